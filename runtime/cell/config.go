@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cell
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/spf13/pflag"
+
+	"github.com/skep-operator/skep/runtime/internal/decl"
+)
+
+// Flagger is a config struct. Flags declares one flag per field, with the
+// receiver's values as defaults. A flag belongs to the field of its name
+// without dashes, letter case aside, or to the one tagged flag:"its-name".
+// Every flag has a field, every field a flag, and every flag one owner.
+//
+// A struct with a method Validate() error is asked once it is filled; see
+// [Invalid] for how to name the flag at fault.
+type Flagger interface{ Flags(*pflag.FlagSet) }
+
+// Config provides the struct to every module, filled from flags, environment,
+// files and the given defaults, in that order of precedence.
+func Config[C Flagger](defaults C) Cell {
+	return declared{&decl.Config{Defaults: reflect.ValueOf(defaults), Flags: defaults.Flags, Where: decl.Caller(0)}}
+}
+
+// Validate adds a rule over config structs: a function that takes one or more
+// of them and returns an error. Rules of disabled modules are not asked.
+func Validate(rule any) Cell {
+	return declared{&decl.Validate{Fn: decl.FuncOf(rule, decl.Caller(0))}}
+}
+
+// InvalidError says that a flag's value cannot be used. The report that shows
+// it adds the value and where it came from.
+type InvalidError struct {
+	Flag    string
+	Problem string // what is allowed, as a sentence part: "must be between 1 and 32"
+}
+
+func (e *InvalidError) Error() string { return e.Flag + ": " + e.Problem }
+
+// Invalid is an error for a flag's value; several are joined with errors.Join.
+func Invalid(flag, format string, args ...any) error {
+	return &InvalidError{Flag: flag, Problem: fmt.Sprintf(format, args...)}
+}
+
+// Condition is a named predicate over config structs. It is a value to be
+// shared by the modules that depend on it.
+type Condition struct{ condition decl.Condition }
+
+// When makes a condition. The name reads after "needs that" (kvstore is in
+// use); flags are those a user would change to make it true or false;
+// predicate is a function of one or more config structs that returns bool.
+func When(name string, flags []string, predicate any) Condition {
+	return Condition{decl.Condition{Name: name, Flags: flags, Fn: decl.FuncOf(predicate, decl.Caller(0))}}
+}
+
+// EnabledBy switches the module that it stands in. Several conditions, of one
+// module or of modules around it, must all hold.
+func EnabledBy(c Condition) Cell {
+	return declared{&decl.EnabledBy{Condition: c.condition}}
+}

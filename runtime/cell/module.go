@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cell
+
+import "github.com/skep-operator/skep/runtime/internal/decl"
+
+// Module is a named group of cells: a duty or a resource. The id is its path
+// below the folder of cells with dots (ipam.clusterpool), made of lower-case
+// letters, digits, dashes and dots; a module inside a module gets the outer id
+// and a dot in front. Ids are public: log field, metric label, health path and
+// what embedders name to replace or remove it. The title is one sentence that
+// says what the module does for the cluster.
+func Module(id, title string, cells ...Cell) Cell {
+	return declared{&decl.Module{ID: id, Title: title, Cells: nodes(cells), Where: decl.Caller(0)}}
+}
+
+// Term groups cells that live only between entering and leaving it, for
+// example while leading. They are built afresh at every entry; of what they
+// made only [Lasting] and [Metrics] values survive. One process cell asks for
+// the term's handle, a lifecycle.Term of the same name, and enters and leaves
+// it as often as it likes. A process cell cannot ask for a value of a term.
+func Term(name string, cells ...Cell) Cell {
+	return declared{&decl.Term{Name: name, Cells: nodes(cells), Where: decl.Caller(0)}}
+}
+
+// Annotate attaches a value to the module. Its type says whose it is: RBAC
+// rules, commands and owners travel this way, and the runtime reads none of
+// them.
+func Annotate(value any) Cell {
+	return declared{&decl.Annotation{Value: value}}
+}

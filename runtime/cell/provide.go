@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cell
+
+import "github.com/skep-operator/skep/runtime/internal/decl"
+
+// Provide adds constructors. A constructor is a function whose parameters are
+// what it needs and whose results are what it offers, with an optional error at
+// the end; [In] and [Out] structs stand for several. It runs at most once per
+// process, or once per term entry, and only when something that starts needs
+// it. A constructor does no I/O and starts no goroutine.
+func Provide(constructors ...any) Cell { return provide(constructors, decl.Provide{}) }
+
+// ProvidePrivate is like [Provide], for use inside the module only. One that
+// nothing in the module asks for is an error.
+func ProvidePrivate(constructors ...any) Cell {
+	return provide(constructors, decl.Provide{Visibility: decl.Private})
+}
+
+// PerModule adds constructors whose values every module gets an own one of,
+// such as its logger or its client. The first parameter is the [Scope] of the
+// module that the value is for.
+func PerModule(constructors ...any) Cell {
+	return provide(constructors, decl.Provide{Visibility: decl.PerModule})
+}
+
+// Lasting is like [Provide] for values that belong to the process even when
+// declared in a term: built once, and the same at every entry. What they need
+// must belong to the process, too.
+func Lasting(constructors ...any) Cell { return provide(constructors, decl.Provide{Lasting: true}) }
+
+// Metrics adds a constructor without parameters that returns a pointer to a
+// struct whose exported fields are Prometheus collectors. They are registered,
+// listed by the metrics command, and last across terms.
+func Metrics(constructor any) Cell {
+	return provide([]any{constructor}, decl.Provide{Lasting: true, Metrics: true})
+}
+
+func provide(constructors []any, like decl.Provide) Cell {
+	group := &decl.Group{}
+	for _, c := range constructors {
+		p := like
+		p.Fn = decl.FuncOf(c, decl.Caller(1))
+		group.Cells = append(group.Cells, &p)
+	}
+	return declared{group}
+}
+
+// Decorate replaces a value for its module and those nested in it; at the top
+// of a list, for all. The function takes the value, and whatever else it needs,
+// and returns one of the same type. Decorators of one value apply in
+// declaration order.
+func Decorate(decorator any) Cell {
+	return declared{&decl.Decorate{Fn: decl.FuncOf(decorator, decl.Caller(0))}}
+}

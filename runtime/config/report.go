@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Problem is one value that cannot be used.
+type Problem struct {
+	Option string `json:"option"`
+	Value  string `json:"value"`
+	Source Source `json:"source"`
+	Text   string `json:"problem"` // what is allowed: "must be true or false"
+}
+
+func (p Problem) String() string {
+	if p.Option == "" {
+		return p.Text
+	}
+	text := fmt.Sprintf("--%s=%q (%s): %s", p.Option, p.Value, p.Source, p.Text)
+	if p.Source.Kind == FromDir {
+		// The words that users of the original look for.
+		return "Incorrect config-map flag value: " + text
+	}
+	return text
+}
+
+// Report is all that is wrong with a configuration. It is an error where it has
+// problems.
+type Report struct{ Problems []Problem }
+
+// Err is the report, or nil where there is no problem.
+func (r *Report) Err() error {
+	if r == nil || len(r.Problems) == 0 {
+		return nil
+	}
+	return r
+}
+
+func (r *Report) Error() string {
+	var b strings.Builder
+	if len(r.Problems) > 1 {
+		fmt.Fprintf(&b, "%d problems in the configuration:\n", len(r.Problems))
+	}
+	for i, p := range r.Problems {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		if len(r.Problems) > 1 {
+			b.WriteString("  ")
+		}
+		b.WriteString(p.String())
+	}
+	return b.String()
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package config
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/skep-operator/skep/runtime/internal/nearest"
+)
+
+// Names of the options that say where to look; the hive declares them.
+const (
+	DirOption    = "config-dir"
+	FileOption   = "config"
+	StrictOption = "strict-config"
+)
+
+// Values is the outcome of one pass over all sources. It is not changed
+// afterwards.
+type Values struct {
+	// Warnings are remarks about the sources that stop nothing: one line each.
+	Warnings []string
+
+	structs map[reflect.Type]reflect.Value
+	entries map[string]Entry
+	unknown map[string]Entry
+}
+
+// FlagSet has all options as flags that keep what they are given as text.
+func (s *Schema) FlagSet(name string) *pflag.FlagSet {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = true
+	for _, o := range s.ordered {
+		f := fs.VarPF(&given{typ: o.Type, fallback: o.Default}, o.Name, o.Shorthand, o.Usage)
+		f.NoOptDefVal = o.bare
+		f.Hidden = o.Hidden
+		f.DefValue = o.Default
+	}
+	return fs
+}
+
+// given is a flag's value as text, once per time it was given.
+type given struct {
+	typ, fallback string
+	texts         []string
+}
+
+func (g *given) Set(s string) error { g.texts = append(g.texts, s); return nil }
+func (g *given) Type() string       { return g.typ }
+func (g *given) String() string {
+	if g.texts == nil {
+		return g.fallback
+	}
+	return strings.Join(g.texts, ",")
+}
+
+// Load finds and decodes all values. flags is a parsed set made by FlagSet, or
+// nil. A value that cannot be decoded is in the Report that is returned as
+// error, together with all others; the Values are usable all the same, with
+// defaults in the places of what is wrong.
+func (s *Schema) Load(src Sources, flags *pflag.FlagSet) (*Values, error) {
+	l := &loading{schema: s, sources: src, flags: flags, report: &Report{}, values: &Values{
+		structs: make(map[reflect.Type]reflect.Value, len(s.Structs)),
+		entries: make(map[string]Entry, len(s.ordered)),
+		unknown: map[string]Entry{},
+	}}
+	l.readFiles()
+	for _, st := range s.Structs {
+		l.fill(st)
+	}
+	for _, o := range s.ordered {
+		if _, ok := l.values.entries[o.Name]; !ok { // no field: an ignored one
+			e, found := l.find(o.Name)
+			l.note(o, e, found, e.String())
+		}
+	}
+	l.reviewUnknown()
+	return l.values, l.report.Err()
+}
+
+type loading struct {
+	schema  *Schema
+	sources Sources
+	flags   *pflag.FlagSet
+	files   map[string]entry
+	values  *Values
+	report  *Report
+}
+
+// readFiles reads the directory and the file; a file that is read replaces
+// the directory.
+func (l *loading) readFiles() {
+	if dir, ok := l.find(DirOption); ok && dir.Text != "" {
+		found, warnings, err := readDir(dir.Text)
+		if err != nil {
+			l.report.Problems = append(l.report.Problems, Problem{Text: err.Error()})
+		}
+		l.files = found
+		l.values.Warnings = append(l.values.Warnings, warnings...)
+	}
+	path, _ := l.find(FileOption)
+	found, err := readFile(path.Text, l.sources.FileName)
+	if err != nil {
+		l.report.Problems = append(l.report.Problems, Problem{Text: err.Error()})
+	}
+	if found != nil {
+		l.files = found
+	}
+}
+
+// find looks an option up in all sources but the default.
+func (l *loading) find(name string) (entry, bool) {
+	if l.flags != nil {
+		if f := l.flags.Lookup(name); f != nil && f.Changed {
+			texts := f.Value.(*given).texts
+			e := entry{Raw{Text: texts[len(texts)-1]}, Source{Kind: FromFlag}}
+			if len(texts) > 1 {
+				e.Raw = Raw{List: texts}
+			}
+			return e, true
+		}
+	}
+	if text, source, ok := l.sources.environ(name); ok {
+		return entry{Raw{Text: text}, source}, true
+	}
+	e, ok := l.files[name]
+	return e, ok
+}
+
+// fill decodes one struct.
+func (l *loading) fill(st *Struct) {
+	v := reflect.New(st.Type).Elem()
+	v.Set(st.defaults)
+	for _, f := range st.fields {
+		target := v.FieldByIndex(f.index)
+		e, found := l.find(f.option.Name)
+		if found {
+			if err := decodeKeeping(f, e, target, st.defaults); err != nil {
+				l.report.Problems = append(l.report.Problems, Problem{
+					Option: f.option.Name, Value: e.String(), Source: e.source, Text: err.Error(),
+				})
+			}
+		}
+		l.note(f.option, e, found, format(target))
+	}
+	l.values.structs[st.Type] = v
+}
+
+// decodeKeeping decodes, and leaves the default where that fails.
+func decodeKeeping(f field, e entry, target, defaults reflect.Value) error {
+	// A repeated flag that is no list: the last one counts, as for any flag.
+	if e.source.Kind == FromFlag && len(e.List) > 0 && !isCollection(target.Type()) {
+		e.Raw = Raw{Text: e.List[len(e.List)-1]}
+	}
+	if e.Text == "" && e.List == nil && e.Map == nil && !emptyAllowed(target.Type()) {
+		return errors.New("is empty; leave it out for the default")
+	}
+	if err := f.decode(e.Raw, target); err != nil {
+		target.Set(defaults.FieldByIndex(f.index))
+		return err
+	}
+	return nil
+}
+
+func isCollection(t reflect.Type) bool {
+	return (t.Kind() == reflect.Slice || t.Kind() == reflect.Map) && !reflect.PointerTo(t).Implements(textType)
+}
+
+func emptyAllowed(t reflect.Type) bool {
+	return t.Kind() == reflect.String || isCollection(t) || reflect.PointerTo(t).Implements(textType)
+}
+
+func (l *loading) note(o *Option, e entry, found bool, text string) {
+	source := Source{Kind: FromDefault}
+	if found {
+		source = e.source
+	}
+	l.values.entries[o.Name] = Entry{Name: o.Name, Value: text, Default: o.Default, Source: source, Module: o.Module, Option: o}
+}
+
+// reviewUnknown keeps the keys that no module declares, and speaks up about
+// those that look like a mistyped option.
+func (l *loading) reviewUnknown() {
+	strict := l.values.entries[StrictOption].Value == "true"
+	names := l.schema.Names()
+	for key, e := range l.files {
+		if l.schema.options[key] != nil {
+			continue
+		}
+		l.values.unknown[key] = Entry{Name: key, Value: e.String(), Source: e.source}
+		near, ok := nearMiss(key, names)
+		if !ok {
+			continue
+		}
+		text := fmt.Sprintf("key %s (%s) is not an option of this operator; did you mean %s?", key, e.source, near)
+		if strict {
+			l.report.Problems = append(l.report.Problems, Problem{Text: text})
+		} else {
+			l.values.Warnings = append(l.values.Warnings, text)
+		}
+	}
+	slices.Sort(l.values.Warnings)
+}
+
+// nearMiss is stricter than nearest.To: agents have some hundred options of
+// their own, and most of them are a few letters from one of ours.
+func nearMiss(key string, names []string) (string, bool) {
+	for _, n := range names {
+		if d := nearest.Distance(key, n, 3); d == 1 || d == 2 && len(key) > 12 {
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// Struct is the filled config struct of the given type; ok is false where no
+// cell declares it.
+func (v *Values) Struct(t reflect.Type) (value reflect.Value, ok bool) {
+	value, ok = v.structs[t]
+	return value, ok
+}
+
+// Lookup is the text of an option or of any key of the config file or
+// directory, declared or not.
+func (v *Values) Lookup(name string) (Entry, bool) {
+	if e, ok := v.entries[name]; ok {
+		return e, true
+	}
+	e, ok := v.unknown[name]
+	return e, ok
+}
+
+// Entries are all options with their effective values, by name.
+func (v *Values) Entries() []Entry { return sortedEntries(v.entries) }
+
+// Unknown are the keys of the config file or directory that no module
+// declares, by name.
+func (v *Values) Unknown() []Entry { return sortedEntries(v.unknown) }
+
+// Given reports whether any source but the default has a value for the option.
+func (v *Values) Given(name string) bool { return v.entries[name].Source.Kind != FromDefault }
+
+// Problem describes a value that its owner does not accept.
+func (v *Values) Problem(option, text string) Problem {
+	e, _ := v.Lookup(option)
+	return Problem{Option: option, Value: e.Value, Source: e.Source, Text: text}
+}
+
+func sortedEntries(m map[string]Entry) []Entry {
+	list := make([]Entry, 0, len(m))
+	for _, e := range m {
+		list = append(list, e)
+	}
+	slices.SortFunc(list, byName)
+	return list
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package hive
+
+import (
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/config"
+	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/job"
+	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// builtins are what the hive offers to every constructor.
+var builtins = []plan.BuiltinSpec{
+	{Type: reflect.TypeFor[cell.Scope](), PerModule: true},
+	{Type: reflect.TypeFor[*slog.Logger](), PerModule: true},
+	{Type: reflect.TypeFor[health.Reporter](), PerModule: true},
+	{Type: reflect.TypeFor[job.Group](), PerModule: true},
+	{Type: reflect.TypeFor[prometheus.Registerer](), PerModule: true},
+	{Type: reflect.TypeFor[*health.Tree]()},
+	{Type: reflect.TypeFor[*metrics.Registry]()},
+	{Type: reflect.TypeFor[*config.Values]()},
+	{Type: reflect.TypeFor[*logging.Log]()},
+	{Type: reflect.TypeFor[lifecycle.Shutdown]()},
+	{Type: reflect.TypeFor[graph.Source]()},
+}
+
+// builtinValue makes the value of a builtin node for a scope.
+func (s *scope) builtinValue(n *plan.Node) reflect.Value {
+	h := s.hive
+	key := n.Results[0].Key
+	var value any
+	switch key.Type {
+	case reflect.TypeFor[cell.Scope]():
+		value = cell.Scope{ID: n.For.Label(), Title: n.For.Title, Term: s.name()}
+	case reflect.TypeFor[*slog.Logger]():
+		value = h.log.Logger(n.For.Label())
+	case reflect.TypeFor[health.Reporter]():
+		value = h.health.Reporter(n.For.Label())
+	case reflect.TypeFor[job.Group]():
+		value = s.group(n.For)
+	case reflect.TypeFor[prometheus.Registerer]():
+		value = h.metrics.Module(s.metricsOwner(n.For))
+	case reflect.TypeFor[*health.Tree]():
+		value = h.health
+	case reflect.TypeFor[*metrics.Registry]():
+		value = h.metrics
+	case reflect.TypeFor[*config.Values]():
+		value = h.values
+	case reflect.TypeFor[*logging.Log]():
+		value = h.log
+	case reflect.TypeFor[lifecycle.Shutdown]():
+		value = lifecycle.Shutdown(h.requestShutdown)
+	case reflect.TypeFor[graph.Source]():
+		value = graph.Source(h.Graph)
+	case reflect.TypeFor[lifecycle.Term]():
+		value = h.terms[key.Name]
+	}
+	// The type asked for may be an interface that the value satisfies.
+	v := reflect.New(key.Type).Elem()
+	v.Set(reflect.ValueOf(value))
+	return v
+}
+
+// jobMetrics are the metrics of all jobs of a hive.
+type jobMetrics struct {
+	Runs     *prometheus.CounterVec
+	Duration *prometheus.HistogramVec
+}
+
+func newJobMetrics(namespace string) *jobMetrics {
+	return &jobMetrics{
+		Runs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: namespace, Name: "job_runs_total", Help: "Runs of background jobs",
+		}, []string{"module", "job", "outcome"}),
+		Duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "job_run_duration_seconds", Help: "How long runs of background jobs took",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
+		}, []string{"module", "job"}),
+	}
+}
+
+func (m *jobMetrics) ran(module, name string, took time.Duration, err error) {
+	outcome := "success"
+	if err != nil {
+		outcome = "fail"
+	}
+	m.Runs.WithLabelValues(module, name, outcome).Inc()
+	m.Duration.WithLabelValues(module, name).Observe(took.Seconds())
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+// Package hive makes an operator of a list of cells.
+//
+// A [Hive] goes through phases, each of which can be called by itself and
+// remembers its outcome: New declares, Configure finds the values of options,
+// Select decides which modules are on and who provides what to whom, Validate
+// asks the rules, Build runs constructors, Start and Stop run hooks and jobs.
+// Run does all of it. Nothing is global: several hives run side by side.
+//
+// Terms are entered through handles that process cells ask for; a module that
+// panics or cannot start is rebuilt without the others.
+package hive

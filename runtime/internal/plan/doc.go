@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+// Package plan turns a list of declarations into a graph that can be drawn and
+// built: which modules are on, who provides what to whom, what is reached, and
+// in what order it starts.
+//
+// Nothing here runs a constructor. Mistakes are collected as problems, so that
+// one look shows all of them. The steps, each over the outcome of the one
+// before: flatten the tree of declarations (tree.go), read the functions'
+// signatures (signature.go), select modules by their conditions (choose.go),
+// find the provider of every parameter (resolve.go), keep what roots reach and
+// look for cycles (reach.go), order what starts (order.go).
+package plan

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package plan
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"regexp"
+	"strings"
+)
+
+// maxLines is how long a problem may be when printed.
+const maxLines = 10
+
+// Problem is one mistake in a graph, told in at most ten lines: what is wrong,
+// who is concerned and where, and what to do.
+type Problem struct {
+	Kind string // missing type, duplicate flag, …
+	What string
+	Rows []Row
+	Fix  string
+}
+
+// Row is a labelled line of a problem.
+type Row struct{ Label, Text string }
+
+func (p *Plan) problem(kind, what string) *Problem {
+	problem := &Problem{Kind: kind, What: what}
+	p.Problems = append(p.Problems, problem)
+	return problem
+}
+
+// Report adds a problem found outside the plan.
+func (p *Plan) Report(kind, what, fix string, rows ...Row) {
+	p.Problems = append(p.Problems, &Problem{Kind: kind, What: what, Rows: rows, Fix: fix})
+}
+
+func (p *Problem) add(label, text string) *Problem {
+	p.Rows = append(p.Rows, Row{label, text})
+	return p
+}
+
+func (p *Problem) fix(format string, args ...any) *Problem {
+	p.Fix = fmt.Sprintf(format, args...)
+	return p
+}
+
+// Error is the problem as text.
+func (p *Problem) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s", p.Kind, p.What)
+	rows := p.Rows
+	if p.Fix != "" {
+		rows = append(rows[:len(rows):len(rows)], Row{"fix", p.Fix})
+	}
+	for _, r := range shorten(rows) {
+		fmt.Fprintf(&b, "\n  %-10s %s", r.Label, r.Text)
+	}
+	return b.String()
+}
+
+// shorten leaves out the middle of a long story.
+func shorten(rows []Row) []Row {
+	if len(rows) < maxLines {
+		return rows
+	}
+	const head = 4
+	tail := maxLines - 2 - head
+	cut := append([]Row{}, rows[:head]...)
+	cut = append(cut, Row{"…", fmt.Sprintf("%d more", len(rows)-head-tail)})
+	return append(cut, rows[len(rows)-tail:]...)
+}
+
+// Problems are several mistakes as one error.
+type Problems []*Problem
+
+func (ps Problems) Error() string {
+	texts := make([]string, len(ps))
+	for i, p := range ps {
+		texts[i] = p.Error()
+	}
+	return strings.Join(texts, "\n\n")
+}
+
+// Err is all problems found so far as one error, or nil.
+func (p *Plan) Err() error {
+	if len(p.Problems) == 0 {
+		return nil
+	}
+	return Problems(p.Problems)
+}
+
+// describe names a node for people: what it is, where it is.
+func (n *Node) describe() string {
+	switch n.Kind {
+	case Hook, Job:
+		return fmt.Sprintf("%s %s of %s", n.Kind, n.Name, n.Module.Label())
+	case Config, Builtin:
+		return fmt.Sprintf("%s %s", n.Kind, n.Name)
+	}
+	return n.Name
+}
+
+// place is where a node is declared, with its module.
+func (n *Node) place() string {
+	switch {
+	case n.Kind == Builtin:
+		return "offered by the hive"
+	case n.Module.ID == "":
+		return n.Where.String()
+	}
+	return fmt.Sprintf("%s (module %s)", n.Where, n.Module.ID)
+}
+
+var importPath = regexp.MustCompile(`[\w.~-]+(/[\w.~-]+)*/`)
+
+// typeName is a type as written in the source, import paths cut to the package.
+func typeName(t reflect.Type) string { return importPath.ReplaceAllString(t.String(), "") }
+
+// TypeName is a type as written in the source.
+func TypeName(t reflect.Type) string { return typeName(t) }
+
+// fullName tells types apart that read the same.
+func fullName(t reflect.Type) string {
+	base := t
+	for base.Kind() == reflect.Pointer || base.Kind() == reflect.Slice {
+		base = base.Elem()
+	}
+	if base.PkgPath() == "" {
+		return t.String()
+	}
+	return strings.Replace(t.String(), path.Base(base.PkgPath())+".", base.PkgPath()+".", 1)
+}
+
+// Chain is who is concerned by trouble with a node: the node itself, then
+// whoever it was reached through, up to the root.
+func (n *Node) Chain() []Row {
+	rows := []Row{{"declared", n.place()}}
+	for by := n.askedBy; by != nil; by = by.askedBy {
+		rows = append(rows, Row{"asked by", by.describe() + ", " + by.place()})
+	}
+	return rows
+}

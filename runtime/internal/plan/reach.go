@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Reach marks what enabled hooks, jobs and invokes need, and turns faults of
+// what is reached into problems.
+func (p *Plan) Reach() {
+	for _, n := range p.Nodes {
+		if n.IsRoot() && n.Module.Enabled {
+			p.reach(n, nil)
+		}
+	}
+	p.checkTerms()
+	p.checkCycles()
+}
+
+// reach walks without recursion: chains are as long as people make them.
+func (p *Plan) reach(root *Node, by *Node) {
+	type step struct{ node, by *Node }
+	for todo := []step{{root, by}}; len(todo) > 0; {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if s.node.Reached {
+			continue
+		}
+		s.node.Reached, s.node.askedBy = true, s.by
+		for _, f := range s.node.faults {
+			p.reportFault(s.node, f)
+		}
+		for i := len(s.node.Params) - 1; i >= 0; i-- {
+			for _, source := range slices.Backward(s.node.Params[i].Sources) {
+				todo = append(todo, step{source.Node, s.node})
+			}
+		}
+	}
+}
+
+// reportFault tells who asked, from the node at fault up to the root.
+func (p *Plan) reportFault(n *Node, f *fault) {
+	problem := p.problem(f.kind, f.what)
+	problem.add("needed by", n.describe()+", "+n.place())
+	for by := n.askedBy; by != nil; by = by.askedBy {
+		problem.add("asked by", by.describe()+", "+by.place())
+	}
+	problem.Rows = append(problem.Rows, f.rows...)
+	problem.Fix = f.fix
+}
+
+// checkTerms finds terms that nobody can enter.
+func (p *Plan) checkTerms() {
+	for _, t := range p.Terms {
+		if !t.Asked {
+			p.problem("unentered term", "nobody asks for the handle of term "+t.Name).
+				add("declared", t.Where.String()).
+				fix("add the process cell that enters it: it takes a lifecycle.Term named %s", t.Name)
+		}
+	}
+}
+
+// checkCycles reports every cycle among reached nodes. It is Tarjan's search
+// for strongly connected components with its stack on the heap.
+func (p *Plan) checkCycles() {
+	const unseen = -1
+	index, low := make([]int, len(p.Nodes)), make([]int, len(p.Nodes))
+	onStack := make([]bool, len(p.Nodes))
+	for i := range index {
+		index[i] = unseen
+	}
+	var stack []*Node
+	next := 0
+	type frame struct {
+		node  *Node
+		deps  []*Node
+		child int
+	}
+	visit := func(n *Node) frame {
+		index[n.ID], low[n.ID] = next, next
+		next++
+		stack = append(stack, n)
+		onStack[n.ID] = true
+		return frame{node: n, deps: n.deps()}
+	}
+	for _, root := range p.Nodes {
+		if !root.Reached || index[root.ID] != unseen {
+			continue
+		}
+		for path := []frame{visit(root)}; len(path) > 0; {
+			f := &path[len(path)-1]
+			if f.child < len(f.deps) {
+				d := f.deps[f.child]
+				f.child++
+				if index[d.ID] == unseen {
+					path = append(path, visit(d))
+				} else if onStack[d.ID] {
+					low[f.node.ID] = min(low[f.node.ID], index[d.ID])
+				}
+				continue
+			}
+			n := f.node
+			path = path[:len(path)-1]
+			if len(path) > 0 {
+				outer := path[len(path)-1].node
+				low[outer.ID] = min(low[outer.ID], low[n.ID])
+			}
+			if low[n.ID] != index[n.ID] {
+				continue
+			}
+			at := len(stack) - 1
+			for stack[at] != n {
+				at--
+			}
+			component := slices.Clone(stack[at:])
+			stack = stack[:at]
+			for _, c := range component {
+				onStack[c.ID] = false
+			}
+			if len(component) > 1 || slices.Contains(n.deps(), n) {
+				p.reportCycle(component)
+			}
+		}
+	}
+}
+
+// deps are the nodes whose values a node takes.
+func (n *Node) deps() []*Node {
+	var deps []*Node
+	for i := range n.Params {
+		for _, s := range n.Params[i].Sources {
+			deps = append(deps, s.Node)
+		}
+	}
+	return deps
+}
+
+// reportCycle walks once around inside a component.
+func (p *Plan) reportCycle(component []*Node) {
+	in := map[*Node]bool{}
+	for _, n := range component {
+		in[n] = true
+	}
+	first := slices.MinFunc(component, func(a, b *Node) int { return a.ID - b.ID })
+	walk, seen := []*Node{first}, map[*Node]bool{first: true}
+	for n := first; ; {
+		i := slices.IndexFunc(n.deps(), func(d *Node) bool { return in[d] })
+		n = n.deps()[i]
+		if seen[n] {
+			walk = walk[slices.Index(walk, n):]
+			break
+		}
+		walk, seen[n] = append(walk, n), true
+	}
+	names := make([]string, len(walk))
+	for i, n := range walk {
+		names[i] = n.Name
+	}
+	problem := p.problem("cycle", fmt.Sprintf("%s needs itself: %s → %s", names[0], strings.Join(names, " → "), names[0]))
+	for _, n := range walk {
+		problem.add("through", n.describe()+", "+n.place())
+	}
+	problem.fix("split one of them, or let one take a function that is called later")
+}
