@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package api_test
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/resources/api"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
+)
+
+// contract has a line for each kind, with what agents and scripts rely on:
+// plural, short names, categories, scope, versions with the stored one first, subresources and printer columns.
+const contract = `
+CiliumBGPAdvertisement         | ciliumbgpadvertisements          | cbgpadvert         | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
+CiliumBGPClusterConfig         | ciliumbgpclusterconfigs          | cbgpcluster        | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
+CiliumBGPNodeConfig            | ciliumbgpnodeconfigs             | cbgpnode           | cilium,ciliumbgp    | Cluster    | v2alpha1    | status | Age
+CiliumBGPNodeConfigOverride    | ciliumbgpnodeconfigoverrides     | cbgpnodeoverride   | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
+CiliumBGPPeerConfig            | ciliumbgppeerconfigs             | cbgppeer           | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
+CiliumBGPPeeringPolicy         | ciliumbgppeeringpolicies         | bgpp               | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
+CiliumCIDRGroup                | ciliumcidrgroups                 | ccg                | cilium              | Cluster    | v2alpha1    | -      |
+CiliumClusterwideEnvoyConfig   | ciliumclusterwideenvoyconfigs    | ccec               | cilium              | Cluster    | v2          | {}     | Age
+CiliumClusterwideNetworkPolicy | ciliumclusterwidenetworkpolicies | ccnp               | cilium,ciliumpolicy | Cluster    | v2          | status |
+CiliumEgressGatewayPolicy      | ciliumegressgatewaypolicies      | cegp               | cilium,ciliumpolicy | Cluster    | v2          | {}     | Age
+CiliumEndpoint                 | ciliumendpoints                  | cep,ciliumep       | cilium              | Namespaced | v2          | {}     | Security Identity,Ingress Enforcement/1,Egress Enforcement/1,Visibility Policy/1,Endpoint State,IPv4,IPv6
+CiliumEndpointSlice            | ciliumendpointslices             | ces                | cilium              | Cluster    | v2alpha1    | -      |
+CiliumEnvoyConfig              | ciliumenvoyconfigs               | cec                | cilium              | Namespaced | v2          | {}     | Age
+CiliumExternalWorkload         | ciliumexternalworkloads          | cew                | cilium              | Cluster    | v2          | status | Cilium ID,IP
+CiliumIdentity                 | ciliumidentities                 | ciliumid           | cilium              | Cluster    | v2          | status | Namespace,Age
+CiliumL2AnnouncementPolicy     | ciliuml2announcementpolicies     | l2announcement     | cilium              | Cluster    | v2alpha1    | status | Age
+CiliumLoadBalancerIPPool       | ciliumloadbalancerippools        | ippools,ippool,lbippool,lbippools | cilium | Cluster  | v2alpha1    | status | Disabled,Conflicting,IPs Available,Age
+CiliumLocalRedirectPolicy      | ciliumlocalredirectpolicies      | clrp               | cilium,ciliumpolicy | Namespaced | v2          | {}     | Age
+CiliumNetworkPolicy            | ciliumnetworkpolicies            | cnp,ciliumnp       | cilium,ciliumpolicy | Namespaced | v2          | status | Age
+CiliumNode                     | ciliumnodes                      | cn,ciliumn         | cilium              | Cluster    | v2          | status | CiliumInternalIP,InternalIP,Age
+CiliumNodeConfig               | ciliumnodeconfigs                |                    | cilium              | Namespaced | v2,v2alpha1 | -      |
+CiliumPodIPPool                | ciliumpodippools                 | cpip               | cilium              | Cluster    | v2alpha1    | -      |
+`
+
+func TestDefinitionsKeepTheContract(t *testing.T) {
+	lines := strings.Split(strings.TrimSpace(contract), "\n")
+	if len(lines) != len(api.Kinds()) {
+		t.Fatalf("%d kinds, want %d", len(api.Kinds()), len(lines))
+	}
+	crds, err := api.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range lines {
+		want := strings.Split(line, "|")
+		for j := range want {
+			want[j] = strings.TrimSpace(want[j])
+		}
+		if got := summary(crds[i]); !slices.Equal(got, want) {
+			t.Errorf("got  %q\nwant %q", got, want)
+		}
+	}
+}
+
+func summary(crd *apiextensionsv1.CustomResourceDefinition) []string {
+	names, stored := crd.Spec.Names, crd.Spec.Versions[0]
+	var versions, columns []string
+	for _, version := range crd.Spec.Versions {
+		versions = append(versions, version.Name)
+	}
+	for _, column := range stored.AdditionalPrinterColumns {
+		text := column.Name
+		if column.Priority != 0 {
+			text += fmt.Sprintf("/%d", column.Priority)
+		}
+		columns = append(columns, text)
+	}
+	subresources := "-"
+	switch {
+	case stored.Subresources != nil && stored.Subresources.Status != nil:
+		subresources = "status"
+	case stored.Subresources != nil:
+		subresources = "{}"
+	}
+	return []string{
+		names.Kind, names.Plural, strings.Join(names.ShortNames, ","), strings.Join(names.Categories, ","),
+		string(crd.Spec.Scope), strings.Join(versions, ","), subresources, strings.Join(columns, ","),
+	}
+}
+
+// TestDefinitionsHaveNothingElse looks at the rest of what is sent when a definition is created.
+func TestDefinitionsHaveNothingElse(t *testing.T) {
+	for _, kind := range api.Kinds() {
+		crd, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !reflect.ValueOf(crd.Status).IsZero() {
+			t.Errorf("%s: status %v", kind.Name, crd.Status)
+		}
+		definition := definitionOf(t, kind.Name)
+		names := asTree(at(definition, "spec", "names"))
+		if names["singular"] != strings.ToLower(kind.Name) {
+			t.Errorf("%s: singular %v", kind.Name, names["singular"])
+		}
+		if _, given := names["listKind"]; given {
+			t.Errorf("%s: the list kind is given, which the API server fills in", kind.Name)
+		}
+		wantMetadata := tree{"name": kind.CRDName(), "labels": tree{"io.cilium.k8s.crd.schema.version": api.SchemaVersion}}
+		if got := definition["metadata"]; asText(got) != asText(wantMetadata) {
+			t.Errorf("%s: metadata %v, want %v", kind.Name, asText(got), asText(wantMetadata))
+		}
+		if got, want := union(asTree(definition["spec"]), nil), []string{"group", "names", "scope", "versions"}; !slices.Equal(got, want) {
+			t.Errorf("%s: the spec has %v, want %v", kind.Name, got, want)
+		}
+		for i, version := range asList(at(definition, "spec", "versions")) {
+			version := asTree(version)
+			if version["served"] != true || version["storage"] != (i == 0) {
+				t.Errorf("%s %v: served %v, stored %v", kind.Name, version["name"], version["served"], version["storage"])
+			}
+			warning := "cilium.io/v2alpha1 CiliumNodeConfig will be deprecated in cilium v1.16; use cilium.io/v2 CiliumNodeConfig"
+			if isOld := i == 1; isOld != (version["deprecated"] == true) || isOld != (version["deprecationWarning"] == warning) {
+				t.Errorf("%s %v: deprecated %v, warning %v", kind.Name, version["name"], version["deprecated"], version["deprecationWarning"])
+			}
+		}
+	}
+}
+
+// TestEveryFieldIsDescribed demands that "kubectl explain" has something to say everywhere.
+func TestEveryFieldIsDescribed(t *testing.T) {
+	described := 0
+	var visit func(path string, schema tree)
+	visit = func(path string, schema tree) {
+		properties := asTree(schema["properties"])
+		for _, name := range union(properties, nil) {
+			property := asTree(properties[name])
+			if text, _ := property["description"].(string); text == "" {
+				t.Errorf("%s.%s has no description", path, name)
+			}
+			described++
+			visit(path+"."+name, property)
+		}
+		for _, below := range []string{"items", "additionalProperties"} {
+			if child := asTree(schema[below]); child != nil {
+				visit(path+"[]", child)
+			}
+		}
+	}
+	for _, kind := range api.Kinds() {
+		for _, version := range asList(at(definitionOf(t, kind.Name), "spec", "versions")) {
+			whole := asTree(at(asTree(version), "schema", "openAPIV3Schema"))
+			if whole["description"] == "" || whole["description"] == nil {
+				t.Errorf("%s has no description", kind.Name)
+			}
+			delete(asTree(whole["properties"]), "metadata")
+			visit(kind.Name, whole)
+		}
+	}
+	t.Logf("%d descriptions", described)
+}
+
+// TestKindsAreAllThereIs holds the table of kinds against the files, the schemes and itself.
+func TestKindsAreAllThereIs(t *testing.T) {
+	var names, files []string
+	for _, kind := range api.Kinds() {
+		names = append(names, kind.Name)
+		files = append(files, kind.CRDName()+".yaml")
+		if found, known := api.KindNamed(kind.Name); !known || found != kind {
+			t.Errorf("KindNamed(%q) is %v, %v", kind.Name, found, known)
+		}
+		crd, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if crd.Spec.Names.Kind != kind.Name || crd.Spec.Group != kind.Resource.Group || crd.Spec.Versions[0].Name != kind.Resource.Version {
+			t.Errorf("%v has the definition of %s.%s %s", kind, crd.Spec.Names.Kind, crd.Spec.Group, crd.Spec.Versions[0].Name)
+		}
+	}
+	if !slices.IsSorted(names) {
+		t.Errorf("the kinds are not in order: %v", names)
+	}
+	if _, known := api.KindNamed("Pod"); known {
+		t.Error("a kind of another group is known")
+	}
+	generated, err := fs.Glob(os.DirFS("crds"), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(files)
+	if !slices.Equal(generated, files) {
+		t.Errorf("crds has %v, want %v", generated, files)
+	}
+	if got, want := registeredKinds(t), served(t); !slices.Equal(got, want) {
+		t.Errorf("the scheme has %v, want %v", got, want)
+	}
+}
+
+// registeredKinds returns the kinds of the scheme that have a list beside them.
+func registeredKinds(t *testing.T) []string {
+	t.Helper()
+	scheme := newScheme(t)
+	var kinds []string
+	for _, version := range []schema.GroupVersion{v2.SchemeGroupVersion, v2alpha1.SchemeGroupVersion} {
+		for name := range scheme.KnownTypes(version) {
+			if scheme.Recognizes(version.WithKind(name + "List")) {
+				kinds = append(kinds, version.WithKind(name).String())
+			}
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// served returns the kinds of all versions of the definitions.
+func served(t *testing.T) []string {
+	t.Helper()
+	crds, err := api.CRDs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, crd := range crds {
+		for _, version := range crd.Spec.Versions {
+			kinds = append(kinds, schema.GroupVersionKind{Group: crd.Spec.Group, Version: version.Name, Kind: crd.Spec.Names.Kind}.String())
+		}
+	}
+	slices.Sort(kinds)
+	return kinds
+}
+
+// TestCRDsAreTheCallers demands that what a caller changes is not seen by the next.
+func TestCRDsAreTheCallers(t *testing.T) {
+	kind := api.Kinds()[0]
+	before, err := kind.CRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.Labels[api.SchemaVersionLabel] = "changed"
+	api.Kinds()[0].Name = "changed"
+	after, err := api.Kinds()[0].CRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after.Labels[api.SchemaVersionLabel] != api.SchemaVersion || api.Kinds()[0] != kind {
+		t.Error("a change of one caller is seen by another")
+	}
+}
+
+func BenchmarkCRDs(b *testing.B) {
+	for b.Loop() {
+		if _, err := api.CRDs(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package api
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
+)
+
+// AddToScheme makes the kinds of all versions known to a scheme.
+func AddToScheme(scheme *runtime.Scheme) error {
+	builder := runtime.NewSchemeBuilder(v2.AddToScheme, v2alpha1.AddToScheme)
+	return builder.AddToScheme(scheme)
+}
+
+// Kind is a kind of cilium.io and how it is addressed.
+type Kind struct {
+	// Name of the kind, such as CiliumNode.
+	Name string
+	// Resource is the group, the version that is stored, and the plural.
+	Resource schema.GroupVersionResource
+}
+
+// CRDName is the name of the kind's CustomResourceDefinition, such as ciliumnodes.cilium.io.
+func (k Kind) CRDName() string {
+	return k.Resource.GroupResource().String()
+}
+
+// kinds is ordered by name.
+var kinds = []Kind{
+	{"CiliumBGPAdvertisement", v2alpha1.CiliumBGPAdvertisementResource},
+	{"CiliumBGPClusterConfig", v2alpha1.CiliumBGPClusterConfigResource},
+	{"CiliumBGPNodeConfig", v2alpha1.CiliumBGPNodeConfigResource},
+	{"CiliumBGPNodeConfigOverride", v2alpha1.CiliumBGPNodeConfigOverrideResource},
+	{"CiliumBGPPeerConfig", v2alpha1.CiliumBGPPeerConfigResource},
+	{"CiliumBGPPeeringPolicy", v2alpha1.CiliumBGPPeeringPolicyResource},
+	{"CiliumCIDRGroup", v2alpha1.CiliumCIDRGroupResource},
+	{"CiliumClusterwideEnvoyConfig", v2.CiliumClusterwideEnvoyConfigResource},
+	{"CiliumClusterwideNetworkPolicy", v2.CiliumClusterwideNetworkPolicyResource},
+	{"CiliumEgressGatewayPolicy", v2.CiliumEgressGatewayPolicyResource},
+	{"CiliumEndpoint", v2.CiliumEndpointResource},
+	{"CiliumEndpointSlice", v2alpha1.CiliumEndpointSliceResource},
+	{"CiliumEnvoyConfig", v2.CiliumEnvoyConfigResource},
+	{"CiliumExternalWorkload", v2.CiliumExternalWorkloadResource},
+	{"CiliumIdentity", v2.CiliumIdentityResource},
+	{"CiliumL2AnnouncementPolicy", v2alpha1.CiliumL2AnnouncementPolicyResource},
+	{"CiliumLoadBalancerIPPool", v2alpha1.CiliumLoadBalancerIPPoolResource},
+	{"CiliumLocalRedirectPolicy", v2.CiliumLocalRedirectPolicyResource},
+	{"CiliumNetworkPolicy", v2.CiliumNetworkPolicyResource},
+	{"CiliumNode", v2.CiliumNodeResource},
+	{"CiliumNodeConfig", v2.CiliumNodeConfigResource},
+	{"CiliumPodIPPool", v2alpha1.CiliumPodIPPoolResource},
+}
+
+// Kinds returns all kinds, ordered by name. The slice is the caller's.
+func Kinds() []Kind {
+	return slices.Clone(kinds)
+}
+
+// KindNamed returns the kind of a name, and whether there is one.
+func KindNamed(name string) (Kind, bool) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return kinds[i], true
+}
