@@ -53,3 +53,9 @@ type Scope struct {
 	Title string // one sentence
 	Term  string // the term it lives in, "" in the process
 }
+
+// Binary is the program that the cells are part of.
+type Binary struct {
+	Name    string // as given to hive.New
+	Version string
+}

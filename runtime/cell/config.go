@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/internal/decl"
 )
 
@@ -25,6 +26,20 @@ type Flagger interface{ Flags(*pflag.FlagSet) }
 // files and the given defaults, in that order of precedence.
 func Config[C Flagger](defaults C) Cell {
 	return declared{&decl.Config{Defaults: reflect.ValueOf(defaults), Flags: defaults.Flags, Where: decl.Caller(0)}}
+}
+
+// FromEnv has a flag that is declared in fs read from further environment
+// variables, the first one that is set, where its own variable is not.
+func FromEnv(fs *pflag.FlagSet, flag string, variables ...string) {
+	if err := fs.SetAnnotation(flag, config.EnvAnnotation, variables); err != nil {
+		panic(err) // a mistake of the cell, told along with the others of the list
+	}
+}
+
+// Accept declares flags that do nothing, such as those of duties that are gone
+// or not there yet. Their values can be read from the *config.Values.
+func Accept(flags func(*pflag.FlagSet)) Cell {
+	return declared{&decl.Config{Flags: flags, Ignored: true, Where: decl.Caller(0)}}
 }
 
 // Validate adds a rule over config structs: a function that takes one or more

@@ -34,11 +34,8 @@ func (c Cells) WithIn(term string, cells ...Cell) Cells {
 		return &t
 	})
 	if !found {
-		list = append(list, &decl.Broken{
-			Problem: fmt.Sprintf("WithIn(%q): no term of that name is in the list", term),
-			Fix:     "name a term of the list",
-			Where:   decl.Caller(0),
-		})
+		list = append(list, unknown("WithIn", term, "no term of that name is in the list",
+			nearest.Hint(term, termNames(c.list), "name a term of the list"), decl.Caller(0)))
 	}
 	return Cells{list}
 }
@@ -46,37 +43,44 @@ func (c Cells) WithIn(term string, cells ...Cell) Cells {
 // Without removes the module of the given id. What it provided is gone, and so
 // are its flags.
 func (c Cells) Without(id string) Cells {
-	return c.rewrite("Without", id, func(*decl.Module) decl.Node { return &decl.Group{} })
+	where := decl.Caller(0)
+	return c.rewrite("Without", id, where, func(old *decl.Module) decl.Node {
+		return &decl.Removed{Module: old}
+	})
 }
 
-// Replace puts cell in the place of the module of the given id. Flags of the
-// old module that the new one does not declare stay accepted and do nothing.
-func (c Cells) Replace(id string, cell Cell) Cells {
-	return c.rewrite("Replace", id, func(old *decl.Module) decl.Node {
-		replacement := cell.Declaration()
-		if m, ok := replacement.(*decl.Module); ok {
-			next := *m
-			next.Replaces = old
-			return &next
+// Replace puts a module in the place of the module of the given id. Flags of
+// the old module that the new one does not declare stay accepted and do
+// nothing.
+func (c Cells) Replace(id string, module Cell) Cells {
+	where := decl.Caller(0)
+	return c.rewrite("Replace", id, where, func(old *decl.Module) decl.Node {
+		if module != nil {
+			if m, ok := module.Declaration().(*decl.Module); ok {
+				next := *m
+				next.Replaces = old
+				return &next
+			}
 		}
 		return &decl.Broken{
 			Problem: fmt.Sprintf("Replace(%q): the replacement is no module", id),
 			Fix:     "wrap it in cell.Module",
-			Where:   decl.Caller(3),
+			Where:   where,
 		}
 	})
 }
 
-func (c Cells) rewrite(method, id string, change func(*decl.Module) decl.Node) Cells {
+func (c Cells) rewrite(method, id string, where decl.Location, change func(*decl.Module) decl.Node) Cells {
 	list, found := rewriteModule(c.list, "", id, change)
 	if !found {
-		list = append(list, &decl.Broken{
-			Problem: fmt.Sprintf("%s(%q): no module of that id is in the list", method, id),
-			Fix:     nearest.Hint(id, moduleIDs(c.list, ""), "name a module of the list; the cells command prints them"),
-			Where:   decl.Caller(1),
-		})
+		list = append(list, unknown(method, id, "no module of that id is in the list",
+			nearest.Hint(id, moduleIDs(c.list, ""), "name a module of the list; the cells command prints them"), where))
 	}
 	return Cells{list}
+}
+
+func unknown(method, name, problem, fix string, where decl.Location) decl.Node {
+	return &decl.Broken{Problem: fmt.Sprintf("%s(%q): %s", method, name, problem), Fix: fix, Where: where}
 }
 
 // rewriteModule copies the path down to the module of the given full id and
@@ -149,4 +153,17 @@ func moduleIDs(list []decl.Node, outer string) []string {
 		}
 	}
 	return ids
+}
+
+func termNames(list []decl.Node) []string {
+	var names []string
+	for _, n := range list {
+		switch n := n.(type) {
+		case *decl.Term:
+			names = append(names, n.Name)
+		case *decl.Group:
+			names = append(names, termNames(n.Cells)...)
+		}
+	}
+	return names
 }

@@ -5,6 +5,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -24,7 +25,8 @@ type Option struct {
 	// Ignored options are accepted and do nothing: their module was replaced.
 	Ignored bool
 
-	bare string // the value of the flag without one ("true" for bools), or ""
+	variables []string // of the environment, read where its own is not set
+	bare      string   // the value of the flag without one ("true" for bools), or ""
 }
 
 // Struct is a config struct and the options that fill it.
@@ -66,6 +68,14 @@ func (s *Schema) Names() []string {
 	return names
 }
 
+// fallbacks are the further environment variables of an option.
+func (s *Schema) fallbacks(name string) []string {
+	if o := s.options[name]; o != nil {
+		return o.variables
+	}
+	return nil
+}
+
 // DuplicateError says that two modules declare one flag.
 type DuplicateError struct {
 	Flag          string
@@ -76,32 +86,45 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("flag --%s is declared by %s and by %s", e.Flag, e.First, e.Second)
 }
 
+// DeclarationError says what is wrong with a config struct and how to mend it.
+type DeclarationError struct{ Problem, Fix string }
+
+func (e *DeclarationError) Error() string { return e.Problem + "; " + e.Fix }
+
+func mistake(fix, format string, args ...any) error {
+	return &DeclarationError{Problem: fmt.Sprintf(format, args...), Fix: fix}
+}
+
 // Add declares a config struct of a module. The errors name what is wrong with
-// the declaration: a flag without a field or the reverse, a type that cannot
-// be decoded, or a [DuplicateError].
+// the declaration: a [DeclarationError], such as a flag without a field or a
+// type that cannot be decoded, or a [DuplicateError].
 func (s *Schema) Add(module string, defaults reflect.Value, flags func(*pflag.FlagSet)) []error {
 	st := &Struct{Module: module, Type: defaults.Type(), defaults: defaults}
 	if st.Type.Kind() != reflect.Struct {
-		return []error{fmt.Errorf("config %s is no struct; pass the struct by value", st.Type)}
+		return []error{mistake("pass the struct by value", "config %s is no struct", st.Type)}
 	}
 	byName := map[string]*fieldInfo{}
-	collectFields(st.Type, nil, byName)
-
-	var errs []error
-	for _, f := range declaredFlags(flags) {
+	errs := collectFields(st.Type, nil, byName)
+	declared, err := declaredFlags(flags)
+	if err != nil {
+		return []error{mistake("declare each flag once", "config %s: %v", st.Type, err)}
+	}
+	for _, f := range declared {
 		info := byName[fieldKey(f.Name)]
 		if info == nil {
-			errs = append(errs, fmt.Errorf("flag --%s has no field in %s; name one %s or tag it flag:%q",
-				f.Name, st.Type, exampleField(f.Name), f.Name))
+			errs = append(errs, mistake(fmt.Sprintf("name one %s or tag it flag:%q", exampleField(f.Name), f.Name),
+				"flag --%s has no field in %s", f.Name, st.Type))
 			continue
 		}
 		info.used = true
 		decode, err := decoderOf(info.typ)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("field %s.%s: %w", st.Type, info.name, err))
+			errs = append(errs, mistake("use a basic type, a duration, a list, a map of strings or an encoding.TextUnmarshaler",
+				"field %s.%s: %v", st.Type, info.name, err))
 			continue
 		}
 		o := newOption(module, f)
+		o.Default = format(defaults.FieldByIndex(info.index))
 		if err := s.add(o); err != nil {
 			errs = append(errs, err)
 			continue
@@ -110,7 +133,7 @@ func (s *Schema) Add(module string, defaults reflect.Value, flags func(*pflag.Fl
 	}
 	for _, info := range byName {
 		if !info.used {
-			errs = append(errs, fmt.Errorf("field %s.%s has no flag; declare one in Flags or tag it flag:\"-\"", st.Type, info.name))
+			errs = append(errs, mistake(`declare one in Flags or tag it flag:"-"`, "field %s.%s has no flag", st.Type, info.name))
 		}
 	}
 	slices.SortStableFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
@@ -118,20 +141,33 @@ func (s *Schema) Add(module string, defaults reflect.Value, flags func(*pflag.Fl
 	return errs
 }
 
-// Ignore accepts the flags of a replaced module, except those declared anew.
-func (s *Schema) Ignore(module string, flags func(*pflag.FlagSet)) {
-	for _, f := range declaredFlags(flags) {
+// Ignore accepts flags that do nothing, such as those of a replaced module,
+// except those that somebody declares.
+func (s *Schema) Ignore(module string, flags func(*pflag.FlagSet)) error {
+	declared, err := declaredFlags(flags)
+	if err != nil {
+		return mistake("declare each flag once", "%v", err)
+	}
+	for _, f := range declared {
 		if s.options[f.Name] == nil {
 			o := newOption(module, f)
-			o.Ignored, o.Hidden = true, true
+			o.Ignored, o.Hidden, o.Shorthand = true, true, ""
 			_ = s.add(o) // cannot be a duplicate
 		}
 	}
+	return nil
 }
 
 func (s *Schema) add(o *Option) error {
 	if first := s.options[o.Name]; first != nil {
 		return &DuplicateError{Flag: o.Name, First: first.Module, Second: o.Module}
+	}
+	if o.Shorthand != "" {
+		for _, other := range s.ordered {
+			if other.Shorthand == o.Shorthand {
+				return mistake("give it another or none", "flag --%s has the shorthand -%s, which is that of --%s", o.Name, o.Shorthand, other.Name)
+			}
+		}
 	}
 	s.options[o.Name] = o
 	s.ordered = append(s.ordered, o)
@@ -143,17 +179,28 @@ func newOption(module string, f *pflag.Flag) *Option {
 		Name: f.Name, Shorthand: f.Shorthand, Usage: f.Usage,
 		Type: f.Value.Type(), Default: f.DefValue,
 		Hidden: f.Hidden, Deprecated: f.Deprecated,
-		Module: module, bare: f.NoOptDefVal,
+		Module: module, bare: f.NoOptDefVal, variables: f.Annotations[EnvAnnotation],
 	}
 }
 
-func declaredFlags(declare func(*pflag.FlagSet)) []*pflag.Flag {
+// EnvAnnotation is the key under which a flag is annotated with further
+// environment variables, to be read where its own is not set.
+const EnvAnnotation = "env"
+
+// declaredFlags are the flags that a function declares. Its panic is an error:
+// pflag's way to say that a flag is declared twice.
+func declaredFlags(declare func(*pflag.FlagSet)) (flags []*pflag.Flag, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("declaring its flags panicked: %s", strings.TrimSpace(fmt.Sprint(v)))
+		}
+	}()
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	fs.SortFlags = false
+	fs.SetOutput(io.Discard)
 	declare(fs)
-	var flags []*pflag.Flag
 	fs.VisitAll(func(f *pflag.Flag) { flags = append(flags, f) })
-	return flags
+	return flags, nil
 }
 
 type fieldInfo struct {
@@ -163,23 +210,30 @@ type fieldInfo struct {
 	used  bool
 }
 
-func collectFields(t reflect.Type, outer []int, into map[string]*fieldInfo) {
+// collectFields finds the fields that flags can belong to, by what the two have
+// in common.
+func collectFields(t reflect.Type, outer []int, into map[string]*fieldInfo) (errs []error) {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		index := append(slices.Clone(outer), i)
 		tag := f.Tag.Get("flag")
 		switch {
 		case f.Anonymous && f.Type.Kind() == reflect.Struct && tag == "":
-			collectFields(f.Type, index, into)
+			errs = append(errs, collectFields(f.Type, index, into)...)
 		case !f.IsExported() || tag == "-":
 		default:
 			name := f.Name
 			if tag != "" {
 				name = tag
 			}
+			if other := into[fieldKey(name)]; other != nil {
+				errs = append(errs, mistake(`tag one of them flag:"its-name"`, "fields %s and %s of %s go by the same flag", other.name, f.Name, t))
+				continue
+			}
 			into[fieldKey(name)] = &fieldInfo{name: f.Name, typ: f.Type, index: index}
 		}
 	}
+	return errs
 }
 
 // fieldKey is what a flag and its field have in common.

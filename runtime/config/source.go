@@ -52,13 +52,21 @@ type Sources struct {
 	FileName string
 }
 
-func (s Sources) environ(option string) (string, Source, bool) {
+// environ looks an option up under its own name and then under others.
+func (s Sources) environ(option string, others []string) (string, Source, bool) {
 	if s.Environ == nil {
 		return "", Source{}, false
 	}
 	name := s.EnvPrefix + envName(option)
-	value, ok := s.Environ(name)
-	return value, Source{FromEnvironment, name}, ok && value != ""
+	for {
+		if value, ok := s.Environ(name); ok && value != "" {
+			return value, Source{FromEnvironment, name}, true
+		}
+		if len(others) == 0 {
+			return "", Source{}, false
+		}
+		name, others = others[0], others[1:]
+	}
 }
 
 func envName(option string) string {
@@ -89,5 +97,9 @@ type Entry struct {
 	Module  string  `json:"module,omitempty"` // "" for keys that no module declares
 	Option  *Option `json:"-"`
 }
+
+// AtDefault reports whether the value is that of the default, wherever it came
+// from.
+func (e Entry) AtDefault() bool { return e.Value == e.Default }
 
 func byName(a, b Entry) int { return cmp.Compare(a.Name, b.Name) }

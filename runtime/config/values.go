@@ -6,6 +6,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -31,6 +32,7 @@ type Values struct {
 	structs map[reflect.Type]reflect.Value
 	entries map[string]Entry
 	unknown map[string]Entry
+	sources Sources
 }
 
 // FlagSet has all options as flags that keep what they are given as text.
@@ -70,6 +72,7 @@ func (s *Schema) Load(src Sources, flags *pflag.FlagSet) (*Values, error) {
 		structs: make(map[reflect.Type]reflect.Value, len(s.Structs)),
 		entries: make(map[string]Entry, len(s.ordered)),
 		unknown: map[string]Entry{},
+		sources: src,
 	}}
 	l.readFiles()
 	for _, st := range s.Structs {
@@ -120,14 +123,13 @@ func (l *loading) find(name string) (entry, bool) {
 	if l.flags != nil {
 		if f := l.flags.Lookup(name); f != nil && f.Changed {
 			texts := f.Value.(*given).texts
-			e := entry{Raw{Text: texts[len(texts)-1]}, Source{Kind: FromFlag}}
 			if len(texts) > 1 {
-				e.Raw = Raw{List: texts}
+				return entry{Raw{Repeated: texts}, Source{Kind: FromFlag}}, true
 			}
-			return e, true
+			return entry{Raw{Text: texts[0]}, Source{Kind: FromFlag}}, true
 		}
 	}
-	if text, source, ok := l.sources.environ(name); ok {
+	if text, source, ok := l.sources.environ(name, l.schema.fallbacks(name)); ok {
 		return entry{Raw{Text: text}, source}, true
 	}
 	e, ok := l.files[name]
@@ -155,11 +157,7 @@ func (l *loading) fill(st *Struct) {
 
 // decodeKeeping decodes, and leaves the default where that fails.
 func decodeKeeping(f field, e entry, target, defaults reflect.Value) error {
-	// A repeated flag that is no list: the last one counts, as for any flag.
-	if e.source.Kind == FromFlag && len(e.List) > 0 && !isCollection(target.Type()) {
-		e.Raw = Raw{Text: e.List[len(e.List)-1]}
-	}
-	if e.Text == "" && e.List == nil && e.Map == nil && !emptyAllowed(target.Type()) {
+	if e.isEmpty() && !emptyAllowed(target.Type()) {
 		return errors.New("is empty; leave it out for the default")
 	}
 	if err := f.decode(e.Raw, target); err != nil {
@@ -181,6 +179,9 @@ func (l *loading) note(o *Option, e entry, found bool, text string) {
 	source := Source{Kind: FromDefault}
 	if found {
 		source = e.source
+		if o.Deprecated != "" {
+			l.values.Warnings = append(l.values.Warnings, fmt.Sprintf("option %s (%s) is deprecated: %s", o.Name, e.source, o.Deprecated))
+		}
 	}
 	l.values.entries[o.Name] = Entry{Name: o.Name, Value: text, Default: o.Default, Source: source, Module: o.Module, Option: o}
 }
@@ -190,10 +191,11 @@ func (l *loading) note(o *Option, e entry, found bool, text string) {
 func (l *loading) reviewUnknown() {
 	strict := l.values.entries[StrictOption].Value == "true"
 	names := l.schema.Names()
-	for key, e := range l.files {
+	for _, key := range slices.Sorted(maps.Keys(l.files)) {
 		if l.schema.options[key] != nil {
 			continue
 		}
+		e := l.files[key]
 		l.values.unknown[key] = Entry{Name: key, Value: e.String(), Source: e.source}
 		near, ok := nearMiss(key, names)
 		if !ok {
@@ -227,11 +229,14 @@ func (v *Values) Struct(t reflect.Type) (value reflect.Value, ok bool) {
 	return value, ok
 }
 
-// Lookup is the text of an option or of any key of the config file or
-// directory, declared or not.
+// Lookup is the text of an option or of any key of the environment, the config
+// file or directory, declared or not.
 func (v *Values) Lookup(name string) (Entry, bool) {
 	if e, ok := v.entries[name]; ok {
 		return e, true
+	}
+	if text, source, ok := v.sources.environ(name, nil); ok {
+		return Entry{Name: name, Value: text, Source: source}, true
 	}
 	e, ok := v.unknown[name]
 	return e, ok

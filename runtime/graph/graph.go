@@ -5,8 +5,10 @@ package graph
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"slices"
+	"strings"
 )
 
 // Graph is an operator. Indices refer to Nodes; a graph read from JSON is as
@@ -18,12 +20,22 @@ type Graph struct {
 	Orders  []Order  `json:"orders"`
 	// Unused are public providers that nothing reaches.
 	Unused []int `json:"unused,omitempty"`
+	// Types are all types of the graph, by name.
+	Types []Type `json:"types,omitempty"`
+}
+
+// Type is a type with its spelling in full. Names are those of the source,
+// import paths cut to the package, except where two types would read the same.
+type Type struct {
+	Name string `json:"name"` // *kvstore.Client
+	Full string `json:"full"` // *github.com/skep-operator/skep/resources/kvstore.Client
 }
 
 // Module is a module, or an unnamed one for what stands outside modules.
 type Module struct {
 	ID         string      `json:"id"`
 	Title      string      `json:"title,omitempty"`
+	Parent     string      `json:"parent,omitempty"` // id of the module that it stands in
 	Term       string      `json:"term,omitempty"`
 	Enabled    bool        `json:"enabled"`
 	Reason     string      `json:"reason,omitempty"` // why it is off
@@ -51,6 +63,9 @@ type Option struct {
 	Usage   string `json:"usage,omitempty"`
 	Hidden  bool   `json:"hidden,omitempty"`
 	Ignored bool   `json:"ignored,omitempty"` // of a replaced module
+	// Value and Source are those of an option that is set.
+	Value  string `json:"value,omitempty"`
+	Source string `json:"source,omitempty"` // "" for an option that is not set
 }
 
 // Node is a constructor, a decorator, a config struct, a value of the hive, a
@@ -60,7 +75,8 @@ type Node struct {
 	Kind       string   `json:"kind"`
 	Name       string   `json:"name"`
 	Module     string   `json:"module"`
-	For        string   `json:"for,omitempty"` // the module that a per-module value is for
+	For        string   `json:"for,omitempty"`    // the module that a per-module value is for
+	Enters     string   `json:"enters,omitempty"` // the term that a value of the hive is the handle of
 	Term       string   `json:"term,omitempty"`
 	Visibility string   `json:"visibility,omitempty"`
 	Reached    bool     `json:"reached"`
@@ -129,8 +145,45 @@ func (g *Graph) WriteJSON(w io.Writer) error {
 	return e.Encode(g)
 }
 
-// Read reads what WriteJSON wrote.
+// Read reads what WriteJSON wrote. The error names what does not fit together.
 func Read(r io.Reader) (*Graph, error) {
 	var g Graph
-	return &g, json.NewDecoder(r).Decode(&g)
+	if err := json.NewDecoder(r).Decode(&g); err != nil {
+		return nil, fmt.Errorf("reading a graph: %w", err)
+	}
+	if err := g.check(); err != nil {
+		return nil, fmt.Errorf("reading a graph: %w; it must come from WriteJSON unchanged", err)
+	}
+	return &g, nil
+}
+
+// check finds indices that point nowhere, so that nobody else has to.
+func (g *Graph) check() error {
+	for i, n := range g.Nodes {
+		if n.ID != i {
+			return fmt.Errorf("node %d stands in place %d", n.ID, i)
+		}
+		for _, need := range n.Needs {
+			for _, from := range need.From {
+				if from < 0 || from >= len(g.Nodes) {
+					return fmt.Errorf("node %d takes %s from node %d, which is not there", i, need.Type, from)
+				}
+			}
+		}
+	}
+	for _, m := range g.Modules {
+		if m.Parent != "" && (!strings.HasPrefix(m.ID, m.Parent+".") || g.Module(m.Parent) == nil) {
+			return fmt.Errorf("module %s is nested in %s, which is not around it", m.ID, m.Parent)
+		}
+	}
+	for _, o := range g.Orders {
+		for i, s := range o.Steps {
+			for _, a := range s.After {
+				if a.Step < 0 || a.Step >= i {
+					return fmt.Errorf("step %s comes after step %d, which is not before it", s.ID, a.Step)
+				}
+			}
+		}
+	}
+	return nil
 }

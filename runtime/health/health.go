@@ -4,9 +4,7 @@
 package health
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -27,13 +25,14 @@ const (
 type Reporter interface {
 	// OK says that the part does what it should; message says what it is at.
 	OK(message string)
-	// Degraded says what does not happen, and why.
+	// Degraded says what does not happen, and why. err may be nil.
 	Degraded(message string, err error)
 	// Stopped says that the part ended and is not missed.
 	Stopped(message string)
 	// Part is the reporter of a part of this part.
 	Part(name string) Reporter
-	// Gone takes the report of this part, and of its parts, out of the tree.
+	// Gone takes the report of this part, and of the parts made with Part, out
+	// of the tree. What others report below the same id stays.
 	Gone()
 }
 
@@ -47,120 +46,126 @@ type Status struct {
 	Reports int       `json:"reports"`
 }
 
-// Tree collects the reports of one hive.
+// Tree collects the reports of one hive. It is safe for concurrent use.
 type Tree struct {
-	now func() time.Time
-
 	mu       sync.Mutex
-	statuses map[string]*Status
+	statuses map[string]*held
 }
+
+// held is a status and through what it was reported.
+type held struct {
+	Status
+	by *opening
+}
+
+// opening is what a Reporter and its parts have in common.
+type opening struct{ closed bool } // guarded by Tree.mu
 
 // NewTree returns an empty tree.
-func NewTree() *Tree {
-	return &Tree{now: time.Now, statuses: map[string]*Status{}}
-}
+func NewTree() *Tree { return &Tree{statuses: map[string]*held{}} }
 
 // Reporter reports for the part of the given id. Nothing is in the tree before
 // the first report.
-func (t *Tree) Reporter(id string) Reporter { return reporter{t, id} }
+func (t *Tree) Reporter(id string) Reporter { return reporter{t, id, nil} }
+
+// Open is like Reporter for a part that will end: close takes all that was
+// reported through it out of the tree, and what still comes is dropped.
+func (t *Tree) Open(id string) (r Reporter, close func()) {
+	o := &opening{}
+	return reporter{t, id, o}, func() { t.close(o) }
+}
 
 type reporter struct {
 	tree *Tree
 	id   string
+	by   *opening // nil: never closed
 }
 
-func (r reporter) OK(message string)         { r.tree.report(r.id, OK, message, nil) }
-func (r reporter) Stopped(message string)    { r.tree.report(r.id, Stopped, message, nil) }
-func (r reporter) Part(name string) Reporter { return reporter{r.tree, r.id + "." + name} }
-func (r reporter) Gone()                     { r.tree.remove(r.id) }
+func (r reporter) OK(message string)         { r.report(OK, message, nil) }
+func (r reporter) Stopped(message string)    { r.report(Stopped, message, nil) }
+func (r reporter) Part(name string) Reporter { return reporter{r.tree, r.id + "." + name, r.by} }
 
-func (r reporter) Degraded(message string, err error) {
-	r.tree.report(r.id, Degraded, message, err)
+func (r reporter) Degraded(message string, err error) { r.report(Degraded, message, err) }
+
+func (r reporter) Gone() {
+	r.tree.remove(func(h *held) bool {
+		return h.by == r.by && (h.ID == r.id || strings.HasPrefix(h.ID, r.id+"."))
+	})
 }
 
-func (t *Tree) report(id string, level Level, message string, err error) {
+func (r reporter) report(level Level, message string, err error) {
+	t := r.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.statuses[id]
+	if r.by != nil && r.by.closed {
+		return
+	}
+	s := t.statuses[r.id]
 	if s == nil {
-		s = &Status{ID: id}
-		t.statuses[id] = s
+		s = &held{Status: Status{ID: r.id}}
+		t.statuses[r.id] = s
 	}
 	if s.Level != level {
-		s.Level, s.Since = level, t.now()
+		s.Level, s.Since = level, time.Now()
 	}
-	s.Message, s.Error = message, ""
+	s.by, s.Message, s.Error = r.by, message, ""
 	if err != nil {
 		s.Error = err.Error()
 	}
 	s.Reports++
 }
 
-func (t *Tree) remove(id string) {
+func (t *Tree) close(o *opening) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	for other := range t.statuses {
-		if other == id || strings.HasPrefix(other, id+".") {
-			delete(t.statuses, other)
-		}
-	}
+	o.closed = true
+	t.mu.Unlock()
+	t.remove(func(h *held) bool { return h.by == o })
 }
 
-// Snapshot is all reports, by id.
+func (t *Tree) remove(which func(*held) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.statuses, func(_ string, h *held) bool { return which(h) })
+}
+
+// Snapshot is all reports in the order of the tree: a part after what it is
+// part of.
 func (t *Tree) Snapshot() []Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	list := make([]Status, 0, len(t.statuses))
 	for _, s := range t.statuses {
-		list = append(list, *s)
+		list = append(list, s.Status)
 	}
-	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.ID, b.ID) })
+	slices.SortFunc(list, func(a, b Status) int {
+		return slices.Compare(strings.Split(a.ID, "."), strings.Split(b.ID, "."))
+	})
 	return list
 }
 
-// Degraded are the reports of what is degraded, by id.
+// Degraded are the reports of what is degraded, in the order of the tree.
 func (t *Tree) Degraded() []Status {
 	return slices.DeleteFunc(t.Snapshot(), func(s Status) bool { return s.Level != Degraded })
 }
 
-// WriteText draws statuses as a tree, ids split at their dots.
-func WriteText(w io.Writer, statuses []Status, now time.Time) error {
-	var open []string // the path that is already drawn
+// Worst is the worst level of every id in statuses and of every id above one,
+// its own and those of its parts taken together.
+func Worst(statuses []Status) map[string]Level {
+	worst := map[string]Level{}
 	for _, s := range statuses {
-		path := strings.Split(s.ID, ".")
-		shared := 0
-		for shared < len(path)-1 && shared < len(open) && path[shared] == open[shared] {
-			shared++
-		}
-		for depth := shared; depth < len(path)-1; depth++ {
-			if _, err := fmt.Fprintf(w, "%s%s\n", indent(depth), path[depth]); err != nil {
-				return err
+		for id := s.ID; ; {
+			if severity(s.Level) > severity(worst[id]) {
+				worst[id] = s.Level
 			}
+			dot := strings.LastIndexByte(id, '.')
+			if dot < 0 {
+				break
+			}
+			id = id[:dot]
 		}
-		open = path
-		if _, err := fmt.Fprintf(w, "%s%s\n", indent(len(path)-1), s.line(path[len(path)-1], now)); err != nil {
-			return err
-		}
 	}
-	return nil
+	return worst
 }
 
-func (s Status) line(name string, now time.Time) string {
-	line := fmt.Sprintf("%-8s %s", s.Level, name)
-	if s.Message != "" {
-		line += ": " + s.Message
-	}
-	if s.Error != "" {
-		line += ": " + s.Error
-	}
-	return fmt.Sprintf("%s (%s)", line, now.Sub(s.Since).Round(time.Second))
-}
-
-func indent(depth int) string { return strings.Repeat("  ", depth) }
-
-// WriteJSON writes statuses as a JSON array.
-func WriteJSON(w io.Writer, statuses []Status) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(statuses)
-}
+// severity orders levels. What ended and is not missed counts least.
+func severity(l Level) int { return slices.Index([]Level{Stopped, OK, Degraded}, l) }

@@ -4,8 +4,11 @@
 package hive
 
 import (
+	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +31,7 @@ var builtins = []plan.BuiltinSpec{
 	{Type: reflect.TypeFor[health.Reporter](), PerModule: true},
 	{Type: reflect.TypeFor[job.Group](), PerModule: true},
 	{Type: reflect.TypeFor[prometheus.Registerer](), PerModule: true},
+	{Type: reflect.TypeFor[cell.Binary]()},
 	{Type: reflect.TypeFor[*health.Tree]()},
 	{Type: reflect.TypeFor[*metrics.Registry]()},
 	{Type: reflect.TypeFor[*config.Values]()},
@@ -47,11 +51,13 @@ func (s *scope) builtinValue(n *plan.Node) reflect.Value {
 	case reflect.TypeFor[*slog.Logger]():
 		value = h.log.Logger(n.For.Label())
 	case reflect.TypeFor[health.Reporter]():
-		value = h.health.Reporter(n.For.Label())
+		value = s.room(n.For).health
 	case reflect.TypeFor[job.Group]():
-		value = s.group(n.For)
+		value = s.room(n.For).jobs
 	case reflect.TypeFor[prometheus.Registerer]():
-		value = h.metrics.Module(s.metricsOwner(n.For))
+		value = s.room(n.For).metrics
+	case reflect.TypeFor[cell.Binary]():
+		value = cell.Binary{Name: h.name, Version: h.options.version}
 	case reflect.TypeFor[*health.Tree]():
 		value = h.health
 	case reflect.TypeFor[*metrics.Registry]():
@@ -98,4 +104,26 @@ func (m *jobMetrics) ran(module, name string, took time.Duration, err error) {
 	}
 	m.Runs.WithLabelValues(module, name, outcome).Inc()
 	m.Duration.WithLabelValues(module, name).Observe(took.Seconds())
+}
+
+// DeclaredMetrics are the metrics of enabled modules, by name. Of all
+// constructors it runs only those of metrics, which take nothing.
+func (h *Hive) DeclaredMetrics() ([]metrics.Metric, error) {
+	if err := h.Select(); err != nil {
+		return nil, err
+	}
+	list := metrics.Describe("hive", []prometheus.Collector{h.jobs.Runs, h.jobs.Duration})
+	for _, n := range h.plan.Nodes {
+		if !n.Metrics || !n.Module.Enabled {
+			continue
+		}
+		made := n.Fn.Value.Call(nil)
+		collectors, err := metrics.Collectors(made[0].Interface())
+		if err != nil {
+			return nil, fmt.Errorf("metrics of %s: %w", n.Module.Label(), err)
+		}
+		list = append(list, metrics.Describe(n.Module.ID, collectors)...)
+	}
+	slices.SortFunc(list, func(a, b metrics.Metric) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
 }

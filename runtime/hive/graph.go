@@ -4,9 +4,9 @@
 package hive
 
 import (
-	"context"
-	"log/slog"
 	"reflect"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,23 +51,27 @@ func (h *Hive) tookStep(e lifecycle.Event) {
 // constructor is run for it. It may be called at any time after Select, by any
 // goroutine; before, it calls Select.
 func (h *Hive) Graph() *graph.Graph {
-	_ = h.Select()
+	mistakes := h.Select()
 	h.live.mu.Lock()
 	defer h.live.mu.Unlock()
 	g := &graph.Graph{Name: h.name}
-	health := worstHealth(h.health.Snapshot())
+	levels := health.Worst(h.health.Snapshot())
 	for _, m := range h.plan.Modules {
-		g.Modules = append(g.Modules, h.graphModule(m, health))
+		g.Modules = append(g.Modules, h.graphModule(m, levels))
 	}
+	names := spell(h.plan.Nodes)
 	for _, n := range h.plan.Nodes {
-		g.Nodes = append(g.Nodes, h.graphNode(n))
+		g.Nodes = append(g.Nodes, h.graphNode(n, names))
 		if unused(n) {
 			g.Unused = append(g.Unused, n.ID)
 		}
 	}
-	for _, o := range h.orders {
-		g.Orders = append(g.Orders, h.graphOrder(o))
+	if mistakes == nil { // with them, there may be no order that fits
+		for _, o := range h.orders {
+			g.Orders = append(g.Orders, h.graphOrder(o))
+		}
 	}
+	g.Types = names.types()
 	return g
 }
 
@@ -75,13 +79,16 @@ func unused(n *plan.Node) bool {
 	return n.Kind == plan.Constructor && !n.Reached && n.Module.Enabled && n.Visibility == decl.Public
 }
 
-func (h *Hive) graphModule(m *plan.Module, health map[string]health.Level) graph.Module {
+func (h *Hive) graphModule(m *plan.Module, levels map[string]health.Level) graph.Module {
 	out := graph.Module{
 		ID: m.ID, Title: m.Title, Enabled: m.Enabled, Replaces: m.Replaces,
-		Declared: m.Where.String(), Annotations: m.Annotations, Health: string(health[m.ID]),
+		Declared: m.Where.String(), Annotations: m.Annotations, Health: string(levels[m.ID]),
 	}
 	if m.Term != nil {
 		out.Term = m.Term.Name
+	}
+	if m.Parent != nil {
+		out.Parent = m.Parent.ID
 	}
 	if !m.Enabled {
 		out.Reason = m.WhyDisabled()
@@ -91,15 +98,19 @@ func (h *Hive) graphModule(m *plan.Module, health map[string]health.Level) graph
 	}
 	for _, o := range h.schema.Options() {
 		if o.Module == m.ID {
-			out.Options = append(out.Options, graph.Option{
+			option := graph.Option{
 				Name: o.Name, Type: o.Type, Default: o.Default, Usage: o.Usage, Hidden: o.Hidden, Ignored: o.Ignored,
-			})
+			}
+			if e, ok := h.values.Lookup(o.Name); ok && e.Source.Kind != config.FromDefault {
+				option.Value, option.Source = e.Value, e.Source.String()
+			}
+			out.Options = append(out.Options, option)
 		}
 	}
 	return out
 }
 
-func (h *Hive) graphNode(n *plan.Node) graph.Node {
+func (h *Hive) graphNode(n *plan.Node, names spelling) graph.Node {
 	out := graph.Node{
 		ID: n.ID, Kind: string(n.Kind), Name: n.Name, Module: n.Module.ID, Reached: n.Reached,
 		Visibility: visibilities[n.Visibility], BuildNanos: int64(h.live.built[n]),
@@ -115,13 +126,16 @@ func (h *Hive) graphNode(n *plan.Node) graph.Node {
 	}
 	if !n.IsRoot() {
 		for _, r := range n.Results {
-			out.Provides = append(out.Provides, resultName(r.Key, r.Group))
+			out.Provides = append(out.Provides, names.result(r))
+			if n.Kind == plan.Builtin && r.Key.Type == reflect.TypeFor[lifecycle.Term]() {
+				out.Enters = r.Key.Name
+			}
 		}
 	}
 	for _, p := range n.Params {
-		need := graph.Need{Type: p.Key.String(), Optional: p.Optional}
+		need := graph.Need{Type: names.key(p.Key), Optional: p.Optional}
 		if p.Group {
-			need.Type, need.Group = plan.TypeName(p.Key.Type), p.Key.Name
+			need.Type, need.Group = names[p.Key.Type], p.Key.Name
 		}
 		for _, s := range p.Sources {
 			need.From = append(need.From, s.Node.ID)
@@ -133,11 +147,70 @@ func (h *Hive) graphNode(n *plan.Node) graph.Node {
 
 var visibilities = map[decl.Visibility]string{decl.Public: "", decl.Private: "private", decl.PerModule: "per module"}
 
-func resultName(k plan.Key, group bool) string {
-	if group {
-		return plan.TypeName(k.Type) + " in group " + k.Name
+// spelling is how types are written: as in the source, and in full where two
+// would read the same.
+type spelling map[reflect.Type]string
+
+func spell(nodes []*plan.Node) spelling {
+	names, readers := spelling{}, map[string]int{}
+	note := func(t reflect.Type) {
+		if _, known := names[t]; !known {
+			names[t] = plan.TypeName(t)
+			readers[names[t]]++
+		}
 	}
-	return k.String()
+	for _, n := range nodes {
+		if !n.IsRoot() {
+			for _, r := range n.Results {
+				note(r.Key.Type)
+			}
+		}
+		for _, p := range n.Params {
+			note(p.Key.Type)
+		}
+	}
+	for t, name := range names {
+		if readers[name] > 1 {
+			names[t] = fullName(t)
+		}
+	}
+	return names
+}
+
+func (s spelling) key(k plan.Key) string {
+	if k.Name == "" {
+		return s[k.Type]
+	}
+	return s[k.Type] + " named " + k.Name
+}
+
+func (s spelling) result(r plan.Result) string {
+	if r.Group {
+		return s[r.Key.Type] + " in group " + r.Key.Name
+	}
+	return s.key(r.Key)
+}
+
+func (s spelling) types() []graph.Type {
+	list := make([]graph.Type, 0, len(s))
+	for t, name := range s {
+		list = append(list, graph.Type{Name: name, Full: fullName(t)})
+	}
+	slices.SortFunc(list, func(a, b graph.Type) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// fullName is a type with its import path.
+func fullName(t reflect.Type) string {
+	switch {
+	case t.PkgPath() != "":
+		return t.PkgPath() + "." + t.Name()
+	case t.Kind() == reflect.Pointer:
+		return "*" + fullName(t.Elem())
+	case t.Kind() == reflect.Slice:
+		return "[]" + fullName(t.Elem())
+	}
+	return t.String()
 }
 
 func (h *Hive) graphOrder(o *plan.Order) graph.Order {
@@ -158,23 +231,6 @@ func (h *Hive) graphOrder(o *plan.Order) graph.Order {
 	return out
 }
 
-// worstHealth is the worst level of each module and its parts.
-func worstHealth(statuses []health.Status) map[string]health.Level {
-	severity := map[health.Level]int{"": 0, health.Stopped: 1, health.OK: 2, health.Degraded: 3}
-	worst := map[string]health.Level{}
-	for _, s := range statuses {
-		for i := 1; i <= len(s.ID); i++ {
-			if i < len(s.ID) && s.ID[i] != '.' {
-				continue
-			}
-			if id := s.ID[:i]; severity[s.Level] > severity[worst[id]] {
-				worst[id] = s.Level
-			}
-		}
-	}
-	return worst
-}
-
 // logConfig and ownConfig are the hive's own config structs.
 func (h *Hive) logConfig() logging.Config {
 	v, _ := h.values.Struct(reflect.TypeFor[logging.Config]())
@@ -184,20 +240,4 @@ func (h *Hive) logConfig() logging.Config {
 func (h *Hive) ownConfig() Config {
 	v, _ := h.values.Struct(reflect.TypeFor[Config]())
 	return v.Interface().(Config)
-}
-
-// logOptions logs what deviates from the defaults, one line per option in the
-// form that users of the original know, and what is odd about the sources.
-func (h *Hive) logOptions() {
-	log := h.process.log()
-	for _, w := range h.values.Warnings {
-		log.Warn(w)
-	}
-	for _, e := range h.values.Entries() {
-		level := slog.LevelInfo
-		if e.Source.Kind == config.FromDefault {
-			level = slog.LevelDebug
-		}
-		log.Log(context.Background(), level, "  --"+e.Name+"='"+e.Value+"'", "source", e.Source.String())
-	}
 }

@@ -4,10 +4,8 @@
 package hive
 
 import (
-	"errors"
 	"io"
 	"os"
-	"reflect"
 	"sync"
 	"time"
 
@@ -38,11 +36,11 @@ type Hive struct {
 	values *config.Values
 	orders []*plan.Order
 
-	configured, selected, validated, built phase
+	configured, selected, validated, built, started, stopped phase
 
 	process  *scope
 	terms    map[string]*term
-	shutdown chan error
+	shutdown shutdown
 	building sync.Mutex // one build at a time, of the process or a term
 
 	live live
@@ -140,7 +138,7 @@ func New(name string, cells cell.Cell, opts ...Option) *Hive {
 		health:   health.NewTree(),
 		metrics:  metrics.NewRegistry(),
 		profile:  newProfile(),
-		shutdown: make(chan error, 1),
+		shutdown: shutdown{asked: make(chan struct{})},
 	}
 	for _, o := range opts {
 		o(&h.options)
@@ -156,32 +154,6 @@ func New(name string, cells cell.Cell, opts ...Option) *Hive {
 	return h
 }
 
-func (h *Hive) collectOptions() {
-	h.schema = config.NewSchema()
-	for _, c := range h.plan.Configs() {
-		if c.Ignored {
-			continue
-		}
-		for _, err := range h.schema.Add(c.Module, c.Defaults, c.Flags) {
-			h.reportOption(c, err)
-		}
-	}
-	for _, c := range h.plan.Configs() {
-		if c.Ignored {
-			h.schema.Ignore(c.Module, c.Flags)
-		}
-	}
-}
-
-func (h *Hive) reportOption(c plan.ConfigDecl, err error) {
-	declared := plan.Row{Label: "declared", Text: c.Where.String() + " (module " + c.Module + ")"}
-	if dup := new(config.DuplicateError); errors.As(err, &dup) {
-		h.plan.Report("duplicate flag", err.Error(), "give the flag one owner, and let the other ask for the owner's config struct", declared)
-		return
-	}
-	h.plan.Report("unusable config", err.Error(), "", declared)
-}
-
 // Name is what the hive is called.
 func (h *Hive) Name() string { return h.name }
 
@@ -190,6 +162,16 @@ func (h *Hive) VersionText() string { return h.options.version }
 
 // FlagSet has all options as flags.
 func (h *Hive) FlagSet() *pflag.FlagSet { return h.schema.FlagSet(h.name) }
+
+// Annotations calls visit for what modules are annotated with, in declaration
+// order, disabled modules included. It needs no phase.
+func (h *Hive) Annotations(visit func(module string, value any)) {
+	for _, m := range h.plan.Modules {
+		for _, a := range m.Annotations {
+			visit(m.ID, a)
+		}
+	}
+}
 
 // OptionNames are the names of all options.
 func (h *Hive) OptionNames() []string { return h.schema.Names() }
@@ -220,62 +202,11 @@ func (h *Hive) Select() error {
 		h.plan.Reach()
 		h.terms = map[string]*term{}
 		for _, t := range h.plan.Terms {
-			h.terms[t.Name] = &term{hive: h, plan: t}
+			h.terms[t.Name] = h.newTerm(t)
 		}
 		if len(h.plan.Problems) == 0 {
 			h.orders = h.plan.Orders()
 		}
 		return h.plan.Err()
 	})
-}
-
-// Validate asks the config structs and rules of enabled modules. The error is
-// a *config.Report of all that is wrong.
-func (h *Hive) Validate() error {
-	_ = h.Select()
-	return h.validated.once(func() error {
-		defer h.profile.time("validate", "")()
-		report := &config.Report{}
-		for _, s := range h.schema.Structs {
-			if m := h.plan.Module(s.Module); m == nil || m.Enabled { // nil: outside modules
-				v, _ := h.values.Struct(s.Type)
-				if checked, ok := v.Interface().(interface{ Validate() error }); ok {
-					h.addProblems(report, s.Module, checked.Validate())
-				}
-			}
-		}
-		for _, v := range h.plan.Validators() {
-			out, err := plan.CallWithConfigs(v.Fn, h.values.Struct)
-			if err == nil && len(out) == 1 && !out[0].IsNil() {
-				err, _ = reflect.TypeAssert[error](out[0])
-			}
-			h.addProblems(report, v.Module.ID, err)
-		}
-		return report.Err()
-	})
-}
-
-// addProblems takes an error apart: joined errors are problems of their own,
-// and those made by cell.Invalid name their option.
-func (h *Hive) addProblems(report *config.Report, module string, err error) {
-	if err == nil {
-		return
-	}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		for _, e := range joined.Unwrap() {
-			h.addProblems(report, module, e)
-		}
-		return
-	}
-	if invalid := new(cell.InvalidError); errors.As(err, &invalid) {
-		report.Problems = append(report.Problems, h.values.Problem(invalid.Flag, invalid.Problem))
-		return
-	}
-	report.Problems = append(report.Problems, config.Problem{Text: module + ": " + err.Error()})
-}
-
-// Check runs all phases before Build and returns what is wrong in all of
-// them.
-func (h *Hive) Check() error {
-	return errors.Join(h.Configure(nil), h.Select(), h.Validate())
 }

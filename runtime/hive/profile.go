@@ -35,25 +35,22 @@ func (p *profile) time(phase, term string) func() {
 	return func() { p.add(phase, "", term, time.Since(began)) }
 }
 
+// profileLimit is how many entries are kept: a process that enters its term
+// again and again is not starting any more.
+const profileLimit = 10000
+
 // add records something that has just ended.
 func (p *profile) add(phase, name, term string, took time.Duration) {
 	const ms = float64(time.Millisecond)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if len(p.entries) >= profileLimit {
+		return
+	}
 	p.entries = append(p.entries, ProfileEntry{
 		Phase: phase, Name: name, Term: term,
 		AtMS: float64(time.Since(p.began)-took) / ms, MS: float64(took) / ms,
 	})
-}
-
-// limit is how many entries are kept: a process that enters its term again and
-// again is not starting any more.
-const profileLimit = 10000
-
-func (p *profile) full() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.entries) >= profileLimit
 }
 
 func (p *profile) write(file string) error {

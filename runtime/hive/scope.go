@@ -4,21 +4,15 @@
 package hive
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/skep-operator/skep/runtime/internal/build"
 	"github.com/skep-operator/skep/runtime/internal/plan"
-	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
-	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 // scope is a part of the graph that is built, started and stopped together:
@@ -26,26 +20,38 @@ import (
 type scope struct {
 	hive   *Hive
 	order  *plan.Order
-	nodes  []*plan.Node
-	values *build.Values
-	groups map[*plan.Module]*job.Runner
+	nodes  []*plan.Node  // what is built here
+	values *build.Values // changed under Hive.building only
 	super  *supervisor
 
-	mu      sync.Mutex // one at a time uses the runner
+	mu      gate // held while anything is built, started or stopped
 	runner  *lifecycle.Runner
-	blocked map[int]bool // steps that wait for a failed one
+	rooms   map[*plan.Module]*room
+	blocked map[int]*plan.Module // steps that are down because of a module
 }
 
 func (h *Hive) newScope(order *plan.Order, behind *build.Values) *scope {
-	s := &scope{hive: h, order: order, values: build.NewValues(behind), groups: map[*plan.Module]*job.Runner{}, blocked: map[int]bool{}}
+	s := &scope{
+		hive: h, order: order, values: build.NewValues(behind), mu: newGate(),
+		rooms: map[*plan.Module]*room{}, blocked: map[int]*plan.Module{},
+	}
 	for _, n := range h.plan.Nodes {
 		if n.Reached && n.Term == order.Term {
 			s.nodes = append(s.nodes, n)
 		}
 	}
-	steps := make([]lifecycle.Step, len(order.Steps))
-	for i, step := range order.Steps {
-		steps[i] = lifecycle.Step{ID: step.ID()}
+	s.runner = lifecycle.NewRunner(s.steps(), s.observe)
+	s.super = newSupervisor(s)
+	return s
+}
+
+// steps are the steps of the order as the runner wants them. Hooks are put in
+// place once they are built.
+func (s *scope) steps() []lifecycle.Step {
+	limits := &s.hive.options
+	steps := make([]lifecycle.Step, len(s.order.Steps))
+	for i, step := range s.order.Steps {
+		steps[i] = lifecycle.Step{ID: step.ID(), StartTimeout: limits.startLimit, StopTimeout: limits.stopLimit}
 		for _, e := range step.After {
 			if e.Reason != "" { // order, not need: its failure is no obstacle
 				steps[i].Behind = append(steps[i].Behind, e.Step.Index)
@@ -53,13 +59,17 @@ func (h *Hive) newScope(order *plan.Order, behind *build.Values) *scope {
 				steps[i].After = append(steps[i].After, e.Step.Index)
 			}
 		}
-		if step.Node != nil {
-			steps[i].StartTimeout, steps[i].StopTimeout = step.Node.Root.StartTimeout, step.Node.Root.StopTimeout
+		if step.Node == nil {
+			continue
+		}
+		if d := step.Node.Root.StartTimeout; d > 0 {
+			steps[i].StartTimeout = d
+		}
+		if d := step.Node.Root.StopTimeout; d > 0 {
+			steps[i].StopTimeout = d
 		}
 	}
-	s.runner = lifecycle.NewRunner(steps, s.observe)
-	s.super = newSupervisor(s)
-	return s
+	return steps
 }
 
 // name is the term's name, or "" in the process.
@@ -72,157 +82,98 @@ func (s *scope) name() string {
 
 func (s *scope) log() *slog.Logger { return s.hive.log.Logger("hive") }
 
-// build runs the constructors of those nodes that have no value.
-func (s *scope) build() map[*plan.Node]error {
-	s.hive.building.Lock()
-	defer s.hive.building.Unlock()
-	var todo []*plan.Node
-	for _, n := range s.nodes {
-		switch {
-		case s.values.Has(n):
-		case n.Kind == plan.Builtin:
-			s.values.Set(n, s.builtinValue(n))
-		default:
-			todo = append(todo, n)
-		}
-	}
-	failed := build.Build(todo, s.values, func(n *plan.Node, took time.Duration) {
-		s.hive.builtNode(n, took)
-		if !s.hive.profile.full() {
-			s.hive.profile.add("constructor", n.Name, s.name(), took)
-		}
-	})
-	for _, n := range todo {
-		if n.Metrics && failed[n] == nil {
-			if err := s.hive.registerMetrics(n, s.values); err != nil {
-				failed[n] = err
-			}
-		}
-	}
-	for i, step := range s.order.Steps {
-		if s.runner.Started(i) {
-			continue
-		}
-		s.runner.SetHook(i, s.hook(step, failed))
-	}
-	return failed
-}
-
-// hook is what a step starts. One whose constructor failed fails to start.
-func (s *scope) hook(step *plan.Step, failed map[*plan.Node]error) lifecycle.Hook {
-	if step.Node == nil {
-		return s.group(step.Module)
-	}
-	if err := failed[step.Node]; err != nil {
-		return lifecycle.Funcs{OnStart: func(context.Context) error { return err }}
-	}
-	value := s.values.Get(plan.Source{Node: step.Node})
-	if step.Node.Kind == plan.Job {
-		return s.group(step.Module).Hook(step.Node.Name, value.Interface().(job.Job))
-	}
-	hook, ok := value.Interface().(lifecycle.Hook)
-	if !ok { // a nil interface
-		return lifecycle.Funcs{}
-	}
-	return hook
-}
-
-// group is the job group of a module in this scope.
-func (s *scope) group(m *plan.Module) *job.Runner {
-	if g := s.groups[m]; g != nil {
-		return g
-	}
-	id := m.Label()
-	g := job.NewGroup(id, s.hive.log.Logger(id), s.hive.health.Reporter(id), job.Hooks{
-		Ran: func(name string, took time.Duration, err error) { s.hive.jobs.ran(id, name, took, err) },
-		Panicked: func(name string, value any, stack []byte) {
-			s.super.failed(m, &lifecycle.PanicError{Value: value, Stack: stack})
-		},
-		Shutdown: s.hive.requestShutdown,
-	})
-	s.groups[m] = g
-	return g
-}
-
-// metricsOwner keeps what constructors of a module register, and what goes
-// away when they run again, apart from its lasting metrics.
-func (s *scope) metricsOwner(m *plan.Module) string {
-	return m.Label() + " in " + cmp.Or(s.name(), "the process")
-}
-
-// start starts all steps. In the process the first failure ends the start; in
-// a term a module that fails is left to the supervisor, and only the end of
-// ctx is an error.
+// start builds what is not built and starts all steps. In the process the first
+// failure ends the start; in a term a module that fails is left to the
+// supervisor, and only the end of ctx is an error. After an error nothing runs.
 func (s *scope) start(ctx context.Context) error {
 	defer s.hive.profile.time("start", s.name())()
 	s.super.start()
 	s.mu.Lock()
-	failures := s.runner.Start(ctx, s.runner.All())
+	failures := s.launch(ctx, s.runner.All(), nil)
+	if len(failures) == 0 || s.order.Term != nil && ctx.Err() == nil {
+		s.super.note(failures)
+		s.super.poke()
+		s.mu.Unlock()
+		return nil
+	}
 	s.mu.Unlock()
-	if s.order.Term != nil && ctx.Err() == nil {
-		s.superviseFailures(failures)
-		return nil
-	}
-	if len(failures) == 0 {
-		return nil
-	}
-	errs := []error{}
+	errs := make([]error, 0, len(failures)+1)
 	for _, f := range failures {
-		if !errors.Is(f.Err, lifecycle.ErrBlocked) {
-			errs = append(errs, fmt.Errorf("starting %s: %w", s.order.Steps[f.Step].ID(), f.Err))
-		}
+		errs = append(errs, f.err)
 	}
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.hive.options.stopLimit)
 	defer cancel()
-	s.stop(stopCtx)
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.stop(stopCtx))...)
 }
 
-// superviseFailures hands failed modules to the supervisor, and remembers the
-// steps that wait for them.
-func (s *scope) superviseFailures(failures []lifecycle.Failure) {
-	for _, f := range failures {
-		if errors.Is(f.Err, lifecycle.ErrBlocked) {
-			s.blocked[f.Step] = true
+// launch builds what has no value yet and starts those of the given steps whose
+// modules are whole. It returns what is wrong, once for each fault; steps that
+// are down because of the fault of another module are remembered as blocked.
+// Modules that waits names are left alone. With mu held.
+func (s *scope) launch(ctx context.Context, steps []int, waits func(*plan.Module) bool) []failure {
+	faults := s.faults(s.build(waits))
+	failures := faults.own()
+	var ready []int
+	for _, i := range steps {
+		step := s.order.Steps[i]
+		if f, ok := faults[step.Module]; ok {
+			s.blocked[i] = f.culprit
 			continue
 		}
-		s.super.failed(s.order.Steps[f.Step].Module, f.Err)
+		delete(s.blocked, i)
+		if !s.runner.Started(i) {
+			s.runner.SetHook(i, s.hook(step))
+			ready = append(ready, i)
+		}
 	}
+	tooLate := false
+	for _, f := range s.runner.Start(ctx, ready) {
+		step := s.order.Steps[f.Step]
+		switch {
+		case f.Err == lifecycle.ErrBlocked:
+			s.blocked[f.Step] = s.obstacle(step)
+		case f.Err == context.Cause(ctx) && tooLate: // was not even tried: once is enough
+		default:
+			tooLate = tooLate || f.Err == context.Cause(ctx)
+			failures = append(failures, failure{step.Module, fmt.Errorf("starting %s: %w", step.ID(), f.Err)})
+		}
+	}
+	return failures
 }
 
-// stop stops all steps and what runs beside them.
+// obstacle is the module of a step that another one waits for in vain.
+func (s *scope) obstacle(step *plan.Step) *plan.Module {
+	for _, e := range step.After {
+		if e.Reason == "" && !s.runner.Started(e.Step.Index) {
+			return e.Step.Module
+		}
+	}
+	return step.Module
+}
+
+// stop stops all steps and what runs beside them. It returns when all has
+// ended, or ctx has and what hangs is left behind.
 func (s *scope) stop(ctx context.Context) error {
-	s.super.stop()
+	s.super.stop(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	errs := []error{}
+	var errs []error
 	for _, f := range s.runner.Stop(ctx, s.runner.All()) {
 		errs = append(errs, fmt.Errorf("stopping %s: %w", s.order.Steps[f.Step].ID(), f.Err))
 	}
 	if s.order.Term != nil {
-		s.forgetTerm()
+		s.vacate()
 	}
 	return errors.Join(errs...)
 }
 
-// forgetTerm takes the traces of a term that was left out of health and
-// metrics.
-func (s *scope) forgetTerm() {
-	for _, m := range s.modules() {
-		s.hive.health.Reporter(m.Label()).Gone()
-		s.hive.metrics.Drop(s.metricsOwner(m))
+// vacate takes the traces of a term that was left out of health and metrics.
+// With mu held.
+func (s *scope) vacate() {
+	for m := range s.rooms {
+		s.closeRoom(m)
 	}
-}
-
-// modules are those with something in this scope, in declaration order.
-func (s *scope) modules() []*plan.Module {
-	seen := map[*plan.Module]bool{}
-	for _, n := range s.nodes {
-		if n.Kind != plan.Config && !(n.Kind == plan.Builtin && n.For == nil) {
-			seen[n.Owner()] = true
-		}
-	}
-	return slices.SortedFunc(maps.Keys(seen), func(a, b *plan.Module) int { return a.Index() - b.Index() })
+	s.super.forgetAll()
 }
 
 const slowHook = 100 * time.Millisecond
@@ -232,34 +183,17 @@ func (s *scope) observe(e lifecycle.Event) {
 	if !e.Done {
 		return
 	}
-	if e.Phase == lifecycle.Starting && !s.hive.profile.full() {
+	if e.Phase == lifecycle.Starting {
 		s.hive.profile.add("hook", e.Step, s.name(), e.Took)
 	}
 	s.hive.tookStep(e)
 	level := slog.LevelDebug
-	if e.Took >= slowHook {
+	if e.Took >= slowHook || s.order.Term != nil {
 		level = slog.LevelInfo
 	}
-	s.log().Log(context.Background(), level, "hook done", "hook", e.Step, "phase", string(e.Phase), "took", e.Took.String(), "error", errText(e.Err))
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
+	attrs := []slog.Attr{slog.String("hook", e.Step), slog.String("phase", string(e.Phase)), slog.Duration("took", e.Took)}
+	if e.Err != nil {
+		attrs = append(attrs, slog.Any("error", e.Err))
 	}
-	return err.Error()
-}
-
-// registerMetrics registers what a metrics constructor has made.
-func (h *Hive) registerMetrics(n *plan.Node, values *build.Values) error {
-	collectors, err := metrics.Collectors(values.Get(plan.Source{Node: n}).Interface())
-	if err != nil {
-		return err
-	}
-	for _, c := range collectors {
-		if err := h.metrics.Module(n.Module.Label()).Register(c); err != nil {
-			return err
-		}
-	}
-	return nil
+	s.log().LogAttrs(context.Background(), level, "hook done", attrs...)
 }

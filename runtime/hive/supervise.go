@@ -7,123 +7,185 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
+	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/internal/build"
-	"github.com/skep-operator/skep/runtime/internal/decl"
 	"github.com/skep-operator/skep/runtime/internal/plan"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // supervisor rebuilds modules that panicked or did not start.
 //
-// What a module may have left half-written goes away with it: its constructors
-// run again, and so do those of modules that hold its values. In the process,
-// where others hold a module's values for good, only its jobs run again.
+// What a module may have left half-written goes away with it: it is taken down
+// at once, its constructors run again, and so do those of modules that hold its
+// values. In the process, where others hold a module's values for good, only
+// its jobs run again.
 type supervisor struct {
-	scope  *scope
-	ctx    context.Context
+	scope *scope
+	done  sync.WaitGroup
+
+	ctx    context.Context // ends when nothing more is to be rebuilt
 	cancel context.CancelFunc
-	done   sync.WaitGroup
+	last   context.Context // ends when what is being stopped is not waited for
+	abort  context.CancelFunc
 
-	mu       sync.Mutex
-	failures []failure
-	wake     chan struct{}
+	mu     sync.Mutex
+	told   []failure
+	closed bool
+	wake   chan struct{}
 
-	trouble map[*plan.Module]*trouble // of the goroutine
+	// Guarded by scope.mu:
+	trouble  map[*plan.Module]*trouble
+	standing map[*plan.Module]*standing
 }
 
+// failure is a module that panicked or did not start.
 type failure struct {
 	module *plan.Module
-	err    error // nil: the pause before a rebuild is over
+	err    error
 }
 
 // trouble is the history of a module that failed.
 type trouble struct {
 	inARow int
 	last   time.Time // of the last rebuild
-	due    bool      // a rebuild is waiting for its pause
+	due    time.Time // of the next one; zero when none is planned
 }
 
 func newSupervisor(s *scope) *supervisor {
-	return &supervisor{scope: s, wake: make(chan struct{}, 1), trouble: map[*plan.Module]*trouble{}}
-}
-
-func (v *supervisor) start() {
+	v := &supervisor{
+		scope: s, wake: make(chan struct{}, 1),
+		trouble: map[*plan.Module]*trouble{}, standing: map[*plan.Module]*standing{},
+	}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
-	v.done.Go(v.run)
+	v.last, v.abort = context.WithCancel(context.Background())
+	return v
 }
 
-// stop waits until no rebuild is going on and none will begin.
-func (v *supervisor) stop() {
+func (v *supervisor) start() { v.done.Go(v.run) }
+
+// stop waits until no rebuild is going on and none will begin. When ctx ends, a
+// rebuild no longer waits for what it stops.
+func (v *supervisor) stop(ctx context.Context) {
 	v.cancel()
+	hurry := context.AfterFunc(ctx, v.abort)
 	v.done.Wait()
+	hurry()
+	v.abort()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.closed = true
+	for _, f := range v.told {
+		v.log(f)
+	}
+	v.told = nil
 }
 
-// failed tells about a module. It does not block, and may be called from a job.
-func (v *supervisor) failed(m *plan.Module, err error) { v.tell(failure{m, err}) }
-
+// tell tells about a module. It does not block, and may be called from a job.
 func (v *supervisor) tell(f failure) {
 	v.mu.Lock()
-	v.failures = append(v.failures, f)
-	v.mu.Unlock()
+	defer v.mu.Unlock()
+	if v.closed {
+		v.log(f)
+		return
+	}
+	v.told = append(v.told, f)
+	v.poke()
+}
+
+// poke has the supervisor look after what is due.
+func (v *supervisor) poke() {
 	select {
 	case v.wake <- struct{}{}:
 	default:
 	}
 }
 
+func (v *supervisor) take() []failure {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	told := v.told
+	v.told = nil
+	return told
+}
+
 func (v *supervisor) run() {
+	clock := time.NewTimer(0)
+	defer clock.Stop()
 	for {
 		select {
 		case <-v.ctx.Done():
 			return
 		case <-v.wake:
+		case <-clock.C:
 		}
-		v.mu.Lock()
-		failures := v.failures
-		v.failures = nil
-		v.mu.Unlock()
-		for _, f := range failures {
-			if v.ctx.Err() != nil {
-				return
-			}
-			v.handle(f)
+		if next, ok := v.turn(); ok {
+			clock.Reset(next)
 		}
 	}
 }
 
-func (v *supervisor) handle(f failure) {
-	t := v.trouble[f.module]
-	if t == nil {
-		t = &trouble{}
-		v.trouble[f.module] = t
+// turn looks after all that failed and all that is due, and says when to look
+// again.
+func (v *supervisor) turn() (next time.Duration, ok bool) {
+	v.scope.mu.Lock()
+	defer v.scope.mu.Unlock()
+	if v.ctx.Err() != nil {
+		return 0, false
 	}
-	if f.err == nil {
-		t.due = false
-		v.rebuild(f.module, t)
-		return
+	v.note(v.take())
+	var due []*plan.Module
+	for _, m := range v.scope.hive.plan.Modules { // in order
+		if t := v.trouble[m]; t != nil && t.waits() && !t.due.After(time.Now()) {
+			due = append(due, m)
+		}
 	}
-	v.logFailure(f)
-	if t.due {
-		return
+	if len(due) > 0 {
+		v.rebuild(due)
 	}
-	if time.Since(t.last) > v.scope.hive.options.retryLimit {
-		t.inARow = 0
+	for _, t := range v.trouble {
+		if t.waits() && (!ok || time.Until(t.due) < next) {
+			next, ok = time.Until(t.due), true
+		}
 	}
-	t.inARow++
-	pause := v.pause(t, f.err)
-	v.report(f, t, pause)
-	if pause == 0 {
-		v.rebuild(f.module, t)
-		return
+	return next, ok
+}
+
+func (t *trouble) waits() bool { return !t.due.IsZero() }
+
+// waits reports whether a module is down until it is rebuilt.
+func (v *supervisor) waits(m *plan.Module) bool {
+	t := v.trouble[m]
+	return t != nil && t.waits()
+}
+
+// note plans the rebuild of modules that failed, and takes down those that
+// panicked. With scope.mu held.
+func (v *supervisor) note(failures []failure) {
+	for _, f := range failures {
+		v.log(f)
+		t := v.trouble[f.module]
+		if t == nil {
+			t = &trouble{}
+			v.trouble[f.module] = t
+		}
+		if t.waits() {
+			continue
+		}
+		if time.Since(t.last) > v.scope.hive.options.retryLimit {
+			t.inARow = 0
+		}
+		t.inARow++
+		pause := v.pause(t, f.err)
+		t.due = time.Now().Add(pause)
+		v.stand(f.module).Degraded(t.describe(pause), f.err)
+		if isPanic(f.err) {
+			v.takeDown([]*plan.Module{f.module})
+		}
 	}
-	t.due = true
-	timer := time.AfterFunc(pause, func() { v.tell(failure{module: f.module}) })
-	context.AfterFunc(v.ctx, func() { timer.Stop() })
+	v.reportBlocked()
 }
 
 // pause is how long to wait before a rebuild. A panic is often the fault of
@@ -140,15 +202,22 @@ func (v *supervisor) pause(t *trouble, err error) time.Duration {
 	return min(o.retryFirst<<min(t.inARow-free-1, 20), o.retryLimit)
 }
 
+func (t *trouble) describe(pause time.Duration) string {
+	if pause == 0 {
+		return "is being rebuilt"
+	}
+	return fmt.Sprintf("failed %d times in a row; next try in %s", t.inARow, pause)
+}
+
 func isPanic(err error) bool {
-	if p := new(lifecycle.PanicError); errors.As(err, &p) {
+	if errors.As(err, new(*lifecycle.PanicError)) {
 		return true
 	}
 	b := new(build.Error)
 	return errors.As(err, &b) && b.Panicked
 }
 
-func (v *supervisor) logFailure(f failure) {
+func (v *supervisor) log(f failure) {
 	log := v.scope.hive.log.Logger(f.module.Label())
 	if p := new(lifecycle.PanicError); errors.As(f.err, &p) {
 		log.Error("module panicked", "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
@@ -157,102 +226,54 @@ func (v *supervisor) logFailure(f failure) {
 	log.Error("module failed to start", "error", f.err)
 }
 
-func (v *supervisor) report(f failure, t *trouble, pause time.Duration) {
-	h := v.scope.hive.health.Reporter(f.module.Label())
-	switch {
-	case pause == 0:
-		h.Degraded("rebuilding", f.err)
-	default:
-		h.Degraded(fmt.Sprintf("failed %d times in a row; next try in %s", t.inARow, pause), f.err)
+// standing is what the supervisor reports about a module, beside what the
+// module reports itself.
+type standing struct {
+	health.Reporter
+	close   func()
+	blocked bool
+}
+
+func (v *supervisor) stand(m *plan.Module) *standing {
+	s := v.standing[m]
+	if s == nil {
+		s = &standing{}
+		s.Reporter, s.close = v.scope.hive.health.Open(m.Label() + ".start")
+		v.standing[m] = s
+	}
+	s.blocked = false
+	return s
+}
+
+func (v *supervisor) forget(m *plan.Module) {
+	if s := v.standing[m]; s != nil {
+		s.close()
+		delete(v.standing, m)
 	}
 }
 
-// rebuild makes a module and those that hold its values anew.
-func (v *supervisor) rebuild(m *plan.Module, t *trouble) {
-	s := v.scope
-	t.last = time.Now()
-	modules := v.affected(m)
-	var steps []int
-	for i, step := range s.order.Steps {
-		if slices.Contains(modules, step.Module) {
-			steps = append(steps, i)
+func (v *supervisor) forgetAll() {
+	for m := range v.standing {
+		v.forget(m)
+	}
+}
+
+// reportBlocked reports modules that are down because of another one.
+func (v *supervisor) reportBlocked() {
+	blocked := map[*plan.Module]*plan.Module{}
+	for i, culprit := range v.scope.blocked {
+		if m := v.scope.order.Steps[i].Module; m != culprit && !v.waits(m) {
+			blocked[m] = culprit
 		}
 	}
-	ctx, cancel := context.WithTimeout(v.ctx, s.hive.options.startLimit)
-	defer cancel()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, f := range s.runner.Stop(ctx, steps) {
-		s.log().Error("hook failed to stop", "hook", s.order.Steps[f.Step].ID(), "error", f.Err)
+	for m, culprit := range blocked {
+		s := v.stand(m)
+		s.blocked = true
+		s.Degraded("waits for "+culprit.Label(), nil)
 	}
-	if !v.heldElsewhere(m) {
-		v.forget(modules)
-	}
-	s.build()
-	steps = append(steps, slices.Collect(maps.Keys(s.blocked))...)
-	clear(s.blocked)
-	failures := s.runner.Start(ctx, steps)
-	if v.ctx.Err() != nil {
-		return
-	}
-	if len(failures) == 0 {
-		s.hive.health.Reporter(m.Label()).OK("rebuilt")
-	}
-	s.superviseFailures(failures)
-}
-
-// forget takes the values of modules out of the scope, so that the next build
-// makes new ones. Lasting values and metrics stay: they are the process'.
-func (v *supervisor) forget(modules []*plan.Module) {
-	v.scope.hive.building.Lock()
-	defer v.scope.hive.building.Unlock()
-	for _, n := range v.scope.nodes {
-		if slices.Contains(modules, n.Owner()) && n.Kind != plan.Config && !n.Metrics {
-			v.scope.values.Forget(n)
+	for m, s := range v.standing {
+		if s.blocked && blocked[m] == nil {
+			v.forget(m)
 		}
 	}
-	for _, m := range modules {
-		v.scope.hive.metrics.Drop(v.scope.metricsOwner(m))
-		delete(v.scope.groups, m)
-	}
-}
-
-// affected are the module and all that hold values of it, directly or not. In
-// the process it is the module alone.
-func (v *supervisor) affected(m *plan.Module) []*plan.Module {
-	modules := []*plan.Module{m}
-	if v.scope.order.Term == nil {
-		return modules
-	}
-	for i := 0; i < len(modules); i++ {
-		for _, n := range v.scope.nodes {
-			if takesFrom(n, modules[i]) && !slices.Contains(modules, n.Owner()) {
-				modules = append(modules, n.Owner())
-			}
-		}
-	}
-	return modules
-}
-
-// heldElsewhere reports whether values of a process module are held outside
-// it, where they cannot be replaced.
-func (v *supervisor) heldElsewhere(m *plan.Module) bool {
-	if v.scope.order.Term != nil {
-		return false
-	}
-	return slices.ContainsFunc(v.scope.hive.plan.Nodes, func(n *plan.Node) bool {
-		return n.Reached && n.Owner() != m && takesFrom(n, m)
-	})
-}
-
-// takesFrom reports whether a node takes a value that a module has made.
-func takesFrom(n *plan.Node, m *plan.Module) bool {
-	for _, p := range n.Params {
-		for _, s := range p.Sources {
-			if s.Node.Owner() == m && s.Node.Kind != plan.Config && s.Node.Kind != plan.Builtin && s.Node.Visibility != decl.PerModule {
-				return true
-			}
-		}
-	}
-	return false
 }

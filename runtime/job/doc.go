@@ -10,9 +10,13 @@
 // up while running are added to the module's group.
 //
 // Properties:
-//   - The context of a run ends when its job is stopped; a run that returns the
-//     context's error then counts as stopped, not as failed.
+//   - The context of a run ends when its job is stopped; what a run returns
+//     then counts as stopped, not as failed.
 //   - Runs of one job never overlap.
+//   - Stopping a job waits for it. One that does not end is named with the stack
+//     it hangs at and left behind.
 //   - A panic ends the job, is reported with its stack, and leaves it to the
 //     runtime to rebuild the module.
+//   - Of failures in a row the first is a warning in the log, the others show in
+//     health only.
 package job

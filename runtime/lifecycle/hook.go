@@ -8,7 +8,8 @@ import "context"
 // Hook is something that starts and stops. Start returns once it serves, or
 // fails; what goes on afterwards must not hang on Start's context. Stop ends it
 // and waits for the end. Both return promptly when their context ends. Stop is
-// called once after each Start that succeeded, and never otherwise.
+// called once after each Start that succeeded, however late, and never
+// otherwise; its context may have ended already.
 type Hook interface {
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
@@ -33,8 +34,8 @@ func call(f func(context.Context) error, ctx context.Context) error {
 }
 
 // Term is the handle of a term: cells that live only between Enter and Leave.
-// The process cell that decides asks for it by the term's name. Calls must not
-// overlap.
+// The process cell that decides asks for it by the term's name. It may be used
+// by any goroutine; a call waits for the one before, or until its context ends.
 type Term interface {
 	// Enter builds the term's cells afresh and starts them. Trouble of single
 	// modules is theirs: they are degraded and tried again, and Enter returns

@@ -61,23 +61,24 @@ type Log struct {
 func New(w io.Writer) *Log {
 	l := &Log{logrus: logrus.New()}
 	l.logrus.SetOutput(w)
-	l.logrus.SetFormatter(formatters["text-ts"])
+	l.logrus.SetFormatter(formatter("text-ts"))
 	l.logrus.AddHook(counter{l})
 	l.slog = slog.New(logrusslog.NewHandler(l.logrus, nil))
 	return l
 }
 
-// Logger is the logger of a module.
+// Logger is the logger of a module: every line carries its id as subsys.
 func (l *Log) Logger(module string) *slog.Logger { return l.slog.With(Subsys, module) }
 
 // CountProblems calls count for every warning and error from now on.
 func (l *Log) CountProblems(count func(level, subsys string)) { l.count.Store(&count) }
 
-// Configure changes level, form and destinations. What it does not understand
-// is logged, and the default taken. It is called once.
+// Configure changes level, form and destinations. A format, level or key that it
+// does not know is logged, and the default taken; a syslog that it cannot reach
+// is an error. It is called once.
 func (l *Log) Configure(c Config) error {
 	log := l.Logger("logging")
-	if f, ok := formatters[valueOr(c.LogOpt, "format", "text-ts")]; ok {
+	if f := formatter(valueOr(c.LogOpt, "format", "text-ts")); f != nil {
 		l.logrus.SetFormatter(f)
 	} else {
 		log.Warn("log-opt format is unknown, using text-ts", "format", c.LogOpt["format"])
@@ -88,7 +89,7 @@ func (l *Log) Configure(c Config) error {
 		level = logrus.InfoLevel
 	}
 	if c.Debug {
-		level = logrus.DebugLevel
+		level = max(level, logrus.DebugLevel)
 	}
 	l.logrus.SetLevel(level)
 	for _, key := range slices.Sorted(maps.Keys(c.LogOpt)) {
@@ -104,11 +105,19 @@ func (l *Log) Configure(c Config) error {
 
 var knownOptions = []string{"level", "format", "syslog.level", "syslog.facility", "syslog.severity", "syslog.tag", "syslog.network", "syslog.address"}
 
-var formatters = map[string]logrus.Formatter{
-	"text":    &logrus.TextFormatter{DisableTimestamp: true, DisableColors: true},
-	"text-ts": &logrus.TextFormatter{TimestampFormat: time.RFC3339Nano, FullTimestamp: true, DisableColors: true},
-	"json":    &logrus.JSONFormatter{DisableTimestamp: true},
-	"json-ts": &logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano},
+// formatter is a new formatter of the given name, or nil.
+func formatter(name string) logrus.Formatter {
+	switch name {
+	case "text":
+		return &logrus.TextFormatter{DisableTimestamp: true, DisableColors: true}
+	case "text-ts":
+		return &logrus.TextFormatter{TimestampFormat: time.RFC3339Nano, FullTimestamp: true, DisableColors: true}
+	case "json":
+		return &logrus.JSONFormatter{DisableTimestamp: true}
+	case "json-ts":
+		return &logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano}
+	}
+	return nil
 }
 
 func (l *Log) addSyslog(opts map[string]string) error {

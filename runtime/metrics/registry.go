@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,44 +18,76 @@ type Registry struct {
 	*prometheus.Registry
 
 	mu      sync.Mutex
-	modules map[string][]prometheus.Collector
+	modules []*Module // with something registered
 }
 
 // NewRegistry returns an empty registry.
-func NewRegistry() *Registry {
-	return &Registry{Registry: prometheus.NewRegistry(), modules: map[string][]prometheus.Collector{}}
-}
+func NewRegistry() *Registry { return &Registry{Registry: prometheus.NewRegistry()} }
 
-// Module is the registerer of a module.
-func (r *Registry) Module(id string) prometheus.Registerer { return moduleRegisterer{r, id} }
+// Module returns a registerer for the module of the given id. A module may have
+// several, each of which keeps what is registered through it apart.
+func (r *Registry) Module(id string) *Module { return &Module{registry: r, id: id} }
 
-// Drop unregisters all that a module registered.
-func (r *Registry) Drop(id string) {
+// List describes all that is registered through modules, by name.
+func (r *Registry) List() []Metric {
 	r.mu.Lock()
-	collectors := r.modules[id]
-	delete(r.modules, id)
-	r.mu.Unlock()
-	for _, c := range collectors {
-		r.Unregister(c)
+	defer r.mu.Unlock()
+	var list []Metric
+	for _, m := range r.modules {
+		list = append(list, Describe(m.id, m.collectors)...)
 	}
+	sortByName(list)
+	return list
 }
 
-type moduleRegisterer struct {
-	registry *Registry
-	id       string
+// Module registers the metrics of a module. It is a prometheus.Registerer and
+// safe for concurrent use.
+type Module struct {
+	registry   *Registry
+	id         string
+	collectors []prometheus.Collector // guarded by the registry's lock
 }
 
-func (m moduleRegisterer) Register(c prometheus.Collector) error {
-	if err := m.registry.Registry.Register(c); err != nil {
-		return fmt.Errorf("registering a metric of %s: %w", m.id, err)
+// Register implements prometheus.Registerer.
+func (m *Module) Register(c prometheus.Collector) error {
+	r := m.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.Registry.Register(c); err != nil {
+		return fmt.Errorf("registering %s of %s: %w%s", name(c), m.id, err, r.owner(err))
 	}
-	m.registry.mu.Lock()
-	defer m.registry.mu.Unlock()
-	m.registry.modules[m.id] = append(m.registry.modules[m.id], c)
+	if len(m.collectors) == 0 {
+		r.modules = append(r.modules, m)
+	}
+	m.collectors = append(m.collectors, c)
 	return nil
 }
 
-func (m moduleRegisterer) MustRegister(cs ...prometheus.Collector) {
+// owner says who has registered what stands in the way.
+func (r *Registry) owner(err error) string {
+	if twice := new(prometheus.AlreadyRegisteredError); errors.As(err, twice) {
+		for _, m := range r.modules {
+			if slices.ContainsFunc(m.collectors, func(c prometheus.Collector) bool { return same(c, twice.ExistingCollector) }) {
+				return " (it is registered by " + m.id + ")"
+			}
+		}
+	}
+	return ""
+}
+
+func same(a, b prometheus.Collector) bool { return reflect.TypeOf(a).Comparable() && a == b }
+
+// name is that of the first metric of a collector.
+func name(c prometheus.Collector) string {
+	for _, m := range Describe("", []prometheus.Collector{c}) {
+		return m.Name
+	}
+	return "a metric"
+}
+
+// MustRegister implements prometheus.Registerer. It panics with the error of
+// Register; a constructor that calls it then fails with that.
+func (m *Module) MustRegister(cs ...prometheus.Collector) {
 	for _, c := range cs {
 		if err := m.Register(c); err != nil {
 			panic(err)
@@ -65,89 +95,33 @@ func (m moduleRegisterer) MustRegister(cs ...prometheus.Collector) {
 	}
 }
 
-func (m moduleRegisterer) Unregister(c prometheus.Collector) bool {
-	m.registry.mu.Lock()
-	m.registry.modules[m.id] = slices.DeleteFunc(m.registry.modules[m.id], func(k prometheus.Collector) bool { return k == c })
-	m.registry.mu.Unlock()
-	return m.registry.Registry.Unregister(c)
+// Unregister implements prometheus.Registerer.
+func (m *Module) Unregister(c prometheus.Collector) bool {
+	r := m.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m.collectors = slices.DeleteFunc(m.collectors, func(k prometheus.Collector) bool {
+		return same(c, k)
+	})
+	m.forget()
+	return r.Registry.Unregister(c)
 }
 
-// Collectors are the exported fields of a struct of collectors.
-func Collectors(metrics any) ([]prometheus.Collector, error) {
-	v := reflect.Indirect(reflect.ValueOf(metrics))
-	if v.Kind() != reflect.Struct {
-		return nil, fmt.Errorf("%T is no struct of collectors", metrics)
+// Drop unregisters all that was registered through m.
+func (m *Module) Drop() {
+	r := m.registry
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range m.collectors {
+		r.Registry.Unregister(c)
 	}
-	var list []prometheus.Collector
-	var errs []error
-	for f, value := range v.Fields() {
-		if !f.IsExported() {
-			continue
-		}
-		c, ok := value.Interface().(prometheus.Collector)
-		if !ok || value.IsZero() {
-			errs = append(errs, fmt.Errorf("field %s of %T is no collector", f.Name, metrics))
-			continue
-		}
-		list = append(list, c)
-	}
-	return list, errors.Join(errs...)
+	m.collectors = nil
+	m.forget()
 }
 
-// Metric describes a collector for people.
-type Metric struct {
-	Name   string   `json:"name"`
-	Type   string   `json:"type"`
-	Labels []string `json:"labels,omitempty"`
-	Help   string   `json:"help"`
-	Module string   `json:"module"`
-}
-
-// Describe lists the metrics of a module's collectors.
-func Describe(module string, collectors []prometheus.Collector) []Metric {
-	var list []Metric
-	for _, c := range collectors {
-		descs := make(chan *prometheus.Desc, 64)
-		go func() { c.Describe(descs); close(descs) }()
-		for d := range descs {
-			m := parseDesc(d)
-			m.Type, m.Module = typeOf(c), module
-			list = append(list, m)
-		}
+// forget takes m out of the registry's list when nothing is left of it.
+func (m *Module) forget() {
+	if len(m.collectors) == 0 {
+		m.registry.modules = slices.DeleteFunc(m.registry.modules, func(k *Module) bool { return k == m })
 	}
-	slices.SortFunc(list, func(a, b Metric) int { return strings.Compare(a.Name, b.Name) })
-	return list
-}
-
-func typeOf(c prometheus.Collector) string {
-	switch c.(type) {
-	case *prometheus.CounterVec:
-		return "counter"
-	case *prometheus.GaugeVec:
-		return "gauge"
-	case *prometheus.HistogramVec:
-		return "histogram"
-	case prometheus.Gauge: // before Counter: a gauge can do all that a counter can
-		return "gauge"
-	case prometheus.Counter:
-		return "counter"
-	case prometheus.Histogram:
-		return "histogram"
-	}
-	return "untyped"
-}
-
-// A Desc shows its parts only as text.
-var descText = regexp.MustCompile(`fqName: "([^"]*)", help: "(.*)", constLabels: .*variableLabels: \{(.*)\}`)
-
-func parseDesc(d *prometheus.Desc) Metric {
-	parts := descText.FindStringSubmatch(d.String())
-	if parts == nil {
-		return Metric{Name: d.String()}
-	}
-	m := Metric{Name: parts[1], Help: parts[2]}
-	if parts[3] != "" {
-		m.Labels = strings.Split(parts[3], ",")
-	}
-	return m
 }

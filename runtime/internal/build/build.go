@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/internal/decl"
 	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/stacks"
 )
 
 // Error says that a node could not be built because its function, or that of a
@@ -27,13 +29,16 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	kind := "failed constructor"
-	if e.Panicked {
-		kind = "panicking constructor"
+	problem := plan.Problem{
+		Kind: "failed constructor", What: e.Node.Describe() + ": " + firstLine(e.Err.Error()), Rows: e.Node.Chain(),
+		Fix: "mend what the error names",
 	}
-	problem := plan.Problem{Kind: kind, What: e.Node.Name + ": " + firstLine(e.Err.Error()), Rows: e.Node.Chain()}
+	if flags := e.Node.Module.Flags(); len(flags) > 0 {
+		problem.Fix += ", or switch " + e.Node.Module.Label() + " off (--" + strings.Join(flags, ", --") + ")"
+	}
 	if e.Panicked {
-		problem.Rows = append(problem.Rows, plan.Row{Label: "at", Text: panicPlace(e.Stack)})
+		problem.Kind = "panicking constructor"
+		problem.Rows = append(problem.Rows, plan.Row{Label: "at", Text: stacks.Panicked(e.Stack)})
 		problem.Fix = "return an error instead, and check what the constructor takes for granted"
 	}
 	return problem.Error()
@@ -67,14 +72,10 @@ func Build(nodes []*plan.Node, v *Values, observe func(*plan.Node, time.Duration
 			b.provide(n)
 		}
 	}
+	b.demandAll()
 	for _, n := range b.nodes {
 		if n.IsRoot() {
-			b.invoke(n, b.adapter(n).Interface())
-		}
-	}
-	for _, n := range b.nodes {
-		if !n.IsRoot() {
-			b.demand(n)
+			b.runRoot(n)
 		}
 	}
 	return b.failed
@@ -96,26 +97,70 @@ func (b *builder) provide(n *plan.Node) {
 	}
 }
 
-func (b *builder) invoke(n *plan.Node, fn any) {
-	err := b.container.Invoke(fn)
-	if err == nil || b.failed[n] != nil {
-		return
+// demandAll has the container build every node. Asking for those that no other
+// takes from is enough, many at a time; where one fails, one by one, so that
+// each failure is told and the others are built.
+func (b *builder) demandAll() {
+	taken := map[*plan.Node]bool{}
+	for _, n := range b.nodes {
+		if !n.IsRoot() {
+			for _, d := range n.Deps() {
+				taken[d] = true
+			}
+		}
 	}
-	var e *Error
-	if errors.As(dig.RootCause(err), &e) {
-		err = e
+	var last []*plan.Node
+	for _, n := range b.nodes {
+		if !n.IsRoot() && !taken[n] {
+			last = append(last, n)
+		}
 	}
-	b.failed[n] = err
+	for batch := range slices.Chunk(last, maxParams) {
+		if b.demand(batch...) != nil {
+			b.demandOneByOne()
+			return
+		}
+	}
 }
 
-// demand builds a node that no root of this build has asked for.
-func (b *builder) demand(n *plan.Node) {
-	if b.values.Has(n) || b.failed[n] != nil {
-		return
+// maxParams keeps room below the 128 that reflection allows.
+const maxParams = 100
+
+func (b *builder) demandOneByOne() {
+	for _, n := range b.nodes {
+		if n.IsRoot() || b.values.Has(n) || b.failed[n] != nil {
+			continue
+		}
+		if err := b.demand(n); err != nil && b.failed[n] == nil {
+			b.failed[n] = err
+		}
 	}
-	in := b.typeOf(plan.Source{Node: n})
-	t := reflect.FuncOf([]reflect.Type{in}, nil, false)
-	b.invoke(n, reflect.MakeFunc(t, func([]reflect.Value) []reflect.Value { return nil }).Interface())
+}
+
+// demand has the container build nodes. The error is that of the function at
+// fault.
+func (b *builder) demand(nodes ...*plan.Node) error {
+	in := make([]reflect.Type, len(nodes))
+	for i, n := range nodes {
+		in[i] = b.typeOf(plan.Source{Node: n})
+	}
+	nothing := reflect.MakeFunc(reflect.FuncOf(in, nil, false), func([]reflect.Value) []reflect.Value { return nil })
+	err := b.container.Invoke(nothing.Interface())
+	if e := new(Error); errors.As(dig.RootCause(err), &e) {
+		return e
+	}
+	return err
+}
+
+// runRoot runs a node that the container does not know: nobody takes from it.
+func (b *builder) runRoot(n *plan.Node) {
+	for _, d := range n.Deps() {
+		if err := b.failed[d]; err != nil {
+			b.failed[n] = err
+			return
+		}
+	}
+	_ = b.run(n, b.values.Get) // kept in failed
 }
 
 // typeOf is the type that a result has in the container: its own if that can
@@ -144,30 +189,33 @@ var errorType = reflect.TypeFor[error]()
 // adapter is the function of a node as the container sees it: it takes what
 // is built in this build, returns what the node makes, and an error.
 func (b *builder) adapter(n *plan.Node) reflect.Value {
-	var in, out []reflect.Type
-	var from []plan.Source
 	taken := map[plan.Source]int{}
+	var from []plan.Source
 	for _, p := range n.Params {
 		for _, s := range p.Sources {
-			if _, ok := taken[s]; ok || !b.inside[s.Node] {
-				continue
+			if _, ok := taken[s]; !ok && b.inside[s.Node] {
+				taken[s] = len(from)
+				from = append(from, s)
 			}
-			taken[s] = len(in)
-			from = append(from, s)
-			in = append(in, b.typeOf(s))
 		}
 	}
-	if !n.IsRoot() {
-		for i := range n.Results {
-			out = append(out, b.typeOf(plan.Source{Node: n, Result: i}))
-		}
+	in := make([]reflect.Type, min(len(from), maxParams))
+	for i := range in {
+		in[i] = b.typeOf(from[i])
+	}
+	if len(from) > maxParams { // a large group: the others come first, in bundles
+		in[maxParams-1] = b.bundle(n, from[maxParams-1:])
+	}
+	out := make([]reflect.Type, len(n.Results), len(n.Results)+1)
+	for i := range out {
+		out[i] = b.typeOf(plan.Source{Node: n, Result: i})
 	}
 	t := reflect.FuncOf(in, append(out, errorType), false)
 	return reflect.MakeFunc(t, func(args []reflect.Value) []reflect.Value {
 		returns := make([]reflect.Value, 0, len(out)+1)
 		err := b.run(n, func(s plan.Source) reflect.Value {
 			i, ok := taken[s]
-			if !ok {
+			if !ok || i >= maxParams-1 && len(from) > maxParams {
 				return b.values.Get(s)
 			}
 			return unwrap(args[i], from[i])
@@ -180,6 +228,30 @@ func (b *builder) adapter(n *plan.Node) reflect.Value {
 		}
 		return append(returns, reflect.Zero(errorType))
 	})
+}
+
+// bundle provides a type of its own that is there once all of the sources are,
+// for functions that take more of them than reflection allows.
+func (b *builder) bundle(n *plan.Node, from []plan.Source) reflect.Type {
+	var previous []reflect.Type
+	i := 0
+	for chunk := range slices.Chunk(from, maxParams-1) {
+		in := previous
+		for _, s := range chunk {
+			in = append(in, b.typeOf(s))
+		}
+		t := reflect.StructOf([]reflect.StructField{{
+			Name: "Bundle", Type: reflect.TypeFor[struct{}](), Tag: reflect.StructTag(fmt.Sprintf(`node:"%d" part:"%d"`, n.ID, i)),
+		}})
+		done := []reflect.Value{reflect.Zero(t)}
+		fn := reflect.MakeFunc(reflect.FuncOf(in, []reflect.Type{t}, false), func([]reflect.Value) []reflect.Value { return done })
+		if err := b.container.Provide(fn.Interface(), dig.LocationForPC(n.Fn.Value.Pointer())); err != nil {
+			b.failed[n] = fmt.Errorf("providing %s: %w", n.Name, err)
+		}
+		previous = []reflect.Type{t}
+		i++
+	}
+	return previous[0]
 }
 
 func unwrap(v reflect.Value, s plan.Source) reflect.Value {
@@ -224,27 +296,39 @@ func (b *builder) run(n *plan.Node, get func(plan.Source) reflect.Value) error {
 func arguments(n *plan.Node, get func(plan.Source) reflect.Value) []reflect.Value {
 	t := n.Fn.Value.Type()
 	args := make([]reflect.Value, t.NumIn())
-	for i := range args {
-		args[i] = reflect.New(t.In(i)).Elem()
-	}
 	for i := range n.Params {
 		p := &n.Params[i]
-		target := args[p.Arg]
-		if p.Field != nil {
-			target = target.FieldByIndex(p.Field)
-		}
 		switch {
-		case p.Group:
-			list := reflect.MakeSlice(target.Type(), 0, len(p.Sources))
-			for _, s := range p.Sources {
-				list = reflect.Append(list, get(s))
+		case p.Field == nil:
+			args[p.Arg] = argument(p, t.In(p.Arg), get)
+		default:
+			if !args[p.Arg].IsValid() {
+				args[p.Arg] = reflect.New(t.In(p.Arg)).Elem()
 			}
-			target.Set(list)
-		case len(p.Sources) > 0:
-			target.Set(get(p.Sources[0]))
+			field := args[p.Arg].FieldByIndex(p.Field)
+			field.Set(argument(p, field.Type(), get))
+		}
+	}
+	for i := range args {
+		if !args[i].IsValid() { // a parameter struct without fields
+			args[i] = reflect.Zero(t.In(i))
 		}
 	}
 	return args
+}
+
+func argument(p *plan.Param, t reflect.Type, get func(plan.Source) reflect.Value) reflect.Value {
+	switch {
+	case p.Group:
+		list := reflect.MakeSlice(t, 0, len(p.Sources))
+		for _, s := range p.Sources {
+			list = reflect.Append(list, get(s))
+		}
+		return list
+	case len(p.Sources) == 0: // optional and absent
+		return reflect.Zero(t)
+	}
+	return get(p.Sources[0])
 }
 
 func call(n *plan.Node, args []reflect.Value) (results []reflect.Value, err error) {
@@ -267,19 +351,4 @@ func call(n *plan.Node, args []reflect.Value) (results []reflect.Value, err erro
 		}
 	}
 	return results, nil
-}
-
-// panicPlace is the line of a stack that panicked.
-func panicPlace(stack []byte) string {
-	lines := strings.Split(string(stack), "\n")
-	for i, l := range lines {
-		if strings.HasPrefix(l, "panic(") {
-			for j := i + 2; j+1 < len(lines); j += 2 {
-				if !strings.HasPrefix(lines[j], "runtime.") {
-					return decl.Place(lines[j], lines[j+1])
-				}
-			}
-		}
-	}
-	return "unknown place"
 }

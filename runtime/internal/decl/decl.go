@@ -5,6 +5,7 @@ package decl
 
 import (
 	"reflect"
+	"runtime"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -22,6 +23,10 @@ type Module struct {
 	Where     Location
 }
 
+// Removed stands where an embedder took a module out, for those that mention
+// its id.
+type Removed struct{ Module *Module }
+
 // Group is a list of declarations without a scope of its own.
 type Group struct{ Cells []Node }
 
@@ -36,6 +41,7 @@ type Term struct {
 type Config struct {
 	Defaults reflect.Value // of the struct type
 	Flags    func(*pflag.FlagSet)
+	Ignored  bool // flags without a struct: accepted, and without effect
 	Where    Location
 }
 
@@ -106,6 +112,7 @@ type Broken struct {
 }
 
 func (*Module) node()     {}
+func (*Removed) node()    {}
 func (*Group) node()      {}
 func (*Term) node()       {}
 func (*Config) node()     {}
@@ -126,22 +133,22 @@ type Func struct {
 	Where Location
 }
 
-// FuncOf describes fn. What is no function is located where it was declared.
+// FuncOf describes fn, which was given to a cell at declared.
 func FuncOf(fn any, declared Location) Func {
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
 		return Func{Where: declared}
 	}
-	return Func{Value: v, Where: Location{pc: v.Pointer(), entry: true}}
+	return Func{Value: v, Where: Location{pc: declared.pc, entry: v.Pointer()}}
 }
 
 // Name is the function as a reader would write it: kvstore.newClient.
 func (f Func) Name() string {
-	frame, ok := f.Where.frame()
-	if !ok || !f.Value.IsValid() {
+	fn := runtime.FuncForPC(f.Where.entry)
+	if fn == nil {
 		return "?"
 	}
-	return shortName(frame.Function)
+	return ShortName(fn.Name())
 }
 
 // JoinID is the full id of a module inside another.

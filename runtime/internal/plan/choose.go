@@ -6,6 +6,7 @@ package plan
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/skep-operator/skep/runtime/internal/decl"
@@ -24,41 +25,64 @@ func (p *Plan) Choose(configs Lookup) {
 			m.Enabled = m.Enabled && c.Holds
 		}
 	}
+	p.validators = slices.DeleteFunc(p.validators, func(v *Validator) bool {
+		return !p.checkConfigs("a rule", v.Fn, v.Module, configs)
+	})
 }
 
 func (p *Plan) evaluate(m *Module, c *Condition, configs Lookup) (holds bool) {
-	t := c.fn.Value.Type()
-	if t.NumOut() != 1 || t.Out(0).Kind() != reflect.Bool {
-		p.problem("unusable function", fmt.Sprintf("the condition %q does not return a bool", c.Name)).
-			add("declared", c.fn.Where.String()).add("in", m.Label())
+	what := fmt.Sprintf("the condition %q", c.Name)
+	if !p.checkConfigs(what, c.fn, m, configs) {
 		return false
 	}
 	out, err := CallWithConfigs(c.fn, configs)
 	if err != nil {
-		p.problem("unusable function", fmt.Sprintf("the condition %q %v", c.Name, err)).
-			add("declared", c.fn.Where.String()).add("in", m.Label())
+		p.problem("panicking condition", fmt.Sprintf("%s: %v", what, err)).
+			add("declared", c.fn.Where.String()).add("in", m.Label()).
+			fix("let it compare what is in the structs, and nothing else")
 		return false
 	}
 	return out[0].Bool()
 }
 
-// CallWithConfigs calls a function of config structs. A panic becomes an error.
-func CallWithConfigs(fn decl.Func, configs Lookup) (out []reflect.Value, err error) {
-	t := fn.Value.Type()
-	args := make([]reflect.Value, t.NumIn())
-	for i := range args {
-		v, ok := configs(t.In(i))
-		if !ok {
-			return nil, fmt.Errorf("takes %s, which no cell declares as config", typeName(t.In(i)))
+// checkConfigs checks that what a function takes is declared as config.
+func (p *Plan) checkConfigs(what string, fn decl.Func, m *Module, configs Lookup) bool {
+	for in := range fn.Value.Type().Ins() {
+		if _, ok := configs(in); !ok {
+			p.problem("unknown config", fmt.Sprintf("%s takes %s, which no cell declares", what, typeName(in))).
+				add("declared", fn.Where.String()).add("in", m.Label()).
+				fix("declare it with cell.Config, by value")
+			return false
 		}
-		args[i] = v
 	}
+	return true
+}
+
+// CallWithConfigs calls a function of config structs that are all declared. A
+// panic becomes an error.
+func CallWithConfigs(fn decl.Func, configs Lookup) (out []reflect.Value, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panicked: %v", v)
 		}
 	}()
+	t := fn.Value.Type()
+	args := make([]reflect.Value, t.NumIn())
+	for i := range args {
+		args[i], _ = configs(t.In(i))
+	}
 	return fn.Value.Call(args), nil
+}
+
+// Flags are the options that switch a module, outermost first.
+func (m *Module) Flags() []string {
+	var flags []string
+	for ; m != nil; m = m.Parent {
+		for _, c := range slices.Backward(m.Conditions) {
+			flags = append(slices.Clone(c.Flags), flags...)
+		}
+	}
+	return flags
 }
 
 // WhyDisabled says which conditions keep a module off, outermost first.

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"cmp"
 	"container/heap"
 	"fmt"
 	"slices"
@@ -75,11 +76,7 @@ func (p *Plan) order(t *Term) *Order {
 			s := &Step{Node: n, Module: n.Module}
 			o.steps[n] = s
 			all = append(all, s)
-			for _, d := range n.deps() {
-				if d.Owner() == n.Module && d.Kind != Builtin && d.Kind != Config {
-					o.servers[d] = append(o.servers[d], s)
-				}
-			}
+			o.serve(s)
 		case n.Kind == Builtin && n.Results[0].Key.Type == groupType:
 			s := &Step{Module: n.For}
 			o.groups[n.For] = s
@@ -92,14 +89,50 @@ func (p *Plan) order(t *Term) *Order {
 		}
 	}
 	o.orderGroups(p)
+	if t == nil {
+		o.orderTerms(p, all)
+	}
 	p.orderModules(all)
 	return &Order{Term: t, Steps: p.sortSteps(all)}
 }
 
+// serve notes which values a step serves. One that others have decorated is
+// served along with what they made of it.
+func (o *ordering) serve(s *Step) {
+	for _, d := range s.Node.Deps() {
+		chain := []*Node{d}
+		for d.Kind == Decorator && d.Owner() != s.Module {
+			if d = d.decorated(); d == nil {
+				break
+			}
+			chain = append(chain, d)
+		}
+		if d == nil || d.Owner() != s.Module || d.For != nil || d.Kind == Builtin || d.Kind == Config {
+			continue
+		}
+		for _, n := range chain {
+			if !slices.Contains(o.servers[n], s) {
+				o.servers[n] = append(o.servers[n], s)
+			}
+		}
+	}
+}
+
+// decorated is what a decorator takes to replace it, or nil.
+func (n *Node) decorated() *Node {
+	for _, p := range n.Params {
+		if p.Key == n.Results[0].Key && !p.Group && len(p.Sources) > 0 {
+			return p.Sources[0].Node
+		}
+	}
+	return nil
+}
+
 // before are the steps that must have started for what s takes to be ready.
+// Between those that serve a value together only their declaration counts.
 func (o *ordering) before(s *Step) []*Step {
-	var steps []*Step
-	for _, d := range s.Node.deps() {
+	var steps, later []*Step
+	for _, d := range s.Node.Deps() {
 		own := slices.Index(o.servers[d], s)
 		if own < 0 {
 			steps = append(steps, o.ready(d)...)
@@ -109,8 +142,9 @@ func (o *ordering) before(s *Step) []*Step {
 		// is made of.
 		steps = append(steps, o.servers[d][:own]...)
 		steps = append(steps, o.made(d)...)
+		later = append(later, o.servers[d][own:]...)
 	}
-	return steps
+	return slices.DeleteFunc(steps, func(b *Step) bool { return slices.Contains(later, b) })
 }
 
 // ready are the steps after which a value can be used.
@@ -129,7 +163,7 @@ func (o *ordering) made(n *Node) []*Step {
 	}
 	o.frontier[n] = nil // a cycle is reported elsewhere
 	var steps []*Step
-	for _, d := range n.deps() {
+	for _, d := range n.Deps() {
 		for _, s := range o.ready(d) {
 			if !slices.Contains(steps, s) {
 				steps = append(steps, s)
@@ -159,6 +193,74 @@ func (o *ordering) orderGroups(p *Plan) {
 	}
 }
 
+// orderTerms starts what enters a term after everything in the process that the
+// term's cells use, so that it also leaves the term before any of that stops.
+// What itself starts after the one who enters cannot start before.
+func (o *ordering) orderTerms(p *Plan, all []*Step) {
+	for _, t := range p.Terms {
+		var used []*Step
+		for _, n := range p.Nodes {
+			if n.Reached && n.Term == t {
+				for _, d := range n.Deps() {
+					if d.Term == nil {
+						used = append(used, o.ready(d)...)
+					}
+				}
+			}
+		}
+		for _, s := range all {
+			if s.Node == nil || !s.Node.holdsTerm(t) {
+				continue
+			}
+			for _, u := range used {
+				if !u.comesAfter(s) {
+					s.needs(u)
+				}
+			}
+		}
+	}
+}
+
+// Enters reports whether a node is the handle of a term.
+func (n *Node) Enters(t *Term) bool {
+	return n.Kind == Builtin && n.Results[0].Key == Key{termType, t.Name}
+}
+
+// holdsTerm reports whether a node takes the handle of a term, directly or
+// through what it takes.
+func (n *Node) holdsTerm(t *Term) bool {
+	seen := map[*Node]bool{}
+	for todo := []*Node{n}; len(todo) > 0; {
+		n, todo = todo[len(todo)-1], todo[:len(todo)-1]
+		if n.Enters(t) {
+			return true
+		}
+		if !seen[n] {
+			seen[n] = true
+			todo = append(todo, n.Deps()...)
+		}
+	}
+	return false
+}
+
+// comesAfter reports whether s starts after other, or is it.
+func (s *Step) comesAfter(other *Step) bool {
+	seen := map[*Step]bool{}
+	for todo := []*Step{s}; len(todo) > 0; {
+		s, todo = todo[len(todo)-1], todo[:len(todo)-1]
+		if s == other {
+			return true
+		}
+		if !seen[s] {
+			seen[s] = true
+			for _, e := range s.After {
+				todo = append(todo, e.Step)
+			}
+		}
+	}
+	return false
+}
+
 func (s *Step) needs(before ...*Step) {
 	for _, b := range before {
 		if b != s && !slices.ContainsFunc(s.After, func(e Edge) bool { return e.Step == b }) {
@@ -167,24 +269,47 @@ func (s *Step) needs(before ...*Step) {
 	}
 }
 
-// orderModules adds the edges that modules declare.
+// orderModules adds the edges that modules declare. First yields to After:
+// what a first module comes after is before all, too.
 func (p *Plan) orderModules(all []*Step) {
+	for _, m := range p.Modules {
+		for _, o := range m.orders {
+			if before := p.standsFor(o.After); before != nil {
+				orderAfter(m, before, o.Reason, all)
+			}
+		}
+	}
 	for _, m := range p.Modules {
 		for _, o := range m.orders {
 			if o.First {
 				orderFirst(m, o.Reason, all)
-				continue
-			}
-			before := p.Module(o.After)
-			if before == nil {
-				continue // reported already
-			}
-			for _, s := range all {
-				if s.Module.within(m) {
-					s.needsFor(o.Reason, slices.DeleteFunc(slices.Clone(all), func(b *Step) bool { return !b.Module.within(before) }))
-				}
 			}
 		}
+	}
+}
+
+// standsFor is the module of an id, or what an embedder put in its place.
+func (p *Plan) standsFor(id string) *Module {
+	if m := p.byID[id]; m != nil {
+		return m
+	}
+	return p.former[id]
+}
+
+// orderAfter lets the steps of m start after those of before. Where one is
+// nested in the other, the inner one counts for itself only.
+func orderAfter(m, before *Module, reason string, all []*Step) {
+	var earlier, later []*Step
+	for _, s := range all {
+		switch own, other := s.Module.within(m), s.Module.within(before); {
+		case own && (!other || m.within(before)):
+			later = append(later, s)
+		case other:
+			earlier = append(earlier, s)
+		}
+	}
+	for _, s := range later {
+		s.needsFor(reason, earlier)
 	}
 }
 
@@ -217,6 +342,7 @@ func markNeeded(s *Step, needed map[*Step]bool) {
 }
 
 func (s *Step) needsFor(reason string, before []*Step) {
+	reason = cmp.Or(reason, "no reason given")
 	for _, b := range before {
 		if b != s && !slices.ContainsFunc(s.After, func(e Edge) bool { return e.Step == b }) {
 			s.After = append(s.After, Edge{b, reason})
@@ -262,15 +388,33 @@ func (p *Plan) sortSteps(all []*Step) []*Step {
 }
 
 func (p *Plan) reportOrderCycle(all []*Step, waiting map[*Step]int) {
+	circle := map[*Step]bool{}
+	for _, s := range all {
+		circle[s] = waiting[s] > 0
+	}
+	for trimmed := true; trimmed; { // what only comes after the circle is not its fault
+		trimmed = false
+		needed := map[*Step]bool{}
+		for _, s := range all {
+			for _, e := range s.After {
+				needed[e.Step] = needed[e.Step] || circle[s]
+			}
+		}
+		for _, s := range all {
+			if circle[s] && !needed[s] {
+				circle[s], trimmed = false, true
+			}
+		}
+	}
 	var names []string
 	problem := p.problem("start order cycle", "")
 	for _, s := range all {
-		if waiting[s] == 0 {
+		if !circle[s] {
 			continue
 		}
 		names = append(names, s.ID())
 		for _, e := range s.After {
-			if waiting[e.Step] > 0 {
+			if circle[e.Step] {
 				text := fmt.Sprintf("%s after %s", s.ID(), e.Step.ID())
 				if e.Reason != "" {
 					text += " (" + e.Reason + ")"
@@ -280,7 +424,7 @@ func (p *Plan) reportOrderCycle(all []*Step, waiting map[*Step]int) {
 		}
 	}
 	problem.What = "no order fits " + strings.Join(names, ", ")
-	problem.fix("let a hook take only the values of its module that it serves")
+	problem.fix("take out one of these edges: a cell.After, or a value of its module that a hook takes and does not serve")
 }
 
 // stepHeap pops the step that was declared first.

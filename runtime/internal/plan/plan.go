@@ -21,7 +21,9 @@ type Plan struct {
 	public     map[Key][]*Node
 	groups     map[Key][]*Node // Key.Name is the group
 	builtins   map[Key]*builtin
+	offered    []*builtin // the same, in a fixed order
 	byID       map[string]*Module
+	former     map[string]*Module // ids of modules gone from the list, and what stands there now, or nil
 	root       *Module
 }
 
@@ -105,10 +107,12 @@ type Node struct {
 	Metrics    bool
 	Root       *decl.Root // of a hook or job
 
-	asked   bool     // some node of an enabled module takes a result
-	askedBy *Node    // through whom it was reached first
-	faults  []*fault // what is wrong with its parameters
-	hasErr  bool     // its function ends with an error
+	template *Node    // of an instance for a module
+	asked    bool     // some node takes a result
+	askedBy  *Node    // through whom it was reached first
+	needs    []*Node  // the nodes of all Sources, once resolved
+	faults   []*fault // what is wrong with its parameters
+	hasErr   bool     // its function ends with an error
 }
 
 // Param is a parameter, or a field of a parameter struct.

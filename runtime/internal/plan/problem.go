@@ -5,7 +5,6 @@ package plan
 
 import (
 	"fmt"
-	"path"
 	"reflect"
 	"regexp"
 	"strings"
@@ -56,7 +55,7 @@ func (p *Problem) Error() string {
 		rows = append(rows[:len(rows):len(rows)], Row{"fix", p.Fix})
 	}
 	for _, r := range shorten(rows) {
-		fmt.Fprintf(&b, "\n  %-10s %s", r.Label, r.Text)
+		fmt.Fprintf(&b, "\n  %-11s %s", r.Label, r.Text)
 	}
 	return b.String()
 }
@@ -92,12 +91,12 @@ func (p *Plan) Err() error {
 	return Problems(p.Problems)
 }
 
-// describe names a node for people: what it is, where it is.
-func (n *Node) describe() string {
+// Describe names a node for people.
+func (n *Node) Describe() string {
 	switch n.Kind {
 	case Hook, Job:
 		return fmt.Sprintf("%s %s of %s", n.Kind, n.Name, n.Module.Label())
-	case Config, Builtin:
+	case Config, Builtin, Invoke:
 		return fmt.Sprintf("%s %s", n.Kind, n.Name)
 	}
 	return n.Name
@@ -124,14 +123,20 @@ func TypeName(t reflect.Type) string { return typeName(t) }
 
 // fullName tells types apart that read the same.
 func fullName(t reflect.Type) string {
-	base := t
-	for base.Kind() == reflect.Pointer || base.Kind() == reflect.Slice {
-		base = base.Elem()
+	switch {
+	case t.Name() != "" && t.PkgPath() != "":
+		return t.PkgPath() + "." + t.Name()
+	case t.Name() == "" && t.Kind() == reflect.Pointer:
+		return "*" + fullName(t.Elem())
+	case t.Name() == "" && t.Kind() == reflect.Slice:
+		return "[]" + fullName(t.Elem())
 	}
-	if base.PkgPath() == "" {
-		return t.String()
-	}
-	return strings.Replace(t.String(), path.Base(base.PkgPath())+".", base.PkgPath()+".", 1)
+	return t.String()
+}
+
+// fullString is the value with the import path of its type.
+func (k Key) fullString() string {
+	return strings.Replace(k.String(), typeName(k.Type), fullName(k.Type), 1)
 }
 
 // Chain is who is concerned by trouble with a node: the node itself, then
@@ -139,7 +144,7 @@ func fullName(t reflect.Type) string {
 func (n *Node) Chain() []Row {
 	rows := []Row{{"declared", n.place()}}
 	for by := n.askedBy; by != nil; by = by.askedBy {
-		rows = append(rows, Row{"asked by", by.describe() + ", " + by.place()})
+		rows = append(rows, Row{"asked by", by.Describe() + ", " + by.place()})
 	}
 	return rows
 }

@@ -42,14 +42,21 @@ func (p *Plan) reach(root *Node, by *Node) {
 	}
 }
 
-// reportFault tells who asked, from the node at fault up to the root.
+// reportFault tells who asked, from the node at fault up to the root. The same
+// fault of another node is a line of the first report.
 func (p *Plan) reportFault(n *Node, f *fault) {
-	problem := p.problem(f.kind, f.what)
-	problem.add("needed by", n.describe()+", "+n.place())
-	for by := n.askedBy; by != nil; by = by.askedBy {
-		problem.add("asked by", by.describe()+", "+by.place())
+	for _, known := range p.Problems {
+		if known.Kind == f.kind && known.What == f.what {
+			known.add("needed by", n.Describe()+", "+n.place())
+			return
+		}
 	}
-	problem.Rows = append(problem.Rows, f.rows...)
+	problem := p.problem(f.kind, f.what)
+	problem.Rows = slices.Clone(f.rows)
+	problem.add("needed by", n.Describe()+", "+n.place())
+	for by := n.askedBy; by != nil; by = by.askedBy {
+		problem.add("asked by", by.Describe()+", "+by.place())
+	}
 	problem.Fix = f.fix
 }
 
@@ -85,7 +92,7 @@ func (p *Plan) checkCycles() {
 		next++
 		stack = append(stack, n)
 		onStack[n.ID] = true
-		return frame{node: n, deps: n.deps()}
+		return frame{node: n, deps: n.Deps()}
 	}
 	for _, root := range p.Nodes {
 		if !root.Reached || index[root.ID] != unseen {
@@ -121,22 +128,24 @@ func (p *Plan) checkCycles() {
 			for _, c := range component {
 				onStack[c.ID] = false
 			}
-			if len(component) > 1 || slices.Contains(n.deps(), n) {
+			if len(component) > 1 || slices.Contains(n.Deps(), n) {
 				p.reportCycle(component)
 			}
 		}
 	}
 }
 
-// deps are the nodes whose values a node takes.
-func (n *Node) deps() []*Node {
-	var deps []*Node
-	for i := range n.Params {
-		for _, s := range n.Params[i].Sources {
-			deps = append(deps, s.Node)
+// Deps are the nodes whose values a node takes. They are known after Resolve.
+func (n *Node) Deps() []*Node {
+	if n.needs == nil {
+		n.needs = make([]*Node, 0, len(n.Params))
+		for i := range n.Params {
+			for _, s := range n.Params[i].Sources {
+				n.needs = append(n.needs, s.Node)
+			}
 		}
 	}
-	return deps
+	return n.needs
 }
 
 // reportCycle walks once around inside a component.
@@ -148,8 +157,8 @@ func (p *Plan) reportCycle(component []*Node) {
 	first := slices.MinFunc(component, func(a, b *Node) int { return a.ID - b.ID })
 	walk, seen := []*Node{first}, map[*Node]bool{first: true}
 	for n := first; ; {
-		i := slices.IndexFunc(n.deps(), func(d *Node) bool { return in[d] })
-		n = n.deps()[i]
+		i := slices.IndexFunc(n.Deps(), func(d *Node) bool { return in[d] })
+		n = n.Deps()[i]
 		if seen[n] {
 			walk = walk[slices.Index(walk, n):]
 			break
@@ -162,7 +171,7 @@ func (p *Plan) reportCycle(component []*Node) {
 	}
 	problem := p.problem("cycle", fmt.Sprintf("%s needs itself: %s → %s", names[0], strings.Join(names, " → "), names[0]))
 	for _, n := range walk {
-		problem.add("through", n.describe()+", "+n.place())
+		problem.add("through", n.Describe()+", "+n.place())
 	}
 	problem.fix("split one of them, or let one take a function that is called later")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skep-operator/skep/runtime/internal/decl"
+	"github.com/skep-operator/skep/runtime/internal/nearest"
 )
 
 // fault is what is wrong with one parameter of a node. It becomes a problem
@@ -47,8 +48,9 @@ type instance struct {
 }
 
 func (r *resolver) resolve(n *Node) {
-	if n.Visibility == decl.PerModule && n.For == nil {
-		return // only its instances are ever built
+	if r.isTemplate(n) {
+		r.markPrivate(n)
+		return
 	}
 	for i := range n.Params {
 		param := &n.Params[i]
@@ -66,19 +68,52 @@ func (r *resolver) resolve(n *Node) {
 			f.param = param
 			n.faults = append(n.faults, f)
 		}
-		if n.Module.Enabled {
-			for _, s := range param.Sources {
-				s.Node.asked = true
+		for _, s := range param.Sources {
+			s.Node.asked = true
+		}
+	}
+}
+
+// isTemplate reports whether a node is never built itself, but once for every
+// module that asks: the provider of a per-module value, or what decorates one.
+func (r *resolver) isTemplate(n *Node) bool {
+	switch {
+	case n.For != nil:
+		return false
+	case n.Kind == Decorator:
+		return r.decoratesPerModule(n)
+	}
+	return n.Visibility == decl.PerModule
+}
+
+func (r *resolver) decoratesPerModule(d *Node) bool {
+	k := d.Results[0].Key
+	for m := d.Module; m != nil; m = m.Parent {
+		if len(enabledNodes(m.private[k])) > 0 {
+			return false
+		}
+	}
+	if b := r.plan.builtins[k]; b != nil {
+		return b.perModule
+	}
+	providers := visible(enabledNodes(r.plan.public[k]), d.Term)
+	return len(providers) > 0 && providers[0].Visibility == decl.PerModule
+}
+
+// markPrivate notes that a template asks for private values, whether or not
+// any module asks for what it makes.
+func (r *resolver) markPrivate(template *Node) {
+	for _, param := range template.Params {
+		for m := template.Module; m != nil; m = m.Parent {
+			for _, private := range m.private[param.Key] {
+				private.asked = true
 			}
 		}
 	}
 }
 
 func (r *resolver) resolveGroup(n *Node, param *Param) *fault {
-	for _, member := range r.plan.groups[param.Key] {
-		if !member.Module.Enabled {
-			continue
-		}
+	for _, member := range visible(enabledNodes(r.plan.groups[param.Key]), n.Term) {
 		if n.Term == nil && member.Term != nil {
 			return r.termFault(n, member)
 		}
@@ -94,7 +129,7 @@ func (r *resolver) resolveGroup(n *Node, param *Param) *fault {
 func (r *resolver) resolveOne(n *Node, param *Param) *fault {
 	found, f := r.find(n, param.Key)
 	switch {
-	case f != nil && param.Optional && (f.kind == kindMissing || f.kind == kindDisabled):
+	case f != nil && param.Optional && slices.Contains(absent, f.kind):
 		return nil
 	case f != nil:
 		return f
@@ -108,19 +143,23 @@ func (r *resolver) resolveOne(n *Node, param *Param) *fault {
 const (
 	kindMissing  = "missing type"
 	kindDisabled = "disabled provider"
+	kindPrivate  = "private type"
 )
+
+// absent are the faults that leave an optional value empty. What another module
+// keeps to itself is not there for others.
+var absent = []string{kindMissing, kindDisabled, kindPrivate}
 
 // find looks a value up for a node: decorators and private values of its
 // module and those around it, then public values, per-module values and what
 // the hive offers.
 func (r *resolver) find(n *Node, k Key) (Source, *fault) {
 	for m := n.Module; m != nil; m = m.Parent {
-		decorators := enabledNodes(m.decorators[k])
-		if n.Kind == Decorator && m == n.Module && n.Results[0].Key == k {
-			decorators = decorators[:slices.Index(decorators, n)]
-		}
-		if len(decorators) > 0 {
-			return Source{decorators[len(decorators)-1], 0}, nil
+		if d := decoratorFor(n, m, k); d != nil {
+			if r.isTemplate(d) {
+				d = r.instance(d, n)
+			}
+			return Source{d, 0}, nil
 		}
 		if private := enabledNodes(m.private[k]); len(private) > 0 {
 			return source(private[0], k), nil
@@ -128,11 +167,11 @@ func (r *resolver) find(n *Node, k Key) (Source, *fault) {
 	}
 	if b := r.plan.builtins[k]; b != nil {
 		if b.term != nil {
+			b.term.Asked = true
 			if n.Term != nil {
 				return Source{}, &fault{kind: "misplaced term", what: fmt.Sprintf("the handle of term %s is asked for inside a term", b.term.Name),
 					fix: "ask for it in a process cell"}
 			}
-			b.term.Asked = true
 		}
 		return r.builtin(b, n.Owner(), n.Term), nil
 	}
@@ -147,37 +186,53 @@ func (r *resolver) find(n *Node, k Key) (Source, *fault) {
 	return Source{}, r.explain(n, k)
 }
 
+// decoratorFor is the last decorator of a value in a module, or, for one of
+// them, the one declared before it.
+func decoratorFor(n *Node, m *Module, k Key) *Node {
+	var last *Node
+	for _, d := range enabledNodes(m.decorators[k]) {
+		if d == n || d == n.template {
+			break
+		}
+		last = d
+	}
+	return last
+}
+
 // visible drops values of other terms. A process node sees values of terms so
 // that it can be told why it must not.
 func visible(nodes []*Node, t *Term) []*Node {
-	if t == nil {
+	foreign := func(n *Node) bool { return n.Term != nil && n.Term != t }
+	if t == nil || !slices.ContainsFunc(nodes, foreign) {
 		return nodes
 	}
-	return slices.DeleteFunc(slices.Clone(nodes), func(n *Node) bool { return n.Term != nil && n.Term != t })
+	return slices.DeleteFunc(slices.Clone(nodes), foreign)
 }
 
 func enabledNodes(nodes []*Node) []*Node {
-	for i, n := range nodes {
-		if !n.Module.Enabled && n.Kind != Config { // config structs are always there
-			rest := slices.DeleteFunc(slices.Clone(nodes[i:]), func(n *Node) bool { return !n.Module.Enabled && n.Kind != Config })
-			return append(slices.Clone(nodes[:i]), rest...)
-		}
+	off := func(n *Node) bool { return !n.Module.Enabled && n.Kind != Config } // config structs are always there
+	if !slices.ContainsFunc(nodes, off) {
+		return nodes
 	}
-	return nodes
+	return slices.DeleteFunc(slices.Clone(nodes), off)
 }
 
 func source(n *Node, k Key) Source {
 	return Source{n, slices.IndexFunc(n.Results, func(r Result) bool { return r.Key == k && !r.Group })}
 }
 
-// instance is the node that makes a per-module value for the module of n.
-func (r *resolver) instance(provider, n *Node) *Node {
-	at := instance{provider: provider, module: n.Owner(), term: n.Term}
+// instance is the node that makes a per-module value for the module of n. It
+// lives where n does, unless the template belongs to a term.
+func (r *resolver) instance(template, n *Node) *Node {
+	at := instance{provider: template, module: n.Owner(), term: n.Term}
+	if template.Term != nil {
+		at.term = template.Term
+	}
 	if known := r.instances[at]; known != nil {
 		return known
 	}
-	made := *provider
-	made.For, made.Term, made.Params, made.faults = at.module, at.term, slices.Clone(provider.Params), nil
+	made := *template
+	made.template, made.For, made.Term, made.Params = template, at.module, at.term, slices.Clone(template.Params)
 	r.instances[at] = r.plan.addNode(&made)
 	return &made
 }
@@ -203,11 +258,14 @@ func (r *resolver) builtin(b *builtin, m *Module, t *Term) Source {
 func (r *resolver) termFault(n, provider *Node) *fault {
 	f := &fault{
 		kind: "term value in the process",
-		what: fmt.Sprintf("%s lives in term %s and is asked for outside it", provider.describe(), provider.Term.Name),
+		what: fmt.Sprintf("%s lives in term %s and is asked for outside it", provider.Describe(), provider.Term.Name),
 		rows: []Row{{"provided", provider.place()}},
 		fix:  fmt.Sprintf("move %s into the term, or provide the value with cell.Lasting", n.Module.Label()),
 	}
-	if n.Module.Term != nil {
+	switch {
+	case n.Kind == Decorator && n.Module.ID == "":
+		f.fix = fmt.Sprintf("put the decorator into the term with WithIn(%q)", provider.Term.Name)
+	case n.Module.Term != nil:
 		f.fix = "a lasting value can only need lasting values: provide this one with cell.Lasting, too"
 	}
 	return f
@@ -215,8 +273,11 @@ func (r *resolver) termFault(n, provider *Node) *fault {
 
 // explain says why nobody provides a value, and what comes closest.
 func (r *resolver) explain(n *Node, k Key) *fault {
-	if disabled := r.plan.public[k]; len(disabled) > 0 {
-		provider := disabled[0]
+	if providers := r.plan.public[k]; len(providers) > 0 {
+		if i := slices.IndexFunc(providers, func(p *Node) bool { return p.Module.Enabled }); i >= 0 {
+			return otherTerm(n, providers[i], k)
+		}
+		provider := providers[0]
 		return &fault{
 			kind: kindDisabled,
 			what: fmt.Sprintf("%s is provided only by %s, which is off", k, provider.Module.Label()),
@@ -226,111 +287,161 @@ func (r *resolver) explain(n *Node, k Key) *fault {
 	}
 	f := &fault{kind: kindMissing, what: "nobody provides " + k.String(), fix: "add the module that provides it to the list of cells"}
 	if private := r.privateElsewhere(n, k); private != nil {
-		f.kind = "private type"
+		f.kind = kindPrivate
 		f.what = fmt.Sprintf("%s is private to %s", k, private.Module.Label())
 		f.rows = []Row{{"provided", private.place()}}
 		f.fix = "provide it with cell.Provide, or move the one who asks into the module"
 		return f
 	}
-	if near, provider := r.nearMiss(k); provider != nil {
-		f.rows = []Row{{"near miss", fmt.Sprintf("%s is provided, %s", near, provider.place())}}
-		f.fix = "ask for " + near
+	if near, place := r.nearMiss(k); place != "" {
+		name := near.String()
+		if name == k.String() { // of another package
+			name = near.fullString()
+			f.what = "nobody provides " + k.fullString()
+		}
+		f.rows = []Row{{"near miss", fmt.Sprintf("%s is there, %s", name, place)}}
+		f.fix = "ask for " + name
 	}
 	return f
 }
 
+// otherTerm says that a node of one term asks for a value of another.
+func otherTerm(n, provider *Node, k Key) *fault {
+	return &fault{
+		kind: "value of another term",
+		what: fmt.Sprintf("%s lives in term %s and is asked for in term %s", k, provider.Term.Name, n.Term.Name),
+		rows: []Row{{"provided", provider.place()}},
+		fix:  "provide it outside the terms, or with cell.Lasting",
+	}
+}
+
 func (r *resolver) privateElsewhere(n *Node, k Key) *Node {
 	for _, m := range r.plan.Modules {
-		if !n.Module.within(m) {
-			for _, private := range m.private[k] {
-				return private
-			}
+		if m.Enabled && !n.Module.within(m) && len(m.private[k]) > 0 {
+			return m.private[k][0]
 		}
 	}
 	return nil
 }
 
-// nearMiss finds a value that the one who asked may have meant: the pointer
-// for the value or the reverse, another name, another package, or a type that
-// has the methods asked for.
-func (r *resolver) nearMiss(k Key) (string, *Node) {
-	var best *Node
-	var bestKey Key
+// nearMiss finds a value that the one who asked may have meant, and says where
+// it is from.
+func (r *resolver) nearMiss(k Key) (near Key, place string) {
 	rank := 0
+	consider := func(candidate Key, from string) {
+		if score := closeness(k, candidate); score > rank {
+			near, place, rank = candidate, from, score
+		}
+	}
 	for _, n := range r.plan.Nodes {
 		if n.Kind == Decorator || n.IsRoot() || n.Visibility == decl.Private {
 			continue
 		}
 		for _, result := range n.Results {
-			if score := closeness(k, result); score > rank {
-				best, bestKey, rank = n, result.Key, score
+			if !result.Group {
+				consider(result.Key, n.place())
 			}
 		}
 	}
-	if best == nil {
-		return "", nil
+	for _, b := range r.plan.offered {
+		consider(b.key, "offered by the hive")
 	}
-	name := bestKey.String()
-	if name == k.String() {
-		name = fullName(bestKey.Type)
-	}
-	return name, best
+	return near, place
 }
 
-func closeness(asked Key, r Result) int {
-	a, b := asked.Type, r.Key.Type
+// closeness ranks what somebody may have meant: the same type by another name,
+// the pointer for the value or the reverse, the type of the same name in
+// another package, one that has the methods asked for, or an interface of what
+// was asked for.
+func closeness(asked, offered Key) int {
+	a, b := asked.Type, offered.Type
 	switch {
-	case r.Group:
-		return 0
 	case a == b:
-		return 5 // another name
+		return 6
 	case a.Kind() == reflect.Pointer && a.Elem() == b, b.Kind() == reflect.Pointer && b.Elem() == a:
-		return 4
+		return 5
 	case typeName(a) == typeName(b):
-		return 3 // another package
-	case a.Kind() == reflect.Interface && a.NumMethod() > 0 && b.Implements(a):
+		return 4
+	case bareName(a) != "" && bareName(a) == bareName(b):
+		return 3
+	case isAbstract(a) && b.Implements(a):
 		return 2
-	case b.Kind() == reflect.Interface && b.NumMethod() > 0 && a.Implements(b):
+	case isAbstract(b) && a.Implements(b):
 		return 1
 	}
 	return 0
 }
 
-// checkDuplicates finds values that two enabled modules provide.
+// bareName is the name of a named type without its package, or "".
+func bareName(t reflect.Type) string {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.PkgPath() == "" {
+		return ""
+	}
+	return t.Name()
+}
+
+func isAbstract(t reflect.Type) bool { return t.Kind() == reflect.Interface && t.NumMethod() > 0 }
+
+// checkDuplicates finds values that are provided twice where one node could see
+// both. It goes by declaration order, so that reports do too.
 func (r *resolver) checkDuplicates() {
+	seen, inTerm := map[reachable]*Node{}, map[Key]*Node{}
 	for _, n := range r.plan.Nodes {
+		if n.Kind == Decorator || n.IsRoot() || !n.Module.Enabled && n.Kind != Config {
+			continue
+		}
 		for _, result := range n.Results {
-			if result.Group || n.Kind == Decorator || n.IsRoot() {
+			if result.Group {
 				continue
 			}
-			k := result.Key
-			rivals := enabledNodes(r.plan.public[k])
-			if n.Visibility == decl.Private {
-				rivals = enabledNodes(n.Module.private[k])
-			} else if b := r.plan.builtins[k]; b != nil && n.Module.Enabled {
-				r.plan.problem("duplicate type", fmt.Sprintf("%s is offered by the hive and provided again", k)).
+			if n.Visibility != decl.Private && r.plan.builtins[result.Key] != nil {
+				r.plan.problem("duplicate type", fmt.Sprintf("%s is offered by the hive and provided again", result.Key)).
 					add("again", n.place()).fix("use another type, or change the value with cell.Decorate")
-			}
-			if len(rivals) < 2 || rivals[1] != n || separateTerms(rivals) {
 				continue
 			}
-			r.plan.problem("duplicate type", fmt.Sprintf("%s is provided %d times", k, len(rivals))).
-				add("by", rivals[0].describe()+", "+rivals[0].place()).
-				add("by", n.describe()+", "+n.place()).
-				fix("remove one of them, give one a name, or make one private")
+			at := reachable{key: result.Key, term: n.Term}
+			if n.Visibility == decl.Private {
+				at.module = n.Module
+			}
+			first := seen[at]
+			switch {
+			case first != nil || at.module != nil:
+			case at.term != nil:
+				first = seen[reachable{key: result.Key}] // of the process
+				inTerm[result.Key] = n
+			default:
+				first = inTerm[result.Key]
+			}
+			if first != nil {
+				r.reportDuplicate(result.Key, first, n)
+				continue
+			}
+			seen[at] = n
 		}
 	}
 }
 
-func separateTerms(nodes []*Node) bool {
-	seen := map[*Term]bool{}
-	for _, n := range nodes {
-		if n.Term == nil || seen[n.Term] {
-			return false
-		}
-		seen[n.Term] = true
+// reachable is where a value of a type can be seen: in a module for a private
+// one, else in a term, or everywhere.
+type reachable struct {
+	key    Key
+	module *Module
+	term   *Term
+}
+
+func (r *resolver) reportDuplicate(k Key, first, again *Node) {
+	if first == again {
+		r.plan.problem("duplicate type", fmt.Sprintf("%s returns %s twice", again.Name, k)).
+			add("provided", again.place()).fix("give one a name in a cell.Out struct")
+		return
 	}
-	return true
+	r.plan.problem("duplicate type", k.String()+" is provided twice").
+		add("first", first.Describe()+", "+first.place()).
+		add("again", again.Describe()+", "+again.place()).
+		fix("remove one of them, give one a name, or make one private")
 }
 
 // checkUnusedPrivate finds private constructors that nothing asks for.
@@ -344,7 +455,7 @@ func (r *resolver) checkUnusedPrivate() {
 			keys = append(keys, result.Key.String())
 		}
 		r.plan.problem("unused private provider", fmt.Sprintf("nothing in %s asks for %s", n.Module.Label(), strings.Join(keys, ", "))).
-			add("provided", n.describe()+", "+n.place()).
+			add("provided", n.Describe()+", "+n.place()).
 			fix("remove it, use it, or provide it with cell.Provide")
 	}
 }
@@ -353,10 +464,29 @@ func (r *resolver) checkUnusedPrivate() {
 func (r *resolver) checkOrders() {
 	for _, m := range r.plan.Modules {
 		for _, o := range m.orders {
-			if o.After != "" && r.plan.Module(o.After) == nil {
-				r.plan.problem("unknown module", fmt.Sprintf("%s starts after %q, which is not in the list", m.Label(), o.After)).
-					add("declared", o.Where.String()).fix("name a module of the list")
+			if o.First || r.plan.known(o.After) {
+				continue
 			}
+			r.plan.problem("unknown module", fmt.Sprintf("%s starts after %q, which is not in the list", m.Label(), o.After)).
+				add("declared", o.Where.String()).
+				fix("%s", nearest.Hint(o.After, r.plan.moduleIDs(), "name a module of the list"))
 		}
 	}
+}
+
+// known reports whether a module of the id is in the list, or was before an
+// embedder changed it.
+func (p *Plan) known(id string) bool {
+	_, former := p.former[id]
+	return former || p.byID[id] != nil
+}
+
+func (p *Plan) moduleIDs() []string {
+	var ids []string
+	for _, m := range p.Modules {
+		if m.ID != "" {
+			ids = append(ids, m.ID)
+		}
+	}
+	return ids
 }

@@ -6,7 +6,10 @@ package plan
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+
+	"go.uber.org/dig"
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/internal/decl"
@@ -16,6 +19,7 @@ import (
 
 var (
 	errorType = reflect.TypeFor[error]()
+	boolType  = reflect.TypeFor[bool]()
 	inType    = reflect.TypeFor[cell.In]()
 	outType   = reflect.TypeFor[cell.Out]()
 	scopeType = reflect.TypeFor[cell.Scope]()
@@ -25,8 +29,18 @@ var (
 	groupType = reflect.TypeFor[job.Group]()
 )
 
-// maxParams keeps room below the 128 that reflection allows.
-const maxParams = 100
+// Reflection allows 128 parameters and results of a function together.
+const (
+	maxParams  = 100
+	maxResults = 25
+)
+
+// unusable says what is wrong with a function and what would be right.
+type unusable struct{ what, fix string }
+
+func wrong(fix, format string, args ...any) *unusable {
+	return &unusable{fmt.Sprintf(format, args...), fix}
+}
 
 // readFunc reads a declaration that is a function: a provider, a decorator or
 // a root.
@@ -56,12 +70,27 @@ func (p *Plan) readFunc(c decl.Node, m *Module) {
 	if n.Root != nil {
 		n.Name = n.Root.Name
 	}
-	if err := n.readSignature(); err != nil {
-		p.problem("unusable function", n.describe()+": "+err.Error()).add("declared", n.Where.String()).add("in", m.Label())
+	if bad := n.readSignature(); bad != nil {
+		p.problem("unusable function", n.Describe()+" "+bad.what).add("declared", n.Where.String()).add("in", m.Label()).fix("%s", bad.fix)
 		return
 	}
 	p.addNode(n)
 	p.offer(n)
+}
+
+// checkRule checks a function of config structs.
+func (p *Plan) checkRule(fn decl.Func, what string, result reflect.Type, m *Module) bool {
+	if !p.checkFunc(fn, what, m) {
+		return false
+	}
+	t := fn.Value.Type()
+	if !t.IsVariadic() && t.NumOut() == 1 && t.Out(0) == result {
+		return true
+	}
+	p.problem("unusable function", fmt.Sprintf("%s is given a %s", what, typeName(t))).
+		add("declared", fn.Where.String()).add("in", m.Label()).
+		fix("pass a function of config structs that returns one %s", result)
+	return false
 }
 
 func (p *Plan) checkFunc(fn decl.Func, what string, m *Module) bool {
@@ -81,7 +110,9 @@ func (p *Plan) offer(n *Node) {
 			n.Module.decorators[r.Key] = append(n.Module.decorators[r.Key], n)
 		case n.IsRoot():
 		case r.Group:
-			p.groups[r.Key] = append(p.groups[r.Key], n)
+			if g := p.groups[r.Key]; len(g) == 0 || g[len(g)-1] != n { // it may have several members
+				p.groups[r.Key] = append(g, n)
+			}
 		case n.Visibility == decl.Private:
 			n.Module.private[r.Key] = append(n.Module.private[r.Key], n)
 		default:
@@ -90,83 +121,100 @@ func (p *Plan) offer(n *Node) {
 	}
 }
 
-func (n *Node) readSignature() error {
+func (n *Node) readSignature() *unusable {
 	t := n.Fn.Value.Type()
 	if t.IsVariadic() {
-		return fmt.Errorf("takes a variable number of arguments; take a slice")
+		return wrong("take a slice", "takes a variable number of arguments")
 	}
 	for i := range t.NumIn() {
-		if err := n.readParam(i, t.In(i)); err != nil {
-			return err
+		if bad := n.readParam(i, t.In(i)); bad != nil {
+			return bad
 		}
 	}
 	if len(n.Params) > maxParams {
-		return fmt.Errorf("takes %d values; the limit is %d", len(n.Params), maxParams)
+		return wrong("split it", "takes %d values; the limit is %d", len(n.Params), maxParams)
 	}
 	for i := range t.NumOut() {
 		if i == t.NumOut()-1 && t.Out(i) == errorType {
 			n.hasErr = true
 			continue
 		}
-		if err := n.readResult(i, t.Out(i)); err != nil {
-			return err
+		if bad := n.readResult(i, t.Out(i)); bad != nil {
+			return bad
 		}
+	}
+	if len(n.Results) > maxResults {
+		return wrong("split it", "returns %d values; the limit is %d", len(n.Results), maxResults)
 	}
 	return n.checkShape(t)
 }
 
 // checkShape checks what the kind of node asks of its function.
-func (n *Node) checkShape(t reflect.Type) error {
-	switch {
-	case n.Kind == Invoke && len(n.Results) > 0:
-		return fmt.Errorf("an invoked function returns nothing or an error")
-	case n.Kind == Constructor && len(n.Results) == 0:
-		return fmt.Errorf("a constructor returns at least one value")
-	case n.Kind == Constructor && n.Visibility == decl.PerModule && (t.NumIn() == 0 || t.In(0) != scopeType):
-		return fmt.Errorf("the constructor of a per-module value takes a cell.Scope first")
-	case n.Kind == Hook && (len(n.Results) != 1 || !n.Results[0].Key.Type.Implements(hookType)):
-		return fmt.Errorf("the constructor of a hook returns a lifecycle.Hook and perhaps an error")
-	case n.Kind == Job && (len(n.Results) != 1 || n.Results[0].Key.Type != jobType):
-		return fmt.Errorf("the constructor of a job returns a job.Job and perhaps an error")
-	case n.Metrics && (t.NumIn() > 0 || len(n.Results) != 1 || !isStructPointer(n.Results[0].Key.Type)):
-		return fmt.Errorf("the constructor of metrics takes nothing and returns a pointer to a struct of collectors")
-	case n.Kind == Decorator:
-		return n.checkDecorator()
-	}
-	for _, r := range n.Results {
-		if r.Group && n.Visibility != decl.Public {
-			return fmt.Errorf("only public values can join a group")
+func (n *Node) checkShape(t reflect.Type) *unusable {
+	switch n.Kind {
+	case Invoke:
+		if len(n.Results) > 0 {
+			return wrong("return nothing or an error", "returns a value that nobody takes")
 		}
+	case Hook:
+		if len(n.Results) != 1 || !n.Results[0].Key.Type.Implements(hookType) {
+			return wrong("return a lifecycle.Hook and perhaps an error", "does not return a hook")
+		}
+	case Job:
+		if len(n.Results) != 1 || n.Results[0].Key.Type != jobType {
+			return wrong("return a job.Job and perhaps an error", "does not return a job")
+		}
+	case Decorator:
+		return n.checkDecorator()
+	case Constructor:
+		return n.checkConstructor(t)
 	}
 	return nil
 }
 
-func (n *Node) checkDecorator() error {
+func (n *Node) checkConstructor(t reflect.Type) *unusable {
+	switch {
+	case len(n.Results) == 0:
+		return wrong("return at least one value, or use cell.Invoke", "provides nothing")
+	case n.Visibility == decl.PerModule && (t.NumIn() == 0 || t.In(0) != scopeType):
+		return wrong("take a cell.Scope first", "provides per-module values and does not take the module they are for")
+	case n.Metrics && (t.NumIn() > 0 || len(n.Results) != 1 || !isStructPointer(n.Results[0].Key.Type)):
+		return wrong("take nothing and return a pointer to a struct of collectors", "is no constructor of metrics")
+	case n.Visibility != decl.Public && slices.ContainsFunc(n.Results, func(r Result) bool { return r.Group }):
+		return wrong("provide it with cell.Provide", "puts a value into a group that not all can see")
+	}
+	return nil
+}
+
+func (n *Node) checkDecorator() *unusable {
 	if len(n.Results) != 1 || n.Results[0].Group {
-		return fmt.Errorf("a decorator returns one value and perhaps an error")
+		return wrong("return the value in place of the one taken, and perhaps an error", "does not return one value")
 	}
 	for _, param := range n.Params {
 		if param.Key == n.Results[0].Key && !param.Group {
 			return nil
 		}
 	}
-	return fmt.Errorf("a decorator takes the value it replaces (%s)", n.Results[0].Key)
+	return wrong("take the value it replaces", "returns %s without taking it", n.Results[0].Key)
 }
 
 func isStructPointer(t reflect.Type) bool {
 	return t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct
 }
 
-func (n *Node) readParam(arg int, t reflect.Type) error {
+func (n *Node) readParam(arg int, t reflect.Type) *unusable {
+	if embeds(t, reflect.TypeFor[dig.In]()) {
+		return wrong("embed cell.In", "takes %s, which embeds dig.In", typeName(t))
+	}
 	if !embeds(t, inType) {
 		n.Params = append(n.Params, Param{Arg: arg, Key: Key{Type: t}})
 		return nil
 	}
-	return eachField(t, inType, func(f reflect.StructField) error {
+	return eachField(t, inType, func(f reflect.StructField) *unusable {
 		param := Param{Arg: arg, Field: f.Index, Key: Key{Type: f.Type, Name: f.Tag.Get("name")}, Optional: f.Tag.Get("optional") == "true"}
 		if group := f.Tag.Get("group"); group != "" {
 			if f.Type.Kind() != reflect.Slice {
-				return fmt.Errorf("field %s of group %s must be a slice", f.Name, group)
+				return wrong("make it a slice", "takes the group %s in field %s, which is no slice", group, f.Name)
 			}
 			param.Group, param.Key = true, Key{f.Type.Elem(), group}
 		}
@@ -175,15 +223,17 @@ func (n *Node) readParam(arg int, t reflect.Type) error {
 	})
 }
 
-func (n *Node) readResult(ret int, t reflect.Type) error {
-	if t == errorType {
-		return fmt.Errorf("an error must be the last result")
-	}
-	if !embeds(t, outType) {
+func (n *Node) readResult(ret int, t reflect.Type) *unusable {
+	switch {
+	case t == errorType:
+		return wrong("return the error last", "returns an error before other results")
+	case embeds(t, reflect.TypeFor[dig.Out]()):
+		return wrong("embed cell.Out", "returns %s, which embeds dig.Out", typeName(t))
+	case !embeds(t, outType):
 		n.Results = append(n.Results, Result{Return: ret, Key: Key{Type: t}})
 		return nil
 	}
-	return eachField(t, outType, func(f reflect.StructField) error {
+	return eachField(t, outType, func(f reflect.StructField) *unusable {
 		r := Result{Return: ret, Field: f.Index, Key: Key{Type: f.Type, Name: f.Tag.Get("name")}}
 		if group := f.Tag.Get("group"); group != "" {
 			r.Group, r.Key.Name = true, group
@@ -205,32 +255,38 @@ func embeds(t, marker reflect.Type) bool {
 	return false
 }
 
-var knownTags = []string{"name", "group", "optional"}
-
-func eachField(t, marker reflect.Type, visit func(reflect.StructField) error) error {
+func eachField(t, marker reflect.Type, visit func(reflect.StructField) *unusable) *unusable {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		if f.Anonymous && f.Type == marker {
 			continue
 		}
 		if !f.IsExported() {
-			return fmt.Errorf("field %s of %s is not exported", f.Name, typeName(t))
+			return wrong("export it", "has a field %s in %s that cannot be set", f.Name, typeName(t))
 		}
-		if len(f.Tag) > 0 && !hasKnownTag(f.Tag) {
-			return fmt.Errorf("tag %s of field %s is none of %s", f.Tag, f.Name, strings.Join(knownTags, ", "))
+		if bad := checkTag(f); bad != nil {
+			return bad
 		}
-		if err := visit(f); err != nil {
-			return err
+		if bad := visit(f); bad != nil {
+			return bad
 		}
 	}
 	return nil
 }
 
-func hasKnownTag(tag reflect.StructTag) bool {
-	for _, k := range knownTags {
-		if _, ok := tag.Lookup(k); ok {
-			return true
+// checkTag finds mistyped tags, which would otherwise do nothing.
+func checkTag(f reflect.StructField) *unusable {
+	rest := string(f.Tag)
+	for _, key := range []string{"name", "group", "optional"} {
+		if value, ok := f.Tag.Lookup(key); ok {
+			rest = strings.Replace(rest, fmt.Sprintf("%s:%q", key, value), "", 1)
 		}
 	}
-	return false
+	if optional, ok := f.Tag.Lookup("optional"); ok && optional != "true" && optional != "false" {
+		return wrong(`write optional:"true"`, "has a field %s that is optional:%q", f.Name, optional)
+	}
+	if strings.TrimSpace(rest) != "" {
+		return wrong("use name, group and optional", "has a field %s with an unknown tag %s", f.Name, strings.TrimSpace(rest))
+	}
+	return nil
 }

@@ -40,10 +40,10 @@ func New(cells []decl.Node, builtins []BuiltinSpec) *Plan {
 		public:   map[Key][]*Node{},
 		groups:   map[Key][]*Node{},
 		builtins: map[Key]*builtin{},
+		former:   map[string]*Module{},
 	}
 	for _, b := range builtins {
-		k := Key{b.Type, b.Name}
-		p.builtins[k] = &builtin{key: k, perModule: b.PerModule}
+		p.offerBuiltin(&builtin{key: Key{b.Type, b.Name}, perModule: b.PerModule})
 	}
 	p.root = p.addModule(&Module{})
 	p.read(cells, p.root)
@@ -70,16 +70,18 @@ func (p *Plan) readOne(c decl.Node, m *Module) {
 		p.read(c.Cells, m)
 	case *decl.Module:
 		p.readModule(c, m)
+	case *decl.Removed:
+		p.rememberFormer(c.Module, m.ID, nil)
 	case *decl.Term:
 		p.readTerm(c, m)
 	case *decl.Config:
 		p.readConfig(c, m)
 	case *decl.Validate:
-		if p.checkFunc(c.Fn, "Validate", m) {
+		if p.checkRule(c.Fn, "Validate", errorType, m) {
 			p.validators = append(p.validators, &Validator{m, c.Fn})
 		}
 	case *decl.EnabledBy:
-		if p.checkFunc(c.Condition.Fn, "When", m) {
+		if p.checkRule(c.Condition.Fn, "When", boolType, m) {
 			m.Conditions = append(m.Conditions, Condition{Name: c.Condition.Name, Flags: c.Condition.Flags, fn: c.Condition.Fn})
 		}
 	case *decl.Order:
@@ -94,26 +96,65 @@ func (p *Plan) readOne(c decl.Node, m *Module) {
 }
 
 func (p *Plan) readModule(c *decl.Module, outer *Module) {
+	if !validID.MatchString(c.ID) {
+		p.problem("unusable module id", fmt.Sprintf("%q is no module id", c.ID)).add("declared", c.Where.String()).
+			fix("use lower-case letters, digits and dashes, with dots between parts: ipam.clusterpool")
+	}
 	m := p.addModule(&Module{
 		ID: decl.JoinID(outer.ID, c.ID), Title: c.Title, Parent: outer, Term: outer.Term, Where: c.Where,
 	})
 	if c.Replaces != nil {
 		m.Replaces = decl.JoinID(outer.ID, c.Replaces.ID)
-		p.ignoreFlags(c.Replaces.Cells, m)
+		p.rememberFormer(c.Replaces, outer.ID, m)
+		p.ignoreFlags(c.Replaces, m)
 	}
 	p.read(c.Cells, m)
 }
 
-// ignoreFlags keeps the flags of a replaced module accepted.
-func (p *Plan) ignoreFlags(cells []decl.Node, m *Module) {
+// rememberFormer keeps the ids of modules that an embedder removed or
+// replaced: others of the list may mention them, and their authors cannot know.
+func (p *Plan) rememberFormer(old *decl.Module, outer string, now *Module) {
+	id := decl.JoinID(outer, old.ID)
+	p.former[id] = now
+	if old.Replaces != nil {
+		p.rememberFormer(old.Replaces, outer, now)
+	}
+	for _, inner := range modulesIn(old.Cells) {
+		p.rememberFormer(inner, id, now)
+	}
+}
+
+func modulesIn(cells []decl.Node) []*decl.Module {
+	var list []*decl.Module
+	for _, c := range cells {
+		switch c := c.(type) {
+		case *decl.Module:
+			list = append(list, c)
+		case *decl.Group:
+			list = append(list, modulesIn(c.Cells)...)
+		}
+	}
+	return list
+}
+
+// ignoreFlags keeps the flags of a replaced module accepted, and those of the
+// one that it had replaced itself.
+func (p *Plan) ignoreFlags(old *decl.Module, m *Module) {
+	if old.Replaces != nil {
+		p.ignoreFlags(old.Replaces, m)
+	}
+	p.ignoreFlagsIn(old.Cells, m)
+}
+
+func (p *Plan) ignoreFlagsIn(cells []decl.Node, m *Module) {
 	for _, c := range cells {
 		switch c := c.(type) {
 		case *decl.Config:
 			p.configs = append(p.configs, &configDecl{m, c, true})
 		case *decl.Group:
-			p.ignoreFlags(c.Cells, m)
+			p.ignoreFlagsIn(c.Cells, m)
 		case *decl.Module:
-			p.ignoreFlags(c.Cells, m)
+			p.ignoreFlags(c, m)
 		}
 	}
 }
@@ -133,13 +174,20 @@ func (p *Plan) readTerm(c *decl.Term, m *Module) {
 	t := &Term{Name: c.Name, Where: c.Where}
 	t.root = p.addModule(&Module{Parent: m, Term: t, Where: c.Where})
 	p.Terms = append(p.Terms, t)
-	k := Key{termType, c.Name}
-	p.builtins[k] = &builtin{key: k, term: t}
+	p.offerBuiltin(&builtin{key: Key{termType, c.Name}, term: t})
 	p.read(c.Cells, t.root)
 }
 
+func (p *Plan) offerBuiltin(b *builtin) {
+	p.builtins[b.key] = b
+	p.offered = append(p.offered, b)
+}
+
 func (p *Plan) readConfig(c *decl.Config, m *Module) {
-	p.configs = append(p.configs, &configDecl{m, c, false})
+	p.configs = append(p.configs, &configDecl{m, c, c.Ignored})
+	if c.Ignored {
+		return
+	}
 	n := p.addNode(&Node{
 		Kind: Config, Name: typeName(c.Defaults.Type()), Module: m, Where: c.Where,
 		Results: []Result{{Key: Key{Type: c.Defaults.Type()}}},
@@ -158,10 +206,6 @@ func (p *Plan) checkIDs() {
 	for _, m := range p.Modules {
 		if m.ID == "" {
 			continue
-		}
-		if !validID.MatchString(m.ID) {
-			p.problem("unusable module id", fmt.Sprintf("%q is no module id", m.ID)).add("declared", m.Where.String()).
-				fix("use lower-case letters, digits and dashes, with dots between parts: ipam.clusterpool")
 		}
 		if first := p.byID[m.ID]; first != nil {
 			p.problem("duplicate module", "module "+m.ID+" is in the list twice").add("first", first.Where.String()).

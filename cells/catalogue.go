@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cells
+
+import (
+	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/cells/health"
+	"github.com/skep-operator/skep/cells/leader"
+	"github.com/skep-operator/skep/cells/pending"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Resources are what duties share.
+var Resources = cell.Set(
+	cluster.Cell(cluster.DefaultConfig),
+	k8s.Cell,
+	reconcile.Cell,
+)
+
+// Shell is what every operator has, whatever its duties: the election, health,
+// and the options of the original that nobody reads yet.
+var Shell = cell.Set(
+	leader.Cell,
+	health.Cell,
+	pending.Cell,
+)
+
+// Duties live while leading.
+var Duties = cell.Set(
+	crds.Cell,
+)
+
+// Operator is a whole operator without a cloud.
+var Operator = cell.Set(Resources, Shell, cell.Term("leader", Duties))

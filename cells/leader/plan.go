@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package leader
+
+import (
+	"time"
+
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+// sighting is the lease as seen, and when this state of it was seen first. The
+// times written in a lease are another machine's; only this clock counts.
+type sighting struct {
+	record resourcelock.LeaderElectionRecord
+	raw    string // the same as text, to be compared
+	at     k8s.Moment
+	exists bool
+}
+
+// seen is the sighting after a look at the lease.
+func (s sighting) seen(record resourcelock.LeaderElectionRecord, raw []byte, now k8s.Moment) sighting {
+	if s.exists && s.raw == string(raw) {
+		return s
+	}
+	return sighting{record: record, raw: string(raw), at: now, exists: true}
+}
+
+// free reports whether the lease may be taken now.
+func (s sighting) free(me string, now k8s.Moment) bool {
+	switch {
+	case !s.exists, s.record.HolderIdentity == "", s.record.HolderIdentity == me:
+		return true
+	}
+	return now.Monotonic >= s.expiry()
+}
+
+// expiry is when a lease that is not renewed may be taken.
+func (s sighting) expiry() time.Duration {
+	return s.at.Monotonic + time.Duration(s.record.LeaseDurationSeconds)*time.Second
+}
+
+// settled is when nothing of a predecessor that did not release can reach the
+// API server any more: it may write until its renew deadline, and a request may
+// take its time.
+func (s sighting) settled(me string, c Config) time.Duration {
+	if !s.exists || s.record.HolderIdentity == "" || s.record.HolderIdentity == me {
+		return 0
+	}
+	return s.at.Monotonic + c.LeaderElectionRenewDeadline + c.requestTimeout()
+}

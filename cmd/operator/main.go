@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+// Operator runs every duty.
+package main
+
+import (
+	"os"
+
+	"github.com/skep-operator/skep/cells"
+	"github.com/skep-operator/skep/runtime/command"
+	"github.com/skep-operator/skep/runtime/hive"
+)
+
+// version is set by the linker.
+var version = "devel"
+
+func main() {
+	os.Exit(command.Main(cells.Operator,
+		hive.Version(version),
+		hive.EnvPrefix("CILIUM_"),
+		hive.ConfigFile("cilium-operators"),
+		hive.MetricsNamespace("cilium_operator"),
+	))
+}

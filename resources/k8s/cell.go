@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Cell connects to the Kubernetes API and gives every module a client.
+var Cell = cell.Module("k8s", "Connects to the Kubernetes API, with one door for all writes",
+	cell.Config(DefaultConfig),
+	cell.EnabledBy(InUse),
+	RBAC(
+		AllowPath("get", "/healthz", "/version"),
+		Allow("get", schema.GroupResource{Resource: "namespaces"}),
+	),
+
+	cell.Metrics(newMetrics),
+	cell.ProvidePrivate(newDoor),
+	cell.Provide(newLeading, newPermissions, newServer),
+	cell.PerModule(newModuleClient),
+	cell.Job("connect", newConnector),
+	cell.Job("heartbeat", newHeartbeat),
+
+	cell.Annotate(rbacCommand),
+)

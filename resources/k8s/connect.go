@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/transport"
+)
+
+// restConfig finds the API server: the kubeconfig, the URL flag, or the
+// service account of the pod, in this order.
+func restConfig(c Config) (*rest.Config, error) {
+	urls := c.urls()
+	if c.K8sKubeconfigPath != "" {
+		loaded, err := clientcmd.BuildConfigFromFlags("", c.K8sKubeconfigPath)
+		if err != nil {
+			return nil, fmt.Errorf("--k8s-kubeconfig-path: reading %s: %w", c.K8sKubeconfigPath, err)
+		}
+		return loaded, nil
+	}
+	if len(urls) > 0 {
+		if !strings.HasPrefix(urls[0], "https://") {
+			return &rest.Config{Host: urls[0]}, nil
+		}
+		inCluster, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("--k8s-api-server %s needs the service account of a pod: %w", urls[0], err)
+		}
+		inCluster.Host = urls[0]
+		return inCluster, nil
+	}
+	inCluster, err := rest.InClusterConfig()
+	if errors.Is(err, rest.ErrNotInCluster) {
+		return nil, errors.New("no API server is known: set --k8s-kubeconfig-path or --k8s-api-server, or run in a pod")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the pod's service account: %w", err)
+	}
+	return inCluster, nil
+}
+
+// urls are the API servers named by flags. One without a scheme speaks plain
+// HTTP.
+func (c Config) urls() []string {
+	urls := c.K8sAPIServerURLs
+	if len(urls) == 0 && c.K8sAPIServer != "" {
+		urls = []string{c.K8sAPIServer}
+	}
+	out := make([]string, len(urls))
+	for i, u := range urls {
+		if !strings.Contains(u, "://") {
+			u = "http://" + u
+		}
+		out[i] = u
+	}
+	return out
+}
+
+// dialer makes transports to the API server. Each transport has connections
+// of its own.
+type dialer struct {
+	config    Config
+	tls       *tls.Config
+	transport *transport.Config
+}
+
+func newDialer(c Config, base *rest.Config) (*dialer, error) {
+	tc, err := base.TransportConfig()
+	if err != nil {
+		return nil, fmt.Errorf("reading credentials: %w", err)
+	}
+	tlsConfig, err := transport.TLSConfigFor(tc)
+	if err != nil {
+		return nil, fmt.Errorf("reading certificates: %w", err)
+	}
+	return &dialer{config: c, tls: tlsConfig, transport: tc}, nil
+}
+
+func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{Timeout: d.config.K8sConnectionTimeout, KeepAlive: d.config.K8sConnectionKeepAlive}).DialContext(ctx, network, address)
+}
+
+// connections are one pool: its transport, and the way to close it.
+type connections struct {
+	http.RoundTripper // with credentials
+	plain             *http.Transport
+}
+
+// open makes a pool. dial is how its connections are made.
+func (d *dialer) open(dial func(context.Context, string, string) (net.Conn, error)) (*connections, error) {
+	plain := &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dial,
+		TLSHandshakeTimeout: 10 * time.Second,
+		MaxIdleConnsPerHost: 25,
+		IdleConnTimeout:     90 * time.Second,
+	}
+	if d.tls != nil {
+		plain.TLSClientConfig = d.tls.Clone()
+	}
+	if os.Getenv("DISABLE_HTTP2") == "" {
+		plain.ForceAttemptHTTP2 = true
+		// A connection that went silent is found out by pings, not by requests
+		// that hang on it.
+		plain.HTTP2 = &http.HTTP2Config{SendPingTimeout: 10 * time.Second, PingTimeout: 10 * time.Second}
+	} else {
+		protocols := &http.Protocols{}
+		protocols.SetHTTP1(true)
+		plain.Protocols = protocols
+	}
+	wrapped, err := transport.HTTPWrappersForConfig(d.transport, plain)
+	if err != nil {
+		return nil, fmt.Errorf("reading credentials: %w", err)
+	}
+	return &connections{wrapped, plain}, nil
+}

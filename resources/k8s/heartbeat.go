@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// heartbeat probes the API server when nothing was heard from it for a while,
+// and has all connections made anew when the probe fails: one that went dead
+// silently would otherwise hold its requests for many minutes.
+type heartbeat struct {
+	door    *door
+	timeout time.Duration
+}
+
+// beat is one look.
+func (h *heartbeat) beat(ctx context.Context) error {
+	last := time.Unix(0, h.door.servers.succeeded.Load())
+	if time.Since(last) < h.timeout {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, h.timeout)
+	defer cancel()
+	if err := h.door.healthz(ctx); err != nil {
+		h.door.servers.reconnect()
+		return fmt.Errorf("no answer from the API server for %s, reconnecting: %w", time.Since(last).Round(time.Second), err)
+	}
+	return nil
+}
+
+// healthz asks the API server whether it is there. Being told to slow down is a
+// sign of life.
+func (d *door) healthz(ctx context.Context) error {
+	_, status, err := d.get(ctx, "/healthz")
+	if err == nil && status != http.StatusOK && status != http.StatusTooManyRequests {
+		return fmt.Errorf("GET /healthz answered %d %s", status, http.StatusText(status))
+	}
+	return err
+}
+
+// get reads a path that is no resource, past the rate limit.
+func (d *door) get(ctx context.Context, path string) (body []byte, status int, err error) {
+	u := *d.servers.url()
+	u.Path = path
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, 0, err
+	}
+	req.Header.Set("User-Agent", d.agent+" (k8s)")
+	resp, err := d.reads.RoundTrip(req)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer resp.Body.Close()
+	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	return body, resp.StatusCode, err
+}

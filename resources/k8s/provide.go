@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+// StrictCause is the environment variable that makes writes without a cause
+// fail. Tests set it.
+const StrictCause = "SKEP_STRICT_CAUSE"
+
+func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door, error) {
+	base, err := restConfig(c)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newServers(log, c.urls(), base)
+	if err != nil {
+		return nil, err
+	}
+	dial, err := newDialer(c, base)
+	if err != nil {
+		return nil, err
+	}
+	reads, err := dial.open(s.track(dial.dial))
+	if err != nil {
+		return nil, err
+	}
+	return &door{
+		log: log, agent: "skep/" + b.Version, servers: s, dialer: dial, metrics: m,
+		limiter: newFairLimiter(float64(c.QPS), c.Burst, m.waited),
+		reads:   route{s, reads},
+		strict:  os.Getenv(StrictCause) != "",
+	}, nil
+}
+
+func newLeading(d *door) (Leading, error) {
+	pool, err := d.dialer.open(d.servers.track(d.dialer.dial))
+	if err != nil {
+		return nil, err
+	}
+	return &leasing{d, route{d.servers, pool}}, nil
+}
+
+func newPermissions() *Permissions { return &Permissions{} }
+
+// newModuleClient makes the client of a module. In a term it writes under the
+// fence of that stay in the term, and never under that of another.
+func newModuleClient(s cell.Scope, d *door, p *Permissions) (Client, error) {
+	m := &moduleDoor{door: d, module: s.ID}
+	if s.Term != "" {
+		m.writer = d.term.Load()
+	}
+	return newClient(m, p)
+}
+
+// Server tells about the API server as a whole.
+type Server interface {
+	// Version asks for the version. It is the check of the contract's health
+	// endpoint, and needs an answer within the context's time.
+	Version(ctx context.Context) (*version.Info, error)
+	// Address is the URL of the server in use.
+	Address() string
+}
+
+type server struct{ *door }
+
+func newServer(d *door) Server { return server{d} }
+
+func (s server) Address() string { return s.servers.url().String() }
+
+func (s server) Version(ctx context.Context) (*version.Info, error) {
+	body, status, err := s.get(ctx, "/version")
+	if err != nil {
+		return nil, err
+	}
+	if status != http.StatusOK {
+		return nil, fmt.Errorf("GET /version answered %d %s", status, http.StatusText(status))
+	}
+	info := &version.Info{}
+	return info, json.Unmarshal(body, info)
+}
+
+// connectPause bounds the pauses between attempts to reach the API server.
+const connectPause = 5 * time.Second
+
+// newConnector tells when the API server is reached for the first time, and
+// compares what the role allows with what modules need. It tries for ever.
+func newConnector(d *door, c Client, p *Permissions, g graph.Source, tree *health.Tree, log *slog.Logger) job.Job {
+	return job.OneShot(func(ctx context.Context) error {
+		if err := d.healthz(ctx); err != nil {
+			return fmt.Errorf("API server %s: %w", d.servers.url(), err)
+		}
+		if err := p.read(ctx, c); err != nil {
+			return err
+		}
+		p.reportMissing(g(), tree, log)
+		log.Info("connected to the API server", "server", d.servers.url().String())
+		return nil
+	}, job.Retry(250*time.Millisecond, connectPause))
+}
+
+func newHeartbeat(c Config, d *door) (job.Job, error) {
+	if c.K8sHeartbeatTimeout == 0 {
+		return job.OneShot(func(context.Context) error { return nil }), nil
+	}
+	h := &heartbeat{door: d, timeout: c.K8sHeartbeatTimeout}
+	return job.Timer(h.beat, c.K8sHeartbeatTimeout, job.StartLater()), nil
+}

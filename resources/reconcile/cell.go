@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package reconcile
+
+import (
+	"log/slog"
+
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// Cell gives every module the scope that its loops are made in.
+var Cell = cell.Module("reconcile", "Brings objects to their desired state, with a cause for every write",
+	cell.PerModule(newScope),
+)
+
+// Scope is the module that a loop belongs to.
+type Scope struct {
+	Module cell.Scope
+	Log    *slog.Logger
+	Health health.Reporter
+}
+
+func newScope(m cell.Scope, log *slog.Logger, h health.Reporter) Scope {
+	return Scope{m, log, h}
+}

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+// Loop brings keys to their desired state. Adding keys is safe for concurrent
+// use, before and while it runs; a loop runs once.
+//
+//   - A key is looked at by one worker at a time.
+//   - A key added again while it waits is looked at once; one added while a
+//     worker has it is looked at again.
+//   - A look that fails is repeated after a growing pause, until it succeeds.
+type Loop[K comparable] struct {
+	rule    string
+	do      func(context.Context, K) error
+	options options
+	queue   workqueue.TypedRateLimitingInterface[K]
+
+	mu       sync.Mutex
+	triggers map[K][]k8s.Trigger
+	failing  map[K]error
+}
+
+type options struct {
+	workers        int
+	first, longest time.Duration
+	log            *slog.Logger
+	health         health.Reporter
+}
+
+// Option changes a loop.
+type Option func(*options)
+
+// Workers is how many keys are looked at at once. Without it there are four.
+func Workers(n int) Option { return func(o *options) { o.workers = n } }
+
+// Pauses bound the pauses after failures: they double from first to longest.
+// Without it they go from 50 ms to a minute.
+func Pauses(first, longest time.Duration) Option {
+	return func(o *options) { o.first, o.longest = first, longest }
+}
+
+// New returns a loop. rule says in one or two words what it does and is part of
+// the cause of each of its writes, after the module's id. do looks at one key:
+// it reads what is, decides what should be, and writes the difference.
+func New[K comparable](s Scope, rule string, do func(context.Context, K) error, opts ...Option) *Loop[K] {
+	o := options{workers: 4, first: 50 * time.Millisecond, longest: time.Minute, log: s.Log, health: s.Health}
+	for _, apply := range opts {
+		apply(&o)
+	}
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.first, o.longest)
+	return &Loop[K]{
+		rule: s.Module.ID + " " + rule, do: do, options: o,
+		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
+		triggers: map[K][]k8s.Trigger{}, failing: map[K]error{},
+	}
+}
+
+// maxTriggers bounds what a key remembers while it waits: the last ones.
+const maxTriggers = 8
+
+// Add has a key looked at. The triggers say why.
+func (l *Loop[K]) Add(key K, triggers ...k8s.Trigger) {
+	l.mu.Lock()
+	all := append(l.triggers[key], triggers...)
+	l.triggers[key] = all[max(0, len(all)-maxTriggers):]
+	l.mu.Unlock()
+	l.queue.Add(key)
+}
+
+// Job runs the loop.
+func (l *Loop[K]) Job() job.Job { return job.OneShot(l.Run) }
+
+// Run looks at keys until ctx ends.
+func (l *Loop[K]) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stop := context.AfterFunc(ctx, l.queue.ShutDown)
+	defer stop()
+	var workers sync.WaitGroup
+	panics := make(chan any, l.options.workers)
+	for range l.options.workers {
+		workers.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					panics <- v
+					cancel() // nothing must build upon a half-made decision
+				}
+			}()
+			for l.next(ctx) {
+			}
+		})
+	}
+	workers.Wait()
+	select {
+	case v := <-panics:
+		panic(v) // the job reports it
+	default:
+		return ctx.Err()
+	}
+}
+
+func (l *Loop[K]) next(ctx context.Context) bool {
+	key, shutdown := l.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer l.queue.Done(key)
+	if ctx.Err() != nil {
+		return false
+	}
+	l.mu.Lock()
+	triggers := l.triggers[key]
+	delete(l.triggers, key)
+	l.mu.Unlock()
+
+	cause := &k8s.Cause{Rule: l.rule, Triggers: triggers}
+	err := l.do(k8s.WithCause(ctx, cause), key)
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case err == nil:
+		l.queue.Forget(key)
+		l.succeeded(key)
+	default:
+		l.failed(key, err, triggers)
+		l.queue.AddRateLimited(key)
+	}
+	return true
+}
+
+func (l *Loop[K]) succeeded(key K) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.failing[key] == nil {
+		return
+	}
+	delete(l.failing, key)
+	if len(l.failing) == 0 {
+		l.options.health.OK("")
+	}
+}
+
+// failed reports the first failure of a key in the log; health shows how many
+// keys fail now.
+func (l *Loop[K]) failed(key K, err error, triggers []k8s.Trigger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := l.failing[key] == nil
+	l.failing[key] = err
+	all := append(triggers, l.triggers[key]...)
+	l.triggers[key] = all[max(0, len(all)-maxTriggers):]
+	l.options.health.Degraded(fmt.Sprintf("%d not done, %v among them", len(l.failing), key), err)
+	level := slog.LevelDebug
+	if first && !errors.Is(err, k8s.ErrFenced) {
+		level = slog.LevelWarn
+	}
+	l.options.log.Log(context.Background(), level, "will try again", "rule", l.rule, "key", fmt.Sprint(key), "error", err)
+}

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
+
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/internal/nearest"
+)
+
+// Contribution is an annotation with which a module adds a command. The hive
+// is configured and selected when the command runs, and never started.
+type Contribution func(*hive.Hive) *cobra.Command
+
+// Main runs the operator of the given cells with the process' arguments, and
+// returns the exit code. The first SIGINT or SIGTERM stops it in order, a second
+// one at once.
+func Main(cells cell.Cell, opts ...hive.Option) int {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	go stopOnSignal(stop)
+	root := New(filepath.Base(os.Args[0]), cells, opts...)
+	if err := root.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(root.ErrOrStderr(), "Error: "+err.Error())
+		return 1
+	}
+	return 0
+}
+
+func stopOnSignal(stop func()) {
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	<-signals
+	stop()
+	<-signals
+	fmt.Fprintln(os.Stderr, "Stopped by a second signal.")
+	os.Exit(1)
+}
+
+// New is the command line of an operator. name is what the program is called.
+func New(name string, cells cell.Cell, opts ...hive.Option) *cobra.Command {
+	h := hive.New(name, cells, opts...)
+	root := &cobra.Command{
+		Use:           name,
+		Short:         "Run the operator, or look at it without a cluster",
+		Args:          noArguments,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd, h) },
+	}
+	root.PersistentFlags().AddFlagSet(h.FlagSet())
+	root.PersistentFlags().SortFlags = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
+	version := root.Flags().Bool("version", false, "Print the version and exit")
+	cmdref := root.Flags().String("cmdref", "", "Write the reference of all commands as Markdown into this directory and exit")
+	_ = root.Flags().MarkHidden("cmdref")
+	root.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		switch {
+		case *version:
+			cmd.RunE = func(*cobra.Command, []string) error { return printVersion(cmd.OutOrStdout(), h) }
+		case *cmdref != "":
+			cmd.RunE = func(*cobra.Command, []string) error { return writeReference(root, *cmdref) }
+		}
+		return nil
+	}
+	root.AddCommand(graphCommand(h), cellsCommand(h), configCommand(h), whyCommand(h), validateCommand(h),
+		metricsCommand(h), versionCommand(h), hiveCommand(h))
+	h.Annotations(func(_ string, a any) {
+		if contribute, ok := a.(Contribution); ok {
+			root.AddCommand(contribute(h))
+		}
+	})
+	return root
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("there is no command %q; %s", args[0], nearest.Hint(args[0], names, "see --help"))
+}
+
+// flagError names the known flag nearest to an unknown one.
+func flagError(cmd *cobra.Command, err error) error {
+	unknown := new(pflag.NotExistError)
+	if !errors.As(err, &unknown) {
+		return fmt.Errorf("%w; see --help", err)
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	name := unknown.GetSpecifiedName()
+	return fmt.Errorf("unknown flag --%s; %s", name, nearest.Hint(name, names, "see --help"))
+}
+
+func run(cmd *cobra.Command, h *hive.Hive) error {
+	if err := configure(cmd, h); err != nil {
+		return errors.Join(err, h.Select(), h.Validate())
+	}
+	return h.Run(cmd.Context())
+}
+
+// configure finds the values of all options, flags of the command line among
+// them.
+func configure(cmd *cobra.Command, h *hive.Hive) error { return h.Configure(cmd.Flags()) }
+
+// Prepare configures and selects for a command that only looks. Values that
+// cannot be used are told and do not stop it; a graph that does not fit does.
+func Prepare(cmd *cobra.Command, h *hive.Hive) error {
+	if err := configure(cmd, h); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), err)
+	}
+	return h.Select()
+}
+
+func versionCommand(h *hive.Hive) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return printVersion(cmd.OutOrStdout(), h) },
+	}
+}
+
+func printVersion(w io.Writer, h *hive.Hive) error {
+	_, err := fmt.Fprintln(w, h.VersionText())
+	return err
+}
+
+// writeReference writes the Markdown of all commands, the same bytes each day.
+func writeReference(root *cobra.Command, dir string) error {
+	root.DisableAutoGenTag = true
+	root.InitDefaultCompletionCmd()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return doc.GenMarkdownTreeCustom(root, dir, func(string) string { return "" }, strings.ToLower)
+}
