@@ -133,14 +133,18 @@ func (r *registrar) bring(ctx context.Context, k api.Kind) error {
 		r.tell(k, d)
 	}
 	ok, err := established(installed)
-	if err == nil && !ok {
-		err = errors.New("it is not established yet")
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		r.metrics.set(k, d.installed, "failed")
+		return err
+	case !ok:
+		return reconcile.After(establishedPause)
 	}
-	return err
+	return nil
 }
+
+// establishedPause is how often a new definition is looked at until it serves.
+const establishedPause = 50 * time.Millisecond
 
 func (r *registrar) tell(k api.Kind, d decision) {
 	switch {

@@ -6,6 +6,7 @@ package k8s
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -84,6 +85,8 @@ func (c *client) RESTConfig() *rest.Config {
 		Transport: c.door,
 		QPS:       -1, // the door limits
 		UserAgent: c.door.agent,
+		// Servers warn about deprecations: of use to developers only.
+		WarningHandler: warnings{c.door.log},
 	}
 }
 
@@ -164,4 +167,13 @@ func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error 
 		preconditions.ResourceVersion = &only.ResourceVersion
 	}
 	return c.resource(ref).Delete(ctx, ref.Name, metav1.DeleteOptions{Preconditions: preconditions})
+}
+
+// warnings logs what the API server warns about.
+type warnings struct{ log *slog.Logger }
+
+func (w warnings) HandleWarningHeader(code int, _ string, text string) {
+	if code == 299 && text != "" {
+		w.log.Debug("the API server warns", "warning", text)
+	}
 }

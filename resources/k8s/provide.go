@@ -25,6 +25,7 @@ import (
 const StrictCause = "SKEP_STRICT_CAUSE"
 
 func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door, error) {
+	quietLibraries(log)
 	base, err := restConfig(c)
 	if err != nil {
 		return nil, err

@@ -74,14 +74,31 @@ func New[K comparable](s Scope, rule string, do func(context.Context, K) error, 
 // maxTriggers bounds what a key remembers while it waits: the last ones.
 const maxTriggers = 8
 
+// After is what a look returns that has done its part and waits for something
+// to happen elsewhere: the key is looked at again after d, and nothing is said
+// to fail.
+func After(d time.Duration) error { return &afterError{d} }
+
+type afterError struct{ pause time.Duration }
+
+func (e *afterError) Error() string { return fmt.Sprintf("to be looked at again after %s", e.pause) }
+
 // Add has a key looked at. The triggers say why.
 func (l *Loop[K]) Add(key K, triggers ...k8s.Trigger) {
 	l.mu.Lock()
-	all := append(l.triggers[key], triggers...)
-	l.triggers[key] = all[max(0, len(all)-maxTriggers):]
+	l.triggers[key] = last(append(l.triggers[key], triggers...))
 	l.mu.Unlock()
 	l.queue.Add(key)
 }
+
+// remember keeps why a key is looked at for the next look.
+func (l *Loop[K]) remember(key K, triggers []k8s.Trigger) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.triggers[key] = last(append(triggers, l.triggers[key]...))
+}
+
+func last(all []k8s.Trigger) []k8s.Trigger { return all[max(0, len(all)-maxTriggers):] }
 
 // Job runs the loop.
 func (l *Loop[K]) Job() job.Job { return job.OneShot(l.Run) }
@@ -131,14 +148,19 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 
 	cause := &k8s.Cause{Rule: l.rule, Triggers: triggers}
 	err := l.do(k8s.WithCause(ctx, cause), key)
+	again := new(afterError)
 	switch {
 	case ctx.Err() != nil:
 		return false
+	case errors.As(err, &again):
+		l.remember(key, triggers)
+		l.queue.AddAfter(key, again.pause)
 	case err == nil:
 		l.queue.Forget(key)
 		l.succeeded(key)
 	default:
-		l.failed(key, err, triggers)
+		l.remember(key, triggers)
+		l.failed(key, err)
 		l.queue.AddRateLimited(key)
 	}
 	return true
@@ -158,13 +180,11 @@ func (l *Loop[K]) succeeded(key K) {
 
 // failed reports the first failure of a key in the log; health shows how many
 // keys fail now.
-func (l *Loop[K]) failed(key K, err error, triggers []k8s.Trigger) {
+func (l *Loop[K]) failed(key K, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	first := l.failing[key] == nil
 	l.failing[key] = err
-	all := append(triggers, l.triggers[key]...)
-	l.triggers[key] = all[max(0, len(all)-maxTriggers):]
 	l.options.health.Degraded(fmt.Sprintf("%d not done, %v among them", len(l.failing), key), err)
 	level := slog.LevelDebug
 	if first && !errors.Is(err, k8s.ErrFenced) {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -42,12 +43,18 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	return 0
 }
 
+// echo is how long after the first signal others count as the same one: who
+// signals a process group often signals the process, too.
+const echo = time.Second
+
 func stopOnSignal(stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	<-signals
 	stop()
-	<-signals
+	for first := time.Now(); time.Since(first) < echo; {
+		<-signals
+	}
 	fmt.Fprintln(os.Stderr, "Stopped by a second signal.")
 	os.Exit(1)
 }
