@@ -36,16 +36,11 @@ func nodes(cells []Cell) []decl.Node {
 // all values of that group in declaration order, optional:"true" for the zero
 // value where no enabled module provides one. A provider that is there but
 // fails is an error for optional fields, too.
-type In struct{ in }
+type In struct{}
 
 // Out marks a struct whose fields are a constructor's results. Tags of a
 // field: name:"x" and group:"x".
-type Out struct{ out }
-
-type (
-	in  struct{}
-	out struct{}
-)
+type Out struct{}
 
 // Scope is the module that a per-module value is made for.
 type Scope struct {

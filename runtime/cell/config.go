@@ -18,7 +18,9 @@ import (
 // without dashes, letter case aside, or to the one tagged flag:"its-name".
 // Every flag has a field, every field a flag, and every flag one owner.
 //
-// A struct with a method Validate() error is asked once it is filled; see
+// A field is a basic type, a time.Duration, an encoding.TextUnmarshaler, a list
+// of these or a map of strings; one tagged flag:"-" is left alone. A struct with
+// a method Validate() error is asked once it is filled, if its module is on; see
 // [Invalid] for how to name the flag at fault.
 type Flagger interface{ Flags(*pflag.FlagSet) }
 
@@ -73,8 +75,9 @@ func When(name string, flags []string, predicate any) Condition {
 	return Condition{decl.Condition{Name: name, Flags: flags, Fn: decl.FuncOf(predicate, decl.Caller(0))}}
 }
 
-// EnabledBy switches the module that it stands in. Several conditions, of one
-// module or of modules around it, must all hold.
+// EnabledBy switches the module that it stands in; outside modules, the whole
+// list or term. Several conditions, of one module or of modules around it, must
+// all hold.
 func EnabledBy(c Condition) Cell {
 	return declared{&decl.EnabledBy{Condition: c.condition}}
 }

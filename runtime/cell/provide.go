@@ -7,9 +7,11 @@ import "github.com/skep-operator/skep/runtime/internal/decl"
 
 // Provide adds constructors. A constructor is a function whose parameters are
 // what it needs and whose results are what it offers, with an optional error at
-// the end; [In] and [Out] structs stand for several. It runs at most once per
-// process, or once per term entry, and only when something that starts needs
-// it. A constructor does no I/O and starts no goroutine.
+// the end; [In] and [Out] structs stand for several. It runs only when something
+// that starts needs it, once in the process or once at each entry of its term,
+// and again when its module is rebuilt after a panic. A constructor does no I/O
+// and starts no goroutine; what it registers or reports goes away with what it
+// made.
 func Provide(constructors ...any) Cell { return provide(constructors, decl.Provide{}) }
 
 // ProvidePrivate is like [Provide], for use inside the module only. One that
@@ -50,7 +52,9 @@ func provide(constructors []any, like decl.Provide) Cell {
 // Decorate replaces a value for its module and those nested in it; at the top
 // of a list, for all. The function takes the value, and whatever else it needs,
 // and returns one of the same type. Decorators of one value apply in
-// declaration order.
+// declaration order, those of outer modules first. A value that every module has
+// its own of is decorated for each; a value of a term is decorated inside the
+// term (see [Cells.WithIn]). Groups cannot be decorated.
 func Decorate(decorator any) Cell {
 	return declared{&decl.Decorate{Fn: decl.FuncOf(decorator, decl.Caller(0))}}
 }

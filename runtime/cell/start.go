@@ -9,9 +9,10 @@ import (
 	"github.com/skep-operator/skep/runtime/internal/decl"
 )
 
-// Invoke adds functions that run at the end of the build. What they take is
-// built; they return nothing or an error. Prefer [Hook] and [Job] for
-// what has a life.
+// Invoke adds functions that run at the end of the build, before anything
+// starts. What they take is built; they return nothing or an error, which fails
+// the build of the process, or of their module in a term. Prefer [Hook] and
+// [Job] for what has a life.
 func Invoke(functions ...any) Cell {
 	group := &decl.Group{}
 	for _, f := range functions {
@@ -21,15 +22,18 @@ func Invoke(functions ...any) Cell {
 }
 
 // Hook declares something that starts and stops: constructor returns a
-// lifecycle.Hook. It starts after the hooks and jobs of all that it depends on
-// and stops before them. It serves those values of its own module that its
-// constructor takes: whoever uses them starts after it.
+// lifecycle.Hook, or nil for nothing. It starts after the hooks and jobs of all
+// that it depends on and stops before them. It serves those values of its own
+// module that its constructor takes: whoever uses them starts after it, and of
+// several that serve one value each starts after those declared before it. The
+// name is part of the health path, and unique among the hooks of the module.
 func Hook(name string, constructor any, options ...RootOption) Cell {
 	return root(name, constructor, false, options)
 }
 
-// Job declares background work: constructor returns a job.Job. Its place in
-// the order of starting is that of a [Hook].
+// Job declares background work: constructor returns a job.Job. It starts, and
+// serves values, like a [Hook]. The name is part of the health path and of metric
+// labels, and unique among the jobs of the module.
 func Job(name string, constructor any, options ...RootOption) Cell {
 	return root(name, constructor, true, options)
 }
@@ -57,16 +61,19 @@ func root(name string, constructor any, job bool, options []RootOption) Cell {
 	return declared{r}
 }
 
-// First starts its module before all others of the same term or process, and
-// stops it after them. It is for order that data does not express; the reason
-// is shown with the start order.
+// First starts its module before all others of the same term or process, but
+// for those that it needs or comes after itself, and stops it after them. It is
+// for order that data does not express: the others start also if it fails. The
+// reason is shown with the start order.
 func First(reason string) Cell {
 	return declared{&decl.Order{First: true, Reason: reason, Where: decl.Caller(0)}}
 }
 
-// After starts its module after the one of the given id, where both are
-// enabled. It is for order that data does not express; the reason is shown
-// with the start order.
+// After starts its module after the one of the given id, where both are enabled
+// and of the same term or process. It is for order that data does not express:
+// the module starts also if the other one fails. The reason is shown with the
+// start order. A module that an embedder removed is not waited for; what replaced
+// one is.
 func After(id, reason string) Cell {
 	return declared{&decl.Order{After: id, Reason: reason, Where: decl.Caller(0)}}
 }

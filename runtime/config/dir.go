@@ -18,7 +18,8 @@ func readDir(dir string) (found map[string]entry, warnings []string, err error) 
 	list, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, nil, fmt.Errorf("Non-existent configuration directory %s", dir) //nolint:staticcheck // the wording users know
+		//lint:ignore ST1005 the wording that users know
+		return nil, nil, fmt.Errorf("Non-existent configuration directory %s", dir)
 	case err != nil:
 		return nil, nil, fmt.Errorf("reading configuration directory: %w", err)
 	}

@@ -155,7 +155,7 @@ func (fs faults) own() []failure {
 	var list []failure
 	for m, f := range fs {
 		if f.culprit == m && !errors.As(f.err, new(*waitError)) {
-			list = append(list, failure{m, f.err})
+			list = append(list, failure{module: m, err: f.err})
 		}
 	}
 	slices.SortFunc(list, func(a, b failure) int { return a.module.Index() - b.module.Index() })

@@ -106,6 +106,18 @@ func (m *jobMetrics) ran(module, name string, took time.Duration, err error) {
 	m.Duration.WithLabelValues(module, name).Observe(took.Seconds())
 }
 
+// declaredCollectors runs a constructor of metrics.
+func declaredCollectors(n *plan.Node) ([]prometheus.Collector, error) {
+	made, err := plan.CallWithConfigs(n.Fn, nil)
+	if err == nil && n.Err() && !made[1].IsNil() {
+		err, _ = reflect.TypeAssert[error](made[1])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return metrics.Collectors(made[0].Interface())
+}
+
 // DeclaredMetrics are the metrics of enabled modules, by name. Of all
 // constructors it runs only those of metrics, which take nothing.
 func (h *Hive) DeclaredMetrics() ([]metrics.Metric, error) {
@@ -117,8 +129,7 @@ func (h *Hive) DeclaredMetrics() ([]metrics.Metric, error) {
 		if !n.Metrics || !n.Module.Enabled {
 			continue
 		}
-		made := n.Fn.Value.Call(nil)
-		collectors, err := metrics.Collectors(made[0].Interface())
+		collectors, err := declaredCollectors(n)
 		if err != nil {
 			return nil, fmt.Errorf("metrics of %s: %w", n.Module.Label(), err)
 		}

@@ -9,6 +9,11 @@
 // asks the rules, Build runs constructors, Start and Stop run hooks and jobs.
 // Run does all of it. Nothing is global: several hives run side by side.
 //
-// Terms are entered through handles that process cells ask for; a module that
-// panics or cannot start is rebuilt without the others.
+// Terms are entered through handles that process cells ask for.
+//
+// A module that panics is taken down and rebuilt, together with those that hold
+// its values, while the others run on; in a term so is one that cannot be built
+// or started. In the process, where values are held for good, only the jobs of
+// such a module run again, and terms that it had entered are left. Health shows
+// all of it below the module's id, as its part "start".
 package hive

@@ -171,7 +171,7 @@ func spell(nodes []*plan.Node) spelling {
 	}
 	for t, name := range names {
 		if readers[name] > 1 {
-			names[t] = fullName(t)
+			names[t] = plan.FullName(t)
 		}
 	}
 	return names
@@ -194,23 +194,10 @@ func (s spelling) result(r plan.Result) string {
 func (s spelling) types() []graph.Type {
 	list := make([]graph.Type, 0, len(s))
 	for t, name := range s {
-		list = append(list, graph.Type{Name: name, Full: fullName(t)})
+		list = append(list, graph.Type{Name: name, Full: plan.FullName(t)})
 	}
 	slices.SortFunc(list, func(a, b graph.Type) int { return strings.Compare(a.Name, b.Name) })
 	return list
-}
-
-// fullName is a type with its import path.
-func fullName(t reflect.Type) string {
-	switch {
-	case t.PkgPath() != "":
-		return t.PkgPath() + "." + t.Name()
-	case t.Kind() == reflect.Pointer:
-		return "*" + fullName(t.Elem())
-	case t.Kind() == reflect.Slice:
-		return "[]" + fullName(t.Elem())
-	}
-	return t.String()
 }
 
 func (h *Hive) graphOrder(o *plan.Order) graph.Order {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -123,7 +124,9 @@ func watching(tree **health.Tree) cell.Cell {
 	return cell.Module("watching", "Gives the test the health", cell.Invoke(func(t *health.Tree) { *tree = t }))
 }
 
-// statuses are all reports as lines.
+var lineNumber = regexp.MustCompile(`(_test\.go):\d+`)
+
+// statuses are all reports as lines, without the line numbers of tests.
 func statuses(tree *health.Tree) []string {
 	var list []string
 	for _, s := range tree.Snapshot() {
@@ -133,7 +136,7 @@ func statuses(tree *health.Tree) []string {
 		}
 		if s.Error != "" {
 			first, _, _ := strings.Cut(s.Error, "\n")
-			line += ": " + first
+			line += ": " + lineNumber.ReplaceAllString(first, "$1")
 		}
 		list = append(list, line)
 	}

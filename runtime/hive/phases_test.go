@@ -280,16 +280,17 @@ func TestOneListMakesManyHives(t *testing.T) {
 func TestRunStopsWhenItsContextEnds(t *testing.T) {
 	var d diary
 	ctx, cancel := context.WithCancel(t.Context())
+	up := make(chan struct{})
 	err := newHive(cell.Module("a", "Ends it", cell.Hook("x", func() lifecycle.Hook {
 		return lifecycle.Funcs{
-			OnStart: func(context.Context) error { d.add("start"); return nil },
+			OnStart: func(context.Context) error { d.add("start"); close(up); return nil },
 			OnStop: func(ctx context.Context) error {
 				d.add(fmt.Sprint("stop ", ctx.Err())) // the hook has time to stop
 				return errBroken
 			},
 		}
 	}), cell.Job("end", func() job.Job {
-		return job.OneShot(func(context.Context) error { cancel(); return nil })
+		return job.OneShot(func(context.Context) error { <-up; cancel(); return nil })
 	}))).Run(ctx)
 	if !errors.Is(err, errBroken) {
 		t.Error("the error of stopping is lost:", err)
@@ -316,8 +317,9 @@ func TestShutdownEndsRunWithItsCause(t *testing.T) {
 	for name, cause := range map[string]error{"cause": errBroken, "no cause": nil} {
 		t.Run(name, func(t *testing.T) {
 			var d diary
-			err := newHive(cell.Module("a", "Shuts down", cell.Hook("x", func() lifecycle.Hook { return d.hook("a") }),
-				cell.Job("end", func(shutdown lifecycle.Shutdown) job.Job {
+			err := newHive(cell.Module("a", "Shuts down", cell.Provide(func() *value { return nil }),
+				cell.Hook("x", func(*value) lifecycle.Hook { return d.hook("a") }),
+				cell.Job("end", func(_ *value, shutdown lifecycle.Shutdown) job.Job { // starts after the hook
 					return job.OneShot(func(context.Context) error { shutdown(cause); shutdown(errors.New("too late")); return nil })
 				}))).Run(t.Context())
 			if !errors.Is(err, cause) || err != nil && err.Error() != cause.Error() {

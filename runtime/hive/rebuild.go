@@ -69,6 +69,7 @@ func (v *supervisor) takeDown(modules []*plan.Module) []int {
 	for _, f := range s.runner.Stop(ctx, steps) {
 		s.log().Error("hook failed to stop", "hook", s.order.Steps[f.Step].ID(), "error", f.Err)
 	}
+	v.logPanicsOf(affected)
 	for _, m := range affected {
 		v.leaveTerms(ctx, m)
 		if !held(m) {
@@ -79,6 +80,20 @@ func (v *supervisor) takeDown(modules []*plan.Module) []int {
 		s.blocked[i] = v.culprit(modules, s.order.Steps[i].Module)
 	}
 	return steps
+}
+
+// logPanicsOf takes care of jobs that panicked before they could be stopped: they
+// are down now, and must not be held against what is built next.
+func (v *supervisor) logPanicsOf(modules []*plan.Module) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.told = slices.DeleteFunc(v.told, func(f failure) bool {
+		stopped := slices.Contains(modules, f.module)
+		if stopped {
+			v.log(f)
+		}
+		return stopped
+	})
 }
 
 // isJobs reports whether a step is a job, or the jobs that a module adds.
@@ -111,14 +126,14 @@ func entersTerm(m *plan.Module, nodes []*plan.Node, t *plan.Term) bool {
 }
 
 // clear takes the values of a module out of the scope, and gives up its room.
-// Config structs and metrics stay, and so do lasting values, which belong to
-// the process.
+// Config structs and metrics stay, and so do what the hive offers to all and
+// lasting values, which belong to the process.
 func (v *supervisor) clear(m *plan.Module) {
 	s := v.scope
 	s.hive.building.Lock()
 	defer s.hive.building.Unlock()
 	for _, n := range s.nodes {
-		if n.Owner() == m && n.Kind != plan.Config && !n.Metrics {
+		if n.Owner() == m && !n.Metrics && (n.Kind != plan.Builtin || n.For != nil) {
 			s.values.Forget(n)
 		}
 	}

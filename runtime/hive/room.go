@@ -35,7 +35,7 @@ func (s *scope) room(m *plan.Module) *room {
 	r.jobs = job.NewGroup(id, s.hive.log.Logger(id), r.health, job.Hooks{
 		Ran: func(name string, took time.Duration, err error) { s.hive.jobs.ran(id, name, took, err) },
 		Panicked: func(_ string, value any, stack []byte) {
-			s.super.tell(failure{m, &lifecycle.PanicError{Value: value, Stack: stack}})
+			s.super.tell(failure{m, &lifecycle.PanicError{Value: value, Stack: stack}, r})
 		},
 		Shutdown: s.hive.requestShutdown,
 	})

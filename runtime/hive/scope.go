@@ -87,12 +87,11 @@ func (s *scope) log() *slog.Logger { return s.hive.log.Logger("hive") }
 // supervisor, and only the end of ctx is an error. After an error nothing runs.
 func (s *scope) start(ctx context.Context) error {
 	defer s.hive.profile.time("start", s.name())()
-	s.super.start()
 	s.mu.Lock()
 	failures := s.launch(ctx, s.runner.All(), nil)
 	if len(failures) == 0 || s.order.Term != nil && ctx.Err() == nil {
 		s.super.note(failures)
-		s.super.poke()
+		s.super.start()
 		s.mu.Unlock()
 		return nil
 	}
@@ -135,7 +134,7 @@ func (s *scope) launch(ctx context.Context, steps []int, waits func(*plan.Module
 		case f.Err == context.Cause(ctx) && tooLate: // was not even tried: once is enough
 		default:
 			tooLate = tooLate || f.Err == context.Cause(ctx)
-			failures = append(failures, failure{step.Module, fmt.Errorf("starting %s: %w", step.ID(), f.Err)})
+			failures = append(failures, failure{module: step.Module, err: fmt.Errorf("starting %s: %w", step.ID(), f.Err)})
 		}
 	}
 	return failures

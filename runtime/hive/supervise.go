@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/internal/build"
 	"github.com/skep-operator/skep/runtime/internal/plan"
 	"github.com/skep-operator/skep/runtime/lifecycle"
@@ -45,6 +44,7 @@ type supervisor struct {
 type failure struct {
 	module *plan.Module
 	err    error
+	room   *room // of a job that panicked
 }
 
 // trouble is the history of a module that failed.
@@ -92,11 +92,6 @@ func (v *supervisor) tell(f failure) {
 		return
 	}
 	v.told = append(v.told, f)
-	v.poke()
-}
-
-// poke has the supervisor look after what is due.
-func (v *supervisor) poke() {
 	select {
 	case v.wake <- struct{}{}:
 	default:
@@ -112,7 +107,7 @@ func (v *supervisor) take() []failure {
 }
 
 func (v *supervisor) run() {
-	clock := time.NewTimer(0)
+	clock := time.NewTimer(0) // something may have failed already
 	defer clock.Stop()
 	for {
 		select {
@@ -166,6 +161,9 @@ func (v *supervisor) waits(m *plan.Module) bool {
 func (v *supervisor) note(failures []failure) {
 	for _, f := range failures {
 		v.log(f)
+		if f.room != nil && f.room != v.scope.rooms[f.module] {
+			continue // what panicked is gone already
+		}
 		t := v.trouble[f.module]
 		if t == nil {
 			t = &trouble{}
@@ -224,56 +222,4 @@ func (v *supervisor) log(f failure) {
 		return
 	}
 	log.Error("module failed to start", "error", f.err)
-}
-
-// standing is what the supervisor reports about a module, beside what the
-// module reports itself.
-type standing struct {
-	health.Reporter
-	close   func()
-	blocked bool
-}
-
-func (v *supervisor) stand(m *plan.Module) *standing {
-	s := v.standing[m]
-	if s == nil {
-		s = &standing{}
-		s.Reporter, s.close = v.scope.hive.health.Open(m.Label() + ".start")
-		v.standing[m] = s
-	}
-	s.blocked = false
-	return s
-}
-
-func (v *supervisor) forget(m *plan.Module) {
-	if s := v.standing[m]; s != nil {
-		s.close()
-		delete(v.standing, m)
-	}
-}
-
-func (v *supervisor) forgetAll() {
-	for m := range v.standing {
-		v.forget(m)
-	}
-}
-
-// reportBlocked reports modules that are down because of another one.
-func (v *supervisor) reportBlocked() {
-	blocked := map[*plan.Module]*plan.Module{}
-	for i, culprit := range v.scope.blocked {
-		if m := v.scope.order.Steps[i].Module; m != culprit && !v.waits(m) {
-			blocked[m] = culprit
-		}
-	}
-	for m, culprit := range blocked {
-		s := v.stand(m)
-		s.blocked = true
-		s.Degraded("waits for "+culprit.Label(), nil)
-	}
-	for m, s := range v.standing {
-		if s.blocked && blocked[m] == nil {
-			v.forget(m)
-		}
-	}
 }

@@ -232,6 +232,7 @@ func TestEnterFailsWhenItsContextEndsFirst(t *testing.T) {
 			}
 		})),
 		cell.Module("c", "Is not tried", cell.Hook("x", func(*store) lifecycle.Hook { return d.hook("c") }), cell.After("b", "to be late")),
+		cell.Module("e", "Is not tried either", cell.Hook("x", func() lifecycle.Hook { return nil }), cell.Hook("y", func() lifecycle.Hook { return nil }), cell.After("b", "to be late")),
 	)))
 	if err := term.Enter(ctx); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "entering term leader: ") || strings.Count(err.Error(), "starting ") > 2 {
 		t.Error(err)
@@ -357,6 +358,45 @@ func TestAHookThatHangsInATerm(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		wantHealth(t, tree)
+		if err := h.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestHooksOfTermsHaveTheProcessWideLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+		var d diary
+		var term lifecycle.Term
+		var tree *health.Tree
+		h := newHive(cell.Set(entering(&term), watching(&tree), cell.Term("leader",
+			cell.Module("slow", "Does not start", cell.Hook("x", func() lifecycle.Hook { return lifecycle.Funcs{OnStart: waits} })),
+			cell.Module("own", "Has a limit of its own", cell.Hook("x", func() lifecycle.Hook { return lifecycle.Funcs{OnStart: waits} }, cell.StartTimeout(time.Second))),
+			cell.Module("late", "Does not stop", cell.Hook("x", func() lifecycle.Hook { return lifecycle.Funcs{OnStop: waits} })),
+			cell.Module("later", "Does not stop either", cell.Hook("x", func() lifecycle.Hook { return lifecycle.Funcs{OnStop: waits} }, cell.StopTimeout(time.Hour))),
+			cell.Module("fine", "Does both", cell.Hook("x", func() lifecycle.Hook { return d.hook("fine") })))),
+			hive.Limits(time.Minute, 2*time.Minute), hive.Restarts(24*time.Hour, 24*time.Hour))
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		began := time.Now()
+		mustEnter(t, term)
+		if took := time.Since(began); took != time.Minute {
+			t.Error("entering took", took)
+		}
+		wantHealth(t, tree,
+			"Degraded own.start: failed 1 times in a row; next try in 24h0m0s: starting own.hook-x: context deadline exceeded (start of own.hook-x took longer than its 1s)",
+			"Degraded slow.start: failed 1 times in a row; next try in 24h0m0s: starting slow.hook-x: context deadline exceeded (start of slow.hook-x took longer than its 1m0s)")
+		d.want(t, "start fine")
+		began = time.Now()
+		if err := term.Leave(t.Context()); err == nil || !strings.Contains(err.Error(), "stop of late.hook-x took longer than its 2m0s") || !strings.Contains(err.Error(), "stop of later.hook-x took longer than its 1h0m0s") {
+			t.Error(err)
+		}
+		if took := time.Since(began); took != time.Hour {
+			t.Error("leaving took", took)
+		}
+		d.want(t, "stop fine")
 		if err := h.Stop(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // Job is work to be run by a group. It is immutable and may be run by one
-// group at a time.
+// group at a time. The zero Job does nothing.
 type Job struct {
 	loop    func(ctx context.Context, r *running)
 	options options

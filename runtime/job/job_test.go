@@ -576,6 +576,18 @@ func TestJobsAddedBeforeWhileAndAfter(t *testing.T) {
 	})
 }
 
+func TestTheZeroJobDoesNothing(t *testing.T) {
+	b := newBench()
+	b.Add("x", job.Job{})
+	if err := b.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b.end(t)
+	if len(b.panicked) > 0 || b.status("x") != "" {
+		t.Error(b.panicked, b.status("x"))
+	}
+}
+
 func TestStopWithoutStart(t *testing.T) {
 	b := newBench()
 	b.Add("x", job.OneShot(func(context.Context) error { t.Error("ran"); return nil }))

@@ -41,6 +41,9 @@ func (t *task) launch(ctx context.Context, ended func(*task)) {
 // run reports whether the job came to its end, rather than to be stopped or to
 // panic.
 func (t *task) run(ctx context.Context) (ended bool) {
+	if t.job.loop == nil {
+		return true
+	}
 	r := &running{group: t.group, name: t.name, health: t.group.health.Part("job-" + t.name), shutdown: t.job.options.shutdown}
 	defer func() {
 		if v := recover(); v != nil {

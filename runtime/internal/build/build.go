@@ -310,7 +310,7 @@ func arguments(n *plan.Node, get func(plan.Source) reflect.Value) []reflect.Valu
 		}
 	}
 	for i := range args {
-		if !args[i].IsValid() { // a parameter struct without fields
+		if !args[i].IsValid() && t.In(i).Kind() == reflect.Struct { // a parameter struct without fields
 			args[i] = reflect.Zero(t.In(i))
 		}
 	}

@@ -57,9 +57,9 @@ type Condition struct {
 type Term struct {
 	Name  string
 	Where decl.Location
-	Asked bool // somebody asks for its handle
 
-	root *Module
+	root     *Module
+	misasked bool // somebody in a term asks for its handle, which is reported
 }
 
 // Key names a value: its type, and a name where there are several.

@@ -21,10 +21,9 @@ import (
 
 // Types to be provided and asked for.
 type (
-	a     struct{ s string }
-	b     struct{ s string }
-	c     struct{ s string }
-	iface interface{ m() }
+	a struct{ s string }
+	b struct{}
+	c struct{}
 )
 
 func hook() lifecycle.Hook         { return lifecycle.Funcs{} }

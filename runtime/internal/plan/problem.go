@@ -121,22 +121,23 @@ func typeName(t reflect.Type) string { return importPath.ReplaceAllString(t.Stri
 // TypeName is a type as written in the source.
 func TypeName(t reflect.Type) string { return typeName(t) }
 
-// fullName tells types apart that read the same.
-func fullName(t reflect.Type) string {
+// FullName is a type with its import path. It tells types apart that read the
+// same.
+func FullName(t reflect.Type) string {
 	switch {
 	case t.Name() != "" && t.PkgPath() != "":
 		return t.PkgPath() + "." + t.Name()
 	case t.Name() == "" && t.Kind() == reflect.Pointer:
-		return "*" + fullName(t.Elem())
+		return "*" + FullName(t.Elem())
 	case t.Name() == "" && t.Kind() == reflect.Slice:
-		return "[]" + fullName(t.Elem())
+		return "[]" + FullName(t.Elem())
 	}
 	return t.String()
 }
 
 // fullString is the value with the import path of its type.
 func (k Key) fullString() string {
-	return strings.Replace(k.String(), typeName(k.Type), fullName(k.Type), 1)
+	return strings.Replace(k.String(), typeName(k.Type), FullName(k.Type), 1)
 }
 
 // Chain is who is concerned by trouble with a node: the node itself, then

@@ -60,11 +60,16 @@ func (p *Plan) reportFault(n *Node, f *fault) {
 	problem.Fix = f.fix
 }
 
-// checkTerms finds terms that nobody can enter.
+// checkTerms finds terms that nobody can enter, also with other options.
 func (p *Plan) checkTerms() {
+	asked := func(t *Term) bool {
+		return slices.ContainsFunc(p.Nodes, func(n *Node) bool {
+			return (n.Reached || !n.Module.Enabled) && slices.ContainsFunc(n.Deps(), func(d *Node) bool { return d.Enters(t) })
+		})
+	}
 	for _, t := range p.Terms {
-		if !t.Asked {
-			p.problem("unentered term", "nobody asks for the handle of term "+t.Name).
+		if !t.misasked && !asked(t) {
+			p.problem("unentered term", "nothing that starts asks for the handle of term "+t.Name).
 				add("declared", t.Where.String()).
 				fix("add the process cell that enters it: it takes a lifecycle.Term named %s", t.Name)
 		}

@@ -30,7 +30,6 @@ type optional struct {
 func root(name string) cell.Cell                  { return cell.Hook(name, hookA) }
 func otherA() *a                                  { return &a{"other"} }
 func decorateB(x *a) *a                           { return x }
-func jobsOf(job.Group) *c                         { return nil }
 func scoped(s cell.Scope) *a                      { return &a{s.ID} }
 func scopedWithJobs(cell.Scope, job.Group, *b) *a { return nil }
 func decorateScoped(x *a, s cell.Scope) *a        { return x }

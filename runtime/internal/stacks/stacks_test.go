@@ -75,7 +75,7 @@ func TestPanicked(t *testing.T) {
 		"panic":           func() { panic("why") },
 		"nil dereference": func() { follow(&list{}) },
 		"out of range":    func() { _ = []int{}[len(name())] },
-		"deep":            func() { strings.Repeat("x", -1) },
+		"deep":            func() { _ = strings.Repeat("x", -1) },
 	} {
 		got := stacks.Panicked(stackOf(do))
 		want := "runtime/internal/stacks_test/stacks_test.go:"

@@ -45,7 +45,7 @@ type (
 func variadic(...*kvstore.Client) *heart            { return nil }
 func nothing(*kvstore.Client)                       {}
 func onlyError() error                              { return nil }
-func errorFirst() (error, *heart)                   { return nil, nil } //nolint:staticcheck // the mistake
+func errorFirst() (error, *heart)                   { return nil, nil }
 func takesBadTag(badTag) *heart                     { return nil }
 func takesBadOptional(badOptional) *heart           { return nil }
 func takesBadGroup(badGroup) *heart                 { return nil }
@@ -81,4 +81,8 @@ var functions = []Case{
 	{Name: "unusable-roots", Cells: cell.Module("m", "Is full of mistakes",
 		cell.Invoke(invokeValue), cell.Hook("h", hookless), cell.Job("j", jobless), cell.Hook("n", nil),
 		cell.Decorate(decorateNothing), cell.Decorate(decorateTwo))},
+	{Name: "unusable-names", Cells: cell.Module("m", "Has names that do not tell apart",
+		cell.Hook("sync", none), cell.Job("sync", idle), cell.Hook("sync", none), cell.Job("", idle))},
 }
+
+func idle() job.Job { return job.Job{} }

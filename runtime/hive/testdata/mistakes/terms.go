@@ -42,4 +42,6 @@ var terms = []Case{
 	{Name: "handle-inside-a-term", Cells: cell.Set(standing, cell.Term("leader", entering), cell.Term("standby"))},
 	{Name: "handle-without-name", Cells: cell.Set(entering, cell.Term("leader"),
 		cell.Module("other", "Asks for any term", cell.Hook("enter", func(lifecycle.Term) lifecycle.Hook { return none() })))},
+	{Name: "unentered-term-although-asked-for", Cells: cell.Set(cell.Term("leader", ofTerm),
+		cell.Module("elect", "Would enter if anybody used it", cell.Provide(func(Leader) *heart { return nil })))},
 }
