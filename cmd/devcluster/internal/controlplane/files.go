@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package controlplane
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/skep-operator/skep/cmd/devcluster/internal/pki"
+)
+
+// Users that the control plane itself is known as.
+const (
+	adminUser = "devcluster-admin"
+	// LoaderUser is an administrator whose requests are not audited: what a
+	// loader writes is nobody's evidence.
+	LoaderUser = "devcluster-loader"
+	// MastersGroup is that of administrators.
+	MastersGroup = "system:masters"
+)
+
+// Identity is everything by which the parts of a cluster know each other.
+type Identity struct {
+	dir string
+	// CA signs servers and users, frontProxy those who vouch for users.
+	CA, frontProxyCA *pki.Authority
+	// Serving is the certificate of the API server and of proxies in front of it.
+	Serving pki.Pair
+	// FrontProxy vouches for users at the API server.
+	FrontProxy pki.Pair
+	// AdminToken is the administrator's bearer token.
+	AdminToken string
+}
+
+// LoadIdentity reads or, the first time, makes what dir holds.
+func LoadIdentity(dir string) (*Identity, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the certificate directory: %w", err)
+	}
+	id := &Identity{dir: dir}
+	for _, step := range []func() error{id.loadAuthorities, id.issue, id.writeServiceAccountKey, id.writeToken} {
+		if err := step(); err != nil {
+			return nil, err
+		}
+	}
+	return id, nil
+}
+
+func (id *Identity) file(name string) string { return filepath.Join(id.dir, name) }
+
+func (id *Identity) loadAuthorities() (err error) {
+	if id.CA, err = id.authority("ca"); err != nil {
+		return err
+	}
+	id.frontProxyCA, err = id.authority("front-proxy-ca")
+	return err
+}
+
+func (id *Identity) authority(name string) (*pki.Authority, error) {
+	authority, err := pki.LoadAuthority(id.dir, name)
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return authority, err
+	}
+	if authority, err = pki.NewAuthority(name); err != nil {
+		return nil, err
+	}
+	_, _, err = authority.Pair().Write(id.dir, name)
+	return authority, err
+}
+
+func (id *Identity) issue() (err error) {
+	id.Serving, err = id.CA.Server("kube-apiserver", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	if err != nil {
+		return err
+	}
+	if id.FrontProxy, err = id.frontProxyCA.Client("front-proxy"); err != nil {
+		return err
+	}
+	for name, pair := range map[string]pki.Pair{"apiserver": id.Serving, "front-proxy": id.FrontProxy} {
+		if _, _, err := pair.Write(id.dir, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeServiceAccountKey makes the key pair that signs service account tokens.
+func (id *Identity) writeServiceAccountKey() error {
+	if _, err := os.Stat(id.file("sa.key")); err == nil {
+		return nil
+	}
+	key, err := pki.NewKey()
+	if err != nil {
+		return err
+	}
+	private, err := pki.EncodeKey(key)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKIXPublicKey(key.Public())
+	if err != nil {
+		return fmt.Errorf("encode the service account key: %w", err)
+	}
+	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	if err := os.WriteFile(id.file("sa.pub"), public, 0o600); err != nil {
+		return fmt.Errorf("write the service account key: %w", err)
+	}
+	if err := os.WriteFile(id.file("sa.key"), private, 0o600); err != nil {
+		return fmt.Errorf("write the service account key: %w", err)
+	}
+	return nil
+}
+
+func (id *Identity) writeToken() error {
+	id.AdminToken = rand.Text()
+	line := fmt.Sprintf("%s,%s,%s,%s\n", id.AdminToken, adminUser, adminUser, MastersGroup)
+	if err := os.WriteFile(id.file("tokens.csv"), []byte(line), 0o600); err != nil {
+		return fmt.Errorf("write the token file: %w", err)
+	}
+	return nil
+}
+
+// auditPolicy logs every finished request once, and watches also when they
+// start, at one level; what the loader does is left out.
+func auditPolicy(level string) string {
+	return `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+omitManagedFields: true
+rules:
+- {level: None, users: [` + LoaderUser + `]}
+- {level: ` + level + `}
+`
+}

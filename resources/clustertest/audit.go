@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clustertest
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"iter"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skep-operator/skep/resources/clustertest/control"
+)
+
+// AuditEvent is the part of an audit event that tests read. A request that is
+// not a watch has one event, when it is complete; a watch has one when it starts
+// and one when it ends.
+type AuditEvent struct {
+	AuditID    string `json:"auditID"`
+	Stage      string `json:"stage"`
+	RequestURI string `json:"requestURI"`
+	Verb       string `json:"verb"`
+	User       struct {
+		Username string   `json:"username"`
+		Groups   []string `json:"groups"`
+	} `json:"user"`
+	UserAgent string `json:"userAgent"`
+	// ObjectRef is empty for paths that are no resources.
+	ObjectRef struct {
+		APIGroup        string `json:"apiGroup"`
+		APIVersion      string `json:"apiVersion"`
+		Resource        string `json:"resource"`
+		Subresource     string `json:"subresource"`
+		Namespace       string `json:"namespace"`
+		Name            string `json:"name"`
+		UID             string `json:"uid"`
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"objectRef"`
+	ResponseStatus struct {
+		Code    int    `json:"code"`
+		Reason  string `json:"reason"`
+		Message string `json:"message"`
+	} `json:"responseStatus"`
+	// RequestObject and ResponseObject are there if the cluster's AuditLevel
+	// says so.
+	RequestObject            json.RawMessage `json:"requestObject"`
+	ResponseObject           json.RawMessage `json:"responseObject"`
+	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
+	StageTimestamp           time.Time       `json:"stageTimestamp"`
+}
+
+// Mutates reports whether the request asks for a change. Reviews, which are
+// created and never stored, count as reads.
+func (e AuditEvent) Mutates() bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb) &&
+		!control.IsReview(e.ObjectRef.APIGroup)
+}
+
+// Audit reads the audit log from a place on. It belongs to one goroutine.
+type Audit struct {
+	file   string
+	offset int64
+}
+
+// Audit reads what is logged from now on. A request is logged before its answer
+// is complete: who has an answer finds its event. What a Load writes is not
+// logged.
+func (c *Cluster) Audit(tb testing.TB) *Audit {
+	tb.Helper()
+	info, err := os.Stat(c.process.info.AuditLog)
+	if err != nil {
+		tb.Fatalf("find the audit log: %v", err)
+	}
+	return &Audit{file: c.process.info.AuditLog, offset: info.Size()}
+}
+
+// AuditFromStart reads everything that was logged.
+func (c *Cluster) AuditFromStart() *Audit { return &Audit{file: c.process.info.AuditLog} }
+
+// Events yields what was logged since the last event that it yielded.
+func (a *Audit) Events(tb testing.TB) iter.Seq[AuditEvent] {
+	tb.Helper()
+	return func(yield func(AuditEvent) bool) {
+		tb.Helper()
+		data := a.read(tb)
+		for len(data) > 0 {
+			line, rest, whole := bytes.Cut(data, []byte("\n"))
+			if !whole {
+				return // still being written
+			}
+			var event AuditEvent
+			if err := json.Unmarshal(line, &event); err != nil {
+				tb.Fatalf("parse the audit log at byte %d: %v", a.offset, err)
+			}
+			a.offset += int64(len(line)) + 1
+			data = rest
+			if !yield(event) {
+				return
+			}
+		}
+	}
+}
+
+func (a *Audit) read(tb testing.TB) []byte {
+	tb.Helper()
+	file, err := os.Open(a.file)
+	if err != nil {
+		tb.Fatalf("read the audit log: %v", err)
+	}
+	defer file.Close()
+	if _, err := file.Seek(a.offset, io.SeekStart); err != nil {
+		tb.Fatalf("read the audit log: %v", err)
+	}
+	data, err := io.ReadAll(file)
+	if err != nil {
+		tb.Fatalf("read the audit log: %v", err)
+	}
+	return data
+}
