@@ -149,6 +149,25 @@ func (a *allocator) desired(name string) (d desired, ok bool) {
 	return d, true
 }
 
+// content reports whether a node says what it should, or is none of ours.
+func (a *allocator) content(name string) bool {
+	d, ok := a.desired(name)
+	return !ok || d.PodCIDRs == nil && d.Error == a.nodes[name].Error
+}
+
+// outside counts nodes whose CIDRs are not of the pools.
+func (a *allocator) outside() int {
+	n := 0
+	for _, node := range a.nodes {
+		if strings.HasPrefix(node.err, errNotConfigured) {
+			n++
+		}
+	}
+	return n
+}
+
+const errNotConfigured = "allocator not configured for the requested CIDR "
+
 // settle brings what a node holds in line with what it says, and gives it what
 // it lacks.
 func (a *allocator) settle(n *node) {
@@ -217,7 +236,7 @@ func (a *allocator) occupy(c netip.Prefix) string {
 		touched = append(touched, p)
 	}
 	if len(touched) == 0 {
-		return fmt.Sprintf("allocator not configured for the requested CIDR %s", c)
+		return errNotConfigured + c.String()
 	}
 	for _, p := range touched {
 		p.occupy(c)

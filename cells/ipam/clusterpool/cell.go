@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clusterpool
+
+import (
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Cell gives nodes their pod CIDRs in the IPAM mode cluster-pool.
+var Cell = cell.Module("ipam.clusterpool", "Gives every node its pod CIDRs, cut from those of the cluster",
+	cell.Config(Config{ClusterPoolIPv4MaskSize: 24, ClusterPoolIPv6MaskSize: 112}),
+	cell.EnabledBy(cell.When("cluster-pool is the IPAM mode", []string{"ipam"}, func(c cluster.Config) bool { return c.IPAM == mode })),
+	cell.Validate(validate),
+	cell.Annotate(cluster.Allocator{Mode: mode}),
+	k8s.RBAC(
+		k8s.Allow("get,list,watch,update", v2.CiliumNodeResource.GroupResource()),
+		k8s.Allow("update", status),
+	),
+
+	cell.Metrics(newMetrics),
+	cell.ProvidePrivate(newAllocator, newSyncer),
+	cell.Job("write", (*syncer).write),
+	cell.Job("watch", (*syncer).watch),
+)
+
+const mode = "cluster-pool"

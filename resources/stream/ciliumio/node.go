@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ciliumio
+
+import (
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Nodes is the stream of CiliumNodes.
+var Nodes = stream.Custom[Node](v2.CiliumNodeResource)
+
+// Node is what duties read of a CiliumNode.
+type Node struct {
+	NodeMeta `json:"metadata"`
+	Spec     NodeSpec   `json:"spec"`
+	Status   NodeStatus `json:"status"`
+}
+
+// NodeMeta is the metadata of a CiliumNode.
+type NodeMeta struct {
+	slim.Meta
+	CreationTimestamp slim.Time `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+}
+
+// NodeSpec is the spec of a CiliumNode.
+type NodeSpec struct {
+	IPAM NodeSpecIPAM `json:"ipam"`
+}
+
+// NodeSpecIPAM is what a node hands to its pods.
+type NodeSpecIPAM struct {
+	PodCIDRs []string `json:"podCIDRs"`
+}
+
+// NodeStatus is the status of a CiliumNode.
+type NodeStatus struct {
+	IPAM NodeStatusIPAM `json:"ipam"`
+}
+
+// NodeStatusIPAM is what became of a node's wishes for addresses.
+type NodeStatusIPAM struct {
+	OperatorStatus OperatorStatus `json:"operator-status"`
+}
+
+// OperatorStatus is what the operator tells a node.
+type OperatorStatus struct {
+	Error string `json:"error"`
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package stream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+)
+
+// faces are the two faces and the store of anything that has a change list.
+type faces[T any] struct {
+	// use returns the change list and keeps it alive until release is called.
+	use func() (c *changes[T], release func())
+	of  string // name of the resource
+}
+
+// ErrClosed is the error of a stream that was closed.
+var ErrClosed = errors.New("stream is closed")
+
+// Events implements Resource.
+func (f faces[T]) Events(ctx context.Context, opts ...SubscribeOption) <-chan Event[T] {
+	out := make(chan Event[T])
+	s, leave := f.subscribe(opts)
+	go func() {
+		defer close(out)
+		defer leave()
+		s.pump(ctx, out)
+	}()
+	return out
+}
+
+// subscribe adds a subscription and a use; leave ends both.
+func (f faces[T]) subscribe(opts []SubscribeOption) (s *subscription[T], leave func()) {
+	c, release := f.use()
+	options := makeSubscribeOptions(opts)
+	c.mu.Lock()
+	s = c.subscribe(options)
+	c.mu.Unlock()
+	return s, func() {
+		s.leave()
+		release()
+	}
+}
+
+// pump hands events to a channel without buffer. An event that nobody has
+// received yet is taken back when its object changes, so a receiver gets what
+// is newest when it receives.
+func (s *subscription[T]) pump(ctx context.Context, out chan<- Event[T]) {
+	for {
+		e, ok := s.offer()
+		if !ok {
+			if !s.sleep(ctx) {
+				return
+			}
+			continue
+		}
+		for sent := false; !sent; {
+			select {
+			case out <- e:
+				sent = true
+			case <-s.wake:
+				sent = s.takeBack(e)
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// Batches implements Resource.
+func (f faces[T]) Batches(ctx context.Context, max int, wait time.Duration, opts ...SubscribeOption) iter.Seq[Batch[T]] {
+	return func(yield func(Batch[T]) bool) {
+		s, leave := f.subscribe(opts)
+		defer leave()
+		room := make(Batch[T], 0, max)
+		for s.sleep(ctx) {
+			if !s.gather(ctx, max, wait) {
+				continue
+			}
+			batch := s.takeAll(room, max)
+			if len(batch) > 0 && !yield(batch) {
+				return
+			}
+			clear(batch)
+		}
+	}
+}
+
+// Store implements Resource.
+func (f faces[T]) Store(ctx context.Context) (*Store[T], error) {
+	c, release := f.use()
+	select {
+	case <-c.synced:
+	case <-c.ended:
+	case <-ctx.Done():
+	}
+	switch {
+	case c.hasEnded():
+		release()
+		return nil, fmt.Errorf("store of %s: %w", f.of, ErrClosed)
+	case !c.isSynced():
+		release()
+		return nil, fmt.Errorf("store of %s: not synced%s: %w", f.of, c.health.why(), context.Cause(ctx))
+	}
+	s := &Store[T]{changes: c, indexes: map[buildable[T]]struct{}{}}
+	context.AfterFunc(ctx, func() {
+		s.release()
+		release()
+	})
+	return s, nil
+}

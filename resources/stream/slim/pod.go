@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package slim
+
+// Pod is what the duties on endpoints and identities read of a corev1.Pod.
+type Pod struct {
+	PodMeta `json:"metadata"`
+	Spec    PodSpec   `json:"spec"`
+	Status  PodStatus `json:"status"`
+}
+
+// PodMeta is the metadata of a Pod.
+type PodMeta struct {
+	Meta
+	Labels            Labels `json:"labels"`
+	Controller        Owner  `json:"ownerReferences"`
+	CreationTimestamp Time   `json:"creationTimestamp"`
+	DeletionTimestamp Time   `json:"deletionTimestamp"`
+}
+
+// PodSpec is the spec of a Pod.
+type PodSpec struct {
+	NodeName           String     `json:"nodeName"`
+	ServiceAccountName String     `json:"serviceAccountName"`
+	NamedPorts         NamedPorts `json:"containers"`
+	HostNetwork        bool       `json:"hostNetwork"`
+}
+
+// PodStatus is the status of a Pod.
+type PodStatus struct {
+	Phase  String  `json:"phase"`
+	HostIP Addr    `json:"hostIP"`
+	PodIPs []PodIP `json:"podIPs"`
+}
+
+// PodIP is one address of a Pod.
+type PodIP struct {
+	IP Addr `json:"ip"`
+}

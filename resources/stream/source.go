@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package stream
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// Connect returns the client for the next request. A stream asks at every list
+// and every watch, so the client may change from one call to the next (another
+// API server, another identity). The client serves all groups: its base is the
+// server, not a group. Its http.Client must have no Timeout, which would end
+// every watch; its rate limiter is used once per list or watch.
+type Connect func(ctx context.Context) (rest.Interface, error)
+
+// Source is where streams come from: an API server. It holds what its streams
+// share. It is safe for concurrent use.
+type Source struct {
+	connect Connect
+	crds    func() (*Stream[crd], error)
+}
+
+// NewSource makes a source; it does nothing until a stream is used.
+func NewSource(connect Connect) *Source {
+	s := &Source{connect: connect}
+	s.crds = sync.OnceValues(func() (*Stream[crd], error) { return newCRDs(s) })
+	return s
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package streamtest
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Run holds a rig to the promises of stream.Resource: one subtest per property,
+// under the name that the promise has on the interface.
+func Run(t *testing.T, rig Rig) {
+	for _, p := range Properties() {
+		t.Run(p.Name, func(t *testing.T) {
+			rig.run(t, p)
+		})
+	}
+}
+
+// Rig is an implementation under test, and where its objects come from.
+type Rig struct {
+	// Open makes an empty collection and a stream of it. Everything it starts
+	// ends with the test.
+	Open func(t *testing.T, property string, opts ...stream.Option) *World
+	// Around runs a property, in a bubble of testing/synctest if the rig can.
+	// nil runs it as it is.
+	Around func(t *testing.T, run func(t *testing.T))
+	// Quiet is how long nothing has to happen for nothing to happen; 0 is for
+	// bubbles, where time does not pass while anything can.
+	Quiet time.Duration
+	// Has are the faculties of the rig's worlds.
+	Has Faculties
+}
+
+// Faculties are what not every rig can do. Properties that need more than a rig
+// has are skipped.
+type Faculties struct {
+	Server bool // the stream makes requests, which are counted and can be cut
+	Faults bool // the server can be held up and taken away
+	Clock  bool // Around fakes the time
+}
+
+// World is a collection of Things and a stream of it.
+type World struct {
+	Resource  stream.Resource[Thing]
+	Close     func() // closes the stream
+	Health    *Health
+	Namespace string
+
+	// Put creates or replaces the Thing of this name, Delete deletes it.
+	Put    func(name, value string) slim.Revision
+	Delete func(name string)
+
+	// With Server:
+	Requests func() Count                               // of the stream's requests
+	Cut      func()                                     // ends the watch
+	Expire   func()                                     // ends the watch, and its revision is forgotten
+	Restrict func(labels string) stream.Resource[Thing] // a stream of the Things that a selector matches
+	Missed   func(change func())                        // makes a change while the watch is down
+
+	// With Faults:
+	Hold func() (release func()) // keeps the server from answering
+	Away func() (back func())    // takes the server away
+}
+
+// Count is a number of requests.
+type Count struct {
+	Initial int // watches with initial events
+	Lists   int
+	Watches int // watches that go on from a revision
+}
+
+// All is the number of requests of any kind.
+func (c Count) All() int { return c.Initial + c.Lists + c.Watches }
+
+// States is the number of requests for the whole state.
+func (c Count) States() int { return c.Initial + c.Lists }
+
+// Property is a promise of stream.Resource.
+type Property struct {
+	Name  string
+	Needs Faculties
+	Run   func(t *testing.T, w *Check)
+}
+
+// Check is a property at work on a world.
+type Check struct {
+	*World
+	t     *testing.T
+	quiet time.Duration
+	open  func(opts ...stream.Option) *World
+}
+
+func (r Rig) run(t *testing.T, p Property) {
+	if p.Needs.Server && !r.Has.Server || p.Needs.Faults && !r.Has.Faults || p.Needs.Clock && !r.Has.Clock {
+		t.Skipf("the rig does not have what the property needs: %+v", p.Needs)
+	}
+	around := r.Around
+	if around == nil {
+		around = func(t *testing.T, run func(*testing.T)) { run(t) }
+	}
+	around(t, func(t *testing.T) {
+		c := &Check{t: t, quiet: r.Quiet}
+		c.open = func(opts ...stream.Option) *World {
+			health := &Health{}
+			w := r.Open(t, p.Name, append([]stream.Option{stream.WithHealth(health)}, opts...)...)
+			w.Health = health
+			return w
+		}
+		p.Run(t, c)
+	})
+}
+
+// start opens the world of a property.
+func (c *Check) start(opts ...stream.Option) { c.World = c.open(opts...) }
+
+// patience is how long something may take that has to happen. In a bubble it is
+// fake time.
+const patience = 30 * time.Second
+
+// until waits for a condition.
+func (c *Check) until(what string, condition func() bool) {
+	c.t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			c.t.Fatalf("not within %v: %s\nstate: %+v\nhealth: %q", patience, what, c.Resource.State(), c.Health.Log())
+		}
+	}
+}
+
+// rest gives what should not happen the time to happen.
+func (c *Check) rest() { time.Sleep(c.quiet + time.Millisecond) }
+
+func (c *Check) key(name string) slim.Key { return slim.Key{Namespace: c.Namespace, Name: name} }
+
+// store returns a store that is open until the test ends.
+func (c *Check) store() *stream.Store[Thing] {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.t.Cleanup(cancel)
+	late := time.AfterFunc(patience, cancel)
+	defer late.Stop()
+	s, err := c.Resource.Store(ctx)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+// shows waits until the store shows the value, "" for no object.
+func (c *Check) shows(s *stream.Store[Thing], name, value string) {
+	c.t.Helper()
+	c.until(fmt.Sprintf("the store shows %s=%q", name, value), func() bool {
+		obj, ok := s.Get(c.key(name))
+		return ok == (value != "") && (!ok || obj.Value() == value)
+	})
+}
+
+// subscriber is the receiving end of a subscription.
+type subscriber struct {
+	*Check
+	name   string
+	events <-chan stream.Event[Thing]
+	leave  context.CancelFunc
+}
+
+func (c *Check) subscribe(opts ...stream.SubscribeOption) *subscriber {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	s := &subscriber{Check: c, leave: cancel, name: "subscriber"}
+	s.events = c.Resource.Events(ctx, append([]stream.SubscribeOption{stream.Named(s.name)}, opts...)...)
+	return s
+}
+
+// next receives an event.
+func (s *subscriber) next() stream.Event[Thing] {
+	s.t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case e, ok := <-s.events:
+		if !ok {
+			s.t.Fatalf("the channel is closed; state: %+v", s.Resource.State())
+		}
+		return e
+	case <-timer.C:
+		s.t.Fatalf("no event within %v; state: %+v, health: %q", patience, s.Resource.State(), s.Health.Log())
+	}
+	panic("unreachable")
+}
+
+// expect receives events and wants them to be these; "upsert a=1", "delete a=1",
+// "sync".
+func (s *subscriber) expect(want ...string) (events []stream.Event[Thing]) {
+	s.t.Helper()
+	for _, text := range want {
+		e := s.next()
+		if got := describe(e); got != text {
+			s.t.Fatalf("got %q, want %q of %q", got, text, want)
+		}
+		events = append(events, e)
+	}
+	return events
+}
+
+// done is expect, and Done for each event as it comes.
+func (s *subscriber) done(want ...string) {
+	s.t.Helper()
+	for _, text := range want {
+		s.expect(text)[0].Done(nil)
+	}
+}
+
+// any is done for events whose order is not promised.
+func (s *subscriber) any(want ...string) {
+	s.t.Helper()
+	left := map[string]bool{}
+	for _, text := range want {
+		left[text] = true
+	}
+	for len(left) > 0 {
+		e := s.next()
+		if text := describe(e); !left[text] {
+			s.t.Fatalf("got %q, want one of %v", text, left)
+		} else {
+			delete(left, text)
+		}
+		e.Done(nil)
+	}
+}
+
+// nothing wants no event for a while.
+func (s *subscriber) nothing() {
+	s.t.Helper()
+	timer := time.NewTimer(s.quiet + time.Millisecond)
+	defer timer.Stop()
+	select {
+	case e, ok := <-s.events:
+		if !ok {
+			s.t.Fatal("the channel is closed")
+		}
+		s.t.Fatalf("got %q, want nothing", describe(e))
+	case <-timer.C:
+	}
+}
+
+// closed wants the channel to be closed.
+func (s *subscriber) closed() {
+	s.t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	for {
+		select {
+		case _, ok := <-s.events:
+			if !ok {
+				return
+			}
+		case <-timer.C:
+			s.t.Fatal("the channel is not closed")
+		}
+	}
+}
+
+// puller is a subscriber by batches that takes nothing between two calls: one
+// that is busy as long as the test wants.
+type puller struct {
+	*Check
+	next  func() (stream.Batch[Thing], bool)
+	leave func()
+}
+
+// pull subscribes with the first call of take.
+func (c *Check) pull(max int, wait time.Duration, opts ...stream.SubscribeOption) *puller {
+	opts = append([]stream.SubscribeOption{stream.Named("subscriber")}, opts...)
+	p := &puller{Check: c}
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
+	c.t.Cleanup(cancel)
+	p.next, p.leave = iter.Pull(c.Resource.Batches(ctx, max, wait, opts...))
+	c.t.Cleanup(p.leave)
+	return p
+}
+
+// take takes a batch, as long as it wants these events, and leaves them in
+// flight.
+func (p *puller) take(want ...string) stream.Batch[Thing] {
+	p.t.Helper()
+	batch, ok := p.next()
+	if !ok {
+		p.t.Fatalf("the loop has ended; state: %+v", p.Resource.State())
+	}
+	var got []string
+	for _, e := range batch {
+		got = append(got, describe(e))
+	}
+	if !slices.Equal(got, want) {
+		p.t.Fatalf("got the batch %q, want %q", got, want)
+	}
+	return slices.Clone(batch)
+}
+
+// done is take and Done.
+func (p *puller) done(want ...string) {
+	p.t.Helper()
+	p.take(want...).Done(nil)
+}
+
+func describe(e stream.Event[Thing]) string {
+	if e.Kind == stream.Sync {
+		return "sync"
+	}
+	return fmt.Sprintf("%v %s=%s", e.Kind, e.Key.Name, e.Object.Value())
+}
+
+// me is the state of the check's only subscriber.
+func (c *Check) me() stream.SubscriberState {
+	c.t.Helper()
+	subs := c.Resource.State().Subscribers
+	if len(subs) != 1 {
+		c.t.Fatalf("%d subscribers, want 1", len(subs))
+	}
+	return subs[0]
+}
