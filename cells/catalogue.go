@@ -6,11 +6,14 @@ package cells
 import (
 	"github.com/skep-operator/skep/cells/crds"
 	"github.com/skep-operator/skep/cells/health"
+	"github.com/skep-operator/skep/cells/ipam/clusterpool"
 	"github.com/skep-operator/skep/cells/leader"
 	"github.com/skep-operator/skep/cells/pending"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -19,6 +22,8 @@ var Resources = cell.Set(
 	cluster.Cell(cluster.DefaultConfig),
 	k8s.Cell,
 	reconcile.Cell,
+	stream.Cell,
+	ciliumio.Cell,
 )
 
 // Shell is what every operator has, whatever its duties: the election, health,
@@ -32,6 +37,7 @@ var Shell = cell.Set(
 // Duties live while leading.
 var Duties = cell.Set(
 	crds.Cell,
+	clusterpool.Cell,
 )
 
 // Operator is a whole operator without a cloud.

@@ -17,20 +17,29 @@ import (
 // Cell registers the kinds of cilium.io.
 var Cell = cell.Module("crds", "Registers the kinds of cilium.io, and upgrades older definitions",
 	cell.Config(Config{}),
-	cell.EnabledBy(cell.When("definitions are to be created", []string{"skip-crd-creation"}, func(c Config) bool { return !c.SkipCRDCreation })),
-	cell.First("duties write fields that only a current definition keeps"),
-	k8s.RBAC(
-		k8s.Allow("create,get,list,watch", resource),
-		k8s.AllowNamed("update", resource, names()...),
-	),
+	cell.Module("registration", "Creates and updates definitions, before other duties start",
+		cell.EnabledBy(cell.When("definitions are to be created", skipFlag, func(c Config) bool { return !c.SkipCRDCreation })),
+		cell.First("duties write fields that only a current definition keeps"),
+		k8s.RBAC(
+			k8s.Allow("create,get,list,watch", resource),
+			k8s.AllowNamed("update", resource, names()...),
+		),
 
-	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newRegistrar),
-	cell.Job("register", (*registrar).job),
-	cell.Hook("first-pass", (*registrar).firstPass, cell.StartTimeout(firstPassLimit)),
+		cell.Metrics(newMetrics),
+		cell.ProvidePrivate(newRegistrar),
+		cell.Job("register", (*registrar).job),
+		cell.Hook("first-pass", (*registrar).firstPass, cell.StartTimeout(firstPassLimit)),
+	),
+	cell.Module("skipped", "Says that definitions are left to somebody else",
+		cell.EnabledBy(cell.When("definitions are there already", skipFlag, func(c Config) bool { return c.SkipCRDCreation })),
+		cell.Invoke(tellSkipped),
+	),
 )
 
-var resource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+var (
+	resource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
+	skipFlag = []string{"skip-crd-creation"}
+)
 
 // firstPassLimit is how long the other cells of a term wait for definitions.
 const firstPassLimit = 10 * time.Second

@@ -20,8 +20,8 @@ func newMetrics() *crdMetrics {
 	}, []string{"crd", "installed", "wanted", "result"})}
 }
 
-// set replaces what is told of a kind.
-func (m *crdMetrics) set(k api.Kind, installed, result string) {
-	m.Schema.DeletePartialMatch(prometheus.Labels{"crd": k.CRDName()})
-	m.Schema.WithLabelValues(k.CRDName(), installed, api.SchemaVersion, result).Set(1)
+// set replaces what is told of a definition.
+func (m *crdMetrics) set(name, installed string, r result) {
+	m.Schema.DeletePartialMatch(prometheus.Labels{"crd": name})
+	m.Schema.WithLabelValues(name, installed, api.SchemaVersion, string(r)).Set(1)
 }

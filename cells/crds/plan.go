@@ -24,12 +24,11 @@ const (
 	wait   action = "wait"   // it is being deleted: create it when it is gone
 )
 
-// decision is what to do, and what to tell.
+// decision is what to do about a definition, and how it compares with ours.
 type decision struct {
 	action    action
 	installed string // version, as the label says
-	newer     bool
-	drifted   bool // of our version, with another schema
+	result    result // of what is left as it is
 }
 
 // decide compares an installed definition with ours.
@@ -50,8 +49,13 @@ func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision 
 	if err != nil || have.LT(want) {
 		return d
 	}
-	d.action, d.newer = leave, have.GT(want)
-	d.drifted = !d.newer && !sameSchemas(installed, ours)
+	d.action, d.result = leave, equal
+	switch {
+	case have.GT(want):
+		d.result = newer
+	case !sameSchemas(installed, ours):
+		d.result = drifted
+	}
 	return d
 }
 
@@ -107,15 +111,16 @@ func sameJSON(a, b any) bool {
 }
 
 // established reports whether a definition can be used. The error tells why it
-// never will be as things stand.
+// will not be as things stand.
 func established(installed *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+	serves := false
 	for _, c := range installed.Status.Conditions {
 		switch {
 		case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
-			return false, fmt.Errorf("its names are not accepted (%s): %s", c.Reason, c.Message)
+			return false, fmt.Errorf("its names are not accepted, another definition has them (%s): %s", c.Reason, c.Message)
 		case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
-			return true, nil
+			serves = true
 		}
 	}
-	return false, nil
+	return serves, nil
 }

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // faces are the two faces and the store of anything that has a change list.
@@ -112,4 +114,11 @@ func (f faces[T]) Store(ctx context.Context) (*Store[T], error) {
 		release()
 	})
 	return s, nil
+}
+
+// Reach implements Resource.
+func (f faces[T]) Reach(ctx context.Context, revision slim.Revision) error {
+	c, release := f.use()
+	defer release()
+	return c.await(ctx, nobody, revision)
 }

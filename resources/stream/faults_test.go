@@ -316,6 +316,68 @@ func TestHalfOpen(t *testing.T) {
 	})
 }
 
+// A watch that has fallen behind, without breaking.
+func TestRefreshOvertakesTheWatch(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			server := coreServer()
+			if !watchList {
+				server.WithoutWatchList()
+			}
+			server.Put(configMaps, configMap("a", "1"))
+			f := newFixture(t, server)
+			store := f.store()
+			server.Withhold()
+			revision := server.Put(configMaps, configMap("a", "2"))
+			time.Sleep(time.Second)
+			f.shows(store, "a", "1")
+			before := initialRequests(server)
+			if err := f.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			f.shows(store, "a", "2")
+			if n := initialRequests(server) - before; n < 1 || n > 2 {
+				t.Errorf("%d requests for the initial state", n)
+			}
+			if err := f.Reach(t.Context(), revision); err != nil {
+				t.Fatal(err)
+			}
+			if log := f.log.String(); log != "" {
+				t.Errorf("a refresh is no trouble, but the log says\n%s", log)
+			}
+		})
+	}
+}
+
+// Calls of Refresh that come while the server is away are served when it is back,
+// and those that give up meanwhile get the reason.
+func TestRefreshWaitsForTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := coreServer()
+		f := newFixture(t, server)
+		store := f.store()
+		server.Fail(func(streamtest.Request) *apierrors.StatusError { return answer(http.StatusServiceUnavailable, 0) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := f.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "unable to handle the request") {
+			t.Errorf("refresh without a server: %v", err)
+		}
+		server.Put(configMaps, configMap("a", "1"))
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				if err := f.Refresh(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(10 * time.Second)
+		server.Fail(nil)
+		calls.Wait()
+		f.shows(store, "a", "1")
+	})
+}
+
 // A server that is older than initial events watches on from the present and
 // never says where the initial state ends.
 func TestInitialEventsWithoutEnd(t *testing.T) {

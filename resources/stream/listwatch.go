@@ -29,7 +29,9 @@ type listerWatcher[T any] struct {
 	pace    *pace
 	reading sync.WaitGroup // lists and watches that are being read
 	since   atomic.Pointer[time.Time]
-	refused error // of the last request for initial events; one goroutine at a time
+
+	refreshes
+	refused atomic.Pointer[error] // of the last request for initial events
 }
 
 var _ cache.ListerWatcherWithContext = (*listerWatcher[struct{}])(nil)
@@ -52,9 +54,11 @@ func (lw *listerWatcher[T]) Watch(opts metav1.ListOptions) (watch.Interface, err
 // falls back to it when a request for initial events fails for whatever reason;
 // where a list would fail for the same reason the server is spared the attempt.
 func (lw *listerWatcher[T]) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
-	if err := lw.refused; err != nil {
-		lw.refused = nil
-		return nil, err
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := lw.refused.Swap(nil); err != nil {
+		return nil, *err
 	}
 	lw.reading.Add(1)
 	defer lw.reading.Done()
@@ -107,6 +111,9 @@ func (lw *listerWatcher[T]) request(ctx context.Context, opts metav1.ListOptions
 	opts.LabelSelector, opts.FieldSelector = lw.kind.labels, lw.kind.fields
 	if err := lw.pace.await(ctx); err != nil {
 		return nil, err
+	}
+	if !opts.Watch || opts.SendInitialEvents != nil {
+		opts.ResourceVersion = lw.refreshes.asOf(opts.ResourceVersion)
 	}
 	client, err := lw.source.connect(ctx)
 	if err != nil {
@@ -252,7 +259,7 @@ func (w *watcher[T]) explain(err error) error {
 	if !w.initial || expired(err) || unsupported(err) {
 		return err
 	}
-	w.refused = err
+	w.refused.Store(&err)
 	return errors.New(err.Error())
 }
 
@@ -299,7 +306,8 @@ func (w *watcher[T]) run(body *body) {
 // may not know of initial events at all, so that a list is worth a try.
 func (w *watcher[T]) cut(err error) error {
 	if silent := (errSilent{}); !errors.As(err, &silent) {
-		w.refused = fmt.Errorf("watch ended before the end of the initial events: %w", err)
+		err := fmt.Errorf("watch ended before the end of the initial events: %w", err)
+		w.refused.Store(&err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@
 package stream
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -88,6 +89,9 @@ func (l *Local[T]) Synced() {
 	l.changes.complete()
 	l.changes.advance(0)
 }
+
+// Refresh implements Resource. What was written is shown already.
+func (l *Local[T]) Refresh(context.Context) error { return nil }
 
 // Close ends all subscriptions.
 func (l *Local[T]) Close() { l.changes.close() }

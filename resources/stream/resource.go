@@ -7,6 +7,8 @@ import (
 	"context"
 	"iter"
 	"time"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // Resource is a typed stream of the objects of one kind, shared by all who
@@ -88,6 +90,7 @@ import (
 //   - StoreReadsAreConsistent: an iteration shows one revision, whatever is written
 //     meanwhile.
 //   - WaitForReadsOwnWrites: WaitFor returns when the store shows a write.
+//   - ReachWaitsForTheRevision: so does Reach, whichever object was written.
 //   - IndexFollowsChanges: an index finds what its key function says of the state
 //     now, however late it was first used.
 //   - IndexGoesWithItsLastUser: an index is dropped with the last store handle
@@ -110,6 +113,8 @@ import (
 //     list, and no events for objects that did not change.
 //   - ServerAwayIsWaitedFor: a server that is away is waited for, and health says
 //     so.
+//   - RefreshShowsWhatWasWritten: Refresh returns when all is shown that was
+//     written before, however far the watch has fallen behind.
 //   - SelectorsRestrict: an object that a selector does not match does not exist.
 type Resource[T any] interface {
 	// Events subscribes. The channel has no buffer and is closed when ctx ends,
@@ -127,6 +132,15 @@ type Resource[T any] interface {
 	// counts as a use of the stream until ctx ends. The error is that of ctx, with
 	// what keeps the stream from being complete, or ErrClosed.
 	Store(ctx context.Context) (*Store[T], error)
+
+	// Reach returns once the stream shows all changes up to a revision, which is
+	// that of an object of this stream. The error is that of ctx, or ErrClosed.
+	Reach(ctx context.Context, revision slim.Revision) error
+
+	// Refresh returns once the stream shows all that was written before the call,
+	// by whomever. It costs a new list, from which subscribers get what they have
+	// not seen yet. Where the revision is known, Reach costs nothing.
+	Refresh(ctx context.Context) error
 
 	// State says what the stream is doing. It costs no requests.
 	State() State

@@ -66,9 +66,12 @@ func (r *run[T]) loop(ctx context.Context) {
 		TypeDescription: r.kind.String(),
 	})
 	for ctx.Err() == nil {
-		err := reflector.ListAndWatchWithContext(ctx)
+		attempt, end := r.refreshes.attempt(ctx)
+		err := reflector.ListAndWatchWithContext(attempt)
+		asked := attempt.Err() != nil
+		end()
 		switch {
-		case ctx.Err() != nil:
+		case asked:
 		case apierrors.IsNotFound(err):
 			r.awaitResource(ctx, err)
 		case apierrors.IsForbidden(err):
@@ -142,6 +145,7 @@ func (r *run[T]) Replace(items []any, resourceVersion string) error {
 	r.changes.replace(objs, same, unreadable, at)
 	r.changes.unlockAndReport()
 	r.found()
+	r.refreshes.replaced()
 	return nil
 }
 

@@ -7,7 +7,11 @@ import (
 	"context"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/resources/k8s"
 )
 
 // Connect returns the client for the next request. A stream asks at every list
@@ -29,4 +33,16 @@ func NewSource(connect Connect) *Source {
 	s := &Source{connect: connect}
 	s.crds = sync.OnceValues(func() (*Stream[crd], error) { return newCRDs(s) })
 	return s
+}
+
+// connectThrough connects as a module does.
+func connectThrough(c k8s.Client) (Connect, error) {
+	config := c.RESTConfig()
+	config.ContentConfig.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	config.ContentType = runtime.ContentTypeJSON // of errors; a stream asks for what it wants
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) (rest.Interface, error) { return client, nil }, nil
 }

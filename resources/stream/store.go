@@ -89,9 +89,14 @@ func (c *changes[T]) unreadableKeys() []slim.Key {
 
 // WaitFor returns when the store shows the object as it was at this revision or
 // later: pass the resourceVersion that a write returned to read your own write.
-// It waits for this object only. The error is the context's.
+// It waits for this object only. The error is the context's, or ErrClosed.
 func (s *Store[T]) WaitFor(ctx context.Context, key slim.Key, revision slim.Revision) error {
-	c := s.changes
+	return s.changes.await(ctx, key, revision)
+}
+
+// await returns when the object is shown as of the revision; nobody stands for
+// all objects.
+func (c *changes[T]) await(ctx context.Context, key slim.Key, revision slim.Revision) error {
 	c.mu.Lock()
 	w := &waiter{key: key, revision: revision, done: make(chan struct{})}
 	if c.shows(w) {
@@ -100,18 +105,21 @@ func (s *Store[T]) WaitFor(ctx context.Context, key slim.Key, revision slim.Revi
 	}
 	c.waiters = append(c.waiters, w)
 	c.mu.Unlock()
+	err := ErrClosed
 	select {
 	case <-w.done:
 		return nil
+	case <-c.ended:
 	case <-ctx.Done():
-		c.mu.Lock()
-		c.waiters = slices.DeleteFunc(c.waiters, func(other *waiter) bool { return other == w })
-		c.mu.Unlock()
-		return fmt.Errorf("waiting for %s at resourceVersion %s: %w", key, revision, context.Cause(ctx))
+		err = context.Cause(ctx)
 	}
+	c.mu.Lock()
+	c.waiters = slices.DeleteFunc(c.waiters, func(other *waiter) bool { return other == w })
+	c.mu.Unlock()
+	return fmt.Errorf("waiting for resourceVersion %s of %q%s: %w", revision, key, c.health.why(), err)
 }
 
-// waiter is a call of WaitFor.
+// waiter is a call of WaitFor or Reach.
 type waiter struct {
 	key      slim.Key
 	revision slim.Revision

@@ -72,6 +72,7 @@ func Properties() []Property {
 		property("StoreShowsNewest", anywhere, storeShowsNewest),
 		property("StoreReadsAreConsistent", anywhere, storeReadsAreConsistent),
 		property("WaitForReadsOwnWrites", anywhere, waitForReadsOwnWrites),
+		property("ReachWaitsForTheRevision", anywhere, reachWaitsForTheRevision),
 		property("IndexFollowsChanges", anywhere, indexFollowsChanges),
 		property("IndexGoesWithItsLastUser", anywhere, indexGoesWithItsLastUser),
 
@@ -84,6 +85,7 @@ func Properties() []Property {
 		property("GoesOnAfterACut", server, goesOnAfterACut),
 		property("ExpiredRevisionRelists", server, expiredRevisionRelists),
 		property("ServerAwayIsWaitedFor", faults, serverAwayIsWaitedFor),
+		property("RefreshShowsWhatWasWritten", server, refreshShowsWhatWasWritten),
 		property("SelectorsRestrict", server, selectorsRestrict),
 	}
 }
@@ -756,6 +758,25 @@ func waitForReadsOwnWrites(c *Check) {
 	}
 }
 
+func reachWaitsForTheRevision(c *Check) {
+	c.start()
+	store := c.store()
+	for i := range 5 {
+		rv := c.Put("a", fmt.Sprint(i))
+		if err := c.Resource.Reach(c.t.Context(), rv); err != nil {
+			c.t.Fatal(err)
+		}
+		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != fmt.Sprint(i) {
+			c.t.Fatalf("after write %d the store shows %+v", i, obj)
+		}
+	}
+	ctx, cancel := context.WithTimeout(c.t.Context(), c.quiet+time.Millisecond)
+	defer cancel()
+	if err := c.Resource.Reach(ctx, store.Revision()+1_000_000_000); !errors.Is(err, context.DeadlineExceeded) {
+		c.t.Errorf("waiting for the far future: %v", err)
+	}
+}
+
 var byLetter = stream.NewIndex("letter", func(t *Thing, add func(rune)) {
 	for _, letter := range t.Value() {
 		add(letter)
@@ -948,6 +969,28 @@ func missedDeletesAreDelivered(c *Check) {
 		c.Put("c", "1")
 	})
 	s.any("delete a=1", "upsert b=2", "upsert c=1")
+	s.nothing()
+}
+
+func refreshShowsWhatWasWritten(c *Check) {
+	c.start()
+	c.Put("a", "1")
+	s := c.subscribe()
+	s.done("upsert a=1", "sync")
+	store := c.store()
+	for i := range 3 {
+		value := fmt.Sprint(i + 2)
+		c.Put("a", value)
+		if err := c.Resource.Refresh(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != value {
+			c.t.Fatalf("after a refresh the store shows %+v, not %s", obj, value)
+		}
+		s.done("upsert a=" + value)
+	}
+	c.Put("a", "9")
+	s.done("upsert a=9") // the watch goes on
 	s.nothing()
 }
 

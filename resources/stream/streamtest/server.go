@@ -37,6 +37,7 @@ type Server struct {
 	held      chan struct{} // requests wait until it is closed
 	epoch     int           // watches of older ones end
 	frozen    bool
+	withheld  int // requests up to this number hear of no change
 	watchList bool
 	endMarks  bool
 	watches   int
@@ -340,6 +341,14 @@ func (s *Server) Freeze() (thaw func()) {
 	}
 }
 
+// Withhold keeps changes from all watches that are open, as a server does that
+// has fallen behind. Those opened later hear of them.
+func (s *Server) Withhold() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.withheld = len(s.requests)
+}
+
 // Requests returns all requests up to now.
 func (s *Server) Requests() []Request {
 	s.mu.Lock()
@@ -364,7 +373,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
-	fail, held, epoch := s.fail, s.held, s.epoch
+	fail, held, epoch, number := s.fail, s.held, s.epoch, len(s.requests)
 	path, namespace := cutNamespace(req.Path)
 	c := s.kinds[path]
 	s.mu.Unlock()
@@ -382,7 +391,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err == nil && c == nil {
 		err = apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{}, "", "404 page not found", 0, true)
 	}
-	v := &view{server: s, collection: c, request: req, namespace: namespace, epoch: epoch, out: newWriter(w, r, c)}
+	v := &view{server: s, collection: c, request: req, namespace: namespace, epoch: epoch, number: number, out: newWriter(w, r, c)}
 	if err == nil {
 		if req.Watch {
 			err = v.watch(r)
@@ -414,6 +423,7 @@ type view struct {
 	request    Request
 	namespace  string
 	epoch      int
+	number     int // of the request
 	out        *writer
 }
 
@@ -536,7 +546,7 @@ func (v *view) follow(r *http.Request, at int64) {
 	for {
 		s.mu.Lock()
 		ended := s.epoch != v.epoch || s.kinds[pathOfCollection(v.request.Path)] != v.collection
-		changed, frozen := s.changed, s.frozen
+		changed, frozen := s.changed, s.frozen || v.number <= s.withheld
 		var news []change
 		for _, c := range v.collection.log {
 			if c.revision > at && !frozen {

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package crds
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+var crdResource = resource.WithVersion("v1")
+
+// definitions are the definitions of the cluster.
+type definitions struct{ client k8s.Client }
+
+func ref(k api.Kind) k8s.Ref { return k8s.Ref{Resource: crdResource, Name: k.CRDName()} }
+
+func (d definitions) get(ctx context.Context, k api.Kind) (*apiextensionsv1.CustomResourceDefinition, error) {
+	u, err := d.client.Get(ctx, ref(k))
+	if err != nil {
+		return nil, err
+	}
+	return typed(u)
+}
+
+func (d definitions) create(ctx context.Context, ours *apiextensionsv1.CustomResourceDefinition) error {
+	content, err := body(ours)
+	if err != nil {
+		return err
+	}
+	_, err = d.client.Create(ctx, crdResource, &unstructured.Unstructured{Object: content})
+	return err
+}
+
+// update replaces the spec and sets our version; labels of others stay.
+func (d definitions) update(ctx context.Context, k api.Kind, ours *apiextensionsv1.CustomResourceDefinition) error {
+	content, err := body(ours)
+	if err != nil {
+		return err
+	}
+	_, _, err = d.client.Modify(ctx, ref(k), func(u *unstructured.Unstructured) error {
+		now, err := typed(u)
+		if err != nil {
+			return err
+		}
+		if decide(now, ours).action != update { // somebody else has done it
+			return nil
+		}
+		labels := u.GetLabels()
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[api.SchemaVersionLabel] = api.SchemaVersion
+		u.SetLabels(labels)
+		u.Object["spec"] = runtime.DeepCopyJSONValue(content["spec"])
+		return nil
+	})
+	if apierrors.IsInvalid(err) {
+		return fmt.Errorf("our definition cannot take the place of the installed one, which is left as it is; "+
+			"see to its objects and delete it to have ours created: %w", err)
+	}
+	return err
+}
+
+// body is a definition as it is sent: without a status.
+func body(crd *apiextensionsv1.CustomResourceDefinition) (map[string]any, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", crd.Name, err)
+	}
+	delete(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	return content, nil
+}
+
+func typed(u *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, crd); err != nil {
+		return nil, fmt.Errorf("reading %s: %w", u.GetName(), err)
+	}
+	return crd, nil
+}

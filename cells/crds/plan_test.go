@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package crds
+
+import (
+	"testing"
+	"time"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/cluster"
+)
+
+func ciliumNode(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	kind, _ := api.KindNamed("CiliumNode")
+	crd, err := kind.CRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
+
+// Rules 5, 6 and 9; examples 2 to 6.
+func TestDecide(t *testing.T) {
+	labelled := func(version string) func(*apiextensionsv1.CustomResourceDefinition) {
+		return func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels[api.SchemaVersionLabel] = version }
+	}
+	for name, test := range map[string]struct {
+		change func(*apiextensionsv1.CustomResourceDefinition)
+		want   action
+		result result
+	}{
+		"ours":                        {labelled(api.SchemaVersion), leave, equal},
+		"older":                       {labelled("1.30.0"), update, ""},
+		"newer":                       {labelled("1.33.0"), leave, newer},
+		"short with a v":              {labelled("v1.30"), update, ""},
+		"leading zeros":               {labelled("1.030.01"), leave, equal},
+		"no version":                  {labelled("latest"), update, ""},
+		"empty":                       {labelled(""), update, ""},
+		"a suffix that is dropped":    {labelled("1.31.0-dev"), leave, newer},
+		"ours with one":               {labelled("1.30.1-dev"), leave, equal},
+		"a release candidate of ours": {labelled("1.30.1-rc1"), update, ""},
+		"a beta of ours":              {labelled("1.30.1-beta.2"), update, ""},
+		"a snapshot of ours":          {labelled("1.30.1-snapshot"), update, ""},
+		"an alpha of a newer one":     {labelled("1.30.2-alpha.1"), leave, newer},
+		"a build of ours":             {labelled("1.30.1+abc"), leave, equal},
+		"no label":                    {func(c *apiextensionsv1.CustomResourceDefinition) { c.Labels = nil }, update, ""},
+		"no schema":                   {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions[0].Schema = nil }, update, ""},
+		"no versions":                 {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions = nil }, update, ""},
+		"ours, edited by hand": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "mine"
+		}, leave, drifted},
+		"ours, with one version more": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			c.Spec.Versions = append(c.Spec.Versions, c.Spec.Versions[0])
+		}, leave, drifted},
+		"being deleted": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			c.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+		}, wait, ""},
+		"newer, in a schema of its own": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			labelled("2.0.0")(c)
+			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "new"
+		}, leave, newer},
+		"older, and older than any label": {labelled("0.0.1"), update, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installed := ciliumNode(t)
+			test.change(installed)
+			got := decide(installed, ciliumNode(t))
+			if got.action != test.want || got.result != test.result {
+				t.Errorf("decided to %s (%q), want to %s (%q)", got.action, got.result, test.want, test.result)
+			}
+		})
+	}
+}
+
+// Rule 8: what the conditions say, in whatever order they stand.
+func TestEstablished(t *testing.T) {
+	established1 := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
+	refused := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionFalse, Reason: "ShortNamesConflict", Message: `"cn" is taken`,
+	}
+	const refusal = `its names are not accepted, another definition has them (ShortNamesConflict): "cn" is taken`
+	for name, test := range map[string]struct {
+		conditions []apiextensionsv1.CustomResourceDefinitionCondition
+		want       bool
+		err        string
+	}{
+		"no condition yet":          {nil, false, ""},
+		"established":               {[]apiextensionsv1.CustomResourceDefinitionCondition{established1}, true, ""},
+		"refused":                   {[]apiextensionsv1.CustomResourceDefinitionCondition{refused}, false, refusal},
+		"established, then refused": {[]apiextensionsv1.CustomResourceDefinitionCondition{established1, refused}, false, refusal},
+		"refused, and established":  {[]apiextensionsv1.CustomResourceDefinitionCondition{refused, established1}, false, refusal},
+	} {
+		t.Run(name, func(t *testing.T) {
+			crd := ciliumNode(t)
+			crd.Status.Conditions = test.conditions
+			got, err := established(crd)
+			text := ""
+			if err != nil {
+				text = err.Error()
+			}
+			if got != test.want || text != test.err {
+				t.Errorf("got %t and error %q, want %t and %q", got, text, test.want, test.err)
+			}
+		})
+	}
+}
+
+// Section "Which kinds"; examples 1 and 11.
+func TestWanted(t *testing.T) {
+	always := []string{
+		"CiliumCIDRGroup", "CiliumClusterwideNetworkPolicy", "CiliumExternalWorkload", "CiliumIdentity", "CiliumL2AnnouncementPolicy",
+		"CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumNode", "CiliumNodeConfig", "CiliumPodIPPool",
+	}
+	for name, test := range map[string]struct {
+		config Config
+		shared cluster.Config
+		more   []string
+	}{
+		"nothing set":                  {Config{}, cluster.Config{}, []string{"CiliumEndpoint"}},
+		"no endpoints, with a kvstore": {Config{}, cluster.Config{KVStore: "etcd", DisableEndpointCRD: true}, nil},
+		"no endpoints, without one":    {Config{}, cluster.Config{DisableEndpointCRD: true}, []string{"CiliumEndpoint"}},
+		"slices":                       {Config{}, cluster.Config{EnableCiliumEndpointSlice: true}, []string{"CiliumEndpoint", "CiliumEndpointSlice"}},
+		"Envoy":                        {Config{}, cluster.Config{EnableEnvoyConfig: true}, []string{"CiliumEndpoint", "CiliumEnvoyConfig", "CiliumClusterwideEnvoyConfig"}},
+		"egress gateway":               {Config{EnableIPv4EgressGateway: true}, cluster.Config{}, []string{"CiliumEndpoint", "CiliumEgressGatewayPolicy"}},
+		"local redirect":               {Config{EnableLocalRedirectPolicy: true}, cluster.Config{}, []string{"CiliumEndpoint", "CiliumLocalRedirectPolicy"}},
+		"BGP": {Config{}, cluster.Config{EnableBGPControlPlane: true}, []string{"CiliumEndpoint", "CiliumBGPAdvertisement", "CiliumBGPClusterConfig",
+			"CiliumBGPNodeConfig", "CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig", "CiliumBGPPeeringPolicy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]bool{}
+			for _, kind := range append(test.more, always...) {
+				want[kind] = true
+			}
+			for _, kind := range wanted(test.config, test.shared) {
+				if !want[kind.Name] {
+					t.Errorf("%s is registered", kind.Name)
+				}
+				delete(want, kind.Name)
+			}
+			for kind := range want {
+				t.Errorf("%s is not registered", kind)
+			}
+		})
+	}
+}
+
+// What is sent has nothing that only a server may say.
+func TestBody(t *testing.T) {
+	for _, kind := range api.Kinds() {
+		crd, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := body(crd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		meta := content["metadata"].(map[string]any)
+		if len(content) != 4 || len(meta) != 2 || len(meta["labels"].(map[string]any)) != 1 {
+			t.Errorf("%s: sent are %v, and metadata %v", kind.Name, content, meta)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package crds_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/skep-operator/skep/resources/api"
+)
+
+// always are the definitions that every cluster gets.
+var always = []string{
+	"ciliumcidrgroups.cilium.io", "ciliumclusterwidenetworkpolicies.cilium.io", "ciliumendpoints.cilium.io", "ciliumexternalworkloads.cilium.io",
+	"ciliumidentities.cilium.io", "ciliuml2announcementpolicies.cilium.io", "ciliumloadbalancerippools.cilium.io",
+	"ciliumnetworkpolicies.cilium.io", "ciliumnodeconfigs.cilium.io", "ciliumnodes.cilium.io", "ciliumpodippools.cilium.io",
+}
+
+// Rules 1, 3, 8, 11 and 12; examples 1 and 11.
+func TestRegistration(t *testing.T) {
+	w := newWorld(t)
+	first := start(t, w.proxy.Kubeconfig())
+
+	// The rest of the term starts once all definitions serve.
+	if got := names(w.list()); !slices.Equal(got, always) {
+		t.Errorf("registered are\n%v\nwant\n%v", got, always)
+	}
+	for _, crd := range w.list() {
+		if !isEstablished(&crd) {
+			t.Errorf("%s does not serve yet", crd.Name)
+		}
+		if len(crd.Labels) != 1 || crd.Labels[api.SchemaVersionLabel] != api.SchemaVersion || len(crd.Annotations) != 0 {
+			t.Errorf("%s has the labels %v and annotations %v", crd.Name, crd.Labels, crd.Annotations)
+		}
+	}
+	sent := w.sent()
+	for _, name := range always {
+		if sent["get "+name] < 2 {
+			t.Errorf("%s: looked at %d times; nobody has seen that it serves", name, sent["get "+name])
+		}
+		if first.results()[name] != api.SchemaVersion+" created" {
+			t.Errorf("the metric says %q of %s", first.results()[name], name)
+		}
+	}
+	if n := first.count("created a definition"); n != len(always) {
+		t.Errorf("%d definitions are logged, want each of %d once:\n%s", n, len(always), strings.Join(first.logged(), "\n"))
+	}
+	if len(w.writes()) != len(always) || first.degraded() != "" {
+		t.Errorf("writes: %v, degraded: %s", w.writes(), first.degraded())
+	}
+	first.stop()
+
+	t.Run("restart on a converged cluster", func(t *testing.T) {
+		before := w.sent()
+		again := start(t, w.proxy.Kubeconfig())
+		for request, n := range w.sent() {
+			want := before[request]
+			if strings.HasPrefix(request, "get ") {
+				want++ // one look is enough
+			}
+			if n != want {
+				t.Errorf("%s: %d times before, now %d", request, before[request], n)
+			}
+		}
+		for _, name := range always {
+			if again.results()[name] != api.SchemaVersion+" equal" {
+				t.Errorf("the metric says %q of %s", again.results()[name], name)
+			}
+		}
+		if again.count("definition") != 0 {
+			t.Errorf("there is nothing to tell:\n%s", strings.Join(again.logged(), "\n"))
+		}
+		again.stop()
+	})
+
+	t.Run("features add kinds", func(t *testing.T) {
+		dir := t.TempDir()
+		for key, value := range map[string]string{"enable-bgp-control-plane": "true", "enable-envoy-config": "true", "enable-cilium-endpoint-slice": "true"} {
+			if err := os.WriteFile(filepath.Join(dir, key), []byte(value), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start(t, w.proxy.Kubeconfig(), "--config-dir="+dir, "--enable-ipv4-egress-gateway", "--enable-local-redirect-policy").stop()
+		if got := w.list(); len(got) != len(api.Kinds()) {
+			t.Errorf("registered are %v, want all %d", names(got), len(api.Kinds()))
+		}
+	})
+
+	t.Run("features that are off again leave their kinds", func(t *testing.T) {
+		before := len(w.writes())
+		start(t, w.proxy.Kubeconfig()).stop()
+		if got := w.list(); len(got) != len(api.Kinds()) || len(w.writes()) != before {
+			t.Errorf("there are %d definitions, and the writes %v", len(got), w.writes()[before:])
+		}
+	})
+}
+
+// Rules 5, 7 and 9; examples 2 to 6 and 12.
+func TestUpgrade(t *testing.T) {
+	w := newWorld(t)
+	start(t, w.proxy.Kubeconfig()).stop()
+	const name = "ciliumnodes.cilium.io"
+	whole := w.get(name).Spec.Versions[0].Schema
+
+	foreign := func(crd *apiextensionsv1.CustomResourceDefinition) {
+		label("1.30.0")(crd)
+		crd.Labels["team"] = "a"
+		crd.Annotations = map[string]string{"note": "kept"}
+		crd.Spec.Versions[0].Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
+		crd.Spec.Names.ShortNames = []string{"old"}
+	}
+	for _, test := range []struct {
+		name   string
+		change func(*apiextensionsv1.CustomResourceDefinition)
+		writes int
+		result string // installed version and result
+		label  string // afterwards
+		logs   string
+	}{
+		{"older, with foreign labels", foreign, 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
+		{"short", label("v1.30"), 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
+		{"no version", label("latest"), 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
+		{"release candidate", label("1.30.1-rc1"), 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
+		{"no label", func(crd *apiextensionsv1.CustomResourceDefinition) { delete(crd.Labels, api.SchemaVersionLabel) }, 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
+		{"dropped suffix", label("1.31.0-dev"), 0, "1.31.0-dev newer", "1.31.0-dev", "info: a newer definition is installed, it is left as it is name=" + name + " installed=1.31.0-dev"},
+		{"newer", label("1.33.0"), 0, "1.33.0 newer", "1.33.0", "info: a newer definition is installed, it is left as it is name=" + name + " installed=1.33.0"},
+		{"edited by hand", func(crd *apiextensionsv1.CustomResourceDefinition) {
+			label(api.SchemaVersion)(crd)
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "mine"
+		}, 0, api.SchemaVersion + " drifted", api.SchemaVersion, "warning: a definition bears our version with another schema"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w.update(name, test.change)
+			before := len(w.writes())
+			o := start(t, w.proxy.Kubeconfig())
+			defer o.stop()
+			if writes := w.writes()[before:]; len(writes) != test.writes {
+				t.Errorf("writes: %v, want %d", writes, test.writes)
+			}
+			crd := w.get(name)
+			if crd.Labels[api.SchemaVersionLabel] != test.label {
+				t.Errorf("the label is %q, want %q", crd.Labels[api.SchemaVersionLabel], test.label)
+			}
+			if got := o.results()[name]; got != test.result {
+				t.Errorf("the metric says %q, want %q", got, test.result)
+			}
+			if o.count(test.logs) != 1 {
+				t.Errorf("want one line %q, have\n%s", test.logs, strings.Join(o.logged(), "\n"))
+			}
+			if crd.Labels["team"] != "a" || crd.Annotations["note"] != "kept" {
+				t.Errorf("what others wrote is lost: labels %v, annotations %v", crd.Labels, crd.Annotations)
+			}
+			if test.writes > 0 && (!slices.Equal(crd.Spec.Names.ShortNames, []string{"cn", "ciliumn"}) || !equality.Semantic.DeepEqual(crd.Spec.Versions[0].Schema, whole)) {
+				t.Errorf("the spec is not ours: names %v", crd.Spec.Names)
+			}
+		})
+	}
+}
+
+// Rule 3; example 7.
+func TestTwoAtOnce(t *testing.T) {
+	w := newWorld(t)
+	done := make(chan *operator, 2)
+	for range 2 {
+		go func() { done <- start(t, w.proxy.Kubeconfig()) }()
+	}
+	for range 2 {
+		if o := <-done; o.degraded() != "" {
+			t.Error(o.degraded())
+		}
+	}
+	made := 0
+	for _, write := range w.writes() {
+		switch {
+		case strings.HasSuffix(write, ": 201"):
+			made++
+		case !strings.HasSuffix(write, ": 409"):
+			t.Errorf("unexpected write %s", write)
+		}
+	}
+	if made != len(always) {
+		t.Errorf("%d definitions were made, want %d: %v", made, len(always), w.writes())
+	}
+}
+
+// Example 10.
+func TestSkip(t *testing.T) {
+	w := newWorld(t)
+	o := start(t, w.proxy.Kubeconfig(), "--skip-crd-creation")
+	if n := o.count("info: Skipping creation of CRDs"); n != 1 {
+		t.Errorf("told %d times:\n%s", n, strings.Join(o.logged(), "\n"))
+	}
+	if sent := w.sent(); len(sent) != 0 || len(w.list()) != 0 {
+		t.Errorf("requests: %v", sent)
+	}
+	if g := o.hive.Graph(); g.Module("crds.registration").Enabled || len(o.results()) != 0 {
+		t.Error("registration costs something although it is off")
+	}
+}
