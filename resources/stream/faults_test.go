@@ -327,6 +327,9 @@ func TestRefreshOvertakesTheWatch(t *testing.T) {
 			server.Put(configMaps, configMap("a", "1"))
 			f := newFixture(t, server)
 			store := f.store()
+			for server.Watches() == 0 {
+				time.Sleep(time.Millisecond)
+			}
 			server.Withhold()
 			revision := server.Put(configMaps, configMap("a", "2"))
 			time.Sleep(time.Second)

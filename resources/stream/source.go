@@ -7,8 +7,10 @@ import (
 	"context"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/resources/k8s"
@@ -38,8 +40,9 @@ func NewSource(connect Connect) *Source {
 // connectThrough connects as a module does.
 func connectThrough(c k8s.Client) (Connect, error) {
 	config := c.RESTConfig()
-	config.ContentConfig.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	config.ContentType = runtime.ContentTypeJSON // of errors; a stream asks for what it wants
+	types := runtime.NewScheme() // of errors alone: objects are decoded by their streams
+	metav1.AddToGroupVersion(types, schema.GroupVersion{Version: "v1"})
+	config.NegotiatedSerializer = serializer.NewCodecFactory(types).WithoutConversion()
 	client, err := rest.UnversionedRESTClientFor(config)
 	if err != nil {
 		return nil, err
