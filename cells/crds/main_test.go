@@ -212,6 +212,13 @@ func newLeading(p leadingParams) lifecycle.Hook {
 // start enters a term; it returns when other cells of the term would start.
 func start(t *testing.T, kubeconfig string, args ...string) *operator {
 	t.Helper()
+	o := build(t, kubeconfig, args...)
+	o.start()
+	return o
+}
+
+func build(t *testing.T, kubeconfig string, args ...string) *operator {
+	t.Helper()
 	o := &operator{t: t, log: &buffer{}}
 	probe := cell.Invoke(func(tree *health.Tree, registry *metrics.Registry) { o.health, o.metrics = tree, registry })
 	o.hive = hive.New("operator", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leading, probe, cell.Term("leader", crds.Cell)),
@@ -223,15 +230,21 @@ func start(t *testing.T, kubeconfig string, args ...string) *operator {
 	if err := o.hive.Configure(flags); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.hive.Start(t.Context()); err != nil {
+	if err := o.hive.Build(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(o.stop)
 	return o
 }
 
+func (o *operator) start() {
+	if err := o.hive.Start(o.t.Context()); err != nil {
+		o.t.Error(err)
+	}
+}
+
 func (o *operator) stop() {
-	if err := o.hive.Stop(o.t.Context()); err != nil && o.t.Context().Err() == nil {
+	if err := o.hive.Stop(context.Background()); err != nil {
 		o.t.Error(err)
 	}
 }

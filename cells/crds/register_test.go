@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -167,12 +168,14 @@ func TestUpgrade(t *testing.T) {
 // Rule 3; example 7.
 func TestTwoAtOnce(t *testing.T) {
 	w := newWorld(t)
-	done := make(chan *operator, 2)
-	for range 2 {
-		go func() { done <- start(t, w.proxy.Kubeconfig()) }()
+	both := []*operator{build(t, w.proxy.Kubeconfig()), build(t, w.proxy.Kubeconfig())}
+	var starting sync.WaitGroup
+	for _, o := range both {
+		starting.Go(o.start)
 	}
-	for range 2 {
-		if o := <-done; o.degraded() != "" {
+	starting.Wait()
+	for _, o := range both {
+		if o.degraded() != "" {
 			t.Error(o.degraded())
 		}
 	}

@@ -4,12 +4,12 @@
 package health
 
 import (
-	"encoding/json"
-	"fmt"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -23,66 +23,47 @@ type api struct {
 }
 
 func newAPI(c Config, check *check, r *report, log *slog.Logger, h health.Reporter) *server {
-	listen := []func() (net.Listener, error){tcp(c.OperatorAPIServeAddr)}
+	listen := []listener{tcp(c.OperatorAPIServeAddr)}
 	if c.OperatorAPIServeAddr == "" {
-		listen = []func() (net.Listener, error){tcp("127.0.0.1:0"), tcp("[::1]:0")}
+		listen = []listener{whereThereIs(tcp("127.0.0.1:0")), whereThereIs(tcp("[::1]:0"))}
 	}
-	return newServer("api", (&api{c, check, r}).handler(), log, h, listen...)
+	return newServer("api", (&api{c, check, r}).router(), log, h, listen...)
 }
 
-func (a *api) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("/healthz", a.healthz)
-	a.get(mux, "/v1/healthz", "GetHealthz", a.v1Healthz)
-	a.get(mux, "/v1/metrics", "GetMetrics", a.v1Metrics)
-	a.get(mux, "/v1/metrics/{$}", "GetMetrics", a.v1Metrics)
-	a.get(mux, "/v1/cluster", "GetCluster", a.v1Cluster)
-	a.get(mux, "/v1/docs", "", a.docs)
-	a.get(mux, "/swagger.json", "", a.swagger)
-	a.get(mux, "/v1/livez", "", a.livez)
-	a.get(mux, "/v1/readyz", "", a.readyz)
-	a.get(mux, "/v1/leader", "", a.leader)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		writeError(w, http.StatusNotFound, fmt.Sprintf("path %s was not found", r.URL.Path))
-	})
-	return mux
-}
-
-// get serves GET only, and only where access to the part is given.
-func (a *api) get(mux *http.ServeMux, path, part string, handle http.HandlerFunc) {
-	mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method != http.MethodGet:
-			w.Header().Set("Allow", http.MethodGet)
-			writeError(w, http.StatusMethodNotAllowed, fmt.Sprintf("method %s is not allowed, but [GET] are", r.Method))
-		case part != "" && !a.config.allowed(part):
-			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprint(w, "This API is administratively disabled. Contact your administrator for more details.")
-		default:
-			handle(w, r)
+// whereThereIs listens unless the host lacks the address family.
+func whereThereIs(listen listener) listener {
+	return func() (net.Listener, error) {
+		l, err := listen()
+		if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+			return nil, nil
 		}
+		return l, err
+	}
+}
+
+func (a *api) router() router {
+	return router{
+		"/healthz":      a.healthz,
+		"/v1/healthz":   a.part("GetHealthz", a.v1Healthz),
+		"/v1/metrics":   a.part("GetMetrics", a.v1Metrics),
+		"/v1/metrics/":  a.part("GetMetrics", a.v1Metrics),
+		"/v1/cluster":   a.part("GetCluster", a.v1Cluster),
+		"/v1/docs":      getOnly(a.docs),
+		"/swagger.json": getOnly(a.swagger),
+		"/v1/livez":     getOnly(a.livez),
+		"/v1/readyz":    getOnly(a.readyz),
+		"/v1/leader":    getOnly(a.leader),
+	}
+}
+
+// part serves a part of the API where access to it is given.
+func (a *api) part(name string, handle http.HandlerFunc) http.HandlerFunc {
+	if a.config.allowed(name) {
+		return getOnly(handle)
+	}
+	return getOnly(func(w http.ResponseWriter, _ *http.Request) {
+		writeText(w, http.StatusForbidden, "This API is administratively disabled. Contact your administrator for more details.")
 	})
-}
-
-func writeError(w http.ResponseWriter, code int, message string) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	text, _ := json.Marshal(struct {
-		Code    int    `json:"code"`
-		Message string `json:"message"`
-	}{code, message})
-	_, _ = w.Write(text)
-}
-
-func writeText(w http.ResponseWriter, contentType string, code int, text string) {
-	w.Header().Set("Content-Type", contentType)
-	w.WriteHeader(code)
-	fmt.Fprint(w, text)
-}
-
-func writeJSON(w http.ResponseWriter, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(v)
 }
 
 func (a *api) healthz(w http.ResponseWriter, r *http.Request) {
@@ -101,13 +82,13 @@ func (a *api) writeCheck(w http.ResponseWriter, r *http.Request, contentType str
 		return
 	}
 	if err := a.check.run(r.Context()); err != nil {
-		writeText(w, contentType, http.StatusInternalServerError, err.Error())
+		write(w, http.StatusInternalServerError, contentType, err.Error())
 		return
 	}
-	writeText(w, contentType, http.StatusOK, "ok")
+	write(w, http.StatusOK, contentType, "ok")
 }
 
-func (a *api) v1Metrics(w http.ResponseWriter, r *http.Request) {
+func (a *api) v1Metrics(w http.ResponseWriter, _ *http.Request) {
 	samples := []sample{}
 	if a.config.EnableMetrics {
 		var err error
@@ -119,14 +100,13 @@ func (a *api) v1Metrics(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, samples)
 }
 
-// v1Cluster lists remote clusters. The duties that connect to them are not
-// built, so there are none.
+// v1Cluster lists remote clusters. No cell connects to any, so there are none.
 func (a *api) v1Cluster(w http.ResponseWriter, _ *http.Request) { writeJSON(w, []struct{}{}) }
 
 func (a *api) docs(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, "text/html; charset=utf-8", http.StatusOK, strings.TrimSpace(docsPage))
+	write(w, http.StatusOK, "text/html; charset=utf-8", strings.TrimSpace(docsPage))
 }
 
 func (a *api) swagger(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, "application/json", http.StatusOK, swagger)
+	write(w, http.StatusOK, "application/json", swagger)
 }

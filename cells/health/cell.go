@@ -9,7 +9,7 @@ import (
 
 // Cell serves health, metrics and debugging.
 var Cell = cell.Module("health", "Tells how the operator fares, over HTTP and a local socket",
-	cell.Config(DefaultConfig),
+	cell.Config(defaults),
 	cell.Metrics(newMetrics),
 	cell.ProvidePrivate(newReport, newCheck),
 
@@ -18,6 +18,7 @@ var Cell = cell.Module("health", "Tells how the operator fares, over HTTP and a 
 	cell.Hook("pprof", newPprof),
 	cell.Hook("gops", newGops),
 	cell.Hook("socket", newSocket),
+	cell.Job("drift", newDrift),
 	cell.Invoke(registerStandard),
 
 	cell.Annotate(statusCommand),

@@ -4,9 +4,8 @@
 package health
 
 import (
-	"fmt"
-	"path"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -33,8 +32,7 @@ type Config struct {
 	OperatorSockPath                   string
 }
 
-// DefaultConfig is what the flags default to.
-var DefaultConfig = Config{
+var defaults = Config{
 	OperatorAPIServeAddr:             "localhost:9234",
 	EnableCiliumOperatorServerAccess: []string{"*"},
 	OperatorPrometheusServeAddr:      ":9963",
@@ -86,11 +84,11 @@ func (c Config) allowed(api string) bool {
 	return slices.ContainsFunc(c.EnableCiliumOperatorServerAccess, func(p string) bool { return accessMatches(p, api) })
 }
 
+// accessMatches reports whether a pattern names a part: by its name, or by how
+// it begins and a * at the end.
 func accessMatches(pattern, api string) bool {
-	ok, err := path.Match(pattern, api)
-	return err == nil && ok
-}
-
-func (c Config) pprofAddress() string {
-	return fmt.Sprintf("%s:%d", c.OperatorPprofAddress, c.OperatorPprofPort)
+	if start, several := strings.CutSuffix(pattern, "*"); several {
+		return strings.HasPrefix(api, start)
+	}
+	return pattern == api
 }

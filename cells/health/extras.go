@@ -22,23 +22,21 @@ func (a *api) verbose(w http.ResponseWriter, r *http.Request) {
 	}
 	var b strings.Builder
 	fmt.Fprintln(&b, first)
-	_ = health.WriteText(&b, a.report.Health.Snapshot(), time.Now())
-	writeText(w, "text/plain; charset=utf-8", code, b.String())
+	_ = health.WriteText(&b, a.report.Health.Snapshot(), time.Now()) // a Builder takes everything
+	writeText(w, code, b.String())
 }
 
 // livez answers as long as the process can.
-func (a *api) livez(w http.ResponseWriter, _ *http.Request) {
-	writeText(w, "text/plain; charset=utf-8", http.StatusOK, "ok")
-}
+func (a *api) livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") }
 
-// readyz answers ok once this replica could take over: it knows who leads, and
-// its streams have their initial state.
+// readyz answers ok once this replica takes part in the election: it leads, or
+// knows who does.
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	if why := a.report.notReady(); why != "" {
-		writeText(w, "text/plain; charset=utf-8", http.StatusServiceUnavailable, why)
+		writeText(w, http.StatusServiceUnavailable, why)
 		return
 	}
-	writeText(w, "text/plain; charset=utf-8", http.StatusOK, "ok")
+	writeText(w, http.StatusOK, "ok")
 }
 
 // leader tells who leads, as this replica sees it.

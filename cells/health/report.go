@@ -27,13 +27,14 @@ type reportParams struct {
 	Registry *metrics.Registry
 	Health   *health.Tree
 	Graph    graph.Source
-	Election k8s.Election `optional:"true"`
-	Server   k8s.Server   `optional:"true"`
+	Election k8s.Election     `optional:"true"`
+	Server   k8s.Server       `optional:"true"`
+	Sections []health.Section `group:"status sections"`
 }
 
 func newReport(p reportParams) *report { return &report{p, time.Now()} }
 
-// notReady says why this replica could not take over now, or "".
+// notReady says why this replica takes no part in the election yet, or "".
 func (r *report) notReady() string {
 	if r.Election != nil && r.Election.Status().Holder == "" {
 		return "it is not known who leads"
@@ -41,28 +42,39 @@ func (r *report) notReady() string {
 	return ""
 }
 
-// Status is the operator on one screen.
-type Status struct {
+// screen is the operator on one screen.
+type screen struct {
 	Name      string              `json:"name"`
 	Version   string              `json:"version"`
 	Started   time.Time           `json:"started"`
+	HeapBytes uint64              `json:"heapBytes"`
 	APIServer string              `json:"apiServer,omitempty"`
 	Election  *k8s.ElectionStatus `json:"election,omitempty"`
-	Duties    []Duty              `json:"duties"`
+	Duties    []duty              `json:"duties"`
+	Sections  []section           `json:"sections,omitempty"`
 	Degraded  []health.Status     `json:"degraded,omitempty"`
-	HeapBytes uint64              `json:"heapBytes"`
 }
 
-// Duty is a module of the leader's term.
-type Duty struct {
+// duty is a module of the leader's term.
+type duty struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
-	State  string `json:"state"`  // off, standing by, OK, Degraded
-	Reason string `json:"reason"` // why it is off
+	State  string `json:"state"`            // off, standing by, OK, Degraded, Stopped
+	Reason string `json:"reason,omitempty"` // why it is off
 }
 
-func (r *report) status() Status {
-	s := Status{Name: r.Binary.Name, Version: r.Binary.Version, Started: r.began, Degraded: r.Health.Degraded(), HeapBytes: heapBytes()}
+// section is what a module adds.
+type section struct {
+	Title   string     `json:"title"`
+	Columns []string   `json:"columns"`
+	Rows    [][]string `json:"rows"`
+}
+
+func (r *report) screen() screen {
+	s := screen{
+		Name: r.Binary.Name, Version: r.Binary.Version, Started: r.began,
+		HeapBytes: heapBytes(), Duties: []duty{}, Degraded: r.Health.Degraded(),
+	}
 	if r.Server != nil {
 		s.APIServer = r.Server.Address()
 	}
@@ -72,16 +84,20 @@ func (r *report) status() Status {
 		s.Election, leading = &election, election.Leading
 	}
 	for _, m := range r.Graph().Modules {
-		if m.ID == "" || m.Term == "" {
-			continue
+		if m.ID != "" && m.Term != "" {
+			s.Duties = append(s.Duties, dutyOf(m, leading))
 		}
-		s.Duties = append(s.Duties, duty(m, leading))
+	}
+	for _, contributed := range r.Sections {
+		if rows := contributed.Rows(); len(rows) > 0 {
+			s.Sections = append(s.Sections, section{contributed.Title, contributed.Columns, rows})
+		}
 	}
 	return s
 }
 
-func duty(m graph.Module, leading bool) Duty {
-	d := Duty{ID: m.ID, Title: m.Title, State: m.Health, Reason: m.Reason}
+func dutyOf(m graph.Module, leading bool) duty {
+	d := duty{ID: m.ID, Title: m.Title, State: m.Health, Reason: m.Reason}
 	switch {
 	case !m.Enabled:
 		d.State = "off"

@@ -4,12 +4,16 @@
 package health
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/skep-operator/skep/runtime/health"
@@ -22,33 +26,60 @@ func newSocket(c Config, r *report, log *slog.Logger, h health.Reporter) lifecyc
 	if c.OperatorSockPath == "" {
 		return nil
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.status()) })
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.Health.Snapshot()) })
-	mux.HandleFunc("GET /graph", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.Graph()) })
-	return newServer("socket", mux, log, h, func() (net.Listener, error) { return listenUnix(c.OperatorSockPath) })
+	paths := router{
+		"/status": getOnly(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.screen()) }),
+		"/health": getOnly(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.Health.Snapshot()) }),
+		"/graph":  getOnly(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.Graph()) }),
+	}
+	return newServer("socket", paths, log, h, func() (net.Listener, error) { return listenUnix(c.OperatorSockPath) })
 }
 
-// listenUnix listens at a socket that only this user may open. A socket that a
-// dead process left behind is replaced; that of a living one is not.
+// listenUnix listens at a socket that only this user may open.
 func listenUnix(path string) (net.Listener, error) {
-	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		conn.Close()
-		return nil, fmt.Errorf("socket %s is in use by another operator; give this one its own with --operator-sock-path", path)
+	if err := clearSocket(path); err != nil {
+		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("making the folder of the socket: %w", err)
 	}
-	if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
-		return nil, fmt.Errorf("removing a stale socket: %w", err)
-	}
-	l, err := net.Listen("unix", path)
+	// The file never exists with more rights, not even for a moment: Linux takes
+	// them from the socket.
+	ours := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), 0o600) })
+	}}
+	l, err := ours.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, 0o600); err != nil { // elsewhere than on Linux
 		l.Close()
 		return nil, err
 	}
 	return l, nil
+}
+
+// clearSocket makes room at a path. A socket that a dead process left behind is
+// removed; that of a living one, or what is no socket, is not.
+func clearSocket(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("looking for a stale socket: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return fmt.Errorf("%s is there and no socket; give the operator another path with --operator-sock-path", path)
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	switch {
+	case err == nil:
+		conn.Close()
+		return fmt.Errorf("socket %s is in use by another operator; give this one its own with --operator-sock-path", path)
+	case !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("finding out whether socket %s is stale: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a stale socket: %w", err)
+	}
+	return nil
 }

@@ -69,3 +69,9 @@ func (c Config) requestTimeout() time.Duration {
 	}
 	return max(time.Second, c.LeaderElectionRenewDeadline/2)
 }
+
+// leaseSeconds is the lease duration as the lease has it: rounded up, so that
+// nobody takes the lease before its holder has stopped.
+func (c Config) leaseSeconds() int {
+	return int((c.LeaderElectionLeaseDuration + time.Second - 1) / time.Second)
+}

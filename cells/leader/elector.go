@@ -5,7 +5,6 @@ package leader
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -42,9 +41,10 @@ var oldestAPI = version.MustParseSemantic("1.16.0")
 // elector campaigns for the lease, and runs the term while it holds it.
 type elector struct {
 	params
-	lock  resourcelock.Interface
-	me    string
-	clock k8s.Clock
+	lock   resourcelock.Interface
+	leases coordinationclient.LeaseInterface
+	me     string
+	clock  k8s.Clock
 
 	mu     sync.Mutex
 	status k8s.ElectionStatus
@@ -77,7 +77,7 @@ func newElector(p params) (*elector, error) {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	e := &elector{params: p, me: host + "-" + rand.String(10), clock: k8s.SystemClock}
+	e := &elector{params: p, leases: leases.Leases(namespace), me: host + "-" + rand.String(10), clock: k8s.SystemClock}
 	e.lock = &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: leaseName, Namespace: namespace},
 		Client:     leases,
@@ -109,15 +109,20 @@ func (e *elector) run(ctx context.Context) error {
 	if !e.awaitServer(ctx) {
 		return ctx.Err()
 	}
-	seen := sighting{}
+	seen, pause := sighting{}, pollPeriod
 	for {
 		fence, ok := e.campaign(ctx, &seen)
 		if !ok {
 			return ctx.Err()
 		}
-		e.lead(ctx, fence, seen.settled(e.me, e.Config))
+		if e.lead(ctx, fence, seen) {
+			pause = pollPeriod
+		} else {
+			pause = min(2*pause, e.Config.LeaderElectionLeaseDuration)
+		}
 		seen = sighting{} // what holds now is somebody else's
-		if ctx.Err() != nil {
+		// Another replica may go first.
+		if !sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}
@@ -133,6 +138,7 @@ func (e *elector) awaitServer(ctx context.Context) bool {
 			running, err := version.ParseSemantic(info.GitVersion)
 			if err == nil && running.LessThan(oldestAPI) {
 				e.Stop(fmt.Errorf("k8s version (%s) is not meeting the minimal requirement (%s)", running, oldestAPI))
+				return false
 			}
 			return ctx.Err() == nil
 		}
@@ -211,13 +217,14 @@ func (e *elector) try(ctx context.Context, seen *sighting) (*k8s.Fence, error) {
 func (e *elector) take(ctx context.Context, seen sighting) error {
 	now := metav1.Now()
 	next := e.record(now, seen.record.LeaderTransitions)
-	if !seen.exists {
-		return e.lock.Create(ctx, next)
+	put := e.lock.Create
+	if seen.exists {
+		put = e.lock.Update
+		if seen.record.HolderIdentity != e.me {
+			next.LeaderTransitions++
+		}
 	}
-	if seen.record.HolderIdentity != e.me {
-		next.LeaderTransitions++
-	}
-	err := e.lock.Update(ctx, next)
+	err := put(ctx, next)
 	if err == nil {
 		e.setStatus(func(s *k8s.ElectionStatus) { s.Transitions = next.LeaderTransitions })
 	}
@@ -227,18 +234,16 @@ func (e *elector) take(ctx context.Context, seen sighting) error {
 func (e *elector) record(now metav1.Time, transitions int) resourcelock.LeaderElectionRecord {
 	return resourcelock.LeaderElectionRecord{
 		HolderIdentity:       e.me,
-		LeaseDurationSeconds: int(e.Config.LeaderElectionLeaseDuration / time.Second),
+		LeaseDurationSeconds: e.Config.leaseSeconds(),
 		AcquireTime:          now, RenewTime: now,
 		LeaderTransitions: transitions,
 	}
 }
 
-// errLost ends a term when the lease is gone.
-var errLost = errors.New("the lease is lost")
-
 // lead runs the term until the lease is lost or ctx ends; then the lease is
-// released, after all cells of the term have stopped.
-func (e *elector) lead(ctx context.Context, fence *k8s.Fence, settled time.Duration) {
+// released, after all cells of the term have stopped. seen is the lease as it was
+// before. It reports false for a term that could not be entered.
+func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) bool {
 	defer fence.Close()
 	began := time.Now()
 	e.announce(began)
@@ -247,30 +252,34 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, settled time.Durat
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		stopRenewing(e.renew(holding, fence, metav1.NewTime(began)))
+		err := e.renew(holding, fence, metav1.NewTime(began))
+		if err != nil {
+			fence.Close() // at once: the term may still be on its way in
+		}
+		stopRenewing(err)
 	}()
 	term, endTerm := context.WithCancel(ctx)
 	defer context.AfterFunc(holding, endTerm)()
-	if !e.enter(term, fence, settled) {
+	entered := e.enter(term, fence, seen)
+	if !entered {
 		endTerm() // another replica may fare better
 	}
 	<-term.Done()
 
 	lost := holding.Err() != nil
 	if lost {
-		fence.Close()
 		e.Metrics.Lost.Inc()
 		e.Log.Warn("lost the lease, leaving the term", "error", context.Cause(holding))
 	}
 	e.leave(ctx)
-	fence.Close()
 	stopRenewing(nil)
 	<-renewed
+	fence.Close()
 	if !lost {
 		e.release(ctx)
 	}
 	e.Log.Info("stopped leading", "after", time.Since(began).Round(time.Millisecond).String())
-	sleep(ctx, pollPeriod) // let another replica go first
+	return entered
 }
 
 func (e *elector) announce(began time.Time) {
@@ -281,13 +290,14 @@ func (e *elector) announce(began time.Time) {
 	e.Health.OK("leading")
 }
 
-// enter reports whether the term is entered, or its end has come already.
-func (e *elector) enter(ctx context.Context, fence *k8s.Fence, settled time.Duration) bool {
-	if !sleep(ctx, settled-e.clock.Monotonic()) {
-		return true
-	}
-	err := e.Leading.Open(fence)
+// enter reports whether the term is entered, or its end has come already. seen
+// is the lease as it was before.
+func (e *elector) enter(ctx context.Context, fence *k8s.Fence, seen sighting) bool {
+	err := e.Leading.Open(fence, e.before(ctx, seen))
 	if err == nil {
+		if !sleep(ctx, seen.settled(e.me, e.Config)-e.clock.Monotonic()) {
+			return true
+		}
 		err = e.Term.Enter(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -306,62 +316,6 @@ func (e *elector) leave(ctx context.Context) {
 	}
 	e.Metrics.Leading.Set(0)
 	e.setStatus(func(s *k8s.ElectionStatus) { s.Leading, s.Holder = false, "" })
-}
-
-// renew keeps the lease until ctx ends, the fence shuts, or somebody else holds
-// it. The error says which.
-func (e *elector) renew(ctx context.Context, fence *k8s.Fence, acquired metav1.Time) error {
-	for {
-		if !sleep(ctx, e.Config.LeaderElectionRetryPeriod) {
-			return nil
-		}
-		from := e.clock.Now()
-		err := e.renewOnce(ctx, fence, acquired)
-		switch {
-		case errors.Is(err, errLost):
-			return err
-		case err == nil && !fence.Extend(from, e.Config.LeaderElectionRenewDeadline), fence.Check() != nil:
-			return fmt.Errorf("%w: not renewed within %s: %w", errLost, e.Config.LeaderElectionRenewDeadline, err)
-		case err != nil && ctx.Err() == nil:
-			e.Log.Debug("renewing the lease failed, trying on", "error", err, "fence", fence.String())
-		}
-	}
-}
-
-func (e *elector) renewOnce(ctx context.Context, fence *k8s.Fence, acquired metav1.Time) error {
-	ctx, cancel := context.WithTimeout(ctx, e.Config.requestTimeout())
-	defer cancel()
-	defer context.AfterFunc(fence.Context(), cancel)()
-	next := e.record(metav1.Now(), e.Status().Transitions)
-	next.AcquireTime = acquired
-	err := e.lock.Update(ctx, next)
-	if !apierrors.IsConflict(err) {
-		return err
-	}
-	// Somebody wrote: perhaps a request of ours whose answer was lost.
-	current, _, err := e.lock.Get(ctx)
-	switch {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("%w: it was deleted", errLost)
-	case err != nil:
-		return err
-	case current.HolderIdentity != e.me:
-		return fmt.Errorf("%w: %q holds it", errLost, current.HolderIdentity)
-	}
-	return e.lock.Update(ctx, next)
-}
-
-// release gives the lease away, so that a standby need not wait for its end.
-func (e *elector) release(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), e.Config.requestTimeout())
-	defer cancel()
-	now := metav1.Now()
-	err := e.lock.Update(ctx, resourcelock.LeaderElectionRecord{
-		LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now, LeaderTransitions: e.Status().Transitions,
-	})
-	if err != nil {
-		e.Log.Warn("cannot release the lease; a standby takes it when it runs out", "error", err)
-	}
 }
 
 // sleep waits and reports whether ctx is still alive.

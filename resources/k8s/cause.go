@@ -3,11 +3,7 @@
 
 package k8s
 
-import (
-	"context"
-	"fmt"
-	"strings"
-)
+import "context"
 
 // Cause says why a write is made. The mechanisms that decide on writes set it;
 // duties do not.
@@ -41,11 +37,15 @@ func (t Trigger) String() string {
 }
 
 func (c *Cause) String() string {
-	parts := make([]string, len(c.Triggers))
+	text := c.Rule
 	for i, t := range c.Triggers {
-		parts[i] = t.String()
+		if i == 0 {
+			text += ", set off by "
+		} else {
+			text += ", "
+		}
+		text += t.String()
 	}
-	text := fmt.Sprintf("%s, set off by %s", c.Rule, strings.Join(parts, ", "))
 	if c.Parent != nil {
 		text += ", because of " + c.Parent.String()
 	}

@@ -4,11 +4,12 @@
 package k8s
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -99,12 +100,16 @@ func (c *client) resource(r Ref) dynamic.ResourceInterface {
 }
 
 func (c *client) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
-	if c.permissions.Denies("get", ref) {
-		return c.getByList(ctx, ref)
+	ref.Subresource = "" // the object has it
+	if !c.permissions.Denies("get", ref) {
+		obj, err := c.resource(ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		if !apierrors.IsForbidden(err) {
+			return obj, err
+		}
 	}
-	obj, err := c.resource(ref).Get(ctx, ref.Name, metav1.GetOptions{})
-	if apierrors.IsForbidden(err) {
-		return c.getByList(ctx, ref)
+	obj, err := c.getByList(ctx, ref)
+	if apierrors.IsForbidden(err) { // the role may have changed; and the object's own error says more
+		return c.resource(ref).Get(ctx, ref.Name, metav1.GetOptions{})
 	}
 	return obj, err
 }
@@ -127,7 +132,10 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 		return nil, fmt.Errorf("encoding %T: %w", obj, err)
 	}
 	u := &unstructured.Unstructured{Object: content}
-	return c.resource(Ref{Resource: resource, Namespace: u.GetNamespace()}).Create(ctx, u, metav1.CreateOptions{})
+	ctx, receipt := withReceipt(ctx)
+	stored, err := c.resource(Ref{Resource: resource, Namespace: u.GetNamespace()}).Create(ctx, u, metav1.CreateOptions{})
+	receipt.sign(c.door.ledger, stored, err)
+	return stored, err
 }
 
 // conflicts is how often Modify starts over before it leaves it to its caller.
@@ -147,15 +155,32 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 		if err := edit(changed); err != nil {
 			return nil, false, err
 		}
-		if equality.Semantic.DeepEqual(current.Object, changed.Object) {
-			return current, false, nil
+		changed.SetResourceVersion(current.GetResourceVersion()) // whatever edit did to it
+		if same, err := sameJSON(current, changed); same || err != nil {
+			return current, false, err
 		}
-		stored, err := c.resource(ref).Update(ctx, changed, metav1.UpdateOptions{}, subresources...)
+		noted, receipt := withReceipt(ctx)
+		stored, err := c.resource(ref).Update(noted, changed, metav1.UpdateOptions{}, subresources...)
+		receipt.sign(c.door.ledger, stored, err)
 		if apierrors.IsConflict(err) && try < conflicts {
 			continue
 		}
 		return stored, err == nil, err
 	}
+}
+
+// sameJSON reports whether two objects are the same on the wire, whatever Go
+// types their numbers and lists have.
+func sameJSON(a, b *unstructured.Unstructured) (bool, error) {
+	before, err := json.Marshal(a.Object)
+	if err != nil {
+		return false, err
+	}
+	after, err := json.Marshal(b.Object)
+	if err != nil {
+		return false, fmt.Errorf("encoding %s %s: %w", b.GetKind(), b.GetName(), err)
+	}
+	return bytes.Equal(before, after), nil
 }
 
 func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error {

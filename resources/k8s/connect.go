@@ -71,9 +71,9 @@ func (c Config) urls() []string {
 // dialer makes transports to the API server. Each transport has connections
 // of its own.
 type dialer struct {
-	config    Config
-	tls       *tls.Config
-	transport *transport.Config
+	config      Config
+	tls         *tls.Config
+	credentials *transport.Config
 }
 
 func newDialer(c Config, base *rest.Config) (*dialer, error) {
@@ -85,27 +85,24 @@ func newDialer(c Config, base *rest.Config) (*dialer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading certificates: %w", err)
 	}
-	return &dialer{config: c, tls: tlsConfig, transport: tc}, nil
+	return &dialer{config: c, tls: tlsConfig, credentials: tc}, nil
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	return (&net.Dialer{Timeout: d.config.K8sConnectionTimeout, KeepAlive: d.config.K8sConnectionKeepAlive}).DialContext(ctx, network, address)
 }
 
-// connections are one pool: its transport, and the way to close it.
-type connections struct {
-	http.RoundTripper // with credentials
-	plain             *http.Transport
-}
-
-// open makes a pool. dial is how its connections are made.
-func (d *dialer) open(dial func(context.Context, string, string) (net.Conn, error)) (*connections, error) {
+// transport sends requests, with credentials, over connections that dial makes.
+func (d *dialer) transport(dial dialFunc) (http.RoundTripper, error) {
 	plain := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dial,
 		TLSHandshakeTimeout: 10 * time.Second,
 		MaxIdleConnsPerHost: 25,
 		IdleConnTimeout:     90 * time.Second,
+	}
+	if d.credentials.Proxy != nil { // the kubeconfig's
+		plain.Proxy = d.credentials.Proxy
 	}
 	if d.tls != nil {
 		plain.TLSClientConfig = d.tls.Clone()
@@ -120,9 +117,9 @@ func (d *dialer) open(dial func(context.Context, string, string) (net.Conn, erro
 		protocols.SetHTTP1(true)
 		plain.Protocols = protocols
 	}
-	wrapped, err := transport.HTTPWrappersForConfig(d.transport, plain)
+	wrapped, err := transport.HTTPWrappersForConfig(d.credentials, plain)
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials: %w", err)
 	}
-	return &connections{wrapped, plain}, nil
+	return wrapped, nil
 }

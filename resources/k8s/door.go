@@ -22,10 +22,11 @@ type door struct {
 	servers *servers
 	limiter *fairLimiter
 	metrics *clientMetrics
-	reads   http.RoundTripper
+	reads   *route
 	// strict makes a write without a cause fail. Tests set it.
 	strict bool
 
+	ledger *ledger
 	dialer *dialer
 	term   atomic.Pointer[writer] // of the term entered last, or nil
 }
@@ -36,16 +37,16 @@ type writer struct {
 	next  http.RoundTripper
 }
 
-// Open lets writes through as long as the fence is open. Clients made from now
-// on, until Open is called again, write under this fence and under no other.
-func (d *door) Open(f *Fence) error {
+// open lets writes through as long as the fence is open. Clients made from now
+// on, until it is called again, write under this fence and under no other.
+func (d *door) open(f *Fence) error {
 	dial := newFencedDialer(f, d.dialer.dial, d.metrics.Unsent)
-	pool, err := d.dialer.open(dial.DialContext)
+	way, err := d.dialer.newRoute(d.servers, dial.DialContext)
 	if err != nil {
 		return err
 	}
-	f.OnClose(pool.plain.CloseIdleConnections)
-	d.term.Store(&writer{fence: f, next: route{d.servers, pool}})
+	f.OnClose(way.close)
+	d.term.Store(&writer{fence: f, next: way})
 	return nil
 }
 
@@ -65,7 +66,7 @@ var ErrNoCause = errors.New("a write without a cause: write through resources/re
 // RoundTrip implements http.RoundTripper.
 func (d *moduleDoor) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := d.limiter.Wait(req.Context(), d.module); err != nil {
-		return nil, err
+		return refuse(req, err)
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", d.agent+" ("+d.module+")")
@@ -83,22 +84,22 @@ func (d *moduleDoor) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (d *moduleDoor) write(req *http.Request) (*http.Response, error) {
 	if d.writer == nil {
-		return nil, fmt.Errorf("%s %s by %s: %w", req.Method, req.URL.Path, d.module, ErrReadOnly)
+		return refuse(req, fmt.Errorf("%s %s by %s: %w", req.Method, req.URL.Path, d.module, ErrReadOnly))
 	}
 	if CauseOf(req.Context()) == nil {
 		d.metrics.Uncaused.WithLabelValues(d.module).Inc()
 		if d.strict {
-			return nil, fmt.Errorf("%s %s by %s: %w", req.Method, req.URL.Path, d.module, ErrNoCause)
+			return refuse(req, fmt.Errorf("%s %s by %s: %w", req.Method, req.URL.Path, d.module, ErrNoCause))
 		}
 	}
 	fence := d.writer.fence
 	if err := fence.Check(); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, err)
+		return refuse(req, fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, err))
 	}
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(fence.Context(), func() { cancel(ErrFenced) })
 	done := func() { stop(); cancel(nil) }
-	resp, err := d.writer.next.RoundTrip(req.WithContext(ctx))
+	resp, err := d.ledger.record(req, func() (*http.Response, error) { return d.writer.next.RoundTrip(req.WithContext(ctx)) })
 	if err != nil {
 		done()
 		if fence.Check() != nil {
@@ -108,6 +109,14 @@ func (d *moduleDoor) write(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &closing{resp.Body, done}
 	return resp, nil
+}
+
+// refuse does not send a request; as of any transport, the body is closed.
+func refuse(req *http.Request, err error) (*http.Response, error) {
+	if req.Body != nil {
+		_ = req.Body.Close()
+	}
+	return nil, err
 }
 
 // closing runs a function when the body is closed.
@@ -133,7 +142,9 @@ func mutates(req *http.Request) bool {
 	return false
 }
 
+// isReview looks for the group anywhere: an API server may have its API below a
+// path of its own.
 func isReview(path string) bool {
 	return strings.HasSuffix(path, "reviews") &&
-		(strings.HasPrefix(path, "/apis/authorization.k8s.io/") || strings.HasPrefix(path, "/apis/authentication.k8s.io/"))
+		(strings.Contains(path, "/apis/authorization.k8s.io/") || strings.Contains(path, "/apis/authentication.k8s.io/"))
 }

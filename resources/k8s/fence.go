@@ -83,6 +83,9 @@ func (c Clock) Now() Moment { return Moment{c.Monotonic(), c.Wall()} }
 func (f *Fence) Extend(from Moment, d time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.unlimited {
+		return !f.closed
+	}
 	if f.monotonic != 0 && f.passed() { // not the first time
 		return false
 	}

@@ -5,6 +5,7 @@ package k8s
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -21,34 +22,41 @@ type heartbeat struct {
 
 // beat is one look.
 func (h *heartbeat) beat(ctx context.Context) error {
-	last := time.Unix(0, h.door.servers.succeeded.Load())
-	if time.Since(last) < h.timeout {
+	if h.door.reads.quiet() < h.timeout {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
 	if err := h.door.healthz(ctx); err != nil {
 		h.door.servers.reconnect()
-		return fmt.Errorf("no answer from the API server for %s, reconnecting: %w", time.Since(last).Round(time.Second), err)
+		return fmt.Errorf("nothing good from the API server for %s, reconnecting: %w", h.door.reads.quiet().Round(time.Second), err)
 	}
 	return nil
 }
 
-// healthz asks the API server whether it is there. Being told to slow down is a
-// sign of life.
+// healthz asks the API server whether it is there, and takes us for who we are.
+// Being told to slow down is a sign of life.
 func (d *door) healthz(ctx context.Context) error {
+	server := d.servers.url()
 	_, status, err := d.get(ctx, "/healthz")
 	if err == nil && status != http.StatusOK && status != http.StatusTooManyRequests {
-		return fmt.Errorf("GET /healthz answered %d %s", status, http.StatusText(status))
+		err = fmt.Errorf("GET /healthz answered %d %s", status, http.StatusText(status))
 	}
-	return err
+	if err == nil {
+		return nil
+	}
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		d.servers.failed(server)
+	}
+	if expired := d.dialer.expired(time.Now()); expired != nil {
+		err = fmt.Errorf("%w (%w)", expired, err)
+	}
+	return fmt.Errorf("API server %s: %w", server, err)
 }
 
 // get reads a path that is no resource, past the rate limit.
 func (d *door) get(ctx context.Context, path string) (body []byte, status int, err error) {
-	u := *d.servers.url()
-	u.Path = path
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.servers.url().JoinPath(path).String(), nil)
 	if err != nil {
 		return nil, 0, err
 	}

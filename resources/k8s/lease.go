@@ -16,19 +16,22 @@ type Leading interface {
 	// rate are shared with nobody, and its writes are not fenced.
 	LeaseConfig() *rest.Config
 	// Open lets the modules of the term that is entered next write while the
-	// fence is open.
-	Open(*Fence) error
+	// fence is open. before is what leaders since this process led last say was
+	// written; nil means that there were none.
+	Open(f *Fence, before *Written) error
+	// Written is how far writes went, for the next leader. The term has ended.
+	Written() Written
 }
 
 // leasing implements Leading.
 type leasing struct {
 	*door
-	pool http.RoundTripper
+	way *route
 }
 
 func (l *leasing) LeaseConfig() *rest.Config {
 	u := l.servers.url()
-	return &rest.Config{Host: u.String(), Transport: withAgent{l.agent + " (leader)", l.pool}, QPS: -1}
+	return &rest.Config{Host: u.String(), Transport: withAgent{l.agent + " (leader)", l.way}, QPS: -1}
 }
 
 // withAgent sets the User-Agent.
@@ -42,3 +45,14 @@ func (a withAgent) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.Header.Set("User-Agent", a.agent)
 	return a.next.RoundTrip(req)
 }
+
+// Open implements Leading.
+func (l *leasing) Open(f *Fence, before *Written) error {
+	if before != nil {
+		l.ledger.inherit(*before)
+	}
+	return l.open(f)
+}
+
+// Written implements Leading.
+func (l *leasing) Written() Written { return l.ledger.written() }

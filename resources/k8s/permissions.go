@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -21,11 +22,11 @@ import (
 )
 
 // Permissions are what the role allows, as the API server told once. Before it
-// did, and where it cannot say (authorizers that it does not know through and
-// through), nothing is held to be denied. It is safe for concurrent use.
+// did, and where it cannot list all of it (authorizers that are no lists of
+// rules), nothing is held to be denied. It is safe for concurrent use.
 type Permissions struct {
 	mu    sync.RWMutex
-	known bool
+	known bool // all of it is listed here
 	rules []authorizationv1.ResourceRule
 	paths []authorizationv1.NonResourceRule
 }
@@ -36,87 +37,77 @@ func (p *Permissions) Denies(verb string, ref Ref) bool {
 	if ref.Subresource != "" {
 		resource += "/" + ref.Subresource
 	}
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	return p.known && !p.allows(verb, ref.Resource.Group, resource, ref.Name)
+	return p.Known() && !p.lists(permission{verb: verb, group: ref.Resource.Group, resource: resource, name: ref.Name})
 }
 
-// Known reports whether the API server has told what is allowed.
+// Known reports whether the API server has told all that is allowed.
 func (p *Permissions) Known() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.known
 }
 
-// allows is called with the lock held.
-func (p *Permissions) allows(verb, group, resource, name string) bool {
+// lists reports whether the rules allow it.
+func (p *Permissions) lists(want permission) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	if want.path != "" {
+		return slices.ContainsFunc(p.paths, func(r authorizationv1.NonResourceRule) bool {
+			return matches(r.Verbs, want.verb) && slices.ContainsFunc(r.NonResourceURLs, func(url string) bool {
+				below, all := strings.CutSuffix(url, "*")
+				return url == want.path || all && strings.HasPrefix(want.path, below)
+			})
+		})
+	}
+	_, subresource, _ := strings.Cut(want.resource, "/")
 	return slices.ContainsFunc(p.rules, func(r authorizationv1.ResourceRule) bool {
-		return matches(r.Verbs, verb) && matches(r.APIGroups, group) && matches(r.Resources, resource) &&
-			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, name))
+		return matches(r.Verbs, want.verb) && matches(r.APIGroups, want.group) &&
+			(matches(r.Resources, want.resource) || subresource != "" && slices.Contains(r.Resources, "*/"+subresource)) &&
+			(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, want.name))
 	})
 }
 
 func matches(list []string, s string) bool {
-	return slices.ContainsFunc(list, func(l string) bool { return l == "*" || l == s })
+	return slices.Contains(list, "*") || slices.Contains(list, s)
 }
 
-// Missing are the permissions of a rule that the role lacks, as verb and
-// resource.
-func (p *Permissions) Missing(rule rbacv1.PolicyRule) []string {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	if !p.known {
-		return nil
-	}
+// missing are the permissions of rules that the role lacks. Where the API
+// server did not list all that is allowed, it is asked about each that is not
+// on the list.
+func (p *Permissions) missing(ctx context.Context, api authorizationclient.AuthorizationV1Interface, rules []rbacv1.PolicyRule) ([]string, error) {
 	var missing []string
-	for _, verb := range rule.Verbs {
-		for _, path := range rule.NonResourceURLs {
-			allowed := slices.ContainsFunc(p.paths, func(r authorizationv1.NonResourceRule) bool {
-				return matches(r.Verbs, verb) && matches(r.NonResourceURLs, path)
-			})
-			if !allowed {
-				missing = append(missing, verb+" "+path)
+	for _, rule := range rules {
+		for _, want := range permissionsOf(rule) {
+			if p.lists(want) {
+				continue
 			}
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				for _, name := range orAny(rule.ResourceNames) {
-					if !p.allows(verb, group, resource, name) {
-						missing = append(missing, describeMissing(verb, group, resource, name))
+			if !p.Known() {
+				if allowed, err := ask(ctx, api, want); allowed || err != nil {
+					if err != nil {
+						return nil, err
 					}
+					continue
 				}
 			}
+			missing = append(missing, want.String())
 		}
 	}
-	return missing
+	return missing, nil
 }
 
-func orAny(names []string) []string {
-	if len(names) == 0 {
-		return []string{""}
-	}
-	return names
-}
-
-func describeMissing(verb, group, resource, name string) string {
-	text := verb + " " + resource
-	if group != "" {
-		text += "." + group
-	}
-	if name != "" {
-		text += " " + name
-	}
-	return text
-}
-
-// read asks the API server.
-func (p *Permissions) read(ctx context.Context, c Client) error {
-	reviews, err := authorizationclient.NewForConfig(c.RESTConfig())
+func ask(ctx context.Context, api authorizationclient.AuthorizationV1Interface, want permission) (allowed bool, err error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: want.review()}
+	review, err = api.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return err
+		return false, fmt.Errorf("asking whether the role allows %s: %w", want, err)
 	}
-	review, err := reviews.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "default"},
+	return review.Status.Allowed, nil
+}
+
+// read asks the API server what it can list.
+func (p *Permissions) read(ctx context.Context, api authorizationclient.AuthorizationV1Interface) error {
+	review, err := api.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("asking what the role allows: %w", err)
@@ -128,22 +119,81 @@ func (p *Permissions) read(ctx context.Context, c Client) error {
 	return nil
 }
 
-// reportMissing degrades each enabled module that lacks a permission, and
-// names it in one line.
-func (p *Permissions) reportMissing(g *graph.Graph, tree *health.Tree, log *slog.Logger) {
+// check compares what the role allows with what the enabled modules need. Each
+// module that lacks something is degraded, and named in one line.
+func (p *Permissions) check(ctx context.Context, api authorizationclient.AuthorizationV1Interface, g *graph.Graph, tree *health.Tree, log *slog.Logger) error {
+	if err := p.read(ctx, api); err != nil {
+		return err
+	}
+	lacking := map[string]string{} // by module
 	for _, m := range g.Modules {
 		if !m.Enabled {
 			continue
 		}
-		var missing []string
-		for _, rule := range rulesOf(m).Required {
-			missing = append(missing, p.Missing(rule)...)
+		missing, err := p.missing(ctx, api, rulesOf(m).Required)
+		if err != nil {
+			return err
 		}
-		if len(missing) == 0 {
-			continue
+		if len(missing) > 0 {
+			lacking[m.ID] = strings.Join(missing, ", ")
 		}
-		text := strings.Join(missing, ", ")
-		tree.Reporter(m.ID).Part("permissions").Degraded("the role lacks "+text, nil)
-		log.Warn("the role lacks permissions; what needs them does not work until it is given them", "module", m.ID, "missing", text)
+	}
+	for _, id := range slices.Sorted(maps.Keys(lacking)) {
+		tree.Reporter(id).Part("permissions").Degraded("the role lacks "+lacking[id], nil)
+		log.Warn("the role lacks permissions; what needs them does not work until it is given them", "module", id, "missing", lacking[id])
+	}
+	return nil
+}
+
+// permission is one verb on a resource or path.
+type permission struct{ verb, group, resource, name, path string }
+
+// permissionsOf are the single permissions of a rule.
+func permissionsOf(rule rbacv1.PolicyRule) []permission {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""}
+	}
+	var all []permission
+	for _, verb := range rule.Verbs {
+		for _, path := range rule.NonResourceURLs {
+			all = append(all, permission{verb: verb, path: path})
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, name := range names {
+					all = append(all, permission{verb: verb, group: group, resource: resource, name: name})
+				}
+			}
+		}
+	}
+	return all
+}
+
+func (p permission) String() string {
+	if p.path != "" {
+		return p.verb + " " + p.path
+	}
+	text := p.verb + " " + p.resource
+	if p.group != "" {
+		text += "." + p.group
+	}
+	if p.name != "" {
+		text += " " + p.name
+	}
+	return text
+}
+
+func (p permission) review() authorizationv1.SelfSubjectAccessReviewSpec {
+	if p.path != "" {
+		return authorizationv1.SelfSubjectAccessReviewSpec{
+			NonResourceAttributes: &authorizationv1.NonResourceAttributes{Verb: p.verb, Path: p.path},
+		}
+	}
+	resource, subresource, _ := strings.Cut(p.resource, "/")
+	return authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: p.verb, Group: p.group, Resource: resource, Subresource: subresource, Name: p.name,
+		},
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/graph"
@@ -38,24 +39,26 @@ func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door
 	if err != nil {
 		return nil, err
 	}
-	reads, err := dial.open(s.track(dial.dial))
+	reads, err := dial.newRoute(s, dial.dial)
 	if err != nil {
 		return nil, err
 	}
 	return &door{
 		log: log, agent: "skep/" + b.Version, servers: s, dialer: dial, metrics: m,
 		limiter: newFairLimiter(float64(c.QPS), c.Burst, m.waited),
-		reads:   route{s, reads},
+		reads:   reads,
+		ledger:  newLedger(),
 		strict:  os.Getenv(StrictCause) != "",
 	}, nil
 }
 
 func newLeading(d *door) (Leading, error) {
-	pool, err := d.dialer.open(d.servers.track(d.dialer.dial))
+	way, err := d.dialer.newRoute(d.servers, d.dialer.dial)
 	if err != nil {
 		return nil, err
 	}
-	return &leasing{d, route{d.servers, pool}}, nil
+	way.impatient = true
+	return &leasing{d, way}, nil
 }
 
 func newPermissions() *Permissions { return &Permissions{} }
@@ -97,23 +100,29 @@ func (s server) Version(ctx context.Context) (*version.Info, error) {
 	return info, json.Unmarshal(body, info)
 }
 
-// connectPause bounds the pauses between attempts to reach the API server.
-const connectPause = 5 * time.Second
+const (
+	// connectPause bounds the pauses between attempts to reach the API server.
+	connectPause = 5 * time.Second
+	// connectLimit bounds one attempt.
+	connectLimit = 15 * time.Second
+)
 
 // newConnector tells when the API server is reached for the first time, and
 // compares what the role allows with what modules need. It tries for ever.
-func newConnector(d *door, c Client, p *Permissions, g graph.Source, tree *health.Tree, log *slog.Logger) job.Job {
+func newConnector(d *door, c Client, p *Permissions, g graph.Source, tree *health.Tree, log *slog.Logger) (job.Job, error) {
+	reviews, err := authorizationclient.NewForConfig(c.RESTConfig())
 	return job.OneShot(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, connectLimit)
+		defer cancel()
 		if err := d.healthz(ctx); err != nil {
-			return fmt.Errorf("API server %s: %w", d.servers.url(), err)
-		}
-		if err := p.read(ctx, c); err != nil {
 			return err
 		}
-		p.reportMissing(g(), tree, log)
+		if err := p.check(ctx, reviews, g(), tree, log); err != nil {
+			return err
+		}
 		log.Info("connected to the API server", "server", d.servers.url().String())
 		return nil
-	}, job.Retry(250*time.Millisecond, connectPause))
+	}, job.Retry(250*time.Millisecond, connectPause)), err
 }
 
 func newHeartbeat(c Config, d *door) (job.Job, error) {

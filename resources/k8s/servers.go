@@ -4,16 +4,10 @@
 package k8s
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"net/url"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"k8s.io/client-go/rest"
 )
@@ -24,28 +18,9 @@ type servers struct {
 	log  *slog.Logger
 	urls []*url.URL
 
-	mu        sync.Mutex
-	current   int
-	pools     map[*connPool]struct{}
-	succeeded atomic.Int64 // unix nanoseconds of the last answer
-}
-
-// connPool is a pool of connections that can be told to start afresh.
-type connPool struct {
-	mu    sync.Mutex
-	conns map[*trackedConn]struct{}
-}
-
-type trackedConn struct {
-	net.Conn
-	pool *connPool
-}
-
-func (c *trackedConn) Close() error {
-	c.pool.mu.Lock()
-	delete(c.pool.conns, c)
-	c.pool.mu.Unlock()
-	return c.Conn.Close()
+	mu      sync.Mutex
+	current int
+	pools   map[*connPool]struct{}
 }
 
 func newServers(log *slog.Logger, hosts []string, base *rest.Config) (*servers, error) {
@@ -81,58 +56,26 @@ func (s *servers) failed(u *url.URL) {
 	}
 }
 
-// track makes connections of a pool known, so that all can be closed at once.
-func (s *servers) track(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
-	pool := &connPool{conns: map[*trackedConn]struct{}{}}
+// newPool returns a pool that reconnect resets until it is forgotten.
+func (s *servers) newPool(dial dialFunc) *connPool {
+	p := newConnPool(dial)
 	s.mu.Lock()
-	s.pools[pool] = struct{}{}
-	s.mu.Unlock()
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		inner, err := dial(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		c := &trackedConn{inner, pool}
-		pool.mu.Lock()
-		defer pool.mu.Unlock()
-		pool.conns[c] = struct{}{}
-		return c, nil
-	}
+	defer s.mu.Unlock()
+	s.pools[p] = struct{}{}
+	return p
+}
+
+func (s *servers) forget(p *connPool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.pools, p)
 }
 
 // reconnect closes all connections; requests dial anew.
 func (s *servers) reconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for pool := range s.pools {
-		pool.mu.Lock()
-		conns := pool.conns
-		pool.conns = map[*trackedConn]struct{}{}
-		pool.mu.Unlock()
-		for c := range conns {
-			_ = c.Conn.Close()
-		}
+	for p := range s.pools {
+		p.reset()
 	}
-}
-
-// route sends requests to the server in use.
-type route struct {
-	servers *servers
-	next    http.RoundTripper
-}
-
-func (r route) RoundTrip(req *http.Request) (*http.Response, error) {
-	u := r.servers.url()
-	if req.URL.Host != u.Host || req.URL.Scheme != u.Scheme {
-		req = req.Clone(req.Context())
-		req.URL.Scheme, req.URL.Host, req.Host = u.Scheme, u.Host, ""
-	}
-	resp, err := r.next.RoundTrip(req)
-	switch {
-	case err == nil:
-		r.servers.succeeded.Store(time.Now().UnixNano())
-	case req.Context().Err() == nil && !errors.Is(err, ErrFenced):
-		r.servers.failed(u)
-	}
-	return resp, err
 }

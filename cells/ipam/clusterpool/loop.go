@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,12 +39,13 @@ type syncer struct {
 type params struct {
 	cell.In
 
-	Alloc   *allocator
-	Nodes   stream.Resource[ciliumio.Node]
-	Client  k8s.Client
-	Scope   reconcile.Scope
-	Metrics *poolMetrics
-	Log     *slog.Logger
+	Alloc    *allocator
+	Nodes    stream.Resource[ciliumio.Node]
+	Client   k8s.Client
+	Handover k8s.Handover
+	Scope    reconcile.Scope
+	Metrics  *poolMetrics
+	Log      *slog.Logger
 }
 
 func newSyncer(p params) *syncer {
@@ -53,14 +55,18 @@ func newSyncer(p params) *syncer {
 }
 
 func (s *syncer) write() job.Job { return s.loop.Job() }
-func (s *syncer) watch() job.Job { return job.OneShot(s.follow) }
+func (s *syncer) watch() job.Job { return job.OneShot(s.follow, job.Retry(time.Second, time.Minute)) }
 
 // follow hands every change of a node to the allocator, and has those nodes
-// written that it changes its mind about.
+// written that it changes its mind about. What leaders before this one gave out
+// is seen first.
 func (s *syncer) follow(ctx context.Context) error {
+	if err := stream.CatchUp(ctx, s.Nodes, s.Handover, v2.CiliumNodeResource); err != nil {
+		return err
+	}
 	for e := range s.Nodes.Events(ctx, stream.Named("ipam.clusterpool"), stream.ChangesFirst()) {
 		if e.Kind == stream.Sync {
-			s.begin(ctx)
+			s.begin()
 		} else {
 			s.take(e)
 		}
@@ -87,7 +93,7 @@ func (s *syncer) take(e stream.Event[ciliumio.Node]) {
 }
 
 // begin gives out blocks for the first time: all nodes have been seen.
-func (s *syncer) begin(context.Context) {
+func (s *syncer) begin() {
 	s.mu.Lock()
 	names := s.Alloc.begin()
 	outside := s.Alloc.outside()

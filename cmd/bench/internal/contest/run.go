@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package contest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Result is all rounds of a contest.
+type Result struct {
+	Contest
+	Runs map[string][]Figures // by contestant, in the order of the rounds
+}
+
+// Run does so many rounds of all contests. In each round every contestant has
+// its turn once; the next round goes the other way round, so that nobody always
+// follows the same one. progress is told what comes. On an error the results so
+// far come with it.
+func Run(ctx context.Context, contests []Contest, rounds int, progress func(string)) ([]Result, error) {
+	results := make([]Result, len(contests))
+	for i, c := range contests {
+		results[i] = Result{Contest: c, Runs: map[string][]Figures{}}
+	}
+	for round := range rounds {
+		for i, c := range contests {
+			order := slices.Clone(c.Contestants)
+			if round%2 == 1 {
+				slices.Reverse(order)
+			}
+			for _, who := range order {
+				progress(fmt.Sprintf("round %d of %d, %s: %s", round+1, rounds, c.Name, who.Name))
+				figures, err := runChild(ctx, c, who)
+				if err != nil {
+					return results, fmt.Errorf("%s: %s: %w", c.Name, who.Name, err)
+				}
+				results[i].Runs[who.Name] = append(results[i].Runs[who.Name], figures)
+			}
+		}
+	}
+	return results, nil
+}
+
+// runLimit ends a run that hangs.
+const runLimit = 5 * time.Minute
+
+func runChild(ctx context.Context, c Contest, who Contestant) (Figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
+	url := ""
+	if c.Pods > 0 {
+		server, err := startServer(ctx, c.Pods)
+		if err != nil {
+			return nil, err
+		}
+		defer server.stop()
+		url = server.url
+	}
+	return measure(ctx, c.Name, who.Name, url)
+}
+
+// All returns the figures of a contestant in all rounds that have them.
+func (r Result) All(contestant, measure string) (all []float64) {
+	for _, figures := range r.Runs[contestant] {
+		if f, ok := figures[measure]; ok {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// Median returns the median of a contestant's rounds, and whether there is one.
+func (r Result) Median(contestant, measure string) (float64, bool) {
+	all := r.All(contestant, measure)
+	if len(all) == 0 {
+		return 0, false
+	}
+	slices.Sort(all)
+	middle := len(all) / 2
+	if len(all)%2 == 0 {
+		return (all[middle-1] + all[middle]) / 2, true
+	}
+	return all[middle], true
+}
+
+// Verdict judges the median of the contestant that is judged.
+func (r Result) Verdict(m Measure) Verdict {
+	for _, who := range r.Contestants {
+		if who.Judged {
+			if figure, ok := r.Median(who.Name, m.Name); ok {
+				return m.Budget.Judge(figure)
+			}
+		}
+	}
+	return NoBudget
+}
+
+// Worst returns the worst verdict of all results.
+func Worst(results []Result) Verdict {
+	order := []Verdict{NoBudget, Met, Over, Red}
+	worst := 0
+	for _, r := range results {
+		for _, m := range r.Measures {
+			worst = max(worst, slices.Index(order, r.Verdict(m)))
+		}
+	}
+	return order[worst]
+}

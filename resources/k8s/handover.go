@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Written is how far the writes of leaders went: what a view of the cluster has
+// to show before a new leader decides anything upon it. Deletions do not count:
+// what is still seen of an object that is gone leads to no decision that takes
+// it for free.
+type Written struct {
+	// Complete says that nothing was written that Revisions does not name.
+	Complete bool `json:"complete"`
+	// Revisions are resourceVersions by resource, as in ciliumnodes.cilium.io.
+	Revisions map[string]uint64 `json:"revisions,omitempty"`
+}
+
+// Handover tells a module of the term what leaders before it wrote.
+type Handover interface {
+	// Before returns the resourceVersion up to which leaders before this one
+	// wrote objects of a resource. When that cannot be known, known is false:
+	// only what is read from now on shows all of it. Before may wait for a write
+	// of an earlier term of this process that got no answer.
+	Before(ctx context.Context, resource schema.GroupVersionResource) (revision uint64, known bool, err error)
+	// Saw tells the next leaders up to which resourceVersion a complete view
+	// showed writes, where Before did not know.
+	Saw(resource schema.GroupVersionResource, revision uint64)
+}
+
+// ledger remembers how far the writes of this process and of leaders before it
+// went. It belongs to the process.
+type ledger struct {
+	mu        sync.Mutex
+	complete  bool // of resources without an account nothing was written
+	resources map[string]*account
+}
+
+// account is what the ledger knows of one resource.
+type account struct {
+	known    bool // nothing was written beyond revision, open writes excepted
+	revision uint64
+	open     map[Ref]time.Time // writes without an answer, since when
+}
+
+func newLedger() *ledger { return &ledger{resources: map[string]*account{}} }
+
+// account is called with the lock held.
+func (l *ledger) account(resource schema.GroupVersionResource) *account {
+	name := resourceName(resource)
+	a := l.resources[name]
+	if a == nil {
+		a = &account{known: l.complete, open: map[Ref]time.Time{}}
+		l.resources[name] = a
+	}
+	return a
+}
+
+// inherit takes over what another leader knows of all writes before this term.
+func (l *ledger) inherit(w Written) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.complete = w.Complete
+	for name, a := range l.resources {
+		_, named := w.Revisions[name]
+		a.known = w.Complete || named
+	}
+	for name, revision := range w.Revisions {
+		group := schema.ParseGroupResource(name)
+		a := l.account(group.WithVersion(""))
+		a.known, a.revision = true, max(a.revision, revision)
+	}
+}
+
+// sent notes that a request is on its way.
+func (l *ledger) sent(ref Ref) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.account(ref.Resource).open[ref] = time.Now()
+}
+
+// refused notes that a request changed nothing.
+func (l *ledger) refused(ref Ref) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.account(ref.Resource).open, ref)
+}
+
+// stored notes how an object is on the server. An earlier request for it cannot
+// change it any more: it would conflict.
+func (l *ledger) stored(ref Ref, obj *unstructured.Unstructured) {
+	revision, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		l.blur(ref)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(ref.Resource)
+	delete(a.open, ref)
+	a.revision = max(a.revision, revision)
+}
+
+// blur notes a request that did something, nobody knows what.
+func (l *ledger) blur(ref Ref) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(ref.Resource)
+	delete(a.open, ref)
+	a.known = false
+}
+
+// look returns what is known of a resource, and a write of it that is open.
+func (l *ledger) look(resource schema.GroupVersionResource) (revision uint64, known bool, open *Ref, since time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(resource)
+	for ref, at := range a.open {
+		return a.revision, a.known, &ref, at
+	}
+	return a.revision, a.known, nil, time.Time{}
+}
+
+// saw notes a complete view.
+func (l *ledger) saw(resource schema.GroupVersionResource, revision uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.account(resource)
+	a.known, a.revision = true, max(a.revision, revision)
+}
+
+// written is what the next leader has to see.
+func (l *ledger) written() Written {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := Written{Complete: l.complete, Revisions: map[string]uint64{}}
+	for name, a := range l.resources {
+		if a.known && len(a.open) == 0 {
+			w.Revisions[name] = a.revision
+		} else {
+			w.Complete = false
+		}
+	}
+	return w
+}
+
+func resourceName(r schema.GroupVersionResource) string { return r.GroupResource().String() }
+
+// refOf reads the path of a request for an object or a collection.
+func refOf(path string) (Ref, bool) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	var ref Ref
+	switch {
+	case len(parts) > 2 && parts[0] == "api":
+		ref.Resource.Version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis":
+		ref.Resource.Group, ref.Resource.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return Ref{}, false
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
+		ref.Namespace, parts = parts[1], parts[2:]
+	}
+	ref.Resource.Resource = parts[0]
+	if len(parts) > 1 {
+		ref.Name = parts[1]
+	}
+	return ref, true
+}
+
+// receipt is how a client tells the door that it reads the answer of a write.
+type receipt struct{ ref *Ref }
+
+type receiptKey struct{}
+
+func withReceipt(ctx context.Context) (context.Context, *receipt) {
+	r := &receipt{}
+	return context.WithValue(ctx, receiptKey{}, r), r
+}
+
+// record keeps the books of a request around its round trip.
+func (l *ledger) record(req *http.Request, send func() (*http.Response, error)) (*http.Response, error) {
+	ref, ok := refOf(req.URL.Path)
+	if !ok || req.Method == http.MethodDelete {
+		return send()
+	}
+	l.sent(ref)
+	resp, err := send()
+	r, _ := req.Context().Value(receiptKey{}).(*receipt)
+	switch {
+	case err == nil && resp.StatusCode >= 400 && resp.StatusCode < 500:
+		l.refused(ref)
+	case ref.Name == "" && (err != nil || resp.StatusCode >= 500), err == nil && resp.StatusCode < 300 && r == nil:
+		l.blur(ref) // what was created has a name that nobody read; so has what other clients write
+	case err == nil && resp.StatusCode < 300:
+		r.ref = &ref
+	}
+	return resp, err
+}
+
+// sign ends what the door began, with the object that the client has read.
+func (r *receipt) sign(l *ledger, obj *unstructured.Unstructured, err error) {
+	switch {
+	case r.ref == nil:
+	case err == nil:
+		l.stored(*r.ref, obj)
+	default:
+		l.blur(*r.ref)
+	}
+}
+
+// handover implements Handover for one module.
+type handover struct {
+	ledger *ledger
+	client Client
+}
+
+func newHandover(_ cell.Scope, d *door, c Client) Handover { return &handover{d.ledger, c} }
+
+// settleTime is how long after its start a request whose connection was reset
+// may still take effect.
+const settleTime = 5 * time.Second
+
+func (h *handover) Before(ctx context.Context, resource schema.GroupVersionResource) (uint64, bool, error) {
+	for {
+		revision, known, open, since := h.ledger.look(resource)
+		if open == nil || !known {
+			return revision, known, nil
+		}
+		if err := h.resolve(ctx, *open, since); err != nil {
+			return 0, false, err
+		}
+	}
+}
+
+// resolve finds out what became of a write without an answer.
+func (h *handover) resolve(ctx context.Context, ref Ref, since time.Time) error {
+	if err := wait(ctx, settleTime-time.Since(since)); err != nil {
+		return err
+	}
+	obj, err := h.client.Get(ctx, ref)
+	switch {
+	case errors.IsNotFound(err):
+		h.ledger.refused(ref)
+	case err != nil:
+		return fmt.Errorf("finding out whether %s was written: %w", ref, err)
+	default:
+		h.ledger.stored(ref, obj)
+	}
+	return nil
+}
+
+func (h *handover) Saw(resource schema.GroupVersionResource, revision uint64) {
+	h.ledger.saw(resource, revision)
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+// Fence is the right to write during one term. *k8s.Fence is one.
+type Fence interface {
+	// Check returns an error once the fence is shut.
+	Check() error
+	// Context ends when the fence shuts, with the same error as cause.
+	Context() context.Context
+	// OnClose calls c when the fence shuts, or now if it has.
+	OnClose(c func())
+}
+
+// dialer dials connections that are written to only while the fence is open,
+// and are reset when it shuts.
+type dialer struct {
+	fence    Fence // nil: nobody writes
+	services serviceAddresses
+	failures *failures
+
+	mu    sync.Mutex
+	shut  bool
+	conns map[*fencedConn]struct{}
+}
+
+func newDialer(f Fence, s serviceAddresses, noted *failures) *dialer {
+	return &dialer{fence: f, services: s, failures: noted, conns: map[*fencedConn]struct{}{}}
+}
+
+// dialTimeout bounds one attempt. gRPC makes the next, after a pause.
+const dialTimeout = 10 * time.Second
+
+func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	network, target := "tcp", address
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		network, target = "unix", strings.TrimPrefix(path, "//")
+	} else {
+		target = d.services.resolve(ctx, address)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, target)
+	d.failures.note(address, err)
+	if err != nil || d.fence == nil {
+		return conn, err
+	}
+	c := &fencedConn{Conn: conn, dialer: d}
+	d.mu.Lock()
+	shut := d.shut
+	if !shut {
+		d.conns[c] = struct{}{}
+	}
+	d.mu.Unlock()
+	if shut {
+		c.reset()
+		return nil, d.fence.Check()
+	}
+	return c, nil
+}
+
+// reset ends all connections, and those that are being made.
+func (d *dialer) reset() {
+	d.mu.Lock()
+	conns := d.conns
+	d.conns, d.shut = nil, true
+	d.mu.Unlock()
+	for c := range conns {
+		c.reset()
+	}
+}
+
+// fencedConn is a connection of one term.
+type fencedConn struct {
+	net.Conn
+	dialer *dialer
+}
+
+// Write asks the fence before every write: a request that was prepared while
+// the process stood still does not leave it.
+func (c *fencedConn) Write(b []byte) (int, error) {
+	if err := c.dialer.fence.Check(); err != nil {
+		c.reset()
+		return 0, err
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *fencedConn) Close() error {
+	c.dialer.mu.Lock()
+	delete(c.dialer.conns, c)
+	c.dialer.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// reset closes without letting the kernel send what it still holds.
+func (c *fencedConn) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = c.Conn.Close()
+}
+
+// serviceAddresses finds the addresses of Services, so that etcd is reached
+// without the cluster's DNS, which may need the network that needs etcd.
+type serviceAddresses struct{ client k8s.Client } // nil: DNS only
+
+// resolve replaces the host of an address, if it is the name of a Service with
+// an address. All else is left to DNS.
+func (s serviceAddresses) resolve(ctx context.Context, address string) string {
+	host, port, err := net.SplitHostPort(address)
+	name, namespace, ok := serviceOf(host)
+	if err != nil || !ok || s.client == nil {
+		return address
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout/2)
+	defer cancel()
+	ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("services"), Namespace: namespace, Name: name}
+	service, err := s.client.Get(ctx, ref)
+	if err != nil {
+		return address
+	}
+	ip, _, _ := unstructured.NestedString(service.Object, "spec", "clusterIP")
+	if net.ParseIP(ip) == nil { // none yet, or headless
+		return address
+	}
+	return net.JoinHostPort(ip, port)
+}
+
+// serviceOf takes the name of a Service apart: name.namespace.svc[.domain].
+func serviceOf(host string) (name, namespace string, ok bool) {
+	parts := strings.SplitN(host, ".", 4)
+	if len(parts) < 3 || parts[2] != "svc" || parts[0] == "" || parts[1] == "" {
+		return "", "", false
+	}
+	return parts[0], parts[1], true
+}
+
+// failures remembers why endpoints cannot be connected to: gRPC keeps that to
+// itself and lets requests run into their limit. It is safe for concurrent use.
+type failures struct {
+	mu   sync.Mutex
+	last map[string]error
+}
+
+func newFailures() *failures { return &failures{last: map[string]error{}} }
+
+// note sets or, with nil, clears what is wrong with an address.
+func (f *failures) note(address string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err == nil {
+		delete(f.last, address)
+		return
+	}
+	f.last[address] = err
+}
+
+// any is what is wrong with some endpoint, or nil.
+func (f *failures) any() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, err := range f.last {
+		return err
+	}
+	return nil
+}

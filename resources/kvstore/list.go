@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (Listing, error) {
+	var o listOptions
+	for _, apply := range opts {
+		apply(&o)
+	}
+	var listing Listing
+	err := c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) (err error) {
+		for ctx.Err() == nil {
+			listing = Listing{}
+			listing.Revision, err = c.pages(ctx, etcd, prefix, o, 0, func() {}, func(e Entry) bool {
+				listing.Entries = append(listing.Entries, e)
+				return true
+			})
+			if !errors.Is(err, rpctypes.ErrCompacted) { // compacted between two pages
+				break
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return Listing{}, err
+	}
+	return listing, nil
+}
+
+// errLeft is returned by pages when the consumer wants no more.
+var errLeft = errors.New("the consumer left")
+
+// pages reads a prefix page by page, all of them as of the first one's
+// revision, which is at least the given one. A member that lags behind that is
+// passed over by asking for a quorum. started is called when the first page is
+// there.
+func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string, o listOptions, atLeast int64, started func(), each func(Entry) bool) (revision int64, err error) {
+	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(int64(c.options.pageSize))}
+	if o.keysOnly {
+		options = append(options, clientv3.WithKeysOnly())
+	}
+	resp, err := c.page(ctx, etcd, prefix, prefix, append(options, clientv3.WithSerializable()))
+	if err == nil && resp.Header.Revision < atLeast {
+		resp, err = c.page(ctx, etcd, prefix, prefix, options)
+	}
+	if err != nil {
+		return 0, err
+	}
+	started()
+	revision = resp.Header.Revision
+	for {
+		for _, kv := range resp.Kvs {
+			if !each(entryOf(kv)) {
+				return revision, errLeft
+			}
+		}
+		if !resp.More || len(resp.Kvs) == 0 {
+			return revision, nil
+		}
+		next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
+		if resp, err = c.page(ctx, etcd, prefix, next, append(options, clientv3.WithRev(revision), clientv3.WithSerializable())); err != nil {
+			return 0, err
+		}
+	}
+}
+
+func (c *client) page(ctx context.Context, etcd *clientv3.Client, prefix, from string, options []clientv3.OpOption) (*clientv3.GetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.operation)
+	defer cancel()
+	began := time.Now()
+	resp, err := etcd.Get(ctx, from, options...)
+	c.metrics.did(prefix, "read", "list", began, err)
+	return resp, c.explain("list", prefix, err)
+}

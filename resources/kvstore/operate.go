@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/skep-operator/skep/resources/reconcile"
+)
+
+// client implements Client for one module.
+type client struct {
+	*conn
+	module string
+}
+
+func (c *client) Connected() <-chan struct{} { return c.connected }
+func (c *client) Status() Status             { return c.status.current() }
+
+func (c *client) LeaseAlive(ctx context.Context, id LeaseID) (alive bool, err error) {
+	err = c.do(ctx, func(ctx context.Context, _ *clientv3.Client) error {
+		alive, err = c.leaseAlive(ctx, id)
+		return err
+	})
+	return alive, err
+}
+
+// do runs an operation under the module's share of the rate and its time limit.
+func (c *client) do(ctx context.Context, operation func(context.Context, *clientv3.Client) error) error {
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), c.timing.operation)
+	defer cancel()
+	etcd, err := c.etcd(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	release, err := c.limiter.acquire(ctx, c.module)
+	c.metrics.Waited.WithLabelValues(c.module).Observe(time.Since(began).Seconds())
+	if err != nil {
+		return fmt.Errorf("waiting for a share of etcd.qps (%d) or etcd.maxInflight (%d): %w", c.options.qps, c.options.inFlight, err)
+	}
+	defer release()
+	return operation(ctx, etcd)
+}
+
+func (c *client) Get(ctx context.Context, key string) (*Entry, error) {
+	var entry *Entry
+	err := c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
+		began := time.Now()
+		resp, err := etcd.Get(ctx, key)
+		c.metrics.did(key, "read", "get", began, err)
+		if err != nil {
+			return c.explain("get", key, err)
+		}
+		if len(resp.Kvs) > 0 {
+			e := entryOf(resp.Kvs[0])
+			entry = &e
+		}
+		return nil
+	})
+	return entry, err
+}
+
+func entryOf(kv *mvccpb.KeyValue) Entry {
+	return Entry{
+		Key: string(kv.Key), Value: kv.Value, Lease: LeaseID(kv.Lease),
+		CreateRevision: kv.CreateRevision, ModRevision: kv.ModRevision,
+	}
+}
+
+func (c *client) Write(ctx context.Context, writes ...Write) error {
+	_, err := c.commit(ctx, batch{writes: writes})
+	return err
+}
+
+func (c *client) WriteIf(ctx context.Context, guards []Guard, writes ...Write) (bool, error) {
+	revision, err := c.commit(ctx, batch{guards: guards, writes: writes})
+	return revision != 0, err
+}
+
+func (c *client) Ensure(ctx context.Context, key string, value []byte) (bool, error) {
+	current, err := c.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	if current != nil && bytes.Equal(current.Value, value) && c.leases.holds(current.Lease) {
+		c.leases.attach(key, value, current.Lease, current.ModRevision)
+		return false, nil
+	}
+	return true, c.Write(ctx, PutLeased(key, value))
+}
+
+// restoreKey writes a key again whose lease was lost.
+func (c *conn) restoreKey(ctx context.Context, key string) error {
+	k, wanted := c.leases.get(key)
+	if !wanted {
+		return nil
+	}
+	if isMark(key) && c.leases.orphaned() {
+		return reconcile.After(firstPause) // it says that the others are there
+	}
+	_, err := (&client{c, "kvstore"}).commit(ctx, batch{
+		writes: []Write{PutLeased(key, k.value)},
+		keep:   true,
+		moot: func() bool { // somebody was here first
+			now, wanted := c.leases.get(key)
+			return !wanted || now.lease != 0
+		},
+	})
+	return err
+}
+
+// batch is writes that are done together.
+type batch struct {
+	guards []Guard
+	writes []Write
+	// keep goes on wanting leased keys of which it is not known whether they
+	// were written.
+	keep bool
+	// moot is asked, if set, once no other writer is at the keys: true leaves
+	// them as they are.
+	moot func() bool
+}
+
+func (b batch) keys() []string {
+	keys := make([]string, len(b.writes))
+	for i, w := range b.writes {
+		keys[i] = w.key
+	}
+	return keys
+}
+
+// commit makes the writes of a batch and returns their revision. It is 0 where
+// a guard did not hold, or the writes are moot. A lease that turns out to be
+// gone is replaced at once.
+func (c *client) commit(ctx context.Context, b batch) (revision int64, err error) {
+	if len(b.writes) == 0 {
+		return 0, errors.New("etcd: nothing to write")
+	}
+	err = c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
+		unlock, err := c.locks.lock(ctx, b.keys()...)
+		if err != nil {
+			return c.explain("write", b.writes[0].key, err)
+		}
+		defer unlock()
+		if b.moot != nil && b.moot() {
+			return nil
+		}
+		revision, err = c.try(ctx, etcd, b)
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			revision, err = c.try(ctx, etcd, b)
+		}
+		return err
+	})
+	return revision, err
+}
+
+// try makes one attempt. The caller is alone at the keys.
+func (c *client) try(ctx context.Context, etcd *clientv3.Client, b batch) (revision int64, err error) {
+	ids := make([]LeaseID, len(b.writes))
+	for i, w := range b.writes {
+		if w.leased {
+			if ids[i], err = c.leases.assign(ctx, w.key); err != nil {
+				return 0, err
+			}
+		}
+	}
+	revision, err = c.send(ctx, etcd, b, ids)
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		for _, id := range ids {
+			c.leases.lose(id)
+		}
+		return 0, err
+	}
+	if err == nil && revision == 0 {
+		for _, w := range b.writes {
+			c.leases.settle(w.key)
+		}
+		return 0, nil
+	}
+	for i, w := range b.writes {
+		switch {
+		case err == nil && w.leased:
+			c.leases.attach(w.key, w.value, ids[i], revision)
+		case err == nil || !b.keep:
+			c.leases.release(w.key)
+		}
+	}
+	return revision, err
+}
+
+// send makes the request: a plain one for one write without a guard.
+func (c *client) send(ctx context.Context, etcd *clientv3.Client, b batch, ids []LeaseID) (revision int64, err error) {
+	first, action, began := b.writes[0], "txn", time.Now()
+	ops := make([]clientv3.Op, len(b.writes))
+	for i, w := range b.writes {
+		ops[i] = w.op(ids[i])
+	}
+	switch {
+	case len(b.guards) > 0 || len(ops) > 1:
+		conditions := make([]clientv3.Cmp, len(b.guards))
+		for i, g := range b.guards {
+			conditions[i] = g.cmp
+		}
+		var resp *clientv3.TxnResponse
+		if resp, err = etcd.Txn(ctx).If(conditions...).Then(ops...).Commit(); err == nil && resp.Succeeded {
+			revision = resp.Header.Revision
+		}
+	case first.remove:
+		action = "delete"
+		var resp *clientv3.DeleteResponse
+		if resp, err = etcd.Delete(ctx, first.key); err == nil {
+			revision = resp.Header.Revision
+		}
+	default:
+		action = "put"
+		var resp clientv3.OpResponse
+		if resp, err = etcd.Do(ctx, ops[0]); err == nil {
+			revision = resp.Put().Header.Revision
+		}
+	}
+	c.metrics.did(first.key, first.kind(), action, began, err)
+	return revision, c.explain(action, first.key, err)
+}

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package stream
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// CatchUp returns once a stream of a resource shows all that leaders before this
+// one wrote: a duty whose decisions must not contradict earlier ones calls it
+// before its first. Where it is known how far they wrote it costs nothing, else a
+// new list. The error is that of ctx, of the stream, or of the API server.
+func CatchUp[T any](ctx context.Context, r Resource[T], h k8s.Handover, resource schema.GroupVersionResource) error {
+	revision, known, err := h.Before(ctx, resource)
+	if err != nil {
+		return err
+	}
+	if known {
+		return r.Reach(ctx, slim.Revision(revision))
+	}
+	if err := r.Refresh(ctx); err != nil {
+		return err
+	}
+	seen, err := newest(ctx, r)
+	if err == nil {
+		h.Saw(resource, uint64(seen))
+	}
+	return err
+}
+
+// newest is the highest resourceVersion among the objects of a stream.
+func newest[T any](ctx context.Context, r Resource[T]) (slim.Revision, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	store, err := r.Store(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var highest slim.Revision
+	for obj := range store.All() {
+		highest = max(highest, slim.MetaOf(obj).ResourceVersion)
+	}
+	return highest, nil
+}
