@@ -106,7 +106,9 @@ func TestAProcessModuleReadsAndReviewsButNeverWrites(t *testing.T) {
 	}
 	writes := map[string]func() error{
 		"create": func() error { _, err := c.Create(why(t), configMaps, newConfigMap("default", "x", nil)); return err },
-		"delete": func() error { return c.Delete(why(t), Ref{Resource: configMaps, Namespace: "default", Name: "x"}, Preconditions{UID: "1"}) },
+		"delete": func() error {
+			return c.Delete(why(t), Ref{Resource: configMaps, Namespace: "default", Name: "x"}, Preconditions{UID: "1"})
+		},
 		"patch, by another client": func() error {
 			_, err := typed.CoreV1().Nodes().Patch(why(t), "n", "application/merge-patch+json", []byte("{}"), metav1.PatchOptions{})
 			return err
@@ -124,7 +126,10 @@ func TestAProcessModuleReadsAndReviewsButNeverWrites(t *testing.T) {
 
 func TestAWriteWithoutACauseIsCountedAndFailsWhereTestsAreStrict(t *testing.T) {
 	var arrived seen
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) { arrived.note(r); answer(w, newConfigMap("a", "x", nil)) })
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		arrived.note(r)
+		answer(w, corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}})
+	})
 	for _, strict := range []string{"", "1"} {
 		t.Setenv(StrictCause, strict)
 		d := openDoor(t, func(c *Config) { c.K8sAPIServer = server })

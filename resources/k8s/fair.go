@@ -24,16 +24,18 @@ type fairLimiter struct {
 	mu      sync.Mutex
 	queues  map[string][]*waiter
 	turn    []string // modules with a queue, the next one first
+	waiting int      // waiters that have neither gone nor left
 	pumping bool
+	alone   chan struct{} // tells the pump that all waiters left
 }
 
 type waiter struct {
-	ready    chan struct{}
-	canceled bool
+	ready      chan struct{}
+	gone, left bool
 }
 
 func newFairLimiter(qps float64, burst int, waited func(string, time.Duration)) *fairLimiter {
-	l := &fairLimiter{queues: map[string][]*waiter{}, waited: waited}
+	l := &fairLimiter{queues: map[string][]*waiter{}, waited: waited, alone: make(chan struct{}, 1)}
 	if qps > 0 {
 		l.rate = rate.NewLimiter(rate.Limit(qps), max(burst, 1))
 	}
@@ -55,6 +57,7 @@ func (l *fairLimiter) Wait(ctx context.Context, module string) error {
 		l.turn = append(l.turn, module)
 	}
 	l.queues[module] = append(l.queues[module], w)
+	l.waiting++
 	if !l.pumping {
 		l.pumping = true
 		go l.pump()
@@ -67,32 +70,48 @@ func (l *fairLimiter) Wait(ctx context.Context, module string) error {
 	case <-w.ready:
 		return nil
 	case <-ctx.Done():
-		l.cancel(w)
+		l.leave(w)
 		return context.Cause(ctx)
 	}
 }
 
-func (l *fairLimiter) cancel(w *waiter) {
+func (l *fairLimiter) leave(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w.canceled = true
+	if w.gone {
+		return
+	}
+	w.left = true
+	if l.waiting--; l.waiting == 0 {
+		select {
+		case l.alone <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // pump hands out tokens until nobody waits.
 func (l *fairLimiter) pump() {
 	for {
 		l.mu.Lock()
-		l.dropCanceled()
+		l.dropLeft()
 		if len(l.turn) == 0 {
 			l.pumping = false
 			l.mu.Unlock()
 			return
 		}
 		l.mu.Unlock()
-		time.Sleep(l.rate.Reserve().Delay())
-		l.mu.Lock()
-		l.give()
-		l.mu.Unlock()
+		token := l.rate.Reserve()
+		due := time.NewTimer(token.Delay())
+		select {
+		case <-due.C:
+			l.mu.Lock()
+			l.give()
+			l.mu.Unlock()
+		case <-l.alone:
+			due.Stop()
+			token.Cancel()
+		}
 	}
 }
 
@@ -109,16 +128,18 @@ func (l *fairLimiter) give() {
 		} else {
 			delete(l.queues, module)
 		}
-		if !w.canceled {
+		if !w.left {
+			w.gone = true
+			l.waiting--
 			close(w.ready)
 			return
 		}
 	}
 }
 
-func (l *fairLimiter) dropCanceled() {
+func (l *fairLimiter) dropLeft() {
 	l.turn = slices.DeleteFunc(l.turn, func(module string) bool {
-		queue := slices.DeleteFunc(l.queues[module], func(w *waiter) bool { return w.canceled })
+		queue := slices.DeleteFunc(l.queues[module], func(w *waiter) bool { return w.left })
 		l.queues[module] = queue
 		if len(queue) == 0 {
 			delete(l.queues, module)

@@ -101,6 +101,29 @@ func TestFairLimiterForgetsWhoLeft(t *testing.T) {
 	})
 }
 
+// A test bubble fails when a goroutine is left that nothing will wake.
+func TestFairLimiterStopsWhenAllHaveLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newFairLimiter(0.001, 1, noWait)
+		_ = l.Wait(t.Context(), "first")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := l.Wait(ctx, "impatient"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("left with %v", err)
+		}
+		synctest.Wait()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.pumping || len(l.queues) > 0 {
+			t.Error("the limiter still works for nobody")
+		}
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("that took %s", took)
+		}
+	})
+}
+
 func TestNoLimit(t *testing.T) {
 	l := newFairLimiter(0, 0, noWait)
 	for range 1000 {

@@ -99,11 +99,14 @@ func TestFenceTimerEndsContextAndConnections(t *testing.T) {
 
 func TestUnfencedIsOpenUntilClosed(t *testing.T) {
 	f := Unfenced()
-	if f.Check() != nil {
+	if f.Check() != nil || !f.Extend(SystemClock.Now(), time.Second) {
 		t.Error("shut")
 	}
 	f.Close()
 	f.Close()
+	if f.Extend(SystemClock.Now(), time.Second) {
+		t.Error("extended after Close")
+	}
 	if f.Check() == nil {
 		t.Error("open after Close")
 	}

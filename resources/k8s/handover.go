@@ -37,6 +37,9 @@ type Handover interface {
 	// only what is read from now on shows all of it. Before may wait for a write
 	// of an earlier term of this process that got no answer.
 	Before(ctx context.Context, resource schema.GroupVersionResource) (revision uint64, known bool, err error)
+	// Again reports whether this process has led before, so that its streams are
+	// warm.
+	Again() bool
 	// Saw tells the next leaders up to which resourceVersion a complete view
 	// showed writes, where Before did not know.
 	Saw(resource schema.GroupVersionResource, revision uint64)
@@ -46,6 +49,7 @@ type Handover interface {
 // went. It belongs to the process.
 type ledger struct {
 	mu        sync.Mutex
+	terms     int  // opened so far
 	complete  bool // of resources without an account nothing was written
 	resources map[string]*account
 }
@@ -70,10 +74,19 @@ func (l *ledger) account(resource schema.GroupVersionResource) *account {
 	return a
 }
 
-// inherit takes over what another leader knows of all writes before this term.
-func (l *ledger) inherit(w Written) {
+// begin begins a term. before is what another leader knows of all writes before
+// it, nil if nobody else has led.
+func (l *ledger) begin(before *Written) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.terms++
+	if before != nil {
+		l.inherit(*before)
+	}
+}
+
+// inherit is called with the lock held.
+func (l *ledger) inherit(w Written) {
 	l.complete = w.Complete
 	for name, a := range l.resources {
 		_, named := w.Revisions[name]
@@ -262,6 +275,12 @@ func (h *handover) resolve(ctx context.Context, ref Ref, since time.Time) error 
 		h.ledger.stored(ref, obj)
 	}
 	return nil
+}
+
+func (h *handover) Again() bool {
+	h.ledger.mu.Lock()
+	defer h.ledger.mu.Unlock()
+	return h.ledger.terms > 1
 }
 
 func (h *handover) Saw(resource schema.GroupVersionResource, revision uint64) {

@@ -48,9 +48,7 @@ func (a withAgent) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Open implements Leading.
 func (l *leasing) Open(f *Fence, before *Written) error {
-	if before != nil {
-		l.ledger.inherit(*before)
-	}
+	l.ledger.begin(before)
 	return l.open(f)
 }
 

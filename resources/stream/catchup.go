@@ -14,8 +14,9 @@ import (
 
 // CatchUp returns once a stream of a resource shows all that leaders before this
 // one wrote: a duty whose decisions must not contradict earlier ones calls it
-// before its first. Where it is known how far they wrote it costs nothing, else a
-// new list. The error is that of ctx, of the stream, or of the API server.
+// before its first. Where it is known how far they wrote it costs nothing. Else it
+// costs a new list, or, in a process that led before and has no need to hurry,
+// some seconds. The error is that of ctx, of the stream, or of the API server.
 func CatchUp[T any](ctx context.Context, r Resource[T], h k8s.Handover, resource schema.GroupVersionResource) error {
 	revision, known, err := h.Before(ctx, resource)
 	if err != nil {
@@ -24,7 +25,12 @@ func CatchUp[T any](ctx context.Context, r Resource[T], h k8s.Handover, resource
 	if known {
 		return r.Reach(ctx, slim.Revision(revision))
 	}
-	if err := r.Refresh(ctx); err != nil {
+	if h.Again() {
+		err = r.Confirm(ctx)
+	} else {
+		err = r.Refresh(ctx)
+	}
+	if err != nil {
 		return err
 	}
 	seen, err := newest(ctx, r)

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
 )
 
 // listerWatcher makes the requests of a stream and decodes the answers as they
@@ -30,8 +31,9 @@ type listerWatcher[T any] struct {
 	reading sync.WaitGroup // lists and watches that are being read
 	since   atomic.Pointer[time.Time]
 
-	refreshes
-	refused atomic.Pointer[error] // of the last request for initial events
+	refreshes refreshes
+	confirms  confirms
+	refused   atomic.Pointer[error] // of the last request for initial events
 }
 
 var _ cache.ListerWatcherWithContext = (*listerWatcher[struct{}])(nil)
@@ -62,6 +64,7 @@ func (lw *listerWatcher[T]) ListWithContext(ctx context.Context, opts metav1.Lis
 	}
 	lw.reading.Add(1)
 	defer lw.reading.Done()
+	opts.ResourceVersion = lw.refreshes.asOf(opts.ResourceVersion)
 	body, err := lw.request(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -85,6 +88,9 @@ func (lw *listerWatcher[T]) WatchWithContext(ctx context.Context, opts metav1.Li
 	opts.Watch = true
 	w := &watcher[T]{listerWatcher: lw, opts: opts, initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents}
 	w.ctx, w.cancel = context.WithCancel(ctx)
+	if w.initial {
+		w.opts.ResourceVersion = lw.refreshes.asOf(opts.ResourceVersion)
+	}
 	body, err := w.open()
 	if err != nil {
 		w.cancel()
@@ -104,16 +110,18 @@ const watchBuffer = 64
 // request sends a list or watch and returns the answer's body. The error is the
 // server's, if it answered; it has been reported.
 func (lw *listerWatcher[T]) request(ctx context.Context, opts metav1.ListOptions) (*body, error) {
+	return lw.requestOf(ctx, opts, lw.kind.fields)
+}
+
+// requestOf is request for the objects that a field selector matches.
+func (lw *listerWatcher[T]) requestOf(ctx context.Context, opts metav1.ListOptions, fields string) (*body, error) {
 	verb := "list"
 	if opts.Watch {
 		verb = "watch"
 	}
-	opts.LabelSelector, opts.FieldSelector = lw.kind.labels, lw.kind.fields
+	opts.LabelSelector, opts.FieldSelector = lw.kind.labels, fields
 	if err := lw.pace.await(ctx); err != nil {
 		return nil, err
-	}
-	if !opts.Watch || opts.SendInitialEvents != nil {
-		opts.ResourceVersion = lw.refreshes.asOf(opts.ResourceVersion)
 	}
 	client, err := lw.source.connect(ctx)
 	if err != nil {
@@ -227,16 +235,23 @@ func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.events }
 // says that it never will: a Reflector that hears of an error lists again.
 func (w *watcher[T]) open() (*body, error) {
 	for {
-		body, err := w.request(w.ctx, w.opts)
+		opts := w.opts
+		if !w.initial && w.confirms.waiting() {
+			opts.TimeoutSeconds = ptr.To(confirmWatch)
+		}
+		body, err := w.request(w.ctx, opts)
 		switch {
 		case err == nil:
 			body.limit(w.timing.idle)
 			if w.initial {
 				body.limit(w.timing.silence)
 			}
-			if w.opts.TimeoutSeconds != nil {
+			if opts.TimeoutSeconds != nil {
 				// The server ends the watch by then. If the end gets lost:
-				body.expire(time.Duration(*w.opts.TimeoutSeconds)*time.Second + w.timing.lifetime)
+				body.expire(time.Duration(*opts.TimeoutSeconds)*time.Second + w.timing.lifetime)
+			}
+			if !w.initial {
+				w.confirms.opened(body)
 			}
 			return body, nil
 		case w.ctx.Err() != nil, w.initial, final(err):
@@ -278,11 +293,12 @@ func (w *watcher[T]) run(body *body) {
 		if w.ctx.Err() != nil {
 			return
 		}
-		if time.Since(now) < w.timing.settled {
+		asked := w.confirms.ended(body)
+		if time.Since(now) < w.timing.settled && !asked {
 			w.pace.fail(err)
 		}
 		switch {
-		case errors.Is(err, io.EOF) && !w.initial:
+		case asked, errors.Is(err, io.EOF) && !w.initial:
 		case errors.Is(err, errReported):
 			return
 		default:
@@ -360,6 +376,7 @@ func (w *watcher[T]) read(body *body) (n int, err error) {
 		case w.initial && e.Type == watch.Bookmark && e.Object.(*bookmark).end:
 			w.goOn(e.Object.(*bookmark).revision)
 			body.limit(w.timing.idle)
+			w.confirms.opened(body)
 			n = 0
 		}
 	}

@@ -93,6 +93,9 @@ func (l *Local[T]) Synced() {
 // Refresh implements Resource. What was written is shown already.
 func (l *Local[T]) Refresh(context.Context) error { return nil }
 
+// Confirm implements Resource, as Refresh does.
+func (l *Local[T]) Confirm(context.Context) error { return nil }
+
 // Close ends all subscriptions.
 func (l *Local[T]) Close() { l.changes.close() }
 

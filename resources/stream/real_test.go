@@ -252,6 +252,8 @@ func requestsThrough(t *testing.T, proxy *clustertest.Proxy, resource string) (n
 			n.Initial++
 		case r.Verb == "watch":
 			n.Watches++
+		case r.Verb == "list" && strings.Contains(r.Path, "metadata.name%3D"):
+			n.Named++
 		case r.Verb == "list":
 			n.Lists++
 		}

@@ -115,6 +115,8 @@ import (
 //     so.
 //   - RefreshShowsWhatWasWritten: Refresh returns when all is shown that was
 //     written before, however far the watch has fallen behind.
+//   - ConfirmCostsNoList: Confirm does so too, without a request for the initial
+//     state.
 //   - SelectorsRestrict: an object that a selector does not match does not exist.
 type Resource[T any] interface {
 	// Events subscribes. The channel has no buffer and is closed when ctx ends,
@@ -141,6 +143,10 @@ type Resource[T any] interface {
 	// by whomever. It costs a new list, from which subscribers get what they have
 	// not seen yet. Where the revision is known, Reach costs nothing.
 	Refresh(ctx context.Context) error
+
+	// Confirm is Refresh without a list: it asks the server how far it is, and
+	// waits for the watch to say that it is as far. It takes a few seconds.
+	Confirm(ctx context.Context) error
 
 	// State says what the stream is doing. It costs no requests.
 	State() State

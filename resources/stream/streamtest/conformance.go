@@ -76,10 +76,11 @@ type Count struct {
 	Initial int // watches with initial events
 	Lists   int
 	Watches int // watches that go on from a revision
+	Named   int // lists of a single object
 }
 
 // All is the number of requests of any kind.
-func (c Count) All() int { return c.Initial + c.Lists + c.Watches }
+func (c Count) All() int { return c.Initial + c.Lists + c.Watches + c.Named }
 
 // States is the number of requests for the whole state.
 func (c Count) States() int { return c.Initial + c.Lists }

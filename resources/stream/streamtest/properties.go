@@ -86,6 +86,7 @@ func Properties() []Property {
 		property("ExpiredRevisionRelists", server, expiredRevisionRelists),
 		property("ServerAwayIsWaitedFor", faults, serverAwayIsWaitedFor),
 		property("RefreshShowsWhatWasWritten", server, refreshShowsWhatWasWritten),
+		property("ConfirmCostsNoList", server, confirmCostsNoList),
 		property("SelectorsRestrict", server, selectorsRestrict),
 	}
 }
@@ -988,6 +989,32 @@ func refreshShowsWhatWasWritten(c *Check) {
 			c.t.Fatalf("after a refresh the store shows %+v, not %s", obj, value)
 		}
 		s.done("upsert a=" + value)
+	}
+	c.Put("a", "9")
+	s.done("upsert a=9") // the watch goes on
+	s.nothing()
+}
+
+func confirmCostsNoList(c *Check) {
+	c.start()
+	c.Put("a", "1")
+	s := c.subscribe()
+	s.done("upsert a=1", "sync")
+	store := c.store()
+	before := c.Requests().States()
+	for i := range 2 {
+		value := fmt.Sprint(i + 2)
+		c.Put("a", value)
+		if err := c.Resource.Confirm(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != value {
+			c.t.Fatalf("after Confirm the store shows %+v, not %s", obj, value)
+		}
+		s.done("upsert a=" + value)
+	}
+	if n := c.Requests().States() - before; n != 0 {
+		c.t.Errorf("%d requests for the initial state", n)
 	}
 	c.Put("a", "9")
 	s.done("upsert a=9") // the watch goes on

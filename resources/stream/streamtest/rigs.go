@@ -5,6 +5,7 @@ package streamtest
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -123,6 +124,8 @@ func countRequests(requests []Request) (n Count) {
 			n.Initial++
 		case r.Watch:
 			n.Watches++
+		case strings.Contains(first(r.Query["fieldSelector"]), "metadata.name="):
+			n.Named++
 		default:
 			n.Lists++
 		}

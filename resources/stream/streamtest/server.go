@@ -538,10 +538,16 @@ func (v *view) follow(r *http.Request, at int64) {
 	s := v.server
 	seconds, _ := strconv.Atoi(first(v.request.Query["timeoutSeconds"]))
 	timeout, expired := make(<-chan time.Time), false
+	farewell := make(<-chan time.Time) // a bookmark two seconds before the end
 	if seconds > 0 {
 		timer := time.NewTimer(time.Duration(seconds) * time.Second)
 		defer timer.Stop()
 		timeout = timer.C
+	}
+	if seconds > 2 && first(v.request.Query["allowWatchBookmarks"]) == "true" {
+		timer := time.NewTimer(time.Duration(seconds-2) * time.Second)
+		defer timer.Stop()
+		farewell = timer.C
 	}
 	for {
 		s.mu.Lock()
@@ -567,6 +573,14 @@ func (v *view) follow(r *http.Request, at int64) {
 		}
 		select {
 		case <-changed:
+		case <-farewell:
+			if s.mu.Lock(); v.number > s.withheld && !s.frozen {
+				at = s.revision
+				s.mu.Unlock()
+				v.out.event("BOOKMARK", nil, nil, at)
+			} else {
+				s.mu.Unlock()
+			}
 		case <-timeout:
 			expired = true
 		case <-r.Context().Done():

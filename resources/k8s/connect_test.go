@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// outsideAnyPod has the environment of a process that runs in no pod.
+func outsideAnyPod(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "")
+}
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// K1.
+func TestWhatIsWrongWithTheConnectionIsNamed(t *testing.T) {
+	outsideAnyPod(t)
+	for name, c := range map[string]struct {
+		config Config
+		want   []string
+	}{
+		"nothing is given":          {Config{}, []string{"no API server is known", "--k8s-kubeconfig-path", "--k8s-api-server"}},
+		"absent kubeconfig":         {Config{K8sKubeconfigPath: "/nowhere/config"}, []string{"--k8s-kubeconfig-path", "/nowhere/config", "no such file"}},
+		"malformed kubeconfig":      {Config{K8sKubeconfigPath: write(t, "malformed", "{clusters")}, []string{"--k8s-kubeconfig-path", "malformed"}},
+		"empty kubeconfig":          {Config{K8sKubeconfigPath: write(t, "empty", "")}, []string{"--k8s-kubeconfig-path", "empty", "names no cluster"}},
+		"context that is not there": {Config{K8sKubeconfigPath: write(t, "context", "current-context: gone\n")}, []string{"context", "gone"}},
+		"missing certificate":       {Config{K8sKubeconfigPath: kubeconfig(t, clientcmdapi.AuthInfo{ClientCertificate: "/nowhere/tls.crt", ClientKey: "/nowhere/tls.key"})}, []string{"/nowhere/tls.crt"}},
+		"https without a pod":       {Config{K8sAPIServer: "https://10.0.0.1"}, []string{"https://10.0.0.1", "service account"}},
+		"address that is no URL":    {Config{K8sAPIServer: "http://[::1"}, []string{"http://[::1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := newDoor(c.config, cell.Binary{}, slog.New(slog.DiscardHandler), newMetrics())
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+// K1 and K5.
+func TestAddressesOfAPIServers(t *testing.T) {
+	outsideAnyPod(t)
+	for name, c := range map[string]struct {
+		config Config
+		want   string
+	}{
+		"without a scheme":             {Config{K8sAPIServer: "10.0.0.1:8080"}, "http://10.0.0.1:8080"},
+		"several":                      {Config{K8sAPIServerURLs: []string{"http://a", "b:80"}}, "http://a http://b:80"},
+		"the new flag over the old":    {Config{K8sAPIServer: "old", K8sAPIServerURLs: []string{"new"}}, "http://new"},
+		"the kubeconfig over the flag": {Config{K8sAPIServer: "http://a", K8sKubeconfigPath: kubeconfig(t, clientcmdapi.AuthInfo{})}, "https://192.0.2.1:6443"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := openDoor(t, func(to *Config) { *to = c.config })
+			var got []string
+			for _, u := range d.servers.urls {
+				got = append(got, strings.TrimSuffix(u.String(), "/"))
+			}
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("servers %v, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+// kubeconfig writes one for a server that is not there.
+func kubeconfig(t *testing.T, user clientcmdapi.AuthInfo) string {
+	t.Helper()
+	return save(t, &clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "https://192.0.2.1:6443"}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{"u": &user},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c", AuthInfo: "u"}},
+		CurrentContext: "x",
+	})
+}
+
+func save(t *testing.T, c *clientcmdapi.Config) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*c, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// pair of certificate and key, valid between the given times from now.
+func certificate(t *testing.T, from, to time.Duration) (cert, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+}
+
+func TestAClientCertificateThatIsNotValidIsNamedWithTheRemedy(t *testing.T) {
+	expired, expiredKey := certificate(t, -2*time.Hour, -time.Hour)
+	early, earlyKey := certificate(t, time.Hour, 2*time.Hour)
+	good, goodKey := certificate(t, -time.Hour, time.Hour)
+	file, keyFile := write(t, "tls.crt", string(expired)), write(t, "tls.key", string(expiredKey))
+	for name, c := range map[string]struct {
+		user clientcmdapi.AuthInfo
+		want []string
+	}{
+		"expired, in the kubeconfig": {clientcmdapi.AuthInfo{ClientCertificateData: expired, ClientKeyData: expiredKey}, []string{"kubeconfig", "expired on", "restart"}},
+		"expired, in a file":         {clientcmdapi.AuthInfo{ClientCertificate: file, ClientKey: keyFile}, []string{file, "expired on", "replace the file"}},
+		"not valid yet":              {clientcmdapi.AuthInfo{ClientCertificateData: early, ClientKeyData: earlyKey}, []string{"kubeconfig", "clock"}},
+		"valid":                      {clientcmdapi.AuthInfo{ClientCertificateData: good, ClientKeyData: goodKey}, nil},
+		"none":                       {clientcmdapi.AuthInfo{Token: "t"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := openDoor(t, through(kubeconfig(t, c.user))).dialer.expired(time.Now())
+			if (err == nil) != (c.want == nil) {
+				t.Fatalf("%v", err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%q does not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
+func TestAnExpiredCertificateIsToldByTheRealServersAnswer(t *testing.T) {
+	config, err := clientcmd.LoadFromFile(clustertest.Shared(t).Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key := certificate(t, -2*time.Hour, -time.Hour)
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	}
+	path := save(t, config)
+	err = openDoor(t, through(path)).healthz(t.Context())
+	for _, want := range []string{path, "expired on", "401 Unauthorized"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+}
+
+func TestTheKubeconfigsProxyIsUsed(t *testing.T) {
+	var arrived seen
+	proxy := serve(t, func(w http.ResponseWriter, r *http.Request) { arrived.note(r) })
+	path := save(t, &clientcmdapi.Config{
+		Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: "http://192.0.2.1", ProxyURL: proxy}},
+		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c"}},
+		CurrentContext: "x",
+	})
+	if err := openDoor(t, through(path)).healthz(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(arrived.all()); n != 1 {
+		t.Errorf("%d requests at the proxy, want 1", n)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		flag   string
+	}{
+		"defaults":            {func(*Config) {}, ""},
+		"no limit":            {func(c *Config) { c.QPS, c.Burst = 0, 0 }, ""},
+		"negative rate":       {func(c *Config) { c.QPS = -1 }, "operator-k8s-client-qps"},
+		"no burst":            {func(c *Config) { c.Burst = 0 }, "operator-k8s-client-burst"},
+		"negative timeout":    {func(c *Config) { c.K8sConnectionTimeout = -1 }, "k8s-client-connection-timeout"},
+		"negative heartbeat":  {func(c *Config) { c.K8sHeartbeatTimeout = -1 }, "k8s-heartbeat-timeout"},
+		"off: nothing counts": {func(c *Config) { *c = Config{QPS: -1} }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config := DefaultConfig
+			c.change(&config)
+			err := config.Validate()
+			if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
+				t.Errorf("%v, want an error about %q", err, c.flag)
+			}
+		})
+	}
+}

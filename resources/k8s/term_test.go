@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+var creates = clustertest.Match{Verbs: []string{"create"}, Resources: []string{"configmaps"}}
+
+func TestARequestInFlightIsCutWhenTheFenceShuts(t *testing.T) {
+	d := newDesk(t)
+	fence := d.door.lead(t)
+	c := d.door.client(t, "duty")
+	held := d.proxy.Rule(t, clustertest.Rule{Match: creates, Delay: &clustertest.Delay{For: -1}})
+	failed := make(chan error)
+	go func() {
+		_, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil))
+		failed <- err
+	}()
+	until(t, "the request at the proxy", func() bool { return held.Hits(t) == 1 })
+	fence.Close()
+	if err := <-failed; !errors.Is(err, ErrFenced) {
+		t.Errorf("the request ended with %v, want ErrFenced", err)
+	}
+	until(t, "the connections of the term are closed", func() bool { return d.proxy.State(t).Connections == 0 })
+	held.Remove(t)
+	if _, err := d.Get(t.Context(), d.ref("x")); !apierrors.IsNotFound(err) {
+		t.Errorf("what was cut arrived: %v", err)
+	}
+}
+
+func TestNoRequestStartsAfterTheDeadline(t *testing.T) {
+	d := newDesk(t)
+	hands := newTwoHands()
+	fence := NewFence(hands.clock(), hands.clock().Now(), time.Hour)
+	t.Cleanup(fence.Close)
+	if err := d.door.open(fence); err != nil {
+		t.Fatal(err)
+	}
+	c := d.door.client(t, "duty")
+	other, err := kubernetes.NewForConfig(c.RESTConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); err != nil {
+		t.Fatal(err)
+	}
+	d.verbs(t)
+	hands.turn(0, time.Hour) // the process stood still; no timer has fired
+	if _, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "y", nil)); !errors.Is(err, ErrFenced) {
+		t.Errorf("a late write: %v", err)
+	}
+	if err := other.CoreV1().Nodes().Delete(why(t), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) {
+		t.Errorf("a late write by another client of the module: %v", err)
+	}
+	if _, _, err := c.Modify(why(t), d.ref("x"), label); !errors.Is(err, ErrFenced) {
+		t.Errorf("a late modify: %v", err)
+	}
+	d.expect(t, "reads are free, late writes stay here", "get")
+}
+
+// slowLimiter makes a module's request wait until the fence is shut.
+func TestARequestThatWaitedForItsTurnMeetsTheFence(t *testing.T) {
+	d := newDesk(t)
+	fence := d.door.lead(t)
+	c := d.door.client(t, "duty")
+	d.door.limiter = newFairLimiter(1, 1, noWait)
+	_ = d.door.limiter.Wait(t.Context(), "duty")
+	failed := make(chan error)
+	go func() {
+		_, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil))
+		failed <- err
+	}()
+	until(t, "the request waits", func() bool {
+		d.door.limiter.mu.Lock()
+		defer d.door.limiter.mu.Unlock()
+		return d.door.limiter.waiting == 1
+	})
+	fence.Close()
+	if err := <-failed; !errors.Is(err, ErrFenced) {
+		t.Errorf("%v, want ErrFenced", err)
+	}
+	d.expect(t, "nothing was sent")
+}
+
+func TestAClientOfAnEndedTermStaysShutInTheNext(t *testing.T) {
+	d := newDesk(t)
+	first := d.door.lead(t)
+	old := d.door.client(t, "duty")
+	first.Close()
+	d.door.lead(t)
+	if _, err := old.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); !errors.Is(err, ErrFenced) {
+		t.Errorf("the old client: %v", err)
+	}
+	if _, err := d.door.client(t, "duty").Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); err != nil {
+		t.Errorf("the new client: %v", err)
+	}
+}
+
+// K6.
+func TestTheLeaseIsNotStarvedByModules(t *testing.T) {
+	var modules, lease seen
+	d := openDoor(t, func(c *Config) {
+		c.QPS, c.Burst = 0.001, 1
+		c.K8sAPIServer = serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.UserAgent() == "skep/1.2.3 (leader)" {
+				lease.note(r)
+			} else {
+				modules.note(r)
+			}
+			answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}})
+		})
+	})
+	leading, err := newLeading(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	defer func() {
+		cancel()
+		for range 100 {
+			<-ended
+		}
+	}()
+	greedy := d.client(t, "greedy")
+	for range 100 {
+		go func() {
+			_, err := greedy.Get(ctx, Ref{Resource: configMaps, Namespace: "a", Name: "x"})
+			ended <- err
+		}()
+	}
+	until(t, "all but one wait", func() bool {
+		d.limiter.mu.Lock()
+		defer d.limiter.mu.Unlock()
+		return d.limiter.waiting == 99 && len(modules.all()) == 1
+	})
+	leases, err := kubernetes.NewForConfig(leading.LeaseConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = leases.CoordinationV1().Leases("kube-system").Get(ctx, "lock", metav1.GetOptions{})
+	if len(lease.all()) != 1 {
+		t.Fatal("the request for the lease waits behind those of modules")
+	}
+	if lease.all()[0].RemoteAddr == modules.all()[0].RemoteAddr {
+		t.Error("the lease shares a connection with modules")
+	}
+	<-ended // the one that got through
+	go func() { ended <- nil }()
+}
