@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/skep-operator/skep/cells"
+	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/hive"
 )
@@ -15,11 +16,13 @@ import (
 // version is set by the linker.
 var version = "devel"
 
-func main() {
-	os.Exit(command.Main(cells.Operator,
+func main() { os.Exit(run(cells.Operator)) }
+
+func run(set cell.Cells) int {
+	return command.Main(set,
 		hive.Version(version),
 		hive.EnvPrefix("CILIUM_"),
 		hive.ConfigFile("cilium-operators"),
 		hive.MetricsNamespace("cilium_operator"),
-	))
+	)
 }

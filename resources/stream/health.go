@@ -4,6 +4,7 @@
 package stream
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -127,7 +128,11 @@ func (c *conditions) flush() {
 func (c *conditions) logChanges(wrong map[string]error) {
 	for name, err := range wrong {
 		if _, known := c.logged[name]; !known {
-			c.log.Warn("Stream is degraded", "condition", name, "error", err)
+			level := slog.LevelWarn
+			if name == conditionResource {
+				level = slog.LevelInfo // what a fresh cluster looks like
+			}
+			c.log.Log(context.Background(), level, "Stream is degraded", "condition", name, "error", err)
 		}
 	}
 	for name := range c.logged {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/job"
+	"github.com/skep-operator/skep/runtime/lifecycle"
+)
+
+// What tests ask of an operator, in its environment.
+const (
+	// chatter is the name of a ConfigMap that the term writes all the time.
+	chatter = "SKEP_TEST_CHATTER"
+	// slowStop is how long the term takes to stop, whatever its context says.
+	slowStop = "SKEP_TEST_SLOW_STOP"
+	// panics makes a module of the term panic all the time.
+	panics = "SKEP_TEST_PANICS"
+)
+
+// testCells are duties of tests. Each does nothing unless it is asked to.
+var testCells = []cell.Cell{
+	cell.Module("chatter", "Writes a ConfigMap without a pause", cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
+	cell.Module("panics", "Panics", cell.Job("panic", newPanics)),
+}
+
+func newChatter(c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
+	name := os.Getenv(chatter)
+	write := func(ctx context.Context, n int) error {
+		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
+		ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: shared.K8sNamespace, Name: name}
+		_, _, err := c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+			return unstructured.SetNestedField(u.Object, strconv.Itoa(n), "data", "n")
+		})
+		if apierrors.IsNotFound(err) {
+			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: name}}
+			cm.APIVersion, cm.Kind = "v1", "ConfigMap"
+			_, err = c.Create(ctx, ref.Resource, cm)
+		}
+		return err
+	}
+	return job.OneShot(func(ctx context.Context) error {
+		for n := 0; name != "" && ctx.Err() == nil; n++ {
+			if err := write(ctx, n); err != nil {
+				log.Debug("chatter", "error", err)
+			}
+			time.Sleep(2 * time.Millisecond) // a pace, not a wait
+		}
+		return ctx.Err()
+	})
+}
+
+// newSlowStop stops before the chatter does, which goes on meanwhile.
+func newSlowStop() lifecycle.Hook {
+	return lifecycle.Funcs{OnStop: func(context.Context) error {
+		d, _ := time.ParseDuration(os.Getenv(slowStop))
+		time.Sleep(d)
+		return nil
+	}}
+}
+
+func newPanics() job.Job {
+	return job.OneShot(func(context.Context) error {
+		if os.Getenv(panics) != "" {
+			panic(fmt.Sprint("as the test wants it: ", os.Getenv(panics)))
+		}
+		return nil
+	})
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skep-operator/skep/cells"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+// asOperator in the environment makes the test binary an operator: real
+// processes, with the race detector and what only tests can ask for.
+const asOperator = "SKEP_TEST_AS_OPERATOR"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asOperator) != "" {
+		os.Exit(run(cells.Operator.WithIn("leader", testCells...)))
+	}
+	os.Exit(clustertest.Wrap(m).Run())
+}
+
+// operator is a process of the operator.
+type operator struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	socket string
+	log    *logBuffer
+	ended  chan struct{}
+}
+
+// patience is how long a test waits for what should take seconds at most.
+const patience = 60 * time.Second
+
+// quickLease are lease flags for tests that lose leases: the shortest that a
+// lease can have.
+var quickLease = []string{
+	"--leader-election-lease-duration=2s", "--leader-election-renew-deadline=1s", "--leader-election-retry-period=100ms",
+}
+
+// start runs an operator against the API server of a kubeconfig. env are
+// KEY=value pairs besides.
+func start(t *testing.T, kubeconfig string, env []string, args ...string) *operator {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "skep") // short: the paths of sockets are limited
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o := &operator{t: t, socket: filepath.Join(dir, "s"), log: &logBuffer{}, ended: make(chan struct{})}
+	o.cmd = exec.Command(os.Args[0], append([]string{
+		"--k8s-kubeconfig-path=" + kubeconfig, "--operator-sock-path=" + o.socket,
+		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
+		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
+	}, args...)...)
+	o.cmd.Env = append(os.Environ(), asOperator+"=1", k8s.StrictCause+"=1")
+	o.cmd.Env = append(o.cmd.Env, env...)
+	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
+	// It dies with the test, however that ends.
+	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := o.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		_ = o.cmd.Wait()
+		close(o.ended)
+	}()
+	t.Cleanup(func() {
+		o.kill()
+		if t.Failed() {
+			t.Logf("log of the operator:\n%s", o.log)
+		}
+		if strings.Contains(o.log.String(), "DATA RACE") {
+			t.Error("the operator has a data race")
+		}
+	})
+	return o
+}
+
+// stop ends the operator in order. It returns the exit code.
+func (o *operator) stop() int {
+	o.t.Helper()
+	o.signal(syscall.SIGTERM)
+	select {
+	case <-o.ended:
+	case <-time.After(patience):
+		o.signal(syscall.SIGQUIT) // its stacks are worth reading
+		<-o.ended
+		o.t.Fatal("the operator does not stop")
+	}
+	return o.cmd.ProcessState.ExitCode()
+}
+
+// kill ends the operator at once. It may have ended already.
+func (o *operator) kill() {
+	_ = o.cmd.Process.Signal(syscall.SIGCONT)
+	_ = o.cmd.Process.Kill()
+	<-o.ended
+}
+
+func (o *operator) signal(s syscall.Signal) {
+	o.t.Helper()
+	if err := o.cmd.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		o.t.Fatal(err)
+	}
+}
+
+func (o *operator) running() bool {
+	select {
+	case <-o.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// status is what the operator tells at its socket. ok is false while it does
+// not answer.
+func (o *operator) status() (s status, ok bool) {
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", o.socket)
+		},
+	}}
+	resp, err := client.Get("http://operator/status")
+	if err != nil {
+		return s, false
+	}
+	defer resp.Body.Close()
+	return s, json.NewDecoder(resp.Body).Decode(&s) == nil
+}
+
+// status is the part of the operator's status that tests read.
+type status struct {
+	Election struct {
+		Identity string
+		Leading  bool
+	}
+	Degraded []struct{ ID, Message, Error string }
+}
+
+func (s status) degraded() string {
+	var b strings.Builder
+	for _, d := range s.Degraded {
+		fmt.Fprintf(&b, "%s: %s: %s\n", d.ID, d.Message, d.Error)
+	}
+	return b.String()
+}
+
+// leads waits until the operator leads.
+func (o *operator) leads() {
+	o.t.Helper()
+	o.until("it leads", func() bool {
+		s, ok := o.status()
+		return ok && s.Election.Leading
+	})
+}
+
+// says waits until the log has the text n times.
+func (o *operator) says(text string, n int) {
+	o.t.Helper()
+	o.until(fmt.Sprintf("it has said %q %d times", text, n), func() bool { return o.log.count(text) >= n })
+}
+
+// until waits until something holds, while the operator runs.
+func (o *operator) until(what string, holds func() bool) {
+	o.t.Helper()
+	eventually(o.t, what, func() bool {
+		if !o.running() {
+			o.t.Fatalf("the operator has ended (%s) before %s", o.cmd.ProcessState, what)
+		}
+		return holds()
+	})
+}
+
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain: %s", patience, what)
+		}
+	}
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu    sync.Mutex
+	bytes bytes.Buffer
+}
+
+func (l *logBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes.Write(b)
+}
+
+func (l *logBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes.String()
+}
+
+func (l *logBuffer) count(text string) int { return strings.Count(l.String(), text) }
+
+// soak reports whether the long form of a test is wanted.
+func soak() bool { return os.Getenv("SKEP_SOAK") != "" }
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
