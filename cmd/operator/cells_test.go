@@ -55,9 +55,15 @@ func newChatter(c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
 		return err
 	}
 	return job.OneShot(func(ctx context.Context) error {
-		for n := 0; name != "" && ctx.Err() == nil; n++ {
-			if err := write(ctx, n); err != nil {
+		for n := 0; name != "" && ctx.Err() == nil; {
+			switch err := write(ctx, n); {
+			case err != nil:
 				log.Debug("chatter", "error", err)
+			case n == 0:
+				log.Info("chatter has begun")
+				fallthrough
+			default:
+				n++
 			}
 			time.Sleep(2 * time.Millisecond) // a pace, not a wait
 		}

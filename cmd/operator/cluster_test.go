@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,6 +24,8 @@ import (
 
 const leaseName = "cilium-operator-resource-lock"
 
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
 // world is a part of the shared cluster that one test has for itself: a
 // namespace, with its lease, and all CiliumNodes.
 type world struct {
@@ -40,7 +43,7 @@ func newWorld(t *testing.T) *world {
 	config.QPS = -1
 	w := &world{
 		Cluster: c, t: t,
-		namespace: strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name())),
+		namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"),
 		core:      kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config),
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}

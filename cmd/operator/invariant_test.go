@@ -116,12 +116,12 @@ func TestInvariant2NoWriteOutsideTerm(t *testing.T) {
 			audit := w.Audit(t)
 			env := append([]string{chatter + "=chatter"}, test.env...)
 			first, proxy := w.run("first", env, quickLease...)
-			first.leads()
+			first.says("chatter has begun", 1)
 			second, _ := w.run("second", env, quickLease...)
 			second.says("standing by", 1)
-			for range 2 {
+			for round := range 2 {
 				heal := test.harm(first, proxy)
-				second.leads()
+				second.says("chatter has begun", 1)
 				heal()
 				// It is whole again when it knows who leads.
 				first.until("it stands by", func() bool {
@@ -131,7 +131,7 @@ func TestInvariant2NoWriteOutsideTerm(t *testing.T) {
 				if code := second.stop(); code != 0 {
 					t.Errorf("exit code %d", code)
 				}
-				first.leads()
+				first.says("chatter has begun", round+2)
 				second, _ = w.run("second", env, quickLease...)
 				second.says("standing by", 1)
 			}

@@ -84,7 +84,7 @@ func start(t *testing.T, kubeconfig string, env []string, args ...string) *opera
 	t.Cleanup(func() {
 		o.kill()
 		if t.Failed() {
-			t.Logf("log of the operator:\n%s", o.log)
+			t.Logf("log of the operator:\n%s", o.log.withoutOptions())
 		}
 		if strings.Contains(o.log.String(), "DATA RACE") {
 			t.Error("the operator has a data race")
@@ -216,6 +216,17 @@ func (l *logBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.bytes.String()
+}
+
+// withoutOptions is the log without the lines that say how options are set.
+func (l *logBuffer) withoutOptions() string {
+	var b strings.Builder
+	for line := range strings.Lines(l.String()) {
+		if !strings.Contains(line, `msg="  --`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
 }
 
 func (l *logBuffer) count(text string) int { return strings.Count(l.String(), text) }
