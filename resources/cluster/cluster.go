@@ -79,6 +79,8 @@ func (c Config) Validate() error {
 		return cell.Invalid("max-connected-clusters", "must be 255 or 511")
 	case c.ClusterID > c.MaxConnectedClusters:
 		return cell.Invalid("cluster-id", "must be at most --max-connected-clusters (%d)", c.MaxConnectedClusters)
+	case c.ClusterID != 0 && c.ClusterName == DefaultConfig.ClusterName:
+		return cell.Invalid("cluster-name", "must be set where --cluster-id is: clusters of a mesh are told apart by both")
 	case c.KVStore != "" && c.KVStore != "etcd":
 		return cell.Invalid("kvstore", "must be etcd, or empty for none")
 	case !slices.Contains(identityModes, c.IdentityAllocationMode):

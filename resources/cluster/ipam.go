@@ -21,7 +21,12 @@ var ipamModes = []string{"cluster-pool", "multi-pool", "kubernetes", "crd", "del
 var withoutAllocator = []string{"kubernetes", "crd", "delegated-plugin"}
 
 // binaries name the program to use for a mode that another one lacks.
-var binaries = map[string]string{"eni": "cilium-operator-aws", "azure": "cilium-operator-azure", "alibabacloud": "cilium-operator-alibabacloud"}
+var binaries = map[string]string{
+	"cluster-pool": "cilium-operator-generic",
+	"eni":          "cilium-operator-aws",
+	"azure":        "cilium-operator-azure",
+	"alibabacloud": "cilium-operator-alibabacloud",
+}
 
 // Allocator annotates the module that gives out addresses in a mode.
 type Allocator struct{ Mode string }

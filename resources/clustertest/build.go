@@ -28,7 +28,11 @@ const (
 	programPath = "cmd/devcluster"
 )
 
-// program returns the path of an up-to-date devcluster, building it if need be.
+// Program returns the path of an up-to-date devcluster in bin/ of the repository
+// that the working directory is in. It builds that if need be, and says on stderr
+// that this takes time.
+func Program() (string, error) { return program() }
+
 var program = sync.OnceValues(func() (string, error) {
 	root, err := repositoryRoot()
 	if err != nil {

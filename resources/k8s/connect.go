@@ -25,6 +25,9 @@ func restConfig(c Config) (*rest.Config, error) {
 	urls := c.urls()
 	if c.K8sKubeconfigPath != "" {
 		loaded, err := clientcmd.BuildConfigFromFlags("", c.K8sKubeconfigPath)
+		if clientcmd.IsEmptyConfig(err) {
+			return nil, fmt.Errorf("--k8s-kubeconfig-path: %s names no cluster", c.K8sKubeconfigPath)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("--k8s-kubeconfig-path: reading %s: %w", c.K8sKubeconfigPath, err)
 		}

@@ -71,7 +71,6 @@ func TestNoRequestStartsAfterTheDeadline(t *testing.T) {
 	d.expect(t, "reads are free, late writes stay here", "get")
 }
 
-// slowLimiter makes a module's request wait until the fence is shut.
 func TestARequestThatWaitedForItsTurnMeetsTheFence(t *testing.T) {
 	d := newDesk(t)
 	fence := d.door.lead(t)

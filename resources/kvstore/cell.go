@@ -48,10 +48,13 @@ type provideParams struct {
 
 func provideConn(p provideParams) (*conn, error) {
 	params := connParams{
-		Config: p.Config, Services: p.Client, Scope: p.Scope, Metrics: p.Metrics, Timing: newTiming(p.Log),
+		Config: p.Config, Scope: p.Scope, Metrics: p.Metrics, Timing: newTiming(p.Log),
 	}
 	if p.Fence != nil {
 		params.Fence = p.Fence
+	}
+	if p.Client != nil {
+		params.Services = p.Client
 	}
 	return newConn(params)
 }
@@ -74,7 +77,7 @@ type healthCheckOut struct {
 func newHealthCheck(b *board) healthCheckOut {
 	return healthCheckOut{Check: k8s.HealthCheck{Name: "kvstore", Check: func(context.Context) error {
 		if c := b.current.Load(); c != nil {
-			return c.status.current().Err
+			return c.status.verdict()
 		}
 		return nil
 	}}}

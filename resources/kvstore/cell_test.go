@@ -9,9 +9,7 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
-	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
-	"github.com/skep-operator/skep/runtime/job"
 )
 
 // Nothing listens there: an etcd that is away must not keep anything from
@@ -19,8 +17,6 @@ import (
 const nowhere = "127.0.0.1:1"
 
 func TestCell(t *testing.T) {
-	user := cell.Module("user", "Wants to write to etcd", cell.Job("write", func(c Client) job.Job { return job.OneShot(nil) }))
-	_ = user
 	celltest.Check(t, Cell, celltest.InTerm("leader"),
 		celltest.With(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell),
 		celltest.Args("--kvstore=etcd", "--kvstore-opt=etcd.address="+nowhere, "--k8s-api-server=http://"+nowhere),

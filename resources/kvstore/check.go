@@ -30,6 +30,7 @@ type status struct {
 	last      Status
 	heartbeat time.Time // when one was last seen, or checking began
 	session   *concurrency.Session
+	checked   bool
 }
 
 func newStatus(c *conn) *status {
@@ -45,6 +46,16 @@ func (s *status) current() Status {
 		now.LockLeases = 1
 	}
 	return now
+}
+
+// verdict is what is wrong with etcd, as far as anything was found out.
+func (s *status) verdict() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.checked {
+		return nil
+	}
+	return s.last.Err
 }
 
 // job checks every 30 seconds, or 5 while a member is away.
@@ -86,6 +97,7 @@ func (s *status) check(ctx context.Context) {
 	s.mu.Lock()
 	before := s.last
 	s.last = judge(before, endpoints, quorum, int(s.config.KVStoreMaxConsecutiveQuorumErrors))
+	s.checked = true
 	s.mu.Unlock()
 	s.tell(before, s.current())
 }

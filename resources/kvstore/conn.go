@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/skep-operator/skep/resources/k8s"
@@ -73,7 +74,7 @@ var defaultTiming = timing{
 	check:     30 * time.Second, checkHurry: 5 * time.Second, checkTimeout: 10 * time.Second,
 	heartbeatAge: 2 * time.Minute,
 	reopen:       3 * time.Second,
-	relist:       time.Minute,
+	relist:       longestRetry,
 }
 
 // checkTimeoutVariable is the environment variable that replaces the time limit
@@ -95,8 +96,8 @@ func newTiming(log *slog.Logger) timing {
 
 type connParams struct {
 	Config   Config
-	Fence    Fence // nil: no writes
-	Services k8s.Client
+	Fence    Fence  // nil: no writes
+	Services getter // nil: etcd is found by DNS alone
 	Scope    reconcile.Scope
 	Metrics  *storeMetrics
 	Timing   timing
@@ -125,7 +126,7 @@ func newConn(p connParams) (*conn, error) {
 	c.dialer = newDialer(p.Fence, serviceAddresses{p.Services}, c.failures)
 	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, data: c.data}
 	c.status = newStatus(c)
-	c.restore = reconcile.New(p.Scope, "restore a leased key", c.restoreKey)
+	c.restore = reconcile.New(p.Scope, "restore a leased key", c.restoreKey, reconcile.Pauses(firstRetry, longestRetry))
 	c.leases.grant = c.grantLease
 	c.leases.restore = func(key string, lease LeaseID) {
 		c.restore.Add(key, k8s.Trigger{Kind: "EtcdLease", Name: lease.String()})
@@ -209,6 +210,10 @@ func (c *conn) open(ctx context.Context) error {
 	return nil
 }
 
+// redial is how often gRPC tries to connect: more often than by default, whose
+// pauses grow to two minutes.
+var redial = backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
+
 // newClient makes a client. With a user it authenticates at once, and gives up
 // after a while, or when ctx ends.
 func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client, error) {
@@ -229,6 +234,7 @@ func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return c.dialer.dial(ctx, address) }),
 			grpc.WithTransportCredentials(security),
+			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: dialTimeout}),
 			grpc.WithChainUnaryInterceptor(c.gate.unary),
 		},
 	})

@@ -118,7 +118,12 @@ func (c *fencedConn) reset() {
 
 // serviceAddresses finds the addresses of Services, so that etcd is reached
 // without the cluster's DNS, which may need the network that needs etcd.
-type serviceAddresses struct{ client k8s.Client } // nil: DNS only
+type serviceAddresses struct{ client getter } // nil: DNS only
+
+// getter is the part of k8s.Client that is needed here.
+type getter interface {
+	Get(ctx context.Context, ref k8s.Ref) (*unstructured.Unstructured, error)
+}
 
 // resolve replaces the host of an address, if it is the name of a Service with
 // an address. All else is left to DNS.

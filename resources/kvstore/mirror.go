@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -27,8 +28,7 @@ import (
 //   - Nothing is written or deleted before it is known what is there.
 type mirror struct {
 	client  *client
-	prefix  string // with a slash at its end
-	leased  bool
+	prefix  string      // with a slash at its end
 	observe func(Event) // told about everything under the prefix, in order
 	loop    *reconcile.Loop[task]
 	queue   prometheus.Gauge
@@ -63,16 +63,17 @@ type mark struct {
 	done    bool
 }
 
-// The pauses of a key that cannot be written.
-const firstRetry, longestRetry = 5 * time.Millisecond, 1000 * time.Second
+// The pauses of a key that cannot be written. The longest bounds how long it
+// takes after an outage until all is well.
+const firstRetry, longestRetry = 5 * time.Millisecond, 5 * time.Second
 
-func newMirror(c Client, s reconcile.Scope, prefix, cluster string, leased bool, owns func(string) bool) (*mirror, error) {
+func newMirror(c Client, s reconcile.Scope, prefix, cluster string, owns func(string) bool) (*mirror, error) {
 	own, ok := c.(*client)
 	if !ok {
 		return nil, fmt.Errorf("a store needs the client that this package provides, not a %T", c)
 	}
 	m := &mirror{
-		client: own, prefix: prefix, leased: leased,
+		client: own, prefix: prefix,
 		observe: func(Event) {},
 		queue:   own.metrics.SyncQueue.WithLabelValues(scope(prefix), cluster),
 		errors:  own.metrics.SyncErrors.WithLabelValues(scope(prefix), cluster),
@@ -82,23 +83,47 @@ func newMirror(c Client, s reconcile.Scope, prefix, cluster string, leased bool,
 	return m, nil
 }
 
-// run mirrors until ctx ends. Every interval, if there is one, all names are
-// looked at again.
-func (m *mirror) run(ctx context.Context, interval time.Duration) error {
-	ctx, cancel := context.WithCancel(ctx)
+// run mirrors until ctx ends, beside what else is to run. Every interval, if
+// there is one, all names are looked at again.
+func (m *mirror) run(ctx context.Context, interval time.Duration, beside ...func(context.Context)) error {
+	return together(ctx, append(beside,
+		m.watch,
+		func(ctx context.Context) { m.repeat(ctx, interval) },
+		func(ctx context.Context) { _ = m.loop.Run(ctx) }, // it ends when ctx does
+	)...)
+}
+
+// together runs all parts until ctx ends. A panic of one ends the others and
+// becomes the caller's, who reports it.
+func together(ctx context.Context, parts ...func(context.Context)) error {
+	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
+	panics := make(chan any, len(parts))
 	var wg sync.WaitGroup
-	wg.Go(func() { m.watch(ctx) })
-	if interval > 0 {
-		wg.Go(func() { m.repeat(ctx, interval) })
+	for _, part := range parts {
+		wg.Go(func() {
+			defer func() {
+				if v := recover(); v != nil {
+					panics <- v
+					cancel()
+				}
+			}()
+			part(inner)
+		})
 	}
-	err := m.loop.Run(ctx)
-	cancel()
 	wg.Wait()
-	return err
+	select {
+	case v := <-panics:
+		panic(v)
+	default:
+		return ctx.Err()
+	}
 }
 
 func (m *mirror) repeat(ctx context.Context, interval time.Duration) {
+	if interval <= 0 {
+		return
+	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
@@ -177,9 +202,14 @@ func (m *mirror) markIfDone() {
 	}
 }
 
+// addAll has all names looked at again, those included of which nothing could
+// be decided so far.
 func (m *mirror) addAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for name := range m.open {
+		m.add(name)
+	}
 	for name := range m.table.desired {
 		m.add(name)
 	}
@@ -190,10 +220,21 @@ func (m *mirror) addAll() {
 
 // watch takes in what is under the prefix.
 func (m *mirror) watch(ctx context.Context) {
-	for e := range m.client.watch(ctx, m.prefix, m.replaced) {
+	for e := range m.client.watch(ctx, m.prefix, follower{m.replaced, m.known}) {
 		m.take(e)
 		m.observe(e)
 	}
+}
+
+// known are the keys that are there as far as is known.
+func (m *mirror) known() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	keys := make([]string, 0, len(m.table.seen))
+	for name := range m.table.seen {
+		keys = append(keys, m.prefix+name)
+	}
+	return keys
 }
 
 func (m *mirror) replaced() {
@@ -219,17 +260,9 @@ func (m *mirror) take(e Event) {
 	} else {
 		m.table.upserted(name, sighting{e.Value, e.Lease, e.ModRevision})
 	}
-	if m.table.plan(name, m.holds()) != nothing {
+	if m.table.plan(name, m.client.leases.holds) != nothing {
 		m.add(name, k8s.Trigger{Kind: "EtcdKey", Name: e.Key, ResourceVersion: fmt.Sprint(e.ModRevision)})
 	}
-}
-
-// holds reports which leases are right for our keys; nil if it does not matter.
-func (m *mirror) holds() func(LeaseID) bool {
-	if !m.leased {
-		return nil
-	}
-	return m.client.leases.holds
 }
 
 // settle does what is to be done about a name.
@@ -238,7 +271,7 @@ func (m *mirror) settle(ctx context.Context, t task) error {
 		return m.putMark(ctx)
 	}
 	m.mu.Lock()
-	todo, want, revision := m.table.plan(t.name, m.holds()), m.table.desired[t.name], m.table.newest(t.name)
+	todo, want, revision := m.table.plan(t.name, m.client.leases.holds), m.table.desired[t.name], m.table.newest(t.name)
 	if todo == put {
 		m.table.wrote[t.name] = struct{}{}
 	}
@@ -267,9 +300,11 @@ func (m *mirror) commit(ctx context.Context, b batch) (int64, error) {
 // put writes a name of which the newest state known is of the given revision.
 func (m *mirror) put(ctx context.Context, t task, value []byte, seen int64) error {
 	key := m.prefix + t.name
-	b := batch{writes: []Write{{key: key, value: value, leased: m.leased}}}
-	if m.leased {
-		b.moot = func() bool { return m.restored(key, value, seen) }
+	b := batch{
+		writes: []Write{PutLeased(key, value)},
+		moot: func(context.Context, *clientv3.Client) (bool, error) {
+			return m.restored(key, value, seen), nil
+		},
 	}
 	revision, err := m.commit(ctx, b)
 	if err != nil {
@@ -278,12 +313,9 @@ func (m *mirror) put(ctx context.Context, t task, value []byte, seen int64) erro
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loop.Add(t) // to find it done, or changed meanwhile
-	lease := LeaseID(0)
-	if k, ok := m.client.leases.get(key); m.leased && ok {
-		lease = k.lease
-		revision = max(revision, k.revision)
+	if k, ok := m.client.leases.get(key); ok {
+		m.table.upserted(t.name, sighting{k.value, k.lease, max(revision, k.revision)})
 	}
-	m.table.upserted(t.name, sighting{value, lease, revision})
 	return nil
 }
 
@@ -313,11 +345,32 @@ func (m *mirror) remove(ctx context.Context, t task, seen int64) error {
 	return nil
 }
 
+// putMark says that all is there.
 func (m *mirror) putMark(ctx context.Context) error {
+	if m.client.leases.orphaned() {
+		return reconcile.After(firstPause) // not all is
+	}
 	now := time.Now().UTC().Format(time.RFC3339)
 	if err := m.client.Write(ctx, PutLeased(m.mark.key, []byte(now))); err != nil {
 		return err
 	}
 	m.mark.written()
 	return nil
+}
+
+// watchMark puts the mark again when somebody took it away or put it on another
+// lease, as a predecessor does whose last write comes late.
+func (m *mirror) watchMark(ctx context.Context, key string) {
+	for e := range m.client.Watch(ctx, key) {
+		m.mu.Lock()
+		ours := m.mark != nil && m.mark.done && e.Key == key
+		m.mu.Unlock()
+		if !ours || e.Kind == Upsert && m.client.leases.holds(e.Lease) {
+			continue
+		}
+		if err := m.client.status.leaseCheck(ctx); err != nil { // what else went with it comes first
+			m.client.log.Debug("etcd leases could not be checked", "error", err)
+		}
+		m.loop.Add(task{mark: true}, k8s.Trigger{Kind: "EtcdKey", Name: e.Key, ResourceVersion: fmt.Sprint(e.ModRevision)})
+	}
 }

@@ -52,22 +52,26 @@ func (c *client) do(ctx context.Context, operation func(context.Context, *client
 	return operation(ctx, etcd)
 }
 
-func (c *client) Get(ctx context.Context, key string) (*Entry, error) {
-	var entry *Entry
-	err := c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
-		began := time.Now()
-		resp, err := etcd.Get(ctx, key)
-		c.metrics.did(key, "read", "get", began, err)
-		if err != nil {
-			return c.explain("get", key, err)
-		}
-		if len(resp.Kvs) > 0 {
-			e := entryOf(resp.Kvs[0])
-			entry = &e
-		}
-		return nil
+func (c *client) Get(ctx context.Context, key string) (entry *Entry, err error) {
+	err = c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
+		entry, err = c.get(ctx, etcd, key)
+		return err
 	})
 	return entry, err
+}
+
+func (c *client) get(ctx context.Context, etcd *clientv3.Client, key string) (*Entry, error) {
+	began := time.Now()
+	resp, err := etcd.Get(ctx, key)
+	c.metrics.did(key, "read", "get", began, err)
+	if err != nil {
+		return nil, c.explain("get", key, err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil, nil
+	}
+	e := entryOf(resp.Kvs[0])
+	return &e, nil
 }
 
 func entryOf(kv *mvccpb.KeyValue) Entry {
@@ -88,15 +92,18 @@ func (c *client) WriteIf(ctx context.Context, guards []Guard, writes ...Write) (
 }
 
 func (c *client) Ensure(ctx context.Context, key string, value []byte) (bool, error) {
-	current, err := c.Get(ctx, key)
-	if err != nil {
-		return false, err
-	}
-	if current != nil && bytes.Equal(current.Value, value) && c.leases.holds(current.Lease) {
-		c.leases.attach(key, value, current.Lease, current.ModRevision)
-		return false, nil
-	}
-	return true, c.Write(ctx, PutLeased(key, value))
+	revision, err := c.commit(ctx, batch{
+		writes: []Write{PutLeased(key, value)},
+		moot: func(ctx context.Context, etcd *clientv3.Client) (bool, error) {
+			is, err := c.get(ctx, etcd, key)
+			if err != nil || is == nil || !bytes.Equal(is.Value, value) || !c.leases.holds(is.Lease) {
+				return false, err
+			}
+			c.leases.attach(key, value, is.Lease, is.ModRevision)
+			return true, nil
+		},
+	})
+	return revision != 0, err
 }
 
 // restoreKey writes a key again whose lease was lost.
@@ -111,9 +118,9 @@ func (c *conn) restoreKey(ctx context.Context, key string) error {
 	_, err := (&client{c, "kvstore"}).commit(ctx, batch{
 		writes: []Write{PutLeased(key, k.value)},
 		keep:   true,
-		moot: func() bool { // somebody was here first
+		moot: func(context.Context, *clientv3.Client) (bool, error) {
 			now, wanted := c.leases.get(key)
-			return !wanted || now.lease != 0
+			return !wanted || now.lease != 0, nil // somebody was here first
 		},
 	})
 	return err
@@ -128,7 +135,7 @@ type batch struct {
 	keep bool
 	// moot is asked, if set, once no other writer is at the keys: true leaves
 	// them as they are.
-	moot func() bool
+	moot func(context.Context, *clientv3.Client) (bool, error)
 }
 
 func (b batch) keys() []string {
@@ -152,8 +159,10 @@ func (c *client) commit(ctx context.Context, b batch) (revision int64, err error
 			return c.explain("write", b.writes[0].key, err)
 		}
 		defer unlock()
-		if b.moot != nil && b.moot() {
-			return nil
+		if b.moot != nil {
+			if moot, err := b.moot(ctx, etcd); moot || err != nil {
+				return err
+			}
 		}
 		revision, err = c.try(ctx, etcd, b)
 		if errors.Is(err, rpctypes.ErrLeaseNotFound) {

@@ -46,7 +46,7 @@ const (
 )
 
 // plan says what is to be done about a name. holds reports whether a lease is
-// one of ours; nil for keys without a lease.
+// one of ours.
 func (t *table) plan(name string, holds func(LeaseID) bool) step {
 	if !t.listed {
 		return nothing // not before it is known what is there
@@ -54,7 +54,7 @@ func (t *table) plan(name string, holds func(LeaseID) bool) step {
 	want, wanted := t.desired[name]
 	is, exists := t.seen[name]
 	switch {
-	case wanted && exists && bytes.Equal(want, is.value) && (holds == nil || holds(is.lease)):
+	case wanted && exists && bytes.Equal(want, is.value) && holds(is.lease):
 		return nothing
 	case wanted:
 		return put

@@ -40,7 +40,7 @@ type SharedStore[T any] struct {
 // which may be nil, is told the name of every value that came, changed or went,
 // one at a time, and must not block for long.
 func NewSharedStore[T any](c Client, s reconcile.Scope, prefix string, decode func(name string, value []byte) (T, error), changed func(name string)) (*SharedStore[T], error) {
-	m, err := newMirror(c, s, Folder(prefix), "", true, nil)
+	m, err := newMirror(c, s, Folder(prefix), "", nil)
 	if err != nil {
 		return nil, err
 	}

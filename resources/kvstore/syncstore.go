@@ -34,7 +34,7 @@ type SyncStore struct {
 // the module that the scope belongs to. No two stores of a process may share a
 // prefix and cluster.
 func NewSyncStore(c Client, s reconcile.Scope, prefix, cluster string) (*SyncStore, error) {
-	m, err := newMirror(c, s, Folder(prefix, cluster), cluster, true, func(string) bool { return true })
+	m, err := newMirror(c, s, Folder(prefix, cluster), cluster, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,9 @@ func NewSyncStore(c Client, s reconcile.Scope, prefix, cluster string) (*SyncSto
 // What was written stays.
 func (s *SyncStore) Run(ctx context.Context) error {
 	defer s.done.Set(0)
-	return s.mirror.run(ctx, s.mirror.client.config.KVStorePeriodicSync)
+	return s.mirror.run(ctx, s.mirror.client.config.KVStorePeriodicSync, func(ctx context.Context) {
+		s.mirror.watchMark(ctx, s.mark.key)
+	})
 }
 
 // Upsert has a name hold a value from now on. The value must not be changed

@@ -16,12 +16,21 @@ import (
 )
 
 func (c *client) Watch(ctx context.Context, prefix string) iter.Seq[Event] {
-	return c.watch(ctx, prefix, func() {})
+	return c.watch(ctx, prefix, follower{replaced: func() {}, known: func() []string { return nil }})
 }
 
-// watch calls replaced, in the goroutine of the consumer, before it tells all
-// anew because revisions mean nothing any more.
-func (c *client) watch(ctx context.Context, prefix string, replaced func()) iter.Seq[Event] {
+// follower is a consumer that knows more than it is told. Its functions are
+// called in the goroutine that consumes.
+type follower struct {
+	// replaced is called before all is told anew because revisions mean nothing
+	// any more.
+	replaced func()
+	// known are keys that the consumer takes for existing, from its own writes.
+	// If a listing does not have them, it is told so.
+	known func() []string
+}
+
+func (c *client) watch(ctx context.Context, prefix string, f follower) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		select {
 		case <-c.connected:
@@ -30,7 +39,7 @@ func (c *client) watch(ctx context.Context, prefix string, replaced func()) iter
 		case <-c.ctx.Done():
 			return
 		}
-		w := &watch{client: c, prefix: prefix, yield: yield, replaced: replaced, known: map[string]int64{}}
+		w := &watch{client: c, prefix: prefix, yield: yield, follower: f, told: map[string]int64{}}
 		w.run(ctx)
 	}
 }
@@ -38,13 +47,13 @@ func (c *client) watch(ctx context.Context, prefix string, replaced func()) iter
 // watch is one run of Watch, in the goroutine of its consumer.
 type watch struct {
 	*client
-	prefix   string
-	yield    func(Event) bool
-	replaced func()
+	follower
+	prefix string
+	yield  func(Event) bool
 
-	known    map[string]int64 // keys that the consumer knows, with their revisions
+	told     map[string]int64 // keys that the consumer was told of, with their revisions
 	revision int64            // up to which the consumer knows all
-	listed   bool             // the known keys are complete as of revision
+	listed   bool             // what it was told is complete as of revision
 	synced   bool             // the consumer was told so
 
 	pause   time.Duration
@@ -82,8 +91,8 @@ func (w *watch) run(ctx context.Context) {
 func (w *watch) forget() {
 	w.replaced()
 	w.listed, w.revision = false, 0
-	for key := range w.known {
-		w.known[key] = 0
+	for key := range w.told {
+		w.told[key] = 0
 	}
 }
 
@@ -102,7 +111,7 @@ func (w *watch) list(ctx context.Context) error {
 	}
 	release = sync.OnceFunc(release) // the consumer may need a share while it is told
 	defer release()
-	present := make(map[string]struct{}, len(w.known))
+	present := make(map[string]struct{}, len(w.told))
 	revision, err := w.pages(clientv3.WithRequireLeader(ctx), etcd, w.prefix, listOptions{}, w.revision, release, func(e Entry) bool {
 		present[e.Key] = struct{}{}
 		return w.upsert(e)
@@ -110,7 +119,12 @@ func (w *watch) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for key := range w.known {
+	for _, key := range w.known() {
+		if _, told := w.told[key]; !told {
+			w.told[key] = 0
+		}
+	}
+	for key := range w.told {
 		if _, ok := present[key]; !ok && !w.remove(key, revision) {
 			return errLeft
 		}
@@ -178,18 +192,18 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 
 // upsert reports whether the consumer wants more.
 func (w *watch) upsert(e Entry) bool {
-	if w.known[e.Key] == e.ModRevision {
+	if w.told[e.Key] == e.ModRevision {
 		return true // listed again, unchanged
 	}
-	w.known[e.Key] = e.ModRevision
+	w.told[e.Key] = e.ModRevision
 	return w.yield(Event{Upsert, e})
 }
 
 func (w *watch) remove(key string, revision int64) bool {
-	if _, ok := w.known[key]; !ok {
+	if _, ok := w.told[key]; !ok {
 		return true
 	}
-	delete(w.known, key)
+	delete(w.told, key)
 	return w.yield(Event{Delete, Entry{Key: key, ModRevision: revision}})
 }
 

@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
+	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // Loop brings keys to their desired state. Adding keys is safe for concurrent
@@ -29,9 +33,10 @@ type Loop[K comparable] struct {
 	rule    string
 	do      func(context.Context, K) error
 	options options
-	queue   workqueue.TypedRateLimitingInterface[K]
 
 	mu       sync.Mutex
+	queue    workqueue.TypedRateLimitingInterface[K] // nil until the loop runs
+	early    []K                                     // added before that
 	triggers map[K][]k8s.Trigger
 	failing  map[K]error
 }
@@ -63,10 +68,9 @@ func New[K comparable](s Scope, rule string, do func(context.Context, K) error, 
 	for _, apply := range opts {
 		apply(&o)
 	}
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.first, o.longest)
+	o.health = o.health.Part("loop-" + strings.ReplaceAll(rule, " ", "-"))
 	return &Loop[K]{
 		rule: s.Module.ID + " " + rule, do: do, options: o,
-		queue:    workqueue.NewTypedRateLimitingQueue(limiter),
 		triggers: map[K][]k8s.Trigger{}, failing: map[K]error{},
 	}
 }
@@ -86,16 +90,20 @@ func (e *afterError) Error() string { return fmt.Sprintf("to be looked at again 
 // Add has a key looked at. The triggers say why.
 func (l *Loop[K]) Add(key K, triggers ...k8s.Trigger) {
 	l.mu.Lock()
-	l.triggers[key] = last(append(l.triggers[key], triggers...))
-	l.mu.Unlock()
-	l.queue.Add(key)
+	defer l.mu.Unlock()
+	l.triggers[key] = last(slices.Concat(l.triggers[key], triggers))
+	if l.queue == nil {
+		l.early = append(l.early, key)
+	} else {
+		l.queue.Add(key)
+	}
 }
 
 // remember keeps why a key is looked at for the next look.
 func (l *Loop[K]) remember(key K, triggers []k8s.Trigger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.triggers[key] = last(append(triggers, l.triggers[key]...))
+	l.triggers[key] = last(slices.Concat(triggers, l.triggers[key]))
 }
 
 func last(all []k8s.Trigger) []k8s.Trigger { return all[max(0, len(all)-maxTriggers):] }
@@ -107,19 +115,20 @@ func (l *Loop[K]) Job() job.Job { return job.OneShot(l.Run) }
 func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(ctx, l.queue.ShutDown)
-	defer stop()
+	queue := l.open()
+	defer queue.ShutDown()
+	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var workers sync.WaitGroup
-	panics := make(chan any, l.options.workers)
+	panics := make(chan error, l.options.workers)
 	for range l.options.workers {
 		workers.Go(func() {
 			defer func() {
 				if v := recover(); v != nil {
-					panics <- v
+					panics <- &lifecycle.PanicError{Value: v, Stack: debug.Stack()}
 					cancel() // nothing must build upon a half-made decision
 				}
 			}()
-			for l.next(ctx) {
+			for l.next(ctx, queue) {
 			}
 		})
 	}
@@ -132,12 +141,26 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	}
 }
 
-func (l *Loop[K]) next(ctx context.Context) bool {
-	key, shutdown := l.queue.Get()
+// open makes the queue, which has goroutines of its own, with what was added
+// early.
+func (l *Loop[K]) open() workqueue.TypedRateLimitingInterface[K] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.options.first, l.options.longest)
+	l.queue = workqueue.NewTypedRateLimitingQueue(limiter)
+	for _, key := range l.early {
+		l.queue.Add(key)
+	}
+	l.early = nil
+	return l.queue
+}
+
+func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+	key, shutdown := queue.Get()
 	if shutdown {
 		return false
 	}
-	defer l.queue.Done(key)
+	defer queue.Done(key)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -154,14 +177,16 @@ func (l *Loop[K]) next(ctx context.Context) bool {
 		return false
 	case errors.As(err, &again):
 		l.remember(key, triggers)
-		l.queue.AddAfter(key, again.pause)
+		l.succeeded(key)
+		queue.Forget(key)
+		queue.AddAfter(key, again.pause)
 	case err == nil:
-		l.queue.Forget(key)
+		queue.Forget(key)
 		l.succeeded(key)
 	default:
 		l.remember(key, triggers)
 		l.failed(key, err)
-		l.queue.AddRateLimited(key)
+		queue.AddRateLimited(key)
 	}
 	return true
 }

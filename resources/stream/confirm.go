@@ -54,13 +54,17 @@ func (c *confirms) waiting() bool {
 	return c.calls > 0
 }
 
-// opened notes the watch that is being read.
-func (c *confirms) opened(b *body) {
+// opened notes the watch that is being read. One that was opened as a long one
+// while a call came is ended, too.
+func (c *confirms) opened(b *body, short bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.current = b
-	if c.calls > 0 {
+	if short || c.calls > 0 {
 		c.asked = b
+	}
+	if !short && c.calls > 0 {
+		b.cancel(nil)
 	}
 }
 

@@ -235,8 +235,8 @@ func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.events }
 // says that it never will: a Reflector that hears of an error lists again.
 func (w *watcher[T]) open() (*body, error) {
 	for {
-		opts := w.opts
-		if !w.initial && w.confirms.waiting() {
+		opts, short := w.opts, !w.initial && w.confirms.waiting()
+		if short {
 			opts.TimeoutSeconds = ptr.To(confirmWatch)
 		}
 		body, err := w.request(w.ctx, opts)
@@ -251,7 +251,7 @@ func (w *watcher[T]) open() (*body, error) {
 				body.expire(time.Duration(*opts.TimeoutSeconds)*time.Second + w.timing.lifetime)
 			}
 			if !w.initial {
-				w.confirms.opened(body)
+				w.confirms.opened(body, short)
 			}
 			return body, nil
 		case w.ctx.Err() != nil, w.initial, final(err):
@@ -376,7 +376,7 @@ func (w *watcher[T]) read(body *body) (n int, err error) {
 		case w.initial && e.Type == watch.Bookmark && e.Object.(*bookmark).end:
 			w.goOn(e.Object.(*bookmark).revision)
 			body.limit(w.timing.idle)
-			w.confirms.opened(body)
+			w.confirms.opened(body, false)
 			n = 0
 		}
 	}

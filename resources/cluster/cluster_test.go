@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
+
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/hive"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// generic is an operator with the allocators of cilium-operator-generic.
+func generic() cell.Cell {
+	return cell.Set(Cell(DefaultConfig),
+		cell.Module("ipam.clusterpool", "Gives out pod CIDRs", cell.Annotate(Allocator{"cluster-pool"})),
+		cell.Module("ipam.multipool", "Gives out blocks of pools", cell.Annotate(Allocator{"multi-pool"})))
+}
+
+func TestCell(t *testing.T) {
+	celltest.Check(t, Cell(DefaultConfig),
+		celltest.With(cell.Module("ipam", "Gives out addresses", cell.Annotate(Allocator{"cluster-pool"}))))
+}
+
+// Names and defaults of the contract's table of flags; those of agents
+// have no operator flag there (C5) and are hidden.
+func TestFlagsAreThoseOfTheContract(t *testing.T) {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	DefaultConfig.Flags(fs)
+	got, hidden := map[string]string{}, []string{}
+	fs.VisitAll(func(f *pflag.Flag) {
+		got[f.Name] = f.Value.Type() + " " + f.DefValue
+		if f.Hidden {
+			hidden = append(hidden, f.Name)
+		}
+	})
+	want := map[string]string{
+		"cluster-name":                 "string default",
+		"cluster-id":                   "uint32 0",
+		"max-connected-clusters":       "uint32 255",
+		"k8s-namespace":                "string ",
+		"enable-ipv4":                  "bool true",
+		"enable-ipv6":                  "bool true",
+		"ipam":                         "string cluster-pool",
+		"kvstore":                      "string ",
+		"disable-endpoint-crd":         "bool false",
+		"identity-allocation-mode":     "string kvstore",
+		"enable-cilium-endpoint-slice": "bool false",
+		"enable-envoy-config":          "bool false",
+		"enable-bgp-control-plane":     "bool false",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"disable-endpoint-crd", "enable-bgp-control-plane", "enable-envoy-config"}, hidden); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		flag   string // that the error is about; "" for none
+	}{
+		"defaults":                 {func(*Config) {}, ""},
+		"a mesh of 511":            {func(c *Config) { c.ClusterName, c.ClusterID, c.MaxConnectedClusters = "a", 511, 511 }, ""},
+		"a number of the name's":   {func(c *Config) { c.ClusterName = "007" }, ""},
+		"32 characters":            {func(c *Config) { c.ClusterName = strings.Repeat("a", 32) }, ""},
+		"33 characters":            {func(c *Config) { c.ClusterName = strings.Repeat("a", 33) }, "cluster-name"},
+		"upper case":               {func(c *Config) { c.ClusterName = "Prod" }, "cluster-name"},
+		"a dash at the end":        {func(c *Config) { c.ClusterName = "prod-" }, "cluster-name"},
+		"no name":                  {func(c *Config) { c.ClusterName = "" }, "cluster-name"},
+		"a number without a name":  {func(c *Config) { c.ClusterID = 1 }, "cluster-name"},
+		"a number out of range":    {func(c *Config) { c.ClusterName, c.ClusterID = "a", 256 }, "cluster-id"},
+		"another size of a mesh":   {func(c *Config) { c.MaxConnectedClusters = 300 }, "max-connected-clusters"},
+		"another kvstore":          {func(c *Config) { c.KVStore = "consul" }, "kvstore"},
+		"another identity mode":    {func(c *Config) { c.IdentityAllocationMode = "etcd" }, "identity-allocation-mode"},
+		"double writes":            {func(c *Config) { c.IdentityAllocationMode = "doublewrite-readcrd" }, ""},
+		"another IPAM":             {func(c *Config) { c.IPAM = "dhcp" }, "ipam"},
+		"slices without endpoints": {func(c *Config) { c.KVStore, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = "etcd", true, true }, "enable-cilium-endpoint-slice"},
+		"slices, endpoints anyway": {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, ""},
+	} {
+		config := DefaultConfig
+		c.change(&config)
+		err := config.Validate()
+		if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
+			t.Errorf("%s: %v, want an error about %q", name, err, c.flag)
+		}
+	}
+}
+
+// C8.
+func TestWithoutAKVStoreIdentitiesAndEndpointsAreObjects(t *testing.T) {
+	c := DefaultConfig
+	c.DisableEndpointCRD = true
+	if c.IdentityMode() != "crd" || !c.EndpointCRD() {
+		t.Errorf("without a kvstore: identities in %s, endpoints as objects: %v", c.IdentityMode(), c.EndpointCRD())
+	}
+	c.KVStore = "etcd"
+	if c.IdentityMode() != "kvstore" || c.EndpointCRD() {
+		t.Errorf("with one: identities in %s, endpoints as objects: %v", c.IdentityMode(), c.EndpointCRD())
+	}
+}
+
+// start runs an operator for a moment.
+func start(t *testing.T, name string, cells cell.Cell, environ map[string]string, args ...string) (err error, log string, degraded []health.Status) {
+	t.Helper()
+	var out bytes.Buffer
+	var tree *health.Tree
+	cells = cell.Set(cells, cell.Invoke(func(tr *health.Tree) { tree = tr }))
+	h := hive.New(name, cells, hive.LogTo(&out), hive.EnvPrefix("CILIUM_"), hive.Environ(func(key string) (string, bool) {
+		v, ok := environ[key]
+		return v, ok
+	}))
+	fs := h.FlagSet()
+	if err := fs.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Configure(fs); err != nil {
+		return err, "", nil
+	}
+	if err = h.Start(t.Context()); err == nil {
+		degraded = tree.Degraded()
+		err = h.Stop(context.Background())
+	}
+	return err, out.String(), degraded
+}
+
+// A8, and the section on binaries and IPAM modes.
+func TestAnIPAMModeThatThisBinaryLacksIsRefusedOnTheCommandLine(t *testing.T) {
+	aws := cell.Set(Cell(DefaultConfig), cell.Module("ipam.aws", "Attaches interfaces", cell.Annotate(Allocator{"eni"})))
+	for name, c := range map[string]struct {
+		binary string
+		cells  cell.Cell
+		mode   string
+		want   string
+	}{
+		"served":            {"cilium-operator-generic", generic(), "multi-pool", ""},
+		"without allocator": {"cilium-operator-generic", generic(), "kubernetes", ""},
+		"crd":               {"cilium-operator-generic", generic(), "crd", ""},
+		"delegated":         {"cilium-operator-generic", generic(), "delegated-plugin", ""},
+		"eni":               {"cilium-operator-generic", generic(), "eni", "cilium-operator-generic doesn't support --ipam=eni (use cilium-operator-aws)"},
+		"azure":             {"cilium-operator-generic", generic(), "azure", "cilium-operator-generic doesn't support --ipam=azure (use cilium-operator-azure)"},
+		"cluster-pool":      {"cilium-operator-aws", aws, "cluster-pool", "cilium-operator-aws doesn't support --ipam=cluster-pool (use cilium-operator-generic)"},
+		"multi-pool":        {"cilium-operator-aws", aws, "multi-pool", "cilium-operator-aws doesn't support --ipam=multi-pool"},
+		"unknown":           {"cilium-operator-generic", generic(), "dhcp", "ipam"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err, log, _ := start(t, c.binary, c.cells, nil, "--ipam="+c.mode)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v, want %q\n%s", err, c.want, log)
+			}
+		})
+	}
+}
+
+func TestAnIPAMModeOfTheEnvironmentThatThisBinaryLacksHurtsAddressesOnly(t *testing.T) {
+	err, log, degraded := start(t, "cilium-operator-generic", generic(), map[string]string{"CILIUM_IPAM": "eni"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "eni allocator is not supported by this version of cilium-operator-generic"
+	if strings.Count(log, want) != 1 {
+		t.Errorf("the log does not say once that the %s:\n%s", want, log)
+	}
+	if len(degraded) != 1 || degraded[0].ID != "cluster.ipam" || degraded[0].Error != want {
+		t.Errorf("degraded: %v", degraded)
+	}
+}
+
+// C8.
+func TestOptionsThatCannotHoldAreTold(t *testing.T) {
+	for args, want := range map[string]string{
+		"":                                      "",
+		"--identity-allocation-mode=kvstore":    "there is no kvstore",
+		"--identity-allocation-mode=crd":        "",
+		"--disable-endpoint-crd":                "disable-endpoint-crd is ignored",
+		"--disable-endpoint-crd --kvstore=etcd": "",
+	} {
+		err, log, _ := start(t, "cilium-operator-generic", generic(), nil, strings.Fields(args)...)
+		if err != nil {
+			t.Errorf("%s: %v", args, err)
+		}
+		if warns := strings.Contains(log, "level=warn"); warns != (want != "") || !strings.Contains(log, want) {
+			t.Errorf("%q: want a warning with %q:\n%s", args, want, log)
+		}
+	}
+}

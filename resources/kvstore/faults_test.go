@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// tlsFile is a configuration file whose certificates are copies, so that a test
+// can change them.
+func tlsFile(t *testing.T, e *clustertest.Etcd, endpoints []string) (setup, map[string]string) {
+	t.Helper()
+	ca, cert, key := e.Files()
+	dir := t.TempDir()
+	paths := map[string]string{}
+	for name, from := range map[string]string{"ca": ca, "cert": cert, "key": key} {
+		paths[name] = filepath.Join(dir, name)
+		copyFile(t, from, paths[name])
+	}
+	return fileOption(t, map[string]any{
+		"endpoints": endpoints, "trusted-ca-file": paths["ca"], "cert-file": paths["cert"], "key-file": paths["key"],
+	}), paths
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	check(t, os.WriteFile(to, must(os.ReadFile(from))(t), 0o600))
+}
+
+// Rules C5 and E1: a wrong authority is told with endpoint and reason, tried on
+// for ever, and right as soon as the file is. So is a client certificate, also
+// under a connection that was made before.
+func TestTLSFilesAreReadAgain(t *testing.T) {
+	t.Parallel()
+	e, other := clustertest.StartEtcd(t, 1, clustertest.EtcdTLS()), clustertest.StartEtcd(t, 1, clustertest.EtcdTLS())
+	etcd, door := direct(t, e), e.Proxy(t, "etcd-0")
+	opt, paths := tlsFile(t, e, e.ProxyEndpoints())
+	wrongCA, wrongCert, wrongKey := other.Files()
+	copyFile(t, wrongCA, paths["ca"])
+	r := newRig(t, opt, quick, func(p *connParams) { p.Timing.checkTimeout = time.Second })
+	endpoint := strings.TrimPrefix(e.ProxyEndpoints()[0], "https://")
+	until(t, "the log names endpoint and reason", func() bool { return r.log.count("WARN", endpoint, "certificate signed by unknown authority") > 0 })
+	if n := r.log.count("WARN", "unknown authority"); n != 1 {
+		t.Errorf("one trouble is logged %d times:\n%s", n, r.log)
+	}
+	ca, cert, key := e.Files()
+	copyFile(t, ca, paths["ca"])
+	r.ready(t)
+	check(t, r.Write(caused(t), Put("k", []byte("1"))))
+
+	copyFile(t, wrongCert, paths["cert"])
+	copyFile(t, wrongKey, paths["key"])
+	check(t, r.Write(caused(t), Put("k", []byte("2")))) // the connection is up
+	door.Cut(t)
+	until(t, "etcd refuses the certificate", func() bool { return r.Status().Err != nil })
+	copyFile(t, cert, paths["cert"])
+	copyFile(t, key, paths["key"])
+	until(t, "etcd takes the certificate", func() bool { return r.Write(caused(t), Put("k", []byte("3"))) == nil })
+	if !holds(t, etcd, "k", "3") {
+		t.Error("the write is not there")
+	}
+	until(t, "status is well", func() bool { return r.Status().Err == nil })
+}
+
+// kvstore.md, example 5, second half: a file that is not there yet is waited
+// for, and so are the files that it names.
+func TestFileComesLater(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1, clustertest.EtcdTLS())
+	dir := t.TempDir()
+	path, caPath := filepath.Join(dir, "etcd.config"), filepath.Join(dir, "ca")
+	ca, cert, key := e.Files()
+	r := newRig(t, option("etcd.config", path))
+	until(t, "the log names the file", func() bool { return r.log.count("WARN", path, "no such file") == 1 })
+	writeYAML(t, path, map[string]any{"endpoints": e.Endpoints(), "trusted-ca-file": caPath, "cert-file": cert, "key-file": key})
+	copyFile(t, ca, caPath)
+	r.ready(t)
+}
+
+// Rule E1: a wrong password is told with endpoint and user, and waited out.
+func TestWrongPassword(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1, clustertest.EtcdAuth())
+	root := direct(t, e)
+	u := newUser(t, root, "operator", "cilium/")
+	wrong := user{u.name, "wrong"}
+	r := newRig(t, wrong.file(t, e.Endpoints()), quick)
+	until(t, "the log says who may not", func() bool {
+		return r.log.count("WARN", "authentication failed", e.Endpoints()[0], `user "operator"`) == 1
+	})
+	must(root.UserChangePassword(t.Context(), u.name, "wrong"))(t)
+	r.ready(t)
+	if err := r.Write(caused(t), Put("elsewhere", nil)); err == nil || !strings.Contains(err.Error(), `"operator"`) || !strings.Contains(err.Error(), "put elsewhere") {
+		t.Errorf("a write that the role does not allow: %v", err)
+	}
+	check(t, r.Write(caused(t), PutLeased("cilium/k", nil)))
+}
+
+// One member of three, killed or hanging, stops nothing. Without a quorum
+// writes fail and status says so after the tolerated number of checks; with it
+// back, all is well by itself.
+func TestMembersAway(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 3)
+	etcd := direct(t, e)
+	r := newRig(t, quick, fileOption(t, map[string]any{"endpoints": e.Endpoints()}),
+		option("etcd.keepaliveHeartbeat", "10s"), option("etcd.keepaliveTimeout", "1s"),
+		func(p *connParams) { p.Timing.checkTimeout, p.Timing.operation = 2*time.Second, 2*time.Second }).ready(t)
+	s := newServices(t, r)
+	s.Upsert("0", []byte("v"))
+	s.Synced()
+	run(t, s.Run)
+	v := watchView(t, r, "p/")
+	written := func(name string) func() bool {
+		return func() bool { return read(t, etcd, servicesOfC1+name) != nil }
+	}
+	until(t, "the mark", func() bool { return read(t, etcd, syncedOfC1) != nil })
+	until(t, "three members", func() bool { return r.Status().Connected() == 3 && r.Status().Err == nil })
+	until(t, "one of them leads", func() bool { return strings.Count(r.Status().String(), "(Leader)") == 1 })
+
+	e.Kill(t, "etcd-0")
+	s.Upsert("1", []byte("v"))
+	until(t, "a write without a member", written("1"))
+	until(t, "status shows it", func() bool { s := r.Status(); return s.Connected() == 2 && s.Err == nil && s.Quorum })
+
+	e.Pause(t, "etcd-1")
+	s.Upsert("2", []byte("v"))
+	until(t, "no quorum", func() bool { s := r.Status(); return s.Err != nil && !s.Quorum && s.QuorumErrors > 2 })
+	if err := r.Write(caused(t), Put("k", nil)); err == nil {
+		t.Error("a write without a quorum succeeded")
+	}
+	e.Resume(t, "etcd-1")
+	until(t, "the write that waited", written("2"))
+	until(t, "status is well", func() bool { s := r.Status(); return s.Err == nil && s.Quorum && s.QuorumErrors == 0 })
+	must(etcd.Put(t.Context(), "p/a", "1"))(t)
+	until(t, "the watch goes on", func() bool { return v.equals(t, etcd, "p/") })
+	e.Start(t, "etcd-0")
+	until(t, "three members again", func() bool { return r.Status().Connected() == 3 })
+	v.complain(t)
+}
+
+// A slow etcd is slow, and nothing more.
+func TestSlowEtcd(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, door := direct(t, e), e.Proxy(t, "etcd-0")
+	r := newRig(t, to(e.ProxyEndpoints()[0]), quick).ready(t)
+	s := newServices(t, r)
+	run(t, s.Run)
+	v := watchView(t, r, servicesOfC1)
+	door.Delay(t, 300*time.Millisecond, 300*time.Millisecond)
+	for i := range 20 {
+		s.Upsert("k", []byte{byte('a' + i)})
+	}
+	s.Synced()
+	until(t, "the last value and the mark", func() bool {
+		return holds(t, etcd, servicesOfC1+"k", "t") && read(t, etcd, syncedOfC1) != nil
+	})
+	until(t, "the view", func() bool { return v.equals(t, etcd, servicesOfC1) })
+	v.complain(t)
+	if s := r.Status(); s.Err != nil || s.LeasesLost != 0 {
+		t.Errorf("status: %v, %v", s, s.Err)
+	}
+}
+
+// Rule S3: whatever etcd does, stopping ends, and starting never waits for it.
+func TestStopWithoutEtcd(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	for what, away := range map[string]clustertest.Link{
+		"refuses": {Refuse: true},
+		"hangs":   {Up: clustertest.Direction{BlackHole: true}, Down: clustertest.Direction{BlackHole: true}},
+	} {
+		for _, when := range []string{"before", "after"} {
+			door := e.NewProxy(t, "etcd-0")
+			address := "http://" + door.Address()
+			if when == "before" {
+				door.SetLink(t, away)
+			}
+			r := newRig(t, to(address))
+			if when == "after" {
+				r.ready(t)
+				check(t, r.Write(caused(t), PutLeased("k", nil)))
+				door.SetLink(t, away)
+				if away.Refuse {
+					door.Cut(t)
+				}
+			}
+			s := newServices(t, r)
+			s.Upsert("k", nil)
+			stop := run(t, s.Run)
+			ctx, cancel := context.WithTimeout(caused(t), 200*time.Millisecond)
+			err := r.Write(ctx, Put("k", nil))
+			cancel()
+			if err == nil || !strings.Contains(err.Error(), address) && when == "after" {
+				t.Errorf("etcd %s, %s the start: %v", what, when, err)
+			}
+			stop()
+			check(t, r.stop()) // has a limit of its own
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+var _ Fence = (*k8s.Fence)(nil)
+
+// clock is turned by hand.
+type clock struct {
+	mu   sync.Mutex
+	mono time.Duration
+	wall time.Time
+}
+
+func (c *clock) k8s() k8s.Clock {
+	return k8s.Clock{
+		Monotonic: func() time.Duration { c.mu.Lock(); defer c.mu.Unlock(); return c.mono },
+		Wall:      func() time.Time { c.mu.Lock(); defer c.mu.Unlock(); return c.wall },
+	}
+}
+
+// Rule F1: once the fence is shut, by either hand of the clock or because the
+// term ended, no write starts; all that were running have ended.
+func TestNoWriteAfterTheFence(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd := direct(t, e)
+	for what, shut := range map[string]func(*clock, *k8s.Fence){
+		"the monotonic clock": func(c *clock, _ *k8s.Fence) { c.mono += time.Hour },
+		"the wall clock":      func(c *clock, _ *k8s.Fence) { c.wall = c.wall.Add(time.Hour) },
+		"the end of the term": func(_ *clock, f *k8s.Fence) { f.Close() },
+	} {
+		c := &clock{wall: time.Now()}
+		fence := k8s.NewFence(c.k8s(), c.k8s().Now(), 30*time.Minute)
+		r := newRig(t, to(e.Endpoints()[0]), func(p *connParams) { p.Fence = fence }).ready(t)
+		ctx := caused(t)
+		check(t, r.Write(ctx, PutLeased("k", []byte(what))))
+		s := newServices(t, r)
+		s.Upsert(what, nil)
+		stop := run(t, s.Run)
+		until(t, "a key of the store", func() bool { return read(t, etcd, servicesOfC1+what) != nil })
+
+		if what == "the end of the term" {
+			shut(c, fence)
+		} else {
+			c.mu.Lock()
+			shut(c, fence)
+			c.mu.Unlock()
+		}
+		before := must(etcd.Get(t.Context(), "k"))(t).Header.Revision
+		writes := map[string]func() error{
+			"put":         func() error { return r.Write(ctx, Put("k", nil)) },
+			"leased put":  func() error { return r.Write(ctx, PutLeased("k", nil)) },
+			"delete":      func() error { return r.Write(ctx, Remove("k")) },
+			"transaction": func() error { _, err := r.WriteIf(ctx, []Guard{Absent("no")}, Put("no", nil)); return err },
+			"lease": func() error {
+				_, err := r.conn.grantLease(ctx, time.Minute, func() {})
+				return err
+			},
+			"lock": func() error { return r.status.probe(ctx) },
+		}
+		for name, write := range writes {
+			if err := write(); !errors.Is(err, k8s.ErrFenced) {
+				t.Errorf("%s after %s: %v", name, what, err)
+			}
+		}
+		s.Upsert("late", nil)
+		s.Synced()
+		stop()
+		fence.Close()
+		if after := must(etcd.Get(t.Context(), "k"))(t).Header.Revision; after != before {
+			t.Errorf("after %s etcd went from revision %d to %d", what, before, after)
+		}
+		check(t, r.stop())
+	}
+}
+
+// Rule F2: what is under way ends with the fence, and so do its connections.
+func TestFenceResetsConnections(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	door := e.Proxy(t, "etcd-0")
+	r := newRig(t, to(e.ProxyEndpoints()[0])).ready(t)
+	door.BlackHole(t)
+	failed := make(chan error, 1)
+	go func() { failed <- r.Write(caused(t), Put("k", nil)) }()
+	waited := door.State(t).Connections
+	r.fence.Close()
+	if err := <-failed; !errors.Is(err, k8s.ErrFenced) {
+		t.Errorf("a write that was under way: %v", err)
+	}
+	if waited == 0 {
+		t.Error("there was no connection to reset")
+	}
+	door.Heal(t)
+	until(t, "all connections are gone", func() bool { return door.State(t).Connections == 0 })
+}
+
+// Rules F3 and F4: without a term there are only reads; a write says why.
+func TestWritesThatMayNot(t *testing.T) {
+	e := clustertest.StartEtcd(t, 1)
+	etcd := direct(t, e)
+	must(etcd.Put(t.Context(), "k", "v"))(t)
+	outside := newRig(t, to(e.Endpoints()[0]), func(p *connParams) { p.Fence = nil })
+	if err := outside.Write(caused(t), Put("k", nil)); !errors.Is(err, k8s.ErrReadOnly) {
+		t.Errorf("a write outside the term: %v", err)
+	}
+	if got := must(outside.Get(t.Context(), "k"))(t); string(got.Value) != "v" {
+		t.Errorf("a read outside the term: %v", got)
+	}
+
+	lenient := newRig(t, to(e.Endpoints()[0])).ready(t)
+	check(t, lenient.Write(t.Context(), Put("k", []byte("w"))))
+	if n := testutil.ToFloat64(lenient.metrics.Uncaused); n != 1 {
+		t.Errorf("%v writes without a cause were counted", n)
+	}
+	t.Setenv(k8s.StrictCause, "1")
+	strict := newRig(t, to(e.Endpoints()[0])).ready(t) // its own writes have causes
+	if err := strict.Write(t.Context(), Put("k", nil)); !errors.Is(err, k8s.ErrNoCause) {
+		t.Errorf("a write without a cause: %v", err)
+	}
+	check(t, strict.Write(caused(t), PutLeased("k", []byte("x"))))
+	s := newServices(t, strict)
+	s.Upsert("a", nil)
+	s.Synced()
+	run(t, s.Run)
+	until(t, "the mark", func() bool { return read(t, etcd, syncedOfC1) != nil })
+	revoke(t, etcd, read(t, etcd, "k").Lease)
+	check(t, strict.Write(caused(t), PutLeased("l", nil)))
+	until(t, "restored keys", func() bool { return holds(t, etcd, "k", "x") && read(t, etcd, syncedOfC1) != nil })
+	if n := testutil.ToFloat64(strict.metrics.Uncaused); n != 1 {
+		t.Errorf("%v writes without a cause", n)
+	}
+}
+
+// Every request that changes anything is a write to the gate: what etcd adds
+// some day, too.
+func TestGateKnowsReads(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	outside := newRig(t, to(e.Endpoints()[0]), func(p *connParams) { p.Fence = nil })
+	etcd := must(outside.etcd(t.Context()))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for name, call := range map[string]func() error{
+		"put":        func() error { _, err := etcd.Put(ctx, "k", ""); return err },
+		"compact":    func() error { _, err := etcd.Compact(ctx, 1); return err },
+		"revoke":     func() error { _, err := etcd.Revoke(ctx, 1); return err },
+		"member":     func() error { _, err := etcd.MemberAdd(ctx, []string{"http://127.0.0.1:1"}); return err },
+		"user":       func() error { _, err := etcd.UserAdd(ctx, "u", "p"); return err },
+		"defragment": func() error { _, err := etcd.Defragment(ctx, e.Endpoints()[0]); return err },
+	} {
+		if err := call(); !errors.Is(err, k8s.ErrReadOnly) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, call := range map[string]func() error{
+		"range":   func() error { _, err := etcd.Get(ctx, "k"); return err },
+		"leases":  func() error { _, err := etcd.Leases(ctx); return err },
+		"ttl":     func() error { _, err := etcd.TimeToLive(ctx, clientv3.LeaseID(1)); return err },
+		"members": func() error { _, err := etcd.MemberList(ctx); return err },
+		"status":  func() error { _, err := etcd.Status(ctx, e.Endpoints()[0]); return err },
+	} {
+		if err := call(); err != nil {
+			t.Errorf("%s: %v", name, fmt.Errorf("a read: %w", err))
+		}
+	}
+}

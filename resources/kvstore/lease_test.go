@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// revoke ends a lease from outside.
+func revoke(t *testing.T, c *clientv3.Client, id LeaseID) {
+	t.Helper()
+	_, err := c.Revoke(context.Background(), clientv3.LeaseID(id))
+	check(t, err)
+}
+
+// kvstore.md, example 10: everything that hung on a lost lease is back. Marks
+// come last.
+func TestLostLeaseIsReplaced(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0]), quick).ready(t)
+	mark := Key(SyncedPrefix, "c1", ServicesPrefix)
+	keys := []string{HeartbeatKey, "cilium/state/services/v1/c1/a", "zz/last", mark}
+	for _, key := range keys {
+		check(t, r.Write(caused(t), PutLeased(key, []byte("v"))))
+	}
+	check(t, r.Write(caused(t), PutLeased("left", nil), PutLeased("gone", nil)))
+	check(t, r.Write(caused(t), Put("left", nil))) // rule 8: detached
+	check(t, r.Write(caused(t), Remove("gone")))
+
+	lost := read(t, etcd, HeartbeatKey).Lease
+	if ttl := must(etcd.TimeToLive(t.Context(), clientv3.LeaseID(lost)))(t).GrantedTTL; ttl != 900 {
+		t.Errorf("the TTL is %d s, want 900", ttl)
+	}
+	revoke(t, etcd, lost)
+	for _, key := range keys {
+		until(t, key+" on another lease", func() bool {
+			e := read(t, etcd, key)
+			return e != nil && e.Lease != lost && e.Lease != 0 && string(e.Value) == "v"
+		})
+	}
+	newest := read(t, etcd, mark).ModRevision
+	for _, key := range keys[:3] {
+		if read(t, etcd, key).ModRevision > newest {
+			t.Errorf("%s came after the mark", key)
+		}
+	}
+	if e := read(t, etcd, "left"); e == nil || e.Lease != 0 {
+		t.Errorf("a key that was put without a lease is %v", e)
+	}
+	if e := read(t, etcd, "gone"); e != nil {
+		t.Error("a key that was removed came back")
+	}
+	if s := r.Status(); s.LeasesLost != 1 || s.Leases != 1 {
+		t.Errorf("status: %+v", s)
+	}
+	if n := r.log.count("WARN", "lease lost"); n != 1 {
+		t.Errorf("the loss was logged %d times:\n%s", n, r.log)
+	}
+}
+
+// Rule 6: a put finds out that its lease is gone and gets through all the same.
+func TestPutOnALostLease(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	check(t, r.Write(caused(t), PutLeased("a", []byte("1"))))
+	check(t, r.Write(caused(t), PutLeased("b", []byte("1"))))
+	revoke(t, etcd, read(t, etcd, "a").Lease)
+	check(t, r.Write(caused(t), PutLeased("a", []byte("2"))))
+	if !holds(t, etcd, "a", "2") {
+		t.Error("the put said it was done, and was not")
+	}
+	until(t, "b is back", func() bool { return holds(t, etcd, "b", "1") })
+}
+
+// kvstore.md, example 14.
+func TestLeasesHoldAThousandKeys(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	ctx := caused(t)
+	for first := 0; first < 1001; first += 100 {
+		var writes []Write
+		for i := first; i < min(first+100, 1001); i++ {
+			writes = append(writes, PutLeased(fmt.Sprintf("k/%04d", i), nil))
+		}
+		check(t, r.Write(ctx, writes...))
+	}
+	perLease := map[int64]int{}
+	for _, kv := range must(etcd.Get(ctx, "k/", clientv3.WithPrefix()))(t).Kvs {
+		perLease[kv.Lease]++
+	}
+	if len(perLease) != 2 || r.Status().Leases != 2 {
+		t.Errorf("keys per lease: %v, status %v", perLease, r.Status())
+	}
+	for id, n := range perLease {
+		if id == 0 || n > 1000 {
+			t.Errorf("lease %x has %d keys", id, n)
+		}
+	}
+	check(t, r.Write(ctx, Remove("k/0000"))) // makes room on one of the two
+	check(t, r.Write(ctx, PutLeased("more", nil)))
+	if n := r.Status().Leases; n != 2 {
+		t.Errorf("with room on a lease there are %d", n)
+	}
+}
+
+// kvstore.md, example 15, and rule 7: stopping revokes nothing; the successor
+// takes the keys over.
+func TestLeasesOutliveTheirOwner(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	check(t, r.Write(caused(t), PutLeased("k", []byte("v")), Put("plain", nil)))
+	first := read(t, etcd, "k").Lease
+	check(t, r.stop())
+	if ttl := must(etcd.TimeToLive(t.Context(), clientv3.LeaseID(first)))(t).TTL; ttl < 800 {
+		t.Errorf("after the stop the lease has %d s left", ttl)
+	}
+	if !holds(t, etcd, "k", "v") || read(t, etcd, "plain") == nil {
+		t.Error("keys went with the stop")
+	}
+	next := newRig(t, to(e.Endpoints()[0])).ready(t)
+	if written := must(next.Ensure(caused(t), "k", []byte("v")))(t); !written {
+		t.Error("a key on the predecessor's lease counts as ours")
+	}
+	if id := read(t, etcd, "k").Lease; id == first || id == 0 {
+		t.Errorf("the key is on lease %v", id)
+	}
+}
+
+// Rule 9: equal and ours costs nothing; equal and without a lease gets one.
+func TestEnsure(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	ctx := caused(t)
+	must(etcd.Put(ctx, "k", "v"))(t)
+	for i, want := range []bool{true, false, false} {
+		if written := must(r.Ensure(ctx, "k", []byte("v")))(t); written != want {
+			t.Errorf("call %d: written %v", i, written)
+		}
+	}
+	if e := read(t, etcd, "k"); e.Lease == 0 {
+		t.Error("the key has no lease")
+	}
+	if written := must(r.Ensure(ctx, "k", []byte("w")))(t); !written || !holds(t, etcd, "k", "w") {
+		t.Error("another value was not written")
+	}
+	alive := must(r.LeaseAlive(ctx, read(t, etcd, "k").Lease))(t)
+	if gone := must(r.LeaseAlive(ctx, 4711))(t); !alive || gone {
+		t.Errorf("our lease is alive: %v; one that never was: %v", alive, gone)
+	}
+}

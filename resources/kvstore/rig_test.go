@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+// rig is a connection as the cell makes it, without a hive around it.
+type rig struct {
+	*client
+	fence *k8s.Fence
+	scope reconcile.Scope
+	jobs  *job.Runner
+	log   *logBook
+	once  sync.Once
+	err   error // of stopping
+}
+
+// setup changes a rig before it starts.
+type setup func(*connParams)
+
+func option(key, value string) setup {
+	return func(p *connParams) { p.Config.KVStoreOpt[key] = value }
+}
+
+// quick has checks follow each other at once, and not wait for a heartbeat that
+// nobody writes.
+func quick(p *connParams) {
+	p.Timing.check, p.Timing.checkHurry = 100*time.Millisecond, 100*time.Millisecond
+	p.Timing.heartbeatAge = time.Hour
+	p.Timing.relist = 200 * time.Millisecond
+}
+
+func newRig(t *testing.T, setups ...setup) *rig {
+	t.Helper()
+	r := &rig{fence: k8s.Unfenced(), log: &logBook{}}
+	log := slog.New(r.log)
+	r.scope = reconcile.Scope{Module: cell.Scope{ID: "test", Term: "leader"}, Log: log, Health: health.NewTree().Reporter("test")}
+	p := connParams{Config: DefaultConfig, Fence: r.fence, Scope: r.scope, Metrics: newMetrics(), Timing: defaultTiming}
+	p.Config.KVStoreOpt = map[string]string{"etcd.qps": "10000"}
+	for _, change := range setups {
+		change(&p)
+	}
+	c, err := newConn(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.client = &client{c, "test"}
+	r.jobs = job.NewGroup("test", log, r.scope.Health, job.Hooks{})
+	for name, j := range map[string]job.Job{
+		"connect": c.connect(), "restore": restoreJob(c), "check": checkJob(c), "heartbeat": heartbeatJob(c),
+	} {
+		r.jobs.Add(name, j)
+	}
+	if err := c.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.jobs.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return r
+}
+
+// stop ends the rig as the runtime would. A second call does nothing.
+func (r *rig) stop() error {
+	r.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if r.err = r.jobs.Stop(ctx); r.err == nil {
+			r.err = r.conn.Stop(ctx)
+		}
+		r.fence.Close()
+	})
+	return r.err
+}
+
+// to names an etcd without TLS and user.
+func to(endpoint string) setup { return option("etcd.address", endpoint) }
+
+// ready waits until the rig is connected.
+func (r *rig) ready(t *testing.T) *rig {
+	t.Helper()
+	select {
+	case <-r.Connected():
+	case <-time.After(patience):
+		t.Fatalf("not connected; the log is\n%s", r.log)
+	}
+	return r
+}
+
+const patience = 15 * time.Second
+
+// until waits for a state.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for: %s", what)
+		}
+	}
+}
+
+// caused is the context of a test's own writes.
+func caused(t *testing.T) context.Context {
+	return k8s.WithCause(t.Context(), &k8s.Cause{Rule: "test"})
+}
+
+// direct is etcd's own client, past everything that is under test.
+func direct(t *testing.T, e *clustertest.Etcd) *clientv3.Client {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: e.Endpoints(), TLS: e.TLSConfig(t), Username: e.Username(), Password: e.Password(),
+		DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// read is a key as it is in etcd, or nil.
+func read(t *testing.T, c *clientv3.Client, key string) *Entry {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	resp, err := c.Get(ctx, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(resp.Kvs) == 0 {
+		return nil
+	}
+	e := entryOf(resp.Kvs[0])
+	return &e
+}
+
+// holds reports whether a key has a value.
+func holds(t *testing.T, c *clientv3.Client, key, value string) bool {
+	t.Helper()
+	e := read(t, c, key)
+	return e != nil && string(e.Value) == value
+}
+
+// must is the value of a call that may not fail: must(call())(t).
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		check(t, err)
+		return v
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sampleCount is how often a histogram was observed.
+func sampleCount(t *testing.T, h *prometheus.HistogramVec, labels ...string) uint64 {
+	t.Helper()
+	var m dto.Metric
+	check(t, h.WithLabelValues(labels...).(prometheus.Metric).Write(&m))
+	return m.GetHistogram().GetSampleCount()
+}
+
+// run runs something until the test ends.
+func run(t *testing.T, f func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = f(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return stop
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for got, want := range map[string]string{
+		Key(SyncedPrefix, "c1", ServicesPrefix):   "cilium/synced/c1/cilium/state/services/v1",
+		Key(IdentityValuesPrefix, "k8s:a//b=..;"): "cilium/state/identities/v1/value/k8s:a//b=..;", // nothing is cleaned
+		Folder(NodesPrefix, "c1"):                 "cilium/state/nodes/v1/c1/",
+		scope("cilium/state/services/v1/c1/a/b"):  "services/v1",
+		scope(HeartbeatKey):                       "cilium/.hear",
+		scope("cilium/cluster-config/c1"):         "cilium/clust",
+		scope("k"):                                "k",
+		LeaseID(0x1234abcd).String():              "1234abcd",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// kvstore.md, rule 13.
+func TestStatusText(t *testing.T) {
+	t.Parallel()
+	s := Status{
+		Endpoints: []EndpointStatus{{URL: "https://etcd-0:2379", Version: "3.5.4", Leader: true}},
+		Leases:    1, LockLeases: 1, Quorum: true,
+	}
+	if got, want := s.String(), "etcd: 1/1 connected, leases=1, lock leases=1, has-quorum=true: https://etcd-0:2379 - 3.5.4 (Leader)"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	s.Endpoints = append(s.Endpoints, EndpointStatus{URL: "https://etcd-1:2379", Err: errors.New("gone")})
+	if got, want := s.String(), "etcd: 1/2 connected, leases=1, lock leases=1, has-quorum=true: https://etcd-0:2379 - 3.5.4 (Leader); https://etcd-1:2379 - gone"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// kvstore.md, rule 12: so many quorum errors in a row are tolerated; one good
+// check resets their number.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	up, down := []EndpointStatus{{URL: "a"}}, []EndpointStatus{{URL: "a", Err: errors.New("away")}}
+	old := &heartbeatError{125 * time.Second}
+	s := Status{}
+	for i, c := range []struct {
+		endpoints []EndpointStatus
+		quorum    error
+		healthy   bool
+		errors    int
+	}{
+		{up, nil, true, 0}, {up, old, true, 1}, {up, old, true, 2}, {up, old, false, 3}, {up, old, false, 4},
+		{up, nil, true, 0}, {down, nil, false, 0}, {up, old, true, 1}, {nil, nil, false, 0},
+	} {
+		s = judge(s, c.endpoints, c.quorum, 2)
+		if (s.Err == nil) != c.healthy || s.QuorumErrors != c.errors || s.Quorum != (c.quorum == nil) {
+			t.Errorf("check %d: %+v", i, s)
+		}
+	}
+	if got, want := old.Error(), "2m5s since last heartbeat update has been received"; got != want || reason(old) != "no event received" {
+		t.Errorf("got %s (%s)", got, reason(old))
+	}
+}
+
+// One module with many requests delays another by one of them.
+func TestLimiterIsFair(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1, 1)
+		var mu sync.Mutex
+		var order []string
+		var wg sync.WaitGroup
+		request := func(module string) {
+			wg.Go(func() {
+				release, err := l.acquire(t.Context(), module)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				order = append(order, module)
+				mu.Unlock()
+				release()
+			})
+			synctest.Wait()
+		}
+		for range 5 {
+			request("many")
+		}
+		request("one")
+		ctx, cancel := context.WithCancel(t.Context())
+		wg.Go(func() {
+			if _, err := l.acquire(ctx, "gone"); err == nil {
+				t.Error("one that left was served")
+			}
+		})
+		synctest.Wait()
+		cancel()
+		began := time.Now()
+		wg.Wait()
+		if want := []string{"many", "many", "one", "many", "many", "many"}; !slices.Equal(order, want) {
+			t.Errorf("served %v, want %v", order, want)
+		}
+		if took := time.Since(began); took != 5*time.Second {
+			t.Errorf("6 requests at 1/s took %s", took)
+		}
+	})
+}
+
+// No more than so many requests are under way at once, whoever gives up.
+func TestLimiterSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(1000, 2)
+		var mu sync.Mutex
+		running, most := 0, 0
+		var wg sync.WaitGroup
+		for i := range 50 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*10*time.Millisecond)
+				defer cancel()
+				release, err := l.acquire(ctx, string(rune('a'+i%5)))
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				running++
+				most = max(most, running)
+				mu.Unlock()
+				time.Sleep(25 * time.Millisecond)
+				mu.Lock()
+				running--
+				mu.Unlock()
+				release()
+			})
+		}
+		wg.Wait()
+		if most != 2 || l.free != 2 || len(l.turn) != 0 || len(l.queues) != 0 {
+			t.Errorf("at most %d at once; afterwards %d slots are free and %d modules wait", most, l.free, len(l.turn))
+		}
+	})
+}
+
+func TestLineage(t *testing.T) {
+	t.Parallel()
+	l := newLineage()
+	changes := 0
+	l.then(func() { changes++ })
+	see := func(cluster uint64, revision, began int64, newest bool, want int) {
+		t.Helper()
+		now := l.current()
+		l.saw(&pb.ResponseHeader{ClusterId: cluster, Revision: revision}, began, newest)
+		select {
+		case <-now:
+			if changes != want {
+				t.Errorf("a change was told")
+			}
+		default:
+		}
+		if changes != want {
+			t.Errorf("%d changes, want %d", changes, want)
+		}
+	}
+	see(1, 10, 0, true, 0)
+	see(1, 8, 10, false, 0) // a member that lags
+	see(1, 9, 8, true, 0)   // an answer that took long
+	see(1, 11, 10, true, 0)
+	see(1, 5, 11, true, 1)  // restored from a backup
+	see(1, 5, 11, true, 1)  // asked for before it was noticed
+	see(2, 90, 5, false, 2) // made anew
+	see(2, 90, 90, true, 2)
+	l.saw(nil, 0, true)
+}
+
+// The addresses of Services are asked for; everything else is DNS's.
+func TestServiceAddresses(t *testing.T) {
+	t.Parallel()
+	s := serviceAddresses{fakeServices{"kube-system/etcd": "10.1.2.3", "kube-system/headless": "None"}}
+	for address, want := range map[string]string{
+		"etcd.kube-system.svc:2379":               "10.1.2.3:2379",
+		"etcd.kube-system.svc.cluster.local:2379": "10.1.2.3:2379",
+		"headless.kube-system.svc:2379":           "headless.kube-system.svc:2379",
+		"missing.kube-system.svc:2379":            "missing.kube-system.svc:2379",
+		"etcd.kube-system:2379":                   "etcd.kube-system:2379",
+		"0.etcd.kube-system.svc:2379":             "0.etcd.kube-system.svc:2379",
+		"10.0.0.1:2379":                           "10.0.0.1:2379",
+		"[fd00::1]:2379":                          "[fd00::1]:2379",
+		"no port":                                 "no port",
+	} {
+		if got := s.resolve(t.Context(), address); got != want {
+			t.Errorf("%s is %s, want %s", address, got, want)
+		}
+	}
+	if got := (serviceAddresses{}).resolve(t.Context(), "etcd.kube-system.svc:1"); got != "etcd.kube-system.svc:1" {
+		t.Errorf("without Kubernetes: %s", got)
+	}
+}
+
+// fakeServices are the cluster IPs of Services by namespace and name.
+type fakeServices map[string]string
+
+func (f fakeServices) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured, error) {
+	ip, ok := f[ref.Namespace+"/"+ref.Name]
+	if !ok || ref.Resource.Resource != "services" {
+		return nil, errors.New("not found")
+	}
+	return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterIP": ip}}}, nil
+}
