@@ -86,7 +86,7 @@ func Properties() []Property {
 		property("ExpiredRevisionRelists", server, expiredRevisionRelists),
 		property("ServerAwayIsWaitedFor", faults, serverAwayIsWaitedFor),
 		property("RefreshShowsWhatWasWritten", server, refreshShowsWhatWasWritten),
-		property("ConfirmCostsNoList", faults, confirmCostsNoList) // its requests have no fixed order to be recorded in,
+		property("ConfirmCostsNoList", faults, confirmCostsNoList), // its requests have no order to be recorded in
 		property("SelectorsRestrict", server, selectorsRestrict),
 	}
 }
