@@ -33,7 +33,8 @@ type registrar struct {
 	mu      sync.Mutex
 	results map[string]result
 	missing sets.Set[string] // definitions that do not serve yet
-	done    chan struct{}    // closed when missing becomes empty
+	awaited sets.Set[string] // those of them that may soon
+	settled chan struct{}    // closed when awaited becomes empty
 }
 
 // result is what came of comparing a definition with ours.
@@ -52,13 +53,14 @@ func newRegistrar(c Config, shared cluster.Config, client k8s.Client, s reconcil
 	r := &registrar{
 		definitions: definitions{client}, log: s.Log, metrics: m,
 		kinds: map[string]api.Kind{}, results: map[string]result{},
-		missing: sets.Set[string]{}, done: make(chan struct{}),
+		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, settled: make(chan struct{}),
 	}
 	r.loop = reconcile.New(s, "register", r.register, reconcile.Workers(8), reconcile.Pauses(50*time.Millisecond, 30*time.Second))
 	for _, k := range wanted(c, shared) {
 		name := k.CRDName()
 		r.kinds[name] = k
 		r.missing.Insert(name)
+		r.awaited.Insert(name)
 		r.loop.Add(name, k8s.Trigger{Kind: "Term", Name: "leader"})
 	}
 	return r
@@ -67,17 +69,19 @@ func newRegistrar(c Config, shared cluster.Config, client k8s.Client, s reconcil
 func (r *registrar) job() job.Job { return r.loop.Job() }
 
 // firstPass holds the other cells of the term back until all definitions are
-// there, or for a while. What is missing then is registered meanwhile; the
+// there, or will not be soon. What is missing then is registered meanwhile; the
 // streams of such kinds wait by themselves.
 func (r *registrar) firstPass() lifecycle.Hook {
 	return lifecycle.Funcs{OnStart: func(ctx context.Context) error {
 		deadline := time.NewTimer(firstPassLimit / 2)
 		defer deadline.Stop()
 		select {
-		case <-r.done:
+		case <-r.settled:
 		case <-ctx.Done():
 		case <-deadline.C:
-			r.log.Warn("not all kinds are registered yet; duties that need them wait, the others start", "missing", r.missingText())
+		}
+		if missing := r.missingText(); missing != "" {
+			r.log.Warn("not all kinds are registered yet; duties that need them wait, the others start", "missing", missing)
 		}
 		return nil
 	}}
@@ -100,22 +104,34 @@ func (r *registrar) register(ctx context.Context, name string) error {
 		return err
 	case err != nil:
 		r.metrics.set(name, look.installed, failed)
+		if lasts(err) {
+			r.settle(name, false)
+		}
 		return err
 	}
 	r.tell(name, look)
 	if !look.serves {
 		return reconcile.After(establishedPause)
 	}
-	r.finish(name)
+	r.settle(name, true)
 	return nil
 }
 
-func (r *registrar) finish(name string) {
+// settle notes that a definition serves, or will not soon.
+func (r *registrar) settle(name string, serves bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.missing.Has(name) && r.missing.Delete(name).Len() == 0 {
-		close(r.done)
+	if serves {
+		r.missing.Delete(name)
 	}
+	if r.awaited.Has(name) && r.awaited.Delete(name).Len() == 0 {
+		close(r.settled)
+	}
+}
+
+// lasts reports whether somebody has to act before an error goes away.
+func lasts(err error) bool {
+	return apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || errors.Is(err, errNamesTaken) || errors.Is(err, errBeingDeleted)
 }
 
 // look is what was found, or done.

@@ -164,6 +164,7 @@ type operator struct {
 	log     *buffer
 	health  *health.Tree
 	metrics *metrics.Registry
+	onDuty  func() // when another duty of the term starts
 }
 
 type buffer struct {
@@ -197,7 +198,7 @@ func newLeading(p leadingParams) lifecycle.Hook {
 	fence := k8s.NewFence(k8s.SystemClock, k8s.SystemClock.Now(), time.Hour)
 	return lifecycle.Funcs{
 		OnStart: func(ctx context.Context) error {
-			if err := p.Leading.Open(fence); err != nil {
+			if err := p.Leading.Open(fence, nil); err != nil {
 				return err
 			}
 			return p.Term.Enter(ctx)
@@ -219,9 +220,12 @@ func start(t *testing.T, kubeconfig string, args ...string) *operator {
 
 func build(t *testing.T, kubeconfig string, args ...string) *operator {
 	t.Helper()
-	o := &operator{t: t, log: &buffer{}}
+	o := &operator{t: t, log: &buffer{}, onDuty: func() {}}
 	probe := cell.Invoke(func(tree *health.Tree, registry *metrics.Registry) { o.health, o.metrics = tree, registry })
-	o.hive = hive.New("operator", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leading, probe, cell.Term("leader", crds.Cell)),
+	duty := cell.Module("test.duty", "Is a duty of the term", cell.Hook("work", func() lifecycle.Hook {
+		return lifecycle.Funcs{OnStart: func(context.Context) error { o.onDuty(); return nil }}
+	}))
+	o.hive = hive.New("operator", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leading, probe, cell.Term("leader", duty, crds.Cell)),
 		hive.LogTo(o.log), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := o.hive.FlagSet()
 	if err := flags.Parse(append(args, "--k8s-kubeconfig-path="+kubeconfig, "--log-opt=format=json")); err != nil {
@@ -315,6 +319,22 @@ func (o *operator) results() map[string]string {
 		}
 	}
 	return results
+}
+
+// registered waits until something became of so many definitions, and of each
+// of them something good. On a slow machine the term is entered before that.
+func (o *operator) registered(n int) *operator {
+	o.t.Helper()
+	eventually(o.t, "all is registered", func() bool {
+		results := o.results()
+		for _, r := range results {
+			if strings.HasSuffix(r, " failed") {
+				return false
+			}
+		}
+		return len(results) == n && o.degraded() == ""
+	})
+	return o
 }
 
 // requests are those of the cell for definitions, oldest first.

@@ -5,6 +5,7 @@ package crds
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -110,6 +111,8 @@ func sameJSON(a, b any) bool {
 	return reflect.DeepEqual(values[0], values[1])
 }
 
+var errNamesTaken = errors.New("its names are not accepted, another definition has them")
+
 // established reports whether a definition can be used. The error tells why it
 // will not be as things stand.
 func established(installed *apiextensionsv1.CustomResourceDefinition) (bool, error) {
@@ -117,7 +120,7 @@ func established(installed *apiextensionsv1.CustomResourceDefinition) (bool, err
 	for _, c := range installed.Status.Conditions {
 		switch {
 		case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
-			return false, fmt.Errorf("its names are not accepted, another definition has them (%s): %s", c.Reason, c.Message)
+			return false, fmt.Errorf("%w (%s): %s", errNamesTaken, c.Reason, c.Message)
 		case c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue:
 			serves = true
 		}

@@ -5,7 +5,6 @@ package health
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -213,7 +212,7 @@ func TestDocuments(t *testing.T) {
 func TestPanickingRequest(t *testing.T) {
 	o := start(t)
 	s := newServer("panics", router{"/": func(http.ResponseWriter, *http.Request) { panic("at will") }, "/ok": func(http.ResponseWriter, *http.Request) {}},
-		slog.New(slog.DiscardHandler), o.health.Reporter("health"), tcp("127.0.0.1:0"))
+		discard, o.health.Reporter("health"), tcp("127.0.0.1:0"))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

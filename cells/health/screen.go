@@ -39,7 +39,7 @@ func (s screen) write(w io.Writer, now time.Time) error {
 			row(r...)
 		}
 	}
-	table("", []string{"DUTY", "STATE", ""}, dutyRows(s.Duties))
+	table("", []string{"DUTY", "STATE", "ABOUT"}, dutyRows(s.Duties))
 	for _, added := range s.Sections {
 		table(added.Title, added.Columns, added.Rows)
 	}

@@ -226,7 +226,7 @@ func (e *elector) take(ctx context.Context, seen sighting) error {
 	}
 	err := put(ctx, next)
 	if err == nil {
-		e.setStatus(func(s *k8s.ElectionStatus) { s.Transitions = next.LeaderTransitions })
+		e.setStatus(func(s *k8s.ElectionStatus) { s.Since, s.Transitions = now.Time, next.LeaderTransitions })
 	}
 	return err
 }
@@ -245,14 +245,13 @@ func (e *elector) record(now metav1.Time, transitions int) resourcelock.LeaderEl
 // before. It reports false for a term that could not be entered.
 func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) bool {
 	defer fence.Close()
-	began := time.Now()
-	e.announce(began)
+	e.announce()
 	// Renewing goes on while the term is left: its cells may still write.
 	holding, stopRenewing := context.WithCancelCause(context.WithoutCancel(ctx))
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
-		err := e.renew(holding, fence, metav1.NewTime(began))
+		err := e.renew(holding, fence)
 		if err != nil {
 			fence.Close() // at once: the term may still be on its way in
 		}
@@ -278,15 +277,15 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) boo
 	if !lost {
 		e.release(ctx)
 	}
-	e.Log.Info("stopped leading", "after", time.Since(began).Round(time.Millisecond).String())
+	e.Log.Info("stopped leading", "after", time.Since(e.Status().Since).Round(time.Millisecond).String())
 	return entered
 }
 
-func (e *elector) announce(began time.Time) {
+func (e *elector) announce() {
 	e.Log.Info("leading", "identity", e.me)
 	e.Metrics.Leading.Set(1)
 	e.Metrics.Terms.Inc()
-	e.setStatus(func(s *k8s.ElectionStatus) { s.Holder, s.Leading, s.Since = e.me, true, began })
+	e.setStatus(func(s *k8s.ElectionStatus) { s.Holder, s.Leading = e.me, true })
 	e.Health.OK("leading")
 }
 

@@ -20,7 +20,7 @@ var errLost = errors.New("the lease is lost")
 
 // renew keeps the lease until ctx ends, the fence shuts, or somebody else holds
 // it. The error says which.
-func (e *elector) renew(ctx context.Context, fence *k8s.Fence, acquired metav1.Time) error {
+func (e *elector) renew(ctx context.Context, fence *k8s.Fence) error {
 	open, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(fence.Context(), cancel)()
@@ -28,7 +28,7 @@ func (e *elector) renew(ctx context.Context, fence *k8s.Fence, acquired metav1.T
 	pause := e.Config.LeaderElectionRetryPeriod
 	for sleep(open, pause) && fence.Check() == nil {
 		from := e.clock.Now()
-		failure = e.renewOnce(open, acquired)
+		failure = e.renewOnce(open)
 		if errors.Is(failure, errLost) {
 			return failure
 		}
@@ -48,11 +48,12 @@ func (e *elector) renew(ctx context.Context, fence *k8s.Fence, acquired metav1.T
 	return fmt.Errorf("%w: not renewed within %s (last failure: %v)", errLost, e.Config.LeaderElectionRenewDeadline, failure)
 }
 
-func (e *elector) renewOnce(ctx context.Context, acquired metav1.Time) error {
+func (e *elector) renewOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, e.Config.requestTimeout())
 	defer cancel()
-	next := e.record(metav1.Now(), e.Status().Transitions)
-	next.AcquireTime = acquired
+	status := e.Status()
+	next := e.record(metav1.Now(), status.Transitions)
+	next.AcquireTime = metav1.NewTime(status.Since)
 	return e.put(ctx, next)
 }
 

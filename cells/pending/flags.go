@@ -3,6 +3,8 @@
 
 package pending
 
+import "github.com/spf13/pflag"
+
 // flag is an option of a duty that is not built.
 type flag struct {
 	duty    string
@@ -48,6 +50,7 @@ var flags = []flag{
 	{"gatewayapi", "gateway-api-service-externaltrafficpolicy", "string", "Cluster", false},
 	{"gatewayapi", "gateway-api-xff-num-trusted-hops", "uint32", "0", false},
 	{"identity", "identity-management-mode", "string", "agent", false},
+	{"identitygc", "identity-gc-interval", "duration", "15m0s", false},
 	{"identitygc", "identity-gc-rate-interval", "duration", "1m0s", false},
 	{"identitygc", "identity-gc-rate-limit", "int", "2500", false},
 	{"identitygc", "identity-heartbeat-timeout", "duration", "30m0s", false},
@@ -98,6 +101,7 @@ var flags = []flag{
 	{"ipsec", "enable-ipsec", "bool", "false", false},
 	{"kvstore", "kvstore-lease-ttl", "duration", "15m0s", false},
 	{"kvstore", "kvstore-max-consecutive-quorum-errors", "uint32", "2", false},
+	{"kvstore", "kvstore-opt", "map", "", false},
 	{"l7lb", "enable-l7-proxy", "bool", "true", false},
 	{"l7lb", "loadbalancer-l7", "string", "", false},
 	{"l7lb", "loadbalancer-l7-algorithm", "string", "round_robin", false},
@@ -132,8 +136,30 @@ var flags = []flag{
 	{"servicesync", "enable-k8s-endpoint-slice", "bool", "true", true},
 	{"servicesync", "k8s-service-proxy-name", "string", "", false},
 	{"servicesync", "synchronize-k8s-services", "bool", "true", false},
+	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
 	{"srv6", "enable-srv6", "bool", "false", false},
 	{"unmanagedpods", "pod-restart-selector", "string", "k8s-app=kube-dns", false},
 	{"unmanagedpods", "unmanaged-pod-watcher-interval", "int", "15", false},
 	{"wireguard", "enable-wireguard", "bool", "false", false},
 }
+
+func declare(fs *pflag.FlagSet) {
+	for _, f := range flags {
+		usage := "Not built yet: " + f.duty
+		if f.removed {
+			usage = "Removed from the original"
+		}
+		fs.Var(text(f), f.name, usage)
+		_ = fs.MarkHidden(f.name)
+		if f.kind == "bool" {
+			fs.Lookup(f.name).NoOptDefVal = "true"
+		}
+	}
+}
+
+// text is a flag's value that nobody reads.
+type text flag
+
+func (t text) Set(string) error { return nil }
+func (t text) String() string   { return t.value }
+func (t text) Type() string     { return t.kind }

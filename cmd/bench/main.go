@@ -48,12 +48,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rounds := flags.Int("rounds", 5, "rounds; the figures are medians")
 	which := flags.String("run", ".", "run only contests whose names match this regular expression")
 	format := flags.String("o", "text", "format of the report: "+strings.Join(slices.Sorted(maps.Keys(report.Formats)), ", "))
-	pods := flags.Int("pods", streams.JudgedPods, "pods of the initial sync; its times and peaks are judged at the default only")
+	pods := flags.Int("pods", streams.JudgedPods, "pods of the initial sync, which is judged at the default only")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	write := report.Formats[*format]
 	switch {
+	case flags.NArg() > 0:
+		return fmt.Errorf("%s: bench takes no arguments", flags.Arg(0))
 	case write == nil:
 		return fmt.Errorf("-o %s: there is no such format", *format)
 	case *rounds < 1 || *pods < 1:
@@ -68,7 +70,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	machine := report.ThisMachine()
-	results, failure := contest.Run(ctx, contests, *rounds, func(what string) { fmt.Fprintln(stderr, what) })
+	runner := contest.Runner{Rounds: *rounds, Args: args, Progress: func(what string) { fmt.Fprintln(stderr, what) }}
+	results, failure := runner.Run(ctx, contests)
 	machine.Done()
 	if err := write(stdout, report.Report{Machine: machine, Rounds: *rounds, Results: results}); err != nil {
 		return err

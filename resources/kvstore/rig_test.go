@@ -111,7 +111,7 @@ func (r *rig) ready(t *testing.T) *rig {
 	return r
 }
 
-const patience = 15 * time.Second
+const patience = 40 * time.Second
 
 // until waits for a state.
 func until(t *testing.T, what string, holds func() bool) {

@@ -182,7 +182,7 @@ func (k *check) flags(t *testing.T) {
 	}
 	again := k.hive(t, append(args, k.on...))
 	for _, e := range again.Values().Entries() {
-		if e.Module == k.id && !e.AtDefault() && !k.given(e.Name) {
+		if e.Module == k.id && !e.Option.Ignored && !e.AtDefault() && !k.given(e.Name) {
 			t.Errorf("flag %s: its default %q reads as %q", e.Name, e.Default, e.Value)
 		}
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream/streamtest"
 )
 
-// The environment of a child process says what it is there for. It is started
-// with the arguments of its parent, so that it knows the same contests.
+// The environment of a child process says what it is there for.
 const (
 	envServe      = "SKEP_BENCH_SERVE" // number of pods
 	envContest    = "SKEP_BENCH_CONTEST"
@@ -28,19 +27,23 @@ const (
 	envURL        = "SKEP_BENCH_URL"
 )
 
+// IsChild reports whether this is a child process of a Runner.
+func IsChild() bool { return os.Getenv(envServe) != "" || os.Getenv(envContest) != "" }
+
 // Child does the work of a child process, if this is one.
 func Child(ctx context.Context, all []Contest) (isChild bool, err error) {
+	if !IsChild() {
+		return false, nil
+	}
 	if pods := os.Getenv(envServe); pods != "" {
 		return true, serve(pods)
 	}
-	name := os.Getenv(envContest)
-	if name == "" {
-		return false, nil
-	}
-	who, err := find(all, name, os.Getenv(envContestant))
+	who, err := find(all, os.Getenv(envContest), os.Getenv(envContestant))
 	if err != nil {
 		return true, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, runLimit)
+	defer cancel()
 	figures, err := who.Run(ctx, os.Getenv(envURL))
 	if err != nil {
 		return true, err
@@ -48,20 +51,20 @@ func Child(ctx context.Context, all []Contest) (isChild bool, err error) {
 	return true, json.NewEncoder(os.Stdout).Encode(figures)
 }
 
-func child(ctx context.Context, env ...string) (*exec.Cmd, error) {
+func (r Runner) child(ctx context.Context, env ...string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, os.Args[1:]...)
+	cmd := exec.CommandContext(ctx, self, r.Args...)
 	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	return cmd, nil
 }
 
 // measure runs a contestant in a process of its own.
-func measure(ctx context.Context, contest, contestant, url string) (figures Figures, err error) {
-	cmd, err := child(ctx, envContest+"="+contest, envContestant+"="+contestant, envURL+"="+url)
+func (r Runner) measure(ctx context.Context, contest, contestant, url string) (figures Figures, err error) {
+	cmd, err := r.child(ctx, envContest+"="+contest, envContestant+"="+contestant, envURL+"="+url)
 	if err != nil {
 		return nil, err
 	}
@@ -82,8 +85,8 @@ type server struct {
 	in  io.Closer
 }
 
-func startServer(ctx context.Context, pods int) (*server, error) {
-	cmd, err := child(ctx, envServe+"="+strconv.Itoa(pods))
+func (r Runner) startServer(ctx context.Context, pods int) (*server, error) {
+	cmd, err := r.child(ctx, envServe+"="+strconv.Itoa(pods))
 	if err != nil {
 		return nil, err
 	}

@@ -16,24 +16,30 @@ type Result struct {
 	Runs map[string][]Figures // by contestant, in the order of the rounds
 }
 
-// Run does so many rounds of all contests. In each round every contestant has
-// its turn once; the next round goes the other way round, so that nobody always
-// follows the same one. progress is told what comes. On an error the results so
-// far come with it.
-func Run(ctx context.Context, contests []Contest, rounds int, progress func(string)) ([]Result, error) {
+// Runner runs contests.
+type Runner struct {
+	Rounds   int
+	Args     []string     // of the child processes, for them to call Child with the same contests
+	Progress func(string) // is told what comes
+}
+
+// Run does the rounds of all contests. In each round every contestant has its
+// turn once; the next round goes the other way round, so that nobody always
+// follows the same one. On an error the results so far come with it.
+func (r Runner) Run(ctx context.Context, contests []Contest) ([]Result, error) {
 	results := make([]Result, len(contests))
 	for i, c := range contests {
 		results[i] = Result{Contest: c, Runs: map[string][]Figures{}}
 	}
-	for round := range rounds {
+	for round := range r.Rounds {
 		for i, c := range contests {
 			order := slices.Clone(c.Contestants)
 			if round%2 == 1 {
 				slices.Reverse(order)
 			}
 			for _, who := range order {
-				progress(fmt.Sprintf("round %d of %d, %s: %s", round+1, rounds, c.Name, who.Name))
-				figures, err := runChild(ctx, c, who)
+				r.Progress(fmt.Sprintf("round %d of %d, %s: %s", round+1, r.Rounds, c.Name, who.Name))
+				figures, err := r.runOne(ctx, c, who)
 				if err != nil {
 					return results, fmt.Errorf("%s: %s: %w", c.Name, who.Name, err)
 				}
@@ -44,22 +50,39 @@ func Run(ctx context.Context, contests []Contest, rounds int, progress func(stri
 	return results, nil
 }
 
-// runLimit ends a run that hangs.
-const runLimit = 5 * time.Minute
+// A run that hangs is ended, first by itself, since it can say why.
+const (
+	runLimit  = 5 * time.Minute
+	killLimit = runLimit + 10*time.Second
+)
 
-func runChild(ctx context.Context, c Contest, who Contestant) (Figures, error) {
-	ctx, cancel := context.WithTimeout(ctx, runLimit)
+func (r Runner) runOne(ctx context.Context, c Contest, who Contestant) (Figures, error) {
+	ctx, cancel := context.WithTimeout(ctx, killLimit)
 	defer cancel()
 	url := ""
 	if c.Pods > 0 {
-		server, err := startServer(ctx, c.Pods)
+		server, err := r.startServer(ctx, c.Pods)
 		if err != nil {
 			return nil, err
 		}
 		defer server.stop()
 		url = server.url
 	}
-	return measure(ctx, c.Name, who.Name, url)
+	figures, err := r.measure(ctx, c.Name, who.Name, url)
+	if err == nil && who.Judged {
+		err = figures.complete(c.Measures)
+	}
+	return figures, err
+}
+
+// complete makes sure that nothing goes unjudged.
+func (f Figures) complete(measures []Measure) error {
+	for _, m := range measures {
+		if _, ok := f[m.Name]; !ok {
+			return fmt.Errorf("it has not measured %q", m.Name)
+		}
+	}
+	return nil
 }
 
 // All returns the figures of a contestant in all rounds that have them.

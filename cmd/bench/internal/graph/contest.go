@@ -27,10 +27,13 @@ const (
 	growthAllocations = "growth from 100 to 1,000 modules, allocations"
 )
 
-// The graph of so many modules is a constructor of a config struct, one of a
-// server, and one that wants the server, each. Linear growth is 10 times; the
-// budget leaves room for the caches of the CPU.
-const growthBudget = 12
+// Linear growth is 10 times. Allocations keep close to it; CPU time does not,
+// since caches and collections do not grow with the graph: dig alone takes 12
+// times as long.
+const (
+	growthBudgetAllocations = 12
+	growthBudgetCPU         = 15
+)
 
 func cold(modules int) string        { return fmt.Sprintf("%d modules, first in its process, CPU", modules) }
 func cpu(modules int) string         { return fmt.Sprintf("%d modules, CPU", modules) }
@@ -59,9 +62,9 @@ func Contest() contest.Contest {
 		}
 		c.Measures = append(c.Measures, time, count)
 	}
-	growth := contest.Budget{AtMost: growthBudget}
 	c.Measures = append(c.Measures,
-		contest.Measure{Name: growthCPU, Unit: "×", Budget: growth}, contest.Measure{Name: growthAllocations, Unit: "×", Budget: growth})
+		contest.Measure{Name: growthCPU, Unit: "×", Budget: contest.Budget{AtMost: growthBudgetCPU}},
+		contest.Measure{Name: growthAllocations, Unit: "×", Budget: contest.Budget{AtMost: growthBudgetAllocations}})
 	return c
 }
 

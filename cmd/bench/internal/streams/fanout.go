@@ -31,6 +31,9 @@ var fanOutSubscribers = []int{1, 4, 16}
 func deliveries(subscribers int) string {
 	return fmt.Sprintf("%d subscribers, deliveries", subscribers)
 }
+func deliveryCPU(subscribers int) string {
+	return fmt.Sprintf("%d subscribers, CPU per delivery", subscribers)
+}
 func deliveryAllocs(subscribers int) string {
 	return fmt.Sprintf("%d subscribers, allocations per delivery", subscribers)
 }
@@ -50,10 +53,11 @@ func FanOut() contest.Contest {
 	}
 	for _, n := range fanOutSubscribers {
 		speed, allocs := contest.Measure{Name: deliveries(n), Unit: "/s"}, contest.Measure{Name: deliveryAllocs(n)}
+		cpu := contest.Measure{Name: deliveryCPU(n), Unit: "µs"}
 		if n == 4 {
 			speed.Budget.AtLeast, allocs.Budget.AtMost = 1.5e6, fanOutNone
 		}
-		c.Measures = append(c.Measures, speed, allocs)
+		c.Measures = append(c.Measures, speed, cpu, allocs)
 	}
 	return c
 }
@@ -107,7 +111,8 @@ func fanOut(subscribe subscribe) runner {
 				return nil, fmt.Errorf("%d subscribers: %w", n, err)
 			}
 			count := float64(fanOutTurns * fanOutKeys * n)
-			figures[deliveries(n)], figures[deliveryAllocs(n)] = count/total.Wall, total.Allocations/count
+			figures[deliveries(n)], figures[deliveryCPU(n)] = count/total.Wall, total.CPU/count*1e6
+			figures[deliveryAllocs(n)] = total.Allocations / count
 		}
 		return figures, nil
 	}

@@ -50,7 +50,7 @@ func Sync(pods int) contest.Contest {
 			"except for \"list\". \"Trimmed\" has a transform that keeps the fields which ours keeps, on the full type.",
 		Pods: pods,
 		Measures: []contest.Measure{
-			{Name: syncKept, Unit: "B", Budget: contest.Budget{AtMost: 400}},
+			{Name: syncKept, Unit: "B"},
 			{Name: syncCPU, Unit: "s"},
 			{Name: syncResident, Unit: "MB"},
 			{Name: syncLive, Unit: "MB"},
@@ -68,7 +68,7 @@ func Sync(pods int) contest.Contest {
 		},
 	}
 	if pods == JudgedPods { // the fixed part of a process does not scale
-		c.Measures[1].Budget.AtMost, c.Measures[2].Budget.AtMost = 1.5, 90
+		c.Measures[0].Budget.AtMost, c.Measures[1].Budget.AtMost, c.Measures[2].Budget.AtMost = 400, 1.5, 90
 	}
 	return c
 }

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright Authors of Skep
+
+# `make help` lists the targets. Only Go, make, gcc (for the race detector) and git are
+# needed; tools are pinned in cmd/tools and built by Go.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+# One thing at a time: Go keeps all cores busy by itself.
+.NOTPARALLEL:
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS := -ldflags='-X main.version=$(VERSION)'
+
+# Binaries are a folder with a main.go each; what is no module of its own.
+BINARIES := $(patsubst cmd/%/main.go,%,$(wildcard cmd/operator*/main.go))
+# Modules beside the root module.
+MODULES := $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './bin/*'))
+TOOL := go tool -modfile=$(CURDIR)/cmd/tools/go.mod
+
+# Packages whose tests use the real control plane: one after the other, for each starts
+# one of its own.
+CLUSTER_PACKAGES = $(shell grep -rl --include='*_test.go' 'skep/resources/clustertest"' cells cmd/demo cmd/operator resources docs | xargs -n1 dirname | sort -u | sed 's,^,./,') ./resources/clustertest
+# Packages with tests that the race detector distorts, and that skip themselves under it.
+PLAIN_PACKAGES = $(shell grep -rlE --include='*_test.go' '\bRaceEnabled\b' cells resources runtime | xargs -n1 dirname | sort -u | sed 's,^,./,')
+
+LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
+
+# $(call step,what is done) before a recipe's commands; $(took) after them.
+step = @printf '==> %s\n' '$(1)'; date +%s >bin/.step;
+took = ; printf '    %s s\n' $$(( $$(date +%s) - $$(cat bin/.step) ))
+
+$(shell mkdir -p bin)
+
+##@ Run
+
+.PHONY: run
+run: build ## Run the operator in a small real cluster and show what it does; ARGS='--flag=…' go to the operator
+	@bin/demo -- $(ARGS)
+
+.PHONY: build
+build: ## Build the operators, and graphdraw and demo beside them, into bin/
+	$(call step,Building $(BINARIES) graphdraw demo) \
+	for name in $(BINARIES) demo; do go build $(LDFLAGS) -o bin/$$name ./cmd/$$name; done; \
+	go build -C cmd/graphdraw -o $(CURDIR)/bin/graphdraw . $(took)
+
+.PHONY: devcluster
+devcluster: ## Build the control plane of tests; the first build compiles Kubernetes and takes minutes
+	$(call step,Building the control plane; the first build compiles Kubernetes and takes 3 to 10 minutes) \
+	go build $(LDFLAGS) -o bin/demo ./cmd/demo; bin/demo -build $(took)
+
+##@ Test
+
+.PHONY: unit
+unit: ## The inner loop: tests that need no control plane
+	$(call step,Unit tests) go test -short ./... | (grep -v 'no test files' || true) $(took)
+
+.PHONY: test
+test: tree-before build devcluster lint licenses generated race cluster plain modules tree-after ## Everything: this is what CI runs; up to 40 minutes the first time
+	@echo "==> All tests passed"
+
+.PHONY: race
+race: ## Unit and script tests under the race detector
+	$(call step,Unit and script tests under the race detector; the first time compiles for minutes) \
+	go test -race -short ./... | (grep -v 'no test files' || true) $(took)
+
+.PHONY: cluster
+cluster: devcluster ## Tests on the real control plane, under the race detector
+	$(call step,Tests on the real control plane) \
+	go test -race -p 1 -timeout 20m $(sort $(CLUSTER_PACKAGES)) $(took)
+
+.PHONY: plain
+plain: ## Tests of memory, allocations and long histories, without the race detector, and each benchmark once
+	$(call step,Budgets and long histories; each benchmark once) \
+	go test -p 1 $(PLAIN_PACKAGES); \
+	go test -p 1 -short -run '^$$' -bench . -benchtime 1x ./... | (grep -Ev 'no test files|^(ok|PASS|goos|goarch|pkg|cpu)' || true) $(took)
+
+.PHONY: modules
+modules: ## Tests of the other modules of the repository
+	$(call step,Tests of other modules: $(MODULES)) \
+	for dir in $(MODULES); do echo "--- $$dir"; \
+		go test -C $$dir ./... | (grep -v 'no test files' || true); \
+		go test -C $$dir -run '^$$' -bench . -benchtime 1x ./... | (grep -E '^(Benchmark|---|FAIL|panic)' || true); \
+	done $(took)
+
+.PHONY: soak
+soak: devcluster ## The tests on the control plane again and again, in random order: SOAK=10 times
+	$(call step,Soaking) go test -race -p 1 -count $(or $(SOAK),10) -shuffle on -timeout 0 $(sort $(CLUSTER_PACKAGES)) $(took)
+
+.PHONY: bench
+bench: ## Measure beside peers, against the budgets; ARGS='-run … -rounds …'
+	@go run -C cmd/bench . $(ARGS)
+
+##@ Check
+
+.PHONY: check
+check: lint licenses vulnerabilities generated ## All checks that run no tests
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck, in every module
+	$(call step,gofmt) files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted: run gofmt -w" $$files; exit 1; } $(took)
+	$(call step,go vet and staticcheck; the first time compiles them) \
+	for dir in . $(MODULES); do echo "--- $$dir"; ( cd $$dir; go vet ./...; $(TOOL) staticcheck ./... ); done $(took)
+
+.PHONY: licenses
+licenses: ## What is linked into the operators has a licence of the short list
+	$(call step,Licences: $(LICENSES)) \
+	$(TOOL) go-licenses check --allowed_licenses=$(LICENSES) $(addprefix ./cmd/,$(BINARIES)) 2>bin/.licenses.log || { cat bin/.licenses.log; exit 1; } $(took)
+
+.PHONY: vulnerabilities
+vulnerabilities: ## Known vulnerabilities in code that the operators reach; asks vuln.go.dev
+	$(call step,govulncheck) \
+	if ! $(TOOL) govulncheck $(addprefix ./cmd/,$(BINARIES)) >bin/.vulnerabilities.log 2>&1; then \
+		cat bin/.vulnerabilities.log; \
+		grep -qE 'no such host|dial tcp|connection refused|timeout' bin/.vulnerabilities.log || exit 1; \
+		echo "NOT CHECKED: the database of vulnerabilities cannot be reached; GOVULNDB=URL names another"; \
+	fi $(took)
+
+.PHONY: generated
+generated: ## What is generated is up to date; looks at a copy, and leaves the tree as it is
+	$(call step,Generating in a copy of the tree and comparing) \
+	copy=$$(mktemp -d); trap 'rm -rf "$$copy"' EXIT; \
+	tar -cf - --exclude=./.git --exclude=./bin . | tar -xf - -C "$$copy"; \
+	cp -R "$$copy" "$$copy.before"; trap 'rm -rf "$$copy" "$$copy.before"' EXIT; \
+	$(MAKE) --no-print-directory -C "$$copy" generate >bin/.generate.log 2>&1 || { cat bin/.generate.log; exit 1; }; \
+	diff -r --exclude=bin "$$copy.before" "$$copy" || { echo "out of date: run make generate"; exit 1; } $(took)
+
+.PHONY: tree-before tree-after
+tree-before:
+	@git status --porcelain >bin/.tree 2>/dev/null || true
+tree-after:
+	$(call step,The tests left the tree as it was) \
+	git status --porcelain 2>/dev/null | diff bin/.tree - || { echo "the tests have changed these files"; exit 1; }
+
+##@ Change
+
+.PHONY: generate
+generate: build ## Write what is generated: deep copies, definitions, tables and pictures of the documents
+	$(call step,Generating) go generate ./... ./testdata/benchcells; \
+	go test -count=1 ./docs -run TestReadme -update; \
+	bin/operator graph -o svg >docs/pictures/graph.svg $(took)
+
+.PHONY: clean
+clean: ## Remove bin/; Go's own cache stays
+	rm -rf bin
+
+.PHONY: help
+help: ## This list
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package leader_test
+
+import (
+	"errors"
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/skep-operator/skep/cells/leader"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/cell/celltest"
+)
+
+func TestCell(t *testing.T) {
+	duty := cell.Module("test.duty", "Does nothing")
+	celltest.Check(t, leader.Cell,
+		celltest.With(cluster.Cell(cluster.DefaultConfig), k8s.Cell, cell.Term("leader", duty)),
+		celltest.Args("--k8s-api-server=http://127.0.0.1:1"),
+		celltest.OffArgs("--enable-k8s=false"))
+}
+
+var leaseUpdates = clustertest.Match{Verbs: []string{"update"}, Resources: []string{"leases"}}
+
+// L1.
+func TestTheLeaseIsThatOfTheContract(t *testing.T) {
+	s := newSite(t)
+	r := s.replica(t, "a", &events{}).start(t)
+	until(t, "a term", r.leads)
+	l := s.lease(t)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !regexp.MustCompile("^" + regexp.QuoteMeta(host) + "-[bcdfghjklmnpqrstvwxz2456789]{10}$").MatchString(holder(l)) {
+		t.Errorf("identity %q", holder(l))
+	}
+	if d := ptr.Deref(l.Spec.LeaseDurationSeconds, 0); d != 4 {
+		t.Errorf("leaseDurationSeconds %d, want 4", d)
+	}
+	if l.Spec.AcquireTime == nil || l.Spec.RenewTime == nil || ptr.Deref(l.Spec.LeaseTransitions, -1) != 0 {
+		t.Errorf("spec: %v", l.Spec)
+	}
+	until(t, "a renewal", func() bool { return s.lease(t).Spec.RenewTime.After(l.Spec.RenewTime.Time) })
+	if now := s.lease(t); !now.Spec.AcquireTime.Equal(l.Spec.AcquireTime) {
+		t.Errorf("a renewal changed acquireTime from %s to %s", l.Spec.AcquireTime, now.Spec.AcquireTime)
+	}
+	status := r.election.Status()
+	if !status.Leading || status.Holder != status.Identity || status.Identity != holder(l) || status.Lease != s.namespace+"/"+leaseName {
+		t.Errorf("status: %+v", status)
+	}
+}
+
+// L4 and A4; the successor does not wait for a retry period.
+func TestAStandbyTakesAReleasedLeaseAtItsNextLook(t *testing.T) {
+	s, happened := newSite(t), &events{}
+	a := s.replica(t, "a", happened).start(t)
+	until(t, "a leads", a.leads)
+	b := s.replica(t, "b", happened).start(t)
+	until(t, "b stands by", func() bool { return b.election.Status().Holder == a.identity() })
+
+	// The duty of a takes its time to stop: the lease is held and renewed.
+	hold := make(chan struct{})
+	a.mu.Lock()
+	a.hold = hold
+	a.mu.Unlock()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		a.stop(t)
+	}()
+	renewals := count(a.leases(t), "update")
+	until(t, "two renewals while the term is left", func() bool { return count(a.leases(t), "update") >= renewals+2 })
+	if l := s.lease(t); holder(l) != a.identity() {
+		t.Errorf("a released the lease before its duty stopped; %q holds it", holder(l))
+	}
+	if b.leads() {
+		t.Error("b leads while the duty of a runs")
+	}
+	close(hold)
+	<-stopped
+	until(t, "b leads", b.leads)
+
+	if got := happened.all(); !slices.Equal(got, []string{"a begins", "a ends", "b begins"}) {
+		t.Errorf("events: %v", got)
+	}
+	updates := slices.DeleteFunc(a.leases(t), func(q clustertest.Request) bool { return q.Verb != "update" })
+	released := updates[len(updates)-1].Received
+	looks := 0
+	for _, q := range b.leases(t) {
+		if q.Verb == "update" {
+			break
+		}
+		if q.Verb == "get" && q.Received.After(released) {
+			looks++
+		}
+	}
+	if looks > 2 { // one may have been on its way
+		t.Errorf("b looked %d times before it took the released lease:\n%s", looks, describe(b.leases(t)))
+	}
+	if l := s.lease(t); ptr.Deref(l.Spec.LeaseTransitions, 0) != 1 {
+		t.Errorf("leaseTransitions %d after one handover", *l.Spec.LeaseTransitions)
+	}
+}
+
+// L4.
+func TestAReleasedLeaseNamesNobody(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	a.stop(t)
+	l := s.lease(t)
+	if holder(l) != "" || ptr.Deref(l.Spec.LeaseDurationSeconds, 0) != 1 || ptr.Deref(l.Spec.LeaseTransitions, -1) != 0 {
+		t.Errorf("spec: %v", l.Spec)
+	}
+	if !l.Spec.AcquireTime.Equal(l.Spec.RenewTime) {
+		t.Errorf("acquireTime %s, renewTime %s", l.Spec.AcquireTime, l.Spec.RenewTime)
+	}
+}
+
+// A leader out of reach: its term ends at its own deadline, before another
+// begins, and its process goes on.
+func TestAPartitionedLeaderEndsItsTermBeforeAnotherBegins(t *testing.T) {
+	s, happened := newSite(t), &events{}
+	a := s.replica(t, "a", happened).start(t)
+	until(t, "a leads", a.leads)
+	first, _ := a.term()
+	b := s.replica(t, "b", happened).start(t)
+	until(t, "b stands by", func() bool { return b.election.Status().Holder == a.identity() })
+	a.proxy.BlackHole(t)
+	until(t, "b leads", b.leads)
+	until(t, "a left its term", func() bool { return !a.leads() })
+
+	if got := happened.all(); !slices.Equal(got, []string{"a begins", "a ends", "b begins"}) {
+		t.Errorf("events: %v", got)
+	}
+	var renewed time.Time
+	for _, q := range a.leases(t) {
+		if q.Status == 200 && (q.Verb == "update" || q.Verb == "create") {
+			renewed = q.Received
+		}
+	}
+	var seen time.Time // when b saw the last renewal
+	late := 0
+	for _, q := range b.leases(t) {
+		switch {
+		case q.Verb == "update":
+			if waited := q.Received.Sub(renewed); waited < leaseDuration {
+				t.Errorf("b took the lease %s after it was renewed, within %s:\n%s", waited, leaseDuration, describe(b.leases(t)))
+			}
+			if late > 2 {
+				t.Errorf("b looked %d times at a lease that it could take:\n%s", late, describe(b.leases(t)))
+			}
+			late = 0
+		case seen.IsZero() && q.Received.After(renewed):
+			seen = q.Received
+		case !seen.IsZero() && q.Received.Sub(seen) > leaseDuration:
+			late++
+		}
+	}
+	if err := first.write(t, s); !errors.Is(err, k8s.ErrFenced) {
+		t.Errorf("a write of the lost term: %v", err)
+	}
+
+	a.proxy.Heal(t)
+	until(t, "a stands by", func() bool { return a.election.Status().Holder == b.identity() })
+	b.stop(t)
+	until(t, "a leads again", a.leads)
+	again, n := a.term()
+	if n != 2 || again == first {
+		t.Errorf("%d terms; the second is not built afresh", n)
+	}
+	if err := again.write(t, s); err != nil {
+		t.Errorf("a write of the new term: %v", err)
+	}
+	if err := first.write(t, s); !errors.Is(err, k8s.ErrFenced) {
+		t.Errorf("a write of the lost term in the new one: %v", err)
+	}
+}
+
+// A5, but the process goes on.
+func TestALeaseTakenByAStrangerEndsTheTerm(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	first, _ := a.term()
+	hold := make(chan struct{}) // the duty hangs: it is the fence that stops it
+	a.mu.Lock()
+	a.hold = hold
+	a.mu.Unlock()
+	until(t, "the stranger's write", func() bool {
+		l := s.lease(t)
+		l.Spec.HolderIdentity, l.Spec.RenewTime = ptr.To("stranger"), &metav1.MicroTime{Time: time.Now()}
+		_, err := s.admin.CoordinationV1().Leases(s.namespace).Update(t.Context(), l, metav1.UpdateOptions{})
+		return err == nil
+	})
+	until(t, "a notices", func() bool { return errors.Is(first.write(t, s), k8s.ErrFenced) })
+	if l := s.lease(t); holder(l) != "stranger" {
+		t.Errorf("%q holds the lease, want the stranger to", holder(l))
+	}
+	close(hold)
+	until(t, "a left its term", func() bool { return !a.leads() })
+	if l := s.lease(t); holder(l) != "stranger" {
+		t.Errorf("%q holds the lease: a released what was not its own", holder(l))
+	}
+	until(t, "the stranger's lease runs out and a leads again", a.leads)
+	if l := s.lease(t); ptr.Deref(l.Spec.LeaseTransitions, 0) != 1 {
+		t.Errorf("leaseTransitions %d, want 1", *l.Spec.LeaseTransitions)
+	}
+}
+
+func TestADeletedLeaseEndsTheTerm(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	if err := s.admin.CoordinationV1().Leases(s.namespace).Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a leads again, in another term", func() bool { d, n := a.term(); return d != nil && n == 2 })
+	if l := s.lease(t); holder(l) != a.identity() {
+		t.Errorf("%q holds the new lease", holder(l))
+	}
+}
+
+// A renewal that arrived although its answer was lost makes the next one
+// conflict.
+func TestARenewalWhoseAnswerWasLostIsOurOwn(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	lost := a.proxy.Rule(t, clustertest.Rule{Match: leaseUpdates, Times: 1, LoseAnswer: &clustertest.LoseAnswer{Connection: true}})
+	until(t, "a lost answer", func() bool { return lost.Hits(t) == 1 })
+	conflicted := func() bool {
+		return slices.ContainsFunc(a.leases(t), func(q clustertest.Request) bool { return q.Status == 409 })
+	}
+	until(t, "the conflict", conflicted)
+	n := count(a.leases(t), "update")
+	until(t, "three more renewals", func() bool { return count(a.leases(t), "update") >= n+3 })
+	if d, terms := a.term(); d == nil || terms != 1 {
+		t.Errorf("%d terms, running: %v; want the first to go on", terms, d != nil)
+	}
+}
+
+func TestAReleaseWhoseRenewalIsUnderWayStillReleases(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	// The answer of a renewal never comes, and the term ends.
+	held := a.proxy.Rule(t, clustertest.Rule{Match: leaseUpdates, Times: 1, LoseAnswer: &clustertest.LoseAnswer{}})
+	until(t, "a lost answer", func() bool { return held.Hits(t) == 1 })
+	a.stop(t)
+	if l := s.lease(t); holder(l) != "" {
+		t.Errorf("%q holds the lease after a stopped", holder(l))
+	}
+}
+
+// #32846: an operator that restarts because the API server is slow.
+func TestASlowAPIServerCostsNoTerm(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	a.proxy.Delay(t, 250*time.Millisecond, 250*time.Millisecond)
+	a.proxy.Rule(t, clustertest.Rule{Match: leaseUpdates, Delay: &clustertest.Delay{For: 500 * time.Millisecond}})
+	n := count(a.leases(t), "update")
+	until(t, "five slow renewals", func() bool { return count(a.leases(t), "update") >= n+5 })
+	if d, terms := a.term(); d == nil || terms != 1 {
+		t.Errorf("%d terms, running: %v; want the first to go on\n%s", terms, d != nil, describe(a.leases(t)))
+	}
+}
+
+func TestServerErrorsShorterThanTheDeadlineCostNoTerm(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	errorsOf := a.proxy.Answer(t, 500, leaseUpdates)
+	until(t, "three failures", func() bool { return errorsOf.Hits(t) >= 3 })
+	errorsOf.Remove(t)
+	n := count(a.leases(t), "update")
+	until(t, "two more renewals", func() bool { return count(a.leases(t), "update") >= n+2 })
+	if d, terms := a.term(); d == nil || terms != 1 {
+		t.Errorf("%d terms, running: %v; want the first to go on", terms, d != nil)
+	}
+}
+
+// The stock role allows create, get and update.
+func TestAStandbyOnlyLooks(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	b := s.replica(t, "b", &events{}).start(t)
+	until(t, "ten looks", func() bool { return count(b.leases(t), "get") >= 10 })
+	if n := len(b.leases(t)) - count(b.leases(t), "get"); n != 0 {
+		t.Errorf("a standby does more than look:\n%s", describe(b.leases(t)))
+	}
+	for _, q := range append(a.leases(t), b.leases(t)...) {
+		if !slices.Contains([]string{"get", "create", "update"}, q.Verb) {
+			t.Errorf("%s is not allowed by the stock role", q.Verb)
+		}
+		if q.UserAgent != "skep/unknown (leader)" {
+			t.Errorf("User-Agent %q", q.UserAgent)
+		}
+	}
+	if b.leads() {
+		t.Error("two lead")
+	}
+}
+
+func TestAnAPIServerThatIsAwayIsWaitedFor(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}, clustertest.Link{Refuse: true}).start(t)
+	_, err := s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), leaseName, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		t.Fatalf("a lease: %v", err)
+	}
+	a.proxy.Heal(t)
+	until(t, "a leads", a.leads)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package pending_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/skep-operator/skep/cells/pending"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/hive"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestCell(t *testing.T) { celltest.Check(t, pending.Cell) }
+
+// warnings are the warnings that a start with the given options logs.
+func warnings(t *testing.T, cells cell.Cell, args []string, dir map[string]string) []string {
+	t.Helper()
+	folder := t.TempDir()
+	for key, value := range dir {
+		if err := os.WriteFile(filepath.Join(folder, key), []byte(value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	h := hive.New("test", cells, hive.LogTo(&log), hive.Environ(func(string) (string, bool) { return "", false }))
+	flags := h.FlagSet()
+	if err := flags.Parse(append(args, "--config-dir="+folder, "--log-opt=format=json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Configure(flags); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for line := range strings.Lines(log.String()) {
+		var fields map[string]any
+		if err := json.Unmarshal([]byte(line), &fields); err != nil {
+			t.Fatal(err)
+		}
+		if fields["level"] == "warning" {
+			texts = append(texts, strings.TrimSpace(fields["msg"].(string)+" "+text(fields["duties"])+text(fields["flags"])))
+		}
+	}
+	return texts
+}
+
+func text(v any) string {
+	s, _ := v.(string)
+	return s
+}
+
+func TestReport(t *testing.T) {
+	const notBuilt, removed = "not built yet: these duties, and so their options do nothing ", "flags that were removed are ignored "
+	for name, test := range map[string]struct {
+		args []string
+		dir  map[string]string
+		want []string
+	}{
+		"nothing given": {nil, nil, nil},
+		"a flag":        {[]string{"--ces-max-ciliumendpoints-per-ces=7"}, nil, []string{notBuilt + "endpointslice (ces-max-ciliumendpoints-per-ces)"}},
+		"a key":         {nil, map[string]string{"enable-ingress-controller": "true"}, []string{notBuilt + "ingress (enable-ingress-controller)"}},
+		"a flag without a value": {
+			[]string{"--enable-ingress-controller"}, nil, []string{notBuilt + "ingress (enable-ingress-controller)"},
+		},
+		"several of several duties": {
+			[]string{"--eni-tags=a=b", "--eni-tags=c=d", "--eni-gc-interval=1m"}, map[string]string{"enable-ingress-controller": "true", "enforce-ingress-https": "true"},
+			[]string{notBuilt + "ingress (enable-ingress-controller, enforce-ingress-https); ipam.aws (eni-gc-interval, eni-tags)"},
+		},
+		"what is switched off":    {[]string{"--enable-node-ipam=false"}, map[string]string{"enable-ingress-controller": "false", "eni-gc-interval": "0s", "azure-resource-group": ""}, nil},
+		"a removed flag":          {[]string{"--bgp-announce-lb-ip"}, nil, []string{removed + "bgp-announce-lb-ip"}},
+		"a removed key":           {nil, map[string]string{"bgp-announce-lb-ip": "true"}, nil},
+		"a value of another type": {[]string{"--ces-max-ciliumendpoints-per-ces=many"}, nil, []string{notBuilt + "endpointslice (ces-max-ciliumendpoints-per-ces)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := warnings(t, pending.Cell, test.args, test.dir)
+			if strings.Join(got, "\n") != strings.Join(test.want, "\n") {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// operator is a process of the operator.
+type operator struct {
+	user   string
+	cmd    *exec.Cmd
+	socket string
+	pprof  int
+	log    *os.File
+	ended  chan struct{}
+	began  time.Time
+}
+
+// run starts an operator that makes its requests as user.
+func (b Bench) run(ctx context.Context, p *plane, user string, args ...string) (*operator, error) {
+	kubeconfig, err := p.kubeconfig(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	pprof, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{user: user, socket: filepath.Join(p.dir, user+".sock"), pprof: pprof, ended: make(chan struct{})}
+	if o.log, err = os.Create(filepath.Join(p.dir, user+".log")); err != nil {
+		return nil, err
+	}
+	o.cmd = exec.Command(b.Operator, append([]string{
+		"--k8s-kubeconfig-path=" + kubeconfig, "--k8s-namespace=kube-system", "--operator-sock-path=" + o.socket,
+		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
+		"--operator-pprof", "--operator-pprof-port=" + strconv.Itoa(pprof),
+		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",
+	}, args...)...)
+	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
+	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	o.began = time.Now()
+	if err := o.cmd.Start(); err != nil {
+		return nil, fmt.Errorf("%w: build it with make build", err)
+	}
+	go func() {
+		_ = o.cmd.Wait()
+		close(o.ended)
+	}()
+	return o, nil
+}
+
+// raised are the limits of requests that cluster benches run with.
+var raised = []string{"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000"}
+
+// end signals the process and waits for its end.
+func (o *operator) end(s syscall.Signal) {
+	_ = o.cmd.Process.Signal(s)
+	<-o.ended
+	_ = o.log.Close()
+}
+
+// leads waits until the operator leads, or stands by.
+func (o *operator) waits(ctx context.Context, leading bool) error {
+	return until(ctx, func() (bool, error) {
+		select {
+		case <-o.ended:
+			text, _ := os.ReadFile(o.log.Name())
+			return false, fmt.Errorf("%s has ended: %s", o.user, text)
+		default:
+		}
+		text, err := o.ask(ctx, "/status")
+		var s struct {
+			Election struct {
+				Leading bool
+				Holder  string
+			}
+		}
+		return err == nil && json.Unmarshal(text, &s) == nil && s.Election.Leading == leading && s.Election.Holder != "", nil
+	})
+}
+
+func (o *operator) ask(ctx context.Context, path string) ([]byte, error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", o.socket)
+		},
+	}}
+	return get(ctx, &client, "http://operator"+path)
+}
+
+func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
+
+// memory is the live heap after a collection, and what is resident, in MB.
+func (o *operator) memory(ctx context.Context) (heap, resident, peak float64, err error) {
+	url := fmt.Sprintf("http://localhost:%d/debug/pprof/heap?gc=1&debug=1", o.pprof)
+	profile, err := get(ctx, http.DefaultClient, url)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for line := range strings.Lines(string(profile)) {
+		if value, ok := strings.CutPrefix(line, "# HeapAlloc = "); ok {
+			heap, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	status, readErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", o.cmd.Process.Pid))
+	for line := range strings.Lines(string(status)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kb, _ := strconv.ParseFloat(fields[1], 64)
+		switch fields[0] {
+		case "VmRSS:":
+			resident = kb / 1024
+		case "VmHWM:":
+			peak = kb / 1024
+		}
+	}
+	return heap / 1e6, resident, peak, errors.Join(err, readErr)
+}
+
+// cpu is the user and system time so far, in seconds.
+func (o *operator) cpu() (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", o.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	user, _ := strconv.ParseFloat(fields[11], 64)
+	system, _ := strconv.ParseFloat(fields[12], 64)
+	return (user + system) / 100, nil // clock ticks are 10 ms wherever Go runs on Linux
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// until tries until something holds, for two minutes.
+func until(ctx context.Context, holds func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("waited for two minutes in vain"))
+	defer cancel()
+	for {
+		ok, err := holds()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/clustertest/control"
+)
+
+// plane is a running control plane.
+type plane struct {
+	dir    string
+	info   control.Info
+	client dynamic.Interface
+	cmd    *exec.Cmd
+}
+
+// startPlane starts a control plane with a load in a directory of its own.
+func startPlane(ctx context.Context, size string) (*plane, error) {
+	program, err := clustertest.Program()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "skep-bench")
+	if err != nil {
+		return nil, err
+	}
+	p := &plane{dir: dir}
+	p.cmd = exec.CommandContext(ctx, program, "up", "--dir", dir, "--load", size)
+	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
+	p.cmd.Stderr = os.Stderr
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), "ready") {
+			go func() {
+				for lines.Scan() { // or it blocks
+				}
+			}()
+			return p, p.connect()
+		}
+	}
+	p.stop()
+	return nil, fmt.Errorf("the control plane ended before it was ready; its logs were in %s", dir)
+}
+
+func (p *plane) connect() (err error) {
+	if p.info, err = control.ReadInfo(p.dir); err != nil {
+		return err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", p.info.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	config.QPS = -1
+	p.client, err = dynamic.NewForConfig(config)
+	return err
+}
+
+// kubeconfig is that of a user of that name, who may do anything.
+func (p *plane) kubeconfig(ctx context.Context, user string) (string, error) {
+	client := control.NewClient(p.info)
+	defer client.Close()
+	return client.Kubeconfig(ctx, control.Kubeconfig{User: user, Groups: []string{"system:masters"}})
+}
+
+func (p *plane) stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	_ = p.cmd.Wait()
+	_ = os.RemoveAll(p.dir)
+}
+
+// request is a line of the audit log.
+type request struct {
+	RequestURI string
+	Verb       string
+	User       struct{ Username string }
+	ObjectRef  struct{ APIGroup, Resource, Name, Subresource string }
+	Received   time.Time `json:"requestReceivedTimestamp"`
+}
+
+// requests are what a user asked for since a time.
+func (p *plane) requests(user string, since time.Time) ([]request, error) {
+	file, err := os.Open(p.info.AuditLog)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	var found []request
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		var r request
+		if json.Unmarshal(lines.Bytes(), &r) == nil && r.User.Username == user && r.Received.After(since) {
+			found = append(found, r)
+		}
+	}
+	return found, lines.Err()
+}
+
+func (r request) mutates() bool {
+	switch r.Verb {
+	case "create", "update", "patch", "delete", "deletecollection":
+		return !control.IsReview(r.ObjectRef.APIGroup) && r.ObjectRef.Resource != "leases"
+	}
+	return false
+}
+
+// initial reports whether it asks for the whole state of something.
+func (r request) initial() bool {
+	return r.Verb == "list" && !strings.Contains(r.RequestURI, "metadata.name%3D") || strings.Contains(r.RequestURI, "sendInitialEvents=true")
+}

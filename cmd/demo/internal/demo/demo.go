@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// showTimeout is how long the operator may take to give every node its CIDR. It
+// takes a second or two; the machine may be busy.
+const showTimeout = time.Minute
+
+// Demo is one show.
+type Demo struct {
+	// Out gets everything that is shown.
+	Out io.Writer
+	// Operator is the path of the operator's binary.
+	Operator string
+	// Manifests is the directory of what a cluster of our own is filled with.
+	Manifests string
+	// Kubeconfig, as in the environment variable KUBECONFIG, leads to somebody's
+	// cluster, into which nothing is loaded. Empty starts a cluster of our own.
+	Kubeconfig string
+	// Args are more arguments for the operator.
+	Args []string
+}
+
+// Run shows until the context ends, which is no error, or the operator does,
+// which is one. It leaves nothing running and no files.
+func (d Demo) Run(ctx context.Context) error {
+	d.Out = &serialWriter{out: d.Out}
+	scratch, err := os.MkdirTemp("", "skep-demo-")
+	if err != nil {
+		return fmt.Errorf("make a scratch folder: %w", err)
+	}
+	defer os.RemoveAll(scratch)
+	stage := d.ownCluster
+	if d.Kubeconfig != "" {
+		stage = d.givenCluster
+	}
+	if err := stage(ctx, scratch); err != nil && ctx.Err() == nil {
+		return err
+	}
+	d.say("Stopped; the scratch folder is removed.")
+	return nil
+}
+
+// ownCluster starts a cluster, fills it, and shows what the operator does in it.
+func (d Demo) ownCluster(ctx context.Context, scratch string) error {
+	objects, err := readManifests(d.Manifests)
+	if err != nil {
+		return err
+	}
+	plane, err := d.startControlPlane(ctx, filepath.Join(scratch, "cluster"))
+	if err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(scratch, "cluster", "kubeconfig")
+	err = d.runOperator(ctx, scratch, kubeconfig, func(ctx context.Context, config *rest.Config, _ string) error {
+		d.say("Loading %d objects of %s: a small shop on a few nodes, without kubelets.", len(objects), d.Manifests)
+		loader, err := newLoader(config)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			if err := loader.apply(ctx, object); err != nil {
+				return err
+			}
+		}
+		return d.showNodes(ctx, config)
+	},
+		"--ipam=cluster-pool", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--cluster-pool-ipv6-cidr=fd00:10::/96",
+		"--identity-allocation-mode=crd")
+	d.say("Stopping the control plane.")
+	return errors.Join(err, plane.stop())
+}
+
+// givenCluster runs the operator in somebody's cluster.
+func (d Demo) givenCluster(ctx context.Context, scratch string) error {
+	files := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(d.Kubeconfig)}
+	config, err := files.Load()
+	if err != nil {
+		return fmt.Errorf("read KUBECONFIG=%s: %w", d.Kubeconfig, err)
+	}
+	server := config.CurrentContext
+	if at, ok := config.Contexts[server]; ok && config.Clusters[at.Cluster] != nil {
+		server += ", " + config.Clusters[at.Cluster].Server
+	}
+	d.say("KUBECONFIG is set: the operator runs against THAT cluster (%s).\n"+
+		"    Unset KUBECONFIG for a cluster of the demo's own.\n"+
+		"    Nothing is loaded into it. The operator takes part in the election for kube-system/cilium-operator-resource-lock\n"+
+		"    and registers the kinds of cilium.io; it gives out addresses only if ARGS say --ipam=cluster-pool and from where.", server)
+	// The operator takes one file, KUBECONFIG may be a list of them.
+	kubeconfig := filepath.Join(scratch, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		return fmt.Errorf("copy KUBECONFIG=%s: %w", d.Kubeconfig, err)
+	}
+	return d.runOperator(ctx, scratch, kubeconfig, d.waitForLeader, "--k8s-namespace=kube-system", "--ipam=kubernetes")
+}
+
+// act is what is shown of a running operator, whose socket is given.
+type act func(ctx context.Context, config *rest.Config, socket string) error
+
+// runOperator runs the operator, and show beside it, until the context or the
+// operator ends.
+func (d Demo) runOperator(ctx context.Context, scratch, kubeconfig string, show act, args ...string) error {
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", kubeconfig, err)
+	}
+	config.QPS = -1
+	socket := filepath.Join(scratch, "operator.sock")
+	args = append([]string{
+		"--k8s-kubeconfig-path=" + kubeconfig, "--operator-sock-path=" + socket,
+		"--operator-api-serve-addr=", "--enable-gops=false", "--log-opt=format=text",
+	}, args...)
+	args = append(args, d.Args...)
+	d.say("Starting the operator. Its log follows, without the lines that list its options.\n    %s", commandLine(d.Operator, args))
+	operator, err := start(d.log, d.Operator, args...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		<-operator.ended
+		cancel(fmt.Errorf("the operator ended by itself: %v", operator.err))
+	}()
+	d.perform(ctx, config, show, socket, kubeconfig)
+	<-ctx.Done()
+	d.say("Stopping the operator.")
+	return errors.Join(context.Cause(ctx), operator.stop())
+}
+
+// perform shows what happens, and where to look. If the show fails, the operator
+// runs on for whoever wants to know why.
+func (d Demo) perform(ctx context.Context, config *rest.Config, show act, socket, kubeconfig string) {
+	limited, cancel := context.WithTimeoutCause(ctx, showTimeout, fmt.Errorf("it takes longer than %v", showTimeout))
+	defer cancel()
+	if err := show(limited, config, socket); err != nil && ctx.Err() == nil {
+		d.say("This did not go as it should: %v", err)
+	}
+	if ctx.Err() == nil {
+		d.showStatus(ctx, socket)
+		d.showMore(socket, kubeconfig)
+	}
+}
+
+// showNodes waits until every CiliumNode has its CIDRs.
+func (d Demo) showNodes(ctx context.Context, config *rest.Config) error {
+	client, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	nodes, err := waitForCIDRs(ctx, client)
+	if err != nil {
+		return err
+	}
+	count, err := registered(ctx, client)
+	if err != nil {
+		return err
+	}
+	d.say("%d kinds of cilium.io are registered, and every node has its pod CIDRs:", count)
+	writeNodes(d.Out, nodes)
+	return nil
+}

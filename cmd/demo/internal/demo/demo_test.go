@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package demo
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+const (
+	repository = "../../../.."
+	manifests  = repository + "/testdata/demo"
+)
+
+// audience reads a show until it has all been seen, and then ends it as Ctrl-C does.
+type audience struct {
+	seen  bytes.Buffer
+	leave context.CancelFunc
+}
+
+func (a *audience) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), "It runs until Ctrl-C") {
+		defer a.leave()
+	}
+	return a.seen.Write(p)
+}
+
+// watch runs a demo to its end and returns what it showed.
+func watch(t *testing.T, d Demo) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	a := &audience{leave: cancel}
+	d.Out = a
+	if err := d.Run(ctx); err != nil {
+		t.Fatalf("%v\n%s", err, &a.seen)
+	}
+	t.Log(a.seen.String())
+	return a.seen.String()
+}
+
+// buildOperator builds the binary that users run.
+func buildOperator(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "operator")
+	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, repository+"/cmd/operator").CombinedOutput()
+	if err != nil {
+		t.Fatalf("build the operator: %v\n%s", err, output)
+	}
+	return binary
+}
+
+// inOrder checks that texts come one after the other.
+func inOrder(t *testing.T, shown string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		_, after, found := strings.Cut(shown, text)
+		if !found {
+			t.Fatalf("%q is not shown, or too early", text)
+		}
+		shown = after
+	}
+}
+
+func TestDemoShowsEveryNodeWithItsCIDRsAndCleansUp(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, which -short does without")
+	}
+	shown := watch(t, Demo{Operator: buildOperator(t), Manifests: manifests})
+	inOrder(t, shown,
+		"==> Starting a control plane", "==> The devcluster is ready", "==> Starting the operator", "==> Loading",
+		"kinds of cilium.io are registered, and every node has its pod CIDRs", "Leader      this replica", "==> It runs until Ctrl-C",
+		"==> Stopping the operator", "stopped leading", "==> Stopping the control plane", "==> Stopped")
+
+	given := map[netip.Prefix]string{}
+	for _, name := range []string{"cp-1", "worker-1", "worker-2", "worker-3"} {
+		row := regexp.MustCompile(`(?m)^  ` + name + ` +(\S+), (\S+)$`).FindStringSubmatch(shown)
+		if row == nil {
+			t.Errorf("%s has no row with two CIDRs", name)
+			continue
+		}
+		for _, text := range row[1:] {
+			prefix := netip.MustParsePrefix(text)
+			if other, taken := given[prefix]; taken {
+				t.Errorf("%s and %s both have %s", name, other, prefix)
+			}
+			given[prefix] = name
+		}
+	}
+	kubeconfig := regexp.MustCompile(`export KUBECONFIG=(.*)`).FindStringSubmatch(shown)[1]
+	scratch := filepath.Dir(filepath.Dir(kubeconfig))
+	if _, err := os.Stat(scratch); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the scratch folder %s is left: %v", scratch, err)
+	}
+}
+
+func TestDemoOnAGivenClusterSaysSoFirstAndLoadsNothing(t *testing.T) {
+	c := clustertest.Shared(t)
+	log := c.Audit(t)
+	shown := watch(t, Demo{Operator: buildOperator(t), Manifests: manifests, Kubeconfig: c.Kubeconfig()})
+	if !strings.HasPrefix(shown, "==> KUBECONFIG is set") {
+		t.Error("it does not say first that the cluster is somebody's")
+	}
+	inOrder(t, shown, c.Info().APIServer, "Leader      this replica", "==> Stopped")
+
+	for event := range log.Events(t) {
+		if event.Mutates() && strings.HasPrefix(event.UserAgent, "demo.test/") {
+			t.Errorf("the demo itself wrote: %s %s", event.Verb, event.RequestURI)
+		}
+	}
+	client := kubernetes.NewForConfigOrDie(c.AdminConfig(t))
+	lease, err := client.CoordinationV1().Leases("kube-system").Get(t.Context(), "cilium-operator-resource-lock", metav1.GetOptions{})
+	if err != nil {
+		t.Fatalf("the operator did not stand for the election of that cluster: %v", err)
+	}
+	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != "" {
+		t.Errorf("the lease was not released: %v", lease.Spec)
+	}
+}
+
+func TestDemoSaysThatTheOperatorEndedByItself(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"current-context":"there","contexts":[{"name":"there","context":{"cluster":"there"}}],
+		"clusters":[{"name":"there","cluster":{"server":"https://127.0.0.1:1"}}]}`
+	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var shown bytes.Buffer
+	err := Demo{Out: &shown, Operator: "false", Kubeconfig: kubeconfig}.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the operator ended by itself: exit status 1") {
+		t.Errorf("got %v", err)
+	}
+}
