@@ -9,6 +9,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
+// Rule O4.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)

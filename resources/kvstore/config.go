@@ -52,9 +52,12 @@ const minLeaseTTL, maxLeaseTTL = 25 * time.Second, 24 * time.Hour
 
 // Validate implements the check of config structs.
 func (c Config) Validate() error {
-	o, err := parseOptions(c.KVStoreOpt)
-	if err != nil {
-		return cell.Invalid("kvstore-opt", "%v", err)
+	o, errs := parseOptions(c.KVStoreOpt)
+	if len(errs) > 0 {
+		for i, err := range errs {
+			errs[i] = cell.Invalid("kvstore-opt", "%v", err)
+		}
+		return errors.Join(errs...)
 	}
 	if o.file != "" {
 		if _, err := readFile(o.file); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {

@@ -104,9 +104,9 @@ type connParams struct {
 }
 
 func newConn(p connParams) (*conn, error) {
-	o, err := parseOptions(p.Config.KVStoreOpt)
-	if err != nil {
-		return nil, err
+	o, errs := parseOptions(p.Config.KVStoreOpt)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	for _, key := range ignoredOptions {
 		if _, ok := p.Config.KVStoreOpt[key]; ok {

@@ -56,7 +56,7 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 		target = d.services.resolve(ctx, address)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, target)
-	d.failures.note(address, err)
+	d.failures.note("dial "+address, err)
 	if err != nil || d.fence == nil {
 		return conn, err
 	}
@@ -165,15 +165,15 @@ type failures struct {
 
 func newFailures() *failures { return &failures{last: map[string]error{}} }
 
-// note sets or, with nil, clears what is wrong with an address.
-func (f *failures) note(address string, err error) {
+// note sets or, with nil, clears what is wrong with a step towards an address.
+func (f *failures) note(step string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		delete(f.last, address)
+		delete(f.last, step)
 		return
 	}
-	f.last[address] = err
+	f.last[step] = err
 }
 
 // any is what is wrong with some endpoint, or nil.

@@ -70,7 +70,7 @@ func TestTLSFilesAreReadAgain(t *testing.T) {
 	until(t, "status is well", func() bool { return r.Status().Err == nil })
 }
 
-// kvstore.md, example 5, second half: a file that is not there yet is waited
+// docs/wire/kvstore.md, example 5, second half: a file that is not there yet is waited
 // for, and so are the files that it names.
 func TestFileComesLater(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestWrongPassword(t *testing.T) {
 	check(t, r.Write(caused(t), PutLeased("cilium/k", nil)))
 }
 
-// One member of three, killed or hanging, stops nothing. Without a quorum
+// Rules Q1, Q3 and E1: one member of three, killed or hanging, stops nothing. Without a quorum
 // writes fail and status says so after the tolerated number of checks; with it
 // back, all is well by itself.
 func TestMembersAway(t *testing.T) {
@@ -147,7 +147,7 @@ func TestMembersAway(t *testing.T) {
 	v.complain(t)
 }
 
-// A slow etcd is slow, and nothing more.
+// Rule E1: a slow etcd is slow, and nothing more.
 func TestSlowEtcd(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)

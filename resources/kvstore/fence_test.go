@@ -148,7 +148,7 @@ func TestWritesThatMayNot(t *testing.T) {
 	}
 }
 
-// Every request that changes anything is a write to the gate: what etcd adds
+// Rule F1: every request that changes anything is a write to the gate: what etcd adds
 // some day, too.
 func TestGateKnowsReads(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func revoke(t *testing.T, c *clientv3.Client, id LeaseID) {
 	check(t, err)
 }
 
-// kvstore.md, example 10: everything that hung on a lost lease is back. Marks
+// docs/wire/kvstore.md, example 10: everything that hung on a lost lease is back. Marks
 // come last.
 func TestLostLeaseIsReplaced(t *testing.T) {
 	t.Parallel()
@@ -32,7 +32,7 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 		check(t, r.Write(caused(t), PutLeased(key, []byte("v"))))
 	}
 	check(t, r.Write(caused(t), PutLeased("left", nil), PutLeased("gone", nil)))
-	check(t, r.Write(caused(t), Put("left", nil))) // rule 8: detached
+	check(t, r.Write(caused(t), Put("left", nil))) // rule L4
 	check(t, r.Write(caused(t), Remove("gone")))
 
 	lost := read(t, etcd, HeartbeatKey).Lease
@@ -66,7 +66,7 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	}
 }
 
-// Rule 6: a put finds out that its lease is gone and gets through all the same.
+// Rule L2: a put finds out that its lease is gone and gets through all the same.
 func TestPutOnALostLease(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -81,7 +81,7 @@ func TestPutOnALostLease(t *testing.T) {
 	until(t, "b is back", func() bool { return holds(t, etcd, "b", "1") })
 }
 
-// kvstore.md, example 14.
+// docs/wire/kvstore.md, example 14.
 func TestLeasesHoldAThousandKeys(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -113,7 +113,7 @@ func TestLeasesHoldAThousandKeys(t *testing.T) {
 	}
 }
 
-// kvstore.md, example 15, and rule 7: stopping revokes nothing; the successor
+// docs/wire/kvstore.md, example 15, and rule L3: stopping revokes nothing; the successor
 // takes the keys over.
 func TestLeasesOutliveTheirOwner(t *testing.T) {
 	t.Parallel()
@@ -137,7 +137,7 @@ func TestLeasesOutliveTheirOwner(t *testing.T) {
 	}
 }
 
-// Rule 9: equal and ours costs nothing; equal and without a lease gets one.
+// Rule O3: equal and ours costs nothing; equal and without a lease gets one.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)

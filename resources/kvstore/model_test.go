@@ -66,7 +66,7 @@ const (
 	modelPatient = 20 * time.Second
 )
 
-// Whatever happens to etcd, the connection, leases, keys and the store itself:
+// Rules S1 to S6: whatever happens to etcd, the connection, leases, keys and the store itself:
 // in the end what is desired is in etcd, byte for byte, on leases of ours, and
 // nothing else; on the way nothing is deleted that was wanted all the time.
 func TestSyncStoreModel(t *testing.T) {

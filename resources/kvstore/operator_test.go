@@ -51,7 +51,7 @@ func TestInTheTerm(t *testing.T) {
 		})
 	}))
 	leader := cell.Module("leading", "Enters the term", cell.Invoke(func(p leadershipParams) { lead = leadership{p.Term, p.Checks[0]} }))
-	fence := cell.Module("fence", "Stands in for the lease", cell.Provide(func() *k8s.Fence { return k8s.Unfenced() }))
+	fence := cell.Module("fence", "Stands in for the lease", cell.PerModule(func(cell.Scope) *k8s.Fence { return k8s.Unfenced() }))
 	h := hive.New("test", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leader, cell.Term("leader", fence, Cell, duty)),
 		hive.LogTo(io.Discard), hive.Environ(func(string) (string, bool) { return "", false }))
 	fs := h.FlagSet()
@@ -84,7 +84,7 @@ func TestInTheTerm(t *testing.T) {
 	}
 }
 
-// Example 6 and rule 1: when the kvstore is in use.
+// Example 6 and rule C1: when the kvstore is in use.
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

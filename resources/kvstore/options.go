@@ -42,8 +42,8 @@ var optionSetters = map[string]func(o *options, value string) error{
 // ignoredOptions are accepted and named once at the start.
 var ignoredOptions = []string{"etcd.operator"}
 
-// parseOptions reads kvstore-opt. The error names every key that is at fault.
-func parseOptions(values map[string]string) (options, error) {
+// parseOptions reads kvstore-opt. Each key that is at fault has an error.
+func parseOptions(values map[string]string) (options, []error) {
 	o := options{keepAlive: 15 * time.Second, keepAliveTimeout: 25 * time.Second, qps: 20, pageSize: 256}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
@@ -62,7 +62,7 @@ func parseOptions(values map[string]string) (options, error) {
 	if o.inFlight == 0 {
 		o.inFlight = o.qps
 	}
-	return o, errors.Join(errs...)
+	return o, errs
 }
 
 func setDuration(to *time.Duration, text string) error {

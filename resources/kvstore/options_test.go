@@ -13,17 +13,18 @@ import (
 	"time"
 )
 
+// Rule C3.
 func TestOptions(t *testing.T) {
 	t.Parallel()
-	o := must(parseOptions(map[string]string{"etcd.address": "http://a:1"}))(t)
+	o := parsed(t, map[string]string{"etcd.address": "http://a:1"})
 	want := options{address: "http://a:1", keepAlive: 15 * time.Second, keepAliveTimeout: 25 * time.Second, qps: 20, inFlight: 20, pageSize: 256}
 	if o != want { // examples 1 and 2
 		t.Errorf("got %+v, want %+v", o, want)
 	}
-	o = must(parseOptions(map[string]string{
+	o = parsed(t, map[string]string{
 		"etcd.config": "/f", "etcd.qps": "100", "etcd.limit": "0", "etcd.keepaliveHeartbeat": "1s",
 		"etcd.keepaliveTimeout": "2s", "etcd.bootstrapQps": "10000", "etcd.operator": "true",
-	}))(t)
+	})
 	want = options{file: "/f", keepAlive: time.Second, keepAliveTimeout: 2 * time.Second, qps: 100, inFlight: 100}
 	if o != want {
 		t.Errorf("got %+v, want %+v", o, want)
@@ -39,7 +40,8 @@ func TestOptions(t *testing.T) {
 		{map[string]string{"etcd.address": "x", "etcd.keepaliveTimeout": "soon"}, []string{"etcd.keepaliveTimeout=soon: must be a duration"}},
 		{map[string]string{"etcd.address": "x", "etcd.maxInflight": "0"}, []string{"etcd.maxInflight=0"}},
 	} {
-		_, err := parseOptions(c.values)
+		_, errs := parseOptions(c.values)
+		err := errors.Join(errs...)
 		for _, part := range c.want {
 			if err == nil || !strings.Contains(err.Error(), part) {
 				t.Errorf("%v: %v, want %q in it", c.values, err, part)
@@ -48,6 +50,14 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+func parsed(t *testing.T, values map[string]string) options {
+	t.Helper()
+	o, errs := parseOptions(values)
+	check(t, errors.Join(errs...))
+	return o
+}
+
+// Rules C4 and C5.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	c := must(parseFile([]byte("endpoints: [https://a:1]\nca-file: x\nauto-sync-interval: 5000000000\nmax-unary-retries: 3\nreject-old-cluster: true\n")))(t)

@@ -16,7 +16,7 @@ import (
 
 type node struct{ Name, Cluster string }
 
-// kvstore.md, rule 16: local keys are kept, those of others are shown and left
+// Rules S4, S5 and S7: local keys are kept, those of others are shown and left
 // alone, and values that cannot be read are skipped.
 func TestSharedStore(t *testing.T) {
 	t.Parallel()

@@ -76,11 +76,10 @@ func judge(before Status, endpoints []EndpointStatus, quorum error, tolerated in
 	case s.QuorumErrors > tolerated:
 		s.Err = fmt.Errorf("%d quorum checks in a row failed: %w", s.QuorumErrors, quorum)
 	case s.Connected() == 0:
-		errs := []error{errors.New("no endpoint of etcd answers")}
+		s.Err = errors.New("no endpoint of etcd answers")
 		for _, e := range endpoints {
-			errs = append(errs, fmt.Errorf("%s: %w", e.URL, e.Err))
+			s.Err = fmt.Errorf("%w; %s: %w", s.Err, e.URL, e.Err)
 		}
-		s.Err = errors.Join(errs...)
 	}
 	return s
 }

@@ -37,7 +37,7 @@ func completedOf(r *rig) float64 {
 	return testutil.ToFloat64(r.metrics.InitialSync.WithLabelValues("services/v1", "c1", "write"))
 }
 
-// kvstore.md, examples 7, 9 and 11; values are written byte for byte.
+// docs/wire/kvstore.md, examples 7, 9 and 11; values are written byte for byte.
 func TestSyncStore(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -90,7 +90,7 @@ func TestSyncStore(t *testing.T) {
 	}
 }
 
-// kvstore.md, example 8: a key that is refused holds up the mark and nothing
+// docs/wire/kvstore.md, example 8: a key that is refused holds up the mark and nothing
 // else.
 func TestSyncStoreAwaitsWhatIsRefused(t *testing.T) {
 	t.Parallel()
@@ -123,7 +123,7 @@ func TestSyncStoreAwaitsWhatIsRefused(t *testing.T) {
 	}
 }
 
-// A name that came and went before etcd was there does not hold up the mark.
+// Rule S6: a name that came and went before etcd was there does not hold up the mark.
 func TestSyncStoreForgetsWhatWent(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -143,7 +143,7 @@ func TestSyncStoreForgetsWhatWent(t *testing.T) {
 	}
 }
 
-// A successor finds the keys of its predecessor: it takes over what is wanted,
+// Rules S1, S3 and S5: a successor finds the keys of its predecessor: it takes over what is wanted,
 // deletes what is not, and touches nobody else's.
 func TestSyncStoreTakesOver(t *testing.T) {
 	t.Parallel()
@@ -171,7 +171,7 @@ func TestSyncStoreTakesOver(t *testing.T) {
 	until(t, "the queue is empty", func() bool { return queueOf(r) == 0 })
 }
 
-// What others do to our keys is undone; once all is well there are no requests.
+// Rules S1, S4 and L2: what others do to our keys is undone; once all is well there are no requests.
 func TestSyncStoreKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -215,7 +215,7 @@ func TestSyncStoreKeepsItsKeys(t *testing.T) {
 	}
 }
 
-// kvstore.md, faults: another etcd, empty, in the place of the one before. Its
+// Rule L5: another etcd, empty, in the place of the one before. Its
 // revisions are lower: a watch would wait for ever.
 func TestDataReplaced(t *testing.T) {
 	t.Parallel()
@@ -249,7 +249,7 @@ func TestDataReplaced(t *testing.T) {
 	})
 }
 
-// A store that is told to stop while etcd hangs stops.
+// Rule S3: a store that is told to stop while etcd hangs stops.
 func TestSyncStoreStopsWithoutEtcd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, to(nowhere))

@@ -30,14 +30,14 @@ func newCredentials(file fileConfig, f *failures) credentials.TransportCredentia
 func (c *fileCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	config, err := c.file.tlsConfig()
 	if err != nil {
-		c.failures.note(authority, err)
+		c.failures.note("secure "+authority, err)
 		return nil, nil, err
 	}
 	conn, info, err := credentials.NewTLS(config).ClientHandshake(ctx, authority, raw)
 	if err != nil {
 		err = fmt.Errorf("TLS handshake with %s: %w", authority, err)
 	}
-	c.failures.note(authority, err)
+	c.failures.note("secure "+authority, err)
 	return conn, info, err
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
+// Rules K1 and K2.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
@@ -36,7 +37,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// kvstore.md, rule 13.
+// Rule Q4.
 func TestStatusText(t *testing.T) {
 	t.Parallel()
 	s := Status{
@@ -52,7 +53,7 @@ func TestStatusText(t *testing.T) {
 	}
 }
 
-// kvstore.md, rule 12: so many quorum errors in a row are tolerated; one good
+// Rule Q3: so many quorum errors in a row are tolerated; one good
 // check resets their number.
 func TestJudge(t *testing.T) {
 	t.Parallel()
@@ -78,7 +79,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// One module with many requests delays another by one of them.
+// Rule O2: one module with many requests delays another by one of them.
 func TestLimiterIsFair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -123,7 +124,7 @@ func TestLimiterIsFair(t *testing.T) {
 	})
 }
 
-// No more than so many requests are under way at once, whoever gives up.
+// Rule O2: no more than so many requests are under way at once, whoever gives up.
 func TestLimiterSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,6 +158,7 @@ func TestLimiterSlots(t *testing.T) {
 	})
 }
 
+// Rule L5: when data counts as replaced.
 func TestLineage(t *testing.T) {
 	t.Parallel()
 	l := newLineage()
@@ -188,7 +190,7 @@ func TestLineage(t *testing.T) {
 	l.saw(nil, 0, true)
 }
 
-// The addresses of Services are asked for; everything else is DNS's.
+// Rule C7: the addresses of Services are asked for; everything else is DNS's.
 func TestServiceAddresses(t *testing.T) {
 	t.Parallel()
 	s := serviceAddresses{fakeServices{"kube-system/etcd": "10.1.2.3", "kube-system/headless": "None"}}

@@ -89,7 +89,7 @@ func (v *view) complain(t *testing.T) {
 	}
 }
 
-// kvstore.md, example 12: pages are pinned to the first one's revision.
+// docs/wire/kvstore.md, example 12: pages are pinned to the first one's revision.
 func TestWatchListsInPages(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -113,7 +113,7 @@ func TestWatchListsInPages(t *testing.T) {
 	}
 }
 
-// A listing during which keys change shows one moment, not two.
+// Rule O5: a listing during which keys change shows one moment, not two.
 func TestListIsOneMoment(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -141,7 +141,7 @@ func TestListIsOneMoment(t *testing.T) {
 	}
 }
 
-// kvstore.md, example 13, and all that can cut a watch: nothing is missed.
+// docs/wire/kvstore.md, example 13, and all that can cut a watch: nothing is missed.
 func TestWatchSurvives(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -182,7 +182,7 @@ func TestWatchSurvives(t *testing.T) {
 	}
 }
 
-// While a consumer is busy, nothing is lost.
+// Rule W3: while a consumer is busy, nothing is lost.
 func TestWatchWaitsForItsConsumer(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
@@ -197,7 +197,7 @@ func TestWatchWaitsForItsConsumer(t *testing.T) {
 	v.complain(t)
 }
 
-// A consumer may write from within the loop, even when one request at a time is
+// Rule O2: a consumer may write from within the loop, even when one request at a time is
 // all it may make.
 func TestWritingWhileWatching(t *testing.T) {
 	t.Parallel()

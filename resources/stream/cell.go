@@ -6,6 +6,7 @@ package stream
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -23,7 +24,7 @@ var Cell = cell.Module("stream", "Watches the API server, once for all who want 
 	cell.Config(Config{Standby: standbyWarm}),
 	cell.EnabledBy(k8s.InUse),
 
-	cell.Provide(newStreams),
+	cell.Provide(newStreams, newSection),
 	cell.Hook("close", newCloser),
 	cell.Job("warm", newWarmer),
 
@@ -109,6 +110,54 @@ func (s *Streams) States() []State {
 		states = append(states, p.State())
 	}
 	return states
+}
+
+// section is the streams on the status screen.
+type section struct {
+	cell.Out
+
+	Section health.Section `group:"status sections"`
+}
+
+func newSection(s *Streams) section {
+	return section{Section: health.Section{
+		Title:   "Streams",
+		Columns: []string{"RESOURCE", "OBJECTS", "STATE", "SUBSCRIBER", "BEHIND"},
+		Rows: func() [][]string {
+			var rows [][]string
+			for _, state := range s.States() {
+				rows = append(rows, state.rows()...)
+			}
+			return rows
+		},
+	}}
+}
+
+// rows are a line for the stream, and one more for each further subscriber.
+func (s State) rows() [][]string {
+	row := []string{s.Name, strconv.Itoa(s.Objects), s.word(), "", ""}
+	if len(s.Subscribers) == 0 {
+		return [][]string{row}
+	}
+	var rows [][]string
+	for _, sub := range s.Subscribers {
+		rows = append(rows, append(row[:3:3], sub.Name, strconv.Itoa(sub.Pending+sub.InFlight+sub.Retrying)))
+		row = []string{"", "", ""}
+	}
+	return rows
+}
+
+// word is the state in a word or two.
+func (s State) word() string {
+	switch {
+	case !s.Running:
+		return "not in use"
+	case !s.Synced:
+		return "waiting"
+	case s.ConnectedSince.IsZero():
+		return "not connected"
+	}
+	return "synced"
 }
 
 func newCloser(s *Streams) lifecycle.Hook {

@@ -10,7 +10,7 @@ import (
 )
 
 // Cell offers the streams of this package to all modules.
-var Cell = cell.Module("ciliumio", "Watches the custom resources of cilium.io that duties share",
+var Cell = cell.Module("stream.ciliumio", "Watches the custom resources of cilium.io that duties share",
 	cell.EnabledBy(k8s.InUse),
 	stream.Provide(Nodes),
 )
