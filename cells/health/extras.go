@@ -29,8 +29,8 @@ func (a *api) verbose(w http.ResponseWriter, r *http.Request) {
 // livez answers as long as the process can.
 func (a *api) livez(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok") }
 
-// readyz answers ok once this replica takes part in the election: it leads, or
-// knows who does.
+// readyz answers ok once this replica could take over at once: it knows who leads,
+// and has seen what its streams watch.
 func (a *api) readyz(w http.ResponseWriter, _ *http.Request) {
 	if why := a.report.notReady(); why != "" {
 		writeText(w, http.StatusServiceUnavailable, why)

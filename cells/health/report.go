@@ -5,9 +5,11 @@ package health
 
 import (
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
@@ -29,15 +31,21 @@ type reportParams struct {
 	Graph    graph.Source
 	Election k8s.Election     `optional:"true"`
 	Server   k8s.Server       `optional:"true"`
+	Streams  *stream.Streams  `optional:"true"`
 	Sections []health.Section `group:"status sections"`
 }
 
 func newReport(p reportParams) *report { return &report{p, time.Now()} }
 
-// notReady says why this replica takes no part in the election yet, or "".
+// notReady says why this replica could not take over at once, or "".
 func (r *report) notReady() string {
 	if r.Election != nil && r.Election.Status().Holder == "" {
 		return "it is not known who leads"
+	}
+	if r.Streams != nil {
+		if unsynced := r.Streams.Unsynced(); len(unsynced) > 0 {
+			return "streams wait for their initial state: " + strings.Join(unsynced, ", ")
+		}
 	}
 	return ""
 }

@@ -115,7 +115,7 @@ func newConn(p connParams) (*conn, error) {
 	}
 	c := &conn{
 		config: p.Config, options: o, timing: p.Timing,
-		log: p.Scope.Log, health: p.Scope.Health, metrics: p.Metrics,
+		log: p.Scope.Log, health: p.Scope.Health.Part("etcd"), metrics: p.Metrics,
 		failures: newFailures(), data: newLineage(),
 		limiter: newLimiter(o.qps, o.inFlight),
 		locks:   keyLocks{locks: map[string]*keyLock{}},
@@ -126,6 +126,7 @@ func newConn(p connParams) (*conn, error) {
 	c.dialer = newDialer(p.Fence, serviceAddresses{p.Services}, c.failures)
 	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, data: c.data}
 	c.status = newStatus(c)
+	p.Scope.Health = p.Scope.Health.Part("restore")
 	c.restore = reconcile.New(p.Scope, "restore a leased key", c.restoreKey, reconcile.Pauses(firstRetry, longestRetry))
 	c.leases.grant = c.grantLease
 	c.leases.restore = func(key string, lease LeaseID) {

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -109,6 +111,46 @@ func TestFenceResetsConnections(t *testing.T) {
 	}
 	door.Heal(t)
 	until(t, "all connections are gone", func() bool { return door.State(t).Connections == 0 })
+}
+
+// Rules F1 and F2, of a single connection: it is reset when the fence closes,
+// though nothing is going on, and when something is written after the deadline
+// that nobody noticed.
+func TestFencedConnections(t *testing.T) {
+	t.Parallel()
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer listener.Close()
+	c := &clock{wall: time.Now()}
+	fence := k8s.NewFence(c.k8s(), c.k8s().Now(), time.Hour)
+	d := newDialer(fence, serviceAddresses{}, newFailures())
+	fence.OnClose(d.reset)
+	pair := func() (near, far net.Conn) {
+		near = must(d.dial(t.Context(), listener.Addr().String()))(t)
+		return near, must(listener.Accept())(t)
+	}
+	written, far := pair()
+	idle, farIdle := pair()
+	must(written.Write([]byte("x")))(t)
+	c.mu.Lock()
+	c.wall = c.wall.Add(2 * time.Hour)
+	c.mu.Unlock()
+	if _, err := written.Write([]byte("late")); !errors.Is(err, k8s.ErrFenced) {
+		t.Errorf("a write after the deadline: %v", err)
+	}
+	if got, err := io.ReadAll(far); string(got) == "xlate" || err == nil && string(got) != "x" {
+		t.Errorf("the other side read %q, %v", got, err)
+	}
+	fence.Close()
+	if _, err := farIdle.Read(make([]byte, 1)); err == nil {
+		t.Error("an idle connection outlives the fence")
+	}
+	if _, err := idle.Write([]byte("x")); err == nil {
+		t.Error("an idle connection takes writes after the fence")
+	}
+	if conn, err := d.dial(t.Context(), listener.Addr().String()); !errors.Is(err, k8s.ErrFenced) {
+		t.Errorf("dialling after the fence: %v, %v", conn, err)
+	}
+	_, _ = far.Close(), farIdle.Close()
 }
 
 // Rules F3 and F4: without a term there are only reads; a write says why.

@@ -6,6 +6,7 @@ package kvstore
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,6 +32,11 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	for _, key := range keys {
 		check(t, r.Write(caused(t), PutLeased(key, []byte("v"))))
 	}
+	var more []Write
+	for i := range 100 {
+		more = append(more, PutLeased(fmt.Sprintf("zz/%02d", i), []byte("v")))
+	}
+	check(t, r.Write(caused(t), more...))
 	check(t, r.Write(caused(t), PutLeased("left", nil), PutLeased("gone", nil)))
 	check(t, r.Write(caused(t), Put("left", nil))) // rule L4
 	check(t, r.Write(caused(t), Remove("gone")))
@@ -46,11 +52,14 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 			return e != nil && e.Lease != lost && e.Lease != 0 && string(e.Value) == "v"
 		})
 	}
-	newest := read(t, etcd, mark).ModRevision
-	for _, key := range keys[:3] {
-		if read(t, etcd, key).ModRevision > newest {
-			t.Errorf("%s came after the mark", key)
+	later := must(etcd.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithMinModRev(read(t, etcd, mark).ModRevision+1)))(t)
+	for _, kv := range later.Kvs {
+		if kv.Lease != 0 && !strings.HasPrefix(string(kv.Key), initLockPrefix) {
+			t.Errorf("%s came after the mark", kv.Key)
 		}
+	}
+	if n := must(etcd.Get(t.Context(), "zz/", clientv3.WithPrefix(), clientv3.WithCountOnly()))(t).Count; n != 101 {
+		t.Errorf("%d keys are back, want 101", n)
 	}
 	if e := read(t, etcd, "left"); e == nil || e.Lease != 0 {
 		t.Errorf("a key that was put without a lease is %v", e)

@@ -32,7 +32,7 @@ type mirror struct {
 	observe func(Event) // told about everything under the prefix, in order
 	loop    *reconcile.Loop[task]
 	queue   prometheus.Gauge
-	errors  prometheus.Counter
+	failed  prometheus.Counter
 
 	mu    sync.Mutex
 	table *table
@@ -76,9 +76,10 @@ func newMirror(c Client, s reconcile.Scope, prefix, cluster string, owns func(st
 		client: own, prefix: prefix,
 		observe: func(Event) {},
 		queue:   own.metrics.SyncQueue.WithLabelValues(scope(prefix), cluster),
-		errors:  own.metrics.SyncErrors.WithLabelValues(scope(prefix), cluster),
+		failed:  own.metrics.SyncErrors.WithLabelValues(scope(prefix), cluster),
 		table:   newTable(owns), open: map[string]struct{}{},
 	}
+	s.Health = s.Health.Part("mirror-" + strings.ReplaceAll(scope(prefix), "/", "-"))
 	m.loop = reconcile.New(s, "mirror "+scope(prefix), m.settle, reconcile.Pauses(firstRetry, longestRetry))
 	return m, nil
 }
@@ -292,7 +293,7 @@ func (m *mirror) settle(ctx context.Context, t task) error {
 func (m *mirror) commit(ctx context.Context, b batch) (int64, error) {
 	revision, err := m.client.commit(ctx, b)
 	if err != nil && ctx.Err() == nil {
-		m.errors.Inc()
+		m.failed.Inc()
 	}
 	return revision, err
 }

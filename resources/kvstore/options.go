@@ -93,12 +93,14 @@ func unknownKey(key string, known []string) error {
 
 // suggest is the name that a mistyped one was meant to be, or "".
 func suggest(name string, known []string) string {
-	c := &cobra.Command{SuggestionsMinimumDistance: 3}
+	c := &cobra.Command{}
 	for _, k := range known {
 		c.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
 	}
-	if near := c.SuggestionsFor(name); len(near) > 0 {
-		return near[0]
+	for c.SuggestionsMinimumDistance = 1; c.SuggestionsMinimumDistance <= 3; c.SuggestionsMinimumDistance++ {
+		if near := c.SuggestionsFor(name); len(near) > 0 {
+			return near[0]
+		}
 	}
 	return ""
 }

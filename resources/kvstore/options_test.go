@@ -66,6 +66,7 @@ func TestFile(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"endpoint: [https://a:1]":                 `unknown key "endpoint": did you mean endpoints?`,
+		"endpoints: [https://a:1]\ncer-file: x":   `did you mean cert-file?`,
 		"endpoints: [https://a:1]\ntrusted-ca: x": `unknown key "trusted-ca"`,
 		"endpoints: 7":                            "endpoints",
 		"\t":                                      "", "[]": "",

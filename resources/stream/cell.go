@@ -112,6 +112,18 @@ func (s *Streams) States() []State {
 	return states
 }
 
+// Unsynced are the streams that run without their initial state. Those of a kind
+// that the API server does not know are not among them: it may never come.
+func (s *Streams) Unsynced() []string {
+	var names []string
+	for _, state := range s.States() {
+		if _, absent := state.Wrong[conditionResource]; state.Running && !state.Synced && !absent {
+			names = append(names, state.Name)
+		}
+	}
+	return names
+}
+
 // section is the streams on the status screen.
 type section struct {
 	cell.Out

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // Health takes the state of a stream. Calls come one at a time, only when
@@ -128,19 +130,27 @@ func (c *conditions) flush() {
 func (c *conditions) logChanges(wrong map[string]error) {
 	for name, err := range wrong {
 		if _, known := c.logged[name]; !known {
-			level := slog.LevelWarn
-			if name == conditionResource {
-				level = slog.LevelInfo // what a fresh cluster looks like
-			}
-			c.log.Log(context.Background(), level, "Stream is degraded", "condition", name, "error", err)
+			c.log.Log(context.Background(), gravity(name, err), "Stream is degraded", "condition", name, "error", err)
 		}
 	}
-	for name := range c.logged {
+	for name, err := range c.logged {
 		if _, still := wrong[name]; !still {
-			c.log.Info("Stream has recovered", "condition", name)
+			c.log.Log(context.Background(), min(slog.LevelInfo, gravity(name, err)), "Stream has recovered", "condition", name)
 		}
 	}
 	c.logged = wrong
+}
+
+// gravity is the level that a condition is logged at. A fresh cluster has no
+// definitions yet, and an API server that asks for patience gets it.
+func gravity(name string, err error) slog.Level {
+	switch {
+	case name == conditionResource:
+		return slog.LevelInfo
+	case apierrors.IsTooManyRequests(err):
+		return slog.LevelDebug
+	}
+	return slog.LevelWarn
 }
 
 func (c *conditions) report(text string, call func()) {

@@ -28,6 +28,7 @@ const (
 	syncCPU      = "CPU"
 	syncWall     = "wall"
 	syncResident = "resident at most"
+	syncFixed    = "resident before the first pod"
 	syncLive     = "live heap at most"
 	syncKept     = "heap kept per pod"
 	syncAllocs   = "allocations per pod"
@@ -53,6 +54,7 @@ func Sync(pods int) contest.Contest {
 			{Name: syncKept, Unit: "B"},
 			{Name: syncCPU, Unit: "s"},
 			{Name: syncResident, Unit: "MB"},
+			{Name: syncFixed, Unit: "MB"},
 			{Name: syncLive, Unit: "MB"},
 			{Name: syncWall, Unit: "s"},
 			{Name: syncAllocs},
@@ -91,6 +93,10 @@ func syncOf(pods int, sync syncer) runner {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
 		before := usage.Heap()
+		fixed, _, err := usage.Resident()
+		if err != nil {
+			return nil, err
+		}
 		begin, err := usage.Now()
 		if err != nil {
 			return nil, err
@@ -105,13 +111,13 @@ func syncOf(pods int, sync syncer) runner {
 		if err != nil {
 			return nil, err
 		}
-		resident, err := usage.PeakResident()
+		_, resident, err := usage.Resident()
 		if err != nil {
 			return nil, err
 		}
 		n := float64(pods)
 		figures := contest.Figures{
-			syncCPU: total.CPU, syncWall: total.Wall, syncResident: resident / 1e6, syncLive: live / 1e6,
+			syncCPU: total.CPU, syncWall: total.Wall, syncResident: resident / 1e6, syncFixed: fixed / 1e6, syncLive: live / 1e6,
 			syncAllocs: total.Allocations / n, syncKept: (usage.Heap() - before) / n,
 		}
 		if got, err := kept.count(ctx); err != nil || got != pods {

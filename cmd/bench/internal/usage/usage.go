@@ -23,21 +23,28 @@ func CPU() (float64, error) {
 	return time.Duration(r.Utime.Nano() + r.Stime.Nano()).Seconds(), nil
 }
 
-// PeakResident is the most memory that the process had resident at once, in
-// bytes.
-func PeakResident() (float64, error) {
+// Resident is the memory that the process has resident, in bytes: now, and the
+// most that it had at once.
+func Resident() (now, peak float64, err error) {
+	if now, err = status("VmRSS"); err == nil {
+		peak, err = status("VmHWM")
+	}
+	return now, peak, err
+}
+
+func status(field string) (float64, error) {
 	const file = "/proc/self/status"
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return 0, fmt.Errorf("reading the peak of memory: %w", err)
+		return 0, fmt.Errorf("reading how much memory is resident: %w", err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+		if kb, ok := strings.CutPrefix(line, field+":"); ok {
 			n, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(kb), " kB"), 64)
 			return n * 1024, err
 		}
 	}
-	return 0, fmt.Errorf("%s has no VmHWM: peaks of memory can be measured on Linux only", file)
+	return 0, fmt.Errorf("%s has no %s: resident memory can be measured on Linux only", file, field)
 }
 
 // Heap is what is alive after collections, in bytes. It collects until what
