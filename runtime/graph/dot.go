@@ -111,13 +111,15 @@ func (d *canvas) dotColumns(l *layout) {
 // together in another order than what does not.
 func (d *canvas) dotTies(l *layout) {
 	for _, term := range d.scopes() {
-		for _, m := range d.shown(term) {
-			if c := l.column[m.Label()]; c > 0 {
-				fmt.Fprintf(d, "\tcolumn_%d -> %s [style=invis weight=0]\n", c-1, quote(m.Label()))
-			} else {
-				fmt.Fprintf(d, "\t%s -> column_1 [style=invis weight=0]\n", quote(m.Label()))
-			}
-			break
+		shown := d.shown(term)
+		if len(shown) == 0 {
+			continue
+		}
+		first := shown[0].Label()
+		if c := l.column[first]; c > 0 {
+			fmt.Fprintf(d, "\tcolumn_%d -> %s [style=invis weight=0]\n", c-1, quote(first))
+		} else {
+			fmt.Fprintf(d, "\t%s -> column_1 [style=invis weight=0]\n", quote(first))
 		}
 	}
 }

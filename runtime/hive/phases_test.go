@@ -370,6 +370,24 @@ func TestEffectiveOptionsAreLogged(t *testing.T) {
 	}
 }
 
+func TestOptionsThatDoNothingAreLoggedIfGiven(t *testing.T) {
+	var out output
+	ignored := cell.Module("pending", "Accepts", cell.Accept(func(fs *pflag.FlagSet) {
+		fs.Bool("some-duty", false, "Not built")
+		fs.Bool("other-duty", false, "Not built")
+	}))
+	h := configured(t, hive.New("test", ignored, hive.LogTo(&out), noEnvironment), "--some-duty", "--log-opt=format=text")
+	if err := h.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), `msg="  --some-duty='true'"`) || strings.Contains(out.String(), "other-duty") {
+		t.Error(out.String())
+	}
+}
+
 func TestHooksAreLogged(t *testing.T) {
 	var out output
 	h := configured(t, hive.New("test", cell.Module("a", "Has a hook", cell.Hook("x", func() lifecycle.Hook { return nil })), hive.LogTo(&out), noEnvironment), "--debug", "--log-opt=format=text")

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/internal/build"
 	"github.com/skep-operator/skep/runtime/internal/plan"
 )
@@ -66,13 +67,17 @@ func (h *Hive) Start(ctx context.Context) error {
 }
 
 // logOptions logs all options with their values, one line each in the form that
-// users of the original know, and what is odd about the sources.
+// users of the original know, and what is odd about the sources. Those that do
+// nothing are left out unless somebody set them.
 func (h *Hive) logOptions() {
 	log := h.process.log()
 	for _, w := range h.values.Warnings {
 		log.Warn(w)
 	}
 	for _, e := range h.values.Entries() {
+		if e.Option != nil && e.Option.Ignored && e.Source.Kind == config.FromDefault {
+			continue
+		}
 		log.Info("  --"+e.Name+"='"+e.Value+"'", "source", e.Source.String())
 	}
 }
