@@ -4,24 +4,34 @@
 package cells
 
 import (
+	"github.com/skep-operator/skep/cells/clusterconfig"
 	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/cells/endpointgc"
 	"github.com/skep-operator/skep/cells/health"
+	"github.com/skep-operator/skep/cells/heartbeat"
 	"github.com/skep-operator/skep/cells/ipam/clusterpool"
 	"github.com/skep-operator/skep/cells/leader"
+	"github.com/skep-operator/skep/cells/lockgc"
+	"github.com/skep-operator/skep/cells/nodegc"
 	"github.com/skep-operator/skep/cells/pending"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/sweep"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // Resources are what duties share.
 var Resources = cell.Set(
 	cluster.Cell(cluster.DefaultConfig),
+	explain.Cell,
 	k8s.Cell,
 	reconcile.Cell,
+	sweep.Cell,
 	stream.Cell,
 	ciliumio.Cell,
 )
@@ -36,8 +46,14 @@ var Shell = cell.Set(
 
 // Duties live while leading.
 var Duties = cell.Set(
+	kvstore.Cell,
 	crds.Cell,
 	clusterpool.Cell,
+	endpointgc.Cell,
+	nodegc.Cell,
+	heartbeat.Cell,
+	lockgc.Cell,
+	clusterconfig.Cell,
 )
 
 // Operator is a whole operator without a cloud.

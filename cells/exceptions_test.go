@@ -22,7 +22,8 @@ var long = exceptions{
 
 // exiting are files outside programs that end the process.
 var exiting = exceptions{
-	"runtime/command/command.go": "a second signal ends the process at once",
+	"docs/examples/vendor/main.go": "it is a program",
+	"runtime/command/command.go":   "a second signal ends the process at once",
 }
 
 // panicking are functions that panic beside those named Must.

@@ -11,6 +11,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
@@ -33,6 +34,7 @@ type reportParams struct {
 	Server   k8s.Server       `optional:"true"`
 	Streams  *stream.Streams  `optional:"true"`
 	Sections []health.Section `group:"status sections"`
+	Pages    []command.Page   `group:"local api"`
 }
 
 func newReport(p reportParams) *report { return &report{p, time.Now()} }

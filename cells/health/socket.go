@@ -31,6 +31,9 @@ func newSocket(c Config, r *report, log *slog.Logger, h health.Reporter) lifecyc
 		"/health": getOnly(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.Health.Snapshot()) }),
 		"/graph":  getOnly(func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, r.Graph()) }),
 	}
+	for _, page := range r.Pages {
+		paths[page.Path] = getOnly(page.Serve)
+	}
 	return newServer("socket", paths, log, h, func() (net.Listener, error) { return listenUnix(c.OperatorSockPath) })
 }
 

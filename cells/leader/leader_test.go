@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,8 +81,8 @@ func TestAStandbyTakesAReleasedLeaseAtItsNextLook(t *testing.T) {
 		defer close(stopped)
 		a.stop(t)
 	}()
-	renewals := count(a.leases(t), "update")
-	until(t, "two renewals while the term is left", func() bool { return count(a.leases(t), "update") >= renewals+2 })
+	before := renewals(a.leases(t))
+	until(t, "two renewals while the term is left", func() bool { return renewals(a.leases(t)) >= before+2 })
 	if l := s.lease(t); holder(l) != a.identity() {
 		t.Errorf("a released the lease before its duty stopped; %q holds it", holder(l))
 	}
@@ -147,7 +148,7 @@ func TestAPartitionedLeaderEndsItsTermBeforeAnotherBegins(t *testing.T) {
 	}
 	var renewed time.Time
 	for _, q := range a.leases(t) {
-		if q.Status == 200 && (q.Verb == "update" || q.Verb == "create") {
+		if q.Status/100 == 2 && q.Verb != "get" {
 			renewed = q.Received
 		}
 	}
@@ -189,27 +190,43 @@ func TestAPartitionedLeaderEndsItsTermBeforeAnotherBegins(t *testing.T) {
 	}
 }
 
-// A5, but the process goes on.
-func TestALeaseTakenByAStrangerEndsTheTerm(t *testing.T) {
-	s := newSite(t)
-	a := s.replica(t, "a", &events{}).start(t)
-	until(t, "a leads", a.leads)
-	first, _ := a.term()
-	hold := make(chan struct{}) // the duty hangs: it is the fence that stops it
-	a.mu.Lock()
-	a.hold = hold
-	a.mu.Unlock()
+// overwrite gives the lease to somebody else.
+func (s *site) overwrite(t *testing.T) {
+	t.Helper()
 	until(t, "the stranger's write", func() bool {
 		l := s.lease(t)
 		l.Spec.HolderIdentity, l.Spec.RenewTime = ptr.To("stranger"), &metav1.MicroTime{Time: time.Now()}
 		_, err := s.admin.CoordinationV1().Leases(s.namespace).Update(t.Context(), l, metav1.UpdateOptions{})
 		return err == nil
 	})
-	until(t, "a notices", func() bool { return errors.Is(first.write(t, s), k8s.ErrFenced) })
-	if l := s.lease(t); holder(l) != "stranger" {
-		t.Errorf("%q holds the lease, want the stranger to", holder(l))
+}
+
+// A5. Neither the fence's deadline nor the end of the term is what stops the
+// writes: one is far away, and the other hangs.
+func TestALostLeaseStopsWritesWhenItIsNoticed(t *testing.T) {
+	s := newSite(t)
+	s.leaseDuration, s.renewDeadline = time.Hour, time.Hour-time.Second
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	first, _ := a.term()
+	hold := make(chan struct{})
+	defer close(hold)
+	a.mu.Lock()
+	a.hold = hold
+	a.mu.Unlock()
+	s.overwrite(t)
+	until(t, "writes are fenced", func() bool { return errors.Is(first.write(t, s), k8s.ErrFenced) })
+	if !a.leads() || strings.Contains(a.log.String(), "did not end in order") {
+		t.Error("the term is over, and has stopped the writes: that is too late")
 	}
-	close(hold)
+}
+
+// A5, but the process goes on.
+func TestALeaseTakenByAStrangerEndsTheTerm(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	s.overwrite(t)
 	until(t, "a left its term", func() bool { return !a.leads() })
 	if l := s.lease(t); holder(l) != "stranger" {
 		t.Errorf("%q holds the lease: a released what was not its own", holder(l))
@@ -245,8 +262,8 @@ func TestARenewalWhoseAnswerWasLostIsOurOwn(t *testing.T) {
 		return slices.ContainsFunc(a.leases(t), func(q clustertest.Request) bool { return q.Status == 409 })
 	}
 	until(t, "the conflict", conflicted)
-	n := count(a.leases(t), "update")
-	until(t, "three more renewals", func() bool { return count(a.leases(t), "update") >= n+3 })
+	n := renewals(a.leases(t))
+	until(t, "three more renewals", func() bool { return renewals(a.leases(t)) >= n+3 })
 	if d, terms := a.term(); d == nil || terms != 1 {
 		t.Errorf("%d terms, running: %v; want the first to go on", terms, d != nil)
 	}
@@ -272,8 +289,8 @@ func TestASlowAPIServerCostsNoTerm(t *testing.T) {
 	until(t, "a leads", a.leads)
 	a.proxy.Delay(t, 250*time.Millisecond, 250*time.Millisecond)
 	a.proxy.Rule(t, clustertest.Rule{Match: leaseUpdates, Delay: &clustertest.Delay{For: 500 * time.Millisecond}})
-	n := count(a.leases(t), "update")
-	until(t, "five slow renewals", func() bool { return count(a.leases(t), "update") >= n+5 })
+	n := renewals(a.leases(t))
+	until(t, "five slow renewals", func() bool { return renewals(a.leases(t)) >= n+5 })
 	if d, terms := a.term(); d == nil || terms != 1 {
 		t.Errorf("%d terms, running: %v; want the first to go on\n%s", terms, d != nil, describe(a.leases(t)))
 	}
@@ -286,8 +303,8 @@ func TestServerErrorsShorterThanTheDeadlineCostNoTerm(t *testing.T) {
 	errorsOf := a.proxy.Answer(t, 500, leaseUpdates)
 	until(t, "three failures", func() bool { return errorsOf.Hits(t) >= 3 })
 	errorsOf.Remove(t)
-	n := count(a.leases(t), "update")
-	until(t, "two more renewals", func() bool { return count(a.leases(t), "update") >= n+2 })
+	n := renewals(a.leases(t))
+	until(t, "two more renewals", func() bool { return renewals(a.leases(t)) >= n+2 })
 	if d, terms := a.term(); d == nil || terms != 1 {
 		t.Errorf("%d terms, running: %v; want the first to go on", terms, d != nil)
 	}
@@ -310,6 +327,11 @@ func TestAStandbyOnlyLooks(t *testing.T) {
 		if q.UserAgent != "skep/unknown (leader)" {
 			t.Errorf("User-Agent %q", q.UserAgent)
 		}
+	}
+	looks, before := count(b.leases(t), "get"), renewals(a.leases(t))
+	until(t, "four renewals", func() bool { return renewals(a.leases(t)) >= before+4 })
+	if n := count(b.leases(t), "get") - looks; n < 4 {
+		t.Errorf("the standby looked %d times during four renewals, want two looks for each", n)
 	}
 	if b.leads() {
 		t.Error("two lead")

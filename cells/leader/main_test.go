@@ -42,11 +42,13 @@ type site struct {
 	cluster   *clustertest.Cluster
 	admin     *kubernetes.Clientset
 	namespace string
+
+	leaseDuration, renewDeadline time.Duration
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{cluster: clustertest.Shared(t)}
+	s := &site{cluster: clustertest.Shared(t), leaseDuration: leaseDuration, renewDeadline: renewDeadline}
 	transport, err := rest.HTTPClientFor(s.cluster.AdminConfig(t))
 	if err != nil {
 		t.Fatal(err)
@@ -149,8 +151,8 @@ func (s *site) replica(t *testing.T, name string, happened *events, link ...clus
 	flags := r.hive.FlagSet()
 	err := flags.Parse([]string{
 		"--k8s-kubeconfig-path=" + r.proxy.Kubeconfig(), "--k8s-namespace=" + s.namespace,
-		"--leader-election-lease-duration=" + leaseDuration.String(),
-		"--leader-election-renew-deadline=" + renewDeadline.String(),
+		"--leader-election-lease-duration=" + s.leaseDuration.String(),
+		"--leader-election-renew-deadline=" + s.renewDeadline.String(),
 		"--leader-election-retry-period=" + retryPeriod.String(),
 	})
 	if err != nil {
@@ -248,6 +250,16 @@ func (r *replica) leases(t *testing.T) []clustertest.Request {
 func count(requests []clustertest.Request, verb string) (n int) {
 	for _, q := range requests {
 		if q.Verb == verb {
+			n++
+		}
+	}
+	return n
+}
+
+// renewals are the writes of the lease that succeeded.
+func renewals(requests []clustertest.Request) (n int) {
+	for _, q := range requests {
+		if q.Verb == "update" && q.Status == 200 {
 			n++
 		}
 	}

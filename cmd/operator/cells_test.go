@@ -35,6 +35,7 @@ const (
 
 // testCells are duties of tests. Each does nothing unless it is asked to.
 var testCells = []cell.Cell{
+	etcdChatterCell,
 	cell.Module("chatter", "Writes a ConfigMap without a pause", cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
 	cell.Module("panics", "Panics", cell.Job("panic", newPanics)),
 }

@@ -58,18 +58,24 @@ var quickLease = []string{
 // KEY=value pairs besides.
 func start(t *testing.T, kubeconfig string, env []string, args ...string) *operator {
 	t.Helper()
+	return startAs(t, os.Args[0], kubeconfig, env, args...)
+}
+
+// startAs is start by another name of the program.
+func startAs(t *testing.T, program, kubeconfig string, env []string, args ...string) *operator {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "skep") // short: the paths of sockets are limited
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	o := &operator{t: t, socket: filepath.Join(dir, "s"), log: &logBuffer{}, ended: make(chan struct{})}
-	o.cmd = exec.Command(os.Args[0], append([]string{
+	o.cmd = exec.Command(program, append([]string{
 		"--k8s-kubeconfig-path=" + kubeconfig, "--operator-sock-path=" + o.socket,
 		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
 		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
 	}, args...)...)
-	o.cmd.Env = append(os.Environ(), asOperator+"=1", k8s.StrictCause+"=1")
+	o.cmd.Env = append(os.Environ(), asOperator+"=1", k8s.StrictCause+"=1", "GORACE=atexit_sleep_ms=0")
 	o.cmd.Env = append(o.cmd.Env, env...)
 	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
 	// It dies with the test, however that ends.

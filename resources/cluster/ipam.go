@@ -43,7 +43,7 @@ func checkIPAM(c Config, v *config.Values, g graph.Source, b cell.Binary, h heal
 		if use := binaries[c.IPAM]; use != "" {
 			other = fmt.Sprintf(" (use %s)", use)
 		}
-		return fmt.Errorf("%s doesn't support --ipam=%s%s", b.Name, c.IPAM, other)
+		return cell.Invalid("ipam", "%s doesn't support --ipam=%s%s", b.Name, c.IPAM, other)
 	}
 	err := fmt.Errorf("%s allocator is not supported by this version of %s", c.IPAM, b.Name)
 	h.Part("ipam").Degraded("nodes get no addresses", err)

@@ -19,9 +19,9 @@ var Cell = cell.Module("k8s", "Connects to the Kubernetes API, with one door for
 	),
 
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newDoor),
+	cell.ProvidePrivate(provideDoor),
 	cell.Provide(newLeading, newPermissions, newServer),
-	cell.PerModule(newModuleClient, newHandover),
+	cell.PerModule(newModuleClient, newHandover, newFence),
 	cell.Job("connect", newConnector),
 	cell.Job("heartbeat", newHeartbeat),
 

@@ -134,7 +134,7 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 	u := &unstructured.Unstructured{Object: content}
 	ctx, receipt := withReceipt(ctx)
 	stored, err := c.resource(Ref{Resource: resource, Namespace: u.GetNamespace()}).Create(ctx, u, metav1.CreateOptions{})
-	receipt.sign(c.door.ledger, stored, err)
+	receipt.sign(c.door.door, stored, err)
 	return stored, err
 }
 
@@ -161,7 +161,7 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 		}
 		noted, receipt := withReceipt(ctx)
 		stored, err := c.resource(ref).Update(noted, changed, metav1.UpdateOptions{}, subresources...)
-		receipt.sign(c.door.ledger, stored, err)
+		receipt.sign(c.door.door, stored, err)
 		if apierrors.IsConflict(err) && try < conflicts {
 			continue
 		}

@@ -17,6 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
+
+	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // restConfig finds the API server: the kubeconfig, the URL flag, or the
@@ -26,10 +28,10 @@ func restConfig(c Config) (*rest.Config, error) {
 	if c.K8sKubeconfigPath != "" {
 		loaded, err := clientcmd.BuildConfigFromFlags("", c.K8sKubeconfigPath)
 		if clientcmd.IsEmptyConfig(err) {
-			return nil, fmt.Errorf("--k8s-kubeconfig-path: %s names no cluster", c.K8sKubeconfigPath)
+			return nil, cell.Invalid("k8s-kubeconfig-path", "%s names no cluster", c.K8sKubeconfigPath)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("--k8s-kubeconfig-path: reading %s: %w", c.K8sKubeconfigPath, err)
+			return nil, cell.Invalid("k8s-kubeconfig-path", "reading %s: %v", c.K8sKubeconfigPath, err)
 		}
 		return loaded, nil
 	}
@@ -82,13 +84,21 @@ type dialer struct {
 func newDialer(c Config, base *rest.Config) (*dialer, error) {
 	tc, err := base.TransportConfig()
 	if err != nil {
-		return nil, fmt.Errorf("reading credentials: %w", err)
+		return nil, c.unreadable("credentials", err)
 	}
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
-		return nil, fmt.Errorf("reading certificates: %w", err)
+		return nil, c.unreadable("certificates", err)
 	}
 	return &dialer{config: c, tls: tlsConfig, credentials: tc}, nil
+}
+
+// unreadable names the option that says where the credentials are.
+func (c Config) unreadable(what string, err error) error {
+	if c.K8sKubeconfigPath == "" {
+		return fmt.Errorf("reading %s: %w", what, err)
+	}
+	return cell.Invalid("k8s-kubeconfig-path", "reading %s: %v", what, err)
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {

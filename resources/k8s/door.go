@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/skep-operator/skep/resources/explain"
 )
 
 // door is what the requests of all modules pass.
@@ -27,6 +29,7 @@ type door struct {
 	strict bool
 
 	ledger *ledger
+	book   *explain.Book // nil: nobody wants to know
 	dialer *dialer
 	term   atomic.Pointer[writer] // of the term entered last, or nil
 }
@@ -99,7 +102,9 @@ func (d *moduleDoor) write(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(fence.Context(), func() { cancel(ErrFenced) })
 	done := func() { stop(); cancel(nil) }
+	began := time.Now()
 	resp, err := d.ledger.record(req, func() (*http.Response, error) { return d.writer.next.RoundTrip(req.WithContext(ctx)) })
+	d.note(req, resp, err, time.Since(began))
 	if err != nil {
 		done()
 		if fence.Check() != nil {
@@ -109,6 +114,34 @@ func (d *moduleDoor) write(req *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &closing{resp.Body, done}
 	return resp, nil
+}
+
+var verbs = map[string]string{
+	http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
+}
+
+// note writes a request into the book. Who reads the answer knows more, and does
+// it then.
+func (d *moduleDoor) note(req *http.Request, resp *http.Response, err error, took time.Duration) {
+	ref, ok := refOf(req.URL.Path)
+	if !ok {
+		ref.Resource.Resource = req.URL.Path
+	}
+	w := explain.Write{
+		Module: d.module, Verb: verbs[req.Method], Resource: resourceName(ref.Resource),
+		Namespace: ref.Namespace, Name: ref.Name, Subresource: ref.Subresource,
+		Result: "ok", Took: took, Cause: CauseOf(req.Context()),
+	}
+	switch r := receiptOf(req); {
+	case err != nil:
+		w.Result = err.Error()
+	case resp.StatusCode >= 300:
+		w.Result = resp.Status
+	case r != nil:
+		r.write = &w
+		return
+	}
+	d.book.Wrote(w)
 }
 
 // refuse does not send a request; as of any transport, the body is closed.

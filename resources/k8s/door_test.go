@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/metadata"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // seen keeps what arrives at a server.
@@ -104,7 +106,16 @@ func TestAProcessModuleReadsAndReviewsButNeverWrites(t *testing.T) {
 			t.Fatalf("request %d is not for %s: %v", i, want, arrived.all())
 		}
 	}
+	d.lead(t) // a module that is rebuilt during a term still lives outside it
+	rebuilt, err := newModuleClient(cell.Scope{ID: "health"}, d, newPermissions())
+	if err != nil {
+		t.Fatal(err)
+	}
 	writes := map[string]func() error{
+		"create, by a module rebuilt": func() error {
+			_, err := rebuilt.Create(why(t), configMaps, newConfigMap("default", "x", nil))
+			return err
+		},
 		"create": func() error { _, err := c.Create(why(t), configMaps, newConfigMap("default", "x", nil)); return err },
 		"delete": func() error {
 			return c.Delete(why(t), Ref{Resource: configMaps, Namespace: "default", Name: "x"}, Preconditions{UID: "1"})

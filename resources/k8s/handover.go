@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -173,8 +174,15 @@ func (l *ledger) written() Written {
 
 func resourceName(r schema.GroupVersionResource) string { return r.GroupResource().String() }
 
-// refOf reads the path of a request for an object or a collection.
+// refOf reads the path of a request for an object or a collection. An API server
+// may have its API below a path of its own.
 func refOf(path string) (Ref, bool) {
+	for _, start := range []string{"/apis/", "/api/"} {
+		if i := strings.Index(path, start); i >= 0 {
+			path = path[i:]
+			break
+		}
+	}
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	var ref Ref
 	switch {
@@ -192,17 +200,29 @@ func refOf(path string) (Ref, bool) {
 	if len(parts) > 1 {
 		ref.Name = parts[1]
 	}
+	if len(parts) > 2 {
+		ref.Subresource = parts[2]
+	}
 	return ref, true
 }
 
-// receipt is how a client tells the door that it reads the answer of a write.
-type receipt struct{ ref *Ref }
+// receipt is how a client tells the door that it reads the answer of a write,
+// and gets back what the door knows of it.
+type receipt struct {
+	ref   *Ref           // nil for a write that changed nothing
+	write *explain.Write // nil for one that is noted already
+}
 
 type receiptKey struct{}
 
 func withReceipt(ctx context.Context) (context.Context, *receipt) {
 	r := &receipt{}
 	return context.WithValue(ctx, receiptKey{}, r), r
+}
+
+func receiptOf(req *http.Request) *receipt {
+	r, _ := req.Context().Value(receiptKey{}).(*receipt)
+	return r
 }
 
 // record keeps the books of a request around its round trip.
@@ -213,7 +233,7 @@ func (l *ledger) record(req *http.Request, send func() (*http.Response, error)) 
 	}
 	l.sent(ref)
 	resp, err := send()
-	r, _ := req.Context().Value(receiptKey{}).(*receipt)
+	r := receiptOf(req)
 	switch {
 	case err == nil && resp.StatusCode >= 400 && resp.StatusCode < 500:
 		l.refused(ref)
@@ -226,14 +246,21 @@ func (l *ledger) record(req *http.Request, send func() (*http.Response, error)) 
 }
 
 // sign ends what the door began, with the object that the client has read.
-func (r *receipt) sign(l *ledger, obj *unstructured.Unstructured, err error) {
+func (r *receipt) sign(d *door, obj *unstructured.Unstructured, err error) {
 	switch {
 	case r.ref == nil:
 	case err == nil:
-		l.stored(*r.ref, obj)
+		d.ledger.stored(*r.ref, obj)
 	default:
-		l.blur(*r.ref)
+		d.ledger.blur(*r.ref)
 	}
+	if r.write == nil {
+		return
+	}
+	if err == nil {
+		r.write.Name, r.write.Revision = obj.GetName(), obj.GetResourceVersion()
+	}
+	d.book.Wrote(*r.write)
 }
 
 // handover implements Handover for one module.

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
@@ -24,6 +25,25 @@ import (
 // StrictCause is the environment variable that makes writes without a cause
 // fail. Tests set it.
 const StrictCause = "SKEP_STRICT_CAUSE"
+
+type doorParams struct {
+	cell.In
+
+	Config  Config
+	Binary  cell.Binary
+	Log     *slog.Logger
+	Metrics *clientMetrics
+	Book    *explain.Book `optional:"true"`
+}
+
+func provideDoor(p doorParams) (*door, error) {
+	d, err := newDoor(p.Config, p.Binary, p.Log, p.Metrics)
+	if err != nil {
+		return nil, err
+	}
+	d.book = p.Book
+	return d, nil
+}
 
 func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door, error) {
 	quietLibraries(log)
@@ -62,6 +82,15 @@ func newLeading(d *door) (Leading, error) {
 }
 
 func newPermissions() *Permissions { return &Permissions{} }
+
+// newFence is the fence of the term that a module lives in, nil for modules of the
+// process: for clients of other stores, which must not write either.
+func newFence(s cell.Scope, d *door) *Fence {
+	if w := d.term.Load(); s.Term != "" && w != nil {
+		return w.fence
+	}
+	return nil
+}
 
 // newModuleClient makes the client of a module. In a term it writes under the
 // fence of that stay in the term, and never under that of another.

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -43,12 +44,13 @@ type provideParams struct {
 	Client  k8s.Client `optional:"true"`
 	Scope   reconcile.Scope
 	Metrics *storeMetrics
+	Book    *explain.Book `optional:"true"`
 	Log     *slog.Logger
 }
 
 func provideConn(p provideParams) (*conn, error) {
 	params := connParams{
-		Config: p.Config, Scope: p.Scope, Metrics: p.Metrics, Timing: newTiming(p.Log),
+		Config: p.Config, Scope: p.Scope, Metrics: p.Metrics, Book: p.Book, Timing: newTiming(p.Log),
 	}
 	if p.Fence != nil {
 		params.Fence = p.Fence

@@ -26,6 +26,7 @@ const lockTTL = 25 * time.Second
 type status struct {
 	*conn
 
+	opening   chan struct{} // held by who makes a session, so that there is one
 	mu        sync.Mutex
 	last      Status
 	heartbeat time.Time // when one was last seen, or checking began
@@ -34,7 +35,7 @@ type status struct {
 }
 
 func newStatus(c *conn) *status {
-	return &status{conn: c, last: Status{Err: errors.New("not connected to etcd yet")}}
+	return &status{conn: c, opening: make(chan struct{}, 1), last: Status{Err: errors.New("not connected to etcd yet")}}
 }
 
 func (s *status) current() Status {
@@ -145,12 +146,29 @@ func (s *status) probe(ctx context.Context) error {
 
 // lockSession is the session that locks hang on, a new one if it was lost.
 func (s *status) lockSession(ctx context.Context) (*concurrency.Session, error) {
+	select {
+	case s.opening <- struct{}{}:
+		defer func() { <-s.opening }()
+	case <-ctx.Done():
+		return nil, s.explain("grant a lease for locks", "", context.Cause(ctx))
+	}
 	s.mu.Lock()
 	session := s.session
 	s.mu.Unlock()
 	if session != nil && session.Ctx().Err() == nil {
 		return session, nil
 	}
+	session, err := s.openSession(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.session = session
+	s.mu.Unlock()
+	return session, nil
+}
+
+func (s *status) openSession(ctx context.Context) (*concurrency.Session, error) {
 	etcd, err := s.etcd(ctx)
 	if err != nil {
 		return nil, err
@@ -159,14 +177,8 @@ func (s *status) lockSession(ctx context.Context) (*concurrency.Session, error) 
 	if err != nil {
 		return nil, s.explain("grant a lease for locks", "", err)
 	}
-	session, err = concurrency.NewSession(etcd, concurrency.WithLease(lease.ID), concurrency.WithContext(s.ctx))
-	if err != nil {
-		return nil, s.explain("keep the lease for locks alive", "", err)
-	}
-	s.mu.Lock()
-	s.session = session
-	s.mu.Unlock()
-	return session, nil
+	session, err := concurrency.NewSession(etcd, concurrency.WithLease(lease.ID), concurrency.WithContext(s.ctx))
+	return session, s.explain("keep the lease for locks alive", "", err)
 }
 
 // ask asks all members at once.

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/health"
@@ -100,6 +101,7 @@ type connParams struct {
 	Services getter // nil: etcd is found by DNS alone
 	Scope    reconcile.Scope
 	Metrics  *storeMetrics
+	Book     *explain.Book // nil: writes are not remembered
 	Timing   timing
 }
 
@@ -124,7 +126,7 @@ func newConn(p connParams) (*conn, error) {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.dialer = newDialer(p.Fence, serviceAddresses{p.Services}, c.failures)
-	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, data: c.data}
+	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, book: p.Book, data: c.data}
 	c.status = newStatus(c)
 	p.Scope.Health = p.Scope.Health.Part("restore")
 	c.restore = reconcile.New(p.Scope, "restore a leased key", c.restoreKey, reconcile.Pauses(firstRetry, longestRetry))

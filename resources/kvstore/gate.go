@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"google.golang.org/grpc"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
@@ -21,6 +23,7 @@ type gate struct {
 	fence    Fence // nil: reads only
 	strict   bool  // a write without a cause fails
 	uncaused func()
+	book     *explain.Book // nil: nobody wants to know
 	data     *lineage
 }
 
@@ -35,13 +38,21 @@ var reads = []string{
 
 // unary is a gRPC interceptor.
 func (g *gate) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	if !slices.Contains(reads, method) {
-		stop, err := g.admit(&ctx, path.Base(method))
-		if err != nil {
-			return err
-		}
-		defer stop()
+	if slices.Contains(reads, method) {
+		return g.send(ctx, method, req, reply, cc, invoke, opts...)
 	}
+	stop, err := g.admit(&ctx, path.Base(method))
+	if err != nil {
+		return err
+	}
+	defer stop()
+	began := time.Now()
+	err = g.send(ctx, method, req, reply, cc, invoke, opts...)
+	g.note(ctx, method, req, reply, err, time.Since(began))
+	return err
+}
+
+func (g *gate) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	began := g.data.newest()
 	err := invoke(ctx, method, req, reply, cc, opts...)
 	if err != nil && g.fence != nil && g.fence.Check() != nil {

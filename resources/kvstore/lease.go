@@ -249,5 +249,5 @@ func (c *conn) leaseAlive(ctx context.Context, id LeaseID) (bool, error) {
 	if err != nil {
 		return false, c.explain("look at lease", id.String(), err)
 	}
-	return resp.TTL > 0, nil
+	return resp.TTL >= 0, nil // -1 is gone, 0 less than a second
 }

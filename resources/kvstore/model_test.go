@@ -57,6 +57,7 @@ type world struct {
 	mu       sync.Mutex
 	unwanted map[string]bool
 	wrong    []string
+	acts     []string // since etcd was last seen to be right
 }
 
 const (
@@ -78,6 +79,9 @@ func TestSyncStoreModel(t *testing.T) {
 		desired: map[string]string{}, unwanted: map[string]bool{},
 	}
 	must(w.etcd.Put(t.Context(), foreignKey, "theirs"))(t)
+	for i := range modelNames { // nothing is desired yet
+		w.spare(fmt.Sprintf("ns/%d", i))
+	}
 	w.follow()
 	w.replace()
 	ended := time.Now().Add(length)
@@ -96,7 +100,9 @@ func TestSyncStoreModel(t *testing.T) {
 // act does one random thing.
 func (w *world) act() {
 	name := fmt.Sprintf("ns/%d", w.rand.IntN(modelNames))
-	switch n := w.rand.IntN(100); {
+	n := w.rand.IntN(100)
+	w.acts = append(w.acts, fmt.Sprintf("%d %s", n, name))
+	switch {
 	case n < 40:
 		w.desired[name] = fmt.Sprint(w.rand.IntN(5))
 		w.store.Upsert(name, []byte(w.desired[name]))
@@ -206,9 +212,9 @@ func (w *world) settle() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wrong := range w.wrong {
-		w.t.Error(wrong)
+		w.t.Errorf("%s; the acts were %v", wrong, w.acts)
 	}
-	w.wrong = nil
+	w.wrong, w.acts = nil, nil
 	clear(w.unwanted)
 	for i := range modelNames {
 		if name := fmt.Sprintf("ns/%d", i); w.desired[name] == "" {

@@ -36,7 +36,7 @@ func (c *client) LeaseAlive(ctx context.Context, id LeaseID) (alive bool, err er
 
 // do runs an operation under the module's share of the rate and its time limit.
 func (c *client) do(ctx context.Context, operation func(context.Context, *clientv3.Client) error) error {
-	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), c.timing.operation)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(withClient(ctx, c)), c.timing.operation)
 	defer cancel()
 	etcd, err := c.etcd(ctx)
 	if err != nil {

@@ -51,7 +51,7 @@ func TestInTheTerm(t *testing.T) {
 		})
 	}))
 	leader := cell.Module("leading", "Enters the term", cell.Invoke(func(p leadershipParams) { lead = leadership{p.Term, p.Checks[0]} }))
-	fence := cell.Module("fence", "Stands in for the lease", cell.PerModule(func(cell.Scope) *k8s.Fence { return k8s.Unfenced() }))
+	fence := cell.Decorate(func(*k8s.Fence) *k8s.Fence { return k8s.Unfenced() }) // stands in for the lease
 	h := hive.New("test", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leader, cell.Term("leader", fence, Cell, duty)),
 		hive.LogTo(io.Discard), hive.Environ(func(string) (string, bool) { return "", false }))
 	fs := h.FlagSet()

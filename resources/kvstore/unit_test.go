@@ -6,6 +6,7 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/skep-operator/skep/resources/k8s"
@@ -166,17 +168,16 @@ func TestLineage(t *testing.T) {
 	l.then(func() { changes++ })
 	see := func(cluster uint64, revision, began int64, newest bool, want int) {
 		t.Helper()
-		now := l.current()
+		now, before := l.current(), changes
 		l.saw(&pb.ResponseHeader{ClusterId: cluster, Revision: revision}, began, newest)
+		told := false
 		select {
 		case <-now:
-			if changes != want {
-				t.Errorf("a change was told")
-			}
+			told = true
 		default:
 		}
-		if changes != want {
-			t.Errorf("%d changes, want %d", changes, want)
+		if changes != want || told != (changes > before) {
+			t.Errorf("%d changes, want %d; told: %v", changes, want, told)
 		}
 	}
 	see(1, 10, 0, true, 0)
@@ -223,4 +224,80 @@ func (f fakeServices) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstruc
 		return nil, errors.New("not found")
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterIP": ip}}}, nil
+}
+
+// A panic of a consumer reaches the job that runs a store, and ends the rest.
+func TestTogetherPassesPanicsOn(t *testing.T) {
+	t.Parallel()
+	defer func() {
+		if v := recover(); v != "broken" {
+			t.Errorf("recovered %v", v)
+		}
+	}()
+	_ = together(t.Context(), func(ctx context.Context) { <-ctx.Done() }, func(context.Context) { panic("broken") })
+	t.Error("the panic was swallowed")
+}
+
+// Rule O6: writers of a key take turns, whichever other keys they hold; who
+// gives up leaves nothing behind.
+func TestKeyLocks(t *testing.T) {
+	t.Parallel()
+	l := keyLocks{locks: map[string]*keyLock{}}
+	var wg sync.WaitGroup
+	holders := map[string]int{}
+	var mu sync.Mutex
+	note := func(keys []string, by int) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, k := range keys {
+			if holders[k] += by; holders[k] > 1 {
+				t.Errorf("%s is held twice", k)
+			}
+		}
+	}
+	for i := range 200 {
+		wg.Go(func() {
+			keys := []string{string(rune('a' + i%3)), string(rune('a' + (i+1)%3))}
+			unlock, err := l.lock(t.Context(), keys...)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			note(keys, 1)
+			note(keys, -1)
+			unlock()
+		})
+	}
+	wg.Wait()
+	unlock := must(l.lock(t.Context(), "b", "b"))(t)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := l.lock(canceled, "a", "b"); !errors.Is(err, context.Canceled) {
+		t.Errorf("a lock that is held: %v", err)
+	}
+	unlock()
+	if len(l.locks) != 0 {
+		t.Errorf("%d locks are left", len(l.locks))
+	}
+}
+
+// Rule C8.
+func TestEnvironment(t *testing.T) {
+	log := &logBook{}
+	t.Setenv(checkTimeoutVariable, "3s")
+	if got := newTiming(slog.New(log)).checkTimeout; got != 3*time.Second {
+		t.Errorf("the limit is %s", got)
+	}
+	t.Setenv(checkTimeoutVariable, "soon")
+	if got := newTiming(slog.New(log)).checkTimeout; got != 10*time.Second || log.count("WARN", checkTimeoutVariable, "soon") != 1 {
+		t.Errorf("the limit is %s, the log %s", got, log)
+	}
+	quietLogger(slog.New(log)).Error("unasked")
+	t.Setenv(clientDebug, "warn")
+	asked := quietLogger(slog.New(log)).With(zap.String("a", "b"))
+	asked.Info("too little")
+	asked.Warn("asked for", zap.Int("n", 7))
+	if log.count("unasked") != 0 || log.count("too little") != 0 || log.count("WARN etcd client: asked for", "n=7") != 1 {
+		t.Errorf("the log is %s", log)
+	}
 }

@@ -6,6 +6,7 @@ package reconcile
 import (
 	"log/slog"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -20,8 +21,15 @@ type Scope struct {
 	Module cell.Scope
 	Log    *slog.Logger
 	Health health.Reporter
+	Book   *explain.Book // nil: decisions are not remembered
 }
 
-func newScope(m cell.Scope, log *slog.Logger, h health.Reporter) Scope {
-	return Scope{m, log, h}
+type scopeParams struct {
+	cell.In
+
+	Log    *slog.Logger
+	Health health.Reporter
+	Book   *explain.Book `optional:"true"`
 }
+
+func newScope(m cell.Scope, p scopeParams) Scope { return Scope{m, p.Log, p.Health, p.Book} }

@@ -16,6 +16,7 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -46,6 +47,7 @@ type options struct {
 	first, longest time.Duration
 	log            *slog.Logger
 	health         health.Reporter
+	book           *explain.Book
 }
 
 // Option changes a loop.
@@ -64,7 +66,7 @@ func Pauses(first, longest time.Duration) Option {
 // the cause of each of its writes, after the module's id. do looks at one key:
 // it reads what is, decides what should be, and writes the difference.
 func New[K comparable](s Scope, rule string, do func(context.Context, K) error, opts ...Option) *Loop[K] {
-	o := options{workers: 4, first: 50 * time.Millisecond, longest: time.Minute, log: s.Log, health: s.Health}
+	o := options{workers: 4, first: 50 * time.Millisecond, longest: time.Minute, log: s.Log, health: s.Health, book: s.Book}
 	for _, apply := range opts {
 		apply(&o)
 	}
@@ -165,12 +167,18 @@ func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		return false
 	}
 	l.mu.Lock()
-	triggers := l.triggers[key]
+	triggers, due := l.triggers[key]
 	delete(l.triggers, key)
 	l.mu.Unlock()
+	if !due { // a look that began after the key was added has seen to it
+		return true
+	}
 
 	cause := &k8s.Cause{Rule: l.rule, Triggers: triggers}
 	err := l.do(k8s.WithCause(ctx, cause), key)
+	if ctx.Err() == nil {
+		l.options.book.Decided(cause, fmt.Sprint(key), err)
+	}
 	again := new(afterError)
 	switch {
 	case ctx.Err() != nil:

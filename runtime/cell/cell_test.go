@@ -43,7 +43,7 @@ func (flags) Flags(*pflag.FlagSet) { panic("listing asked for flags") }
 
 func TestInvalid(t *testing.T) {
 	err := error(cell.Invalid("cluster-id", "must be between %d and %d", 1, 255))
-	if err.Error() != "cluster-id: must be between 1 and 255" {
+	if err.Error() != "--cluster-id: must be between 1 and 255" {
 		t.Error(err)
 	}
 	invalid := new(cell.InvalidError)

@@ -51,13 +51,14 @@ func Validate(rule any) Cell {
 }
 
 // InvalidError says that a flag's value cannot be used. The report that shows
-// it adds the value and where it came from.
+// it adds the value and where it came from. Validate methods and rules return
+// it, and constructors that find out only when they use the value.
 type InvalidError struct {
 	Flag    string
 	Problem string // what is allowed, as a sentence part: "must be between 1 and 32"
 }
 
-func (e *InvalidError) Error() string { return e.Flag + ": " + e.Problem }
+func (e *InvalidError) Error() string { return "--" + e.Flag + ": " + e.Problem }
 
 // Invalid is an error for a flag's value; several are joined with errors.Join.
 func Invalid(flag, format string, args ...any) error {

@@ -119,9 +119,7 @@ func flagError(cmd *cobra.Command, err error) error {
 }
 
 func run(cmd *cobra.Command, h *hive.Hive) error {
-	if err := configure(cmd, h); err != nil {
-		return errors.Join(err, h.Select(), h.Validate())
-	}
+	_ = configure(cmd, h) // Run tells, with all else that is wrong
 	return h.Run(cmd.Context())
 }
 

@@ -16,11 +16,18 @@ type Problem struct {
 	Text   string `json:"problem"` // what is allowed: "must be true or false"
 }
 
+// maxShown is how much of a value a person can do with.
+const maxShown = 200
+
 func (p Problem) String() string {
 	if p.Option == "" {
 		return p.Text
 	}
-	text := fmt.Sprintf("--%s=%q (%s): %s", p.Option, p.Value, p.Source, p.Text)
+	value := p.Value
+	if len(value) > maxShown {
+		value = value[:maxShown] + "…"
+	}
+	text := fmt.Sprintf("--%s=%q (%s): %s", p.Option, value, p.Source, p.Text)
 	if p.Source.Kind == FromDir {
 		// The words that users of the original look for.
 		return "Incorrect config-map flag value: " + text
@@ -30,7 +37,12 @@ func (p Problem) String() string {
 
 // Report is all that is wrong with a configuration. It is an error where it has
 // problems.
-type Report struct{ Problems []Problem }
+type Report struct {
+	Problems []Problem
+	// Unread says that a source could not be read: what else seems wrong with
+	// the values may come of that.
+	Unread bool
+}
 
 // Err is the report, or nil where there is no problem.
 func (r *Report) Err() error {

@@ -102,19 +102,22 @@ type loading struct {
 func (l *loading) readFiles() {
 	if dir, ok := l.find(DirOption); ok && dir.Text != "" {
 		found, warnings, err := readDir(dir.Text)
-		if err != nil {
-			l.report.Problems = append(l.report.Problems, Problem{Text: err.Error()})
-		}
+		l.unread(err)
 		l.files = found
 		l.values.Warnings = append(l.values.Warnings, warnings...)
 	}
 	path, _ := l.find(FileOption)
 	found, err := readFile(path.Text, l.sources.FileName)
-	if err != nil {
-		l.report.Problems = append(l.report.Problems, Problem{Text: err.Error()})
-	}
+	l.unread(err)
 	if found != nil {
 		l.files = found
+	}
+}
+
+func (l *loading) unread(err error) {
+	if err != nil {
+		l.report.Unread = true
+		l.report.Problems = append(l.report.Problems, Problem{Text: err.Error()})
 	}
 }
 

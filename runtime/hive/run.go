@@ -30,7 +30,7 @@ func (h *Hive) Build() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		h.process = s
-		return paragraphs(inOrder(s.build(nil))...)
+		return paragraphs(h.aboutOptions(inOrder(s.build(nil)))...)
 	})
 }
 

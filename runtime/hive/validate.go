@@ -97,15 +97,33 @@ func invalidIn(err error) []*cell.InvalidError {
 }
 
 // Check runs all phases before Build and returns what is wrong in all of
-// them: mistakes in the graph, and one *config.Report about the options.
+// them: mistakes in the graph, and one *config.Report about the options. While
+// a source of options cannot be read, values are not judged: those in it are
+// not known.
 func (h *Hive) Check() error {
 	report := &config.Report{}
-	for _, err := range []error{h.Configure(nil), h.Validate()} {
-		if r := new(config.Report); errors.As(err, &r) {
+	for _, phase := range []func() error{func() error { return h.Configure(nil) }, h.Validate} {
+		if r := new(config.Report); errors.As(phase(), &r) && !report.Unread {
 			report.Problems = append(report.Problems, r.Problems...)
+			report.Unread = r.Unread
 		}
 	}
 	return paragraphs(h.Select(), report.Err())
+}
+
+// aboutOptions makes errors of constructors that are about options a report on
+// those: who set an option need not know what is built from it.
+func (h *Hive) aboutOptions(errs []error) []error {
+	report := &config.Report{}
+	var others []error
+	for _, err := range errs {
+		if len(invalidIn(err)) > 0 {
+			h.addProblems(report, "", err)
+		} else {
+			others = append(others, err)
+		}
+	}
+	return append(others, report.Err())
 }
 
 // severalErrors reads with an empty line between them.

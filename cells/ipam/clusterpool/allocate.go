@@ -6,6 +6,8 @@ package clusterpool
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -40,12 +42,15 @@ type allocator struct {
 	nodes   map[string]*node
 	begun   bool
 	starved []string // nodes with an error, the one that waits longest first
+	served  uint64   // changes when starved nodes were served last
 }
 
 // node is a CiliumNode with what it holds.
 type node struct {
 	observed
-	holds []netip.Prefix // IPv4 first; none: it waits, or has an error
+	holds []netip.Prefix // IPv4 first; no block is in the holds of two nodes
+	known bool           // it holds all that it said when it was seen first, or was given
+	waits bool           // it is among the starved
 	err   string
 }
 
@@ -61,19 +66,11 @@ func newAllocator(c Config, shared cluster.Config) (*allocator, error) {
 // begin ends collecting. It returns the nodes to look at: all.
 func (a *allocator) begin() []string {
 	a.begun = true
-	order := make([]*node, 0, len(a.nodes))
-	for _, n := range a.nodes {
-		order = append(order, n)
-	}
-	slices.SortFunc(order, oldestFirst)
-	for _, n := range order { // what nodes have comes before what they want
-		if len(n.PodCIDRs) > 0 {
-			n.err = a.adopt(n)
-		}
-	}
+	order := slices.SortedFunc(maps.Values(a.nodes), oldestFirst)
+	a.settleAll(order)
+	a.serve()
 	names := make([]string, len(order))
 	for i, n := range order {
-		a.settle(n)
 		names[i] = n.Name
 	}
 	return names
@@ -90,63 +87,117 @@ func oldestFirst(a, b *node) int {
 func (a *allocator) upsert(o observed) []string {
 	n := a.nodes[o.Name]
 	switch {
-	case o.Deleting:
-		return a.remove(o.Name)
 	case n != nil && n.UID != o.UID: // another node of the same name
 		names := a.remove(o.Name)
 		return append(names, a.upsert(o)...)
+	case o.Deleting && len(o.PodCIDRs) == 0 && (n == nil || len(n.holds) == 0):
+		return a.remove(o.Name) // it has nothing and needs nothing
 	case n == nil:
-		n = &node{observed: o}
+		n = &node{}
 		a.nodes[o.Name] = n
-	default:
-		n.observed = o
 	}
+	n.observed = o
 	if !a.begun {
 		return nil
 	}
 	a.settle(n)
-	return []string{o.Name}
+	return append(a.serve(), o.Name)
 }
 
-// remove forgets a node and frees its blocks. It returns the nodes to look at:
-// those that got what they waited for.
+// remove forgets a node that is gone and frees its blocks. It returns the nodes
+// to look at: those that got what they waited for.
 func (a *allocator) remove(name string) []string {
 	n := a.nodes[name]
 	if n == nil {
 		return nil
 	}
 	delete(a.nodes, name)
-	a.starved = slices.DeleteFunc(a.starved, func(s string) bool { return s == name })
-	if len(n.holds) == 0 {
+	a.starved = without(a.starved, name)
+	a.release(n.holds)
+	return a.serve()
+}
+
+// serve gives nodes with an error another chance if any block changed hands. It
+// returns those for which that changed something. The texts of errors depend on
+// nothing but who has what now, so that the next leader finds the same.
+func (a *allocator) serve() []string {
+	if len(a.starved) == 0 || a.changes() == a.served {
 		return nil
 	}
-	a.release(n.holds)
+	waiting := make([]*node, len(a.starved))
+	before := make([]string, len(a.starved))
+	for i, name := range a.starved {
+		waiting[i] = a.nodes[name]
+		before[i] = waiting[i].err
+	}
+	for last := a.used(); ; last = a.used() {
+		a.settleAll(waiting)
+		if a.used() == last {
+			break
+		}
+	}
+	a.served = a.changes()
 	var served []string
-	for _, waiting := range slices.Clone(a.starved) {
-		w := a.nodes[waiting]
-		before := w.err
-		a.settle(w)
-		if w.err != before {
-			served = append(served, waiting)
+	for i, n := range waiting {
+		if n.err != before[i] {
+			served = append(served, n.Name)
 		}
 	}
 	return served
 }
 
+// used is how many blocks somebody has.
+func (a *allocator) used() (n uint64) {
+	for p := range a.allPools() {
+		n += p.used
+	}
+	return n
+}
+
+// changes is how often blocks changed hands.
+func (a *allocator) changes() (n uint64) {
+	for p := range a.allPools() {
+		n += p.changes
+	}
+	return n
+}
+
+func (a *allocator) allPools() iter.Seq[*pool] {
+	return slices.Values(slices.Concat(a.pools[0], a.pools[1]))
+}
+
 // desired is what a node should say; ok is false for a node that is not known,
-// or while collecting.
+// or is going, or while collecting.
 func (a *allocator) desired(name string) (d desired, ok bool) {
 	n := a.nodes[name]
-	if n == nil || !a.begun {
+	if n == nil || n.Deleting || !a.begun {
 		return desired{}, false
 	}
 	d.Error = n.err
-	if n.err == "" {
-		if texts := prefixTexts(n.holds); !a.within(n.PodCIDRs, n.holds) || len(a.missing(n.PodCIDRs)) > 0 {
-			d.PodCIDRs = texts
-		}
+	if lacks := a.missing(n.PodCIDRs); n.err == "" && len(lacks) > 0 {
+		d.PodCIDRs = n.withFamilies(lacks)
 	}
 	return d, true
+}
+
+// withFamilies is what the node says, and what it holds of other families.
+func (n *node) withFamilies(lacks []int) []string {
+	cidrs := parsed(n.PodCIDRs)
+	texts := slices.Clone(n.PodCIDRs)
+	for _, h := range n.holds {
+		if slices.Contains(lacks, familyOf(h)) {
+			cidrs, texts = append(cidrs, h), append(texts, h.String())
+		}
+	}
+	var ordered []string
+	for family := range familyNames {
+		for i, c := range cidrs {
+			if familyOf(c) == family {
+				ordered = append(ordered, texts[i])
+			}
+		}
+	}
+	return ordered
 }
 
 // content reports whether a node says what it should, or is none of ours.
@@ -155,65 +206,102 @@ func (a *allocator) content(name string) bool {
 	return !ok || d.PodCIDRs == nil && d.Error == a.nodes[name].Error
 }
 
-// outside counts nodes whose CIDRs are not of the pools.
+// outside counts nodes with a CIDR that is not of the pools.
 func (a *allocator) outside() int {
+	return a.failing(func(err string) bool { return strings.HasPrefix(err, errNotConfigured) })
+}
+
+// duplicates counts nodes with a CIDR of which another node holds something.
+func (a *allocator) duplicates() int {
+	return a.failing(func(err string) bool {
+		return strings.HasSuffix(err, errTaken) || strings.HasPrefix(err, errPoolFull)
+	})
+}
+
+func (a *allocator) failing(how func(string) bool) int {
 	n := 0
-	for _, node := range a.nodes {
-		if strings.HasPrefix(node.err, errNotConfigured) {
+	for _, name := range a.starved {
+		if how(a.nodes[name].err) {
 			n++
 		}
 	}
 	return n
 }
 
-const errNotConfigured = "allocator not configured for the requested CIDR "
+const (
+	errNotConfigured = "allocator not configured for the requested CIDR "
+	errTaken         = " is already allocated"
+	errPoolFull      = "allocator clusterCIDR: "
+	errFull          = "allocator full"
+)
+
+// settleAll settles nodes in this order. What any of them has comes before what
+// another one wants.
+func (a *allocator) settleAll(nodes []*node) {
+	for _, n := range nodes {
+		if !n.known {
+			a.adopt(n)
+		}
+	}
+	for _, n := range nodes {
+		a.settle(n)
+	}
+}
 
 // settle brings what a node holds in line with what it says, and gives it what
 // it lacks.
 func (a *allocator) settle(n *node) {
 	n.err = a.trySettle(n)
-	waits := slices.Contains(a.starved, n.Name)
-	switch {
-	case n.err != "" && !waits:
+	switch waits := n.err != ""; {
+	case waits && !n.waits:
 		a.starved = append(a.starved, n.Name)
-	case n.err == "" && waits:
-		a.starved = slices.DeleteFunc(a.starved, func(s string) bool { return s == n.Name })
+	case !waits && n.waits:
+		a.starved = without(a.starved, n.Name)
 	}
+	n.waits = n.err != ""
 }
 
 func (a *allocator) trySettle(n *node) string {
-	if len(n.holds) == 0 && len(n.PodCIDRs) > 0 {
+	if !n.known {
 		if err := a.adopt(n); err != "" {
 			return err
 		}
 	}
-	if len(n.PodCIDRs) > 0 && !a.within(n.PodCIDRs, n.holds) {
+	if len(n.PodCIDRs) > 0 && !within(n.PodCIDRs, n.holds) {
 		return fmt.Sprintf("node has CIDRs allocated (%s) that conflict with requested CIDRs %s", prefixTexts(n.holds), n.PodCIDRs)
+	}
+	if n.Deleting {
+		return ""
 	}
 	return a.complete(n)
 }
 
-// adopt reserves what a node that holds nothing says it has.
+// adopt reserves what a node says it has, as far as no other node holds it; also
+// where that is not all of it: what was given once is not given to another as
+// long as somebody says to have it. The error is the first one.
 func (a *allocator) adopt(n *node) string {
-	if len(n.holds) > 0 {
-		return ""
-	}
-	var cidrs []netip.Prefix
+	a.release(n.holds)
+	n.holds = nil
+	var first string
 	for _, text := range n.PodCIDRs {
 		c, err := netip.ParsePrefix(text)
-		if err != nil {
-			return "invalid CIDR address: " + text
+		failure := ""
+		switch {
+		case err != nil:
+			failure = "invalid CIDR address: " + text
+		case within([]string{text}, n.holds): // said twice
+		default:
+			if failure = a.occupy(c.Masked()); failure == "" {
+				n.holds = append(n.holds, c.Masked())
+			}
 		}
-		cidrs = append(cidrs, c.Masked())
-	}
-	for i, c := range cidrs {
-		if err := a.occupy(c); err != "" {
-			a.release(cidrs[:i])
-			return err
+		if first == "" {
+			first = failure
 		}
 	}
-	n.holds = sorted(cidrs)
-	return ""
+	n.holds = sorted(n.holds)
+	n.known = first == "" && len(n.holds) > 0
+	return first
 }
 
 // occupy reserves a CIDR that is in use already.
@@ -228,10 +316,10 @@ func (a *allocator) occupy(c netip.Prefix) string {
 			continue
 		}
 		if p.full() {
-			return fmt.Sprintf("allocator %s full", p)
+			return fmt.Sprintf("allocator %s full", p) // errPoolFull
 		}
 		if p.taken(c) {
-			return fmt.Sprintf("requested CIDR (%s) is already allocated", c)
+			return fmt.Sprintf("requested CIDR (%s)", c) + errTaken
 		}
 		touched = append(touched, p)
 	}
@@ -250,16 +338,19 @@ func (a *allocator) complete(n *node) string {
 	if len(n.holds) == 0 && len(lacks) == 0 {
 		return fmt.Sprintf("Unable to allocate node CIDR for node %s. IPAMInfo: {IPv4: [], IPv6: []}. Please check that your configuration is correct.", n.Name)
 	}
-	var given []netip.Prefix
+	var from []*pool
 	for _, family := range lacks {
 		i := slices.IndexFunc(a.pools[family], func(p *pool) bool { return !p.full() })
 		if i < 0 {
-			a.release(given)
-			return "allocator full"
+			return errFull
 		}
-		given = append(given, a.pools[family][i].next())
+		from = append(from, a.pools[family][i])
 	}
-	n.holds = sorted(append(n.holds, given...))
+	for _, p := range from {
+		n.holds = append(n.holds, p.next())
+	}
+	n.holds = sorted(n.holds)
+	n.known = true
 	return ""
 }
 
@@ -275,7 +366,7 @@ func (a *allocator) release(cidrs []netip.Prefix) {
 
 // within reports whether each of the texts is a CIDR inside one that is held,
 // and there is one.
-func (a *allocator) within(texts []string, holds []netip.Prefix) bool {
+func within(texts []string, holds []netip.Prefix) bool {
 	for _, text := range texts {
 		c, err := netip.ParsePrefix(text)
 		if err != nil || !slices.ContainsFunc(holds, func(h netip.Prefix) bool { return h.Bits() <= c.Bits() && h.Overlaps(c) }) {
@@ -286,15 +377,7 @@ func (a *allocator) within(texts []string, holds []netip.Prefix) bool {
 }
 
 // missing are the families that texts have no CIDR of although there are pools.
-func (a *allocator) missing(texts []string) []int {
-	var cidrs []netip.Prefix
-	for _, text := range texts {
-		if c, err := netip.ParsePrefix(text); err == nil {
-			cidrs = append(cidrs, c)
-		}
-	}
-	return a.missingFamilies(cidrs)
-}
+func (a *allocator) missing(texts []string) []int { return a.missingFamilies(parsed(texts)) }
 
 func (a *allocator) missingFamilies(cidrs []netip.Prefix) []int {
 	var missing []int
@@ -320,6 +403,21 @@ func familyOf(c netip.Prefix) int {
 func sorted(cidrs []netip.Prefix) []netip.Prefix {
 	slices.SortStableFunc(cidrs, func(a, b netip.Prefix) int { return familyOf(a) - familyOf(b) })
 	return cidrs
+}
+
+// parsed are those of the texts that are CIDRs.
+func parsed(texts []string) []netip.Prefix {
+	var cidrs []netip.Prefix
+	for _, text := range texts {
+		if c, err := netip.ParsePrefix(text); err == nil {
+			cidrs = append(cidrs, c)
+		}
+	}
+	return cidrs
+}
+
+func without(names []string, name string) []string {
+	return slices.DeleteFunc(names, func(n string) bool { return n == name })
 }
 
 func prefixTexts(cidrs []netip.Prefix) []string {

@@ -7,5 +7,5 @@
 // memory: the allocator is rebuilt from them at the start of each term, and gives
 // out nothing before it has seen them all, as new as the leader before left
 // them. allocate.go decides and knows no clock, no network and no goroutines;
-// loop.go watches and writes.
+// loop.go watches and write.go writes.
 package clusterpool

@@ -11,6 +11,9 @@ type poolMetrics struct {
 	Blocks *prometheus.GaugeVec
 	Nodes  *prometheus.GaugeVec
 	Writes *prometheus.CounterVec
+
+	Outside    prometheus.Gauge
+	Duplicates prometheus.Gauge
 }
 
 func newMetrics() *poolMetrics {
@@ -25,6 +28,12 @@ func newMetrics() *poolMetrics {
 		Writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: ns, Subsystem: sub, Name: "writes_total", Help: "Writes of CiliumNodes",
 		}, []string{"verb", "result"}),
+		Outside: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "outside_nodes", Help: "Nodes with a CIDR that is not of the cluster's",
+		}),
+		Duplicates: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "duplicate_nodes", Help: "Nodes with a CIDR of which another node has something",
+		}),
 	}
 }
 
@@ -44,6 +53,8 @@ func (m *poolMetrics) update(a *allocator) {
 	m.Nodes.WithLabelValues("waiting").Set(float64(waiting))
 	m.Nodes.WithLabelValues("error").Set(float64(len(a.starved)))
 	m.Nodes.WithLabelValues("allocated").Set(float64(len(a.nodes) - waiting - len(a.starved)))
+	m.Outside.Set(float64(a.outside()))
+	m.Duplicates.Set(float64(a.duplicates()))
 }
 
 func (m *poolMetrics) wrote(written bool, err error) {

@@ -5,6 +5,7 @@ package clusterpool
 
 import (
 	"fmt"
+	"iter"
 	"math/bits"
 	"net/netip"
 )
@@ -17,6 +18,8 @@ type pool struct {
 	used   uint64            // of them
 	words  map[uint64]uint64 // 64 blocks each; a missing word is free
 	cursor uint64            // where the next search begins
+
+	changes uint64 // how often a block was taken or given back
 }
 
 func newPool(prefix netip.Prefix, mask int) *pool {
@@ -86,49 +89,56 @@ func (p *pool) span(c netip.Prefix) (first, last uint64) {
 	return first, first + 1<<(p.mask-c.Bits()) - 1
 }
 
-// taken reports whether any block that a CIDR touches is in use.
-func (p *pool) taken(c netip.Prefix) bool {
+// touched are the words that a CIDR touches, each with the bits of its blocks.
+func (p *pool) touched(c netip.Prefix) iter.Seq2[uint64, uint64] {
 	first, last := p.span(c)
-	for i := first; ; i++ {
-		if p.words[i/64]&(1<<(i%64)) != 0 {
-			return true
-		}
-		if i == last {
-			return false
+	return func(yield func(word, bits uint64) bool) {
+		for w := first / 64; w <= last/64; w++ {
+			mask := ^uint64(0)
+			if w == first/64 {
+				mask <<= first % 64
+			}
+			if w == last/64 {
+				mask &= ^uint64(0) >> (63 - last%64)
+			}
+			if !yield(w, mask) {
+				return
+			}
 		}
 	}
 }
 
-func (p *pool) occupy(c netip.Prefix) {
-	first, last := p.span(c)
-	for i := first; ; i++ {
-		p.set(i)
-		if i == last {
-			return
+// taken reports whether any block that a CIDR touches is in use.
+func (p *pool) taken(c netip.Prefix) bool {
+	for w, mask := range p.touched(c) {
+		if p.words[w]&mask != 0 {
+			return true
 		}
+	}
+	return false
+}
+
+func (p *pool) occupy(c netip.Prefix) {
+	for w, mask := range p.touched(c) {
+		p.store(w, p.words[w]|mask)
 	}
 }
 
 func (p *pool) release(c netip.Prefix) {
-	first, last := p.span(c)
-	for i := first; ; i++ {
-		if word := p.words[i/64]; word&(1<<(i%64)) != 0 {
-			p.used--
-			if word &^= 1 << (i % 64); word == 0 {
-				delete(p.words, i/64)
-			} else {
-				p.words[i/64] = word
-			}
-		}
-		if i == last {
-			return
-		}
+	for w, mask := range p.touched(c) {
+		p.store(w, p.words[w]&^mask)
 	}
 }
 
-func (p *pool) set(i uint64) {
-	if bit := uint64(1) << (i % 64); p.words[i/64]&bit == 0 {
-		p.words[i/64] |= bit
-		p.used++
+func (p *pool) set(i uint64) { p.store(i/64, p.words[i/64]|1<<(i%64)) }
+
+// store keeps count of the blocks in use.
+func (p *pool) store(w, word uint64) {
+	p.changes++
+	p.used += uint64(bits.OnesCount64(word)) - uint64(bits.OnesCount64(p.words[w]))
+	if word == 0 {
+		delete(p.words, w)
+	} else {
+		p.words[w] = word
 	}
 }

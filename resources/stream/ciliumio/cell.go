@@ -13,4 +13,5 @@ import (
 var Cell = cell.Module("stream.ciliumio", "Watches the custom resources of cilium.io that duties share",
 	cell.EnabledBy(k8s.InUse),
 	stream.Provide(Nodes),
+	stream.Provide(Endpoints),
 )

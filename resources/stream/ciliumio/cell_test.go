@@ -19,7 +19,9 @@ func TestCell(t *testing.T) {
 
 // Every kind of the package fits its definition.
 func TestKinds(t *testing.T) {
-	if err := ciliumio.Nodes.Check(); err != nil {
-		t.Error(err)
+	for _, err := range []error{ciliumio.Nodes.Check(), ciliumio.Endpoints.Check()} {
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -22,8 +22,10 @@ type Node struct {
 // NodeMeta is the metadata of a CiliumNode.
 type NodeMeta struct {
 	slim.Meta
-	CreationTimestamp slim.Time `json:"creationTimestamp"`
-	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+	Annotations       slim.Subset[slim.CiliumAnnotations] `json:"annotations"`
+	Owners            []slim.OwnerReference               `json:"ownerReferences"`
+	CreationTimestamp slim.Time                           `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time                           `json:"deletionTimestamp"`
 }
 
 // NodeSpec is the spec of a CiliumNode.

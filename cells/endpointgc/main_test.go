@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointgc
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/skep-operator/skep/cells/internal/termtest"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+
+// world is a namespace, all CiliumEndpoints, and a door to the API server.
+type world struct {
+	t         *testing.T
+	cluster   *clustertest.Cluster
+	proxy     *clustertest.Proxy
+	namespace string
+	core      kubernetes.Interface
+	dynamic   dynamic.Interface
+}
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+func newWorld(t *testing.T, c *clustertest.Cluster) *world {
+	t.Helper()
+	config := c.AdminConfig(t)
+	client := termtest.HTTPClient(t, config)
+	w := &world{t: t, cluster: c, proxy: c.NewProxy(t), namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")}
+	var err error
+	if w.core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
+		t.Fatal(err)
+	}
+	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
+		t.Fatal(err)
+	}
+	termtest.Define(t, c.AdminConfig(t), "CiliumEndpoint", "CiliumNode")
+	w.clear()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
+	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// clear deletes what an earlier test left.
+func (w *world) clear() {
+	w.t.Helper()
+	for _, e := range w.endpoints() {
+		w.remove(e.GetNamespace(), e.GetName())
+	}
+	if err := w.dynamic.Resource(v2.CiliumNodeResource).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) remove(namespace, name string) {
+	w.t.Helper()
+	err := w.dynamic.Resource(endpoints).Namespace(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) endpoints() []unstructured.Unstructured {
+	w.t.Helper()
+	list, err := w.dynamic.Resource(endpoints).List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list.Items
+}
+
+// names are those of the endpoints that there are.
+func (w *world) names() map[string]bool {
+	w.t.Helper()
+	names := map[string]bool{}
+	for _, e := range w.endpoints() {
+		names[e.GetName()] = true
+	}
+	return names
+}
+
+func (w *world) gone(names ...string) {
+	w.t.Helper()
+	termtest.Eventually(w.t, fmt.Sprint(names, " are gone"), func() bool {
+		has := w.names()
+		for _, n := range names {
+			if has[n] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// pod makes a pod in a phase, and returns its uid.
+func (w *world) pod(name string, phase corev1.PodPhase, ips ...string) types.UID {
+	w.t.Helper()
+	api := w.core.CoreV1().Pods(w.namespace)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	termtest.Eventually(w.t, "pod "+name+" is made", func() bool { // when the service account is there
+		made, err := api.Create(w.t.Context(), pod, metav1.CreateOptions{})
+		if err == nil {
+			pod = made
+		}
+		return err == nil
+	})
+	pod.Status.Phase = phase
+	for _, ip := range ips {
+		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: ip})
+		pod.Status.PodIP = pod.Status.PodIPs[0].IP
+	}
+	if _, err := api.UpdateStatus(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	return pod.UID
+}
+
+// unresolved is an API that no server has: Kubernetes' own garbage collector
+// leaves objects alone whose owner is of it. We look at kinds and names only.
+const unresolved = "unresolved.example.com/v1"
+
+type owner struct {
+	kind, name string
+	uid        types.UID
+}
+
+// endpoint makes a CiliumEndpoint, and returns it.
+func (w *world) endpoint(name string, addresses []string, owners ...owner) *unstructured.Unstructured {
+	w.t.Helper()
+	var refs []any
+	for _, o := range owners {
+		if o.uid == "" {
+			o.uid = "00000000-0000-4000-8000-000000000000"
+		}
+		refs = append(refs, map[string]any{"apiVersion": unresolved, "kind": o.kind, "name": o.name, "uid": string(o.uid)})
+	}
+	e := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumEndpoint", "metadata": map[string]any{"name": name},
+	}}
+	if refs != nil {
+		_ = unstructured.SetNestedSlice(e.Object, refs, "metadata", "ownerReferences")
+	}
+	if addresses != nil {
+		pair := map[string]any{"ipv4": addresses[0]}
+		_ = unstructured.SetNestedSlice(e.Object, []any{pair}, "status", "networking", "addressing")
+		_ = unstructured.SetNestedField(e.Object, "10.0.0.9", "status", "networking", "node")
+	}
+	made, err := w.dynamic.Resource(endpoints).Namespace(w.namespace).Create(w.t.Context(), e, metav1.CreateOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return made
+}
+
+func (w *world) get(name string) *unstructured.Unstructured {
+	w.t.Helper()
+	e, err := w.dynamic.Resource(endpoints).Namespace(w.namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return e
+}
+
+func (w *world) node(name string) {
+	w.t.Helper()
+	node := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": map[string]any{"name": name}, "spec": map[string]any{},
+	}}
+	if _, err := w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// quick makes sweeps follow each other.
+const quick = "--cilium-endpoint-gc-interval=1s"
+
+func (w *world) start(args ...string) *termtest.Operator {
+	w.t.Helper()
+	return termtest.Start(w.t, around, Cell, w.proxy.Kubeconfig(), args...)
+}
+
+// requests are those of the duty, as "delete x1: 200".
+func (w *world) requests(verb string) []string {
+	w.t.Helper()
+	var all []string
+	for _, r := range w.proxy.Requests(w.t, 0) {
+		if strings.Contains(r.UserAgent, "(endpointgc") && r.Verb == verb {
+			all = append(all, fmt.Sprintf("%s %s: %d", r.Verb, r.Name, r.Status))
+		}
+	}
+	return all
+}

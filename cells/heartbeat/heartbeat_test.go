@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package heartbeat
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"regexp"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+const key = "cilium/.heartbeat"
+
+// every makes heartbeats as frequent as a test wants them.
+func every(d time.Duration) cell.Cell {
+	return cell.Decorate(func(c Config) Config { c.KVStoreHeartbeatInterval = d; return c })
+}
+
+func lead(t *testing.T, endpoint string, more ...cell.Cell) *kvstoretest.Operator {
+	t.Helper()
+	return kvstoretest.Lead(t, append(more, Cell), kvstoretest.Args(endpoint))
+}
+
+// Rules H1 and H2; example 1.
+func TestFirstHeartbeat(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	began := time.Now().Truncate(time.Second)
+	o := lead(t, e.Endpoints()[0])
+	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	kv := e.Get(key)
+	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`).Match(kv.Value) {
+		t.Errorf("the value is %q", kv.Value)
+	}
+	if at, err := time.Parse(time.RFC3339, string(kv.Value)); err != nil || at.Before(began) || at.After(time.Now()) {
+		t.Errorf("the value is %s, %v", at, err)
+	}
+	resp, err := e.Client.TimeToLive(t.Context(), clientv3.LeaseID(kv.Lease))
+	if err != nil || kv.Lease == 0 || resp.GrantedTTL != 900 {
+		t.Errorf("the lease is %x of %d s, %v", kv.Lease, resp.GrantedTTL, err)
+	}
+	kvstoretest.Eventually(t, "the metric tells when", func() bool {
+		return o.Metric("kvstore_heartbeat_last_success_timestamp_seconds") >= float64(began.Unix())
+	})
+	writes := 0
+	for _, w := range o.Book.Writes(0) {
+		if w.Module == "heartbeat" && w.Name == ".heartbeat" && w.Result == "ok" && w.Cause.Rule == "heartbeat beat" {
+			writes++
+		}
+	}
+	if writes != 1 || kv.Version != 1 || o.Metric("kvstore_heartbeat_failures_total") != 0 {
+		t.Errorf("%d writes are in the book, %d in etcd", writes, kv.Version)
+	}
+}
+
+// Rule H3; example 2: an equal text is written again.
+func TestEveryHeartbeatIsAnEvent(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	record := e.Follow(key, 1)
+	lead(t, e.Endpoints()[0], every(20*time.Millisecond))
+	kvstoretest.Eventually(t, "two heartbeats of one second", func() bool {
+		events := record.Events()
+		for i := 1; i < len(events); i++ {
+			if string(events[i].Kv.Value) == string(events[i-1].Kv.Value) && events[i].IsModify() {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// failing is a key-value store whose writes end as a test wants.
+type failing struct {
+	kvstore.Client // nil: nothing else is asked for
+	write          func(context.Context) error
+}
+
+func (f *failing) Connected() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func (f *failing) Write(ctx context.Context, _ ...kvstore.Write) error { return f.write(ctx) }
+
+// Rules H2 and H4: when the next attempt is due.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var at []time.Duration
+		store := &failing{write: func(ctx context.Context) error {
+			at = append(at, time.Since(began))
+			switch n := len(at); {
+			case n == 1:
+				time.Sleep(3 * time.Second) // a slow one
+			case n == 2:
+				<-ctx.Done() // one that gets no answer
+				return ctx.Err()
+			case n <= 8:
+				return errors.New("no")
+			}
+			return nil
+		}}
+		tree := health.NewTree()
+		scope := reconcile.Scope{Module: cell.Scope{ID: "heartbeat", Term: "leader"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Health: tree.Reporter("heartbeat")}
+		b := newBeater(Config{KVStoreHeartbeatInterval: time.Minute}, store, scope, newMetrics())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); _ = b.loop.Run(ctx) }()
+		time.Sleep(2*time.Minute + 20*time.Second)
+		if len(tree.Degraded()) != 1 {
+			t.Errorf("while heartbeats fail: %v", tree.Degraded())
+		}
+		time.Sleep(2 * time.Minute)
+		if len(tree.Degraded()) != 0 {
+			t.Errorf("later: %v", tree.Degraded())
+		}
+		cancel()
+		<-done
+		s := time.Second
+		want := []time.Duration{0, 63 * s, 89 * s, 91 * s, 95 * s, 103 * s, 118 * s, 133 * s, 148 * s, 208 * s}
+		if !slices.Equal(at, want) {
+			t.Errorf("attempts at %v, want %v", at, want)
+		}
+	})
+}
+
+// Rule H4; example 3. Rule H5: one warning, and health says so.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	door := e.Proxy(t, "etcd-0")
+	record := e.Follow(key, 1)
+	o := lead(t, e.ProxyEndpoints()[0], every(100*time.Millisecond))
+	kvstoretest.Eventually(t, "heartbeats", func() bool { return record.Puts() > 2 })
+	door.Refuse(t)
+	door.Cut(t)
+	kvstoretest.Eventually(t, "a failure", func() bool { return o.Metric("kvstore_heartbeat_failures_total") >= 1 })
+	kvstoretest.Eventually(t, "health says so", func() bool { return len(o.Degraded("heartbeat")) > 0 })
+	before := record.Puts()
+	door.Heal(t)
+	kvstoretest.Eventually(t, "heartbeats again", func() bool { return record.Puts() > before+2 })
+	kvstoretest.Eventually(t, "health says so", func() bool { return len(o.Degraded("heartbeat")) == 0 })
+	if n := o.Logged("level=warning", "heartbeat beat"); n != 1 {
+		t.Errorf("%d warnings for one outage", n)
+	}
+}
+
+// Rule H1: an etcd that is away at the start is waited for, and no failure of
+// the heartbeat.
+func TestEtcdAwayAtTheStart(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	door := e.Proxy(t, "etcd-0")
+	door.Refuse(t)
+	o := lead(t, e.ProxyEndpoints()[0])
+	kvstoretest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
+	door.Heal(t)
+	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	if n := o.Metric("kvstore_heartbeat_failures_total"); n != 0 {
+		t.Errorf("%v failures were counted", n)
+	}
+}
+
+// Rule H4: without a quorum heartbeats fail, and come back with it.
+func TestQuorumLost(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 3)
+	record := e.Follow(key, 1)
+	o := lead(t, e.Endpoints()[0], every(100*time.Millisecond))
+	kvstoretest.Eventually(t, "heartbeats", func() bool { return record.Puts() > 2 })
+	members := e.Members(t)
+	for _, m := range members[1:] {
+		e.Kill(t, m.Name)
+	}
+	kvstoretest.Eventually(t, "a failure", func() bool { return o.Metric("kvstore_heartbeat_failures_total") > 0 })
+	for _, m := range members[1:] {
+		e.Start(t, m.Name)
+	}
+	rev := e.Revision()
+	kvstoretest.Eventually(t, "a heartbeat", func() bool { kv := e.Get(key); return kv != nil && kv.ModRevision > rev })
+}
+
+// Rule H6: a heartbeat whose lease is revoked is back at once, on another lease.
+func TestLeaseRevoked(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	lead(t, e.Endpoints()[0])
+	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	lost := e.Get(key).Lease
+	if _, err := e.Client.Revoke(t.Context(), clientv3.LeaseID(lost)); err != nil {
+		t.Fatal(err)
+	}
+	kvstoretest.Eventually(t, "it is back", func() bool { kv := e.Get(key); return kv != nil && kv.Lease != 0 && kv.Lease != lost })
+}
+
+// Rule H7: the next leader has the heartbeat on its own lease; one that lost the
+// lease writes no more, and one that stops leaves the key.
+func TestHandOver(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	record := e.Follow(key, 1)
+	first := lead(t, e.Endpoints()[0], every(20*time.Millisecond))
+	kvstoretest.Eventually(t, "a heartbeat of the first", func() bool { return record.Puts() > 0 })
+	owner := e.Get(key).Lease
+	first.LoseLease()
+	after := e.Revision()
+	second := lead(t, e.Endpoints()[0], every(20*time.Millisecond))
+	by := func(first bool) (n int) {
+		for _, event := range record.Events() {
+			if event.Kv.ModRevision > after && (event.Kv.Lease == owner) == first {
+				n++
+			}
+		}
+		return n
+	}
+	kvstoretest.Eventually(t, "heartbeats of the second", func() bool { return by(false) > 10 })
+	first.Leave()
+	if n := by(true); n > 1 { // one may have been on its way
+		t.Errorf("the first wrote %d times after it lost its lease", n)
+	}
+	second.Leave()
+	puts := record.Puts()
+	first.Enter() // leads again
+	kvstoretest.Eventually(t, "a heartbeat of the first", func() bool { return record.Puts() > puts+1 })
+	first.Stop()
+	if e.Get(key) == nil {
+		t.Error("the heartbeat went with its writer")
+	}
+}
+
+func TestConfig(t *testing.T) {
+	for d, ok := range map[time.Duration]bool{0: false, time.Second: true, time.Minute: true, time.Minute + 1: false} {
+		if err := (Config{KVStoreHeartbeatInterval: d}).Validate(); (err == nil) != ok {
+			t.Errorf("%s: %v", d, err)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package termtest
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/resources/api"
+)
+
+// HTTPClient has connections of its own, which end with the test.
+func HTTPClient(t testing.TB, config *rest.Config) *http.Client {
+	t.Helper()
+	config.Proxy = http.ProxyFromEnvironment // keeps the transport out of client-go's cache
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
+	return client
+}
+
+// Define makes sure that kinds are defined.
+func Define(t testing.TB, admin *rest.Config, kinds ...string) {
+	t.Helper()
+	client, err := apiextensionsclient.NewForConfigAndClient(admin, HTTPClient(t, admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range kinds {
+		kind, known := api.KindNamed(name)
+		if !known {
+			t.Fatalf("there is no kind %s", name)
+		}
+		crd, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
+		if err != nil && !apierrors.IsAlreadyExists(err) {
+			t.Fatal(err)
+		}
+		Eventually(t, name+" is established", func() bool {
+			crd, err := client.CustomResourceDefinitions().Get(t.Context(), kind.CRDName(), metav1.GetOptions{})
+			return err == nil && slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+			})
+		})
+	}
+}
+
+// Allow gives a user a role, under the user's name.
+func Allow(t testing.TB, core kubernetes.Interface, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
+	if _, err := core.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	if _, err := core.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// StockRole is the role that the original's chart gives its operator. It skips the
+// test where the chart's output is not at hand.
+func StockRole(t testing.TB) []rbacv1.PolicyRule {
+	t.Helper()
+	folder := os.Getenv("SKEP_CONFORMANCE_DIR")
+	if folder == "" {
+		folder = filepath.Join("..", "..", "..", "shared", "conformance") // beside the repository
+	}
+	file, err := os.Open(filepath.Join(folder, "chart-1.17", "default.yaml"))
+	if err != nil {
+		t.Skipf("the chart's output is not at hand: %v; SKEP_CONFORMANCE_DIR names the folder that has it", err)
+	}
+	defer file.Close()
+	for docs := yaml.NewYAMLOrJSONDecoder(file, 1<<20); ; {
+		var role rbacv1.ClusterRole
+		if err := docs.Decode(&role); err != nil {
+			t.Fatalf("no role of the operator in %s: %v", file.Name(), err)
+		}
+		if role.Kind == "ClusterRole" && role.Name == "cilium-operator" {
+			return role.Rules
+		}
+	}
+}

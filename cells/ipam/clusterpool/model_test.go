@@ -1,0 +1,503 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clusterpool
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skep-operator/skep/resources/cluster"
+)
+
+// model is the allocator once more, as simple as can be: a list of all blocks
+// with the node that each belongs to, and every question answered by looking at
+// all of them. It shares no code with the allocator.
+type model struct {
+	pools [2][]*modelPool
+	nodes map[string]*modelNode
+	queue []string // nodes with an error, in the order they got one
+	begun bool
+}
+
+type modelPool struct {
+	cidr   netip.Prefix
+	mask   int
+	blocks []netip.Prefix
+	owner  []string // UID, "" for a free block
+	cursor int
+}
+
+type modelNode struct {
+	observed
+	complete bool // what it has was accepted, or given
+	has      []netip.Prefix
+	err      string
+}
+
+func newModel(c Config, shared cluster.Config) *model {
+	m := &model{nodes: map[string]*modelNode{}}
+	add := func(family int, cidrs []string, mask int) {
+		for _, text := range cidrs {
+			p := &modelPool{cidr: netip.MustParsePrefix(text).Masked(), mask: mask}
+			for a := p.cidr.Addr(); p.cidr.Contains(a); a = afterLast(netip.PrefixFrom(a, mask)) {
+				p.blocks = append(p.blocks, netip.PrefixFrom(a, mask))
+			}
+			p.owner = make([]string, len(p.blocks))
+			m.pools[family] = append(m.pools[family], p)
+		}
+	}
+	if shared.EnableIPv4 {
+		add(0, c.ClusterPoolIPv4CIDR, c.ClusterPoolIPv4MaskSize)
+	}
+	if shared.EnableIPv6 {
+		add(1, c.ClusterPoolIPv6CIDR, c.ClusterPoolIPv6MaskSize)
+	}
+	return m
+}
+
+// afterLast is the address behind a prefix.
+func afterLast(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().AsSlice()
+	for bit := p.Bits(); bit < len(bytes)*8; bit++ {
+		bytes[bit/8] |= 1 << (7 - bit%8)
+	}
+	a, _ := netip.AddrFromSlice(bytes)
+	return a.Next()
+}
+
+func (m *model) overlapping(c netip.Prefix) (pools []*modelPool) {
+	for _, family := range m.pools {
+		for _, p := range family {
+			if p.cidr.Overlaps(c) {
+				pools = append(pools, p)
+			}
+		}
+	}
+	return pools
+}
+
+// free takes all blocks from a node.
+func (m *model) free(n *modelNode) {
+	for _, family := range m.pools {
+		for _, p := range family {
+			for i, owner := range p.owner {
+				if owner == n.UID {
+					p.owner[i] = ""
+				}
+			}
+		}
+	}
+	n.has, n.complete = nil, false
+}
+
+// accept lets a node have what it says, as far as that is possible.
+func (m *model) accept(n *modelNode) (first string) {
+	m.free(n)
+	for _, text := range n.PodCIDRs {
+		if err := m.acceptOne(n, text); first == "" {
+			first = err
+		}
+	}
+	n.complete = first == "" && len(n.has) > 0
+	return first
+}
+
+func (m *model) acceptOne(n *modelNode, text string) string {
+	c, err := netip.ParsePrefix(text)
+	if err != nil {
+		return fmt.Sprintf("invalid CIDR address: %s", text)
+	}
+	c = c.Masked()
+	for _, h := range n.has {
+		if h.Contains(c.Addr()) && h.Bits() <= c.Bits() {
+			return ""
+		}
+	}
+	family, name := 0, "IPv4"
+	if c.Addr().Is6() {
+		family, name = 1, "IPv6"
+	}
+	if len(m.pools[family]) == 0 {
+		return fmt.Sprintf("unable to allocate CIDR [%s] since allocator for %s addresses does not exist", c, name)
+	}
+	pools := m.overlapping(c)
+	if len(pools) == 0 {
+		return fmt.Sprintf("allocator not configured for the requested CIDR %s", c)
+	}
+	for _, p := range pools {
+		if !slices.Contains(p.owner, "") {
+			return fmt.Sprintf("allocator clusterCIDR: %s, nodeMask: %d full", p.cidr, p.mask)
+		}
+		for i, b := range p.blocks {
+			if b.Overlaps(c) && p.owner[i] != "" {
+				return fmt.Sprintf("requested CIDR (%s) is already allocated", c)
+			}
+		}
+	}
+	for _, p := range pools {
+		for i, b := range p.blocks {
+			if b.Overlaps(c) {
+				p.owner[i] = n.UID
+			}
+		}
+	}
+	n.has = append(n.has, c)
+	return ""
+}
+
+// judge decides what becomes of a node.
+func (m *model) judge(n *modelNode) {
+	if n.err = m.look(n); n.err == "" {
+		m.queue = slices.DeleteFunc(m.queue, func(q string) bool { return q == n.Name })
+	} else if !slices.Contains(m.queue, n.Name) {
+		m.queue = append(m.queue, n.Name)
+	}
+}
+
+func (m *model) look(n *modelNode) string {
+	if !n.complete {
+		if err := m.accept(n); err != "" {
+			return err
+		}
+	}
+	for _, text := range n.PodCIDRs {
+		c, err := netip.ParsePrefix(text)
+		inside := slices.ContainsFunc(n.has, func(h netip.Prefix) bool { return err == nil && h.Contains(c.Addr()) && h.Bits() <= c.Bits() })
+		if !inside {
+			return fmt.Sprintf("node has CIDRs allocated (%v) that conflict with requested CIDRs %v", n.sorted(), n.PodCIDRs)
+		}
+	}
+	if n.Deleting {
+		return ""
+	}
+	return m.give(n)
+}
+
+// sorted is what the node has, IPv4 first.
+func (n *modelNode) sorted() (list []netip.Prefix) {
+	for _, v4 := range []bool{true, false} {
+		for _, h := range n.has {
+			if h.Addr().Is4() == v4 {
+				list = append(list, h)
+			}
+		}
+	}
+	return list
+}
+
+func (m *model) give(n *modelNode) string {
+	if len(m.pools[0])+len(m.pools[1])+len(n.has) == 0 {
+		return fmt.Sprintf("Unable to allocate node CIDR for node %s. IPAMInfo: {IPv4: [], IPv6: []}. Please check that your configuration is correct.", n.Name)
+	}
+	var from []*modelPool
+	for family, pools := range m.pools {
+		if len(pools) == 0 || slices.ContainsFunc(n.has, func(h netip.Prefix) bool { return h.Addr().Is6() == (family == 1) }) {
+			continue
+		}
+		i := slices.IndexFunc(pools, func(p *modelPool) bool { return slices.Contains(p.owner, "") })
+		if i < 0 {
+			return "allocator full"
+		}
+		from = append(from, pools[i])
+	}
+	for _, p := range from {
+		for p.owner[p.cursor] != "" {
+			p.cursor = (p.cursor + 1) % len(p.owner)
+		}
+		p.owner[p.cursor] = n.UID
+		n.has = append(n.has, p.blocks[p.cursor])
+		p.cursor = (p.cursor + 1) % len(p.owner)
+	}
+	n.complete = true
+	return ""
+}
+
+// all lets nodes try again until that changes nothing: first all of them for what
+// they say, then each for what it lacks.
+func (m *model) all(names []string) {
+	names = slices.Clone(names)
+	for {
+		before := fmt.Sprint(m.owners())
+		for _, name := range names {
+			if n := m.nodes[name]; !n.complete {
+				m.accept(n)
+			}
+		}
+		for _, name := range names {
+			m.judge(m.nodes[name])
+		}
+		if fmt.Sprint(m.owners()) == before {
+			return
+		}
+	}
+}
+
+func (m *model) owners() (all [][]string) {
+	for _, p := range slices.Concat(m.pools[0], m.pools[1]) {
+		all = append(all, p.owner)
+	}
+	return all
+}
+
+func (m *model) upsert(o observed) {
+	if n := m.nodes[o.Name]; n != nil && n.UID != o.UID {
+		m.remove(o.Name)
+	}
+	n := m.nodes[o.Name]
+	if n == nil {
+		n = &modelNode{}
+		m.nodes[o.Name] = n
+	}
+	n.observed = o
+	if o.Deleting && len(o.PodCIDRs)+len(n.has) == 0 {
+		m.remove(o.Name)
+		return
+	}
+	if m.begun {
+		m.judge(n)
+		m.all(m.queue)
+	}
+}
+
+func (m *model) remove(name string) {
+	if n := m.nodes[name]; n != nil {
+		delete(m.nodes, name)
+		m.queue = slices.DeleteFunc(m.queue, func(q string) bool { return q == name })
+		m.free(n)
+		if m.begun {
+			m.all(m.queue)
+		}
+	}
+}
+
+func (m *model) begin() {
+	m.begun = true
+	m.all(slices.SortedFunc(maps.Keys(m.nodes), func(a, b string) int {
+		if c := m.nodes[a].Created.Compare(m.nodes[b].Created); c != 0 {
+			return c
+		}
+		if a < b {
+			return -1
+		}
+		return 1
+	}))
+}
+
+// wants is what should be written on a node: nil for no CIDRs.
+func (m *model) wants(n *modelNode) (cidrs []string) {
+	if n.err != "" {
+		return nil
+	}
+	var v4, v6 []string
+	for _, text := range n.PodCIDRs {
+		if netip.MustParsePrefix(text).Addr().Is4() {
+			v4 = append(v4, text)
+		} else {
+			v6 = append(v6, text)
+		}
+	}
+	lacks4, lacks6 := len(v4) == 0, len(v6) == 0
+	changed := false
+	for _, h := range n.has {
+		switch {
+		case h.Addr().Is4() && lacks4:
+			v4, changed = append(v4, h.String()), true
+		case h.Addr().Is6() && lacks6:
+			v6, changed = append(v6, h.String()), true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return append(v4, v6...)
+}
+
+// TestAllocatorAgainstModel drives both through the same histories and compares
+// all they decide, letter by letter.
+func TestAllocatorAgainstModel(t *testing.T) {
+	for seed := range seeds(t, 1500) {
+		(&contest{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 4))}).run()
+	}
+}
+
+type contest struct {
+	t     *testing.T
+	seed  uint64
+	r     *rand.Rand
+	log   []string
+	alloc *allocator
+	model *model
+	nodes map[string]*observed
+	clock int64
+}
+
+func (c *contest) failf(format string, args ...any) {
+	c.t.Helper()
+	for _, line := range c.log {
+		c.t.Log(line)
+	}
+	c.t.Fatalf("SKEP_SEED=%d: %s", c.seed, fmt.Sprintf(format, args...))
+}
+
+func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
+
+// config is a random one, with at most some dozens of blocks.
+func (c *contest) config() (Config, cluster.Config) {
+	shared := cluster.Config{EnableIPv4: c.r.IntN(8) > 0, EnableIPv6: c.r.IntN(2) > 0}
+	config := Config{ClusterPoolIPv4MaskSize: pick(c.r, 28, 29, 30), ClusterPoolIPv6MaskSize: pick(c.r, 112, 113)}
+	if shared.EnableIPv4 {
+		config.ClusterPoolIPv4CIDR = pick(c.r, []string{"10.0.0.0/27"}, []string{"10.0.0.0/28"}, []string{"10.0.0.0/27", "10.0.0.64/27"},
+			[]string{"10.0.0.32/28", "10.0.0.0/27"}, []string{"10.0.0.17/26"})
+	}
+	if shared.EnableIPv6 {
+		config.ClusterPoolIPv6CIDR = pick(c.r, []string{"fd00::/110"}, []string{"fd00::/112"}, []string{"fd00::2:0/111", "fd00::/112"})
+	}
+	return config, shared
+}
+
+func (c *contest) cidr() string {
+	switch c.r.IntN(12) {
+	case 0:
+		return pick(c.r, "xyz", "", "10.0.0.0", "10.0.0.0/33", "10.0.0.0/-1", "fe80::1%eth0/64", "10.0.0.0/27 ")
+	case 1:
+		return pick(c.r, "172.16.0.0/24", "192.168.0.0/28", "fc00::/112")
+	case 2:
+		return pick(c.r, "10.0.0.0/8", "10.0.0.0/26", "0.0.0.0/0", "fd00::/100", "::/0")
+	case 3, 4:
+		return fmt.Sprintf("fd00::%x:%x/%d", c.r.IntN(4), c.r.IntN(2)*0x8000, 111+c.r.IntN(4))
+	default:
+		return fmt.Sprintf("10.0.0.%d/%d", c.r.IntN(96), 27+c.r.IntN(5))
+	}
+}
+
+func (c *contest) cidrs() (list []string) {
+	for range pick(c.r, 0, 0, 1, 1, 1, 2, 2, 3) {
+		list = append(list, c.cidr())
+	}
+	return list
+}
+
+func (c *contest) run() {
+	c.nodes = map[string]*observed{}
+	c.restart()
+	for range 60 {
+		c.step()
+		c.compare()
+	}
+}
+
+// restart makes a new allocator, perhaps with another configuration, that sees
+// the nodes in any order.
+func (c *contest) restart() {
+	config, shared := c.config()
+	c.log = append(c.log, fmt.Sprintf("restart with %v and %v", config, shared))
+	alloc, err := newAllocator(config, shared)
+	if err != nil {
+		c.failf("%v", err)
+	}
+	c.alloc, c.model = alloc, newModel(config, shared)
+	names := slices.Sorted(maps.Keys(c.nodes))
+	c.r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	for _, name := range names {
+		c.upsert(name)
+		if c.r.IntN(10) == 0 {
+			c.drop(name)
+		}
+	}
+	c.alloc.begin()
+	c.model.begin()
+}
+
+func (c *contest) upsert(name string) {
+	c.log = append(c.log, fmt.Sprintf("upsert %+v", *c.nodes[name]))
+	c.alloc.upsert(*c.nodes[name])
+	c.model.upsert(*c.nodes[name])
+}
+
+func (c *contest) drop(name string) {
+	c.log = append(c.log, "delete "+name)
+	delete(c.nodes, name)
+	c.alloc.remove(name)
+	c.model.remove(name)
+}
+
+func (c *contest) step() {
+	name := fmt.Sprint("n", c.r.IntN(10))
+	o := c.nodes[name]
+	switch k := c.r.IntN(20); {
+	case k == 0:
+		c.restart()
+	case o == nil || k == 1: // a new node, or one of the same name
+		c.clock++
+		c.nodes[name] = &observed{Name: name, UID: fmt.Sprint("uid-", c.clock), Created: time.Unix(c.clock/2, 0), PodCIDRs: pick(c.r, nil, nil, c.cidrs())}
+		c.upsert(name)
+	case k < 6:
+		c.drop(name)
+	case k == 6:
+		o.Deleting = true
+		c.upsert(name)
+	case k < 10: // somebody edits it
+		o.PodCIDRs = c.cidrs()
+		c.upsert(name)
+	default: // what is desired is written
+		if d, ok := c.alloc.desired(name); ok {
+			if d.PodCIDRs != nil {
+				o.PodCIDRs = d.PodCIDRs
+			}
+			o.Error = d.Error
+		}
+		c.upsert(name)
+	}
+}
+
+func (c *contest) compare() {
+	holder := map[string][]netip.Prefix{}
+	for name := range c.nodes {
+		d, ok := c.alloc.desired(name)
+		n := c.model.nodes[name]
+		if n == nil || n.Deleting {
+			if ok {
+				c.failf("node %s is going, and should say %+v", name, d)
+			}
+			continue
+		}
+		if want := c.model.wants(n); !ok || d.Error != n.err || !slices.Equal(d.PodCIDRs, want) {
+			c.failf("node %s should say %+v (%v); the model says %q and error %q", name, d, ok, want, n.err)
+		}
+		if content := c.alloc.content(name); content != (d.PodCIDRs == nil && d.Error == n.Error) {
+			c.failf("node %s is content: %v", name, content)
+		}
+		holder[name] = n.has
+	}
+	for a, as := range holder {
+		for b, bs := range holder {
+			for _, x := range as {
+				if a < b && slices.ContainsFunc(bs, x.Overlaps) {
+					c.failf("%s (%v) and %s (%v) share addresses", a, as, b, bs)
+				}
+			}
+		}
+	}
+	if !slices.Equal(c.alloc.starved, c.model.queue) {
+		c.failf("the starved are %v; the model's are %v", c.alloc.starved, c.model.queue)
+	}
+	for family, pools := range c.model.pools {
+		for i, p := range pools {
+			used := 0
+			for _, owner := range p.owner {
+				if owner != "" {
+					used++
+				}
+			}
+			if q := c.alloc.pools[family][i]; q.used != uint64(used) || q.size != uint64(len(p.owner)) {
+				c.failf("of %s %d of %d blocks are used; the model says %d of %d", p.cidr, q.used, q.size, used, len(p.owner))
+			}
+		}
+	}
+}

@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clusterpool
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/resources/api"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+
+// patience is how long a state may take to come; no test waits for a time.
+const patience = time.Minute
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// server is the CiliumNodes of a real API server, and a door of one's own to it.
+type server struct {
+	t     *testing.T
+	proxy *clustertest.Proxy
+	nodes dynamic.ResourceInterface
+	roles *rbacclient.RbacV1Client
+}
+
+func newServer(t *testing.T) *server {
+	t.Helper()
+	c := clustertest.Shared(t)
+	t.Setenv(k8s.StrictCause, "1")
+	config := c.AdminConfig(t)
+	client := httpClient(t, config)
+	d, err := dynamic.NewForConfigAndClient(config, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	roles, err := rbacclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &server{t, c.NewProxy(t), d.Resource(v2.CiliumNodeResource), roles}
+	s.define(config, client)
+	eventually(t, "there are no nodes", func() bool {
+		err := s.nodes.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		list, listErr := s.nodes.List(t.Context(), metav1.ListOptions{})
+		return err == nil && listErr == nil && len(list.Items) == 0
+	})
+	return s
+}
+
+// define makes sure that the server knows CiliumNodes.
+func (s *server) define(config *rest.Config, client *http.Client) {
+	s.t.Helper()
+	crds, err := apiextensionsclient.NewForConfigAndClient(config, client)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	kind, _ := api.KindNamed("CiliumNode")
+	crd, err := kind.CRD()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := crds.CustomResourceDefinitions().Create(s.t.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		s.t.Fatal(err)
+	}
+}
+
+// httpClient has connections of its own, which end with the test.
+func httpClient(t *testing.T, config *rest.Config) *http.Client {
+	t.Helper()
+	config.Proxy = http.ProxyFromEnvironment // keeps the transport out of client-go's cache
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
+	return client
+}
+
+// create makes a node as an agent does.
+func (s *server) create(name string, cidrs ...string) {
+	s.t.Helper()
+	n := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "ip": "192.0.2.1"}}},
+	}}
+	if len(cidrs) > 0 {
+		_ = unstructured.SetNestedStringSlice(n.Object, cidrs, "spec", "ipam", "podCIDRs")
+	}
+	if _, err := s.nodes.Create(s.t.Context(), n, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *server) get(name string) *unstructured.Unstructured {
+	s.t.Helper()
+	n, err := s.nodes.Get(s.t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+func (s *server) edit(name string, edit func(*unstructured.Unstructured)) {
+	s.t.Helper()
+	eventually(s.t, name+" is edited", func() bool {
+		n := s.get(name)
+		edit(n)
+		_, err := s.nodes.Update(s.t.Context(), n, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
+func (s *server) setCIDRs(name string, cidrs ...string) {
+	s.t.Helper()
+	s.edit(name, func(n *unstructured.Unstructured) {
+		_ = unstructured.SetNestedStringSlice(n.Object, cidrs, "spec", "ipam", "podCIDRs")
+	})
+}
+
+func (s *server) delete(name string) {
+	s.t.Helper()
+	if err := s.nodes.Delete(s.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func says(n *unstructured.Unstructured) (cidrs []string, text string) {
+	cidrs, _, _ = unstructured.NestedStringSlice(n.Object, "spec", "ipam", "podCIDRs")
+	text, _, _ = unstructured.NestedString(n.Object, "status", "ipam", "operator-status", "error")
+	return cidrs, text
+}
+
+// want waits until a node says this.
+func (s *server) want(name string, cidrs ...string) { s.t.Helper(); s.wantError(name, "", cidrs...) }
+
+func (s *server) wantError(name, text string, cidrs ...string) {
+	s.t.Helper()
+	var has []string
+	var error string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if has, error = says(s.get(name)); slices.Equal(has, cidrs) && error == text {
+			return
+		}
+	}
+	s.t.Fatalf("node %s has %v and error %q, not %v and %q", name, has, error, cidrs, text)
+}
+
+// requests are those of the cell for single nodes, as "update a" or "update a/status", since the
+// request numbered after.
+func (s *server) requests(after int64) (all []string, last int64) {
+	s.t.Helper()
+	last = after
+	for _, r := range s.proxy.Requests(s.t, after) {
+		last = r.Seq
+		if r.Resource != "ciliumnodes" || r.Name == "" {
+			continue
+		}
+		text := r.Verb + " " + r.Name
+		if r.Subresource != "" {
+			text += "/" + r.Subresource
+		}
+		all = append(all, fmt.Sprintf("%s: %d", text, r.Status))
+	}
+	return all, last
+}
+
+// operator is the cell in a term that is entered.
+type operator struct {
+	t       *testing.T
+	hive    *hive.Hive
+	log     *buffer
+	metrics *metrics.Registry
+	leading k8s.Leading
+	stopped bool
+}
+
+type buffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// leadingCell enters the term when the process starts, with a fence that stays open.
+var leadingCell = cell.Module("test.leading", "Enters the term under test", cell.Hook("lead", newLeading))
+
+type leadingParams struct {
+	cell.In
+
+	Leading k8s.Leading
+	Term    lifecycle.Term `name:"leader"`
+}
+
+func newLeading(p leadingParams) lifecycle.Hook {
+	fence := k8s.NewFence(k8s.SystemClock, k8s.SystemClock.Now(), time.Hour)
+	return lifecycle.Funcs{
+		OnStart: func(ctx context.Context) error {
+			if err := p.Leading.Open(fence, &k8s.Written{}); err != nil {
+				return err
+			}
+			return p.Term.Enter(ctx)
+		},
+		OnStop: func(ctx context.Context) error {
+			defer fence.Close()
+			return p.Term.Leave(ctx)
+		},
+	}
+}
+
+var needs = cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell)
+
+// build makes an operator with the cell; environ are variables by name.
+func build(t *testing.T, environ map[string]string, args ...string) (*operator, error) {
+	t.Helper()
+	o := &operator{t: t, log: &buffer{}}
+	probe := cell.Invoke(func(registry *metrics.Registry, leading k8s.Leading) { o.metrics, o.leading = registry, leading })
+	o.hive = hive.New("operator", cell.Set(needs, leadingCell, probe, cell.Term("leader", Cell)), hive.LogTo(o.log), hive.EnvPrefix("CILIUM_"),
+		hive.Environ(func(name string) (string, bool) { v, ok := environ[name]; return v, ok }))
+	flags := o.hive.FlagSet()
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if err := o.hive.Configure(flags); err != nil {
+		return o, err
+	}
+	if err := o.hive.Validate(); err != nil {
+		return o, err
+	}
+	return o, o.hive.Build()
+}
+
+// start leads, with pools for IPv4 of blocks of this size, or as args say.
+func (s *server) start(mask int, cidrs string, args ...string) *operator {
+	s.t.Helper()
+	return s.startAs(s.proxy.Kubeconfig(), append([]string{
+		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=" + cidrs, fmt.Sprint("--cluster-pool-ipv4-mask-size=", mask),
+	}, args...)...)
+}
+
+func (s *server) startAs(kubeconfig string, args ...string) *operator {
+	s.t.Helper()
+	o, err := build(s.t, nil, append(args, "--k8s-kubeconfig-path="+kubeconfig)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		o.stop()
+		if s.t.Failed() {
+			s.t.Log(o.log)
+		}
+	})
+	if err := o.hive.Start(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	eventually(s.t, "all nodes are known", func() bool { return strings.Contains(o.log.String(), "all nodes are known") })
+	return o
+}
+
+func (o *operator) stop() {
+	o.t.Helper()
+	if o.stopped {
+		return
+	}
+	o.stopped = true
+	if err := o.hive.Stop(context.Background()); err != nil {
+		o.t.Error(err)
+	}
+}
+
+// values are those of the cell's metrics.
+func (o *operator) values() map[string]float64 {
+	o.t.Helper()
+	families, err := o.metrics.Gather()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		name, ours := strings.CutPrefix(f.GetName(), "cilium_operator_ipam_cluster_pool_")
+		for _, m := range f.GetMetric() {
+			var labels []string
+			for _, l := range m.GetLabel() {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			if ours {
+				values[name+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			}
+		}
+	}
+	return values
+}
+
+// Examples 1, 2 and 12; rules 13 and 16.
+func TestServerGivesBlocksInOrder(t *testing.T) {
+	s := newServer(t)
+	s.start(24, "10.0.0.0/16")
+	s.create("a")
+	s.want("a", "10.0.0.0/24")
+	s.create("b")
+	s.want("b", "10.0.1.0/24")
+	s.delete("a")
+	s.create("c")
+	s.want("c", "10.0.2.0/24")
+
+	s.setCIDRs("b", "10.0.7.0/24")
+	s.wantError("b", "node has CIDRs allocated ([10.0.1.0/24]) that conflict with requested CIDRs [10.0.7.0/24]", "10.0.7.0/24")
+	s.create("d", "10.0.1.0/24") // stays reserved
+	s.wantError("d", "requested CIDR (10.0.1.0/24) is already allocated", "10.0.1.0/24")
+	s.create("e", "10.0.7.0/24") // is not reserved
+	s.create("last")
+	s.want("last", "10.0.3.0/24")
+	s.want("e", "10.0.7.0/24")
+	s.setCIDRs("b")
+	s.want("b", "10.0.1.0/24")
+	if ip, _, _ := unstructured.NestedSlice(s.get("b").Object, "spec", "addresses"); len(ip) != 1 {
+		t.Errorf("what the agent wrote is gone: %v", s.get("b"))
+	}
+}
+
+// Examples 3 and 13, and a second family that is full.
+func TestServerGivesBothFamilies(t *testing.T) {
+	s := newServer(t)
+	s.create("old", "10.0.0.0/24")
+	s.startAs(s.proxy.Kubeconfig(), "--cluster-pool-ipv4-cidr=10.0.0.0/16", "--cluster-pool-ipv6-cidr=fd00::/111")
+	s.want("old", "10.0.0.0/24", "fd00::/112")
+	s.create("new")
+	s.want("new", "10.0.1.0/24", "fd00::1:0/112")
+	s.create("none")
+	s.wantError("none", "allocator full")
+	s.delete("old")
+	s.want("none", "10.0.2.0/24", "fd00::/112")
+}
+
+// Examples 4, 5, 10, 11 and 15; rules 7 to 10 and 18.
+func TestServerRestartKeepsAll(t *testing.T) {
+	s := newServer(t)
+	s.create("b")
+	s.create("a", "10.0.5.0/24")
+	s.create("x", "10.0.0.0/24")
+	s.create("wide", "10.0.2.0/23")
+	s.create("foreign", "172.16.0.0/24")
+	for i := range 40 {
+		s.create(fmt.Sprint("n", i), fmt.Sprintf("10.0.%d.0/24", 100+i))
+	}
+	o := s.start(24, "10.0.0.0/16")
+	s.want("b", "10.0.1.0/24")
+	s.wantError("foreign", "allocator not configured for the requested CIDR 172.16.0.0/24", "172.16.0.0/24")
+	s.create("c")
+	s.want("c", "10.0.4.0/24")
+	all, last := s.requests(0)
+	slices.Sort(all)
+	want := []string{"get b: 200", "get c: 200", "get foreign: 200", "update b: 200", "update c: 200", "update foreign/status: 200"}
+	if diff := cmp.Diff(want, all); diff != "" {
+		t.Error(diff)
+	}
+	o.stop()
+
+	s.start(24, "10.0.0.0/16")
+	s.create("d")
+	s.want("d", "10.0.6.0/24")
+	if all, _ = s.requests(last); !slices.Equal(all, []string{"get d: 200", "update d: 200"}) {
+		t.Errorf("a restart asked for %v", all)
+	}
+}
+
+// Example 6; rules 19, 26, 27 and 28, and the metrics.
+func TestServerServesTheStarved(t *testing.T) {
+	s := newServer(t)
+	o := s.start(25, "10.0.0.0/24")
+	s.create("a")
+	s.want("a", "10.0.0.0/25")
+	s.create("b")
+	s.want("b", "10.0.0.128/25")
+	s.create("c")
+	s.wantError("c", "allocator full")
+	s.create("d")
+	s.wantError("d", "allocator full")
+	s.create("twice", "10.0.0.0/26")
+	s.wantError("twice", "allocator clusterCIDR: 10.0.0.0/24, nodeMask: 25 full", "10.0.0.0/26")
+	s.create("foreign", "172.16.0.0/24")
+	s.wantError("foreign", "allocator not configured for the requested CIDR 172.16.0.0/24", "172.16.0.0/24")
+	want := map[string]float64{
+		"blocks{cidr=10.0.0.0/24,family=IPv4,state=used}": 2, "blocks{cidr=10.0.0.0/24,family=IPv4,state=free}": 0,
+		"nodes{state=allocated}": 2, "nodes{state=error}": 4, "nodes{state=waiting}": 0,
+		"writes_total{result=success,verb=update}": 6, "outside_nodes{}": 1, "duplicate_nodes{}": 1,
+	}
+	eventually(t, "the metrics are up to date", func() bool { return cmp.Equal(want, o.values()) })
+
+	_, last := s.requests(0)
+	s.delete("twice")
+	s.delete("a")
+	s.want("c", "10.0.0.0/25")
+	s.wantError("d", "allocator full")
+	all, _ := s.requests(last)
+	updates := slices.DeleteFunc(slices.Clone(all), func(r string) bool { return strings.HasPrefix(r, "get c") })
+	if want := []string{"update c: 200", "update c/status: 200"}; !slices.Equal(updates, want) {
+		t.Errorf("what became of nodes that are gone was asked for: %v", all)
+	}
+}
+
+// Example 7; the list is written as in a ConfigMap.
+func TestSecondCIDRFromTheEnvironment(t *testing.T) {
+	for _, text := range []string{"10.0.0.0/24 10.1.0.0/24", "10.0.0.0/24,10.1.0.0/24"} {
+		o, err := build(t, map[string]string{"CILIUM_CLUSTER_POOL_IPV4_CIDR": text, "CILIUM_ENABLE_IPV6": "false"}, "--k8s-api-server=http://127.0.0.1:1")
+		if err != nil {
+			t.Errorf("%s: %v\n%s", text, err, o.log)
+		}
+	}
+}
+
+// Examples 8 and 9: a replica that could not lead does not start.
+func TestBadConfigurationIsRefusedAtStart(t *testing.T) {
+	for want, args := range map[string][]string{
+		"requested CIDR 10.0.0.0/8 collides with clusterCIDR: 10.0.0.0/16, nodeMask: 24": {"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/16,10.0.0.0/8"},
+		"node CIDR size is too big":                                      {"--enable-ipv4=false", "--cluster-pool-ipv6-cidr=fd00::/100", "--cluster-pool-ipv6-mask-size=120"},
+		"cluster-pool-ipv4-cidr must be provided when using ClusterPool": {"--enable-ipv6=false"},
+	} {
+		if _, err := build(t, nil, append(args, "--k8s-api-server=http://127.0.0.1:1")...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: got %v, want %q", args, err, want)
+		}
+	}
+}
+
+// Example 14; rule 24: what others write in between is kept.
+func TestServerConflictKeepsWhatTheAgentWrote(t *testing.T) {
+	s := newServer(t)
+	s.start(24, "10.0.0.0/16")
+	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
+	s.create("a")
+	eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	s.edit("a", func(n *unstructured.Unstructured) {
+		_ = unstructured.SetNestedSlice(n.Object, []any{map[string]any{"type": "InternalIP", "ip": "192.0.2.77"}}, "spec", "addresses")
+	})
+	rule.Remove(t)
+	s.want("a", "10.0.0.0/24")
+	addresses, _, _ := unstructured.NestedSlice(s.get("a").Object, "spec", "addresses")
+	if diff := cmp.Diff([]any{map[string]any{"type": "InternalIP", "ip": "192.0.2.77"}}, addresses); diff != "" {
+		t.Error(diff)
+	}
+	all, _ := s.requests(0)
+	if want := []string{"get a: 200", "update a: 409", "get a: 200", "update a: 200"}; !slices.Equal(all, want) {
+		t.Errorf("requests were %v, not %v", all, want)
+	}
+}
+
+// Rule 24: the field is not made to say something else, whoever was faster.
+func TestServerNeverRewritesANode(t *testing.T) {
+	s := newServer(t)
+	s.start(24, "10.0.0.0/16")
+	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
+	s.create("a")
+	eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	s.setCIDRs("a", "10.0.9.0/24")
+	rule.Remove(t)
+	s.wantError("a", "node has CIDRs allocated ([10.0.0.0/24]) that conflict with requested CIDRs [10.0.9.0/24]", "10.0.9.0/24")
+}
+
+// Rules 19 and 20: a node with a finalizer keeps what it has until it is gone.
+func TestServerNodeThatIsGoingKeepsItsBlock(t *testing.T) {
+	s := newServer(t)
+	s.start(24, "10.0.0.0/24")
+	s.create("a")
+	s.want("a", "10.0.0.0/24")
+	s.edit("a", func(n *unstructured.Unstructured) { n.SetFinalizers([]string{"skep.dev/test"}) })
+	s.delete("a")
+	s.create("b")
+	s.wantError("b", "allocator full")
+	s.edit("a", func(n *unstructured.Unstructured) { n.SetFinalizers(nil) })
+	s.want("b", "10.0.0.0/24")
+}
+
+// Bad input: what a node says is reported on it, and hurts nobody else.
+func TestServerBadInput(t *testing.T) {
+	s := newServer(t)
+	s.create("garbage", "10.0.0.0/24", "xyz")
+	s.create("twice", "10.0.0.0/25")
+	s.create("six", "fd00::/112")
+	s.create("itself", "10.0.3.0/24", "10.0.3.0/24")
+	s.start(24, "10.0.0.0/16")
+	s.wantError("garbage", "invalid CIDR address: xyz", "10.0.0.0/24", "xyz")
+	s.wantError("twice", "requested CIDR (10.0.0.0/25) is already allocated", "10.0.0.0/25")
+	s.wantError("six", "unable to allocate CIDR [fd00::/112] since allocator for IPv6 addresses does not exist", "fd00::/112")
+	s.want("itself", "10.0.3.0/24", "10.0.3.0/24")
+	s.create("a")
+	s.want("a", "10.0.1.0/24")
+	s.delete("garbage")
+	s.want("twice", "10.0.0.0/25")
+	s.setCIDRs("six")
+	s.want("six", "10.0.2.0/24")
+}
+
+// Rule 24: failures are tried again, by themselves.
+func TestServerFailuresAreRetried(t *testing.T) {
+	s := newServer(t)
+	o := s.start(24, "10.0.0.0/16")
+	s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Status: &clustertest.Status{Code: 500}, Times: 2})
+	s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, LoseAnswer: &clustertest.LoseAnswer{Connection: true}, Times: 1, Skip: 2})
+	for i := range 4 {
+		s.create(fmt.Sprint("n", i))
+	}
+	eventually(t, "all have a block", func() bool {
+		owners := map[string]bool{}
+		for i := range 4 {
+			if cidrs, text := says(s.get(fmt.Sprint("n", i))); len(cidrs) == 1 && text == "" {
+				owners[cidrs[0]] = true
+			}
+		}
+		return len(owners) == 4
+	})
+	if o.values()["writes_total{result=fail,verb=update}"] < 2 {
+		t.Errorf("failures are not counted: %v", o.values())
+	}
+}
+
+// A write that is under way when the term ends is answered before that, so that
+// the next leader knows how far this one wrote (rule 29).
+func TestServerTermEndsWithAnswers(t *testing.T) {
+	s := newServer(t)
+	o := s.start(24, "10.0.0.0/16")
+	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: 300 * time.Millisecond}, Times: 1})
+	s.create("a")
+	eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	o.stop()
+	s.want("a", "10.0.0.0/24")
+	written := o.leading.Written()
+	revision, err := slim.ParseRevision(s.get("a").GetResourceVersion())
+	if got := written.Revisions["ciliumnodes.cilium.io"]; err != nil || got != uint64(revision) {
+		t.Errorf("the next leader is told %v, not %d (%v)", written, revision, err)
+	}
+}
+
+// Permissions: the rules that the cell declares are enough.
+func TestServerWithLeastRole(t *testing.T) {
+	s := newServer(t)
+	o, err := build(t, nil, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/23", "--k8s-api-server=http://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.grant(k8s.LeastRole("clusterpool-test", o.hive.Graph(), false), "pool-operator")
+	s.startAs(s.proxy.UserKubeconfig(t, "pool-operator"), "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/24")
+	s.create("a")
+	s.want("a", "10.0.0.0/24")
+	s.create("b")
+	s.wantError("b", "allocator full")
+	s.delete("a")
+	s.want("b", "10.0.0.0/24")
+	for _, r := range s.proxy.Requests(t, 0) {
+		if r.Status == http.StatusForbidden {
+			t.Errorf("%s %s is forbidden", r.Method, r.Path)
+		}
+	}
+}
+
+func (s *server) grant(role *rbacv1.ClusterRole, user string) {
+	s.t.Helper()
+	_, err := s.roles.ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{})
+	if err == nil {
+		_, err = s.roles.ClusterRoleBindings().Create(s.t.Context(), &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+			Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
+		}, metav1.CreateOptions{})
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}

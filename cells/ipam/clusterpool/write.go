@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clusterpool
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+var status = schema.GroupResource{Group: v2.GroupName, Resource: "ciliumnodes/status"}
+
+// writers is how many nodes are written at once.
+const writers = 16
+
+// A write that is cut off may yet take effect, after the next leader has looked.
+// So a term that ends in order, which gives the lease away, waits for answers, and
+// without one until the request cannot be on its way any more.
+const (
+	answerTime = 5 * time.Second
+	settleTime = 5 * time.Second
+)
+
+// write writes nodes while the term lasts.
+func (s *syncer) write() job.Job {
+	return job.OneShot(func(ctx context.Context) error {
+		defer s.settle()
+		return s.loop.Run(ctx)
+	})
+}
+
+// settle returns when no write can take effect any more. Behind a fence that is
+// shut there is nobody to wait for: the next leader waits itself.
+func (s *syncer) settle() {
+	s.mu.Lock()
+	rest := settleTime - time.Since(s.unanswered)
+	s.mu.Unlock()
+	if rest <= 0 || s.Fence == nil {
+		return
+	}
+	s.Log.Info("a write has got no answer, waiting until it cannot take effect any more", "for", rest.Round(time.Millisecond).String())
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.Fence.Context().Done():
+	}
+}
+
+// want is what a node should say now, if that differs from what it says.
+func (s *syncer) want(name string) (o observed, d desired, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Alloc.content(name) {
+		return o, d, false
+	}
+	d, ok = s.Alloc.desired(name)
+	return s.Alloc.nodes[name].observed, d, ok
+}
+
+// writeNode writes the difference: CIDRs first, then the error text.
+func (s *syncer) writeNode(ctx context.Context, name string) error {
+	o, d, ok := s.want(name)
+	if !ok || ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ctx, cancel := outlast(ctx, answerTime)
+	defer cancel()
+	ref := k8s.Ref{Resource: v2.CiliumNodeResource, Name: name}
+	if d.PodCIDRs != nil {
+		if err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setPodCIDRs(u, o.PodCIDRs, d.PodCIDRs) }); err != nil {
+			return err
+		}
+	}
+	if d.Error != o.Error {
+		ref.Subresource = "status"
+		return s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) })
+	}
+	return nil
+}
+
+// modify changes a node that is still the one observed. One that is gone is not
+// missed: its deletion is on its way.
+func (s *syncer) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) error {
+	_, written, err := s.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil {
+			return nil
+		}
+		return edit(u)
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	s.Metrics.wrote(written, err)
+	if open(err) {
+		s.mu.Lock()
+		s.unanswered = time.Now()
+		s.mu.Unlock()
+	}
+	return err
+}
+
+// open reports whether a request that came to this may have done something, or
+// may yet do it.
+func open(err error) bool {
+	var refusal apierrors.APIStatus
+	refused := errors.As(err, &refusal) && refusal.Status().Code < http.StatusInternalServerError
+	return err != nil && !refused
+}
+
+// setPodCIDRs gives a node its CIDRs, unless it has got others meanwhile: then
+// there is something to decide anew, and the change is on its way.
+func setPodCIDRs(u *unstructured.Unstructured, from, to []string) error {
+	has, _, err := unstructured.NestedStringSlice(u.Object, "spec", "ipam", "podCIDRs")
+	if err != nil {
+		return err
+	}
+	if !slices.Equal(has, from) {
+		return nil
+	}
+	return unstructured.SetNestedStringSlice(u.Object, to, "spec", "ipam", "podCIDRs")
+}
+
+func setError(u *unstructured.Unstructured, text string) error {
+	if text == "" {
+		unstructured.RemoveNestedField(u.Object, "status", "ipam", "operator-status", "error")
+		return nil
+	}
+	return unstructured.SetNestedField(u.Object, text, "status", "ipam", "operator-status", "error")
+}
+
+// outlast returns a context that ends so long after ctx does.
+func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return longer, func() { stop(); cancel() }
+}

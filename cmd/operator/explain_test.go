@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/explain"
+)
+
+// ask runs a command of the operator's that asks the running one.
+func (o *operator) ask(args ...string) string {
+	o.t.Helper()
+	cmd := exec.Command(os.Args[0], append(args, "--operator-sock-path="+o.socket)...)
+	cmd.Env = append(os.Environ(), asOperator+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		o.t.Fatalf("%v: %v", args, err)
+	}
+	return string(out)
+}
+
+// Every mutating call in the audit log is in the operator's own list of writes,
+// with its cause, and can be explained.
+func TestEveryWriteHasItsCause(t *testing.T) {
+	w := newWorld(t)
+	audit := w.Audit(t)
+	o, _ := w.run("explained", nil)
+	o.says("all nodes are known", 1)
+	w.addNodes("node", 30)
+	w.addNode("foreign", "192.168.7.0/24")
+	w.settled()
+	w.served("last")
+
+	made := map[string]int{}
+	lines := json.NewDecoder(strings.NewReader(o.ask("writes", "--json")))
+	for lines.More() {
+		var e explain.Write
+		if err := lines.Decode(&e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Cause == nil || e.Cause.Rule == "" || len(e.Cause.Triggers) == 0 {
+			t.Errorf("without a cause: %s", e)
+		}
+		made[fmt.Sprint(e.Verb, e.Resource, e.Name, e.Subresource)]++
+	}
+	writes := w.requests(audit, "explained").writes()
+	if len(writes) < 33 {
+		t.Fatalf("only %d writes: the test shows nothing", len(writes))
+	}
+	for _, e := range writes {
+		key := fmt.Sprint(e.Verb, groupResource(e), e.ObjectRef.Name, e.ObjectRef.Subresource)
+		if made[key]--; made[key] < 0 {
+			t.Errorf("not among the writes: %s", requests{e})
+		}
+	}
+
+	for of, want := range map[string]string{
+		"CiliumNode/node-7":    "ipam.clusterpool allocate, set off by CiliumNode node-7",
+		"ciliumnodes/foreign":  "update ciliumnodes.cilium.io foreign (status): ok at ",
+		"CiliumNode/no-such-1": "Nothing is remembered",
+	} {
+		if text := o.ask("explain", of); !strings.Contains(text, want) {
+			t.Errorf("explain %s lacks %q:\n%s", of, want, text)
+		}
+	}
+	standby, _ := w.run("standby", nil)
+	standby.says("standing by", 1)
+	if text := standby.ask("explain", "CiliumNode/node-7"); !strings.Contains(text, "leads: ask there") {
+		t.Errorf("a standby does not say who leads:\n%s", text)
+	}
+}
+
+func groupResource(e clustertest.AuditEvent) string {
+	if e.ObjectRef.APIGroup == "" {
+		return e.ObjectRef.Resource
+	}
+	return e.ObjectRef.Resource + "." + e.ObjectRef.APIGroup
+}

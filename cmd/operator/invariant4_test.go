@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// No CIDR is given twice, over any history of crashes, stale caches and two
+// leaders: here with real processes and a real API server, whose watch of all
+// changes is the judge. The same in a model, thousands of times, is in
+// cells/ipam/clusterpool.
+func TestInvariant4NoDoubleAllocation(t *testing.T) {
+	t.Run("crash at every write", crashAtEveryWrite)
+	t.Run("any history", anyHistory)
+}
+
+// smallPool are so few blocks that they are used again soon.
+var smallPool = []string{"--cluster-pool-ipv4-cidr=10.0.0.0/27", "--cluster-pool-ipv4-mask-size=30"}
+
+const smallPoolBlocks = 8
+
+// staleOperator runs an operator whose watches of nodes are late. 0 holds them
+// until the rule is removed.
+func (w *world) staleOperator(user string, late time.Duration) (*operator, *clustertest.Proxy, *clustertest.ActiveRule) {
+	w.t.Helper()
+	proxy := w.NewProxy(w.t)
+	rule := proxy.HoldWatch(w.t, "ciliumnodes", late)
+	args := slices.Concat([]string{"--k8s-namespace=" + w.namespace, "--enable-ipv6=false"}, quickLease, smallPool)
+	return start(w.t, proxy.UserKubeconfig(w.t, user, "system:masters"), nil, args...), proxy, rule
+}
+
+// crashAtEveryWrite kills the leader when the answer to its n-th write of a node
+// is lost, whether it was about CIDRs or an error, and lets a standby take over
+// whose cache has seen none of these writes.
+func crashAtEveryWrite(t *testing.T) {
+	writes := 4
+	if soak() {
+		writes = 40
+	}
+	w := newWorld(t)
+	judge := newJudge(w)
+	// What has come of the first leader's writes is told by no watch.
+	leader, proxy, _ := w.staleOperator("first", time.Millisecond)
+	leader.leads()
+	for n := range writes {
+		for i := range smallPoolBlocks - 2 {
+			w.addNode(fmt.Sprintf("old-%d-%d", n, i))
+		}
+		w.settled()
+		standby, next, held := w.staleOperator(fmt.Sprint("next-", n), 0)
+		standby.says("standing by", 1)
+		// The oldest go: the leader's next blocks are not the first ones.
+		w.deleteNodes(fmt.Sprintf("old-%d-0", n), fmt.Sprintf("old-%d-1", n), fmt.Sprintf("old-%d-2", n))
+		match := clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes", "ciliumnodes/status"}}
+		rule := proxy.Rule(t, clustertest.Rule{Match: match, LoseAnswer: &clustertest.LoseAnswer{}, Skip: n, Times: 1})
+		for i := range writes + 1 {
+			w.addNode(fmt.Sprintf("new-%d-%d", n, i))
+		}
+		eventually(t, fmt.Sprintf("write %d has lost its answer", n), func() bool { return rule.Hits(t) > 0 })
+		leader.kill()
+		standby.leads()
+		standby.says("all nodes are known", 1)
+		w.settled()
+		held.Remove(t)
+		for name := range w.nodes() {
+			w.deleteNodes(name)
+		}
+		leader, proxy = standby, next
+	}
+	judge.finish()
+}
+
+// anyHistory lets two operators with late caches lead in turn, and does to them
+// what can be done, while nodes come and go.
+func anyHistory(t *testing.T) {
+	length := 20 * time.Second
+	if soak() {
+		length = 10 * time.Minute
+	}
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("SKEP_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("SKEP_SEED=%d", seed)
+	w := newWorld(t)
+	judge := newJudge(w)
+	r := rand.New(rand.NewPCG(seed, 1))
+	h := &history{world: w, r: r, done: map[string]int{}}
+	for i := range h.replicas {
+		h.begin(i)
+	}
+	h.replicas[0].until("somebody leads", func() bool { return h.leader() >= 0 })
+	ctx, stop := context.WithCancel(t.Context())
+	var churn sync.WaitGroup
+	churn.Go(func() { w.churn(ctx, rand.New(rand.NewPCG(seed, 2))) })
+	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
+		h.harm()
+		// Somebody leads again, and has decided something.
+		eventually(t, "somebody leads", func() bool { return h.leader() >= 0 })
+		given := judge.given()
+		eventually(t, "blocks are given", func() bool { return judge.given() > given })
+	}
+	stop()
+	churn.Wait()
+	w.settled()
+	t.Logf("harm done: %v; %s", h.done, judge.finish())
+	if judge.reused == 0 {
+		t.Error("no block was used again: the history shows nothing")
+	}
+}
+
+// history is two operators and what has been done to them.
+type history struct {
+	*world
+	r        *rand.Rand
+	replicas [2]*operator
+	proxies  [2]*clustertest.Proxy
+	began    int
+	done     map[string]int
+}
+
+func (h *history) begin(i int) {
+	h.began++
+	late := time.Duration(50+h.r.IntN(600)) * time.Millisecond
+	h.replicas[i], h.proxies[i], _ = h.staleOperator(fmt.Sprint("replica-", h.began), late)
+}
+
+// leader is who leads, -1 if nobody does.
+func (h *history) leader() int {
+	return slices.IndexFunc(h.replicas[:], func(o *operator) bool {
+		s, ok := o.status()
+		return ok && s.Election.Leading
+	})
+}
+
+// harm does something to the leader.
+func (h *history) harm() {
+	i := h.leader()
+	if i < 0 {
+		return
+	}
+	o, proxy := h.replicas[i], h.proxies[i]
+	nodeWrites := clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}
+	switch kind := []string{"hand over", "hand over", "kill", "pause", "lost answers", "cut", "black hole"}[h.r.IntN(7)]; kind {
+	case "hand over":
+		h.done[kind]++
+		if code := o.stop(); code != 0 {
+			h.t.Errorf("exit code %d", code)
+		}
+		h.begin(i)
+	case "kill":
+		h.done[kind]++
+		rule := proxy.Rule(h.t, clustertest.Rule{Match: nodeWrites, LoseAnswer: &clustertest.LoseAnswer{}, Skip: h.r.IntN(4), Times: 1})
+		eventually(h.t, "an answer is lost", func() bool { return rule.Hits(h.t) > 0 || h.leader() != i })
+		o.kill()
+		h.begin(i)
+	case "pause":
+		h.done[kind]++
+		o.signal(syscall.SIGSTOP)
+		eventually(h.t, "another one leads", func() bool { return h.leads(1 - i) })
+		o.signal(syscall.SIGCONT)
+	case "lost answers":
+		h.done[kind]++
+		rule := proxy.Rule(h.t, clustertest.Rule{Match: nodeWrites, LoseAnswer: &clustertest.LoseAnswer{Connection: true}, Times: 3})
+		eventually(h.t, "answers are lost", func() bool { return rule.Hits(h.t) > 0 || h.leader() != i })
+		if code := o.stop(); code != 0 {
+			h.t.Errorf("exit code %d", code)
+		}
+		h.begin(i)
+	case "cut":
+		h.done[kind]++
+		proxy.Cut(h.t)
+	case "black hole":
+		h.done[kind]++
+		link := proxy.State(h.t).Link
+		proxy.BlackHole(h.t)
+		eventually(h.t, "another one leads", func() bool { return h.leads(1 - i) })
+		proxy.SetLink(h.t, link)
+	}
+}
+
+func (h *history) leads(i int) bool {
+	s, ok := h.replicas[i].status()
+	return ok && s.Election.Leading
+}
+
+// churn makes and deletes nodes until ctx ends, one or two more than there are
+// blocks.
+func (w *world) churn(ctx context.Context, r *rand.Rand) {
+	for i := 0; ctx.Err() == nil; i++ {
+		if nodes := w.nodes(); len(nodes) >= smallPoolBlocks+1+r.IntN(2) {
+			for name := range nodes { // in whatever order
+				w.deleteNodes(name)
+				if r.IntN(3) > 0 {
+					break
+				}
+			}
+		}
+		w.addNode(fmt.Sprint("node-", i))
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(r.IntN(150)) * time.Millisecond): // a pace, not a wait
+		}
+	}
+}
+
+func (w *world) deleteNodes(names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		err := w.dynamic.Resource(v2.CiliumNodeResource).Delete(context.WithoutCancel(w.t.Context()), name, metav1.DeleteOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			w.t.Errorf("deleting node %s: %v", name, err)
+		}
+	}
+}
+
+// judge sees every change of every node, in order, and knows nothing of pools.
+type judge struct {
+	w    *world
+	stop context.CancelFunc
+	done chan struct{}
+
+	mu       sync.Mutex
+	nodes    map[string][]netip.Prefix
+	had      map[netip.Prefix]string // who had a block last
+	changes  int
+	gave     int
+	reused   int
+	revision uint64
+	history  []string
+}
+
+func newJudge(w *world) *judge {
+	w.t.Helper()
+	list, err := w.listNodes()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	j := &judge{w: w, stop: stop, done: make(chan struct{}), nodes: map[string][]netip.Prefix{}, had: map[netip.Prefix]string{}}
+	for i := range list.Items {
+		j.see(watch.Added, &list.Items[i])
+	}
+	go j.run(ctx, list.GetResourceVersion())
+	w.t.Cleanup(func() { stop(); <-j.done })
+	return j
+}
+
+// listNodes waits for the definition of nodes, which the operator brings.
+func (w *world) listNodes() (list *unstructured.UnstructuredList, err error) {
+	for range 2 {
+		list, err = w.dynamic.Resource(v2.CiliumNodeResource).List(w.t.Context(), metav1.ListOptions{})
+		if !apierrors.IsNotFound(err) {
+			return list, err
+		}
+		first, _ := w.run("definitions", nil)
+		first.leads()
+		first.says("all nodes are known", 1)
+		first.stop()
+	}
+	return list, err
+}
+
+// run watches from a revision on, without a gap.
+func (j *judge) run(ctx context.Context, revision string) {
+	defer close(j.done)
+	for ctx.Err() == nil {
+		watcher, err := j.w.dynamic.Resource(v2.CiliumNodeResource).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, AllowWatchBookmarks: true})
+		if err != nil {
+			if ctx.Err() == nil {
+				j.w.t.Errorf("the judge cannot watch: %v", err)
+			}
+			return
+		}
+		for e := range watcher.ResultChan() {
+			node, ok := e.Object.(*unstructured.Unstructured)
+			if !ok || e.Type == watch.Error {
+				watcher.Stop()
+				if ctx.Err() != nil {
+					return
+				}
+				j.w.t.Errorf("the judge misses events: %v", e.Object)
+				return
+			}
+			revision = node.GetResourceVersion()
+			if e.Type != watch.Bookmark {
+				j.see(e.Type, node)
+			}
+		}
+	}
+}
+
+func (j *judge) see(kind watch.EventType, node *unstructured.Unstructured) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	name := node.GetName()
+	j.changes++
+	j.revision, _ = strconv.ParseUint(node.GetResourceVersion(), 10, 64)
+	j.history = append(j.history, fmt.Sprintf("%s %s %s %v %q", node.GetResourceVersion(), kind, name, podCIDRs(node), nodeError(node)))
+	if kind == watch.Deleted {
+		delete(j.nodes, name)
+		return
+	}
+	before := j.nodes[name]
+	var has []netip.Prefix
+	for _, text := range podCIDRs(node) {
+		has = append(has, netip.MustParsePrefix(text))
+	}
+	j.nodes[name] = has
+	for _, p := range has {
+		if slices.Contains(before, p) {
+			continue
+		}
+		j.gave++
+		if j.had[p] != "" {
+			j.reused++
+		}
+		j.had[p] = name
+		for other, theirs := range j.nodes {
+			if other != name && slices.ContainsFunc(theirs, p.Overlaps) {
+				j.w.t.Errorf("revision %s: %s was given to %s, and %s has %v", node.GetResourceVersion(), p, name, other, theirs)
+				for _, line := range j.history[max(0, len(j.history)-60):] {
+					j.w.t.Log(line)
+				}
+			}
+		}
+	}
+}
+
+// given is how many blocks have been given.
+func (j *judge) given() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.gave
+}
+
+// finish waits until the judge has seen everything, and says how much that was.
+func (j *judge) finish() string {
+	j.w.t.Helper()
+	j.w.addNode("the-end")
+	last, _ := strconv.ParseUint(j.w.nodes()["the-end"].GetResourceVersion(), 10, 64)
+	eventually(j.w.t, "the judge has seen all", func() bool {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		return j.revision >= last
+	})
+	j.stop()
+	<-j.done
+	text := fmt.Sprintf("%d changes, %d blocks given, %d of them used again", j.changes, j.gave, j.reused)
+	j.w.t.Log(text)
+	return text
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skep-operator/skep/resources/api"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// What a command prints without a cluster is the same bytes each time: Go's maps
+// and schedulers are not, so each run is a process of its own.
+func TestInvariant7CommandsPrintTheSameBytes(t *testing.T) {
+	runs := 20
+	if testing.Short() {
+		runs = 3
+	}
+	options := []string{"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"}
+	for _, command := range []string{
+		"graph", "graph --full -o text", "graph -o order", "graph --full -o dot", "graph -o mermaid", "graph --full -o json",
+		"cells", "cells --verbose", "cells --json", "config", "config -o json", "config -o yaml", "rbac",
+		"metrics list", "metrics list -o json", "hive", "hive dot-graph", "validate -v", "why ipam.clusterpool", "why enable-ipv4", "--help",
+	} {
+		t.Run(command, func(t *testing.T) {
+			args := append(strings.Fields(command), options...)
+			first := output(t, args...)
+			if len(first) == 0 {
+				t.Fatal("it prints nothing")
+			}
+			for run := range runs - 1 {
+				if again := output(t, args...); again != first {
+					t.Fatalf("run %d differs:\n%s", run+2, firstDifference(first, again))
+				}
+			}
+		})
+	}
+	t.Run("--cmdref", func(t *testing.T) {
+		first := reference(t)
+		if len(first) < 10 {
+			t.Fatalf("it has %d files", len(first))
+		}
+		for run := range runs - 1 {
+			again := reference(t)
+			for name := range again {
+				if first[name] != again[name] {
+					t.Fatalf("%s of run %d differs:\n%s", name, run+2, firstDifference(first[name], again[name]))
+				}
+			}
+			if len(again) != len(first) {
+				t.Fatalf("%d files and not %d", len(again), len(first))
+			}
+		}
+	})
+}
+
+// reference is what --cmdref writes, by file.
+func reference(t *testing.T) map[string]string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "reference")
+	output(t, "--cmdref="+dir)
+	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[e.Name()] = string(text)
+	}
+	return files
+}
+
+func firstDifference(a, b string) string {
+	linesA, linesB := strings.Split(a, "\n"), strings.Split(b, "\n")
+	for i := range min(len(linesA), len(linesB)) {
+		if linesA[i] != linesB[i] {
+			return fmt.Sprintf("line %d:\n- %s\n+ %s", i+1, linesA[i], linesB[i])
+		}
+	}
+	return fmt.Sprintf("%d lines and %d", len(linesA), len(linesB))
+}
+
+// The same input makes the same objects: the definitions, and the nodes, those
+// that are there at the start and those that come one after the other.
+func TestInvariant7SameInputSameBytes(t *testing.T) {
+	var first, second map[string]string
+	for _, objects := range []*map[string]string{&first, &second} {
+		w := newWorld(t)
+		for _, k := range api.Kinds() {
+			w.deleteDefinition(k.CRDName())
+		}
+		o, _ := w.run("same", nil)
+		o.leads()
+		o.says("all nodes are known", 1)
+		if code := o.stop(); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		*objects = w.written("definition", definitions)
+
+		// What is there already, in the order of its age and then of its names: here
+		// both are the same, whenever a second ends.
+		for i := range 40 {
+			w.addNode(fmt.Sprintf("old-%02d", i))
+		}
+		w.addNode("pinned", "10.0.3.0/24")
+		w.addNode("pinned-too", "10.0.3.0/24")
+		w.addNode("pinned-outside", "192.168.0.0/24")
+		w.addNode("wrong", "nonsense")
+		o, _ = w.run("same", nil)
+		o.leads()
+		w.settled()
+		// What comes is served in the order in which it comes.
+		for i := range 40 {
+			w.addNode(fmt.Sprintf("new-%d", (i*7)%40))
+		}
+		w.settled()
+		for _, hole := range []string{"old-07", "old-01", "new-9"} {
+			w.deleteNode(hole)
+		}
+		w.served("in-a-hole")
+		if code := o.stop(); code != 0 {
+			t.Fatalf("exit code %d", code)
+		}
+		for name, text := range w.written("node", v2.CiliumNodeResource) {
+			(*objects)[name] = text
+		}
+	}
+	if n := len(first); n < 80+len(api.Kinds())/2 {
+		t.Fatalf("only %d objects were made", n)
+	}
+	for name, text := range first {
+		if second[name] != text {
+			t.Errorf("%s differs: %s", name, firstDifference(text, second[name]))
+		}
+	}
+	if len(second) != len(first) {
+		t.Errorf("%d objects and not %d", len(second), len(first))
+	}
+}
+
+// written are all objects of a resource as JSON, without what a server makes up.
+func (w *world) written(what string, resource schema.GroupVersionResource) map[string]string {
+	w.t.Helper()
+	list, err := w.dynamic.Resource(resource).List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	objects := map[string]string{}
+	for _, u := range list.Items {
+		text, err := json.MarshalIndent(withoutServerFields(u.Object), "", " ")
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		objects[what+" "+u.GetName()] = string(text)
+	}
+	return objects
+}
+
+// withoutServerFields takes numbers and times out at every depth.
+func withoutServerFields(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, below := range value {
+			switch key {
+			case "uid", "resourceVersion", "creationTimestamp", "lastTransitionTime", "time":
+				if _, scalar := below.(string); scalar {
+					delete(value, key)
+					continue
+				}
+			}
+			value[key] = withoutServerFields(below)
+		}
+		if owners, ok := value["managedFields"].([]any); ok { // by time, which is taken out
+			slices.SortFunc(owners, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
+		}
+	case []any:
+		for i := range value {
+			value[i] = withoutServerFields(value[i])
+		}
+	}
+	return value
+}
+
+func (w *world) deleteNode(name string) {
+	w.t.Helper()
+	if err := w.dynamic.Resource(v2.CiliumNodeResource).Delete(w.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Events that change nothing that matters cause no write.
+func TestInvariant7StormWithoutMeaningWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	o, _ := w.run("calm", nil)
+	o.leads()
+	o.says("all nodes are known", 1)
+	w.addNodes("node", 60)
+	w.addNode("has", "10.200.0.0/24")
+	w.addNode("twice", "10.200.0.0/24")
+	w.addNode("outside", "192.168.7.0/24")
+	w.addNode("garbage", "not-a-cidr")
+	w.settled()
+	w.served("before")
+
+	audit := w.Audit(t)
+	for round := range 5 {
+		for name := range w.nodes() {
+			w.touch(name, round)
+		}
+		for _, k := range []string{"CiliumNode", "CiliumIdentity", "CiliumCIDRGroup"} {
+			w.annotate(definitions, definitionName(t, k), round)
+		}
+	}
+	// Two nodes that come last are served last.
+	sentinels := []string{"after", "long-after"}
+	for _, name := range sentinels {
+		w.served(name)
+	}
+	if code := o.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	writes := w.requests(audit, "calm").writes()
+	sentinel := func(e clustertest.AuditEvent) bool { return slices.Contains(sentinels, e.ObjectRef.Name) }
+	if n := len(writes.which(sentinel)); n != len(sentinels) {
+		t.Errorf("%d writes for %d new nodes", n, len(sentinels))
+	}
+	if others := writes.which(func(e clustertest.AuditEvent) bool { return !sentinel(e) }); len(others) > 0 {
+		t.Errorf("%d writes without a reason:\n%s", len(others), others)
+	}
+}
+
+// touch changes what no duty of the operator reads of a node.
+func (w *world) touch(name string, round int) {
+	w.t.Helper()
+	w.annotate(v2.CiliumNodeResource, name, round)
+	w.patch(v2.CiliumNodeResource, name, fmt.Sprintf(`{"metadata":{"labels":{"round":"%d"}},"spec":{"instance-id":"i-%d","health":{"ipv4":"10.0.0.%d"}}}`, round, round, round))
+}
+
+func (w *world) annotate(resource schema.GroupVersionResource, name string, round int) {
+	w.t.Helper()
+	w.patch(resource, name, fmt.Sprintf(`{"metadata":{"annotations":{"example.com/round":"%d"}}}`, round))
+}
+
+func (w *world) patch(resource schema.GroupVersionResource, name, patch string) *unstructured.Unstructured {
+	w.t.Helper()
+	u, err := w.dynamic.Resource(resource).Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return u
+}

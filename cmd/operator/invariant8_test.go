@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// stockChart is what an operator does under a rendered stock chart, by the
+// chart's values. The table shrinks as duties are built.
+var stockChart = []struct {
+	values string
+	// gap is what the operator says that it lacks, in health and in the log; the
+	// other duties go on. Without one, nodes get their CIDRs and nothing is
+	// degraded.
+	gap string
+	// pending are duties that the chart asks for besides those of the default, and
+	// that need not be built yet: the operator says so of no others.
+	pending []string
+}{
+	{values: "default"},
+	{values: "all-features", pending: []string{"clustermesh", "controller metrics", "endpointslice", "gatewayapi", "ingress", "lbipam"}},
+	{values: "kvstore"},
+	{values: "multi-pool", gap: "multi-pool allocator is not supported by this version of cilium-operator-generic"},
+	{values: "aws", gap: "eni allocator is not supported by this version of cilium-operator-aws"},
+	{values: "azure", gap: "azure allocator is not supported by this version of cilium-operator-azure"},
+}
+
+// pendingByDefault are duties that every chart asks for and that need not be
+// built yet.
+var pendingByDefault = []string{"identitygc", "l7lb", "mutualauth", "nodesync", "nodetaints", "policies", "unmanagedpods"}
+
+// Under the stock chart (its ConfigMap, arguments, environment, probes and role)
+// the operator serves, is quiet, and is never refused a request.
+func TestInvariant8StockChart(t *testing.T) {
+	idle := 20 * time.Second
+	if soak() {
+		idle = 70 * time.Second
+	}
+	for _, test := range stockChart {
+		t.Run(test.values, func(t *testing.T) {
+			c := readChart(t, test.values)
+			w := newWorld(t)
+			audit := w.Audit(t)
+			c.apply(w)
+			o := c.run(w)
+			o.leads()
+			w.awaitDefinition("CiliumNode")
+			w.awaitDefinition("CiliumIdentity")
+			c.probesAnswer(o)
+			if test.gap == "" {
+				nodesAreServed(&scene{world: w})
+			} else {
+				o.says(test.gap, 1)
+			}
+			o.until("only what is not built is degraded", func() bool {
+				s, ok := o.status()
+				return ok && (len(s.Degraded) == 0) == (test.gap == "") && len(s.Degraded) < 2 && strings.Contains(s.degraded(), test.gap)
+			})
+			c.isPending(o, append(test.pending, pendingByDefault...))
+			c.isQuiet(o, idle)
+			c.probesAnswer(o)
+			if code := o.stop(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+			seen := w.requests(audit, c.user)
+			if len(seen) < 10 {
+				t.Errorf("only %d requests of %s were logged", len(seen), c.user)
+			}
+			refused := seen.which(func(e clustertest.AuditEvent) bool { return e.ResponseStatus.Code == http.StatusForbidden })
+			if len(refused) > 0 {
+				t.Errorf("%d requests were refused:\n%s", len(refused), refused)
+			}
+		})
+	}
+}
+
+// chart is a rendered chart on its way into a pod.
+type chart struct {
+	t          *testing.T
+	objects    []*unstructured.Unstructured // that the API server gets
+	config     corev1.ConfigMap
+	deployment appsv1.Deployment
+	user       string
+	// ports are free ones in place of the chart's, which other operators on this
+	// machine may have.
+	ports map[string]string
+}
+
+// readChart reads what the reference has for a set of values. It skips the test
+// where the reference is not at hand.
+func readChart(t *testing.T, values string) *chart {
+	t.Helper()
+	folder := os.Getenv("SKEP_CONFORMANCE_DIR")
+	if folder == "" { // beside the root of the repository, which is two folders up
+		folder = filepath.Join("..", "..", "..", "shared", "conformance")
+	}
+	file, err := os.Open(filepath.Join(folder, "chart-1.17", values+".yaml"))
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("no rendered chart: %v; SKEP_CONFORMANCE_DIR names the folder that has chart-1.17", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	c := &chart{t: t, ports: map[string]string{}}
+	decoder := utilyaml.NewYAMLOrJSONDecoder(file, 4096)
+	for {
+		u := &unstructured.Unstructured{}
+		err := decoder.Decode(&u.Object)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.sort(u)
+	}
+	if len(c.config.Data) == 0 || len(c.deployment.Spec.Template.Spec.Containers) != 1 {
+		t.Fatalf("%s has no ConfigMap or no Deployment with one container", file.Name())
+	}
+	account := c.deployment.Spec.Template.Spec.ServiceAccountName
+	c.user = "system:serviceaccount:" + c.deployment.Namespace + ":" + account
+	return c
+}
+
+func (c *chart) sort(u *unstructured.Unstructured) {
+	var err error
+	switch u.GetKind() {
+	case "": // an empty document
+	case "ConfigMap":
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c.config)
+	case "Deployment":
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &c.deployment)
+	default:
+		c.objects = append(c.objects, u)
+	}
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// apply gives the service account and its roles to the API server until the test
+// ends.
+func (c *chart) apply(w *world) {
+	w.t.Helper()
+	for _, u := range c.objects {
+		if ns := u.GetNamespace(); ns != "" {
+			_, err := w.dynamic.Resource(corev1.SchemeGroupVersion.WithResource("namespaces")).Apply(w.t.Context(), ns, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": ns},
+			}}, metav1.ApplyOptions{FieldManager: "chart"})
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		if _, err := w.resourceOf(u).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil {
+			w.t.Fatalf("%s %s: %v", u.GetKind(), u.GetName(), err)
+		}
+		w.t.Cleanup(func() {
+			if err := w.resourceOf(u).Delete(context.Background(), u.GetName(), metav1.DeleteOptions{}); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+}
+
+func (w *world) resourceOf(u *unstructured.Unstructured) dynamic.ResourceInterface {
+	resource, _ := meta.UnsafeGuessKindToResource(schema.FromAPIVersionAndKind(u.GetAPIVersion(), u.GetKind()))
+	if ns := u.GetNamespace(); ns != "" {
+		return w.dynamic.Resource(resource).Namespace(ns)
+	}
+	return w.dynamic.Resource(resource)
+}
+
+func (c *chart) container() *corev1.Container {
+	return &c.deployment.Spec.Template.Spec.Containers[0]
+}
+
+// run runs the container as a kubelet does: the command's name, arguments and
+// environment of the chart, the ConfigMap as mounted volumes. Paths and ports are
+// ones of this test.
+func (c *chart) run(w *world) *operator {
+	c.t.Helper()
+	container := c.container()
+	program := filepath.Join(c.t.TempDir(), container.Command[0])
+	if err := os.Symlink(executable(c.t), program); err != nil {
+		c.t.Fatal(err)
+	}
+	env := c.environment()
+	places := c.mount(w.Etcd().Endpoints()[0])
+	var args []string
+	for _, arg := range append(container.Command[1:], container.Args...) {
+		args = append(args, places.Replace(expand(arg, env)))
+	}
+	var pairs []string
+	for name, value := range env {
+		pairs = append(pairs, name+"="+value)
+	}
+	for _, port := range []string{"9234", "9963", "9891"} {
+		c.ports[port] = fmt.Sprint(freePort(c.t))
+	}
+	// What the harness has set for other tests goes back to what it is without.
+	args = append(args,
+		"--operator-api-serve-addr="+c.moved("operator-api-serve-addr"),
+		"--operator-prometheus-serve-addr="+c.moved("operator-prometheus-serve-addr"),
+		"--enable-gops", "--gops-port="+c.ports["9891"],
+		"--operator-k8s-client-qps=100", "--operator-k8s-client-burst=200",
+	)
+	account := c.deployment.Spec.Template.Spec.ServiceAccountName
+	return startAs(c.t, program, w.ServiceAccountKubeconfig(c.t, c.deployment.Namespace, account), pairs, args...)
+}
+
+func executable(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// moved is an address of the ConfigMap with another port.
+func (c *chart) moved(key string) string {
+	c.t.Helper()
+	host, port, err := net.SplitHostPort(c.config.Data[key])
+	if err != nil || c.ports[port] == "" {
+		c.t.Fatalf("the chart has %s=%q, which this test does not expect: %v", key, c.config.Data[key], err)
+	}
+	return net.JoinHostPort(host, c.ports[port])
+}
+
+// environment is the container's, by name.
+func (c *chart) environment() map[string]string {
+	c.t.Helper()
+	env := map[string]string{}
+	for _, e := range c.container().Env {
+		switch from := e.ValueFrom; {
+		case from == nil:
+			env[e.Name] = expand(e.Value, env)
+		case from.FieldRef != nil && from.FieldRef.FieldPath == "spec.nodeName":
+			env[e.Name] = "node-1"
+		case from.FieldRef != nil && from.FieldRef.FieldPath == "metadata.namespace":
+			env[e.Name] = c.deployment.Namespace
+		case from.ConfigMapKeyRef != nil && from.ConfigMapKeyRef.Name == c.config.Name:
+			if value, ok := c.config.Data[from.ConfigMapKeyRef.Key]; ok {
+				env[e.Name] = value
+			}
+		case from.SecretKeyRef != nil:
+			env[e.Name] = "secret"
+		default:
+			c.t.Fatalf("no way to fill %s", e.Name)
+		}
+	}
+	return env
+}
+
+var variable = regexp.MustCompile(`\$\(([^)]+)\)`)
+
+// expand fills $(NAME) in as the kubelet does: what is not known stays.
+func expand(text string, env map[string]string) string {
+	return variable.ReplaceAllStringFunc(text, func(found string) string {
+		if value, ok := env[found[2:len(found)-1]]; ok {
+			return value
+		}
+		return found
+	})
+}
+
+// mount writes the ConfigMap as a kubelet mounts it, once for each volume of it:
+// files behind a link that it can switch at once. What is returned puts the
+// places of this test for those of the chart: folders, and etcd.
+func (c *chart) mount(etcd string) *strings.Replacer {
+	c.t.Helper()
+	items := map[string][]corev1.KeyToPath{} // by volume
+	for _, v := range c.deployment.Spec.Template.Spec.Volumes {
+		if v.ConfigMap != nil && v.ConfigMap.Name == c.config.Name {
+			items[v.Name] = v.ConfigMap.Items
+			for key := range c.config.Data {
+				if v.ConfigMap.Items == nil {
+					items[v.Name] = append(items[v.Name], corev1.KeyToPath{Key: key, Path: key})
+				}
+			}
+		}
+	}
+	folders := map[string]string{} // by volume
+	places := []string{"http://etcd:2379", etcd}
+	for _, m := range c.container().VolumeMounts {
+		if items[m.Name] != nil {
+			folders[m.Name] = c.t.TempDir()
+			places = append(places, m.MountPath, folders[m.Name])
+		}
+	}
+	if len(folders) == 0 || len(folders) != len(items) {
+		c.t.Fatalf("the container mounts %d of %d volumes of the ConfigMap", len(folders), len(items))
+	}
+	replacer := strings.NewReplacer(places...)
+	for volume, folder := range folders {
+		c.fill(folder, items[volume], replacer)
+	}
+	return replacer
+}
+
+func (c *chart) fill(folder string, items []corev1.KeyToPath, replacer *strings.Replacer) {
+	c.t.Helper()
+	const version = "..2026_01_02_03_04_05.123456789"
+	do := func(err error) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	do(os.Mkdir(filepath.Join(folder, version), 0o755))
+	do(os.Symlink(version, filepath.Join(folder, "..data")))
+	for _, item := range items {
+		value := replacer.Replace(c.config.Data[item.Key])
+		do(os.WriteFile(filepath.Join(folder, version, item.Path), []byte(value), 0o644))
+		do(os.Symlink(path.Join("..data", item.Path), filepath.Join(folder, item.Path)))
+	}
+}
+
+// probesAnswer asks the probes of the manifest as a kubelet does, until they
+// succeed, and never longer for an answer than it would wait.
+func (c *chart) probesAnswer(o *operator) {
+	c.t.Helper()
+	for name, p := range map[string]*corev1.Probe{"liveness": c.container().LivenessProbe, "readiness": c.container().ReadinessProbe} {
+		if p == nil || p.HTTPGet == nil {
+			c.t.Fatalf("the container has no HTTP %s probe", name)
+		}
+		get := p.HTTPGet
+		url := fmt.Sprintf("%s://%s%s", strings.ToLower(string(get.Scheme)), net.JoinHostPort(get.Host, c.ports[get.Port.String()]), get.Path)
+		client := http.Client{Timeout: time.Duration(p.TimeoutSeconds) * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+		o.until("the "+name+" probe succeeds", func() bool {
+			resp, err := client.Get(url)
+			if err != nil {
+				return false
+			}
+			defer resp.Body.Close()
+			return resp.StatusCode == http.StatusOK
+		})
+	}
+}
+
+// isQuiet holds the operator to saying nothing while nothing happens. Its start
+// is over when it has said nothing for two seconds.
+func (c *chart) isQuiet(o *operator, idle time.Duration) {
+	c.t.Helper()
+	before, since := "", time.Now()
+	o.until("the start is over", func() bool {
+		if now := o.log.String(); now != before {
+			before, since = now, time.Now()
+		}
+		return time.Since(since) > 2*time.Second
+	})
+	select {
+	case <-o.ended:
+		c.t.Fatal("the operator has ended")
+	case <-time.After(idle): // what is tested is that time passes
+	}
+	if said := strings.TrimPrefix(o.log.String(), before); said != "" {
+		c.t.Errorf("in %s it said, unasked:\n%s", idle, said)
+	}
+}
+
+var (
+	notBuilt   = regexp.MustCompile(`msg="not built yet: .*" duties="([^"]*)"`)
+	itsOptions = regexp.MustCompile(` \([^)]*\)(; )?`)
+)
+
+// isPending holds the operator to naming, once, what it does not do of what it is
+// asked for, and to that being no more than expected.
+func (c *chart) isPending(o *operator, expected []string) {
+	c.t.Helper()
+	lines := notBuilt.FindAllStringSubmatch(o.log.String(), -1)
+	if len(lines) == 0 {
+		c.t.Logf("every duty is built: nothing is pending of %q", expected)
+		return
+	}
+	if len(lines) > 1 {
+		c.t.Errorf("it names %d times what is not built", len(lines))
+	}
+	named := strings.Split(strings.TrimSuffix(itsOptions.ReplaceAllString(lines[0][1], ", "), ", "), ", ")
+	for _, duty := range named {
+		if !slices.Contains(expected, duty) {
+			c.t.Errorf("%s is not built", duty)
+		}
+	}
+	for _, duty := range expected {
+		if !slices.Contains(named, duty) {
+			c.t.Logf("%s is built: the table can do without it", duty)
+		}
+	}
+}

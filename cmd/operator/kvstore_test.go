@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/job"
+	"github.com/skep-operator/skep/runtime/lifecycle"
+)
+
+// The invariants of etcd, on real processes.
+
+const (
+	heartbeatKey  = "cilium/.heartbeat"
+	configKey     = "cilium/cluster-config/c1"
+	chatterPrefix = "cilium/chatter/"
+	clockKey      = "cilium/clock"
+)
+
+// withEtcd are the options of an operator that keeps things in an etcd.
+func withEtcd(e *kvstoretest.Etcd, args ...string) []string {
+	return append([]string{
+		"--kvstore=etcd", "--kvstore-opt=etcd.qps=1000,etcd.address=" + e.Endpoints()[0],
+		"--cluster-name=c1", "--cluster-id=1", "--kvstore-heartbeat-interval=1s",
+	}, args...)
+}
+
+func eventsOf(r *kvstoretest.Record, key string) (events []*clientv3.Event) {
+	for _, e := range r.Events() {
+		if string(e.Kv.Key) == key {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// Invariant 1, in etcd: a restart writes nothing but the heartbeat and the probes
+// of the status, and puts the keys that hang on a lease on its own, once.
+func TestInvariant1InEtcd(t *testing.T) {
+	w, e := newWorld(t), kvstoretest.Start(t, 1)
+	record := e.Follow("cilium/", 1)
+	moves := func(o *operator, r *kvstoretest.Record) {
+		t.Helper()
+		o.until("the heartbeat moves", func() bool { return len(eventsOf(r, heartbeatKey)) >= 3 })
+	}
+	o, _ := w.run("first", nil, withEtcd(e)...)
+	o.leads()
+	o.says("all nodes are known", 1)
+	moves(o, record)
+	o.until("the configuration is there", func() bool { return e.Get(configKey) != nil })
+	if code := o.stop(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	beats := eventsOf(record, heartbeatKey)
+	for i := 1; i < len(beats); i++ {
+		if beats[i].Kv.Version != beats[i-1].Kv.Version+1 || beats[i].Kv.Lease == 0 {
+			t.Errorf("heartbeat %d is %v", i, beats[i].Kv)
+		}
+	}
+
+	audit := w.Audit(t)
+	before, leases := e.Get(configKey), countLeases(t, e)
+	record = e.Follow("cilium/", e.Revision()+1)
+	o, _ = w.run("second", nil, withEtcd(e)...)
+	o.leads()
+	o.says("all nodes are known", 1)
+	moves(o, record)
+	o.until("the configuration is on the new lease", func() bool { return len(eventsOf(record, configKey)) > 0 })
+	if code := o.stop(); code != 0 {
+		t.Fatalf("exit code %d", code)
+	}
+	for _, event := range record.Events() {
+		key := string(event.Kv.Key)
+		switch {
+		case key == heartbeatKey && event.Type == clientv3.EventTypePut:
+		case strings.HasPrefix(key, "cilium/.initlock/"):
+		case key == configKey && string(event.Kv.Value) == string(before.Value) && event.Kv.Lease != before.Lease && event.Kv.Version == before.Version+1:
+		default:
+			t.Errorf("a restart wrote %s %q at version %d", event.Type, key, event.Kv.Version)
+		}
+	}
+	if n := countLeases(t, e) - leases; n != 2 {
+		t.Errorf("a restart made %d leases, not one for keys and one for locks", n)
+	}
+	seen := w.requests(audit, "second")
+	if writes := seen.writes(); len(seen) == 0 || len(writes) > 0 {
+		t.Errorf("of %d requests to the API server these wrote:\n%s", len(seen), writes)
+	}
+}
+
+func countLeases(t *testing.T, e *kvstoretest.Etcd) int {
+	t.Helper()
+	resp, err := e.Client.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(resp.Leases)
+}
+
+// etcdChatter in the environment is a name under which the term writes a key of
+// etcd all the time.
+const etcdChatter = "SKEP_TEST_ETCD_CHATTER"
+
+var etcdChatterCell = cell.Module("etcd-chatter", "Writes a key without a pause", cell.EnabledBy(kvstore.InUse),
+	cell.ProvidePrivate(newEtcdChatterer), cell.Job("write", newEtcdChatter), cell.Hook("slow", newSlowEtcdStop))
+
+// etcdChatterer is what the job and the slow hook have in common: the hook, which
+// comes after the job, stops before it.
+type etcdChatterer struct{ kvstore.Client }
+
+func newEtcdChatterer(c kvstore.Client) *etcdChatterer { return &etcdChatterer{c} }
+
+func newSlowEtcdStop(*etcdChatterer) lifecycle.Hook { return newSlowStop() }
+
+func newEtcdChatter(c *etcdChatterer, log *slog.Logger) job.Job {
+	name := os.Getenv(etcdChatter)
+	return job.OneShot(func(ctx context.Context) error {
+		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "etcd chatter"})
+		for n := 0; name != "" && ctx.Err() == nil; {
+			switch err := c.Write(ctx, kvstore.Put(chatterPrefix+name, []byte(strconv.Itoa(n)))); {
+			case err != nil:
+				log.Debug("etcd chatter", "error", err)
+			case n == 0:
+				log.Info("etcd chatter has begun")
+				fallthrough
+			default:
+				n++
+			}
+			time.Sleep(2 * time.Millisecond) // a pace, not a wait
+		}
+		return ctx.Err()
+	})
+}
+
+// tick is a write by the test: what has a lower revision was written before
+// after, what has a higher one not before before.
+type tick struct {
+	revision      int64
+	before, after time.Time
+}
+
+// clock writes ticks until it is stopped.
+type clock struct {
+	ticks []tick
+	stop  func()
+}
+
+func startClock(t *testing.T, e *kvstoretest.Etcd) *clock {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &clock{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			before := time.Now()
+			resp, err := e.Client.Put(ctx, clockKey, "")
+			if err == nil {
+				c.ticks = append(c.ticks, tick{resp.Header.Revision, before, time.Now()})
+			}
+			time.Sleep(5 * time.Millisecond) // a pace, not a wait
+		}
+	})
+	c.stop = sync.OnceFunc(func() { cancel(); wg.Wait() })
+	t.Cleanup(c.stop)
+	return c
+}
+
+// bounds are the times between which something was written. The clock has
+// stopped.
+func (c *clock) bounds(revision int64) (from, until time.Time) {
+	until = time.Now()
+	for _, tick := range c.ticks {
+		if tick.revision > revision {
+			return from, tick.after
+		}
+		from = tick.before
+	}
+	return from, until
+}
+
+// checkEtcdTerms holds every write of a user's chatter to the terms that the lease
+// grants. One is late if it is even at the earliest that it can have been made.
+func checkEtcdTerms(t *testing.T, all requests, c *clock, record *kvstoretest.Record, user string, renewDeadline time.Duration) {
+	t.Helper()
+	grants := all.which(func(e clustertest.AuditEvent) bool {
+		return e.User.Username == user && onLease(e) && e.Mutates() && e.ResponseStatus.Code < 300
+	})
+	writes := eventsOf(record, chatterPrefix+user)
+	for _, w := range writes {
+		from, until := c.bounds(w.Kv.ModRevision)
+		var end time.Time
+		for _, g := range grants {
+			if g.RequestReceivedTimestamp.Before(until) {
+				end = g.RequestReceivedTimestamp.Add(renewDeadline)
+			}
+		}
+		if late := from.Sub(end); late > slack {
+			t.Errorf("%s wrote revision %d at least %s after the end of its term", user, w.Kv.ModRevision, late)
+		}
+	}
+	if len(writes) == 0 || len(grants) == 0 {
+		t.Errorf("%s made %d writes under %d grants: the test shows nothing", user, len(writes), len(grants))
+	}
+}
+
+// Invariant 2, in etcd: no write leaves the process outside its term, neither to
+// etcd nor to the API server.
+func TestInvariant2InEtcd(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		harm func(*operator, *clustertest.Proxy) (heal func())
+		env  []string
+	}{
+		{"paused", func(o *operator, _ *clustertest.Proxy) func() {
+			o.signal(syscall.SIGSTOP)
+			return func() { o.signal(syscall.SIGCONT) }
+		}, nil},
+		{"the API server is gone and etcd is not", func(o *operator, p *clustertest.Proxy) func() {
+			p.BlackHole(o.t)
+			return func() { p.Heal(o.t) }
+		}, nil},
+		{"slow stop", func(o *operator, p *clustertest.Proxy) func() {
+			rule := p.Answer(o.t, http.StatusInternalServerError, clustertest.Match{Resources: []string{"leases"}})
+			return func() { rule.Remove(o.t) }
+		}, []string{slowStop + "=4s"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w, e := newWorld(t), kvstoretest.Start(t, 1)
+			audit, record, c := w.Audit(t), e.Follow("cilium/", 1), startClock(t, e)
+			run := func(user string) (*operator, *clustertest.Proxy) {
+				env := append([]string{chatter + "=chatter", etcdChatter + "=" + user}, test.env...)
+				return w.run(user, env, withEtcd(e, quickLease...)...)
+			}
+			first, proxy := run("first")
+			first.says("chatter has begun", 2) // both
+			second, _ := run("second")
+			second.says("standing by", 1)
+			for round := range 2 {
+				heal := test.harm(first, proxy)
+				second.says("chatter has begun", 2)
+				theirs := e.Revision() // the second leads: the first must not write from here on
+				heal()
+				first.until("it stands by", func() bool {
+					s, ok := first.status()
+					return ok && !s.Election.Leading
+				})
+				ours := e.Revision()
+				for _, event := range eventsOf(record, chatterPrefix+"first") {
+					if at := event.Kv.ModRevision; at > theirs && at <= ours {
+						t.Errorf("the first wrote revision %d, and the second led from %d on", at, theirs)
+					}
+				}
+				if code := second.stop(); code != 0 {
+					t.Errorf("exit code %d", code)
+				}
+				first.says("chatter has begun", 2*(round+2))
+				second, _ = run("second")
+				second.says("standing by", 1)
+			}
+			for _, o := range []*operator{first, second} {
+				if code := o.stop(); code != 0 {
+					t.Errorf("exit code %d", code)
+				}
+			}
+			c.stop()
+			last := e.Revision()
+			eventually(t, "all writes are recorded", func() bool {
+				events := record.Events()
+				return len(events) > 0 && (events[len(events)-1].Kv.ModRevision == last || e.Get(clockKey).ModRevision == events[len(events)-1].Kv.ModRevision)
+			})
+			all := w.requests(audit, "first", "second")
+			for _, user := range []string{"first", "second"} {
+				checkTerms(t, all, user, time.Second)
+				checkEtcdTerms(t, all, c, record, user, time.Second)
+			}
+		})
+	}
+}

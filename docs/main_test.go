@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package docs
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/skep-operator/skep/cells"
+	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/cells/ipam/clusterpool"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/command"
+	"github.com/skep-operator/skep/runtime/hive"
+)
+
+//go:generate go mod tidy -C examples/vendor
+//go:generate go test -count=1 -short . -run "TestDocuments|TestReference" -update
+
+// asOperator makes the test binary an operator, so that documents show what a
+// process prints: "all" is the whole one, "two" has two duties, so that what
+// documents show of a running one does not change with every duty that is added.
+const asOperator = "SKEP_DOCS_OPERATOR"
+
+var operators = map[string]cell.Cell{
+	"all": cells.Operator,
+	"two": cell.Set(cells.Resources, cells.Shell, cell.Term("leader", crds.Cell, clusterpool.Cell)),
+}
+
+func TestMain(m *testing.M) {
+	if set := operators[os.Getenv(asOperator)]; set != nil {
+		os.Exit(command.Main(set,
+			hive.Version("devel"), hive.EnvPrefix("CILIUM_"), hive.MetricsNamespace("cilium_operator")))
+	}
+	goleak.VerifyTestMain(clustertest.Wrap(m))
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package docs
+
+import (
+	"context"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"github.com/skep-operator/skep/cells"
+)
+
+// The timing of these tests, shorter than the default.
+const (
+	leaseDuration = 4 * time.Second
+	renewDeadline = 3 * time.Second
+	retryPeriod   = 500 * time.Millisecond
+)
+
+// original is a replica that holds the lease as cilium-operator does: client-go's
+// elector, on the lease of that name, with an identity of host and random
+// characters.
+type original struct {
+	identity string
+	leads    chan struct{}
+	stop     func() // and wait for the end
+}
+
+// runOriginal campaigns until it is stopped. released says whether it then gives
+// the lease away, or leaves it like one that was killed.
+func (s *site) runOriginal(namespace string, released bool) *original {
+	s.t.Helper()
+	host, err := os.Hostname()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	o := &original{identity: host + "-" + rand.String(10), leads: make(chan struct{})}
+	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock: &resourcelock.LeaseLock{
+			LeaseMeta:  metav1.ObjectMeta{Name: leaseName, Namespace: namespace},
+			Client:     s.core.CoordinationV1(),
+			LockConfig: resourcelock.ResourceLockConfig{Identity: o.identity},
+		},
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: released,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(o.leads) },
+			OnStoppedLeading: func() {},
+		},
+	})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		elector.Run(ctx)
+	}()
+	o.stop = sync.OnceFunc(func() { cancel(); <-ended })
+	s.t.Cleanup(o.stop)
+	return o
+}
+
+func (o *original) awaitLead(t *testing.T) {
+	t.Helper()
+	select {
+	case <-o.leads:
+	case <-time.After(time.Minute):
+		t.Fatal("the original never came to lead")
+	}
+}
+
+// runOurs starts an operator with the flags that it shares with the original.
+func (s *site) runOurs(namespace, kubeconfig string) *running {
+	return start(s.t, cells.Operator,
+		"--k8s-kubeconfig-path="+kubeconfig, "--k8s-namespace="+namespace,
+		"--leader-election-lease-duration="+leaseDuration.String(),
+		"--leader-election-renew-deadline="+renewDeadline.String(),
+		"--leader-election-retry-period="+retryPeriod.String(),
+		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.3.0.0/16")
+}
+
+// TestMigration hands the lease over from an original to us and back: at no time
+// do both lead, and each reads what the other left.
+func TestMigration(t *testing.T) {
+	s := newSite(t)
+	s.define()
+	namespace, proxy := s.namespace(), s.NewProxy(t)
+
+	before := s.runOriginal(namespace, true)
+	before.awaitLead(t)
+	ours := s.runOurs(namespace, proxy.Kubeconfig())
+	until(t, "we stand by", func() bool { return contains(ours.log, "standing by", before.identity) })
+	s.addNode("node", nil, map[string]any{})
+	if n := writers(t, proxy, "ciliumnodes"); len(n) > 0 || s.field("node", "spec", "ipam", "podCIDRs") != "" {
+		t.Errorf("we write while the original leads: %v", n)
+	}
+
+	before.stop()
+	until(t, "we give the node its pod CIDR", func() bool { return s.field("node", "spec", "ipam", "podCIDRs") != "" })
+	given := s.field("node", "spec", "ipam", "podCIDRs")
+	checkLease(t, s.lease(namespace), 1)
+
+	after := s.runOriginal(namespace, true)
+	ours.stop()
+	after.awaitLead(t)
+	if got := s.holder(namespace); got != after.identity {
+		t.Errorf("the lease is held by %q, want the original %q", got, after.identity)
+	}
+	checkLease(t, s.lease(namespace), 2)
+	if got := s.field("node", "spec", "ipam", "podCIDRs"); got != given {
+		t.Errorf("the node's pod CIDR was %s and is %s", given, got)
+	}
+}
+
+// TestMigrationFromAKilledOriginal takes the lease over from one that did not
+// release it: we write nothing before it has run out.
+func TestMigrationFromAKilledOriginal(t *testing.T) {
+	s := newSite(t)
+	s.define()
+	namespace, proxy := s.namespace(), s.NewProxy(t)
+
+	before := s.runOriginal(namespace, false)
+	before.awaitLead(t)
+	ours := s.runOurs(namespace, proxy.Kubeconfig())
+	until(t, "we stand by", func() bool { return contains(ours.log, "standing by", before.identity) })
+	s.addNode("node", nil, map[string]any{})
+	before.stop()
+	renewed := s.lease(namespace).Spec.RenewTime.Time
+	until(t, "we give the node its pod CIDR", func() bool { return s.field("node", "spec", "ipam", "podCIDRs") != "" })
+
+	for _, q := range proxy.Requests(t, 0) {
+		if q.Mutates() && q.Resource == "ciliumnodes" && q.Received.Before(renewed.Add(leaseDuration)) {
+			t.Errorf("we wrote at %s, and the lease of %s ran until %s", q.Received, before.identity, renewed.Add(leaseDuration))
+		}
+	}
+	checkLease(t, s.lease(namespace), 1)
+}
+
+// checkLease looks for what the other's elector reads.
+func checkLease(t *testing.T, l *coordinationv1.Lease, transitions int32) {
+	t.Helper()
+	spec := l.Spec
+	if spec.HolderIdentity == nil || spec.LeaseDurationSeconds == nil || spec.AcquireTime == nil || spec.RenewTime == nil || spec.LeaseTransitions == nil {
+		t.Fatalf("the lease lacks a field: %v", spec)
+	}
+	if *spec.LeaseDurationSeconds != int32(leaseDuration/time.Second) || *spec.LeaseTransitions != transitions {
+		t.Errorf("the lease is for %d s after %d transitions, want %s after %d", *spec.LeaseDurationSeconds, *spec.LeaseTransitions, leaseDuration, transitions)
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ciliumio
+
+import (
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Endpoints is the stream of CiliumEndpoints.
+var Endpoints = stream.Custom[Endpoint](v2.CiliumEndpointResource)
+
+// Endpoint is what duties read of a CiliumEndpoint.
+type Endpoint struct {
+	EndpointMeta `json:"metadata"`
+	Status       EndpointStatus `json:"status"`
+}
+
+// EndpointMeta is the metadata of a CiliumEndpoint.
+type EndpointMeta struct {
+	slim.Meta
+	Owners            []slim.OwnerReference `json:"ownerReferences"`
+	CreationTimestamp slim.Time             `json:"creationTimestamp"`
+}
+
+// EndpointStatus is what the agent reports about an endpoint.
+type EndpointStatus struct {
+	Networking EndpointNetworking `json:"networking"`
+}
+
+// EndpointNetworking is where an endpoint is reached.
+type EndpointNetworking struct {
+	Addressing []AddressPair `json:"addressing"`
+}
+
+// AddressPair is the addresses of an endpoint's interface; either may be missing.
+type AddressPair struct {
+	IPV4 slim.Addr `json:"ipv4"`
+	IPV6 slim.Addr `json:"ipv6"`
+}

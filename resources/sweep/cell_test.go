@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package sweep
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/skep-operator/skep/runtime/cell/celltest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestCell(t *testing.T) { celltest.Check(t, Cell) }
+
+func TestMaxShare(t *testing.T) {
+	for share, ok := range map[float64]bool{0: true, 0.5: true, 1: true, -0.1: false, 1.1: false} {
+		if err := (Config{SweepMaxShare: share}).Validate(); (err == nil) != ok {
+			t.Errorf("%v: %v", share, err)
+		}
+	}
+}

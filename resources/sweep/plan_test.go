@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package sweep
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func candidates(keys ...string) []Candidate[string, int] {
+	var all []Candidate[string, int]
+	for _, k := range keys {
+		all = append(all, Candidate[string, int]{Key: k})
+	}
+	return all
+}
+
+func keys(all []Candidate[string, int]) []string {
+	var keys []string
+	for _, c := range all {
+		keys = append(keys, c.Key)
+	}
+	return keys
+}
+
+// Any history of scans, against what is promised of each candidate: it is due
+// when the last so many scans in a row found it, the first of the row a grace ago.
+func TestLook(t *testing.T) {
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		p := patience{sightings: 1 + r.IntN(3), grace: time.Duration(r.IntN(4)) * time.Minute}
+		var seen sightings[string]
+		now := epoch
+		row := map[string][]time.Time{} // scans in a row that found a key
+		for step := range 20 {
+			now = now.Add(time.Duration(r.IntN(120)) * time.Second)
+			var found []string
+			for _, k := range []string{"a", "b", "c", "d"} {
+				if r.IntN(3) > 0 {
+					found = append(found, k)
+					row[k] = append(row[k], now)
+				} else {
+					delete(row, k)
+				}
+			}
+			r.Shuffle(len(found), func(i, j int) { found[i], found[j] = found[j], found[i] })
+			if len(found) > 0 && r.IntN(4) == 0 {
+				found = append(found, found[0]) // twice in one scan is one sighting
+			}
+			next, due, ripens := look(seen, candidates(found...), now, p)
+			seen = next
+			var want []string
+			var wantRipens time.Time
+			for k, times := range row {
+				ripe := times[0].Add(p.grace)
+				switch {
+				case len(times) >= p.sightings && !now.Before(ripe):
+					want = append(want, k)
+				case now.Before(ripe) && (wantRipens.IsZero() || ripe.Before(wantRipens)):
+					wantRipens = ripe
+				}
+			}
+			got := slices.Sorted(slices.Values(keys(due)))
+			slices.Sort(want)
+			if !slices.Equal(got, want) || !ripens.Equal(wantRipens) || len(seen) != len(row) {
+				t.Fatalf("seed %d, step %d: due %v, want %v; ripens %s, want %s; %d remembered, want %d",
+					seed, step, got, want, ripens, wantRipens, len(seen), len(row))
+			}
+		}
+	}
+}
+
+func TestStill(t *testing.T) {
+	again := candidates("c", "b", "x", "b")
+	again[1].Object = 7
+	both := still(candidates("a", "b", "c"), again)
+	if got := fmt.Sprint(keys(both)); got != "[c b]" || both[1].Object != 7 {
+		t.Errorf("still there are %v: %v", got, both)
+	}
+}
+
+func TestImplausible(t *testing.T) {
+	for _, test := range []struct {
+		due, total int
+		share      float64
+		want       bool
+	}{
+		{10, 10, 0.5, false}, // few
+		{11, 11, 0.5, true},
+		{11, 22, 0.5, false},
+		{12, 23, 0.5, true},
+		{5000, 5000, 1, false},
+		{11, 1000000, 0, true},
+		{11, 0, 0.5, true}, // a total that is wrong is no excuse
+	} {
+		if got := implausible(test.due, test.total, test.share); got != test.want {
+			t.Errorf("%+v: %t", test, got)
+		}
+	}
+}
+
+func TestPauses(t *testing.T) {
+	const interval = 5 * time.Minute
+	for _, test := range []struct {
+		what      string
+		got, want time.Duration
+	}{
+		{"nothing waits", pause(interval, epoch, time.Time{}), interval},
+		{"something ripens", pause(interval, epoch, epoch.Add(time.Minute)), time.Minute},
+		{"it ripens later", pause(interval, epoch, epoch.Add(time.Hour)), interval},
+		{"it has ripened meanwhile", pause(interval, epoch.Add(time.Hour), epoch), 0},
+		{"first failure", pauseAfter(1, interval), time.Second},
+		{"third failure", pauseAfter(3, interval), 3 * time.Second},
+		{"many failures", pauseAfter(1000, interval), interval},
+		{"many failures of a single sweep", pauseAfter(1000, 0), time.Minute},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: %s, want %s", test.what, test.got, test.want)
+		}
+	}
+}
+
+// An API server that does not serve a resource yet says 404, too.
+func TestMissing(t *testing.T) {
+	things := schema.GroupResource{Group: "example.com", Resource: "things"}
+	for name, test := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"none":       {nil, false},
+		"no object":  {fmt.Errorf("reading: %w", apierrors.NewNotFound(things, "x")), true},
+		"not served": {apierrors.NewGenericServerResponse(404, "get", things, "x", "404 page not found", 0, true), false},
+		"conflict":   {apierrors.NewConflict(things, "x", errors.New("it")), false},
+	} {
+		if got := Missing(test.err); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package sweep
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+// Spec says what is swept, and how. Its functions are called one at a time.
+type Spec[K comparable, T any] struct {
+	// Rule says in one or two words what the sweep does. It is part of the cause
+	// of each delete, after the module's id.
+	Rule string
+	// Interval is the time from the end of a sweep to the start of the next. 0
+	// makes one sweep that succeeds, and no more.
+	Interval time.Duration
+	// Sightings are the scans in a row that find a candidate before it is deleted,
+	// and Grace is the time from the first of them to the last. Two sightings are
+	// the least; a single sweep has one, and no grace.
+	Sightings int
+	Grace     time.Duration
+	// Rate bounds deletes, failed ones included. Without it there are 20 a second.
+	Rate *rate.Limiter
+	// Everything is meant to go: there is no brake.
+	Everything bool
+
+	// Scan finds what looks like garbage. An error says that the view is not
+	// complete: nothing follows from it.
+	Scan func(context.Context) (Found[K, T], error)
+	// Confirm, if set, brings what Scan reads up to date. It is called before the
+	// first delete of a sweep; then a scan is made again, and what that does not
+	// find is spared.
+	Confirm func(context.Context) error
+	// Check, if set, asks right before a delete whether an object is garbage. What
+	// it says has to hold now, not in some view. An error spares the object until
+	// the next sweep.
+	Check func(context.Context, T) (garbage bool, err error)
+	// Delete deletes the object that was judged and no other of its name. It may
+	// find that there is nothing to do.
+	Delete func(context.Context, T) (Outcome, error)
+	// Trigger names an object in the cause of its deletion.
+	Trigger func(T) k8s.Trigger
+}
+
+// Found is what a scan has found.
+type Found[K comparable, T any] struct {
+	Candidates []Candidate[K, T]
+	// Total is the number of objects that the candidates are a part of.
+	Total int
+}
+
+// Candidate is an object that looks like garbage.
+type Candidate[K comparable, T any] struct {
+	// Key tells the object from all others, also from a later one of its name: it
+	// has the uid or the revision.
+	Key K
+	// Object is its newest state, as Check and Delete want it.
+	Object T
+	// Why is for the log.
+	Why string
+}
+
+// Outcome is what became of a candidate.
+type Outcome string
+
+const (
+	Deleted Outcome = "deleted"
+	Gone    Outcome = "gone"    // somebody else was faster
+	Changed Outcome = "changed" // it is not any more what was judged
+	Spared  Outcome = "spared"  // those who know say that it is needed
+	Failed  Outcome = "failed"
+)
+
+// OutcomeOf is what the answer of an API server to a delete with preconditions
+// means. Errors that mean an outcome are none any more.
+func OutcomeOf(err error) (Outcome, error) {
+	switch {
+	case err == nil:
+		return Deleted, nil
+	case apierrors.IsNotFound(err):
+		return Gone, nil
+	case apierrors.IsConflict(err):
+		return Changed, nil
+	}
+	return Failed, err
+}
+
+// Missing reports whether an error of a read says for sure that an object is not
+// there. An API server that is starting does not know all its resources yet, and
+// answers so, too.
+func Missing(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+}
