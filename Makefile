@@ -125,7 +125,7 @@ generated: ## What is generated is up to date; looks at a copy, and leaves the t
 	tar -cf - --exclude=./.git --exclude=./bin . | tar -xf - -C "$$copy"; \
 	cp -R "$$copy" "$$copy.before"; trap 'rm -rf "$$copy" "$$copy.before"' EXIT; \
 	$(MAKE) --no-print-directory -C "$$copy" generate >bin/.generate.log 2>&1 || { cat bin/.generate.log; exit 1; }; \
-	diff -r --exclude=bin "$$copy.before" "$$copy" || { echo "out of date: run make generate"; exit 1; } $(took)
+	diff -rq --exclude=bin "$$copy.before" "$$copy" || { echo "out of date: run make generate"; exit 1; } $(took)
 
 .PHONY: tree-before tree-after
 tree-before:

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "write docs/api.txt anew")
 // stable are the packages whose Go API embedders rely on; of cells it is the
 // sets.
 var stable = []string{
-	"cells", "resources/api", "resources/api/v2", "resources/api/v2alpha1", "resources/cluster", "resources/k8s", "resources/kvstore", "resources/stream",
+	"cells", "resources/api", "resources/api/v2", "resources/api/v2alpha1", "resources/cluster", "resources/explain", "resources/k8s", "resources/kvstore", "resources/stream",
 	"runtime/cell", "runtime/health", "runtime/hive", "runtime/job", "runtime/lifecycle",
 }
 

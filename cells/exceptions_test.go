@@ -7,9 +7,7 @@ package cells_test
 var unsaid = exceptions{}
 
 // unchecked are cells whose conformance no test checks.
-var unchecked = exceptions{
-	"cells/ipam/clusterpool": "its tests come with the rest of its folder",
-}
+var unchecked = exceptions{}
 
 // exportedByCells are names that a cell exports beside Cell and Config.
 var exportedByCells = exceptions{}

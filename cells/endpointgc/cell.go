@@ -43,6 +43,7 @@ var Cell = cell.Module("endpointgc", "Deletes CiliumEndpoints whose pod is gone 
 		),
 
 		cell.Metrics(newMetrics),
+		cell.Lasting(newProgress),
 		cell.ProvidePrivate(newAPI),
 		cell.Job("clean", newCleaner),
 	),

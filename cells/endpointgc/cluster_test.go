@@ -212,6 +212,12 @@ func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
 		t.Errorf("%v deleted in %d requests", n, before)
 	}
 	w.calm(o)
+	reads := len(w.requests("get")) + len(w.requests("list"))
+	o.Again()
+	termtest.Eventually(t, "it has ended again", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
+	if n := len(w.requests("get")) + len(w.requests("list")); n != reads {
+		t.Errorf("%d more reads in the next term", n-reads)
+	}
 	o.Stop()
 	if !w.names()["later"] || len(w.requests("delete")) != before {
 		t.Error("what came later is gone, too")

@@ -6,6 +6,7 @@ package endpointgc
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,11 +25,17 @@ import (
 // cleaner deletes all endpoints, once. It watches nothing: where agents make no
 // endpoints, there is nothing to watch.
 type cleaner struct {
-	api   *api
-	list  metadata.Getter
-	sweep *sweep.Sweep[types.UID, leftover]
-	log   *slog.Logger
+	api      *api
+	list     metadata.Getter
+	sweep    *sweep.Sweep[types.UID, leftover]
+	progress *progress
+	log      *slog.Logger
 }
+
+// progress is what outlives terms: once is once in a process.
+type progress struct{ done atomic.Bool }
+
+func newProgress() *progress { return &progress{} }
 
 // leftover is an endpoint that has to go.
 type leftover struct {
@@ -36,12 +43,12 @@ type leftover struct {
 	uid types.UID
 }
 
-func newCleaner(a *api, s sweep.Scope, log *slog.Logger) (job.Job, error) {
+func newCleaner(a *api, s sweep.Scope, p *progress, log *slog.Logger) (job.Job, error) {
 	lister, err := metadata.NewForConfig(a.client.RESTConfig())
 	if err != nil {
 		return job.Job{}, err
 	}
-	c := &cleaner{api: a, list: lister.Resource(endpoints), log: log}
+	c := &cleaner{api: a, list: lister.Resource(endpoints), progress: p, log: log}
 	c.sweep = sweep.New(s, sweep.Spec[types.UID, leftover]{
 		Rule: "clean up", Everything: true, Scan: c.scan, Delete: c.delete,
 		Trigger: func(l leftover) k8s.Trigger { return trigger(l.key, "") },
@@ -50,6 +57,15 @@ func newCleaner(a *api, s sweep.Scope, log *slog.Logger) (job.Job, error) {
 }
 
 func (c *cleaner) run(ctx context.Context) error {
+	if c.progress.done.Load() {
+		return nil
+	}
+	err := c.clean(ctx)
+	c.progress.done.Store(err == nil)
+	return err
+}
+
+func (c *cleaner) clean(ctx context.Context) error {
 	_, err := c.api.client.Get(ctx, k8s.Ref{Resource: definitions, Name: endpoints.GroupResource().String()})
 	if sweep.Missing(err) {
 		c.log.Info("there is no definition of CiliumEndpoints, so none are left over")

@@ -4,6 +4,7 @@
 package health
 
 import (
+	"net"
 	"slices"
 	"strings"
 
@@ -71,6 +72,11 @@ func (c Config) Validate() error {
 	for _, pattern := range c.EnableCiliumOperatorServerAccess {
 		if !slices.ContainsFunc(apis, func(api string) bool { return accessMatches(pattern, api) }) {
 			return cell.Invalid("enable-cilium-operator-server-access", "must name parts of the API (%v), or several with a * at the end; %q is none", apis, pattern)
+		}
+	}
+	for _, a := range [][2]string{{"operator-api-serve-addr", c.OperatorAPIServeAddr}, {"operator-prometheus-serve-addr", c.OperatorPrometheusServeAddr}} {
+		if _, _, err := net.SplitHostPort(a[1]); a[1] != "" && err != nil {
+			return cell.Invalid(a[0], "must be host:port: %v", err)
 		}
 	}
 	if c.OperatorPrometheusEnableTLS && (c.OperatorPrometheusTLSCertFile == "" || c.OperatorPrometheusTLSKeyFile == "") {

@@ -36,11 +36,16 @@ const (
 // testCells are duties of tests. Each does nothing unless it is asked to.
 var testCells = []cell.Cell{
 	etcdChatterCell,
-	cell.Module("chatter", "Writes a ConfigMap without a pause", cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
+	cell.Module("chatter", "Writes a ConfigMap without a pause", cell.ProvidePrivate(newTalk), cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
 	cell.Module("panics", "Panics", cell.Job("panic", newPanics)),
 }
 
-func newChatter(c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
+// talk makes the hook start after the job, which serves it, and stop before.
+type talk struct{}
+
+func newTalk() *talk { return &talk{} }
+
+func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
 	name := os.Getenv(chatter)
 	write := func(ctx context.Context, n int) error {
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
@@ -73,7 +78,7 @@ func newChatter(c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
 }
 
 // newSlowStop stops before the chatter does, which goes on meanwhile.
-func newSlowStop() lifecycle.Hook {
+func newSlowStop(*talk) lifecycle.Hook {
 	return lifecycle.Funcs{OnStop: func(context.Context) error {
 		d, _ := time.ParseDuration(os.Getenv(slowStop))
 		time.Sleep(d)

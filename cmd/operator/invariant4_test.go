@@ -5,12 +5,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -39,55 +43,145 @@ var smallPool = []string{"--cluster-pool-ipv4-cidr=10.0.0.0/27", "--cluster-pool
 
 const smallPoolBlocks = 8
 
-// staleOperator runs an operator whose watches of nodes are late. 0 holds them
-// until the rule is removed.
-func (w *world) staleOperator(user string, late time.Duration) (*operator, *clustertest.Proxy, *clustertest.ActiveRule) {
+// operator runs an operator with a small pool, and leases that are soon lost.
+func (w *world) operator(user string) (*operator, *clustertest.Proxy) {
 	w.t.Helper()
 	proxy := w.NewProxy(w.t)
-	rule := proxy.HoldWatch(w.t, "ciliumnodes", late)
 	args := slices.Concat([]string{"--k8s-namespace=" + w.namespace, "--enable-ipv6=false"}, quickLease, smallPool)
-	return start(w.t, proxy.UserKubeconfig(w.t, user, "system:masters"), nil, args...), proxy, rule
+	return start(w.t, proxy.UserKubeconfig(w.t, user, "system:masters"), nil, args...), proxy
 }
 
-// crashAtEveryWrite kills the leader when the answer to its n-th write of a node
-// is lost, whether it was about CIDRs or an error, and lets a standby take over
-// whose cache has seen none of these writes.
+// crashAtEveryWrite kills the leader when the answer to its n-th write is lost, of
+// CIDRs or of an error, for every n; and once it ends in order. Who takes over has
+// seen what the writes were about, and none of them.
 func crashAtEveryWrite(t *testing.T) {
-	writes := 4
-	if soak() {
-		writes = 40
-	}
 	w := newWorld(t)
 	judge := newJudge(w)
-	// What has come of the first leader's writes is told by no watch.
-	leader, proxy, _ := w.staleOperator("first", time.Millisecond)
+	leader, proxy := w.operator("first")
 	leader.leads()
-	for n := range writes {
-		for i := range smallPoolBlocks - 2 {
-			w.addNode(fmt.Sprintf("old-%d-%d", n, i))
-		}
-		w.settled()
-		standby, next, held := w.staleOperator(fmt.Sprint("next-", n), 0)
-		standby.says("standing by", 1)
-		// The oldest go: the leader's next blocks are not the first ones.
-		w.deleteNodes(fmt.Sprintf("old-%d-0", n), fmt.Sprintf("old-%d-1", n), fmt.Sprintf("old-%d-2", n))
-		match := clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes", "ciliumnodes/status"}}
-		rule := proxy.Rule(t, clustertest.Rule{Match: match, LoseAnswer: &clustertest.LoseAnswer{}, Skip: n, Times: 1})
-		for i := range writes + 1 {
-			w.addNode(fmt.Sprintf("new-%d-%d", n, i))
-		}
-		eventually(t, fmt.Sprintf("write %d has lost its answer", n), func() bool { return rule.Hits(t) > 0 })
-		leader.kill()
-		standby.leads()
-		standby.says("all nodes are known", 1)
-		w.settled()
-		held.Remove(t)
+	rounds := 1
+	if soak() {
+		rounds = 10
+	}
+	const freed = 2
+	for i := range rounds * (2*freed + 1) {
+		n := i % (2*freed + 1)
+		t.Logf("write %d", n)
 		for name := range w.nodes() {
 			w.deleteNodes(name)
 		}
+		leader.sees(0)
+		for i := range smallPoolBlocks {
+			w.served(fmt.Sprint("old-", i))
+		}
+		starving := w.addAgainstTheirNames("wait-", 3*freed)
+		w.settled()
+		standby, next := w.operator(fmt.Sprint("next-", i))
+		standby.says("standing by", 1)
+		standby.sees(smallPoolBlocks + starving)
+
+		// The leader is the last one to see what makes it write.
+		late := proxy.HoldWatch(t, "ciliumnodes", 0)
+		for i := range freed {
+			w.deleteNodes(fmt.Sprint("old-", i))
+		}
+		standby.sees(smallPoolBlocks + starving - freed)
+		if n == 2*freed {
+			next.HoldWatch(t, "ciliumnodes", 3*time.Second)
+			late.Remove(t)
+			eventually(t, "the leader has written", func() bool { return w.starving() == starving-freed })
+			if code := leader.stop(); code != 0 {
+				t.Errorf("exit code %d", code)
+			}
+		} else {
+			held := next.HoldWatch(t, "ciliumnodes", 0)
+			lost := proxy.Rule(t, clustertest.Rule{Match: nodeWrites, LoseAnswer: &clustertest.LoseAnswer{}, Skip: n, Times: 1})
+			late.Remove(t)
+			eventually(t, "an answer is lost", func() bool { return lost.Hits(t) > 0 })
+			leader.kill()
+			standby.leads()
+			standby.says("all nodes are known", 1)
+			held.Remove(t)
+		}
+		standby.leads()
+		w.deleteNodes("old-6", "old-7", "wait-0", "wait-1", "wait-2", "wait-3", "wait-4", "wait-5")
+		w.served("sentinel")
 		leader, proxy = standby, next
 	}
 	judge.finish()
+}
+
+var nodeWrites = clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes", "ciliumnodes/status"}}
+
+// addAgainstTheirNames makes nodes in the same second, the last name first: who
+// waits longest is not who is given first by somebody who has not seen them wait.
+func (w *world) addAgainstTheirNames(prefix string, n int) int {
+	w.t.Helper()
+	eventually(w.t, "nodes of the same second", func() bool {
+		for i := range n {
+			w.addNode(fmt.Sprint(prefix, n-1-i))
+		}
+		nodes := w.nodes()
+		first, last := nodes[fmt.Sprint(prefix, n-1)], nodes[prefix+"0"]
+		if first.GetCreationTimestamp() == last.GetCreationTimestamp() {
+			return true
+		}
+		for i := range n {
+			w.deleteNodes(fmt.Sprint(prefix, i))
+		}
+		return false
+	})
+	return n
+}
+
+// starving is how many nodes have no CIDR.
+func (w *world) starving() (n int) {
+	w.t.Helper()
+	for _, node := range w.nodes() {
+		if len(podCIDRs(node)) == 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// sees waits until the operator's view has so many nodes.
+func (o *operator) sees(nodes int) {
+	o.t.Helper()
+	o.until(fmt.Sprintf("it sees %d nodes", nodes), func() bool {
+		for _, section := range o.sections() {
+			for _, row := range section.Rows {
+				if section.Title == "Streams" && strings.HasPrefix(row[0], "ciliumnodes") {
+					return row[1] == strconv.Itoa(nodes) && row[2] == "synced"
+				}
+			}
+		}
+		return false
+	})
+}
+
+type section struct {
+	Title string
+	Rows  [][]string
+}
+
+// sections are what modules add to the operator's status; none while it does not
+// answer.
+func (o *operator) sections() []section {
+	client := http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", o.socket)
+		},
+	}}
+	resp, err := client.Get("http://operator/status")
+	if err != nil {
+		return nil
+	}
+	defer resp.Body.Close()
+	var s struct{ Sections []section }
+	_ = json.NewDecoder(resp.Body).Decode(&s)
+	return s.Sections
 }
 
 // anyHistory lets two operators with late caches lead in turn, and does to them
@@ -145,7 +239,8 @@ type history struct {
 func (h *history) begin(i int) {
 	h.began++
 	late := time.Duration(50+h.r.IntN(600)) * time.Millisecond
-	h.replicas[i], h.proxies[i], _ = h.staleOperator(fmt.Sprint("replica-", h.began), late)
+	h.replicas[i], h.proxies[i] = h.operator(fmt.Sprint("replica-", h.began))
+	h.proxies[i].HoldWatch(h.t, "ciliumnodes", late)
 }
 
 // leader is who leads, -1 if nobody does.
@@ -163,7 +258,6 @@ func (h *history) harm() {
 		return
 	}
 	o, proxy := h.replicas[i], h.proxies[i]
-	nodeWrites := clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}
 	switch kind := []string{"hand over", "hand over", "kill", "pause", "lost answers", "cut", "black hole"}[h.r.IntN(7)]; kind {
 	case "hand over":
 		h.done[kind]++

@@ -128,7 +128,7 @@ type etcdChatterer struct{ kvstore.Client }
 
 func newEtcdChatterer(c kvstore.Client) *etcdChatterer { return &etcdChatterer{c} }
 
-func newSlowEtcdStop(*etcdChatterer) lifecycle.Hook { return newSlowStop() }
+func newSlowEtcdStop(*etcdChatterer) lifecycle.Hook { return newSlowStop(nil) }
 
 func newEtcdChatter(c *etcdChatterer, log *slog.Logger) job.Job {
 	name := os.Getenv(etcdChatter)

@@ -176,10 +176,10 @@ func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInt
 
 	cause := &k8s.Cause{Rule: l.rule, Triggers: triggers}
 	err := l.do(k8s.WithCause(ctx, cause), key)
-	if ctx.Err() == nil {
-		l.options.book.Decided(cause, fmt.Sprint(key), err)
-	}
 	again := new(afterError)
+	if ctx.Err() == nil {
+		l.decided(cause, key, err)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return false
@@ -197,6 +197,14 @@ func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		queue.AddRateLimited(key)
 	}
 	return true
+}
+
+// decided remembers what came of a look. One that waits has done its part.
+func (l *Loop[K]) decided(c *k8s.Cause, key K, err error) {
+	if again := new(afterError); errors.As(err, &again) {
+		err = nil
+	}
+	l.options.book.Decided(c, fmt.Sprint(key), err)
 }
 
 func (l *Loop[K]) succeeded(key K) {

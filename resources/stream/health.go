@@ -89,6 +89,9 @@ func (c *conditions) fine(message string) {
 
 // rest forgets what was wrong with a stream that has stopped.
 func (c *conditions) rest() {
+	c.reporting.Lock()
+	c.logged = map[string]error{} // it has not recovered: nobody asks any more
+	c.reporting.Unlock()
 	c.mu.Lock()
 	clear(c.wrong)
 	c.mu.Unlock()

@@ -188,7 +188,7 @@ func TestValidate(t *testing.T) {
 	if err := (logging.Config{LogDriver: []string{"syslog"}}).Validate(); err != nil {
 		t.Error(err)
 	}
-	if err := (logging.Config{LogDriver: []string{"syslog", "fluentd"}}).Validate(); err == nil || err.Error() != "log-driver: must be syslog; no other driver is known" {
+	if err := (logging.Config{LogDriver: []string{"syslog", "fluentd"}}).Validate(); err == nil || err.Error() != "--log-driver: must be syslog; no other driver is known" {
 		t.Error(err)
 	}
 }

@@ -44,6 +44,7 @@ type Operator struct {
 	log     *buffer
 	health  *health.Tree
 	metrics *metrics.Registry
+	term    lifecycle.Term
 }
 
 type buffer struct {
@@ -63,9 +64,6 @@ func (b *buffer) String() string {
 	return b.text.String()
 }
 
-// leading enters the term when the process starts, with a fence that stays open.
-var leading = cell.Module("test.leading", "Enters the term under test", cell.Hook("lead", newLeading))
-
 type leadingParams struct {
 	cell.In
 
@@ -73,7 +71,9 @@ type leadingParams struct {
 	Term    lifecycle.Term `name:"leader"`
 }
 
-func newLeading(p leadingParams) lifecycle.Hook {
+// lead enters the term when the process starts, with a fence that stays open.
+func (o *Operator) lead(p leadingParams) lifecycle.Hook {
+	o.term = p.Term
 	fence := k8s.NewFence(k8s.SystemClock, k8s.SystemClock.Now(), time.Hour)
 	return lifecycle.Funcs{
 		OnStart: func(ctx context.Context) error {
@@ -96,6 +96,7 @@ func New(t testing.TB, around []cell.Cell, duty cell.Cell, kubeconfig string, ar
 	t.Setenv(k8s.StrictCause, "1")
 	o := &Operator{t: t, log: &buffer{}}
 	probe := cell.Invoke(func(tree *health.Tree, registry *metrics.Registry) { o.health, o.metrics = tree, registry })
+	leading := cell.Module("test.leading", "Enters the term under test", cell.Hook("lead", o.lead))
 	all := append(slices.Clone(around), leading, probe, cell.Term("leader", duty))
 	o.hive = hive.New("operator", cell.Set(all...),
 		hive.LogTo(o.log), hive.Environ(func(string) (string, bool) { return "", false }))
@@ -132,6 +133,17 @@ func Start(t testing.TB, around []cell.Cell, duty cell.Cell, kubeconfig string, 
 func (o *Operator) Stop() {
 	if err := o.hive.Stop(context.Background()); err != nil {
 		o.t.Error(err)
+	}
+}
+
+// Again leaves the term and enters it again.
+func (o *Operator) Again() {
+	o.t.Helper()
+	if err := o.term.Leave(o.t.Context()); err != nil {
+		o.t.Fatal(err)
+	}
+	if err := o.term.Enter(o.t.Context()); err != nil {
+		o.t.Fatal(err)
 	}
 }
 

@@ -98,15 +98,18 @@ func (d Demo) givenCluster(ctx context.Context, scratch string) error {
 		server += ", " + config.Clusters[at.Cluster].Server
 	}
 	d.say("KUBECONFIG is set: the operator runs against THAT cluster (%s).\n"+
-		"    Unset KUBECONFIG for a cluster of the demo's own.\n"+
-		"    Nothing is loaded into it. The operator takes part in the election for kube-system/cilium-operator-resource-lock\n"+
-		"    and registers the kinds of cilium.io; it gives out addresses only if ARGS say --ipam=cluster-pool and from where.", server)
+		"    Unset KUBECONFIG for a cluster of the demo's own. Nothing is loaded into this one, but the operator takes part\n"+
+		"    in the election for kube-system/cilium-operator-resource-lock, and acts there if it is elected.", server)
+	args := []string{"--k8s-namespace=kube-system", "--ipam=kubernetes"}
+	if err := d.showDuties(ctx, args); err != nil {
+		return err
+	}
 	// The operator takes one file, KUBECONFIG may be a list of them.
 	kubeconfig := filepath.Join(scratch, "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
 		return fmt.Errorf("copy KUBECONFIG=%s: %w", d.Kubeconfig, err)
 	}
-	return d.runOperator(ctx, scratch, kubeconfig, d.waitForLeader, "--k8s-namespace=kube-system", "--ipam=kubernetes")
+	return d.runOperator(ctx, scratch, kubeconfig, d.waitForLeader, args...)
 }
 
 // act is what is shown of a running operator, whose socket is given.

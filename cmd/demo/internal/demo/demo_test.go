@@ -116,7 +116,7 @@ func TestDemoOnAGivenClusterSaysSoFirstAndLoadsNothing(t *testing.T) {
 	if !strings.HasPrefix(shown, "==> KUBECONFIG is set") {
 		t.Error("it does not say first that the cluster is somebody's")
 	}
-	inOrder(t, shown, c.Info().APIServer, "Leader      this replica", "==> Stopped")
+	inOrder(t, shown, c.Info().APIServer, "What it does when it is elected", "  crds ", "Starting the operator", "Leader      this replica", "==> Stopped")
 
 	for event := range log.Events(t) {
 		if event.Mutates() && strings.HasPrefix(event.UserAgent, "demo.test/") {
@@ -134,15 +134,20 @@ func TestDemoOnAGivenClusterSaysSoFirstAndLoadsNothing(t *testing.T) {
 }
 
 func TestDemoSaysThatTheOperatorEndedByItself(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	text := `{"current-context":"there","contexts":[{"name":"there","context":{"cluster":"there"}}],
-		"clusters":[{"name":"there","cluster":{"server":"https://127.0.0.1:1"}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	kubeconfig, operator := filepath.Join(dir, "kubeconfig"), filepath.Join(dir, "operator")
+	write := func(file, text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o700); err != nil {
+			t.Fatal(err)
+		}
 	}
+	write(kubeconfig, `{"current-context":"there","contexts":[{"name":"there","context":{"cluster":"there"}}],
+		"clusters":[{"name":"there","cluster":{"server":"https://127.0.0.1:1"}}]}`)
+	write(operator, "#!/bin/sh\nif [ \"$1\" = cells ]; then echo '[]'; else exit 3; fi\n")
 	var shown bytes.Buffer
-	err := Demo{Out: &shown, Operator: "false", Kubeconfig: kubeconfig}.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "the operator ended by itself: exit status 1") {
+	err := Demo{Out: &shown, Operator: operator, Kubeconfig: kubeconfig}.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the operator ended by itself: exit status 3") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -11,12 +11,16 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
+	"text/tabwriter"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/runtime/graph"
 )
 
 // serialWriter lets the demo and its children write, one at a time.
@@ -42,6 +46,27 @@ func (d Demo) log(line string) {
 	if !strings.Contains(line, `msg="  --`) {
 		fmt.Fprintf(d.Out, "  | %s", line)
 	}
+}
+
+// showDuties says what an operator with these arguments does when it leads.
+func (d Demo) showDuties(ctx context.Context, args []string) error {
+	args = slices.Concat([]string{"cells", "--json"}, args, d.Args)
+	output, err := exec.CommandContext(ctx, d.Operator, args...).Output()
+	if err != nil {
+		return fmt.Errorf("ask %s for its cells: %w", d.Operator, err)
+	}
+	var modules []graph.Module
+	if err := json.Unmarshal(output, &modules); err != nil {
+		return fmt.Errorf("ask %s for its cells: %w", d.Operator, err)
+	}
+	d.say("What it does when it is elected; ARGS='--flag=…' change that:")
+	table := tabwriter.NewWriter(d.Out, 0, 0, 2, ' ', 0)
+	for _, m := range modules {
+		if m.Enabled && m.Term != "" && m.ID != "" {
+			fmt.Fprintf(table, "  %s\t%s\n", m.ID, m.Title)
+		}
+	}
+	return table.Flush()
 }
 
 // waitForLeader waits until the operator knows who leads, itself or another.
