@@ -86,12 +86,16 @@ modules: ## Tests of the other modules of the repository
 	done $(took)
 
 .PHONY: soak
-soak: devcluster ## The tests on the control plane again and again, in random order: SOAK=10 times
-	$(call step,Soaking) go test -race -p 1 -count $(or $(SOAK),10) -shuffle on -timeout 0 $(sort $(CLUSTER_PACKAGES)) $(took)
+soak: devcluster ## The long forms of the tests on the control plane, in random order: SOAK=3 times
+	$(call step,Soaking) SKEP_SOAK=1 go test -race -p 1 -count $(or $(SOAK),1) -shuffle on -timeout 0 $(sort $(CLUSTER_PACKAGES)) $(took)
 
 .PHONY: bench
 bench: ## Measure beside peers, against the budgets; ARGS='-run … -rounds …'
 	@go run -C cmd/bench . $(ARGS)
+
+.PHONY: bench-cluster
+bench-cluster: build devcluster ## Measure whole operators on a loaded control plane: SIZE=S, M or L; ARGS='-rounds …'
+	@go run -C cmd/bench ./cluster -size $(or $(SIZE),M) $(ARGS)
 
 ##@ Check
 

@@ -30,6 +30,7 @@ func (f faces[T]) Events(ctx context.Context, opts ...SubscribeOption) <-chan Ev
 	go func() {
 		defer close(out)
 		defer leave()
+		defer context.AfterFunc(ctx, s.end)()
 		s.pump(ctx, out)
 	}()
 	return out
@@ -50,7 +51,9 @@ func (f faces[T]) subscribe(opts []SubscribeOption) (s *subscription[T], leave f
 
 // pump hands events to a channel without buffer. An event that nobody has
 // received yet is taken back when its object changes, so a receiver gets what
-// is newest when it receives.
+// is newest when it receives. It hears through end that ctx has ended:
+// subscribers often share a context, and would contend for its channel at every
+// event.
 func (s *subscription[T]) pump(ctx context.Context, out chan<- Event[T]) {
 	for {
 		e, ok := s.offer()
@@ -66,11 +69,17 @@ func (s *subscription[T]) pump(ctx context.Context, out chan<- Event[T]) {
 				sent = true
 			case <-s.wake:
 				sent = s.takeBack(e)
-			case <-ctx.Done():
-				return
 			}
 		}
 	}
+}
+
+// end makes the subscription over, from any goroutine.
+func (s *subscription[T]) end() {
+	s.changes.mu.Lock()
+	defer s.changes.mu.Unlock()
+	s.stopped = true
+	s.signal()
 }
 
 // Batches implements Resource.

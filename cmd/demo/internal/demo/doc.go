@@ -5,6 +5,6 @@
 // scratch folder, fills it, runs the operator against it and tells what came of
 // it.
 //
-// It drives the binaries as a user does and looks at the cluster from outside;
-// nothing of the operator is linked in.
+// It drives the binaries as a user does and looks at the cluster from outside; no
+// cell may be imported here.
 package demo

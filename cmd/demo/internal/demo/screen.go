@@ -114,6 +114,8 @@ func (d Demo) showMore(socket, kubeconfig string) {
   export CILIUM_OPERATOR_SOCK_PATH=%[2]s
   %[1]s status            who leads, how duties fare
   %[1]s status health     the health tree
+  %[1]s writes            what it wrote, and what set that off; -f goes on
+  %[1]s explain CiliumNode/worker-1    why it wrote this object, or did not
   %[1]s status graph | bin/graphdraw -format html >live.html    the running graph, for a browser
 
   These look at what is built, and need neither a cluster nor a running operator:
