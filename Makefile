@@ -69,7 +69,7 @@ race: ## Unit and script tests under the race detector
 .PHONY: cluster
 cluster: devcluster ## Tests on the real control plane, under the race detector
 	$(call step,Tests on the real control plane) \
-	go test -race -p 1 -timeout 20m $(sort $(CLUSTER_PACKAGES)) $(took)
+	go test -race -p 1 -timeout 40m $(sort $(CLUSTER_PACKAGES)) $(took)
 
 .PHONY: plain
 plain: ## Tests of memory, allocations and long histories, without the race detector, and each benchmark once

@@ -114,7 +114,7 @@ func TestWithoutAKVStoreIdentitiesAndEndpointsAreObjects(t *testing.T) {
 }
 
 // start runs an operator for a moment.
-func start(t *testing.T, name string, cells cell.Cell, environ map[string]string, args ...string) (err error, log string, degraded []health.Status) {
+func start(t *testing.T, name string, cells cell.Cell, environ map[string]string, args ...string) (log string, degraded []health.Status, err error) {
 	t.Helper()
 	var out bytes.Buffer
 	var tree *health.Tree
@@ -128,13 +128,13 @@ func start(t *testing.T, name string, cells cell.Cell, environ map[string]string
 		t.Fatal(err)
 	}
 	if err := h.Configure(fs); err != nil {
-		return err, "", nil
+		return "", nil, err
 	}
 	if err = h.Start(t.Context()); err == nil {
 		degraded = tree.Degraded()
 		err = h.Stop(context.Background())
 	}
-	return err, out.String(), degraded
+	return out.String(), degraded, err
 }
 
 // A8, and the section on binaries and IPAM modes.
@@ -157,7 +157,7 @@ func TestAnIPAMModeThatThisBinaryLacksIsRefusedOnTheCommandLine(t *testing.T) {
 		"unknown":           {"cilium-operator-generic", generic(), "dhcp", "ipam"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err, log, _ := start(t, c.binary, c.cells, nil, "--ipam="+c.mode)
+			log, _, err := start(t, c.binary, c.cells, nil, "--ipam="+c.mode)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q\n%s", err, c.want, log)
 			}
@@ -166,7 +166,7 @@ func TestAnIPAMModeThatThisBinaryLacksIsRefusedOnTheCommandLine(t *testing.T) {
 }
 
 func TestAnIPAMModeOfTheEnvironmentThatThisBinaryLacksHurtsAddressesOnly(t *testing.T) {
-	err, log, degraded := start(t, "cilium-operator-generic", generic(), map[string]string{"CILIUM_IPAM": "eni"})
+	log, degraded, err := start(t, "cilium-operator-generic", generic(), map[string]string{"CILIUM_IPAM": "eni"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestOptionsThatCannotHoldAreTold(t *testing.T) {
 		"--disable-endpoint-crd":                "disable-endpoint-crd is ignored",
 		"--disable-endpoint-crd --kvstore=etcd": "",
 	} {
-		err, log, _ := start(t, "cilium-operator-generic", generic(), nil, strings.Fields(args)...)
+		log, _, err := start(t, "cilium-operator-generic", generic(), nil, strings.Fields(args)...)
 		if err != nil {
 			t.Errorf("%s: %v", args, err)
 		}

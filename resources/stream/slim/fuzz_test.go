@@ -86,7 +86,7 @@ func randomObject(full fullObject, seed []byte) fullObject {
 		func(tm *metav1.Time, c randfill.Continue) { tm.Time = time.Unix(c.Int63n(1<<33), 0) },
 		func(tm *metav1.MicroTime, c randfill.Continue) { tm.Time = time.Unix(c.Int63n(1<<33), 0) },
 		func(u *types.UID, c randfill.Continue) { *u = types.UID(randomUID(c)) },
-		func(m *metav1.FieldsV1, c randfill.Continue) { m.Raw = []byte("{}") },
+		func(m *metav1.FieldsV1, c randfill.Continue) { m.SetRawString("{}") },
 		func(e *runtime.RawExtension, c randfill.Continue) {},
 	).Fill(full)
 	full.SetResourceVersion(strconv.FormatUint(1+uint64(sum(seed)), 10))

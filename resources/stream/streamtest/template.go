@@ -276,9 +276,9 @@ func TemplatePod() *corev1.Pod {
 			}},
 			ManagedFields: []metav1.ManagedFieldsEntry{
 				{Manager: "kube-controller-manager", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", Time: &at,
-					FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields("spec", 5))}},
+					FieldsV1: metav1.NewFieldsV1(managedFields("spec", 5))},
 				{Manager: "kubelet", Operation: "Update", APIVersion: "v1", FieldsType: "FieldsV1", Time: &at, Subresource: "status",
-					FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields("status", 4))}},
+					FieldsV1: metav1.NewFieldsV1(managedFields("status", 4))},
 			},
 		},
 		Spec: corev1.PodSpec{
