@@ -28,9 +28,10 @@ PLAIN_PACKAGES = $(shell grep -rlE --include='*_test.go' '\bRaceEnabled\b' cells
 
 LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 
-# $(call step,what is done) before a recipe's commands; $(took) after them.
-step = @printf '==> %s\n' '$(1)'; date +%s >bin/.step;
-took = ; printf '    %s s\n' $$(( $$(date +%s) - $$(cat bin/.step) ))
+# $(call step,what is done) before the commands of a recipe, which are one shell; $(took)
+# after them.
+step = @printf '==> %s\n' '$(1)';
+took = ; echo "    $$SECONDS s"
 
 $(shell mkdir -p bin)
 
