@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -34,7 +35,8 @@ type registrar struct {
 	results map[string]result
 	missing sets.Set[string] // definitions that do not serve yet
 	awaited sets.Set[string] // those of them that may soon
-	settled chan struct{}    // closed when awaited becomes empty
+	kept    map[string]*apiextensionsv1.CustomResourceDefinition
+	settled chan struct{} // closed when awaited becomes empty
 }
 
 // result is what came of comparing a definition with ours.
@@ -47,13 +49,15 @@ const (
 	drifted result = "drifted" // our version, and another schema
 	newer   result = "newer"
 	failed  result = "failed"
+
+	unlooked result = "" // it serves and bears our version; its schema was not compared
 )
 
 func newRegistrar(c Config, shared cluster.Config, client k8s.Client, s reconcile.Scope, m *crdMetrics) *registrar {
 	r := &registrar{
 		definitions: definitions{client}, log: s.Log, metrics: m,
 		kinds: map[string]api.Kind{}, results: map[string]result{},
-		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, settled: make(chan struct{}),
+		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, kept: map[string]*apiextensionsv1.CustomResourceDefinition{}, settled: make(chan struct{}),
 	}
 	r.loop = reconcile.New(s, "register", r.register, reconcile.Workers(8), reconcile.Pauses(50*time.Millisecond, 30*time.Second))
 	for _, k := range wanted(c, shared) {
@@ -109,12 +113,46 @@ func (r *registrar) register(ctx context.Context, name string) error {
 		}
 		return err
 	}
+	if look.result == unlooked {
+		r.settle(name, true)
+		return reconcile.After(comparePause)
+	}
 	r.tell(name, look)
 	if !look.serves {
 		return reconcile.After(establishedPause)
 	}
 	r.settle(name, true)
 	return nil
+}
+
+// comparePause puts the comparison of schemas, which costs time, behind what the
+// other duties of a new term have to do.
+const comparePause = 2 * time.Second
+
+// keep sets a definition aside for its comparison.
+func (r *registrar) keep(name string, installed *apiextensionsv1.CustomResourceDefinition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept[name] = installed
+}
+
+// find returns the definition that was kept for its comparison, or reads it.
+func (r *registrar) find(ctx context.Context, k api.Kind) (*apiextensionsv1.CustomResourceDefinition, error) {
+	r.mu.Lock()
+	kept := r.kept[k.CRDName()]
+	delete(r.kept, k.CRDName())
+	r.mu.Unlock()
+	if kept != nil {
+		return kept, nil
+	}
+	return r.definitions.get(ctx, k)
+}
+
+// hurries reports whether other duties still wait for a definition.
+func (r *registrar) hurries(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.awaited.Has(name)
 }
 
 // settle notes that a definition serves, or will not soon.
@@ -146,11 +184,17 @@ var errBeingDeleted = errors.New("it is being deleted; it is created again when 
 // bring takes the next step towards a definition that is current and
 // established.
 func (r *registrar) bring(ctx context.Context, k api.Kind) (look, error) {
-	ours, err := k.CRD()
-	if err != nil {
-		return look{}, err
+	installed, err := r.find(ctx, k)
+	if err == nil && isCurrent(installed) && r.hurries(k.CRDName()) {
+		if serves, err := established(installed); serves && err == nil {
+			r.keep(k.CRDName(), installed)
+			return look{installed: api.SchemaVersion, result: unlooked, serves: true}, nil
+		}
 	}
-	installed, err := r.definitions.get(ctx, k)
+	ours, parseErr := k.CRD()
+	if parseErr != nil {
+		return look{}, parseErr
+	}
 	if apierrors.IsNotFound(err) {
 		err = r.definitions.create(ctx, ours)
 		if err == nil {

@@ -60,6 +60,11 @@ func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision 
 	return d
 }
 
+// isCurrent reports whether a definition bears our version and is there to stay.
+func isCurrent(installed *apiextensionsv1.CustomResourceDefinition) bool {
+	return installed.Labels[api.SchemaVersionLabel] == api.SchemaVersion && installed.DeletionTimestamp == nil
+}
+
 // parseVersion reads a version as agents do: a leading v, missing parts and
 // leading zeros are fine, and a suffix counts only where it says that something
 // is not finished.

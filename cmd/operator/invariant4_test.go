@@ -150,16 +150,29 @@ func (w *world) starving() (n int) {
 // sees waits until the operator's view has so many nodes.
 func (o *operator) sees(nodes int) {
 	o.t.Helper()
+	var row []string
+	defer func() {
+		if o.t.Failed() {
+			o.t.Logf("not %d nodes but %v", nodes, row)
+		}
+	}()
 	o.until(fmt.Sprintf("it sees %d nodes", nodes), func() bool {
-		for _, section := range o.sections() {
-			for _, row := range section.Rows {
-				if section.Title == "Streams" && strings.HasPrefix(row[0], "ciliumnodes") {
-					return row[1] == strconv.Itoa(nodes) && row[2] == "synced"
-				}
+		row = o.stream("ciliumnodes")
+		return len(row) > 2 && row[1] == strconv.Itoa(nodes) && row[2] != "waiting"
+	})
+}
+
+// stream is the line of a stream in the operator's status: its name, how many
+// objects it has, and its state.
+func (o *operator) stream(name string) []string {
+	for _, section := range o.sections() {
+		for _, row := range section.Rows {
+			if section.Title == "Streams" && strings.HasPrefix(row[0], name) {
+				return row
 			}
 		}
-		return false
-	})
+	}
+	return nil
 }
 
 type section struct {

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -86,15 +88,49 @@ func TestWritesOutlastTheTerm(t *testing.T) {
 		write, done := outlast(term, answerTime)
 		defer done()
 		end()
-		time.Sleep(answerTime - 1)
+		time.Sleep(answerTime - time.Nanosecond)
 		synctest.Wait()
 		if write.Err() != nil || write.Value(key{}) != "kept" {
 			t.Error("a write is cut off with the term")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if write.Err() == nil {
 			t.Error("a write goes on for ever")
 		}
 	})
+}
+
+// oneNode is a client of a server with one node.
+type oneNode struct {
+	k8s.Client
+	node *unstructured.Unstructured
+}
+
+func (c oneNode) Modify(_ context.Context, _ k8s.Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
+	return c.node, true, edit(c.node)
+}
+
+// Rules 19, 20 and 24: a decision is written only upon what it was made about.
+func TestDecisionsAreWrittenOnlyUponWhatTheyAreAbout(t *testing.T) {
+	about := observed{Name: "a", UID: "uid-1"}
+	for name, test := range map[string]struct {
+		now  simNode
+		want []string
+	}{
+		"as it was":     {simNode{name: "a", uid: "uid-1"}, []string{"10.0.0.0/24"}},
+		"another node":  {simNode{name: "a", uid: "uid-2"}, nil},
+		"going":         {simNode{name: "a", uid: "uid-1", going: true}, nil},
+		"has another":   {simNode{name: "a", uid: "uid-1", cidrs: []string{"10.0.9.0/24"}}, []string{"10.0.9.0/24"}},
+		"has some more": {simNode{name: "a", uid: "uid-1", cidrs: []string{"10.0.0.0/25", "xyz"}}, []string{"10.0.0.0/25", "xyz"}},
+	} {
+		u := test.now.encoded()
+		s := &syncer{params: params{Client: oneNode{node: u}, Metrics: newMetrics()}}
+		err := s.modify(t.Context(), k8s.Ref{Name: "a"}, about, func(u *unstructured.Unstructured) error {
+			return setPodCIDRs(u, about.PodCIDRs, []string{"10.0.0.0/24"})
+		})
+		if got, _ := says(u); err != nil || !slices.Equal(got, test.want) {
+			t.Errorf("%s: the node has %v, not %v (%v)", name, got, test.want, err)
+		}
+	}
 }
