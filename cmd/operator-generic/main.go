@@ -19,6 +19,7 @@ var version = "devel"
 func main() {
 	os.Exit(command.Main(cells.Operator,
 		hive.Version(version),
+		hive.Product("Cilium-Operator"),
 		hive.EnvPrefix("CILIUM_"),
 		hive.ConfigFile("cilium-operators"),
 		hive.MetricsNamespace("cilium_operator"),

@@ -21,6 +21,7 @@ func main() { os.Exit(run(cells.Operator)) }
 func run(set cell.Cells) int {
 	return command.Main(set,
 		hive.Version(version),
+		hive.Product("Cilium-Operator"),
 		hive.EnvPrefix("CILIUM_"),
 		hive.ConfigFile("cilium-operators"),
 		hive.MetricsNamespace("cilium_operator"),

@@ -6,6 +6,7 @@ package hive
 import (
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -62,6 +63,7 @@ func (p *phase) once(do func() error) error {
 type options struct {
 	sources    config.Sources
 	version    string
+	product    string
 	logTo      io.Writer
 	namespace  string
 	startLimit time.Duration
@@ -88,6 +90,9 @@ func ConfigFile(name string) Option { return func(o *options) { o.sources.FileNa
 
 // Version is what the version command prints.
 func Version(v string) Option { return func(o *options) { o.version = v } }
+
+// Product is what the version command prints before the version.
+func Product(name string) Option { return func(o *options) { o.product = name } }
 
 // LogTo writes the log to w instead of stderr.
 func LogTo(w io.Writer) Option { return func(o *options) { o.logTo = w } }
@@ -158,7 +163,9 @@ func New(name string, cells cell.Cell, opts ...Option) *Hive {
 func (h *Hive) Name() string { return h.name }
 
 // VersionText is what the version command prints.
-func (h *Hive) VersionText() string { return h.options.version }
+func (h *Hive) VersionText() string {
+	return strings.TrimSpace(h.options.product + " " + h.options.version)
+}
 
 // FlagSet has all options as flags.
 func (h *Hive) FlagSet() *pflag.FlagSet { return h.schema.FlagSet(h.name) }
