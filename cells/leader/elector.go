@@ -45,6 +45,7 @@ type elector struct {
 	leases coordinationclient.LeaseInterface
 	me     string
 	clock  k8s.Clock
+	led    int // transitions of the last term, -1 before the first
 
 	mu     sync.Mutex
 	status k8s.ElectionStatus
@@ -77,7 +78,7 @@ func newElector(p params) (*elector, error) {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	e := &elector{params: p, leases: leases.Leases(namespace), me: host + "-" + rand.String(10), clock: k8s.SystemClock}
+	e := &elector{params: p, leases: leases.Leases(namespace), me: host + "-" + rand.String(10), clock: k8s.SystemClock, led: -1}
 	e.lock = &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Name: leaseName, Namespace: namespace},
 		Client:     leases,
@@ -292,9 +293,11 @@ func (e *elector) announce() {
 // enter reports whether the term is entered, or its end has come already. seen
 // is the lease as it was before.
 func (e *elector) enter(ctx context.Context, fence *k8s.Fence, seen sighting) bool {
-	err := e.Leading.Open(fence, e.before(ctx, seen))
+	before, settled := e.before(ctx, seen), seen.settled(e.me, e.led, e.Config)
+	e.led = e.Status().Transitions
+	err := e.Leading.Open(fence, before)
 	if err == nil {
-		if !sleep(ctx, seen.settled(e.me, e.Config)-e.clock.Monotonic()) {
+		if !sleep(ctx, settled-e.clock.Monotonic()) {
 			return true
 		}
 		err = e.Term.Enter(ctx)

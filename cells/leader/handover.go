@@ -35,7 +35,7 @@ func (e *elector) before(ctx context.Context, seen sighting) *k8s.Written {
 	switch {
 	case !seen.exists:
 		return unknown
-	case seen.record.HolderIdentity == e.me:
+	case seen.mine(e.me, e.led):
 		return nil
 	case seen.record.HolderIdentity != "":
 		return unknown

@@ -45,9 +45,16 @@ func (s sighting) expiry() time.Duration {
 // settled is when nothing of a predecessor that did not release can reach the
 // API server any more: it may write until its renew deadline, and a request may
 // take its time.
-func (s sighting) settled(me string, c Config) time.Duration {
-	if !s.exists || s.record.HolderIdentity == "" || s.record.HolderIdentity == me {
+func (s sighting) settled(me string, led int, c Config) time.Duration {
+	if !s.exists || s.record.HolderIdentity == "" || s.mine(me, led) {
 		return 0
 	}
 	return s.at.Monotonic + c.LeaderElectionRenewDeadline + c.requestTimeout()
+}
+
+// mine reports whether nobody else can have led since this replica did: the lease
+// names it, with the count of transitions of its last term. A take whose answer
+// was lost looks the same but for the count.
+func (s sighting) mine(me string, led int) bool {
+	return s.record.HolderIdentity == me && s.record.LeaderTransitions == led
 }

@@ -46,11 +46,15 @@ func TestAPredecessorThatDidNotReleaseIsWaitedOut(t *testing.T) {
 		return sighting{}.seen(resourcelock.LeaderElectionRecord{HolderIdentity: by}, []byte(by), k8s.Moment{Monotonic: time.Minute})
 	}
 	for by, want := range map[string]time.Duration{"": 0, "me": 0, "other": time.Minute + 15*time.Second} {
-		if got := seen(by).settled("me", c); got != want {
+		if got := seen(by).settled("me", 0, c); got != want {
 			t.Errorf("held by %q: settled at %s, want %s", by, got, want)
 		}
 	}
-	if got := (sighting{}).settled("me", c); got != 0 {
+	// A take whose answer was lost: somebody may have led before it.
+	if got, want := seen("me").settled("me", 3, c), time.Minute+15*time.Second; got != want {
+		t.Errorf("held by this replica, of a term that it did not lead: settled at %s, want %s", got, want)
+	}
+	if got := (sighting{}).settled("me", 0, c); got != 0 {
 		t.Errorf("without a lease: settled at %s", got)
 	}
 }

@@ -100,18 +100,27 @@ func (l *ledger) inherit(w Written) {
 	}
 }
 
-// sent notes that a request is on its way.
-func (l *ledger) sent(ref Ref) {
+// sent notes that a request is on its way. It returns since when an earlier one
+// for the same object has no answer, zero if there is none.
+func (l *ledger) sent(ref Ref) (earlier time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.account(ref.Resource).open[ref] = time.Now()
+	a := l.account(ref.Resource)
+	earlier = a.open[ref]
+	a.open[ref] = time.Now()
+	return earlier
 }
 
-// refused notes that a request changed nothing.
-func (l *ledger) refused(ref Ref) {
+// refused notes that a request changed nothing; an earlier one, if there is one,
+// still may.
+func (l *ledger) refused(ref Ref, earlier time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.account(ref.Resource).open, ref)
+	a := l.account(ref.Resource)
+	delete(a.open, ref)
+	if !earlier.IsZero() {
+		a.open[ref] = earlier
+	}
 }
 
 // stored notes how an object is on the server. An earlier request for it cannot
@@ -231,12 +240,12 @@ func (l *ledger) record(req *http.Request, send func() (*http.Response, error)) 
 	if !ok || req.Method == http.MethodDelete {
 		return send()
 	}
-	l.sent(ref)
+	earlier := l.sent(ref)
 	resp, err := send()
 	r := receiptOf(req)
 	switch {
 	case err == nil && resp.StatusCode >= 400 && resp.StatusCode < 500:
-		l.refused(ref)
+		l.refused(ref, earlier)
 	case ref.Name == "" && (err != nil || resp.StatusCode >= 500), err == nil && resp.StatusCode < 300 && r == nil:
 		l.blur(ref) // what was created has a name that nobody read; so has what other clients write
 	case err == nil && resp.StatusCode < 300:
@@ -295,7 +304,7 @@ func (h *handover) resolve(ctx context.Context, ref Ref, since time.Time) error 
 	obj, err := h.client.Get(ctx, ref)
 	switch {
 	case errors.IsNotFound(err):
-		h.ledger.refused(ref)
+		h.ledger.refused(ref, time.Time{})
 	case err != nil:
 		return fmt.Errorf("finding out whether %s was written: %w", ref, err)
 	default:

@@ -289,7 +289,7 @@ func (w *watcher[T]) run(body *body) {
 		n, err := w.read(body)
 		err = body.why(err)
 		body.Close()
-		w.since.Store(nil)
+		w.since.CompareAndSwap(&now, nil) // another watch may have begun
 		if w.ctx.Err() != nil {
 			return
 		}
