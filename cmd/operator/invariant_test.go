@@ -75,6 +75,11 @@ func checkTerms(t *testing.T, all requests, user string, renewDeadline time.Dura
 			until = e.RequestReceivedTimestamp.Add(renewDeadline)
 		case !onLease(e) && e.Mutates():
 			writes++
+			if e.ResponseStatus.Code == http.StatusGatewayTimeout {
+				// It left in time and was held on the way, by a black hole that let
+				// go of it when its client had gone: nothing was stored.
+				continue
+			}
 			if late := e.RequestReceivedTimestamp.Sub(until); late > slack {
 				t.Errorf("%s wrote %s after the end of its term: %s", user, late, requests{e})
 			}
