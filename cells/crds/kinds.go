@@ -26,7 +26,7 @@ func isWanted(kind string, c Config, shared cluster.Config) bool {
 	case "CiliumEndpoint":
 		return shared.EndpointCRD()
 	case "CiliumEndpointSlice":
-		return shared.EndpointCRD() && shared.EnableCiliumEndpointSlice
+		return shared.EnableCiliumEndpointSlice && (shared.EndpointCRD() || shared.SlimEndpointSlices())
 	case "CiliumLocalRedirectPolicy":
 		return c.EnableLocalRedirectPolicy
 	case "CiliumEgressGatewayPolicy":

@@ -126,6 +126,9 @@ func sameAddresses(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 
 func addresses(e *ciliumio.Endpoint) iter.Seq[slim.Addr] {
 	return func(yield func(slim.Addr) bool) {
+		if e.Status.Networking == nil {
+			return
+		}
 		for _, pair := range e.Status.Networking.Addressing {
 			if pair.IPV4.IsValid() && !yield(pair.IPV4) || pair.IPV6.IsValid() && !yield(pair.IPV6) {
 				return

@@ -156,7 +156,7 @@ func TestAddresses(t *testing.T) {
 		{[]string{"", ""}, nil, false, false},
 	} {
 		e := endpoint("x")
-		e.Status.Networking.Addressing = []ciliumio.AddressPair{{IPV4: slim.ParseAddr(test.endpoint[0]), IPV6: slim.ParseAddr(test.endpoint[1])}}
+		e.Status.Networking = &ciliumio.EndpointNetworking{Addressing: []ciliumio.AddressPair{{IPV4: slim.ParseAddr(test.endpoint[0]), IPV6: slim.ParseAddr(test.endpoint[1])}}}
 		p := pod("x", "A", "Running", test.pod...)
 		if got := sameAddresses(e, p); got != test.same {
 			t.Errorf("%v and %v: the same %t", test.endpoint, test.pod, got)

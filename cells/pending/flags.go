@@ -47,7 +47,6 @@ var flags = []flag{
 	{"gatewayapi", "gateway-api-secrets-namespace", "string", "cilium-secrets", false},
 	{"gatewayapi", "gateway-api-service-externaltrafficpolicy", "string", "Cluster", false},
 	{"gatewayapi", "gateway-api-xff-num-trusted-hops", "uint32", "0", false},
-	{"identity", "identity-management-mode", "string", "agent", false},
 	{"identitygc", "identity-gc-interval", "duration", "15m0s", false},
 	{"identitygc", "identity-gc-rate-interval", "duration", "1m0s", false},
 	{"identitygc", "identity-gc-rate-limit", "int", "2500", false},

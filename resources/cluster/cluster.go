@@ -36,6 +36,13 @@ type Config struct {
 	IdentityAllocationMode    string
 	EnableCiliumEndpointSlice bool
 
+	// CESControllerMode says what slices are made of; see SlimEndpointSlices.
+	CESControllerMode string `flag:"ces-controller-mode"`
+	// IdentityManagementMode and the older OperatorManagesIdentities say who makes
+	// identities; what holds is told by OperatorIdentities.
+	IdentityManagementMode    string
+	OperatorManagesIdentities bool
+
 	// Features of agents that decide which kinds a cluster needs.
 	EnableEnvoyConfig     bool
 	EnableBGPControlPlane bool `flag:"enable-bgp-control-plane"`
@@ -46,6 +53,7 @@ var DefaultConfig = Config{
 	ClusterName: "default", MaxConnectedClusters: 255,
 	EnableIPv4: true, EnableIPv6: true,
 	IPAM: "cluster-pool", IdentityAllocationMode: "kvstore",
+	CESControllerMode: "default", IdentityManagementMode: "agent",
 }
 
 // Flags implements cell.Flagger.
@@ -61,6 +69,9 @@ func (c Config) Flags(fs *pflag.FlagSet) {
 	fs.Bool("disable-endpoint-crd", c.DisableEndpointCRD, "Agents make no CiliumEndpoints")
 	fs.String("identity-allocation-mode", c.IdentityAllocationMode, "Where identities are kept: kvstore, crd, doublewrite-readkvstore or doublewrite-readcrd")
 	fs.Bool("enable-cilium-endpoint-slice", c.EnableCiliumEndpointSlice, "Gather CiliumEndpoints in CiliumEndpointSlices")
+	fs.String("ces-controller-mode", c.CESControllerMode, "What CiliumEndpointSlices are made of: default for CiliumEndpoints, slim for pods")
+	fs.String("identity-management-mode", c.IdentityManagementMode, "Who makes CiliumIdentities: agent, operator, or both while the cluster moves from one to the other")
+	fs.Bool("operator-manages-identities", c.OperatorManagesIdentities, "The operator makes CiliumIdentities: the older form of --identity-management-mode=operator")
 	fs.Bool("enable-envoy-config", c.EnableEnvoyConfig, "Agents take CiliumEnvoyConfigs")
 	fs.Bool("enable-bgp-control-plane", c.EnableBGPControlPlane, "Agents speak BGP")
 	for _, agents := range []string{"disable-endpoint-crd", "enable-envoy-config", "enable-bgp-control-plane"} {
@@ -85,13 +96,23 @@ func (c Config) Validate() error {
 		return cell.Invalid("kvstore", "must be etcd, or empty for none")
 	case !slices.Contains(identityModes, c.IdentityAllocationMode):
 		return cell.Invalid("identity-allocation-mode", "must be kvstore, crd, doublewrite-readkvstore or doublewrite-readcrd")
+	case !slices.Contains(managementModes, c.IdentityManagementMode):
+		return cell.Invalid("identity-management-mode", "must be agent, operator or both")
+	case c.OperatorIdentities() && c.IdentityMode() != "crd":
+		return cell.Invalid("identity-management-mode", "the operator makes identities as objects only; set --identity-allocation-mode=crd, or leave identities to agents")
+	case c.CESControllerMode != "default" && c.CESControllerMode != "slim":
+		return cell.Invalid("ces-controller-mode", "must be default or slim")
+	case c.SlimEndpointSlices() && !c.OperatorIdentities():
+		return cell.Invalid("ces-controller-mode", "slices are made of pods only where the operator knows their identities; set --identity-management-mode=operator or both")
 	case !slices.Contains(ipamModes, c.IPAM):
 		return cell.Invalid("ipam", "must be one of %v", ipamModes)
-	case !c.EndpointCRD() && c.EnableCiliumEndpointSlice:
+	case !c.EndpointCRD() && c.EnableCiliumEndpointSlice && !c.SlimEndpointSlices():
 		return cell.Invalid("enable-cilium-endpoint-slice", "slices are made of CiliumEndpoints; set --disable-endpoint-crd=false")
 	}
 	return nil
 }
+
+var managementModes = []string{"agent", "operator", "both"}
 
 var identityModes = []string{"kvstore", "crd", "doublewrite-readkvstore", "doublewrite-readcrd"}
 
@@ -107,3 +128,14 @@ func (c Config) IdentityMode() string {
 // EndpointCRD reports whether agents make CiliumEndpoints. Without a kvstore
 // they have no other place to tell about their endpoints.
 func (c Config) EndpointCRD() bool { return c.KVStore == "" || !c.DisableEndpointCRD }
+
+// OperatorIdentities reports whether the operator makes identities.
+func (c Config) OperatorIdentities() bool {
+	return c.OperatorManagesIdentities || c.IdentityManagementMode != "agent"
+}
+
+// SlimEndpointSlices reports whether slices are made of pods, and not of
+// CiliumEndpoints.
+func (c Config) SlimEndpointSlices() bool {
+	return c.EnableCiliumEndpointSlice && c.CESControllerMode == "slim"
+}

@@ -14,4 +14,6 @@ var Cell = cell.Module("stream.ciliumio", "Watches the custom resources of ciliu
 	cell.EnabledBy(k8s.InUse),
 	stream.Provide(Nodes),
 	stream.Provide(Endpoints),
+	stream.Provide(Identities),
+	stream.Provide(EndpointSlices),
 )

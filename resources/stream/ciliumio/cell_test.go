@@ -19,7 +19,7 @@ func TestCell(t *testing.T) {
 
 // Every kind of the package fits its definition.
 func TestKinds(t *testing.T) {
-	for _, err := range []error{ciliumio.Nodes.Check(), ciliumio.Endpoints.Check()} {
+	for _, err := range []error{ciliumio.Nodes.Check(), ciliumio.Endpoints.Check(), ciliumio.Identities.Check(), ciliumio.EndpointSlices.Check()} {
 		if err != nil {
 			t.Error(err)
 		}

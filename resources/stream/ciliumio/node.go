@@ -30,7 +30,8 @@ type NodeMeta struct {
 
 // NodeSpec is the spec of a CiliumNode.
 type NodeSpec struct {
-	IPAM NodeSpecIPAM `json:"ipam"`
+	IPAM       NodeSpecIPAM `json:"ipam"`
+	Encryption Encryption   `json:"encryption"`
 }
 
 // NodeSpecIPAM is what a node hands to its pods.
