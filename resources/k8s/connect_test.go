@@ -173,9 +173,16 @@ func TestAnExpiredCertificateIsToldByTheRealServersAnswer(t *testing.T) {
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 	}
 	path := save(t, config)
-	err = openDoor(t, through(path)).healthz(t.Context())
+	door := openDoor(t, through(path))
+	// The server ends the connection of somebody it does not know, and at times the
+	// end is here before the answer.
+	for again := true; again && t.Context().Err() == nil; again = strings.Contains(err.Error(), "GOAWAY") {
+		if err = door.healthz(t.Context()); err == nil {
+			t.Fatal("an expired certificate is good enough")
+		}
+	}
 	for _, want := range []string{path, "expired on", "401 Unauthorized"} {
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
 		}
 	}
