@@ -4,13 +4,11 @@
 package cells_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +19,7 @@ import (
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 // The whole operator without a cluster: what docs/wire/operator-shell.md says of
@@ -32,29 +31,11 @@ var away = []string{
 	"--k8s-api-server=http://127.0.0.1:1", "--operator-api-serve-addr=127.0.0.1:0", "--operator-sock-path=", "--enable-gops=false",
 }
 
-// syncBuffer is a log that is read while it is written.
-type syncBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // program runs a program of the given name until it ends, or until told has been
 // logged, and returns what it wrote.
 func program(t *testing.T, name, told string, env map[string]string, args ...string) (string, error) {
 	t.Helper()
-	out := &syncBuffer{}
+	out := &logtest.Buffer{}
 	root := command.New(name, cells.Operator, hive.EnvPrefix("CILIUM_"), hive.LogTo(out), hive.Environ(func(key string) (string, bool) {
 		value, ok := env[key]
 		return value, ok
@@ -162,7 +143,7 @@ func TestStart(t *testing.T) {
 func TestIPAMOfConfigMap(t *testing.T) {
 	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
 	var tree *health.Tree
-	log := &syncBuffer{}
+	log := &logtest.Buffer{}
 	h := hive.New("cilium-operator-generic", cells.Operator.With(cell.Invoke(func(t *health.Tree) { tree = t })),
 		hive.LogTo(log), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := h.FlagSet()
@@ -185,7 +166,7 @@ func TestIPAMOfConfigMap(t *testing.T) {
 	for _, s := range tree.Degraded() {
 		found = found || s.ID == "cluster.ipam" && s.Error == text
 	}
-	if n := strings.Count(log.String(), "level=error"); !found || n != 1 || !strings.Contains(log.String(), text) {
+	if n := log.Count("level=error"); !found || n != 1 || !strings.Contains(log.String(), text) {
 		t.Errorf("degraded: %t; %d errors are logged:\n%s", found, n, log)
 	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 const vendorDir = "examples/vendor"
@@ -117,9 +118,9 @@ func TestVendorRuns(t *testing.T) {
 }
 
 // run starts a program that ends with the test, and in order.
-func run(t *testing.T, program string, args ...string) *buffer {
+func run(t *testing.T, program string, args ...string) *logtest.Buffer {
 	t.Helper()
-	log := &buffer{}
+	log := &logtest.Buffer{}
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 // TestLive keeps those blocks true that show a running operator: three nodes, of
@@ -65,7 +66,7 @@ func (s *site) runLive() *live {
 		"CILIUM_OPERATOR_SOCK_PATH="+socket, "CILIUM_OPERATOR_API_SERVE_ADDR="+api, "CILIUM_ENABLE_GOPS=false",
 		"CILIUM_ENABLE_METRICS=true", "CILIUM_OPERATOR_PROMETHEUS_SERVE_ADDR=127.0.0.1:0",
 		"CILIUM_ENABLE_IPV6=false", "CILIUM_CLUSTER_POOL_IPV4_CIDR=10.4.0.0/16")
-	log := &buffer{}
+	log := &logtest.Buffer{}
 	cmd := sh.command(context.Background(), "exec operator")
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
@@ -80,7 +81,7 @@ func (s *site) runLive() *live {
 	until(t, "nodes have pod CIDRs", func() bool {
 		return s.field("worker-1", "spec", "ipam", "podCIDRs") != "" && s.field("worker-2", "spec", "ipam", "podCIDRs") != ""
 	})
-	until(t, "the missing permission is felt", func() bool { return contains(log, "subsys=ipam.clusterpool", "worker-3") })
+	log.Wait(t, "subsys=ipam.clusterpool", "worker-3") // the missing permission is felt
 	var screen string
 	t.Cleanup(func() {
 		if t.Failed() {

@@ -99,7 +99,7 @@ func TestMigration(t *testing.T) {
 	before := s.runOriginal(namespace, true)
 	before.awaitLead(t)
 	ours := s.runOurs(namespace, proxy.Kubeconfig())
-	until(t, "we stand by", func() bool { return contains(ours.log, "standing by", before.identity) })
+	ours.log.Wait(t, "standing by", before.identity)
 	s.addNode("node", nil, map[string]any{})
 	if n := writers(t, proxy, "ciliumnodes"); len(n) > 0 || s.field("node", "spec", "ipam", "podCIDRs") != "" {
 		t.Errorf("we write while the original leads: %v", n)
@@ -132,7 +132,7 @@ func TestMigrationFromAKilledOriginal(t *testing.T) {
 	before := s.runOriginal(namespace, false)
 	before.awaitLead(t)
 	ours := s.runOurs(namespace, proxy.Kubeconfig())
-	until(t, "we stand by", func() bool { return contains(ours.log, "standing by", before.identity) })
+	ours.log.Wait(t, "standing by", before.identity)
 	s.addNode("node", nil, map[string]any{})
 	before.stop()
 	renewed := s.lease(namespace).Spec.RenewTime.Time

@@ -25,6 +25,7 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 // What writing-a-cell.md shows as bad, and what becomes of it.
@@ -272,18 +273,18 @@ func record(c k8s.Client) job.Job {
 
 func writeInProcess(t *testing.T) string {
 	t.Helper()
-	log := &buffer{}
+	log := &logtest.Buffer{}
 	h := hive.New("operator", cell.Set(k8s.Cell, cell.Module("recorder", "Records", cell.Job("record", record))),
 		hive.LogTo(log), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := h.FlagSet()
 	if err := errors.Join(flags.Parse([]string{"--k8s-api-server=http://127.0.0.1:1"}), h.Configure(flags), h.Start(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the job fails", func() bool { return contains(log, "subsys=recorder") })
+	log.Wait(t, "subsys=recorder") // the job fails
 	if err := h.Stop(context.Background()); err != nil {
 		t.Error(err)
 	}
-	for line := range strings.Lines(log.String()) {
+	for _, line := range log.Lines() {
 		if _, problem, ok := strings.Cut(line, "error="); ok && strings.Contains(line, "subsys=recorder") {
 			text, err := strconv.QuotedPrefix(problem)
 			if err == nil {

@@ -4,12 +4,10 @@
 package docs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -29,6 +27,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 const leaseName = "cilium-operator-resource-lock"
@@ -139,7 +138,7 @@ func (s *site) holder(namespace string) string {
 // running is an operator in the test's own process.
 type running struct {
 	*hive.Hive
-	log  *buffer
+	log  *logtest.Buffer
 	stop func()
 }
 
@@ -147,7 +146,7 @@ type running struct {
 // latest.
 func start(t *testing.T, set cell.Cell, args ...string) *running {
 	t.Helper()
-	r := &running{log: &buffer{}}
+	r := &running{log: &logtest.Buffer{}}
 	r.Hive = hive.New("operator", set, hive.LogTo(r.log), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := r.FlagSet()
 	own := []string{"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false", "--operator-sock-path=" + socketPath(t)}
@@ -177,24 +176,6 @@ func socketPath(t *testing.T) string {
 	return filepath.Join(dir, "sock")
 }
 
-// buffer is a log that is read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // until waits for a state.
 func until(t *testing.T, what string, reached func() bool) {
 	t.Helper()
@@ -216,14 +197,4 @@ func writers(t *testing.T, p *clustertest.Proxy, resource string) map[string]int
 		}
 	}
 	return found
-}
-
-// contains reports whether a line of a log has all these parts.
-func contains(log *buffer, parts ...string) bool {
-	for line := range strings.Lines(log.String()) {
-		if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
-			return true
-		}
-	}
-	return false
 }

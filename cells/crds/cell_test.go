@@ -7,15 +7,12 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/cells/crds"
-	"github.com/skep-operator/skep/resources/cluster"
-	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
 func TestCell(t *testing.T) {
 	celltest.Check(t, crds.Cell,
-		celltest.With(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell),
+		celltest.With(around...),
 		celltest.InTerm("leader"),
 		celltest.Args("--k8s-api-server=http://127.0.0.1:1"))
 }

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/clustertest"
 )
@@ -22,7 +23,7 @@ const nodes = "ciliumnodes.cilium.io"
 // othersGoOn checks that all definitions but one are registered.
 func (w *world) othersGoOn(but string) {
 	w.t.Helper()
-	eventually(w.t, "all others are registered", func() bool {
+	termtest.Eventually(w.t, "all others are registered", func() bool {
 		n := 0
 		for _, crd := range w.list() {
 			if crd.Name != but && slices.Contains(always, crd.Name) && crd.Labels[api.SchemaVersionLabel] == api.SchemaVersion && isEstablished(&crd) {
@@ -36,7 +37,7 @@ func (w *world) othersGoOn(but string) {
 // Rule 7; example 8.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)
-	start(t, w.proxy.Kubeconfig()).registered(len(always)).stop()
+	start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
 	w.update(nodes, label("1.30.0"))
 	before := len(w.writes())
 	w.proxy.Rule(t, clustertest.Rule{
@@ -73,9 +74,9 @@ func TestServerErrors(t *testing.T) {
 func TestServerAway(t *testing.T) {
 	w := newWorld(t, clustertest.Link{Refuse: true})
 	o := start(t, w.proxy.Kubeconfig())
-	eventually(t, "all 11 are degraded", func() bool { return strings.Contains(o.degraded(), "11 not done") })
-	if n := o.count("not all kinds are registered yet; duties that need them wait, the others start missing=" + strings.Join(always, ", ")); n != 1 {
-		t.Errorf("told %d times:\n%s", n, strings.Join(o.logged(), "\n"))
+	termtest.Eventually(t, "all 11 are degraded", func() bool { return strings.Contains(o.degraded(), "11 not done") })
+	if n := o.count("not all kinds are registered yet; duties that need them wait, the others start", "missing:"+strings.Join(always, ", ")); n != 1 {
+		t.Errorf("told %d times:\n%s", n, o.logged())
 	}
 	w.proxy.Heal(t)
 	o.registered(len(always))
@@ -83,7 +84,7 @@ func TestServerAway(t *testing.T) {
 		t.Errorf("registered are %v", got)
 	}
 	if n := o.count("will try again"); n != len(always) {
-		t.Errorf("%d failures are logged, want the first of each of %d:\n%s", n, len(always), strings.Join(o.logged(), "\n"))
+		t.Errorf("%d failures are logged, want the first of each of %d:\n%s", n, len(always), o.logged())
 	}
 }
 
@@ -99,7 +100,7 @@ func TestNamesTaken(t *testing.T) {
 
 	o := start(t, w.proxy.Kubeconfig())
 	w.othersGoOn(nodes)
-	eventually(t, "the reason is told", func() bool {
+	termtest.Eventually(t, "the reason is told", func() bool {
 		return strings.Contains(o.degraded(), nodes) && strings.Contains(o.degraded(), `ShortNamesConflict): "cn" is already in use`)
 	})
 	if got := o.results()[nodes]; got != api.SchemaVersion+" failed" && got != " failed" {
@@ -108,7 +109,7 @@ func TestNamesTaken(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), taken.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the name is ours", func() bool { return o.degraded() == "" })
+	termtest.Eventually(t, "the name is ours", func() bool { return o.degraded() == "" })
 	if !isEstablished(w.get(nodes)) {
 		t.Error("it does not serve")
 	}
@@ -132,7 +133,7 @@ func TestForeignDefinition(t *testing.T) {
 
 			o := start(t, w.proxy.Kubeconfig())
 			w.othersGoOn(nodes)
-			eventually(t, "it is told what to do", func() bool {
+			termtest.Eventually(t, "it is told what to do", func() bool {
 				return strings.Contains(o.degraded(), "1 not done, "+nodes) && strings.Contains(o.degraded(), "see to its objects and delete it to have ours created")
 			})
 			if after := w.get(nodes); after.UID != before.UID || after.Generation != before.Generation {
@@ -141,7 +142,7 @@ func TestForeignDefinition(t *testing.T) {
 			if err := w.admin.Delete(t.Context(), nodes, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "ours is there", func() bool {
+			termtest.Eventually(t, "ours is there", func() bool {
 				crd, err := w.admin.Get(t.Context(), nodes, metav1.GetOptions{})
 				return err == nil && crd.Spec.Versions[0].Name == "v2" && crd.Spec.Scope == apiextensionsv1.ClusterScoped && o.degraded() == ""
 			})
@@ -152,7 +153,7 @@ func TestForeignDefinition(t *testing.T) {
 // A definition that is being deleted is waited for and created again.
 func TestBeingDeleted(t *testing.T) {
 	w := newWorld(t)
-	start(t, w.proxy.Kubeconfig()).registered(len(always)).stop()
+	start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
 	const finalizer = "example.com/hold"
 	w.update(nodes, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Finalizers = append(crd.Finalizers, finalizer)
@@ -164,7 +165,7 @@ func TestBeingDeleted(t *testing.T) {
 	before := len(w.writes())
 
 	o := start(t, w.proxy.Kubeconfig())
-	eventually(t, "the wait is told", func() bool {
+	termtest.Eventually(t, "the wait is told", func() bool {
 		return strings.Contains(o.degraded(), nodes) && strings.Contains(o.degraded(), "it is being deleted")
 	})
 	if writes := w.writes()[before:]; len(writes) != 0 {
@@ -173,7 +174,7 @@ func TestBeingDeleted(t *testing.T) {
 	w.update(nodes, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Finalizers = slices.DeleteFunc(crd.Finalizers, func(f string) bool { return f == finalizer })
 	})
-	eventually(t, "it is there again", func() bool { return o.degraded() == "" })
+	termtest.Eventually(t, "it is there again", func() bool { return o.degraded() == "" })
 	if w.get(nodes).UID == old {
 		t.Error("it is the old one")
 	}
@@ -182,19 +183,19 @@ func TestBeingDeleted(t *testing.T) {
 // A role without a verb degrades what needs it, by name; the rest goes on.
 func TestForbidden(t *testing.T) {
 	w := newWorld(t)
-	start(t, w.proxy.Kubeconfig()).registered(len(always)).stop()
+	start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
 	w.update(nodes, label("1.30.0"))
 	if err := w.admin.Delete(t.Context(), "ciliumidentities.cilium.io", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is gone", func() bool { return len(w.list()) == len(always)-1 })
+	termtest.Eventually(t, "it is gone", func() bool { return len(w.list()) == len(always)-1 })
 	allow(t, "no-update", rbacv1.PolicyRule{
 		APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"create", "get", "list", "watch"},
 	})
 
 	o := start(t, w.proxy.UserKubeconfig(t, "no-update"))
 	w.othersGoOn(nodes)
-	eventually(t, "the verb is named, before and after", func() bool {
+	termtest.Eventually(t, "the verb is named, before and after", func() bool {
 		return strings.Contains(o.degraded(), "the role lacks update customresourcedefinitions.apiextensions.k8s.io") &&
 			strings.Contains(o.degraded(), `cannot update resource "customresourcedefinitions"`)
 	})
@@ -207,20 +208,9 @@ func TestForbidden(t *testing.T) {
 func allow(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	config := clustertest.Shared(t).AdminConfig(t)
-	rbac, err := kubernetes.NewForConfigAndClient(config, httpClient(t, config))
+	core, err := kubernetes.NewForConfigAndClient(config, termtest.HTTPClient(t, config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
-	if _, err := rbac.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	_, err = rbac.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: user},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	termtest.Allow(t, core, user, rules...)
 }

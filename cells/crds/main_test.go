@@ -4,52 +4,33 @@
 package crds_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/goleak"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
-	"github.com/skep-operator/skep/runtime/health"
-	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
-	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
 
-// patience is how long a state may take to come; no test waits for a time.
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
+// around is what the cell asks things of.
+var around = []cell.Cell{cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell}
 
 // world is an empty cluster and a door of its own.
 type world struct {
@@ -61,9 +42,8 @@ type world struct {
 func newWorld(t *testing.T, link ...clustertest.Link) *world {
 	t.Helper()
 	c := clustertest.Shared(t)
-	t.Setenv(k8s.StrictCause, "1")
 	config := c.AdminConfig(t)
-	admin, err := apiextensionsclient.NewForConfigAndClient(config, httpClient(t, config))
+	admin, err := apiextensionsclient.NewForConfigAndClient(config, termtest.HTTPClient(t, config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,25 +52,13 @@ func newWorld(t *testing.T, link ...clustertest.Link) *world {
 	return w
 }
 
-// httpClient has connections of its own, which end with the test.
-func httpClient(t *testing.T, config *rest.Config) *http.Client {
-	t.Helper()
-	config.Proxy = http.ProxyFromEnvironment // keeps the transport out of client-go's cache
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
-	return client
-}
-
 // clear deletes all definitions.
 func (w *world) clear() {
 	w.t.Helper()
 	if err := w.admin.DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	eventually(w.t, "all definitions are gone", func() bool { return len(w.list()) == 0 })
+	termtest.Eventually(w.t, "all definitions are gone", func() bool { return len(w.list()) == 0 })
 }
 
 func (w *world) list() []apiextensionsv1.CustomResourceDefinition {
@@ -118,12 +86,12 @@ func (w *world) create(crd *apiextensionsv1.CustomResourceDefinition) {
 	if _, err := w.admin.Create(w.t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	eventually(w.t, crd.Name+" has conditions", func() bool { return len(w.get(crd.Name).Status.Conditions) > 1 })
+	termtest.Eventually(w.t, crd.Name+" has conditions", func() bool { return len(w.get(crd.Name).Status.Conditions) > 1 })
 }
 
 func (w *world) update(name string, edit func(*apiextensionsv1.CustomResourceDefinition)) {
 	w.t.Helper()
-	eventually(w.t, name+" is updated", func() bool {
+	termtest.Eventually(w.t, name+" is updated", func() bool {
 		crd := w.get(name)
 		edit(crd)
 		_, err := w.admin.Update(w.t.Context(), crd, metav1.UpdateOptions{})
@@ -159,164 +127,51 @@ func label(version string) func(*apiextensionsv1.CustomResourceDefinition) {
 
 // operator is the cell in a term that is entered.
 type operator struct {
-	t       *testing.T
-	hive    *hive.Hive
-	log     *buffer
-	health  *health.Tree
-	metrics *metrics.Registry
-	onDuty  func() // when another duty of the term starts
-}
-
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// leading enters the term when the process starts, with a fence that stays open.
-var leading = cell.Module("test.leading", "Enters the term under test", cell.Hook("lead", newLeading))
-
-type leadingParams struct {
-	cell.In
-
-	Leading k8s.Leading
-	Term    lifecycle.Term `name:"leader"`
-}
-
-func newLeading(p leadingParams) lifecycle.Hook {
-	fence := k8s.NewFence(k8s.SystemClock, k8s.SystemClock.Now(), time.Hour)
-	return lifecycle.Funcs{
-		OnStart: func(ctx context.Context) error {
-			if err := p.Leading.Open(fence, nil); err != nil {
-				return err
-			}
-			return p.Term.Enter(ctx)
-		},
-		OnStop: func(ctx context.Context) error {
-			defer fence.Close()
-			return p.Term.Leave(ctx)
-		},
-	}
+	*termtest.Operator
+	t      *testing.T
+	onDuty func() // when another duty of the term starts
 }
 
 // start enters a term; it returns when other cells of the term would start.
 func start(t *testing.T, kubeconfig string, args ...string) *operator {
 	t.Helper()
 	o := build(t, kubeconfig, args...)
-	o.start()
+	o.Run()
 	return o
 }
 
 func build(t *testing.T, kubeconfig string, args ...string) *operator {
 	t.Helper()
-	o := &operator{t: t, log: &buffer{}, onDuty: func() {}}
-	probe := cell.Invoke(func(tree *health.Tree, registry *metrics.Registry) { o.health, o.metrics = tree, registry })
+	o := &operator{t: t, onDuty: func() {}}
 	duty := cell.Module("test.duty", "Is a duty of the term", cell.Hook("work", func() lifecycle.Hook {
 		return lifecycle.Funcs{OnStart: func(context.Context) error { o.onDuty(); return nil }}
 	}))
-	o.hive = hive.New("operator", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leading, probe, cell.Term("leader", duty, crds.Cell)),
-		hive.LogTo(o.log), hive.Environ(func(string) (string, bool) { return "", false }))
-	flags := o.hive.FlagSet()
-	if err := flags.Parse(append(args, "--k8s-kubeconfig-path="+kubeconfig, "--log-opt=format=json")); err != nil {
+	var err error
+	if o.Operator, err = termtest.New(t, around, cell.Set(duty, crds.Cell), kubeconfig, args...); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.hive.Configure(flags); err != nil {
-		t.Fatal(err)
-	}
-	if err := o.hive.Build(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(o.stop)
 	return o
 }
 
-func (o *operator) start() {
-	if err := o.hive.Start(o.t.Context()); err != nil {
-		o.t.Error(err)
-	}
-}
-
-func (o *operator) stop() {
-	if err := o.hive.Stop(context.Background()); err != nil {
-		o.t.Error(err)
-	}
-}
-
 // logged are the messages of the cell, each with its attributes.
-func (o *operator) logged() []string {
-	o.t.Helper()
-	var lines []string
-	for line := range strings.Lines(o.log.String()) {
-		var fields map[string]any
-		if err := json.Unmarshal([]byte(line), &fields); err != nil {
-			o.t.Fatalf("%s: %v", line, err)
-		}
-		if subsys, _ := fields["subsys"].(string); !strings.HasPrefix(subsys, "crds") {
-			continue
-		}
-		text := fmt.Sprint(fields["level"], ": ", fields["msg"])
-		for _, key := range []string{"name", "key", "installed", "missing", "error"} {
-			if v, ok := fields[key]; ok {
-				text += fmt.Sprintf(" %s=%v", key, v)
-			}
-		}
-		lines = append(lines, text)
-	}
-	return lines
-}
+func (o *operator) logged() string { return strings.Join(o.Logged("crds"), "\n") }
 
-// count is how many lines of the log have a text.
-func (o *operator) count(text string) int {
-	n := 0
-	for _, line := range o.logged() {
-		if strings.Contains(line, text) {
-			n++
-		}
-	}
-	return n
+// count is how many messages of the cell have all the words.
+func (o *operator) count(words ...string) int {
+	return len(slices.DeleteFunc(o.Logged("crds"), func(line string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
+	}))
 }
 
 // degraded is what is degraded in the cell, and why.
-func (o *operator) degraded() string {
-	var b strings.Builder
-	for _, s := range o.health.Degraded() {
-		if strings.HasPrefix(s.ID, "crds") {
-			fmt.Fprintf(&b, "%s: %s: %s\n", s.ID, s.Message, s.Error)
-		}
-	}
-	return b.String()
-}
+func (o *operator) degraded() string { return o.Degraded("crds") }
 
 // results are what the metric tells, by definition: installed version and result.
 func (o *operator) results() map[string]string {
 	o.t.Helper()
-	families, err := o.metrics.Gather()
-	if err != nil {
-		o.t.Fatal(err)
-	}
 	results := map[string]string{}
-	for _, f := range families {
-		if f.GetName() != "cilium_operator_crd_schema_info" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			value := func(name string) string {
-				i := slices.IndexFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == name })
-				return m.GetLabel()[i].GetValue()
-			}
-			results[value("crd")] = value("installed") + " " + value("result")
-		}
+	for _, m := range o.Samples("crd_schema_info") {
+		results[m.Label("crd")] = m.Label("installed") + " " + m.Label("result")
 	}
 	return results
 }
@@ -325,7 +180,7 @@ func (o *operator) results() map[string]string {
 // of them something good. On a slow machine the term is entered before that.
 func (o *operator) registered(n int) *operator {
 	o.t.Helper()
-	eventually(o.t, "all is registered", func() bool {
+	termtest.Eventually(o.t, "all is registered", func() bool {
 		results := o.results()
 		for _, r := range results {
 			if strings.HasSuffix(r, " failed") {

@@ -14,6 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/api"
 )
 
@@ -40,20 +41,20 @@ func TestRegistration(t *testing.T) {
 			}
 		}
 	}
-	first.start()
+	first.Run()
 	for _, name := range early { // a machine so slow that the wait is over
 		if first.count("not all kinds are registered yet") == 0 {
 			t.Errorf("%s does not serve when other duties start", name)
 		}
 	}
 	first.registered(len(always))
-	eventually(t, "all serve, and are seen to", func() bool {
+	termtest.Eventually(t, "all serve, and are seen to", func() bool {
 		sent := w.sent()
 		return !slices.ContainsFunc(w.list(), func(crd apiextensionsv1.CustomResourceDefinition) bool {
 			return !isEstablished(&crd) || sent["get "+crd.Name] < 2
 		})
 	})
-	first.stop()
+	first.Stop()
 
 	if got := names(w.list()); !slices.Equal(got, always) {
 		t.Errorf("registered are\n%v\nwant\n%v", got, always)
@@ -69,7 +70,7 @@ func TestRegistration(t *testing.T) {
 		}
 	}
 	if n := first.count("created a definition"); n != len(always) {
-		t.Errorf("%d definitions are logged, want each of %d once:\n%s", n, len(always), strings.Join(first.logged(), "\n"))
+		t.Errorf("%d definitions are logged, want each of %d once:\n%s", n, len(always), first.logged())
 	}
 	if len(w.writes()) != len(always) || first.degraded() != "" {
 		t.Errorf("writes: %v, degraded: %s", w.writes(), first.degraded())
@@ -93,9 +94,9 @@ func TestRegistration(t *testing.T) {
 			}
 		}
 		if again.count("definition") != 0 {
-			t.Errorf("there is nothing to tell:\n%s", strings.Join(again.logged(), "\n"))
+			t.Errorf("there is nothing to tell:\n%s", again.logged())
 		}
-		again.stop()
+		again.Stop()
 	})
 
 	t.Run("features add kinds", func(t *testing.T) {
@@ -105,7 +106,7 @@ func TestRegistration(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		start(t, w.proxy.Kubeconfig(), "--config-dir="+dir, "--enable-ipv4-egress-gateway", "--enable-local-redirect-policy").registered(len(api.Kinds())).stop()
+		start(t, w.proxy.Kubeconfig(), "--config-dir="+dir, "--enable-ipv4-egress-gateway", "--enable-local-redirect-policy").registered(len(api.Kinds())).Stop()
 		if got := w.list(); len(got) != len(api.Kinds()) {
 			t.Errorf("registered are %v, want all %d", names(got), len(api.Kinds()))
 		}
@@ -113,7 +114,7 @@ func TestRegistration(t *testing.T) {
 
 	t.Run("features that are off again leave their kinds", func(t *testing.T) {
 		before := len(w.writes())
-		start(t, w.proxy.Kubeconfig()).registered(len(always)).stop()
+		start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
 		if got := w.list(); len(got) != len(api.Kinds()) || len(w.writes()) != before {
 			t.Errorf("there are %d definitions, and the writes %v", len(got), w.writes()[before:])
 		}
@@ -123,7 +124,7 @@ func TestRegistration(t *testing.T) {
 // Rules 5, 7 and 9; examples 2 to 6 and 12.
 func TestUpgrade(t *testing.T) {
 	w := newWorld(t)
-	start(t, w.proxy.Kubeconfig()).registered(len(always)).stop()
+	start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
 	const name = "ciliumnodes.cilium.io"
 	whole := w.get(name).Spec.Versions[0].Schema
 
@@ -134,31 +135,33 @@ func TestUpgrade(t *testing.T) {
 		crd.Spec.Versions[0].Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
 		crd.Spec.Names.ShortNames = []string{"old"}
 	}
+	updated := []string{"updated a definition", "name:" + name}
+	const newer = "info: a newer definition is installed, it is left as it is"
 	for _, test := range []struct {
 		name   string
 		change func(*apiextensionsv1.CustomResourceDefinition)
 		writes int
-		result string // installed version and result
-		label  string // afterwards
-		logs   string
+		result string   // installed version and result
+		label  string   // afterwards
+		logs   []string // words of one line
 	}{
-		{"older, with foreign labels", foreign, 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
-		{"short", label("v1.30"), 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
-		{"no version", label("latest"), 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
-		{"release candidate", label("1.30.1-rc1"), 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
-		{"no label", func(crd *apiextensionsv1.CustomResourceDefinition) { delete(crd.Labels, api.SchemaVersionLabel) }, 1, api.SchemaVersion + " updated", api.SchemaVersion, "updated a definition name=" + name},
-		{"dropped suffix", label("1.31.0-dev"), 0, "1.31.0-dev newer", "1.31.0-dev", "info: a newer definition is installed, it is left as it is name=" + name + " installed=1.31.0-dev"},
-		{"newer", label("1.33.0"), 0, "1.33.0 newer", "1.33.0", "info: a newer definition is installed, it is left as it is name=" + name + " installed=1.33.0"},
+		{"older, with foreign labels", foreign, 1, api.SchemaVersion + " updated", api.SchemaVersion, updated},
+		{"short", label("v1.30"), 1, api.SchemaVersion + " updated", api.SchemaVersion, updated},
+		{"no version", label("latest"), 1, api.SchemaVersion + " updated", api.SchemaVersion, updated},
+		{"release candidate", label("1.30.1-rc1"), 1, api.SchemaVersion + " updated", api.SchemaVersion, updated},
+		{"no label", func(crd *apiextensionsv1.CustomResourceDefinition) { delete(crd.Labels, api.SchemaVersionLabel) }, 1, api.SchemaVersion + " updated", api.SchemaVersion, updated},
+		{"dropped suffix", label("1.31.0-dev"), 0, "1.31.0-dev newer", "1.31.0-dev", []string{newer, "installed:1.31.0-dev", "name:" + name}},
+		{"newer", label("1.33.0"), 0, "1.33.0 newer", "1.33.0", []string{newer, "installed:1.33.0", "name:" + name}},
 		{"edited by hand", func(crd *apiextensionsv1.CustomResourceDefinition) {
 			label(api.SchemaVersion)(crd)
 			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "mine"
-		}, 0, api.SchemaVersion + " drifted", api.SchemaVersion, "warning: a definition bears our version with another schema"},
+		}, 0, api.SchemaVersion + " drifted", api.SchemaVersion, []string{"warning: a definition bears our version with another schema"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w.update(name, test.change)
 			before := len(w.writes())
 			o := start(t, w.proxy.Kubeconfig()).registered(len(always))
-			defer o.stop()
+			defer o.Stop()
 			if writes := w.writes()[before:]; len(writes) != test.writes {
 				t.Errorf("writes: %v, want %d", writes, test.writes)
 			}
@@ -169,8 +172,8 @@ func TestUpgrade(t *testing.T) {
 			if got := o.results()[name]; got != test.result {
 				t.Errorf("the metric says %q, want %q", got, test.result)
 			}
-			if o.count(test.logs) != 1 {
-				t.Errorf("want one line %q, have\n%s", test.logs, strings.Join(o.logged(), "\n"))
+			if o.count(test.logs...) != 1 {
+				t.Errorf("want one line %q, have\n%s", test.logs, o.logged())
 			}
 			if crd.Labels["team"] != "a" || crd.Annotations["note"] != "kept" {
 				t.Errorf("what others wrote is lost: labels %v, annotations %v", crd.Labels, crd.Annotations)
@@ -188,7 +191,7 @@ func TestTwoAtOnce(t *testing.T) {
 	both := []*operator{build(t, w.proxy.Kubeconfig()), build(t, w.proxy.Kubeconfig())}
 	var starting sync.WaitGroup
 	for _, o := range both {
-		starting.Go(o.start)
+		starting.Go(o.Run)
 	}
 	starting.Wait()
 	for _, o := range both {
@@ -213,12 +216,12 @@ func TestSkip(t *testing.T) {
 	w := newWorld(t)
 	o := start(t, w.proxy.Kubeconfig(), "--skip-crd-creation")
 	if n := o.count("info: Skipping creation of CRDs"); n != 1 {
-		t.Errorf("told %d times:\n%s", n, strings.Join(o.logged(), "\n"))
+		t.Errorf("told %d times:\n%s", n, o.logged())
 	}
 	if sent := w.sent(); len(sent) != 0 || len(w.list()) != 0 {
 		t.Errorf("requests: %v", sent)
 	}
-	if g := o.hive.Graph(); g.Module("crds.registration").Enabled || len(o.results()) != 0 {
+	if g := o.Graph(); g.Module("crds.registration").Enabled || len(o.results()) != 0 {
 		t.Error("registration costs something although it is off")
 	}
 }

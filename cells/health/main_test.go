@@ -4,7 +4,6 @@
 package health
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net"
@@ -24,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
@@ -79,25 +79,8 @@ type operator struct {
 	hive     *hive.Hive
 	health   *health.Tree
 	election *fakeElection
-	log      *buffer
+	log      *logtest.Buffer
 	socket   string
-}
-
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 type handle struct {
@@ -137,7 +120,7 @@ func newRows() rowsOut {
 // given, which come last and win.
 func declare(t *testing.T, args ...string) (*operator, error) {
 	t.Helper()
-	o := &operator{t: t, election: &fakeElection{}, log: &buffer{}, socket: socketPath(t)}
+	o := &operator{t: t, election: &fakeElection{}, log: &logtest.Buffer{}, socket: socketPath(t)}
 	o.hive = hive.New("operator", o.cells(), hive.LogTo(o.log), hive.Version("1.2.3"),
 		hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := o.hive.FlagSet()

@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -228,7 +229,7 @@ func TestDrift(t *testing.T) {
 		t.Fatal(err)
 	}
 	writeFiles(t, map[string][]byte{file("debug"): []byte("false\n"), file("ipam"): []byte("cluster-pool")})
-	tree, log := health.NewTree(), &buffer{}
+	tree, log := health.NewTree(), &logtest.Buffer{}
 	d := &drift{paths: []string{dir}, log: slog.New(slog.NewTextHandler(log, nil)), health: tree.Reporter("health")}
 	for _, step := range []struct {
 		change func()
@@ -262,7 +263,7 @@ func TestDrift(t *testing.T) {
 		if want.Level != "" {
 			t.Errorf("%q is not reported", want.Message)
 		}
-		if n := strings.Count(log.String(), "\n"); n != step.lines {
+		if n := len(log.Lines()); n != step.lines {
 			t.Errorf("%d lines are logged, want %d:\n%s", n, step.lines, log)
 		}
 	}

@@ -49,7 +49,7 @@ func TestPortInUse(t *testing.T) {
 		t.Errorf("GET /v1/livez: %+v", got)
 	}
 	for _, logged := range []string{"cannot listen, trying on", "the gops tool cannot look at this process yet"} {
-		if n, want := strings.Count(o.log.String(), logged), map[bool]int{true: 3, false: 1}[logged == "cannot listen, trying on"]; n != want {
+		if n, want := o.log.Count(logged), map[bool]int{true: 3, false: 1}[logged == "cannot listen, trying on"]; n != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", logged, n, want, o.log)
 		}
 	}

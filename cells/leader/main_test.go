@@ -4,7 +4,6 @@
 package leader_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -26,6 +25,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
@@ -88,7 +88,7 @@ type replica struct {
 	hive     *hive.Hive
 	proxy    *clustertest.Proxy
 	election k8s.Election
-	log      *buffer
+	log      *logtest.Buffer
 
 	mu     sync.Mutex
 	terms  []*duty       // in the order in which they were built
@@ -114,23 +114,6 @@ func (e *events) all() []string {
 	return slices.Clone(e.list)
 }
 
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // duty lives for one term.
 type duty struct {
 	client  k8s.Client
@@ -140,7 +123,7 @@ type duty struct {
 // replica is made and not started; name stands in events.
 func (s *site) replica(t *testing.T, name string, happened *events, link ...clustertest.Link) *replica {
 	t.Helper()
-	r := &replica{proxy: s.cluster.NewProxy(t, link...), log: &buffer{}, events: happened, hold: make(chan struct{})}
+	r := &replica{proxy: s.cluster.NewProxy(t, link...), log: &logtest.Buffer{}, events: happened, hold: make(chan struct{})}
 	close(r.hold)
 	probe := cell.Invoke(func(e k8s.Election) { r.election = e })
 	term := cell.Module("test.duty", "Notes what happens to it", cell.Hook("live", func(c k8s.Client) lifecycle.Hook {

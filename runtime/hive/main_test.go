@@ -4,7 +4,6 @@
 package hive_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -159,24 +158,6 @@ func eventually(t *testing.T, so func() bool, otherwise string) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-}
-
-// output is a log that can be read while it is written.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
 }
 
 // family is what a registry gathers.

@@ -27,6 +27,7 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -351,7 +352,7 @@ func TestAJobMarkedSoShutsDown(t *testing.T) {
 // C7.
 func TestEffectiveOptionsAreLogged(t *testing.T) {
 	var d diary
-	var out output
+	var out logtest.Buffer
 	h := configured(t, hive.New("test", duty(&d), hive.LogTo(&out), noEnvironment), "--greeting=hi", "--log-opt=format=text")
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -371,7 +372,7 @@ func TestEffectiveOptionsAreLogged(t *testing.T) {
 }
 
 func TestOptionsThatDoNothingAreLoggedIfGiven(t *testing.T) {
-	var out output
+	var out logtest.Buffer
 	ignored := cell.Module("pending", "Accepts", cell.Accept(func(fs *pflag.FlagSet) {
 		fs.Bool("some-duty", false, "Not built")
 		fs.Bool("other-duty", false, "Not built")
@@ -389,7 +390,7 @@ func TestOptionsThatDoNothingAreLoggedIfGiven(t *testing.T) {
 }
 
 func TestHooksAreLogged(t *testing.T) {
-	var out output
+	var out logtest.Buffer
 	h := configured(t, hive.New("test", cell.Module("a", "Has a hook", cell.Hook("x", func() lifecycle.Hook { return nil })), hive.LogTo(&out), noEnvironment), "--debug", "--log-opt=format=text")
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)
@@ -405,7 +406,7 @@ func TestHooksAreLogged(t *testing.T) {
 }
 
 func TestWhatModulesGetIsTheirOwn(t *testing.T) {
-	var out output
+	var out logtest.Buffer
 	var tree *health.Tree
 	use := func(s cell.Scope, log *slog.Logger, r health.Reporter, b cell.Binary) {
 		log.Info("it works", "scope", s.ID, "title", s.Title, "binary", b.Name+" "+b.Version)
@@ -467,7 +468,7 @@ func TestStartUpProfile(t *testing.T) {
 
 func TestAProfileThatCannotBeWrittenIsAWarning(t *testing.T) {
 	var d diary
-	var out output
+	var out logtest.Buffer
 	h := configured(t, hive.New("test", duty(&d), hive.LogTo(&out), noEnvironment), "--profile-startup="+filepath.Join(t.TempDir(), "no", "such"))
 	if err := h.Start(t.Context()); err != nil {
 		t.Fatal(err)

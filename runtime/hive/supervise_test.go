@@ -23,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -36,7 +37,7 @@ type bubble struct {
 	hive   *hive.Hive
 	term   lifecycle.Term
 	health *health.Tree
-	log    output
+	log    logtest.Buffer
 }
 
 // inBubble runs a test of a hive in a bubble. Modules that fail are tried again

@@ -24,6 +24,7 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -456,7 +457,7 @@ func TestCallsOfAHandleWaitForEachOther(t *testing.T) {
 }
 
 func TestHooksOfTermsAreLoggedAtInfo(t *testing.T) {
-	var out output
+	var out logtest.Buffer
 	var term lifecycle.Term
 	h := hive.New("test", cell.Set(entering(&term), cell.Term("leader", cell.Module("duty", "Works", cell.Hook("x", func() lifecycle.Hook { return nil })))), hive.LogTo(&out), noEnvironment)
 	if err := h.Start(t.Context()); err != nil {

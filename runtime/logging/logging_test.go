@@ -4,7 +4,6 @@
 package logging_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -21,31 +20,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/skep-operator/skep/runtime/logging"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// output collects lines. Loggers write from any goroutine.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) lines() []string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(o.b.String(), "\n"), "\n")
-}
-
-func newLog(t *testing.T, c logging.Config) (*logging.Log, *output) {
+func newLog(t *testing.T, c logging.Config) (*logging.Log, *logtest.Buffer) {
 	t.Helper()
-	var out output
+	var out logtest.Buffer
 	l := logging.New(&out)
 	if err := l.Configure(c); err != nil {
 		t.Fatal(err)
@@ -71,7 +53,7 @@ func TestFormats(t *testing.T) {
 	} {
 		l, out := newLog(t, opt("format", format))
 		l.Logger("ipam.clusterpool").Info("it works", "n", 3)
-		if got := out.lines(); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
+		if got := out.Lines(); len(got) != 1 || !regexp.MustCompile(want).MatchString(got[0]) {
 			t.Errorf("%s: %q, want %s", format, got, want)
 		}
 	}
@@ -80,7 +62,7 @@ func TestFormats(t *testing.T) {
 func TestUnknownFormatIsAWarningAndTheDefault(t *testing.T) {
 	l, out := newLog(t, opt("format", "xml"))
 	l.Logger("m").Info("it works")
-	got := out.lines()
+	got := out.Lines()
 	if len(got) != 2 || !strings.Contains(got[0], `level=warning msg="log-opt format is unknown, using text-ts" format=xml subsys=logging`) ||
 		!strings.HasPrefix(got[1], `time=`) {
 		t.Errorf("%q", got)
@@ -91,7 +73,7 @@ func TestUnknownLevelIsAWarningAndTheDefault(t *testing.T) {
 	l, out := newLog(t, opt("level", "loud"))
 	l.Logger("m").Info("shown")
 	l.Logger("m").Debug("hidden")
-	got := out.lines()
+	got := out.Lines()
 	if len(got) != 2 || !strings.Contains(got[0], `msg="log-opt level is unknown, using info"`) || !strings.Contains(got[0], "loud") {
 		t.Errorf("%q", got)
 	}
@@ -99,7 +81,7 @@ func TestUnknownLevelIsAWarningAndTheDefault(t *testing.T) {
 
 func TestUnknownKeysAreNamedInOrder(t *testing.T) {
 	_, out := newLog(t, opt("zone", "1", "colour", "2"))
-	got := out.lines()
+	got := out.Lines()
 	if len(got) != 2 || !strings.Contains(got[0], "key=colour") || !strings.Contains(got[1], "key=zone") {
 		t.Errorf("%q", got)
 	}
@@ -126,7 +108,7 @@ func TestLevels(t *testing.T) {
 		log.Warn("warn")
 		log.Error("error")
 		var got []string
-		for _, line := range out.lines() {
+		for _, line := range out.Lines() {
 			if m := regexp.MustCompile(`msg=(\w+)`).FindStringSubmatch(line); m != nil {
 				got = append(got, m[1])
 			}
@@ -143,7 +125,7 @@ func TestEveryLineCarriesTheModule(t *testing.T) {
 	log.Info("plain")
 	log.With("x", 1).Warn("with")
 	log.WithGroup("g").Error("group", "y", 2)
-	for _, line := range out.lines() {
+	for _, line := range out.Lines() {
 		var fields map[string]any
 		if err := json.Unmarshal([]byte(line), &fields); err != nil {
 			t.Fatal(err)
@@ -176,10 +158,10 @@ func TestTwoLogsShareNothing(t *testing.T) {
 	a.CountProblems(func(string, string) { t.Error("counted the other's") })
 	a.Logger("m").Info("x")
 	b.Logger("m").Error("y")
-	if got := outA.lines(); len(got) != 1 || got[0] != `{"level":"info","msg":"x","subsys":"m"}` {
+	if got := outA.Lines(); len(got) != 1 || got[0] != `{"level":"info","msg":"x","subsys":"m"}` {
 		t.Error(got)
 	}
-	if got := outB.lines(); len(got) != 1 || got[0] != `level=error msg=y subsys=m` {
+	if got := outB.Lines(); len(got) != 1 || got[0] != `level=error msg=y subsys=m` {
 		t.Error(got)
 	}
 }
@@ -242,7 +224,7 @@ func TestSyslog(t *testing.T) {
 					t.Errorf("%q, want %+v", got, want)
 				}
 			}
-			if got := out.lines(); len(got) != 3 {
+			if got := out.Lines(); len(got) != 3 {
 				t.Errorf("stderr still gets all lines: %q", got)
 			}
 		})
@@ -257,7 +239,7 @@ func TestSyslogThatCannotBeUsed(t *testing.T) {
 		"syslog.level":    opt("syslog.level", "x"),
 	} {
 		c.LogDriver = []string{"syslog"}
-		err := logging.New(&output{}).Configure(c)
+		err := logging.New(&logtest.Buffer{}).Configure(c)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
@@ -276,7 +258,7 @@ func TestConcurrentUse(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if got := len(out.lines()); got != 400 {
+	if got := len(out.Lines()); got != 400 {
 		t.Errorf("%d lines", got)
 	}
 }

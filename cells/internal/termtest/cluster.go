@@ -4,6 +4,8 @@
 package termtest
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -64,11 +66,12 @@ func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 	}
 }
 
-// Allow gives a user a role, under the user's name.
+// Allow gives a user a role until the test ends, under the user's name.
 func Allow(t testing.TB, core kubernetes.Interface, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
+	roles, bindings := core.RbacV1().ClusterRoles(), core.RbacV1().ClusterRoleBindings()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: rules}
-	if _, err := core.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+	if _, err := roles.Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -76,9 +79,16 @@ func Allow(t testing.TB, core kubernetes.Interface, user string, rules ...rbacv1
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
 	}
-	if _, err := core.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := bindings.Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		err := errors.Join(bindings.Delete(ctx, user, metav1.DeleteOptions{}), roles.Delete(ctx, user, metav1.DeleteOptions{}))
+		if err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // StockRole is the role that the original's chart gives its operator. It skips the

@@ -4,13 +4,11 @@
 package termtest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,9 +16,11 @@ import (
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -41,27 +41,11 @@ func Eventually(t testing.TB, what string, holds func() bool) {
 type Operator struct {
 	t       testing.TB
 	hive    *hive.Hive
-	log     *buffer
+	log     *logtest.Buffer
 	health  *health.Tree
 	metrics *metrics.Registry
+	leading k8s.Leading
 	term    lifecycle.Term
-}
-
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 type leadingParams struct {
@@ -73,7 +57,7 @@ type leadingParams struct {
 
 // lead enters the term when the process starts, with a fence that stays open.
 func (o *Operator) lead(p leadingParams) lifecycle.Hook {
-	o.term = p.Term
+	o.leading, o.term = p.Leading, p.Term
 	fence := k8s.NewFence(k8s.SystemClock, k8s.SystemClock.Now(), time.Hour)
 	return lifecycle.Funcs{
 		OnStart: func(ctx context.Context) error {
@@ -94,7 +78,7 @@ func (o *Operator) lead(p leadingParams) lifecycle.Hook {
 func New(t testing.TB, around []cell.Cell, duty cell.Cell, kubeconfig string, args ...string) (*Operator, error) {
 	t.Helper()
 	t.Setenv(k8s.StrictCause, "1")
-	o := &Operator{t: t, log: &buffer{}}
+	o := &Operator{t: t, log: &logtest.Buffer{}}
 	probe := cell.Invoke(func(tree *health.Tree, registry *metrics.Registry) { o.health, o.metrics = tree, registry })
 	leading := cell.Module("test.leading", "Enters the term under test", cell.Hook("lead", o.lead))
 	all := append(slices.Clone(around), leading, probe, cell.Term("leader", duty))
@@ -117,16 +101,28 @@ func Start(t testing.TB, around []cell.Cell, duty cell.Cell, kubeconfig string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(o.Stop)
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("degraded:\n%s\nlog:\n%s", o.Degraded(""), strings.Join(o.Logged(""), "\n"))
-		}
-	})
-	if err := o.hive.Start(t.Context()); err != nil {
+	if err := o.start(); err != nil {
 		t.Fatal(err)
 	}
 	return o
+}
+
+// Run starts an operator that New made, which stops with the test. Several may be
+// started at once.
+func (o *Operator) Run() {
+	if err := o.start(); err != nil {
+		o.t.Error(err)
+	}
+}
+
+func (o *Operator) start() error {
+	o.t.Cleanup(o.Stop)
+	o.t.Cleanup(func() {
+		if o.t.Failed() {
+			o.t.Logf("degraded:\n%s\nlog:\n%s", o.Degraded(""), strings.Join(o.Logged(""), "\n"))
+		}
+	})
+	return o.hive.Start(o.t.Context())
 }
 
 // Stop leaves the term and stops the process. It may be called again.
@@ -146,6 +142,15 @@ func (o *Operator) Again() {
 		o.t.Fatal(err)
 	}
 }
+
+// Graph is what it is made of.
+func (o *Operator) Graph() *graph.Graph { return o.hive.Graph() }
+
+// Written is what it tells the next leader. The term has ended.
+func (o *Operator) Written() k8s.Written { return o.leading.Written() }
+
+// Log is what it logs, in JSON.
+func (o *Operator) Log() *logtest.Buffer { return o.log }
 
 // Logged are the messages of modules whose id begins so, options aside, each with
 // its attributes.
@@ -194,30 +199,47 @@ func (o *Operator) Level(id string) health.Level {
 // are in the order of their names.
 func (o *Operator) Metric(name string, labels ...string) float64 {
 	o.t.Helper()
-	families, err := o.metrics.Gather()
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "cilium_operator_"+name {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			var has []string
-			for _, l := range m.GetLabel() {
-				has = append(has, l.GetValue())
-			}
-			if slices.Equal(has, labels) {
-				return valueOf(m)
-			}
+	for _, m := range o.Samples(name) {
+		if m.Name == name && slices.EqualFunc(m.Labels, labels, func(l *dto.LabelPair, value string) bool { return l.GetValue() == value }) {
+			return m.Value
 		}
 	}
 	return 0
 }
 
-func valueOf(m *dto.Metric) float64 {
-	if m.GetCounter() != nil {
-		return m.GetCounter().GetValue()
+// Sample is the value of a counter or a gauge.
+type Sample struct {
+	Name   string           // cilium_operator_ aside
+	Labels []*dto.LabelPair // in the order of their names
+	Value  float64
+}
+
+// Label is the value of a label, "" if there is none.
+func (s Sample) Label(name string) string {
+	for _, l := range s.Labels {
+		if l.GetName() == name {
+			return l.GetValue()
+		}
 	}
-	return m.GetGauge().GetValue()
+	return ""
+}
+
+// Samples are the metrics whose names begin so, cilium_operator_ aside.
+func (o *Operator) Samples(prefix string) []Sample {
+	o.t.Helper()
+	families, err := o.metrics.Gather()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	var samples []Sample
+	for _, f := range families {
+		name, ours := strings.CutPrefix(f.GetName(), "cilium_operator_")
+		if !ours || !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			samples = append(samples, Sample{name, m.GetLabel(), m.GetCounter().GetValue() + m.GetGauge().GetValue()})
+		}
+	}
+	return samples
 }

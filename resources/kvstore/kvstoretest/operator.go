@@ -4,14 +4,16 @@
 package kvstoretest
 
 import (
-	"bytes"
 	"context"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/goleak"
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/explain"
@@ -19,9 +21,11 @@ import (
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/cell/celltest"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -31,7 +35,7 @@ type Operator struct {
 
 	t        testing.TB
 	hive     *hive.Hive
-	log      *logBuffer
+	log      *logtest.Buffer
 	health   *health.Tree
 	registry *metrics.Registry
 	leading  k8s.Leading
@@ -53,10 +57,26 @@ func Args(endpoint string, more ...string) []string {
 // which is of their term.
 var Cells = []cell.Cell{cluster.Cell(cluster.DefaultConfig), explain.Cell, k8s.Cell, reconcile.Cell}
 
+// Main runs the tests of a package whose duties write to etcd: a write that does
+// not say why fails them, and so does a goroutine that is left.
+func Main(m *testing.M) {
+	os.Setenv(k8s.StrictCause, "1")
+	goleak.VerifyTestMain(m)
+}
+
+// Away are options of celltest.Check for a duty that writes to etcd. Nothing
+// listens there: an etcd that is away keeps nothing from starting or stopping.
+func Away(args ...string) []celltest.Option {
+	return []celltest.Option{
+		celltest.InTerm("leader"), celltest.With(append(slices.Clone(Cells), kvstore.Cell)...),
+		celltest.Args(Args("http://127.0.0.1:1", args...)...), celltest.OffArgs("--kvstore="),
+	}
+}
+
 // Lead starts an operator that leads until the test ends.
 func Lead(t testing.TB, duties []cell.Cell, args []string) *Operator {
 	t.Helper()
-	o := &Operator{t: t, log: &logBuffer{}}
+	o := &Operator{t: t, log: &logtest.Buffer{}}
 	probe := cell.Invoke(func(p probeParams) {
 		o.Book, o.health, o.registry, o.leading, o.term = p.Book, p.Health, p.Registry, p.Leading, p.Term
 	})
@@ -76,7 +96,7 @@ func Lead(t testing.TB, duties []cell.Cell, args []string) *Operator {
 	t.Cleanup(func() {
 		o.Stop()
 		if t.Failed() {
-			t.Logf("log of the operator:\n%s", o.log.withoutOptions())
+			t.Logf("log of the operator:\n%s", o.log.WithoutOptions())
 		}
 	})
 	o.Enter()
@@ -133,19 +153,7 @@ func (o *Operator) Stop() {
 }
 
 // Logged is how many lines of the log have all the words.
-func (o *Operator) Logged(words ...string) int {
-	n := 0
-lines:
-	for line := range strings.Lines(o.log.String()) {
-		for _, w := range words {
-			if !strings.Contains(line, w) {
-				continue lines
-			}
-		}
-		n++
-	}
-	return n
-}
+func (o *Operator) Logged(words ...string) int { return o.log.Count(words...) }
 
 // Degraded are the parts below an id that are degraded, with their errors.
 func (o *Operator) Degraded(id string) map[string]string {
@@ -185,33 +193,4 @@ func number(m *dto.Metric) float64 {
 		return g.GetValue()
 	}
 	return m.GetCounter().GetValue()
-}
-
-// logBuffer is a log that is read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// withoutOptions is the log without the lines that say how options are set.
-func (b *logBuffer) withoutOptions() string {
-	var kept strings.Builder
-	for line := range strings.Lines(b.String()) {
-		if !strings.Contains(line, `msg="  --`) {
-			kept.WriteString(line)
-		}
-	}
-	return kept.String()
 }
