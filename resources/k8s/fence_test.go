@@ -6,13 +6,10 @@ package k8s
 import (
 	"context"
 	"errors"
-	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // twoHands is a clock whose hands are turned one by one.
@@ -114,92 +111,5 @@ func TestUnfencedIsOpenUntilClosed(t *testing.T) {
 	f.OnClose(func() { called = true })
 	if !called {
 		t.Error("OnClose after Close must call at once")
-	}
-}
-
-// pair is a TCP connection through a fence, and its other end.
-func pair(t *testing.T, f *Fence) (ours, theirs net.Conn, unsent prometheus.Counter) {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	unsent = prometheus.NewCounter(prometheus.CounterOpts{Name: "unsent"})
-	d := newFencedDialer(f, (&net.Dialer{}).DialContext, unsent)
-	accepted := make(chan net.Conn)
-	go func() {
-		c, _ := l.Accept()
-		accepted <- c
-	}()
-	ours, err = d.DialContext(t.Context(), "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs = <-accepted
-	t.Cleanup(func() { theirs.Close() })
-	return ours, theirs, unsent
-}
-
-func TestFencedConnRefusesLateWrites(t *testing.T) {
-	hands := newTwoHands()
-	f := NewFence(hands.clock(), hands.clock().Now(), 10*time.Second)
-	defer f.Close()
-	ours, theirs, _ := pair(t, f)
-	if _, err := ours.Write([]byte("early")); err != nil {
-		t.Fatal(err)
-	}
-	hands.turn(0, time.Hour) // what a process sees that was stopped
-	if _, err := ours.Write([]byte("late")); !errors.Is(err, ErrFenced) {
-		t.Errorf("late write: %v", err)
-	}
-	buf := make([]byte, 100)
-	n, _ := theirs.Read(buf)
-	if string(buf[:n]) != "early" {
-		t.Errorf("received %q", buf[:n])
-	}
-	if _, err := theirs.Read(buf); err == nil {
-		t.Error("the connection is open after a late write")
-	}
-}
-
-func TestFenceCloseDropsWhatTheKernelHolds(t *testing.T) {
-	f := Unfenced()
-	ours, theirs, _ := pair(t, f)
-	// Fill both kernels' buffers, so that something is left to send.
-	go func() {
-		for {
-			if _, err := ours.Write(make([]byte, 1<<16)); err != nil {
-				return
-			}
-		}
-	}()
-	if _, err := theirs.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	f.Close()
-	received := 0
-	buf := make([]byte, 1<<16)
-	for {
-		n, err := theirs.Read(buf)
-		received += n
-		if err != nil {
-			if !isReset(err) {
-				t.Errorf("the connection ended with %v after %d bytes, want a reset", err, received)
-			}
-			return
-		}
-	}
-}
-
-func TestNoConnectionBehindAShutFence(t *testing.T) {
-	f := Unfenced()
-	f.Close()
-	d := newFencedDialer(f, func(context.Context, string, string) (net.Conn, error) {
-		t.Error("dialled")
-		return nil, errors.New("no")
-	}, nil)
-	if _, err := d.DialContext(t.Context(), "tcp", "x"); !errors.Is(err, ErrFenced) {
-		t.Errorf("dial: %v", err)
 	}
 }

@@ -23,7 +23,9 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/internal/fair"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -43,7 +45,7 @@ type conn struct {
 	dialer   *dialer
 	failures *failures
 	data     *lineage
-	limiter  *limiter
+	limiter  *fair.Limiter
 	locks    keyLocks
 	leases   *leases
 	restore  *reconcile.Loop[string]
@@ -102,6 +104,7 @@ type connParams struct {
 	Scope    reconcile.Scope
 	Metrics  *storeMetrics
 	Book     *explain.Book // nil: writes are not remembered
+	Plan     *plan.Plan    // nil: a real run
 	Timing   timing
 }
 
@@ -119,14 +122,17 @@ func newConn(p connParams) (*conn, error) {
 		config: p.Config, options: o, timing: p.Timing,
 		log: p.Scope.Log, health: p.Scope.Health.Part("etcd"), metrics: p.Metrics,
 		failures: newFailures(), data: newLineage(),
-		limiter: newLimiter(o.qps, o.inFlight),
+		limiter: fair.New(fair.Limits{Rate: float64(o.qps), Burst: o.qps, AtOnce: o.inFlight}),
 		locks:   keyLocks{locks: map[string]*keyLock{}},
 		leases:  newLeases(p.Config.KVStoreLeaseTTL),
 		opened:  make(chan struct{}), connected: make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.dialer = newDialer(p.Fence, serviceAddresses{p.Services}, c.failures)
-	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, book: p.Book, data: c.data}
+	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, book: p.Book, data: c.data, overlay: newOverlay(p.Plan)}
+	if p.Plan != nil {
+		p.Plan.Observe(c.load)
+	}
 	c.status = newStatus(c)
 	p.Scope.Health = p.Scope.Health.Part("restore")
 	c.restore = reconcile.New(p.Scope, "restore a leased key", c.restoreKey, reconcile.Pauses(firstRetry, longestRetry))
@@ -148,12 +154,7 @@ func newConn(p connParams) (*conn, error) {
 }
 
 // Start implements lifecycle.Hook. Connecting is a job's business.
-func (c *conn) Start(context.Context) error {
-	if f := c.dialer.fence; f != nil {
-		f.OnClose(c.dialer.reset)
-	}
-	return nil
-}
+func (c *conn) Start(context.Context) error { return nil }
 
 // Stop closes the connection. Leases are left alone: what hangs on them stays
 // until a successor takes it over, or their time is up.
@@ -239,6 +240,7 @@ func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client
 			grpc.WithTransportCredentials(security),
 			grpc.WithConnectParams(grpc.ConnectParams{Backoff: redial, MinConnectTimeout: dialTimeout}),
 			grpc.WithChainUnaryInterceptor(c.gate.unary),
+			grpc.WithChainStreamInterceptor(c.gate.stream),
 		},
 	})
 	if !stop() && err == nil { // ctx ended meanwhile

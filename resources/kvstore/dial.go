@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skep-operator/skep/resources/internal/fenced"
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
@@ -27,29 +28,35 @@ type Fence interface {
 	OnClose(c func())
 }
 
-// dialer dials connections that are written to only while the fence is open,
-// and are reset when it shuts.
-type dialer struct {
-	fence    Fence // nil: nobody writes
-	services serviceAddresses
-	failures *failures
-
-	mu    sync.Mutex
-	shut  bool
-	conns map[*fencedConn]struct{}
-}
-
-func newDialer(f Fence, s serviceAddresses, noted *failures) *dialer {
-	return &dialer{fence: f, services: s, failures: noted, conns: map[*fencedConn]struct{}{}}
-}
-
 // dialTimeout bounds one attempt. gRPC makes the next, after a pause.
 const dialTimeout = 10 * time.Second
+
+// dialer dials endpoints of etcd, and remembers why that fails.
+type dialer struct {
+	services serviceAddresses
+	failures *failures
+	connect  fenced.DialFunc
+}
+
+// newDialer dials connections of one term; without a fence nobody writes.
+func newDialer(f Fence, s serviceAddresses, noted *failures) *dialer {
+	d := &dialer{services: s, failures: noted}
+	d.connect = d.plain
+	if f != nil {
+		d.connect = fenced.NewDialer(f, d.plain, nil).DialContext
+	}
+	return d
+}
 
 func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	network, target := "tcp", address
+	return d.connect(ctx, "tcp", address)
+}
+
+// plain dials an endpoint as etcd spells it.
+func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, error) {
+	target := address
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		network, target = "unix", strings.TrimPrefix(path, "//")
 	} else {
@@ -57,63 +64,7 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, target)
 	d.failures.note("dial "+address, err)
-	if err != nil || d.fence == nil {
-		return conn, err
-	}
-	c := &fencedConn{Conn: conn, dialer: d}
-	d.mu.Lock()
-	shut := d.shut
-	if !shut {
-		d.conns[c] = struct{}{}
-	}
-	d.mu.Unlock()
-	if shut {
-		c.reset()
-		return nil, d.fence.Check()
-	}
-	return c, nil
-}
-
-// reset ends all connections, and those that are being made.
-func (d *dialer) reset() {
-	d.mu.Lock()
-	conns := d.conns
-	d.conns, d.shut = nil, true
-	d.mu.Unlock()
-	for c := range conns {
-		c.reset()
-	}
-}
-
-// fencedConn is a connection of one term.
-type fencedConn struct {
-	net.Conn
-	dialer *dialer
-}
-
-// Write asks the fence before every write: a request that was prepared while
-// the process stood still does not leave it.
-func (c *fencedConn) Write(b []byte) (int, error) {
-	if err := c.dialer.fence.Check(); err != nil {
-		c.reset()
-		return 0, err
-	}
-	return c.Conn.Write(b)
-}
-
-func (c *fencedConn) Close() error {
-	c.dialer.mu.Lock()
-	delete(c.dialer.conns, c)
-	c.dialer.mu.Unlock()
-	return c.Conn.Close()
-}
-
-// reset closes without letting the kernel send what it still holds.
-func (c *fencedConn) reset() {
-	if tcp, ok := c.Conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = c.Conn.Close()
+	return conn, err
 }
 
 // serviceAddresses finds the addresses of Services, so that etcd is reached

@@ -123,7 +123,6 @@ func TestFencedConnections(t *testing.T) {
 	c := &clock{wall: time.Now()}
 	fence := k8s.NewFence(c.k8s(), c.k8s().Now(), time.Hour)
 	d := newDialer(fence, serviceAddresses{}, newFailures())
-	fence.OnClose(d.reset)
 	pair := func() (near, far net.Conn) {
 		near = must(d.dial(t.Context(), listener.Addr().String()))(t)
 		return near, must(listener.Accept())(t)

@@ -7,10 +7,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -79,85 +77,6 @@ func TestJudge(t *testing.T) {
 	if got, want := old.Error(), "2m5s since last heartbeat update has been received"; got != want || reason(old) != "no event received" {
 		t.Errorf("got %s (%s)", got, reason(old))
 	}
-}
-
-// Rule O2: one module with many requests delays another by one of them.
-func TestLimiterIsFair(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(1, 1)
-		var mu sync.Mutex
-		var order []string
-		var wg sync.WaitGroup
-		request := func(module string) {
-			wg.Go(func() {
-				release, err := l.acquire(t.Context(), module)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				mu.Lock()
-				order = append(order, module)
-				mu.Unlock()
-				release()
-			})
-			synctest.Wait()
-		}
-		for range 5 {
-			request("many")
-		}
-		request("one")
-		ctx, cancel := context.WithCancel(t.Context())
-		wg.Go(func() {
-			if _, err := l.acquire(ctx, "gone"); err == nil {
-				t.Error("one that left was served")
-			}
-		})
-		synctest.Wait()
-		cancel()
-		began := time.Now()
-		wg.Wait()
-		if want := []string{"many", "many", "one", "many", "many", "many"}; !slices.Equal(order, want) {
-			t.Errorf("served %v, want %v", order, want)
-		}
-		if took := time.Since(began); took != 5*time.Second {
-			t.Errorf("6 requests at 1/s took %s", took)
-		}
-	})
-}
-
-// Rule O2: no more than so many requests are under way at once, whoever gives up.
-func TestLimiterSlots(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(1000, 2)
-		var mu sync.Mutex
-		running, most := 0, 0
-		var wg sync.WaitGroup
-		for i := range 50 {
-			wg.Go(func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+1)*10*time.Millisecond)
-				defer cancel()
-				release, err := l.acquire(ctx, string(rune('a'+i%5)))
-				if err != nil {
-					return
-				}
-				mu.Lock()
-				running++
-				most = max(most, running)
-				mu.Unlock()
-				time.Sleep(25 * time.Millisecond)
-				mu.Lock()
-				running--
-				mu.Unlock()
-				release()
-			})
-		}
-		wg.Wait()
-		if most != 2 || l.free != 2 || len(l.turn) != 0 || len(l.queues) != 0 {
-			t.Errorf("at most %d at once; afterwards %d slots are free and %d modules wait", most, l.free, len(l.turn))
-		}
-	})
 }
 
 // Rule L5: when data counts as replaced.
