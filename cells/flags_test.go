@@ -30,7 +30,6 @@ var otherDefaults = map[string]string{
 // notFlags are options of the original's documents that no operator has.
 var notFlags = map[string]string{
 	"operator-manages-identities": "named in the original's code; no binary has it",
-	"labels":                      "an option of agents, which operators read from the ConfigMap",
 	"ces-controller-mode":         "of a later release than those that are served",
 }
 

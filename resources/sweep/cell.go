@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -16,7 +18,7 @@ import (
 var Cell = cell.Module("sweep", "Removes what nobody needs any more, and never at first sight",
 	cell.Config(Config{SweepMaxShare: 0.5}),
 	cell.Metrics(newMetrics),
-	cell.PerModule(newScope),
+	cell.PerModule(provideScope),
 )
 
 // Config is what all sweeps have in common.
@@ -48,10 +50,29 @@ type Scope struct {
 	Health health.Reporter
 	// MaxShare is the brake, as in Config.
 	MaxShare float64
+	Plan     *plan.Plan  // nil: a real run
+	Events   *k8s.Events // nil: nobody is told by Events
 
 	metrics *sweepMetrics // nil: nobody counts
 }
 
+type scopeParams struct {
+	cell.In
+
+	Config  Config
+	Log     *slog.Logger
+	Health  health.Reporter
+	Metrics *sweepMetrics
+	Plan    *plan.Plan  `optional:"true"`
+	Events  *k8s.Events `optional:"true"`
+}
+
+func provideScope(m cell.Scope, p scopeParams) Scope {
+	s := newScope(m, p.Config, p.Log, p.Health, p.Metrics)
+	s.Plan, s.Events = p.Plan, p.Events
+	return s
+}
+
 func newScope(m cell.Scope, c Config, log *slog.Logger, h health.Reporter, metrics *sweepMetrics) Scope {
-	return Scope{m, log, h, c.SweepMaxShare, metrics}
+	return Scope{Module: m, Log: log, Health: h, MaxShare: c.SweepMaxShare, metrics: metrics}
 }

@@ -37,6 +37,7 @@ func look[K comparable, T any](seen sightings[K], found []Candidate[K, T], now t
 		next[c.Key] = s
 		ripe := s.first.Add(p.grace)
 		switch {
+		case c.Wait:
 		case s.times >= p.sightings && !now.Before(ripe):
 			due = append(due, c)
 		case now.Before(ripe) && (ripens.IsZero() || ripe.Before(ripens)):
@@ -55,7 +56,7 @@ func still[K comparable, T any](due, again []Candidate[K, T]) []Candidate[K, T] 
 	}
 	var both []Candidate[K, T]
 	for _, c := range again {
-		if waited[c.Key] {
+		if waited[c.Key] && !c.Wait {
 			both = append(both, c)
 			delete(waited, c.Key)
 		}

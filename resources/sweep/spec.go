@@ -14,7 +14,8 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
-// Spec says what is swept, and how. Its functions are called one at a time.
+// Spec says what is swept, and how. Its functions are called one at a time, but
+// for those that Workers names.
 type Spec[K comparable, T any] struct {
 	// Rule says in one or two words what the sweep does. It is part of the cause
 	// of each delete, after the module's id.
@@ -29,6 +30,9 @@ type Spec[K comparable, T any] struct {
 	Grace     time.Duration
 	// Rate bounds deletes, failed ones included. Without it there are 20 a second.
 	Rate *rate.Limiter
+	// Workers is for how many candidates Check, Delete and Trigger are called at
+	// once. Without it they are called for one after the other.
+	Workers int
 	// Everything is meant to go: there is no brake.
 	Everything bool
 
@@ -48,6 +52,18 @@ type Spec[K comparable, T any] struct {
 	Delete func(context.Context, T) (Outcome, error)
 	// Trigger names an object in the cause of its deletion.
 	Trigger func(T) k8s.Trigger
+	// Ended, if set, is told what came of each sweep.
+	Ended func(Result)
+}
+
+// Result is what came of a sweep.
+type Result struct {
+	// Outcomes counts the candidates that were due, by what became of them.
+	Outcomes map[Outcome]int
+	Took     time.Duration
+	// Err is why the sweep failed, was braked, or ended early because it was told
+	// to stop. Nil is a success.
+	Err error
 }
 
 // Found is what a scan has found.
@@ -66,6 +82,8 @@ type Candidate[K comparable, T any] struct {
 	Object T
 	// Why is for the log.
 	Why string
+	// Wait keeps it from being deleted by this sweep. It is seen all the same.
+	Wait bool
 }
 
 // Outcome is what became of a candidate.

@@ -4,6 +4,7 @@
 package sweep
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,11 +17,12 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
 )
 
-// Sweep deletes candidates, sweep by sweep. Soon and Forget are safe for
+// Sweep deletes candidates, sweep by sweep. Soon, Since and Forget are safe for
 // concurrent use, before and while it runs; it runs once.
 //
 //   - The first sweep is at the start. The next is an interval after the end of
@@ -38,8 +40,9 @@ type Sweep[K comparable, T any] struct {
 	soon    chan struct{}
 	failed  error // of the last sweep
 
-	mu   sync.Mutex
-	seen sightings[K]
+	mu      sync.Mutex
+	seen    sightings[K]
+	planned planned[K]
 }
 
 // New returns a sweep that does not run.
@@ -55,11 +58,13 @@ func New[K comparable, T any](s Scope, spec Spec[K, T]) *Sweep[K, T] {
 	if s.metrics == nil {
 		s.metrics = newMetrics()
 	}
-	return &Sweep[K, T]{
+	sweep := &Sweep[K, T]{
 		spec: spec, scope: s, metrics: s.metrics.of(s.Module.ID), rule: s.Module.ID + " " + spec.Rule,
 		health: s.Health.Part("sweep-" + strings.ReplaceAll(spec.Rule, " ", "-")),
 		soon:   make(chan struct{}, 1), seen: sightings[K]{},
 	}
+	s.Plan.Observe(sweep.load)
+	return sweep
 }
 
 // Soon asks for a sweep before its time: at once, or a grace after the end of the
@@ -87,14 +92,27 @@ func (s *Sweep[K, T]) Forget(match func(K) bool) {
 	maps.DeleteFunc(s.seen, func(k K, _ sighting) bool { return match(k) })
 }
 
+// Since returns when the first of the scans in a row that found a candidate was
+// made. ok is false if the last scan did not find it, or if somebody has vouched
+// for it since. What a scan finds counts when the scan has returned.
+func (s *Sweep[K, T]) Since(key K) (first time.Time, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	seen, ok := s.seen[key]
+	return seen.first, ok
+}
+
 // Job runs the sweep.
 func (s *Sweep[K, T]) Job() job.Job { return job.OneShot(s.Run) }
 
 // Run sweeps until ctx ends, or until the single sweep has succeeded.
 func (s *Sweep[K, T]) Run(ctx context.Context) error {
 	defer s.metrics.rest()
+	worker := s.scope.Plan.Begin(s.rule)
+	defer worker.End()
 	for failures := 0; ; {
 		s.answerSoon()
+		s.beginPlanned()
 		ripens, err := s.sweep(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -103,7 +121,7 @@ func (s *Sweep[K, T]) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			failures = 0
-			next = pause(s.spec.Interval, time.Now(), ripens)
+			next = pause(s.spec.Interval, s.scope.Plan.Now(), ripens)
 		case isBrake(err): // waits for people, or for a better view
 			failures = 0
 		default:
@@ -111,19 +129,20 @@ func (s *Sweep[K, T]) Run(ctx context.Context) error {
 			next = pauseAfter(failures, s.spec.Interval)
 		}
 		s.report(next, err)
+		s.endPlanned(err)
 		if err == nil && s.spec.Interval == 0 {
 			return nil
 		}
-		if !s.wait(ctx, next) {
+		if !s.wait(ctx, worker, next) {
 			return ctx.Err()
 		}
 	}
 }
 
 // wait sleeps until the next sweep is due or wanted soon.
-func (s *Sweep[K, T]) wait(ctx context.Context, pause time.Duration) bool {
-	ended := time.Now()
-	due := time.NewTimer(pause)
+func (s *Sweep[K, T]) wait(ctx context.Context, worker *plan.Worker, pause time.Duration) bool {
+	ended := s.scope.Plan.Now()
+	due := worker.NewTimer(pause, s.needed)
 	defer due.Stop()
 	wanted := s.soon
 	for {
@@ -134,7 +153,8 @@ func (s *Sweep[K, T]) wait(ctx context.Context, pause time.Duration) bool {
 			return true
 		case <-wanted:
 			wanted = nil
-			due.Reset(min(pause, s.spec.Grace) - time.Since(ended))
+			s.wantPlanned()
+			due.Reset(min(pause, s.spec.Grace) - s.scope.Plan.Now().Sub(ended))
 		}
 	}
 }
@@ -142,11 +162,16 @@ func (s *Sweep[K, T]) wait(ctx context.Context, pause time.Duration) bool {
 // sweep makes one sweep. ripens is when the next candidate will have waited long
 // enough.
 func (s *Sweep[K, T]) sweep(ctx context.Context) (ripens time.Time, err error) {
-	began := time.Now()
+	began := s.scope.Plan.Now()
 	result := runFailed
+	var outcomes map[Outcome]int
 	defer func() {
+		took := s.scope.Plan.Now().Sub(began)
 		if ctx.Err() == nil {
-			s.metrics.ran(result, time.Since(began))
+			s.metrics.ran(result, took)
+		}
+		if s.spec.Ended != nil {
+			s.spec.Ended(Result{outcomes, took, cmp.Or(ctx.Err(), err)})
 		}
 	}()
 	found, err := s.spec.Scan(ctx)
@@ -163,9 +188,10 @@ func (s *Sweep[K, T]) sweep(ctx context.Context) (ripens time.Time, err error) {
 	}
 	if !s.spec.Everything && implausible(len(due), found.Total, s.scope.MaxShare) {
 		result = runBraked
+		s.judgePlanned(due...)
 		return ripens, &brakedError{len(due), found.Total}
 	}
-	if err := s.deleteAll(ctx, due); err != nil {
+	if outcomes, err = s.deleteAll(ctx, due); err != nil {
 		return ripens, err
 	}
 	result = runSucceeded
@@ -209,38 +235,56 @@ func (s *Sweep[K, T]) spare(due, kept []Candidate[K, T]) {
 	}
 	for _, c := range due {
 		if !stays[c.Key] {
+			s.judgePlanned(c)
 			s.settle(c, Spared)
 		}
 	}
 }
 
 // deleteAll deletes what is due. Its error is those of all deletes that failed.
-func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) error {
+func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map[Outcome]int, error) {
+	var mu sync.Mutex
 	var errs []error
 	count := map[Outcome]int{}
-	for _, c := range due {
-		if err := s.spec.Rate.Wait(ctx); err != nil {
-			errs = append(errs, err)
-			break
+	sideBySide(s.spec.Workers, func(yield func(func()) bool) {
+		for _, c := range due {
+			next := s.awaitRate(ctx) == nil && yield(func() {
+				outcome, told, err := s.deleteOne(ctx, c)
+				if !told {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				count[outcome]++
+				if err != nil {
+					errs = append(errs, err)
+				}
+			})
+			if !next {
+				return // told to stop
+			}
 		}
-		if !s.isSeen(c.Key) {
-			continue // somebody vouched for it
-		}
-		outcome, err := s.dispose(ctx, c)
-		if err != nil && ctx.Err() != nil {
-			break // told to stop
-		}
-		s.settle(c, outcome)
-		count[outcome]++
-		if err != nil {
-			errs = append(errs, err)
-		}
-	}
+	})
 	if count[Deleted] > 0 {
 		s.scope.Log.Info("deleted what nobody needs any more", "rule", s.spec.Rule, "deleted", count[Deleted],
 			"changed", count[Changed], "spared", count[Spared], "failed", count[Failed])
 	}
-	return summary(errs)
+	return count, summary(errs)
+}
+
+// deleteOne deletes a candidate that is still due. Nothing is told of one that
+// somebody vouched for, or if the term is over.
+func (s *Sweep[K, T]) deleteOne(ctx context.Context, c Candidate[K, T]) (o Outcome, told bool, err error) {
+	if _, seen := s.Since(c.Key); !seen {
+		return "", false, nil
+	}
+	s.judgePlanned(c)
+	o, err = s.dispose(ctx, c)
+	if err != nil && ctx.Err() != nil {
+		return "", false, nil
+	}
+	s.settle(c, o)
+	return o, true, err
 }
 
 // dispose asks about a candidate and deletes it.
@@ -275,13 +319,6 @@ func (s *Sweep[K, T]) settle(c Candidate[K, T], o Outcome) {
 	delete(s.seen, c.Key)
 }
 
-func (s *Sweep[K, T]) isSeen(key K) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, ok := s.seen[key]
-	return ok
-}
-
 func (s *Sweep[K, T]) tellWaiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -313,4 +350,7 @@ func (s *Sweep[K, T]) report(next time.Duration, err error) {
 		level = slog.LevelWarn
 	}
 	s.scope.Log.Log(context.Background(), level, "sweep failed, there will be another", "rule", s.spec.Rule, "error", err)
+	if isBrake(err) && !isBrake(before) {
+		s.scope.Events.WarnOfDuty("SweepBraked", s.rule+": "+err.Error())
+	}
 }
