@@ -57,6 +57,7 @@ type world struct {
 	mu       sync.Mutex
 	unwanted map[string]bool
 	wrong    []string
+	followed int64    // up to which revision deletes were looked at
 	acts     []string // since etcd was last seen to be right
 }
 
@@ -209,6 +210,7 @@ func (w *world) settle() {
 			w.t.Fatalf("%s\nthe log is\n%s\n%s", differs, w.rig.log, buf[:runtime.Stack(buf, true)])
 		}
 	}
+	w.catchUp()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, wrong := range w.wrong {
@@ -221,6 +223,18 @@ func (w *world) settle() {
 			w.unwanted[modelFolder+name] = true
 		}
 	}
+}
+
+// catchUp waits until all deletes so far have been looked at: what may be deleted
+// is about to be another question.
+func (w *world) catchUp() {
+	w.t.Helper()
+	last := must(w.etcd.Put(w.t.Context(), foreignKey, "theirs"))(w.t).Header.Revision
+	until(w.t, "all deletes are looked at", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.followed >= last
+	})
 }
 
 // compare says where etcd is not what it should be.
@@ -260,15 +274,26 @@ func (w *world) compare() string {
 // follow looks at all that happens for deletes that should not be.
 func (w *world) follow() {
 	run(w.t, func(ctx context.Context) error {
-		for resp := range w.etcd.Watch(clientv3.WithRequireLeader(ctx), "cilium/s", clientv3.WithPrefix()) {
-			for _, e := range resp.Events {
-				w.mu.Lock()
-				if key := string(e.Kv.Key); e.Type == clientv3.EventTypeDelete && key != syncedOfC1 && !w.unwanted[key] {
-					w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted at %d", key, e.Kv.ModRevision))
+		next := int64(1)
+		for ctx.Err() == nil { // a watch ends with the member, and where etcd was compacted
+			options := []clientv3.OpOption{clientv3.WithPrefix(), clientv3.WithRev(next)}
+			for resp := range w.etcd.Watch(clientv3.WithRequireLeader(ctx), "cilium/s", options...) {
+				next = max(next, resp.CompactRevision)
+				for _, e := range resp.Events {
+					next = e.Kv.ModRevision + 1
+					w.look(e)
 				}
-				w.mu.Unlock()
 			}
 		}
 		return nil
 	})
+}
+
+func (w *world) look(e *clientv3.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.followed = e.Kv.ModRevision
+	if key := string(e.Kv.Key); e.Type == clientv3.EventTypeDelete && key != syncedOfC1 && !w.unwanted[key] {
+		w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted at %d", key, e.Kv.ModRevision))
+	}
 }
