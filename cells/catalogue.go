@@ -7,8 +7,11 @@ import (
 	"github.com/skep-operator/skep/cells/clusterconfig"
 	"github.com/skep-operator/skep/cells/crds"
 	"github.com/skep-operator/skep/cells/endpointgc"
+	"github.com/skep-operator/skep/cells/endpointslice"
 	"github.com/skep-operator/skep/cells/health"
 	"github.com/skep-operator/skep/cells/heartbeat"
+	"github.com/skep-operator/skep/cells/identity"
+	"github.com/skep-operator/skep/cells/identitygc"
 	"github.com/skep-operator/skep/cells/ipam/clusterpool"
 	"github.com/skep-operator/skep/cells/leader"
 	"github.com/skep-operator/skep/cells/lockgc"
@@ -18,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -29,6 +33,7 @@ import (
 var Resources = cell.Set(
 	cluster.Cell(cluster.DefaultConfig),
 	explain.Cell,
+	plan.Cell,
 	k8s.Cell,
 	reconcile.Cell,
 	sweep.Cell,
@@ -51,6 +56,9 @@ var Duties = cell.Set(
 	clusterpool.Cell,
 	endpointgc.Cell,
 	nodegc.Cell,
+	identity.Cell,
+	identitygc.Cell,
+	endpointslice.Cell,
 	heartbeat.Cell,
 	lockgc.Cell,
 	clusterconfig.Cell,

@@ -23,6 +23,7 @@ import (
 
 // otherDefaults are the flags whose default is not the original's, and why.
 var otherDefaults = map[string]string{
+	"ces-rate-limits":                "has the step for larger clusters, too, that the chart sets",
 	"ingress-lb-annotation-prefixes": "nobody reads it yet, and the list is its duty's",
 	"eni-gc-tags":                    "made of the cluster's name where it is not given",
 }

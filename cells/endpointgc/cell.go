@@ -27,6 +27,7 @@ var Cell = cell.Module("endpointgc", "Deletes CiliumEndpoints whose pod is gone 
 			k8s.Allow("get,list,watch", v2.CiliumNodeResource.GroupResource()),
 		),
 		k8s.OptionalRBAC(k8s.Allow("patch", endpoints.GroupResource())),
+		k8s.EventRBAC(),
 
 		cell.Metrics(newMetrics),
 		cell.ProvidePrivate(newAPI, newCollector),

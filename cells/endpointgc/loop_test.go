@@ -109,7 +109,7 @@ func BenchmarkSurvey(b *testing.B) {
 		name, ip := fmt.Sprint("pod-", i), fmt.Sprintf("10.0.%d.%d", i/256, i%256)
 		e := endpoint(name, "Pod/"+name)
 		e.Owners[0].UID = slim.ParseUID(name)
-		e.Status.Networking = &ciliumio.EndpointNetworking{Addressing: []ciliumio.AddressPair{{IPV4: slim.ParseAddr(ip)}}}
+		e.Status.Networking = ciliumio.PackNetworking(&v2.EndpointNetworking{Addressing: []v2.AddressPair{{IPv4: ip}}})
 		endpoints.Upsert(e)
 		pods.Upsert(pod(name, name, "Running", ip))
 	}

@@ -4,7 +4,6 @@
 package endpointgc
 
 import (
-	"iter"
 	"slices"
 	"time"
 
@@ -103,7 +102,7 @@ func staleOwner(e *ciliumio.Endpoint, find func(slim.Key) *slim.Pod) (index int,
 // have none in common: the pod's network is not Cilium's any more.
 func foreign(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 	has := false
-	for a := range addresses(e) {
+	for a := range e.Status.Networking.Addresses() {
 		if podHas(pod, a) {
 			return false
 		}
@@ -115,26 +114,13 @@ func foreign(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 // sameAddresses reports whether an endpoint is that of a pod beyond doubt.
 func sameAddresses(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 	n := 0
-	for a := range addresses(e) {
+	for a := range e.Status.Networking.Addresses() {
 		if !podHas(pod, a) {
 			return false
 		}
 		n++
 	}
 	return n > 0 && n == len(pod.Status.PodIPs)
-}
-
-func addresses(e *ciliumio.Endpoint) iter.Seq[slim.Addr] {
-	return func(yield func(slim.Addr) bool) {
-		if e.Status.Networking == nil {
-			return
-		}
-		for _, pair := range e.Status.Networking.Addressing {
-			if pair.IPV4.IsValid() && !yield(pair.IPV4) || pair.IPV6.IsValid() && !yield(pair.IPV6) {
-				return
-			}
-		}
-	}
 }
 
 func podHas(pod *slim.Pod, a slim.Addr) bool {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -156,7 +157,7 @@ func TestAddresses(t *testing.T) {
 		{[]string{"", ""}, nil, false, false},
 	} {
 		e := endpoint("x")
-		e.Status.Networking = &ciliumio.EndpointNetworking{Addressing: []ciliumio.AddressPair{{IPV4: slim.ParseAddr(test.endpoint[0]), IPV6: slim.ParseAddr(test.endpoint[1])}}}
+		e.Status.Networking = ciliumio.PackNetworking(&v2.EndpointNetworking{Addressing: []v2.AddressPair{{IPv4: test.endpoint[0], IPv6: test.endpoint[1]}}})
 		p := pod("x", "A", "Running", test.pod...)
 		if got := sameAddresses(e, p); got != test.same {
 			t.Errorf("%v and %v: the same %t", test.endpoint, test.pod, got)

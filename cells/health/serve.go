@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/job"
 )
 
 // server serves HTTP at addresses, each as soon as it can be had. It
@@ -100,10 +101,8 @@ func (s *server) run(i int, l net.Listener) {
 			}
 			s.note(i, nil, err)
 		}
-		select {
-		case <-s.ctx.Done():
+		if !job.Sleep(s.ctx, retryPort) {
 			return
-		case <-time.After(retryPort):
 		}
 		l, _ = s.try(i)
 	}

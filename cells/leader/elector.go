@@ -20,6 +20,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -63,6 +64,7 @@ type params struct {
 	Health  health.Reporter
 	Log     *slog.Logger
 	Stop    lifecycle.Shutdown
+	Plan    *plan.Plan `optional:"true"`
 }
 
 func newElector(p params) (*elector, error) {
@@ -107,6 +109,9 @@ func (e *elector) job() job.Job { return job.OneShot(e.run, job.Retry(time.Secon
 
 // run campaigns and leads in turn until ctx ends.
 func (e *elector) run(ctx context.Context) error {
+	if e.Plan != nil {
+		return e.plan(ctx)
+	}
 	if !e.awaitServer(ctx) {
 		return ctx.Err()
 	}
@@ -123,7 +128,7 @@ func (e *elector) run(ctx context.Context) error {
 		}
 		seen = sighting{} // what holds now is somebody else's
 		// Another replica may go first.
-		if !sleep(ctx, pause) {
+		if !job.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
 	}
@@ -144,7 +149,7 @@ func (e *elector) awaitServer(ctx context.Context) bool {
 			return ctx.Err() == nil
 		}
 		e.Health.Degraded("waiting for the API server", err)
-		if !sleep(ctx, time.Second) {
+		if !job.Sleep(ctx, time.Second) {
 			return false
 		}
 	}
@@ -171,7 +176,7 @@ func (e *elector) campaign(ctx context.Context, seen *sighting) (*k8s.Fence, boo
 			failing = false
 			e.standBy(seen.record)
 		}
-		if !sleep(ctx, pollPeriod) {
+		if !job.Sleep(ctx, pollPeriod) {
 			return nil, false
 		}
 	}
@@ -297,7 +302,7 @@ func (e *elector) enter(ctx context.Context, fence *k8s.Fence, seen sighting) bo
 	e.led = e.Status().Transitions
 	err := e.Leading.Open(fence, before)
 	if err == nil {
-		if !sleep(ctx, settled-e.clock.Monotonic()) {
+		if !job.Sleep(ctx, settled-e.clock.Monotonic()) {
 			return true
 		}
 		err = e.Term.Enter(ctx)
@@ -318,19 +323,4 @@ func (e *elector) leave(ctx context.Context) {
 	}
 	e.Metrics.Leading.Set(0)
 	e.setStatus(func(s *k8s.ElectionStatus) { s.Leading, s.Holder = false, "" })
-}
-
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/job"
 )
 
 // errLost ends a term when the lease is gone.
@@ -26,7 +27,7 @@ func (e *elector) renew(ctx context.Context, fence *k8s.Fence) error {
 	defer context.AfterFunc(fence.Context(), cancel)()
 	var failure error
 	pause := e.Config.LeaderElectionRetryPeriod
-	for sleep(open, pause) && fence.Check() == nil {
+	for job.Sleep(open, pause) && fence.Check() == nil {
 		from := e.clock.Now()
 		failure = e.renewOnce(open)
 		if errors.Is(failure, errLost) {
@@ -89,7 +90,7 @@ func (e *elector) release(ctx context.Context) {
 		if err == nil || errors.Is(err, errLost) {
 			return
 		}
-		if !sleep(ctx, pollPeriod) {
+		if !job.Sleep(ctx, pollPeriod) {
 			e.Log.Warn("cannot release the lease; a standby takes it when it runs out", "error", err)
 			return
 		}

@@ -22,6 +22,7 @@ var Cell = cell.Module("nodegc", "Deletes CiliumNodes whose Node is gone",
 		k8s.Allow("list,watch,delete", v2.CiliumNodeResource.GroupResource()),
 		k8s.Allow("list,watch", nodes.GroupResource()),
 	),
+	k8s.EventRBAC(),
 
 	cell.ProvidePrivate(newCollector),
 	cell.Job("sweep", (*collector).sweepJob),

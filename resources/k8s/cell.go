@@ -21,7 +21,7 @@ var Cell = cell.Module("k8s", "Connects to the Kubernetes API, with one door for
 	cell.Metrics(newMetrics),
 	cell.ProvidePrivate(provideDoor),
 	cell.Provide(newLeading, newPermissions, newServer),
-	cell.PerModule(newModuleClient, newHandover, newFence),
+	cell.PerModule(newModuleClient, newHandover, newFence, newEvents),
 	cell.Job("connect", newConnector),
 	cell.Job("heartbeat", newHeartbeat),
 

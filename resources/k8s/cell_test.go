@@ -4,13 +4,11 @@
 package k8s
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 func TestCell(t *testing.T) {
@@ -58,28 +57,11 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 type operator struct {
 	hive    *hive.Hive
 	health  *health.Tree
-	log     lockedBuffer
+	log     logtest.Buffer
 	process Client
 	duty    Client
 	leading Leading
 	term    lifecycle.Term
-}
-
-type lockedBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 type handles struct {
@@ -188,11 +170,9 @@ func TestAnAPIServerThatIsAwayAtStartIsWaitedForDegraded(t *testing.T) {
 		return s.Level == health.Degraded && strings.Contains(s.Error, "connection refused")
 	})
 	proxy.Heal(t)
-	until(t, "connected", func() bool { return strings.Contains(o.log.String(), "connected to the API server") })
-	if degraded := o.health.Degraded(); len(degraded) != 0 {
-		t.Errorf("degraded although connected: %v", degraded)
-	}
-	if n := strings.Count(o.log.String(), "level=warn"); n != 1 {
+	o.log.Wait(t, "connected to the API server")
+	until(t, "nothing is degraded", func() bool { return len(o.health.Degraded()) == 0 })
+	if n := o.log.Count("level=warn"); n != 1 {
 		t.Errorf("%d warnings while it waited, want one:\n%s", n, o.log.String())
 	}
 }
@@ -201,7 +181,7 @@ func TestAnAPIServerThatGoesAwayLaterDegradesAndComesBack(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	proxy := cluster.NewProxy(t)
 	o := startOperator(t, "--k8s-kubeconfig-path="+proxy.Kubeconfig(), "--k8s-heartbeat-timeout=200ms")
-	until(t, "connected", func() bool { return strings.Contains(o.log.String(), "connected to the API server") })
+	o.log.Wait(t, "connected to the API server")
 	proxy.Refuse(t)
 	proxy.Cut(t)
 	until(t, "the heartbeat tells", func() bool { return o.status("k8s.job-heartbeat").Level == health.Degraded })
@@ -233,7 +213,7 @@ func debug(w io.Writer) *slog.Logger {
 
 // Several operators live in one process, and log while others start.
 func TestLibrariesLogToTheOperatorThatStartedLast(t *testing.T) {
-	var first, last lockedBuffer
+	var first, last logtest.Buffer
 	quietLibraries(debug(&first))
 	klog.Error("one")
 	quietLibraries(debug(&last))

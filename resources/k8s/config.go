@@ -4,6 +4,8 @@
 package k8s
 
 import (
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -63,8 +65,47 @@ func (c Config) Validate() error {
 		return cell.Invalid("k8s-client-connection-timeout", "must not be negative")
 	case c.K8sHeartbeatTimeout < 0:
 		return cell.Invalid("k8s-heartbeat-timeout", "must not be negative; 0 turns the heartbeat off")
+	case c.K8sKubeconfigPath != "": // it alone names the server
+		return nil
+	}
+	for _, server := range c.servers() {
+		if !isServer(withScheme(server)) {
+			return cell.Invalid(c.serverFlag(), "%q is no address of an API server; https://host:port, http://host:port and host:port (plain HTTP) are", server)
+		}
 	}
 	return nil
+}
+
+// serverFlag is the option that names the API server, or should.
+func (c Config) serverFlag() string {
+	switch {
+	case c.K8sKubeconfigPath != "" || len(c.servers()) == 0:
+		return "k8s-kubeconfig-path"
+	case len(c.K8sAPIServerURLs) > 0:
+		return "k8s-api-server-urls"
+	}
+	return "k8s-api-server"
+}
+
+// servers are the API servers named by flags, as they are spelled there.
+func (c Config) servers() []string {
+	if len(c.K8sAPIServerURLs) == 0 && c.K8sAPIServer != "" {
+		return []string{c.K8sAPIServer}
+	}
+	return c.K8sAPIServerURLs
+}
+
+// withScheme is the URL of a server: one without a scheme speaks plain HTTP.
+func withScheme(server string) string {
+	if !strings.Contains(server, "://") {
+		return "http://" + server
+	}
+	return server
+}
+
+func isServer(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && !strings.HasSuffix(u.Host, ":")
 }
 
 // InUse is the condition of what needs the Kubernetes API.

@@ -41,36 +41,28 @@ func restConfig(c Config) (*rest.Config, error) {
 		}
 		inCluster, err := rest.InClusterConfig()
 		if err != nil {
-			return nil, fmt.Errorf("--k8s-api-server %s needs the service account of a pod: %w", urls[0], err)
+			return nil, cell.Invalid(c.serverFlag(), "%s needs the service account of a pod, and there is none: %v; set --k8s-kubeconfig-path elsewhere", urls[0], err)
 		}
 		inCluster.Host = urls[0]
 		return inCluster, nil
 	}
 	inCluster, err := rest.InClusterConfig()
 	if errors.Is(err, rest.ErrNotInCluster) {
-		return nil, errors.New("no API server is known: set --k8s-kubeconfig-path or --k8s-api-server, or run in a pod")
+		return nil, cell.Invalid(c.serverFlag(), "no API server is known: set --k8s-kubeconfig-path or --k8s-api-server, or run in a pod")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading the pod's service account: %w", err)
+		return nil, cell.Invalid(c.serverFlag(), "without it and --k8s-api-server the pod's service account says where the API server is, and reading that failed: %v", err)
 	}
 	return inCluster, nil
 }
 
-// urls are the API servers named by flags. One without a scheme speaks plain
-// HTTP.
+// urls are the API servers named by flags.
 func (c Config) urls() []string {
-	urls := c.K8sAPIServerURLs
-	if len(urls) == 0 && c.K8sAPIServer != "" {
-		urls = []string{c.K8sAPIServer}
+	var urls []string
+	for _, server := range c.servers() {
+		urls = append(urls, withScheme(server))
 	}
-	out := make([]string, len(urls))
-	for i, u := range urls {
-		if !strings.Contains(u, "://") {
-			u = "http://" + u
-		}
-		out[i] = u
-	}
-	return out
+	return urls
 }
 
 // dialer makes transports to the API server. Each transport has connections
@@ -84,21 +76,13 @@ type dialer struct {
 func newDialer(c Config, base *rest.Config) (*dialer, error) {
 	tc, err := base.TransportConfig()
 	if err != nil {
-		return nil, c.unreadable("credentials", err)
+		return nil, cell.Invalid(c.serverFlag(), "reading credentials: %v", err)
 	}
 	tlsConfig, err := transport.TLSConfigFor(tc)
 	if err != nil {
-		return nil, c.unreadable("certificates", err)
+		return nil, cell.Invalid(c.serverFlag(), "reading certificates: %v", err)
 	}
 	return &dialer{config: c, tls: tlsConfig, credentials: tc}, nil
-}
-
-// unreadable names the option that says where the credentials are.
-func (c Config) unreadable(what string, err error) error {
-	if c.K8sKubeconfigPath == "" {
-		return fmt.Errorf("reading %s: %w", what, err)
-	}
-	return cell.Invalid("k8s-kubeconfig-path", "reading %s: %v", what, err)
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -9,6 +9,8 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -23,6 +25,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/hive"
 )
 
 // outsideAnyPod has the environment of a process that runs in no pod.
@@ -67,6 +70,48 @@ func TestWhatIsWrongWithTheConnectionIsNamed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// K1. Who made the mistake set an option, and need not know what is built from it.
+func TestMistakesAreToldAsOptions(t *testing.T) {
+	outsideAnyPod(t)
+	const addresses = "is no address of an API server; https://host:port, http://host:port and host:port (plain HTTP) are"
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"nothing is given":    {nil, `--k8s-kubeconfig-path="" (default): no API server is known: set --k8s-kubeconfig-path or --k8s-api-server, or run in a pod`},
+		"bad escape":          {[]string{"--k8s-api-server=http://%zz"}, `--k8s-api-server="http://%zz" (flag): "http://%zz" ` + addresses},
+		"no host":             {[]string{"--k8s-api-server=http://"}, `--k8s-api-server="http://" (flag): "http://" ` + addresses},
+		"two schemes":         {[]string{"--k8s-api-server=http://http://x"}, `--k8s-api-server="http://http://x" (flag): "http://http://x" ` + addresses},
+		"another scheme":      {[]string{"--k8s-api-server=ftp://x"}, `--k8s-api-server="ftp://x" (flag): "ftp://x" ` + addresses},
+		"half an address":     {[]string{"--k8s-api-server=[::1"}, `--k8s-api-server="[::1" (flag): "[::1" ` + addresses},
+		"one of several":      {[]string{"--k8s-api-server-urls=http://a:1,b:port"}, `--k8s-api-server-urls="http://a:1,b:port" (flag): "b:port" ` + addresses},
+		"https without a pod": {[]string{"--k8s-api-server=https://10.0.0.1"}, `--k8s-api-server="https://10.0.0.1" (flag): https://10.0.0.1 needs the service account of a pod`},
+		"no kubeconfig":       {[]string{"--k8s-kubeconfig-path=/nowhere", "--k8s-api-server=http://"}, `--k8s-kubeconfig-path="/nowhere" (flag): reading /nowhere`},
+		"no URL in it": {
+			[]string{"--k8s-kubeconfig-path=" + save(t, &clientcmdapi.Config{
+				Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "http://%zz"}}, Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c"}}, CurrentContext: "x",
+			})}, `(flag): API server "http://%zz"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hive.New("operator", Cell, hive.LogTo(io.Discard), hive.Environ(func(string) (string, bool) { return "", false }))
+			flags := h.FlagSet()
+			if err := errors.Join(flags.Parse(c.args), h.Configure(flags)); err != nil {
+				t.Fatal(err)
+			}
+			err := h.Build()
+			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
+	}
+	for _, server := range []string{"10.0.0.1", "10.0.0.1:8080", "[::1]:80", "http://a", "https://a:6443/prefix"} {
+		if err := (Config{EnableK8s: true, QPS: 1, Burst: 1, K8sAPIServer: server}).Validate(); err != nil {
+			t.Errorf("%s: %v", server, err)
+		}
 	}
 }
 

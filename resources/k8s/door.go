@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/internal/fair"
+	"github.com/skep-operator/skep/resources/internal/fenced"
+	"github.com/skep-operator/skep/resources/plan"
 )
 
 // door is what the requests of all modules pass.
@@ -22,7 +25,7 @@ type door struct {
 	log     *slog.Logger
 	agent   string // skep/<version>
 	servers *servers
-	limiter *fairLimiter
+	limiter *fair.Limiter
 	metrics *clientMetrics
 	reads   *route
 	// strict makes a write without a cause fail. Tests set it.
@@ -30,6 +33,7 @@ type door struct {
 
 	ledger *ledger
 	book   *explain.Book // nil: nobody wants to know
+	plan   *plan.Plan    // nil: a real run
 	dialer *dialer
 	term   atomic.Pointer[writer] // of the term entered last, or nil
 }
@@ -43,7 +47,11 @@ type writer struct {
 // open lets writes through as long as the fence is open. Clients made from now
 // on, until it is called again, write under this fence and under no other.
 func (d *door) open(f *Fence) error {
-	dial := newFencedDialer(f, d.dialer.dial, d.metrics.Unsent)
+	if d.plan != nil {
+		d.term.Store(&writer{fence: f, next: nowhere{}})
+		return nil
+	}
+	dial := fenced.NewDialer(f, d.dialer.dial, d.metrics.unsent)
 	way, err := d.dialer.newRoute(d.servers, dial.DialContext)
 	if err != nil {
 		return err
@@ -68,8 +76,10 @@ var ErrNoCause = errors.New("a write without a cause: write through resources/re
 
 // RoundTrip implements http.RoundTripper.
 func (d *moduleDoor) RoundTrip(req *http.Request) (*http.Response, error) {
-	if err := d.limiter.Wait(req.Context(), d.module); err != nil {
-		return refuse(req, err)
+	if d.plan == nil || !mutates(req) {
+		if err := d.limiter.Wait(req.Context(), d.module); err != nil {
+			return refuse(req, err)
+		}
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", d.agent+" ("+d.module+")")
@@ -79,7 +89,7 @@ func (d *moduleDoor) RoundTrip(req *http.Request) (*http.Response, error) {
 	if mutates(req) {
 		resp, err = d.write(req)
 	} else {
-		resp, err = d.reads.RoundTrip(req)
+		resp, err = d.read(req)
 	}
 	d.metrics.requested(d.module, req.Method, resp, time.Since(began))
 	return resp, err
@@ -103,7 +113,7 @@ func (d *moduleDoor) write(req *http.Request) (*http.Response, error) {
 	stop := context.AfterFunc(fence.Context(), func() { cancel(ErrFenced) })
 	done := func() { stop(); cancel(nil) }
 	began := time.Now()
-	resp, err := d.ledger.record(req, func() (*http.Response, error) { return d.writer.next.RoundTrip(req.WithContext(ctx)) })
+	resp, err := d.send(req, ctx)
 	d.note(req, resp, err, time.Since(began))
 	if err != nil {
 		done()

@@ -21,6 +21,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/skep-operator/skep/resources/internal/fair"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -204,12 +205,12 @@ func TestARefusedRequestHasItsBodyClosed(t *testing.T) {
 			t.Errorf("the body is open after %v", want)
 		}
 	}
-	d.limiter = newFairLimiter(0, 0, noWait)
+	d.limiter = fair.New(fair.Limits{})
 	send(process, why(t), ErrReadOnly)
 	send(term, t.Context(), ErrNoCause)
 	fence.Close()
 	send(term, why(t), ErrFenced)
-	d.limiter = newFairLimiter(0.001, 1, noWait)
+	d.limiter = fair.New(fair.Limits{Rate: 0.001})
 	_ = d.limiter.Wait(t.Context(), "other")
 	send(term, canceled, context.Canceled)
 }

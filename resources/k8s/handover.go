@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/job"
 )
 
 // Written is how far the writes of leaders went: what a view of the cluster has
@@ -298,8 +299,8 @@ func (h *handover) Before(ctx context.Context, resource schema.GroupVersionResou
 
 // resolve finds out what became of a write without an answer.
 func (h *handover) resolve(ctx context.Context, ref Ref, since time.Time) error {
-	if err := wait(ctx, settleTime-time.Since(since)); err != nil {
-		return err
+	if !job.Sleep(ctx, settleTime-time.Since(since)) {
+		return context.Cause(ctx)
 	}
 	obj, err := h.client.Get(ctx, ref)
 	switch {
@@ -321,18 +322,4 @@ func (h *handover) Again() bool {
 
 func (h *handover) Saw(resource schema.GroupVersionResource, revision uint64) {
 	h.ledger.saw(resource, revision)
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

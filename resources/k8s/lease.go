@@ -13,7 +13,8 @@ import (
 // it lets the term's modules write.
 type Leading interface {
 	// LeaseConfig is for a client of the lease alone: its connection and its
-	// rate are shared with nobody, and its writes are not fenced.
+	// rate are shared with nobody, and its writes are not fenced. In a plan it
+	// reaches nothing.
 	LeaseConfig() *rest.Config
 	// Open lets the modules of the term that is entered next write while the
 	// fence is open. before is what leaders since this process led last say was
@@ -31,7 +32,11 @@ type leasing struct {
 
 func (l *leasing) LeaseConfig() *rest.Config {
 	u := l.servers.url()
-	return &rest.Config{Host: u.String(), Transport: withAgent{l.agent + " (leader)", l.way}, QPS: -1}
+	var way http.RoundTripper = l.way
+	if l.plan != nil {
+		way = nowhere{}
+	}
+	return &rest.Config{Host: u.String(), Transport: withAgent{l.agent + " (leader)", way}, QPS: -1}
 }
 
 // withAgent sets the User-Agent.

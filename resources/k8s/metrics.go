@@ -50,3 +50,5 @@ func (m *clientMetrics) requested(module, method string, resp *http.Response, to
 func (m *clientMetrics) waited(module string, d time.Duration) {
 	m.Waited.WithLabelValues(module).Observe(d.Seconds())
 }
+
+func (m *clientMetrics) unsent(bytes int) { m.Unsent.Add(float64(bytes)) }

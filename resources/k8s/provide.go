@@ -16,6 +16,8 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/internal/fair"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
@@ -34,6 +36,7 @@ type doorParams struct {
 	Log     *slog.Logger
 	Metrics *clientMetrics
 	Book    *explain.Book `optional:"true"`
+	Plan    *plan.Plan    `optional:"true"`
 }
 
 func provideDoor(p doorParams) (*door, error) {
@@ -41,7 +44,7 @@ func provideDoor(p doorParams) (*door, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.book = p.Book
+	d.book, d.plan = p.Book, p.Plan
 	return d, nil
 }
 
@@ -53,7 +56,7 @@ func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door
 	}
 	s, err := newServers(log, c.urls(), base)
 	if err != nil {
-		return nil, err
+		return nil, cell.Invalid(c.serverFlag(), "%v", err)
 	}
 	dial, err := newDialer(c, base)
 	if err != nil {
@@ -65,7 +68,7 @@ func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door
 	}
 	return &door{
 		log: log, agent: "skep/" + b.Version, servers: s, dialer: dial, metrics: m,
-		limiter: newFairLimiter(float64(c.QPS), c.Burst, m.waited),
+		limiter: fair.New(fair.Limits{Rate: float64(c.QPS), Burst: c.Burst, HeldUp: m.waited}),
 		reads:   reads,
 		ledger:  newLedger(),
 		strict:  os.Getenv(StrictCause) != "",

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/internal/fair"
 )
 
 var creates = clustertest.Match{Verbs: []string{"create"}, Resources: []string{"configmaps"}}
@@ -75,18 +76,14 @@ func TestARequestThatWaitedForItsTurnMeetsTheFence(t *testing.T) {
 	d := newDesk(t)
 	fence := d.door.lead(t)
 	c := d.door.client(t, "duty")
-	d.door.limiter = newFairLimiter(1, 1, noWait)
+	d.door.limiter = fair.New(fair.Limits{Rate: 1})
 	_ = d.door.limiter.Wait(t.Context(), "duty")
 	failed := make(chan error)
 	go func() {
 		_, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil))
 		failed <- err
 	}()
-	until(t, "the request waits", func() bool {
-		d.door.limiter.mu.Lock()
-		defer d.door.limiter.mu.Unlock()
-		return d.door.limiter.waiting == 1
-	})
+	until(t, "the request waits", func() bool { return d.door.limiter.Waiting() == 1 })
 	fence.Close()
 	if err := <-failed; !errors.Is(err, ErrFenced) {
 		t.Errorf("%v, want ErrFenced", err)
@@ -141,11 +138,7 @@ func TestTheLeaseIsNotStarvedByModules(t *testing.T) {
 			ended <- err
 		}()
 	}
-	until(t, "all but one wait", func() bool {
-		d.limiter.mu.Lock()
-		defer d.limiter.mu.Unlock()
-		return d.limiter.waiting == 99 && len(modules.all()) == 1
-	})
+	until(t, "all but one wait", func() bool { return d.limiter.Waiting() == 99 && len(modules.all()) == 1 })
 	leases, err := kubernetes.NewForConfig(leading.LeaseConfig())
 	if err != nil {
 		t.Fatal(err)

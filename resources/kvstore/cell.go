@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/job"
@@ -45,12 +46,13 @@ type provideParams struct {
 	Scope   reconcile.Scope
 	Metrics *storeMetrics
 	Book    *explain.Book `optional:"true"`
+	Plan    *plan.Plan    `optional:"true"`
 	Log     *slog.Logger
 }
 
 func provideConn(p provideParams) (*conn, error) {
 	params := connParams{
-		Config: p.Config, Scope: p.Scope, Metrics: p.Metrics, Book: p.Book, Timing: newTiming(p.Log),
+		Config: p.Config, Scope: p.Scope, Metrics: p.Metrics, Book: p.Book, Plan: p.Plan, Timing: newTiming(p.Log),
 	}
 	if p.Fence != nil {
 		params.Fence = p.Fence

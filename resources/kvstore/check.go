@@ -70,9 +70,7 @@ func (s *status) job() job.Job {
 			if now := s.current(); now.Connected() < max(1, len(now.Endpoints)) {
 				pause = s.timing.checkHurry
 			}
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
+			if !job.Sleep(ctx, pause) {
 				return ctx.Err()
 			}
 		}
@@ -128,6 +126,9 @@ func (s *status) tell(before, now Status) {
 func (s *status) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), s.timing.checkTimeout)
 	defer cancel()
+	if s.gate.overlay != nil {
+		return s.readable(ctx)
+	}
 	session, err := s.lockSession(ctx)
 	if err != nil {
 		return err
@@ -142,6 +143,15 @@ func (s *status) probe(ctx context.Context) error {
 		session.Orphan() // it may be gone, and if not, what was left on it goes with it
 	}
 	return err
+}
+
+// readable proves for a plan, which takes no lock, that etcd has a quorum.
+func (s *status) readable(ctx context.Context) error {
+	etcd, err := s.etcd(ctx)
+	if err == nil {
+		_, err = etcd.Get(ctx, HeartbeatKey)
+	}
+	return s.explain("get", HeartbeatKey, err)
 }
 
 // lockSession is the session that locks hang on, a new one if it was lost.

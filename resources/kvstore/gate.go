@@ -25,6 +25,7 @@ type gate struct {
 	uncaused func()
 	book     *explain.Book // nil: nobody wants to know
 	data     *lineage
+	overlay  *overlay // nil: a real run
 }
 
 // reads are the requests that change nothing. Whatever is not named here needs
@@ -39,7 +40,7 @@ var reads = []string{
 // unary is a gRPC interceptor.
 func (g *gate) unary(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	if slices.Contains(reads, method) {
-		return g.send(ctx, method, req, reply, cc, invoke, opts...)
+		return g.read(ctx, method, req, reply, cc, invoke, opts...)
 	}
 	stop, err := g.admit(&ctx, path.Base(method))
 	if err != nil {
@@ -47,9 +48,35 @@ func (g *gate) unary(ctx context.Context, method string, req, reply any, cc *grp
 	}
 	defer stop()
 	began := time.Now()
-	err = g.send(ctx, method, req, reply, cc, invoke, opts...)
+	err = g.write(ctx, method, req, reply, cc, invoke, opts...)
 	g.note(ctx, method, req, reply, err, time.Since(began))
 	return err
+}
+
+// write sends a write, which a plan keeps to itself.
+func (g *gate) write(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if g.overlay == nil {
+		return g.send(ctx, method, req, reply, cc, invoke, opts...)
+	}
+	return g.read(ctx, method, req, reply, cc, invoke, opts...)
+}
+
+// read sends a request that changes nothing. A plan reads its own writes.
+func (g *gate) read(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
+	if g.overlay == nil {
+		return g.send(ctx, method, req, reply, cc, invoke, opts...)
+	}
+	return g.overlay.call(ctx, method, req, reply, func(method string, req, reply any) error {
+		return g.send(ctx, method, req, reply, cc, invoke, opts...)
+	})
+}
+
+// stream is a gRPC interceptor: a plan keeps no lease alive.
+func (g *gate) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+	if g.overlay != nil && method != "/etcdserverpb.Watch/Watch" {
+		return nil, fmt.Errorf("etcd %s: a plan keeps nothing alive", path.Base(method))
+	}
+	return open(ctx, desc, cc, method, opts...)
 }
 
 func (g *gate) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {

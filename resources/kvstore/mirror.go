@@ -65,7 +65,7 @@ type mark struct {
 
 // The pauses of a key that cannot be written. The longest bounds how long it
 // takes after an outage until all is well.
-const firstRetry, longestRetry = 5 * time.Millisecond, 5 * time.Second
+const firstRetry, longestRetry = 5 * time.Millisecond, 2 * time.Second
 
 func newMirror(c Client, s reconcile.Scope, prefix, cluster string, owns func(string) bool) (*mirror, error) {
 	own, ok := c.(*client)
@@ -272,20 +272,47 @@ func (m *mirror) settle(ctx context.Context, t task) error {
 		return m.putMark(ctx)
 	}
 	m.mu.Lock()
-	todo, want, revision := m.table.plan(t.name, m.client.leases.holds), m.table.desired[t.name], m.table.newest(t.name)
+	todo, revision, listed := m.table.plan(t.name, m.client.leases.holds), m.table.newest(t.name), m.table.listed
+	want, wanted := m.table.desired[t.name]
 	if todo == put {
 		m.table.wrote[t.name] = struct{}{}
 	}
-	if todo == nothing && m.table.listed {
+	if todo == nothing && listed && wanted {
 		m.done(t.name)
 	}
 	m.mu.Unlock()
-	switch todo {
-	case put:
+	switch {
+	case todo == put:
 		return m.put(ctx, t, want, revision)
-	case remove:
+	case todo == remove:
 		return m.remove(ctx, t, revision)
+	case listed && !wanted:
+		return m.letGo(ctx, t)
 	}
+	return nil
+}
+
+// letGo ends with a name that is not wanted and not there. It may have gone with a
+// lease, whose keys are written again: this one is not, or not for long.
+func (m *mirror) letGo(ctx context.Context, t task) error {
+	key := m.prefix + t.name
+	unlock, err := m.client.locks.lock(ctx, key)
+	if err != nil {
+		return m.client.explain("write", key, err)
+	}
+	defer unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, wanted := m.table.desired[t.name]; wanted {
+		return nil // again: there is another look to come
+	}
+	if k, ok := m.client.leases.get(key); ok && k.lease != 0 && k.revision > m.table.newest(t.name) {
+		m.table.upserted(t.name, sighting{k.value, k.lease, k.revision})
+		m.loop.Add(t)
+		return nil
+	}
+	m.client.leases.release(key)
+	m.done(t.name)
 	return nil
 }
 

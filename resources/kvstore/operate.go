@@ -43,7 +43,7 @@ func (c *client) do(ctx context.Context, operation func(context.Context, *client
 		return err
 	}
 	began := time.Now()
-	release, err := c.limiter.acquire(ctx, c.module)
+	release, err := c.limiter.Acquire(ctx, c.module)
 	c.metrics.Waited.WithLabelValues(c.module).Observe(time.Since(began).Seconds())
 	if err != nil {
 		return fmt.Errorf("waiting for a share of etcd.qps (%d) or etcd.maxInflight (%d): %w", c.options.qps, c.options.inFlight, err)

@@ -53,6 +53,7 @@ type watch struct {
 
 	told     map[string]int64 // keys that the consumer was told of, with their revisions
 	revision int64            // up to which the consumer knows all
+	planned  int              // up to which it knows what is planned
 	listed   bool             // what it was told is complete as of revision
 	synced   bool             // the consumer was told so
 
@@ -111,6 +112,7 @@ func (w *watch) list(ctx context.Context) error {
 	}
 	release = sync.OnceFunc(release) // the consumer may need a share while it is told
 	defer release()
+	w.planned = w.gate.overlay.position()
 	present := make(map[string]struct{}, len(w.told))
 	revision, err := w.pages(clientv3.WithRequireLeader(ctx), etcd, w.prefix, listOptions{}, w.revision, release, func(e Entry) bool {
 		present[e.Key] = struct{}{}
@@ -154,6 +156,10 @@ func (w *watch) follow(ctx context.Context, replaced <-chan struct{}) error {
 		select {
 		case <-replaced:
 			return errReplaced
+		case <-w.gate.overlay.more(w.planned):
+			if !w.takePlanned() {
+				return errLeft
+			}
 		case resp, open := <-changes:
 			if !open {
 				return errors.Join(errors.New("the watch ended"), ctx.Err())
@@ -172,6 +178,9 @@ func (w *watch) follow(ctx context.Context, replaced <-chan struct{}) error {
 // take passes on the changes of one answer.
 func (w *watch) take(resp clientv3.WatchResponse) error {
 	for _, e := range resp.Events {
+		if w.gate.overlay.hides(string(e.Kv.Key), e.Kv.ModRevision) {
+			continue
+		}
 		more := false
 		if e.Type == clientv3.EventTypeDelete {
 			more = w.remove(string(e.Kv.Key), e.Kv.ModRevision)
@@ -188,6 +197,24 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 		w.revision = max(w.revision, resp.Header.Revision)
 	}
 	return nil
+}
+
+// takePlanned passes on what was planned since the last look.
+func (w *watch) takePlanned() (more bool) {
+	var changes []Event
+	changes, w.planned = w.gate.overlay.after(w.planned, w.prefix)
+	for _, e := range changes {
+		more := false
+		if e.Kind == Delete {
+			more = w.remove(e.Key, e.ModRevision)
+		} else {
+			more = w.upsert(e.Entry)
+		}
+		if !more {
+			return false
+		}
+	}
+	return true
 }
 
 // upsert reports whether the consumer wants more.
@@ -213,7 +240,7 @@ func (w *watch) admit(ctx context.Context) (*clientv3.Client, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	release, err := w.limiter.acquire(ctx, w.module)
+	release, err := w.limiter.Acquire(ctx, w.module)
 	return etcd, release, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -22,6 +23,7 @@ type Scope struct {
 	Log    *slog.Logger
 	Health health.Reporter
 	Book   *explain.Book // nil: decisions are not remembered
+	Plan   *plan.Plan    // nil: a real run
 }
 
 type scopeParams struct {
@@ -30,6 +32,7 @@ type scopeParams struct {
 	Log    *slog.Logger
 	Health health.Reporter
 	Book   *explain.Book `optional:"true"`
+	Plan   *plan.Plan    `optional:"true"`
 }
 
-func newScope(m cell.Scope, p scopeParams) Scope { return Scope{m, p.Log, p.Health, p.Book} }
+func newScope(m cell.Scope, p scopeParams) Scope { return Scope{m, p.Log, p.Health, p.Book, p.Plan} }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
@@ -37,9 +38,11 @@ type Loop[K comparable] struct {
 
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[K] // nil until the loop runs
-	early    []K                                     // added before that
+	limiter  workqueue.TypedRateLimiter[K]
+	early    []K // added before that
 	triggers map[K][]k8s.Trigger
 	failing  map[K]error
+	planned  planned[K]
 }
 
 type options struct {
@@ -48,6 +51,7 @@ type options struct {
 	log            *slog.Logger
 	health         health.Reporter
 	book           *explain.Book
+	plan           *plan.Plan
 }
 
 // Option changes a loop.
@@ -66,15 +70,18 @@ func Pauses(first, longest time.Duration) Option {
 // the cause of each of its writes, after the module's id. do looks at one key:
 // it reads what is, decides what should be, and writes the difference.
 func New[K comparable](s Scope, rule string, do func(context.Context, K) error, opts ...Option) *Loop[K] {
-	o := options{workers: 4, first: 50 * time.Millisecond, longest: time.Minute, log: s.Log, health: s.Health, book: s.Book}
+	o := options{workers: 4, first: 50 * time.Millisecond, longest: time.Minute, log: s.Log, health: s.Health, book: s.Book, plan: s.Plan}
 	for _, apply := range opts {
 		apply(&o)
 	}
 	o.health = o.health.Part("loop-" + strings.ReplaceAll(rule, " ", "-"))
-	return &Loop[K]{
+	l := &Loop[K]{
 		rule: s.Module.ID + " " + rule, do: do, options: o,
 		triggers: map[K][]k8s.Trigger{}, failing: map[K]error{},
+		planned: planned[K]{looks: map[K]waiting{}},
 	}
+	o.plan.Observe(l.load)
+	return l
 }
 
 // maxTriggers bounds what a key remembers while it waits: the last ones.
@@ -94,6 +101,7 @@ func (l *Loop[K]) Add(key K, triggers ...k8s.Trigger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.triggers[key] = last(slices.Concat(l.triggers[key], triggers))
+	delete(l.planned.looks, key)
 	if l.queue == nil {
 		l.early = append(l.early, key)
 	} else {
@@ -118,6 +126,7 @@ func (l *Loop[K]) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	queue := l.open()
+	defer l.ended()
 	defer queue.ShutDown()
 	defer context.AfterFunc(ctx, queue.ShutDown)()
 	var workers sync.WaitGroup
@@ -149,7 +158,7 @@ func (l *Loop[K]) open() workqueue.TypedRateLimitingInterface[K] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](l.options.first, l.options.longest)
-	l.queue = workqueue.NewTypedRateLimitingQueue(limiter)
+	l.limiter, l.queue = limiter, workqueue.NewTypedRateLimitingQueue(limiter)
 	for _, key := range l.early {
 		l.queue.Add(key)
 	}
@@ -175,7 +184,9 @@ func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	}
 
 	cause := &k8s.Cause{Rule: l.rule, Triggers: triggers}
-	err := l.do(k8s.WithCause(ctx, cause), key)
+	look := l.begin(key)
+	defer look.end()
+	err := l.do(look.mark(k8s.WithCause(ctx, cause)), key)
 	again := new(afterError)
 	if ctx.Err() == nil {
 		l.decided(cause, key, err)
@@ -187,14 +198,14 @@ func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInt
 		l.remember(key, triggers)
 		l.succeeded(key)
 		queue.Forget(key)
-		queue.AddAfter(key, again.pause)
+		look.later(queue, again.pause)
 	case err == nil:
 		queue.Forget(key)
 		l.succeeded(key)
 	default:
 		l.remember(key, triggers)
 		l.failed(key, err)
-		queue.AddRateLimited(key)
+		look.retry(queue)
 	}
 	return true
 }

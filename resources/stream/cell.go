@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -86,9 +87,19 @@ type provided interface {
 	hold(ctx context.Context)
 }
 
-func newStreams(c k8s.Client) (*Streams, error) {
-	connect, err := connectThrough(c)
-	return &Streams{source: NewSource(connect)}, err
+type streamsParams struct {
+	cell.In
+
+	Client k8s.Client
+	Plan   *plan.Plan `optional:"true"`
+}
+
+func newStreams(p streamsParams) (*Streams, error) {
+	connect, err := connectThrough(p.Client)
+	s := &Streams{source: NewSource(connect)}
+	s.source.plan = p.Plan
+	p.Plan.Observe(s.load)
+	return s, err
 }
 
 func (s *Streams) add(p provided) {

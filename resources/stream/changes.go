@@ -75,12 +75,17 @@ func (c *changes[T]) unlockAndReport() {
 // upsert takes over a new state of an object. A state with the resourceVersion
 // that is known already is no change.
 func (c *changes[T]) upsert(obj *T) {
+	c.put(obj)
+	c.advance(slim.MetaOf(obj).ResourceVersion)
+}
+
+// put is upsert of a state that says nothing about how far the server is.
+func (c *changes[T]) put(obj *T) {
 	meta := slim.MetaOf(obj)
 	key := meta.Key()
 	if len(c.unreadable) > 0 {
 		c.canRead(key)
 	}
-	defer c.advance(meta.ResourceVersion)
 	n := c.nodes[key]
 	if n != nil {
 		meta.Name = n.meta().Name // equal, and its bytes are kept by the map anyhow
@@ -158,7 +163,7 @@ func (c *changes[T]) replace(objs []*T, unchanged []slim.Key, unreadable map[sli
 	}
 	for _, obj := range objs {
 		delete(gone, slim.MetaOf(obj).Key())
-		c.upsert(obj)
+		c.put(obj)
 	}
 	for _, key := range unchanged {
 		delete(gone, key)

@@ -77,10 +77,12 @@ func (s *Source) awaitCRD(ctx context.Context, name string, patience time.Durati
 // server is known not to have it, which one 404 does not say: an API server
 // that is starting answers so too.
 func (r *run[T]) awaitResource(ctx context.Context, cause error) {
-	r.pace.fail(cause) // it may be defined and not served yet
 	if !r.kind.custom {
+		r.pace.rest(r.timing.patience(r.misses))
+		r.misses++
 		return
 	}
+	r.pace.fail(cause) // it may be defined and not served yet
 	name := r.kind.gvr.GroupResource().String()
 	r.conditions.set(conditionResource, fmt.Errorf("the CustomResourceDefinition %s does not serve version %s yet, waiting for it: %w",
 		name, r.kind.gvr.Version, cause))
@@ -114,7 +116,8 @@ func (r *run[T]) found() {
 func (r *run[T]) gone() {
 	r.changes.mu.Lock()
 	if r.changes.isSynced() {
-		r.changes.replace(nil, nil, nil, r.changes.revision)
+		objs, _ := r.mergePlan(nil, nil)
+		r.changes.replace(objs, nil, nil, r.changes.revision)
 	}
 	r.changes.unlockAndReport()
 }

@@ -4,7 +4,6 @@
 package stream_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 // Faults of the server and of the way to it, against the server in memory and in
@@ -48,7 +48,7 @@ type fixture struct {
 	t      *testing.T
 	server *streamtest.Server
 	health *streamtest.Health
-	log    *logBuffer
+	log    *logtest.Buffer
 }
 
 func newFixture(t *testing.T, server *streamtest.Server, opts ...stream.Option) *fixture {
@@ -56,7 +56,7 @@ func newFixture(t *testing.T, server *streamtest.Server, opts ...stream.Option) 
 }
 
 func newFixtureOf(t *testing.T, server *streamtest.Server, source *stream.Source, kind stream.Kind[streamtest.Thing], opts ...stream.Option) *fixture {
-	f := &fixture{t: t, server: server, health: &streamtest.Health{}, log: &logBuffer{}}
+	f := &fixture{t: t, server: server, health: &streamtest.Health{}, log: &logtest.Buffer{}}
 	log := slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	s, err := stream.New(source, kind, append([]stream.Option{stream.WithHealth(f.health), stream.WithLogger(log)}, opts...)...)
 	if err != nil {
@@ -65,24 +65,6 @@ func newFixtureOf(t *testing.T, server *streamtest.Server, source *stream.Source
 	t.Cleanup(s.Close)
 	f.Stream = s
 	return f
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu    sync.Mutex
-	bytes bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes.String()
 }
 
 func (f *fixture) store() *stream.Store[streamtest.Thing] {
@@ -414,7 +396,7 @@ func TestForbidden(t *testing.T) {
 		if n := len(server.Requests()); n < 5 || n > 60 {
 			t.Errorf("%d requests in ten minutes", n)
 		}
-		if lines := strings.Count(f.log.String(), "\n"); lines != 1 {
+		if lines := len(f.log.Lines()); lines != 1 {
 			t.Errorf("%d lines in the log, want 1:\n%s", lines, f.log.String())
 		}
 		server.Fail(nil)
@@ -695,7 +677,7 @@ func unreadableObjects(t *testing.T, watchList bool) {
 	wrong()
 	server.Delete(widgets, key("turns"))
 	f.shows(store, "turns", "")
-	if lines := strings.Count(f.log.String(), "unreadable"); lines > 4 {
+	if lines := f.log.Count("unreadable"); lines > 4 {
 		t.Errorf("%d lines about unreadable objects:\n%s", lines, f.log.String())
 	}
 }

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+
+	"github.com/skep-operator/skep/resources/plan"
 )
 
 // listerWatcher makes the requests of a stream and decodes the answers as they
@@ -80,6 +82,7 @@ func (lw *listerWatcher[T]) ListWithContext(ctx context.Context, opts metav1.Lis
 	if err != nil {
 		return nil, lw.failed("list", body.why(err))
 	}
+	lw.pace.read()
 	return list, nil
 }
 
@@ -127,7 +130,7 @@ func (lw *listerWatcher[T]) requestOf(ctx context.Context, opts metav1.ListOptio
 	if err != nil {
 		return nil, lw.failed(verb, err)
 	}
-	b := newBody(ctx)
+	b := newBody(plan.AsIs(ctx))
 	unanswered := time.AfterFunc(lw.timing.answer, func() { b.cancel(errSilent{"no answer", lw.timing.answer}) })
 	b.ReadCloser, err = client.Get().
 		AbsPath(lw.path()...).
@@ -141,22 +144,31 @@ func (lw *listerWatcher[T]) requestOf(ctx context.Context, opts metav1.ListOptio
 		b.cancel(nil)
 		return nil, lw.failed(verb, b.why(err))
 	}
+	lw.pace.answered()
 	lw.conditions.set(conditionConnection, nil)
 	return b, nil
 }
 
-// failed reports why a request or its answer came to nothing.
+// failed reports why a request or its answer came to nothing, and makes the next
+// one wait.
 func (lw *listerWatcher[T]) failed(verb string, err error) error {
+	if lw.report(verb, err) {
+		lw.pace.fail(err)
+	}
+	return err
+}
+
+// report says what went wrong, if anything did.
+func (lw *listerWatcher[T]) report(verb string, err error) (wrong bool) {
 	switch {
 	case errors.Is(err, context.Canceled), expired(err), unsupported(err), apierrors.IsNotFound(err):
-		return err // nothing is wrong, or awaitResource says it
+		return false // nothing is wrong, or awaitResource says it
 	case apierrors.IsForbidden(err):
 		lw.conditions.set(conditionConnection, fmt.Errorf("not allowed to %s %s, grant it in the operator's role: %w", verb, lw.kind, err))
 	default:
 		lw.conditions.set(conditionConnection, fmt.Errorf("cannot %s %s, retrying: %w", verb, lw.kind, err))
 	}
-	lw.pace.fail(err)
-	return err
+	return true
 }
 
 // expired reports whether the server wants a fresh start, at another revision.
@@ -294,15 +306,24 @@ func (w *watcher[T]) run(body *body) {
 			return
 		}
 		asked := w.confirms.ended(body)
-		if time.Since(now) < w.timing.settled && !asked {
+		early := time.Since(now) < w.timing.settled && !asked
+		if !w.initial {
+			w.pace.read()
+		}
+		switch {
+		case early && w.initial:
 			w.pace.fail(err)
+		case early:
+			w.pace.endedEarly()
 		}
 		switch {
 		case asked, errors.Is(err, io.EOF) && !w.initial:
 		case errors.Is(err, errReported):
 			return
-		default:
+		case w.initial:
 			_ = w.failed("watch", err)
+		default:
+			w.report("watch", err)
 		}
 		if w.initial {
 			w.fail(w.cut(err))

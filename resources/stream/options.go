@@ -27,7 +27,10 @@ type timing struct {
 	lifetime  time.Duration // of a watch beyond the time the server was asked for
 	retry     time.Duration // first of the delays between two attempts
 	retryMax  time.Duration // last of them
-	forbidden time.Duration // first of the delays after a 403
+	cutMax    time.Duration // the same after connections that end early, and were good until then
+	forbidden time.Duration // first of the delays after 403s in a row
+	absent    time.Duration // the same after 404s, where definitions cannot be watched
+	refusals  time.Duration // last of both
 	settled   time.Duration // a connection that lived so long resets the delays
 }
 
@@ -38,7 +41,10 @@ var defaultTiming = timing{
 	lifetime:  30 * time.Second,
 	retry:     100 * time.Millisecond,
 	retryMax:  30 * time.Second,
-	forbidden: 10 * time.Second,
+	cutMax:    3 * time.Second,
+	forbidden: 2 * time.Second,
+	absent:    10 * time.Second,
+	refusals:  30 * time.Second,
 	settled:   30 * time.Second,
 }
 

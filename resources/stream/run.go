@@ -50,7 +50,9 @@ func (s *Stream[T]) start() *run[T] {
 		if last != nil {
 			<-last
 		}
+		stop := r.followPlan()
 		r.loop(ctx)
+		stop()
 		r.reading.Wait()
 		r.found()
 		r.conditions.rest()
@@ -95,6 +97,10 @@ func (r *run[T]) Update(obj any) error {
 	defer r.changes.unlockAndReport()
 	switch obj := obj.(type) {
 	case *object[T]:
+		if r.planned(obj.meta()) {
+			r.changes.advance(obj.meta().ResourceVersion)
+			return nil
+		}
 		r.changes.upsert(&obj.value)
 	case *named:
 		r.changes.cannotRead(obj.meta.Key(), obj.err)
@@ -114,6 +120,8 @@ func (r *run[T]) Delete(obj any) error {
 		return fmt.Errorf("unexpected object %T", obj)
 	case deleted.err != nil:
 		r.changes.cannotRead(deleted.meta.Key(), deleted.err)
+	case !r.source.plan.Objects().Gone(r.kind.gvr, deleted.meta.Key()):
+		r.changes.advance(deleted.meta.ResourceVersion)
 	default:
 		r.changes.remove(deleted.meta.Key(), deleted.meta.ResourceVersion)
 	}
@@ -142,6 +150,7 @@ func (r *run[T]) Replace(items []any, resourceVersion string) error {
 		}
 	}
 	r.changes.mu.Lock()
+	objs, same = r.mergePlan(objs, same)
 	r.changes.replace(objs, same, unreadable, at)
 	r.changes.unlockAndReport()
 	r.found()

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/plan"
 )
 
 // Connect returns the client for the next request. A stream asks at every list
@@ -28,6 +29,7 @@ type Connect func(ctx context.Context) (rest.Interface, error)
 type Source struct {
 	connect Connect
 	crds    func() (*Stream[crd], error)
+	plan    *plan.Plan // nil: a real run
 }
 
 // NewSource makes a source; it does nothing until a stream is used.

@@ -36,7 +36,11 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	defer stop()
 	go stopOnSignal(stop)
 	root := New(filepath.Base(os.Args[0]), cells, opts...)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	if told := exitCode(0); errors.As(err, &told) {
+		return int(told)
+	}
+	if err != nil {
 		fmt.Fprintln(root.ErrOrStderr(), "Error: "+err.Error())
 		return 1
 	}
@@ -68,11 +72,12 @@ func New(name string, cells cell.Cell, opts ...hive.Option) *cobra.Command {
 		Args:          noArguments,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd, h) },
 	}
 	root.PersistentFlags().AddFlagSet(h.FlagSet())
 	root.PersistentFlags().SortFlags = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
+	output := root.Flags().StringP("output", "o", "text", "How a run tells what it has found out, as with --plan: text or json")
+	root.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd, h, *output) }
 	version := root.Flags().Bool("version", false, "Print the version and exit")
 	cmdref := root.Flags().String("cmdref", "", "Write the reference of all commands as Markdown into this directory and exit")
 	_ = root.Flags().MarkHidden("cmdref")
@@ -118,9 +123,16 @@ func flagError(cmd *cobra.Command, err error) error {
 	return fmt.Errorf("unknown flag --%s; %s", name, nearest.Hint(name, names, "see --help"))
 }
 
-func run(cmd *cobra.Command, h *hive.Hive) error {
+func run(cmd *cobra.Command, h *hive.Hive, output string) error {
+	if output != "text" && output != "json" {
+		return fmt.Errorf("output %q is not known; use text or json", output)
+	}
 	_ = configure(cmd, h) // Run tells, with all else that is wrong
-	return h.Run(cmd.Context())
+	err := h.Run(cmd.Context())
+	if o := Outcome(nil); errors.As(err, &o) {
+		return tell(cmd, o, output, err)
+	}
+	return err
 }
 
 // configure finds the values of all options, flags of the command line among

@@ -72,23 +72,8 @@ func (o options) try(ctx context.Context, r *running, do func(context.Context) e
 			return err, alive
 		}
 		r.degraded("will try again", err)
-		if !sleep(ctx, pauses.NextBackOff()) {
+		if !Sleep(ctx, pauses.NextBackOff()) {
 			return err, false
 		}
-	}
-}
-
-// sleep waits and reports whether ctx is still alive.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

@@ -86,6 +86,6 @@ func (t *timer) wait(ctx context.Context, pause time.Duration) bool {
 	case <-due:
 		return true
 	case <-t.trigger.wait():
-		return sleep(ctx, t.debounce-time.Since(began))
+		return Sleep(ctx, t.debounce-time.Since(began))
 	}
 }

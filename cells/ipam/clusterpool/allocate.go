@@ -235,6 +235,14 @@ const (
 	errFull          = "allocator full"
 )
 
+// eventReason is what the Event about an error is called.
+func eventReason(err string) string {
+	if err == errFull || strings.HasPrefix(err, errPoolFull) {
+		return "PodCIDRPoolExhausted"
+	}
+	return "PodCIDRRefused"
+}
+
 // settleAll settles nodes in this order. What any of them has comes before what
 // another one wants.
 func (a *allocator) settleAll(nodes []*node) {

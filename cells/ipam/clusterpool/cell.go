@@ -20,6 +20,7 @@ var Cell = cell.Module("ipam.clusterpool", "Gives every node its pod CIDRs, cut 
 		k8s.Allow("get,list,watch,update", v2.CiliumNodeResource.GroupResource()),
 		k8s.Allow("update", status),
 	),
+	k8s.EventRBAC(),
 
 	cell.Metrics(newMetrics),
 	cell.ProvidePrivate(newAllocator, newSyncer),

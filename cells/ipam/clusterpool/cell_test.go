@@ -11,6 +11,6 @@ import (
 
 func TestCell(t *testing.T) {
 	on := []string{"--k8s-api-server=http://127.0.0.1:1", "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"}
-	celltest.Check(t, Cell, celltest.With(needs), celltest.InTerm("leader"),
+	celltest.Check(t, Cell, celltest.With(around...), celltest.InTerm("leader"),
 		celltest.Args(on...), celltest.OffArgs("--k8s-api-server=http://127.0.0.1:1", "--ipam=kubernetes"))
 }

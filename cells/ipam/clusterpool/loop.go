@@ -34,6 +34,7 @@ type params struct {
 	Alloc    *allocator
 	Nodes    stream.Resource[ciliumio.Node]
 	Client   k8s.Client
+	Events   *k8s.Events
 	Fence    *k8s.Fence
 	Handover k8s.Handover
 	Scope    reconcile.Scope

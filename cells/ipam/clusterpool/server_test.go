@@ -4,29 +4,22 @@
 package clusterpool
 
 import (
-	"bytes"
-	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
-	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/dynamic"
-	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/client-go/kubernetes"
 
-	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
@@ -37,83 +30,42 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
-	"github.com/skep-operator/skep/runtime/lifecycle"
-	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
 
-// patience is how long a state may take to come; no test waits for a time.
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
+// around is what the cell asks things of.
+var around = []cell.Cell{cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell}
 
 // server is the CiliumNodes of a real API server, and a door of one's own to it.
 type server struct {
 	t     *testing.T
 	proxy *clustertest.Proxy
 	nodes dynamic.ResourceInterface
-	roles *rbacclient.RbacV1Client
+	core  kubernetes.Interface
 }
 
 func newServer(t *testing.T) *server {
 	t.Helper()
 	c := clustertest.Shared(t)
-	t.Setenv(k8s.StrictCause, "1")
 	config := c.AdminConfig(t)
-	client := httpClient(t, config)
+	client := termtest.HTTPClient(t, config)
 	d, err := dynamic.NewForConfigAndClient(config, client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	roles, err := rbacclient.NewForConfigAndClient(config, client)
+	core, err := kubernetes.NewForConfigAndClient(config, client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t, c.NewProxy(t), d.Resource(v2.CiliumNodeResource), roles}
-	s.define(config, client)
-	eventually(t, "there are no nodes", func() bool {
+	termtest.Define(t, c.AdminConfig(t), "CiliumNode")
+	s := &server{t, c.NewProxy(t), d.Resource(v2.CiliumNodeResource), core}
+	termtest.Eventually(t, "there are no nodes", func() bool {
 		err := s.nodes.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
 		list, listErr := s.nodes.List(t.Context(), metav1.ListOptions{})
 		return err == nil && listErr == nil && len(list.Items) == 0
 	})
 	return s
-}
-
-// define makes sure that the server knows CiliumNodes.
-func (s *server) define(config *rest.Config, client *http.Client) {
-	s.t.Helper()
-	crds, err := apiextensionsclient.NewForConfigAndClient(config, client)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	kind, _ := api.KindNamed("CiliumNode")
-	crd, err := kind.CRD()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if _, err := crds.CustomResourceDefinitions().Create(s.t.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		s.t.Fatal(err)
-	}
-}
-
-// httpClient has connections of its own, which end with the test.
-func httpClient(t *testing.T, config *rest.Config) *http.Client {
-	t.Helper()
-	config.Proxy = http.ProxyFromEnvironment // keeps the transport out of client-go's cache
-	client, err := rest.HTTPClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { utilnet.CloseIdleConnectionsFor(client.Transport) })
-	return client
 }
 
 // create makes a node as an agent does.
@@ -142,7 +94,7 @@ func (s *server) get(name string) *unstructured.Unstructured {
 
 func (s *server) edit(name string, edit func(*unstructured.Unstructured)) {
 	s.t.Helper()
-	eventually(s.t, name+" is edited", func() bool {
+	termtest.Eventually(s.t, name+" is edited", func() bool {
 		n := s.get(name)
 		edit(n)
 		_, err := s.nodes.Update(s.t.Context(), n, metav1.UpdateOptions{})
@@ -176,13 +128,16 @@ func (s *server) want(name string, cidrs ...string) { s.t.Helper(); s.wantError(
 func (s *server) wantError(name, text string, cidrs ...string) {
 	s.t.Helper()
 	var has []string
-	var error string
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if has, error = says(s.get(name)); slices.Equal(has, cidrs) && error == text {
-			return
+	var problem string
+	defer func() {
+		if s.t.Failed() {
+			s.t.Logf("node %s has %v and error %q", name, has, problem)
 		}
-	}
-	s.t.Fatalf("node %s has %v and error %q, not %v and %q", name, has, error, cidrs, text)
+	}()
+	termtest.Eventually(s.t, fmt.Sprintf("node %s has %v and error %q", name, cidrs, text), func() bool {
+		has, problem = says(s.get(name))
+		return slices.Equal(has, cidrs) && problem == text
+	})
 }
 
 // requests are those of the cell for single nodes, as "update a" or "update a/status", since the
@@ -204,138 +159,34 @@ func (s *server) requests(after int64) (all []string, last int64) {
 	return all, last
 }
 
-// operator is the cell in a term that is entered.
-type operator struct {
-	t       *testing.T
-	hive    *hive.Hive
-	log     *buffer
-	metrics *metrics.Registry
-	leading k8s.Leading
-	stopped bool
-}
-
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
-// leadingCell enters the term when the process starts, with a fence that stays open.
-var leadingCell = cell.Module("test.leading", "Enters the term under test", cell.Hook("lead", newLeading))
-
-type leadingParams struct {
-	cell.In
-
-	Leading k8s.Leading
-	Term    lifecycle.Term `name:"leader"`
-}
-
-func newLeading(p leadingParams) lifecycle.Hook {
-	fence := k8s.NewFence(k8s.SystemClock, k8s.SystemClock.Now(), time.Hour)
-	return lifecycle.Funcs{
-		OnStart: func(ctx context.Context) error {
-			if err := p.Leading.Open(fence, &k8s.Written{}); err != nil {
-				return err
-			}
-			return p.Term.Enter(ctx)
-		},
-		OnStop: func(ctx context.Context) error {
-			defer fence.Close()
-			return p.Term.Leave(ctx)
-		},
-	}
-}
-
-var needs = cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell)
-
-// build makes an operator with the cell; environ are variables by name.
-func build(t *testing.T, environ map[string]string, args ...string) (*operator, error) {
-	t.Helper()
-	o := &operator{t: t, log: &buffer{}}
-	probe := cell.Invoke(func(registry *metrics.Registry, leading k8s.Leading) { o.metrics, o.leading = registry, leading })
-	o.hive = hive.New("operator", cell.Set(needs, leadingCell, probe, cell.Term("leader", Cell)), hive.LogTo(o.log), hive.EnvPrefix("CILIUM_"),
-		hive.Environ(func(name string) (string, bool) { v, ok := environ[name]; return v, ok }))
-	flags := o.hive.FlagSet()
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
-	if err := o.hive.Configure(flags); err != nil {
-		return o, err
-	}
-	if err := o.hive.Validate(); err != nil {
-		return o, err
-	}
-	return o, o.hive.Build()
-}
-
 // start leads, with pools for IPv4 of blocks of this size, or as args say.
-func (s *server) start(mask int, cidrs string, args ...string) *operator {
+func (s *server) start(mask int, cidrs string, args ...string) *termtest.Operator {
 	s.t.Helper()
 	return s.startAs(s.proxy.Kubeconfig(), append([]string{
 		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=" + cidrs, fmt.Sprint("--cluster-pool-ipv4-mask-size=", mask),
 	}, args...)...)
 }
 
-func (s *server) startAs(kubeconfig string, args ...string) *operator {
+func (s *server) startAs(kubeconfig string, args ...string) *termtest.Operator {
 	s.t.Helper()
-	o, err := build(s.t, nil, append(args, "--k8s-kubeconfig-path="+kubeconfig)...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() {
-		o.stop()
-		if s.t.Failed() {
-			s.t.Log(o.log)
-		}
-	})
-	if err := o.hive.Start(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
-	eventually(s.t, "all nodes are known", func() bool { return strings.Contains(o.log.String(), "all nodes are known") })
+	o := termtest.Start(s.t, around, Cell, kubeconfig, append([]string{ours}, args...)...)
+	o.Log().Wait(s.t, "all nodes are known")
 	return o
 }
 
-func (o *operator) stop() {
-	o.t.Helper()
-	if o.stopped {
-		return
-	}
-	o.stopped = true
-	if err := o.hive.Stop(context.Background()); err != nil {
-		o.t.Error(err)
-	}
-}
+// ours is the mode of the cell.
+const ours = "--ipam=cluster-pool"
 
 // values are those of the cell's metrics.
-func (o *operator) values() map[string]float64 {
-	o.t.Helper()
-	families, err := o.metrics.Gather()
-	if err != nil {
-		o.t.Fatal(err)
-	}
+func values(o *termtest.Operator) map[string]float64 {
+	const prefix = "ipam_cluster_pool_"
 	values := map[string]float64{}
-	for _, f := range families {
-		name, ours := strings.CutPrefix(f.GetName(), "cilium_operator_ipam_cluster_pool_")
-		for _, m := range f.GetMetric() {
-			var labels []string
-			for _, l := range m.GetLabel() {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			if ours {
-				values[name+"{"+strings.Join(labels, ",")+"}"] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
-			}
+	for _, m := range o.Samples(prefix) {
+		var labels []string
+		for _, l := range m.Labels {
+			labels = append(labels, l.GetName()+"="+l.GetValue())
 		}
+		values[strings.TrimPrefix(m.Name, prefix)+"{"+strings.Join(labels, ",")+"}"] = m.Value
 	}
 	return values
 }
@@ -404,7 +255,7 @@ func TestServerRestartKeepsAll(t *testing.T) {
 	if diff := cmp.Diff(want, all); diff != "" {
 		t.Error(diff)
 	}
-	o.stop()
+	o.Stop()
 
 	s.start(24, "10.0.0.0/16")
 	s.create("d")
@@ -435,7 +286,7 @@ func TestServerServesTheStarved(t *testing.T) {
 		"nodes{state=allocated}": 2, "nodes{state=error}": 4, "nodes{state=waiting}": 0,
 		"writes_total{result=success,verb=update}": 6, "outside_nodes{}": 1, "duplicate_nodes{}": 1,
 	}
-	eventually(t, "the metrics are up to date", func() bool { return cmp.Equal(want, o.values()) })
+	termtest.Eventually(t, "the metrics are up to date", func() bool { return cmp.Equal(want, values(o)) })
 
 	_, last := s.requests(0)
 	s.delete("twice")
@@ -452,9 +303,11 @@ func TestServerServesTheStarved(t *testing.T) {
 // Example 7; the list is written as in a ConfigMap.
 func TestSecondCIDRFromTheEnvironment(t *testing.T) {
 	for _, text := range []string{"10.0.0.0/24 10.1.0.0/24", "10.0.0.0/24,10.1.0.0/24"} {
-		o, err := build(t, map[string]string{"CILIUM_CLUSTER_POOL_IPV4_CIDR": text, "CILIUM_ENABLE_IPV6": "false"}, "--k8s-api-server=http://127.0.0.1:1")
-		if err != nil {
-			t.Errorf("%s: %v\n%s", text, err, o.log)
+		environ := map[string]string{"CILIUM_CLUSTER_POOL_IPV4_CIDR": text, "CILIUM_ENABLE_IPV6": "false", "CILIUM_K8S_API_SERVER": "http://127.0.0.1:1"}
+		h := hive.New("operator", cell.Set(append(slices.Clone(around), Cell)...), hive.LogTo(io.Discard), hive.EnvPrefix("CILIUM_"),
+			hive.Environ(func(name string) (string, bool) { v, ok := environ[name]; return v, ok }))
+		if err := h.Build(); err != nil {
+			t.Errorf("%s: %v", text, err)
 		}
 	}
 }
@@ -466,7 +319,7 @@ func TestBadConfigurationIsRefusedAtStart(t *testing.T) {
 		"node CIDR size is too big":                                      {"--enable-ipv4=false", "--cluster-pool-ipv6-cidr=fd00::/100", "--cluster-pool-ipv6-mask-size=120"},
 		"cluster-pool-ipv4-cidr must be provided when using ClusterPool": {"--enable-ipv6=false"},
 	} {
-		if _, err := build(t, nil, append(args, "--k8s-api-server=http://127.0.0.1:1")...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := termtest.New(t, around, Cell, "/nonexistent", append(args, ours)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %q", args, err, want)
 		}
 	}
@@ -478,7 +331,7 @@ func TestServerConflictKeepsWhatTheAgentWrote(t *testing.T) {
 	s.start(24, "10.0.0.0/16")
 	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
 	s.create("a")
-	eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	termtest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
 	s.edit("a", func(n *unstructured.Unstructured) {
 		_ = unstructured.SetNestedSlice(n.Object, []any{map[string]any{"type": "InternalIP", "ip": "192.0.2.77"}}, "spec", "addresses")
 	})
@@ -501,7 +354,7 @@ func TestServerNeverRewritesANode(t *testing.T) {
 	s.start(24, "10.0.0.0/16")
 	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
 	s.create("a")
-	eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	termtest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
 	s.setCIDRs("a", "10.0.9.0/24")
 	rule.Remove(t)
 	s.wantError("a", "node has CIDRs allocated ([10.0.0.0/24]) that conflict with requested CIDRs [10.0.9.0/24]", "10.0.9.0/24")
@@ -550,7 +403,7 @@ func TestServerFailuresAreRetried(t *testing.T) {
 	for i := range 4 {
 		s.create(fmt.Sprint("n", i))
 	}
-	eventually(t, "all have a block", func() bool {
+	termtest.Eventually(t, "all have a block", func() bool {
 		owners := map[string]bool{}
 		for i := range 4 {
 			if cidrs, text := says(s.get(fmt.Sprint("n", i))); len(cidrs) == 1 && text == "" {
@@ -559,8 +412,8 @@ func TestServerFailuresAreRetried(t *testing.T) {
 		}
 		return len(owners) == 4
 	})
-	if o.values()["writes_total{result=fail,verb=update}"] < 2 {
-		t.Errorf("failures are not counted: %v", o.values())
+	if values(o)["writes_total{result=fail,verb=update}"] < 2 {
+		t.Errorf("failures are not counted: %v", values(o))
 	}
 }
 
@@ -571,10 +424,10 @@ func TestServerTermEndsWithAnswers(t *testing.T) {
 	o := s.start(24, "10.0.0.0/16")
 	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: 300 * time.Millisecond}, Times: 1})
 	s.create("a")
-	eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
-	o.stop()
+	termtest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	o.Stop()
 	s.want("a", "10.0.0.0/24")
-	written := o.leading.Written()
+	written := o.Written()
 	revision, err := slim.ParseRevision(s.get("a").GetResourceVersion())
 	if got := written.Revisions["ciliumnodes.cilium.io"]; err != nil || got != uint64(revision) {
 		t.Errorf("the next leader is told %v, not %d (%v)", written, revision, err)
@@ -584,11 +437,11 @@ func TestServerTermEndsWithAnswers(t *testing.T) {
 // Permissions: the rules that the cell declares are enough.
 func TestServerWithLeastRole(t *testing.T) {
 	s := newServer(t)
-	o, err := build(t, nil, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/23", "--k8s-api-server=http://127.0.0.1:1")
+	o, err := termtest.New(t, around, Cell, s.proxy.Kubeconfig(), ours, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/23")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.grant(k8s.LeastRole("clusterpool-test", o.hive.Graph(), false), "pool-operator")
+	termtest.Allow(t, s.core, "pool-operator", k8s.LeastRole("clusterpool-test", o.Graph(), false).Rules...)
 	s.startAs(s.proxy.UserKubeconfig(t, "pool-operator"), "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/24")
 	s.create("a")
 	s.want("a", "10.0.0.0/24")
@@ -600,20 +453,5 @@ func TestServerWithLeastRole(t *testing.T) {
 		if r.Status == http.StatusForbidden {
 			t.Errorf("%s %s is forbidden", r.Method, r.Path)
 		}
-	}
-}
-
-func (s *server) grant(role *rbacv1.ClusterRole, user string) {
-	s.t.Helper()
-	_, err := s.roles.ClusterRoles().Create(s.t.Context(), role, metav1.CreateOptions{})
-	if err == nil {
-		_, err = s.roles.ClusterRoleBindings().Create(s.t.Context(), &rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: role.Name},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-			Subjects:   []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: user}},
-		}, metav1.CreateOptions{})
-	}
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		s.t.Fatal(err)
 	}
 }

@@ -10,9 +10,11 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -50,12 +52,7 @@ func (s *syncer) settle() {
 		return
 	}
 	s.Log.Info("a write has got no answer, waiting until it cannot take effect any more", "for", rest.Round(time.Millisecond).String())
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.Fence.Context().Done():
-	}
+	job.Sleep(s.Fence.Context(), rest)
 }
 
 // want is what a node should say now, if that differs from what it says.
@@ -85,9 +82,20 @@ func (s *syncer) writeNode(ctx context.Context, name string) error {
 	}
 	if d.Error != o.Error {
 		ref.Subresource = "status"
-		return s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) })
+		if err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) }); err != nil {
+			return err
+		}
+		s.warn(o, d.Error)
 	}
 	return nil
+}
+
+// warn tells people who describe a node why it has no CIDRs, once it says so itself.
+func (s *syncer) warn(o observed, text string) {
+	if text != "" {
+		node := corev1.ObjectReference{APIVersion: v2.SchemeGroupVersion.String(), Kind: "CiliumNode", Name: o.Name, UID: types.UID(o.UID)}
+		s.Events.Warn(node, eventReason(text), text)
+	}
 }
 
 // modify changes a node that is still the one observed. One that is gone is not

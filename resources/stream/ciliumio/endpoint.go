@@ -27,11 +27,10 @@ type EndpointMeta struct {
 
 // EndpointStatus is what the agent reports about an endpoint.
 type EndpointStatus struct {
-	// Identity and Networking are nil until the agent has found them.
-	Identity   *EndpointIdentity   `json:"identity"`
-	Networking *EndpointNetworking `json:"networking"`
-	Encryption Encryption          `json:"encryption"`
-	NamedPorts []NamedPort         `json:"named-ports"`
+	Identity   *EndpointIdentity  `json:"identity"` // nil until the agent has found it
+	Networking EndpointNetworking `json:"networking"`
+	Encryption Encryption         `json:"encryption"`
+	NamedPorts NamedPorts         `json:"named-ports"`
 }
 
 // EndpointIdentity is the security identity of an endpoint.
@@ -39,26 +38,7 @@ type EndpointIdentity struct {
 	ID int64 `json:"id"`
 }
 
-// EndpointNetworking is where an endpoint is reached.
-type EndpointNetworking struct {
-	Addressing []AddressPair `json:"addressing"`
-	NodeIP     slim.String   `json:"node"`
-}
-
-// AddressPair is the addresses of an endpoint's interface; either may be missing.
-type AddressPair struct {
-	IPV4 slim.Addr `json:"ipv4"`
-	IPV6 slim.Addr `json:"ipv6"`
-}
-
 // Encryption says how traffic is encrypted: with which key, 0 for none.
 type Encryption struct {
 	Key int `json:"key"`
-}
-
-// NamedPort is a port that a pod has given a name.
-type NamedPort struct {
-	Name     slim.String `json:"name"`
-	Port     int32       `json:"port"`
-	Protocol slim.String `json:"protocol"`
 }

@@ -4,8 +4,11 @@
 package ciliumio_test
 
 import (
+	"encoding/json"
 	"net/netip"
+	"slices"
 	"testing"
+	"unsafe"
 
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -31,15 +34,83 @@ func TestEndpoint(t *testing.T) {
 	if len(e.Owners) != 1 || e.Owners[0].Kind.String() != "Pod" || e.Owners[0].Name != "web-0" || e.Owners[0].UID.String() != "0c1d2e3f-0000-4000-8000-000000000001" {
 		t.Errorf("owners are %v", e.Owners)
 	}
-	a := e.Status.Networking.Addressing
-	if len(a) != 1 || a[0].IPV4.Addr != netip.MustParseAddr("10.1.0.7") || a[0].IPV6.Addr != netip.MustParseAddr("fd00::7") {
+	a := slices.Collect(e.Status.Networking.Addresses())
+	if len(a) != 2 || a[0].Addr != netip.MustParseAddr("10.1.0.7") || a[1].Addr != netip.MustParseAddr("fd00::7") {
 		t.Errorf("addresses are %v", a)
 	}
 	if e.Key().String() != "shop/web-0" || e.CreationTimestamp.Time().Minute() != 4 {
 		t.Errorf("metadata is %+v", e.EndpointMeta)
 	}
-	var bare ciliumio.Endpoint
-	if err := codec.DecodeJSON([]byte(`{"metadata": {"name": "x"}, "status": {"networking": null}}`), &bare); err != nil {
-		t.Error(err)
+	for text, known := range map[string]bool{
+		`{"metadata": {"name": "x"}, "status": {"networking": null, "identity": null}}`: false,
+		`{"metadata": {"name": "x"}}`: false,
+		`{"metadata": {"name": "x"}, "status": {"networking": {"addressing": []}, "identity": {}}}`:                            true,
+		`{"metadata": {"name": "x"}, "status": {"networking": {"addressing": null, "node": ""}, "identity": {"id": 0}}}`:       true,
+		`{"metadata": {"name": "x"}, "status": {"identity": {"id": 7}, "named-ports": [{"name": "a", "port": 1}], "id": "7"}}`: false,
+	} {
+		var bare ciliumio.Endpoint
+		if err := codec.DecodeJSON([]byte(text), &bare); err != nil {
+			t.Error(err)
+		}
+		if _, ok := bare.Slice(); ok != known {
+			t.Errorf("%s: a slice may have it: %t", text, ok)
+		}
+	}
+}
+
+// What a slice says of an endpoint is what the endpoint says, letter by letter.
+func TestSliceOfEndpoint(t *testing.T) {
+	endpoint, err := slim.JSON[ciliumio.Endpoint]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	slice, err := slim.JSON[ciliumio.EndpointSlice]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[uint64]string{}
+	for _, rest := range []string{
+		`"networking":{"addressing":[{"ipv4":"10.0.1.5","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{"key":3},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]`,
+		`"networking":{"addressing":[{"ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{}`,
+		`"networking":{"addressing":[]},"encryption":{}`,
+		`"networking":{"addressing":[{}]},"encryption":{}`,
+		`"networking":{"addressing":[{"ipv4":"nonsense","ipv6":"FD00::1"},{"ipv4":"010.0.0.1","ipv6":"fe80::1%eth0"},{"ipv4":"::ffff:1.2.3.4"}],"node":"n"},"encryption":{}`,
+		`"networking":{"addressing":[{"ipv4":"10.0.1.5"},{"ipv4":"10.0.1.6"}]},"encryption":{},"named-ports":[{"name":"b","port":2,"protocol":"UDP"},{"name":"a","port":1}]`,
+		`"networking":{"addressing":[{"ipv4":"10.0.1.6"},{"ipv4":"10.0.1.5"}]},"encryption":{},"named-ports":[{"name":"a","port":1},{"name":"b","port":2,"protocol":"UDP"}]`,
+		`"networking":{"addressing":[{"ipv4":"10.0.1.6"},{"ipv4":"10.0.1.5"}]},"encryption":{},"named-ports":[{"name":"a","port":2},{"name":"b","port":2,"protocol":"UDP"}]`,
+	} {
+		var e ciliumio.Endpoint
+		if err := endpoint.DecodeJSON([]byte(`{"metadata":{"name":"web-1"},"status":{"identity":{"id":12345},`+rest+`}}`), &e); err != nil {
+			t.Fatal(err)
+		}
+		says, ok := e.Slice()
+		text, err := json.Marshal(says)
+		if want := `{"name":"web-1","id":12345,` + rest + `}`; !ok || err != nil || string(text) != want {
+			t.Errorf("a slice says %s, want %s (%v)", text, want, err)
+		}
+		var s ciliumio.EndpointSlice
+		if err := slice.DecodeJSON([]byte(`{"metadata":{"name":"ces-x"},"namespace":"shop","endpoints":[`+string(text)+`]}`), &s); err != nil {
+			t.Fatal(err)
+		}
+		if s.Of.String() != "shop" || len(s.Endpoints) != 1 || s.Endpoints[0] != ciliumio.SliceEndpointOf(&says) || s.Endpoints[0].Name != "web-1" || s.Endpoints[0].IdentityID != 12345 {
+			t.Errorf("read back: %+v", s)
+		}
+		if other := seen[s.Endpoints[0].Sum]; other != "" {
+			t.Errorf("the same sum:\n%s\n%s", rest, other)
+		}
+		seen[s.Endpoints[0].Sum] = rest
+	}
+}
+
+// Thousands of them are kept.
+func TestSizes(t *testing.T) {
+	for name, size := range map[string][2]uintptr{
+		"EndpointStatus":     {unsafe.Sizeof(ciliumio.EndpointStatus{}), 48},
+		"EndpointNetworking": {unsafe.Sizeof(ciliumio.EndpointNetworking{}), 24},
+		"SliceEndpoint":      {unsafe.Sizeof(ciliumio.SliceEndpoint{}), 32},
+	} {
+		if size[0] > size[1] {
+			t.Errorf("%s has %d bytes, at most %d are allowed", name, size[0], size[1])
+		}
 	}
 }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslice
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/cells/internal/termtest"
+)
+
+// Examples 13 and 14.
+func TestLimits(t *testing.T) {
+	for text, steps := range map[string]map[int][2]int{
+		`[{"nodes":25,"limit":16,"burst":32},{"nodes":5,"limit":5,"burst":10},{"nodes":15,"limit":11,"burst":22}]`: {
+			0: {5, 10}, 5: {5, 10}, 14: {5, 10}, 16: {11, 22}, 23: {11, 22}, 24: {11, 22}, 25: {16, 32}, 1000: {16, 32}},
+		`[{"nodes":0,"limit":100,"burst":500}]`: {0: {50, 100}, 5000: {50, 100}},
+		defaultConfig.CESRateLimits:             {0: {10, 20}, 99: {10, 20}, 100: {50, 100}},
+	} {
+		l, err := Config{CESRateLimits: text}.limits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for nodes, want := range steps {
+			if limit, burst := l.at(nodes); int(limit) != want[0] || burst != want[1] {
+				t.Errorf("%s with %d nodes: %v and %d, want %v", text, nodes, limit, burst, want)
+			}
+		}
+	}
+}
+
+// Examples 14 and 17, and other options that are refused at the start, where
+// slices are in use.
+func TestRefusedOptions(t *testing.T) {
+	for arg, want := range map[string]string{
+		"--ces-rate-limits=":                                        "it is empty",
+		"--ces-rate-limits=ten":                                     "must be a list",
+		"--ces-rate-limits=[]":                                      "at least one step",
+		"--ces-rate-limits=null":                                    "at least one step",
+		`--ces-rate-limits=[{"node":0}]`:                            `unknown field "node"`,
+		`--ces-rate-limits=[{"nodes":0,"burst":20}]`:                "limit must be above 0",
+		`--ces-rate-limits=[{"nodes":0,"limit":10}]`:                "burst at least 1",
+		`--ces-rate-limits=[{"nodes":-1,"limit":10,"burst":1}]`:     "must not be negative",
+		`--ces-rate-limits=[{"nodes":0,"limit":10,"burst":1}] more`: "nothing behind it",
+		"--ces-slice-mode=foo":                                      "must be identity or fcfs",
+		"--ces-max-ciliumendpoints-per-ces=0":                       "must be at least 1",
+		"--disable-endpoint-crd":                                    "disable-endpoint-crd",
+		"--ces-cleanup-grace=-1s":                                   "must not be negative",
+	} {
+		_, err := termtest.New(t, around, Cell, "", "--k8s-api-server=http://127.0.0.1:1", "--enable-cilium-endpoint-slice", arg)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", arg, err, want)
+		}
+		if arg == "--ces-cleanup-grace=-1s" {
+			continue
+		}
+		if _, err := termtest.New(t, around, Cell, "", "--k8s-api-server=http://127.0.0.1:1", arg); err != nil {
+			t.Errorf("%s matters where slices are not in use: %v", arg, err)
+		}
+	}
+}
+
+func TestOldModes(t *testing.T) {
+	for text, byIdentity := range map[string]bool{"identity": true, "fcfs": false, "cesSliceModeIdentity": true, "cesSliceModeFCFS": false} {
+		c := defaultConfig
+		if c.CESSliceMode = text; c.byIdentity() != byIdentity || validate(c) != nil {
+			t.Errorf("%s: by identity %t, %v", text, c.byIdentity(), validate(c))
+		}
+	}
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslice
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skep-operator/skep/cells/internal/termtest"
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// assigned is what pods are given by hand.
+type assigned struct {
+	mu       sync.Mutex
+	numbers  map[types.NamespacedName]identity.Number
+	see      func(types.NamespacedName)
+	complete chan struct{}
+}
+
+func (a *assigned) Of(pod types.NamespacedName) (identity.Number, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n, ok := a.numbers[pod]
+	return n, ok
+}
+
+func (a *assigned) Bearers(identity.Number) int { return 0 }
+
+func (a *assigned) Observe(see func(types.NamespacedName)) (cancel func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.see = see
+	return func() {}
+}
+
+func (a *assigned) Complete() <-chan struct{} { return a.complete }
+
+func (a *assigned) set(pod slim.Key, n identity.Number) {
+	a.mu.Lock()
+	a.numbers[types.NamespacedName(pod)] = n
+	if n == 0 {
+		delete(a.numbers, types.NamespacedName(pod))
+	}
+	see := a.see
+	a.mu.Unlock()
+	if see != nil {
+		see(types.NamespacedName(pod))
+	}
+}
+
+func pod(name, ip string, change ...func(*slim.Pod)) *slim.Pod {
+	p := &slim.Pod{}
+	p.Name, p.Namespace = name, slim.MakeString("shop")
+	p.Spec.NodeName, p.Status.HostIP = slim.MakeString("n1"), slim.ParseAddr("192.168.0.2")
+	p.Spec.NamedPorts = slim.MakeNamedPorts(slim.NamedPort{Name: "http", Port: 8080, Protocol: "TCP"})
+	if ip != "" {
+		p.Status.PodIPs = []slim.PodIP{{IP: slim.ParseAddr(ip)}, {IP: slim.ParseAddr("fd00:1::5")}}
+	}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+// Rules 23 to 25.
+func TestPods(t *testing.T) {
+	pods, err := stream.NewLocal[slim.Pod]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := stream.NewLocal[ciliumio.Node]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := &ciliumio.Node{}
+	node.Name, node.Spec.Encryption.Key = "n1", 3
+	nodes.Replace(node)
+	phase := func(text string) func(*slim.Pod) { return func(p *slim.Pod) { p.Status.Phase = slim.MakeString(text) } }
+	pods.Replace(pod("web-1", "10.0.1.5", phase("Running")), pod("new", "10.0.1.6"), pod("done", "10.0.1.7", phase("Succeeded")), pod("failed", "10.0.1.8", phase("Failed")),
+		pod("host", "192.168.0.2", func(p *slim.Pod) { p.Spec.HostNetwork = true }), pod("bare", ""), pod("pending", "10.0.1.9", func(p *slim.Pod) { p.Spec.NodeName = slim.String{} }))
+	web := slim.Key{Namespace: "shop", Name: "web-1"}
+	a := &assigned{numbers: map[types.NamespacedName]identity.Number{}, complete: make(chan struct{})}
+	for _, name := range []string{"web-1", "done", "failed", "host", "bare", "pending"} {
+		a.numbers[types.NamespacedName{Namespace: "shop", Name: name}] = 300
+	}
+
+	f := newFromPods(pods, nodes, a).(*fromPods)
+	ctx, cancel := context.WithCancel(t.Context())
+	var mu sync.Mutex
+	seen, synced, ended := map[slim.Key]string{}, make(chan struct{}), make(chan struct{})
+	text := func(key slim.Key, last int64) string {
+		says, ok := f.says(key, last)
+		if !ok {
+			return ""
+		}
+		text, err := json.Marshal(says)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(text)
+	}
+	go func() {
+		defer close(ended)
+		_ = f.follow(ctx, func(key slim.Key, _ k8s.Trigger) {
+			mu.Lock()
+			defer mu.Unlock()
+			seen[key] = text(key, 0)
+		}, func() { close(synced) })
+	}()
+	defer func() { cancel(); <-ended }()
+	is := func(key slim.Key, want string) {
+		t.Helper()
+		termtest.Eventually(t, key.String()+" is said to be "+want, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			got, ok := seen[key]
+			return ok && got == want
+		})
+	}
+	is(slim.Key{Namespace: "shop", Name: "pending"}, "")
+	select {
+	case <-synced:
+		t.Error("it is said to know all before identities are complete")
+	default:
+	}
+	close(a.complete)
+	<-synced
+	const rest = `,"networking":{"addressing":[{"ipv4":"10.0.1.5","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{"key":3},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]}`
+	is(web, `{"name":"web-1","id":300`+rest)
+	for _, name := range []string{"new", "done", "failed", "host", "bare", "pending"} {
+		is(slim.Key{Namespace: "shop", Name: name}, "")
+	}
+	// Its labels get another identity, which does not exist yet.
+	a.set(web, 0)
+	is(web, "")
+	if got := text(web, 300); got != `{"name":"web-1","id":300`+rest {
+		t.Errorf("meanwhile it is %s", got)
+	}
+	a.set(web, 301)
+	is(web, `{"name":"web-1","id":301`+rest)
+	changed := &ciliumio.Node{}
+	changed.Name, changed.Spec.Encryption.Key = "n1", 4
+	nodes.Upsert(changed)
+	is(web, `{"name":"web-1","id":301,"networking":{"addressing":[{"ipv4":"10.0.1.5","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{"key":4},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]}`)
+	pods.Delete(web)
+	is(web, "")
+}

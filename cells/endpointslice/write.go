@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+var resource = v2alpha1.CiliumEndpointSliceResource
+
+// server is the CiliumEndpointSlices of the API server.
+type server interface {
+	create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error)
+	update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error)
+	remove(ctx context.Context, name string, upon shown) error
+	// get reads a slice as it is now. The error is NotFound if there is none.
+	get(ctx context.Context, name string) (shown, error)
+}
+
+// api implements server. A slice is written as a whole, for nobody else writes
+// any of it: an update needs no read before.
+type api struct {
+	client   k8s.Client
+	objects  dynamic.ResourceInterface
+	progress *progress
+}
+
+func newAPI(c k8s.Client, h k8s.Handover) (server, error) {
+	d, err := dynamic.NewForConfig(c.RESTConfig())
+	if err != nil {
+		return nil, err
+	}
+	return &api{client: c, objects: d.Resource(resource), progress: &progress{tell: func(r slim.Revision) { h.Saw(resource, uint64(r)) }}}, nil
+}
+
+func (a *api) create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
+	stored, err := a.client.Create(ctx, resource, obj)
+	if err != nil {
+		return slim.UID{}, 0, err
+	}
+	return stamp(stored)
+}
+
+func (a *api) update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return slim.UID{}, 0, fmt.Errorf("encoding %s: %w", obj.Name, err)
+	}
+	a.progress.began()
+	stored, err := a.objects.Update(ctx, &unstructured.Unstructured{Object: content}, metav1.UpdateOptions{})
+	if err != nil {
+		a.progress.ended(0, refused(err))
+		return slim.UID{}, 0, err
+	}
+	uid, revision, err := stamp(stored)
+	a.progress.ended(revision, err == nil)
+	return uid, revision, err
+}
+
+func stamp(obj *unstructured.Unstructured) (slim.UID, slim.Revision, error) {
+	revision, err := slim.ParseRevision(obj.GetResourceVersion())
+	return slim.ParseUID(string(obj.GetUID())), revision, err
+}
+
+func (a *api) remove(ctx context.Context, name string, upon shown) error {
+	return a.client.Delete(ctx, k8s.Ref{Resource: resource, Name: name}, k8s.Preconditions{UID: upon.uid.API(), ResourceVersion: upon.revision.String()})
+}
+
+func (a *api) get(ctx context.Context, name string) (now shown, err error) {
+	obj, err := a.client.Get(ctx, k8s.Ref{Resource: resource, Name: name})
+	if err != nil {
+		return now, err
+	}
+	var full v2alpha1.CiliumEndpointSlice
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &full); err != nil {
+		return now, fmt.Errorf("decoding %s: %w", name, err)
+	}
+	now.namespace = full.Namespace
+	for i := range full.Endpoints {
+		now.endpoints = append(now.endpoints, ciliumio.SliceEndpointOf(&full.Endpoints[i]))
+	}
+	now.uid, now.revision, err = stamp(obj)
+	return now, err
+}
+
+// refused reports whether an error is an answer that says that nothing was done.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
+}
+
+// progress tells the next leader how far slices were updated, which the client
+// that sends updates does not: as soon as no update is under way, unless one was
+// not answered, and nobody knows.
+type progress struct {
+	tell func(slim.Revision)
+
+	mu      sync.Mutex
+	open    int
+	lost    bool
+	highest slim.Revision
+}
+
+func (p *progress) began() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open++
+}
+
+func (p *progress) ended(revision slim.Revision, answered bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.open--
+	p.lost = p.lost || !answered
+	p.highest = max(p.highest, revision)
+	if p.open == 0 && !p.lost {
+		p.tell(p.highest)
+	}
+}
+
+// answerTime is how long a write that is under way when the term ends may take.
+const answerTime = 5 * time.Second
+
+// outlast returns a context that ends so long after ctx does.
+func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return longer, func() { stop(); cancel() }
+}

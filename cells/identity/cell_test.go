@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"testing"
+
+	"github.com/skep-operator/skep/runtime/cell/celltest"
+)
+
+func TestCell(t *testing.T) {
+	celltest.Check(t, Cell, celltest.With(around...), celltest.InTerm("leader"),
+		celltest.Args("--k8s-api-server=http://127.0.0.1:1", "--identity-management-mode=operator"),
+		celltest.OffArgs("--k8s-api-server=http://127.0.0.1:1"))
+}

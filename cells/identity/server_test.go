@@ -1,0 +1,525 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+
+	"github.com/skep-operator/skep/cells/internal/termtest"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+)
+
+func podName(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// Examples 1, 2 and 12; rules 19 and 22.
+func TestServerOneIdentityForAllPodsOfATemplate(t *testing.T) {
+	w := newWorld(t)
+	o := w.start()
+	w.pod("web-1", pairs{"app": "web", "pod-template-hash": "abc"})
+	u := w.made(w.with(pairs{"app": "web"}))
+	number, err := strconv.Atoi(u.GetName())
+	if err != nil || number < 256 || number > 65535 {
+		t.Errorf("its name is %s", u.GetName())
+	}
+	want := pairs{
+		"app": "web", "io.cilium.k8s.policy.cluster": "default", "io.cilium.k8s.policy.serviceaccount": "default",
+		"io.kubernetes.pod.namespace": w.namespace,
+	}
+	if diff := cmp.Diff(want, u.GetLabels()); diff != "" {
+		t.Error("metadata.labels: ", diff)
+	}
+	if len(u.GetOwnerReferences())+len(u.GetFinalizers())+len(u.GetAnnotations()) != 0 || u.Object["spec"] != nil {
+		t.Errorf("it has more than it should: %v", u.Object)
+	}
+	for i := range 100 {
+		w.pod(fmt.Sprint("more-", i), pairs{"app": "web", "pod-template-hash": fmt.Sprint("h", i)})
+	}
+	for i := range 100 {
+		w.bears(fmt.Sprint("more-", i), u.GetName())
+	}
+	w.requested("create: 201")
+	if n := w.maker.Bearers(mustNumber(t, u.GetName())); n != 101 {
+		t.Errorf("%d pods bear it", n)
+	}
+	for i := range 100 {
+		w.deletePod(fmt.Sprint("more-", i))
+	}
+	w.deletePod("web-1")
+	termtest.Eventually(t, "no pod has it", func() bool { return w.maker.Bearers(mustNumber(t, u.GetName())) == 0 })
+	w.only(w.with(pairs{"app": "web"}))
+	w.requested("create: 201")
+	for name, want := range map[string]float64{"identity_known": 1, "identity_used": 0, "identity_free_numbers": 65279, "identity_duplicates": 0, "identity_exhausted_total": 0} {
+		if got := o.Metric(name); got != want {
+			t.Errorf("%s is %v", name, got)
+		}
+	}
+	if n := o.Metric("cid_controller_work_queue_event_count", "success", "cid"); n != 1 {
+		t.Errorf("%v identities are counted", n)
+	}
+}
+
+// Examples 3, 4 and 18; rules 1, 10 and 11.
+func TestServerWhichPods(t *testing.T) {
+	w := newWorld(t)
+	o := w.start()
+	w.pod("host", pairs{"app": "host"}, func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	w.pod("elsewhere", pairs{"app": "elsewhere"}, onNode("virtual-"+w.namespace))
+	w.pod("evil", pairs{"app": "evil", "io.cilium.k8s.policy.cluster": "evil"})
+	w.pod("done", pairs{"app": "done"}, onNode("virtual-"+w.namespace))
+	w.setPhase("done", corev1.PodSucceeded)
+	w.only(w.with(pairs{"app": "evil"}))
+	w.node("virtual-" + w.namespace) // a moment later
+	w.only(w.with(pairs{"app": "evil"}), w.with(pairs{"app": "elsewhere"}))
+	w.requested("create: 201", "create: 201")
+	if d := o.Degraded(""); d != "" {
+		t.Errorf("it is degraded:\n%s", d)
+	}
+	for pod, want := range map[string]string{"host": hostNetwork, "done": finished} {
+		decisions := w.maker.Scope.Book.About("Pod", w.namespace, pod).Decisions
+		if len(decisions) == 0 || decisions[len(decisions)-1].Outcome != want {
+			t.Errorf("of %s is told: %+v", pod, decisions)
+		}
+	}
+	explained := w.maker.Scope.Book.About("Pod", w.namespace, "evil")
+	if len(explained.Writes) != 1 || explained.Writes[0].Cause.Rule != "identity make" {
+		t.Errorf("of a pod with an identity is told: %+v", explained)
+	}
+}
+
+func (w *world) setPhase(pod string, phase corev1.PodPhase) {
+	w.t.Helper()
+	api := w.core.CoreV1().Pods(w.namespace)
+	p, err := api.Get(w.t.Context(), pod, metav1.GetOptions{})
+	if err == nil {
+		p.Status.Phase = phase
+		_, err = api.UpdateStatus(w.t.Context(), p, metav1.UpdateOptions{})
+	}
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) node(name string) {
+	w.t.Helper()
+	node := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": map[string]any{"name": name}, "spec": map[string]any{},
+	}}
+	if _, err := w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Example 5; rules 16 to 18.
+func TestServerAdopts(t *testing.T) {
+	w := newWorld(t)
+	w.identity("400", w.with(pairs{"app": "web"}))
+	w.identity("foo", w.with(pairs{"app": "odd"}))
+	w.identity("70000", w.with(pairs{"app": "far"}))
+	w.identity("500", nil)
+	older := w.identities()["400"].GetCreationTimestamp()
+	for { // until it is younger
+		w.identity("300", w.with(pairs{"app": "web"}))
+		if at := w.identities()["300"].GetCreationTimestamp(); !at.Equal(&older) {
+			break
+		}
+		w.deleteIdentity("300")
+	}
+	w.pod("web-1", pairs{"app": "web"})
+	o := w.start()
+	w.bears("web-1", "400")
+	w.requested()
+	if n := o.Metric("identity_duplicates"); n != 1 {
+		t.Errorf("%v duplicates", n)
+	}
+	w.identity("200", w.with(pairs{"app": "web"})) // out of range
+	w.identity("301", w.with(pairs{"app": "web"}))
+	w.deleteIdentity("400") // no endpoint has it
+	w.bears("web-1", "300")
+	w.requested()
+	w.pod("far", pairs{"app": "far"})
+	w.pod("odd", pairs{"app": "odd"})
+	termtest.Eventually(t, "they have identities of their own", func() bool {
+		return len(w.named(w.with(pairs{"app": "far"}))) == 2 && len(w.named(w.with(pairs{"app": "odd"}))) == 2
+	})
+}
+
+// Examples 6 and 7; rules 25 and 26.
+func TestServerNamespaceChanges(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	for i := range 3 {
+		for j := range 5 {
+			w.pod(fmt.Sprintf("web-%d-%d", i, j), pairs{"app": fmt.Sprint("web", i)})
+		}
+	}
+	var before []pairs
+	for i := range 3 {
+		before = append(before, w.with(pairs{"app": fmt.Sprint("web", i)}))
+	}
+	w.only(before...)
+	w.patchNamespace("annotations", "a", ptr.To("b"))
+	w.labelNamespace("team", ptr.To("a"))
+	after := slices.Clone(before)
+	for i := range 3 {
+		l := w.with(pairs{"app": fmt.Sprint("web", i), "io.cilium.k8s.namespace.labels.team": "a"})
+		u := w.made(l)
+		if _, has := u.GetLabels()["io.cilium.k8s.namespace.labels.team"]; has {
+			t.Errorf("metadata.labels has it: %v", u.GetLabels())
+		}
+		for j := range 5 {
+			w.bears(fmt.Sprintf("web-%d-%d", i, j), u.GetName())
+		}
+		after = append(after, l)
+	}
+	w.only(after...)
+	w.labelNamespace("team", nil)
+	for i, l := range before {
+		w.bears(fmt.Sprintf("web-%d-0", i), w.named(l)[0])
+	}
+	w.requested(slices.Repeat([]string{"create: 201"}, 6)...)
+}
+
+// Example 8; rule 21.
+func TestServerMadeAgainWithItsNumber(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.pod("web-1", pairs{"app": "web"})
+	u := w.made(w.with(pairs{"app": "web"}))
+	for range 3 {
+		w.deleteIdentity(u.GetName())
+		again := w.made(w.with(pairs{"app": "web"}))
+		if again.GetName() != u.GetName() || again.GetUID() == u.GetUID() || !cmp.Equal(again.GetLabels(), u.GetLabels()) {
+			t.Fatalf("%v became %v", u, again)
+		}
+		u = again
+	}
+	// A pod that is gone, but whose endpoint goes on with the number.
+	w.endpoint("web-1", mustNumber(t, u.GetName()).String())
+	w.deletePod("web-1")
+	termtest.Eventually(t, "no pod has it", func() bool { return w.maker.Bearers(mustNumber(t, u.GetName())) == 0 })
+	w.deleteIdentity(u.GetName())
+	if again := w.made(w.with(pairs{"app": "web"})); again.GetName() != u.GetName() {
+		t.Errorf("%s became %s", u.GetName(), again.GetName())
+	}
+	w.deleteEndpoint("web-1")
+	w.pod("sees", pairs{"app": "other"})
+	w.made(w.with(pairs{"app": "other"}))
+	w.eventuallyNotCarried(mustNumber(t, u.GetName()))
+	w.deleteIdentity(u.GetName())
+	w.pod("more", pairs{"app": "more"})
+	w.made(w.with(pairs{"app": "more"}))
+	w.only(w.with(pairs{"app": "other"}), w.with(pairs{"app": "more"}))
+}
+
+// Example 9; rule 20: a number that is taken, and not seen to be.
+func TestServerNumberIsTaken(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.proxy.HoldWatch(t, "ciliumidentities", 0)
+	w.proxy.CutWatches(t, clustertest.Match{Resources: []string{"ciliumidentities"}})
+	w.identity("500", w.with(pairs{"app": "other"}))
+	w.maker.change(func(tb *table) { tb.random = drawing(t, tb, 500, 501) })
+	w.pod("web-1", pairs{"app": "web"})
+	if u := w.made(w.with(pairs{"app": "web"})); u.GetName() != "501" {
+		t.Errorf("it has %s", u.GetName())
+	}
+	w.bears("web-1", "501")
+	if diff := cmp.Diff(w.with(pairs{"app": "other"}), securityLabels(w.identities()["500"])); diff != "" {
+		t.Error("the other one changed: ", diff)
+	}
+	w.requested("create: 409", "get 500: 200", "create: 201")
+	w.pod("other", pairs{"app": "other"})
+	w.bears("other", "500") // known from the answer
+}
+
+// Examples 10 and 11.
+func TestServerLabelFilter(t *testing.T) {
+	for name, test := range map[string]struct{ option, without string }{
+		"allow":       {"k8s:app", "team serviceaccount"},
+		"exclude":     {"k8s:!team", "team"},
+		"the trap":    {"!k8s:team", "app team serviceaccount"},
+		"two entries": {"k8s:!team  !app{1,2}x", "team"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			o := w.start("--labels=" + test.option)
+			w.pod("web-1", pairs{"app": "web", "team": "a"})
+			want := w.with(pairs{"app": "web", "team": "a"})
+			for _, key := range strings.Fields(test.without) {
+				delete(want, "k8s:"+key)
+				delete(want, "k8s:io.cilium.k8s.policy."+key)
+			}
+			w.only(want)
+			warned := slices.ContainsFunc(o.Logged("identity"), func(line string) bool { return strings.Contains(line, "k8s:!team") })
+			if warned != (name == "the trap") {
+				t.Errorf("it warns: %q", o.Logged("identity"))
+			}
+		})
+	}
+}
+
+// Example 13.
+func TestServerRangeOfTheCluster(t *testing.T) {
+	w := newWorld(t)
+	w.identity("300", w.with(pairs{"app": "web"}))
+	w.start("--cluster-id=1", "--cluster-name=one")
+	w.pod("web-1", pairs{"app": "web"})
+	want := w.with(pairs{"app": "web"})
+	want["k8s:io.cilium.k8s.policy.cluster"] = "one"
+	if n := mustNumber(t, w.made(want).GetName()); n < 65536 || n > 131071 {
+		t.Errorf("it is %d", n)
+	}
+}
+
+// Example 14; rule 12.
+func TestServerWaitsForTheNamespace(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	held := w.proxy.HoldWatch(t, "namespaces", 0)
+	w.proxy.CutWatches(t, clustertest.Match{Resources: []string{"namespaces"}})
+	termtest.Eventually(t, "namespaces come late", func() bool { return held.Hits(t) > 0 })
+	w.namespace += "-late"
+	w.newNamespace(w.namespace)
+	w.labelNamespace("team", ptr.To("a"))
+	w.pod("web-1", pairs{"app": "web"})
+	termtest.Eventually(t, "the pod is seen", func() bool {
+		d := w.maker.Scope.Book.About("Pod", w.namespace, "web-1").Decisions
+		return len(d) == 1 && d[0].Outcome == noNamespace
+	})
+	if all := w.identities(); len(all) != 0 {
+		t.Errorf("there are %v", all)
+	}
+	held.Remove(t)
+	w.only(w.with(pairs{"app": "web", "io.cilium.k8s.namespace.labels.team": "a"}))
+	w.requested("create: 201")
+}
+
+// Example 15.
+func TestServerLongServiceAccount(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	long := strings.Repeat("s", 70)
+	w.account(w.namespace, long)
+	w.pod("web-1", pairs{"app": "web"}, func(p *corev1.Pod) { p.Spec.ServiceAccountName = long })
+	want := w.with(pairs{"app": "web", "io.cilium.k8s.policy.serviceaccount": long})
+	if _, has := w.made(want).GetLabels()["io.cilium.k8s.policy.serviceaccount"]; has {
+		t.Error("metadata.labels has it")
+	}
+}
+
+// Invariant 1: neither another term nor another process writes where all is well.
+func TestServerRestartWritesNothing(t *testing.T) {
+	w := newWorld(t)
+	o := w.start()
+	var all []pairs
+	for i := range 30 {
+		w.pod(fmt.Sprint("web-", i), pairs{"app": fmt.Sprint("web-", i%10)})
+	}
+	for i := range 10 {
+		all = append(all, w.with(pairs{"app": fmt.Sprint("web-", i)}))
+	}
+	w.only(all...)
+	lists := w.lists()
+	o.Again()
+	<-w.maker.Complete()
+	w.bears("web-7", w.named(all[7])[0])
+	if n := w.lists(); n != lists {
+		t.Errorf("another term costs %d lists", n-lists)
+	}
+	o.Stop()
+	w.start()
+	for i := range 30 {
+		w.bears(fmt.Sprint("web-", i), w.named(all[i%10])[0])
+	}
+	w.pod("last", pairs{"app": "last"})
+	w.only(append(all, w.with(pairs{"app": "last"}))...)
+	w.requested(slices.Repeat([]string{"create: 201"}, 11)...)
+}
+
+// lists counts the requests for the initial state of anything.
+func (w *world) lists() (n int) {
+	for _, r := range w.proxy.Requests(w.t, 0) {
+		if r.Verb == "list" || strings.Contains(r.Path, "sendInitialEvents=true") {
+			n++
+		}
+	}
+	return n
+}
+
+// Example 16, rule 20: an answer that got lost is no reason for a second identity.
+func TestServerLostAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.start()
+	w.proxy.Rule(t, clustertest.Rule{Match: creates, LoseAnswer: &clustertest.LoseAnswer{Connection: true}, Times: 1})
+	w.pod("web-1", pairs{"app": "web"})
+	w.bears("web-1", w.made(w.with(pairs{"app": "web"})).GetName())
+	w.pod("web-2", pairs{"app": "web"})
+	w.pod("other", pairs{"app": "other"})
+	w.only(w.with(pairs{"app": "web"}), w.with(pairs{"app": "other"}))
+}
+
+var creates = clustertest.Match{Verbs: []string{"create"}, Resources: []string{"ciliumidentities"}}
+
+// Example 17, rule 24: what fails is tried again, and what is forbidden is told once.
+func TestServerFaults(t *testing.T) {
+	for code, telling := range map[int]string{
+		http.StatusForbidden:          "the role lacks create ciliumidentities.cilium.io",
+		http.StatusTooManyRequests:    "",
+		http.StatusConflict:           "",
+		http.StatusServiceUnavailable: "",
+	} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			w := newWorld(t)
+			o := w.start()
+			rule := w.proxy.Answer(t, code, creates)
+			var all []pairs
+			for i := range 20 {
+				w.pod(fmt.Sprint("web-", i), pairs{"app": fmt.Sprint("web-", i)})
+				all = append(all, w.with(pairs{"app": fmt.Sprint("web-", i)}))
+			}
+			termtest.Eventually(t, "it shows in health", func() bool {
+				d := o.Degraded("identity")
+				return d != "" && strings.Contains(d, telling)
+			})
+			termtest.Eventually(t, "it is tried again", func() bool { return rule.Hits(t) > 1 })
+			hits := rule.Hits(t)
+			rule.Remove(t)
+			w.only(all...)
+			termtest.Eventually(t, "all is well", func() bool { return o.Degraded("") == "" })
+			if telling == "" {
+				return
+			}
+			if hits > 20+writers {
+				t.Errorf("%d forbidden requests", hits)
+			}
+			told := 0
+			for _, line := range o.Logged("identity") {
+				if strings.Contains(line, telling) {
+					told++
+				}
+			}
+			if told != 1 {
+				t.Errorf("it is told %d times:\n%s", told, strings.Join(o.Logged("identity"), "\n"))
+			}
+		})
+	}
+}
+
+// The rules that the cell declares are enough.
+func TestServerLeastRole(t *testing.T) {
+	w := newWorld(t)
+	role := []string{"--identity-management-mode=operator"}
+	o, err := termtest.New(t, around, Cell, w.proxy.Kubeconfig(), role...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user := "least-" + w.namespace
+	termtest.Allow(t, w.core, user, k8s.LeastRole("x", o.Graph(), true).Rules...)
+	w.identity("300", w.with(pairs{"app": "web"}))
+	w.startAs(w.proxy.UserKubeconfig(t, user))
+	w.proxy.Rule(t, clustertest.Rule{Match: creates, LoseAnswer: &clustertest.LoseAnswer{Connection: true}, Times: 1})
+	w.pod("web-1", pairs{"app": "web"})
+	w.pod("web-2", pairs{"app": "other"})
+	w.bears("web-1", "300")
+	w.bears("web-2", w.made(w.with(pairs{"app": "other"})).GetName())
+	for _, r := range w.proxy.Requests(t, 0) {
+		if r.Status == http.StatusForbidden {
+			t.Errorf("%s %s is forbidden", r.Verb, r.Path)
+		}
+	}
+}
+
+// Where the operator does not make identities, nothing is watched for it.
+func TestServerOffCostsNothing(t *testing.T) {
+	w := newWorld(t)
+	o := termtest.Start(t, around, Cell, w.proxy.Kubeconfig(), "--labels=(")
+	o.Again()
+	for _, r := range w.proxy.Requests(t, 0) {
+		if r.Verb == "list" || r.Verb == "watch" {
+			t.Errorf("%s %s", r.Verb, r.Path)
+		}
+	}
+}
+
+// Rule 4: what cannot be read is refused at the start, with its option.
+func TestBadOptions(t *testing.T) {
+	for want, args := range map[string][]string{
+		`--labels="ok k8s:("`:         {"--labels=ok k8s:("},
+		"--identity-management-mode=": {"--kvstore=etcd", "--identity-allocation-mode=kvstore"},
+	} {
+		_, err := termtest.New(t, around, Cell, "/nonexistent", append([]string{"--identity-management-mode=operator"}, args...)...)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// Rule 9: so is a file.
+func TestLabelPrefixFile(t *testing.T) {
+	write := func(text string) string {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "prefixes.json")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	f, err := newFilter(Config{Labels: `k8s:!app\.`, LabelPrefixFile: write(`{"version":1,"valid-prefixes":[{"source":"k8s","prefix":"app"}]}`)}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !f.Keeps("k8s", "app") || f.Keeps("k8s", "app.kubernetes.io/name") || f.Keeps("k8s", "team") {
+		t.Error("the file does not count")
+	}
+	for want, file := range map[string]string{
+		"no such file": filepath.Join(t.TempDir(), "none.json"), "version 2": write(`{"version":2}`), "unexpected end": write(`{`),
+	} {
+		if _, err := newFilter(Config{LabelPrefixFile: file}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--label-prefix-file: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+// Entries are regular expressions: not every comma ends one.
+func TestSplit(t *testing.T) {
+	for text, want := range map[string][]string{
+		"": nil, " \n": nil, "k8s:app": {"k8s:app"}, "a b\tc\n": {"a", "b", "c"}, "a,b, c,,": {"a", "b", "c"},
+		"a{1,3} b": {"a{1,3}", "b"}, "a{1,3},b": {"a{1,3}", "b"}, "[,] (x,y)": {"[,]", "(x,y)"}, `a\,b,c`: {`a\,b`, "c"},
+		`a\{1,3`: {`a\{1`, "3"}, "a( b,c": {"a(", "b", "c"},
+	} {
+		if got := split(text); !slices.Equal(got, want) {
+			t.Errorf("%q is %q, not %q", text, got, want)
+		}
+	}
+}
+
+// What agents read otherwise is warned of.
+func TestCommasAreWarnedOf(t *testing.T) {
+	for text, want := range map[string]bool{"": false, "k8s:app k8s:!team": false, "a{1,2}": false, "k8s:app,team": true} {
+		var log bytes.Buffer
+		if _, err := newFilter(Config{Labels: text}, slog.New(slog.NewTextHandler(&log, nil))); err != nil || strings.Contains(log.String(), "put spaces between") != want {
+			t.Errorf("%q: %v %s", text, err, log.String())
+		}
+	}
+}

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/domain/labels"
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// writers is how many identities are made at once.
+const writers = 64
+
+// answerTime is how long a request outlasts the term: what is cut off may yet
+// take effect, and the next leader would not know.
+const answerTime = 5 * time.Second
+
+// look makes the object of a set of labels, if it lacks one.
+func (m *maker) look(ctx context.Context, of slim.Labels) error {
+	if pause := m.pace.pause(time.Now()); pause > 0 {
+		explain.Note(ctx, "waits: the role lacks create ciliumidentities.cilium.io")
+		return reconcile.After(pause)
+	}
+	began := time.Now()
+	var todo step
+	m.revise(func(t *table) { todo = t.next(of) })
+	if todo.number == 0 {
+		m.Metrics.looked(todo.waited, time.Since(began), todo.why != noneFree)
+		explain.Note(ctx, todo.why)
+		if todo.why == noneFree {
+			m.exhausted()
+		}
+		return nil
+	}
+	ctx, cancel := outlast(ctx, answerTime)
+	defer cancel()
+	err := m.create(ctx, todo, of)
+	m.Metrics.looked(todo.waited, time.Since(began), err == nil)
+	return err
+}
+
+// revise is change for what a look does: what it touches was its own doing.
+func (m *maker) revise(f func(*table)) {
+	for _, s := range m.change(f) {
+		m.add(s.labels)
+	}
+}
+
+// create makes the object with a number. What is there already under this name is
+// looked at: the answer to an earlier request may have got lost.
+func (m *maker) create(ctx context.Context, todo step, of slim.Labels) error {
+	began, number := time.Now(), todo.number
+	has, err := m.Client.Create(ctx, v2.CiliumIdentityResource, encode(number, of))
+	m.Metrics.created(todo.waited, time.Since(began), err == nil)
+	m.refused(err)
+	if apierrors.IsAlreadyExists(err) {
+		has, err = m.Client.Get(ctx, k8s.Ref{Resource: v2.CiliumIdentityResource, Name: number.String()})
+		if err != nil {
+			err = fmt.Errorf("identity %s exists, and its labels are not known: %w", number, err)
+		}
+	}
+	if err != nil {
+		m.revise(func(t *table) { t.failed(of) })
+		if apierrors.IsForbidden(err) {
+			return reconcile.After(m.pace.pause(time.Now()))
+		}
+		return err
+	}
+	is, created, revision, err := parse(has)
+	if err != nil {
+		m.revise(func(t *table) { t.failed(of) })
+		return err
+	}
+	m.revise(func(t *table) { t.made(of, number, is, created, revision) })
+	if is != of {
+		explain.Note(ctx, fmt.Sprintf("identity %s exists with other labels, another number is drawn", number))
+	}
+	return nil
+}
+
+// encode is the object of a number.
+func encode(number identity.Number, of slim.Labels) *v2.CiliumIdentity {
+	set := labels.Set(of.Map())
+	return &v2.CiliumIdentity{
+		TypeMeta:       metav1.TypeMeta{APIVersion: v2.SchemeGroupVersion.String(), Kind: "CiliumIdentity"},
+		ObjectMeta:     metav1.ObjectMeta{Name: number.String(), Labels: set.Metadata()},
+		SecurityLabels: set,
+	}
+}
+
+// parse reads of an object what the table keeps.
+func parse(u *unstructured.Unstructured) (of slim.Labels, created slim.Time, revision slim.Revision, err error) {
+	all, _, err := unstructured.NestedStringMap(u.Object, "security-labels")
+	if err == nil {
+		revision, err = slim.ParseRevision(u.GetResourceVersion())
+	}
+	if err != nil {
+		return of, 0, 0, fmt.Errorf("reading identity %s: %w", u.GetName(), err)
+	}
+	if at := u.GetCreationTimestamp(); !at.IsZero() {
+		created = slim.MakeTime(at.Time)
+	}
+	return slim.MakeLabels(all), created, revision, nil
+}
+
+// outlast returns a context that ends so long after ctx does.
+func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
+	return longer, func() { stop(); cancel() }
+}
+
+// pace holds back requests that the role does not allow, but for one now and
+// then, and says so in the log no more often than once a minute.
+type pace struct {
+	mu        sync.Mutex
+	forbidden bool
+	next      time.Time // for a request
+	told      map[string]time.Time
+}
+
+const (
+	forbiddenPause = 5 * time.Second
+	tellEvery      = time.Minute
+)
+
+// pause is how long a request has to wait. Of those that have waited, one goes.
+func (p *pace) pause(now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.forbidden {
+		return 0
+	}
+	if rest := p.next.Sub(now); rest > 0 {
+		return rest
+	}
+	p.next = now.Add(forbiddenPause)
+	return 0
+}
+
+// set says whether requests are forbidden. It reports whether that is new.
+func (p *pace) set(forbidden bool, now time.Time) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed = p.forbidden != forbidden
+	if p.forbidden = forbidden; forbidden {
+		p.next = now.Add(forbiddenPause)
+	}
+	return changed
+}
+
+// due reports whether something may be told again.
+func (p *pace) due(what string, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last, ok := p.told[what]; ok && now.Sub(last) < tellEvery {
+		return false
+	}
+	if p.told == nil {
+		p.told = map[string]time.Time{}
+	}
+	p.told[what] = now
+	return true
+}
+
+// refused tells whether the role allows to make identities.
+func (m *maker) refused(err error) {
+	forbidden := apierrors.IsForbidden(err)
+	if err != nil && !forbidden && !apierrors.IsAlreadyExists(err) {
+		return // it says nothing about the role
+	}
+	part := m.Health.Part("create")
+	changed := m.pace.set(forbidden, time.Now())
+	switch {
+	case forbidden:
+		part.Degraded("the role lacks create ciliumidentities.cilium.io: pods with new labels do not start until it is given", err)
+		if m.pace.due("forbidden", time.Now()) {
+			m.Log.Warn("the role lacks create ciliumidentities.cilium.io: pods with new labels do not start until it is given; trying on", "error", err)
+		}
+	case changed:
+		part.OK("")
+	}
+}
+
+// exhausted tells that no number is free.
+func (m *maker) exhausted() {
+	m.Metrics.Exhausted.Inc()
+	if m.pace.due("exhausted", time.Now()) {
+		m.Log.Warn("no number of the cluster's range is free: pods with new labels do not start until identities are deleted; leave out labels that differ from pod to pod (option labels)")
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package labels
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Entry is one line of a filter: it includes or excludes labels by their keys.
+type Entry struct {
+	source  string // "" fits any
+	exclude bool
+	expr    *regexp.Regexp // nil: prefix counts
+	prefix  string
+	text    string // as written
+}
+
+// ParseEntry reads an entry as options have it: [source:][!]regex.
+func ParseEntry(text string) (Entry, error) {
+	e := Entry{text: text}
+	pattern := text
+	if source, rest, ok := strings.Cut(text, ":"); ok {
+		e.source, pattern = source, rest
+	}
+	pattern, e.exclude = strings.CutPrefix(pattern, "!")
+	if pattern == "" && !e.exclude {
+		return Entry{}, fmt.Errorf("%q includes nothing: it has no regular expression", text)
+	}
+	var err error
+	if e.expr, err = regexp.Compile(pattern); err != nil {
+		return Entry{}, fmt.Errorf("%q: %w", text, err)
+	}
+	return e, nil
+}
+
+// ParseEntries reads all, and tells all that is wrong.
+func ParseEntries(texts []string) ([]Entry, error) {
+	entries := make([]Entry, len(texts))
+	errs := make([]error, len(texts))
+	for i, text := range texts {
+		entries[i], errs[i] = ParseEntry(text)
+	}
+	return entries, errors.Join(errs...)
+}
+
+// String returns the entry as it was written.
+func (e Entry) String() string { return e.text }
+
+// match returns how much of the key the entry matches, from its beginning.
+func (e Entry) match(source, key string) (length int, ok bool) {
+	if e.source != "" && e.source != source {
+		return 0, false
+	}
+	if e.expr == nil {
+		return len(e.prefix), strings.HasPrefix(key, e.prefix)
+	}
+	at := e.expr.FindStringIndex(key) // the leftmost match; it has to be at the beginning
+	if at == nil || at[0] != 0 {
+		return 0, false
+	}
+	return at[1], true
+}
+
+// Filter decides which labels are part of identities. It is safe for concurrent
+// use.
+type Filter struct {
+	entries  []Entry
+	allow    bool // what is not included is left out
+	warnings []string
+}
+
+// NewFilter returns the filter of a list that users wrote entries for. base comes
+// first: the default list where it is nil, else that of a file.
+func NewFilter(base, user []Entry) *Filter {
+	f := &Filter{}
+	given := user
+	if base == nil {
+		base = defaults
+	} else {
+		given = append(base[:len(base):len(base)], user...)
+	}
+	f.entries = append(base[:len(base):len(base)], user...)
+	for _, e := range given {
+		f.allow = f.allow || !e.exclude
+	}
+	f.warnings = warnings(f.entries, user)
+	return f
+}
+
+// reserved is the entry without which agents say that something is wrong.
+const reserved = "reserved:.*"
+
+func warnings(all, user []Entry) (texts []string) {
+	found := false
+	for _, e := range all {
+		found = found || e.text == reserved
+	}
+	if !found {
+		texts = append(texts, fmt.Sprintf("the list has no entry %q, which agents ask for", reserved))
+	}
+	for _, e := range user {
+		if source, ok := strings.CutPrefix(e.source, "!"); ok {
+			texts = append(texts, fmt.Sprintf("%q excludes nothing: it includes labels of a source %q, which there is not, and drops all that no other entry includes; to exclude, write %q",
+				e.text, e.source, source+":!"+strings.TrimPrefix(e.text, e.source+":")))
+		}
+	}
+	return texts
+}
+
+// Warnings are about what is legal and hardly meant.
+func (f *Filter) Warnings() []string { return f.warnings }
+
+// Keeps reports whether a label with this key is part of identities. Its value
+// does not count.
+func (f *Filter) Keeps(source, key string) bool {
+	included, ignored := 0, 0
+	for _, e := range f.entries {
+		length, ok := e.match(source, key)
+		switch {
+		case !ok:
+		case !e.exclude:
+			included = max(included, length)
+		case ignored == 0 || length < ignored:
+			ignored = length // also if that is 0: then what was ignored so far is not
+		}
+	}
+	return !f.allow && ignored == 0 || included > ignored
+}
+
+// defaults is the list of agents.
+var defaults = mustParse(
+	reserved,
+	`:io\.kubernetes\.pod\.namespace`,
+	`:io\.cilium\.k8s\.namespace\.labels`,
+	`:app\.kubernetes\.io`,
+	`:io\.cilium\.k8s\.policy\.cluster`,
+	`:!io\.kubernetes`,
+	`:!kubernetes\.io`,
+	`:!statefulset\.kubernetes\.io/pod-name`,
+	`:!apps\.kubernetes\.io/pod-index`,
+	`:!batch\.kubernetes\.io/job-completion-index`,
+	`:!batch\.kubernetes\.io/controller-uid`,
+	`:!.*beta\.kubernetes\.io`,
+	`:!k8s\.io`,
+	`:!pod-template-generation`,
+	`:!pod-template-hash`,
+	`:!controller-revision-hash`,
+	`:!controller-uid`,
+	`:!annotation.*`,
+	`:!etcd_node`,
+)
+
+func mustParse(texts ...string) []Entry {
+	entries, err := ParseEntries(texts)
+	if err != nil {
+		panic(err) // constants
+	}
+	return entries
+}

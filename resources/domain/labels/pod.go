@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package labels
+
+import (
+	"iter"
+	"strings"
+)
+
+// The keys of labels that are not the pod's own.
+const (
+	NamespaceLabelPrefix = "io.cilium.k8s.namespace.labels."
+	keyNamespace         = "io.kubernetes.pod.namespace"
+	keyCluster           = "io.cilium.k8s.policy.cluster"
+	keyServiceAccount    = "io.cilium.k8s.policy.serviceaccount"
+)
+
+const (
+	sourceK8s      = "k8s"
+	forgedPrefix   = "io.cilium.k8s" // nobody but us gives such labels
+	reservedPrefix = "reserved."     // agents cut it off
+)
+
+// Pod is what the identity of a pod depends upon.
+type Pod struct {
+	Cluster         string
+	Namespace       string
+	NamespaceLabels iter.Seq2[string, string]
+	ServiceAccount  string // "" adds no label
+	Labels          iter.Seq2[string, string]
+}
+
+// Identity returns the labels of the pod's identity. keeps is asked about each
+// key, as Filter.Keeps is.
+func (p Pod) Identity(keeps func(source, key string) bool) Set {
+	set := Set{}
+	put := func(key, value string) {
+		if keeps(sourceK8s, key) {
+			set[sourceK8s+":"+key] = value
+		}
+	}
+	// What is written with the reserved prefix comes first: it yields to what is
+	// written without.
+	for key, value := range p.Labels {
+		if cut, ok := strings.CutPrefix(key, reservedPrefix); ok {
+			put(cut, value)
+		}
+	}
+	for key, value := range p.Labels {
+		if !strings.HasPrefix(key, reservedPrefix) && !strings.HasPrefix(key, forgedPrefix) {
+			put(key, value)
+		}
+	}
+	for key, value := range p.NamespaceLabels {
+		put(NamespaceLabelPrefix+key, value)
+	}
+	put(keyNamespace, p.Namespace)
+	put(keyCluster, p.Cluster)
+	if p.ServiceAccount != "" {
+		put(keyServiceAccount, p.ServiceAccount)
+	}
+	return set
+}
+
+// KeepsNamespaceLabel reports whether a label of a namespace is part of the
+// identities of its pods.
+func KeepsNamespaceLabel(keeps func(source, key string) bool, key string) bool {
+	return keeps(sourceK8s, NamespaceLabelPrefix+key)
+}

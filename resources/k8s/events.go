@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Events makes Kubernetes Events about objects, for people who describe them. It
+// belongs to one module, and is safe for concurrent use. A nil Events makes none.
+//
+//   - An Event is made only by a module of the leader's term, while that lasts,
+//     where the role is known to allow it, and not in a plan.
+//   - Making one never waits and never fails: it is told by the way, and may be
+//     lost.
+//   - Repetitions are counted on the Event that there is, and an object that has
+//     very many gets no more for a while.
+type Events struct {
+	scope       cell.Scope
+	client      Client
+	writer      *writer // nil: no Events
+	permissions *Permissions
+	election    Election // nil: nobody knows the lease
+
+	start    sync.Once
+	recorder record.EventRecorder // nil until the first Event, or if there cannot be one
+}
+
+type eventsParams struct {
+	cell.In
+
+	Door        *door
+	Client      Client
+	Permissions *Permissions
+	Election    Election `optional:"true"`
+}
+
+func newEvents(s cell.Scope, p eventsParams) *Events {
+	e := &Events{scope: s, client: p.Client, permissions: p.Permissions, election: p.Election}
+	if s.Term != "" && p.Door.plan == nil {
+		e.writer = p.Door.term.Load()
+	}
+	return e
+}
+
+var events = corev1.SchemeGroupVersion.WithResource("events")
+
+// EventRBAC are the permissions of a module that makes Events. It does without
+// them where the role has none.
+func EventRBAC() cell.Cell { return OptionalRBAC(Allow("create,patch", events.GroupResource())) }
+
+// Warn makes an Event of type Warning about an object, of which at least kind,
+// apiVersion and name are set. The reason is one word in CamelCase, which tools
+// match on. Events about objects without a namespace are in the namespace default.
+func (e *Events) Warn(about corev1.ObjectReference, reason, message string) {
+	if e == nil || e.writer == nil || !e.allowed("create", about.Namespace) {
+		return
+	}
+	e.start.Do(e.record)
+	if e.recorder != nil {
+		e.recorder.Event(&about, corev1.EventTypeWarning, reason, message)
+	}
+}
+
+// WarnOfDuty is Warn about the operator itself, which people know by its lease.
+func (e *Events) WarnOfDuty(reason, message string) {
+	if e == nil || e.election == nil {
+		return
+	}
+	namespace, name, ok := strings.Cut(e.election.Status().Lease, "/")
+	if ok {
+		e.Warn(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: namespace, Name: name}, reason, message)
+	}
+}
+
+func (e *Events) allowed(verb, namespace string) bool {
+	return e.permissions.Known() && !e.permissions.Denies(verb, Ref{Resource: events, Namespace: namespace})
+}
+
+// record begins to send Events, until the term ends.
+func (e *Events) record() {
+	api, err := corev1client.NewForConfig(e.client.RESTConfig())
+	if err != nil {
+		return // a client of the module's own would have failed before
+	}
+	ctx := e.writer.fence.Context()
+	b := record.NewBroadcaster(record.WithContext(ctx))
+	b.StartRecordingToSink(&eventSink{ctx, api, e})
+	e.recorder = b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "skep/" + e.scope.ID})
+}
+
+// eventSink sends Events through the module's door, with their cause.
+type eventSink struct {
+	ctx context.Context
+	api corev1client.EventsGetter
+	of  *Events
+}
+
+func (s *eventSink) caused(e *corev1.Event) context.Context {
+	o := e.InvolvedObject
+	return WithCause(s.ctx, &Cause{
+		Rule:     s.of.scope.ID + " event",
+		Triggers: []Trigger{{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name, ResourceVersion: o.ResourceVersion}},
+	})
+}
+
+// Create implements record.EventSink.
+func (s *eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	return s.api.Events(e.Namespace).CreateWithEventNamespaceWithContext(s.caused(e), e)
+}
+
+// Update implements record.EventSink, which does not call it.
+func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
+	return s.api.Events(e.Namespace).UpdateWithEventNamespaceWithContext(s.caused(e), e)
+}
+
+// Patch implements record.EventSink: it counts a repetition. Where the role does
+// not allow that, nobody counts.
+func (s *eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
+	if !s.of.allowed("patch", e.Namespace) {
+		return e, nil
+	}
+	return s.api.Events(e.Namespace).PatchWithEventNamespaceWithContext(s.caused(e), e, patch)
+}
+
+var _ record.EventSink = (*eventSink)(nil)
