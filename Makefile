@@ -52,6 +52,35 @@ devcluster: ## Build the control plane of tests; the first build compiles Kubern
 	$(call step,Building the control plane; the first build compiles Kubernetes and takes 3 to 10 minutes) \
 	go build $(LDFLAGS) -o bin/demo ./cmd/demo; bin/demo -build $(took)
 
+##@ Ship
+
+# What an image is made for, by Go's names.
+PLATFORMS := linux-amd64 linux-arm64
+IMAGE_LDFLAGS := -ldflags='-s -w -X main.version=$(VERSION)'
+
+.PHONY: image
+image: ## Build the container image for all platforms into bin/image/oci, and run it; needs no container engine
+	$(call step,Building static operators for $(PLATFORMS); the first time takes minutes) \
+	rm -rf bin/image; \
+	for platform in $(PLATFORMS); do for name in $(BINARIES); do \
+		CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath $(IMAGE_LDFLAGS) -o bin/image/programs/$$platform/$$name ./cmd/$$name; \
+	done; done $(took)
+	$(call step,Collecting licences) \
+	$(TOOL) go-licenses save $(addprefix ./cmd/,$(BINARIES)) --save_path=bin/image/licenses 2>bin/.licenses.log || { cat bin/.licenses.log; exit 1; }; \
+	cp LICENSE bin/image/licenses/ $(took)
+	$(call step,Assembling bin/image/oci) \
+	go run -C cmd/tools ./image -programs $(CURDIR)/bin/image/programs -licenses $(CURDIR)/bin/image/licenses \
+		-version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || true)" \
+		-created "$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)}" $(CURDIR)/bin/image/oci $(took)
+	$(call step,Running it with a read-only root; as root only) \
+	SKEP_IMAGE=$(CURDIR)/bin/image/oci SKEP_IMAGE_VERSION='$(VERSION)' go test -C cmd/tools ./image -count=1 -run '^TestImage$$' -v | grep -E '^ *(---|ok|FAIL|[a-z_]+\.go:)' $(took)
+
+.PHONY: image-push
+image-push: ## Push what make image made: IMAGE=registry.example/skep:tag
+	@[ -n '$(IMAGE)' ] || { echo 'say where to: make image-push IMAGE=registry.example/skep:tag'; exit 1; }; \
+	[ -d bin/image/oci ] || { echo 'there is no image: run make image'; exit 1; }; \
+	$(TOOL) crane push bin/image/oci '$(IMAGE)'
+
 ##@ Test
 
 .PHONY: unit
@@ -145,6 +174,9 @@ tree-after:
 generate: build ## Write what is generated: deep copies, definitions, tables and pictures of the documents
 	$(call step,Generating) go generate ./... ./testdata/benchcells; \
 	go test -count=1 ./docs -run TestReadme -update; \
+	{ echo '# Written by make generate: this is what `operator rbac` prints. Do not edit.'; bin/operator rbac; } >deploy/manifests/clusterrole.yaml; \
+	{ printf '%s\n' '# Written by make generate from rules.yaml. Do not edit.' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' \
+		'metadata:' '  name: cilium-operator' '  namespace: kube-system' 'spec:'; sed 's/^./  &/' deploy/monitoring/rules.yaml; } >deploy/monitoring/prometheusrule.yaml; \
 	bin/operator graph -o svg >docs/pictures/graph.svg $(took)
 
 .PHONY: clean
