@@ -27,6 +27,8 @@ import (
 const (
 	// chatter is the name of a ConfigMap that the term writes all the time.
 	chatter = "SKEP_TEST_CHATTER"
+	// chatterPace is the time between two of its writes.
+	chatterPace = "SKEP_TEST_CHATTER_PACE"
 	// slowStop is how long the term takes to stop, whatever its context says.
 	slowStop = "SKEP_TEST_SLOW_STOP"
 	// panics makes a module of the term panic all the time.
@@ -46,7 +48,10 @@ type talk struct{}
 func newTalk() *talk { return &talk{} }
 
 func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
-	name := os.Getenv(chatter)
+	name, pace := os.Getenv(chatter), 2*time.Millisecond
+	if text := os.Getenv(chatterPace); text != "" {
+		pace, _ = time.ParseDuration(text)
+	}
 	write := func(ctx context.Context, n int) error {
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
 		ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: shared.K8sNamespace, Name: name}
@@ -71,7 +76,7 @@ func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) 
 			default:
 				n++
 			}
-			time.Sleep(2 * time.Millisecond) // a pace, not a wait
+			time.Sleep(pace) // a pace, not a wait
 		}
 		return ctx.Err()
 	})

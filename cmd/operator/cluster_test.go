@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
@@ -38,7 +41,14 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	c := clustertest.Shared(t)
+	w := newWorldIn(t, clustertest.Shared(t))
+	w.clear()
+	return w
+}
+
+// newWorldIn is newWorld in a cluster that nobody else uses.
+func newWorldIn(t *testing.T, c *clustertest.Cluster) *world {
+	t.Helper()
 	config := c.AdminConfig(t)
 	config.QPS = -1
 	w := &world{
@@ -50,7 +60,6 @@ func newWorld(t *testing.T) *world {
 	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	w.clear()
 	return w
 }
 
@@ -61,6 +70,44 @@ func (w *world) clear() {
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
+}
+
+// follow calls see for everything that happens to a resource from a revision on,
+// one at a time, without a gap, until the test ends.
+func (w *world) follow(resource schema.GroupVersionResource, revision string, see func(watch.EventType, *unstructured.Unstructured)) {
+	w.t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
+	done := make(chan struct{})
+	w.t.Cleanup(func() { stop(); <-done })
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if err := w.followOnce(ctx, resource, &revision, see); err != nil && ctx.Err() == nil {
+				w.t.Errorf("the judge of %s misses events: %v", resource.Resource, err)
+				return
+			}
+		}
+	}()
+}
+
+// followOnce follows until the server ends the watch.
+func (w *world) followOnce(ctx context.Context, resource schema.GroupVersionResource, revision *string, see func(watch.EventType, *unstructured.Unstructured)) error {
+	watcher, err := w.dynamic.Resource(resource).Watch(ctx, metav1.ListOptions{ResourceVersion: *revision, AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for e := range watcher.ResultChan() {
+		object, ok := e.Object.(*unstructured.Unstructured)
+		if !ok || e.Type == watch.Error {
+			return fmt.Errorf("%v", e.Object)
+		}
+		*revision = object.GetResourceVersion()
+		if e.Type != watch.Bookmark {
+			see(e.Type, object)
+		}
+	}
+	return nil
 }
 
 // run starts an operator as a user of that name, through a proxy of its own.
@@ -184,9 +231,11 @@ func (r requests) which(keep func(clustertest.AuditEvent) bool) requests {
 
 func onLease(e clustertest.AuditEvent) bool { return e.ObjectRef.Resource == "leases" }
 
-// writes are the mutating requests but those for the lease.
+// writes are the mutating requests but those for the lease and Events.
 func (r requests) writes() requests {
-	return r.which(func(e clustertest.AuditEvent) bool { return e.Mutates() && !onLease(e) })
+	return r.which(func(e clustertest.AuditEvent) bool {
+		return e.Mutates() && !onLease(e) && e.ObjectRef.Resource != "events"
+	})
 }
 
 // initialStates are the requests for the whole state of something: lists without

@@ -101,7 +101,7 @@ func crashAtEveryWrite(t *testing.T) {
 		}
 		standby.says("hook=ipam.clusterpool.job-watch phase=start", 1)
 		// It must not decide by what it has seen. A rash one has the time to do so.
-		for began := time.Now(); time.Since(began) < time.Second && standby.log.count("all nodes are known") == 0; {
+		for began := time.Now(); time.Since(began) < time.Second && standby.log.Count("all nodes are known") == 0; {
 			time.Sleep(10 * time.Millisecond)
 		}
 		held.Remove(t)
@@ -206,21 +206,11 @@ func anyHistory(t *testing.T) {
 	if soak() {
 		length = 10 * time.Minute
 	}
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("SKEP_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("SKEP_SEED=%d", seed)
+	seed := seed(t)
 	w := newWorld(t)
 	judge := newJudge(w)
 	r := rand.New(rand.NewPCG(seed, 1))
-	h := &history{world: w, r: r, done: map[string]int{}}
-	for i := range h.replicas {
-		h.begin(i)
-	}
+	h := newHistory(w, r, w.operator, nodeWrites, "ciliumnodes")
 	h.replicas[0].until("somebody leads", func() bool { return h.leader() >= 0 })
 	ctx, stop := context.WithCancel(t.Context())
 	var churn sync.WaitGroup
@@ -241,21 +231,48 @@ func anyHistory(t *testing.T) {
 	}
 }
 
+// seed of a random history. SKEP_SEED repeats one.
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("SKEP_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("SKEP_SEED=%d", seed)
+	return seed
+}
+
 // history is two operators and what has been done to them.
 type history struct {
 	*world
 	r        *rand.Rand
+	operator func(user string) (*operator, *clustertest.Proxy)
+	writes   clustertest.Match // whose answers are lost
+	late     []string          // the streams that lag behind
 	replicas [2]*operator
 	proxies  [2]*clustertest.Proxy
 	began    int
 	done     map[string]int
 }
 
+// newHistory begins with both operators running.
+func newHistory(w *world, r *rand.Rand, operator func(string) (*operator, *clustertest.Proxy), writes clustertest.Match, late ...string) *history {
+	h := &history{world: w, r: r, operator: operator, writes: writes, late: late, done: map[string]int{}}
+	for i := range h.replicas {
+		h.begin(i)
+	}
+	return h
+}
+
 func (h *history) begin(i int) {
 	h.began++
-	late := time.Duration(50+h.r.IntN(600)) * time.Millisecond
 	h.replicas[i], h.proxies[i] = h.operator(fmt.Sprint("replica-", h.began))
-	h.proxies[i].HoldWatch(h.t, "ciliumnodes", late)
+	for _, resource := range h.late {
+		h.proxies[i].HoldWatch(h.t, resource, time.Duration(50+h.r.IntN(600))*time.Millisecond)
+	}
 }
 
 // leader is who leads, -1 if nobody does.
@@ -282,7 +299,7 @@ func (h *history) harm() {
 		h.begin(i)
 	case "kill":
 		h.done[kind]++
-		rule := proxy.Rule(h.t, clustertest.Rule{Match: nodeWrites, LoseAnswer: &clustertest.LoseAnswer{}, Skip: h.r.IntN(4), Times: 1})
+		rule := proxy.Rule(h.t, clustertest.Rule{Match: h.writes, LoseAnswer: &clustertest.LoseAnswer{}, Skip: h.r.IntN(4), Times: 1})
 		eventually(h.t, "an answer is lost", func() bool { return rule.Hits(h.t) > 0 || h.leader() != i })
 		o.kill()
 		h.begin(i)
@@ -293,7 +310,7 @@ func (h *history) harm() {
 		o.signal(syscall.SIGCONT)
 	case "lost answers":
 		h.done[kind]++
-		rule := proxy.Rule(h.t, clustertest.Rule{Match: nodeWrites, LoseAnswer: &clustertest.LoseAnswer{Connection: true}, Times: 3})
+		rule := proxy.Rule(h.t, clustertest.Rule{Match: h.writes, LoseAnswer: &clustertest.LoseAnswer{Connection: true}, Times: 3})
 		eventually(h.t, "answers are lost", func() bool { return rule.Hits(h.t) > 0 || h.leader() != i })
 		if code := o.stop(); code != 0 {
 			h.t.Errorf("exit code %d", code)
@@ -348,9 +365,7 @@ func (w *world) deleteNodes(names ...string) {
 
 // judge sees every change of every node, in order, and knows nothing of pools.
 type judge struct {
-	w    *world
-	stop context.CancelFunc
-	done chan struct{}
+	w *world
 
 	mu       sync.Mutex
 	nodes    map[string][]netip.Prefix
@@ -368,13 +383,11 @@ func newJudge(w *world) *judge {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	j := &judge{w: w, stop: stop, done: make(chan struct{}), nodes: map[string][]netip.Prefix{}, had: map[netip.Prefix]string{}}
+	j := &judge{w: w, nodes: map[string][]netip.Prefix{}, had: map[netip.Prefix]string{}}
 	for i := range list.Items {
 		j.see(watch.Added, &list.Items[i])
 	}
-	go j.run(ctx, list.GetResourceVersion())
-	w.t.Cleanup(func() { stop(); <-j.done })
+	w.follow(v2.CiliumNodeResource, list.GetResourceVersion(), j.see)
 	return j
 }
 
@@ -391,35 +404,6 @@ func (w *world) listNodes() (list *unstructured.UnstructuredList, err error) {
 		first.stop()
 	}
 	return list, err
-}
-
-// run watches from a revision on, without a gap.
-func (j *judge) run(ctx context.Context, revision string) {
-	defer close(j.done)
-	for ctx.Err() == nil {
-		watcher, err := j.w.dynamic.Resource(v2.CiliumNodeResource).Watch(ctx, metav1.ListOptions{ResourceVersion: revision, AllowWatchBookmarks: true})
-		if err != nil {
-			if ctx.Err() == nil {
-				j.w.t.Errorf("the judge cannot watch: %v", err)
-			}
-			return
-		}
-		for e := range watcher.ResultChan() {
-			node, ok := e.Object.(*unstructured.Unstructured)
-			if !ok || e.Type == watch.Error {
-				watcher.Stop()
-				if ctx.Err() != nil {
-					return
-				}
-				j.w.t.Errorf("the judge misses events: %v", e.Object)
-				return
-			}
-			revision = node.GetResourceVersion()
-			if e.Type != watch.Bookmark {
-				j.see(e.Type, node)
-			}
-		}
-	}
 }
 
 func (j *judge) see(kind watch.EventType, node *unstructured.Unstructured) {
@@ -476,8 +460,8 @@ func (j *judge) finish() string {
 		defer j.mu.Unlock()
 		return j.revision >= last
 	})
-	j.stop()
-	<-j.done
+	j.mu.Lock()
+	defer j.mu.Unlock()
 	text := fmt.Sprintf("%d changes, %d blocks given, %d of them used again", j.changes, j.gave, j.reused)
 	j.w.t.Log(text)
 	return text

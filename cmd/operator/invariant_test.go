@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -62,31 +64,51 @@ func TestInvariant1RestartMakesNoWrites(t *testing.T) {
 // slack is how late the server may look at a request that was sent in time.
 const slack = 300 * time.Millisecond
 
-// checkTerms holds every write of a user to the terms that the lease grants: from
-// a successful write of the lease that names the user until the renew deadline
-// after it, on the server's clock.
+// checkTerms holds every write of a user to the terms that the lease grants.
 func checkTerms(t *testing.T, all requests, user string, renewDeadline time.Duration) {
 	t.Helper()
-	var until time.Time
-	writes := 0
-	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.User.Username == user }) {
+	c := newTerms(user, renewDeadline)
+	c.check(t, all)
+	if c.writes == 0 {
+		t.Errorf("%s wrote nothing: the test shows nothing", user)
+	}
+}
+
+// terms are those that the lease grants a user: from a successful write of the
+// lease by the user until the renew deadline after it, on the server's clock.
+type terms struct {
+	user          string
+	renewDeadline time.Duration
+	until         time.Time
+	writes        int
+	latest        time.Duration // of all writes, the most after the end of a term; negative is before
+}
+
+func newTerms(user string, renewDeadline time.Duration) *terms {
+	return &terms{user: user, renewDeadline: renewDeadline, latest: -renewDeadline}
+}
+
+// check holds every write of the user to its terms. What it is called with
+// follows what it was called with before.
+func (c *terms) check(t *testing.T, all requests) {
+	t.Helper()
+	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.User.Username == c.user }) {
 		switch {
 		case onLease(e) && e.Mutates() && e.ResponseStatus.Code < 300:
-			until = e.RequestReceivedTimestamp.Add(renewDeadline)
+			c.until = e.RequestReceivedTimestamp.Add(c.renewDeadline)
 		case !onLease(e) && e.Mutates():
-			writes++
+			c.writes++
 			if e.ResponseStatus.Code == http.StatusGatewayTimeout {
 				// It left in time and was held on the way, by a black hole that let
 				// go of it when its client had gone: nothing was stored.
 				continue
 			}
-			if late := e.RequestReceivedTimestamp.Sub(until); late > slack {
-				t.Errorf("%s wrote %s after the end of its term: %s", user, late, requests{e})
+			late := e.RequestReceivedTimestamp.Sub(c.until)
+			c.latest = max(c.latest, late)
+			if late > slack {
+				t.Errorf("%s wrote %s after the end of its term: %s", c.user, late, requests{e})
 			}
 		}
-	}
-	if writes == 0 {
-		t.Errorf("%s wrote nothing: the test shows nothing", user)
 	}
 }
 
@@ -151,48 +173,113 @@ func TestInvariant2NoWriteOutsideTerm(t *testing.T) {
 	}
 }
 
-// Losing the lease ends the term and not the process: nothing leaks, and leading
-// again costs no request for an initial state.
+// Losing the lease ends the term and not the process: nothing leaks, no write
+// leaves after its term, and leading again costs no request for an initial state.
 func TestInvariant3LostLeaseKeepsProcess(t *testing.T) {
-	losses := 100
-	if long := soak(); long {
-		losses = 10_000
+	quick := losing{losses: 200, args: quickLease, renewDeadline: time.Second, pace: "50ms"}
+	if soak() {
+		quick.losses, quick.pace = 10_000, "20ms"
+		if text := os.Getenv("SKEP_LOSSES"); text != "" {
+			var err error
+			if quick.losses, err = strconv.Atoi(text); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
+	t.Run("quick leases", func(t *testing.T) { quick.run(t) })
+	if soak() {
+		byDefault := losing{losses: 20, renewDeadline: 10 * time.Second, pace: "2ms"}
+		t.Run("default flags", func(t *testing.T) { byDefault.run(t) })
+	}
+}
+
+// losing is how often an operator loses its lease, and under which flags.
+type losing struct {
+	losses        int
+	args          []string
+	renewDeadline time.Duration
+	pace          string // of a duty that writes all the time
+}
+
+// The heap is looked at so often over all losses. What it is in the last four
+// fifths differs by no more than heapSlack. The memory of writes is a ring, which
+// in the long form is full by then, and in the short one takes a part of that.
+const (
+	heapLooks = 20
+	heapSlack = 1 << 20
+)
+
+func (l losing) run(t *testing.T) {
 	w := newWorld(t)
-	pprof := freePort(t)
-	o, _ := w.run("loser", nil, append(quickLease, "--operator-pprof", "--operator-pprof-port="+strconv.Itoa(pprof))...)
+	audit, pprof := w.Audit(t), freePort(t)
+	env := []string{chatter + "=chatter", chatterPace + "=" + l.pace}
+	o, _ := w.run("loser", env, append(l.args, "--operator-pprof", "--operator-pprof-port="+strconv.Itoa(pprof))...)
 	o.leads()
 	o.says("all nodes are known", 1)
 	w.addNodes("node", 20)
 	w.settled()
-	steal := func() {
+	lose := func(hold time.Duration) {
 		w.steal("thief")
-		o.until("it has noticed", func() bool { s, ok := o.status(); return ok && !s.Election.Leading })
+		stolen := time.Now()
+		o.until("it has noticed", func() bool { // or has taken back by now what nobody renews
+			s, ok := o.status()
+			return ok && !s.Election.Leading || *w.lease().Spec.HolderIdentity != "thief"
+		})
+		time.Sleep(time.Until(stolen.Add(hold))) // the time is what is measured: a late write would come now
 		w.steal("")
 		o.leads()
 	}
-	steal() // what the first time costs is no leak
+	fence := newTerms("loser", l.renewDeadline)
+	lose(0) // what the first time costs is no leak
 	w.served("first")
+	fence.check(t, w.requests(audit, "loser"))
 	goroutines := goroutineCount(t, pprof)
-	audit := w.Audit(t)
-	known := o.log.count("all nodes are known")
-	for i := range losses - 1 {
-		steal()
-		if i%25 == 0 {
-			o.says("all nodes are known", known+1)
-			known = o.log.count("all nodes are known")
-			w.served(fmt.Sprint("after-", i))
+	began := time.Now()
+	look := func() {
+		seen := w.requests(audit, "loser")
+		states := seen.initialStates().which(func(e clustertest.AuditEvent) bool { // and not the end of an earlier watch
+			return e.RequestReceivedTimestamp.After(began)
+		})
+		if len(states) > 0 {
+			t.Errorf("leading again cost requests for the initial state:\n%s", states)
+		}
+		fence.check(t, seen)
+	}
+	var heap []int
+	every := min(25, l.losses/4)
+	for i := 1; i < l.losses; i++ {
+		if i%every != 0 {
+			lose(0)
+			continue
+		}
+		known := o.log.Count("all nodes are known")
+		lose(l.renewDeadline + 2*slack)
+		o.says("all nodes are known", known+1)
+		w.served("again")
+		w.deleteNodes("again")
+		look()
+		if len(heap) < i*heapLooks/l.losses {
+			heap = append(heap, liveHeap(t, pprof))
 		}
 	}
+	took := time.Since(began)
 	w.served("last")
-	seen := w.requests(audit, "loser")
-	if states := seen.initialStates(); len(states) > 0 {
-		t.Errorf("leading again cost requests for the initial state:\n%s", states)
+	look()
+	if fence.writes == 0 {
+		t.Error("nothing was written: the test shows nothing")
 	}
 	eventually(t, fmt.Sprintf("no more than %d goroutines", goroutines), func() bool { return goroutineCount(t, pprof) <= goroutines })
-	if n := o.log.count("lost the lease"); n < losses {
-		t.Errorf("%d losses, not %d", n, losses)
+	if n := o.log.Count("lost the lease"); n < l.losses {
+		t.Errorf("%d losses, not %d", n, l.losses)
 	}
+	if late := heap[len(heap)/5:]; len(late) > 0 {
+		least, most := slices.Min(late), slices.Max(late)
+		t.Logf("live heap over the last four fifths: %d to %d bytes", least, most)
+		if most-least > heapSlack {
+			t.Errorf("the live heap changed by %d bytes: %v", most-least, heap)
+		}
+	}
+	t.Logf("%d losses in %s, %d writes, the latest %s after its deadline; %d goroutines", l.losses, took.Round(time.Second), fence.writes, fence.latest, goroutines)
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -215,15 +302,31 @@ var goroutineTotal = regexp.MustCompile(`goroutine profile: total (\d+)`)
 
 func goroutineCount(t *testing.T, port int) int {
 	t.Helper()
-	resp, err := http.Get(fmt.Sprintf("http://localhost:%d/debug/pprof/goroutine?debug=1", port))
+	return profiled(t, port, "goroutine?debug=1", goroutineTotal)
+}
+
+var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+
+// liveHeap is what is left of the heap after forced collections: the second frees
+// what pools kept over the first.
+func liveHeap(t *testing.T, port int) int {
+	t.Helper()
+	profiled(t, port, "heap?gc=1&debug=1", heapAlloc)
+	return profiled(t, port, "heap?gc=1&debug=1", heapAlloc)
+}
+
+// profiled is a number in a profile of the process that serves them at a port.
+func profiled(t *testing.T, port int, profile string, number *regexp.Regexp) int {
+	t.Helper()
+	resp, err := http.Get(fmt.Sprintf("http://localhost:%d/debug/pprof/%s", port, profile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
-	match := goroutineTotal.FindSubmatch(text)
+	match := number.FindSubmatch(text)
 	if err != nil || match == nil {
-		t.Fatalf("no goroutine profile: %v: %.200s", err, text)
+		t.Fatalf("no number in profile %s: %v: %.200s", profile, err, text)
 	}
 	n, _ := strconv.Atoi(string(match[1]))
 	return n

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 // asOperator in the environment makes the test binary an operator: real
@@ -41,7 +40,7 @@ type operator struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	socket string
-	log    *logBuffer
+	log    *logtest.Buffer
 	ended  chan struct{}
 }
 
@@ -69,7 +68,7 @@ func startAs(t *testing.T, program, kubeconfig string, env []string, args ...str
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	o := &operator{t: t, socket: filepath.Join(dir, "s"), log: &logBuffer{}, ended: make(chan struct{})}
+	o := &operator{t: t, socket: filepath.Join(dir, "s"), log: &logtest.Buffer{}, ended: make(chan struct{})}
 	o.cmd = exec.Command(program, append([]string{
 		"--k8s-kubeconfig-path=" + kubeconfig, "--operator-sock-path=" + o.socket,
 		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
@@ -90,7 +89,7 @@ func startAs(t *testing.T, program, kubeconfig string, env []string, args ...str
 	t.Cleanup(func() {
 		o.kill()
 		if t.Failed() {
-			t.Logf("log of the operator:\n%s", o.log.withoutOptions())
+			t.Logf("log of the operator:\n%s", o.log.WithoutOptions())
 		}
 		if strings.Contains(o.log.String(), "DATA RACE") {
 			t.Error("the operator has a data race")
@@ -182,7 +181,7 @@ func (o *operator) leads() {
 // says waits until the log has the text n times.
 func (o *operator) says(text string, n int) {
 	o.t.Helper()
-	o.until(fmt.Sprintf("it has said %q %d times", text, n), func() bool { return o.log.count(text) >= n })
+	o.until(fmt.Sprintf("it has said %q %d times", text, n), func() bool { return o.log.Count(text) >= n })
 }
 
 // until waits until something holds, while the operator runs.
@@ -205,37 +204,6 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu    sync.Mutex
-	bytes bytes.Buffer
-}
-
-func (l *logBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes.Write(b)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes.String()
-}
-
-// withoutOptions is the log without the lines that say how options are set.
-func (l *logBuffer) withoutOptions() string {
-	var b strings.Builder
-	for line := range strings.Lines(l.String()) {
-		if !strings.Contains(line, `msg="  --`) {
-			b.WriteString(line)
-		}
-	}
-	return b.String()
-}
-
-func (l *logBuffer) count(text string) int { return strings.Count(l.String(), text) }
 
 // soak reports whether the long form of a test is wanted.
 func soak() bool { return os.Getenv("SKEP_SOAK") != "" }

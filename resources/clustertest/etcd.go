@@ -125,7 +125,7 @@ func (e *Etcd) Proxy(tb testing.TB, member string) *Proxy {
 // NewProxy opens another front door of a member until the test ends.
 func (e *Etcd) NewProxy(tb testing.TB, member string, link ...Link) *Proxy {
 	tb.Helper()
-	return newProxy(tb, e.process, member, link)
+	return newProxy(tb, e.process, control.NewProxy{Backend: member}, link)
 }
 
 // Pause stops a member's process where it is (SIGSTOP).

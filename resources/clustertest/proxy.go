@@ -46,12 +46,18 @@ func (c *Cluster) Proxy() *Proxy {
 // a link it starts broken: Link{Refuse: true} is an API server that comes later.
 func (c *Cluster) NewProxy(tb testing.TB, link ...Link) *Proxy {
 	tb.Helper()
-	return newProxy(tb, c.process, control.BackendAPIServer, link)
+	return newProxy(tb, c.process, control.NewProxy{Backend: control.BackendAPIServer}, link)
 }
 
-func newProxy(tb testing.TB, process *process, backend string, link []Link) *Proxy {
+// NewSeededProxy is NewProxy with a seed of all that is random in its rules: the
+// same requests in the same order meet the same faults.
+func (c *Cluster) NewSeededProxy(tb testing.TB, seed uint64, link ...Link) *Proxy {
 	tb.Helper()
-	ask := control.NewProxy{Backend: backend}
+	return newProxy(tb, c.process, control.NewProxy{Backend: control.BackendAPIServer, Seed: seed}, link)
+}
+
+func newProxy(tb testing.TB, process *process, ask control.NewProxy, link []Link) *Proxy {
+	tb.Helper()
 	if len(link) > 0 {
 		ask.Link = link[0]
 	}

@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// A restart at size S, with identities and slices, makes no mutating call: what is
+// written is what a pod costs that is new.
+func TestInvariant1RestartWithIdentitiesAndSlices(t *testing.T) {
+	// The load is what the garbage collector has to do with, too: nothing is garbage.
+	args := []string{"--identity-management-mode=operator", "--enable-cilium-endpoint-slice"}
+	for name, args := range map[string][]string{
+		"fcfs":     append(slices.Clone(args), "--ces-slice-mode=fcfs"),
+		"identity": append(slices.Clone(args), "--ces-slice-mode=identity"),
+		"slim":     append(slices.Clone(args), "--ces-controller-mode=slim"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTenants(t, clustertest.Loaded(clustertest.Load{Size: "S", Converged: true}))
+			for w.node = range w.nodes() {
+				break
+			}
+			first, _ := w.run("first", nil, args...)
+			first.leads()
+			w.allSliced()
+			w.newPod("last-of-first")
+			if code := first.stop(); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+
+			audit := w.Audit(t)
+			second, _ := w.run("second", nil, args...)
+			second.leads()
+			w.newPod("sentinel")
+			if code := second.stop(); code != 0 {
+				t.Fatalf("exit code %d", code)
+			}
+			seen := w.requests(audit, "second")
+			if len(seen) == 0 {
+				t.Fatal("the audit log knows nothing of the restarted operator")
+			}
+			writes := seen.writes()
+			made := func(resource string) int {
+				return len(writes.which(func(e clustertest.AuditEvent) bool { return e.Verb == "create" && e.ObjectRef.Resource == resource }))
+			}
+			if len(writes) != 2 || made("ciliumidentities") != 1 || made("ciliumendpointslices") != 1 {
+				t.Errorf("a new pod in a new namespace takes an identity and a slice, and these were written:\n%s", writes)
+			}
+		})
+	}
+}
+
+// newPod makes a pod in a namespace of its own, and waits until it has an identity
+// and is in a slice.
+func (w *tenants) newPod(name string) {
+	w.t.Helper()
+	w.label(name, nil)
+	labels := map[string]string{"app": name}
+	uid := w.begin(name, name, labels)
+	number := w.identityOf(name, labels)
+	var id int64
+	if _, err := fmt.Sscan(number, &id); err != nil {
+		w.t.Fatal(err)
+	}
+	w.endpoint(name, name, uid, id, "10.255.0.1")
+	w.runs(name, name, "10.255.0.1")
+	eventually(w.t, name+" is in a slice", func() bool { return len(w.slicedIn()[name+"/"+name]) == 1 })
+}
+
+// runs is what the kubelet tells about a pod.
+func (w *tenants) runs(namespace, name, ip string) {
+	w.t.Helper()
+	status := fmt.Sprintf(`{"status":{"phase":"Running","hostIP":"192.168.0.1","podIP":%q,"podIPs":[{"ip":%q}]}}`, ip, ip)
+	if _, err := w.core.CoreV1().Pods(namespace).Patch(w.ctx(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
+		w.t.Errorf("status of pod %s: %v", name, err)
+	}
+}
+
+// allSliced waits until every endpoint is in one slice.
+func (w *tenants) allSliced() {
+	w.t.Helper()
+	list, err := w.dynamic.Resource(v2.CiliumEndpointResource).List(w.ctx(), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if len(list.Items) == 0 {
+		w.t.Fatal("there are no endpoints: the test shows nothing")
+	}
+	in := 0
+	eventually(w.t, fmt.Sprintf("%d endpoints are in slices", len(list.Items)), func() bool {
+		in = len(w.slicedIn())
+		return in == len(list.Items)
+	})
+}
+
+// No number means two label sets, over any history of pods, namespaces with other
+// labels, deletes by hand, crashes, stale caches and two leaders; and what is left
+// in the end is one identity for each label set in use. The same in a model,
+// thousands of times and with a crash at every write, is in cells/identity.
+func TestInvariant4NoNumberMeansTwoLabelSets(t *testing.T) {
+	length := 20 * time.Second
+	if soak() {
+		length = 10 * time.Minute
+	}
+	seed := seed(t)
+	w := newTenants(t)
+	w.define()
+	registrar := w.registrar()
+	operator := func(user string) (*operator, *clustertest.Proxy) {
+		return w.run(user, nil, slices.Concat(quickLease, managed)...)
+	}
+	writes := clustertest.Match{Verbs: []string{"create", "delete", "update", "patch"}, Resources: []string{"ciliumidentities"}}
+	h := newHistory(w.world, rand.New(rand.NewPCG(seed, 1)), operator, writes, "pods", "namespaces", "ciliumidentities")
+	h.replicas[0].until("somebody leads", func() bool { return h.leader() >= 0 })
+	ctx, stop := context.WithCancel(t.Context())
+	var churn sync.WaitGroup
+	churn.Go(func() { w.move(ctx, rand.New(rand.NewPCG(seed, 2))) })
+	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
+		h.harm()
+		eventually(t, "somebody leads", func() bool { return h.leader() >= 0 })
+		made := registrar.count()
+		eventually(t, "identities are made", func() bool { return registrar.count() > made })
+	}
+	stop()
+	churn.Wait()
+	w.eachHasOne()
+	t.Logf("harm done: %v; %s", h.done, registrar)
+	if registrar.deleted == 0 {
+		t.Error("no identity was deleted: the history shows nothing")
+	}
+}
+
+// move lets pods come and go, and their namespaces change, until ctx ends.
+func (w *tenants) move(ctx context.Context, r *rand.Rand) {
+	for i := 0; ctx.Err() == nil; i++ {
+		namespace := fmt.Sprint("tenant-", r.IntN(3))
+		switch action := r.IntN(10); {
+		case w.namespaces[namespace] == nil:
+			w.label(namespace, nil)
+		case action == 0:
+			w.label(namespace, map[string]string{"team": fmt.Sprint(r.IntN(3))})
+		case action == 1: // somebody deletes an identity by hand
+			for number := range w.identities() {
+				err := w.dynamic.Resource(v2.CiliumIdentityResource).Delete(w.ctx(), number, metav1.DeleteOptions{})
+				if err != nil && !apierrors.IsNotFound(err) {
+					w.t.Error(err)
+				}
+				break
+			}
+		case action < 5 && len(w.pods) > 10:
+			for pod := range w.pods {
+				w.end(pod.Namespace, pod.Name)
+				break
+			}
+		default:
+			w.begin(namespace, fmt.Sprint("pod-", i), map[string]string{"app": fmt.Sprint("app-", r.IntN(20))})
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(r.IntN(100)) * time.Millisecond): // a pace, not a wait
+		}
+	}
+}
+
+// No identity is deleted, and no endpoint is taken out of its slice, because a
+// stream is late: whether it has shown nothing, or the half of it.
+func TestInvariant5NoIdentityOrSliceLostUnseen(t *testing.T) {
+	byAgents := []string{
+		"--enable-cilium-endpoint-slice", "--ces-slice-mode=fcfs", "--identity-gc-interval=1s", "--identity-heartbeat-timeout=2s",
+		"--nodes-gc-interval=1s", "--sweep-max-share=1",
+	}
+	slim := slices.Concat(managed, []string{"--ces-controller-mode=slim", "--nodes-gc-interval=1s"})
+	for _, test := range []struct {
+		mode string
+		args []string
+		late []string
+	}{
+		{"agents", byAgents, []string{"ciliumidentities", "ciliumendpoints", "ciliumendpointslices"}},
+		{"operator", append(slices.Clone(managed), "--nodes-gc-interval=1s"), []string{"pods", "namespaces", "ciliumidentities", "ciliumendpoints", "ciliumendpointslices"}},
+		{"slim", slim, []string{"pods", "namespaces", "ciliumidentities", "ciliumendpointslices"}},
+	} {
+		for _, late := range test.late {
+			t.Run(test.mode+", "+late+" empty", func(t *testing.T) { newLodgers(t, test.args).withLate(late, false) })
+			t.Run(test.mode+", "+late+" half loaded", func(t *testing.T) { newLodgers(t, test.args).withLate(late, true) })
+		}
+	}
+}
+
+// lodgers are tenants whose identities and places in slices nobody may take away.
+type lodgers struct {
+	*tenants
+	args  []string
+	audit *clustertest.Audit
+	proxy *clustertest.Proxy
+	o     *operator
+	count int
+
+	mu   sync.Mutex
+	in   map[string]map[string]bool // slices that have an endpoint
+	lost []string
+}
+
+func newLodgers(t *testing.T, args []string) *lodgers {
+	l := &lodgers{tenants: newTenants(t), args: args, in: map[string]map[string]bool{}}
+	l.define()
+	l.node = "home"
+	if _, err := l.core.CoreV1().Nodes().Create(l.ctx(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.node}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.addNode(l.node)
+	l.label("lodgers", nil)
+	l.follow(v2alpha1.CiliumEndpointSliceResource, "", l.see)
+	l.audit, l.proxy = l.Audit(t), l.NewProxy(t)
+	return l
+}
+
+// see notices when an endpoint is in no slice any more.
+func (l *lodgers) see(kind watch.EventType, slice *unstructured.Unstructured) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var has []string
+	if kind != watch.Deleted {
+		has = endpointsOf(slice)
+	}
+	for _, endpoint := range has {
+		if l.in[endpoint] == nil {
+			l.in[endpoint] = map[string]bool{}
+		}
+		l.in[endpoint][slice.GetName()] = true
+	}
+	for endpoint, places := range l.in {
+		if places[slice.GetName()] && !slices.Contains(has, endpoint) {
+			if delete(places, slice.GetName()); len(places) == 0 {
+				l.lost = append(l.lost, fmt.Sprintf("%s, when revision %s of slice %s came", endpoint, slice.GetResourceVersion(), slice.GetName()))
+			}
+		}
+	}
+}
+
+func (l *lodgers) start(user string) {
+	l.t.Helper()
+	args := append([]string{"--k8s-namespace=" + l.namespace, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"}, l.args...)
+	l.o = start(l.t, l.proxy.UserKubeconfig(l.t, user, "system:masters"), nil, args...)
+}
+
+// moveIn makes n pods with labels of their own, each with the identity that an
+// agent would have made, and an endpoint.
+func (l *lodgers) moveIn(prefix string, n int) {
+	l.t.Helper()
+	for i := range n {
+		l.count++
+		name, number := fmt.Sprint(prefix, "-", i), int64(1000+l.count)
+		labels, ip := map[string]string{"app": name}, fmt.Sprint("10.255.0.", l.count)
+		l.identity(number, name)
+		uid := l.begin("lodgers", name, labels)
+		l.runs("lodgers", name, ip)
+		l.endpoint("lodgers", name, uid, number, ip)
+	}
+}
+
+// identity makes one as an agent does, for a pod with this label.
+func (l *lodgers) identity(number int64, app string) {
+	l.t.Helper()
+	identity := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "metadata": map[string]any{"name": fmt.Sprint(number)},
+		"security-labels": map[string]any{
+			"k8s:app":                                 app,
+			"k8s:io.cilium.k8s.policy.cluster":        "default",
+			"k8s:io.cilium.k8s.policy.serviceaccount": "default",
+			"k8s:io.kubernetes.pod.namespace":         "lodgers",
+			"k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "lodgers",
+		},
+	}}
+	if _, err := l.dynamic.Resource(v2.CiliumIdentityResource).Create(l.ctx(), identity, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		l.t.Error(err)
+	}
+}
+
+// withLate lets an operator work while a stream shows nothing, or nothing new.
+func (l *lodgers) withLate(late string, half bool) {
+	l.moveIn("early", 5)
+	l.identity(2000, "garbage-a")
+	if half {
+		l.start("sweeper")
+		l.gone(2000)
+		l.sliced()
+		l.proxy.HoldWatch(l.t, late, 0)
+		l.moveIn("later", 5)
+		l.passes()
+	} else {
+		held := l.proxy.HoldWatch(l.t, late, 0)
+		l.start("sweeper")
+		l.o.leads()
+		l.moveIn("later", 5)
+		l.passes()
+		held.Remove(l.t)
+		l.gone(2000)
+		l.sliced()
+	}
+	l.proxy.Heal(l.t)
+	l.identity(2001, "garbage-b")
+	l.gone(2001)
+	l.sliced()
+	l.unharmed()
+}
+
+// passes lets so much time pass that garbage would be deleted: CiliumNodes that
+// nobody needs are.
+func (l *lodgers) passes() {
+	l.t.Helper()
+	for i := range 3 {
+		name := fmt.Sprint("clock-", l.count, "-", i)
+		l.addNode(name)
+		l.o.until("CiliumNode "+name+" is gone", func() bool { return l.nodes()[name] == nil })
+	}
+}
+
+// gone waits until an identity that nobody needs is deleted.
+func (l *lodgers) gone(number int) {
+	l.t.Helper()
+	l.o.until(fmt.Sprintf("identity %d is gone", number), func() bool { return l.identities()[fmt.Sprint(number)] == "" })
+}
+
+// sliced waits until every pod is in one slice.
+func (l *lodgers) sliced() {
+	l.t.Helper()
+	var in map[string][]string
+	defer func() {
+		if l.t.Failed() {
+			l.t.Log(in)
+		}
+	}()
+	l.o.until("all are in slices", func() bool {
+		in = l.slicedIn()
+		for pod := range l.pods {
+			if len(in[pod.String()]) != 1 {
+				return false
+			}
+		}
+		return len(in) == len(l.pods)
+	})
+}
+
+// unharmed checks that nobody has lost an identity or a place.
+func (l *lodgers) unharmed() {
+	l.t.Helper()
+	wrong := l.requests(l.audit, "sweeper").which(func(e clustertest.AuditEvent) bool {
+		garbage := strings.HasPrefix(e.ObjectRef.Name, "200")
+		return e.Verb == "delete" && e.ResponseStatus.Code < 300 && e.ObjectRef.Resource == "ciliumidentities" && !garbage
+	})
+	if len(wrong) > 0 {
+		l.t.Errorf("deleted because it was not seen:\n%s", wrong)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.lost) > 0 {
+		l.t.Errorf("in no slice any more:\n%s", strings.Join(l.lost, "\n"))
+	}
+}

@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+)
+
+// plan runs a dry run as a user, and returns what it printed and its exit code.
+func (w *world) plan(kubeconfig string, args ...string) (stdout []byte, code int) {
+	w.t.Helper()
+	cmd := exec.CommandContext(w.t.Context(), os.Args[0], append([]string{
+		"--plan", "--k8s-kubeconfig-path=" + kubeconfig, "--k8s-namespace=" + w.namespace,
+		"--operator-sock-path=", "--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
+		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",
+		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
+	}, args...)...)
+	cmd.Env = append(os.Environ(), asOperator+"=1", k8s.StrictCause+"=1", "GORACE=atexit_sleep_ms=0")
+	var out, log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &log
+	err := cmd.Run()
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
+		w.t.Fatal(err)
+	}
+	code = cmd.ProcessState.ExitCode()
+	if strings.Contains(log.String(), "DATA RACE") || code == 1 || code < 0 {
+		w.t.Fatalf("exit code %d\n%s\n%s", code, out.String(), log.String())
+	}
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Logf("log of the plan:\n%s", withoutOptions(log.String()))
+		}
+	})
+	return out.Bytes(), code
+}
+
+func withoutOptions(log string) string {
+	var b strings.Builder
+	for line := range strings.Lines(log) {
+		if !strings.Contains(line, `msg="  --`) {
+			b.WriteString(line)
+		}
+	}
+	return b.String()
+}
+
+// planned is the part of a plan's JSON that tests read.
+type planned struct {
+	Stable  bool
+	Writes  []plannedWrite
+	Waiting []string
+}
+
+type plannedWrite struct {
+	Rule, Verb, Resource, Namespace, Name, Subresource string
+	Every, DueIn                                       string
+	Request                                            json.RawMessage
+}
+
+func parsePlan(t *testing.T, text []byte) planned {
+	t.Helper()
+	var p planned
+	if err := json.Unmarshal(text, &p); err != nil {
+		t.Fatalf("%v:\n%s", err, text)
+	}
+	return p
+}
+
+// comparable is a write without what differs from run to run: generated names,
+// numbers and times.
+type comparable struct{ verb, resource, namespace, name, subresource, body string }
+
+// recurring are writes that an operator makes again and again, whatever is there.
+func recurring(resource string) bool { return resource == "leases.coordination.k8s.io" }
+
+// planWrites counts what a plan says.
+func planWrites(t *testing.T, p planned) map[comparable]int {
+	t.Helper()
+	count := map[comparable]int{}
+	for _, w := range p.Writes {
+		if w.Every == "" && !recurring(w.Resource) {
+			count[comparable{w.Verb, w.Resource, w.Namespace, placeholders(w.Name), w.Subresource, body(t, w.Request)}]++
+		}
+	}
+	return count
+}
+
+// realWrites counts what a user wrote, as the audit log has it.
+func realWrites(t *testing.T, all requests) map[comparable]int {
+	t.Helper()
+	count := map[comparable]int{}
+	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.Mutates() && e.ResponseStatus.Code < 300 }) {
+		ref := e.ObjectRef
+		resource := ref.Resource
+		if ref.APIGroup != "" {
+			resource += "." + ref.APIGroup
+		}
+		if recurring(resource) {
+			continue
+		}
+		count[comparable{e.Verb, resource, ref.Namespace, placeholders(ref.Name), ref.Subresource, body(t, e.RequestObject)}]++
+	}
+	return count
+}
+
+var (
+	cidrPattern   = regexp.MustCompile(`\b\d+\.\d+\.\d+\.\d+(/\d+)?\b`)
+	timePattern   = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	numberPattern = regexp.MustCompile(`^\d+$`)
+	// slicePattern are names of slices of CiliumEndpoints.
+	slicePattern = regexp.MustCompile(`^ces-[a-z0-9]+-[a-z0-9]+$`)
+)
+
+// placeholders replaces what is drawn in a name.
+func placeholders(name string) string {
+	switch {
+	case numberPattern.MatchString(name):
+		return "<number>"
+	case slicePattern.MatchString(name):
+		return "ces-<generated>"
+	}
+	return name
+}
+
+// body is the body of a request without what a server draws.
+func body(t *testing.T, raw json.RawMessage) string {
+	t.Helper()
+	if len(raw) == 0 {
+		return ""
+	}
+	var content any
+	if err := json.Unmarshal(raw, &content); err != nil {
+		t.Fatalf("%v: %s", err, raw)
+	}
+	if object, ok := content.(map[string]any); ok {
+		if meta, ok := object["metadata"].(map[string]any); ok {
+			for _, drawn := range []string{"resourceVersion", "uid", "generation", "creationTimestamp", "managedFields"} {
+				delete(meta, drawn)
+			}
+			if name, ok := meta["name"].(string); ok {
+				meta["name"] = placeholders(name)
+			}
+		}
+		withoutDefaults(object)
+		delete(object, "apiVersion") // of DeleteOptions the server fills in its own
+		delete(object, "kind")
+		if p, ok := object["preconditions"].(map[string]any); ok {
+			delete(p, "resourceVersion")
+		}
+	}
+	text, err := json.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return timePattern.ReplaceAllString(cidrPattern.ReplaceAllString(string(text), "<address>"), "<time>")
+}
+
+// withoutDefaults takes out of a definition what the server fills in before it
+// logs the request.
+func withoutDefaults(object map[string]any) {
+	if object["kind"] != "CustomResourceDefinition" {
+		return
+	}
+	delete(object, "status") // which is none of a request's business
+	unstructured.RemoveNestedField(object, "spec", "conversion")
+	unstructured.RemoveNestedField(object, "spec", "names", "listKind")
+}
+
+// compareWrites is how many of the writes are on one side only, and which.
+func compareWrites(plan, real map[comparable]int) (total, missed int, differences []string) {
+	all := map[comparable]int{}
+	maps.Copy(all, plan)
+	maps.Copy(all, real)
+	for w := range all {
+		total += max(plan[w], real[w])
+		if d := plan[w] - real[w]; d != 0 {
+			missed += max(d, -d)
+			differences = append(differences, fmt.Sprintf("%d times planned, %d times made: %.600s", plan[w], real[w], fmt.Sprint(w)))
+		}
+	}
+	slices.Sort(differences)
+	return total, missed, differences
+}
+
+// The comparison of a plan with a run finds what is on one side only.
+func TestPlanComparisonFails(t *testing.T) {
+	a := comparable{verb: "delete", resource: "ciliumnodes.cilium.io", name: "a"}
+	b := comparable{verb: "delete", resource: "ciliumnodes.cilium.io", name: "b"}
+	for _, test := range []struct {
+		plan, real map[comparable]int
+		missed     int
+	}{
+		{map[comparable]int{a: 1}, map[comparable]int{a: 1}, 0},
+		{map[comparable]int{a: 2}, map[comparable]int{a: 1}, 1},
+		{map[comparable]int{a: 1}, map[comparable]int{b: 1}, 2},
+		{nil, map[comparable]int{b: 1}, 1},
+	} {
+		if _, missed, _ := compareWrites(test.plan, test.real); missed != test.missed {
+			t.Errorf("%v and %v: %d, not %d", test.plan, test.real, missed, test.missed)
+		}
+	}
+	before := body(t, json.RawMessage(`{"metadata":{"name":"7","resourceVersion":"1"},"spec":{"ipam":{"podCIDRs":["10.0.0.0/24"]}}}`))
+	after := body(t, json.RawMessage(`{"metadata":{"name":"8","resourceVersion":"2"},"spec":{"ipam":{"podCIDRs":["10.0.1.0/24"]}}}`))
+	if before != after {
+		t.Errorf("%s\n%s", before, after)
+	}
+	if other := body(t, json.RawMessage(`{"metadata":{"name":"8"},"spec":{"ipam":{"podCIDRs":[]}}}`)); other == after {
+		t.Error("another body is the same")
+	}
+}
+
+// leftOvers are what duties act upon, besides what a load has. What a further
+// duty acts upon is added here, or to the load; nothing else has to be changed.
+func (w *world) leftOvers(n int) {
+	w.t.Helper()
+	for i := range n {
+		w.addNode(fmt.Sprintf("left-over-%d", i), fmt.Sprintf("10.250.%d.0/24", i))
+		endpoint := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "cilium.io/v2", "kind": "CiliumEndpoint",
+			"metadata": map[string]any{"name": fmt.Sprintf("left-over-%d", i), "namespace": w.namespace},
+		}}
+		_, err := w.dynamic.Resource(v2.SchemeGroupVersion.WithResource("ciliumendpoints")).Namespace(w.namespace).
+			Create(w.t.Context(), endpoint, metav1.CreateOptions{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// ages waits until all endpoints are of an age.
+func (w *world) ages(least time.Duration) {
+	w.t.Helper()
+	eventually(w.t, "endpoints are old enough", func() bool {
+		list, err := w.dynamic.Resource(v2.SchemeGroupVersion.WithResource("ciliumendpoints")).List(w.t.Context(), metav1.ListOptions{})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		return !slices.ContainsFunc(list.Items, func(u unstructured.Unstructured) bool { return time.Since(u.GetCreationTimestamp().Time) < least })
+	})
+}
+
+// allowReading lets a user read everything, and no more.
+func (w *world) allowReading(user string) {
+	w.t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: user}, Rules: []rbacv1.PolicyRule{
+		{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{"*"}, Resources: []string{"*"}},
+		{Verbs: []string{"get"}, NonResourceURLs: []string{"*"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: user},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: user},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	}
+	if _, err := w.core.RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+	if _, err := w.core.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// sweeps are flags with which garbage goes soon. Endpoints younger than the
+// interval are none.
+var sweeps = []string{"--cilium-endpoint-gc-interval=2s", "--nodes-gc-interval=2s"}
+
+// What a plan says is what the next run does, and a plan does nothing.
+func TestPlanIsWhatARunDoes(t *testing.T) {
+	w := newWorldIn(t, clustertest.Start(t, clustertest.AuditLevel("Request"), clustertest.Loaded(clustertest.Load{Nodes: 200, Pods: 2000})))
+	w.leftOvers(20)
+	w.ages(3 * time.Second)
+	user := func(name string) string { return w.UserKubeconfig(t, name, "system:masters") }
+
+	audit := w.Audit(t)
+	first, code := w.plan(user("planner"), append(sweeps, "-o", "json")...)
+	second, _ := w.plan(user("planner"), append(sweeps, "-o", "json")...)
+	text, _ := w.plan(user("planner"), sweeps...)
+	seen := w.requests(audit, "planner")
+	if len(seen) == 0 {
+		t.Fatal("the audit log knows nothing of the plan")
+	}
+	if wrote := seen.which(func(e clustertest.AuditEvent) bool { return e.Mutates() }); len(wrote) > 0 {
+		t.Errorf("a plan made %d mutating requests:\n%s", len(wrote), wrote)
+	}
+	if code != 2 {
+		t.Errorf("exit code %d of a plan with something to do", code)
+	}
+	if !bytes.Equal(first, second) {
+		t.Errorf("two plans of one state differ:\n%s", firstDifference(string(first), string(second)))
+	}
+	plan := parsePlan(t, first)
+	if !plan.Stable || len(plan.Writes) < 200+2*20 {
+		t.Fatalf("a plan of %d writes, stable: %t", len(plan.Writes), plan.Stable)
+	}
+	t.Logf("the plan:\n%.6000s", text)
+
+	audit = w.Audit(t)
+	o, _ := w.run("runner", nil, sweeps...)
+	o.leads()
+	// A plan needs no lease: it is made while another operator leads.
+	eventually(t, "there is nothing left to do", func() bool {
+		_, code := w.plan(user("checker"), sweeps...)
+		return code == 0
+	})
+	if code := o.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	total, missed, differences := compareWrites(planWrites(t, plan), realWrites(t, w.requests(audit, "runner")))
+	t.Logf("%d writes, %d of them on one side only", total, missed)
+	if missed*1000 > total {
+		t.Errorf("plan and run differ in %d of %d writes:\n%s", missed, total, strings.Join(differences[:min(20, len(differences))], "\n"))
+	}
+}
+
+// A plan is made with the rights to read alone, and says what it has no right to.
+func TestPlanReadsOnly(t *testing.T) {
+	w := newWorldIn(t, clustertest.Start(t))
+	audit := w.Audit(t)
+	kubeconfig := w.UserKubeconfig(t, "reader")
+	w.allowReading("reader")
+	text, code := w.plan(kubeconfig)
+	if code != 2 || !strings.Contains(string(text), "create customresourcedefinitions.apiextensions.k8s.io ciliumnodes.cilium.io") {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+	if !strings.Contains(string(text), "the role lacks") {
+		t.Errorf("nothing is said of rights that the role lacks:\n%s", text)
+	}
+	if wrote := w.requests(audit, "reader").which(func(e clustertest.AuditEvent) bool { return e.Mutates() }); len(wrote) > 0 {
+		t.Errorf("a plan made mutating requests:\n%s", wrote)
+	}
+	if n := len(w.requests(w.AuditFromStart(), "reader")); n == 0 {
+		t.Error("the audit log knows nothing of the plan")
+	}
+}
+
+// A plan that cannot be finished says so, and what it waits for.
+func TestPlanNotStable(t *testing.T) {
+	w := newWorldIn(t, clustertest.Start(t))
+	proxy := w.NewProxy(t)
+	proxy.Answer(t, http.StatusInternalServerError, clustertest.Match{Resources: []string{"ciliumnodes", "customresourcedefinitions"}})
+	text, code := w.plan(proxy.UserKubeconfig(t, "blocked", "system:masters"), "--plan-timeout=5s")
+	if code != 3 || !strings.Contains(string(text), "NOT STABLE within 5s") || !strings.Contains(string(text), "ciliumnodes.cilium.io: not synced") {
+		t.Errorf("exit code %d:\n%s", code, text)
+	}
+}
+
+// What a plan says of etcd is what the next run does, and nothing is written.
+func TestPlanInEtcd(t *testing.T) {
+	w, e := newWorld(t), kvstoretest.Start(t, 1)
+	lock := kvstore.Key(kvstore.IdentityLocksPrefix, "k8s:stuck;", "694d8c3")
+	if _, err := e.Client.Put(t.Context(), lock, ""); err != nil {
+		t.Fatal(err)
+	}
+	kubeconfig := w.UserKubeconfig(t, "etcd-planner", "system:masters")
+	before, leases := e.Revision(), countLeases(t, e)
+	text, code := w.plan(kubeconfig, withEtcd(e, "-o", "json")...)
+	again, _ := w.plan(kubeconfig, withEtcd(e, "-o", "json")...)
+	if now := e.Revision(); now != before || countLeases(t, e) != leases {
+		t.Errorf("a plan changed etcd: revision %d, was %d; %d leases, were %d", now, before, countLeases(t, e), leases)
+	}
+	if !bytes.Equal(text, again) {
+		t.Errorf("two plans of one state differ:\n%s", firstDifference(string(text), string(again)))
+	}
+	plan := parsePlan(t, text)
+	if code != 2 || !plan.Stable {
+		t.Errorf("exit code %d, stable: %t:\n%s", code, plan.Stable, text)
+	}
+	want := map[string]int{}
+	for _, p := range plan.Writes {
+		if strings.HasSuffix(p.Resource, ".io") { // of the API server
+			continue
+		}
+		key := p.Resource + "/" + p.Name
+		switch {
+		case key == heartbeatKey && p.Every != "1s":
+			t.Errorf("the heartbeat recurs every %q", p.Every)
+		case key == lock && p.DueIn != "25s":
+			t.Errorf("the lock is taken away in %q", p.DueIn)
+		}
+		if p.Every == "" {
+			want[p.Verb+" "+key]++
+		}
+	}
+
+	record := e.Follow("cilium/", before+1)
+	o, _ := w.run("etcd-runner", nil, withEtcd(e)...)
+	o.leads()
+	o.until("the lock is gone, and a heartbeat there", func() bool { return e.Get(lock) == nil && len(eventsOf(record, heartbeatKey)) > 0 })
+	if code := o.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	made := map[string]int{}
+	for _, event := range record.Events() {
+		key, verb := string(event.Kv.Key), "put"
+		if event.Type == clientv3.EventTypeDelete {
+			verb = "delete"
+		}
+		if key != heartbeatKey && !strings.HasPrefix(key, "cilium/.initlock/") {
+			made[verb+" "+key]++
+		}
+	}
+	if !maps.Equal(want, made) || len(made) < 2 {
+		t.Errorf("planned %v\nmade %v", want, made)
+	}
+}

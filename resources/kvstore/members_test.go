@@ -1,0 +1,410 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package kvstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// How long the stores may take until all is in etcd when that is back, and how much
+// longer a machine may that has other things to do.
+const (
+	convergesWithin = 5 * time.Second
+	slowness        = 2
+)
+
+// Members of three are killed, paused and brought back at random while keys come and
+// go: as soon as all are back, all keys are what they should be, on leases that
+// live, and on the way no key was deleted that was wanted all the time, and none was
+// written without a lease. SKEP_SEED repeats a run.
+func TestEtcdMembersComeAndGo(t *testing.T) {
+	_, seed := soak(t)
+	length := 30 * time.Second
+	if os.Getenv("SKEP_SOAK") != "" {
+		length = 5 * time.Minute
+	}
+	w := newMembersWorld(t, seed, 4*time.Second)
+	for began := time.Now(); time.Since(began) < length; {
+		for range 10 + w.r.IntN(20) {
+			w.trouble.Act(t)
+			for range w.r.IntN(10) {
+				w.churn()
+			}
+			time.Sleep(time.Duration(w.r.IntN(500)) * time.Millisecond) // a pace, not a wait
+		}
+		w.trouble.Heal(t)
+		w.settle("the members are back")
+	}
+	w.finish()
+}
+
+// All of etcd is away for twice as long as leases live, in three ways, while keys
+// come and go. In the long form an hour takes two minutes: leases live for 15 s and
+// not for 15 minutes, and etcd is away for 30 s and not for 30 minutes. Pauses
+// between attempts, which are 5 s at most, are as ever.
+func TestEtcdMembersAllAway(t *testing.T) {
+	_, seed := soak(t)
+	ttl := 4 * time.Second
+	if os.Getenv("SKEP_SOAK") != "" {
+		ttl = 15 * time.Second
+	}
+	for name, outage := range map[string]func(*membersWorld) (end func()){
+		"killed": func(w *membersWorld) func() { w.trouble.KillAll(w.t); return func() { w.trouble.Heal(w.t) } },
+		"paused": func(w *membersWorld) func() { w.trouble.PauseAll(w.t); return func() { w.trouble.Heal(w.t) } },
+		"out of reach": func(w *membersWorld) func() {
+			for _, p := range w.doors {
+				p.BlackHole(w.t)
+			}
+			return func() {
+				for _, p := range w.doors {
+					p.Heal(w.t)
+				}
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newMembersWorld(t, seed, ttl, option("etcd.keepaliveHeartbeat", "10s"), option("etcd.keepaliveTimeout", "1s"))
+			for range 100 {
+				w.churn()
+			}
+			w.settle("the start")
+			end := outage(w)
+			for began := time.Now(); time.Since(began) < 2*ttl; {
+				w.churn()
+				time.Sleep(50 * time.Millisecond) // a pace, not a wait
+			}
+			end()
+			w.settle(fmt.Sprintf("an outage of %s, with leases of %s", 2*ttl, ttl))
+			w.finish()
+			if name == "out of reach" && w.expired == 0 {
+				t.Error("no lease has expired: the test shows nothing")
+			}
+		})
+	}
+}
+
+// A name that is deleted while its key goes with a lease does not come back with the
+// keys that are written again when that is found out.
+func TestANameDeletedWhileItsLeaseIsLostStaysAway(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	s := must(NewSharedStore(r.client, r.scope, NodesPrefix, JSON[node], nil))(t)
+	run(t, s.Run)
+	for round := range 5 {
+		name := fmt.Sprint("c1/", round)
+		key := Folder(NodesPrefix) + name
+		s.UpdateLocal(name, []byte(`{"Name":"n"}`))
+		until(t, "it is shown", func() bool { _, ok := s.Get(name); return ok })
+		lease := read(t, etcd, key).Lease
+		unlock := must(r.locks.lock(t.Context(), key))(t) // who wants to write or delete it has to wait
+		s.DeleteLocal(name)
+		until(t, "the delete waits", func() bool {
+			r.locks.mu.Lock()
+			defer r.locks.mu.Unlock()
+			return r.locks.locks[key].users == 2
+		})
+		must(etcd.Delete(t.Context(), key))(t) // as the end of the lease does
+		until(t, "it is seen to be gone", func() bool { _, ok := s.Get(name); return !ok })
+		unlock()
+		until(t, "the delete has found nothing to do", func() bool {
+			s.mirror.mu.Lock()
+			defer s.mirror.mu.Unlock()
+			_, open := s.mirror.open[name]
+			return !open
+		})
+		must(etcd.Revoke(t.Context(), clientv3.LeaseID(lease)))(t)
+		check(t, r.status.leaseCheck(caused(t)))
+		until(t, "nobody wants it any more", func() bool {
+			_, known := r.leases.get(key)
+			return !known && read(t, etcd, key) == nil
+		})
+	}
+}
+
+// membersWorld is an etcd of three members, both stores over it, and what should be
+// in etcd.
+type membersWorld struct {
+	t        *testing.T
+	r        *rand.Rand
+	ends     *clustertest.Etcd
+	doors    []*clustertest.Proxy
+	trouble  *clustertest.Trouble
+	etcd     *clientv3.Client
+	rig      *rig
+	services *SyncStore
+	nodes    *SharedStore[node]
+	desired  map[string]string // by key
+	expired  int               // keys that went with a lease that was over
+
+	mu sync.Mutex
+	// spared are keys that were not desired at some time since all was well.
+	spared  map[string]bool
+	doubts  []doubt
+	wrong   []string
+	seen    int64 // the last revision that the judge has looked at
+	touched int   // changes that it has seen
+}
+
+// doubt is a key that was deleted and is wanted: by us, or with its lease.
+type doubt struct {
+	key      string
+	lease    int64
+	revision int64
+}
+
+const (
+	nodesOfC1    = "cilium/state/nodes/v1/c1/"
+	foreignNode  = "cilium/state/nodes/v1/c2/theirs"
+	membersNames = 40
+)
+
+func newMembersWorld(t *testing.T, seed uint64, ttl time.Duration, setups ...setup) *membersWorld {
+	t.Helper()
+	e := clustertest.StartEtcd(t, 3)
+	w := &membersWorld{
+		t: t, r: rand.New(rand.NewPCG(seed, 4)), ends: e, trouble: clustertest.NewTrouble(t, e, seed),
+		desired: map[string]string{}, spared: map[string]bool{},
+	}
+	for _, m := range e.Members(t) {
+		w.doors = append(w.doors, e.Proxy(t, m.Name))
+	}
+	w.etcd = must(clientv3.New(clientv3.Config{
+		Endpoints: e.Endpoints(), DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 1.5, MaxDelay: time.Second}})},
+	}))(t)
+	t.Cleanup(func() { _ = w.etcd.Close() })
+	for key := range w.keys() { // nothing is desired yet
+		w.spared[key] = true
+	}
+	must(w.etcd.Put(t.Context(), foreignNode, `{"Name":"theirs"}`))(t)
+	run(t, w.judge)
+	setups = append(setups, fileOption(t, map[string]any{"endpoints": e.ProxyEndpoints()}), func(p *connParams) {
+		p.Config.KVStoreLeaseTTL = ttl
+		p.Timing.heartbeatAge = time.Hour // nobody writes one
+	})
+	w.rig = newRig(t, setups...)
+	w.services = newServices(t, w.rig)
+	w.nodes = must(NewSharedStore(w.rig.client, w.rig.scope, NodesPrefix, JSON[node], nil))(t)
+	run(t, w.services.Run)
+	run(t, w.nodes.Run)
+	w.services.Synced()
+	return w
+}
+
+// keys are all that may be desired.
+func (w *membersWorld) keys() map[string]bool {
+	keys := map[string]bool{}
+	for i := range membersNames {
+		keys[fmt.Sprint(servicesOfC1, i)] = true
+		keys[fmt.Sprint(nodesOfC1, i)] = true
+	}
+	return keys
+}
+
+// churn changes what is desired.
+func (w *membersWorld) churn() {
+	name, value := fmt.Sprint(w.r.IntN(membersNames)), fmt.Sprintf(`{"Name":"%d"}`, w.r.IntN(1000))
+	key, update, remove := servicesOfC1+name, func() { w.services.Upsert(name, []byte(value)) }, func() { w.services.Delete(name) }
+	if w.r.IntN(2) == 0 {
+		name = "c1/" + name
+		key, update, remove = nodesOfC1+strings.TrimPrefix(name, "c1/"), func() { w.nodes.UpdateLocal(name, []byte(value)) }, func() { w.nodes.DeleteLocal(name) }
+	}
+	if w.r.IntN(4) > 0 {
+		w.desired[key] = value
+		update()
+		return
+	}
+	w.mu.Lock()
+	w.spared[key] = true
+	w.mu.Unlock()
+	delete(w.desired, key)
+	remove()
+}
+
+// judge looks at all that happens to the stores' keys, without a gap.
+func (w *membersWorld) judge(ctx context.Context) error {
+	for ctx.Err() == nil {
+		w.mu.Lock()
+		from := w.seen + 1
+		w.mu.Unlock()
+		watching, leave := context.WithCancel(clientv3.WithRequireLeader(ctx))
+		for resp := range w.etcd.Watch(watching, "cilium/state/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(from)) {
+			for _, e := range resp.Events {
+				w.see(e)
+			}
+		}
+		leave()
+		select {
+		case <-ctx.Done():
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+	return ctx.Err()
+}
+
+func (w *membersWorld) see(e *clientv3.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seen = max(w.seen, e.Kv.ModRevision)
+	w.touched++
+	key := string(e.Kv.Key)
+	switch ours := w.keys()[key]; {
+	case !ours && e.Type == clientv3.EventTypeDelete:
+		w.wrong = append(w.wrong, fmt.Sprintf("%s, which is another's, was deleted at %d", key, e.Kv.ModRevision))
+	case ours && e.Type == clientv3.EventTypePut && e.Kv.Lease == 0:
+		w.wrong = append(w.wrong, fmt.Sprintf("%s was written without a lease at %d", key, e.Kv.ModRevision))
+	case ours && e.Type == clientv3.EventTypeDelete && !w.spared[key]:
+		d := doubt{key: key, revision: e.Kv.ModRevision}
+		if e.PrevKv != nil {
+			d.lease = e.PrevKv.Lease
+		}
+		w.doubts = append(w.doubts, d)
+	}
+}
+
+// settle waits until all is well after something that is over, and judges what
+// happened since it was the last time.
+func (w *membersWorld) settle(after string) {
+	w.t.Helper()
+	until(w.t, "etcd serves", func() bool { return w.try(func(context.Context) error { return nil }) == nil })
+	began := time.Now()
+	var last error
+	for {
+		err := w.try(w.compare)
+		took := time.Since(began)
+		if err == nil {
+			w.t.Logf("all is well %s after %s; the last that was not: %.200v", took.Round(time.Millisecond), after, last)
+			break
+		}
+		last = err
+		if took > slowness*convergesWithin {
+			w.t.Fatalf("%s after %s: %v\nthe log is\n%s", took, after, err, w.rig.log)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	w.judged()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range w.doubts {
+		resp, err := w.etcd.TimeToLive(w.t.Context(), clientv3.LeaseID(d.lease))
+		check(w.t, err)
+		if d.lease == 0 || resp.TTL >= 0 {
+			w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted at %d, and its lease %x lives", d.key, d.revision, d.lease))
+		} else {
+			w.expired++
+		}
+	}
+	for _, wrong := range w.wrong {
+		w.t.Error(wrong)
+	}
+	w.doubts, w.wrong = nil, nil
+	clear(w.spared)
+	for key := range w.keys() {
+		if w.desired[key] == "" {
+			w.spared[key] = true
+		}
+	}
+}
+
+// try calls f once etcd has shown that it has a quorum.
+func (w *membersWorld) try(f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Second)
+	defer cancel()
+	if _, err := w.etcd.Get(ctx, "no key"); err != nil {
+		return err
+	}
+	return f(ctx)
+}
+
+// compare says where etcd, or what the shared store shows of it, is not what it
+// should be.
+func (w *membersWorld) compare(ctx context.Context) error {
+	resp, err := w.etcd.Get(ctx, "cilium/s", clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	var differs []string
+	left, leases, shown := maps.Clone(w.desired), map[int64]bool{}, map[string]bool{}
+	left[syncedOfC1] = ""
+	for _, kv := range resp.Kvs {
+		key := string(kv.Key)
+		if name, ok := strings.CutPrefix(key, NodesPrefix+"/"); ok {
+			shown[name] = true
+			if v, ok := w.nodes.Get(name); !ok || !strings.Contains(string(kv.Value), fmt.Sprintf("%q", v.Name)) {
+				differs = append(differs, fmt.Sprintf("%s is shown as %v, and is %s", name, v, kv.Value))
+			}
+		}
+		if key == foreignNode {
+			continue
+		}
+		if want, ok := left[key]; !ok || want != string(kv.Value) && key != syncedOfC1 {
+			differs = append(differs, fmt.Sprintf("%s is %q, want %q", key, kv.Value, want))
+		}
+		if !w.rig.leases.holds(LeaseID(kv.Lease)) {
+			differs = append(differs, fmt.Sprintf("%s is on lease %x, which is none of ours", key, kv.Lease))
+		}
+		leases[kv.Lease] = true
+		delete(left, key)
+	}
+	if !shown["c2/theirs"] {
+		differs = append(differs, foreignNode+" is gone")
+	}
+	for name := range w.nodes.All() {
+		if !shown[name] {
+			differs = append(differs, name+" is shown, and is gone")
+		}
+	}
+	for key := range left {
+		differs = append(differs, key+" is missing")
+	}
+	for id := range leases {
+		if resp, err := w.etcd.TimeToLive(ctx, clientv3.LeaseID(id)); err != nil || resp.TTL <= 0 {
+			differs = append(differs, fmt.Sprintf("lease %x is over (%v)", id, err))
+		}
+	}
+	if len(differs) == 0 {
+		return nil
+	}
+	slices.Sort(differs)
+	return errors.New(strings.Join(differs, "; "))
+}
+
+// judged waits until the judge has seen all that has happened so far.
+func (w *membersWorld) judged() {
+	w.t.Helper()
+	resp := must(w.etcd.Put(w.t.Context(), foreignNode, `{"Name":"theirs"}`))(w.t)
+	until(w.t, "the judge has seen all", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.seen >= resp.Header.Revision
+	})
+}
+
+// finish says what there was to see.
+func (w *membersWorld) finish() {
+	w.t.Helper()
+	if w.touched < 100 {
+		w.t.Errorf("only %d changes were seen: the test shows nothing", w.touched)
+	}
+	w.t.Logf("members: %s; %d changes, %d keys went with leases that were over, %d leases lost; %d keys in the end",
+		w.trouble, w.touched, w.expired, w.rig.leases.losses(), len(w.desired))
+}
