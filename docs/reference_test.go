@@ -28,6 +28,8 @@ var variants = [][]string{
 	nil,
 	{"--skip-crd-creation", "--kvstore=etcd", "--cluster-name=one", "--cluster-id=1"},
 	{"--kvstore=etcd", "--disable-endpoint-crd"},
+	{"--enable-cilium-endpoint-slice", "--identity-management-mode=operator"},
+	{"--enable-cilium-endpoint-slice", "--identity-management-mode=operator", "--ces-controller-mode=slim", "--plan"},
 }
 
 // TestReference keeps the pages of docs/reference what the binary says of itself.

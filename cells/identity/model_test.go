@@ -460,13 +460,19 @@ func (w *model) finish() {
 
 // settle lets the leader do all there is to do.
 func (w *model) settle() {
-	for w.wrong == "" && w.leader.busy() {
-		w.leader.step()
-	}
+	w.rest()
 	w.leader.term.tick()
-	for w.wrong == "" && w.leader.busy() {
+	w.rest()
+}
+
+func (w *model) rest() {
+	for range 5000 {
+		if w.wrong != "" || !w.leader.busy() {
+			return
+		}
 		w.leader.step()
 	}
+	w.fail("%d never comes to rest", w.leader.id)
 }
 
 // replica is a process of the operator.
