@@ -322,8 +322,8 @@ func (w *watcher[T]) run(body *body) {
 			return
 		case w.initial:
 			_ = w.failed("watch", err)
-		default:
-			w.report("watch", err)
+		case w.report("watch", err):
+			w.pace.endedEarly()
 		}
 		if w.initial {
 			w.fail(w.cut(err))

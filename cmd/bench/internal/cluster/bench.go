@@ -6,7 +6,8 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"syscall"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skep-operator/skep/cmd/bench/internal/contest"
@@ -15,273 +16,123 @@ import (
 // Bench measures an operator on a control plane with a load.
 type Bench struct {
 	Size     string // S, M or L
-	Rounds   int    // hand-overs of each kind
+	Rounds   int    // of what is cheap
+	Quick    bool   // does less of what takes minutes
 	Operator string // the binary
+	Profiles string // directory for heap profiles, "" for none
 	Progress func(string)
 }
 
-// The names of what is measured.
-const (
-	allServed    = "every node has its CIDR, after the start"
-	allDefault   = "the same, with the default limits (for the record)"
-	reads        = "reads per node"
-	writes       = "writes per node"
-	liveHeap     = "live heap of the leader"
-	resident     = "resident, leader"
-	peakResident = "resident at most, leader"
-	standbyHeap  = "live heap of a standby"
-	idleCPU      = "CPU of the idle leader"
-	term         = "SIGTERM → the successor serves"
-	termInitial  = "its requests for an initial state"
-	kill         = "SIGKILL → the successor serves"
-	restart      = "restart: mutating calls"
-)
+// size is that of a load.
+type size struct{ pods, labelSets int }
+
+// sizes are those of cmd/devcluster, but for the label sets of L: large clusters
+// are large by their replicas.
+var sizes = map[string]size{"S": {10_000, 1125}, "M": {16_000, 1800}, "L": {100_000, 3000}}
+
+func (b Bench) size() size { return sizes[b.Size] }
+
+// load is what a control plane begins with.
+func (b Bench) load(more ...string) []string {
+	return append([]string{"--load", b.Size, "--label-sets", fmt.Sprint(b.size().labelSets)}, more...)
+}
 
 const (
 	ours     = "ours"
 	original = "cilium-operator 1.17 (recorded)"
 )
 
-// leaseDuration is the default, which a successor waits after a crash.
-const leaseDuration = 15.0
+// The original cannot be run from here.
+var contestants = []contest.Contestant{{Name: original}, {Name: ours, Judged: true}}
 
-func (b Bench) contest() contest.Contest {
-	return contest.Contest{
-		Name: "cluster", Title: "An operator on a cluster of size " + b.Size,
-		Note: "A real API server and etcd on the same machine; raised limits unless said. The recorded figures are of size M, from another run.",
-		Measures: []contest.Measure{
-			{Name: liveHeap, Unit: "MB", Budget: contest.Budget{AtMost: 40}},
-			{Name: resident, Unit: "MB", Budget: contest.Budget{AtMost: 120}},
-			{Name: peakResident, Unit: "MB"},
-			{Name: standbyHeap, Unit: "MB"},
-			{Name: idleCPU, Unit: "ms/s"},
-			{Name: allServed, Unit: "s"},
-			{Name: allDefault, Unit: "s"},
-			{Name: reads, Budget: contest.Budget{AtMost: 1}},
-			{Name: writes, Budget: contest.Budget{AtMost: 1}},
-			{Name: term, Unit: "s", Budget: contest.Budget{AtMost: 1}},
-			{Name: termInitial},
-			{Name: kill, Unit: "s", Budget: contest.Budget{AtMost: leaseDuration + .5}},
-			{Name: restart},
-		},
-		Contestants: []contest.Contestant{{Name: original}, {Name: ours, Judged: true}},
+// raised are the limits of requests that cluster benches run with.
+var raised = []string{"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000"}
+
+// duties are flags that turn duties on which are off by default.
+var duties = []string{
+	"--identity-allocation-mode=crd", "--identity-management-mode=operator", "--enable-cilium-endpoint-slice", "--ces-slice-mode=fcfs",
+}
+
+// scenario is one thing to measure, on control planes of its own.
+type scenario struct {
+	contest  contest.Contest
+	recorded contest.Figures // the original's at size M, on a machine like this one
+	run      func(ctx context.Context, record func(contest.Figures)) error
+}
+
+func (b Bench) scenarios() []scenario {
+	return []scenario{
+		{b.operatorContest(), recordedOperator, b.operator},
+		{b.labelSetsContest(), recordedLabelSets, b.labelSets},
+		{b.batchingContest(), recordedBatching, b.batching},
 	}
 }
 
-// recorded are figures of the original at size M, on a machine like this one:
-// it cannot be run from here.
-var recorded = contest.Figures{liveHeap: 140, resident: 450, term: 16, kill: 28, restart: 4000}
-
-// Run measures.
-func (b Bench) Run(ctx context.Context) (contest.Result, error) {
-	result := contest.Result{Contest: b.contest(), Runs: map[string][]contest.Figures{original: {recorded}}}
-	record := func(f contest.Figures) { result.Runs[ours] = append(result.Runs[ours], f) }
-	if err := b.defaults(ctx, record); err != nil {
-		return result, fmt.Errorf("with the default limits: %w", err)
+// Scenarios are the names of what can be measured.
+func Scenarios() (names []string) {
+	for _, s := range (Bench{Size: "M"}).scenarios() {
+		names = append(names, s.contest.Name)
 	}
-	return result, b.raised(ctx, record)
+	return names
 }
 
-// defaults measures what the default limits of requests leave of it.
-func (b Bench) defaults(ctx context.Context, record func(contest.Figures)) error {
-	return b.onPlane(ctx, func(p *plane, n *nodes) error {
-		b.Progress("default limits: giving every node its CIDR")
-		o, err := b.run(ctx, p, "operator")
-		if err != nil {
-			return err
-		}
-		defer o.end(syscall.SIGKILL)
-		last, _, err := n.served(ctx)
-		record(contest.Figures{allDefault: last.Sub(o.began).Seconds()})
-		return err
-	})
-}
-
-func (b Bench) onPlane(ctx context.Context, do func(*plane, *nodes) error) error {
-	b.Progress("starting a control plane of size " + b.Size)
-	p, err := startPlane(ctx, b.Size)
-	if err != nil {
-		return err
+// Check says what is wrong with what is asked for.
+func (b Bench) Check(only []string) error {
+	if _, ok := sizes[b.Size]; !ok {
+		return fmt.Errorf("there is no size %q: use S, M or L", b.Size)
 	}
-	defer p.stop()
-	n, err := p.watchNodes(ctx)
-	if err != nil {
-		return err
+	if b.Rounds < 1 {
+		return fmt.Errorf("%d rounds: at least 1 is needed", b.Rounds)
 	}
-	defer n.stop()
-	return do(p, n)
-}
-
-func (b Bench) raised(ctx context.Context, record func(contest.Figures)) error {
-	return b.onPlane(ctx, func(p *plane, n *nodes) error {
-		leader, err := b.serve(ctx, p, n, record)
-		if err != nil {
-			return err
-		}
-		pair := &pair{Bench: b, plane: p, nodes: n, leader: leader, record: record}
-		defer pair.end()
-		if err := pair.addStandby(ctx); err != nil {
-			return err
-		}
-		if err := pair.idle(ctx); err != nil {
-			return err
-		}
-		if err := pair.handOver(ctx, syscall.SIGTERM, term); err != nil {
-			return err
-		}
-		if err := pair.handOver(ctx, syscall.SIGKILL, kill); err != nil {
-			return err
-		}
-		return pair.restart(ctx)
-	})
-}
-
-// serve starts the first operator, which has all the work to do.
-func (b Bench) serve(ctx context.Context, p *plane, n *nodes, record func(contest.Figures)) (*operator, error) {
-	b.Progress("giving every node its CIDR")
-	o, err := b.run(ctx, p, "operator-0", raised...)
-	if err != nil {
-		return nil, err
-	}
-	last, count, err := n.served(ctx)
-	if err != nil {
-		return o, err
-	}
-	requests, err := p.requests(o.user, o.began)
-	var got, put int
-	for _, r := range requests {
-		switch {
-		case r.ObjectRef.Resource != ciliumNodes.Resource:
-		case r.mutates():
-			put++
-		case !r.initial() && r.Verb != "watch":
-			got++
-		}
-	}
-	record(contest.Figures{
-		allServed: last.Sub(o.began).Seconds(),
-		reads:     float64(got) / float64(count), writes: float64(put) / float64(count),
-	})
-	return o, err
-}
-
-// pair is a leader and a standby.
-type pair struct {
-	Bench
-	plane           *plane
-	nodes           *nodes
-	leader, standby *operator
-	started         int
-	record          func(contest.Figures)
-}
-
-func (p *pair) end() {
-	for _, o := range []*operator{p.standby, p.leader} {
-		if o != nil {
-			o.end(syscall.SIGKILL)
-		}
-	}
-}
-
-func (p *pair) addStandby(ctx context.Context) (err error) {
-	p.started++
-	if p.standby, err = p.run(ctx, p.plane, fmt.Sprint("operator-", p.started), raised...); err != nil {
-		return err
-	}
-	if err := p.standby.waits(ctx, false); err != nil {
-		return err
-	}
-	return sleep(ctx, 2*time.Second) // its streams are warm by then
-}
-
-// idle measures a leader that has nothing to do, and its standby.
-func (p *pair) idle(ctx context.Context) error {
-	const period = 10 * time.Second
-	p.Progress("idling")
-	if err := sleep(ctx, period); err != nil { // what the work has left behind goes
-		return err
-	}
-	before, err := p.leader.cpu()
-	if err != nil {
-		return err
-	}
-	if err := sleep(ctx, period); err != nil {
-		return err
-	}
-	after, err := p.leader.cpu()
-	if err != nil {
-		return err
-	}
-	heap, rss, peak, err := p.leader.memory(ctx)
-	if err != nil {
-		return err
-	}
-	standby, _, _, err := p.standby.memory(ctx)
-	p.record(contest.Figures{
-		liveHeap: heap, resident: rss, peakResident: peak, standbyHeap: standby,
-		idleCPU: 1000 * (after - before) / period.Seconds(),
-	})
-	return err
-}
-
-// handOver ends the leader and makes a node at that moment.
-func (p *pair) handOver(ctx context.Context, s syscall.Signal, measure string) error {
-	for round := range p.Rounds {
-		p.Progress(fmt.Sprintf("%s, %d of %d", measure, round+1, p.Rounds))
-		at := time.Now()
-		if err := p.leader.cmd.Process.Signal(s); err != nil {
-			return err
-		}
-		took, err := p.nodes.probe(ctx, fmt.Sprintf("probe-%d-%d", s, round))
-		if err != nil {
-			return err
-		}
-		figures := contest.Figures{measure: took.Seconds()}
-		if s == syscall.SIGTERM {
-			requests, err := p.plane.requests(p.standby.user, at)
-			if err != nil {
-				return err
-			}
-			initial := 0
-			for _, r := range requests {
-				if r.initial() {
-					initial++
-				}
-			}
-			figures[termInitial] = float64(initial)
-		}
-		p.record(figures)
-		<-p.leader.ended
-		p.leader = p.standby
-		if err := p.addStandby(ctx); err != nil {
-			return err
+	for _, name := range only {
+		if !slices.Contains(Scenarios(), name) {
+			return fmt.Errorf("there is no scenario %q: use %s", name, strings.Join(Scenarios(), ", "))
 		}
 	}
 	return nil
 }
 
-// restart starts an operator where all is done.
-func (p *pair) restart(ctx context.Context) error {
-	p.Progress("restarting on the converged cluster")
-	p.standby.end(syscall.SIGTERM)
-	p.leader.end(syscall.SIGTERM)
-	p.standby = nil
-	var err error
-	if p.leader, err = p.run(ctx, p.plane, "restarted", raised...); err != nil {
-		return err
-	}
-	if _, err := p.nodes.probe(ctx, "probe-restart"); err != nil {
-		return err
-	}
-	requests, err := p.plane.requests("restarted", p.leader.began)
-	mutating := -1.0 // the probe's
-	for _, r := range requests {
-		if r.mutates() {
-			mutating++
+// Run measures the named scenarios, or all. On an error the results so far come
+// with it.
+func (b Bench) Run(ctx context.Context, only ...string) (results []contest.Result, err error) {
+	for _, s := range b.scenarios() {
+		if len(only) > 0 && !slices.Contains(only, s.contest.Name) {
+			continue
+		}
+		result := contest.Result{Contest: s.contest, Runs: map[string][]contest.Figures{original: {s.recorded}}}
+		err := s.run(ctx, func(f contest.Figures) { result.Runs[ours] = append(result.Runs[ours], f) })
+		if err == nil {
+			err = complete(result)
+		}
+		results = append(results, result)
+		if err != nil {
+			return results, fmt.Errorf("%s: %w", s.contest.Name, err)
 		}
 	}
-	p.record(contest.Figures{restart: mutating})
-	return err
+	return results, nil
+}
+
+// complete makes sure that nothing goes unjudged.
+func complete(r contest.Result) error {
+	for _, m := range r.Measures {
+		if len(r.All(ours, m.Name)) == 0 {
+			return fmt.Errorf("nothing has measured %q", m.Name)
+		}
+	}
+	return nil
+}
+
+// onPlane does something on a control plane that begins with a load.
+func (b Bench) onPlane(ctx context.Context, load []string, do func(context.Context, *plane) error) error {
+	b.Progress("starting a control plane with " + strings.Join(load, " "))
+	p, err := startPlane(ctx, load...)
+	if err != nil {
+		return err
+	}
+	defer p.stop()
+	ctx, p.fail = context.WithCancelCause(ctx)
+	defer p.fail(nil) // watches first
+	return do(ctx, p)
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

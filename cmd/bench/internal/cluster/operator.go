@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -29,6 +30,7 @@ type operator struct {
 	log    *os.File
 	ended  chan struct{}
 	began  time.Time
+	told   atomic.Bool // to end
 }
 
 // run starts an operator that makes its requests as user.
@@ -58,18 +60,26 @@ func (b Bench) run(ctx context.Context, p *plane, user string, args ...string) (
 		return nil, fmt.Errorf("%w: build it with make build", err)
 	}
 	go func() {
-		_ = o.cmd.Wait()
+		err := o.cmd.Wait()
+		if !o.told.Load() {
+			text, _ := os.ReadFile(o.log.Name())
+			p.fail(fmt.Errorf("%s has ended (%v): %s", o.user, err, text[max(0, len(text)-4000):]))
+		}
 		close(o.ended)
 	}()
 	return o, nil
 }
 
-// raised are the limits of requests that cluster benches run with.
-var raised = []string{"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000"}
+// signal tells the process to end. One that ends untold cancels all that is done
+// on its control plane.
+func (o *operator) signal(s syscall.Signal) error {
+	o.told.Store(true)
+	return o.cmd.Process.Signal(s)
+}
 
 // end signals the process and waits for its end.
 func (o *operator) end(s syscall.Signal) {
-	_ = o.cmd.Process.Signal(s)
+	_ = o.signal(s)
 	<-o.ended
 	_ = o.log.Close()
 }
@@ -77,12 +87,6 @@ func (o *operator) end(s syscall.Signal) {
 // leads waits until the operator leads, or stands by.
 func (o *operator) waits(ctx context.Context, leading bool) error {
 	return until(ctx, func() (bool, error) {
-		select {
-		case <-o.ended:
-			text, _ := os.ReadFile(o.log.Name())
-			return false, fmt.Errorf("%s has ended: %s", o.user, text)
-		default:
-		}
 		text, err := o.ask(ctx, "/status")
 		var s struct {
 			Election struct {
@@ -144,6 +148,18 @@ func (o *operator) memory(ctx context.Context) (heap, resident, peak float64, er
 		}
 	}
 	return heap / 1e6, resident, peak, errors.Join(err, readErr)
+}
+
+// profile saves a heap profile, if there is a directory for it.
+func (o *operator) profile(ctx context.Context, dir string) error {
+	if dir == "" {
+		return nil
+	}
+	profile, err := get(ctx, http.DefaultClient, fmt.Sprintf("http://localhost:%d/debug/pprof/heap?gc=1", o.pprof))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, o.user+".heap.pprof"), profile, 0o644)
 }
 
 // cpu is the user and system time so far, in seconds.

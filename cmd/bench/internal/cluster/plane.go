@@ -5,6 +5,7 @@ package cluster
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,7 +14,10 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/skep-operator/skep/resources/clustertest"
@@ -25,11 +29,13 @@ type plane struct {
 	dir    string
 	info   control.Info
 	client dynamic.Interface
+	core   kubernetes.Interface // speaks protobuf
 	cmd    *exec.Cmd
+	fail   context.CancelCauseFunc // of all that is done on it
 }
 
 // startPlane starts a control plane with a load in a directory of its own.
-func startPlane(ctx context.Context, size string) (*plane, error) {
+func startPlane(ctx context.Context, load ...string) (*plane, error) {
 	program, err := clustertest.Program()
 	if err != nil {
 		return nil, err
@@ -39,7 +45,7 @@ func startPlane(ctx context.Context, size string) (*plane, error) {
 		return nil, err
 	}
 	p := &plane{dir: dir}
-	p.cmd = exec.CommandContext(ctx, program, "up", "--dir", dir, "--load", size)
+	p.cmd = exec.CommandContext(ctx, program, append([]string{"up", "--dir", dir}, load...)...)
 	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
 	p.cmd.Stderr = os.Stderr
 	out, err := p.cmd.StdoutPipe()
@@ -56,7 +62,11 @@ func startPlane(ctx context.Context, size string) (*plane, error) {
 				for lines.Scan() { // or it blocks
 				}
 			}()
-			return p, p.connect()
+			if err := p.connect(); err != nil {
+				p.stop()
+				return nil, err
+			}
+			return p, nil
 		}
 	}
 	p.stop()
@@ -72,7 +82,11 @@ func (p *plane) connect() (err error) {
 		return err
 	}
 	config.QPS = -1
-	p.client, err = dynamic.NewForConfig(config)
+	if p.client, err = dynamic.NewForConfig(config); err != nil {
+		return err
+	}
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	p.core, err = kubernetes.NewForConfig(config)
 	return err
 }
 
@@ -110,6 +124,9 @@ func (p *plane) requests(user string, since time.Time) ([]request, error) {
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		var r request
+		if !bytes.Contains(lines.Bytes(), []byte(user)) {
+			continue // there are hundreds of thousands of lines
+		}
 		if json.Unmarshal(lines.Bytes(), &r) == nil && r.User.Username == user && r.Received.After(since) {
 			found = append(found, r)
 		}
@@ -123,6 +140,21 @@ func (r request) mutates() bool {
 		return !control.IsReview(r.ObjectRef.APIGroup) && r.ObjectRef.Resource != "leases"
 	}
 	return false
+}
+
+// about reports whether it is about objects of a kind.
+func (r request) about(kind schema.GroupVersionResource) bool {
+	return r.ObjectRef.APIGroup == kind.Group && r.ObjectRef.Resource == kind.Resource
+}
+
+// mutating is how many requests change objects of a kind, or try to.
+func mutating(requests []request, kind schema.GroupVersionResource) (n int) {
+	for _, r := range requests {
+		if r.mutates() && r.about(kind) {
+			n++
+		}
+	}
+	return n
 }
 
 // initial reports whether it asks for the whole state of something.

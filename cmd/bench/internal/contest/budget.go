@@ -4,7 +4,12 @@
 package contest
 
 // Budget is a bound for a figure. The zero Budget is none.
-type Budget struct{ AtMost, AtLeast float64 }
+type Budget struct {
+	AtMost, AtLeast float64
+	// Nothing says that the figure is to be 0, in every round: something that
+	// must not happen at all.
+	Nothing bool
+}
 
 // Verdict is what a budget says of a figure.
 type Verdict string
@@ -21,6 +26,10 @@ const (
 func (b Budget) Judge(figure float64) Verdict {
 	excess := 0.0 // 1 is the budget itself
 	switch {
+	case b.Nothing && figure != 0:
+		return Red
+	case b.Nothing:
+		return Met
 	case b.AtMost > 0:
 		excess = figure / b.AtMost
 	case b.AtLeast > 0 && figure <= 0:

@@ -6,7 +6,7 @@ package contest
 import "testing"
 
 func TestJudge(t *testing.T) {
-	atMost, atLeast := Budget{AtMost: 10}, Budget{AtLeast: 100}
+	atMost, atLeast, nothing := Budget{AtMost: 10}, Budget{AtLeast: 100}, Budget{Nothing: true}
 	for _, c := range []struct {
 		budget Budget
 		figure float64
@@ -15,6 +15,7 @@ func TestJudge(t *testing.T) {
 		{Budget{}, 1e9, NoBudget},
 		{atMost, 0, Met}, {atMost, 10, Met}, {atMost, 10.1, Over}, {atMost, 20, Over}, {atMost, 20.1, Red},
 		{atLeast, 1e6, Met}, {atLeast, 100, Met}, {atLeast, 99, Over}, {atLeast, 50, Over}, {atLeast, 49, Red}, {atLeast, 0, Red},
+		{nothing, 0, Met}, {nothing, 1, Red}, {nothing, -1, Red},
 	} {
 		if got := c.budget.Judge(c.figure); got != c.want {
 			t.Errorf("%+v says %q of %v, want %q", c.budget, got, c.figure, c.want)
@@ -60,6 +61,20 @@ func TestWorst(t *testing.T) {
 		if got := Worst(results); got != want {
 			t.Errorf("the worst verdict is %q, want %q", got, want)
 		}
+	}
+}
+
+// What must not happen at all must not happen in any round.
+func TestNothingAtAll(t *testing.T) {
+	once := result(Budget{Nothing: true}, 0, 3, 0)
+	if figure, ok := once.Figure("ours", once.Measures[0]); figure != 3 || !ok {
+		t.Errorf("the figure is %v, want that of the round in which it happened", figure)
+	}
+	if got := Worst([]Result{once}); got != Red {
+		t.Errorf("it happened once, and the verdict is %q", got)
+	}
+	if got := Worst([]Result{result(Budget{Nothing: true}, 0, 0)}); got != Met {
+		t.Errorf("it did not happen, and the verdict is %q", got)
 	}
 }
 

@@ -109,11 +109,20 @@ func (r Result) Median(contestant, measure string) (float64, bool) {
 	return all[middle], true
 }
 
-// Verdict judges the median of the contestant that is judged.
+// Figure returns what stands for a contestant's rounds, and whether there is
+// something: the median, but for what must not happen at all, the most.
+func (r Result) Figure(contestant string, m Measure) (float64, bool) {
+	if all := r.All(contestant, m.Name); m.Budget.Nothing && len(all) > 0 {
+		return slices.Max(all), true
+	}
+	return r.Median(contestant, m.Name)
+}
+
+// Verdict judges the figure of the contestant that is judged.
 func (r Result) Verdict(m Measure) Verdict {
 	for _, who := range r.Contestants {
 		if who.Judged {
-			if figure, ok := r.Median(who.Name, m.Name); ok {
+			if figure, ok := r.Figure(who.Name, m); ok {
 				return m.Budget.Judge(figure)
 			}
 		}

@@ -19,8 +19,10 @@ func figure(f float64, unit string) string {
 	case f == math.Trunc(f), size >= 100:
 	case size >= 10:
 		digits = 1
-	case size >= .01:
+	case size >= .1:
 		digits = 2
+	case size >= .01:
+		digits = 3
 	default:
 		digits = 4
 	}
@@ -46,6 +48,8 @@ func budget(b contest.Budget, unit string) string {
 		return "≤ " + figure(b.AtMost, unit)
 	case b.AtLeast > 0:
 		return "≥ " + figure(b.AtLeast, unit)
+	case b.Nothing:
+		return figure(0, unit)
 	}
 	return ""
 }

@@ -17,6 +17,8 @@ import (
 type Report struct {
 	Machine Machine
 	Rounds  int
+	// Method says how the figures came about, if not as those of contest.Runner.
+	Method  string
 	Results []contest.Result
 }
 
@@ -34,7 +36,7 @@ func table(r contest.Result) [][]string {
 		row := []string{m.Name}
 		for _, who := range r.Contestants {
 			cell := "–"
-			if f, ok := r.Median(who.Name, m.Name); ok {
+			if f, ok := r.Figure(who.Name, m); ok {
 				cell = figure(f, m.Unit)
 			}
 			row = append(row, cell)
@@ -45,6 +47,9 @@ func table(r contest.Result) [][]string {
 }
 
 func (r Report) head() []string {
+	if r.Method != "" {
+		return append(r.Machine.lines(), r.Method)
+	}
 	return append(r.Machine.lines(), fmt.Sprintf("Medians of %d interleaved rounds, each run in a process of its own.", r.Rounds))
 }
 

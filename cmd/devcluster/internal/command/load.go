@@ -25,28 +25,32 @@ import (
 
 // loadFlags say what is loaded.
 type loadFlags struct {
-	size        string
-	nodes, pods int
-	seed        uint64
-	converged   bool
+	size                   string
+	nodes, pods, labelSets int
+	seed                   uint64
+	converged, identities  bool
+	without                []string
 }
 
 func (f *loadFlags) add(flags *pflag.FlagSet, sizeFlag, size, usage string) {
 	flags.StringVar(&f.size, sizeFlag, size, usage)
 	flags.IntVar(&f.nodes, "nodes", 0, "how many nodes to load, instead of the size's")
 	flags.IntVar(&f.pods, "pods", 0, "how many pods to load, instead of the size's")
+	flags.IntVar(&f.labelSets, "label-sets", 0, "how many different label sets the pods have, instead of 9 of 80")
 	flags.Uint64Var(&f.seed, "seed", 1, "seed of everything that looks random in a load")
 	flags.BoolVar(&f.converged, "converged", false, "load what an operator would have made: pod CIDRs and CiliumIdentities")
+	flags.BoolVar(&f.identities, "identities", false, "load CiliumIdentities, but no pod CIDRs")
+	flags.StringSliceVar(&f.without, "without", nil, "kinds to leave out of the load, such as ciliumendpoints")
 }
 
 func (f *loadFlags) asked() bool { return f.size != "" || f.nodes != 0 || f.pods != 0 }
 
 func (f *loadFlags) options() (*load.Options, error) {
-	size, err := load.ParseSize(f.size, f.nodes, f.pods)
+	size, err := load.ParseSize(f.size, f.nodes, f.pods, f.labelSets)
 	if err != nil {
 		return nil, err
 	}
-	return &load.Options{Size: size, Seed: f.seed, Converged: f.converged}, nil
+	return &load.Options{Size: size, Seed: f.seed, Converged: f.converged, Identities: f.identities, Without: f.without}, nil
 }
 
 // Load fills a running devcluster.

@@ -4,10 +4,12 @@
 package load
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sort"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -124,10 +126,26 @@ func (p *plan) phases(ipAddresses bool) []phase {
 		phaseOf("services", services, p.service),
 		phaseOf("endpointslices", p.slices(services), p.endpointSlice),
 	)
-	if p.Converged {
+	if p.Converged || p.Identities {
 		all = append(all, phaseOf("ciliumidentities", slices.Concat(deployments, daemonSets), p.ciliumIdentity))
 	}
-	return append(all, p.podPhase("ciliumendpoints", p.ciliumEndpoint))
+	all = append(all, p.podPhase("ciliumendpoints", p.ciliumEndpoint))
+	return slices.DeleteFunc(all, func(ph phase) bool { return slices.Contains(p.Without, ph.name) })
+}
+
+// checkWithout finds names that are left out in vain.
+func (p *plan) checkWithout() error {
+	all := &plan{Options: Options{Size: p.Size, Converged: true}}
+	var names []string
+	for _, ph := range all.phases(true) {
+		names = append(names, ph.name)
+	}
+	for _, name := range p.Without {
+		if !slices.Contains(names, name) {
+			return fmt.Errorf("leave out %s: a load consists of %s", name, strings.Join(names, ", "))
+		}
+	}
+	return nil
 }
 
 func phaseOf[T any](name string, things []T, make func(T) item) phase {

@@ -26,6 +26,10 @@ type Options struct {
 	// Converged makes what an operator would: each CiliumNode has its pod CIDR,
 	// and there is a CiliumIdentity for each label set.
 	Converged bool
+	// Identities makes the CiliumIdentities alone.
+	Identities bool
+	// Without are the names of phases that are left out, such as "ciliumendpoints".
+	Without []string
 }
 
 // epoch is when the cluster was made, according to its objects.
@@ -74,6 +78,9 @@ func newPlan(opts Options) (*plan, error) {
 		return nil, err
 	}
 	p := &plan{Options: opts}
+	if err := p.checkWithout(); err != nil {
+		return nil, err
+	}
 	random := p.random("plan")
 	p.nodes = random.Perm(opts.Size.Nodes)
 	p.planNamespaces()

@@ -19,7 +19,7 @@ func TestSizes(t *testing.T) {
 		"M": {1800, 50, 2},
 		"L": {11250, 312, 2},
 	} {
-		size, err := ParseSize(name, 0, 0)
+		size, err := ParseSize(name, 0, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -27,20 +27,22 @@ func TestSizes(t *testing.T) {
 			t.Errorf("%s: %d workloads, %d namespaces, %d DaemonSets; want %+v", name, size.workloads(), size.namespaces(), size.daemonSets(), want)
 		}
 	}
-	if size, err := ParseSize("M", 0, 20_000); err != nil || size != (Size{2000, 20_000}) {
-		t.Errorf("M with other pods is %v, %v", size, err)
+	if size, err := ParseSize("M", 0, 20_000, 300); err != nil || size != (Size{2000, 20_000, 300}) || size.workloads() != 300 {
+		t.Errorf("M with other pods and label sets is %v, %v", size, err)
 	}
 	for name, bad := range map[string]struct {
-		size        string
-		nodes, pods int
+		size                   string
+		nodes, pods, labelSets int
 	}{
-		"unknown":        {"XL", 0, 0},
-		"no nodes":       {"", 0, 10},
-		"no pods":        {"", 10, 0},
-		"crowded":        {"", 1, 1000},
-		"too many nodes": {"", 70_000, 10},
+		"unknown":             {"XL", 0, 0, 0},
+		"no nodes":            {"", 0, 10, 0},
+		"no pods":             {"", 10, 0, 0},
+		"crowded":             {"", 1, 1000, 0},
+		"too many nodes":      {"", 70_000, 10, 0},
+		"too many label sets": {"", 10, 10, 11},
+		"negative label sets": {"", 10, 10, -1},
 	} {
-		if size, err := ParseSize(bad.size, bad.nodes, bad.pods); err == nil {
+		if size, err := ParseSize(bad.size, bad.nodes, bad.pods, bad.labelSets); err == nil {
 			t.Errorf("%s: %v is accepted", name, size)
 		}
 	}
@@ -78,8 +80,25 @@ func TestTheSeedDecides(t *testing.T) {
 	}
 }
 
+func TestPartsOfALoad(t *testing.T) {
+	opts := Options{Size: Size{Nodes: 2, Pods: 30, LabelSets: 4}, Identities: true, Without: []string{"ciliumendpoints", "services"}}
+	all := everything(t, opts)
+	if len(all["ciliumidentities"]) != 4 || len(all["pods"]) != 30 {
+		t.Errorf("%d identities of %d pods", len(all["ciliumidentities"]), len(all["pods"]))
+	}
+	for _, name := range opts.Without {
+		if _, there := all[name]; there {
+			t.Errorf("%s are there", name)
+		}
+	}
+	opts.Without = []string{"ciliumendpoint"}
+	if p, err := newPlan(opts); err == nil {
+		t.Errorf("a phase that does not exist is left out without a word: %v", p.Without)
+	}
+}
+
 func TestPodsAreDistinctAndPlaced(t *testing.T) {
-	for _, size := range []Size{{1, 1}, {1, 240}, {7, 40}, {100, 24_000}, Sizes["M"]} {
+	for _, size := range []Size{{1, 1, 0}, {1, 240, 0}, {7, 40, 0}, {100, 24_000, 0}, {100, 24_000, 300}, Sizes["M"]} {
 		p, err := newPlan(Options{Size: size, Seed: 1})
 		if err != nil {
 			t.Fatal(err)

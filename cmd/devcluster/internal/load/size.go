@@ -8,6 +8,8 @@ import "fmt"
 // Size is how much is loaded.
 type Size struct {
 	Nodes, Pods int
+	// LabelSets is how many different ones the pods have; 0 stands for 9 of 80.
+	LabelSets int
 }
 
 // Sizes are the named ones.
@@ -17,8 +19,8 @@ var Sizes = map[string]Size{
 	"L": {Nodes: 5000, Pods: 100_000},
 }
 
-// ParseSize finds a named size; nodes and pods, if not 0, take its place.
-func ParseSize(name string, nodes, pods int) (Size, error) {
+// ParseSize finds a named size; nodes, pods and labelSets, if not 0, take its place.
+func ParseSize(name string, nodes, pods, labelSets int) (Size, error) {
 	size, ok := Sizes[name]
 	if !ok && name != "" {
 		return size, fmt.Errorf("unknown size %q: use S, M or L, or say how many nodes and pods", name)
@@ -28,6 +30,9 @@ func ParseSize(name string, nodes, pods int) (Size, error) {
 	}
 	if pods != 0 {
 		size.Pods = pods
+	}
+	if labelSets != 0 {
+		size.LabelSets = labelSets
 	}
 	return size, size.validate()
 }
@@ -47,6 +52,8 @@ func (s Size) validate() error {
 		return fmt.Errorf("%d pods: at least 1 is needed", s.Pods)
 	case s.Pods > s.Nodes*podsPerNode:
 		return fmt.Errorf("%d pods on %d nodes: a node has room for %d", s.Pods, s.Nodes, podsPerNode)
+	case s.LabelSets < 0 || s.LabelSets > s.Pods:
+		return fmt.Errorf("%d label sets of %d pods: there may be one for each pod, and none stands for the default", s.LabelSets, s.Pods)
 	case s.workloads() > maxIdentities:
 		return fmt.Errorf("%d pods have %d label sets: there are identities for %d", s.Pods, s.workloads(), maxIdentities)
 	}
@@ -56,7 +63,12 @@ func (s Size) validate() error {
 func (s Size) String() string { return fmt.Sprintf("%d nodes and %d pods", s.Nodes, s.Pods) }
 
 // workloads is how many different label sets there are: 1,800 at size M.
-func (s Size) workloads() int { return max(1, s.Pods*9/80) }
+func (s Size) workloads() int {
+	if s.LabelSets > 0 {
+		return s.LabelSets
+	}
+	return max(1, s.Pods*9/80)
+}
 
 // namespaces is 50 at size M.
 func (s Size) namespaces() int { return max(3, s.Pods/320) }
