@@ -564,7 +564,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 // The same with leaders that die at any time, over many histories.
 func TestCrashesAtAnyTime(t *testing.T) {
 	writes := 0
-	for seed := range seeds(t, 1500) {
+	for seed := range seeds(t, 400) {
 		h := newHistory(t, seed)
 		h.run(120, -1, true)
 		writes += h.landed
@@ -574,7 +574,7 @@ func TestCrashesAtAnyTime(t *testing.T) {
 
 // Whatever others do to slices, all is well in the end.
 func TestForeignEdits(t *testing.T) {
-	for seed := range seeds(t, 1500) {
+	for seed := range seeds(t, 400) {
 		h := newHistory(t, seed)
 		h.foreign = true
 		h.run(120, -1, true)

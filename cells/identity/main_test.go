@@ -70,7 +70,7 @@ func newWorld(t testing.TB) *world {
 	}
 	termtest.Define(t, c.AdminConfig(t), "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumNode")
 	w.clear()
-	w.newNamespace(w.namespace)
+	w.newNamespace(w.namespace, nil)
 	return w
 }
 
@@ -99,9 +99,9 @@ func (w *world) clear() {
 	})
 }
 
-func (w *world) newNamespace(name string) {
+func (w *world) newNamespace(name string, labels pairs) {
 	w.t.Helper()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	if _, err := w.core.CoreV1().Namespaces().Create(w.t.Context(), ns, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}

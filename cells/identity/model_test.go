@@ -46,7 +46,7 @@ import (
 // leader, who has not seen that, is about to make again.
 func TestModel(t *testing.T) {
 	var total tally
-	for seed := range seeds(t, 300) {
+	for seed := range seeds(t, 1000) {
 		w := newModel(seed, guards{})
 		synctest.Test(t, func(*testing.T) { w.run() })
 		if w.wrong != "" {
@@ -169,7 +169,7 @@ var smallest = identity.Range{Min: 256, Max: 265}
 func newModel(seed uint64, g guards) *model {
 	r := rand.New(rand.NewPCG(seed, 7))
 	w := &model{
-		guards: g, r: r, keeps: labels.NewFilter(nil, nil).Keeps, now: map[string]thing{}, endpoints: map[string]carrier{},
+		guards: g, r: r, keeps: remembered(labels.NewFilter(nil, nil).Keeps), now: map[string]thing{}, endpoints: map[string]carrier{},
 		byLeaders: map[identity.Number]bool{}, ever: map[identity.Number]slim.Labels{}, agentsMake: r.IntN(3) == 0,
 		lag: []float64{0, 0.5, 0.9}[r.IntN(3)], lose: []float64{0, 0.1, 0.4}[r.IntN(3)],
 	}
@@ -481,6 +481,9 @@ type replica struct {
 	id   int
 	at   slim.Revision // that its view shows
 	term *term
+
+	shown   map[string]thing // the view, as of
+	shownAt slim.Revision
 }
 
 // term is a leader's. What it does, it does with the cell's code.
@@ -540,15 +543,18 @@ func (r *replica) step() {
 
 // view is what a stream shows at a revision.
 func (r *replica) view() map[string]thing {
-	all := map[string]thing{}
-	for _, c := range r.changes[:r.at] {
+	if r.shown == nil || r.shownAt > r.at {
+		r.shown, r.shownAt = map[string]thing{}, 0
+	}
+	for _, c := range r.changes[r.shownAt:r.at] {
 		if c.content == nil {
-			delete(all, c.kind+c.name)
+			delete(r.shown, c.kind+c.name)
 		} else {
-			all[c.kind+c.name] = c
+			r.shown[c.kind+c.name] = c
 		}
 	}
-	return all
+	r.shownAt = r.at
+	return r.shown
 }
 
 func (t *term) undelivered() (keys []string) {

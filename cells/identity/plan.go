@@ -29,14 +29,16 @@ func (t *table) begin() {
 // settle chooses one of the objects of a set that needs one, and lets go what
 // nobody needs. What a set has chosen it keeps as long as it exists.
 func (t *table) settle(s *set) {
-	switch {
-	case !t.begun, s.sending, s.exists:
-	case s.number != 0 && t.carried(s.number): // endpoints have it: it is made again
-	case s.pods == 0:
-		t.unchoose(s)
-	case len(s.objects) > 0:
-		t.unchoose(s)
-		t.choose(s, s.objects[0].number)
+	if t.begun && !s.sending && !s.exists {
+		carried := s.number != 0 && t.carried(s.number)
+		switch {
+		case carried && !s.drawn: // endpoints go on with it: it is made again
+		case s.pods > 0 && len(s.objects) > 0:
+			t.unchoose(s)
+			t.choose(s, s.objects[0].number)
+		case s.pods == 0 || carried: // nobody needs it, or it is somebody else's
+			t.unchoose(s)
+		}
 	}
 	if s.pods == 0 && len(s.templates) == 0 && len(s.objects) == 0 && s.number == 0 && !s.sending {
 		delete(t.starved, s)
@@ -62,14 +64,14 @@ func (t *table) unchoose(s *set) {
 	if s.tried { // a request that is late may still make it
 		t.numbers.retire(s.number, t.now)
 	}
-	s.number, s.exists, s.tried = 0, false, false
+	s.number, s.exists, s.tried, s.drawn = 0, false, false, false
 	t.tell(s)
 }
 
 // arrived is called when there is one more object of a set.
 func (t *table) arrived(s *set, o *object) {
 	if s.number == o.number {
-		s.exists, s.tried = true, false
+		s.exists, s.tried, s.drawn = true, false, false
 		t.tell(s)
 	}
 	t.settle(s)
@@ -140,6 +142,7 @@ func (t *table) draw(s *set) bool {
 			t.numbers.retire(number, t.now)
 		default:
 			t.choose(s, number)
+			s.drawn = true
 			return true
 		}
 	}

@@ -300,8 +300,7 @@ func TestServerWaitsForTheNamespace(t *testing.T) {
 	w.proxy.CutWatches(t, clustertest.Match{Resources: []string{"namespaces"}})
 	termtest.Eventually(t, "namespaces come late", func() bool { return held.Hits(t) > 0 })
 	w.namespace += "-late"
-	w.newNamespace(w.namespace)
-	w.labelNamespace("team", ptr.To("a"))
+	w.newNamespace(w.namespace, pairs{"team": "a"})
 	w.pod("web-1", pairs{"app": "web"})
 	termtest.Eventually(t, "the pod is seen", func() bool {
 		d := w.maker.Scope.Book.About("Pod", w.namespace, "web-1").Decisions

@@ -41,19 +41,20 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorldIn(t, clustertest.Shared(t))
+	w := newWorldIn(t, clustertest.Shared(t), notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"))
 	w.clear()
 	return w
 }
 
-// newWorldIn is newWorld in a cluster that nobody else uses.
-func newWorldIn(t *testing.T, c *clustertest.Cluster) *world {
+// newWorldIn is newWorld in a cluster that nobody else uses, or with a namespace
+// that nobody else has.
+func newWorldIn(t *testing.T, c *clustertest.Cluster, namespace string) *world {
 	t.Helper()
 	config := c.AdminConfig(t)
 	config.QPS = -1
 	w := &world{
 		Cluster: c, t: t,
-		namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"),
+		namespace: namespace,
 		core:      kubernetes.NewForConfigOrDie(config), dynamic: dynamic.NewForConfigOrDie(config),
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}

@@ -43,7 +43,7 @@ var managed = []string{
 
 func newTenants(t *testing.T, opts ...clustertest.Option) *tenants {
 	t.Helper()
-	w := newWorldIn(t, clustertest.Start(t, opts...))
+	w := newWorldIn(t, clustertest.Start(t, opts...), "operators")
 	return &tenants{world: w, namespaces: map[string]map[string]string{}, pods: map[types.NamespacedName]map[string]string{}}
 }
 
@@ -104,7 +104,8 @@ func (w *tenants) begin(namespace, name string, labels map[string]string) types.
 		w.t.Error(err)
 		return ""
 	}
-	w.pods[types.NamespacedName{Namespace: namespace, Name: name}] = labels
+	// A pod on a node has that node's labels of its place, too.
+	w.pods[types.NamespacedName{Namespace: namespace, Name: name}] = made.Labels
 	return made.UID
 }
 

@@ -236,7 +236,7 @@ func TestArithmetic(t *testing.T) {
 		return b.String()
 	}
 	kept, dropped := 0, 0
-	for range 1000 {
+	for range 300 {
 		var user []string
 		for range r.IntN(6) {
 			text := []string{"", "", "k8s:", ":", "gen:", "!k8s:"}[r.IntN(6)]
@@ -263,7 +263,7 @@ func TestArithmetic(t *testing.T) {
 			}
 		}
 	}
-	if kept < 4_000 || dropped < 4_000 {
+	if kept < 1_000 || dropped < 1_000 {
 		t.Errorf("%d kept, %d dropped: the sample says little", kept, dropped)
 	}
 }
