@@ -41,15 +41,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorldIn(t, clustertest.Shared(t), notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-"))
+	w := newWorldIn(t, clustertest.Shared(t))
 	w.clear()
 	return w
 }
 
-// newWorldIn is newWorld in a cluster that nobody else uses, or with a namespace
-// that nobody else has.
-func newWorldIn(t *testing.T, c *clustertest.Cluster, namespace string) *world {
+// newWorldIn is newWorld in a cluster that nobody else uses.
+func newWorldIn(t *testing.T, c *clustertest.Cluster) *world {
 	t.Helper()
+	namespace := notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")
+	namespace = strings.Trim(namespace[max(0, len(namespace)-63):], "-") // as long as a name may be
 	config := c.AdminConfig(t)
 	config.QPS = -1
 	w := &world{

@@ -43,7 +43,7 @@ var managed = []string{
 
 func newTenants(t *testing.T, opts ...clustertest.Option) *tenants {
 	t.Helper()
-	w := newWorldIn(t, clustertest.Start(t, opts...), "operators")
+	w := newWorldIn(t, clustertest.Start(t, opts...))
 	return &tenants{world: w, namespaces: map[string]map[string]string{}, pods: map[types.NamespacedName]map[string]string{}}
 }
 
