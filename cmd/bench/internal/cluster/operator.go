@@ -27,6 +27,7 @@ type operator struct {
 	cmd    *exec.Cmd
 	socket string
 	pprof  int
+	api    int
 	log    *os.File
 	ended  chan struct{}
 	began  time.Time
@@ -43,13 +44,17 @@ func (b Bench) run(ctx context.Context, p *plane, user string, args ...string) (
 	if err != nil {
 		return nil, err
 	}
-	o := &operator{user: user, socket: filepath.Join(p.dir, user+".sock"), pprof: pprof, ended: make(chan struct{})}
+	api, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	o := &operator{user: user, socket: filepath.Join(p.dir, user+".sock"), pprof: pprof, api: api, ended: make(chan struct{})}
 	if o.log, err = os.Create(filepath.Join(p.dir, user+".log")); err != nil {
 		return nil, err
 	}
 	o.cmd = exec.Command(b.Operator, append([]string{
 		"--k8s-kubeconfig-path=" + kubeconfig, "--k8s-namespace=kube-system", "--operator-sock-path=" + o.socket,
-		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
+		"--operator-api-serve-addr=127.0.0.1:" + strconv.Itoa(api), "--enable-gops=false",
 		"--operator-pprof", "--operator-pprof-port=" + strconv.Itoa(pprof),
 		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",
 	}, args...)...)
@@ -95,6 +100,19 @@ func (o *operator) waits(ctx context.Context, leading bool) error {
 			}
 		}
 		return err == nil && json.Unmarshal(text, &s) == nil && s.Election.Leading == leading && s.Election.Holder != "", nil
+	})
+}
+
+// ready waits until the operator could take over at once: all of its streams hold
+// their state.
+func (o *operator) ready(ctx context.Context) error {
+	client := http.Client{Timeout: 5 * time.Second}
+	return until(ctx, func() (bool, error) {
+		resp, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/v1/readyz", o.api))
+		if err != nil {
+			return false, nil // it does not listen yet
+		}
+		return resp.StatusCode == http.StatusOK, resp.Body.Close()
 	})
 }
 
@@ -184,9 +202,9 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// until tries until something holds, for two minutes.
+// until tries until something holds, as long as patience lasts.
 func until(ctx context.Context, holds func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("waited for two minutes in vain"))
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("waited for %v in vain", patience))
 	defer cancel()
 	for {
 		ok, err := holds()

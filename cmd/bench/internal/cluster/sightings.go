@@ -46,7 +46,7 @@ func (s *sightings[K]) forget() {
 }
 
 // patience is how long nothing at all may happen while something is waited for.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // wait returns when all things have been seen, and when that was.
 func (s *sightings[K]) wait(ctx context.Context, things []K) (map[K]time.Time, error) {

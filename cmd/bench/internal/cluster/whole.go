@@ -26,6 +26,8 @@ const (
 	resident      = "resident, leader"
 	peakResident  = "resident at most, leader"
 	standbyHeap   = "live heap of a standby"
+	warm          = "start of a standby → all of its streams hold their state"
+	warmCPU       = "its CPU until then"
 	idleCPU       = "CPU of the idle leader"
 	term          = "SIGTERM → the successor serves"
 	termInitial   = "its requests for an initial state"
@@ -43,16 +45,22 @@ const leaseDuration = 15.0
 
 func (b Bench) operatorContest() contest.Contest {
 	nothing := contest.Budget{Nothing: true}
-	return contest.Contest{
+	heap, all := contest.Budget{AtMost: 40}, contest.Budget{AtMost: 120}
+	if b.Size == "L" { // the budgets are those of size M
+		heap, all = contest.Budget{}, contest.Budget{}
+	}
+	c := contest.Contest{
 		Name: "operator", Title: "An operator on a cluster of size " + b.Size,
 		Note: fmt.Sprintf("%d pods of %d label sets. On are cluster-pool, garbage collection, identities by the operator and slices (fcfs). ", b.size().pods, b.size().labelSets) +
 			"A real API server and etcd on the same machine; raised limits unless said. Medians of the rounds for hand-overs; one round of the others. " +
 			"The recorded figures are of size M, from another run.",
 		Measures: []contest.Measure{
-			{Name: liveHeap, Unit: "MB", Budget: contest.Budget{AtMost: 40}},
-			{Name: resident, Unit: "MB", Budget: contest.Budget{AtMost: 120}},
+			{Name: liveHeap, Unit: "MB", Budget: heap},
+			{Name: resident, Unit: "MB", Budget: all},
 			{Name: peakResident, Unit: "MB"},
 			{Name: standbyHeap, Unit: "MB"},
+			{Name: warm, Unit: "s"},
+			{Name: warmCPU, Unit: "s"},
 			{Name: idleCPU, Unit: "ms/s"},
 			{Name: allServed, Unit: "s"},
 			{Name: allSliced, Unit: "s"},
@@ -73,14 +81,20 @@ func (b Bench) operatorContest() contest.Contest {
 		},
 		Contestants: contestants,
 	}
+	if b.Quick {
+		c.Measures = slices.DeleteFunc(c.Measures, func(m contest.Measure) bool { return m.Name == allDefault || m.Name == slicedDefault })
+	}
+	return c
 }
 
 var recordedOperator = contest.Figures{liveHeap: 140, resident: 450, term: 16, kill: 28, restart: 4000}
 
 // operator measures one that has all its duties to do.
 func (b Bench) operator(ctx context.Context, record func(contest.Figures)) error {
-	if err := b.defaults(ctx, record); err != nil {
-		return fmt.Errorf("with the default limits: %w", err)
+	if !b.Quick {
+		if err := b.defaults(ctx, record); err != nil {
+			return fmt.Errorf("with the default limits: %w", err)
+		}
 	}
 	return b.raised(ctx, record)
 }
@@ -207,7 +221,13 @@ func (p *pair) addStandby(ctx context.Context) (err error) {
 	if err := p.standby.waits(ctx, false); err != nil {
 		return err
 	}
-	return sleep(ctx, 2*time.Second) // its streams are warm by then
+	if err := p.standby.ready(ctx); err != nil {
+		return err
+	}
+	took := time.Since(p.standby.began)
+	cpu, err := p.standby.cpu()
+	p.record(contest.Figures{warm: took.Seconds(), warmCPU: cpu})
+	return err
 }
 
 // idle measures a leader that has nothing to do, and its standby.
