@@ -543,8 +543,7 @@ func definitionsUnderFaults(f *turmoil) underFaults {
 
 type etcdUnderFaults struct {
 	*turmoil
-	config string
-	locks  map[string]time.Time // since when
+	locks map[string]time.Time // since when
 }
 
 // lockDue is when a lock is taken away that a term has seen all the time: by its

@@ -307,7 +307,7 @@ func (m *mirror) letGo(ctx context.Context, t task) error {
 		return nil // again: there is another look to come
 	}
 	if k, ok := m.client.leases.get(key); ok && k.lease != 0 && k.revision > m.table.newest(t.name) {
-		m.table.upserted(t.name, sighting{k.value, k.lease, k.revision})
+		m.table.upserted(t.name, sighting(k))
 		m.loop.Add(t)
 		return nil
 	}

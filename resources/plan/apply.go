@@ -77,7 +77,7 @@ func (r request) apply(is *unstructured.Unstructured, hasStatus bool, now time.T
 			return outcome{}, err
 		}
 		if uid := wanted.GetUID(); uid != "" && uid != is.GetUID() {
-			return outcome{}, apierrors.NewConflict(group, r.Name, fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", uid, is.GetUID()))
+			return outcome{}, apierrors.NewConflict(group, r.Name, fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", uid, is.GetUID()))
 		}
 		return r.update("update", is, wanted, hasStatus)
 	case http.MethodPatch:
@@ -238,11 +238,11 @@ func (r request) remove(is *unstructured.Unstructured, now time.Time) (outcome, 
 	if p := options.Preconditions; p != nil {
 		if p.UID != nil && *p.UID != is.GetUID() {
 			return outcome{}, apierrors.NewConflict(r.Resource.GroupResource(), r.Name,
-				fmt.Errorf("Precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, is.GetUID()))
+				fmt.Errorf("precondition failed: UID in precondition: %v, UID in object meta: %v", *p.UID, is.GetUID()))
 		}
 		if p.ResourceVersion != nil && *p.ResourceVersion != is.GetResourceVersion() {
 			return outcome{}, apierrors.NewConflict(r.Resource.GroupResource(), r.Name,
-				fmt.Errorf("Precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, is.GetResourceVersion()))
+				fmt.Errorf("precondition failed: ResourceVersion in precondition: %v, ResourceVersion in object meta: %v", *p.ResourceVersion, is.GetResourceVersion()))
 		}
 	}
 	if len(is.GetFinalizers()) == 0 {
