@@ -37,7 +37,7 @@ func (p *profile) time(phase, term string) func() {
 
 // profileLimit is how many entries are kept: a process that enters its term
 // again and again is not starting any more.
-const profileLimit = 10000
+const profileLimit = 2000
 
 // add records something that has just ended.
 func (p *profile) add(phase, name, term string, took time.Duration) {
