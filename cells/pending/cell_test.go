@@ -73,7 +73,7 @@ func TestReport(t *testing.T) {
 		want []string
 	}{
 		"nothing given": {nil, nil, nil},
-		"a flag":        {[]string{"--ces-max-ciliumendpoints-per-ces=7"}, nil, []string{notBuilt + "endpointslice (ces-max-ciliumendpoints-per-ces)"}},
+		"a flag":        {[]string{"--clustermesh-endpoints-per-slice=7"}, nil, []string{notBuilt + "clustermesh (clustermesh-endpoints-per-slice)"}},
 		"a key":         {nil, map[string]string{"enable-ingress-controller": "true"}, []string{notBuilt + "ingress (enable-ingress-controller)"}},
 		"a flag without a value": {
 			[]string{"--enable-ingress-controller"}, nil, []string{notBuilt + "ingress (enable-ingress-controller)"},
@@ -85,7 +85,7 @@ func TestReport(t *testing.T) {
 		"what is switched off":    {[]string{"--enable-node-ipam=false"}, map[string]string{"enable-ingress-controller": "false", "eni-gc-interval": "0s", "azure-resource-group": ""}, nil},
 		"a removed flag":          {[]string{"--bgp-announce-lb-ip"}, nil, []string{removed + "bgp-announce-lb-ip"}},
 		"a removed key":           {nil, map[string]string{"bgp-announce-lb-ip": "true"}, nil},
-		"a value of another type": {[]string{"--ces-max-ciliumendpoints-per-ces=many"}, nil, []string{notBuilt + "endpointslice (ces-max-ciliumendpoints-per-ces)"}},
+		"a value of another type": {[]string{"--clustermesh-endpoints-per-slice=many"}, nil, []string{notBuilt + "clustermesh (clustermesh-endpoints-per-slice)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := warnings(t, pending.Cell, test.args, test.dir)

@@ -57,6 +57,9 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		"disable-endpoint-crd":         "bool false",
 		"identity-allocation-mode":     "string kvstore",
 		"enable-cilium-endpoint-slice": "bool false",
+		"ces-controller-mode":          "string default",
+		"identity-management-mode":     "string agent",
+		"operator-manages-identities":  "bool false",
 		"enable-envoy-config":          "bool false",
 		"enable-bgp-control-plane":     "bool false",
 	}
@@ -89,7 +92,15 @@ func TestConfigIsChecked(t *testing.T) {
 		"double writes":            {func(c *Config) { c.IdentityAllocationMode = "doublewrite-readcrd" }, ""},
 		"another IPAM":             {func(c *Config) { c.IPAM = "dhcp" }, "ipam"},
 		"slices without endpoints": {func(c *Config) { c.KVStore, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = "etcd", true, true }, "enable-cilium-endpoint-slice"},
-		"slices, endpoints anyway": {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, ""},
+		"slices of pods, without endpoints": {func(c *Config) {
+			c.KVStore, c.DisableEndpointCRD, c.IdentityAllocationMode = "etcd", true, "crd"
+			c.EnableCiliumEndpointSlice, c.CESControllerMode, c.IdentityManagementMode = true, "slim", "operator"
+		}, ""},
+		"slices of pods without identities":  {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, "ces-controller-mode"},
+		"another source of slices":           {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
+		"another maker of identities":        {func(c *Config) { c.IdentityManagementMode = "kubelet" }, "identity-management-mode"},
+		"identities by the operator in etcd": {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
+		"slices, endpoints anyway":           {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, ""},
 	} {
 		config := DefaultConfig
 		c.change(&config)
