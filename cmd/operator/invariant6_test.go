@@ -535,7 +535,13 @@ func (s *scene) restrict(verb, resource string) {
 	lacks := false
 	for i, rule := range role.Rules {
 		if slices.Contains(rule.APIGroups, groupOf(resource)) && slices.Contains(rule.Resources, resourceOf(resource)) && slices.Contains(rule.Verbs, verb) {
-			role.Rules[i].Verbs = slices.DeleteFunc(rule.Verbs, func(v string) bool { return v == verb })
+			others := rule.DeepCopy() // other resources of the rule keep the verb
+			others.Resources = slices.DeleteFunc(others.Resources, func(r string) bool { return r == resourceOf(resource) })
+			if len(others.Resources) > 0 {
+				role.Rules = append(role.Rules, *others)
+			}
+			role.Rules[i].Resources = []string{resourceOf(resource)}
+			role.Rules[i].Verbs = slices.DeleteFunc(slices.Clone(rule.Verbs), func(v string) bool { return v == verb })
 			lacks = true
 		}
 	}
