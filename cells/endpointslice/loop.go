@@ -310,8 +310,6 @@ func (k *keeper) order(name string, now bool) (o order, since time.Time) {
 }
 
 func (k *keeper) carryOut(ctx context.Context, o order, since time.Time) error {
-	ctx, cancel := outlast(ctx, answerTime)
-	defer cancel()
 	var uid slim.UID
 	var revision slim.Revision
 	var err error

@@ -8,14 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -36,21 +32,11 @@ type server interface {
 
 // api implements server. A slice is written as a whole, for nobody else writes
 // any of it: an update needs no read before.
-type api struct {
-	client   k8s.Client
-	objects  dynamic.ResourceInterface
-	progress *progress
-}
+type api struct{ client k8s.Client }
 
-func newAPI(c k8s.Client, h k8s.Handover) (server, error) {
-	d, err := dynamic.NewForConfig(c.RESTConfig())
-	if err != nil {
-		return nil, err
-	}
-	return &api{client: c, objects: d.Resource(resource), progress: &progress{tell: func(r slim.Revision) { h.Saw(resource, uint64(r)) }}}, nil
-}
+func newAPI(c k8s.Client) server { return api{c} }
 
-func (a *api) create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
+func (a api) create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
 	stored, err := a.client.Create(ctx, resource, obj)
 	if err != nil {
 		return slim.UID{}, 0, err
@@ -58,20 +44,12 @@ func (a *api) create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (sl
 	return stamp(stored)
 }
 
-func (a *api) update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+func (a api) update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
+	stored, err := a.client.Update(ctx, resource, obj)
 	if err != nil {
-		return slim.UID{}, 0, fmt.Errorf("encoding %s: %w", obj.Name, err)
-	}
-	a.progress.began()
-	stored, err := a.objects.Update(ctx, &unstructured.Unstructured{Object: content}, metav1.UpdateOptions{})
-	if err != nil {
-		a.progress.ended(0, refused(err))
 		return slim.UID{}, 0, err
 	}
-	uid, revision, err := stamp(stored)
-	a.progress.ended(revision, err == nil)
-	return uid, revision, err
+	return stamp(stored)
 }
 
 func stamp(obj *unstructured.Unstructured) (slim.UID, slim.Revision, error) {
@@ -79,11 +57,11 @@ func stamp(obj *unstructured.Unstructured) (slim.UID, slim.Revision, error) {
 	return slim.ParseUID(string(obj.GetUID())), revision, err
 }
 
-func (a *api) remove(ctx context.Context, name string, upon shown) error {
+func (a api) remove(ctx context.Context, name string, upon shown) error {
 	return a.client.Delete(ctx, k8s.Ref{Resource: resource, Name: name}, k8s.Preconditions{UID: upon.uid.API(), ResourceVersion: upon.revision.String()})
 }
 
-func (a *api) get(ctx context.Context, name string) (now shown, err error) {
+func (a api) get(ctx context.Context, name string) (now shown, err error) {
 	obj, err := a.client.Get(ctx, k8s.Ref{Resource: resource, Name: name})
 	if err != nil {
 		return now, err
@@ -104,43 +82,4 @@ func (a *api) get(ctx context.Context, name string) (now shown, err error) {
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
-}
-
-// progress tells the next leader how far slices were updated, which the client
-// that sends updates does not: as soon as no update is under way, unless one was
-// not answered, and nobody knows.
-type progress struct {
-	tell func(slim.Revision)
-
-	mu      sync.Mutex
-	open    int
-	lost    bool
-	highest slim.Revision
-}
-
-func (p *progress) began() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open++
-}
-
-func (p *progress) ended(revision slim.Revision, answered bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.open--
-	p.lost = p.lost || !answered
-	p.highest = max(p.highest, revision)
-	if p.open == 0 && !p.lost {
-		p.tell(p.highest)
-	}
-}
-
-// answerTime is how long a write that is under way when the term ends may take.
-const answerTime = 5 * time.Second
-
-// outlast returns a context that ends so long after ctx does.
-func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
-	return longer, func() { stop(); cancel() }
 }

@@ -25,10 +25,6 @@ import (
 // writers is how many identities are made at once.
 const writers = 64
 
-// answerTime is how long a request outlasts the term: what is cut off may yet
-// take effect, and the next leader would not know.
-const answerTime = 5 * time.Second
-
 // look makes the object of a set of labels, if it lacks one.
 func (m *maker) look(ctx context.Context, of slim.Labels) error {
 	if pause := m.pace.pause(time.Now()); pause > 0 {
@@ -46,8 +42,6 @@ func (m *maker) look(ctx context.Context, of slim.Labels) error {
 		}
 		return nil
 	}
-	ctx, cancel := outlast(ctx, answerTime)
-	defer cancel()
 	err := m.create(ctx, todo, of)
 	m.Metrics.looked(todo.waited, time.Since(began), err == nil)
 	return err
@@ -115,13 +109,6 @@ func parse(u *unstructured.Unstructured) (of slim.Labels, created slim.Time, rev
 		created = slim.MakeTime(at.Time)
 	}
 	return slim.MakeLabels(all), created, revision, nil
-}
-
-// outlast returns a context that ends so long after ctx does.
-func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
-	return longer, func() { stop(); cancel() }
 }
 
 // pace holds back requests that the role does not allow, but for one now and

@@ -70,6 +70,10 @@ func (c Config) requestTimeout() time.Duration {
 	return max(time.Second, c.LeaderElectionRenewDeadline/2)
 }
 
+// poll is how long a replica that has failed to get the lease, or to renew it,
+// waits before it tries again: no longer than a holder that has not failed.
+func (c Config) poll() time.Duration { return min(pollPeriod, c.LeaderElectionRetryPeriod) }
+
 // leaseSeconds is the lease duration as the lease has it: rounded up, so that
 // nobody takes the lease before its holder has stopped.
 func (c Config) leaseSeconds() int {

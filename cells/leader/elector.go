@@ -29,8 +29,8 @@ import (
 
 const (
 	leaseName = "cilium-operator-resource-lock"
-	// pollPeriod is how often a standby looks at the lease. Watching it is not
-	// allowed by the stock role.
+	// pollPeriod is how often a standby looks at the lease, see Config.poll.
+	// Watching it is not allowed by the stock role.
 	pollPeriod = 250 * time.Millisecond
 	// leaveLimit is how long the cells of a term may take to stop.
 	leaveLimit = 45 * time.Second
@@ -115,14 +115,14 @@ func (e *elector) run(ctx context.Context) error {
 	if !e.awaitServer(ctx) {
 		return ctx.Err()
 	}
-	seen, pause := sighting{}, pollPeriod
+	seen, pause := sighting{}, e.Config.poll()
 	for {
 		fence, ok := e.campaign(ctx, &seen)
 		if !ok {
 			return ctx.Err()
 		}
 		if e.lead(ctx, fence, seen) {
-			pause = pollPeriod
+			pause = e.Config.poll()
 		} else {
 			pause = min(2*pause, e.Config.LeaderElectionLeaseDuration)
 		}
@@ -176,7 +176,7 @@ func (e *elector) campaign(ctx context.Context, seen *sighting) (*k8s.Fence, boo
 			failing = false
 			e.standBy(seen.record)
 		}
-		if !job.Sleep(ctx, pollPeriod) {
+		if !job.Sleep(ctx, e.Config.poll()) {
 			return nil, false
 		}
 	}
@@ -277,6 +277,7 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) boo
 		e.Log.Warn("lost the lease, leaving the term", "error", context.Cause(holding))
 	}
 	e.leave(ctx)
+	e.Leading.Settle(fence.Context())
 	stopRenewing(nil)
 	<-renewed
 	fence.Close()

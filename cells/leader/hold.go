@@ -35,7 +35,7 @@ func (e *elector) renew(ctx context.Context, fence *k8s.Fence) error {
 		}
 		if failure != nil {
 			e.Log.Debug("renewing the lease failed, trying on", "error", failure, "fence", fence.String())
-			pause = min(pollPeriod, e.Config.LeaderElectionRetryPeriod)
+			pause = e.Config.poll()
 			continue
 		}
 		if !fence.Extend(from, e.Config.LeaderElectionRenewDeadline) {

@@ -130,6 +130,37 @@ func TestAReleasedLeaseNamesNobody(t *testing.T) {
 	}
 }
 
+// L9: the lease is held and renewed until a write without an answer cannot take
+// effect any more.
+func TestALeaseIsReleasedWhenWritesHaveSettled(t *testing.T) {
+	s, happened := newSite(t), &events{}
+	a := s.replica(t, "a", happened).start(t)
+	until(t, "a leads", a.leads)
+	b := s.replica(t, "b", happened).start(t)
+	until(t, "b stands by", func() bool { return b.election.Status().Holder == a.identity() })
+	a.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Resources: []string{"configmaps"}}, LoseAnswer: &clustertest.LoseAnswer{Connection: true}})
+	duty, _ := a.term()
+	if err := duty.write(t, s); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		a.stop(t)
+	}()
+	until(t, "the duty of a has ended", func() bool { return !a.leads() })
+	before := renewals(a.leases(t))
+	until(t, "two renewals after that", func() bool { return renewals(a.leases(t)) >= before+2 })
+	if l := s.lease(t); holder(l) != a.identity() || b.leads() {
+		t.Errorf("%q holds the lease while the write may yet take effect", holder(l))
+	}
+	<-stopped
+	until(t, "b leads", b.leads)
+	if got := happened.all(); !slices.Equal(got, []string{"a begins", "a ends", "b begins"}) {
+		t.Errorf("events: %v", got)
+	}
+}
+
 // A leader out of reach: its term ends at its own deadline, before another
 // begins, and its process goes on.
 func TestAPartitionedLeaderEndsItsTermBeforeAnotherBegins(t *testing.T) {

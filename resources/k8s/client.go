@@ -36,6 +36,10 @@ type Client interface {
 	// somebody else wrote in between, it reads and edits again. It returns the
 	// object as stored, and whether it was written.
 	Modify(ctx context.Context, ref Ref, edit func(*unstructured.Unstructured) error) (stored *unstructured.Unstructured, written bool, err error)
+	// Update puts an object in the place of the stored one that has its
+	// resourceVersion, and returns it as stored. It is for kinds of which the
+	// module alone writes every field; for others there is Modify.
+	Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error)
 	// Delete deletes an object that is still the one meant.
 	Delete(ctx context.Context, ref Ref, only Preconditions) error
 }
@@ -127,13 +131,43 @@ func (c *client) getByList(ctx context.Context, ref Ref) (*unstructured.Unstruct
 }
 
 func (c *client) Create(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
+	u, err := generic(obj)
+	if err != nil {
+		return nil, err
+	}
+	ctx, receipt := withReceipt(ctx)
+	stored, err := c.resource(Ref{Resource: resource, Namespace: u.GetNamespace()}).Create(ctx, u, metav1.CreateOptions{})
+	receipt.sign(c.door.door, stored, err)
+	return stored, err
+}
+
+func (c *client) Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
+	u, err := generic(obj)
+	if err != nil {
+		return nil, err
+	}
+	ref := Ref{Resource: resource, Namespace: u.GetNamespace(), Name: u.GetName()}
+	if u.GetResourceVersion() == "" {
+		return nil, fmt.Errorf("updating %s: without a resourceVersion it could undo what somebody else wrote", ref)
+	}
+	return c.put(ctx, ref, u)
+}
+
+func generic(obj runtime.Object) (*unstructured.Unstructured, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", obj, err)
 	}
-	u := &unstructured.Unstructured{Object: content}
+	return &unstructured.Unstructured{Object: content}, nil
+}
+
+func (c *client) put(ctx context.Context, ref Ref, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	var subresources []string
+	if ref.Subresource != "" {
+		subresources = []string{ref.Subresource}
+	}
 	ctx, receipt := withReceipt(ctx)
-	stored, err := c.resource(Ref{Resource: resource, Namespace: u.GetNamespace()}).Create(ctx, u, metav1.CreateOptions{})
+	stored, err := c.resource(ref).Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
 	receipt.sign(c.door.door, stored, err)
 	return stored, err
 }
@@ -142,10 +176,6 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 const conflicts = 5
 
 func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
-	var subresources []string
-	if ref.Subresource != "" {
-		subresources = []string{ref.Subresource}
-	}
 	for try := 1; ; try++ {
 		current, err := c.Get(ctx, ref)
 		if err != nil {
@@ -159,9 +189,7 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 		if same, err := sameJSON(current, changed); same || err != nil {
 			return current, false, err
 		}
-		noted, receipt := withReceipt(ctx)
-		stored, err := c.resource(ref).Update(noted, changed, metav1.UpdateOptions{}, subresources...)
-		receipt.sign(c.door.door, stored, err)
+		stored, err := c.put(ctx, ref, changed)
 		if apierrors.IsConflict(err) && try < conflicts {
 			continue
 		}

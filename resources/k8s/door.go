@@ -4,7 +4,6 @@
 package k8s
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -109,9 +108,7 @@ func (d *moduleDoor) write(req *http.Request) (*http.Response, error) {
 	if err := fence.Check(); err != nil {
 		return refuse(req, fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, err))
 	}
-	ctx, cancel := context.WithCancelCause(req.Context())
-	stop := context.AfterFunc(fence.Context(), func() { cancel(ErrFenced) })
-	done := func() { stop(); cancel(nil) }
+	ctx, done := outlast(req.Context(), fence)
 	began := time.Now()
 	resp, err := d.send(req, ctx)
 	d.note(req, resp, err, time.Since(began))

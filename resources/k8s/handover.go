@@ -50,10 +50,11 @@ type Handover interface {
 // ledger remembers how far the writes of this process and of leaders before it
 // went. It belongs to the process.
 type ledger struct {
-	mu        sync.Mutex
-	terms     int  // opened so far
-	complete  bool // of resources without an account nothing was written
-	resources map[string]*account
+	mu         sync.Mutex
+	terms      int  // opened so far
+	complete   bool // of resources without an account nothing was written
+	resources  map[string]*account
+	unanswered time.Time // when the last write ended of which nobody knows what it did
 }
 
 // account is what the ledger knows of one resource.
@@ -137,6 +138,17 @@ func (l *ledger) stored(ref Ref, obj *unstructured.Unstructured) {
 	a := l.account(ref.Resource)
 	delete(a.open, ref)
 	a.revision = max(a.revision, revision)
+}
+
+// missed notes that a request got no answer, or one that says little. What it may
+// have created has a name that nobody knows.
+func (l *ledger) missed(ref Ref) {
+	if ref.Name == "" {
+		l.blur(ref)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unanswered = time.Now()
 }
 
 // blur notes a request that did something, nobody knows what.
@@ -245,11 +257,13 @@ func (l *ledger) record(req *http.Request, send func() (*http.Response, error)) 
 	resp, err := send()
 	r := receiptOf(req)
 	switch {
-	case err == nil && resp.StatusCode >= 400 && resp.StatusCode < 500:
+	case err != nil || resp.StatusCode >= http.StatusInternalServerError:
+		l.missed(ref)
+	case resp.StatusCode >= http.StatusBadRequest:
 		l.refused(ref, earlier)
-	case ref.Name == "" && (err != nil || resp.StatusCode >= 500), err == nil && resp.StatusCode < 300 && r == nil:
-		l.blur(ref) // what was created has a name that nobody read; so has what other clients write
-	case err == nil && resp.StatusCode < 300:
+	case resp.StatusCode < http.StatusMultipleChoices && r == nil:
+		l.blur(ref) // as other clients write
+	case resp.StatusCode < http.StatusMultipleChoices:
 		r.ref = &ref
 	}
 	return resp, err
@@ -280,10 +294,6 @@ type handover struct {
 }
 
 func newHandover(_ cell.Scope, d *door, c Client) Handover { return &handover{d.ledger, c} }
-
-// settleTime is how long after its start a request whose connection was reset
-// may still take effect.
-const settleTime = 5 * time.Second
 
 func (h *handover) Before(ctx context.Context, resource schema.GroupVersionResource) (uint64, bool, error) {
 	for {

@@ -4,6 +4,7 @@
 package k8s
 
 import (
+	"context"
 	"net/http"
 
 	"k8s.io/client-go/rest"
@@ -20,6 +21,9 @@ type Leading interface {
 	// fence is open. before is what leaders since this process led last say was
 	// written; nil means that there were none.
 	Open(f *Fence, before *Written) error
+	// Settle returns when no write can take effect any more, not even one that got
+	// no answer, or when ctx ends. The term has ended, its fence is open.
+	Settle(ctx context.Context)
 	// Written is how far writes went, for the next leader. The term has ended.
 	Written() Written
 }

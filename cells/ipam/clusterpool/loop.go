@@ -24,8 +24,7 @@ type syncer struct {
 	params
 	loop *reconcile.Loop[string]
 
-	mu         sync.Mutex // guards what follows and Alloc; never held during a request
-	unanswered time.Time  // when the last write ended of which nobody knows what it did
+	mu sync.Mutex // guards Alloc; never held during a request
 }
 
 type params struct {
@@ -35,7 +34,6 @@ type params struct {
 	Nodes    stream.Resource[ciliumio.Node]
 	Client   k8s.Client
 	Events   *k8s.Events
-	Fence    *k8s.Fence
 	Handover k8s.Handover
 	Scope    reconcile.Scope
 	Metrics  *poolMetrics

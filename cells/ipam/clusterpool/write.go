@@ -5,10 +5,7 @@ package clusterpool
 
 import (
 	"context"
-	"errors"
-	"net/http"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,34 +23,7 @@ var status = schema.GroupResource{Group: v2.GroupName, Resource: "ciliumnodes/st
 // writers is how many nodes are written at once.
 const writers = 16
 
-// A write that is cut off may yet take effect, after the next leader has looked.
-// So a term that ends in order, which gives the lease away, waits for answers, and
-// without one until the request cannot be on its way any more.
-const (
-	answerTime = 5 * time.Second
-	settleTime = 5 * time.Second
-)
-
-// write writes nodes while the term lasts.
-func (s *syncer) write() job.Job {
-	return job.OneShot(func(ctx context.Context) error {
-		defer s.settle()
-		return s.loop.Run(ctx)
-	})
-}
-
-// settle returns when no write can take effect any more. Behind a fence that is
-// shut there is nobody to wait for: the next leader waits itself.
-func (s *syncer) settle() {
-	s.mu.Lock()
-	rest := settleTime - time.Since(s.unanswered)
-	s.mu.Unlock()
-	if rest <= 0 || s.Fence == nil {
-		return
-	}
-	s.Log.Info("a write has got no answer, waiting until it cannot take effect any more", "for", rest.Round(time.Millisecond).String())
-	job.Sleep(s.Fence.Context(), rest)
-}
+func (s *syncer) write() job.Job { return s.loop.Job() }
 
 // want is what a node should say now, if that differs from what it says.
 func (s *syncer) want(name string) (o observed, d desired, ok bool) {
@@ -72,8 +42,6 @@ func (s *syncer) writeNode(ctx context.Context, name string) error {
 	if !ok || ctx.Err() != nil {
 		return ctx.Err()
 	}
-	ctx, cancel := outlast(ctx, answerTime)
-	defer cancel()
 	ref := k8s.Ref{Resource: v2.CiliumNodeResource, Name: name}
 	if d.PodCIDRs != nil {
 		if err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setPodCIDRs(u, o.PodCIDRs, d.PodCIDRs) }); err != nil {
@@ -111,20 +79,7 @@ func (s *syncer) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(
 		return nil
 	}
 	s.Metrics.wrote(written, err)
-	if open(err) {
-		s.mu.Lock()
-		s.unanswered = time.Now()
-		s.mu.Unlock()
-	}
 	return err
-}
-
-// open reports whether a request that came to this may have done something, or
-// may yet do it.
-func open(err error) bool {
-	var refusal apierrors.APIStatus
-	refused := errors.As(err, &refusal) && refusal.Status().Code < http.StatusInternalServerError
-	return err != nil && !refused
 }
 
 // setPodCIDRs gives a node its CIDRs, unless it has got others meanwhile: then
@@ -146,11 +101,4 @@ func setError(u *unstructured.Unstructured, text string) error {
 		return nil
 	}
 	return unstructured.SetNestedField(u.Object, text, "status", "ipam", "operator-status", "error")
-}
-
-// outlast returns a context that ends so long after ctx does.
-func outlast(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(d, cancel) })
-	return longer, func() { stop(); cancel() }
 }
