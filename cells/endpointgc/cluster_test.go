@@ -24,7 +24,7 @@ import (
 
 // fill makes what examples E1 to E11 start from, but for E10.
 func (w *world) fill() {
-	w.t.Helper()
+	w.T.Helper()
 	w.pod("p-run", corev1.PodRunning)
 	w.pod("p-done", corev1.PodSucceeded)
 	w.pod("p-fail", corev1.PodFailed)
@@ -42,27 +42,6 @@ func (w *world) fill() {
 	}
 }
 
-// as is the way of a user with a role.
-func (w *world) as(user string, rules []rbacv1.PolicyRule) (kubeconfig string) {
-	w.t.Helper()
-	user += "-" + w.namespace
-	termtest.Allow(w.t, w.core, user, rules...)
-	return w.proxy.UserKubeconfig(w.t, user)
-}
-
-// calm checks that nothing is wrong, and that nothing was forbidden.
-func (w *world) calm(o *termtest.Operator) {
-	w.t.Helper()
-	if d := o.Degraded(""); d != "" {
-		w.t.Errorf("it is degraded:\n%s", d)
-	}
-	for _, r := range w.proxy.Requests(w.t, 0) {
-		if r.Status == 403 {
-			w.t.Errorf("forbidden: %s %s", r.Verb, r.Path)
-		}
-	}
-}
-
 // Examples E1 to E11, under the role that the duty asks for and under that of the
 // original's chart.
 func TestExamples(t *testing.T) {
@@ -74,11 +53,11 @@ func TestExamples(t *testing.T) {
 
 func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 	w := newWorld(t, clustertest.Shared(t))
-	kubeconfig := w.as("examples", rules(t))
+	kubeconfig := w.As("examples", rules(t)...)
 	w.fill()
 	o := termtest.Start(t, around, Cell, kubeconfig, quick)
 	w.gone("x1", "x3", "x5", "x7", "p-fail")
-	w.remove(w.namespace, "p-run")
+	w.remove(w.Namespace, "p-run")
 	w.endpoint("p-run", nil, owner{kind: "Pod", name: "gone"}) // E10
 	w.gone("p-run")
 	w.endpoint("p-run", nil) // E4 again
@@ -92,7 +71,7 @@ func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 	if n := o.Metric("endpoint_gc_objects", "fail"); n != 0 {
 		t.Errorf("%v failures", n)
 	}
-	w.calm(o)
+	w.Calm(o)
 }
 
 // least is the role that the periodic duty asks for, and what any operator does.
@@ -137,7 +116,7 @@ func TestDeleteOfWhatIsGone(t *testing.T) {
 			w := newWorld(t, clustertest.Shared(t))
 			w.endpoint("x1", nil)
 			w.endpoint("x5", nil)
-			w.proxy.Rule(t, clustertest.Rule{
+			w.Proxy.Rule(t, clustertest.Rule{
 				Match: clustertest.Match{Verbs: []string{"delete"}, Names: []string{"x1"}}, Times: 1, Status: &clustertest.Status{Code: code},
 			})
 			o := w.start(quick)
@@ -158,12 +137,12 @@ func TestDeleteFails(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	w.endpoint("x1", nil)
 	w.endpoint("x5", nil)
-	fails := w.proxy.Answer(t, 500, clustertest.Match{Verbs: []string{"delete"}, Names: []string{"x1"}})
+	fails := w.Proxy.Answer(t, 500, clustertest.Match{Verbs: []string{"delete"}, Names: []string{"x1"}})
 	o := w.start(quick)
 	w.gone("x5") // others go on
 	termtest.Eventually(t, "it is tried again, and counted", func() bool { return o.Metric("endpoint_gc_objects", "fail") >= 2 })
 	termtest.Eventually(t, "it is told", func() bool {
-		return strings.Contains(o.Degraded("endpointgc"), "deleting CiliumEndpoint "+w.namespace+"/x1")
+		return strings.Contains(o.Degraded("endpointgc"), "deleting CiliumEndpoint "+w.Namespace+"/x1")
 	})
 	fails.Remove(t)
 	w.gone("x1")
@@ -192,15 +171,15 @@ func TestOnce(t *testing.T) {
 
 func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
 	w := newWorld(t, clustertest.Shared(t))
-	kubeconfig := w.proxy.Kubeconfig()
+	kubeconfig := w.Proxy.Kubeconfig()
 	if role != nil {
-		kubeconfig = w.as("once", role)
+		kubeconfig = w.As("once", role...)
 	}
 	w.fill()
 	for i := range 20 {
 		w.endpoint(fmt.Sprint("more-", i), nil, owner{kind: "Pod", name: "p-run"})
 	}
-	w.proxy.Rule(t, clustertest.Rule{
+	w.Proxy.Rule(t, clustertest.Rule{
 		Match: clustertest.Match{Verbs: []string{"delete"}, Names: []string{"x2"}}, Times: 2, Status: &clustertest.Status{Code: 503},
 	})
 	o := termtest.Start(t, around, Cell, kubeconfig, args...)
@@ -211,7 +190,7 @@ func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
 	if n := o.Metric("endpoint_gc_objects", "success"); n != 30 || before != 32 {
 		t.Errorf("%v deleted in %d requests", n, before)
 	}
-	w.calm(o)
+	w.Calm(o)
 	reads := len(w.requests("get")) + len(w.requests("list"))
 	o.Again()
 	termtest.Eventually(t, "it has ended again", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
@@ -230,7 +209,7 @@ func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
 // Example E16, and rule 12.
 func TestOnceWithoutDefinition(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
-	definition := w.dynamic.Resource(definitions)
+	definition := w.Dynamic.Resource(definitions)
 	const name = "ciliumendpoints.cilium.io"
 	if err := definition.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -239,7 +218,7 @@ func TestOnceWithoutDefinition(t *testing.T) {
 		_, err := definition.Get(t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
-	w.proxy.Rule(t, clustertest.Rule{
+	w.Proxy.Rule(t, clustertest.Rule{
 		Match: clustertest.Match{Verbs: []string{"get"}, Names: []string{name}}, Times: 2, Status: &clustertest.Status{Code: 503},
 	})
 	o := w.start(without...)
@@ -248,7 +227,7 @@ func TestOnceWithoutDefinition(t *testing.T) {
 	if want := "get " + name + ": 503, get " + name + ": 503, get " + name + ": 404"; got != want {
 		t.Errorf("the duty asked %s", got)
 	}
-	for _, r := range w.proxy.Requests(t, 0) {
+	for _, r := range w.Proxy.Requests(t, 0) {
 		if r.Resource == "ciliumendpoints" {
 			t.Errorf("%s %s", r.Verb, r.Path)
 		}
@@ -276,7 +255,7 @@ func TestPodNotSeenYet(t *testing.T) {
 	o := w.start(quick)
 	w.endpoint("first", nil)
 	w.gone("first") // all streams are synced
-	w.proxy.HoldWatch(t, "pods", 0)
+	w.Proxy.HoldWatch(t, "pods", 0)
 	w.pod("late", corev1.PodRunning)
 	uid := w.endpoint("late", nil, owner{kind: "Pod", name: "late"}).GetUID()
 	termtest.Eventually(t, "the endpoint is spared", func() bool { return o.Metric("sweep_objects_total", "endpointgc.periodic", "spared") >= 2 })
@@ -298,12 +277,12 @@ func TestNodesNotServed(t *testing.T) {
 	o := w.start(quick)
 	w.endpoint("first", nil)
 	w.gone("first")
-	definition := w.dynamic.Resource(definitions)
+	definition := w.Dynamic.Resource(definitions)
 	if err := definition.Delete(t.Context(), "ciliumnodes.cilium.io", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	termtest.Eventually(t, "it is told", func() bool {
-		return strings.Contains(o.Degraded("endpointgc"), "finding out whether CiliumEndpoint "+w.namespace+"/x6") &&
+		return strings.Contains(o.Degraded("endpointgc"), "finding out whether CiliumEndpoint "+w.Namespace+"/x6") &&
 			strings.Contains(o.Degraded("endpointgc"), "the server could not find the requested resource")
 	})
 	w.get("x6")
@@ -314,14 +293,14 @@ func TestNodesNotServed(t *testing.T) {
 func TestEndpointNotSeenYet(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"made anew": func(w *world) {
-			w.remove(w.namespace, "web-0")
+			w.remove(w.Namespace, "web-0")
 			w.endpoint("web-0", nil, owner{kind: "Deployment", name: "d"})
 		},
 		"taken over": func(w *world) {
 			e := w.get("web-0")
 			e.SetLabels(map[string]string{"taken": "over"})
-			if _, err := w.dynamic.Resource(endpoints).Namespace(w.namespace).Update(w.t.Context(), e, metav1.UpdateOptions{}); err != nil {
-				w.t.Fatal(err)
+			if _, err := w.Dynamic.Resource(endpoints).Namespace(w.Namespace).Update(w.T.Context(), e, metav1.UpdateOptions{}); err != nil {
+				w.T.Fatal(err)
 			}
 		},
 	} {
@@ -332,7 +311,7 @@ func TestEndpointNotSeenYet(t *testing.T) {
 			o := w.start(quick)
 			w.endpoint("first", nil)
 			w.gone("first")
-			w.proxy.HoldWatch(t, "ciliumendpoints", 0)
+			w.Proxy.HoldWatch(t, "ciliumendpoints", 0)
 			change(w)
 			now := w.get("web-0").GetUID()
 			w.removePod("web-0")
@@ -345,10 +324,10 @@ func TestEndpointNotSeenYet(t *testing.T) {
 }
 
 func (w *world) removePod(name string) {
-	w.t.Helper()
+	w.T.Helper()
 	zero := int64(0)
-	if err := w.core.CoreV1().Pods(w.namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
-		w.t.Fatal(err)
+	if err := w.Core.CoreV1().Pods(w.Namespace).Delete(w.T.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
@@ -358,7 +337,7 @@ func TestStaleOwnerIsKept(t *testing.T) {
 	w.pod("web-0", corev1.PodRunning, "10.0.0.1")
 	w.endpoint("web-0", []string{"10.0.0.1"}, owner{kind: "Pod", name: "web-0"})
 	w.endpoint("x5", nil)
-	o := termtest.Start(t, around, Cell, w.as("reader", least), quick)
+	o := termtest.Start(t, around, Cell, w.As("reader", least...), quick)
 	termtest.Eventually(t, "it is counted", func() bool { return o.Metric("endpoint_gc_odd_endpoints", "stale-owner") == 1 })
 	w.gone("x5")
 	w.get("web-0")
@@ -366,7 +345,7 @@ func TestStaleOwnerIsKept(t *testing.T) {
 		t.Errorf("%d patches", n)
 	}
 	said := strings.Join(o.Logged("endpointgc"), "\n")
-	if strings.Count(said, "owned by an earlier pod") != 1 || !strings.Contains(said, w.namespace+"/web-0") {
+	if strings.Count(said, "owned by an earlier pod") != 1 || !strings.Contains(said, w.Namespace+"/web-0") {
 		t.Errorf("told is\n%s", said)
 	}
 }
@@ -382,7 +361,7 @@ func TestStaleOwnerIsReplaced(t *testing.T) {
 	rules := slices.Concat(least, []rbacv1.PolicyRule{{
 		APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"patch"},
 	}})
-	o := termtest.Start(t, around, Cell, w.as("patcher", rules), quick)
+	o := termtest.Start(t, around, Cell, w.As("patcher", rules...), quick)
 	uids := func(name string) []types.UID {
 		var all []types.UID
 		for _, ref := range w.get(name).GetOwnerReferences() {

@@ -5,7 +5,6 @@ package endpointgc
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -15,8 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -26,69 +23,36 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
 
 // world is a namespace, all CiliumEndpoints, and a door to the API server.
-type world struct {
-	t         *testing.T
-	cluster   *clustertest.Cluster
-	proxy     *clustertest.Proxy
-	namespace string
-	core      kubernetes.Interface
-	dynamic   dynamic.Interface
-}
-
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+type world struct{ *termtest.Site }
 
 func newWorld(t *testing.T, c *clustertest.Cluster) *world {
 	t.Helper()
-	config := c.AdminConfig(t)
-	client := termtest.HTTPClient(t, config)
-	w := &world{t: t, cluster: c, proxy: c.NewProxy(t), namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")}
-	var err error
-	if w.core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	termtest.Define(t, c.AdminConfig(t), "CiliumEndpoint", "CiliumNode")
-	w.clear()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{termtest.NewSite(t, c, "CiliumEndpoint", "CiliumNode")}
+	w.Clear(endpoints, v2.CiliumNodeResource)
+	w.MakeNamespace()
 	return w
 }
 
-// clear deletes what an earlier test left.
-func (w *world) clear() {
-	w.t.Helper()
-	for _, e := range w.endpoints() {
-		w.remove(e.GetNamespace(), e.GetName())
-	}
-	if err := w.dynamic.Resource(v2.CiliumNodeResource).DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 func (w *world) remove(namespace, name string) {
-	w.t.Helper()
-	err := w.dynamic.Resource(endpoints).Namespace(namespace).Delete(w.t.Context(), name, metav1.DeleteOptions{})
+	w.T.Helper()
+	err := w.Dynamic.Resource(endpoints).Namespace(namespace).Delete(w.T.Context(), name, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 }
 
 func (w *world) endpoints() []unstructured.Unstructured {
-	w.t.Helper()
-	list, err := w.dynamic.Resource(endpoints).List(w.t.Context(), metav1.ListOptions{})
+	w.T.Helper()
+	list, err := w.Dynamic.Resource(endpoints).List(w.T.Context(), metav1.ListOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return list.Items
 }
 
 // names are those of the endpoints that there are.
 func (w *world) names() map[string]bool {
-	w.t.Helper()
+	w.T.Helper()
 	names := map[string]bool{}
 	for _, e := range w.endpoints() {
 		names[e.GetName()] = true
@@ -97,8 +61,8 @@ func (w *world) names() map[string]bool {
 }
 
 func (w *world) gone(names ...string) {
-	w.t.Helper()
-	termtest.Eventually(w.t, fmt.Sprint(names, " are gone"), func() bool {
+	w.T.Helper()
+	termtest.Eventually(w.T, fmt.Sprint(names, " are gone"), func() bool {
 		has := w.names()
 		for _, n := range names {
 			if has[n] {
@@ -111,11 +75,11 @@ func (w *world) gone(names ...string) {
 
 // pod makes a pod in a phase, and returns its uid.
 func (w *world) pod(name string, phase corev1.PodPhase, ips ...string) types.UID {
-	w.t.Helper()
-	api := w.core.CoreV1().Pods(w.namespace)
+	w.T.Helper()
+	api := w.Core.CoreV1().Pods(w.Namespace)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	termtest.Eventually(w.t, "pod "+name+" is made", func() bool { // when the service account is there
-		made, err := api.Create(w.t.Context(), pod, metav1.CreateOptions{})
+	termtest.Eventually(w.T, "pod "+name+" is made", func() bool { // when the service account is there
+		made, err := api.Create(w.T.Context(), pod, metav1.CreateOptions{})
 		if err == nil {
 			pod = made
 		}
@@ -126,8 +90,8 @@ func (w *world) pod(name string, phase corev1.PodPhase, ips ...string) types.UID
 		pod.Status.PodIPs = append(pod.Status.PodIPs, corev1.PodIP{IP: ip})
 		pod.Status.PodIP = pod.Status.PodIPs[0].IP
 	}
-	if _, err := api.UpdateStatus(w.t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := api.UpdateStatus(w.T.Context(), pod, metav1.UpdateOptions{}); err != nil {
+		w.T.Fatal(err)
 	}
 	return pod.UID
 }
@@ -143,7 +107,7 @@ type owner struct {
 
 // endpoint makes a CiliumEndpoint, and returns it.
 func (w *world) endpoint(name string, addresses []string, owners ...owner) *unstructured.Unstructured {
-	w.t.Helper()
+	w.T.Helper()
 	var refs []any
 	for _, o := range owners {
 		if o.uid == "" {
@@ -162,29 +126,29 @@ func (w *world) endpoint(name string, addresses []string, owners ...owner) *unst
 		_ = unstructured.SetNestedSlice(e.Object, []any{pair}, "status", "networking", "addressing")
 		_ = unstructured.SetNestedField(e.Object, "10.0.0.9", "status", "networking", "node")
 	}
-	made, err := w.dynamic.Resource(endpoints).Namespace(w.namespace).Create(w.t.Context(), e, metav1.CreateOptions{})
+	made, err := w.Dynamic.Resource(endpoints).Namespace(w.Namespace).Create(w.T.Context(), e, metav1.CreateOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return made
 }
 
 func (w *world) get(name string) *unstructured.Unstructured {
-	w.t.Helper()
-	e, err := w.dynamic.Resource(endpoints).Namespace(w.namespace).Get(w.t.Context(), name, metav1.GetOptions{})
+	w.T.Helper()
+	e, err := w.Dynamic.Resource(endpoints).Namespace(w.Namespace).Get(w.T.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return e
 }
 
 func (w *world) node(name string) {
-	w.t.Helper()
+	w.T.Helper()
 	node := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": map[string]any{"name": name}, "spec": map[string]any{},
 	}}
-	if _, err := w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.Dynamic.Resource(v2.CiliumNodeResource).Create(w.T.Context(), node, metav1.CreateOptions{}); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
@@ -192,15 +156,15 @@ func (w *world) node(name string) {
 const quick = "--cilium-endpoint-gc-interval=1s"
 
 func (w *world) start(args ...string) *termtest.Operator {
-	w.t.Helper()
-	return termtest.Start(w.t, around, Cell, w.proxy.Kubeconfig(), args...)
+	w.T.Helper()
+	return termtest.Start(w.T, around, Cell, w.Proxy.Kubeconfig(), args...)
 }
 
 // requests are those of the duty, as "delete x1: 200".
 func (w *world) requests(verb string) []string {
-	w.t.Helper()
+	w.T.Helper()
 	var all []string
-	for _, r := range w.proxy.Requests(w.t, 0) {
+	for _, r := range w.Proxy.Requests(w.T, 0) {
 		if strings.Contains(r.UserAgent, "(endpointgc") && r.Verb == verb {
 			all = append(all, fmt.Sprintf("%s %s: %d", r.Verb, r.Name, r.Status))
 		}

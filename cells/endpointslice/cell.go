@@ -18,7 +18,6 @@ var Cell = cell.Module("endpointslice", "Gathers endpoints in CiliumEndpointSlic
 	cell.Config(defaultConfig),
 	cell.Module("endpoints", "Makes CiliumEndpointSlices of CiliumEndpoints",
 		cell.EnabledBy(cell.When("CiliumEndpointSlices are made of CiliumEndpoints", sourceFlags, ofEndpoints)),
-		cell.Validate(validateSource),
 		k8s.RBAC(k8s.Allow("list,watch", v2.CiliumEndpointResource.GroupResource())),
 		cell.ProvidePrivate(newFromEndpoints),
 		gathering,

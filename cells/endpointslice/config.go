@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 
-	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -110,14 +109,6 @@ func validate(c Config) error {
 	}
 	_, err := c.limits()
 	return err
-}
-
-// validateSource checks that there is what slices are made of.
-func validateSource(shared cluster.Config) error {
-	if shared.DisableEndpointCRD {
-		return cell.Invalid("enable-cilium-endpoint-slice", "slices are made of CiliumEndpoints, which --disable-endpoint-crd switches off; set --disable-endpoint-crd=false")
-	}
-	return nil
 }
 
 // tellOldModes says when a mode goes by a name of old.

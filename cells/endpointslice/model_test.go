@@ -5,17 +5,15 @@ package endpointslice
 
 import (
 	"fmt"
-	"iter"
 	"maps"
 	"math/rand/v2"
-	"os"
 	gslices "slices"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -79,29 +77,6 @@ type flight struct {
 	uid      slim.UID
 	revision slim.Revision
 	err      error
-}
-
-// seeds are those of n random histories, ten times as many with SKEP_SOAK. A test
-// that fails names its seed; SKEP_SEED runs that history alone.
-func seeds(t *testing.T, n uint64) iter.Seq[uint64] {
-	t.Helper()
-	if text := os.Getenv("SKEP_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("SKEP_SEED: %v", err)
-		}
-		return func(yield func(uint64) bool) { yield(seed) }
-	}
-	if os.Getenv("SKEP_SOAK") != "" {
-		n *= 10
-	}
-	return func(yield func(uint64) bool) {
-		for seed := range n {
-			if t.Failed() || !yield(seed) {
-				return
-			}
-		}
-	}
 }
 
 func newHistory(t *testing.T, seed uint64) *history {
@@ -540,31 +515,34 @@ func (h *history) run(events, crashAt int, often bool) {
 // one does not mend, and no endpoint drops out of all slices while it lives.
 func TestCrashAtEveryWrite(t *testing.T) {
 	for _, byIdentity := range []bool{false, true} {
-		play := func(crashAt int) int {
-			h := newHistory(t, 42)
-			h.byIdentity, h.capacity = byIdentity, 4
-			h.run(1000, crashAt, false)
-			return h.landed
-		}
-		writes := play(-1)
-		if writes < 300 {
-			t.Fatalf("only %d writes", writes)
-		}
-		stride := 1
-		if testing.Short() {
-			stride = 10
-		}
-		for i := 1; i <= writes; i += stride {
-			play(i)
-		}
-		t.Logf("by identity %t: crashed after each of %d writes (every %d.)", byIdentity, writes, stride)
+		t.Run(fmt.Sprint("by identity ", byIdentity), func(t *testing.T) {
+			t.Parallel()
+			play := func(crashAt int) int {
+				h := newHistory(t, 42)
+				h.byIdentity, h.capacity = byIdentity, 4
+				h.run(1000, crashAt, false)
+				return h.landed
+			}
+			writes := play(-1)
+			if writes < 300 {
+				t.Fatalf("only %d writes", writes)
+			}
+			stride := 1
+			if testing.Short() {
+				stride = 10
+			}
+			for i := 1; i <= writes; i += stride {
+				play(i)
+			}
+			t.Logf("crashed after each of %d writes (every %d.)", writes, stride)
+		})
 	}
 }
 
 // The same with leaders that die at any time, over many histories.
 func TestCrashesAtAnyTime(t *testing.T) {
 	writes := 0
-	for seed := range seeds(t, 400) {
+	for seed := range termtest.Seeds(t, 400) {
 		h := newHistory(t, seed)
 		h.run(120, -1, true)
 		writes += h.landed
@@ -574,7 +552,7 @@ func TestCrashesAtAnyTime(t *testing.T) {
 
 // Whatever others do to slices, all is well in the end.
 func TestForeignEdits(t *testing.T) {
-	for seed := range seeds(t, 400) {
+	for seed := range termtest.Seeds(t, 400) {
 		h := newHistory(t, seed)
 		h.foreign = true
 		h.run(120, -1, true)

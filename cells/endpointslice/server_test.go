@@ -37,19 +37,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	c := clustertest.Shared(t)
-	config := c.AdminConfig(t)
-	client := termtest.HTTPClient(t, config)
-	w := &world{t: t, proxy: c.NewProxy(t)}
-	objects, err := dynamic.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w.core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	w.endpoints, w.slices = objects.Resource(v2.CiliumEndpointResource), objects.Resource(resource)
-	termtest.Define(t, c.AdminConfig(t), "CiliumEndpoint", "CiliumNode", "CiliumEndpointSlice")
+	s := termtest.NewSite(t, clustertest.Shared(t), "CiliumEndpoint", "CiliumNode", "CiliumEndpointSlice")
+	w := &world{t: t, proxy: s.Proxy, core: s.Core, endpoints: s.Dynamic.Resource(v2.CiliumEndpointResource), slices: s.Dynamic.Resource(resource)}
 	w.clear()
 	for _, name := range []string{"shop", "bank", "farm"} {
 		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}

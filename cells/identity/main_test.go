@@ -6,7 +6,6 @@ package identity
 import (
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,23 +51,10 @@ type world struct {
 	maker     *maker // of the operator that was started last
 }
 
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
-
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	c := clustertest.Shared(t)
-	config := c.AdminConfig(t)
-	config.QPS = -1
-	client := termtest.HTTPClient(t, config)
-	w := &world{t: t, proxy: c.NewProxy(t), namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")}
-	var err error
-	if w.core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	termtest.Define(t, c.AdminConfig(t), "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumNode")
+	s := termtest.NewSite(t, clustertest.Shared(t), "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumNode")
+	w := &world{t: t, proxy: s.Proxy, namespace: s.Namespace, core: s.Core, dynamic: s.Dynamic}
 	w.clear()
 	w.newNamespace(w.namespace, nil)
 	return w

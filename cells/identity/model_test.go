@@ -11,9 +11,7 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/domain/labels"
@@ -46,7 +45,7 @@ import (
 // leader, who has not seen that, is about to make again.
 func TestModel(t *testing.T) {
 	var total tally
-	for seed := range seeds(t, 1000) {
+	for seed := range termtest.Seeds(t, 1000) {
 		w := newModel(seed, guards{})
 		synctest.Test(t, func(*testing.T) { w.run() })
 		if w.wrong != "" {
@@ -100,29 +99,6 @@ type tally struct {
 func (t *tally) add(o tally) {
 	t.Made, t.Adopted, t.Again, t.Reused, t.Terms = t.Made+o.Made, t.Adopted+o.Adopted, t.Again+o.Again, t.Reused+o.Reused, t.Terms+o.Terms
 	t.Late, t.Taken, t.Fenced, t.Starved, t.Ghosts = t.Late+o.Late, t.Taken+o.Taken, t.Fenced+o.Fenced, t.Starved+o.Starved, t.Ghosts+o.Ghosts
-}
-
-// seeds are those of n random histories, ten times as many with SKEP_SOAK. A test
-// that fails names its seed; SKEP_SEED runs that history alone.
-func seeds(t *testing.T, n uint64) func(func(uint64) bool) {
-	t.Helper()
-	if text := os.Getenv("SKEP_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatalf("SKEP_SEED: %v", err)
-		}
-		return func(yield func(uint64) bool) { yield(seed) }
-	}
-	if os.Getenv("SKEP_SOAK") != "" {
-		n *= 10
-	}
-	return func(yield func(uint64) bool) {
-		for seed := range n {
-			if !yield(seed) {
-				return
-			}
-		}
-	}
 }
 
 // thing is an object of any kind as of a revision; gone if content is nil.

@@ -7,18 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -27,103 +23,61 @@ import (
 )
 
 // world is all CiliumIdentities, a namespace, and a door to the API server.
-type world struct {
-	t         *testing.T
-	cluster   *clustertest.Cluster
-	proxy     *clustertest.Proxy
-	namespace string
-	core      kubernetes.Interface
-	dynamic   dynamic.Interface
-}
-
-var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+type world struct{ *termtest.Site }
 
 func newWorld(t *testing.T, c *clustertest.Cluster) *world {
 	t.Helper()
-	config := c.AdminConfig(t)
-	client := termtest.HTTPClient(t, config)
-	w := &world{t: t, cluster: c, proxy: c.NewProxy(t), namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")}
-	var err error
-	if w.core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	if w.dynamic, err = dynamic.NewForConfigAndClient(config, client); err != nil {
-		t.Fatal(err)
-	}
-	termtest.Define(t, c.AdminConfig(t), "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice")
-	w.clear()
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}}
-	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	w := &world{termtest.NewSite(t, c, "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice")}
+	w.Clear(identities, v2.CiliumEndpointResource, v2alpha1.CiliumEndpointSliceResource)
+	w.MakeNamespace()
 	w.identity("999") // something is always in use
 	w.endpoint("always", 999)
 	return w
 }
 
-// clear deletes what an earlier test left.
-func (w *world) clear() {
-	w.t.Helper()
-	all := metav1.ListOptions{}
-	for _, r := range []dynamic.ResourceInterface{w.dynamic.Resource(identities), w.dynamic.Resource(v2alpha1.CiliumEndpointSliceResource)} {
-		if err := r.DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, all); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	list, err := w.dynamic.Resource(v2.CiliumEndpointResource).List(w.t.Context(), all)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, e := range list.Items {
-		if err := w.dynamic.Resource(v2.CiliumEndpointResource).Namespace(e.GetNamespace()).Delete(w.t.Context(), e.GetName(), metav1.DeleteOptions{}); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-}
-
 // identity makes a CiliumIdentity with labels of its own, and a field that nobody
 // knows of here.
 func (w *world) identity(name string) *unstructured.Unstructured {
-	w.t.Helper()
+	w.T.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity",
 		"metadata":        map[string]any{"name": name, "labels": map[string]any{"app": "web-" + name}, "annotations": map[string]any{"example.com/note": "kept"}},
 		"security-labels": map[string]any{"k8s:app": "web-" + name},
 	}}
-	made, err := w.dynamic.Resource(identities).Create(w.t.Context(), u, metav1.CreateOptions{})
+	made, err := w.Dynamic.Resource(identities).Create(w.T.Context(), u, metav1.CreateOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return made
 }
 
 func (w *world) endpoint(name string, n int64) {
-	w.t.Helper()
+	w.T.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumEndpoint", "metadata": map[string]any{"name": name},
 		"status": map[string]any{"identity": map[string]any{"id": n}},
 	}}
-	if _, err := w.dynamic.Resource(v2.CiliumEndpointResource).Namespace(w.namespace).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.Dynamic.Resource(v2.CiliumEndpointResource).Namespace(w.Namespace).Create(w.T.Context(), u, metav1.CreateOptions{}); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
 func (w *world) slice(name string, n int64) {
-	w.t.Helper()
+	w.T.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumEndpointSlice", "metadata": map[string]any{"name": name},
-		"namespace": w.namespace, "endpoints": []any{map[string]any{"name": "p", "id": n}},
+		"namespace": w.Namespace, "endpoints": []any{map[string]any{"name": "p", "id": n}},
 	}}
-	if _, err := w.dynamic.Resource(v2alpha1.CiliumEndpointSliceResource).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
+	if _, err := w.Dynamic.Resource(v2alpha1.CiliumEndpointSliceResource).Create(w.T.Context(), u, metav1.CreateOptions{}); err != nil {
+		w.T.Fatal(err)
 	}
 }
 
 func (w *world) names() map[string]bool {
-	w.t.Helper()
-	list, err := w.dynamic.Resource(identities).List(w.t.Context(), metav1.ListOptions{})
+	w.T.Helper()
+	list, err := w.Dynamic.Resource(identities).List(w.T.Context(), metav1.ListOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	names := map[string]bool{}
 	for _, i := range list.Items {
@@ -133,24 +87,24 @@ func (w *world) names() map[string]bool {
 }
 
 func (w *world) gone(names ...string) {
-	w.t.Helper()
-	termtest.Eventually(w.t, fmt.Sprint(names, " are gone"), func() bool {
+	w.T.Helper()
+	termtest.Eventually(w.T, fmt.Sprint(names, " are gone"), func() bool {
 		has := w.names()
 		return !slices.ContainsFunc(names, func(n string) bool { return has[n] })
 	})
 }
 
 func (w *world) get(name string) *unstructured.Unstructured {
-	w.t.Helper()
-	i, err := w.dynamic.Resource(identities).Get(w.t.Context(), name, metav1.GetOptions{})
+	w.T.Helper()
+	i, err := w.Dynamic.Resource(identities).Get(w.T.Context(), name, metav1.GetOptions{})
 	if err != nil {
-		w.t.Fatal(err)
+		w.T.Fatal(err)
 	}
 	return i
 }
 
 func (w *world) isMarked(name string) bool {
-	w.t.Helper()
+	w.T.Helper()
 	return w.get(name).GetAnnotations()[annotation] != ""
 }
 
@@ -167,42 +121,21 @@ var least = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 }
 
-// as is the way of a user with a role.
-func (w *world) as(rules []rbacv1.PolicyRule) (kubeconfig string) {
-	w.t.Helper()
-	user := "user-" + w.namespace
-	termtest.Allow(w.t, w.core, user, rules...)
-	return w.proxy.UserKubeconfig(w.t, user)
-}
-
 func (w *world) start(args ...string) *termtest.Operator {
-	w.t.Helper()
-	return termtest.Start(w.t, around, Cell, w.proxy.Kubeconfig(), args...)
+	w.T.Helper()
+	return termtest.Start(w.T, around, Cell, w.Proxy.Kubeconfig(), args...)
 }
 
 // requests are those of the duty with a verb, as "delete 1001: 200".
 func (w *world) requests(verb string) []string {
-	w.t.Helper()
+	w.T.Helper()
 	var all []string
-	for _, r := range w.proxy.Requests(w.t, 0) {
+	for _, r := range w.Proxy.Requests(w.T, 0) {
 		if strings.Contains(r.UserAgent, "(identitygc") && r.Verb == verb {
 			all = append(all, fmt.Sprintf("%s %s: %d", r.Verb, r.Name, r.Status))
 		}
 	}
 	return all
-}
-
-// calm checks that nothing is wrong, and that nothing was forbidden.
-func (w *world) calm(o *termtest.Operator) {
-	w.t.Helper()
-	if d := o.Degraded(""); d != "" {
-		w.t.Errorf("it is degraded:\n%s", d)
-	}
-	for _, r := range w.proxy.Requests(w.t, 0) {
-		if r.Status == 403 {
-			w.t.Errorf("forbidden: %s %s", r.Verb, r.Path)
-		}
-	}
 }
 
 // Examples E1, E2, E3 and E6, rules 3 and 9, under the role that the duty asks for,
@@ -217,7 +150,7 @@ func TestExamples(t *testing.T) {
 
 func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 	w := newWorld(t, clustertest.Shared(t))
-	kubeconfig := w.as(rules(t))
+	kubeconfig := w.As("user", rules(t)...)
 	w.identity("1000")
 	w.endpoint("web", 1000)
 	w.identity("1002")
@@ -239,7 +172,7 @@ func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 	}
 	w.endpoint("again", 1003)
 	termtest.Eventually(t, "its mark is taken off", func() bool { return !w.isMarked("1003") })
-	w.calm(o)
+	w.Calm(o)
 	o.Stop()
 
 	o = termtest.Start(t, around, Cell, kubeconfig, append(quick, "--enable-cilium-endpoint-slice")...)
@@ -256,7 +189,7 @@ func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 			t.Errorf("%s is marked", name)
 		}
 	}
-	w.calm(o)
+	w.Calm(o)
 	if n := len(w.requests("get")) + len(w.requests("patch")); n != 0 {
 		t.Errorf("%d requests that the role does not have", n)
 	}
@@ -309,7 +242,7 @@ func TestDeleteIsAnswered(t *testing.T) {
 			w := newWorld(t, clustertest.Shared(t))
 			w.identity("1001")
 			w.identity("1002")
-			w.proxy.Rule(t, clustertest.Rule{
+			w.Proxy.Rule(t, clustertest.Rule{
 				Match: clustertest.Match{Verbs: []string{"delete"}, Names: []string{"1001"}}, Times: 1, Status: &clustertest.Status{Code: code},
 			})
 			o := w.start(quick...)
@@ -333,7 +266,7 @@ func TestMarkIsAnswered(t *testing.T) {
 			w := newWorld(t, clustertest.Shared(t))
 			w.identity("1001")
 			w.identity("1002")
-			rule := w.proxy.Rule(t, clustertest.Rule{
+			rule := w.Proxy.Rule(t, clustertest.Rule{
 				Match: clustertest.Match{Verbs: []string{"update"}, Names: []string{"1001"}}, Times: 2, Status: &clustertest.Status{Code: code},
 			})
 			o := w.start(patient...)
@@ -351,7 +284,7 @@ func TestMarkIsAnswered(t *testing.T) {
 func TestDiesBetween(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	w.identity("1001")
-	w.proxy.Rule(t, clustertest.Rule{
+	w.Proxy.Rule(t, clustertest.Rule{
 		Match: clustertest.Match{Verbs: []string{"update"}, Names: []string{"1001"}}, Times: 1, LoseAnswer: &clustertest.LoseAnswer{},
 	})
 	o := w.start(patient...)
@@ -359,7 +292,7 @@ func TestDiesBetween(t *testing.T) {
 	o.Stop()
 	revision := w.get("1001").GetResourceVersion()
 	marks := len(w.requests("update"))
-	audit := w.cluster.Audit(t)
+	audit := clustertest.Shared(t).Audit(t)
 	w.start(quick...)
 	w.gone("1001")
 	for event := range audit.Events(t) {
@@ -384,7 +317,7 @@ func TestLateUsers(t *testing.T) {
 			w.identity("1001")
 			o := w.start(append(quick, "--enable-cilium-endpoint-slice")...)
 			w.gone("1001") // all streams are complete
-			held := w.proxy.HoldWatch(t, resource, 0)
+			held := w.Proxy.HoldWatch(t, resource, 0)
 			w.identity("2001")
 			use(w, "late", 2001)
 			termtest.Eventually(t, "what looks unused is marked", func() bool { return w.isMarked("2001") })
@@ -415,7 +348,7 @@ func TestOff(t *testing.T) {
 			o := w.start(append(slices.Clone(quick), args...)...)
 			o.Again()
 			o.Stop()
-			for _, r := range w.proxy.Requests(t, 0) {
+			for _, r := range w.Proxy.Requests(t, 0) {
 				if strings.HasPrefix(r.Resource, "ciliumi") || strings.HasPrefix(r.Resource, "ciliume") {
 					t.Errorf("%s %s", r.Verb, r.Path)
 				}
@@ -433,7 +366,7 @@ func TestNotAllowed(t *testing.T) {
 	w.identity("1001")
 	rules := slices.Clone(least)
 	rules[0].Verbs = []string{"list", "watch", "delete"}
-	o := termtest.Start(t, around, Cell, w.as(rules), quick...)
+	o := termtest.Start(t, around, Cell, w.As("user", rules...), quick...)
 	termtest.Eventually(t, "some runs are over", func() bool { return o.Metric("identity_gc_runs", "crd", "success") >= 4 })
 	if n := len(w.requests("update")) + len(w.requests("delete")); n != 0 {
 		t.Errorf("%d writes", n)
@@ -448,19 +381,19 @@ func TestMadeAnewOnServer(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	w.identity("1001")
 	o := w.start(quick...)
-	w.proxy.Rule(t, clustertest.Rule{
+	w.Proxy.Rule(t, clustertest.Rule{
 		Match: clustertest.Match{Verbs: []string{"delete"}, Names: []string{"1001"}}, Times: 1, Delay: &clustertest.Delay{For: -1},
 	})
 	termtest.Eventually(t, "the delete is on its way", func() bool {
-		return slices.ContainsFunc(w.proxy.Requests(t, 0), func(r clustertest.Request) bool { return r.Verb == "delete" && r.Name == "1001" })
+		return slices.ContainsFunc(w.Proxy.Requests(t, 0), func(r clustertest.Request) bool { return r.Verb == "delete" && r.Name == "1001" })
 	})
-	err := w.dynamic.Resource(identities).Delete(t.Context(), "1001", metav1.DeleteOptions{})
+	err := w.Dynamic.Resource(identities).Delete(t.Context(), "1001", metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
 	}
 	uid := w.identity("1001").GetUID()
 	w.endpoint("web", 1001)
-	w.proxy.Heal(t)
+	w.Proxy.Heal(t)
 	termtest.Eventually(t, "the delete hits nothing", func() bool { return o.Metric("sweep_objects_total", "identitygc.crd", "changed") == 1 })
 	if w.get("1001").GetUID() != uid {
 		t.Error("it is gone")

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -460,13 +460,6 @@ func runModel(t *testing.T, seed uint64, edit func(*universe)) (wrong []string, 
 	return wrong, deletes, left
 }
 
-func seeds() uint64 {
-	if os.Getenv("SKEP_SOAK") != "" {
-		return 2000
-	}
-	return 40
-}
-
 // byOperator has operators make identities: agents leave marks, pods tell.
 func byOperator(u *universe) { u.shared.OperatorManagesIdentities = true }
 
@@ -477,11 +470,11 @@ func TestNothingInUseIsDeleted(t *testing.T) {
 	for name, mode := range map[string]func(*universe){"agents": func(*universe) {}, "operator": byOperator} {
 		t.Run(name, func(t *testing.T) {
 			total := 0
-			for seed := range seeds() {
+			for seed := range termtest.Seeds(t, 40) {
 				wrong, deletes, left := runModel(t, seed, mode)
 				total += deletes
 				if len(wrong) > 0 || left > 0 {
-					t.Fatalf("seed %d: deleted although in use: %v; left in the end: %d", seed, wrong, left)
+					t.Fatalf("SKEP_SEED=%d: deleted although in use: %v; left in the end: %d", seed, wrong, left)
 				}
 			}
 			if total == 0 {

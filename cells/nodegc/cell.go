@@ -11,6 +11,8 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -24,12 +26,19 @@ var Cell = cell.Module("nodegc", "Deletes CiliumNodes whose Node is gone",
 	),
 	k8s.EventRBAC(),
 
+	stream.Provide(stream.Core[node, corev1.Node](nodes)),
 	cell.ProvidePrivate(newCollector),
 	cell.Job("sweep", (*collector).sweepJob),
 	cell.Job("watch", (*collector).watchJob),
 )
 
 var nodes = corev1.SchemeGroupVersion.WithResource("nodes")
+
+// node is a Node, of which nothing counts but that it is there: the labels and the
+// state that slim.Node has are six times as much.
+type node struct {
+	slim.Meta `json:"metadata"`
+}
 
 const intervalFlag = "nodes-gc-interval"
 

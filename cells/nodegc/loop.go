@@ -21,7 +21,7 @@ type collector struct {
 	params
 	sweep       *sweep.Sweep[id, *ciliumio.Node]
 	ciliumNodes *stream.Store[ciliumio.Node]
-	nodes       *stream.Store[slim.Node]
+	nodes       *stream.Store[node]
 }
 
 type params struct {
@@ -29,7 +29,7 @@ type params struct {
 
 	Config      Config
 	CiliumNodes stream.Resource[ciliumio.Node]
-	Nodes       stream.Resource[slim.Node]
+	Nodes       stream.Resource[node]
 	Client      k8s.Client
 	Sweep       sweep.Scope
 }

@@ -68,12 +68,12 @@ func (b *bubble) deleted(t *testing.T, want ...string) {
 // bubble is a collector, five minutes between sweeps.
 type bubble struct {
 	*server
-	nodes  *stream.Local[slim.Node]
+	nodes  *stream.Local[node]
 	cilium *stream.Local[ciliumio.Node]
 }
 
 func newBubble(t *testing.T) *bubble {
-	b := &bubble{&server{began: time.Now()}, local[slim.Node](t), local[ciliumio.Node](t)}
+	b := &bubble{&server{began: time.Now()}, local[node](t), local[ciliumio.Node](t)}
 	b.node("other")
 	return b
 }
@@ -91,7 +91,7 @@ func (b *bubble) start(t *testing.T) (stop func()) {
 }
 
 func (b *bubble) node(name string) {
-	n := &slim.Node{}
+	n := &node{}
 	n.Name = name
 	b.nodes.Upsert(n)
 }

@@ -32,23 +32,12 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	c := clustertest.Shared(t)
-	config := c.AdminConfig(t)
-	client := termtest.HTTPClient(t, config)
-	core, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, err := dynamic.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	termtest.Define(t, c.AdminConfig(t), "CiliumNode")
-	w := &world{t, c.NewProxy(t), core, objects.Resource(v2.CiliumNodeResource)}
+	s := termtest.NewSite(t, clustertest.Shared(t), "CiliumNode")
+	w := &world{t, s.Proxy, s.Core, s.Dynamic.Resource(v2.CiliumNodeResource)}
 	if err := w.objects.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := core.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := w.core.CoreV1().Nodes().DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.node("one")

@@ -106,8 +106,8 @@ func (c Config) Validate() error {
 		return cell.Invalid("ces-controller-mode", "slices are made of pods only where the operator knows their identities; set --identity-management-mode=operator or both")
 	case !slices.Contains(ipamModes, c.IPAM):
 		return cell.Invalid("ipam", "must be one of %v", ipamModes)
-	case !c.EndpointCRD() && c.EnableCiliumEndpointSlice && !c.SlimEndpointSlices():
-		return cell.Invalid("enable-cilium-endpoint-slice", "slices are made of CiliumEndpoints; set --disable-endpoint-crd=false")
+	case c.DisableEndpointCRD && c.EnableCiliumEndpointSlice && !c.SlimEndpointSlices():
+		return cell.Invalid("enable-cilium-endpoint-slice", "slices are made of CiliumEndpoints, which --disable-endpoint-crd switches off; set --disable-endpoint-crd=false")
 	}
 	return nil
 }

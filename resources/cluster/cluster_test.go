@@ -100,7 +100,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"another source of slices":           {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
 		"another maker of identities":        {func(c *Config) { c.IdentityManagementMode = "kubelet" }, "identity-management-mode"},
 		"identities by the operator in etcd": {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
-		"slices, endpoints anyway":           {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, ""},
+		"slices without, not even a kvstore": {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, "enable-cilium-endpoint-slice"},
 	} {
 		config := DefaultConfig
 		c.change(&config)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/cluster"
 )
 
@@ -406,7 +407,7 @@ func TestNoFamilyAtAll(t *testing.T) {
 
 // TestPoolAgainstModel compares a pool with a list of booleans.
 func TestPoolAgainstModel(t *testing.T) {
-	for seed := range seeds(t, 200) {
+	for seed := range termtest.Seeds(t, 200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		prefixBits := 16 + r.IntN(8)
 		mask := prefixBits + r.IntN(8)
@@ -460,7 +461,7 @@ func TestPoolAgainstModel(t *testing.T) {
 // may break: no address belongs to two nodes without an error, what a node got
 // it keeps, and nobody starves while a block is free.
 func TestHistories(t *testing.T) {
-	for seed := range seeds(t, 300) {
+	for seed := range termtest.Seeds(t, 300) {
 		runHistory(t, seed)
 	}
 }

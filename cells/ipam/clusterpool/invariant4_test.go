@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -38,7 +39,7 @@ import (
 // with real processes is in cmd/operator.
 func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 	var total tally
-	for seed := range seeds(t, 4000) {
+	for seed := range termtest.Seeds(t, 4000) {
 		w := newWorld(seed, protocol{})
 		w.run()
 		if w.wrong != "" {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/cluster"
 )
 
@@ -321,7 +322,7 @@ func (m *model) wants(n *modelNode) (cidrs []string) {
 // TestAllocatorAgainstModel drives both through the same histories and compares
 // all they decide, letter by letter.
 func TestAllocatorAgainstModel(t *testing.T) {
-	for seed := range seeds(t, 1500) {
+	for seed := range termtest.Seeds(t, 1500) {
 		(&contest{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 4))}).run()
 	}
 }

@@ -47,25 +47,9 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	c := clustertest.Shared(t)
-	config := c.AdminConfig(t)
-	client := termtest.HTTPClient(t, config)
-	d, err := dynamic.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, err := kubernetes.NewForConfigAndClient(config, client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	termtest.Define(t, c.AdminConfig(t), "CiliumNode")
-	s := &server{t, c.NewProxy(t), d.Resource(v2.CiliumNodeResource), core}
-	termtest.Eventually(t, "there are no nodes", func() bool {
-		err := s.nodes.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
-		list, listErr := s.nodes.List(t.Context(), metav1.ListOptions{})
-		return err == nil && listErr == nil && len(list.Items) == 0
-	})
-	return s
+	site := termtest.NewSite(t, clustertest.Shared(t), "CiliumNode")
+	site.Clear(v2.CiliumNodeResource)
+	return &server{t, site.Proxy, site.Dynamic.Resource(v2.CiliumNodeResource), site.Core}
 }
 
 // create makes a node as an agent does.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package clusterpool
+package termtest
 
 import (
 	"iter"
@@ -10,9 +10,9 @@ import (
 	"testing"
 )
 
-// seeds are those of n random histories, ten times as many with SKEP_SOAK. A test
+// Seeds are those of n random histories, ten times as many with SKEP_SOAK. A test
 // that fails names its seed; SKEP_SEED runs that history alone.
-func seeds(t *testing.T, n uint64) iter.Seq[uint64] {
+func Seeds(t *testing.T, n uint64) iter.Seq[uint64] {
 	t.Helper()
 	if text := os.Getenv("SKEP_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
