@@ -21,9 +21,9 @@ type beater struct {
 	loop     *reconcile.Loop[string]
 }
 
-// The pauses after a failure. The longest is far below the two minutes after
-// which readers miss the heartbeat: what lasts them out is only an outage.
-const firstPause, longestPause = time.Second, 15 * time.Second
+// The pauses after a failure. The longest bounds how long the heart stands still
+// when an outage is over; readers miss it after two minutes.
+const firstPause, longestPause = time.Second, 3 * time.Second
 
 // attemptLimit bounds one attempt.
 const attemptLimit = 25 * time.Second

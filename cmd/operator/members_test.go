@@ -4,10 +4,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +20,17 @@ import (
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
 )
 
+// How long the operator may take until all is well when its etcd is; see slowness.
+const etcdCalmsWithin = 5 * time.Second
+
 // An operator whose etcd has three members, of which some are killed and paused all
 // the time: when all are back, its keys are as they should be within seconds, on
 // leases that live, and its own health says that all is well; nodes get their CIDRs
-// meanwhile. SKEP_SEED repeats a run. The stores themselves go through the same, and
-// through longer outages, in resources/kvstore.
+// meanwhile. In the long form all members then stand still for twice as long as leases
+// live. SKEP_SEED repeats a run. The stores themselves go through the same, and through
+// other outages, in resources/kvstore.
 func TestEtcdMembersOfAnOperatorComeAndGo(t *testing.T) {
+	const leaseTTL = 25 * time.Second // the shortest
 	length := 20 * time.Second
 	if soak() {
 		length = 5 * time.Minute
@@ -39,35 +46,30 @@ func TestEtcdMembersOfAnOperatorComeAndGo(t *testing.T) {
 	record := e.Follow("cilium/cluster-config/", 1)
 	o, _ := w.run("member", nil,
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=1000,etcd.config="+file, "--cluster-name=c1", "--cluster-id=1",
-		"--kvstore-heartbeat-interval=1s", "--kvstore-lease-ttl=25s")
+		"--kvstore-heartbeat-interval=1s", fmt.Sprint("--kvstore-lease-ttl=", leaseTTL))
 	o.leads()
 	o.until("the heartbeat", func() bool { return e.Get(heartbeatKey) != nil })
 
-	for began, round := time.Now(), 0; time.Since(began) < length; round++ {
+	var all []time.Duration
+	calm := func(excused ...string) {
+		w.served(fmt.Sprint("node-", len(all))) // etcd is no matter of theirs
+		trouble.Heal(t)
+		all = append(all, calmsDown(o, e, excused...))
+	}
+	for began := time.Now(); time.Since(began) < length; calm() {
 		for range 5 + r.IntN(10) {
 			trouble.Act(t)
 			time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond) // a pace, not a wait
 		}
-		w.served(fmt.Sprint("node-", round)) // etcd is no matter of theirs
-		trouble.Heal(t)
-		since := servedRevision(t, e)
-		began := time.Now()
-		var last error
-		for {
-			err := etcdIsRight(o, e, since)
-			took := time.Since(began)
-			if err == nil {
-				t.Logf("all is well %s after the members are back; the last that was not: %v", took.Round(time.Millisecond), last)
-				break
-			}
-			if took > slowness*calmsWithin || !o.running() {
-				t.Fatalf("%s after the members are back: %v", took, err)
-			}
-			last = err
-			time.Sleep(20 * time.Millisecond)
-		}
 	}
-	t.Logf("members: %s", trouble)
+	if soak() {
+		trouble.PauseAll(t)
+		time.Sleep(2 * leaseTTL) // the length of the outage
+		calm("lockgc")           // a look that failed is repeated in its own time
+	}
+	slices.Sort(all)
+	t.Logf("%d times well, after %s at worst and %s in the median; members: %s", len(all),
+		all[len(all)-1].Round(time.Millisecond), all[len(all)/2].Round(time.Millisecond), trouble)
 	for _, event := range record.Events() {
 		if event.Type == clientv3.EventTypePut && event.Kv.Lease == 0 {
 			t.Errorf("%s was written without a lease at %d", event.Kv.Key, event.Kv.ModRevision)
@@ -78,6 +80,32 @@ func TestEtcdMembersOfAnOperatorComeAndGo(t *testing.T) {
 	}
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
+	}
+}
+
+// calmsDown waits until all is well when the members are back, and returns how long
+// that took once etcd served and the operator led.
+func calmsDown(o *operator, e *kvstoretest.Etcd, excused ...string) time.Duration {
+	t := o.t
+	t.Helper()
+	since, called, began := servedRevision(t, e), time.Now(), time.Now()
+	for last := error(nil); ; time.Sleep(20 * time.Millisecond) {
+		asked := time.Now()
+		servedRevision(t, e)
+		serves := time.Since(asked) < time.Second
+		s, ok := o.status()
+		stands := ok && !s.Election.Leading // a lease that was lost is another test's
+		err, took := etcdIsRight(o, e, since, excused...), time.Since(began)
+		switch {
+		case err == nil:
+			t.Logf("all is well %s after the members are back; the last that was not: %v", took.Round(time.Millisecond), last)
+			return took
+		case (!serves || stands) && time.Since(called) < patience:
+			began = time.Now()
+		case took > slowness*etcdCalmsWithin || !o.running():
+			t.Fatalf("%s after the members are back: %v", took, err)
+		}
+		last = err
 	}
 }
 
@@ -95,8 +123,9 @@ func servedRevision(t *testing.T, e *kvstoretest.Etcd) (revision int64) {
 }
 
 // etcdIsRight says what is not as it should be: the heart has beaten since a revision,
-// the cluster's configuration is there, both on leases that live, and health is well.
-func etcdIsRight(o *operator, e *kvstoretest.Etcd, since int64) error {
+// the cluster's configuration is there, both on leases that live, and health is well,
+// but for the duties that are excused.
+func etcdIsRight(o *operator, e *kvstoretest.Etcd, since int64, excused ...string) error {
 	beat, config := e.Get(heartbeatKey), e.Get(configKey)
 	switch {
 	case beat == nil || beat.ModRevision <= since:
@@ -109,8 +138,14 @@ func etcdIsRight(o *operator, e *kvstoretest.Etcd, since int64) error {
 			return fmt.Errorf("lease %x is over (%v)", kv, err)
 		}
 	}
-	if s, ok := o.status(); !ok || len(s.Degraded) > 0 {
-		return fmt.Errorf("degraded: %s", s.degraded())
+	s, ok := o.status()
+	for _, d := range s.Degraded {
+		if duty, _, _ := strings.Cut(d.ID, "."); !slices.Contains(excused, duty) {
+			return fmt.Errorf("degraded: %s", s.degraded())
+		}
+	}
+	if !ok {
+		return errors.New("the operator does not tell its status")
 	}
 	return nil
 }

@@ -59,7 +59,8 @@ func (s *status) verdict() error {
 	return s.last.Err
 }
 
-// job checks every 30 seconds, or 5 while a member is away.
+// job checks every 30 seconds, every 5 while a member is away, and every second
+// while etcd cannot be relied upon.
 func (s *status) job() job.Job {
 	return job.OneShot(func(ctx context.Context) error {
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "kvstore check the quorum"})
@@ -67,7 +68,10 @@ func (s *status) job() job.Job {
 		for {
 			s.check(ctx)
 			pause := s.timing.check
-			if now := s.current(); now.Connected() < max(1, len(now.Endpoints)) {
+			switch now := s.current(); {
+			case now.Err != nil:
+				pause = s.timing.checkAgain
+			case now.Connected() < len(now.Endpoints):
 				pause = s.timing.checkHurry
 			}
 			if !job.Sleep(ctx, pause) {
@@ -79,14 +83,23 @@ func (s *status) job() job.Job {
 
 // check is one look at everything.
 func (s *status) check(ctx context.Context) {
-	quorum := s.probe(ctx)
-	if quorum == nil {
-		quorum = s.heartbeatAge()
-	}
-	endpoints := s.ask(ctx)
-	if err := s.leaseCheck(ctx); err != nil {
-		s.log.Debug("etcd leases could not be checked", "error", err)
-	}
+	var (
+		quorum    error
+		endpoints []EndpointStatus
+		parts     sync.WaitGroup // none waits for what hangs in another
+	)
+	parts.Go(func() {
+		if quorum = s.probe(ctx); quorum == nil {
+			quorum = s.heartbeatAge()
+		}
+	})
+	parts.Go(func() { endpoints = s.ask(ctx) })
+	parts.Go(func() {
+		if err := s.leaseCheck(ctx); err != nil {
+			s.log.Debug("etcd leases could not be checked", "error", err)
+		}
+	})
+	parts.Wait()
 	if ctx.Err() != nil {
 		return
 	}
@@ -135,9 +148,10 @@ func (s *status) probe(ctx context.Context) error {
 	}
 	path := Key(initLockPrefix, strconv.FormatUint(rand.Uint64(), 16))
 	lock := concurrency.NewMutex(session, path)
-	err = s.explain("lock", path, lock.Lock(ctx))
+	// To lock what this session has locked already changes nothing.
+	err = s.explain("lock", path, untilAnswered(ctx, func() error { return lock.Lock(ctx) }))
 	if err == nil {
-		err = s.explain("unlock", path, lock.Unlock(ctx))
+		err = s.explain("unlock", path, untilAnswered(ctx, func() error { return lock.Unlock(ctx) }))
 	}
 	if err != nil {
 		session.Orphan() // it may be gone, and if not, what was left on it goes with it

@@ -37,7 +37,8 @@ type Client interface {
 	// may have been done all the same: a caller that still wants it repeats it.
 	Write(ctx context.Context, writes ...Write) error
 	// WriteIf makes the writes if all guards hold at that moment, and reports
-	// whether they did.
+	// whether they did. It is not repeated where no answer comes within seconds: a
+	// caller that still wants it after a failure reads first what became of it.
 	WriteIf(ctx context.Context, guards []Guard, writes ...Write) (bool, error)
 	// Ensure has a key hold a value on a lease of this process. It writes only
 	// if that is not so, and reports whether it wrote.

@@ -64,8 +64,10 @@ type conn struct {
 // timing is what tests shorten.
 type timing struct {
 	operation    time.Duration // limit of one read or write
+	attempt      time.Duration // limit of one attempt at it
 	check        time.Duration // between status checks
 	checkHurry   time.Duration // the same while an endpoint is away
+	checkAgain   time.Duration // the same while etcd cannot be relied upon
 	checkTimeout time.Duration // limit of each part of a check
 	heartbeatAge time.Duration // the oldest heartbeat that proves a quorum
 	reopen       time.Duration // longest pause between attempts to connect
@@ -73,8 +75,8 @@ type timing struct {
 }
 
 var defaultTiming = timing{
-	operation: 30 * time.Second,
-	check:     30 * time.Second, checkHurry: 5 * time.Second, checkTimeout: 10 * time.Second,
+	operation: 30 * time.Second, attempt: 3 * time.Second,
+	check: 30 * time.Second, checkHurry: 5 * time.Second, checkAgain: time.Second, checkTimeout: 10 * time.Second,
 	heartbeatAge: 2 * time.Minute,
 	reopen:       3 * time.Second,
 	relist:       longestRetry,
@@ -129,7 +131,7 @@ func newConn(p connParams) (*conn, error) {
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.dialer = newDialer(p.Fence, serviceAddresses{p.Services}, c.failures)
-	c.gate = &gate{fence: p.Fence, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, book: p.Book, data: c.data, overlay: newOverlay(p.Plan)}
+	c.gate = &gate{fence: p.Fence, limit: p.Timing.attempt, strict: os.Getenv(k8s.StrictCause) != "", uncaused: p.Metrics.Uncaused.Inc, book: p.Book, data: c.data, overlay: newOverlay(p.Plan)}
 	if p.Plan != nil {
 		p.Plan.Observe(c.load)
 	}
@@ -215,8 +217,8 @@ func (c *conn) open(ctx context.Context) error {
 }
 
 // redial is how often gRPC tries to connect: more often than by default, whose
-// pauses grow to two minutes.
-var redial = backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 3 * time.Second}
+// pauses grow to two minutes. An outage should end when it ends.
+var redial = backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 1500 * time.Millisecond}
 
 // newClient makes a client. With a user it authenticates at once, and gives up
 // after a while, or when ctx ends.

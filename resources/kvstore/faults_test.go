@@ -113,7 +113,9 @@ func TestMembersAway(t *testing.T) {
 	etcd := direct(t, e)
 	r := newRig(t, quick, fileOption(t, map[string]any{"endpoints": e.Endpoints()}),
 		option("etcd.keepaliveHeartbeat", "10s"), option("etcd.keepaliveTimeout", "1s"),
-		func(p *connParams) { p.Timing.checkTimeout, p.Timing.operation = 2*time.Second, 2*time.Second }).ready(t)
+		func(p *connParams) {
+			p.Timing.checkTimeout, p.Timing.operation, p.Timing.attempt = time.Second, time.Second, 300*time.Millisecond
+		}).ready(t)
 	s := newServices(t, r)
 	s.Upsert("0", []byte("v"))
 	s.Synced()

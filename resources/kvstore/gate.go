@@ -20,8 +20,9 @@ import (
 // gate stands before the connection: every attempt of every request passes it,
 // whatever made the request.
 type gate struct {
-	fence    Fence // nil: reads only
-	strict   bool  // a write without a cause fails
+	fence    Fence         // nil: reads only
+	limit    time.Duration // of one attempt
+	strict   bool          // a write without a cause fails
 	uncaused func()
 	book     *explain.Book // nil: nobody wants to know
 	data     *lineage
@@ -81,7 +82,7 @@ func (g *gate) stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.Clien
 
 func (g *gate) send(ctx context.Context, method string, req, reply any, cc *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 	began := g.data.newest()
-	err := invoke(ctx, method, req, reply, cc, opts...)
+	err := g.attempt(ctx, method, req, reply, cc, invoke, opts...)
 	if err != nil && g.fence != nil && g.fence.Check() != nil {
 		return fmt.Errorf("etcd %s: %w (%w)", path.Base(method), k8s.ErrFenced, err)
 	}

@@ -113,6 +113,19 @@ func (l *leases) attach(key string, value []byte, id LeaseID, revision int64) {
 	}
 }
 
+// adopt remembers a key that was found on a lease with the value that it should have:
+// it was put there and the answer went astray. It reports whether the lease lives.
+func (l *leases) adopt(key string, value []byte, id LeaseID, revision int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	attached, alive := l.live[id]
+	if k, known := l.keys[key]; alive && (!known || k.revision < revision) {
+		attached[key] = struct{}{}
+		l.keys[key] = leasedKey{value, id, revision}
+	}
+	return alive
+}
+
 // release forgets a key: it was removed, has no lease any more, or its writer
 // has yet to say what it should be.
 func (l *leases) release(key string) {

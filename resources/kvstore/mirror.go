@@ -6,6 +6,7 @@ package kvstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -173,7 +174,7 @@ func (m *mirror) complete(k *mark) {
 	k.await = maps.Clone(m.open)
 	m.mark = k
 	m.markIfDone()
-	for _, name := range m.table.stale() {
+	for _, name := range m.table.stale(m.client.leases.holds) {
 		m.add(name)
 	}
 }
@@ -214,7 +215,7 @@ func (m *mirror) addAll() {
 	for name := range m.table.desired {
 		m.add(name)
 	}
-	for _, name := range m.table.stale() {
+	for _, name := range m.table.stale(m.client.leases.holds) {
 		m.add(name)
 	}
 }
@@ -278,7 +279,7 @@ func (m *mirror) settle(ctx context.Context, t task) error {
 		m.table.wrote[t.name] = struct{}{}
 	}
 	if todo == nothing && listed && wanted {
-		m.done(t.name)
+		m.found(t)
 	}
 	m.mu.Unlock()
 	switch {
@@ -290,6 +291,16 @@ func (m *mirror) settle(ctx context.Context, t task) error {
 		return m.letGo(ctx, t)
 	}
 	return nil
+}
+
+// found ends with a name whose key is as it should be. It is called with the lock held.
+func (m *mirror) found(t task) {
+	is := m.table.seen[t.name]
+	if !m.client.leases.adopt(m.prefix+t.name, is.value, is.lease, is.revision) {
+		m.loop.Add(t) // lost just now
+		return
+	}
+	m.done(t.name)
 }
 
 // letGo ends with a name that is not wanted and not there. It may have gone with a
@@ -333,6 +344,11 @@ func (m *mirror) put(ctx context.Context, t task, value []byte, seen int64) erro
 		moot: func(context.Context, *clientv3.Client) (bool, error) {
 			return m.restored(key, value, seen), nil
 		},
+		doubt: func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.table.doubtful[t.name] = struct{}{}
+		},
 	}
 	revision, err := m.commit(ctx, b)
 	if err != nil {
@@ -354,23 +370,38 @@ func (m *mirror) restored(key string, value []byte, seen int64) bool {
 	return ok && k.lease != 0 && k.revision > seen && bytes.Equal(k.value, value)
 }
 
-// remove deletes a key that is still what it was when it was seen. If it is
-// not, the watch is about to tell.
+// remove deletes a key that is still what it was when it was seen.
 func (m *mirror) remove(ctx context.Context, t task, seen int64) error {
 	key := m.prefix + t.name
 	guard := Unchanged(Entry{Key: key, ModRevision: seen})
 	revision, err := m.commit(ctx, batch{guards: []Guard{guard}, writes: []Write{Remove(key)}})
+	if err == nil && revision == 0 || errors.Is(err, errUnanswered) {
+		return m.lookAgain(ctx, t)
+	}
 	if err != nil {
 		return err
-	}
-	if revision == 0 {
-		return reconcile.After(time.Second)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.loop.Add(t)
 	m.table.deleted(t.name, revision)
 	return nil
+}
+
+// lookAgain asks what became of a name, of which the watch is yet to tell.
+func (m *mirror) lookAgain(ctx context.Context, t task) error {
+	is, revision, err := m.client.look(ctx, m.prefix+t.name)
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if is == nil {
+		m.table.deleted(t.name, revision)
+	} else {
+		m.table.upserted(t.name, sighting{is.Value, is.Lease, is.ModRevision})
+	}
+	return reconcile.After(firstPause)
 }
 
 // putMark says that all is there.

@@ -53,25 +53,31 @@ func (c *client) do(ctx context.Context, operation func(context.Context, *client
 }
 
 func (c *client) Get(ctx context.Context, key string) (entry *Entry, err error) {
-	err = c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
-		entry, err = c.get(ctx, etcd, key)
-		return err
-	})
+	entry, _, err = c.look(ctx, key)
 	return entry, err
 }
 
-func (c *client) get(ctx context.Context, etcd *clientv3.Client, key string) (*Entry, error) {
+// look reads a key, and says as of which revision.
+func (c *client) look(ctx context.Context, key string) (entry *Entry, revision int64, err error) {
+	err = c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
+		entry, revision, err = c.get(ctx, etcd, key)
+		return err
+	})
+	return entry, revision, err
+}
+
+func (c *client) get(ctx context.Context, etcd *clientv3.Client, key string) (*Entry, int64, error) {
 	began := time.Now()
 	resp, err := etcd.Get(ctx, key)
 	c.metrics.did(key, "read", "get", began, err)
 	if err != nil {
-		return nil, c.explain("get", key, err)
+		return nil, 0, c.explain("get", key, err)
 	}
 	if len(resp.Kvs) == 0 {
-		return nil, nil
+		return nil, resp.Header.Revision, nil
 	}
 	e := entryOf(resp.Kvs[0])
-	return &e, nil
+	return &e, resp.Header.Revision, nil
 }
 
 func entryOf(kv *mvccpb.KeyValue) Entry {
@@ -95,7 +101,7 @@ func (c *client) Ensure(ctx context.Context, key string, value []byte) (bool, er
 	revision, err := c.commit(ctx, batch{
 		writes: []Write{PutLeased(key, value)},
 		moot: func(ctx context.Context, etcd *clientv3.Client) (bool, error) {
-			is, err := c.get(ctx, etcd, key)
+			is, _, err := c.get(ctx, etcd, key)
 			if err != nil || is == nil || !bytes.Equal(is.Value, value) || !c.leases.holds(is.Lease) {
 				return false, err
 			}
@@ -136,6 +142,8 @@ type batch struct {
 	// moot is asked, if set, once no other writer is at the keys: true leaves
 	// them as they are.
 	moot func(context.Context, *clientv3.Client) (bool, error)
+	// doubt is told, if set, of an attempt that failed, and may be done yet.
+	doubt func()
 }
 
 func (b batch) keys() []string {
@@ -148,7 +156,8 @@ func (b batch) keys() []string {
 
 // commit makes the writes of a batch and returns their revision. It is 0 where
 // a guard did not hold, or the writes are moot. A lease that turns out to be
-// gone is replaced at once.
+// gone is replaced at once. Attempts without an answer are repeated, but for those
+// with guards: the second would not know the first one's doing.
 func (c *client) commit(ctx context.Context, b batch) (revision int64, err error) {
 	if len(b.writes) == 0 {
 		return 0, errors.New("etcd: nothing to write")
@@ -164,11 +173,17 @@ func (c *client) commit(ctx context.Context, b batch) (revision int64, err error
 				return err
 			}
 		}
-		revision, err = c.try(ctx, etcd, b)
-		if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		attempt := func() error {
 			revision, err = c.try(ctx, etcd, b)
+			if errors.Is(err, rpctypes.ErrLeaseNotFound) {
+				revision, err = c.try(ctx, etcd, b)
+			}
+			return err
 		}
-		return err
+		if len(b.guards) > 0 {
+			return attempt()
+		}
+		return untilAnswered(ctx, attempt)
 	})
 	return revision, err
 }
@@ -189,6 +204,9 @@ func (c *client) try(ctx context.Context, etcd *clientv3.Client, b batch) (revis
 			c.leases.lose(id)
 		}
 		return 0, err
+	}
+	if err != nil && b.doubt != nil {
+		b.doubt()
 	}
 	if err == nil && revision == 0 {
 		for _, w := range b.writes {

@@ -15,6 +15,9 @@ type table struct {
 	gone map[string]int64
 	// wrote are names that this process wrote, and so may delete.
 	wrote map[string]struct{}
+	// doubtful are names of which it is not known what became of a put: it may be
+	// done long after we gave it up, by a member that stood still.
+	doubtful map[string]struct{}
 	// complete is whether desired is all there is to be, and listed whether
 	// seen is all that was there.
 	complete, listed bool
@@ -32,7 +35,7 @@ type sighting struct {
 func newTable(owns func(string) bool) *table {
 	return &table{
 		desired: map[string][]byte{}, seen: map[string]sighting{},
-		gone: map[string]int64{}, wrote: map[string]struct{}{}, owns: owns,
+		gone: map[string]int64{}, wrote: map[string]struct{}{}, doubtful: map[string]struct{}{}, owns: owns,
 	}
 }
 
@@ -58,14 +61,17 @@ func (t *table) plan(name string, holds func(LeaseID) bool) step {
 		return nothing
 	case wanted:
 		return put
-	case exists && t.mayDelete(name):
+	case exists && t.mayDelete(name, holds):
 		return remove
 	}
 	return nothing
 }
 
-func (t *table) mayDelete(name string) bool {
+func (t *table) mayDelete(name string, holds func(LeaseID) bool) bool {
 	if _, ours := t.wrote[name]; ours {
+		return true
+	}
+	if _, doubtful := t.doubtful[name]; doubtful && holds(t.seen[name].lease) {
 		return true
 	}
 	return t.complete && t.owns != nil && t.owns(name)
@@ -117,10 +123,10 @@ func (t *table) replaced() {
 }
 
 // stale are the names that are there and should not be.
-func (t *table) stale() []string {
+func (t *table) stale(holds func(LeaseID) bool) []string {
 	var names []string
 	for name := range t.seen {
-		if _, wanted := t.desired[name]; !wanted && t.mayDelete(name) {
+		if _, wanted := t.desired[name]; !wanted && t.mayDelete(name, holds) {
 			names = append(names, name)
 		}
 	}

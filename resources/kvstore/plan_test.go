@@ -17,6 +17,7 @@ func TestPlan(t *testing.T) {
 		return func(tab *table) { tab.seen["n"] = sighting{[]byte(value), lease, 5} }
 	}
 	wrote := func(tab *table) { tab.wrote["n"] = struct{}{} }
+	doubtful := func(tab *table) { tab.doubtful["n"] = struct{}{} }
 	listed := func(tab *table) { tab.listed = true }
 	complete := func(tab *table) { tab.complete = true }
 	owned := func(tab *table) { tab.owns = func(name string) bool { return name == "n" } }
@@ -34,8 +35,10 @@ func TestPlan(t *testing.T) {
 		"unwanted, ours":                        {[]func(*table){listed, seen("v", ourLease), wrote}, remove},
 		"unwanted, left by another, incomplete": {[]func(*table){listed, seen("v", otherLease), owned}, nothing},
 		"unwanted, left by another":             {[]func(*table){listed, seen("v", otherLease), owned, complete}, remove},
-		"unwanted, of another, in a shared store": {[]func(*table){listed, seen("v", otherLease), complete}, nothing},
-		"unwanted and gone":                       {[]func(*table){listed, wrote, owned, complete}, nothing},
+		"unwanted, of another, in a shared store":                   {[]func(*table){listed, seen("v", otherLease), complete}, nothing},
+		"unwanted, a put of ours that came late, in a shared store": {[]func(*table){listed, seen("v", ourLease), doubtful}, remove},
+		"unwanted, of another after a put of ours in doubt":         {[]func(*table){listed, seen("v", otherLease), doubtful}, nothing},
+		"unwanted and gone": {[]func(*table){listed, wrote, owned, complete}, nothing},
 	} {
 		tab := newTable(nil)
 		for _, apply := range c.state {
@@ -69,10 +72,13 @@ func TestTableTakesTheNewest(t *testing.T) {
 		t.Errorf("in other data: step %d, newest %d", got, tab.newest("n"))
 	}
 	delete(tab.desired, "n")
-	tab.wrote["n"] = struct{}{}
+	tab.wrote["n"], tab.doubtful["n"] = struct{}{}, struct{}{}
 	tab.deleted("n", 3)
 	tab.forget("n")
 	if len(tab.seen)+len(tab.gone)+len(tab.wrote) != 0 {
 		t.Errorf("something of a name is left: %+v", tab)
+	}
+	if len(tab.doubtful) != 1 {
+		t.Error("a put that may yet be done is forgotten")
 	}
 }

@@ -44,7 +44,7 @@ func option(key, value string) setup {
 // quick has checks follow each other at once, and not wait for a heartbeat that
 // nobody writes.
 func quick(p *connParams) {
-	p.Timing.check, p.Timing.checkHurry = 100*time.Millisecond, 100*time.Millisecond
+	p.Timing.check, p.Timing.checkHurry, p.Timing.checkAgain = 100*time.Millisecond, 100*time.Millisecond, 100*time.Millisecond
 	p.Timing.heartbeatAge = time.Hour
 	p.Timing.relist = 200 * time.Millisecond
 }

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/explain"
 )
 
 const (
@@ -128,14 +129,17 @@ func TestSyncStoreForgetsWhatWent(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
 	etcd, door := direct(t, e), e.NewProxy(t, "etcd-0", clustertest.Link{Refuse: true})
-	r := newRig(t, to("http://"+door.Address()), quick)
+	r := newRig(t, to("http://"+door.Address()))
+	r.scope.Book = explain.NewBook()
 	s := newServices(t, r)
 	run(t, s.Run)
 	s.Upsert("came", nil)
 	s.Delete("came")
 	s.Upsert("stays", nil)
 	s.Synced()
-	until(t, "the names were looked at", func() bool { return r.log.count("WARN", "will try again") > 0 })
+	for _, name := range []string{"came", "stays"} {
+		until(t, name+" was looked at", func() bool { return len(r.scope.Book.About("", "", name).Decisions) > 0 })
+	}
 	door.Heal(t)
 	until(t, "the mark", func() bool { return read(t, etcd, syncedOfC1) != nil })
 	if read(t, etcd, servicesOfC1+"stays") == nil || read(t, etcd, servicesOfC1+"came") != nil {
@@ -213,6 +217,31 @@ func TestSyncStoreKeepsItsKeys(t *testing.T) {
 	if len(changed.Kvs) != 1 {
 		t.Errorf("%d keys were written, want the probe alone", len(changed.Kvs))
 	}
+}
+
+// Rule L2: a key that is right without a write, because one of ours had no answer, goes
+// to another lease like all that hang on a lost one.
+func TestSyncStoreKeepsWhatItFinds(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	check(t, r.Write(caused(t), PutLeased("k", nil)))
+	lease := read(t, etcd, "k").Lease
+	key := servicesOfC1 + "a"
+	put := must(etcd.Put(t.Context(), key, "v", clientv3.WithLease(clientv3.LeaseID(lease))))(t)
+	s := newServices(t, r)
+	s.Upsert("a", []byte("v"))
+	s.Synced()
+	run(t, s.Run)
+	until(t, "the mark", func() bool { return read(t, etcd, syncedOfC1) != nil })
+	if is := read(t, etcd, key); is.ModRevision != put.Header.Revision {
+		t.Errorf("the key was written: %v", is)
+	}
+	r.leases.lose(lease) // for us: in etcd it lives
+	until(t, "the key on another lease", func() bool {
+		is := read(t, etcd, key)
+		return is.Lease != lease && r.leases.holds(is.Lease)
+	})
 }
 
 // Rule L5: another etcd, empty, in the place of the one before. Its
