@@ -32,7 +32,8 @@ func (p *plan) begin(says content) {
 		p.setShown(p.slices[name], p.found[name])
 	}
 	for _, key := range p.homeless() {
-		p.settle(key, p.endpoints[key])
+		e, _ := p.endpoints.Get(key)
+		p.settle(key, e)
 	}
 	p.awaitNamesakes()
 	p.found = nil
@@ -46,11 +47,11 @@ func (p *plan) recall(says content) {
 	for _, now := range p.found {
 		for _, entry := range now.endpoints {
 			key := slim.Key{Namespace: now.namespace, Name: entry.Name}
-			if _, known := p.endpoints[key]; known {
+			if _, known := p.endpoints.Get(key); known {
 				continue
 			}
 			if e, ok := says(key, entry.IdentityID); ok {
-				p.endpoints[key] = endpoint{identity: e.IdentityID, bytes: size(&e)}
+				p.endpoints.Set(key, endpoint{identity: e.IdentityID, bytes: size(&e)})
 			}
 		}
 	}
@@ -94,7 +95,7 @@ func onlyIdentity(entries []ciliumio.SliceEndpoint) (identity int64, uniform boo
 func (p *plan) adopt(s *slice, now shown) {
 	for _, entry := range now.endpoints {
 		key := s.key(entry.Name)
-		e, known := p.endpoints[key]
+		e, known := p.endpoints.Get(key)
 		switch {
 		case !known:
 			s.reserved++
@@ -109,7 +110,7 @@ func (p *plan) adopt(s *slice, now shown) {
 
 // homeless are the endpoints that no slice has, in order.
 func (p *plan) homeless() (keys []slim.Key) {
-	for key, e := range p.endpoints {
+	for key, e := range p.endpoints.All() {
 		if e.home == nil {
 			keys = append(keys, key)
 		}
@@ -141,7 +142,7 @@ func (p *plan) awaitNamesakes() {
 	if len(wrong) == 0 {
 		return
 	}
-	for key, e := range p.endpoints {
+	for key, e := range p.endpoints.All() {
 		for _, s := range wrong[key.Name] {
 			if !e.home.shows(key.Name) {
 				s.awaits = append(s.awaits, key)

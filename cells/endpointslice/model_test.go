@@ -482,8 +482,8 @@ func (h *history) check() {
 			h.failf("%s: queued %t, known as of %d, is as of %d", name, s.queued, s.shown.revision, h.slices[name].revision)
 		}
 	}
-	if len(p.strays) > 0 && doubts == 0 || len(p.slices) != len(h.slices) || len(p.endpoints) != len(h.truth) {
-		h.failf("the plan keeps %d strays, %d slices of %d, %d endpoints of %d", len(p.strays), len(p.slices), len(h.slices), len(p.endpoints), len(h.truth))
+	if len(p.strays) > 0 && doubts == 0 || len(p.slices) != len(h.slices) || p.endpoints.Len() != len(h.truth) {
+		h.failf("the plan keeps %d strays, %d slices of %d, %d endpoints of %d", len(p.strays), len(p.slices), len(h.slices), p.endpoints.Len(), len(h.truth))
 	}
 	before := h.landed
 	h.elect(0)

@@ -27,7 +27,7 @@ func (p *plan) rash(o order) bool {
 		return false
 	}
 	return gslices.ContainsFunc(s.shown.endpoints, func(entry ciliumio.SliceEndpoint) bool {
-		e, known := p.endpoints[slim.Key{Namespace: s.shown.namespace, Name: entry.Name}]
+		e, known := p.endpoints.Get(slim.Key{Namespace: s.shown.namespace, Name: entry.Name})
 		elsewhere := known && e.home != s && e.home.shows(entry.Name)
 		return !elsewhere && !(has(o.will, entry.Name) && s.shown.namespace == s.group.namespace)
 	})
@@ -96,7 +96,7 @@ func (p *plan) order(name string, says content) order {
 func (p *plan) kept(s *slice) []string {
 	names := gslices.AppendSeq(make([]string, 0, s.level()), maps.Keys(s.members))
 	for name, keep := range s.strays {
-		if keep && !p.endpoints[s.key(name)].home.shows(name) {
+		if keep && !p.home(s.key(name)).shows(name) {
 			names = append(names, name)
 		}
 	}
@@ -109,7 +109,7 @@ func (p *plan) kept(s *slice) []string {
 func (p *plan) awaited(s *slice) bool {
 	for len(s.awaits) > 0 {
 		key := s.awaits[0]
-		if e, known := p.endpoints[key]; known && !e.home.shows(key.Name) {
+		if e, known := p.endpoints.Get(key); known && !e.home.shows(key.Name) {
 			return true
 		}
 		s.awaits = s.awaits[1:]

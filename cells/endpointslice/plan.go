@@ -26,7 +26,7 @@ type plan struct {
 	found     map[string]shown // slices, until the plan has begun
 	slices    map[string]*slice
 	shelves   *shelves
-	endpoints map[slim.Key]endpoint
+	endpoints slim.KeyMap[endpoint]
 	strays    map[slim.Key][]*slice // slices that show an endpoint that belongs elsewhere
 	touched   []*slice              // since it was asked for last
 }
@@ -74,6 +74,13 @@ type shown struct {
 
 func (s shown) exists() bool { return !s.uid.IsZero() }
 
+// share keeps what a view keeps in the place of a copy of it.
+func (s *shown) share(view shown) {
+	if gslices.Equal(s.endpoints, view.endpoints) {
+		s.endpoints = view.endpoints
+	}
+}
+
 func shownOf(obj *ciliumio.EndpointSlice) shown {
 	return shown{uid: obj.UID, revision: obj.ResourceVersion, namespace: obj.Of.String(), endpoints: obj.Endpoints}
 }
@@ -90,7 +97,7 @@ func newPlan(capacity int, byIdentity bool, newName func() string) *plan {
 	return &plan{
 		capacity: capacity, byIdentity: byIdentity, newName: newName,
 		found: map[string]shown{}, slices: map[string]*slice{}, shelves: newShelves(capacity),
-		endpoints: map[slim.Key]endpoint{}, strays: map[slim.Key][]*slice{},
+		strays: map[slim.Key][]*slice{},
 	}
 }
 
@@ -159,19 +166,28 @@ func (p *plan) take() []*slice {
 
 // lastIdentity is the identity that an endpoint had last, 0 for one that is not
 // known.
-func (p *plan) lastIdentity(key slim.Key) int64 { return p.endpoints[key].identity }
+func (p *plan) lastIdentity(key slim.Key) int64 {
+	e, _ := p.endpoints.Get(key)
+	return e.identity
+}
+
+// home is the slice that an endpoint belongs in, nil for one that is not known.
+func (p *plan) home(key slim.Key) *slice {
+	e, _ := p.endpoints.Get(key)
+	return e.home
+}
 
 // upsert takes note of an endpoint as a slice should have it, in so many bytes.
 func (p *plan) upsert(key slim.Key, says ciliumio.SliceEndpoint, bytes int) {
-	old, known := p.endpoints[key]
+	old, known := p.endpoints.Get(key)
 	e := endpoint{home: old.home, identity: says.IdentityID, bytes: bytes}
 	if !p.begun {
-		p.endpoints[key] = e
+		p.endpoints.Set(key, e)
 		return
 	}
 	if known && p.fits(old, e) {
 		e.home.bytes += e.bytes - old.bytes
-		p.endpoints[key] = e
+		p.endpoints.Set(key, e)
 		if !e.home.says(says) {
 			p.touch(e.home)
 		}
@@ -182,7 +198,7 @@ func (p *plan) upsert(key slim.Key, says ciliumio.SliceEndpoint, bytes int) {
 		p.leave(key, old)
 	}
 	p.settle(key, e)
-	p.touch(p.endpoints[key].home)
+	p.touch(p.home(key))
 	if known && old.home.mayShow(key.Name) {
 		p.stray(old.home, key, true)
 	}
@@ -201,11 +217,11 @@ func (p *plan) fits(old, e endpoint) bool {
 
 // remove takes note of an endpoint that is not to be in any slice.
 func (p *plan) remove(key slim.Key) {
-	old, known := p.endpoints[key]
+	old, known := p.endpoints.Get(key)
 	if !known {
 		return
 	}
-	delete(p.endpoints, key)
+	p.endpoints.Delete(key)
 	if !p.begun {
 		return
 	}
@@ -236,7 +252,7 @@ func (p *plan) join(s *slice, key slim.Key, e endpoint) {
 	e.home = s
 	s.members[key.Name] = struct{}{}
 	s.bytes += e.bytes
-	p.endpoints[key] = e
+	p.endpoints.Set(key, e)
 	p.shelves.put(s)
 	if _, was := s.strays[key.Name]; was {
 		p.unstray(s, key)
@@ -306,7 +322,8 @@ func (p *plan) show(name string, now shown) {
 		s = p.add(name, group{namespace: now.namespace})
 		s.closed = true // it is somebody else's, and has to go
 	case now.revision <= s.shown.revision && s.shown.exists():
-		return // it is older than what is known
+		s.shown.share(now)
+		return // it is not newer than what is known
 	}
 	p.setShown(s, now)
 	p.touch(s)
@@ -345,13 +362,13 @@ func (p *plan) setShown(s *slice, now shown) {
 	s.shown = now
 	p.findStrays(s)
 	for name := range s.strays {
-		if home := p.endpoints[s.key(name)].home; home != nil && home.shows(name) {
+		if home := p.home(s.key(name)); home != nil && home.shows(name) {
 			p.touch(s)
 		}
 	}
 	for _, entry := range now.endpoints {
 		key := slim.Key{Namespace: now.namespace, Name: entry.Name}
-		if p.endpoints[key].home == s {
+		if p.home(key) == s {
 			for _, other := range p.strays[key] {
 				p.touch(other)
 			}
@@ -369,7 +386,7 @@ func (p *plan) findStrays(s *slice) {
 	find := func(entries []ciliumio.SliceEndpoint) {
 		for _, entry := range entries {
 			key := s.key(entry.Name)
-			if e, known := p.endpoints[key]; known && e.home != s {
+			if e, known := p.endpoints.Get(key); known && e.home != s {
 				p.stray(s, key, before[entry.Name] || p.found != nil || !p.sure)
 			}
 		}

@@ -21,7 +21,7 @@ func newAssignments(m *maker) identity.Assignments { return m }
 func (m *maker) Of(pod types.NamespacedName) (identity.Number, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	p := m.table.pods[slim.Key(pod)]
+	p, _ := m.table.pods.Get(slim.Key(pod))
 	if p == nil || p.from == nil || p.from.set == nil {
 		return 0, false
 	}

@@ -23,17 +23,21 @@ type Config struct {
 	// expressions, which a list's rules would take apart.
 	Labels          string
 	LabelPrefixFile string
+	// IdentityNamedPorts is for agents that make labels of named ports.
+	IdentityNamedPorts bool
 }
 
 const (
 	labelsFlag = "labels"
 	fileFlag   = "label-prefix-file"
+	portsFlag  = "identity-named-ports"
 )
 
 // Flags implements cell.Flagger.
 func (c Config) Flags(fs *pflag.FlagSet) {
 	fs.String(labelsFlag, c.Labels, "Entries of the label filter, with spaces or commas between: [source:][!]regex. Agents must have the same")
 	fs.String(fileFlag, c.LabelPrefixFile, "File of label prefixes that takes the place of the default filter. Agents must have the same")
+	fs.Bool(portsFlag, c.IdentityNamedPorts, "Named ports of pods make identities, too: for clusters all of whose agents are of 1.20 or later")
 }
 
 // validate is asked where the operator makes identities.

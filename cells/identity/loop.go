@@ -44,6 +44,7 @@ type params struct {
 	cell.In
 
 	Config     cluster.Config
+	Options    Config
 	Filter     *labels.Filter
 	Pods       stream.Resource[slim.Pod]
 	Namespaces stream.Resource[slim.Namespace]
@@ -63,6 +64,7 @@ type params struct {
 func newMaker(p params) *maker {
 	in := identity.RangeOf(p.Config.ClusterID, p.Config.MaxConnectedClusters)
 	m := &maker{params: p, table: newTable(p.Config.ClusterName, in, p.Filter.Keeps, rand.IntN), complete: make(chan struct{})}
+	m.table.byPorts = p.Options.IdentityNamedPorts
 	m.awaited = len([]any{p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
 	m.loop = reconcile.New(p.Scope, "make", m.look, reconcile.Workers(writers), reconcile.Pauses(50*time.Millisecond, 100*time.Second))
 	m.add = m.loop.Add
@@ -189,7 +191,7 @@ func (m *maker) seen() {
 		if begun = m.awaited == 0; begun {
 			t.begin()
 		}
-		pods, sets, objects = len(t.pods), t.used, len(t.objects)
+		pods, sets, objects = t.pods.Len(), t.used, len(t.objects)
 	})
 	for _, s := range touched {
 		m.add(s.labels)

@@ -115,6 +115,12 @@ func podOf(namespace, name string, labels pairs) *slim.Pod {
 	return p
 }
 
+// labelsOf are those of the identity of a pod in namespace n.
+func labelsOf(t *table, name string) slim.Labels {
+	p, _ := t.pods.Get(slim.Key{Namespace: "n", Name: name})
+	return p.from.set.labels
+}
+
 func identityOf(number identity.Number, of slim.Labels, revision slim.Revision) *ciliumio.Identity {
 	i := &ciliumio.Identity{SecurityLabels: of}
 	i.Name, i.ResourceVersion, i.CreationTimestamp = number.String(), revision, 1
@@ -161,8 +167,8 @@ func TestTableForgets(t *testing.T) {
 			}
 		}
 	}
-	if len(tb.sets) != 100 || len(tb.pods) != 300 {
-		t.Errorf("there are %d sets of %d pods", len(tb.sets), len(tb.pods))
+	if len(tb.sets) != 100 || tb.pods.Len() != 300 {
+		t.Errorf("there are %d sets of %d pods", len(tb.sets), tb.pods.Len())
 	}
 	for i := range 100 {
 		tb.forgetPod(slim.Key{Namespace: "n", Name: fmt.Sprint("p", i)})
@@ -170,7 +176,7 @@ func TestTableForgets(t *testing.T) {
 		tb.forgetPod(slim.Key{Namespace: "n", Name: fmt.Sprint("far", i)})
 	}
 	tb.forgetNamespace("n")
-	if n := len(tb.sets) + len(tb.pods) + len(tb.namespaces) + len(tb.abroad) + len(tb.owners); n != 0 || tb.used != 0 || tb.numbers.taken != 0 {
+	if n := len(tb.sets) + tb.pods.Len() + len(tb.namespaces) + len(tb.abroad) + len(tb.owners); n != 0 || tb.used != 0 || tb.numbers.taken != 0 {
 		t.Errorf("%d are left, %d in use, %d taken", n, tb.used, tb.numbers.taken)
 	}
 }
@@ -235,7 +241,7 @@ func TestChosenIdentityIsDeleted(t *testing.T) {
 			tb, _ := plan(t, "n")
 			tb.carried = func(n identity.Number) bool { return test.carried && n == 300 }
 			tb.seePod(podOf("n", "p", pairs{"app": "x"}))
-			of := tb.pods[slim.Key{Namespace: "n", Name: "p"}].from.set.labels
+			of := labelsOf(tb, "p")
 			tb.seeObject(identityOf(300, of, 1))
 			if test.other {
 				tb.seeObject(identityOf(400, of, 2))
@@ -381,7 +387,7 @@ func TestObserve(t *testing.T) {
 			t.seePod(podOf("n", "a", pairs{"app": "x"}))
 			t.seePod(podOf("n", "b", pairs{"app": "x"}))
 			t.seePod(podOf("n", "c", pairs{"app": "y"}))
-			of = t.pods[slim.Key{Namespace: "n", Name: "a"}].from.set.labels
+			of = labelsOf(t, "a")
 		}, nil},
 		{"made", func(t *table) { t.made(of, t.next(of).number, of, 1, 1) }, map[types.NamespacedName]answer{podName("n", "a"): {256, true}, podName("n", "b"): {256, true}}},
 		{"seen", func(t *table) { t.seeObject(identityOf(256, of, 1)) }, nil},

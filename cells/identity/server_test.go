@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -274,6 +275,36 @@ func TestServerLabelFilter(t *testing.T) {
 			warned := slices.ContainsFunc(o.Logged("identity"), func(line string) bool { return strings.Contains(line, "k8s:!team") })
 			if warned != (name == "the trap") {
 				t.Errorf("it warns: %q", o.Logged("identity"))
+			}
+		})
+	}
+}
+
+// Rule 32; example 19.
+func TestServerNamedPorts(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		t.Run(fmt.Sprint(on), func(t *testing.T) {
+			w := newWorld(t)
+			w.start(fmt.Sprint("--identity-named-ports=", on))
+			port := func(number int32) func(*corev1.Pod) {
+				return func(p *corev1.Pod) {
+					p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "grpc", ContainerPort: number}, {ContainerPort: 80}}
+				}
+			}
+			plain := w.with(pairs{"app": "web"})
+			w.pod("web-1", pairs{"app": "web"}, port(4245))
+			w.pod("web-2", pairs{"app": "web"}, port(4246))
+			if !on {
+				w.only(plain)
+				return
+			}
+			first, second := maps.Clone(plain), maps.Clone(plain)
+			first["gen:io.cilium.k8s.named-ports"], second["gen:io.cilium.k8s.named-ports"] = "grpc.TCP.4245", "grpc.TCP.4246"
+			w.only(first, second)
+			for key := range w.made(first).GetLabels() {
+				if strings.Contains(key, "named-ports") {
+					t.Errorf("metadata.labels has %s", key)
+				}
 			}
 		})
 	}

@@ -4,6 +4,7 @@
 package identity
 
 import (
+	"iter"
 	"time"
 
 	"github.com/skep-operator/skep/resources/domain/identity"
@@ -17,6 +18,7 @@ import (
 type table struct {
 	cluster string
 	keeps   func(source, key string) bool
+	byPorts bool // named ports make identities, too
 	numbers *numbers
 	random  func(of int) int
 	// carried reports whether an endpoint has an identity with this number,
@@ -25,7 +27,7 @@ type table struct {
 	now     time.Time // as the caller says
 
 	begun      bool
-	pods       map[slim.Key]*pod
+	pods       slim.KeyMap[*pod]
 	abroad     map[slim.String]map[slim.Key]*slim.Pod // by node without CiliumNode
 	nodes      map[string]bool
 	namespaces map[string]*namespace
@@ -45,11 +47,14 @@ type table struct {
 
 // pod is a pod that has an identity, or waits for its namespace, or is abroad.
 type pod struct {
-	key  slim.Key
+	name string
 	node slim.String
 	from *template // nil while it is abroad
 	at   int       // in from.pods
 }
+
+// key is that of a pod that is not abroad.
+func (p *pod) key() slim.Key { return slim.Key{Namespace: p.from.of.name, Name: p.name} }
 
 // namespace is a namespace as far as identities depend upon it.
 type namespace struct {
@@ -63,10 +68,10 @@ type namespace struct {
 type spec struct {
 	labels  slim.Labels
 	account slim.String
+	ports   slim.NamedPorts // none where they make no identities
 }
 
-// template is the pods of a namespace that have the same labels and service
-// account. Their set is computed once.
+// template is the pods of a namespace that have the same spec. Their set is computed once.
 type template struct {
 	spec
 	of   *namespace
@@ -102,7 +107,7 @@ func newTable(cluster string, in identity.Range, keeps func(source, key string) 
 	return &table{
 		cluster: cluster, keeps: remembered(keeps), numbers: newNumbers(in), random: random,
 		carried: func(identity.Number) bool { return false },
-		pods:    map[slim.Key]*pod{}, abroad: map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
+		abroad:  map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
 		namespaces: map[string]*namespace{}, sets: map[slim.Labels]*set{}, objects: map[identity.Number]*object{},
 		owners: map[identity.Number]*set{}, starved: map[*set]bool{}, unseen: map[identity.Number]slim.Revision{},
 	}
@@ -148,7 +153,7 @@ func (t *table) tell(s *set) {
 	}
 	for _, from := range s.templates {
 		for _, p := range from.pods {
-			t.changed = append(t.changed, p.key)
+			t.changed = append(t.changed, p.key())
 		}
 	}
 }
@@ -168,7 +173,8 @@ const (
 // identity, if it has none.
 func (t *table) seePod(p *slim.Pod) (why string) {
 	key := p.Key()
-	was, what := t.pods[key], spec{p.Labels, p.Spec.ServiceAccountName}
+	was, _ := t.pods.Get(key)
+	what := t.spec(p)
 	why = t.none(p, was)
 	if why == "" && was != nil && was.from != nil && was.from.spec == what {
 		was.node = p.Spec.NodeName
@@ -177,7 +183,7 @@ func (t *table) seePod(p *slim.Pod) (why string) {
 	t.forgetPod(key)
 	switch why {
 	case "":
-		return t.addPod(&pod{key: key, node: p.Spec.NodeName}, what).why()
+		return t.addPod(key, p.Spec.NodeName, what).why()
 	case foreignNode:
 		t.sendAbroad(p)
 	}
@@ -220,19 +226,19 @@ func (t *table) sendAbroad(p *slim.Pod) {
 		t.abroad[p.Spec.NodeName] = there
 	}
 	there[p.Key()] = p
-	t.pods[p.Key()] = &pod{key: p.Key(), node: p.Spec.NodeName}
+	t.pods.Set(p.Key(), &pod{name: p.Name, node: p.Spec.NodeName})
 }
 
-func (t *table) addPod(p *pod, what spec) *template {
-	n := t.namespace(p.key.Namespace)
+func (t *table) addPod(key slim.Key, node slim.String, what spec) *template {
+	n := t.namespace(key.Namespace)
 	from := n.templates[what]
 	if from == nil {
 		from = &template{spec: what, of: n}
 		n.templates[what] = from
 	}
-	p.from, p.at = from, len(from.pods)
+	p := &pod{key.Name, node, from, len(from.pods)}
 	from.pods = append(from.pods, p)
-	t.pods[p.key] = p
+	t.pods.Set(key, p)
 	if len(from.pods) == 1 {
 		t.assign(from)
 	} else if from.set != nil {
@@ -241,7 +247,7 @@ func (t *table) addPod(p *pod, what spec) *template {
 	if from.set != nil {
 		t.touch(from.set)
 		if t.watched && from.set.number != 0 {
-			t.changed = append(t.changed, p.key)
+			t.changed = append(t.changed, key)
 		}
 	}
 	return from
@@ -249,11 +255,11 @@ func (t *table) addPod(p *pod, what spec) *template {
 
 // forgetPod takes note that a pod is gone.
 func (t *table) forgetPod(key slim.Key) {
-	p := t.pods[key]
+	p, _ := t.pods.Get(key)
 	if p == nil {
 		return
 	}
-	delete(t.pods, key)
+	t.pods.Delete(key)
 	if p.from == nil {
 		delete(t.abroad[p.node], key)
 		if len(t.abroad[p.node]) == 0 {
@@ -345,12 +351,30 @@ func (t *table) assign(from *template) {
 	t.join(from, to)
 }
 
+func (t *table) spec(p *slim.Pod) spec {
+	s := spec{labels: p.Labels, account: p.Spec.ServiceAccountName}
+	if t.byPorts {
+		s.ports = p.Spec.NamedPorts
+	}
+	return s
+}
+
 // compute returns the labels of the identity of a template's pods.
 func (t *table) compute(from *template) slim.Labels {
 	return slim.MakeLabels(labels.Pod{
 		Cluster: t.cluster, Namespace: from.of.name, NamespaceLabels: from.of.labels.All(),
-		ServiceAccount: from.account.String(), Labels: from.labels.All(),
+		ServiceAccount: from.account.String(), Labels: from.labels.All(), NamedPorts: from.namedPorts(),
 	}.Identity(t.keeps))
+}
+
+func (s spec) namedPorts() iter.Seq[labels.NamedPort] {
+	return func(yield func(labels.NamedPort) bool) {
+		for p := range s.ports.All() {
+			if !yield(labels.NamedPort{Name: p.Name, Protocol: p.Protocol, Port: p.Port}) {
+				return
+			}
+		}
+	}
 }
 
 // set returns the set of labels, nil for none.
@@ -397,7 +421,7 @@ func (t *table) tellTemplate(from *template) {
 		return
 	}
 	for _, p := range from.pods {
-		t.changed = append(t.changed, p.key)
+		t.changed = append(t.changed, p.key())
 	}
 }
 

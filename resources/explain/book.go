@@ -6,6 +6,7 @@ package explain
 import (
 	"container/list"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -54,12 +55,30 @@ type Book struct {
 	seq       uint64
 	writes    []Write // a ring: the write with number n is at n % keptWrites
 	decisions map[decided]*list.Element
-	order     *list.List    // of Decision, the oldest first
+	order     *list.List    // of decision, the oldest first
 	news      chan struct{} // closed and replaced when there is another write
 }
 
-// decided is what a Decision is about.
-type decided struct{ rule, key string }
+// decided is what a decision is about.
+type decided struct {
+	rule string
+	key  any
+}
+
+// decision is a Decision as it is kept: the texts of keys can be long.
+type decision struct {
+	decided
+	at       time.Time
+	outcome  string
+	triggers []Trigger
+}
+
+func (d decision) text() string {
+	if text, is := d.key.(string); is {
+		return text
+	}
+	return fmt.Sprint(d.key)
+}
 
 // NewBook returns an empty book.
 func NewBook() *Book {
@@ -86,36 +105,36 @@ func (b *Book) Wrote(w Write) {
 }
 
 // Decided notes what came of the decision with this cause: what was written is
-// known; else the outcome is err, or the note that the duty left, or "equal".
-func (b *Book) Decided(c *Cause, key string, err error) {
+// known; else the outcome is err, or the note that the duty left, or "equal". The
+// key is a comparable value, of which the text is made when somebody asks.
+func (b *Book) Decided(c *Cause, key any, err error) {
 	if b == nil {
 		return
 	}
-	d := Decision{At: time.Now(), Rule: c.Rule, Key: key, Triggers: c.Triggers}
+	d := decision{decided: decided{c.Rule, key}, at: time.Now(), triggers: c.Triggers}
 	writes, note := c.result()
 	switch {
 	case err != nil:
-		d.Outcome = err.Error()
+		d.outcome = err.Error()
 	case writes > 0:
-		d.Outcome = "wrote"
+		d.outcome = "wrote"
 	case note != "":
-		d.Outcome = note
+		d.outcome = note
 	default:
-		d.Outcome = "equal"
+		d.outcome = "equal"
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	id := decided{d.Rule, d.Key}
-	if e := b.decisions[id]; e != nil {
+	if e := b.decisions[d.decided]; e != nil {
 		e.Value = d
 		b.order.MoveToBack(e)
 		return
 	}
 	if len(b.decisions) == keptDecisions {
-		oldest := b.order.Remove(b.order.Front()).(Decision)
-		delete(b.decisions, decided{oldest.Rule, oldest.Key})
+		oldest := b.order.Remove(b.order.Front()).(decision)
+		delete(b.decisions, oldest.decided)
 	}
-	b.decisions[id] = b.order.PushBack(d)
+	b.decisions[d.decided] = b.order.PushBack(d)
 }
 
 // Explanation is what is remembered of an object, the oldest first.
@@ -139,9 +158,9 @@ func (b *Book) About(kind, namespace, name string) Explanation {
 		}
 	}
 	for e := b.order.Front(); e != nil; e = e.Next() {
-		d := e.Value.(Decision)
-		if triggered(d.Triggers, kind, namespace, name) || d.Key == joined(namespace, name) {
-			x.Decisions = append(x.Decisions, d)
+		d := e.Value.(decision)
+		if text := d.text(); triggered(d.triggers, kind, namespace, name) || text == joined(namespace, name) {
+			x.Decisions = append(x.Decisions, Decision{At: d.at, Rule: d.rule, Key: text, Outcome: d.outcome, Triggers: d.triggers})
 		}
 	}
 	slices.SortStableFunc(x.Decisions, func(a, b Decision) int { return a.At.Compare(b.At) })

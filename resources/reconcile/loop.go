@@ -215,7 +215,7 @@ func (l *Loop[K]) decided(c *k8s.Cause, key K, err error) {
 	if again := new(afterError); errors.As(err, &again) {
 		err = nil
 	}
-	l.options.book.Decided(c, fmt.Sprint(key), err)
+	l.options.book.Decided(c, key, err)
 }
 
 func (l *Loop[K]) succeeded(key K) {

@@ -25,7 +25,7 @@ import (
 // tests step by step.
 type changes[T any] struct {
 	mu         sync.Mutex
-	nodes      map[slim.Key]*node[T]
+	nodes      slim.KeyMap[*node[T]]
 	head, tail *node[T]
 	seq        uint64 // of the last change
 	live       int    // nodes that are not tombstones
@@ -55,7 +55,6 @@ type node[T any] struct {
 
 func newChanges[T any](health *conditions) *changes[T] {
 	return &changes[T]{
-		nodes:      map[slim.Key]*node[T]{},
 		synced:     make(chan struct{}),
 		ended:      make(chan struct{}),
 		unreadable: map[slim.Key]error{},
@@ -86,7 +85,7 @@ func (c *changes[T]) put(obj *T) {
 	if len(c.unreadable) > 0 {
 		c.canRead(key)
 	}
-	n := c.nodes[key]
+	n, _ := c.nodes.Get(key)
 	if n != nil {
 		meta.Name = n.meta().Name // equal, and its bytes are kept by the map anyhow
 	}
@@ -94,7 +93,7 @@ func (c *changes[T]) put(obj *T) {
 	switch {
 	case n == nil:
 		n = &node[T]{}
-		c.nodes[key] = n
+		c.nodes.Set(key, n)
 		fallthrough
 	case n.deleted:
 		n.deleted = false
@@ -117,7 +116,7 @@ func (c *changes[T]) remove(key slim.Key, at slim.Revision) {
 		c.canRead(key)
 	}
 	defer c.advance(at)
-	n := c.nodes[key]
+	n, _ := c.nodes.Get(key)
 	if n == nil || n.deleted {
 		return
 	}
@@ -156,7 +155,7 @@ func (c *changes[T]) replace(objs []*T, unchanged []slim.Key, unreadable map[sli
 		return cmp.Compare(slim.MetaOf(a).ResourceVersion, slim.MetaOf(b).ResourceVersion)
 	})
 	gone := make(map[slim.Key]struct{}, c.live)
-	for key, n := range c.nodes {
+	for key, n := range c.nodes.All() {
 		if !n.deleted {
 			gone[key] = struct{}{}
 		}
@@ -271,7 +270,7 @@ func (c *changes[T]) drop(n *node[T]) {
 		}
 	}
 	c.unlink(n)
-	delete(c.nodes, n.meta().Key())
+	c.nodes.Delete(n.meta().Key())
 }
 
 // nobody is the key of objects so broken that they do not even say who they are.

@@ -32,7 +32,7 @@ func (r *run[T]) followPlan() (stop func()) {
 func (r *run[T]) showPlan(key slim.Key) {
 	state, base, held := r.source.plan.Objects().Planned(r.kind.gvr, key)
 	c := r.changes
-	switch n := c.nodes[key]; {
+	switch n, _ := c.nodes.Get(key); {
 	case !c.isSynced():
 		return
 	case !held:

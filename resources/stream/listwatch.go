@@ -220,7 +220,7 @@ func (lw *listerWatcher[T]) known(obj runtime.Object) runtime.Object {
 	meta := fresh.meta()
 	lw.changes.mu.Lock()
 	defer lw.changes.mu.Unlock()
-	if n := lw.changes.nodes[meta.Key()]; n != nil && !n.deleted && n.meta().ResourceVersion == meta.ResourceVersion {
+	if n, _ := lw.changes.nodes.Get(meta.Key()); n != nil && !n.deleted && n.meta().ResourceVersion == meta.ResourceVersion {
 		return &unchanged{meta: n.meta()}
 	}
 	return obj

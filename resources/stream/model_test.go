@@ -411,8 +411,8 @@ func (m *model) check() {
 			}
 		}
 	}
-	if m.c.live != len(m.live) || len(m.c.nodes) != m.c.live+tombstones {
-		m.fail("%d live nodes and %d tombstones in a map of %d, want %d live", m.c.live, tombstones, len(m.c.nodes), len(m.live))
+	if m.c.live != len(m.live) || m.c.nodes.Len() != m.c.live+tombstones {
+		m.fail("%d live nodes and %d tombstones in a map of %d, want %d live", m.c.live, tombstones, m.c.nodes.Len(), len(m.live))
 	}
 	for _, s := range m.subs {
 		pending := 0
@@ -462,8 +462,8 @@ func (m *model) rest() {
 		m.atRest(s)
 	}
 	m.check()
-	if len(m.c.nodes) != len(m.live) {
-		m.fail("%d tombstones at rest", len(m.c.nodes)-len(m.live))
+	if m.c.nodes.Len() != len(m.live) {
+		m.fail("%d tombstones at rest", m.c.nodes.Len()-len(m.live))
 	}
 }
 

@@ -25,7 +25,7 @@ type Store[T any] struct {
 func (s *Store[T]) Get(key slim.Key) (obj *T, ok bool) {
 	s.changes.mu.Lock()
 	defer s.changes.mu.Unlock()
-	n := s.changes.nodes[key]
+	n, _ := s.changes.nodes.Get(key)
 	if n == nil || n.deleted {
 		return nil, false
 	}
@@ -135,7 +135,7 @@ func (c *changes[T]) shows(w *waiter) bool {
 	if c.revision >= w.revision {
 		return true
 	}
-	n := c.nodes[w.key]
+	n, _ := c.nodes.Get(w.key)
 	return n != nil && !n.deleted && n.meta().ResourceVersion >= w.revision
 }
 

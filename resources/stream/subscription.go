@@ -78,7 +78,7 @@ func (c *changes[T]) subscribe(options subscribeOptions) *subscription[T] {
 		changes:          c,
 		subscribeOptions: options,
 		next:             c.head,
-		pending:          len(c.nodes),
+		pending:          c.nodes.Len(),
 		slot:             bits.TrailingZeros64(^c.slots),
 		syncNode:         &node[T]{},
 		flights:          map[*node[T]]flight{},

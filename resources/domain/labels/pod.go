@@ -29,6 +29,8 @@ type Pod struct {
 	NamespaceLabels iter.Seq2[string, string]
 	ServiceAccount  string // "" adds no label
 	Labels          iter.Seq2[string, string]
+	// NamedPorts are for agents that make labels of them; nil adds none.
+	NamedPorts iter.Seq[NamedPort]
 }
 
 // Identity returns the labels of the pod's identity. keeps is asked about each
@@ -59,6 +61,9 @@ func (p Pod) Identity(keeps func(source, key string) bool) Set {
 	put(keyCluster, p.Cluster)
 	if p.ServiceAccount != "" {
 		put(keyServiceAccount, p.ServiceAccount)
+	}
+	if p.NamedPorts != nil {
+		set.putNamedPorts(p.NamedPorts)
 	}
 	return set
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"hash/maphash"
+	"strings"
 
 	kjson "sigs.k8s.io/json"
 
@@ -23,8 +24,8 @@ var EndpointSlices = stream.Custom[EndpointSlice](v2alpha1.CiliumEndpointSliceRe
 type EndpointSlice struct {
 	EndpointSliceMeta `json:"metadata"`
 	// Of is the namespace of the endpoints; the slice itself has none.
-	Of        slim.String     `json:"namespace"`
-	Endpoints []SliceEndpoint `json:"endpoints"`
+	Of        slim.String    `json:"namespace"`
+	Endpoints SliceEndpoints `json:"endpoints"`
 }
 
 // EndpointSliceMeta is the metadata of a CiliumEndpointSlice.
@@ -47,13 +48,29 @@ func SliceEndpointOf(e *v2alpha1.CoreCiliumEndpoint) SliceEndpoint {
 	return SliceEndpoint{Name: e.Name, IdentityID: e.IdentityID, Sum: SumOf(e)}
 }
 
-// UnmarshalJSON implements json.Unmarshaler.
-func (s *SliceEndpoint) UnmarshalJSON(data []byte) error {
-	var full v2alpha1.CoreCiliumEndpoint
+// SliceEndpoints are all endpoints of a slice, in its order.
+type SliceEndpoints []SliceEndpoint
+
+// UnmarshalJSON implements json.Unmarshaler. All names share one piece of memory:
+// a slice comes and goes as a whole.
+func (s *SliceEndpoints) UnmarshalJSON(data []byte) error {
+	var full []v2alpha1.CoreCiliumEndpoint
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &full); err != nil {
 		return err
 	}
-	*s = SliceEndpointOf(&full)
+	var packed strings.Builder
+	size := 0
+	for i := range full {
+		size += len(full[i].Name)
+	}
+	packed.Grow(size)
+	*s = make(SliceEndpoints, len(full))
+	for i := range full {
+		e := &(*s)[i]
+		*e = SliceEndpointOf(&full[i])
+		packed.WriteString(e.Name)
+		e.Name = packed.String()[packed.Len()-len(e.Name):]
+	}
 	return nil
 }
 

@@ -74,7 +74,7 @@ func (b Bench) batchingContest() contest.Contest {
 		for _, batch := range batches {
 			var writes, late contest.Budget
 			if mode == fcfs && batch == batches[0] {
-				writes, late = contest.Budget{AtMost: .05}, contest.Budget{AtMost: 1}
+				writes, late = contest.Budget{AtMost: .05}, b.upToM(1)
 			}
 			c.Measures = append(c.Measures, batchMeasures(mode, batch, writes, late)...)
 		}

@@ -30,6 +30,14 @@ type size struct{ pods, labelSets int }
 // are large by their replicas.
 var sizes = map[string]size{"S": {10_000, 1125}, "M": {16_000, 1800}, "L": {100_000, 3000}}
 
+// upToM is a budget for memory or time. Those are of size M: L has none.
+func (b Bench) upToM(most float64) contest.Budget {
+	if b.Size == "L" {
+		return contest.Budget{}
+	}
+	return contest.Budget{AtMost: most}
+}
+
 func (b Bench) size() size { return sizes[b.Size] }
 
 // load is what a control plane begins with.

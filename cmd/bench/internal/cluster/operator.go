@@ -6,7 +6,6 @@ package cluster
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -139,19 +138,13 @@ func get(ctx context.Context, client *http.Client, url string) ([]byte, error) {
 	return io.ReadAll(resp.Body)
 }
 
-// memory is the live heap after a collection, and what is resident, in MB.
+// memory is what is resident, and then the live heap after a collection, in MB: to
+// tell of its heap takes the operator memory, too.
 func (o *operator) memory(ctx context.Context) (heap, resident, peak float64, err error) {
-	url := fmt.Sprintf("http://localhost:%d/debug/pprof/heap?gc=1&debug=1", o.pprof)
-	profile, err := get(ctx, http.DefaultClient, url)
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", o.cmd.Process.Pid))
 	if err != nil {
 		return 0, 0, 0, err
 	}
-	for line := range strings.Lines(string(profile)) {
-		if value, ok := strings.CutPrefix(line, "# HeapAlloc = "); ok {
-			heap, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
-		}
-	}
-	status, readErr := os.ReadFile(fmt.Sprintf("/proc/%d/status", o.cmd.Process.Pid))
 	for line := range strings.Lines(string(status)) {
 		fields := strings.Fields(line)
 		if len(fields) < 2 {
@@ -165,7 +158,17 @@ func (o *operator) memory(ctx context.Context) (heap, resident, peak float64, er
 			peak = kb / 1024
 		}
 	}
-	return heap / 1e6, resident, peak, errors.Join(err, readErr)
+	url := fmt.Sprintf("http://localhost:%d/debug/pprof/heap?gc=1&debug=1", o.pprof)
+	profile, err := get(ctx, http.DefaultClient, url)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for line := range strings.Lines(string(profile)) {
+		if value, ok := strings.CutPrefix(line, "# HeapAlloc = "); ok {
+			heap, err = strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return heap / 1e6, resident, peak, err
 }
 
 // profile saves a heap profile, if there is a directory for it.

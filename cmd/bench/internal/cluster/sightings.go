@@ -45,8 +45,9 @@ func (s *sightings[K]) forget() {
 	clear(s.at)
 }
 
-// patience is how long nothing at all may happen while something is waited for.
-const patience = 5 * time.Minute
+// patience is how long nothing at all may happen while something is waited for: as
+// long as all pods of size L take to arrive on a machine with much else to do.
+const patience = 15 * time.Minute
 
 // wait returns when all things have been seen, and when that was.
 func (s *sightings[K]) wait(ctx context.Context, things []K) (map[K]time.Time, error) {

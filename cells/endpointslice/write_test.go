@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslice
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
+)
+
+func wide(endpoints int) *v2alpha1.CiliumEndpointSlice {
+	s := &v2alpha1.CiliumEndpointSlice{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "cilium.io/v2alpha1", Kind: "CiliumEndpointSlice"},
+		ObjectMeta: metav1.ObjectMeta{Name: "ces-x", UID: "u", ResourceVersion: "5"},
+		Namespace:  "shop", Endpoints: []v2alpha1.CoreCiliumEndpoint{},
+	}
+	for i := range endpoints {
+		s.Endpoints = append(s.Endpoints, v2alpha1.CoreCiliumEndpoint{
+			Name: fmt.Sprint("web-", i), IdentityID: 12345,
+			Networking: &v2.EndpointNetworking{NodeIP: "192.168.0.2", Addressing: []v2.AddressPair{{IPv4: "10.0.1.5"}}},
+			NamedPorts: []v2.NamedPort{{Name: "http", Port: 8080, Protocol: "TCP"}},
+		})
+	}
+	return s
+}
+
+func TestEncode(t *testing.T) {
+	const start = `{"apiVersion":"cilium.io/v2alpha1","endpoints":`
+	const end = `,"kind":"CiliumEndpointSlice","metadata":{"name":"ces-x","resourceVersion":"5","uid":"u"},"namespace":"shop"}`
+	for endpoints, want := range map[int]string{
+		0: `[]`,
+		1: `[{"name":"web-0","id":12345,"networking":{"addressing":[{"ipv4":"10.0.1.5"}],"node":"192.168.0.2"},"encryption":{},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]}]`,
+	} {
+		encoded, err := encode(wide(endpoints))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := json.Marshal(encoded.Object); string(got) != start+want+end || err != nil {
+			t.Errorf("%d endpoints are\n%s, want\n%s (%v)", endpoints, got, start+want+end, err)
+		}
+	}
+}
+
+// A hundred endpoints are encoded with no more allocations than one.
+func TestEncodeIsLean(t *testing.T) {
+	allocations := func(endpoints int) float64 {
+		s := wide(endpoints)
+		return testing.AllocsPerRun(20, func() {
+			if _, err := encode(s); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	if one, many := allocations(1), allocations(100); many > one+5 {
+		t.Errorf("%v allocations for 1 endpoint, %v for 100", one, many)
+	}
+}
