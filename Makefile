@@ -20,8 +20,8 @@ BINARIES := $(patsubst cmd/%/main.go,%,$(wildcard cmd/operator*/main.go))
 MODULES := $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './bin/*'))
 TOOL := go tool -modfile=$(CURDIR)/cmd/tools/go.mod
 
-# Packages whose tests use the real control plane: one after the other, for each starts
-# one of its own.
+# Packages whose tests use the real control plane, each one of its own: two at a time, of
+# which each waits most of its time, and the longest first.
 CLUSTER_PACKAGES = $(shell grep -rl --include='*_test.go' 'skep/resources/clustertest"' cells cmd/demo cmd/operator resources docs | xargs -n1 dirname | sort -u | sed 's,^,./,') ./resources/clustertest
 # Packages with tests that the race detector distorts, and that skip themselves under it.
 PLAIN_PACKAGES = $(shell grep -rlE --include='*_test.go' '\bRaceEnabled\b' cells resources runtime | xargs -n1 dirname | sort -u | sed 's,^,./,')
@@ -99,7 +99,7 @@ race: ## Unit and script tests under the race detector
 .PHONY: cluster
 cluster: devcluster ## Tests on the real control plane, under the race detector
 	$(call step,Tests on the real control plane) \
-	go test -race -p 1 -timeout 40m $(sort $(CLUSTER_PACKAGES)) $(took)
+	go test -race -p 2 -timeout 40m ./cmd/operator $(filter-out ./cmd/operator,$(sort $(CLUSTER_PACKAGES))) $(took)
 
 .PHONY: plain
 plain: ## Tests of memory, allocations and long histories, without the race detector, and each benchmark once

@@ -6,6 +6,7 @@ package crds
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,12 +24,8 @@ type definitions struct{ client k8s.Client }
 
 func ref(k api.Kind) k8s.Ref { return k8s.Ref{Resource: crdResource, Name: k.CRDName()} }
 
-func (d definitions) get(ctx context.Context, k api.Kind) (*apiextensionsv1.CustomResourceDefinition, error) {
-	u, err := d.client.Get(ctx, ref(k))
-	if err != nil {
-		return nil, err
-	}
-	return typed(u)
+func (d definitions) get(ctx context.Context, k api.Kind) (*unstructured.Unstructured, error) {
+	return d.client.Get(ctx, ref(k))
 }
 
 func (d definitions) create(ctx context.Context, ours *apiextensionsv1.CustomResourceDefinition) error {
@@ -79,6 +76,14 @@ func body(crd *apiextensionsv1.CustomResourceDefinition) (map[string]any, error)
 	delete(content, "status")
 	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 	return content, nil
+}
+
+// head is a definition without its spec, whose schemas take nearly all of the time
+// that typed takes.
+func head(u *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
+	content := maps.Clone(u.Object)
+	delete(content, "spec")
+	return typed(&unstructured.Unstructured{Object: content})
 }
 
 func typed(u *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/skep-operator/skep/resources/api"
@@ -35,7 +35,7 @@ type registrar struct {
 	results map[string]result
 	missing sets.Set[string] // definitions that do not serve yet
 	awaited sets.Set[string] // those of them that may soon
-	kept    map[string]*apiextensionsv1.CustomResourceDefinition
+	kept    map[string]*unstructured.Unstructured
 	settled chan struct{} // closed when awaited becomes empty
 }
 
@@ -57,7 +57,7 @@ func newRegistrar(c Config, shared cluster.Config, client k8s.Client, s reconcil
 	r := &registrar{
 		definitions: definitions{client}, log: s.Log, metrics: m,
 		kinds: map[string]api.Kind{}, results: map[string]result{},
-		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, kept: map[string]*apiextensionsv1.CustomResourceDefinition{}, settled: make(chan struct{}),
+		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, kept: map[string]*unstructured.Unstructured{}, settled: make(chan struct{}),
 	}
 	r.loop = reconcile.New(s, "register", r.register, reconcile.Workers(8), reconcile.Pauses(50*time.Millisecond, 30*time.Second))
 	for _, k := range wanted(c, shared) {
@@ -130,14 +130,14 @@ func (r *registrar) register(ctx context.Context, name string) error {
 const comparePause = 2 * time.Second
 
 // keep sets a definition aside for its comparison.
-func (r *registrar) keep(name string, installed *apiextensionsv1.CustomResourceDefinition) {
+func (r *registrar) keep(name string, installed *unstructured.Unstructured) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.kept[name] = installed
 }
 
 // find returns the definition that was kept for its comparison, or reads it.
-func (r *registrar) find(ctx context.Context, k api.Kind) (*apiextensionsv1.CustomResourceDefinition, error) {
+func (r *registrar) find(ctx context.Context, k api.Kind) (*unstructured.Unstructured, error) {
 	r.mu.Lock()
 	kept := r.kept[k.CRDName()]
 	delete(r.kept, k.CRDName())
@@ -184,12 +184,10 @@ var errBeingDeleted = errors.New("it is being deleted; it is created again when 
 // bring takes the next step towards a definition that is current and
 // established.
 func (r *registrar) bring(ctx context.Context, k api.Kind) (look, error) {
-	installed, err := r.find(ctx, k)
-	if err == nil && isCurrent(installed) && r.hurries(k.CRDName()) {
-		if serves, err := established(installed); serves && err == nil {
-			r.keep(k.CRDName(), installed)
-			return look{installed: api.SchemaVersion, result: unlooked, serves: true}, nil
-		}
+	found, err := r.find(ctx, k)
+	if err == nil && r.hurries(k.CRDName()) && isServed(found) {
+		r.keep(k.CRDName(), found)
+		return look{installed: api.SchemaVersion, result: unlooked, serves: true}, nil
 	}
 	ours, parseErr := k.CRD()
 	if parseErr != nil {
@@ -201,9 +199,13 @@ func (r *registrar) bring(ctx context.Context, k api.Kind) (look, error) {
 			return look{installed: api.SchemaVersion, result: created}, nil
 		}
 		if apierrors.IsAlreadyExists(err) { // another instance was faster
-			installed, err = r.definitions.get(ctx, k)
+			found, err = r.definitions.get(ctx, k)
 		}
 	}
+	if err != nil {
+		return look{}, err
+	}
+	installed, err := typed(found)
 	if err != nil {
 		return look{}, err
 	}
@@ -216,6 +218,17 @@ func (r *registrar) bring(ctx context.Context, k api.Kind) (look, error) {
 	}
 	serves, err := established(installed)
 	return look{installed: d.installed, result: d.result, serves: serves}, err
+}
+
+// isServed reports whether a definition bears our version and can be used. Its
+// schema is not looked at.
+func isServed(found *unstructured.Unstructured) bool {
+	installed, err := head(found)
+	if err != nil || !isCurrent(installed) {
+		return false
+	}
+	serves, err := established(installed)
+	return serves && err == nil
 }
 
 // tell logs and counts what is new about a definition. One that was created or

@@ -7,6 +7,8 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -74,6 +76,19 @@ func (w *world) clear() {
 	}
 }
 
+// define lets an operator define kinds.
+func (w *world) define(kinds []schema.GroupVersionResource, args ...string) {
+	w.t.Helper()
+	o, _ := w.run("definer", nil, args...)
+	eventually(w.t, "kinds are served", func() bool {
+		return !slices.ContainsFunc(kinds, func(kind schema.GroupVersionResource) bool {
+			_, err := w.dynamic.Resource(kind).List(w.t.Context(), metav1.ListOptions{})
+			return err != nil
+		})
+	})
+	o.stop()
+}
+
 // follow calls see for everything that happens to a resource from a revision on,
 // one at a time, without a gap, until the test ends.
 func (w *world) follow(resource schema.GroupVersionResource, revision string, see func(watch.EventType, *unstructured.Unstructured)) {
@@ -90,6 +105,33 @@ func (w *world) follow(resource schema.GroupVersionResource, revision string, se
 			}
 		}
 	}()
+}
+
+// witness calls see for everything that there is of a resource, and then is follow.
+func (w *world) witness(resource schema.GroupVersionResource, see func(watch.EventType, *unstructured.Unstructured)) {
+	w.t.Helper()
+	list := w.list(resource)
+	for i := range list.Items {
+		see(watch.Added, &list.Items[i])
+	}
+	w.follow(resource, list.GetResourceVersion(), see)
+}
+
+// revisionOf is when an object was written. Of all objects of a server, that is one
+// order.
+func revisionOf(u *unstructured.Unstructured) uint64 {
+	revision, _ := strconv.ParseUint(u.GetResourceVersion(), 10, 64)
+	return revision
+}
+
+// list is all of a resource, wherever.
+func (w *world) list(resource schema.GroupVersionResource) *unstructured.UnstructuredList {
+	w.t.Helper()
+	list, err := w.dynamic.Resource(resource).List(context.WithoutCancel(w.t.Context()), metav1.ListOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return list
 }
 
 // followOnce follows until the server ends the watch.

@@ -8,23 +8,20 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
 )
 
@@ -38,10 +35,17 @@ type underFaults struct {
 	// that there is to say: what must stay is told with want, what must go with
 	// condemn.
 	churn []func()
+	// note takes note of the cluster after each thing that has happened to it.
+	note func()
 	// newTerm happens right before the operator loses its lease.
 	newTerm func()
+	// last happens right before the API server is well again: things that are not
+	// seen to by chance, since nothing follows.
+	last func()
 	// rest says what is not yet as it should be when all is calm.
 	rest func() error
+	// grace says what is there yet that is to go when its time has come.
+	grace func() error
 	// end looks at the whole history.
 	end func()
 }
@@ -49,7 +53,7 @@ type underFaults struct {
 // dutiesUnderFaults are made when the definitions of all kinds are there, and
 // before the operator starts.
 var dutiesUnderFaults = []func(*turmoil) underFaults{
-	definitionsUnderFaults, podCIDRsUnderFaults, endpointsUnderFaults, keysUnderFaults,
+	definitionsUnderFaults, podCIDRsUnderFaults, endpointsUnderFaults, keysUnderFaults, identitiesUnderFaults, slicesUnderFaults,
 }
 
 // How long the operator may take until all is well when the API server is, and how
@@ -61,9 +65,9 @@ const (
 
 // The API server answers one request of twenty with 429, 500, 409 or 403, whatever
 // it asks for, and watches are cut every few seconds, while nodes, pods, endpoints,
-// definitions and keys come and go and the lease is lost. When it is calm again all
-// is as it should be within seconds, and nothing was lost, given twice, or leaked
-// on the way. SKEP_SEED repeats a run.
+// labels, identities, slices, definitions and keys come and go and the lease is
+// lost. When it is calm again all is as it should be within seconds, and nothing was
+// lost, given twice, or leaked on the way. SKEP_SEED repeats a run.
 func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
 	length := 30 * time.Second
 	if soak() {
@@ -88,6 +92,7 @@ func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
 			f.loseLease()
 		}
 	}
+	f.each(func(d underFaults) func() { return d.last })
 	for what, rule := range faults {
 		if rule.Hits(t) == 0 {
 			t.Errorf("no request met with %s: the test shows nothing", what)
@@ -104,11 +109,7 @@ func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
 	if grown := after.heap - before.heap; grown > heapOfRings+heapSlack {
 		t.Errorf("the live heap grew by %d bytes", grown)
 	}
-	for _, d := range f.duties {
-		if d.end != nil {
-			d.end()
-		}
-	}
+	f.each(func(d underFaults) func() { return d.end })
 	if n := f.o.log.Count("panicked") + f.o.log.Count("goroutine "); n > 0 {
 		t.Errorf("the operator has panicked: %d lines of the log say so", n)
 	}
@@ -131,21 +132,27 @@ type turmoil struct {
 	seed   uint64
 	etcd   *kvstoretest.Etcd
 	pprof  int
+	pods   *podsUnderFaults
 	duties []underFaults
 
 	mu        sync.Mutex
 	wanted    map[types.UID]string // what must stay, and what it is
 	condemned map[types.UID]string // what must go
 	deleted   map[types.UID]bool
-	made      int // numbers what was made
-	term      time.Time
+	made      int       // numbers what was made
+	term      time.Time // when it began
+	lost      int       // how many were lost before
 }
 
 func newTurmoil(t *testing.T, seed uint64) *turmoil {
+	pods := newTenants(t)
+	pods.cluster, pods.numbers = "c1", identity.RangeOf(1, 255) // as withEtcd has it
+	pods.define()
 	f := &turmoil{
-		population: newPopulation(t), seed: seed, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
+		population: populationOf(pods.world), seed: seed, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
 		wanted: map[types.UID]string{}, condemned: map[types.UID]string{}, deleted: map[types.UID]bool{},
 	}
+	f.pods = newPodsUnderFaults(f, pods)
 	for _, add := range dutiesUnderFaults {
 		f.duties = append(f.duties, add(f))
 	}
@@ -160,7 +167,7 @@ func (f *turmoil) start() {
 		args = append(args, d.args...)
 	}
 	f.o = start(f.t, f.proxy.UserKubeconfig(f.t, "faulty", "system:masters"), nil, args...)
-	f.term = time.Now()
+	f.termBegins()
 	f.o.leads()
 	for range 20 {
 		f.act()
@@ -177,13 +184,10 @@ func (f *turmoil) break_() map[string]*clustertest.ActiveRule {
 			ID: fmt.Sprint("answer-", code), Probability: 0.05 / float64(len(codes)), Status: &clustertest.Status{Code: code},
 		})
 	}
-	cuts := map[string]clustertest.CutWatch{
-		"cut":     {After: time.Second, Jitter: 5 * time.Second, Abrupt: true},
-		"end":     {After: 2 * time.Second, Jitter: 8 * time.Second},
-		"expired": {After: 3 * time.Second, Jitter: 12 * time.Second, Expire: true},
-	}
+	cuts := map[string]clustertest.CutWatch{"cut": {Abrupt: true}, "end": {}, "expired": {Expire: true}}
 	for _, how := range slices.Sorted(maps.Keys(cuts)) {
-		cut := cuts[how]
+		cut := cuts[how] // the first one of the three counts
+		cut.After, cut.Jitter = time.Second, 9*time.Second
 		faults["watch "+how] = f.proxy.Rule(f.t, clustertest.Rule{ID: "watch-" + how, CutWatch: &cut})
 	}
 	return faults
@@ -195,39 +199,75 @@ func (f *turmoil) act() {
 	if len(d.churn) > 0 {
 		d.churn[f.r.IntN(len(d.churn))]()
 	}
+	f.each(func(d underFaults) func() { return d.note })
+}
+
+// each lets something happen for each duty.
+func (f *turmoil) each(what func(underFaults) func()) {
+	for _, d := range f.duties {
+		if happens := what(d); happens != nil {
+			happens()
+		}
+	}
 }
 
 func (f *turmoil) loseLease() {
 	f.t.Helper()
-	for _, d := range f.duties {
-		if d.newTerm != nil {
-			d.newTerm()
-		}
-	}
+	f.each(func(d underFaults) func() { return d.newTerm })
 	f.steal("thief")
 	f.o.until("it has noticed", func() bool { s, ok := f.o.status(); return ok && !s.Election.Leading })
 	f.steal("")
-	f.term = time.Now()
+	f.termBegins()
 }
 
-// calmed waits until all is as it should be.
+// termBegins is called about when a term begins.
+func (f *turmoil) termBegins() { f.term, f.lost = time.Now(), f.losses() }
+
+// losses is how often the lease was lost: on a machine that has other things to do
+// also without being stolen.
+func (f *turmoil) losses() int { return f.o.log.Count("lost the lease") }
+
+// calmed waits until all is as it should be, and what nobody needs is gone.
 func (f *turmoil) calmed(after string) {
 	f.t.Helper()
-	began := time.Now()
+	f.awaits(after, "all is well", slowness*calmsWithin, f.rest)
+	f.awaits(after, "and what had its time is gone", patience, f.grace)
+}
+
+func (f *turmoil) awaits(after, what string, within time.Duration, check func() error) {
+	f.t.Helper()
+	began, logged := time.Now(), len(f.o.log.String())
 	var last error
-	for {
-		err := f.rest()
+	for told := began; ; {
+		err := check()
 		took := time.Since(began)
 		if err == nil {
-			f.t.Logf("all is well %s after %s; the last that was not: %v", took.Round(time.Millisecond), after, last)
+			f.t.Logf("%s %s after %s; the last that was not: %v", what, took.Round(time.Millisecond), after, last)
+			if took > calmsWithin {
+				f.t.Logf("meanwhile the operator said:\n%s", f.o.log.After(logged))
+			}
 			return
 		}
+		if time.Since(told) > calmsWithin/4 {
+			told = time.Now()
+			f.t.Logf("%s after %s: %v", took.Round(time.Millisecond), after, err)
+		}
 		last = err
-		if took > slowness*calmsWithin || !f.o.running() {
+		if took > within || !f.o.running() {
 			f.t.Fatalf("%s after %s this is not as it should be: %v", took, after, err)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+func (f *turmoil) grace() error {
+	var errs []error
+	for _, d := range f.duties {
+		if d.grace != nil {
+			errs = append(errs, d.grace())
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // rest is what is not as it should be, to the server, to etcd, and to the operator
@@ -241,6 +281,7 @@ func (f *turmoil) rest() error {
 			}
 		}
 	}
+	f.each(func(d underFaults) func() { return d.note })
 	switch s, ok := f.o.status(); {
 	case !ok:
 		errs = append(errs, errors.New("the operator does not answer"))
@@ -278,11 +319,7 @@ func (f *turmoil) size() processSize {
 // follows records what is deleted of a resource, whoever does it.
 func (f *turmoil) follows(resource schema.GroupVersionResource) {
 	f.t.Helper()
-	list, err := f.dynamic.Resource(resource).List(f.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.follow(resource, list.GetResourceVersion(), func(kind watch.EventType, u *unstructured.Unstructured) {
+	f.witness(resource, func(kind watch.EventType, u *unstructured.Unstructured) {
 		if kind == watch.Deleted {
 			f.mu.Lock()
 			defer f.mu.Unlock()
@@ -323,297 +360,12 @@ func (f *turmoil) patchIfThere(resource schema.GroupVersionResource, namespace, 
 	_, _ = f.dynamic.Resource(resource).Namespace(namespace).Patch(f.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
 }
 
-// one is one of several things, by its index; false if there are none.
+// one is one of several things, by its index; false if there are none. What comes
+// after it in a run does not depend on how many there are.
 func one[T any](r *rand.Rand, of []T) (i int, ok bool) {
+	draw := r.Int32()
 	if len(of) == 0 {
 		return 0, false
 	}
-	return r.IntN(len(of)), true
-}
-
-// Nodes come, go, lose their CIDRs by hand, and leave a CiliumNode behind.
-
-type nodesUnderFaults struct {
-	*turmoil
-	names []string // that have a Node and a CiliumNode
-	judge *judge
-}
-
-// mostNodes is how many there are at once, of blocks for 64.
-const mostNodes = 30
-
-func podCIDRsUnderFaults(f *turmoil) underFaults {
-	n := &nodesUnderFaults{turmoil: f, judge: newJudge(f.world)}
-	n.node("always") // a cluster without any Node is none to draw conclusions from
-	f.follows(v2.CiliumNodeResource)
-	return underFaults{
-		name: "pod CIDRs and left-over CiliumNodes",
-		args: []string{
-			"--enable-ipv6=true", "--cluster-pool-ipv4-cidr=10.0.0.0/22", "--cluster-pool-ipv4-mask-size=28",
-			"--cluster-pool-ipv6-cidr=fd00::/106", "--cluster-pool-ipv6-mask-size=112",
-		},
-		churn: []func(){n.come, n.come, n.leave, n.leave, n.lookAt, n.lose, n.loseFamily, n.blame},
-		rest:  n.rest,
-		end: func() {
-			n.judge.finish()
-			if n.judge.reused == 0 {
-				n.t.Error("no block was used again: the run shows nothing")
-			}
-		},
-	}
-}
-
-// newNode makes a Node and its CiliumNode.
-func (f *turmoil) newNode() string {
-	f.t.Helper()
-	name := fmt.Sprint("node-", f.number())
-	f.node(name)
-	f.want(f.ciliumNode(name), "CiliumNode "+name)
-	return name
-}
-
-func (n *nodesUnderFaults) come() {
-	if len(n.names) < mostNodes {
-		n.names = append(n.names, n.newNode())
-	}
-}
-
-// leave takes a Node away, and half of the time its CiliumNode.
-func (n *nodesUnderFaults) leave() {
-	i, ok := one(n.r, n.names)
-	if !ok || len(n.names) < mostNodes/2 {
-		return
-	}
-	name := n.names[i]
-	n.names = slices.Delete(n.names, i, i+1)
-	n.condemn(n.nodes()[name].GetUID(), "CiliumNode "+name+", whose Node is gone,")
-	if err := n.core.CoreV1().Nodes().Delete(n.t.Context(), name, metav1.DeleteOptions{}); err != nil {
-		n.t.Fatal(err)
-	}
-	if n.r.IntN(2) == 0 {
-		n.deleteNodes(name)
-	}
-}
-
-func (n *nodesUnderFaults) edit(patch string, subresources ...string) {
-	if i, ok := one(n.r, n.names); ok {
-		n.patchIfThere(v2.CiliumNodeResource, "", n.names[i], patch, subresources...)
-	}
-}
-
-func (n *nodesUnderFaults) lookAt() {
-	n.edit(fmt.Sprintf(`{"metadata":{"annotations":{"example.com/seen":"%d"}}}`, n.number()))
-}
-
-func (n *nodesUnderFaults) lose() { n.edit(`{"spec":{"ipam":{"podCIDRs":null}}}`) }
-
-func (n *nodesUnderFaults) blame() {
-	n.edit(`{"status":{"ipam":{"operator-status":{"error":"said by hand"}}}}`, "status")
-}
-
-// loseFamily takes the second CIDR of a node.
-func (n *nodesUnderFaults) loseFamily() {
-	i, ok := one(n.r, n.names)
-	if !ok {
-		return
-	}
-	if has := podCIDRs(n.nodes()[n.names[i]]); len(has) == 2 {
-		n.patchIfThere(v2.CiliumNodeResource, "", n.names[i], fmt.Sprintf(`{"spec":{"ipam":{"podCIDRs":[%q]}}}`, has[0]))
-	}
-}
-
-// rest: every node has one CIDR of each family, and no error.
-func (n *nodesUnderFaults) rest() error {
-	for name, u := range n.nodes() {
-		has := podCIDRs(u)
-		if len(has) != 2 || !netip.MustParsePrefix(has[0]).Addr().Is4() || !netip.MustParsePrefix(has[1]).Addr().Is6() || nodeError(u) != "" {
-			return fmt.Errorf("node %s has %q and says %q", name, has, nodeError(u))
-		}
-	}
-	return nil
-}
-
-// Pods come, finish and go, endpoints are edited by hand and left over.
-
-type podsUnderFaults struct {
-	*turmoil
-	pods []livingPod
-}
-
-type livingPod struct {
-	name     string
-	endpoint types.UID
-}
-
-const mostPods = 40
-
-func endpointsUnderFaults(f *turmoil) underFaults {
-	p := &podsUnderFaults{turmoil: f}
-	f.follows(v2.CiliumEndpointResource)
-	return underFaults{
-		name:  "left-over endpoints",
-		churn: []func(){p.come, p.come, p.come, p.finish, p.leave, p.leftOver, p.lookAt},
-	}
-}
-
-func (p *podsUnderFaults) come() {
-	if len(p.pods) < mostPods {
-		name := fmt.Sprint("pod-", p.number())
-		uid := p.endpoint(name, p.pod(name))
-		p.want(uid, "the endpoint of pod "+name)
-		p.pods = append(p.pods, livingPod{name, uid})
-	}
-}
-
-// end takes a pod out of those that live.
-func (p *podsUnderFaults) end(how string) (name string, ok bool) {
-	i, ok := one(p.r, p.pods)
-	if !ok || len(p.pods) < mostPods/2 {
-		return "", false
-	}
-	pod := p.pods[i]
-	p.pods = slices.Delete(p.pods, i, i+1)
-	p.condemn(pod.endpoint, "the endpoint of pod "+pod.name+", which has "+how+",")
-	return pod.name, true
-}
-
-func (p *podsUnderFaults) finish() {
-	if name, ok := p.end("finished"); ok {
-		p.patchIfThere(corev1.SchemeGroupVersion.WithResource("pods"), p.namespace, name, `{"status":{"phase":"Succeeded"}}`, "status")
-	}
-}
-
-func (p *podsUnderFaults) leave() {
-	if name, ok := p.end("gone"); ok {
-		now := int64(0)
-		if err := p.core.CoreV1().Pods(p.namespace).Delete(p.t.Context(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}); err != nil {
-			p.t.Fatal(err)
-		}
-	}
-}
-
-func (p *podsUnderFaults) leftOver() {
-	name := fmt.Sprint("left-over-", p.number())
-	p.condemn(p.population.endpoint(name), "endpoint "+name)
-}
-
-func (p *podsUnderFaults) lookAt() {
-	if i, ok := one(p.r, p.pods); ok {
-		p.patchIfThere(v2.CiliumEndpointResource, p.namespace, p.pods[i].name, fmt.Sprintf(`{"metadata":{"labels":{"seen":"%d"}}}`, p.number()))
-	}
-}
-
-// Definitions are deleted and aged by hand. They are looked at once in a term.
-
-func definitionsUnderFaults(f *turmoil) underFaults {
-	const version = "io.cilium.k8s.crd.schema.version"
-	schemaOf := func(kind string) string {
-		u, err := f.dynamic.Resource(definitions).Get(f.t.Context(), definitionName(f.t, kind), metav1.GetOptions{})
-		if err != nil {
-			return err.Error()
-		}
-		return u.GetLabels()[version]
-	}
-	const gone, aged = "CiliumLoadBalancerIPPool", "CiliumCIDRGroup"
-	current := "" // as the operator made it at first
-	return underFaults{
-		name: "definitions",
-		newTerm: func() {
-			f.deleteDefinition(definitionName(f.t, gone))
-			f.patch(definitions, definitionName(f.t, aged), `{"metadata":{"labels":{"`+version+`":"1.0.0"}}}`)
-		},
-		rest: func() error {
-			if !f.serves(definitionName(f.t, gone)) {
-				return fmt.Errorf("%s is not served", gone)
-			}
-			switch has := schemaOf(aged); {
-			case !f.serves(definitionName(f.t, aged)):
-				return fmt.Errorf("%s is not served", aged)
-			case current == "":
-				current = has
-			case has != current:
-				return fmt.Errorf("%s has version %s, not %s", aged, has, current)
-			}
-			return nil
-		},
-	}
-}
-
-// Keys of etcd are deleted and changed by hand; locks are left over.
-
-type etcdUnderFaults struct {
-	*turmoil
-	locks map[string]time.Time // since when
-}
-
-// lockDue is when a lock is taken away that a term has seen all the time: by its
-// third look at the latest.
-const lockDue = 2*25*time.Second + calmsWithin
-
-func keysUnderFaults(f *turmoil) underFaults {
-	e := &etcdUnderFaults{turmoil: f, locks: map[string]time.Time{}}
-	return underFaults{
-		name:    "keys of etcd",
-		args:    withEtcd(f.etcd),
-		churn:   []func(){e.dropHeartbeat, e.dropConfig, e.changeConfig, e.leakLock},
-		newTerm: e.checkLocks,
-		rest:    e.rest,
-	}
-}
-
-func (e *etcdUnderFaults) dropHeartbeat() { e.etcd.Delete(heartbeatKey) }
-func (e *etcdUnderFaults) dropConfig()    { e.etcd.Delete(configKey) }
-func (e *etcdUnderFaults) changeConfig()  { e.etcd.Put(configKey, "{}", 0) }
-
-func (e *etcdUnderFaults) leakLock() {
-	if len(e.locks) < 100 {
-		key := fmt.Sprintf("cilium/state/identities/v1/locks/leaked-%d/%x", e.number(), e.r.Uint32())
-		e.etcd.Put(key, "", 0)
-		e.locks[key] = time.Now()
-	}
-}
-
-// checkLocks looks whether those are gone that the term must have removed.
-func (e *etcdUnderFaults) checkLocks() {
-	for key := range e.stuckLocks() {
-		e.t.Errorf("lock %s is still there", key)
-	}
-}
-
-func (e *etcdUnderFaults) stuckLocks() map[string]time.Time {
-	stuck := map[string]time.Time{}
-	for key, since := range e.locks {
-		if time.Since(since) < lockDue || time.Since(e.term) < lockDue {
-			continue
-		}
-		if e.etcd.Get(key) != nil {
-			stuck[key] = since
-		} else {
-			delete(e.locks, key)
-		}
-	}
-	return stuck
-}
-
-// recent reports whether a heartbeat, of which there is one in a second and whose
-// text has no parts of it, was made a moment ago.
-func recent(heartbeat string) bool {
-	at, err := time.Parse(time.RFC3339, heartbeat)
-	return err == nil && time.Since(at) < 4*time.Second
-}
-
-func (e *etcdUnderFaults) rest() error {
-	beat, config := e.etcd.Get(heartbeatKey), e.etcd.Get(configKey)
-	switch {
-	case beat == nil || beat.Lease == 0 || config == nil || config.Lease == 0:
-		return fmt.Errorf("the heartbeat is %v, the configuration %v", beat, config)
-	case !recent(string(beat.Value)):
-		return fmt.Errorf("the last heartbeat was at %s", beat.Value)
-	case !strings.HasPrefix(string(config.Value), `{"id":1,"capabilities":`):
-		return fmt.Errorf("the configuration is %s", config.Value)
-	}
-	if stuck := e.stuckLocks(); len(stuck) > 0 {
-		return fmt.Errorf("locks are still there: %v", slices.Sorted(maps.Keys(stuck)))
-	}
-	return nil
+	return int(draw) % len(of), true
 }

@@ -16,12 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
@@ -94,9 +91,7 @@ func (w *tenants) newPod(name string) {
 func (w *tenants) runs(namespace, name, ip string) {
 	w.t.Helper()
 	status := fmt.Sprintf(`{"status":{"phase":"Running","hostIP":"192.168.0.1","podIP":%q,"podIPs":[{"ip":%q}]}}`, ip, ip)
-	if _, err := w.core.CoreV1().Pods(namespace).Patch(w.ctx(), name, types.MergePatchType, []byte(status), metav1.PatchOptions{}, "status"); err != nil {
-		w.t.Errorf("status of pod %s: %v", name, err)
-	}
+	w.patchPod(namespace, name, status, "status")
 }
 
 // allSliced waits until every endpoint is in one slice.
@@ -141,14 +136,14 @@ func TestInvariant4NoNumberMeansTwoLabelSets(t *testing.T) {
 	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
 		h.harm()
 		eventually(t, "somebody leads", func() bool { return h.leader() >= 0 })
-		made := registrar.count()
-		eventually(t, "identities are made", func() bool { return registrar.count() > made })
+		made := registrar.count().made
+		eventually(t, "identities are made", func() bool { return registrar.count().made > made })
 	}
 	stop()
 	churn.Wait()
 	w.eachHasOne()
-	t.Logf("harm done: %v; %s", h.done, registrar)
-	if registrar.deleted == 0 {
+	t.Logf("harm done: %v; %s", h.done, registrar.count())
+	if registrar.count().deleted == 0 {
 		t.Error("no identity was deleted: the history shows nothing")
 	}
 }
@@ -229,19 +224,16 @@ func TestInvariant5NoIdentityOrSliceLostUnseen(t *testing.T) {
 // lodgers are tenants whose identities and places in slices nobody may take away.
 type lodgers struct {
 	*tenants
-	args  []string
-	audit *clustertest.Audit
-	proxy *clustertest.Proxy
-	o     *operator
-	count int
-
-	mu   sync.Mutex
-	in   map[string]map[string]bool // slices that have an endpoint
-	lost []string
+	args   []string
+	audit  *clustertest.Audit
+	proxy  *clustertest.Proxy
+	o      *operator
+	count  int
+	places *places
 }
 
 func newLodgers(t *testing.T, args []string) *lodgers {
-	l := &lodgers{tenants: newTenants(t), args: args, in: map[string]map[string]bool{}}
+	l := &lodgers{tenants: newTenants(t), args: args}
 	l.define()
 	l.node = "home"
 	if _, err := l.core.CoreV1().Nodes().Create(l.ctx(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.node}}, metav1.CreateOptions{}); err != nil {
@@ -249,32 +241,9 @@ func newLodgers(t *testing.T, args []string) *lodgers {
 	}
 	l.addNode(l.node)
 	l.label("lodgers", nil)
-	l.follow(v2alpha1.CiliumEndpointSliceResource, "", l.see)
+	l.places = l.watchPlaces()
 	l.audit, l.proxy = l.Audit(t), l.NewProxy(t)
 	return l
-}
-
-// see notices when an endpoint is in no slice any more.
-func (l *lodgers) see(kind watch.EventType, slice *unstructured.Unstructured) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var has []string
-	if kind != watch.Deleted {
-		has = endpointsOf(slice)
-	}
-	for _, endpoint := range has {
-		if l.in[endpoint] == nil {
-			l.in[endpoint] = map[string]bool{}
-		}
-		l.in[endpoint][slice.GetName()] = true
-	}
-	for endpoint, places := range l.in {
-		if places[slice.GetName()] && !slices.Contains(has, endpoint) {
-			if delete(places, slice.GetName()); len(places) == 0 {
-				l.lost = append(l.lost, fmt.Sprintf("%s, when revision %s of slice %s came", endpoint, slice.GetResourceVersion(), slice.GetName()))
-			}
-		}
-	}
 }
 
 func (l *lodgers) start(user string) {
@@ -291,35 +260,23 @@ func (l *lodgers) moveIn(prefix string, n int) {
 		l.count++
 		name, number := fmt.Sprint(prefix, "-", i), int64(1000+l.count)
 		labels, ip := map[string]string{"app": name}, fmt.Sprint("10.255.0.", l.count)
-		l.identity(number, name)
+		l.identity(fmt.Sprint(number), l.set("lodgers", labels))
 		uid := l.begin("lodgers", name, labels)
 		l.runs("lodgers", name, ip)
 		l.endpoint("lodgers", name, uid, number, ip)
 	}
 }
 
-// identity makes one as an agent does, for a pod with this label.
-func (l *lodgers) identity(number int64, app string) {
+// garbage makes an identity that no pod has.
+func (l *lodgers) garbage(number int) {
 	l.t.Helper()
-	identity := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "metadata": map[string]any{"name": fmt.Sprint(number)},
-		"security-labels": map[string]any{
-			"k8s:app":                                 app,
-			"k8s:io.cilium.k8s.policy.cluster":        "default",
-			"k8s:io.cilium.k8s.policy.serviceaccount": "default",
-			"k8s:io.kubernetes.pod.namespace":         "lodgers",
-			"k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name": "lodgers",
-		},
-	}}
-	if _, err := l.dynamic.Resource(v2.CiliumIdentityResource).Create(l.ctx(), identity, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-		l.t.Error(err)
-	}
+	l.identity(fmt.Sprint(number), l.set("lodgers", map[string]string{"app": fmt.Sprint("garbage-", number)}))
 }
 
 // withLate lets an operator work while a stream shows nothing, or nothing new.
 func (l *lodgers) withLate(late string, half bool) {
 	l.moveIn("early", 5)
-	l.identity(2000, "garbage-a")
+	l.garbage(2000)
 	if half {
 		l.start("sweeper")
 		l.gone(2000)
@@ -338,7 +295,7 @@ func (l *lodgers) withLate(late string, half bool) {
 		l.sliced()
 	}
 	l.proxy.Heal(l.t)
-	l.identity(2001, "garbage-b")
+	l.garbage(2001)
 	l.gone(2001)
 	l.sliced()
 	l.unharmed()
@@ -391,9 +348,7 @@ func (l *lodgers) unharmed() {
 	if len(wrong) > 0 {
 		l.t.Errorf("deleted because it was not seen:\n%s", wrong)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.lost) > 0 {
-		l.t.Errorf("in no slice any more:\n%s", strings.Join(l.lost, "\n"))
+	if lost := l.places.losses(); len(lost) > 0 {
+		l.t.Errorf("in no slice any more:\n%v", lost)
 	}
 }

@@ -226,7 +226,7 @@ func anyHistory(t *testing.T) {
 	churn.Wait()
 	w.settled()
 	t.Logf("harm done: %v; %s", h.done, judge.finish())
-	if judge.reused == 0 {
+	if judge.usedAgain() == 0 {
 		t.Error("no block was used again: the history shows nothing")
 	}
 }
@@ -379,31 +379,23 @@ type judge struct {
 
 func newJudge(w *world) *judge {
 	w.t.Helper()
-	list, err := w.listNodes()
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.defineNodes()
 	j := &judge{w: w, nodes: map[string][]netip.Prefix{}, had: map[netip.Prefix]string{}}
-	for i := range list.Items {
-		j.see(watch.Added, &list.Items[i])
-	}
-	w.follow(v2.CiliumNodeResource, list.GetResourceVersion(), j.see)
+	w.witness(v2.CiliumNodeResource, j.see)
 	return j
 }
 
-// listNodes waits for the definition of nodes, which the operator brings.
-func (w *world) listNodes() (list *unstructured.UnstructuredList, err error) {
-	for range 2 {
-		list, err = w.dynamic.Resource(v2.CiliumNodeResource).List(w.t.Context(), metav1.ListOptions{})
-		if !apierrors.IsNotFound(err) {
-			return list, err
-		}
-		first, _ := w.run("definitions", nil)
-		first.leads()
-		first.says("all nodes are known", 1)
-		first.stop()
+// defineNodes lets an operator define nodes, unless they are.
+func (w *world) defineNodes() {
+	w.t.Helper()
+	_, err := w.dynamic.Resource(v2.CiliumNodeResource).List(w.t.Context(), metav1.ListOptions{})
+	if !apierrors.IsNotFound(err) {
+		return
 	}
-	return list, err
+	first, _ := w.run("definitions", nil)
+	first.leads()
+	first.says("all nodes are known", 1)
+	first.stop()
 }
 
 func (j *judge) see(kind watch.EventType, node *unstructured.Unstructured) {
@@ -411,7 +403,7 @@ func (j *judge) see(kind watch.EventType, node *unstructured.Unstructured) {
 	defer j.mu.Unlock()
 	name := node.GetName()
 	j.changes++
-	j.revision, _ = strconv.ParseUint(node.GetResourceVersion(), 10, 64)
+	j.revision = revisionOf(node)
 	j.history = append(j.history, fmt.Sprintf("%s %s %s %v %q", node.GetResourceVersion(), kind, name, podCIDRs(node), nodeError(node)))
 	if kind == watch.Deleted {
 		delete(j.nodes, name)
@@ -450,11 +442,18 @@ func (j *judge) given() int {
 	return j.gave
 }
 
+// usedAgain is how many blocks have been given that somebody had had.
+func (j *judge) usedAgain() int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.reused
+}
+
 // finish waits until the judge has seen everything, and says how much that was.
 func (j *judge) finish() string {
 	j.w.t.Helper()
 	j.w.addNode("the-end")
-	last, _ := strconv.ParseUint(j.w.nodes()["the-end"].GetResourceVersion(), 10, 64)
+	last := revisionOf(j.w.nodes()["the-end"])
 	eventually(j.w.t, "the judge has seen all", func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()

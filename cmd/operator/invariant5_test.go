@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -44,25 +45,17 @@ type population struct {
 }
 
 func newPopulation(t *testing.T) *population {
-	p := &population{world: newWorld(t), wanted: map[string]types.UID{}}
-	p.awaitKinds()
+	w := newWorld(t)
+	w.define([]schema.GroupVersionResource{v2.CiliumNodeResource, v2.CiliumEndpointResource})
+	p := populationOf(w)
 	p.clearAll()
 	t.Cleanup(p.clearAll)
-	p.audit = p.Audit(t)
-	p.proxy = p.NewProxy(t)
 	return p
 }
 
-// awaitKinds lets an operator define the kinds.
-func (p *population) awaitKinds() {
-	p.t.Helper()
-	o, _ := p.run("definer", nil)
-	eventually(p.t, "kinds are served", func() bool {
-		_, nodes := p.dynamic.Resource(v2.CiliumNodeResource).List(p.t.Context(), metav1.ListOptions{})
-		_, endpoints := p.dynamic.Resource(v2.CiliumEndpointResource).List(p.t.Context(), metav1.ListOptions{})
-		return nodes == nil && endpoints == nil
-	})
-	o.stop()
+// populationOf is an empty population of a world that has the kinds.
+func populationOf(w *world) *population {
+	return &population{world: w, audit: w.Audit(w.t), wanted: map[string]types.UID{}, proxy: w.NewProxy(w.t)}
 }
 
 // clearAll removes what belongs to no namespace of a test.

@@ -16,19 +16,24 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/utils/ptr"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/domain/identity"
 )
 
 // tenants is a world of its own in which pods of some namespaces come and go. Its
 // methods are for one goroutine.
 type tenants struct {
 	*world
+	cluster    string                                     // its name, which identities have
+	numbers    identity.Range                             // of the cluster's identities
 	node       string                                     // that pods are on, if not empty
 	namespaces map[string]map[string]string               // labels by name
 	pods       map[types.NamespacedName]map[string]string // labels by name
@@ -43,24 +48,17 @@ var managed = []string{
 
 func newTenants(t *testing.T, opts ...clustertest.Option) *tenants {
 	t.Helper()
-	w := newWorldIn(t, clustertest.Start(t, opts...))
-	return &tenants{world: w, namespaces: map[string]map[string]string{}, pods: map[types.NamespacedName]map[string]string{}}
+	return &tenants{
+		world: newWorldIn(t, clustertest.Start(t, opts...)), cluster: "default", numbers: identity.RangeOf(0, 255),
+		namespaces: map[string]map[string]string{}, pods: map[types.NamespacedName]map[string]string{},
+	}
 }
 
 // define lets an operator define the kinds.
 func (w *tenants) define() {
 	w.t.Helper()
-	o, _ := w.run("definer", nil, managed...)
-	eventually(w.t, "kinds are served", func() bool {
-		for _, r := range []string{"ciliumidentities", "ciliumendpoints"} {
-			if _, err := w.dynamic.Resource(v2.SchemeGroupVersion.WithResource(r)).List(w.t.Context(), metav1.ListOptions{}); err != nil {
-				return false
-			}
-		}
-		_, err := w.dynamic.Resource(v2alpha1.CiliumEndpointSliceResource).List(w.t.Context(), metav1.ListOptions{})
-		return err == nil
-	})
-	o.stop()
+	kinds := []schema.GroupVersionResource{v2.CiliumNodeResource, v2.CiliumIdentityResource, v2.CiliumEndpointResource, v2alpha1.CiliumEndpointSliceResource}
+	w.world.define(kinds, managed...)
 }
 
 // ctx outlives the test by what it has to clear up.
@@ -74,16 +72,10 @@ func (w *tenants) label(name string, labels map[string]string) {
 		all = map[string]string{}
 	}
 	all["kubernetes.io/metadata.name"] = name
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: all}}
-	var err error
-	if w.namespaces[name] == nil {
-		_, err = w.core.CoreV1().Namespaces().Create(w.ctx(), ns, metav1.CreateOptions{})
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-		if _, err := w.core.CoreV1().ServiceAccounts(name).Create(w.ctx(), account, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			w.t.Error(err)
-		}
-	} else {
-		_, err = w.core.CoreV1().Namespaces().Update(w.ctx(), ns, metav1.UpdateOptions{})
+	mine := metav1.ApplyOptions{FieldManager: "tenants", Force: true}
+	_, err := w.core.CoreV1().Namespaces().Apply(w.ctx(), applyv1.Namespace(name).WithLabels(all), mine)
+	if err == nil && w.namespaces[name] == nil {
+		_, err = w.core.CoreV1().ServiceAccounts(name).Apply(w.ctx(), applyv1.ServiceAccount("default", name), mine)
 	}
 	if err != nil {
 		w.t.Error(err)
@@ -118,19 +110,74 @@ func (w *tenants) end(namespace, name string) {
 	delete(w.pods, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// endpoint makes what the agent tells about a pod that has this identity.
-func (w *tenants) endpoint(namespace, name string, pod types.UID, identity int64, ip string) {
+// finish lets a pod succeed.
+func (w *tenants) finish(namespace, name string) {
+	w.t.Helper()
+	w.patchPod(namespace, name, `{"status":{"phase":"Succeeded"}}`, "status")
+	delete(w.pods, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// relabel gives a pod another value of a label.
+func (w *tenants) relabel(pod types.NamespacedName, label, value string) {
+	w.t.Helper()
+	w.patchPod(pod.Namespace, pod.Name, fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, label, value))
+	labels := maps.Clone(w.pods[pod])
+	labels[label] = value
+	w.pods[pod] = labels
+}
+
+func (w *tenants) patchPod(namespace, name, patch string, subresources ...string) {
+	w.t.Helper()
+	_, err := w.core.CoreV1().Pods(namespace).Patch(w.ctx(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, subresources...)
+	if err != nil {
+		w.t.Errorf("pod %s: %v", name, err)
+	}
+}
+
+// identity makes one, as an agent does, unless there is one of that name. It returns
+// the uid of what it made.
+func (w *tenants) identity(name string, set map[string]string) types.UID {
+	w.t.Helper()
+	identity := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "metadata": map[string]any{"name": name},
+	}}
+	_ = unstructured.SetNestedStringMap(identity.Object, set, "security-labels")
+	made, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.ctx(), identity, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		return ""
+	case err != nil:
+		w.t.Error(err)
+		return ""
+	}
+	return made.GetUID()
+}
+
+// endpoint makes what the agent tells about a pod, "" for none, that has this
+// identity, 0 while the agent does not know.
+func (w *tenants) endpoint(namespace, name string, pod types.UID, identity int64, ip string) types.UID {
 	w.t.Helper()
 	e := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumEndpoint", "metadata": map[string]any{"name": name},
-		"status": map[string]any{
-			"identity":   map[string]any{"id": identity},
-			"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": ip}}, "node": "192.168.0.1"},
-		},
 	}}
-	e.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: pod}})
-	if _, err := w.dynamic.Resource(v2.CiliumEndpointResource).Namespace(namespace).Create(w.ctx(), e, metav1.CreateOptions{}); err != nil {
+	if identity != 0 {
+		e.Object["status"] = endpointStatus(identity, ip)
+	}
+	if pod != "" {
+		e.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: name, UID: pod}})
+	}
+	made, err := w.dynamic.Resource(v2.CiliumEndpointResource).Namespace(namespace).Create(w.ctx(), e, metav1.CreateOptions{})
+	if err != nil {
 		w.t.Error(err)
+		return ""
+	}
+	return made.GetUID()
+}
+
+func endpointStatus(identity int64, ip string) map[string]any {
+	return map[string]any{
+		"identity":   map[string]any{"id": identity},
+		"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": ip}}, "node": "192.168.0.1"},
 	}
 }
 
@@ -138,20 +185,25 @@ func (w *tenants) endpoint(namespace, name string, pod types.UID, identity int64
 func (w *tenants) wanted() []string {
 	sets := map[string]bool{}
 	for pod, labels := range w.pods {
-		set := map[string]string{
-			"k8s:io.cilium.k8s.policy.cluster":        "default",
-			"k8s:io.cilium.k8s.policy.serviceaccount": "default",
-			"k8s:io.kubernetes.pod.namespace":         pod.Namespace,
-		}
-		for k, v := range w.namespaces[pod.Namespace] {
-			set["k8s:io.cilium.k8s.namespace.labels."+k] = v
-		}
-		for k, v := range labels {
-			set["k8s:"+k] = v
-		}
-		sets[written(set)] = true
+		sets[written(w.set(pod.Namespace, labels))] = true
 	}
 	return slices.Sorted(maps.Keys(sets))
+}
+
+// set is the label set of a pod with these labels.
+func (w *tenants) set(namespace string, labels map[string]string) map[string]string {
+	set := map[string]string{
+		"k8s:io.cilium.k8s.policy.cluster":        w.cluster,
+		"k8s:io.cilium.k8s.policy.serviceaccount": "default",
+		"k8s:io.kubernetes.pod.namespace":         namespace,
+	}
+	for k, v := range w.namespaces[namespace] {
+		set["k8s:io.cilium.k8s.namespace.labels."+k] = v
+	}
+	for k, v := range labels {
+		set["k8s:"+k] = v
+	}
+	return set
 }
 
 func written(set map[string]string) string {
@@ -167,25 +219,43 @@ func labelSet(identity *unstructured.Unstructured) string {
 	return written(set)
 }
 
+// stands reports whether an identity stands for something: it has a number of the
+// cluster, and labels.
+func (w *tenants) stands(i *unstructured.Unstructured) bool {
+	return w.isNumber(i.GetName()) && labelSet(i) != ""
+}
+
+func (w *tenants) isNumber(name string) bool {
+	n, ok := identity.ParseNumber(name)
+	return ok && w.numbers.Contains(n)
+}
+
 // identities are the label sets of all identities, by number.
 func (w *tenants) identities() map[string]string {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(v2.CiliumIdentityResource).List(w.ctx(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	all := map[string]string{}
-	for i := range list.Items {
-		all[list.Items[i].GetName()] = labelSet(&list.Items[i])
+	for _, i := range w.list(v2.CiliumIdentityResource).Items {
+		if w.stands(&i) {
+			all[i.GetName()] = labelSet(&i)
+		}
 	}
 	return all
+}
+
+// numbersBySet are the numbers of all identities, by label set.
+func (w *tenants) numbersBySet() map[string]string {
+	w.t.Helper()
+	numbers := map[string]string{}
+	for number, set := range w.identities() {
+		numbers[set] = number
+	}
+	return numbers
 }
 
 // identityOf waits for the identity of a label set of a pod.
 func (w *tenants) identityOf(namespace string, labels map[string]string) (number string) {
 	w.t.Helper()
-	alone := &tenants{world: w.world, namespaces: w.namespaces, pods: map[types.NamespacedName]map[string]string{{Namespace: namespace, Name: "x"}: labels}}
-	set := alone.wanted()[0]
+	set := written(w.set(namespace, labels))
 	eventually(w.t, "there is an identity of "+set, func() bool {
 		for n, has := range w.identities() {
 			if has == set {
@@ -217,23 +287,23 @@ func (w *tenants) eachHasOne() {
 // slicedIn are the slices that have each endpoint, by its namespace and name.
 func (w *tenants) slicedIn() map[string][]string {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(v2alpha1.CiliumEndpointSliceResource).List(w.ctx(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	in := map[string][]string{}
-	for i := range list.Items {
-		for _, endpoint := range endpointsOf(&list.Items[i]) {
-			in[endpoint] = append(in[endpoint], list.Items[i].GetName())
+	for _, slice := range w.list(v2alpha1.CiliumEndpointSliceResource).Items {
+		for _, endpoint := range endpointsOf(&slice) {
+			in[endpoint] = append(in[endpoint], slice.GetName())
 		}
 	}
 	return in
 }
 
+func entriesOf(slice *unstructured.Unstructured) []any {
+	entries, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
+	return entries
+}
+
 func endpointsOf(slice *unstructured.Unstructured) (names []string) {
 	namespace, _, _ := unstructured.NestedString(slice.Object, "namespace")
-	endpoints, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
-	for _, e := range endpoints {
+	for _, e := range entriesOf(slice) {
 		name, _, _ := unstructured.NestedString(e.(map[string]any), "name")
 		names = append(names, namespace+"/"+name)
 	}
@@ -244,31 +314,29 @@ func endpointsOf(slice *unstructured.Unstructured) (names []string) {
 // A number that was free may come to mean something else: that it does not soon is
 // kept by the leader that saw it freed, and tested in cells/identity.
 type registrar struct {
-	t *testing.T
+	*tenants
 
-	mu      sync.Mutex
-	means   map[string]string // label set by number
-	made    int
-	deleted int
-	twins   int            // identities made though there was one of the label set
-	now     map[string]int // identities by label set
+	mu    sync.Mutex
+	means map[string]string // label set by number
+	now   map[string]int    // identities by label set
+	tally tally
 }
+
+// tally is how many identities were made, beside another of their label set, and
+// deleted.
+type tally struct{ made, twins, deleted int }
 
 func (w *tenants) registrar() *registrar {
 	w.t.Helper()
-	r := &registrar{t: w.t, means: map[string]string{}, now: map[string]int{}}
-	list, err := w.dynamic.Resource(v2.CiliumIdentityResource).List(w.ctx(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for i := range list.Items {
-		r.see(watch.Added, &list.Items[i])
-	}
-	w.follow(v2.CiliumIdentityResource, list.GetResourceVersion(), r.see)
+	r := &registrar{tenants: w, means: map[string]string{}, now: map[string]int{}}
+	w.witness(v2.CiliumIdentityResource, r.see)
 	return r
 }
 
 func (r *registrar) see(kind watch.EventType, identity *unstructured.Unstructured) {
+	if !r.stands(identity) {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	number, set := identity.GetName(), labelSet(identity)
@@ -278,26 +346,123 @@ func (r *registrar) see(kind watch.EventType, identity *unstructured.Unstructure
 	r.means[number] = set
 	switch kind {
 	case watch.Added:
-		r.made++
+		r.tally.made++
 		if r.now[set]++; r.now[set] > 1 {
-			r.twins++
+			r.tally.twins++
 		}
 	case watch.Deleted:
 		delete(r.means, number)
-		r.deleted++
+		r.tally.deleted++
 		r.now[set]--
 	}
 }
 
-// count is how many identities were made.
-func (r *registrar) count() int {
+// count is what happened until now.
+func (r *registrar) count() tally {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.made
+	return r.tally
 }
 
-func (r *registrar) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return fmt.Sprintf("%d identities made, %d of them beside another of the label set, %d deleted", r.made, r.twins, r.deleted)
+func (t tally) String() string {
+	return fmt.Sprintf("%d identities made, %d of them beside another of the label set, %d deleted", t.made, t.twins, t.deleted)
+}
+
+// places sees which slices each endpoint is in, and when it is in none any more.
+type places struct {
+	mu    sync.Mutex
+	in    map[string]map[string]bool // slices that have an endpoint
+	came  map[string]uint64          // when an endpoint came into a slice and was in none
+	hands map[string]bool            // revisions of slices that somebody wrote, and uids of those that somebody deleted
+	taken map[string]bool            // endpoints that somebody took out of a slice, and that are in no other since
+	lost  []loss
+	moves int
+}
+
+// loss is that an endpoint was in slices from one revision to another, and then in
+// none.
+type loss struct {
+	endpoint, slice string
+	since, at       uint64
+}
+
+func (l loss) String() string {
+	return fmt.Sprintf("%s, since revision %d of slice %s", l.endpoint, l.at, l.slice)
+}
+
+func (w *tenants) watchPlaces() *places {
+	w.t.Helper()
+	p := &places{in: map[string]map[string]bool{}, came: map[string]uint64{}, hands: map[string]bool{}, taken: map[string]bool{}}
+	w.witness(v2alpha1.CiliumEndpointSliceResource, p.see)
+	return p
+}
+
+func (p *places) see(kind watch.EventType, slice *unstructured.Unstructured) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	name, at, has := slice.GetName(), revisionOf(slice), endpointsOf(slice)
+	hand := p.hands[slice.GetResourceVersion()]
+	if kind == watch.Deleted {
+		has, hand = nil, p.hands[string(slice.GetUID())]
+	}
+	for _, endpoint := range has {
+		in := p.in[endpoint]
+		if len(in) == 0 {
+			in = map[string]bool{}
+			p.in[endpoint], p.came[endpoint] = in, at
+		}
+		if !in[name] && !hand {
+			delete(p.taken, endpoint)
+		}
+		in[name] = true
+	}
+	for endpoint, in := range p.in {
+		if !in[name] || slices.Contains(has, endpoint) {
+			continue
+		}
+		delete(in, name)
+		if hand {
+			p.taken[endpoint] = true
+		}
+		if len(in) == 0 {
+			delete(p.in, endpoint)
+		}
+		switch {
+		case len(in) > 0:
+			p.moves++
+		case !p.taken[endpoint]:
+			p.lost = append(p.lost, loss{endpoint, name, p.came[endpoint], at})
+		}
+	}
+}
+
+// byHand lets somebody other than the operator write a slice: what endpoints lose
+// by that, it is not to blame for. The write returns the revision that it made, or
+// the uid of what it deleted, or nothing.
+func (p *places) byHand(write func() (mark string)) {
+	p.mu.Lock() // what it does is seen when it is known who did it
+	defer p.mu.Unlock()
+	p.hands[write()] = true
+}
+
+// show reports whether that is what has been seen last.
+func (p *places) show(in map[string][]string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.EqualFunc(p.in, in, func(seen map[string]bool, names []string) bool {
+		return slices.Equal(slices.Sorted(maps.Keys(seen)), slices.Sorted(slices.Values(names)))
+	})
+}
+
+// moved is how often an endpoint left a slice and was in another.
+func (p *places) moved() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.moves
+}
+
+func (p *places) losses() []loss {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.lost)
 }

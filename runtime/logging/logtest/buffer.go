@@ -41,6 +41,13 @@ func (b *Buffer) String() string {
 	return b.text.String()
 }
 
+// After is what was written after the first n bytes.
+func (b *Buffer) After(n int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return string(b.text.Bytes()[n:])
+}
+
 // Lines are those that were written so far, without their ends.
 func (b *Buffer) Lines() []string {
 	var lines []string

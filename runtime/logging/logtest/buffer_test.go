@@ -37,6 +37,19 @@ func TestBufferKeepsWholeWritesOfManyWriters(t *testing.T) {
 	}
 }
 
+func TestAfterIsWhatWasNotReadYet(t *testing.T) {
+	var b logtest.Buffer
+	b.Write([]byte("one\n"))
+	read := len(b.After(0))
+	if rest := b.After(read); rest != "" {
+		t.Errorf("%q, and nothing was written", rest)
+	}
+	b.Write([]byte("two\n"))
+	if rest := b.After(read); rest != "two\n" {
+		t.Errorf("%q, want the second line alone", rest)
+	}
+}
+
 func TestLinesAndCount(t *testing.T) {
 	var b logtest.Buffer
 	if len(b.Lines()) != 0 || b.Count() != 0 {

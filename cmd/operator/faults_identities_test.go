@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
+
+// labelsUnderFaults are what the operator makes for the labels of pods, and
+// deletes when neither pods nor endpoints have them any more. Pods and namespaces
+// get other labels; identities are deleted by hand, and made with names and labels
+// that stand for nothing.
+type labelsUnderFaults struct {
+	*podsUnderFaults
+	registrar *registrar
+	odd       int
+
+	mu        sync.Mutex
+	users     map[string]time.Time // label sets of pods and numbers of endpoints, since when they are in use
+	hands     map[types.UID]bool   // what somebody deletes
+	collected int                  // by the operator
+	longest   time.Duration        // that any of it was in use all the same
+}
+
+// lateUse is how long a pod or an endpoint has had an identity that nobody deletes
+// any more. A minute is promised (docs/wire/identity-gc.md, rule 19); what is on the
+// way while a few identities are deleted is seconds.
+const lateUse = calmsWithin
+
+func identitiesUnderFaults(f *turmoil) underFaults {
+	l := &labelsUnderFaults{
+		podsUnderFaults: f.pods, registrar: f.pods.tenants.registrar(),
+		users: map[string]time.Time{}, hands: map[types.UID]bool{},
+	}
+	f.follows(v2.CiliumIdentityResource)
+	f.witness(v2.CiliumIdentityResource, l.see)
+	return underFaults{
+		name: "identities",
+		args: []string{
+			"--identity-management-mode=operator", "--identity-allocation-mode=crd",
+			"--identity-gc-interval=500ms", "--identity-heartbeat-timeout=1s",
+		},
+		churn:   []func(){l.relabelPod, l.relabelPod, l.relabelPod, l.relabelNamespace, l.deleteSome, l.deleteSome, l.makeOdd},
+		note:    l.note,
+		newTerm: func() { l.relabelNamespace(); l.deleteSome() },
+		last:    l.deleteSilent,
+		rest:    l.rest,
+		grace:   l.grace,
+		end:     l.end,
+	}
+}
+
+func (l *labelsUnderFaults) relabelPod() {
+	if pod, ok := l.some(); ok {
+		l.tenants.relabel(pod.NamespacedName, "app", l.app())
+	}
+}
+
+func (l *labelsUnderFaults) relabelNamespace() {
+	l.tenants.label([]string{north, south}[l.r.IntN(2)], map[string]string{"team": fmt.Sprint("team-", l.r.IntN(3))})
+}
+
+func (l *labelsUnderFaults) deleteSome() { l.deleteOne(l.tenants.stands) }
+
+func (l *labelsUnderFaults) deleteSilent() {
+	set := written(l.tenants.set(home, map[string]string{"app": silent}))
+	l.deleteOne(func(identity *unstructured.Unstructured) bool {
+		return l.tenants.stands(identity) && labelSet(identity) == set
+	})
+}
+
+// deleteOne deletes an identity by hand.
+func (l *labelsUnderFaults) deleteOne(which func(*unstructured.Unstructured) bool) {
+	list := slices.DeleteFunc(l.list(v2.CiliumIdentityResource).Items, func(i unstructured.Unstructured) bool { return !which(&i) })
+	at, ok := one(l.r, list)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	l.hands[list[at].GetUID()] = true
+	l.mu.Unlock()
+	err := l.dynamic.Resource(v2.CiliumIdentityResource).Delete(l.t.Context(), list[at].GetName(), metav1.DeleteOptions{
+		Preconditions: metav1.NewUIDPreconditions(string(list[at].GetUID())),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		l.t.Error(err)
+	}
+}
+
+// makeOdd makes an identity that stands for nothing. What has no number of the
+// cluster is left alone, whatever its labels; what has no labels is not used.
+func (l *labelsUnderFaults) makeOdd() {
+	if l.odd++; l.odd > 30 {
+		return
+	}
+	set, n := l.tenants.set(l.somewhere(), map[string]string{"app": l.app()}), l.number()
+	switch l.odd % 3 {
+	case 0:
+		name := fmt.Sprint("odd-", n)
+		l.want(l.tenants.identity(name, set), "identity "+name+", which is no number,")
+	case 1:
+		name := fmt.Sprint(int(l.tenants.numbers.Max) + n)
+		l.want(l.tenants.identity(name, set), "identity "+name+" of another cluster")
+	case 2:
+		name := fmt.Sprint(int(l.tenants.numbers.Min) + n)
+		l.tenants.identity(name, nil)
+	}
+}
+
+// note takes note of what is in use after something has happened.
+func (l *labelsUnderFaults) note() {
+	now := map[string]time.Time{}
+	for _, set := range l.tenants.wanted() {
+		now[set] = time.Now()
+	}
+	for _, pod := range l.pods {
+		now[pod.identity] = time.Now()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for user, since := range l.users {
+		if _, still := now[user]; still {
+			now[user] = since
+		}
+	}
+	l.users = now
+}
+
+// see checks that what the operator deletes nobody has used for long.
+func (l *labelsUnderFaults) see(kind watch.EventType, identity *unstructured.Unstructured) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if kind != watch.Deleted || l.hands[identity.GetUID()] || !l.tenants.stands(identity) {
+		return
+	}
+	l.collected++
+	for _, user := range []string{labelSet(identity), identity.GetName()} {
+		since, used := l.users[user]
+		if !used {
+			continue
+		}
+		l.longest = max(l.longest, time.Since(since))
+		if time.Since(since) > lateUse {
+			l.t.Errorf("revision %s: identity %s of %s was deleted, and %s is in use since %s",
+				identity.GetResourceVersion(), identity.GetName(), labelSet(identity), user, time.Since(since))
+		}
+	}
+}
+
+// rest: there is one identity for each label set of a pod.
+func (l *labelsUnderFaults) rest() error {
+	want, has := l.tenants.wanted(), slices.Sorted(maps.Values(l.tenants.identities()))
+	has = slices.DeleteFunc(has, func(set string) bool { return !slices.Contains(want, set) })
+	if diff := cmp.Diff(want, has); diff != "" {
+		return fmt.Errorf("label sets of pods, and those of identities:\n%s", diff)
+	}
+	return nil
+}
+
+// grace: there is no other, and none is marked.
+func (l *labelsUnderFaults) grace() error {
+	want := l.tenants.wanted()
+	for _, i := range l.list(v2.CiliumIdentityResource).Items {
+		switch set, at := labelSet(&i), i.GetAnnotations()["io.cilium.heartbeat"]; {
+		case !l.tenants.isNumber(i.GetName()): // it stays
+		case !slices.Contains(want, set):
+			return fmt.Errorf("identity %s of %q is not in use, marked at %q", i.GetName(), set, at)
+		case at != "":
+			return fmt.Errorf("identity %s of %q is in use, marked at %q", i.GetName(), set, at)
+		}
+	}
+	return nil
+}
+
+func (l *labelsUnderFaults) end() {
+	eventually(l.t, "all is seen of identities", func() bool {
+		seen := l.registrar.count()
+		return seen.made-seen.deleted == len(l.tenants.identities())
+	})
+	all := l.registrar.count()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.t.Logf("identities: %s; %d by the operator, what of that was in use was so for %s at most", all, l.collected, l.longest.Round(time.Millisecond))
+	if l.collected == 0 || len(l.hands) == 0 {
+		l.t.Error("nothing was deleted: the run shows nothing")
+	}
+	if all.twins > 0 {
+		l.t.Error("identities were made beside others of the same labels")
+	}
+}
