@@ -61,21 +61,3 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
-
-// requestTimeout is how long a request for the lease may take.
-func (c Config) requestTimeout() time.Duration {
-	if c.LeaderElectionResourceLockTimeout > 0 {
-		return c.LeaderElectionResourceLockTimeout
-	}
-	return max(time.Second, c.LeaderElectionRenewDeadline/2)
-}
-
-// poll is how long a replica that has failed to get the lease, or to renew it,
-// waits before it tries again: no longer than a holder that has not failed.
-func (c Config) poll() time.Duration { return min(pollPeriod, c.LeaderElectionRetryPeriod) }
-
-// leaseSeconds is the lease duration as the lease has it: rounded up, so that
-// nobody takes the lease before its holder has stopped.
-func (c Config) leaseSeconds() int {
-	return int((c.LeaderElectionLeaseDuration + time.Second - 1) / time.Second)
-}
