@@ -127,10 +127,15 @@ func revisionOf(u *unstructured.Unstructured) uint64 {
 // list is all of a resource, wherever.
 func (w *world) list(resource schema.GroupVersionResource) *unstructured.UnstructuredList {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(resource).List(context.WithoutCancel(w.t.Context()), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	var list *unstructured.UnstructuredList
+	eventually(w.t, "the server lists "+resource.Resource, func() (ok bool) {
+		var err error
+		list, err = w.dynamic.Resource(resource).List(context.WithoutCancel(w.t.Context()), metav1.ListOptions{})
+		if err != nil && !apierrors.IsTooManyRequests(err) { // as it answers while a kind is new
+			w.t.Fatal(err)
+		}
+		return err == nil
+	})
 	return list
 }
 
@@ -195,10 +200,7 @@ func (w *world) addNodes(prefix string, n int) {
 // nodes are all CiliumNodes by name.
 func (w *world) nodes() map[string]*unstructured.Unstructured {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(v2.CiliumNodeResource).List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	list := w.list(v2.CiliumNodeResource)
 	nodes := map[string]*unstructured.Unstructured{}
 	for i := range list.Items {
 		nodes[list.Items[i].GetName()] = &list.Items[i]

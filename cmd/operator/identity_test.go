@@ -97,10 +97,7 @@ func (w *tenants) runs(namespace, name, ip string) {
 // allSliced waits until every endpoint is in one slice.
 func (w *tenants) allSliced() {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(v2.CiliumEndpointResource).List(w.ctx(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	list := w.list(v2.CiliumEndpointResource)
 	if len(list.Items) == 0 {
 		w.t.Fatal("there are no endpoints: the test shows nothing")
 	}

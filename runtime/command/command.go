@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -30,8 +31,12 @@ type Contribution func(*hive.Hive) *cobra.Command
 
 // Main runs the operator of the given cells with the process' arguments, and
 // returns the exit code. The first SIGINT or SIGTERM stops it in order, a second
-// one at once.
+// one at once. Memory is collected when it has grown by half, unless GOGC says
+// otherwise.
 func Main(cells cell.Cell, opts ...hive.Option) int {
+	if _, chosen := os.LookupEnv("GOGC"); !chosen {
+		debug.SetGCPercent(gcPercent)
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go stopOnSignal(stop)
@@ -46,6 +51,10 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	}
 	return 0
 }
+
+// gcPercent is half of Go's own: an operator keeps much and makes little, so that
+// to collect earlier costs a few percent of CPU while streams fill, and none at rest.
+const gcPercent = 50
 
 // echo is how long after the first signal others count as the same one: who
 // signals a process group often signals the process, too.
