@@ -124,6 +124,12 @@ func (t *table) next(of slim.Labels) (todo step) {
 	return todo
 }
 
+// putOff takes back what next has told to do: no request has been made.
+func (t *table) putOff(of slim.Labels, todo step) {
+	s := t.sets[of] // next keeps it there
+	s.sending, s.queued = false, t.now.Add(-todo.waited)
+}
+
 // Why nothing is made for a set of labels.
 const (
 	noPod    = "none: no pod has these labels any more"

@@ -27,14 +27,22 @@ const writers = 64
 
 // look makes the object of a set of labels, if it lacks one.
 func (m *maker) look(ctx context.Context, of slim.Labels) error {
-	if pause := m.pace.pause(time.Now()); pause > 0 {
-		explain.Note(ctx, "waits: the role lacks create ciliumidentities.cilium.io")
-		return reconcile.After(pause)
-	}
 	began := time.Now()
 	var todo step
-	m.revise(func(t *table) { todo = t.next(of) })
-	if todo.number == 0 {
+	var pause time.Duration
+	m.revise(func(t *table) {
+		if todo = t.next(of); todo.number == 0 {
+			return // it takes no turn from those that have to make something
+		}
+		if pause = m.pace.pause(t.now); pause > 0 {
+			t.putOff(of, todo)
+		}
+	})
+	switch {
+	case pause > 0:
+		explain.Note(ctx, "waits: the role lacks create ciliumidentities.cilium.io")
+		return reconcile.After(pause)
+	case todo.number == 0:
 		m.Metrics.looked(todo.waited, time.Since(began), todo.why != noneFree)
 		explain.Note(ctx, todo.why)
 		if todo.why == noneFree {

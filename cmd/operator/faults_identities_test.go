@@ -5,12 +5,10 @@ package main
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -163,10 +161,14 @@ func (l *labelsUnderFaults) see(kind watch.EventType, identity *unstructured.Uns
 
 // rest: there is one identity for each label set of a pod.
 func (l *labelsUnderFaults) rest() error {
-	want, has := l.tenants.wanted(), slices.Sorted(maps.Values(l.tenants.identities()))
-	has = slices.DeleteFunc(has, func(set string) bool { return !slices.Contains(want, set) })
-	if diff := cmp.Diff(want, has); diff != "" {
-		return fmt.Errorf("label sets of pods, and those of identities:\n%s", diff)
+	numbers := map[string][]string{}
+	for number, set := range l.tenants.identities() {
+		numbers[set] = append(numbers[set], number)
+	}
+	for _, set := range l.tenants.wanted() {
+		if len(numbers[set]) != 1 {
+			return fmt.Errorf("identities of %s are %v", set, numbers[set])
+		}
 	}
 	return nil
 }

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// doorman is a role that lacks create until it is given.
+type doorman struct {
+	k8s.Client
+	open     bool
+	requests int
+}
+
+func (d *doorman) Create(_ context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
+	o := obj.(*v2.CiliumIdentity)
+	if d.requests++; !d.open {
+		return nil, apierrors.NewForbidden(resource.GroupResource(), o.Name, errors.New("no"))
+	}
+	n, _ := identity.ParseNumber(o.Name)
+	return encoded(identityOf(n, slim.MakeLabels(o.SecurityLabels), 1)), nil
+}
+
+// Rule 24: of the requests that the role does not allow there is one now and then,
+// and label sets that nobody has any more do not take its turn.
+func TestForbiddenTurnGoesToWhoNeedsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		door := &doorman{}
+		tb, _ := plan(t, "n")
+		m := &maker{
+			params: params{Client: door, Metrics: newMetrics(), Health: health.NewTree().Reporter("identity"), Log: slog.New(slog.DiscardHandler)},
+			table:  tb, add: func(slim.Labels, ...k8s.Trigger) {},
+		}
+		var sets []slim.Labels
+		for i := range 30 {
+			name := fmt.Sprint("p", i)
+			tb.seePod(podOf("n", name, pairs{"app": name}))
+			sets = append(sets, labelsOf(tb, name))
+		}
+		look := func() (waiting int) {
+			for _, of := range sets {
+				if m.look(t.Context(), of) != nil {
+					waiting++
+				}
+			}
+			return waiting
+		}
+		for turn := range 3 {
+			if waiting := look(); waiting != 30 || door.requests != turn+1 {
+				t.Fatalf("%d wait, and there were %d requests at turn %d", waiting, door.requests, turn)
+			}
+			time.Sleep(forbiddenPause)
+		}
+		for i := range 29 {
+			tb.forgetPod(podOf("n", fmt.Sprint("p", i), nil).Key())
+		}
+		door.open = true
+		if waiting := look(); waiting != 0 || door.requests != 4 || len(tb.objects) != 1 {
+			t.Errorf("%d wait, there were %d requests, and %d identities are there", waiting, door.requests, len(tb.objects))
+		}
+		if err := tb.consistent(); err != nil {
+			t.Error(err)
+		}
+	})
+}
