@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -173,6 +174,12 @@ func (w *world) run(user string, env []string, args ...string) (*operator, *clus
 // addNode makes a CiliumNode as an agent does.
 func (w *world) addNode(name string, podCIDRs ...string) {
 	w.t.Helper()
+	if err := w.makeNode(name, podCIDRs...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) makeNode(name string, podCIDRs ...string) error {
 	spec := map[string]any{}
 	if len(podCIDRs) > 0 {
 		cidrs := make([]any, len(podCIDRs))
@@ -185,16 +192,22 @@ func (w *world) addNode(name string, podCIDRs ...string) {
 		"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
 		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
-	if _, err := w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{})
+	return err
 }
 
+// addNodes makes nodes, all at the same time.
 func (w *world) addNodes(prefix string, n int) {
 	w.t.Helper()
+	var all sync.WaitGroup
 	for i := range n {
-		w.addNode(fmt.Sprintf("%s-%d", prefix, i))
+		all.Go(func() {
+			if err := w.makeNode(fmt.Sprintf("%s-%d", prefix, i)); err != nil {
+				w.t.Error(err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // nodes are all CiliumNodes by name.

@@ -191,7 +191,7 @@ var badThings = []badThing{
 }
 
 // everything is all that needs the API server, and says so while that is away.
-var everything = []string{"k8s", "leader", "stream", "crds", "ipam", "chatter", "panics"}
+var everything = []string{"k8s", "leader", "stream", "nodegc", "crds", "ipam", "chatter", "panics"}
 
 // serverThings happen to the API server, or to the way there. None of them ends
 // the process, and each ends by itself when the server is back.

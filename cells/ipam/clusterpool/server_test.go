@@ -128,8 +128,13 @@ func (s *server) wantError(name, text string, cidrs ...string) {
 // request numbered after.
 func (s *server) requests(after int64) (all []string, last int64) {
 	s.t.Helper()
+	var seen []clustertest.Request
+	termtest.Eventually(s.t, "all requests are answered", func() bool {
+		seen = s.proxy.Requests(s.t, after)
+		return !slices.ContainsFunc(seen, func(r clustertest.Request) bool { return r.Status == 0 && r.Verb != "watch" })
+	})
 	last = after
-	for _, r := range s.proxy.Requests(s.t, after) {
+	for _, r := range seen {
 		last = r.Seq
 		if r.Resource != "ciliumnodes" || r.Name == "" {
 			continue
