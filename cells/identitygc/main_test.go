@@ -250,6 +250,7 @@ type server struct {
 	began    time.Time
 	stream   *stream.Local[ciliumio.Identity]
 	revision int
+	one      sync.Mutex // held by the request that is being done
 
 	mu     sync.Mutex
 	notes  []string
@@ -311,6 +312,8 @@ func (s *server) Modify(_ context.Context, ref k8s.Ref, edit func(*unstructured.
 }
 
 func (s *server) change(name string, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
+	s.one.Lock()
+	defer s.one.Unlock()
 	i, ok := s.get(name)
 	if !ok {
 		return nil, false, apierrors.NewNotFound(group, name)
@@ -337,6 +340,8 @@ func (s *server) change(name string, edit func(*unstructured.Unstructured) error
 
 func (s *server) Delete(_ context.Context, ref k8s.Ref, only k8s.Preconditions) error {
 	err := s.begin("delete " + ref.Name)
+	s.one.Lock()
+	defer s.one.Unlock()
 	i, ok := s.get(ref.Name)
 	switch {
 	case err != nil:
