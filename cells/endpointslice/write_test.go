@@ -47,7 +47,9 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// A hundred endpoints are encoded with no more allocations than one.
+// What is allocated does not grow with the endpoints. One allocation for each would be 99
+// more; a few are for larger buffers, which the race detector drops from their pools at
+// random.
 func TestEncodeIsLean(t *testing.T) {
 	allocations := func(endpoints int) float64 {
 		s := wide(endpoints)
@@ -57,7 +59,7 @@ func TestEncodeIsLean(t *testing.T) {
 			}
 		})
 	}
-	if one, many := allocations(1), allocations(100); many > one+5 {
+	if one, many := allocations(1), allocations(100); many > one+50 {
 		t.Errorf("%v allocations for 1 endpoint, %v for 100", one, many)
 	}
 }
