@@ -265,7 +265,8 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) boo
 	}()
 	term, endTerm := context.WithCancel(ctx)
 	defer context.AfterFunc(holding, endTerm)()
-	entered := e.enter(term, fence, seen)
+	settled := seen.settled(e.me, e.led, e.Config)
+	entered := e.enter(term, fence, seen, settled)
 	if !entered {
 		endTerm() // another replica may fare better
 	}
@@ -281,7 +282,7 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) boo
 	stopRenewing(nil)
 	<-renewed
 	fence.Close()
-	if !lost {
+	if !lost && e.clock.Monotonic() >= settled { // else the next leader waits, as after a crash
 		e.release(ctx)
 	}
 	e.Log.Info("stopped leading", "after", time.Since(e.Status().Since).Round(time.Millisecond).String())
@@ -297,9 +298,9 @@ func (e *elector) announce() {
 }
 
 // enter reports whether the term is entered, or its end has come already. seen
-// is the lease as it was before.
-func (e *elector) enter(ctx context.Context, fence *k8s.Fence, seen sighting) bool {
-	before, settled := e.before(ctx, seen), seen.settled(e.me, e.led, e.Config)
+// is the lease as it was before, settled when nothing of its holder can arrive.
+func (e *elector) enter(ctx context.Context, fence *k8s.Fence, seen sighting, settled time.Duration) bool {
+	before := e.before(ctx, seen)
 	e.led = e.Status().Transitions
 	err := e.Leading.Open(fence, before)
 	if err == nil {

@@ -268,6 +268,26 @@ func TestALeaseTakenByAStrangerEndsTheTerm(t *testing.T) {
 	}
 }
 
+// L8: who leaves before its predecessor is waited out does not say that the lease is
+// free, or a third one would not wait.
+func TestALeaseIsNotReleasedBeforeThePredecessorIsWaitedOut(t *testing.T) {
+	s := newSite(t)
+	s.renewDeadline = leaseDuration - time.Millisecond // a request may take half of it
+	happened := &events{}
+	a := s.replica(t, "a", happened).start(t)
+	until(t, "a leads", a.leads)
+	s.overwrite(t)
+	until(t, "a left its term", func() bool { return !a.leads() })
+	until(t, "a has the lease again", func() bool { return holder(s.lease(t)) == a.identity() })
+	a.stop(t)
+	if l := s.lease(t); holder(l) != a.identity() {
+		t.Errorf("%q holds the lease", holder(l))
+	}
+	if got := happened.all(); !slices.Equal(got, []string{"a begins", "a ends"}) {
+		t.Errorf("a was stopped too late to show anything: %v", got)
+	}
+}
+
 func TestADeletedLeaseEndsTheTerm(t *testing.T) {
 	s := newSite(t)
 	a := s.replica(t, "a", &events{}).start(t)
