@@ -26,7 +26,6 @@ const mostNodes = 30
 
 func podCIDRsUnderFaults(f *turmoil) underFaults {
 	n := &nodesUnderFaults{turmoil: f, judge: newJudge(f.world)}
-	n.node("always") // a cluster without any Node is none to draw conclusions from
 	f.follows(v2.CiliumNodeResource)
 	return underFaults{
 		name: "pod CIDRs and left-over CiliumNodes",

@@ -27,6 +27,7 @@ type livingPod struct {
 	endpoint types.UID
 	ip       string
 	identity string // "" while the agent does not know
+	placed   bool   // the kubelet has told the address
 }
 
 const mostPods = 40

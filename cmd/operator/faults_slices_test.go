@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -17,22 +16,23 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 
-	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 )
 
-// agentsUnderFaults are what the operator gathers endpoints in. Agents tell other
-// identities and addresses, or none; slices are deleted, edited and made by hand.
+// agentsUnderFaults are what the operator gathers in slices, endpoints or pods. They
+// tell other identities and addresses, or none; slices are deleted, edited and made
+// by hand.
 type agentsUnderFaults struct {
 	*podsUnderFaults
+	tellers
 	places *places
 	byHand map[string]int // what was done
 
 	mu    sync.Mutex
-	tells map[string][]telling // what endpoints told, the earliest first
+	tells map[string][]telling // what was told of each endpoint, the earliest first
 }
 
-// telling is whether an endpoint told an identity and addresses, from a revision on.
+// telling is whether an identity and addresses were told, from a revision on.
 type telling struct {
 	revision uint64
 	whole    bool
@@ -41,16 +41,32 @@ type telling struct {
 // fewInSlice is so small a capacity that there are many slices.
 const fewInSlice = 3
 
+// gathering is a way in which endpoints come into slices.
+type gathering struct {
+	name    string
+	args    []string
+	tellers func(*podsUnderFaults) tellers
+}
+
+var gatherings = []gathering{
+	{"endpoints by identity", []string{"--ces-slice-mode=identity"}, ofEndpoints},
+	{"endpoints as they come", []string{"--ces-slice-mode=fcfs"}, ofEndpoints},
+	{"pods by identity", []string{"--ces-slice-mode=identity", "--ces-controller-mode=slim"}, ofPods},
+}
+
 func slicesUnderFaults(f *turmoil) underFaults {
-	a := &agentsUnderFaults{podsUnderFaults: f.pods, places: f.pods.tenants.watchPlaces(), byHand: map[string]int{}, tells: map[string][]telling{}}
-	f.witness(v2.CiliumEndpointResource, a.see)
+	a := &agentsUnderFaults{
+		podsUnderFaults: f.pods, tellers: f.way.tellers(f.pods),
+		places: f.pods.tenants.watchPlaces(), byHand: map[string]int{}, tells: map[string][]telling{},
+	}
+	f.witness(a.resource(), a.see)
 	return underFaults{
 		name: "slices",
-		args: []string{
-			"--enable-cilium-endpoint-slice", "--ces-slice-mode=identity", fmt.Sprint("--ces-max-ciliumendpoints-per-ces=", fewInSlice),
+		args: slices.Concat(f.way.args, []string{
+			"--enable-cilium-endpoint-slice", fmt.Sprint("--ces-max-ciliumendpoints-per-ces=", fewInSlice),
 			`--ces-rate-limits=[{"nodes":0,"limit":50,"burst":100}]`,
-		},
-		churn:   []func(){a.identify, a.identify, a.identifyAll, a.readdress, a.mute, a.remove, a.edit, a.forge},
+		}),
+		churn:   []func(){a.identify, a.identify, a.identifyAll, a.readdress, a.silence, a.remove, a.edit, a.forge},
 		newTerm: func() { a.identifyAll(); a.forge(); a.remove(); a.edit() },
 		last:    a.removeSettled,
 		rest:    a.rest,
@@ -58,14 +74,14 @@ func slicesUnderFaults(f *turmoil) underFaults {
 	}
 }
 
-// identify lets the agent of a pod look for its identity.
+// identify lets who tells about a pod look at it.
 func (a *agentsUnderFaults) identify() {
 	if pod, ok := a.some(); ok {
 		a.look(pod, a.tenants.numbersBySet())
 	}
 }
 
-// identifyAll lets all agents look.
+// identifyAll lets all look.
 func (a *agentsUnderFaults) identifyAll() {
 	numbers := a.tenants.numbersBySet()
 	for _, pod := range a.pods {
@@ -73,42 +89,17 @@ func (a *agentsUnderFaults) identifyAll() {
 	}
 }
 
-// look is what an agent does: it takes the identity with the labels of the pod, and
-// what it told before stays until there is one.
-func (a *agentsUnderFaults) look(pod *livingPod, numbers map[string]string) {
-	number := numbers[written(a.tenants.set(pod.Namespace, a.tenants.pods[pod.NamespacedName]))]
-	if number != "" && number != pod.identity {
-		pod.identity = number
-		a.tell(pod)
-	}
-}
-
-// tell is what the agent tells about a pod that has an identity.
-func (a *agentsUnderFaults) tell(pod *livingPod) {
-	id, err := strconv.ParseInt(pod.identity, 10, 64)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	patch, err := json.Marshal(map[string]any{"status": endpointStatus(id, pod.ip)})
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	a.patchEndpoint(pod, string(patch))
-}
-
 // readdress gives a pod another address.
 func (a *agentsUnderFaults) readdress() {
-	if pod, ok := a.some(); ok && pod.identity != "" {
-		pod.ip = a.ip()
-		a.tell(pod)
+	if pod, ok := a.some(); ok {
+		a.move(pod, a.ip())
 	}
 }
 
-// mute lets an endpoint have no identity for a while.
-func (a *agentsUnderFaults) mute() {
+// silence lets nothing be told of a pod for a while.
+func (a *agentsUnderFaults) silence() {
 	if pod, ok := a.some(); ok {
-		pod.identity = ""
-		a.patchEndpoint(pod, `{"status":{"identity":null}}`)
+		a.mute(pod)
 	}
 }
 
@@ -218,35 +209,25 @@ func (a *agentsUnderFaults) write(what string, write func() (mark string, err er
 	})
 }
 
-func (a *agentsUnderFaults) see(kind watch.EventType, endpoint *unstructured.Unstructured) {
+func (a *agentsUnderFaults) see(kind watch.EventType, teller *unstructured.Unstructured) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	key := endpoint.GetNamespace() + "/" + endpoint.GetName()
-	a.tells[key] = append(a.tells[key], telling{revisionOf(endpoint), kind != watch.Deleted && toldBy(endpoint) != ""})
-}
-
-// toldBy is what slices are to say of an endpoint, "" for nothing.
-func toldBy(endpoint *unstructured.Unstructured) string {
-	id, told, _ := unstructured.NestedInt64(endpoint.Object, "status", "identity", "id")
-	networking, placed, _ := unstructured.NestedMap(endpoint.Object, "status", "networking")
-	if !told || !placed {
-		return ""
-	}
-	return entryOf(id, networking)
+	key := teller.GetNamespace() + "/" + teller.GetName()
+	a.tells[key] = append(a.tells[key], telling{revisionOf(teller), kind != watch.Deleted && a.whole(teller)})
 }
 
 // told is what slices are to say of all endpoints, by namespace and name.
 func (a *agentsUnderFaults) told() map[string]string {
-	says := map[string]string{}
-	for _, endpoint := range a.list(v2.CiliumEndpointResource).Items {
-		if entry := toldBy(&endpoint); entry != "" {
-			says[endpoint.GetNamespace()+"/"+endpoint.GetName()] = entry
+	says, numbers := map[string]string{}, a.tenants.numbersBySet()
+	for _, teller := range a.list(a.resource()).Items {
+		if a.whole(&teller) {
+			says[teller.GetNamespace()+"/"+teller.GetName()] = a.entry(&teller, numbers)
 		}
 	}
 	return says
 }
 
-// showsAll reports whether what endpoints told last has been seen.
+// showsAll reports whether what was told last has been seen.
 func (a *agentsUnderFaults) showsAll() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -267,7 +248,7 @@ func entryOf(id, networking any) string {
 	return string(text)
 }
 
-// rest: every endpoint is in one slice, which says what it says; nothing else is in
+// rest: every endpoint is in one slice, which says what was told; nothing else is in
 // a slice, and none is empty or too full.
 func (a *agentsUnderFaults) rest() error {
 	a.identifyAll()

@@ -68,12 +68,22 @@ const (
 // labels, identities, slices, definitions and keys come and go and the lease is
 // lost. When it is calm again all is as it should be within seconds, and nothing was
 // lost, given twice, or leaked on the way. SKEP_SEED repeats a run.
+// In the long form slices are made in all ways, else in one that the seed decides.
 func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
-	length := 30 * time.Second
-	if soak() {
-		length = 5 * time.Minute
+	seed := seed(t)
+	if !soak() {
+		way := gatherings[seed%uint64(len(gatherings))]
+		t.Logf("slices of %s", way.name)
+		faultsUnderChurn(t, seed, way, 30*time.Second)
+		return
 	}
-	f := newTurmoil(t, seed(t))
+	for _, way := range gatherings {
+		t.Run(way.name, func(t *testing.T) { faultsUnderChurn(t, seed, way, 5*time.Minute) })
+	}
+}
+
+func faultsUnderChurn(t *testing.T, seed uint64, way gathering, length time.Duration) {
+	f := newTurmoil(t, seed, way)
 	f.start()
 	f.calmed("the start")
 	before := f.size()
@@ -130,6 +140,7 @@ type turmoil struct {
 	*population
 	r      *rand.Rand
 	seed   uint64
+	way    gathering
 	etcd   *kvstoretest.Etcd
 	pprof  int
 	pods   *podsUnderFaults
@@ -144,14 +155,20 @@ type turmoil struct {
 	lost      int       // how many were lost before
 }
 
-func newTurmoil(t *testing.T, seed uint64) *turmoil {
+// always is a node that stays.
+const always = "always"
+
+func newTurmoil(t *testing.T, seed uint64, way gathering) *turmoil {
 	pods := newTenants(t)
 	pods.cluster, pods.numbers = "c1", identity.RangeOf(1, 255) // as withEtcd has it
 	pods.define()
 	f := &turmoil{
-		population: populationOf(pods.world), seed: seed, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
+		population: populationOf(pods.world), seed: seed, way: way, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
 		wanted: map[types.UID]string{}, condemned: map[types.UID]string{}, deleted: map[types.UID]bool{},
 	}
+	pods.node = always
+	f.node(always)
+	f.want(f.ciliumNode(always), "CiliumNode "+always)
 	f.pods = newPodsUnderFaults(f, pods)
 	for _, add := range dutiesUnderFaults {
 		f.duties = append(f.duties, add(f))

@@ -117,6 +117,16 @@ func (w *tenants) finish(namespace, name string) {
 	delete(w.pods, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
+// address lets a pod run at an address, or, without one, lose what it has.
+func (w *tenants) address(namespace, name, ip string) {
+	w.t.Helper()
+	status := `{"status":{"podIP":null,"podIPs":null}}`
+	if ip != "" {
+		status = fmt.Sprintf(`{"status":{"phase":"Running","hostIP":%q,"podIP":%q,"podIPs":[{"ip":%q}]}}`, hostIP, ip, ip)
+	}
+	w.patchPod(namespace, name, status, "status")
+}
+
 // relabel gives a pod another value of a label.
 func (w *tenants) relabel(pod types.NamespacedName, label, value string) {
 	w.t.Helper()
@@ -174,10 +184,13 @@ func (w *tenants) endpoint(namespace, name string, pod types.UID, identity int64
 	return made.GetUID()
 }
 
+// hostIP is the address of all nodes.
+const hostIP = "192.168.0.1"
+
 func endpointStatus(identity int64, ip string) map[string]any {
 	return map[string]any{
 		"identity":   map[string]any{"id": identity},
-		"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": ip}}, "node": "192.168.0.1"},
+		"networking": map[string]any{"addressing": []any{map[string]any{"ipv4": ip}}, "node": hostIP},
 	}
 }
 
