@@ -22,9 +22,10 @@ import (
 	"github.com/skep-operator/skep/runtime/job"
 )
 
-// writers is how many slices are written at once: so many that the limiter decides,
-// and not how long answers take, up to 320 ms each at 50 a second.
-const writers = 16
+// writers is how many slices are written at once: so many that the limiter decides
+// where an answer takes 160 ms. An API server that needs longer is not made faster by
+// more of them (docs/performance.md).
+const writers = 8
 
 // source is where endpoints come from.
 type source interface {

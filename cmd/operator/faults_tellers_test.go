@@ -89,7 +89,7 @@ func (t endpointTellers) mute(pod *livingPod) {
 type podTellers struct{ *podsUnderFaults }
 
 func ofPods(p *podsUnderFaults) tellers {
-	p.tenants.address(home, settled, p.ip())
+	p.tenants.runs(home, settled, p.ip())
 	return podTellers{p}
 }
 
@@ -123,10 +123,10 @@ func (t podTellers) look(pod *livingPod, _ map[string]string) {
 
 func (t podTellers) move(pod *livingPod, ip string) {
 	pod.ip, pod.placed = ip, true
-	t.tenants.address(pod.Namespace, pod.Name, ip)
+	t.tenants.runs(pod.Namespace, pod.Name, ip)
 }
 
 func (t podTellers) mute(pod *livingPod) {
 	pod.placed = false
-	t.tenants.address(pod.Namespace, pod.Name, "")
+	t.tenants.stalls(pod.Namespace, pod.Name)
 }

@@ -87,13 +87,6 @@ func (w *tenants) newPod(name string) {
 	eventually(w.t, name+" is in a slice", func() bool { return len(w.slicedIn()[name+"/"+name]) == 1 })
 }
 
-// runs is what the kubelet tells about a pod.
-func (w *tenants) runs(namespace, name, ip string) {
-	w.t.Helper()
-	status := fmt.Sprintf(`{"status":{"phase":"Running","hostIP":"192.168.0.1","podIP":%q,"podIPs":[{"ip":%q}]}}`, ip, ip)
-	w.patchPod(namespace, name, status, "status")
-}
-
 // allSliced waits until every endpoint is in one slice.
 func (w *tenants) allSliced() {
 	w.t.Helper()
@@ -213,7 +206,10 @@ func TestInvariant5NoIdentityOrSliceLostUnseen(t *testing.T) {
 			if half {
 				name = test.mode + ", " + test.late + " half loaded"
 			}
-			t.Run(name, func(t *testing.T) { newLodgers(t, test.args).withLate(test.late, half) })
+			t.Run(name, func(t *testing.T) {
+				t.Parallel() // each has a cluster of its own, and waits most of the time
+				newLodgers(t, test.args).withLate(test.late, half)
+			})
 		}
 	}
 }

@@ -117,14 +117,17 @@ func (w *tenants) finish(namespace, name string) {
 	delete(w.pods, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// address lets a pod run at an address, or, without one, lose what it has.
-func (w *tenants) address(namespace, name, ip string) {
+// runs is what the kubelet tells about a pod.
+func (w *tenants) runs(namespace, name, ip string) {
 	w.t.Helper()
-	status := `{"status":{"podIP":null,"podIPs":null}}`
-	if ip != "" {
-		status = fmt.Sprintf(`{"status":{"phase":"Running","hostIP":%q,"podIP":%q,"podIPs":[{"ip":%q}]}}`, hostIP, ip, ip)
-	}
+	status := fmt.Sprintf(`{"status":{"phase":"Running","hostIP":%q,"podIP":%q,"podIPs":[{"ip":%q}]}}`, hostIP, ip, ip)
 	w.patchPod(namespace, name, status, "status")
+}
+
+// stalls takes its address from a pod.
+func (w *tenants) stalls(namespace, name string) {
+	w.t.Helper()
+	w.patchPod(namespace, name, `{"status":{"podIP":null,"podIPs":null}}`, "status")
 }
 
 // relabel gives a pod another value of a label.
