@@ -5,7 +5,6 @@ package health
 
 import (
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -70,8 +69,8 @@ type screen struct {
 type duty struct {
 	ID     string `json:"id"`
 	Title  string `json:"title"`
-	State  string `json:"state"`            // off, standing by, OK, Waiting, Degraded, Stopped
-	Reason string `json:"reason,omitempty"` // why it is off, or what it waits for
+	State  string `json:"state"`            // off, standing by, OK, Degraded, Stopped
+	Reason string `json:"reason,omitempty"` // why it is off
 }
 
 // section is what a module adds.
@@ -94,13 +93,9 @@ func (r *report) screen() screen {
 		election := r.Election.Status()
 		s.Election, leading = &election, election.Leading
 	}
-	var streams []stream.State
-	if r.Streams != nil {
-		streams = r.Streams.States()
-	}
 	for _, m := range r.Graph().Modules {
 		if m.ID != "" && m.Term != "" {
-			s.Duties = append(s.Duties, dutyOf(m, leading, streams))
+			s.Duties = append(s.Duties, dutyOf(m, leading))
 		}
 	}
 	for _, contributed := range r.Sections {
@@ -111,34 +106,17 @@ func (r *report) screen() screen {
 	return s
 }
 
-func dutyOf(m graph.Module, leading bool, streams []stream.State) duty {
+func dutyOf(m graph.Module, leading bool) duty {
 	d := duty{ID: m.ID, Title: m.Title, State: m.Health, Reason: m.Reason}
 	switch {
 	case !m.Enabled:
 		d.State = "off"
 	case !leading:
 		d.State = "standing by"
-	case d.State == "", d.State == string(health.OK):
+	case d.State == "":
 		d.State = string(health.OK)
-		if reasons := waitsFor(m.ID, streams); len(reasons) > 0 {
-			d.State, d.Reason = "Waiting", "for "+strings.Join(reasons, "; ")
-		}
 	}
 	return d
-}
-
-// waitsFor is what the streams wait for that a duty has subscribed to. Modules of a
-// duty share its name in front, as endpointgc.periodic does.
-func waitsFor(duty string, streams []stream.State) (reasons []string) {
-	for _, s := range streams {
-		mine := slices.ContainsFunc(s.Subscribers, func(sub stream.SubscriberState) bool {
-			return strings.HasPrefix(duty+".", sub.Name+".") || strings.HasPrefix(sub.Name+".", duty+".")
-		})
-		if reason := s.Waits(); mine && reason != "" {
-			reasons = append(reasons, reason)
-		}
-	}
-	return reasons
 }
 
 func heapBytes() uint64 {

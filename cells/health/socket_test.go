@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
@@ -140,26 +139,6 @@ func TestStatus(t *testing.T) {
 	}
 	if s.Duties[0].State != "standing by" || s.Election.Holder != "other" || s.Version != "1.2.3" || len(s.Sections) != 1 {
 		t.Errorf("as JSON: %s", out)
-	}
-}
-
-// A duty that is well itself, and cannot do anything yet, says why.
-func TestWaitsFor(t *testing.T) {
-	connected := time.Now()
-	subscriber := func(name string) []stream.SubscriberState { return []stream.SubscriberState{{Name: name}} }
-	streams := []stream.State{
-		{Name: "pods", Synced: true, ConnectedSince: connected, Wrong: map[string]string{"unreadable": "one object"}, Subscribers: subscriber("slices")},
-		{Name: "nodes", Synced: true, Subscribers: subscriber("slices")}, // between two watches
-		{Name: "kinds", Wrong: map[string]string{"resource": "not served\nyet"}, Subscribers: subscriber("slices")},
-		{Name: "endpoints", Synced: true, Wrong: map[string]string{"watch": "refused"}, Subscribers: subscriber("slices.keys")},
-	}
-	for duty, want := range map[string]string{
-		"slices": "kinds: not served; yet|endpoints: refused", "slices.pods": "kinds: not served; yet",
-		"slices.keys": "kinds: not served; yet|endpoints: refused", "slice": "", "slicesgc": "",
-	} {
-		if got := strings.Join(waitsFor(duty, streams), "|"); got != want {
-			t.Errorf("%s waits for %q, want %q", duty, got, want)
-		}
 	}
 }
 

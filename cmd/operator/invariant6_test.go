@@ -101,13 +101,11 @@ var badThings = []badThing{
 		before: func(s *scene) {
 			s.createDefinitions()
 			s.deleteDefinition(nodeDefinition)
-			s.deleteDefinition("ciliumendpoints.cilium.io")
-			s.args = append(s.args, "--skip-crd-creation", "--enable-cilium-endpoint-slice")
+			s.args = append(s.args, "--skip-crd-creation")
 		},
-		hurts:  []string{"stream.ciliumio", "ipam.clusterpool"},
-		says:   []string{"the CustomResourceDefinition ciliumnodes.cilium.io does not serve version v2 yet, waiting for it"},
-		spared: []func(*scene){waits("endpointslice.endpoints", "for ciliumendpoints.cilium.io: the CustomResourceDefinition ciliumendpoints.cilium.io")},
-		heal:   func(s *scene) { s.createDefinition("CiliumNode"); s.createDefinition("CiliumEndpoint") },
+		hurts: []string{"stream.ciliumio", "ipam.clusterpool"},
+		says:  []string{"the CustomResourceDefinition ciliumnodes.cilium.io does not serve version v2 yet, waiting for it"},
+		heal:  func(s *scene) { s.createDefinition("CiliumNode") },
 	},
 	{
 		name:   "panics",
@@ -392,19 +390,6 @@ func definitionsAreRegistered(kinds ...string) func(*scene) {
 		for _, kind := range kinds {
 			s.awaitDefinition(kind)
 		}
-	}
-}
-
-// waits: a duty that cannot do anything yet says what it waits for.
-func waits(duty, why string) func(*scene) {
-	return func(s *scene) {
-		s.t.Helper()
-		s.o.until(duty+" waits "+why, func() bool {
-			status, ok := s.o.status()
-			return ok && slices.ContainsFunc(status.Duties, func(d dutyLine) bool {
-				return d.ID == duty && d.State == "Waiting" && strings.HasPrefix(d.Reason, why)
-			})
-		})
 	}
 }
 

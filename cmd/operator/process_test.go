@@ -158,11 +158,8 @@ type status struct {
 		Identity string
 		Leading  bool
 	}
-	Duties   []dutyLine
 	Degraded []struct{ ID, Message, Error string }
 }
-
-type dutyLine struct{ ID, State, Reason string }
 
 func (s status) degraded() string {
 	var b strings.Builder

@@ -6,10 +6,7 @@ package stream
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/spf13/pflag"
@@ -184,18 +181,6 @@ func (s State) word() string {
 		return "not connected"
 	}
 	return "synced"
-}
-
-// Waits says what the stream waits for, "" if it shows what the server has.
-func (s State) Waits() string {
-	if s.Synced && (!s.ConnectedSince.IsZero() || len(s.Wrong) == 0) {
-		return ""
-	}
-	texts := []string{s.Name}
-	for _, name := range slices.Sorted(maps.Keys(s.Wrong)) {
-		texts = append(texts, strings.ReplaceAll(s.Wrong[name], "\n", "; "))
-	}
-	return strings.Join(texts, ": ")
 }
 
 func newCloser(s *Streams) lifecycle.Hook {
