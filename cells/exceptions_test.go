@@ -14,7 +14,6 @@ var exportedByCells = exceptions{}
 
 // long are files that have more lines than others may.
 var long = exceptions{
-	"resources/stream/subscription.go":          "one subscriber and all that it promises, which is read in one go",
 	"resources/stream/streamtest/properties.go": "one list of named properties",
 }
 
