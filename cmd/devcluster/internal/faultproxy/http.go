@@ -4,9 +4,11 @@
 package faultproxy
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -211,6 +213,9 @@ func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 			r.Header.Del(name)
 		}
 	}
+	if err := readBody(r); err != nil {
+		return nil, err
+	}
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.Header.Get("Authorization") != "" {
 		return h.plain.RoundTrip(r)
 	}
@@ -218,6 +223,21 @@ func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("X-Remote-User", subject.CommonName)
 	r.Header["X-Remote-Group"] = subject.Organization
 	return h.vouching.RoundTrip(r)
+}
+
+// readBody reads the body before the request is sent on. A server may answer without
+// reading it, and then server, proxy and client would wait for each other: the proxy
+// does not end its answer before it has been read.
+func readBody(r *http.Request) error {
+	if r.Body == nil || r.Body == http.NoBody {
+		return nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }
 
 // discard is a ResponseWriter that keeps nothing.
