@@ -155,7 +155,8 @@ type turmoil struct {
 	lost      int       // how many were lost before
 }
 
-// always is a node that stays.
+// always is a node that stays, with the pods on it: a cluster without any Node is none
+// to draw conclusions from.
 const always = "always"
 
 func newTurmoil(t *testing.T, seed uint64, way gathering) *turmoil {
