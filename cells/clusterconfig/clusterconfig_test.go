@@ -34,10 +34,8 @@ func lead(t *testing.T, endpoint string, args ...string) *kvstoretest.Operator {
 // at work, too.
 var marking = cell.Module("marking", "Writes a key", cell.Job("mark", func(c kvstore.Client) job.Job {
 	return job.OneShot(func(ctx context.Context) error {
-		select {
-		case <-c.Connected():
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := c.AwaitConnected(ctx); err != nil {
+			return err
 		}
 		return c.Write(k8s.WithCause(ctx, &k8s.Cause{Rule: "marking"}), kvstore.Put(marker, nil))
 	}, job.Retry(time.Second, time.Second))
@@ -163,6 +161,7 @@ func TestEtcdAway(t *testing.T) {
 	door.Refuse(t)
 	o := lead(t, e.ProxyEndpoints()[0])
 	kvstoretest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
+	kvstoretest.Eventually(t, "the duty says that it waits", func() bool { return len(o.Degraded("clusterconfig")) > 0 })
 	door.Heal(t)
 	kvstoretest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
 	door.Refuse(t)

@@ -90,11 +90,7 @@ type failing struct {
 	write          func(context.Context) error
 }
 
-func (f *failing) Connected() <-chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}
+func (f *failing) AwaitConnected(context.Context) error { return nil }
 
 func (f *failing) Write(ctx context.Context, _ ...kvstore.Write) error { return f.write(ctx) }
 
@@ -170,11 +166,20 @@ func TestEtcdAwayAtTheStart(t *testing.T) {
 	door.Refuse(t)
 	o := lead(t, e.ProxyEndpoints()[0])
 	kvstoretest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
+	kvstoretest.Eventually(t, "the heartbeat says what it waits for", func() bool { return waits(o) })
 	door.Heal(t)
 	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	if waits(o) {
+		t.Error("it still says that it waits")
+	}
 	if n := o.Metric("kvstore_heartbeat_failures_total"); n != 0 {
 		t.Errorf("%v failures were counted", n)
 	}
+}
+
+func waits(o *kvstoretest.Operator) bool {
+	_, ok := o.Degraded("heartbeat")["heartbeat.job-beat.waits-for-etcd"]
+	return ok
 }
 
 // Rule H4: without a quorum heartbeats fail, and come back with it.

@@ -36,15 +36,13 @@ func newBeater(c Config, store kvstore.Client, s reconcile.Scope, m *beatMetrics
 }
 
 // job beats from the moment that etcd is reached. Until then there is nothing
-// that could fail: the connection says itself that it waits.
+// that could fail.
 func (b *beater) job() job.Job {
 	return job.OneShot(func(ctx context.Context) error {
-		select {
-		case <-b.store.Connected():
-			return b.loop.Run(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := b.store.AwaitConnected(ctx); err != nil {
+			return err
 		}
+		return b.loop.Run(ctx)
 	})
 }
 

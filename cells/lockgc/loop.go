@@ -41,12 +41,10 @@ func newSweeper(c Config, store kvstore.Client, s reconcile.Scope, m *sweepMetri
 func (w *sweeper) job() job.Job {
 	return job.OneShot(func(ctx context.Context) error {
 		defer w.metrics.Held.Set(0)
-		select {
-		case <-w.store.Connected():
-			return w.loop.Run(ctx)
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := w.store.AwaitConnected(ctx); err != nil {
+			return err
 		}
+		return w.loop.Run(ctx)
 	})
 }
 

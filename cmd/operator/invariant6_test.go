@@ -50,6 +50,8 @@ type badThing struct {
 	// hurts are the modules that may be degraded by it; the first one must be,
 	// unless the thing is nothing that a duty suffers from.
 	hurts []string
+	// waits are those of them that do nothing but wait, and say for what.
+	waits map[string]string
 	// says is what the first one says: the cause, and the remedy where there is
 	// one but to wait.
 	says []string
@@ -91,7 +93,8 @@ var badThings = []badThing{
 	{
 		name:   "needed names taken",
 		before: func(s *scene) { s.takeNames("CiliumNode") },
-		hurts:  []string{"crds.registration", "stream.ciliumio", "ipam.clusterpool"},
+		hurts:  []string{"crds.registration", "stream.ciliumio", "ipam.clusterpool", "nodegc", "endpointgc"},
+		waits:  map[string]string{"ipam.clusterpool": "ciliumnodes", "nodegc": "ciliumnodes", "endpointgc": "ciliumnodes"},
 		says:   []string{"ciliumnodes.cilium.io", "its names are not accepted, another definition has them", "CiliumNode"},
 		spared: []func(*scene){definitionsAreRegistered("CiliumCIDRGroup", "CiliumIdentity")},
 		heal:   func(s *scene) { s.deleteDefinition("stolen.cilium.io") },
@@ -103,7 +106,8 @@ var badThings = []badThing{
 			s.deleteDefinition(nodeDefinition)
 			s.args = append(s.args, "--skip-crd-creation")
 		},
-		hurts: []string{"stream.ciliumio", "ipam.clusterpool"},
+		hurts: []string{"stream.ciliumio", "ipam.clusterpool", "nodegc", "endpointgc"},
+		waits: map[string]string{"ipam.clusterpool": "ciliumnodes", "nodegc": "ciliumnodes", "endpointgc": "ciliumnodes"},
 		says:  []string{"the CustomResourceDefinition ciliumnodes.cilium.io does not serve version v2 yet, waiting for it"},
 		heal:  func(s *scene) { s.createDefinition("CiliumNode") },
 	},
@@ -191,7 +195,7 @@ var badThings = []badThing{
 }
 
 // everything is all that needs the API server, and says so while that is away.
-var everything = []string{"k8s", "leader", "stream", "nodegc", "crds", "ipam", "chatter", "panics"}
+var everything = []string{"k8s", "leader", "stream", "nodegc", "endpointgc", "identitygc", "crds", "ipam", "chatter", "panics"}
 
 // serverThings happen to the API server, or to the way there. None of them ends
 // the process, and each ends by itself when the server is back.
@@ -331,8 +335,20 @@ func (s *scene) tells(bad badThing) {
 			return isPartOf(d.ID, bad.hurts[:1]) &&
 				!slices.ContainsFunc(bad.says, func(part string) bool { return !strings.Contains(text, part) })
 		})
-		return !others && (told || len(bad.says) == 0)
+		return !others && (told || len(bad.says) == 0) && wait(last.Degraded, bad.waits)
 	})
+}
+
+// wait reports whether all modules say what they wait for.
+func wait(degraded []degradedPart, modules map[string]string) bool {
+	for module, what := range modules {
+		if !slices.ContainsFunc(degraded, func(d degradedPart) bool {
+			return isPartOf(d.ID, []string{module}) && strings.HasSuffix(d.ID, ".waits-for-"+what)
+		}) {
+			return false
+		}
+	}
+	return true
 }
 
 type degradedPart = struct{ ID, Message, Error string }

@@ -25,8 +25,11 @@ import (
 // What a command prints without a cluster is the same bytes each time: Go's maps
 // and schedulers are not, so each run is a process of its own.
 func TestInvariant7CommandsPrintTheSameBytes(t *testing.T) {
-	runs := 20
-	if testing.Short() {
+	runs := 8
+	switch {
+	case soak():
+		runs = 50
+	case testing.Short():
 		runs = 3
 	}
 	options := []string{"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"}

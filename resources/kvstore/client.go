@@ -45,9 +45,9 @@ type Client interface {
 	Ensure(ctx context.Context, key string, value []byte) (written bool, err error)
 	// LeaseAlive reports whether a lease exists.
 	LeaseAlive(ctx context.Context, id LeaseID) (bool, error)
-	// Connected is closed when etcd was reached and took a write for the first
-	// time.
-	Connected() <-chan struct{}
+	// AwaitConnected returns once etcd was reached and took a write for the first
+	// time. The error is that of ctx, or says that the connection is closed.
+	AwaitConnected(ctx context.Context) error
 	// Status is the outcome of the last check.
 	Status() Status
 }

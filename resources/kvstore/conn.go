@@ -255,6 +255,8 @@ func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client
 	return client, nil
 }
 
+var errClosed = errors.New("the connection to etcd is closed")
+
 // etcd is the client, once there is one.
 func (c *conn) etcd(ctx context.Context) (*clientv3.Client, error) {
 	select {
@@ -263,7 +265,7 @@ func (c *conn) etcd(ctx context.Context) (*clientv3.Client, error) {
 	case <-ctx.Done():
 		return nil, c.explain("connect", "", context.Cause(ctx))
 	case <-c.ctx.Done():
-		return nil, errors.New("the connection to etcd is closed")
+		return nil, errClosed
 	}
 }
 

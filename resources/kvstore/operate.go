@@ -15,6 +15,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // client implements Client for one module.
@@ -23,8 +24,19 @@ type client struct {
 	module string
 }
 
-func (c *client) Connected() <-chan struct{} { return c.connected }
-func (c *client) Status() Status             { return c.status.current() }
+func (c *client) Status() Status { return c.status.current() }
+
+func (c *client) AwaitConnected(ctx context.Context) error {
+	defer health.Waiting(ctx, "etcd", "it was not reached yet")()
+	select {
+	case <-c.connected:
+		return nil
+	case <-ctx.Done():
+		return c.explain("connect", "", context.Cause(ctx))
+	case <-c.ctx.Done():
+		return errClosed
+	}
+}
 
 func (c *client) LeaseAlive(ctx context.Context, id LeaseID) (alive bool, err error) {
 	err = c.do(ctx, func(ctx context.Context, _ *clientv3.Client) error {

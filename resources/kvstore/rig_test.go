@@ -103,10 +103,10 @@ func to(endpoint string) setup { return option("etcd.address", endpoint) }
 // ready waits until the rig is connected.
 func (r *rig) ready(t *testing.T) *rig {
 	t.Helper()
-	select {
-	case <-r.Connected():
-	case <-time.After(patience):
-		t.Fatalf("not connected; the log is\n%s", r.log)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := r.AwaitConnected(ctx); err != nil {
+		t.Fatalf("%v; the log is\n%s", err, r.log)
 	}
 	return r
 }

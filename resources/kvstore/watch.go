@@ -32,11 +32,7 @@ type follower struct {
 
 func (c *client) watch(ctx context.Context, prefix string, f follower) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
-		select {
-		case <-c.connected:
-		case <-ctx.Done():
-			return
-		case <-c.ctx.Done():
+		if c.AwaitConnected(ctx) != nil {
 			return
 		}
 		w := &watch{client: c, prefix: prefix, yield: yield, follower: f, told: map[string]int64{}}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // An API server tells a watch how far it has come about once a minute, and once
@@ -82,6 +83,7 @@ func (c *confirms) ended(b *body) bool {
 func (s *Stream[T]) Confirm(ctx context.Context) error {
 	c, release := s.use()
 	defer release()
+	defer health.Waiting(ctx, s.name, "it is not known yet how far the server is")()
 	if err := c.await(ctx, nobody, 0); err != nil {
 		return err
 	}

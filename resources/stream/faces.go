@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // faces are the two faces and the store of anything that has a change list.
@@ -26,7 +27,7 @@ var ErrClosed = errors.New("stream is closed")
 // Events implements Resource.
 func (f faces[T]) Events(ctx context.Context, opts ...SubscribeOption) <-chan Event[T] {
 	out := make(chan Event[T])
-	s, leave := f.subscribe(opts)
+	s, leave := f.subscribe(ctx, opts)
 	go func() {
 		defer close(out)
 		defer leave()
@@ -37,11 +38,11 @@ func (f faces[T]) Events(ctx context.Context, opts ...SubscribeOption) <-chan Ev
 }
 
 // subscribe adds a subscription and a use; leave ends both.
-func (f faces[T]) subscribe(opts []SubscribeOption) (s *subscription[T], leave func()) {
+func (f faces[T]) subscribe(ctx context.Context, opts []SubscribeOption) (s *subscription[T], leave func()) {
 	c, release := f.use()
-	options := makeSubscribeOptions(opts)
+	options, complete := makeSubscribeOptions(opts), f.waiting(ctx)
 	c.mu.Lock()
-	s = c.subscribe(options)
+	s = c.subscribe(options, complete)
 	c.mu.Unlock()
 	return s, func() {
 		s.leave()
@@ -85,7 +86,7 @@ func (s *subscription[T]) end() {
 // Batches implements Resource.
 func (f faces[T]) Batches(ctx context.Context, max int, wait time.Duration, opts ...SubscribeOption) iter.Seq[Batch[T]] {
 	return func(yield func(Batch[T]) bool) {
-		s, leave := f.subscribe(opts)
+		s, leave := f.subscribe(ctx, opts)
 		defer leave()
 		room := make(Batch[T], 0, max)
 		for s.sleep(ctx) {
@@ -101,9 +102,15 @@ func (f faces[T]) Batches(ctx context.Context, max int, wait time.Duration, opts
 	}
 }
 
+// waiting tells health that the caller waits for the initial state.
+func (f faces[T]) waiting(ctx context.Context) (complete func()) {
+	return health.Waiting(ctx, f.of, "the initial state is not complete")
+}
+
 // Store implements Resource.
 func (f faces[T]) Store(ctx context.Context) (*Store[T], error) {
 	c, release := f.use()
+	defer f.waiting(ctx)()
 	select {
 	case <-c.synced:
 	case <-c.ended:
@@ -129,5 +136,6 @@ func (f faces[T]) Store(ctx context.Context) (*Store[T], error) {
 func (f faces[T]) Reach(ctx context.Context, revision slim.Revision) error {
 	c, release := f.use()
 	defer release()
+	defer health.Waiting(ctx, f.of, fmt.Sprintf("resourceVersion %s is not shown yet", revision))()
 	return c.await(ctx, nobody, revision)
 }

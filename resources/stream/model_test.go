@@ -246,7 +246,7 @@ func (m *model) subscribe() {
 	}
 	s.subscription = m.c.subscribe(subscribeOptions{
 		name: fmt.Sprint(m.names), retry: policy, changesFirst: changesFirst,
-	})
+	}, func() {})
 	m.subs = append(m.subs, s)
 	m.begin(s)
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // refreshes are the calls of Refresh that a run has not served yet. A call is
@@ -76,6 +78,7 @@ func (r *refreshes) replaced() {
 func (s *Stream[T]) Refresh(ctx context.Context) error {
 	c, release := s.use()
 	defer release()
+	defer health.Waiting(ctx, s.name, "a list as of now has not come yet")()
 	s.mu.Lock()
 	r := s.run
 	s.mu.Unlock()

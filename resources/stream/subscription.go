@@ -27,6 +27,7 @@ type subscription[T any] struct {
 	beyond    map[*node[T]]struct{} // in place of the bit
 
 	// The initial state: live nodes born up to start that were unseen at start.
+	complete func() // to be called when it is known, or not waited for any more
 	start    uint64
 	left     int
 	counting bool
@@ -50,12 +51,13 @@ type subscription[T any] struct {
 	misused bool
 }
 
-// subscribe adds a subscription at the head of the list. The caller has the
-// lock.
-func (c *changes[T]) subscribe(options subscribeOptions) *subscription[T] {
+// subscribe adds a subscription at the head of the list. complete is called once
+// the initial state is known, with the lock held. The caller has the lock.
+func (c *changes[T]) subscribe(options subscribeOptions, complete func()) *subscription[T] {
 	s := &subscription[T]{
 		changes:          c,
 		subscribeOptions: options,
+		complete:         complete,
 		next:             c.head,
 		pending:          c.nodes.Len(),
 		slot:             bits.TrailingZeros64(^c.slots),
@@ -79,6 +81,7 @@ func (c *changes[T]) subscribe(options subscribeOptions) *subscription[T] {
 // begin is the moment from which the initial state counts: all that is live now
 // and unseen comes before Sync.
 func (s *subscription[T]) begin() {
+	s.complete()
 	s.start, s.counting = s.changes.seq, true
 	for n := s.changes.head; n != nil; n = n.next {
 		if !n.deleted && !s.sees(n) {
@@ -97,6 +100,7 @@ func (s *subscription[T]) leave() {
 	c.mu.Lock()
 	defer c.unlockAndReport()
 	s.stopped = true
+	s.complete()
 	for i, other := range c.subs {
 		if other == s {
 			c.subs = append(c.subs[:i:i], c.subs[i+1:]...)

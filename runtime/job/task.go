@@ -52,7 +52,7 @@ func (t *task) run(ctx context.Context) (ended bool) {
 	}()
 	pprof.Do(ctx, pprof.Labels("module", t.group.module, "job", t.name), func(ctx context.Context) {
 		r.health.OK("")
-		t.job.loop(ctx, r)
+		t.job.loop(health.NewContext(ctx, r.health), r)
 	})
 	if ctx.Err() != nil {
 		r.health.Gone()

@@ -5,6 +5,7 @@ package faultproxy
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/cmd/devcluster/internal/pki"
@@ -101,6 +103,10 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 		<-req.Context().Done()
 		return
 	}
+	if req.URL.Path == "/refuse" { // without a look at what is asked
+		http.Error(w, "refused", http.StatusForbidden)
+		return
+	}
 	if req.URL.Query().Get("watch") == "" {
 		body, _ := io.ReadAll(req.Body)
 		fmt.Fprintf(w, "%s %s peers=%d user=%s groups=%v token=%s body=%s", req.Proto, req.URL.Path,
@@ -168,6 +174,47 @@ func (r *rig) until(what string, reached func() bool) {
 		if time.Now().After(deadline) {
 			r.t.Fatalf("never came: %s", what)
 		}
+	}
+}
+
+// A refusal that comes before the request is read reaches the client, however large
+// the request and however many there are.
+func TestRefusalsOfWhatIsNotRead(t *testing.T) {
+	r := newRig(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	refused := func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPut, "https://"+r.proxy.Address()+"/refuse",
+			bytes.NewReader(make([]byte, 1<<20)))
+		if err != nil {
+			return err
+		}
+		resp, err := r.client.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			return err
+		}
+		if resp.StatusCode != http.StatusForbidden {
+			return fmt.Errorf("answered %s", resp.Status)
+		}
+		return nil
+	}
+	var g errgroup.Group
+	for range 16 {
+		g.Go(func() error {
+			for range 10 {
+				if err := refused(); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		t.Error(err)
 	}
 }
 
