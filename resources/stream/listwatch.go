@@ -36,6 +36,7 @@ type listerWatcher[T any] struct {
 	refreshes refreshes
 	confirms  confirms
 	refused   atomic.Pointer[error] // of the last request for initial events
+	doubted   atomic.Bool           // the server may have gone back since it was seen
 }
 
 var _ cache.ListerWatcherWithContext = (*listerWatcher[struct{}])(nil)
@@ -247,6 +248,9 @@ func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.events }
 // says that it never will: a Reflector that hears of an error lists again.
 func (w *watcher[T]) open() (*body, error) {
 	for {
+		if err := w.wentBack(); err != nil {
+			return nil, err
+		}
 		opts, short := w.opts, !w.initial && w.confirms.waiting()
 		if short {
 			opts.TimeoutSeconds = ptr.To(confirmWatch)
@@ -268,6 +272,8 @@ func (w *watcher[T]) open() (*body, error) {
 			return body, nil
 		case w.ctx.Err() != nil, w.initial, final(err):
 			return nil, err
+		case !apierrors.IsTooManyRequests(err):
+			w.doubted.Store(true)
 		}
 	}
 }
@@ -309,6 +315,9 @@ func (w *watcher[T]) run(body *body) {
 		early := time.Since(now) < w.timing.settled && !asked
 		if !w.initial {
 			w.pace.read()
+		}
+		if silent := (errSilent{}); errors.As(err, &silent) {
+			w.doubted.Store(true)
 		}
 		switch {
 		case early && w.initial:

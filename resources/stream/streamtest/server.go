@@ -500,7 +500,7 @@ func (v *view) watch(r *http.Request) *apierrors.StatusError {
 		return err
 	}
 	s.mu.Lock()
-	if err := v.tooLarge(); err != nil {
+	if err := v.tooLarge(); v.request.Initial && err != nil { // else it is silent until then
 		s.mu.Unlock()
 		return err
 	}
@@ -574,7 +574,7 @@ func (v *view) follow(r *http.Request, at int64) {
 		select {
 		case <-changed:
 		case <-farewell:
-			if s.mu.Lock(); v.number > s.withheld && !s.frozen {
+			if s.mu.Lock(); v.number > s.withheld && !s.frozen && s.revision >= at {
 				at = s.revision
 				s.mu.Unlock()
 				v.out.event("BOOKMARK", nil, nil, at)
