@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -162,6 +163,67 @@ func TestServerAdopts(t *testing.T) {
 	w.pod("odd", pairs{"app": "odd"})
 	termtest.Eventually(t, "they have identities of their own", func() bool {
 		return len(w.named(w.with(pairs{"app": "far"}))) == 2 && len(w.named(w.with(pairs{"app": "odd"}))) == 2
+	})
+}
+
+// In the mode both agents make identities, too, at the same moment and without
+// asking. A set of labels may have two then, of which it keeps the one that it has, and
+// a new leader takes the oldest (rules 17 to 19).
+func TestServerBesideAgents(t *testing.T) {
+	const sets = 60
+	app := func(i int) pairs { return pairs{"app": fmt.Sprint("app-", i)} }
+	pod := func(i int) string { return fmt.Sprint("pod-", i) }
+	w := newWorld(t)
+	w.identity("400", w.with(app(0))) // made before
+	o := w.start("--identity-management-mode=both")
+	var agent sync.WaitGroup
+	agent.Go(func() {
+		for i := 1; i < sets; i++ {
+			w.identity(fmt.Sprint(1000+i), w.with(app(i)))
+		}
+	})
+	for i := range sets {
+		w.pod(pod(i), app(i))
+	}
+	agent.Wait()
+	for i := range sets {
+		termtest.Eventually(t, pod(i)+" has an identity", func() bool {
+			number, known := w.of(pod(i))
+			return known && slices.Contains(w.named(w.with(app(i))), number.String())
+		})
+	}
+	w.bears(pod(0), "400")
+	made, twins := w.createdIdentities(), len(w.identities())-sets
+	t.Logf("%d made by the operator, %d of them beside one of an agent", made, twins)
+	if made > sets-1 || made != twins {
+		t.Errorf("%d identities made for %d sets of labels, of which all had one, and %d beside another", made, sets, twins)
+	}
+	termtest.Eventually(t, "twins are counted", func() bool { return o.Metric("identity_duplicates") == float64(twins) })
+	o.Stop()
+	w.start("--identity-management-mode=both")
+	for i := range sets {
+		w.bears(pod(i), w.oldest(w.with(app(i))))
+	}
+	if again := w.createdIdentities(); again != made {
+		t.Errorf("%d made after a restart", again-made)
+	}
+}
+
+// createdIdentities is how many the operator has made.
+func (w *world) createdIdentities() int {
+	return len(slices.DeleteFunc(w.requests(), func(r string) bool { return r != "create: 201" }))
+}
+
+// oldest is the oldest of the identities with these labels, the lowest number of those
+// that are as old.
+func (w *world) oldest(labels pairs) string {
+	w.t.Helper()
+	all := w.identities()
+	return slices.MinFunc(w.named(labels), func(a, b string) int {
+		if age := all[a].GetCreationTimestamp().Compare(all[b].GetCreationTimestamp().Time); age != 0 {
+			return age
+		}
+		return int(mustNumber(w.t, a)) - int(mustNumber(w.t, b))
 	})
 }
 

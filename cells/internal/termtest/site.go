@@ -4,8 +4,10 @@
 package termtest
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,7 +28,7 @@ type Site struct {
 	Core    kubernetes.Interface
 	Dynamic dynamic.Interface
 	Proxy   *clustertest.Proxy
-	// Namespace is a name for the test's own namespace.
+	// Namespace is a name for the test's own namespace, another for each site.
 	Namespace string
 }
 
@@ -38,7 +40,7 @@ func NewSite(t testing.TB, c *clustertest.Cluster, kinds ...string) *Site {
 	config := c.AdminConfig(t)
 	config.QPS = -1
 	client := HTTPClient(t, config)
-	s := &Site{T: t, Proxy: c.NewProxy(t), Namespace: notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")}
+	s := &Site{T: t, Proxy: c.NewProxy(t), Namespace: newName(t.Name())}
 	var err error
 	if s.Core, err = kubernetes.NewForConfigAndClient(config, client); err != nil {
 		t.Fatal(err)
@@ -48,6 +50,16 @@ func NewSite(t testing.TB, c *clustertest.Cluster, kinds ...string) *Site {
 	}
 	Define(t, c.AdminConfig(t), kinds...)
 	return s
+}
+
+// names is how many were made.
+var names atomic.Int64
+
+// newName makes a test's name one that an object may have, and that no other run of
+// the test has.
+func newName(test string) string {
+	name := notInNames.ReplaceAllString(strings.ToLower(test), "-")
+	return fmt.Sprintf("%s-%d", name[:min(len(name), 56)], names.Add(1)) // 63 at most
 }
 
 // MakeNamespace makes the test's own namespace.
