@@ -169,6 +169,12 @@ func (w *world) with(labels pairs) pairs {
 // identity makes an identity, as agents do.
 func (w *world) identity(name string, labels pairs) {
 	w.t.Helper()
+	if err := w.createIdentity(name, labels); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) createIdentity(name string, labels pairs) error {
 	content := map[string]any{}
 	for k, v := range labels {
 		content[k] = v
@@ -176,9 +182,8 @@ func (w *world) identity(name string, labels pairs) {
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "metadata": map[string]any{"name": name}, "security-labels": content,
 	}}
-	if _, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil {
-		w.t.Fatal(err)
-	}
+	_, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.t.Context(), u, metav1.CreateOptions{})
+	return err
 }
 
 func (w *world) deleteIdentity(name string) {

@@ -14,11 +14,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -176,16 +177,24 @@ func TestServerBesideAgents(t *testing.T) {
 	w := newWorld(t)
 	w.identity("400", w.with(app(0))) // made before
 	o := w.start("--identity-management-mode=both")
-	var agent sync.WaitGroup
-	agent.Go(func() {
-		for i := 1; i < sets; i++ {
-			w.identity(fmt.Sprint(1000+i), w.with(app(i)))
+	var agent errgroup.Group
+	agent.Go(func() error {
+		for i, number := 1, 1000; i < sets; number++ {
+			switch err := w.createIdentity(fmt.Sprint(number), w.with(app(i))); {
+			case err == nil:
+				i++
+			case !apierrors.IsAlreadyExists(err): // else the operator has drawn it
+				return err
+			}
 		}
+		return nil
 	})
 	for i := range sets {
 		w.pod(pod(i), app(i))
 	}
-	agent.Wait()
+	if err := agent.Wait(); err != nil {
+		t.Fatal(err)
+	}
 	for i := range sets {
 		termtest.Eventually(t, pod(i)+" has an identity", func() bool {
 			number, known := w.of(pod(i))
