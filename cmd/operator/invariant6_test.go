@@ -81,6 +81,9 @@ func TestInvariant6OneBadThingHurtsOnlyItsDuty(t *testing.T) {
 	}
 }
 
+// needNodes are duties that can do nothing without CiliumNodes.
+var needNodes = map[string]string{"ipam.clusterpool": "ciliumnodes", "nodegc": "ciliumnodes", "endpointgc": "ciliumnodes"}
+
 var badThings = []badThing{
 	{
 		name:   "names taken",
@@ -94,7 +97,7 @@ var badThings = []badThing{
 		name:   "needed names taken",
 		before: func(s *scene) { s.takeNames("CiliumNode") },
 		hurts:  []string{"crds.registration", "stream.ciliumio", "ipam.clusterpool", "nodegc", "endpointgc"},
-		waits:  map[string]string{"ipam.clusterpool": "ciliumnodes", "nodegc": "ciliumnodes", "endpointgc": "ciliumnodes"},
+		waits:  needNodes,
 		says:   []string{"ciliumnodes.cilium.io", "its names are not accepted, another definition has them", "CiliumNode"},
 		spared: []func(*scene){definitionsAreRegistered("CiliumCIDRGroup", "CiliumIdentity")},
 		heal:   func(s *scene) { s.deleteDefinition("stolen.cilium.io") },
@@ -107,7 +110,7 @@ var badThings = []badThing{
 			s.args = append(s.args, "--skip-crd-creation")
 		},
 		hurts: []string{"stream.ciliumio", "ipam.clusterpool", "nodegc", "endpointgc"},
-		waits: map[string]string{"ipam.clusterpool": "ciliumnodes", "nodegc": "ciliumnodes", "endpointgc": "ciliumnodes"},
+		waits: needNodes,
 		says:  []string{"the CustomResourceDefinition ciliumnodes.cilium.io does not serve version v2 yet, waiting for it"},
 		heal:  func(s *scene) { s.createDefinition("CiliumNode") },
 	},

@@ -255,17 +255,23 @@ func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client
 	return client, nil
 }
 
-var errClosed = errors.New("the connection to etcd is closed")
-
 // etcd is the client, once there is one.
 func (c *conn) etcd(ctx context.Context) (*clientv3.Client, error) {
+	if err := c.await(ctx, c.opened); err != nil {
+		return nil, err
+	}
+	return c.client.Load(), nil
+}
+
+// await waits until the connection has reached what the channel tells.
+func (c *conn) await(ctx context.Context, reached <-chan struct{}) error {
 	select {
-	case <-c.opened:
-		return c.client.Load(), nil
+	case <-reached:
+		return nil
 	case <-ctx.Done():
-		return nil, c.explain("connect", "", context.Cause(ctx))
+		return c.explain("connect", "", context.Cause(ctx))
 	case <-c.ctx.Done():
-		return nil, errClosed
+		return errors.New("the connection to etcd is closed")
 	}
 }
 

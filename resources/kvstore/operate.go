@@ -28,14 +28,7 @@ func (c *client) Status() Status { return c.status.current() }
 
 func (c *client) AwaitConnected(ctx context.Context) error {
 	defer health.Waiting(ctx, "etcd", "it was not reached yet")()
-	select {
-	case <-c.connected:
-		return nil
-	case <-ctx.Done():
-		return c.explain("connect", "", context.Cause(ctx))
-	case <-c.ctx.Done():
-		return errClosed
-	}
+	return c.await(ctx, c.connected)
 }
 
 func (c *client) LeaseAlive(ctx context.Context, id LeaseID) (alive bool, err error) {

@@ -32,7 +32,7 @@ func CatchUp[T any](ctx context.Context, r Resource[T], h k8s.Handover, resource
 	if known {
 		limited, cancel := context.WithTimeout(ctx, reachLimit)
 		defer cancel()
-		err := r.Reach(limited, slim.Revision(revision))
+		err = r.Reach(limited, slim.Revision(revision))
 		if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
 			return err
 		}

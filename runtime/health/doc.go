@@ -8,5 +8,6 @@
 // gone. The tree is read as a whole: as text by people, as JSON by programs.
 //
 // Reports are about function, not progress: Degraded means that something a
-// user relies on does not happen, and its message says what.
+// user relies on does not happen, and its message says what. For a part that has to
+// wait, what keeps it waiting says so, by [Waiting].
 package health
