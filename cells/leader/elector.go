@@ -200,7 +200,7 @@ func (e *elector) try(ctx context.Context, seen *sighting) (*k8s.Fence, error) {
 	record, raw, err := e.lock.Get(ctx)
 	switch {
 	case apierrors.IsNotFound(err):
-		*seen = sighting{}
+		*seen = seen.missing(e.clock.Now())
 	case err != nil:
 		return nil, err
 	default:
@@ -222,13 +222,10 @@ func (e *elector) try(ctx context.Context, seen *sighting) (*k8s.Fence, error) {
 
 func (e *elector) take(ctx context.Context, seen sighting) error {
 	now := metav1.Now()
-	next := e.record(now, seen.record.LeaderTransitions)
+	next := e.record(now, seen.transitions(e.me))
 	put := e.lock.Create
 	if seen.exists {
 		put = e.lock.Update
-		if seen.record.HolderIdentity != e.me {
-			next.LeaderTransitions++
-		}
 	}
 	err := put(ctx, next)
 	if err == nil {
@@ -281,8 +278,9 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) boo
 	e.Leading.Settle(fence.Context())
 	stopRenewing(nil)
 	<-renewed
+	held := fence.Check() == nil // it may have shut while the term was left
 	fence.Close()
-	if !lost && e.clock.Monotonic() >= settled { // else the next leader waits, as after a crash
+	if held && !lost && e.clock.Monotonic() >= settled { // else the next leader waits, as after a crash
 		e.release(ctx)
 	}
 	e.Log.Info("stopped leading", "after", time.Since(e.Status().Since).Round(time.Millisecond).String())

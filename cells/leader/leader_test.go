@@ -288,6 +288,31 @@ func TestALeaseIsNotReleasedBeforeThePredecessorIsWaitedOut(t *testing.T) {
 	}
 }
 
+// L8: the lease may be lost while the term is left.
+func TestALeaseThatRanOutWhileTheTermWasLeftIsNotReleased(t *testing.T) {
+	s := newSite(t)
+	a := s.replica(t, "a", &events{}).start(t)
+	until(t, "a leads", a.leads)
+	first, _ := a.term()
+	hold := make(chan struct{})
+	a.mu.Lock()
+	a.hold = hold
+	a.mu.Unlock()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		a.stop(t)
+	}()
+	failing := a.proxy.Answer(t, 500, leaseUpdates)
+	until(t, "writes are fenced", func() bool { return errors.Is(first.write(t, s), k8s.ErrFenced) })
+	failing.Remove(t)
+	close(hold)
+	<-stopped
+	if l := s.lease(t); holder(l) != a.identity() {
+		t.Errorf("%q holds the lease: the next leader would not wait for what is under way", holder(l))
+	}
+}
+
 func TestADeletedLeaseEndsTheTerm(t *testing.T) {
 	s := newSite(t)
 	a := s.replica(t, "a", &events{}).start(t)
@@ -298,6 +323,26 @@ func TestADeletedLeaseEndsTheTerm(t *testing.T) {
 	until(t, "a leads again, in another term", func() bool { d, n := a.term(); return d != nil && n == 2 })
 	if l := s.lease(t); holder(l) != a.identity() {
 		t.Errorf("%q holds the new lease", holder(l))
+	}
+}
+
+// L8: the holder of a lease that was deleted goes on until it renews.
+func TestTheHolderOfADeletedLeaseIsWaitedOut(t *testing.T) {
+	s, happened := newSite(t), &events{}
+	a := s.replica(t, "a", happened).start(t)
+	until(t, "a leads", a.leads)
+	b := s.replica(t, "b", happened).start(t)
+	until(t, "b stands by", func() bool { return b.election.Status().Holder == a.identity() })
+	a.proxy.Answer(t, 500, leaseUpdates)
+	if err := s.admin.CoordinationV1().Leases(s.namespace).Delete(t.Context(), leaseName, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "b leads", b.leads)
+	if got := happened.all(); !slices.Equal(got, []string{"a begins", "a ends", "b begins"}) {
+		t.Errorf("events: %v", got)
+	}
+	if l := s.lease(t); holder(l) != b.identity() || ptr.Deref(l.Spec.LeaseTransitions, 0) != 1 {
+		t.Errorf("the new lease: %v", l.Spec)
 	}
 }
 

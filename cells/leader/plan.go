@@ -11,7 +11,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
-// sighting is the lease as seen, and when this state of it was seen first. The
+// sighting is the lease as seen last, and when this state of it was seen first. The
 // times written in a lease are another machine's; only this clock counts.
 type sighting struct {
 	record resourcelock.LeaderElectionRecord
@@ -26,6 +26,15 @@ func (s sighting) seen(record resourcelock.LeaderElectionRecord, raw []byte, now
 		return s
 	}
 	return sighting{record: record, raw: string(raw), at: now, exists: true}
+}
+
+// missing is the sighting after a look that found no lease: it was deleted, and who
+// held it does not know before it renews.
+func (s sighting) missing(now k8s.Moment) sighting {
+	if !s.exists {
+		return s
+	}
+	return sighting{record: s.record, at: now}
 }
 
 // free reports whether the lease may be taken now.
@@ -46,10 +55,19 @@ func (s sighting) expiry() time.Duration {
 // API server any more: it may write until its renew deadline, and a request may
 // take its time.
 func (s sighting) settled(me string, led int, c Config) time.Duration {
-	if !s.exists || s.record.HolderIdentity == "" || s.mine(me, led) {
+	if s.record.HolderIdentity == "" || s.mine(me, led) {
 		return 0
 	}
 	return s.at.Monotonic + c.LeaderElectionRenewDeadline + c.requestTimeout()
+}
+
+// transitions is the count of the lease when this replica takes it.
+func (s sighting) transitions(me string) int {
+	first := !s.exists && s.record.HolderIdentity == ""
+	if first || s.record.HolderIdentity == me {
+		return s.record.LeaderTransitions
+	}
+	return s.record.LeaderTransitions + 1
 }
 
 // mine reports whether nobody else can have led since this replica did: the lease

@@ -33,6 +33,7 @@ func TestALeaseIsFreeWhenItsStateHasStoodForItsDuration(t *testing.T) {
 		"the same state, seen later":  {held("other").seen(held("other").record, []byte("other"), at(time.Hour)), time.Minute + 15*time.Second, true},
 		"another state, seen later":   {held("other").seen(held("third").record, []byte("third"), at(time.Hour)), time.Hour + time.Second, false},
 		"its times are of no account": {held("other"), time.Minute, false},
+		"deleted":                     {held("other").missing(at(time.Minute)), time.Minute, true},
 	} {
 		if got := c.seen.free("me", at(c.now)); got != c.free {
 			t.Errorf("%s: free %v, want %v", name, got, c.free)
@@ -54,8 +55,42 @@ func TestAPredecessorThatDidNotReleaseIsWaitedOut(t *testing.T) {
 	if got, want := seen("me").settled("me", 3, c), time.Minute+15*time.Second; got != want {
 		t.Errorf("held by this replica, of a term that it did not lead: settled at %s, want %s", got, want)
 	}
-	if got := (sighting{}).settled("me", 0, c); got != 0 {
-		t.Errorf("without a lease: settled at %s", got)
+	later := k8s.Moment{Monotonic: time.Hour}
+	for name, c := range map[string]struct {
+		seen sighting
+		want time.Duration
+	}{
+		"never a lease":                {sighting{}.missing(later), 0},
+		"deleted when it was free":     {seen("").missing(later), 0},
+		"deleted when it was held":     {seen("other").missing(later), time.Hour + 15*time.Second},
+		"still deleted, seen later":    {seen("other").missing(later).missing(k8s.Moment{Monotonic: 2 * time.Hour}), time.Hour + 15*time.Second},
+		"made again, by the holder":    {seen("other").missing(k8s.Moment{}).seen(seen("other").record, []byte("other"), later), time.Hour + 15*time.Second},
+		"made again and then given up": {seen("other").missing(k8s.Moment{}).seen(seen("").record, nil, later), 0},
+	} {
+		if got := c.seen.settled("me", 0, Config{LeaderElectionRenewDeadline: 10 * time.Second}); got != c.want {
+			t.Errorf("%s: settled at %s, want %s", name, got, c.want)
+		}
+	}
+}
+
+func TestAnotherHolderIsATransition(t *testing.T) {
+	held := func(by string) sighting {
+		return sighting{}.seen(resourcelock.LeaderElectionRecord{HolderIdentity: by, LeaderTransitions: 4}, []byte(by), k8s.Moment{})
+	}
+	for name, c := range map[string]struct {
+		seen sighting
+		want int
+	}{
+		"the first lease":    {sighting{}, 0},
+		"our own":            {held("me"), 4},
+		"another's":          {held("other"), 5},
+		"released":           {held(""), 5},
+		"another's, deleted": {held("other").missing(k8s.Moment{}), 5},
+		"released, deleted":  {held("").missing(k8s.Moment{}), 4},
+	} {
+		if got := c.seen.transitions("me"); got != c.want {
+			t.Errorf("%s: %d transitions, want %d", name, got, c.want)
+		}
 	}
 }
 
