@@ -87,9 +87,8 @@ func oldestFirst(a, b *node) int {
 func (a *allocator) upsert(o observed) []string {
 	n := a.nodes[o.Name]
 	switch {
-	case n != nil && n.UID != o.UID: // another node of the same name
-		names := a.remove(o.Name)
-		return append(names, a.upsert(o)...)
+	case n != nil && n.UID != o.UID:
+		return a.replace(o)
 	case o.Deleting && len(o.PodCIDRs) == 0 && (n == nil || len(n.holds) == 0):
 		return a.remove(o.Name) // it has nothing and needs nothing
 	case n == nil:
@@ -104,17 +103,32 @@ func (a *allocator) upsert(o observed) []string {
 	return append(a.serve(), o.Name)
 }
 
-// remove forgets a node that is gone and frees its blocks. It returns the nodes
-// to look at: those that got what they waited for.
-func (a *allocator) remove(name string) []string {
-	n := a.nodes[name]
-	if n == nil {
-		return nil
+// replace takes note of a node in the place of another of the same name. What it says
+// it has comes before what others wait for, and what it lacks after that.
+func (a *allocator) replace(o observed) []string {
+	a.forget(o.Name)
+	n := &node{observed: o}
+	a.nodes[o.Name] = n
+	if a.begun {
+		a.adopt(n)
 	}
-	delete(a.nodes, name)
-	a.starved = without(a.starved, name)
-	a.release(n.holds)
+	return append(a.serve(), a.upsert(o)...)
+}
+
+// remove forgets a node that is gone. It returns the nodes to look at: those that
+// got what they waited for.
+func (a *allocator) remove(name string) []string {
+	a.forget(name)
 	return a.serve()
+}
+
+// forget frees the blocks of a node.
+func (a *allocator) forget(name string) {
+	if n := a.nodes[name]; n != nil {
+		delete(a.nodes, name)
+		a.starved = without(a.starved, name)
+		a.release(n.holds)
+	}
 }
 
 // serve gives nodes with an error another chance if any block changed hands. It
@@ -286,8 +300,13 @@ func (a *allocator) trySettle(n *node) string {
 
 // adopt reserves what a node says it has, as far as no other node holds it; also
 // where that is not all of it: what was given once is not given to another as
-// long as somebody says to have it. The error is the first one.
+// long as somebody says to have it. The error is the first one. A node that says
+// nothing any more keeps what it holds.
 func (a *allocator) adopt(n *node) string {
+	if len(n.PodCIDRs) == 0 && len(n.holds) > 0 {
+		n.known = true
+		return ""
+	}
 	a.release(n.holds)
 	n.holds = nil
 	var first string

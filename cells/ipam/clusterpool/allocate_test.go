@@ -317,6 +317,38 @@ func TestReplacedNodeOfTheSameName(t *testing.T) {
 	}
 }
 
+// Rules 9 and 21: what a node says it has comes before what another waits for, also
+// where it is seen to be another node of its name.
+func TestReplacedNodeKeepsWhatItSays(t *testing.T) {
+	c, shared := v4(25, "10.0.0.0/24")
+	s := tell(t, c, shared)
+	s.begin()
+	s.node("a")
+	s.node("b")
+	s.node("c")
+	s.wantError("c", "allocator full")
+	delete(s.nodes, "a")
+	s.node("a", "10.0.0.0/25")
+	s.want("a", "10.0.0.0/25")
+	s.wantError("c", "allocator full")
+	delete(s.nodes, "a")
+	s.node("a") // this one comes after those that wait
+	s.want("c", "10.0.0.0/25")
+	s.wantError("a", "allocator full")
+}
+
+// Rule 13: not all that it said was its own.
+func TestClearedNodeKeepsWhatItHolds(t *testing.T) {
+	c, shared := v4(24, "10.0.0.0/16")
+	s := tell(t, c, shared)
+	s.node("a", "10.0.0.0/24", "172.16.0.0/24")
+	s.begin()
+	s.wantError("a", "allocator not configured for the requested CIDR 172.16.0.0/24", "10.0.0.0/24", "172.16.0.0/24")
+	s.nodes["a"].PodCIDRs = nil
+	s.node("a")
+	s.want("a", "10.0.0.0/24")
+}
+
 // Rule 19: a node that is going keeps its block until it is gone, and is not
 // written any more.
 func TestDeletingNodeKeepsItsBlock(t *testing.T) {

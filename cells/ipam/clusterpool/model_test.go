@@ -99,6 +99,10 @@ func (m *model) free(n *modelNode) {
 
 // accept lets a node have what it says, as far as that is possible.
 func (m *model) accept(n *modelNode) (first string) {
+	if len(n.PodCIDRs) == 0 && len(n.has) > 0 {
+		n.complete = true
+		return ""
+	}
 	m.free(n)
 	for _, text := range n.PodCIDRs {
 		if err := m.acceptOne(n, text); first == "" {
@@ -248,7 +252,13 @@ func (m *model) owners() (all [][]string) {
 
 func (m *model) upsert(o observed) {
 	if n := m.nodes[o.Name]; n != nil && n.UID != o.UID {
-		m.remove(o.Name)
+		m.forget(n)
+		successor := &modelNode{observed: o}
+		m.nodes[o.Name] = successor
+		if m.begun {
+			m.accept(successor)
+			m.all(m.queue)
+		}
 	}
 	n := m.nodes[o.Name]
 	if n == nil {
@@ -268,13 +278,17 @@ func (m *model) upsert(o observed) {
 
 func (m *model) remove(name string) {
 	if n := m.nodes[name]; n != nil {
-		delete(m.nodes, name)
-		m.queue = slices.DeleteFunc(m.queue, func(q string) bool { return q == name })
-		m.free(n)
+		m.forget(n)
 		if m.begun {
 			m.all(m.queue)
 		}
 	}
+}
+
+func (m *model) forget(n *modelNode) {
+	delete(m.nodes, n.Name)
+	m.queue = slices.DeleteFunc(m.queue, func(q string) bool { return q == n.Name })
+	m.free(n)
 }
 
 func (m *model) begin() {

@@ -44,16 +44,19 @@ func (s *syncer) writeNode(ctx context.Context, name string) error {
 	}
 	ref := k8s.Ref{Resource: v2.CiliumNodeResource, Name: name}
 	if d.PodCIDRs != nil {
-		if err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setPodCIDRs(u, o.PodCIDRs, d.PodCIDRs) }); err != nil {
+		if _, err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setPodCIDRs(u, o.PodCIDRs, d.PodCIDRs) }); err != nil {
 			return err
 		}
 	}
 	if d.Error != o.Error {
 		ref.Subresource = "status"
-		if err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) }); err != nil {
+		written, err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) })
+		if err != nil {
 			return err
 		}
-		s.warn(o, d.Error)
+		if written {
+			s.warn(o, d.Error)
+		}
 	}
 	return nil
 }
@@ -68,18 +71,18 @@ func (s *syncer) warn(o observed, text string) {
 
 // modify changes a node that is still the one observed. One that is gone is not
 // missed: its deletion is on its way.
-func (s *syncer) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) error {
-	_, written, err := s.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+func (s *syncer) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) (written bool, err error) {
+	_, written, err = s.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil {
 			return nil
 		}
 		return edit(u)
 	})
 	if apierrors.IsNotFound(err) {
-		return nil
+		return false, nil
 	}
 	s.Metrics.wrote(written, err)
-	return err
+	return written, err
 }
 
 // setPodCIDRs gives a node its CIDRs, unless it has got others meanwhile: then

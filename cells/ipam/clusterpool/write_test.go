@@ -38,7 +38,7 @@ func TestDecisionsAreWrittenOnlyUponWhatTheyAreAbout(t *testing.T) {
 	} {
 		u := test.now.encoded()
 		s := &syncer{params: params{Client: oneNode{node: u}, Metrics: newMetrics()}}
-		err := s.modify(t.Context(), k8s.Ref{Name: "a"}, about, func(u *unstructured.Unstructured) error {
+		_, err := s.modify(t.Context(), k8s.Ref{Name: "a"}, about, func(u *unstructured.Unstructured) error {
 			return setPodCIDRs(u, about.PodCIDRs, []string{"10.0.0.0/24"})
 		})
 		if got, _ := says(u); err != nil || !slices.Equal(got, test.want) {
