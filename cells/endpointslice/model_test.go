@@ -558,3 +558,48 @@ func TestForeignEdits(t *testing.T) {
 		h.run(120, -1, true)
 	}
 }
+
+// Writes that are not answered, as many as there may be, are remembered once.
+func TestRepeatedWritesAreOneDoubt(t *testing.T) {
+	a, b := []ciliumio.SliceEndpoint{{Name: "a"}}, []ciliumio.SliceEndpoint{{Name: "b"}}
+	s := &slice{}
+	for range 1000 {
+		s.doubt(a)
+	}
+	s.doubt(b)
+	if len(s.doubts) != 2 || !s.mayShow("a") || !s.mayShow("b") {
+		t.Errorf("%d doubts", len(s.doubts))
+	}
+	s.trust()
+	s.trust()
+	if len(s.doubts) != 1 || !s.mayShow("a") || s.mayShow("b") {
+		t.Errorf("%d doubts after two were refused", len(s.doubts))
+	}
+}
+
+// Rule 13: what somebody else has made goes when its endpoints are elsewhere, and not
+// before that.
+func TestForeignSliceGoesWhenItsEndpointsAreElsewhere(t *testing.T) {
+	l := &leader{view: map[slim.Key]v2alpha1.CoreCiliumEndpoint{}}
+	l.plan = newPlan(10, false, func() string { return "ours" })
+	l.plan.begin(l.says)
+	l.plan.makeSure()
+	key := slim.Key{Namespace: "ns", Name: "e"}
+	e := v2alpha1.CoreCiliumEndpoint{Name: key.Name, Networking: &v2.EndpointNetworking{NodeIP: "10.0.0.1"}}
+	l.view[key] = e
+	entry := ciliumio.SliceEndpointOf(&e)
+	l.plan.upsert(key, entry, size(&e))
+	l.plan.show("theirs", shown{slim.ParseUID("theirs"), 5, "ns", []ciliumio.SliceEndpoint{entry}})
+	order := func(name string, want verb) order {
+		t.Helper()
+		o := l.plan.order(name, l.says)
+		if o.verb != want {
+			t.Fatalf("%q is to be done with the slice %s, want %q", verbs[o.verb], name, verbs[want])
+		}
+		l.plan.begins(o)
+		return o
+	}
+	order("theirs", nothing)
+	l.plan.wrote(order("ours", create), slim.ParseUID("ours"), 6)
+	order("theirs", remove)
+}

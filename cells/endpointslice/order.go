@@ -137,13 +137,36 @@ func changes(before, after []ciliumio.SliceEndpoint) (inserted, removed int) {
 	return inserted, removed
 }
 
+// doubt is what a slice would be if a write took effect that has no answer yet. One
+// that is repeated, as while the server is away, stays one.
+type doubt struct {
+	will  []ciliumio.SliceEndpoint
+	times int
+}
+
+func (s *slice) doubt(will []ciliumio.SliceEndpoint) {
+	if last := len(s.doubts) - 1; last >= 0 && gslices.Equal(s.doubts[last].will, will) {
+		s.doubts[last].times++
+		return
+	}
+	s.doubts = append(s.doubts, doubt{will, 1})
+}
+
+// trust takes the last doubt back.
+func (s *slice) trust() {
+	last := len(s.doubts) - 1
+	if s.doubts[last].times--; s.doubts[last].times == 0 {
+		s.doubts = s.doubts[:last]
+	}
+}
+
 // begins takes note that an order is being carried out, or that there is none:
 // what happens from now on is for the next time.
 func (p *plan) begins(o order) {
 	s := o.slice
 	s.queued = false
 	if o.verb != nothing {
-		s.doubts = append(s.doubts, o.will)
+		s.doubt(o.will)
 		s.writing = true
 	}
 	p.findStrays(s)
@@ -156,7 +179,7 @@ func (p *plan) begins(o order) {
 func (p *plan) failed(o order, refused bool) {
 	s := o.slice
 	if refused && s.shown.revision == o.upon.revision && len(s.doubts) > 0 {
-		s.doubts = s.doubts[:len(s.doubts)-1]
+		s.trust()
 		p.findStrays(s)
 	}
 	s.writing = false

@@ -49,7 +49,7 @@ type slice struct {
 	writing bool                // is being written
 
 	shown  shown
-	doubts [][]ciliumio.SliceEndpoint // what writes upon it, not answered yet, would make of it
+	doubts []doubt // writes upon it that are not answered yet
 	// strays are the names of endpoints that it shows, or may show, and that belong
 	// elsewhere. Some are to be kept until they are there; others are not: they were
 	// written by somebody else, or are left of an earlier endpoint of the name.
@@ -130,14 +130,14 @@ func (p *plan) full(s *slice) bool { return len(s.members) >= p.capacity }
 // of the writes that are under way.
 func (s *slice) shows(name string) bool {
 	return s.shown.namespace == s.group.namespace && has(s.shown.endpoints, name) &&
-		!gslices.ContainsFunc(s.doubts, func(will []ciliumio.SliceEndpoint) bool { return !has(will, name) })
+		!gslices.ContainsFunc(s.doubts, func(d doubt) bool { return !has(d.will, name) })
 }
 
 // mayShow reports whether the server has an endpoint in the slice, or gets it by a
 // write that is under way.
 func (s *slice) mayShow(name string) bool {
 	return s.shown.namespace == s.group.namespace && has(s.shown.endpoints, name) ||
-		gslices.ContainsFunc(s.doubts, func(will []ciliumio.SliceEndpoint) bool { return has(will, name) })
+		gslices.ContainsFunc(s.doubts, func(d doubt) bool { return has(d.will, name) })
 }
 
 func has(entries []ciliumio.SliceEndpoint, name string) bool {
@@ -387,15 +387,15 @@ func (p *plan) findStrays(s *slice) {
 		for _, entry := range entries {
 			key := s.key(entry.Name)
 			if e, known := p.endpoints.Get(key); known && e.home != s {
-				p.stray(s, key, before[entry.Name] || p.found != nil || !p.sure)
+				p.stray(s, key, before[entry.Name] || p.found != nil || !p.sure || s.closed)
 			}
 		}
 	}
 	if s.shown.namespace == s.group.namespace {
 		find(s.shown.endpoints)
 	}
-	for _, will := range s.doubts {
-		find(will)
+	for _, d := range s.doubts {
+		find(d.will)
 	}
 }
 

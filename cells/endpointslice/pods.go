@@ -54,10 +54,12 @@ func (f *fromPods) follow(ctx context.Context, see func(slim.Key, k8s.Trigger), 
 		return err
 	}
 	f.views.Store(&v)
+	changed := newChangedPods()
+	defer f.identities.Observe(changed.add)() // before pods are looked at: no identity comes unnoticed
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return f.followPods(ctx, see, synced) })
 	g.Go(func() error { return f.followNodes(ctx, see) })
-	g.Go(func() error { return f.followIdentities(ctx, see) })
+	g.Go(func() error { return f.followIdentities(ctx, changed, see) })
 	return g.Wait()
 }
 
@@ -115,32 +117,45 @@ func (f *fromPods) followNodes(ctx context.Context, see func(slim.Key, k8s.Trigg
 	return ctx.Err()
 }
 
-// followIdentities tells of pods whose identity has changed. Whoever assigns them
-// is not held up.
-func (f *fromPods) followIdentities(ctx context.Context, see func(slim.Key, k8s.Trigger)) error {
-	var mu sync.Mutex
-	changed := map[types.NamespacedName]struct{}{}
-	wake := make(chan struct{}, 1)
-	defer f.identities.Observe(func(pod types.NamespacedName) {
-		mu.Lock()
-		defer mu.Unlock()
-		changed[pod] = struct{}{}
-		select {
-		case wake <- struct{}{}:
-		default:
-		}
-	})()
+// changedPods gathers pods whose identity has changed. Whoever assigns them is not
+// held up.
+type changedPods struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]struct{}
+	wake chan struct{} // there are some
+}
+
+func newChangedPods() *changedPods {
+	return &changedPods{pods: map[types.NamespacedName]struct{}{}, wake: make(chan struct{}, 1)}
+}
+
+func (a *changedPods) add(pod types.NamespacedName) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pods[pod] = struct{}{}
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (a *changedPods) take() map[types.NamespacedName]struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	pods := a.pods
+	a.pods = map[types.NamespacedName]struct{}{}
+	return pods
+}
+
+// followIdentities tells of pods whose identity has changed.
+func (f *fromPods) followIdentities(ctx context.Context, changed *changedPods, see func(slim.Key, k8s.Trigger)) error {
 	for {
 		select {
-		case <-wake:
+		case <-changed.wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		mu.Lock()
-		pods := changed
-		changed = map[types.NamespacedName]struct{}{}
-		mu.Unlock()
-		for pod := range pods {
+		for pod := range changed.take() {
 			why := k8s.Trigger{Kind: "CiliumIdentity"}
 			if n, ok := f.identities.Of(pod); ok {
 				why.Name = n.String()
