@@ -31,7 +31,8 @@ var Cell = cell.Module("identity", "Makes the CiliumIdentities of pods, one for 
 	k8s.EventRBAC(),
 
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newFilter, newMaker),
+	cell.Lasting(newFilter), // agents read the file once, too
+	cell.ProvidePrivate(newMaker),
 	cell.Provide(newAssignments),
 	cell.Job("write", (*maker).write),
 	cell.Job("pods", (*maker).seePods),

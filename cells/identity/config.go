@@ -45,6 +45,9 @@ func validate(c Config) error {
 	if _, err := labels.ParseEntries(split(c.Labels)); err != nil {
 		return cell.Invalid(labelsFlag, "every entry must be [source:][!]regex: %v", err)
 	}
+	if _, err := c.base(); err != nil {
+		return cell.Invalid(fileFlag, "%v", err)
+	}
 	return nil
 }
 
@@ -70,18 +73,27 @@ func (c Config) filter() (*labels.Filter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", labelsFlag, err)
 	}
-	if c.LabelPrefixFile == "" {
-		return labels.NewFilter(nil, user), nil
-	}
-	data, err := os.ReadFile(c.LabelPrefixFile)
+	base, err := c.base()
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", fileFlag, err)
 	}
+	return labels.NewFilter(base, user), nil
+}
+
+// base is what the file says, nil for the default filter.
+func (c Config) base() ([]labels.Entry, error) {
+	if c.LabelPrefixFile == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(c.LabelPrefixFile)
+	if err != nil {
+		return nil, err
+	}
 	base, err := labels.ParseFile(data)
 	if err != nil {
-		return nil, fmt.Errorf("--%s: %s: %w", fileFlag, c.LabelPrefixFile, err)
+		return nil, fmt.Errorf("%s: %w", c.LabelPrefixFile, err)
 	}
-	return labels.NewFilter(base, user), nil
+	return base, nil
 }
 
 // split takes entries apart at white space, and at commas that are not part of a

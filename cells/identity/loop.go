@@ -6,6 +6,7 @@ package identity
 import (
 	"context"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -66,7 +67,7 @@ func newMaker(p params) *maker {
 	m := &maker{params: p, table: newTable(p.Config.ClusterName, in, p.Filter.Keeps, rand.IntN), complete: make(chan struct{})}
 	m.table.byPorts = p.Options.IdentityNamedPorts
 	m.awaited = len([]any{p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
-	m.loop = reconcile.New(p.Scope, "make", m.look, reconcile.Workers(writers), reconcile.Pauses(50*time.Millisecond, 100*time.Second))
+	m.loop = reconcile.New(p.Scope, "make", m.look, reconcile.Workers(writers), reconcile.Pauses(50*time.Millisecond, 100*time.Second), reconcile.Patient())
 	m.add = m.loop.Add
 	return m
 }
@@ -206,15 +207,22 @@ func (m *maker) seen() {
 var (
 	byNumber = stream.NewIndex("identity", func(e *ciliumio.Endpoint, add func(identity.Number)) {
 		if e.Status.Identity != nil {
-			add(identity.Number(e.Status.Identity.ID))
+			carries(e.Status.Identity.ID, add)
 		}
 	})
 	byNumberInSlice = stream.NewIndex("identity", func(s *ciliumio.EndpointSlice, add func(identity.Number)) {
 		for _, e := range s.Endpoints {
-			add(identity.Number(e.IdentityID))
+			carries(e.IdentityID, add)
 		}
 	})
 )
+
+// carries tells of a number as endpoints have it. What is too large is none.
+func carries(id int64, add func(identity.Number)) {
+	if id > 0 && id <= math.MaxUint32 {
+		add(identity.Number(id))
+	}
+}
 
 // seeEndpoints finds out which numbers endpoints have. Where nobody says so there
 // is nothing to wait for.

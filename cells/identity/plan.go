@@ -83,6 +83,9 @@ func (t *table) left(s *set, o *object) {
 		s.exists = false
 		t.tell(s)
 	}
+	if t.begun && s.number == 0 && len(s.objects) == 0 && t.owners[o.number] == nil && t.carried(o.number) {
+		t.choose(s, o.number) // no pod has these labels, and endpoints go on with it
+	}
 	t.settle(s)
 	if t.lacks(s) {
 		t.touch(s)

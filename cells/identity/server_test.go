@@ -485,7 +485,7 @@ var creates = clustertest.Match{Verbs: []string{"create"}, Resources: []string{"
 // Example 17, rule 24: what fails is tried again, and what is forbidden is told once.
 func TestServerFaults(t *testing.T) {
 	for code, telling := range map[int]string{
-		http.StatusForbidden:          "the role lacks create ciliumidentities.cilium.io",
+		http.StatusForbidden:          "it is forbidden to create ciliumidentities.cilium.io",
 		http.StatusTooManyRequests:    "",
 		http.StatusConflict:           "",
 		http.StatusServiceUnavailable: "",

@@ -40,7 +40,7 @@ func (m *maker) look(ctx context.Context, of slim.Labels) error {
 	})
 	switch {
 	case pause > 0:
-		explain.Note(ctx, "waits: the role lacks create ciliumidentities.cilium.io")
+		explain.Note(ctx, "waits: it is forbidden to create ciliumidentities.cilium.io")
 		return reconcile.After(pause)
 	case todo.number == 0:
 		m.Metrics.looked(todo.waited, time.Since(began), todo.why != noneFree)
@@ -68,7 +68,7 @@ func (m *maker) create(ctx context.Context, todo step, of slim.Labels) error {
 	began, number := time.Now(), todo.number
 	has, err := m.Client.Create(ctx, v2.CiliumIdentityResource, encode(number, of))
 	m.Metrics.created(todo.waited, time.Since(began), err == nil)
-	m.refused(err)
+	m.refused(of, err)
 	if apierrors.IsAlreadyExists(err) {
 		has, err = m.Client.Get(ctx, k8s.Ref{Resource: v2.CiliumIdentityResource, Name: number.String()})
 		if err != nil {
@@ -78,7 +78,7 @@ func (m *maker) create(ctx context.Context, todo step, of slim.Labels) error {
 	if err != nil {
 		m.revise(func(t *table) { t.failed(of) })
 		if apierrors.IsForbidden(err) {
-			return reconcile.After(m.pace.pause(time.Now()))
+			return reconcile.After(forbiddenPause)
 		}
 		return err
 	}
@@ -123,8 +123,9 @@ func parse(u *unstructured.Unstructured) (of slim.Labels, created slim.Time, rev
 // then, and says so in the log no more often than once a minute.
 type pace struct {
 	mu        sync.Mutex
-	forbidden bool
-	next      time.Time // for a request
+	refused   slim.Labels // since the last that was made; what was refused first
+	forbidden bool        // others were refused, too: it is the role
+	next      time.Time   // for a request
 	told      map[string]time.Time
 }
 
@@ -147,14 +148,24 @@ func (p *pace) pause(now time.Time) time.Duration {
 	return 0
 }
 
-// set says whether requests are forbidden. It reports whether that is new.
-func (p *pace) set(forbidden bool, now time.Time) (changed bool) {
+// refuse notes that a request was forbidden. One alone may be forbidden by an
+// admission webhook, and holds back nothing else.
+func (p *pace) refuse(of slim.Labels, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changed = p.forbidden != forbidden
-	if p.forbidden = forbidden; forbidden {
-		p.next = now.Add(forbiddenPause)
+	if p.refused == (slim.Labels{}) {
+		p.refused = of
 	}
+	p.forbidden = p.forbidden || p.refused != of
+	p.next = now.Add(forbiddenPause)
+}
+
+// allow notes that a request was not forbidden. It reports whether the last one was.
+func (p *pace) allow() (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changed = p.refused != (slim.Labels{})
+	p.refused, p.forbidden = slim.Labels{}, false
 	return changed
 }
 
@@ -172,21 +183,19 @@ func (p *pace) due(what string, now time.Time) bool {
 	return true
 }
 
-// refused tells whether the role allows to make identities.
-func (m *maker) refused(err error) {
-	forbidden := apierrors.IsForbidden(err)
-	if err != nil && !forbidden && !apierrors.IsAlreadyExists(err) {
-		return // it says nothing about the role
-	}
+// refused tells whether identities may be made.
+func (m *maker) refused(of slim.Labels, err error) {
+	const text = "it is forbidden to create ciliumidentities.cilium.io: pods with new labels do not start until the role, or the admission webhook, allows it"
 	part := m.Health.Part("create")
-	changed := m.pace.set(forbidden, time.Now())
 	switch {
-	case forbidden:
-		part.Degraded("the role lacks create ciliumidentities.cilium.io: pods with new labels do not start until it is given", err)
+	case apierrors.IsForbidden(err):
+		m.pace.refuse(of, time.Now())
+		part.Degraded(text, err)
 		if m.pace.due("forbidden", time.Now()) {
-			m.Log.Warn("the role lacks create ciliumidentities.cilium.io: pods with new labels do not start until it is given; trying on", "error", err)
+			m.Log.Warn(text+"; trying on", "error", err, "labels", of.String())
 		}
-	case changed:
+	case err != nil && !apierrors.IsAlreadyExists(err): // it says nothing about that
+	case m.pace.allow():
 		part.OK("")
 	}
 }

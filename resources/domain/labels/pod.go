@@ -45,7 +45,7 @@ func (p Pod) Identity(keeps func(source, key string) bool) Set {
 	// What is written with the reserved prefix comes first: it yields to what is
 	// written without.
 	for key, value := range p.Labels {
-		if cut, ok := strings.CutPrefix(key, reservedPrefix); ok {
+		if cut, ok := strings.CutPrefix(key, reservedPrefix); ok && !strings.HasPrefix(cut, forgedPrefix) {
 			put(cut, value)
 		}
 	}

@@ -47,6 +47,7 @@ func TestIdentity(t *testing.T) {
 		"reserved":           {pairs{"reserved.foo": "a"}, with(pairs{"k8s:foo": "a"})},
 		"reserved and plain": {pairs{"reserved.foo": "a", "foo": "b"}, with(pairs{"k8s:foo": "b"})},
 		"reserved, forged":   {pairs{"reserved.io.cilium.k8s.policy.cluster": "evil"}, with(nil)},
+		"reserved, team":     {pairs{"reserved.io.cilium.k8s.namespace.labels.team": "evil"}, with(nil)},
 		"reserved, dropped":  {pairs{"reserved.pod-template-hash": "x"}, with(nil)},
 		"empty value":        {pairs{"app": ""}, with(pairs{"k8s:app": ""})},
 	} {
