@@ -76,7 +76,7 @@ func newCollector(p params) *collector {
 		own:      identity.RangeOf(p.Cluster.ClusterID, p.Cluster.MaxConnectedClusters),
 		interval: p.Config.IdentityGCInterval, timeout: p.Config.IdentityHeartbeatTimeout,
 	}
-	c.marks = reconcile.New(p.Reconcile, "mark", c.write, reconcile.Workers(workers), reconcile.Pauses(time.Second, time.Minute))
+	c.marks = reconcile.New(p.Reconcile, "mark", c.write, reconcile.Workers(workers), reconcile.Pauses(time.Second, time.Minute), reconcile.Patient())
 	c.sweep = sweep.New(p.Sweep, sweep.Spec[id, *ciliumio.Identity]{
 		Rule: "collect", Interval: p.Config.IdentityGCInterval, Grace: p.Config.IdentityGCInterval,
 		Rate: p.Budget.Limiter, Workers: workers,
@@ -217,7 +217,7 @@ var errChanged = errors.New("it is not any more what was judged")
 func (c *collector) write(ctx context.Context, name string) error {
 	n, _ := identity.ParseNumber(name)
 	i, ok := c.store.Get(slim.Key{Name: name})
-	if !ok || !c.terms.own.Contains(n) {
+	if !ok || !c.terms.own.Contains(n) || !c.mayWrite() {
 		return nil
 	}
 	var edit func(*unstructured.Unstructured) error

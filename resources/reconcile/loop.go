@@ -48,6 +48,7 @@ type Loop[K comparable] struct {
 type options struct {
 	workers        int
 	first, longest time.Duration
+	patient        bool
 	log            *slog.Logger
 	health         health.Reporter
 	book           *explain.Book
@@ -65,6 +66,10 @@ func Workers(n int) Option { return func(o *options) { o.workers = n } }
 func Pauses(first, longest time.Duration) Option {
 	return func(o *options) { o.first, o.longest = first, longest }
 }
+
+// Patient has a key that has failed wait out its pause, whatever it is added for
+// meanwhile: for keys of which much happens that makes another try no better.
+func Patient() Option { return func(o *options) { o.patient = true } }
 
 // New returns a loop. rule says in one or two words what it does and is part of
 // the cause of each of its writes, after the module's id. do looks at one key:
@@ -101,6 +106,9 @@ func (l *Loop[K]) Add(key K, triggers ...k8s.Trigger) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.triggers[key] = last(slices.Concat(l.triggers[key], triggers))
+	if l.options.patient && l.failing[key] != nil {
+		return // another look is to come
+	}
 	delete(l.planned.looks, key)
 	if l.queue == nil {
 		l.early = append(l.early, key)
@@ -195,8 +203,8 @@ func (l *Loop[K]) next(ctx context.Context, queue workqueue.TypedRateLimitingInt
 	case ctx.Err() != nil:
 		return false
 	case errors.As(err, &again):
-		l.remember(key, triggers)
 		l.succeeded(key)
+		l.remember(key, triggers)
 		queue.Forget(key)
 		look.later(queue, again.pause)
 	case err == nil:
@@ -227,6 +235,9 @@ func (l *Loop[K]) succeeded(key K) {
 	delete(l.failing, key)
 	if len(l.failing) == 0 {
 		l.options.health.OK("")
+	}
+	if _, due := l.triggers[key]; due { // it was added while it was looked at
+		l.queue.Add(key)
 	}
 }
 

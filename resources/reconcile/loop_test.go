@@ -195,6 +195,36 @@ func TestSuccessForgetsFailures(t *testing.T) {
 	})
 }
 
+// What happens to a key does not cut its pause short, and is not lost.
+func TestPatientLoopsWaitOutTheirPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := newLooks()
+		r := newRig()
+		var l *Loop[string]
+		l = New(r.scope, "check", func(_ context.Context, key string) error {
+			switch seen.note(key) {
+			case 1, 2:
+				return errors.New("no")
+			case 3:
+				l.Add(key) // while it is looked at, and succeeds
+			}
+			return nil
+		}, Pauses(4*time.Second, time.Hour), Patient())
+		r.run(t, l.Run)
+		l.Add("k")
+		for range 12 { // the last one comes after it has succeeded
+			time.Sleep(time.Second + time.Millisecond)
+			l.Add("k")
+		}
+		time.Sleep(time.Minute)
+		r.stop()
+		s := time.Second
+		if diff := cmp.Diff([]time.Duration{0, 4 * s, 12 * s, 12 * s, 12*s + 12*time.Millisecond}, seen.at["k"]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 func TestAfterLooksAgainAndIsNoFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		seen := newLooks()
