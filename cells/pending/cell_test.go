@@ -17,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/spf13/pflag"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -63,6 +64,38 @@ func warnings(t *testing.T, cells cell.Cell, args []string, dir map[string]strin
 func text(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+// Options of other cells may ask for what is not built.
+func TestReportOfOptionsOfOthers(t *testing.T) {
+	others := cell.Module("others", "Has options", cell.Config(options{Nodes: true, Mode: "kvstore"}))
+	const notBuilt = "not built yet: these duties, and so their options do nothing "
+	for name, test := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"without a kvstore": {nil, nil},
+		"with a kvstore":    {[]string{"--kvstore=etcd"}, []string{notBuilt + "kvstore identities (identity-allocation-mode); kvstore nodes (synchronize-k8s-nodes)"}},
+		"switched off":      {[]string{"--kvstore=etcd", "--synchronize-k8s-nodes=false", "--identity-allocation-mode=crd"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := warnings(t, cell.Module("both", "Both", pending.Cell, others), test.args, nil); strings.Join(got, "\n") != strings.Join(test.want, "\n") {
+				t.Errorf("got  %q\nwant %q", got, test.want)
+			}
+		})
+	}
+}
+
+type options struct {
+	KVStore string `flag:"kvstore"`
+	Nodes   bool   `flag:"synchronize-k8s-nodes"`
+	Mode    string `flag:"identity-allocation-mode"`
+}
+
+func (o options) Flags(fs *pflag.FlagSet) {
+	fs.String("kvstore", o.KVStore, "")
+	fs.Bool("synchronize-k8s-nodes", o.Nodes, "")
+	fs.String("identity-allocation-mode", o.Mode, "")
 }
 
 func TestReport(t *testing.T) {
