@@ -66,8 +66,9 @@ func (o options) try(ctx context.Context, r *running, do func(context.Context) e
 	if o.retry != nil {
 		pauses = o.retry()
 	}
+	run := r.run
 	for attempt := 1; ; attempt++ {
-		err, alive := r.run(ctx, do)
+		err, alive := run(ctx, do)
 		if err == nil || !alive || pauses == nil || attempt == o.attempts {
 			return err, alive
 		}
@@ -75,5 +76,6 @@ func (o options) try(ctx context.Context, r *running, do func(context.Context) e
 		if !Sleep(ctx, pauses.NextBackOff()) {
 			return err, false
 		}
+		run = r.again
 	}
 }

@@ -145,6 +145,40 @@ func (c *clock) times() []float64 {
 	return slices.Clone(c.at)
 }
 
+// What fails at first and then goes on for ever is well.
+func TestARetriedRunThatGoesOnIsWell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench(), newClock()
+		b.Add("x", job.OneShot(func(ctx context.Context) error {
+			if n := c.tick(); n == 1 || n == 3 {
+				return errors.New("no")
+			} else if n == 2 {
+				pass(time.Minute)
+				return errors.New("not any more")
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}, job.Retry(time.Second, time.Second)))
+		b.start(t)
+		at := func(second int, want string) {
+			t.Helper()
+			time.Sleep(time.Duration(second)*time.Second - time.Since(c.began))
+			synctest.Wait()
+			if got := b.status("x"); got != want {
+				t.Errorf("after %d seconds: %q, want %q", second, got, want)
+			}
+		}
+		at(0, "Degraded will try again: no")
+		at(3, "Degraded will try again: no")
+		at(7, "OK ")
+		at(60, "OK ")
+		at(61, "Degraded will try again: not any more")
+		at(66, "Degraded will try again: no")
+		at(69, "OK ")
+		b.end(t)
+	})
+}
+
 func TestOneShotRunsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, runs := newBench(), 0

@@ -109,6 +109,26 @@ func (r *running) run(ctx context.Context, do func(context.Context) error) (err 
 	return err, true
 }
 
+// steady is how long a run has to go on after one that failed until it is well.
+const steady = 5 * time.Second
+
+// again is run after a failure, which is over once it goes on: a run that is well
+// may be meant never to end.
+func (r *running) again(ctx context.Context, do func(context.Context) error) (err error, alive bool) {
+	well := make(chan struct{})
+	timer := time.AfterFunc(steady, func() {
+		defer close(well)
+		r.health.OK("")
+	})
+	defer func() {
+		if !timer.Stop() {
+			<-well
+			r.failing = false
+		}
+	}()
+	return r.run(ctx, do)
+}
+
 var errPanicked = errors.New("panicked")
 
 func (r *running) ran(began time.Time, err error) {
