@@ -46,10 +46,30 @@ func (l *ledger) unsettled() time.Duration {
 
 // Settle implements Leading.
 func (l *leasing) Settle(ctx context.Context) {
-	rest := l.ledger.unsettled()
-	if rest == 0 || ctx.Err() != nil {
+	if rest := l.ledger.unsettled(); rest > 0 && ctx.Err() == nil {
+		l.log.Info("a write has got no answer, waiting until it cannot take effect any more", "for", rest.Round(time.Millisecond).String())
+		job.Sleep(ctx, rest)
+	}
+	limited, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	l.learn(limited)
+}
+
+// learn finds out what became of writes without an answer, as far as there is time
+// for it: of the rest the next leader has to read all of their resources.
+func (l *leasing) learn(ctx context.Context) {
+	open := l.ledger.openWrites()
+	if len(open) == 0 || ctx.Err() != nil {
 		return
 	}
-	l.log.Info("a write has got no answer, waiting until it cannot take effect any more", "for", rest.Round(time.Millisecond).String())
-	job.Sleep(ctx, rest)
+	reader, err := newClient(&moduleDoor{door: l.door, module: "leader"}, l.permissions)
+	h := handover{l.ledger, reader}
+	for ref, since := range open {
+		if err == nil {
+			err = h.resolve(ctx, ref, since)
+		}
+	}
+	if err != nil {
+		l.log.Debug("the next leader has to read what was written", "error", err)
+	}
 }

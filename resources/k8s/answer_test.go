@@ -8,6 +8,8 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"path"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -133,6 +136,88 @@ func TestWritesWithoutAnAnswer(t *testing.T) {
 				t.Errorf("open: %t (%v)", open, err)
 			}
 		})
+	}
+}
+
+// L9: what became of writes whose answers were lost is found out for the next leader.
+func TestEndOfTermLearnsWhatBecameOfWrites(t *testing.T) {
+	var mu sync.Mutex
+	stored := map[string]string{"kept": "7"} // resourceVersions by name
+	encode := func(w http.ResponseWriter, name string) {
+		if stored[name] == "" {
+			w.WriteHeader(http.StatusNotFound)
+			answer(w, apierrors.NewNotFound(configMaps.GroupResource(), name).ErrStatus)
+			return
+		}
+		cm := newConfigMap("n", name, nil)
+		cm.TypeMeta, cm.ResourceVersion = metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, stored[name]
+		answer(w, cm)
+	}
+	d := openDoor(t, func(c *Config) {
+		c.K8sAPIServer = serve(t, func(w http.ResponseWriter, r *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			w.Header().Set("Content-Type", "application/json")
+			name := path.Base(r.URL.Path)
+			if r.Method == http.MethodGet {
+				encode(w, name)
+				return
+			}
+			if name != "gone" {
+				stored[name] = "9"
+			}
+			panic(http.ErrAbortHandler)
+		})
+	})
+	d.lead(t)
+	d.ledger.begin(&Written{Complete: true, Revisions: map[string]uint64{"configmaps": 7}})
+	for _, name := range []string{"kept", "gone"} {
+		cm := newConfigMap("n", name, nil)
+		cm.ResourceVersion = "7"
+		if _, err := d.client(t, "m").Update(why(t), configMaps, cm); err == nil {
+			t.Fatalf("%s: an answer came", name)
+		}
+	}
+	if w := d.ledger.written(); w.Complete {
+		t.Errorf("before: %v", w)
+	}
+	d.ledger.unanswered = time.Now().Add(-settleTime) // as if that long ago
+	for ref := range d.ledger.openWrites() {
+		d.ledger.account(configMaps).open[ref] = d.ledger.unanswered
+	}
+	(&leasing{door: d, permissions: newPermissions()}).Settle(t.Context())
+	if w := d.ledger.written(); !w.Complete || w.Revisions["configmaps"] != 9 {
+		t.Errorf("after: %v", w)
+	}
+}
+
+// Creates of which one is refused, and another stored, leave nothing open: none of
+// them has a name before it is answered.
+func TestCreatesLeaveNothingOpen(t *testing.T) {
+	l := newLedger()
+	l.begin(&Written{Complete: true})
+	ref := Ref{Resource: configMaps, Namespace: "n"}
+	first, second := l.sent(ref), l.sent(ref)
+	if w := l.written(); w.Complete {
+		t.Errorf("while they are under way: %v", w)
+	}
+	l.refused(ref, first)
+	l.refused(ref, second)
+	if w := l.written(); !w.Complete || len(l.openWrites()) > 0 {
+		t.Errorf("after two were refused: %v, open %v", w, l.openWrites())
+	}
+	first, second = l.sent(ref), l.sent(ref)
+	cm := &unstructured.Unstructured{}
+	cm.SetResourceVersion("8")
+	l.stored(ref, cm)
+	l.refused(ref, second)
+	if w := l.written(); !w.Complete || w.Revisions["configmaps"] != 8 {
+		t.Errorf("after one was stored and one refused: %v (%v)", w, first)
+	}
+	l.sent(ref)
+	l.missed(ref)
+	if w := l.written(); w.Complete {
+		t.Errorf("after one that nobody knows of: %v", w)
 	}
 }
 

@@ -82,6 +82,9 @@ func newDialer(c Config, base *rest.Config) (*dialer, error) {
 	if err != nil {
 		return nil, cell.Invalid(c.serverFlag(), "reading certificates: %v", err)
 	}
+	if file := authorityFile(base); file != "" && tlsConfig != nil {
+		trustFile(tlsConfig, file)
+	}
 	return &dialer{config: c, tls: tlsConfig, credentials: tc}, nil
 }
 

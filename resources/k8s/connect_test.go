@@ -7,19 +7,26 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
@@ -167,7 +174,7 @@ func certificate(t *testing.T, from, to time.Duration) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(from), NotAfter: time.Now().Add(to), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -177,6 +184,66 @@ func certificate(t *testing.T, from, to time.Duration) (cert, key []byte) {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
+}
+
+// The authority of a cluster is exchanged, and nobody else is trusted meanwhile.
+func TestTheAuthorityIsReadForEachConnection(t *testing.T) {
+	issue := func() (authority []byte, pair *tls.Certificate) {
+		cert, key := certificate(t, -time.Hour, time.Hour)
+		made, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cert, &made
+	}
+	first, firstPair := issue()
+	second, secondPair := issue()
+	var shown atomic.Pointer[tls.Certificate]
+	shown.Store(firstPair)
+	api := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { answer(w, version.Info{GitVersion: "v1.36.3"}) }))
+	api.Config.ErrorLog = log.New(io.Discard, "", 0)
+	api.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		return &tls.Config{Certificates: []tls.Certificate{*shown.Load()}}, nil
+	}}
+	api.StartTLS()
+	t.Cleanup(api.Close)
+	file := write(t, "ca.crt", string(first))
+	at := func(url string) *door {
+		return openDoor(t, through(save(t, &clientcmdapi.Config{
+			Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: url, CertificateAuthority: file}},
+			Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c"}},
+			CurrentContext: "x",
+		})))
+	}
+	d := at(api.URL)
+	want := func(d *door, trouble string) {
+		t.Helper()
+		d.servers.reconnect()
+		_, err := newServer(d).Version(t.Context())
+		if (err == nil) != (trouble == "") || err != nil && !strings.Contains(err.Error(), trouble) {
+			t.Errorf("got %v, want %q", err, trouble)
+		}
+	}
+	put := func(authority []byte) {
+		t.Helper()
+		if err := os.WriteFile(file, authority, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want(d, "")
+	want(at(strings.Replace(api.URL, "127.0.0.1", "localhost", 1)), "localhost")
+	shown.Store(secondPair)
+	want(d, file)
+	put(second)
+	want(d, "")
+	put([]byte("nothing"))
+	want(d, "holds no certificate")
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	want(d, "no such file")
+	put(slices.Concat(first, second))
+	want(d, "")
 }
 
 func TestAClientCertificateThatIsNotValidIsNamedWithTheRemedy(t *testing.T) {

@@ -6,6 +6,7 @@ package k8s
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -62,6 +63,16 @@ type account struct {
 	known    bool // nothing was written beyond revision, open writes excepted
 	revision uint64
 	open     map[Ref]time.Time // writes without an answer, since when
+	creating int               // requests under way for objects that have no name yet
+}
+
+// close takes a request off the account.
+func (a *account) close(ref Ref) {
+	if ref.Name == "" {
+		a.creating--
+		return
+	}
+	delete(a.open, ref)
 }
 
 func newLedger() *ledger { return &ledger{resources: map[string]*account{}} }
@@ -108,6 +119,10 @@ func (l *ledger) sent(ref Ref) (earlier time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(ref.Resource)
+	if ref.Name == "" {
+		a.creating++
+		return time.Time{}
+	}
 	earlier = a.open[ref]
 	a.open[ref] = time.Now()
 	return earlier
@@ -119,7 +134,7 @@ func (l *ledger) refused(ref Ref, earlier time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(ref.Resource)
-	delete(a.open, ref)
+	a.close(ref)
 	if !earlier.IsZero() {
 		a.open[ref] = earlier
 	}
@@ -136,7 +151,7 @@ func (l *ledger) stored(ref Ref, obj *unstructured.Unstructured) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(ref.Resource)
-	delete(a.open, ref)
+	a.close(ref)
 	a.revision = max(a.revision, revision)
 }
 
@@ -156,8 +171,21 @@ func (l *ledger) blur(ref Ref) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.account(ref.Resource)
-	delete(a.open, ref)
+	a.close(ref)
 	a.known = false
+}
+
+// openWrites are the writes without an answer, with the time when they were sent.
+func (l *ledger) openWrites() map[Ref]time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[Ref]time.Time{}
+	for _, a := range l.resources {
+		if a.known { // else they make no difference
+			maps.Copy(all, a.open)
+		}
+	}
+	return all
 }
 
 // look returns what is known of a resource, and a write of it that is open.
@@ -185,7 +213,7 @@ func (l *ledger) written() Written {
 	defer l.mu.Unlock()
 	w := Written{Complete: l.complete, Revisions: map[string]uint64{}}
 	for name, a := range l.resources {
-		if a.known && len(a.open) == 0 {
+		if a.known && len(a.open)+a.creating == 0 {
 			w.Revisions[name] = a.revision
 		} else {
 			w.Complete = false
@@ -259,11 +287,11 @@ func (l *ledger) record(req *http.Request, send func() (*http.Response, error)) 
 	switch {
 	case err != nil || resp.StatusCode >= http.StatusInternalServerError:
 		l.missed(ref)
-	case resp.StatusCode >= http.StatusBadRequest:
+	case resp.StatusCode >= http.StatusMultipleChoices:
 		l.refused(ref, earlier)
-	case resp.StatusCode < http.StatusMultipleChoices && r == nil:
+	case r == nil:
 		l.blur(ref) // as other clients write
-	case resp.StatusCode < http.StatusMultipleChoices:
+	default:
 		r.ref = &ref
 	}
 	return resp, err

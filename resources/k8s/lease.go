@@ -22,7 +22,8 @@ type Leading interface {
 	// written; nil means that there were none.
 	Open(f *Fence, before *Written) error
 	// Settle returns when no write can take effect any more, not even one that got
-	// no answer, or when ctx ends. The term has ended, its fence is open.
+	// no answer, and it is known what became of those, or when ctx ends. The term
+	// has ended, its fence is open.
 	Settle(ctx context.Context)
 	// Written is how far writes went, for the next leader. The term has ended.
 	Written() Written
@@ -31,7 +32,8 @@ type Leading interface {
 // leasing implements Leading.
 type leasing struct {
 	*door
-	way *route
+	way         *route
+	permissions *Permissions
 }
 
 func (l *leasing) LeaseConfig() *rest.Config {

@@ -75,13 +75,13 @@ func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door
 	}, nil
 }
 
-func newLeading(d *door) (Leading, error) {
+func newLeading(d *door, p *Permissions) (Leading, error) {
 	way, err := d.dialer.newRoute(d.servers, d.dialer.dial)
 	if err != nil {
 		return nil, err
 	}
 	way.impatient = true
-	return &leasing{d, way}, nil
+	return &leasing{d, way, p}, nil
 }
 
 func newPermissions() *Permissions { return &Permissions{} }

@@ -117,7 +117,7 @@ func TestTheHeartbeatDialsAnew(t *testing.T) {
 
 func TestTheLeaseLeavesAServerThatWentSilent(t *testing.T) {
 	a, b, d := two(t)
-	leading, err := newLeading(d)
+	leading, err := newLeading(d, newPermissions())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func TestTheLeaseIsNotStarvedByModules(t *testing.T) {
 			answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}})
 		})
 	})
-	leading, err := newLeading(d)
+	leading, err := newLeading(d, newPermissions())
 	if err != nil {
 		t.Fatal(err)
 	}
