@@ -18,10 +18,11 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 		apply(&o)
 	}
 	var listing Listing
+	atLeast := c.data.newest() // what was written before is in it
 	err := c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) (err error) {
 		for ctx.Err() == nil {
 			listing = Listing{}
-			listing.Revision, err = c.pages(ctx, etcd, prefix, o, 0, func() {}, func(e Entry) bool {
+			listing.Revision, err = c.pages(ctx, etcd, prefix, o, atLeast, func() {}, func(e Entry) bool {
 				listing.Entries = append(listing.Entries, e)
 				return true
 			})

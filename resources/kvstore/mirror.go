@@ -322,6 +322,9 @@ func (m *mirror) letGo(ctx context.Context, t task) error {
 		m.loop.Add(t)
 		return nil
 	}
+	if k, ok := m.client.leases.get(key); ok && k.lease == 0 {
+		m.table.doubtful[t.name] = struct{}{} // it was being written again, and may yet be
+	}
 	m.client.leases.release(key)
 	m.done(t.name)
 	return nil

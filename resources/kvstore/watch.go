@@ -62,8 +62,8 @@ var errReplaced = errors.New("etcd's data was replaced")
 
 // run lists and watches until ctx ends or the consumer leaves.
 func (w *watch) run(ctx context.Context) {
+	replaced := w.data.current()
 	for ctx.Err() == nil && w.ctx.Err() == nil {
-		replaced := w.data.current()
 		err := w.list(ctx)
 		if err == nil {
 			err = w.follow(ctx, replaced)
@@ -72,6 +72,7 @@ func (w *watch) run(ctx context.Context) {
 		case errors.Is(err, errLeft):
 			return
 		case errors.Is(err, errReplaced):
+			replaced = w.data.current()
 			w.forget()
 			continue
 		case errors.Is(err, rpctypes.ErrCompacted):
