@@ -104,6 +104,12 @@ func (b *Book) Wrote(w Write) {
 	b.news = make(chan struct{})
 }
 
+// Outcomes of decisions that need no words of their own.
+const (
+	wrote = "wrote"
+	equal = "equal"
+)
+
 // Decided notes what came of the decision with this cause: what was written is
 // known; else the outcome is err, or the note that the duty left, or "equal". The
 // key is a comparable value, of which the text is made when somebody asks.
@@ -117,15 +123,18 @@ func (b *Book) Decided(c *Cause, key any, err error) {
 	case err != nil:
 		d.outcome = err.Error()
 	case writes > 0:
-		d.outcome = "wrote"
+		d.outcome = wrote
 	case note != "":
 		d.outcome = note
 	default:
-		d.outcome = "equal"
+		d.outcome = equal
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if e := b.decisions[d.decided]; e != nil {
+		if last := e.Value.(decision); d.outcome == equal && len(d.triggers) == 0 && (last.outcome == wrote || last.outcome == equal) {
+			return // a look for its own sake: what was decided stands
+		}
 		e.Value = d
 		b.order.MoveToBack(e)
 		return

@@ -89,6 +89,37 @@ func TestLastDecisionOfEachRule(t *testing.T) {
 	}
 }
 
+// A look for its own sake that finds all well does not hide why it is so.
+func TestPeriodicLooksHideNothing(t *testing.T) {
+	b := NewBook()
+	look := func(c *Cause, do func(context.Context)) string {
+		do(WithCause(t.Context(), c))
+		b.Decided(c, "a", nil)
+		return b.About("Any", "", "a").Decisions[0].Outcome
+	}
+	nothing := func(context.Context) {}
+	note := func(ctx context.Context) { Note(ctx, "waits") }
+	writes := func(ctx context.Context) { b.Wrote(write("a", CauseOf(ctx))) }
+	triggered := func() *Cause { return &Cause{Rule: "rule", Triggers: []Trigger{node("a", "5")}} }
+	for _, step := range []struct {
+		cause *Cause
+		do    func(context.Context)
+		want  string
+	}{
+		{&Cause{Rule: "rule"}, nothing, "equal"},
+		{triggered(), writes, "wrote"},
+		{&Cause{Rule: "rule"}, nothing, "wrote"},
+		{&Cause{Rule: "rule"}, note, "waits"},
+		{&Cause{Rule: "rule"}, nothing, "equal"},
+		{&Cause{Rule: "rule"}, writes, "wrote"},
+		{triggered(), nothing, "equal"},
+	} {
+		if got := look(step.cause, step.do); got != step.want {
+			t.Errorf("explained as %q, want %q", got, step.want)
+		}
+	}
+}
+
 func TestMemoryIsBounded(t *testing.T) {
 	b := NewBook()
 	for i := range 3 * keptDecisions {

@@ -25,9 +25,7 @@ func (w *watcher[T]) wentBack() error {
 		return nil // the watch will meet with the same
 	}
 	w.doubted.Store(false)
-	w.changes.mu.Lock()
-	seen := w.changes.revision
-	w.changes.mu.Unlock()
+	seen := w.changes.seen()
 	if now >= seen {
 		return nil
 	}

@@ -201,6 +201,13 @@ func (c *changes[T]) complete() {
 	}
 }
 
+// seen is the revision up to which changes were told.
+func (c *changes[T]) seen() slim.Revision {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.revision
+}
+
 func (c *changes[T]) isSynced() bool { return isClosed(c.synced) }
 
 func (c *changes[T]) hasEnded() bool { return isClosed(c.ended) }

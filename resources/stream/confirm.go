@@ -103,9 +103,13 @@ func (s *Stream[T]) Confirm(ctx context.Context) error {
 }
 
 func (r *run[T]) confirm(ctx context.Context) error {
+	seen := r.changes.seen()
 	now, err := r.serverRevision(ctx)
 	if err != nil {
 		return err
+	}
+	if now < seen {
+		return fmt.Errorf("confirming %s: the server is at resourceVersion %s, and has told of %s", r.name, now, seen)
 	}
 	defer r.confirms.begin()()
 	return r.changes.await(ctx, nobody, now)
