@@ -79,8 +79,10 @@ func (c *cleaner) run(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if c.denied() {
-		return nil
+	for !c.allowed() {
+		if c.permissions.Known() || !job.Sleep(ctx, c.pause) {
+			return ctx.Err()
+		}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,12 +93,12 @@ func (c *cleaner) run(ctx context.Context) error {
 	return nil
 }
 
-// denied reports whether the role does not allow it. Roles of clusters that never
-// had slices do not.
-func (c *cleaner) denied() bool {
+// allowed reports whether it is known that the role allows it. Roles of clusters that
+// never had slices do not.
+func (c *cleaner) allowed() bool {
 	ref := k8s.Ref{Resource: resource}
-	return !c.permissions.Known() || c.permissions.Denies("list", ref) || c.permissions.Denies("delete", ref) ||
-		c.permissions.Denies("get", k8s.Ref{Resource: definitions, Name: resource.GroupResource().String()})
+	return c.permissions.Allows("list", ref) && c.permissions.Allows("delete", ref) &&
+		c.permissions.Allows("get", k8s.Ref{Resource: definitions, Name: resource.GroupResource().String()})
 }
 
 // scan lists the slices that there are, page by page.

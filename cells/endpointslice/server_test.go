@@ -405,6 +405,7 @@ func TestCleanUp(t *testing.T) {
 	idle := termtest.Start(t, around, Cell, w.proxy.UserKubeconfig(t, user), "--ces-cleanup-grace=240ms")
 	o := termtest.Start(t, around, Cell, w.proxy.Kubeconfig(), "--ces-cleanup-grace=3s")
 	w.sizes()
+	termtest.Eventually(t, "the other knows its role", func() bool { return idle.Log().Count("connected to the API server") > 0 })
 	idle.Stop()
 	o.Stop()
 	for _, r := range w.proxy.Requests(t, 0) {

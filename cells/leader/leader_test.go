@@ -381,6 +381,7 @@ func TestAReleaseWhoseRenewalIsUnderWayStillReleases(t *testing.T) {
 // #32846: an operator that restarts because the API server is slow.
 func TestASlowAPIServerCostsNoTerm(t *testing.T) {
 	s := newSite(t)
+	s.leaseDuration, s.renewDeadline = 2*leaseDuration, 2*renewDeadline
 	a := s.replica(t, "a", &events{}).start(t)
 	until(t, "a leads", a.leads)
 	a.proxy.Delay(t, 250*time.Millisecond, 250*time.Millisecond)

@@ -174,12 +174,12 @@ func (w *world) run(user string, env []string, args ...string) (*operator, *clus
 // addNode makes a CiliumNode as an agent does.
 func (w *world) addNode(name string, podCIDRs ...string) {
 	w.t.Helper()
-	if err := w.makeNode(name, podCIDRs...); err != nil {
+	if _, err := w.makeNode(name, podCIDRs...); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) makeNode(name string, podCIDRs ...string) error {
+func (w *world) makeNode(name string, podCIDRs ...string) (*unstructured.Unstructured, error) {
 	spec := map[string]any{}
 	if len(podCIDRs) > 0 {
 		cidrs := make([]any, len(podCIDRs))
@@ -192,8 +192,7 @@ func (w *world) makeNode(name string, podCIDRs ...string) error {
 		"apiVersion": "cilium.io/v2", "kind": "CiliumNode",
 		"metadata": map[string]any{"name": name}, "spec": spec,
 	}}
-	_, err := w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{})
-	return err
+	return w.dynamic.Resource(v2.CiliumNodeResource).Create(w.t.Context(), node, metav1.CreateOptions{})
 }
 
 // addNodes makes nodes, all at the same time.
@@ -202,7 +201,7 @@ func (w *world) addNodes(prefix string, n int) {
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			if err := w.makeNode(fmt.Sprintf("%s-%d", prefix, i)); err != nil {
+			if _, err := w.makeNode(fmt.Sprintf("%s-%d", prefix, i)); err != nil {
 				w.t.Error(err)
 			}
 		})

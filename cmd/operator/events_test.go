@@ -13,7 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
@@ -39,9 +41,11 @@ func (w *world) eventsOn(namespace, kind, name string) map[string]corev1.Event {
 
 // refusals makes what is told by Events: a pool without a block for the second
 // node, a node with a CIDR of somebody else, and more garbage than is believed. It
-// returns the names of the two nodes.
+// is there before an operator is, which sees all of it at once. It returns the names
+// of the two nodes.
 func (w *world) refusals() (hungry, foreign string) {
 	w.t.Helper()
+	w.define([]schema.GroupVersionResource{v2.CiliumNodeResource})
 	node := func(name string, cidrs ...string) string {
 		if _, err := w.core.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
@@ -53,25 +57,29 @@ func (w *world) refusals() (hungry, foreign string) {
 		return name
 	}
 	prefix := w.namespace
-	first := node(prefix + "-has")
-	eventually(w.t, first+" has the only block", func() bool { return len(podCIDRs(w.nodes()[first])) == 1 })
+	node(prefix + "-has") // the only block
 	hungry, foreign = node(prefix+"-hungry"), node(prefix+"-foreign", "192.168.7.0/24")
 	w.addNodes(prefix+"-left-over", 12)
-	eventually(w.t, "both nodes say why they have no CIDRs", func() bool {
-		nodes := w.nodes()
-		return nodeError(nodes[hungry]) != "" && nodeError(nodes[foreign]) != ""
-	})
 	return hungry, foreign
+}
+
+// refused waits until nodes say why they have no CIDRs.
+func (w *world) refused(names ...string) {
+	w.t.Helper()
+	eventually(w.t, "the nodes say why they have no CIDRs", func() bool {
+		nodes := w.nodes()
+		return !slices.ContainsFunc(names, func(name string) bool { return nodeError(nodes[name]) == "" })
+	})
 }
 
 // What a person would ask about is told where they look for it: with reason and
 // message, on the object; and once.
 func TestEventsTellWhatWasRefused(t *testing.T) {
 	w := newWorld(t)
-	o, _ := w.run("teller", nil, onlyOneBlock...)
-	o.says("all nodes are known", 1)
-	o.until("it knows its role", func() bool { return o.log.Count("connected to the API server") > 0 })
 	hungry, foreign := w.refusals()
+	o, _ := w.run("teller", nil, onlyOneBlock...)
+	o.until("it knows its role", func() bool { return o.log.Count("connected to the API server") > 0 })
+	w.refused(hungry, foreign)
 	for _, want := range []struct{ namespace, kind, name, reason, message, from string }{
 		{"default", "CiliumNode", hungry, "PodCIDRPoolExhausted", "allocator full", "skep/ipam.clusterpool"},
 		{"default", "CiliumNode", foreign, "PodCIDRRefused", "allocator not configured for the requested CIDR 192.168.7.0/24", "skep/ipam.clusterpool"},
@@ -119,11 +127,11 @@ func TestEventsAreNotTriedWithoutPermission(t *testing.T) {
 	role := s.leastRole(user)
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	s.bind(role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
+	hungry, foreign := s.refusals()
 	audit := s.Audit(t)
 	o := start(t, s.proxy.UserKubeconfig(t, user), nil, s.args...)
-	o.says("all nodes are known", 1)
 	o.until("it knows its role", func() bool { return o.log.Count("connected to the API server") > 0 })
-	hungry, _ := s.refusals()
+	s.refused(hungry, foreign)
 	o.until("the sweep is braked", func() bool { st, _ := o.status(); return strings.Contains(st.degraded(), "look like garbage") })
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)

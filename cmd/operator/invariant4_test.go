@@ -43,11 +43,17 @@ var smallPool = []string{"--cluster-pool-ipv4-cidr=10.0.0.0/27", "--cluster-pool
 
 const smallPoolBlocks = 8
 
-// operator runs an operator with a small pool, and leases that are soon lost.
-func (w *world) operator(user string) (*operator, *clustertest.Proxy) {
+// crashLease is one that is taken soon after a crash, and is not lost because the
+// machine has other things to do.
+var crashLease = []string{
+	"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=100ms",
+}
+
+// operator runs an operator with a small pool.
+func (w *world) operator(user string, lease []string) (*operator, *clustertest.Proxy) {
 	w.t.Helper()
 	proxy := w.NewProxy(w.t)
-	args := slices.Concat([]string{"--k8s-namespace=" + w.namespace, "--enable-ipv6=false"}, quickLease, smallPool)
+	args := slices.Concat([]string{"--k8s-namespace=" + w.namespace, "--enable-ipv6=false"}, lease, smallPool)
 	return start(w.t, proxy.UserKubeconfig(w.t, user, "system:masters"), nil, args...), proxy
 }
 
@@ -57,7 +63,7 @@ func (w *world) operator(user string) (*operator, *clustertest.Proxy) {
 func crashAtEveryWrite(t *testing.T) {
 	w := newWorld(t)
 	judge := newJudge(w)
-	leader, proxy := w.operator("first")
+	leader, proxy := w.operator("first", crashLease)
 	leader.leads()
 	rounds := 1
 	if soak() {
@@ -76,7 +82,7 @@ func crashAtEveryWrite(t *testing.T) {
 		}
 		starving := w.addAgainstTheirNames("wait-", 3*freed)
 		w.settled()
-		standby, next := w.operator(fmt.Sprint("next-", i))
+		standby, next := w.operator(fmt.Sprint("next-", i), crashLease)
 		standby.says("standing by", 1)
 		standby.sees(smallPoolBlocks + starving)
 
@@ -210,7 +216,8 @@ func anyHistory(t *testing.T) {
 	w := newWorld(t)
 	judge := newJudge(w)
 	r := rand.New(rand.NewPCG(seed, 1))
-	h := newHistory(w, r, w.operator, nodeWrites, "ciliumnodes")
+	operator := func(user string) (*operator, *clustertest.Proxy) { return w.operator(user, quickLease) }
+	h := newHistory(w, r, operator, nodeWrites, "ciliumnodes")
 	h.replicas[0].until("somebody leads", func() bool { return h.leader() >= 0 })
 	ctx, stop := context.WithCancel(t.Context())
 	var churn sync.WaitGroup

@@ -112,8 +112,11 @@ func (p *population) removeEndpoint(name string) {
 // ciliumNode makes one that nobody keeps.
 func (p *population) ciliumNode(name string) types.UID {
 	p.t.Helper()
-	p.addNode(name)
-	return p.nodes()[name].GetUID()
+	made, err := p.makeNode(name)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return made.GetUID()
 }
 
 func (p *population) node(name string) {

@@ -614,6 +614,11 @@ func (w *world) bind(role *rbacv1.ClusterRole, subject rbacv1.Subject) {
 		_ = roles.ClusterRoles().Delete(context.Background(), role.Name, metav1.DeleteOptions{})
 		_ = roles.ClusterRoleBindings().Delete(context.Background(), role.Name, metav1.DeleteOptions{})
 	})
+	user := subject.Name
+	if subject.Kind == rbacv1.ServiceAccountKind {
+		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
+	}
+	clustertest.AwaitAllowed(w.t, w.core, user, nil, role.Rules)
 }
 
 // occupy takes an address until the test ends.

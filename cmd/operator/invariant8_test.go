@@ -222,8 +222,9 @@ func (c *chart) run(w *world) *operator {
 	for name, value := range env {
 		pairs = append(pairs, name+"="+value)
 	}
-	for _, port := range []string{"9234", "9963", "9891"} {
-		c.ports[port] = fmt.Sprint(freePort(c.t))
+	free := freePorts(c.t, 3)
+	for i, port := range []string{"9234", "9963", "9891"} {
+		c.ports[port] = fmt.Sprint(free[i])
 	}
 	// What the harness has set for other tests goes back to what it is without.
 	args = append(args,

@@ -208,12 +208,18 @@ func eventually(t *testing.T, what string, holds func() bool) {
 // soak reports whether the long form of a test is wanted.
 func soak() bool { return os.Getenv("SKEP_SOAK") != "" }
 
-func freePort(t *testing.T) int {
+func freePort(t *testing.T) int { return freePorts(t, 1)[0] }
+
+// freePorts are so many that nobody listens at, each another.
+func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
+	for range n {
+		l, err := net.Listen("tcp", "localhost:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	return ports
 }

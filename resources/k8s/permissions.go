@@ -40,6 +40,11 @@ func (p *Permissions) Denies(verb string, ref Ref) bool {
 	return p.Known() && !p.lists(permission{verb: verb, group: ref.Resource.Group, resource: resource, name: ref.Name})
 }
 
+// Allows reports whether it is known that a verb is allowed.
+func (p *Permissions) Allows(verb string, ref Ref) bool {
+	return p.lists(permission{verb: verb, group: ref.Resource.Group, resource: ref.Resource.Resource, name: ref.Name})
+}
+
 // Known reports whether the API server has told all that is allowed.
 func (p *Permissions) Known() bool {
 	p.mu.RLock()

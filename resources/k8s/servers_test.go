@@ -100,7 +100,7 @@ func TestTheHeartbeatDialsAnew(t *testing.T) {
 	if n := proxy.State(t).Connections; n != 2 {
 		t.Fatalf("%d connections, want one for reads and one for the term's writes", n)
 	}
-	h := &heartbeat{door: d, timeout: 100 * time.Millisecond}
+	h := &heartbeat{door: d, timeout: time.Second}
 	proxy.Answer(t, http.StatusTooManyRequests, clustertest.Match{PathPrefixes: []string{"/healthz"}})
 	until(t, "a probe", func() bool { return d.reads.quiet() > h.timeout })
 	if err := h.beat(t.Context()); err != nil {

@@ -35,12 +35,16 @@ func say(w io.Writer, text string) error {
 // A run that has found something out prints it, and nothing else.
 func TestOutcome(t *testing.T) {
 	run := func(cause error, stop error, args ...string) (stdout, stderr string, err error) {
+		started := make(chan struct{}) // what has not started is not stopped
 		finder := cell.Module("finder", "Finds something out",
 			cell.Job("find", func(stop lifecycle.Shutdown) job.Job {
-				return job.OneShot(func(context.Context) error { stop(cause); return nil })
+				return job.OneShot(func(context.Context) error { <-started; stop(cause); return nil })
 			}),
 			cell.Hook("end", func() lifecycle.Hook {
-				return lifecycle.Funcs{OnStop: func(context.Context) error { return stop }}
+				return lifecycle.Funcs{
+					OnStart: func(context.Context) error { close(started); return nil },
+					OnStop:  func(context.Context) error { return stop },
+				}
 			}))
 		root := command.New("operator", finder)
 		var out, log bytes.Buffer

@@ -149,16 +149,21 @@ func (c *clock) times() []float64 {
 func TestARetriedRunThatGoesOnIsWell(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench(), newClock()
+		var third string // what is told when the third run begins
 		b.Add("x", job.OneShot(func(ctx context.Context) error {
-			if n := c.tick(); n == 1 || n == 3 {
+			switch c.tick() {
+			case 1:
 				return errors.New("no")
-			} else if n == 2 {
-				pass(time.Minute)
+			case 2:
+				time.Sleep(time.Minute)
 				return errors.New("not any more")
+			case 3:
+				third = b.status("x")
+				return errors.New("no")
 			}
 			<-ctx.Done()
 			return ctx.Err()
-		}, job.Retry(time.Second, time.Second)))
+		}, job.Retry(time.Second, time.Second))) // each pause is half a second to one and a half
 		b.start(t)
 		at := func(second int, want string) {
 			t.Helper()
@@ -172,9 +177,11 @@ func TestARetriedRunThatGoesOnIsWell(t *testing.T) {
 		at(3, "Degraded will try again: no")
 		at(7, "OK ")
 		at(60, "OK ")
-		at(61, "Degraded will try again: not any more")
 		at(66, "Degraded will try again: no")
-		at(69, "OK ")
+		at(70, "OK ")
+		if want := "Degraded will try again: not any more"; third != want {
+			t.Errorf("before the third run: %q, want %q", third, want)
+		}
 		b.end(t)
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/clustertest"
 )
 
 // HTTPClient has connections of its own, which end with the test.
@@ -89,6 +90,7 @@ func Allow(t testing.TB, core kubernetes.Interface, user string, rules ...rbacv1
 			t.Error(err)
 		}
 	})
+	clustertest.AwaitAllowed(t, core, user, nil, rules)
 }
 
 // StockRole is the role that the original's chart gives its operator. It skips the
