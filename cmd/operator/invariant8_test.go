@@ -46,7 +46,7 @@ var stockChart = []struct {
 }{
 	{values: "default"},
 	{values: "all-features", pending: []string{"clustermesh", "controller metrics", "endpointslice", "gatewayapi", "ingress", "lbipam"}},
-	{values: "kvstore"},
+	{values: "kvstore", pending: []string{"kvstore identities", "kvstore nodes", "kvstore services"}},
 	{values: "multi-pool", gap: "multi-pool allocator is not supported by this version of cilium-operator-generic"},
 	{values: "aws", gap: "eni allocator is not supported by this version of cilium-operator-aws"},
 	{values: "azure", gap: "azure allocator is not supported by this version of cilium-operator-azure"},
@@ -54,7 +54,7 @@ var stockChart = []struct {
 
 // pendingByDefault are duties that every chart asks for and that need not be
 // built yet.
-var pendingByDefault = []string{"identitygc", "l7lb", "mutualauth", "nodesync", "nodetaints", "policies", "unmanagedpods"}
+var pendingByDefault = []string{"l7lb", "mutualauth", "nodesync", "nodetaints", "policies", "unmanagedpods"}
 
 // Under the stock chart (its ConfigMap, arguments, environment, probes and role)
 // the operator serves, is quiet, and is never refused a request.
