@@ -129,21 +129,21 @@ func newChangedPods() *changedPods {
 	return &changedPods{pods: map[types.NamespacedName]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
-func (a *changedPods) add(pod types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.pods[pod] = struct{}{}
+func (c *changedPods) add(pod types.NamespacedName) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pods[pod] = struct{}{}
 	select {
-	case a.wake <- struct{}{}:
+	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (a *changedPods) take() map[types.NamespacedName]struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	pods := a.pods
-	a.pods = map[types.NamespacedName]struct{}{}
+func (c *changedPods) take() map[types.NamespacedName]struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pods := c.pods
+	c.pods = map[types.NamespacedName]struct{}{}
 	return pods
 }
 

@@ -72,15 +72,8 @@ func TestAStandbyTakesAReleasedLeaseAtItsNextLook(t *testing.T) {
 	until(t, "b stands by", func() bool { return b.election.Status().Holder == a.identity() })
 
 	// The duty of a takes its time to stop: the lease is held and renewed.
-	hold := make(chan struct{})
-	a.mu.Lock()
-	a.hold = hold
-	a.mu.Unlock()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		a.stop(t)
-	}()
+	release := a.takesItsTime()
+	stopped := a.stopping(t)
 	before := renewals(a.leases(t))
 	until(t, "two renewals while the term is left", func() bool { return renewals(a.leases(t)) >= before+2 })
 	if l := s.lease(t); holder(l) != a.identity() {
@@ -89,7 +82,7 @@ func TestAStandbyTakesAReleasedLeaseAtItsNextLook(t *testing.T) {
 	if b.leads() {
 		t.Error("b leads while the duty of a runs")
 	}
-	close(hold)
+	release()
 	<-stopped
 	until(t, "b leads", b.leads)
 
@@ -143,11 +136,7 @@ func TestALeaseIsReleasedWhenWritesHaveSettled(t *testing.T) {
 	if err := duty.write(t, s); err == nil {
 		t.Fatal("the answer was not lost")
 	}
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		a.stop(t)
-	}()
+	stopped := a.stopping(t)
 	until(t, "the duty of a has ended", func() bool { return !a.leads() })
 	before := renewals(a.leases(t))
 	until(t, "two renewals after that", func() bool { return renewals(a.leases(t)) >= before+2 })
@@ -240,11 +229,7 @@ func TestALostLeaseStopsWritesWhenItIsNoticed(t *testing.T) {
 	a := s.replica(t, "a", &events{}).start(t)
 	until(t, "a leads", a.leads)
 	first, _ := a.term()
-	hold := make(chan struct{})
-	defer close(hold)
-	a.mu.Lock()
-	a.hold = hold
-	a.mu.Unlock()
+	defer a.takesItsTime()()
 	s.overwrite(t)
 	until(t, "writes are fenced", func() bool { return errors.Is(first.write(t, s), k8s.ErrFenced) })
 	if !a.leads() || strings.Contains(a.log.String(), "did not end in order") {
@@ -294,19 +279,12 @@ func TestALeaseThatRanOutWhileTheTermWasLeftIsNotReleased(t *testing.T) {
 	a := s.replica(t, "a", &events{}).start(t)
 	until(t, "a leads", a.leads)
 	first, _ := a.term()
-	hold := make(chan struct{})
-	a.mu.Lock()
-	a.hold = hold
-	a.mu.Unlock()
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		a.stop(t)
-	}()
+	release := a.takesItsTime()
+	stopped := a.stopping(t)
 	failing := a.proxy.Answer(t, 500, leaseUpdates)
 	until(t, "writes are fenced", func() bool { return errors.Is(first.write(t, s), k8s.ErrFenced) })
 	failing.Remove(t)
-	close(hold)
+	release()
 	<-stopped
 	if l := s.lease(t); holder(l) != a.identity() {
 		t.Errorf("%q holds the lease: the next leader would not wait for what is under way", holder(l))

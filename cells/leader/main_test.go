@@ -168,6 +168,15 @@ func (r *replica) hook(name string, c k8s.Client) lifecycle.Hook {
 	}
 }
 
+// takesItsTime has the duties of a replica not stop until release is called.
+func (r *replica) takesItsTime() (release func()) {
+	hold := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = hold
+	return func() { close(hold) }
+}
+
 func (r *replica) held() chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -187,6 +196,16 @@ func (r *replica) stop(t *testing.T) {
 	if err := r.hive.Stop(context.Background()); err != nil {
 		t.Errorf("stop: %v\n%s", err, r.log)
 	}
+}
+
+// stopping stops a replica in the background. The channel tells when it has stopped.
+func (r *replica) stopping(t *testing.T) (stopped <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.stop(t)
+	}()
+	return done
 }
 
 // term is the duty that runs now, or nil, and how many there were.

@@ -3,6 +3,6 @@
 
 // Package pending accepts the options of duties that are not built yet, so that
 // a configuration made for the original is taken as it is, and says once which
-// of them do nothing. The list shrinks with each duty; nothing else belongs
-// here.
+// of them do nothing, and which options of other cells ask for more than is built.
+// The lists shrink with each duty; nothing else belongs here.
 package pending

@@ -618,7 +618,7 @@ func (w *world) bind(role *rbacv1.ClusterRole, subject rbacv1.Subject) {
 	if subject.Kind == rbacv1.ServiceAccountKind {
 		user = "system:serviceaccount:" + subject.Namespace + ":" + subject.Name
 	}
-	clustertest.AwaitAllowed(w.t, w.core, user, nil, role.Rules)
+	clustertest.AwaitAllowed(w.t, w.core, user, role.Rules)
 }
 
 // occupy takes an address until the test ends.

@@ -5,46 +5,39 @@ package clustertest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 )
 
 // AwaitAllowed waits until the API server lets a user do what rules that were just
-// given say: it hears of them by watches of its own. One that lets do nothing is not
-// waited for.
-func AwaitAllowed(tb testing.TB, core kubernetes.Interface, user string, groups []string, rules []rbacv1.PolicyRule) {
+// given say: it hears of them by watches of its own. Rules without a resource are not
+// waited for; one of the others tells for all.
+func AwaitAllowed(tb testing.TB, core kubernetes.Interface, user string, rules []rbacv1.PolicyRule) {
 	tb.Helper()
-	for _, rule := range rules {
-		if len(rule.Resources) == 0 {
-			continue
-		}
-		ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: user, Groups: groups,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0], Name: first(rule.ResourceNames),
-			},
-		}}
-		allowed := func(ctx context.Context) bool {
-			told, err := core.AuthorizationV1().SubjectAccessReviews().Create(ctx, ask, metav1.CreateOptions{})
-			return err == nil && told.Status.Allowed
-		}
-		for deadline := time.Now().Add(time.Minute); !allowed(tb.Context()); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				tb.Fatalf("user %s is not allowed what was given: %v", user, rule)
-			}
-		}
-		return // one of them tells for all
+	i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) > 0 })
+	if i < 0 {
+		return
 	}
-}
-
-func first(names []string) string {
-	if len(names) == 0 {
-		return ""
+	rule := rules[i]
+	ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User:               user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
+	}}
+	if len(rule.ResourceNames) > 0 {
+		ask.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
 	}
-	return names[0]
+	err := wait.PollUntilContextTimeout(tb.Context(), 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		told, err := core.AuthorizationV1().SubjectAccessReviews().Create(ctx, ask, metav1.CreateOptions{})
+		return err == nil && told.Status.Allowed, nil
+	})
+	if err != nil {
+		tb.Fatalf("user %s is not allowed what was given (%v): %v", user, rule, err)
+	}
 }

@@ -52,24 +52,27 @@ func (l *leasing) Settle(ctx context.Context) {
 	}
 	limited, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	l.learn(limited)
-}
-
-// learn finds out what became of writes without an answer, as far as there is time
-// for it: of the rest the next leader has to read all of their resources.
-func (l *leasing) learn(ctx context.Context) {
-	open := l.ledger.openWrites()
-	if len(open) == 0 || ctx.Err() != nil {
-		return
-	}
-	reader, err := newClient(&moduleDoor{door: l.door, module: "leader"}, l.permissions)
-	h := handover{l.ledger, reader}
-	for ref, since := range open {
-		if err == nil {
-			err = h.resolve(ctx, ref, since)
-		}
-	}
-	if err != nil {
+	if err := l.learn(limited); err != nil {
 		l.log.Debug("the next leader has to read what was written", "error", err)
 	}
+}
+
+// learn finds out what became of writes without an answer. After an error the next
+// leader has to read all of the resources of the rest.
+func (l *leasing) learn(ctx context.Context) error {
+	open := l.ledger.openWrites()
+	if len(open) == 0 {
+		return nil
+	}
+	reader, err := newClient(&moduleDoor{door: l.door, module: "leader"}, l.permissions)
+	if err != nil {
+		return err
+	}
+	h := handover{l.ledger, reader}
+	for ref, since := range open {
+		if err := h.resolve(ctx, ref, since); err != nil {
+			return err
+		}
+	}
+	return nil
 }

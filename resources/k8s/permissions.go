@@ -33,16 +33,12 @@ type Permissions struct {
 
 // Denies reports whether it is known that a verb is not allowed.
 func (p *Permissions) Denies(verb string, ref Ref) bool {
-	resource := ref.Resource.Resource
-	if ref.Subresource != "" {
-		resource += "/" + ref.Subresource
-	}
-	return p.Known() && !p.lists(permission{verb: verb, group: ref.Resource.Group, resource: resource, name: ref.Name})
+	return p.Known() && !p.lists(permissionOf(verb, ref))
 }
 
 // Allows reports whether it is known that a verb is allowed.
 func (p *Permissions) Allows(verb string, ref Ref) bool {
-	return p.lists(permission{verb: verb, group: ref.Resource.Group, resource: ref.Resource.Resource, name: ref.Name})
+	return p.lists(permissionOf(verb, ref))
 }
 
 // Known reports whether the API server has told all that is allowed.
@@ -152,6 +148,14 @@ func (p *Permissions) check(ctx context.Context, api authorizationclient.Authori
 
 // permission is one verb on a resource or path.
 type permission struct{ verb, group, resource, name, path string }
+
+func permissionOf(verb string, ref Ref) permission {
+	resource := ref.Resource.Resource
+	if ref.Subresource != "" {
+		resource += "/" + ref.Subresource
+	}
+	return permission{verb: verb, group: ref.Resource.Group, resource: resource, name: ref.Name}
+}
 
 // permissionsOf are the single permissions of a rule.
 func permissionsOf(rule rbacv1.PolicyRule) []permission {

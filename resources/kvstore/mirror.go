@@ -317,13 +317,13 @@ func (m *mirror) letGo(ctx context.Context, t task) error {
 	if _, wanted := m.table.desired[t.name]; wanted {
 		return nil // again: there is another look to come
 	}
-	if k, ok := m.client.leases.get(key); ok && k.lease != 0 && k.revision > m.table.newest(t.name) {
+	switch k, ok := m.client.leases.get(key); {
+	case ok && k.lease == 0: // it was being written again, and may yet be
+		m.table.doubtful[t.name] = struct{}{}
+	case ok && k.revision > m.table.newest(t.name):
 		m.table.upserted(t.name, sighting(k))
 		m.loop.Add(t)
 		return nil
-	}
-	if k, ok := m.client.leases.get(key); ok && k.lease == 0 {
-		m.table.doubtful[t.name] = struct{}{} // it was being written again, and may yet be
 	}
 	m.client.leases.release(key)
 	m.done(t.name)

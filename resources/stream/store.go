@@ -63,11 +63,7 @@ func (s *Store[T]) All() iter.Seq[*T] {
 func (s *Store[T]) Synced() bool { return s.changes.isSynced() }
 
 // Revision returns the resourceVersion up to which the store is complete.
-func (s *Store[T]) Revision() slim.Revision {
-	s.changes.mu.Lock()
-	defer s.changes.mu.Unlock()
-	return s.changes.revision
-}
+func (s *Store[T]) Revision() slim.Revision { return s.changes.seen() }
 
 // Unreadable returns the keys of objects that are on the server but could not be
 // decoded. They are in the store with the last state that could be, or not at

@@ -90,7 +90,7 @@ func Allow(t testing.TB, core kubernetes.Interface, user string, rules ...rbacv1
 			t.Error(err)
 		}
 	})
-	clustertest.AwaitAllowed(t, core, user, nil, rules)
+	clustertest.AwaitAllowed(t, core, user, rules)
 }
 
 // StockRole is the role that the original's chart gives its operator. It skips the

@@ -42,16 +42,21 @@ func (p Pod) Identity(keeps func(source, key string) bool) Set {
 			set[sourceK8s+":"+key] = value
 		}
 	}
+	own := func(key, value string) {
+		if !strings.HasPrefix(key, forgedPrefix) {
+			put(key, value)
+		}
+	}
 	// What is written with the reserved prefix comes first: it yields to what is
 	// written without.
 	for key, value := range p.Labels {
-		if cut, ok := strings.CutPrefix(key, reservedPrefix); ok && !strings.HasPrefix(cut, forgedPrefix) {
-			put(cut, value)
+		if cut, ok := strings.CutPrefix(key, reservedPrefix); ok {
+			own(cut, value)
 		}
 	}
 	for key, value := range p.Labels {
-		if !strings.HasPrefix(key, reservedPrefix) && !strings.HasPrefix(key, forgedPrefix) {
-			put(key, value)
+		if !strings.HasPrefix(key, reservedPrefix) {
+			own(key, value)
 		}
 	}
 	for key, value := range p.NamespaceLabels {
