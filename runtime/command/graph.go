@@ -5,10 +5,12 @@ package command
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -56,10 +58,13 @@ func writeGraph(cmd *cobra.Command, h *hive.Hive, output string, drawing graph.D
 // engine costs each process that carries it half a second at the start.
 const drawer = "graphdraw"
 
+// undrawn are the forms that operators write themselves.
+const undrawn = "text, order, dot, mermaid and json need no drawing program"
+
 func draw(cmd *cobra.Command, g *graph.Graph, format string, drawing graph.Drawing) error {
 	program, err := findDrawer()
 	if err != nil {
-		return fmt.Errorf("-o %s needs the program %s beside this one or in PATH (make build puts it there); dot, mermaid and json need nothing: %w", format, drawer, err)
+		return fmt.Errorf("-o %s needs the program %s beside this one or in PATH (make build puts it there); %s: %w", format, drawer, undrawn, err)
 	}
 	var in bytes.Buffer
 	if err := g.WriteJSON(&in); err != nil {
@@ -69,9 +74,34 @@ func draw(cmd *cobra.Command, g *graph.Graph, format string, drawing graph.Drawi
 	if drawing.Full {
 		args = append(args, "-full")
 	}
+	var said bytes.Buffer
 	run := exec.CommandContext(cmd.Context(), program, args...)
-	run.Stdin, run.Stdout, run.Stderr = &in, cmd.OutOrStdout(), cmd.ErrOrStderr()
-	return run.Run()
+	run.Stdin, run.Stdout, run.Stderr = &in, cmd.OutOrStdout(), &said
+	err = run.Run()
+	// Whoever stops this command kills the drawing too, which is no crash.
+	if cmd.Context().Err() == nil && crashed(err, said.Bytes()) {
+		return fmt.Errorf("%s crashed (%s); %s, and another version of %s may not crash", program, cause(err, said.String()), undrawn, drawer)
+	}
+	_, writeErr := said.WriteTo(cmd.ErrOrStderr())
+	return errors.Join(err, writeErr)
+}
+
+// crashed reports whether the drawing program ended by a fault in it. Its own
+// errors have the exit code 1; Go's runtime has several, and does not always
+// print a trace. The layout engine returns its panics as errors with a trace.
+func crashed(err error, said []byte) bool {
+	var exit *exec.ExitError
+	return errors.As(err, &exit) && (exit.ExitCode() != 1 || bytes.Contains(said, []byte("stack trace:")))
+}
+
+// cause is how a program ended, and the first line of what it said: the rest of
+// a crash is for those who work on the program.
+func cause(err error, said string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	if first == "" {
+		return err.Error()
+	}
+	return err.Error() + ": " + first
 }
 
 func findDrawer() (string, error) {
