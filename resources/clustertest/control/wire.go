@@ -131,7 +131,7 @@ type Link struct {
 type Direction struct {
 	// BlackHole keeps connections open and moves no byte; what a peer has sent
 	// meanwhile is delivered when the hole is closed, as after a network
-	// partition.
+	// partition. What a peer had sent that has reset its connection is lost.
 	BlackHole bool `json:"blackHole,omitempty"`
 	// Delay is the latency of each byte; Jitter adds up to as much at random.
 	// Order is kept, and bytes travel in parallel: latency does not limit

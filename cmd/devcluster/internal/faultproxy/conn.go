@@ -4,6 +4,8 @@
 package faultproxy
 
 import (
+	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -51,8 +53,8 @@ func setReset(c net.Conn) {
 // run pumps both directions until the connection is over.
 func (c *conn) run(l *link, up, down *atomic.Int64) {
 	pumps := []pump{
-		{conn: c, link: l, side: upSide, src: c.front, dst: c.back, moved: up},
-		{conn: c, link: l, side: downSide, src: c.back, dst: c.front, moved: down},
+		{conn: c, link: l, side: upSide, src: c.front, dst: c.back, moved: up, reset: make(chan struct{})},
+		{conn: c, link: l, side: downSide, src: c.back, dst: c.front, moved: down, reset: make(chan struct{})},
 	}
 	var wg sync.WaitGroup
 	for _, p := range pumps {
@@ -82,6 +84,7 @@ type pump struct {
 	side     func(control.Link) control.Direction
 	src, dst net.Conn
 	moved    *atomic.Int64
+	reset    chan struct{} // closed when the source has reset its connection
 }
 
 func (p pump) read(queue chan<- chunk) {
@@ -98,6 +101,9 @@ func (p pump) read(queue chan<- chunk) {
 			}
 		}
 		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				close(p.reset)
+			}
 			return
 		}
 	}
@@ -143,11 +149,18 @@ func (p pump) finish() {
 }
 
 // await returns once the link lets a chunk through, false if the connection is
-// over.
+// over. What a black hole holds is lost if its source resets the connection
+// meanwhile: nobody sends it again.
 func (p pump) await(next chunk) bool {
+	held := false
 	for {
 		state, changed := p.link.get()
 		side := p.side(state)
+		if held && !side.BlackHole && isClosed(p.reset) {
+			p.conn.close(true)
+			return false
+		}
+		held = side.BlackHole
 		due := next.arrived.Add(side.Delay + time.Duration(next.luck*float64(side.Jitter)))
 		var timer <-chan time.Time
 		if !side.BlackHole {

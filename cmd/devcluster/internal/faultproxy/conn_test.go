@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,10 +27,15 @@ type pair struct {
 }
 
 func newPair(t *testing.T, state control.Link) *pair {
+	return newPairThrough(t, state, func(front net.Conn) net.Conn { return front })
+}
+
+// newPairThrough is newPair with another front of the connection.
+func newPairThrough(t *testing.T, state control.Link, through func(front net.Conn) net.Conn) *pair {
 	client, front := net.Pipe()
 	back, server := net.Pipe()
 	p := &pair{client: client, server: server, link: newLink(state)}
-	c := &conn{front: front, back: back, done: make(chan struct{})}
+	c := &conn{front: through(front), back: back, done: make(chan struct{})}
 	go c.run(p.link, &p.up, &p.down)
 	t.Cleanup(func() {
 		c.close(false)
@@ -91,6 +97,46 @@ func TestBlackHoleHidesTheEndOfAConnection(t *testing.T) {
 		p.link.set(control.Link{})
 		if _, err := p.server.Read(make([]byte, 1)); err != io.EOF {
 			t.Fatalf("after the hole the end was %v, want EOF", err)
+		}
+	})
+}
+
+// resetting is a connection whose peer ends it with RST, where a pipe has EOF.
+type resetting struct{ net.Conn }
+
+func (c resetting) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == io.EOF {
+		err = syscall.ECONNRESET
+	}
+	return n, err
+}
+
+func TestBlackHoleLosesWhatAResetConnectionSent(t *testing.T) {
+	reset := func(front net.Conn) net.Conn { return resetting{front} }
+	for _, sent := range []string{"", "PUT"} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newPairThrough(t, control.Link{Up: control.Direction{BlackHole: true}}, reset)
+			writeString(t, p.client, sent)
+			p.client.Close()
+			assertSilent(t, p.server)
+			p.link.set(control.Link{})
+			if got, _ := io.ReadAll(p.server); len(got) > 0 {
+				t.Errorf("after the hole %q of a connection that was reset was delivered", got)
+			}
+		})
+	}
+}
+
+// Outside of a black hole, bytes that were sent before the reset are on their way.
+func TestDelayedBytesOutliveAReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		link := control.Link{Up: control.Direction{Delay: time.Second}}
+		p := newPairThrough(t, link, func(front net.Conn) net.Conn { return resetting{front} })
+		writeString(t, p.client, "PUT")
+		p.client.Close()
+		if got := readString(t, p.server, 3); got != "PUT" {
+			t.Errorf("got %q", got)
 		}
 	})
 }
