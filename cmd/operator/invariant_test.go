@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/utils/ptr"
-
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/skep-operator/skep/resources/clustertest"
 )
@@ -70,14 +71,17 @@ const slack = 700 * time.Millisecond
 func checkTerms(t *testing.T, all requests, user string, renewDeadline time.Duration) {
 	t.Helper()
 	c := newTerms(user, renewDeadline)
-	c.check(t, all)
+	for _, late := range c.check(all) {
+		t.Error(late)
+	}
 	if c.writes == 0 {
 		t.Errorf("%s wrote nothing: the test shows nothing", user)
 	}
 }
 
 // terms are those that the lease grants a user: from a successful write of the
-// lease by the user until the renew deadline after it, on the server's clock.
+// lease by the user until the renew deadline after it, or until the user releases it,
+// on the server's clock.
 type terms struct {
 	user          string
 	renewDeadline time.Duration
@@ -90,26 +94,76 @@ func newTerms(user string, renewDeadline time.Duration) *terms {
 	return &terms{user: user, renewDeadline: renewDeadline, latest: -renewDeadline}
 }
 
-// check holds every write of the user to its terms. What it is called with
-// follows what it was called with before.
-func (c *terms) check(t *testing.T, all requests) {
-	t.Helper()
-	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.User.Username == c.user }) {
+// check holds every write of the user to its terms, whatever was answered: a server
+// that gives up on a request may have stored it. What check is called with follows
+// what it was called with before. It returns what broke the terms.
+func (c *terms) check(all requests) (broken []string) {
+	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.User.Username == c.user && e.Mutates() }) {
 		switch {
-		case onLease(e) && e.Mutates() && e.ResponseStatus.Code < 300:
-			c.until = e.RequestReceivedTimestamp.Add(c.renewDeadline)
-		case !onLease(e) && e.Mutates():
-			c.writes++
-			if e.ResponseStatus.Code == http.StatusGatewayTimeout {
-				// It left in time and was held on the way, by a black hole that let
-				// go of it when its client had gone: nothing was stored.
-				continue
+		case onLease(e) && e.ResponseStatus.Code < 300:
+			end, err := termEnd(e, c.renewDeadline)
+			if err != nil {
+				broken = append(broken, err.Error())
 			}
+			c.until = end
+		case !onLease(e):
+			c.writes++
 			late := e.RequestReceivedTimestamp.Sub(c.until)
 			c.latest = max(c.latest, late)
 			if late > slack {
-				t.Errorf("%s wrote %s after the end of its term: %s", c.user, late, requests{e})
+				broken = append(broken, fmt.Sprintf("%s wrote %s after the end of its term: %s", c.user, late, requests{e}))
 			}
+		}
+	}
+	return broken
+}
+
+// termEnd is when the term ends that a write of the lease grants: a release ends it
+// at once.
+func termEnd(e clustertest.AuditEvent, renewDeadline time.Duration) (time.Time, error) {
+	var lease coordinationv1.Lease
+	if err := json.Unmarshal(e.RequestObject, &lease); err != nil {
+		return time.Time{}, fmt.Errorf("the audit log does not tell what was written to the lease: %w: %s", err, requests{e})
+	}
+	if ptr.Deref(lease.Spec.HolderIdentity, "") == "" {
+		return e.RequestReceivedTimestamp, nil
+	}
+	return e.RequestReceivedTimestamp.Add(renewDeadline), nil
+}
+
+func TestTerms(t *testing.T) {
+	start := time.Now()
+	event := func(after time.Duration, resource, object string, code int) clustertest.AuditEvent {
+		var e clustertest.AuditEvent
+		e.User.Username, e.Verb, e.ObjectRef.Resource = "first", "update", resource
+		e.RequestObject, e.ResponseStatus.Code = json.RawMessage(object), code
+		e.RequestReceivedTimestamp = start.Add(after)
+		return e
+	}
+	held, released := `{"spec":{"holderIdentity":"first"}}`, `{"spec":{"holderIdentity":""}}`
+	lease := event(0, "leases", held, http.StatusOK)
+	for _, test := range []struct {
+		name  string
+		write clustertest.AuditEvent
+		after []clustertest.AuditEvent
+		late  bool
+	}{
+		{"in the term", event(time.Second, "configmaps", "", http.StatusOK), nil, false},
+		{"after the term", event(time.Second+slack+1, "configmaps", "", http.StatusOK), nil, true},
+		{"after the term, refused", event(3*time.Second, "configmaps", "", http.StatusConflict), nil, true},
+		{"after the term, without an answer", event(3*time.Second, "configmaps", "", http.StatusGatewayTimeout), nil, true},
+		{"after a renewal", event(2*time.Second, "configmaps", "", http.StatusOK),
+			[]clustertest.AuditEvent{event(time.Second, "leases", held, http.StatusOK)}, false},
+		{"after a renewal that failed", event(2*time.Second, "configmaps", "", http.StatusOK),
+			[]clustertest.AuditEvent{event(time.Second, "leases", held, http.StatusInternalServerError)}, true},
+		{"after a release", event(900*time.Millisecond, "configmaps", "", http.StatusOK),
+			[]clustertest.AuditEvent{event(100*time.Millisecond, "leases", released, http.StatusOK)}, true},
+		{"after a lease that is not told", event(time.Second, "configmaps", "", http.StatusOK),
+			[]clustertest.AuditEvent{event(0, "leases", "", http.StatusOK)}, true},
+	} {
+		all := append(append(requests{lease}, test.after...), test.write)
+		if broken := newTerms("first", time.Second).check(all); (len(broken) > 0) != test.late {
+			t.Errorf("%s: %q", test.name, broken)
 		}
 	}
 }
@@ -258,7 +312,7 @@ func (l losing) start(t *testing.T) *victim {
 	v.loses(func() {})
 	v.says("chatter has begun")
 	w.served("first")
-	v.fence.check(t, w.requests(v.audit, "loser"))
+	v.keepsTerms(w.requests(v.audit, "loser"))
 	return v
 }
 
@@ -352,7 +406,15 @@ func (v *victim) look() {
 	if len(states) > 0 {
 		v.t.Errorf("leading again cost requests for the initial state:\n%s", states)
 	}
-	v.fence.check(v.t, seen)
+	v.keepsTerms(seen)
+}
+
+// keepsTerms holds requests of the victim to its terms.
+func (v *victim) keepsTerms(seen requests) {
+	v.t.Helper()
+	for _, late := range v.fence.check(seen) {
+		v.t.Error(late)
+	}
 }
 
 // steal makes somebody the holder of the lease.

@@ -209,7 +209,10 @@ func checkEtcdTerms(t *testing.T, all requests, c *clock, record *kvstoretest.Re
 		var end time.Time
 		for _, g := range grants {
 			if g.RequestReceivedTimestamp.Before(until) {
-				end = g.RequestReceivedTimestamp.Add(renewDeadline)
+				var err error
+				if end, err = termEnd(g, renewDeadline); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		if late := from.Sub(end); late > slack {

@@ -46,7 +46,7 @@ type AuditEvent struct {
 		Message string `json:"message"`
 	} `json:"responseStatus"`
 	// RequestObject and ResponseObject are there if the cluster's AuditLevel
-	// says so.
+	// says so; RequestObject is always there for writes of leases.
 	RequestObject            json.RawMessage `json:"requestObject"`
 	ResponseObject           json.RawMessage `json:"responseObject"`
 	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`

@@ -128,14 +128,20 @@ func (id *Identity) writeToken() error {
 }
 
 // auditPolicy logs every finished request once, and watches also when they
-// start, at one level; what the loader does is left out.
+// start, at one level; what the loader does is left out. Writes of leases are logged
+// with their object: who judges a term has to know who holds the lease.
 func auditPolicy(level string) string {
+	leases := level
+	if level == "Metadata" {
+		leases = "Request"
+	}
 	return `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 omitManagedFields: true
 rules:
 - {level: None, users: [` + LoaderUser + `]}
+- {level: ` + leases + `, verbs: [create, update, patch], resources: [{group: coordination.k8s.io, resources: [leases]}]}
 - {level: ` + level + `}
 `
 }
