@@ -26,10 +26,13 @@ import (
 const (
 	rootModule  = "github.com/skep-operator/skep"
 	programPath = "cmd/devcluster"
+	// programDir has the binary, and nothing that changes when it does not: Go keeps the
+	// result of a test only while the folders that it has looked at stay as they are.
+	programDir = "bin/controlplane"
 )
 
-// Program returns the path of an up-to-date devcluster in bin/ of the repository
-// that the working directory is in. It builds that if need be, and says on stderr
+// Program returns the path of an up-to-date devcluster in bin/controlplane of the
+// repository that the working directory is in. It builds that if need be, and says on stderr
 // that this takes time.
 func Program() (string, error) { return program() }
 
@@ -38,16 +41,16 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	bin := filepath.Join(root, "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
+	dir := filepath.Join(root, programDir)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the directory for devcluster: %w", err)
 	}
-	unlock, err := lock(filepath.Join(bin, ".devcluster.lock"))
+	unlock, err := lock(filepath.Join(dir, "lock"))
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	b := builder{root: root, binary: filepath.Join(bin, "devcluster"), stamp: filepath.Join(bin, ".devcluster.stamp")}
+	b := builder{root: root, binary: filepath.Join(dir, "devcluster"), stamp: filepath.Join(dir, "stamp")}
 	return b.binary, b.ensure()
 })
 
@@ -233,15 +236,12 @@ func (b builder) sum(dirs []string) (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, runtime.Version())
 	for _, dir := range dirs {
-		entries, err := os.ReadDir(filepath.Join(b.root, dir))
+		files, err := b.sources(dir)
 		if err != nil {
 			return "", fmt.Errorf("read the sources of devcluster: %w", err)
 		}
-		for _, entry := range entries {
-			if !isSource(dir, entry) {
-				continue
-			}
-			if err := sumFile(h, b.root, filepath.Join(dir, entry.Name())); err != nil {
+		for _, file := range files {
+			if err := sumFile(h, b.root, filepath.Join(dir, file)); err != nil {
 				return "", err
 			}
 		}
@@ -249,11 +249,24 @@ func (b builder) sum(dirs []string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func isSource(dir string, entry fs.DirEntry) bool {
-	name := entry.Name()
+// sources are the names of the files in a directory that a build reads. The root of the
+// repository, of which that is go.mod, is not looked at: something there changes with
+// every commit.
+func (b builder) sources(dir string) (files []string, err error) {
 	if dir == "." {
-		return name == "go.mod"
+		return []string{"go.mod"}, nil
 	}
+	entries, err := os.ReadDir(filepath.Join(b.root, dir))
+	for _, entry := range entries {
+		if isSource(entry) {
+			files = append(files, entry.Name())
+		}
+	}
+	return files, err
+}
+
+func isSource(entry fs.DirEntry) bool {
+	name := entry.Name()
 	return entry.Type().IsRegular() && !strings.HasSuffix(name, "_test.go") && !strings.HasSuffix(name, ".md")
 }
 

@@ -15,13 +15,7 @@ func TestStamp(t *testing.T) {
 	root := t.TempDir()
 	write := func(name, text string) {
 		t.Helper()
-		file := filepath.Join(root, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeIn(t, root, name, text)
 	}
 	b := builder{root: root, binary: filepath.Join(root, "bin", "devcluster"), stamp: filepath.Join(root, "bin", "stamp")}
 	dirs := []string{".", "cmd/devcluster", "resources/api"}
