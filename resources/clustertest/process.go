@@ -21,12 +21,12 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest/control"
 )
 
+// How long a devcluster may take on a busy machine: none of it is judged. It has limits
+// of its own to become ready and to stop, which are shorter, and says more about them.
 const (
-	// readyTimeout is how long a devcluster may take; it has a limit of its own
-	// and says more about it.
 	readyTimeout = 20 * time.Minute
-	stopTimeout  = 15 * time.Second
-	callTimeout  = time.Minute
+	stopTimeout  = 5 * time.Minute
+	callTimeout  = 5 * time.Minute // to start an API server is a call, too
 )
 
 // process is a devcluster that runs.

@@ -24,7 +24,7 @@ import (
 
 // stopTimeout is how long the control plane may take to stop. Whatever it still
 // does then ends with the process.
-const stopTimeout = 5 * time.Second
+const stopTimeout = time.Minute
 
 // Options describe a devcluster.
 type Options struct {

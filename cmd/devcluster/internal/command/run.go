@@ -119,5 +119,5 @@ func (f *runFlags) untilAskedToStop() (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// forcedExit is how long an orphan may take to stop.
-const forcedExit = 10 * time.Second
+// forcedExit is how long an orphan may take to stop: more than the cluster may.
+const forcedExit = 2 * time.Minute
