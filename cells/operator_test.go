@@ -20,6 +20,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // The whole operator without a cluster: what docs/wire/operator-shell.md says of
@@ -43,7 +44,7 @@ func program(t *testing.T, name, told string, env map[string]string, args ...str
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(out)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() { ended <- root.ExecuteContext(ctx) }()
@@ -108,7 +109,7 @@ func TestPrecedence(t *testing.T) {
 
 // Rules B1, B2, C3, C7 and L4; examples A2, A3, A8 and A12.
 func TestStart(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer waittest.NoLeaks(t, goleak.IgnoreCurrent())
 	for name, test := range map[string]struct {
 		args []string
 		err  string // "" for none
@@ -141,7 +142,7 @@ func TestStart(t *testing.T) {
 // Rule B2: a ConfigMap may name a mode that this binary lacks. Nodes get no
 // addresses, which is told once, and all else runs.
 func TestIPAMOfConfigMap(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer waittest.NoLeaks(t, goleak.IgnoreCurrent())
 	var tree *health.Tree
 	log := &logtest.Buffer{}
 	h := hive.New("cilium-operator-generic", cells.Operator.With(cell.Invoke(func(t *health.Tree) { tree = t })),

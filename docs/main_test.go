@@ -7,8 +7,6 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/cells/crds"
 	"github.com/skep-operator/skep/cells/ipam/clusterpool"
@@ -16,6 +14,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 //go:generate go mod tidy -C examples/vendor
@@ -36,5 +35,5 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Main(set,
 			hive.Version("devel"), hive.EnvPrefix("CILIUM_"), hive.MetricsNamespace("cilium_operator")))
 	}
-	goleak.VerifyTestMain(clustertest.Wrap(m))
+	waittest.Main(clustertest.Wrap(m))
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/skep-operator/skep/cells"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // The timing of these tests, shorter than the default.
@@ -74,7 +75,7 @@ func (o *original) awaitLead(t *testing.T) {
 	t.Helper()
 	select {
 	case <-o.leads:
-	case <-time.After(time.Minute):
+	case <-time.After(waittest.Limit):
 		t.Fatal("the original never came to lead")
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +27,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 const leaseName = "cilium-operator-resource-lock"
@@ -177,14 +177,7 @@ func socketPath(t *testing.T) string {
 }
 
 // until waits for a state.
-func until(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
-}
+var until = waittest.Until
 
 // writers are the modules that sent writes of a resource through a proxy.
 func writers(t *testing.T, p *clustertest.Proxy, resource string) map[string]int {

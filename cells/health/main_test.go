@@ -12,9 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -24,9 +21,10 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
 
 func TestCell(t *testing.T) {
 	celltest.Check(t, Cell, celltest.With(k8s.Cell), celltest.Args(
@@ -37,17 +35,7 @@ func TestCell(t *testing.T) {
 // nowhere is an API server that is away.
 const nowhere = "http://127.0.0.1:1"
 
-// patience is how long a state may take to come; no test waits for a time.
-const patience = time.Minute
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
-}
+var eventually = waittest.Until
 
 // socketPath is short enough for a socket wherever tests run.
 func socketPath(t *testing.T) string {

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +25,10 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
 
 const (
 	leaseName     = "cilium-operator-resource-lock"
@@ -233,14 +233,7 @@ func (d *duty) write(t *testing.T, s *site) error {
 }
 
 // until waits for a state.
-func until(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
-}
+var until = waittest.Until
 
 // leases are the requests for the lease that came through a replica's proxy,
 // as verbs.

@@ -23,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // underFaults is what a duty brings to a run with faults. Churn and newTerm run one
@@ -249,7 +250,7 @@ func (f *turmoil) losses() int { return f.o.log.Count("lost the lease") }
 func (f *turmoil) calmed(after string) {
 	f.t.Helper()
 	f.awaits(after, "all is well", slowness*calmsWithin, f.rest)
-	f.awaits(after, "and what had its time is gone", patience, f.grace)
+	f.awaits(after, "and what had its time is gone", waittest.Limit, f.grace)
 }
 
 func (f *turmoil) awaits(after, what string, within time.Duration, check func() error) {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // How long the operator may take until all is well when its etcd is; see slowness.
@@ -100,7 +101,7 @@ func calmsDown(o *operator, e *kvstoretest.Etcd, excused ...string) time.Duratio
 		case err == nil:
 			t.Logf("all is well %s after the members are back; the last that was not: %v", took.Round(time.Millisecond), last)
 			return took
-		case (!serves || stands) && time.Since(called) < patience:
+		case (!serves || stands) && time.Since(called) < waittest.Limit:
 			began = time.Now()
 		case took > slowness*etcdCalmsWithin || !o.running():
 			t.Fatalf("%s after the members are back: %v", took, err)

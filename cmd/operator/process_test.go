@@ -22,6 +22,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // asOperator in the environment makes the test binary an operator: real
@@ -43,9 +44,6 @@ type operator struct {
 	log    *logtest.Buffer
 	ended  chan struct{}
 }
-
-// patience is how long a test waits for what should take seconds at most.
-const patience = 60 * time.Second
 
 // quickLease are lease flags for tests that lose leases: the shortest that a
 // lease can have.
@@ -104,7 +102,7 @@ func (o *operator) stop() int {
 	o.signal(syscall.SIGTERM)
 	select {
 	case <-o.ended:
-	case <-time.After(patience):
+	case <-time.After(waittest.Limit):
 		o.signal(syscall.SIGQUIT) // its stacks are worth reading
 		<-o.ended
 		o.t.Fatal("the operator does not stop")
@@ -195,15 +193,7 @@ func (o *operator) until(what string, holds func() bool) {
 	})
 }
 
-// eventually waits until something holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited for %s in vain: %s", patience, what)
-		}
-	}
-}
+var eventually = waittest.Until
 
 // soak reports whether the long form of a test is wanted.
 func soak() bool { return os.Getenv("SKEP_SOAK") != "" }

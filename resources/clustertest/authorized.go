@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // AwaitAllowed waits until the API server lets a user do what rules that were just
@@ -33,7 +35,7 @@ func AwaitAllowed(tb testing.TB, core kubernetes.Interface, user string, rules [
 	if len(rule.ResourceNames) > 0 {
 		ask.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
 	}
-	err := wait.PollUntilContextTimeout(tb.Context(), 5*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(tb.Context(), 5*time.Millisecond, waittest.Limit, true, func(ctx context.Context) (bool, error) {
 		told, err := core.AuthorizationV1().SubjectAccessReviews().Create(ctx, ask, metav1.CreateOptions{})
 		return err == nil && told.Status.Allowed, nil
 	})

@@ -21,6 +21,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 func TestRBACDeniesAndTheAuditLogTells(t *testing.T) {
@@ -244,7 +246,7 @@ func TestDiesWithItsParent(t *testing.T) {
 	p.parent.Close() // as the kernel does for a process that was killed
 	select {
 	case <-p.ended:
-	case <-time.After(time.Minute):
+	case <-time.After(waittest.Limit):
 		p.stop()
 		t.Fatal("it lives on")
 	}

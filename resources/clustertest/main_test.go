@@ -6,18 +6,18 @@ package clustertest
 import (
 	"context"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(Wrap(m))
+	waittest.Main(Wrap(m))
 }
 
 // newClient speaks protobuf, as the operator does, over connections of its own.
@@ -55,9 +55,5 @@ func newConfigMap(name string) *corev1.ConfigMap {
 // until waits for a state.
 func until(t *testing.T, what string, reached func(ctx context.Context) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !reached(t.Context()); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
+	waittest.Until(t, what, func() bool { return reached(t.Context()) })
 }

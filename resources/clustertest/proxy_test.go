@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // list asks for something small.
@@ -200,7 +202,7 @@ func next(t *testing.T, w watch.Interface) string {
 			t.Fatalf("the watch told %q of %T, want a ConfigMap that was added", event.Type, event.Object)
 		}
 		return object.Name
-	case <-time.After(time.Minute):
+	case <-time.After(waittest.Limit):
 		t.Fatal("no event came")
 		return ""
 	}

@@ -49,7 +49,7 @@ func startShared() (*Cluster, error) {
 	return startCluster(dir, []Option{flag("--remove-dir")})
 }
 
-// Runner runs the tests of a package. It is what goleak.VerifyTestMain takes.
+// Runner runs the tests of a package. It is what waittest.Main takes.
 type Runner interface {
 	Run() (exitCode int)
 }
@@ -57,7 +57,7 @@ type Runner interface {
 // Wrap makes a package's tests stop their shared cluster when they are done:
 //
 //	func TestMain(m *testing.M) { os.Exit(clustertest.Wrap(m).Run()) }
-//	func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+//	func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
 func Wrap(m Runner) Runner {
 	shared.Lock()
 	defer shared.Unlock()

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -20,9 +19,10 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
 
 // openDoor makes a door to an API server, as the cell does.
 func openDoor(t *testing.T, change func(*Config)) *door {
@@ -107,11 +107,4 @@ func serve(t *testing.T, handle http.HandlerFunc) string {
 }
 
 // until waits for a state.
-func until(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never came: %s", what)
-		}
-	}
-}
+var until = waittest.Until

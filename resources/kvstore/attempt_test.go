@@ -14,6 +14,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // deaf swallows all that etcd answers.
@@ -41,7 +42,7 @@ func TestAMemberThatStandsStill(t *testing.T) {
 	}
 	e.Pause(t, still)
 	defer e.Resume(t, still)
-	ctx, cancel := context.WithTimeout(caused(t), patience)
+	ctx, cancel := context.WithTimeout(caused(t), waittest.Limit)
 	defer cancel()
 	for i := range 6 {
 		key := fmt.Sprint("during/", i)

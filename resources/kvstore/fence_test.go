@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 var _ Fence = (*k8s.Fence)(nil)
@@ -196,7 +197,7 @@ func TestGateKnowsReads(t *testing.T) {
 	e := clustertest.StartEtcd(t, 1)
 	outside := newRig(t, to(e.Endpoints()[0]), func(p *connParams) { p.Fence = nil })
 	etcd := must(outside.etcd(t.Context()))(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit)
 	defer cancel()
 	for name, call := range map[string]func() error{
 		"put":        func() error { _, err := etcd.Put(ctx, "k", ""); return err },

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/backoff"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // How long the stores may take until all is in etcd when that serves again, and how
@@ -327,7 +328,7 @@ func (w *membersWorld) converge(after string) {
 			w.t.Logf("all is well %s after %s; the last that was not: %.200v", took.Round(time.Millisecond), after, last)
 			w.took = append(w.took, took)
 			return
-		case errors.Is(err, errNotServing) && time.Since(called) < 2*patience:
+		case errors.Is(err, errNotServing) && time.Since(called) < 2*waittest.Limit:
 			began = time.Now()
 		case took > slowness*convergesWithin:
 			w.t.Fatalf("%s after %s: %v\nthe log is\n%s", took, after, err, w.rig.log)

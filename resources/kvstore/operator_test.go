@@ -17,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // leadership enters and leaves the term of a hive under test.
@@ -73,7 +74,7 @@ func TestInTheTerm(t *testing.T) {
 			if module != "duty" {
 				t.Errorf("the duty writes as %s", module)
 			}
-		case <-time.After(patience):
+		case <-time.After(waittest.Limit):
 			t.Fatalf("nothing was written in term %d", term+1)
 		}
 		until(t, "health is well", func() bool { return lead.check.Check(t.Context()) == nil })

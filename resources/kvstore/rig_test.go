@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // rig is a connection as the cell makes it, without a hive around it.
@@ -87,7 +88,7 @@ func newRig(t *testing.T, setups ...setup) *rig {
 // stop ends the rig as the runtime would. A second call does nothing.
 func (r *rig) stop() error {
 	r.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), waittest.Limit)
 		defer cancel()
 		if r.err = r.jobs.Stop(ctx); r.err == nil {
 			r.err = r.conn.Stop(ctx)
@@ -103,7 +104,7 @@ func to(endpoint string) setup { return option("etcd.address", endpoint) }
 // ready waits until the rig is connected.
 func (r *rig) ready(t *testing.T) *rig {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waittest.Limit)
 	defer cancel()
 	if err := r.AwaitConnected(ctx); err != nil {
 		t.Fatalf("%v; the log is\n%s", err, r.log)
@@ -111,17 +112,8 @@ func (r *rig) ready(t *testing.T) *rig {
 	return r
 }
 
-const patience = 40 * time.Second
-
 // until waits for a state.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for: %s", what)
-		}
-	}
-}
+var until = waittest.Until
 
 // caused is the context of a test's own writes.
 func caused(t *testing.T) context.Context {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 const (
@@ -290,7 +291,7 @@ func TestSyncStoreStopsWithoutEtcd(t *testing.T) {
 	cancel()
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(waittest.Limit):
 		t.Fatal("the store still runs")
 	}
 }

@@ -6,15 +6,14 @@ package stream_test
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 func TestMain(m *testing.M) {
 	if streamtest.Child() {
 		return
 	}
-	goleak.VerifyTestMain(clustertest.Wrap(m))
+	waittest.Main(clustertest.Wrap(m))
 }

@@ -6,12 +6,11 @@ package sweep
 import (
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { waittest.Main(m) }
 
 func TestCell(t *testing.T) { celltest.Check(t, Cell) }
 

@@ -16,15 +16,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	dto "github.com/prometheus/client_model/go"
-	"go.uber.org/goleak"
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { waittest.Main(m) }
 
 var errBroken = errors.New("broken")
 
@@ -152,7 +152,7 @@ func wantHealth(t *testing.T, tree *health.Tree, want ...string) {
 // eventually waits until something is so.
 func eventually(t *testing.T, so func() bool, otherwise string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !so(); {
+	for deadline := time.Now().Add(waittest.Limit); !so(); {
 		if time.Now().After(deadline) {
 			t.Fatal(otherwise)
 		}

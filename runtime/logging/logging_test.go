@@ -17,13 +17,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
-	"go.uber.org/goleak"
 
 	"github.com/skep-operator/skep/runtime/logging"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { waittest.Main(m) }
 
 func newLog(t *testing.T, c logging.Config) (*logging.Log, *logtest.Buffer) {
 	t.Helper()

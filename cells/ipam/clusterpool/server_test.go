@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
@@ -30,9 +29,10 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
 
 // around is what the cell asks things of.
 var around = []cell.Cell{cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell}

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // Etcd is a real etcd, read and written with its own client, past everything
@@ -28,7 +29,7 @@ type Etcd struct {
 func Start(t testing.TB, members int) *Etcd {
 	t.Helper()
 	e := clustertest.StartEtcd(t, members)
-	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints(), DialTimeout: patience, Logger: zap.NewNop()})
+	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints(), DialTimeout: waittest.Limit, Logger: zap.NewNop()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,15 +131,8 @@ func (r *Record) Puts() int {
 	return n
 }
 
-// patience is how long a state may take to come; no test waits for a time.
-const patience = time.Minute
-
 // Eventually waits for a state.
 func Eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
+	waittest.Until(t, what, holds)
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"go.uber.org/goleak"
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/explain"
@@ -27,6 +26,7 @@ import (
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // Operator runs duties in a term.
@@ -61,7 +61,7 @@ var Cells = []cell.Cell{cluster.Cell(cluster.DefaultConfig), explain.Cell, k8s.C
 // not say why fails them, and so does a goroutine that is left.
 func Main(m *testing.M) {
 	os.Setenv(k8s.StrictCause, "1")
-	goleak.VerifyTestMain(m)
+	waittest.Main(m)
 }
 
 // Away are options of celltest.Check for a duty that writes to etcd. Nothing
@@ -82,7 +82,7 @@ func Lead(t testing.TB, duties []cell.Cell, args []string) *Operator {
 	})
 	all := append(append([]cell.Cell{probe}, Cells...), cell.Term("leader", append(duties, kvstore.Cell)...))
 	o.hive = hive.New("operator", cell.Set(all...), hive.LogTo(o.log),
-		hive.Environ(func(string) (string, bool) { return "", false }), hive.Limits(patience, patience))
+		hive.Environ(func(string) (string, bool) { return "", false }), hive.Limits(waittest.Limit, waittest.Limit))
 	flags := o.hive.FlagSet()
 	if err := flags.Parse(args); err != nil {
 		t.Fatal(err)

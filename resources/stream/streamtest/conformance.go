@@ -13,6 +13,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // Run holds a rig to the promises of stream.Resource: one subtest per property,
@@ -123,16 +124,12 @@ func (r Rig) run(t *testing.T, p Property) {
 // start opens the world of a property.
 func (c *Check) start(opts ...stream.Option) { c.World = c.open(opts...) }
 
-// patience is how long something may take that has to happen. In a bubble it is
-// fake time.
-const patience = 30 * time.Second
-
-// until waits for a condition.
+// until waits for a condition. In a bubble the limit is of fake time.
 func (c *Check) until(what string, condition func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(waittest.Limit); !condition(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			c.t.Fatalf("not within %v: %s\nstate: %+v\nhealth: %q", patience, what, c.Resource.State(), c.Health.Log())
+			c.t.Fatalf("not within %v: %s\nstate: %+v\nhealth: %q", waittest.Limit, what, c.Resource.State(), c.Health.Log())
 		}
 	}
 }
@@ -147,7 +144,7 @@ func (c *Check) store() *stream.Store[Thing] {
 	c.t.Helper()
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.t.Cleanup(cancel)
-	late := time.AfterFunc(patience, cancel)
+	late := time.AfterFunc(waittest.Limit, cancel)
 	defer late.Stop()
 	s, err := c.Resource.Store(ctx)
 	if err != nil {
@@ -183,7 +180,7 @@ func (c *Check) subscribe(opts ...stream.SubscribeOption) *subscriber {
 // next receives an event.
 func (s *subscriber) next() stream.Event[Thing] {
 	s.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waittest.Limit)
 	defer timer.Stop()
 	select {
 	case e, ok := <-s.events:
@@ -192,7 +189,7 @@ func (s *subscriber) next() stream.Event[Thing] {
 		}
 		return e
 	case <-timer.C:
-		s.t.Fatalf("no event within %v; state: %+v, health: %q", patience, s.Resource.State(), s.Health.Log())
+		s.t.Fatalf("no event within %v; state: %+v, health: %q", waittest.Limit, s.Resource.State(), s.Health.Log())
 	}
 	panic("unreachable")
 }
@@ -255,7 +252,7 @@ func (s *subscriber) nothing() {
 // closed wants the channel to be closed.
 func (s *subscriber) closed() {
 	s.t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(waittest.Limit)
 	defer timer.Stop()
 	for {
 		select {
@@ -281,7 +278,7 @@ type puller struct {
 func (c *Check) pull(max int, wait time.Duration, opts ...stream.SubscribeOption) *puller {
 	opts = append([]stream.SubscribeOption{stream.Named("subscriber")}, opts...)
 	p := &puller{Check: c}
-	ctx, cancel := context.WithTimeout(c.t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*waittest.Limit)
 	c.t.Cleanup(cancel)
 	p.next, p.leave = iter.Pull(c.Resource.Batches(ctx, max, wait, opts...))
 	c.t.Cleanup(p.leave)

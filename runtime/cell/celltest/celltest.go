@@ -23,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // Option says what a cell needs to be checked.
@@ -199,7 +200,7 @@ func (k *check) given(name string) bool {
 }
 
 func (k *check) lifecycle(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
+	defer waittest.NoLeaks(t, goleak.IgnoreCurrent())
 	for range 2 {
 		h := k.hive(t, k.on)
 		if err := h.Start(t.Context()); err != nil {

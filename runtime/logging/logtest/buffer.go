@@ -10,10 +10,9 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// patience is how long a line may take to come; no test waits for a time.
-const patience = time.Minute
+	"github.com/skep-operator/skep/runtime/waittest"
+)
 
 // Buffer keeps what a log writes. The zero value is empty and ready; it is safe
 // for concurrent use.
@@ -71,7 +70,7 @@ func (b *Buffer) Count(words ...string) int {
 // Wait returns when a line has all the words. A test in which none comes fails.
 func (b *Buffer) Wait(t testing.TB, words ...string) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	deadline := time.NewTimer(waittest.Limit)
 	defer deadline.Stop()
 	for {
 		grows := b.next()
@@ -81,7 +80,7 @@ func (b *Buffer) Wait(t testing.TB, words ...string) {
 		select {
 		case <-grows:
 		case <-deadline.C:
-			t.Fatalf("not logged within %s: %q; the log is\n%s", patience, words, b.WithoutOptions())
+			t.Fatalf("not logged within %s: %q; the log is\n%s", waittest.Limit, words, b.WithoutOptions())
 		}
 	}
 }

@@ -24,6 +24,7 @@ import (
 
 	"github.com/skep-operator/skep/cmd/devcluster/internal/pki"
 	"github.com/skep-operator/skep/resources/clustertest/control"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // rig is a TLS server that answers like an API server in outline, a proxy in
@@ -170,11 +171,7 @@ func (r *rig) rule(ask control.Rule) control.Rule {
 // until waits for a state.
 func (r *rig) until(what string, reached func() bool) {
 	r.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !reached(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			r.t.Fatalf("never came: %s", what)
-		}
-	}
+	waittest.Until(r.t, what, reached)
 }
 
 // A refusal that comes before the request is read reaches the client, however large

@@ -11,13 +11,12 @@ import (
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/skep-operator/skep/resources/clustertest/control"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	waittest.Main(m)
 }
 
 var quiet = slog.New(slog.DiscardHandler)
