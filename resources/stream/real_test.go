@@ -23,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // The properties against a real API server, and against what one has answered.
@@ -192,7 +193,7 @@ func (r *realRig) open(t *testing.T, property string, opts ...stream.Option) *st
 // onceOpen breaks a watch, which may not be there yet when a list was before it.
 func onceOpen(t *testing.T, breakWatches func() int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); breakWatches() == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(waittest.Limit); breakWatches() == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("there is no watch to break")
 		}
@@ -209,6 +210,7 @@ func (r *realRig) makeNamespace(t *testing.T, name string) {
 	if _, err := namespaces.Create(t.Context(), ns, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
+	r.awaitFurnished(t, name)
 	objects := r.admin.Resource(r.gvr).Namespace(name)
 	left, err := objects.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name!=kube-root-ca.crt"})
 	if err != nil {
@@ -218,6 +220,19 @@ func (r *realRig) makeNamespace(t *testing.T, name string) {
 		if err := objects.Delete(t.Context(), obj.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// awaitFurnished waits until a namespace has what the controller manager puts into each:
+// nothing may come into it, unasked, while a property counts what comes.
+func (r *realRig) awaitFurnished(t *testing.T, namespace string) {
+	t.Helper()
+	for resource, name := range map[string]string{"configmaps": "kube-root-ca.crt", "serviceaccounts": "default"} {
+		objects := r.admin.Resource(schema.GroupVersionResource{Version: "v1", Resource: resource}).Namespace(namespace)
+		until(t, namespace+" has "+name, func() bool {
+			_, err := objects.Get(t.Context(), name, metav1.GetOptions{})
+			return err == nil
+		})
 	}
 }
 
@@ -269,7 +284,7 @@ func define(t *testing.T, admin dynamic.Interface) {
 	if _, err := admin.Resource(crds).Create(t.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(20 * time.Millisecond) {
 		_, err := admin.Resource(streamtest.Widgets).List(t.Context(), metav1.ListOptions{})
 		if err == nil {
 			return
