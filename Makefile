@@ -18,11 +18,16 @@ LDFLAGS := -ldflags='-X main.version=$(VERSION)'
 BINARIES := $(patsubst cmd/%/main.go,%,$(wildcard cmd/operator*/main.go))
 # Modules beside the root module.
 MODULES := $(patsubst ./%/go.mod,%,$(shell find . -mindepth 2 -name go.mod -not -path './bin/*'))
+# Those whose tests read files outside of their module, or run programs that they do not
+# import: Go's cache of results does not know of these.
+UNCACHED_MODULES := deploy cmd/graphdraw cmd/tools
 TOOL := go tool -modfile=$(CURDIR)/cmd/tools/go.mod
 
 # Packages whose tests use the real control plane, each one of its own: two at a time, of
 # which each waits most of its time, and the longest first.
 CLUSTER_PACKAGES = $(shell grep -rl --include='*_test.go' 'skep/resources/clustertest"' cells cmd/demo cmd/operator resources docs | xargs -n1 dirname | sort -u | sed 's,^,./,') ./resources/clustertest
+# Packages of them that run programs which they do not import; see UNCACHED_MODULES.
+UNCACHED_PACKAGES = $(filter ./cmd/demo ./cmd/demo/%,$(sort $(CLUSTER_PACKAGES)))
 # Packages with tests that the race detector distorts, and that skip themselves under it.
 PLAIN_PACKAGES = $(shell grep -rlE --include='*_test.go' '\bRaceEnabled\b' cells resources runtime | xargs -n1 dirname | sort -u | sed 's,^,./,')
 
@@ -32,6 +37,24 @@ LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 # after them.
 step = @printf '==> %s\n' '$(1)';
 took = ; echo "    $$SECONDS s"
+
+# How often a test that failed runs again, alone; RERUNS=0 does without. Not after a data
+# race, a panic or a time-out, and not when more than five have failed.
+RERUNS ?= 2
+FLAKY := $(CURDIR)/bin/flaky
+rerun = $(if $(filter-out 0,$(RERUNS)),--rerun-fails=$(RERUNS) --rerun-fails-max-failures=5 \
+	--rerun-fails-abort-on-data-race --rerun-fails-report=$(FLAKY)/$(1).txt)
+
+# $(call tests,name of the run,flags,packages) is go test, which keeps its events in bin/flaky
+# under that name. The inner shell has no arguments at first; a rerun is told the test and its
+# package, and takes nothing from Go's cache of results (--packages could not say so). What
+# gotestsum forgives and should not is red by the last command.
+tests = mkdir -p $(FLAKY); rm -f $(FLAKY)/$(1).json $(FLAKY)/$(1).txt; \
+	$(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --no-color --hide-summary=skipped \
+		--jsonfile $(FLAKY)/$(1).json $(rerun) --raw-command -- \
+		bash -c 'if [ "$$1" ]; then set -- -count=1 "$$@"; else set -- $(3); fi; exec go test -json $(2) "$$@"' tests | \
+	sed -u -e 's/^✓  /ok  \t/' -e 's/^✖  /FAIL\t/'; \
+	go run -C $(CURDIR)/cmd/tools ./flaky -judge $(FLAKY)/$(1).json
 
 $(shell mkdir -p bin)
 
@@ -88,18 +111,19 @@ unit: ## The inner loop: tests that need no control plane
 	$(call step,Unit tests) go test -short ./... | (grep -v 'no test files' || true) $(took)
 
 .PHONY: test
-test: tree-before build devcluster lint licenses generated race cluster plain modules tree-after ## Everything: this is what CI runs; up to 40 minutes the first time
+test: tree-before build devcluster lint licenses generated race cluster plain modules tree-after flaky ## Everything: this is what CI runs; up to 40 minutes the first time; RERUNS=0 runs no failed test again
 	@echo "==> All tests passed"
 
 .PHONY: race
 race: ## Unit and script tests under the race detector
 	$(call step,Unit and script tests under the race detector; the first time compiles for minutes) \
-	go test -race -short ./... | (grep -v 'no test files' || true) $(took)
+	$(call tests,race,-race -short,./...) $(took)
 
 .PHONY: cluster
 cluster: devcluster ## Tests on the real control plane, under the race detector
 	$(call step,Tests on the real control plane) \
-	go test -race -p 2 -timeout 40m ./cmd/operator $(filter-out ./cmd/operator,$(sort $(CLUSTER_PACKAGES))) $(took)
+	$(call tests,cluster,-race -p 2 -timeout 40m,./cmd/operator $(filter-out ./cmd/operator $(UNCACHED_PACKAGES),$(sort $(CLUSTER_PACKAGES)))); \
+	$(call tests,cluster-demo,-race -p 2 -timeout 40m -count=1,$(UNCACHED_PACKAGES)) $(took)
 
 .PHONY: plain
 plain: ## Tests of memory, allocations and long histories, without the race detector, and each benchmark once
@@ -110,10 +134,14 @@ plain: ## Tests of memory, allocations and long histories, without the race dete
 .PHONY: modules
 modules: ## Tests of the other modules of the repository
 	$(call step,Tests of other modules: $(MODULES)) \
-	for dir in $(MODULES); do echo "--- $$dir"; \
-		go test -C $$dir ./... | (grep -v 'no test files' || true); \
-		go test -C $$dir -run '^$$' -bench . -benchtime 1x ./... | (grep -E '^(Benchmark|---|FAIL|panic)' || true); \
-	done $(took)
+	$(foreach dir,$(MODULES),echo '--- $(dir)'; cd $(CURDIR)/$(dir); \
+		$(call tests,modules-$(subst /,-,$(dir)),$(if $(filter $(dir),$(UNCACHED_MODULES)),-count=1),./...); \
+		go test -run '^$$' -bench . -benchtime 1x ./... | (grep -E '^(Benchmark|---|FAIL|panic)' || true);) \
+	true $(took)
+
+.PHONY: flaky
+flaky: ## Which tests of race, cluster and modules passed only when they ran again; more than three are red
+	@rm -f bin/flaky/*.log; mkdir -p bin/flaky; go build -C cmd/tools -o $(CURDIR)/bin/.flaky ./flaky; bin/.flaky -max 3 bin/flaky
 
 .PHONY: soak
 soak: devcluster ## The long forms of the tests on the control plane, in random order: SOAK=3 times
@@ -163,7 +191,7 @@ generated: ## What is generated is up to date; looks at a copy, and leaves the t
 
 .PHONY: tree-before tree-after
 tree-before:
-	@git status --porcelain >bin/.tree 2>/dev/null || true
+	@rm -rf bin/flaky; git status --porcelain >bin/.tree 2>/dev/null || true
 tree-after:
 	$(call step,The tests left the tree as it was) \
 	git status --porcelain 2>/dev/null | diff bin/.tree - || { echo "the tests have changed these files"; exit 1; }
