@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,11 +76,11 @@ func (s *ciSite) commit() {
 	s.git(s.origin, "commit", "-q", "-m", "a commit")
 }
 
-// checkout is another clean one of the origin.
-func (s *ciSite) checkout(name string) string {
+// checkout is another clean one of the origin, with options of git clone.
+func (s *ciSite) checkout(name string, options ...string) string {
 	s.t.Helper()
 	dir := filepath.Join(s.checkouts, name)
-	s.git(".", "clone", "-q", s.origin, dir)
+	s.git(".", slices.Concat([]string{"clone", "-q"}, options, []string{"file://" + s.origin, dir})...)
 	return dir
 }
 
@@ -139,7 +140,7 @@ func TestCIKeepsWhatDoesNotChange(t *testing.T) {
 	}
 	s.commit()
 	// The process that the first run has left does not hold the lock.
-	text := s.wantRun(s.checkout("two"), "in "+clone, "first kept", "second changed")
+	text := s.wantRun(s.checkout("two", "--depth=1"), "in "+clone, "first kept", "second changed")
 	if strings.Contains(text, "removed") || strings.Contains(text, "left-over") {
 		t.Errorf("something is there that is not in the commit:\n%s", text)
 	}
