@@ -6,11 +6,13 @@ package cells_test
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"go/ast"
 	"go/printer"
 	"os"
 	"path"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,7 +24,7 @@ var update = flag.Bool("update", false, "write docs/api.txt anew")
 // stable are the packages whose Go API embedders rely on; of cells it is the
 // sets.
 var stable = []string{
-	"cells", "resources/api", "resources/api/v2", "resources/api/v2alpha1", "resources/cluster", "resources/explain", "resources/k8s", "resources/kvstore", "resources/stream",
+	"cells", "resources/api", "resources/api/v2", "resources/api/v2alpha1", "resources/cloudipam", "resources/cluster", "resources/domain/alloc", "resources/explain", "resources/k8s", "resources/kvstore", "resources/leading", "resources/stream",
 	"runtime/cell", "runtime/health", "runtime/hive", "runtime/job", "runtime/lifecycle",
 }
 
@@ -153,7 +155,7 @@ func members(kind, of string, list *ast.FieldList) []string {
 	for _, f := range list.List {
 		text := oneLine(f.Type)
 		if f.Tag != nil {
-			text += " " + f.Tag.Value
+			text += apiTag(f.Tag.Value) // the other tags are texts and bounds
 		}
 		if len(f.Names) == 0 {
 			all = append(all, kind+" "+of+": "+text)
@@ -175,4 +177,12 @@ func oneLine(node ast.Node) string {
 		return err.Error()
 	}
 	return spaces.ReplaceAllString(b.String(), " ")
+}
+
+// apiTag is the part of a tag that is part of the API: the name of the flag, and not its text.
+func apiTag(tag string) string {
+	if flag := reflect.StructTag(strings.Trim(tag, "`")).Get("flag"); flag != "" {
+		return fmt.Sprintf(" `flag:%q`", flag)
+	}
+	return " " + tag
 }

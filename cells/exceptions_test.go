@@ -13,20 +13,43 @@ var unchecked = exceptions{}
 var exportedByCells = exceptions{}
 
 // long are files that have more lines than others may.
-var long = exceptions{
-	"resources/stream/streamtest/properties.go": "one list of named properties",
-}
+var long = exceptions{}
 
 // exiting are files outside programs that end the process.
 var exiting = exceptions{
-	"docs/examples/vendor/main.go": "it is a program",
-	"runtime/command/command.go":   "a second signal ends the process at once",
+	"docs/examples/acmecloud/main.go": "it is a program",
+	"docs/examples/floating/main.go":  "it is a program",
+	"docs/examples/vendor/main.go":    "it is a program",
+	"runtime/command/command.go":      "a second signal ends the process at once",
 }
 
 // panicking are functions that panic beside those named Must.
 var panicking = exceptions{
-	"runtime/cell/config.go FromEnv": "flags are declared in a function whose panic is told along with other mistakes of the list",
+	"resources/clustermesh/mesh.go Mesh.run": "hands on the panic of a connection, which another function recovers, so that the module is rebuilt",
+	"resources/kvstore/remote.go Remote.Run": "hands on the panic of a job of its own, so that the module of the caller is rebuilt",
+	"runtime/cell/config.go FromEnv":         "flags are declared in a function whose panic is told along with other mistakes of the list",
 }
+
+// credulousFiles are files that judge errors without the object that they are about.
+var credulousFiles = exceptions{}
 
 // unexplained are exported names without a comment.
 var unexplained = exceptions{}
+
+// wordsOfPackages are private words in identifiers or file names of a package, by package.
+var wordsOfPackages = exceptions{
+	"resources/outside door": "it is a word of the glossary",
+}
+
+// wordsOfMessages are private words in messages of a package.
+var wordsOfMessages = exceptions{}
+
+// pronouns are packages in whose comments a pronoun stands for a noun.
+var pronouns = exceptions{
+	"resources/api/v2": "its comments are the descriptions in the CRDs",
+}
+
+// logTexts are messages and keys of the log that break the rule, after their package.
+var logTexts = exceptions{
+	"cells/crds Skipping creation of CRDs": "it is the text of the original",
+}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/cells/pending"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/command"
@@ -25,6 +24,7 @@ import (
 var otherDefaults = map[string]string{
 	"ces-rate-limits":                "has the step for larger clusters, too, that the chart sets",
 	"ingress-lb-annotation-prefixes": "nobody reads it yet, and the list is its duty's",
+	"unmanaged-pod-watcher-interval": "a duration, as in later releases; a plain number is read as seconds",
 	"eni-gc-tags":                    "made of the cluster's name where it is not given",
 }
 
@@ -47,7 +47,7 @@ type original struct {
 func TestFlags(t *testing.T) {
 	originals := originalFlags(t)
 	ours := map[string]*pflag.Flag{}
-	root := command.New("operator", cells.Operator)
+	root := command.New("operator", everything)
 	root.InitDefaultHelpFlag()
 	for _, set := range []*pflag.FlagSet{root.Flags(), root.PersistentFlags()} {
 		set.VisitAll(func(f *pflag.Flag) { ours[f.Name] = f })
@@ -65,7 +65,7 @@ func TestFlags(t *testing.T) {
 			t.Errorf("--%s defaults to %q, and in the original (%s) to %q; change it, or say why in otherDefaults", o.name, f.DefValue, o.where, o.value)
 		}
 	}
-	owner, waiting := owners(cells.Operator), owners(pending.Cell)
+	owner, waiting := owners(everything), owners(pending.Cell)
 	for name := range waiting {
 		if owner := owner[name]; owner != "pending" {
 			t.Errorf("--%s is pending, and module %s has it: take it out of the list in cells/pending", name, owner)

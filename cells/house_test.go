@@ -352,7 +352,7 @@ var sources = sync.OnceValues(func() ([]source, error) {
 		}
 		text, err := os.ReadFile(file)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil // somebody is at work
+			return nil // it was removed meanwhile
 		}
 		rel, relErr := filepath.Rel("..", file)
 		list = append(list, source{filepath.ToSlash(rel), string(text)})
@@ -419,7 +419,7 @@ func TestText(t *testing.T) {
 
 // TestCode checks what code does, without tests.
 func TestCode(t *testing.T) {
-	exits, panics, undocumented := map[string]string{}, map[string]string{}, map[string]string{}
+	exits, panics, undocumented, credulous := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
 	for _, s := range allSources(t) {
 		if !s.isGo() || s.isTest() || s.isGenerated() || s.isProgram() {
 			continue
@@ -433,6 +433,9 @@ func TestCode(t *testing.T) {
 			for _, what := range called {
 				if what == "os.Exit" || strings.HasPrefix(what, "log.Fatal") || strings.HasPrefix(what, "log.Panic") {
 					exits[s.path] = what + " in " + name
+				}
+				if strings.HasPrefix(s.path, "cells/") && aboutNoObject[what] {
+					credulous[s.path] = what + " in " + name
 				}
 			}
 			// Who recovers the panic of another goroutine may hand it on.
@@ -450,9 +453,17 @@ func TestCode(t *testing.T) {
 	t.Run("only mistakes of a programmer panic", func(t *testing.T) {
 		panicking.check(t, "return an error; a MustX may panic, for values that stand in the code", panics)
 	})
+	t.Run("not found is the API server's word about an object", func(t *testing.T) {
+		credulousFiles.check(t, "use k8s.IsNotFound, k8s.IsConflict and k8s.IsAlreadyExists with the object's Ref: a proxy answers 404 and 409, too", credulous)
+	})
 	t.Run("what is exported is explained", func(t *testing.T) {
 		unexplained.check(t, "say what it is, in units, who owns it, and whether it is safe for concurrent use", undocumented)
 	})
+}
+
+// aboutNoObject are checks of errors that do not ask for the object that they are about.
+var aboutNoObject = map[string]bool{
+	"apierrors.IsNotFound": true, "apierrors.IsConflict": true, "apierrors.IsAlreadyExists": true, "apierrors.IsGone": true, "apierrors.ReasonForError": true,
 }
 
 // calls are the functions that a declaration calls by name.
@@ -513,7 +524,7 @@ func receiver(f *ast.FuncDecl) string {
 	}
 }
 
-// withoutComment are the exported names of a declaration that nobody explains.
+// withoutComment are the exported names of a declaration that have no comment.
 // A comment on a group explains its members.
 func withoutComment(d ast.Decl) []string {
 	switch d := d.(type) {

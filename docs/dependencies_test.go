@@ -5,6 +5,7 @@ package docs
 
 import (
 	"encoding/json"
+	"errors"
 	"go/parser"
 	"go/token"
 	"io/fs"
@@ -176,4 +177,36 @@ func walk(t *testing.T, dir string, visit func(path string, entry fs.DirEntry) e
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestReferenceDependencies keeps a list of what is linked into each binary: a dependency
+// that comes with another is a line in review, too.
+func TestReferenceDependencies(t *testing.T) {
+	mains, err := filepath.Glob(filepath.Join(root, "cmd", "operator*", "main.go"))
+	if err != nil || len(mains) == 0 {
+		t.Fatal(mains, err)
+	}
+	for _, main := range mains {
+		dir := filepath.Dir(main)
+		path := "reference/dependencies-" + filepath.Base(dir) + ".txt"
+		got, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		settle(t, path, string(got), linkedModules(t, dir))
+	}
+}
+
+// linkedModules are the modules with a package in the binary for Linux, with their versions.
+func linkedModules(t *testing.T, dir string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}}{{end}}{{end}}", ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	output, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := slices.Compact(slices.Sorted(strings.Lines(string(output))))
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "\n" })
+	return "# Written by make generate: the modules that are linked into " + filepath.Base(dir) + ".\n" + strings.Join(lines, "")
 }

@@ -5,13 +5,19 @@ package docs
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/scanner"
 	"go/token"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -85,6 +91,32 @@ func vendorCells(t *testing.T) string {
 	return "$ " + line + "\n" + tidy(string(out))
 }
 
+// TestVendorTakesOptionsAsTheOriginalDoes checks that variables of the environment count with the prefix only: PLAN
+// in the environment of a pod must not make a dry run of an operator.
+func TestVendorTakesOptionsAsTheOriginalDoes(t *testing.T) {
+	program := vendor(t)
+	out := func(args ...string) string {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Env = append(os.Environ(), "CLUSTER_NAME=leak", "PLAN=true", "DEBUG=1", "CONFIG=foo", "CILIUM_CLUSTER_NAME=prod")
+		text, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		return string(text)
+	}
+	want := "OPTION        VALUE  SOURCE                           CELL\ncluster-name  prod   environment CILIUM_CLUSTER_NAME  cluster\n"
+	if got := out("config", "--diff"); got != want {
+		t.Errorf("%s\nwant\n%s", got, want)
+	}
+	if got := out("--version"); got != "Cilium-Operator devel\n" {
+		t.Errorf("%q", got)
+	}
+	if got := out("metrics", "describe", "-p", "job_runs"); !strings.Contains(got, "cilium_operator_job_runs_total") {
+		t.Error(got)
+	}
+}
+
 // TestVendorRuns runs the example on a real API server: one cell of ours is
 // removed, one replaced, one added that keeps fields of its own.
 func TestVendorRuns(t *testing.T) {
@@ -94,7 +126,8 @@ func TestVendorRuns(t *testing.T) {
 	s.addNode("ours", nil, map[string]any{"instance-id": "i-1"})
 	s.addNode("foreign", nil, map[string]any{})
 	namespace, socket, proxy := s.namespace(), socketPath(t), s.NewProxy(t)
-	log := run(t, program,
+	registry := newRegistry(t)
+	log := run(t, program, "--acme-registry="+registry.URL,
 		"--k8s-kubeconfig-path="+proxy.Kubeconfig(), "--k8s-namespace="+namespace, "--operator-sock-path="+socket,
 		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false", "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.1.0.0/16",
 		"--leader-election-lease-duration=15s") // of the cell that is replaced
@@ -106,6 +139,10 @@ func TestVendorRuns(t *testing.T) {
 		told = slices.DeleteFunc(degradedOf(t, program, socket), func(id string) bool { return !strings.HasPrefix(id, "acme.") })
 		return len(told) > 0
 	})
+	until(t, "both nodes are registered", func() bool { return registry.has("ours", "i-1") && registry.has("foreign", "") })
+	if out, err := exec.CommandContext(t.Context(), program, "writes", "--operator-sock-path="+socket).Output(); err != nil || !strings.Contains(string(out), "put registry/machines ours: ok; acme.registry register, set off by CiliumNode ours") {
+		t.Errorf("%v\n%s", err, out)
+	}
 	if want := []string{"acme.inventory.foreign"}; !slices.Equal(told, want) {
 		t.Errorf("degraded are %v, want %v\n%s", told, want, log)
 	}
@@ -115,6 +152,42 @@ func TestVendorRuns(t *testing.T) {
 	if n := writers(t, proxy, "customresourcedefinitions"); len(n) > 0 {
 		t.Errorf("it writes definitions although the cell that does is removed: %v", n)
 	}
+}
+
+// registry is Acme's registry of machines.
+type registry struct {
+	*httptest.Server
+	mu       sync.Mutex
+	machines map[string]string // by node, as JSON
+}
+
+func newRegistry(t *testing.T) *registry {
+	r := &registry{machines: map[string]string{}}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// ServeHTTP implements http.Handler.
+func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	node := path.Base(req.URL.Path)
+	if req.Method == http.MethodPut {
+		body, _ := io.ReadAll(req.Body)
+		r.machines[node] = string(body)
+	}
+	text, known := r.machines[node]
+	if !known {
+		w.WriteHeader(http.StatusNotFound)
+	}
+	_, _ = io.WriteString(w, text)
+}
+
+func (r *registry) has(node, machine string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.machines[node] == fmt.Sprintf(`{"node":%q,"machine":%q}`, node, machine)
 }
 
 // run starts a program that ends with the test, and in order.
@@ -191,7 +264,7 @@ func TestTwoOperatorsInOneProcess(t *testing.T) {
 	giver := start(t, cells.Operator,
 		"--k8s-kubeconfig-path="+firstDoor.UserKubeconfig(t, "first", "system:masters"), "--k8s-namespace="+first,
 		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.2.0.0/16")
-	teller := start(t, cells.Operator.Without("ipam.clusterpool").WithIn("leader", zones.Cell),
+	teller := start(t, cells.Operator.Without("ipam.clusterpool").WithInTerm("leader", zones.Cell),
 		"--k8s-kubeconfig-path="+secondDoor.UserKubeconfig(t, "second", "system:masters"), "--k8s-namespace="+second,
 		"--ipam=kubernetes")
 
@@ -269,6 +342,29 @@ func TestDecorate(t *testing.T) {
 	h := quiet(t, eager.With(cell.Invoke(func(c k8s.Config) { got = c })), "--operator-k8s-client-qps=20", "--ipam=kubernetes", "--k8s-api-server=http://127.0.0.1:1")
 	if err := h.Build(); err != nil || got.QPS != 500 {
 		t.Errorf("%v, QPS %g", err, got.QPS)
+	}
+}
+
+// region events
+
+// failures prints every step of the operator that failed.
+func failures(w io.Writer) hive.Option {
+	return hive.OnEvent(func(e hive.Event) {
+		if e.Err != nil {
+			fmt.Fprintln(w, e.Kind, e.Term, e.Module, e.Name, e.Err)
+		}
+	})
+}
+
+// endregion
+
+// TestFailures checks what the example does.
+func TestFailures(t *testing.T) {
+	var text strings.Builder
+	h := hive.New("acme", cell.Module("acme", "Fails", cell.Invoke(func() error { return io.ErrUnexpectedEOF })),
+		hive.LogTo(io.Discard), failures(&text))
+	if err := h.Build(); err == nil || !strings.HasPrefix(text.String(), "constructed  acme ") || !strings.Contains(text.String(), "unexpected EOF") {
+		t.Errorf("%v: %s", err, &text)
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/render"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
@@ -81,7 +82,7 @@ func (s *site) runLive() *live {
 	until(t, "nodes have pod CIDRs", func() bool {
 		return s.field("worker-1", "spec", "ipam", "podCIDRs") != "" && s.field("worker-2", "spec", "ipam", "podCIDRs") != ""
 	})
-	log.Wait(t, "subsys=ipam.clusterpool", "worker-3") // the missing permission is felt
+	log.Wait(t, "the role lacks a permission", "ciliumnodes/status") // it is felt
 	var screen string
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -150,7 +151,7 @@ func (l *live) timeline() string {
 		l.t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := g.WriteTimeline(&out); err != nil {
+	if err := render.WriteTimeline(&out, g); err != nil {
 		l.t.Fatal(err)
 	}
 	process, _, _ := strings.Cut(out.String(), "slowest constructors")

@@ -9,7 +9,10 @@ import (
 
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/cells/ipam/aws"
+	"github.com/skep-operator/skep/cells/ipam/azure"
 	"github.com/skep-operator/skep/cells/ipam/clusterpool"
+	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/command"
@@ -18,6 +21,8 @@ import (
 )
 
 //go:generate go mod tidy -C examples/vendor
+//go:generate go mod tidy -C examples/floating
+//go:generate go mod tidy -C examples/acmecloud
 //go:generate go test -count=1 -short . -run "TestDocuments|TestReference" -update
 
 // asOperator makes the test binary an operator, so that documents show what a
@@ -25,8 +30,11 @@ import (
 // documents show of a running one does not change with every duty that is added.
 const asOperator = "SKEP_DOCS_OPERATOR"
 
+// everything is the operator with all clouds.
+var everything = cells.Operator.With(cloudipam.Cell).WithInTerm("leader", aws.Cell, azure.Cell)
+
 var operators = map[string]cell.Cell{
-	"all": cells.Operator,
+	"all": everything,
 	"two": cell.Set(cells.Resources, cells.Shell, cell.Term("leader", crds.Cell, clusterpool.Cell)),
 }
 

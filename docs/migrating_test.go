@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 
 	"github.com/skep-operator/skep/cells"
+	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -91,7 +92,7 @@ func (s *site) runOurs(namespace, kubeconfig string) *running {
 }
 
 // TestMigration hands the lease over from an original to us and back: at no time
-// do both lead, and each reads what the other left.
+// do both lead, and each reads what the other left. The original's release is waited out.
 func TestMigration(t *testing.T) {
 	s := newSite(t)
 	s.define()
@@ -107,7 +108,9 @@ func TestMigration(t *testing.T) {
 	}
 
 	before.stop()
+	released := s.lease(namespace).Spec.RenewTime.Time
 	until(t, "we give the node its pod CIDR", func() bool { return s.field("node", "spec", "ipam", "podCIDRs") != "" })
+	s.waitedOut(proxy, released)
 	given := s.field("node", "spec", "ipam", "podCIDRs")
 	checkLease(t, s.lease(namespace), 1)
 
@@ -139,12 +142,19 @@ func TestMigrationFromAKilledOriginal(t *testing.T) {
 	renewed := s.lease(namespace).Spec.RenewTime.Time
 	until(t, "we give the node its pod CIDR", func() bool { return s.field("node", "spec", "ipam", "podCIDRs") != "" })
 
-	for _, q := range proxy.Requests(t, 0) {
-		if q.Mutates() && q.Resource == "ciliumnodes" && q.Received.Before(renewed.Add(leaseDuration)) {
-			t.Errorf("we wrote at %s, and the lease of %s ran until %s", q.Received, before.identity, renewed.Add(leaseDuration))
+	s.waitedOut(proxy, renewed)
+	checkLease(t, s.lease(namespace), 1)
+}
+
+// waitedOut checks that nothing was written within the lease duration of the last write of
+// the lease by the original.
+func (s *site) waitedOut(proxy *clustertest.Proxy, last time.Time) {
+	s.t.Helper()
+	for _, q := range proxy.Requests(s.t, 0) {
+		if q.Mutates() && q.Resource == "ciliumnodes" && q.Received.Before(last.Add(leaseDuration)) {
+			s.t.Errorf("we wrote at %s, and the original's lease is waited out until %s", q.Received, last.Add(leaseDuration))
 		}
 	}
-	checkLease(t, s.lease(namespace), 1)
 }
 
 // checkLease looks for what the other's elector reads.

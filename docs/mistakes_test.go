@@ -29,7 +29,7 @@ import (
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-// What writing-a-cell.md shows as bad, and what becomes of it.
+// What mistakes.md shows as bad, and what is reported.
 
 // sayings is what binaries say of mistakes, and of other lists of cells, by name.
 var sayings = map[string]func(t *testing.T) string{
@@ -261,7 +261,7 @@ var egg = cell.Module("egg", "Comes first, too",
 
 // region write
 
-// in the process: nobody knows whether this replica may write
+// in the process: it is not known whether this replica may write
 func record(c k8s.Client) job.Job {
 	return job.OneShot(func(ctx context.Context) error {
 		note := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "note"}}

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/hive"
 )
@@ -21,7 +20,7 @@ var update = flag.Bool("update", false, "write the generated parts instead of co
 // TestReadmeListsTheCells keeps the table of cells in the README what the binary
 // says.
 func TestReadmeListsTheCells(t *testing.T) {
-	h := hive.New("operator", cells.Operator)
+	h := hive.New("operator", everything)
 	if err := h.Configure(h.FlagSet()); err != nil {
 		t.Fatal(err)
 	}
@@ -39,6 +38,10 @@ func table(g *graph.Graph) string {
 		if m.ID != "" {
 			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", m.ID, m.Title, lives(m), conditions(m))
 		}
+	}
+	b.WriteString("\nNot built yet, and named by the operator where the options ask for it:\n\n| Duty | What it would do | Asked for by |\n|---|---|---|\n")
+	for _, n := range g.NotBuilt {
+		fmt.Fprintf(&b, "| `%s` | %s | `--%s` |\n", n.ID, n.Title, strings.Join(n.Asked.Flags, "`, `--"))
 	}
 	if pending := g.Module("pending"); pending != nil {
 		fmt.Fprintf(&b, "\n`pending` accepts %d options of duties that are not built; `operator cells -v` names them.\n", len(pending.Options))

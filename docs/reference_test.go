@@ -16,11 +16,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/hive"
-	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 // variants are options that together turn every cell on.
@@ -28,6 +26,17 @@ var variants = [][]string{
 	nil,
 	{"--skip-crd-creation", "--kvstore=etcd", "--cluster-name=one", "--cluster-id=1"},
 	{"--kvstore=etcd", "--disable-endpoint-crd"},
+	{"--kvstore=etcd", "--identity-allocation-mode=doublewrite-readcrd"},
+	{"--identity-management-mode=operator"},
+	{"--enable-node-ipam"},
+	{"--ipam=eni"},
+	{"--ipam=azure"},
+	{"--enable-bgp-control-plane"},
+	{"--mesh-auth-mutual-enabled"},
+	{"--clustermesh-enable-endpoint-sync", "--clustermesh-config=/var/lib/cilium/clustermesh"},
+	{"--enable-node-ipam", "--loadbalancer-l7=envoy", "--enable-ingress-controller", "--kube-proxy-replacement=true"},
+	{"--enable-gateway-api", "--kube-proxy-replacement=true", "--enable-policy-secrets-sync"},
+	{"--identity-management-mode=operator", "--ipam=multi-pool"},
 	{"--enable-cilium-endpoint-slice", "--identity-management-mode=operator"},
 	{"--enable-cilium-endpoint-slice", "--identity-management-mode=operator", "--ces-controller-mode=slim", "--plan"},
 }
@@ -44,12 +53,16 @@ func TestReference(t *testing.T) {
 	page(t, "flags", "Options", flagsPage(plain.Graph()))
 	page(t, "metrics", "Metrics", metricsPage(t, hives))
 	page(t, "rbac", "Permissions", rbacPage(t, plain))
+	product := readSources(t, "cells", "resources", "runtime")
+	page(t, "events", "Events", eventsPage(t, product))
+	page(t, "health", "Health", healthPage(t, product, hives))
+	page(t, "labels", "Labels of metrics", labelsPage(t, product, hives))
 }
 
 // selected is the operator under some options, not built.
 func selected(t *testing.T, args ...string) *hive.Hive {
 	t.Helper()
-	h := hive.New("operator", cells.Operator, hive.MetricsNamespace("cilium_operator"),
+	h := hive.New("operator", everything, hive.MetricsNamespace("cilium_operator"),
 		hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := h.FlagSet()
 	if err := errors.Join(flags.Parse(args), h.Configure(flags), h.Select()); err != nil {
@@ -146,18 +159,9 @@ func inCell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
 func metricsPage(t *testing.T, hives []*hive.Hive) string {
 	t.Helper()
-	all := map[string]metrics.Metric{}
-	for _, h := range hives {
-		list, err := h.DeclaredMetrics()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range list {
-			all[m.Name] = m
-		}
-	}
+	all := declaredMetrics(t, hives)
 	var b strings.Builder
-	b.WriteString("What `operator metrics list` lists, for all cells. `--enable-metrics` serves them; an operator\n" +
+	b.WriteString("What `operator metrics describe` lists, for all cells. `--enable-metrics` serves them; an operator\n" +
 		"that serves them adds those of the process and of the Go runtime.\n\n")
 	b.WriteString("| Metric | Type | Labels | Cell | Meaning |\n|---|---|---|---|---|\n")
 	for _, name := range slices.Sorted(maps.Keys(all)) {

@@ -42,7 +42,7 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	t.Setenv(k8s.StrictCause, "1") // a write that nobody can explain fails
+	t.Setenv(k8s.StrictCause, "1") // a write without a cause fails
 	c := clustertest.Shared(t)
 	config := c.AdminConfig(t)
 	config.WarningHandler = rest.NoWarnings{}
@@ -147,7 +147,7 @@ type running struct {
 func start(t *testing.T, set cell.Cell, args ...string) *running {
 	t.Helper()
 	r := &running{log: &logtest.Buffer{}}
-	r.Hive = hive.New("operator", set, hive.LogTo(r.log), hive.Environ(func(string) (string, bool) { return "", false }))
+	r.Hive = hive.New("operator", set, hive.MetricsNamespace("cilium_operator"), hive.LogTo(r.log), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := r.FlagSet()
 	own := []string{"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false", "--operator-sock-path=" + socketPath(t)}
 	if err := errors.Join(flags.Parse(append(own, args...)), r.Configure(flags)); err != nil {

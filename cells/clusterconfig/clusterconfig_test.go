@@ -15,6 +15,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/job"
 )
@@ -24,10 +25,10 @@ const (
 	value = `{"id":1,"capabilities":{"maxConnectedClusters":255,"serviceExportsEnabled":false}}`
 )
 
-func lead(t *testing.T, endpoint string, args ...string) *kvstoretest.Operator {
+func lead(t *testing.T, endpoint string, args ...string) *operatortest.Operator {
 	t.Helper()
 	args = append([]string{"--cluster-name=cluster1", "--cluster-id=1"}, args...)
-	return kvstoretest.Lead(t, []cell.Cell{Cell, marking}, kvstoretest.Args(endpoint, args...))
+	return operatortest.Start(t, cell.Set(kvstore.Cell, Cell, marking), "", kvstoretest.Args(endpoint, args...)...)
 }
 
 // marking is another duty: what it writes is there when others could have been
@@ -43,7 +44,7 @@ var marking = cell.Module("marking", "Writes a key", cell.Job("mark", func(c kvs
 
 const marker = "cilium/marker"
 
-// Rules C2 and C3; examples 5 and 6.
+// CC-2 and CC-3; CC-E5 and CC-E6.
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		id, most uint32
@@ -54,19 +55,19 @@ func TestEncode(t *testing.T) {
 		{1, 511, true, `{"id":1,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":true}}`},
 		{511, 511, false, `{"id":511,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":false}}`},
 	} {
-		got, err := encode(cluster.Config{ClusterID: c.id, MaxConnectedClusters: c.most}, Config{ClusterMeshEnableMCSAPI: c.mcs})
+		got, err := encode(cluster.Config{ClusterID: c.id, MaxConnectedClusters: c.most, ClusterMeshEnableMCSAPI: c.mcs})
 		if err != nil || string(got) != c.want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, c.want)
 		}
 	}
 }
 
-// Rules C1 to C3; examples 5 and 6, in etcd.
+// CC-1 to CC-3; CC-E5 and CC-E6, in etcd.
 func TestPublished(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	o := lead(t, e.Endpoints()[0])
-	kvstoretest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
 	kv := e.Get(key)
 	ttl, err := e.Client.TimeToLive(t.Context(), clientv3.LeaseID(kv.Lease))
 	if string(kv.Value) != value || err != nil || kv.Lease == 0 || ttl.GrantedTTL != 900 {
@@ -80,18 +81,18 @@ func TestPublished(t *testing.T) {
 		}
 		return n
 	}
-	kvstoretest.Eventually(t, "the write is in the book", func() bool { return writes() > 0 })
+	operatortest.Eventually(t, "the write is in the book", func() bool { return writes() > 0 })
 	if n := writes(); n != 1 || kv.Version != 1 {
 		t.Errorf("%d writes are in the book, %d in etcd", n, kv.Version)
 	}
 	o.Stop()
 	lead(t, e.Endpoints()[0], "--clustermesh-enable-mcs-api=true", "--max-connected-clusters=511")
-	kvstoretest.Eventually(t, "the new value", func() bool {
+	operatortest.Eventually(t, "the new value", func() bool {
 		return string(e.Get(key).Value) == `{"id":1,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":true}}`
 	})
 }
 
-// Rule C1; example 4.
+// CC-1; CC-E4.
 func TestNotInAMesh(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -107,7 +108,7 @@ func TestNotInAMesh(t *testing.T) {
 	left := "cilium/cluster-config/default"
 	e.Put(left, "somebody's", 0)
 	o := lead(t, e.Endpoints()[0], "--cluster-name=default", "--cluster-id=0")
-	kvstoretest.Eventually(t, "another duty has written", func() bool { return e.Get(marker) != nil })
+	operatortest.Eventually(t, "another duty has written", func() bool { return e.Get(marker) != nil })
 	resp, err := e.Client.Get(t.Context(), "cilium/cluster-config/", clientv3.WithPrefix())
 	if err != nil || resp.Count != 1 || string(resp.Kvs[0].Value) != "somebody's" {
 		t.Errorf("there are %v, %v", resp.Kvs, err)
@@ -115,42 +116,42 @@ func TestNotInAMesh(t *testing.T) {
 	o.Stop()
 }
 
-// Rule C4; example 7: what is as it should be costs no write. At a restart it is
+// CC-4; CC-E7: what is as it should be costs no write. At a restart it is
 // put on the new lease, once.
 func TestUnchanged(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	o := lead(t, e.Endpoints()[0])
-	kvstoretest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
 	first := e.Get(key)
 	record := e.Follow(key, first.ModRevision+1)
 	for i := range 3 { // news about other keys are none
 		e.Put(fmt.Sprint(key, i), "", 0)
 	}
-	kvstoretest.Eventually(t, "they are seen", func() bool { return record.Puts() == 3 })
-	o.Leave()
-	o.Enter()
-	kvstoretest.Eventually(t, "it is on another lease", func() bool { return e.Get(key).Lease != first.Lease })
+	operatortest.Eventually(t, "they are seen", func() bool { return record.Puts() == 3 })
+	o.LeaveTerm()
+	o.EnterTerm()
+	operatortest.Eventually(t, "it is on another lease", func() bool { return e.Get(key).Lease != first.Lease })
 	o.Stop()
 	if kv := e.Get(key); kv.Version != 2 || string(kv.Value) != value {
 		t.Errorf("it was written %d times, and is %s", kv.Version, kv.Value)
 	}
 }
 
-// Rule C5; example 8: what others do to the key is undone, and not at full speed
+// CC-5; CC-E8: what others do to the key is undone, and not at full speed
 // where they insist.
 func TestRestored(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	lead(t, e.Endpoints()[0])
-	kvstoretest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
 	whole := func() bool { kv := e.Get(key); return kv != nil && string(kv.Value) == value && kv.Lease != 0 }
 	e.Delete(key)
-	kvstoretest.Eventually(t, "it is back", whole)
+	operatortest.Eventually(t, "it is back", whole)
 	for i := range 50 {
 		e.Put(key, fmt.Sprint("other ", i), 0)
 	}
-	kvstoretest.Eventually(t, "it is right again", whole)
+	operatortest.Eventually(t, "it is right again", whole)
 	if n := e.Get(key).Version; n > 53 {
 		t.Errorf("it was written %d times against 50", n-50)
 	}
@@ -163,16 +164,16 @@ func TestEtcdAway(t *testing.T) {
 	door := e.Proxy(t, "etcd-0")
 	door.Refuse(t)
 	o := lead(t, e.ProxyEndpoints()[0])
-	kvstoretest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
-	kvstoretest.Eventually(t, "the duty says that it waits", func() bool { return len(o.Degraded("clusterconfig")) > 0 })
+	operatortest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
+	operatortest.Eventually(t, "the duty says that it waits", func() bool { return len(o.Degraded("clusterconfig")) > 0 })
 	door.Heal(t)
-	kvstoretest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
 	door.Refuse(t)
 	door.Cut(t)
 	e.Put(key, "meanwhile", 0)
 	door.Heal(t)
-	kvstoretest.Eventually(t, "it is right again", func() bool { return string(e.Get(key).Value) == value })
-	if n := o.Logged("level=error"); n != 0 {
+	operatortest.Eventually(t, "it is right again", func() bool { return string(e.Get(key).Value) == value })
+	if n := o.Log().Count(`"level":"error"`); n != 0 {
 		t.Errorf("%d errors are logged", n)
 	}
 }
@@ -182,18 +183,18 @@ func TestLeases(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	o := lead(t, e.Endpoints()[0])
-	kvstoretest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
 	lease := e.Get(key).Lease
 	if _, err := e.Client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
 		t.Fatal(err)
 	}
-	kvstoretest.Eventually(t, "it is on another lease", func() bool { kv := e.Get(key); return kv != nil && kv.Lease != lease })
+	operatortest.Eventually(t, "it is on another lease", func() bool { kv := e.Get(key); return kv != nil && kv.Lease != lease })
 	o.LoseLease()
 	rev := e.Put(key, "the successor's", 0)
-	o.Leave()
+	o.LeaveTerm()
 	if kv := e.Get(key); kv.ModRevision != rev {
 		t.Errorf("it was written after the term, at %d: %s", kv.ModRevision, kv.Value)
 	}
-	o.Enter()
-	kvstoretest.Eventually(t, "it is right again", func() bool { return string(e.Get(key).Value) == value })
+	o.EnterTerm()
+	operatortest.Eventually(t, "it is right again", func() bool { return string(e.Get(key).Value) == value })
 }

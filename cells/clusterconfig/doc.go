@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package clusterconfig publishes what other clusters of the mesh have to know of
-// this one before they use it: its number and what it is capable of.
+// Package clusterconfig publishes the number and the capabilities of this cluster to the other clusters of the mesh.
 //
-// docs/wire/heartbeat-and-locks.md has the rules (C). Reading the configuration of
-// other clusters is no business of this package.
+// docs/wire/clusterconfig.md has the rules. The package does not read the configuration of other clusters.
 package clusterconfig

@@ -9,18 +9,18 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 )
 
-// document is the value of the key. Readers ignore fields that they do not know.
+// document is the value of the key. Readers ignore unknown fields.
 type document struct {
 	ID           uint32       `json:"id,omitempty"`
 	Capabilities capabilities `json:"capabilities"`
 }
 
-// capabilities has no field for what only mirrors of clusters are capable of.
+// capabilities lacks the fields that only mirrors write.
 type capabilities struct {
 	MaxConnectedClusters  uint32 `json:"maxConnectedClusters,omitempty"`
-	ServiceExportsEnabled bool   `json:"serviceExportsEnabled"` // absent means that it is not known
+	ServiceExportsEnabled bool   `json:"serviceExportsEnabled"` // absent is unknown
 }
 
-func encode(shared cluster.Config, c Config) ([]byte, error) {
-	return json.Marshal(document{shared.ClusterID, capabilities{shared.MaxConnectedClusters, c.ClusterMeshEnableMCSAPI}})
+func encode(shared cluster.Config) ([]byte, error) {
+	return json.Marshal(document{shared.ClusterID, capabilities{shared.MaxConnectedClusters, shared.ClusterMeshEnableMCSAPI}})
 }

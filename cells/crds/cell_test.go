@@ -7,12 +7,14 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
 func TestCell(t *testing.T) {
 	celltest.Check(t, crds.Cell,
-		celltest.With(around...),
+		celltest.With(operatortest.Resources...),
 		celltest.InTerm("leader"),
-		celltest.Args("--k8s-api-server=http://127.0.0.1:1"))
+		celltest.Args("--k8s-api-server=http://127.0.0.1:1"),
+		celltest.OffArgs("--k8s-api-server=http://127.0.0.1:1", "--skip-crd-creation"))
 }

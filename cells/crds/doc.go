@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package crds registers the kinds of cilium.io and brings older definitions up
-// to date, before anything else of a term starts.
+// Package crds registers the CRDs of cilium.io and updates older ones, before other modules of a term start.
 //
-// docs/wire/crds.md has the rules. Newer definitions are left alone, foreign
-// labels are kept, and nothing is ever deleted. A kind that cannot be registered
-// is reported and tried again; the others, and the other duties, go on.
+// docs/wire/crds.md has the rules. Newer CRDs are kept, as are other labels, and nothing is deleted. A failure is reported
+// and retried; the other CRDs and duties do not wait for it.
 package crds

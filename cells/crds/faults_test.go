@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 const nodes = "ciliumnodes.cilium.io"
@@ -23,7 +23,7 @@ const nodes = "ciliumnodes.cilium.io"
 // othersGoOn checks that all definitions but one are registered.
 func (w *world) othersGoOn(but string) {
 	w.t.Helper()
-	termtest.Eventually(w.t, "all others are registered", func() bool {
+	operatortest.Eventually(w.t, "all others are registered", func() bool {
 		n := 0
 		for _, crd := range w.list() {
 			if crd.Name != but && slices.Contains(always, crd.Name) && crd.Labels[api.SchemaVersionLabel] == api.SchemaVersion && isEstablished(&crd) {
@@ -34,7 +34,7 @@ func (w *world) othersGoOn(but string) {
 	})
 }
 
-// Rule 7; example 8.
+// CRD-7; CRD-E8.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)
 	start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
@@ -50,7 +50,7 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// Rule 2: errors that pass are retried, one by one.
+// CRD-2: errors that pass are retried, one by one.
 func TestServerErrors(t *testing.T) {
 	w := newWorld(t)
 	w.proxy.Rule(t, clustertest.Rule{
@@ -74,8 +74,8 @@ func TestServerErrors(t *testing.T) {
 func TestServerAway(t *testing.T) {
 	w := newWorld(t, clustertest.Link{Refuse: true})
 	o := start(t, w.proxy.Kubeconfig())
-	termtest.Eventually(t, "all 11 are degraded", func() bool { return strings.Contains(o.degraded(), "11 not done") })
-	if n := o.count("not all kinds are registered yet; duties that need them wait, the others start", "missing:"+strings.Join(always, ", ")); n != 1 {
+	operatortest.Eventually(t, "all 11 are degraded", func() bool { return strings.Contains(o.degraded(), "11 failing") })
+	if n := o.count("starting without some CRDs, the duties that need them wait", "missing:"+strings.Join(always, ", ")); n != 1 {
 		t.Errorf("told %d times:\n%s", n, o.logged())
 	}
 	w.proxy.Heal(t)
@@ -83,12 +83,12 @@ func TestServerAway(t *testing.T) {
 	if got := names(w.list()); !slices.Equal(got, always) {
 		t.Errorf("registered are %v", got)
 	}
-	if n := o.count("will try again"); n != len(always) {
+	if n := o.count("reconcile failed, retrying"); n != len(always) {
 		t.Errorf("%d failures are logged, want the first of each of %d:\n%s", n, len(always), o.logged())
 	}
 }
 
-// Rule 8; example 9: a short name is somebody else's.
+// CRD-8; CRD-E9: a short name belongs to another CRD.
 func TestNamesTaken(t *testing.T) {
 	w := newWorld(t)
 	taken := ours(t, "CiliumNode")
@@ -100,7 +100,7 @@ func TestNamesTaken(t *testing.T) {
 
 	o := start(t, w.proxy.Kubeconfig())
 	w.othersGoOn(nodes)
-	termtest.Eventually(t, "the reason is told", func() bool {
+	operatortest.Eventually(t, "the reason is told", func() bool {
 		return strings.Contains(o.degraded(), nodes) && strings.Contains(o.degraded(), `ShortNamesConflict): "cn" is already in use`)
 	})
 	if got := o.results()[nodes]; got != api.SchemaVersion+" failed" && got != " failed" {
@@ -109,13 +109,13 @@ func TestNamesTaken(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), taken.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	termtest.Eventually(t, "the name is ours", func() bool { return o.degraded() == "" })
+	operatortest.Eventually(t, "the name is ours", func() bool { return o.degraded() == "" })
 	if !isEstablished(w.get(nodes)) {
 		t.Error("it does not serve")
 	}
 }
 
-// Rule 14, and a definition of our name that cannot become ours.
+// CRD-14, and a definition of our name that cannot become ours.
 func TestForeignDefinition(t *testing.T) {
 	for name, change := range map[string]func(*apiextensionsv1.CustomResourceDefinition){
 		"another scope":                 func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Spec.Scope = apiextensionsv1.NamespaceScoped },
@@ -133,8 +133,8 @@ func TestForeignDefinition(t *testing.T) {
 
 			o := start(t, w.proxy.Kubeconfig())
 			w.othersGoOn(nodes)
-			termtest.Eventually(t, "it is told what to do", func() bool {
-				return strings.Contains(o.degraded(), "1 not done, "+nodes) && strings.Contains(o.degraded(), "see to its objects and delete it to have ours created")
+			operatortest.Eventually(t, "it is told what to do", func() bool {
+				return strings.Contains(o.degraded(), "1 failing, "+nodes) && strings.Contains(o.degraded(), "migrate its objects and delete it to have ours created")
 			})
 			if after := w.get(nodes); after.UID != before.UID || after.Generation != before.Generation {
 				t.Error("it was changed")
@@ -142,7 +142,7 @@ func TestForeignDefinition(t *testing.T) {
 			if err := w.admin.Delete(t.Context(), nodes, metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			termtest.Eventually(t, "ours is there", func() bool {
+			operatortest.Eventually(t, "ours is there", func() bool {
 				crd, err := w.admin.Get(t.Context(), nodes, metav1.GetOptions{})
 				return err == nil && crd.Spec.Versions[0].Name == "v2" && crd.Spec.Scope == apiextensionsv1.ClusterScoped && o.degraded() == ""
 			})
@@ -165,7 +165,7 @@ func TestBeingDeleted(t *testing.T) {
 	before := len(w.writes())
 
 	o := start(t, w.proxy.Kubeconfig())
-	termtest.Eventually(t, "the wait is told", func() bool {
+	operatortest.Eventually(t, "the wait is told", func() bool {
 		return strings.Contains(o.degraded(), nodes) && strings.Contains(o.degraded(), "it is being deleted")
 	})
 	if writes := w.writes()[before:]; len(writes) != 0 {
@@ -174,7 +174,7 @@ func TestBeingDeleted(t *testing.T) {
 	w.update(nodes, func(crd *apiextensionsv1.CustomResourceDefinition) {
 		crd.Finalizers = slices.DeleteFunc(crd.Finalizers, func(f string) bool { return f == finalizer })
 	})
-	termtest.Eventually(t, "it is there again", func() bool { return o.degraded() == "" })
+	operatortest.Eventually(t, "it is there again", func() bool { return o.degraded() == "" })
 	if w.get(nodes).UID == old {
 		t.Error("it is the old one")
 	}
@@ -188,14 +188,14 @@ func TestForbidden(t *testing.T) {
 	if err := w.admin.Delete(t.Context(), "ciliumidentities.cilium.io", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	termtest.Eventually(t, "it is gone", func() bool { return len(w.list()) == len(always)-1 })
+	operatortest.Eventually(t, "it is gone", func() bool { return len(w.list()) == len(always)-1 })
 	allow(t, "no-update", rbacv1.PolicyRule{
 		APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"create", "get", "list", "watch"},
 	})
 
 	o := start(t, w.proxy.UserKubeconfig(t, "no-update"))
 	w.othersGoOn(nodes)
-	termtest.Eventually(t, "the verb is named, before and after", func() bool {
+	operatortest.Eventually(t, "the verb is named, before and after", func() bool {
 		return strings.Contains(o.degraded(), "the role lacks update customresourcedefinitions.apiextensions.k8s.io") &&
 			strings.Contains(o.degraded(), `cannot update resource "customresourcedefinitions"`)
 	})
@@ -208,9 +208,9 @@ func TestForbidden(t *testing.T) {
 func allow(t *testing.T, user string, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	config := clustertest.Shared(t).AdminConfig(t)
-	core, err := kubernetes.NewForConfigAndClient(config, termtest.HTTPClient(t, config))
+	core, err := kubernetes.NewForConfigAndClient(config, operatortest.HTTPClient(t, config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	termtest.Allow(t, core, user, rules...)
+	operatortest.Allow(t, core, user, rules...)
 }

@@ -12,25 +12,19 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/cells/crds"
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/api"
-	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
-	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/lifecycle"
-	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
-
-// around is what the cell asks things of.
-var around = []cell.Cell{cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell}
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
 // world is an empty cluster and a door of its own.
 type world struct {
@@ -43,7 +37,7 @@ func newWorld(t *testing.T, link ...clustertest.Link) *world {
 	t.Helper()
 	c := clustertest.Shared(t)
 	config := c.AdminConfig(t)
-	admin, err := apiextensionsclient.NewForConfigAndClient(config, termtest.HTTPClient(t, config))
+	admin, err := apiextensionsclient.NewForConfigAndClient(config, operatortest.HTTPClient(t, config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +52,7 @@ func (w *world) clear() {
 	if err := w.admin.DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	termtest.Eventually(w.t, "all definitions are gone", func() bool { return len(w.list()) == 0 })
+	operatortest.Eventually(w.t, "all definitions are gone", func() bool { return len(w.list()) == 0 })
 }
 
 func (w *world) list() []apiextensionsv1.CustomResourceDefinition {
@@ -79,19 +73,19 @@ func (w *world) get(name string) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// create makes a definition in somebody else's name and waits until the server
-// has looked at it.
+// create creates a CRD as another writer, and waits until the server has
+// processed it.
 func (w *world) create(crd *apiextensionsv1.CustomResourceDefinition) {
 	w.t.Helper()
 	if _, err := w.admin.Create(w.t.Context(), crd, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	termtest.Eventually(w.t, crd.Name+" has conditions", func() bool { return len(w.get(crd.Name).Status.Conditions) > 1 })
+	operatortest.Eventually(w.t, crd.Name+" has conditions", func() bool { return len(w.get(crd.Name).Status.Conditions) > 1 })
 }
 
 func (w *world) update(name string, edit func(*apiextensionsv1.CustomResourceDefinition)) {
 	w.t.Helper()
-	termtest.Eventually(w.t, name+" is updated", func() bool {
+	operatortest.Eventually(w.t, name+" is updated", func() bool {
 		crd := w.get(name)
 		edit(crd)
 		_, err := w.admin.Update(w.t.Context(), crd, metav1.UpdateOptions{})
@@ -99,6 +93,10 @@ func (w *world) update(name string, edit func(*apiextensionsv1.CustomResourceDef
 			w.t.Fatal(err)
 		}
 		return err == nil
+	})
+	operatortest.Eventually(w.t, "the server has accepted the names of "+name, func() bool {
+		crd := w.get(name)
+		return equality.Semantic.DeepEqual(crd.Status.AcceptedNames.ShortNames, crd.Spec.Names.ShortNames)
 	})
 }
 
@@ -127,7 +125,7 @@ func label(version string) func(*apiextensionsv1.CustomResourceDefinition) {
 
 // operator is the cell in a term that is entered.
 type operator struct {
-	*termtest.Operator
+	*operatortest.Operator
 	t      *testing.T
 	onDuty func() // when another duty of the term starts
 }
@@ -147,18 +145,18 @@ func build(t *testing.T, kubeconfig string, args ...string) *operator {
 		return lifecycle.Funcs{OnStart: func(context.Context) error { o.onDuty(); return nil }}
 	}))
 	var err error
-	if o.Operator, err = termtest.New(t, around, cell.Set(duty, crds.Cell), kubeconfig, args...); err != nil {
+	if o.Operator, err = operatortest.New(t, cell.Set(duty, crds.Cell), kubeconfig, args...); err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
 // logged are the messages of the cell, each with its attributes.
-func (o *operator) logged() string { return strings.Join(o.Logged("crds"), "\n") }
+func (o *operator) logged() string { return strings.Join(o.Messages("crds"), "\n") }
 
 // count is how many messages of the cell have all the words.
 func (o *operator) count(words ...string) int {
-	return len(slices.DeleteFunc(o.Logged("crds"), func(line string) bool {
+	return len(slices.DeleteFunc(o.Messages("crds"), func(line string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) })
 	}))
 }
@@ -180,7 +178,7 @@ func (o *operator) results() map[string]string {
 // of them something good. On a slow machine the term is entered before that.
 func (o *operator) registered(n int) *operator {
 	o.t.Helper()
-	termtest.Eventually(o.t, "all is registered", func() bool {
+	operatortest.Eventually(o.t, "all is registered", func() bool {
 		results := o.results()
 		for _, r := range results {
 			if strings.HasSuffix(r, " failed") {

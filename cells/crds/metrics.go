@@ -7,20 +7,19 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 type crdMetrics struct {
 	Schema *prometheus.GaugeVec
 }
 
-func newMetrics() *crdMetrics {
-	return &crdMetrics{Schema: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Namespace: "cilium_operator", Name: "crd_schema_info",
-		Help: "1 for each kind, with the schema version that is installed, the one that is ours, and what came of comparing them",
-	}, []string{"crd", "installed", "wanted", "result"})}
+func newMetrics(f metrics.Factory) *crdMetrics {
+	const help = "1 for each CRD, with the installed schema version, ours, and the result of their comparison"
+	return &crdMetrics{f.In("").GaugeVec("crd_schema_info", help, "crd", "installed", "wanted", "result")}
 }
 
-// set replaces what is told of a definition.
+// set replaces the result for a CRD.
 func (m *crdMetrics) set(name, installed string, r result) {
 	m.Schema.DeletePartialMatch(prometheus.Labels{"crd": name})
 	m.Schema.WithLabelValues(name, installed, api.SchemaVersion, string(r)).Set(1)

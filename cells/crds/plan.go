@@ -4,10 +4,8 @@
 package crds
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -16,23 +14,23 @@ import (
 	"github.com/skep-operator/skep/resources/api"
 )
 
-// action is what to do about a definition.
+// action is what to do with a CRD.
 type action string
 
 const (
-	update action = "update" // it is older than ours, or nobody knows
+	update action = "update" // it is older than ours, or of unknown version
 	leave  action = "leave"  // it is ours or newer
 	wait   action = "wait"   // it is being deleted: create it when it is gone
 )
 
-// decision is what to do about a definition, and how it compares with ours.
+// decision is what to do with a CRD, and how it compares with ours.
 type decision struct {
 	action    action
-	installed string // version, as the label says
-	result    result // of what is left as it is
+	installed string // version, from the label
+	result    result // if it is kept
 }
 
-// decide compares an installed definition with ours.
+// decide compares an installed CRD with ours.
 func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision {
 	d := decision{action: update, installed: installed.Labels[api.SchemaVersionLabel]}
 	if installed.DeletionTimestamp != nil {
@@ -60,27 +58,26 @@ func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision 
 	return d
 }
 
-// isCurrent reports whether a definition bears our version and is there to stay.
+// isCurrent reports whether a CRD has our version and is not being deleted.
 func isCurrent(installed *apiextensionsv1.CustomResourceDefinition) bool {
 	return installed.Labels[api.SchemaVersionLabel] == api.SchemaVersion && installed.DeletionTimestamp == nil
 }
 
-// parseVersion reads a version as agents do: a leading v, missing parts and
-// leading zeros are fine, and a suffix counts only where it says that something
-// is not finished.
+// parseVersion parses a version as agents do: a leading v, missing parts and leading zeros are accepted, and a suffix
+// counts only if it marks a pre-release.
 func parseVersion(text string) (semver.Version, error) {
 	v, err := semver.ParseTolerant(text)
 	if err != nil {
 		return v, fmt.Errorf("schema version %q: %w", text, err)
 	}
-	if !unfinished(v.Pre) {
+	if !isPreRelease(v.Pre) {
 		v.Pre = nil
 	}
 	v.Build = nil
 	return v, nil
 }
 
-func unfinished(pre []semver.PRVersion) bool {
+func isPreRelease(pre []semver.PRVersion) bool {
 	for _, p := range pre {
 		for _, word := range []string{"rc", "beta", "alpha", "snapshot"} {
 			if strings.Contains(p.VersionStr, word) {
@@ -91,35 +88,9 @@ func unfinished(pre []semver.PRVersion) bool {
 	return false
 }
 
-// sameSchemas compares what the API server would keep of ours with what is
-// installed.
-func sameSchemas(installed, ours *apiextensionsv1.CustomResourceDefinition) bool {
-	if len(installed.Spec.Versions) != len(ours.Spec.Versions) {
-		return false
-	}
-	for i := range ours.Spec.Versions {
-		if !sameJSON(installed.Spec.Versions[i].Schema, ours.Spec.Versions[i].Schema) {
-			return false
-		}
-	}
-	return true
-}
+var errNamesTaken = errors.New("its names are not accepted, another CRD has them")
 
-func sameJSON(a, b any) bool {
-	var values [2]any
-	for i, v := range []any{a, b} {
-		text, err := json.Marshal(v)
-		if err != nil || json.Unmarshal(text, &values[i]) != nil {
-			return false
-		}
-	}
-	return reflect.DeepEqual(values[0], values[1])
-}
-
-var errNamesTaken = errors.New("its names are not accepted, another definition has them")
-
-// established reports whether a definition can be used. The error tells why it
-// will not be as things stand.
+// established reports whether a CRD is established. The error is why it will not be.
 func established(installed *apiextensionsv1.CustomResourceDefinition) (bool, error) {
 	serves := false
 	for _, c := range installed.Status.Conditions {

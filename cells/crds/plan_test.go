@@ -24,7 +24,45 @@ func ciliumNode(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// Rules 5, 6 and 9; examples 2 to 6.
+// rewriteTexts changes all that a schema says to people, and nothing else.
+func rewriteTexts(s *apiextensionsv1.JSONSchemaProps) {
+	s.Title, s.Description = "a title", s.Description+", in other words"
+	s.Example = &apiextensionsv1.JSON{Raw: []byte(`"an example"`)}
+	s.ExternalDocs = &apiextensionsv1.ExternalDocumentation{URL: "https://example.com"}
+	for name, p := range s.Properties {
+		rewriteTexts(&p)
+		s.Properties[name] = p
+	}
+	if s.Items != nil && s.Items.Schema != nil {
+		rewriteTexts(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
+		rewriteTexts(s.AdditionalProperties.Schema)
+	}
+}
+
+// CRD-16: what a definition says to people is no part of its schema, wherever it
+// stands; properties may well be called so.
+func TestSchemasAreComparedWithoutTexts(t *testing.T) {
+	for _, kind := range api.Kinds() {
+		installed, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, v := range installed.Spec.Versions {
+			rewriteTexts(v.Schema.OpenAPIV3Schema)
+		}
+		ours, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := decide(installed, ours); d.result != equal {
+			t.Errorf("%s with other descriptions is %s", kind.Name, d.result)
+		}
+	}
+}
+
+// CRD-5, CRD-6 and CRD-9; CRD-E2 to CRD-E6.
 func TestDecide(t *testing.T) {
 	labelled := func(version string) func(*apiextensionsv1.CustomResourceDefinition) {
 		return func(crd *apiextensionsv1.CustomResourceDefinition) { crd.Labels[api.SchemaVersionLabel] = version }
@@ -52,7 +90,14 @@ func TestDecide(t *testing.T) {
 		"no schema":                   {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions[0].Schema = nil }, update, ""},
 		"no versions":                 {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions = nil }, update, ""},
 		"ours, edited by hand": {func(c *apiextensionsv1.CustomResourceDefinition) {
-			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "mine"
+			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Required = []string{"spec", "mine"}
+		}, leave, drifted},
+		"ours, with other texts": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			rewriteTexts(c.Spec.Versions[0].Schema.OpenAPIV3Schema)
+		}, leave, equal},
+		"ours, without a property called description": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			delete(c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "spec")
+			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["description"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
 		}, leave, drifted},
 		"ours, with one version more": {func(c *apiextensionsv1.CustomResourceDefinition) {
 			c.Spec.Versions = append(c.Spec.Versions, c.Spec.Versions[0])
@@ -77,13 +122,13 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// Rule 8: what the conditions say, in whatever order they stand.
+// CRD-8: what the conditions say, in whatever order they stand.
 func TestEstablished(t *testing.T) {
 	established1 := apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
 	refused := apiextensionsv1.CustomResourceDefinitionCondition{
 		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionFalse, Reason: "ShortNamesConflict", Message: `"cn" is taken`,
 	}
-	const refusal = `its names are not accepted, another definition has them (ShortNamesConflict): "cn" is taken`
+	const refusal = `its names are not accepted, another CRD has them (ShortNamesConflict): "cn" is taken`
 	for name, test := range map[string]struct {
 		conditions []apiextensionsv1.CustomResourceDefinitionCondition
 		want       bool
@@ -110,7 +155,7 @@ func TestEstablished(t *testing.T) {
 	}
 }
 
-// Section "Which kinds"; examples 1 and 11.
+// Section "Which kinds"; CRD-E1 and CRD-E11.
 func TestWanted(t *testing.T) {
 	always := []string{
 		"CiliumCIDRGroup", "CiliumClusterwideNetworkPolicy", "CiliumExternalWorkload", "CiliumIdentity", "CiliumL2AnnouncementPolicy",
@@ -156,7 +201,7 @@ func TestBody(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		content, err := body(crd)
+		content, err := encode(crd)
 		if err != nil {
 			t.Fatal(err)
 		}

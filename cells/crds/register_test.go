@@ -14,8 +14,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 // always are the definitions that every cluster gets.
@@ -25,7 +25,7 @@ var always = []string{
 	"ciliumnetworkpolicies.cilium.io", "ciliumnodeconfigs.cilium.io", "ciliumnodes.cilium.io", "ciliumpodippools.cilium.io",
 }
 
-// Rules 1, 3, 8, 11 and 12; examples 1 and 11.
+// CRD-1, CRD-3, CRD-8, CRD-11 and CRD-12; CRD-E1 and CRD-E11.
 func TestRegistration(t *testing.T) {
 	w := newWorld(t)
 	first := build(t, w.proxy.Kubeconfig())
@@ -43,17 +43,18 @@ func TestRegistration(t *testing.T) {
 	}
 	first.Run()
 	for _, name := range early { // a machine so slow that the wait is over
-		if first.count("not all kinds are registered yet") == 0 {
+		if first.count("starting without some CRDs") == 0 {
 			t.Errorf("%s does not serve when other duties start", name)
 		}
 	}
 	first.registered(len(always))
-	termtest.Eventually(t, "all serve, and are seen to", func() bool {
+	operatortest.Eventually(t, "all serve, and are seen to", func() bool {
 		sent := w.sent()
 		return !slices.ContainsFunc(w.list(), func(crd apiextensionsv1.CustomResourceDefinition) bool {
 			return !isEstablished(&crd) || sent["get "+crd.Name] < 2
 		})
 	})
+	results := first.results() // gauges end with the term
 	first.Stop()
 
 	if got := names(w.list()); !slices.Equal(got, always) {
@@ -65,11 +66,11 @@ func TestRegistration(t *testing.T) {
 		}
 	}
 	for _, name := range always {
-		if first.results()[name] != api.SchemaVersion+" created" {
-			t.Errorf("the metric says %q of %s", first.results()[name], name)
+		if results[name] != api.SchemaVersion+" created" {
+			t.Errorf("the metric says %q of %s", results[name], name)
 		}
 	}
-	if n := first.count("created a definition"); n != len(always) {
+	if n := first.count("created CRD"); n != len(always) {
 		t.Errorf("%d definitions are logged, want each of %d once:\n%s", n, len(always), first.logged())
 	}
 	if len(w.writes()) != len(always) || first.degraded() != "" {
@@ -93,7 +94,7 @@ func TestRegistration(t *testing.T) {
 				t.Errorf("the metric says %q of %s", again.results()[name], name)
 			}
 		}
-		if again.count("definition") != 0 {
+		if again.count("CRD") != 0 {
 			t.Errorf("there is nothing to tell:\n%s", again.logged())
 		}
 		again.Stop()
@@ -121,7 +122,7 @@ func TestRegistration(t *testing.T) {
 	})
 }
 
-// Rules 5, 7 and 9; examples 2 to 6 and 12.
+// CRD-5, CRD-7 and CRD-9; CRD-E2 to CRD-E6 and CRD-E12.
 func TestUpgrade(t *testing.T) {
 	w := newWorld(t)
 	start(t, w.proxy.Kubeconfig()).registered(len(always)).Stop()
@@ -135,8 +136,8 @@ func TestUpgrade(t *testing.T) {
 		crd.Spec.Versions[0].Schema = &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}
 		crd.Spec.Names.ShortNames = []string{"old"}
 	}
-	updated := []string{"updated a definition", "name:" + name}
-	const newer = "info: a newer definition is installed, it is left as it is"
+	updated := []string{"updated CRD", "name:" + name}
+	const newer = "info: keeping newer CRD"
 	for _, test := range []struct {
 		name   string
 		change func(*apiextensionsv1.CustomResourceDefinition)
@@ -154,8 +155,8 @@ func TestUpgrade(t *testing.T) {
 		{"newer", label("1.33.0"), 0, "1.33.0 newer", "1.33.0", []string{newer, "installed:1.33.0", "name:" + name}},
 		{"edited by hand", func(crd *apiextensionsv1.CustomResourceDefinition) {
 			label(api.SchemaVersion)(crd)
-			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Description = "mine"
-		}, 0, api.SchemaVersion + " drifted", api.SchemaVersion, []string{"warning: a definition bears our version with another schema"}},
+			crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["mine"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+		}, 0, api.SchemaVersion + " drifted", api.SchemaVersion, []string{"warning: keeping CRD that has our version and another schema"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w.update(name, test.change)
@@ -185,7 +186,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// Rule 3; example 7.
+// CRD-3; CRD-E7.
 func TestTwoAtOnce(t *testing.T) {
 	w := newWorld(t)
 	both := []*operator{build(t, w.proxy.Kubeconfig()), build(t, w.proxy.Kubeconfig())}
@@ -211,7 +212,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// Example 10.
+// CRD-E10.
 func TestSkip(t *testing.T) {
 	w := newWorld(t)
 	o := start(t, w.proxy.Kubeconfig(), "--skip-crd-creation")

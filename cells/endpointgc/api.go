@@ -10,9 +10,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/ptr"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -21,52 +18,48 @@ import (
 	"github.com/skep-operator/skep/resources/sweep"
 )
 
-// api is the API server as this duty uses it.
+// api is the requests of this duty to the API server.
 type api struct {
 	client  k8s.Client
-	objects dynamic.NamespaceableResourceInterface
 	metrics *gcMetrics
 }
 
-func newAPI(c k8s.Client, m *gcMetrics) (*api, error) {
-	d, err := dynamic.NewForConfig(c.RESTConfig())
-	if err != nil {
-		return nil, err
-	}
-	return &api{c, d.Resource(endpoints), m}, nil
+func newAPI(c k8s.Client, m *gcMetrics) *api { return &api{c, m} }
+
+func refOf(key slim.Key) k8s.Ref {
+	return k8s.Ref{Resource: endpoints, Namespace: key.Namespace, Name: key.Name}
 }
 
-// look asks the API server for a witness as it is now.
-func (a *api) look(ctx context.Context) func(witness) (condition, error) {
-	return func(w witness) (condition, error) {
-		ref := k8s.Ref{Resource: pods, Namespace: w.key.Namespace, Name: w.key.Name}
-		if w.kind == kindNode {
+// ownerState reads owners from the API server.
+func (a *api) ownerState(ctx context.Context) func(owner) (ownerState, error) {
+	return func(o owner) (ownerState, error) {
+		ref := k8s.Ref{Resource: pods, Namespace: o.key.Namespace, Name: o.key.Name}
+		if o.kind == kindNode {
 			ref.Resource = v2.CiliumNodeResource
 		}
 		obj, err := a.client.Get(ctx, ref)
 		switch {
-		case sweep.Missing(err):
+		case k8s.IsNotFound(err, ref):
 			return absent, nil
 		case err != nil:
 			return alive, err
-		case w.kind == kindNode:
+		case o.kind == kindNode:
 			return alive, nil
 		}
 		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
-		return podCondition(phase), nil
+		return podState(phase), nil
 	}
 }
 
-// delete deletes an endpoint that is still the one meant.
-func (a *api) delete(ctx context.Context, key slim.Key, only metav1.Preconditions) (sweep.Outcome, error) {
-	outcome, err := sweep.OutcomeOf(a.objects.Namespace(key.Namespace).Delete(ctx, key.Name, metav1.DeleteOptions{
-		PropagationPolicy: ptr.To(metav1.DeletePropagationBackground), Preconditions: &only,
-	}))
-	a.metrics.deleted(outcome)
+// delete deletes an endpoint with preconditions.
+func (a *api) delete(ctx context.Context, key slim.Key, only k8s.Preconditions) (sweep.Outcome, error) {
+	only.Propagation = metav1.DeletePropagationBackground
+	outcome, err := sweep.OutcomeOf(a.client.Delete(ctx, refOf(key), only), refOf(key))
+	a.metrics.countDelete(outcome)
 	return outcome, err
 }
 
-// setOwnerUID changes the uid of one owner of an endpoint that is as it was seen.
+// setOwnerUID changes the uid of one owner reference of an endpoint that was not written since it was read.
 func (a *api) setOwnerUID(ctx context.Context, e *ciliumio.Endpoint, owner int, uid slim.UID) error {
 	path := fmt.Sprintf("/metadata/ownerReferences/%d/uid", owner)
 	patch, err := json.Marshal([]map[string]string{
@@ -78,10 +71,17 @@ func (a *api) setOwnerUID(ctx context.Context, e *ciliumio.Endpoint, owner int, 
 	if err != nil {
 		return err
 	}
-	_, err = a.objects.Namespace(e.Namespace.String()).Patch(ctx, e.Name, types.JSONPatchType, patch, metav1.PatchOptions{})
-	return err
+	ref := refOf(e.Key())
+	stored, err := a.client.Patch(ctx, ref, patch)
+	if err != nil {
+		return err
+	}
+	if owners := stored.GetOwnerReferences(); owner >= len(owners) || owners[owner].UID != uid.API() {
+		return &k8s.NotStoredError{Ref: ref, Field: fmt.Sprintf("metadata.ownerReferences[%d].uid", owner)}
+	}
+	return nil
 }
 
 func trigger(key slim.Key, revision string) k8s.Trigger {
-	return k8s.Trigger{Kind: "CiliumEndpoint", Namespace: key.Namespace, Name: key.Name, ResourceVersion: revision}
+	return k8s.Trigger{Kind: ciliumio.Endpoints.Name(), Namespace: key.Namespace, Name: key.Name, ResourceVersion: revision}
 }

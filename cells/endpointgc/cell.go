@@ -6,7 +6,6 @@ package endpointgc
 import (
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,11 +15,12 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell deletes CiliumEndpoints that are left over.
+// Cell deletes orphaned CiliumEndpoints.
 var Cell = cell.Module("endpointgc", "Deletes CiliumEndpoints whose pod is gone or finished",
 	cell.Config(Config{CiliumEndpointGCInterval: 5 * time.Minute}),
+	cell.Validate(validate),
 	cell.Module("periodic", "Looks again and again for CiliumEndpoints whose pod is gone or finished",
-		cell.EnabledBy(cell.When("agents make CiliumEndpoints", modeFlags, periodic)),
+		cell.EnabledBy(cell.When("agents make CiliumEndpoints, and an interval is set", modeFlags, periodic)),
 		k8s.RBAC(
 			k8s.Allow("list,watch,delete", endpoints.GroupResource()),
 			k8s.Allow("get,list,watch", pods.GroupResource()),
@@ -30,23 +30,20 @@ var Cell = cell.Module("endpointgc", "Deletes CiliumEndpoints whose pod is gone 
 		k8s.EventRBAC(),
 
 		cell.Metrics(newMetrics),
-		cell.ProvidePrivate(newAPI, newCollector),
-		cell.Job("sweep", (*collector).sweepJob),
-		cell.Job("watch", (*collector).watchJob),
-		cell.Job("adopt", (*collector).adoptJob),
+		cell.ProvidePrivate(newAPI, newController),
+		cell.Job("sweep", (*controller).run),
+		cell.Job("watch", (*controller).watch),
+		cell.Job("adopt", (*controller).runOwnerUIDs),
 	),
 	cell.Module("once", "Deletes all CiliumEndpoints, once, since agents make none",
 		cell.EnabledBy(cell.When("agents make no CiliumEndpoints", modeFlags, once)),
-		cell.Validate(validate),
 		k8s.RBAC(
 			k8s.Allow("list,delete", endpoints.GroupResource()),
 			k8s.Allow("get", definitions.GroupResource()),
 		),
 
 		cell.Metrics(newMetrics),
-		cell.Lasting(newProgress),
-		cell.ProvidePrivate(newAPI),
-		cell.Job("clean", newCleaner),
+		cell.Job("clean", newOnce),
 	),
 )
 
@@ -58,19 +55,17 @@ var (
 
 const intervalFlag = "cilium-endpoint-gc-interval"
 
-var modeFlags = []string{intervalFlag, "disable-endpoint-crd", "kvstore"}
+var modeFlags = []string{intervalFlag, "disable-endpoint-crd", "kvstore", "identity-allocation-mode"}
 
-func periodic(c Config, shared cluster.Config) bool { return !once(c, shared) }
+func periodic(c Config, shared cluster.Config) bool {
+	return c.CiliumEndpointGCInterval != 0 && shared.EndpointCRD()
+}
+
 func once(c Config, shared cluster.Config) bool {
-	return c.CiliumEndpointGCInterval == 0 || !shared.EndpointCRD()
+	return !shared.EndpointCRD() || c.CiliumEndpointGCInterval == 0 && shared.IdentityMode() == "kvstore"
 }
 
-// Config says how often endpoints are looked at.
+// Config is the interval of garbage collections.
 type Config struct {
-	CiliumEndpointGCInterval time.Duration
-}
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.Duration(intervalFlag, c.CiliumEndpointGCInterval, "Time between two looks for CiliumEndpoints that are left over. 0 deletes all of them once, and is for clusters whose identities are in a kvstore")
+	CiliumEndpointGCInterval time.Duration `flag:"cilium-endpoint-gc-interval" usage:"Interval between garbage collections of orphaned CiliumEndpoints. 0 deletes all CiliumEndpoints once at startup (only with kvstore identity allocation)" min:"100ms" zero:"deletes all endpoints once"`
 }

@@ -6,27 +6,17 @@ package endpointgc
 import (
 	"testing"
 
-	"github.com/skep-operator/skep/resources/cluster"
-	"github.com/skep-operator/skep/resources/explain"
-	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/reconcile"
-	"github.com/skep-operator/skep/resources/stream"
-	"github.com/skep-operator/skep/resources/stream/ciliumio"
-	"github.com/skep-operator/skep/resources/sweep"
-	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
-// around are the cells that this one asks things of.
-var around = []cell.Cell{
-	cluster.Cell(cluster.DefaultConfig), explain.Cell, k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell, sweep.Cell,
-}
-
 func TestCell(t *testing.T) {
-	celltest.Check(t, Cell, celltest.With(around...), celltest.InTerm("leader"), celltest.Args("--k8s-api-server=http://127.0.0.1:1"))
+	celltest.Check(t, Cell, celltest.With(operatortest.Resources...), celltest.InTerm("leader"), celltest.Args("--k8s-api-server=http://127.0.0.1:1"),
+		celltest.OffArgs("--k8s-api-server=http://127.0.0.1:1", "--cilium-endpoint-gc-interval=0"))
 }
 
 func TestCellOnce(t *testing.T) {
-	celltest.Check(t, Cell, celltest.With(around...), celltest.InTerm("leader"),
-		celltest.Args("--k8s-api-server=http://127.0.0.1:1", "--kvstore=etcd", "--identity-allocation-mode=kvstore", "--cilium-endpoint-gc-interval=0"))
+	celltest.Check(t, Cell, celltest.With(operatortest.Resources...), celltest.InTerm("leader"),
+		celltest.Args("--k8s-api-server=http://127.0.0.1:1", "--kvstore=etcd", "--identity-allocation-mode=kvstore", "--cilium-endpoint-gc-interval=0"),
+		celltest.OffArgs("--k8s-api-server=http://127.0.0.1:1", "--cilium-endpoint-gc-interval=0"))
 }

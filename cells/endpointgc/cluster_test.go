@@ -17,12 +17,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
+	"github.com/skep-operator/skep/cells/internal/stockchart"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// fill makes what examples E1 to E11 start from, but for E10.
+// fill makes what EPGC-E1 to EPGC-E11 start from, but for EPGC-E10.
 func (w *world) fill() {
 	w.T.Helper()
 	w.pod("p-run", corev1.PodRunning)
@@ -30,24 +31,24 @@ func (w *world) fill() {
 	w.pod("p-fail", corev1.PodFailed)
 	w.node("node1")
 	for i, x := range examples[:11] {
-		if i == 9 { // E10 has the name of E4
+		if i == 9 { // EPGC-E10 has the name of EPGC-E4
 			continue
 		}
-		var owners []owner
+		var owners []ownerRef
 		for _, o := range x.owners {
 			kind, name, _ := strings.Cut(o, "/")
-			owners = append(owners, owner{kind: kind, name: name})
+			owners = append(owners, ownerRef{kind: kind, name: name})
 		}
 		w.endpoint(x.name, nil, owners...)
 	}
 }
 
-// Examples E1 to E11, under the role that the duty asks for and under that of the
+// EPGC-E1 to EPGC-E11, under the role that the duty asks for and under that of the
 // original's chart.
 func TestExamples(t *testing.T) {
 	t.Run("own role", func(t *testing.T) { testExamples(t, func(*testing.T) []rbacv1.PolicyRule { return least }) })
 	t.Run("role of the chart", func(t *testing.T) {
-		testExamples(t, func(t *testing.T) []rbacv1.PolicyRule { return termtest.StockRole(t) })
+		testExamples(t, func(t *testing.T) []rbacv1.PolicyRule { return stockchart.Role(t) })
 	})
 }
 
@@ -55,23 +56,23 @@ func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 	w := newWorld(t, clustertest.Shared(t))
 	kubeconfig := w.As("examples", rules(t)...)
 	w.fill()
-	o := termtest.Start(t, around, Cell, kubeconfig, quick)
+	o := operatortest.Start(t, Cell, kubeconfig, quick)
 	w.gone("x1", "x3", "x5", "x7", "p-fail")
 	w.remove(w.Namespace, "p-run")
-	w.endpoint("p-run", nil, owner{kind: "Pod", name: "gone"}) // E10
+	w.endpoint("p-run", nil, ownerRef{kind: "Pod", name: "gone"}) // EPGC-E10
 	w.gone("p-run")
-	w.endpoint("p-run", nil) // E4 again
+	w.endpoint("p-run", nil) // EPGC-E4 again
 	w.endpoint("last", nil)
 	w.gone("last")
 	want := []string{"p-run", "x11", "x2", "x6", "x9"}
 	if got := slices.Sorted(maps.Keys(w.names())); !slices.Equal(got, want) {
 		t.Errorf("there are %v, want %v", got, want)
 	}
-	termtest.Eventually(t, "deletes are counted", func() bool { return o.Metric("endpoint_gc_objects", "success") == 7 })
+	operatortest.Eventually(t, "deletes are counted", func() bool { return o.Metric("endpoint_gc_objects", "success") == 7 })
 	if n := o.Metric("endpoint_gc_objects", "fail"); n != 0 {
 		t.Errorf("%v failures", n)
 	}
-	w.Calm(o)
+	w.CheckHealthy(o)
 }
 
 // least is the role that the periodic duty asks for, and what any operator does.
@@ -82,7 +83,7 @@ var least = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 }
 
-// Example E12: what a delete says.
+// EPGC-E12: what a delete says.
 func TestDeleteRequest(t *testing.T) {
 	c := clustertest.Start(t, clustertest.AuditLevel("Request"))
 	w := newWorld(t, c)
@@ -91,7 +92,7 @@ func TestDeleteRequest(t *testing.T) {
 	w.start(quick)
 	w.gone("x1")
 	var bodies []string
-	termtest.Eventually(t, "the delete is in the audit log", func() bool {
+	operatortest.Eventually(t, "the delete is in the audit log", func() bool {
 		for event := range audit.Events(t) {
 			if event.Verb == "delete" && event.ObjectRef.Resource == "ciliumendpoints" {
 				bodies = append(bodies, string(event.RequestObject))
@@ -109,7 +110,7 @@ func TestDeleteRequest(t *testing.T) {
 	}
 }
 
-// Example E13, and rule 7.
+// EPGC-E13, and EPGC-7.
 func TestDeleteOfWhatIsGone(t *testing.T) {
 	for code, what := range map[int]string{404: "gone", 409: "changed"} {
 		t.Run(what, func(t *testing.T) {
@@ -121,10 +122,8 @@ func TestDeleteOfWhatIsGone(t *testing.T) {
 			})
 			o := w.start(quick)
 			w.gone("x1", "x5")
-			termtest.Eventually(t, "all is counted", func() bool { return o.Metric("endpoint_gc_objects", "success") == 2 })
-			if n := o.Metric("sweep_objects_total", "endpointgc.periodic", what); n != 1 {
-				t.Errorf("%v are %s", n, what)
-			}
+			operatortest.Eventually(t, "all is counted", func() bool { return o.Metric("endpoint_gc_objects", "success") == 2 })
+			operatortest.Eventually(t, "one is "+what, func() bool { return o.Metric("sweep_objects_total", "endpointgc.periodic", what) == 1 })
 			if o.Metric("endpoint_gc_objects", "fail") != 0 || o.Degraded("") != "" {
 				t.Errorf("it counts as a failure: %s", o.Degraded(""))
 			}
@@ -132,7 +131,7 @@ func TestDeleteOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// Example E14.
+// EPGC-E14.
 func TestDeleteFails(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	w.endpoint("x1", nil)
@@ -140,33 +139,33 @@ func TestDeleteFails(t *testing.T) {
 	fails := w.Proxy.Answer(t, 500, clustertest.Match{Verbs: []string{"delete"}, Names: []string{"x1"}})
 	o := w.start(quick)
 	w.gone("x5") // others go on
-	termtest.Eventually(t, "it is tried again, and counted", func() bool { return o.Metric("endpoint_gc_objects", "fail") >= 2 })
-	termtest.Eventually(t, "it is told", func() bool {
+	operatortest.Eventually(t, "it is tried again, and counted", func() bool { return o.Metric("endpoint_gc_objects", "fail") >= 2 })
+	operatortest.Eventually(t, "it is told", func() bool {
 		return strings.Contains(o.Degraded("endpointgc"), "deleting CiliumEndpoint "+w.Namespace+"/x1")
 	})
 	fails.Remove(t)
 	w.gone("x1")
-	termtest.Eventually(t, "all is well", func() bool { return o.Degraded("") == "" })
+	operatortest.Eventually(t, "all is well", func() bool { return o.Degraded("") == "" })
 	warnings := 0
-	for _, line := range o.Logged("endpointgc") {
+	for _, line := range o.Messages("endpointgc") {
 		if strings.HasPrefix(line, "warning") {
 			warnings++
 		}
 	}
 	if warnings != 1 {
-		t.Errorf("%d warnings:\n%s", warnings, strings.Join(o.Logged("endpointgc"), "\n"))
+		t.Errorf("%d warnings:\n%s", warnings, strings.Join(o.Messages("endpointgc"), "\n"))
 	}
 }
 
 // without are the options of a cluster whose endpoints are told to a kvstore.
 var without = []string{"--kvstore=etcd", "--identity-allocation-mode=kvstore", "--cilium-endpoint-gc-interval=0"}
 
-// Example E15, with either option that switches endpoints off, and under the role
+// EPGC-E15, with either option that switches endpoints off, and under the role
 // of the original's chart.
 func TestOnce(t *testing.T) {
 	t.Run("no interval", func(t *testing.T) { testOnce(t, nil, without...) })
 	t.Run("no endpoints", func(t *testing.T) { testOnce(t, nil, "--kvstore=etcd", "--disable-endpoint-crd") })
-	t.Run("role of the chart", func(t *testing.T) { testOnce(t, termtest.StockRole(t), without...) })
+	t.Run("role of the chart", func(t *testing.T) { testOnce(t, stockchart.Role(t), without...) })
 }
 
 func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
@@ -177,23 +176,23 @@ func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
 	}
 	w.fill()
 	for i := range 20 {
-		w.endpoint(fmt.Sprint("more-", i), nil, owner{kind: "Pod", name: "p-run"})
+		w.endpoint(fmt.Sprint("more-", i), nil, ownerRef{kind: "Pod", name: "p-run"})
 	}
 	w.Proxy.Rule(t, clustertest.Rule{
 		Match: clustertest.Match{Verbs: []string{"delete"}, Names: []string{"x2"}}, Times: 2, Status: &clustertest.Status{Code: 503},
 	})
-	o := termtest.Start(t, around, Cell, kubeconfig, args...)
-	termtest.Eventually(t, "all are gone", func() bool { return len(w.endpoints()) == 0 })
-	termtest.Eventually(t, "it has ended", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
+	o := operatortest.Start(t, Cell, kubeconfig, args...)
+	operatortest.Eventually(t, "all are gone", func() bool { return len(w.endpoints()) == 0 })
+	operatortest.Eventually(t, "it has ended", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
 	w.endpoint("later", nil)
 	before := len(w.requests("delete"))
 	if n := o.Metric("endpoint_gc_objects", "success"); n != 30 || before != 32 {
 		t.Errorf("%v deleted in %d requests", n, before)
 	}
-	w.Calm(o)
+	w.CheckHealthy(o)
 	reads := len(w.requests("get")) + len(w.requests("list"))
-	o.Again()
-	termtest.Eventually(t, "it has ended again", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
+	o.ReenterTerm()
+	operatortest.Eventually(t, "it has ended again", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
 	if n := len(w.requests("get")) + len(w.requests("list")); n != reads {
 		t.Errorf("%d more reads in the next term", n-reads)
 	}
@@ -206,7 +205,7 @@ func testOnce(t *testing.T, role []rbacv1.PolicyRule, args ...string) {
 	}
 }
 
-// Example E16, and rule 12.
+// EPGC-E16, and EPGC-12.
 func TestOnceWithoutDefinition(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	definition := w.Dynamic.Resource(definitions)
@@ -214,7 +213,7 @@ func TestOnceWithoutDefinition(t *testing.T) {
 	if err := definition.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	termtest.Eventually(t, "it is gone", func() bool {
+	operatortest.Eventually(t, "it is gone", func() bool {
 		_, err := definition.Get(t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err)
 	})
@@ -222,7 +221,7 @@ func TestOnceWithoutDefinition(t *testing.T) {
 		Match: clustertest.Match{Verbs: []string{"get"}, Names: []string{name}}, Times: 2, Status: &clustertest.Status{Code: 503},
 	})
 	o := w.start(without...)
-	termtest.Eventually(t, "it has ended", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
+	operatortest.Eventually(t, "it has ended", func() bool { return o.Level("endpointgc.once.job-clean") == health.Stopped })
 	got := strings.Join(w.requests("get"), ", ")
 	if want := "get " + name + ": 503, get " + name + ": 503, get " + name + ": 404"; got != want {
 		t.Errorf("the duty asked %s", got)
@@ -234,21 +233,28 @@ func TestOnceWithoutDefinition(t *testing.T) {
 	}
 }
 
-// Example E17.
+// EPGC-E17, without a collection of identities; with one it is refused.
 func TestNoIntervalWithObjects(t *testing.T) {
-	for _, args := range [][]string{
-		{"--cilium-endpoint-gc-interval=0"},
-		{"--cilium-endpoint-gc-interval=0", "--kvstore=etcd", "--identity-allocation-mode=doublewrite-readcrd"},
-		{"--cilium-endpoint-gc-interval=-1s"},
-	} {
-		_, err := termtest.New(t, around, Cell, "/nonexistent", args...)
-		if err == nil || !strings.Contains(err.Error(), "cilium-endpoint-gc-interval") {
+	for _, args := range [][]string{nil, {"--kvstore=etcd", "--identity-allocation-mode=doublewrite-readcrd"}} {
+		args = append(args, "--cilium-endpoint-gc-interval=0", "--k8s-api-server=http://127.0.0.1:1")
+		o, err := operatortest.New(t, Cell, "", args...)
+		if err != nil {
 			t.Errorf("%v: %v", args, err)
+			continue
 		}
+		g := o.Graph()
+		for _, id := range []string{"endpointgc.periodic", "endpointgc.once"} {
+			if g.Module(id).Enabled {
+				t.Errorf("%v: %s is on", args, id)
+			}
+		}
+	}
+	if _, err := operatortest.New(t, Cell, "/nonexistent", "--cilium-endpoint-gc-interval=-1s"); err == nil || !strings.Contains(err.Error(), "cilium-endpoint-gc-interval") {
+		t.Errorf("a negative interval: %v", err)
 	}
 }
 
-// Rule 11: the API server is asked. The pod's events come late, so the view says
+// EPGC-11: the API server is asked. The pod's events come late, so the view says
 // that it is gone.
 func TestPodNotSeenYet(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
@@ -257,23 +263,21 @@ func TestPodNotSeenYet(t *testing.T) {
 	w.gone("first") // all streams are synced
 	w.Proxy.HoldWatch(t, "pods", 0)
 	w.pod("late", corev1.PodRunning)
-	uid := w.endpoint("late", nil, owner{kind: "Pod", name: "late"}).GetUID()
-	termtest.Eventually(t, "the endpoint is spared", func() bool { return o.Metric("sweep_objects_total", "endpointgc.periodic", "spared") >= 2 })
+	uid := w.endpoint("late", nil, ownerRef{kind: "Pod", name: "late"}).GetUID()
+	operatortest.Eventually(t, "the endpoint is spared", func() bool { return o.Metric("sweep_objects_total", "endpointgc.periodic", "spared") >= 2 })
 	w.endpoint("second", nil)
 	w.gone("second")
 	if w.get("late").GetUID() != uid {
 		t.Error("the endpoint of a pod that runs is gone")
 	}
-	if o.Metric("endpoint_gc_objects", "success") != 2 {
-		t.Error("more was deleted than is garbage")
-	}
+	operatortest.Eventually(t, "what was garbage is counted, and no more", func() bool { return o.Metric("endpoint_gc_objects", "success") == 2 })
 }
 
-// Rule 11: a 404 of a server that does not serve the resource is no answer.
+// EPGC-11: a 404 of a server that does not serve the resource is no answer.
 func TestNodesNotServed(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	w.node("node1")
-	w.endpoint("x6", nil, owner{kind: "CiliumNode", name: "node1"})
+	w.endpoint("x6", nil, ownerRef{kind: "CiliumNode", name: "node1"})
 	o := w.start(quick)
 	w.endpoint("first", nil)
 	w.gone("first")
@@ -281,20 +285,20 @@ func TestNodesNotServed(t *testing.T) {
 	if err := definition.Delete(t.Context(), "ciliumnodes.cilium.io", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	termtest.Eventually(t, "it is told", func() bool {
+	operatortest.Eventually(t, "it is told", func() bool {
 		return strings.Contains(o.Degraded("endpointgc"), "finding out whether CiliumEndpoint "+w.Namespace+"/x6") &&
 			strings.Contains(o.Degraded("endpointgc"), "the server could not find the requested resource")
 	})
 	w.get("x6")
 }
 
-// Rule 7: an endpoint that was made anew, or taken over by a new pod, is not hit
+// EPGC-7: an endpoint that was made anew, or taken over by a new pod, is not hit
 // by a decision about the old one.
 func TestEndpointNotSeenYet(t *testing.T) {
 	for name, change := range map[string]func(w *world){
 		"made anew": func(w *world) {
 			w.remove(w.Namespace, "web-0")
-			w.endpoint("web-0", nil, owner{kind: "Deployment", name: "d"})
+			w.endpoint("web-0", nil, ownerRef{kind: "Deployment", name: "d"})
 		},
 		"taken over": func(w *world) {
 			e := w.get("web-0")
@@ -307,7 +311,7 @@ func TestEndpointNotSeenYet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, clustertest.Shared(t))
 			w.pod("web-0", corev1.PodRunning)
-			w.endpoint("web-0", nil, owner{kind: "Pod", name: "web-0"})
+			w.endpoint("web-0", nil, ownerRef{kind: "Pod", name: "web-0"})
 			o := w.start(quick)
 			w.endpoint("first", nil)
 			w.gone("first")
@@ -315,7 +319,7 @@ func TestEndpointNotSeenYet(t *testing.T) {
 			change(w)
 			now := w.get("web-0").GetUID()
 			w.removePod("web-0")
-			termtest.Eventually(t, "the delete hits nothing", func() bool { return o.Metric("sweep_objects_total", "endpointgc.periodic", "changed") >= 2 })
+			operatortest.Eventually(t, "the delete hits nothing", func() bool { return o.Metric("sweep_objects_total", "endpointgc.periodic", "changed") >= 2 })
 			if w.get("web-0").GetUID() != now {
 				t.Error("it is gone")
 			}
@@ -331,37 +335,37 @@ func (w *world) removePod(name string) {
 	}
 }
 
-// Rule 5; example E19: without the permission it is told and counted.
+// EPGC-5; EPGC-E19: without the permission it is told and counted.
 func TestStaleOwnerIsKept(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	w.pod("web-0", corev1.PodRunning, "10.0.0.1")
-	w.endpoint("web-0", []string{"10.0.0.1"}, owner{kind: "Pod", name: "web-0"})
+	w.endpoint("web-0", []string{"10.0.0.1"}, ownerRef{kind: "Pod", name: "web-0"})
 	w.endpoint("x5", nil)
-	o := termtest.Start(t, around, Cell, w.As("reader", least...), quick)
-	termtest.Eventually(t, "it is counted", func() bool { return o.Metric("endpoint_gc_odd_endpoints", "stale-owner") == 1 })
+	o := operatortest.Start(t, Cell, w.As("reader", least...), quick)
+	operatortest.Eventually(t, "it is counted", func() bool { return o.Metric("endpoint_gc_odd_endpoints", "stale-owner") == 1 })
 	w.gone("x5")
 	w.get("web-0")
 	if n := len(w.requests("patch")); n != 0 {
 		t.Errorf("%d patches", n)
 	}
-	said := strings.Join(o.Logged("endpointgc"), "\n")
-	if strings.Count(said, "owned by an earlier pod") != 1 || !strings.Contains(said, w.Namespace+"/web-0") {
+	said := strings.Join(o.Messages("endpointgc"), "\n")
+	if strings.Count(said, "have the uid of a deleted pod of the same name") != 1 || !strings.Contains(said, w.Namespace+"/web-0") {
 		t.Errorf("told is\n%s", said)
 	}
 }
 
-// Rule 5, with the permission to patch: the pod that lives becomes the owner, if
+// EPGC-5, with the permission to patch: the pod that lives becomes the owner, if
 // the addresses say that the endpoint is its own.
 func TestStaleOwnerIsReplaced(t *testing.T) {
 	w := newWorld(t, clustertest.Shared(t))
 	uid := w.pod("web-0", corev1.PodRunning, "10.0.0.1")
 	w.pod("web-1", corev1.PodRunning, "10.0.0.2")
-	w.endpoint("web-0", []string{"10.0.0.1"}, owner{kind: "CiliumNode", name: "gone"}, owner{kind: "Pod", name: "web-0"})
-	w.endpoint("web-1", []string{"10.9.9.9"}, owner{kind: "Pod", name: "web-1"})
+	w.endpoint("web-0", []string{"10.0.0.1"}, ownerRef{kind: "CiliumNode", name: "gone"}, ownerRef{kind: "Pod", name: "web-0"})
+	w.endpoint("web-1", []string{"10.9.9.9"}, ownerRef{kind: "Pod", name: "web-1"})
 	rules := slices.Concat(least, []rbacv1.PolicyRule{{
 		APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumendpoints"}, Verbs: []string{"patch"},
 	}})
-	o := termtest.Start(t, around, Cell, w.As("patcher", rules...), quick)
+	o := operatortest.Start(t, Cell, w.As("patcher", rules...), quick)
 	uids := func(name string) []types.UID {
 		var all []types.UID
 		for _, ref := range w.get(name).GetOwnerReferences() {
@@ -369,8 +373,8 @@ func TestStaleOwnerIsReplaced(t *testing.T) {
 		}
 		return all
 	}
-	termtest.Eventually(t, "the pod is the owner", func() bool { return uids("web-0")[1] == uid })
-	termtest.Eventually(t, "one is left, and one is foreign", func() bool {
+	operatortest.Eventually(t, "the pod is the owner", func() bool { return uids("web-0")[1] == uid })
+	operatortest.Eventually(t, "one is left, and one is foreign", func() bool {
 		return o.Metric("endpoint_gc_odd_endpoints", "stale-owner") == 1 && o.Metric("endpoint_gc_odd_endpoints", "foreign-address") == 1
 	})
 	if refs := w.get("web-0").GetOwnerReferences(); refs[0].Name != "gone" || refs[0].UID == uid || refs[1].Kind != "Pod" || refs[1].APIVersion != unresolved {

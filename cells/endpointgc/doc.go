@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package endpointgc deletes CiliumEndpoints that nobody looks after any more:
-// those whose pod is gone or finished, and all of them, once, where agents make
-// none.
+// Package endpointgc deletes orphaned CiliumEndpoints: those whose pod is gone or finished, and all of them, once, where
+// agents create none.
 //
-// docs/wire/endpoint-gc.md has the rules. When and how deletes are made is the
-// business of resources/sweep; what is garbage is decided here.
+// docs/wire/endpointgc.md has the rules. The package decides which endpoints are garbage; resources/sweep deletes them.
 package endpointgc

@@ -14,22 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
-	"github.com/skep-operator/skep/runtime/waittest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
 // world is a namespace, all CiliumEndpoints, and a door to the API server.
-type world struct{ *termtest.Site }
+type world struct{ *operatortest.Env }
 
 func newWorld(t *testing.T, c *clustertest.Cluster) *world {
 	t.Helper()
-	w := &world{termtest.NewSite(t, c, "CiliumEndpoint", "CiliumNode")}
+	w := &world{operatortest.NewEnv(t, c, "CiliumEndpoint", "CiliumNode")}
 	w.Clear(endpoints, v2.CiliumNodeResource)
-	w.MakeNamespace()
+	w.CreateNamespace()
 	return w
 }
 
@@ -62,7 +61,7 @@ func (w *world) names() map[string]bool {
 
 func (w *world) gone(names ...string) {
 	w.T.Helper()
-	termtest.Eventually(w.T, fmt.Sprint(names, " are gone"), func() bool {
+	operatortest.Eventually(w.T, fmt.Sprint(names, " are gone"), func() bool {
 		has := w.names()
 		for _, n := range names {
 			if has[n] {
@@ -78,7 +77,7 @@ func (w *world) pod(name string, phase corev1.PodPhase, ips ...string) types.UID
 	w.T.Helper()
 	api := w.Core.CoreV1().Pods(w.Namespace)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-	termtest.Eventually(w.T, "pod "+name+" is made", func() bool { // when the service account is there
+	operatortest.Eventually(w.T, "pod "+name+" is made", func() bool { // when the service account is there
 		made, err := api.Create(w.T.Context(), pod, metav1.CreateOptions{})
 		if err == nil {
 			pod = made
@@ -100,13 +99,13 @@ func (w *world) pod(name string, phase corev1.PodPhase, ips ...string) types.UID
 // leaves objects alone whose owner is of it. We look at kinds and names only.
 const unresolved = "unresolved.example.com/v1"
 
-type owner struct {
+type ownerRef struct {
 	kind, name string
 	uid        types.UID
 }
 
 // endpoint makes a CiliumEndpoint, and returns it.
-func (w *world) endpoint(name string, addresses []string, owners ...owner) *unstructured.Unstructured {
+func (w *world) endpoint(name string, addresses []string, owners ...ownerRef) *unstructured.Unstructured {
 	w.T.Helper()
 	var refs []any
 	for _, o := range owners {
@@ -155,9 +154,9 @@ func (w *world) node(name string) {
 // quick makes sweeps follow each other.
 const quick = "--cilium-endpoint-gc-interval=1s"
 
-func (w *world) start(args ...string) *termtest.Operator {
+func (w *world) start(args ...string) *operatortest.Operator {
 	w.T.Helper()
-	return termtest.Start(w.T, around, Cell, w.Proxy.Kubeconfig(), args...)
+	return operatortest.Start(w.T, Cell, w.Proxy.Kubeconfig(), args...)
 }
 
 // requests are those of the duty, as "delete x1: 200".

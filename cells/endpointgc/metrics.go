@@ -7,27 +7,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/skep-operator/skep/resources/sweep"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 type gcMetrics struct {
-	Objects *prometheus.CounterVec
-	Odd     *prometheus.GaugeVec
+	Objects   *prometheus.CounterVec
+	Anomalies *prometheus.GaugeVec
 }
 
-func newMetrics() *gcMetrics {
-	const ns, sub = "cilium_operator", "endpoint_gc"
+func newMetrics(f metrics.Factory) *gcMetrics {
+	f = f.In("endpoint_gc")
 	return &gcMetrics{
-		Objects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "objects", Help: "CiliumEndpoints that were deleted, and deletes that failed",
-		}, []string{"outcome"}),
-		Odd: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "odd_endpoints", Help: "CiliumEndpoints that are owned by an earlier pod of the name of theirs (stale-owner), and those that have none of their pod's addresses (foreign-address)",
-		}, []string{"state"}),
+		Objects:   f.CounterVec("objects", "Deleted CiliumEndpoints, and failed deletes", "outcome"),
+		Anomalies: f.GaugeVec("odd_endpoints", "CiliumEndpoints whose owner has the uid of an earlier pod of the same name (stale-owner), and those that share no address with their pod (foreign-address)", "state"),
 	}
 }
 
-// deleted counts as the original does: what somebody else saw to does not count.
-func (m *gcMetrics) deleted(o sweep.Outcome) {
+// countDelete counts as the original does: deletes by other writers do not count.
+func (m *gcMetrics) countDelete(o sweep.Outcome) {
 	switch o {
 	case sweep.Deleted:
 		m.Objects.WithLabelValues("success").Inc()
@@ -36,7 +33,7 @@ func (m *gcMetrics) deleted(o sweep.Outcome) {
 	}
 }
 
-func (m *gcMetrics) odd(o oddities) {
-	m.Odd.WithLabelValues("stale-owner").Set(float64(len(o.stale)))
-	m.Odd.WithLabelValues("foreign-address").Set(float64(o.foreign))
+func (m *gcMetrics) setAnomalies(a anomalies) {
+	m.Anomalies.WithLabelValues("stale-owner").Set(float64(len(a.stale)))
+	m.Anomalies.WithLabelValues("foreign-address").Set(float64(a.foreign))
 }

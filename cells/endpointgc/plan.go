@@ -11,86 +11,82 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// witness is an object that an endpoint depends upon.
-type witness struct {
+// owner is an object that an endpoint depends on.
+type owner struct {
 	kind string // Pod or CiliumNode
 	key  slim.Key
 }
 
-// The kinds of owners that are known. Only their names count: agents that take
-// over an endpoint leave the uid of the owner as it was.
+// The known kinds of owners. Only their names count: agents that reuse an endpoint do not update the uid of its owner.
 const (
 	kindPod  = "Pod"
 	kindNode = "CiliumNode"
 )
 
-// condition is how a witness is.
-type condition uint8
+// ownerState is the state of an owner.
+type ownerState uint8
 
 const (
-	absent condition = iota
+	absent ownerState = iota
 	alive
-	finished // a pod that will not run any more
+	finished // a pod in a final phase
 )
 
-// judge decides whether an endpoint is garbage, and why, from what look finds of
-// its witnesses. Owners are asked in their order; the first one that is there
-// decides. An error of look is returned as it is.
-func judge(e *ciliumio.Endpoint, look func(witness) (condition, error)) (garbage bool, why string, err error) {
-	asked := false // a pod
-	for _, o := range e.Owners {
-		w := witness{kind: o.Kind.String(), key: slim.Key{Name: o.Name}}
-		switch w.kind {
+// isGarbage decides whether an endpoint is garbage, and why. Owners are read in their order; the first one that exists
+// decides. An error of stateOf is returned as it is.
+func isGarbage(e *ciliumio.Endpoint, stateOf func(owner) (ownerState, error)) (garbage bool, why string, err error) {
+	podOwner := false
+	for _, ref := range e.Owners {
+		o := owner{kind: ref.Kind.String(), key: slim.Key{Name: ref.Name}}
+		switch o.kind {
 		case kindPod:
-			asked = true
-			w.key.Namespace = e.Namespace.String()
+			podOwner = true
+			o.key.Namespace = e.Namespace.String()
 		case kindNode:
-		default: // somebody else's, who knows
+		default: // unknown: its controller deletes the endpoint
 			return false, "", nil
 		}
-		c, err := look(w)
+		state, err := stateOf(o)
 		switch {
-		case err != nil || c == alive:
+		case err != nil || state == alive:
 			return false, "", err
-		case c == finished:
+		case state == finished:
 			return true, "its pod has finished", nil
 		}
 	}
-	if !asked {
-		switch c, err := look(witness{kindPod, e.Key()}); {
-		case err != nil || c == alive:
+	if !podOwner {
+		switch state, err := stateOf(owner{kindPod, e.Key()}); {
+		case err != nil || state == alive:
 			return false, "", err
-		case c == finished:
+		case state == finished:
 			return true, "its pod has finished", nil
 		}
 	}
 	return true, "its owner is gone", nil
 }
 
-// podCondition is what the phase of a pod says.
-func podCondition(phase string) condition {
+// podState maps the phase of a pod.
+func podState(phase string) ownerState {
 	if phase == "Succeeded" || phase == "Failed" {
 		return finished
 	}
 	return alive
 }
 
-// young reports whether an endpoint was made so lately that views may not show
-// its pod yet.
+// young reports whether an endpoint is so new that the stores may miss its pod.
 func young(e *ciliumio.Endpoint, now time.Time, least time.Duration) bool {
 	return !e.CreationTimestamp.IsZero() && now.Sub(e.CreationTimestamp.Time()) < least
 }
 
-// staleOwner returns the owner reference of an endpoint that names an earlier pod
-// of the same name as the one that lives, and that pod. Kubernetes takes such an
-// endpoint for garbage.
+// staleOwner returns the running pod of the first owner reference that has one, and whether the reference has the uid of
+// an earlier pod of that name. Kubernetes garbage-collects such an endpoint.
 func staleOwner(e *ciliumio.Endpoint, find func(slim.Key) *slim.Pod) (index int, pod *slim.Pod, stale bool) {
 	for i, o := range e.Owners {
 		if o.Kind.String() != kindPod {
 			continue
 		}
 		pod := find(slim.Key{Namespace: e.Namespace.String(), Name: o.Name})
-		if pod == nil || podCondition(pod.Status.Phase.String()) != alive {
+		if pod == nil || podState(pod.Status.Phase.String()) != alive {
 			continue
 		}
 		return i, pod, pod.UID != o.UID
@@ -98,8 +94,7 @@ func staleOwner(e *ciliumio.Endpoint, find func(slim.Key) *slim.Pod) (index int,
 	return 0, nil, false
 }
 
-// foreign reports whether an endpoint has addresses, its pod has some, and they
-// have none in common: the pod's network is not Cilium's any more.
+// foreign reports whether an endpoint and its pod have addresses, and none in common: another CNI connects the pod.
 func foreign(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 	has := false
 	for a := range e.Status.Networking.Addresses() {
@@ -111,7 +106,7 @@ func foreign(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 	return has && len(pod.Status.PodIPs) > 0
 }
 
-// sameAddresses reports whether an endpoint is that of a pod beyond doubt.
+// sameAddresses reports whether an endpoint has exactly the addresses of a pod.
 func sameAddresses(e *ciliumio.Endpoint, pod *slim.Pod) bool {
 	n := 0
 	for a := range e.Status.Networking.Addresses() {

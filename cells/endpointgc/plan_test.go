@@ -26,16 +26,16 @@ func endpoint(name string, owners ...string) *ciliumio.Endpoint {
 }
 
 // there is what examples have: pods that run and have finished, and a node.
-var there = map[witness]condition{
+var there = map[owner]ownerState{
 	{kindPod, slim.Key{Namespace: "ns", Name: "p-run"}}:  alive,
 	{kindPod, slim.Key{Namespace: "ns", Name: "p-done"}}: finished,
 	{kindPod, slim.Key{Namespace: "ns", Name: "p-fail"}}: finished,
 	{kindNode, slim.Key{Name: "node1"}}:                  alive,
 }
 
-func lookup(w witness) (condition, error) { return there[w], nil }
+func lookup(w owner) (ownerState, error) { return there[w], nil }
 
-// examples are those of docs/wire/endpoint-gc.md, E1 to E11, and more of rule 3.
+// examples are those of docs/wire/endpointgc.md, EPGC-E1 to EPGC-E11, and more of EPGC-3.
 var examples = []struct {
 	name    string
 	owners  []string
@@ -62,42 +62,42 @@ var examples = []struct {
 	{"a pod of another namespace", []string{"Pod/other"}, true},
 }
 
-// Rules 2, 3 and 4.
+// EPGC-2, EPGC-3 and EPGC-4.
 func TestJudge(t *testing.T) {
 	for _, x := range examples {
 		e := endpoint(x.name, x.owners...)
-		garbage, why, err := judge(e, lookup)
+		garbage, why, err := isGarbage(e, lookup)
 		if garbage != x.garbage || err != nil || garbage != (why != "") {
 			t.Errorf("%s owned by %v: garbage %t (%s), want %t; %v", x.name, x.owners, garbage, why, x.garbage, err)
 		}
 	}
 }
 
-// Rule 9: what cannot be asked keeps the endpoint.
+// EPGC-9: what cannot be asked keeps the endpoint.
 func TestJudgeWithoutAnswer(t *testing.T) {
 	away := errors.New("no answer")
 	for _, x := range examples {
 		e := endpoint(x.name, x.owners...)
 		asked := false
-		garbage, _, err := judge(e, func(witness) (condition, error) { asked = true; return absent, away })
+		garbage, _, err := isGarbage(e, func(owner) (ownerState, error) { asked = true; return absent, away })
 		if garbage || asked != errors.Is(err, away) {
 			t.Errorf("%s owned by %v: garbage %t, %v", x.name, x.owners, garbage, err)
 		}
 	}
 }
 
-// Rule 6.
+// EPGC-6.
 func TestPhases(t *testing.T) {
-	for phase, want := range map[string]condition{
+	for phase, want := range map[string]ownerState{
 		"": alive, "Pending": alive, "Running": alive, "Unknown": alive, "Whatever": alive, "Succeeded": finished, "Failed": finished,
 	} {
-		if got := podCondition(phase); got != want {
+		if got := podState(phase); got != want {
 			t.Errorf("phase %q: %d, want %d", phase, got, want)
 		}
 	}
 }
 
-// Rule 11; example E18.
+// EPGC-11; EPGC-E18.
 func TestYoung(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for age, want := range map[time.Duration]bool{20 * time.Second: true, 5 * time.Minute: false, time.Hour: false, -time.Hour: true} {
@@ -121,7 +121,7 @@ func pod(name, uid, phase string, ips ...string) *slim.Pod {
 	return p
 }
 
-// Rule 5; example E19.
+// EPGC-5; EPGC-E19.
 func TestStaleOwner(t *testing.T) {
 	e := endpoint("web-0", "CiliumNode/node1", "Pod/web-0")
 	e.Owners[1].UID = slim.ParseUID("A")
@@ -141,7 +141,7 @@ func TestStaleOwner(t *testing.T) {
 	}
 }
 
-// Rules 5 and 18.
+// EPGC-5 and EPGC-18.
 func TestAddresses(t *testing.T) {
 	for _, test := range []struct {
 		endpoint, pod []string // v4, v6
@@ -164,6 +164,36 @@ func TestAddresses(t *testing.T) {
 		}
 		if got := foreign(e, p); got != test.foreign {
 			t.Errorf("%v and %v: foreign %t", test.endpoint, test.pod, got)
+		}
+	}
+}
+
+// EPGC-9: an endpoint that cannot be judged stays, and no other field matters.
+func TestSurveyOfWhatCannotBeDecoded(t *testing.T) {
+	codec, err := slim.JSON[ciliumio.Endpoint]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, garbage := range map[string]bool{
+		`{"metadata":{"name":"a","namespace":"ns"}}`:                                                   true,
+		`{"metadata":{"name":"a","namespace":"ns","ownerReferences":{}}}`:                              false,
+		`{"metadata":{"name":"a","namespace":"ns","ownerReferences":[{"kind":"Pod","name":7}]}}`:       false,
+		`{"metadata":{"name":"a","namespace":"ns","creationTimestamp":"lately"}}`:                      false,
+		`{"metadata":{"name":"a","namespace":"ns"},"status":"none"}`:                                   true,
+		`{"metadata":{"name":"a","namespace":"ns"},"status":{"networking":{"addressing":"10.0.0.1"}}}`: true,
+	} {
+		e := &ciliumio.Endpoint{}
+		if err := codec.DecodeJSON([]byte(text), e); err != nil {
+			t.Fatal(err)
+		}
+		endpoints, pods, nodes := local[ciliumio.Endpoint](t), local[slim.Pod](t), local[ciliumio.Node](t)
+		endpoints.Upsert(e)
+		v, err := params{Endpoints: endpoints, Pods: pods, Nodes: nodes}.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found, _ := v.scan(time.Now(), time.Minute); len(found.Candidates) == 1 != garbage {
+			t.Errorf("%s: %d candidates", text, len(found.Candidates))
 		}
 	}
 }

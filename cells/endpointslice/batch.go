@@ -10,101 +10,98 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
-// A slice is written when nothing has happened to it for a while, so that what
-// happens together is written together. Where something happens all the time, it
-// is written so long after the first change that agents have that within a second.
+// A slice is written when it has not changed for the quiet period, so that changes at the same time make one write, and at
+// the latest maxDelay after the first change, so that agents get it within a second.
 const (
-	quiet   = 500 * time.Millisecond
-	longest = 900 * time.Millisecond
+	quietPeriod = 500 * time.Millisecond
+	maxDelay    = 900 * time.Millisecond
 )
 
-// maxTriggers bounds what is remembered of why a slice is written: the last ones.
+// maxTriggers bounds the triggers that are kept for a slice: the last ones.
 const maxTriggers = 8
 
-// wait is a slice that waits to be written.
-type wait struct {
+// pendingSlice is a slice to be written.
+type pendingSlice struct {
 	name        string
-	first, last time.Time // changes that are not written
+	first, last time.Time // unwritten changes
 	triggers    []k8s.Trigger
-	at          int // in the heap
+	index       int // in the heap
 }
 
-func (w *wait) due() time.Time {
-	due := w.last.Add(quiet)
-	if end := w.first.Add(longest); end.Before(due) {
+func (p *pendingSlice) due() time.Time {
+	due := p.last.Add(quietPeriod)
+	if end := p.first.Add(maxDelay); end.Before(due) {
 		return end
 	}
 	return due
 }
 
-// batch is the slices that wait, the next one first. It is not safe for
-// concurrent use.
+// batch is a heap of pending slices, the next one first. It is not safe for concurrent use.
 type batch struct {
-	byName map[string]*wait
-	queue  waits
+	byName map[string]*pendingSlice
+	queue  pendingHeap
 }
 
-func newBatch() *batch { return &batch{byName: map[string]*wait{}} }
+func newBatch() *batch { return &batch{byName: map[string]*pendingSlice{}} }
 
-// add takes note of a change of a slice. One that is not to wait is due now.
-func (b *batch) add(name string, now time.Time, hurry bool, triggers ...k8s.Trigger) {
-	w := b.byName[name]
-	if w == nil {
-		w = &wait{name: name, first: now}
-		b.byName[name] = w
-		heap.Push(&b.queue, w)
+// add records a change of a slice. An immediate one is due now.
+func (b *batch) add(name string, now time.Time, immediate bool, triggers ...k8s.Trigger) {
+	p := b.byName[name]
+	if p == nil {
+		p = &pendingSlice{name: name, first: now}
+		b.byName[name] = p
+		heap.Push(&b.queue, p)
 	}
-	w.last = now
-	if hurry {
-		w.last = now.Add(-longest)
+	p.last = now
+	if immediate {
+		p.last = now.Add(-maxDelay)
 	}
-	w.triggers = append(w.triggers, triggers...)
-	w.triggers = w.triggers[max(0, len(w.triggers)-maxTriggers):]
-	heap.Fix(&b.queue, w.at)
+	p.triggers = append(p.triggers, triggers...)
+	p.triggers = p.triggers[max(0, len(p.triggers)-maxTriggers):]
+	heap.Fix(&b.queue, p.index)
 }
 
-// drop takes a slice out: its changes are seen to.
-func (b *batch) drop(name string) {
-	if w := b.byName[name]; w != nil {
-		heap.Remove(&b.queue, w.at)
+// remove removes a slice: its changes are being written.
+func (b *batch) remove(name string) {
+	if p := b.byName[name]; p != nil {
+		heap.Remove(&b.queue, p.index)
 		delete(b.byName, name)
 	}
 }
 
-// take returns the slices that are due, and how long until the next one is, 0 for
-// none.
-func (b *batch) take(now time.Time) (due []*wait, next time.Duration) {
+// popDue removes and returns the slices that are due, and the time until the next one, 0 for none.
+func (b *batch) popDue(now time.Time) (due []*pendingSlice, next time.Duration) {
 	for len(b.queue) > 0 {
-		if w := b.queue[0]; w.due().After(now) {
-			return due, w.due().Sub(now)
+		if p := b.queue[0]; p.due().After(now) {
+			return due, p.due().Sub(now)
 		}
-		w := heap.Pop(&b.queue).(*wait)
-		delete(b.byName, w.name)
-		due = append(due, w)
+		p := heap.Pop(&b.queue).(*pendingSlice)
+		delete(b.byName, p.name)
+		due = append(due, p)
 	}
 	return due, 0
 }
 
-// waits implements heap.Interface.
-type waits []*wait
+// pendingHeap implements heap.Interface.
+type pendingHeap []*pendingSlice
 
-func (q waits) Len() int           { return len(q) }
-func (q waits) Less(i, j int) bool { return q[i].due().Before(q[j].due()) }
-func (q waits) Swap(i, j int) {
+func (q pendingHeap) Len() int           { return len(q) }
+func (q pendingHeap) Less(i, j int) bool { return q[i].due().Before(q[j].due()) }
+func (q pendingHeap) Swap(i, j int) {
 	q[i], q[j] = q[j], q[i]
-	q[i].at, q[j].at = i, j
+	q[i].index, q[j].index = i, j
 }
 
-func (q *waits) Push(x any) {
-	w := x.(*wait)
-	w.at = len(*q)
-	*q = append(*q, w)
+func (q *pendingHeap) Push(x any) {
+	p := x.(*pendingSlice)
+	p.index = len(*q)
+	*q = append(*q, p)
 }
 
-func (q *waits) Pop() any {
+func (q *pendingHeap) Pop() any {
 	old := *q
-	w := old[len(old)-1]
+	p := old[len(old)-1]
 	old[len(old)-1] = nil
 	*q = old[:len(old)-1]
-	return w
+	return p
 }

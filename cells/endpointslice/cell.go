@@ -4,6 +4,8 @@
 package endpointslice
 
 import (
+	"time"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -13,20 +15,20 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell gathers endpoints in CiliumEndpointSlices.
-var Cell = cell.Module("endpointslice", "Gathers endpoints in CiliumEndpointSlices, which agents watch instead of single endpoints",
+// Cell groups endpoints into CiliumEndpointSlices.
+var Cell = cell.Module("endpointslice", "Groups endpoints into CiliumEndpointSlices, which agents watch instead of single endpoints",
 	cell.Config(defaultConfig),
-	cell.Module("endpoints", "Makes CiliumEndpointSlices of CiliumEndpoints",
-		cell.EnabledBy(cell.When("CiliumEndpointSlices are made of CiliumEndpoints", sourceFlags, ofEndpoints)),
+	cell.Module("endpoints", "Writes CiliumEndpointSlices from CiliumEndpoints",
+		cell.EnabledBy(cell.When("CiliumEndpointSlices are made of CiliumEndpoints", sourceFlags, fromEndpoints)),
 		k8s.RBAC(k8s.Allow("list,watch", v2.CiliumEndpointResource.GroupResource())),
-		cell.ProvidePrivate(newFromEndpoints),
-		gathering,
+		cell.ProvidePrivate(newEndpointSource),
+		sliceController,
 	),
-	cell.Module("pods", "Makes CiliumEndpointSlices of pods, their identities and their nodes",
+	cell.Module("pods", "Writes CiliumEndpointSlices from pods, their identities and their nodes",
 		cell.EnabledBy(cell.When("CiliumEndpointSlices are made of pods", sourceFlags, cluster.Config.SlimEndpointSlices)),
 		k8s.RBAC(k8s.Allow("list,watch", corev1.SchemeGroupVersion.WithResource("pods").GroupResource())),
-		cell.ProvidePrivate(newFromPods),
-		gathering,
+		cell.ProvidePrivate(newPodSource),
+		sliceController,
 	),
 	cell.Module("cleanup", "Deletes CiliumEndpointSlices long after they were switched off",
 		cell.EnabledBy(cell.When("no CiliumEndpointSlices are made", []string{"enable-cilium-endpoint-slice", cleanupFlag}, leftOver)),
@@ -34,35 +36,34 @@ var Cell = cell.Module("endpointslice", "Gathers endpoints in CiliumEndpointSlic
 			k8s.Allow("list,delete", resource.GroupResource()),
 			k8s.Allow("get", definitions.GroupResource()),
 		),
-		cell.Lasting(newCleanProgress),
-		cell.Job("clean", newCleaner),
+		cell.Job("clean", newCleanup),
 	),
 )
 
-// gathering is what makes slices, whatever of.
-var gathering = cell.Set(
+// sliceController writes slices, whatever the source of endpoints.
+var sliceController = cell.Set(
 	cell.Validate(validate),
 	k8s.RBAC(
 		k8s.Allow("get,list,watch,create,update,delete", resource.GroupResource()),
 		k8s.Allow("list,watch", v2.CiliumNodeResource.GroupResource()),
 	),
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newAPI, newKeeper),
-	cell.Invoke(tellOldModes),
-	cell.Job("write", (*keeper).writeJob),
-	cell.Job("batch", (*keeper).batchJob),
-	cell.Job("begin", (*keeper).beginJob),
-	cell.Job("slices", (*keeper).slicesJob),
-	cell.Job("endpoints", (*keeper).endpointsJob),
-	cell.Job("audit", (*keeper).auditJob),
-	cell.Job("nodes", (*keeper).nodesJob),
+	cell.ProvidePrivate(newAPI, newController),
+	cell.Invoke(warnDeprecatedMode),
+	cell.Job("write", (*controller).write),
+	cell.Job("batch", (*controller).runBatch),
+	cell.Job("begin", (*controller).bootstrap, cell.Retry(time.Second, time.Minute)),
+	cell.Job("slices", (*controller).watchSlices, cell.Retry(time.Second, time.Minute)),
+	cell.Job("endpoints", (*controller).watchEndpoints, cell.Retry(time.Second, time.Minute)),
+	cell.Job("audit", (*controller).audit),
+	cell.Job("nodes", (*controller).watchNodes),
 )
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 var sourceFlags = []string{"enable-cilium-endpoint-slice", "ces-controller-mode"}
 
-func ofEndpoints(c cluster.Config) bool {
+func fromEndpoints(c cluster.Config) bool {
 	return c.EnableCiliumEndpointSlice && !c.SlimEndpointSlices()
 }
 

@@ -13,26 +13,25 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/time/rate"
 
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config says how endpoints are gathered.
+// Config says how endpoints are grouped.
 type Config struct {
-	CESMaxCiliumEndpointsPerCES int           `flag:"ces-max-ciliumendpoints-per-ces"`
-	CESSliceMode                string        `flag:"ces-slice-mode"`
-	CESRateLimits               string        `flag:"ces-rate-limits"`
-	CESCleanupGrace             time.Duration `flag:"ces-cleanup-grace"`
+	CESMaxCiliumEndpointsPerCES int           `flag:"ces-max-ciliumendpoints-per-ces" usage:"Maximum number of endpoints in a CiliumEndpointSlice"`
+	CESSliceMode                string        `flag:"ces-slice-mode" usage:"How endpoints are grouped into CiliumEndpointSlices: identity (one identity per slice where possible) or fcfs (any endpoints of a namespace, which needs fewer slices)"`
+	CESRateLimits               string        `flag:"ces-rate-limits" usage:"Write rate of CiliumEndpointSlices by cluster size, as a JSON list of nodes, limit (per second) and burst; limit is capped at 50, burst at 100"`
+	CESCleanupGrace             time.Duration `flag:"ces-cleanup-grace" usage:"How long CiliumEndpointSlices that are no longer in use must be unchanged before they are deleted; longer than a restart of all agents takes. 0 keeps them" min:"100ms" zero:"keeps them"`
 
-	// Options of the original that have no effect any more.
-	CESWriteQPSLimit            float64  `flag:"ces-write-qps-limit"`
-	CESWriteQPSBurst            int      `flag:"ces-write-qps-burst"`
-	CESEnableDynamicRateLimit   bool     `flag:"ces-enable-dynamic-rate-limit"`
-	CESDynamicRateLimitNodes    []string `flag:"ces-dynamic-rate-limit-nodes"`
-	CESDynamicRateLimitQPSLimit []string `flag:"ces-dynamic-rate-limit-qps-limit"`
-	CESDynamicRateLimitQPSBurst []string `flag:"ces-dynamic-rate-limit-qps-burst"`
+	// Options of the original without effect.
+	CESWriteQPSLimit            float64  `flag:"ces-write-qps-limit" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
+	CESWriteQPSBurst            int      `flag:"ces-write-qps-burst" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
+	CESEnableDynamicRateLimit   bool     `flag:"ces-enable-dynamic-rate-limit" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
+	CESDynamicRateLimitNodes    []string `flag:"ces-dynamic-rate-limit-nodes" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
+	CESDynamicRateLimitQPSLimit []string `flag:"ces-dynamic-rate-limit-qps-limit" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
+	CESDynamicRateLimitQPSBurst []string `flag:"ces-dynamic-rate-limit-qps-burst" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
 }
 
 var defaultConfig = Config{
@@ -54,35 +53,12 @@ const (
 	modeFCFS     = "fcfs"
 )
 
-// oldModes are other names of modes.
-var oldModes = map[string]string{"cesSliceModeIdentity": modeIdentity, "cesSliceModeFCFS": modeFCFS}
+// deprecatedModes are the current names of modes by their deprecated names.
+var deprecatedModes = map[string]string{"cesSliceModeIdentity": modeIdentity, "cesSliceModeFCFS": modeFCFS}
 
-// deprecated are options that have no effect.
-var deprecated = []string{
-	"ces-write-qps-limit", "ces-write-qps-burst", "ces-enable-dynamic-rate-limit",
-	"ces-dynamic-rate-limit-nodes", "ces-dynamic-rate-limit-qps-limit", "ces-dynamic-rate-limit-qps-burst",
-}
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.Int(maxFlag, c.CESMaxCiliumEndpointsPerCES, "How many endpoints a CiliumEndpointSlice has at most")
-	fs.String(modeFlag, c.CESSliceMode, "Which endpoints are together in a CiliumEndpointSlice: identity for those of one identity, fcfs for any of a namespace, which makes fewer slices")
-	fs.String(limitsFlag, c.CESRateLimits, "How many CiliumEndpointSlices are written in a second (limit) and at once (burst), by the number of nodes, as JSON; at most 50 and 100 hold")
-	fs.Duration(cleanupFlag, c.CESCleanupGrace, "How long CiliumEndpointSlices that are not in use any more must be left alone before they are deleted, longer than it takes to restart all agents; 0 keeps them")
-	fs.Float64("ces-write-qps-limit", c.CESWriteQPSLimit, "Has no effect")
-	fs.Int("ces-write-qps-burst", c.CESWriteQPSBurst, "Has no effect")
-	fs.Bool("ces-enable-dynamic-rate-limit", c.CESEnableDynamicRateLimit, "Has no effect")
-	fs.StringSlice("ces-dynamic-rate-limit-nodes", c.CESDynamicRateLimitNodes, "Has no effect")
-	fs.StringSlice("ces-dynamic-rate-limit-qps-limit", c.CESDynamicRateLimitQPSLimit, "Has no effect")
-	fs.StringSlice("ces-dynamic-rate-limit-qps-burst", c.CESDynamicRateLimitQPSBurst, "Has no effect")
-	for _, name := range deprecated {
-		_ = fs.MarkDeprecated(name, "it has no effect; set --"+limitsFlag)
-	}
-}
-
-// mode is the mode by its present name.
+// mode is the mode by its current name.
 func (c Config) mode() string {
-	if now, old := oldModes[c.CESSliceMode]; old {
+	if now, deprecated := deprecatedModes[c.CESSliceMode]; deprecated {
 		return now
 	}
 	return c.CESSliceMode
@@ -90,16 +66,7 @@ func (c Config) mode() string {
 
 func (c Config) byIdentity() bool { return c.mode() == modeIdentity }
 
-// Validate implements the check of config structs, for what holds with the feature
-// switched off, too.
-func (c Config) Validate() error {
-	if c.CESCleanupGrace < 0 {
-		return cell.Invalid(cleanupFlag, "must not be negative")
-	}
-	return nil
-}
-
-// validate checks what matters where slices are in use.
+// validate runs where slices are written.
 func validate(c Config) error {
 	switch {
 	case c.CESMaxCiliumEndpointsPerCES < 1:
@@ -107,34 +74,37 @@ func validate(c Config) error {
 	case c.mode() != modeIdentity && c.mode() != modeFCFS:
 		return cell.Invalid(modeFlag, "must be %s or %s", modeIdentity, modeFCFS)
 	}
-	_, err := c.limits()
+	steps, err := c.limits()
+	if err == nil && steps[0].Nodes < 0 { // in their order
+		err = cell.Questionable(limitsFlag, "step 1: nodes is negative, which counts as 0")
+	}
 	return err
 }
 
-// tellOldModes says when a mode goes by a name of old.
-func tellOldModes(c Config, log *slog.Logger) {
-	if now, old := oldModes[c.CESSliceMode]; old {
-		log.Warn("this name of a mode is deprecated; use the present one", modeFlag, c.CESSliceMode, "present", now)
+// warnDeprecatedMode logs a deprecated name of the mode.
+func warnDeprecatedMode(c Config, log *slog.Logger) {
+	if now, deprecated := deprecatedModes[c.CESSliceMode]; deprecated {
+		log.Warn("the name of the slice mode is deprecated", modeFlag, c.CESSliceMode, "current", now)
 	}
 }
 
-// step is how many slices may be written from a number of nodes on.
+// step is the write rate from a number of nodes on.
 type step struct {
 	Nodes int     `json:"nodes"`
 	Limit float64 `json:"limit"`
 	Burst int     `json:"burst"`
 }
 
-// More than this does not hold, whatever is asked for.
+// Higher limits are capped to these.
 const (
 	maxLimit = 50
 	maxBurst = 100
 )
 
-// limits are steps by their number of nodes.
+// limits are steps, ordered by their number of nodes.
 type limits []step
 
-// limits reads the option.
+// limits parses the option.
 func (c Config) limits() (limits, error) {
 	var steps limits
 	decoder := json.NewDecoder(strings.NewReader(c.CESRateLimits))
@@ -149,8 +119,8 @@ func (c Config) limits() (limits, error) {
 		return nil, cell.Invalid(limitsFlag, "must have at least one step, as %s", defaultConfig.CESRateLimits)
 	}
 	for i, s := range steps {
-		if s.Limit <= 0 || s.Burst < 1 || s.Nodes < 0 {
-			return nil, cell.Invalid(limitsFlag, "step %d: nodes must not be negative, limit must be above 0 and burst at least 1: with less no slice is ever written", i+1)
+		if s.Limit <= 0 || s.Burst < 1 {
+			return nil, cell.Invalid(limitsFlag, "step %d: limit must be above 0 and burst at least 1: with less no slice is ever written", i+1)
 		}
 		steps[i].Limit, steps[i].Burst = min(s.Limit, maxLimit), min(s.Burst, maxBurst)
 	}
@@ -165,8 +135,7 @@ func explainJSON(err error) string {
 	return strings.TrimPrefix(fmt.Sprint(err), "json: ")
 }
 
-// at is the rate with so many nodes: that of the last step that is reached, of the
-// first if none is.
+// at is the rate for a number of nodes: that of the last step that is reached, or the first.
 func (l limits) at(nodes int) (rate.Limit, int) {
 	now := l[0]
 	for _, s := range l {

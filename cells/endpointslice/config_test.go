@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// Examples 13 and 14.
+// CES-E13 and CES-E14.
 func TestLimits(t *testing.T) {
 	for text, steps := range map[string]map[int][2]int{
 		`[{"nodes":25,"limit":16,"burst":32},{"nodes":5,"limit":5,"burst":10},{"nodes":15,"limit":11,"burst":22}]`: {
@@ -30,7 +30,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Examples 14 and 17, and other options that are refused at the start, where
+// CES-E14 and CES-E17, and other options that are refused at the start, where
 // slices are in use.
 func TestRefusedOptions(t *testing.T) {
 	for arg, want := range map[string]string{
@@ -41,21 +41,20 @@ func TestRefusedOptions(t *testing.T) {
 		`--ces-rate-limits=[{"node":0}]`:                            `unknown field "node"`,
 		`--ces-rate-limits=[{"nodes":0,"burst":20}]`:                "limit must be above 0",
 		`--ces-rate-limits=[{"nodes":0,"limit":10}]`:                "burst at least 1",
-		`--ces-rate-limits=[{"nodes":-1,"limit":10,"burst":1}]`:     "must not be negative",
 		`--ces-rate-limits=[{"nodes":0,"limit":10,"burst":1}] more`: "nothing behind it",
 		"--ces-slice-mode=foo":                                      "must be identity or fcfs",
 		"--ces-max-ciliumendpoints-per-ces=0":                       "must be at least 1",
 		"--disable-endpoint-crd":                                    "disable-endpoint-crd",
-		"--ces-cleanup-grace=-1s":                                   "must not be negative",
+		"--ces-cleanup-grace=-1s":                                   "must be at least 100ms, or 0",
 	} {
-		_, err := termtest.New(t, around, Cell, "", "--k8s-api-server=http://127.0.0.1:1", "--enable-cilium-endpoint-slice", arg)
+		_, err := operatortest.New(t, Cell, "", "--k8s-api-server=http://127.0.0.1:1", "--enable-cilium-endpoint-slice", arg)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", arg, err, want)
 		}
 		if arg == "--ces-cleanup-grace=-1s" {
 			continue
 		}
-		if _, err := termtest.New(t, around, Cell, "", "--k8s-api-server=http://127.0.0.1:1", arg); err != nil {
+		if _, err := operatortest.New(t, Cell, "", "--k8s-api-server=http://127.0.0.1:1", arg); err != nil {
 			t.Errorf("%s matters where slices are not in use: %v", arg, err)
 		}
 	}

@@ -67,7 +67,7 @@ func TestEconomy(t *testing.T) {
 
 // economy is a duty on a clock of its own.
 type economy struct {
-	plan    *plan
+	plan    *planner
 	batch   *batch
 	limiter *rate.Limiter
 	now     time.Time
@@ -83,18 +83,18 @@ type economy struct {
 
 type answer struct {
 	at    time.Time
-	order order
+	order writeOp
 }
 
 func newEconomy(byIdentity bool) *economy {
 	n := 0
 	s := &economy{
-		plan: newPlan(100, byIdentity, func() string { n++; return fmt.Sprint(n) }), batch: newBatch(), limiter: rate.NewLimiter(maxLimit, maxBurst),
+		plan: newPlanner(100, byIdentity, func() string { n++; return fmt.Sprint(n) }), batch: newBatch(), limiter: rate.NewLimiter(maxLimit, maxBurst),
 		start: time.Unix(1_000_000, 0), view: map[slim.Key]v2alpha1.CoreCiliumEndpoint{}, waiting: map[slim.Key]time.Time{}, groups: map[group][]time.Time{},
 	}
 	s.now = s.start
-	s.plan.begin(s.says)
-	s.plan.makeSure()
+	s.plan.bootstrap(s.says)
+	s.plan.confirm()
 	return s
 }
 
@@ -113,8 +113,8 @@ func (s *economy) happens(at time.Duration, key slim.Key, says v2alpha1.CoreCili
 }
 
 func (s *economy) note() {
-	for _, touched := range s.plan.take() {
-		s.batch.add(touched.name, s.now, s.plan.full(touched))
+	for _, touched := range s.plan.drain() {
+		s.batch.add(touched.name, s.now, s.plan.isFull(touched))
 	}
 }
 
@@ -125,19 +125,19 @@ func (s *economy) until(at time.Duration) {
 			s.answered(s.answers[0].order)
 			s.answers = s.answers[1:]
 		}
-		due, _ := s.batch.take(s.now)
+		due, _ := s.batch.popDue(s.now)
 		for _, w := range due {
 			s.ready = append(s.ready, w.name)
 		}
 		for len(s.ready) > 0 {
-			o := s.plan.order(s.ready[0], s.says)
-			if o.verb != nothing && !s.limiter.AllowN(s.now, 1) {
+			o := s.plan.nextOp(s.ready[0], s.says)
+			if o.kind != opNone && !s.limiter.AllowN(s.now, 1) {
 				break
 			}
-			if s.batch.drop(s.ready[0]); o.slice != nil {
-				s.plan.begins(o)
+			if s.batch.remove(s.ready[0]); o.slice != nil {
+				s.plan.recordStart(o)
 			}
-			if s.ready = s.ready[1:]; o.verb != nothing {
+			if s.ready = s.ready[1:]; o.kind != opNone {
 				s.writes++
 				s.answers = append(s.answers, answer{s.now.Add(10 * time.Millisecond), o})
 			}
@@ -145,15 +145,15 @@ func (s *economy) until(at time.Duration) {
 	}
 }
 
-func (s *economy) answered(o order) {
-	for _, e := range o.will {
+func (s *economy) answered(o writeOp) {
+	for _, e := range o.after {
 		key := o.slice.key(e.Name)
 		if at, waits := s.waiting[key]; waits {
 			s.delays = append(s.delays, s.now.Sub(at))
 			delete(s.waiting, key)
 		}
 	}
-	s.plan.wrote(o, slim.ParseUID(o.slice.name), slim.Revision(s.writes))
+	s.plan.recordWrite(o, slim.ParseUID(o.slice.name), slim.Revision(s.writes))
 	s.note()
 }
 

@@ -14,39 +14,45 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// fromEndpoints takes endpoints from CiliumEndpoints, as agents write them.
-type fromEndpoints struct {
+// endpointSource takes endpoints from CiliumEndpoints, which agents write.
+type endpointSource struct {
 	stream stream.Resource[ciliumio.Endpoint]
-	store  atomic.Pointer[stream.Store[ciliumio.Endpoint]] // nil until it is complete
+	store  atomic.Pointer[stream.Store[ciliumio.Endpoint]] // nil until it is synced
 }
 
-func newFromEndpoints(r stream.Resource[ciliumio.Endpoint]) source { return &fromEndpoints{stream: r} }
+func newEndpointSource(r stream.Resource[ciliumio.Endpoint]) source {
+	return &endpointSource{stream: r}
+}
 
-func (f *fromEndpoints) follow(ctx context.Context, see func(slim.Key, k8s.Trigger), synced func()) error {
-	store, err := f.stream.Store(ctx)
+func (s *endpointSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
+	store, err := s.stream.Store(ctx)
 	if err != nil {
 		return err
 	}
-	f.store.Store(store)
-	for batch := range f.stream.Batches(ctx, 256, 0, stream.Named("endpointslice")) {
-		for _, e := range batch {
-			if e.Kind == stream.Sync {
-				synced()
-				continue
-			}
-			see(e.Key, k8s.Trigger{Kind: "CiliumEndpoint", Namespace: e.Key.Namespace, Name: e.Key.Name, ResourceVersion: e.Object.ResourceVersion.String()})
+	s.store.Store(store)
+	for batch := range s.stream.Changes(ctx) {
+		for _, ch := range batch.Changes {
+			handle(ch.Key, ciliumio.Endpoints.Trigger(ch.Object))
 		}
-		batch.Done(nil)
+		if batch.Synced {
+			synced()
+		}
 	}
 	return ctx.Err()
 }
 
-func (f *fromEndpoints) says(key slim.Key, _ int64) (says v2alpha1.CoreCiliumEndpoint, ok bool) {
-	e, ok := f.store.Load().Get(key)
+func (s *endpointSource) content(key slim.Key, _ int64) (entry v2alpha1.CoreCiliumEndpoint, ok bool) {
+	e, ok := s.store.Load().Get(key)
 	if !ok {
-		return says, false
+		return entry, false
 	}
 	return e.Slice()
 }
 
-func (f *fromEndpoints) confirm(ctx context.Context) error { return f.stream.Confirm(ctx) }
+func (s *endpointSource) undecodable(key slim.Key) bool {
+	store := s.store.Load()
+	e, ok := store.Get(key)
+	return ok && e.CannotDecode("status.identity", "status.networking", "status.encryption", "status.named-ports") || !ok && store.Hides(key)
+}
+
+func (s *endpointSource) awaitFresh(ctx context.Context) error { return s.stream.WaitForFresh(ctx) }

@@ -6,8 +6,7 @@ package endpointslice
 import (
 	"testing"
 
-	"github.com/skep-operator/skep/resources/clustertest"
-	"github.com/skep-operator/skep/runtime/waittest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { operatortest.Main(m) }

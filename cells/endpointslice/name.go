@@ -5,10 +5,10 @@ package endpointslice
 
 import "math/rand/v2"
 
-// alphabet has no vowels and no look-alikes, so that names make no words.
+// alphabet has no vowels and no look-alike characters, so that names are no words.
 const alphabet = "bcdfghjklmnpqrstvwxyz2456789"
 
-// randomName is a name that no slice is likely to have.
+// randomName is a random name of a slice.
 func randomName() string {
 	name := []byte("ces-000000000-00000")
 	for i, c := range name {

@@ -11,98 +11,100 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// plan knows which endpoints there are, which slice each belongs in, and what
-// the slices on the server say. It decides what is to be written so that no
-// endpoint is missing from all slices at any time: one that moves is added to its
-// new slice first, and the old one keeps it until the server has that. It knows no
-// clock and does no I/O, and is not safe for concurrent use.
-type plan struct {
-	capacity   int
-	byIdentity bool
-	newName    func() string
+// planner holds all endpoints, the slice that each belongs in, and the slices on the server. It computes writes so that
+// no endpoint is missing from all slices at any time: one that moves is added to its new slice first, and the old one
+// keeps it until the server has that. It has no clock and no I/O, and is not safe for concurrent use.
+type planner struct {
+	capacity    int
+	byIdentity  bool
+	newName     func() string
+	undecodable func(slim.Key) bool // reports whether the desired entry of an endpoint cannot be decoded
 
-	begun     bool
-	sure      bool             // endpoints are known as leaders before this one knew them
-	found     map[string]shown // slices, until the plan has begun
+	synced    bool
+	confirmed bool              // endpoints are at least as new as those of previous leaders
+	initial   map[string]stored // slices, until bootstrap
 	slices    map[string]*slice
-	shelves   *shelves
+	bins      *bins
 	endpoints slim.KeyMap[endpoint]
-	strays    map[slim.Key][]*slice // slices that show an endpoint that belongs elsewhere
-	touched   []*slice              // since it was asked for last
+	misplaced map[slim.Key][]*slice // slices that have an endpoint that belongs in another, and those in whose deleteAfter it is
+	frozen    map[slim.Key]struct{} // endpoints that cannot be decoded
+	dirty     []*slice              // slices to enqueue, until drain
 }
 
-// endpoint is one that is to be in a slice.
+// endpoint is an endpoint that should be in a slice.
 type endpoint struct {
-	home     *slice // nil before the plan has begun
+	slice    *slice // nil before bootstrap
 	identity int64
 	bytes    int
 }
 
-// slice is one that is there, or is to be.
+// slice is a slice that exists or will be created.
 type slice struct {
 	name    string
 	group   group
 	members map[string]struct{} // names of the endpoints that belong in it
-	bytes   int                 // of them, about
+	bytes   int                 // of them, approximately
 	closed  bool                // takes no more endpoints
-	queued  bool                // waits to be written
-	writing bool                // is being written
+	// undecodable says that its state on the server cannot be decoded.
+	undecodable bool
+	queued      bool // to be written
+	writing     bool // being written
 
-	shown  shown
-	doubts []doubt // writes upon it that are not answered yet
-	// strays are the names of endpoints that it shows, or may show, and that belong
-	// elsewhere. Some are to be kept until they are there; others are not: they were
-	// written by somebody else, or are left of an earlier endpoint of the name.
-	strays map[string]bool
-	awaits []slim.Key // endpoints that are to be shown elsewhere before it is deleted
-	// reserved is how many places are not free before it is sure that the endpoints
-	// that have them are gone.
+	stored  stored
+	unacked []unackedWrite // writes of it without a response
+	// misplaced are the names of endpoints that it has, or may have, and that belong in another. True ones are kept until
+	// the other slice has them. The others were written by another client, or are of an earlier endpoint of that name.
+	misplaced   map[string]bool
+	deleteAfter []slim.Key // endpoints that have to be in another slice before it is deleted
+	// reserved is how many places are not free until it is confirmed that their endpoints are deleted.
 	reserved int
 
-	at         place
-	shelved    bool
+	bin        bin
+	binned     bool
 	prev, next *slice
 }
 
-// shown is a slice as the server has it.
-type shown struct {
-	uid       slim.UID // zero if it is not there
+// stored is a slice on the server.
+type stored struct {
+	uid       slim.UID // zero if it does not exist
 	revision  slim.Revision
 	namespace string
 	endpoints []ciliumio.SliceEndpoint
+	// terminating says that it waits for its finalizers.
+	terminating bool
 }
 
-func (s shown) exists() bool { return !s.uid.IsZero() }
+func (s stored) exists() bool { return !s.uid.IsZero() }
 
-// share keeps what a view keeps in the place of a copy of it.
-func (s *shown) share(view shown) {
-	if gslices.Equal(s.endpoints, view.endpoints) {
-		s.endpoints = view.endpoints
+// shareWith shares the memory of equal endpoints with the cache.
+func (s *stored) shareWith(cached stored) {
+	if gslices.Equal(s.endpoints, cached.endpoints) {
+		s.endpoints = cached.endpoints
 	}
 }
 
-func shownOf(obj *ciliumio.EndpointSlice) shown {
-	return shown{uid: obj.UID, revision: obj.ResourceVersion, namespace: obj.Of.String(), endpoints: obj.Endpoints}
+func storedOf(obj *ciliumio.EndpointSlice) stored {
+	return stored{uid: obj.UID, revision: obj.ResourceVersion, namespace: obj.Of.String(), endpoints: obj.Endpoints, terminating: !obj.DeletionTimestamp.IsZero()}
 }
 
-// The size of a slice, in bytes of JSON. The server takes objects of 1.5 MB. A
-// slice takes no more endpoints from the first limit on, and one that grows beyond
-// the second has endpoints moved away when they change.
+// Limits of the size of a slice, in bytes of JSON. The server accepts objects of 1.5 MB. A slice of closeBytes gets no
+// more endpoints. From one that grows beyond maxBytes, endpoints are moved away when they change.
 const (
-	enoughBytes  = 1 << 20
-	tooManyBytes = enoughBytes + enoughBytes/4
+	closeBytes = 1 << 20
+	maxBytes   = closeBytes + closeBytes/4
 )
 
-func newPlan(capacity int, byIdentity bool, newName func() string) *plan {
-	return &plan{
+func newPlanner(capacity int, byIdentity bool, newName func() string) *planner {
+	return &planner{
 		capacity: capacity, byIdentity: byIdentity, newName: newName,
-		found: map[string]shown{}, slices: map[string]*slice{}, shelves: newShelves(capacity),
-		strays: map[slim.Key][]*slice{},
+		initial: map[string]stored{}, slices: map[string]*slice{}, bins: newBins(capacity),
+		misplaced: map[slim.Key][]*slice{}, frozen: map[slim.Key]struct{}{},
+		undecodable: func(slim.Key) bool { return false },
 	}
 }
 
 // groupOf is the group of an endpoint.
-func (p *plan) groupOf(namespace string, identity int64) group {
+func (p *planner) groupOf(namespace string, identity int64) group {
 	if !p.byIdentity {
 		identity = 0
 	}
@@ -113,163 +115,207 @@ func (s *slice) key(name string) slim.Key {
 	return slim.Key{Namespace: s.group.namespace, Name: name}
 }
 
-// level is how many endpoints the slice has or keeps for others.
-func (s *slice) level() int { return len(s.members) + len(s.strays) + s.reserved }
+// fill is the number of members, misplaced endpoints and reserved places.
+func (s *slice) fill() int { return len(s.members) + len(s.misplaced) + s.reserved }
 
-// place is where the slice stands, if it has room.
-func (s *slice) place(capacity int) (at place, has bool) {
-	at = place{s.group, s.queued, s.level()}
-	return at, !s.closed && at.level < capacity && s.bytes < enoughBytes
+// currentBin is the bin of the slice, if it has room.
+func (s *slice) currentBin(capacity int) (at bin, has bool) {
+	at = bin{s.group, s.queued, s.fill()}
+	return at, !s.closed && !s.stored.terminating && at.fill < capacity && s.bytes < closeBytes
 }
 
-// full reports whether no more endpoints can be added, so that there is no reason
-// to wait for them.
-func (p *plan) full(s *slice) bool { return len(s.members) >= p.capacity }
+// isFull reports whether no more endpoints can be added, so that a write need not wait for more.
+func (p *planner) isFull(s *slice) bool { return len(s.members) >= p.capacity }
 
-// shows reports whether the server has an endpoint in the slice, whatever becomes
-// of the writes that are under way.
-func (s *slice) shows(name string) bool {
-	return s.shown.namespace == s.group.namespace && has(s.shown.endpoints, name) &&
-		!gslices.ContainsFunc(s.doubts, func(d doubt) bool { return !has(d.will, name) })
+// hasStored reports whether the server has an endpoint in the slice, whether or not unacknowledged writes take effect.
+func (s *slice) hasStored(name string) bool {
+	return s.stored.namespace == s.group.namespace && containsName(s.stored.endpoints, name) &&
+		!gslices.ContainsFunc(s.unacked, func(d unackedWrite) bool { return !containsName(d.after, name) })
 }
 
-// mayShow reports whether the server has an endpoint in the slice, or gets it by a
-// write that is under way.
-func (s *slice) mayShow(name string) bool {
-	return s.shown.namespace == s.group.namespace && has(s.shown.endpoints, name) ||
-		gslices.ContainsFunc(s.doubts, func(d doubt) bool { return has(d.will, name) })
+// mayHaveStored reports whether the server has an endpoint in the slice, or gets it by an unacknowledged write.
+func (s *slice) mayHaveStored(name string) bool {
+	return s.stored.namespace == s.group.namespace && containsName(s.stored.endpoints, name) ||
+		gslices.ContainsFunc(s.unacked, func(d unackedWrite) bool { return containsName(d.after, name) })
 }
 
-func has(entries []ciliumio.SliceEndpoint, name string) bool {
+func containsName(entries []ciliumio.SliceEndpoint, name string) bool {
 	return gslices.ContainsFunc(entries, func(e ciliumio.SliceEndpoint) bool { return e.Name == name })
 }
 
-// says reports whether the server says this of an endpoint in the slice, and no
-// write is under way that may change it.
-func (s *slice) says(e ciliumio.SliceEndpoint) bool {
-	return len(s.doubts) == 0 && s.shown.namespace == s.group.namespace && gslices.Contains(s.shown.endpoints, e)
+// isCurrent reports whether the server has this entry in the slice, and no write is unacknowledged.
+func (s *slice) isCurrent(e ciliumio.SliceEndpoint) bool {
+	return len(s.unacked) == 0 && s.stored.namespace == s.group.namespace && gslices.Contains(s.stored.endpoints, e)
 }
 
-// touch has a slice looked at.
-func (p *plan) touch(s *slice) {
+// enqueue marks a slice as dirty.
+func (p *planner) enqueue(s *slice) {
 	s.queued = true
-	p.shelves.put(s)
-	p.touched = append(p.touched, s)
+	p.bins.update(s)
+	p.dirty = append(p.dirty, s)
 }
 
-// take returns the slices that are to be looked at since the last call.
-func (p *plan) take() []*slice {
-	t := p.touched
-	p.touched = nil
-	return t
+// drain returns the dirty slices and clears the list.
+func (p *planner) drain() []*slice {
+	dirty := p.dirty
+	p.dirty = nil
+	return dirty
 }
 
-// lastIdentity is the identity that an endpoint had last, 0 for one that is not
-// known.
-func (p *plan) lastIdentity(key slim.Key) int64 {
+// lastIdentity is the last identity of an endpoint, 0 for an unknown one.
+func (p *planner) lastIdentity(key slim.Key) int64 {
 	e, _ := p.endpoints.Get(key)
 	return e.identity
 }
 
-// home is the slice that an endpoint belongs in, nil for one that is not known.
-func (p *plan) home(key slim.Key) *slice {
+// sliceOf is the slice that an endpoint belongs in, nil for an unknown one.
+func (p *planner) sliceOf(key slim.Key) *slice {
 	e, _ := p.endpoints.Get(key)
-	return e.home
+	return e.slice
 }
 
-// upsert takes note of an endpoint as a slice should have it, in so many bytes.
-func (p *plan) upsert(key slim.Key, says ciliumio.SliceEndpoint, bytes int) {
+// upsert records the desired entry of an endpoint, and its size.
+func (p *planner) upsert(key slim.Key, entry ciliumio.SliceEndpoint, bytes int) {
+	delete(p.frozen, key)
 	old, known := p.endpoints.Get(key)
-	e := endpoint{home: old.home, identity: says.IdentityID, bytes: bytes}
-	if !p.begun {
+	e := endpoint{slice: old.slice, identity: entry.IdentityID, bytes: bytes}
+	if !p.synced {
 		p.endpoints.Set(key, e)
 		return
 	}
-	if known && p.fits(old, e) {
-		e.home.bytes += e.bytes - old.bytes
+	if known && p.staysIn(old, e) {
+		e.slice.bytes += e.bytes - old.bytes
 		p.endpoints.Set(key, e)
-		if !e.home.says(says) {
-			p.touch(e.home)
+		if !e.slice.isCurrent(entry) {
+			p.enqueue(e.slice)
 		}
-		p.shelves.put(e.home)
+		p.bins.update(e.slice)
 		return
 	}
 	if known {
-		p.leave(key, old)
+		p.removeMember(key, old)
 	}
-	p.settle(key, e)
-	p.touch(p.home(key))
-	if known && old.home.mayShow(key.Name) {
-		p.stray(old.home, key, true)
+	p.assign(key, e)
+	p.enqueue(p.sliceOf(key))
+	if known && old.slice.mayHaveStored(key.Name) {
+		p.addMisplaced(old.slice, key, true)
 	}
-	for _, s := range p.strays[key] {
-		p.shelves.put(s)
+	for _, s := range p.misplaced[key] {
+		p.bins.update(s)
+	}
+	p.enqueueKeepers(key) // the slice may have it from before, and need no write
+}
+
+// enqueueKeepers enqueues the slices that keep an endpoint until the one that it belongs in has it, if that is so.
+func (p *planner) enqueueKeepers(key slim.Key) {
+	if s := p.sliceOf(key); s == nil || !s.hasStored(key.Name) {
+		return
+	}
+	for _, keeper := range p.misplaced[key] {
+		p.enqueue(keeper)
 	}
 }
 
-// fits reports whether an endpoint stays where it is.
-func (p *plan) fits(old, e endpoint) bool {
+// staysIn reports whether an endpoint stays in its slice.
+func (p *planner) staysIn(old, e endpoint) bool {
 	if p.byIdentity && old.identity != e.identity {
 		return false
 	}
-	return old.home.bytes+e.bytes-old.bytes <= tooManyBytes || len(old.home.members) == 1
+	return old.slice.bytes+e.bytes-old.bytes <= maxBytes || len(old.slice.members) == 1
 }
 
-// remove takes note of an endpoint that is not to be in any slice.
-func (p *plan) remove(key slim.Key) {
+// remove records that an endpoint should be in no slice.
+func (p *planner) remove(key slim.Key) {
+	delete(p.frozen, key)
 	old, known := p.endpoints.Get(key)
 	if !known {
 		return
 	}
 	p.endpoints.Delete(key)
-	if !p.begun {
+	if !p.synced {
 		return
 	}
-	if !p.sure && old.home.mayShow(key.Name) {
-		old.home.reserved++
+	if !p.confirmed && old.slice.mayHaveStored(key.Name) {
+		old.slice.reserved++
 	}
-	p.leave(key, old)
-	p.touch(old.home)
-	for _, s := range p.strays[key] {
+	p.removeMember(key, old)
+	p.enqueue(old.slice)
+	for _, s := range p.misplaced[key] {
 		if s.group.namespace == key.Namespace {
-			delete(s.strays, key.Name)
+			delete(s.misplaced, key.Name)
 		}
-		s.awaits = gslices.DeleteFunc(s.awaits, func(awaited slim.Key) bool { return awaited == key })
-		p.touch(s)
+		s.deleteAfter = gslices.DeleteFunc(s.deleteAfter, func(awaited slim.Key) bool { return awaited == key })
+		p.enqueue(s)
 	}
-	delete(p.strays, key)
+	delete(p.misplaced, key)
 }
 
-// leave takes an endpoint out of the members of its slice.
-func (p *plan) leave(key slim.Key, e endpoint) {
-	delete(e.home.members, key.Name)
-	e.home.bytes -= e.bytes
-	p.shelves.put(e.home)
+// freeze records that an endpoint cannot be decoded: its entry stays as it is, in the slice that has it. One that is in
+// no slice waits.
+func (p *planner) freeze(key slim.Key) {
+	p.frozen[key] = struct{}{}
+	e, known := p.endpoints.Get(key)
+	if !known || e.slice == nil || e.slice.mayHaveStored(key.Name) {
+		return
+	}
+	// It was being moved, and cannot be.
+	var to *slice
+	for _, s := range p.misplaced[key] {
+		if s.group.namespace == key.Namespace && s.hasStored(key.Name) && !p.isFull(s) && (to == nil || fuller(s, to)) {
+			to = s
+		}
+	}
+	if to == nil {
+		return
+	}
+	from := e.slice
+	p.removeMember(key, e)
+	entry, _ := to.storedEntry(key.Name)
+	e.identity = entry.IdentityID
+	p.addMember(to, key, e)
+	for _, s := range append(gslices.Clone(p.misplaced[key]), from) {
+		p.enqueue(s)
+	}
 }
 
-// join makes an endpoint a member of a slice.
-func (p *plan) join(s *slice, key slim.Key, e endpoint) {
-	e.home = s
+// fuller reports whether a slice has more endpoints than another.
+func fuller(a, b *slice) bool {
+	if len(a.stored.endpoints) != len(b.stored.endpoints) {
+		return len(a.stored.endpoints) > len(b.stored.endpoints)
+	}
+	return a.name < b.name
+}
+
+// removeMember removes an endpoint from the members of its slice.
+func (p *planner) removeMember(key slim.Key, e endpoint) {
+	delete(e.slice.members, key.Name)
+	e.slice.bytes -= e.bytes
+	p.bins.update(e.slice)
+}
+
+// addMember makes an endpoint a member of a slice.
+func (p *planner) addMember(s *slice, key slim.Key, e endpoint) {
+	e.slice = s
 	s.members[key.Name] = struct{}{}
 	s.bytes += e.bytes
 	p.endpoints.Set(key, e)
-	p.shelves.put(s)
-	if _, was := s.strays[key.Name]; was {
-		p.unstray(s, key)
+	p.bins.update(s)
+	if _, was := s.misplaced[key.Name]; was {
+		p.removeMisplaced(s, key)
 	}
 }
 
-// settle finds a slice for an endpoint.
-func (p *plan) settle(key slim.Key, e endpoint) {
+// assign makes an endpoint a member of a slice with room, or of a new one.
+func (p *planner) assign(key slim.Key, e endpoint) {
 	g := p.groupOf(key.Namespace, e.identity)
-	s := p.shelves.find(g)
-	if s == nil || len(s.members) > 0 && s.bytes+e.bytes > tooManyBytes {
-		s = p.add(p.freeName(), g)
+	s := p.bins.find(g)
+	if s == nil || len(s.members) > 0 && s.bytes+e.bytes > maxBytes {
+		s = p.addSlice(p.unusedName(), g)
 	}
-	p.join(s, key, e)
+	p.addMember(s, key, e)
 }
 
-func (p *plan) freeName() string {
+func (p *planner) unusedName() string {
 	for {
 		name := p.newName()
 		if _, taken := p.slices[name]; !taken {
@@ -278,134 +324,162 @@ func (p *plan) freeName() string {
 	}
 }
 
-func (p *plan) add(name string, g group) *slice {
+func (p *planner) addSlice(name string, g group) *slice {
 	s := &slice{name: name, group: g, members: map[string]struct{}{}}
 	p.slices[name] = s
 	return s
 }
 
-// stray takes note of an endpoint in a slice that it does not belong in.
-func (p *plan) stray(s *slice, key slim.Key, keep bool) {
-	if s.strays == nil {
-		s.strays = map[string]bool{}
+// addMisplaced records an endpoint in a slice that it does not belong in.
+func (p *planner) addMisplaced(s *slice, key slim.Key, keep bool) {
+	if s.misplaced == nil {
+		s.misplaced = map[string]bool{}
 	}
-	if _, known := s.strays[key.Name]; !known {
-		p.strays[key] = append(p.strays[key], s)
+	if _, known := s.misplaced[key.Name]; !known {
+		p.misplaced[key] = append(p.misplaced[key], s)
 	}
-	s.strays[key.Name] = keep
-	p.shelves.put(s)
+	s.misplaced[key.Name] = keep
+	p.bins.update(s)
 }
 
-func (p *plan) unstray(s *slice, key slim.Key) {
-	delete(s.strays, key.Name)
-	p.unlink(s, key)
-	p.shelves.put(s)
+func (p *planner) removeMisplaced(s *slice, key slim.Key) {
+	delete(s.misplaced, key.Name)
+	p.unindexMisplaced(s, key)
+	p.bins.update(s)
 }
 
-// unlink has a slice not looked at any more for the sake of an endpoint.
-func (p *plan) unlink(s *slice, key slim.Key) {
-	left := gslices.DeleteFunc(p.strays[key], func(other *slice) bool { return other == s })
-	if p.strays[key] = left; len(left) == 0 {
-		delete(p.strays, key)
+// unindexMisplaced removes a slice from the index of an endpoint.
+func (p *planner) unindexMisplaced(s *slice, key slim.Key) {
+	left := gslices.DeleteFunc(p.misplaced[key], func(other *slice) bool { return other == s })
+	if p.misplaced[key] = left; len(left) == 0 {
+		delete(p.misplaced, key)
 	}
 }
 
-// show takes note of a slice as the server has it.
-func (p *plan) show(name string, now shown) {
-	if !p.begun {
-		p.found[name] = now
+// observe records the state of a slice in the cache.
+func (p *planner) observe(name string, now stored) {
+	if !p.synced {
+		p.initial[name] = now
 		return
 	}
 	s := p.slices[name]
 	switch {
 	case s == nil:
-		s = p.add(name, group{namespace: now.namespace})
-		s.closed = true // it is somebody else's, and has to go
-	case now.revision <= s.shown.revision && s.shown.exists():
-		s.shown.share(now)
-		return // it is not newer than what is known
+		s = p.addSlice(name, group{namespace: now.namespace})
+		s.closed = true // another client made it: it is emptied and deleted
+	case s.undecodable:
+	case now.revision <= s.stored.revision && s.stored.exists():
+		s.stored.shareWith(now)
+		return // not newer than the known state
 	}
-	p.setShown(s, now)
-	p.touch(s)
+	s.undecodable = false
+	p.setStored(s, now)
+	p.enqueue(s)
 }
 
-// read takes note of a slice as it was read when a write was refused.
-func (p *plan) read(name string, now shown) {
+// isTerminating reports whether a slice waits for its finalizers.
+func (p *planner) isTerminating(name string) bool {
+	if s := p.slices[name]; s != nil {
+		return s.stored.terminating
+	}
+	return p.initial[name].terminating
+}
+
+// recordRefetch records the state of a slice that was read after a conflict.
+func (p *planner) recordRefetch(name string, now stored) {
 	s := p.slices[name]
-	if s == nil || now.uid == s.shown.uid && now.revision < s.shown.revision {
+	if s == nil || now.uid == s.stored.uid && now.revision < s.stored.revision {
 		return
 	}
-	p.setShown(s, now)
-	p.touch(s)
+	s.undecodable = false
+	p.setStored(s, now)
+	p.enqueue(s)
 }
 
-// gone takes note of a slice that the server does not have any more.
-func (p *plan) gone(name string, uid slim.UID) {
-	if !p.begun {
-		delete(p.found, name)
+// recordDeleted records that a slice was deleted.
+func (p *planner) recordDeleted(name string, uid slim.UID) {
+	if !p.synced {
+		delete(p.initial, name)
 		return
 	}
 	s := p.slices[name]
-	if s == nil || s.shown.uid != uid {
-		return // it has been made anew
+	if s == nil || s.stored.uid != uid {
+		return // it was recreated
 	}
-	p.setShown(s, shown{})
-	p.touch(s)
+	p.setStored(s, stored{})
+	p.enqueue(s)
 }
 
-// setShown replaces what is known of a slice on the server. Slices that keep
-// endpoints until this one has them are looked at.
-func (p *plan) setShown(s *slice, now shown) {
-	if now.revision != s.shown.revision {
-		s.doubts = nil // they conflict
+// markUndecodable records that a slice cannot be decoded. Until it can, it is neither written nor deleted, and its
+// endpoints go to other slices.
+func (p *planner) markUndecodable(name string) {
+	delete(p.initial, name)
+	s := p.slices[name]
+	if !p.synced || s == nil {
+		return
 	}
-	s.shown = now
-	p.findStrays(s)
-	for name := range s.strays {
-		if home := p.home(s.key(name)); home != nil && home.shows(name) {
-			p.touch(s)
+	s.closed, s.undecodable, s.stored = true, true, stored{}
+	for _, member := range gslices.Sorted(maps.Keys(s.members)) {
+		key := s.key(member)
+		e, _ := p.endpoints.Get(key)
+		p.removeMember(key, e)
+		p.assign(key, e)
+		p.enqueue(p.sliceOf(key))
+	}
+	p.enqueue(s) // to be dropped
+}
+
+// setStored replaces the state of a slice on the server. Slices that keep endpoints until this one has them are enqueued.
+func (p *planner) setStored(s *slice, now stored) {
+	if now.revision != s.stored.revision {
+		s.unacked = nil // they cannot take effect any more: they conflict
+	}
+	s.stored = now
+	p.bins.update(s)
+	p.findMisplaced(s)
+	for name := range s.misplaced {
+		if other := p.sliceOf(s.key(name)); other != nil && other.hasStored(name) {
+			p.enqueue(s)
 		}
 	}
 	for _, entry := range now.endpoints {
 		key := slim.Key{Namespace: now.namespace, Name: entry.Name}
-		if p.home(key) == s {
-			for _, other := range p.strays[key] {
-				p.touch(other)
+		if p.sliceOf(key) == s {
+			for _, other := range p.misplaced[key] {
+				p.enqueue(other)
 			}
 		}
 	}
 }
 
-// findStrays finds out which endpoints a slice shows, or may show, that belong
-// elsewhere.
-func (p *plan) findStrays(s *slice) {
-	before := maps.Clone(s.strays)
+// findMisplaced updates the endpoints that a slice has, or may have, and that belong in another.
+func (p *planner) findMisplaced(s *slice) {
+	before := maps.Clone(s.misplaced)
 	for name := range before {
-		p.unstray(s, s.key(name))
+		p.removeMisplaced(s, s.key(name))
 	}
 	find := func(entries []ciliumio.SliceEndpoint) {
 		for _, entry := range entries {
 			key := s.key(entry.Name)
-			if e, known := p.endpoints.Get(key); known && e.home != s {
-				p.stray(s, key, before[entry.Name] || p.found != nil || !p.sure || s.closed)
+			if e, known := p.endpoints.Get(key); known && e.slice != s {
+				p.addMisplaced(s, key, before[entry.Name] || p.initial != nil || !p.confirmed || s.closed)
 			}
 		}
 	}
-	if s.shown.namespace == s.group.namespace {
-		find(s.shown.endpoints)
+	if s.stored.namespace == s.group.namespace {
+		find(s.stored.endpoints)
 	}
-	for _, d := range s.doubts {
-		find(d.will)
+	for _, d := range s.unacked {
+		find(d.after)
 	}
 }
 
-// audit takes note of slices that are not on the server any more without that
-// having been told: one that is deleted before its creation was seen is never seen
-// at all. gone reports that of a slice, in a view as of its revision or later.
-func (p *plan) audit(gone func(name string, asOf slim.Revision) bool) {
+// detectDeleted records deletions without an event, as of a slice that is deleted before its creation is in the cache.
+// deleted reports that a slice is missing in a cache that is as new as its revision.
+func (p *planner) detectDeleted(deleted func(name string, asOf slim.Revision) bool) {
 	for _, name := range gslices.Sorted(maps.Keys(p.slices)) {
-		if s := p.slices[name]; s.shown.exists() && gone(name, s.shown.revision) {
-			p.gone(name, s.shown.uid)
+		if s := p.slices[name]; s.stored.exists() && deleted(name, s.stored.revision) {
+			p.recordDeleted(name, s.stored.uid)
 		}
 	}
 }

@@ -20,16 +20,16 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// fromPods makes endpoints of pods, of the identities that the operator has
-// assigned to them, and of the keys of their nodes. CiliumEndpoints are not read.
-type fromPods struct {
+// podSource computes endpoints from pods, the identities that the operator has assigned to them, and the keys of their
+// nodes. CiliumEndpoints are not read.
+type podSource struct {
 	pods       stream.Resource[slim.Pod]
 	nodes      stream.Resource[ciliumio.Node]
 	identities identity.Assignments
-	views      atomic.Pointer[podViews] // nil until they are complete
+	stores     atomic.Pointer[podStores] // nil until they are synced
 }
 
-type podViews struct {
+type podStores struct {
 	pods  *stream.Store[slim.Pod]
 	nodes *stream.Store[ciliumio.Node]
 }
@@ -40,89 +40,89 @@ var podsByNode = stream.NewIndex("node", func(p *slim.Pod, add func(slim.String)
 	}
 })
 
-func newFromPods(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments) source {
-	return &fromPods{pods: pods, nodes: nodes, identities: a}
+func newPodSource(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments) source {
+	return &podSource{pods: pods, nodes: nodes, identities: a}
 }
 
-func (f *fromPods) follow(ctx context.Context, see func(slim.Key, k8s.Trigger), synced func()) error {
-	var v podViews
+func (s *podSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
+	var v podStores
 	var err error
-	if v.pods, err = f.pods.Store(ctx); err != nil {
+	if v.pods, err = s.pods.Store(ctx); err != nil {
 		return err
 	}
-	if v.nodes, err = f.nodes.Store(ctx); err != nil {
+	if v.nodes, err = s.nodes.Store(ctx); err != nil {
 		return err
 	}
-	f.views.Store(&v)
+	s.stores.Store(&v)
 	changed := newChangedPods()
-	defer f.identities.Observe(changed.add)() // before pods are looked at: no identity comes unnoticed
+	defer s.identities.Observe(changed.add)() // before pods are handled: no change of an identity is missed
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.followPods(ctx, see, synced) })
-	g.Go(func() error { return f.followNodes(ctx, see) })
-	g.Go(func() error { return f.followIdentities(ctx, changed, see) })
+	g.Go(func() error { return s.watchPods(ctx, handle, synced) })
+	g.Go(func() error { return s.watchNodes(ctx, handle) })
+	g.Go(func() error { return s.watchIdentities(ctx, changed, handle) })
 	return g.Wait()
 }
 
-// followPods tells of pods. All are known when it is known, too, which identities
-// those have that were there at the start.
-func (f *fromPods) followPods(ctx context.Context, see func(slim.Key, k8s.Trigger), synced func()) error {
-	for batch := range f.pods.Batches(ctx, 256, 0, stream.Named("endpointslice")) {
-		for _, e := range batch {
-			if e.Kind != stream.Sync {
-				see(e.Key, k8s.Trigger{Kind: "Pod", Namespace: e.Key.Namespace, Name: e.Key.Name, ResourceVersion: e.Object.ResourceVersion.String()})
-				continue
-			}
-			select {
-			case <-f.identities.Complete():
-				f.seeAll(see)
-				synced()
-			case <-ctx.Done():
-				return ctx.Err()
-			}
+// watchPods handles pods. The source is synced once the initial pods have their identities, too.
+func (s *podSource) watchPods(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
+	for batch := range s.pods.Changes(ctx) {
+		for _, ch := range batch.Changes {
+			handle(ch.Key, stream.Pods.Trigger(ch.Object))
 		}
-		batch.Done(nil)
+		if !batch.Synced {
+			continue
+		}
+		select {
+		case <-s.identities.Complete():
+			s.handleAll(handle)
+			synced()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 	return ctx.Err()
 }
 
-// seeAll tells of all pods once more, now that their identities are known.
-func (f *fromPods) seeAll(see func(slim.Key, k8s.Trigger)) {
-	for p := range f.views.Load().pods.All() {
-		see(p.Key(), k8s.Trigger{Kind: "Pod", Namespace: p.Namespace.String(), Name: p.Name, ResourceVersion: p.ResourceVersion.String()})
+// handleAll handles all pods again, as their identities are known now.
+func (s *podSource) handleAll(handle func(slim.Key, k8s.Trigger)) {
+	for p := range s.stores.Load().pods.All() {
+		handle(p.Key(), stream.Pods.Trigger(p))
 	}
 }
 
-// followNodes tells of the pods of nodes whose key has changed.
-func (f *fromPods) followNodes(ctx context.Context, see func(slim.Key, k8s.Trigger)) error {
-	keys := map[string]int{}
-	for e := range f.nodes.Events(ctx, stream.Named("endpointslice.keys")) {
-		if e.Kind != stream.Sync {
-			key := 0
-			if e.Kind == stream.Upsert {
-				key = e.Object.Spec.Encryption.Key
+// watchNodes handles the pods of nodes whose key has changed.
+func (s *podSource) watchNodes(ctx context.Context, handle func(slim.Key, k8s.Trigger)) error {
+	type nodeKey struct {
+		key       int
+		undecoded bool
+	}
+	keys := map[string]nodeKey{}
+	for batch := range s.nodes.Changes(ctx, stream.WithSubscriberName("endpointslice.keys")) {
+		for _, ch := range batch.Changes {
+			var now nodeKey
+			if ch.Kind == stream.Upsert {
+				now = nodeKey{ch.Object.Spec.Encryption.Key, ch.Object.CannotDecode(keyPath)}
 			}
-			before := keys[e.Key.Name]
-			if keys[e.Key.Name] = key; key == 0 {
-				delete(keys, e.Key.Name)
+			before := keys[ch.Key.Name]
+			if keys[ch.Key.Name] = now; now == (nodeKey{}) {
+				delete(keys, ch.Key.Name)
 			}
-			if before != key {
-				trigger := k8s.Trigger{Kind: "CiliumNode", Name: e.Key.Name, ResourceVersion: e.Object.ResourceVersion.String()}
-				for p := range stream.ByIndex(f.views.Load().pods, podsByNode, slim.MakeString(e.Key.Name)) {
-					see(p.Key(), trigger)
+			if before != now {
+				trigger := ciliumio.Nodes.Trigger(ch.Object)
+				for p := range stream.ByIndex(s.stores.Load().pods, podsByNode, slim.MakeString(ch.Key.Name)) {
+					handle(p.Key(), trigger)
 				}
 			}
 		}
-		e.Done(nil)
 	}
 	return ctx.Err()
 }
 
-// changedPods gathers pods whose identity has changed. Whoever assigns them is not
-// held up.
+// changedPods collects pods whose identity has changed, without blocking the identity controller.
 type changedPods struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]struct{}
-	wake chan struct{} // there are some
+	wake chan struct{} // pods is not empty
 }
 
 func newChangedPods() *changedPods {
@@ -139,7 +139,7 @@ func (c *changedPods) add(pod types.NamespacedName) {
 	}
 }
 
-func (c *changedPods) take() map[types.NamespacedName]struct{} {
+func (c *changedPods) drain() map[types.NamespacedName]struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pods := c.pods
@@ -147,51 +147,65 @@ func (c *changedPods) take() map[types.NamespacedName]struct{} {
 	return pods
 }
 
-// followIdentities tells of pods whose identity has changed.
-func (f *fromPods) followIdentities(ctx context.Context, changed *changedPods, see func(slim.Key, k8s.Trigger)) error {
+// watchIdentities handles pods whose identity has changed.
+func (s *podSource) watchIdentities(ctx context.Context, changed *changedPods, handle func(slim.Key, k8s.Trigger)) error {
 	for {
 		select {
 		case <-changed.wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		for pod := range changed.take() {
-			why := k8s.Trigger{Kind: "CiliumIdentity"}
-			if n, ok := f.identities.Of(pod); ok {
-				why.Name = n.String()
+		for pod := range changed.drain() {
+			trigger := k8s.Trigger{Kind: ciliumio.Identities.Name()}
+			if n, ok := s.identities.ForPod(pod); ok {
+				trigger.Name = n.String()
 			}
-			see(slim.Key{Namespace: pod.Namespace, Name: pod.Name}, why)
+			handle(slim.Key(pod), trigger)
 		}
 	}
 }
 
-// says makes an endpoint of a pod that has one. While its labels have no identity
-// yet, it keeps the one that it had; without any it is not told.
-func (f *fromPods) says(key slim.Key, last int64) (says v2alpha1.CoreCiliumEndpoint, ok bool) {
-	v := f.views.Load()
+// content is the entry of a pod with an endpoint. While its labels have no identity yet, it keeps the last one; without
+// any there is no entry.
+func (s *podSource) content(key slim.Key, last int64) (entry v2alpha1.CoreCiliumEndpoint, ok bool) {
+	v := s.stores.Load()
 	p, ok := v.pods.Get(key)
 	if !ok || !hasEndpoint(p) {
-		return says, false
+		return entry, false
 	}
 	id := last
-	if n, made := f.identities.Of(types.NamespacedName(key)); made {
+	if n, made := s.identities.ForPod(types.NamespacedName(key)); made {
 		id = int64(n)
 	}
 	if id == 0 {
-		return says, false
+		return entry, false
 	}
-	says = v2alpha1.CoreCiliumEndpoint{
+	entry = v2alpha1.CoreCiliumEndpoint{
 		Name: p.Name, IdentityID: id,
 		Networking: &v2.EndpointNetworking{Addressing: []v2.AddressPair{addressing(p)}},
 		NamedPorts: ciliumio.NamedPorts{NamedPorts: p.Spec.NamedPorts}.API(),
 	}
 	if p.Status.HostIP.IsValid() {
-		says.Networking.NodeIP = p.Status.HostIP.String()
+		entry.Networking.NodeIP = p.Status.HostIP.String()
 	}
 	if n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()}); known {
-		says.Encryption.Key = n.Spec.Encryption.Key
+		entry.Encryption.Key = n.Spec.Encryption.Key
 	}
-	return says, true
+	return entry, true
+}
+
+const keyPath = "spec.encryption"
+
+// undecodable is true for undecodable pods, and for pods on undecodable nodes.
+func (s *podSource) undecodable(key slim.Key) bool {
+	v := s.stores.Load()
+	p, ok := v.pods.Get(key)
+	if !ok || !hasEndpoint(p) {
+		return !ok && v.pods.Hides(key)
+	}
+	node := slim.Key{Name: p.Spec.NodeName.String()}
+	n, known := v.nodes.Get(node)
+	return known && n.CannotDecode(keyPath) || !known && v.nodes.Hides(node)
 }
 
 // hasEndpoint reports whether a pod has an endpoint of its own, and an address.
@@ -217,4 +231,4 @@ func addressing(p *slim.Pod) (pair v2.AddressPair) {
 	return pair
 }
 
-func (f *fromPods) confirm(ctx context.Context) error { return f.pods.Confirm(ctx) }
+func (s *podSource) awaitFresh(ctx context.Context) error { return s.pods.WaitForFresh(ctx) }

@@ -11,9 +11,9 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -27,14 +27,14 @@ type assigned struct {
 	complete chan struct{}
 }
 
-func (a *assigned) Of(pod types.NamespacedName) (identity.Number, bool) {
+func (a *assigned) ForPod(pod types.NamespacedName) (identity.Number, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n, ok := a.numbers[pod]
 	return n, ok
 }
 
-func (a *assigned) Bearers(identity.Number) int { return 0 }
+func (a *assigned) PodCount(identity.Number) int { return 0 }
 
 func (a *assigned) Observe(see func(types.NamespacedName)) (cancel func()) {
 	a.mu.Lock()
@@ -44,6 +44,8 @@ func (a *assigned) Observe(see func(types.NamespacedName)) (cancel func()) {
 }
 
 func (a *assigned) Complete() <-chan struct{} { return a.complete }
+
+func (a *assigned) Whole() error { return nil }
 
 func (a *assigned) set(pod slim.Key, n identity.Number) {
 	a.mu.Lock()
@@ -72,7 +74,7 @@ func pod(name, ip string, change ...func(*slim.Pod)) *slim.Pod {
 	return p
 }
 
-// Rules 23 to 25.
+// CES-23 to CES-25.
 func TestPods(t *testing.T) {
 	pods, err := stream.NewLocal[slim.Pod]()
 	if err != nil {
@@ -94,12 +96,12 @@ func TestPods(t *testing.T) {
 		a.numbers[types.NamespacedName{Namespace: "shop", Name: name}] = 300
 	}
 
-	f := newFromPods(pods, nodes, a).(*fromPods)
+	f := newPodSource(pods, nodes, a).(*podSource)
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	seen, synced, ended := map[slim.Key]string{}, make(chan struct{}), make(chan struct{})
 	text := func(key slim.Key, last int64) string {
-		says, ok := f.says(key, last)
+		says, ok := f.content(key, last)
 		if !ok {
 			return ""
 		}
@@ -111,7 +113,7 @@ func TestPods(t *testing.T) {
 	}
 	go func() {
 		defer close(ended)
-		_ = f.follow(ctx, func(key slim.Key, _ k8s.Trigger) {
+		_ = f.watch(ctx, func(key slim.Key, _ k8s.Trigger) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen[key] = text(key, 0)
@@ -120,7 +122,7 @@ func TestPods(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	is := func(key slim.Key, want string) {
 		t.Helper()
-		termtest.Eventually(t, key.String()+" is said to be "+want, func() bool {
+		operatortest.Eventually(t, key.String()+" is said to be "+want, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
 			got, ok := seen[key]
@@ -154,4 +156,54 @@ func TestPods(t *testing.T) {
 	is(web, `{"name":"web-1","id":301,"networking":{"addressing":[{"ipv4":"10.0.1.5","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{"key":4},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]}`)
 	pods.Delete(web)
 	is(web, "")
+}
+
+// CES-27: what cannot be decoded of a pod, or of its node, is not told as if it were nothing.
+func TestPodsThatCannotBeDecoded(t *testing.T) {
+	codec, err := slim.JSON[ciliumio.Node]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := func(rest string) *ciliumio.Node {
+		n := &ciliumio.Node{}
+		if err := codec.DecodeJSON([]byte(`{"metadata":{"name":"n1"},`+rest+`}`), n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	pods, err := stream.NewLocal[slim.Pod]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := stream.NewLocal[ciliumio.Node]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods.Replace(pod("web", "10.0.1.5"), pod("bare", ""))
+	nodes.Replace()
+	f := newPodSource(pods, nodes, &assigned{}).(*podSource)
+	var v podStores
+	if v.pods, err = pods.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if v.nodes, err = nodes.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.stores.Store(&v)
+	for rest, want := range map[string]bool{
+		`"spec":{"encryption":{"key":3}}`:                       false,
+		`"spec":{"encryption":{"key":"3"}}`:                     true,
+		`"spec":7`:                                              true,
+		`"spec":{"encryption":{"key":3},"ipam":{"podCIDRs":7}}`: false,
+	} {
+		nodes.Upsert(node(rest))
+		if got := f.undecodable(slim.Key{Namespace: "shop", Name: "web"}); got != want {
+			t.Errorf("%s: it cannot be decoded: %t", rest, got)
+		}
+		for _, other := range []string{"bare", "gone"} {
+			if f.undecodable(slim.Key{Namespace: "shop", Name: other}) {
+				t.Errorf("%s: of %s there is nothing to be said", rest, other)
+			}
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,17 +22,19 @@ import (
 
 var resource = v2alpha1.CiliumEndpointSliceResource
 
+func refOf(name string) k8s.Ref { return k8s.Ref{Resource: resource, Name: name} }
+
 // server is the CiliumEndpointSlices of the API server.
 type server interface {
 	create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error)
-	update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error)
-	remove(ctx context.Context, name string, upon shown) error
-	// get reads a slice as it is now. The error is NotFound if there is none.
-	get(ctx context.Context, name string) (shown, error)
+	// update writes a slice. The entries named by copies are copied from the server.
+	update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice, copies []string) (slim.UID, slim.Revision, error)
+	delete(ctx context.Context, name string, base stored) error
+	// get reads a slice. The error is NotFound if there is none.
+	get(ctx context.Context, name string) (stored, error)
 }
 
-// api implements server. A slice is written as a whole, for nobody else writes
-// any of it: an update needs no read before.
+// api implements server. A slice is written as a whole, as there is no other writer: an update needs no read before.
 type api struct{ client k8s.Client }
 
 func newAPI(c k8s.Client) server { return api{c} }
@@ -46,11 +48,14 @@ func (a api) create(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (sli
 	if err != nil {
 		return slim.UID{}, 0, err
 	}
-	return stamp(stored)
+	return versionOf(stored)
 }
 
-func (a api) update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (slim.UID, slim.Revision, error) {
+func (a api) update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice, copies []string) (slim.UID, slim.Revision, error) {
 	encoded, err := encode(obj)
+	if err == nil && len(copies) > 0 {
+		err = a.copyStored(ctx, encoded, copies)
+	}
 	if err != nil {
 		return slim.UID{}, 0, err
 	}
@@ -58,11 +63,11 @@ func (a api) update(ctx context.Context, obj *v2alpha1.CiliumEndpointSlice) (sli
 	if err != nil {
 		return slim.UID{}, 0, err
 	}
-	return stamp(stored)
+	return versionOf(stored)
 }
 
-// encode returns a slice with its endpoints as they are on the wire. As maps, which
-// the client would make of them, a hundred take a quarter of a megabyte.
+// encode returns a slice with its endpoints as JSON. As maps, which the client would make of them, a hundred take a
+// quarter of a megabyte.
 func encode(obj *v2alpha1.CiliumEndpointSlice) (*unstructured.Unstructured, error) {
 	rest := *obj
 	rest.Endpoints = nil
@@ -78,17 +83,63 @@ func encode(obj *v2alpha1.CiliumEndpointSlice) (*unstructured.Unstructured, erro
 	return &unstructured.Unstructured{Object: content}, nil
 }
 
-func stamp(obj *unstructured.Unstructured) (slim.UID, slim.Revision, error) {
+// copyStored replaces entries by those of the server, if the slice there is the one to be replaced.
+func (a api) copyStored(ctx context.Context, slice *unstructured.Unstructured, names []string) error {
+	now, err := a.client.Get(ctx, k8s.Ref{Resource: resource, Name: slice.GetName()})
+	if err != nil {
+		return err
+	}
+	if now.GetUID() != slice.GetUID() || now.GetResourceVersion() != slice.GetResourceVersion() {
+		return apierrors.NewConflict(resource.GroupResource(), slice.GetName(), errors.New("it has changed since it was read"))
+	}
+	stored, _, err := unstructured.NestedSlice(now.Object, "endpoints")
+	if err != nil {
+		return err
+	}
+	byName := map[string]any{}
+	for _, e := range stored {
+		if entry, ok := e.(map[string]any); ok {
+			byName[fmt.Sprint(entry["name"])] = entry
+		}
+	}
+	var endpoints []json.RawMessage
+	if err := json.Unmarshal(slice.Object["endpoints"].(json.RawMessage), &endpoints); err != nil {
+		return err
+	}
+	for i, e := range endpoints {
+		var entry struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(e, &entry); err != nil {
+			return err
+		}
+		if !slices.Contains(names, entry.Name) {
+			continue
+		}
+		has, exists := byName[entry.Name]
+		if !exists {
+			return fmt.Errorf("slice %s has no endpoint %s, which cannot be decoded and must be kept", slice.GetName(), entry.Name)
+		}
+		if endpoints[i], err = json.Marshal(has); err != nil {
+			return err
+		}
+	}
+	text, err := json.Marshal(endpoints)
+	slice.Object["endpoints"] = json.RawMessage(text)
+	return err
+}
+
+func versionOf(obj *unstructured.Unstructured) (slim.UID, slim.Revision, error) {
 	revision, err := slim.ParseRevision(obj.GetResourceVersion())
 	return slim.ParseUID(string(obj.GetUID())), revision, err
 }
 
-func (a api) remove(ctx context.Context, name string, upon shown) error {
-	return a.client.Delete(ctx, k8s.Ref{Resource: resource, Name: name}, k8s.Preconditions{UID: upon.uid.API(), ResourceVersion: upon.revision.String()})
+func (a api) delete(ctx context.Context, name string, base stored) error {
+	return a.client.Delete(ctx, refOf(name), k8s.Preconditions{UID: base.uid.API(), ResourceVersion: base.revision.String()})
 }
 
-func (a api) get(ctx context.Context, name string) (now shown, err error) {
-	obj, err := a.client.Get(ctx, k8s.Ref{Resource: resource, Name: name})
+func (a api) get(ctx context.Context, name string) (now stored, err error) {
+	obj, err := a.client.Get(ctx, refOf(name))
 	if err != nil {
 		return now, err
 	}
@@ -96,16 +147,10 @@ func (a api) get(ctx context.Context, name string) (now shown, err error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(obj.Object, &full); err != nil {
 		return now, fmt.Errorf("decoding %s: %w", name, err)
 	}
-	now.namespace = full.Namespace
+	now.namespace, now.terminating = full.Namespace, full.DeletionTimestamp != nil
 	for i := range full.Endpoints {
 		now.endpoints = append(now.endpoints, ciliumio.SliceEndpointOf(&full.Endpoints[i]))
 	}
-	now.uid, now.revision, err = stamp(obj)
+	now.uid, now.revision, err = versionOf(obj)
 	return now, err
-}
-
-// refused reports whether an error is an answer that says that nothing was done.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	return errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError
 }

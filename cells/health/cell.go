@@ -4,22 +4,29 @@
 package health
 
 import (
+	"github.com/skep-operator/skep/cells/health/internal/api"
+	"github.com/skep-operator/skep/cells/health/internal/configdrift"
+	"github.com/skep-operator/skep/cells/health/internal/debug"
+	"github.com/skep-operator/skep/cells/health/internal/prometheus"
+	"github.com/skep-operator/skep/cells/health/internal/status"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // Cell serves health, metrics and debugging.
 var Cell = cell.Module("health", "Tells how the operator fares, over HTTP and a local socket",
 	cell.Config(defaults),
-	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newReport, newCheck),
+	cell.Metrics(prometheus.NewMetrics),
+	cell.ProvidePrivate(Config.api, Config.metricsEnabled, Config.prometheus, Config.pprof, Config.gops, Config.socket, status.New, api.NewCheck),
 
-	cell.Hook("api", newAPI),
-	cell.Hook("metrics", newMetricsServer),
-	cell.Hook("pprof", newPprof),
-	cell.Hook("gops", newGops),
-	cell.Hook("socket", newSocket),
-	cell.Job("drift", newDrift),
-	cell.Invoke(registerStandard),
+	cell.Hook("api", api.New),
+	cell.Hook("metrics", prometheus.NewServer),
+	cell.Hook("pprof", debug.NewPprof),
+	cell.Hook("gops", debug.NewGops),
+	cell.Hook("socket", status.NewSocket),
+	cell.Job("drift", configdrift.NewJob),
+	cell.Invoke(prometheus.RegisterStandard),
 
-	cell.Annotate(statusCommand),
+	cell.Annotate(status.Command),
+	cell.Annotate(api.MetricsCommand),
+	cell.Annotate(api.ClusterCommand),
 )

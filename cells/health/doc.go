@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package health tells how the operator fares: to probes and programs over
-// HTTP, to Prometheus, to debuggers, and to people through a local socket.
+// Package health serves the state of the operator: a health API over HTTP, metrics for Prometheus, debugging, and a local
+// socket. It also reports changes of the configuration.
 //
-// docs/wire/operator-shell.md has the answers of the HTTP API byte for byte.
-// A port that is taken does not stop the operator: it is reported, and tried
-// again until it is free.
+// A port that is in use does not stop the operator: it is reported, and retried until it is free.
 package health

@@ -15,6 +15,8 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 	"github.com/skep-operator/skep/runtime/health"
@@ -35,8 +37,6 @@ func TestCell(t *testing.T) {
 // nowhere is an API server that is away.
 const nowhere = "http://127.0.0.1:1"
 
-var eventually = waittest.Until
-
 // socketPath is short enough for a socket wherever tests run.
 func socketPath(t *testing.T) string {
 	t.Helper()
@@ -46,16 +46,16 @@ func socketPath(t *testing.T) string {
 // fakeElection is what the cell that holds the lease would provide.
 type fakeElection struct {
 	mu     sync.Mutex
-	status k8s.ElectionStatus
+	status leading.ElectionStatus
 }
 
-func (f *fakeElection) Status() k8s.ElectionStatus {
+func (f *fakeElection) Status() leading.ElectionStatus {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.status
 }
 
-func (f *fakeElection) set(s k8s.ElectionStatus) {
+func (f *fakeElection) set(s leading.ElectionStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.status = s
@@ -83,7 +83,7 @@ func (o *operator) cells() cell.Cells {
 	never := cell.EnabledBy(cell.When("pigs fly", []string{"gops-port"}, func(Config) bool { return false }))
 	return cell.Set(k8s.Cell, Cell,
 		cell.Module("test.election", "Provides an election",
-			cell.Provide(func() k8s.Election { return o.election }),
+			cell.Provide(func() leading.Election { return o.election }),
 			cell.Invoke(func(tree *health.Tree) { o.health = tree }),
 			cell.Hook("term", func(h handle) lifecycle.Hook { return lifecycle.Funcs{OnStart: h.Term.Enter, OnStop: h.Term.Leave} })),
 		cell.Module("test.rows", "Adds a table", cell.Provide(newRows)),
@@ -109,7 +109,7 @@ func newRows() rowsOut {
 func declare(t *testing.T, args ...string) (*operator, error) {
 	t.Helper()
 	o := &operator{t: t, election: &fakeElection{}, log: &logtest.Buffer{}, socket: socketPath(t)}
-	o.hive = hive.New("operator", o.cells(), hive.LogTo(o.log), hive.Version("1.2.3"),
+	o.hive = hive.New("operator", o.cells(), hive.MetricsNamespace("cilium_operator"), hive.LogTo(o.log), hive.Version("1.2.3"),
 		hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := o.hive.FlagSet()
 	defaults := map[string]string{
@@ -163,7 +163,7 @@ func (o *operator) status(part string) health.Status {
 func (o *operator) address(server string) string {
 	o.t.Helper()
 	var address string
-	eventually(o.t, server+" is served", func() bool {
+	operatortest.Eventually(o.t, server+" is served", func() bool {
 		s := o.status(server)
 		address, _ = strings.CutPrefix(s.Message, "serving at ")
 		return s.Level == health.OK
@@ -185,6 +185,10 @@ func request(t *testing.T, client *http.Client, method, url string) (answer, err
 	if err != nil {
 		t.Fatal(err)
 	}
+	return send(client, req)
+}
+
+func send(client *http.Client, req *http.Request) (answer, error) {
 	resp, err := client.Do(req)
 	if err != nil {
 		return answer{}, err

@@ -13,58 +13,23 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"log/slog"
-	"math"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
+	"github.com/skep-operator/skep/cells/health/internal/api"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/health"
-	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
 var discard = slog.New(slog.DiscardHandler)
 
-// Rule H4: what /v1/metrics says of each type.
-func TestGather(t *testing.T) {
-	r := prometheus.NewRegistry()
-	gauge := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "b_gauge", Help: "x"}, []string{"which"})
-	for which, v := range map[string]float64{"three": 3, "none": 0, "never": math.NaN(), "endless": math.Inf(1)} {
-		gauge.WithLabelValues(which).Set(v)
-	}
-	counter := prometheus.NewCounter(prometheus.CounterOpts{Name: "a_counter", Help: "x"})
-	counter.Add(2.5)
-	histogram := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "c_histogram", Help: "x"})
-	summary := prometheus.NewSummary(prometheus.SummaryOpts{Name: "d_summary", Help: "x"})
-	untyped := prometheus.NewUntypedFunc(prometheus.UntypedOpts{Name: "e_untyped", Help: "x"}, func() float64 { return 1 })
-	for _, v := range []float64{1, 4} {
-		histogram.Observe(v)
-		summary.Observe(v)
-	}
-	r.MustRegister(gauge, counter, histogram, summary, untyped)
-	samples, err := gather(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(samples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const want = `[{"name":"a_counter","value":2.5},{"name":"b_gauge","labels":{"which":"none"}},{"name":"b_gauge","labels":{"which":"three"},"value":3},` +
-		`{"name":"c_histogram","value":5},{"name":"d_summary","value":5},{"name":"e_untyped","value":1}]`
-	if string(text) != want {
-		t.Errorf("got  %s\nwant %s", text, want)
-	}
-}
-
-// Rules H4 and M1; example A7.
+// API-4 and MET-1; MET-E7.
 func TestMetrics(t *testing.T) {
 	port, _ := occupy(t) // a warning
 	o := start(t, "--enable-metrics", "--operator-pprof", "--operator-pprof-address=127.0.0.1", "--operator-pprof-port="+port)
@@ -87,7 +52,7 @@ func TestMetrics(t *testing.T) {
 	if got := o.ask(http.MethodGet, "metrics", "/"); got.code != 404 {
 		t.Errorf("GET /: %+v", got)
 	}
-	var samples []sample
+	var samples []api.Sample
 	if err := json.Unmarshal([]byte(o.get("/v1/metrics").body), &samples); err != nil || len(samples) < 30 {
 		t.Errorf("/v1/metrics has %d samples, %v", len(samples), err)
 	}
@@ -149,7 +114,7 @@ func writeFiles(t *testing.T, files map[string][]byte) {
 	}
 }
 
-// Rule M2: TLS, with files that come late, change, and go bad.
+// MET-2: TLS, with files that come late, change, and go bad.
 func TestMetricsTLS(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile, caFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "ca.crt")
@@ -205,7 +170,7 @@ func TestMetricsTLS(t *testing.T) {
 		t.Errorf("after a rotation: %v, served by %q", err, served)
 	}
 	writeFiles(t, map[string][]byte{caFile: []byte("nonsense")})
-	if err := ask(pair); err == nil || !strings.Contains(o.status("metrics.tls").Error, "ca.crt has no certificate of an authority") {
+	if err := ask(pair); err == nil || !strings.Contains(o.status("metrics.tls").Error, "ca.crt has no CA certificate") {
 		t.Errorf("with a bad authority: %v, %+v", err, o.status("metrics.tls"))
 	}
 	plain, err := request(t, newClient(), http.MethodGet, "http://"+o.address("metrics")+"/metrics")
@@ -221,54 +186,6 @@ func TestTLSNeedsFiles(t *testing.T) {
 	}
 }
 
-// Rule M3: a change of the configuration is told once, and so is its end.
-func TestDrift(t *testing.T) {
-	dir := t.TempDir()
-	file := func(key string) string { return filepath.Join(dir, key) }
-	if err := os.Mkdir(file("..data"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	writeFiles(t, map[string][]byte{file("debug"): []byte("false\n"), file("ipam"): []byte("cluster-pool")})
-	tree, log := health.NewTree(), &logtest.Buffer{}
-	d := &drift{paths: []string{dir}, log: slog.New(slog.NewTextHandler(log, nil)), health: tree.Reporter("health")}
-	for _, step := range []struct {
-		change func()
-		told   string // "" for fine
-		lines  int
-	}{
-		{func() {}, "", 0},
-		{func() { writeFiles(t, map[string][]byte{file("debug"): []byte("false")}) }, "", 0}, // white space is nothing
-		{func() { writeFiles(t, map[string][]byte{file("debug"): []byte("true")}) }, "debug", 1},
-		{func() {}, "debug", 1},
-		{func() { writeFiles(t, map[string][]byte{file("new"): nil}); os.Remove(file("ipam")) }, "debug, ipam, new", 2},
-		{func() {
-			os.Remove(file("new"))
-			writeFiles(t, map[string][]byte{file("debug"): []byte("false"), file("ipam"): []byte("cluster-pool")})
-		}, "", 3},
-	} {
-		step.change()
-		if err := d.look(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		want := health.Status{}
-		if step.told != "" {
-			want = health.Status{Level: health.Degraded, Message: "changed since the start and not in effect: " + step.told}
-		}
-		for _, s := range tree.Degraded() {
-			if got := (health.Status{Level: s.Level, Message: s.Message}); !reflect.DeepEqual(got, want) {
-				t.Errorf("reported is %+v, want %+v", got, want)
-			}
-			want = health.Status{}
-		}
-		if want.Level != "" {
-			t.Errorf("%q is not reported", want.Message)
-		}
-		if n := len(log.Lines()); n != step.lines {
-			t.Errorf("%d lines are logged, want %d:\n%s", n, step.lines, log)
-		}
-	}
-}
-
 // The job runs where there is a configuration that can change, and not elsewhere.
 func TestDriftJob(t *testing.T) {
 	dir := t.TempDir()
@@ -280,6 +197,6 @@ func TestDriftJob(t *testing.T) {
 			}
 			continue
 		}
-		eventually(t, "the first look", func() bool { return strings.Contains(o.get("/healthz?verbose").body, "drift") })
+		operatortest.Eventually(t, "the first look", func() bool { return strings.Contains(o.get("/healthz?verbose").body, "drift") })
 	}
 }

@@ -5,20 +5,26 @@ package health
 
 import (
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/gops/signal"
 
+	"github.com/skep-operator/skep/cells/health/internal/api"
+	"github.com/skep-operator/skep/cells/health/internal/debug"
+	"github.com/skep-operator/skep/cells/health/internal/httpserver"
+	"github.com/skep-operator/skep/cells/health/internal/prometheus"
+	"github.com/skep-operator/skep/cells/health/internal/status"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
-// Rule H11: a port that is taken degrades its server until it is free, and
+// API-11: a port that is taken degrades its server until it is free, and
 // nothing else.
 func TestPortInUse(t *testing.T) {
 	t.Setenv("HOME", t.TempDir()) // where gops keeps its file
@@ -48,8 +54,8 @@ func TestPortInUse(t *testing.T) {
 	if got := o.get("/v1/livez"); got.code != 200 {
 		t.Errorf("GET /v1/livez: %+v", got)
 	}
-	for _, logged := range []string{"cannot listen, trying on", "the gops tool cannot look at this process yet"} {
-		if n, want := o.log.Count(logged), map[bool]int{true: 3, false: 1}[logged == "cannot listen, trying on"]; n != want {
+	for _, logged := range []string{"cannot listen, retrying", "gops agent unavailable, retrying"} {
+		if n, want := o.log.Count(logged), map[bool]int{true: 3, false: 1}[logged == "cannot listen, retrying"]; n != want {
 			t.Errorf("%q is logged %d times, want %d:\n%s", logged, n, want, o.log)
 		}
 	}
@@ -71,7 +77,7 @@ func TestSecondOperator(t *testing.T) {
 func TestOneOfTwoTaken(t *testing.T) {
 	port, _ := occupy(t)
 	tree := health.NewTree()
-	s := newServer("both", router{}, discard, tree.Reporter("health"), tcp("127.0.0.1:"+port), tcp("127.0.0.1:0"))
+	s := httpserver.New("both", httpserver.Common, httpserver.Router{}, discard, tree.Reporter("health"), httpserver.TCP("127.0.0.1:"+port), httpserver.TCP("127.0.0.1:0"))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +94,13 @@ func TestStopWithOpenRequest(t *testing.T) {
 	tree := health.NewTree()
 	open, release := make(chan struct{}), make(chan struct{})
 	defer close(release)
-	s := newServer("slow", router{"/": func(http.ResponseWriter, *http.Request) { close(open); <-release }}, discard, tree.Reporter("health"), tcp("127.0.0.1:0"))
+	s := httpserver.New("slow", httpserver.Common, httpserver.Router{"/": func(http.ResponseWriter, *http.Request) { close(open); <-release }}, discard, tree.Reporter("health"), httpserver.TCP("127.0.0.1:0"))
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	asked := make(chan error, 1)
 	go func() {
-		_, err := request(t, newClient(), http.MethodGet, "http://"+s.addresses()+"/")
+		_, err := request(t, newClient(), http.MethodGet, "http://"+s.Addresses()+"/")
 		asked <- err
 	}()
 	<-open
@@ -137,7 +143,7 @@ func TestGops(t *testing.T) {
 	}
 	t.Run("there is one per process", func(t *testing.T) {
 		second := start(t, "--enable-gops", "--gops-port=0")
-		if s := second.status("gops"); s.Level != health.Degraded || s.Error != errOtherAgent.Error() {
+		if s := second.status("gops"); s.Level != health.Degraded || s.Error != "another operator of this process runs the agent" {
 			t.Errorf("the second one reports %+v", s)
 		}
 	})
@@ -171,13 +177,24 @@ func TestGopsWithoutHome(t *testing.T) {
 	}
 }
 
-// The end of a server that waits for its port is not held up by the wait.
-func TestStopWhileWaiting(t *testing.T) {
-	port, _ := occupy(t)
-	o := start(t, "--operator-api-serve-addr=127.0.0.1:"+port)
-	began := time.Now()
-	o.stop()
-	if took := time.Since(began); took >= retryPort {
-		t.Errorf("it took %s, as long as the wait for the next try", took)
+// API-16: every server has limits.
+func TestEveryServerHasLimits(t *testing.T) {
+	log, h := slog.New(slog.DiscardHandler), health.NewTree().Reporter("health")
+	c := defaults
+	c.EnableMetrics, c.OperatorPprof = true, true
+	for name, hook := range map[string]any{
+		"api":     api.New(c.apiConfig, true, api.NewCheck(api.CheckParams{}), status.New(status.Params{}), log, h),
+		"metrics": prometheus.NewServer(c.prometheusConfig, metrics.NewRegistry(), log, h),
+		"pprof":   debug.NewPprof(c.pprofConfig, log, h),
+		"socket":  status.NewSocket(c.socketConfig, status.New(status.Params{}), log, h),
+	} {
+		s := hook.(*httpserver.Server).HTTP()
+		if lasting := name == "pprof" || name == "socket"; lasting != (s.WriteTimeout == 0) {
+			t.Errorf("%s: answers may take %s", name, s.WriteTimeout)
+		}
+		if s.ReadHeaderTimeout == 0 || s.ReadTimeout == 0 || s.IdleTimeout == 0 || s.MaxHeaderBytes == 0 || s.ConnState == nil {
+			t.Errorf("%s: header %s, body %s, idle %s, %d bytes of headers, connections bounded: %v", name,
+				s.ReadHeaderTimeout, s.ReadTimeout, s.IdleTimeout, s.MaxHeaderBytes, s.ConnState != nil)
+		}
 	}
 }

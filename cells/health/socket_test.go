@@ -16,13 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/cells/health/internal/status"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// Rule H12: only the operator's user may open the socket, whatever the umask.
+// API-12: only the operator's user may open the socket, whatever the umask.
 func TestSocketMode(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	o := start(t)
@@ -66,7 +67,7 @@ func TestSocketPathInUse(t *testing.T) {
 	}
 	first := start(t)
 	for path, want := range map[string]string{
-		file: "is there and no socket", folder: "is there and no socket", link: "is there and no socket",
+		file: "exists and is no socket", folder: "exists and is no socket", link: "exists and is no socket",
 		first.socket: "is in use by another operator", filepath.Join(file, "s"): "not a directory",
 	} {
 		t.Run(filepath.Base(path), func(t *testing.T) {
@@ -84,6 +85,35 @@ func TestSocketPathInUse(t *testing.T) {
 	}
 	if _, err := run(first, "status", "--operator-sock-path="+first.socket); err != nil {
 		t.Errorf("the first operator: %v", err)
+	}
+}
+
+// API-12: where nothing may be written, as on a root that is read-only, the socket
+// is in a folder for temporary files, and commands find it there.
+func TestSocketWhereNothingMayBeWritten(t *testing.T) {
+	const path = "--operator-sock-path=/sys/skep/operator.sock" // not even root may
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	if _, err := run(start(t), "status", path); err == nil || !strings.Contains(err.Error(), "there is no socket /sys/skep/operator.sock") {
+		t.Errorf("without an operator: %v", err)
+	}
+	o := start(t, path)
+	want := filepath.Join(temporary, "sys-skep-operator.sock")
+	if s := o.status("socket"); s.Level != health.OK || s.Message != "serving at "+want {
+		t.Errorf("it reports %+v", s)
+	}
+	if info, err := os.Stat(want); err != nil || info.Mode() != fs.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if out, err := run(o, "status", path); err != nil || !strings.Contains(out, "DUTY") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	// One that another user has put there is not asked.
+	if err := os.Chown(want, 12345, 12345); err != nil {
+		t.Skipf("only root may give files away: %v", err)
+	}
+	if _, err := run(o, "status", path); err == nil || !strings.Contains(err.Error(), "belongs to user 12345") {
+		t.Errorf("another user's socket: %v", err)
 	}
 }
 
@@ -105,13 +135,13 @@ func run(o *operator, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// Rule H13: one screen tells who leads, the duties, what modules add, and what
+// API-13: one screen tells who leads, the duties, what modules add, and what
 // is degraded and why.
 func TestStatus(t *testing.T) {
 	o := start(t)
-	o.election.set(k8s.ElectionStatus{Lease: "kube-system/lock", Identity: "me", Holder: "me", Leading: true, Since: time.Now()})
+	o.election.set(leading.ElectionStatus{Lease: "kube-system/lock", Identity: "me", Holder: "me", Leading: true, Since: time.Now()})
 	o.health.Reporter("duty").OK("fine")
-	o.health.Reporter("test").Part("pool").Degraded("nodes get no addresses", os.ErrPermission)
+	o.health.Reporter("test").Child("pool").Degraded("nodes get no addresses", os.ErrPermission)
 	out, err := run(o, "status", "--operator-sock-path="+o.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -130,12 +160,12 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%d lines are no screen:\n%s", n, out)
 	}
 
-	o.election.set(k8s.ElectionStatus{Identity: "me", Holder: "other"})
+	o.election.set(leading.ElectionStatus{Identity: "me", Holder: "other"})
 	out, err = run(o, "status", "--json", "--operator-sock-path="+o.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s screen
+	var s status.Screen
 	if err := json.Unmarshal([]byte(out), &s); err != nil {
 		t.Fatal(err)
 	}

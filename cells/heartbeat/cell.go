@@ -6,43 +6,22 @@ package heartbeat
 import (
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell writes the heartbeat of the key-value store.
+// Cell writes the heartbeat of the kvstore.
 var Cell = cell.Module("heartbeat", "Proves to agents that the key-value store takes writes",
 	cell.Config(Config{KVStoreHeartbeatInterval: time.Minute}),
 	cell.EnabledBy(kvstore.InUse),
 
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newBeater),
-	cell.Job("beat", (*beater).job),
+	cell.ProvidePrivate(newController),
+	cell.Job("beat", (*reconcile.Queue[string]).Run),
 )
 
-// Config says how often the heartbeat is written.
+// Config is the interval of the heartbeat. Agents miss it after two minutes.
 type Config struct {
-	KVStoreHeartbeatInterval time.Duration `flag:"kvstore-heartbeat-interval"`
-}
-
-const intervalFlag = "kvstore-heartbeat-interval"
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.Duration(intervalFlag, c.KVStoreHeartbeatInterval, "Pause between two heartbeats in the key-value store")
-	_ = fs.MarkHidden(intervalFlag)
-}
-
-// An agent misses the heartbeat after two minutes. One that fails has to be
-// repeated before that.
-const shortest, longest = time.Second, time.Minute
-
-// Validate implements the check of config structs.
-func (c Config) Validate() error {
-	if c.KVStoreHeartbeatInterval < shortest || c.KVStoreHeartbeatInterval > longest {
-		return cell.Invalid(intervalFlag, "must be between %s and %s", shortest, longest)
-	}
-	return nil
+	KVStoreHeartbeatInterval time.Duration `flag:"kvstore-heartbeat-interval" usage:"Interval between updates of the heartbeat key in the kvstore" hidden:"true" min:"1s" max:"1m"`
 }

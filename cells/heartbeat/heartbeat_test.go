@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,9 +19,11 @@ import (
 
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 const key = "cilium/.heartbeat"
@@ -30,18 +33,18 @@ func every(d time.Duration) cell.Cell {
 	return cell.Decorate(func(c Config) Config { c.KVStoreHeartbeatInterval = d; return c })
 }
 
-func lead(t *testing.T, endpoint string, more ...cell.Cell) *kvstoretest.Operator {
+func lead(t *testing.T, endpoint string, more ...cell.Cell) *operatortest.Operator {
 	t.Helper()
-	return kvstoretest.Lead(t, append(more, Cell), kvstoretest.Args(endpoint))
+	return operatortest.Start(t, cell.Set(append(more, kvstore.Cell, Cell)...), "", kvstoretest.Args(endpoint)...)
 }
 
-// Rules H1 and H2; example 1.
+// HB-1 and HB-2; HB-E1.
 func TestFirstHeartbeat(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	began := time.Now().Truncate(time.Second)
 	o := lead(t, e.Endpoints()[0])
-	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
 	kv := e.Get(key)
 	if !regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$`).Match(kv.Value) {
 		t.Errorf("the value is %q", kv.Value)
@@ -53,8 +56,8 @@ func TestFirstHeartbeat(t *testing.T) {
 	if err != nil || kv.Lease == 0 || resp.GrantedTTL != 900 {
 		t.Errorf("the lease is %x of %d s, %v", kv.Lease, resp.GrantedTTL, err)
 	}
-	kvstoretest.Eventually(t, "the metric tells when", func() bool {
-		return o.Metric("kvstore_heartbeat_last_success_timestamp_seconds") >= float64(began.Unix())
+	operatortest.Eventually(t, "the metric tells when", func() bool {
+		return o.MetricSum("kvstore_heartbeat_last_success_timestamp_seconds") >= float64(began.Unix())
 	})
 	writes := 0
 	for _, w := range o.Book.Writes(0) {
@@ -62,18 +65,18 @@ func TestFirstHeartbeat(t *testing.T) {
 			writes++
 		}
 	}
-	if writes != 1 || kv.Version != 1 || o.Metric("kvstore_heartbeat_failures_total") != 0 {
+	if writes != 1 || kv.Version != 1 || o.MetricSum("kvstore_heartbeat_failures_total") != 0 {
 		t.Errorf("%d writes are in the book, %d in etcd", writes, kv.Version)
 	}
 }
 
-// Rule H3; example 2: an equal text is written again.
+// HB-3; HB-E2: an equal text is written again.
 func TestEveryHeartbeatIsAnEvent(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	record := e.Follow(key, 1)
 	lead(t, e.Endpoints()[0], every(20*time.Millisecond))
-	kvstoretest.Eventually(t, "two heartbeats of one second", func() bool {
+	operatortest.Eventually(t, "two heartbeats of one second", func() bool {
 		events := record.Events()
 		for i := 1; i < len(events); i++ {
 			if string(events[i].Kv.Value) == string(events[i-1].Kv.Value) && events[i].IsModify() {
@@ -94,7 +97,7 @@ func (f *failing) AwaitConnected(context.Context) error { return nil }
 
 func (f *failing) Write(ctx context.Context, _ ...kvstore.Write) error { return f.write(ctx) }
 
-// Rules H2 and H4: when the next attempt is due.
+// HB-2 and HB-4: when the next attempt is due.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -113,11 +116,11 @@ func TestPauses(t *testing.T) {
 			return nil
 		}}
 		tree := health.NewTree()
-		scope := reconcile.Scope{Module: cell.Scope{ID: "heartbeat", Term: "leader"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Health: tree.Reporter("heartbeat")}
-		b := newBeater(Config{KVStoreHeartbeatInterval: time.Minute}, store, scope, newMetrics())
+		scope := reconcile.Deps{Module: cell.ModuleInfo{ID: "heartbeat", Term: "leader"}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Health: tree.Reporter("heartbeat")}
+		queue := newController(Config{KVStoreHeartbeatInterval: time.Minute}, store, scope, newMetrics(metrics.Factory{}))
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { defer close(done); _ = b.loop.Run(ctx) }()
+		go func() { defer close(done); _ = queue.Run(ctx) }()
 		time.Sleep(time.Minute + 42*time.Second)
 		if len(tree.Degraded()) != 1 {
 			t.Errorf("while heartbeats fail: %v", tree.Degraded())
@@ -136,28 +139,28 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// Rule H4; example 3. Rule H5: one warning, and health says so.
+// HB-4; HB-E3. HB-5: one warning, and health says so.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	door := e.Proxy(t, "etcd-0")
 	record := e.Follow(key, 1)
 	o := lead(t, e.ProxyEndpoints()[0], every(100*time.Millisecond))
-	kvstoretest.Eventually(t, "heartbeats", func() bool { return record.Puts() > 2 })
+	operatortest.Eventually(t, "heartbeats", func() bool { return record.Puts() > 2 })
 	door.Refuse(t)
 	door.Cut(t)
-	kvstoretest.Eventually(t, "a failure", func() bool { return o.Metric("kvstore_heartbeat_failures_total") >= 1 })
-	kvstoretest.Eventually(t, "health says so", func() bool { return len(o.Degraded("heartbeat")) > 0 })
+	operatortest.Eventually(t, "a failure", func() bool { return o.MetricSum("kvstore_heartbeat_failures_total") >= 1 })
+	operatortest.Eventually(t, "health says so", func() bool { return len(o.Degraded("heartbeat")) > 0 })
 	before := record.Puts()
 	door.Heal(t)
-	kvstoretest.Eventually(t, "heartbeats again", func() bool { return record.Puts() > before+2 })
-	kvstoretest.Eventually(t, "health says so", func() bool { return len(o.Degraded("heartbeat")) == 0 })
-	if n := o.Logged("level=warning", "heartbeat beat"); n != 1 {
+	operatortest.Eventually(t, "heartbeats again", func() bool { return record.Puts() > before+2 })
+	operatortest.Eventually(t, "health says so", func() bool { return len(o.Degraded("heartbeat")) == 0 })
+	if n := o.Log().Count(`"level":"warning"`, "heartbeat beat"); n != 1 {
 		t.Errorf("%d warnings for one outage", n)
 	}
 }
 
-// Rule H1: an etcd that is away at the start is waited for, and no failure of
+// HB-1: an etcd that is away at the start is waited for, and no failure of
 // the heartbeat.
 func TestEtcdAwayAtTheStart(t *testing.T) {
 	t.Parallel()
@@ -165,63 +168,62 @@ func TestEtcdAwayAtTheStart(t *testing.T) {
 	door := e.Proxy(t, "etcd-0")
 	door.Refuse(t)
 	o := lead(t, e.ProxyEndpoints()[0])
-	kvstoretest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
-	kvstoretest.Eventually(t, "the heartbeat says what it waits for", func() bool { return waits(o) })
+	operatortest.Eventually(t, "it is known to be away", func() bool { return len(o.Degraded("kvstore")) > 0 })
+	operatortest.Eventually(t, "the heartbeat says what it waits for", func() bool { return waits(o) })
 	door.Heal(t)
-	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
 	if waits(o) {
 		t.Error("it still says that it waits")
 	}
-	if n := o.Metric("kvstore_heartbeat_failures_total"); n != 0 {
+	if n := o.MetricSum("kvstore_heartbeat_failures_total"); n != 0 {
 		t.Errorf("%v failures were counted", n)
 	}
 }
 
-func waits(o *kvstoretest.Operator) bool {
-	_, ok := o.Degraded("heartbeat")["heartbeat.job-beat.waits-for-etcd"]
-	return ok
+func waits(o *operatortest.Operator) bool {
+	return strings.Contains(o.Degraded("heartbeat"), "heartbeat.job-beat.waits-for-etcd: ")
 }
 
-// Rule H4: without a quorum heartbeats fail, and come back with it.
+// HB-4: without a quorum heartbeats fail, and come back with it.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 3)
 	record := e.Follow(key, 1)
 	o := lead(t, e.Endpoints()[0], every(100*time.Millisecond))
-	kvstoretest.Eventually(t, "heartbeats", func() bool { return record.Puts() > 2 })
+	operatortest.Eventually(t, "heartbeats", func() bool { return record.Puts() > 2 })
 	members := e.Members(t)
 	for _, m := range members[1:] {
 		e.Kill(t, m.Name)
 	}
-	kvstoretest.Eventually(t, "a failure", func() bool { return o.Metric("kvstore_heartbeat_failures_total") > 0 })
+	operatortest.Eventually(t, "a failure", func() bool { return o.MetricSum("kvstore_heartbeat_failures_total") > 0 })
 	for _, m := range members[1:] {
 		e.Start(t, m.Name)
 	}
 	rev := e.Revision()
-	kvstoretest.Eventually(t, "a heartbeat", func() bool { kv := e.Get(key); return kv != nil && kv.ModRevision > rev })
+	operatortest.Eventually(t, "a heartbeat", func() bool { kv := e.Get(key); return kv != nil && kv.ModRevision > rev })
 }
 
-// Rule H6: a heartbeat whose lease is revoked is back at once, on another lease.
+// HB-6: a heartbeat whose lease is revoked is back at once, on another lease.
 func TestLeaseRevoked(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	lead(t, e.Endpoints()[0])
-	kvstoretest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
+	operatortest.Eventually(t, "a heartbeat", func() bool { return e.Get(key) != nil })
 	lost := e.Get(key).Lease
 	if _, err := e.Client.Revoke(t.Context(), clientv3.LeaseID(lost)); err != nil {
 		t.Fatal(err)
 	}
-	kvstoretest.Eventually(t, "it is back", func() bool { kv := e.Get(key); return kv != nil && kv.Lease != 0 && kv.Lease != lost })
+	operatortest.Eventually(t, "it is back", func() bool { kv := e.Get(key); return kv != nil && kv.Lease != 0 && kv.Lease != lost })
 }
 
-// Rule H7: the next leader has the heartbeat on its own lease; one that lost the
+// HB-7: the next leader has the heartbeat on its own lease; one that lost the
 // lease writes no more, and one that stops leaves the key.
 func TestHandOver(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	record := e.Follow(key, 1)
 	first := lead(t, e.Endpoints()[0], every(20*time.Millisecond))
-	kvstoretest.Eventually(t, "a heartbeat of the first", func() bool { return record.Puts() > 0 })
+	operatortest.Eventually(t, "a heartbeat of the first", func() bool { return record.Puts() > 0 })
 	owner := e.Get(key).Lease
 	first.LoseLease()
 	after := e.Revision()
@@ -234,15 +236,15 @@ func TestHandOver(t *testing.T) {
 		}
 		return n
 	}
-	kvstoretest.Eventually(t, "heartbeats of the second", func() bool { return by(false) > 10 })
-	first.Leave()
+	operatortest.Eventually(t, "heartbeats of the second", func() bool { return by(false) > 10 })
+	first.LeaveTerm()
 	if n := by(true); n > 1 { // one may have been on its way
 		t.Errorf("the first wrote %d times after it lost its lease", n)
 	}
-	second.Leave()
+	second.LeaveTerm()
 	puts := record.Puts()
-	first.Enter() // leads again
-	kvstoretest.Eventually(t, "a heartbeat of the first", func() bool { return record.Puts() > puts+1 })
+	first.EnterTerm() // leads again
+	operatortest.Eventually(t, "a heartbeat of the first", func() bool { return record.Puts() > puts+1 })
 	first.Stop()
 	if e.Get(key) == nil {
 		t.Error("the heartbeat went with its writer")
@@ -251,7 +253,7 @@ func TestHandOver(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{0: false, time.Second: true, time.Minute: true, time.Minute + 1: false} {
-		if err := (Config{KVStoreHeartbeatInterval: d}).Validate(); (err == nil) != ok {
+		if err := cell.ValidateConfig(Config{KVStoreHeartbeatInterval: d}); (err == nil) != ok {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

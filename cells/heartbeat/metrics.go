@@ -3,22 +3,21 @@
 
 package heartbeat
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
 
 type beatMetrics struct {
 	LastSuccess prometheus.Gauge
 	Failures    prometheus.Counter
 }
 
-func newMetrics() *beatMetrics {
-	const ns, sub = "cilium_operator", "kvstore_heartbeat"
+func newMetrics(f metrics.Factory) *beatMetrics {
+	f = f.In("kvstore_heartbeat")
 	return &beatMetrics{
-		LastSuccess: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "last_success_timestamp_seconds",
-			Help: "When this process last wrote the heartbeat of the key-value store; 0 if it never did",
-		}),
-		Failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "failures_total", Help: "Attempts to write the heartbeat of the key-value store that failed",
-		}),
+		LastSuccess: f.Gauge("last_success_timestamp_seconds", "When this process last wrote the heartbeat of the key-value store; 0 if it never did"),
+		Failures:    f.Counter("failures_total", "Attempts to write the heartbeat of the key-value store that failed"),
 	}
 }

@@ -4,6 +4,9 @@
 package identity
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -12,46 +15,72 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-var _ identity.Assignments = (*maker)(nil)
+var _ identity.Assignments = (*controller)(nil)
 
-// newAssignments offers what the maker knows to other duties.
-func newAssignments(m *maker) identity.Assignments { return m }
+// newAssignments provides the assignment of pods to other duties.
+func newAssignments(c *controller) identity.Assignments { return c }
 
-// Of implements identity.Assignments.
-func (m *maker) Of(pod types.NamespacedName) (identity.Number, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p, _ := m.table.pods.Get(slim.Key(pod))
-	if p == nil || p.from == nil || p.from.set == nil {
+// ForPod implements identity.Assignments.
+func (c *controller) ForPod(pod types.NamespacedName) (identity.Number, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p, _ := c.table.pods.Get(slim.Key(pod))
+	if p == nil || p.template == nil || p.template.set == nil {
 		return 0, false
 	}
-	return p.from.set.number, p.from.set.exists
+	return p.template.set.number, p.template.set.exists
 }
 
-// Bearers implements identity.Assignments.
-func (m *maker) Bearers(n identity.Number) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if s := m.table.owners[n]; s != nil {
+// PodCount implements identity.Assignments.
+func (c *controller) PodCount(n identity.Number) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.table.owners[n]; s != nil {
 		return s.pods
 	}
 	return 0
 }
 
 // Complete implements identity.Assignments.
-func (m *maker) Complete() <-chan struct{} { return m.complete }
+func (c *controller) Complete() <-chan struct{} { return c.synced }
 
-// Observe implements identity.Assignments.
-func (m *maker) Observe(see func(types.NamespacedName)) (cancel func()) {
-	m.mu.Lock()
-	m.table.watched = true
-	m.mu.Unlock() // who is told may ask: never hold both locks
-	return m.observers.add(see)
+// Whole implements identity.Assignments.
+func (c *controller) Whole() error {
+	c.mu.Lock()
+	views := slices.Clone(c.sources)
+	c.mu.Unlock() // a store has a lock of its own
+	var errs []error
+	for _, v := range views {
+		if keys := v.undecodable(); len(keys) > 0 {
+			errs = append(errs, fmt.Errorf("%d objects of kind %s cannot be decoded, pods may have any identity; repair or delete them, at first %q", len(keys), v.kind, keys[0]))
+		}
+	}
+	return errors.Join(errs...)
 }
 
-// observers are those who want to know of changed answers.
+// source is a resource that identities of pods depend on, with its undecodable objects.
+type source struct {
+	kind        string
+	undecodable func() []slim.Key
+}
+
+func (c *controller) addSource(v source) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sources = append(slices.DeleteFunc(c.sources, func(other source) bool { return other.kind == v.kind }), v)
+}
+
+// Observe implements identity.Assignments.
+func (c *controller) Observe(see func(types.NamespacedName)) (cancel func()) {
+	c.mu.Lock()
+	c.table.observed = true
+	c.mu.Unlock() // observers may call ForPod: never hold both locks
+	return c.observers.add(see)
+}
+
+// observers are called with pods whose identity changed.
 type observers struct {
-	mu  sync.Mutex // held while they are told
+	mu  sync.Mutex // held during the calls
 	all map[*func(types.NamespacedName)]bool
 }
 
@@ -69,7 +98,7 @@ func (o *observers) add(see func(types.NamespacedName)) (cancel func()) {
 	}
 }
 
-func (o *observers) tell(pods []slim.Key) {
+func (o *observers) notify(pods []slim.Key) {
 	if len(pods) == 0 {
 		return
 	}

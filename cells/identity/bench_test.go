@@ -14,8 +14,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 // BenchmarkServerBurst is 1,000 pods with new labels that are seen at once: the
@@ -29,16 +29,16 @@ func BenchmarkServerBurst(b *testing.B) {
 		w.clear()
 		held := w.proxy.HoldWatch(b, "pods", 0)
 		w.proxy.CutWatches(b, clustertest.Match{Resources: []string{"pods"}})
-		termtest.Eventually(b, "pods come late", func() bool { return held.Hits(b) > 0 })
+		operatortest.Eventually(b, "pods come late", func() bool { return held.Hits(b) > 0 })
 		for i := range sets {
 			w.pod(fmt.Sprint("web-", i), pairs{"app": fmt.Sprint("web-", i)})
 		}
 		b.StartTimer()
 		held.Remove(b)
-		termtest.Eventually(b, "all have identities", func() bool {
-			w.maker.mu.Lock()
-			defer w.maker.mu.Unlock()
-			return w.maker.table.used == sets && len(w.maker.table.objects) == sets
+		operatortest.Eventually(b, "all have identities", func() bool {
+			w.controller.mu.Lock()
+			defer w.controller.mu.Unlock()
+			return w.controller.table.used == sets && len(w.controller.table.objects) == sets
 		})
 	}
 	b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/1000-sets")
@@ -71,8 +71,8 @@ func BenchmarkServerLatency(b *testing.B) {
 	w.start()
 	var mu sync.Mutex
 	made, borne := map[string]time.Time{}, map[string]time.Time{}
-	cancel := w.maker.Observe(func(pod types.NamespacedName) {
-		_, exists := w.maker.Of(pod)
+	cancel := w.controller.Observe(func(pod types.NamespacedName) {
+		_, exists := w.controller.ForPod(pod)
 		mu.Lock()
 		defer mu.Unlock()
 		if exists && borne[pod.Name].IsZero() {
@@ -102,7 +102,7 @@ func BenchmarkServerLatency(b *testing.B) {
 		n++
 	}
 	busy.Wait()
-	termtest.Eventually(b, "all have identities", func() bool {
+	operatortest.Eventually(b, "all have identities", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(borne) == n
@@ -121,7 +121,7 @@ func BenchmarkServerLatency(b *testing.B) {
 // mean is that of a latency, in milliseconds.
 func (w *world) mean(b *testing.B, resource, phase string) float64 {
 	var m dto.Metric
-	if err := w.maker.Metrics.Latency.WithLabelValues(resource, phase).(prometheus.Metric).Write(&m); err != nil {
+	if err := w.controller.Metrics.Latency.WithLabelValues(resource, phase).(prometheus.Metric).Write(&m); err != nil {
 		b.Fatal(err)
 	}
 	return m.GetHistogram().GetSampleSum() / float64(m.GetHistogram().GetSampleCount()) * 1000

@@ -4,6 +4,8 @@
 package identity
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -13,8 +15,8 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell makes the identities of pods.
-var Cell = cell.Module("identity", "Makes the CiliumIdentities of pods, one for each set of labels",
+// Cell creates the identities of pods.
+var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one per label set",
 	cell.Config(Config{}),
 	cell.EnabledBy(cell.When("the operator makes identities", modeFlags, cluster.Config.OperatorIdentities)),
 	cell.Validate(validate),
@@ -24,23 +26,32 @@ var Cell = cell.Module("identity", "Makes the CiliumIdentities of pods, one for 
 		k8s.Allow("list,watch,create", v2.CiliumIdentityResource.GroupResource()),
 		k8s.Allow("list,watch", v2.CiliumNodeResource.GroupResource()),
 	),
-	k8s.OptionalRBAC( // one of them, as the mode is
-		k8s.Allow("list,watch", v2.CiliumEndpointResource.GroupResource()),
-		k8s.Allow("list,watch", v2alpha1.CiliumEndpointSliceResource.GroupResource()),
-	),
+	k8s.OptionalRBAC(k8s.Allow("get,update", v2.CiliumIdentityResource.GroupResource())), // of edited ones
 	k8s.EventRBAC(),
+	cell.Module("endpoints", "Indexes CiliumEndpoints by their numeric identity",
+		cell.EnabledBy(cell.When("agents make CiliumEndpoints, and these are not gathered in slices", []string{"kvstore", "disable-endpoint-crd", slicesFlag}, fromEndpoints)),
+		k8s.RBAC(k8s.Allow("list,watch", v2.CiliumEndpointResource.GroupResource())),
+		cell.Provide(newEndpointIndex),
+	),
+	cell.Module("slices", "Indexes the endpoints in CiliumEndpointSlices by their numeric identity",
+		cell.EnabledBy(cell.When("there are CiliumEndpointSlices", []string{slicesFlag}, fromSlices)),
+		k8s.RBAC(k8s.Allow("list,watch", v2alpha1.CiliumEndpointSliceResource.GroupResource())),
+		cell.Provide(newSliceIndex),
+	),
 
 	cell.Metrics(newMetrics),
-	cell.Lasting(newFilter), // agents read the file once, too
-	cell.ProvidePrivate(newMaker),
+	cell.ProvideProcess(newFilter), // agents read the file once, too
+	cell.ProvidePrivate(newController),
 	cell.Provide(newAssignments),
-	cell.Job("write", (*maker).write),
-	cell.Job("pods", (*maker).seePods),
-	cell.Job("namespaces", (*maker).seeNamespaces),
-	cell.Job("nodes", (*maker).seeNodes),
-	cell.Job("identities", (*maker).seeIdentities),
-	cell.Job("endpoints", (*maker).seeEndpoints),
-	cell.Job("tend", (*maker).tend),
+	cell.Job("write", (*controller).write),
+	cell.Job("pods", (*controller).watchPods),
+	cell.Job("namespaces", (*controller).watchNamespaces),
+	cell.Job("nodes", (*controller).watchNodes),
+	cell.Job("identities", (*controller).watchIdentities, cell.Retry(time.Second, time.Minute)),
+	cell.Job("endpoints", (*controller).watchEndpoints, cell.Retry(time.Second, time.Minute)),
+	cell.Job("tend", (*controller).runPeriodic, cell.Retry(time.Second, time.Minute)),
 )
+
+const slicesFlag = "enable-cilium-endpoint-slice"
 
 var modeFlags = []string{"identity-management-mode", "operator-manages-identities"}

@@ -6,11 +6,12 @@ package identity
 import (
 	"testing"
 
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
 func TestCell(t *testing.T) {
-	celltest.Check(t, Cell, celltest.With(around...), celltest.InTerm("leader"),
+	celltest.Check(t, Cell, celltest.With(operatortest.Resources...), celltest.InTerm("leader"),
 		celltest.Args("--k8s-api-server=http://127.0.0.1:1", "--identity-management-mode=operator"),
 		celltest.OffArgs("--k8s-api-server=http://127.0.0.1:1"))
 }

@@ -7,24 +7,17 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
-	"unicode"
-
-	"github.com/spf13/pflag"
 
 	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config says which labels make identities. Agents read the same options.
+// Config says which labels are part of identities. Agents read the same options.
 type Config struct {
-	// Labels is text: agents split it on white space, and entries are regular
-	// expressions, which a list's rules would take apart.
-	Labels          string
-	LabelPrefixFile string
-	// IdentityNamedPorts is for agents that make labels of named ports.
-	IdentityNamedPorts bool
+	Labels          []string `flag:"labels" usage:"Label filter: entries [source:][!]regex, separated by white space in a ConfigMap and by commas on the command line. Must be the same as the agents'" list:"white space"`
+	LabelPrefixFile string   `flag:"label-prefix-file" usage:"File of label prefixes that replaces the default label filter. Must be the same as the agents'"`
+	// IdentityNamedPorts is for agents that add named ports to labels.
+	IdentityNamedPorts bool `flag:"identity-named-ports" usage:"Include named ports of pods in identities; only for clusters whose agents are all 1.20 or later"`
 }
 
 const (
@@ -33,89 +26,57 @@ const (
 	portsFlag  = "identity-named-ports"
 )
 
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.String(labelsFlag, c.Labels, "Entries of the label filter, with spaces or commas between: [source:][!]regex. Agents must have the same")
-	fs.String(fileFlag, c.LabelPrefixFile, "File of label prefixes that takes the place of the default filter. Agents must have the same")
-	fs.Bool(portsFlag, c.IdentityNamedPorts, "Named ports of pods make identities, too: for clusters all of whose agents are of 1.20 or later")
-}
-
-// validate is asked where the operator makes identities.
+// validate runs where the operator manages identities.
 func validate(c Config) error {
-	if _, err := labels.ParseEntries(split(c.Labels)); err != nil {
+	if _, err := labels.ParseEntries(c.Labels); err != nil {
 		return cell.Invalid(labelsFlag, "every entry must be [source:][!]regex: %v", err)
 	}
-	if _, err := c.base(); err != nil {
+	_, rest, err := c.base()
+	switch {
+	case err != nil:
 		return cell.Invalid(fileFlag, "%v", err)
+	case len(rest) > 0:
+		return cell.Questionable(fileFlag, "data behind the JSON value is not read, nor by agents: %.40q", rest)
 	}
 	return nil
 }
 
-// newFilter makes the filter that the options describe, and says what is hardly
-// meant.
+// newFilter makes the label filter of the options, and logs its warnings.
 func newFilter(c Config, log *slog.Logger) (*labels.Filter, error) {
 	f, err := c.filter()
 	if err != nil {
 		return nil, err
 	}
-	warnings := f.Warnings()
-	if !slices.Equal(split(c.Labels), strings.Fields(c.Labels)) {
-		warnings = append(slices.Clip(warnings), "agents that read it from the ConfigMap take commas for parts of entries; put spaces between")
-	}
-	for _, w := range warnings {
-		log.Warn("the label filter may not do what is meant", "labels", c.Labels, "warning", w)
+	for _, w := range f.Warnings() {
+		log.Warn("suspicious label filter", "labels", c.Labels, "warning", w)
 	}
 	return f, nil
 }
 
 func (c Config) filter() (*labels.Filter, error) {
-	user, err := labels.ParseEntries(split(c.Labels))
+	user, err := labels.ParseEntries(c.Labels)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", labelsFlag, err)
 	}
-	base, err := c.base()
+	base, _, err := c.base()
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", fileFlag, err)
 	}
 	return labels.NewFilter(base, user), nil
 }
 
-// base is what the file says, nil for the default filter.
-func (c Config) base() ([]labels.Entry, error) {
+// base is the content of the file, nil for the default filter, and the data behind its JSON value.
+func (c Config) base() (base []labels.Entry, rest []byte, err error) {
 	if c.LabelPrefixFile == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	data, err := os.ReadFile(c.LabelPrefixFile)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	base, err := labels.ParseFile(data)
+	base, rest, err = labels.ParseFile(data)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.LabelPrefixFile, err)
+		return nil, nil, fmt.Errorf("%s: %w", c.LabelPrefixFile, err)
 	}
-	return base, nil
-}
-
-// split takes entries apart at white space, and at commas that are not part of a
-// regular expression such as a{1,3}.
-func split(text string) []string {
-	depth, escaped := 0, false
-	return strings.FieldsFunc(text, func(r rune) bool {
-		switch {
-		case unicode.IsSpace(r):
-			depth, escaped = 0, false
-			return true
-		case escaped:
-			escaped = false
-		case r == '\\':
-			escaped = true
-		case strings.ContainsRune("([{", r):
-			depth++
-		case strings.ContainsRune(")]}", r):
-			depth = max(0, depth-1)
-		default:
-			return r == ',' && depth == 0
-		}
-		return false
-	})
+	return base, rest, nil
 }

@@ -18,42 +18,30 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/identity"
-	"github.com/skep-operator/skep/resources/explain"
-	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/reconcile"
-	"github.com/skep-operator/skep/resources/stream"
-	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell"
-	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
-
-// around are the cells that this one asks things of.
-var around = []cell.Cell{
-	cluster.Cell(cluster.DefaultConfig), explain.Cell, k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell,
-}
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
 type pairs = map[string]string
 
 // world is a namespace, all CiliumIdentities, and a door to the API server.
 type world struct {
-	t         testing.TB
-	proxy     *clustertest.Proxy
-	namespace string
-	core      kubernetes.Interface
-	dynamic   dynamic.Interface
-	maker     *maker // of the operator that was started last
+	t          testing.TB
+	proxy      *clustertest.Proxy
+	namespace  string
+	core       kubernetes.Interface
+	dynamic    dynamic.Interface
+	controller *controller // of the operator that was started last
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	s := termtest.NewSite(t, clustertest.Shared(t), "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumNode")
+	s := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumNode")
 	w := &world{t: t, proxy: s.Proxy, namespace: s.Namespace, core: s.Core, dynamic: s.Dynamic}
 	w.clear()
 	w.newNamespace(w.namespace, nil)
@@ -79,7 +67,7 @@ func (w *world) clear() {
 	if err := w.dynamic.Resource(v2.CiliumIdentityResource).DeleteCollection(w.t.Context(), now, metav1.ListOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	termtest.Eventually(w.t, "all is gone", func() bool {
+	operatortest.Eventually(w.t, "all is gone", func() bool {
 		pods, err := w.core.CoreV1().Pods("").List(w.t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 0 && len(w.identities()) == 0
 	})
@@ -103,7 +91,7 @@ func (w *world) account(namespace, name string) {
 			w.t.Fatal(err)
 		}
 	}
-	termtest.Eventually(w.t, "service account "+name+" is there", func() bool {
+	operatortest.Eventually(w.t, "service account "+name+" is there", func() bool {
 		_, err := api.Get(w.t.Context(), name, metav1.GetOptions{})
 		return err == nil
 	})
@@ -175,15 +163,18 @@ func (w *world) identity(name string, labels pairs) {
 }
 
 func (w *world) createIdentity(name string, labels pairs) error {
+	_, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.t.Context(), identityObject(name, labels), metav1.CreateOptions{})
+	return err
+}
+
+func identityObject(name string, labels pairs) *unstructured.Unstructured {
 	content := map[string]any{}
 	for k, v := range labels {
 		content[k] = v
 	}
-	u := &unstructured.Unstructured{Object: map[string]any{
+	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity", "metadata": map[string]any{"name": name}, "security-labels": content,
 	}}
-	_, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.t.Context(), u, metav1.CreateOptions{})
-	return err
 }
 
 func (w *world) deleteIdentity(name string) {
@@ -228,7 +219,7 @@ func (w *world) named(labels pairs) (names []string) {
 func (w *world) made(labels pairs) *unstructured.Unstructured {
 	w.t.Helper()
 	var names []string
-	termtest.Eventually(w.t, fmt.Sprint("an identity has ", labels), func() bool {
+	operatortest.Eventually(w.t, fmt.Sprint("an identity has ", labels), func() bool {
 		names = w.named(labels)
 		return len(names) > 0
 	})
@@ -256,36 +247,36 @@ func (w *world) bears(pod, name string) {
 	w.t.Helper()
 	var number identity.Number
 	var known bool
-	termtest.Eventually(w.t, pod+" has identity "+name, func() bool {
+	operatortest.Eventually(w.t, pod+" has identity "+name, func() bool {
 		number, known = w.of(pod)
 		return known && number.String() == name
 	})
 }
 
 func (w *world) of(pod string) (identity.Number, bool) {
-	return w.maker.Of(podName(w.namespace, pod))
+	return w.controller.ForPod(podName(w.namespace, pod))
 }
 
 // start runs an operator, and waits until it knows what there is.
-func (w *world) start(args ...string) *termtest.Operator {
+func (w *world) start(args ...string) *operatortest.Operator {
 	w.t.Helper()
 	return w.startAs(w.proxy.Kubeconfig(), args...)
 }
 
-func (w *world) startAs(kubeconfig string, args ...string) *termtest.Operator {
+func (w *world) startAs(kubeconfig string, args ...string) *operatortest.Operator {
 	w.t.Helper()
 	o := w.launch(kubeconfig, args...)
 	select {
-	case <-w.maker.Complete():
+	case <-w.controller.Complete():
 	case <-w.t.Context().Done():
 	}
 	return o
 }
 
-func (w *world) launch(kubeconfig string, args ...string) *termtest.Operator {
+func (w *world) launch(kubeconfig string, args ...string) *operatortest.Operator {
 	w.t.Helper()
-	probe := cell.Module("test.assigned", "Tells the test who decides", cell.Invoke(func(a identity.Assignments) { w.maker = a.(*maker) }))
-	return termtest.Start(w.t, around, cell.Set(Cell, probe), kubeconfig, append([]string{"--identity-management-mode=operator", "--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000"}, args...)...)
+	probe := cell.Module("test.assigned", "Tells the test who decides", cell.Invoke(func(a identity.Assignments) { w.controller = a.(*controller) }))
+	return operatortest.Start(w.t, cell.Set(Cell, probe), kubeconfig, append([]string{"--identity-management-mode=operator", "--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000"}, args...)...)
 }
 
 // requests are those of the duty that are no reads of streams, as "create: 201".
@@ -330,8 +321,8 @@ func drawing(t *testing.T, tb *table, numbers ...identity.Number) func(of int) i
 		want := numbers[0]
 		numbers = numbers[1:]
 		skip := 0
-		for n := tb.numbers.in.Min; n < want; n++ {
-			if tb.numbers.holds[n] == 0 {
+		for n := tb.numbers.bounds.Min; n < want; n++ {
+			if _, held := tb.numbers.held.OwnerOf(n); !held {
 				skip++
 			}
 		}
@@ -349,11 +340,11 @@ func (w *world) endpoint(name, number string) {
 	if _, err := w.dynamic.Resource(v2.CiliumEndpointResource).Namespace(w.namespace).Create(w.t.Context(), e, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	termtest.Eventually(w.t, "the endpoint is seen", func() bool { return w.carried(number) })
+	operatortest.Eventually(w.t, "the endpoint is seen", func() bool { return w.carried(number) })
 }
 
 func (w *world) carried(number string) (is bool) {
-	w.maker.change(func(t *table) { is = t.carried(mustNumber(w.t, number)) })
+	w.controller.update(func(t *table) { is = t.inUseByEndpoint(mustNumber(w.t, number)) })
 	return is
 }
 
@@ -366,5 +357,5 @@ func (w *world) deleteEndpoint(name string) {
 
 func (w *world) eventuallyNotCarried(n identity.Number) {
 	w.t.Helper()
-	termtest.Eventually(w.t, "the endpoint is seen to be gone", func() bool { return !w.carried(n.String()) })
+	operatortest.Eventually(w.t, "the endpoint is seen to be gone", func() bool { return !w.carried(n.String()) })
 }

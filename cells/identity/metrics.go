@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 type identityMetrics struct {
@@ -21,30 +23,21 @@ type identityMetrics struct {
 	Exhausted  prometheus.Counter
 }
 
-func newMetrics() *identityMetrics {
-	const ns, controller, sub = "cilium_operator", "cid_controller", "identity"
-	gauge := func(name, help string) prometheus.Gauge {
-		return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: ns, Subsystem: sub, Name: name, Help: help})
-	}
+func newMetrics(f metrics.Factory) *identityMetrics {
+	queue, f := f.In("cid_controller"), f.In("identity")
 	return &identityMetrics{
-		Events: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: controller, Name: "work_queue_event_count", Help: "Looks at sets of labels (pod) and requests to make identities (cid)",
-		}, []string{"resource", "outcome"}),
-		Latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: ns, Subsystem: controller, Name: "work_queue_latency", Help: "Seconds that sets of labels waited to be looked at (pod, enqueued), that looks took (pod, processing), and requests (cid, processing)",
-			Buckets: slices.Concat(prometheus.DefBuckets, []float64{60, 300, 900, 1800, 3600}),
-		}, []string{"resource", "phase"}),
-		Known:      gauge("known", "CiliumIdentities with a number of this cluster"),
-		Used:       gauge("used", "Sets of labels that pods have"),
-		Free:       gauge("free_numbers", "Numbers of this cluster that can be given to identities"),
-		Duplicates: gauge("duplicates", "Sets of labels that more than one CiliumIdentity has"),
-		Exhausted: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "exhausted_total", Help: "How often no number was free for an identity",
-		}),
+		Events: queue.CounterVec("work_queue_event_count", "Reconciliations of label sets (resource=pod) and CiliumIdentity create requests (resource=cid), by outcome", "resource", "outcome"),
+		Latency: queue.HistogramVec("work_queue_latency", "Seconds that label sets waited for reconciliation (pod, enqueued), that reconciliations took (pod, processing), and create requests (cid, processing)",
+			slices.Concat(prometheus.DefBuckets, []float64{60, 300, 900, 1800, 3600}), "resource", "phase"),
+		Known:      f.Gauge("known", "CiliumIdentities with a number of this cluster"),
+		Used:       f.Gauge("used", "Label sets of pods"),
+		Free:       f.Gauge("free_numbers", "Numbers of this cluster that can be allocated to identities"),
+		Duplicates: f.Gauge("duplicates", "Label sets with more than one CiliumIdentity"),
+		Exhausted:  f.Counter("exhausted_total", "How often no number was free for an identity"),
 	}
 }
 
-// update tells the state of the table. The caller keeps it from changing.
+// update sets the gauges. The caller has the lock of the table.
 func (m *identityMetrics) update(t *table) {
 	m.Known.Set(float64(len(t.objects)))
 	m.Used.Set(float64(t.used))
@@ -52,23 +45,22 @@ func (m *identityMetrics) update(t *table) {
 	m.Duplicates.Set(float64(t.duplicates))
 }
 
-// looked counts a look at a set of labels.
-func (m *identityMetrics) looked(waited, took time.Duration, done bool) {
-	m.Events.WithLabelValues("pod", outcome(done)).Inc()
-	m.Latency.WithLabelValues("pod", "enqueued").Observe(waited.Seconds())
-	m.Latency.WithLabelValues("pod", "processing").Observe(took.Seconds())
+// recordReconcile counts a reconciliation of a label set.
+func (m *identityMetrics) recordReconcile(waited, took time.Duration, done bool) {
+	m.record("pod", waited, took, done)
 }
 
-// created counts a request to make an identity.
-func (m *identityMetrics) created(waited, took time.Duration, done bool) {
-	m.Events.WithLabelValues("cid", outcome(done)).Inc()
-	m.Latency.WithLabelValues("cid", "enqueued").Observe(waited.Seconds())
-	m.Latency.WithLabelValues("cid", "processing").Observe(took.Seconds())
+// recordCreate counts a request to create an identity.
+func (m *identityMetrics) recordCreate(waited, took time.Duration, done bool) {
+	m.record("cid", waited, took, done)
 }
 
-func outcome(done bool) string {
+func (m *identityMetrics) record(resource string, waited, took time.Duration, done bool) {
+	outcome := "fail"
 	if done {
-		return "success"
+		outcome = "success"
 	}
-	return "fail"
+	m.Events.WithLabelValues(resource, outcome).Inc()
+	m.Latency.WithLabelValues(resource, "enqueued").Observe(waited.Seconds())
+	m.Latency.WithLabelValues(resource, "processing").Observe(took.Seconds())
 }

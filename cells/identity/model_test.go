@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,14 +23,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 // No number means two sets of labels, and no set gets two numbers from leaders
@@ -45,7 +49,7 @@ import (
 // leader, who has not seen that, is about to make again.
 func TestModel(t *testing.T) {
 	var total tally
-	for seed := range termtest.Seeds(t, 1000) {
+	for seed := range operatortest.Seeds(t, 1000) {
 		w := newModel(seed, guards{})
 		synctest.Test(t, func(*testing.T) { w.run() })
 		if w.wrong != "" {
@@ -57,7 +61,7 @@ func TestModel(t *testing.T) {
 		total.add(w.tally)
 	}
 	t.Logf("%+v", total)
-	for _, n := range []int{total.Made, total.Adopted, total.Again, total.Reused, total.Terms, total.Late, total.Taken, total.Fenced, total.Starved, total.Ghosts} {
+	for _, n := range []int{total.Made, total.Adopted, total.Again, total.Reused, total.Terms, total.Late, total.Taken, total.Fenced, total.Starved, total.Ghosts, total.Edited, total.Mutated, total.Restored, total.Refused} {
 		if n == 0 {
 			t.Errorf("the histories leave something out: %+v", total)
 		}
@@ -73,6 +77,8 @@ func TestModelNotices(t *testing.T) {
 		"what endpoints have does not count":                 {noCarried: true},
 		"what exists is taken for one's own":                 {noCompare: true},
 		"what was made is believed to be there":              {noConfirm: true},
+		"an edit is taken for another object":                {noUID: true},
+		"what else an object has does not count":             {noMetadata: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range uint64(3000) {
@@ -89,15 +95,18 @@ func TestModelNotices(t *testing.T) {
 }
 
 // guards says what is left out of the protocol.
-type guards struct{ noCatchUp, noSync, noRest, noCarried, noCompare, noConfirm bool }
+type guards struct {
+	noCatchUp, noSync, noRest, noCarried, noCompare, noConfirm, noUID, noMetadata bool
+}
 
 // tally counts what happened.
 type tally struct {
-	Made, Adopted, Again, Reused, Terms, Late, Taken, Fenced, Starved, Ghosts int
+	Made, Adopted, Again, Reused, Terms, Late, Taken, Fenced, Starved, Ghosts, Edited, Mutated, Restored, Refused int
 }
 
 func (t *tally) add(o tally) {
 	t.Made, t.Adopted, t.Again, t.Reused, t.Terms = t.Made+o.Made, t.Adopted+o.Adopted, t.Again+o.Again, t.Reused+o.Reused, t.Terms+o.Terms
+	t.Edited, t.Mutated, t.Restored, t.Refused = t.Edited+o.Edited, t.Mutated+o.Mutated, t.Restored+o.Restored, t.Refused+o.Refused
 	t.Late, t.Taken, t.Fenced, t.Starved, t.Ghosts = t.Late+o.Late, t.Taken+o.Taken, t.Fenced+o.Fenced, t.Starved+o.Starved, t.Ghosts+o.Ghosts
 }
 
@@ -113,6 +122,7 @@ type carrier struct {
 	number identity.Number
 	labels slim.Labels
 	since  slim.Revision
+	misled bool // the identity showed labels that it was not given
 }
 
 // model is the API server, its clients, and the network between them.
@@ -125,11 +135,14 @@ type model struct {
 	now       map[string]thing
 	endpoints map[string]carrier // by pod
 	byLeaders map[identity.Number]bool
+	given     map[slim.UID]slim.Labels // as created, by any writer
 	replicas  []*replica
 	leader    *replica
 	flying    []func(arrives bool)
 
-	agentsMake bool // as in the mode both
+	agentsMake bool   // as in the mode both
+	edits      bool   // by hand
+	mutates    string // what the API server's admission adds labels to: create, or both that and update
 	lag, lose  float64
 	depth      int
 	quiet      bool
@@ -145,8 +158,9 @@ var smallest = identity.Range{Min: 256, Max: 265}
 func newModel(seed uint64, g guards) *model {
 	r := rand.New(rand.NewPCG(seed, 7))
 	w := &model{
-		guards: g, r: r, keeps: remembered(labels.NewFilter(nil, nil).Keeps), now: map[string]thing{}, endpoints: map[string]carrier{},
+		guards: g, r: r, keeps: memoize(labels.NewFilter(nil, nil).Keeps), now: map[string]thing{}, endpoints: map[string]carrier{},
 		byLeaders: map[identity.Number]bool{}, ever: map[identity.Number]slim.Labels{}, agentsMake: r.IntN(3) == 0,
+		given: map[slim.UID]slim.Labels{}, edits: r.IntN(3) == 0, mutates: []string{"", "", "", "create", "create update"}[r.IntN(5)],
 		lag: []float64{0, 0.5, 0.9}[r.IntN(3)], lose: []float64{0, 0.1, 0.4}[r.IntN(3)],
 	}
 	for range 2 {
@@ -228,7 +242,11 @@ func (w *model) namespace(name, team string) {
 
 // administer does what users do.
 func (w *model) administer() {
-	switch k := w.r.IntN(12); {
+	switch k := w.r.IntN(13); {
+	case k == 12:
+		if w.edits {
+			w.edit(smallest.Min + identity.Number(w.r.IntN(smallest.Size())))
+		}
 	case k == 0:
 		w.namespace(pick(w.r, "n", "m"), pick(w.r, "a", "b"))
 	case k == 1:
@@ -252,6 +270,36 @@ func (w *model) administer() {
 		w.store("pod", namespace+"/"+p.Name, p)
 		w.logf("pod %s has %s", p.Key(), p.Labels)
 	}
+}
+
+// edit changes security-labels of an identity by hand, and nothing else. Labels that
+// are only taken away are left out: another leader cannot tell that from
+// metadata.labels that were added.
+func (w *model) edit(n identity.Number) {
+	old := w.identity(n)
+	if old == nil {
+		return
+	}
+	to := old.SecurityLabels.Map()
+	to["k8s:app"] = pick(w.r, "x", "y", "z", "evil")
+	i := *old
+	if i.SecurityLabels = slim.MakeLabels(to); i.SecurityLabels == old.SecurityLabels {
+		return
+	}
+	w.store("identity", i.Name, &i)
+	w.tally.Edited++
+	w.logf("identity %d is edited: %s", n, i.SecurityLabels)
+}
+
+// mutated is what the API server stores of labels that are sent.
+func (w *model) mutated(verb string, of slim.Labels) slim.Labels {
+	if w.quiet || !strings.Contains(w.mutates, verb) || w.r.IntN(4) == 0 {
+		return of
+	}
+	w.tally.Mutated++
+	all := of.Map()
+	all["k8s:injected"] = "yes"
+	return slim.MakeLabels(all)
 }
 
 func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values))] }
@@ -278,7 +326,7 @@ func (w *model) deleteIdentity(n identity.Number, how string) {
 	}
 }
 
-// collect deletes what nobody uses.
+// collect deletes unused identities.
 func (w *model) collect() {
 	for n := smallest.Min; n <= smallest.Max; n++ {
 		if o := w.identity(n); o != nil && !w.carried(n) && !slices.Contains(w.inUse(), o.SecurityLabels) {
@@ -334,20 +382,25 @@ func (w *model) agent() {
 	of := w.labelsOf(o.content.(*slim.Pod))
 	for n := smallest.Min; n <= smallest.Max; n++ {
 		if i := w.identity(n); i != nil && i.SecurityLabels == of {
-			w.endpoints[name] = carrier{n, of, slim.Revision(len(w.changes))}
+			w.endpoints[name] = carrier{n, of, slim.Revision(len(w.changes)), w.given[i.UID] != of}
 			w.logf("the endpoint of %s has %d", name, n)
 			return
 		}
 	}
 	if n := smallest.Min + identity.Number(w.r.IntN(smallest.Size())); w.agentsMake && w.identity(n) == nil && !w.carried(n) && w.ever[n] == (slim.Labels{}) {
-		w.storeIdentity(n, of)
+		w.storeIdentity(n, of, of)
 		w.logf("an agent makes %d: %s", n, of)
 	}
 }
 
-func (w *model) storeIdentity(n identity.Number, of slim.Labels) *ciliumio.Identity {
-	i := &ciliumio.Identity{SecurityLabels: of}
+// storeIdentity makes an identity that is given labels, and stored with others if
+// the API server changes them.
+func (w *model) storeIdentity(n identity.Number, of, stored slim.Labels) *ciliumio.Identity {
+	i := &ciliumio.Identity{SecurityLabels: stored}
 	i.Name, i.CreationTimestamp = n.String(), slim.MakeTime(time.Now())
+	i.UID = slim.ParseUID(fmt.Sprint("uid-", len(w.changes)))
+	i.Labels = slim.MakeLabels(labels.Set(of.Map()).Metadata())
+	w.given[i.UID] = of
 	w.store("identity", i.Name, i)
 	if w.ever[n] != (slim.Labels{}) {
 		w.tally.Reused++
@@ -403,12 +456,12 @@ func (w *model) finish() {
 			w.collect()
 		}
 		w.settle()
-		time.Sleep(rest)
+		time.Sleep(quarantinePeriod)
 		w.settle()
 	}
 	for _, o := range w.now {
 		if p, ok := o.content.(*slim.Pod); ok && w.wrong == "" {
-			n, exists := w.leader.term.Of(podName(p.Namespace.String(), p.Name))
+			n, exists := w.leader.term.ForPod(podName(p.Namespace.String(), p.Name))
 			if has := w.identity(n); !exists || has == nil || has.SecurityLabels != w.labelsOf(p) {
 				w.fail("%s has %d (%t), which is %v", p.Key(), n, exists, has)
 			}
@@ -416,7 +469,7 @@ func (w *model) finish() {
 	}
 	bearers := 0
 	for n := smallest.Min; n <= smallest.Max; n++ {
-		if w.leader.term.Bearers(n) > 0 {
+		if w.leader.term.PodCount(n) > 0 {
 			bearers++
 		} else {
 			w.deleteIdentity(n, "for nobody bears it")
@@ -465,7 +518,7 @@ type replica struct {
 // term is a leader's. What it does, it does with the cell's code.
 type term struct {
 	*replica
-	*maker
+	*controller
 	over      bool
 	begun     bool
 	entered   slim.Revision
@@ -473,22 +526,40 @@ type term struct {
 	queue     []slim.Labels
 	looking   map[slim.Labels]bool
 	gone      map[identity.Number]vanished // as this term has seen it
+	mine      map[slim.UID]mine
+}
+
+// mine is an identity that a term has made, and had the answer.
+type mine struct {
+	number identity.Number
+	of     slim.Labels
 }
 
 type vanished struct {
-	at time.Time
-	of slim.Labels
+	at  time.Time
+	of  slim.Labels
+	uid slim.UID
 }
 
 func (r *replica) enter() {
-	t := &term{replica: r, delivered: map[string]thing{}, looking: map[slim.Labels]bool{}, gone: map[identity.Number]vanished{}, entered: slim.Revision(len(r.changes))}
-	t.maker = &maker{
-		params:   params{Client: client{term: t}, Metrics: newMetrics(), Health: health.NewTree().Reporter("identity"), Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		table:    newTable("c", smallest, r.keeps, r.r.IntN),
-		complete: make(chan struct{}),
+	t := &term{replica: r, delivered: map[string]thing{}, looking: map[slim.Labels]bool{}, gone: map[identity.Number]vanished{}, mine: map[slim.UID]mine{}, entered: slim.Revision(len(r.changes))}
+	t.controller = &controller{
+		params: params{Client: client{term: t}, Permissions: &k8s.Permissions{}, Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("identity"), Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
+		table:  newTable("c", smallest, r.keeps, r.r.IntN),
+		synced: make(chan struct{}),
 	}
-	t.table.carried = func(n identity.Number) bool { return !r.noCarried && r.carried(n) }
-	t.maker.add = func(of slim.Labels, _ ...k8s.Trigger) {
+	t.table.inUseByEndpoint = func(n identity.Number) bool { return !r.noCarried && r.carried(n) }
+	t.table.endpointsWith = func(n identity.Number) iter.Seq[slim.Key] {
+		return func(yield func(slim.Key) bool) {
+			for pod, c := range r.endpoints {
+				namespace, name, _ := strings.Cut(pod, "/")
+				if c.number == n && !r.noCarried && !yield(slim.Key{Namespace: namespace, Name: name}) {
+					return
+				}
+			}
+		}
+	}
+	t.controller.enqueue = func(of slim.Labels, _ ...k8s.Trigger) {
 		if !slices.Contains(t.queue, of) {
 			t.queue = append(t.queue, of)
 		}
@@ -555,15 +626,15 @@ func (t *term) deliver() {
 	if len(keys) == 0 || t.noSync && !t.begun && t.r.IntN(3) == 0 {
 		if !t.begun {
 			t.begun = true
-			t.maker.awaited = 1
-			t.seen()
+			t.controller.unsynced = 1
+			t.markSourceSynced()
 		}
 		return
 	}
 	key := pick(t.r, keys...)
 	o, there := t.view()[key]
 	was := t.delivered[key]
-	t.revise(func(tb *table) {
+	t.updateAndEnqueue(func(tb *table) {
 		if !there {
 			delete(t.delivered, key)
 			t.forget(tb, was)
@@ -572,14 +643,14 @@ func (t *term) deliver() {
 		t.delivered[key] = o
 		switch content := o.content.(type) {
 		case *slim.Pod:
-			tb.seePod(content)
+			tb.upsertPod(content)
 		case *slim.Namespace:
-			tb.seeNamespace(content)
+			tb.upsertNamespace(content)
 		case *ciliumio.Identity:
-			if old, ok := was.content.(*ciliumio.Identity); ok && old.SecurityLabels != content.SecurityLabels {
+			if old, ok := was.content.(*ciliumio.Identity); ok && old.UID != content.UID {
 				t.vanish(old)
 			}
-			tb.seeObject(content)
+			tb.upsertObject(t.told(content))
 		}
 	})
 	t.unguard()
@@ -588,33 +659,47 @@ func (t *term) deliver() {
 func (t *term) forget(tb *table, was thing) {
 	switch content := was.content.(type) {
 	case *slim.Pod:
-		tb.forgetPod(content.Key())
+		tb.deletePod(content.Key())
 	case *slim.Namespace:
-		tb.forgetNamespace(content.Name)
+		tb.deleteNamespace(content.Name)
 	case *ciliumio.Identity:
 		t.vanish(content)
-		tb.forgetObject(content.Name, content.ResourceVersion)
+		tb.deleteObject(content.Name, content.ResourceVersion)
 	}
 }
 
 func (t *term) vanish(o *ciliumio.Identity) {
 	n, _ := identity.ParseNumber(o.Name)
-	t.gone[n] = vanished{time.Now(), o.SecurityLabels}
+	if t.gone[n].uid != o.UID { // else the server has told it before the view
+		t.gone[n] = vanished{time.Now(), t.given[o.UID], o.UID}
+	}
+}
+
+// told is what the leader is told of an identity.
+func (t *term) told(o *ciliumio.Identity) *ciliumio.Identity {
+	i := *o
+	if t.noUID {
+		i.UID = slim.ParseUID(fmt.Sprint("revision-", o.ResourceVersion))
+	}
+	if t.noMetadata {
+		i.Labels = slim.Labels{}
+	}
+	return &i
 }
 
 // unguard takes away what the history is to do without.
 func (t *term) unguard() {
 	if t.noRest {
-		t.table.numbers.wake(time.Now().Add(rest))
+		t.table.numbers.expire(time.Now().Add(quarantinePeriod))
 	}
 }
 
 func (t *term) tick() {
-	t.revise((*table).wake)
+	t.updateAndEnqueue((*table).expireQuarantine)
 	if t.noConfirm {
 		return
 	}
-	t.confirm(func(n identity.Number, at slim.Revision) (there, isNew bool) {
+	t.confirmCreated(func(n identity.Number, at slim.Revision) (there, isNew bool) {
 		_, there = t.view()["identity"+n.String()]
 		if isNew = t.at >= at; isNew && !there {
 			t.tally.Ghosts++
@@ -636,13 +721,13 @@ func (t *term) lookNext() {
 	if len(known) > 0 && t.table.sets[of] != nil && t.table.sets[of].exists {
 		t.tally.Adopted++
 	}
-	err := t.look(context.WithValue(context.Background(), knownKey{}, known), of)
+	err := t.reconcile(context.WithValue(context.Background(), knownKey{}, known), of)
 	delete(t.looking, of)
-	if s := t.table.sets[of]; s != nil && t.table.starved[s] {
+	if s := t.table.sets[of]; s != nil && t.table.awaitingNumber[s] {
 		t.tally.Starved++
 	}
 	if err != nil && !t.over {
-		t.maker.add(of)
+		t.controller.enqueue(of)
 	}
 	t.unguard()
 }
@@ -654,7 +739,7 @@ type knownKey struct{}
 func (t *term) known(of slim.Labels) (all []identity.Number) {
 	for n := smallest.Min; n <= smallest.Max; n++ {
 		o := t.identity(n)
-		if o == nil || o.SecurityLabels != of {
+		if o == nil || o.SecurityLabels != of || t.given[o.UID] != of {
 			continue
 		}
 		told := t.delivered["identity"+o.Name].revision == o.ResourceVersion
@@ -695,7 +780,7 @@ func (c client) Create(ctx context.Context, resource schema.GroupVersionResource
 	if known := ctx.Value(knownKey{}).([]identity.Number); len(known) > 0 && !again {
 		t.fail("%d makes %d although it knows %v: %s", t.id, n, known, of)
 	}
-	if v, ok := t.gone[n]; ok && v.of != of && time.Since(v.at) < rest {
+	if v, ok := t.gone[n]; ok && v.of != of && time.Since(v.at) < quarantinePeriod {
 		t.fail("%d makes %d, which was another %s ago", t.id, n, time.Since(v.at))
 	}
 	t.meanwhile()
@@ -703,7 +788,7 @@ func (c client) Create(ctx context.Context, resource schema.GroupVersionResource
 	switch {
 	case t.over:
 		t.tally.Fenced++
-		return nil, k8s.ErrFenced
+		return nil, leading.ErrFenced
 	case t.chance(t.lose / 2):
 		return nil, apierrors.NewTooManyRequests("busy", 1)
 	case t.chance(t.lose):
@@ -711,7 +796,7 @@ func (c client) Create(ctx context.Context, resource schema.GroupVersionResource
 			if arrives && t.identity(n) == nil {
 				t.tally.Late++
 				t.byLeaders[n] = false
-				t.storeIdentity(n, of)
+				t.storeIdentity(n, of, t.mutated("create", of))
 				t.logf("what %d sent makes %d late: %s", t.id, n, of)
 			}
 		})
@@ -724,7 +809,7 @@ func (c client) Create(ctx context.Context, resource schema.GroupVersionResource
 		return nil, apierrors.NewAlreadyExists(resource.GroupResource(), o.Name)
 	}
 	for pod, e := range t.endpoints {
-		if e.number == n && e.labels != of && e.since <= began {
+		if e.number == n && e.labels != of && e.since <= began && !e.misled {
 			t.fail("%d makes %d, which the endpoint of %s has: %s", t.id, n, pod, of)
 		}
 	}
@@ -732,10 +817,61 @@ func (c client) Create(ctx context.Context, resource schema.GroupVersionResource
 	if again {
 		t.tally.Again++
 	}
-	i := t.storeIdentity(n, of)
+	for uid, given := range t.mine {
+		if mine := t.identity(given.number); given.of == of && mine != nil && mine.UID == uid && !again {
+			t.fail("%d makes %d, although it has made %d with the same labels", t.id, n, given.number)
+		}
+	}
+	i := t.storeIdentity(n, of, t.mutated("create", of))
 	t.byLeaders[n] = true
-	t.logf("%d makes %d: %s", t.id, n, of)
-	return encoded(i), nil
+	t.mine[i.UID] = mine{n, of}
+	t.logf("%d makes %d: %s, stored with %s", t.id, n, of, i.SecurityLabels)
+	return encoded(t.told(i)), nil
+}
+
+// Modify is what the cell does to put labels back.
+func (c client) Modify(_ context.Context, ref k8s.Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
+	t := c.term
+	t.meanwhile()
+	defer t.meanwhile()
+	n, _ := identity.ParseNumber(ref.Name)
+	old := t.identity(n)
+	switch {
+	case t.over:
+		return nil, false, leading.ErrFenced
+	case old == nil:
+		for _, c := range slices.Backward(t.changes) {
+			if was, ok := c.content.(*ciliumio.Identity); ok && was.Name == ref.Name {
+				t.vanish(was)
+				break
+			}
+		}
+		return nil, false, apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
+	case t.chance(t.lose / 2):
+		t.tally.Refused++
+		return nil, false, apierrors.NewForbidden(ref.Resource.GroupResource(), ref.Name, errNoAnswer)
+	}
+	u := encoded(t.told(old))
+	if err := edit(u); err != nil {
+		return nil, false, err
+	}
+	all, _, _ := unstructured.NestedStringMap(u.Object, "security-labels")
+	of := slim.MakeLabels(all)
+	if of == old.SecurityLabels {
+		return u, false, nil
+	}
+	if of != t.given[old.UID] {
+		t.fail("%d writes to %d, which was given %s: %s", t.id, n, t.given[old.UID], of)
+	}
+	i := *old
+	i.SecurityLabels, i.Labels = t.mutated("update", of), slim.MakeLabels(u.GetLabels())
+	t.store("identity", i.Name, &i)
+	t.tally.Restored++
+	t.logf("%d puts labels of %d back: %s, stored with %s", t.id, n, of, i.SecurityLabels)
+	if t.chance(t.lose / 2) {
+		return nil, false, errNoAnswer
+	}
+	return encoded(t.told(&i)), true, nil
 }
 
 func (c client) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured, error) {
@@ -746,7 +882,7 @@ func (c client) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured,
 	if i == nil {
 		return nil, apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
 	}
-	u := encoded(i)
+	u := encoded(t.told(i))
 	if t.noCompare {
 		if s := t.table.owners[n]; s != nil {
 			_ = unstructured.SetNestedStringMap(u.Object, s.labels.Map(), "security-labels")
@@ -758,6 +894,8 @@ func (c client) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured,
 func encoded(i *ciliumio.Identity) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetName(i.Name)
+	u.SetUID(i.UID.API())
+	u.SetLabels(i.Labels.Map())
 	u.SetResourceVersion(i.ResourceVersion.String())
 	_ = unstructured.SetNestedField(u.Object, i.CreationTimestamp.Time().Format(time.RFC3339), "metadata", "creationTimestamp")
 	_ = unstructured.SetNestedStringMap(u.Object, i.SecurityLabels.Map(), "security-labels")
@@ -771,7 +909,7 @@ func (t *term) check() {
 	}
 	for n, o := range t.table.objects {
 		was, _ := t.changes[o.revision-1].content.(*ciliumio.Identity)
-		if was == nil || was.Name != n.String() || o.of == nil || was.SecurityLabels != o.of.labels {
+		if was == nil || was.Name != n.String() || o.set == nil || was.SecurityLabels != o.labels {
 			t.fail("%d takes %d for what it was not: %v", t.id, n, was)
 		}
 	}
@@ -782,15 +920,32 @@ func (t *table) consistent() error {
 	holds := map[identity.Number]int{}
 	for n, o := range t.objects {
 		holds[n]++
-		if o.of != nil && !slices.Contains(o.of.objects, o) {
+		if o.set != nil && !slices.Contains(o.set.objects, o) {
 			return fmt.Errorf("object %d is not one of its set", n)
 		}
+	}
+	doubtful := 0
+	for metadata, all := range t.mismatched {
+		doubtful -= len(all)
+		for _, o := range all {
+			if o.match == equalLabels || o.metadata != metadata || t.objects[o.number] != o {
+				return fmt.Errorf("%d is in doubt, and should not be: %+v", o.number, o)
+			}
+		}
+	}
+	for _, o := range t.objects {
+		if o.match != equalLabels {
+			doubtful++
+		}
+	}
+	if doubtful != 0 {
+		return fmt.Errorf("%d more are in doubt than are found", doubtful)
 	}
 	used, duplicates, pods := 0, 0, 0
 	for of, s := range t.sets {
 		n := 0
 		for i, from := range s.templates {
-			if from.set != s || from.at != i {
+			if from.set != s || from.index != i {
 				return fmt.Errorf("a template of %s is elsewhere", of)
 			}
 			n += len(from.pods)
@@ -811,18 +966,22 @@ func (t *table) consistent() error {
 				return fmt.Errorf("%d is %s and somebody else's", s.number, of)
 			}
 		}
-		if o := t.objects[s.number]; s.exists != (o != nil && o.of == s) {
+		if o := t.objects[s.number]; s.exists != (o != nil && o.set == s && !o.edited()) {
 			return fmt.Errorf("%d of %s exists: %t", s.number, of, s.exists)
 		}
-		if n == 0 && len(s.objects) == 0 && s.number == 0 && !s.sending {
+		if n == 0 && len(s.objects) == 0 && s.number == 0 && !s.inFlight {
 			return fmt.Errorf("%s is of no use", of)
 		}
 	}
-	for _, r := range t.numbers.rests {
+	for _, r := range t.numbers.quarantined {
 		holds[r.number]++
 	}
-	if !maps.Equal(holds, t.numbers.holds) || len(holds) != t.numbers.taken {
-		return fmt.Errorf("numbers are held %v, and counted %v", holds, t.numbers.holds)
+	counted := map[identity.Number]int{}
+	for n, h := range t.numbers.held.All() {
+		counted[n] = h.count
+	}
+	if !maps.Equal(holds, counted) || len(holds) != t.numbers.used() {
+		return fmt.Errorf("numbers are held %v, and counted %v", holds, counted)
 	}
 	if used != t.used || duplicates != t.duplicates {
 		return fmt.Errorf("%d sets are used and %d have duplicates, counted are %d and %d", used, duplicates, t.used, t.duplicates)

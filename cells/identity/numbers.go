@@ -4,91 +4,80 @@
 package identity
 
 import (
-	"math/bits"
 	"time"
 
+	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/domain/identity"
 )
 
-// rest is how long a number is not given out after its identity is gone: agents
-// may still act upon it.
-const rest = 10 * time.Minute
+// quarantinePeriod is how long a number is not allocated after its identity was deleted: agents may still use it.
+const quarantinePeriod = 10 * time.Minute
 
-// numbers are those of the cluster's range, each free or held for one or several
-// reasons. It is not safe for concurrent use.
+// numbers are the numbers of the cluster's range, each free or held once or more. They are not safe for concurrent use.
 type numbers struct {
-	in    identity.Range
-	holds map[identity.Number]int
-	held  []uint64 // a bit for each number, from in.Min
-	taken int
-	rests []resting // the next to end first
+	bounds      identity.Range
+	held        *alloc.Numbers[identity.Number, *holds]
+	pool        *alloc.NumberPool[identity.Number, *holds] // of the range
+	quarantined []quarantinedNumber                        // the next to end first
 }
 
-type resting struct {
+// holds is how often a number is held: by objects, by a set, in quarantine.
+type holds struct{ count int }
+
+type quarantinedNumber struct {
 	number identity.Number
 	until  time.Time
 }
 
-func newNumbers(in identity.Range) *numbers {
-	n := &numbers{in: in, holds: map[identity.Number]int{}, held: make([]uint64, (in.Size()+63)/64)}
-	if over := in.Size() % 64; over != 0 {
-		n.held[len(n.held)-1] = ^uint64(0) << over // beyond the range
-	}
+func newNumbers(bounds identity.Range) *numbers {
+	held := alloc.NewNumbers[identity.Number, *holds]()
+	n := &numbers{bounds: bounds, held: held, pool: held.NewPool()}
+	_ = n.pool.Set(alloc.NumberRange[identity.Number]{First: bounds.Min, Last: bounds.Max}) // the range of a cluster is valid
 	return n
 }
 
-// free is how many numbers can be given out.
-func (n *numbers) free() int { return n.in.Size() - n.taken }
+// used is how many numbers are held.
+func (n *numbers) used() int { return n.held.Len() }
+
+// free is how many numbers can be allocated.
+func (n *numbers) free() int { return n.bounds.Size() - n.used() }
 
 func (n *numbers) hold(number identity.Number) {
-	if n.holds[number]++; n.holds[number] == 1 {
-		n.taken++
-		n.held[(number-n.in.Min)/64] |= 1 << ((number - n.in.Min) % 64)
+	h, held := n.held.OwnerOf(number)
+	if !held {
+		h = &holds{}
+		_ = n.held.Reserve(number, h) // it is free
 	}
+	h.count++
 }
 
 func (n *numbers) release(number identity.Number) {
-	if n.holds[number]--; n.holds[number] == 0 {
-		delete(n.holds, number)
-		n.taken--
-		n.held[(number-n.in.Min)/64] &^= 1 << ((number - n.in.Min) % 64)
+	h, held := n.held.OwnerOf(number)
+	if !held {
+		return
+	}
+	if h.count--; h.count == 0 {
+		n.held.Release(number, h)
 	}
 }
 
-// retire holds a number for as long as it has to rest.
-func (n *numbers) retire(number identity.Number, now time.Time) {
+// quarantine holds a number for the quarantinePeriod.
+func (n *numbers) quarantine(number identity.Number, now time.Time) {
 	n.hold(number)
-	n.rests = append(n.rests, resting{number, now.Add(rest)})
+	n.quarantined = append(n.quarantined, quarantinedNumber{number, now.Add(quarantinePeriod)})
 }
 
-// wake ends the rests that are over. It reports whether there were any.
-func (n *numbers) wake(now time.Time) (woken bool) {
-	for len(n.rests) > 0 && !now.Before(n.rests[0].until) {
-		n.release(n.rests[0].number)
-		n.rests, woken = n.rests[1:], true
+// expire releases the numbers whose quarantine is over. It reports whether there were any.
+func (n *numbers) expire(now time.Time) (expired bool) {
+	for len(n.quarantined) > 0 && !now.Before(n.quarantined[0].until) {
+		n.release(n.quarantined[0].number)
+		n.quarantined, expired = n.quarantined[1:], true
 	}
-	return woken
+	return expired
 }
 
-// draw returns one of the free numbers: choose returns which of so many. The
-// number is not held yet.
-func (n *numbers) draw(choose func(of int) int) (number identity.Number, ok bool) {
-	if n.free() == 0 {
-		return 0, false
-	}
-	skip := choose(n.free())
-	for i, word := range n.held {
-		here := bits.OnesCount64(^word)
-		if skip >= here {
-			skip -= here
-			continue
-		}
-		for open := ^word; ; open &= open - 1 {
-			if skip == 0 {
-				return n.in.Min + identity.Number(i*64+bits.TrailingZeros64(open)), true
-			}
-			skip--
-		}
-	}
-	return 0, false
+// pick returns one of the free numbers: choose returns which of so many. It does not hold the number.
+func (n *numbers) pick(choose func(of int) int) (number identity.Number, ok bool) {
+	number, err := n.pool.Pick(func(of uint64) uint64 { return uint64(choose(int(of))) })
+	return number, err == nil
 }

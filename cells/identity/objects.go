@@ -12,46 +12,115 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// seeObject takes note of an identity as a view shows it. Views are late: what is
-// older than what is known already does not count.
-func (t *table) seeObject(o *ciliumio.Identity) {
-	number, ok := t.number(o.Name)
+// observation is an identity in the cache or in a response.
+type observation struct {
+	number   identity.Number
+	uid      slim.UID
+	labels   slim.Labels // security-labels
+	metadata slim.Labels // metadata.labels
+	created  slim.Time
+	revision slim.Revision
+}
+
+// object is a CiliumIdentity with a number of the cluster.
+type object struct {
+	observation
+	// set is the set of its original labels, nil for none. edited_labels.go has the rules.
+	set *set
+	// createdHere says that this leader created it, so that its original labels are known.
+	createdHere bool
+	// match compares its metadata.labels with its labels, where these may have been edited.
+	match labelMatch
+}
+
+// edited reports whether its labels on the server differ from the original ones.
+func (o *object) edited() bool { return o.set != nil && o.set.labels != o.labels }
+
+// upsertObject records an identity of the cache. It is ignored if a response was newer.
+func (t *table) upsertObject(o *ciliumio.Identity) {
+	number, ok := t.parseName(o.Name)
 	if !ok {
 		return
 	}
-	if o.ResourceVersion >= t.unseen[number] { // no earlier one of that name
-		delete(t.unseen, number)
+	if o.ResourceVersion >= t.unconfirmed[number] { // not an earlier one of that name
+		delete(t.unconfirmed, number)
 	}
-	t.putObject(number, o.SecurityLabels, o.CreationTimestamp, o.ResourceVersion)
+	now := observation{number, o.UID, o.SecurityLabels, o.Labels, o.CreationTimestamp, o.ResourceVersion}
+	if o.CannotDecode("security-labels") {
+		now.labels, now.metadata = t.lastLabels(number, o.UID)
+	}
+	t.recordObject(now, slim.Labels{})
 }
 
-// number is the number that the name of an identity of this cluster stands for.
-func (t *table) number(name string) (identity.Number, bool) {
+// lastLabels are the last known labels of an identity, none if it is new. Its number is held in both cases.
+func (t *table) lastLabels(number identity.Number, uid slim.UID) (labels, metadata slim.Labels) {
+	if o := t.objects[number]; o != nil && o.uid == uid {
+		return o.labels, o.metadata
+	}
+	return slim.Labels{}, slim.Labels{}
+}
+
+// parseName returns the number of an identity of this cluster.
+func (t *table) parseName(name string) (identity.Number, bool) {
 	n, ok := identity.ParseNumber(name)
-	return n, ok && t.numbers.in.Contains(n)
+	return n, ok && t.numbers.bounds.Contains(n)
 }
 
-func (t *table) putObject(number identity.Number, of slim.Labels, created slim.Time, revision slim.Revision) {
-	o := t.objects[number]
-	if o != nil && o.revision > revision {
+// recordObject records an identity. created are the labels that this leader created it with, none if it did not.
+func (t *table) recordObject(now observation, created slim.Labels) {
+	o := t.objects[now.number]
+	if o != nil && o.revision > now.revision {
 		return
 	}
-	s := t.set(of)
-	if o != nil && (o.of != s || o.created != created) {
-		t.removeObject(o)
-		s, o = t.set(of), nil // removing may have dropped it
+	original := created
+	if original == (slim.Labels{}) {
+		original = t.originalLabels(o, now)
+	}
+	s := t.ensureSet(original)
+	if o != nil && o.set == s && o.uid == now.uid && o.created == now.created {
+		t.updateObject(o, now)
+		return
 	}
 	if o != nil {
-		o.revision = revision
+		t.removeObject(o)
+		s = t.ensureSet(original) // removing may have dropped it
+	}
+	o = &object{observation: now}
+	t.objects[o.number] = o
+	t.numbers.hold(o.number)
+	t.attach(o, s)
+}
+
+// updateObject records a newer state of an identity of the same set.
+func (t *table) updateObject(o *object, now observation) {
+	was := o.observation
+	if was.labels == now.labels && was.metadata == now.metadata {
+		o.observation = now
 		return
 	}
-	o = &object{number, s, created, revision}
-	t.objects[number] = o
-	t.numbers.hold(number)
-	if other := t.owners[number]; other != nil && other != s { // it was faster
+	t.clearMismatch(o)
+	o.observation = now
+	t.recordMismatch(o)
+	s := o.set
+	if s == nil || was.labels == now.labels {
+		return
+	}
+	if s.number == o.number {
+		s.exists = !o.edited()
+		t.recordChanged(s)
+	}
+	t.updateChoice(s)
+	t.enqueueIfNeeded(s)
+}
+
+// attach adds an identity to a set.
+func (t *table) attach(o *object, s *set) {
+	o.set = s
+	t.recordMismatch(o)
+	if other := t.owners[o.number]; other != nil && other != s { // its creation was faster
 		t.unchoose(other)
-		t.settle(other)
-		t.touch(other)
+		t.updateChoice(other)
+		t.enqueue(other)
 	}
 	if s == nil {
 		return
@@ -61,16 +130,30 @@ func (t *table) putObject(number identity.Number, of slim.Labels, created slim.T
 	if len(s.objects) == 2 {
 		t.duplicates++
 	}
-	t.arrived(s, o)
+	t.objectAdded(s, o)
+}
+
+// detach removes an identity from its set, and returns the set.
+func (t *table) detach(o *object) *set {
+	t.clearMismatch(o)
+	s := o.set
+	if s == nil {
+		return nil
+	}
+	s.objects = slices.DeleteFunc(s.objects, func(other *object) bool { return other == o })
+	if len(s.objects) == 1 {
+		t.duplicates--
+	}
+	return s
 }
 
 func older(a, b *object) int {
 	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.number, b.number))
 }
 
-// forgetObject takes note that an identity is gone that was last seen so.
-func (t *table) forgetObject(name string, revision slim.Revision) {
-	number, ok := t.number(name)
+// deleteObject records that an identity was deleted at this revision or before the next.
+func (t *table) deleteObject(name string, revision slim.Revision) {
+	number, ok := t.parseName(name)
 	if o := t.objects[number]; ok && o != nil && o.revision <= revision {
 		t.removeObject(o)
 	}
@@ -78,16 +161,16 @@ func (t *table) forgetObject(name string, revision slim.Revision) {
 
 func (t *table) removeObject(o *object) {
 	delete(t.objects, o.number)
-	delete(t.unseen, o.number)
+	delete(t.unconfirmed, o.number)
 	t.numbers.release(o.number)
-	t.numbers.retire(o.number, t.now)
-	s := o.of
+	t.numbers.quarantine(o.number, t.now)
+	trusted := t.isTrusted(o)
+	s := t.detach(o)
 	if s == nil {
 		return
 	}
-	s.objects = slices.DeleteFunc(s.objects, func(other *object) bool { return other == o })
-	if len(s.objects) == 1 {
-		t.duplicates--
+	if !trusted && s.number == o.number {
+		t.unchoose(s)
 	}
-	t.left(s, o)
+	t.objectRemoved(s, o, trusted)
 }

@@ -14,45 +14,74 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// begin ends collecting: all that was there has been seen. Before, nothing is
-// chosen, since what exists comes before what is made.
-func (t *table) begin() {
-	t.begun = true
+// markSynced starts the allocation of numbers. Before, no number is chosen, since existing objects come first.
+func (t *table) markSynced() {
+	t.synced = true
+	t.reclaimAll()
 	for _, s := range t.sets {
-		t.settle(s)
-		if s.pods > 0 {
-			t.touch(s)
+		t.updateChoice(s)
+		if s.pods > 0 || t.needsWrite(s) {
+			t.enqueue(s)
 		}
 	}
 }
 
-// settle chooses one of the objects of a set that needs one, and lets go what
-// nobody needs. What a set has chosen it keeps as long as it exists.
-func (t *table) settle(s *set) {
-	if t.begun && !s.sending && !s.exists {
-		carried := s.number != 0 && t.carried(s.number)
+// updateChoice chooses one of the objects of a set with pods, and releases a number without need. A set keeps its
+// number as long as the object exists.
+func (t *table) updateChoice(s *set) {
+	if t.synced && !s.inFlight && !s.exists {
+		inUse := s.number != 0 && t.inUseByEndpoint(s.number)
+		best := s.preferredObject()
 		switch {
-		case carried && !s.drawn: // endpoints go on with it: it is made again
-		case s.pods > 0 && len(s.objects) > 0:
-			t.unchoose(s)
-			t.choose(s, s.objects[0].number)
-		case s.pods == 0 || carried: // nobody needs it, or it is somebody else's
+		case inUse && !s.fresh: // endpoints keep using it: it is recreated
+		case s.pods > 0 && best != nil:
+			if best.number != s.number {
+				t.unchoose(s)
+				t.choose(s, best.number)
+			}
+		case s.pods == 0 || inUse: // it is not needed, or in use with other labels
 			t.unchoose(s)
 		}
 	}
-	if s.pods == 0 && len(s.templates) == 0 && len(s.objects) == 0 && s.number == 0 && !s.sending {
-		delete(t.starved, s)
+	if s.pods == 0 && len(s.templates) == 0 && len(s.objects) == 0 && s.number == 0 && !s.inFlight {
+		delete(t.awaitingNumber, s)
 		delete(t.sets, s.labels)
 	}
+}
+
+// preferredObject is the object that a set chooses: the oldest unedited one, else the oldest. An edited one that is
+// chosen already is kept.
+func (s *set) preferredObject() *object {
+	var best *object
+	for _, o := range s.objects {
+		switch {
+		case !o.edited():
+			return o
+		case best == nil || o.number == s.number:
+			best = o
+		}
+	}
+	return best
+}
+
+// editedObject is an object of the set whose labels have to be restored, nil for none. The chosen one comes first.
+func (s *set) editedObject() *object {
+	var edited *object
+	for _, o := range s.objects {
+		if o.edited() && (edited == nil || o.number == s.number) {
+			edited = o
+		}
+	}
+	return edited
 }
 
 func (t *table) choose(s *set, number identity.Number) {
 	t.numbers.hold(number)
 	t.owners[number] = s
 	o := t.objects[number]
-	s.number, s.exists = number, o != nil && o.of == s
-	delete(t.starved, s)
-	t.tell(s)
+	s.number, s.exists = number, o != nil && o.set == s && !o.edited()
+	delete(t.awaitingNumber, s)
+	t.recordChanged(s)
 }
 
 func (t *table) unchoose(s *set) {
@@ -61,159 +90,235 @@ func (t *table) unchoose(s *set) {
 	}
 	delete(t.owners, s.number)
 	t.numbers.release(s.number)
-	if s.tried { // a request that is late may still make it
-		t.numbers.retire(s.number, t.now)
+	if s.uncertain { // a late request may still create it
+		t.numbers.quarantine(s.number, t.now)
 	}
-	s.number, s.exists, s.tried, s.drawn = 0, false, false, false
-	t.tell(s)
+	s.number, s.exists, s.uncertain, s.fresh = 0, false, false, false
+	t.recordChanged(s)
 }
 
-// arrived is called when there is one more object of a set.
-func (t *table) arrived(s *set, o *object) {
+// objectAdded is called when a set has got another object.
+func (t *table) objectAdded(s *set, o *object) {
 	if s.number == o.number {
-		s.exists, s.tried, s.drawn = true, false, false
-		t.tell(s)
+		s.exists, s.uncertain, s.fresh = !o.edited(), false, false
+		t.recordChanged(s)
 	}
-	t.settle(s)
+	t.updateChoice(s)
+	if o.edited() {
+		t.enqueue(s)
+	}
 }
 
-// left is called when there is one object less of a set.
-func (t *table) left(s *set, o *object) {
+// objectRemoved is called when a set has lost an object. A trusted one is recreated if endpoints have its number.
+func (t *table) objectRemoved(s *set, o *object, trusted bool) {
 	if s.number == o.number {
 		s.exists = false
-		t.tell(s)
+		t.recordChanged(s)
 	}
-	if t.begun && s.number == 0 && len(s.objects) == 0 && t.owners[o.number] == nil && t.carried(o.number) {
-		t.choose(s, o.number) // no pod has these labels, and endpoints go on with it
+	if t.synced && trusted && s.number == 0 && len(s.objects) == 0 && t.owners[o.number] == nil && t.inUseByEndpoint(o.number) {
+		t.choose(s, o.number) // no pod has these labels, and endpoints keep using it
 	}
-	t.settle(s)
-	if t.lacks(s) {
-		t.touch(s)
+	t.updateChoice(s)
+	t.enqueueIfNeeded(s)
+}
+
+// hasObject reports whether the object of the chosen number exists.
+func (t *table) hasObject(s *set) bool {
+	o := t.objects[s.number]
+	return o != nil && o.set == s
+}
+
+// lacksObject reports whether an object of the set has to be created.
+func (t *table) lacksObject(s *set) bool { return !t.hasObject(s) && (s.pods > 0 || s.number != 0) }
+
+// needsWrite reports whether an object of the set has to be created or restored.
+func (t *table) needsWrite(s *set) bool { return t.lacksObject(s) || s.editedObject() != nil }
+
+func (t *table) enqueueIfNeeded(s *set) {
+	if t.needsWrite(s) {
+		t.enqueue(s)
 	}
 }
 
-// lacks reports whether an object of the set is to be made.
-func (t *table) lacks(s *set) bool { return !s.exists && (s.pods > 0 || s.number != 0) }
-
-// step is what to do for a set of labels.
-type step struct {
-	number identity.Number // of the object to be made; 0 is none
-	why    string          // not
-	waited time.Duration   // since it was known that there is something to do
+// action is the next write of a set.
+type action struct {
+	number identity.Number // of the object to create or restore; 0 for none
+	edited *object         // the object to restore; nil to create one
+	reason string          // why there is no write
+	waited time.Duration   // since it was enqueued
 }
 
-// next is what to do for a set of labels. If it is to make an object, the request
-// is under way from then on, until made or failed is called.
-func (t *table) next(of slim.Labels) (todo step) {
+// nextAction is the next write of a set. Its request is in flight until a record method or postpone is called.
+func (t *table) nextAction(of slim.Labels) (todo action) {
 	s := t.sets[of]
 	if s == nil {
-		return step{why: noPod}
+		return action{reason: noPod}
 	}
-	if !s.queued.IsZero() {
-		todo.waited, s.queued = t.now.Sub(s.queued), time.Time{}
+	if !s.queuedAt.IsZero() {
+		todo.waited, s.queuedAt = t.now.Sub(s.queuedAt), time.Time{}
 	}
-	t.settle(s)
-	switch {
+	t.updateChoice(s)
+	if t.lacksObject(s) && s.number == 0 {
+		t.reclaim(s) // before another is created
+	}
+	switch edited := s.editedObject(); {
+	case !t.lacksObject(s) && edited != nil:
+		s.inFlight = true
+		now := *edited
+		todo.number, todo.edited = now.number, &now
 	case s.exists:
-		todo.why = fmt.Sprintf("identity %d is there", s.number)
-	case !t.lacks(s):
-		todo.why = noPod
-	case s.number == 0 && !t.draw(s):
-		todo.why = noneFree
+		todo.reason = fmt.Sprintf("identity %d exists", s.number)
+	case !t.lacksObject(s):
+		todo.reason = noPod
+	case s.number == 0 && !t.allocateNumber(s):
+		todo.reason = noneFree
 	default:
-		s.sending = true
+		s.inFlight = true
 		todo.number = s.number
 	}
 	return todo
 }
 
-// putOff takes back what next has told to do: no request has been made.
-func (t *table) putOff(of slim.Labels, todo step) {
-	s := t.sets[of] // next keeps it there
-	s.sending, s.queued = false, t.now.Add(-todo.waited)
+// postpone reverts nextAction without a request.
+func (t *table) postpone(of slim.Labels, todo action) {
+	s := t.sets[of] // kept while in flight
+	s.inFlight, s.queuedAt = false, t.now.Add(-todo.waited)
 }
 
-// Why nothing is made for a set of labels.
+// Reasons why nothing is written for a set.
 const (
 	noPod    = "none: no pod has these labels any more"
 	noneFree = "waits: no number of the cluster's range is free"
 )
 
-// draw gives a set a number that nobody uses.
-func (t *table) draw(s *set) bool {
+// allocateNumber allocates a free number to a set.
+func (t *table) allocateNumber(s *set) bool {
 	for {
-		number, ok := t.numbers.draw(t.random)
+		number, ok := t.numbers.pick(t.random)
 		switch {
 		case !ok:
-			t.starved[s] = true
+			t.awaitingNumber[s] = true
 			return false
-		case t.carried(number): // its object is gone, and endpoints go on with it
-			t.numbers.retire(number, t.now)
+		case t.inUseByEndpoint(number): // its object was deleted, and endpoints keep using it
+			t.numbers.quarantine(number, t.now)
 		default:
 			t.choose(s, number)
-			s.drawn = true
+			s.fresh = true
 			return true
 		}
 	}
 }
 
-// made takes note of the object with the number that next told, as the server has
-// it: stored by the request, or by somebody else, with whatever labels.
-func (t *table) made(of slim.Labels, number identity.Number, has slim.Labels, created slim.Time, revision slim.Revision) {
-	s := t.sets[of] // next keeps it there
-	s.sending = false
-	if o := t.objects[number]; o == nil || o.revision < revision {
-		t.putObject(number, has, created, revision)
-		t.unseen[number] = revision
+// recordCreate records the object with the number of nextAction in a response: created by this leader, or by another
+// client, with any labels.
+func (t *table) recordCreate(of slim.Labels, now observation, ours bool) {
+	s := t.sets[of] // kept while in flight
+	s.inFlight = false
+	o := t.objects[now.number]
+	switch {
+	case o == nil || o.revision < now.revision:
+		original := slim.Labels{}
+		if ours {
+			original = of
+		}
+		t.recordResponse(now, original)
+	case ours && o.uid == now.uid && o.set != s: // the cache was faster
+		t.reassign(o, s)
 	}
-	t.settle(s)
-	if t.lacks(s) {
-		t.touch(s)
+	if o = t.objects[now.number]; ours && o != nil && o.uid == now.uid {
+		t.clearMismatch(o)
+		o.createdHere = true
+	}
+	t.countCollisions(s, o)
+	t.updateChoice(s)
+	t.enqueueIfNeeded(s)
+}
+
+// countCollisions counts the numbers in a row that were allocated to a set and exist with other labels.
+func (t *table) countCollisions(s *set, o *object) {
+	if o != nil && o.set == s {
+		s.collisions = 0
+	} else {
+		s.collisions++
 	}
 }
 
-// failed takes note that a request made nothing, or nobody knows what. The next one
-// has the same number: should it exist by then, the answer tells with which labels.
-func (t *table) failed(of slim.Labels) {
+// recordCreateFailure records that a request failed or has an unknown result. The next one has the same number: if the
+// object exists by then, its labels decide.
+func (t *table) recordCreateFailure(of slim.Labels) {
 	s := t.sets[of]
-	s.sending, s.tried = false, s.number != 0
-	t.settle(s)
+	s.inFlight, s.uncertain = false, s.number != 0
+	t.updateChoice(s)
 }
 
-// wake has sets looked at that wait for a number, if there are any now.
-func (t *table) wake() {
-	t.numbers.wake(t.now)
+// recordRestore records an identity in the response to its restore.
+func (t *table) recordRestore(of slim.Labels, now observation) {
+	t.sets[of].inFlight = false
+	if o := t.objects[now.number]; o == nil || o.revision < now.revision {
+		t.recordResponse(now, slim.Labels{})
+	}
+	if s := t.sets[of]; s != nil {
+		t.updateChoice(s)
+	}
+}
+
+// recordResponse records an identity in a response, before it is in the cache.
+func (t *table) recordResponse(now observation, created slim.Labels) {
+	t.recordObject(now, created)
+	t.unconfirmed[now.number] = now.revision
+}
+
+// recordVanished records that an identity to be restored does not exist any more.
+func (t *table) recordVanished(of slim.Labels, o object) {
+	t.sets[of].inFlight = false
+	t.deleteObject(o.number.String(), o.revision)
+	if s := t.sets[of]; s != nil {
+		t.updateChoice(s)
+		t.enqueueIfNeeded(s)
+	}
+}
+
+// recordRestoreFailure records that a restore failed or has an unknown result.
+func (t *table) recordRestoreFailure(of slim.Labels) {
+	s := t.sets[of]
+	s.inFlight = false
+	t.updateChoice(s)
+}
+
+// expireQuarantine releases numbers, and enqueues sets that wait for one.
+func (t *table) expireQuarantine() {
+	t.numbers.expire(t.now)
 	if t.numbers.free() > 0 {
-		for s := range t.starved {
-			t.touch(s)
+		for s := range t.awaitingNumber {
+			t.enqueue(s)
 		}
 	}
 }
 
-// spread is how many values a label has among identities.
-type spread struct {
+// cardinality is the number of values of a label among identities.
+type cardinality struct {
 	label  string
 	values int
 }
 
-// widest are the labels with the most values.
-func (t *table) widest(most int) []spread {
+// topLabels are the labels with the most values.
+func (t *table) topLabels(most int) []cardinality {
 	values := map[string]map[string]bool{}
 	for _, o := range t.objects {
-		if o.of == nil {
+		if o.set == nil {
 			continue
 		}
-		for label, value := range o.of.labels.All() {
+		for label, value := range o.set.labels.All() {
 			if values[label] == nil {
 				values[label] = map[string]bool{}
 			}
 			values[label][value] = true
 		}
 	}
-	all := make([]spread, 0, len(values))
+	all := make([]cardinality, 0, len(values))
 	for _, label := range slices.Sorted(maps.Keys(values)) {
-		all = append(all, spread{label, len(values[label])})
+		all = append(all, cardinality{label, len(values[label])})
 	}
-	slices.SortStableFunc(all, func(a, b spread) int { return cmp.Compare(b.values, a.values) })
+	slices.SortStableFunc(all, func(a, b cardinality) int { return cmp.Compare(b.values, a.values) })
 	return all[:min(most, len(all))]
 }

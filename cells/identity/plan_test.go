@@ -23,29 +23,30 @@ import (
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
-// Rule 14: each of the free numbers is drawn, with the same chance.
+// ID-14: each of the free numbers is drawn, with the same chance.
 func TestDraw(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, in := range []identity.Range{{Min: 256, Max: 65535}, {Min: 65536, Max: 131071}, {Min: 256, Max: 256}, {Min: 300, Max: 363}, {Min: 300, Max: 364}, {Min: 7, Max: 77}} {
 		n := newNumbers(in)
 		all := map[identity.Number]bool{}
 		for range in.Size() {
-			number, ok := n.draw(r.IntN)
+			number, ok := n.pick(r.IntN)
 			if !ok || all[number] || !in.Contains(number) {
 				t.Fatalf("%v: drew %d (%t) after %d", in, number, ok, len(all))
 			}
 			all[number] = true
 			n.hold(number)
 		}
-		if number, ok := n.draw(r.IntN); ok || n.free() != 0 {
+		if number, ok := n.pick(r.IntN); ok || n.free() != 0 {
 			t.Errorf("%v: drew %d of none", in, number)
 		}
 		for number := range all {
 			n.release(number)
 		}
-		if n.free() != in.Size() || len(n.holds) != 0 {
+		if n.free() != in.Size() || n.used() != 0 {
 			t.Errorf("%v: %d are free again", in, n.free())
 		}
 	}
@@ -55,7 +56,7 @@ func TestDraw(t *testing.T) {
 	}
 	times := map[identity.Number]int{}
 	for range 10_000 {
-		number, _ := n.draw(r.IntN)
+		number, _ := n.pick(r.IntN)
 		times[number]++
 	}
 	for number := identity.Number(390); number < 400; number++ {
@@ -65,17 +66,17 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// Rule 15.
+// ID-15.
 func TestNumbersRest(t *testing.T) {
 	n := newNumbers(identity.Range{Min: 300, Max: 301})
 	now := time.Unix(0, 0)
-	n.retire(300, now)
-	n.retire(301, now.Add(time.Minute))
+	n.quarantine(300, now)
+	n.quarantine(301, now.Add(time.Minute))
 	for _, test := range []struct {
 		at   time.Duration
 		free int
-	}{{0, 0}, {rest - 1, 0}, {rest, 1}, {rest + time.Minute - 1, 1}, {rest + time.Minute, 2}} {
-		n.wake(now.Add(test.at))
+	}{{0, 0}, {quarantinePeriod - 1, 0}, {quarantinePeriod, 1}, {quarantinePeriod + time.Minute - 1, 1}, {quarantinePeriod + time.Minute, 2}} {
+		n.expire(now.Add(test.at))
 		if n.free() != test.free {
 			t.Errorf("%d are free after %s", n.free(), test.at)
 		}
@@ -89,17 +90,17 @@ func plan(t testing.TB, namespaces ...string) (tb *table, computed *int) {
 	computed = new(int)
 	keeps := labels.NewFilter(nil, nil).Keeps
 	tb = newTable("c", identity.Range{Min: 256, Max: 65535}, keeps, func(int) int { return 0 })
-	asked := tb.keeps
-	tb.keeps = func(source, key string) bool {
+	asked := tb.keepsLabel
+	tb.keepsLabel = func(source, key string) bool {
 		if key == "io.kubernetes.pod.namespace" { // asked once for each set
 			*computed++
 		}
 		return asked(source, key)
 	}
 	for _, n := range namespaces {
-		tb.seeNamespace(namespaceOf(n, nil))
+		tb.upsertNamespace(namespaceOf(n, nil))
 	}
-	tb.begin()
+	tb.markSynced()
 	return tb, computed
 }
 
@@ -118,7 +119,7 @@ func podOf(namespace, name string, labels pairs) *slim.Pod {
 // labelsOf are those of the identity of a pod in namespace n.
 func labelsOf(t *table, name string) slim.Labels {
 	p, _ := t.pods.Get(slim.Key{Namespace: "n", Name: name})
-	return p.from.set.labels
+	return p.template.set.labels
 }
 
 func identityOf(number identity.Number, of slim.Labels, revision slim.Revision) *ciliumio.Identity {
@@ -127,25 +128,25 @@ func identityOf(number identity.Number, of slim.Labels, revision slim.Revision) 
 	return i
 }
 
-// Rule 25: as often as there are templates, and only if labels count that changed.
+// ID-25: as often as there are templates, and only if labels count that changed.
 func TestNamespaceIsComputedOncePerTemplate(t *testing.T) {
 	tb, computed := plan(t, "n", "other")
 	for i := range 1000 {
-		tb.seePod(podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i % 10)}))
-		tb.seePod(podOf("other", fmt.Sprint("p", i), pairs{"app": "x"}))
+		tb.upsertPod(podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i % 10)}))
+		tb.upsertPod(podOf("other", fmt.Sprint("p", i), pairs{"app": "x"}))
 	}
 	if *computed != 11 {
 		t.Errorf("the labels of 2000 pods of 11 templates were computed %d times", *computed)
 	}
-	tb.take()
+	tb.drain()
 	*computed = 0
-	tb.seeNamespace(namespaceOf("n", pairs{"kubernetes.io/x": "kept, too", "team": "a"}))
-	touched, _ := tb.take()
+	tb.upsertNamespace(namespaceOf("n", pairs{"kubernetes.io/x": "kept, too", "team": "a"}))
+	touched, _ := tb.drain()
 	if *computed != 10 || len(touched) != 10 {
 		t.Errorf("computed %d times, %d sets are looked at", *computed, len(touched))
 	}
-	tb.seeNamespace(namespaceOf("n", pairs{"team": "a", "kubernetes.io/x": "kept, too"}))
-	if touched, _ = tb.take(); *computed != 10 || len(touched) != 0 {
+	tb.upsertNamespace(namespaceOf("n", pairs{"team": "a", "kubernetes.io/x": "kept, too"}))
+	if touched, _ = tb.drain(); *computed != 10 || len(touched) != 0 {
 		t.Errorf("for nothing: computed %d times, %d sets are looked at", *computed-10, len(touched))
 	}
 	if err := tb.consistent(); err != nil {
@@ -153,16 +154,16 @@ func TestNamespaceIsComputedOncePerTemplate(t *testing.T) {
 	}
 }
 
-// What is kept of a template that nobody has any more: nothing.
+// Nothing is kept of a template that no pod has any more.
 func TestTableForgets(t *testing.T) {
 	tb, _ := plan(t, "n")
 	for round := range 3 {
 		for i := range 100 {
-			tb.seePod(podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i, round)}))
-			tb.seePod(podOf("later", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i, round)}))
+			tb.upsertPod(podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i, round)}))
+			tb.upsertPod(podOf("later", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i, round)}))
 			far := podOf("n", fmt.Sprint("far", i), nil)
 			far.Spec.NodeName = slim.MakeString("virtual")
-			if why := tb.seePod(far); why != foreignNode {
+			if why := tb.upsertPod(far); why != unmanagedNode {
 				t.Fatalf("a pod far away: %s", why)
 			}
 		}
@@ -171,39 +172,39 @@ func TestTableForgets(t *testing.T) {
 		t.Errorf("there are %d sets of %d pods", len(tb.sets), tb.pods.Len())
 	}
 	for i := range 100 {
-		tb.forgetPod(slim.Key{Namespace: "n", Name: fmt.Sprint("p", i)})
-		tb.forgetPod(slim.Key{Namespace: "later", Name: fmt.Sprint("p", i)})
-		tb.forgetPod(slim.Key{Namespace: "n", Name: fmt.Sprint("far", i)})
+		tb.deletePod(slim.Key{Namespace: "n", Name: fmt.Sprint("p", i)})
+		tb.deletePod(slim.Key{Namespace: "later", Name: fmt.Sprint("p", i)})
+		tb.deletePod(slim.Key{Namespace: "n", Name: fmt.Sprint("far", i)})
 	}
-	tb.forgetNamespace("n")
-	if n := len(tb.sets) + tb.pods.Len() + len(tb.namespaces) + len(tb.abroad) + len(tb.owners); n != 0 || tb.used != 0 || tb.numbers.taken != 0 {
-		t.Errorf("%d are left, %d in use, %d taken", n, tb.used, tb.numbers.taken)
+	tb.deleteNamespace("n")
+	if n := len(tb.sets) + tb.pods.Len() + len(tb.namespaces) + len(tb.unmanaged) + len(tb.owners); n != 0 || tb.used != 0 || tb.numbers.used() != 0 {
+		t.Errorf("%d are left, %d in use, %d taken", n, tb.used, tb.numbers.used())
 	}
 }
 
-// Rule 11: a CiliumNode that goes for a moment takes nothing away.
+// ID-11: a CiliumNode that goes for a moment takes nothing away.
 func TestNodeGoesAndComes(t *testing.T) {
 	tb, _ := plan(t, "n")
 	p := podOf("n", "p", pairs{"app": "x"})
-	if why := tb.seePod(p); why != "" {
+	if why := tb.upsertPod(p); why != "" {
 		t.Error(why)
 	}
 	bound := podOf("n", "p", pairs{"app": "x"})
 	bound.Spec.NodeName = slim.MakeString("a")
-	if why := tb.seePod(bound); why != foreignNode || tb.used != 0 {
+	if why := tb.upsertPod(bound); why != unmanagedNode || tb.used != 0 {
 		t.Errorf("%q, %d used", why, tb.used)
 	}
-	tb.seeNode("a")
+	tb.addNode("a")
 	if tb.used != 1 {
 		t.Error("its CiliumNode is there, and it does not count")
 	}
-	tb.forgetNode("a")
-	if why := tb.seePod(bound); why != "" || tb.used != 1 {
+	tb.deleteNode("a")
+	if why := tb.upsertPod(bound); why != "" || tb.used != 1 {
 		t.Errorf("%q, %d used", why, tb.used)
 	}
 	elsewhere := podOf("n", "p", pairs{"app": "x"})
 	elsewhere.Spec.NodeName = slim.MakeString("b")
-	if why := tb.seePod(elsewhere); why != foreignNode || tb.used != 0 {
+	if why := tb.upsertPod(elsewhere); why != unmanagedNode || tb.used != 0 {
 		t.Errorf("%q, %d used", why, tb.used)
 	}
 	if err := tb.consistent(); err != nil {
@@ -211,16 +212,16 @@ func TestNodeGoesAndComes(t *testing.T) {
 	}
 }
 
-// Rule 13.
+// ID-13.
 func TestNothingKept(t *testing.T) {
 	tb, _ := plan(t, "n")
-	tb.keeps = func(string, string) bool { return false }
-	if why := tb.seePod(podOf("n", "p", pairs{"app": "x"})); why != noLabelKept || len(tb.sets) != 0 {
+	tb.keepsLabel = func(string, string) bool { return false }
+	if why := tb.upsertPod(podOf("n", "p", pairs{"app": "x"})); why != noLabelKept || len(tb.sets) != 0 {
 		t.Errorf("%q, %d sets", why, len(tb.sets))
 	}
 }
 
-// Rules 17, 18 and 21, in all combinations.
+// ID-17, ID-18 and ID-21, in all combinations.
 func TestChosenIdentityIsDeleted(t *testing.T) {
 	for _, test := range []struct {
 		name           string
@@ -239,24 +240,24 @@ func TestChosenIdentityIsDeleted(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			tb, _ := plan(t, "n")
-			tb.carried = func(n identity.Number) bool { return test.carried && n == 300 }
-			tb.seePod(podOf("n", "p", pairs{"app": "x"}))
+			tb.inUseByEndpoint = func(n identity.Number) bool { return test.carried && n == 300 }
+			tb.upsertPod(podOf("n", "p", pairs{"app": "x"}))
 			of := labelsOf(tb, "p")
-			tb.seeObject(identityOf(300, of, 1))
+			tb.upsertObject(identityOf(300, of, 1))
 			if test.other {
-				tb.seeObject(identityOf(400, of, 2))
+				tb.upsertObject(identityOf(400, of, 2))
 			}
 			if !test.pods {
-				tb.forgetPod(slim.Key{Namespace: "n", Name: "p"})
+				tb.deletePod(slim.Key{Namespace: "n", Name: "p"})
 			}
-			tb.forgetObject("300", 1)
-			todo := tb.next(of)
+			tb.deleteObject("300", 1)
+			todo := tb.nextAction(of)
 			var chosen identity.Number
 			if s := tb.sets[of]; s != nil {
 				chosen = s.number
 			}
 			if chosen != test.want || (todo.number == 300) != test.wantsToBeMade {
-				t.Errorf("chosen is %d, to be made %d (%s)", chosen, todo.number, todo.why)
+				t.Errorf("chosen is %d, to be made %d (%s)", chosen, todo.number, todo.reason)
 			}
 			if err := tb.consistent(); err != nil {
 				t.Error(err)
@@ -265,30 +266,30 @@ func TestChosenIdentityIsDeleted(t *testing.T) {
 	}
 }
 
-// Rule 16: what stands for nothing takes no number and is nobody's.
+// ID-16: a name without an identity takes no number and has no user.
 func TestNamesThatStandForNothing(t *testing.T) {
 	tb, _ := plan(t, "n")
 	for _, name := range []string{"foo", "0300", "+300", "255", "65536", "70000", "-1", ""} {
 		i := identityOf(300, slim.MakeLabels(pairs{"k8s:a": "b"}), 1)
 		i.Name = name
-		tb.seeObject(i)
-		tb.forgetObject(name, 1)
+		tb.upsertObject(i)
+		tb.deleteObject(name, 1)
 	}
-	if len(tb.objects)+len(tb.sets)+tb.numbers.taken != 0 {
-		t.Errorf("%d objects, %d sets, %d numbers taken", len(tb.objects), len(tb.sets), tb.numbers.taken)
+	if len(tb.objects)+len(tb.sets)+tb.numbers.used() != 0 {
+		t.Errorf("%d objects, %d sets, %d numbers taken", len(tb.objects), len(tb.sets), tb.numbers.used())
 	}
-	tb.seeObject(identityOf(300, slim.Labels{}, 1))
-	if len(tb.objects) != 1 || len(tb.sets) != 0 || tb.numbers.taken != 1 {
-		t.Errorf("without labels: %d objects, %d sets, %d numbers taken", len(tb.objects), len(tb.sets), tb.numbers.taken)
+	tb.upsertObject(identityOf(300, slim.Labels{}, 1))
+	if len(tb.objects) != 1 || len(tb.sets) != 0 || tb.numbers.used() != 1 {
+		t.Errorf("without labels: %d objects, %d sets, %d numbers taken", len(tb.objects), len(tb.sets), tb.numbers.used())
 	}
 }
 
-// Rule 31.
+// ID-31.
 func TestPressure(t *testing.T) {
-	p := &pressure{}
+	p := &utilization{}
 	var told []int
 	for _, percent := range []int{0, 49, 50, 74, 49, 51, 80, 71, 76, 69, 76, 95, 86, 95, 10, 92} {
-		if p.rise(percent) {
+		if p.crossed(percent) {
 			told = append(told, percent)
 		}
 	}
@@ -297,84 +298,84 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// Rules 23 and 31: what users see when numbers run out, and when they are back.
+// ID-23 and ID-31: what users see when numbers run out, and when they are back.
 func TestNumbersRunOut(t *testing.T) {
 	var log bytes.Buffer
 	tree := health.NewTree()
 	tb := newTable("c", identity.Range{Min: 256, Max: 265}, labels.NewFilter(nil, nil).Keeps, func(int) int { return 0 })
-	m := &maker{params: params{Metrics: newMetrics(), Log: slog.New(slog.NewTextHandler(&log, nil)), Health: tree.Reporter("identity")}, table: tb, complete: make(chan struct{})}
+	m := &controller{params: params{Metrics: newMetrics(metrics.Factory{}), Log: slog.New(slog.NewTextHandler(&log, nil)), Health: tree.Reporter("identity")}, table: tb, synced: make(chan struct{})}
 	queue := map[slim.Labels]bool{}
-	m.add = func(of slim.Labels, _ ...k8s.Trigger) { queue[of] = true }
-	m.change(func(t *table) {
-		t.seeNamespace(namespaceOf("n", nil))
-		t.begin()
+	m.enqueue = func(of slim.Labels, _ ...k8s.Trigger) { queue[of] = true }
+	m.update(func(t *table) {
+		t.upsertNamespace(namespaceOf("n", nil))
+		t.markSynced()
 	})
-	told := &pressure{}
+	told := &utilization{}
 	for i := range 11 {
-		m.revise(func(t *table) {
-			t.seePod(podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i), "hash": fmt.Sprint(i / 5)}))
+		m.updateAndEnqueue(func(t *table) {
+			t.upsertPod(podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i), "hash": fmt.Sprint(i / 5)}))
 		})
 		for of := range queue {
 			delete(queue, of)
-			m.change(func(t *table) {
-				if todo := t.next(of); todo.number != 0 {
-					t.made(of, todo.number, of, 1, slim.Revision(i+1))
-				} else if todo.why != noneFree {
-					panic(todo.why)
+			m.update(func(t *table) {
+				if todo := t.nextAction(of); todo.number != 0 {
+					t.recordCreate(of, observation{number: todo.number, labels: of, created: 1, revision: slim.Revision(i + 1)}, true)
+				} else if todo.reason != noneFree {
+					panic(todo.reason)
 				}
 			})
 		}
-		m.press(told)
+		m.reportUtilization(told)
 	}
 	lines := strings.Count(log.String(), "\n")
-	if lines != 3 || !strings.Contains(log.String(), "k8s:app (5), k8s:hash (1)") || !strings.Contains(log.String(), "90% of the numbers for identities (256 to 265)") {
+	if lines != 3 || !strings.Contains(log.String(), "k8s:app (5), k8s:hash (1)") || !strings.Contains(log.String(), "usedPercent=90 min=256 max=265") {
 		t.Errorf("the log says:\n%s", log.String())
 	}
 	degraded := tree.Degraded()
 	if len(degraded) != 1 || !strings.Contains(degraded[0].Message, "1 sets of labels wait") {
 		t.Errorf("health says %+v", degraded)
 	}
-	m.change(func(t *table) { t.forgetPod(slim.Key{Namespace: "n", Name: "p0"}); t.forgetObject("256", 1) })
-	m.revise((*table).wake)
+	m.update(func(t *table) { t.deletePod(slim.Key{Namespace: "n", Name: "p0"}); t.deleteObject("256", 1) })
+	m.updateAndEnqueue((*table).expireQuarantine)
 	if len(queue) != 0 {
 		t.Error("a number that rests is given out")
 	}
 	m.mu.Lock()
-	tb.numbers.wake(time.Now().Add(rest))
+	tb.numbers.expire(time.Now().Add(quarantinePeriod))
 	m.mu.Unlock()
-	m.revise((*table).wake)
+	m.updateAndEnqueue((*table).expireQuarantine)
 	if len(queue) != 1 {
 		t.Errorf("%d are looked at", len(queue))
 	}
 	for of := range queue {
-		m.change(func(t *table) {
-			if todo := t.next(of); todo.number != 256 {
+		m.update(func(t *table) {
+			if todo := t.nextAction(of); todo.number != 256 {
 				panic(fmt.Sprint(todo))
 			}
-			t.made(of, 256, of, 2, 100)
-			t.forgetPod(slim.Key{Namespace: "n", Name: "p1"})
-			t.forgetObject("257", 2)
-			t.numbers.wake(t.now.Add(rest))
+			t.recordCreate(of, observation{number: 256, labels: of, created: 2, revision: 100}, true)
+			t.deletePod(slim.Key{Namespace: "n", Name: "p1"})
+			t.deleteObject("257", 2)
+			t.numbers.expire(t.now.Add(quarantinePeriod))
 		})
 	}
-	m.press(told)
+	m.reportUtilization(told)
 	if d := tree.Degraded(); len(d) != 1 || d[0].Message != "90% of the numbers for identities are in use" {
 		t.Errorf("health says %+v", d)
 	}
 }
 
-// Rule 30: who observes hears of each pod whose answer changes, and of no other.
+// ID-30: who observes hears of each pod whose answer changes, and of no other.
 func TestObserve(t *testing.T) {
 	tb, _ := plan(t, "n")
-	m := &maker{params: params{Metrics: newMetrics()}, table: tb, complete: make(chan struct{})}
-	m.add = func(slim.Labels, ...k8s.Trigger) {}
+	m := &controller{params: params{Metrics: newMetrics(metrics.Factory{})}, table: tb, synced: make(chan struct{})}
+	m.enqueue = func(slim.Labels, ...k8s.Trigger) {}
 	type answer struct {
 		number identity.Number
 		exists bool
 	}
 	heard := map[types.NamespacedName]answer{}
 	cancel := m.Observe(func(pod types.NamespacedName) {
-		n, exists := m.Of(pod)
+		n, exists := m.ForPod(pod)
 		heard[pod] = answer{n, exists}
 	})
 	var of slim.Labels
@@ -384,22 +385,26 @@ func TestObserve(t *testing.T) {
 		want map[types.NamespacedName]answer
 	}{
 		{"pods", func(t *table) {
-			t.seePod(podOf("n", "a", pairs{"app": "x"}))
-			t.seePod(podOf("n", "b", pairs{"app": "x"}))
-			t.seePod(podOf("n", "c", pairs{"app": "y"}))
+			t.upsertPod(podOf("n", "a", pairs{"app": "x"}))
+			t.upsertPod(podOf("n", "b", pairs{"app": "x"}))
+			t.upsertPod(podOf("n", "c", pairs{"app": "y"}))
 			of = labelsOf(t, "a")
 		}, nil},
-		{"made", func(t *table) { t.made(of, t.next(of).number, of, 1, 1) }, map[types.NamespacedName]answer{podName("n", "a"): {256, true}, podName("n", "b"): {256, true}}},
-		{"seen", func(t *table) { t.seeObject(identityOf(256, of, 1)) }, nil},
-		{"one more", func(t *table) { t.seePod(podOf("n", "d", pairs{"app": "x"})) }, map[types.NamespacedName]answer{podName("n", "d"): {256, true}}},
-		{"deleted", func(t *table) { t.forgetObject("256", 1) }, map[types.NamespacedName]answer{podName("n", "a"): {256, false}, podName("n", "b"): {256, false}, podName("n", "d"): {256, false}}},
-		{"made again", func(t *table) { t.made(of, t.next(of).number, of, 3, 3) }, map[types.NamespacedName]answer{podName("n", "a"): {256, true}, podName("n", "b"): {256, true}, podName("n", "d"): {256, true}}},
-		{"other labels", func(t *table) { t.seePod(podOf("n", "a", pairs{"app": "z"})) }, map[types.NamespacedName]answer{podName("n", "a"): {0, false}}},
-		{"gone", func(t *table) { t.forgetPod(slim.Key{Namespace: "n", Name: "b"}) }, map[types.NamespacedName]answer{podName("n", "b"): {0, false}}},
+		{"made", func(t *table) {
+			t.recordCreate(of, observation{number: t.nextAction(of).number, labels: of, created: 1, revision: 1}, true)
+		}, map[types.NamespacedName]answer{podName("n", "a"): {256, true}, podName("n", "b"): {256, true}}},
+		{"seen", func(t *table) { t.upsertObject(identityOf(256, of, 1)) }, nil},
+		{"one more", func(t *table) { t.upsertPod(podOf("n", "d", pairs{"app": "x"})) }, map[types.NamespacedName]answer{podName("n", "d"): {256, true}}},
+		{"deleted", func(t *table) { t.deleteObject("256", 1) }, map[types.NamespacedName]answer{podName("n", "a"): {256, false}, podName("n", "b"): {256, false}, podName("n", "d"): {256, false}}},
+		{"made again", func(t *table) {
+			t.recordCreate(of, observation{number: t.nextAction(of).number, labels: of, created: 3, revision: 3}, true)
+		}, map[types.NamespacedName]answer{podName("n", "a"): {256, true}, podName("n", "b"): {256, true}, podName("n", "d"): {256, true}}},
+		{"other labels", func(t *table) { t.upsertPod(podOf("n", "a", pairs{"app": "z"})) }, map[types.NamespacedName]answer{podName("n", "a"): {0, false}}},
+		{"gone", func(t *table) { t.deletePod(slim.Key{Namespace: "n", Name: "b"}) }, map[types.NamespacedName]answer{podName("n", "b"): {0, false}}},
 	}
 	for _, step := range steps {
 		clear(heard)
-		m.change(step.do)
+		m.update(step.do)
 		want := step.want
 		if want == nil {
 			want = map[types.NamespacedName]answer{}
@@ -414,12 +419,12 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 	}
-	if n := m.Bearers(256); n != 1 {
+	if n := m.PodCount(256); n != 1 {
 		t.Errorf("%d bear it", n)
 	}
 	cancel()
 	clear(heard)
-	m.change(func(t *table) { t.forgetPod(slim.Key{Namespace: "n", Name: "d"}) })
+	m.update(func(t *table) { t.deletePod(slim.Key{Namespace: "n", Name: "d"}) })
 	if len(heard) != 0 {
 		t.Errorf("heard %v after the end", heard)
 	}
@@ -441,7 +446,7 @@ func TestMemory(t *testing.T) {
 	}
 	before := heap()
 	for _, p := range all {
-		tb.seePod(p)
+		tb.upsertPod(p)
 	}
 	each := (heap() - before) / pods
 	t.Logf("%d bytes for each pod", each)
@@ -455,7 +460,7 @@ func TestMemory(t *testing.T) {
 // BenchmarkSeePod is a pod of a template that is known.
 func BenchmarkSeePod(b *testing.B) {
 	tb, _ := plan(b, "n")
-	tb.begun = false
+	tb.synced = false
 	pods := make([]*slim.Pod, 10_000)
 	for i := range pods {
 		pods[i] = podOf("n", fmt.Sprint("p", i), pairs{"app": fmt.Sprint(i % 100)})
@@ -463,10 +468,10 @@ func BenchmarkSeePod(b *testing.B) {
 	b.ReportAllocs()
 	n := 0
 	for b.Loop() {
-		tb.seePod(pods[n%len(pods)])
+		tb.upsertPod(pods[n%len(pods)])
 		if n++; n%len(pods) == 0 {
 			for _, p := range pods {
-				tb.forgetPod(p.Key())
+				tb.deletePod(p.Key())
 			}
 		}
 	}

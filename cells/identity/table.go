@@ -12,110 +12,107 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// table is who there is: pods by what their labels depend upon, identities, and
-// the sets of labels that connect the two. plan.go decides about them. It is not
-// safe for concurrent use.
+// table indexes pods by (namespace, labels, service account), CiliumIdentities, and the label sets that map one to the
+// other. It is not safe for concurrent use.
 type table struct {
-	cluster string
-	keeps   func(source, key string) bool
-	byPorts bool // named ports make identities, too
-	numbers *numbers
-	random  func(of int) int
-	// carried reports whether an endpoint has an identity with this number,
-	// whatever the labels of pods are.
-	carried func(identity.Number) bool
-	now     time.Time // as the caller says
+	cluster    string
+	keepsLabel func(source, key string) bool
+	namedPorts bool // named ports are part of identities
+	numbers    *numbers
+	random     func(of int) int
+	// inUseByEndpoint reports whether an endpoint has an identity with this number, with any labels of its pod.
+	inUseByEndpoint func(identity.Number) bool
+	// endpointsWith yields the endpoints that have it.
+	endpointsWith func(identity.Number) iter.Seq[slim.Key]
+	now           time.Time // set by the caller
 
-	begun      bool
-	pods       slim.KeyMap[*pod]
-	abroad     map[slim.String]map[slim.Key]*slim.Pod // by node without CiliumNode
-	nodes      map[string]bool
-	namespaces map[string]*namespace
-	sets       map[slim.Labels]*set
-	objects    map[identity.Number]*object
-	owners     map[identity.Number]*set // by the number that a set has chosen
-	starved    map[*set]bool            // without a number because none is free
-	unseen     map[identity.Number]slim.Revision
+	synced         bool
+	pods           slim.KeyMap[*pod]
+	unmanaged      map[slim.String]map[slim.Key]*slim.Pod // by node without CiliumNode
+	nodes          map[string]bool
+	namespaces     map[string]*namespace
+	sets           map[slim.Labels]*set
+	objects        map[identity.Number]*object
+	owners         map[identity.Number]*set  // by chosen number
+	awaitingNumber map[*set]bool             // without a number because none is free
+	mismatched     map[slim.Labels][]*object // by their metadata.labels; the oldest first
+	unconfirmed    map[identity.Number]slim.Revision
+	earlyReasons   map[slim.Key]string // why pods need no identity, until markSynced
 
 	used       int // sets with pods
 	duplicates int // sets with more than one object
 
-	watched bool       // changes of answers are noted
-	changed []slim.Key // pods of which the answer changed
-	touched []*set     // to be looked at
+	observed bool       // changed is recorded
+	changed  []slim.Key // pods whose identity changed
+	dirty    []*set     // to be enqueued
 }
 
-// pod is a pod that has an identity, or waits for its namespace, or is abroad.
+// pod is a pod that has an identity, waits for its namespace, or is unmanaged.
 type pod struct {
-	name string
-	node slim.String
-	from *template // nil while it is abroad
-	at   int       // in from.pods
+	name     string
+	node     slim.String
+	template *template // nil for an unmanaged pod
+	index    int       // in template.pods
 }
 
-// key is that of a pod that is not abroad.
-func (p *pod) key() slim.Key { return slim.Key{Namespace: p.from.of.name, Name: p.name} }
+// key is the key of a pod that is not unmanaged.
+func (p *pod) key() slim.Key { return slim.Key{Namespace: p.template.namespace.name, Name: p.name} }
 
-// namespace is a namespace as far as identities depend upon it.
+// namespace is the part of a namespace that identities depend on.
 type namespace struct {
 	name      string
-	known     bool
+	exists    bool
 	labels    slim.Labels // those that are part of identities
 	templates map[spec]*template
 }
 
 // spec is what all pods of a template have in common.
 type spec struct {
-	labels  slim.Labels
-	account slim.String
-	ports   slim.NamedPorts // none where they make no identities
+	labels         slim.Labels
+	serviceAccount slim.String
+	ports          slim.NamedPorts // none unless they are part of identities
 }
 
 // template is the pods of a namespace that have the same spec. Their set is computed once.
 type template struct {
 	spec
-	of   *namespace
-	set  *set // nil while the namespace is not known, and if no label counts
-	at   int  // in set.templates
-	pods []*pod
+	namespace *namespace
+	set       *set // nil while the namespace is unknown, and if no label is kept
+	index     int  // in set.templates
+	pods      []*pod
 }
 
-// set is a set of labels, with the pods and the objects that have them.
+// set is a label set, with its pods and objects.
 type set struct {
 	labels    slim.Labels
+	meta      slim.Labels // see metadata
 	templates []*template
 	pods      int
-	objects   []*object // the oldest first
+	objects   []*object // with these original labels; the oldest first
 
-	number  identity.Number // chosen; 0 is none
-	exists  bool            // the object of number is there
-	drawn   bool            // it never was
-	tried   bool            // a request to make it failed, and may yet take effect
-	sending bool            // a request is under way
-	queued  time.Time       // since when it waits to be looked at
+	number     identity.Number // chosen; 0 is none
+	exists     bool            // the object of number exists with the labels
+	fresh      bool            // the object of number never existed
+	uncertain  bool            // a create request failed, and may yet take effect
+	inFlight   bool            // a request is under way
+	collisions int             // numbers in a row that exist with other labels
+	queuedAt   time.Time       // zero if it is not queued
 }
 
-// object is a CiliumIdentity with a number of the cluster.
-type object struct {
-	number   identity.Number
-	of       *set // nil without labels
-	created  slim.Time
-	revision slim.Revision
-}
-
-func newTable(cluster string, in identity.Range, keeps func(source, key string) bool, random func(of int) int) *table {
+func newTable(cluster string, bounds identity.Range, keeps func(source, key string) bool, random func(of int) int) *table {
 	return &table{
-		cluster: cluster, keeps: remembered(keeps), numbers: newNumbers(in), random: random,
-		carried: func(identity.Number) bool { return false },
-		abroad:  map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
+		cluster: cluster, keepsLabel: memoize(keeps), numbers: newNumbers(bounds), random: random,
+		inUseByEndpoint: func(identity.Number) bool { return false },
+		endpointsWith:   func(identity.Number) iter.Seq[slim.Key] { return func(func(slim.Key) bool) {} },
+		unmanaged:       map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
 		namespaces: map[string]*namespace{}, sets: map[slim.Labels]*set{}, objects: map[identity.Number]*object{},
-		owners: map[identity.Number]*set{}, starved: map[*set]bool{}, unseen: map[identity.Number]slim.Revision{},
+		owners: map[identity.Number]*set{}, awaitingNumber: map[*set]bool{}, unconfirmed: map[identity.Number]slim.Revision{},
+		mismatched: map[slim.Labels][]*object{}, earlyReasons: map[slim.Key]string{},
 	}
 }
 
-// remembered keeps the answers of a filter, which are dear, for as many keys as
-// clusters have.
-func remembered(keeps func(source, key string) bool) func(source, key string) bool {
+// memoize caches the results of a filter, which are expensive, for a bounded number of keys.
+func memoize(keeps func(source, key string) bool) func(source, key string) bool {
 	type label struct{ source, key string }
 	known := map[label]bool{}
 	return func(source, key string) bool {
@@ -129,163 +126,162 @@ func remembered(keeps func(source, key string) bool) func(source, key string) bo
 	}
 }
 
-// take returns what is to be looked at and told since it was called last.
-func (t *table) take() (touched []*set, changed []slim.Key) {
-	touched, changed = t.touched, t.changed
-	t.touched, t.changed = nil, nil
-	return touched, changed
+// drain returns and clears the sets to enqueue and the pods whose identity changed.
+func (t *table) drain() (dirty []*set, changed []slim.Key) {
+	dirty, changed = t.dirty, t.changed
+	t.dirty, t.changed = nil, nil
+	return dirty, changed
 }
 
-func (t *table) touch(s *set) {
-	if !t.begun || s == nil {
+func (t *table) enqueue(s *set) {
+	if !t.synced || s == nil {
 		return
 	}
-	if s.queued.IsZero() {
-		s.queued = t.now
+	if s.queuedAt.IsZero() {
+		s.queuedAt = t.now
 	}
-	t.touched = append(t.touched, s)
+	t.dirty = append(t.dirty, s)
 }
 
-// tell notes that the answer about the pods of a set changed.
-func (t *table) tell(s *set) {
-	if !t.watched {
-		return
-	}
-	for _, from := range s.templates {
-		for _, p := range from.pods {
-			t.changed = append(t.changed, p.key())
-		}
+// recordChanged records that the identity of the pods of a set changed.
+func (t *table) recordChanged(s *set) {
+	for _, tmpl := range s.templates {
+		t.recordTemplateChanged(tmpl)
 	}
 }
 
 // Why pods have no identity, or wait for one.
 const (
-	hostNetwork  = "none: the pod is in the network of its node"
-	finished     = "none: the pod has finished"
-	foreignNode  = "none: the pod's node has no CiliumNode"
-	noNamespace  = "waits: the pod's namespace is not known yet"
-	noLabelKept  = "none: the filter keeps none of the pod's labels"
+	hostNetwork   = "none: the pod is in the network of its node"
+	finished      = "none: the pod has finished"
+	unmanagedNode = "none: the pod's node has no CiliumNode"
+	noNamespace   = "waits: the pod's namespace is not known yet"
+	noLabelKept   = "none: the filter keeps none of the pod's labels"
+
+	createForbidden = "waits: it is forbidden to create ciliumidentities.cilium.io"
+
 	phaseSuccess = "Succeeded"
 	phaseFailed  = "Failed"
 )
 
-// seePod takes note of a pod as it is now. It returns why the pod has no
-// identity, if it has none.
-func (t *table) seePod(p *slim.Pod) (why string) {
+// upsertPod records the state of a pod. It returns why the pod has no identity, if it has none.
+func (t *table) upsertPod(p *slim.Pod) (reason string) {
 	key := p.Key()
 	was, _ := t.pods.Get(key)
-	what := t.spec(p)
-	why = t.none(p, was)
-	if why == "" && was != nil && was.from != nil && was.from.spec == what {
+	sp := t.specOf(p)
+	reason = t.exclusion(p, was)
+	if reason == "" && was != nil && was.template != nil && was.template.spec == sp {
 		was.node = p.Spec.NodeName
-		return was.from.why()
+		return was.template.waitReason()
 	}
-	t.forgetPod(key)
-	switch why {
+	t.deletePod(key)
+	t.recordEarlyReason(key, reason)
+	switch reason {
 	case "":
-		return t.addPod(key, p.Spec.NodeName, what).why()
-	case foreignNode:
-		t.sendAbroad(p)
+		return t.addPod(key, p.Spec.NodeName, sp).waitReason()
+	case unmanagedNode:
+		t.parkUnmanaged(p)
 	}
-	return why
+	return reason
 }
 
-// none is why a pod does not count, "" for one that does.
-func (t *table) none(p *slim.Pod, was *pod) string {
+// exclusion is why a pod needs no identity, "" for one that does.
+func (t *table) exclusion(p *slim.Pod, was *pod) string {
 	switch phase := p.Status.Phase.String(); {
 	case p.Spec.HostNetwork:
 		return hostNetwork
 	case phase == phaseSuccess || phase == phaseFailed:
 		return finished
-	case !t.isHere(p.Spec.NodeName, was):
-		return foreignNode
+	case !t.isManaged(p.Spec.NodeName, was):
+		return unmanagedNode
 	}
 	return ""
 }
 
-func (from *template) why() string {
+func (tmpl *template) waitReason() string {
 	switch {
-	case !from.of.known && from.set == nil:
+	case !tmpl.namespace.exists && tmpl.set == nil:
 		return noNamespace
-	case from.set == nil:
+	case tmpl.set == nil:
 		return noLabelKept
 	}
 	return ""
 }
 
-// isHere reports whether pods on a node are ours. One that was ours there stays
-// so: a CiliumNode may go for a moment.
-func (t *table) isHere(node slim.String, was *pod) bool {
-	return node == slim.String{} || t.nodes[node.String()] || was != nil && was.from != nil && was.node == node
+// isManaged reports whether pods on a node are managed. A managed pod stays so: a CiliumNode may be missing for a
+// moment.
+func (t *table) isManaged(node slim.String, was *pod) bool {
+	return node == slim.String{} || t.nodes[node.String()] || was != nil && was.template != nil && was.node == node
 }
 
-func (t *table) sendAbroad(p *slim.Pod) {
-	there := t.abroad[p.Spec.NodeName]
-	if there == nil {
-		there = map[slim.Key]*slim.Pod{}
-		t.abroad[p.Spec.NodeName] = there
+func (t *table) parkUnmanaged(p *slim.Pod) {
+	parked := t.unmanaged[p.Spec.NodeName]
+	if parked == nil {
+		parked = map[slim.Key]*slim.Pod{}
+		t.unmanaged[p.Spec.NodeName] = parked
 	}
-	there[p.Key()] = p
+	parked[p.Key()] = p
 	t.pods.Set(p.Key(), &pod{name: p.Name, node: p.Spec.NodeName})
 }
 
-func (t *table) addPod(key slim.Key, node slim.String, what spec) *template {
-	n := t.namespace(key.Namespace)
-	from := n.templates[what]
-	if from == nil {
-		from = &template{spec: what, of: n}
-		n.templates[what] = from
+func (t *table) addPod(key slim.Key, node slim.String, sp spec) *template {
+	n := t.ensureNamespace(key.Namespace)
+	tmpl := n.templates[sp]
+	if tmpl == nil {
+		tmpl = &template{spec: sp, namespace: n}
+		n.templates[sp] = tmpl
 	}
-	p := &pod{key.Name, node, from, len(from.pods)}
-	from.pods = append(from.pods, p)
+	p := &pod{key.Name, node, tmpl, len(tmpl.pods)}
+	tmpl.pods = append(tmpl.pods, p)
 	t.pods.Set(key, p)
-	if len(from.pods) == 1 {
-		t.assign(from)
-	} else if from.set != nil {
-		from.set.pods++
+	if len(tmpl.pods) == 1 {
+		t.assignTemplate(tmpl)
+	} else if tmpl.set != nil {
+		tmpl.set.pods++
 	}
-	if from.set != nil {
-		t.touch(from.set)
-		if t.watched && from.set.number != 0 {
+	if tmpl.set != nil {
+		t.enqueue(tmpl.set)
+		if t.observed && tmpl.set.number != 0 {
 			t.changed = append(t.changed, key)
 		}
 	}
-	return from
+	return tmpl
 }
 
-// forgetPod takes note that a pod is gone.
-func (t *table) forgetPod(key slim.Key) {
+// deletePod records that a pod was deleted.
+func (t *table) deletePod(key slim.Key) {
+	delete(t.earlyReasons, key)
 	p, _ := t.pods.Get(key)
 	if p == nil {
 		return
 	}
 	t.pods.Delete(key)
-	if p.from == nil {
-		delete(t.abroad[p.node], key)
-		if len(t.abroad[p.node]) == 0 {
-			delete(t.abroad, p.node)
+	if p.template == nil {
+		delete(t.unmanaged[p.node], key)
+		if len(t.unmanaged[p.node]) == 0 {
+			delete(t.unmanaged, p.node)
 		}
 		return
 	}
-	from := p.from
-	last := from.pods[len(from.pods)-1]
-	from.pods[p.at], last.at = last, p.at
-	from.pods[len(from.pods)-1] = nil
-	from.pods = from.pods[:len(from.pods)-1]
-	if s := from.set; s != nil {
-		if t.watched && s.number != 0 {
+	tmpl := p.template
+	last := tmpl.pods[len(tmpl.pods)-1]
+	tmpl.pods[p.index], last.index = last, p.index
+	tmpl.pods[len(tmpl.pods)-1] = nil
+	tmpl.pods = tmpl.pods[:len(tmpl.pods)-1]
+	if s := tmpl.set; s != nil {
+		if t.observed && s.number != 0 {
 			t.changed = append(t.changed, key)
 		}
-		t.lose(s, 1)
+		t.removePods(s, 1)
 	}
-	if len(from.pods) == 0 {
-		t.leave(from)
-		delete(from.of.templates, from.spec)
-		t.dropNamespace(from.of)
+	if len(tmpl.pods) == 0 {
+		t.leaveSet(tmpl)
+		delete(tmpl.namespace.templates, tmpl.spec)
+		t.pruneNamespace(tmpl.namespace)
 	}
 }
 
-func (t *table) namespace(name string) *namespace {
+func (t *table) ensureNamespace(name string) *namespace {
 	n := t.namespaces[name]
 	if n == nil {
 		n = &namespace{name: name, templates: map[spec]*template{}}
@@ -294,77 +290,76 @@ func (t *table) namespace(name string) *namespace {
 	return n
 }
 
-func (t *table) dropNamespace(n *namespace) {
-	if !n.known && len(n.templates) == 0 {
+func (t *table) pruneNamespace(n *namespace) {
+	if !n.exists && len(n.templates) == 0 {
 		delete(t.namespaces, n.name)
 	}
 }
 
-// seeNamespace takes note of a namespace. It costs nothing unless those of its
-// labels changed that count.
-func (t *table) seeNamespace(o *slim.Namespace) {
+// upsertNamespace records the state of a namespace. It is cheap unless labels changed that are part of identities.
+func (t *table) upsertNamespace(o *slim.Namespace) {
 	kept := map[string]string{}
 	for key, value := range o.Labels.All() {
-		if labels.KeepsNamespaceLabel(t.keeps, key) {
+		if labels.KeepsNamespaceLabel(t.keepsLabel, key) {
 			kept[key] = value
 		}
 	}
-	n, now := t.namespace(o.Name), slim.MakeLabels(kept)
-	if n.known && n.labels == now {
+	n, now := t.ensureNamespace(o.Name), slim.MakeLabels(kept)
+	if n.exists && n.labels == now {
 		return
 	}
-	n.known, n.labels = true, now
-	for _, from := range n.templates {
-		t.assign(from)
-		t.touch(from.set)
+	n.exists, n.labels = true, now
+	for _, tmpl := range n.templates {
+		t.assignTemplate(tmpl)
+		t.enqueue(tmpl.set)
 	}
 }
 
-// forgetNamespace takes note that a namespace is gone. Its pods keep what they
-// have; new ones wait until it is there again.
-func (t *table) forgetNamespace(name string) {
+// deleteNamespace records that a namespace was deleted. Its pods keep their identities, new ones wait until it exists
+// again.
+func (t *table) deleteNamespace(name string) {
 	if n := t.namespaces[name]; n != nil {
-		n.known = false
-		t.dropNamespace(n)
+		n.exists = false
+		t.pruneNamespace(n)
 	}
 }
 
-func (t *table) seeNode(name string) {
+func (t *table) addNode(name string) {
 	t.nodes[name] = true
-	for _, p := range t.abroad[slim.MakeString(name)] {
-		t.seePod(p)
+	for _, p := range t.unmanaged[slim.MakeString(name)] {
+		t.upsertPod(p)
 	}
 }
 
-func (t *table) forgetNode(name string) { delete(t.nodes, name) }
+func (t *table) deleteNode(name string) { delete(t.nodes, name) }
 
-// assign computes the set of a template's pods, and moves them there.
-func (t *table) assign(from *template) {
+// assignTemplate computes the set of a template's pods, and moves them there.
+func (t *table) assignTemplate(tmpl *template) {
 	var to *set
-	if from.of.known {
-		to = t.set(t.compute(from))
+	if tmpl.namespace.exists {
+		to = t.ensureSet(t.identityLabels(tmpl))
 	}
-	if to == from.set {
+	if to == tmpl.set {
 		return
 	}
-	t.leave(from)
-	t.join(from, to)
+	t.leaveSet(tmpl)
+	t.joinSet(tmpl, to)
 }
 
-func (t *table) spec(p *slim.Pod) spec {
-	s := spec{labels: p.Labels, account: p.Spec.ServiceAccountName}
-	if t.byPorts {
+func (t *table) specOf(p *slim.Pod) spec {
+	s := spec{labels: p.Labels, serviceAccount: p.Spec.ServiceAccountName}
+	if t.namedPorts {
 		s.ports = p.Spec.NamedPorts
 	}
 	return s
 }
 
-// compute returns the labels of the identity of a template's pods.
-func (t *table) compute(from *template) slim.Labels {
+// identityLabels returns the labels of the identity of a template's pods.
+func (t *table) identityLabels(tmpl *template) slim.Labels {
 	return slim.MakeLabels(labels.Pod{
-		Cluster: t.cluster, Namespace: from.of.name, NamespaceLabels: from.of.labels.All(),
-		ServiceAccount: from.account.String(), Labels: from.labels.All(), NamedPorts: from.namedPorts(),
-	}.Identity(t.keeps))
+		Cluster: t.cluster, Namespace: tmpl.namespace.name, NamespaceLabels: tmpl.namespace.labels.All(),
+		ServiceAccount: tmpl.serviceAccount.String(), Labels: tmpl.labels.All(), NamedPorts: tmpl.namedPorts(),
+	}.Identity(t.keepsLabel))
 }
 
 func (s spec) namedPorts() iter.Seq[labels.NamedPort] {
@@ -377,8 +372,8 @@ func (s spec) namedPorts() iter.Seq[labels.NamedPort] {
 	}
 }
 
-// set returns the set of labels, nil for none.
-func (t *table) set(of slim.Labels) *set {
+// ensureSet returns the set of labels, nil for none.
+func (t *table) ensureSet(of slim.Labels) *set {
 	if of == (slim.Labels{}) {
 		return nil
 	}
@@ -390,53 +385,53 @@ func (t *table) set(of slim.Labels) *set {
 	return s
 }
 
-func (t *table) join(from *template, s *set) {
-	from.set = s
+func (t *table) joinSet(tmpl *template, s *set) {
+	tmpl.set = s
 	if s == nil {
 		return
 	}
-	from.at = len(s.templates)
-	s.templates = append(s.templates, from)
-	t.gain(s, len(from.pods))
-	t.tellTemplate(from)
+	tmpl.index = len(s.templates)
+	s.templates = append(s.templates, tmpl)
+	t.addPods(s, len(tmpl.pods))
+	t.recordTemplateChanged(tmpl)
 }
 
-// leave takes a template out of its set. The pods that it still has leave, too.
-func (t *table) leave(from *template) {
-	s := from.set
+// leaveSet removes a template and its pods from their set.
+func (t *table) leaveSet(tmpl *template) {
+	s := tmpl.set
 	if s == nil {
 		return
 	}
 	last := s.templates[len(s.templates)-1]
-	s.templates[from.at], last.at = last, from.at
+	s.templates[tmpl.index], last.index = last, tmpl.index
 	s.templates[len(s.templates)-1] = nil
 	s.templates = s.templates[:len(s.templates)-1]
-	from.set = nil
-	t.tellTemplate(from)
-	t.lose(s, len(from.pods))
+	tmpl.set = nil
+	t.recordTemplateChanged(tmpl)
+	t.removePods(s, len(tmpl.pods))
 }
 
-func (t *table) tellTemplate(from *template) {
-	if !t.watched {
+func (t *table) recordTemplateChanged(tmpl *template) {
+	if !t.observed {
 		return
 	}
-	for _, p := range from.pods {
+	for _, p := range tmpl.pods {
 		t.changed = append(t.changed, p.key())
 	}
 }
 
-func (t *table) gain(s *set, pods int) {
+func (t *table) addPods(s *set, pods int) {
 	if s.pods == 0 && pods > 0 {
 		t.used++
 	}
 	s.pods += pods
-	t.settle(s)
+	t.updateChoice(s)
 }
 
-func (t *table) lose(s *set, pods int) {
+func (t *table) removePods(s *set, pods int) {
 	if s.pods > 0 && s.pods == pods {
 		t.used--
 	}
 	s.pods -= pods
-	t.settle(s)
+	t.updateChoice(s)
 }

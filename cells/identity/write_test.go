@@ -22,6 +22,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 // doorman is a role that lacks create until it is given.
@@ -41,18 +42,18 @@ func (d *doorman) Create(_ context.Context, resource schema.GroupVersionResource
 	return encoded(identityOf(n, slim.MakeLabels(o.SecurityLabels), 1)), nil
 }
 
-// Rule 24: what an admission webhook does not let in holds back nothing else.
+// ID-24: what an admission webhook does not let in holds back nothing else.
 func TestForbiddenLabelsHoldBackNoOthers(t *testing.T) {
 	door := &doorman{open: true, denies: "p0"}
 	tb, _ := plan(t, "n")
 	tree := health.NewTree()
-	m := &maker{
-		params: params{Client: door, Metrics: newMetrics(), Health: tree.Reporter("identity"), Log: slog.New(slog.DiscardHandler)},
-		table:  tb, add: func(slim.Labels, ...k8s.Trigger) {},
+	m := &controller{
+		params: params{Client: door, Metrics: newMetrics(metrics.Factory{}), Health: tree.Reporter("identity"), Log: slog.New(slog.DiscardHandler)},
+		table:  tb, enqueue: func(slim.Labels, ...k8s.Trigger) {},
 	}
 	look := func(name string) error {
-		tb.seePod(podOf("n", name, pairs{"app": name}))
-		return m.look(t.Context(), labelsOf(tb, name))
+		tb.upsertPod(podOf("n", name, pairs{"app": name}))
+		return m.reconcile(t.Context(), labelsOf(tb, name))
 	}
 	for i := range 3 {
 		if err := look("p0"); err == nil {
@@ -70,25 +71,25 @@ func TestForbiddenLabelsHoldBackNoOthers(t *testing.T) {
 	}
 }
 
-// Rule 24: of the requests that the role does not allow there is one now and then,
-// and label sets that nobody has any more do not take its turn.
+// ID-24: one of the forbidden requests is repeated now and then, and label sets that no
+// pod has any more do not take its turn.
 func TestForbiddenTurnGoesToWhoNeedsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		door := &doorman{}
 		tb, _ := plan(t, "n")
-		m := &maker{
-			params: params{Client: door, Metrics: newMetrics(), Health: health.NewTree().Reporter("identity"), Log: slog.New(slog.DiscardHandler)},
-			table:  tb, add: func(slim.Labels, ...k8s.Trigger) {},
+		m := &controller{
+			params: params{Client: door, Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("identity"), Log: slog.New(slog.DiscardHandler)},
+			table:  tb, enqueue: func(slim.Labels, ...k8s.Trigger) {},
 		}
 		var sets []slim.Labels
 		for i := range 30 {
 			name := fmt.Sprint("p", i)
-			tb.seePod(podOf("n", name, pairs{"app": name}))
+			tb.upsertPod(podOf("n", name, pairs{"app": name}))
 			sets = append(sets, labelsOf(tb, name))
 		}
 		look := func() (waiting int) {
 			for _, of := range sets {
-				if m.look(t.Context(), of) != nil {
+				if m.reconcile(t.Context(), of) != nil {
 					waiting++
 				}
 			}
@@ -101,7 +102,7 @@ func TestForbiddenTurnGoesToWhoNeedsIt(t *testing.T) {
 			time.Sleep(forbiddenPause)
 		}
 		for i := range 29 {
-			tb.forgetPod(podOf("n", fmt.Sprint("p", i), nil).Key())
+			tb.deletePod(podOf("n", fmt.Sprint("p", i), nil).Key())
 		}
 		door.open = true
 		if waiting := look(); waiting != 0 || door.requests != 5 || len(tb.objects) != 1 {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package leader holds the lease, and enters and leaves the term of the cells
-// that live only while leading.
+// Package leader is the leader election: it holds the lease, and enters and leaves the leader's term.
 //
-// docs/wire/operator-shell.md, section Leader election, has the object and the
-// timing. Where it says that a process exits when it loses the lease, this one
-// leaves the term and stands by: writes are stopped by the fence, not by exiting.
+// docs/wire/leader.md has the object and the timing. Where the original exits when it loses the lease, this process leaves
+// the term and stands by: the fence stops its writes.
 package leader

@@ -7,26 +7,26 @@ import (
 	"context"
 	"errors"
 
-	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
 )
 
-var errNoServer = errors.New("no API server that can be used answers")
+var errNoServer = errors.New("no usable API server responds")
 
-// plan runs the term once as a dry run, whoever leads, and stops the process with
-// what it found out. No lease is looked at, or taken.
-func (e *elector) plan(ctx context.Context) error {
-	fence := k8s.Unfenced()
+// dryRun runs the term once as a dry run, whichever replica leads, and stops the process with the report. It neither reads
+// nor acquires the lease.
+func (e *elector) dryRun(ctx context.Context) error {
+	fence := leading.Unfenced()
 	defer fence.Close()
 	report, err := e.Plan.Make(ctx, func(ctx context.Context) error {
 		if !e.awaitServer(ctx) {
 			return errNoServer
 		}
-		if err := e.Leading.Open(fence, &k8s.Written{}); err != nil {
+		if err := e.Leading.Open(fence, &leading.WriteProgress{}); err != nil {
 			return err
 		}
 		return e.Term.Enter(ctx)
 	})
-	e.leave(ctx)
+	e.leaveTerm(ctx)
 	switch {
 	case err == nil:
 		e.Stop(report)

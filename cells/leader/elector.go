@@ -5,22 +5,24 @@ package leader
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/version"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -29,27 +31,26 @@ import (
 
 const (
 	leaseName = "cilium-operator-resource-lock"
-	// pollPeriod is how often a standby looks at the lease, see Config.poll.
-	// Watching it is not allowed by the stock role.
+	// pollPeriod is the interval of a standby's reads of the lease, see Config.poll. The stock role denies to watch it.
 	pollPeriod = 250 * time.Millisecond
-	// leaveLimit is how long the cells of a term may take to stop.
+	// leaveLimit is the time limit for the modules of a term to stop.
 	leaveLimit = 45 * time.Second
 )
 
-// oldestAPI is the oldest API server that is served.
+// oldestAPI is the oldest accepted version of the API server.
 var oldestAPI = version.MustParseSemantic("1.16.0")
 
-// elector campaigns for the lease, and runs the term while it holds it.
+// elector acquires the lease, and runs the term while it holds it.
 type elector struct {
 	params
-	lock   resourcelock.Interface
-	leases coordinationclient.LeaseInterface
-	me     string
-	clock  k8s.Clock
-	led    int // transitions of the last term, -1 before the first
+	lock     *lock
+	identity string
+	clock    leading.Clock
+	// lastTerm is the lease of the last term, nil when another replica may have led since.
+	lastTerm *coordinationv1.LeaseSpec
 
 	mu     sync.Mutex
-	status k8s.ElectionStatus
+	status leading.ElectionStatus
 }
 
 type params struct {
@@ -57,20 +58,20 @@ type params struct {
 
 	Config  Config
 	Cluster cluster.Config
-	Leading k8s.Leading
+	Leading leading.Session
 	Server  k8s.Server
 	Term    lifecycle.Term `name:"leader"`
 	Metrics *leaderMetrics
 	Health  health.Reporter
 	Log     *slog.Logger
 	Stop    lifecycle.Shutdown
-	Plan    *plan.Plan `optional:"true"`
+	Plan    *dryrun.Plan `optional:"true"`
 }
 
 func newElector(p params) (*elector, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("finding the host's name for the lease: %w", err)
+		return nil, fmt.Errorf("reading the hostname for the lease: %w", err)
 	}
 	leases, err := coordinationclient.NewForConfig(p.Leading.LeaseConfig())
 	if err != nil {
@@ -80,42 +81,38 @@ func newElector(p params) (*elector, error) {
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
-	e := &elector{params: p, leases: leases.Leases(namespace), me: host + "-" + rand.String(10), clock: k8s.SystemClock, led: -1}
-	e.lock = &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Name: leaseName, Namespace: namespace},
-		Client:     leases,
-		LockConfig: resourcelock.ResourceLockConfig{Identity: e.me},
+	e := &elector{
+		params: p, identity: host + "-" + rand.String(10), clock: leading.SystemClock,
+		lock: &lock{leases: leases.Leases(namespace), namespace: namespace, log: p.Log},
 	}
-	e.status = k8s.ElectionStatus{Identity: e.me, Lease: e.lock.Describe()}
+	e.status = leading.ElectionStatus{Identity: e.identity, Lease: e.lock.describe()}
 	return e, nil
 }
 
-func (e *elector) election() k8s.Election { return e }
+func (e *elector) election() leading.Election { return e }
 
-// Status implements k8s.Election.
-func (e *elector) Status() k8s.ElectionStatus {
+// Status implements leading.Election.
+func (e *elector) Status() leading.ElectionStatus {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.status
 }
 
-func (e *elector) setStatus(change func(*k8s.ElectionStatus)) {
+func (e *elector) setStatus(change func(*leading.ElectionStatus)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	change(&e.status)
 }
 
-func (e *elector) job() job.Job { return job.OneShot(e.run, job.Retry(time.Second, time.Minute)) }
-
-// run campaigns and leads in turn until ctx ends.
+// run acquires the lease and leads, in turn, until ctx ends.
 func (e *elector) run(ctx context.Context) error {
 	if e.Plan != nil {
-		return e.plan(ctx)
+		return e.dryRun(ctx)
 	}
 	if !e.awaitServer(ctx) {
 		return ctx.Err()
 	}
-	seen, pause := sighting{}, e.Config.poll()
+	seen, pause := observedLease{}, e.Config.poll()
 	for {
 		fence, ok := e.campaign(ctx, &seen)
 		if !ok {
@@ -126,8 +123,8 @@ func (e *elector) run(ctx context.Context) error {
 		} else {
 			pause = min(2*pause, e.Config.LeaderElectionLeaseDuration)
 		}
-		seen = sighting{} // what holds now is somebody else's
-		// Another replica may go first.
+		seen = observedLease{} // another replica may hold the lease now
+		// Another replica may acquire it first.
 		if !job.Sleep(ctx, pause) {
 			return ctx.Err()
 		}
@@ -155,26 +152,30 @@ func (e *elector) awaitServer(ctx context.Context) bool {
 	}
 }
 
-// campaign returns once the lease is held, with the fence of the term. seen is
-// the lease as it was before.
-func (e *elector) campaign(ctx context.Context, seen *sighting) (*k8s.Fence, bool) {
+// campaign returns when the lease is acquired, with the fence of the term. seen is the lease as it was before.
+func (e *elector) campaign(ctx context.Context, seen *observedLease) (*leading.Fence, bool) {
 	failing := false
 	for {
-		fence, err := e.try(ctx, seen)
+		before := *seen
+		fence, err := e.tryAcquire(ctx, seen)
 		switch {
 		case ctx.Err() != nil:
 			return nil, false
 		case fence != nil:
 			return fence, true
+		case errors.Is(err, errTaken): // the next read shows its holder
 		case err != nil:
-			e.Health.Degraded("cannot read or take the lease", err)
+			e.Health.Degraded("cannot read or acquire the lease", err)
 			if !failing {
-				e.Log.Warn("cannot read or take the lease, trying on", "lease", e.lock.Describe(), "error", err)
+				e.Log.Warn("cannot read or acquire the lease, retrying", "lease", e.lock.describe(), "error", err)
 			}
 			failing = true
 		default:
 			failing = false
-			e.standBy(seen.record)
+			if before.lease == nil || before.holder() != seen.holder() {
+				e.Log.Info("standing by", "leader", seen.holder())
+			}
+			e.reportStandby(*seen)
 		}
 		if !job.Sleep(ctx, e.Config.poll()) {
 			return nil, false
@@ -182,90 +183,84 @@ func (e *elector) campaign(ctx context.Context, seen *sighting) (*k8s.Fence, boo
 	}
 }
 
-func (e *elector) standBy(record resourcelock.LeaderElectionRecord) {
-	if e.Status().Holder != record.HolderIdentity {
-		e.Log.Info("standing by", "leader", record.HolderIdentity)
-	}
-	e.setStatus(func(s *k8s.ElectionStatus) {
-		s.Holder, s.Since, s.Transitions = record.HolderIdentity, record.AcquireTime.Time, record.LeaderTransitions
+func (e *elector) reportStandby(seen observedLease) {
+	holder := seen.holder()
+	e.setStatus(func(s *leading.ElectionStatus) {
+		s.Holder, s.Transitions = holder, int(transitionsOf(seen.lease))
+		s.Since = ptr.Deref(seen.lease.Spec.AcquireTime, metav1.MicroTime{}).Time
 	})
-	e.Health.OK("standing by; " + record.HolderIdentity + " leads")
+	if holder == "" {
+		e.Health.OK("standing by; the lease names no leader and was not released, waiting for its expiry as after a crash")
+		return
+	}
+	e.Health.OK("standing by; " + holder + " leads")
 }
 
-// try looks at the lease and takes it if it is free. It returns neither fence
-// nor error while somebody else holds it.
-func (e *elector) try(ctx context.Context, seen *sighting) (*k8s.Fence, error) {
+// tryAcquire reads the lease and acquires it if it is free. It returns neither fence nor error while another replica may
+// hold it.
+func (e *elector) tryAcquire(ctx context.Context, seen *observedLease) (*leading.Fence, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Config.requestTimeout())
 	defer cancel()
-	record, raw, err := e.lock.Get(ctx)
+	lease, err := e.lock.get(ctx)
 	switch {
-	case apierrors.IsNotFound(err):
-		*seen = seen.missing(e.clock.Now())
 	case err != nil:
 		return nil, err
+	case lease == nil:
+		*seen = seen.observeMissing(e.clock.Now())
 	default:
-		*seen = seen.seen(*record, raw, e.clock.Now())
+		*seen = seen.observe(lease, e.clock.Now())
+	}
+	if !seen.isUninterrupted(e.lastTerm) {
+		e.lastTerm = nil
 	}
 	from := e.clock.Now()
-	if !seen.free(e.me, from) {
+	if !seen.free(e.identity, e.Config, from) {
 		return nil, nil
 	}
-	err = e.take(ctx, *seen)
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return nil, nil // another was faster
-	}
-	if err != nil {
+	if err := e.lock.acquire(ctx, lease, e.spec(microNow(), seen.transitions(e.lastTerm))); err != nil {
 		return nil, err
 	}
-	return k8s.NewFence(e.clock, from, e.Config.LeaderElectionRenewDeadline), nil
+	e.setStatus(func(s *leading.ElectionStatus) {
+		s.Since, s.Transitions = e.lock.stored.Spec.AcquireTime.Time, int(transitionsOf(e.lock.stored))
+	})
+	return leading.NewFence(e.clock, from, e.Config.LeaderElectionRenewDeadline), nil
 }
 
-func (e *elector) take(ctx context.Context, seen sighting) error {
-	now := metav1.Now()
-	next := e.record(now, seen.transitions(e.me))
-	put := e.lock.Create
-	if seen.exists {
-		put = e.lock.Update
-	}
-	err := put(ctx, next)
-	if err == nil {
-		e.setStatus(func(s *k8s.ElectionStatus) { s.Since, s.Transitions = now.Time, next.LeaderTransitions })
-	}
-	return err
-}
+// microNow is the time with the precision of a lease.
+func microNow() metav1.MicroTime { return metav1.NewMicroTime(time.Now().Truncate(time.Microsecond)) }
 
-func (e *elector) record(now metav1.Time, transitions int) resourcelock.LeaderElectionRecord {
-	return resourcelock.LeaderElectionRecord{
-		HolderIdentity:       e.me,
-		LeaseDurationSeconds: e.Config.leaseSeconds(),
-		AcquireTime:          now, RenewTime: now,
-		LeaderTransitions: transitions,
+// spec is the lease as held by this replica, renewed now.
+func (e *elector) spec(acquired metav1.MicroTime, transitions int32) coordinationv1.LeaseSpec {
+	return coordinationv1.LeaseSpec{
+		HolderIdentity: &e.identity, LeaseDurationSeconds: ptr.To(e.Config.leaseSeconds()),
+		AcquireTime: &acquired, RenewTime: ptr.To(microNow()),
+		LeaseTransitions: &transitions,
 	}
 }
 
-// lead runs the term until the lease is lost or ctx ends; then the lease is
-// released, after all cells of the term have stopped. seen is the lease as it was
-// before. It reports false for a term that could not be entered.
-func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) bool {
+// lead runs the term until the lease is lost or ctx ends; then it releases the lease, after all modules of the term have
+// stopped. seen is the lease as it was before. It reports false for a term that could not be entered.
+func (e *elector) lead(ctx context.Context, fence *leading.Fence, seen observedLease) bool {
 	defer fence.Close()
-	e.announce()
-	// Renewing goes on while the term is left: its cells may still write.
+	e.reportLeading()
+	safeAfter, before := seen.safeAfter(e.lastTerm, e.Config), seen.predecessorProgress(e.lastTerm)
+	e.lastTerm = e.lock.stored.Spec.DeepCopy()
+	// Renewing continues while the term is left: its modules may still write.
 	holding, stopRenewing := context.WithCancelCause(context.WithoutCancel(ctx))
 	renewed := make(chan struct{})
 	go func() {
 		defer close(renewed)
 		err := e.renew(holding, fence)
 		if err != nil {
-			fence.Close() // at once: the term may still be on its way in
+			fence.Close() // at once: the term may still be entered
 		}
 		stopRenewing(err)
 	}()
 	term, endTerm := context.WithCancel(ctx)
 	defer context.AfterFunc(holding, endTerm)()
-	settled := seen.settled(e.me, e.led, e.Config)
-	entered := e.enter(term, fence, seen, settled)
+	entered := e.enterTerm(term, fence, before, safeAfter)
 	if !entered {
-		endTerm() // another replica may fare better
+		endTerm() // another replica may succeed
 	}
 	<-term.Done()
 
@@ -274,53 +269,51 @@ func (e *elector) lead(ctx context.Context, fence *k8s.Fence, seen sighting) boo
 		e.Metrics.Lost.Inc()
 		e.Log.Warn("lost the lease, leaving the term", "error", context.Cause(holding))
 	}
-	e.leave(ctx)
-	e.Leading.Settle(fence.Context())
+	e.leaveTerm(ctx)
+	e.Leading.DrainWrites(fence.Context())
 	stopRenewing(nil)
 	<-renewed
-	held := fence.Check() == nil // it may have shut while the term was left
+	held := fence.Check() == nil // it may have closed while the term was left
 	fence.Close()
-	if held && !lost && e.clock.Monotonic() >= settled { // else the next leader waits, as after a crash
+	if held && !lost && e.clock.Monotonic() >= safeAfter { // else the next leader waits for the expiry, as after a crash
 		e.release(ctx)
 	}
 	e.Log.Info("stopped leading", "after", time.Since(e.Status().Since).Round(time.Millisecond).String())
 	return entered
 }
 
-func (e *elector) announce() {
-	e.Log.Info("leading", "identity", e.me)
+func (e *elector) reportLeading() {
+	e.Log.Info("leading", "identity", e.identity)
 	e.Metrics.Leading.Set(1)
 	e.Metrics.Terms.Inc()
-	e.setStatus(func(s *k8s.ElectionStatus) { s.Holder, s.Leading = e.me, true })
+	e.setStatus(func(s *leading.ElectionStatus) { s.Holder, s.Leading = e.identity, true })
 	e.Health.OK("leading")
 }
 
-// enter reports whether the term is entered, or its end has come already. seen
-// is the lease as it was before, settled when nothing of its holder can arrive.
-func (e *elector) enter(ctx context.Context, fence *k8s.Fence, seen sighting, settled time.Duration) bool {
-	before := e.before(ctx, seen)
-	e.led = e.Status().Transitions
+// enterTerm reports whether the term is entered, or has ended already. before is the write progress of predecessors, whose
+// last write has arrived by safeAfter.
+func (e *elector) enterTerm(ctx context.Context, fence *leading.Fence, before *leading.WriteProgress, safeAfter time.Duration) bool {
 	err := e.Leading.Open(fence, before)
 	if err == nil {
-		if !job.Sleep(ctx, settled-e.clock.Monotonic()) {
+		if !job.Sleep(ctx, safeAfter-e.clock.Monotonic()) {
 			return true
 		}
 		err = e.Term.Enter(ctx)
 	}
 	if err != nil && ctx.Err() == nil {
 		e.Health.Degraded("cannot lead", err)
-		e.Log.Error("cannot lead, giving the lease away", "error", err)
+		e.Log.Error("cannot lead, releasing the lease", "error", err)
 		return false
 	}
 	return true
 }
 
-func (e *elector) leave(ctx context.Context) {
+func (e *elector) leaveTerm(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 	defer cancel()
 	if err := e.Term.Leave(ctx); err != nil {
-		e.Log.Error("the term did not end in order", "error", err)
+		e.Log.Error("leaving the term failed", "error", err)
 	}
 	e.Metrics.Leading.Set(0)
-	e.setStatus(func(s *k8s.ElectionStatus) { s.Leading, s.Holder = false, "" })
+	e.setStatus(func(s *leading.ElectionStatus) { s.Leading, s.Holder = false, "" })
 }

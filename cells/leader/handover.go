@@ -4,83 +4,66 @@
 package leader
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
-	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
 )
 
-// A leader that releases the lease writes into an annotation how far it wrote,
-// so that its successor waits until its streams show that much, and need not
-// read everything anew.
+// writtenAnnotation is the annotation with the write progress of a leader that released the lease. Its successor waits
+// until its streams have reached that, and does not read everything again.
 const writtenAnnotation = "skep.dev/written"
 
-// testament is the value of the annotation. It holds only while the lease is as
-// it was released: whoever takes it counts a transition.
-type testament struct {
-	Transitions int         `json:"transitions"`
-	Written     k8s.Written `json:"written"`
+// release is the value of the annotation. A lease with it and without a holder is acquired at once: its holder had no
+// writes in flight. It is void after any later write of the lease.
+type release struct {
+	Transitions int32                 `json:"transitions"`
+	Released    metav1.MicroTime      `json:"released"` // the renewTime of the lease
+	Written     leading.WriteProgress `json:"written"`
 }
 
-// before is what leaders since this replica led last say was written, nil if
-// there were none. seen is the lease that was taken.
-func (e *elector) before(ctx context.Context, seen sighting) *k8s.Written {
-	unknown := &k8s.Written{}
-	switch {
-	case !seen.exists:
-		return unknown
-	case seen.mine(e.me, e.led):
+// releaseOf returns the release of a lease, nil if it was not released.
+func releaseOf(lease *coordinationv1.Lease) *release {
+	spec := lease.Spec
+	if ptr.Deref(spec.HolderIdentity, "") != "" || spec.RenewTime == nil {
 		return nil
-	case seen.record.HolderIdentity != "":
-		return unknown
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.Config.requestTimeout())
-	defer cancel()
-	lease, err := e.leases.Get(ctx, leaseName, metav1.GetOptions{})
-	if err != nil {
-		return unknown
+	var r release
+	if json.Unmarshal([]byte(lease.Annotations[writtenAnnotation]), &r) != nil {
+		return nil
 	}
-	var t testament
-	if json.Unmarshal([]byte(lease.Annotations[writtenAnnotation]), &t) != nil || t.Transitions != seen.record.LeaderTransitions {
-		return unknown
+	if r.Transitions != ptr.Deref(spec.LeaseTransitions, -1) || !r.Released.Equal(spec.RenewTime) {
+		return nil
 	}
-	return &t.Written
+	return &r
 }
 
-// giveAway releases the lease. The error is errLost if it was not ours.
-func (e *elector) giveAway(ctx context.Context) error {
-	lease, err := e.leases.Get(ctx, leaseName, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("%w: it was deleted", errLost)
-	}
-	if err != nil {
-		return err
-	}
-	if holder := lease.Spec.HolderIdentity; holder == nil || *holder != e.me {
-		return fmt.Errorf("%w: somebody else holds it", errLost)
-	}
-	now := metav1.Now()
-	lease.Spec = resourcelock.LeaderElectionRecordToLeaseSpec(&resourcelock.LeaderElectionRecord{
-		LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now, LeaderTransitions: e.Status().Transitions,
-	})
-	if err := bequeath(lease, testament{e.Status().Transitions, e.Leading.Written()}); err != nil {
-		return err
-	}
-	_, err = e.leases.Update(ctx, lease, metav1.UpdateOptions{})
-	return err
-}
-
-func bequeath(lease *coordinationv1.Lease, t testament) error {
-	text, err := json.Marshal(t)
+// releaseLease changes a lease to a released one, as client-go does, with the annotation.
+func releaseLease(lease *coordinationv1.Lease, written leading.WriteProgress) error {
+	now := microNow()
+	text, err := json.Marshal(release{*lease.Spec.LeaseTransitions, now, written})
 	if err != nil {
 		return err
 	}
 	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, writtenAnnotation, string(text))
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: ptr.To(""), LeaseDurationSeconds: ptr.To[int32](1),
+		AcquireTime: &now, RenewTime: &now, LeaseTransitions: lease.Spec.LeaseTransitions,
+	}
 	return nil
+}
+
+// predecessorProgress is the write progress of leaders since this replica led last, nil if there were none. s is the lease
+// that was acquired.
+func (s observedLease) predecessorProgress(last *coordinationv1.LeaseSpec) *leading.WriteProgress {
+	switch {
+	case s.isUninterrupted(last):
+		return nil
+	case s.release != nil:
+		return &s.release.Written
+	}
+	return &leading.WriteProgress{}
 }

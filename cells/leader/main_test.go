@@ -14,21 +14,17 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/cells/leader"
-	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell"
-	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
-	"github.com/skep-operator/skep/runtime/logging/logtest"
-	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
 const (
 	leaseName     = "cilium-operator-resource-lock"
@@ -39,37 +35,30 @@ const (
 
 // site is a cluster in which replicas compete for a lease.
 type site struct {
-	cluster   *clustertest.Cluster
-	admin     *kubernetes.Clientset
-	namespace string
+	*operatortest.Env
+	cluster *clustertest.Cluster
 
 	leaseDuration, renewDeadline time.Duration
+	requestTimeout               time.Duration // 0 is half of the renew deadline
+}
+
+// unhurried makes leases last an hour, for tests that wait for none to run out.
+func (s *site) unhurried() *site {
+	s.leaseDuration, s.renewDeadline = time.Hour, time.Hour-time.Second
+	return s
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{cluster: clustertest.Shared(t), leaseDuration: leaseDuration, renewDeadline: renewDeadline}
-	transport, err := rest.HTTPClientFor(s.cluster.AdminConfig(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(transport.CloseIdleConnections)
-	s.admin, err = kubernetes.NewForConfigAndClient(s.cluster.AdminConfig(t), transport)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns, err := s.admin.CoreV1().Namespaces().Create(t.Context(),
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "test-"}}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.namespace = ns.Name
+	c := clustertest.Shared(t)
+	s := &site{Env: operatortest.NewEnv(t, c), cluster: c, leaseDuration: leaseDuration, renewDeadline: renewDeadline}
+	s.CreateNamespace()
 	return s
 }
 
 func (s *site) lease(t *testing.T) *coordinationv1.Lease {
 	t.Helper()
-	l, err := s.admin.CoordinationV1().Leases(s.namespace).Get(t.Context(), leaseName, metav1.GetOptions{})
+	l, err := s.Core.CoordinationV1().Leases(s.Namespace).Get(t.Context(), leaseName, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +74,9 @@ func holder(l *coordinationv1.Lease) string {
 
 // replica is an operator whose only duty notes what happens to it.
 type replica struct {
-	hive     *hive.Hive
+	*operatortest.Operator
 	proxy    *clustertest.Proxy
-	election k8s.Election
-	log      *logtest.Buffer
+	election leading.Election
 
 	mu     sync.Mutex
 	terms  []*duty       // in the order in which they were built
@@ -123,25 +111,20 @@ type duty struct {
 // replica is made and not started; name stands in events.
 func (s *site) replica(t *testing.T, name string, happened *events, link ...clustertest.Link) *replica {
 	t.Helper()
-	r := &replica{proxy: s.cluster.NewProxy(t, link...), log: &logtest.Buffer{}, events: happened, hold: make(chan struct{})}
+	r := &replica{proxy: s.cluster.NewProxy(t, link...), events: happened, hold: make(chan struct{})}
 	close(r.hold)
-	probe := cell.Invoke(func(e k8s.Election) { r.election = e })
+	probe := cell.Invoke(func(e leading.Election) { r.election = e })
 	term := cell.Module("test.duty", "Notes what happens to it", cell.Hook("live", func(c k8s.Client) lifecycle.Hook {
 		return r.hook(name, c)
 	}))
-	r.hive = hive.New("operator", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, leader.Cell, probe, cell.Term("leader", term)),
-		hive.LogTo(r.log), hive.Environ(func(string) (string, bool) { return "", false }))
-	flags := r.hive.FlagSet()
-	err := flags.Parse([]string{
-		"--k8s-kubeconfig-path=" + r.proxy.Kubeconfig(), "--k8s-namespace=" + s.namespace,
-		"--leader-election-lease-duration=" + s.leaseDuration.String(),
-		"--leader-election-renew-deadline=" + s.renewDeadline.String(),
-		"--leader-election-retry-period=" + retryPeriod.String(),
-	})
+	setup := operatortest.Setup{Process: []cell.Cell{probe}, Elector: leader.Cell}
+	var err error
+	r.Operator, err = setup.New(t, term, r.proxy.Kubeconfig(), "--k8s-namespace="+s.Namespace,
+		"--leader-election-lease-duration="+s.leaseDuration.String(),
+		"--leader-election-renew-deadline="+s.renewDeadline.String(),
+		"--leader-election-retry-period="+retryPeriod.String(),
+		"--leader-election-resource-lock-timeout="+s.requestTimeout.String())
 	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.hive.Configure(flags); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -183,27 +166,17 @@ func (r *replica) held() chan struct{} {
 	return r.hold
 }
 
-func (r *replica) start(t *testing.T) *replica {
-	t.Helper()
-	if err := r.hive.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { r.stop(t) })
+func (r *replica) start() *replica {
+	r.Run()
 	return r
 }
 
-func (r *replica) stop(t *testing.T) {
-	if err := r.hive.Stop(context.Background()); err != nil {
-		t.Errorf("stop: %v\n%s", err, r.log)
-	}
-}
-
 // stopping stops a replica in the background. The channel tells when it has stopped.
-func (r *replica) stopping(t *testing.T) (stopped <-chan struct{}) {
+func (r *replica) stopping() (stopped <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.stop(t)
+		r.Stop()
 	}()
 	return done
 }
@@ -228,12 +201,9 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 // write is a write of a duty.
 func (d *duty) write(t *testing.T, s *site) error {
 	ctx := k8s.WithCause(t.Context(), &k8s.Cause{Rule: "test write"})
-	_, err := d.client.Create(ctx, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, GenerateName: "x-"}})
+	_, err := d.client.Create(ctx, configMaps, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "x-"}})
 	return err
 }
-
-// until waits for a state.
-var until = waittest.Until
 
 // leases are the requests for the lease that came through a replica's proxy,
 // as verbs.

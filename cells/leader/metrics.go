@@ -3,7 +3,11 @@
 
 package leader
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
 
 type leaderMetrics struct {
 	Leading prometheus.Gauge
@@ -11,11 +15,11 @@ type leaderMetrics struct {
 	Lost    prometheus.Counter
 }
 
-func newMetrics() *leaderMetrics {
-	const ns = "cilium_operator"
+func newMetrics(f metrics.Factory) *leaderMetrics {
+	f = f.In("")
 	return &leaderMetrics{
-		Leading: prometheus.NewGauge(prometheus.GaugeOpts{Namespace: ns, Name: "leader", Help: "1 while this replica leads, else 0"}),
-		Terms:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "leader_terms_total", Help: "How often this replica began to lead"}),
-		Lost:    prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "leader_lost_total", Help: "How often this replica lost the lease while leading"}),
+		Leading: f.Gauge("leader", "1 while this replica leads, else 0"),
+		Terms:   f.Counter("leader_terms_total", "Number of terms of this replica"),
+		Lost:    f.Counter("leader_lost_total", "Number of times that this replica lost the lease while leading"),
 	}
 }

@@ -4,93 +4,103 @@
 package leader
 
 import (
+	"math"
 	"time"
 
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/utils/ptr"
 
-	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
 )
 
-// sighting is the lease as seen last, and when this state of it was seen first. The
-// times written in a lease are another machine's; only this clock counts.
-type sighting struct {
-	record resourcelock.LeaderElectionRecord
-	raw    string // the same as text, to be compared
-	at     k8s.Moment
-	exists bool
+// observedLease is the lease as it was read last, and when this state was read first. The times in a lease are of another
+// machine's clock; only the own clock counts.
+type observedLease struct {
+	lease   *coordinationv1.Lease // nil before the first read
+	deleted bool                  // it does not exist any more
+	at      leading.Moment
+	release *release // by its last holder; nil if it is not released
 }
 
-// seen is the sighting after a look at the lease.
-func (s sighting) seen(record resourcelock.LeaderElectionRecord, raw []byte, now k8s.Moment) sighting {
-	if s.exists && s.raw == string(raw) {
-		return s
-	}
-	return sighting{record: record, raw: string(raw), at: now, exists: true}
-}
-
-// missing is the sighting after a look that found no lease: it was deleted, and who
-// held it does not know before it renews.
-func (s sighting) missing(now k8s.Moment) sighting {
-	if !s.exists {
-		return s
-	}
-	return sighting{record: s.record, at: now}
-}
-
-// free reports whether the lease may be taken now.
-func (s sighting) free(me string, now k8s.Moment) bool {
+// observe returns the state after a read of the lease.
+func (s observedLease) observe(lease *coordinationv1.Lease, now leading.Moment) observedLease {
+	next := observedLease{lease: lease, at: now, release: releaseOf(lease)}
 	switch {
-	case !s.exists, s.record.HolderIdentity == "", s.record.HolderIdentity == me:
+	case s.lease == nil:
+	case !s.deleted && apiequality.Semantic.DeepEqual(s.lease.Spec, lease.Spec):
+		next.at = s.at
+		if s.lease.Annotations[writtenAnnotation] == lease.Annotations[writtenAnnotation] {
+			next.release = s.release
+		}
+	case lease.UID != s.lease.UID || transitionsOf(lease) < transitionsOf(s.lease):
+		next.release = nil // an older state was restored
+	}
+	return next
+}
+
+// observeMissing returns the state after a read that found no lease: it was deleted, which its holder notices when it
+// renews.
+func (s observedLease) observeMissing(now leading.Moment) observedLease {
+	if s.lease == nil || s.deleted {
+		return s
+	}
+	return observedLease{lease: s.lease, deleted: true, at: now}
+}
+
+// holder is the holder identity of the lease, "" for none.
+func (s observedLease) holder() string {
+	if s.lease == nil || s.deleted {
+		return ""
+	}
+	return ptr.Deref(s.lease.Spec.HolderIdentity, "")
+}
+
+// free reports whether the lease may be acquired now.
+func (s observedLease) free(me string, c Config, now leading.Moment) bool {
+	if s.lease == nil || s.deleted || s.release != nil || s.holder() == me {
 		return true
 	}
-	return now.Monotonic >= s.expiry()
+	return now.Monotonic >= s.at.Monotonic+c.waitOut(s.lease.Spec.LeaseDurationSeconds)
 }
 
-// expiry is when a lease that is not renewed may be taken.
-func (s sighting) expiry() time.Duration {
-	return s.at.Monotonic + time.Duration(s.record.LeaseDurationSeconds)*time.Second
-}
-
-// settled is when nothing of a predecessor that did not release can reach the
-// API server any more: it may write until its renew deadline, and a request may
-// take its time.
-func (s sighting) settled(me string, led int, c Config) time.Duration {
-	if s.record.HolderIdentity == "" || s.mine(me, led) {
+// safeAfter is when no write of a predecessor that did not release the lease can reach the API server any more: it may
+// write until its renew deadline, and then a request may take its timeout. last is the lease of this replica's last term,
+// see isUninterrupted.
+func (s observedLease) safeAfter(last *coordinationv1.LeaseSpec, c Config) time.Duration {
+	if s.lease == nil || s.release != nil || s.isUninterrupted(last) {
 		return 0
 	}
 	return s.at.Monotonic + c.LeaderElectionRenewDeadline + c.requestTimeout()
 }
 
-// transitions is the count of the lease when this replica takes it.
-func (s sighting) transitions(me string) int {
-	first := !s.exists && s.record.HolderIdentity == ""
-	if first || s.record.HolderIdentity == me {
-		return s.record.LeaderTransitions
+// transitions is the count of the lease when this replica acquires it.
+func (s observedLease) transitions(last *coordinationv1.LeaseSpec) int32 {
+	if s.lease == nil {
+		return 0
 	}
-	return s.record.LeaderTransitions + 1
-}
-
-// mine reports whether nobody else can have led since this replica did: the lease
-// names it, with the count of transitions of its last term. A take whose answer
-// was lost looks the same but for the count.
-func (s sighting) mine(me string, led int) bool {
-	return s.record.HolderIdentity == me && s.record.LeaderTransitions == led
-}
-
-// requestTimeout is how long a request for the lease may take.
-func (c Config) requestTimeout() time.Duration {
-	if c.LeaderElectionResourceLockTimeout > 0 {
-		return c.LeaderElectionResourceLockTimeout
+	before := transitionsOf(s.lease)
+	switch {
+	case s.isUninterrupted(last):
+		return before
+	case before < 0 || before == math.MaxInt32:
+		return 0 // the API server rejects other counts
 	}
-	return max(time.Second, c.LeaderElectionRenewDeadline/2)
+	return before + 1
 }
 
-// poll is how long a replica that has failed to get the lease, or to renew it,
-// waits before it tries again: no longer than a holder that has not failed.
-func (c Config) poll() time.Duration { return min(pollPeriod, c.LeaderElectionRetryPeriod) }
+// isUninterrupted reports whether no other replica can have led since this one: the lease is that of its last term. An
+// acquired lease whose response was lost names this replica, too, but has another count.
+func (s observedLease) isUninterrupted(last *coordinationv1.LeaseSpec) bool {
+	return last != nil && s.holder() == ptr.Deref(last.HolderIdentity, "") && sameTerm(*last, s.lease.Spec)
+}
 
-// leaseSeconds is the lease duration as the lease has it: rounded up, so that
-// nobody takes the lease before its holder has stopped.
-func (c Config) leaseSeconds() int {
-	return int((c.LeaderElectionLeaseDuration + time.Second - 1) / time.Second)
+// sameTerm reports whether two states of the lease are of one term: an acquisition changes both fields.
+func sameTerm(a, b coordinationv1.LeaseSpec) bool {
+	return a.LeaseTransitions != nil && a.AcquireTime != nil &&
+		apiequality.Semantic.DeepEqual(a.LeaseTransitions, b.LeaseTransitions) && a.AcquireTime.Equal(b.AcquireTime)
+}
+
+func transitionsOf(lease *coordinationv1.Lease) int32 {
+	return ptr.Deref(lease.Spec.LeaseTransitions, 0)
 }

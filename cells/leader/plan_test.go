@@ -5,94 +5,174 @@ package leader
 
 import (
 	"context"
+	"github.com/skep-operator/skep/runtime/cell"
+	"math"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
-	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
 )
 
+// leaseBy is a lease of the fifth term.
+func leaseBy(holder string) *coordinationv1.Lease {
+	acquired := metav1.NewMicroTime(time.Unix(1, 0))
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](15), LeaseTransitions: ptr.To[int32](4), AcquireTime: &acquired, RenewTime: &acquired,
+	}}
+}
+
+// releasedBy is what a replica leaves in the lease.
+func released() *coordinationv1.Lease {
+	l := leaseBy("me")
+	if err := releaseLease(l, leading.WriteProgress{Complete: true}); err != nil {
+		panic(err)
+	}
+	return l
+}
+
+func at(d time.Duration) leading.Moment { return leading.Moment{Monotonic: d} }
+
+// seenBy is a lease that was seen first after a minute.
+func seenBy(holder string) observedLease {
+	return observedLease{}.observe(leaseBy(holder), at(time.Minute))
+}
+
 func TestALeaseIsFreeWhenItsStateHasStoodForItsDuration(t *testing.T) {
-	at := func(d time.Duration) k8s.Moment { return k8s.Moment{Monotonic: d} }
-	held := func(by string) sighting {
-		return sighting{}.seen(resourcelock.LeaderElectionRecord{HolderIdentity: by, LeaseDurationSeconds: 15}, []byte(by), at(time.Minute))
+	lasting := func(seconds *int32) observedLease {
+		l := leaseBy("other")
+		l.Spec.LeaseDurationSeconds = seconds
+		return observedLease{}.observe(l, at(time.Minute))
 	}
 	for name, c := range map[string]struct {
-		seen sighting
+		seen observedLease
 		now  time.Duration
 		free bool
 	}{
-		"there is none":               {sighting{}, time.Minute, true},
-		"released":                    {held(""), time.Minute, true},
-		"our own, of before":          {held("me"), time.Minute, true},
-		"held":                        {held("other"), time.Minute + 14999*time.Millisecond, false},
-		"at the end of its duration":  {held("other"), time.Minute + 15*time.Second, true},
-		"the same state, seen later":  {held("other").seen(held("other").record, []byte("other"), at(time.Hour)), time.Minute + 15*time.Second, true},
-		"another state, seen later":   {held("other").seen(held("third").record, []byte("third"), at(time.Hour)), time.Hour + time.Second, false},
-		"its times are of no account": {held("other"), time.Minute, false},
-		"deleted":                     {held("other").missing(at(time.Minute)), time.Minute, true},
+		"there is none":                {observedLease{}, time.Minute, true},
+		"released":                     {observedLease{}.observe(released(), at(time.Minute)), time.Minute, true},
+		"emptied":                      {seenBy(""), time.Minute, false},
+		"emptied, and stood":           {seenBy(""), time.Minute + 15*time.Second, true},
+		"our own, of before":           {seenBy("me"), time.Minute, true},
+		"held":                         {seenBy("other"), time.Minute + 14999*time.Millisecond, false},
+		"at the end of its duration":   {seenBy("other"), time.Minute + 15*time.Second, true},
+		"the same state, seen later":   {seenBy("other").observe(leaseBy("other"), at(time.Hour)), time.Minute + 15*time.Second, true},
+		"another state, seen later":    {seenBy("other").observe(leaseBy("third"), at(time.Hour)), time.Hour + time.Second, false},
+		"its times are of no account":  {seenBy("other"), time.Minute, false},
+		"deleted":                      {seenBy("other").observeMissing(at(time.Minute)), time.Minute, true},
+		"for a longer time than ours":  {lasting(ptr.To[int32](60)), time.Minute + 59*time.Second, false},
+		"and that is over":             {lasting(ptr.To[int32](60)), time.Minute + 60*time.Second, true},
+		"for a shorter time than ours": {lasting(ptr.To[int32](1)), time.Minute + 14*time.Second, false},
+		"for no time":                  {lasting(nil), time.Minute + 15*time.Second, true},
+		"for ever":                     {lasting(ptr.To[int32](math.MaxInt32)), time.Minute + 149*time.Second, false},
+		"ten times ours":               {lasting(ptr.To[int32](math.MaxInt32)), time.Minute + 150*time.Second, true},
 	} {
-		if got := c.seen.free("me", at(c.now)); got != c.free {
+		if got := c.seen.free("me", defaults, at(c.now)); got != c.free {
 			t.Errorf("%s: free %v, want %v", name, got, c.free)
 		}
 	}
 }
 
 func TestAPredecessorThatDidNotReleaseIsWaitedOut(t *testing.T) {
-	c := Config{LeaderElectionRenewDeadline: 10 * time.Second}
-	seen := func(by string) sighting {
-		return sighting{}.seen(resourcelock.LeaderElectionRecord{HolderIdentity: by}, []byte(by), k8s.Moment{Monotonic: time.Minute})
-	}
-	for by, want := range map[string]time.Duration{"": 0, "me": 0, "other": time.Minute + 15*time.Second} {
-		if got := seen(by).settled("me", 0, c); got != want {
+	mine := &leaseBy("me").Spec
+	for by, want := range map[string]time.Duration{"": time.Minute + 15*time.Second, "me": 0, "other": time.Minute + 15*time.Second} {
+		if got := seenBy(by).safeAfter(mine, defaults); got != want {
 			t.Errorf("held by %q: settled at %s, want %s", by, got, want)
 		}
 	}
-	// A take whose answer was lost: somebody may have led before it.
-	if got, want := seen("me").settled("me", 3, c), time.Minute+15*time.Second; got != want {
-		t.Errorf("held by this replica, of a term that it did not lead: settled at %s, want %s", got, want)
-	}
-	later := k8s.Moment{Monotonic: time.Hour}
+	later, gone := at(time.Hour), observedLease{}.observe(released(), at(time.Minute))
+	earlier := leaseBy("me").Spec
+	earlier.LeaseTransitions = ptr.To[int32](3)
 	for name, c := range map[string]struct {
-		seen sighting
+		seen observedLease
+		last *coordinationv1.LeaseSpec
 		want time.Duration
 	}{
-		"never a lease":                {sighting{}.missing(later), 0},
-		"deleted when it was free":     {seen("").missing(later), 0},
-		"deleted when it was held":     {seen("other").missing(later), time.Hour + 15*time.Second},
-		"still deleted, seen later":    {seen("other").missing(later).missing(k8s.Moment{Monotonic: 2 * time.Hour}), time.Hour + 15*time.Second},
-		"made again, by the holder":    {seen("other").missing(k8s.Moment{}).seen(seen("other").record, []byte("other"), later), time.Hour + 15*time.Second},
-		"made again and then given up": {seen("other").missing(k8s.Moment{}).seen(seen("").record, nil, later), 0},
+		"a take whose answer was lost: another may have led before": {seenBy("me"), &earlier, time.Minute + 15*time.Second},
+		"this replica has not led":                                  {seenBy("me"), nil, time.Minute + 15*time.Second},
+		"released":                                                  {gone, mine, 0},
+		"never a lease":                                             {observedLease{}.observeMissing(later), mine, 0},
+		"deleted when it was free: it may have been taken since": {gone.observeMissing(later), mine, time.Hour + 15*time.Second},
+		"deleted when it was held":                               {seenBy("other").observeMissing(later), mine, time.Hour + 15*time.Second},
+		"still deleted, seen later":                              {seenBy("other").observeMissing(later).observeMissing(at(2 * time.Hour)), mine, time.Hour + 15*time.Second},
+		"made again, by the holder":                              {seenBy("other").observeMissing(at(0)).observe(leaseBy("other"), later), mine, time.Hour + 15*time.Second},
+		"made again and then given up":                           {seenBy("other").observeMissing(at(0)).observe(released(), later), mine, 0},
 	} {
-		if got := c.seen.settled("me", 0, Config{LeaderElectionRenewDeadline: 10 * time.Second}); got != c.want {
+		if got := c.seen.safeAfter(c.last, defaults); got != c.want {
 			t.Errorf("%s: settled at %s, want %s", name, got, c.want)
 		}
 	}
 }
 
 func TestAnotherHolderIsATransition(t *testing.T) {
-	held := func(by string) sighting {
-		return sighting{}.seen(resourcelock.LeaderElectionRecord{HolderIdentity: by, LeaderTransitions: 4}, []byte(by), k8s.Moment{})
+	counting := func(n int32) observedLease {
+		l := leaseBy("other")
+		l.Spec.LeaseTransitions = &n
+		return observedLease{}.observe(l, leading.Moment{})
 	}
 	for name, c := range map[string]struct {
-		seen sighting
-		want int
+		seen observedLease
+		want int32
 	}{
-		"the first lease":    {sighting{}, 0},
-		"our own":            {held("me"), 4},
-		"another's":          {held("other"), 5},
-		"released":           {held(""), 5},
-		"another's, deleted": {held("other").missing(k8s.Moment{}), 5},
-		"released, deleted":  {held("").missing(k8s.Moment{}), 4},
+		"the first lease":      {observedLease{}, 0},
+		"our own":              {seenBy("me"), 4},
+		"another's":            {seenBy("other"), 5},
+		"emptied":              {seenBy(""), 5},
+		"another's, deleted":   {seenBy("other").observeMissing(leading.Moment{}), 5},
+		"no count":             {observedLease{}.observe(&coordinationv1.Lease{}, leading.Moment{}), 1},
+		"the greatest count":   {counting(math.MaxInt32), 0},
+		"no count at all":      {counting(-1), 0},
+		"the last but one":     {counting(math.MaxInt32 - 1), math.MaxInt32},
+		"released":             {observedLease{}.observe(released(), leading.Moment{}), 5},
+		"released and deleted": {observedLease{}.observe(released(), leading.Moment{}).observeMissing(leading.Moment{}), 5},
 	} {
-		if got := c.seen.transitions("me"); got != c.want {
+		if got := c.seen.transitions(&leaseBy("me").Spec); got != c.want {
 			t.Errorf("%s: %d transitions, want %d", name, got, c.want)
 		}
 	}
 }
+
+// LEAD-10: a release counts only as it was written, by the holder that was seen before.
+func TestOnlyTheReleaseOfThisTransitionCounts(t *testing.T) {
+	edited := func(change func(*coordinationv1.Lease)) *coordinationv1.Lease {
+		l := released()
+		change(l)
+		return l
+	}
+	for name, c := range map[string]struct {
+		seen    observedLease
+		release bool
+	}{
+		"as it was written":           {observedLease{}.observe(released(), at(0)), true},
+		"after its holder":            {seenBy("other").observe(released(), at(0)), true},
+		"seen again":                  {seenBy("other").observe(released(), at(0)).observe(released(), at(1)), true},
+		"of another renewal":          {observedLease{}.observe(edited(func(l *coordinationv1.Lease) { l.Spec.RenewTime.Time = time.Unix(9, 0) }), at(0)), false},
+		"without a renewal":           {observedLease{}.observe(edited(func(l *coordinationv1.Lease) { l.Spec.RenewTime = nil }), at(0)), false},
+		"of another transition":       {observedLease{}.observe(edited(func(l *coordinationv1.Lease) { *l.Spec.LeaseTransitions = 5 }), at(0)), false},
+		"with a holder":               {observedLease{}.observe(edited(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = ptr.To("other") }), at(0)), false},
+		"without the annotation":      {observedLease{}.observe(edited(func(l *coordinationv1.Lease) { l.Annotations = nil }), at(0)), false},
+		"restored, after a later one": {restored(), false},
+		"restored, seen again":        {restored().observe(restored().lease, at(1)), false},
+		"of another object":           {seenBy("other").observe(edited(func(l *coordinationv1.Lease) { l.UID = "new" }), at(0)), false},
+	} {
+		if got := c.seen.release != nil; got != c.release {
+			t.Errorf("%s: a release %v, want %v", name, got, c.release)
+		}
+	}
+}
+
+// restored is the sighting of a released lease that was put back while another leads.
+var restored = sync.OnceValue(func() observedLease {
+	l := leaseBy("other")
+	*l.Spec.LeaseTransitions++
+	return observedLease{}.observe(l, at(0)).observe(released(), at(0))
+})
 
 func TestConfigIsChecked(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -105,8 +185,13 @@ func TestConfigIsChecked(t *testing.T) {
 		"lease within the deadline":   {10 * time.Second, 10 * time.Second, 2 * time.Second, 0, "leader-election-lease-duration"},
 		"lease of less than a second": {900 * time.Millisecond, 500 * time.Millisecond, 100 * time.Millisecond, 0, "leader-election-lease-duration"},
 		"negative timeout":            {15 * time.Second, 10 * time.Second, 2 * time.Second, -1, "leader-election-resource-lock-timeout"},
+		"timeout of nanoseconds":      {15 * time.Second, 10 * time.Second, 2 * time.Second, 5, "leader-election-resource-lock-timeout"},
+		"retries without a pause":     {15 * time.Second, 10 * time.Second, 2, 0, "leader-election-retry-period"},
+		"the shortest":                {time.Second, 13 * time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, ""},
+		"the longest":                 {24 * time.Hour, 10 * time.Second, 2 * time.Second, 0, ""},
+		"more than a lease can say":   {math.MaxInt64, 10 * time.Second, 2 * time.Second, 0, "leader-election-lease-duration"},
 	} {
-		err := Config{c.lease, c.renew, c.retry, c.timeout}.Validate()
+		err := cell.ValidateConfig(Config{c.lease, c.renew, c.retry, c.timeout})
 		if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
 			t.Errorf("%s: %v, want an error about %q", name, err, c.flag)
 		}
@@ -116,14 +201,14 @@ func TestConfigIsChecked(t *testing.T) {
 // A lease that said less than it lasts could be taken from a holder that may
 // still write.
 func TestLeaseSecondsAreRoundedUp(t *testing.T) {
-	for d, want := range map[time.Duration]int{time.Second: 1, 1500 * time.Millisecond: 2, 15 * time.Second: 15} {
+	for d, want := range map[time.Duration]int32{time.Second: 1, 1500 * time.Millisecond: 2, 15 * time.Second: 15} {
 		if got := (Config{LeaderElectionLeaseDuration: d}).leaseSeconds(); got != want {
 			t.Errorf("%s: %d seconds, want %d", d, got, want)
 		}
 	}
 }
 
-// L1.
+// LEAD-1.
 func TestRequestsTakeHalfTheRenewDeadline(t *testing.T) {
 	if got := (Config{LeaderElectionRenewDeadline: 10 * time.Second}).requestTimeout(); got != 5*time.Second {
 		t.Errorf("%s", got)
@@ -141,7 +226,7 @@ func (s serverOf) Version(context.Context) (*version.Info, error) {
 	return &version.Info{GitVersion: string(s)}, nil
 }
 
-// L2. The elector has no client: what is refused does not campaign.
+// LEAD-2. The elector has no client: what is refused does not campaign.
 func TestAnOldAPIServerIsRefused(t *testing.T) {
 	var stopped error
 	e := &elector{params: params{Server: serverOf("v1.15.9"), Config: Config{LeaderElectionRenewDeadline: 10 * time.Second}, Stop: func(err error) { stopped = err }}}

@@ -6,43 +6,24 @@ package lockgc
 import (
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell removes locks of identities whose holders are stuck.
+// Cell deletes identity locks whose holders hang.
 var Cell = cell.Module("lockgc", "Takes locks of identities away from holders that are stuck",
-	cell.Config(Config{KVStoreLockGCInterval: shortest}),
+	cell.Config(Config{KVStoreLockGCInterval: minInterval}),
 	cell.EnabledBy(kvstore.InUse),
 
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newSweeper),
-	cell.Job("sweep", (*sweeper).job),
+	cell.ProvidePrivate(newController),
+	cell.Job("sweep", (*controller).run),
 )
 
-// Config says how often locks are looked at.
+// Config is the interval of the checks.
 type Config struct {
-	KVStoreLockGCInterval time.Duration `flag:"kvstore-lock-gc-interval"`
+	KVStoreLockGCInterval time.Duration `flag:"kvstore-lock-gc-interval" usage:"Interval between checks of the identity locks in the kvstore; a lock seen by two checks in a row is deleted" hidden:"true" min:"25s"`
 }
 
-const intervalFlag = "kvstore-lock-gc-interval"
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.Duration(intervalFlag, c.KVStoreLockGCInterval, "Pause between two looks at the locks in the key-value store; a lock seen by both is taken away")
-	_ = fs.MarkHidden(intervalFlag)
-}
-
-// shortest is the TTL of the leases that locks hang on. A shorter interval would
-// take locks from holders that are only slow.
-const shortest = 25 * time.Second
-
-// Validate implements the check of config structs.
-func (c Config) Validate() error {
-	if c.KVStoreLockGCInterval < shortest {
-		return cell.Invalid(intervalFlag, "must be at least %s: who holds a lock for less is not stuck", shortest)
-	}
-	return nil
-}
+// minInterval is the TTL of the leases of locks. A shorter interval would delete locks of slow holders.
+const minInterval = 25 * time.Second

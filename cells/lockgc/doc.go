@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package lockgc takes locks of identities away from holders that are stuck, so
-// that others can go on.
+// Package lockgc deletes identity locks in the kvstore whose holders hang, so that waiting clients continue.
 //
-// docs/wire/heartbeat-and-locks.md has the rules (L). A holder that loses its lock
-// notices by itself: its transactions are guarded by the lock. Taking locks is no
-// business of this package.
+// docs/wire/lockgc.md has the rules. A holder whose lock is deleted notices it: its transactions are guarded by the lock.
 package lockgc

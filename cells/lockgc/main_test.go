@@ -7,9 +7,10 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
-func TestMain(m *testing.M) { kvstoretest.Main(m) }
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
-func TestCell(t *testing.T) { celltest.Check(t, Cell, kvstoretest.Away()...) }
+func TestCell(t *testing.T) { celltest.Check(t, Cell, kvstoretest.Unreachable()...) }

@@ -3,21 +3,21 @@
 
 package lockgc
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
 
 type sweepMetrics struct {
 	Swept prometheus.Counter
 	Held  prometheus.Gauge
 }
 
-func newMetrics() *sweepMetrics {
-	const ns, sub = "cilium_operator", "kvstore_locks"
+func newMetrics(f metrics.Factory) *sweepMetrics {
+	f = f.In("kvstore_locks")
 	return &sweepMetrics{
-		Swept: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "swept_total", Help: "Locks in the key-value store that were taken away from a holder that is stuck",
-		}),
-		Held: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "held", Help: "Locks of identities in the key-value store that are held, after the last look; 0 where this process does not lead",
-		}),
+		Swept: f.Counter("swept_total", "Identity locks in the kvstore that were deleted because their holder hangs"),
+		Held:  f.Gauge("held", "Identity locks in the kvstore that are held, as of the last check; 0 where this process does not lead"),
 	}
 }

@@ -9,14 +9,13 @@ import (
 	"github.com/skep-operator/skep/resources/kvstore"
 )
 
-// holders are the owners of locks, by path: of all that queue for a path the one
-// whose key is the oldest. Those who wait are no concern of anybody.
+// holders are the keys of lock holders, by path: the oldest key of each path. The others wait for the lock.
 type holders map[string]kvstore.Entry
 
-// pathOf is what a key locks: the holder's lease follows after the last slash.
+// pathOf is the locked path of a key. The lease of the holder follows the last slash.
 func pathOf(key string) string { return key[:strings.LastIndexByte(key, '/')] }
 
-// holdersOf finds who holds what of a listing, some keys aside.
+// holdersOf returns the holders among listed keys that are not removed.
 func holdersOf(listed []kvstore.Entry, removed map[string]bool) holders {
 	found := holders{}
 	for _, e := range listed {
@@ -28,8 +27,7 @@ func holdersOf(listed []kvstore.Entry, removed map[string]bool) holders {
 	return found
 }
 
-// split finds, in the order of the listing, the locks that are stuck, because the
-// run before saw their holders, too, and the holders that are new.
+// split returns, in the order of the listing, the locks whose holders the last run saw, too, and the new holders.
 func split(seen holders, listed []kvstore.Entry) (stuck, fresh []kvstore.Entry) {
 	now := holdersOf(listed, nil)
 	for _, e := range listed {
@@ -44,8 +42,7 @@ func split(seen holders, listed []kvstore.Entry) (stuck, fresh []kvstore.Entry) 
 	return stuck, fresh
 }
 
-// same reports whether a lock was held all the time: not released, nor taken
-// again by the same session.
+// same reports whether a lock was held without interruption: neither released, nor acquired again by the same session.
 func same(a, b kvstore.Entry) bool {
 	return a.Key == b.Key && a.ModRevision == b.ModRevision && a.Lease == b.Lease
 }

@@ -4,6 +4,7 @@
 package lockgc
 
 import (
+	"github.com/skep-operator/skep/runtime/cell"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -32,7 +33,7 @@ func kept(h holders) []string {
 	return names(slices.SortedFunc(maps.Values(h), func(a, b kvstore.Entry) int { return int(a.ModRevision - b.ModRevision) }))
 }
 
-// Rule L4; example 9.
+// LOCK-4; LOCK-E9.
 func TestHolders(t *testing.T) {
 	listed := []kvstore.Entry{
 		entry("foo/bar/3", 3), entry("foo/bar/1", 1), entry("foo/bar/2", 2), entry("foo/bar/4", 4), entry("foo/bar/5", 5),
@@ -54,7 +55,7 @@ func run(seen holders, listed ...kvstore.Entry) (removed []string, next holders)
 	return names(stuck), holdersOf(listed, gone)
 }
 
-// Rules L5 and L6; examples 10 to 12.
+// LOCK-5 and LOCK-6; LOCK-E10 to LOCK-E12.
 func TestRuns(t *testing.T) {
 	a, b := entry("p/a", 10), entry("p/b", 11)
 	again := entry("p/a", 12)
@@ -105,7 +106,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-// Rule L8: of new locks only the holders are asked about.
+// LOCK-8: of new locks only the holders are asked about.
 func TestFresh(t *testing.T) {
 	a, b, c := entry("p/a", 10), entry("p/b", 11), entry("q/c", 12)
 	stuck, fresh := split(holdersOf([]kvstore.Entry{a, b}, nil), []kvstore.Entry{a, b, c})
@@ -151,7 +152,7 @@ func TestOnlyTheStuckAreRemoved(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{0: false, time.Second: false, 25 * time.Second: true, time.Hour: true} {
-		if err := (Config{KVStoreLockGCInterval: d}).Validate(); (err == nil) != ok {
+		if err := cell.ValidateConfig(Config{KVStoreLockGCInterval: d}); (err == nil) != ok {
 			t.Errorf("%s: %v", d, err)
 		}
 	}

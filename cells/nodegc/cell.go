@@ -6,56 +6,34 @@ package nodegc
 import (
 	"time"
 
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 
-	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/resources/sweep"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell deletes CiliumNodes that are left over.
+// Cell deletes orphaned CiliumNodes.
 var Cell = cell.Module("nodegc", "Deletes CiliumNodes whose Node is gone",
 	cell.Config(Config{NodesGCInterval: 5 * time.Minute}),
-	cell.EnabledBy(cell.When("CiliumNodes are looked at", []string{intervalFlag}, func(c Config) bool { return c.NodesGCInterval != 0 })),
-	k8s.RBAC(
-		k8s.Allow("list,watch,delete", v2.CiliumNodeResource.GroupResource()),
-		k8s.Allow("list,watch", nodes.GroupResource()),
-	),
-	k8s.EventRBAC(),
+	cell.EnabledBy(cell.When("CiliumNodes are looked at", []string{"nodes-gc-interval"}, func(c Config) bool { return c.NodesGCInterval != 0 })),
 
-	stream.Provide(stream.Core[node, corev1.Node](nodes)),
-	cell.ProvidePrivate(newCollector),
-	cell.Job("sweep", (*collector).sweepJob),
-	cell.Job("watch", (*collector).watchJob),
+	stream.Provide(nodes),
+	sweep.Controller[*controller](newController, ciliumio.Nodes, sweep.Resets(nodes, (*controller).nodeAppeared)),
+	k8s.OptionalRBAC(k8s.Allow("get", nodes.Resource().GroupResource())), // else one is listed by its name
 )
 
-var nodes = corev1.SchemeGroupVersion.WithResource("nodes")
+// Config is the interval of garbage collections.
+type Config struct {
+	NodesGCInterval time.Duration `flag:"nodes-gc-interval" usage:"Interval between garbage collections of CiliumNodes whose Node does not exist, and the minimum age of that state before a deletion. 0 disables them" min:"100ms" zero:"deletes none"`
+}
 
-// node is a Node, of which nothing counts but that it is there: the labels and the
-// state that slim.Node has are six times as much.
+var nodes = stream.Core[node, corev1.Node](corev1.SchemeGroupVersion.WithResource("nodes"))
+
+// node is a Node, of which only the existence counts: slim.Node takes six times the memory.
 type node struct {
 	slim.Meta `json:"metadata"`
-}
-
-const intervalFlag = "nodes-gc-interval"
-
-// Config says how often CiliumNodes are looked at.
-type Config struct {
-	NodesGCInterval time.Duration
-}
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.Duration(intervalFlag, c.NodesGCInterval, "Time between two looks for CiliumNodes whose Node is gone, and the time that it is gone before they are deleted. 0 deletes none")
-}
-
-// Validate implements the check of config structs.
-func (c Config) Validate() error {
-	if c.NodesGCInterval < 0 {
-		return cell.Invalid(intervalFlag, "must not be negative")
-	}
-	return nil
 }

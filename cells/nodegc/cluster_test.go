@@ -11,15 +11,16 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
+	"github.com/skep-operator/skep/cells/internal/stockchart"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// Rules B2, B3 and B6; examples E1 and E2, under the role that the duty asks for
+// NGC-2, NGC-3 and NGC-6; NGC-E1 and NGC-E2, under the role that the duty asks for
 // and under that of the original's chart.
 func TestOrphans(t *testing.T) {
 	t.Run("own role", func(t *testing.T) { testOrphans(t, "own", least) })
-	t.Run("role of the chart", func(t *testing.T) { testOrphans(t, "stock", termtest.StockRole(t)) })
+	t.Run("role of the chart", func(t *testing.T) { testOrphans(t, "stock", stockchart.Role(t)) })
 }
 
 // least is the role that the duty asks for, and what any operator does.
@@ -31,18 +32,18 @@ var least = []rbacv1.PolicyRule{
 
 func testOrphans(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	w := newWorld(t)
-	termtest.Allow(t, w.core, user, rules...)
+	operatortest.Allow(t, w.core, user, rules...)
 	w.ciliumNode("one")
 	w.ciliumNode("c1")
 	w.ciliumNode("c2", owned)
 	w.ciliumNode("c3", annotated("true"))
 	w.ciliumNode("c4", annotated("false"))
-	o := termtest.Start(t, around, Cell, w.proxy.UserKubeconfig(t, user), "--nodes-gc-interval=1s")
+	o := operatortest.Start(t, Cell, w.proxy.UserKubeconfig(t, user), "--nodes-gc-interval=1s")
 	w.gone("c1", "c4")
 	w.ciliumNode("last")
 	w.gone("last")
 	w.stay("one", "c2", "c3")
-	termtest.Eventually(t, "deletes are counted", func() bool { return became(o, "deleted") == 3 })
+	operatortest.Eventually(t, "deletes are counted", func() bool { return became(o, "deleted") == 3 })
 	if d := o.Degraded(""); d != "" {
 		t.Errorf("it is degraded:\n%s", d)
 	}
@@ -53,7 +54,7 @@ func testOrphans(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	}
 }
 
-// Rule B5: one that fails does not keep others.
+// NGC-5: one that fails does not keep others.
 func TestDeleteFails(t *testing.T) {
 	w := newWorld(t)
 	w.ciliumNode("a")
@@ -61,13 +62,13 @@ func TestDeleteFails(t *testing.T) {
 	fails := w.proxy.Answer(t, 500, clustertest.Match{Verbs: []string{"delete"}, Names: []string{"a"}})
 	o := w.start()
 	w.gone("b")
-	termtest.Eventually(t, "it is told", func() bool { return strings.Contains(o.Degraded("nodegc"), "deleting CiliumNode a") })
+	operatortest.Eventually(t, "it is told", func() bool { return strings.Contains(o.Degraded("nodegc"), "deleting CiliumNode a") })
 	fails.Remove(t)
 	w.gone("a")
-	termtest.Eventually(t, "all is well", func() bool { return o.Degraded("nodegc") == "" })
+	operatortest.Eventually(t, "all is well", func() bool { return o.Degraded("nodegc") == "" })
 }
 
-// Rule B7: a Node that is not seen yet.
+// NGC-7: a Node that is not seen yet.
 func TestNodeNotSeenYet(t *testing.T) {
 	w := newWorld(t)
 	o := w.start()
@@ -76,11 +77,11 @@ func TestNodeNotSeenYet(t *testing.T) {
 	w.proxy.HoldWatch(t, "nodes", 0)
 	w.node("late")
 	w.ciliumNode("late")
-	termtest.Eventually(t, "it is spared", func() bool { return became(o, "spared") >= 2 })
+	operatortest.Eventually(t, "it is spared", func() bool { return became(o, "spared") >= 2 })
 	w.stay("late")
 }
 
-// Rule B7: a CiliumNode that is made anew, or said to be wanted, and not seen so
+// NGC-7: a CiliumNode that is made anew, or said to be wanted, and not seen so
 // yet.
 func TestCiliumNodeNotSeenYet(t *testing.T) {
 	for name, change := range map[string]func(w *world){
@@ -111,13 +112,13 @@ func TestCiliumNodeNotSeenYet(t *testing.T) {
 			w.proxy.HoldWatch(t, "ciliumnodes", 0)
 			change(w)
 			w.removeNode("c")
-			termtest.Eventually(t, "the delete hits nothing", func() bool { return became(o, "changed") >= 2 })
+			operatortest.Eventually(t, "the delete hits nothing", func() bool { return became(o, "changed") >= 2 })
 			w.stay("c")
 		})
 	}
 }
 
-// Rule B8: a cluster without any Node is not believed.
+// NGC-8: a cluster without any Node is not believed.
 func TestNoNodes(t *testing.T) {
 	w := newWorld(t)
 	o := w.start()
@@ -127,13 +128,13 @@ func TestNoNodes(t *testing.T) {
 	w.ciliumNode("c")
 	runs := func() float64 { return o.Metric("sweep_runs_total", "nodegc", "success") }
 	seen := runs()
-	termtest.Eventually(t, "there are sweeps", func() bool { return runs() >= seen+4 })
+	operatortest.Eventually(t, "there are sweeps", func() bool { return runs() >= seen+4 })
 	w.stay("c")
 	w.node("one")
 	w.gone("c")
 }
 
-// Rule B8: nor is one that has lost most of its Nodes, unless somebody says so.
+// NGC-8: nor is one that has lost most of its Nodes, unless the user allows it.
 func TestBrake(t *testing.T) {
 	w := newWorld(t)
 	var names []string
@@ -143,7 +144,7 @@ func TestBrake(t *testing.T) {
 	}
 	w.ciliumNode("one")
 	o := w.start()
-	termtest.Eventually(t, "it is told", func() bool {
+	operatortest.Eventually(t, "it is told", func() bool {
 		return strings.Contains(o.Degraded("nodegc"), "11 of 12 objects look like garbage") && o.Metric("sweep_braked", "nodegc") == 1
 	})
 	w.stay(names...)

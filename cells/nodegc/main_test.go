@@ -13,13 +13,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
-	"github.com/skep-operator/skep/runtime/waittest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
 // world is all Nodes and CiliumNodes of the cluster, and a door to it. One Node
 // is there.
@@ -32,7 +31,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s := termtest.NewSite(t, clustertest.Shared(t), "CiliumNode")
+	s := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNode")
 	w := &world{t, s.Proxy, s.Core, s.Dynamic.Resource(v2.CiliumNodeResource)}
 	if err := w.objects.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
@@ -100,7 +99,7 @@ func (w *world) names() map[string]bool {
 
 func (w *world) gone(names ...string) {
 	w.t.Helper()
-	termtest.Eventually(w.t, fmt.Sprint(names, " are gone"), func() bool {
+	operatortest.Eventually(w.t, fmt.Sprint(names, " are gone"), func() bool {
 		has := w.names()
 		for _, n := range names {
 			if has[n] {
@@ -122,11 +121,11 @@ func (w *world) stay(names ...string) {
 	}
 }
 
-func (w *world) start(args ...string) *termtest.Operator {
+func (w *world) start(args ...string) *operatortest.Operator {
 	w.t.Helper()
-	return termtest.Start(w.t, around, Cell, w.proxy.Kubeconfig(), append([]string{"--nodes-gc-interval=1s"}, args...)...)
+	return operatortest.Start(w.t, Cell, w.proxy.Kubeconfig(), append([]string{"--nodes-gc-interval=1s"}, args...)...)
 }
 
-func became(o *termtest.Operator, outcome string) float64 {
+func became(o *operatortest.Operator, outcome string) float64 {
 	return o.Metric("sweep_objects_total", "nodegc", outcome)
 }

@@ -5,8 +5,11 @@ package pending
 
 import "github.com/skep-operator/skep/runtime/cell"
 
-// Cell accepts the options of duties that are not built yet.
-var Cell = cell.Module("pending", "Accepts the options of duties that are not built yet, and names them once",
-	cell.Accept(declare),
-	cell.Invoke(report),
+// Cell accepts the options of duties that are not implemented yet.
+var Cell = cell.Module("pending", "Accepts the options of duties that are not built yet, and names those that are asked for",
+	cell.IgnoredFlags(declare),
+	duties,
+	cell.Validate(checkTypes),
+	cell.Provide(newSection),
+	cell.Invoke(reportRemoved),
 )

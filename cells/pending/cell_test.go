@@ -6,6 +6,7 @@ package pending_test
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/skep-operator/skep/cells/pending"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/waittest"
 	"github.com/spf13/pflag"
@@ -65,65 +67,99 @@ func text(v any) string {
 	return s
 }
 
-// Options of other cells may ask for what is not built.
-func TestReportOfOptionsOfOthers(t *testing.T) {
-	others := cell.Module("others", "Has options", cell.Config(options{Nodes: true, Mode: "kvstore"}))
-	const notBuilt = "not built yet: these duties, and so their options do nothing "
-	for name, test := range map[string]struct {
-		args []string
-		want []string
-	}{
-		"without a kvstore": {nil, nil},
-		"with a kvstore":    {[]string{"--kvstore=etcd"}, []string{notBuilt + "kvstore identities (identity-allocation-mode); kvstore nodes (synchronize-k8s-nodes)"}},
-		"switched off":      {[]string{"--kvstore=etcd", "--synchronize-k8s-nodes=false", "--identity-allocation-mode=crd"}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := warnings(t, cell.Module("both", "Both", pending.Cell, others), test.args, nil); strings.Join(got, "\n") != strings.Join(test.want, "\n") {
-				t.Errorf("got  %q\nwant %q", got, test.want)
-			}
-		})
-	}
-}
-
-type options struct {
-	KVStore string `flag:"kvstore"`
-	Nodes   bool   `flag:"synchronize-k8s-nodes"`
-	Mode    string `flag:"identity-allocation-mode"`
-}
-
-func (o options) Flags(fs *pflag.FlagSet) {
-	fs.String("kvstore", o.KVStore, "")
-	fs.Bool("synchronize-k8s-nodes", o.Nodes, "")
-	fs.String("identity-allocation-mode", o.Mode, "")
-}
-
-func TestReport(t *testing.T) {
-	const notBuilt, removed = "not built yet: these duties, and so their options do nothing ", "flags that were removed are ignored "
+// Duties are named that the options ask for, those of other cells among them, and no others.
+func TestDutiesThatAreAskedFor(t *testing.T) {
+	const asked = "not built yet, and asked for: "
 	for name, test := range map[string]struct {
 		args []string
 		dir  map[string]string
 		want []string
 	}{
-		"nothing given": {nil, nil, nil},
-		"a flag":        {[]string{"--clustermesh-endpoints-per-slice=7"}, nil, []string{notBuilt + "clustermesh (clustermesh-endpoints-per-slice)"}},
-		"a key":         {nil, map[string]string{"enable-ingress-controller": "true"}, []string{notBuilt + "ingress (enable-ingress-controller)"}},
-		"a flag without a value": {
-			[]string{"--enable-ingress-controller"}, nil, []string{notBuilt + "ingress (enable-ingress-controller)"},
-		},
-		"several of several duties": {
-			[]string{"--eni-tags=a=b", "--eni-tags=c=d", "--eni-gc-interval=1m"}, map[string]string{"enable-ingress-controller": "true", "enforce-ingress-https": "true"},
-			[]string{notBuilt + "ingress (enable-ingress-controller, enforce-ingress-https); ipam.aws (eni-gc-interval, eni-tags)"},
-		},
-		"what is switched off":    {[]string{"--enable-node-ipam=false"}, map[string]string{"enable-ingress-controller": "false", "eni-gc-interval": "0s", "azure-resource-group": ""}, nil},
-		"a removed flag":          {[]string{"--bgp-announce-lb-ip"}, nil, []string{removed + "bgp-announce-lb-ip"}},
-		"a removed key":           {nil, map[string]string{"bgp-announce-lb-ip": "true"}, nil},
-		"a value of another type": {[]string{"--clustermesh-endpoints-per-slice=many"}, nil, []string{notBuilt + "clustermesh (clustermesh-endpoints-per-slice)"}},
+		"by default":        {nil, nil, nil},
+		"options of agents": {nil, map[string]string{"enable-l7-proxy": "true", "enable-policy": "default"}, nil},
+		"a setting only":    {[]string{"--clustermesh-mcs-api-install-crds=false", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
+		"a switch":          {nil, map[string]string{"clustermesh-enable-mcs-api": "true"}, []string{asked + "clustermesh.mcsapi (clustermesh-enable-mcs-api)"}},
+		"a bare flag":       {[]string{"--enable-ztunnel"}, nil, []string{asked + "ztunnel (enable-ztunnel)"}},
+		"BGP":               {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
+		"a mode of IPAM":    {nil, map[string]string{"ipam": "alibabacloud"}, []string{asked + "ipam.alibabacloud (ipam)"}},
+		"etcd":              {[]string{"--kvstore=etcd", "--identity-allocation-mode=kvstore"}, nil, nil},
+		"a removed flag":    {[]string{"--bgp-config-path=x"}, nil, []string{"ignoring removed flags bgp-config-path"}},
+		"a removed key":     {nil, map[string]string{"bgp-config-path": "x"}, nil},
+		"options of policy status, which had a duty up to 1.14": {nil, map[string]string{
+			"cnp-node-status-gc-interval": "2m", "cnp-status-cleanup-qps": "10", "cnp-status-cleanup-burst": "20", "skip-cnp-status-startup-clean": "true",
+		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := warnings(t, pending.Cell, test.args, test.dir)
+			others := cell.Module("others", "Has options", cell.Config(options{Services: true, Mode: "kvstore"}))
+			got := warnings(t, cell.Set(pending.Cell, others), test.args, test.dir)
 			if strings.Join(got, "\n") != strings.Join(test.want, "\n") {
 				t.Errorf("got  %q\nwant %q", got, test.want)
 			}
 		})
 	}
+}
+
+// The status screen has them, too.
+func TestDutiesOnTheStatusScreen(t *testing.T) {
+	type sections struct {
+		cell.In
+
+		All []health.Section `group:"status sections"`
+	}
+	var rows [][]string
+	h := hive.New("test", cell.Set(pending.Cell, cell.Invoke(func(s sections) { rows = s.All[0].Rows() })),
+		hive.LogTo(io.Discard), hive.Environ(func(string) (string, bool) { return "", false }))
+	flags := h.FlagSet()
+	if err := flags.Parse([]string{"--enable-ztunnel"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Configure(flags); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Build(); err != nil {
+		t.Fatal(err)
+	}
+	if len(rows) != 1 || strings.Join(rows[0], "|") != "ztunnel|enable-ztunnel|Enrols namespaces in ztunnel and registers their service accounts with SPIRE" {
+		t.Errorf("%q", rows)
+	}
+}
+
+// Values that the original rejects are reported, so that going back to it is possible.
+func TestTypesOfOptionsThatNoDutyReads(t *testing.T) {
+	const back = "; cilium-operator does not start with it, and no duty of this operator reads it yet"
+	for text, want := range map[string]string{
+		"enable-ztunnel=perhaps":         "must be true or false",
+		"metrics-sampling-interval=soon": "must be a duration such as 1m30s",
+		"metrics-sampling-interval=5":    "",
+		"metrics-sampling-interval=1m":   "",
+		"enable-ztunnel=0":               "",
+	} {
+		option, value, _ := strings.Cut(text, "=")
+		var found []string
+		for _, w := range warnings(t, pending.Cell, nil, map[string]string{option: value}) {
+			if strings.Contains(w, "cilium-operator does not start") {
+				found = append(found, w)
+			}
+		}
+		switch {
+		case want == "" && len(found) > 0, want != "" && (len(found) != 1 || !strings.Contains(found[0], want+back) || !strings.HasPrefix(found[0], "--"+option+"=")):
+			t.Errorf("%s: %q", text, found)
+		}
+	}
+}
+
+type options struct {
+	KVStore  string `flag:"kvstore"`
+	IPAM     string `flag:"ipam"`
+	Services bool   `flag:"synchronize-k8s-services"`
+	Mode     string `flag:"identity-allocation-mode"`
+	Disabled bool   `flag:"disable-endpoint-crd"`
+}
+
+func (o options) Flags(fs *pflag.FlagSet) {
+	fs.String("kvstore", o.KVStore, "")
+	fs.String("ipam", o.IPAM, "")
+	fs.Bool("synchronize-k8s-services", o.Services, "")
+	fs.String("identity-allocation-mode", o.Mode, "")
+	fs.Bool("disable-endpoint-crd", o.Disabled, "")
 }

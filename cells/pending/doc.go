@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package pending accepts the options of duties that are not built yet, so that
-// a configuration made for the original is taken as it is, and says once which
-// of them do nothing, and which options of other cells ask for more than is built.
-// The lists shrink with each duty; nothing else belongs here.
+// Package pending accepts the options of duties that are not implemented yet, so that
+// a configuration of the original is valid unchanged, and reports the duties that a
+// configuration enables. The lists shrink with each duty.
 package pending

@@ -4,79 +4,84 @@
 package pending
 
 import (
+	"errors"
 	"log/slog"
-	"maps"
-	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/spf13/pflag"
+
+	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/config"
+	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
-// asked are duties that are not built, and that options of other cells ask for.
-var asked = []struct {
-	duty, flag string
-	when       func(*config.Values) bool
-}{
-	{"clustermesh", "clustermesh-enable-mcs-api", isOn("clustermesh-enable-mcs-api")},
-	{"kvstore nodes", "synchronize-k8s-nodes", inKVStore(isOn("synchronize-k8s-nodes"))},
-	{"kvstore services", "synchronize-k8s-services", inKVStore(isOn("synchronize-k8s-services"))},
-	{"kvstore identities", "identity-allocation-mode", inKVStore(func(v *config.Values) bool {
-		e, known := v.Lookup("identity-allocation-mode")
-		return known && e.Value != "crd"
-	})},
-}
-
-func isOn(flag string) func(*config.Values) bool {
-	return func(v *config.Values) bool {
-		e, known := v.Lookup(flag)
-		return known && !asksForNothing(e.Value)
-	}
-}
-
-// inKVStore is what counts only where the key-value store is in use.
-func inKVStore(when func(*config.Values) bool) func(*config.Values) bool {
-	return func(v *config.Values) bool { return isOn("kvstore")(v) && when(v) }
-}
-
-// report says in one line which options were given that do nothing, and in
-// another which flags of the command line are gone for good.
-func report(v *config.Values, log *slog.Logger) {
-	byDuty := map[string][]string{}
+// reportRemoved logs flags on the command line that the original has removed.
+func reportRemoved(v *config.Values, log *slog.Logger) {
 	var removed []string
 	for _, f := range flags {
-		e, _ := v.Lookup(f.name)
-		switch {
-		case e.Source.Kind == config.FromDefault:
-		case f.removed && e.Source.Kind == config.FromFlag:
+		if e, _ := v.Lookup(f.name); f.removed && e.Source.Kind == config.FromFlag {
 			removed = append(removed, f.name)
-		case !f.removed && !asksForNothing(e.Value):
-			byDuty[f.duty] = append(byDuty[f.duty], f.name)
-		}
-	}
-	for _, a := range asked {
-		if a.when(v) {
-			byDuty[a.duty] = append(byDuty[a.duty], a.flag)
 		}
 	}
 	if len(removed) > 0 {
-		log.Warn("flags that were removed are ignored", "flags", strings.Join(removed, ", "))
+		log.Warn("ignoring removed flags", "flags", strings.Join(removed, ", "))
 	}
-	if len(byDuty) == 0 {
-		return
-	}
-	var duties []string
-	for _, d := range slices.Sorted(maps.Keys(byDuty)) {
-		duties = append(duties, d+" ("+strings.Join(byDuty[d], ", ")+")")
-	}
-	log.Warn("not built yet: these duties, and so their options do nothing", "duties", strings.Join(duties, "; "))
 }
 
-// asksForNothing reports whether a value switches something off: there is
-// nothing to be missed then.
-func asksForNothing(value string) bool {
-	switch strings.TrimSpace(value) {
-	case "", "false", "f", "F", "False", "FALSE", "0", "0s", "{}", "[]":
-		return true
+// checkTypes reports values that do not have the type of their option. No module reads them, and the original does not
+// start with them.
+func checkTypes(v *config.Values) error {
+	var errs []error
+	for _, f := range flags {
+		e, _ := v.Lookup(f.name)
+		if allowed := f.allowed(e.Value); v.Given(f.name) && !f.removed && allowed != "" {
+			errs = append(errs, cell.Questionable(f.name, "must be %s; cilium-operator does not start with it, and no duty of this operator reads it yet", allowed))
+		}
 	}
-	return false
+	return errors.Join(errs...)
+}
+
+// allowed describes the valid values of the option if the value is invalid. A flag of the same type parses it, as in the
+// original.
+func (f flag) allowed(value string) string {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	var text string
+	switch f.kind {
+	case "bool":
+		fs.Bool(f.name, false, "")
+		text = "true or false"
+	case "duration":
+		fs.Duration(f.name, 0, "")
+		text = "a duration such as 1m30s"
+	default: // strings
+		return ""
+	}
+	if _, err := strconv.Atoi(value); fs.Set(f.name, value) == nil || err == nil && f.kind == "duration" { // viper reads a bare number
+		return ""
+	}
+	return text
+}
+
+// section lists the enabled duties that are not implemented, for the status output.
+type section struct {
+	cell.Out
+
+	Section health.Section `group:"status sections"`
+}
+
+func newSection(g graph.Source) section {
+	return section{Section: health.Section{
+		Title: "Not built yet", Columns: []string{"DUTY", "ASKED FOR BY", "WHAT IT WOULD DO"},
+		Rows: func() [][]string {
+			var rows [][]string
+			for _, n := range g().NotBuilt {
+				if n.Asked.Holds {
+					rows = append(rows, []string{n.ID, strings.Join(n.Asked.Flags, ", "), n.Title})
+				}
+			}
+			return rows
+		},
+	}}
 }

@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	rounds := flags.Int("rounds", 5, "rounds; the figures are medians")
 	which := flags.String("run", ".", "run only contests whose names match this regular expression")
 	format := flags.String("o", "text", "format of the report: "+strings.Join(slices.Sorted(maps.Keys(report.Formats)), ", "))
-	pods := flags.Int("pods", streams.JudgedPods, "pods of the initial sync, which is judged at the default only")
+	pods := flags.Int("pods", streams.BudgetPods, "pods of the initial sync, which is judged at the default only")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

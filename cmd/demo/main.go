@@ -6,6 +6,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -18,11 +19,18 @@ import (
 
 func main() {
 	show := demo.Demo{Out: os.Stdout, Kubeconfig: os.Getenv("KUBECONFIG")}
-	flag.StringVar(&show.Operator, "operator", "bin/operator", "the operator's binary")
-	flag.StringVar(&show.Manifests, "manifests", "testdata/demo", "directory of what a cluster that the demo starts is filled with")
+	flag.StringVar(&show.Operator, "operator", "", "the operator's binary; by default bin/operator, or bin/operator-aws")
+	flag.StringVar(&show.Manifests, "manifests", "", "directory of what a cluster that the demo starts is filled with; by default testdata/demo, or testdata/demo/aws")
+	flag.StringVar(&show.Cloud, "cloud", "", "aws for nodes in a simulated EC2")
+	flag.StringVar(&show.CloudSim, "cloudsim", "bin/cloudsim", "the simulator's binary")
 	build := flag.Bool("build", false, "only make sure that the control plane is built")
 	flag.Parse()
 	show.Args = flag.Args()
+	operator, manifests := "bin/operator", "testdata/demo"
+	if show.Cloud != "" {
+		operator, manifests = operator+"-"+show.Cloud, manifests+"/"+show.Cloud
+	}
+	show.Operator, show.Manifests = cmp.Or(show.Operator, operator), cmp.Or(show.Manifests, manifests)
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/skep-operator/skep/cmd/graphdraw/internal/draw"
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/render"
 )
 
 func main() {
@@ -58,5 +59,5 @@ func run(ctx context.Context, args []string, in io.Reader, out, problems io.Writ
 	if err != nil {
 		return err
 	}
-	return write(ctx, out, g, graph.Drawing{Full: *full})
+	return write(ctx, out, g, render.Options{Full: *full})
 }

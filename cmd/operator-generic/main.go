@@ -9,19 +9,9 @@ import (
 	"os"
 
 	"github.com/skep-operator/skep/cells"
-	"github.com/skep-operator/skep/runtime/command"
-	"github.com/skep-operator/skep/runtime/hive"
 )
 
 // version is set by the linker.
 var version = "devel"
 
-func main() {
-	os.Exit(command.Main(cells.Operator,
-		hive.Version(version),
-		hive.Product("Cilium-Operator"),
-		hive.EnvPrefix("CILIUM_"),
-		hive.ConfigFile("cilium-operators"),
-		hive.MetricsNamespace("cilium_operator"),
-	))
-}
+func main() { os.Exit(cells.Main(cells.Operator, version)) }

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -38,7 +39,10 @@ const (
 // testCells are duties of tests. Each does nothing unless it is asked to.
 var testCells = []cell.Cell{
 	etcdChatterCell,
-	cell.Module("chatter", "Writes a ConfigMap without a pause", cell.ProvidePrivate(newTalk), cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
+	groupsCell,
+	machinesCell,
+	cell.Module("chatter", "Writes a ConfigMap without a pause", k8s.OptionalRBAC(k8s.Allow("get,create,update", schema.GroupResource{Resource: "configmaps"})),
+		cell.ProvidePrivate(newTalk), cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
 	cell.Module("panics", "Panics", cell.Job("panic", newPanics)),
 }
 

@@ -49,7 +49,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// newWorldIn is newWorld in a cluster that nobody else uses.
+// newWorldIn is newWorld in a cluster that no other test uses.
 func newWorldIn(t *testing.T, c *clustertest.Cluster) *world {
 	t.Helper()
 	namespace := notInNames.ReplaceAllString(strings.ToLower(t.Name()), "-")
@@ -77,16 +77,20 @@ func (w *world) clear() {
 	}
 }
 
-// define lets an operator define kinds.
+// define lets an operator define kinds, unless another test has.
 func (w *world) define(kinds []schema.GroupVersionResource, args ...string) {
 	w.t.Helper()
-	o, _ := w.run("definer", nil, args...)
-	eventually(w.t, "kinds are served", func() bool {
+	served := func() bool {
 		return !slices.ContainsFunc(kinds, func(kind schema.GroupVersionResource) bool {
 			_, err := w.dynamic.Resource(kind).List(w.t.Context(), metav1.ListOptions{})
 			return err != nil
 		})
-	})
+	}
+	if served() {
+		return
+	}
+	o, _ := w.run("definer", nil, args...)
+	eventually(w.t, "kinds are served", served)
 	o.stop()
 }
 

@@ -39,10 +39,9 @@ func (w *world) eventsOn(namespace, kind, name string) map[string]corev1.Event {
 	return found
 }
 
-// refusals makes what is told by Events: a pool without a block for the second
-// node, a node with a CIDR of somebody else, and more garbage than is believed. It
-// is there before an operator is, which sees all of it at once. It returns the names
-// of the two nodes.
+// refusals creates what Events report: a pool without a block for the second node, a
+// node with a CIDR of another one, and more garbage than the safety limit. All of it
+// exists before an operator starts. It returns the names of the two nodes.
 func (w *world) refusals() (hungry, foreign string) {
 	w.t.Helper()
 	w.define([]schema.GroupVersionResource{v2.CiliumNodeResource})
@@ -106,7 +105,7 @@ func TestEventsTellWhatWasRefused(t *testing.T) {
 
 	audit := w.Audit(t)
 	again, _ := w.run("again", nil, onlyOneBlock...)
-	again.says("all nodes are known", 1)
+	again.says("caches synced, allocating pod CIDRs", 1)
 	again.until("the sweep is braked again", func() bool { s, _ := again.status(); return strings.Contains(s.degraded(), "look like garbage") })
 	if code := again.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -124,7 +123,7 @@ func TestEventsAreNotTriedWithoutPermission(t *testing.T) {
 	s := newScene(t)
 	s.args = append(s.args, onlyOneBlock...)
 	user := "mute-" + s.namespace
-	role := s.leastRole(user)
+	role := s.leastRole(user, s.args...)
 	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
 	s.bind(role, rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user})
 	hungry, foreign := s.refusals()

@@ -16,13 +16,16 @@ import (
 )
 
 // ask runs a command of the operator's that asks the running one.
-func (o *operator) ask(args ...string) string {
+func (o *operator) ask(args ...string) string { return o.askFor(0, args...) }
+
+// askFor is ask, of a command that exits with a code.
+func (o *operator) askFor(code int, args ...string) string {
 	o.t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--operator-sock-path="+o.socket)...)
 	cmd.Env = append(os.Environ(), asOperator+"=1")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
-	if err != nil {
+	if cmd.ProcessState.ExitCode() != code {
 		o.t.Fatalf("%v: %v", args, err)
 	}
 	return string(out)
@@ -34,7 +37,7 @@ func TestEveryWriteHasItsCause(t *testing.T) {
 	w := newWorld(t)
 	audit := w.Audit(t)
 	o, _ := w.run("explained", nil)
-	o.says("all nodes are known", 1)
+	o.says("caches synced, allocating pod CIDRs", 1)
 	w.addNodes("node", 30)
 	w.addNode("foreign", "192.168.7.0/24")
 	w.settled()
@@ -74,8 +77,13 @@ func TestEveryWriteHasItsCause(t *testing.T) {
 	}
 	standby, _ := w.run("standby", nil)
 	standby.says("standing by", 1)
-	if text := standby.ask("explain", "CiliumNode/node-7"); !strings.Contains(text, "leads: ask there") {
-		t.Errorf("a standby does not say who leads:\n%s", text)
+	for _, args := range [][]string{{"explain", "CiliumNode/node-7"}, {"writes"}} {
+		if text := standby.askFor(explain.OnStandby, args...); !strings.Contains(text, "leads: ask there:\n  on host ") {
+			t.Errorf("%v: a standby does not say who leads:\n%s", args, text)
+		}
+	}
+	if text := standby.ask("status"); !strings.Contains(text, "\nAsk it      on host ") {
+		t.Errorf("the status of a standby does not say how to ask the leader:\n%s", text)
 	}
 }
 

@@ -20,7 +20,7 @@ func definitionsUnderFaults(f *turmoil) underFaults {
 		}
 		return u.GetLabels()[version]
 	}
-	const gone, aged = "CiliumLoadBalancerIPPool", "CiliumCIDRGroup"
+	const gone, aged = "CiliumL2AnnouncementPolicy", "CiliumCIDRGroup"
 	current := "" // as the operator made it at first
 	return underFaults{
 		name: "definitions",

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -35,12 +36,13 @@ func podCIDRsUnderFaults(f *turmoil) underFaults {
 		},
 		churn: []func(){n.come, n.come, n.leave, n.leave, n.lookAt, n.lose, n.loseFamily, n.blame},
 		rest:  n.rest,
-		end: func() {
-			n.judge.finish()
+		missing: func() error {
 			if n.judge.usedAgain() == 0 {
-				n.t.Error("no block was used again: the run shows nothing")
+				return errors.New("no block was used again")
 			}
+			return nil
 		},
+		end: func() { n.judge.finish() },
 	}
 }
 
@@ -105,11 +107,12 @@ func (n *nodesUnderFaults) loseFamily() {
 
 // rest: every node has one CIDR of each family, and no error.
 func (n *nodesUnderFaults) rest() error {
+	var errs []error
 	for name, u := range n.nodes() {
 		has := podCIDRs(u)
 		if len(has) != 2 || !netip.MustParsePrefix(has[0]).Addr().Is4() || !netip.MustParsePrefix(has[1]).Addr().Is6() || nodeError(u) != "" {
-			return fmt.Errorf("node %s has %q and says %q", name, has, nodeError(u))
+			errs = append(errs, fmt.Errorf("node %s has %q and says %q", name, has, nodeError(u)))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

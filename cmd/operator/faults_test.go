@@ -4,12 +4,15 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
@@ -40,7 +45,9 @@ type underFaults struct {
 	note func()
 	// newTerm happens right before the operator loses its lease.
 	newTerm func()
-	// last happens right before the API server is well again: things that are not
+	// missing says what has not happened yet and must, for the run to show anything: it goes on until then. Nil if nothing must.
+	missing func() error
+	// last happens right before all is to become calm: things that are not
 	// seen to by chance, since nothing follows.
 	last func()
 	// rest says what is not yet as it should be when all is calm.
@@ -55,14 +62,52 @@ type underFaults struct {
 // before the operator starts.
 var dutiesUnderFaults = []func(*turmoil) underFaults{
 	definitionsUnderFaults, podCIDRsUnderFaults, endpointsUnderFaults, keysUnderFaults, identitiesUnderFaults, slicesUnderFaults,
+	addressesUnderFaults, taintsUnderFaults, networkPoliciesUnderFaults, bgpUnderFaults, proxiesOf,
 }
 
-// How long the operator may take until all is well when the API server is, and how
-// much longer a machine may that has other things to do.
-const (
-	calmsWithin = 10 * time.Second
-	slowness    = 2
-)
+// slowness is how much longer than it should the operator may take on a machine that has
+// other things to do.
+const slowness = 2
+
+// calmsWithin is how long the operator may take until all is well when the API server is.
+const calmsWithin = 10 * time.Second
+
+// harm is what is done to the requests of the operator.
+type harm struct {
+	name string
+	// begin starts it.
+	begin func(*turmoil) faults
+	// calms is how long the operator may take until all is well after it.
+	calms time.Duration
+	// twins is how many identities of one label set there may be: more than one where the
+	// answer to a create may not tell that it was done.
+	twins int
+	// restarts says that the operator starts anew, once meanwhile and once when all is well.
+	restarts bool
+}
+
+// ends is how the second term ends.
+func (h harm) ends(f *turmoil) func() {
+	if h.restarts {
+		return f.restart
+	}
+	return f.loseLease
+}
+
+// fault is one that tells how often it has happened.
+type fault interface{ Hits(testing.TB) int }
+
+// faults are at work.
+type faults struct {
+	// hits are by what they do. One that has not happened fails the test.
+	hits map[string]fault
+	// missing says what has not happened yet and must before the end; nil if nothing must.
+	missing func() error
+	// worst makes them worse for the last things that happen, and says what must happen
+	// by then as missing does; nil if they stay as they are.
+	worst func() (missing func() error)
+	end   func()
+}
 
 // The API server answers one request of twenty with 429, 500, 409 or 403, whatever
 // it asks for, and watches are cut every few seconds, while nodes, pods, endpoints,
@@ -75,43 +120,45 @@ func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
 	if !soak() {
 		way := gatherings[seed%uint64(len(gatherings))]
 		t.Logf("slices of %s", way.name)
-		faultsUnderChurn(t, seed, way, 30*time.Second)
+		newTurmoil(t, seed, way, failing).endure(30 * time.Second)
 		return
 	}
 	for _, way := range gatherings {
-		t.Run(way.name, func(t *testing.T) { faultsUnderChurn(t, seed, way, 5*time.Minute) })
+		t.Run(way.name, func(t *testing.T) { newTurmoil(t, seed, way, failing).endure(5 * time.Minute) })
 	}
 }
 
-func faultsUnderChurn(t *testing.T, seed uint64, way gathering, length time.Duration) {
-	f := newTurmoil(t, seed, way)
+// failing is an API server that fails at random.
+var failing = harm{name: "failing", begin: (*turmoil).break_, calms: calmsWithin, twins: 1}
+
+// endure lets a whole run happen.
+func (f *turmoil) endure(length time.Duration) {
+	t := f.t
 	f.start()
 	f.calmed("the start")
 	before := f.size()
 
-	faults := f.break_()
+	faults := f.harm.begin(f)
 	acts, began := 0, time.Now()
-	for _, loss := range []time.Duration{length / 3, length * 2 / 3, length} {
-		for ; time.Since(began) < loss; acts++ {
-			if !f.o.running() {
-				t.Fatalf("the operator has ended: %s", f.o.cmd.ProcessState)
-			}
-			f.act()
-			time.Sleep(time.Duration(f.r.IntN(30)) * time.Millisecond) // a pace, not a wait
+	for _, ends := range []func(){f.loseLease, f.harm.ends(f), func() {}} {
+		for part := time.Now(); time.Since(part) < length/3; acts++ {
+			f.pace()
 		}
-		if loss < length {
-			f.loseLease()
-		}
+		ends()
+	}
+	acts += f.actUntil(func() error { return f.missing(faults) })
+	if faults.worst != nil {
+		acts += f.actUntil(faults.worst())
 	}
 	f.each(func(d underFaults) func() { return d.last })
-	for what, rule := range faults {
-		if rule.Hits(t) == 0 {
+	for _, what := range slices.Sorted(maps.Keys(faults.hits)) {
+		if n := faults.hits[what].Hits(t); n == 0 {
 			t.Errorf("no request met with %s: the test shows nothing", what)
 		} else {
-			t.Logf("%s: %d times", what, rule.Hits(t))
+			t.Logf("%s: %d times", what, n)
 		}
 	}
-	f.proxy.Heal(t)
+	faults.end()
 	f.calmed(fmt.Sprintf("%d acts in %s", acts, time.Since(began).Round(time.Second)))
 	f.restsSilently()
 	after := f.size()
@@ -120,13 +167,46 @@ func faultsUnderChurn(t *testing.T, seed uint64, way gathering, length time.Dura
 	if grown := after.heap - before.heap; grown > heapOfRings+heapSlack {
 		t.Errorf("the live heap grew by %d bytes", grown)
 	}
+	if f.harm.restarts {
+		f.restartsSilently()
+	}
 	f.each(func(d underFaults) func() { return d.end })
+	f.stop()
+}
+
+// missing says what must happen yet, of the faults and of each duty.
+func (f *turmoil) missing(at faults) error {
+	var errs []error
+	if at.missing != nil {
+		errs = append(errs, at.missing())
+	}
+	for _, d := range f.duties {
+		if d.missing != nil {
+			errs = append(errs, d.missing())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends the operator, which must not have panicked.
+func (f *turmoil) stop() {
+	f.t.Helper()
 	if n := f.o.log.Count("panicked") + f.o.log.Count("goroutine "); n > 0 {
-		t.Errorf("the operator has panicked: %d lines of the log say so", n)
+		f.t.Errorf("the operator has panicked: %d lines of the log say so", n)
 	}
 	if code := f.o.stop(); code != 0 {
-		t.Errorf("exit code %d", code)
+		f.t.Errorf("exit code %d", code)
 	}
+}
+
+// restart ends the operator and starts another.
+func (f *turmoil) restart() {
+	f.t.Helper()
+	f.each(func(d underFaults) func() { return d.newTerm })
+	f.stop()
+	f.o = f.operator("faulty")
+	f.termBegins()
+	f.o.leads()
 }
 
 const (
@@ -142,10 +222,13 @@ type turmoil struct {
 	r      *rand.Rand
 	seed   uint64
 	way    gathering
+	harm   harm
 	etcd   *kvstoretest.Etcd
 	pprof  int
 	pods   *podsUnderFaults
 	duties []underFaults
+	// serveNewNode makes a node, and waits until the operator has done what there is to do for it.
+	serveNewNode func() (name string)
 
 	mu        sync.Mutex
 	wanted    map[types.UID]string // what must stay, and what it is
@@ -160,19 +243,29 @@ type turmoil struct {
 // to draw conclusions from.
 const always = "always"
 
-func newTurmoil(t *testing.T, seed uint64, way gathering) *turmoil {
+func newTurmoil(t *testing.T, seed uint64, way gathering, harm harm) *turmoil {
+	return newTurmoilOf(t, seed, way, harm, dutiesUnderFaults)
+}
+
+// newTurmoilOf is newTurmoil of some duties.
+func newTurmoilOf(t *testing.T, seed uint64, way gathering, harm harm, duties []func(*turmoil) underFaults) *turmoil {
 	pods := newTenants(t)
 	pods.cluster, pods.numbers = "c1", identity.RangeOf(1, 255) // as withEtcd has it
 	pods.define()
 	f := &turmoil{
-		population: populationOf(pods.world), seed: seed, way: way, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
+		population: populationOf(pods.world), seed: seed, way: way, harm: harm, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
 		wanted: map[types.UID]string{}, condemned: map[types.UID]string{}, deleted: map[types.UID]bool{},
+	}
+	f.serveNewNode = func() (name string) {
+		name = f.newNode()
+		eventually(t, "a new node is served", func() bool { return len(podCIDRs(f.nodes()[name])) == 2 })
+		return name
 	}
 	pods.node = always
 	f.node(always)
 	f.want(f.ciliumNode(always), "CiliumNode "+always)
 	f.pods = newPodsUnderFaults(f, pods)
-	for _, add := range dutiesUnderFaults {
+	for _, add := range duties {
 		f.duties = append(f.duties, add(f))
 	}
 	return f
@@ -181,35 +274,78 @@ func newTurmoil(t *testing.T, seed uint64, way gathering) *turmoil {
 func (f *turmoil) start() {
 	f.t.Helper()
 	f.proxy = f.NewSeededProxy(f.t, f.seed)
-	args := slices.Concat([]string{"--k8s-namespace=" + f.namespace, "--operator-pprof", "--operator-pprof-port=" + strconv.Itoa(f.pprof)}, eager)
-	for _, d := range f.duties {
-		args = append(args, d.args...)
-	}
-	f.o = start(f.t, f.proxy.UserKubeconfig(f.t, "faulty", "system:masters"), nil, args...)
+	f.o = f.operator("faulty")
 	f.termBegins()
 	f.o.leads()
 	for range 20 {
 		f.act()
 	}
+	f.each(func(d underFaults) func() { return d.last })
 }
 
-// break_ makes the API server fail. The rules are by what they do.
-func (f *turmoil) break_() map[string]*clustertest.ActiveRule {
+// args are those of an operator with all duties.
+func (f *turmoil) args() []string {
+	args := slices.Concat([]string{"--k8s-namespace=" + f.namespace, "--operator-pprof", "--operator-pprof-port=" + strconv.Itoa(f.pprof)}, eager)
+	for _, d := range f.duties {
+		args = append(args, d.args...)
+	}
+	return args
+}
+
+// operator starts an operator with all duties.
+func (f *turmoil) operator(user string) *operator {
 	f.t.Helper()
-	faults := map[string]*clustertest.ActiveRule{}
+	return start(f.t, f.proxy.UserKubeconfig(f.t, user, "system:masters"), nil, f.args()...)
+}
+
+// pace is one thing of a duty, and a moment.
+func (f *turmoil) pace() {
+	f.t.Helper()
+	if !f.o.running() {
+		f.t.Fatalf("the operator has ended: %s", f.o.cmd.ProcessState)
+	}
+	f.act()
+	time.Sleep(time.Duration(f.r.IntN(30)) * time.Millisecond) // a pace, not a wait
+}
+
+// actUntil lets things happen until nothing is missing, and returns how many.
+func (f *turmoil) actUntil(missing func() error) (acts int) {
+	f.t.Helper()
+	for began := time.Now(); ; acts++ {
+		err := missing()
+		if err == nil {
+			return acts
+		}
+		if time.Since(began) > waittest.Limit {
+			f.t.Fatalf("after %s and %d acts: %v", waittest.Limit, acts, err)
+		}
+		f.pace()
+	}
+}
+
+// break_ makes the API server fail.
+func (f *turmoil) break_() faults {
+	f.t.Helper()
+	hits := map[string]fault{}
 	codes := []int{429, 500, 409, 403}
 	for _, code := range codes {
-		faults[strconv.Itoa(code)] = f.proxy.Rule(f.t, clustertest.Rule{
+		hits[strconv.Itoa(code)] = f.proxy.Rule(f.t, clustertest.Rule{
 			ID: fmt.Sprint("answer-", code), Probability: 0.05 / float64(len(codes)), Status: &clustertest.Status{Code: code},
 		})
 	}
+	f.cutWatches(hits)
+	return faults{hits: hits, end: func() { f.proxy.Heal(f.t) }}
+}
+
+// cutWatches ends watches every few seconds.
+func (f *turmoil) cutWatches(hits map[string]fault) {
+	f.t.Helper()
 	cuts := map[string]clustertest.CutWatch{"cut": {Abrupt: true}, "end": {}, "expired": {Expire: true}}
 	for _, how := range slices.Sorted(maps.Keys(cuts)) {
 		cut := cuts[how] // the first one of the three counts
 		cut.After, cut.Jitter = time.Second, 9*time.Second
-		faults["watch "+how] = f.proxy.Rule(f.t, clustertest.Rule{ID: "watch-" + how, CutWatch: &cut})
+		hits["watch "+how] = f.proxy.Rule(f.t, clustertest.Rule{ID: "watch-" + how, CutWatch: &cut})
 	}
-	return faults
 }
 
 // act does one thing of a duty.
@@ -246,10 +382,10 @@ func (f *turmoil) termBegins() { f.term, f.lost = time.Now(), f.losses() }
 // also without being stolen.
 func (f *turmoil) losses() int { return f.o.log.Count("lost the lease") }
 
-// calmed waits until all is as it should be, and what nobody needs is gone.
+// calmed waits until all is as it should be, and unused objects are deleted.
 func (f *turmoil) calmed(after string) {
 	f.t.Helper()
-	f.awaits(after, "all is well", slowness*calmsWithin, f.rest)
+	f.awaits(after, "all is well", slowness*f.harm.calms, f.rest)
 	f.awaits(after, "and what had its time is gone", waittest.Limit, f.grace)
 }
 
@@ -262,21 +398,55 @@ func (f *turmoil) awaits(after, what string, within time.Duration, check func() 
 		took := time.Since(began)
 		if err == nil {
 			f.t.Logf("%s %s after %s; the last that was not: %v", what, took.Round(time.Millisecond), after, last)
-			if took > calmsWithin {
+			if took > f.harm.calms {
 				f.t.Logf("meanwhile the operator said:\n%s", f.o.log.After(logged))
 			}
 			return
 		}
-		if time.Since(told) > calmsWithin/4 {
+		if time.Since(told) > f.harm.calms/4 {
 			told = time.Now()
 			f.t.Logf("%s after %s: %v", took.Round(time.Millisecond), after, err)
 		}
 		last = err
 		if took > within || !f.o.running() {
+			f.t.Logf("the operator's account:\n%s", f.account(err))
 			f.t.Fatalf("%s after %s this is not as it should be: %v", took, after, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(min(max(took/10, 20*time.Millisecond), 250*time.Millisecond))
 	}
+}
+
+// namedInErrors are the objects that errors of rest and grace name; entries of slices begin with an identity.
+var namedInErrors = regexp.MustCompile(`\b(node|identity|slice) ([a-z0-9-]*[0-9][a-z0-9-]*)|(\[)([0-9]{4,})`)
+
+// podsInErrors are the pods that they name.
+var podsInErrors = regexp.MustCompile(`\bpod ([a-z0-9-]+)`)
+
+// account is what the operator and the server have of the objects that an error names.
+func (f *turmoil) account(err error) string {
+	var b strings.Builder
+	resources := map[string]schema.GroupVersionResource{
+		"node": v2.CiliumNodeResource, "slice": v2alpha1.CiliumEndpointSliceResource, "identity": v2.CiliumIdentityResource, "[": v2.CiliumIdentityResource,
+	}
+	for _, m := range podsInErrors.FindAllStringSubmatch(err.Error(), 8) {
+		pod, getErr := f.core.CoreV1().Pods(home).Get(f.t.Context(), m[1], metav1.GetOptions{})
+		text, _ := json.Marshal(pod)
+		fmt.Fprintf(&b, "pod %s: %v, the server has %s\n", m[1], getErr, text)
+		if f.o.running() {
+			b.WriteString(f.o.ask("explain", "Pod/"+home+"/"+m[1]))
+		}
+	}
+	for _, m := range namedInErrors.FindAllStringSubmatch(err.Error(), 8) {
+		resource, name := resources[m[1]+m[3]], m[2]+m[4]
+		if f.o.running() {
+			fmt.Fprintf(&b, "%s %s:\n%s", resource.Resource, name, f.o.ask("explain", resource.Resource+"/"+name))
+		}
+		if object, err := f.dynamic.Resource(resource).Get(f.t.Context(), name, metav1.GetOptions{}); err == nil {
+			text, _ := json.Marshal(object)
+			fmt.Fprintf(&b, "the server has %s\n", text)
+		}
+	}
+	return b.String()
 }
 
 func (f *turmoil) grace() error {
@@ -321,8 +491,7 @@ func (f *turmoil) rest() error {
 func (f *turmoil) restsSilently() {
 	f.t.Helper()
 	audit := f.Audit(f.t)
-	name := f.newNode()
-	eventually(f.t, "a new node is served", func() bool { return len(podCIDRs(f.nodes()[name])) == 2 })
+	name := f.serveNewNode()
 	others := f.requests(audit, "faulty").writes().which(func(e clustertest.AuditEvent) bool { return e.ObjectRef.Name != name })
 	if len(others) > 0 {
 		f.t.Errorf("written without a reason:\n%s", others)
@@ -335,7 +504,7 @@ func (f *turmoil) size() processSize {
 	return processSize{goroutineCount(f.t, f.pprof), liveHeap(f.t, f.pprof)}
 }
 
-// follows records what is deleted of a resource, whoever does it.
+// follows records the deletions of a resource, by any writer.
 func (f *turmoil) follows(resource schema.GroupVersionResource) {
 	f.t.Helper()
 	f.witness(resource, func(kind watch.EventType, u *unstructured.Unstructured) {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -107,7 +108,7 @@ func crashAtEveryWrite(t *testing.T) {
 		}
 		standby.says("hook=ipam.clusterpool.job-watch phase=start", 1)
 		// It must not decide by what it has seen. A rash one has the time to do so.
-		for began := time.Now(); time.Since(began) < time.Second && standby.log.Count("all nodes are known") == 0; {
+		for began := time.Now(); time.Since(began) < time.Second && standby.log.Count("caches synced, allocating pod CIDRs") == 0; {
 			time.Sleep(10 * time.Millisecond)
 		}
 		held.Remove(t)
@@ -121,8 +122,8 @@ func crashAtEveryWrite(t *testing.T) {
 
 var nodeWrites = clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes", "ciliumnodes/status"}}
 
-// addAgainstTheirNames makes nodes in the same second, the last name first: who
-// waits longest is not who is given first by somebody who has not seen them wait.
+// addAgainstTheirNames creates nodes in the same second, the last name first: an operator
+// that did not watch them being created allocates in another order.
 func (w *world) addAgainstTheirNames(prefix string, n int) int {
 	w.t.Helper()
 	eventually(w.t, "nodes of the same second", func() bool {
@@ -224,7 +225,7 @@ func anyHistory(t *testing.T) {
 	churn.Go(func() { w.churn(ctx, rand.New(rand.NewPCG(seed, 2))) })
 	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
 		h.harm()
-		// Somebody leads again, and has decided something.
+		// A replica leads again, and has allocated.
 		eventually(t, "somebody leads", func() bool { return h.leader() >= 0 })
 		given := judge.given()
 		eventually(t, "blocks are given", func() bool { return judge.given() > given })
@@ -238,10 +239,16 @@ func anyHistory(t *testing.T) {
 	}
 }
 
-// seed of a random history. SKEP_SEED repeats one.
+// seed of a random history: one by the name of the test, so that a change is judged by what it changes; another each time
+// with SKEP_SOAK. SKEP_SEED repeats one.
 func seed(t *testing.T) uint64 {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
+	h := fnv.New64a()
+	h.Write([]byte(t.Name()))
+	seed := h.Sum64()
+	if soak() {
+		seed = rand.Uint64()
+	}
 	if text := os.Getenv("SKEP_SEED"); text != "" {
 		var err error
 		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
@@ -282,7 +289,7 @@ func (h *history) begin(i int) {
 	}
 }
 
-// leader is who leads, -1 if nobody does.
+// leader is the replica that leads, or -1.
 func (h *history) leader() int {
 	return slices.IndexFunc(h.replicas[:], func(o *operator) bool {
 		s, ok := o.status()
@@ -297,7 +304,7 @@ func (h *history) harm() {
 		return
 	}
 	o, proxy := h.replicas[i], h.proxies[i]
-	switch kind := []string{"hand over", "hand over", "kill", "pause", "lost answers", "cut", "black hole"}[h.r.IntN(7)]; kind {
+	switch kind := []string{"hand over", "hand over", "kill", "pause", "lost answers", "lies", "cut", "black hole"}[h.r.IntN(8)]; kind {
 	case "hand over":
 		h.done[kind]++
 		if code := o.stop(); code != 0 {
@@ -323,6 +330,10 @@ func (h *history) harm() {
 			h.t.Errorf("exit code %d", code)
 		}
 		h.begin(i)
+	case "lies":
+		h.done[kind]++
+		rule := proxy.Rule(h.t, clustertest.Rule{Match: h.writes, Spoil: &clustertest.Spoil{Answers: lies()}, Times: 6})
+		eventually(h.t, "answers lie", func() bool { return rule.Hits(h.t) >= 6 || h.leader() != i })
 	case "cut":
 		h.done[kind]++
 		proxy.Cut(h.t)
@@ -401,7 +412,7 @@ func (w *world) defineNodes() {
 	}
 	first, _ := w.run("definitions", nil)
 	first.leads()
-	first.says("all nodes are known", 1)
+	first.says("caches synced, allocating pod CIDRs", 1)
 	first.stop()
 }
 
@@ -449,7 +460,7 @@ func (j *judge) given() int {
 	return j.gave
 }
 
-// usedAgain is how many blocks have been given that somebody had had.
+// usedAgain is how many blocks have been allocated that another node had before.
 func (j *judge) usedAgain() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -109,7 +109,7 @@ func (p *population) removeEndpoint(name string) {
 	}
 }
 
-// ciliumNode makes one that nobody keeps.
+// ciliumNode creates a CiliumNode without a Node.
 func (p *population) ciliumNode(name string) types.UID {
 	p.t.Helper()
 	made, err := p.makeNode(name)
@@ -157,7 +157,7 @@ func (p *population) there() map[string]types.UID {
 	return uids
 }
 
-// garbage makes one of each that nobody wants.
+// garbage creates one unused object of each kind.
 func (p *population) garbage(name string) {
 	p.t.Helper()
 	p.endpoint("garbage-" + name)
@@ -199,7 +199,7 @@ func (p *population) unharmed() {
 		}
 	}
 	wrong := p.requests(p.audit, "sweeper").which(func(e clustertest.AuditEvent) bool {
-		return e.Verb == "delete" && e.ResponseStatus.Code < 300 && !strings.HasPrefix(e.ObjectRef.Name, "garbage-")
+		return e.Verb == "delete" && e.Stored() && !strings.HasPrefix(e.ObjectRef.Name, "garbage-")
 	})
 	if len(wrong) > 0 {
 		p.t.Errorf("deleted because it was not seen:\n%s", wrong)

@@ -39,26 +39,26 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
-// badThing is what may happen to an operator, and whom it may hurt.
+// badThing is what may happen to an operator, and which duties it may affect.
 type badThing struct {
 	name string
-	// before happens before the operator starts, and says with which arguments
-	// and as whom it does.
+	// before happens before the operator starts, and sets its arguments and
+	// its user.
 	before func(*scene)
 	// while happens to the operator that works.
 	while func(*scene)
 	// hurts are the modules that may be degraded by it; the first one must be,
 	// unless the thing is nothing that a duty suffers from.
 	hurts []string
-	// waits are those of them that do nothing but wait, and say for what.
+	// waits are those of them that only wait, and what they report to wait for.
 	waits map[string]string
-	// says is what the first one says: the cause, and the remedy where there is
-	// one but to wait.
+	// says is what the first one reports: the cause, and the remedy, if there is one
+	// but to wait.
 	says []string
 	// spared is what still works meanwhile. The chatter always does, where the
 	// operator leads.
 	spared []func(*scene)
-	// away says that the operator cannot lead meanwhile.
+	// away is set if the operator cannot lead meanwhile.
 	away bool
 	// heal ends it; then nothing is degraded any more. Without it nothing does.
 	heal func(*scene)
@@ -89,7 +89,7 @@ var badThings = []badThing{
 		name:   "names taken",
 		before: func(s *scene) { s.takeNames("CiliumCIDRGroup") },
 		hurts:  []string{"crds.registration"},
-		says:   []string{"ciliumcidrgroups.cilium.io", "its names are not accepted, another definition has them", "CiliumCIDRGroup"},
+		says:   []string{"ciliumcidrgroups.cilium.io", "its names are not accepted, another CRD has them", "CiliumCIDRGroup"},
 		spared: []func(*scene){nodesAreServed, definitionsAreRegistered("CiliumNode", "CiliumIdentity")},
 		heal:   func(s *scene) { s.deleteDefinition("stolen.cilium.io"); s.awaitDefinition("CiliumCIDRGroup") },
 	},
@@ -98,7 +98,7 @@ var badThings = []badThing{
 		before: func(s *scene) { s.takeNames("CiliumNode") },
 		hurts:  []string{"crds.registration", "stream.ciliumio", "ipam.clusterpool", "nodegc", "endpointgc"},
 		waits:  needNodes,
-		says:   []string{"ciliumnodes.cilium.io", "its names are not accepted, another definition has them", "CiliumNode"},
+		says:   []string{"ciliumnodes.cilium.io", "its names are not accepted, another CRD has them", "CiliumNode"},
 		spared: []func(*scene){definitionsAreRegistered("CiliumCIDRGroup", "CiliumIdentity")},
 		heal:   func(s *scene) { s.deleteDefinition("stolen.cilium.io") },
 	},
@@ -146,7 +146,7 @@ var badThings = []badThing{
 			s.addNode("forbidden")
 		},
 		hurts:  []string{"ipam.clusterpool"},
-		says:   []string{"1 not done, forbidden among them", "orbidden"},
+		says:   []string{"1 failing, forbidden among them", "orbidden"},
 		spared: []func(*scene){definitionsAreRegistered("CiliumCIDRGroup")},
 		heal:   func(s *scene) { s.proxy.Heal(s.t) },
 	},
@@ -157,6 +157,8 @@ var badThings = []badThing{
 			s.addNode("wide", "10.0.0.0/4")
 			s.addNode("empty", "")
 		},
+		hurts:  []string{"ipam.clusterpool"}, // that names the node
+		says:   []string{"CiliumNode wide", "contains all of"},
 		spared: []func(*scene){nodesAreServed, badNodesSayWhy("garbage", "wide")},
 	},
 	{
@@ -198,7 +200,7 @@ var badThings = []badThing{
 }
 
 // everything is all that needs the API server, and says so while that is away.
-var everything = []string{"k8s", "leader", "stream", "nodegc", "endpointgc", "identitygc", "crds", "ipam", "chatter", "panics"}
+var everything = []string{"k8s", "leader", "stream", "agents", "nodegc", "nodes", "lbipam", "endpointgc", "identitygc", "crds", "ipam", "networkpolicy", "policy", "chatter", "panics"}
 
 // serverThings happen to the API server, or to the way there. None of them ends
 // the process, and each ends by itself when the server is back.
@@ -284,7 +286,7 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
-// play lets a bad thing happen and sees whom it hurts.
+// play lets a bad thing happen and checks which duties it affects.
 func (s *scene) play(bad badThing) {
 	s.t.Helper()
 	if bad.before != nil {
@@ -335,7 +337,7 @@ func (s *scene) tells(bad badThing) {
 		others := slices.ContainsFunc(last.Degraded, func(d degradedPart) bool { return !isPartOf(d.ID, bad.hurts) })
 		told := slices.ContainsFunc(last.Degraded, func(d degradedPart) bool {
 			text := d.Message + ": " + d.Error
-			return isPartOf(d.ID, bad.hurts[:1]) &&
+			return isPartOf(d.ID, bad.hurts[:min(1, len(bad.hurts))]) &&
 				!slices.ContainsFunc(bad.says, func(part string) bool { return !strings.Contains(text, part) })
 		})
 		return !others && (told || len(bad.says) == 0) && wait(last.Degraded, bad.waits)
@@ -451,7 +453,7 @@ func definitionName(t *testing.T, kind string) string {
 	return k.CRDName()
 }
 
-// takeNames gives the names of a kind to a definition of somebody else.
+// takeNames gives the names of a kind to another CRD.
 func (s *scene) takeNames(kind string) {
 	s.t.Helper()
 	s.deleteDefinition(definitionName(s.t, kind))
@@ -545,12 +547,12 @@ func (w *world) serves(name string) bool {
 	})
 }
 
-// restrict makes the operator somebody who has the least role that the operator
-// itself prints, but a verb.
+// restrict runs the operator as a user that has the least role that it prints,
+// without a verb.
 func (s *scene) restrict(verb, resource string) {
 	s.t.Helper()
 	user := s.namespace
-	role := s.leastRole(user)
+	role := s.leastRole(user, s.args...)
 	lacks := false
 	for i, rule := range role.Rules {
 		if slices.Contains(rule.APIGroups, groupOf(resource)) && slices.Contains(rule.Resources, resourceOf(resource)) && slices.Contains(rule.Verbs, verb) {
@@ -585,17 +587,17 @@ func resourceOf(resource string) string {
 	return name
 }
 
-// leastRole is the role that the operator says it needs.
-func (s *scene) leastRole(name string) *rbacv1.ClusterRole {
-	s.t.Helper()
+// leastRole is the role that an operator with these arguments says it needs.
+func (w *world) leastRole(name string, args ...string) *rbacv1.ClusterRole {
+	w.t.Helper()
 	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict([]byte(output(s.t, append([]string{"rbac", "--role-name=" + name}, s.args...)...)), role); err != nil {
-		s.t.Fatal(err)
+	if err := yaml.UnmarshalStrict([]byte(output(w.t, append([]string{"rbac", "--role-name=" + name}, args...)...)), role); err != nil {
+		w.t.Fatal(err)
 	}
 	return role
 }
 
-// bind creates a role and gives it to somebody until the test ends.
+// bind creates a role and binds it to a subject until the test ends.
 func (w *world) bind(role *rbacv1.ClusterRole, subject rbacv1.Subject) {
 	w.t.Helper()
 	roles := w.core.RbacV1()
@@ -762,8 +764,8 @@ func TestInvariant6MalformedInputIsNamed(t *testing.T) {
 			says: []string{`--cluster-pool-ipv4-mask-size="99" (flag)`},
 		},
 		"IPAM mode of another program": {
-			args: []string{"--ipam=eni", "--k8s-api-server=127.0.0.1:1"},
-			says: []string{"doesn't support --ipam=eni (use cilium-operator-aws)"},
+			args: []string{"--ipam=alibabacloud", "--k8s-api-server=127.0.0.1:1"},
+			says: []string{"doesn't support --ipam=alibabacloud (use cilium-operator-alibabacloud)"},
 		},
 		"flag that is unknown": {
 			args: []string{"--clutser-id=1"},

@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,9 +17,11 @@ import (
 	"testing"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
@@ -52,20 +56,22 @@ func eventsOf(r *kvstoretest.Record, key string) (events []*clientv3.Event) {
 	return events
 }
 
-// Invariant 1, in etcd: a restart writes nothing but the heartbeat and the probes
-// of the status, and puts the keys that hang on a lease on its own, once.
+// Invariant 1, in etcd: on a converged store, with services, nodes and identities of all modes, a restart writes nothing but
+// the heartbeat, the probes of the status, and, at most once, the cluster's keys that it puts on a lease of its own. Keys of
+// services stay where they are (KV-L6).
 func TestInvariant1InEtcd(t *testing.T) {
-	w, e := newWorld(t), kvstoretest.Start(t, 1)
-	record := e.Follow("cilium/", 1)
-	moves := func(o *operator, r *kvstoretest.Record) {
-		t.Helper()
-		o.until("the heartbeat moves", func() bool { return len(eventsOf(r, heartbeatKey)) >= 3 })
+	for _, mode := range []string{"kvstore", "doublewrite-readcrd"} {
+		t.Run(mode, func(t *testing.T) { restartInEtcd(newEtcdDuties(newWorld(t), kvstoretest.Start(t, 1), mode)) })
 	}
-	o, _ := w.run("first", nil, withEtcd(e)...)
+}
+
+func restartInEtcd(d *etcdDuties) {
+	t, e := d.t, d.etcd
+	record := e.Follow("", 1)
+	wanted := d.populate()
+	o, _ := d.run("first", nil, d.withDuties()...)
 	o.leads()
-	o.says("all nodes are known", 1)
-	moves(o, record)
-	o.until("the configuration is there", func() bool { return e.Get(configKey) != nil })
+	o.until("the store has converged", func() bool { return d.converged(wanted) && len(eventsOf(record, heartbeatKey)) >= 3 })
 	if code := o.stop(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
@@ -76,34 +82,108 @@ func TestInvariant1InEtcd(t *testing.T) {
 		}
 	}
 
-	audit := w.Audit(t)
-	before, leases := e.Get(configKey), countLeases(t, e)
-	record = e.Follow("cilium/", e.Revision()+1)
-	o, _ = w.run("second", nil, withEtcd(e)...)
+	audit := d.Audit(t)
+	before, leases := map[string]*mvccpb.KeyValue{}, countLeases(t, e)
+	for _, key := range d.keys("") {
+		before[key] = e.Get(key)
+	}
+	record = e.Follow("", e.Revision()+1)
+	o, _ = d.run("second", nil, d.withDuties()...)
 	o.leads()
-	o.says("all nodes are known", 1)
-	moves(o, record)
-	o.until("the configuration is on the new lease", func() bool { return len(eventsOf(record, configKey)) > 0 })
+	o.until("the heartbeat moves", func() bool { return len(eventsOf(record, heartbeatKey)) >= 3 })
+	d.sentinels(wanted) // every duty is at work
+	o.until("it does what is new", func() bool { return d.converged(wanted) })
+	attempts := json.NewDecoder(strings.NewReader(o.ask("writes", "--json")))
 	if code := o.stop(); code != 0 {
 		t.Fatalf("exit code %d", code)
 	}
+	own := map[string]bool{heartbeatKey: true, configKey: true, servicesMarker: true, exportsMarker: true}
 	for _, event := range record.Events() {
 		key := string(event.Kv.Key)
+		was, put := before[key], event.Type == clientv3.EventTypePut
 		switch {
-		case key == heartbeatKey && event.Type == clientv3.EventTypePut:
-		case strings.HasPrefix(key, "cilium/.initlock/"):
-		case key == configKey && string(event.Kv.Value) == string(before.Value) && event.Kv.Lease != before.Lease && event.Kv.Version == before.Version+1:
+		case key == heartbeatKey && put, strings.HasPrefix(key, initLockKeys), isSentinel(key):
+		case own[key] && put && string(event.Kv.Value) == string(was.Value) && event.Kv.Lease != was.Lease && event.Kv.Version == was.Version+1:
 		default:
 			t.Errorf("a restart wrote %s %q at version %d", event.Type, key, event.Kv.Version)
 		}
 	}
-	if n := countLeases(t, e) - leases; n != 2 {
-		t.Errorf("a restart made %d leases, not one for keys and one for locks", n)
+	for attempts.More() { // those without an effect are among them
+		var w explain.Write
+		if err := attempts.Decode(&w); err != nil {
+			t.Fatal(err)
+		}
+		key := w.Resource + "/" + w.Name
+		if strings.HasPrefix(key, "cilium/") && !own[key] && !strings.HasPrefix(key, initLockKeys) && !isSentinel(key) {
+			t.Errorf("a restart tried %s", w)
+		}
 	}
-	seen := w.requests(audit, "second")
-	if writes := seen.writes(); len(seen) == 0 || len(writes) > 0 {
-		t.Errorf("of %d requests to the API server these wrote:\n%s", len(seen), writes)
+	if n := countLeases(t, e) - leases; n > 2 {
+		t.Errorf("a restart made %d leases, more than one for keys and one for locks", n)
 	}
+	seen := d.requests(audit, "second")
+	others := seen.writes().which(func(e clustertest.AuditEvent) bool { return !isSentinel(e.ObjectRef.Name) })
+	if len(seen) == 0 || len(others) > 0 {
+		t.Errorf("of %d requests to the API server these wrote:\n%s", len(seen), others)
+	}
+}
+
+// converged are the keys of a converged store, and what their values have.
+type converged struct {
+	services, nodes, identities map[string]string
+}
+
+// populate makes objects, their users, and garbage.
+func (d *etcdDuties) populate() converged {
+	d.t.Helper()
+	want := converged{map[string]string{}, map[string]string{}, map[string]string{}}
+	for i := range 20 {
+		name, address := fmt.Sprint("service-", i), fmt.Sprint("10.1.0.", i+1)
+		d.service(name, address)
+		want.services[d.serviceKey(name)] = `"` + address + `"`
+
+		node := fmt.Sprint("node-", i)
+		d.addNode(node, fmt.Sprintf("10.2.%d.0/24", i))
+		d.boot(node, "boot-"+fmt.Sprint(i))
+		want.nodes[nodeKeys+node] = `"BootID":"boot-` + fmt.Sprint(i) + `"`
+		if i%2 == 0 {
+			d.etcd.Put(nodeKeys+node, agentKey(node, "boot-"+fmt.Sprint(i)), d.agents)
+		}
+
+		d.identity(i, i%4 > 0)
+		if i%4 > 0 {
+			want.identities[identityKey(i)] = labelsOf(i)
+		}
+	}
+	d.etcd.Put(d.serviceKey("gone"), "{}", 0)
+	d.etcd.Put(nodeKeys+"gone", agentKey("gone", ""), 0)
+	return want
+}
+
+// converged reports whether etcd has what it should, and the synced markers.
+func (d *etcdDuties) converged(want converged) bool {
+	d.t.Helper()
+	return d.holds(serviceKeys, want.services) && d.holds(nodeKeys, want.nodes) && d.holds(identityKeys, want.identities) &&
+		d.etcd.Get(servicesMarker) != nil && d.etcd.Get(exportsMarker) != nil && d.etcd.Get(configKey) != nil
+}
+
+const sentinel = "sentinel"
+
+// sentinelIdentity is garbage.
+const sentinelIdentity = 900
+
+func isSentinel(name string) bool {
+	return strings.HasSuffix(name, sentinel) || name == identityKey(sentinelIdentity) || name == fmt.Sprint(firstIdentity+sentinelIdentity)
+}
+
+// sentinels gives every duty something to do.
+func (d *etcdDuties) sentinels(want converged) {
+	d.t.Helper()
+	d.service(sentinel, "10.1.1.1")
+	want.services[d.serviceKey(sentinel)] = `"10.1.1.1"`
+	d.addNode(sentinel, "10.2.99.0/24")
+	want.nodes[nodeKeys+sentinel] = `"10.2.99.0"`
+	d.identity(sentinelIdentity, false)
 }
 
 func countLeases(t *testing.T, e *kvstoretest.Etcd) int {
@@ -201,7 +281,7 @@ func (c *clock) bounds(revision int64) (from, until time.Time) {
 func checkEtcdTerms(t *testing.T, all requests, c *clock, record *kvstoretest.Record, user string, renewDeadline time.Duration) {
 	t.Helper()
 	grants := all.which(func(e clustertest.AuditEvent) bool {
-		return e.User.Username == user && onLease(e) && e.Mutates() && e.ResponseStatus.Code < 300
+		return e.User.Username == user && onLease(e) && e.Stored()
 	})
 	writes := eventsOf(record, chatterPrefix+user)
 	for _, w := range writes {

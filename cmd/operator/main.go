@@ -8,22 +8,14 @@ import (
 	"os"
 
 	"github.com/skep-operator/skep/cells"
-	"github.com/skep-operator/skep/runtime/cell"
-	"github.com/skep-operator/skep/runtime/command"
-	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/cells/ipam/aws"
+	"github.com/skep-operator/skep/cells/ipam/azure"
+	"github.com/skep-operator/skep/resources/cloudipam"
 )
 
 // version is set by the linker.
 var version = "devel"
 
-func main() { os.Exit(run(cells.Operator)) }
+var withClouds = cells.Operator.With(cloudipam.Cell).WithInTerm("leader", aws.Cell, azure.Cell)
 
-func run(set cell.Cells) int {
-	return command.Main(set,
-		hive.Version(version),
-		hive.Product("Cilium-Operator"),
-		hive.EnvPrefix("CILIUM_"),
-		hive.ConfigFile("cilium-operators"),
-		hive.MetricsNamespace("cilium_operator"),
-	)
-}
+func main() { os.Exit(cells.Main(withClouds, version)) }

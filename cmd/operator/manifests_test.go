@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/hive"
@@ -64,7 +63,7 @@ func readObject(t *testing.T, file string) *unstructured.Unstructured {
 // needs under its ConfigMap: nothing less, and nothing more.
 func TestManifestRole(t *testing.T) {
 	c := readManifests(t)
-	h := hive.New("operator", cells.Operator, hive.Environ(func(string) (string, bool) { return "", false }))
+	h := hive.New("operator", withClouds, hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := h.FlagSet()
 	var args []string
 	for key, value := range c.config.Data {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -153,9 +156,9 @@ func countWrites(t *testing.T, writes []plannedWrite, made identitiesMade) map[c
 	return count
 }
 
-// writesOf are what a user wrote, as the audit log has it.
+// writesOf are the stored writes of a user, as the audit log has them.
 func writesOf(all requests) (writes []plannedWrite) {
-	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.Mutates() && e.ResponseStatus.Code < 300 }) {
+	for _, e := range all.which(func(e clustertest.AuditEvent) bool { return e.Stored() }) {
 		ref := e.ObjectRef
 		resource := ref.Resource
 		if ref.APIGroup != "" {
@@ -440,6 +443,52 @@ func TestPlanReadsOnly(t *testing.T) {
 	}
 	if n := len(w.requests(w.AuditFromStart(), "reader")); n == 0 {
 		t.Error("the audit log knows nothing of the plan")
+	}
+}
+
+// NIPAM-9: what is watched on demand is part of a plan.
+func TestPlanOfKindsOnDemand(t *testing.T) {
+	w := newWorld(t)
+	ready, node := true, w.namespace
+	made, err := w.core.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: map[string]string{"of": node}}}, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx := context.Background()
+		err := errors.Join(w.core.CoreV1().Nodes().Delete(ctx, node, metav1.DeleteOptions{}), w.core.CoreV1().Services(w.namespace).Delete(ctx, "web", metav1.DeleteOptions{}),
+			w.core.DiscoveryV1().EndpointSlices(w.namespace).Delete(ctx, "web", metav1.DeleteOptions{}))
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.7"}}
+	if _, err := w.core.CoreV1().Nodes().UpdateStatus(t.Context(), made, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	slice := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}}, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.1.0.1"}, NodeName: &node, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
+	}
+	if _, err := w.core.DiscoveryV1().EndpointSlices(w.namespace).Create(t.Context(), slice, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"io.cilium.nodeipam/match-node-labels": "of=" + node}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("io.cilium/node"), Ports: []corev1.ServicePort{{Port: 80}},
+			ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+		},
+	}
+	if _, err := w.core.CoreV1().Services(w.namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	text, code := w.plan(w.UserKubeconfig(t, "planner", "system:masters"), "--enable-node-ipam", "-o", "json")
+	plan := parsePlan(t, text)
+	if code != 2 || !plan.Stable || !slices.ContainsFunc(plan.Writes, func(p plannedWrite) bool {
+		return p.Resource == "services" && p.Namespace == w.namespace && p.Name == "web" && p.Subresource == "status"
+	}) {
+		t.Errorf("exit code %d, stable: %t, no address in\n%s", code, plan.Stable, text)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
@@ -31,9 +32,9 @@ const asOperator = "SKEP_TEST_AS_OPERATOR"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) != "" {
-		os.Exit(run(cells.Operator.WithIn("leader", testCells...)))
+		os.Exit(cells.Main(withClouds.WithInTerm("leader", testCells...), version))
 	}
-	os.Exit(clustertest.Wrap(m).Run())
+	os.Exit(clustertest.Wrap(clustertest.Divide(m, "^TestInvariant[2-4]|^TestPlan", "^TestInvariant[5-8]|^TestLease|^TestAnEmptied|^TestEtcd")).Run())
 }
 
 // operator is a process of the operator.
@@ -89,8 +90,11 @@ func startAs(t *testing.T, program, kubeconfig string, env []string, args ...str
 		if t.Failed() {
 			t.Logf("log of the operator:\n%s", o.log.WithoutOptions())
 		}
-		if strings.Contains(o.log.String(), "DATA RACE") {
-			t.Error("the operator has a data race")
+		if _, race, found := strings.Cut(o.log.String(), "DATA RACE"); found {
+			t.Errorf("the operator has a data race: %.4000s", race)
+		}
+		if n := o.log.Count("request without a declared permission"); n > 0 {
+			t.Errorf("%d permissions are used and not declared: see its log", n)
 		}
 	})
 	return o
@@ -106,6 +110,9 @@ func (o *operator) stop() int {
 		o.signal(syscall.SIGQUIT) // its stacks are worth reading
 		<-o.ended
 		o.t.Fatal("the operator does not stop")
+	}
+	if state := o.cmd.ProcessState; !state.Exited() {
+		o.t.Logf("the operator did not exit by itself: %s", state)
 	}
 	return o.cmd.ProcessState.ExitCode()
 }
@@ -147,7 +154,8 @@ func (o *operator) status() (s status, ok bool) {
 		return s, false
 	}
 	defer resp.Body.Close()
-	return s, json.NewDecoder(resp.Body).Decode(&s) == nil
+	err = json.NewDecoder(resp.Body).Decode(&s)
+	return s, err == nil
 }
 
 // status is the part of the operator's status that tests read.
@@ -156,7 +164,7 @@ type status struct {
 		Identity string
 		Leading  bool
 	}
-	Degraded []struct{ ID, Message, Error string }
+	Degraded []degradedPart
 }
 
 func (s status) degraded() string {
@@ -193,23 +201,48 @@ func (o *operator) until(what string, holds func() bool) {
 	})
 }
 
-var eventually = waittest.Until
+// eventually waits until something holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	operatortest.Eventually(t, what, holds)
+}
 
 // soak reports whether the long form of a test is wanted.
 func soak() bool { return os.Getenv("SKEP_SOAK") != "" }
 
 func freePort(t *testing.T) int { return freePorts(t, 1)[0] }
 
-// freePorts are so many that nobody listens at, each another.
+// freePorts are n different ports without a listener. They are below those that the kernel
+// gives to connections, and belong to the test until it ends: each has a lock.
 func freePorts(t *testing.T, n int) (ports []int) {
 	t.Helper()
-	for range n {
-		l, err := net.Listen("tcp", "localhost:0")
-		if err != nil {
-			t.Fatal(err)
+	const first, count = 20_000, 10_000
+	for i := 0; len(ports) < n; i++ {
+		if i == count {
+			t.Fatalf("no ports are free from %d on", first)
 		}
-		defer l.Close()
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		if port := first + (os.Getpid()+i)%count; reserve(t, port) {
+			ports = append(ports, port)
+		}
 	}
 	return ports
+}
+
+// reserve locks a port until the test ends, unless another test has it, or a listener.
+func reserve(t *testing.T, port int) bool {
+	t.Helper()
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprint("skep-port-", port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lock.Close() })
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+		return false
+	}
+	l, err := net.Listen("tcp", fmt.Sprint("localhost:", port))
+	if err != nil {
+		return false
+	}
+	l.Close()
+	return true
 }

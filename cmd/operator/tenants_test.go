@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -57,7 +58,10 @@ func newTenants(t *testing.T, opts ...clustertest.Option) *tenants {
 // define lets an operator define the kinds.
 func (w *tenants) define() {
 	w.t.Helper()
-	kinds := []schema.GroupVersionResource{v2.CiliumNodeResource, v2.CiliumIdentityResource, v2.CiliumEndpointResource, v2alpha1.CiliumEndpointSliceResource}
+	kinds := []schema.GroupVersionResource{
+		v2.CiliumNodeResource, v2.CiliumIdentityResource, v2.CiliumEndpointResource, v2alpha1.CiliumEndpointSliceResource, v2alpha1.CiliumLoadBalancerIPPoolResource,
+		v2.CiliumNetworkPolicyResource, v2.CiliumClusterwideNetworkPolicyResource,
+	}
 	w.world.define(kinds, managed...)
 }
 
@@ -236,9 +240,9 @@ func labelSet(identity *unstructured.Unstructured) string {
 }
 
 // stands reports whether an identity stands for something: it has a number of the
-// cluster, and labels.
+// cluster, and labels that no webhook has changed.
 func (w *tenants) stands(i *unstructured.Unstructured) bool {
-	return w.isNumber(i.GetName()) && labelSet(i) != ""
+	return w.isNumber(i.GetName()) && labelSet(i) != "" && !tampered(i)
 }
 
 func (w *tenants) isNumber(name string) bool {
@@ -258,12 +262,21 @@ func (w *tenants) identities() map[string]string {
 	return all
 }
 
-// numbersBySet are the numbers of all identities, by label set.
+// numbersBySet are the numbers of all identities, by label set: of several with one label
+// set the oldest, then the lowest (docs/wire/identity.md, ID-18).
 func (w *tenants) numbersBySet() map[string]string {
 	w.t.Helper()
+	all := slices.DeleteFunc(w.list(v2.CiliumIdentityResource).Items, func(i unstructured.Unstructured) bool { return !w.stands(&i) })
+	slices.SortFunc(all, func(a, b unstructured.Unstructured) int {
+		x, _ := identity.ParseNumber(a.GetName())
+		y, _ := identity.ParseNumber(b.GetName())
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(x, y))
+	})
 	numbers := map[string]string{}
-	for number, set := range w.identities() {
-		numbers[set] = number
+	for _, i := range all {
+		if set := labelSet(&i); numbers[set] == "" {
+			numbers[set] = i.GetName()
+		}
 	}
 	return numbers
 }
@@ -320,8 +333,10 @@ func entriesOf(slice *unstructured.Unstructured) []any {
 func endpointsOf(slice *unstructured.Unstructured) (names []string) {
 	namespace, _, _ := unstructured.NestedString(slice.Object, "namespace")
 	for _, e := range entriesOf(slice) {
-		name, _, _ := unstructured.NestedString(e.(map[string]any), "name")
-		names = append(names, namespace+"/"+name)
+		entry, _ := e.(map[string]any) // or any value that a user has written
+		if name, ok, _ := unstructured.NestedString(entry, "name"); ok {
+			names = append(names, namespace+"/"+name)
+		}
 	}
 	return names
 }
@@ -339,8 +354,8 @@ type registrar struct {
 }
 
 // tally is how many identities were made, beside another of their label set, and
-// deleted.
-type tally struct{ made, twins, deleted int }
+// deleted; and how many there were at most of one label set.
+type tally struct{ made, twins, deleted, most int }
 
 func (w *tenants) registrar() *registrar {
 	w.t.Helper()
@@ -350,26 +365,30 @@ func (w *tenants) registrar() *registrar {
 }
 
 func (r *registrar) see(kind watch.EventType, identity *unstructured.Unstructured) {
-	if !r.stands(identity) {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	number, set := identity.GetName(), labelSet(identity)
-	if before := r.means[number]; before != "" && before != set {
-		r.t.Errorf("revision %s: %s means %s, and meant %s", identity.GetResourceVersion(), number, set, before)
-	}
-	r.means[number] = set
-	switch kind {
-	case watch.Added:
-		r.tally.made++
-		if r.now[set]++; r.now[set] > 1 {
-			r.tally.twins++
+	number := identity.GetName()
+	before := r.means[number]
+	switch {
+	case kind == watch.Deleted:
+		if before != "" {
+			delete(r.means, number)
+			r.tally.deleted++
+			r.now[before]--
 		}
-	case watch.Deleted:
-		delete(r.means, number)
-		r.tally.deleted++
-		r.now[set]--
+	case r.stands(identity):
+		set := labelSet(identity)
+		r.means[number] = set
+		if before != "" && before != set {
+			r.t.Errorf("revision %s: %s means %s, and meant %s", identity.GetResourceVersion(), number, set, before)
+		}
+		if before == "" {
+			r.tally.made++
+			if r.now[set]++; r.now[set] > 1 {
+				r.tally.twins++
+			}
+			r.tally.most = max(r.tally.most, r.now[set])
+		}
 	}
 }
 
@@ -381,7 +400,7 @@ func (r *registrar) count() tally {
 }
 
 func (t tally) String() string {
-	return fmt.Sprintf("%d identities made, %d of them beside another of the label set, %d deleted", t.made, t.twins, t.deleted)
+	return fmt.Sprintf("%d identities made, %d of them beside another of the label set (of which there were at most %d), %d deleted", t.made, t.twins, t.most, t.deleted)
 }
 
 // places sees which slices each endpoint is in, and when it is in none any more.
@@ -389,8 +408,8 @@ type places struct {
 	mu    sync.Mutex
 	in    map[string]map[string]bool // slices that have an endpoint
 	came  map[string]uint64          // when an endpoint came into a slice and was in none
-	hands map[string]bool            // revisions of slices that somebody wrote, and uids of those that somebody deleted
-	taken map[string]bool            // endpoints that somebody took out of a slice, and that are in no other since
+	hands map[string]bool            // revisions of slices that another writer wrote, and uids of those that it deleted
+	taken map[string]bool            // endpoints that another writer removed from a slice, and that are in no other since
 	lost  []loss
 	moves int
 }
@@ -452,8 +471,8 @@ func (p *places) see(kind watch.EventType, slice *unstructured.Unstructured) {
 	}
 }
 
-// byHand lets somebody other than the operator write a slice: what endpoints lose
-// by that, it is not to blame for. The write returns the revision that it made, or
+// byHand writes a slice as another writer: places that endpoints lose by that are
+// not counted against the operator. The write returns the revision that it made, or
 // the uid of what it deleted, or nothing.
 func (p *places) byHand(write func() (mark string)) {
 	p.mu.Lock() // what it does is seen when it is known who did it

@@ -10,21 +10,22 @@ import (
 	"github.com/skep-operator/skep/runtime/config"
 )
 
-// Cell owns the options shared by duties. defaults are those of the binary;
-// most take DefaultConfig.
+// Cell provides the options shared by duties. defaults are those of the binary, usually
+// DefaultConfig.
 func Cell(defaults Config) cell.Cell {
-	return cell.Module("cluster", "Owns the options that many duties share",
+	return cell.Module("cluster", "Provides the options shared by many duties",
 		cell.Config(defaults),
-		cell.Invoke(checkIPAM, tellOverrides),
+		cell.Validate(checkIPAM),
+		cell.Invoke(logOverrides),
 	)
 }
 
-// tellOverrides says where a value that was given cannot hold.
-func tellOverrides(c Config, v *config.Values, log *slog.Logger) {
+// logOverrides logs given options that have no effect.
+func logOverrides(c Config, v *config.Values, log *slog.Logger) {
 	if c.IdentityMode() != c.IdentityAllocationMode && v.Given("identity-allocation-mode") {
-		log.Warn("identities are kept as objects: there is no kvstore", "identity-allocation-mode", c.IdentityAllocationMode)
+		log.Warn("identities are allocated as CRDs: no kvstore is configured", "identityAllocationMode", c.IdentityAllocationMode)
 	}
 	if c.DisableEndpointCRD && c.EndpointCRD() {
-		log.Warn("disable-endpoint-crd is ignored: there is no kvstore that agents could tell about endpoints")
+		log.Warn("ignoring disable-endpoint-crd: no kvstore is configured")
 	}
 }

@@ -4,106 +4,110 @@
 package cluster
 
 import (
+	"errors"
 	"regexp"
 	"slices"
 
-	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config is the options shared by duties. See docs/wire/operator-shell.md.
+// Config is the options shared by duties. See docs/wire/configuration.md.
 type Config struct {
-	ClusterName          string
-	ClusterID            uint32
-	MaxConnectedClusters uint32
+	ClusterName          string `flag:"cluster-name" usage:"Name of the cluster"`
+	ClusterID            uint32 `flag:"cluster-id" usage:"ID of the cluster in its mesh, unique among its clusters"`
+	MaxConnectedClusters uint32 `flag:"max-connected-clusters" usage:"Maximum number of clusters in the mesh: 255 or 511" oneof:"255,511"`
 
 	// K8sNamespace is where the operator's own objects live; "" when unset.
-	K8sNamespace string
+	K8sNamespace string `flag:"k8s-namespace" usage:"Namespace of the operator"`
 
-	EnableIPv4 bool `flag:"enable-ipv4"`
-	EnableIPv6 bool `flag:"enable-ipv6"`
+	EnableIPv4 bool `flag:"enable-ipv4" usage:"Enable IPv4 for pods"`
+	EnableIPv6 bool `flag:"enable-ipv6" usage:"Enable IPv6 for pods"`
 
 	// IPAM is the mode in which pods get addresses.
-	IPAM string
+	IPAM string `flag:"ipam" usage:"IPAM mode"`
 
 	// KVStore is "etcd", or "" where there is none.
-	KVStore string `flag:"kvstore"`
+	KVStore string `flag:"kvstore" usage:"Type of the kvstore: etcd, or empty for none"`
 
 	// DisableEndpointCRD and IdentityAllocationMode are as given; what holds is
 	// told by EndpointCRD and IdentityMode.
-	DisableEndpointCRD        bool `flag:"disable-endpoint-crd"`
-	IdentityAllocationMode    string
-	EnableCiliumEndpointSlice bool
+	DisableEndpointCRD        bool   `flag:"disable-endpoint-crd" usage:"Agents do not create CiliumEndpoints" hidden:"true"`
+	IdentityAllocationMode    string `flag:"identity-allocation-mode" usage:"Where identities are stored: kvstore, crd, doublewrite-readkvstore or doublewrite-readcrd" oneof:"kvstore,crd,doublewrite-readkvstore,doublewrite-readcrd"`
+	EnableCiliumEndpointSlice bool   `flag:"enable-cilium-endpoint-slice" usage:"Group CiliumEndpoints into CiliumEndpointSlices"`
 
 	// CESControllerMode says what slices are made of; see SlimEndpointSlices.
-	CESControllerMode string `flag:"ces-controller-mode"`
+	CESControllerMode string `flag:"ces-controller-mode" usage:"Source of CiliumEndpointSlices: default (CiliumEndpoints) or slim (pods)" oneof:"default,slim"`
 	// IdentityManagementMode and the older OperatorManagesIdentities say who makes
 	// identities; what holds is told by OperatorIdentities.
-	IdentityManagementMode    string
-	OperatorManagesIdentities bool
+	IdentityManagementMode    string `flag:"identity-management-mode" usage:"Component that creates CiliumIdentities: agent, operator, or both during a migration" oneof:"agent,operator,both"`
+	OperatorManagesIdentities bool   `flag:"operator-manages-identities" usage:"Create CiliumIdentities in the operator; older form of --identity-management-mode=operator"`
 
 	// Features of agents that decide which kinds a cluster needs.
-	EnableEnvoyConfig     bool
-	EnableBGPControlPlane bool `flag:"enable-bgp-control-plane"`
+	EnableEnvoyConfig     bool `flag:"enable-envoy-config" usage:"Agents use CiliumEnvoyConfigs" hidden:"true"`
+	EnableBGPControlPlane bool `flag:"enable-bgp-control-plane" usage:"Agents run the BGP control plane" hidden:"true"`
+
+	ClusterMeshEnableMCSAPI bool `flag:"clustermesh-enable-mcs-api" usage:"Enable the multi-cluster services API (MCS-API)"`
+
+	// EnableNodePort is an option of agents: with it, they serve NodePort Services.
+	EnableNodePort bool `flag:"enable-node-port" usage:"Agents serve NodePort Services" hidden:"true"`
+	// EnableL2Announcements is an option of agents: with it, they announce Services of the class io.cilium/l2-announcer.
+	EnableL2Announcements bool `flag:"enable-l2-announcements" usage:"Agents announce addresses of Services by ARP and NDP" hidden:"true"`
+	// EnableNodeIPAM is as given; what holds is told by NodeIPAM.
+	EnableNodeIPAM bool `flag:"enable-node-ipam" usage:"Assign addresses of nodes to LoadBalancer Services of the class io.cilium/node"`
+	// DefaultLBServiceIPAM is the duty that assigns addresses to LoadBalancer Services without a class.
+	DefaultLBServiceIPAM string `flag:"default-lb-service-ipam" usage:"What assigns addresses to LoadBalancer Services without a class: lbipam (pools), nodeipam (nodes) or none" oneof:"lbipam,nodeipam,none"`
+	// K8sServiceProxyName selects the Services that duties look at; see ServiceSelector.
+	K8sServiceProxyName string `flag:"k8s-service-proxy-name" usage:"Value of the label service.kubernetes.io/service-proxy-name of the Services to look at; empty for those without the label"`
 }
 
-// DefaultConfig is what the flags default to.
+// DefaultConfig holds the defaults of the flags.
 var DefaultConfig = Config{
 	ClusterName: "default", MaxConnectedClusters: 255,
 	EnableIPv4: true, EnableIPv6: true,
 	IPAM: "cluster-pool", IdentityAllocationMode: "kvstore",
 	CESControllerMode: "default", IdentityManagementMode: "agent",
+	DefaultLBServiceIPAM: LBIPAM,
 }
 
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.String("cluster-name", c.ClusterName, "Name of the cluster")
-	fs.Uint32("cluster-id", c.ClusterID, "Number of the cluster in its mesh")
-	fs.Uint32("max-connected-clusters", c.MaxConnectedClusters, "How many clusters a mesh may have: 255 or 511")
-	fs.String("k8s-namespace", c.K8sNamespace, "Namespace that the operator runs in")
-	fs.Bool("enable-ipv4", c.EnableIPv4, "Pods have IPv4 addresses")
-	fs.Bool("enable-ipv6", c.EnableIPv6, "Pods have IPv6 addresses")
-	fs.String("ipam", c.IPAM, "Where pods get their addresses from")
-	fs.String("kvstore", c.KVStore, "Kind of key-value store: etcd, or empty for none")
-	fs.Bool("disable-endpoint-crd", c.DisableEndpointCRD, "Agents make no CiliumEndpoints")
-	fs.String("identity-allocation-mode", c.IdentityAllocationMode, "Where identities are kept: kvstore, crd, doublewrite-readkvstore or doublewrite-readcrd")
-	fs.Bool("enable-cilium-endpoint-slice", c.EnableCiliumEndpointSlice, "Gather CiliumEndpoints in CiliumEndpointSlices")
-	fs.String("ces-controller-mode", c.CESControllerMode, "What CiliumEndpointSlices are made of: default for CiliumEndpoints, slim for pods")
-	fs.String("identity-management-mode", c.IdentityManagementMode, "Who makes CiliumIdentities: agent, operator, or both while the cluster moves from one to the other")
-	fs.Bool("operator-manages-identities", c.OperatorManagesIdentities, "The operator makes CiliumIdentities: the older form of --identity-management-mode=operator")
-	fs.Bool("enable-envoy-config", c.EnableEnvoyConfig, "Agents take CiliumEnvoyConfigs")
-	fs.Bool("enable-bgp-control-plane", c.EnableBGPControlPlane, "Agents speak BGP")
-	for _, agents := range []string{"disable-endpoint-crd", "enable-envoy-config", "enable-bgp-control-plane"} {
-		_ = fs.MarkHidden(agents) // options of agents that the operator follows
+var (
+	validName  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
+	usableName = regexp.MustCompile(`^[-._A-Za-z0-9]+$`) // in a key of etcd, and in a label
+)
+
+const goodName = "at most 32 lower-case letters, digits and dashes"
+
+// checkName validates the cluster's name. The original logs an invalid one and goes on, later releases exit.
+func (c Config) checkName() error {
+	switch {
+	case !usableName.MatchString(c.ClusterName):
+		return cell.Invalid("cluster-name", "must be %s", goodName)
+	case len(c.ClusterName) > 32 || !validName.MatchString(c.ClusterName):
+		return cell.Questionable("cluster-name", "should be %s: newer agents and releases of the original do not start with it", goodName)
 	}
+	return nil
 }
-
-var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`)
 
 // Validate implements the check of config structs.
-func (c Config) Validate() error {
+func (c Config) Validate() error { return errors.Join(c.checkName(), c.check()) }
+
+func (c Config) check() error {
 	switch {
-	case len(c.ClusterName) > 32 || !validName.MatchString(c.ClusterName):
-		return cell.Invalid("cluster-name", "must be at most 32 lower-case letters, digits and dashes")
-	case c.MaxConnectedClusters != 255 && c.MaxConnectedClusters != 511:
-		return cell.Invalid("max-connected-clusters", "must be 255 or 511")
 	case c.ClusterID > c.MaxConnectedClusters:
 		return cell.Invalid("cluster-id", "must be at most --max-connected-clusters (%d)", c.MaxConnectedClusters)
 	case c.ClusterID != 0 && c.ClusterName == DefaultConfig.ClusterName:
 		return cell.Invalid("cluster-name", "must be set where --cluster-id is: clusters of a mesh are told apart by both")
+	case c.K8sNamespace != "" && len(validation.IsDNS1123Label(c.K8sNamespace)) > 0:
+		return cell.Invalid("k8s-namespace", "%q is no namespace: those are at most 63 lower-case letters, digits and dashes", c.K8sNamespace)
 	case c.KVStore != "" && c.KVStore != "etcd":
 		return cell.Invalid("kvstore", "must be etcd, or empty for none")
-	case !slices.Contains(identityModes, c.IdentityAllocationMode):
-		return cell.Invalid("identity-allocation-mode", "must be kvstore, crd, doublewrite-readkvstore or doublewrite-readcrd")
-	case !slices.Contains(managementModes, c.IdentityManagementMode):
-		return cell.Invalid("identity-management-mode", "must be agent, operator or both")
 	case c.OperatorIdentities() && c.IdentityMode() != "crd":
 		return cell.Invalid("identity-management-mode", "the operator makes identities as objects only; set --identity-allocation-mode=crd, or leave identities to agents")
-	case c.CESControllerMode != "default" && c.CESControllerMode != "slim":
-		return cell.Invalid("ces-controller-mode", "must be default or slim")
 	case c.SlimEndpointSlices() && !c.OperatorIdentities():
 		return cell.Invalid("ces-controller-mode", "slices are made of pods only where the operator knows their identities; set --identity-management-mode=operator or both")
+	case len(validation.IsValidLabelValue(c.K8sServiceProxyName)) > 0:
+		return cell.Invalid("k8s-service-proxy-name", "%q is no value of a label", c.K8sServiceProxyName)
 	case !slices.Contains(ipamModes, c.IPAM):
 		return cell.Invalid("ipam", "must be one of %v", ipamModes)
 	case c.DisableEndpointCRD && c.EnableCiliumEndpointSlice && !c.SlimEndpointSlices():
@@ -112,12 +116,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-var managementModes = []string{"agent", "operator", "both"}
-
-var identityModes = []string{"kvstore", "crd", "doublewrite-readkvstore", "doublewrite-readcrd"}
-
-// IdentityMode is where identities are kept. Without a kvstore they can only be
-// objects.
+// IdentityMode returns the effective identity allocation mode, always crd without a
+// kvstore.
 func (c Config) IdentityMode() string {
 	if c.KVStore == "" {
 		return "crd"
@@ -125,16 +125,22 @@ func (c Config) IdentityMode() string {
 	return c.IdentityAllocationMode
 }
 
-// EndpointCRD reports whether agents make CiliumEndpoints. Without a kvstore
-// they have no other place to tell about their endpoints.
+// IdentitiesInCRD reports whether identities are CiliumIdentities, alone or also keys of the kvstore.
+func (c Config) IdentitiesInCRD() bool { return c.IdentityMode() != "kvstore" }
+
+// IdentitiesInKVStore reports whether identities are keys of the kvstore, alone or also CiliumIdentities.
+func (c Config) IdentitiesInKVStore() bool { return c.IdentityMode() != "crd" }
+
+// EndpointCRD reports whether agents create CiliumEndpoints. Without a kvstore they
+// always do.
 func (c Config) EndpointCRD() bool { return c.KVStore == "" || !c.DisableEndpointCRD }
 
-// OperatorIdentities reports whether the operator makes identities.
+// OperatorIdentities reports whether the operator creates CiliumIdentities.
 func (c Config) OperatorIdentities() bool {
 	return c.OperatorManagesIdentities || c.IdentityManagementMode != "agent"
 }
 
-// SlimEndpointSlices reports whether slices are made of pods, and not of
+// SlimEndpointSlices reports whether the source of slices is pods instead of
 // CiliumEndpoints.
 func (c Config) SlimEndpointSlices() bool {
 	return c.EnableCiliumEndpointSlice && c.CESControllerMode == "slim"

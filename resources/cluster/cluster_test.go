@@ -6,6 +6,9 @@ package cluster
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"io"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,6 +17,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/waittest"
@@ -34,10 +38,10 @@ func TestCell(t *testing.T) {
 }
 
 // Names and defaults of the contract's table of flags; those of agents
-// have no operator flag there (C5) and are hidden.
+// have no operator flag there (CONF-5) and are hidden.
 func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	DefaultConfig.Flags(fs)
+	config.TagFlags(fs, reflect.ValueOf(DefaultConfig))
 	got, hidden := map[string]string{}, []string{}
 	fs.VisitAll(func(f *pflag.Flag) {
 		got[f.Name] = f.Value.Type() + " " + f.DefValue
@@ -46,6 +50,7 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		}
 	})
 	want := map[string]string{
+		"clustermesh-enable-mcs-api":   "bool false",
 		"cluster-name":                 "string default",
 		"cluster-id":                   "uint32 0",
 		"max-connected-clusters":       "uint32 255",
@@ -61,16 +66,22 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		"identity-management-mode":     "string agent",
 		"operator-manages-identities":  "bool false",
 		"enable-envoy-config":          "bool false",
+		"enable-l2-announcements":      "bool false",
+		"enable-node-ipam":             "bool false",
+		"enable-node-port":             "bool false",
+		"default-lb-service-ipam":      "string lbipam",
+		"k8s-service-proxy-name":       "string ",
 		"enable-bgp-control-plane":     "bool false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"disable-endpoint-crd", "enable-bgp-control-plane", "enable-envoy-config"}, hidden); diff != "" {
+	if diff := cmp.Diff([]string{"disable-endpoint-crd", "enable-bgp-control-plane", "enable-envoy-config", "enable-l2-announcements", "enable-node-port"}, hidden); diff != "" {
 		t.Error(diff)
 	}
 }
 
+// IDKV-E14, with other options.
 func TestConfigIsChecked(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*Config)
@@ -83,6 +94,9 @@ func TestConfigIsChecked(t *testing.T) {
 		"33 characters":            {func(c *Config) { c.ClusterName = strings.Repeat("a", 33) }, "cluster-name"},
 		"upper case":               {func(c *Config) { c.ClusterName = "Prod" }, "cluster-name"},
 		"a dash at the end":        {func(c *Config) { c.ClusterName = "prod-" }, "cluster-name"},
+		"a namespace":              {func(c *Config) { c.K8sNamespace = "kube-system" }, ""},
+		"a path for a namespace":   {func(c *Config) { c.K8sNamespace = "../../x" }, "k8s-namespace"},
+		"a long namespace":         {func(c *Config) { c.K8sNamespace = strings.Repeat("a", 64) }, "k8s-namespace"},
 		"no name":                  {func(c *Config) { c.ClusterName = "" }, "cluster-name"},
 		"a number without a name":  {func(c *Config) { c.ClusterID = 1 }, "cluster-name"},
 		"a number out of range":    {func(c *Config) { c.ClusterName, c.ClusterID = "a", 256 }, "cluster-id"},
@@ -104,14 +118,14 @@ func TestConfigIsChecked(t *testing.T) {
 	} {
 		config := DefaultConfig
 		c.change(&config)
-		err := config.Validate()
+		err := cell.ValidateConfig(config)
 		if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
 			t.Errorf("%s: %v, want an error about %q", name, err, c.flag)
 		}
 	}
 }
 
-// C8.
+// CONF-8.
 func TestWithoutAKVStoreIdentitiesAndEndpointsAreObjects(t *testing.T) {
 	c := DefaultConfig
 	c.DisableEndpointCRD = true
@@ -148,7 +162,7 @@ func start(t *testing.T, name string, cells cell.Cell, environ map[string]string
 	return out.String(), degraded, err
 }
 
-// A8, and the section on binaries and IPAM modes.
+// CONF-E8, and the section on binaries and IPAM modes.
 func TestAnIPAMModeThatThisBinaryLacksIsRefusedOnTheCommandLine(t *testing.T) {
 	aws := cell.Set(Cell(DefaultConfig), cell.Module("ipam.aws", "Attaches interfaces", cell.Annotate(Allocator{"eni"})))
 	for name, c := range map[string]struct {
@@ -185,18 +199,63 @@ func TestAnIPAMModeOfTheEnvironmentThatThisBinaryLacksHurtsAddressesOnly(t *test
 	if strings.Count(log, want) != 1 {
 		t.Errorf("the log does not say once that the %s:\n%s", want, log)
 	}
-	if len(degraded) != 1 || degraded[0].ID != "cluster.ipam" || degraded[0].Error != want {
+	if len(degraded) != 1 || degraded[0].ID != "cluster.options" || !strings.Contains(degraded[0].Message, want) {
 		t.Errorf("degraded: %v", degraded)
 	}
 }
 
-// C8.
+// MODE-4: a program that is called by a cloud's name, and cannot serve it, does not take the
+// place of one that can.
+func TestAProgramOfACloudThatIsNotBuiltSaysSo(t *testing.T) {
+	for binary, mode := range map[string]string{"cilium-operator-aws": "eni", "cilium-operator-azure": "azure", "cilium-operator-alibabacloud": "alibabacloud"} {
+		for _, ipam := range []string{mode, "", "cluster-pool"} {
+			_, _, err := start(t, binary, generic(), map[string]string{"CILIUM_IPAM": ipam})
+			if err == nil || !strings.Contains(err.Error(), binary+" has no "+mode+" allocator: it is not built yet") {
+				t.Errorf("%s with ipam %q: %v", binary, ipam, err)
+			}
+		}
+	}
+}
+
+// What replaces the allocator of a mode serves the mode, unless it says otherwise: validate and the run agree.
+func TestAReplacedAllocatorServesItsMode(t *testing.T) {
+	list := cell.Set(Cell(DefaultConfig), cell.Module("ipam", "Has parts",
+		cell.Module("clusterpool", "Gives out pod CIDRs", cell.Annotate(Allocator{"cluster-pool"}))))
+	fjord := cell.Module("fjord.ipam", "Gives out blocks per rack")
+	other := cell.Module("fjord.ipam", "Gives out addresses of interfaces", cell.Annotate(Allocator{"eni"}))
+	for name, test := range map[string]struct {
+		cells cell.Cells
+		mode  string
+		want  string
+	}{
+		"replaced":                {list.Replace("ipam.clusterpool", fjord), "cluster-pool", ""},
+		"replaced twice":          {list.Replace("ipam.clusterpool", cell.Module("first", "Gives")).Replace("ipam.first", fjord), "cluster-pool", ""},
+		"another mode":            {list.Replace("ipam.clusterpool", other), "eni", ""},
+		"the mode that it had":    {list.Replace("ipam.clusterpool", other), "cluster-pool", "doesn't support --ipam=cluster-pool"},
+		"the module is not there": {list.Without("ipam.clusterpool"), "cluster-pool", "doesn't support --ipam=cluster-pool"},
+	} {
+		h := hive.New("fjord-operator", test.cells, hive.LogTo(io.Discard))
+		fs := h.FlagSet()
+		if err := fs.Parse([]string{"--ipam=" + test.mode}); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Configure(fs); err != nil {
+			t.Fatal(err)
+		}
+		check, build := h.Check(), h.Build()
+		if fmt.Sprint(check) != fmt.Sprint(build) || (check == nil) != (test.want == "") || check != nil && !strings.Contains(check.Error(), test.want) {
+			t.Errorf("%s: validate says %v, the run %v; want %q", name, check, build, test.want)
+		}
+	}
+}
+
+// CONF-8.
 func TestOptionsThatCannotHoldAreTold(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                      "",
-		"--identity-allocation-mode=kvstore":    "there is no kvstore",
+		"--identity-allocation-mode=kvstore":    "no kvstore is configured",
 		"--identity-allocation-mode=crd":        "",
-		"--disable-endpoint-crd":                "disable-endpoint-crd is ignored",
+		"--disable-endpoint-crd":                "ignoring disable-endpoint-crd",
 		"--disable-endpoint-crd --kvstore=etcd": "",
 	} {
 		log, _, err := start(t, "cilium-operator-generic", generic(), nil, strings.Fields(args)...)

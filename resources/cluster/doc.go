@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package cluster owns the options that many duties share: who the cluster is,
-// which address families it has, where its own objects live, who gives out
-// identities and addresses. Each flag has one owner; duties ask for the struct.
-//
-// What only one duty reads belongs to that duty.
+// Package cluster has the options that many duties share: the cluster's name and ID,
+// its address families, the operator's namespace, and the modes of identity management
+// and IPAM. Each flag has one owner; duties depend on the config struct. An option of a
+// single duty belongs to that duty.
 package cluster

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"testing"
@@ -58,6 +60,19 @@ type AuditEvent struct {
 func (e AuditEvent) Mutates() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb) &&
 		!control.IsReview(e.ObjectRef.APIGroup)
+}
+
+// Stored reports whether the request changed what the API server stores: it asks for a
+// change, not as a dry run, and the answer says that it was made. A write that is held on
+// its way and refused when it arrives was sent, and not stored.
+func (e AuditEvent) Stored() bool {
+	code := e.ResponseStatus.Code
+	return e.Mutates() && code >= http.StatusOK && code < http.StatusMultipleChoices && !e.dryRun()
+}
+
+func (e AuditEvent) dryRun() bool {
+	asked, err := url.ParseRequestURI(e.RequestURI)
+	return err == nil && asked.Query().Has("dryRun")
 }
 
 // Audit reads the audit log from a place on. It belongs to one goroutine.

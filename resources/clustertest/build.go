@@ -31,12 +31,23 @@ const (
 	programDir = "bin/controlplane"
 )
 
-// Program returns the path of an up-to-date devcluster in bin/controlplane of the
-// repository that the working directory is in. It builds that if need be, and says on stderr
-// that this takes time.
+// programEnv is the environment variable that names a devcluster that is built already.
+const programEnv = "SKEP_DEVCLUSTER"
+
+// Program returns the path of a devcluster: that of SKEP_DEVCLUSTER, or else one in
+// bin/controlplane of the repository that the working directory is in. It builds that if it is missing or
+// older than its sources, and says on stderr that this takes time.
 func Program() (string, error) { return program() }
 
-var program = sync.OnceValues(func() (string, error) {
+var program = sync.OnceValues(findProgram)
+
+func findProgram() (string, error) {
+	if path := os.Getenv(programEnv); path != "" {
+		if _, err := exec.LookPath(path); err != nil {
+			return "", fmt.Errorf("find the devcluster that %s names: %w", programEnv, err)
+		}
+		return path, nil
+	}
 	root, err := repositoryRoot()
 	if err != nil {
 		return "", err
@@ -52,7 +63,7 @@ var program = sync.OnceValues(func() (string, error) {
 	defer unlock()
 	b := builder{root: root, binary: filepath.Join(dir, "devcluster"), stamp: filepath.Join(dir, "stamp")}
 	return b.binary, b.ensure()
-})
+}
 
 // repositoryRoot is the directory of the root module, above or at the working
 // directory.
@@ -66,7 +77,7 @@ func repositoryRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("no directory above %s has the go.mod of %s: run the test inside the repository", start, rootModule)
+			return "", fmt.Errorf("no directory above %s has the go.mod of %s: build devcluster there with make devcluster, and set %s to its path", start, rootModule, programEnv)
 		}
 	}
 }
@@ -171,7 +182,7 @@ func (b builder) showProgress(began time.Time) (stop func()) {
 }
 
 func (b builder) build() error {
-	// Built beside its place: whoever runs the old one keeps it.
+	// Built beside its place: a process that runs the old one keeps it.
 	fresh := b.binary + ".new"
 	cmd := b.goCommand("build", "-ldflags=-s -w", "-o", fresh, ".")
 	if output, err := cmd.CombinedOutput(); err != nil {

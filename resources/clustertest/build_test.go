@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -66,5 +67,27 @@ func TestStamp(t *testing.T) {
 	}
 	if b.upToDate() {
 		t.Error("a binary of unknown origin is up to date")
+	}
+}
+
+func TestProgramOfTheEnvironment(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "devcluster")
+	t.Setenv(programEnv, path)
+	if _, err := findProgram(); err == nil || !strings.Contains(err.Error(), programEnv) {
+		t.Errorf("a program that is not there: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := findProgram(); got != path || err != nil {
+		t.Errorf("found %q, %v; want %q", got, err, path)
+	}
+}
+
+func TestOutsideOfTheRepository(t *testing.T) {
+	t.Setenv(programEnv, "")
+	t.Chdir(t.TempDir())
+	if _, err := findProgram(); err == nil || !strings.Contains(err.Error(), programEnv) {
+		t.Errorf("the error does not name the remedy: %v", err)
 	}
 }

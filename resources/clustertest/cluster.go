@@ -23,27 +23,24 @@ type Cluster struct {
 // Option changes the cluster that Start makes.
 type Option func(*[]string)
 
-func flag(args ...string) Option {
+func withFlags(args ...string) Option {
 	return func(all *[]string) { *all = append(*all, args...) }
 }
 
 // AuditLevel says how much the audit log tells of a request: Metadata (the
 // default), Request or RequestResponse.
-func AuditLevel(level string) Option { return flag("--audit-level", level) }
-
-// FeatureGates sets feature gates of the control plane, as Name=true,Name=false.
-func FeatureGates(gates string) Option { return flag("--feature-gates", gates) }
+func AuditLevel(level string) Option { return withFlags("--audit-level", level) }
 
 // WithoutWatchList makes the API server one that cannot stream initial state.
-func WithoutWatchList() Option { return flag("--watch-list=false") }
+func WithoutWatchList() Option { return withFlags("--watch-list=false") }
 
 // EtcdMembers gives the cluster an etcd of several members, which are processes
 // that can be controlled.
-func EtcdMembers(n int) Option { return flag("--etcd-members", strconv.Itoa(n)) }
+func EtcdMembers(n int) Option { return withFlags("--etcd-members", strconv.Itoa(n)) }
 
 // EtcdThroughProxies sends the API server to etcd through the members' proxies,
 // see Etcd.Proxy.
-func EtcdThroughProxies() Option { return flag("--etcd-through-proxies") }
+func EtcdThroughProxies() Option { return withFlags("--etcd-through-proxies") }
 
 // Loaded fills the cluster before its API server starts.
 func Loaded(load Load) Option {
@@ -51,7 +48,7 @@ func Loaded(load Load) Option {
 	if load.Size != "" {
 		args = append(args, "--load", load.Size)
 	}
-	return flag(args...)
+	return withFlags(args...)
 }
 
 // Load is what a cluster is filled with. The same values give the same objects.
@@ -188,7 +185,7 @@ func (c *Cluster) Load(tb testing.TB, load Load) {
 }
 
 // StopAPIServer stops the API server alone: its port refuses connections. For a
-// server that is merely out of somebody's reach, break a Proxy instead. It is
+// server that one client cannot reach, break a Proxy instead. It is
 // started again when the test ends.
 func (c *Cluster) StopAPIServer(tb testing.TB) {
 	tb.Helper()

@@ -178,7 +178,7 @@ func TestTwoClustersAtOnce(t *testing.T) {
 	}
 }
 
-func TestFeatureGatesAndAuditLevel(t *testing.T) {
+func TestWatchListAndAuditLevel(t *testing.T) {
 	t.Parallel()
 	c := Start(t, WithoutWatchList(), AuditLevel("RequestResponse"))
 	client := newClient(t, c.AdminConfig(t))

@@ -24,10 +24,10 @@ type Etcd struct {
 type EtcdOption func(*[]string)
 
 // EtcdTLS makes members speak TLS and ask clients for a certificate.
-func EtcdTLS() EtcdOption { return EtcdOption(flag("--tls")) }
+func EtcdTLS() EtcdOption { return EtcdOption(withFlags("--tls")) }
 
 // EtcdAuth makes clients authenticate with Username and Password.
-func EtcdAuth() EtcdOption { return EtcdOption(flag("--auth")) }
+func EtcdAuth() EtcdOption { return EtcdOption(withFlags("--auth")) }
 
 // StartEtcd runs an etcd without a control plane until the test ends. Each
 // member is a process that can be controlled, with a fault proxy in front.
@@ -150,4 +150,13 @@ func (e *Etcd) Kill(tb testing.TB, member string) {
 func (e *Etcd) Start(tb testing.TB, member string) {
 	tb.Helper()
 	must(tb, func(ctx context.Context) error { return e.process.control.StartMember(ctx, member) })
+}
+
+// Restore replaces the data of all members by that of a snapshot file, as etcdutl does: the members are killed, and started
+// again on their ports as a new cluster. It returns when they have a quorum.
+func (e *Etcd) Restore(tb testing.TB, snapshot string) {
+	tb.Helper()
+	must(tb, func(ctx context.Context) error {
+		return e.process.control.RestoreEtcd(ctx, control.File{Path: snapshot})
+	})
 }

@@ -6,6 +6,9 @@ package clustertest
 import (
 	"context"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -59,6 +62,41 @@ func TestEtcdOutlivesAMember(t *testing.T) {
 	until(t, "a write with one member back and one paused", works)
 	e.Resume(t, "etcd-1")
 	until(t, "a write with all members", works)
+}
+
+// All members go back to a snapshot: what was written since is gone, and so are its revisions.
+func TestEtcdRestore(t *testing.T) {
+	t.Parallel()
+	e := StartEtcd(t, 3)
+	client := newEtcdClient(t, e, e.Endpoints()...)
+	ctx := t.Context()
+	if err := put(ctx, client); err != nil {
+		t.Fatal(err)
+	}
+	data, err := client.Snapshot(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer data.Close()
+	content, err := io.ReadAll(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "snapshot.db")
+	if err := os.WriteFile(file, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	later, err := client.Put(ctx, "later", "value")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Restore(t, file)
+	for _, endpoint := range e.Endpoints() {
+		until(t, "a member has the snapshot", func(ctx context.Context) bool {
+			resp, err := newEtcdClient(t, e, endpoint).Get(ctx, "", clientv3.WithPrefix())
+			return err == nil && len(resp.Kvs) == 1 && string(resp.Kvs[0].Key) == "key" && resp.Header.Revision < later.Header.Revision
+		})
+	}
 }
 
 func TestEtcdAsksWhoIsThere(t *testing.T) {

@@ -5,6 +5,7 @@ package clustertest
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	if fail := os.Getenv(dividedEnv); fail != "" {
+		os.Exit(Divide(printingRunner{fail}, "^TestA", "^TestB").Run())
+	}
 	waittest.Main(Wrap(m))
 }
 

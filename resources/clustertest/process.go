@@ -32,7 +32,7 @@ const (
 // process is a devcluster that runs.
 type process struct {
 	dir     string
-	cmd     *exec.Cmd
+	cmd     *exec.Cmd // nil: of another process
 	parent  io.Closer // our end of its standard input
 	ended   chan struct{}
 	err     error // how it ended; read it once ended is closed
@@ -66,6 +66,15 @@ func start(dir string, args ...string) (*process, error) {
 	}
 	p.control = control.NewClient(p.info)
 	return p, nil
+}
+
+// attach returns the devcluster that another process runs in a directory.
+func attach(dir string) (*process, error) {
+	info, err := control.ReadInfo(dir)
+	if err != nil {
+		return nil, fmt.Errorf("share the devcluster that %s names: %w", runningEnv, err)
+	}
+	return &process{dir: dir, info: info, control: control.NewClient(info)}, nil
 }
 
 // launch starts the process and returns when it says that it is ready.
@@ -118,13 +127,15 @@ func (p *process) openErrorLog() (*os.File, error) {
 	return os.Create(filepath.Join(logs, "stderr.log"))
 }
 
-// stop ends the process, gently first. It tells of a process that had ended by
-// itself.
+// stop ends the process, gently first. A process that has ended before is an error. One that is not ours runs on.
 func (p *process) stop() error {
-	defer p.parent.Close()
 	if p.control != nil {
 		p.control.Close()
 	}
+	if p.cmd == nil {
+		return nil
+	}
+	defer p.parent.Close()
 	select {
 	case <-p.ended:
 		return fmt.Errorf("devcluster died: %v\n%s", p.err, p.logTail())

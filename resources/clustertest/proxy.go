@@ -21,6 +21,7 @@ type (
 	Delay      = control.Delay
 	LoseAnswer = control.LoseAnswer
 	CutWatch   = control.CutWatch
+	Spoil      = control.Spoil
 	HoldWatch  = control.HoldWatch
 	Link       = control.Link
 	Direction  = control.Direction
@@ -208,6 +209,14 @@ func (r *ActiveRule) Hits(tb testing.TB) int {
 func (p *Proxy) Answer(tb testing.TB, code int, match Match) *ActiveRule {
 	tb.Helper()
 	return p.Rule(tb, Rule{Match: match, Status: &Status{Code: code}})
+}
+
+// Spoil gives matching requests answers that no API server gives in that place, of these
+// kinds in turn, or of all: once the server has done what it was asked for, and in its
+// place. A Rule says more.
+func (p *Proxy) Spoil(tb testing.TB, match Match, answers ...control.SpoiltAnswer) *ActiveRule {
+	tb.Helper()
+	return p.Rule(tb, Rule{Match: match, Spoil: &Spoil{Answers: answers}})
 }
 
 // CutWatches ends the matching watches that are open now, cleanly and between

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"syscall"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/skep-operator/skep/resources/clustertest/control"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -170,6 +172,49 @@ func TestLostAnswerIsAWriteThatHappened(t *testing.T) {
 		t.Errorf("the server did not: %v", err)
 	}
 }
+
+// Each kind of spoilt answer comes through a client that speaks protobuf, to a create that
+// was done; and what comes in the server's place leaves it alone.
+func TestSpoiltAnswersOfAServer(t *testing.T) {
+	c := Shared(t)
+	ns := newNamespace(t, c)
+	straight := newClient(t, c.AdminConfig(t)).CoreV1().ConfigMaps(ns)
+	door := c.NewProxy(t)
+	config := door.AdminConfig(t)
+	config.WrapTransport = withoutRetryAfter
+	client := newClient(t, config).CoreV1().ConfigMaps(ns)
+	for _, kind := range control.SpoiltAnswers() {
+		for _, when := range []control.SpoilWhen{control.SpoilAfter, control.SpoilInstead} {
+			name := fmt.Sprintf("%s-%s", kind, when)
+			rule := door.Rule(t, Rule{Match: Match{Resources: []string{"configmaps"}}, Spoil: &Spoil{Answers: []control.SpoiltAnswer{kind}, When: when}})
+			made, err := client.Create(t.Context(), newConfigMap(name), metav1.CreateOptions{})
+			hits := rule.Hits(t)
+			rule.Remove(t)
+			stored, getErr := straight.Get(t.Context(), name, metav1.GetOptions{})
+			if (getErr == nil) != (when == control.SpoilAfter) || hits == 0 {
+				t.Errorf("%s: %d hits, the server has it: %v", name, hits, getErr)
+			}
+			if err == nil && getErr == nil && made.Name == name && made.UID == stored.UID && made.ResourceVersion == stored.ResourceVersion {
+				t.Errorf("%s: the answer is as it should be", name)
+			}
+		}
+	}
+}
+
+// withoutRetryAfter keeps client-go from waiting for as long as it is told to.
+func withoutRetryAfter(next http.RoundTripper) http.RoundTripper {
+	return roundTrip(func(r *http.Request) (*http.Response, error) {
+		resp, err := next.RoundTrip(r)
+		if err == nil {
+			resp.Header.Del("Retry-After")
+		}
+		return resp, err
+	})
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // watched is a typed watch of the ConfigMaps that a test makes: the one that every
 // namespace is given comes when it comes.

@@ -16,17 +16,17 @@ type Cause struct {
 	// Rule is what demanded the write, as module and rule: "ipam.clusterpool
 	// allocate".
 	Rule string `json:"rule"`
-	// Triggers are the objects that set the rule off, the newest last.
+	// Triggers are the objects that triggered the rule, the newest last.
 	Triggers []Trigger `json:"triggers,omitempty"`
 	// Parent is the cause that led to this one, if any.
 	Parent *Cause `json:"parent,omitempty"`
 
 	mu     sync.Mutex
 	writes int
-	note   string
+	reason string
 }
 
-// Trigger is an object in the state in which it set off a rule.
+// Trigger is an object in the state in which it triggered a rule.
 type Trigger struct {
 	Kind            string `json:"kind"` // CiliumNode
 	Namespace       string `json:"namespace,omitempty"`
@@ -50,7 +50,7 @@ func joined(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// String is one line: the rule, what set it off, and the causes before.
+// String is one line: the rule, what triggered it, and the causes before.
 func (c *Cause) String() string {
 	var b strings.Builder
 	b.WriteString(c.Rule)
@@ -82,13 +82,13 @@ func CauseOf(ctx context.Context) *Cause {
 	return c
 }
 
-// Note says why the decision that ctx belongs to does not write, or waits: the
-// object is somebody else's, a rule skips it, something is not there yet. The
-// last note of a decision stays.
-func Note(ctx context.Context, text string) {
+// SetReason sets why the decision that ctx belongs to does not write, or waits: the
+// object has another owner, a rule skips it, something does not exist yet. The last
+// reason of a decision stays.
+func SetReason(ctx context.Context, text string) {
 	if c := CauseOf(ctx); c != nil {
 		c.mu.Lock()
-		c.note = text
+		c.reason = text
 		c.mu.Unlock()
 	}
 }
@@ -102,9 +102,9 @@ func (c *Cause) wrote() {
 	}
 }
 
-// result is the number of writes so far, and the last note.
-func (c *Cause) result() (writes int, note string) {
+// result is the number of writes so far, and the last reason.
+func (c *Cause) result() (writes int, reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.writes, c.note
+	return c.writes, c.reason
 }

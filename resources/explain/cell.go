@@ -15,7 +15,7 @@ import (
 // Cell remembers writes and decisions, and tells them to the commands explain and
 // writes.
 var Cell = cell.Module("explain", "Remembers why objects were written, or not",
-	cell.Provide(NewBook, newPages),
+	cell.Provide(NewHistory, newPages),
 	cell.Annotate(explainCommand),
 	cell.Annotate(writesCommand),
 )
@@ -24,17 +24,17 @@ var Cell = cell.Module("explain", "Remembers why objects were written, or not",
 type pages struct {
 	cell.Out
 
-	Explain command.Page `group:"local api"`
-	Writes  command.Page `group:"local api"`
+	Explain command.Endpoint `group:"local api"`
+	Writes  command.Endpoint `group:"local api"`
 }
 
-func newPages(b *Book) pages {
+func newPages(b *History) pages {
 	return pages{
-		Explain: command.Page{Path: "/explain", Serve: func(w http.ResponseWriter, r *http.Request) {
+		Explain: command.Endpoint{Path: "/explain", Serve: func(w http.ResponseWriter, r *http.Request) {
 			q := r.URL.Query()
-			answer(w, b.About(q.Get("kind"), q.Get("namespace"), q.Get("name")))
+			answer(w, b.For(q.Get("kind"), q.Get("namespace"), q.Get("name")))
 		}},
-		Writes: command.Page{Path: "/writes", Serve: b.serveWrites},
+		Writes: command.Endpoint{Path: "/writes", Serve: b.serveWrites},
 	}
 }
 
@@ -44,7 +44,7 @@ func answer(w http.ResponseWriter, value any) {
 }
 
 // serveWrites writes a line of JSON per write; with follow it goes on.
-func (b *Book) serveWrites(w http.ResponseWriter, r *http.Request) {
+func (b *History) serveWrites(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
 	seq, _ := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,34 +19,39 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 )
 
-var explainCommand command.Contribution = func(h *hive.Hive) *cobra.Command {
+var explainCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
 	var namespace string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "explain KIND/NAME",
+		Use:   "explain KIND/[NAMESPACE/]NAME",
 		Short: "Say why the running operator wrote an object, or did not",
 		Long: "Say why the running operator wrote an object, or did not: its last writes with what set them off, and " +
-			"the last decision of each rule about it. What is told is of the operator on this machine, since it started.",
-		Example: "  operator explain CiliumNode/worker-1\n  operator explain ciliumendpoint/web-0 -n shop",
+			"the last decision of each rule about it. What is told is of the operator on this machine, since it started. " +
+			"On a standby it prints the command that asks the leader, and exits with 4.",
+		Example: "  operator explain CiliumNode/worker-1\n  operator explain ciliumendpoint/shop/web-0",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			kind, name, ok := strings.Cut(args[0], "/")
-			if !ok || kind == "" || name == "" {
-				return fmt.Errorf("%q is not of the form KIND/NAME, such as CiliumNode/worker-1", args[0])
+			kind, namespace, name, err := parseObject(args[0], namespace)
+			if err != nil {
+				return err
 			}
 			var x Explanation
 			q := url.Values{"kind": {kind}, "namespace": {namespace}, "name": {name}}
-			if err := command.AskJSON(cmd, h, "/explain?"+q.Encode(), &x); err != nil {
+			if err := command.GetJSON(cmd, h, "/explain?"+q.Encode(), &x); err != nil {
 				return err
 			}
+			e, err := election(cmd, h)
+			if err != nil {
+				return err
+			}
+			print := func(w io.Writer) error { return x.print(w, kind, namespace, name) }
 			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(x)
+				print = func(w io.Writer) error { return json.NewEncoder(w).Encode(x) }
 			}
-			if len(x.Writes)+len(x.Decisions) > 0 {
-				return x.WriteText(cmd.OutOrStdout())
+			if err := print(cmd.OutOrStdout()); err != nil {
+				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "Nothing is remembered of %s %s.\n", kind, joined(namespace, name))
-			return sayWhoLeads(cmd, h)
+			return referToLeader(cmd, e, asJSON)
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "Namespace of the object")
@@ -53,44 +59,55 @@ var explainCommand command.Contribution = func(h *hive.Hive) *cobra.Command {
 	return cmd
 }
 
-// sayWhoLeads points to the replica that knows more.
-func sayWhoLeads(cmd *cobra.Command, h *hive.Hive) error {
-	var status struct {
-		Election *struct {
-			Leading bool
-			Holder  string
-		}
+// parseObject takes KIND/NAME or KIND/NAMESPACE/NAME apart. The namespace may be given beside it.
+func parseObject(text, beside string) (kind, namespace, name string, err error) {
+	parts := strings.Split(text, "/")
+	if len(parts) == 2 {
+		parts = []string{parts[0], beside, parts[1]}
 	}
-	if err := command.AskJSON(cmd, h, "/status", &status); err != nil {
-		return err
+	switch {
+	case len(parts) != 3 || parts[0] == "" || parts[2] == "" || parts[1] == "" && strings.Count(text, "/") == 2:
+		return "", "", "", fmt.Errorf("%q is not of the form KIND/NAME or KIND/NAMESPACE/NAME, such as CiliumNode/worker-1 or Pod/shop/web-0", text)
+	case beside != "" && parts[1] != beside:
+		return "", "", "", fmt.Errorf("%q names another namespace than --namespace=%s", text, beside)
 	}
-	if e := status.Election; e != nil && !e.Leading && e.Holder != "" {
-		fmt.Fprintf(cmd.OutOrStdout(), "This replica stands by; %s leads: ask there.\n", e.Holder)
-	}
-	return nil
+	return parts[0], parts[1], parts[2], nil
 }
 
-var writesCommand command.Contribution = func(h *hive.Hive) *cobra.Command {
+var writesCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
 	var follow, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "writes",
 		Short: "Show the last writes of the running operator, with their causes",
-		Args:  cobra.NoArgs,
+		Long: "Show the last writes of the running operator, with their causes. On a standby it prints the command that asks " +
+			"the leader, and exits with 4; with --follow it goes on, for the standby may lead next.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			e, err := election(cmd, h)
+			if err != nil {
+				return err
+			}
 			path := "/writes"
 			if follow {
 				path += "?follow=true"
 			}
-			resp, err := command.Ask(cmd, h, path)
+			resp, err := command.Get(cmd, h, path)
 			if err != nil {
 				return err
 			}
 			defer resp.Body.Close()
+			if follow {
+				_ = referToLeader(cmd, e, true) // this replica may lead next
+				e.Leading = true
+			}
+			write := copyWrites
 			if asJSON {
-				_, err := io.Copy(cmd.OutOrStdout(), resp.Body)
+				write = func(w io.Writer, lines io.Reader) error { _, err := io.Copy(w, lines); return err }
+			}
+			if err := write(cmd.OutOrStdout(), resp.Body); err != nil {
 				return err
 			}
-			return copyWrites(cmd.OutOrStdout(), resp.Body)
+			return referToLeader(cmd, e, asJSON)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "Go on with writes as they are made")
@@ -129,6 +146,22 @@ func (w Write) String() string {
 	return fmt.Sprintf("%s  %s %s: %s%s; %s", w.At.Format(time.RFC3339), w.Verb, what, w.Result, at, cause)
 }
 
+// print writes the explanation of an object for a terminal, also where there is none.
+func (x Explanation) print(w io.Writer, kind, namespace, name string) error {
+	if len(x.Writes)+len(x.Decisions) > 0 {
+		return x.WriteText(w)
+	}
+	text := fmt.Sprintf("Nothing is remembered of %s %s.\n", kind, joined(namespace, name))
+	for _, other := range x.Namespaces {
+		text += fmt.Sprintf("There is one in the namespace %s: explain %s/%s/%s\n", other, kind, other, name)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// SeeTroubleshooting is the last line of answers with something that is not as it should be.
+const SeeTroubleshooting = "See docs/troubleshooting.md for what this means, and what to do."
+
 // WriteText writes the explanation for a terminal.
 func (x Explanation) WriteText(w io.Writer) error {
 	var b strings.Builder
@@ -143,6 +176,9 @@ func (x Explanation) WriteText(w io.Writer) error {
 		for _, d := range x.Decisions {
 			fmt.Fprintf(&b, "  %s  %s, %s: %s%s\n", d.At.Format(time.RFC3339), d.Rule, d.Key, d.Outcome, because(d.Triggers))
 		}
+	}
+	if slices.ContainsFunc(x.Decisions, func(d Decision) bool { return d.Outcome != wrote && d.Outcome != equal }) {
+		b.WriteString(SeeTroubleshooting + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -10,7 +10,7 @@ import (
 )
 
 // Cell connects to the Kubernetes API and gives every module a client.
-var Cell = cell.Module("k8s", "Connects to the Kubernetes API, with one door for all writes",
+var Cell = cell.Module("k8s", "Connects to the Kubernetes API, with one client for all writes",
 	cell.Config(DefaultConfig),
 	cell.EnabledBy(InUse),
 	RBAC(
@@ -19,11 +19,12 @@ var Cell = cell.Module("k8s", "Connects to the Kubernetes API, with one door for
 	),
 
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(provideDoor),
-	cell.Provide(newLeading, newPermissions, newServer),
-	cell.PerModule(newModuleClient, newHandover, newFence, newEvents),
+	cell.ProvidePrivate(provideTransport, newRoleCheck),
+	cell.Provide(newSession, newPermissions, newServer),
+	cell.ProvidePerModule(newModuleClient, newHandover, newFence, newEvents),
 	cell.Job("connect", newConnector),
 	cell.Job("heartbeat", newHeartbeat),
+	cell.Job("role", newRoleJob),
 
 	cell.Annotate(rbacCommand),
 )

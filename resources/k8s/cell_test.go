@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +18,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
@@ -29,17 +32,17 @@ func TestCell(t *testing.T) {
 	celltest.Check(t, Cell, celltest.Args("--k8s-api-server=http://127.0.0.1:1"), celltest.OffArgs("--enable-k8s=false"))
 }
 
-// The client's part of the contract's table of flags, K2, K4 and K5.
+// The client's part of the contract's table of flags, K8S-2, K8S-4 and K8S-5.
 func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	DefaultConfig.Flags(fs)
+	config.TagFlags(fs, reflect.ValueOf(DefaultConfig))
 	got := map[string]string{}
 	fs.VisitAll(func(f *pflag.Flag) { got[f.Name] = f.Value.Type() + " " + f.DefValue })
 	want := map[string]string{
 		"enable-k8s":                       "bool true",
 		"enable-k8s-api-discovery":         "bool false",
 		"k8s-api-server":                   "string ",
-		"k8s-api-server-urls":              "stringSlice []",
+		"k8s-api-server-urls":              "stringSlice ",
 		"k8s-kubeconfig-path":              "string ",
 		"k8s-client-connection-timeout":    "duration 30s",
 		"k8s-client-connection-keep-alive": "duration 30s",
@@ -60,7 +63,7 @@ type operator struct {
 	log     logtest.Buffer
 	process Client
 	duty    Client
-	leading Leading
+	leading leading.Session
 	term    lifecycle.Term
 }
 
@@ -68,7 +71,7 @@ type handles struct {
 	cell.In
 
 	Client  Client
-	Leading Leading
+	Leading leading.Session
 	Term    lifecycle.Term `name:"leader"`
 	Health  *health.Tree
 }
@@ -100,9 +103,9 @@ func startOperator(t *testing.T, args ...string) *operator {
 	return o
 }
 
-func (o *operator) enter(t *testing.T) *Fence {
+func (o *operator) enter(t *testing.T) *leading.Fence {
 	t.Helper()
-	f := NewFence(SystemClock, SystemClock.Now(), time.Hour)
+	f := leading.NewFence(leading.SystemClock, leading.SystemClock.Now(), time.Hour)
 	t.Cleanup(f.Close)
 	if err := o.leading.Open(f, nil); err != nil {
 		t.Fatal(err)
@@ -143,7 +146,7 @@ func TestEveryModuleHasAClientOfItsOwnAndOnlyTheTermWrites(t *testing.T) {
 	}
 	first.Close()
 	o.enter(t)
-	if _, err := old.Create(why(t), configMaps, newConfigMap(namespace, "y", nil)); !errors.Is(err, ErrFenced) {
+	if _, err := old.Create(why(t), configMaps, newConfigMap(namespace, "y", nil)); !errors.Is(err, leading.ErrFenced) {
 		t.Errorf("a write of the former term: %v", err)
 	}
 	if _, err := o.duty.Create(why(t), configMaps, newConfigMap(namespace, "y", nil)); err != nil {
@@ -193,9 +196,9 @@ func TestAnAPIServerThatGoesAwayLaterDegradesAndComesBack(t *testing.T) {
 	until(t, "the server answers again", func() bool { return connected(t.Context(), o.process) })
 }
 
-// L2 and the health check ask for it.
+// LEAD-2 and the health check ask for it.
 func TestTheServerTellsItsVersion(t *testing.T) {
-	d := openDoor(t, through(clustertest.Shared(t).Kubeconfig()))
+	d := openTransport(t, through(clustertest.Shared(t).Kubeconfig()))
 	info, err := newServer(d).Version(t.Context())
 	if err != nil || info.GitVersion == "" || info.GoVersion == "" {
 		t.Errorf("%v, %v", info, err)

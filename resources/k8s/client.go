@@ -4,11 +4,13 @@
 package k8s
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +18,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/rest"
 )
 
 // Client is a module's way to the Kubernetes API. It is safe for concurrent
-// use. Writes fail with ErrFenced once the term they belong to is over, and
+// use. Writes fail with leading.ErrFenced once the term they belong to is over, and
 // with ErrReadOnly for modules outside a term.
+//
+//   - A response is believed only if it shows what was meant: the object of that
+//     kind, name and uid, with the change. Others are InvalidResponseError and
+//     NotStoredError.
+//   - Each method sends a request once. The pause that the API server asks for is in
+//     the error, see PauseAfter.
+//   - A change that another writer undoes again and again is a ContentionError until
+//     its pause is over; a permission that the role lacks is a PermissionError.
 type Client interface {
 	// RESTConfig is for making other clients. What they send passes the
 	// module's door, too. The config is the caller's.
@@ -32,15 +42,21 @@ type Client interface {
 	// Create makes an object and returns it as stored.
 	Create(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error)
 	// Modify reads an object, lets edit change it, and writes it back if that
-	// made a difference. Fields that edit does not know stay as they are. When
-	// somebody else wrote in between, it reads and edits again. It returns the
-	// object as stored, and whether it was written.
+	// made a difference. Fields that edit does not set stay as they are. On a
+	// conflict, it reads and edits again. It returns the object as stored, and
+	// whether it was written.
 	Modify(ctx context.Context, ref Ref, edit func(*unstructured.Unstructured) error) (stored *unstructured.Unstructured, written bool, err error)
 	// Update puts an object in the place of the stored one that has its
 	// resourceVersion, and returns it as stored. It is for kinds of which the
 	// module alone writes every field; for others there is Modify.
 	Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error)
-	// Delete deletes an object that is still the one meant.
+	// Patch applies a patch to an object that the caller has not read but in a cache, and
+	// returns the object as stored. A list is a JSON patch, which begins with a test of what
+	// it relies on; an object is a strategic merge patch, for built-in kinds. sets are the
+	// values that the patch sets; without them the caller checks the response itself.
+	Patch(ctx context.Context, ref Ref, patch []byte, sets ...PatchedValue) (*unstructured.Unstructured, error)
+	// Delete deletes an object that is still the one meant. Where the role allows
+	// deletecollection instead of delete, that is used for the one name.
 	Delete(ctx context.Context, ref Ref, only Preconditions) error
 }
 
@@ -50,6 +66,15 @@ type Ref struct {
 	Namespace   string // "" for cluster-scoped objects
 	Name        string
 	Subresource string // "" or "status"
+	// UID, if set, is a precondition of Get, Modify and Delete: another object of that
+	// name is NotFound.
+	UID types.UID
+}
+
+// byName is the reference without the precondition.
+func (r Ref) byName() Ref {
+	r.UID = ""
+	return r
 }
 
 func (r Ref) String() string {
@@ -63,113 +88,216 @@ func (r Ref) String() string {
 	return text
 }
 
-// Preconditions say which object is meant by a name. At least the UID is set.
+// Preconditions say which object is meant by a name. At least the UID is set, here or
+// in the Ref.
 type Preconditions struct {
 	UID             types.UID
 	ResourceVersion string // "" for any
+	// Propagation is what becomes of its dependents, "" for the default of its kind.
+	Propagation metav1.DeletionPropagation
 }
 
 // client implements Client.
 type client struct {
-	door        *moduleDoor
+	transport   *moduleTransport
 	permissions *Permissions
-	dynamic     dynamic.Interface
+	contention  *contentionReport
+	rest        rest.Interface
 }
 
-func newClient(door *moduleDoor, p *Permissions) (*client, error) {
-	c := &client{door: door, permissions: p}
+func newClient(transport *moduleTransport, p *Permissions, contention *contentionReport) (*client, error) {
+	c := &client{transport: transport, permissions: p, contention: contention}
 	var err error
-	c.dynamic, err = dynamic.NewForConfig(c.RESTConfig())
+	c.rest, err = newREST(c.RESTConfig())
 	return c, err
 }
 
 func (c *client) RESTConfig() *rest.Config {
-	u := c.door.servers.url()
+	u := c.transport.servers.url()
 	return &rest.Config{
 		Host:      u.String(),
-		Transport: c.door,
+		Transport: c.transport,
 		QPS:       -1, // the door limits
-		UserAgent: c.door.agent,
+		UserAgent: c.transport.agent,
 		// Servers warn about deprecations: of use to developers only.
-		WarningHandler: warnings{c.door.log},
+		WarningHandler: warnings{c.transport.log},
 	}
-}
-
-func (c *client) resource(r Ref) dynamic.ResourceInterface {
-	resource := c.dynamic.Resource(r.Resource)
-	if r.Namespace != "" {
-		return resource.Namespace(r.Namespace)
-	}
-	return resource
 }
 
 func (c *client) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+	obj, err := c.get(ctx, ref.byName())
+	if err == nil && ref.UID != "" && obj.GetUID() != ref.UID {
+		return nil, replaced(ref, obj.GetUID())
+	}
+	return obj, err
+}
+
+func (c *client) get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	ref.Subresource = "" // the object has it
 	if !c.permissions.Denies("get", ref) {
-		obj, err := c.resource(ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		obj, err := c.getByName(ctx, ref, true)
 		if !apierrors.IsForbidden(err) {
 			return obj, err
 		}
 	}
 	obj, err := c.getByList(ctx, ref)
 	if apierrors.IsForbidden(err) { // the role may have changed; and the object's own error says more
-		return c.resource(ref).Get(ctx, ref.Name, metav1.GetOptions{})
+		return c.getByName(ctx, ref, false)
 	}
 	return obj, err
 }
 
-// getByList reads an object with the permission to list.
-func (c *client) getByList(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
-	list, err := c.resource(ref).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + ref.Name, Limit: 1})
+// getByName reads an object. A tentative request is refused where the role may allow
+// another one.
+func (c *client) getByName(ctx context.Context, ref Ref, tentative bool) (*unstructured.Unstructured, error) {
+	resp, err := c.send(ctx, request{method: http.MethodGet, ref: ref, tentative: tentative})
 	if err != nil {
 		return nil, err
 	}
-	if len(list.Items) == 0 {
+	return expected{method: http.MethodGet, ref: ref}.object(resp)
+}
+
+// getByList reads an object with the permission to list.
+func (c *client) getByList(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+	all := ref
+	all.Name = ""
+	resp, err := c.send(ctx, request{method: http.MethodGet, ref: all, fields: "metadata.name=" + ref.Name, tentative: true})
+	if err != nil {
+		return nil, err
+	}
+	is := expected{method: http.MethodGet, ref: all}
+	items, err := is.list(resp)
+	if err != nil {
+		return nil, err
+	}
+	if len(items) == 0 {
 		return nil, apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
 	}
-	return &list.Items[0], nil
+	is.ref = ref
+	if what := is.differs(&items[0]); what != "" {
+		return nil, is.invalid(resp.code, "a list with %s", what)
+	}
+	return &items[0], nil
 }
 
 func (c *client) Create(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
-	u, err := generic(obj)
+	sent, body, err := encode(obj)
 	if err != nil {
 		return nil, err
 	}
-	ctx, receipt := withReceipt(ctx)
-	stored, err := c.resource(Ref{Resource: resource, Namespace: u.GetNamespace()}).Create(ctx, u, metav1.CreateOptions{})
-	receipt.sign(c.door.door, stored, err)
-	return stored, err
+	at := Ref{Resource: resource, Namespace: sent.GetNamespace()}
+	is := expected{method: http.MethodPost, ref: at, kind: sent.GetKind(), generate: sent.GetGenerateName()}
+	if is.ref.Name = sent.GetName(); is.ref.Name != "" {
+		is.generate = ""
+	}
+	again := c.contention.creation(is.ref)
+	if err := again.await(); err != nil {
+		return nil, err
+	}
+	return c.write(ctx, request{method: http.MethodPost, ref: at, body: body}, is, writing{again: again, changes: changesOf(nil, sent.Object)})
 }
 
 func (c *client) Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
-	u, err := generic(obj)
+	sent, body, err := encode(obj)
 	if err != nil {
 		return nil, err
 	}
-	ref := Ref{Resource: resource, Namespace: u.GetNamespace(), Name: u.GetName()}
-	if u.GetResourceVersion() == "" {
-		return nil, fmt.Errorf("updating %s: without a resourceVersion it could undo what somebody else wrote", ref)
+	ref := Ref{Resource: resource, Namespace: sent.GetNamespace(), Name: sent.GetName()}
+	if sent.GetResourceVersion() == "" {
+		return nil, fmt.Errorf("updating %s: without a resourceVersion it could overwrite the change of another writer", ref)
 	}
-	return c.put(ctx, ref, u)
+	again := c.contention.replacement(ref, sent)
+	if err := again.await(); err != nil {
+		return nil, err
+	}
+	return c.put(ctx, ref, sent, body, writing{again: again, changes: changesOf(nil, sent.Object), whole: true})
 }
 
-func generic(obj runtime.Object) (*unstructured.Unstructured, error) {
+// encode returns an object as it is on the wire, read and written.
+func encode(obj runtime.Object) (*unstructured.Unstructured, []byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", obj, err)
+		return nil, nil, fmt.Errorf("encoding %T: %w", obj, err)
 	}
-	return &unstructured.Unstructured{Object: content}, nil
+	body, err := json.Marshal(content)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding %T: %w", obj, err)
+	}
+	sent := &unstructured.Unstructured{}
+	return sent, body, utiljson.Unmarshal(body, &sent.Object)
 }
 
-func (c *client) put(ctx context.Context, ref Ref, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	var subresources []string
-	if ref.Subresource != "" {
-		subresources = []string{ref.Subresource}
+// writing is what a write is about, beside its request.
+type writing struct {
+	again   *recurrence
+	changes []fieldChange
+	whole   bool           // the changes are all that there is to be
+	sets    []PatchedValue // of a patch, in place of changes
+}
+
+// shownBy returns the first of the changes that a stored object does not show.
+func (w writing) shownBy(stored *unstructured.Unstructured, subresource string) (field string, ok bool) {
+	for _, v := range w.sets {
+		if !v.shownBy(stored) {
+			return v.Field, false
+		}
 	}
-	ctx, receipt := withReceipt(ctx)
-	stored, err := c.resource(ref).Update(ctx, obj, metav1.UpdateOptions{}, subresources...)
-	receipt.sign(c.door.door, stored, err)
+	return shows(stored.Object, w.changes, subresource, w.whole)
+}
+
+func (c *client) put(ctx context.Context, ref Ref, sent *unstructured.Unstructured, body []byte, w writing) (*unstructured.Unstructured, error) {
+	is := expected{method: http.MethodPut, ref: ref, kind: sent.GetKind(), uid: sent.GetUID()}
+	is.least, _ = parseRevision(sent.GetResourceVersion())
+	is.ref.Subresource = ""
+	stored, err := c.write(ctx, request{method: http.MethodPut, ref: ref, body: body}, is, w)
+	if ref.Subresource != "" && IsNotFound(err, ref) {
+		return nil, c.withoutSubresource(ctx, ref, err)
+	}
 	return stored, err
+}
+
+// withoutSubresource tells an object that is gone from one whose kind has no such
+// subresource: the API server answers the same.
+func (c *client) withoutSubresource(ctx context.Context, ref Ref, err error) error {
+	if _, getErr := c.Get(ctx, ref); getErr != nil {
+		return getErr
+	}
+	return fmt.Errorf("%s exists, and its kind has no subresource %s: bring its definition up to date (%v)", ref, ref.Subresource, err)
+}
+
+// write sends a write, checks its response, and records its result.
+func (c *client) write(ctx context.Context, r request, is expected, w writing) (*unstructured.Unstructured, error) {
+	if r.contentType == "" {
+		r.contentType = runtime.ContentTypeJSON
+	}
+	ctx, result := withWriteResult(ctx)
+	stored, err := c.sendAndCheck(ctx, r, is, w)
+	result.complete(c.transport.guardedTransport, stored, err)
+	if err == nil {
+		observeWrite(ctx, is.ref, stored)
+	}
+	return stored, err
+}
+
+func (c *client) sendAndCheck(ctx context.Context, r request, is expected, w writing) (*unstructured.Unstructured, error) {
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		if !Refused(err) {
+			w.again.lost()
+		}
+		return nil, err
+	}
+	stored, err := is.object(resp)
+	if err != nil {
+		w.again.lost()
+		return nil, err
+	}
+	if field, ok := w.shownBy(stored, r.ref.Subresource); !ok {
+		w.again.dropped(stored, field)
+		return nil, &NotStoredError{is.ref, field, stored}
+	}
+	w.again.stored(stored)
+	return stored, nil
 }
 
 // conflicts is how often Modify starts over before it leaves it to its caller.
@@ -181,45 +309,97 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 		if err != nil {
 			return nil, false, err
 		}
-		changed := current.DeepCopy()
-		if err := edit(changed); err != nil {
+		ref := ref.byName()
+		sent, body, err := edited(current, edit)
+		if err != nil {
 			return nil, false, err
 		}
-		changed.SetResourceVersion(current.GetResourceVersion()) // whatever edit did to it
-		if same, err := sameJSON(current, changed); same || err != nil {
-			return current, false, err
+		if reflect.DeepEqual(current.Object, sent.Object) {
+			return current, false, nil
 		}
-		stored, err := c.put(ctx, ref, changed)
-		if apierrors.IsConflict(err) && try < conflicts {
+		changes := changesOf(current.Object, sent.Object)
+		again := c.contention.modification(ref, current, changes)
+		if err := again.await(); err != nil {
+			return nil, false, err
+		}
+		stored, err := c.put(ctx, ref, sent, body, writing{again: again, changes: changes})
+		if IsConflict(err, ref) && try < conflicts {
 			continue
 		}
 		return stored, err == nil, err
 	}
 }
 
-// sameJSON reports whether two objects are the same on the wire, whatever Go
-// types their numbers and lists have.
-func sameJSON(a, b *unstructured.Unstructured) (bool, error) {
-	before, err := json.Marshal(a.Object)
-	if err != nil {
-		return false, err
+// edited is an object after an edit, which leaves its identity and resourceVersion.
+func edited(current *unstructured.Unstructured, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, []byte, error) {
+	changed := current.DeepCopy()
+	if err := edit(changed); err != nil {
+		return nil, nil, err
 	}
-	after, err := json.Marshal(b.Object)
-	if err != nil {
-		return false, fmt.Errorf("encoding %s %s: %w", b.GetKind(), b.GetName(), err)
-	}
-	return bytes.Equal(before, after), nil
+	changed.SetResourceVersion(current.GetResourceVersion())
+	return encode(changed)
 }
 
 func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error {
+	only.UID = cmp.Or(only.UID, ref.UID)
+	ref = ref.byName()
 	if only.UID == "" {
 		return fmt.Errorf("deleting %s: a precondition without UID could hit another object of that name", ref)
 	}
-	preconditions := &metav1.Preconditions{UID: &only.UID}
-	if only.ResourceVersion != "" {
-		preconditions.ResourceVersion = &only.ResourceVersion
+	options := metav1.DeleteOptions{
+		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions: &metav1.Preconditions{UID: &only.UID},
 	}
-	return c.resource(ref).Delete(ctx, ref.Name, metav1.DeleteOptions{Preconditions: preconditions})
+	if only.Propagation != "" {
+		options.PropagationPolicy = &only.Propagation
+	}
+	if only.ResourceVersion != "" {
+		options.Preconditions.ResourceVersion = &only.ResourceVersion
+	}
+	body, err := json.Marshal(options)
+	if err != nil {
+		return err
+	}
+	ctx, result := withWriteResult(ctx)
+	err = c.sendDelete(ctx, ref, only.UID, body)
+	result.complete(c.transport.guardedTransport, nil, err)
+	if err == nil {
+		c.contention.deletion(ref)
+		observeWrite(ctx, ref, nil)
+	}
+	return err
+}
+
+// sendDelete sends the request, and reads the response. Where the role allows deletecollection instead of delete, the
+// object is deleted as the one of its name in the collection.
+func (c *client) sendDelete(ctx context.Context, ref Ref, uid types.UID, body []byte) error {
+	all := ref
+	all.Name = ""
+	is := expected{method: http.MethodDelete, ref: ref, uid: uid}
+	r := request{method: http.MethodDelete, ref: ref, contentType: runtime.ContentTypeJSON, body: body}
+	if !c.permissions.Denies("delete", ref) || !c.permissions.Allows("deletecollection", all) {
+		resp, err := c.send(ctx, r)
+		if err != nil {
+			return err
+		}
+		return is.deletion(resp)
+	}
+	r.ref, r.fields = all, "metadata.name="+ref.Name
+	resp, err := c.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	deleted, err := is.list(resp)
+	switch {
+	case err != nil:
+		return err
+	case len(deleted) == 0:
+		return apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
+	}
+	if what := is.differs(&deleted[0]); what != "" {
+		return is.invalid(resp.code, "a list with %s", what)
+	}
+	return nil
 }
 
 // warnings logs what the API server warns about.

@@ -26,7 +26,7 @@ import (
 // desk is a module's client, and the door of the server that it goes through.
 type desk struct {
 	*client
-	door      *door
+	transport *guardedTransport
 	proxy     *clustertest.Proxy
 	namespace string
 	cluster   *clustertest.Cluster
@@ -38,9 +38,9 @@ func newDesk(t *testing.T) *desk {
 	t.Setenv(StrictCause, "1")
 	cluster := clustertest.Shared(t)
 	proxy := cluster.NewProxy(t)
-	d := openDoor(t, through(proxy.Kubeconfig()))
+	d := openTransport(t, through(proxy.Kubeconfig()))
 	d.lead(t)
-	return &desk{client: d.client(t, "duty"), door: d, proxy: proxy, namespace: newNamespace(t, cluster), cluster: cluster}
+	return &desk{client: d.client(t, "duty"), transport: d, proxy: proxy, namespace: newNamespace(t, cluster), cluster: cluster}
 }
 
 // as is a desk of a user who may do only so much, in the desk's namespace too.
@@ -60,10 +60,10 @@ func (d *desk) as(t *testing.T, user string, rules ...rbacv1.PolicyRule) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	door := openDoor(t, through(d.proxy.UserKubeconfig(t, name)))
-	door.lead(t)
+	guard := openTransport(t, through(d.proxy.UserKubeconfig(t, name)))
+	guard.lead(t)
 	other := *d
-	other.client, other.door = door.client(t, "duty"), door
+	other.client, other.transport = guard.client(t, "duty"), guard
 	// The authorizer reads roles from a watch of its own.
 	until(t, "the role of "+user, func() bool {
 		_, err := other.getByList(t.Context(), other.ref("any"))
@@ -317,8 +317,8 @@ func TestDeleteHitsOnlyTheObjectMeant(t *testing.T) {
 		only Preconditions
 		ok   func(error) bool
 	}{
-		"another object of that name": {Preconditions{UID: "other"}, apierrors.IsConflict},
-		"an older state":              {Preconditions{UID: obj.GetUID(), ResourceVersion: "1"}, apierrors.IsConflict},
+		"another object of that name": {Preconditions{UID: "other"}, func(err error) bool { return IsConflict(err, d.ref("x")) }},
+		"an older state":              {Preconditions{UID: obj.GetUID(), ResourceVersion: "1"}, func(err error) bool { return IsConflict(err, d.ref("x")) }},
 		"no precondition":             {Preconditions{}, func(err error) bool { return err != nil && !apierrors.IsConflict(err) }},
 	} {
 		if err := d.Delete(why(t), d.ref("x"), c.only); !c.ok(err) {
@@ -336,5 +336,29 @@ func TestDeleteHitsOnlyTheObjectMeant(t *testing.T) {
 	}
 	if verbs := d.verbs(t); slices.Contains(verbs, "deletecollection") {
 		t.Errorf("requests: %v", verbs)
+	}
+}
+
+func TestDeleteOfTheOneInACollection(t *testing.T) {
+	d := newDesk(t)
+	d.create(t, "x")
+	y := d.create(t, "y")
+	only := d.as(t, "collector", Allow("list,deletecollection", configMaps.GroupResource()))
+	only.learn(t)
+	if err := only.Delete(why(t), only.ref("y"), Preconditions{UID: "other"}); !IsConflict(err, only.ref("y")) {
+		t.Errorf("another object of that name: %v", err)
+	}
+	if err := only.Delete(why(t), only.ref("absent"), Preconditions{UID: "other"}); !IsNotFound(err, only.ref("absent")) {
+		t.Errorf("an object that is not there: %v", err)
+	}
+	if err := only.Delete(why(t), only.ref("y"), Preconditions{UID: y.GetUID()}); err != nil {
+		t.Error(err)
+	}
+	only.expect(t, "deletes", "deletecollection", "deletecollection", "deletecollection")
+	if _, err := d.Get(t.Context(), d.ref("y")); !apierrors.IsNotFound(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if _, err := d.Get(t.Context(), d.ref("x")); err != nil {
+		t.Errorf("another object: %v", err)
 	}
 }

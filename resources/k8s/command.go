@@ -12,7 +12,7 @@ import (
 )
 
 // rbacCommand prints the least role for the selected cells.
-var rbacCommand command.Contribution = func(h *hive.Hive) *cobra.Command {
+var rbacCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
 	var name string
 	var optional bool
 	cmd := &cobra.Command{

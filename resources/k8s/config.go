@@ -4,28 +4,27 @@
 package k8s
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // Config says which API server to talk to, and how. See
-// docs/wire/operator-shell.md, section Kubernetes client.
+// docs/wire/k8s.md.
 type Config struct {
-	EnableK8s              bool `flag:"enable-k8s"`
-	EnableK8sAPIDiscovery  bool `flag:"enable-k8s-api-discovery"`
-	K8sAPIServer           string
-	K8sAPIServerURLs       []string `flag:"k8s-api-server-urls"`
-	K8sKubeconfigPath      string
-	K8sConnectionTimeout   time.Duration `flag:"k8s-client-connection-timeout"`
-	K8sConnectionKeepAlive time.Duration `flag:"k8s-client-connection-keep-alive"`
-	K8sHeartbeatTimeout    time.Duration
-	QPS                    float32 `flag:"operator-k8s-client-qps"`
-	Burst                  int     `flag:"operator-k8s-client-burst"`
+	EnableK8s              bool          `flag:"enable-k8s" usage:"Use the Kubernetes API"`
+	EnableK8sAPIDiscovery  bool          `flag:"enable-k8s-api-discovery" usage:"No effect; API discovery is always on"`
+	K8sAPIServer           string        `flag:"k8s-api-server" usage:"URL of the API server"`
+	K8sAPIServerURLs       []string      `flag:"k8s-api-server-urls" usage:"URLs of API servers; if one fails, the next is used"`
+	K8sKubeconfigPath      string        `flag:"k8s-kubeconfig-path" usage:"Path of the kubeconfig file"`
+	K8sConnectionTimeout   time.Duration `flag:"k8s-client-connection-timeout" usage:"Timeout of connecting to the API server, at least 100ms; 0 is no timeout"`
+	K8sConnectionKeepAlive time.Duration `flag:"k8s-client-connection-keep-alive" usage:"Interval between TCP keep-alive probes to the API server, at least 1s; 0 is the system's default, a negative value disables them"`
+	K8sHeartbeatTimeout    time.Duration `flag:"k8s-heartbeat-timeout" usage:"Time without a successful request after which the API server is probed, and connections are closed if the probe fails; at least 100ms, 0 disables it"`
+	QPS                    float32       `flag:"operator-k8s-client-qps" usage:"Maximum requests per second to the API server, shared fairly by all modules"`
+	Burst                  int           `flag:"operator-k8s-client-burst" usage:"Maximum burst of requests to the API server"`
 }
 
 // DefaultConfig is what the flags default to.
@@ -38,19 +37,8 @@ var DefaultConfig = Config{
 	Burst:                  200,
 }
 
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.Bool("enable-k8s", c.EnableK8s, "Use the Kubernetes API")
-	fs.Bool("enable-k8s-api-discovery", c.EnableK8sAPIDiscovery, "Accepted; the API is always discovered")
-	fs.String("k8s-api-server", c.K8sAPIServer, "URL of the API server")
-	fs.StringSlice("k8s-api-server-urls", c.K8sAPIServerURLs, "URLs of API servers; the next one is used when one fails")
-	fs.String("k8s-kubeconfig-path", c.K8sKubeconfigPath, "Kubeconfig file")
-	fs.Duration("k8s-client-connection-timeout", c.K8sConnectionTimeout, "How long connecting to the API server may take")
-	fs.Duration("k8s-client-connection-keep-alive", c.K8sConnectionKeepAlive, "Time between keep-alive probes of a connection to the API server")
-	fs.Duration("k8s-heartbeat-timeout", c.K8sHeartbeatTimeout, "Without a successful request for this long the API server is probed, and connections are made anew when that fails; 0 turns it off")
-	fs.Float32("operator-k8s-client-qps", c.QPS, "Requests per second to the API server, shared fairly by all modules")
-	fs.Int("operator-k8s-client-burst", c.Burst, "Requests to the API server at once")
-}
+// shortestTimeout is less than a connection to another machine is worth waiting for.
+const shortestTimeout = 100 * time.Millisecond
 
 // Validate implements the check of config structs.
 func (c Config) Validate() error {
@@ -61,12 +49,15 @@ func (c Config) Validate() error {
 		return cell.Invalid("operator-k8s-client-qps", "must not be negative; 0 means no limit")
 	case c.Burst < 1 && c.QPS > 0:
 		return cell.Invalid("operator-k8s-client-burst", "must be at least 1")
-	case c.K8sConnectionTimeout < 0:
-		return cell.Invalid("k8s-client-connection-timeout", "must not be negative")
-	case c.K8sHeartbeatTimeout < 0:
-		return cell.Invalid("k8s-heartbeat-timeout", "must not be negative; 0 turns the heartbeat off")
-	case c.K8sKubeconfigPath != "": // it alone names the server
-		return nil
+	case c.K8sConnectionKeepAlive > 0 && c.K8sConnectionKeepAlive < time.Second:
+		return cell.Invalid("k8s-client-connection-keep-alive", "must be at least 1s, or 0 for the system's, or negative for none")
+	}
+	err := errors.Join(
+		checkTimeout("k8s-client-connection-timeout", c.K8sConnectionTimeout, "means any time"),
+		checkTimeout("k8s-heartbeat-timeout", c.K8sHeartbeatTimeout, "turns the heartbeat off"),
+	)
+	if err != nil || c.K8sKubeconfigPath != "" { // which alone names the server
+		return err
 	}
 	for _, server := range c.servers() {
 		if !isServer(withScheme(server)) {
@@ -74,6 +65,15 @@ func (c Config) Validate() error {
 		}
 	}
 	return nil
+}
+
+// checkTimeout returns an error for a timeout that is too short. It is no tag of the
+// config, which would count without Kubernetes, too. zero is what 0 does.
+func checkTimeout(flag string, timeout time.Duration, zero string) error {
+	if timeout == 0 || timeout >= shortestTimeout {
+		return nil
+	}
+	return cell.Invalid(flag, "must be at least %s, or 0, which %s", shortestTimeout, zero)
 }
 
 // serverFlag is the option that names the API server, or should.

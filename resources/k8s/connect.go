@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
+	"k8s.io/client-go/util/connrotation"
 
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -31,7 +33,7 @@ func restConfig(c Config) (*rest.Config, error) {
 			return nil, cell.Invalid("k8s-kubeconfig-path", "%s names no cluster", c.K8sKubeconfigPath)
 		}
 		if err != nil {
-			return nil, cell.Invalid("k8s-kubeconfig-path", "reading %s: %v", c.K8sKubeconfigPath, err)
+			return nil, cell.Invalid("k8s-kubeconfig-path", "reading %s: %v%s", c.K8sKubeconfigPath, err, permissionHint(c.K8sKubeconfigPath))
 		}
 		return loaded, nil
 	}
@@ -56,6 +58,19 @@ func restConfig(c Config) (*rest.Config, error) {
 	return inCluster, nil
 }
 
+// permissionHint says what to do about a file that this user may not read. clientcmd does
+// not wrap the error.
+func permissionHint(path string) string {
+	f, err := os.Open(path)
+	if err == nil {
+		f.Close()
+	}
+	if !errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	return fmt.Sprintf("; this process runs as user %d: run it as one that may read the file (securityContext.runAsUser)", os.Getuid())
+}
+
 // urls are the API servers named by flags.
 func (c Config) urls() []string {
 	var urls []string
@@ -71,6 +86,7 @@ type dialer struct {
 	config      Config
 	tls         *tls.Config
 	credentials *transport.Config
+	plugin      *execPlugin // nil without one
 }
 
 func newDialer(c Config, base *rest.Config) (*dialer, error) {
@@ -85,7 +101,15 @@ func newDialer(c Config, base *rest.Config) (*dialer, error) {
 	if file := authorityFile(base); file != "" && tlsConfig != nil {
 		trustFile(tlsConfig, file)
 	}
-	return &dialer{config: c, tls: tlsConfig, credentials: tc}, nil
+	d := &dialer{config: c, tls: tlsConfig, credentials: tc}
+	if d.plugin, err = newExecPlugin(base, tc); err != nil || d.plugin == nil {
+		return d, err
+	}
+	// What the plugin gives is added apart from the rest.
+	rest := *base
+	rest.ExecProvider = nil
+	d.credentials, err = rest.TransportConfig()
+	return d, err
 }
 
 func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -93,7 +117,7 @@ func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, e
 }
 
 // transport sends requests, with credentials, over connections that dial makes.
-func (d *dialer) transport(dial dialFunc) (http.RoundTripper, error) {
+func (d *dialer) transport(dial connrotation.DialFunc) (http.RoundTripper, error) {
 	plain := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         dial,
@@ -120,6 +144,9 @@ func (d *dialer) transport(dial dialFunc) (http.RoundTripper, error) {
 	wrapped, err := transport.HTTPWrappersForConfig(d.credentials, plain)
 	if err != nil {
 		return nil, fmt.Errorf("reading credentials: %w", err)
+	}
+	if d.plugin != nil {
+		wrapped = d.plugin.before(wrapped)
 	}
 	return wrapped, nil
 }

@@ -50,7 +50,7 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// K1.
+// K8S-1.
 func TestWhatIsWrongWithTheConnectionIsNamed(t *testing.T) {
 	outsideAnyPod(t)
 	for name, c := range map[string]struct {
@@ -58,16 +58,16 @@ func TestWhatIsWrongWithTheConnectionIsNamed(t *testing.T) {
 		want   []string
 	}{
 		"nothing is given":          {Config{}, []string{"no API server is known", "--k8s-kubeconfig-path", "--k8s-api-server"}},
-		"absent kubeconfig":         {Config{K8sKubeconfigPath: "/nowhere/config"}, []string{"--k8s-kubeconfig-path", "/nowhere/config", "no such file"}},
+		"absent kubeconfig":         {Config{K8sKubeconfigPath: "/rejectAll/config"}, []string{"--k8s-kubeconfig-path", "/rejectAll/config", "no such file"}},
 		"malformed kubeconfig":      {Config{K8sKubeconfigPath: write(t, "malformed", "{clusters")}, []string{"--k8s-kubeconfig-path", "malformed"}},
 		"empty kubeconfig":          {Config{K8sKubeconfigPath: write(t, "empty", "")}, []string{"--k8s-kubeconfig-path", "empty", "names no cluster"}},
 		"context that is not there": {Config{K8sKubeconfigPath: write(t, "context", "current-context: gone\n")}, []string{"context", "gone"}},
-		"missing certificate":       {Config{K8sKubeconfigPath: kubeconfig(t, clientcmdapi.AuthInfo{ClientCertificate: "/nowhere/tls.crt", ClientKey: "/nowhere/tls.key"})}, []string{"/nowhere/tls.crt"}},
+		"missing certificate":       {Config{K8sKubeconfigPath: kubeconfig(t, clientcmdapi.AuthInfo{ClientCertificate: "/rejectAll/tls.crt", ClientKey: "/rejectAll/tls.key"})}, []string{"/rejectAll/tls.crt"}},
 		"https without a pod":       {Config{K8sAPIServer: "https://10.0.0.1"}, []string{"https://10.0.0.1", "service account"}},
 		"address that is no URL":    {Config{K8sAPIServer: "http://[::1"}, []string{"http://[::1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := newDoor(c.config, cell.Binary{}, slog.New(slog.DiscardHandler), newMetrics())
+			_, err := newTransport(c.config, cell.BuildInfo{}, slog.New(slog.DiscardHandler), newMetrics())
 			if err == nil {
 				t.Fatal("no error")
 			}
@@ -80,7 +80,7 @@ func TestWhatIsWrongWithTheConnectionIsNamed(t *testing.T) {
 	}
 }
 
-// K1. Who made the mistake set an option, and need not know what is built from it.
+// K8S-1. Who made the mistake set an option, and need not know what is built from it.
 func TestMistakesAreToldAsOptions(t *testing.T) {
 	outsideAnyPod(t)
 	const addresses = "is no address of an API server; https://host:port, http://host:port and host:port (plain HTTP) are"
@@ -96,7 +96,7 @@ func TestMistakesAreToldAsOptions(t *testing.T) {
 		"half an address":     {[]string{"--k8s-api-server=[::1"}, `--k8s-api-server="[::1" (flag): "[::1" ` + addresses},
 		"one of several":      {[]string{"--k8s-api-server-urls=http://a:1,b:port"}, `--k8s-api-server-urls="http://a:1,b:port" (flag): "b:port" ` + addresses},
 		"https without a pod": {[]string{"--k8s-api-server=https://10.0.0.1"}, `--k8s-api-server="https://10.0.0.1" (flag): https://10.0.0.1 needs the service account of a pod`},
-		"no kubeconfig":       {[]string{"--k8s-kubeconfig-path=/nowhere", "--k8s-api-server=http://"}, `--k8s-kubeconfig-path="/nowhere" (flag): reading /nowhere`},
+		"no kubeconfig":       {[]string{"--k8s-kubeconfig-path=/rejectAll", "--k8s-api-server=http://"}, `--k8s-kubeconfig-path="/rejectAll" (flag): reading /rejectAll`},
 		"no URL in it": {
 			[]string{"--k8s-kubeconfig-path=" + save(t, &clientcmdapi.Config{
 				Clusters: map[string]*clientcmdapi.Cluster{"c": {Server: "http://%zz"}}, Contexts: map[string]*clientcmdapi.Context{"x": {Cluster: "c"}}, CurrentContext: "x",
@@ -116,13 +116,13 @@ func TestMistakesAreToldAsOptions(t *testing.T) {
 		})
 	}
 	for _, server := range []string{"10.0.0.1", "10.0.0.1:8080", "[::1]:80", "http://a", "https://a:6443/prefix"} {
-		if err := (Config{EnableK8s: true, QPS: 1, Burst: 1, K8sAPIServer: server}).Validate(); err != nil {
+		if err := cell.ValidateConfig(Config{EnableK8s: true, QPS: 1, Burst: 1, K8sAPIServer: server}); err != nil {
 			t.Errorf("%s: %v", server, err)
 		}
 	}
 }
 
-// K1 and K5.
+// K8S-1 and K8S-5.
 func TestAddressesOfAPIServers(t *testing.T) {
 	outsideAnyPod(t)
 	for name, c := range map[string]struct {
@@ -135,7 +135,7 @@ func TestAddressesOfAPIServers(t *testing.T) {
 		"the kubeconfig over the flag": {Config{K8sAPIServer: "http://a", K8sKubeconfigPath: kubeconfig(t, clientcmdapi.AuthInfo{})}, "https://192.0.2.1:6443"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := openDoor(t, func(to *Config) { *to = c.config })
+			d := openTransport(t, func(to *Config) { *to = c.config })
 			var got []string
 			for _, u := range d.servers.urls {
 				got = append(got, strings.TrimSuffix(u.String(), "/"))
@@ -186,7 +186,7 @@ func certificate(t *testing.T, from, to time.Duration) (cert, key []byte) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
-// The authority of a cluster is exchanged, and nobody else is trusted meanwhile.
+// The authority of a cluster is exchanged, and no other one is trusted meanwhile.
 func TestTheAuthorityIsReadForEachConnection(t *testing.T) {
 	issue := func() (authority []byte, pair *tls.Certificate) {
 		cert, key := certificate(t, -time.Hour, time.Hour)
@@ -208,15 +208,15 @@ func TestTheAuthorityIsReadForEachConnection(t *testing.T) {
 	api.StartTLS()
 	t.Cleanup(api.Close)
 	file := write(t, "ca.crt", string(first))
-	at := func(url string) *door {
-		return openDoor(t, through(save(t, &clientcmdapi.Config{
+	at := func(url string) *guardedTransport {
+		return openTransport(t, through(save(t, &clientcmdapi.Config{
 			Clusters:       map[string]*clientcmdapi.Cluster{"c": {Server: url, CertificateAuthority: file}},
 			Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c"}},
 			CurrentContext: "x",
 		})))
 	}
 	d := at(api.URL)
-	want := func(d *door, trouble string) {
+	want := func(d *guardedTransport, trouble string) {
 		t.Helper()
 		d.servers.reconnect()
 		_, err := newServer(d).Version(t.Context())
@@ -262,7 +262,7 @@ func TestAClientCertificateThatIsNotValidIsNamedWithTheRemedy(t *testing.T) {
 		"none":                       {clientcmdapi.AuthInfo{Token: "t"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := openDoor(t, through(kubeconfig(t, c.user))).dialer.expired(time.Now())
+			err := openTransport(t, through(kubeconfig(t, c.user))).dialer.expired(time.Now())
 			if (err == nil) != (c.want == nil) {
 				t.Fatalf("%v", err)
 			}
@@ -285,11 +285,11 @@ func TestAnExpiredCertificateIsToldByTheRealServersAnswer(t *testing.T) {
 		config.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
 	}
 	path := save(t, config)
-	door := openDoor(t, through(path))
-	// The server ends the connection of somebody it does not know, and at times the
-	// end is here before the answer.
+	guard := openTransport(t, through(path))
+	// The server closes the connection of an unknown client, at times before the
+	// response arrives.
 	for again := true; again && t.Context().Err() == nil; again = strings.Contains(err.Error(), "GOAWAY") {
-		if err = door.healthz(t.Context()); err == nil {
+		if err = guard.healthz(t.Context()); err == nil {
 			t.Fatal("an expired certificate is good enough")
 		}
 	}
@@ -308,7 +308,7 @@ func TestTheKubeconfigsProxyIsUsed(t *testing.T) {
 		Contexts:       map[string]*clientcmdapi.Context{"x": {Cluster: "c"}},
 		CurrentContext: "x",
 	})
-	if err := openDoor(t, through(path)).healthz(t.Context()); err != nil {
+	if err := openTransport(t, through(path)).healthz(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n := len(arrived.all()); n != 1 {
@@ -327,12 +327,17 @@ func TestConfigIsChecked(t *testing.T) {
 		"no burst":            {func(c *Config) { c.Burst = 0 }, "operator-k8s-client-burst"},
 		"negative timeout":    {func(c *Config) { c.K8sConnectionTimeout = -1 }, "k8s-client-connection-timeout"},
 		"negative heartbeat":  {func(c *Config) { c.K8sHeartbeatTimeout = -1 }, "k8s-heartbeat-timeout"},
+		"no heartbeat":        {func(c *Config) { c.K8sHeartbeatTimeout = 0 }, ""},
+		"hectic heartbeat":    {func(c *Config) { c.K8sHeartbeatTimeout = 1 }, "k8s-heartbeat-timeout"},
+		"no time to connect":  {func(c *Config) { c.K8sConnectionTimeout = 1 }, "k8s-client-connection-timeout"},
+		"hectic keep-alive":   {func(c *Config) { c.K8sConnectionKeepAlive = 1 }, "k8s-client-connection-keep-alive"},
+		"no keep-alive":       {func(c *Config) { c.K8sConnectionKeepAlive = -1 }, ""},
 		"off: nothing counts": {func(c *Config) { *c = Config{QPS: -1} }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := DefaultConfig
 			c.change(&config)
-			err := config.Validate()
+			err := cell.ValidateConfig(config)
 			if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
 				t.Errorf("%v, want an error about %q", err, c.flag)
 			}

@@ -7,7 +7,7 @@
 // Every module has a [Client] of its own. What it sends passes the module's
 // door, whatever client made the request:
 //
-//   - A write is let through only while the term's [Fence] is open, on a
+//   - A write is let through only while the term's [leading.Fence] is open, on a
 //     connection that closes with it. The fence is a deadline on two clocks,
 //     not a callback: a process that was stopped and continued finds it shut.
 //   - A write carries its [Cause]: which rule, set off by which objects.

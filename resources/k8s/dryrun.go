@@ -9,29 +9,29 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/dryrun"
 )
 
 // errPlan is the error of a request that a plan must not send.
 var errPlan = errors.New("this is a plan: nothing is written to the API server, and no lease is taken")
 
-// nowhere is a way on which no request gets anywhere.
-type nowhere struct{}
+// rejectAll is a way on which no request gets anywhere.
+type rejectAll struct{}
 
-func (nowhere) RoundTrip(req *http.Request) (*http.Response, error) {
+func (rejectAll) RoundTrip(req *http.Request) (*http.Response, error) {
 	return refuse(req, fmt.Errorf("%s %s: %w", req.Method, req.URL.Path, errPlan))
 }
 
 // send sends a write on its way, which a plan keeps to itself. ctx bounds it.
-func (d *moduleDoor) send(req *http.Request, ctx context.Context) (*http.Response, error) {
+func (d *moduleTransport) send(req *http.Request, ctx context.Context) (*http.Response, error) {
 	if d.plan != nil {
-		return d.plan.Objects().Write(req.WithContext(ctx), target(req), d.module, paced{d})
+		return d.plan.Objects().Write(req.WithContext(ctx), target(req), d.module, rateLimited{d})
 	}
-	return d.ledger.record(req, func() (*http.Response, error) { return d.writer.next.RoundTrip(req.WithContext(ctx)) })
+	return d.track(req, func() (*http.Response, error) { return d.writer.next.RoundTrip(req.WithContext(ctx)) })
 }
 
 // read sends a request that changes nothing. A plan reads its own writes.
-func (d *moduleDoor) read(req *http.Request) (*http.Response, error) {
+func (d *moduleTransport) read(req *http.Request) (*http.Response, error) {
 	if d.plan != nil {
 		return d.plan.Objects().Read(req, target(req), d.reads)
 	}
@@ -39,18 +39,18 @@ func (d *moduleDoor) read(req *http.Request) (*http.Response, error) {
 }
 
 // target is what a request is about, nothing where it is about no resource.
-func target(req *http.Request) plan.Target {
+func target(req *http.Request) dryrun.Target {
 	ref, ok := refOf(req.URL.Path)
 	if !ok {
-		return plan.Target{}
+		return dryrun.Target{}
 	}
-	return plan.Target{Resource: ref.Resource, Namespace: ref.Namespace, Name: ref.Name, Subresource: ref.Subresource}
+	return dryrun.Target{Resource: ref.Resource, Namespace: ref.Namespace, Name: ref.Name, Subresource: ref.Subresource}
 }
 
-// paced is the way to the server for what a plan reads on behalf of a module.
-type paced struct{ *moduleDoor }
+// rateLimited is the way to the server for what a plan reads on behalf of a module.
+type rateLimited struct{ *moduleTransport }
 
-func (p paced) RoundTrip(req *http.Request) (*http.Response, error) {
+func (p rateLimited) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := p.limiter.Wait(req.Context(), p.module); err != nil {
 		return refuse(req, err)
 	}

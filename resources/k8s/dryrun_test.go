@@ -16,14 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/dryrun"
+
+	"github.com/skep-operator/skep/resources/leading"
 )
 
 // In a plan a client reads what it wrote, and nothing but reads and questions
 // reaches the server: not even the lease.
 func TestPlanReachesNothing(t *testing.T) {
 	var arrived seen
-	d := openDoor(t, func(c *Config) {
+	d := openTransport(t, func(c *Config) {
 		c.K8sAPIServer = serve(t, func(w http.ResponseWriter, r *http.Request) {
 			arrived.note(r)
 			if !strings.HasSuffix(r.URL.Path, "/configmaps/there") {
@@ -37,15 +39,15 @@ func TestPlanReachesNothing(t *testing.T) {
 			answer(w, cm)
 		})
 	})
-	d.plan = plan.New(time.Minute)
-	leading := &leasing{door: d}
-	fence := Unfenced()
+	d.plan = dryrun.New(time.Minute)
+	lead := &session{guardedTransport: d}
+	fence := leading.Unfenced()
 	defer fence.Close()
-	if err := leading.Open(fence, nil); err != nil {
+	if err := lead.Open(fence, nil); err != nil {
 		t.Fatal(err)
 	}
-	m := &moduleDoor{door: d, module: "m", writer: d.term.Load()}
-	c, err := newClient(m, &Permissions{})
+	m := &moduleTransport{guardedTransport: d, module: "m", writer: d.term.Load()}
+	c, err := newClient(m, &Permissions{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +83,7 @@ func TestPlanReachesNothing(t *testing.T) {
 	if u, err := c.Get(ctx, made); err != nil || u.GetUID() == "" {
 		t.Errorf("what was created is not read: %v", err)
 	}
-	leases, err := coordinationclient.NewForConfig(leading.LeaseConfig())
+	leases, err := coordinationclient.NewForConfig(lead.LeaseConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -21,16 +22,15 @@ import (
 //
 //   - An Event is made only by a module of the leader's term, while that lasts,
 //     where the role is known to allow it, and not in a plan.
-//   - Making one never waits and never fails: it is told by the way, and may be
-//     lost.
-//   - Repetitions are counted on the Event that there is, and an object that has
-//     very many gets no more for a while.
+//   - Recording one never waits and never fails; it may be lost.
+//   - Repetitions are counted on the existing Event, and an object that has very
+//     many gets no more for a while.
 type Events struct {
-	scope       cell.Scope
+	scope       cell.ModuleInfo
 	client      Client
 	writer      *writer // nil: no Events
 	permissions *Permissions
-	election    Election // nil: nobody knows the lease
+	election    leading.Election // nil: the lease is unknown
 
 	start    sync.Once
 	recorder record.EventRecorder // nil until the first Event, or if there cannot be one
@@ -39,16 +39,16 @@ type Events struct {
 type eventsParams struct {
 	cell.In
 
-	Door        *door
+	Transport   *guardedTransport
 	Client      Client
 	Permissions *Permissions
-	Election    Election `optional:"true"`
+	Election    leading.Election `optional:"true"`
 }
 
-func newEvents(s cell.Scope, p eventsParams) *Events {
+func newEvents(s cell.ModuleInfo, p eventsParams) *Events {
 	e := &Events{scope: s, client: p.Client, permissions: p.Permissions, election: p.Election}
-	if s.Term != "" && p.Door.plan == nil {
-		e.writer = p.Door.term.Load()
+	if s.Term != "" && p.Transport.plan == nil {
+		e.writer = p.Transport.term.Load()
 	}
 	return e
 }
@@ -59,27 +59,36 @@ var events = corev1.SchemeGroupVersion.WithResource("events")
 // them where the role has none.
 func EventRBAC() cell.Cell { return OptionalRBAC(Allow("create,patch", events.GroupResource())) }
 
-// Warn makes an Event of type Warning about an object, of which at least kind,
+// Warning makes an Event of type Warning about an object, of which at least kind,
 // apiVersion and name are set. The reason is one word in CamelCase, which tools
 // match on. Events about objects without a namespace are in the namespace default.
-func (e *Events) Warn(about corev1.ObjectReference, reason, message string) {
+func (e *Events) Warning(about corev1.ObjectReference, reason, message string) {
+	e.event(about, corev1.EventTypeWarning, reason, message)
+}
+
+// Normal makes an Event of type Normal, otherwise as Warning.
+func (e *Events) Normal(about corev1.ObjectReference, reason, message string) {
+	e.event(about, corev1.EventTypeNormal, reason, message)
+}
+
+func (e *Events) event(about corev1.ObjectReference, eventType, reason, message string) {
 	if e == nil || e.writer == nil || !e.allowed("create", about.Namespace) {
 		return
 	}
 	e.start.Do(e.record)
 	if e.recorder != nil {
-		e.recorder.Event(&about, corev1.EventTypeWarning, reason, message)
+		e.recorder.Event(&about, eventType, reason, message)
 	}
 }
 
-// WarnOfDuty is Warn about the operator itself, which people know by its lease.
-func (e *Events) WarnOfDuty(reason, message string) {
+// WarnOnLease is Warning about the operator itself, which people know by its lease.
+func (e *Events) WarnOnLease(reason, message string) {
 	if e == nil || e.election == nil {
 		return
 	}
 	namespace, name, ok := strings.Cut(e.election.Status().Lease, "/")
 	if ok {
-		e.Warn(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: namespace, Name: name}, reason, message)
+		e.Warning(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: namespace, Name: name}, reason, message)
 	}
 }
 
@@ -124,8 +133,8 @@ func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
 	return s.api.Events(e.Namespace).UpdateWithEventNamespaceWithContext(s.caused(e), e)
 }
 
-// Patch implements record.EventSink: it counts a repetition. Where the role does
-// not allow that, nobody counts.
+// Patch implements record.EventSink: it counts a repetition, if the role
+// allows that.
 func (s *eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
 	if !s.of.allowed("patch", e.Namespace) {
 		return e, nil

@@ -16,27 +16,27 @@ import (
 // and has all connections made anew when the probe fails: one that went dead
 // silently would otherwise hold its requests for many minutes.
 type heartbeat struct {
-	door    *door
-	timeout time.Duration
+	transport *guardedTransport
+	timeout   time.Duration
 }
 
 // beat is one look.
 func (h *heartbeat) beat(ctx context.Context) error {
-	if h.door.reads.quiet() < h.timeout {
+	if h.transport.reads.quiet() < h.timeout {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, h.timeout)
 	defer cancel()
-	if err := h.door.healthz(ctx); err != nil {
-		h.door.servers.reconnect()
-		return fmt.Errorf("nothing good from the API server for %s, reconnecting: %w", h.door.reads.quiet().Round(time.Second), err)
+	if err := h.transport.healthz(ctx); err != nil {
+		h.transport.servers.reconnect()
+		return fmt.Errorf("nothing good from the API server for %s, reconnecting: %w", h.transport.reads.quiet().Round(time.Second), err)
 	}
 	return nil
 }
 
 // healthz asks the API server whether it is there, and takes us for who we are.
 // Being told to slow down is a sign of life.
-func (d *door) healthz(ctx context.Context) error {
+func (d *guardedTransport) healthz(ctx context.Context) error {
 	server := d.servers.url()
 	_, status, err := d.get(ctx, "/healthz")
 	if err == nil && status != http.StatusOK && status != http.StatusTooManyRequests {
@@ -55,7 +55,7 @@ func (d *door) healthz(ctx context.Context) error {
 }
 
 // get reads a path that is no resource, past the rate limit.
-func (d *door) get(ctx context.Context, path string) (body []byte, status int, err error) {
+func (d *guardedTransport) get(ctx context.Context, path string) (body []byte, status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.servers.url().JoinPath(path).String(), nil)
 	if err != nil {
 		return nil, 0, err

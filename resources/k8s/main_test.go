@@ -18,18 +18,20 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
 
-// openDoor makes a door to an API server, as the cell does.
-func openDoor(t *testing.T, change func(*Config)) *door {
+// openTransport makes a door to an API server, as the cell does.
+func openTransport(t *testing.T, change func(*Config)) *guardedTransport {
 	t.Helper()
 	c := DefaultConfig
 	change(&c)
-	d, err := newDoor(c, cell.Binary{Name: "operator", Version: "1.2.3"}, slog.New(slog.NewTextHandler(io.Discard, nil)), newMetrics())
+	d, err := newTransport(c, cell.BuildInfo{Name: "operator", Version: "1.2.3"}, slog.New(slog.NewTextHandler(io.Discard, nil)), newMetrics())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,9 +44,9 @@ func through(kubeconfig string) func(*Config) {
 }
 
 // lead opens a term that ends with the test.
-func (d *door) lead(t *testing.T) *Fence {
+func (d *guardedTransport) lead(t *testing.T) *leading.Fence {
 	t.Helper()
-	f := NewFence(SystemClock, SystemClock.Now(), time.Hour)
+	f := leading.NewFence(leading.SystemClock, leading.SystemClock.Now(), time.Hour)
 	t.Cleanup(f.Close)
 	if err := d.open(f); err != nil {
 		t.Fatal(err)
@@ -53,9 +55,11 @@ func (d *door) lead(t *testing.T) *Fence {
 }
 
 // client is that of a module in the term that was opened last.
-func (d *door) client(t *testing.T, module string) *client {
+func (d *guardedTransport) client(t *testing.T, module string) *client {
 	t.Helper()
-	c, err := newClient(&moduleDoor{door: d, module: module, writer: d.term.Load()}, newPermissions())
+	report := newContentionReport(d.contention, health.NewTree().Reporter(module), d.log)
+	t.Cleanup(report.stop)
+	c, err := newClient(&moduleTransport{guardedTransport: d, module: module, writer: d.term.Load()}, newPermissions(), report)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ func newMetrics() *clientMetrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"module"}),
 		Uncaused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Name: "k8s_client_writes_without_cause_total", Help: "Writes that nobody can explain; always a defect",
+			Namespace: ns, Name: "k8s_client_writes_without_cause_total", Help: "Writes without a known cause; always a defect",
 		}, []string{"module"}),
 		Unsent: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: ns, Name: "k8s_client_fenced_bytes_total", Help: "Bytes that were dropped unsent or unacknowledged when a term's connections were reset",

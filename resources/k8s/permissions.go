@@ -6,8 +6,6 @@ package k8s
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,19 +14,19 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-
-	"github.com/skep-operator/skep/runtime/graph"
-	"github.com/skep-operator/skep/runtime/health"
 )
 
-// Permissions are what the role allows, as the API server told once. Before it
-// did, and where it cannot list all of it (authorizers that are no lists of
-// rules), nothing is held to be denied. It is safe for concurrent use.
+// Permissions are what the role allows, as the API server told at the start, and, as
+// long as something is missing, every few seconds. Before it did, and where it cannot
+// list all of it (authorizers that are no lists of rules), nothing is held to be
+// denied. It is safe for concurrent use.
 type Permissions struct {
 	mu    sync.RWMutex
 	known bool // all of it is listed here
 	rules []authorizationv1.ResourceRule
 	paths []authorizationv1.NonResourceRule
+
+	denials denials
 }
 
 // Denies reports whether it is known that a verb is not allowed.
@@ -79,21 +77,28 @@ func (p *Permissions) missing(ctx context.Context, api authorizationclient.Autho
 	var missing []string
 	for _, rule := range rules {
 		for _, want := range permissionsOf(rule) {
-			if p.lists(want) {
-				continue
+			lacks, err := p.lacks(ctx, api, want)
+			if err != nil {
+				return nil, err
 			}
-			if !p.Known() {
-				if allowed, err := ask(ctx, api, want); allowed || err != nil {
-					if err != nil {
-						return nil, err
-					}
-					continue
-				}
+			if lacks {
+				missing = append(missing, want.String())
 			}
-			missing = append(missing, want.String())
 		}
 	}
 	return missing, nil
+}
+
+// lacks reports whether the role lacks a permission.
+func (p *Permissions) lacks(ctx context.Context, api authorizationclient.AuthorizationV1Interface, want permission) (bool, error) {
+	if p.lists(want) {
+		return false, nil
+	}
+	if p.Known() {
+		return true, nil
+	}
+	allowed, err := ask(ctx, api, want)
+	return !allowed, err
 }
 
 func ask(ctx context.Context, api authorizationclient.AuthorizationV1Interface, want permission) (allowed bool, err error) {
@@ -117,32 +122,6 @@ func (p *Permissions) read(ctx context.Context, api authorizationclient.Authoriz
 	defer p.mu.Unlock()
 	p.known = !review.Status.Incomplete
 	p.rules, p.paths = review.Status.ResourceRules, review.Status.NonResourceRules
-	return nil
-}
-
-// check compares what the role allows with what the enabled modules need. Each
-// module that lacks something is degraded, and named in one line.
-func (p *Permissions) check(ctx context.Context, api authorizationclient.AuthorizationV1Interface, g *graph.Graph, tree *health.Tree, log *slog.Logger) error {
-	if err := p.read(ctx, api); err != nil {
-		return err
-	}
-	lacking := map[string]string{} // by module
-	for _, m := range g.Modules {
-		if !m.Enabled {
-			continue
-		}
-		missing, err := p.missing(ctx, api, rulesOf(m).Required)
-		if err != nil {
-			return err
-		}
-		if len(missing) > 0 {
-			lacking[m.ID] = strings.Join(missing, ", ")
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(lacking)) {
-		tree.Reporter(id).Part("permissions").Degraded("the role lacks "+lacking[id], nil)
-		log.Warn("the role lacks permissions; what needs them does not work until it is given them", "module", id, "missing", lacking[id])
-	}
 	return nil
 }
 

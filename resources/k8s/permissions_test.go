@@ -52,8 +52,8 @@ func TestAMissingVerbIsNamedOnceAndDegradesItsDutyOnly(t *testing.T) {
 	})
 	var log bytes.Buffer
 	tree := health.NewTree()
-	err := d.permissions.check(t.Context(), d.reviews(t), g, tree, slog.New(slog.NewTextHandler(&log, nil)))
-	if err != nil {
+	role := &roleCheck{permissions: d.permissions, api: d.reviews(t), graph: func() *graph.Graph { return g }, tree: tree, log: slog.New(slog.NewTextHandler(&log, nil))}
+	if err := role.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	degraded := map[string]string{}
@@ -103,7 +103,8 @@ func TestWhereTheListIsIncompleteEachPermissionIsAskedFor(t *testing.T) {
 	p := newPermissions()
 	tree := health.NewTree()
 	g := duties(map[string][]rbacv1.PolicyRule{"nodes": {Allow("list,watch,get", nodes), Allow("patch", nodesStatus), AllowPath("get", "/version")}})
-	if err := p.check(t.Context(), api.AuthorizationV1(), g, tree, slog.New(slog.DiscardHandler)); err != nil {
+	role := &roleCheck{permissions: p, api: api.AuthorizationV1(), graph: func() *graph.Graph { return g }, tree: tree, log: slog.New(slog.DiscardHandler)}
+	if err := role.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := strings.Join(asked, ", "), "watch nodes/, get nodes/, patch nodes/status, /version"; got != want {

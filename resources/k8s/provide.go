@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
+	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/internal/fair"
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
@@ -28,27 +28,30 @@ import (
 // fail. Tests set it.
 const StrictCause = "SKEP_STRICT_CAUSE"
 
-type doorParams struct {
+type transportParams struct {
 	cell.In
 
 	Config  Config
-	Binary  cell.Binary
+	Binary  cell.BuildInfo
 	Log     *slog.Logger
 	Metrics *clientMetrics
-	Book    *explain.Book `optional:"true"`
-	Plan    *plan.Plan    `optional:"true"`
+	Graph   graph.Source
+	Tree    *health.Tree
+	History *explain.History `optional:"true"`
+	Plan    *dryrun.Plan     `optional:"true"`
 }
 
-func provideDoor(p doorParams) (*door, error) {
-	d, err := newDoor(p.Config, p.Binary, p.Log, p.Metrics)
+func provideTransport(p transportParams) (*guardedTransport, error) {
+	d, err := newTransport(p.Config, p.Binary, p.Log, p.Metrics)
 	if err != nil {
 		return nil, err
 	}
-	d.book, d.plan = p.Book, p.Plan
+	d.history, d.plan = p.History, p.Plan
+	d.asked = &undeclared{graph: p.Graph, tree: p.Tree, log: p.Log}
 	return d, nil
 }
 
-func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door, error) {
+func newTransport(c Config, b cell.BuildInfo, log *slog.Logger, m *clientMetrics) (*guardedTransport, error) {
 	quietLibraries(log)
 	base, err := restConfig(c)
 	if err != nil {
@@ -62,47 +65,61 @@ func newDoor(c Config, b cell.Binary, log *slog.Logger, m *clientMetrics) (*door
 	if err != nil {
 		return nil, err
 	}
-	reads, err := dial.newRoute(s, dial.dial)
+	reads, err := dial.newEndpointTransport(s, dial.dial)
 	if err != nil {
 		return nil, err
 	}
-	return &door{
+	return &guardedTransport{
 		log: log, agent: "skep/" + b.Version, servers: s, dialer: dial, metrics: m,
-		limiter: fair.New(fair.Limits{Rate: float64(c.QPS), Burst: c.Burst, HeldUp: m.waited}),
-		reads:   reads,
-		ledger:  newLedger(),
-		strict:  os.Getenv(StrictCause) != "",
+		limiter:  fair.New(fair.Limits{Rate: float64(c.QPS), Burst: c.Burst, HeldUp: m.waited}),
+		reads:    reads,
+		progress: leading.NewTracker(), contention: newContention(),
+		strict: os.Getenv(StrictCause) != "",
 	}, nil
 }
 
-func newLeading(d *door, p *Permissions) (Leading, error) {
-	way, err := d.dialer.newRoute(d.servers, d.dialer.dial)
+func newSession(d *guardedTransport, p *Permissions) (leading.Session, error) {
+	way, err := d.dialer.newEndpointTransport(d.servers, d.dialer.dial)
 	if err != nil {
 		return nil, err
 	}
-	way.impatient = true
-	return &leasing{d, way, p}, nil
+	way.resetOnTimeout = true
+	return &session{d, way, p}, nil
 }
 
 func newPermissions() *Permissions { return &Permissions{} }
 
 // newFence is the fence of the term that a module lives in, nil for modules of the
 // process: for clients of other stores, which must not write either.
-func newFence(s cell.Scope, d *door) *Fence {
+func newFence(s cell.ModuleInfo, d *guardedTransport) *leading.Fence {
 	if w := d.term.Load(); s.Term != "" && w != nil {
 		return w.fence
 	}
 	return nil
 }
 
+type clientParams struct {
+	cell.In
+
+	Transport   *guardedTransport
+	Permissions *Permissions
+	Health      health.Reporter
+	Log         *slog.Logger
+}
+
 // newModuleClient makes the client of a module. In a term it writes under the
 // fence of that stay in the term, and never under that of another.
-func newModuleClient(s cell.Scope, d *door, p *Permissions) (Client, error) {
-	m := &moduleDoor{door: d, module: s.ID}
+func newModuleClient(s cell.ModuleInfo, p clientParams) (Client, error) {
+	m := &moduleTransport{guardedTransport: p.Transport, module: s.ID}
 	if s.Term != "" {
-		m.writer = d.term.Load()
+		m.writer = p.Transport.term.Load()
 	}
-	return newClient(m, p)
+	if m.writer == nil || p.Transport.plan != nil {
+		return newClient(m, p.Permissions, nil)
+	}
+	report := newContentionReport(p.Transport.contention, p.Health, p.Log)
+	m.writer.fence.OnClose(report.stop)
+	return newClient(m, p.Permissions, report)
 }
 
 // Server tells about the API server as a whole.
@@ -114,9 +131,9 @@ type Server interface {
 	Address() string
 }
 
-type server struct{ *door }
+type server struct{ *guardedTransport }
 
-func newServer(d *door) Server { return server{d} }
+func newServer(d *guardedTransport) Server { return server{d} }
 
 func (s server) Address() string { return s.servers.url().String() }
 
@@ -141,26 +158,34 @@ const (
 
 // newConnector tells when the API server is reached for the first time, and
 // compares what the role allows with what modules need. It tries for ever.
-func newConnector(d *door, c Client, p *Permissions, g graph.Source, tree *health.Tree, log *slog.Logger) (job.Job, error) {
-	reviews, err := authorizationclient.NewForConfig(c.RESTConfig())
+func newConnector(d *guardedTransport, r *roleCheck, log *slog.Logger) job.Job {
 	return job.OneShot(func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, connectLimit)
 		defer cancel()
 		if err := d.healthz(ctx); err != nil {
 			return err
 		}
-		if err := p.check(ctx, reviews, g(), tree, log); err != nil {
+		if err := r.check(ctx); err != nil {
 			return err
 		}
 		log.Info("connected to the API server", "server", d.servers.url().String())
 		return nil
-	}, job.Retry(250*time.Millisecond, connectPause)), err
+	}, job.Retry(250*time.Millisecond, connectPause))
 }
 
-func newHeartbeat(c Config, d *door) (job.Job, error) {
+// newRoleJob looks whether the role has changed, as long as it lacks something.
+func newRoleJob(r *roleCheck) job.Job {
+	return job.Timer(func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, connectLimit)
+		defer cancel()
+		return r.again(ctx)
+	}, roleCheckInterval, job.DelayFirstRun())
+}
+
+func newHeartbeat(c Config, d *guardedTransport) (job.Job, error) {
 	if c.K8sHeartbeatTimeout == 0 {
 		return job.OneShot(func(context.Context) error { return nil }), nil
 	}
-	h := &heartbeat{door: d, timeout: c.K8sHeartbeatTimeout}
-	return job.Timer(h.beat, c.K8sHeartbeatTimeout, job.StartLater()), nil
+	h := &heartbeat{transport: d, timeout: c.K8sHeartbeatTimeout}
+	return job.Timer(h.beat, c.K8sHeartbeatTimeout, job.DelayFirstRun()), nil
 }

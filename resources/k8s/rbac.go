@@ -26,12 +26,16 @@ type Rules struct {
 }
 
 // RBAC says what a module must be allowed to do.
-func RBAC(rules ...rbacv1.PolicyRule) cell.Cell { return cell.Annotate(Rules{Required: rules}) }
+func RBAC(rules ...rbacv1.PolicyRule) cell.Cell {
+	r := Rules{Required: rules}
+	return cell.Set(cell.Annotate(r), cell.Check(cell.Made("k8s.RBAC", r.check)))
+}
 
 // OptionalRBAC says what a module does where it is allowed to, and does
 // without where it is not.
 func OptionalRBAC(rules ...rbacv1.PolicyRule) cell.Cell {
-	return cell.Annotate(Rules{Optional: rules})
+	r := Rules{Optional: rules}
+	return cell.Set(cell.Annotate(r), cell.Check(cell.Made("k8s.OptionalRBAC", r.check)))
 }
 
 // Allow is a rule for a resource, or for a subresource such as nodes/status.

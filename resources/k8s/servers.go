@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/connrotation"
 )
 
 // servers are the API servers, one of which is in use. A server that cannot be
@@ -20,14 +21,14 @@ type servers struct {
 
 	mu      sync.Mutex
 	current int
-	pools   map[*connPool]struct{}
+	pools   map[*connrotation.Dialer]struct{}
 }
 
 func newServers(log *slog.Logger, hosts []string, base *rest.Config) (*servers, error) {
 	if len(hosts) < 2 || base.Host != hosts[0] {
 		hosts = []string{base.Host}
 	}
-	s := &servers{log: log, pools: map[*connPool]struct{}{}}
+	s := &servers{log: log, pools: map[*connrotation.Dialer]struct{}{}}
 	for _, h := range hosts {
 		u, _, err := rest.DefaultServerUrlFor(&rest.Config{Host: h, TLSClientConfig: base.TLSClientConfig})
 		if err != nil {
@@ -57,15 +58,15 @@ func (s *servers) failed(u *url.URL) {
 }
 
 // newPool returns a pool that reconnect resets until it is forgotten.
-func (s *servers) newPool(dial dialFunc) *connPool {
-	p := newConnPool(dial)
+func (s *servers) newPool(dial connrotation.DialFunc) *connrotation.Dialer {
+	p := connrotation.NewDialer(dial)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pools[p] = struct{}{}
 	return p
 }
 
-func (s *servers) forget(p *connPool) {
+func (s *servers) forget(p *connrotation.Dialer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pools, p)
@@ -76,6 +77,6 @@ func (s *servers) reconnect() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for p := range s.pools {
-		p.reset()
+		p.CloseAll()
 	}
 }

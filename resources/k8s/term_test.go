@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,14 +17,15 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/internal/fair"
+	"github.com/skep-operator/skep/resources/leading"
 )
 
 var creates = clustertest.Match{Verbs: []string{"create"}, Resources: []string{"configmaps"}}
 
 func TestARequestInFlightIsCutWhenTheFenceShuts(t *testing.T) {
 	d := newDesk(t)
-	fence := d.door.lead(t)
-	c := d.door.client(t, "duty")
+	fence := d.transport.lead(t)
+	c := d.transport.client(t, "duty")
 	held := d.proxy.Rule(t, clustertest.Rule{Match: creates, Delay: &clustertest.Delay{For: -1}})
 	failed := make(chan error)
 	go func() {
@@ -32,8 +34,8 @@ func TestARequestInFlightIsCutWhenTheFenceShuts(t *testing.T) {
 	}()
 	until(t, "the request at the proxy", func() bool { return held.Hits(t) == 1 })
 	fence.Close()
-	if err := <-failed; !errors.Is(err, ErrFenced) {
-		t.Errorf("the request ended with %v, want ErrFenced", err)
+	if err := <-failed; !errors.Is(err, leading.ErrFenced) {
+		t.Errorf("the request ended with %v, want leading.ErrFenced", err)
 	}
 	until(t, "the connections of the term are closed", func() bool { return d.proxy.State(t).Connections == 0 })
 	held.Remove(t)
@@ -44,13 +46,19 @@ func TestARequestInFlightIsCutWhenTheFenceShuts(t *testing.T) {
 
 func TestNoRequestStartsAfterTheDeadline(t *testing.T) {
 	d := newDesk(t)
-	hands := newTwoHands()
-	fence := NewFence(hands.clock(), hands.clock().Now(), time.Hour)
+	var late atomic.Bool
+	clock := leading.Clock{Monotonic: leading.SystemClock.Monotonic, Wall: func() time.Time {
+		if late.Load() {
+			return time.Now().Add(time.Hour)
+		}
+		return time.Now()
+	}}
+	fence := leading.NewFence(clock, clock.Now(), time.Hour)
 	t.Cleanup(fence.Close)
-	if err := d.door.open(fence); err != nil {
+	if err := d.transport.open(fence); err != nil {
 		t.Fatal(err)
 	}
-	c := d.door.client(t, "duty")
+	c := d.transport.client(t, "duty")
 	other, err := kubernetes.NewForConfig(c.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
@@ -59,14 +67,14 @@ func TestNoRequestStartsAfterTheDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.verbs(t)
-	hands.turn(0, time.Hour) // the process stood still; no timer has fired
-	if _, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "y", nil)); !errors.Is(err, ErrFenced) {
+	late.Store(true) // the process stood still; no timer has fired
+	if _, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "y", nil)); !errors.Is(err, leading.ErrFenced) {
 		t.Errorf("a late write: %v", err)
 	}
-	if err := other.CoreV1().Nodes().Delete(why(t), "n", metav1.DeleteOptions{}); !errors.Is(err, ErrFenced) {
+	if err := other.CoreV1().Nodes().Delete(why(t), "n", metav1.DeleteOptions{}); !errors.Is(err, leading.ErrFenced) {
 		t.Errorf("a late write by another client of the module: %v", err)
 	}
-	if _, _, err := c.Modify(why(t), d.ref("x"), label); !errors.Is(err, ErrFenced) {
+	if _, _, err := c.Modify(why(t), d.ref("x"), label); !errors.Is(err, leading.ErrFenced) {
 		t.Errorf("a late modify: %v", err)
 	}
 	d.expect(t, "reads are free, late writes stay here", "get")
@@ -74,41 +82,45 @@ func TestNoRequestStartsAfterTheDeadline(t *testing.T) {
 
 func TestARequestThatWaitedForItsTurnMeetsTheFence(t *testing.T) {
 	d := newDesk(t)
-	fence := d.door.lead(t)
-	c := d.door.client(t, "duty")
-	d.door.limiter = fair.New(fair.Limits{Rate: 1})
-	_ = d.door.limiter.Wait(t.Context(), "duty")
+	fence := d.transport.lead(t)
+	c := d.transport.client(t, "duty")
+	d.transport.limiter = fair.New(fair.Limits{AtOnce: 1})
+	done, err := d.transport.limiter.Acquire(t.Context(), "duty")
+	if err != nil {
+		t.Fatal(err)
+	}
 	failed := make(chan error)
 	go func() {
 		_, err := c.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil))
 		failed <- err
 	}()
-	until(t, "the request waits", func() bool { return d.door.limiter.Waiting() == 1 })
+	until(t, "the request waits", func() bool { return d.transport.limiter.Waiting() == 1 })
 	fence.Close()
-	if err := <-failed; !errors.Is(err, ErrFenced) {
-		t.Errorf("%v, want ErrFenced", err)
+	done()
+	if err := <-failed; !errors.Is(err, leading.ErrFenced) {
+		t.Errorf("%v, want leading.ErrFenced", err)
 	}
 	d.expect(t, "nothing was sent")
 }
 
 func TestAClientOfAnEndedTermStaysShutInTheNext(t *testing.T) {
 	d := newDesk(t)
-	first := d.door.lead(t)
-	old := d.door.client(t, "duty")
+	first := d.transport.lead(t)
+	old := d.transport.client(t, "duty")
 	first.Close()
-	d.door.lead(t)
-	if _, err := old.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); !errors.Is(err, ErrFenced) {
+	d.transport.lead(t)
+	if _, err := old.Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); !errors.Is(err, leading.ErrFenced) {
 		t.Errorf("the old client: %v", err)
 	}
-	if _, err := d.door.client(t, "duty").Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); err != nil {
+	if _, err := d.transport.client(t, "duty").Create(why(t), configMaps, newConfigMap(d.namespace, "x", nil)); err != nil {
 		t.Errorf("the new client: %v", err)
 	}
 }
 
-// K6.
+// K8S-6.
 func TestTheLeaseIsNotStarvedByModules(t *testing.T) {
 	var modules, lease seen
-	d := openDoor(t, func(c *Config) {
+	d := openTransport(t, func(c *Config) {
 		c.QPS, c.Burst = 0.001, 1
 		c.K8sAPIServer = serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.UserAgent() == "skep/1.2.3 (leader)" {
@@ -119,7 +131,7 @@ func TestTheLeaseIsNotStarvedByModules(t *testing.T) {
 			answer(w, metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}})
 		})
 	})
-	leading, err := newLeading(d, newPermissions())
+	lead, err := newSession(d, newPermissions())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +151,7 @@ func TestTheLeaseIsNotStarvedByModules(t *testing.T) {
 		}()
 	}
 	until(t, "all but one wait", func() bool { return d.limiter.Waiting() == 99 && len(modules.all()) == 1 })
-	leases, err := kubernetes.NewForConfig(leading.LeaseConfig())
+	leases, err := kubernetes.NewForConfig(lead.LeaseConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
-// Nothing listens there: an etcd that is away must not keep anything from
-// starting or stopping.
+// Nothing listens there: an unreachable etcd must not prevent starting or stopping.
 const nowhere = "127.0.0.1:1"
 
 func TestCell(t *testing.T) {

@@ -9,56 +9,60 @@ import (
 	"strconv"
 )
 
-// Client is a module's way to etcd. It is safe for concurrent use.
+// Client is a module's etcd client. It is safe for concurrent use.
 //
-// Reads and writes take what they need of the rate, wait for a connection, and
-// fail when their context ends or after half a minute. Their errors name the
-// operation, the key, the endpoints and the user. Writes fail with
-// k8s.ErrFenced once the term is over, with k8s.ErrReadOnly where there is no
-// term, and need a cause in their context (k8s.WithCause).
+// Reads and writes wait for the rate limit and the connection, and fail when their
+// context ends or after 30 seconds; of a listing each page has them. Their errors name the operation, the key, the
+// endpoints and the user. Writes fail with leading.ErrFenced once the term has ended and
+// with k8s.ErrReadOnly outside a term, and need a cause in their context
+// (k8s.WithCause).
 type Client interface {
-	// Get reads a key. It returns nil for one that does not exist.
+	// Get reads a key. It returns nil if the key does not exist.
 	Get(ctx context.Context, key string) (*Entry, error)
-	// List reads all keys that begin with prefix, by name, as of one revision.
-	// A prefix that stands for a folder ends with a slash.
+	// List reads all keys with a prefix, ordered by name, at one revision. See
+	// [Folder] for prefixes that end at a segment.
 	List(ctx context.Context, prefix string, opts ...ListOption) (Listing, error)
-	// Watch yields the keys that begin with prefix and then their changes,
-	// until ctx ends or the loop is left:
+	// Watch yields the keys with a prefix and then their changes, until ctx ends or
+	// the loop is left:
 	//
-	//   - Events of one key come in the order of their revisions. While the
-	//     consumer is busy they wait; none is dropped.
-	//   - After the first complete listing one Synced event comes.
-	//   - Over a gap (compaction, data restored) keys are listed again: what
-	//     changed comes as Upsert, what is gone as Delete.
+	//   - Events of one key are ordered by revision. None is dropped while the
+	//     consumer is busy.
+	//   - One Synced event follows the first complete listing.
+	//   - After a gap (compaction, restore) keys are listed again: changed keys
+	//     yield Upsert, missing ones Delete.
 	//
-	// Trouble is logged once and waited out.
+	// Failures are logged once and retried.
 	Watch(ctx context.Context, prefix string) iter.Seq[Event]
-	// Write makes the writes, all or none where there are several. A failed one
-	// may have been done all the same: a caller that still wants it repeats it.
+	// Write makes the writes, several of them in one transaction. A write that
+	// failed may have been applied: the caller repeats it if it is still wanted.
 	Write(ctx context.Context, writes ...Write) error
-	// WriteIf makes the writes if all guards hold at that moment, and reports
-	// whether they did. It is not repeated where no answer comes within seconds: a
-	// caller that still wants it after a failure reads first what became of it.
+	// WriteIf makes the writes in a transaction if all guards hold, and reports
+	// whether they did. It is not repeated when unanswered: after an error the
+	// caller reads the keys before it tries again.
 	WriteIf(ctx context.Context, guards []Guard, writes ...Write) (bool, error)
-	// Ensure has a key hold a value on a lease of this process. It writes only
-	// if that is not so, and reports whether it wrote.
+	// RemoveEach deletes each key whose own guards hold, and reports which did. It takes as few requests as etcd's limits
+	// allow; the removals are independent of each other. As WriteIf, it is not repeated when unanswered. An error leaves
+	// out the removals that are not known to be made.
+	RemoveEach(ctx context.Context, all []Removal) (removed []bool, err error)
+	// Ensure makes a key hold a value on a lease of this process. It writes only
+	// if needed, and reports whether it wrote.
 	Ensure(ctx context.Context, key string, value []byte) (written bool, err error)
 	// LeaseAlive reports whether a lease exists.
 	LeaseAlive(ctx context.Context, id LeaseID) (bool, error)
-	// AwaitConnected returns once etcd was reached and took a write for the first
-	// time. The error is that of ctx, or says that the connection is closed.
+	// AwaitConnected waits until etcd has accepted a write for the first time. It
+	// fails when ctx ends or the connection is closed.
 	AwaitConnected(ctx context.Context) error
-	// Status is the outcome of the last check.
+	// Status returns the result of the last health check.
 	Status() Status
 }
 
 // LeaseID is the id of a lease; 0 is none.
 type LeaseID int64
 
-// String is the id as it stands in the names of locks: lower-case hex.
+// String returns the id in lower-case hex, as in the names of locks.
 func (id LeaseID) String() string { return strconv.FormatInt(int64(id), 16) }
 
-// Entry is a key as it was read.
+// Entry is a key and its value as read.
 type Entry struct {
 	Key            string
 	Value          []byte
@@ -67,7 +71,7 @@ type Entry struct {
 	Lease          LeaseID
 }
 
-// Listing is the keys of a prefix as of one revision.
+// Listing is the keys of a prefix at one revision.
 type Listing struct {
 	Revision int64
 	Entries  []Entry // by key
@@ -78,19 +82,19 @@ type ListOption func(*listOptions)
 
 type listOptions struct{ keysOnly bool }
 
-// KeysOnly leaves the values out.
+// KeysOnly omits the values.
 func KeysOnly() ListOption { return func(o *listOptions) { o.keysOnly = true } }
 
-// EventKind says what an event tells.
+// EventKind is the kind of an event.
 type EventKind int
 
 const (
 	// Upsert: a key was created or changed; the entry is its new state.
 	Upsert EventKind = iota
-	// Delete: a key is gone; of the entry only the key is set, and as
-	// ModRevision the revision at which it was found gone.
+	// Delete: a key was deleted. The entry has the key and, as ModRevision, the
+	// revision at which it was found deleted.
 	Delete
-	// Synced: the first listing is complete. It has no entry.
+	// Synced: the first listing is complete. The entry is empty.
 	Synced
 )
 

@@ -9,12 +9,12 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
-// Rule O4.
+// KV-O4.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
-	ctx := caused(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	ctx := withCause(t)
 
 	if ok := must(r.WriteIf(ctx, []Guard{Absent("k")}, Put("k", []byte("1"))))(t); !ok {
 		t.Error("an absent key was not created")

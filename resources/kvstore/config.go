@@ -8,25 +8,23 @@ import (
 	"io/fs"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config says how to reach etcd, and what is kept there. Whether there is an
-// etcd at all is among the cluster's options. See docs/wire/kvstore.md.
+// Config configures the connection to etcd and the duties that write to it. Whether
+// etcd is used at all is an option of resources/cluster. See docs/wire/kvstore.md.
 type Config struct {
-	KVStoreOpt                        map[string]string `flag:"kvstore-opt"`
-	KVStoreLeaseTTL                   time.Duration     `flag:"kvstore-lease-ttl"`
-	KVStorePeriodicSync               time.Duration     `flag:"kvstore-periodic-sync"`
-	KVStoreMaxConsecutiveQuorumErrors uint32            `flag:"kvstore-max-consecutive-quorum-errors"`
+	KVStoreOpt                        map[string]string `flag:"kvstore-opt" usage:"Options of the kvstore client, such as etcd.config=/path"`
+	KVStoreLeaseTTL                   time.Duration     `flag:"kvstore-lease-ttl" usage:"TTL of the lease that keys in the kvstore are attached to" hidden:"true"`
+	KVStorePeriodicSync               time.Duration     `flag:"kvstore-periodic-sync" usage:"Interval between comparisons of own keys with the kvstore; 0 disables them" min:"100ms" zero:"turns it off"`
+	KVStoreMaxConsecutiveQuorumErrors uint32            `flag:"kvstore-max-consecutive-quorum-errors" usage:"Maximum number of consecutive failed quorum checks before the kvstore counts as failed"`
 
-	SynchronizeK8sServices bool `flag:"synchronize-k8s-services"`
-	SynchronizeK8sNodes    bool `flag:"synchronize-k8s-nodes"`
+	SynchronizeK8sServices bool `flag:"synchronize-k8s-services" usage:"Write global services to the kvstore for other clusters"`
+	SynchronizeK8sNodes    bool `flag:"synchronize-k8s-nodes" usage:"Synchronize nodes to the kvstore"`
 }
 
-// DefaultConfig is what the flags default to.
+// DefaultConfig holds the defaults of the flags.
 var DefaultConfig = Config{
 	KVStoreOpt:                        map[string]string{},
 	KVStoreLeaseTTL:                   15 * time.Minute,
@@ -36,18 +34,7 @@ var DefaultConfig = Config{
 	SynchronizeK8sNodes:               true,
 }
 
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.StringToString("kvstore-opt", c.KVStoreOpt, "How to reach the key-value store, such as etcd.config=/path")
-	fs.Duration("kvstore-lease-ttl", c.KVStoreLeaseTTL, "How long keys stay in the key-value store without their writer")
-	fs.Duration("kvstore-periodic-sync", c.KVStorePeriodicSync, "How often own keys are compared with the key-value store; 0 turns it off")
-	fs.Uint32("kvstore-max-consecutive-quorum-errors", c.KVStoreMaxConsecutiveQuorumErrors, "Failed quorum checks in a row that are tolerated")
-	fs.Bool("synchronize-k8s-services", c.SynchronizeK8sServices, "Tell other clusters about global services")
-	fs.Bool("synchronize-k8s-nodes", c.SynchronizeK8sNodes, "Keep the nodes in the key-value store in step with the cluster's")
-	_ = fs.MarkHidden("kvstore-lease-ttl")
-}
-
-// The TTL that agents accept, too.
+// The range of TTLs that agents accept.
 const minLeaseTTL, maxLeaseTTL = 25 * time.Second, 24 * time.Hour
 
 // Validate implements the check of config structs.
@@ -67,14 +54,12 @@ func (c Config) Validate() error {
 	switch {
 	case c.KVStoreLeaseTTL < minLeaseTTL || c.KVStoreLeaseTTL > maxLeaseTTL:
 		return cell.Invalid("kvstore-lease-ttl", "must be between %s and %s", minLeaseTTL, maxLeaseTTL)
-	case c.KVStorePeriodicSync < 0:
-		return cell.Invalid("kvstore-periodic-sync", "must not be negative; 0 turns it off")
 	}
 	return nil
 }
 
-// InUse is the condition of what needs the kvstore.
+// InUse is the condition of modules that need the kvstore.
 var InUse = cell.When("the kvstore is in use", []string{"kvstore", "identity-allocation-mode", "synchronize-k8s-services", "synchronize-k8s-nodes"},
 	func(shared cluster.Config, c Config) bool {
-		return shared.KVStore != "" && (shared.IdentityMode() != "crd" || c.SynchronizeK8sServices || c.SynchronizeK8sNodes)
+		return shared.KVStore != "" && (shared.IdentitiesInKVStore() || c.SynchronizeK8sServices || c.SynchronizeK8sNodes)
 	})

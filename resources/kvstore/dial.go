@@ -18,29 +18,29 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
-// Fence is the right to write during one term. *k8s.Fence is one.
+// Fence permits writes during one term. *leading.Fence implements it.
 type Fence interface {
-	// Check returns an error once the fence is shut.
+	// Check returns an error once the fence is closed.
 	Check() error
-	// Context ends when the fence shuts, with the same error as cause.
+	// Context ends when the fence closes, with the same error as cause.
 	Context() context.Context
-	// OnClose calls c when the fence shuts, or now if it has.
+	// OnClose calls c when the fence closes, or at once if it is closed.
 	OnClose(c func())
 }
 
-// dialTimeout bounds one attempt. gRPC makes the next, after a pause.
+// dialTimeout bounds one attempt. gRPC retries with back-off.
 const dialTimeout = 10 * time.Second
 
-// dialer dials endpoints of etcd, and remembers why that fails.
+// dialer dials etcd's endpoints and records the errors.
 type dialer struct {
 	services serviceAddresses
-	failures *failures
+	errors   *dialErrors
 	connect  fenced.DialFunc
 }
 
-// newDialer dials connections of one term; without a fence nobody writes.
-func newDialer(f Fence, s serviceAddresses, noted *failures) *dialer {
-	d := &dialer{services: s, failures: noted}
+// newDialer returns a dialer for one term. Without a fence there are no writes to stop.
+func newDialer(f Fence, s serviceAddresses, noted *dialErrors) *dialer {
+	d := &dialer{services: s, errors: noted}
 	d.connect = d.plain
 	if f != nil {
 		d.connect = fenced.NewDialer(f, d.plain, nil).DialContext
@@ -54,7 +54,7 @@ func (d *dialer) dial(ctx context.Context, address string) (net.Conn, error) {
 	return d.connect(ctx, "tcp", address)
 }
 
-// plain dials an endpoint as etcd spells it.
+// plain dials an endpoint in etcd's notation.
 func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, error) {
 	target := address
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
@@ -63,21 +63,21 @@ func (d *dialer) plain(ctx context.Context, network, address string) (net.Conn, 
 		target = d.services.resolve(ctx, address)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, target)
-	d.failures.note("dial "+address, err)
+	d.errors.set("dial "+address, err)
 	return conn, err
 }
 
-// serviceAddresses finds the addresses of Services, so that etcd is reached
-// without the cluster's DNS, which may need the network that needs etcd.
+// serviceAddresses resolves Services by the Kubernetes API: the cluster's DNS may
+// depend on the network that depends on etcd.
 type serviceAddresses struct{ client getter } // nil: DNS only
 
-// getter is the part of k8s.Client that is needed here.
+// getter is the part of k8s.Client used here.
 type getter interface {
 	Get(ctx context.Context, ref k8s.Ref) (*unstructured.Unstructured, error)
 }
 
-// resolve replaces the host of an address, if it is the name of a Service with
-// an address. All else is left to DNS.
+// resolve replaces a host that names a Service with the Service's ClusterIP. All other
+// hosts are left to DNS.
 func (s serviceAddresses) resolve(ctx context.Context, address string) string {
 	host, port, err := net.SplitHostPort(address)
 	name, namespace, ok := serviceOf(host)
@@ -98,7 +98,7 @@ func (s serviceAddresses) resolve(ctx context.Context, address string) string {
 	return net.JoinHostPort(ip, port)
 }
 
-// serviceOf takes the name of a Service apart: name.namespace.svc[.domain].
+// serviceOf parses the DNS name of a Service: name.namespace.svc[.domain].
 func serviceOf(host string) (name, namespace string, ok bool) {
 	parts := strings.SplitN(host, ".", 4)
 	if len(parts) < 3 || parts[2] != "svc" || parts[0] == "" || parts[1] == "" {
@@ -107,31 +107,31 @@ func serviceOf(host string) (name, namespace string, ok bool) {
 	return parts[0], parts[1], true
 }
 
-// failures remembers why endpoints cannot be connected to: gRPC keeps that to
-// itself and lets requests run into their limit. It is safe for concurrent use.
-type failures struct {
-	mu   sync.Mutex
-	last map[string]error
+// dialErrors holds the last connection errors, which gRPC does not return: requests
+// run into their timeout instead. It is safe for concurrent use.
+type dialErrors struct {
+	mu     sync.Mutex
+	byStep map[string]error
 }
 
-func newFailures() *failures { return &failures{last: map[string]error{}} }
+func newDialErrors() *dialErrors { return &dialErrors{byStep: map[string]error{}} }
 
-// note sets or, with nil, clears what is wrong with a step towards an address.
-func (f *failures) note(step string, err error) {
+// set records the error of a step, such as dialling an address; nil clears it.
+func (f *dialErrors) set(step string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err == nil {
-		delete(f.last, step)
+		delete(f.byStep, step)
 		return
 	}
-	f.last[step] = err
+	f.byStep[step] = err
 }
 
-// any is what is wrong with some endpoint, or nil.
-func (f *failures) any() error {
+// first returns one of the errors, or nil.
+func (f *dialErrors) first() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, err := range f.last {
+	for _, err := range f.byStep {
 		return err
 	}
 	return nil

@@ -13,11 +13,11 @@ import (
 	"github.com/skep-operator/skep/runtime/job"
 )
 
-// A duty that keeps keys of its cluster in step with some source.
+// A duty that syncs keys of its cluster from a source.
 func ExampleSyncStore() {
 	_ = cell.Module("greetings", "Tells other clusters about greetings",
 		cell.EnabledBy(kvstore.InUse),
-		cell.Job("sync", func(c kvstore.Client, s reconcile.Scope) (job.Job, error) {
+		cell.Job("sync", func(c kvstore.Client, s reconcile.Deps) (job.Job, error) {
 			store, err := kvstore.NewSyncStore(c, s, "cilium/state/greetings/v1", "cluster1")
 			if err != nil {
 				return job.Job{}, err
@@ -29,7 +29,7 @@ func ExampleSyncStore() {
 	)
 }
 
-// A sweep deletes what nobody uses, unless somebody changed it meanwhile.
+// A sweep deletes unused keys unless they were changed meanwhile.
 func ExampleClient_writeIf() {
 	sweep := func(ctx context.Context, c kvstore.Client) error {
 		unused, err := c.List(ctx, kvstore.Folder(kvstore.IdentitiesPrefix))
@@ -48,7 +48,7 @@ func ExampleClient_writeIf() {
 	_ = sweep
 }
 
-// A view of a prefix that is complete once Synced has come.
+// A cache of a prefix, complete after Synced.
 func ExampleClient_watch() {
 	view := func(ctx context.Context, c kvstore.Client) {
 		keys := map[string]kvstore.Entry{}
@@ -59,7 +59,7 @@ func ExampleClient_watch() {
 			case kvstore.Delete:
 				delete(keys, e.Key)
 			case kvstore.Synced:
-				// nothing is missing from keys any more
+				// keys is complete
 			}
 		}
 	}

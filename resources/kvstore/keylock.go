@@ -7,23 +7,25 @@ import (
 	"context"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/semaphore"
 )
 
-// keyLocks let one writer of this process at a key at a time, so that what is
-// remembered of the key is what was written last.
+// keyLocks serialise the writers of a key in this process, so that the recorded state
+// of a key is that of its last write.
 type keyLocks struct {
 	mu    sync.Mutex
 	locks map[string]*keyLock
 }
 
 type keyLock struct {
-	held  chan struct{} // of capacity 1
+	held  *semaphore.Weighted
 	users int
 }
 
-// lock returns when all keys are this caller's, or ctx ends.
+// lock locks all keys, or returns the cause when ctx ends.
 func (l *keyLocks) lock(ctx context.Context, keys ...string) (unlock func(), err error) {
-	keys = slices.Compact(slices.Sorted(slices.Values(keys))) // in one order, or two callers wait for each other
+	keys = slices.Compact(slices.Sorted(slices.Values(keys))) // a fixed order prevents deadlocks
 	for i, key := range keys {
 		if err := l.lockOne(ctx, key); err != nil {
 			l.unlock(keys[:i])
@@ -37,20 +39,18 @@ func (l *keyLocks) lockOne(ctx context.Context, key string) error {
 	l.mu.Lock()
 	k := l.locks[key]
 	if k == nil {
-		k = &keyLock{held: make(chan struct{}, 1)}
+		k = &keyLock{held: semaphore.NewWeighted(1)}
 		l.locks[key] = k
 	}
 	k.users++
 	l.mu.Unlock()
-	select {
-	case k.held <- struct{}{}:
+	if k.held.Acquire(ctx, 1) == nil {
 		return nil
-	case <-ctx.Done():
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.leave(key, k)
-		return context.Cause(ctx)
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unref(key, k)
+	return context.Cause(ctx)
 }
 
 func (l *keyLocks) unlock(keys []string) {
@@ -58,12 +58,12 @@ func (l *keyLocks) unlock(keys []string) {
 	defer l.mu.Unlock()
 	for _, key := range keys {
 		k := l.locks[key]
-		<-k.held
-		l.leave(key, k)
+		k.held.Release(1)
+		l.unref(key, k)
 	}
 }
 
-func (l *keyLocks) leave(key string, k *keyLock) {
+func (l *keyLocks) unref(key string, k *keyLock) {
 	if k.users--; k.users == 0 {
 		delete(l.locks, key)
 	}

@@ -33,16 +33,16 @@ func Key(prefix string, segments ...string) string {
 	return strings.Join(append([]string{prefix}, segments...), "/")
 }
 
-// Folder is what all keys below a path begin with.
+// Folder returns the prefix of all keys below a path: the path and a slash.
 func Folder(prefix string, segments ...string) string { return Key(prefix, segments...) + "/" }
 
-// scope is the label under which a key is counted.
-func scope(key string) string {
+// keyClass returns the metric label of a key.
+func keyClass(key string) string {
 	if parts := strings.SplitN(path.Clean(key), "/", 5); len(parts) >= 4 {
 		return parts[2] + "/" + parts[3]
 	}
 	return key[:min(12, len(key))]
 }
 
-// isMark reports whether a key says that others are complete.
-func isMark(key string) bool { return strings.HasPrefix(key, SyncedPrefix+"/") }
+// isSyncedMarker reports whether a key marks a prefix as synced.
+func isSyncedMarker(key string) bool { return strings.HasPrefix(key, SyncedPrefix+"/") }

@@ -21,25 +21,25 @@ func revoke(t *testing.T, c *clientv3.Client, id LeaseID) {
 	check(t, err)
 }
 
-// docs/wire/kvstore.md, example 10: everything that hung on a lost lease is back. Marks
-// come last.
+// docs/wire/kvstore.md, KV-E10: every key of a lost lease is restored, synced markers
+// last.
 func TestLostLeaseIsReplaced(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0]), quick).ready(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0]), quick).ready(t)
 	mark := Key(SyncedPrefix, "c1", ServicesPrefix)
 	keys := []string{HeartbeatKey, "cilium/state/services/v1/c1/a", "zz/last", mark}
 	for _, key := range keys {
-		check(t, r.Write(caused(t), PutLeased(key, []byte("v"))))
+		check(t, r.Write(withCause(t), PutLeased(key, []byte("v"))))
 	}
 	var more []Write
 	for i := range 100 {
 		more = append(more, PutLeased(fmt.Sprintf("zz/%02d", i), []byte("v")))
 	}
-	check(t, r.Write(caused(t), more...))
-	check(t, r.Write(caused(t), PutLeased("left", nil), PutLeased("gone", nil)))
-	check(t, r.Write(caused(t), Put("left", nil))) // rule L4
-	check(t, r.Write(caused(t), Remove("gone")))
+	check(t, r.Write(withCause(t), more...))
+	check(t, r.Write(withCause(t), PutLeased("left", nil), PutLeased("gone", nil)))
+	check(t, r.Write(withCause(t), Put("left", nil))) // KV-L4
+	check(t, r.Write(withCause(t), Remove("gone")))
 
 	lost := read(t, etcd, HeartbeatKey).Lease
 	if ttl := must(etcd.TimeToLive(t.Context(), clientv3.LeaseID(lost)))(t).GrantedTTL; ttl != 900 {
@@ -47,7 +47,7 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	}
 	revoke(t, etcd, lost)
 	for _, key := range keys {
-		until(t, key+" on another lease", func() bool {
+		eventually(t, key+" on another lease", func() bool {
 			e := read(t, etcd, key)
 			return e != nil && e.Lease != lost && e.Lease != 0 && string(e.Value) == "v"
 		})
@@ -55,7 +55,7 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	later := must(etcd.Get(t.Context(), "", clientv3.WithPrefix(), clientv3.WithMinModRev(read(t, etcd, mark).ModRevision+1)))(t)
 	for _, kv := range later.Kvs {
 		if kv.Lease != 0 && !strings.HasPrefix(string(kv.Key), initLockPrefix) {
-			t.Errorf("%s came after the mark", kv.Key)
+			t.Errorf("%s came after the marker", kv.Key)
 		}
 	}
 	if n := must(etcd.Get(t.Context(), "zz/", clientv3.WithPrefix(), clientv3.WithCountOnly()))(t).Count; n != 101 {
@@ -75,27 +75,27 @@ func TestLostLeaseIsReplaced(t *testing.T) {
 	}
 }
 
-// Rule L2: a put finds out that its lease is gone and gets through all the same.
+// KV-L2: a put that finds its lease expired succeeds on a new one.
 func TestPutOnALostLease(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
-	check(t, r.Write(caused(t), PutLeased("a", []byte("1"))))
-	check(t, r.Write(caused(t), PutLeased("b", []byte("1"))))
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	check(t, r.Write(withCause(t), PutLeased("a", []byte("1"))))
+	check(t, r.Write(withCause(t), PutLeased("b", []byte("1"))))
 	revoke(t, etcd, read(t, etcd, "a").Lease)
-	check(t, r.Write(caused(t), PutLeased("a", []byte("2"))))
+	check(t, r.Write(withCause(t), PutLeased("a", []byte("2"))))
 	if !holds(t, etcd, "a", "2") {
 		t.Error("the put said it was done, and was not")
 	}
-	until(t, "b is back", func() bool { return holds(t, etcd, "b", "1") })
+	eventually(t, "b is back", func() bool { return holds(t, etcd, "b", "1") })
 }
 
-// docs/wire/kvstore.md, example 14.
+// docs/wire/kvstore.md, KV-E14.
 func TestLeasesHoldAThousandKeys(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
-	ctx := caused(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	ctx := withCause(t)
 	for first := 0; first < 1001; first += 100 {
 		var writes []Write
 		for i := first; i < min(first+100, 1001); i++ {
@@ -122,13 +122,13 @@ func TestLeasesHoldAThousandKeys(t *testing.T) {
 	}
 }
 
-// docs/wire/kvstore.md, example 15, and rule L3: stopping revokes nothing; the successor
+// docs/wire/kvstore.md, KV-E15, and KV-L3: stopping revokes nothing; the successor
 // takes the keys over.
 func TestLeasesOutliveTheirOwner(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
-	check(t, r.Write(caused(t), PutLeased("k", []byte("v")), Put("plain", nil)))
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	check(t, r.Write(withCause(t), PutLeased("k", []byte("v")), Put("plain", nil)))
 	first := read(t, etcd, "k").Lease
 	check(t, r.stop())
 	if ttl := must(etcd.TimeToLive(t.Context(), clientv3.LeaseID(first)))(t).TTL; ttl < 800 {
@@ -137,8 +137,8 @@ func TestLeasesOutliveTheirOwner(t *testing.T) {
 	if !holds(t, etcd, "k", "v") || read(t, etcd, "plain") == nil {
 		t.Error("keys went with the stop")
 	}
-	next := newRig(t, to(e.Endpoints()[0])).ready(t)
-	if written := must(next.Ensure(caused(t), "k", []byte("v")))(t); !written {
+	next := newHarness(t, to(e.Endpoints()[0])).ready(t)
+	if written := must(next.Ensure(withCause(t), "k", []byte("v")))(t); !written {
 		t.Error("a key on the predecessor's lease counts as ours")
 	}
 	if id := read(t, etcd, "k").Lease; id == first || id == 0 {
@@ -146,12 +146,12 @@ func TestLeasesOutliveTheirOwner(t *testing.T) {
 	}
 }
 
-// Rule O3: equal and ours costs nothing; equal and without a lease gets one.
+// KV-O3: equal and ours costs nothing; equal and without a lease gets one.
 func TestEnsure(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
-	ctx := caused(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	ctx := withCause(t)
 	must(etcd.Put(ctx, "k", "v"))(t)
 	for i, want := range []bool{true, false, false} {
 		if written := must(r.Ensure(ctx, "k", []byte("v")))(t); written != want {

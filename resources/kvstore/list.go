@@ -8,6 +8,7 @@ import (
 	"errors"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -18,8 +19,8 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 		apply(&o)
 	}
 	var listing Listing
-	atLeast := c.data.newest() // what was written before is in it
-	err := c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) (err error) {
+	atLeast := c.restores.latestRevision() // includes all earlier writes
+	err := c.doPaged(ctx, func(ctx context.Context, etcd *clientv3.Client) (err error) {
 		for ctx.Err() == nil {
 			listing = Listing{}
 			listing.Revision, err = c.pages(ctx, etcd, prefix, o, atLeast, func() {}, func(e Entry) bool {
@@ -38,21 +39,21 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 	return listing, nil
 }
 
-// errLeft is returned by pages when the consumer wants no more.
-var errLeft = errors.New("the consumer left")
+// errStopped is returned by pages when the consumer stops.
+var errStopped = errors.New("the consumer stopped")
 
-// pages reads a prefix page by page, all of them as of the first one's
-// revision, which is at least the given one. A member that lags behind that is
-// passed over by asking for a quorum. started is called when the first page is
-// there.
+// pages reads a prefix page by page, all pages at the revision of the first, which is
+// at least atLeast: if a member lags behind, the read is repeated with a quorum. started
+// is called after the first page.
 func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string, o listOptions, atLeast int64, started func(), each func(Entry) bool) (revision int64, err error) {
-	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix)), clientv3.WithLimit(int64(c.options.pageSize))}
+	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix))}
 	if o.keysOnly {
 		options = append(options, clientv3.WithKeysOnly())
 	}
-	resp, err := c.page(ctx, etcd, prefix, prefix, append(options, clientv3.WithSerializable()))
+	first := append(options, clientv3.WithLimit(int64(c.options.pageSize)))
+	resp, err := c.page(ctx, etcd, prefix, prefix, append(first, clientv3.WithSerializable()))
 	if err == nil && resp.Header.Revision < atLeast {
-		resp, err = c.page(ctx, etcd, prefix, prefix, options)
+		resp, err = c.page(ctx, etcd, prefix, prefix, first)
 	}
 	if err != nil {
 		return 0, err
@@ -62,14 +63,15 @@ func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string
 	for {
 		for _, kv := range resp.Kvs {
 			if !each(entryOf(kv)) {
-				return revision, errLeft
+				return revision, errStopped
 			}
 		}
 		if !resp.More || len(resp.Kvs) == 0 {
 			return revision, nil
 		}
 		next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-		if resp, err = c.page(ctx, etcd, prefix, next, append(options, clientv3.WithRev(revision), clientv3.WithSerializable())); err != nil {
+		limit := clientv3.WithLimit(int64(c.options.nextPage(len(resp.Kvs), (*pb.RangeResponse)(resp).Size())))
+		if resp, err = c.page(ctx, etcd, prefix, next, append(options, limit, clientv3.WithRev(revision), clientv3.WithSerializable())); err != nil {
 			return 0, err
 		}
 	}
@@ -80,6 +82,6 @@ func (c *client) page(ctx context.Context, etcd *clientv3.Client, prefix, from s
 	defer cancel()
 	began := time.Now()
 	resp, err := etcd.Get(ctx, from, options...)
-	c.metrics.did(prefix, "read", "list", began, err)
-	return resp, c.explain("list", prefix, err)
+	c.metrics.observeRequest(prefix, "read", "list", began, err)
+	return resp, c.wrapError("list", prefix, err)
 }

@@ -55,7 +55,7 @@ func TestEtcdMembersComeAndGo(t *testing.T) {
 			time.Sleep(time.Duration(w.r.IntN(500)) * time.Millisecond) // a pace, not a wait
 		}
 		w.trouble.Heal(t)
-		w.settle("the members are back")
+		w.awaitConverged("the members are back")
 	}
 	w.finish()
 }
@@ -75,11 +75,11 @@ func TestEtcdMembersAllAway(t *testing.T) {
 		"killed": func(w *membersWorld) func() { w.trouble.KillAll(w.t); return func() { w.trouble.Heal(w.t) } },
 		"paused": func(w *membersWorld) func() { w.trouble.PauseAll(w.t); return func() { w.trouble.Heal(w.t) } },
 		"out of reach": func(w *membersWorld) func() {
-			for _, p := range w.doors {
+			for _, p := range w.proxies {
 				p.BlackHole(w.t)
 			}
 			return func() {
-				for _, p := range w.doors {
+				for _, p := range w.proxies {
 					p.Heal(w.t)
 				}
 			}
@@ -90,14 +90,14 @@ func TestEtcdMembersAllAway(t *testing.T) {
 			for range 100 {
 				w.churn()
 			}
-			w.settle("the start")
+			w.awaitConverged("the start")
 			end := outage(w)
 			for began := time.Now(); time.Since(began) < 2*ttl; {
 				w.churn()
 				time.Sleep(50 * time.Millisecond) // a pace, not a wait
 			}
 			end()
-			w.settle(fmt.Sprintf("an outage of %s, with leases of %s", 2*ttl, ttl))
+			w.awaitConverged(fmt.Sprintf("an outage of %s, with leases of %s", 2*ttl, ttl))
 			w.finish()
 			if name == "out of reach" && w.expired == 0 {
 				t.Error("no lease has expired: the test shows nothing")
@@ -111,75 +111,88 @@ func TestEtcdMembersAllAway(t *testing.T) {
 func TestANameDeletedWhileItsLeaseIsLostStaysAway(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
-	s := must(NewSharedStore(r.client, r.scope, NodesPrefix, JSON[node], nil))(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	s := newServices(t, r)
 	run(t, s.Run)
+	shows := func(name string) bool {
+		s.syncer.mu.Lock()
+		defer s.syncer.mu.Unlock()
+		_, open := s.syncer.pending[name]
+		_, shown := s.syncer.state.observed[name]
+		return shown && !open
+	}
 	for round := range 5 {
-		name := fmt.Sprint("c1/", round)
-		key := Folder(NodesPrefix) + name
-		s.UpdateLocal(name, []byte(`{"Name":"n"}`))
-		until(t, "it is shown", func() bool { _, ok := s.Get(name); return ok })
+		name := fmt.Sprint(round)
+		key := servicesOfC1 + name
+		s.Upsert(name, []byte(`{"Name":"n"}`))
+		eventually(t, "it is shown", func() bool { return shows(name) })
 		lease := read(t, etcd, key).Lease
-		unlock := must(r.locks.lock(t.Context(), key))(t) // who wants to write or delete it has to wait
-		s.DeleteLocal(name)
-		until(t, "the delete waits", func() bool {
+		unlock := must(r.locks.lock(t.Context(), key))(t) // writes and deletes of it wait
+		s.Delete(name)
+		eventually(t, "the delete waits", func() bool {
 			r.locks.mu.Lock()
 			defer r.locks.mu.Unlock()
 			return r.locks.locks[key].users == 2
 		})
 		must(etcd.Delete(t.Context(), key))(t) // as the end of the lease does
-		until(t, "it is seen to be gone", func() bool { _, ok := s.Get(name); return !ok })
+		eventually(t, "its deletion is observed", func() bool {
+			s.syncer.mu.Lock()
+			defer s.syncer.mu.Unlock()
+			_, shown := s.syncer.state.observed[name]
+			return !shown
+		})
 		unlock()
-		until(t, "the delete has found nothing to do", func() bool {
-			s.mirror.mu.Lock()
-			defer s.mirror.mu.Unlock()
-			_, open := s.mirror.open[name]
+		eventually(t, "the delete has found nothing to do", func() bool {
+			s.syncer.mu.Lock()
+			defer s.syncer.mu.Unlock()
+			_, open := s.syncer.pending[name]
 			return !open
 		})
 		must(etcd.Revoke(t.Context(), clientv3.LeaseID(lease)))(t)
-		check(t, r.status.leaseCheck(caused(t)))
-		until(t, "nobody wants it any more", func() bool {
+		check(t, r.health.leaseCheck(withCause(t)))
+		eventually(t, "it is not tracked any more", func() bool {
 			_, known := r.leases.get(key)
 			return !known && read(t, etcd, key) == nil
 		})
 	}
 }
 
-// membersWorld is an etcd of three members, both stores over it, and what should be
+// membersWorld is an etcd of three members, two stores over it, and what should be
 // in etcd.
 type membersWorld struct {
-	t        *testing.T
-	r        *rand.Rand
-	ends     *clustertest.Etcd
-	doors    []*clustertest.Proxy
-	trouble  *clustertest.Trouble
-	etcd     *clientv3.Client
-	rig      *rig
-	services *SyncStore
-	nodes    *SharedStore[node]
-	desired  map[string]string // by key
-	expired  int               // keys that went with a lease that was over
-	took     []time.Duration   // until all was well, each time
+	t         *testing.T
+	r         *rand.Rand
+	endpoints *clustertest.Etcd
+	proxies   []*clustertest.Proxy
+	trouble   *clustertest.Trouble
+	etcd      *clientv3.Client
+	rig       *harness
+	services  *SyncStore
+	others    *SyncStore        // of service exports
+	desired   map[string]string // by key
+	expired   int               // keys that went with a lease that was over
+	durations []time.Duration   // until all was well, each time
 
 	mu sync.Mutex
 	// spared are keys that were not desired at some time since all was well.
-	spared  map[string]bool
-	doubts  []doubt
-	wrong   []string
-	seen    int64 // the last revision that the judge has looked at
-	touched int   // changes that it has seen
+	spared          map[string]bool
+	deletions       []deletion
+	failures        []string
+	checkedRevision int64 // the last revision that checkHistory has checked
+	changeCount     int   // changes that it has seen
 }
 
 // doubt is a key that was deleted and is wanted: by us, or with its lease.
-type doubt struct {
+type deletion struct {
 	key      string
 	lease    int64
 	revision int64
 }
 
 const (
-	nodesOfC1    = "cilium/state/nodes/v1/c1/"
-	foreignNode  = "cilium/state/nodes/v1/c2/theirs"
+	exportsOfC1  = "cilium/state/serviceexports/v1/c1/"
+	exportsDone  = "cilium/synced/c1/cilium/state/serviceexports/v1"
+	foreign      = "cilium/state/serviceexports/v1/c2/theirs"
 	membersNames = 40
 )
 
@@ -187,11 +200,11 @@ func newMembersWorld(t *testing.T, seed uint64, ttl time.Duration, setups ...set
 	t.Helper()
 	e := clustertest.StartEtcd(t, 3)
 	w := &membersWorld{
-		t: t, r: rand.New(rand.NewPCG(seed, 4)), ends: e, trouble: clustertest.NewTrouble(t, e, seed),
+		t: t, r: rand.New(rand.NewPCG(seed, 4)), endpoints: e, trouble: clustertest.NewTrouble(t, e, seed),
 		desired: map[string]string{}, spared: map[string]bool{},
 	}
 	for _, m := range e.Members(t) {
-		w.doors = append(w.doors, e.Proxy(t, m.Name))
+		w.proxies = append(w.proxies, e.Proxy(t, m.Name))
 	}
 	w.etcd = must(clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints(), DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
@@ -201,18 +214,19 @@ func newMembersWorld(t *testing.T, seed uint64, ttl time.Duration, setups ...set
 	for key := range w.keys() { // nothing is desired yet
 		w.spared[key] = true
 	}
-	must(w.etcd.Put(t.Context(), foreignNode, `{"Name":"theirs"}`))(t)
-	run(t, w.judge)
+	must(w.etcd.Put(t.Context(), foreign, `{"Name":"theirs"}`))(t)
+	run(t, w.checkHistory)
 	setups = append(setups, fileOption(t, map[string]any{"endpoints": e.ProxyEndpoints()}), func(p *connParams) {
 		p.Config.KVStoreLeaseTTL = ttl
-		p.Timing.heartbeatAge = time.Hour // nobody writes one
+		p.Timing.maxHeartbeatAge = time.Hour // there is none
 	})
-	w.rig = newRig(t, setups...)
+	w.rig = newHarness(t, setups...)
 	w.services = newServices(t, w.rig)
-	w.nodes = must(NewSharedStore(w.rig.client, w.rig.scope, NodesPrefix, JSON[node], nil))(t)
+	w.others = must(NewSyncStore(w.rig.client, w.rig.scope, ServiceExportsPrefix, "c1"))(t)
 	run(t, w.services.Run)
-	run(t, w.nodes.Run)
+	run(t, w.others.Run)
 	w.services.Synced()
+	w.others.Synced()
 	return w
 }
 
@@ -221,7 +235,7 @@ func (w *membersWorld) keys() map[string]bool {
 	keys := map[string]bool{}
 	for i := range membersNames {
 		keys[fmt.Sprint(servicesOfC1, i)] = true
-		keys[fmt.Sprint(nodesOfC1, i)] = true
+		keys[fmt.Sprint(exportsOfC1, i)] = true
 	}
 	return keys
 }
@@ -231,8 +245,7 @@ func (w *membersWorld) churn() {
 	name, value := fmt.Sprint(w.r.IntN(membersNames)), fmt.Sprintf(`{"Name":"%d"}`, w.r.IntN(1000))
 	key, update, remove := servicesOfC1+name, func() { w.services.Upsert(name, []byte(value)) }, func() { w.services.Delete(name) }
 	if w.r.IntN(2) == 0 {
-		name = "c1/" + name
-		key, update, remove = nodesOfC1+strings.TrimPrefix(name, "c1/"), func() { w.nodes.UpdateLocal(name, []byte(value)) }, func() { w.nodes.DeleteLocal(name) }
+		key, update, remove = exportsOfC1+name, func() { w.others.Upsert(name, []byte(value)) }, func() { w.others.Delete(name) }
 	}
 	if w.r.IntN(4) > 0 {
 		w.desired[key] = value
@@ -247,15 +260,15 @@ func (w *membersWorld) churn() {
 }
 
 // judge looks at all that happens to the stores' keys, without a gap.
-func (w *membersWorld) judge(ctx context.Context) error {
+func (w *membersWorld) checkHistory(ctx context.Context) error {
 	for ctx.Err() == nil {
 		w.mu.Lock()
-		from := w.seen + 1
+		from := w.checkedRevision + 1
 		w.mu.Unlock()
 		watching, leave := context.WithCancel(clientv3.WithRequireLeader(ctx))
 		for resp := range w.etcd.Watch(watching, "cilium/state/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(from)) {
 			for _, e := range resp.Events {
-				w.see(e)
+				w.checkEvent(e)
 			}
 		}
 		leave()
@@ -267,47 +280,47 @@ func (w *membersWorld) judge(ctx context.Context) error {
 	return ctx.Err()
 }
 
-func (w *membersWorld) see(e *clientv3.Event) {
+func (w *membersWorld) checkEvent(e *clientv3.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.seen = max(w.seen, e.Kv.ModRevision)
-	w.touched++
+	w.checkedRevision = max(w.checkedRevision, e.Kv.ModRevision)
+	w.changeCount++
 	key := string(e.Kv.Key)
 	switch ours := w.keys()[key]; {
 	case !ours && e.Type == clientv3.EventTypeDelete:
-		w.wrong = append(w.wrong, fmt.Sprintf("%s, which is another's, was deleted at %d", key, e.Kv.ModRevision))
+		w.failures = append(w.failures, fmt.Sprintf("%s, which is another's, was deleted at %d", key, e.Kv.ModRevision))
 	case ours && e.Type == clientv3.EventTypePut && e.Kv.Lease == 0:
-		w.wrong = append(w.wrong, fmt.Sprintf("%s was written without a lease at %d", key, e.Kv.ModRevision))
+		w.failures = append(w.failures, fmt.Sprintf("%s was written without a lease at %d", key, e.Kv.ModRevision))
 	case ours && e.Type == clientv3.EventTypeDelete && !w.spared[key]:
-		d := doubt{key: key, revision: e.Kv.ModRevision}
+		d := deletion{key: key, revision: e.Kv.ModRevision}
 		if e.PrevKv != nil {
 			d.lease = e.PrevKv.Lease
 		}
-		w.doubts = append(w.doubts, d)
+		w.deletions = append(w.deletions, d)
 	}
 }
 
 // settle waits until all is well after something that is over, and judges what
 // happened since it was the last time.
-func (w *membersWorld) settle(after string) {
+func (w *membersWorld) awaitConverged(after string) {
 	w.t.Helper()
 	w.converge(after)
-	w.judged()
+	w.reportFailures()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, d := range w.doubts {
+	for _, d := range w.deletions {
 		resp, err := w.etcd.TimeToLive(w.t.Context(), clientv3.LeaseID(d.lease))
 		check(w.t, err)
 		if d.lease == 0 || resp.TTL >= 0 {
-			w.wrong = append(w.wrong, fmt.Sprintf("%s was deleted at %d, and its lease %x lives", d.key, d.revision, d.lease))
+			w.failures = append(w.failures, fmt.Sprintf("%s was deleted at %d, and its lease %x lives", d.key, d.revision, d.lease))
 		} else {
 			w.expired++
 		}
 	}
-	for _, wrong := range w.wrong {
+	for _, wrong := range w.failures {
 		w.t.Error(wrong)
 	}
-	w.doubts, w.wrong = nil, nil
+	w.deletions, w.failures = nil, nil
 	clear(w.spared)
 	for key := range w.keys() {
 		if w.desired[key] == "" {
@@ -326,7 +339,7 @@ func (w *membersWorld) converge(after string) {
 		switch {
 		case err == nil:
 			w.t.Logf("all is well %s after %s; the last that was not: %.200v", took.Round(time.Millisecond), after, last)
-			w.took = append(w.took, took)
+			w.durations = append(w.durations, took)
 			return
 		case errors.Is(err, errNotServing) && time.Since(called) < 2*waittest.Limit:
 			began = time.Now()
@@ -341,8 +354,7 @@ func (w *membersWorld) converge(after string) {
 // test, or not soon enough.
 var errNotServing = errors.New("etcd does not serve")
 
-// compare says where etcd, or what the shared store shows of it, is not what it
-// should be.
+// compare says where etcd is not what it should be.
 func (w *membersWorld) compare() error {
 	ctx, cancel := context.WithTimeout(w.t.Context(), servesWithin)
 	defer cancel()
@@ -351,35 +363,25 @@ func (w *membersWorld) compare() error {
 		return fmt.Errorf("%w: %w", errNotServing, err)
 	}
 	var differs []string
-	left, leases, shown := maps.Clone(w.desired), map[int64]bool{}, map[string]bool{}
-	left[syncedOfC1] = ""
+	left, leases, others := maps.Clone(w.desired), map[int64]bool{}, false
+	left[syncedOfC1], left[exportsDone] = "", ""
 	for _, kv := range resp.Kvs {
 		key := string(kv.Key)
-		if name, ok := strings.CutPrefix(key, NodesPrefix+"/"); ok {
-			shown[name] = true
-			if v, ok := w.nodes.Get(name); !ok || !strings.Contains(string(kv.Value), fmt.Sprintf("%q", v.Name)) {
-				differs = append(differs, fmt.Sprintf("%s is shown as %v, and is %s", name, v, kv.Value))
-			}
-		}
-		if key == foreignNode {
+		if key == foreign {
+			others = true
 			continue
 		}
-		if want, ok := left[key]; !ok || want != string(kv.Value) && key != syncedOfC1 {
+		if want, ok := left[key]; !ok || want != string(kv.Value) && !isSyncedMarker(key) {
 			differs = append(differs, fmt.Sprintf("%s is %q, want %q", key, kv.Value, want))
 		}
-		if !w.rig.leases.holds(LeaseID(kv.Lease)) {
+		if !w.rig.leases.has(LeaseID(kv.Lease)) {
 			differs = append(differs, fmt.Sprintf("%s is on lease %x, which is none of ours", key, kv.Lease))
 		}
 		leases[kv.Lease] = true
 		delete(left, key)
 	}
-	if !shown["c2/theirs"] {
-		differs = append(differs, foreignNode+" is gone")
-	}
-	for name := range w.nodes.All() {
-		if !shown[name] {
-			differs = append(differs, name+" is shown, and is gone")
-		}
+	if !others {
+		differs = append(differs, foreign+" is gone")
 	}
 	for key := range left {
 		differs = append(differs, key+" is missing")
@@ -401,25 +403,25 @@ func (w *membersWorld) compare() error {
 }
 
 // judged waits until the judge has seen all that has happened so far.
-func (w *membersWorld) judged() {
+func (w *membersWorld) reportFailures() {
 	w.t.Helper()
-	resp := must(w.etcd.Put(w.t.Context(), foreignNode, `{"Name":"theirs"}`))(w.t)
-	until(w.t, "the judge has seen all", func() bool {
+	resp := must(w.etcd.Put(w.t.Context(), foreign, `{"Name":"theirs"}`))(w.t)
+	eventually(w.t, "the judge has seen all", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		return w.seen >= resp.Header.Revision
+		return w.checkedRevision >= resp.Header.Revision
 	})
 }
 
 // finish says what there was to see.
 func (w *membersWorld) finish() {
 	w.t.Helper()
-	if w.touched < 50 {
-		w.t.Errorf("only %d changes were seen: the test shows nothing", w.touched)
+	if w.changeCount < 50 {
+		w.t.Errorf("only %d changes were seen: the test shows nothing", w.changeCount)
 	}
-	slices.Sort(w.took)
-	w.t.Logf("%d times well, after %s at worst and %s in the median", len(w.took),
-		w.took[len(w.took)-1].Round(time.Millisecond), w.took[len(w.took)/2].Round(time.Millisecond))
+	slices.Sort(w.durations)
+	w.t.Logf("%d times well, after %s at worst and %s in the median", len(w.durations),
+		w.durations[len(w.durations)-1].Round(time.Millisecond), w.durations[len(w.durations)/2].Round(time.Millisecond))
 	w.t.Logf("members: %s; %d changes, %d keys went with leases that were over, %d leases lost; %d keys in the end",
-		w.trouble, w.touched, w.expired, w.rig.leases.losses(), len(w.desired))
+		w.trouble, w.changeCount, w.expired, w.rig.leases.lostCount(), len(w.desired))
 }

@@ -48,7 +48,7 @@ type world struct {
 	ends *clustertest.Etcd
 	door *clustertest.Proxy
 
-	rig     *rig
+	rig     *harness
 	store   *SyncStore
 	stop    func()
 	desired map[string]string
@@ -57,8 +57,8 @@ type world struct {
 	mu       sync.Mutex
 	unwanted map[string]bool
 	wrong    []string
-	followed int64    // up to which revision deletes were looked at
-	acts     []string // since etcd was last seen to be right
+	followed int64    // the revision up to which deletes are checked
+	acts     []string // since etcd was last correct
 }
 
 const (
@@ -68,7 +68,7 @@ const (
 	modelPatient = 20 * time.Second
 )
 
-// Rules S1 to S6: whatever happens to etcd, the connection, leases, keys and the store itself:
+// KV-S1 to KV-S6: whatever happens to etcd, the connection, leases, keys and the store itself:
 // in the end what is desired is in etcd, byte for byte, on leases of ours, and
 // nothing else; on the way nothing is deleted that was wanted all the time.
 func TestSyncStoreModel(t *testing.T) {
@@ -76,14 +76,14 @@ func TestSyncStoreModel(t *testing.T) {
 	length, seed := soak(t)
 	e := clustertest.StartEtcd(t, 1)
 	w := &world{
-		t: t, rand: rand.New(rand.NewPCG(seed, 0)), etcd: direct(t, e), ends: e, door: e.Proxy(t, "etcd-0"),
+		t: t, rand: rand.New(rand.NewPCG(seed, 0)), etcd: directClient(t, e), ends: e, door: e.Proxy(t, "etcd-0"),
 		desired: map[string]string{}, unwanted: map[string]bool{},
 	}
 	must(w.etcd.Put(t.Context(), foreignKey, "theirs"))(t)
 	for i := range modelNames { // nothing is desired yet
 		w.spare(fmt.Sprintf("ns/%d", i))
 	}
-	w.follow()
+	w.checkHistory()
 	w.replace()
 	ended := time.Now().Add(length)
 	for time.Now().Before(ended) {
@@ -91,10 +91,10 @@ func TestSyncStoreModel(t *testing.T) {
 			w.act()
 		}
 		if w.rand.IntN(4) == 0 {
-			w.settle()
+			w.awaitConverged()
 		}
 	}
-	w.settle()
+	w.awaitConverged()
 	w.stop()
 }
 
@@ -185,8 +185,8 @@ func (w *world) replace() {
 		w.stop()
 		check(w.t, w.rig.stop())
 	}
-	w.rig = newRig(w.t, to(w.ends.ProxyEndpoints()[0]), quick, func(p *connParams) {
-		p.Timing.operation, p.Timing.checkTimeout, p.Timing.reopen = time.Second, time.Second, 100*time.Millisecond
+	w.rig = newHarness(w.t, to(w.ends.ProxyEndpoints()[0]), quick, func(p *connParams) {
+		p.Timing.operation, p.Timing.checkTimeout, p.Timing.maxReconnectDelay = time.Second, time.Second, 100*time.Millisecond
 	}, option("etcd.keepaliveHeartbeat", "10s"), option("etcd.keepaliveTimeout", "1s"), option("etcd.limit", "3"))
 	w.store = newServices(w.t, w.rig)
 	for name, value := range w.desired {
@@ -197,7 +197,7 @@ func (w *world) replace() {
 }
 
 // settle takes all faults back and waits for the end of it.
-func (w *world) settle() {
+func (w *world) awaitConverged() {
 	w.t.Helper()
 	w.door.Heal(w.t)
 	var differs string
@@ -225,12 +225,12 @@ func (w *world) settle() {
 	}
 }
 
-// catchUp waits until all deletes so far have been looked at: what may be deleted
+// catchUp waits until all deletes so far are checked: what may be deleted
 // is about to be another question.
 func (w *world) catchUp() {
 	w.t.Helper()
 	last := must(w.etcd.Put(w.t.Context(), foreignKey, "theirs"))(w.t).Header.Revision
-	until(w.t, "all deletes are looked at", func() bool {
+	eventually(w.t, "all deletes are looked at", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.followed >= last
@@ -253,10 +253,10 @@ func (w *world) compare() string {
 		switch {
 		case key == foreignKey && string(kv.Value) == "theirs":
 		case key == syncedOfC1:
-			marked = w.rig.leases.holds(LeaseID(kv.Lease))
+			marked = w.rig.leases.has(LeaseID(kv.Lease))
 		case !ours || left[name] != string(kv.Value):
 			differs = append(differs, fmt.Sprintf("%s is %q, want %q", key, kv.Value, left[name]))
-		case !w.rig.leases.holds(LeaseID(kv.Lease)):
+		case !w.rig.leases.has(LeaseID(kv.Lease)):
 			differs = append(differs, fmt.Sprintf("%s is on lease %x", key, kv.Lease))
 		}
 		delete(left, name)
@@ -265,14 +265,14 @@ func (w *world) compare() string {
 		differs = append(differs, name+" is missing")
 	}
 	if !marked {
-		differs = append(differs, "there is no mark on a lease of ours")
+		differs = append(differs, "there is no synced marker on a lease of ours")
 	}
 	slices.Sort(differs)
 	return strings.Join(differs, "; ")
 }
 
 // follow looks at all that happens for deletes that should not be.
-func (w *world) follow() {
+func (w *world) checkHistory() {
 	run(w.t, func(ctx context.Context) error {
 		next := int64(1)
 		for ctx.Err() == nil { // a watch ends with the member, and where etcd was compacted
@@ -281,7 +281,7 @@ func (w *world) follow() {
 				next = max(next, resp.CompactRevision)
 				for _, e := range resp.Events {
 					next = e.Kv.ModRevision + 1
-					w.look(e)
+					w.checkEvent(e)
 				}
 			}
 		}
@@ -289,7 +289,7 @@ func (w *world) follow() {
 	})
 }
 
-func (w *world) look(e *clientv3.Event) {
+func (w *world) checkEvent(e *clientv3.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.followed = e.Kv.ModRevision

@@ -12,6 +12,7 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
@@ -38,10 +39,10 @@ type leadershipParams struct {
 func TestInTheTerm(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd := direct(t, e)
+	etcd := directClient(t, e)
 	wrote := make(chan string, 10)
 	var lead leadership
-	duty := cell.Module("duty", "Writes a key", cell.EnabledBy(InUse), cell.Job("write", func(c Client, s cell.Scope) job.Job {
+	duty := cell.Module("duty", "Writes a key", cell.EnabledBy(InUse), cell.Job("write", func(c Client, s cell.ModuleInfo) job.Job {
 		return job.OneShot(func(ctx context.Context) error {
 			ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "duty write"})
 			err := c.Write(ctx, PutLeased("cilium/"+s.ID, []byte(s.Term)))
@@ -52,12 +53,12 @@ func TestInTheTerm(t *testing.T) {
 		})
 	}))
 	leader := cell.Module("leading", "Enters the term", cell.Invoke(func(p leadershipParams) { lead = leadership{p.Term, p.Checks[0]} }))
-	fence := cell.Decorate(func(*k8s.Fence) *k8s.Fence { return k8s.Unfenced() }) // stands in for the lease
+	fence := cell.Decorate(func(*leading.Fence) *leading.Fence { return leading.Unfenced() }) // stands in for the lease
 	h := hive.New("test", cell.Set(cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, leader, cell.Term("leader", fence, Cell, duty)),
 		hive.LogTo(io.Discard), hive.Environ(func(string) (string, bool) { return "", false }))
 	fs := h.FlagSet()
 	check(t, fs.Parse([]string{
-		"--kvstore=etcd", `--kvstore-opt={"etcd.address":"` + e.Endpoints()[0] + `"}`, // example 1, on the command line
+		"--kvstore=etcd", `--kvstore-opt={"etcd.address":"` + e.Endpoints()[0] + `"}`, // KV-E1, on the command line
 		"--k8s-api-server=http://" + nowhere,
 	}))
 	check(t, h.Configure(fs))
@@ -65,19 +66,19 @@ func TestInTheTerm(t *testing.T) {
 	t.Cleanup(func() { check(t, h.Stop(context.Background())) })
 
 	if err := lead.check.Check(t.Context()); err != nil {
-		t.Errorf("a standby is ill: %v", err)
+		t.Errorf("a standby is unhealthy: %v", err)
 	}
 	for term := range 2 {
 		check(t, lead.term.Enter(t.Context()))
 		select {
 		case module := <-wrote:
 			if module != "duty" {
-				t.Errorf("the duty writes as %s", module)
+				t.Errorf("the duty's writes have the module %s", module)
 			}
 		case <-time.After(waittest.Limit):
 			t.Fatalf("nothing was written in term %d", term+1)
 		}
-		until(t, "health is well", func() bool { return lead.check.Check(t.Context()) == nil })
+		eventually(t, "health is well", func() bool { return lead.check.Check(t.Context()) == nil })
 		check(t, lead.term.Leave(t.Context()))
 	}
 	if !holds(t, etcd, "cilium/duty", "leader") {
@@ -85,7 +86,7 @@ func TestInTheTerm(t *testing.T) {
 	}
 }
 
-// Example 6 and rule C1: when the kvstore is in use.
+// KV-E6 and KV-C1: when the kvstore is in use.
 func TestInUse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

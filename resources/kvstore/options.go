@@ -22,29 +22,41 @@ type options struct {
 	keepAliveTimeout time.Duration
 	qps, inFlight    int
 	pageSize         int
+	growPages        bool // pages may be larger where keys are small
 }
 
-// optionSetters are the keys of kvstore-opt and what each sets.
+// A page may grow to so many bytes, by the size of the keys of the page before, and to so many keys.
+const pageBytes, maxPage = 512 << 10, 4096
+
+// nextPage is how many keys the page after one of some keys and bytes has.
+func (o options) nextPage(keys, bytes int) int {
+	if !o.growPages || keys == 0 || bytes == 0 {
+		return o.pageSize
+	}
+	return max(o.pageSize, min(maxPage, keys*pageBytes/bytes))
+}
+
+// optionSetters maps the keys of kvstore-opt to the option that each sets.
 var optionSetters = map[string]func(o *options, value string) error{
 	"etcd.address":            func(o *options, v string) error { o.address = v; return nil },
 	"etcd.config":             func(o *options, v string) error { o.file = v; return nil },
 	"etcd.keepaliveHeartbeat": func(o *options, v string) error { return setDuration(&o.keepAlive, v) },
 	"etcd.keepaliveTimeout":   func(o *options, v string) error { return setDuration(&o.keepAliveTimeout, v) },
-	"etcd.qps":                func(o *options, v string) error { return setNumber(&o.qps, v, 1) },
-	"etcd.maxInflight":        func(o *options, v string) error { return setNumber(&o.inFlight, v, 1) },
-	"etcd.limit":              func(o *options, v string) error { return setNumber(&o.pageSize, v, 0) },
-	// Agents have a higher rate until they are up. Only they do.
-	"etcd.bootstrapQps": func(_ *options, v string) error { return setNumber(new(int), v, 0) },
-	// Of releases before 1.16; still in their ConfigMaps.
+	"etcd.qps":                func(o *options, v string) error { return setInt(&o.qps, v, 1) },
+	"etcd.maxInflight":        func(o *options, v string) error { return setInt(&o.inFlight, v, 1) },
+	"etcd.limit":              func(o *options, v string) error { o.growPages = false; return setInt(&o.pageSize, v, 0) },
+	// Only agents have a higher rate while they start.
+	"etcd.bootstrapQps": func(_ *options, v string) error { return setInt(new(int), v, 0) },
+	// From releases before 1.16, still found in their ConfigMaps.
 	"etcd.operator": func(*options, string) error { return nil },
 }
 
-// ignoredOptions are accepted and named once at the start.
+// ignoredOptions are accepted and logged once at start.
 var ignoredOptions = []string{"etcd.operator"}
 
-// parseOptions reads kvstore-opt. Each key that is at fault has an error.
+// parseOptions parses kvstore-opt and returns one error per invalid key.
 func parseOptions(values map[string]string) (options, []error) {
-	o := options{keepAlive: 15 * time.Second, keepAliveTimeout: 25 * time.Second, qps: 20, pageSize: 256}
+	o := options{keepAlive: 15 * time.Second, keepAliveTimeout: 25 * time.Second, qps: 20, pageSize: 256, growPages: true}
 	var errs []error
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		set, ok := optionSetters[key]
@@ -74,7 +86,7 @@ func setDuration(to *time.Duration, text string) error {
 	return nil
 }
 
-func setNumber(to *int, text string, least int) error {
+func setInt(to *int, text string, least int) error {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < least {
 		return fmt.Errorf("must be a number of at least %d", least)
@@ -83,7 +95,7 @@ func setNumber(to *int, text string, least int) error {
 	return nil
 }
 
-// unknownKey is the error for a key that is none of those known.
+// unknownKey returns the error for an unknown key, with the nearest known one.
 func unknownKey(key string, known []string) error {
 	if near := suggest(key, known); near != "" {
 		return fmt.Errorf("unknown key %q: did you mean %s?", key, near)
@@ -91,7 +103,7 @@ func unknownKey(key string, known []string) error {
 	return fmt.Errorf("unknown key %q: known are %s", key, strings.Join(known, ", "))
 }
 
-// suggest is the name that a mistyped one was meant to be, or "".
+// suggest returns the known name nearest to a mistyped one, or "".
 func suggest(name string, known []string) string {
 	c := &cobra.Command{}
 	for _, k := range known {

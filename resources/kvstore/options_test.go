@@ -5,6 +5,7 @@ package kvstore
 
 import (
 	"errors"
+	"github.com/skep-operator/skep/runtime/cell"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,12 +14,12 @@ import (
 	"time"
 )
 
-// Rule C3.
+// KV-C3.
 func TestOptions(t *testing.T) {
 	t.Parallel()
 	o := parsed(t, map[string]string{"etcd.address": "http://a:1"})
-	want := options{address: "http://a:1", keepAlive: 15 * time.Second, keepAliveTimeout: 25 * time.Second, qps: 20, inFlight: 20, pageSize: 256}
-	if o != want { // examples 1 and 2
+	want := options{address: "http://a:1", keepAlive: 15 * time.Second, keepAliveTimeout: 25 * time.Second, qps: 20, inFlight: 20, pageSize: 256, growPages: true}
+	if o != want { // KV-E1 and KV-E2
 		t.Errorf("got %+v, want %+v", o, want)
 	}
 	o = parsed(t, map[string]string{
@@ -33,10 +34,10 @@ func TestOptions(t *testing.T) {
 		values map[string]string
 		want   []string
 	}{
-		{nil, []string{"etcd.address or etcd.config"}},                                                   // example 5
-		{map[string]string{"etcd.adress": "x"}, []string{`"etcd.adress"`, "did you mean etcd.address?"}}, // example 3
+		{nil, []string{"etcd.address or etcd.config"}},                                                   // KV-E5
+		{map[string]string{"etcd.adress": "x"}, []string{`"etcd.adress"`, "did you mean etcd.address?"}}, // KV-E3
 		{map[string]string{"consul.address": "x"}, []string{`"consul.address"`, "known are etcd.address, etcd.bootstrapQps"}},
-		{map[string]string{"etcd.address": "x", "etcd.qps": "fast", "etcd.limit": "-1"}, []string{"etcd.qps=fast: must be a number of at least 1", "etcd.limit=-1"}}, // example 4
+		{map[string]string{"etcd.address": "x", "etcd.qps": "fast", "etcd.limit": "-1"}, []string{"etcd.qps=fast: must be a number of at least 1", "etcd.limit=-1"}}, // KV-E4
 		{map[string]string{"etcd.address": "x", "etcd.keepaliveTimeout": "soon"}, []string{"etcd.keepaliveTimeout=soon: must be a duration"}},
 		{map[string]string{"etcd.address": "x", "etcd.maxInflight": "0"}, []string{"etcd.maxInflight=0"}},
 	} {
@@ -57,7 +58,7 @@ func parsed(t *testing.T, values map[string]string) options {
 	return o
 }
 
-// Rules C4 and C5.
+// KV-C4 and KV-C5.
 func TestFile(t *testing.T) {
 	t.Parallel()
 	c := must(parseFile([]byte("endpoints: [https://a:1]\nca-file: x\nauto-sync-interval: 5000000000\nmax-unary-retries: 3\nreject-old-cluster: true\n")))(t)
@@ -85,7 +86,7 @@ func TestFile(t *testing.T) {
 	} {
 		c, err := parseFile([]byte(text))
 		check(t, err)
-		if err := c.check(); err == nil || !strings.Contains(err.Error(), want) {
+		if err := c.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q in it", text, err, want)
 		}
 	}
@@ -100,7 +101,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// Rule C4: what can never work is found before anything starts; what may come
+// KV-C4: what can never work is found before anything starts; what may come
 // later is not.
 func TestValidate(t *testing.T) {
 	t.Parallel()
@@ -124,12 +125,33 @@ func TestValidate(t *testing.T) {
 		config := DefaultConfig
 		config.KVStoreOpt = map[string]string{"etcd.address": "a:1"}
 		c.change(&config)
-		err := config.Validate()
+		err := cell.ValidateConfig(config)
 		if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
 			t.Errorf("%s: %v, want it about %q", what, err, c.flag)
 		}
 	}
 	if _, err := readFile(lacking); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that names one that is not there: %v", err)
+	}
+}
+
+// KV-C3: pages grow while keys are small, unless their size is set.
+func TestNextPage(t *testing.T) {
+	t.Parallel()
+	byDefault, _ := parseOptions(map[string]string{"etcd.address": "x"})
+	set, _ := parseOptions(map[string]string{"etcd.address": "x", "etcd.limit": "256"})
+	for _, c := range []struct {
+		of                options
+		keys, bytes, want int
+	}{
+		{byDefault, 256, 256 * 200, pageBytes / 200},
+		{byDefault, 256, 256 * 10, maxPage},
+		{byDefault, 256, 256 << 20, 256},
+		{byDefault, 0, 0, 256},
+		{set, 256, 256 * 10, 256},
+	} {
+		if got := c.of.nextPage(c.keys, c.bytes); got != c.want {
+			t.Errorf("after %d keys of %d bytes: %d, want %d", c.keys, c.bytes, got, c.want)
+		}
 	}
 }

@@ -19,57 +19,57 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/dryrun"
 )
 
-// overlay is what a plan keeps from etcd: keys as they would be after the writes
-// planned so far, and leases of its own. Reads and watches see it. A key that
-// somebody else wrote after the plan read it is etcd's again.
+// overlay holds the writes of a dry run: the keys as they would be after the writes
+// planned so far, and leases of its own. Reads and watches include it. A planned key
+// that another process writes meanwhile is dropped from the overlay.
 //
-// A nil overlay is a real run.
+// A nil overlay means a real run.
 type overlay struct {
-	plan  *plan.Plan
-	calls atomic.Int64 // under way
-	alone sync.Mutex   // held by a transaction
+	plan     *dryrun.Plan
+	inFlight atomic.Int64 // requests in flight
+	txnLock  sync.Mutex   // one transaction at a time
 
 	mu       sync.Mutex
-	revision int64 // given last
+	revision int64 // of the last write
 	lease    int64
 	keys     map[string]plannedKey
 	changed  []string      // keys, in the order of their writes
-	grown    chan struct{} // closed and replaced with each of them
+	extended chan struct{} // closed and replaced with each write
 	ttls     map[int64]int64
 }
 
-// plannedKey is a key of the plan.
+// plannedKey is a key of the overlay.
 type plannedKey struct {
-	base int64            // revision of etcd's state that it was made of, 0 for none
+	base int64            // revision of the key in etcd that it replaces, 0 for none
 	kv   *mvccpb.KeyValue // nil: deleted
-	at   int64            // revision of the plan
+	at   int64            // revision in the overlay
 }
 
-// firstPlanned is where revisions and leases of a plan begin: beyond all of
+// firstPlannedRevision is the first revision and lease of an overlay, beyond all of
 // etcd's.
-const firstPlanned = 1 << 62
+const firstPlannedRevision = 1 << 62
 
-func newOverlay(p *plan.Plan) *overlay {
+func newOverlay(p *dryrun.Plan) *overlay {
 	if p == nil {
 		return nil
 	}
 	return &overlay{
-		plan: p, revision: firstPlanned, lease: firstPlanned,
-		keys: map[string]plannedKey{}, grown: make(chan struct{}), ttls: map[int64]int64{},
+		plan: p, revision: firstPlannedRevision, lease: firstPlannedRevision,
+		keys: map[string]plannedKey{}, extended: make(chan struct{}), ttls: map[int64]int64{},
 	}
 }
 
-// ask makes a real request that changes nothing.
-type ask func(method string, req, reply any) error
+// invokeFunc sends a read to etcd.
+type invokeFunc func(method string, req, reply any) error
 
-// call answers a request. real is the way to etcd, for reads alone.
-func (o *overlay) call(ctx context.Context, method string, req, reply any, real ask) error {
+// handle answers a request. real sends reads to etcd.
+func (o *overlay) handle(ctx context.Context, method string, req, reply any, real invokeFunc) error {
 	o.plan.Moved()
-	o.calls.Add(1)
-	defer o.calls.Add(-1)
+	o.inFlight.Add(1)
+	defer o.inFlight.Add(-1)
 	switch r := req.(type) {
 	case *pb.RangeRequest:
 		return o.read(r, reply.(*pb.RangeResponse), real)
@@ -111,10 +111,10 @@ func (o *overlay) call(ctx context.Context, method string, req, reply any, real 
 		*reply.(*pb.LeaseTimeToLiveResponse) = pb.LeaseTimeToLiveResponse{Header: &pb.ResponseHeader{}, ID: r.ID, TTL: ttl, GrantedTTL: ttl}
 		return nil
 	}
-	if slices.Contains(reads, method) {
+	if slices.Contains(readMethods, method) {
 		return real(method, req, reply)
 	}
-	return fmt.Errorf("etcd %s: a plan cannot tell what this would do", path.Base(method))
+	return fmt.Errorf("etcd %s: not supported in a dry run", path.Base(method))
 }
 
 func requestOp(r any) *pb.RequestOp {
@@ -124,8 +124,8 @@ func requestOp(r any) *pb.RequestOp {
 	return &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: r.(*pb.DeleteRangeRequest)}}
 }
 
-// read reads a range of keys, page by page where a page turns out to be empty.
-func (o *overlay) read(r *pb.RangeRequest, reply *pb.RangeResponse, real ask) error {
+// read reads a range of keys, page by page while pages are empty after the merge.
+func (o *overlay) read(r *pb.RangeRequest, reply *pb.RangeResponse, real invokeFunc) error {
 	for next := *r; ; {
 		page := &pb.RangeResponse{}
 		if err := real("/etcdserverpb.KV/Range", &next, page); err != nil {
@@ -148,19 +148,19 @@ func (o *overlay) read(r *pb.RangeRequest, reply *pb.RangeResponse, real ask) er
 	}
 }
 
-// merge puts planned keys into a page of etcd's, which ends with the key last
-// where others follow.
+// merge adds planned keys to a page of etcd's. last is the last key of a page that is
+// followed by others.
 func (o *overlay) merge(r *pb.RangeRequest, kvs []*mvccpb.KeyValue, last string) []*mvccpb.KeyValue {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	merged := map[string]*mvccpb.KeyValue{}
 	for _, kv := range kvs {
-		o.settle(string(kv.Key), kv.ModRevision)
+		o.dropIfStale(string(kv.Key), kv.ModRevision)
 		merged[string(kv.Key)] = kv
 	}
 	for key, k := range o.keys {
 		switch {
-		case !within(key, r.Key, r.RangeEnd) || last != "" && key > last:
+		case !inRange(key, r.Key, r.RangeEnd) || last != "" && key > last:
 		case k.kv == nil:
 			delete(merged, key)
 		case r.KeysOnly:
@@ -174,16 +174,16 @@ func (o *overlay) merge(r *pb.RangeRequest, kvs []*mvccpb.KeyValue, last string)
 	return slices.SortedFunc(maps.Values(merged), func(a, b *mvccpb.KeyValue) int { return bytes.Compare(a.Key, b.Key) })
 }
 
-// settle gives a key back to etcd if somebody else wrote it after the plan read
-// it. With the lock held.
-func (o *overlay) settle(key string, revision int64) {
+// dropIfStale drops a planned key that was written in etcd meanwhile. The caller holds
+// the lock.
+func (o *overlay) dropIfStale(key string, revision int64) {
 	if k, planned := o.keys[key]; planned && revision > k.base {
 		delete(o.keys, key)
 	}
 }
 
-// within reports whether a key is in a range as etcd has it.
-func within(key string, from, to []byte) bool {
+// inRange reports whether a key is in a range of etcd's notation.
+func inRange(key string, from, to []byte) bool {
 	switch {
 	case len(to) == 0:
 		return key == string(from)
@@ -194,16 +194,32 @@ func within(key string, from, to []byte) bool {
 }
 
 // commit evaluates a transaction.
-func (o *overlay) commit(ctx context.Context, r *pb.TxnRequest, real ask) (*pb.TxnResponse, error) {
-	o.alone.Lock()
-	defer o.alone.Unlock()
-	done := &pb.TxnResponse{Succeeded: true}
+func (o *overlay) commit(ctx context.Context, r *pb.TxnRequest, real invokeFunc) (*pb.TxnResponse, error) {
+	o.txnLock.Lock()
+	defer o.txnLock.Unlock()
+	o.mu.Lock()
+	o.revision++
+	revision := o.revision
+	o.mu.Unlock()
+	done, told, err := o.evaluate(ctx, r, revision, real)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range told {
+		o.plan.Record(ctx, w)
+	}
+	return done, nil
+}
+
+// evaluate evaluates a transaction, or one within another. The caller holds txnLock.
+func (o *overlay) evaluate(ctx context.Context, r *pb.TxnRequest, revision int64, real invokeFunc) (done *pb.TxnResponse, told []dryrun.Write, err error) {
+	done = &pb.TxnResponse{Succeeded: true, Header: &pb.ResponseHeader{Revision: revision}}
 	for _, c := range r.Compare {
 		is, err := o.get(c.Key, c.RangeEnd, real)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		if !satisfied(c, is) {
+		if !compareHolds(c, is) {
 			done.Succeeded = false
 			break
 		}
@@ -212,38 +228,29 @@ func (o *overlay) commit(ctx context.Context, r *pb.TxnRequest, real ask) (*pb.T
 	if !done.Succeeded {
 		ops = r.Failure
 	}
-	var told []plan.Write
-	o.mu.Lock()
-	o.revision++
-	revision := o.revision
-	o.mu.Unlock()
 	for _, op := range ops {
-		answer, writes, err := o.do(ctx, op, revision, real)
+		answer, writes, err := o.apply(ctx, op, revision, real)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		done.Responses = append(done.Responses, answer)
 		told = append(told, writes...)
 	}
-	done.Header = &pb.ResponseHeader{Revision: revision}
-	for _, w := range told {
-		o.plan.Record(ctx, w)
-	}
-	return done, nil
+	return done, told, nil
 }
 
-// get are the keys of a range as they are planned.
-func (o *overlay) get(from, to []byte, real ask) ([]*mvccpb.KeyValue, error) {
+// get returns the keys of a range, the overlay included.
+func (o *overlay) get(from, to []byte, real invokeFunc) ([]*mvccpb.KeyValue, error) {
 	resp := &pb.RangeResponse{}
 	err := o.read(&pb.RangeRequest{Key: from, RangeEnd: to}, resp, real)
 	return resp.Kvs, err
 }
 
-// satisfied reports whether a comparison holds for all keys of its range, or for a
-// key that is not there.
-func satisfied(c *pb.Compare, is []*mvccpb.KeyValue) bool {
+// compareHolds reports whether a comparison holds for all keys of its range; a missing
+// key compares as one of revision 0.
+func compareHolds(c *pb.Compare, is []*mvccpb.KeyValue) bool {
 	if len(is) == 0 {
-		if c.Target == pb.Compare_VALUE { // as etcd has it: there is no value to compare with
+		if c.Target == pb.Compare_VALUE { // like etcd: a missing key has no value to compare
 			return false
 		}
 		is = []*mvccpb.KeyValue{{}}
@@ -280,9 +287,12 @@ func satisfied(c *pb.Compare, is []*mvccpb.KeyValue) bool {
 	return true
 }
 
-// do makes one operation of a transaction.
-func (o *overlay) do(ctx context.Context, op *pb.RequestOp, revision int64, real ask) (*pb.ResponseOp, []plan.Write, error) {
+// apply evaluates one operation of a transaction.
+func (o *overlay) apply(ctx context.Context, op *pb.RequestOp, revision int64, real invokeFunc) (*pb.ResponseOp, []dryrun.Write, error) {
 	switch r := op.Request.(type) {
+	case *pb.RequestOp_RequestTxn:
+		resp, writes, err := o.evaluate(ctx, r.RequestTxn, revision, real)
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseTxn{ResponseTxn: resp}}, writes, err
 	case *pb.RequestOp_RequestRange:
 		resp := &pb.RangeResponse{}
 		err := o.read(r.RequestRange, resp, real)
@@ -294,19 +304,19 @@ func (o *overlay) do(ctx context.Context, op *pb.RequestOp, revision int64, real
 			return nil, nil, err
 		}
 		write := o.put(ctx, put, first(is), revision)
-		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{PrevKv: first(is)}}}, []plan.Write{write}, nil
+		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponsePut{ResponsePut: &pb.PutResponse{PrevKv: first(is)}}}, []dryrun.Write{write}, nil
 	case *pb.RequestOp_RequestDeleteRange:
 		is, err := o.get(r.RequestDeleteRange.Key, r.RequestDeleteRange.RangeEnd, real)
 		if err != nil {
 			return nil, nil, err
 		}
-		writes := make([]plan.Write, len(is))
+		writes := make([]dryrun.Write, len(is))
 		for i, kv := range is {
-			writes[i] = o.remove(ctx, kv, revision)
+			writes[i] = o.delete(ctx, kv, revision)
 		}
 		return &pb.ResponseOp{Response: &pb.ResponseOp_ResponseDeleteRange{ResponseDeleteRange: &pb.DeleteRangeResponse{Deleted: int64(len(is)), PrevKvs: is}}}, writes, nil
 	}
-	return nil, nil, fmt.Errorf("etcd txn: a plan cannot tell what %T would do", op.Request)
+	return nil, nil, fmt.Errorf("etcd txn: %T is not supported in a dry run", op.Request)
 }
 
 func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
@@ -316,9 +326,9 @@ func first(kvs []*mvccpb.KeyValue) *mvccpb.KeyValue {
 	return kvs[0]
 }
 
-func (o *overlay) put(ctx context.Context, r *pb.PutRequest, is *mvccpb.KeyValue, revision int64) plan.Write {
+func (o *overlay) put(ctx context.Context, r *pb.PutRequest, is *mvccpb.KeyValue, revision int64) dryrun.Write {
 	kv := &mvccpb.KeyValue{Key: r.Key, Value: r.Value, Lease: r.Lease, ModRevision: revision, CreateRevision: revision, Version: 1}
-	change := plan.Change{Path: "value"}
+	change := dryrun.Change{Path: "value"}
 	if is != nil {
 		kv.CreateRevision, kv.Version = is.CreateRevision, is.Version+1
 		if r.IgnoreValue {
@@ -327,37 +337,37 @@ func (o *overlay) put(ctx context.Context, r *pb.PutRequest, is *mvccpb.KeyValue
 		if r.IgnoreLease {
 			kv.Lease = is.Lease
 		}
-		change.From = quoted(is.Value)
+		change.From = quoteJSON(is.Value)
 	}
 	o.set(string(r.Key), kv, is, revision)
-	w := newPlanned(ctx, "put", r.Key)
-	w.Request = quoted(kv.Value)
+	w := newPlannedWrite(ctx, "put", r.Key)
+	w.Request = quoteJSON(kv.Value)
 	if change.To = w.Request; !bytes.Equal(change.From, change.To) {
-		w.Changes = []plan.Change{change}
+		w.Changes = []dryrun.Change{change}
 	}
 	return w
 }
 
-func (o *overlay) remove(ctx context.Context, is *mvccpb.KeyValue, revision int64) plan.Write {
+func (o *overlay) delete(ctx context.Context, is *mvccpb.KeyValue, revision int64) dryrun.Write {
 	o.set(string(is.Key), nil, is, revision)
-	return newPlanned(ctx, "delete", is.Key)
+	return newPlannedWrite(ctx, "delete", is.Key)
 }
 
-func newPlanned(ctx context.Context, verb string, key []byte) plan.Write {
-	w := plan.Write{Module: moduleOf(ctx), Store: "etcd", Verb: verb}
+func newPlannedWrite(ctx context.Context, verb string, key []byte) dryrun.Write {
+	w := dryrun.Write{Module: moduleOf(ctx), Store: "etcd", Verb: verb}
 	w.Resource, w.Name = splitKey(string(key))
 	return w
 }
 
-func quoted(value []byte) json.RawMessage {
+func quoteJSON(value []byte) json.RawMessage {
 	text, err := json.Marshal(string(value))
 	if err != nil {
-		return nil // a string always can be
+		return nil // cannot happen for a string
 	}
 	return text
 }
 
-// set takes over the new state of a key, nil for one that is deleted.
+// set records the new state of a key, nil for a deleted one.
 func (o *overlay) set(key string, kv, is *mvccpb.KeyValue, revision int64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -369,11 +379,11 @@ func (o *overlay) set(key string, kv, is *mvccpb.KeyValue, revision int64) {
 	}
 	o.keys[key] = plannedKey{base: base, kv: kv, at: revision}
 	o.changed = append(o.changed, key)
-	close(o.grown)
-	o.grown = make(chan struct{})
+	close(o.extended)
+	o.extended = make(chan struct{})
 }
 
-// position is where a watch that begins now starts to follow.
+// position returns the position of the overlay's end, where a new watch starts.
 func (o *overlay) position() int {
 	if o == nil {
 		return 0
@@ -383,9 +393,9 @@ func (o *overlay) position() int {
 	return len(o.changed)
 }
 
-// more is closed when there is something behind a position, nil in a real run:
-// never.
-func (o *overlay) more(position int) <-chan struct{} {
+// changedSince returns a channel that is closed when there are changes after a position;
+// nil in a real run.
+func (o *overlay) changedSince(position int) <-chan struct{} {
 	if o == nil {
 		return nil
 	}
@@ -396,12 +406,12 @@ func (o *overlay) more(position int) <-chan struct{} {
 		close(ready)
 		return ready
 	}
-	return o.grown
+	return o.extended
 }
 
-// after are the changes behind a position under a prefix, in their newest state,
-// and the position behind them.
-func (o *overlay) after(position int, prefix string) (changes []Event, end int) {
+// changesSince returns the changes after a position under a prefix, in their latest
+// state, and the position after them.
+func (o *overlay) changesSince(position int, prefix string) (changes []Event, end int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, key := range o.changed[position:] {
@@ -417,21 +427,21 @@ func (o *overlay) after(position int, prefix string) (changes []Event, end int) 
 	return changes, len(o.changed)
 }
 
-// hides reports whether the plan has a state of a key that is shown in place of
-// the one that etcd tells, of this revision.
-func (o *overlay) hides(key string, revision int64) bool {
+// overrides reports whether the overlay has a key in place of etcd's state of this
+// revision.
+func (o *overlay) overrides(key string, revision int64) bool {
 	if o == nil {
 		return false
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.settle(key, revision)
+	o.dropIfStale(key, revision)
 	_, planned := o.keys[key]
 	return planned
 }
 
-// load is what is asked of etcd, for a plan.
-func (c *conn) load() (load plan.Load) {
+// load reports to a dry run what is in progress.
+func (c *conn) load() (load dryrun.Load) {
 	select {
 	case <-c.ctx.Done():
 		return load
@@ -439,7 +449,7 @@ func (c *conn) load() (load plan.Load) {
 	default:
 		load.Busy = append(load.Busy, "the connection to etcd")
 	}
-	if n := c.gate.overlay.calls.Load(); n > 0 {
+	if n := c.interceptor.overlay.inFlight.Load(); n > 0 {
 		load.Busy = append(load.Busy, fmt.Sprintf("requests to etcd: %d", n))
 	}
 	return load

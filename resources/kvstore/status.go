@@ -10,29 +10,29 @@ import (
 	"time"
 )
 
-// Status is how etcd fares, as of the last check.
+// Status is the state of etcd as of the last check.
 type Status struct {
 	Endpoints  []EndpointStatus
-	Leases     int // general ones that are alive
+	Leases     int // general leases, alive
 	LockLeases int
 	LeasesLost int // in this term
-	// Quorum is whether the last check found etcd taking writes, and
-	// QuorumErrors how many checks in a row did not.
+	// Quorum reports whether etcd accepted a write at the last check;
+	// QuorumErrors counts consecutive failed checks.
 	Quorum       bool
 	QuorumErrors int
-	// Err is nil while etcd can be relied upon.
+	// Err is nil while etcd is healthy.
 	Err error
 }
 
-// EndpointStatus is what one member says.
+// EndpointStatus is the state of one member.
 type EndpointStatus struct {
 	URL     string
 	Version string
 	Leader  bool
-	Err     error // it does not answer
+	Err     error // of the last status request
 }
 
-// Connected is how many endpoints answer.
+// Connected returns the number of endpoints that answer.
 func (s Status) Connected() int {
 	n := 0
 	for _, e := range s.Endpoints {
@@ -43,7 +43,7 @@ func (s Status) Connected() int {
 	return n
 }
 
-// String is the status in one line.
+// String returns the status in one line.
 func (s Status) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "etcd: %d/%d connected, leases=%d, lock leases=%d, has-quorum=%t",
@@ -66,8 +66,8 @@ func (e EndpointStatus) String() string {
 	return text
 }
 
-// judge is what one check comes to, after the one before.
-func judge(before Status, endpoints []EndpointStatus, quorum error, tolerated int) Status {
+// evaluate returns the status after a check, given the previous one.
+func evaluate(before Status, endpoints []EndpointStatus, quorum error, tolerated int) Status {
 	s := Status{Endpoints: endpoints, Quorum: quorum == nil, QuorumErrors: before.QuorumErrors + 1}
 	if quorum == nil {
 		s.QuorumErrors = 0
@@ -76,7 +76,7 @@ func judge(before Status, endpoints []EndpointStatus, quorum error, tolerated in
 	case s.QuorumErrors > tolerated:
 		s.Err = fmt.Errorf("%d quorum checks in a row failed: %w", s.QuorumErrors, quorum)
 	case s.Connected() == 0:
-		s.Err = errors.New("no endpoint of etcd answers")
+		s.Err = errors.New("no etcd endpoint answers")
 		for _, e := range endpoints {
 			s.Err = fmt.Errorf("%w; %s: %w", s.Err, e.URL, e.Err)
 		}
@@ -84,15 +84,15 @@ func judge(before Status, endpoints []EndpointStatus, quorum error, tolerated in
 	return s
 }
 
-// heartbeatError is the quorum error of a heartbeat that is too old.
+// heartbeatError is the quorum error of an outdated heartbeat.
 type heartbeatError struct{ age time.Duration }
 
 func (e *heartbeatError) Error() string {
 	return fmt.Sprintf("%s since last heartbeat update has been received", e.age.Round(time.Second))
 }
 
-// reason is the label of a quorum error.
-func reason(err error) string {
+// quorumErrorLabel returns the metric label of a quorum error.
+func quorumErrorLabel(err error) string {
 	if _, ok := errors.AsType[*heartbeatError](err); ok {
 		return "no event received"
 	}

@@ -6,65 +6,74 @@ package kvstore
 import (
 	"context"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 )
 
-// SyncStore keeps the keys of one cluster under a prefix as they are desired,
-// leased, and says when they are complete. Its methods are safe for concurrent
-// use; names may be upserted before it runs.
+// SyncStore keeps the keys of one cluster under a prefix in their desired state, on
+// leases, and marks them as complete. Its methods are safe for concurrent use; names may
+// be upserted before it runs.
 //
-//   - The last value of a name wins, and one that is in etcd already costs no
-//     request.
-//   - A key that is lost, changed by others or on a lease of another process is
-//     written again.
-//   - Keys that are left from before and not desired are deleted once Synced
-//     was called, guarded by the revision they were seen in.
-//   - The mark cilium/synced/<cluster>/<prefix> appears after all that was
-//     upserted before Synced.
+//   - The last value of a name wins; a value already in etcd costs no request.
+//   - A key that is lost, changed by others or put on another lease is written again.
+//   - Leases that keys of earlier processes are on are kept alive, if all their keys are
+//     maintained by this process: taking over costs no write.
+//   - Keys of earlier processes that are not desired are deleted once Synced was
+//     called, guarded by their mod revision.
+//   - The key cilium/synced/<cluster>/<prefix> is written after all keys upserted
+//     before Synced.
 type SyncStore struct {
-	mirror *mirror
-	mark   mark
-	done   prometheus.Gauge
+	syncer *syncer
+	marker syncedMarker
 }
 
-// NewSyncStore returns a store of <prefix>/<cluster>/<name>. c is the client of
-// the module that the scope belongs to. No two stores of a process may share a
-// prefix and cluster.
-func NewSyncStore(c Client, s reconcile.Scope, prefix, cluster string) (*SyncStore, error) {
-	m, err := newMirror(c, s, Folder(prefix, cluster), cluster, func(string) bool { return true })
+// SyncOption changes a SyncStore.
+type SyncOption func(*SyncStore)
+
+// OwnedIf restricts the keys without a desired value that are deleted to those that owns
+// reports: it is called with the name, at any time, and must not call the store. confirm
+// is called before the first of them is deleted, and again if it fails: it returns when
+// what owns reads is up to date.
+func OwnedIf(owns func(name string) bool, confirm func(context.Context) error) SyncOption {
+	return func(s *SyncStore) { s.syncer.state.owns, s.syncer.confirm = owns, confirm }
+}
+
+// NewSyncStore returns a store of <prefix>/<cluster>/<name>. c is the client of the
+// module that the scope belongs to. A process may have only one store per prefix and
+// cluster.
+func NewSyncStore(c Client, s reconcile.Deps, prefix, cluster string, opts ...SyncOption) (*SyncStore, error) {
+	m, err := newSyncer(c, s, prefix, cluster)
 	if err != nil {
 		return nil, err
 	}
-	done := m.client.metrics.InitialSync.WithLabelValues(scope(m.prefix), cluster, "write")
-	done.Set(0)
-	return &SyncStore{mirror: m, done: done, mark: mark{
-		key:     Key(SyncedPrefix, cluster, prefix),
-		written: func() { done.Set(1) },
-	}}, nil
+	store := &SyncStore{syncer: m, marker: syncedMarker{
+		key:       Key(SyncedPrefix, cluster, prefix),
+		onWritten: func() { m.metrics.Initial.Set(1) },
+	}}
+	for _, o := range opts {
+		o(store)
+	}
+	m.client.leases.maintain(m.prefix, Folder(SyncedPrefix, cluster), Key(ClusterConfigPrefix, cluster), HeartbeatKey)
+	return store, nil
 }
 
-// Run writes and deletes until ctx ends; it is made for a job, and runs once.
-// What was written stays.
+// Run writes and deletes until ctx ends. It is the function of a job and runs once. The
+// keys stay in etcd afterwards.
 func (s *SyncStore) Run(ctx context.Context) error {
-	defer s.done.Set(0)
-	return s.mirror.run(ctx, s.mirror.client.config.KVStorePeriodicSync, func(ctx context.Context) {
-		s.mirror.watchMark(ctx, s.mark.key)
+	defer s.syncer.metrics.Initial.Set(0)
+	return s.syncer.run(ctx, s.syncer.client.config.KVStorePeriodicSync, func(ctx context.Context) {
+		s.syncer.watchMarker(ctx, s.marker.key)
 	})
 }
 
-// Upsert has a name hold a value from now on. The value must not be changed
-// afterwards. The triggers say why, for the cause of the write.
+// Upsert sets the desired value of a name. The value must not be changed afterwards.
+// The triggers become part of the write's cause.
 func (s *SyncStore) Upsert(name string, value []byte, triggers ...k8s.Trigger) {
-	s.mirror.upsert(name, value, triggers...)
+	s.syncer.upsert(name, value, triggers...)
 }
 
-// Delete has a name be gone from now on. One that was never upserted costs
-// nothing.
-func (s *SyncStore) Delete(name string, triggers ...k8s.Trigger) { s.mirror.delete(name, triggers...) }
+// Delete deletes a name. One that does not exist costs no request.
+func (s *SyncStore) Delete(name string, triggers ...k8s.Trigger) { s.syncer.delete(name, triggers...) }
 
-// Synced says that all that there is at first was upserted. Only the first call
-// counts.
-func (s *SyncStore) Synced() { s.mirror.complete(&s.mark) }
+// Synced declares that the initial state was upserted. Only the first call counts.
+func (s *SyncStore) Synced() { s.syncer.markComplete(&s.marker) }

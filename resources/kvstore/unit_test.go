@@ -5,8 +5,12 @@ package kvstore
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,18 +22,18 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 )
 
-// Rules K1 and K2.
+// KV-K1 and KV-K2.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		Key(SyncedPrefix, "c1", ServicesPrefix):   "cilium/synced/c1/cilium/state/services/v1",
-		Key(IdentityValuesPrefix, "k8s:a//b=..;"): "cilium/state/identities/v1/value/k8s:a//b=..;", // nothing is cleaned
-		Folder(NodesPrefix, "c1"):                 "cilium/state/nodes/v1/c1/",
-		scope("cilium/state/services/v1/c1/a/b"):  "services/v1",
-		scope(HeartbeatKey):                       "cilium/.hear",
-		scope("cilium/cluster-config/c1"):         "cilium/clust",
-		scope("k"):                                "k",
-		LeaseID(0x1234abcd).String():              "1234abcd",
+		Key(SyncedPrefix, "c1", ServicesPrefix):     "cilium/synced/c1/cilium/state/services/v1",
+		Key(IdentityValuesPrefix, "k8s:a//b=..;"):   "cilium/state/identities/v1/value/k8s:a//b=..;", // nothing is cleaned
+		Folder(NodesPrefix, "c1"):                   "cilium/state/nodes/v1/c1/",
+		keyClass("cilium/state/services/v1/c1/a/b"): "services/v1",
+		keyClass(HeartbeatKey):                      "cilium/.hear",
+		keyClass("cilium/cluster-config/c1"):        "cilium/clust",
+		keyClass("k"):                               "k",
+		LeaseID(0x1234abcd).String():                "1234abcd",
 	} {
 		if got != want {
 			t.Errorf("got %q, want %q", got, want)
@@ -37,7 +41,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// Rule Q4.
+// KV-Q4.
 func TestStatusText(t *testing.T) {
 	t.Parallel()
 	s := Status{
@@ -53,9 +57,9 @@ func TestStatusText(t *testing.T) {
 	}
 }
 
-// Rule Q3: so many quorum errors in a row are tolerated; one good
+// KV-Q3: so many quorum errors in a row are tolerated; one good
 // check resets their number.
-func TestJudge(t *testing.T) {
+func TestEvaluate(t *testing.T) {
 	t.Parallel()
 	up, down := []EndpointStatus{{URL: "a"}}, []EndpointStatus{{URL: "a", Err: errors.New("away")}}
 	old := &heartbeatError{125 * time.Second}
@@ -69,34 +73,34 @@ func TestJudge(t *testing.T) {
 		{up, nil, true, 0}, {up, old, true, 1}, {up, old, true, 2}, {up, old, false, 3}, {up, old, false, 4},
 		{up, nil, true, 0}, {down, nil, false, 0}, {up, old, true, 1}, {nil, nil, false, 0},
 	} {
-		s = judge(s, c.endpoints, c.quorum, 2)
+		s = evaluate(s, c.endpoints, c.quorum, 2)
 		if (s.Err == nil) != c.healthy || s.QuorumErrors != c.errors || s.Quorum != (c.quorum == nil) {
 			t.Errorf("check %d: %+v", i, s)
 		}
 	}
-	if got, want := old.Error(), "2m5s since last heartbeat update has been received"; got != want || reason(old) != "no event received" {
-		t.Errorf("got %s (%s)", got, reason(old))
+	if got, want := old.Error(), "2m5s since last heartbeat update has been received"; got != want || quorumErrorLabel(old) != "no event received" {
+		t.Errorf("got %s (%s)", got, quorumErrorLabel(old))
 	}
 }
 
-// Rule L5: when data counts as replaced.
-func TestLineage(t *testing.T) {
+// KV-L5: when data counts as replaced.
+func TestRestoreDetector(t *testing.T) {
 	t.Parallel()
-	l := newLineage()
+	l := newRestoreDetector()
 	changes := 0
-	l.then(func() { changes++ })
+	l.onRestore(func() { changes++ })
 	see := func(cluster uint64, revision, began int64, newest bool, want int) {
 		t.Helper()
-		now, before := l.current(), changes
-		l.saw(&pb.ResponseHeader{ClusterId: cluster, Revision: revision}, began, newest)
-		told := false
+		now, before := l.dataRestored(), changes
+		l.observe(&pb.ResponseHeader{ClusterId: cluster, Revision: revision}, began, newest)
+		notified := false
 		select {
 		case <-now:
-			told = true
+			notified = true
 		default:
 		}
-		if changes != want || told != (changes > before) {
-			t.Errorf("%d changes, want %d; told: %v", changes, want, told)
+		if changes != want || notified != (changes > before) {
+			t.Errorf("%d changes, want %d; notified: %v", changes, want, notified)
 		}
 	}
 	see(1, 10, 0, true, 0)
@@ -105,12 +109,12 @@ func TestLineage(t *testing.T) {
 	see(1, 11, 10, true, 0)
 	see(1, 5, 11, true, 1)  // restored from a backup
 	see(1, 5, 11, true, 1)  // asked for before it was noticed
-	see(2, 90, 5, false, 2) // made anew
+	see(2, 90, 5, false, 2) // recreated
 	see(2, 90, 90, true, 2)
-	l.saw(nil, 0, true)
+	l.observe(nil, 0, true)
 }
 
-// Rule C7: the addresses of Services are asked for; everything else is DNS's.
+// KV-C7: Services are resolved by the API, all other names by DNS.
 func TestServiceAddresses(t *testing.T) {
 	t.Parallel()
 	s := serviceAddresses{fakeServices{"kube-system/etcd": "10.1.2.3", "kube-system/headless": "None"}}
@@ -146,19 +150,19 @@ func (f fakeServices) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstruc
 }
 
 // A panic of a consumer reaches the job that runs a store, and ends the rest.
-func TestTogetherPassesPanicsOn(t *testing.T) {
+func TestRunAllRaisesPanics(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if v := recover(); v != "broken" {
 			t.Errorf("recovered %v", v)
 		}
 	}()
-	_ = together(t.Context(), func(ctx context.Context) { <-ctx.Done() }, func(context.Context) { panic("broken") })
+	_ = runAll(t.Context(), func(ctx context.Context) { <-ctx.Done() }, func(context.Context) { panic("broken") })
 	t.Error("the panic was swallowed")
 }
 
-// Rule O6: writers of a key take turns, whichever other keys they hold; who
-// gives up leaves nothing behind.
+// KV-O6: writers of a key take turns, whatever other keys they hold; an aborted wait
+// leaves nothing behind.
 func TestKeyLocks(t *testing.T) {
 	t.Parallel()
 	l := keyLocks{locks: map[string]*keyLock{}}
@@ -200,9 +204,9 @@ func TestKeyLocks(t *testing.T) {
 	}
 }
 
-// Rule C8.
+// KV-C8.
 func TestEnvironment(t *testing.T) {
-	log := &logBook{}
+	log := &logRecorder{}
 	t.Setenv(checkTimeoutVariable, "3s")
 	if got := newTiming(slog.New(log)).checkTimeout; got != 3*time.Second {
 		t.Errorf("the limit is %s", got)
@@ -211,12 +215,48 @@ func TestEnvironment(t *testing.T) {
 	if got := newTiming(slog.New(log)).checkTimeout; got != 10*time.Second || log.count("WARN", checkTimeoutVariable, "soon") != 1 {
 		t.Errorf("the limit is %s, the log %s", got, log)
 	}
-	quietLogger(slog.New(log)).Error("unasked")
-	t.Setenv(clientDebug, "warn")
-	asked := quietLogger(slog.New(log)).With(zap.String("a", "b"))
+	zapLogger(slog.New(log)).Error("unasked")
+	t.Setenv(clientDebugVariable, "warn")
+	asked := zapLogger(slog.New(log)).With(zap.String("a", "b"))
 	asked.Info("too little")
 	asked.Warn("asked for", zap.Int("n", 7))
 	if log.count("unasked") != 0 || log.count("too little") != 0 || log.count("WARN etcd client: asked for", "n=7") != 1 {
 		t.Errorf("the log is %s", log)
+	}
+}
+
+// KV-W4: delays double from 50 ms to the maximum, with jitter.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	b := newBackoff(2 * time.Second)
+	for i, mean := range []time.Duration{50, 100, 200, 400, 800, 1600, 2000, 2000, 2000} {
+		mean *= time.Millisecond
+		if d := b.Step(); d < mean/2 || d > mean*3/2 {
+			t.Errorf("delay %d is %s, want about %s", i, d, mean)
+		}
+	}
+}
+
+// KV-C5: an error names the file; a client certificate is read at each handshake.
+func TestTLSConfig(t *testing.T) {
+	t.Parallel()
+	empty := filepath.Join(t.TempDir(), "empty")
+	check(t, os.WriteFile(empty, nil, 0o600))
+	for name, c := range map[string]struct {
+		file fileConfig
+		want string
+	}{
+		"CA without certificates": {fileConfig{TrustedCAFile: empty}, "has no certificate"},
+		"no CA file":              {fileConfig{TrustedCAFile: empty + "x"}, "no such file"},
+		"an empty certificate":    {fileConfig{CertFile: empty, KeyFile: empty}, "load the etcd client certificate"},
+	} {
+		_, err := c.file.tlsConfig()
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), empty) {
+			t.Errorf("%s: %v, want %q and the name of the file in it", name, err, c.want)
+		}
+	}
+	config := must(fileConfig{InsecureSkipTLSVerify: true}.tlsConfig())(t)
+	if config.MinVersion != tls.VersionTLS12 || !config.InsecureSkipVerify {
+		t.Errorf("got %+v", config)
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// user is somebody with a password and a role of the same name.
-type user struct{ name, password string }
+// etcdUser is a user with a password and a role of the same name.
+type etcdUser struct{ name, password string }
 
 // newUser makes a user that may read and write below prefixes.
-func newUser(t *testing.T, root *clientv3.Client, name string, prefixes ...string) user {
+func newUser(t *testing.T, root *clientv3.Client, name string, prefixes ...string) etcdUser {
 	t.Helper()
 	ctx := t.Context()
-	u := user{name, "secret of " + name}
+	u := etcdUser{name, "secret of " + name}
 	must(root.RoleAdd(ctx, name))(t)
 	for _, p := range prefixes {
 		must(root.RoleGrantPermission(ctx, name, p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(clientv3.PermReadWrite)))(t)
@@ -31,7 +31,7 @@ func newUser(t *testing.T, root *clientv3.Client, name string, prefixes ...strin
 }
 
 // file names a configuration file with the user in it.
-func (u user) file(t *testing.T, endpoints []string) setup {
+func (u etcdUser) file(t *testing.T, endpoints []string) setup {
 	t.Helper()
 	return fileOption(t, map[string]any{"endpoints": endpoints, "username": u.name, "password": u.password})
 }

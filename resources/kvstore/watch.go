@@ -7,110 +7,110 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 func (c *client) Watch(ctx context.Context, prefix string) iter.Seq[Event] {
-	return c.watch(ctx, prefix, follower{replaced: func() {}, known: func() []string { return nil }})
+	return c.watch(ctx, prefix, watchHooks{onRestore: func() {}, knownKeys: func() []string { return nil }})
 }
 
-// follower is a consumer that knows more than it is told. Its functions are
-// called in the goroutine that consumes.
-type follower struct {
-	// replaced is called before all is told anew because revisions mean nothing
-	// any more.
-	replaced func()
-	// known are keys that the consumer takes for existing, from its own writes.
-	// If a listing does not have them, it is told so.
-	known func() []string
+// watchHooks connect a watch to a consumer that also writes the keys. They are called
+// in the consumer's goroutine.
+type watchHooks struct {
+	// onRestore is called after a restore, before all keys are delivered again:
+	// earlier revisions are invalid.
+	onRestore func()
+	// knownKeys returns keys that the consumer takes for existing, from its own
+	// writes. A listing without them delivers a Delete.
+	knownKeys func() []string
+	// endOnRestore ends the watch at a restore: what the new data lack is not delivered as deleted.
+	endOnRestore bool
 }
 
-func (c *client) watch(ctx context.Context, prefix string, f follower) iter.Seq[Event] {
+func (c *client) watch(ctx context.Context, prefix string, f watchHooks) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		if c.AwaitConnected(ctx) != nil {
 			return
 		}
-		w := &watch{client: c, prefix: prefix, yield: yield, follower: f, told: map[string]int64{}}
+		w := &watch{client: c, prefix: prefix, yield: yield, watchHooks: f, delivered: map[string]int64{}, backoff: newBackoff(c.timing.maxRelistDelay)}
 		w.run(ctx)
 	}
 }
 
-// watch is one run of Watch, in the goroutine of its consumer.
+// watch is one call of Watch. It runs in the consumer's goroutine.
 type watch struct {
 	*client
-	follower
+	watchHooks
 	prefix string
 	yield  func(Event) bool
 
-	told     map[string]int64 // keys that the consumer was told of, with their revisions
-	revision int64            // up to which the consumer knows all
-	planned  int              // up to which it knows what is planned
-	listed   bool             // what it was told is complete as of revision
-	synced   bool             // the consumer was told so
+	delivered      map[string]int64 // revisions of the keys delivered to the consumer
+	revision       int64            // up to which all changes are delivered
+	dryRunPosition int              // the same in the overlay of a dry run
+	listed         bool             // delivered is complete as of revision
+	synced         bool             // Synced is delivered
 
-	pause   time.Duration
+	backoff wait.Backoff
 	failing bool
 }
 
-// errReplaced says that etcd has other data than before.
-var errReplaced = errors.New("etcd's data was replaced")
+// errRestored means that etcd's data was replaced.
+var errRestored = errors.New("etcd data was restored or replaced")
 
-// run lists and watches until ctx ends or the consumer leaves.
+// run lists and watches until ctx ends or the consumer stops.
 func (w *watch) run(ctx context.Context) {
-	replaced := w.data.current()
+	replaced := w.restores.dataRestored()
 	for ctx.Err() == nil && w.ctx.Err() == nil {
-		err := w.list(ctx)
+		err := w.list(ctx, replaced)
 		if err == nil {
-			err = w.follow(ctx, replaced)
+			err = w.watchChanges(ctx, replaced)
 		}
 		switch {
-		case errors.Is(err, errLeft):
+		case errors.Is(err, errStopped), errors.Is(err, errRestored) && w.endOnRestore:
 			return
-		case errors.Is(err, errReplaced):
-			replaced = w.data.current()
-			w.forget()
+		case errors.Is(err, errRestored):
+			replaced = w.restores.dataRestored()
+			w.reset()
 			continue
 		case errors.Is(err, rpctypes.ErrCompacted):
-			w.listed = false // what happened in between is gone: find out by listing
+			w.listed = false // the changes in between are lost: list again
 			continue
 		}
-		w.failed(ctx, err)
-		w.wait(ctx)
+		w.logFailure(ctx, err)
+		w.sleep(ctx)
 	}
 }
 
-// forget makes the next listing tell everything again: revisions mean nothing
-// any more.
-func (w *watch) forget() {
-	w.replaced()
+// reset makes the next listing deliver all keys again: earlier revisions are invalid.
+func (w *watch) reset() {
+	w.onRestore()
 	w.listed, w.revision = false, 0
-	for key := range w.told {
-		w.told[key] = 0
+	for key := range w.delivered {
+		w.delivered[key] = 0
 	}
 }
 
-// list tells the consumer what is there, unless it knows, and what of that it
-// knew is gone.
-func (w *watch) list(ctx context.Context) error {
+// list delivers the difference between the listing and the keys delivered so far.
+func (w *watch) list(ctx context.Context, replaced <-chan struct{}) error {
 	if w.listed {
 		return nil
 	}
 	if w.synced {
-		w.metrics.Relists.WithLabelValues(scope(w.prefix)).Inc()
+		w.metrics.Relists.WithLabelValues(keyClass(w.prefix)).Inc()
 	}
-	etcd, release, err := w.admit(ctx)
+	etcd, release, err := w.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	release = sync.OnceFunc(release) // the consumer may need a share while it is told
+	release = sync.OnceFunc(release) // the consumer may need the limiter itself
 	defer release()
-	w.planned = w.gate.overlay.position()
-	present := make(map[string]struct{}, len(w.told))
+	w.dryRunPosition = w.interceptor.overlay.position()
+	present := make(map[string]struct{}, len(w.delivered))
 	revision, err := w.pages(clientv3.WithRequireLeader(ctx), etcd, w.prefix, listOptions{}, w.revision, release, func(e Entry) bool {
 		present[e.Key] = struct{}{}
 		return w.upsert(e)
@@ -118,74 +118,86 @@ func (w *watch) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, key := range w.known() {
-		if _, told := w.told[key]; !told {
-			w.told[key] = 0
+	if w.endOnRestore && isClosed(replaced) {
+		return errRestored
+	}
+	for _, key := range w.knownKeys() {
+		if _, told := w.delivered[key]; !told {
+			w.delivered[key] = 0
 		}
 	}
-	for key := range w.told {
-		if _, ok := present[key]; !ok && !w.remove(key, revision) {
-			return errLeft
+	for key := range w.delivered {
+		if _, ok := present[key]; !ok && !w.delete(key, revision) {
+			return errStopped
 		}
 	}
 	w.revision, w.listed = revision, true
 	if !w.synced {
 		w.synced = true
 		if !w.yield(Event{Kind: Synced}) {
-			return errLeft
+			return errStopped
 		}
 	}
-	w.succeeded()
+	w.markHealthy()
 	return nil
 }
 
-// follow tells the consumer what changes, until the watch ends.
-func (w *watch) follow(ctx context.Context, replaced <-chan struct{}) error {
-	etcd, release, err := w.admit(ctx)
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// watchChanges delivers changes until the watch ends.
+func (w *watch) watchChanges(ctx context.Context, replaced <-chan struct{}) error {
+	etcd, release, err := w.acquire(ctx)
 	if err != nil {
 		return err
 	}
-	release() // the rate is for starting it
+	release() // only the start of a watch is limited
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	changes := etcd.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.revision+1), clientv3.WithProgressNotify())
 	for {
 		select {
 		case <-replaced:
-			return errReplaced
-		case <-w.gate.overlay.more(w.planned):
-			if !w.takePlanned() {
-				return errLeft
+			return errRestored
+		case <-w.interceptor.overlay.changedSince(w.dryRunPosition):
+			if !w.deliverPlanned() {
+				return errStopped
 			}
 		case resp, open := <-changes:
 			if !open {
-				return errors.Join(errors.New("the watch ended"), ctx.Err())
+				return errors.Join(errors.New("watch closed"), ctx.Err())
 			}
 			if err := resp.Err(); err != nil {
-				return w.explain("watch", w.prefix, err)
+				return w.wrapError("watch", w.prefix, err)
 			}
-			if err := w.take(resp); err != nil {
+			if err := w.handleResponse(resp); err != nil {
 				return err
 			}
-			w.succeeded()
+			w.markHealthy()
 		}
 	}
 }
 
-// take passes on the changes of one answer.
-func (w *watch) take(resp clientv3.WatchResponse) error {
+// handleResponse delivers the changes of one response.
+func (w *watch) handleResponse(resp clientv3.WatchResponse) error {
 	for _, e := range resp.Events {
-		if w.gate.overlay.hides(string(e.Kv.Key), e.Kv.ModRevision) {
+		if w.interceptor.overlay.overrides(string(e.Kv.Key), e.Kv.ModRevision) {
 			continue
 		}
 		more := false
 		if e.Type == clientv3.EventTypeDelete {
-			more = w.remove(string(e.Kv.Key), e.Kv.ModRevision)
+			more = w.delete(string(e.Kv.Key), e.Kv.ModRevision)
 		} else {
 			more = w.upsert(entryOf(e.Kv))
 		}
 		if !more {
-			return errLeft
+			return errStopped
 		}
 	}
 	if n := len(resp.Events); n > 0 {
@@ -196,14 +208,14 @@ func (w *watch) take(resp clientv3.WatchResponse) error {
 	return nil
 }
 
-// takePlanned passes on what was planned since the last look.
-func (w *watch) takePlanned() (more bool) {
+// deliverPlanned delivers the writes planned since the last call.
+func (w *watch) deliverPlanned() (more bool) {
 	var changes []Event
-	changes, w.planned = w.gate.overlay.after(w.planned, w.prefix)
+	changes, w.dryRunPosition = w.interceptor.overlay.changesSince(w.dryRunPosition, w.prefix)
 	for _, e := range changes {
 		more := false
 		if e.Kind == Delete {
-			more = w.remove(e.Key, e.ModRevision)
+			more = w.delete(e.Key, e.ModRevision)
 		} else {
 			more = w.upsert(e.Entry)
 		}
@@ -214,26 +226,26 @@ func (w *watch) takePlanned() (more bool) {
 	return true
 }
 
-// upsert reports whether the consumer wants more.
+// upsert delivers a key unless it is unchanged, and reports whether to go on.
 func (w *watch) upsert(e Entry) bool {
-	if w.told[e.Key] == e.ModRevision {
-		return true // listed again, unchanged
+	if w.delivered[e.Key] == e.ModRevision {
+		return true // unchanged since it was delivered
 	}
-	w.told[e.Key] = e.ModRevision
+	w.delivered[e.Key] = e.ModRevision
 	return w.yield(Event{Upsert, e})
 }
 
-func (w *watch) remove(key string, revision int64) bool {
-	if _, ok := w.told[key]; !ok {
+func (w *watch) delete(key string, revision int64) bool {
+	if _, ok := w.delivered[key]; !ok {
 		return true
 	}
-	delete(w.told, key)
+	delete(w.delivered, key)
 	return w.yield(Event{Delete, Entry{Key: key, ModRevision: revision}})
 }
 
-// admit waits for the connection and a share of the rate, as long as it takes.
-func (w *watch) admit(ctx context.Context) (*clientv3.Client, func(), error) {
-	etcd, err := w.etcd(ctx)
+// acquire waits for the connection and the rate limit, without a timeout.
+func (w *watch) acquire(ctx context.Context) (*clientv3.Client, func(), error) {
+	etcd, err := w.awaitClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -241,31 +253,36 @@ func (w *watch) admit(ctx context.Context) (*clientv3.Client, func(), error) {
 	return etcd, release, err
 }
 
-// The first pause after a failure; further ones double.
-const firstPause = 50 * time.Millisecond
+// initialPause is the mean delay after a first failure.
+const initialPause = 50 * time.Millisecond
 
-func (w *watch) wait(ctx context.Context) {
-	w.pause = min(max(2*w.pause, firstPause), w.timing.relist)
+// newBackoff returns delays between half and one and a half of a mean that doubles up to
+// longest.
+func newBackoff(longest time.Duration) wait.Backoff {
+	return wait.Backoff{Duration: initialPause / 2, Factor: 2, Jitter: 2, Steps: 32, Cap: longest / 2}
+}
+
+func (w *watch) sleep(ctx context.Context) {
 	select {
-	case <-time.After(w.pause/2 + rand.N(w.pause)):
+	case <-time.After(w.backoff.Step()):
 	case <-ctx.Done():
 	case <-w.ctx.Done():
 	}
 }
 
-// failed logs the first of several failures.
-func (w *watch) failed(ctx context.Context, err error) {
+// logFailure logs the first of consecutive failures.
+func (w *watch) logFailure(ctx context.Context, err error) {
 	if err == nil || ctx.Err() != nil || w.ctx.Err() != nil || w.failing {
 		return
 	}
 	w.failing = true
-	w.log.Warn("watching etcd, will try again", "module", w.module, "prefix", w.prefix, "error", err)
+	w.log.Warn("etcd watch failed, retrying", "module", w.module, "prefix", w.prefix, "error", err)
 }
 
-func (w *watch) succeeded() {
-	w.pause = 0
+func (w *watch) markHealthy() {
+	w.backoff = newBackoff(w.timing.maxRelistDelay)
 	if w.failing {
 		w.failing = false
-		w.log.Info("watching etcd again", "module", w.module, "prefix", w.prefix)
+		w.log.Info("etcd watch recovered", "module", w.module, "prefix", w.prefix)
 	}
 }

@@ -28,13 +28,13 @@ type view struct {
 	hold   chan struct{} // if set, the consumer waits for it at each event
 }
 
-func watchView(t *testing.T, r *rig, prefix string) *view {
+func watchView(t *testing.T, r *harness, prefix string) *view {
 	v := &view{keys: map[string]string{}, latest: map[string]int64{}}
 	run(t, func(ctx context.Context) error { v.consume(ctx, r, prefix); return nil })
 	return v
 }
 
-func (v *view) consume(ctx context.Context, r *rig, prefix string) {
+func (v *view) consume(ctx context.Context, r *harness, prefix string) {
 	for e := range r.Watch(ctx, prefix) {
 		if v.hold != nil {
 			<-v.hold
@@ -85,20 +85,20 @@ func (v *view) complain(t *testing.T) {
 		t.Error(w)
 	}
 	if v.synced != 1 {
-		t.Errorf("%d synced marks", v.synced)
+		t.Errorf("%d Synced events", v.synced)
 	}
 }
 
-// docs/wire/kvstore.md, example 12: pages are pinned to the first one's revision.
+// docs/wire/kvstore.md, KV-E12: pages are pinned to the first one's revision.
 func TestWatchListsInPages(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0]), option("etcd.limit", "256")).ready(t)
 	for i := range 600 {
 		must(etcd.Put(t.Context(), fmt.Sprintf("some/long/prefix/v1/%03d", i), "v"))(t)
 	}
 	v := watchView(t, r, "some/long/prefix/v1/")
-	until(t, "600 keys and the mark", func() bool { v.mu.Lock(); defer v.mu.Unlock(); return v.synced == 1 })
+	eventually(t, "600 keys and Synced", func() bool { v.mu.Lock(); defer v.mu.Unlock(); return v.synced == 1 })
 	if len(v.events) != 601 || v.events[600] != "synced " || v.events[0] != "upsert some/long/prefix/v1/000" {
 		t.Errorf("%d events, the last %s", len(v.events), v.events[len(v.events)-1])
 	}
@@ -113,11 +113,11 @@ func TestWatchListsInPages(t *testing.T) {
 	}
 }
 
-// Rule O5: a listing during which keys change shows one moment, not two.
+// KV-O5: a listing during which keys change shows one moment, not two.
 func TestListIsOneMoment(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0]), option("etcd.limit", "2")).ready(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0]), option("etcd.limit", "2")).ready(t)
 	for i := range 10 {
 		must(etcd.Put(t.Context(), fmt.Sprintf("k/%d", i), "0"))(t)
 	}
@@ -141,18 +141,18 @@ func TestListIsOneMoment(t *testing.T) {
 	}
 }
 
-// docs/wire/kvstore.md, example 13, and all that can cut a watch: nothing is missed.
+// docs/wire/kvstore.md, KV-E13, and all that can cut a watch: nothing is missed.
 func TestWatchSurvives(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, door := direct(t, e), e.Proxy(t, "etcd-0")
-	r := newRig(t, to(e.ProxyEndpoints()[0]), quick).ready(t)
+	etcd, door := directClient(t, e), e.Proxy(t, "etcd-0")
+	r := newHarness(t, to(e.ProxyEndpoints()[0]), quick).ready(t)
 	for _, key := range []string{"p/X", "p/Y", "p/Z"} {
 		must(etcd.Put(t.Context(), key, "1"))(t)
 	}
 	v := watchView(t, r, "p/")
 	same := func() bool { return v.equals(t, etcd, "p/") }
-	until(t, "the first listing", same)
+	eventually(t, "the first listing", same)
 
 	compact := func() {
 		rev := must(etcd.Put(t.Context(), "else", ""))(t).Header.Revision
@@ -171,44 +171,44 @@ func TestWatchSurvives(t *testing.T) {
 	} {
 		cut()
 		door.Heal(t)
-		until(t, fmt.Sprintf("the view is right after cut %d", i), same)
+		eventually(t, fmt.Sprintf("the view is right after cut %d", i), same)
 	}
-	if relists := testutil.ToFloat64(r.metrics.Relists.WithLabelValues(scope("p/"))); relists != 2 {
+	if relists := testutil.ToFloat64(r.metrics.Relists.WithLabelValues(keyClass("p/"))); relists != 2 {
 		t.Errorf("%v listings were repeated, want one for each compaction", relists)
 	}
 	v.complain(t)
 	if !slices.Contains(v.events, "delete p/X") {
-		t.Error("the consumer was not told that X is gone")
+		t.Error("the deletion of X was not delivered")
 	}
 }
 
-// Rule W3: while a consumer is busy, nothing is lost.
+// KV-W3: while a consumer is busy, nothing is lost.
 func TestWatchWaitsForItsConsumer(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0])).ready(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
 	v := &view{keys: map[string]string{}, latest: map[string]int64{}, hold: make(chan struct{})}
 	run(t, func(ctx context.Context) error { v.consume(ctx, r, "p/"); return nil })
 	for i := range 200 {
 		must(etcd.Put(t.Context(), fmt.Sprintf("p/%d", i%7), fmt.Sprint(i)))(t)
 	}
 	close(v.hold)
-	until(t, "the view is right", func() bool { return v.equals(t, etcd, "p/") })
+	eventually(t, "the view is right", func() bool { return v.equals(t, etcd, "p/") })
 	v.complain(t)
 }
 
-// Rule O2: a consumer may write from within the loop, even when one request at a time is
+// KV-O2: a consumer may write from within the loop, even when one request at a time is
 // all it may make.
 func TestWritingWhileWatching(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
-	etcd, r := direct(t, e), newRig(t, to(e.Endpoints()[0]), option("etcd.maxInflight", "1")).ready(t)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0]), option("etcd.maxInflight", "1")).ready(t)
 	must(etcd.Put(t.Context(), "p/a", "1"))(t)
-	for e := range r.Watch(caused(t), "p/") {
+	for e := range r.Watch(withCause(t), "p/") {
 		if e.Kind == Synced {
 			break
 		}
-		check(t, r.Write(caused(t), Put("q/"+e.Key, e.Value)))
+		check(t, r.Write(withCause(t), Put("q/"+e.Key, e.Value)))
 	}
 	if !holds(t, etcd, "q/p/a", "1") {
 		t.Error("not written")
@@ -216,7 +216,7 @@ func TestWritingWhileWatching(t *testing.T) {
 }
 
 // listings is how many range requests were made for a scope.
-func listings(t *testing.T, r *rig, scope string) int {
+func listings(t *testing.T, r *harness, scope string) int {
 	t.Helper()
 	return int(sampleCount(t, r.metrics.Operations, scope, "read", "list", "success"))
 }

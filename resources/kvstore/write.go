@@ -15,18 +15,18 @@ type Write struct {
 	remove bool
 }
 
-// Put writes a key without a lease. A lease that the key had lets go of it.
+// Put writes a key without a lease and detaches it from a lease that it had.
 func Put(key string, value []byte) Write { return Write{key: key, value: value} }
 
-// PutLeased writes a key on a lease of this process. From then on the key is
-// written again when that lease is lost, until it is removed or put otherwise.
-// The value must not be changed afterwards.
+// PutLeased writes a key on a lease of this process. The key is written again when
+// its lease is lost, until it is removed or put without a lease. The value must not
+// be changed afterwards.
 func PutLeased(key string, value []byte) Write { return Write{key: key, value: value, leased: true} }
 
 // Remove deletes a key.
 func Remove(key string) Write { return Write{key: key, remove: true} }
 
-// op is the write as etcd's client has it.
+// op returns the write as an operation of etcd's client.
 func (w Write) op(lease LeaseID) clientv3.Op {
 	switch {
 	case w.remove:
@@ -37,7 +37,7 @@ func (w Write) op(lease LeaseID) clientv3.Op {
 	return clientv3.OpPut(w.key, string(w.value))
 }
 
-// kind is the label of metrics.
+// kind returns the metric label.
 func (w Write) kind() string {
 	if w.remove {
 		return "delete"
@@ -45,16 +45,16 @@ func (w Write) kind() string {
 	return "set"
 }
 
-// Guard is a condition of [Client.WriteIf].
+// Guard is a condition of [Client.WriteIf] and of a [Removal].
 type Guard struct{ cmp clientv3.Cmp }
 
-// Unchanged holds while a key is as it was read.
+// Unchanged holds while a key has the mod revision of an entry.
 func Unchanged(e Entry) Guard {
 	return Guard{clientv3.Compare(clientv3.ModRevision(e.Key), "=", e.ModRevision)}
 }
 
-// Held holds while a key was not deleted since it was created at the revision,
-// whatever was written to it.
+// Held holds while a key has the create revision: it was not deleted since, but may
+// have been changed.
 func Held(key string, createRevision int64) Guard {
 	return Guard{clientv3.Compare(clientv3.CreateRevision(key), "=", createRevision)}
 }
@@ -64,7 +64,12 @@ func Absent(key string) Guard {
 	return Guard{clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
 }
 
-// NoneUnder holds while no key begins with prefix.
+// NoneUnder holds while no key has the prefix.
 func NoneUnder(prefix string) Guard {
 	return Guard{clientv3.Compare(clientv3.CreateRevision(prefix), "=", 0).WithPrefix()}
+}
+
+// NoneSince holds while no key with the prefix was written after a revision.
+func NoneSince(prefix string, revision int64) Guard {
+	return Guard{clientv3.Compare(clientv3.ModRevision(prefix), "<", revision+1).WithPrefix()}
 }

@@ -5,34 +5,58 @@ package reconcile
 
 import (
 	"log/slog"
+	"slices"
 
+	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/explain"
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// Cell gives every module the scope that its loops are made in.
+// Cell provides Deps to every module.
 var Cell = cell.Module("reconcile", "Brings objects to their desired state, with a cause for every write",
-	cell.PerModule(newScope),
+	cell.Config(Config{}),
+	cell.Metrics(newQueueMetrics),
+	cell.ProvidePerModule(newDeps),
 )
 
-// Scope is the module that a loop belongs to.
-type Scope struct {
-	Module cell.Scope
-	Log    *slog.Logger
-	Health health.Reporter
-	Book   *explain.Book // nil: decisions are not remembered
-	Plan   *plan.Plan    // nil: a real run
+// Config is what all work queues have in common.
+type Config struct {
+	ControllerGroupMetrics []string `flag:"controller-group-metrics" usage:"Work queues whose attempts are counted as controllers_group_runs_total, by the names of workqueue_depth; all or none select all or none"`
 }
 
-type scopeParams struct {
+// selects reports whether the attempts of a queue are counted.
+func (c Config) selects(queue string) bool {
+	return slices.Contains(c.ControllerGroupMetrics, queue) || slices.Contains(c.ControllerGroupMetrics, "all")
+}
+
+// Deps is the module of a queue, and what the queue needs of it.
+type Deps struct {
+	Module cell.ModuleInfo
+	Log    *slog.Logger
+	Health health.Reporter
+	Book   *explain.History // nil: decisions are not recorded
+	Plan   *dryrun.Plan     // nil: a real run
+
+	config  Config
+	metrics *queueMetrics // nil: not counted
+}
+
+// TermTrigger is the trigger of work that starts with the term.
+func (d Deps) TermTrigger() k8s.Trigger { return k8s.Trigger{Kind: "Term", Name: d.Module.Term} }
+
+type params struct {
 	cell.In
 
-	Log    *slog.Logger
-	Health health.Reporter
-	Book   *explain.Book `optional:"true"`
-	Plan   *plan.Plan    `optional:"true"`
+	Config  Config
+	Log     *slog.Logger
+	Health  health.Reporter
+	Metrics *queueMetrics
+	Book    *explain.History `optional:"true"`
+	Plan    *dryrun.Plan     `optional:"true"`
 }
 
-func newScope(m cell.Scope, p scopeParams) Scope { return Scope{m, p.Log, p.Health, p.Book, p.Plan} }
+func newDeps(m cell.ModuleInfo, p params) Deps {
+	return Deps{m, p.Log, p.Health, p.Book, p.Plan, p.Config, p.Metrics}
+}

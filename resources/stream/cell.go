@@ -5,14 +5,16 @@ package stream
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"reflect"
 	"strconv"
+	"strings"
 	"sync"
 
-	"github.com/spf13/pflag"
-
+	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/stream/internal/conditions"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -21,14 +23,16 @@ import (
 
 // Cell watches the API server for all modules. Streams belong to the process:
 // they outlive the terms of a leader.
-var Cell = cell.Module("stream", "Watches the API server, once for all who want the same objects",
+var Cell = cell.Module("stream", "Watches the API server, once for all consumers",
 	cell.Config(Config{Standby: standbyWarm}),
 	cell.EnabledBy(k8s.InUse),
+	k8s.OptionalRBAC(k8s.Allow("list,watch", crds.gvr.GroupResource())), // while a definition is missing
 
 	cell.Provide(newStreams, newSection),
 	cell.Hook("close", newCloser),
 	cell.Job("warm", newWarmer),
 
+	cell.Suggest(howToProvide),
 	Provide(Pods), Provide(Namespaces), Provide(Nodes), Provide(Services), Provide(EndpointSlices),
 )
 
@@ -37,39 +41,54 @@ var Cell = cell.Module("stream", "Watches the API server, once for all who want 
 // the operator asks for it. Its log and its health are those of the module that
 // declares it.
 func Provide[T any](kind Kind[T], opts ...Option) cell.Cell {
-	return cell.Lasting(func(s *Streams, log *slog.Logger, h health.Reporter) (Resource[T], error) {
-		own := []Option{WithLogger(log), WithHealth(h.Part(kind.gvr.Resource))}
-		stream, err := New(s.source, kind, append(own, opts...)...)
-		if err != nil {
-			return nil, err
-		}
-		s.add(stream)
-		return stream, nil
-	})
+	name := fmt.Sprintf("stream.Provide[%s]", reflect.TypeFor[T]())
+	return cell.Set(
+		cell.Check(cell.Made(name, kind.Check)),
+		cell.ProvideProcess(cell.Made(name, func(s *Streams, log *slog.Logger, h health.Reporter) (Resource[T], error) {
+			return provide(s, kind, log, h, opts)
+		})),
+	)
+}
+
+// ProvideSelected is Provide of a kind whose namespace or selectors follow from options: selected returns
+// the kind with them. C is a value of the process, such as a config struct, which has validated the selectors.
+func ProvideSelected[T, C any](kind Kind[T], selected func(Kind[T], C) Kind[T], opts ...Option) cell.Cell {
+	name := fmt.Sprintf("stream.ProvideSelected[%s]", reflect.TypeFor[T]())
+	return cell.Set(
+		cell.Check(cell.Made(name, kind.Check)),
+		cell.ProvideProcess(cell.Made(name, func(s *Streams, c C, log *slog.Logger, h health.Reporter) (Resource[T], error) {
+			return provide(s, selected(kind, c), log, h, opts)
+		})),
+	)
+}
+
+func provide[T any](s *Streams, kind Kind[T], log *slog.Logger, h health.Reporter, opts []Option) (Resource[T], error) {
+	own := []Option{WithLogger(log), WithHealth(h.Child(kind.gvr.Resource))}
+	stream, err := New(s.source, kind, append(own, opts...)...)
+	if err != nil {
+		return nil, err
+	}
+	s.add(stream)
+	return stream, nil
+}
+
+// howToProvide says how a stream that is missing comes into the graph.
+func howToProvide(missing reflect.Type) string {
+	if missing.PkgPath() == reflect.TypeFor[Streams]().PkgPath() && strings.HasPrefix(missing.Name(), "Resource[") {
+		return "declare the stream with stream.Provide in the module that asks for it"
+	}
+	return ""
 }
 
 // Config is what a replica does that does not lead.
 type Config struct {
-	Standby string
+	Standby string `flag:"standby" usage:"Behaviour of replicas that do not lead: warm (run all watches of the leader, for a fast failover) or cold (run none, to save memory)" oneof:"warm,cold"`
 }
 
 const (
 	standbyWarm = "warm"
 	standbyCold = "cold"
 )
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.String("standby", c.Standby, "What a replica does that does not lead: warm watches all that the leader watches, so that it takes over at once; cold watches nothing and needs no memory for it")
-}
-
-// Validate implements the check of config structs.
-func (c Config) Validate() error {
-	if c.Standby != standbyWarm && c.Standby != standbyCold {
-		return cell.Invalid("standby", "must be %s or %s", standbyWarm, standbyCold)
-	}
-	return nil
-}
 
 // Streams are those that Provide has made for an operator. It is safe for
 // concurrent use.
@@ -84,14 +103,15 @@ type Streams struct {
 type provided interface {
 	State() State
 	Close()
-	hold(ctx context.Context)
+	retain(ctx context.Context)
+	isOnDemand() bool
 }
 
 type streamsParams struct {
 	cell.In
 
 	Client k8s.Client
-	Plan   *plan.Plan `optional:"true"`
+	Plan   *dryrun.Plan `optional:"true"`
 }
 
 func newStreams(p streamsParams) (*Streams, error) {
@@ -128,7 +148,7 @@ func (s *Streams) States() []State {
 func (s *Streams) Unsynced() []string {
 	var names []string
 	for _, state := range s.States() {
-		if _, absent := state.Wrong[conditionResource]; state.Running && !state.Synced && !absent {
+		if _, absent := state.Wrong[conditions.Resource]; state.Running && !state.Synced && !absent {
 			names = append(names, state.Name)
 		}
 	}
@@ -158,20 +178,20 @@ func newSection(s *Streams) section {
 
 // rows are a line for the stream, and one more for each further subscriber.
 func (s State) rows() [][]string {
-	row := []string{s.Name, strconv.Itoa(s.Objects), s.word(), "", ""}
+	row := []string{s.Name, strconv.Itoa(s.Objects), s.phase(), "", ""}
 	if len(s.Subscribers) == 0 {
 		return [][]string{row}
 	}
 	var rows [][]string
 	for _, sub := range s.Subscribers {
-		rows = append(rows, append(row[:3:3], sub.Name, strconv.Itoa(sub.Pending+sub.InFlight+sub.Retrying)))
+		rows = append(rows, append(row[:3:3], sub.Name, strconv.Itoa(sub.Pending+sub.Processing)))
 		row = []string{"", "", ""}
 	}
 	return rows
 }
 
-// word is the state in a word or two.
-func (s State) word() string {
+// phase is the state in a word or two.
+func (s State) phase() string {
 	switch {
 	case !s.Running:
 		return "not in use"
@@ -198,7 +218,9 @@ func newWarmer(c Config, s *Streams) job.Job {
 	return job.OneShot(func(ctx context.Context) error {
 		if c.Standby == standbyWarm {
 			for _, p := range s.list() {
-				p.hold(ctx)
+				if !p.isOnDemand() {
+					p.retain(ctx)
+				}
 			}
 		}
 		<-ctx.Done()
@@ -206,8 +228,10 @@ func newWarmer(c Config, s *Streams) job.Job {
 	})
 }
 
-// hold keeps the stream running until ctx ends.
-func (s *Stream[T]) hold(ctx context.Context) {
+func (s *Stream[T]) isOnDemand() bool { return s.onDemand }
+
+// retain keeps the stream running until ctx ends.
+func (s *Stream[T]) retain(ctx context.Context) {
 	_, release := s.use()
 	context.AfterFunc(ctx, release)
 }

@@ -9,8 +9,9 @@
 // [Stream] is a Resource that watches an API server, a [Local] one that the
 // program feeds. A [Store] is the kept state, with typed indexes.
 //
-// Behind a Resource is one change list: a node per key in the order of the last
-// change, in which a subscriber is a position. client-go's Reflector fills it,
+// A loop over [Resource.Changes] is the way to watch: it gets batches of changes,
+// coalesced per key. Behind it is one change list: a node per key in the order of
+// the last change, in which a subscriber is a position. client-go's Reflector fills it,
 // through a lister-watcher that decodes slim objects (package slim) as they
 // arrive.
 //

@@ -16,7 +16,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
@@ -36,9 +36,9 @@ func (s *objectServer) RoundTrip(*http.Request) (*http.Response, error) {
 }
 
 // write plans a write, and returns the resourceVersion of what is stored.
-func write(t *testing.T, p *plan.Plan, server *objectServer, method, name, body string) slim.Revision {
+func write(t *testing.T, p *dryrun.Plan, server *objectServer, method, name, body string) slim.Revision {
 	t.Helper()
-	target := plan.Target{Resource: configMaps, Namespace: "things", Name: name}
+	target := dryrun.Target{Resource: configMaps, Namespace: "things", Name: name}
 	path := "/api/v1/namespaces/things/configmaps"
 	if method == http.MethodPost {
 		target.Name = ""
@@ -80,7 +80,7 @@ func value(value string) string { return `{"data":{"value":"` + value + `"}}` }
 // after a new list.
 func TestPlanIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		server, p := streamtest.NewServer(), plan.New(time.Minute)
+		server, p := streamtest.NewServer(), dryrun.New(time.Minute)
 		server.Serve(configMaps, "ConfigMap", false)
 		at := server.Put(configMaps, configMap("a", "server"))
 		server.Put(configMaps, configMap("b", "server"))
@@ -99,7 +99,7 @@ func TestPlanIsShown(t *testing.T) {
 		}
 		write(t, p, &objectServer{}, http.MethodPost, "c", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"value":"new"}}`)
 		f.shows(s, "c", "new")
-		if err := f.Refresh(t.Context()); err != nil {
+		if err := f.Relist(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		f.shows(s, "a", "planned")
@@ -109,7 +109,7 @@ func TestPlanIsShown(t *testing.T) {
 			t.Errorf("%d objects", s.Len())
 		}
 
-		// Somebody else writes: both changes are there.
+		// Another writer writes: the object has both changes.
 		server.Put(configMaps, configMap("b", "other"))
 		f.shows(s, "b", "other")
 		direct.object = full("a", "server", server.Revision()+1) // as it is about to be
@@ -126,11 +126,11 @@ func TestPlanIsShown(t *testing.T) {
 		f.shows(s, "a", "")
 		direct.object = full("b", "other", s.Revision())
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodDelete, "https://server/api/v1/namespaces/things/configmaps/b", nil)
-		if _, err := p.Objects().Write(req, plan.Target{Resource: configMaps, Namespace: "things", Name: "b"}, "test", direct); err != nil {
+		if _, err := p.Objects().Write(req, dryrun.Target{Resource: configMaps, Namespace: "things", Name: "b"}, "test", direct); err != nil {
 			t.Fatal(err)
 		}
 		f.shows(s, "b", "")
-		if err := f.Refresh(t.Context()); err != nil {
+		if err := f.Relist(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		f.shows(s, "b", "")

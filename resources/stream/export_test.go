@@ -3,10 +3,10 @@
 
 package stream
 
-import "github.com/skep-operator/skep/resources/plan"
+import "github.com/skep-operator/skep/resources/dryrun"
 
 // Planning makes the streams of a source show a plan.
-func Planning(s *Source, p *plan.Plan) *Source {
+func Planning(s *Source, p *dryrun.Plan) *Source {
 	s.plan = p
 	return s
 }

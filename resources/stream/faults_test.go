@@ -156,7 +156,7 @@ func TestGone(t *testing.T) {
 				store := f.store()
 				events := f.Events(t.Context())
 				for range 3 {
-					(<-events).Done(nil)
+					<-events
 				}
 				thaw := server.Freeze()
 				server.Delete(configMaps, key("a"))
@@ -169,7 +169,6 @@ func TestGone(t *testing.T) {
 				got := map[string]bool{}
 				for range 2 {
 					e := <-events
-					e.Done(nil)
 					got[e.Kind.String()+" "+e.Key.Name] = true
 				}
 				if !got["delete a"] || !got["upsert c"] {
@@ -318,24 +317,24 @@ func TestRefreshOvertakesTheWatch(t *testing.T) {
 			time.Sleep(time.Second)
 			f.shows(store, "a", "1")
 			before := initialRequests(server)
-			if err := f.Refresh(t.Context()); err != nil {
+			if err := f.Relist(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			f.shows(store, "a", "2")
 			if n := initialRequests(server) - before; n < 1 || n > 2 {
 				t.Errorf("%d requests for the initial state", n)
 			}
-			if err := f.Reach(t.Context(), revision); err != nil {
+			if err := f.WaitForRevision(t.Context(), revision); err != nil {
 				t.Fatal(err)
 			}
 			if log := f.log.String(); log != "" {
-				t.Errorf("a refresh is no trouble, but the log says\n%s", log)
+				t.Errorf("a relistCall is no trouble, but the log says\n%s", log)
 			}
 		})
 	}
 }
 
-// Calls of Refresh that come while the server is away are served when it is back,
+// Calls of Relist that come while the server is away are served when it is back,
 // and those that give up meanwhile get the reason.
 func TestRefreshWaitsForTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -345,14 +344,14 @@ func TestRefreshWaitsForTheServer(t *testing.T) {
 		server.Fail(func(streamtest.Request) *apierrors.StatusError { return answer(http.StatusServiceUnavailable, 0) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := f.Refresh(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "unable to handle the request") {
-			t.Errorf("refresh without a server: %v", err)
+		if err := f.Relist(ctx); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "unable to handle the request") {
+			t.Errorf("relistCall without a server: %v", err)
 		}
 		server.Put(configMaps, configMap("a", "1"))
 		var calls sync.WaitGroup
 		for range 3 {
 			calls.Go(func() {
-				if err := f.Refresh(t.Context()); err != nil {
+				if err := f.Relist(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})
@@ -480,7 +479,7 @@ func TestRevisionsGoBack(t *testing.T) {
 				f.shows(store, "c", "new")
 				restored.Put(configMaps, configMap("a", "newer"))
 				f.shows(store, "a", "newer")
-				if !strings.Contains(f.log.String(), "was etcd restored?") {
+				if !strings.Contains(f.log.String(), "etcd may have been restored") {
 					t.Errorf("the log does not tell:\n%s", f.log)
 				}
 			})
@@ -576,7 +575,7 @@ func truncatedAnswers(t *testing.T, watchList, custom bool) {
 			})
 		}
 	}
-	server.Serve(gvr, "Thing", custom)
+	server.Serve(gvr, map[bool]string{false: "ConfigMap", true: "Widget"}[custom], custom)
 	for i := range 5 {
 		put(fmt.Sprint("n-", i), "1")
 	}
@@ -584,15 +583,13 @@ func truncatedAnswers(t *testing.T, watchList, custom bool) {
 	left.Store(300)
 	rt := cutBodies{streamtest.Transport(server), &left, func() int64 { return size.Add(7) }}
 	f := newFixtureOf(t, server, stream.NewSource(streamtest.ConnectTo(rt)), declared)
-	events := f.Events(t.Context(), stream.WithRetry(stream.Backoff(time.Millisecond, time.Second)))
+	events := f.Events(t.Context())
 	for range 5 {
 		if e := <-events; e.Kind != stream.Upsert || e.Object.Value() != "1" {
 			t.Fatalf("%v %v", e.Kind, e.Key)
-		} else {
-			e.Done(nil)
 		}
 	}
-	if e := <-events; e.Kind != stream.Sync {
+	if e := <-events; !e.Synced {
 		t.Fatalf("%v %v in place of Sync: a part of a list was taken for the whole", e.Kind, e.Key)
 	}
 	left.Store(100)
@@ -601,7 +598,6 @@ func truncatedAnswers(t *testing.T, watchList, custom bool) {
 	put("n-0", "2")
 	for {
 		e := <-events
-		e.Done(nil)
 		if e.Kind == stream.Delete {
 			t.Fatalf("%v is deleted, says a part of a list", e.Key)
 		}
@@ -669,7 +665,7 @@ func unreadableObjects(t *testing.T, watchList bool) {
 	f.shows(store, "turns", "1")
 	wrong("always", "turns")
 
-	// So broken that nobody knows which one it is: nothing is deleted.
+	// So broken that it has no name: nothing is deleted.
 	server.PutRaw(widgets, key("turns"), []byte(`{"metadata":{"name":7}}`))
 	server.Put(widgets, widget("other", good))
 	server.Delete(widgets, key("always"))
@@ -743,12 +739,10 @@ func TestLateDefinition(t *testing.T) {
 		time.Sleep(300 * time.Millisecond) // defined, not served yet
 		server.Serve(streamtest.Widgets, "Widget", true)
 		server.Put(streamtest.Widgets, widget("a", "1"))
-		for _, ch := range []<-chan stream.Event[streamtest.Thing]{events, others} {
-			for _, want := range []stream.EventKind{stream.Upsert, stream.Sync} {
-				if e := <-ch; e.Kind != want {
-					t.Fatalf("%v, want %v", e.Kind, want)
-				} else {
-					e.Done(nil)
+		for _, ch := range []<-chan streamtest.Event[streamtest.Thing]{events, others} {
+			for _, want := range []string{"upsert", "sync"} {
+				if e := <-ch; kindOf(e) != want {
+					t.Fatalf("%v, want %v", kindOf(e), want)
 				}
 			}
 		}
@@ -777,8 +771,7 @@ func TestDefinitionGoesAndComes(t *testing.T) {
 		expect := func(want string) {
 			t.Helper()
 			e := <-events
-			e.Done(nil)
-			got := e.Kind.String()
+			got := kindOf(e)
 			if e.Object != nil {
 				got += " " + e.Key.Name + "=" + e.Object.Value()
 			}
@@ -853,14 +846,14 @@ func TestCoreResourceThatIsNotThere(t *testing.T) {
 
 func TestMetadataOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		type named struct {
+		type metadataOnly struct {
 			slim.Meta `json:"metadata"`
 		}
 		server := streamtest.NewServer()
 		server.Serve(streamtest.Widgets, "Widget", true)
 		server.Put(streamtest.Widgets, widget("a", "1"))
 		for range 2 { // with initial events, and with lists
-			s, err := stream.New(stream.NewSource(server.Connect()), stream.Metadata[named](streamtest.Widgets), stream.WithLinger(0))
+			s, err := stream.New(stream.NewSource(server.Connect()), stream.Metadata[metadataOnly](streamtest.Widgets), stream.WithLinger(0))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -911,4 +904,16 @@ func TestKindsAreChecked(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+// Events subscribes.
+func (f *fixture) Events(ctx context.Context) <-chan streamtest.Event[streamtest.Thing] {
+	return streamtest.Each(ctx, f.Stream)
+}
+
+func kindOf[T any](e streamtest.Event[T]) string {
+	if e.Synced {
+		return "sync"
+	}
+	return e.Kind.String()
 }

@@ -4,17 +4,24 @@
 package stream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // Kind declares what a stream carries: which objects of the API server, and
@@ -32,32 +39,65 @@ import (
 //		MatchingFields("status.phase=Pending")
 type Kind[T any] struct {
 	gvr       schema.GroupVersionResource
-	custom    bool // defined by a CustomResourceDefinition
+	custom    bool   // defined by a CustomResourceDefinition
+	name      string // ConfigMap, "" if it is not known
+	kind      string // the same of custom resources, for people alone
 	codec     func() (*slim.Codec[T], error)
+	fits      func() error // whether it is declared as what its resource is
 	namespace string
 	labels    string
 	fields    string
 }
 
-// codec is what a stream needs of slim.Codec.
-type codec[T any] = *slim.Codec[T]
-
 // Core declares objects of a type that the API server has built in, whose Go
 // type is Full.
 func Core[T, Full any](gvr schema.GroupVersionResource) Kind[T] {
-	return Kind[T]{gvr: gvr, codec: sync.OnceValues(slim.Protobuf[T, Full])}
+	return Kind[T]{
+		gvr: gvr, name: reflect.TypeFor[Full]().Name(), codec: sync.OnceValues(slim.Protobuf[T, Full]),
+		fits: func() error { return isTypeOf(new(Full), gvr) },
+	}
 }
 
 // Custom declares custom resources. A stream of them waits for the
 // CustomResourceDefinition.
 func Custom[T any](gvr schema.GroupVersionResource) Kind[T] {
-	return Kind[T]{gvr: gvr, custom: true, codec: sync.OnceValues(slim.JSON[T])}
+	return Kind[T]{gvr: gvr, custom: true, codec: sync.OnceValues(slim.JSON[T]), fits: func() error { return isCustom(gvr) }}
 }
 
 // Metadata declares any kind of object, custom or not, of which only metadata
 // is kept; the server does not send the rest.
 func Metadata[T any](gvr schema.GroupVersionResource) Kind[T] {
-	return Kind[T]{gvr: gvr, custom: true, codec: sync.OnceValues(slim.Metadata[T])}
+	custom := gvr.Group != apiextensions // definitions have no definition
+	return Kind[T]{gvr: gvr, custom: custom, codec: sync.OnceValues(slim.Metadata[T])}
+}
+
+// isTypeOf returns why full is not the type of a resource that the API server has built in.
+func isTypeOf(full any, gvr schema.GroupVersionResource) error {
+	obj, is := full.(runtime.Object)
+	if !is {
+		return fmt.Errorf("%s is no type of the API server", reflect.TypeOf(full).Elem())
+	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
+	if err != nil {
+		return fmt.Errorf("%s is no type that the API server has built in", reflect.TypeOf(full).Elem())
+	}
+	for _, kind := range kinds {
+		if plural, _ := meta.UnsafeGuessKindToResource(kind); plural == gvr {
+			return nil
+		}
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
+	return fmt.Errorf("%s is the type of %s", reflect.TypeOf(full).Elem(), plural.GroupResource())
+}
+
+// isCustom returns an error if a resource is built in, not defined by a CRD.
+func isCustom(gvr schema.GroupVersionResource) error {
+	for kind := range scheme.Scheme.KnownTypes(gvr.GroupVersion()) {
+		if plural, _ := meta.UnsafeGuessKindToResource(gvr.GroupVersion().WithKind(kind)); plural == gvr {
+			return fmt.Errorf("%s are built in: declare them with stream.Core", gvr.Resource)
+		}
+	}
+	return nil
 }
 
 // InNamespace restricts the kind to one namespace.
@@ -80,6 +120,23 @@ func (k Kind[T]) MatchingFields(selector string) Kind[T] {
 	return k
 }
 
+// OfKind names the kind of custom resources, such as CiliumNode, for the causes of writes.
+func (k Kind[T]) OfKind(name string) Kind[T] {
+	k.kind = name
+	return k
+}
+
+// Name is the name of the kind, such as Node. Where it is not known it is the resource.
+func (k Kind[T]) Name() string { return cmp.Or(k.name, k.kind, k.gvr.Resource) }
+
+// Resource is the group, version and plural of the kind.
+func (k Kind[T]) Resource() schema.GroupVersionResource { return k.gvr }
+
+// Permissions are what a module needs that watches the kind.
+func (k Kind[T]) Permissions() cell.Cell {
+	return k8s.RBAC(k8s.Allow("list,watch", k.gvr.GroupResource()))
+}
+
 // String returns the resource and its group.
 func (k Kind[T]) String() string { return k.gvr.GroupResource().String() }
 
@@ -90,11 +147,14 @@ func (k Kind[T]) Check() error {
 	return err
 }
 
-func (k Kind[T]) compile() (codec[T], error) {
+func (k Kind[T]) compile() (*slim.Codec[T], error) {
 	if k.codec == nil {
 		return nil, errors.New("stream kind is empty: make it with Core, Custom or Metadata")
 	}
 	codec, err := k.codec()
+	if k.fits != nil {
+		err = errors.Join(k.fits(), err)
+	}
 	if _, labelsErr := labels.Parse(k.labels); labelsErr != nil {
 		err = errors.Join(err, fmt.Errorf("label selector %q: %w", k.labels, labelsErr))
 	}

@@ -4,55 +4,38 @@
 package stream
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"time"
+
+	"github.com/skep-operator/skep/resources/stream/internal/changelog"
+	"github.com/skep-operator/skep/runtime/job"
 )
+
+// Health takes the state of a stream. Calls come one at a time, only when
+// something has changed, and must not block.
+type Health interface {
+	OK(message string)
+	Degraded(message string, err error)
+}
 
 // Option sets up a stream.
 type Option func(*options)
 
 type options struct {
-	name   string
-	linger time.Duration
-	log    *slog.Logger
-	health Health
-	timing timing
-}
-
-// timing bounds what a stream waits for. Tests shorten it.
-type timing struct {
-	answer    time.Duration // for the headers of an answer
-	silence   time.Duration // between two reads of a list or of initial events
-	idle      time.Duration // between two reads of a watch; bookmarks come every minute
-	lifetime  time.Duration // of a watch beyond the time the server was asked for
-	retry     time.Duration // first of the delays between two attempts
-	retryMax  time.Duration // last of them
-	cutMax    time.Duration // the same after connections that end early, and were good until then
-	forbidden time.Duration // first of the delays after 403s in a row
-	absent    time.Duration // the same after 404s, where definitions cannot be watched
-	refusals  time.Duration // last of both
-	settled   time.Duration // a connection that lived so long resets the delays
-}
-
-var defaultTiming = timing{
-	answer:    70 * time.Second,
-	silence:   10 * time.Second,
-	idle:      3 * time.Minute,
-	lifetime:  30 * time.Second,
-	retry:     100 * time.Millisecond,
-	retryMax:  30 * time.Second,
-	cutMax:    3 * time.Second,
-	forbidden: 2 * time.Second,
-	absent:    10 * time.Second,
-	refusals:  30 * time.Second,
-	settled:   30 * time.Second,
+	name     string
+	linger   time.Duration
+	onDemand bool
+	log      *slog.Logger
+	health   Health
 }
 
 // DefaultLinger is how long a stream goes on after its last user has left.
 const DefaultLinger = 30 * time.Second
 
 func makeOptions(name string, opts []Option) options {
-	o := options{name: name, linger: DefaultLinger, log: slog.New(slog.DiscardHandler), timing: defaultTiming}
+	o := options{name: name, linger: DefaultLinger, log: slog.New(slog.DiscardHandler)}
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -67,52 +50,40 @@ func WithName(name string) Option { return func(o *options) { o.name = name } }
 // that a user that comes back does not cost a list.
 func WithLinger(d time.Duration) Option { return func(o *options) { o.linger = d } }
 
+// OnDemand has a replica that does not lead not run the stream, also with
+// --standby=warm: for objects that a duty needs only in some clusters.
+func OnDemand() Option { return func(o *options) { o.onDemand = true } }
+
 // WithLogger sets the logger; the default logs nothing.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithHealth sets who hears of the stream's health.
+// WithHealth sets the health of the stream; by default it has none.
 func WithHealth(h Health) Option { return func(o *options) { o.health = h } }
 
-// SubscribeOption sets up a subscription.
-type SubscribeOption func(*subscribeOptions)
+// ChangesOption sets up a loop over Changes.
+type ChangesOption func(*changelog.Options)
 
-type subscribeOptions struct {
-	name         string
-	retry        RetryPolicy
-	changesFirst bool
-	overdueAfter time.Duration
-}
+// DefaultBatchSize is the most changes of a batch without BatchSize.
+const DefaultBatchSize = 256
 
-// DefaultOverdue is how long a key may be in flight before the stream's health
-// says so.
-const DefaultOverdue = 5 * time.Minute
-
-func makeSubscribeOptions(opts []SubscribeOption) subscribeOptions {
-	o := subscribeOptions{name: "unnamed", overdueAfter: DefaultOverdue}
+func makeChangesOptions(ctx context.Context, opts []ChangesOption) changelog.Options {
+	o := changelog.Options{Name: cmp.Or(job.Module(ctx), "unnamed"), BatchSize: DefaultBatchSize}
 	for _, opt := range opts {
 		opt(&o)
-	}
-	if o.retry == nil {
-		o.retry = defaultRetry()
 	}
 	return o
 }
 
-// Named names the subscriber in health and State.
-func Named(name string) SubscribeOption { return func(o *subscribeOptions) { o.name = name } }
-
-// WithRetry sets what becomes of keys that are Done with an error. The default
-// is Backoff from DefaultBackoffBase to DefaultBackoffMax, Limited to
-// DefaultRetriesRate and DefaultRetriesBurst.
-func WithRetry(p RetryPolicy) SubscribeOption { return func(o *subscribeOptions) { o.retry = p } }
-
-// ChangesFirst delivers changes before what is left of the initial state, so
-// that a restart does not delay them. Sync still comes after all of the initial
-// state.
-func ChangesFirst() SubscribeOption { return func(o *subscribeOptions) { o.changesFirst = true } }
-
-// OverdueAfter sets how long a key may be in flight before the stream's health
-// says so; 0 is for ever.
-func OverdueAfter(d time.Duration) SubscribeOption {
-	return func(o *subscribeOptions) { o.overdueAfter = d }
+// WithSubscriberName names the subscriber in State. Without it a subscriber that
+// is part of a job has the name of the job's module.
+func WithSubscriberName(name string) ChangesOption {
+	return func(o *changelog.Options) { o.Name = name }
 }
+
+// NewestFirst delivers changes before what is left of the initial state, so that
+// a restart does not delay them. The sync mark still comes after all of the
+// initial state.
+func NewestFirst() ChangesOption { return func(o *changelog.Options) { o.NewestFirst = true } }
+
+// BatchSize sets the most changes of a batch.
+func BatchSize(n int) ChangesOption { return func(o *changelog.Options) { o.BatchSize = max(1, n) } }

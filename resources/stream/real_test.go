@@ -4,6 +4,7 @@
 package stream_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"net/http"
@@ -181,6 +182,7 @@ func (r *realRig) open(t *testing.T, property string, opts ...stream.Option) *st
 			proxy.BlackHole(t)
 			return func() { proxy.Heal(t) }
 		},
+		Busy: func() { streamtest.EverySecond(t, r.writeSecret(t, namespace)) },
 		Away: func() func() {
 			proxy.Refuse(t)
 			proxy.Cut(t)
@@ -223,6 +225,20 @@ func (r *realRig) makeNamespace(t *testing.T, name string) {
 	}
 }
 
+// writeSecret returns what writes another secret each time.
+func (r *realRig) writeSecret(t *testing.T, namespace string) func(context.Context) {
+	secrets := r.admin.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(namespace)
+	return func(ctx context.Context) {
+		secret := &unstructured.Unstructured{}
+		secret.SetAPIVersion("v1")
+		secret.SetKind("Secret")
+		secret.SetGenerateName("busy-")
+		if _, err := secrets.Create(ctx, secret, metav1.CreateOptions{}); err != nil && ctx.Err() == nil {
+			t.Error(err)
+		}
+	}
+}
+
 // awaitFurnished waits until a namespace has what the controller manager puts into each:
 // nothing may come into it, unasked, while a property counts what comes.
 func (r *realRig) awaitFurnished(t *testing.T, namespace string) {
@@ -250,6 +266,10 @@ func put(t *testing.T, objects dynamic.ResourceInterface, obj *unstructured.Unst
 	if err != nil {
 		t.Errorf("put %s: %v", obj.GetName(), err)
 		return 0
+	}
+	// The server's cache, from which lists may come, is behind the answer for a moment.
+	if _, err := objects.Get(t.Context(), obj.GetName(), metav1.GetOptions{ResourceVersion: done.GetResourceVersion()}); err != nil {
+		t.Errorf("read %s as it was put: %v", obj.GetName(), err)
 	}
 	revision, err := slim.ParseRevision(done.GetResourceVersion())
 	if err != nil {

@@ -4,9 +4,10 @@
 package stream
 
 import (
-	"slices"
 	"time"
 
+	"github.com/skep-operator/skep/resources/stream/internal/changelog"
+	"github.com/skep-operator/skep/resources/stream/internal/conditions"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -25,42 +26,25 @@ type State struct {
 	Subscribers    []SubscriberState // in the order they came
 }
 
+// NotServed reports whether the API server does not serve the resource: its CustomResourceDefinition does not exist, or does not
+// have the version, or the server is starting.
+func (s State) NotServed() bool {
+	_, waits := s.Wrong[conditions.Resource]
+	return waits
+}
+
 // SubscriberState is what a subscriber is doing.
 type SubscriberState struct {
-	Name           string
-	Pending        int    // keys with changes that it has not been given
-	InFlight       int    // keys it was given and has not Done
-	Retrying       int    // keys that wait for their retry
-	Oldest         string // key longest in flight
-	OldestInFlight time.Duration
+	Name       string
+	Pending    int // keys with changes that it has not been given
+	Processing int // changes of the batch that it works on
 }
 
-// state fills in what the change list knows.
-func (c *changes[T]) state(s *State) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	s.Synced, s.Revision, s.Objects = c.isSynced(), c.revision, c.live
-	s.Unreadable = c.unreadableKeys()
-	s.Wrong = c.health.list()
-	for index := range c.indexes {
-		s.Indexes = append(s.Indexes, index.String())
+// add fills in the state of the change list.
+func (s *State) add(c changelog.State) {
+	s.Synced, s.Revision, s.Objects = c.Synced, c.Revision, c.Objects
+	s.Wrong, s.Unreadable, s.Indexes = c.Wrong, c.Unreadable, c.Indexes
+	for _, sub := range c.Subscribers {
+		s.Subscribers = append(s.Subscribers, SubscriberState(sub))
 	}
-	slices.Sort(s.Indexes)
-	for _, sub := range c.subs {
-		s.Subscribers = append(s.Subscribers, sub.state())
-	}
-}
-
-func (s *subscription[T]) state() SubscriberState {
-	state := SubscriberState{
-		Name: s.name, Pending: s.pending + len(s.ready), InFlight: len(s.flights), Retrying: len(s.due),
-	}
-	if _, ok := s.flights[s.offered]; ok {
-		state.InFlight-- // not received yet
-		state.Pending++
-	}
-	if key, since, ok := s.oldest(); ok {
-		state.Oldest, state.OldestInFlight = key, s.changes.now().Sub(since)
-	}
-	return state
 }

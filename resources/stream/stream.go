@@ -4,8 +4,16 @@
 package stream
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
+
+	"github.com/skep-operator/skep/resources/stream/internal/changelog"
+	"github.com/skep-operator/skep/resources/stream/internal/conditions"
+	"github.com/skep-operator/skep/resources/stream/internal/reflector"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // Stream is a Resource that lists and watches an API server. It costs nothing
@@ -13,20 +21,17 @@ import (
 // begin with it and end a linger time after the last one. All methods are safe
 // for concurrent use.
 type Stream[T any] struct {
-	faces[T]
-	kind   Kind[T]
-	source *Source
-	options
-	codec codec[T]
+	base[T]
+	config   reflector.Config[T]
+	linger   time.Duration
+	onDemand bool
 
-	conditions *conditions
-
-	mu     sync.Mutex
-	run    *run[T]       // nil: stopped
-	last   chan struct{} // closed when the run before has ended
-	users  int
-	stop   *time.Timer // running while the stream lingers
-	closed bool
+	mu      sync.Mutex
+	running *reflector.Reflector[T] // nil: stopped
+	last    <-chan struct{}         // closed when the reflector before has ended
+	users   int
+	stop    *time.Timer // running while the stream lingers
+	closed  bool
 }
 
 var _ Resource[struct{}] = (*Stream[struct{}])(nil)
@@ -37,30 +42,36 @@ func New[T any](source *Source, kind Kind[T], opts ...Option) (*Stream[T], error
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream[T]{kind: kind, source: source, codec: codec, options: makeOptions(kind.String(), opts)}
-	s.conditions = newConditions(s.log, s.health)
-	s.faces = faces[T]{use: s.use, of: s.name}
+	o := makeOptions(kind.String(), opts)
+	s := &Stream[T]{linger: o.linger, onDemand: o.onDemand}
+	s.config = reflector.Config[T]{
+		Name: o.name, Resource: kind.gvr, Custom: kind.custom, Kind: kind.name,
+		Namespace: kind.namespace, Labels: kind.labels, Fields: kind.fields, Codec: codec,
+		Connect: source.connect, Definitions: definitions{source}, Plan: source.plan,
+		Logger: o.log, Conditions: conditions.New(o.log, o.health),
+	}
+	s.base = base[T]{use: s.use, name: o.name}
 	return s, nil
 }
 
 // use starts the stream with its first user.
-func (s *Stream[T]) use() (*changes[T], func()) {
+func (s *Stream[T]) use() (*changelog.Log[T], func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		c := newChanges[T](newConditions(s.log, nil))
-		c.close()
-		return c, func() {}
+		closed := changelog.New[T](conditions.New(s.config.Logger, nil))
+		closed.Close()
+		return closed, func() {}
 	}
 	if s.stop != nil {
 		s.stop.Stop()
 		s.stop = nil
 	}
-	if s.run == nil {
-		s.run = s.start()
+	if s.running == nil {
+		s.running = reflector.Start(s.config, s.last)
 	}
 	s.users++
-	return s.run.changes, sync.OnceFunc(s.release)
+	return s.running.Changes(), sync.OnceFunc(s.release)
 }
 
 // release stops the stream some time after its last user.
@@ -86,18 +97,17 @@ func (s *Stream[T]) release() {
 	s.stop = timer
 }
 
-// end stops the run, if there is one, and forgets what it kept. The caller has
-// the lock.
+// end stops the reflector, if it runs, and drops its objects. The caller has the
+// lock.
 func (s *Stream[T]) end() {
 	if s.stop != nil {
 		s.stop.Stop()
 		s.stop = nil
 	}
-	if s.run != nil {
-		s.run.cancel(ErrClosed)
-		s.run.changes.close()
-		s.last = s.run.done
-		s.run = nil
+	if s.running != nil {
+		s.running.Stop()
+		s.last = s.running.Done()
+		s.running = nil
 	}
 }
 
@@ -114,17 +124,54 @@ func (s *Stream[T]) Close() {
 	}
 }
 
+// reflector is the one that runs, nil if none does.
+func (s *Stream[T]) reflector() *reflector.Reflector[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.running
+}
+
+// Relist implements Resource.
+func (s *Stream[T]) Relist(ctx context.Context) error {
+	_, release := s.use()
+	defer release()
+	defer health.ReportBlocked(ctx, s.name, "a list as of now has not come yet")()
+	if r := s.reflector(); r != nil {
+		return r.Relist(ctx)
+	}
+	return fmt.Errorf("refreshing %s: %w", s.name, ErrClosed)
+}
+
+// WaitForFresh implements Resource.
+func (s *Stream[T]) WaitForFresh(ctx context.Context) error {
+	changes, release := s.use()
+	defer release()
+	defer health.ReportBlocked(ctx, s.name, "it is not known yet how far the server is")()
+	if err := changes.AwaitRevision(ctx, 0); err != nil {
+		return err
+	}
+	r := s.reflector()
+	if r == nil {
+		return fmt.Errorf("confirming %s: %w", s.name, ErrClosed)
+	}
+	err := r.WaitForFresh(ctx)
+	if err == nil || ctx.Err() != nil || errors.Is(err, ErrClosed) {
+		return err
+	}
+	return s.Relist(ctx)
+}
+
 // State implements Resource.
 func (s *Stream[T]) State() State {
 	s.mu.Lock()
 	state := State{Name: s.name, Users: s.users}
-	r := s.run
+	r := s.running
 	s.mu.Unlock()
 	if r == nil {
 		return state
 	}
 	state.Running = true
-	state.ConnectedSince = r.connectedSince()
-	r.changes.state(&state)
+	state.ConnectedSince = r.ConnectedSince()
+	state.add(r.Changes().State())
 	return state
 }

@@ -5,7 +5,6 @@ package stream_test
 
 import (
 	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,20 +24,13 @@ var waiters = map[string]func(context.Context, stream.Resource[slim.Pod]) error{
 		<-ctx.Done()
 		return err
 	},
-	"events": func(ctx context.Context, pods stream.Resource[slim.Pod]) error {
-		for e := range pods.Events(ctx) {
-			e.Done(nil)
-		}
-		return nil
-	},
-	"batches": func(ctx context.Context, pods stream.Resource[slim.Pod]) error {
-		for batch := range pods.Batches(ctx, 10, 0) {
-			batch.Done(nil)
+	"changes": func(ctx context.Context, pods stream.Resource[slim.Pod]) error {
+		for range pods.Changes(ctx) {
 		}
 		return nil
 	},
 	"reach": func(ctx context.Context, pods stream.Resource[slim.Pod]) error {
-		err := pods.Reach(ctx, 0)
+		err := pods.WaitForRevision(ctx, 0)
 		<-ctx.Done()
 		return err
 	},
@@ -55,7 +47,7 @@ func TestWhoWaitsForAStreamSaysSo(t *testing.T) {
 						t.Fatal(err)
 					}
 					tree := health.NewTree()
-					group := job.NewGroup("duty", slog.New(slog.DiscardHandler), tree.Reporter("duty"), job.Hooks{})
+					group := job.NewGroup("duty", tree.Reporter("duty"), job.Hooks{})
 					group.Add("wait", job.OneShot(func(ctx context.Context) error { return wait(ctx, pods) }))
 					if err := group.Start(t.Context()); err != nil {
 						t.Fatal(err)

@@ -12,19 +12,19 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/plan"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
 
 // planSweep plans a sweep of these names. check says what becomes of each.
-func planSweep(t *testing.T, names []string, total int, check func(string) (bool, error)) (report *plan.Report, scans int) {
+func planSweep(t *testing.T, names []string, total int, check func(string) (bool, error)) (report *dryrun.Report, scans int) {
 	t.Helper()
-	p := plan.New(time.Minute)
+	p := dryrun.New(time.Minute)
 	gone := map[string]bool{}
-	scope := Scope{
-		Module: cell.Scope{ID: "m"}, Log: slog.New(slog.DiscardHandler), Health: health.NewTree().Reporter("m"), MaxShare: 0.5, Plan: p,
+	scope := Deps{
+		Module: cell.ModuleInfo{ID: "m"}, Log: slog.New(slog.DiscardHandler), Health: health.NewTree().Reporter("m"), MaxShare: 0.5, Plan: p,
 	}
 	s := New(scope, Spec[string, string]{
 		Rule: "collect", Interval: 5 * time.Minute, Grace: 5 * time.Minute,
@@ -41,7 +41,7 @@ func planSweep(t *testing.T, names []string, total int, check func(string) (bool
 		Check: func(_ context.Context, n string) (bool, error) { return check(n) },
 		Delete: func(ctx context.Context, n string) (Outcome, error) {
 			gone[n] = true
-			p.Record(ctx, plan.Write{Module: "m", Verb: "delete", Resource: "things", Name: n})
+			p.Record(ctx, dryrun.Write{Module: "m", Verb: "delete", Resource: "things", Name: n})
 			return Deleted, nil
 		},
 		Trigger: func(n string) k8s.Trigger { return k8s.Trigger{Kind: "Thing", Name: n} },
@@ -68,7 +68,7 @@ func TestPlannedSweep(t *testing.T) {
 			t.Errorf("without garbage: %d scans, %+v", scans, report)
 		}
 		report, scans = planSweep(t, []string{"a", "b"}, 10, always)
-		if !report.Stable || len(report.Writes) != 2 || report.Writes[0].DueIn != plan.Duration(5*time.Minute) || scans != 3 {
+		if !report.Stable || len(report.Writes) != 2 || report.Writes[0].DueIn != dryrun.Duration(5*time.Minute) || scans != 3 {
 			t.Errorf("%d scans, %+v", scans, report)
 		}
 		report, scans = planSweep(t, []string{"a", "b"}, 10, func(n string) (bool, error) { return n == "a", nil })

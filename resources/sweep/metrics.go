@@ -15,14 +15,16 @@ type sweepMetrics struct {
 	Duration *prometheus.HistogramVec
 	Objects  *prometheus.CounterVec
 	Waiting  *prometheus.GaugeVec
-	Braked   *prometheus.GaugeVec
+	// Terminating objects are deleted, and wait for their finalizers.
+	Terminating *prometheus.GaugeVec
+	Limited     *prometheus.GaugeVec
 }
 
-// What came of a sweep.
+// The outcomes of a sweep.
 const (
 	runSucceeded = "success"
 	runFailed    = "fail"
-	runBraked    = "braked"
+	runLimited   = "braked"
 )
 
 func newMetrics() *sweepMetrics {
@@ -41,7 +43,10 @@ func newMetrics() *sweepMetrics {
 		Waiting: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "waiting", Help: "Objects that look like garbage and are not deleted yet",
 		}, []string{"module"}),
-		Braked: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Terminating: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: ns, Subsystem: sub, Name: "terminating", Help: "Objects that were deleted and wait for their finalizers",
+		}, []string{"module"}),
+		Limited: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: ns, Subsystem: sub, Name: "braked", Help: "1 while sweeps delete nothing because they would delete more than is plausible",
 		}, []string{"module"}),
 	}
@@ -53,19 +58,19 @@ type moduleMetrics struct {
 	module string
 }
 
-func (m *sweepMetrics) of(module string) moduleMetrics { return moduleMetrics{m, module} }
+func (m *sweepMetrics) forModule(module string) moduleMetrics { return moduleMetrics{m, module} }
 
-func (m moduleMetrics) ran(outcome string, took time.Duration) {
+func (m moduleMetrics) recordRun(outcome string, took time.Duration) {
 	m.all.Runs.WithLabelValues(m.module, outcome).Inc()
 	m.all.Duration.WithLabelValues(m.module).Observe(took.Seconds())
-	braked := 0.0
-	if outcome == runBraked {
-		braked = 1
+	limited := 0.0
+	if outcome == runLimited {
+		limited = 1
 	}
-	m.all.Braked.WithLabelValues(m.module).Set(braked)
+	m.all.Limited.WithLabelValues(m.module).Set(limited)
 }
 
-func (m moduleMetrics) objects(o Outcome) {
+func (m moduleMetrics) countObject(o Outcome) {
 	m.all.Objects.WithLabelValues(m.module, string(o)).Inc()
 }
 
@@ -73,8 +78,13 @@ func (m moduleMetrics) waiting(n int) {
 	m.all.Waiting.WithLabelValues(m.module).Set(float64(n))
 }
 
-// rest is for a sweep that runs no more.
-func (m moduleMetrics) rest() {
+func (m moduleMetrics) terminating(n int) {
+	m.all.Terminating.WithLabelValues(m.module).Set(float64(n))
+}
+
+// reset sets the gauges to zero, for a sweep that runs no more.
+func (m moduleMetrics) reset() {
 	m.waiting(0)
-	m.all.Braked.WithLabelValues(m.module).Set(0)
+	m.terminating(0)
+	m.all.Limited.WithLabelValues(m.module).Set(0)
 }

@@ -138,6 +138,10 @@ func (u *universe) check(_ context.Context, th thing) (bool, error) {
 
 var things = schema.GroupResource{Resource: "things"}
 
+func aThing(name string) k8s.Ref {
+	return k8s.Ref{Resource: things.WithVersion("v1"), Name: name}
+}
+
 // delete has the preconditions that deletes have: uid and revision.
 func (u *universe) delete(_ context.Context, th thing) (Outcome, error) {
 	lost := u.answer()
@@ -149,9 +153,9 @@ func (u *universe) delete(_ context.Context, th thing) (Outcome, error) {
 	now, ok := u.now.things[th.name]
 	switch {
 	case !ok:
-		return OutcomeOf(apierrors.NewNotFound(things, th.name))
+		return OutcomeOf(apierrors.NewNotFound(things, th.name), aThing(th.name))
 	case now != th && !u.careless:
-		return OutcomeOf(apierrors.NewConflict(things, th.name, errors.New("it is another one")))
+		return OutcomeOf(apierrors.NewConflict(things, th.name, errors.New("it is another one")), aThing(th.name))
 	}
 	u.deletes++
 	if u.now.owners[th.name] {
@@ -219,10 +223,10 @@ func run(t *testing.T, seed uint64, edit func(*universe, *Spec[thing, thing])) (
 		lives := true
 		for lives {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(u.roll(1800))*time.Second)
-			s := New(newScope(cell.Scope{ID: "test"}, Config{SweepMaxShare: 1}, slog.New(slog.DiscardHandler), health.NewTree().Reporter("test"), newMetrics()), spec)
+			s := New(makeDeps(cell.ModuleInfo{ID: "test"}, Config{SweepMaxShare: 1}, slog.New(slog.DiscardHandler), health.NewTree().Reporter("test"), newMetrics()), spec)
 			go func() {
 				for ctx.Err() == nil {
-					s.Soon()
+					s.Kick()
 					time.Sleep(90 * time.Second)
 				}
 			}()
@@ -237,7 +241,7 @@ func run(t *testing.T, seed uint64, edit func(*universe, *Spec[thing, thing])) (
 		// Quiet at last.
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		defer cancel()
-		s := New(newScope(cell.Scope{ID: "test"}, Config{SweepMaxShare: 1}, slog.New(slog.DiscardHandler), health.NewTree().Reporter("test"), newMetrics()), spec)
+		s := New(makeDeps(cell.ModuleInfo{ID: "test"}, Config{SweepMaxShare: 1}, slog.New(slog.DiscardHandler), health.NewTree().Reporter("test"), newMetrics()), spec)
 		_ = s.Run(ctx)
 		for name := range u.now.things {
 			if !u.now.owners[name] {

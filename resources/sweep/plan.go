@@ -14,16 +14,16 @@ type sighting struct {
 // sightings are the candidates of the last scan.
 type sightings[K comparable] map[K]sighting
 
-// patience is what it takes to be deleted.
-type patience struct {
+// thresholds is what it takes to be deleted.
+type thresholds struct {
 	sightings int
 	grace     time.Duration
 }
 
-// look takes a scan into account: which candidates are due, and when the next one
+// updateSightings takes a scan into account: which candidates are due, and when the next one
 // of the others will be if it is seen again, zero if there are no others or they
 // wait for sightings alone. What was not found is forgotten.
-func look[K comparable, T any](seen sightings[K], found []Candidate[K, T], now time.Time, p patience) (next sightings[K], due []Candidate[K, T], ripens time.Time) {
+func updateSightings[K comparable, T any](seen sightings[K], found []Candidate[K, T], now time.Time, p thresholds) (next sightings[K], due []Candidate[K, T], nextDue time.Time) {
 	next = make(sightings[K], len(found))
 	for _, c := range found {
 		if _, twice := next[c.Key]; twice {
@@ -40,23 +40,35 @@ func look[K comparable, T any](seen sightings[K], found []Candidate[K, T], now t
 		case c.Wait:
 		case s.times >= p.sightings && !now.Before(ripe):
 			due = append(due, c)
-		case now.Before(ripe) && (ripens.IsZero() || ripe.Before(ripens)):
-			ripens = ripe
+		case now.Before(ripe) && (nextDue.IsZero() || ripe.Before(nextDue)):
+			nextDue = ripe
 		}
 	}
-	return next, due, ripens
+	return next, due, nextDue
 }
 
-// still are those of the candidates that a second scan finds, too, as that has
+// splitTerminating separates candidates that are deleted already from the others.
+func splitTerminating[K comparable, T any](found []Candidate[K, T]) (candidates, terminating []Candidate[K, T]) {
+	for _, c := range found {
+		if c.Terminating {
+			terminating = append(terminating, c)
+		} else {
+			candidates = append(candidates, c)
+		}
+	}
+	return candidates, terminating
+}
+
+// intersect are those of the candidates that a second scan finds, too, as that has
 // found them.
-func still[K comparable, T any](due, again []Candidate[K, T]) []Candidate[K, T] {
+func intersect[K comparable, T any](due, again []Candidate[K, T]) []Candidate[K, T] {
 	waited := make(map[K]bool, len(due))
 	for _, c := range due {
 		waited[c.Key] = true
 	}
 	var both []Candidate[K, T]
 	for _, c := range again {
-		if waited[c.Key] && !c.Wait {
+		if waited[c.Key] && !c.Wait && !c.Terminating {
 			both = append(both, c)
 			delete(waited, c.Key)
 		}
@@ -64,24 +76,24 @@ func still[K comparable, T any](due, again []Candidate[K, T]) []Candidate[K, T] 
 	return both
 }
 
-// few deletes are plausible whatever the share: of three objects, two may go.
-const few = 10
+// minForLimit deletes are plausible whatever the share: of three objects, two may go.
+const minForLimit = 10
 
-// implausible reports whether so many deletes are more than is believed.
-func implausible(due, total int, maxShare float64) bool {
-	return due > few && float64(due) > maxShare*float64(total)
+// Implausible reports whether so many deletes are more than is believed.
+func Implausible(due, total int, maxShare float64) bool {
+	return due > minForLimit && float64(due) > maxShare*float64(total)
 }
 
-// pause is the time to the next sweep after one that ended well.
-func pause(interval time.Duration, now, ripens time.Time) time.Duration {
-	if ripens.IsZero() {
+// nextPause is the time to the next sweep after one that ended well.
+func nextPause(interval time.Duration, now, nextDue time.Time) time.Duration {
+	if nextDue.IsZero() {
 		return interval
 	}
-	return min(interval, max(0, ripens.Sub(now)))
+	return min(interval, max(0, nextDue.Sub(now)))
 }
 
-// pauseAfter is the time to the next sweep after so many failures in a row.
-func pauseAfter(failures int, interval time.Duration) time.Duration {
+// failurePause is the time to the next sweep after so many failures in a row.
+func failurePause(failures int, interval time.Duration) time.Duration {
 	longest := interval
 	if longest == 0 {
 		longest = time.Minute

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -38,7 +39,7 @@ func keys(all []Candidate[string, int]) []string {
 func TestLook(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		p := patience{sightings: 1 + r.IntN(3), grace: time.Duration(r.IntN(4)) * time.Minute}
+		p := thresholds{sightings: 1 + r.IntN(3), grace: time.Duration(r.IntN(4)) * time.Minute}
 		var seen sightings[string]
 		now := epoch
 		row := map[string][]time.Time{} // scans in a row that found a key
@@ -57,7 +58,7 @@ func TestLook(t *testing.T) {
 			if len(found) > 0 && r.IntN(4) == 0 {
 				found = append(found, found[0]) // twice in one scan is one sighting
 			}
-			next, due, ripens := look(seen, candidates(found...), now, p)
+			next, due, ripens := updateSightings(seen, candidates(found...), now, p)
 			seen = next
 			var want []string
 			var wantRipens time.Time
@@ -83,7 +84,7 @@ func TestLook(t *testing.T) {
 func TestStill(t *testing.T) {
 	again := candidates("c", "b", "x", "b")
 	again[1].Object = 7
-	both := still(candidates("a", "b", "c"), again)
+	both := intersect(candidates("a", "b", "c"), again)
 	if got := fmt.Sprint(keys(both)); got != "[c b]" || both[1].Object != 7 {
 		t.Errorf("still there are %v: %v", got, both)
 	}
@@ -103,7 +104,7 @@ func TestImplausible(t *testing.T) {
 		{11, 1000000, 0, true},
 		{11, 0, 0.5, true}, // a total that is wrong is no excuse
 	} {
-		if got := implausible(test.due, test.total, test.share); got != test.want {
+		if got := Implausible(test.due, test.total, test.share); got != test.want {
 			t.Errorf("%+v: %t", test, got)
 		}
 	}
@@ -115,14 +116,14 @@ func TestPauses(t *testing.T) {
 		what      string
 		got, want time.Duration
 	}{
-		{"nothing waits", pause(interval, epoch, time.Time{}), interval},
-		{"something ripens", pause(interval, epoch, epoch.Add(time.Minute)), time.Minute},
-		{"it ripens later", pause(interval, epoch, epoch.Add(time.Hour)), interval},
-		{"it has ripened meanwhile", pause(interval, epoch.Add(time.Hour), epoch), 0},
-		{"first failure", pauseAfter(1, interval), time.Second},
-		{"third failure", pauseAfter(3, interval), 3 * time.Second},
-		{"many failures", pauseAfter(1000, interval), interval},
-		{"many failures of a single sweep", pauseAfter(1000, 0), time.Minute},
+		{"nothing waits", nextPause(interval, epoch, time.Time{}), interval},
+		{"something ripens", nextPause(interval, epoch, epoch.Add(time.Minute)), time.Minute},
+		{"it ripens later", nextPause(interval, epoch, epoch.Add(time.Hour)), interval},
+		{"it has ripened meanwhile", nextPause(interval, epoch.Add(time.Hour), epoch), 0},
+		{"first failure", failurePause(1, interval), time.Second},
+		{"third failure", failurePause(3, interval), 3 * time.Second},
+		{"many failures", failurePause(1000, interval), interval},
+		{"many failures of a single sweep", failurePause(1000, 0), time.Minute},
 	} {
 		if test.got != test.want {
 			t.Errorf("%s: %s, want %s", test.what, test.got, test.want)
@@ -130,20 +131,25 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-// An API server that does not serve a resource yet says 404, too.
-func TestMissing(t *testing.T) {
-	things := schema.GroupResource{Group: "example.com", Resource: "things"}
+// What a delete did is read from the API server's word about that object alone.
+func TestOutcomes(t *testing.T) {
+	other := schema.GroupResource{Group: "example.com", Resource: "things"}
 	for name, test := range map[string]struct {
 		err  error
-		want bool
+		want Outcome
 	}{
-		"none":       {nil, false},
-		"no object":  {fmt.Errorf("reading: %w", apierrors.NewNotFound(things, "x")), true},
-		"not served": {apierrors.NewGenericServerResponse(404, "get", things, "x", "404 page not found", 0, true), false},
-		"conflict":   {apierrors.NewConflict(things, "x", errors.New("it")), false},
+		"success":         {nil, Deleted},
+		"gone":            {fmt.Errorf("deleting: %w", apierrors.NewNotFound(things, "x")), Gone},
+		"changed":         {apierrors.NewConflict(things, "x", errors.New("it")), Changed},
+		"not served":      {apierrors.NewGenericServerResponse(404, "delete", things, "x", "404 page not found", 0, true), Failed},
+		"a proxy's 409":   {apierrors.NewGenericServerResponse(409, "delete", things, "x", "conflict", 0, true), Failed},
+		"another is gone": {apierrors.NewNotFound(things, "y"), Failed},
+		"of another kind": {apierrors.NewNotFound(other, "x"), Failed},
+		"no details":      {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonNotFound, Code: 404}}, Failed},
 	} {
-		if got := Missing(test.err); got != test.want {
-			t.Errorf("%s: %t", name, got)
+		got, err := OutcomeOf(test.err, aThing("x"))
+		if got != test.want || (err != nil) != (test.want == Failed) {
+			t.Errorf("%s: %s, %v", name, got, err)
 		}
 	}
 }

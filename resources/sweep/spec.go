@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/k8s"
 )
@@ -23,18 +21,19 @@ type Spec[K comparable, T any] struct {
 	// Interval is the time from the end of a sweep to the start of the next. 0
 	// makes one sweep that succeeds, and no more.
 	Interval time.Duration
-	// Sightings are the scans in a row that find a candidate before it is deleted,
+	// Confirmations are the scans in a row that find a candidate before it is deleted,
 	// and Grace is the time from the first of them to the last. Two sightings are
 	// the least; a single sweep has one, and no grace.
-	Sightings int
-	Grace     time.Duration
-	// Rate bounds deletes, failed ones included. Without it there are 20 a second.
+	Confirmations int
+	Grace         time.Duration
+	// Rate bounds deletes, failed ones included. Without it there are 20 a second. A batch is sent when it may delete all
+	// of its objects.
 	Rate *rate.Limiter
 	// Workers is for how many candidates Check, Delete and Trigger are called at
 	// once. Without it they are called for one after the other.
 	Workers int
-	// Everything is meant to go: there is no brake.
-	Everything bool
+	// NoSafetyLimit is for sweeps that delete all objects.
+	NoSafetyLimit bool
 
 	// Scan finds what looks like garbage. An error says that the view is not
 	// complete: nothing follows from it.
@@ -50,19 +49,23 @@ type Spec[K comparable, T any] struct {
 	// Delete deletes the object that was judged and no other of its name. It may
 	// find that there is nothing to do.
 	Delete func(context.Context, T) (Outcome, error)
+	// DeleteBatch, in place of Check and Delete, deletes up to Batch objects with one request, each by itself. The
+	// outcomes are those of the objects, in their order; after an error, objects without one have failed.
+	DeleteBatch func(context.Context, []T) ([]Outcome, error)
+	Batch       int
 	// Trigger names an object in the cause of its deletion.
 	Trigger func(T) k8s.Trigger
-	// Ended, if set, is told what came of each sweep.
+	// Ended, if set, is called after each sweep.
 	Ended func(Result)
 }
 
-// Result is what came of a sweep.
+// Result is the result of a sweep.
 type Result struct {
-	// Outcomes counts the candidates that were due, by what became of them.
+	// Outcomes counts the candidates that were due, by outcome.
 	Outcomes map[Outcome]int
 	Took     time.Duration
-	// Err is why the sweep failed, was braked, or ended early because it was told
-	// to stop. Nil is a success.
+	// Err is why the sweep failed, reached the safety limit, or was ended early by its
+	// context. Nil is a success.
 	Err error
 }
 
@@ -84,36 +87,32 @@ type Candidate[K comparable, T any] struct {
 	Why string
 	// Wait keeps it from being deleted by this sweep. It is seen all the same.
 	Wait bool
+	// Terminating is set for an object with a deletion timestamp: it is deleted
+	// already, and waits for its finalizers. It is not deleted again.
+	Terminating bool
 }
 
-// Outcome is what became of a candidate.
+// Outcome is the result of the processing of a candidate.
 type Outcome string
 
 const (
 	Deleted Outcome = "deleted"
-	Gone    Outcome = "gone"    // somebody else was faster
-	Changed Outcome = "changed" // it is not any more what was judged
-	Spared  Outcome = "spared"  // those who know say that it is needed
+	Gone    Outcome = "gone"    // another client was faster
+	Changed Outcome = "changed" // it is not the object that was judged any more
+	Spared  Outcome = "spared"  // Check or Confirm found that it is needed
 	Failed  Outcome = "failed"
 )
 
-// OutcomeOf is what the answer of an API server to a delete with preconditions
-// means. Errors that mean an outcome are none any more.
-func OutcomeOf(err error) (Outcome, error) {
+// OutcomeOf is what the response of the API server to the deletion of an object, with
+// preconditions, means. Errors that mean an outcome are none any more.
+func OutcomeOf(err error, ref k8s.Ref) (Outcome, error) {
 	switch {
 	case err == nil:
 		return Deleted, nil
-	case apierrors.IsNotFound(err):
+	case k8s.IsNotFound(err, ref):
 		return Gone, nil
-	case apierrors.IsConflict(err):
+	case k8s.IsConflict(err, ref):
 		return Changed, nil
 	}
 	return Failed, err
-}
-
-// Missing reports whether an error of a read says for sure that an object is not
-// there. An API server that is starting does not know all its resources yet, and
-// answers so, too.
-func Missing(err error) bool {
-	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -10,19 +10,23 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/skep-operator/skep/resources/dryrun"
+	"github.com/skep-operator/skep/resources/internal/inflight"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/plan"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
 )
 
-// Sweep deletes candidates, sweep by sweep. Soon, Since and Forget are safe for
+// Sweep deletes candidates, sweep by sweep. Kick, FirstSeen and Reset are safe for
 // concurrent use, before and while it runs; it runs once.
 //
 //   - The first sweep is at the start. The next is an interval after the end of
@@ -30,72 +34,79 @@ import (
 //     waited long enough.
 //   - After a failed sweep the next comes after 1 s, 2 s, 3 s and so on, at most
 //     after the interval.
-//   - A delete that fails does not keep others from being made.
+//   - A delete that fails does not keep others from being made, unless the API server
+//     asks for a pause, or the role lacks the permission: then the sweep ends, and the
+//     next one keeps the pause.
+//   - A delete that takes long shows in health while it does.
 type Sweep[K comparable, T any] struct {
-	spec    Spec[K, T]
-	scope   Scope
-	metrics moduleMetrics
-	rule    string
-	health  health.Reporter
-	soon    chan struct{}
-	failed  error // of the last sweep
+	spec        Spec[K, T]
+	deps        Deps
+	metrics     moduleMetrics
+	rule        string
+	health      health.Reporter
+	kick        chan struct{}
+	failed      error           // of the last sweep
+	terminating map[string]bool // objects that the last scan found to wait for their finalizers
+
+	attempts *inflight.Tracker
 
 	mu      sync.Mutex
 	seen    sightings[K]
-	planned planned[K]
+	planned dryRunState[K]
 }
 
 // New returns a sweep that does not run.
-func New[K comparable, T any](s Scope, spec Spec[K, T]) *Sweep[K, T] {
+func New[K comparable, T any](s Deps, spec Spec[K, T]) *Sweep[K, T] {
 	if spec.Rate == nil {
 		spec.Rate = rate.NewLimiter(20, 1)
 	}
 	if spec.Interval == 0 {
-		spec.Sightings, spec.Grace = 1, 0
+		spec.Confirmations, spec.Grace = 1, 0
 	} else {
-		spec.Sightings = max(2, spec.Sightings)
+		spec.Confirmations = max(2, spec.Confirmations)
 	}
 	if s.metrics == nil {
 		s.metrics = newMetrics()
 	}
 	sweep := &Sweep[K, T]{
-		spec: spec, scope: s, metrics: s.metrics.of(s.Module.ID), rule: s.Module.ID + " " + spec.Rule,
-		health: s.Health.Part("sweep-" + strings.ReplaceAll(spec.Rule, " ", "-")),
-		soon:   make(chan struct{}, 1), seen: sightings[K]{},
+		spec: spec, deps: s, metrics: s.metrics.forModule(s.Module.ID), rule: s.Module.ID + " " + spec.Rule,
+		health: s.Health.Child("sweep-" + strings.ReplaceAll(spec.Rule, " ", "-")),
+		kick:   make(chan struct{}, 1), seen: sightings[K]{},
 	}
+	sweep.attempts = inflight.New(sweep.health)
 	s.Plan.Observe(sweep.load)
 	return sweep
 }
 
-// Soon asks for a sweep before its time: at once, or a grace after the end of the
+// Kick requests a sweep before its time: at once, or a grace after the end of the
 // last one.
-func (s *Sweep[K, T]) Soon() {
+func (s *Sweep[K, T]) Kick() {
 	select {
-	case s.soon <- struct{}{}:
+	case s.kick <- struct{}{}:
 	default:
 	}
 }
 
-// answerSoon forgets the request that the sweep about to start answers.
-func (s *Sweep[K, T]) answerSoon() {
+// dropKick drops the request that the sweep about to start serves.
+func (s *Sweep[K, T]) dropKick() {
 	select {
-	case <-s.soon:
+	case <-s.kick:
 	default:
 	}
 }
 
-// Forget vouches for candidates: those that match start anew, and are not deleted
-// by a sweep that is under way.
-func (s *Sweep[K, T]) Forget(match func(K) bool) {
+// Reset has the candidates that match start anew: a sweep that is under way does
+// not delete them.
+func (s *Sweep[K, T]) Reset(match func(K) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	maps.DeleteFunc(s.seen, func(k K, _ sighting) bool { return match(k) })
 }
 
-// Since returns when the first of the scans in a row that found a candidate was
-// made. ok is false if the last scan did not find it, or if somebody has vouched
-// for it since. What a scan finds counts when the scan has returned.
-func (s *Sweep[K, T]) Since(key K) (first time.Time, ok bool) {
+// FirstSeen returns the time of the first of the scans in a row that found a
+// candidate. ok is false if the last scan did not find it, or if it was reset
+// since. What a scan finds counts when the scan has returned.
+func (s *Sweep[K, T]) FirstSeen(key K) (first time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	seen, ok := s.seen[key]
@@ -107,29 +118,29 @@ func (s *Sweep[K, T]) Job() job.Job { return job.OneShot(s.Run) }
 
 // Run sweeps until ctx ends, or until the single sweep has succeeded.
 func (s *Sweep[K, T]) Run(ctx context.Context) error {
-	defer s.metrics.rest()
-	worker := s.scope.Plan.Begin(s.rule)
+	defer s.metrics.reset()
+	worker := s.deps.Plan.Begin(s.rule)
 	defer worker.End()
 	for failures := 0; ; {
-		s.answerSoon()
-		s.beginPlanned()
-		ripens, err := s.sweep(ctx)
+		s.dropKick()
+		s.beginDryRun()
+		nextDue, err := s.sweep(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		next := s.spec.Interval
+		next := k8s.Hold{Pause: s.spec.Interval}
 		switch {
 		case err == nil:
 			failures = 0
-			next = pause(s.spec.Interval, s.scope.Plan.Now(), ripens)
-		case isBrake(err): // waits for people, or for a better view
+			next.Pause = nextPause(s.spec.Interval, s.deps.Plan.Now(), nextDue)
+		case isLimited(err): // waits for people, or for a better view
 			failures = 0
 		default:
 			failures++
-			next = pauseAfter(failures, s.spec.Interval)
+			next = k8s.HoldOf(err, failurePause(failures, s.spec.Interval), s.deps.Plan.Now())
 		}
 		s.report(next, err)
-		s.endPlanned(err)
+		s.endDryRun(err)
 		if err == nil && s.spec.Interval == 0 {
 			return nil
 		}
@@ -139,36 +150,44 @@ func (s *Sweep[K, T]) Run(ctx context.Context) error {
 	}
 }
 
-// wait sleeps until the next sweep is due or wanted soon.
-func (s *Sweep[K, T]) wait(ctx context.Context, worker *plan.Worker, pause time.Duration) bool {
-	ended := s.scope.Plan.Now()
-	due := worker.NewTimer(pause, s.needed)
+// wait sleeps until the next sweep is due or requested. A request does not shorten
+// a pause that the API server requires.
+func (s *Sweep[K, T]) wait(ctx context.Context, worker *dryrun.Worker, next k8s.Hold) bool {
+	ended := s.deps.Plan.Now()
+	due := worker.NewTimer(next.Pause, s.needed)
 	defer due.Stop()
-	wanted := s.soon
+	wanted := s.kick
+	if endsSweep(next) {
+		wanted = nil
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return false
 		case <-due.C:
 			return true
+		case <-next.Granted:
+			return true
 		case <-wanted:
 			wanted = nil
-			s.wantPlanned()
-			due.Reset(min(pause, s.spec.Grace) - s.scope.Plan.Now().Sub(ended))
+			s.requestDryRun()
+			due.Reset(min(next.Pause, s.spec.Grace) - s.deps.Plan.Now().Sub(ended))
 		}
 	}
 }
 
-// sweep makes one sweep. ripens is when the next candidate will have waited long
-// enough.
-func (s *Sweep[K, T]) sweep(ctx context.Context) (ripens time.Time, err error) {
-	began := s.scope.Plan.Now()
+// endsSweep reports whether a failed delete ends its sweep: others would fail alike.
+func endsSweep(h k8s.Hold) bool { return h.Cause == k8s.Throttled || h.Cause == k8s.NotPermitted }
+
+// sweep makes one sweep. nextDue is when the grace of the next candidate ends.
+func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) {
+	began := s.deps.Plan.Now()
 	result := runFailed
 	var outcomes map[Outcome]int
 	defer func() {
-		took := s.scope.Plan.Now().Sub(began)
+		took := s.deps.Plan.Now().Sub(began)
 		if ctx.Err() == nil {
-			s.metrics.ran(result, took)
+			s.metrics.recordRun(result, took)
 		}
 		if s.spec.Ended != nil {
 			s.spec.Ended(Result{outcomes, took, cmp.Or(ctx.Err(), err)})
@@ -178,40 +197,69 @@ func (s *Sweep[K, T]) sweep(ctx context.Context) (ripens time.Time, err error) {
 	if err != nil {
 		return time.Time{}, fmt.Errorf("nothing is deleted, the view is not complete: %w", err)
 	}
+	candidates, terminating := splitTerminating(found.Candidates)
+	s.logTerminating(terminating)
 	s.mu.Lock()
-	seen, due, ripens := look(s.seen, found.Candidates, began, patience{s.spec.Sightings, s.spec.Grace})
+	seen, due, nextDue := updateSightings(s.seen, candidates, began, thresholds{s.spec.Confirmations, s.spec.Grace})
 	s.seen = seen
 	s.mu.Unlock()
-	defer s.tellWaiting()
-	if due, err = s.confirmed(ctx, due); err != nil {
-		return ripens, err
+	defer s.countWaiting()
+	if due, err = s.confirm(ctx, due); err != nil {
+		return nextDue, err
 	}
-	if !s.spec.Everything && implausible(len(due), found.Total, s.scope.MaxShare) {
-		result = runBraked
-		s.judgePlanned(due...)
-		return ripens, &brakedError{len(due), found.Total}
+	if !s.spec.NoSafetyLimit && Implausible(len(due), found.Total, s.deps.MaxShare) {
+		result = runLimited
+		s.markProcessed(due...)
+		return nextDue, &limitError{len(due), found.Total}
 	}
 	if outcomes, err = s.deleteAll(ctx, due); err != nil {
-		return ripens, err
+		return nextDue, err
 	}
 	result = runSucceeded
-	return ripens, nil
+	return nextDue, nil
 }
 
-// brakedError is a sweep that would have deleted too much.
-type brakedError struct{ due, total int }
-
-func (e *brakedError) Error() string {
-	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, maxShareFlag)
+// logTerminating logs objects that are deleted and wait for their finalizers,
+// each when a scan finds it first.
+func (s *Sweep[K, T]) logTerminating(found []Candidate[K, T]) {
+	before := s.terminating
+	s.terminating = make(map[string]bool, len(found))
+	for _, c := range found {
+		t := s.spec.Trigger(c.Object)
+		t.ResourceVersion = ""
+		name := t.String()
+		if s.terminating[name] = true; !before[name] {
+			s.deps.Log.Info("waiting for finalizers", "rule", s.spec.Rule, "object", name)
+		}
+	}
+	s.metrics.terminating(len(s.terminating))
 }
 
-func isBrake(err error) bool {
-	_, ok := err.(*brakedError)
+func waitingText(leaving map[string]bool) string {
+	if len(leaving) == 0 {
+		return ""
+	}
+	first := slices.Min(slices.Collect(maps.Keys(leaving)))
+	if len(leaving) > 1 {
+		first += " first"
+	}
+	return fmt.Sprintf("%d deleted, waiting for finalizers: %s", len(leaving), first)
+}
+
+// limitError is a sweep that would have deleted too much.
+type limitError struct{ due, total int }
+
+func (e *limitError) Error() string {
+	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, "sweep-max-share")
+}
+
+func isLimited(err error) bool {
+	_, ok := err.(*limitError)
 	return ok
 }
 
-// confirmed are the candidates that are found in a view that is up to date, too.
-func (s *Sweep[K, T]) confirmed(ctx context.Context, due []Candidate[K, T]) ([]Candidate[K, T], error) {
+// confirm returns the candidates that are found again in stores that are up to date.
+func (s *Sweep[K, T]) confirm(ctx context.Context, due []Candidate[K, T]) ([]Candidate[K, T], error) {
 	if s.spec.Confirm == nil || len(due) == 0 {
 		return due, nil
 	}
@@ -222,21 +270,21 @@ func (s *Sweep[K, T]) confirmed(ctx context.Context, due []Candidate[K, T]) ([]C
 	if err != nil {
 		return nil, fmt.Errorf("nothing is deleted, the view is not complete: %w", err)
 	}
-	kept := still(due, again.Candidates)
-	s.spare(due, kept)
+	kept := intersect(due, again.Candidates)
+	s.dropStale(due, kept)
 	return kept, nil
 }
 
-// spare forgets those that are due no more.
-func (s *Sweep[K, T]) spare(due, kept []Candidate[K, T]) {
+// dropStale drops those that are due no more.
+func (s *Sweep[K, T]) dropStale(due, kept []Candidate[K, T]) {
 	stays := make(map[K]bool, len(kept))
 	for _, c := range kept {
 		stays[c.Key] = true
 	}
 	for _, c := range due {
 		if !stays[c.Key] {
-			s.judgePlanned(c)
-			s.settle(c, Spared)
+			s.markProcessed(c)
+			s.recordOutcome(c, Spared)
 		}
 	}
 }
@@ -245,51 +293,104 @@ func (s *Sweep[K, T]) spare(due, kept []Candidate[K, T]) {
 func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map[Outcome]int, error) {
 	var mu sync.Mutex
 	var errs []error
+	var ended atomic.Bool
 	count := map[Outcome]int{}
-	sideBySide(s.spec.Workers, func(yield func(func()) bool) {
-		for _, c := range due {
-			next := s.awaitRate(ctx) == nil && yield(func() {
-				outcome, told, err := s.deleteOne(ctx, c)
-				if !told {
+	parallelize(s.spec.Workers, func(yield func(func()) bool) {
+		for batch := range slices.Chunk(due, max(1, s.spec.Batch)) {
+			next := s.awaitRate(ctx, len(batch)) == nil && yield(func() {
+				if ended.Load() {
 					return
 				}
+				outcomes, err := s.deleteSome(ctx, batch)
 				mu.Lock()
 				defer mu.Unlock()
-				count[outcome]++
+				for _, o := range outcomes {
+					count[o]++
+				}
 				if err != nil {
 					errs = append(errs, err)
+					ended.CompareAndSwap(false, endsSweep(k8s.HoldOf(err, 0, time.Time{})))
 				}
 			})
-			if !next {
-				return // told to stop
+			if !next || ended.Load() {
+				return
 			}
 		}
 	})
 	if count[Deleted] > 0 {
-		s.scope.Log.Info("deleted what nobody needs any more", "rule", s.spec.Rule, "deleted", count[Deleted],
+		s.deps.Log.Info("deleted garbage", "rule", s.spec.Rule, "deleted", count[Deleted],
 			"changed", count[Changed], "spared", count[Spared], "failed", count[Failed])
 	}
-	return count, summary(errs)
+	return count, joinErrors(errs)
 }
 
-// deleteOne deletes a candidate that is still due. Nothing is told of one that
-// somebody vouched for, or if the term is over.
-func (s *Sweep[K, T]) deleteOne(ctx context.Context, c Candidate[K, T]) (o Outcome, told bool, err error) {
-	if _, seen := s.Since(c.Key); !seen {
+// deleteSome deletes the candidates of a batch that are still due: those that were reset have no outcome.
+func (s *Sweep[K, T]) deleteSome(ctx context.Context, batch []Candidate[K, T]) (outcomes []Outcome, err error) {
+	if s.spec.DeleteBatch != nil {
+		return s.deleteBatch(ctx, batch)
+	}
+	for _, c := range batch {
+		o, ok, err := s.deleteOne(ctx, c)
+		if ok {
+			outcomes = append(outcomes, o)
+		}
+		if err != nil {
+			return outcomes, err
+		}
+	}
+	return outcomes, nil
+}
+
+// deleteBatch deletes candidates with one request.
+func (s *Sweep[K, T]) deleteBatch(ctx context.Context, batch []Candidate[K, T]) (outcomes []Outcome, err error) {
+	batch = slices.DeleteFunc(slices.Clone(batch), func(c Candidate[K, T]) bool {
+		_, seen := s.FirstSeen(c.Key)
+		return !seen
+	})
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	s.markProcessed(batch...)
+	cause := &k8s.Cause{Rule: s.rule}
+	objects := make([]T, len(batch))
+	for i, c := range batch {
+		objects[i], cause.Triggers = c.Object, append(cause.Triggers, s.spec.Trigger(c.Object))
+	}
+	defer s.attempts.Begin(cause.Triggers[0])()
+	if outcomes, err = s.spec.DeleteBatch(k8s.WithCause(ctx, cause), objects); err != nil {
+		err = fmt.Errorf("deleting %s and %d more: %w", cause.Triggers[0], len(batch)-1, err)
+	}
+	if err != nil && ctx.Err() != nil {
+		err = nil // the term has ended
+	}
+	for i := len(outcomes); i < len(batch) && err != nil; i++ {
+		outcomes = append(outcomes, Failed)
+	}
+	for i, o := range outcomes {
+		s.recordOutcome(batch[i], o)
+	}
+	return outcomes, err
+}
+
+// deleteOne deletes a candidate that is still due. One that was reset has no
+// outcome, nor has any after the end of the term.
+func (s *Sweep[K, T]) deleteOne(ctx context.Context, c Candidate[K, T]) (o Outcome, ok bool, err error) {
+	if _, seen := s.FirstSeen(c.Key); !seen {
 		return "", false, nil
 	}
-	s.judgePlanned(c)
-	o, err = s.dispose(ctx, c)
+	s.markProcessed(c)
+	o, err = s.deleteCandidate(ctx, c)
 	if err != nil && ctx.Err() != nil {
 		return "", false, nil
 	}
-	s.settle(c, o)
+	s.recordOutcome(c, o)
 	return o, true, err
 }
 
-// dispose asks about a candidate and deletes it.
-func (s *Sweep[K, T]) dispose(ctx context.Context, c Candidate[K, T]) (Outcome, error) {
+// deleteCandidate checks a candidate and deletes it.
+func (s *Sweep[K, T]) deleteCandidate(ctx context.Context, c Candidate[K, T]) (Outcome, error) {
 	t := s.spec.Trigger(c.Object)
+	defer s.attempts.Begin(t)()
 	ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: s.rule, Triggers: []k8s.Trigger{t}})
 	if s.spec.Check != nil {
 		garbage, err := s.spec.Check(ctx, c.Object)
@@ -304,13 +405,13 @@ func (s *Sweep[K, T]) dispose(ctx context.Context, c Candidate[K, T]) (Outcome, 
 	if err != nil {
 		return Failed, fmt.Errorf("deleting %s: %w", t, err)
 	}
-	s.scope.Log.Debug("swept", "rule", s.spec.Rule, "object", t.String(), "why", c.Why, "outcome", outcome)
+	s.deps.Log.Debug("swept", "rule", s.spec.Rule, "object", t.String(), "why", c.Why, "outcome", outcome)
 	return outcome, nil
 }
 
-// settle notes what became of a candidate. One that failed stays due.
-func (s *Sweep[K, T]) settle(c Candidate[K, T], o Outcome) {
-	s.metrics.objects(o)
+// recordOutcome counts a candidate. One that failed stays due.
+func (s *Sweep[K, T]) recordOutcome(c Candidate[K, T], o Outcome) {
+	s.metrics.countObject(o)
 	if o == Failed {
 		return
 	}
@@ -319,38 +420,45 @@ func (s *Sweep[K, T]) settle(c Candidate[K, T], o Outcome) {
 	delete(s.seen, c.Key)
 }
 
-func (s *Sweep[K, T]) tellWaiting() {
+func (s *Sweep[K, T]) countWaiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.waiting(len(s.seen))
 }
 
-// told is how many errors of one sweep are told in full.
-const told = 3
+// maxErrors is how many errors of one sweep are reported in full.
+const maxErrors = 3
 
-func summary(errs []error) error {
-	if len(errs) <= told {
+func joinErrors(errs []error) error {
+	if len(errs) <= maxErrors {
 		return errors.Join(errs...)
 	}
-	return fmt.Errorf("%w\nand %d more", errors.Join(errs[:told]...), len(errs)-told)
+	return fmt.Errorf("%w\nand %d more", errors.Join(errs[:maxErrors]...), len(errs)-maxErrors)
 }
 
 // report tells health what came of a sweep, and the log when that is news: the
-// first failure of several, and when the brake goes on.
-func (s *Sweep[K, T]) report(next time.Duration, err error) {
+// first failure of several, and when the safety limit is reached.
+func (s *Sweep[K, T]) report(next k8s.Hold, err error) {
 	before := s.failed
 	s.failed = err
 	if err == nil {
-		s.health.OK("")
+		s.health.OK(waitingText(s.terminating))
 		return
 	}
-	s.health.Degraded(fmt.Sprintf("next sweep in %s", next), err)
+	s.health.Degraded(nextSweep(next), err)
 	level := slog.LevelDebug
-	if (before == nil || isBrake(err) != isBrake(before)) && !errors.Is(err, k8s.ErrFenced) {
+	if (before == nil || isLimited(err) != isLimited(before)) && !errors.Is(err, leading.ErrFenced) && next.Cause != k8s.NotPermitted {
 		level = slog.LevelWarn
 	}
-	s.scope.Log.Log(context.Background(), level, "sweep failed, there will be another", "rule", s.spec.Rule, "error", err)
-	if isBrake(err) && !isBrake(before) {
-		s.scope.Events.WarnOfDuty("SweepBraked", s.rule+": "+err.Error())
+	s.deps.Log.Log(context.Background(), level, "sweep failed, there will be another", "rule", s.spec.Rule, "error", err)
+	if isLimited(err) && !isLimited(before) {
+		s.deps.Events.WarnOnLease("SweepBraked", s.rule+": "+err.Error())
 	}
+}
+
+func nextSweep(h k8s.Hold) string {
+	if h.Detail != "" {
+		return fmt.Sprintf("next sweep in %s, %s", h.Pause, h.Detail)
+	}
+	return fmt.Sprintf("next sweep in %s", h.Pause)
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +21,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -44,12 +44,14 @@ type rig struct {
 	scanErr error
 	needed  map[string]error // what Check says: nil is needed, an error
 	fails   map[string]error // what Delete says
+	held    map[string]bool  // by a finalizer
+	leaving map[string]bool  // deleted, and held
 	notes   []string
 }
 
 func newRig(t *testing.T, spec Spec[string, string]) *rig {
-	r := &rig{t: t, tree: health.NewTree(), metrics: newMetrics(), began: time.Now(), needed: map[string]error{}, fails: map[string]error{}}
-	scope := newScope(cell.Scope{ID: "test"}, Config{SweepMaxShare: 0.5},
+	r := &rig{t: t, tree: health.NewTree(), metrics: newMetrics(), began: time.Now(), needed: map[string]error{}, fails: map[string]error{}, held: map[string]bool{}, leaving: map[string]bool{}}
+	scope := makeDeps(cell.ModuleInfo{ID: "test"}, Config{SweepMaxShare: 0.5},
 		slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug})), r.tree.Reporter("test"), r.metrics)
 	spec.Rule = "collect"
 	spec.Scan, spec.Delete = r.scan, r.delete
@@ -84,7 +86,7 @@ func (r *rig) scan(context.Context) (Found[string, string], error) {
 	r.note("scan")
 	f := Found[string, string]{Total: max(r.total, len(r.garbage))}
 	for _, name := range r.garbage {
-		f.Candidates = append(f.Candidates, Candidate[string, string]{Key: name, Object: name, Why: "test"})
+		f.Candidates = append(f.Candidates, Candidate[string, string]{Key: name, Object: name, Why: "test", Terminating: r.leaving[name]})
 	}
 	return f, r.scanErr
 }
@@ -104,8 +106,11 @@ func (r *rig) delete(ctx context.Context, name string) (Outcome, error) {
 	}
 	err := r.fails[name]
 	r.note("delete %s: %v", name, err)
-	outcome, err := OutcomeOf(err)
-	if outcome == Deleted {
+	outcome, err := OutcomeOf(err, aThing(name))
+	switch {
+	case outcome == Deleted && r.held[name]:
+		r.leaving[name] = true
+	case outcome == Deleted:
 		r.garbage = slices.DeleteFunc(slices.Clone(r.garbage), func(g string) bool { return g == name })
 	}
 	return outcome, err
@@ -173,12 +178,12 @@ func TestSoon(t *testing.T) {
 		r.start()
 		r.happened("0s scan")
 		time.Sleep(10 * time.Second)
-		r.Soon()
-		r.Soon()
+		r.Kick()
+		r.Kick()
 		r.happened() // a grace after the last one
 		time.Sleep(interval - 10*time.Second)
 		r.happened("1m0s scan")
-		r.Soon() // at once
+		r.Kick() // at once
 		r.happened("5m0s scan")
 		r.stop()
 	})
@@ -190,14 +195,14 @@ func TestForget(t *testing.T) {
 		r.garbage = []string{"a", "b"}
 		r.start()
 		time.Sleep(30 * time.Second)
-		r.Forget(func(k string) bool { return k == "a" })
+		r.Reset(func(k string) bool { return k == "a" })
 		time.Sleep(2 * time.Minute)
 		r.happened("0s scan", "1m0s scan", "1m0s delete b: <nil>", "2m0s scan", "2m0s delete a: <nil>")
 		r.stop()
 	})
 }
 
-// One that somebody vouches for while a sweep is under way is not deleted by it.
+// A candidate that is reset during a sweep is not deleted by it.
 func TestForgetWhileDeleting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := usual
@@ -206,7 +211,7 @@ func TestForgetWhileDeleting(t *testing.T) {
 		r.garbage = []string{"a", "b"}
 		r.start()
 		time.Sleep(time.Minute + 500*time.Millisecond)
-		r.Forget(func(k string) bool { return k == "b" })
+		r.Reset(func(k string) bool { return k == "b" })
 		time.Sleep(30 * time.Second)
 		r.stop()
 		r.happened("0s scan", "1m0s scan", "1m0s delete a: <nil>")
@@ -240,9 +245,8 @@ func TestOneFailureDoesNotStopOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, usual)
 		r.garbage = []string{"a", "gone", "changed", "needed", "unclear", "z"}
-		thing := schema.GroupResource{Resource: "things"}
 		r.fails = map[string]error{
-			"a": errors.New("internal error"), "gone": apierrors.NewNotFound(thing, "gone"), "changed": apierrors.NewConflict(thing, "changed", errors.New("other uid")),
+			"a": errors.New("internal error"), "gone": apierrors.NewNotFound(things, "gone"), "changed": apierrors.NewConflict(things, "changed", errors.New("other uid")),
 		}
 		r.needed = map[string]error{"needed": nil, "unclear": errors.New("no answer")}
 		r.start()
@@ -284,7 +288,7 @@ func TestBrake(t *testing.T) {
 		if got := r.degraded(); !strings.Contains(got, "51 of 100 objects look like garbage") || !strings.Contains(got, "--sweep-max-share") {
 			t.Error(got)
 		}
-		braked := func() float64 { return testutil.ToFloat64(r.metrics.Braked.WithLabelValues("test")) }
+		braked := func() float64 { return testutil.ToFloat64(r.metrics.Limited.WithLabelValues("test")) }
 		if braked() != 1 {
 			t.Error("the metric does not say so")
 		}
@@ -303,7 +307,7 @@ func TestBrake(t *testing.T) {
 
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Spec[string, string]{Everything: true})
+		r := newRig(t, Spec[string, string]{NoSafetyLimit: true})
 		r.garbage = names(12)
 		r.fails = map[string]error{"thing-003": errors.New("no")}
 		r.start()
@@ -325,6 +329,60 @@ func TestRate(t *testing.T) {
 		time.Sleep(grace + 5*time.Second)
 		synctest.Wait()
 		r.counted("deleted 101") // 20 a second, and one at once
+		r.stop()
+	})
+}
+
+// An object that waits for its finalizers is deleted once and counted once,
+// whichever writer deleted it, and named.
+func TestTerminating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		r.garbage = []string{"held", "theirs", "z"}
+		r.held["held"], r.leaving["theirs"] = true, true
+		waits := func(want string) {
+			t.Helper()
+			synctest.Wait()
+			all := r.tree.Snapshot()
+			if i := slices.IndexFunc(all, func(s health.Status) bool { return s.ID == "test.sweep-collect" }); i < 0 || all[i].Message != want {
+				t.Errorf("health says %+v", all)
+			}
+		}
+		r.start()
+		waits("1 deleted, waiting for finalizers: Thing theirs")
+		time.Sleep(2 * interval)
+		r.happened("0s scan", "1m0s scan", "1m0s delete held: <nil>", "1m0.05s delete z: <nil>", "6m0.05s scan")
+		waits("2 deleted, waiting for finalizers: Thing held first")
+		r.counted("deleted 2")
+		if n := testutil.ToFloat64(r.metrics.Waiting.WithLabelValues("test")); n != 0 {
+			t.Errorf("%v wait to be deleted", n)
+		}
+		if n := testutil.ToFloat64(r.metrics.Terminating.WithLabelValues("test")); n != 2 {
+			t.Errorf("%v wait for their finalizers", n)
+		}
+		r.set(func() { r.garbage = nil })
+		time.Sleep(interval)
+		waits("")
+		r.stop()
+		for _, name := range []string{"held", "theirs"} {
+			if n := strings.Count(r.log.String(), `msg="waiting for finalizers" rule=collect object="Thing `+name+`"`); n != 1 {
+				t.Errorf("%s is logged %d times:\n%s", name, n, r.log.String())
+			}
+		}
+	})
+}
+
+// So is one that is seen to be deleted only when views are brought up to date.
+func TestTerminatingWhenConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r *rig
+		spec := usual
+		spec.Confirm = func(context.Context) error { r.set(func() { r.leaving["a"] = true }); return nil }
+		r = newRig(t, spec)
+		r.garbage = []string{"a", "b"}
+		r.start()
+		time.Sleep(grace)
+		r.happened("0s scan", "1m0s scan", "1m0s scan", "1m0s delete b: <nil>")
 		r.stop()
 	})
 }
@@ -369,6 +427,71 @@ func TestConfirm(t *testing.T) {
 		time.Sleep(time.Second)
 		r.happened("1m1s scan", "1m1s confirm", "1m1s scan", "1m1s delete a: <nil>")
 		r.counted("deleted 1, spared 1")
+		r.stop()
+	})
+}
+
+func tooMany(seconds int) error {
+	return apierrors.NewGenericServerResponse(http.StatusTooManyRequests, "delete", things, "a", "slow down", seconds, true)
+}
+
+// A sweep ends when the API server asks for a pause, and the next one keeps it.
+func TestRetryAfterEndsASweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		r.garbage = []string{"a", "b", "c"}
+		r.fails = map[string]error{"a": tooMany(30)}
+		r.start()
+		time.Sleep(grace + 29*time.Second)
+		r.happened("0s scan", "1m0s scan", "1m0s delete a: the server has received too many requests and has asked us to try again later (delete things a)")
+		if got := r.degraded(); !strings.Contains(got, "next sweep in 30s, the API server asks for a pause of 30s") {
+			t.Error(got)
+		}
+		r.set(func() { r.fails = nil })
+		time.Sleep(2 * time.Second)
+		r.stop()
+		r.happened("1m30.05s scan", "1m30.05s delete a: <nil>", "1m30.1s delete b: <nil>", "1m30.15s delete c: <nil>")
+	})
+}
+
+// Without the permission one delete is tried, and the next when it is granted.
+func TestAMissingPermissionEndsASweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		granted := make(chan struct{})
+		r := newRig(t, Spec[string, string]{Interval: 20 * time.Second, Confirmations: 1})
+		r.garbage = []string{"a", "b", "c"}
+		r.fails = map[string]error{"a": &k8s.PermissionError{Permission: "delete things", Granted: granted, Err: errors.New("no")}}
+		r.start()
+		time.Sleep(5 * time.Minute)
+		r.counted("failed 1")
+		r.set(func() { r.fails = nil })
+		close(granted)
+		time.Sleep(time.Second)
+		r.counted("deleted 3, failed 1")
+		r.stop()
+		if n := strings.Count(r.log.String(), "level=WARN"); n != 0 {
+			t.Errorf("%d warnings, it is the permissions' to warn:\n%s", n, r.log.String())
+		}
+	})
+}
+
+// A delete that takes long shows while it does.
+func TestADeleteThatTakesLongShows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		r.garbage = []string{"a"}
+		release := make(chan struct{})
+		r.Sweep.spec.Delete = func(context.Context, string) (Outcome, error) { <-release; return Deleted, nil }
+		r.start()
+		time.Sleep(grace + 6*time.Second)
+		if got := r.degraded(); !strings.Contains(got, "for Thing a since") {
+			t.Errorf("degraded: %q", got)
+		}
+		close(release)
+		synctest.Wait()
+		if got := r.degraded(); got != "" {
+			t.Error(got)
+		}
 		r.stop()
 	})
 }

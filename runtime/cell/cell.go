@@ -42,15 +42,15 @@ type In struct{}
 // field: name:"x" and group:"x".
 type Out struct{}
 
-// Scope is the module that a per-module value is made for.
-type Scope struct {
+// ModuleInfo is the module that a per-module value is made for.
+type ModuleInfo struct {
 	ID    string // ipam.clusterpool
 	Title string // one sentence
 	Term  string // the term it lives in, "" in the process
 }
 
-// Binary is the program that the cells are part of.
-type Binary struct {
+// BuildInfo is the program that the cells are part of.
+type BuildInfo struct {
 	Name    string // as given to hive.New
 	Version string
 }

@@ -22,15 +22,15 @@ func TestListingNeverFailsAndRunsNothing(t *testing.T) {
 		nil,
 		cell.Module("", ""),
 		cell.Module("m", "Is odd", nil, cell.Term("in a module")),
-		cell.Provide(nil, 3, never), cell.ProvidePrivate(never), cell.PerModule(never), cell.Lasting(never), cell.Metrics(never),
+		cell.Provide(nil, 3, never), cell.ProvidePrivate(never), cell.ProvidePerModule(never), cell.ProvideProcess(never), cell.Metrics(never),
 		cell.Invoke(never, nil), cell.Decorate(never), cell.Validate(nil),
 		cell.Hook("", nil), cell.Job("", never), cell.EnabledBy(cell.When("", nil, nil)), cell.EnabledBy(cell.Condition{}),
-		cell.After("", ""), cell.First(""), cell.Annotate(nil),
+		cell.StartAfter("", ""), cell.StartFirst(""), cell.Annotate(nil),
 		cell.Config(flags{}),
 		cell.Hook("h", func() lifecycle.Hook { never(); return nil }),
 	)
 	for range 2 {
-		list = list.With(nil, list).WithIn("", nil).Without("").Replace("", nil).Replace("m", nil).Without("m")
+		list = list.With(nil, list).WithInTerm("", nil).Without("").Replace("", nil).Replace("m", nil).Without("m")
 	}
 	if list.Declaration() == nil || (cell.Cells{}).Declaration() == nil {
 		t.Error("no declaration")
@@ -65,4 +65,34 @@ func TestFromEnv(t *testing.T) {
 		}
 	}()
 	cell.FromEnv(fs, "unknown", "X")
+}
+
+type bounded struct {
+	Low  int `flag:"low" usage:"Low" min:"1"`
+	High int `flag:"high" usage:"High"`
+}
+
+func (c bounded) Validate() error {
+	var errs []error
+	if c.High < c.Low+2 {
+		errs = append(errs, cell.Invalid("high", "must be at least --low + 2"), cell.Invalid("low", "must be at most --high - 2"))
+	}
+	return errors.Join(errs...)
+}
+
+// What the method says of a flag is left out where the tags say something already.
+func TestValidateConfig(t *testing.T) {
+	for want, c := range map[string]bounded{
+		"": {1, 3},
+		"--high: must be at least --low + 2\n--low: must be at most --high - 2": {1, 1},
+		"--low: must be at least 1\n--high: must be at least --low + 2":         {0, 0},
+	} {
+		got := ""
+		if err := cell.ValidateConfig(&c); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%+v: %q, want %q", c, got, want)
+		}
+	}
 }

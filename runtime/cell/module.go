@@ -17,11 +17,18 @@ func Module(id, title string, cells ...Cell) Cell {
 
 // Term groups cells that live only between entering and leaving it, for
 // example while leading. They are built afresh at every entry; of what they
-// made only [Lasting] and [Metrics] values survive. One process cell asks for
+// made only [ProvideProcess] and [Metrics] values survive. One process cell asks for
 // the term's handle, a lifecycle.Term of the same name, and enters and leaves
 // it as often as it likes. A process cell cannot ask for a value of a term.
 func Term(name string, cells ...Cell) Cell {
 	return declared{&decl.Term{Name: name, Cells: nodes(cells), Where: decl.Caller(0)}}
+}
+
+// NotBuilt names a duty that this operator does not have yet: the id that its module will have, what it will do, and
+// when a configuration asks for it. One that is asked for is named in a warning at the start and of the validate
+// command, and by the commands cells, why and status. A module of that id in the list takes its place.
+func NotBuilt(id, title string, asked Condition) Cell {
+	return declared{&decl.NotBuilt{ID: id, Title: title, Asked: asked.condition}}
 }
 
 // Annotate attaches a value to the module. Its type says whose it is: RBAC

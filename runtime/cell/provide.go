@@ -3,7 +3,11 @@
 
 package cell
 
-import "github.com/skep-operator/skep/runtime/internal/decl"
+import (
+	"reflect"
+
+	"github.com/skep-operator/skep/runtime/internal/decl"
+)
 
 // Provide adds constructors. A constructor is a function whose parameters are
 // what it needs and whose results are what it offers, with an optional error at
@@ -20,23 +24,39 @@ func ProvidePrivate(constructors ...any) Cell {
 	return provide(constructors, decl.Provide{Visibility: decl.Private})
 }
 
-// PerModule adds constructors whose values every module gets an own one of,
-// such as its logger or its client. The first parameter is the [Scope] of the
+// ProvidePerModule adds constructors whose values every module gets an own one of,
+// such as its logger or its client. The first parameter is the [ModuleInfo] of the
 // module that the value is for.
-func PerModule(constructors ...any) Cell {
+func ProvidePerModule(constructors ...any) Cell {
 	return provide(constructors, decl.Provide{Visibility: decl.PerModule})
 }
 
-// Lasting is like [Provide] for values that belong to the process even when
+// ProvideProcess is like [Provide] for values that belong to the process even when
 // declared in a term: built once, and the same at every entry. What they need
 // must belong to the process, too.
-func Lasting(constructors ...any) Cell { return provide(constructors, decl.Provide{Lasting: true}) }
+func ProvideProcess(constructors ...any) Cell {
+	return provide(constructors, decl.Provide{Lasting: true})
+}
 
-// Metrics adds a constructor without parameters that returns a pointer to a
-// struct whose exported fields are Prometheus collectors. They are registered,
-// listed by the metrics command, and last across terms.
+// Metrics adds a constructor that returns a pointer to a struct whose exported
+// fields are Prometheus collectors. It takes nothing, or a metrics.Factory that
+// has the namespace of the operator and the module's id as subsystem. The
+// collectors are registered, listed by the metrics command, and last across
+// terms; gauges of a term's module are reset when the term ends.
 func Metrics(constructor any) Cell {
 	return provide([]any{constructor}, decl.Provide{Lasting: true, Metrics: true})
+}
+
+// Made describes a function of a caller's module, made by a function that declares cells for that caller: messages
+// have this name, and the line of the caller. It is passed to the cells of this package in place of the function.
+func Made(name string, function any) any {
+	return decl.Made{Fn: function, Name: name, Where: decl.Caller(1)}
+}
+
+// Suggest says how values of some types come into the graph, for messages about one that is missing: the function
+// returns what to do, or nothing for types that it does not know. It is asked wherever it is declared.
+func Suggest(fix func(missing reflect.Type) string) Cell {
+	return declared{&decl.Suggest{Fn: fix}}
 }
 
 func provide(constructors []any, like decl.Provide) Cell {
@@ -54,7 +74,7 @@ func provide(constructors []any, like decl.Provide) Cell {
 // and returns one of the same type. Decorators of one value apply in
 // declaration order, those of outer modules first. A value that every module has
 // its own of is decorated for each; a value of a term is decorated inside the
-// term (see [Cells.WithIn]). Groups cannot be decorated.
+// term (see [Cells.WithInTerm]). Groups cannot be decorated.
 func Decorate(decorator any) Cell {
 	return declared{&decl.Decorate{Fn: decl.FuncOf(decorator, decl.Caller(0))}}
 }

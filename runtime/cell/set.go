@@ -6,6 +6,7 @@ package cell
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/skep-operator/skep/runtime/internal/decl"
 	"github.com/skep-operator/skep/runtime/internal/nearest"
@@ -26,16 +27,16 @@ func (c Cells) With(cells ...Cell) Cells {
 	return Cells{append(slices.Clone(c.list), nodes(cells)...)}
 }
 
-// WithIn adds cells at the end of the named term.
-func (c Cells) WithIn(term string, cells ...Cell) Cells {
+// WithInTerm adds cells at the end of the named term.
+func (c Cells) WithInTerm(term string, cells ...Cell) Cells {
 	added := nodes(cells)
 	list, found := rewriteTerm(c.list, term, func(t decl.Term) decl.Node {
 		t.Cells = append(slices.Clone(t.Cells), added...)
 		return &t
 	})
 	if !found {
-		list = append(list, unknown("WithIn", term, "no term of that name is in the list",
-			nearest.Hint(term, termNames(c.list), "name a term of the list"), decl.Caller(0)))
+		list = append(list, unknown("WithInTerm", term, "no term of that name is in the list",
+			nearest.Hint(term, termNames(c.list), "name a term of the list: "+strings.Join(termNames(c.list), ", ")), decl.Caller(0)))
 	}
 	return Cells{list}
 }
@@ -72,7 +73,12 @@ func (c Cells) Replace(id string, module Cell) Cells {
 
 func (c Cells) rewrite(method, id string, where decl.Location, change func(*decl.Module) decl.Node) Cells {
 	list, found := rewriteModule(c.list, "", id, change)
-	if !found {
+	switch {
+	case found:
+	case slices.Contains(removedIDs(c.list, ""), id):
+		list = append(list, unknown(method, id, "Without has removed the module from the list before",
+			"remove it once, or replace it instead", where))
+	default:
 		list = append(list, unknown(method, id, "no module of that id is in the list",
 			nearest.Hint(id, moduleIDs(c.list, ""), "name a module of the list; the cells command prints them"), where))
 	}
@@ -137,6 +143,24 @@ func rewriteTerm(list []decl.Node, name string, change func(decl.Term) decl.Node
 		}
 	}
 	return list, false
+}
+
+// removedIDs are the ids of modules that were removed, and of those nested in them.
+func removedIDs(list []decl.Node, outer string) []string {
+	var ids []string
+	for _, n := range list {
+		switch n := n.(type) {
+		case *decl.Removed:
+			ids = append(ids, moduleIDs([]decl.Node{n.Module}, outer)...)
+		case *decl.Module:
+			ids = append(ids, removedIDs(n.Cells, decl.JoinID(outer, n.ID))...)
+		case *decl.Group:
+			ids = append(ids, removedIDs(n.Cells, outer)...)
+		case *decl.Term:
+			ids = append(ids, removedIDs(n.Cells, outer)...)
+		}
+	}
+	return ids
 }
 
 func moduleIDs(list []decl.Node, outer string) []string {

@@ -25,9 +25,9 @@ import (
 	"github.com/skep-operator/skep/runtime/internal/nearest"
 )
 
-// Contribution is an annotation with which a module adds a command. The hive
+// Subcommand is an annotation with which a module adds a command. The hive
 // is configured and selected when the command runs, and never started.
-type Contribution func(*hive.Hive) *cobra.Command
+type Subcommand func(*hive.Hive) *cobra.Command
 
 // Main runs the operator of the given cells with the process' arguments, and
 // returns the exit code. The first SIGINT or SIGTERM stops it in order, a second
@@ -52,27 +52,28 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	return 0
 }
 
-// gcPercent is half of Go's own: an operator keeps much and makes little, so that
-// to collect earlier costs a few percent of CPU while streams fill, and none at rest.
+// gcPercent is half of Go's default: most memory of an operator is long-lived, so
+// that earlier collections cost a few percent of CPU while streams fill, and none
+// at rest.
 const gcPercent = 50
 
-// echo is how long after the first signal others count as the same one: who
-// signals a process group often signals the process, too.
-const echo = time.Second
+// signalDebounce is how long after the first signal others count as the same one:
+// a signal to a process group often comes with one to the process.
+const signalDebounce = time.Second
 
 func stopOnSignal(stop func()) {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	<-signals
 	stop()
-	for first := time.Now(); time.Since(first) < echo; {
+	for first := time.Now(); time.Since(first) < signalDebounce; {
 		<-signals
 	}
 	fmt.Fprintln(os.Stderr, "Stopped by a second signal.")
 	os.Exit(1)
 }
 
-// New is the command line of an operator. name is what the program is called.
+// New is the command line of an operator. name is the name of the program.
 func New(name string, cells cell.Cell, opts ...hive.Option) *cobra.Command {
 	h := hive.New(name, cells, opts...)
 	root := &cobra.Command{
@@ -84,7 +85,7 @@ func New(name string, cells cell.Cell, opts ...hive.Option) *cobra.Command {
 	}
 	root.PersistentFlags().AddFlagSet(h.FlagSet())
 	root.PersistentFlags().SortFlags = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return flagError(cmd, h, err) })
 	output := root.Flags().StringP("output", "o", "text", "How a run tells what it has found out, as with --plan: text or json")
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return run(cmd, h, *output) }
 	version := root.Flags().Bool("version", false, "Print the version and exit")
@@ -102,11 +103,22 @@ func New(name string, cells cell.Cell, opts ...hive.Option) *cobra.Command {
 	root.AddCommand(graphCommand(h), cellsCommand(h), configCommand(h), whyCommand(h), validateCommand(h),
 		metricsCommand(h), versionCommand(h), hiveCommand(h))
 	h.Annotations(func(_ string, a any) {
-		if contribute, ok := a.(Contribution); ok {
-			root.AddCommand(contribute(h))
+		if contribute, ok := a.(Subcommand); ok {
+			add(root, contribute(h))
 		}
 	})
 	return root
+}
+
+// add adds a command, or its sub-commands where there is one of its name.
+func add(root, cmd *cobra.Command) {
+	for _, c := range root.Commands() {
+		if c.Name() == cmd.Name() {
+			c.AddCommand(cmd.Commands()...)
+			return
+		}
+	}
+	root.AddCommand(cmd)
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {
@@ -120,15 +132,22 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("there is no command %q; %s", args[0], nearest.Hint(args[0], names, "see --help"))
 }
 
-// flagError names the known flag nearest to an unknown one.
-func flagError(cmd *cobra.Command, err error) error {
+// flagError explains an unknown flag: it is mistyped, or its cell is not in the list, by mistake or by intention. What
+// is wrong with the list comes first.
+func flagError(cmd *cobra.Command, h *hive.Hive, err error) error {
 	unknown := new(pflag.NotExistError)
 	if !errors.As(err, &unknown) {
 		return fmt.Errorf("%w; see --help", err)
 	}
+	name := unknown.GetSpecifiedName()
+	if mistake := h.ListErr(); mistake != nil {
+		return fmt.Errorf("%w\n\nunknown flag --%s; the mistake above may be why", mistake, name)
+	}
+	if id := h.RemovedFlag(name); id != "" {
+		return fmt.Errorf("unknown flag --%s; it belongs to %s, which is removed from this operator", name, id)
+	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
-	name := unknown.GetSpecifiedName()
 	return fmt.Errorf("unknown flag --%s; %s", name, nearest.Hint(name, names, "see --help"))
 }
 
@@ -136,10 +155,10 @@ func run(cmd *cobra.Command, h *hive.Hive, output string) error {
 	if output != "text" && output != "json" {
 		return fmt.Errorf("output %q is not known; use text or json", output)
 	}
-	_ = configure(cmd, h) // Run tells, with all else that is wrong
+	_ = configure(cmd, h) // Run returns it, with all other problems
 	err := h.Run(cmd.Context())
 	if o := Outcome(nil); errors.As(err, &o) {
-		return tell(cmd, o, output, err)
+		return printOutcome(cmd, o, output, err)
 	}
 	return err
 }
@@ -148,8 +167,8 @@ func run(cmd *cobra.Command, h *hive.Hive, output string) error {
 // them.
 func configure(cmd *cobra.Command, h *hive.Hive) error { return h.Configure(cmd.Flags()) }
 
-// Prepare configures and selects for a command that only looks. Values that
-// cannot be used are told and do not stop it; a graph that does not fit does.
+// Prepare configures and selects for a command that only reads. Unusable values
+// are printed and do not stop it; mistakes in the graph do.
 func Prepare(cmd *cobra.Command, h *hive.Hive) error {
 	if err := configure(cmd, h); err != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), err)

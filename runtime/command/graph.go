@@ -15,12 +15,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/render"
 	"github.com/skep-operator/skep/runtime/hive"
 )
 
 func graphCommand(h *hive.Hive) *cobra.Command {
 	var output string
-	var drawing graph.Drawing
+	var drawing render.Options
 	cmd := &cobra.Command{
 		Use:   "graph",
 		Short: "Print or draw what needs what, and what starts when",
@@ -32,20 +33,20 @@ func graphCommand(h *hive.Hive) *cobra.Command {
 	return cmd
 }
 
-func writeGraph(cmd *cobra.Command, h *hive.Hive, output string, drawing graph.Drawing) error {
+func writeGraph(cmd *cobra.Command, h *hive.Hive, output string, drawing render.Options) error {
 	if err := Prepare(cmd, h); err != nil {
 		return err
 	}
 	g, w := h.Graph(), cmd.OutOrStdout()
 	switch output {
 	case "text":
-		return g.WriteText(w)
+		return render.WriteText(w, g)
 	case "order":
-		return g.WriteOrder(w)
+		return render.WriteOrder(w, g)
 	case "dot":
-		return g.WriteDot(w, drawing)
+		return render.WriteDot(w, g, drawing)
 	case "mermaid":
-		return g.WriteMermaid(w, drawing)
+		return render.WriteMermaid(w, g, drawing)
 	case "json":
 		return g.WriteJSON(w)
 	case "svg", "html":
@@ -54,17 +55,17 @@ func writeGraph(cmd *cobra.Command, h *hive.Hive, output string, drawing graph.D
 	return unknownOutput(output, "text", "order", "dot", "mermaid", "json", "svg", "html")
 }
 
-// drawer is the program that lays out graphs. It is not part of operators: its
-// engine costs each process that carries it half a second at the start.
-const drawer = "graphdraw"
+// graphdraw is the program that draws graphs. It is not part of operators: its
+// layout engine adds half a second to the start of a process.
+const graphdraw = "graphdraw"
 
 // undrawn are the forms that operators write themselves.
 const undrawn = "text, order, dot, mermaid and json need no drawing program"
 
-func draw(cmd *cobra.Command, g *graph.Graph, format string, drawing graph.Drawing) error {
-	program, err := findDrawer()
+func draw(cmd *cobra.Command, g *graph.Graph, format string, drawing render.Options) error {
+	program, err := findGraphdraw()
 	if err != nil {
-		return fmt.Errorf("-o %s needs the program %s beside this one or in PATH (make build puts it there); %s: %w", format, drawer, undrawn, err)
+		return fmt.Errorf("-o %s needs the program %s beside this one or in PATH (make build puts it there); %s: %w", format, graphdraw, undrawn, err)
 	}
 	var in bytes.Buffer
 	if err := g.WriteJSON(&in); err != nil {
@@ -78,9 +79,9 @@ func draw(cmd *cobra.Command, g *graph.Graph, format string, drawing graph.Drawi
 	run := exec.CommandContext(cmd.Context(), program, args...)
 	run.Stdin, run.Stdout, run.Stderr = &in, cmd.OutOrStdout(), &said
 	err = run.Run()
-	// Whoever stops this command kills the drawing too, which is no crash.
+	// A user who stops this command kills the drawing too, which is no crash.
 	if cmd.Context().Err() == nil && crashed(err, said.Bytes()) {
-		return fmt.Errorf("%s crashed (%s); %s, and another version of %s may not crash", program, cause(err, said.String()), undrawn, drawer)
+		return fmt.Errorf("%s crashed (%s); %s, and another version of %s may not crash", program, cause(err, said.String()), undrawn, graphdraw)
 	}
 	_, writeErr := said.WriteTo(cmd.ErrOrStderr())
 	return errors.Join(err, writeErr)
@@ -104,12 +105,12 @@ func cause(err error, said string) string {
 	return err.Error() + ": " + first
 }
 
-func findDrawer() (string, error) {
+func findGraphdraw() (string, error) {
 	if self, err := os.Executable(); err == nil {
-		beside := filepath.Join(filepath.Dir(self), drawer)
+		beside := filepath.Join(filepath.Dir(self), graphdraw)
 		if _, err := os.Stat(beside); err == nil {
 			return beside, nil
 		}
 	}
-	return exec.LookPath(drawer)
+	return exec.LookPath(graphdraw)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Outcome is the cause of a shutdown that is no failure: a run that has found
-// something out. The command prints it and exits with its code.
+// Outcome is the cause of a shutdown that is no failure, such as a finished dry
+// run. The command prints it and exits with its code.
 type Outcome interface {
 	error
 	ExitCode() int
@@ -19,14 +19,16 @@ type Outcome interface {
 	WriteJSON(w io.Writer) error
 }
 
-// exitCode is the error of a command that has said all there is to say.
+// exitCode is the error of a command that has printed everything.
 type exitCode int
+
+// Exit is the error of a command that has printed everything and ends with a code.
+func Exit(code int) error { return exitCode(code) }
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// tell prints an outcome, and what else went wrong. err is all that the run came
-// to.
-func tell(cmd *cobra.Command, o Outcome, output string, err error) error {
+// printOutcome prints an outcome, and other errors of the run.
+func printOutcome(cmd *cobra.Command, o Outcome, output string, err error) error {
 	write := o.WriteText
 	if output == "json" {
 		write = o.WriteJSON

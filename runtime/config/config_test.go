@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -151,7 +152,7 @@ func wantProblem(t *testing.T, g given, want ...string) {
 	}
 }
 
-// C1, A1.
+// CONF-1, CONF-E1.
 func TestPrecedence(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -224,7 +225,7 @@ func (a azure) Flags(fs *pflag.FlagSet) {
 	_ = fs.SetAnnotation("azure-subscription-id", config.EnvAnnotation, []string{"AZURE_SUBSCRIPTION_ID", "AZURE_OTHER"})
 }
 
-// C2.
+// CONF-2.
 func TestFurtherEnvironmentVariables(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -249,7 +250,22 @@ func TestFurtherEnvironmentVariables(t *testing.T) {
 	}
 }
 
-// C3, A2.
+// CONF-3, CONF-E2.
+// Without a prefix no variable named like an option is read: PLAN, DEBUG or CONFIG may be meant for other programs.
+func TestWithoutAPrefixTheEnvironmentIsLeftAlone(t *testing.T) {
+	s := schema(t)
+	env := func(name string) (string, bool) {
+		return "true", name == "DEBUG" || name == "LABELS" || name == "CONFIG"
+	}
+	v, err := s.Load(config.Sources{Environ: env}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, ok := v.Lookup("labels"); structOf(t, v).Debug || ok {
+		t.Errorf("%+v %+v", structOf(t, v), e)
+	}
+}
+
 func TestDirectory(t *testing.T) {
 	got, v := given{dir: map[string]string{
 		"cluster-name": "  prod \n", "cluster-id": "7\n", "some-agent-option": "foo\n", "Mixed-Case": "kept",
@@ -302,7 +318,7 @@ func TestWhatCannotBeReadIsLeftOutWithAWarning(t *testing.T) {
 	for link, target := range map[string]string{
 		"cluster-id": "nowhere",
 		"loop":       "loop",
-		"interval":   "/proc/self/mem", // a regular file that nobody can read from its start, root included
+		"interval":   "/proc/self/mem", // a regular file that cannot be read from its start, not even by root
 	} {
 		if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
 			t.Fatal(err)
@@ -322,7 +338,7 @@ func TestWhatCannotBeReadIsLeftOutWithAWarning(t *testing.T) {
 	}
 }
 
-// A12.
+// CONF-E12.
 func TestMissingDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "none")
 	problems := given{args: []string{"--config-dir=" + dir}}.problems(t)
@@ -332,13 +348,13 @@ func TestMissingDirectory(t *testing.T) {
 	wantProblem(t, given{args: []string{"--config-dir=/dev/null"}}, "reading configuration directory", "/dev/null")
 }
 
-// A3.
+// CONF-E3.
 func TestWrongTypeInTheDirectory(t *testing.T) {
 	wantProblem(t, given{dir: map[string]string{"cluster-id": "abc"}},
 		"Incorrect config-map flag value", `--cluster-id="abc"`, "must be a whole number from -9223372036854775808 to 9223372036854775807")
 }
 
-// C4.
+// CONF-4.
 func TestFileFormats(t *testing.T) {
 	want := options{
 		ClusterName: "007", ClusterID: 3, EniTags: map[string]string{"Name": "x", "a.b": "y"},
@@ -489,7 +505,7 @@ func TestEmptyFiles(t *testing.T) {
 	}
 }
 
-// C5.
+// CONF-5.
 func TestKeysWithoutAFlag(t *testing.T) {
 	_, v := given{
 		dir: map[string]string{"enable-gateway-api": "true", "labels": "a b"}, env: map[string]string{"CILIUM_LABELS": "c", "CILIUM_KVSTORE_PERIODIC_SYNC": "1m"},
@@ -504,7 +520,7 @@ func TestKeysWithoutAFlag(t *testing.T) {
 	}
 }
 
-// C6.
+// CONF-6.
 func TestTypes(t *testing.T) {
 	for _, c := range []struct {
 		key, text string
@@ -607,6 +623,103 @@ func TestRepeatedFlags(t *testing.T) {
 		got.ClusterName != "y" || got.ClusterID != 2 || got.Debug {
 		t.Errorf("%+v", got)
 	}
+}
+
+// Of a scalar flag that is given several times the last one counts, also in messages.
+func TestRepeatedScalarFlagsAreReportedOnce(t *testing.T) {
+	g := given{args: []string{"--interval=1m", "--interval=abc", "--cluster-name=x", "--cluster-name=y"}}
+	wantProblem(t, g, `--interval="abc" (flag): must be a duration such as 1m30s`)
+	v, _ := g.load(t, schema(t))
+	if e, _ := v.Lookup("cluster-name"); e.Value != "y" {
+		t.Errorf("%+v", e)
+	}
+	s := schema(t)
+	if err := s.Ignore("old", func(fs *pflag.FlagSet) {
+		fs.String("old-name", "", "")
+		fs.StringSlice("old-list", nil, "")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	v, err := given{args: []string{"--old-name=a", "--old-name=b", "--old-list=a", "--old-list=b"}}.load(t, s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"old-name": "b", "old-list": "a,b"} {
+		if e, _ := v.Lookup(name); e.Value != want {
+			t.Errorf("%s is %q, want %q", name, e.Value, want)
+		}
+	}
+}
+
+// agents has lists that are read as agents read them.
+type agents struct {
+	Labels     []string
+	NodeLabels []string
+}
+
+func (a agents) Flags(fs *pflag.FlagSet) {
+	fs.StringSlice("labels", a.Labels, "")
+	fs.StringSlice("node-labels", a.NodeLabels, "")
+	_ = fs.SetAnnotation("labels", config.ListAnnotation, []string{config.WhiteSpaceList})
+}
+
+// A list that agents read, too, is split as they do: at white space in a ConfigMap, the environment and
+// a file, where a comma is part of a regular expression, and at commas on the command line.
+func TestListsOfAgents(t *testing.T) {
+	for _, c := range []struct {
+		source string
+		given  given
+		want   []string
+	}{
+		{"directory", given{dir: map[string]string{"labels": "k8s:a{1,3} b,c\n d"}}, []string{"k8s:a{1,3}", "b,c", "d"}},
+		{"environment", given{env: map[string]string{"CILIUM_LABELS": "a,b c"}}, []string{"a,b", "c"}},
+		{"file, text", given{home: map[string]string{"cilium-operators.yaml": `labels: "a,b c"`}}, []string{"a,b", "c"}},
+		{"file, list", given{home: map[string]string{"cilium-operators.yaml": "labels: ['a,b', 'c d']"}}, []string{"a,b", "c d"}},
+		{"command line", given{args: []string{"--labels=a,b c", "--labels=d"}}, []string{"a", "b c", "d"}},
+		{"command line, quoted", given{args: []string{`--labels="k8s:a{1,3}",b`}}, []string{"k8s:a{1,3}", "b"}},
+		{"nowhere", given{}, []string{"x,y"}},
+	} {
+		s := schema(t)
+		add(t, s, "agents", agents{Labels: []string{"x,y"}})
+		v, err := c.given.load(t, s)
+		if err != nil {
+			t.Errorf("%s: %v", c.source, err)
+			continue
+		}
+		value, _ := v.Struct(reflect.TypeFor[agents]())
+		if got := value.Interface().(agents).Labels; !slices.Equal(got, c.want) {
+			t.Errorf("from the %s: %q, want %q", c.source, got, c.want)
+		}
+	}
+	s := schema(t)
+	add(t, s, "agents", agents{})
+	if _, err := (given{args: []string{`--labels="a`}}).load(t, s); err == nil || !strings.Contains(err.Error(), `--labels="\"a" (flag): `) {
+		t.Errorf("an open quote: %v", err)
+	}
+}
+
+// The original finds keys in any case, for viper compares them so.
+func TestKeysInCapitals(t *testing.T) {
+	g := given{dir: map[string]string{"Cluster-Name": "prod", "INTERVAL": "x", "Some-Agent-Key": "1", "DEBUG": "true", "debug": "false"}}
+	got, v := given{dir: map[string]string{"Cluster-Name": "prod", "DEBUG": "true", "debug": "false", "Labels": "a"}}.values(t)
+	if got.ClusterName != "prod" || got.Debug {
+		t.Errorf("%+v", got)
+	}
+	if e, ok := v.Lookup("labels"); !ok || e.Value != "a" {
+		t.Errorf("%+v", e)
+	}
+	var told []string
+	for _, w := range v.Warnings {
+		told = append(told, regexp.MustCompile(`\(.*\)`).ReplaceAllString(w, "()"))
+	}
+	want := []string{
+		"key Cluster-Name () is read as cluster-name; keys are written in lower case",
+		"key DEBUG () is ignored, for debug is there, too; keys are written in lower case",
+	}
+	if diff := cmp.Diff(want, told); diff != "" {
+		t.Error(diff)
+	}
+	wantProblem(t, g, `--interval="x" (directory `, `INTERVAL): must be a duration`)
 }
 
 func TestElementsOfASequenceKeepTheirWhiteSpace(t *testing.T) {

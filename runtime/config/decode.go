@@ -7,6 +7,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"time"
@@ -59,8 +60,6 @@ func scalar(set func(string, reflect.Value) error) decoder {
 			return errors.New("must be a single value, not a mapping")
 		case r.List != nil:
 			return errors.New("must be a single value, not a list")
-		case r.Repeated != nil: // the last one counts, as for any flag
-			r.Text = r.Repeated[len(r.Repeated)-1]
 		}
 		return set(r.Text, v)
 	}
@@ -109,7 +108,10 @@ func decodeUint(s string, v reflect.Value) error {
 
 func decodeFloat(s string, v reflect.Value) error {
 	f, err := strconv.ParseFloat(s, v.Type().Bits())
-	if err != nil {
+	switch {
+	case math.IsNaN(f), math.IsInf(f, 0):
+		return errors.New("must be a finite number")
+	case err != nil:
 		return errors.New("must be a number")
 	}
 	v.SetFloat(f)

@@ -13,7 +13,7 @@ import (
 )
 
 // readDir reads a config directory: every regular file, or symbolic link to
-// one, is a key. What cannot be read is named in warnings and skipped.
+// one, is a key. A file that cannot be read is named in a warning and left out.
 func readDir(dir string) (found map[string]entry, warnings []string, err error) {
 	list, err := os.ReadDir(dir)
 	switch {

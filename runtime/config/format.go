@@ -7,8 +7,17 @@ import (
 	"encoding"
 	"fmt"
 	"reflect"
+	"strings"
 	"time"
 )
+
+// format is a value of the option as text that a file of a config directory can have.
+func (o *Option) format(v reflect.Value) string {
+	if list, is := reflect.TypeAssert[[]string](v); is && o.spaced {
+		return strings.Join(list, " ")
+	}
+	return format(v)
+}
 
 // format is a decoded value as text that decodes to it again.
 func format(v reflect.Value) string {

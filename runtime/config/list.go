@@ -4,6 +4,7 @@
 package config
 
 import (
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"reflect"
@@ -32,6 +33,46 @@ func decodeList(r Raw, v reflect.Value, element decoder) error {
 	}
 	v.Set(list)
 	return nil
+}
+
+// spacedList decodes lists that agents and the original read, too, each from its own copy of a ConfigMap: text
+// is split at white space, a sequence of a file is taken as it is, and flags are split like lines of CSV. A
+// comma in a ConfigMap is part of an element, such as that of the regular expression a{1,3}.
+func spacedList(t reflect.Type) (decoder, error) {
+	if t != reflect.TypeFor[[]string]() {
+		return nil, fmt.Errorf("type %s is no list of strings", t)
+	}
+	return func(r Raw, v reflect.Value) error {
+		parts := r.List
+		switch {
+		case r.Map != nil:
+			return errors.New("must be a list, not a mapping")
+		case r.Repeated != nil:
+			for _, text := range r.Repeated {
+				line, err := csvLine(text)
+				if err != nil {
+					return err
+				}
+				parts = append(parts, line...)
+			}
+		case r.List == nil:
+			parts = strings.Fields(r.Text)
+		}
+		v.Set(reflect.ValueOf(parts))
+		return nil
+	}, nil
+}
+
+// csvLine splits the value of a flag as pflag does.
+func csvLine(text string) ([]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	parts, err := csv.NewReader(strings.NewReader(text)).Read()
+	if err != nil {
+		return nil, fmt.Errorf("must be a list with commas between; an element with a comma or a quote is quoted: %w", err)
+	}
+	return parts, nil
 }
 
 // splitList splits on commas, or on white space where there is no comma.

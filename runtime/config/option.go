@@ -27,6 +27,8 @@ type Option struct {
 
 	variables []string // of the environment, read where its own is not set
 	bare      string   // the value of the flag without one ("true" for bools), or ""
+	several   bool     // a flag that is repeated adds to its value
+	spaced    bool     // a list with white space between its elements
 }
 
 // Struct is a config struct and the options that fill it.
@@ -118,13 +120,18 @@ func (s *Schema) Add(module string, defaults reflect.Value, flags func(*pflag.Fl
 		}
 		info.used = true
 		decode, err := decoderOf(info.typ)
+		if isSpaced(f) && err == nil {
+			decode, err = spacedList(info.typ)
+		}
 		if err != nil {
 			errs = append(errs, mistake("use a basic type, a duration, a list, a map of strings or an encoding.TextUnmarshaler",
 				"field %s.%s: %v", st.Type, info.name, err))
 			continue
 		}
 		o := newOption(module, f)
-		o.Default = format(defaults.FieldByIndex(info.index))
+		o.several = isCollection(info.typ)
+		o.spaced = isSpaced(f)
+		o.Default = o.format(defaults.FieldByIndex(info.index))
 		if err := s.add(o); err != nil {
 			errs = append(errs, err)
 			continue
@@ -142,7 +149,7 @@ func (s *Schema) Add(module string, defaults reflect.Value, flags func(*pflag.Fl
 }
 
 // Ignore accepts flags that do nothing, such as those of a replaced module,
-// except those that somebody declares.
+// except those that are declared.
 func (s *Schema) Ignore(module string, flags func(*pflag.FlagSet)) error {
 	declared, err := declaredFlags(flags)
 	if err != nil {
@@ -152,6 +159,7 @@ func (s *Schema) Ignore(module string, flags func(*pflag.FlagSet)) error {
 		if s.options[f.Name] == nil {
 			o := newOption(module, f)
 			o.Ignored, o.Hidden, o.Shorthand = true, true, ""
+			o.several = slices.Contains(collections, o.Type)
 			_ = s.add(o) // cannot be a duplicate
 		}
 	}
@@ -183,9 +191,34 @@ func newOption(module string, f *pflag.Flag) *Option {
 	}
 }
 
+// collections are the types of flags that add to their value when they are repeated, as help prints them.
+var collections = []string{"strings", "stringSlice", "stringArray", "map", "stringToString"}
+
+// ListAnnotation is the key under which the flag of a list is annotated with [WhiteSpaceList].
+const ListAnnotation = "list"
+
+// WhiteSpaceList has a list read as agents and the original read it: from a config directory, a file or the environment
+// it is split at white space only, and on the command line at commas. It is for lists of which agents have a copy and
+// whose elements may contain commas, such as regular expressions.
+const WhiteSpaceList = "white space"
+
+func isSpaced(f *pflag.Flag) bool {
+	return slices.Contains(f.Annotations[ListAnnotation], WhiteSpaceList)
+}
+
 // EnvAnnotation is the key under which a flag is annotated with further
 // environment variables, to be read where its own is not set.
 const EnvAnnotation = "env"
+
+// FlagNames are the names of the flags that a function declares.
+func FlagNames(declare func(*pflag.FlagSet)) ([]string, error) {
+	flags, err := declaredFlags(declare)
+	names := make([]string, len(flags))
+	for i, f := range flags {
+		names[i] = f.Name
+	}
+	return names, err
+}
 
 // declaredFlags are the flags that a function declares. Its panic is an error:
 // pflag's way to say that a flag is declared twice.
@@ -221,7 +254,9 @@ func collectFields(t reflect.Type, outer []int, into map[string]*fieldInfo) (err
 		case f.Anonymous && f.Type.Kind() == reflect.Struct && tag == "":
 			errs = append(errs, collectFields(f.Type, index, into)...)
 		case !f.IsExported() || tag == "-":
+			errs = append(errs, checkTags(t, f)...)
 		default:
+			errs = append(errs, checkTags(t, f)...)
 			name := f.Name
 			if tag != "" {
 				name = tag

@@ -20,6 +20,15 @@ type Problem struct {
 const maxShown = 200
 
 func (p Problem) String() string {
+	if p.Option != "" && p.Source.Kind == FromDir {
+		// The prefix is the original's.
+		return "Incorrect config-map flag value: " + p.Message()
+	}
+	return p.Message()
+}
+
+// Message is the problem without the prefix, as of a value that is used all the same.
+func (p Problem) Message() string {
 	if p.Option == "" {
 		return p.Text
 	}
@@ -27,12 +36,7 @@ func (p Problem) String() string {
 	if len(value) > maxShown {
 		value = value[:maxShown] + "…"
 	}
-	text := fmt.Sprintf("--%s=%q (%s): %s", p.Option, value, p.Source, p.Text)
-	if p.Source.Kind == FromDir {
-		// The words that users of the original look for.
-		return "Incorrect config-map flag value: " + text
-	}
-	return text
+	return fmt.Sprintf("--%s=%q (%s): %s", p.Option, value, p.Source, p.Text)
 }
 
 // Report is all that is wrong with a configuration. It is an error where it has

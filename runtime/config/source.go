@@ -42,7 +42,8 @@ func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // Sources says where to look for values.
 type Sources struct {
 	// EnvPrefix starts the names of environment variables: CILIUM_ makes
-	// cluster-name CILIUM_CLUSTER_NAME.
+	// cluster-name CILIUM_CLUSTER_NAME. Without one no variable of an option's
+	// own name is read: those of other programs are called so, too.
 	EnvPrefix string
 	// Environ looks up a variable; nil looks nowhere. Empty variables count as
 	// unset.
@@ -57,16 +58,16 @@ func (s Sources) environ(option string, others []string) (string, Source, bool) 
 	if s.Environ == nil {
 		return "", Source{}, false
 	}
-	name := s.EnvPrefix + envName(option)
-	for {
+	names := others
+	if s.EnvPrefix != "" {
+		names = append([]string{s.EnvPrefix + envName(option)}, others...)
+	}
+	for _, name := range names {
 		if value, ok := s.Environ(name); ok && value != "" {
 			return value, Source{FromEnvironment, name}, true
 		}
-		if len(others) == 0 {
-			return "", Source{}, false
-		}
-		name, others = others[0], others[1:]
 	}
+	return "", Source{}, false
 }
 
 func envName(option string) string {

@@ -29,10 +29,11 @@ type Values struct {
 	// Warnings are remarks about the sources that stop nothing: one line each.
 	Warnings []string
 
-	structs map[reflect.Type]reflect.Value
-	entries map[string]Entry
-	unknown map[string]Entry
-	sources Sources
+	structs   map[reflect.Type]reflect.Value
+	entries   map[string]Entry
+	unknown   map[string]Entry
+	undecoded map[string]bool // options whose value could not be decoded
+	sources   Sources
 }
 
 // FlagSet has all options as flags that keep what they are given as text.
@@ -69,10 +70,11 @@ func (g *given) String() string {
 // defaults in the places of what is wrong.
 func (s *Schema) Load(src Sources, flags *pflag.FlagSet) (*Values, error) {
 	l := &loading{schema: s, sources: src, flags: flags, report: &Report{}, values: &Values{
-		structs: make(map[reflect.Type]reflect.Value, len(s.Structs)),
-		entries: make(map[string]Entry, len(s.ordered)),
-		unknown: map[string]Entry{},
-		sources: src,
+		structs:   make(map[reflect.Type]reflect.Value, len(s.Structs)),
+		entries:   make(map[string]Entry, len(s.ordered)),
+		unknown:   map[string]Entry{},
+		undecoded: map[string]bool{},
+		sources:   src,
 	}}
 	l.readFiles()
 	for _, st := range s.Structs {
@@ -81,7 +83,7 @@ func (s *Schema) Load(src Sources, flags *pflag.FlagSet) (*Values, error) {
 	for _, o := range s.ordered {
 		if _, ok := l.values.entries[o.Name]; !ok { // no field: an ignored one
 			e, found := l.find(o.Name)
-			l.note(o, e, found, e.String())
+			l.record(o, e, found, e.String())
 		}
 	}
 	l.reviewUnknown()
@@ -105,12 +107,35 @@ func (l *loading) readFiles() {
 		l.unread(err)
 		l.files = found
 		l.values.Warnings = append(l.values.Warnings, warnings...)
+		l.foldKeys()
 	}
 	path, _ := l.find(FileOption)
 	found, err := readFile(path.Text, l.sources.FileName)
 	l.unread(err)
 	if found != nil {
 		l.files = found
+	}
+}
+
+// foldKeys finds options in keys with capitals, as the original does, whose viper compares keys without regard to
+// case. The key in lower case wins.
+func (l *loading) foldKeys() {
+	for _, key := range slices.Sorted(maps.Keys(l.files)) {
+		name := strings.ToLower(key)
+		if name == key || l.schema.options[name] == nil {
+			continue
+		}
+		e := l.files[key]
+		delete(l.files, key)
+		_, twice := l.files[name]
+		if !twice {
+			l.files[name] = e
+		}
+		text := fmt.Sprintf("key %s (%s) is read as %s; keys are written in lower case", key, e.source, name)
+		if twice {
+			text = fmt.Sprintf("key %s (%s) is ignored, for %s is there, too; keys are written in lower case", key, e.source, name)
+		}
+		l.values.Warnings = append(l.values.Warnings, text)
 	}
 }
 
@@ -125,11 +150,11 @@ func (l *loading) unread(err error) {
 func (l *loading) find(name string) (entry, bool) {
 	if l.flags != nil {
 		if f := l.flags.Lookup(name); f != nil && f.Changed {
-			texts := f.Value.(*given).texts
-			if len(texts) > 1 {
-				return entry{Raw{Repeated: texts}, Source{Kind: FromFlag}}, true
+			raw := Raw{Repeated: f.Value.(*given).texts}
+			if o := l.schema.options[name]; o == nil || !o.several { // the last one counts
+				raw = Raw{Text: raw.Repeated[len(raw.Repeated)-1]}
 			}
-			return entry{Raw{Text: texts[0]}, Source{Kind: FromFlag}}, true
+			return entry{raw, Source{Kind: FromFlag}}, true
 		}
 	}
 	if text, source, ok := l.sources.environ(name, l.schema.fallbacks(name)); ok {
@@ -148,12 +173,13 @@ func (l *loading) fill(st *Struct) {
 		e, found := l.find(f.option.Name)
 		if found {
 			if err := decodeKeeping(f, e, target, st.defaults); err != nil {
+				l.values.undecoded[f.option.Name] = true
 				l.report.Problems = append(l.report.Problems, Problem{
 					Option: f.option.Name, Value: e.String(), Source: e.source, Text: err.Error(),
 				})
 			}
 		}
-		l.note(f.option, e, found, format(target))
+		l.record(f.option, e, found, f.option.format(target))
 	}
 	l.values.structs[st.Type] = v
 }
@@ -178,7 +204,7 @@ func emptyAllowed(t reflect.Type) bool {
 	return t.Kind() == reflect.String || isCollection(t) || reflect.PointerTo(t).Implements(textType)
 }
 
-func (l *loading) note(o *Option, e entry, found bool, text string) {
+func (l *loading) record(o *Option, e entry, found bool, text string) {
 	source := Source{Kind: FromDefault}
 	if found {
 		source = e.source
@@ -233,7 +259,7 @@ func (v *Values) Struct(t reflect.Type) (value reflect.Value, ok bool) {
 }
 
 // Lookup is the text of an option or of any key of the environment, the config
-// file or directory, declared or not.
+// file or directory, declared or not. Case does not matter for keys.
 func (v *Values) Lookup(name string) (Entry, bool) {
 	if e, ok := v.entries[name]; ok {
 		return e, true
@@ -241,8 +267,15 @@ func (v *Values) Lookup(name string) (Entry, bool) {
 	if text, source, ok := v.sources.environ(name, nil); ok {
 		return Entry{Name: name, Value: text, Source: source}, true
 	}
-	e, ok := v.unknown[name]
-	return e, ok
+	if e, ok := v.unknown[name]; ok {
+		return e, true
+	}
+	for _, key := range slices.Sorted(maps.Keys(v.unknown)) {
+		if strings.EqualFold(key, name) {
+			return v.unknown[key], true
+		}
+	}
+	return Entry{}, false
 }
 
 // Entries are all options with their effective values, by name.
@@ -254,6 +287,9 @@ func (v *Values) Unknown() []Entry { return sortedEntries(v.unknown) }
 
 // Given reports whether any source but the default has a value for the option.
 func (v *Values) Given(name string) bool { return v.entries[name].Source.Kind != FromDefault }
+
+// Undecoded reports whether an option has a value that could not be decoded: the default stands in for it.
+func (v *Values) Undecoded(name string) bool { return v.undecoded[name] }
 
 // Problem describes a value that its owner does not accept.
 func (v *Values) Problem(option, text string) Problem {

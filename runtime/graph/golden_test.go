@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/query"
+	"github.com/skep-operator/skep/runtime/graph/render"
 	"github.com/skep-operator/skep/runtime/graph/testdata/sample"
 	"github.com/skep-operator/skep/runtime/hive"
 )
@@ -45,6 +47,11 @@ func take(t *testing.T, args ...string) *graph.Graph {
 		}
 	}
 	return g
+}
+
+// written is a graph as text.
+func written(write func(io.Writer, *graph.Graph) error, g *graph.Graph) func(io.Writer) error {
+	return func(w io.Writer) error { return write(w, g) }
 }
 
 // live makes it look like that of a running hive, with timings and health that
@@ -110,25 +117,25 @@ func firstDifference(got, want string) string {
 func TestGolden(t *testing.T) {
 	g := take(t)
 	golden(t, "operator.json", g.WriteJSON)
-	golden(t, "operator.txt", g.WriteText)
-	golden(t, "operator.dot", func(w io.Writer) error { return g.WriteDot(w, graph.Drawing{}) })
-	golden(t, "operator-full.dot", func(w io.Writer) error { return g.WriteDot(w, graph.Drawing{Full: true}) })
-	golden(t, "operator.mmd", func(w io.Writer) error { return g.WriteMermaid(w, graph.Drawing{}) })
-	golden(t, "operator-full.mmd", func(w io.Writer) error { return g.WriteMermaid(w, graph.Drawing{Full: true}) })
-	golden(t, "operator.cells.txt", func(w io.Writer) error { return g.WriteCells(w, false) })
-	golden(t, "operator.cells-verbose.txt", func(w io.Writer) error { return g.WriteCells(w, true) })
-	golden(t, "operator.order.txt", g.WriteOrder)
-	golden(t, "operator.timeline.txt", g.WriteTimeline)
+	golden(t, "operator.txt", written(render.WriteText, g))
+	golden(t, "operator.dot", func(w io.Writer) error { return render.WriteDot(w, g, render.Options{}) })
+	golden(t, "operator-full.dot", func(w io.Writer) error { return render.WriteDot(w, g, render.Options{Full: true}) })
+	golden(t, "operator.mmd", func(w io.Writer) error { return render.WriteMermaid(w, g, render.Options{}) })
+	golden(t, "operator-full.mmd", func(w io.Writer) error { return render.WriteMermaid(w, g, render.Options{Full: true}) })
+	golden(t, "operator.cells.txt", func(w io.Writer) error { return render.WriteCells(w, g, false) })
+	golden(t, "operator.cells-verbose.txt", func(w io.Writer) error { return render.WriteCells(w, g, true) })
+	golden(t, "operator.order.txt", written(render.WriteOrder, g))
+	golden(t, "operator.timeline.txt", written(render.WriteTimeline, g))
 }
 
 func TestGoldenLive(t *testing.T) {
 	g := live(t)
 	golden(t, "live.json", g.WriteJSON)
-	golden(t, "live.txt", g.WriteText)
-	golden(t, "live.dot", func(w io.Writer) error { return g.WriteDot(w, graph.Drawing{}) })
-	golden(t, "live.order.txt", g.WriteOrder)
-	golden(t, "live.timeline.txt", g.WriteTimeline)
-	golden(t, "live.health.txt", g.WriteHealth)
+	golden(t, "live.txt", written(render.WriteText, g))
+	golden(t, "live.dot", func(w io.Writer) error { return render.WriteDot(w, g, render.Options{}) })
+	golden(t, "live.order.txt", written(render.WriteOrder, g))
+	golden(t, "live.timeline.txt", written(render.WriteTimeline, g))
+	golden(t, "live.health.txt", written(render.WriteHealth, g))
 }
 
 // whys are queries, each the name of its golden file.
@@ -142,15 +149,15 @@ var whys = []string{
 func TestGoldenWhy(t *testing.T) {
 	g := take(t)
 	golden(t, "operator.why.txt", func(w io.Writer) error {
-		for _, query := range whys {
-			answer, err := g.Why(query)
+		for _, word := range whys {
+			answer, err := query.Why(g, word)
 			if err != nil {
 				return err
 			}
-			if _, err := io.WriteString(w, "# why "+query+"\n"); err != nil {
+			if _, err := io.WriteString(w, "# why "+word+"\n"); err != nil {
 				return err
 			}
-			if err := answer.WriteText(w); err != nil {
+			if err := render.WriteAnswer(w, answer); err != nil {
 				return err
 			}
 			if _, err := io.WriteString(w, "\n"); err != nil {

@@ -20,6 +20,8 @@ type Graph struct {
 	Orders  []Order  `json:"orders"`
 	// Unused are public providers that nothing reaches.
 	Unused []int `json:"unused,omitempty"`
+	// NotBuilt are duties that no module does yet.
+	NotBuilt []NotBuilt `json:"notBuilt,omitempty"`
 	// Types are all types of the graph, by name.
 	Types []Type `json:"types,omitempty"`
 }
@@ -46,6 +48,13 @@ type Module struct {
 	Health     string      `json:"health,omitempty"` // of a running hive: the worst level
 
 	Annotations []any `json:"-"`
+}
+
+// NotBuilt is a duty that no module does yet. It is asked for where its condition holds.
+type NotBuilt struct {
+	ID    string    `json:"id"`
+	Title string    `json:"title"`
+	Asked Condition `json:"asked"`
 }
 
 // Condition is a condition with its outcome.
@@ -157,7 +166,7 @@ func Read(r io.Reader) (*Graph, error) {
 	return &g, nil
 }
 
-// check finds indices that point nowhere, so that nobody else has to.
+// check returns an error for an index out of range, so that other code need not check.
 func (g *Graph) check() error {
 	for i, n := range g.Nodes {
 		if n.ID != i {

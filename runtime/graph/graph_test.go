@@ -15,6 +15,8 @@ import (
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/query"
+	"github.com/skep-operator/skep/runtime/graph/render"
 	samplehive "github.com/skep-operator/skep/runtime/graph/testdata/sample/hive"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/lifecycle"
@@ -26,13 +28,14 @@ func all(t *testing.T, g *graph.Graph) string {
 	t.Helper()
 	var b bytes.Buffer
 	for _, write := range []func(io.Writer) error{
-		g.WriteJSON, g.WriteText, g.WriteOrder, g.WriteTimeline, g.WriteHealth, g.Everything().WriteText,
-		func(w io.Writer) error { return g.WriteCells(w, false) },
-		func(w io.Writer) error { return g.WriteCells(w, true) },
-		func(w io.Writer) error { return g.WriteDot(w, graph.Drawing{}) },
-		func(w io.Writer) error { return g.WriteDot(w, graph.Drawing{Full: true}) },
-		func(w io.Writer) error { return g.WriteMermaid(w, graph.Drawing{}) },
-		func(w io.Writer) error { return g.WriteMermaid(w, graph.Drawing{Full: true}) },
+		g.WriteJSON, written(render.WriteText, g), written(render.WriteOrder, g), written(render.WriteTimeline, g), written(render.WriteHealth, g),
+		func(w io.Writer) error { return render.WriteAnswer(w, query.Everything(g)) },
+		func(w io.Writer) error { return render.WriteCells(w, g, false) },
+		func(w io.Writer) error { return render.WriteCells(w, g, true) },
+		func(w io.Writer) error { return render.WriteDot(w, g, render.Options{}) },
+		func(w io.Writer) error { return render.WriteDot(w, g, render.Options{Full: true}) },
+		func(w io.Writer) error { return render.WriteMermaid(w, g, render.Options{}) },
+		func(w io.Writer) error { return render.WriteMermaid(w, g, render.Options{Full: true}) },
 	} {
 		if err := write(&b); err != nil {
 			t.Fatal(err)
@@ -82,7 +85,7 @@ func TestReadRefuses(t *testing.T) {
 
 func TestWhyNamesTheNearest(t *testing.T) {
 	g := take(t)
-	for query, want := range map[string]string{
+	for word, want := range map[string]string{
 		"kvstor":            "cell kvstore or flag --kvstore",
 		"ipam.cluster-pool": "cell ipam.clusterpool",
 		"k8s.Clinet":        "type *k8s.Client",
@@ -91,23 +94,23 @@ func TestWhyNamesTheNearest(t *testing.T) {
 		"something else":    "the cells command lists them",
 		"":                  "the cells command lists them",
 	} {
-		if _, err := g.Why(query); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Why(%q) = %v, want an error with %q", query, err, want)
+		if _, err := query.Why(g, word); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Why(%q) = %v, want an error with %q", word, err, want)
 		}
 	}
 }
 
 func TestWhyFollowsWhatBreaks(t *testing.T) {
-	answer, err := take(t).Why("k8s")
+	answer, err := query.Why(take(t), "k8s")
 	if err != nil {
 		t.Fatal(err)
 	}
 	breaks := answer.Cells[0].Breaks
-	i := slices.IndexFunc(breaks, func(d graph.Dependent) bool { return d.Cell == "status" })
+	i := slices.IndexFunc(breaks, func(d query.Dependent) bool { return d.Cell == "status" })
 	if i < 0 || breaks[i].Of != "leader" {
 		t.Errorf("status, which needs a route of leader, which needs k8s, is missing in %v", breaks)
 	}
-	if slices.ContainsFunc(breaks, func(d graph.Dependent) bool { return d.Cell == "heartbeat" || d.Cell == "cluster" }) {
+	if slices.ContainsFunc(breaks, func(d query.Dependent) bool { return d.Cell == "heartbeat" || d.Cell == "cluster" }) {
 		t.Errorf("a cell that is off, or needs nothing, breaks: %v", breaks)
 	}
 }
@@ -125,7 +128,7 @@ func TestTypesThatReadAlike(t *testing.T) {
 		names[typ.Name] = true
 	}
 	for _, full := range []string{"github.com/skep-operator/skep/runtime/hive.Config", "github.com/skep-operator/skep/runtime/graph/testdata/sample/hive.Config"} {
-		answer, err := g.Why(full)
+		answer, err := query.Why(g, full)
 		if err != nil || len(answer.Types) != 1 || answer.Types[0].Name != full {
 			t.Errorf("Why(%q) = %v, %v", full, answer, err)
 		}
@@ -133,7 +136,7 @@ func TestTypesThatReadAlike(t *testing.T) {
 }
 
 func TestLinksPointOnceTheWayOfStarting(t *testing.T) {
-	links := take(t).Links()
+	links := query.Links(take(t))
 	seen := map[string]bool{}
 	for _, l := range links {
 		ends := l.From + " " + l.To + l.Enters
@@ -142,12 +145,12 @@ func TestLinksPointOnceTheWayOfStarting(t *testing.T) {
 		}
 		seen[ends] = true
 	}
-	for _, want := range []graph.Link{
+	for _, want := range []query.Link{
 		{From: "ipam", To: "ipam.clusterpool", Types: []string{"*stream.Resource[stream.CiliumNode]"}},
 		{From: "kvstore", To: "identity", Types: []string{"*kvstore.Client"}, Optional: true, Off: true},
 		{From: "leader", Enters: "leader"},
 	} {
-		if !slices.ContainsFunc(links, func(l graph.Link) bool { return reflect.DeepEqual(l, want) }) {
+		if !slices.ContainsFunc(links, func(l query.Link) bool { return reflect.DeepEqual(l, want) }) {
 			t.Errorf("no link %+v in %+v", want, links)
 		}
 	}
@@ -158,7 +161,7 @@ func TestLinksPointOnceTheWayOfStarting(t *testing.T) {
 func TestFanIsMarked(t *testing.T) {
 	g := take(t)
 	var b strings.Builder
-	if err := g.WriteDot(&b, graph.Drawing{}); err != nil {
+	if err := render.WriteDot(&b, g, render.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(b.String(), `"k8s" -> `) {
@@ -167,7 +170,7 @@ func TestFanIsMarked(t *testing.T) {
 	if n := strings.Count(b.String(), "← *k8s.Client<"); n != 9 {
 		t.Errorf("%d boxes say that they need *k8s.Client, want 9", n)
 	}
-	for _, l := range g.Links() {
+	for _, l := range query.Links(g) {
 		for _, typ := range l.Types {
 			line := fmt.Sprintf("%q -> %q", l.From, l.To)
 			if typ != "*k8s.Client" && !strings.Contains(b.String(), line) {
@@ -184,7 +187,7 @@ func TestChainIsFolded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if err := h.Graph().WriteDot(&b, graph.Drawing{}); err != nil {
+	if err := render.WriteDot(&b, h.Graph(), render.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	columns, rows := strings.Count(b.String(), "rank=same"), strings.Count(b.String(), "subgraph cluster_0_")
@@ -207,7 +210,7 @@ func TestFramesAreFolded(t *testing.T) {
 		g.Nodes = append(g.Nodes, n)
 	}
 	var b strings.Builder
-	if err := g.WriteDot(&b, graph.Drawing{}); err != nil {
+	if err := render.WriteDot(&b, g, render.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	columns, rows := strings.Count(b.String(), "rank=same"), strings.Split(b.String(), "subgraph cluster_0_")[1:]
@@ -221,8 +224,8 @@ func TestFramesAreFolded(t *testing.T) {
 	}
 }
 
-// TestAnyGraphIsDrawn draws graphs that no hive would make: with circles
-// between cells, values of nobody, and nothing in them.
+// TestAnyGraphIsDrawn draws graphs that no hive would make: with cycles
+// between cells, values without a provider, and nothing in them.
 func TestAnyGraphIsDrawn(t *testing.T) {
 	all(t, &graph.Graph{})
 	random := rand.New(rand.NewPCG(1, 2))
@@ -270,8 +273,8 @@ func TestTimelineFindsWhatTheEndWaitedFor(t *testing.T) {
 
 func TestMistakesHaveNoOrder(t *testing.T) {
 	h := hive.New("operator", cell.Set(
-		cell.Module("a", "A", cell.After("b", "one"), cell.Hook("x", func() lifecycle.Hook { return nil })),
-		cell.Module("b", "B", cell.After("a", "two"), cell.Hook("x", func() lifecycle.Hook { return nil })),
+		cell.Module("a", "A", cell.StartAfter("b", "one"), cell.Hook("x", func() lifecycle.Hook { return nil })),
+		cell.Module("b", "B", cell.StartAfter("a", "two"), cell.Hook("x", func() lifecycle.Hook { return nil })),
 	), hive.Environ(nil))
 	if err := h.Select(); err == nil {
 		t.Fatal("a circle of order is accepted")

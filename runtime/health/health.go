@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Level is how a part fares.
+// Level is the state of a part.
 type Level string
 
 const (
@@ -23,17 +23,17 @@ const (
 // Reporter reports for one part. Its methods may be called at any time, by any
 // goroutine; each replaces the report before.
 type Reporter interface {
-	// OK says that the part does what it should; message says what it is at.
+	// OK reports that the part works; message is its present activity.
 	OK(message string)
-	// Degraded says what does not happen, and why. err may be nil.
+	// Degraded reports what does not happen, and why. err may be nil.
 	Degraded(message string, err error)
-	// Stopped says that the part ended and is not missed.
+	// Stopped reports that the part ended as planned.
 	Stopped(message string)
-	// Part is the reporter of a part of this part.
-	Part(name string) Reporter
-	// Gone takes the report of this part, and of the parts made with Part, out
-	// of the tree. What others report below the same id stays.
-	Gone()
+	// Child is the reporter of a part of this part.
+	Child(name string) Reporter
+	// Remove removes the reports of this part and of its children from the tree.
+	// Reports of other reporters below the same id stay.
+	Remove()
 }
 
 // Status is the last report of a part.
@@ -49,46 +49,46 @@ type Status struct {
 // Tree collects the reports of one hive. It is safe for concurrent use.
 type Tree struct {
 	mu       sync.Mutex
-	statuses map[string]*held
+	statuses map[string]*entry
 }
 
-// held is a status and through what it was reported.
-type held struct {
+// entry is a status and the registration through which it was reported.
+type entry struct {
 	Status
-	by *opening
+	by *registration
 }
 
-// opening is what a Reporter and its parts have in common.
-type opening struct{ closed bool } // guarded by Tree.mu
+// registration is shared by a Reporter and its children.
+type registration struct{ closed bool } // guarded by Tree.mu
 
 // NewTree returns an empty tree.
-func NewTree() *Tree { return &Tree{statuses: map[string]*held{}} }
+func NewTree() *Tree { return &Tree{statuses: map[string]*entry{}} }
 
 // Reporter reports for the part of the given id. Nothing is in the tree before
 // the first report.
 func (t *Tree) Reporter(id string) Reporter { return reporter{t, id, nil} }
 
 // Open is like Reporter for a part that will end: close takes all that was
-// reported through it out of the tree, and what still comes is dropped.
+// reported through it out of the tree, and drops later reports.
 func (t *Tree) Open(id string) (r Reporter, close func()) {
-	o := &opening{}
+	o := &registration{}
 	return reporter{t, id, o}, func() { t.close(o) }
 }
 
 type reporter struct {
 	tree *Tree
 	id   string
-	by   *opening // nil: never closed
+	by   *registration // nil: never closed
 }
 
-func (r reporter) OK(message string)         { r.report(OK, message, nil) }
-func (r reporter) Stopped(message string)    { r.report(Stopped, message, nil) }
-func (r reporter) Part(name string) Reporter { return reporter{r.tree, r.id + "." + name, r.by} }
+func (r reporter) OK(message string)          { r.report(OK, message, nil) }
+func (r reporter) Stopped(message string)     { r.report(Stopped, message, nil) }
+func (r reporter) Child(name string) Reporter { return reporter{r.tree, r.id + "." + name, r.by} }
 
 func (r reporter) Degraded(message string, err error) { r.report(Degraded, message, err) }
 
-func (r reporter) Gone() {
-	r.tree.remove(func(h *held) bool {
+func (r reporter) Remove() {
+	r.tree.remove(func(h *entry) bool {
 		return h.by == r.by && (h.ID == r.id || strings.HasPrefix(h.ID, r.id+"."))
 	})
 }
@@ -102,7 +102,7 @@ func (r reporter) report(level Level, message string, err error) {
 	}
 	s := t.statuses[r.id]
 	if s == nil {
-		s = &held{Status: Status{ID: r.id}}
+		s = &entry{Status: Status{ID: r.id}}
 		t.statuses[r.id] = s
 	}
 	if s.Level != level {
@@ -115,17 +115,17 @@ func (r reporter) report(level Level, message string, err error) {
 	s.Reports++
 }
 
-func (t *Tree) close(o *opening) {
+func (t *Tree) close(o *registration) {
 	t.mu.Lock()
 	o.closed = true
 	t.mu.Unlock()
-	t.remove(func(h *held) bool { return h.by == o })
+	t.remove(func(h *entry) bool { return h.by == o })
 }
 
-func (t *Tree) remove(which func(*held) bool) {
+func (t *Tree) remove(which func(*entry) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.statuses, func(_ string, h *held) bool { return which(h) })
+	maps.DeleteFunc(t.statuses, func(_ string, h *entry) bool { return which(h) })
 }
 
 // Snapshot is all reports in the order of the tree: a part after what it is
@@ -148,9 +148,9 @@ func (t *Tree) Degraded() []Status {
 	return slices.DeleteFunc(t.Snapshot(), func(s Status) bool { return s.Level != Degraded })
 }
 
-// Worst is the worst level of every id in statuses and of every id above one,
-// its own and those of its parts taken together.
-func Worst(statuses []Status) map[string]Level {
+// Aggregate is the worst level of each id, its own and those below it: for every
+// id in statuses and every id above one.
+func Aggregate(statuses []Status) map[string]Level {
 	worst := map[string]Level{}
 	for _, s := range statuses {
 		for id := s.ID; ; {
@@ -167,5 +167,5 @@ func Worst(statuses []Status) map[string]Level {
 	return worst
 }
 
-// severity orders levels. What ended and is not missed counts least.
+// severity orders levels. Stopped counts least.
 func severity(l Level) int { return slices.Index([]Level{Stopped, OK, Degraded}, l) }

@@ -61,7 +61,7 @@ func TestEachReportReplacesTheOneBefore(t *testing.T) {
 
 func TestNothingIsInTheTreeBeforeTheFirstReport(t *testing.T) {
 	tree := health.NewTree()
-	tree.Reporter("a").Part("b")
+	tree.Reporter("a").Child("b")
 	_, closed := tree.Open("c")
 	closed()
 	if got := tree.Snapshot(); len(got) > 0 {
@@ -84,10 +84,10 @@ func TestGoneTakesThePartsAlong(t *testing.T) {
 	tree := health.NewTree()
 	r := tree.Reporter("ipam")
 	r.OK("")
-	r.Part("job-sync").OK("")
-	r.Part("job-sync").Part("node-1").Degraded("full", nil)
+	r.Child("job-sync").OK("")
+	r.Child("job-sync").Child("node-1").Degraded("full", nil)
 	tree.Reporter("ipam-other").OK("")
-	r.Part("job-sync").Gone()
+	r.Child("job-sync").Remove()
 	if diff := cmp.Diff([]string{"ipam", "ipam-other"}, ids(tree.Snapshot())); diff != "" {
 		t.Error(diff)
 	}
@@ -102,9 +102,9 @@ func TestGoneLeavesModulesInsideTheModule(t *testing.T) {
 	outer, closeOuter := tree.Open("ipam")
 	inner, closeInner := tree.Open("ipam.clusterpool")
 	outer.OK("")
-	outer.Part("job-x").OK("")
+	outer.Child("job-x").OK("")
 	inner.OK("")
-	outer.Gone()
+	outer.Remove()
 	if diff := cmp.Diff([]string{"ipam.clusterpool"}, ids(tree.Snapshot())); diff != "" {
 		t.Error(diff)
 	}
@@ -121,15 +121,15 @@ func TestGoneLeavesModulesInsideTheModule(t *testing.T) {
 func TestNothingIsReportedThroughWhatIsClosed(t *testing.T) {
 	tree := health.NewTree()
 	old, closeOld := tree.Open("m")
-	part := old.Part("job-x")
+	part := old.Child("job-x")
 	part.OK("")
 	closeOld()
 	next, closeNext := tree.Open("m")
 	defer closeNext()
-	next.Part("job-x").OK("fresh")
+	next.Child("job-x").OK("fresh")
 	part.Degraded("late", nil)
 	old.Stopped("late")
-	old.Part("job-x").Gone()
+	old.Child("job-x").Remove()
 	closeOld()
 	if got := tree.Snapshot(); len(got) != 1 || got[0].Message != "fresh" {
 		t.Errorf("a report that came late shows: %+v", got)
@@ -137,7 +137,7 @@ func TestNothingIsReportedThroughWhatIsClosed(t *testing.T) {
 }
 
 func TestWorst(t *testing.T) {
-	worst := health.Worst([]health.Status{
+	worst := health.Aggregate([]health.Status{
 		{ID: "a", Level: health.OK},
 		{ID: "a.b.c", Level: health.Stopped},
 		{ID: "a.b.d", Level: health.Degraded},
@@ -224,9 +224,9 @@ func TestConcurrentUse(t *testing.T) {
 			for range 100 {
 				r, done := tree.Open(fmt.Sprintf("m%d", i))
 				r.OK("")
-				r.Part("x").Degraded("", nil)
+				r.Child("x").Degraded("", nil)
 				tree.Snapshot()
-				r.Gone()
+				r.Remove()
 				r.OK("")
 				done()
 			}

@@ -4,8 +4,8 @@
 package health
 
 // Section is a table that a module adds to the status screen, as a value of
-// group "status sections". It tells how the module fares in numbers, such as
-// how far its streams are behind; what is wrong is for a [Reporter].
+// group "status sections". It has figures of the module, such as the lag of
+// its streams; problems are for a [Reporter].
 type Section struct {
 	Title   string
 	Columns []string

@@ -17,7 +17,7 @@ import (
 	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging"
@@ -25,13 +25,13 @@ import (
 )
 
 // builtins are what the hive offers to every constructor.
-var builtins = []plan.BuiltinSpec{
-	{Type: reflect.TypeFor[cell.Scope](), PerModule: true},
+var builtins = []resolve.BuiltinSpec{
+	{Type: reflect.TypeFor[cell.ModuleInfo](), PerModule: true},
 	{Type: reflect.TypeFor[*slog.Logger](), PerModule: true},
 	{Type: reflect.TypeFor[health.Reporter](), PerModule: true},
 	{Type: reflect.TypeFor[job.Group](), PerModule: true},
 	{Type: reflect.TypeFor[prometheus.Registerer](), PerModule: true},
-	{Type: reflect.TypeFor[cell.Binary]()},
+	{Type: reflect.TypeFor[cell.BuildInfo]()},
 	{Type: reflect.TypeFor[*health.Tree]()},
 	{Type: reflect.TypeFor[*metrics.Registry]()},
 	{Type: reflect.TypeFor[*config.Values]()},
@@ -41,23 +41,23 @@ var builtins = []plan.BuiltinSpec{
 }
 
 // builtinValue makes the value of a builtin node for a scope.
-func (s *scope) builtinValue(n *plan.Node) reflect.Value {
+func (s *scope) builtinValue(n *resolve.Node) reflect.Value {
 	h := s.hive
 	key := n.Results[0].Key
 	var value any
 	switch key.Type {
-	case reflect.TypeFor[cell.Scope]():
-		value = cell.Scope{ID: n.For.Label(), Title: n.For.Title, Term: s.name()}
+	case reflect.TypeFor[cell.ModuleInfo]():
+		value = cell.ModuleInfo{ID: n.For.Label(), Title: n.For.Title, Term: s.name()}
 	case reflect.TypeFor[*slog.Logger]():
 		value = h.log.Logger(n.For.Label())
 	case reflect.TypeFor[health.Reporter]():
-		value = s.room(n.For).health
+		value = s.module(n.For).health
 	case reflect.TypeFor[job.Group]():
-		value = s.room(n.For).jobs
+		value = s.module(n.For).jobs
 	case reflect.TypeFor[prometheus.Registerer]():
-		value = s.room(n.For).metrics
-	case reflect.TypeFor[cell.Binary]():
-		value = cell.Binary{Name: h.name, Version: h.options.version}
+		value = s.module(n.For).metrics
+	case reflect.TypeFor[cell.BuildInfo]():
+		value = h.buildInfo()
 	case reflect.TypeFor[*health.Tree]():
 		value = h.health
 	case reflect.TypeFor[*metrics.Registry]():
@@ -79,6 +79,10 @@ func (s *scope) builtinValue(n *plan.Node) reflect.Value {
 	return v
 }
 
+func (h *Hive) buildInfo() cell.BuildInfo {
+	return cell.BuildInfo{Name: h.name, Version: h.options.version}
+}
+
 // jobMetrics are the metrics of all jobs of a hive.
 type jobMetrics struct {
 	Runs     *prometheus.CounterVec
@@ -97,7 +101,7 @@ func newJobMetrics(namespace string) *jobMetrics {
 	}
 }
 
-func (m *jobMetrics) ran(module, name string, took time.Duration, err error) {
+func (m *jobMetrics) record(module, name string, took time.Duration, err error) {
 	outcome := "success"
 	if err != nil {
 		outcome = "fail"
@@ -107,9 +111,9 @@ func (m *jobMetrics) ran(module, name string, took time.Duration, err error) {
 }
 
 // declaredCollectors runs a constructor of metrics.
-func declaredCollectors(n *plan.Node) ([]prometheus.Collector, error) {
-	made, err := plan.CallWithConfigs(n.Fn, nil)
-	if err == nil && n.Err() && !made[1].IsNil() {
+func declaredCollectors(n *resolve.Node) ([]prometheus.Collector, error) {
+	made, err := resolve.CallWithConfigs(n.Fn, nil)
+	if err == nil && n.ReturnsError() && !made[1].IsNil() {
 		err, _ = reflect.TypeAssert[error](made[1])
 	}
 	if err != nil {
@@ -125,7 +129,7 @@ func (h *Hive) DeclaredMetrics() ([]metrics.Metric, error) {
 		return nil, err
 	}
 	list := metrics.Describe("hive", []prometheus.Collector{h.jobs.Runs, h.jobs.Duration})
-	for _, n := range h.plan.Nodes {
+	for _, n := range h.graph.Nodes {
 		if !n.Metrics || !n.Module.Enabled {
 			continue
 		}

@@ -7,60 +7,30 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/internal/decl"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging"
 )
 
-// live is what the graph shows of a running hive.
-type live struct {
-	mu    sync.Mutex
-	built map[*plan.Node]time.Duration
-	steps map[string]time.Duration
-}
-
-func (h *Hive) builtNode(n *plan.Node, took time.Duration) {
-	h.live.mu.Lock()
-	defer h.live.mu.Unlock()
-	if h.live.built == nil {
-		h.live.built = map[*plan.Node]time.Duration{}
-	}
-	h.live.built[n] = took
-}
-
-func (h *Hive) tookStep(e lifecycle.Event) {
-	if e.Phase != lifecycle.Starting {
-		return
-	}
-	h.live.mu.Lock()
-	defer h.live.mu.Unlock()
-	if h.live.steps == nil {
-		h.live.steps = map[string]time.Duration{}
-	}
-	h.live.steps[e.Step] = e.Took
-}
-
-// Graph is the hive as data, with timings and health where it runs. No
-// constructor is run for it. It may be called at any time after Select, by any
-// goroutine; before, it calls Select.
+// Graph is the hive as data, with timings and health while it runs. It runs no
+// constructor. After Select it may be called at any time, by any goroutine;
+// before, it calls Select.
 func (h *Hive) Graph() *graph.Graph {
 	mistakes := h.Select()
-	h.live.mu.Lock()
-	defer h.live.mu.Unlock()
+	h.stats.mu.Lock()
+	defer h.stats.mu.Unlock()
 	g := &graph.Graph{Name: h.name}
-	levels := health.Worst(h.health.Snapshot())
-	for _, m := range h.plan.Modules {
+	levels := health.Aggregate(h.health.Snapshot())
+	for _, m := range h.graph.Modules {
 		g.Modules = append(g.Modules, h.graphModule(m, levels))
 	}
-	names := spell(h.plan.Nodes)
-	for _, n := range h.plan.Nodes {
+	names := nameTypes(h.graph.Nodes)
+	for _, n := range h.graph.Nodes {
 		g.Nodes = append(g.Nodes, h.graphNode(n, names))
 		if unused(n) {
 			g.Unused = append(g.Unused, n.ID)
@@ -72,14 +42,18 @@ func (h *Hive) Graph() *graph.Graph {
 		}
 	}
 	g.Types = names.types()
+	for _, n := range h.graph.NotBuilt() {
+		c := n.Asked
+		g.NotBuilt = append(g.NotBuilt, graph.NotBuilt{ID: n.ID, Title: n.Title, Asked: graph.Condition{Name: c.Name, Flags: c.Flags, Holds: c.Holds}})
+	}
 	return g
 }
 
-func unused(n *plan.Node) bool {
-	return n.Kind == plan.Constructor && !n.Reached && n.Module.Enabled && n.Visibility == decl.Public
+func unused(n *resolve.Node) bool {
+	return n.Kind == resolve.Constructor && !n.Reached && n.Module.Enabled && n.Visibility == decl.Public
 }
 
-func (h *Hive) graphModule(m *plan.Module, levels map[string]health.Level) graph.Module {
+func (h *Hive) graphModule(m *resolve.Module, levels map[string]health.Level) graph.Module {
 	out := graph.Module{
 		ID: m.ID, Title: m.Title, Enabled: m.Enabled, Replaces: m.Replaces,
 		Declared: m.Where.String(), Annotations: m.Annotations, Health: string(levels[m.ID]),
@@ -110,12 +84,12 @@ func (h *Hive) graphModule(m *plan.Module, levels map[string]health.Level) graph
 	return out
 }
 
-func (h *Hive) graphNode(n *plan.Node, names spelling) graph.Node {
+func (h *Hive) graphNode(n *resolve.Node, names typeNames) graph.Node {
 	out := graph.Node{
 		ID: n.ID, Kind: string(n.Kind), Name: n.Name, Module: n.Module.ID, Reached: n.Reached,
-		Visibility: visibilities[n.Visibility], BuildNanos: int64(h.live.built[n]),
+		Visibility: visibilities[n.Visibility], BuildNanos: int64(h.stats.built[n]),
 	}
-	if n.Kind != plan.Builtin {
+	if n.Kind != resolve.Builtin {
 		out.Declared = n.Where.String()
 	}
 	if n.For != nil {
@@ -127,7 +101,7 @@ func (h *Hive) graphNode(n *plan.Node, names spelling) graph.Node {
 	if !n.IsRoot() {
 		for _, r := range n.Results {
 			out.Provides = append(out.Provides, names.result(r))
-			if n.Kind == plan.Builtin && r.Key.Type == reflect.TypeFor[lifecycle.Term]() {
+			if n.Kind == resolve.Builtin && r.Key.Type == reflect.TypeFor[lifecycle.Term]() {
 				out.Enters = r.Key.Name
 			}
 		}
@@ -147,15 +121,15 @@ func (h *Hive) graphNode(n *plan.Node, names spelling) graph.Node {
 
 var visibilities = map[decl.Visibility]string{decl.Public: "", decl.Private: "private", decl.PerModule: "per module"}
 
-// spelling is how types are written: as in the source, and in full where two
+// typeNames is how types are written: as in the source, and in full where two
 // would read the same.
-type spelling map[reflect.Type]string
+type typeNames map[reflect.Type]string
 
-func spell(nodes []*plan.Node) spelling {
-	names, readers := spelling{}, map[string]int{}
+func nameTypes(nodes []*resolve.Node) typeNames {
+	names, readers := typeNames{}, map[string]int{}
 	note := func(t reflect.Type) {
 		if _, known := names[t]; !known {
-			names[t] = plan.TypeName(t)
+			names[t] = resolve.TypeName(t)
 			readers[names[t]]++
 		}
 	}
@@ -171,42 +145,42 @@ func spell(nodes []*plan.Node) spelling {
 	}
 	for t, name := range names {
 		if readers[name] > 1 {
-			names[t] = plan.FullName(t)
+			names[t] = resolve.FullName(t)
 		}
 	}
 	return names
 }
 
-func (s spelling) key(k plan.Key) string {
+func (s typeNames) key(k resolve.Key) string {
 	if k.Name == "" {
 		return s[k.Type]
 	}
 	return s[k.Type] + " named " + k.Name
 }
 
-func (s spelling) result(r plan.Result) string {
+func (s typeNames) result(r resolve.Result) string {
 	if r.Group {
 		return s[r.Key.Type] + " in group " + r.Key.Name
 	}
 	return s.key(r.Key)
 }
 
-func (s spelling) types() []graph.Type {
+func (s typeNames) types() []graph.Type {
 	list := make([]graph.Type, 0, len(s))
 	for t, name := range s {
-		list = append(list, graph.Type{Name: name, Full: plan.FullName(t)})
+		list = append(list, graph.Type{Name: name, Full: resolve.FullName(t)})
 	}
 	slices.SortFunc(list, func(a, b graph.Type) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-func (h *Hive) graphOrder(o *plan.Order) graph.Order {
+func (h *Hive) graphOrder(o *resolve.Order) graph.Order {
 	out := graph.Order{}
 	if o.Term != nil {
 		out.Term = o.Term.Name
 	}
 	for _, s := range o.Steps {
-		step := graph.Step{ID: s.ID(), Module: s.Module.ID, Node: -1, StartNanos: int64(h.live.steps[s.ID()])}
+		step := graph.Step{ID: s.ID(), Module: s.Module.ID, Node: -1, StartNanos: int64(h.stats.steps[s.ID()])}
 		if s.Node != nil {
 			step.Node = s.Node.ID
 		}

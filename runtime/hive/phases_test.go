@@ -198,7 +198,7 @@ func TestStartHasALimit(t *testing.T) {
 		h := newHive(cell.Set(
 			cell.Module("slow", "Waits", cell.Provide(func() *value { return &value{} }), cell.Hook("x", func(*value) lifecycle.Hook { return lifecycle.Funcs{OnStart: waits} })),
 			cell.Module("after", "Comes after", cell.Hook("x", func(*value) lifecycle.Hook { return nil }))),
-			hive.Limits(time.Minute, time.Second))
+			hive.StartStopTimeouts(time.Minute, time.Second))
 		began := time.Now()
 		err := h.Start(t.Context())
 		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "starting slow.hook-x") || strings.Contains(err.Error(), "after.hook-x") {
@@ -340,16 +340,7 @@ func TestShutdownWhileStarting(t *testing.T) {
 	}
 }
 
-func TestAJobMarkedSoShutsDown(t *testing.T) {
-	err := newHive(cell.Module("a", "Shuts down", cell.Job("end", func() job.Job {
-		return job.OneShot(func(context.Context) error { return errBroken }, job.ShutdownOnError())
-	}))).Run(t.Context())
-	if !errors.Is(err, errBroken) || err.Error() != "job end of a: broken" {
-		t.Error(err)
-	}
-}
-
-// C7.
+// CONF-7.
 func TestEffectiveOptionsAreLogged(t *testing.T) {
 	var d diary
 	var out logtest.Buffer
@@ -373,7 +364,7 @@ func TestEffectiveOptionsAreLogged(t *testing.T) {
 
 func TestOptionsThatDoNothingAreLoggedIfGiven(t *testing.T) {
 	var out logtest.Buffer
-	ignored := cell.Module("pending", "Accepts", cell.Accept(func(fs *pflag.FlagSet) {
+	ignored := cell.Module("pending", "Accepts", cell.IgnoredFlags(func(fs *pflag.FlagSet) {
 		fs.Bool("some-duty", false, "Not built")
 		fs.Bool("other-duty", false, "Not built")
 	}))
@@ -408,7 +399,7 @@ func TestHooksAreLogged(t *testing.T) {
 func TestWhatModulesGetIsTheirOwn(t *testing.T) {
 	var out logtest.Buffer
 	var tree *health.Tree
-	use := func(s cell.Scope, log *slog.Logger, r health.Reporter, b cell.Binary) {
+	use := func(s cell.ModuleInfo, log *slog.Logger, r health.Reporter, b cell.BuildInfo) {
 		log.Info("it works", "scope", s.ID, "title", s.Title, "binary", b.Name+" "+b.Version)
 		r.OK("fine")
 	}
@@ -476,7 +467,7 @@ func TestAProfileThatCannotBeWrittenIsAWarning(t *testing.T) {
 	if err := h.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(out.String(), "the start-up profile cannot be written") {
+	if !strings.Contains(out.String(), "cannot write the start-up profile") {
 		t.Error(out.String())
 	}
 }

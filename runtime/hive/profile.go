@@ -29,27 +29,28 @@ type ProfileEntry struct {
 
 func newProfile() *profile { return &profile{began: time.Now()} }
 
-// time measures until the returned function is called.
-func (p *profile) time(phase, term string) func() {
-	began := time.Now()
-	return func() { p.add(phase, "", term, time.Since(began)) }
-}
-
 // profileLimit is how many entries are kept: a process that enters its term
 // again and again is not starting any more.
 const profileLimit = 2000
 
-// add records something that has just ended.
-func (p *profile) add(phase, name, term string, took time.Duration) {
+// profilePhases are the phases of a profile by the events that they are made of.
+var profilePhases = map[EventKind]string{
+	EventDeclared: "declare", EventConfigured: "configure", EventSelected: "select", EventValidated: "validate",
+	EventBuilt: "build", EventConstructed: "constructor", EventHookStarted: "hook", EventStarted: "start", EventTermEntered: "start",
+}
+
+// record adds an entry for an event of the start.
+func (p *profile) record(e Event) {
 	const ms = float64(time.Millisecond)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.entries) >= profileLimit {
+	phase := profilePhases[e.Kind]
+	if phase == "" || len(p.entries) >= profileLimit {
 		return
 	}
 	p.entries = append(p.entries, ProfileEntry{
-		Phase: phase, Name: name, Term: term,
-		AtMS: float64(time.Since(p.began)-took) / ms, MS: float64(took) / ms,
+		Phase: phase, Name: e.Name, Term: e.Term,
+		AtMS: float64(e.At.Sub(p.began)-e.Took) / ms, MS: float64(e.Took) / ms,
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 func TestAProfileDoesNotGrowForever(t *testing.T) {
 	p := newProfile()
 	for range profileLimit + 10 {
-		p.add("hook", "m.hook-x", "leader", time.Millisecond)
+		p.record(Event{Kind: EventHookStarted, Name: "m.hook-x", Term: "leader", Took: time.Millisecond})
 	}
 	if got := len(p.entries); got != profileLimit {
 		t.Errorf("%d entries", got)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/internal/build"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 )
 
 // Build runs the constructors that hooks, jobs and invokes of the process
@@ -30,15 +30,15 @@ func (h *Hive) Build() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		h.process = s
-		return paragraphs(h.aboutOptions(inOrder(s.build(nil)))...)
+		return joinErrors(h.toConfigReport(inDeclarationOrder(s.build(nil)))...)
 	})
 }
 
 // configValues are the filled config structs as values of their nodes.
 func (h *Hive) configValues() *build.Values {
 	values := build.NewValues(nil)
-	for _, n := range h.plan.Nodes {
-		if n.Kind == plan.Config {
+	for _, n := range h.graph.Nodes {
+		if n.Kind == resolve.Config {
 			v, _ := h.values.Struct(n.Results[0].Key.Type)
 			values.Set(n, v)
 		}
@@ -55,9 +55,10 @@ func (h *Hive) Start(ctx context.Context) error {
 	}
 	return h.started.once(func() error {
 		h.logOptions()
-		ctx, cancel := context.WithTimeoutCause(ctx, h.options.startLimit, errStartLimit)
+		h.reportQuestionable()
+		ctx, cancel := context.WithTimeoutCause(ctx, h.options.startTimeout, errStartTimeout)
 		defer cancel()
-		err := h.process.start(ctx)
+		err := h.timed(Event{Kind: EventStarted}, func() error { return h.process.start(ctx) })
 		if err != nil {
 			err = errors.Join(err, h.leaveTermsAfter(ctx))
 		}
@@ -66,13 +67,16 @@ func (h *Hive) Start(ctx context.Context) error {
 	})
 }
 
-// logOptions logs all options with their values, one line each in the form that
-// users of the original know, and what is odd about the sources. Those that do
-// nothing are left out unless somebody set them.
+// logOptions logs warnings about the configuration and all options with their
+// values, one line each in the original's form. Options without effect are left
+// out unless they are set.
 func (h *Hive) logOptions() {
 	log := h.process.log()
-	for _, w := range h.values.Warnings {
+	for _, w := range h.generalWarnings() {
 		log.Warn(w)
+	}
+	for _, q := range h.questionable {
+		h.log.Logger(q.module).Warn(q.problem.Message())
 	}
 	for _, e := range h.values.Entries() {
 		if e.Option != nil && e.Option.Ignored && e.Source.Kind == config.FromDefault {
@@ -82,11 +86,11 @@ func (h *Hive) logOptions() {
 	}
 }
 
-var errStartLimit = errors.New("the process took too long to start")
+var errStartTimeout = errors.New("the process took too long to start")
 
-// leaveTermsAfter leaves what a start that failed has entered.
+// leaveTermsAfter leaves the terms that a failed start has entered.
 func (h *Hive) leaveTermsAfter(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.options.stopLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.options.stopTimeout)
 	defer cancel()
 	return h.leaveTerms(ctx)
 }
@@ -97,33 +101,33 @@ func (h *Hive) writeProfile() {
 		return
 	}
 	if err := h.profile.write(file); err != nil {
-		h.process.log().Warn("the start-up profile cannot be written", "file", file, "error", err)
+		h.process.log().Warn("cannot write the start-up profile", "file", file, "error", err)
 	}
 }
 
 // Stop stops what Start started, in reverse, and leaves terms that are still
-// entered. It returns when all has ended, or ctx has. Stopping what is not
-// started, or again, does nothing.
+// entered. It returns when all has stopped, or ctx has ended. Without a
+// successful Start, and the second time, it does nothing.
 func (h *Hive) Stop(ctx context.Context) error {
 	if !h.started.done || h.started.err != nil {
 		return nil
 	}
 	return h.stopped.once(func() error {
-		ctx, cancel := context.WithTimeout(ctx, h.options.stopLimit)
+		ctx, cancel := context.WithTimeout(ctx, h.options.stopTimeout)
 		defer cancel()
-		return errors.Join(h.process.stop(ctx), h.leaveTerms(ctx))
+		return h.timed(Event{Kind: EventStopped}, func() error { return errors.Join(h.process.stop(ctx), h.leaveTerms(ctx)) })
 	})
 }
 
-// Run starts, waits until ctx ends or a shutdown is asked for, and stops. The
+// Run starts, waits until ctx ends or a shutdown is requested, and stops. The
 // error is that of starting, the cause of the shutdown, or that of stopping.
 func (h *Hive) Run(ctx context.Context) error {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() { // a shutdown ends the start, too
+	go func() { // a shutdown interrupts the start, too
 		select {
-		case <-h.shutdown.asked:
+		case <-h.shutdown.requested:
 			cancel()
 		case <-ctx.Done():
 		}
@@ -132,37 +136,37 @@ func (h *Hive) Run(ctx context.Context) error {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		return err
-	case err != nil && h.process != nil: // told to stop while starting
-		h.process.log().Info("stopped while starting", "error", err)
-		return h.shutdown.why()
+	case err != nil && h.process != nil: // interrupted
+		h.emit(Event{Kind: EventStopping, Err: err})
+		return h.shutdown.err()
 	case err != nil:
 		return err
 	}
-	h.process.log().Info("started", "took", time.Since(began).Round(time.Millisecond).String(), "version", h.options.version)
+	h.emit(Event{Kind: EventRunning, Took: time.Since(began)})
 	<-ctx.Done()
-	h.process.log().Info("stopping")
-	return errors.Join(h.shutdown.why(), h.Stop(context.WithoutCancel(ctx)))
+	h.emit(Event{Kind: EventStopping})
+	return errors.Join(h.shutdown.err(), h.Stop(context.WithoutCancel(ctx)))
 }
 
 // shutdown is a request to stop. The first one counts.
 type shutdown struct {
-	asked chan struct{}
-	once  sync.Once
-	cause error
+	requested chan struct{}
+	once      sync.Once
+	cause     error
 }
 
 // requestShutdown is the lifecycle.Shutdown of the hive.
 func (h *Hive) requestShutdown(cause error) {
 	h.shutdown.once.Do(func() {
 		h.shutdown.cause = cause
-		close(h.shutdown.asked)
+		close(h.shutdown.requested)
 	})
 }
 
-// why is the cause of the shutdown, if there was one.
-func (s *shutdown) why() error {
+// err is the cause of the shutdown, if there was one.
+func (s *shutdown) err() error {
 	select {
-	case <-s.asked:
+	case <-s.requested:
 		return s.cause
 	default:
 		return nil

@@ -8,52 +8,53 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/skep-operator/skep/runtime/internal/build"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // scope is a part of the graph that is built, started and stopped together:
-// the process, or one stay in a term.
+// the process, or a term from its entry to its end.
 type scope struct {
-	hive   *Hive
-	order  *plan.Order
-	nodes  []*plan.Node  // what is built here
-	values *build.Values // changed under Hive.building only
-	super  *supervisor
+	hive       *Hive
+	order      *resolve.Order
+	nodes      []*resolve.Node // what is built here
+	values     *build.Values   // changed with Hive.buildMu held
+	supervisor *supervisor
+	slow       *slowStarts
 
-	mu      gate // held while anything is built, started or stopped
+	mu      ctxMutex // held while anything is built, started or stopped
 	runner  *lifecycle.Runner
-	rooms   map[*plan.Module]*room
-	blocked map[int]*plan.Module // steps that are down because of a module
+	modules map[*resolve.Module]*moduleInstance
+	blocked map[int]*resolve.Module // steps that are down because of a module
 }
 
-func (h *Hive) newScope(order *plan.Order, behind *build.Values) *scope {
+func (h *Hive) newScope(order *resolve.Order, behind *build.Values) *scope {
 	s := &scope{
-		hive: h, order: order, values: build.NewValues(behind), mu: newGate(),
-		rooms: map[*plan.Module]*room{}, blocked: map[int]*plan.Module{},
+		hive: h, order: order, values: build.NewValues(behind), mu: newCtxMutex(),
+		modules: map[*resolve.Module]*moduleInstance{}, blocked: map[int]*resolve.Module{},
 	}
-	for _, n := range h.plan.Nodes {
+	for _, n := range h.graph.Nodes {
 		if n.Reached && n.Term == order.Term {
 			s.nodes = append(s.nodes, n)
 		}
 	}
+	s.slow = &slowStarts{scope: s, pending: map[string]*slowStart{}}
 	s.runner = lifecycle.NewRunner(s.steps(), s.observe)
-	s.super = newSupervisor(s)
+	s.supervisor = newSupervisor(s)
 	return s
 }
 
-// steps are the steps of the order as the runner wants them. Hooks are put in
-// place once they are built.
+// steps are the steps of the order for the runner. Their hooks are set once they
+// are built.
 func (s *scope) steps() []lifecycle.Step {
 	limits := &s.hive.options
 	steps := make([]lifecycle.Step, len(s.order.Steps))
 	for i, step := range s.order.Steps {
-		steps[i] = lifecycle.Step{ID: step.ID(), StartTimeout: limits.startLimit, StopTimeout: limits.stopLimit}
+		steps[i] = lifecycle.Step{ID: step.ID(), StartTimeout: limits.startTimeout, StopTimeout: limits.stopTimeout}
 		for _, e := range step.After {
-			if e.Reason != "" { // order, not need: its failure is no obstacle
+			if e.Reason != "" { // not a need: may fail
 				steps[i].Behind = append(steps[i].Behind, e.Step.Index)
 			} else {
 				steps[i].After = append(steps[i].After, e.Step.Index)
@@ -82,16 +83,15 @@ func (s *scope) name() string {
 
 func (s *scope) log() *slog.Logger { return s.hive.log.Logger("hive") }
 
-// start builds what is not built and starts all steps. In the process the first
-// failure ends the start; in a term a module that fails is left to the
-// supervisor, and only the end of ctx is an error. After an error nothing runs.
+// start builds and starts all of the scope. In the process the first failure ends
+// the start; in a term the supervisor retries modules that fail, and only the end
+// of ctx is an error. After an error nothing runs.
 func (s *scope) start(ctx context.Context) error {
-	defer s.hive.profile.time("start", s.name())()
 	s.mu.Lock()
-	failures := s.launch(ctx, s.runner.All(), nil)
+	failures := s.buildAndStart(ctx, s.runner.All(), nil)
 	if len(failures) == 0 || s.order.Term != nil && ctx.Err() == nil {
-		s.super.note(failures)
-		s.super.start()
+		s.supervisor.handleFailures(failures)
+		s.supervisor.start()
 		s.mu.Unlock()
 		return nil
 	}
@@ -100,23 +100,23 @@ func (s *scope) start(ctx context.Context) error {
 	for _, f := range failures {
 		errs = append(errs, f.err)
 	}
-	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.hive.options.stopLimit)
+	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.hive.options.stopTimeout)
 	defer cancel()
 	return errors.Join(append(errs, s.stop(stopCtx))...)
 }
 
-// launch builds what has no value yet and starts those of the given steps whose
-// modules are whole. It returns what is wrong, once for each fault; steps that
-// are down because of the fault of another module are remembered as blocked.
-// Modules that waits names are left alone. With mu held.
-func (s *scope) launch(ctx context.Context, steps []int, waits func(*plan.Module) bool) []failure {
-	faults := s.faults(s.build(waits))
-	failures := faults.own()
+// buildAndStart builds nodes without a value and starts those of the given steps
+// whose modules are complete. It returns one failure for each root cause; steps
+// that are down because of another module are recorded as blocked. Modules for
+// which waits is true are left out. With mu held.
+func (s *scope) buildAndStart(ctx context.Context, steps []int, waits func(*resolve.Module) bool) []failure {
+	faults := s.moduleFaults(s.build(waits))
+	failures := faults.rootCauses()
 	var ready []int
 	for _, i := range steps {
 		step := s.order.Steps[i]
 		if f, ok := faults[step.Module]; ok {
-			s.blocked[i] = f.culprit
+			s.blocked[i] = f.cause
 			continue
 		}
 		delete(s.blocked, i)
@@ -130,8 +130,8 @@ func (s *scope) launch(ctx context.Context, steps []int, waits func(*plan.Module
 		step := s.order.Steps[f.Step]
 		switch {
 		case f.Err == lifecycle.ErrBlocked:
-			s.blocked[f.Step] = s.obstacle(step)
-		case f.Err == context.Cause(ctx) && tooLate: // was not even tried: once is enough
+			s.blocked[f.Step] = s.blockingModule(step)
+		case f.Err == context.Cause(ctx) && tooLate: // was not attempted: reported once
 		default:
 			tooLate = tooLate || f.Err == context.Cause(ctx)
 			failures = append(failures, failure{module: step.Module, err: fmt.Errorf("starting %s: %w", step.ID(), f.Err)})
@@ -140,8 +140,9 @@ func (s *scope) launch(ctx context.Context, steps []int, waits func(*plan.Module
 	return failures
 }
 
-// obstacle is the module of a step that another one waits for in vain.
-func (s *scope) obstacle(step *plan.Step) *plan.Module {
+// blockingModule is the module of a step that has not started and that another
+// step needs.
+func (s *scope) blockingModule(step *resolve.Step) *resolve.Module {
 	for _, e := range step.After {
 		if e.Reason == "" && !s.runner.Started(e.Step.Index) {
 			return e.Step.Module
@@ -150,10 +151,10 @@ func (s *scope) obstacle(step *plan.Step) *plan.Module {
 	return step.Module
 }
 
-// stop stops all steps and what runs beside them. It returns when all has
-// ended, or ctx has and what hangs is left behind.
+// stop stops the supervisor and all steps. It returns when all have stopped, or
+// when ctx has ended, and leaves hooks that hang behind.
 func (s *scope) stop(ctx context.Context) error {
-	s.super.stop(ctx)
+	s.supervisor.stop(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -161,38 +162,28 @@ func (s *scope) stop(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("stopping %s: %w", s.order.Steps[f.Step].ID(), f.Err))
 	}
 	if s.order.Term != nil {
-		s.vacate()
+		s.teardown()
 	}
 	return errors.Join(errs...)
 }
 
-// vacate takes the traces of a term that was left out of health and metrics.
-// With mu held.
-func (s *scope) vacate() {
-	for m := range s.rooms {
-		s.closeRoom(m)
+// teardown removes the health and the metrics of a term that was left. With mu
+// held.
+func (s *scope) teardown() {
+	for m := range s.modules {
+		s.teardownModule(m)
 	}
-	s.super.forgetAll()
+	s.supervisor.clearReports()
 }
 
-const slowHook = 100 * time.Millisecond
-
-// observe logs and records what steps do.
+// observe emits the events of steps.
 func (s *scope) observe(e lifecycle.Event) {
-	if !e.Done {
-		return
-	}
+	kind := EventHookStopped
 	if e.Phase == lifecycle.Starting {
-		s.hive.profile.add("hook", e.Step, s.name(), e.Took)
+		kind = EventHookStarted
+		s.slow.observe(e)
 	}
-	s.hive.tookStep(e)
-	level := slog.LevelDebug
-	if e.Took >= slowHook || s.order.Term != nil {
-		level = slog.LevelInfo
+	if e.Done {
+		s.hive.emit(Event{Kind: kind, Module: s.order.Steps[e.Index].Module.Label(), Name: e.Step, Term: s.name(), Took: e.Took, Err: e.Err})
 	}
-	attrs := []slog.Attr{slog.String("hook", e.Step), slog.String("phase", string(e.Phase)), slog.Duration("took", e.Took)}
-	if e.Err != nil {
-		attrs = append(attrs, slog.Any("error", e.Err))
-	}
-	s.log().LogAttrs(context.Background(), level, "hook done", attrs...)
 }

@@ -94,7 +94,7 @@ func TestTermsAreBuiltAfreshAtEveryEntry(t *testing.T) {
 				cell.Provide(func(c *client) *store { return &store{n.count("store"), c} }),
 				cell.Hook("watch", func(*store) lifecycle.Hook { return d.hook("store") })),
 			cell.Module("duty", "Uses both",
-				cell.Lasting(func(*client) *memory { return &memory{n.count("memory")} }),
+				cell.ProvideProcess(func(*client) *memory { return &memory{n.count("memory")} }),
 				cell.Invoke(func(s *store, m *memory) { seen = append(seen, s); memories = append(memories, m) }),
 				cell.Hook("work", func(*store) lifecycle.Hook { return d.hook("duty") }))),
 	))
@@ -132,7 +132,7 @@ func TestAThousandTermsLeaveNothingBehind(t *testing.T) {
 					return &store{}
 				}),
 				cell.Hook("hook", func(_ *store, r health.Reporter) lifecycle.Hook {
-					return lifecycle.Funcs{OnStart: func(context.Context) error { r.Part("deep").Part("down").OK("here"); return nil }}
+					return lifecycle.Funcs{OnStart: func(context.Context) error { r.Child("deep").Child("down").OK("here"); return nil }}
 				}),
 				cell.Job("job", func(m *termMetrics, g job.Group) job.Job {
 					g.Add("early", job.Timer(func(context.Context) error { return nil }, time.Hour))
@@ -143,7 +143,7 @@ func TestAThousandTermsLeaveNothingBehind(t *testing.T) {
 						return ctx.Err()
 					})
 				}))),
-	), hive.Restarts(time.Millisecond, time.Millisecond))
+	), hive.RebuildBackoff(time.Millisecond, time.Millisecond))
 	count := func() string {
 		families, err := registry.Gather()
 		if err != nil {
@@ -232,8 +232,8 @@ func TestEnterFailsWhenItsContextEndsFirst(t *testing.T) {
 				OnStop: func(context.Context) error { d.add("stop b"); return nil },
 			}
 		})),
-		cell.Module("c", "Is not tried", cell.Hook("x", func(*store) lifecycle.Hook { return d.hook("c") }), cell.After("b", "to be late")),
-		cell.Module("e", "Is not tried either", cell.Hook("x", func() lifecycle.Hook { return nil }), cell.Hook("y", func() lifecycle.Hook { return nil }), cell.After("b", "to be late")),
+		cell.Module("c", "Is not tried", cell.Hook("x", func(*store) lifecycle.Hook { return d.hook("c") }), cell.StartAfter("b", "to be late")),
+		cell.Module("e", "Is not tried either", cell.Hook("x", func() lifecycle.Hook { return nil }), cell.Hook("y", func() lifecycle.Hook { return nil }), cell.StartAfter("b", "to be late")),
 	)))
 	if err := term.Enter(ctx); !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "entering term leader: ") || strings.Count(err.Error(), "starting ") > 2 {
 		t.Error(err)
@@ -377,7 +377,7 @@ func TestHooksOfTermsHaveTheProcessWideLimits(t *testing.T) {
 			cell.Module("late", "Does not stop", cell.Hook("x", func() lifecycle.Hook { return lifecycle.Funcs{OnStop: waits} })),
 			cell.Module("later", "Does not stop either", cell.Hook("x", func() lifecycle.Hook { return lifecycle.Funcs{OnStop: waits} }, cell.StopTimeout(time.Hour))),
 			cell.Module("fine", "Does both", cell.Hook("x", func() lifecycle.Hook { return d.hook("fine") })))),
-			hive.Limits(time.Minute, 2*time.Minute), hive.Restarts(24*time.Hour, 24*time.Hour))
+			hive.StartStopTimeouts(time.Minute, 2*time.Minute), hive.RebuildBackoff(24*time.Hour, 24*time.Hour))
 		if err := h.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -515,12 +515,12 @@ func TestTwoTermsAtOnce(t *testing.T) {
 
 func TestScopeKnowsItsTerm(t *testing.T) {
 	var term lifecycle.Term
-	var scopes []cell.Scope
+	var scopes []cell.ModuleInfo
 	started(t, cell.Set(entering(&term),
-		cell.Module("p", "Is in the process", cell.Invoke(func(s cell.Scope, _ *slog.Logger) { scopes = append(scopes, s) })),
-		cell.Term("leader", cell.Module("m", "Is in the term", cell.Invoke(func(s cell.Scope) { scopes = append(scopes, s) })))))
+		cell.Module("p", "Is in the process", cell.Invoke(func(s cell.ModuleInfo, _ *slog.Logger) { scopes = append(scopes, s) })),
+		cell.Term("leader", cell.Module("m", "Is in the term", cell.Invoke(func(s cell.ModuleInfo) { scopes = append(scopes, s) })))))
 	mustEnter(t, term)
-	if want := []cell.Scope{{ID: "p", Title: "Is in the process"}, {ID: "m", Title: "Is in the term", Term: "leader"}}; !slices.Equal(scopes, want) {
+	if want := []cell.ModuleInfo{{ID: "p", Title: "Is in the process"}, {ID: "m", Title: "Is in the term", Term: "leader"}}; !slices.Equal(scopes, want) {
 		t.Errorf("%+v", scopes)
 	}
 }

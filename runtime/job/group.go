@@ -6,12 +6,12 @@ package job
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // Group runs the jobs of one module.
@@ -24,33 +24,33 @@ type Group interface {
 	Add(name string, j Job)
 }
 
-// Hooks is what a group tells its surroundings. Nil functions are not called.
+// Hooks are the callbacks of a group. Nil functions are not called.
 type Hooks struct {
-	// Ran is told about every run. A run that was told to stop has no error.
+	// Ran is called after every run. A run that was stopped has no error.
 	Ran func(name string, took time.Duration, err error)
-	// Panicked is told about a job that panicked and has ended because of it.
+	// Failed is called after a run that failed, with what the job does next.
+	// repeated is true where the run before failed, too.
+	Failed func(name, action string, repeated bool, err error)
+	// Panicked is called when a job has ended with a panic.
 	Panicked func(name string, value any, stack []byte)
-	// Shutdown is called when a job marked ShutdownOnError has failed.
-	Shutdown func(error)
 }
 
 // Runner is a Group that can be started and stopped, again and again; the
 // runtime owns it. Start and Stop must not overlap.
 type Runner struct {
 	module string
-	log    *slog.Logger
 	health health.Reporter
 	hooks  Hooks
 
 	mu    sync.Mutex
 	ctx   context.Context // nil before Start
 	stop  context.CancelFunc
-	tasks []*task // that have not come to their end
+	tasks []*task // that have not completed
 }
 
 // NewGroup returns a group that is not started.
-func NewGroup(module string, log *slog.Logger, h health.Reporter, hooks Hooks) *Runner {
-	return &Runner{module: module, log: log, health: h, hooks: hooks}
+func NewGroup(module string, h health.Reporter, hooks Hooks) *Runner {
+	return &Runner{module: module, health: h, hooks: hooks}
 }
 
 // Add implements Group.
@@ -64,8 +64,8 @@ func (g *Runner) Add(name string, j Job) {
 	}
 }
 
-// Start runs what was added so far and what will be. After a Stop it runs those
-// jobs again that had not come to their end, and those that panicked.
+// Start runs the jobs added so far and those added later. After a Stop it runs
+// jobs again that had not completed, and those that panicked.
 func (g *Runner) Start(context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -76,35 +76,37 @@ func (g *Runner) Start(context.Context) error {
 	return nil
 }
 
-// ended forgets a task that has come to its end.
+// ended removes a task that has completed.
 func (g *Runner) ended(t *task) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.tasks = slices.DeleteFunc(g.tasks, func(other *task) bool { return other == t })
 }
 
-// Stop ends all jobs and waits for them. What still runs when ctx ends is left
-// behind and named in the error, a lifecycle.HangError for each.
+// Stop ends all jobs and waits for them. What still runs when ctx ends, two
+// seconds after Stop was called at the earliest, is left behind; the error has a
+// lifecycle.HangError for each.
 func (g *Runner) Stop(ctx context.Context) error {
 	g.mu.Lock()
 	if g.stop == nil {
 		g.mu.Unlock()
 		return nil
 	}
+	requested := time.Now()
 	g.stop()
 	running := slices.Clone(g.tasks)
 	g.mu.Unlock()
 	var errs []error
 	for _, t := range running {
 		if t.done != nil { // one added after the stop is not running
-			errs = append(errs, t.wait(ctx))
+			errs = append(errs, t.wait(ctx, requested))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Hook is a job as something that starts and stops by itself, with the health
-// report and the metrics of its group.
-func (g *Runner) Hook(name string, j Job) *Single {
-	return &Single{task: task{group: g, name: name, job: j}}
+// Hook is a job that starts and stops by itself, with the health report and the
+// metrics of its group. Its Stop waits as that of the group does.
+func (g *Runner) Hook(name string, j Job) lifecycle.Hook {
+	return &jobHook{task: task{group: g, name: name, job: j}}
 }

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/skep-operator/skep/runtime/internal/backoff"
 )
 
 // Job is work to be run by a group. It is immutable and may be run by one
@@ -18,12 +18,8 @@ type Job struct {
 }
 
 type options struct {
-	retry      func() backoff.BackOff // nil: no retry
-	attempts   int                    // 0: endless
-	trigger    *Trigger
-	debounce   time.Duration
-	startLater bool
-	shutdown   bool
+	retry         func() backoff.Pauses // nil: no retry
+	delayFirstRun bool
 }
 
 // Option changes when a job runs and what its failure means.
@@ -35,21 +31,9 @@ type Option func(*options)
 // interval where it is shorter.
 func Retry(first, longest time.Duration) Option {
 	return func(o *options) {
-		o.retry = func() backoff.BackOff {
-			b := backoff.NewExponentialBackOff()
-			b.InitialInterval, b.MaxInterval, b.Multiplier = first, longest, 2
-			return b
-		}
+		o.retry = func() backoff.Pauses { return backoff.New(first, longest, 0.5) }
 	}
 }
-
-// Attempts ends what [Retry] repeats after n runs in all: a one-shot job has
-// then failed for good, an observer goes on to the next event. Without it
-// retries are endless. Timers take no notice.
-func Attempts(n int) Option { return func(o *options) { o.attempts = n } }
-
-// ShutdownOnError stops the process when a one-shot job has failed for good.
-func ShutdownOnError() Option { return func(o *options) { o.shutdown = true } }
 
 func newJob(opts []Option, loop func(ctx context.Context, r *running, o options)) Job {
 	var o options
@@ -59,23 +43,23 @@ func newJob(opts []Option, loop func(ctx context.Context, r *running, o options)
 	return Job{options: o, loop: func(ctx context.Context, r *running) { loop(ctx, r, o) }}
 }
 
-// try runs do until it succeeds or is not to be repeated. alive is false when
-// the job is told to stop.
-func (o options) try(ctx context.Context, r *running, do func(context.Context) error) (err error, alive bool) {
-	var pauses backoff.BackOff
+// runWithRetries runs do until it succeeds or is not to be repeated. alive is
+// false when the job was stopped.
+func (o options) runWithRetries(ctx context.Context, r *running, do func(context.Context) error) (err error, alive bool) {
+	var pauses backoff.Pauses
 	if o.retry != nil {
 		pauses = o.retry()
 	}
 	run := r.run
-	for attempt := 1; ; attempt++ {
+	for {
 		err, alive := run(ctx, do)
-		if err == nil || !alive || pauses == nil || attempt == o.attempts {
+		if err == nil || !alive || pauses == nil {
 			return err, alive
 		}
 		r.degraded("will try again", err)
 		if !Sleep(ctx, pauses.NextBackOff()) {
 			return err, false
 		}
-		run = r.again
+		run = r.retryRun
 	}
 }

@@ -4,11 +4,9 @@
 package job_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/pprof"
 	"slices"
 	"strings"
@@ -36,31 +34,27 @@ type bench struct {
 	health *health.Tree
 
 	mu       sync.Mutex
-	log      bytes.Buffer
+	first    []string // failures that begin a row
 	ran      []string
 	panicked []string
-	shutdown []error
 }
 
 func newBench() *bench {
 	b := &bench{health: health.NewTree()}
-	log := slog.New(slog.NewTextHandler(b, nil))
-	b.Runner = job.NewGroup("m", log, b.health.Reporter("m"), job.Hooks{
+	b.Runner = job.NewGroup("m", b.health.Reporter("m"), job.Hooks{
 		Ran: func(name string, took time.Duration, err error) {
 			b.note(&b.ran, fmt.Sprintf("%s %s %v", name, took, err))
+		},
+		Failed: func(name, action string, repeated bool, err error) {
+			if !repeated {
+				b.note(&b.first, fmt.Sprintf("%s %s: %v", name, action, err))
+			}
 		},
 		Panicked: func(name string, value any, stack []byte) {
 			b.note(&b.panicked, fmt.Sprintf("%s %v %v", name, value, strings.Contains(string(stack), "job_test")))
 		},
-		Shutdown: func(err error) { b.mu.Lock(); defer b.mu.Unlock(); b.shutdown = append(b.shutdown, err) },
 	})
 	return b
-}
-
-func (b *bench) shutdowns() []error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Clone(b.shutdown)
 }
 
 func (b *bench) note(list *[]string, text string) {
@@ -69,16 +63,10 @@ func (b *bench) note(list *[]string, text string) {
 	*list = append(*list, text)
 }
 
-func (b *bench) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.log.Write(p)
-}
-
 func (b *bench) warnings() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return strings.Count(b.log.String(), "level=WARN")
+	return len(b.first)
 }
 
 // pass lets time pass in a bubble, and what is due happen.
@@ -208,13 +196,13 @@ func TestOneShotRunsOnce(t *testing.T) {
 func TestOneShotWithoutRetryFailsForGood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench()
-		b.Add("x", job.OneShot(func(context.Context) error { return errBroken }, job.Attempts(3)))
+		b.Add("x", job.OneShot(func(context.Context) error { return errBroken }))
 		b.start(t)
 		if got := b.status("x"); got != "Degraded failed for good: broken" {
 			t.Error(got)
 		}
-		if len(b.ran) != 1 || b.warnings() != 1 || len(b.shutdowns()) > 0 {
-			t.Errorf("%v, %d warnings, %v", b.ran, b.warnings(), b.shutdown)
+		if len(b.ran) != 1 || b.warnings() != 1 {
+			t.Errorf("%v, %d warnings", b.ran, b.warnings())
 		}
 		b.end(t)
 	})
@@ -267,25 +255,6 @@ func TestRetriesEndWithSuccess(t *testing.T) {
 	})
 }
 
-func TestAttemptsEndRetries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench()
-		b.Add("x", job.OneShot(func(context.Context) error { return errBroken }, job.Retry(time.Second, time.Second), job.Attempts(3), job.ShutdownOnError()))
-		b.start(t)
-		if len(b.shutdowns()) > 0 {
-			t.Error("shut down before the last attempt")
-		}
-		pass(time.Hour)
-		if len(b.ran) != 3 || b.status("x") != "Degraded failed for good: broken" {
-			t.Errorf("%d runs, %q", len(b.ran), b.status("x"))
-		}
-		if len(b.shutdown) != 1 || !errors.Is(b.shutdown[0], errBroken) || b.shutdown[0].Error() != "job x of m: broken" {
-			t.Error(b.shutdown)
-		}
-		b.end(t)
-	})
-}
-
 func TestTimerRunsAtTheStartAndIntervalAfterEachEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench(), newClock()
@@ -297,80 +266,24 @@ func TestTimerRunsAtTheStartAndIntervalAfterEachEnd(t *testing.T) {
 	})
 }
 
-func TestStartLater(t *testing.T) {
+func TestAnIntervalOfZeroIsOneRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, c := newBench(), newClock()
-		b.Add("x", job.Timer(func(context.Context) error { c.tick(); return nil }, 10*time.Second, job.StartLater()))
+		b.Add("x", job.Timer(func(context.Context) error { c.tick(); return nil }, 0))
+		b.start(t)
+		pass(time.Hour)
+		c.want(t, 0)
+		b.end(t)
+	})
+}
+
+func TestDelayFirstRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, c := newBench(), newClock()
+		b.Add("x", job.Timer(func(context.Context) error { c.tick(); return nil }, 10*time.Second, job.DelayFirstRun()))
 		b.start(t)
 		pass(25 * time.Second)
 		c.want(t, 10, 20)
-		b.end(t)
-	})
-}
-
-func TestTriggerRunsATimerNow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench(), newClock()
-		trigger := job.NewTrigger()
-		b.Add("x", job.Timer(func(context.Context) error { c.tick(); return nil }, time.Minute, job.TriggeredBy(trigger, 0)))
-		b.start(t)
-		pass(10 * time.Second)
-		trigger.Trigger()
-		c.want(t, 0, 10)
-		pass(65 * time.Second)
-		c.want(t, 0, 10, 70) // the interval counts from the triggered run
-		b.end(t)
-	})
-}
-
-func TestAnIntervalOfZeroLeavesOnlyTheTrigger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench(), newClock()
-		trigger := job.NewTrigger()
-		b.Add("x", job.Timer(func(context.Context) error { c.tick(); return nil }, 0, job.TriggeredBy(trigger, 0), job.StartLater()))
-		b.start(t)
-		pass(time.Hour)
-		c.want(t)
-		trigger.Trigger()
-		c.want(t, 3600)
-		b.end(t)
-	})
-}
-
-func TestDebounceKeepsTriggeredRunsApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench(), newClock()
-		trigger := job.NewTrigger()
-		b.Add("x", job.Timer(func(context.Context) error { c.tick(); return nil }, time.Hour, job.TriggeredBy(trigger, 10*time.Second)))
-		b.start(t)
-		pass(4 * time.Second)
-		trigger.Trigger()
-		synctest.Wait()
-		pass(time.Second)
-		trigger.Trigger() // while the first is held back: they are one
-		c.want(t, 0)
-		pass(5 * time.Second)
-		c.want(t, 0, 10)
-		pass(5 * time.Minute)
-		c.want(t, 0, 10)
-		trigger.Trigger() // long after the run before
-		c.want(t, 0, 10, 310)
-		b.end(t)
-	})
-}
-
-func TestTriggersDuringARunAreOneRunMore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b, c := newBench(), newClock()
-		trigger := job.NewTrigger()
-		trigger.Trigger() // before the start: the first run answers it
-		b.Add("x", job.Timer(func(context.Context) error { c.tick(); time.Sleep(5 * time.Second); return nil }, time.Hour, job.TriggeredBy(trigger, 0)))
-		b.start(t)
-		pass(time.Second)
-		trigger.Trigger()
-		trigger.Trigger()
-		pass(time.Minute)
-		c.want(t, 0, 5)
 		b.end(t)
 	})
 }
@@ -484,11 +397,11 @@ func TestObserverTriesAnEventAgain(t *testing.T) {
 		var got []int
 		b.Add("x", job.Observer(events, func(_ context.Context, e int) error {
 			got = append(got, e)
-			if e == 1 && len(got) < 3 || e == 2 {
+			if e == 1 && len(got) < 3 {
 				return errBroken
 			}
 			return nil
-		}, job.Retry(time.Second, time.Second), job.Attempts(4)))
+		}, job.Retry(time.Second, time.Second)))
 		events <- 1
 		events <- 2
 		events <- 3
@@ -498,7 +411,7 @@ func TestObserverTriesAnEventAgain(t *testing.T) {
 		}
 		pass(time.Minute)
 		synctest.Wait()
-		if want := []int{1, 1, 1, 2, 2, 2, 2, 3}; !slices.Equal(got, want) {
+		if want := []int{1, 1, 1, 2, 3}; !slices.Equal(got, want) {
 			t.Errorf("%v, want %v", got, want)
 		}
 		b.end(t)
@@ -547,11 +460,11 @@ func TestStopWaitsForTheJobs(t *testing.T) {
 		}
 		for _, line := range b.ran {
 			if !strings.HasSuffix(line, "<nil>") {
-				t.Error("told to stop is no failure:", line)
+				t.Error("a requested stop is no failure:", line)
 			}
 		}
 		if got := b.health.Snapshot(); len(got) > 0 || b.warnings() > 0 {
-			t.Errorf("%+v, %s", got, b.log.String())
+			t.Errorf("%+v, %s", got, b.first)
 		}
 	})
 }

@@ -6,8 +6,8 @@ package job
 import "context"
 
 // Observer calls each for every event, one at a time, until the channel is
-// closed. An event that fails is dropped, or tried again where [Retry] says so
-// while those after it wait; a failure degrades the job until an event
+// closed. An event that fails is dropped, or with [Retry] retried while
+// those after it wait; a failure degrades the job until an event
 // succeeds.
 func Observer[E any](events <-chan E, each func(context.Context, E) error, opts ...Option) Job {
 	return newJob(opts, func(ctx context.Context, r *running, o options) {
@@ -20,7 +20,7 @@ func Observer[E any](events <-chan E, each func(context.Context, E) error, opts 
 					r.health.Stopped("no more events")
 					return
 				}
-				switch err, alive := o.try(ctx, r, func(ctx context.Context) error { return each(ctx, e) }); {
+				switch err, alive := o.runWithRetries(ctx, r, func(ctx context.Context) error { return each(ctx, e) }); {
 				case !alive:
 					return
 				case err != nil:

@@ -5,10 +5,10 @@ package job
 
 import "context"
 
-// OneShot runs once, and again after a failure where [Retry] says so.
+// OneShot runs once, and again after a failure with [Retry].
 func OneShot(run func(context.Context) error, opts ...Option) Job {
 	return newJob(opts, func(ctx context.Context, r *running, o options) {
-		switch err, alive := o.try(ctx, r, run); {
+		switch err, alive := o.runWithRetries(ctx, r, run); {
 		case !alive:
 		case err != nil:
 			r.fail(err)

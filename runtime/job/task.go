@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"reflect"
 	"runtime/debug"
 	"runtime/pprof"
@@ -23,10 +22,10 @@ type task struct {
 	group *Runner
 	name  string
 	job   Job
-	done  chan struct{} // closed when the run begun last is over; nil before
+	done  chan struct{} // closed when the latest run has ended; nil before the first
 }
 
-// launch runs the job until it ends, and tells ended if it came to its end.
+// launch runs the job, and calls ended if it completes.
 func (t *task) launch(ctx context.Context, ended func(*task)) {
 	done := make(chan struct{})
 	t.done = done
@@ -38,13 +37,12 @@ func (t *task) launch(ctx context.Context, ended func(*task)) {
 	}()
 }
 
-// run reports whether the job came to its end, rather than to be stopped or to
-// panic.
+// run reports whether the job completed, rather than being stopped or panicking.
 func (t *task) run(ctx context.Context) (ended bool) {
 	if t.job.loop == nil {
 		return true
 	}
-	r := &running{group: t.group, name: t.name, health: t.group.health.Part("job-" + t.name), shutdown: t.job.options.shutdown}
+	r := &running{group: t.group, name: t.name, health: t.group.health.Child("job-" + t.name)}
 	defer func() {
 		if v := recover(); v != nil {
 			r.panicked(v, debug.Stack())
@@ -55,27 +53,40 @@ func (t *task) run(ctx context.Context) (ended bool) {
 		t.job.loop(health.NewContext(ctx, r.health), r)
 	})
 	if ctx.Err() != nil {
-		r.health.Gone()
+		r.health.Remove()
 		return false
 	}
 	return true
 }
 
-// wait waits until the job is over or ctx ends.
-func (t *task) wait(ctx context.Context) error {
-	select {
-	case <-t.done:
-		return nil
-	default:
-	}
+// Module is the id of the module of the job that ctx belongs to, or "".
+func Module(ctx context.Context) string {
+	id, _ := pprof.Label(ctx, "module")
+	return id
+}
+
+// stopGrace is the least time that a job has to end after its stop was requested:
+// another job may have used up the time for stopping.
+const stopGrace = 2 * time.Second
+
+// wait waits until the job, whose stop was requested at some time, has ended, or
+// ctx and the grace have.
+func (t *task) wait(ctx context.Context, requested time.Time) error {
 	select {
 	case <-t.done:
 		return nil
 	case <-ctx.Done():
-		return &lifecycle.HangError{
-			Step: t.group.module + ".job-" + t.name, Phase: lifecycle.Stopping,
-			Stack: stacks.Hanging(guard, "job", t.name, "module", t.group.module),
-		}
+	}
+	timer := time.NewTimer(stopGrace - time.Since(requested))
+	defer timer.Stop()
+	select {
+	case <-t.done:
+		return nil
+	case <-timer.C:
+	}
+	return &lifecycle.HangError{
+		Step: t.group.module + ".job-" + t.name, Phase: lifecycle.Stopping,
+		Stack: stacks.Hanging(guard, "job", t.name, "module", t.group.module),
 	}
 }
 
@@ -84,19 +95,17 @@ var guard = reflect.TypeFor[running]().PkgPath() + ".(*running).run"
 
 // running is a job while it runs.
 type running struct {
-	group    *Runner
-	name     string
-	health   health.Reporter
-	shutdown bool
-	failing  bool
+	group   *Runner
+	name    string
+	health  health.Reporter
+	failing bool
 }
 
-// run does one run and measures it. alive is false when the job is told to
-// stop.
+// run does one run and measures it. alive is false when the job was stopped.
 func (r *running) run(ctx context.Context, do func(context.Context) error) (err error, alive bool) {
 	began := time.Now()
 	outcome := errPanicked // if do does not return
-	defer func() { r.ran(began, outcome) }()
+	defer func() { r.reportRun(began, outcome) }()
 	err = do(ctx)
 	if ctx.Err() != nil {
 		outcome = nil
@@ -109,20 +118,21 @@ func (r *running) run(ctx context.Context, do func(context.Context) error) (err 
 	return err, true
 }
 
-// steady is how long a run has to go on after one that failed until it is well.
-const steady = 5 * time.Second
+// stableAfter is how long a run that follows a failure has to last until the job is
+// healthy.
+const stableAfter = 5 * time.Second
 
-// again is run after a failure, which is over once it goes on: a run that is well
-// may be meant never to end.
-func (r *running) again(ctx context.Context, do func(context.Context) error) (err error, alive bool) {
-	well := make(chan struct{})
-	timer := time.AfterFunc(steady, func() {
-		defer close(well)
+// retryRun is run after a failure. A run that lasts clears the failure: it may be
+// meant never to return.
+func (r *running) retryRun(ctx context.Context, do func(context.Context) error) (err error, alive bool) {
+	cleared := make(chan struct{})
+	timer := time.AfterFunc(stableAfter, func() {
+		defer close(cleared)
 		r.health.OK("")
 	})
 	defer func() {
 		if !timer.Stop() {
-			<-well
+			<-cleared
 			r.failing = false
 		}
 	}()
@@ -131,30 +141,25 @@ func (r *running) again(ctx context.Context, do func(context.Context) error) (er
 
 var errPanicked = errors.New("panicked")
 
-func (r *running) ran(began time.Time, err error) {
+func (r *running) reportRun(began time.Time, err error) {
 	if r.group.hooks.Ran != nil {
 		r.group.hooks.Ran(r.name, time.Since(began), err)
 	}
 }
 
-// degraded reports a failure; in the log only the first of a row is a warning.
-func (r *running) degraded(what string, err error) {
-	r.health.Degraded(what, err)
-	level := slog.LevelDebug
-	if !r.failing {
-		level = slog.LevelWarn
+// degraded reports a failure and what the job does next.
+func (r *running) degraded(action string, err error) {
+	r.health.Degraded(action, err)
+	if r.group.hooks.Failed != nil {
+		r.group.hooks.Failed(r.name, action, r.failing, err)
 	}
 	r.failing = true
-	r.group.log.Log(context.Background(), level, "job failed", "job", r.name, "what", what, "error", err)
 }
 
-// fail reports a failure that is not tried again.
+// fail reports a failure that is not retried.
 func (r *running) fail(err error) {
 	r.failing = false
 	r.degraded("failed for good", err)
-	if r.shutdown && r.group.hooks.Shutdown != nil {
-		r.group.hooks.Shutdown(fmt.Errorf("job %s of %s: %w", r.name, r.group.module, err))
-	}
 }
 
 func (r *running) panicked(value any, stack []byte) {

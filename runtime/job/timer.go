@@ -7,30 +7,24 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
+	"github.com/skep-operator/skep/runtime/internal/backoff"
 )
 
-// TriggeredBy makes a timer run when t is triggered, at least debounce after
-// the run before.
-func TriggeredBy(t *Trigger, debounce time.Duration) Option {
-	return func(o *options) { o.trigger, o.debounce = t, debounce }
-}
-
-// StartLater makes a timer's first run wait for the first interval, or for the
-// trigger. Without it the first run is at the start.
-func StartLater() Option { return func(o *options) { o.startLater = true } }
+// DelayFirstRun makes a timer's first run wait for the first interval. Without it the first run is at the start.
+func DelayFirstRun() Option { return func(o *options) { o.delayFirstRun = true } }
 
 // Timer runs at the start and then again and again, interval after the end of
-// each run. An interval of 0 leaves only the trigger and, after a failure, the
-// retries.
+// each run. With an interval of 0 it is a [OneShot].
 func Timer(run func(context.Context) error, interval time.Duration, opts ...Option) Job {
+	if interval <= 0 {
+		return OneShot(run, opts...)
+	}
 	return newJob(opts, func(ctx context.Context, r *running, o options) {
 		t := timer{interval: interval, options: o}
-		if o.startLater && !t.wait(ctx, interval) {
+		if o.delayFirstRun && !Sleep(ctx, interval) {
 			return
 		}
 		for {
-			o.trigger.clear()
 			err, alive := r.run(ctx, run)
 			if !alive {
 				return
@@ -43,7 +37,7 @@ func Timer(run func(context.Context) error, interval time.Duration, opts ...Opti
 				t.pauses = nil
 				r.health.OK("")
 			}
-			if !t.wait(ctx, pause) {
+			if !Sleep(ctx, pause) {
 				return
 			}
 		}
@@ -53,7 +47,7 @@ func Timer(run func(context.Context) error, interval time.Duration, opts ...Opti
 type timer struct {
 	options
 	interval time.Duration
-	pauses   backoff.BackOff // of the failures in a row
+	pauses   backoff.Pauses // of the failures in a row
 }
 
 func (t *timer) retryPause() time.Duration {
@@ -63,29 +57,5 @@ func (t *timer) retryPause() time.Duration {
 	if t.pauses == nil {
 		t.pauses = t.retry()
 	}
-	pause := t.pauses.NextBackOff()
-	if t.interval > 0 {
-		pause = min(pause, t.interval)
-	}
-	return pause
-}
-
-// wait sleeps until the next run is due or triggered, and reports whether
-// there is to be one.
-func (t *timer) wait(ctx context.Context, pause time.Duration) bool {
-	var due <-chan time.Time
-	if pause > 0 {
-		clock := time.NewTimer(pause)
-		defer clock.Stop()
-		due = clock.C
-	}
-	began := time.Now()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-due:
-		return true
-	case <-t.trigger.wait():
-		return Sleep(ctx, t.debounce-time.Since(began))
-	}
+	return min(t.pauses.NextBackOff(), t.interval)
 }

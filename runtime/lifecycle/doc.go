@@ -5,9 +5,8 @@
 //
 // A [Runner] is given steps and which steps each comes after. Steps that are
 // ready start concurrently, each with a deadline of its own; stopping is the
-// same graph reversed, and is done also for what a failed start had begun. A
-// hook that does not return in time is named with the stack it hangs at and
-// left behind.
+// same graph reversed, also after a failed start. A hook that does not return in
+// time is left behind, and the error has its stack.
 //
-// Nothing here knows modules or constructors: the order comes from the plan.
+// The package knows neither modules nor constructors: the order is given.
 package lifecycle

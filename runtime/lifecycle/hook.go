@@ -5,11 +5,11 @@ package lifecycle
 
 import "context"
 
-// Hook is something that starts and stops. Start returns once it serves, or
-// fails; what goes on afterwards must not hang on Start's context. Stop ends it
-// and waits for the end. Both return promptly when their context ends. Stop is
-// called once after each Start that succeeded, however late, and never
-// otherwise; its context may have ended already.
+// Hook starts and stops a service. Start returns once the service is ready, or
+// fails; background work must not use Start's context. Stop ends the service and
+// waits for the end. Both return promptly when their context ends. Stop is called
+// once after each Start that succeeded, however late, and never otherwise; its
+// context may have ended already.
 type Hook interface {
 	Start(ctx context.Context) error
 	Stop(ctx context.Context) error
@@ -37,15 +37,15 @@ func call(f func(context.Context) error, ctx context.Context) error {
 // The process cell that decides asks for it by the term's name. It may be used
 // by any goroutine; a call waits for the one before, or until its context ends.
 type Term interface {
-	// Enter builds the term's cells afresh and starts them. Trouble of single
-	// modules is theirs: they are degraded and tried again, and Enter returns
-	// nil. It fails when ctx ends first; nothing is left running then.
+	// Enter builds new instances of the term's cells and starts them. Modules
+	// that fail are degraded and retried, and Enter returns nil. It fails when
+	// ctx ends first; nothing is left running then.
 	Enter(ctx context.Context) error
 	// Leave stops what Enter started, in reverse, and returns when all of it
-	// has ended or ctx has. Leaving a term that is not entered does nothing.
+	// has stopped or ctx has ended. Without an entry it does nothing.
 	Leave(ctx context.Context) error
 }
 
-// Shutdown asks the process to stop in order. A non-nil cause makes it exit
+// Shutdown requests an orderly stop of the process. A non-nil cause makes it exit
 // with an error. It returns at once.
 type Shutdown func(cause error)

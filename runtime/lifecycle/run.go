@@ -15,8 +15,8 @@ import (
 	"github.com/skep-operator/skep/runtime/internal/stacks"
 )
 
-// Grace is how long after its deadline a hook is waited for before it is given
-// up as hanging.
+// Grace is how long after its deadline a hook is waited for before it counts as
+// hanging.
 const Grace = 5 * time.Second
 
 // run runs one phase of one step under its deadline.
@@ -35,17 +35,17 @@ func (r *Runner) run(ctx context.Context, i int, phase Phase) error {
 			fmt.Errorf("%s of %s took longer than its %s", phase, step.ID, timeout))
 		defer cancel()
 	}
-	r.observe(Event{Step: step.ID, Phase: phase})
+	r.observe(Event{Step: step.ID, Index: i, Phase: phase})
 	began := time.Now()
-	err := watch(ctx, step, phase)
+	err := runUnderGrace(ctx, step, phase)
 	if err != nil && !errors.As(err, new(*HangError)) {
 		err = withCause(ctx, err)
 	}
-	r.observe(Event{Step: step.ID, Phase: phase, Done: true, Took: time.Since(began), Err: err})
+	r.observe(Event{Step: step.ID, Index: i, Phase: phase, Done: true, Took: time.Since(began), Err: err})
 	return err
 }
 
-// withCause says why the context ended, if it did and err does not tell.
+// withCause adds the cause of the end of ctx to an error that does not have it.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w (%w)", err, cause)
@@ -53,9 +53,9 @@ func withCause(ctx context.Context, err error) error {
 	return err
 }
 
-// watch runs a hook and gives it up when it does not return after ctx has
-// ended.
-func watch(ctx context.Context, step Step, phase Phase) error {
+// runUnderGrace runs a hook, and leaves it behind when it does not return within
+// the grace after the end of ctx.
+func runUnderGrace(ctx context.Context, step Step, phase Phase) error {
 	do := step.Hook.Start
 	if phase == Stopping {
 		do = step.Hook.Stop
@@ -86,12 +86,12 @@ func watch(ctx context.Context, step Step, phase Phase) error {
 	return hang
 }
 
-// stopLate stops a hook that was given up and started after all.
+// stopLate stops a hook that started after it counted as hanging.
 func stopLate(ctx context.Context, step Step, started <-chan error) {
 	if <-started == nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Grace)
 		defer cancel()
-		_ = recovered(ctx, step.Hook.Stop) // nobody is left to be told
+		_ = recovered(ctx, step.Hook.Stop) // the failure of the start was returned already
 	}
 }
 

@@ -9,28 +9,29 @@ import (
 	"time"
 )
 
-// Step is a hook with its place in the order.
+// Step is a hook and its edges.
 type Step struct {
 	ID    string // module id and name of the hook
 	Hook  Hook
 	After []int // steps that must have started, as indices
-	// Behind are steps that must have been tried before; whether they started
-	// does not matter.
+	// Behind are steps that must have been attempted before, with or without
+	// success.
 	Behind []int
 
 	StartTimeout, StopTimeout time.Duration // 0: no limit but the caller's
 }
 
-// Event tells an observer what a step did. Took is set at the end of it.
+// Event is the begin or the end of a phase of a step.
 type Event struct {
 	Step  string
+	Index int // of the step
 	Phase Phase
 	Done  bool
-	Took  time.Duration
+	Took  time.Duration // of a phase that is done
 	Err   error
 }
 
-// Phase is what a step is at.
+// Phase is the start or the stop of a step.
 type Phase string
 
 const (
@@ -66,7 +67,7 @@ func NewRunner(steps []Step, observe func(Event)) *Runner {
 	return r
 }
 
-// SetHook puts another hook in the place of a step that is not started.
+// SetHook replaces the hook of a step that is not started.
 func (r *Runner) SetHook(step int, h Hook) { r.steps[step].Hook = h }
 
 // Started reports whether a step runs.
@@ -81,15 +82,15 @@ func (r *Runner) All() []int {
 	return all
 }
 
-// Start starts those of the given steps that do not run yet. It returns when
-// all have started or failed; what it started stays up, also when others
-// failed. Failures come in the order of the steps.
+// Start starts those of the given steps that are not started yet. It returns when
+// all have started or failed; those that started stay up, also when others
+// failed. Failures are in the order of the steps.
 func (r *Runner) Start(ctx context.Context, subset []int) []Failure {
 	return r.walk(ctx, Starting, subset, r.waits, r.waiters)
 }
 
-// Stop stops those of the given steps that run. Every one is tried, whatever
-// happens to the others; afterwards none counts as running. Failures come in
+// Stop stops those of the given steps that are started. Each is attempted
+// whether or not others fail; afterwards none counts as started. Failures are in
 // the order of the steps.
 func (r *Runner) Stop(ctx context.Context, subset []int) []Failure {
 	return r.walk(ctx, Stopping, subset, r.waiters, r.waits)

@@ -15,15 +15,15 @@ type walk struct {
 	phase     Phase
 	successor [][]int
 	todo      []bool
-	waiting   []int  // how many of those that a step waits for are not through
+	waiting   []int  // number of steps that a step waits for
 	blocked   []bool // a step that it comes after did not start
 	outcomes  chan Failure
 	running   int
 	failures  []Failure
 }
 
-// walk runs a phase of the steps that need it, each when those it waits for
-// are through.
+// walk runs a phase of the steps that need it, each when those it waits for are
+// finished.
 func (r *Runner) walk(ctx context.Context, phase Phase, subset []int, waits, waiters [][]int) []Failure {
 	n := len(r.steps)
 	w := &walk{
@@ -40,13 +40,13 @@ func (r *Runner) walk(ctx context.Context, phase Phase, subset []int, waits, wai
 	}
 	for i := range r.steps {
 		if w.todo[i] && w.waiting[i] == 0 {
-			w.proceed(i)
+			w.advance(i)
 		}
 	}
 	for w.running > 0 {
 		o := <-w.outcomes
 		w.running--
-		w.through(o.Step, o.Err)
+		w.finish(o.Step, o.Err)
 	}
 	slices.SortFunc(w.failures, func(a, b Failure) int { return a.Step - b.Step })
 	return w.failures
@@ -68,19 +68,20 @@ func (w *walk) needs(i, other int) bool {
 	return w.phase == Starting && slices.Contains(w.steps[i].After, other)
 }
 
-// proceed runs a step for which the way is free, or passes over it.
-func (w *walk) proceed(i int) {
+// advance runs a step whose predecessors are finished, or skips it if it is
+// blocked.
+func (w *walk) advance(i int) {
 	w.todo[i] = false
 	if w.blocked[i] {
-		w.through(i, ErrBlocked)
+		w.finish(i, ErrBlocked)
 		return
 	}
 	w.running++
 	go func() { w.outcomes <- Failure{i, w.run(w.ctx, i, w.phase)} }()
 }
 
-// through notes the outcome of a step and lets those go on that waited for it.
-func (w *walk) through(i int, err error) {
+// finish records the outcome of a step and advances those that waited for it.
+func (w *walk) finish(i int, err error) {
 	w.started[i] = w.phase == Starting && err == nil
 	if err != nil {
 		w.failures = append(w.failures, Failure{i, err})
@@ -94,7 +95,7 @@ func (w *walk) through(i int, err error) {
 			w.blocked[next] = true
 		}
 		if w.waiting[next] == 0 {
-			w.proceed(next)
+			w.advance(next)
 		}
 	}
 }

@@ -5,5 +5,5 @@
 //
 // Code logs through *slog.Logger only; logrus gives the lines the forms that
 // users of the original parse. Every line carries the module it comes from as
-// subsys. The log-driver and log-opt flags follow docs/wire/operator-shell.md.
+// subsys. The log-driver and log-opt flags follow docs/wire/configuration.md.
 package logging

@@ -18,7 +18,6 @@ import (
 	"github.com/sirupsen/logrus"
 	logrusslog "github.com/sirupsen/logrus/hooks/slog"
 	logrussyslog "github.com/sirupsen/logrus/hooks/syslog"
-	"github.com/spf13/pflag"
 
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -28,16 +27,9 @@ const Subsys = "subsys"
 
 // Config is how the process logs.
 type Config struct {
-	Debug     bool
-	LogDriver []string
-	LogOpt    map[string]string
-}
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.BoolP("debug", "D", c.Debug, "Log debug messages")
-	fs.StringSlice("log-driver", c.LogDriver, "Where to log besides stderr: syslog")
-	fs.StringToString("log-opt", c.LogOpt, "Log options: level, format (text, text-ts, json, json-ts), syslog.{level,facility,severity,tag,network,address}")
+	Debug     bool              `flag:"debug" usage:"Log debug messages" short:"D"`
+	LogDriver []string          `flag:"log-driver" usage:"Log drivers besides stderr: syslog"`
+	LogOpt    map[string]string `flag:"log-opt" usage:"Log options: level, format (text, text-ts, json, json-ts), syslog.{level,facility,severity,tag,network,address}"`
 }
 
 // Validate implements the check of config structs.
@@ -69,6 +61,24 @@ func New(w io.Writer) *Log {
 
 // Logger is the logger of a module: every line carries its id as subsys.
 func (l *Log) Logger(module string) *slog.Logger { return l.slog.With(Subsys, module) }
+
+// Mark has every line from now on carry a field, for what is true of the whole run.
+func (l *Log) Mark(key string, value any) { l.logrus.AddHook(mark{key, value}) }
+
+// mark adds a field to entries.
+type mark struct {
+	key   string
+	value any
+}
+
+// Levels implements logrus.Hook.
+func (mark) Levels() []logrus.Level { return logrus.AllLevels }
+
+// Fire implements logrus.Hook.
+func (m mark) Fire(e *logrus.Entry) error {
+	e.Data[m.key] = m.value
+	return nil
+}
 
 // CountProblems calls count for every warning and error from now on.
 func (l *Log) CountProblems(count func(level, subsys string)) { l.count.Store(&count) }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/logging"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/waittest"
@@ -177,7 +179,7 @@ func TestValidate(t *testing.T) {
 
 func TestFlags(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	logging.Config{}.Flags(fs)
+	config.TagFlags(fs, reflect.ValueOf(logging.Config{}))
 	var names []string
 	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	if diff := cmp.Diff([]string{"debug", "log-driver", "log-opt"}, names); diff != "" {

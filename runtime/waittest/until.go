@@ -11,17 +11,23 @@ import (
 // Limit is how long a state may take to come.
 const Limit = 3 * time.Minute
 
-// poll is the pause between two looks at a state.
-const poll = 10 * time.Millisecond
-
 // Until returns when something holds. It fails the test if that does not come; what is
 // the state, in the words of the failure. It belongs to the test's goroutine, as does
 // tb.FailNow.
 func Until(tb testing.TB, what string, holds func() bool) {
 	tb.Helper()
-	for deadline := time.Now().Add(Limit); !holds(); time.Sleep(poll) {
-		if time.Now().After(deadline) {
-			tb.Fatalf("not within %s: %s", Limit, what)
+	Within(tb, Limit, what, holds)
+}
+
+// Within is Until with another limit. The state is looked at less and less often: what
+// that costs, such as a list of all objects, does not delay what is waited for.
+func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) {
+	tb.Helper()
+	for began := time.Now(); !holds(); {
+		waited := time.Since(began)
+		if waited > limit {
+			tb.Fatalf("not within %s: %s", limit, what)
 		}
+		time.Sleep(min(max(waited/10, 5*time.Millisecond), 250*time.Millisecond))
 	}
 }

@@ -4,14 +4,16 @@
 package clusterpool
 
 import (
+	"time"
+
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell gives nodes their pod CIDRs in the IPAM mode cluster-pool.
-var Cell = cell.Module("ipam.clusterpool", "Gives every node its pod CIDRs, cut from those of the cluster",
+// Cell allocates pod CIDRs to nodes in the IPAM mode cluster-pool.
+var Cell = cell.Module("ipam.clusterpool", "Allocates pod CIDRs to nodes from the cluster CIDRs",
 	cell.Config(Config{ClusterPoolIPv4MaskSize: 24, ClusterPoolIPv6MaskSize: 112}),
 	cell.EnabledBy(cell.When("cluster-pool is the IPAM mode", []string{"ipam"}, func(c cluster.Config) bool { return c.IPAM == mode })),
 	cell.Validate(validate),
@@ -23,9 +25,10 @@ var Cell = cell.Module("ipam.clusterpool", "Gives every node its pod CIDRs, cut 
 	k8s.EventRBAC(),
 
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newAllocator, newSyncer),
-	cell.Job("write", (*syncer).write),
-	cell.Job("watch", (*syncer).watch),
+	cell.ProvidePrivate(newAllocator, newController),
+	cell.Job("write", (*controller).write),
+	cell.Job("watch", (*controller).watchNodes, cell.Retry(time.Second, time.Minute)),
+	cell.Job("retry", (*controller).retry),
 )
 
 const mode = "cluster-pool"

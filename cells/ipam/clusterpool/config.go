@@ -7,32 +7,34 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/spf13/pflag"
-
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config is the cluster's CIDRs and how they are cut.
+// Config are the cluster CIDRs and the sizes of node CIDRs.
 type Config struct {
-	ClusterPoolIPv4CIDR     []string `flag:"cluster-pool-ipv4-cidr"`
-	ClusterPoolIPv4MaskSize int      `flag:"cluster-pool-ipv4-mask-size"`
-	ClusterPoolIPv6CIDR     []string `flag:"cluster-pool-ipv6-cidr"`
-	ClusterPoolIPv6MaskSize int      `flag:"cluster-pool-ipv6-mask-size"`
+	ClusterPoolIPv4CIDR     []string `flag:"cluster-pool-ipv4-cidr" usage:"IPv4 CIDRs to allocate node CIDRs from, in order of preference"`
+	ClusterPoolIPv4MaskSize int      `flag:"cluster-pool-ipv4-mask-size" usage:"Prefix length of the IPv4 CIDR of a node"`
+	ClusterPoolIPv6CIDR     []string `flag:"cluster-pool-ipv6-cidr" usage:"IPv6 CIDRs to allocate node CIDRs from, in order of preference"`
+	ClusterPoolIPv6MaskSize int      `flag:"cluster-pool-ipv6-mask-size" usage:"Prefix length of the IPv6 CIDR of a node"`
 }
 
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.StringSlice("cluster-pool-ipv4-cidr", c.ClusterPoolIPv4CIDR, "IPv4 CIDRs of the cluster, in order of preference")
-	fs.Int("cluster-pool-ipv4-mask-size", c.ClusterPoolIPv4MaskSize, "Prefix length of a node's IPv4 CIDR")
-	fs.StringSlice("cluster-pool-ipv6-cidr", c.ClusterPoolIPv6CIDR, "IPv6 CIDRs of the cluster, in order of preference")
-	fs.Int("cluster-pool-ipv6-mask-size", c.ClusterPoolIPv6MaskSize, "Prefix length of a node's IPv6 CIDR")
-}
-
-// validate is asked where cluster-pool is the mode, on every replica.
+// validate runs on every replica where cluster-pool is the IPAM mode.
 func validate(c Config, shared cluster.Config) error {
 	_, err := newAllocator(c, shared)
-	return err
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, f := range families(c, shared) {
+		for _, text := range f.cidrs {
+			if prefix, err := netip.ParsePrefix(text); err == nil && f.mask < prefix.Bits() {
+				errs = append(errs, cell.Questionable(f.maskFlag, "should be at least %d: no node's CIDR is cut from %s, which is not used", prefix.Bits(), text))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // family is an address family with its options.
@@ -54,8 +56,8 @@ func families(c Config, shared cluster.Config) [2]family {
 	}
 }
 
-// pools cuts the CIDRs of a family.
-func (f family) pools() ([]*pool, error) {
+// pools makes the pools of a family.
+func (f family) pools(blocks *alloc.Blocks[string]) ([]*pool, error) {
 	switch {
 	case f.enabled && len(f.cidrs) == 0:
 		return nil, cell.Invalid(f.cidrFlag, "%s must be provided when using ClusterPool", f.cidrFlag)
@@ -67,34 +69,47 @@ func (f family) pools() ([]*pool, error) {
 		return nil, cell.Invalid(f.maskFlag, "must be between 1 and %d", f.bits)
 	}
 	var pools []*pool
-	var errs []error
+	var seen []netip.Prefix
+	var errs, narrow []error
 	for _, text := range f.cidrs {
-		p, err := f.pool(text)
+		prefix, err := f.parse(text)
 		if err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		for _, earlier := range pools {
-			if earlier.prefix.Overlaps(p.prefix) {
-				errs = append(errs, cell.Invalid(f.cidrFlag, "requested CIDR %s collides with %s", p.prefix, earlier))
+		for _, earlier := range seen {
+			if earlier.Overlaps(prefix) {
+				errs = append(errs, cell.Invalid(f.cidrFlag, "requested CIDR %s collides with %s", prefix, &pool{prefix: earlier, mask: f.mask}))
 			}
 		}
-		pools = append(pools, p)
+		seen = append(seen, prefix)
+		switch {
+		case f.mask < prefix.Bits():
+			narrow = append(narrow, cell.Invalid(f.maskFlag, "must be at least %d: a node's CIDR fits into %s", prefix.Bits(), text))
+		case f.mask-prefix.Bits() > f.maxSpread:
+			errs = append(errs, cell.Invalid(f.maskFlag, "must be at most %d: node CIDR size is too big, %s would be cut into more than 2^%d", prefix.Bits()+f.maxSpread, text, f.maxSpread))
+		default:
+			p, err := newPool(blocks, prefix, f.mask)
+			if err != nil {
+				errs = append(errs, cell.Invalid(f.cidrFlag, "%s", err))
+				continue
+			}
+			pools = append(pools, p)
+		}
+	}
+	if len(pools) == 0 { // nothing could be allocated
+		errs = append(errs, narrow...)
 	}
 	return pools, errors.Join(errs...)
 }
 
-func (f family) pool(text string) (*pool, error) {
+func (f family) parse(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return nil, cell.Invalid(f.cidrFlag, "invalid CIDR address: %s", text)
-	case prefix.Addr().BitLen() != f.bits:
-		return nil, cell.Invalid(f.cidrFlag, "CIDR is not v%s family: %s", f.name[3:], text)
-	case f.mask < prefix.Bits():
-		return nil, cell.Invalid(f.maskFlag, "must be at least %d: a node's CIDR fits into %s", prefix.Bits(), text)
-	case f.mask-prefix.Bits() > f.maxSpread:
-		return nil, cell.Invalid(f.maskFlag, "must be at most %d: node CIDR size is too big, %s would be cut into more than 2^%d", prefix.Bits()+f.maxSpread, text, f.maxSpread)
+		return prefix, cell.Invalid(f.cidrFlag, "invalid CIDR address: %s", text)
+	case prefix.Addr().BitLen() != f.bits || prefix.Addr().Is4In6():
+		return prefix, cell.Invalid(f.cidrFlag, "CIDR is not v%s family: %s", f.name[3:], text)
 	}
-	return newPool(prefix, f.mask), nil
+	return prefix.Masked(), nil
 }

@@ -5,41 +5,49 @@ package clusterpool
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 // No CIDR is given twice, over any history of crashes, stale caches and two
 // leaders. What decides and writes here is the cell's own code, on a model of the
 // rest of the world: an API server, replicas whose caches lag behind, a lease with
-// the hand-over of docs/wire/ipam-cluster-pool.md, requests whose answers get
+// the hand-over of docs/wire/ipam.clusterpool.md, requests whose answers get
 // lost, and which take effect late. Every step of a history is drawn from its
 // seed; requests of one replica are interleaved with all that others do. The same
 // with real processes is in cmd/operator.
 func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 	var total tally
-	for seed := range termtest.Seeds(t, 4000) {
+	for seed := range operatortest.Seeds(t, 4000) {
 		w := newWorld(seed, protocol{})
 		w.run()
 		if w.wrong != "" {
@@ -51,7 +59,8 @@ func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 		total.add(w.tally)
 	}
 	t.Logf("%+v", total)
-	if total.Given == 0 || total.Reused == 0 || total.HandedOver == 0 || total.Crashes == 0 || total.Late == 0 || total.Fenced == 0 {
+	if total.Given == 0 || total.Reused == 0 || total.HandedOver == 0 || total.Crashes == 0 || total.Late == 0 || total.Fenced == 0 ||
+		total.Respelt == 0 || total.Spoilt == 0 || total.Claimed == 0 || total.Oversized == 0 || total.Undecided == 0 {
 		t.Errorf("the histories leave something out: %+v", total)
 	}
 }
@@ -110,17 +119,21 @@ type protocol struct {
 
 // tally counts what happened.
 type tally struct {
-	Given, Reused, Starved      int
+	Given, Reused, Pending      int
 	HandedOver, Crashes, Stalls int
 	Late, Lost, Conflicts       int
 	Fenced, Known, Unknown      int
+	Respelt, Spoilt, Claimed    int
+	Oversized, Undecided        int
 }
 
 func (t *tally) add(o tally) {
-	t.Given, t.Reused, t.Starved = t.Given+o.Given, t.Reused+o.Reused, t.Starved+o.Starved
+	t.Given, t.Reused, t.Pending = t.Given+o.Given, t.Reused+o.Reused, t.Pending+o.Pending
 	t.HandedOver, t.Crashes, t.Stalls = t.HandedOver+o.HandedOver, t.Crashes+o.Crashes, t.Stalls+o.Stalls
 	t.Late, t.Lost, t.Conflicts = t.Late+o.Late, t.Lost+o.Lost, t.Conflicts+o.Conflicts
 	t.Fenced, t.Known, t.Unknown = t.Fenced+o.Fenced, t.Known+o.Known, t.Unknown+o.Unknown
+	t.Respelt, t.Spoilt, t.Claimed = t.Respelt+o.Respelt, t.Spoilt+o.Spoilt, t.Claimed+o.Claimed
+	t.Oversized, t.Undecided = t.Oversized+o.Oversized, t.Undecided+o.Undecided
 }
 
 // world is the API server, its clients, and the network between them.
@@ -139,8 +152,9 @@ type world struct {
 	odds     odds
 	depth    int  // of requests within requests
 	quiet    bool // nothing happens besides
+	byHand   bool // the user has edited a node
 	tally    tally
-	before   map[string]bool // blocks that somebody has had
+	before   map[string]bool // blocks that a node has had
 	log      []string
 	wrong    string
 	double   bool // what is wrong is that
@@ -168,6 +182,10 @@ type simNode struct {
 	going     bool
 	cidrs     []string
 	err       string
+	spoilt    any            // in the place of cidrs, and not to be decoded
+	given     []netip.Prefix // by an operator, and not changed since by another writer
+	chosen    []netip.Prefix // by hand, at any time: it gets back what it had
+	says      []netip.Prefix // for its agent to use, unless it is too much to be believed
 }
 
 // change is a node as of a revision; gone if it has no name.
@@ -177,7 +195,7 @@ type change struct {
 }
 
 type lease struct {
-	holder      int // of replicas, or nobody
+	holder      int // index of a replica, or -1
 	transitions int
 	lapsed      bool // may be taken although it is held
 	will        *will
@@ -241,7 +259,7 @@ func (w *world) step() {
 func (w *world) administer() {
 	name := fmt.Sprint("n", w.r.IntN(7))
 	n, there := w.nodes[name]
-	switch k := w.r.IntN(12); {
+	switch k := w.r.IntN(14); {
 	case !there:
 		w.store(simNode{name: name, uid: fmt.Sprint("uid-", w.revision+1), created: int64(w.revision)}, "is created")
 	case k < 4:
@@ -250,25 +268,100 @@ func (w *world) administer() {
 		n.going = true
 		w.store(n, "is going")
 	case k == 5:
-		n.cidrs = nil
+		n.cidrs, n.spoilt, n.given, n.says = nil, nil, nil, nil
 		w.store(n, "is cleared")
 	case k == 6 && !slices.Contains(n.cidrs, "xyz"):
 		n.cidrs = append(slices.Clone(n.cidrs), "xyz")
 		w.store(n, "gets garbage")
+	case k > 10:
+		w.mangle(n)
 	default:
 		w.store(n, "is touched")
 	}
+}
+
+// mangle does what people, and other versions of definitions, do to podCIDRs.
+func (w *world) mangle(n simNode) {
+	w.byHand = true
+	block := fmt.Sprintf("10.0.0.%d", 4*w.r.IntN(4))
+	switch k := w.r.IntN(5); {
+	case k == 0 && len(n.cidrs) > 0: // its agent reads the same
+		w.tally.Respelt++
+		n.cidrs = slices.Clone(n.cidrs)
+		for i, text := range n.cidrs {
+			if c, ok := readCIDR(text); ok {
+				n.cidrs[i] = pick(w.r, fmt.Sprintf("%s/%03d", c.Addr(), c.Bits()), fmt.Sprintf("::ffff:%s/%d", c.Addr(), c.Bits()+96))
+			}
+		}
+		w.store(n, "says the same in other words")
+	case k == 1 && n.spoilt == nil:
+		w.tally.Spoilt++
+		n.spoilt = pick[any](w.r, int64(7), strings.Join(n.cidrs, " "), append([]any{int64(7)}, anyOf(n.cidrs)...))
+		w.store(n, fmt.Sprintf("cannot be decoded: %v", n.spoilt))
+	case k == 2:
+		w.tally.Oversized++
+		n.cidrs, n.spoilt, n.given = []string{pick(w.r, "10.0.0.0/28", "0.0.0.0/0")}, nil, nil
+		n.says = nil
+		w.store(n, "says too much")
+	case k == 3:
+		w.tally.Claimed++
+		n.cidrs, n.spoilt = []string{block + pick(w.r, "/29", "/30", "/31", "/030")}, nil
+		n.given, n.says = nil, readAll(n.cidrs)
+		n.chosen = append(slices.Clone(n.chosen), n.says...)
+		if p := w.config.ClusterPoolIPv4CIDR; len(p) > 1 && n.says[0].Bits() == 29 {
+			n.says = nil // as large as a pool
+		}
+		w.store(n, "says something else")
+	default: // as it was, or as its agent has it
+		n.spoilt = nil
+		w.store(n, "is repaired")
+	}
+}
+
+func anyOf(texts []string) (list []any) {
+	for _, text := range texts {
+		list = append(list, text)
+	}
+	return list
+}
+
+func readAll(texts []string) (list []netip.Prefix) {
+	for _, text := range texts {
+		if c, ok := readCIDR(text); ok {
+			list = append(list, c)
+		}
+	}
+	return list
 }
 
 // store writes a node and judges.
 func (w *world) store(n simNode, how string) simNode {
 	w.revision++
 	n.revision = w.revision
+	before := w.nodes[n.name]
 	w.nodes[n.name] = n
 	w.changes = append(w.changes, change{n.name, n})
-	w.logf("%s (%s) %s: %v %q", n.name, n.uid, how, n.cidrs, n.err)
-	w.judge()
+	says := any(n.cidrs)
+	if n.spoilt != nil {
+		says = n.spoilt
+	}
+	w.logf("%s (%s) %s: %v %q", n.name, n.uid, how, says, n.err)
+	if len(n.given) > 0 && !slices.Equal(n.given, before.given) {
+		w.judge(n)
+	}
 	return n
+}
+
+// judge looks at what was given to a node.
+func (w *world) judge(given simNode) {
+	for name, n := range w.nodes {
+		for _, had := range n.given {
+			again := within(given.given, given.chosen)
+			if name != given.name && !again && slices.ContainsFunc(given.given, had.Overlaps) {
+				w.double, w.wrong = true, fmt.Sprintf("%s is given %s, and %s was given %s", given.name, given.cidrs, name, had)
+			}
+		}
+	}
 }
 
 func (w *world) remove(name string) {
@@ -276,25 +369,6 @@ func (w *world) remove(name string) {
 	delete(w.nodes, name)
 	w.changes = append(w.changes, change{name: name})
 	w.logf("%s is gone", name)
-}
-
-// judge looks at all addresses of all nodes.
-func (w *world) judge() {
-	owner := map[netip.Prefix]string{}
-	for name, n := range w.nodes {
-		for _, text := range n.cidrs {
-			p, err := netip.ParsePrefix(text)
-			if err != nil {
-				continue
-			}
-			for q, other := range owner {
-				if p.Overlaps(q) {
-					w.double, w.wrong = true, fmt.Sprintf("%s and %s both have %s", name, other, p)
-				}
-			}
-			owner[p] = name
-		}
-	}
 }
 
 // land decides what becomes of a request.
@@ -339,14 +413,24 @@ func (w *world) finish() {
 			return
 		}
 	}
+	free := uint64(0)
+	for p := range r.term.Alloc.allPools() {
+		free += p.free()
+	}
 	for name, n := range w.nodes {
+		undecided := strings.HasPrefix(n.err, "waiting: ")
 		switch {
-		case n.going:
+		case n.going || n.spoilt != nil:
+		case undecided:
+			w.tally.Undecided++
+			if !slices.ContainsFunc(slices.Collect(maps.Values(w.nodes)), func(other simNode) bool { return other.spoilt != nil }) {
+				w.wrong = fmt.Sprintf("%s waits for nothing: %q", name, n.err)
+			}
 		case len(n.cidrs) == 0 && n.err != "allocator full":
 			w.wrong = fmt.Sprintf("%s has no CIDR and error %q", name, n.err)
-		case len(n.cidrs) == 0 && r.term.Alloc.used() < 4:
+		case len(n.cidrs) == 0 && free > 0:
 			w.wrong = fmt.Sprintf("%s starves while blocks are free", name)
-		case len(n.cidrs) == 1 && n.err != "" && n.cidrs[0] != "xyz":
+		case len(n.cidrs) == 1 && n.err != "" && n.cidrs[0] != "xyz" && !w.byHand:
 			w.wrong = fmt.Sprintf("%s has %v and error %q", name, n.cidrs, n.err)
 		}
 	}
@@ -374,7 +458,7 @@ type ledger struct {
 // cell's code.
 type term struct {
 	*replica
-	*syncer
+	*controller
 	caughtUp  bool
 	begun     bool
 	fenced    bool
@@ -389,7 +473,7 @@ func (r *replica) step() {
 	switch {
 	case r.depth == 0 && r.chance(r.odds.crash):
 		r.crash()
-	case r.holds() && r.chance(r.odds.lapse): // it stalls, or nobody can reach it
+	case r.holds() && r.chance(r.odds.lapse): // it stalls, or is unreachable
 		r.tally.Stalls++
 		r.logf("%d lapses", r.id)
 		r.lease.lapsed = true
@@ -462,7 +546,7 @@ func (r *replica) fence(holder int) {
 func (r *replica) inherit(mine, released bool) bool {
 	switch t := r.lease.will; {
 	case mine && (r.past == r.lease.transitions || r.noAnswerForgets):
-		// Nobody else has led.
+		// No other replica has led.
 	case released && t != nil && t.transitions == r.lease.transitions-1:
 		r.ledger.known = t.known
 		r.ledger.revision = max(r.ledger.revision, t.revision)
@@ -497,7 +581,10 @@ func (r *replica) enter() {
 		panic(err)
 	}
 	t := &term{replica: r, delivered: map[string]simNode{}}
-	t.syncer = &syncer{params: params{Alloc: alloc, Client: client{Term: t}, Metrics: newMetrics(), Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+	t.controller = &controller{unstored: map[string]bool{}, params: params{
+		Alloc: alloc, Client: client{Term: t}, Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("test"),
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	}}
 	r.term = t
 }
 
@@ -524,7 +611,7 @@ func (r *replica) work() {
 	}
 }
 
-// catchUp is stream.CatchUp.
+// catchUp is stream.AwaitPredecessor.
 func (t *term) catchUp() {
 	r := t.replica
 	switch {
@@ -577,7 +664,7 @@ func (t *term) deliver() {
 	case len(names) > 0:
 		name := pick(t.r, names...)
 		n, there := t.cache()[name]
-		e := stream.Event[ciliumio.Node]{Kind: stream.Upsert, Key: slim.Key{Name: name}, Object: n.decoded()}
+		e := stream.Change[ciliumio.Node]{Kind: stream.Upsert, Key: slim.Key{Name: name}, Object: n.decoded()}
 		if t.delivered[name] = n; !there {
 			e.Kind = stream.Delete
 			delete(t.delivered, name)
@@ -585,10 +672,31 @@ func (t *term) deliver() {
 		if t.goingIsGone && n.going {
 			e.Kind = stream.Delete
 		}
-		t.add(t.syncer.take(e))
+		t.watch(func() { t.add(t.controller.handleChange(e)) })
 	case !t.begun:
 		t.begun = true
-		t.add(t.begin())
+		t.watch(func() { t.add(t.handleSynced()) })
+	}
+}
+
+// watch looks at what is given out while f runs: nothing that a node was seen to say.
+func (t *term) watch(f func()) {
+	held := map[string][]netip.Prefix{}
+	for name, n := range t.Alloc.nodes {
+		held[name] = slices.Clone(n.allocated)
+	}
+	f()
+	for name, n := range t.Alloc.nodes {
+		for _, block := range n.allocated {
+			if slices.Contains(held[name], block) || withinOne(block, n.cidrs) {
+				continue
+			}
+			for other, o := range t.delivered {
+				if other != name && o.spoilt == nil && slices.ContainsFunc(o.says, block.Overlaps) {
+					t.double, t.wrong = true, fmt.Sprintf("%s is given %s, and %s says %v", name, block, other, o.cidrs)
+				}
+			}
+		}
 	}
 }
 
@@ -620,6 +728,21 @@ func (n simNode) decoded() *ciliumio.Node {
 		d.DeletionTimestamp = slim.MakeTime(time.Unix(n.created+1, 0))
 	}
 	d.Spec.IPAM.PodCIDRs, d.Status.IPAM.OperatorStatus.Error = n.cidrs, n.err
+	if n.spoilt != nil {
+		return n.decodedInParts()
+	}
+	return d
+}
+
+var nodeCodec = sync.OnceValues(slim.JSON[ciliumio.Node])
+
+func (n simNode) decodedInParts() *ciliumio.Node {
+	d := &ciliumio.Node{}
+	codec, err := nodeCodec()
+	text, textErr := json.Marshal(n.encoded().Object)
+	if err := errors.Join(err, textErr, codec.DecodeJSON(text, d)); err != nil {
+		panic(err)
+	}
 	return d
 }
 
@@ -678,7 +801,7 @@ func (t *term) put(base simNode, write func(*simNode)) (*unstructured.Unstructur
 	switch {
 	case t.fenced || t.dead:
 		w.tally.Fenced++
-		return nil, k8s.ErrFenced
+		return nil, leading.ErrFenced
 	case w.chance(w.odds.busy): // the server is too busy
 		r.ledger.refuse(base.name, w.refusalsSettle)
 		return nil, apierrors.NewTooManyRequests("busy", 1)
@@ -707,7 +830,7 @@ func (t *term) put(base simNode, write func(*simNode)) (*unstructured.Unstructur
 
 func (w *world) count(before, after simNode) {
 	if after.err != "" && before.err == "" {
-		w.tally.Starved++
+		w.tally.Pending++
 	}
 	if len(before.cidrs) == 0 && len(after.cidrs) > 0 {
 		w.tally.Given++
@@ -740,7 +863,11 @@ func (n simNode) encoded() *unstructured.Unstructured {
 	if n.going {
 		u.Object["metadata"].(map[string]any)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 	}
-	if len(n.cidrs) > 0 {
+	u.SetCreationTimestamp(metav1.Unix(n.created, 0))
+	switch {
+	case n.spoilt != nil:
+		_ = unstructured.SetNestedField(u.Object, n.spoilt, "spec", "ipam", "podCIDRs")
+	case len(n.cidrs) > 0:
 		_ = unstructured.SetNestedStringSlice(u.Object, n.cidrs, "spec", "ipam", "podCIDRs")
 	}
 	_ = setError(u, n.err)
@@ -754,5 +881,5 @@ func difference(base simNode, u *unstructured.Unstructured, subresource string) 
 	if subresource == "status" {
 		return func(n *simNode) { n.err = text }, text != base.err
 	}
-	return func(n *simNode) { n.cidrs = cidrs }, !slices.Equal(cidrs, base.cidrs)
+	return func(n *simNode) { n.cidrs, n.given, n.says = cidrs, readAll(cidrs), readAll(cidrs) }, base.spoilt == nil && !slices.Equal(cidrs, base.cidrs)
 }

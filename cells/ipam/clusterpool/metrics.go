@@ -5,6 +5,8 @@ package clusterpool
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 type poolMetrics struct {
@@ -16,48 +18,40 @@ type poolMetrics struct {
 	Duplicates prometheus.Gauge
 }
 
-func newMetrics() *poolMetrics {
-	const ns, sub = "cilium_operator", "ipam_cluster_pool"
+func newMetrics(f metrics.Factory) *poolMetrics {
+	f = f.In("ipam_cluster_pool")
 	return &poolMetrics{
-		Blocks: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "blocks", Help: "Blocks of each cluster CIDR that are used and free",
-		}, []string{"cidr", "family", "state"}),
-		Nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "nodes", Help: "Nodes that have their CIDRs, that have an error, and that wait for all nodes to be known",
-		}, []string{"state"}),
-		Writes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: ns, Subsystem: sub, Name: "writes_total", Help: "Writes of CiliumNodes",
-		}, []string{"verb", "result"}),
-		Outside: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "outside_nodes", Help: "Nodes with a CIDR that is not of the cluster's",
-		}),
-		Duplicates: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: ns, Subsystem: sub, Name: "duplicate_nodes", Help: "Nodes with a CIDR of which another node has something",
-		}),
+		Blocks:     f.GaugeVec("blocks", "Blocks of each cluster CIDR, by state (used, free)", "cidr", "family", "state"),
+		Nodes:      f.GaugeVec("nodes", "CiliumNodes by state: with their CIDRs (allocated), with an error (error), with CIDRs that could not be written yet (unstored), before the cache is synced (waiting)", "state"),
+		Writes:     f.CounterVec("writes_total", "Writes of CiliumNodes", "verb", "result"),
+		Outside:    f.Gauge("outside_nodes", "CiliumNodes with a pod CIDR outside the cluster CIDRs"),
+		Duplicates: f.Gauge("duplicate_nodes", "CiliumNodes with a pod CIDR that overlaps one of another node"),
 	}
 }
 
-// update tells the state of the allocator. The caller keeps it from changing.
-func (m *poolMetrics) update(a *allocator) {
+// update sets the gauges. The caller has the lock of the allocator. unstored is the number of nodes whose CIDRs could not
+// be written.
+func (m *poolMetrics) update(a *allocator, unstored int) {
 	for family, pools := range a.pools {
 		for _, p := range pools {
 			labels := []string{p.prefix.String(), familyNames[family]}
-			m.Blocks.WithLabelValues(append(labels, "used")...).Set(float64(p.used))
-			m.Blocks.WithLabelValues(append(labels, "free")...).Set(float64(p.size - p.used))
+			m.Blocks.WithLabelValues(append(labels, "used")...).Set(float64(p.size() - p.free()))
+			m.Blocks.WithLabelValues(append(labels, "free")...).Set(float64(p.free()))
 		}
 	}
 	waiting := 0
-	if !a.begun {
+	if !a.synced {
 		waiting = len(a.nodes)
 	}
 	m.Nodes.WithLabelValues("waiting").Set(float64(waiting))
-	m.Nodes.WithLabelValues("error").Set(float64(len(a.starved)))
-	m.Nodes.WithLabelValues("allocated").Set(float64(len(a.nodes) - waiting - len(a.starved)))
-	m.Outside.Set(float64(a.outside()))
-	m.Duplicates.Set(float64(a.duplicates()))
+	m.Nodes.WithLabelValues("error").Set(float64(len(a.pending)))
+	m.Nodes.WithLabelValues("unstored").Set(float64(unstored))
+	m.Nodes.WithLabelValues("allocated").Set(float64(len(a.nodes) - waiting - len(a.pending) - unstored))
+	m.Outside.Set(float64(a.countRefused(notConfigured)))
+	m.Duplicates.Set(float64(a.countRefused(alreadyAllocated, poolFull)))
 }
 
-func (m *poolMetrics) wrote(written bool, err error) {
+func (m *poolMetrics) recordWrite(written bool, err error) {
 	switch {
 	case err != nil:
 		m.Writes.WithLabelValues("update", "fail").Inc()

@@ -4,6 +4,7 @@
 package clusterpool
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,27 +16,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/skep-operator/skep/cells/internal/termtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/clustertest/control"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/reconcile"
-	"github.com/skep-operator/skep/resources/stream"
-	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
-	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-func TestMain(m *testing.M) { waittest.Main(clustertest.Wrap(m)) }
-
-// around is what the cell asks things of.
-var around = []cell.Cell{cluster.Cell(cluster.DefaultConfig), k8s.Cell, reconcile.Cell, stream.Cell, ciliumio.Cell}
+func TestMain(m *testing.M) { operatortest.Main(m) }
 
 // server is the CiliumNodes of a real API server, and a door of one's own to it.
 type server struct {
@@ -47,7 +42,7 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
-	site := termtest.NewSite(t, clustertest.Shared(t), "CiliumNode")
+	site := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNode")
 	site.Clear(v2.CiliumNodeResource)
 	return &server{t, site.Proxy, site.Dynamic.Resource(v2.CiliumNodeResource), site.Core}
 }
@@ -78,7 +73,7 @@ func (s *server) get(name string) *unstructured.Unstructured {
 
 func (s *server) edit(name string, edit func(*unstructured.Unstructured)) {
 	s.t.Helper()
-	termtest.Eventually(s.t, name+" is edited", func() bool {
+	operatortest.Eventually(s.t, name+" is edited", func() bool {
 		n := s.get(name)
 		edit(n)
 		_, err := s.nodes.Update(s.t.Context(), n, metav1.UpdateOptions{})
@@ -118,7 +113,7 @@ func (s *server) wantError(name, text string, cidrs ...string) {
 			s.t.Logf("node %s has %v and error %q", name, has, problem)
 		}
 	}()
-	termtest.Eventually(s.t, fmt.Sprintf("node %s has %v and error %q", name, cidrs, text), func() bool {
+	operatortest.Eventually(s.t, fmt.Sprintf("node %s has %v and error %q", name, cidrs, text), func() bool {
 		has, problem = says(s.get(name))
 		return slices.Equal(has, cidrs) && problem == text
 	})
@@ -129,7 +124,7 @@ func (s *server) wantError(name, text string, cidrs ...string) {
 func (s *server) requests(after int64) (all []string, last int64) {
 	s.t.Helper()
 	var seen []clustertest.Request
-	termtest.Eventually(s.t, "all requests are answered", func() bool {
+	operatortest.Eventually(s.t, "all requests are answered", func() bool {
 		seen = s.proxy.Requests(s.t, after)
 		return !slices.ContainsFunc(seen, func(r clustertest.Request) bool { return r.Status == 0 && r.Verb != "watch" })
 	})
@@ -149,17 +144,17 @@ func (s *server) requests(after int64) (all []string, last int64) {
 }
 
 // start leads, with pools for IPv4 of blocks of this size, or as args say.
-func (s *server) start(mask int, cidrs string, args ...string) *termtest.Operator {
+func (s *server) start(mask int, cidrs string, args ...string) *operatortest.Operator {
 	s.t.Helper()
 	return s.startAs(s.proxy.Kubeconfig(), append([]string{
 		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=" + cidrs, fmt.Sprint("--cluster-pool-ipv4-mask-size=", mask),
 	}, args...)...)
 }
 
-func (s *server) startAs(kubeconfig string, args ...string) *termtest.Operator {
+func (s *server) startAs(kubeconfig string, args ...string) *operatortest.Operator {
 	s.t.Helper()
-	o := termtest.Start(s.t, around, Cell, kubeconfig, append([]string{ours}, args...)...)
-	o.Log().Wait(s.t, "all nodes are known")
+	o := operatortest.Start(s.t, Cell, kubeconfig, append([]string{ours}, args...)...)
+	o.Log().Wait(s.t, "caches synced, allocating pod CIDRs")
 	return o
 }
 
@@ -167,7 +162,7 @@ func (s *server) startAs(kubeconfig string, args ...string) *termtest.Operator {
 const ours = "--ipam=cluster-pool"
 
 // values are those of the cell's metrics.
-func values(o *termtest.Operator) map[string]float64 {
+func values(o *operatortest.Operator) map[string]float64 {
 	const prefix = "ipam_cluster_pool_"
 	values := map[string]float64{}
 	for _, m := range o.Samples(prefix) {
@@ -180,8 +175,8 @@ func values(o *termtest.Operator) map[string]float64 {
 	return values
 }
 
-// Examples 1, 2 and 12; rules 13 and 16.
-func TestServerGivesBlocksInOrder(t *testing.T) {
+// POOL-E1, POOL-E2 and POOL-E12; POOL-13 and POOL-16.
+func TestServerAllocatesBlocksInOrder(t *testing.T) {
 	s := newServer(t)
 	s.start(24, "10.0.0.0/16")
 	s.create("a")
@@ -207,8 +202,8 @@ func TestServerGivesBlocksInOrder(t *testing.T) {
 	}
 }
 
-// Examples 3 and 13, and a second family that is full.
-func TestServerGivesBothFamilies(t *testing.T) {
+// POOL-E3 and POOL-E13, and a second family that is full.
+func TestServerAllocatesBothFamilies(t *testing.T) {
 	s := newServer(t)
 	s.create("old", "10.0.0.0/24")
 	s.startAs(s.proxy.Kubeconfig(), "--cluster-pool-ipv4-cidr=10.0.0.0/16", "--cluster-pool-ipv6-cidr=fd00::/111")
@@ -221,7 +216,7 @@ func TestServerGivesBothFamilies(t *testing.T) {
 	s.want("none", "10.0.2.0/24", "fd00::/112")
 }
 
-// Examples 4, 5, 10, 11 and 15; rules 7 to 10 and 18.
+// POOL-E4, POOL-E5, POOL-E10, POOL-E11 and POOL-E15; POOL-7 to POOL-10 and POOL-18.
 func TestServerRestartKeepsAll(t *testing.T) {
 	s := newServer(t)
 	s.create("b")
@@ -254,7 +249,7 @@ func TestServerRestartKeepsAll(t *testing.T) {
 	}
 }
 
-// Example 6; rules 19, 26, 27 and 28, and the metrics.
+// POOL-E6; POOL-19, POOL-26, POOL-27 and POOL-28, and the metrics.
 func TestServerServesTheStarved(t *testing.T) {
 	s := newServer(t)
 	o := s.start(25, "10.0.0.0/24")
@@ -272,10 +267,10 @@ func TestServerServesTheStarved(t *testing.T) {
 	s.wantError("foreign", "allocator not configured for the requested CIDR 172.16.0.0/24", "172.16.0.0/24")
 	want := map[string]float64{
 		"blocks{cidr=10.0.0.0/24,family=IPv4,state=used}": 2, "blocks{cidr=10.0.0.0/24,family=IPv4,state=free}": 0,
-		"nodes{state=allocated}": 2, "nodes{state=error}": 4, "nodes{state=waiting}": 0,
+		"nodes{state=allocated}": 2, "nodes{state=error}": 4, "nodes{state=waiting}": 0, "nodes{state=unstored}": 0,
 		"writes_total{result=success,verb=update}": 6, "outside_nodes{}": 1, "duplicate_nodes{}": 1,
 	}
-	termtest.Eventually(t, "the metrics are up to date", func() bool { return cmp.Equal(want, values(o)) })
+	operatortest.Eventually(t, "the metrics are up to date", func() bool { return cmp.Equal(want, values(o)) })
 
 	_, last := s.requests(0)
 	s.delete("twice")
@@ -289,11 +284,11 @@ func TestServerServesTheStarved(t *testing.T) {
 	}
 }
 
-// Example 7; the list is written as in a ConfigMap.
+// POOL-E7; the list is written as in a ConfigMap.
 func TestSecondCIDRFromTheEnvironment(t *testing.T) {
 	for _, text := range []string{"10.0.0.0/24 10.1.0.0/24", "10.0.0.0/24,10.1.0.0/24"} {
 		environ := map[string]string{"CILIUM_CLUSTER_POOL_IPV4_CIDR": text, "CILIUM_ENABLE_IPV6": "false", "CILIUM_K8S_API_SERVER": "http://127.0.0.1:1"}
-		h := hive.New("operator", cell.Set(append(slices.Clone(around), Cell)...), hive.LogTo(io.Discard), hive.EnvPrefix("CILIUM_"),
+		h := hive.New("operator", cell.Set(append(slices.Clone(operatortest.Resources), Cell)...), hive.LogTo(io.Discard), hive.EnvPrefix("CILIUM_"),
 			hive.Environ(func(name string) (string, bool) { v, ok := environ[name]; return v, ok }))
 		if err := h.Build(); err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -301,26 +296,26 @@ func TestSecondCIDRFromTheEnvironment(t *testing.T) {
 	}
 }
 
-// Examples 8 and 9: a replica that could not lead does not start.
+// POOL-E8 and POOL-E9: a replica that could not lead does not start.
 func TestBadConfigurationIsRefusedAtStart(t *testing.T) {
 	for want, args := range map[string][]string{
 		"requested CIDR 10.0.0.0/8 collides with clusterCIDR: 10.0.0.0/16, nodeMask: 24": {"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/16,10.0.0.0/8"},
 		"node CIDR size is too big":                                      {"--enable-ipv4=false", "--cluster-pool-ipv6-cidr=fd00::/100", "--cluster-pool-ipv6-mask-size=120"},
 		"cluster-pool-ipv4-cidr must be provided when using ClusterPool": {"--enable-ipv6=false"},
 	} {
-		if _, err := termtest.New(t, around, Cell, "/nonexistent", append(args, ours)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := operatortest.New(t, Cell, "/nonexistent", append(args, ours)...); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: got %v, want %q", args, err, want)
 		}
 	}
 }
 
-// Example 14; rule 24: what others write in between is kept.
+// POOL-E14; POOL-24: what others write in between is kept.
 func TestServerConflictKeepsWhatTheAgentWrote(t *testing.T) {
 	s := newServer(t)
 	s.start(24, "10.0.0.0/16")
 	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
 	s.create("a")
-	termtest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	operatortest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
 	s.edit("a", func(n *unstructured.Unstructured) {
 		_ = unstructured.SetNestedSlice(n.Object, []any{map[string]any{"type": "InternalIP", "ip": "192.0.2.77"}}, "spec", "addresses")
 	})
@@ -337,20 +332,20 @@ func TestServerConflictKeepsWhatTheAgentWrote(t *testing.T) {
 	}
 }
 
-// Rule 24: the field is not made to say something else, whoever was faster.
+// POOL-24: a node that was edited meanwhile is not overwritten.
 func TestServerNeverRewritesANode(t *testing.T) {
 	s := newServer(t)
 	s.start(24, "10.0.0.0/16")
 	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
 	s.create("a")
-	termtest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	operatortest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
 	s.setCIDRs("a", "10.0.9.0/24")
 	rule.Remove(t)
 	s.wantError("a", "node has CIDRs allocated ([10.0.0.0/24]) that conflict with requested CIDRs [10.0.9.0/24]", "10.0.9.0/24")
 }
 
-// Rules 19 and 20: a node with a finalizer keeps what it has until it is gone.
-func TestServerNodeThatIsGoingKeepsItsBlock(t *testing.T) {
+// POOL-19 and POOL-20: a node with a finalizer keeps what it has until it is gone.
+func TestServerTerminatingNodeKeepsItsBlock(t *testing.T) {
 	s := newServer(t)
 	s.start(24, "10.0.0.0/24")
 	s.create("a")
@@ -363,7 +358,7 @@ func TestServerNodeThatIsGoingKeepsItsBlock(t *testing.T) {
 	s.want("b", "10.0.0.0/24")
 }
 
-// Bad input: what a node says is reported on it, and hurts nobody else.
+// Bad input of a node is reported on it, and affects no other node.
 func TestServerBadInput(t *testing.T) {
 	s := newServer(t)
 	s.create("garbage", "10.0.0.0/24", "xyz")
@@ -383,7 +378,73 @@ func TestServerBadInput(t *testing.T) {
 	s.want("six", "10.0.2.0/24")
 }
 
-// Rule 24: failures are tried again, by themselves.
+// lax makes the definition one that lets fields have any type, until the test ends.
+func (s *server) lax(site *operatortest.Env) {
+	s.t.Helper()
+	definitions := site.Dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	edit := func(ctx context.Context, change func(version map[string]any)) {
+		s.t.Helper()
+		crd, err := definitions.Get(ctx, "ciliumnodes.cilium.io", metav1.GetOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+		change(versions[0].(map[string]any))
+		_ = unstructured.SetNestedSlice(crd.Object, versions, "spec", "versions")
+		if _, err := definitions.Update(ctx, crd, metav1.UpdateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var strict any
+	edit(s.t.Context(), func(version map[string]any) {
+		strict = version["schema"]
+		version["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+	})
+	s.t.Cleanup(func() {
+		edit(context.WithoutCancel(s.t.Context()), func(version map[string]any) { version["schema"] = strict })
+	})
+}
+
+// POOL-36 and POOL-37, on a server that takes any type.
+func TestServerUndecodableNodes(t *testing.T) {
+	site := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNode")
+	site.Clear(v2.CiliumNodeResource)
+	s := &server{t, site.Proxy, site.Dynamic.Resource(v2.CiliumNodeResource), site.Core}
+	s.lax(site)
+	bad := func(name string, spec map[string]any) {
+		t.Helper()
+		operatortest.Eventually(t, name+" is taken", func() bool {
+			_, err := s.nodes.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "cilium.io/v2", "kind": "CiliumNode", "metadata": map[string]any{"name": name}, "spec": spec,
+			}}, metav1.CreateOptions{})
+			return err == nil
+		})
+	}
+	bad("a", map[string]any{"ipam": map[string]any{"podCIDRs": "10.0.0.0/24"}})
+	bad("b", map[string]any{"ipam": map[string]any{"podCIDRs": []any{"10.0.1.0/24"}}, "encryption": map[string]any{"key": "seven"}})
+	o := s.start(24, "10.0.0.0/22")
+	s.create("c")
+	s.want("c", "10.0.2.0/24")
+	bad("d", map[string]any{"ipam": map[string]any{"podCIDRs": int64(7)}})
+	operatortest.Eventually(t, "d is named", func() bool {
+		return strings.Contains(o.Degraded(""), "CiliumNode d: cannot decode spec.ipam.podCIDRs") || strings.Contains(o.Degraded(""), "and 1 more")
+	})
+	s.create("e")
+	s.wantError("e", "waiting: spec.ipam.podCIDRs of CiliumNode d cannot be decoded, it may have any CIDR; repair or delete it")
+	s.edit("c", func(n *unstructured.Unstructured) { // it keeps what it has
+		_ = unstructured.SetNestedField(n.Object, true, "spec", "ipam", "podCIDRs")
+	})
+	s.delete("d")
+	s.want("e", "10.0.3.0/24")
+	all, _ := s.requests(0)
+	for _, r := range all {
+		if name := strings.Fields(strings.TrimSuffix(r, ": 200"))[1]; strings.HasPrefix(r, "update ") && !strings.HasPrefix(name, "c") && !strings.HasPrefix(name, "e") {
+			t.Errorf("it asked for %q", r)
+		}
+	}
+}
+
+// POOL-24: failures are tried again, by themselves.
 func TestServerFailuresAreRetried(t *testing.T) {
 	s := newServer(t)
 	o := s.start(24, "10.0.0.0/16")
@@ -392,7 +453,7 @@ func TestServerFailuresAreRetried(t *testing.T) {
 	for i := range 4 {
 		s.create(fmt.Sprint("n", i))
 	}
-	termtest.Eventually(t, "all have a block", func() bool {
+	operatortest.Eventually(t, "all have a block", func() bool {
 		owners := map[string]bool{}
 		for i := range 4 {
 			if cidrs, text := says(s.get(fmt.Sprint("n", i))); len(cidrs) == 1 && text == "" {
@@ -406,17 +467,29 @@ func TestServerFailuresAreRetried(t *testing.T) {
 	}
 }
 
+// POOL-24: a read that shows another object is not the last word.
+func TestServerReadOfAnotherObject(t *testing.T) {
+	s := newServer(t)
+	s.start(24, "10.0.0.0/16")
+	s.proxy.Rule(t, clustertest.Rule{
+		Match: clustertest.Match{Verbs: []string{"get"}, Resources: []string{"ciliumnodes"}}, Times: 2,
+		Spoil: &clustertest.Spoil{Answers: []control.SpoiltAnswer{control.SpoilOtherUID}},
+	})
+	s.create("a")
+	s.want("a", "10.0.0.0/24")
+}
+
 // A write that is under way when the term ends is answered before that, so that
-// the next leader knows how far this one wrote (rule 29).
+// the next leader knows how far this one wrote (POOL-29).
 func TestServerTermEndsWithAnswers(t *testing.T) {
 	s := newServer(t)
 	o := s.start(24, "10.0.0.0/16")
 	rule := s.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}, Delay: &clustertest.Delay{For: 300 * time.Millisecond}, Times: 1})
 	s.create("a")
-	termtest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+	operatortest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
 	o.Stop()
 	s.want("a", "10.0.0.0/24")
-	written := o.Written()
+	written := o.Handover()
 	revision, err := slim.ParseRevision(s.get("a").GetResourceVersion())
 	if got := written.Revisions["ciliumnodes.cilium.io"]; err != nil || got != uint64(revision) {
 		t.Errorf("the next leader is told %v, not %d (%v)", written, revision, err)
@@ -426,11 +499,11 @@ func TestServerTermEndsWithAnswers(t *testing.T) {
 // Permissions: the rules that the cell declares are enough.
 func TestServerWithLeastRole(t *testing.T) {
 	s := newServer(t)
-	o, err := termtest.New(t, around, Cell, s.proxy.Kubeconfig(), ours, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/23")
+	o, err := operatortest.New(t, Cell, s.proxy.Kubeconfig(), ours, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/23")
 	if err != nil {
 		t.Fatal(err)
 	}
-	termtest.Allow(t, s.core, "pool-operator", k8s.LeastRole("clusterpool-test", o.Graph(), false).Rules...)
+	operatortest.Allow(t, s.core, "pool-operator", k8s.LeastRole("clusterpool-test", o.Graph(), false).Rules...)
 	s.startAs(s.proxy.UserKubeconfig(t, "pool-operator"), "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/24")
 	s.create("a")
 	s.want("a", "10.0.0.0/24")

@@ -5,17 +5,15 @@ package clusterpool
 
 import (
 	"context"
+	"errors"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/runtime/job"
+	"github.com/skep-operator/skep/resources/reconcile"
 )
 
 var status = schema.GroupResource{Group: v2.GroupName, Resource: "ciliumnodes/status"}
@@ -23,77 +21,106 @@ var status = schema.GroupResource{Group: v2.GroupName, Resource: "ciliumnodes/st
 // writers is how many nodes are written at once.
 const writers = 16
 
-func (s *syncer) write() job.Job { return s.loop.Job() }
-
-// want is what a node should say now, if that differs from what it says.
-func (s *syncer) want(name string) (o observed, d desired, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.Alloc.content(name) {
+// pendingWrite is the observed and the desired state of a node, if they differ.
+func (c *controller) pendingWrite(name string) (o observed, d desired, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.Alloc.upToDate(name) {
 		return o, d, false
 	}
-	d, ok = s.Alloc.desired(name)
-	return s.Alloc.nodes[name].observed, d, ok
+	d, ok = c.Alloc.desired(name)
+	return c.Alloc.nodes[name].observed, d, ok
 }
 
-// writeNode writes the difference: CIDRs first, then the error text.
-func (s *syncer) writeNode(ctx context.Context, name string) error {
-	o, d, ok := s.want(name)
+// errOutdated is returned for a CiliumNode that the API server shows in another state than the observed one.
+var errOutdated = errors.New("the CiliumNode has changed since it was observed")
+
+// writeNode writes what is desired of a node.
+func (c *controller) writeNode(ctx context.Context, name string) error {
+	err := c.writeDifference(ctx, name)
+	if errors.Is(err, errOutdated) {
+		return reconcile.Recheck()
+	}
+	return err
+}
+
+// writeDifference writes CIDRs first, then the error.
+func (c *controller) writeDifference(ctx context.Context, name string) error {
+	o, d, ok := c.pendingWrite(name)
+	if !ok {
+		c.recordStored(name, nil)
+	}
 	if !ok || ctx.Err() != nil {
 		return ctx.Err()
 	}
 	ref := k8s.Ref{Resource: v2.CiliumNodeResource, Name: name}
 	if d.PodCIDRs != nil {
-		if _, err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setPodCIDRs(u, o.PodCIDRs, d.PodCIDRs) }); err != nil {
+		_, err := c.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setPodCIDRs(u, o.PodCIDRs, d.PodCIDRs) })
+		c.recordStored(name, err)
+		if err != nil {
 			return err
 		}
 	}
-	if d.Error != o.Error {
+	if d.Error != o.Error && !o.ErrorUndecoded {
 		ref.Subresource = "status"
-		written, err := s.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) })
+		written, err := c.modify(ctx, ref, o, func(u *unstructured.Unstructured) error { return setError(u, d.Error) })
 		if err != nil {
 			return err
 		}
 		if written {
-			s.warn(o, d.Error)
+			c.recordEvent(o, d)
 		}
 	}
 	return nil
 }
 
-// warn tells people who describe a node why it has no CIDRs, once it says so itself.
-func (s *syncer) warn(o observed, text string) {
-	if text != "" {
-		node := corev1.ObjectReference{APIVersion: v2.SchemeGroupVersion.String(), Kind: "CiliumNode", Name: o.Name, UID: types.UID(o.UID)}
-		s.Events.Warn(node, eventReason(text), text)
+// recordStored records whether the CIDRs of a node could be written.
+func (c *controller) recordStored(name string, err error) {
+	if errors.Is(err, errOutdated) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, known := c.Alloc.nodes[name]; err != nil && known {
+		c.unstored[name] = true
+	} else if c.unstored[name] {
+		delete(c.unstored, name)
+	} else {
+		return
+	}
+	c.Metrics.update(c.Alloc, len(c.unstored))
+}
+
+// recordEvent records an Event about the error that was written to a node.
+func (c *controller) recordEvent(o observed, d desired) {
+	if d.Error != "" {
+		c.Events.Warning(o.reference(), d.reason, d.Error)
 	}
 }
 
-// modify changes a node that is still the one observed. One that is gone is not
-// missed: its deletion is on its way.
-func (s *syncer) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) (written bool, err error) {
-	_, written, err = s.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+// modify changes a node that is still the observed one.
+func (c *controller) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) (written bool, err error) {
+	_, written, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil {
-			return nil
+			return errOutdated
 		}
 		return edit(u)
 	})
-	if apierrors.IsNotFound(err) {
-		return false, nil
+	if errors.Is(err, errOutdated) || k8s.IsNotFound(err, ref) {
+		return false, errOutdated
 	}
-	s.Metrics.wrote(written, err)
+	c.Metrics.recordWrite(written, err)
 	return written, err
 }
 
-// setPodCIDRs gives a node its CIDRs, unless it has got others meanwhile: then
-// there is something to decide anew, and the change is on its way.
+// setPodCIDRs sets the CIDRs of a node, unless it has others than the observed ones.
 func setPodCIDRs(u *unstructured.Unstructured, from, to []string) error {
 	has, _, err := unstructured.NestedStringSlice(u.Object, "spec", "ipam", "podCIDRs")
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(has, from) {
-		return nil
+		return errOutdated
 	}
 	return unstructured.SetNestedStringSlice(u.Object, to, "spec", "ipam", "podCIDRs")
 }

@@ -9,9 +9,9 @@
 // More than -max of them are an error.
 //
 //	go -C cmd/tools run ./flaky -max 3 FOLDER
-//	go -C cmd/tools run ./flaky -judge FILE…
+//	go -C cmd/tools run ./flaky -check FILE…
 //
-// With -judge it is silent about them, and judges a run that gotestsum found good in the end. gotestsum runs again what
+// With -check it is silent about them, and checks a run that gotestsum found good in the end. gotestsum runs again what
 // failed, and believes a success. But a test that never ran has not passed, and neither has a package that failed
 // though its tests did not, as when goroutines are left behind: run again, without a test, it succeeds. These are errors.
 //

@@ -25,7 +25,7 @@ func events(lines ...string) string {
 
 const endsInOrder = `output  FAIL\n`
 
-func TestVerdict(t *testing.T) {
+func TestOutcomes(t *testing.T) {
 	good := []string{"start", "run T", "pass T", "pass"}
 	bad := []string{"start", "run T", `output T no\n`, "fail T", endsInOrder, "fail"}
 	for _, c := range []struct {
@@ -74,7 +74,7 @@ func TestMalformed(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for _, err := range []error{judge([]string{file}), report(&bytes.Buffer{}, filepath.Dir(file), 3)} {
+		for _, err := range []error{check([]string{file}), report(&bytes.Buffer{}, filepath.Dir(file), 3)} {
 			if err == nil || !strings.Contains(err.Error(), "race.json:3: ") {
 				t.Errorf("%q: %v", text, err)
 			}

@@ -16,16 +16,16 @@ import (
 
 func main() {
 	most := flag.Int("max", 3, "most tests that may pass only when they run again")
-	judged := flag.Bool("judge", false, "judge the files of runs that ended well, and be silent otherwise")
+	checked := flag.Bool("check", false, "check the files of runs that ended well, and be silent otherwise")
 	flag.Parse()
 	var err error
 	switch {
-	case *judged && flag.NArg() > 0:
-		err = judge(flag.Args())
-	case !*judged && flag.NArg() == 1:
+	case *checked && flag.NArg() > 0:
+		err = check(flag.Args())
+	case !*checked && flag.NArg() == 1:
 		err = report(os.Stdout, flag.Arg(0), *most)
 	default:
-		fmt.Fprintln(os.Stderr, "usage: flaky [-max N] FOLDER, or flaky -judge FILE…")
+		fmt.Fprintln(os.Stderr, "usage: flaky [-max N] FOLDER, or flaky -check FILE…")
 		flag.PrintDefaults()
 		os.Exit(2)
 	}
@@ -35,8 +35,8 @@ func main() {
 	}
 }
 
-// judge is an error if a run that ended well should not have.
-func judge(files []string) error {
+// check is an error if a run that ended well should not have.
+func check(files []string) error {
 	var found []string
 	for _, file := range files {
 		h, err := readFile(file)

@@ -24,16 +24,20 @@ const prefix = "cilium-"
 
 // source is what an image is made of.
 type source struct {
-	programs, licenses string // folders
-	version, revision  string
-	created            time.Time
+	programs, tools, licenses string // folders
+	version, revision         string
+	created                   time.Time
 }
+
+// clouds are those whose programs charts name, whether there are such or not.
+var clouds = []string{"alibabacloud", "aws", "azure"}
 
 // platform is what an image has for one platform alone.
 type platform struct {
 	architecture string
 	programs     tree
 	names        []string // of the programs, in the image, in order
+	tools        []string
 }
 
 // index is the image for all platforms that there are programs for.
@@ -73,11 +77,11 @@ func (s source) image(p platform, ground v1.Layer) (v1.Image, error) {
 	image, err = mutate.ConfigFile(image, &v1.ConfigFile{
 		OS: "linux", Architecture: p.architecture, Created: v1.Time{Time: s.created}, RootFS: v1.RootFS{Type: "layers"},
 		Config: v1.Config{
-			User:       fmt.Sprintf("%d:%d", user, user),
 			Entrypoint: []string{"/usr/bin/" + p.names[0]},
 			WorkingDir: "/",
-			// Charts name programs without a path. The gops agent writes a file, by default where nothing can be written.
-			Env:    []string{"PATH=/usr/bin", "GOPS_CONFIG_DIR=/var/run/cilium/gops"},
+			// Charts name programs without a path. The gops agent writes a file, by default into the home directory; here
+			// where any user may write, in every container.
+			Env:    []string{"PATH=/usr/bin:/bin", "GOPS_CONFIG_DIR=/dev/shm/gops"},
 			Labels: s.labels(),
 		},
 	})
@@ -87,7 +91,7 @@ func (s source) image(p platform, ground v1.Layer) (v1.Image, error) {
 	entry := func(layer v1.Layer, what string) mutate.Addendum {
 		return mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: s.created}, CreatedBy: what}}
 	}
-	return mutate.Append(image, entry(ground, "certificates, licences and folders"), entry(top, strings.Join(p.names, " ")))
+	return mutate.Append(image, entry(ground, "certificates, licences and folders"), entry(top, strings.Join(slices.Concat(p.names, p.tools), " ")))
 }
 
 // platforms are those that there are programs for: the same ones for each.
@@ -98,12 +102,14 @@ func (s source) platforms() ([]platform, error) {
 	}
 	var all []platform
 	for _, f := range folders {
-		p, err := readPlatform(filepath.Join(s.programs, f.Name()))
+		p, err := readPlatform(f.Name(), s.programs, s.tools)
 		if err != nil {
 			return nil, err
 		}
-		if all = append(all, p); !slices.Equal(p.names, all[0].names) {
-			return nil, fmt.Errorf("%s has %q, and another platform %q; build all programs for all platforms", f.Name(), p.names, all[0].names)
+		all = append(all, p)
+		if !slices.Equal(p.names, all[0].names) || !slices.Equal(p.tools, all[0].tools) {
+			return nil, fmt.Errorf("%s has %q and %q, and another platform %q and %q; build all programs for all platforms",
+				f.Name(), p.names, p.tools, all[0].names, all[0].tools)
 		}
 	}
 	if len(all) == 0 {
@@ -112,31 +118,52 @@ func (s source) platforms() ([]platform, error) {
 	return all, nil
 }
 
-// readPlatform gives the programs in a folder the names that they have in the image.
-func readPlatform(folder string) (p platform, err error) {
-	system, architecture, _ := strings.Cut(filepath.Base(folder), "-")
+// readPlatform gives the programs and tools of a platform the names that they have in the image.
+func readPlatform(name, programs, tools string) (p platform, err error) {
+	system, architecture, _ := strings.Cut(name, "-")
 	if system != "linux" || machines[architecture] == 0 {
-		return p, fmt.Errorf("%s is no platform of ours, which are named like linux-amd64", folder)
-	}
-	files, err := os.ReadDir(folder)
-	if err != nil {
-		return p, fmt.Errorf("look for programs: %w", err)
+		return p, fmt.Errorf("%s is no platform of ours, which are named like linux-amd64", filepath.Join(programs, name))
 	}
 	p = platform{architecture: architecture, programs: tree{}}
-	for _, f := range files {
-		from := filepath.Join(folder, f.Name())
-		if err := checkStatic(from, architecture); err != nil {
-			return p, err
-		}
-		p.names = append(p.names, prefix+f.Name())
-		p.programs.addFile(path.Join("usr/bin", prefix+f.Name()), from, 0o555)
+	if p.names, err = p.addPrograms(filepath.Join(programs, name), "usr/bin/"+prefix); err != nil {
+		return p, err
 	}
-	if len(files) == 0 {
-		return p, fmt.Errorf("%s has no programs", folder)
+	if len(p.names) == 0 {
+		return p, fmt.Errorf("%s has no programs", filepath.Join(programs, name))
+	}
+	if p.tools, err = p.addPrograms(filepath.Join(tools, name), "bin/"); err != nil {
+		return p, err
+	}
+	for _, cloud := range clouds {
+		p.link("operator-"+cloud, prefix)
 	}
 	// So that what documents say works in a container, too.
-	p.programs.add("usr/bin/"+files[0].Name(), entry{link: p.names[0]})
+	p.link(strings.TrimPrefix(p.names[0], prefix), "")
 	return p, nil
+}
+
+// addPrograms adds the programs in a folder, and returns what they are called.
+func (p platform) addPrograms(folder, to string) (names []string, err error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("look for programs: %w", err)
+	}
+	for _, f := range files {
+		from := filepath.Join(folder, f.Name())
+		if err := checkStatic(from, p.architecture); err != nil {
+			return nil, err
+		}
+		p.programs.addFile(to+f.Name(), from, 0o555)
+		names = append(names, path.Base(to+f.Name()))
+	}
+	return names, nil
+}
+
+// link gives the first program another name, unless another program has it.
+func (p platform) link(name, prefix string) {
+	if at := "usr/bin/" + prefix + name; !slices.Contains(p.names, prefix+name) {
+		p.programs.add(at, entry{link: p.names[0]})
+	}
 }
 
 // labels say what is in the image, by the names that OCI has for it.

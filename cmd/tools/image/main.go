@@ -14,14 +14,15 @@ func main() {
 	var s source
 	var created int64
 	flag.StringVar(&s.programs, "programs", "", "`folder` with a folder of programs per platform, such as linux-amd64")
+	flag.StringVar(&s.tools, "tools", "", "`folder` of the same kind with programs of others, for looking at an operator; they go into /bin by their own names")
 	flag.StringVar(&s.licenses, "licenses", "", "`folder` of licence texts")
 	flag.StringVar(&s.version, "version", "devel", "`version` of the programs")
 	flag.StringVar(&s.revision, "revision", "", "`commit` that they were built from")
 	flag.Int64Var(&created, "created", 0, "age of all files and of the image, in `seconds` since 1970")
 	flag.Parse()
 	s.created = time.Unix(created, 0).UTC()
-	if flag.NArg() != 1 || s.programs == "" || s.licenses == "" {
-		fmt.Fprintln(os.Stderr, "usage: image -programs FOLDER -licenses FOLDER [flags] LAYOUT")
+	if flag.NArg() != 1 || s.programs == "" || s.tools == "" || s.licenses == "" {
+		fmt.Fprintln(os.Stderr, "usage: image -programs FOLDER -tools FOLDER -licenses FOLDER [flags] LAYOUT")
 		flag.PrintDefaults()
 		os.Exit(2)
 	}

@@ -37,13 +37,14 @@ func sourceOf(t *testing.T) source {
 	t.Helper()
 	dir := t.TempDir()
 	s := source{
-		programs: filepath.Join(dir, "programs"), licenses: filepath.Join(dir, "licenses"),
+		programs: filepath.Join(dir, "programs"), tools: filepath.Join(dir, "tools"), licenses: filepath.Join(dir, "licenses"),
 		version: "v1.2.3", revision: "abc", created: time.Unix(1_700_000_000, 0).UTC(),
 	}
 	for architecture := range machines {
 		folder := filepath.Join(s.programs, "linux-"+architecture)
 		build(t, filepath.Join(folder, "operator"), architecture)
 		build(t, filepath.Join(folder, "operator-generic"), architecture)
+		build(t, filepath.Join(s.tools, "linux-"+architecture, "gops"), architecture)
 	}
 	file := filepath.Join(s.licenses, "example.org", "LICENSE")
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte("permitted"), 0o600)); err != nil {
@@ -111,7 +112,7 @@ func unpack(t *testing.T, image v1.Image, root string) {
 		var err error
 		switch h.Typeflag {
 		case tar.TypeDir:
-			err = os.MkdirAll(to, 0o755)
+			err = errors.Join(os.MkdirAll(to, 0o755), os.Chmod(to, h.FileInfo().Mode()))
 		case tar.TypeSymlink:
 			err = os.Symlink(h.Linkname, to)
 		default:
@@ -132,7 +133,7 @@ func unpack(t *testing.T, image v1.Image, root string) {
 
 // describe is a file in one line.
 func describe(h *tar.Header) string {
-	line := fmt.Sprintf("%s %d:%d %s", os.FileMode(h.Mode).String()[1:], h.Uid, h.Gid, strings.TrimSuffix(h.Name, "/"))
+	line := fmt.Sprintf("%s %d:%d %s", h.FileInfo().Mode().String()[1:], h.Uid, h.Gid, strings.TrimSuffix(h.Name, "/"))
 	if h.Linkname != "" {
 		line += " -> " + h.Linkname
 	}

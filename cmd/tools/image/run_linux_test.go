@@ -21,15 +21,16 @@ import (
 )
 
 // container is an unpacked image that processes of the test are confined to, as a container runtime does it with
-// readOnlyRootFilesystem: its root can only be read, and an empty folder is mounted at /var/run/cilium.
+// readOnlyRootFilesystem: its root can only be read, and there is a /dev/shm.
 type container struct {
 	t    *testing.T
 	root string
+	user uint32
 }
 
 // newContainer unpacks the image of this machine's architecture. Mounts are made in a namespace of the calling
-// goroutine's thread, which ends with it: only that goroutine may run processes.
-func newContainer(t *testing.T, path string) *container {
+// goroutine's thread, which ends with it: only that goroutine may run processes. Folders in mounts may be written to.
+func newContainer(t *testing.T, path string, mounts ...string) *container {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root may mount, and change the root of a process; try sudo")
@@ -39,11 +40,14 @@ func newContainer(t *testing.T, path string) *container {
 		t.Skipf("the image is not for %s", runtime.GOARCH)
 	}
 	root := t.TempDir()
-	// Folders of the test above it are nobody else's to look into.
+	// Folders of the test above it are not readable by other users.
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	unpack(t, image, root)
+	if err := os.MkdirAll(filepath.Join(root, "dev/shm"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	runtime.LockOSThread() // and never unlock
 	mount := func(from, to, kind string, flags uintptr, data string) {
 		if err := syscall.Mount(from, to, kind, flags, data); err != nil {
@@ -59,17 +63,22 @@ func newContainer(t *testing.T, path string) *container {
 	mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, "")
 	mount(root, root, "", syscall.MS_BIND, "")
 	mount("", root, "", syscall.MS_BIND|syscall.MS_REMOUNT|syscall.MS_RDONLY|syscall.MS_NOSUID, "")
-	mount("tmpfs", filepath.Join(root, "var/run/cilium"), "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=0777")
-	return &container{t, root}
+	for _, to := range append(mounts, "dev/shm") {
+		mount("tmpfs", filepath.Join(root, to), "tmpfs", syscall.MS_NOSUID|syscall.MS_NODEV, "mode=1777")
+	}
+	return &container{t: t, root: root}
 }
 
-// command runs a program of the image as the image's user.
+// command runs a program of the image, with the environment of the image, as the user of the container.
 func (c *container) command(ctx context.Context, program string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, "/usr/bin/"+program, args...)
+	if !strings.HasPrefix(program, "/") {
+		program = "/usr/bin/" + program
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = "/"
-	cmd.Env = []string{"PATH=/usr/bin", "HOME=/", "GOPS_CONFIG_DIR=/var/run/cilium/gops"}
+	cmd.Env = []string{"PATH=/usr/bin:/bin", "HOME=/", "GOPS_CONFIG_DIR=/dev/shm/gops"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Chroot: c.root, Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: syscall.SIGKILL,
+		Chroot: c.root, Credential: &syscall.Credential{Uid: c.user, Gid: c.user}, Pdeathsig: syscall.SIGKILL,
 	}
 	cmd.Err = nil // it is looked for below the new root
 	return cmd
@@ -107,7 +116,7 @@ func TestImage(t *testing.T) {
 	}
 	c := newContainer(t, path)
 	entries, err := os.ReadDir(filepath.Join(c.root, "usr/bin"))
-	if err != nil || len(entries) < 3 {
+	if err != nil || len(entries) < 6 {
 		t.Fatalf("%d programs: %v", len(entries), err)
 	}
 	for _, e := range entries {
@@ -118,7 +127,22 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s --help does not tell of --config-dir:\n%s", e.Name(), got)
 		}
 	}
-	c.serves()
+	out, err := c.command(t.Context(), "cilium-operator-alibabacloud", "--ipam=alibabacloud", "--k8s-api-server=http://127.0.0.1:1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "cilium-operator-alibabacloud has no alibabacloud allocator") {
+		t.Errorf("without an allocator for AWS it ends with %v and prints %q", err, out)
+	}
+	for _, as := range []struct {
+		user   uint32
+		mounts []string
+	}{
+		{0, nil}, {0, []string{"var/run/cilium"}}, {65532, []string{"var/run/cilium"}}, {10001, nil},
+	} {
+		t.Run(fmt.Sprintf("user %d, volumes %q", as.user, as.mounts), func(t *testing.T) {
+			c := newContainer(t, path, as.mounts...)
+			c.user = as.user
+			c.serves()
+		})
+	}
 }
 
 // serves runs an operator whose API server is away, and asks for its status as `kubectl exec` does: what it writes finds
@@ -136,6 +160,12 @@ func (c *container) serves() {
 	ended := make(chan error, 1)
 	go func() { ended <- operator.Wait() }()
 	degraded, err := c.awaitStatus(ended)
+	if err == nil {
+		var stacks []byte
+		if stacks, err = c.command(c.t.Context(), "/bin/gops", "stack", fmt.Sprint(operator.Process.Pid)).CombinedOutput(); !bytes.Contains(stacks, []byte("goroutine ")) {
+			c.t.Errorf("gops stack: %v\n%s", err, stacks)
+		}
+	}
 	if err == nil {
 		err = errors.Join(operator.Process.Signal(syscall.SIGTERM), <-ended)
 	}

@@ -23,16 +23,12 @@ import (
 	"golang.org/x/crypto/x509roots/fallback/bundle"
 )
 
-// user is who programs run as: a number, for kubelets refuse a name where root is forbidden.
-const user = 65532
-
-// entry is a file, a folder or a link of an image. All but those that the user owns belong to root, and nobody may
-// write to them.
+// entry is a file, a folder or a link of an image. All belong to root, and no other user may write to them unless the mode
+// says so.
 type entry struct {
 	content func() ([]byte, error) // of a file
 	link    string                 // of a link
 	mode    int64                  // of a file or folder
-	owner   int
 }
 
 // tree is a part of an image, by path without the slash at the beginning.
@@ -55,7 +51,7 @@ func (t tree) addFile(at, from string, mode int64) {
 func base(licenses string) (tree, error) {
 	t := tree{}
 	t.add("etc/ssl/certs/ca-certificates.crt", entry{mode: 0o444, content: certificates})
-	t.add("var/run/cilium", entry{mode: 0o755, owner: user})
+	t.add("var/run/cilium", entry{mode: 0o1777}) // any user, and its own files alone
 	err := filepath.WalkDir(licenses, func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
@@ -98,7 +94,7 @@ func (t tree) layer(age time.Time) (v1.Layer, error) {
 }
 
 func (e entry) write(w *tar.Writer, at string, age time.Time) error {
-	header := &tar.Header{Name: at, Mode: e.mode, Uid: e.owner, Gid: e.owner, ModTime: age, Format: tar.FormatPAX}
+	header := &tar.Header{Name: at, Mode: e.mode, ModTime: age, Format: tar.FormatPAX}
 	var content []byte
 	switch {
 	case e.link != "":

@@ -7,7 +7,7 @@ package v2
 // It chooses either pods, by endpointSelector, or nodes, by nodeSelector.
 //
 // Lists of a rule are written when they are present, if empty:
-// an absent list of peers sets no condition, and an empty one is met by nobody.
+// an absent list of peers sets no condition, and an empty one matches no peer.
 //
 // +skep:validation:oneOf=endpointSelector;nodeSelector
 type Rule struct {

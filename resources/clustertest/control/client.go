@@ -101,6 +101,12 @@ func (c *Client) StartMember(ctx context.Context, name string) error {
 	return c.member(ctx, name, "start")
 }
 
+// RestoreEtcd replaces the data of all etcd members by that of a snapshot, as etcdutl does: the members are killed and started
+// again on their ports, as a new cluster. It returns when they have a quorum.
+func (c *Client) RestoreEtcd(ctx context.Context, snapshot File) error {
+	return c.call(ctx, http.MethodPost, "/etcd/restore", snapshot, nil)
+}
+
 func (c *Client) member(ctx context.Context, name, verb string) error {
 	return c.call(ctx, http.MethodPost, "/etcd/"+url.PathEscape(name)+"/"+verb, nil, nil)
 }
@@ -170,6 +176,22 @@ func (c *Client) RemoveRule(ctx context.Context, id, rule string) error {
 func (c *Client) Requests(ctx context.Context, id string, after int64) (requests []Request, err error) {
 	path := proxyPath(id, "requests") + "?after=" + strconv.FormatInt(after, 10)
 	return requests, c.call(ctx, http.MethodGet, path, nil, &requests)
+}
+
+// Webhooks lists the webhooks of the API server with their hits, in order.
+func (c *Client) Webhooks(ctx context.Context) (all []Admission, err error) {
+	return all, c.call(ctx, http.MethodGet, "/webhooks", nil, &all)
+}
+
+// AddWebhook registers a webhook with the API server and returns it with its ID once the
+// API server asks it.
+func (c *Client) AddWebhook(ctx context.Context, ask Admission) (added Admission, err error) {
+	return added, c.call(ctx, http.MethodPost, "/webhooks", ask, &added)
+}
+
+// RemoveWebhook removes a webhook; a request that it hangs goes on.
+func (c *Client) RemoveWebhook(ctx context.Context, id string) error {
+	return c.call(ctx, http.MethodDelete, "/webhooks/"+url.PathEscape(id), nil, nil)
 }
 
 func proxyPath(parts ...string) string {

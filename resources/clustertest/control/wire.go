@@ -164,26 +164,29 @@ type Count struct {
 }
 
 // Rule is a fault at HTTP level. It applies to requests that match, and says
-// exactly one of Status, Delay, LoseAnswer, CutWatch and HoldWatch.
+// exactly one of Status, Delay, LoseAnswer, Spoil, CutWatch and HoldWatch.
 //
 // Rules are tried in the order in which they were added: delays add up, and the
-// first Status or LoseAnswer that fires is the last rule for its request.
+// first Status, LoseAnswer or Spoil that fires is the last rule for its request.
 type Rule struct {
 	// ID is chosen by the proxy if empty.
 	ID    string `json:"id,omitempty"`
 	Match Match  `json:"match"`
 
-	// Skip lets so many matching requests pass first; Times bounds how often
+	// Skip lets so many matching requests pass first; Every is the distance
+	// between two that count from then on (0: all count); Times bounds how often
 	// the rule fires (0: no bound); Probability is the chance of firing (0:
 	// always), drawn from a sequence that depends only on the proxy's seed, the
 	// rule's ID and how many requests matched before.
 	Skip        int     `json:"skip,omitempty"`
+	Every       int     `json:"every,omitempty"`
 	Times       int     `json:"times,omitempty"`
 	Probability float64 `json:"probability,omitempty"`
 
 	Status     *Status     `json:"status,omitempty"`
 	Delay      *Delay      `json:"delay,omitempty"`
 	LoseAnswer *LoseAnswer `json:"loseAnswer,omitempty"`
+	Spoil      *Spoil      `json:"spoil,omitempty"`
 	CutWatch   *CutWatch   `json:"cutWatch,omitempty"`
 	HoldWatch  *HoldWatch  `json:"holdWatch,omitempty"`
 
@@ -274,10 +277,15 @@ type Request struct {
 	// Status is the code that the client got: 0 while there is none, -1 if its
 	// stream was broken instead.
 	Status int `json:"status"`
+	// Answered is when the answer's header had arrived at the proxy, before the client
+	// could tell. It is zero without an answer of the server.
+	Answered time.Time `json:"answered,omitzero"`
 	// Done is set when the answer is complete or lost.
 	Done bool `json:"done"`
 	// Rules are the IDs of the rules that fired.
 	Rules []string `json:"rules,omitempty"`
+	// Spoilt is the kind of the answer that a rule gave.
+	Spoilt SpoiltAnswer `json:"spoilt,omitempty"`
 }
 
 // Mutates reports whether the request asks for a change. Reviews, which are
@@ -295,7 +303,7 @@ func IsReview(group string) bool {
 	return group == "authorization.k8s.io" || group == "authentication.k8s.io"
 }
 
-// Kubeconfig asks for a kubeconfig of somebody.
+// Kubeconfig asks for the kubeconfig of a user.
 type Kubeconfig struct {
 	// User and Groups become a client certificate. An empty User is the
 	// administrator.
@@ -307,7 +315,7 @@ type Kubeconfig struct {
 	Proxy string `json:"proxy,omitempty"`
 }
 
-// File is the answer that names a file.
+// File is a file that is asked for, or that an answer names.
 type File struct {
 	Path string `json:"path"`
 }

@@ -5,24 +5,29 @@ package identity
 
 import "k8s.io/apimachinery/pkg/types"
 
-// Assignments tell which pod bears which identity, where the operator decides
-// about that. They are offered by the duty that makes identities, for the term,
-// and are safe for concurrent use.
+// Assignments maps pods to identities where the operator manages identities. It is
+// provided for the term by the duty that creates CiliumIdentities, and is safe for
+// concurrent use.
 type Assignments interface {
-	// Of returns the number that the pod's labels have, and whether the object of
-	// that number is known to exist. It stays the same as long as that object and
-	// those labels do, also where another object has the same labels.
-	Of(pod types.NamespacedName) (Number, bool)
+	// ForPod returns the number of the pod's labels and whether the CiliumIdentity of
+	// that number exists. It does not change while that object and those labels
+	// exist, even if another object has the same labels.
+	ForPod(pod types.NamespacedName) (Number, bool)
 
-	// Bearers returns how many pods have labels with this number.
-	Bearers(n Number) int
+	// PodCount returns the number of pods with this identity.
+	PodCount(n Number) int
 
-	// Observe has see called with each pod for which Of has changed its answer,
-	// until cancel returns. Calls come one at a time, in no order, and may repeat;
-	// see must not block, and may call Of.
+	// Observe calls see for each pod whose answer of ForPod has changed, until cancel
+	// returns. Calls are serial, in no order, and may repeat; see must not block
+	// and may call ForPod.
 	Observe(see func(pod types.NamespacedName)) (cancel func())
 
-	// Complete is closed once all pods that were there at the start of the term
-	// have been looked at. Before that, that a number has no bearers says nothing.
+	// Complete returns a channel that is closed once all pods that existed at the
+	// start of the term are assigned. Before that, no pods with a number means
+	// nothing.
 	Complete() <-chan struct{}
+
+	// Whole returns an error while there are pods, or objects on which their
+	// identities depend, that cannot be decoded: such a pod may have any identity.
+	Whole() error
 }

@@ -5,14 +5,14 @@ package identity
 
 import "strconv"
 
-// Number is the number of a security identity. 0 is none.
+// Number is the numeric ID of a security identity. 0 is none.
 type Number uint32
 
-// String returns the number as objects and keys are named after it.
+// String returns the number as in the names of objects and keys.
 func (n Number) String() string { return strconv.FormatUint(uint64(n), 10) }
 
-// ParseNumber returns the number that name stands for. A name that no writer
-// makes, such as one with a sign or a leading zero, is none.
+// ParseNumber parses the number in a name. A non-canonical name, such as one with a sign
+// or a leading zero, is rejected.
 func ParseNumber(name string) (Number, bool) {
 	n, err := strconv.ParseUint(name, 10, 24)
 	if err != nil || n == 0 || Number(n).String() != name {
@@ -21,10 +21,10 @@ func ParseNumber(name string) (Number, bool) {
 	return Number(n), true
 }
 
-// Range is the numbers of a cluster, from Min to Max.
+// Range is the range of numbers of a cluster, from Min to Max.
 type Range struct{ Min, Max Number }
 
-// firstFree is the least number that no reserved or well-known identity has.
+// firstFree is the first number after reserved and well-known identities.
 const firstFree = 256
 
 // RangeOf returns the numbers of the cluster with this id in a mesh of up to
@@ -42,5 +42,5 @@ func RangeOf(clusterID, maxConnected uint32) Range {
 // Contains reports whether n is in the range.
 func (r Range) Contains(n Number) bool { return r.Min <= n && n <= r.Max }
 
-// Size returns how many numbers the range has.
+// Size returns the number of values in the range.
 func (r Range) Size() int { return int(r.Max-r.Min) + 1 }

@@ -9,7 +9,7 @@ import (
 	"github.com/skep-operator/skep/resources/domain/identity"
 )
 
-// The table of ranges in docs/wire/identities.md.
+// The table of ranges in docs/wire/identity.md.
 func TestRangeOf(t *testing.T) {
 	for _, c := range []struct {
 		maxConnected, clusterID uint32

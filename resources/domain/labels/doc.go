@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package labels computes which labels make the security identity of a pod, to
-// the letter as agents do: an identity is found by its labels, and one letter of
-// difference leaves pods without. It reads and writes nothing. The rules are in
-// docs/wire/identities.md.
+// Package labels computes the labels of a pod's security identity exactly as agents do:
+// identities are looked up by their labels, so any difference leaves pods without one.
+// It does no I/O. The rules are in docs/wire/identity.md.
 package labels

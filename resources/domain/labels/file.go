@@ -4,11 +4,12 @@
 package labels
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 )
 
-// file is a list of prefixes as agents read it.
+// file is a label prefix file in the format of agents.
 type file struct {
 	Version int `json:"version"`
 	Valid   []struct {
@@ -18,16 +19,22 @@ type file struct {
 	} `json:"valid-prefixes"`
 }
 
-// fileVersion is the only one there is.
+// fileVersion is the only supported version.
 const fileVersion = 1
 
-// ParseFile reads the entries of a file of prefixes, which take the place of the
-// default list. There may be none.
-func ParseFile(data []byte) ([]Entry, error) {
+// ParseFile parses the entries of a label prefix file, which replace the default list.
+// There may be none. Like agents it reads one JSON value; rest is the data after it.
+func ParseFile(data []byte) (entries []Entry, rest []byte, err error) {
 	var f file
-	if err := json.Unmarshal(data, &f); err != nil {
-		return nil, err
+	d := json.NewDecoder(bytes.NewReader(data))
+	if err := d.Decode(&f); err != nil {
+		return nil, nil, err
 	}
+	entries, err = f.entries()
+	return entries, bytes.TrimSpace(data[d.InputOffset():]), err
+}
+
+func (f file) entries() ([]Entry, error) {
 	if f.Version != fileVersion {
 		return nil, fmt.Errorf("version %d is not known; it must be %d", f.Version, fileVersion)
 	}

@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// Entry is one line of a filter: it includes or excludes labels by their keys.
+// Entry is one entry of a filter: it includes or excludes labels by key.
 type Entry struct {
-	source  string // "" fits any
+	source  string // "" matches any
 	exclude bool
-	expr    *regexp.Regexp // nil: prefix counts
+	expr    *regexp.Regexp // nil: prefix is used
 	prefix  string
 	text    string // as written
 }
 
-// ParseEntry reads an entry as options have it: [source:][!]regex.
+// ParseEntry parses an entry in the syntax of the option: [source:][!]regex.
 func ParseEntry(text string) (Entry, error) {
 	e := Entry{text: text}
 	pattern := text
@@ -37,7 +37,7 @@ func ParseEntry(text string) (Entry, error) {
 	return e, nil
 }
 
-// ParseEntries reads all, and tells all that is wrong.
+// ParseEntries parses all entries and returns all errors.
 func ParseEntries(texts []string) ([]Entry, error) {
 	entries := make([]Entry, len(texts))
 	errs := make([]error, len(texts))
@@ -50,7 +50,7 @@ func ParseEntries(texts []string) ([]Entry, error) {
 // String returns the entry as it was written.
 func (e Entry) String() string { return e.text }
 
-// match returns how much of the key the entry matches, from its beginning.
+// match returns the length of the entry's match at the start of the key.
 func (e Entry) match(source, key string) (length int, ok bool) {
 	if e.source != "" && e.source != source {
 		return 0, false
@@ -58,7 +58,7 @@ func (e Entry) match(source, key string) (length int, ok bool) {
 	if e.expr == nil {
 		return len(e.prefix), strings.HasPrefix(key, e.prefix)
 	}
-	at := e.expr.FindStringIndex(key) // the leftmost match; it has to be at the beginning
+	at := e.expr.FindStringIndex(key) // the leftmost match must be at the start
 	if at == nil || at[0] != 0 {
 		return 0, false
 	}
@@ -69,12 +69,12 @@ func (e Entry) match(source, key string) (length int, ok bool) {
 // use.
 type Filter struct {
 	entries  []Entry
-	allow    bool // what is not included is left out
+	allow    bool // labels that are not included are dropped
 	warnings []string
 }
 
-// NewFilter returns the filter of a list that users wrote entries for. base comes
-// first: the default list where it is nil, else that of a file.
+// NewFilter returns a filter of the entries of base followed by those of the user. base
+// is the list of a file; nil means the default list.
 func NewFilter(base, user []Entry) *Filter {
 	f := &Filter{}
 	given := user
@@ -91,7 +91,7 @@ func NewFilter(base, user []Entry) *Filter {
 	return f
 }
 
-// reserved is the entry without which agents say that something is wrong.
+// reserved is an entry that agents require.
 const reserved = "reserved:.*"
 
 func warnings(all, user []Entry) (texts []string) {
@@ -111,11 +111,10 @@ func warnings(all, user []Entry) (texts []string) {
 	return texts
 }
 
-// Warnings are about what is legal and hardly meant.
+// Warnings returns warnings about entries that are valid but probably not intended.
 func (f *Filter) Warnings() []string { return f.warnings }
 
-// Keeps reports whether a label with this key is part of identities. Its value
-// does not count.
+// Keeps reports whether a label with this key is part of identities, whatever its value.
 func (f *Filter) Keeps(source, key string) bool {
 	included, ignored := 0, 0
 	for _, e := range f.entries {
@@ -125,13 +124,13 @@ func (f *Filter) Keeps(source, key string) bool {
 		case !e.exclude:
 			included = max(included, length)
 		case ignored == 0 || length < ignored:
-			ignored = length // also if that is 0: then what was ignored so far is not
+			ignored = length // 0 cancels what was ignored so far
 		}
 	}
 	return !f.allow && ignored == 0 || included > ignored
 }
 
-// defaults is the list of agents.
+// defaults is the default list of agents.
 var defaults = mustParse(
 	reserved,
 	`:io\.kubernetes\.pod\.namespace`,

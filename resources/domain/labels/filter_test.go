@@ -25,7 +25,7 @@ func filter(t testing.TB, entries ...string) *labels.Filter {
 	return labels.NewFilter(nil, user)
 }
 
-// The tables of docs/wire/identities.md.
+// The tables of docs/wire/identity.md.
 func TestDefaultList(t *testing.T) {
 	f := filter(t)
 	for _, key := range []string{
@@ -54,7 +54,7 @@ func TestDefaultList(t *testing.T) {
 	}
 }
 
-// Rules 4 to 8, and examples 10 and 11.
+// ID-4 to ID-8, and ID-E10 and ID-E11.
 func TestEntries(t *testing.T) {
 	for _, test := range []struct {
 		entries       string
@@ -92,7 +92,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// Rule 4: what cannot be read is named.
+// ID-4: what cannot be read is named.
 func TestBadEntries(t *testing.T) {
 	_, err := labels.ParseEntries([]string{"k8s:", "ok", "k8s:(", ":", "", `!a{`, "(?:x)"})
 	if err == nil {
@@ -108,13 +108,13 @@ func TestBadEntries(t *testing.T) {
 	}
 }
 
-// Rule 5: the trap is warned of, with what was meant.
+// ID-5: the trap is warned of, with what was meant.
 func TestWarnings(t *testing.T) {
 	w := filter(t, "!k8s:team").Warnings()
 	if len(w) != 1 || !strings.Contains(w[0], `to exclude, write "k8s:!team"`) {
 		t.Errorf("it warns %q", w)
 	}
-	base, err := labels.ParseFile([]byte(`{"version":1,"valid-prefixes":[]}`))
+	base, _, err := labels.ParseFile([]byte(`{"version":1,"valid-prefixes":[]}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,11 +123,11 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// Rule 9.
+// ID-9.
 func TestFile(t *testing.T) {
 	parse := func(text string) *labels.Filter {
 		t.Helper()
-		base, err := labels.ParseFile([]byte(text))
+		base, _, err := labels.ParseFile([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,11 +148,16 @@ func TestFile(t *testing.T) {
 	if empty := parse(`{"version":1}`); !empty.Keeps("k8s", "pod-template-hash") {
 		t.Error("an empty list drops something")
 	}
+	for text, want := range map[string]string{`{"version":1}`: "", "{\"version\":1}\n \n": "", `{"version":1} {"version":2}`: `{"version":2}`} {
+		if _, rest, err := labels.ParseFile([]byte(text)); err != nil || string(rest) != want {
+			t.Errorf("behind %s is %q, %v", text, rest, err)
+		}
+	}
 	for _, text := range []string{
 		``, `[]`, `{}`, `{"version":2}`, `{"version":1,"valid-prefixes":[{"source":"k8s"}]}`,
 		`{"version":1,"valid-prefixes":[{"prefix":"app"}]}`, `{"version":1,"valid-prefixes":[{"source":"k8s","prefix":""}]}`,
 	} {
-		if _, err := labels.ParseFile([]byte(text)); err == nil {
+		if _, _, err := labels.ParseFile([]byte(text)); err == nil {
 			t.Errorf("%s is taken", text)
 		}
 	}
@@ -216,7 +221,7 @@ func lastIndex(list []int, value int) int {
 	return -1
 }
 
-// defaults is the list of docs/wire/identities.md.
+// defaults is the list of docs/wire/identity.md.
 var defaults = []string{
 	`reserved:.*`, `io\.kubernetes\.pod\.namespace`, `io\.cilium\.k8s\.namespace\.labels`, `app\.kubernetes\.io`, `io\.cilium\.k8s\.policy\.cluster`,
 	`!io\.kubernetes`, `!kubernetes\.io`, `!statefulset\.kubernetes\.io/pod-name`, `!apps\.kubernetes\.io/pod-index`, `!batch\.kubernetes\.io/job-completion-index`,

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The keys of labels that are not the pod's own.
+// Keys of labels added to those of the pod.
 const (
 	NamespaceLabelPrefix = "io.cilium.k8s.namespace.labels."
 	keyNamespace         = "io.kubernetes.pod.namespace"
@@ -18,23 +18,23 @@ const (
 
 const (
 	sourceK8s      = "k8s"
-	forgedPrefix   = "io.cilium.k8s" // nobody but us gives such labels
-	reservedPrefix = "reserved."     // agents cut it off
+	forgedPrefix   = "io.cilium.k8s" // reserved for the labels added here
+	reservedPrefix = "reserved."     // removed, as agents do
 )
 
-// Pod is what the identity of a pod depends upon.
+// Pod has the fields that a pod's identity depends on.
 type Pod struct {
 	Cluster         string
 	Namespace       string
 	NamespaceLabels iter.Seq2[string, string]
 	ServiceAccount  string // "" adds no label
 	Labels          iter.Seq2[string, string]
-	// NamedPorts are for agents that make labels of them; nil adds none.
+	// NamedPorts become labels for agents that use them; nil adds none.
 	NamedPorts iter.Seq[NamedPort]
 }
 
-// Identity returns the labels of the pod's identity. keeps is asked about each
-// key, as Filter.Keeps is.
+// Identity returns the labels of the pod's identity. keeps decides on each key, like
+// Filter.Keeps.
 func (p Pod) Identity(keeps func(source, key string) bool) Set {
 	set := Set{}
 	put := func(key, value string) {
@@ -47,8 +47,8 @@ func (p Pod) Identity(keeps func(source, key string) bool) Set {
 			put(key, value)
 		}
 	}
-	// What is written with the reserved prefix comes first: it yields to what is
-	// written without.
+	// Labels with the reserved prefix come first, so that labels without it
+	// override them.
 	for key, value := range p.Labels {
 		if cut, ok := strings.CutPrefix(key, reservedPrefix); ok {
 			own(cut, value)

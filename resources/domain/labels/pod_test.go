@@ -24,7 +24,7 @@ func identity(t testing.TB, pod pairs, entries ...string) labels.Set {
 	}.Identity(filter(t, entries...).Keeps)
 }
 
-// Examples 1, 3, 10 and 11; rules 1 to 3.
+// ID-E1, ID-E3, ID-E10 and ID-E11; ID-1 to ID-3.
 func TestIdentity(t *testing.T) {
 	with := func(more pairs) labels.Set {
 		all := labels.Set{
@@ -70,7 +70,7 @@ func TestIdentity(t *testing.T) {
 	}
 }
 
-// Rule 3: the label string.
+// ID-3: the label string.
 func TestString(t *testing.T) {
 	for want, set := range map[string]labels.Set{
 		"": nil,
@@ -88,7 +88,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// What the object's own labels leave out, and example 15.
+// What the object's own labels leave out, and ID-E15.
 func TestMetadata(t *testing.T) {
 	set := identity(t, pairs{"app": "web", "reserved.-x": "1"})
 	set["k8s:io.cilium.k8s.policy.serviceaccount"] = strings.Repeat("s", 70)

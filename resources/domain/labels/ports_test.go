@@ -23,7 +23,7 @@ func ofPorts(ports ...labels.NamedPort) labels.Set {
 	}.Identity(func(string, string) bool { return false })
 }
 
-// Rule 32; example 19.
+// ID-32; ID-E19.
 func TestNamedPorts(t *testing.T) {
 	long := func(i int) labels.NamedPort {
 		return labels.NamedPort{Name: fmt.Sprintf("a-long-name-%03d", i), Protocol: "SCTP", Port: 10000}

@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Set is the labels of an identity: values by source:key, as the object's
-// security-labels have them.
+// Set holds the labels of an identity: values by source:key, as in the security-labels
+// of a CiliumIdentity.
 type Set map[string]string
 
-// String returns the set as keys of a kvstore have it: source:key=value; for each
-// label, in the order of keys without their source.
+// String returns the set as in keys of the kvstore: source:key=value; for each label,
+// ordered by key without source.
 func (s Set) String() string {
 	var b strings.Builder
 	for _, name := range slices.SortedFunc(maps.Keys(s), byKey) {
@@ -35,16 +35,21 @@ func byKey(a, b string) int {
 	return cmp.Or(strings.Compare(keyA, keyB), strings.Compare(sourceA, sourceB))
 }
 
-// Metadata returns the labels of the object itself: those from Kubernetes,
-// without namespace labels and without what the API server would refuse.
+// Metadata returns the metadata labels of the CiliumIdentity: those from Kubernetes,
+// without namespace labels and without those that the API server would reject.
 func (s Set) Metadata() map[string]string {
 	meta := map[string]string{}
 	for name, value := range s {
-		key, ok := strings.CutPrefix(name, sourceK8s+":")
-		if ok && !strings.HasPrefix(key, NamespaceLabelPrefix) &&
-			len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0 {
+		if key, ok := MetadataKey(name, value); ok {
 			meta[key] = value
 		}
 	}
 	return meta
+}
+
+// MetadataKey returns the key of a label in the metadata, false if it is not there.
+func MetadataKey(name, value string) (key string, ok bool) {
+	key, ok = strings.CutPrefix(name, sourceK8s+":")
+	return key, ok && !strings.HasPrefix(key, NamespaceLabelPrefix) &&
+		len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package fair shares what a client may ask of a server between those that ask.
-// It knows neither the requests nor the server.
+// Package fair shares the rate limit of a client fairly between its users. It is
+// independent of the requests and the server.
 package fair

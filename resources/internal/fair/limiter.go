@@ -13,33 +13,32 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits are what all requests together may use.
+// Limits bound all requests together.
 type Limits struct {
-	Rate   float64 // requests per second; 0: as many as there are
-	Burst  int     // requests that may go at once after a pause, at least 1
-	AtOnce int     // requests under way; 0: as many as there are
-	// HeldUp is told how long each request waited that could not go at once, also
-	// one that was given up. It may be nil.
+	Rate   float64 // requests per second; 0: no limit
+	Burst  int     // requests at once after a pause, at least 1
+	AtOnce int     // requests in flight; 0: no limit
+	// HeldUp is called with the time that a delayed request waited, whether it was
+	// sent or aborted. It may be nil.
 	HeldUp func(module string, d time.Duration)
 }
 
-// Limiter shares limits between modules. While nobody waits, a request goes as
-// soon as the limits allow; once there is a queue, modules get their turn one
-// after the other, so that one with thousands of requests delays another by one
-// request, not by all of its own. It has no goroutine, and is safe for concurrent
-// use.
+// Limiter shares limits between modules. Without a queue a request is admitted as soon
+// as the limits allow; otherwise modules take turns, so that one with thousands of
+// requests delays another by one request only. It has no goroutine and is safe for
+// concurrent use.
 type Limiter struct {
 	rate   *rate.Limiter // nil: no limit
 	heldUp func(module string, d time.Duration)
 
 	mu     sync.Mutex
-	free   int                        // slots for requests under way
-	queues map[string][]chan struct{} // of modules that wait
+	free   int                        // slots for requests in flight
+	queues map[string][]chan struct{} // of waiting modules
 	turn   []string                   // modules with a queue, the next one first
-	due    *time.Timer                // of the next token, while one is waited for
+	due    *time.Timer                // when the next token is due, while the queue waits for it
 }
 
-// New returns a limiter that nobody has used yet.
+// New returns a limiter.
 func New(l Limits) *Limiter {
 	f := &Limiter{free: l.AtOnce, heldUp: l.HeldUp, queues: map[string][]chan struct{}{}}
 	if l.AtOnce == 0 {
@@ -54,8 +53,8 @@ func New(l Limits) *Limiter {
 	return f
 }
 
-// Acquire returns when the module may send a request, or with the cause when ctx
-// ends. release is called once, when the request is done.
+// Acquire waits until the module may send a request, or returns the cause when ctx
+// ends. The caller calls release once, after the request.
 func (l *Limiter) Acquire(ctx context.Context, module string) (release func(), err error) {
 	ready := l.ask(module)
 	if ready == nil {
@@ -72,7 +71,7 @@ func (l *Limiter) Acquire(ctx context.Context, module string) (release func(), e
 	}
 }
 
-// Wait is Acquire for requests whose end nobody tells: it takes no slot.
+// Wait is Acquire for requests whose end is not reported: it takes no slot.
 func (l *Limiter) Wait(ctx context.Context, module string) error {
 	release, err := l.Acquire(ctx, module)
 	if err == nil {
@@ -81,7 +80,7 @@ func (l *Limiter) Wait(ctx context.Context, module string) error {
 	return err
 }
 
-// Waiting is how many requests are held up now.
+// Waiting returns the number of requests in the queues.
 func (l *Limiter) Waiting() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,11 +91,12 @@ func (l *Limiter) Waiting() int {
 	return n
 }
 
-// ask returns nil if the request may go, else a channel that is closed when it may.
+// ask returns nil if the request is admitted at once, else a channel that is closed when
+// it is.
 func (l *Limiter) ask(module string) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.turn) == 0 && l.take() {
+	if len(l.turn) == 0 && l.reserve() {
 		return nil
 	}
 	ready := make(chan struct{})
@@ -114,8 +114,8 @@ func (l *Limiter) release() {
 	l.serve()
 }
 
-// leave takes a request out of its queue. One that was let go at the same moment
-// gives its slot back.
+// leave removes a request from its queue. One that was admitted meanwhile returns its
+// slot.
 func (l *Limiter) leave(module string, ready chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,9 +137,9 @@ func (l *Limiter) setQueue(module string, queue []chan struct{}) {
 	l.turn = slices.DeleteFunc(l.turn, func(m string) bool { return m == module })
 }
 
-// take reports whether there is a slot and a token, and takes them. If only the
-// token is missing, it sees to it that those who wait are served when it is due.
-func (l *Limiter) take() bool {
+// reserve takes a slot and a token, and reports whether both were available. If only the
+// token is missing, a timer serves the queues when it is due.
+func (l *Limiter) reserve() bool {
 	if l.free == 0 || l.due != nil {
 		return false
 	}
@@ -155,9 +155,9 @@ func (l *Limiter) take() bool {
 	return true
 }
 
-// serve lets go whom there is a slot and a token for.
+// serve admits waiting requests while there are slots and tokens.
 func (l *Limiter) serve() {
-	for len(l.turn) > 0 && l.take() {
+	for len(l.turn) > 0 && l.reserve() {
 		module := l.turn[0]
 		queue := l.queues[module]
 		l.turn = append(l.turn[1:], module)

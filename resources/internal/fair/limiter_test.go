@@ -19,7 +19,7 @@ func TestMain(m *testing.M) { waittest.Main(m) }
 
 var errGivenUp = errors.New("given up")
 
-// crowd asks in the name of modules, and notes who went, in order.
+// crowd makes requests of several modules and records the order of admission.
 type crowd struct {
 	t *testing.T
 	l *Limiter
@@ -62,7 +62,7 @@ func TestModulesGoInTurn(t *testing.T) {
 	})
 }
 
-// docs/wire/kvstore.md, rule O2.
+// docs/wire/kvstore.md, KV-O2.
 func TestOneRequestOfEachModuleInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &crowd{t: t, l: New(Limits{Rate: 1, AtOnce: 1})}
@@ -104,8 +104,8 @@ func TestTheRateIsKept(t *testing.T) {
 	})
 }
 
-// docs/wire/kvstore.md, rule O2: no more than so many requests are under way at
-// once, whoever gives up.
+// docs/wire/kvstore.md, KV-O2: no more than so many requests are under way at
+// once, also when a wait is aborted.
 func TestSlots(t *testing.T) {
 	for name, limits := range map[string]Limits{"with a rate": {Rate: 1000, Burst: 1000, AtOnce: 2}, "alone": {AtOnce: 2}} {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestWhoLeftIsForgotten(t *testing.T) {
 			t.Errorf("waited %s behind requests that were given up", took)
 		}
 		if heldUp["impatient"] != 10 || heldUp["patient"] != 1 || heldUp["first"] != 0 {
-			t.Errorf("held up were %v", heldUp)
+			t.Errorf("delayed requests: %v", heldUp)
 		}
 	})
 }
@@ -192,7 +192,7 @@ func TestNothingIsDoneForThoseWhoLeft(t *testing.T) {
 			t.Errorf("that took %s", took)
 		}
 		if len(l.queues) > 0 || len(l.turn) > 0 || l.Waiting() != 0 {
-			t.Error("the limiter still works for nobody")
+			t.Error("the limiter still has a timer without waiters")
 		}
 		if err := l.Wait(t.Context(), "late"); err != nil || time.Since(began) != 1000*time.Second {
 			t.Errorf("%v, and the next token came after %s: one that left took it", err, time.Since(began))

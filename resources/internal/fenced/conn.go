@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Fence is the right to write during one term.
+// Fence permits writes during one term.
 type Fence interface {
-	// Check returns an error once the fence is shut.
+	// Check returns an error once the fence is closed.
 	Check() error
-	// OnClose calls c when the fence shuts for good, or now if it has. From then
+	// OnClose calls c when the fence closes, or at once if it is closed. From then
 	// on Check fails.
 	OnClose(c func())
 }
@@ -23,8 +23,8 @@ type Fence interface {
 // DialFunc makes a connection.
 type DialFunc func(ctx context.Context, network, address string) (net.Conn, error)
 
-// Dialer dials connections that carry writes only while a fence is open, and
-// that are reset when it shuts. It is safe for concurrent use.
+// Dialer dials connections that accept writes only while a fence is open and that are
+// reset when it closes. It is safe for concurrent use.
 type Dialer struct {
 	fence  Fence
 	dial   DialFunc
@@ -34,8 +34,8 @@ type Dialer struct {
 	conns map[*conn]struct{}
 }
 
-// NewDialer returns a dialer for one term. unsent is told how many bytes a reset
-// dropped that the other side has not acknowledged; it may be nil.
+// NewDialer returns a dialer for one term. unsent, which may be nil, is called after a
+// reset with the number of bytes that the peer has not acknowledged.
 func NewDialer(f Fence, dial DialFunc, unsent func(bytes int)) *Dialer {
 	if unsent == nil {
 		unsent = func(int) {}
@@ -45,7 +45,7 @@ func NewDialer(f Fence, dial DialFunc, unsent func(bytes int)) *Dialer {
 	return d
 }
 
-// DialContext makes a connection, or returns the fence's error if it is shut.
+// DialContext dials a connection, or returns the error of a closed fence.
 func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
 	if err := d.fence.Check(); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (d *Dialer) DialContext(ctx context.Context, network, address string) (net.
 	d.mu.Lock()
 	d.conns[c] = struct{}{}
 	d.mu.Unlock()
-	if err := d.fence.Check(); err != nil { // it shut while dialling; reset may have missed this one
+	if err := d.fence.Check(); err != nil { // closed while dialling; reset may have missed this one
 		c.reset()
 		return nil, err
 	}
@@ -87,8 +87,8 @@ type conn struct {
 	dialer *Dialer
 }
 
-// Write asks the fence before every write: a request that was prepared while
-// the process stood still does not leave it.
+// Write checks the fence before every write: a request prepared before the process was
+// suspended is not sent after the deadline.
 func (c *conn) Write(b []byte) (int, error) {
 	if err := c.dialer.fence.Check(); err != nil {
 		c.reset()
@@ -103,7 +103,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// reset closes without letting the kernel send what it still holds.
+// reset closes the connection and drops what the kernel has not sent.
 func (c *conn) reset() {
 	c.dialer.forget(c)
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
@@ -113,7 +113,7 @@ func (c *conn) reset() {
 	_ = c.Conn.Close()
 }
 
-// unsentBytes is what the other side has not acknowledged.
+// unsentBytes returns the number of bytes that the peer has not acknowledged.
 func unsentBytes(c *net.TCPConn) int {
 	raw, err := c.SyscallConn()
 	if err != nil {

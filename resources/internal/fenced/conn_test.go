@@ -19,9 +19,9 @@ import (
 
 func TestMain(m *testing.M) { waittest.Main(m) }
 
-var errShut = errors.New("shut")
+var errClosed = errors.New("closed")
 
-// fence is shut by close, or missed: then nobody was told.
+// fence is closed by close, or missed: by its deadline, without a callback.
 type fence struct {
 	mu      sync.Mutex
 	missed  bool
@@ -33,7 +33,7 @@ func (f *fence) Check() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.missed || f.closed {
-		return errShut
+		return errClosed
 	}
 	return nil
 }
@@ -109,11 +109,11 @@ func TestLateWriteIsRefusedAndEndsTheConnection(t *testing.T) {
 				t.Errorf("received %q, %v", got, err)
 			}
 			f.miss() // what a process sees that was stopped
-			if n, err := ours.Write([]byte("late")); n != 0 || !errors.Is(err, errShut) {
+			if n, err := ours.Write([]byte("late")); n != 0 || !errors.Is(err, errClosed) {
 				t.Errorf("late write: %d, %v", n, err)
 			}
 			if late, _ := io.ReadAll(theirs); len(late) > 0 {
-				t.Errorf("received %q after the fence was shut", late)
+				t.Errorf("received %q after the fence was closed", late)
 			}
 			if d.open() != 0 {
 				t.Error("the connection is kept")
@@ -191,7 +191,7 @@ func TestIdleConnectionsEndWithTheFence(t *testing.T) {
 	if _, err := theirs.Read(make([]byte, 1)); err == nil {
 		t.Error("an idle connection outlives the fence")
 	}
-	if _, err := ours.Write([]byte("x")); !errors.Is(err, errShut) {
+	if _, err := ours.Write([]byte("x")); !errors.Is(err, errClosed) {
 		t.Errorf("a write after the fence: %v", err)
 	}
 }
@@ -202,12 +202,12 @@ func TestNoConnectionBehindAShutFence(t *testing.T) {
 		t.Error("dialled")
 		return nil, errors.New("no")
 	}, nil)
-	if _, err := d.DialContext(t.Context(), "tcp", "x"); !errors.Is(err, errShut) {
+	if _, err := d.DialContext(t.Context(), "tcp", "x"); !errors.Is(err, errClosed) {
 		t.Errorf("dial: %v", err)
 	}
 }
 
-// The fence shuts, and resets all it knows, while a connection is being made.
+// The fence closes and resets all known connections while another is being dialled.
 func TestConnectionThatComesTooLateIsReset(t *testing.T) {
 	f := &fence{}
 	p := listen(t, "tcp", "127.0.0.1:0")
@@ -216,7 +216,7 @@ func TestConnectionThatComesTooLateIsReset(t *testing.T) {
 		f.close()
 		return c, err
 	}, nil)
-	if c, err := d.DialContext(t.Context(), "tcp", p.Addr().String()); !errors.Is(err, errShut) {
+	if c, err := d.DialContext(t.Context(), "tcp", p.Addr().String()); !errors.Is(err, errClosed) {
 		t.Errorf("dial: %v, %v", c, err)
 	}
 	theirs, err := p.Accept()

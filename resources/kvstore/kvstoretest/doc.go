@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package kvstoretest is for tests of duties that write to etcd: a real etcd that
-// is read and written past what is under test, and duties in a term that is
-// entered and left, with real connections, leases and fences. Only tests import
-// it.
+// Package kvstoretest supports tests of duties that write to etcd: a real etcd with a
+// client of its own, and the options of an operator that uses it; operatortest runs the
+// operator. Only tests import it.
 package kvstoretest

@@ -14,11 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/skep-operator/skep/resources/clustertest"
-	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-// Etcd is a real etcd, read and written with its own client, past everything
-// that is under test.
+// Etcd is a real etcd with a client that is independent of the code under test.
 type Etcd struct {
 	*clustertest.Etcd
 	Client *clientv3.Client
@@ -26,10 +24,18 @@ type Etcd struct {
 }
 
 // Start runs an etcd until the test ends.
-func Start(t testing.TB, members int) *Etcd {
+func Start(t testing.TB, members int, opts ...clustertest.EtcdOption) *Etcd {
 	t.Helper()
-	e := clustertest.StartEtcd(t, members)
-	c, err := clientv3.New(clientv3.Config{Endpoints: e.Endpoints(), DialTimeout: waittest.Limit, Logger: zap.NewNop()})
+	return Connect(t, clustertest.StartEtcd(t, members, opts...))
+}
+
+// Connect returns an etcd that runs, such as that of a control plane, with a client until the test ends.
+func Connect(t testing.TB, e *clustertest.Etcd) *Etcd {
+	t.Helper()
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: e.Endpoints(), DialTimeout: time.Minute, Logger: zap.NewNop(),
+		Username: e.Username(), Password: e.Password(), TLS: e.TLSConfig(t),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +43,7 @@ func Start(t testing.TB, members int) *Etcd {
 	return &Etcd{e, c, t}
 }
 
-// Get is a key as it stands, nil if it does not.
+// Get returns a key, nil if it does not exist.
 func (e *Etcd) Get(key string) *mvccpb.KeyValue {
 	e.t.Helper()
 	resp, err := e.Client.Get(e.t.Context(), key)
@@ -50,7 +56,7 @@ func (e *Etcd) Get(key string) *mvccpb.KeyValue {
 	return resp.Kvs[0]
 }
 
-// Revision is how far etcd is.
+// Revision returns etcd's current revision.
 func (e *Etcd) Revision() int64 {
 	e.t.Helper()
 	resp, err := e.Client.Get(e.t.Context(), "no key")
@@ -78,7 +84,7 @@ func (e *Etcd) Delete(key string) {
 	}
 }
 
-// Grant makes a lease.
+// Grant grants a lease.
 func (e *Etcd) Grant(ttl time.Duration) clientv3.LeaseID {
 	e.t.Helper()
 	resp, err := e.Client.Grant(e.t.Context(), int64(ttl/time.Second))
@@ -88,14 +94,14 @@ func (e *Etcd) Grant(ttl time.Duration) clientv3.LeaseID {
 	return resp.ID
 }
 
-// Record is the changes of a prefix, in the order of their revisions.
+// Record holds the changes of a prefix, ordered by revision.
 type Record struct {
 	mu     sync.Mutex
 	events []*clientv3.Event
 }
 
-// Follow records changes of keys that begin with prefix, from a revision on,
-// until the test ends.
+// Follow records the changes of keys with a prefix, from a revision on, until the test
+// ends.
 func (e *Etcd) Follow(prefix string, from int64) *Record {
 	e.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -113,14 +119,14 @@ func (e *Etcd) Follow(prefix string, from int64) *Record {
 	return r
 }
 
-// Events are the changes so far.
+// Events returns the changes so far.
 func (r *Record) Events() []*clientv3.Event {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events[:len(r.events):len(r.events)]
 }
 
-// Puts is how often keys were written so far.
+// Puts returns the number of puts so far.
 func (r *Record) Puts() int {
 	n := 0
 	for _, e := range r.Events() {
@@ -129,10 +135,4 @@ func (r *Record) Puts() int {
 		}
 	}
 	return n
-}
-
-// Eventually waits for a state.
-func Eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	waittest.Until(t, what, holds)
 }

@@ -10,12 +10,13 @@ import (
 )
 
 // Endpoints is the stream of CiliumEndpoints.
-var Endpoints = stream.Custom[Endpoint](v2.CiliumEndpointResource)
+var Endpoints = stream.Custom[Endpoint](v2.CiliumEndpointResource).OfKind("CiliumEndpoint")
 
 // Endpoint is what duties read of a CiliumEndpoint.
 type Endpoint struct {
-	EndpointMeta `json:"metadata"`
-	Status       EndpointStatus `json:"status"`
+	EndpointMeta   `json:"metadata"`
+	slim.Undecoded `json:"-"`
+	Status         EndpointStatus `json:"status"`
 }
 
 // EndpointMeta is the metadata of a CiliumEndpoint.
@@ -23,6 +24,7 @@ type EndpointMeta struct {
 	slim.Meta
 	Owners            []slim.OwnerReference `json:"ownerReferences"`
 	CreationTimestamp slim.Time             `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time             `json:"deletionTimestamp"`
 }
 
 // EndpointStatus is what the agent reports about an endpoint.

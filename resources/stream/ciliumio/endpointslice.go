@@ -18,11 +18,12 @@ import (
 )
 
 // EndpointSlices is the stream of CiliumEndpointSlices.
-var EndpointSlices = stream.Custom[EndpointSlice](v2alpha1.CiliumEndpointSliceResource)
+var EndpointSlices = stream.Custom[EndpointSlice](v2alpha1.CiliumEndpointSliceResource).OfKind("CiliumEndpointSlice")
 
 // EndpointSlice is what duties read of a CiliumEndpointSlice.
 type EndpointSlice struct {
 	EndpointSliceMeta `json:"metadata"`
+	slim.Undecoded    `json:"-"`
 	// Of is the namespace of the endpoints; the slice itself has none.
 	Of        slim.String    `json:"namespace"`
 	Endpoints SliceEndpoints `json:"endpoints"`
@@ -32,6 +33,7 @@ type EndpointSlice struct {
 type EndpointSliceMeta struct {
 	slim.Meta
 	CreationTimestamp slim.Time `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
 }
 
 // SliceEndpoint is an endpoint as a slice has it. Of what the endpoints

@@ -10,13 +10,14 @@ import (
 )
 
 // Nodes is the stream of CiliumNodes.
-var Nodes = stream.Custom[Node](v2.CiliumNodeResource)
+var Nodes = stream.Custom[Node](v2.CiliumNodeResource).OfKind("CiliumNode")
 
 // Node is what duties read of a CiliumNode.
 type Node struct {
-	NodeMeta `json:"metadata"`
-	Spec     NodeSpec   `json:"spec"`
-	Status   NodeStatus `json:"status"`
+	NodeMeta       `json:"metadata"`
+	slim.Undecoded `json:"-"`
+	Spec           NodeSpec   `json:"spec"`
+	Status         NodeStatus `json:"status"`
 }
 
 // NodeMeta is the metadata of a CiliumNode.
@@ -36,7 +37,32 @@ type NodeSpec struct {
 
 // NodeSpecIPAM is what a node hands to its pods.
 type NodeSpecIPAM struct {
-	PodCIDRs []string `json:"podCIDRs"`
+	PodCIDRs []string  `json:"podCIDRs"`
+	Pools    NodePools `json:"pools"`
+}
+
+// NodePools is what a node needs of CiliumPodIPPools, and has of them.
+type NodePools struct {
+	Requested []PoolRequest    `json:"requested"`
+	Allocated []PoolAllocation `json:"allocated"`
+}
+
+// PoolRequest is how many addresses of a pool the agent of a node needs.
+type PoolRequest struct {
+	Pool   string     `json:"pool"`
+	Needed PoolDemand `json:"needed"`
+}
+
+// PoolDemand is a number of addresses of each family.
+type PoolDemand struct {
+	IPv4Addrs int64 `json:"ipv4-addrs"`
+	IPv6Addrs int64 `json:"ipv6-addrs"`
+}
+
+// PoolAllocation are the CIDRs of a pool that a node has.
+type PoolAllocation struct {
+	Pool  string   `json:"pool"`
+	CIDRs []string `json:"cidrs"`
 }
 
 // NodeStatus is the status of a CiliumNode.

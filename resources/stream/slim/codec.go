@@ -78,35 +78,68 @@ func (c *Codec[T]) MetadataOnly() bool { return c.metadata }
 // DecodeProtobuf decodes the protobuf message of a full object into *obj, which
 // must be zero. On error *obj is not usable.
 func (c *Codec[T]) DecodeProtobuf(in *Interner, message []byte, obj *T) error {
-	return decodeProtobuf(c.plan, in, message, obj)
+	if err := decodeProtobuf(c.plan, in, message, obj); err != nil {
+		return err
+	}
+	return trim(obj)
+}
+
+// A Trimmer is a pointer to a slim type that drops parts of an object that depend on others of its fields, such as the
+// spec of an object that its annotations exclude. Trim is called once, when the object is decoded.
+type Trimmer interface{ Trim() }
+
+func trim[T any](obj *T) (err error) {
+	defer recoverTo(&err)
+	if t, ok := any(obj).(Trimmer); ok {
+		t.Trim()
+	}
+	return nil
 }
 
 // DecodeProtobufMeta decodes only what names the object.
 func (c *Codec[T]) DecodeProtobufMeta(in *Interner, message []byte) (Meta, error) {
 	var id identity
 	err := decodeProtobuf(c.meta, in, message, &id)
+	if f, rest, broken := nextField(message); err != nil && broken == nil && f.num == metadataNumber {
+		id = identity{} // what follows the metadata may be cut
+		err = decodeProtobuf(c.meta, in, message[:len(message)-len(rest)], &id)
+	}
 	return id.Meta, err
 }
+
+// metadataNumber is the field of metadata in all objects, which is written first.
+var metadataNumber = FieldNumber[metav1.PartialObjectMetadata]("metadata")
 
 func decodeProtobuf[T any](p *plan, in *Interner, message []byte, obj *T) (err error) {
 	defer recoverTo(&err)
 	return p.decode(in, message, pointerTo(obj))
 }
 
-// DecodeJSON decodes a full object into *obj, which must be zero. On error *obj
-// is not usable.
-func (c *Codec[T]) DecodeJSON(object []byte, obj *T) error { return decodeJSON(object, obj) }
+// DecodeJSON decodes a full object into *obj, which must be zero. Fields that
+// cannot be decoded are named in the Undecoded of T, if it has one; else they are
+// an error. On error *obj is not usable.
+func (c *Codec[T]) DecodeJSON(object []byte, obj *T) error {
+	if decodeJSON(object, obj) != nil {
+		if err := salvage(object, obj); err != nil {
+			return err
+		}
+	}
+	return trim(obj)
+}
 
 // DecodeJSONMeta decodes only what names the object.
 func (c *Codec[T]) DecodeJSONMeta(object []byte) (Meta, error) {
 	var id identity
-	err := decodeJSON(object, &id)
+	u, err := decodeParts(object, &id)
+	if err == nil && u.CannotDecode("metadata.name", "metadata.namespace") {
+		err = u.DecodeError()
+	}
 	return id.Meta, err
 }
 
-func decodeJSON[T any](object []byte, obj *T) (err error) {
+func decodeJSON(raw []byte, value any) (err error) {
 	defer recoverTo(&err)
-	return kjson.UnmarshalCaseSensitivePreserveInts(object, obj)
+	return kjson.UnmarshalCaseSensitivePreserveInts(raw, value)
 }
 
 // recoverTo turns the panic of a FieldDecoder into an error: a bad object costs

@@ -81,6 +81,28 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
+// An object that is cut behind its metadata says which one it is.
+func TestNameOfMessageThatIsCut(t *testing.T) {
+	codec, err := Protobuf[Pod, corev1.Pod]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", ResourceVersion: "7"}, Spec: corev1.PodSpec{NodeName: "node"}}
+	message, err := pod.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cut := range len(message) {
+		meta, err := codec.DecodeProtobufMeta(NewInterner(), message[:cut])
+		if err == nil && meta.Name != "" && meta.Key() != (Key{Namespace: "shop", Name: "web"}) {
+			t.Errorf("%d of %d bytes: it is said to be %v", cut, len(message), meta)
+		}
+	}
+	if meta, err := codec.DecodeProtobufMeta(NewInterner(), message[:len(message)-3]); err != nil || meta.Name != "web" || meta.ResourceVersion != 7 {
+		t.Errorf("it is %v, %v", meta, err)
+	}
+}
+
 // Fields that the slim type does not have may be of any number and any type.
 func TestUnknownFieldsAreSkipped(t *testing.T) {
 	codec, err := Protobuf[Pod, corev1.Pod]()

@@ -9,6 +9,7 @@ import (
 	"reflect"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
 )
 
 // Owner is the owner reference whose controller is true, in one word that all
@@ -65,14 +66,14 @@ func (o Owner) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *Owner) UnmarshalJSON(data []byte) error {
-	var refs []metav1.OwnerReference
-	if err := json.Unmarshal(data, &refs); err != nil {
+	var refs []OwnerReference
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &refs); err != nil {
 		return err
 	}
 	*o = Owner{}
 	for _, ref := range refs {
-		if ref.Controller != nil && *ref.Controller {
-			*o = Owner{MakeString(string(packOwner(nil, ref.APIVersion, ref.Kind, ref.Name, string(ref.UID))))}
+		if ref.Controller {
+			*o = MakeOwner(ref)
 			return nil
 		}
 	}

@@ -81,10 +81,21 @@ func (p *plan) addFields(slim, full reflect.Type, base uintptr, path string) err
 	return errors.Join(errs...)
 }
 
+// otherCase names the field of the same letters, if there is one: names are compared with case.
+func otherCase(full reflect.Type, name string) string {
+	for i := range full.NumField() {
+		field, _, _ := strings.Cut(full.Field(i).Tag.Get("json"), ",")
+		if strings.EqualFold(field, name) {
+			return "; did you mean " + field + "?"
+		}
+	}
+	return ""
+}
+
 func (p *plan) addField(f reflect.StructField, full reflect.Type, name string, offset uintptr, at string) error {
 	numbers, fullType, ok := findField(full, name)
 	if !ok {
-		return fmt.Errorf("%s: %s has no field %q", at, full, name)
+		return fmt.Errorf("%s: %s has no field %q%s", at, full, name, otherCase(full, name))
 	}
 	o, err := newOp(f.Type, fullType, at)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"os"
@@ -286,8 +287,7 @@ func peak() (int64, error) {
 }
 
 // WatchUpdates receives n updates of BudgetPods from the server, which has that
-// kind, through a stream with an index and one subscriber that is Done with
-// each, and reports CPU and allocations per update. The server is to have few
+// kind, through a stream with an index and one subscriber, and reports CPU and allocations per update. The server is to have few
 // pods, so that updates do not coalesce away.
 func WatchUpdates(b *testing.B, url string) {
 	s, err := stream.New(stream.NewSource(connectURL(url)), BudgetPods())
@@ -304,9 +304,9 @@ func WatchUpdates(b *testing.B, url string) {
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	delivered := 0
-	events := s.Events(ctx)
-	for range store.Len() + 1 {
-		(<-events).Done(nil)
+	next, stop := iter.Pull(s.Changes(ctx))
+	defer stop()
+	for batch, ok := next(); ok && !batch.Synced; batch, ok = next() {
 	}
 	target += slim.Revision(b.N)
 	b.ReportAllocs()
@@ -317,12 +317,13 @@ func WatchUpdates(b *testing.B, url string) {
 		b.Fatal(err)
 	}
 	_ = resp.Body.Close()
-	for e := range events {
-		e.Done(nil)
-		delivered++
-		if e.Object.ResourceVersion >= target-1 {
-			break
+	for last := slim.Revision(0); last < target-1; {
+		batch, ok := next()
+		if !ok {
+			b.Fatal("the loop has ended")
 		}
+		delivered += len(batch.Changes)
+		last = batch.Changes[len(batch.Changes)-1].Object.ResourceVersion
 	}
 	b.StopTimer()
 	cpuAfter, _ := cpu()
@@ -331,9 +332,9 @@ func WatchUpdates(b *testing.B, url string) {
 }
 
 // FanOut makes b.N updates of 10,000 keys in turn, and delivers each to so many
-// subscribers, through channels or in batches of up to 256, each Done. After
+// subscribers. After
 // every key's turn it waits for the last subscriber, so that nothing coalesces.
-func FanOut(b *testing.B, subscribers int, batches bool) {
+func FanOut(b *testing.B, subscribers int) {
 	l, err := stream.NewLocal[slim.Pod]()
 	if err != nil {
 		b.Fatal(err)
@@ -353,7 +354,7 @@ func FanOut(b *testing.B, subscribers int, batches bool) {
 	f := &fanOut{Resource: l, last: slim.Revision(len(pods)), ready: make(chan struct{}), turn: make(chan struct{})}
 	var done sync.WaitGroup
 	for range subscribers {
-		done.Go(func() { f.receive(b.Context(), batches) })
+		done.Go(func() { f.receive(b.Context()) })
 	}
 	wait := func(c chan struct{}) {
 		for range subscribers {
@@ -386,26 +387,15 @@ type fanOut struct {
 	deliveries  atomic.Int64
 }
 
-// receive takes events until it has seen the last revision.
-func (f *fanOut) receive(ctx context.Context, batches bool) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	if !batches {
-		n := int64(0)
-		for e := range f.Events(ctx) {
-			e.Done(nil)
-			if !f.take(e, &n) {
-				break
-			}
-		}
-		f.deliveries.Add(n)
-		return
-	}
+// receive takes changes until it has seen the last revision.
+func (f *fanOut) receive(ctx context.Context) {
 	n, more := int64(0), true
-	for batch := range f.Batches(ctx, 256, 0) {
-		batch.Done(nil)
-		for _, e := range batch {
-			more = f.take(e, &n) && more
+	for batch := range f.Changes(ctx) {
+		for _, change := range batch.Changes {
+			more = f.take(change, &n) && more
+		}
+		if batch.Synced {
+			f.ready <- struct{}{}
 		}
 		if !more {
 			break
@@ -414,19 +404,16 @@ func (f *fanOut) receive(ctx context.Context, batches bool) {
 	f.deliveries.Add(n)
 }
 
-func (f *fanOut) take(e stream.Event[slim.Pod], n *int64) (more bool) {
-	switch {
-	case e.Kind == stream.Sync:
-		f.ready <- struct{}{}
-		return true
-	case e.Object.ResourceVersion <= fanOutKeys:
+func (f *fanOut) take(change stream.Change[slim.Pod], n *int64) (more bool) {
+	revision := change.Object.ResourceVersion
+	if revision <= fanOutKeys {
 		return true
 	}
 	*n++
-	if e.Object.ResourceVersion == f.last {
+	if revision == f.last {
 		return false
 	}
-	if e.Object.ResourceVersion%fanOutKeys == 0 {
+	if revision%fanOutKeys == 0 {
 		f.turn <- struct{}{}
 	}
 	return true

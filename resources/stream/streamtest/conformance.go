@@ -66,6 +66,7 @@ type World struct {
 	Expire   func()                                     // ends the watch, and its revision is forgotten
 	Restrict func(labels string) stream.Resource[Thing] // a stream of the Things that a selector matches
 	Missed   func(change func())                        // makes a change while the watch is down
+	Busy     func()                                     // has objects of another kind written each second, until the test ends
 
 	// With Faults:
 	Hold func() (release func()) // keeps the server from answering
@@ -162,23 +163,21 @@ func (c *Check) shows(s *stream.Store[Thing], name, value string) {
 	})
 }
 
-// subscriber is the receiving end of a subscription.
+// subscriber receives what a loop over Changes gets, one by one.
 type subscriber struct {
 	*Check
-	name   string
-	events <-chan stream.Event[Thing]
+	events <-chan Event[Thing]
 	leave  context.CancelFunc
 }
 
-func (c *Check) subscribe(opts ...stream.SubscribeOption) *subscriber {
+func (c *Check) subscribe(opts ...stream.ChangesOption) *subscriber {
 	ctx, cancel := context.WithCancel(c.t.Context())
-	s := &subscriber{Check: c, leave: cancel, name: "subscriber"}
-	s.events = c.Resource.Events(ctx, append([]stream.SubscribeOption{stream.Named(s.name)}, opts...)...)
-	return s
+	opts = append([]stream.ChangesOption{stream.WithSubscriberName("subscriber")}, opts...)
+	return &subscriber{Check: c, leave: cancel, events: Each(ctx, c.Resource, opts...)}
 }
 
 // next receives an event.
-func (s *subscriber) next() stream.Event[Thing] {
+func (s *subscriber) next() Event[Thing] {
 	s.t.Helper()
 	timer := time.NewTimer(waittest.Limit)
 	defer timer.Stop()
@@ -196,7 +195,7 @@ func (s *subscriber) next() stream.Event[Thing] {
 
 // expect receives events and wants them to be these; "upsert a=1", "delete a=1",
 // "sync".
-func (s *subscriber) expect(want ...string) (events []stream.Event[Thing]) {
+func (s *subscriber) expect(want ...string) (events []Event[Thing]) {
 	s.t.Helper()
 	for _, text := range want {
 		e := s.next()
@@ -208,16 +207,8 @@ func (s *subscriber) expect(want ...string) (events []stream.Event[Thing]) {
 	return events
 }
 
-// done is expect, and Done for each event as it comes.
-func (s *subscriber) done(want ...string) {
-	s.t.Helper()
-	for _, text := range want {
-		s.expect(text)[0].Done(nil)
-	}
-}
-
-// any is done for events whose order is not promised.
-func (s *subscriber) any(want ...string) {
+// expectAnyOrder is expect for events whose order is not promised.
+func (s *subscriber) expectAnyOrder(want ...string) {
 	s.t.Helper()
 	left := map[string]bool{}
 	for _, text := range want {
@@ -230,7 +221,6 @@ func (s *subscriber) any(want ...string) {
 		} else {
 			delete(left, text)
 		}
-		e.Done(nil)
 	}
 }
 
@@ -266,54 +256,43 @@ func (s *subscriber) closed() {
 	}
 }
 
-// puller is a subscriber by batches that takes nothing between two calls: one
-// that is busy as long as the test wants.
-type puller struct {
+// watcher is a loop over Changes that takes a batch when the test wants one, and
+// is busy between two.
+type watcher struct {
 	*Check
 	next  func() (stream.Batch[Thing], bool)
 	leave func()
 }
 
-// pull subscribes with the first call of take.
-func (c *Check) pull(max int, wait time.Duration, opts ...stream.SubscribeOption) *puller {
-	opts = append([]stream.SubscribeOption{stream.Named("subscriber")}, opts...)
-	p := &puller{Check: c}
+// watch subscribes with the first call of take.
+func (c *Check) watch(opts ...stream.ChangesOption) *watcher {
+	opts = append([]stream.ChangesOption{stream.WithSubscriberName("subscriber")}, opts...)
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*waittest.Limit)
 	c.t.Cleanup(cancel)
-	p.next, p.leave = iter.Pull(c.Resource.Batches(ctx, max, wait, opts...))
-	c.t.Cleanup(p.leave)
-	return p
+	w := &watcher{Check: c}
+	w.next, w.leave = iter.Pull(c.Resource.Changes(ctx, opts...))
+	c.t.Cleanup(w.leave)
+	return w
 }
 
-// take takes a batch, as long as it wants these events, and leaves them in
-// flight.
-func (p *puller) take(want ...string) stream.Batch[Thing] {
-	p.t.Helper()
-	batch, ok := p.next()
+// take takes a batch and wants it to be this; the sync mark comes last.
+func (w *watcher) take(want ...string) []stream.Change[Thing] {
+	w.t.Helper()
+	batch, ok := w.next()
 	if !ok {
-		p.t.Fatalf("the loop has ended; state: %+v", p.Resource.State())
+		w.t.Fatalf("the loop has ended; state: %+v", w.Resource.State())
 	}
 	var got []string
-	for _, e := range batch {
-		got = append(got, describe(e))
+	for _, ch := range batch.Changes {
+		got = append(got, fmt.Sprintf("%v %s=%s", ch.Kind, ch.Key.Name, ch.Object.Value()))
+	}
+	if batch.Synced {
+		got = append(got, "sync")
 	}
 	if !slices.Equal(got, want) {
-		p.t.Fatalf("got the batch %q, want %q", got, want)
+		w.t.Fatalf("got the batch %q, want %q", got, want)
 	}
-	return slices.Clone(batch)
-}
-
-// done is take and Done.
-func (p *puller) done(want ...string) {
-	p.t.Helper()
-	p.take(want...).Done(nil)
-}
-
-func describe(e stream.Event[Thing]) string {
-	if e.Kind == stream.Sync {
-		return "sync"
-	}
-	return fmt.Sprintf("%v %s=%s", e.Kind, e.Key.Name, e.Object.Value())
+	return slices.Clone(batch.Changes)
 }
 
 // me is the state of the check's only subscriber.

@@ -3,8 +3,6 @@
 
 // Package streamtest is for the tests of streams and of what uses them.
 //
-//   - [Fake] is a stream for the unit tests of duties: the test puts objects in
-//     and waits until everything was dealt with.
 //   - [Server] is an API server in memory that lists and watches in all the ways
 //     that API servers do, and fails on demand.
 //   - [Run] holds an implementation of stream.Resource to the promises on that

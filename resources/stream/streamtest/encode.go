@@ -139,7 +139,7 @@ func appendBytes(b []byte, num protowire.Number, value []byte) []byte {
 
 // event writes an event of a watch: an object, an error, or else a bookmark.
 func (w *writer) event(typ string, obj *stored, failure *apierrors.StatusError, revision int64) {
-	w.flush()
+	w.report()
 	var raw []byte
 	switch {
 	case obj != nil && typ == "DELETED":
@@ -175,7 +175,7 @@ func (w *writer) bookmark(revision int64) []byte {
 }
 
 // flush sends the header of a watch.
-func (w *writer) flush() {
+func (w *writer) report() {
 	w.Header().Set("Content-Type", w.contentType()+";stream=watch")
 	w.ResponseWriter.(http.Flusher).Flush()
 }

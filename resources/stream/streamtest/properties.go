@@ -7,16 +7,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/skep-operator/skep/resources/stream"
-	"github.com/skep-operator/skep/resources/stream/slim"
 )
-
-var errFailed = errors.New("the handler failed")
 
 // Properties are the promises of stream.Resource, in the order in which they
 // stand there.
@@ -33,6 +28,7 @@ func Properties() []Property {
 		property("InitialStateThenSync", anywhere, initialStateThenSync),
 		property("SyncOfEmptyState", anywhere, syncOfEmptyState),
 		property("SyncWaitsForTheServer", Faculties{Faults: true}, syncWaitsForTheServer),
+		property("SyncedOnce", anywhere, syncedOnce),
 		property("LateSubscriberGetsEverything", anywhere, lateSubscriberGetsEverything),
 		property("UpsertOnCreate", anywhere, upsertOnCreate),
 		property("UpsertOnUpdate", anywhere, upsertOnUpdate),
@@ -40,29 +36,12 @@ func Properties() []Property {
 		property("DeleteOnlyAfterUpsert", anywhere, deleteOnlyAfterUpsert),
 		property("RecreatedWhileBusyIsOneUpsert", anywhere, recreatedWhileBusyIsOneUpsert),
 		property("CoalescesToNewest", anywhere, coalescesToNewest),
+		property("ChangeWhileBusyComesNext", anywhere, changeWhileBusyComesNext),
 		property("RevisionOrder", anywhere, revisionOrder),
 		property("UnchangedIsSilent", server, unchangedIsSilent),
-		property("ChangesFirst", anywhere, changesFirst),
-
-		property("OneInFlightPerKey", anywhere, oneInFlightPerKey),
-		property("ChangeWhileInFlightComesAfterDone", anywhere, changeWhileInFlightComesAfterDone),
-		property("OtherKeysFlow", anywhere, otherKeysFlow),
-		property("WorkersShareASubscription", anywhere, workersShareASubscription),
+		property("NewestFirst", anywhere, newestFirst),
+		property("BatchSizeLimits", anywhere, batchSizeLimits),
 		property("SubscribersAreIndependent", anywhere, subscribersAreIndependent),
-		property("BatchesCarryTheSame", anywhere, batchesCarryTheSame),
-		property("BatchesHoldAtMostMax", anywhere, batchesHoldAtMostMax),
-		property("BatchesWait", Faculties{Clock: true}, batchesWait),
-
-		property("RetryUntilDone", anywhere, retryUntilDone),
-		property("RetryCarriesNewest", anywhere, retryCarriesNewest),
-		property("ChangeOverridesBackoff", anywhere, changeOverridesBackoff),
-		property("DeleteOverridesRetry", anywhere, deleteOverridesRetry),
-		property("FailedDeleteIsRetried", anywhere, failedDeleteIsRetried),
-		property("FailedSyncIsRetried", anywhere, failedSyncIsRetried),
-		property("GiveUpWaitsForAChange", anywhere, giveUpWaitsForAChange),
-		property("StopEndsTheSubscription", anywhere, stopEndsTheSubscription),
-		property("SecondDoneIsIgnored", anywhere, secondDoneIsIgnored),
-		property("OverdueKeyDegradesHealth", anywhere, overdueKeyDegradesHealth),
 
 		property("ContextEndsTheSubscription", anywhere, contextEndsTheSubscription),
 		property("LeavingTheLoopEndsTheSubscription", anywhere, leavingTheLoopEndsTheSubscription),
@@ -86,7 +65,8 @@ func Properties() []Property {
 		property("ExpiredRevisionRelists", server, expiredRevisionRelists),
 		property("ServerAwayIsWaitedFor", faults, serverAwayIsWaitedFor),
 		property("RefreshShowsWhatWasWritten", server, refreshShowsWhatWasWritten),
-		property("ConfirmCostsNoList", faults, confirmCostsNoList), // its requests have no order to be recorded in
+		property("WaitForFreshCostsNoList", faults, waitForFreshCostsNoList), // its requests have no order to be recorded in
+		property("WaitForFreshSeesPastForeignWrites", faults, waitForFreshSeesPastForeignWrites),
 		property("SelectorsRestrict", server, selectorsRestrict),
 	}
 }
@@ -97,15 +77,15 @@ func initialStateThenSync(c *Check) {
 	c.Put("b", "1")
 	c.Put("c", "1")
 	s := c.subscribe()
-	s.any("upsert a=1", "upsert b=1", "upsert c=1")
-	s.done("sync")
+	s.expectAnyOrder("upsert a=1", "upsert b=1", "upsert c=1")
+	s.expect("sync")
 	s.nothing()
 }
 
 func syncOfEmptyState(c *Check) {
 	c.start()
 	s := c.subscribe()
-	s.done("sync")
+	s.expect("sync")
 	s.nothing()
 }
 
@@ -118,20 +98,33 @@ func syncWaitsForTheServer(c *Check) {
 		c.t.Error("synced before the server has answered")
 	}
 	release()
-	s.done("sync")
+	s.expect("sync")
+}
+
+func syncedOnce(c *Check) {
+	c.start()
+	w := c.watch()
+	w.take("sync")
+	c.Put("a", "1")
+	w.take("upsert a=1")
+	late := c.watch(stream.BatchSize(1))
+	late.take("upsert a=1", "sync")
+	c.Put("b", "1")
+	late.take("upsert b=1")
+	w.take("upsert b=1")
 }
 
 func lateSubscriberGetsEverything(c *Check) {
 	c.start()
 	c.Put("a", "1")
 	early := c.subscribe()
-	early.done("upsert a=1", "sync")
+	early.expect("upsert a=1", "sync")
 	c.Put("b", "1")
-	early.done("upsert b=1")
+	early.expect("upsert b=1")
 	c.Put("a", "2")
-	early.done("upsert a=2")
+	early.expect("upsert a=2")
 	late := c.subscribe()
-	late.done("upsert b=1", "upsert a=2", "sync")
+	late.expect("upsert b=1", "upsert a=2", "sync")
 	late.nothing()
 	early.nothing()
 }
@@ -139,10 +132,9 @@ func lateSubscriberGetsEverything(c *Check) {
 func upsertOnCreate(c *Check) {
 	c.start()
 	s := c.subscribe()
-	s.done("sync")
+	s.expect("sync")
 	c.Put("a", "1")
 	e := s.expect("upsert a=1")[0]
-	e.Done(nil)
 	if e.Key != c.key("a") || e.Object.Key() != e.Key || e.Object.UID.IsZero() || e.Object.ResourceVersion == 0 {
 		c.t.Errorf("incomplete object: %+v under %v", e.Object, e.Key)
 	}
@@ -154,14 +146,10 @@ func upsertOnUpdate(c *Check) {
 	c.Put("a", "1")
 	s := c.subscribe()
 	first := s.expect("upsert a=1", "sync")
-	for _, e := range first {
-		e.Done(nil)
-	}
 	c.Put("a", "2")
 	e := s.expect("upsert a=2")[0]
-	e.Done(nil)
 	if was := first[0].Object; was.Value() != "1" {
-		c.t.Errorf("the object of the event before has changed to %q", was.Value())
+		c.t.Errorf("the object of the change before has changed to %q", was.Value())
 	} else if e.Object.UID != was.UID || e.Object.ResourceVersion <= was.ResourceVersion {
 		c.t.Errorf("%+v is no later state of %+v", e.Object.Meta, was.Meta)
 	}
@@ -172,26 +160,26 @@ func deleteCarriesLastObject(c *Check) {
 	c.start()
 	c.Put("a", "1")
 	s := c.subscribe()
-	s.done("upsert a=1", "sync")
+	s.expect("upsert a=1", "sync")
 	c.Put("a", "2")
-	s.done("upsert a=2")
+	s.expect("upsert a=2")
 	c.Delete("a")
-	s.done("delete a=2")
+	s.expect("delete a=2")
 	s.nothing()
 }
 
 func deleteOnlyAfterUpsert(c *Check) {
 	c.start()
 	store := c.store()
-	p := c.pull(8, 0)
-	p.done("sync")
+	w := c.watch()
+	w.take("sync")
 	c.Put("a", "1")
 	c.shows(store, "a", "1")
 	c.Delete("a")
 	c.shows(store, "a", "")
 	c.Put("z", "1")
 	c.shows(store, "z", "1")
-	p.done("upsert z=1")
+	w.take("upsert z=1")
 }
 
 func recreatedWhileBusyIsOneUpsert(c *Check) {
@@ -199,15 +187,13 @@ func recreatedWhileBusyIsOneUpsert(c *Check) {
 	store := c.store()
 	c.Put("a", "1")
 	c.shows(store, "a", "1")
-	p := c.pull(8, 0)
-	before := p.take("upsert a=1", "sync")
-	before.Done(nil)
+	w := c.watch()
+	before := w.take("upsert a=1", "sync")
 	c.Delete("a")
 	c.shows(store, "a", "")
 	c.Put("a", "2")
 	c.shows(store, "a", "2")
-	after := p.take("upsert a=2")
-	after.Done(nil)
+	after := w.take("upsert a=2")
 	if before[0].Object.UID == after[0].Object.UID {
 		c.t.Error("the new object has the uid of the old one")
 	}
@@ -216,15 +202,38 @@ func recreatedWhileBusyIsOneUpsert(c *Check) {
 func coalescesToNewest(c *Check) {
 	c.start()
 	store := c.store()
-	p := c.pull(8, 0)
-	p.done("sync")
+	w := c.watch()
+	w.take("sync")
 	for i := range 5 {
 		c.Put("a", fmt.Sprint(i))
 	}
 	c.Put("b", "1")
 	c.shows(store, "a", "4")
 	c.shows(store, "b", "1")
-	p.done("upsert a=4", "upsert b=1")
+	w.take("upsert a=4", "upsert b=1")
+}
+
+func changeWhileBusyComesNext(c *Check) {
+	c.start()
+	store := c.store()
+	c.Put("a", "1")
+	c.Put("b", "1")
+	c.shows(store, "b", "1")
+	w := c.watch()
+	first := w.take("upsert a=1", "upsert b=1", "sync")
+	c.Put("a", "2")
+	c.shows(store, "a", "2")
+	c.Delete("b")
+	c.shows(store, "b", "")
+	c.Put("c", "1")
+	c.shows(store, "c", "1")
+	if got := first[0].Object.Value(); got != "1" {
+		c.t.Errorf("the object of the batch before has changed to %q", got)
+	}
+	w.take("upsert a=2", "delete b=1", "upsert c=1")
+	c.Put("a", "3")
+	c.shows(store, "a", "3")
+	w.take("upsert a=3")
 }
 
 func revisionOrder(c *Check) {
@@ -234,14 +243,14 @@ func revisionOrder(c *Check) {
 	}
 	c.Put("b", "2")
 	store := c.store()
-	p := c.pull(8, 0)
-	p.done("upsert d=1", "upsert a=1", "upsert c=1", "upsert b=2", "sync")
+	w := c.watch()
+	w.take("upsert d=1", "upsert a=1", "upsert c=1", "upsert b=2", "sync")
 	c.Put("c", "2")
 	c.Put("a", "2")
 	c.Put("d", "2")
 	c.Put("c", "3")
 	c.shows(store, "c", "3")
-	p.done("upsert a=2", "upsert d=2", "upsert c=3")
+	w.take("upsert a=2", "upsert d=2", "upsert c=3")
 }
 
 func unchangedIsSilent(c *Check) {
@@ -249,403 +258,88 @@ func unchangedIsSilent(c *Check) {
 	c.Put("a", "1")
 	c.Put("b", "1")
 	s := c.subscribe()
-	s.any("upsert a=1", "upsert b=1")
-	s.done("sync")
+	s.expectAnyOrder("upsert a=1", "upsert b=1")
+	s.expect("sync")
 	before := c.Requests().States()
 	c.Expire()
 	c.until("the stream has listed again", func() bool { return c.Requests().States() > before })
 	c.Put("b", "2")
-	s.done("upsert b=2")
+	s.expect("upsert b=2")
 	s.nothing()
 }
 
-func changesFirst(c *Check) {
+func newestFirst(c *Check) {
 	c.start()
 	for i := range 4 {
 		c.Put(fmt.Sprintf("old-%d", i), "1")
 	}
 	store := c.store()
-	p := c.pull(1, 0, stream.ChangesFirst())
-	p.done("upsert old-0=1")
+	w := c.watch(stream.NewestFirst(), stream.BatchSize(1))
+	w.take("upsert old-0=1")
 	c.Put("new", "1")
 	c.shows(store, "new", "1")
 	c.Put("old-2", "2")
 	c.shows(store, "old-2", "2")
-	p.done("upsert new=1")
-	p.done("upsert old-2=2")
-	p.done("upsert old-1=1")
-	p.done("upsert old-3=1")
-	p.done("sync")
+	w.take("upsert new=1")
+	w.take("upsert old-2=2")
+	w.take("upsert old-1=1")
+	w.take("upsert old-3=1", "sync")
 	c.Put("new", "2")
-	p.done("upsert new=2")
+	w.take("upsert new=2")
 }
 
-func oneInFlightPerKey(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	store := c.store()
-	s := c.subscribe()
-	a := s.expect("upsert a=1")[0]
-	s.done("sync")
-	c.Put("a", "2")
-	c.shows(store, "a", "2")
-	s.nothing()
-	c.Delete("a")
-	c.shows(store, "a", "")
-	s.nothing()
-	a.Done(nil)
-	s.done("delete a=2")
-}
-
-func changeWhileInFlightComesAfterDone(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	store := c.store()
-	s := c.subscribe()
-	a := s.expect("upsert a=1")[0]
-	s.done("sync")
-	for i := range 3 {
-		c.Put("a", fmt.Sprint(i+2))
-	}
-	c.shows(store, "a", "4")
-	s.nothing()
-	a.Done(nil)
-	s.done("upsert a=4")
-	s.nothing()
-}
-
-func otherKeysFlow(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe()
-	a := s.expect("upsert a=1")[0]
-	s.done("sync")
-	for i := range 3 {
-		c.Put("b", fmt.Sprint(i))
-		s.done(fmt.Sprintf("upsert b=%d", i))
-	}
-	a.Done(nil)
-	s.nothing()
-}
-
-func workersShareASubscription(c *Check) {
-	c.start()
-	const names, rounds = 4, 5
-	s := c.subscribe()
-	s.done("sync")
-	var (
-		mu     sync.Mutex
-		busy   = map[slim.Key]bool{}
-		newest = map[string]string{}
-		wg     sync.WaitGroup
-	)
-	for range 3 {
-		wg.Go(func() {
-			for e := range s.events {
-				mu.Lock()
-				if busy[e.Key] {
-					c.t.Errorf("two workers at %v", e.Key)
-				}
-				busy[e.Key] = true
-				mu.Unlock()
-				time.Sleep(time.Millisecond)
-				mu.Lock()
-				busy[e.Key] = false
-				newest[e.Key.Name] = e.Object.Value()
-				mu.Unlock()
-				e.Done(nil)
-			}
-		})
-	}
-	for round := range rounds {
-		for name := range names {
-			c.Put(fmt.Sprint("n-", name), fmt.Sprint(round))
-		}
-	}
-	c.until("the workers have seen the newest of everything", func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		for name := range names {
-			if newest[fmt.Sprint("n-", name)] != fmt.Sprint(rounds-1) {
-				return false
-			}
-		}
-		return true
-	})
-	s.leave()
-	wg.Wait()
-}
-
-func subscribersAreIndependent(c *Check) {
-	c.start()
-	slow := c.pull(8, 0, stream.Named("slow"))
-	slow.take("sync")
-	s := c.subscribe()
-	s.done("sync")
-	for i := range 10 {
-		c.Put("a", fmt.Sprint(i))
-		s.done(fmt.Sprintf("upsert a=%d", i))
-	}
-	slow.done("upsert a=9")
-}
-
-func batchesCarryTheSame(c *Check) {
-	c.start()
-	store := c.store()
-	c.Put("a", "1")
-	c.Put("b", "1")
-	c.shows(store, "b", "1")
-	p := c.pull(8, 0)
-	first := p.take("upsert a=1", "upsert b=1", "sync")
-	c.Put("a", "2")
-	c.shows(store, "a", "2")
-	c.Delete("b")
-	c.shows(store, "b", "")
-	c.Put("c", "1")
-	c.shows(store, "c", "1")
-	p.done("upsert c=1") // a and b are in flight
-	first.Done(nil)
-	p.done("upsert a=2", "delete b=1")
-}
-
-func batchesHoldAtMostMax(c *Check) {
+func batchSizeLimits(c *Check) {
 	c.start()
 	for i := range 5 {
 		c.Put(fmt.Sprint("n-", i), "1")
 	}
 	store := c.store()
 	c.shows(store, "n-4", "1")
-	p := c.pull(2, 0)
-	p.done("upsert n-0=1", "upsert n-1=1")
-	p.done("upsert n-2=1", "upsert n-3=1")
-	p.done("upsert n-4=1", "sync")
+	w := c.watch(stream.BatchSize(2))
+	w.take("upsert n-0=1", "upsert n-1=1")
+	w.take("upsert n-2=1", "upsert n-3=1")
+	w.take("upsert n-4=1", "sync")
 }
 
-func batchesWait(c *Check) {
+func subscribersAreIndependent(c *Check) {
 	c.start()
-	const wait = time.Second
-	p := c.pull(3, wait)
-	p.done("sync")
-
-	begin := time.Now()
-	c.Put("a", "1")
-	time.AfterFunc(wait/2, func() { c.Put("a", "2"); c.Put("b", "1") })
-	p.done("upsert a=2", "upsert b=1")
-	if took := time.Since(begin); took < wait {
-		c.t.Errorf("a batch that was not full came after %v, want %v", took, wait)
+	slow := c.watch(stream.WithSubscriberName("slow"))
+	slow.take("sync")
+	s := c.subscribe()
+	s.expect("sync")
+	for i := range 10 {
+		c.Put("a", fmt.Sprint(i))
+		s.expect(fmt.Sprintf("upsert a=%d", i))
 	}
-
-	begin = time.Now()
-	for _, name := range []string{"x", "y", "z"} {
-		c.Put(name, "1")
-	}
-	p.done("upsert x=1", "upsert y=1", "upsert z=1")
-	if took := time.Since(begin); took >= wait {
-		c.t.Errorf("a full batch was held back for %v", took)
-	}
-}
-
-func retryUntilDone(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	var attempts []int
-	s := c.subscribe(stream.WithRetry(func(attempt int, err error) stream.Retry {
-		if !errors.Is(err, errFailed) {
-			c.t.Errorf("the policy is asked about %v", err)
-		}
-		attempts = append(attempts, attempt)
-		return stream.Backoff(time.Millisecond, 10*time.Millisecond)(attempt, err)
-	}))
-	for range 6 {
-		s.expect("upsert a=1")[0].Done(errFailed)
-		if len(attempts) == 1 {
-			s.done("sync")
-		}
-	}
-	s.done("upsert a=1")
-	s.nothing()
-	for i, attempt := range attempts {
-		if attempt != i+1 {
-			c.t.Fatalf("the policy was asked for the attempts %v", attempts)
-		}
-	}
-	c.Put("a", "2")
-	s.expect("upsert a=2")[0].Done(errFailed)
-	if got := attempts[len(attempts)-1]; got != 1 {
-		c.t.Errorf("after a success the failures count from %d, want 1", got)
-	}
-}
-
-func retryCarriesNewest(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	store := c.store()
-	s := c.subscribe(stream.WithRetry(stream.Backoff(time.Millisecond, time.Second)))
-	a := s.expect("upsert a=1")[0]
-	s.done("sync")
-	c.Put("a", "2")
-	c.shows(store, "a", "2")
-	a.Done(errFailed)
-	s.done("upsert a=2")
-	s.nothing()
-}
-
-func changeOverridesBackoff(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe(stream.WithRetry(stream.Backoff(time.Hour, time.Hour)))
-	s.expect("upsert a=1")[0].Done(errFailed)
-	s.done("sync")
-	s.nothing()
-	if got := c.me().Retrying; got != 1 {
-		c.t.Errorf("%d keys wait for their retry, want 1", got)
-	}
-	c.Put("a", "2")
-	s.done("upsert a=2")
-	if got := c.me().Retrying; got != 0 {
-		c.t.Errorf("%d keys wait for their retry after the success, want 0", got)
-	}
-}
-
-func deleteOverridesRetry(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe(stream.WithRetry(stream.Backoff(time.Hour, time.Hour)))
-	s.expect("upsert a=1")[0].Done(errFailed)
-	s.done("sync")
-	c.Delete("a")
-	s.done("delete a=1")
-	s.nothing()
-}
-
-func failedDeleteIsRetried(c *Check) {
-	c.start()
-	store := c.store()
-	c.Put("a", "1")
-	c.Put("b", "1")
-	c.shows(store, "b", "1")
-	s := c.subscribe(stream.WithRetry(stream.Backoff(time.Millisecond, time.Millisecond)))
-	s.done("upsert a=1", "upsert b=1", "sync")
-	c.Delete("a")
-	s.expect("delete a=1")[0].Done(errFailed)
-	s.done("delete a=1")
-
-	c.Delete("b")
-	b := s.expect("delete b=1")[0]
-	c.Put("b", "2")
-	c.shows(store, "b", "2")
-	b.Done(errFailed)
-	s.done("upsert b=2")
-	s.nothing()
-	c.Delete("b")
-	s.done("delete b=2")
-}
-
-func failedSyncIsRetried(c *Check) {
-	c.start()
-	s := c.subscribe(stream.WithRetry(stream.Backoff(time.Millisecond, time.Millisecond)))
-	s.expect("sync")[0].Done(errFailed)
-	s.done("sync")
-	s.nothing()
-}
-
-func giveUpWaitsForAChange(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe(stream.WithRetry(stream.AtMost(2, stream.Backoff(time.Millisecond, time.Millisecond))))
-	s.expect("upsert a=1")[0].Done(errFailed)
-	s.any("sync")
-	s.expect("upsert a=1")[0].Done(errFailed)
-	s.nothing()
-	c.Put("a", "2")
-	s.done("upsert a=2")
-	c.Delete("a")
-	s.done("delete a=2")
-}
-
-func stopEndsTheSubscription(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe(stream.WithRetry(func(int, error) stream.Retry { return stream.Stop() }))
-	s.expect("upsert a=1")[0].Done(errFailed)
-	s.closed()
-	c.until("the subscription is gone", func() bool { return len(c.Resource.State().Subscribers) == 0 })
-}
-
-func secondDoneIsIgnored(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	store := c.store()
-	s := c.subscribe(stream.WithRetry(stream.Backoff(time.Millisecond, time.Millisecond)))
-	first := s.expect("upsert a=1")[0]
-	s.done("sync")
-	first.Done(nil)
-	first.Done(errFailed)
-	s.nothing()
-	c.Put("a", "2")
-	second := s.expect("upsert a=2")[0]
-	first.Done(nil) // must not end the work on the second
-	c.Put("a", "3")
-	c.shows(store, "a", "3")
-	s.nothing()
-	second.Done(nil)
-	s.done("upsert a=3")
-}
-
-func overdueKeyDegradesHealth(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	c.Put("b", "1")
-	s := c.subscribe(stream.Named("sleepy"), stream.OverdueAfter(10*time.Millisecond))
-	var a stream.Event[Thing]
-	for range 3 {
-		if e := s.next(); e.Key.Name == "a" {
-			a = e
-		} else {
-			e.Done(nil)
-		}
-	}
-	c.until("health names the subscriber and the key", func() bool {
-		err := c.Health.Err()
-		return err != nil && strings.Contains(err.Error(), c.key("a").String()) &&
-			strings.Contains(fmt.Sprint(c.Resource.State().Wrong), "sleepy")
-	})
-	if got := c.me(); got.Oldest != c.key("a").String() || got.OldestInFlight < 10*time.Millisecond {
-		c.t.Errorf("State says of the oldest key: %q for %v", got.Oldest, got.OldestInFlight)
-	}
-	a.Done(nil)
-	c.until("health is well again", func() bool { return c.Health.Err() == nil })
+	slow.take("upsert a=9")
 }
 
 func contextEndsTheSubscription(c *Check) {
 	c.start()
 	c.Put("a", "1")
 	s := c.subscribe()
-	a := s.expect("upsert a=1")[0]
+	s.expect("upsert a=1", "sync")
 	s.leave()
 	s.closed()
-	a.Done(nil) // void
-	c.until("the subscription is gone", func() bool { return len(c.Resource.State().Subscribers) == 0 })
+	if subs := c.Resource.State().Subscribers; len(subs) > 0 {
+		c.t.Errorf("subscribers after the context: %+v", subs)
+	}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
+	for range c.Resource.Changes(ctx) {
+		c.Put("b", "1")
+		cancel() // however much there is to come
+	}
 }
 
 func leavingTheLoopEndsTheSubscription(c *Check) {
 	c.start()
 	c.Put("a", "1")
-	for batch := range c.Resource.Batches(c.t.Context(), 8, 0) {
-		batch.Done(nil)
+	for range c.Resource.Changes(c.t.Context()) {
 		break
 	}
 	if subs := c.Resource.State().Subscribers; len(subs) > 0 {
 		c.t.Errorf("subscribers after the loop: %+v", subs)
-	}
-	ctx, cancel := context.WithCancel(c.t.Context())
-	defer cancel()
-	for batch := range c.Resource.Batches(ctx, 8, 0) {
-		batch.Done(nil)
-		cancel()
-	}
-	if subs := c.Resource.State().Subscribers; len(subs) > 0 {
-		c.t.Errorf("subscribers after the context: %+v", subs)
 	}
 }
 
@@ -653,19 +347,9 @@ func closeEndsEverything(c *Check) {
 	c.start()
 	c.Put("a", "1")
 	s := c.subscribe()
-	a := s.expect("upsert a=1")[0]
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for batch := range c.Resource.Batches(c.t.Context(), 8, 0) {
-			batch.Done(nil)
-		}
-	}()
-	c.until("the loop has begun", func() bool { return len(c.Resource.State().Subscribers) == 2 })
+	s.expect("upsert a=1", "sync")
 	c.Close()
 	s.closed()
-	<-ended
-	a.Done(nil)
 	c.subscribe().closed()
 	if _, err := c.Resource.Store(c.t.Context()); !errors.Is(err, stream.ErrClosed) {
 		c.t.Errorf("the store of a closed stream: %v, want ErrClosed", err)
@@ -696,18 +380,17 @@ func storeIsComplete(c *Check) {
 func storeShowsNewest(c *Check) {
 	c.start()
 	s := c.subscribe()
-	s.done("sync")
+	s.expect("sync")
 	store := c.store()
 	for i := range 5 {
 		rv := c.Put("a", fmt.Sprint(i))
 		e := s.expect(fmt.Sprintf("upsert a=%d", i))[0]
 		if obj, ok := store.Get(e.Key); !ok || obj != e.Object || obj.ResourceVersion != rv {
-			c.t.Errorf("the store has %+v, the event %+v, the server %v", obj, e.Object, rv)
+			c.t.Errorf("the store has %+v, the change %+v, the server %v", obj, e.Object, rv)
 		}
-		e.Done(nil)
 	}
 	c.Delete("a")
-	s.done("delete a=4")
+	s.expect("delete a=4")
 	if _, ok := store.Get(c.key("a")); ok || store.Len() != 0 {
 		c.t.Errorf("the store has %d objects after the delete", store.Len())
 	}
@@ -764,7 +447,7 @@ func reachWaitsForTheRevision(c *Check) {
 	store := c.store()
 	for i := range 5 {
 		rv := c.Put("a", fmt.Sprint(i))
-		if err := c.Resource.Reach(c.t.Context(), rv); err != nil {
+		if err := c.Resource.WaitForRevision(c.t.Context(), rv); err != nil {
 			c.t.Fatal(err)
 		}
 		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != fmt.Sprint(i) {
@@ -773,7 +456,7 @@ func reachWaitsForTheRevision(c *Check) {
 	}
 	ctx, cancel := context.WithTimeout(c.t.Context(), c.quiet+time.Millisecond)
 	defer cancel()
-	if err := c.Resource.Reach(ctx, store.Revision()+1_000_000_000); !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.Resource.WaitForRevision(ctx, store.Revision()+1_000_000_000); !errors.Is(err, context.DeadlineExceeded) {
 		c.t.Errorf("waiting for the far future: %v", err)
 	}
 }
@@ -878,20 +561,20 @@ func stateTellsSubscribers(c *Check) {
 	c.Put("b", "1")
 	store := c.store()
 	c.shows(store, "b", "1")
-	p := c.pull(2, 0, stream.Named("reader"), stream.WithRetry(stream.Backoff(time.Hour, time.Hour)))
-	first := p.take("upsert a=1", "upsert b=1")
+	w := c.watch(stream.BatchSize(2), stream.WithSubscriberName("reader"))
+	w.take("upsert a=1", "upsert b=1", "sync")
 	c.Put("x", "1")
 	c.shows(store, "x", "1")
 	state := c.Resource.State()
 	if !state.Running || !state.Synced || state.Objects != 3 || state.Revision != store.Revision() || state.Users != 2 {
 		c.t.Errorf("state %+v", state)
 	}
-	if got := c.me(); got.Name != "reader" || got.Pending != 1 || got.InFlight != 2 || got.Retrying != 0 {
+	if got := c.me(); got.Name != "reader" || got.Pending != 1 || got.Processing != 2 {
 		c.t.Errorf("subscriber %+v", got)
 	}
-	first.Done(errFailed)
-	if got := c.me(); got.InFlight != 0 || got.Retrying != 2 {
-		c.t.Errorf("after two failures: subscriber %+v", got)
+	w.take("upsert x=1")
+	if got := c.me(); got.Pending != 0 || got.Processing != 1 {
+		c.t.Errorf("in the next batch: subscriber %+v", got)
 	}
 }
 
@@ -900,7 +583,7 @@ func unusedCostsNothing(c *Check) {
 	c.Put("a", "1")
 	c.rest()
 	if n := c.Requests().All(); n != 0 {
-		c.t.Errorf("%d requests of a stream that nobody uses", n)
+		c.t.Errorf("%d requests of a stream that has no user", n)
 	}
 	if state := c.Resource.State(); state.Running || state.Objects != 0 {
 		c.t.Errorf("state %+v", state)
@@ -915,8 +598,8 @@ func runsWhileUsed(c *Check) {
 		before := c.Requests().All()
 		s := c.subscribe()
 		other := c.subscribe()
-		s.done("upsert a=1", "sync")
-		other.done("upsert a=1", "sync")
+		s.expect("upsert a=1", "sync")
+		other.expect("upsert a=1", "sync")
 		c.until("the watch is there", func() bool { return !c.Resource.State().ConnectedSince.IsZero() })
 		if round == 0 {
 			first = c.Requests().All() - before
@@ -939,18 +622,13 @@ func lingerSparesTheList(c *Check) {
 	c.start(stream.WithLinger(time.Hour))
 	c.Put("a", "1")
 	s := c.subscribe()
-	s.done("upsert a=1", "sync")
+	s.expect("upsert a=1", "sync")
 	before := c.Requests().All()
 	s.leave()
 	s.closed()
 	c.Put("a", "2")
 	s = c.subscribe()
-	for {
-		e := s.next()
-		e.Done(nil)
-		if text := describe(e); text == "upsert a=2" {
-			break
-		}
+	for describe(s.next()) != "upsert a=2" {
 	}
 	if n := c.Requests().All(); n > before+1 { // the watch itself may just have begun
 		c.t.Errorf("%d requests, %d before", n, before)
@@ -962,62 +640,14 @@ func missedDeletesAreDelivered(c *Check) {
 	c.Put("a", "1")
 	c.Put("b", "1")
 	s := c.subscribe()
-	s.any("upsert a=1", "upsert b=1")
-	s.done("sync")
+	s.expectAnyOrder("upsert a=1", "upsert b=1")
+	s.expect("sync")
 	c.Missed(func() {
 		c.Delete("a")
 		c.Put("b", "2")
 		c.Put("c", "1")
 	})
-	s.any("delete a=1", "upsert b=2", "upsert c=1")
-	s.nothing()
-}
-
-func refreshShowsWhatWasWritten(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe()
-	s.done("upsert a=1", "sync")
-	store := c.store()
-	for i := range 3 {
-		value := fmt.Sprint(i + 2)
-		c.Put("a", value)
-		if err := c.Resource.Refresh(c.t.Context()); err != nil {
-			c.t.Fatal(err)
-		}
-		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != value {
-			c.t.Fatalf("after a refresh the store shows %+v, not %s", obj, value)
-		}
-		s.done("upsert a=" + value)
-	}
-	c.Put("a", "9")
-	s.done("upsert a=9") // the watch goes on
-	s.nothing()
-}
-
-func confirmCostsNoList(c *Check) {
-	c.start()
-	c.Put("a", "1")
-	s := c.subscribe()
-	s.done("upsert a=1", "sync")
-	store := c.store()
-	before := c.Requests().States()
-	for i := range 2 {
-		value := fmt.Sprint(i + 2)
-		c.Put("a", value)
-		if err := c.Resource.Confirm(c.t.Context()); err != nil {
-			c.t.Fatal(err)
-		}
-		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != value {
-			c.t.Fatalf("after Confirm the store shows %+v, not %s", obj, value)
-		}
-		s.done("upsert a=" + value)
-	}
-	if n := c.Requests().States() - before; n != 0 {
-		c.t.Errorf("%d requests for the initial state", n)
-	}
-	c.Put("a", "9")
-	s.done("upsert a=9") // the watch goes on
+	s.expectAnyOrder("delete a=1", "upsert b=2", "upsert c=1")
 	s.nothing()
 }
 
@@ -1025,14 +655,14 @@ func goesOnAfterACut(c *Check) {
 	c.start()
 	c.Put("a", "1")
 	s := c.subscribe()
-	s.done("upsert a=1", "sync")
+	s.expect("upsert a=1", "sync")
 	c.Put("a", "2")
-	s.done("upsert a=2")
+	s.expect("upsert a=2")
 	states, all := c.Requests().States(), c.Requests().All()
 	c.Cut()
 	c.until("the stream watches again", func() bool { return c.Requests().All() > all })
 	c.Put("a", "3")
-	s.done("upsert a=3")
+	s.expect("upsert a=3")
 	if n := c.Requests().States(); n != states {
 		c.t.Errorf("%d requests for the whole state, %d before the cut", n, states)
 	}
@@ -1042,12 +672,12 @@ func expiredRevisionRelists(c *Check) {
 	c.start()
 	c.Put("a", "1")
 	s := c.subscribe()
-	s.done("upsert a=1", "sync")
+	s.expect("upsert a=1", "sync")
 	states := c.Requests().States()
 	c.Expire()
 	c.until("the stream has listed again", func() bool { return c.Requests().States() > states })
 	c.Put("b", "1")
-	s.done("upsert b=1")
+	s.expect("upsert b=1")
 	s.nothing()
 }
 
@@ -1059,7 +689,7 @@ func serverAwayIsWaitedFor(c *Check) {
 	c.until("health says so", func() bool { return c.Health.Err() != nil })
 	s.nothing()
 	back()
-	s.done("upsert a=1", "sync")
+	s.expect("upsert a=1", "sync")
 	c.until("health is well again", func() bool { return c.Health.Err() == nil })
 
 	back = c.Away()
@@ -1067,8 +697,89 @@ func serverAwayIsWaitedFor(c *Check) {
 	c.Put("a", "2")
 	s.nothing()
 	back()
-	s.done("upsert a=2")
+	s.expect("upsert a=2")
 	c.until("health is well again", func() bool { return c.Health.Err() == nil })
+}
+
+func refreshShowsWhatWasWritten(c *Check) {
+	c.start()
+	c.Put("a", "1")
+	s := c.subscribe()
+	s.expect("upsert a=1", "sync")
+	store := c.store()
+	for i := range 3 {
+		value := fmt.Sprint(i + 2)
+		c.Put("a", value)
+		if err := c.Resource.Relist(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+		if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != value {
+			c.t.Fatalf("after a relistCall the store shows %+v, not %s", obj, value)
+		}
+		s.expect("upsert a=" + value)
+	}
+	c.Put("a", "9")
+	s.expect("upsert a=9") // the watch goes on
+	s.nothing()
+}
+
+// freshAttempts is how often WaitForFresh is tried: a server that is busy may send no bookmark in time, and is listed then.
+const freshAttempts = 3
+
+func waitForFreshCostsNoList(c *Check) {
+	c.start()
+	c.Put("a", "1")
+	s := c.subscribe()
+	s.expect("upsert a=1", "sync")
+	store := c.store()
+	lists := 0
+	for i := range freshAttempts {
+		before := c.Requests().States()
+		for j := range 2 {
+			value := fmt.Sprint(2*i + j + 2)
+			c.Put("a", value)
+			if err := c.Resource.WaitForFresh(c.t.Context()); err != nil {
+				c.t.Fatal(err)
+			}
+			if obj, ok := store.Get(c.key("a")); !ok || obj.Value() != value {
+				c.t.Fatalf("after WaitForFresh the store shows %+v, not %s", obj, value)
+			}
+			s.expect("upsert a=" + value)
+		}
+		if lists = c.Requests().States() - before; lists == 0 {
+			break
+		}
+	}
+	if lists != 0 {
+		c.t.Errorf("%d requests for the initial state", lists)
+	}
+	c.Put("a", "99")
+	s.expect("upsert a=99") // the watch goes on
+	s.nothing()
+}
+
+// A server replays the foreign write to the watch that is asked for a bookmark, and has
+// none beyond it until something else is written.
+func waitForFreshSeesPastForeignWrites(c *Check) {
+	c.start()
+	c.Put("a", "yes")
+	c.Resource = c.Restrict(labelKey + "=yes")
+	s := c.subscribe()
+	s.expect("upsert a=yes", "sync")
+	c.Busy()
+	before := c.Requests().States()
+	for i := range 2 {
+		c.Put("b", fmt.Sprint("no-", i))
+		if err := c.Resource.WaitForFresh(c.t.Context()); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	if n := c.Requests().States() - before; n != 0 {
+		c.t.Errorf("%d requests for the initial state", n)
+	}
+	c.Put("c", "yes")
+	s.expect("upsert c=yes") // the watch goes on
+	s.nothing()
 }
 
 func selectorsRestrict(c *Check) {
@@ -1077,9 +788,9 @@ func selectorsRestrict(c *Check) {
 	c.Put("b", "no")
 	c.Resource = c.Restrict(labelKey + "=yes")
 	s := c.subscribe()
-	s.done("upsert a=yes", "sync")
+	s.expect("upsert a=yes", "sync")
 	c.Put("c", "yes")
-	s.done("upsert c=yes")
+	s.expect("upsert c=yes")
 	c.Put("d", "no")
 	s.nothing()
 }

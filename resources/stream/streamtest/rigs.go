@@ -4,10 +4,12 @@
 package streamtest
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -100,6 +102,7 @@ func openServer(t *testing.T, server *Server, custom bool, opts []stream.Option)
 			server.Cut()
 		},
 		Hold: server.Hold,
+		Busy: func() { EverySecond(t, func(context.Context) { server.WriteElsewhere() }) },
 	}
 	w.Away = func() func() {
 		server.Fail(func(Request) *apierrors.StatusError {
@@ -115,6 +118,26 @@ func openServer(t *testing.T, server *Server, custom bool, opts []stream.Option)
 		back()
 	}
 	return w
+}
+
+// EverySecond calls a function each second until the test ends.
+func EverySecond(t *testing.T, do func(ctx context.Context)) {
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan struct{})
+	t.Cleanup(func() { stop(); <-done })
+	go func() {
+		defer close(done)
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+				do(ctx)
+			}
+		}
+	}()
 }
 
 func countRequests(requests []Request) (n Count) {

@@ -60,6 +60,7 @@ type collection struct {
 	objects  map[slim.Key]*stored
 	log      []change
 	since    int64 // changes up to this revision are forgotten
+	cached   int64 // how far the server knows it to be: writes and consistent reads tell
 	protobuf bool
 }
 
@@ -176,7 +177,7 @@ func (s *Server) write(gvr schema.GroupVersionResource, object any, gone bool) s
 	default:
 		c.objects[obj.key] = obj
 	}
-	c.log = append(c.log, change{s.revision, typ, obj})
+	c.log, c.cached = append(c.log, change{s.revision, typ, obj}), s.revision
 	s.wake()
 	return slim.Revision(s.revision)
 }
@@ -192,7 +193,7 @@ func (s *Server) PutRaw(gvr schema.GroupVersionResource, key slim.Key, raw []byt
 	obj := &stored{key: key, json: raw, protobuf: raw}
 	obj.meta.Name, obj.meta.Namespace = key.Name, key.Namespace
 	c.objects[key] = obj
-	c.log = append(c.log, change{s.revision, "MODIFIED", obj})
+	c.log, c.cached = append(c.log, change{s.revision, "MODIFIED", obj}), s.revision
 	s.wake()
 	return slim.Revision(s.revision)
 }
@@ -285,9 +286,16 @@ func (s *Server) Bookmark() {
 	defer s.mu.Unlock()
 	s.revision++
 	for _, c := range s.kinds {
-		c.log = append(c.log, change{revision: s.revision, typ: "BOOKMARK"})
+		c.log, c.cached = append(c.log, change{revision: s.revision, typ: "BOOKMARK"}), s.revision
 	}
 	s.wake()
+}
+
+// WriteElsewhere counts a write of a resource that the server does not serve.
+func (s *Server) WriteElsewhere() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision++
 }
 
 // Compact forgets the history: a watch from an older revision is refused with
@@ -475,6 +483,9 @@ func (v *view) list() *apierrors.StatusError {
 	if err := v.tooLarge(); err != nil {
 		return err
 	}
+	if v.request.Revision == "" {
+		v.collection.cached = s.revision
+	}
 	objs := v.all()
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(s.revision, 10)}
 	if limit, _ := strconv.Atoi(first(v.request.Query["limit"])); limit > 0 && s.pageSize > 0 {
@@ -505,14 +516,16 @@ func (v *view) watch(r *http.Request) *apierrors.StatusError {
 		return err
 	}
 	at, _ := strconv.ParseInt(v.request.Revision, 10, 64)
-	if since := v.collection.since; !v.request.Initial && at < since {
+	unversioned := !v.request.Initial && at == 0 // begins with all objects that there are
+	if since := v.collection.since; !v.request.Initial && !unversioned && at < since {
 		s.mu.Unlock()
 		v.out.event("ERROR", nil, apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", at, since)), 0)
 		return nil
 	}
 	var initial []*stored
-	if v.request.Initial {
+	if v.request.Initial || unversioned {
 		initial, at = v.all(), s.revision
+		v.collection.cached = s.revision
 	}
 	v.out.started = !v.request.Initial
 	s.watches++
@@ -522,7 +535,7 @@ func (v *view) watch(r *http.Request) *apierrors.StatusError {
 		s.watches--
 		s.mu.Unlock()
 	}()
-	v.out.flush()
+	v.out.report()
 	for _, obj := range initial {
 		v.out.event("ADDED", obj, nil, 0)
 	}
@@ -533,9 +546,12 @@ func (v *view) watch(r *http.Request) *apierrors.StatusError {
 	return nil
 }
 
-// follow passes on changes until the watch ends.
+// follow passes on changes until the watch ends. A bookmark is of a revision beyond those
+// that the watch was told and those that were replayed to it, whether or not it was told
+// of them: so does the API server.
 func (v *view) follow(r *http.Request, at int64) {
 	s := v.server
+	told, replayed := at, false
 	seconds, _ := strconv.Atoi(first(v.request.Query["timeoutSeconds"]))
 	timeout, expired := make(<-chan time.Time), false
 	farewell := make(<-chan time.Time) // a bookmark two seconds before the end
@@ -566,18 +582,23 @@ func (v *view) follow(r *http.Request, at int64) {
 				v.out.event(c.typ, nil, nil, c.revision)
 			} else if v.matches(c.object) {
 				v.out.event(c.typ, c.object, nil, c.revision)
+			} else if replayed {
+				continue
 			}
+			told = c.revision
 		}
+		replayed = true
 		if (ended || expired) && !frozen {
 			return
 		}
 		select {
 		case <-changed:
 		case <-farewell:
-			if s.mu.Lock(); v.number > s.withheld && !s.frozen && s.revision >= at {
-				at = s.revision
+			if s.mu.Lock(); v.number > s.withheld && !s.frozen && v.collection.cached > told {
+				told = v.collection.cached
+				at = max(at, told)
 				s.mu.Unlock()
-				v.out.event("BOOKMARK", nil, nil, at)
+				v.out.event("BOOKMARK", nil, nil, told)
 			} else {
 				s.mu.Unlock()
 			}

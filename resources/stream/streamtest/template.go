@@ -117,7 +117,10 @@ func (t *Template) Encoded(i int) (protobuf, jsonText []byte) {
 func (t *Template) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	inProtobuf := strings.HasPrefix(r.Header.Get("Accept"), runtime.ContentTypeProtobuf) && t.protobuf != nil
-	out := &templateWriter{w: w, inProtobuf: inProtobuf, objects: prepare(t.json)}
+	out := &templateWriter{w: w, inProtobuf: inProtobuf, objects: prepare(t.json), listed: `"kind":"PodList","apiVersion":"v1"`}
+	if t.protobuf == nil {
+		out.listed = `"kind":"EndpointList","apiVersion":"example.com/v1"`
+	}
 	if inProtobuf {
 		out.objects = prepare(t.protobuf)
 	}
@@ -139,7 +142,7 @@ func (t *Template) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			out.mark(1000000000 + t.Size)
 		}
-		out.flush()
+		out.report()
 		t.follow(out, r)
 	}
 }
@@ -153,10 +156,10 @@ func (t *Template) follow(out *templateWriter, r *http.Request) {
 		for ; sent < want; sent++ {
 			out.event("MODIFIED", out.objects.object(sent%t.Size, (1+sent/t.Size)*t.Size))
 			if sent%64 == 0 {
-				out.flush()
+				out.report()
 			}
 		}
-		out.flush()
+		out.report()
 		select {
 		case <-changed:
 		case <-r.Context().Done():
@@ -168,6 +171,7 @@ func (t *Template) follow(out *templateWriter, r *http.Request) {
 type templateWriter struct {
 	w          http.ResponseWriter
 	inProtobuf bool
+	listed     string // kind of a list, in JSON
 	objects    *prepared
 	buf        []byte
 }
@@ -180,7 +184,7 @@ func (o *templateWriter) header(suffix string) {
 	o.w.Header().Set("Content-Type", contentType+suffix)
 }
 
-func (o *templateWriter) flush() {
+func (o *templateWriter) report() {
 	_, _ = o.w.Write(o.buf)
 	o.buf = o.buf[:0]
 	o.w.(http.Flusher).Flush()
@@ -215,7 +219,7 @@ func (o *templateWriter) mark(revision int) {
 func (o *templateWriter) list(size int) {
 	o.header("")
 	if !o.inProtobuf {
-		o.buf = append(o.buf, `{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"1000000000"},"items":[`...)
+		o.buf = append(o.buf, "{"+o.listed+`,"metadata":{"resourceVersion":"1000000000"},"items":[`...)
 		for i := range size {
 			if i > 0 {
 				o.buf = append(o.buf, ',')
@@ -227,7 +231,7 @@ func (o *templateWriter) list(size int) {
 			}
 		}
 		o.buf = append(o.buf, "]}"...)
-		o.flush()
+		o.report()
 		return
 	}
 	meta, _ := (&metav1.ListMeta{ResourceVersion: "1000000000"}).Marshal()
@@ -245,7 +249,7 @@ func (o *templateWriter) list(size int) {
 			o.buf = o.buf[:0]
 		}
 	}
-	o.flush()
+	o.report()
 }
 
 func typeMeta(apiVersion, kind string) []byte {

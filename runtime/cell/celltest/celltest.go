@@ -42,9 +42,12 @@ func InTerm(name string) Option { return func(c *check) { c.term = name } }
 // Args are the options under which the cell is on, as on a command line.
 func Args(args ...string) Option { return func(c *check) { c.on = args } }
 
-// OffArgs are options under which the cell is off. A cell with a condition has
-// to name some.
+// OffArgs are options under which the modules of the cell are off that have a condition and are on under Args. A cell
+// that has such modules names some, another one does not.
 func OffArgs(args ...string) Option { return func(c *check) { c.off = args } }
+
+// ModuleID is the id of a module whose folder has another name by now: ids are public.
+func ModuleID(id string) Option { return func(c *check) { c.id = id } }
 
 type check struct {
 	t    *testing.T
@@ -64,9 +67,11 @@ type check struct {
 //     being written down and read again;
 //   - the graph of the cell and what it needs has no mistakes;
 //   - it starts and stops, twice, with nothing behind it, and leaves no goroutine;
-//   - switched off, it builds nothing and starts nothing.
+//     writes without a cause fail;
+//   - a module of it that is off builds nothing and starts nothing, see OffArgs.
 func Check(t *testing.T, c cell.Cell, opts ...Option) {
 	t.Helper()
+	t.Setenv(strictCause, "1")
 	k := &check{t: t, cell: c, id: callerID(t)}
 	for _, o := range opts {
 		o(k)
@@ -76,6 +81,9 @@ func Check(t *testing.T, c cell.Cell, opts ...Option) {
 	t.Run("start and stop twice", k.lifecycle)
 	t.Run("off costs nothing", k.disabled)
 }
+
+// strictCause makes writes without a cause fail, see resources/k8s.
+const strictCause = "SKEP_STRICT_CAUSE"
 
 // callerID is the module id that the folder of the calling test asks for.
 func callerID(t *testing.T) string {
@@ -107,7 +115,7 @@ func (k *check) hive(t *testing.T, args []string) *hive.Hive {
 		cells = append(cells, termCell(k.term), cell.Term(k.term, k.cell))
 	}
 	h := hive.New("celltest", cell.Set(cells...), hive.LogTo(io.Discard),
-		hive.Environ(func(string) (string, bool) { return "", false }), hive.Limits(30*time.Second, 30*time.Second))
+		hive.Environ(func(string) (string, bool) { return "", false }), hive.StartStopTimeouts(30*time.Second, 30*time.Second))
 	fs := h.FlagSet()
 	if err := fs.Parse(args); err != nil {
 		t.Fatal(err)
@@ -212,28 +220,62 @@ func (k *check) lifecycle(t *testing.T) {
 	}
 }
 
+// disabled checks that a module that is off costs nothing: nested modules count, and each that has a condition is off
+// under Args or OffArgs.
 func (k *check) disabled(t *testing.T) {
-	conditions := len(k.module(t, k.hive(t, k.on)).Conditions)
-	switch {
-	case conditions == 0:
-		t.Skip("the cell is always on")
-	case k.off == nil:
-		t.Fatal("the cell has a condition; name options that switch it off with celltest.OffArgs")
+	on := k.hive(t, k.on)
+	var conditional []string
+	for _, m := range k.modules(t, on) {
+		if m.Enabled && len(m.Conditions) > 0 {
+			conditional = append(conditional, m.ID)
+		}
 	}
-	h := k.hive(t, k.off)
+	k.checkDisabled(t, on)
+	switch {
+	case len(conditional) == 0 && k.off != nil:
+		t.Fatal("no module of the cell is on by a condition; remove celltest.OffArgs")
+	case len(conditional) == 0:
+		return
+	case k.off == nil:
+		t.Fatalf("%v have a condition; name options that switch them off with celltest.OffArgs", conditional)
+	}
+	off := k.hive(t, k.off)
+	for _, id := range conditional {
+		if off.Graph().Module(id).Enabled {
+			t.Errorf("%s is on under %v", id, k.off)
+		}
+	}
+	k.checkDisabled(t, off)
+}
+
+// modules are that of the cell and those nested in it.
+func (k *check) modules(t *testing.T, h *hive.Hive) []graph.Module {
+	t.Helper()
+	nested := []graph.Module{k.module(t, h)}
+	for _, m := range h.Graph().Modules {
+		if strings.HasPrefix(m.ID, k.id+".") {
+			nested = append(nested, m)
+		}
+	}
+	return nested
+}
+
+func (k *check) checkDisabled(t *testing.T, h *hive.Hive) {
+	t.Helper()
 	g := h.Graph()
-	if m := k.module(t, h); m.Enabled {
-		t.Fatalf("the cell is on under %v", k.off)
+	off := map[string]bool{}
+	for _, m := range k.modules(t, h) {
+		off[m.ID] = !m.Enabled
 	}
 	for _, n := range g.Nodes {
-		if n.Reached && (n.Module == k.id || n.For == k.id) && n.Kind != "config" {
-			t.Errorf("%s %s is built although the cell is off", n.Kind, n.Name)
+		if n.Reached && (off[n.Module] || off[n.For]) && n.Kind != "config" {
+			t.Errorf("%s %s is built although its module is off", n.Kind, n.Name)
 		}
 	}
 	for _, o := range g.Orders {
 		for _, s := range o.Steps {
-			if s.Module == k.id {
-				t.Errorf("%s starts although the cell is off", s.ID)
+			if off[s.Module] {
+				t.Errorf("%s starts although its module is off", s.ID)
 			}
 		}
 	}

@@ -15,22 +15,22 @@ import (
 	"go.uber.org/dig"
 
 	"github.com/skep-operator/skep/runtime/internal/decl"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 	"github.com/skep-operator/skep/runtime/internal/stacks"
 )
 
 // Error says that a node could not be built because its function, or that of a
 // node it needs, failed.
 type Error struct {
-	Node     *plan.Node // whose function failed
+	Node     *resolve.Node // whose function failed
 	Err      error
 	Panicked bool
 	Stack    []byte // of a panic
 }
 
 func (e *Error) Error() string {
-	problem := plan.Problem{
-		Kind: "failed constructor", What: e.Node.Describe() + ": " + firstLine(e.Err.Error()), Rows: e.Node.Chain(),
+	problem := resolve.Problem{
+		Kind: "failed constructor", What: e.Node.Describe() + ": " + firstLine(e.Err.Error()), Rows: e.Node.RequestChain(),
 		Fix: "mend what the error names",
 	}
 	if flags := e.Node.Module.Flags(); len(flags) > 0 {
@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	}
 	if e.Panicked {
 		problem.Kind = "panicking constructor"
-		problem.Rows = append(problem.Rows, plan.Row{Label: "at", Text: stacks.Panicked(e.Stack)})
+		problem.Rows = append(problem.Rows, resolve.Row{Label: "at", Text: stacks.Panicked(e.Stack)})
 		problem.Fix = "return an error instead, and check what the constructor takes for granted"
 	}
 	return problem.Error()
@@ -57,16 +57,17 @@ func firstLine(s string) string {
 // Build runs the functions of nodes that have no value yet, each once. All that
 // they need has a value in v or is among nodes. A node whose function fails, or
 // that needs one that failed, is in the returned map and has no value; the
-// others are built all the same. observe is told how long each function took.
-func Build(nodes []*plan.Node, v *Values, observe func(*plan.Node, time.Duration)) map[*plan.Node]error {
-	b := &builder{values: v, observe: observe, types: map[plan.Source]reflect.Type{}, inside: map[*plan.Node]bool{}, failed: map[*plan.Node]error{}}
+// others are built all the same. observe, if not nil, is called with the duration
+// and the error of each function.
+func Build(nodes []*resolve.Node, v *Values, observe func(*resolve.Node, time.Duration, error)) map[*resolve.Node]error {
+	b := &builder{values: v, observe: observe, types: map[resolve.Source]reflect.Type{}, inside: map[*resolve.Node]bool{}, failed: map[*resolve.Node]error{}}
 	for _, n := range nodes {
 		if !v.Has(n) {
 			b.nodes = append(b.nodes, n)
 			b.inside[n] = true
 		}
 	}
-	b.container = dig.New(dig.DeferAcyclicVerification()) // the plan has found the cycles
+	b.container = dig.New(dig.DeferAcyclicVerification()) // the graph has no cycles
 	for _, n := range b.nodes {
 		if !n.IsRoot() {
 			b.provide(n)
@@ -84,24 +85,24 @@ func Build(nodes []*plan.Node, v *Values, observe func(*plan.Node, time.Duration
 type builder struct {
 	container *dig.Container
 	values    *Values
-	observe   func(*plan.Node, time.Duration)
-	nodes     []*plan.Node
-	inside    map[*plan.Node]bool // is built now
-	types     map[plan.Source]reflect.Type
-	failed    map[*plan.Node]error
+	observe   func(*resolve.Node, time.Duration, error)
+	nodes     []*resolve.Node
+	inside    map[*resolve.Node]bool // is built now
+	types     map[resolve.Source]reflect.Type
+	failed    map[*resolve.Node]error
 }
 
-func (b *builder) provide(n *plan.Node) {
+func (b *builder) provide(n *resolve.Node) {
 	if err := b.container.Provide(b.adapter(n).Interface(), dig.LocationForPC(n.Fn.Value.Pointer())); err != nil {
 		b.failed[n] = fmt.Errorf("providing %s: %w", n.Name, err)
 	}
 }
 
-// demandAll has the container build every node. Asking for those that no other
-// takes from is enough, many at a time; where one fails, one by one, so that
-// each failure is told and the others are built.
+// demandAll makes the container build every node. It requests the nodes that no
+// other takes from, many at a time; after a failure one by one, so that each
+// failure is reported and the others are built.
 func (b *builder) demandAll() {
-	taken := map[*plan.Node]bool{}
+	taken := map[*resolve.Node]bool{}
 	for _, n := range b.nodes {
 		if !n.IsRoot() {
 			for _, d := range n.Deps() {
@@ -109,7 +110,7 @@ func (b *builder) demandAll() {
 			}
 		}
 	}
-	var last []*plan.Node
+	var last []*resolve.Node
 	for _, n := range b.nodes {
 		if !n.IsRoot() && !taken[n] {
 			last = append(last, n)
@@ -137,12 +138,12 @@ func (b *builder) demandOneByOne() {
 	}
 }
 
-// demand has the container build nodes. The error is that of the function at
-// fault.
-func (b *builder) demand(nodes ...*plan.Node) error {
+// demand makes the container build nodes. The error is that of the function that
+// failed.
+func (b *builder) demand(nodes ...*resolve.Node) error {
 	in := make([]reflect.Type, len(nodes))
 	for i, n := range nodes {
-		in[i] = b.typeOf(plan.Source{Node: n})
+		in[i] = b.typeOf(resolve.Source{Node: n})
 	}
 	nothing := reflect.MakeFunc(reflect.FuncOf(in, nil, false), func([]reflect.Value) []reflect.Value { return nil })
 	err := b.container.Invoke(nothing.Interface())
@@ -152,8 +153,8 @@ func (b *builder) demand(nodes ...*plan.Node) error {
 	return err
 }
 
-// runRoot runs a node that the container does not know: nobody takes from it.
-func (b *builder) runRoot(n *plan.Node) {
+// runRoot runs a node that is not in the container: no other takes from it.
+func (b *builder) runRoot(n *resolve.Node) {
 	for _, d := range n.Deps() {
 		if err := b.failed[d]; err != nil {
 			b.failed[n] = err
@@ -163,15 +164,15 @@ func (b *builder) runRoot(n *plan.Node) {
 	_ = b.run(n, b.values.Get) // kept in failed
 }
 
-// typeOf is the type that a result has in the container: its own if that can
-// mean nothing else, or one made for it.
-func (b *builder) typeOf(s plan.Source) reflect.Type {
+// typeOf is the type that a result has in the container: its own if that is
+// unambiguous, or a type made for it.
+func (b *builder) typeOf(s resolve.Source) reflect.Type {
 	if t, ok := b.types[s]; ok {
 		return t
 	}
 	result := s.Node.Results[s.Result]
 	t := result.Key.Type
-	ordinary := s.Node.Kind == plan.Constructor && s.Node.Visibility == decl.Public && s.Node.For == nil &&
+	ordinary := s.Node.Kind == resolve.Constructor && s.Node.Visibility == decl.Public && s.Node.For == nil &&
 		result.Key.Name == "" && !result.Group && t != errorType
 	if !ordinary {
 		// Types with different tags are different; the same node gets the same
@@ -186,11 +187,11 @@ func (b *builder) typeOf(s plan.Source) reflect.Type {
 
 var errorType = reflect.TypeFor[error]()
 
-// adapter is the function of a node as the container sees it: it takes what
-// is built in this build, returns what the node makes, and an error.
-func (b *builder) adapter(n *plan.Node) reflect.Value {
-	taken := map[plan.Source]int{}
-	var from []plan.Source
+// adapter is the function of a node for the container: it takes the values of
+// this build, and returns the results of the node and an error.
+func (b *builder) adapter(n *resolve.Node) reflect.Value {
+	taken := map[resolve.Source]int{}
+	var from []resolve.Source
 	for _, p := range n.Params {
 		for _, s := range p.Sources {
 			if _, ok := taken[s]; !ok && b.inside[s.Node] {
@@ -208,12 +209,12 @@ func (b *builder) adapter(n *plan.Node) reflect.Value {
 	}
 	out := make([]reflect.Type, len(n.Results), len(n.Results)+1)
 	for i := range out {
-		out[i] = b.typeOf(plan.Source{Node: n, Result: i})
+		out[i] = b.typeOf(resolve.Source{Node: n, Result: i})
 	}
 	t := reflect.FuncOf(in, append(out, errorType), false)
 	return reflect.MakeFunc(t, func(args []reflect.Value) []reflect.Value {
 		returns := make([]reflect.Value, 0, len(out)+1)
-		err := b.run(n, func(s plan.Source) reflect.Value {
+		err := b.run(n, func(s resolve.Source) reflect.Value {
 			i, ok := taken[s]
 			if !ok || i >= maxParams-1 && len(from) > maxParams {
 				return b.values.Get(s)
@@ -221,7 +222,7 @@ func (b *builder) adapter(n *plan.Node) reflect.Value {
 			return unwrap(args[i], from[i])
 		})
 		for i, o := range out {
-			returns = append(returns, b.wrap(plan.Source{Node: n, Result: i}, o))
+			returns = append(returns, b.wrap(resolve.Source{Node: n, Result: i}, o))
 		}
 		if err != nil {
 			return append(returns, reflect.ValueOf(&err).Elem())
@@ -230,9 +231,9 @@ func (b *builder) adapter(n *plan.Node) reflect.Value {
 	})
 }
 
-// bundle provides a type of its own that is there once all of the sources are,
-// for functions that take more of them than reflection allows.
-func (b *builder) bundle(n *plan.Node, from []plan.Source) reflect.Type {
+// bundle provides a type of its own that is built after all of the sources, for
+// functions that take more of them than reflection allows.
+func (b *builder) bundle(n *resolve.Node, from []resolve.Source) reflect.Type {
 	var previous []reflect.Type
 	i := 0
 	for chunk := range slices.Chunk(from, maxParams-1) {
@@ -254,14 +255,14 @@ func (b *builder) bundle(n *plan.Node, from []plan.Source) reflect.Type {
 	return previous[0]
 }
 
-func unwrap(v reflect.Value, s plan.Source) reflect.Value {
+func unwrap(v reflect.Value, s resolve.Source) reflect.Value {
 	if v.Type() != s.Node.Results[s.Result].Key.Type {
 		return v.Field(0)
 	}
 	return v
 }
 
-func (b *builder) wrap(s plan.Source, t reflect.Type) reflect.Value {
+func (b *builder) wrap(s resolve.Source, t reflect.Type) reflect.Value {
 	v := b.values.Get(s)
 	switch {
 	case !v.IsValid(): // the function failed
@@ -275,14 +276,14 @@ func (b *builder) wrap(s plan.Source, t reflect.Type) reflect.Value {
 }
 
 // run calls the function of a node and keeps what it returns.
-func (b *builder) run(n *plan.Node, get func(plan.Source) reflect.Value) error {
+func (b *builder) run(n *resolve.Node, get func(resolve.Source) reflect.Value) error {
 	if err := b.failed[n]; err != nil {
 		return err
 	}
 	began := time.Now()
 	results, err := call(n, arguments(n, get))
 	if b.observe != nil {
-		b.observe(n, time.Since(began))
+		b.observe(n, time.Since(began), err)
 	}
 	if err != nil {
 		b.failed[n] = err
@@ -293,7 +294,7 @@ func (b *builder) run(n *plan.Node, get func(plan.Source) reflect.Value) error {
 }
 
 // arguments puts parameters in their places.
-func arguments(n *plan.Node, get func(plan.Source) reflect.Value) []reflect.Value {
+func arguments(n *resolve.Node, get func(resolve.Source) reflect.Value) []reflect.Value {
 	t := n.Fn.Value.Type()
 	args := make([]reflect.Value, t.NumIn())
 	for i := range n.Params {
@@ -317,7 +318,7 @@ func arguments(n *plan.Node, get func(plan.Source) reflect.Value) []reflect.Valu
 	return args
 }
 
-func argument(p *plan.Param, t reflect.Type, get func(plan.Source) reflect.Value) reflect.Value {
+func argument(p *resolve.Param, t reflect.Type, get func(resolve.Source) reflect.Value) reflect.Value {
 	switch {
 	case p.Group:
 		list := reflect.MakeSlice(t, 0, len(p.Sources))
@@ -331,14 +332,14 @@ func argument(p *plan.Param, t reflect.Type, get func(plan.Source) reflect.Value
 	return get(p.Sources[0])
 }
 
-func call(n *plan.Node, args []reflect.Value) (results []reflect.Value, err error) {
+func call(n *resolve.Node, args []reflect.Value) (results []reflect.Value, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &Error{Node: n, Err: fmt.Errorf("panic: %v", v), Panicked: true, Stack: debug.Stack()}
 		}
 	}()
 	returned := n.Fn.Value.Call(args)
-	if n.Err() {
+	if n.ReturnsError() {
 		if last := returned[len(returned)-1]; !last.IsNil() {
 			return nil, &Error{Node: n, Err: last.Interface().(error)}
 		}

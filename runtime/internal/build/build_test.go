@@ -17,7 +17,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/internal/build"
 	"github.com/skep-operator/skep/runtime/internal/decl"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 )
 
 type (
@@ -29,20 +29,20 @@ type (
 var errBroken = errors.New("broken")
 
 // reached are the nodes of a plan without mistakes that are to be built.
-func reached(t *testing.T, cells ...cell.Cell) []*plan.Node {
+func reached(t *testing.T, cells ...cell.Cell) []*resolve.Node {
 	t.Helper()
-	p := plan.New([]decl.Node{cell.Set(cells...).Declaration()}, nil)
-	p.Choose(func(reflect.Type) (reflect.Value, bool) { return reflect.Value{}, false })
-	p.Resolve()
-	p.Reach()
+	p := resolve.New("", []decl.Node{cell.Set(cells...).Declaration()}, nil)
+	p.EvaluateConditions(func(reflect.Type) (reflect.Value, bool) { return reflect.Value{}, false })
+	p.ResolveParams()
+	p.MarkReachable()
 	if err := p.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(p.Nodes, func(n *plan.Node) bool { return !n.Reached })
+	return slices.DeleteFunc(p.Nodes, func(n *resolve.Node) bool { return !n.Reached })
 }
 
 // failures are the errors of a build, by the name of the node.
-func failures(failed map[*plan.Node]error) map[string]string {
+func failures(failed map[*resolve.Node]error) map[string]string {
 	texts := map[string]string{}
 	for n, err := range failed {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -120,7 +120,7 @@ func TestBuildingAgainBuildsOnlyWhatHasNoValue(t *testing.T) {
 		t.Error(diff)
 	}
 	for _, n := range nodes {
-		if n.Kind != plan.Invoke && n.Results[0].Key.Type != reflect.TypeFor[*a]() {
+		if n.Kind != resolve.Invoke && n.Results[0].Key.Type != reflect.TypeFor[*a]() {
 			values.Forget(n)
 		}
 	}
@@ -137,13 +137,13 @@ func TestValuesBehindAreUsed(t *testing.T) {
 	if failed := build.Build(nodes, values, nil); len(failed) > 0 {
 		t.Fatal(failures(failed))
 	}
-	if got := values.Get(plan.Source{Node: nodes[1]}).Interface().(*b); got.s != "behind" {
+	if got := values.Get(resolve.Source{Node: nodes[1]}).Interface().(*b); got.s != "behind" {
 		t.Error(got.s)
 	}
 	if behind.Has(nodes[1]) {
 		t.Error("the build reached behind")
 	}
-	if values.Get(plan.Source{Node: nodes[1], Result: 5}).IsValid() {
+	if values.Get(resolve.Source{Node: nodes[1], Result: 5}).IsValid() {
 		t.Error("a result that is not there")
 	}
 }
@@ -226,7 +226,7 @@ func TestAFailureInALargeGroup(t *testing.T) {
 func TestObserver(t *testing.T) {
 	nodes := reached(t, cell.Provide(newA, newB), cell.Invoke(invokeB, invokeNothing))
 	var seen []string
-	build.Build(nodes, build.NewValues(nil), func(n *plan.Node, took time.Duration) {
+	build.Build(nodes, build.NewValues(nil), func(n *resolve.Node, took time.Duration, _ error) {
 		if took < 0 {
 			t.Error(took)
 		}

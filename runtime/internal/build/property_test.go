@@ -17,7 +17,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/internal/build"
 	"github.com/skep-operator/skep/runtime/internal/decl"
-	"github.com/skep-operator/skep/runtime/internal/plan"
+	"github.com/skep-operator/skep/runtime/internal/resolve"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
@@ -232,7 +232,7 @@ func randomWorld(rng *rand.Rand) *world {
 		case 4:
 			if !slices.ContainsFunc(m.functions, func(f *function) bool { return f.kind == "private" && f.key == k }) {
 				add(m, "private", k, w.randomNeeds(rng, m, k.typ))
-				add(m, "hook", key{}, []need{{key: k}}) // one that nobody uses is a mistake
+				add(m, "hook", key{}, []need{{key: k}}) // an unused one is a mistake
 			}
 		case 5:
 			add(m, "member", key{typ: k.typ, name: "g"}, w.randomNeeds(rng, m, k.typ))
@@ -413,10 +413,10 @@ func TestRandomGraphs(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		w := randomWorld(rng)
 		r := &recorder{runs: map[string]int{}, values: map[string]string{}}
-		p := plan.New([]decl.Node{cell.Set(r.cells(rng, w.modules[0])...).Declaration()}, nil)
-		p.Choose(func(t reflect.Type) (reflect.Value, bool) { return reflect.ValueOf(on{}), t == reflect.TypeFor[on]() })
-		p.Resolve()
-		p.Reach()
+		p := resolve.New("", []decl.Node{cell.Set(r.cells(rng, w.modules[0])...).Declaration()}, nil)
+		p.EvaluateConditions(func(t reflect.Type) (reflect.Value, bool) { return reflect.ValueOf(on{}), t == reflect.TypeFor[on]() })
+		p.ResolveParams()
+		p.MarkReachable()
 		if err := p.Err(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -433,7 +433,7 @@ func TestRandomGraphs(t *testing.T) {
 			t.Fatalf("seed %d: order: %s", seed, diff)
 		}
 
-		var nodes []*plan.Node
+		var nodes []*resolve.Node
 		for _, n := range p.Nodes {
 			if n.Reached {
 				nodes = append(nodes, n)

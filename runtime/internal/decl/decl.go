@@ -77,7 +77,14 @@ type Root struct {
 	Fn                        Func
 	Job                       bool
 	StartTimeout, StopTimeout time.Duration // 0: the process-wide limit
+
+	// Of a job that is declared by its work.
+	Retry *Retry
+	Every time.Duration // 0: once
 }
+
+// Retry is the pause before failed work is repeated.
+type Retry struct{ First, Longest time.Duration }
 
 // Decorate replaces a value for its module and those nested in it.
 type Decorate struct{ Fn Func }
@@ -103,6 +110,25 @@ type Order struct {
 // Annotation attaches a value to its module; the key's type says whose it is.
 type Annotation struct{ Value any }
 
+// Check is a function that finds mistakes in what a module declares.
+type Check struct{ Fn Func }
+
+// Suggest is a function that knows how values of some types are provided.
+type Suggest struct{ Fn func(reflect.Type) string }
+
+// NotBuilt is a duty that users may ask for and no module does yet.
+type NotBuilt struct {
+	ID, Title string
+	Asked     Condition
+}
+
+// Made is a function that was made for the caller of the function that declares it.
+type Made struct {
+	Fn    any
+	Name  string
+	Where Location
+}
+
 // Broken is a declaration that cannot be used. It is reported when the list
 // is planned, so that making the list never fails.
 type Broken struct {
@@ -124,6 +150,9 @@ func (*Decorate) node()   {}
 func (*EnabledBy) node()  {}
 func (*Order) node()      {}
 func (*Annotation) node() {}
+func (*Check) node()      {}
+func (*Suggest) node()    {}
+func (*NotBuilt) node()   {}
 func (*Broken) node()     {}
 
 // Func is a function given to a cell. Its Value is the zero Value when what
@@ -131,10 +160,14 @@ func (*Broken) node()     {}
 type Func struct {
 	Value reflect.Value
 	Where Location
+	label string // instead of its own name
 }
 
 // FuncOf describes fn, which was given to a cell at declared.
 func FuncOf(fn any, declared Location) Func {
+	if m, is := fn.(Made); is {
+		return Func{Value: reflect.ValueOf(m.Fn), Where: m.Where, label: m.Name}
+	}
 	v := reflect.ValueOf(fn)
 	if v.Kind() != reflect.Func || v.IsNil() {
 		return Func{Where: declared}
@@ -142,8 +175,17 @@ func FuncOf(fn any, declared Location) Func {
 	return Func{Value: v, Where: Location{pc: declared.pc, entry: v.Pointer()}}
 }
 
+// With is the function with another value in its place, made from it.
+func (f Func) With(value reflect.Value) Func {
+	f.Value = value
+	return f
+}
+
 // Name is the function as a reader would write it: kvstore.newClient.
 func (f Func) Name() string {
+	if f.label != "" {
+		return f.label
+	}
 	fn := runtime.FuncForPC(f.Where.entry)
 	if fn == nil {
 		return "?"

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Location is a place in the source. It is kept as a program counter and read
-// only when somebody looks, so that declaring costs next to nothing.
+// Location is a place in the source. It is kept as a program counter and resolved
+// only when it is read, so that declaring costs next to nothing.
 type Location struct {
 	pc    uintptr // of a call
 	entry uintptr // of a function, whose place is meant where the source has it

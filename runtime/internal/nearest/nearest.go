@@ -4,10 +4,17 @@
 // Package nearest finds the known name that a mistyped one was meant to be.
 package nearest
 
+import "strings"
+
 // To returns the candidate closest to name and true, if one is close enough to
-// be what a person meant: at most one edit per three letters. Equal distances
-// go to the first candidate.
+// be what a person meant: one whose last part, behind a dot, is the name, or at
+// most one edit per three letters. Equal distances go to the first candidate.
 func To(name string, candidates []string) (string, bool) {
+	for _, c := range candidates {
+		if name != "" && strings.HasSuffix(c, "."+name) {
+			return c, true
+		}
+	}
 	best, distance := "", len(name)/3+1
 	for _, c := range candidates {
 		if d := Distance(name, c, distance); d < distance {

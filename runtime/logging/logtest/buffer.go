@@ -19,7 +19,7 @@ import (
 type Buffer struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
-	grows chan struct{} // closed by the next write; nil while nobody waits
+	grows chan struct{} // closed by the next write; nil without waiters
 }
 
 // Write appends p. It never fails.

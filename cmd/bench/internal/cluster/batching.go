@@ -17,7 +17,7 @@ import (
 	"github.com/skep-operator/skep/cmd/bench/internal/contest"
 )
 
-// latestWrite is how late a slice may be written, by the budget: nobody who keeps
+// latestWrite is how late a slice may be written, by the budget: none that keeps
 // it needs fewer writes than one for each slice and each second in which something
 // happens to it.
 const latestWrite = time.Second
@@ -28,11 +28,11 @@ type sliceWork struct {
 	removed   int // at random, and then made again in a random order
 	slim      int // pods
 	perSecond float64
-	settle    time.Duration
+	pause     time.Duration
 }
 
 func (b Bench) sliceWork() sliceWork {
-	w := sliceWork{endpoints: 16_000, removed: 4000, slim: 4000, perSecond: 100, settle: 3 * time.Second}
+	w := sliceWork{endpoints: 16_000, removed: 4000, slim: 4000, perSecond: 100, pause: 3 * time.Second}
 	if b.Quick {
 		w.endpoints, w.removed, w.slim = 2000, 500, 500
 	}
@@ -214,7 +214,7 @@ func (w *batcher) phase(ctx context.Context, batch string, of []string, cause, e
 	if err != nil {
 		return fmt.Errorf("endpoints in slices: %w", err)
 	}
-	if err := sleep(ctx, w.work.settle); err != nil { // whatever else it writes
+	if err := sleep(ctx, w.work.pause); err != nil { // whatever else it writes
 		return err
 	}
 	after, err := w.operator.cpu()

@@ -73,6 +73,10 @@ func (b Bench) scenarios() []scenario {
 		{b.operatorContest(), recordedOperator, b.operator},
 		{b.labelSetsContest(), recordedLabelSets, b.labelSets},
 		{b.batchingContest(), recordedBatching, b.batching},
+		{b.servicesContest(), b.recordedServices(), b.services},
+		{b.ingressesContest(), b.recordedIngresses(), b.ingresses},
+		{b.joiningContest(), nil, b.joining},
+		{b.taintsContest(), nil, b.taints},
 	}
 }
 
@@ -132,7 +136,11 @@ func complete(r contest.Result) error {
 
 // onPlane does something on a control plane that begins with a load.
 func (b Bench) onPlane(ctx context.Context, load []string, do func(context.Context, *plane) error) error {
-	b.Progress("starting a control plane with " + strings.Join(load, " "))
+	what := "starting an empty control plane"
+	if len(load) > 0 {
+		what = "starting a control plane with " + strings.Join(load, " ")
+	}
+	b.Progress(what)
 	p, err := startPlane(ctx, load...)
 	if err != nil {
 		return err

@@ -2,6 +2,6 @@
 // Copyright Authors of Skep
 
 // Package cluster measures whole operators, as processes, on a real control
-// plane with a load. What it knows of them is what anybody sees from outside:
+// plane with a load. What it knows of them is visible from outside:
 // objects, the audit log, /proc, and the status socket.
 package cluster

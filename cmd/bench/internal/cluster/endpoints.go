@@ -46,9 +46,9 @@ func (p *plane) watchEndpoints(ctx context.Context) (*endpoints, error) {
 	return m, p.followKind(ctx, ciliumEndpoints, func(event watch.EventType, e *unstructured.Unstructured) {
 		at, key := time.Now(), e.GetNamespace()+"/"+e.GetName()
 		if event == watch.Deleted {
-			m.went.saw(at, key)
+			m.went.record(at, key)
 		} else {
-			m.came.saw(at, key)
+			m.came.record(at, key)
 		}
 	})
 }

@@ -25,7 +25,7 @@ func labelSet(security map[string]string) string {
 }
 
 // securityLabels are those that a pod's identity is to have, as
-// docs/wire/identities.md tells, for the labels that the pods here have. The
+// docs/wire/identity.md tells, for the labels that the pods here have. The
 // operator has code of its own for it.
 func securityLabels(namespace string, ofNamespace, ofPod map[string]string) map[string]string {
 	security := map[string]string{
@@ -58,20 +58,20 @@ type identities struct {
 
 func (p *plane) watchIdentities(ctx context.Context) (*identities, error) {
 	all := &identities{made: newSightings[string](), sets: map[string]string{}, copies: map[string][]string{}}
-	return all, p.followKind(ctx, ciliumIdentities, all.saw)
+	return all, p.followKind(ctx, ciliumIdentities, all.handleEvent)
 }
 
-func (all *identities) saw(event watch.EventType, identity *unstructured.Unstructured) {
+func (all *identities) handleEvent(event watch.EventType, identity *unstructured.Unstructured) {
 	at, number := time.Now(), identity.GetName()
 	security, _, _ := unstructured.NestedStringMap(identity.Object, "security-labels")
 	set := labelSet(security)
-	all.note(event, number, set)
+	all.record(event, number, set)
 	if event != watch.Deleted {
-		all.made.saw(at, set)
+		all.made.record(at, set)
 	}
 }
 
-func (all *identities) note(event watch.EventType, number, set string) {
+func (all *identities) record(event watch.EventType, number, set string) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	before := all.sets[number]

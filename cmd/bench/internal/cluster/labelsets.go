@@ -36,17 +36,17 @@ const (
 
 // setWork is how much is done to identities.
 type setWork struct {
-	burst         int
-	perSecond     float64
-	seconds       int
-	relabelled    int // pods
-	relabelledOf  int // label sets
-	burstSpread   int // namespaces
-	relabelSettle time.Duration
+	burst        int
+	perSecond    float64
+	seconds      int
+	relabelled   int // pods
+	relabelledOf int // label sets
+	burstSpread  int // namespaces
+	relabelPause time.Duration
 }
 
 func (b Bench) setWork() setWork {
-	w := setWork{burst: 1000, perSecond: 200, seconds: 60, relabelled: 5000, relabelledOf: 50, burstSpread: 10, relabelSettle: 2 * time.Second}
+	w := setWork{burst: 1000, perSecond: 200, seconds: 60, relabelled: 5000, relabelledOf: 50, burstSpread: 10, relabelPause: 2 * time.Second}
 	if b.Quick {
 		w.seconds, w.relabelled = 10, 500
 	}
@@ -291,7 +291,7 @@ func (s *sets) relabelled(ctx context.Context, began time.Time, labelled *sighti
 	if err != nil {
 		return fmt.Errorf("identities: %w", err)
 	}
-	if err := sleep(ctx, s.work.relabelSettle); err != nil { // whatever else it writes
+	if err := sleep(ctx, s.work.relabelPause); err != nil { // whatever else it writes
 		return err
 	}
 	requests, err := s.plane.requests(s.operator.user, began)

@@ -32,8 +32,8 @@ func (p *plane) watchNodes(ctx context.Context) (*nodes, error) {
 	n := &nodes{plane: p, stop: cancel, all: map[string]time.Time{}, change: make(chan struct{})}
 	informer := dynamicinformer.NewDynamicSharedInformerFactory(p.client, 0).ForResource(ciliumNodes).Informer()
 	handle := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(obj any) { n.saw(obj.(*unstructured.Unstructured)) },
-		UpdateFunc: func(_, obj any) { n.saw(obj.(*unstructured.Unstructured)) },
+		AddFunc:    func(obj any) { n.handleNode(obj.(*unstructured.Unstructured)) },
+		UpdateFunc: func(_, obj any) { n.handleNode(obj.(*unstructured.Unstructured)) },
 	}
 	if _, err := informer.AddEventHandler(handle); err != nil {
 		cancel()
@@ -47,7 +47,7 @@ func (p *plane) watchNodes(ctx context.Context) (*nodes, error) {
 	return n, nil
 }
 
-func (n *nodes) saw(node *unstructured.Unstructured) {
+func (n *nodes) handleNode(node *unstructured.Unstructured) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	cidrs, _, _ := unstructured.NestedStringSlice(node.Object, "spec", "ipam", "podCIDRs")

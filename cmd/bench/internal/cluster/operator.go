@@ -22,15 +22,15 @@ import (
 
 // operator is a process of the operator.
 type operator struct {
-	user   string
-	cmd    *exec.Cmd
-	socket string
-	pprof  int
-	api    int
-	log    *os.File
-	ended  chan struct{}
-	began  time.Time
-	told   atomic.Bool // to end
+	user     string
+	cmd      *exec.Cmd
+	socket   string
+	pprof    int
+	api      int
+	log      *os.File
+	ended    chan struct{}
+	began    time.Time
+	stopping atomic.Bool // to end
 }
 
 // run starts an operator that makes its requests as user.
@@ -65,7 +65,7 @@ func (b Bench) run(ctx context.Context, p *plane, user string, args ...string) (
 	}
 	go func() {
 		err := o.cmd.Wait()
-		if !o.told.Load() {
+		if !o.stopping.Load() {
 			text, _ := os.ReadFile(o.log.Name())
 			p.fail(fmt.Errorf("%s has ended (%v): %s", o.user, err, text[max(0, len(text)-4000):]))
 		}
@@ -77,7 +77,7 @@ func (b Bench) run(ctx context.Context, p *plane, user string, args ...string) (
 // signal tells the process to end. One that ends untold cancels all that is done
 // on its control plane.
 func (o *operator) signal(s syscall.Signal) error {
-	o.told.Store(true)
+	o.stopping.Store(true)
 	return o.cmd.Process.Signal(s)
 }
 

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -46,14 +47,26 @@ func startPlane(ctx context.Context, load ...string) (*plane, error) {
 	}
 	p := &plane{dir: dir}
 	p.cmd = exec.CommandContext(ctx, program, append([]string{"up", "--dir", dir}, load...)...)
-	p.cmd.Cancel = func() error { return p.cmd.Process.Signal(os.Interrupt) }
-	p.cmd.Stderr = os.Stderr
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
+	if err := awaitReady(p.cmd); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	if err := p.connect(); err != nil {
+		p.stop()
 		return nil, err
 	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
+	return p, nil
+}
+
+// awaitReady starts a devcluster and returns when it is ready.
+func awaitReady(cmd *exec.Cmd) error {
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
 	}
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
@@ -62,15 +75,10 @@ func startPlane(ctx context.Context, load ...string) (*plane, error) {
 				for lines.Scan() { // or it blocks
 				}
 			}()
-			if err := p.connect(); err != nil {
-				p.stop()
-				return nil, err
-			}
-			return p, nil
+			return nil
 		}
 	}
-	p.stop()
-	return nil, fmt.Errorf("the control plane ended before it was ready; its logs were in %s", dir)
+	return fmt.Errorf("%s ended before it was ready: %v", cmd, cmd.Wait())
 }
 
 func (p *plane) connect() (err error) {
@@ -110,6 +118,8 @@ type request struct {
 	User       struct{ Username string }
 	ObjectRef  struct{ APIGroup, Resource, Name, Subresource string }
 	Received   time.Time `json:"requestReceivedTimestamp"`
+
+	ResponseStatus struct{ Code int }
 }
 
 // requests are what a user asked for since a time.

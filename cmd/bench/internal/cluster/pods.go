@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 )
 
@@ -41,23 +40,12 @@ type pods struct {
 
 func (p *plane) watchPods(ctx context.Context) (*pods, error) {
 	m := &pods{plane: p, namespaces: map[string]map[string]string{}, made: newSightings[string](), addressed: newSightings[string]()}
-	client := p.core.CoreV1().Pods("")
-	from := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.LabelSelector = byBench
-			return client.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.LabelSelector = byBench
-			return client.Watch(ctx, o)
-		},
-	}
-	return m, p.follow(ctx, from, func(event watch.EventType, obj runtime.Object) {
+	return m, p.follow(ctx, listWatch(p.core.CoreV1().Pods(""), metav1.ListOptions{LabelSelector: byBench}), func(event watch.EventType, obj runtime.Object) {
 		at, pod := time.Now(), obj.(*corev1.Pod)
 		key := pod.Namespace + "/" + pod.Name
-		m.made.saw(at, key)
+		m.made.record(at, key)
 		if pod.Status.PodIP != "" {
-			m.addressed.saw(at, key)
+			m.addressed.record(at, key)
 		}
 	})
 }

@@ -69,9 +69,9 @@ func newEndpointSlices() *endpointSlices {
 // An endpoint that moves is in a slice all the time.
 func TestEndpointsInSlices(t *testing.T) {
 	all := newEndpointSlices()
-	all.saw(watch.Added, slice("one", "shop", "a", "b"))
-	all.saw(watch.Added, slice("two", "shop", "b", "c"))
-	all.saw(watch.Modified, slice("one", "shop", "a"))
+	all.handleEvent(watch.Added, slice("one", "shop", "a", "b"))
+	all.handleEvent(watch.Added, slice("two", "shop", "b", "c"))
+	all.handleEvent(watch.Modified, slice("one", "shop", "a"))
 	if got := slices.Sorted(maps.Keys(all.appeared.at)); !slices.Equal(got, []string{"shop/a", "shop/b", "shop/c"}) {
 		t.Errorf("%v have appeared", got)
 	}
@@ -81,7 +81,7 @@ func TestEndpointsInSlices(t *testing.T) {
 	if fill, n := all.fill(); fill != 1.5 || n != 2 {
 		t.Errorf("%d slices have %v endpoints each", n, fill)
 	}
-	all.saw(watch.Deleted, slice("two", "shop", "b", "c"))
+	all.handleEvent(watch.Deleted, slice("two", "shop", "b", "c"))
 	if got := slices.Sorted(maps.Keys(all.vanished.at)); !slices.Equal(got, []string{"shop/b", "shop/c"}) {
 		t.Errorf("%v have vanished", got)
 	}
@@ -89,8 +89,8 @@ func TestEndpointsInSlices(t *testing.T) {
 
 func TestLeastWrites(t *testing.T) {
 	all := newEndpointSlices()
-	all.saw(watch.Added, slice("one", "shop", "a", "b", "c"))
-	all.saw(watch.Added, slice("two", "shop", "d", "unasked"))
+	all.handleEvent(watch.Added, slice("one", "shop", "a", "b", "c"))
+	all.handleEvent(watch.Added, slice("two", "shop", "d", "unasked"))
 	causes := map[string]time.Time{"shop/a": at(0), "shop/b": at(400), "shop/c": at(600), "shop/d": at(0)}
 	if got := all.least(causes, 500*time.Millisecond); got != 3 {
 		t.Errorf("at least %d writes, want two of one slice and one of the other", got)
@@ -99,7 +99,7 @@ func TestLeastWrites(t *testing.T) {
 	if got := all.least(causes, 500*time.Millisecond); got != 0 {
 		t.Errorf("at least %d writes where nothing has happened", got)
 	}
-	all.saw(watch.Modified, slice("one", "shop", "a", "c"))
+	all.handleEvent(watch.Modified, slice("one", "shop", "a", "c"))
 	if _, ok := all.vanished.at["shop/b"]; !ok {
 		t.Error("what there was is forgotten, too")
 	}
@@ -114,17 +114,17 @@ func identity(number string, labels map[string]any) *unstructured.Unstructured {
 func TestDuplicates(t *testing.T) {
 	all := &identities{made: newSightings[string](), sets: map[string]string{}, copies: map[string][]string{}}
 	web := map[string]any{"k8s:app": "web"}
-	all.saw(watch.Added, identity("300", web))
-	all.saw(watch.Modified, identity("300", web))
+	all.handleEvent(watch.Added, identity("300", web))
+	all.handleEvent(watch.Modified, identity("300", web))
 	if n := all.duplicates([]string{"k8s:app=web;"}); n != 0 {
 		t.Errorf("%d duplicates of one", n)
 	}
-	all.saw(watch.Added, identity("301", web))
-	all.saw(watch.Added, identity("302", map[string]any{"k8s:app": "api"}))
+	all.handleEvent(watch.Added, identity("301", web))
+	all.handleEvent(watch.Added, identity("302", map[string]any{"k8s:app": "api"}))
 	if n := all.duplicates([]string{"k8s:app=web;", "k8s:app=api;", "k8s:app=none;"}); n != 1 {
 		t.Errorf("%d duplicates, want 1", n)
 	}
-	all.saw(watch.Deleted, identity("300", web))
+	all.handleEvent(watch.Deleted, identity("300", web))
 	if n, number := all.duplicates([]string{"k8s:app=web;"}), all.number("k8s:app=web;"); n != 0 || number != "301" {
 		t.Errorf("%d duplicates, number %s", n, number)
 	}
@@ -148,9 +148,9 @@ func TestWaitingForSightings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSightings[string]()
 		go func() {
-			s.saw(at(1), "b")
+			s.record(at(1), "b")
 			time.Sleep(time.Second)
-			s.saw(at(2), "a", "b")
+			s.record(at(2), "a", "b")
 		}()
 		found, err := s.wait(t.Context(), []string{"a", "b"})
 		if err != nil || found["a"] != at(2) || found["b"] != at(1) {

@@ -25,8 +25,8 @@ func newSightings[K comparable]() *sightings[K] {
 	return &sightings[K]{at: map[K]time.Time{}, change: make(chan struct{})}
 }
 
-// saw notes that things are seen now. Only the first time counts.
-func (s *sightings[K]) saw(at time.Time, things ...K) {
+// record notes that things are seen now. Only the first time counts.
+func (s *sightings[K]) record(at time.Time, things ...K) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, thing := range things {

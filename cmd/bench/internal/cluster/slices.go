@@ -46,10 +46,10 @@ func (p *plane) watchSlices(ctx context.Context) (*endpointSlices, error) {
 		appeared: newSightings[string](), vanished: newSightings[string](),
 		of: map[string]map[string]bool{}, in: map[string]int{},
 	}
-	return all, p.followKind(ctx, ciliumEndpointSlices, all.saw)
+	return all, p.followKind(ctx, ciliumEndpointSlices, all.handleEvent)
 }
 
-func (all *endpointSlices) saw(event watch.EventType, slice *unstructured.Unstructured) {
+func (all *endpointSlices) handleEvent(event watch.EventType, slice *unstructured.Unstructured) {
 	at, now := time.Now(), map[string]bool{}
 	if event != watch.Deleted {
 		namespace, _, _ := unstructured.NestedString(slice.Object, "namespace")
@@ -62,8 +62,8 @@ func (all *endpointSlices) saw(event watch.EventType, slice *unstructured.Unstru
 		}
 	}
 	came, went := all.replace(slice.GetName(), now)
-	all.appeared.saw(at, came...)
-	all.vanished.saw(at, went...)
+	all.appeared.record(at, came...)
+	all.vanished.record(at, went...)
 }
 
 // replace returns which endpoints are in a slice now and were in none, and the

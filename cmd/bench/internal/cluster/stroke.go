@@ -23,30 +23,39 @@ import (
 // to measure. Each has a revision of its own, as everything has that the API server
 // writes: a watch that is cut short between two of one revision would miss one.
 func (m *pods) atOnce(ctx context.Context, all []pod) error {
-	client, err := clientv3.New(clientv3.Config{Endpoints: m.plane.info.Etcd.Endpoints(), DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	made := make([]*corev1.Pod, len(all))
+	for i, pod := range all {
+		made[i] = pod.stored()
+	}
+	return m.plane.store(ctx, made)
+}
+
+// store writes pods into etcd.
+func (p *plane) store(ctx context.Context, all []*corev1.Pod) error {
+	client, err := clientv3.New(clientv3.Config{Endpoints: p.info.Etcd.Endpoints(), DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 	if err != nil {
 		return fmt.Errorf("make an etcd client: %w", err)
 	}
 	defer client.Close()
 	values := make([]string, len(all))
 	for i, pod := range all {
-		value, err := pod.stored()
+		value, err := runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), pod)
 		if err != nil {
-			return fmt.Errorf("encode pod %s: %w", pod.key(), err)
+			return fmt.Errorf("encode pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 		values[i] = string(value)
 	}
 	return paced(ctx, 0, len(all), func(ctx context.Context, i int) error {
-		_, err := client.Put(ctx, "/registry/pods/"+all[i].key(), values[i])
+		_, err := client.Put(ctx, "/registry/pods/"+all[i].Namespace+"/"+all[i].Name, values[i])
 		return err
 	})
 }
 
 // stored is the pod as the API server stores it.
-func (p pod) stored() ([]byte, error) {
+func (p pod) stored() *corev1.Pod {
 	made := p.resource()
 	made.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}
 	made.UID, made.CreationTimestamp, made.Generation = uuid.NewUUID(), metav1.Now(), 1
 	made.Status.Phase = corev1.PodPending
-	return runtime.Encode(protobuf.NewSerializer(scheme.Scheme, scheme.Scheme), made)
+	return made
 }

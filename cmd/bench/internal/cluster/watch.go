@@ -64,14 +64,29 @@ func (p *plane) follow(ctx context.Context, from *cache.ListWatch, handle func(w
 	return nil
 }
 
+// lister is a client of a kind, whose lists are L.
+type lister[L runtime.Object] interface {
+	List(context.Context, metav1.ListOptions) (L, error)
+	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+// listWatch lists and watches those objects of a kind that the selectors match.
+func listWatch[L runtime.Object](client lister[L], only metav1.ListOptions) *cache.ListWatch {
+	return &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector, o.FieldSelector = only.LabelSelector, only.FieldSelector
+			return client.List(ctx, o)
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector, o.FieldSelector = only.LabelSelector, only.FieldSelector
+			return client.Watch(ctx, o)
+		},
+	}
+}
+
 // followKind follows all objects of a kind of custom resources.
 func (p *plane) followKind(ctx context.Context, kind schema.GroupVersionResource, handle func(watch.EventType, *unstructured.Unstructured)) error {
-	client := p.client.Resource(kind)
-	from := &cache.ListWatch{
-		ListWithContextFunc:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return client.List(ctx, o) },
-		WatchFuncWithContext: client.Watch,
-	}
-	err := p.follow(ctx, from, func(event watch.EventType, obj runtime.Object) { handle(event, obj.(*unstructured.Unstructured)) })
+	err := p.follow(ctx, listWatch(p.client.Resource(kind), metav1.ListOptions{}), func(event watch.EventType, obj runtime.Object) { handle(event, obj.(*unstructured.Unstructured)) })
 	if err != nil {
 		return fmt.Errorf("watch %s: %w", kind.Resource, err)
 	}
@@ -81,19 +96,8 @@ func (p *plane) followKind(ctx context.Context, kind schema.GroupVersionResource
 // watchLabel tells when a label of a namespace had each of its values.
 func (p *plane) watchLabel(ctx context.Context, namespace, label string) (*sightings[string], error) {
 	values := newSightings[string]()
-	client := p.core.CoreV1().Namespaces()
-	only := fields.OneTermEqualSelector(metav1.ObjectNameField, namespace).String()
-	from := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = only
-			return client.List(ctx, o)
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			o.FieldSelector = only
-			return client.Watch(ctx, o)
-		},
-	}
-	return values, p.follow(ctx, from, func(_ watch.EventType, obj runtime.Object) {
-		values.saw(time.Now(), obj.(*corev1.Namespace).Labels[label])
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, namespace).String()}
+	return values, p.follow(ctx, listWatch(p.core.CoreV1().Namespaces(), only), func(_ watch.EventType, obj runtime.Object) {
+		values.record(time.Now(), obj.(*corev1.Namespace).Labels[label])
 	})
 }

@@ -78,7 +78,7 @@ func (r Runner) measure(ctx context.Context, contest, contestant, url string) (f
 	return figures, nil
 }
 
-// server is a process that serves pods, so that its work is nobody's.
+// server is a process that serves pods, so that its work counts for no contestant.
 type server struct {
 	url string
 	cmd *exec.Cmd

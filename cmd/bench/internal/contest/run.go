@@ -20,11 +20,11 @@ type Result struct {
 type Runner struct {
 	Rounds   int
 	Args     []string     // of the child processes, for them to call Child with the same contests
-	Progress func(string) // is told what comes
+	Progress func(string) // called before each step
 }
 
 // Run does the rounds of all contests. In each round every contestant has its
-// turn once; the next round goes the other way round, so that nobody always
+// turn once; the next round goes the other way round, so that none always
 // follows the same one. On an error the results so far come with it.
 func (r Runner) Run(ctx context.Context, contests []Contest) ([]Result, error) {
 	results := make([]Result, len(contests))

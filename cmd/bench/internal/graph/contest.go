@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	judgedSize = 150 // modules, with 300 constructors: the size of the budgets
+	budgetSize = 150 // modules, with 300 constructors: the size of the budgets
 	small      = 100
 	large      = 1000
 )
 
-var sizes = []int{10, small, judgedSize, 300, large}
+var sizes = []int{10, small, budgetSize, 300, large}
 
 const (
 	growthCPU         = "growth from 100 to 1,000 modules, CPU"
@@ -46,7 +46,7 @@ func Contest() contest.Contest {
 		Title: "Configure and build N modules with two constructors each",
 		Note: "Flags, environment and defaults are read, decoded into a struct per module, and all constructors run; nothing is started. " +
 			"The peers read configuration with viper and decode it with mapstructure, except for dig without configuration.",
-		Measures: []contest.Measure{{Name: cold(judgedSize), Unit: "ms"}},
+		Measures: []contest.Measure{{Name: cold(budgetSize), Unit: "ms"}},
 		Contestants: []contest.Contestant{
 			{Name: "dig without configuration", Run: run(digBare, large)},
 			{Name: "dig, flat", Run: run(digFlat, large)},
@@ -57,7 +57,7 @@ func Contest() contest.Contest {
 	}
 	for _, n := range sizes {
 		time, count := contest.Measure{Name: cpu(n), Unit: "ms"}, contest.Measure{Name: allocations(n)}
-		if n == judgedSize {
+		if n == budgetSize {
 			time.Budget.AtMost, count.Budget.AtMost = 5, 30_000
 		}
 		c.Measures = append(c.Measures, time, count)
@@ -76,11 +76,11 @@ type builder func([]benchcells.Unit) error
 func run(build builder, largest int) func(context.Context, string) (contest.Figures, error) {
 	return func(context.Context, string) (contest.Figures, error) {
 		units := benchcells.Units(large)
-		first, err := one(build, units[:judgedSize])
+		first, err := one(build, units[:budgetSize])
 		if err != nil {
 			return nil, err
 		}
-		figures := contest.Figures{cold(judgedSize): first.CPU * 1e3}
+		figures := contest.Figures{cold(budgetSize): first.CPU * 1e3}
 		for _, n := range sizes {
 			if n > largest {
 				break

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Machine is where the figures come from: they mean nothing without it.
+// Machine is the machine on which the figures were measured.
 type Machine struct {
 	CPU    string            `json:"cpu"`
 	CPUs   int               `json:"cpus"`

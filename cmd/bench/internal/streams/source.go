@@ -17,8 +17,8 @@ import (
 )
 
 // source is a ListerWatcher whose objects are there before they are asked for.
-// There are two versions of each, in turn: when one comes again nobody has it any
-// more.
+// There are two versions of each, in turn: when one comes again, no client has it
+// any more.
 type source struct {
 	versions [2][]*carrier
 	events   chan watch.Event
@@ -79,5 +79,5 @@ type carriers struct {
 	Items []*carrier
 }
 
-// DeepCopyObject implements runtime.Object. Nobody changes a list here.
+// DeepCopyObject implements runtime.Object. No list is changed here.
 func (c *carriers) DeepCopyObject() runtime.Object { return c }

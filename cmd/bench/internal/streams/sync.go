@@ -69,14 +69,14 @@ func Sync(pods int) contest.Contest {
 			{Name: "ours", Judged: true, Run: syncOf(pods, ourSync)},
 		},
 	}
-	if pods == JudgedPods { // the fixed part of a process does not scale
+	if pods == BudgetPods { // the fixed part of a process does not scale
 		c.Measures[0].Budget.AtMost, c.Measures[1].Budget.AtMost, c.Measures[2].Budget.AtMost = 400, 1.5, 90
 	}
 	return c
 }
 
-// JudgedPods is the number of pods that the budgets of the initial sync are for.
-const JudgedPods = 100_000
+// BudgetPods is the number of pods that the budgets of the initial sync are for.
+const BudgetPods = 100_000
 
 type runner = func(context.Context, string) (contest.Figures, error)
 

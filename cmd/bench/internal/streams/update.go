@@ -6,6 +6,7 @@ package streams
 import (
 	"context"
 	"fmt"
+	"iter"
 	"net/http"
 	"strconv"
 
@@ -96,19 +97,17 @@ func ourUpdates(ctx context.Context, url string) (contest.Figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := storeByNode(ctx, s)
-	if err != nil {
+	if _, err := storeByNode(ctx, s); err != nil {
 		return nil, err
 	}
-	events := s.Events(ctx)
-	for range store.Len() + 1 { // and Sync
-		(<-events).Done(nil)
+	next, stop := iter.Pull(s.Changes(ctx))
+	defer stop()
+	for batch, ok := next(); ok && !batch.Synced; batch, ok = next() {
 	}
 	return measureUpdates(ctx, url, func() (n int, err error) {
-		for e := range events {
-			e.Done(nil)
-			n++
-			if isLast(uint64(e.Object.ResourceVersion)) {
+		for batch, ok := next(); ok; batch, ok = next() {
+			n += len(batch.Changes)
+			if last := batch.Changes[len(batch.Changes)-1]; isLast(uint64(last.Object.ResourceVersion)) {
 				return n, nil
 			}
 		}

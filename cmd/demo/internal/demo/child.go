@@ -28,9 +28,10 @@ type child struct {
 }
 
 // start runs a program, whose every line of output goes to line, from a
-// goroutine of the child's.
-func start(line func(string), program string, args ...string) (*child, error) {
+// goroutine of the child's. Without env it has that of the demo.
+func start(line func(string), env []string, program string, args ...string) (*child, error) {
 	c := &child{name: filepath.Base(program), cmd: exec.Command(program, args...), ended: make(chan struct{})}
+	c.cmd.Env = env
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	output, err := c.cmd.StdoutPipe()
 	if err != nil {

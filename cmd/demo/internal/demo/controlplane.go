@@ -53,7 +53,7 @@ func (d Demo) startControlPlane(ctx context.Context, dir string) (*child, error)
 			return
 		}
 		said.WriteString(line)
-	}, path, "up", "--dir", dir, "--die-with-parent")
+	}, nil, path, "up", "--dir", dir, "--die-with-parent")
 	if err != nil {
 		return nil, err
 	}

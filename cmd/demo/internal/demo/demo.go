@@ -12,13 +12,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// showTimeout is how long the operator may take to give every node its CIDR. It
-// takes a second or two; the machine may be busy.
+// showTimeout is how long the operator may take for all results. It takes a few
+// seconds; the machine may be busy.
 const showTimeout = time.Minute
 
 // Demo is one show.
@@ -29,11 +29,17 @@ type Demo struct {
 	Operator string
 	// Manifests is the directory of what a cluster of our own is filled with.
 	Manifests string
-	// Kubeconfig, as in the environment variable KUBECONFIG, leads to somebody's
+	// Kubeconfig, as in the environment variable KUBECONFIG, leads to an existing
 	// cluster, into which nothing is loaded. Empty starts a cluster of our own.
 	Kubeconfig string
+	// Cloud is aws for a cluster of our own whose nodes are in a simulated EC2.
+	Cloud string
+	// CloudSim is the path of the simulator's binary.
+	CloudSim string
 	// Args are more arguments for the operator.
 	Args []string
+
+	env []string // of the operator; nil: that of the demo
 }
 
 // Run shows until the context ends, which is no error, or the operator does,
@@ -46,7 +52,14 @@ func (d Demo) Run(ctx context.Context) error {
 	}
 	defer os.RemoveAll(scratch)
 	stage := d.ownCluster
-	if d.Kubeconfig != "" {
+	switch {
+	case d.Cloud != "" && d.Kubeconfig != "":
+		return errors.New("KUBECONFIG is set: unset it, a simulated cloud has a cluster of its own")
+	case d.Cloud == "aws":
+		stage = d.cloudCluster
+	case d.Cloud != "":
+		return fmt.Errorf("there is no cloud %q: use aws", d.Cloud)
+	case d.Kubeconfig != "":
 		stage = d.givenCluster
 	}
 	if err := stage(ctx, scratch); err != nil && ctx.Err() == nil {
@@ -56,8 +69,29 @@ func (d Demo) Run(ctx context.Context) error {
 	return nil
 }
 
-// ownCluster starts a cluster, fills it, and shows what the operator does in it.
+// ownCluster shows what the operator does in a cluster that it starts.
 func (d Demo) ownCluster(ctx context.Context, scratch string) error {
+	return d.fillCluster(ctx, scratch, "a small shop on a few nodes, without kubelets", results,
+		"--ipam=cluster-pool", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--cluster-pool-ipv6-cidr=fd00:10::/96",
+		"--identity-allocation-mode=crd", "--identity-management-mode=operator",
+		"--enable-cilium-endpoint-slice", "--ces-controller-mode=slim", "--cilium-pod-namespace=kube-system",
+		"--enable-envoy-config", "--enable-ingress-controller", "--kube-proxy-replacement=true")
+}
+
+// cloudCluster is ownCluster with nodes in a simulated EC2.
+func (d Demo) cloudCluster(ctx context.Context, scratch string) error {
+	cloud, env, err := d.startCloud(ctx)
+	if err != nil {
+		return err
+	}
+	d.env = env
+	err = d.fillCluster(ctx, scratch, "nodes on instances of EC2", func([]*unstructured.Unstructured) []result { return cloudResults }, "--ipam=eni")
+	d.say("Stopping the simulated EC2.")
+	return errors.Join(err, cloud.stop())
+}
+
+// fillCluster starts a cluster, fills it, and shows what the operator does in it.
+func (d Demo) fillCluster(ctx context.Context, scratch, what string, results func([]*unstructured.Unstructured) []result, args ...string) error {
 	objects, err := readManifests(d.Manifests)
 	if err != nil {
 		return err
@@ -68,7 +102,7 @@ func (d Demo) ownCluster(ctx context.Context, scratch string) error {
 	}
 	kubeconfig := filepath.Join(scratch, "cluster", "kubeconfig")
 	err = d.runOperator(ctx, scratch, kubeconfig, func(ctx context.Context, config *rest.Config, _ string) error {
-		d.say("Loading %d objects of %s: a small shop on a few nodes, without kubelets.", len(objects), d.Manifests)
+		d.say("Loading %d objects of %s: %s.", len(objects), d.Manifests, what)
 		loader, err := newLoader(config)
 		if err != nil {
 			return err
@@ -78,15 +112,13 @@ func (d Demo) ownCluster(ctx context.Context, scratch string) error {
 				return err
 			}
 		}
-		return d.showNodes(ctx, config)
-	},
-		"--ipam=cluster-pool", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--cluster-pool-ipv6-cidr=fd00:10::/96",
-		"--identity-allocation-mode=crd")
+		return d.showResults(ctx, config, results(objects))
+	}, args...)
 	d.say("Stopping the control plane.")
 	return errors.Join(err, plane.stop())
 }
 
-// givenCluster runs the operator in somebody's cluster.
+// givenCluster runs the operator in an existing cluster.
 func (d Demo) givenCluster(ctx context.Context, scratch string) error {
 	files := &clientcmd.ClientConfigLoadingRules{Precedence: filepath.SplitList(d.Kubeconfig)}
 	config, err := files.Load()
@@ -130,7 +162,7 @@ func (d Demo) runOperator(ctx context.Context, scratch, kubeconfig string, show 
 	}, args...)
 	args = append(args, d.Args...)
 	d.say("Starting the operator. Its log follows, without the lines that list its options.\n    %s", commandLine(d.Operator, args))
-	operator, err := start(d.log, d.Operator, args...)
+	operator, err := start(d.log, d.env, d.Operator, args...)
 	if err != nil {
 		return err
 	}
@@ -146,7 +178,7 @@ func (d Demo) runOperator(ctx context.Context, scratch, kubeconfig string, show 
 }
 
 // perform shows what happens, and where to look. If the show fails, the operator
-// runs on for whoever wants to know why.
+// runs on, so that the reason can be looked for.
 func (d Demo) perform(ctx context.Context, config *rest.Config, show act, socket, kubeconfig string) {
 	limited, cancel := context.WithTimeoutCause(ctx, showTimeout, fmt.Errorf("it takes longer than %v", showTimeout))
 	defer cancel()
@@ -157,23 +189,4 @@ func (d Demo) perform(ctx context.Context, config *rest.Config, show act, socket
 		d.showStatus(ctx, socket)
 		d.showMore(socket, kubeconfig)
 	}
-}
-
-// showNodes waits until every CiliumNode has its CIDRs.
-func (d Demo) showNodes(ctx context.Context, config *rest.Config) error {
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	nodes, err := waitForCIDRs(ctx, client)
-	if err != nil {
-		return err
-	}
-	count, err := registered(ctx, client)
-	if err != nil {
-		return err
-	}
-	d.say("%d kinds of cilium.io are registered, and every node has its pod CIDRs:", count)
-	writeNodes(d.Out, nodes)
-	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -57,10 +58,16 @@ func watch(t *testing.T, d Demo) string {
 // buildOperator builds the binary that users run.
 func buildOperator(t *testing.T) string {
 	t.Helper()
-	binary := filepath.Join(t.TempDir(), "operator")
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, repository+"/cmd/operator").CombinedOutput()
+	return build(t, "operator")
+}
+
+// build builds a program, which may be a module of its own.
+func build(t *testing.T, name string) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), name)
+	output, err := exec.CommandContext(t.Context(), "go", "build", "-C", repository+"/cmd/"+name, "-o", binary, ".").CombinedOutput()
 	if err != nil {
-		t.Fatalf("build the operator: %v\n%s", err, output)
+		t.Fatalf("build %s: %v\n%s", name, err, output)
 	}
 	return binary
 }
@@ -84,9 +91,22 @@ func TestDemoShowsEveryNodeWithItsCIDRsAndCleansUp(t *testing.T) {
 	shown := watch(t, Demo{Operator: buildOperator(t), Manifests: manifests})
 	inOrder(t, shown,
 		"==> Starting a control plane", "==> The devcluster is ready", "==> Starting the operator", "==> Loading",
-		"kinds of cilium.io are registered, and every node has its pod CIDRs", "Leader      this replica", "==> It runs until Ctrl-C",
+		"the kinds of cilium.io are registered", "every node has its pod CIDRs", "nodes with a ready agent are schedulable",
+		"every set of labels has an identity", "every pod is in a slice", "every LoadBalancer Service has its addresses", "every Ingress is programmed", "Leader      this replica", "==> It runs until Ctrl-C",
 		"==> Stopping the operator", "stopped leading", "==> Stopping the control plane", "==> Stopped")
 
+	for _, row := range []string{
+		`worker-1  +node\.cilium\.io/agent-not-ready  +(-|node\.kubernetes\.io/not-ready)  +False \(CiliumIsUp\)`,
+		`cp-1  +node-role\.kubernetes\.io/control-plane  +node-role\.kubernetes\.io/control-plane.*  +False \(CiliumIsUp\)`,
+		`\d+  +shop  +cart`,
+		`ces-\S+  +monitoring  +prometheus-0`,
+		`frontend  +shop  +192\.0\.2\.\d+`,
+		`storefront  +shop  +192\.0\.2\.\d+  +shop\.example\.com  +cilium-secrets/shop-shop-tls`,
+	} {
+		if !regexp.MustCompile(`(?m)^  ` + row + `$`).MatchString(shown) {
+			t.Errorf("there is no row %s", row)
+		}
+	}
 	given := map[netip.Prefix]string{}
 	for _, name := range []string{"cp-1", "worker-1", "worker-2", "worker-3"} {
 		row := regexp.MustCompile(`(?m)^  ` + name + ` +(\S+), (\S+)$`).FindStringSubmatch(shown)
@@ -106,6 +126,32 @@ func TestDemoShowsEveryNodeWithItsCIDRsAndCleansUp(t *testing.T) {
 	scratch := filepath.Dir(filepath.Dir(kubeconfig))
 	if _, err := os.Stat(scratch); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the scratch folder %s is left: %v", scratch, err)
+	}
+}
+
+func TestDemoOfAWSShowsInterfacesOfEveryNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, which -short does without")
+	}
+	shown := watch(t, Demo{Operator: build(t, "operator-aws"), CloudSim: build(t, "cloudsim"), Cloud: "aws", Manifests: manifests + "/aws"})
+	inOrder(t, shown,
+		"==> Starting a simulated EC2", "==> The devcluster is ready", "==> Starting the operator", "==> Loading",
+		"every node has its addresses of EC2", "==> It runs until Ctrl-C", "==> Stopping the operator", "==> Stopping the simulated EC2", "==> Stopped")
+	for _, row := range []string{`worker-1  +i-0  +1  +\d+`, `worker-2  +i-1  +2  +\d+`, `worker-3  +i-2  +3  +\d+`} {
+		if !regexp.MustCompile(`(?m)^  ` + row + `$`).MatchString(shown) {
+			t.Errorf("there is no row %s", row)
+		}
+	}
+}
+
+func TestDemoRefusesCloudsThatItHasNot(t *testing.T) {
+	for text, d := range map[string]Demo{
+		"there is no cloud": {Cloud: "mist"}, "KUBECONFIG is set": {Cloud: "aws", Kubeconfig: "x"},
+	} {
+		d.Out = io.Discard
+		if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%+v: %v", d, err)
+		}
 	}
 }
 

@@ -113,6 +113,9 @@ func (l *loader) applyOnce(ctx context.Context, object *unstructured.Unstructure
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		resource = l.client.Resource(mapping.Resource).Namespace(object.GetNamespace())
 	}
-	_, err = resource.Apply(ctx, object.GetName(), object, metav1.ApplyOptions{FieldManager: "demo"})
+	options := metav1.ApplyOptions{FieldManager: "demo"}
+	if _, err = resource.Apply(ctx, object.GetName(), object, options); err == nil && object.Object["status"] != nil {
+		_, err = resource.ApplyStatus(ctx, object.GetName(), object, options)
+	}
 	return err
 }

@@ -60,6 +60,7 @@ type Cluster struct {
 	identity *controlplane.Identity
 	plane    *controlplane.ControlPlane
 	proxies  *proxies
+	webhooks *webhooks // nil without a control plane
 	server   *http.Server
 	info     control.Info // without what changes
 
@@ -82,7 +83,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 
 func (c *Cluster) start(ctx context.Context) error {
 	for _, step := range []func(context.Context) error{
-		c.openLogs, c.startEtcd, c.openProxies, c.preload, c.startControlPlane, c.installCRDs, c.serveControl, c.publish,
+		c.openLogs, c.startEtcd, c.openProxies, c.preload, c.startControlPlane, c.serveAdmission, c.installCRDs, c.serveControl, c.publish,
 	} {
 		if err := step(ctx); err != nil {
 			return err
@@ -241,10 +242,10 @@ func (c *Cluster) Info() control.Info {
 	return info
 }
 
-// ShutdownAsked is closed when somebody asked for it through the control API.
+// ShutdownAsked is closed when a shutdown is requested through the control API.
 func (c *Cluster) ShutdownAsked() <-chan struct{} { return c.shutdown }
 
-// Failed yields how a component ended that nobody stopped.
+// Failed yields the error of a component that ended by itself.
 func (c *Cluster) Failed() <-chan error {
 	if c.plane == nil {
 		return nil
@@ -259,6 +260,9 @@ func (c *Cluster) Stop() error {
 	var errs []error
 	if c.proxies != nil {
 		c.proxies.closeAll()
+	}
+	if c.webhooks != nil {
+		errs = append(errs, c.webhooks.server.Close())
 	}
 	if c.plane != nil {
 		errs = append(errs, c.plane.Stop(ctx))

@@ -26,7 +26,7 @@ func (c *Cluster) serveControl(context.Context) error {
 	c.server = &http.Server{Handler: c.authenticated(c.routes())}
 	go func() {
 		if err := c.server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			c.log.Error("The control API ended", "error", err)
+			c.log.Error("the control API ended", "error", err)
 		}
 	}()
 	return nil
@@ -59,6 +59,7 @@ func (c *Cluster) routes() http.Handler {
 	}))
 	c.routeServers(handle)
 	c.routeProxies(handle)
+	c.routeWebhooks(handle)
 	return mux
 }
 
@@ -76,6 +77,9 @@ func (c *Cluster) routeServers(handle func(string, func(*http.Request) (any, err
 			return nil, fmt.Errorf("unknown verb %q: use stop or start", verb)
 		}
 	})
+	handle("POST /etcd/restore", asking(func(r *http.Request, ask control.File) (any, error) {
+		return nil, c.etcd.Restore(r.Context(), ask.Path)
+	}))
 	handle("POST /etcd/{member}/{verb}", func(r *http.Request) (any, error) {
 		member := r.PathValue("member")
 		switch verb := r.PathValue("verb"); verb {
@@ -105,7 +109,7 @@ func (c *Cluster) routeProxies(handle func(string, func(*http.Request) (any, err
 	handle("DELETE /proxies/{id}", func(r *http.Request) (any, error) {
 		return nil, c.proxies.close(r.PathValue("id"))
 	})
-	proxy := func(pattern string, h func(*door, *http.Request) (any, error)) {
+	proxy := func(pattern string, h func(*openProxy, *http.Request) (any, error)) {
 		handle(pattern, func(r *http.Request) (any, error) {
 			d, err := c.proxies.find(r.PathValue("id"))
 			if err != nil {
@@ -114,30 +118,30 @@ func (c *Cluster) routeProxies(handle func(string, func(*http.Request) (any, err
 			return h(d, r)
 		})
 	}
-	proxy("GET /proxies/{id}", func(d *door, _ *http.Request) (any, error) { return d.info(), nil })
-	proxy("POST /proxies/{id}/heal", func(d *door, _ *http.Request) (any, error) { return nil, d.Heal() })
-	proxy("PUT /proxies/{id}/link", func(d *door, r *http.Request) (any, error) {
+	proxy("GET /proxies/{id}", func(d *openProxy, _ *http.Request) (any, error) { return d.info(), nil })
+	proxy("POST /proxies/{id}/heal", func(d *openProxy, _ *http.Request) (any, error) { return nil, d.Heal() })
+	proxy("PUT /proxies/{id}/link", func(d *openProxy, r *http.Request) (any, error) {
 		return asking(func(_ *http.Request, ask control.Link) (any, error) { return nil, d.SetLink(ask) })(r)
 	})
-	proxy("POST /proxies/{id}/cut", func(d *door, r *http.Request) (any, error) {
+	proxy("POST /proxies/{id}/cut", func(d *openProxy, r *http.Request) (any, error) {
 		return asking(func(_ *http.Request, ask control.CutConnections) (any, error) {
 			return control.Count{Count: d.Cut(ask)}, nil
 		})(r)
 	})
-	proxy("POST /proxies/{id}/cut-watches", func(d *door, r *http.Request) (any, error) {
+	proxy("POST /proxies/{id}/cut-watches", func(d *openProxy, r *http.Request) (any, error) {
 		return asking(func(_ *http.Request, ask control.CutWatches) (any, error) {
 			n, err := d.CutWatches(ask)
 			return control.Count{Count: n}, err
 		})(r)
 	})
-	proxy("GET /proxies/{id}/rules", func(d *door, _ *http.Request) (any, error) { return d.Rules(), nil })
-	proxy("POST /proxies/{id}/rules", func(d *door, r *http.Request) (any, error) {
+	proxy("GET /proxies/{id}/rules", func(d *openProxy, _ *http.Request) (any, error) { return d.Rules(), nil })
+	proxy("POST /proxies/{id}/rules", func(d *openProxy, r *http.Request) (any, error) {
 		return asking(func(_ *http.Request, ask control.Rule) (any, error) { return d.AddRule(ask) })(r)
 	})
-	proxy("DELETE /proxies/{id}/rules/{rule}", func(d *door, r *http.Request) (any, error) {
+	proxy("DELETE /proxies/{id}/rules/{rule}", func(d *openProxy, r *http.Request) (any, error) {
 		return nil, d.RemoveRule(r.PathValue("rule"))
 	})
-	proxy("GET /proxies/{id}/requests", func(d *door, r *http.Request) (any, error) {
+	proxy("GET /proxies/{id}/requests", func(d *openProxy, r *http.Request) (any, error) {
 		after, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("parse after: %w", err)

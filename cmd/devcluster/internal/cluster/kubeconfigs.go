@@ -23,7 +23,7 @@ func (c *Cluster) proxyKubeconfig(proxy *faultproxy.Proxy) (string, error) {
 	return file, c.identity.WriteAdminKubeconfig(file, "https://"+proxy.Address())
 }
 
-// kubeconfig writes a kubeconfig of somebody, each time into a file of its own.
+// kubeconfig writes the kubeconfig of a user, each time into a new file.
 func (c *Cluster) kubeconfig(ctx context.Context, ask control.Kubeconfig) (string, error) {
 	if c.plane == nil {
 		return "", fmt.Errorf("this devcluster is an etcd without a control plane: it has no kubeconfig")

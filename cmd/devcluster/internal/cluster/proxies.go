@@ -27,24 +27,24 @@ type proxies struct {
 	kubeconfig func(proxy *faultproxy.Proxy) (string, error)
 
 	mu      sync.Mutex
-	order   []*door
+	order   []*openProxy
 	counter int
 	closed  bool
 }
 
-// door is a proxy and the kubeconfig that leads through it.
-type door struct {
+// openProxy is a proxy and the kubeconfig that leads through it.
+type openProxy struct {
 	*faultproxy.Proxy
 	kubeconfig string
 }
 
-func (d *door) info() control.Proxy {
+func (d *openProxy) info() control.Proxy {
 	info := d.Info()
 	info.Kubeconfig = d.kubeconfig
 	return info
 }
 
-func (p *proxies) open(ask control.NewProxy) (*door, error) {
+func (p *proxies) open(ask control.NewProxy) (*openProxy, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
@@ -71,11 +71,11 @@ func (p *proxies) open(ask control.NewProxy) (*door, error) {
 	return opened, nil
 }
 
-func (p *proxies) openLocked(ask control.NewProxy) (*door, error) {
+func (p *proxies) openLocked(ask control.NewProxy) (*openProxy, error) {
 	cfg := faultproxy.Config{ID: ask.ID, Backend: ask.Backend, Seed: ask.Seed, Link: ask.Link, Log: p.log}
 	if address, ok := p.etcd[ask.Backend]; ok {
 		proxy, err := faultproxy.NewTCP(cfg, address)
-		return &door{Proxy: proxy}, err
+		return &openProxy{Proxy: proxy}, err
 	}
 	if ask.Backend != control.BackendAPIServer || p.apiServer == nil {
 		return nil, fmt.Errorf("there is no backend %q to stand before", ask.Backend)
@@ -89,10 +89,10 @@ func (p *proxies) openLocked(ask control.NewProxy) (*door, error) {
 		proxy.Close()
 		return nil, err
 	}
-	return &door{proxy, kubeconfig}, nil
+	return &openProxy{proxy, kubeconfig}, nil
 }
 
-func (p *proxies) findLocked(id string) *door {
+func (p *proxies) findLocked(id string) *openProxy {
 	for _, d := range p.order {
 		if d.ID() == id {
 			return d
@@ -101,7 +101,7 @@ func (p *proxies) findLocked(id string) *door {
 	return nil
 }
 
-func (p *proxies) find(id string) (*door, error) {
+func (p *proxies) find(id string) (*openProxy, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if d := p.findLocked(id); d != nil {
@@ -128,7 +128,7 @@ func (p *proxies) close(id string) error {
 	d.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.order = slices.DeleteFunc(p.order, func(other *door) bool { return other == d })
+	p.order = slices.DeleteFunc(p.order, func(other *openProxy) bool { return other == d })
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest/control"
 )
 
-// Kubeconfig prints a kubeconfig of somebody.
+// Kubeconfig prints the kubeconfig of a user.
 func Kubeconfig() *cobra.Command {
 	var (
 		dir     string

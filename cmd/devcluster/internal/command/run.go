@@ -41,7 +41,7 @@ func (f *runFlags) add(flags *pflag.FlagSet) {
 	addDir(flags, &f.dir)
 	flags.BoolVar(&f.removeDir, "remove-dir", false, "remove the directory when the devcluster has stopped well")
 	flags.BoolVar(&f.dieWithParent, "die-with-parent", false,
-		"stop when standard input ends: whoever holds the other end of a pipe there has died")
+		"stop when standard input ends, such as when the process at the other end of the pipe has died")
 }
 
 func addDir(flags *pflag.FlagSet, dir *string) {
@@ -107,7 +107,7 @@ func (f *runFlags) untilAskedToStop() (context.Context, context.CancelFunc) {
 		select {
 		case <-signals:
 		case <-gone:
-			// Nobody is left to kill a process that hangs.
+			// No parent is left to kill a process that hangs.
 			time.AfterFunc(forcedExit, func() { os.Exit(1) })
 		case <-ctx.Done():
 			return

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,21 +19,22 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
+	kubeoptions "k8s.io/kubernetes/pkg/kubeapiserver/options"
 )
 
 // serviceCIDRs are the ranges of cluster IPs, first the primary one.
 const serviceCIDRs = "172.20.0.0/16,fd00:20::/112"
 
-// drainTime is what a stopping API server leaves to requests that it has begun
-// to answer. Watches never end by themselves.
+// drainTime is the time that a stopping API server has for requests in progress.
+// Watches never end by themselves.
 const drainTime = 500 * time.Millisecond
 
-// disabledAdmission are plugins that need a controller which does not run here,
-// to take back taints and finalizers or to count quotas, or that keep a copy of
-// all pods for the sake of policies which no namespace here has.
-var disabledAdmission = []string{
+// disabledAdmission are plugins that need a controller that does not run here, to
+// remove taints and finalizers or to count quotas, or that cache all pods for policies
+// that no namespace here has. An old API server does not know all of them.
+var disabledAdmission = slices.DeleteFunc([]string{
 	"TaintNodesByCondition", "StorageObjectInUseProtection", "PodGroupProtection", "ResourceQuota", "PodSecurity",
-}
+}, func(plugin string) bool { return !slices.Contains(kubeoptions.AllOrderedPlugins, plugin) })
 
 // apiServerArgs are the flags of the API server. The feature gates are left
 // out: they belong to the process and are set once.
@@ -41,7 +43,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 	return []string{
 		"--etcd-servers=" + strings.Join(c.opts.EtcdEndpoints, ","),
 		"--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", // nobody reaches loopback through a service
+		"--endpoint-reconciler-type=none", // loopback is not reachable through a service
 		"--service-cluster-ip-range=" + serviceCIDRs,
 		"--tls-cert-file=" + file("apiserver.crt"),
 		"--tls-private-key-file=" + file("apiserver.key"),
@@ -60,7 +62,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--disable-admission-plugins=" + strings.Join(disabledAdmission, ","),
 		"--audit-policy-file=" + file("audit-policy.yaml"),
 		"--audit-log-path=" + c.opts.AuditLog,
-		"--audit-log-mode=blocking", // who has an answer sees its line
+		"--audit-log-mode=blocking", // an answered request is in the log
 		"--audit-log-maxsize=0",     // one file
 		// Fair, and never the bottleneck.
 		"--max-requests-inflight=4000",
@@ -137,7 +139,7 @@ func (c *ControlPlane) runAPIServer(ctx context.Context, listener net.Listener) 
 	return app.Run(ctx, completed)
 }
 
-// awaitReady waits until the API server says that it is ready.
+// awaitReady waits for /readyz.
 func (c *ControlPlane) awaitReady(ctx context.Context, server *component) error {
 	transport, err := rest.TransportFor(c.adminConfig())
 	if err != nil {
@@ -171,7 +173,7 @@ func ready(ctx context.Context, client *http.Client, url string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// adminConfig is the administrator's way to the API server.
+// adminConfig returns the administrator's client configuration.
 func (c *ControlPlane) adminConfig() *rest.Config {
 	return &rest.Config{
 		Host:        c.URL(),

@@ -87,9 +87,10 @@ func (c *ControlPlane) start(ctx context.Context) error {
 	return c.awaitDefaults(ctx)
 }
 
-// defaultGates are switched off because each makes the API server keep a copy of
-// all pods, for what nobody does here.
-const defaultGates = "DRAExtendedResource=false"
+// defaultGates disable what makes the API server cache all pods for a feature that is not
+// used here. The controller manager of an old Kubernetes enables WatchListClient where it
+// is not enabled, which panics beside an API server.
+const defaultGates = "DRAExtendedResource=false,WatchListClient=true"
 
 // setUpProcess sets what Kubernetes keeps per process.
 func setUpProcess(opts Options) error {
@@ -123,7 +124,7 @@ func LogTo(w io.Writer) error {
 // URL is the API server's, the same as long as the control plane lives.
 func (c *ControlPlane) URL() string { return "https://" + c.port.Address() }
 
-// awaitDefaults waits for what others make once the API server is ready.
+// awaitDefaults waits for the default objects that controllers create.
 func (c *ControlPlane) awaitDefaults(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.adminConfig())
 	if err != nil {
@@ -147,7 +148,7 @@ func (c *ControlPlane) awaitDefaults(ctx context.Context) error {
 	}
 }
 
-// Failed yields how a component ended that nobody stopped.
+// Failed yields the error of a component that ended by itself.
 func (c *ControlPlane) Failed() <-chan error { return c.failed }
 
 // Stop stops all components. A component that is still at it when ctx is done

@@ -5,8 +5,6 @@ package controlplane
 
 import (
 	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -19,27 +17,26 @@ import (
 // Users that the control plane itself is known as.
 const (
 	adminUser = "devcluster-admin"
-	// LoaderUser is an administrator whose requests are not audited: what a
-	// loader writes is nobody's evidence.
+	// LoaderUser is an administrator whose requests are not audited.
 	LoaderUser = "devcluster-loader"
 	// MastersGroup is that of administrators.
 	MastersGroup = "system:masters"
 )
 
-// Identity is everything by which the parts of a cluster know each other.
+// Identity holds the certificates, keys and tokens of a cluster.
 type Identity struct {
 	dir string
-	// CA signs servers and users, frontProxy those who vouch for users.
+	// CA signs servers and users, frontProxyCA the front proxy.
 	CA, frontProxyCA *pki.Authority
 	// Serving is the certificate of the API server and of proxies in front of it.
 	Serving pki.Pair
-	// FrontProxy vouches for users at the API server.
+	// FrontProxy authenticates users to the API server.
 	FrontProxy pki.Pair
 	// AdminToken is the administrator's bearer token.
 	AdminToken string
 }
 
-// LoadIdentity reads or, the first time, makes what dir holds.
+// LoadIdentity reads the identity in dir, or creates it the first time.
 func LoadIdentity(dir string) (*Identity, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the certificate directory: %w", err)
@@ -91,31 +88,12 @@ func (id *Identity) issue() (err error) {
 	return nil
 }
 
-// writeServiceAccountKey makes the key pair that signs service account tokens.
+// writeServiceAccountKey creates the key pair that signs service account tokens.
 func (id *Identity) writeServiceAccountKey() error {
 	if _, err := os.Stat(id.file("sa.key")); err == nil {
 		return nil
 	}
-	key, err := pki.NewKey()
-	if err != nil {
-		return err
-	}
-	private, err := pki.EncodeKey(key)
-	if err != nil {
-		return err
-	}
-	der, err := x509.MarshalPKIXPublicKey(key.Public())
-	if err != nil {
-		return fmt.Errorf("encode the service account key: %w", err)
-	}
-	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	if err := os.WriteFile(id.file("sa.pub"), public, 0o600); err != nil {
-		return fmt.Errorf("write the service account key: %w", err)
-	}
-	if err := os.WriteFile(id.file("sa.key"), private, 0o600); err != nil {
-		return fmt.Errorf("write the service account key: %w", err)
-	}
-	return nil
+	return pki.WriteKeyPair(id.dir, "sa")
 }
 
 func (id *Identity) writeToken() error {
@@ -128,8 +106,8 @@ func (id *Identity) writeToken() error {
 }
 
 // auditPolicy logs every finished request once, and watches also when they
-// start, at one level; what the loader does is left out. Writes of leases are logged
-// with their object: who judges a term has to know who holds the lease.
+// start, at one level, without those of the loader. Writes of leases are logged with
+// their object, which says who holds the lease.
 func auditPolicy(level string) string {
 	leases := level
 	if level == "Metadata" {

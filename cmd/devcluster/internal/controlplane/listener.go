@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// cutListener is a listener whose connections can be closed together. An API
-// server that stops would wait a minute for its watches.
+// cutListener is a listener whose connections can be closed together. A stopping API
+// server would wait a minute for its watches.
 type cutListener struct {
 	net.Listener
 
@@ -37,7 +37,7 @@ func (l *cutListener) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// cut closes all connections, and those to come.
+// cut closes all connections and every later one.
 func (l *cutListener) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	authentication "k8s.io/kubernetes/pkg/serviceaccount"
 )
 
-// tokenGetter is by what the API server checks that the objects that a service
-// account token is bound to still exist. It is the API server's own, but asks
-// for each pod instead of keeping a copy of all: pods are what a loaded cluster
-// has most of, and here hardly a token is bound to one.
+// tokenGetter returns the getter that checks whether the objects that a service account
+// token is bound to still exist. It is the API server's own, but reads single pods
+// instead of caching all: a loaded cluster has many pods, and hardly a token is bound to
+// one.
 func (c *ControlPlane) tokenGetter() (func(informers.SharedInformerFactory) authentication.ServiceAccountTokenGetter, error) {
 	client, err := kubernetes.NewForConfig(c.adminConfig())
 	if err != nil {

@@ -20,6 +20,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/skep-operator/skep/cmd/devcluster/internal/child"
 	"github.com/skep-operator/skep/cmd/devcluster/internal/pki"
@@ -174,8 +176,18 @@ func (c *Cluster) Client() (*clientv3.Client, error) {
 	return c.client(c.password)
 }
 
+// redial is how soon a member that does not listen yet is tried again. gRPC's own first
+// pause is a second, which every start would take.
+var redial = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 20 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 500 * time.Millisecond},
+	MinConnectTimeout: time.Second,
+}
+
 func (c *Cluster) client(password string) (*clientv3.Client, error) {
-	cfg := clientv3.Config{Logger: zap.NewNop(), DialTimeout: 10 * time.Second}
+	cfg := clientv3.Config{
+		Logger: zap.NewNop(), DialTimeout: 10 * time.Second,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(redial)},
+	}
 	for _, m := range c.members {
 		cfg.Endpoints = append(cfg.Endpoints, m.clientURL())
 	}

@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -81,12 +82,13 @@ func (m member) config() (*embed.Config, error) {
 	cfg.WarningUnaryRequestDuration = embed.DefaultWarningUnaryRequestDuration // 0 warns of every request
 	cfg.SocketOpts.ReusePort = true                                            // the ports are reserved
 	cfg.UnsafeNoFsync = true
+	cfg.WatchProgressNotifyInterval = 5 * time.Second // as kubeadm has it
 	cfg.QuotaBackendBytes = quota
 	cfg.EnableGRPCGateway = false
 	cfg.InitialClusterToken = m.peerURL()
 	cfg.InitialCluster = m.initialCluster()
 	if len(m.Peers) == 1 {
-		// Nobody to wait for, and nobody to keep a long log for.
+		// No learners to wait for and no followers that need a long log.
 		cfg.TickMs, cfg.ElectionMs = 10, 100
 		cfg.SnapshotCount, cfg.SnapshotCatchUpEntries = 500, 50
 	} else {

@@ -118,7 +118,7 @@ func (p pump) deliver(queue <-chan chunk) {
 			return
 		}
 		state, changed := p.link.get()
-		allowed, cut := meter.take(p.side(state), changed, len(next.data))
+		allowed, cut := meter.allow(p.side(state), changed, len(next.data))
 		p.moved.Add(int64(allowed)) // before the peer can tell
 		n, err := p.dst.Write(next.data[:allowed])
 		if cut {
@@ -150,7 +150,7 @@ func (p pump) finish() {
 
 // await returns once the link lets a chunk through, false if the connection is
 // over. What a black hole holds is lost if its source resets the connection
-// meanwhile: nobody sends it again.
+// meanwhile: it is not sent again.
 func (p pump) await(next chunk) bool {
 	held := false
 	for {
@@ -202,9 +202,9 @@ type meter struct {
 	used  int64
 }
 
-// take reports how many of n bytes may still pass and whether the connection is
+// allow reports how many of n bytes may still pass and whether the connection is
 // to be cut behind them.
-func (m *meter) take(side control.Direction, since <-chan struct{}, n int) (allowed int, cut bool) {
+func (m *meter) allow(side control.Direction, since <-chan struct{}, n int) (allowed int, cut bool) {
 	if m.since != since {
 		m.since, m.used = since, 0
 	}

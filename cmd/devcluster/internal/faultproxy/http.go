@@ -74,7 +74,7 @@ func newHTTPSide(cfg Config, backend Backend) *httpSide {
 		// The server is away, and so is the connection: no 502, which no API
 		// server says.
 		ErrorHandler: func(_ http.ResponseWriter, r *http.Request, err error) {
-			cfg.Log.Debug("Request was not answered", "error", err)
+			cfg.Log.Debug("request was not answered", "error", err)
 			exchangeOf(r).entry.finish()
 			if r.Context().Err() == nil { // or else it is the client that went away
 				connOf(r).close(true)
@@ -146,6 +146,9 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.entry = h.requests.add(r, x.facts)
 	defer x.entry.finish()
 	r = r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x))
+	if serveRedirected(w, r, x.entry) {
+		return
+	}
 
 	verdict := h.rules.decide(x.facts)
 	x.entry.fired(verdict.ids)
@@ -160,6 +163,8 @@ func (h *httpSide) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, r.Method, x.facts, *verdict.status)
 	case verdict.lose != nil:
 		h.loseAnswer(r, *verdict.lose)
+	case verdict.spoil != nil:
+		h.spoil(w, r, *verdict.spoil)
 	default:
 		h.proxy.ServeHTTP(w, r)
 	}
@@ -205,8 +210,8 @@ func (h *httpSide) answered(resp *http.Response) error {
 	return nil
 }
 
-// RoundTrip sends a request to the server, vouching for a client that showed a
-// certificate. Nobody else may claim to be vouched for.
+// RoundTrip sends a request to the server, with the identity of the client's certificate
+// in headers. Such headers of clients are removed.
 func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Remote-") {

@@ -40,16 +40,23 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
+	r := &rig{t: t, events: map[string]chan string{
+		"/api/v1/pods": make(chan string), "/api/v1/nodes": make(chan string),
+	}}
+	r.start(r.serve)
+	return r
+}
+
+// start runs the server, with this handler, the proxy and the client.
+func (r *rig) start(handler http.HandlerFunc) {
+	t := r.t
 	authority, err := pki.NewAuthority("test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, events: map[string]chan string{
-		"/api/v1/pods": make(chan string), "/api/v1/nodes": make(chan string),
-	}}
 	serverCert := mustTLS(t)(authority.Server("server"))
 
-	server := httptest.NewUnstartedServer(http.HandlerFunc(r.serve))
+	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
 	server.TLS = &tls.Config{
 		Certificates: []tls.Certificate{serverCert},
@@ -80,7 +87,6 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	r.client = &http.Client{Transport: transport}
-	return r
 }
 
 func mustTLS(t *testing.T) func(pki.Pair, error) tls.Certificate {

@@ -39,7 +39,7 @@ func (l *link) set(state control.Link) {
 func validateLink(state control.Link) error {
 	for name, d := range map[string]control.Direction{"up": state.Up, "down": state.Down} {
 		if d.Delay < 0 || d.Jitter < 0 || d.BytesPerSecond < 0 || d.CutAfter < 0 {
-			return fmt.Errorf("link %s: negative values mean nothing: %+v", name, d)
+			return fmt.Errorf("link %s: values must not be negative: %+v", name, d)
 		}
 	}
 	return nil

@@ -150,7 +150,7 @@ func (p *Proxy) serve(front net.Conn) {
 	back, err := p.dial(c)
 	if err != nil {
 		// The server is away: so is the connection.
-		p.log.Debug("Backend is away", "error", err)
+		p.log.Debug("backend is unreachable", "error", err)
 		setReset(front)
 		front.Close()
 		return

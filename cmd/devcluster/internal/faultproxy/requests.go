@@ -64,7 +64,17 @@ func (e entry) fired(rules []string) {
 }
 
 func (e entry) answered(status int) {
-	e.update(func(r *control.Request) { r.Status = status })
+	now := time.Now()
+	e.update(func(r *control.Request) {
+		r.Status = status
+		if r.Answered.IsZero() {
+			r.Answered = now
+		}
+	})
+}
+
+func (e entry) spoilt(with control.SpoiltAnswer, status int) {
+	e.update(func(r *control.Request) { r.Spoilt, r.Status = with, status })
 }
 
 func (e entry) finish() {

@@ -7,13 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/skep-operator/skep/cmd/devcluster/internal/chance"
 	"github.com/skep-operator/skep/resources/clustertest/control"
 )
 
@@ -28,31 +27,27 @@ type ruleSet struct {
 }
 
 func newRuleSet(seed uint64) *ruleSet {
-	return &ruleSet{seed: max(seed, 1), changed: make(chan struct{})}
+	return &ruleSet{seed: seed, changed: make(chan struct{})}
 }
 
 // rule is a rule at work. Its counters are guarded by the set's lock.
 type rule struct {
 	control.Rule
-	seen    int
-	random  *rand.Rand
+	chance  *chance.Chance
+	deck    []card // of spoilt answers, what is left of it
 	added   time.Time
 	removed chan struct{}
 }
 
 // fires counts a matching request and decides whether the rule applies to it.
 func (r *rule) fires() bool {
-	r.seen++
-	switch {
-	case r.seen <= r.Skip:
-		return false
-	case r.Times > 0 && r.Hits >= r.Times:
-		return false
-	case r.Probability > 0 && r.random.Float64() >= r.Probability:
-		return false
-	}
-	r.Hits++
-	return true
+	fires := r.chance.Fires()
+	r.Hits = r.chance.Hits()
+	return fires
+}
+
+func planOf(r control.Rule) chance.Plan {
+	return chance.Plan{Skip: r.Skip, Every: r.Every, Times: r.Times, Probability: r.Probability}
 }
 
 func (s *ruleSet) add(ask control.Rule) (control.Rule, error) {
@@ -70,18 +65,10 @@ func (s *ruleSet) add(ask control.Rule) (control.Rule, error) {
 	}
 	ask.Hits = 0
 	s.rules = append(s.rules, &rule{
-		Rule: ask, random: s.randomFor(ask.ID), added: time.Now(), removed: make(chan struct{}),
+		Rule: ask, chance: chance.New(planOf(ask), s.seed, ask.ID), added: time.Now(), removed: make(chan struct{}),
 	})
 	s.changedLocked()
 	return ask, nil
-}
-
-// randomFor gives each rule a sequence of its own, so that what one draws does
-// not depend on the others.
-func (s *ruleSet) randomFor(id string) *rand.Rand {
-	h := fnv.New64a()
-	h.Write([]byte(id))
-	return rand.New(rand.NewPCG(s.seed, h.Sum64()))
 }
 
 func (s *ruleSet) indexLocked(id string) int {
@@ -126,12 +113,13 @@ func (s *ruleSet) list() []control.Rule {
 	return rules
 }
 
-// verdict is what the rules have in mind for one request.
-type verdict struct {
+// decision is the decision of the rules on one request.
+type decision struct {
 	ids    []string
 	delays []delay
 	status *control.Status
 	lose   *control.LoseAnswer
+	spoil  *card
 }
 
 // delay is one rule's hold on one request.
@@ -155,10 +143,10 @@ func (d delay) wait(ctx context.Context) bool {
 	return true
 }
 
-func (s *ruleSet) decide(f facts) verdict {
+func (s *ruleSet) decide(f facts) decision {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var v verdict
+	var v decision
 	for _, r := range s.rules {
 		if r.CutWatch != nil || r.HoldWatch != nil || !f.matches(r.Match) || !r.fires() {
 			continue
@@ -173,6 +161,9 @@ func (s *ruleSet) decide(f facts) verdict {
 		case r.LoseAnswer != nil:
 			v.lose = r.LoseAnswer
 			return v
+		case r.Spoil != nil:
+			v.spoil = r.deal()
+			return v
 		}
 	}
 	return v
@@ -186,7 +177,7 @@ func (r *rule) drawDelay() time.Duration {
 }
 
 func (r *rule) drawUpTo(d time.Duration) time.Duration {
-	return time.Duration(r.random.Float64() * float64(d))
+	return time.Duration(r.chance.Random().Float64() * float64(d))
 }
 
 // forWatch returns the rules that hold or cut a watch, and a channel that is
@@ -222,26 +213,31 @@ func (s *ruleSet) cutAt(r *rule, since time.Time) time.Time {
 
 func validateRule(r control.Rule) error {
 	actions := 0
-	for _, set := range []bool{r.Status != nil, r.Delay != nil, r.LoseAnswer != nil, r.CutWatch != nil, r.HoldWatch != nil} {
+	for _, set := range []bool{r.Status != nil, r.Delay != nil, r.LoseAnswer != nil, r.Spoil != nil, r.CutWatch != nil, r.HoldWatch != nil} {
 		if set {
 			actions++
 		}
 	}
 	switch {
 	case actions != 1:
-		return fmt.Errorf("a rule says exactly one of status, delay, loseAnswer, cutWatch and holdWatch, this one %d", actions)
+		return fmt.Errorf("a rule says exactly one of status, delay, loseAnswer, spoil, cutWatch and holdWatch, this one %d", actions)
 	case r.Status != nil && (r.Status.Code < 400 || r.Status.Code > 599):
 		return fmt.Errorf("status %d is no failure: use 400 to 599", r.Status.Code)
-	case r.Skip < 0 || r.Times < 0 || r.Probability < 0 || r.Probability > 1:
-		return errors.New("skip and times are at least 0, probability is between 0 and 1")
 	case r.CutWatch != nil && (r.CutWatch.After < 0 || r.CutWatch.Jitter < 0):
-		return errors.New("cutWatch: negative times mean nothing")
+		return errors.New("cutWatch: times must not be negative")
 	case r.CutWatch != nil && r.CutWatch.After == 0 && r.Times == 0:
 		return errors.New("cutWatch with after 0 would cut for ever: set after or times")
 	case r.HoldWatch != nil && r.HoldWatch.For < 0:
-		return errors.New("holdWatch: negative times mean nothing")
-	case r.HoldWatch != nil && (r.Skip > 0 || r.Times > 0 || r.Probability > 0):
-		return errors.New("holdWatch applies to every matching watch: skip, times and probability mean nothing")
+		return errors.New("holdWatch: times must not be negative")
+	case r.HoldWatch != nil && !planOf(r).IsAlways():
+		return errors.New("holdWatch applies to every matching watch: skip, every, times and probability must not be set")
+	case r.Spoil != nil:
+		if err := validateSpoil(*r.Spoil); err != nil {
+			return err
+		}
+	}
+	if err := planOf(r).Validate(); err != nil {
+		return err
 	}
 	return validateMatch(r.Match)
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest/control"
 )
 
+var statusType = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+
 // writeStatus answers as an API server would.
 func writeStatus(w http.ResponseWriter, method string, f facts, how control.Status) {
 	retryAfter := int(math.Ceil(how.RetryAfter.Seconds()))
@@ -41,7 +43,7 @@ func statusFor(method string, f facts, how control.Status, retryAfter int) metav
 	}
 	status := apierrors.NewGenericServerResponse(how.Code, method,
 		schema.GroupResource{Group: f.group, Resource: f.resource}, f.name, message, retryAfter, false).Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	status.TypeMeta = statusType
 	status.Message = message
 	return status
 }
@@ -49,6 +51,15 @@ func statusFor(method string, f facts, how control.Status, retryAfter int) metav
 // expired is the Status of a watch whose resource version is too old.
 func expired() metav1.Status {
 	status := apierrors.NewResourceExpired("the fault proxy expired this watch").Status()
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	status.TypeMeta = statusType
+	return status
+}
+
+// tooLarge is the Status of a read at a resource version that the server has not reached.
+func tooLarge() metav1.Status {
+	const retryAfter = 1 // seconds
+	status := apierrors.NewTimeoutError("Too large resource version", retryAfter).Status()
+	status.TypeMeta = statusType
+	status.Details.Causes = []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}}
 	return status
 }

@@ -144,7 +144,7 @@ func (w *watch) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close lets go of the server's stream.
+// Close closes the server's stream.
 func (w *watch) Close() error {
 	w.onClose()
 	close(w.done)

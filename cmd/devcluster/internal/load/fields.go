@@ -74,11 +74,12 @@ func (f *fieldOwners) fill(it item) error {
 		known = shape{it.fillers, entries}
 		f.shapes[it.shape] = known
 	}
-	it.object.SetManagedFields(known.filledWith(it))
-	return nil
+	entries, err := known.filledWith(it)
+	it.object.SetManagedFields(entries)
+	return err
 }
 
-func (s shape) filledWith(it item) []metav1.ManagedFieldsEntry {
+func (s shape) filledWith(it item) ([]metav1.ManagedFieldsEntry, error) {
 	var pairs []string
 	for i, filler := range it.fillers {
 		pairs = append(pairs, s.fillers[i], filler)
@@ -88,10 +89,14 @@ func (s shape) filledWith(it item) []metav1.ManagedFieldsEntry {
 	entries := make([]metav1.ManagedFieldsEntry, 0, len(s.entries))
 	for _, entry := range s.entries {
 		entry.Time = &created
-		entry.FieldsV1 = metav1.NewFieldsV1(replacer.Replace(entry.FieldsV1.GetRawString()))
+		fields := &metav1.FieldsV1{} // its JSON is the one accessor that all minors have
+		if err := fields.UnmarshalJSON([]byte(replacer.Replace(entry.FieldsV1.String()))); err != nil {
+			return nil, err
+		}
+		entry.FieldsV1 = fields
 		entries = append(entries, entry)
 	}
-	return entries
+	return entries, nil
 }
 
 // entries replays the creation and the report of an object's status.
@@ -162,7 +167,7 @@ func update(types managedfields.TypeConverter, it item, subresource string, old,
 	}
 	ignored := map[fieldpath.APIVersion]*fieldpath.Set{}
 	if subresource == "" && !it.custom {
-		// Whoever creates an object does not get to set its status.
+		// The creation of an object does not set its status.
 		ignored[fieldpath.APIVersion(it.gvk.GroupVersion().String())] = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	}
 	m, err := create(types, oneVersion{}, nothingToDefault{}, clientscheme.Scheme, it.gvk, it.gvk.GroupVersion(),

@@ -78,7 +78,7 @@ func (p *plan) pod(w *workload, replica int) item {
 	}
 	shape := fmt.Sprintf("pod/%v/%d", w.daemonSet, w.variant)
 	if w.daemonSet {
-		shape += "/" + w.name // their label keys differ from nobody's, their env does
+		shape += "/" + w.name // label keys are the same for all, the env differs
 	}
 	return item{kind: podKind, shape: shape, object: pod,
 		fillers: []string{string(owner.UID), podIP(node, host).String(), spec.Volumes[len(spec.Volumes)-1].Name}}

@@ -4,22 +4,24 @@
 package pki
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
+	"crypto"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
+
+	certutil "k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
+	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm"
+	"k8s.io/kubernetes/cmd/kubeadm/app/util/pkiutil"
 )
 
-const validity = 10 * 365 * 24 * time.Hour
+const (
+	algorithm = kubeadm.EncryptionAlgorithmECDSAP256
+	validity  = 10 * 365 * 24 * time.Hour
+)
 
 // Pair is a certificate and its key, both PEM.
 type Pair struct {
@@ -35,10 +37,9 @@ func (p Pair) TLS() (tls.Certificate, error) {
 	return cert, nil
 }
 
-// Write puts the pair into dir as name.crt and name.key, readable by its owner
-// only.
+// Write writes the pair into dir as name.crt and name.key, with mode 0600.
 func (p Pair) Write(dir, name string) (certFile, keyFile string, err error) {
-	certFile, keyFile = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	certFile, keyFile = pkiutil.PathsForCertAndKey(dir, name)
 	if err := os.WriteFile(certFile, p.Cert, 0o600); err != nil {
 		return "", "", fmt.Errorf("write certificate %s: %w", name, err)
 	}
@@ -52,138 +53,101 @@ func (p Pair) Write(dir, name string) (certFile, keyFile string, err error) {
 type Authority struct {
 	pair Pair
 	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	key  crypto.Signer
 }
 
-// NewAuthority makes a self-signed authority.
+// NewAuthority creates a self-signed CA.
 func NewAuthority(name string) (*Authority, error) {
-	key, err := NewKey()
+	cert, key, err := pkiutil.NewCertificateAuthority(newConfig(name))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create CA %s: %w", name, err)
 	}
-	template, err := newTemplate(pkix.Name{CommonName: name})
-	if err != nil {
-		return nil, err
-	}
-	template.IsCA = true
-	template.BasicConstraintsValid = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	cert, pair, err := sign(template, key, template, key)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{pair, cert, key}, nil
+	pair, err := encode(cert, key)
+	return &Authority{pair, cert, key}, err
 }
 
-// LoadAuthority reads what Pair.Write wrote.
+// LoadAuthority reads the files of Pair.Write.
 func LoadAuthority(dir, name string) (*Authority, error) {
-	certFile, keyFile := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-	loaded, err := tls.LoadX509KeyPair(certFile, keyFile)
+	loaded, err := tls.LoadX509KeyPair(pkiutil.PathsForCertAndKey(dir, name))
 	if err != nil {
-		return nil, fmt.Errorf("load authority %s: %w", name, err)
+		return nil, fmt.Errorf("load CA %s: %w", name, err)
 	}
-	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
+	key, ok := loaded.PrivateKey.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("load authority %s: the key is a %T, not an ECDSA key", name, loaded.PrivateKey)
+		return nil, fmt.Errorf("load CA %s: a %T cannot sign", name, loaded.PrivateKey)
 	}
-	pair, err := encode(loaded.Certificate[0], key)
-	if err != nil {
-		return nil, err
-	}
-	return &Authority{pair, loaded.Leaf, key}, nil
+	pair, err := encode(loaded.Leaf, key)
+	return &Authority{pair, loaded.Leaf, key}, err
 }
 
-// Pair is the authority's own certificate and key.
+// Pair returns the certificate and key of the CA.
 func (a *Authority) Pair() Pair { return a.pair }
 
-// Pool trusts the authority.
+// Pool returns a pool that trusts the CA.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
 }
 
-// Server issues a certificate for 127.0.0.1, localhost and more host names. It
-// also serves as a client certificate, as peers of an etcd need.
+// Server issues a certificate for 127.0.0.1, localhost and further host names. It is
+// also a client certificate, as etcd's peers need.
 func (a *Authority) Server(name string, hosts ...string) (Pair, error) {
-	return a.issue(name, func(t *x509.Certificate) {
-		t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-		t.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-		t.DNSNames = append([]string{"localhost"}, hosts...)
-	})
+	config := newConfig(name)
+	config.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	config.AltNames = certutil.AltNames{
+		IPs:      []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		DNSNames: append([]string{"localhost"}, hosts...),
+	}
+	return a.issue(config)
 }
 
-// Client issues a certificate that names a user and its groups.
+// Client issues a certificate of a user and its groups.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
-	return a.issue(user, func(t *x509.Certificate) {
-		t.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
-		t.Subject.Organization = groups
-	})
+	config := newConfig(user)
+	config.Usages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	config.Organization = groups
+	return a.issue(config)
 }
 
-func (a *Authority) issue(name string, fill func(*x509.Certificate)) (Pair, error) {
-	key, err := NewKey()
+func (a *Authority) issue(config *pkiutil.CertConfig) (Pair, error) {
+	cert, key, err := pkiutil.NewCertAndKey(a.cert, a.key, config)
 	if err != nil {
-		return Pair{}, err
+		return Pair{}, fmt.Errorf("issue the certificate of %s: %w", config.CommonName, err)
 	}
-	template, err := newTemplate(pkix.Name{CommonName: name})
-	if err != nil {
-		return Pair{}, err
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	fill(template)
-	_, pair, err := sign(template, key, a.cert, a.key)
-	return pair, err
+	return encode(cert, key)
 }
 
-// NewKey makes a private key.
-func NewKey() (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, fmt.Errorf("make a key: %w", err)
-	}
-	return key, nil
-}
-
-func newTemplate(subject pkix.Name) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
-	if err != nil {
-		return nil, fmt.Errorf("draw a serial number: %w", err)
-	}
+// newConfig starts the validity an hour ago: tests change the clock.
+func newConfig(name string) *pkiutil.CertConfig {
 	now := time.Now()
-	return &x509.Certificate{
-		Subject: subject, SerialNumber: serial,
-		// An hour back: a test may turn the clock.
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validity),
-	}, nil
+	return &pkiutil.CertConfig{
+		Config:              certutil.Config{CommonName: name, NotBefore: now.Add(-time.Hour)},
+		NotAfter:            now.Add(validity),
+		EncryptionAlgorithm: algorithm,
+	}
 }
 
-func sign(template *x509.Certificate, key *ecdsa.PrivateKey, parent *x509.Certificate, parentKey *ecdsa.PrivateKey) (*x509.Certificate, Pair, error) {
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+func encode(cert *x509.Certificate, key crypto.Signer) (Pair, error) {
+	text, err := keyutil.MarshalPrivateKeyToPEM(key)
 	if err != nil {
-		return nil, Pair{}, fmt.Errorf("sign the certificate of %s: %w", template.Subject.CommonName, err)
+		return Pair{}, fmt.Errorf("encode the key of %s: %w", cert.Subject.CommonName, err)
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, Pair{}, fmt.Errorf("parse the certificate of %s: %w", template.Subject.CommonName, err)
-	}
-	pair, err := encode(der, key)
-	return cert, pair, err
+	return Pair{pkiutil.EncodeCertPEM(cert), text}, nil
 }
 
-func encode(der []byte, key *ecdsa.PrivateKey) (Pair, error) {
-	keyPEM, err := EncodeKey(key)
+// WriteKeyPair creates a private key and writes it and its public key into dir as
+// name.key and name.pub, with mode 0600.
+func WriteKeyPair(dir, name string) error {
+	key, err := pkiutil.NewPrivateKey(algorithm)
 	if err != nil {
-		return Pair{}, err
+		return fmt.Errorf("create key %s: %w", name, err)
 	}
-	return Pair{pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), keyPEM}, nil
-}
-
-// EncodeKey encodes a private key as PEM.
-func EncodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode a key: %w", err)
+	if err := pkiutil.WritePublicKey(dir, name, key.Public()); err != nil {
+		return fmt.Errorf("write key %s: %w", name, err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), nil
+	if err := pkiutil.WriteKey(dir, name, key); err != nil {
+		return fmt.Errorf("write key %s: %w", name, err)
+	}
+	return nil
 }

@@ -2,6 +2,5 @@
 // Copyright Authors of Skep
 
 // Package port reserves loopback ports without a race: a reserved port refuses
-// connections until somebody listens on it, and nobody else can be given it in
-// between.
+// connections until its owner listens on it, and is given to no other process.
 package port

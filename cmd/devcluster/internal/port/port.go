@@ -16,8 +16,8 @@ import (
 // Port is a free port of 127.0.0.1 that stays reserved until Close.
 //
 // The reservation is a socket that is bound with SO_REUSEPORT and never
-// listens: the kernel answers connections with RST, gives the port to nobody
-// else, and lets listeners of the same user that also set SO_REUSEPORT have it.
+// listens: the kernel answers connections with RST, gives the port to no other
+// process, and permits listeners of the same user with SO_REUSEPORT.
 type Port struct {
 	fd     int
 	number int

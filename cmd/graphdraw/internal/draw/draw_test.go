@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-operator/skep/cmd/graphdraw/internal/draw"
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/render"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/testdata/benchcells"
 )
@@ -46,7 +47,7 @@ func long(t *testing.T) *graph.Graph {
 	return h.Graph()
 }
 
-func svg(t *testing.T, g *graph.Graph, show graph.Drawing) string {
+func svg(t *testing.T, g *graph.Graph, show render.Options) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := draw.SVG(t.Context(), &b, g, show); err != nil {
@@ -81,7 +82,7 @@ func attributes(t *testing.T, svg, name string) []string {
 
 func TestEveryCellAndLineIsDrawn(t *testing.T) {
 	for name, g := range map[string]*graph.Graph{"operator": sample(t, "operator.json"), "live": sample(t, "live.json"), "long": long(t)} {
-		ids := attributes(t, svg(t, g, graph.Drawing{}), "id")
+		ids := attributes(t, svg(t, g, render.Options{}), "id")
 		for _, id := range g.ModuleIDs() {
 			if !slices.Contains(ids, "cell-"+id) {
 				t.Errorf("%s: cell %s is not drawn", name, id)
@@ -94,7 +95,7 @@ func TestEveryCellAndLineIsDrawn(t *testing.T) {
 			}
 		}
 		var dot strings.Builder
-		if err := g.WriteDot(&dot, graph.Drawing{}); err != nil {
+		if err := render.WriteDot(&dot, g, render.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		if want := strings.Count(dot.String(), `id="link-`); lines != want || want == 0 {
@@ -142,15 +143,15 @@ func TestReadsFromTheTop(t *testing.T) {
 		{ID: "e", Term: "other", Enabled: true},
 	}}
 	for name, g := range map[string]*graph.Graph{"operator": sample(t, "operator.json"), "live": sample(t, "live.json"), "apart": apart} {
-		top := tops(t, svg(t, g, graph.Drawing{}))
+		top := tops(t, svg(t, g, render.Options{}))
 		if top["scope-0"] >= top["scope-1"] {
 			t.Errorf("%s: the process is below the term", name)
 		}
 	}
-	if top := tops(t, svg(t, apart, graph.Drawing{})); top["scope-1"] >= top["scope-2"] {
+	if top := tops(t, svg(t, apart, render.Options{})); top["scope-1"] >= top["scope-2"] {
 		t.Error("the first term is below the second")
 	}
-	top := tops(t, svg(t, long(t), graph.Drawing{}))
+	top := tops(t, svg(t, long(t), render.Options{}))
 	if len(top) < 150 || top["cell-m0"] >= top["cell-m70"] || top["cell-m70"] >= top["cell-m149"] {
 		t.Errorf("the chain begins at %v and ends at %v", top["cell-m0"], top["cell-m149"])
 	}
@@ -158,7 +159,7 @@ func TestReadsFromTheTop(t *testing.T) {
 
 func TestEveryNodeIsDrawn(t *testing.T) {
 	g := sample(t, "operator.json")
-	classes := attributes(t, svg(t, g, graph.Drawing{Full: true}), "class")
+	classes := attributes(t, svg(t, g, render.Options{Full: true}), "class")
 	drawn, want := 0, 0
 	for _, c := range classes {
 		if strings.HasPrefix(c, "node node ") {
@@ -177,9 +178,9 @@ func TestEveryNodeIsDrawn(t *testing.T) {
 
 // TestColoursHaveNames checks that a dark page leaves no colour behind.
 func TestColoursHaveNames(t *testing.T) {
-	text := svg(t, sample(t, "live.json"), graph.Drawing{})
+	text := svg(t, sample(t, "live.json"), render.Options{})
 	known := []string{"none", "transparent"}
-	for _, hex := range graph.Palette() {
+	for _, hex := range render.Palette() {
 		known = append(known, hex)
 	}
 	for _, attribute := range []string{"fill", "stroke"} {
@@ -195,14 +196,14 @@ func TestSameBytes(t *testing.T) {
 	g := sample(t, "live.json")
 	page := func() string {
 		var b bytes.Buffer
-		if err := draw.HTML(t.Context(), &b, g, graph.Drawing{}); err != nil {
+		if err := draw.HTML(t.Context(), &b, g, render.Options{}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
 	}
-	wantSVG, wantPage := svg(t, g, graph.Drawing{}), page()
+	wantSVG, wantPage := svg(t, g, render.Options{}), page()
 	for range 3 {
-		if svg(t, g, graph.Drawing{}) != wantSVG || page() != wantPage {
+		if svg(t, g, render.Options{}) != wantSVG || page() != wantPage {
 			t.Fatal("the same graph is drawn differently")
 		}
 	}
@@ -223,7 +224,7 @@ func TestOddWords(t *testing.T) {
 		},
 	}
 	for _, full := range []bool{false, true} {
-		text := svg(t, g, graph.Drawing{Full: full})
+		text := svg(t, g, render.Options{Full: full})
 		if len(attributes(t, text, "id")) == 0 {
 			t.Error("nothing is drawn")
 		}
@@ -232,7 +233,7 @@ func TestOddWords(t *testing.T) {
 		}
 	}
 	var page bytes.Buffer
-	if err := draw.HTML(t.Context(), &page, g, graph.Drawing{}); err != nil {
+	if err := draw.HTML(t.Context(), &page, g, render.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(page.String(), "<script"); n != 2 { // the data and the code

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/query"
+	"github.com/skep-operator/skep/runtime/graph/render"
 )
 
 var (
@@ -35,7 +37,7 @@ var (
 // HTML writes one page about a graph that needs nothing else: the drawing to
 // move and click, a search, what there is to know about every cell, type and
 // flag, and the start order.
-func HTML(ctx context.Context, w io.Writer, g *graph.Graph, show graph.Drawing) error {
+func HTML(ctx context.Context, w io.Writer, g *graph.Graph, show render.Options) error {
 	svg, err := layOut(ctx, g, show)
 	if err != nil {
 		return err
@@ -94,8 +96,8 @@ func count(g *graph.Graph) counts {
 
 // data is what the script knows.
 type data struct {
-	Facts *graph.Answer `json:"facts"`
-	Links []graph.Link  `json:"links"`
+	Facts *query.Answer `json:"facts"`
+	Links []query.Link  `json:"links"`
 	Nodes []node        `json:"nodes"`
 }
 
@@ -108,7 +110,7 @@ type node struct {
 }
 
 func dataOf(g *graph.Graph) data {
-	d := data{Facts: g.Everything(), Links: g.Links()}
+	d := data{Facts: query.Everything(g), Links: query.Links(g)}
 	for i := range g.Nodes {
 		n := &g.Nodes[i]
 		if n.Kind != graph.KindBuiltin && n.Kind != graph.KindConfig && n.For == "" {

@@ -17,11 +17,12 @@ import (
 	"github.com/goccy/go-graphviz"
 
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/graph/render"
 )
 
 // SVG writes the drawing of a graph. It is readable on light and on dark
 // pages, and the same bytes each time.
-func SVG(ctx context.Context, w io.Writer, g *graph.Graph, show graph.Drawing) error {
+func SVG(ctx context.Context, w io.Writer, g *graph.Graph, show render.Options) error {
 	svg, err := layOut(ctx, g, show)
 	if err != nil {
 		return err
@@ -37,7 +38,7 @@ func SVG(ctx context.Context, w io.Writer, g *graph.Graph, show graph.Drawing) e
 
 // layOut has Graphviz find the place of everything, until the process stands
 // above the terms.
-func layOut(ctx context.Context, g *graph.Graph, show graph.Drawing) (*element, error) {
+func layOut(ctx context.Context, g *graph.Graph, show render.Options) (*element, error) {
 	engine, err := graphviz.New(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("starting Graphviz: %w", err)
@@ -46,7 +47,7 @@ func layOut(ctx context.Context, g *graph.Graph, show graph.Drawing) (*element, 
 	// one, that it guesses the width of letters that are not ASCII.
 	defer func() { _ = engine.Close() }()
 	var first *element
-	for show.Attempt = range graph.Attempts {
+	for show.Variant = range render.Variants {
 		svg, err := attempt(ctx, engine, g, show)
 		if err != nil {
 			return nil, err
@@ -61,9 +62,9 @@ func layOut(ctx context.Context, g *graph.Graph, show graph.Drawing) (*element, 
 	return first, nil
 }
 
-func attempt(ctx context.Context, engine *graphviz.Graphviz, g *graph.Graph, show graph.Drawing) (*element, error) {
+func attempt(ctx context.Context, engine *graphviz.Graphviz, g *graph.Graph, show render.Options) (*element, error) {
 	var dot, out bytes.Buffer
-	if err := g.WriteDot(&dot, show); err != nil {
+	if err := render.WriteDot(&dot, g, show); err != nil {
 		return nil, err
 	}
 	parsed, err := graphviz.ParseBytes(dot.Bytes())
@@ -143,7 +144,7 @@ var dark = map[string]string{
 func drawingStyle(onDark string) string {
 	var b strings.Builder
 	b.WriteString(drawingCSS)
-	light, dark := graph.Palette(), maps.Clone(dark)
+	light, dark := render.Palette(), maps.Clone(dark)
 	light["halo"], dark["halo"] = "#ffffffcc", "#12161ccc" // around words on lines; not Graphviz's
 	variables := func(colours map[string]string) string {
 		var list []string
@@ -154,7 +155,7 @@ func drawingStyle(onDark string) string {
 	}
 	b.WriteString(variables(light))
 	b.WriteString(onDark + "{" + variables(dark) + "}\n")
-	for _, name := range slices.Sorted(maps.Keys(graph.Palette())) {
+	for _, name := range slices.Sorted(maps.Keys(render.Palette())) {
 		fmt.Fprintf(&b, "svg [fill=%q]{fill:var(--%s)}svg [stroke=%q]{stroke:var(--%s)}\n", light[name], name, light[name], name)
 	}
 	return b.String()

@@ -6,4 +6,4 @@ include Makefile
 
 .PHONY: proof
 proof:
-	@cd cmd/tools; $(call tests,proof,$(FLAGS),$(PACKAGES))
+	@cd cmd/tools; $(call go_test,proof,$(FLAGS),$(PACKAGES))

@@ -4,13 +4,10 @@
 package zones
 
 import (
-	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -21,17 +18,12 @@ import (
 var Cell = cell.Module("zones", "Tells every CiliumNode which zone its node is in",
 	cell.Config(Config{ZoneLabel: corev1.LabelTopologyZone}),
 	cell.EnabledBy(cell.When("a label names zones", []string{"zone-label"}, func(c Config) bool { return c.ZoneLabel != "" })),
-	k8s.RBAC(
-		k8s.Allow("list,watch", schema.GroupResource{Resource: "nodes"}),
-		k8s.Allow("get,list,watch,update", v2.CiliumNodeResource.GroupResource()),
-	),
-
-	stream.Provide(told),
 	cell.Metrics(newMetrics),
-	cell.ProvidePrivate(newTeller),
-	cell.Job("write", (*teller).write),
-	cell.Job("nodes", (*teller).seeNodes),
-	cell.Job("cilium-nodes", (*teller).seeCiliumNodes),
+	stream.Provide(ciliumNodes),
+	reconcile.Controller(newController,
+		reconcile.For[*controller](ciliumNodes),
+		reconcile.Watches(stream.Nodes, (*controller).nodeChanged),
+		reconcile.Writes[*controller](ciliumNodes.Resource())),
 )
 
 // endregion
@@ -40,12 +32,7 @@ var Cell = cell.Module("zones", "Tells every CiliumNode which zone its node is i
 
 // Config says where zones are found.
 type Config struct {
-	ZoneLabel string
-}
-
-// Flags implements cell.Flagger.
-func (c Config) Flags(fs *pflag.FlagSet) {
-	fs.String("zone-label", c.ZoneLabel, "Label of nodes that names their zone; empty for no zones")
+	ZoneLabel string `flag:"zone-label" usage:"Label of nodes that names their zone; empty for no zones"`
 }
 
 // Validate implements the check of config structs.

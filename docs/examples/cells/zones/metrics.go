@@ -3,20 +3,20 @@
 
 package zones
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
 
 // region metrics
 
 type zoneMetrics struct {
-	Told prometheus.Counter
+	Written prometheus.Counter
 }
 
-func newMetrics() *zoneMetrics {
-	return &zoneMetrics{
-		Told: prometheus.NewCounter(prometheus.CounterOpts{
-			Namespace: "cilium_operator", Subsystem: "zones", Name: "told_total", Help: "How often a CiliumNode was told its zone",
-		}),
-	}
+func newMetrics(f metrics.Factory) *zoneMetrics {
+	return &zoneMetrics{Written: f.Counter("written_total", "Zones written to CiliumNodes")}
 }
 
 // endregion

@@ -3,28 +3,31 @@
 
 package zones
 
+import (
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
 // region plan
 
-// annotation is where a CiliumNode is told its zone.
+// annotation is the zone of a CiliumNode.
 const annotation = "zones.example.com/zone"
 
-// planner knows nodes with their zones, and what CiliumNodes are told. It is not
-// safe for concurrent use.
-type planner struct {
-	zones map[string]string // by node; "" for a node without one
-	told  map[string]string // by CiliumNode; "" for one that is told nothing
-}
-
-func newPlanner() *planner {
-	return &planner{zones: map[string]string{}, told: map[string]string{}}
-}
-
-// desired is the zone that a CiliumNode should be told. ok is false where there
-// is nothing to do: it says so already, or one of the two is not there (yet).
-func (p *planner) desired(name string) (zone string, ok bool) {
-	zone, isNode := p.zones[name]
-	told, isCiliumNode := p.told[name]
-	return zone, isNode && isCiliumNode && zone != told
+// desired is the zone of a CiliumNode, and whether it has another one.
+func desired(label string, node *slim.Node, n *ciliumNode) (zone string, differs bool) {
+	zone = node.Labels.Get(label)
+	return zone, zone != n.Annotations.Get(annotation)
 }
 
 // endregion
+
+func setZone(n *v2.CiliumNode, zone string) {
+	if zone == "" {
+		delete(n.Annotations, annotation)
+		return
+	}
+	if n.Annotations == nil {
+		n.Annotations = map[string]string{}
+	}
+	n.Annotations[annotation] = zone
+}

@@ -3,25 +3,30 @@
 
 package zones
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
 
 // region plantest
 
-func TestPlan(t *testing.T) {
-	p := newPlanner()
-	p.zones["a"], p.zones["b"], p.zones["c"] = "east", "east", ""
-	p.told["a"], p.told["c"], p.told["d"] = "east", "west", "west"
-	for name, want := range map[string]struct {
-		zone string
-		ok   bool
+func TestDesired(t *testing.T) {
+	for _, c := range []struct {
+		label, annotation string
+		zone              string
+		differs           bool
 	}{
-		"a": {"east", false}, // it says so
-		"b": {"east", false}, // there is no CiliumNode yet
-		"c": {"", true},      // its node has left the zone
-		"d": {"", false},     // its node is not known yet: nothing is taken back
+		{"east", "east", "east", false},
+		{"east", "", "east", true},
+		{"", "west", "", true}, // the node has left the zone
+		{"", "", "", false},
 	} {
-		if zone, ok := p.desired(name); zone != want.zone || ok != want.ok {
-			t.Errorf("%s: zone %q, %t; want %q, %t", name, zone, ok, want.zone, want.ok)
+		node, n := &slim.Node{}, &ciliumNode{}
+		node.Labels = slim.MakeLabels(map[string]string{"zone": c.label})
+		n.Annotations = slim.MakeLabels(map[string]string{annotation: c.annotation})
+		if zone, differs := desired("zone", node, n); zone != c.zone || differs != c.differs {
+			t.Errorf("%+v: zone %q, %t", c, zone, differs)
 		}
 	}
 }

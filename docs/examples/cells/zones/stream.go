@@ -22,6 +22,6 @@ type ciliumNodeMeta struct {
 	Annotations slim.Labels `json:"annotations"`
 }
 
-var told = stream.Custom[ciliumNode](v2.CiliumNodeResource)
+var ciliumNodes = stream.Custom[ciliumNode](v2.CiliumNodeResource).OfKind("CiliumNode")
 
 // endregion

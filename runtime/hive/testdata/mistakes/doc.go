@@ -21,7 +21,7 @@ type Case struct {
 // Cases are all mistakes.
 func Cases() []Case {
 	var all []Case
-	for _, some := range [][]Case{missing, private, terms, duplicates, cycles, constructors, edits, functions, orders, configs, rules} {
+	for _, some := range [][]Case{missing, private, terms, duplicates, cycles, constructors, edits, functions, orders, configs, rules, embedding} {
 		all = append(all, some...)
 	}
 	return all

@@ -17,7 +17,7 @@ var edits = []Case{
 	{Name: "replace-unknown", Cells: list.Replace("hartbeat", cell.Module("mine", "Beats better"))},
 	{Name: "replace-with-no-module", Cells: list.Replace("ipam.clusterpool", cell.Provide(newHeart))},
 	{Name: "replace-with-nothing", Cells: list.Replace("heartbeat", nil)},
-	{Name: "with-unknown-term", Cells: list.WithIn("laeder", cell.Module("mine", "Beats better"))},
+	{Name: "with-unknown-term", Cells: list.WithInTerm("laeder", cell.Module("mine", "Beats better"))},
 	{Name: "nil-cell", Cells: cell.Set(entering, cell.Term("leader"), nil)},
 	{Name: "bad-module-id", Cells: cell.Set(cell.Module("Heart Beat", "Has a name that is no id"), cell.Module("", "Has none"))},
 }

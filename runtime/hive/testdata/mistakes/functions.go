@@ -74,7 +74,7 @@ var functions = []Case{
 		cell.Provide(nil, newHeart(nil), "text", (func() *heart)(nil)),
 		cell.Provide(variadic, nothing, onlyError, errorFirst, returnsMany),
 		cell.ProvidePrivate(returnsGroup),
-		cell.PerModule(perModule),
+		cell.ProvidePerModule(perModule),
 		cell.Metrics(takesMetrics))},
 	{Name: "unusable-parameters", Cells: cell.Module("m", "Is full of mistakes",
 		cell.Provide(takesBadTag, takesBadOptional, takesBadGroup, takesUnexported, takesDigIn, returnsDigOut))},

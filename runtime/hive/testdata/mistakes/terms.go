@@ -31,7 +31,7 @@ var terms = []Case{
 	{Name: "term-value-in-the-process", Cells: cell.Set(entering, cell.Term("leader", ofTerm),
 		cell.Module("heartbeat", "Lives in the process", cell.Hook("beat", serveClient)))},
 	{Name: "term-value-in-a-lasting-one", Cells: cell.Set(entering, cell.Term("leader", ofTerm,
-		cell.Module("heartbeat", "Has a lasting value", cell.Lasting(newLastingHeart), cell.Hook("beat", serveHeart))))},
+		cell.Module("heartbeat", "Has a lasting value", cell.ProvideProcess(newLastingHeart), cell.Hook("beat", serveHeart))))},
 	{Name: "term-value-decorated-outside", Cells: cell.Set(entering, cell.Term("leader", ofTerm), cell.Decorate(decorateClient))},
 	{Name: "value-of-another-term", Cells: cell.Set(entering, standing, cell.Term("leader", ofTerm),
 		cell.Term("standby", cell.Module("heartbeat", "Lives in another term", cell.Hook("beat", serveClient))))},

@@ -27,6 +27,6 @@ func install(*k8s.Client) lifecycle.Hook { return idle.Hook() }
 var Cell = cell.Module("crds", "Creates and updates the CustomResourceDefinitions",
 	cell.Config(Config{}),
 	cell.EnabledBy(cell.When("CRDs are ours to write", []string{"skip-crd-creation"}, func(c Config) bool { return !c.SkipCRDCreation })),
-	cell.First("objects can only be written once their CRD exists"),
+	cell.StartFirst("objects can only be written once their CRD exists"),
 	cell.Hook("install", install),
 )

@@ -25,14 +25,14 @@ type Client struct{}
 
 type transport struct{}
 
-func newTransport(Config) *transport             { return &transport{} }
-func newClient(cell.Scope, *transport) *Client   { return &Client{} }
-func connect(*transport) (lifecycle.Hook, error) { return idle.Hook(), nil }
+func newTransport(Config) *transport                { return &transport{} }
+func newClient(cell.ModuleInfo, *transport) *Client { return &Client{} }
+func connect(*transport) (lifecycle.Hook, error)    { return idle.Hook(), nil }
 
 // Cell is the module.
 var Cell = cell.Module("k8s", "One client per module behind one door for writes",
 	cell.Config(Config{OperatorK8sClientQPS: 100}),
 	cell.ProvidePrivate(newTransport),
-	cell.PerModule(newClient),
+	cell.ProvidePerModule(newClient),
 	cell.Hook("connect", connect),
 )

@@ -26,7 +26,7 @@ func watch(*stream.Resource[stream.Pod]) lifecycle.Hook { return idle.Hook() }
 
 // Cell is the module.
 var Cell = cell.Module("nodesync", "Keeps CiliumNodes in step with nodes",
-	cell.After("identity", "agents read a node only when its identity is there"),
+	cell.StartAfter("identity", "agents read a node only when its identity is there"),
 	cell.Hook("watch", watch),
 	cell.Job("run", run),
 )

@@ -10,10 +10,10 @@ type Client struct{}
 // Get makes it a Getter.
 func (*Client) Get(string) string { return "" }
 
-// Getter is what some ask for instead.
+// Getter is what some modules depend on instead.
 type Getter interface{ Get(string) string }
 
-// Absent is provided by nobody.
+// Absent has no provider.
 type Absent struct{}
 
 // New is a plain constructor.

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslicesync
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+// controller writes the slices of each Service that participates.
+type controller struct {
+	params
+	services *stream.Store[service]
+	slices   *stream.Store[meshSlice]
+
+	mu      sync.Mutex
+	due     map[slim.Key]time.Time // when changes of a service are written
+	desired map[slim.Key]counts
+}
+
+// counts is what a Service is to have.
+type counts struct{ slices, endpoints int }
+
+type params struct {
+	cell.In
+
+	Config   Config
+	Mesh     *clustermesh.Mesh
+	Services stream.Resource[service]
+	Slices   stream.Resource[meshSlice]
+	Client   k8s.Client
+	Metrics  *sliceMetrics
+}
+
+func newController(p params) *controller {
+	return &controller{params: p, due: map[slim.Key]time.Time{}, desired: map[slim.Key]counts{}}
+}
+
+// QueueOptions implements the options of the work queue.
+func (c *controller) QueueOptions() []reconcile.Option {
+	return []reconcile.Option{reconcile.Workers(c.Config.ClusterMeshConcurrentServiceEndpointSyncs), reconcile.Backoff(time.Second, time.Minute)}
+}
+
+// Open is called before anything is watched.
+func (c *controller) Open(ctx context.Context) (err error) {
+	if c.services, err = c.Services.Store(ctx); err != nil {
+		return err
+	}
+	c.slices, err = c.Slices.Store(ctx)
+	return err
+}
+
+// sliceChanged is the Service of a slice.
+func (c *controller) sliceChanged(ch stream.Change[meshSlice]) []slim.Key {
+	c.Metrics.Slices.Set(float64(c.slices.Len()))
+	return []slim.Key{serviceOf(ch.Object)}
+}
+
+// followClusters reconciles what changes in remote clusters.
+func (c *controller) followClusters(ctx context.Context, enqueue reconcile.Enqueue) {
+	stop := c.Mesh.Services.Observe(func(ch clustermesh.Change) {
+		trigger := k8s.Trigger{Kind: "RemoteCluster", Name: ch.Cluster}
+		if ch.Key == (slim.Key{}) {
+			c.enqueueAll(enqueue, trigger)
+			return
+		}
+		c.delay(ch.Key)
+		enqueue(ch.Key, trigger)
+	})
+	defer stop()
+	for { // what was read before, and clusters that are gone
+		if _, known := c.Mesh.Clusters(); known {
+			break
+		}
+		if !job.Sleep(ctx, 50*time.Millisecond) {
+			return
+		}
+	}
+	c.enqueueAll(enqueue)
+	<-ctx.Done()
+}
+
+// enqueueAll reconciles all Services that have slices or participate.
+func (c *controller) enqueueAll(enqueue reconcile.Enqueue, triggers ...k8s.Trigger) {
+	for s := range c.services.All() {
+		if s.participates() {
+			enqueue(s.Key(), triggers...)
+		}
+	}
+	for slice := range c.slices.All() {
+		enqueue(serviceOf(slice), triggers...)
+	}
+}
+
+// delay has the changes of a service gathered from the first one on.
+func (c *controller) delay(key slim.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, waits := c.due[key]; !waits {
+		c.due[key] = time.Now().Add(c.Config.ClusterMeshEndpointUpdatesBatchPeriod)
+	}
+}
+
+// remainingDelay is how long the changes of a service are still gathered.
+func (c *controller) remainingDelay(key slim.Key) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rest := time.Until(c.due[key])
+	if rest <= 0 {
+		delete(c.due, key)
+	}
+	return rest
+}
+
+// Why nothing is written.
+const (
+	isGathering = "none yet: changes of the remote service are gathered"
+	isHidden    = "none: the Service cannot be decoded, its slices stay"
+)
+
+// Reconcile brings the slices of a Service to their desired state, those of each remote cluster that is known.
+func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	if rest := c.remainingDelay(key); rest > 0 {
+		return reconcile.Result{RequeueAfter: rest, Reason: isGathering}, nil
+	}
+	if c.services.Hides(key) {
+		return reconcile.Result{Reason: isHidden}, nil
+	}
+	s, exists := c.services.Get(key)
+	if exists && (!s.DeletionTimestamp.IsZero() || !s.participates()) {
+		s = nil
+	}
+	existing := map[string][]*meshSlice{}
+	for slice := range stream.ByIndex(c.slices, byService, key) {
+		if cluster := slice.Labels.Get(clusterLabel); cluster != "" {
+			existing[cluster] = append(existing[cluster], slice)
+		}
+	}
+	total := plan{}
+	for _, cluster := range c.clusters(s, existing) {
+		backends, known := c.backends(s, cluster, key)
+		if !known {
+			total.slices += len(existing[cluster])
+			continue
+		}
+		total.append(planFor(s, cluster, backends, existing[cluster], c.Config.ClusterMeshEndpointsPerSlice))
+	}
+	c.count(key, total)
+	err := c.write(ctx, total)
+	c.Metrics.Syncs.WithLabelValues(map[bool]string{true: "success", false: "error"}[err == nil]).Inc()
+	return reconcile.Result{}, err
+}
+
+// clusters are those that a Service has slices of, or may need some of.
+func (c *controller) clusters(s *service, existing map[string][]*meshSlice) []string {
+	names := map[string]bool{}
+	for name := range existing {
+		names[name] = true
+	}
+	if s != nil {
+		configured, _ := c.Mesh.Clusters()
+		for _, name := range configured {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// backends returns the service in a remote cluster, nil if it has none there. Nothing is decided about a cluster that has
+// not been read.
+func (c *controller) backends(s *service, cluster string, key slim.Key) (backends *clustermesh.Service, known bool) {
+	if s == nil {
+		return nil, true
+	}
+	configured, known := c.Mesh.Clusters()
+	if !known || !slices.Contains(configured, cluster) {
+		return nil, known
+	}
+	backends, state := c.Mesh.Services.Get(cluster, key)
+	if backends != nil && !backends.Shared {
+		backends = nil
+	}
+	return backends, state != clustermesh.Unknown
+}
+
+// append adds the plan of another cluster.
+func (p *plan) append(other plan) {
+	p.create, p.update, p.remove = append(p.create, other.create...), append(p.update, other.update...), append(p.remove, other.remove...)
+	p.slices, p.endpoints = p.slices+other.slices, p.endpoints+other.endpoints
+	p.added, p.removed = p.added+other.added, p.removed+other.removed
+}
+
+// count records what a Service is to have.
+func (c *controller) count(key slim.Key, p plan) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, before := counts{p.slices, p.endpoints}, c.desired[key]
+	c.Metrics.DesiredSlices.Add(float64(now.slices - before.slices))
+	c.Metrics.DesiredEndpoints.Add(float64(now.endpoints - before.endpoints))
+	if c.desired[key] = now; now == (counts{}) {
+		delete(c.desired, key)
+	}
+}

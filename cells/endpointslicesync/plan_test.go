@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslicesync
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// decode decodes an object as a stream does.
+func decode[T any](t testing.TB, obj any) *T {
+	t.Helper()
+	data, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	into := new(T)
+	if err := json.Unmarshal(data, into); err != nil {
+		t.Fatal(err)
+	}
+	if trimmer, ok := any(into).(interface{ Trim() }); ok {
+		trimmer.Trim()
+	}
+	return into
+}
+
+func decodeService(t testing.TB, change func(*corev1.Service)) *service {
+	t.Helper()
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web", Namespace: "shop", UID: "93dba9e7-8d4e-4c83-8a2e-000000000001", Labels: map[string]string{"app": "web"},
+			Annotations: map[string]string{globalAnnotation: "true", syncAnnotation: "True"},
+		},
+		Spec: corev1.ServiceSpec{ClusterIP: "10.96.0.1"},
+	}
+	if change != nil {
+		change(s)
+	}
+	return decode[service](t, s)
+}
+
+func remote(ips ...string) *clustermesh.Service {
+	s := &clustermesh.Service{Backends: map[string]clustermesh.Ports{}, Hostnames: map[string]string{}, Shared: true}
+	for _, ip := range ips {
+		s.Backends[ip] = clustermesh.Ports{"port-name": {Protocol: "TCP", Port: 42}}
+	}
+	return s
+}
+
+// ESS-E1: the slice of the contract.
+func TestSlice(t *testing.T) {
+	headless := decodeService(t, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	backends := remote("42.42.42.42")
+	backends.Hostnames["42.42.42.42"] = "web-0"
+	p := planFor(headless, "cluster-1", backends, nil, 100)
+	if len(p.create) != 1 || len(p.update)+len(p.remove) > 0 || p.slices != 1 || p.endpoints != 1 || p.added != 1 {
+		t.Fatalf("%+v", p)
+	}
+	got, err := yaml.Marshal(p.create[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `addressType: IPv4
+endpoints:
+- addresses:
+  - 42.42.42.42
+  conditions:
+    ready: true
+    serving: true
+    terminating: false
+  hostname: web-0
+  nodeName: cluster-1
+  targetRef:
+    apiVersion: cilium.io
+    kind: store.ClusterService
+    name: fake-pod-42.42.42.42
+    namespace: shop
+  zone: cluster-1
+metadata:
+  generateName: web-cluster-1-
+  labels:
+    app: web
+    endpointslice.kubernetes.io/managed-by: endpointslice-mesh-controller.cilium.io
+    kubernetes.io/service-name: web
+    multicluster.kubernetes.io/source-cluster: cluster-1
+    service.kubernetes.io/headless: ""
+  name: web-cluster-1-ihgvt3h3
+  namespace: shop
+  ownerReferences:
+  - apiVersion: v1
+    blockOwnerDeletion: true
+    controller: true
+    kind: Service
+    name: web
+    uid: 93dba9e7-8d4e-4c83-8a2e-000000000001
+ports:
+- name: port-name
+  port: 42
+  protocol: TCP
+`
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+	again := planFor(headless, "cluster-1", backends, stored(t, p.create...), 100)
+	if n := len(again.create) + len(again.update) + len(again.remove); n > 0 {
+		t.Errorf("of an equal slice: %+v", again)
+	}
+}
+
+func stored(t testing.TB, all ...*discoveryv1.EndpointSlice) (slices []*meshSlice) {
+	t.Helper()
+	for _, s := range all {
+		slices = append(slices, decode[meshSlice](t, s))
+	}
+	return slices
+}
+
+// ESS-1: which Services participate.
+func TestParticipates(t *testing.T) {
+	for _, test := range []struct {
+		annotations map[string]string
+		clusterIP   string
+		want        bool
+	}{
+		{nil, "10.0.0.1", false},
+		{map[string]string{globalAnnotation: "true"}, "10.0.0.1", false},
+		{map[string]string{globalAnnotation: "TRUE"}, "None", true},
+		{map[string]string{globalAnnotation: "true", syncAnnotation: "false"}, "None", false},
+		{map[string]string{globalAnnotation: "true", syncAnnotation: "True"}, "10.0.0.1", true},
+		{map[string]string{"io.cilium/global-service": "true", syncAnnotation: "true"}, "None", false},
+		{map[string]string{globalAnnotation: "false", syncAnnotation: "true"}, "None", false},
+	} {
+		s := decodeService(t, func(s *corev1.Service) { s.Annotations, s.Spec.ClusterIP = test.annotations, test.clusterIP })
+		if got := s.participates(); got != test.want {
+			t.Errorf("%v, %s: %t", test.annotations, test.clusterIP, got)
+		}
+	}
+}
+
+// ESS-4, ESS-5: one set of slices for each family and each set of ports.
+func TestGroups(t *testing.T) {
+	b := remote("10.0.0.1", "10.0.0.2", "fd00::1", "no address")
+	b.Backends["10.0.0.2"] = clustermesh.Ports{"other": {Protocol: "UDP", Port: 53}, "port-name": {Protocol: "TCP", Port: 42}}
+	p := planFor(decodeService(t, nil), "c", b, nil, 100)
+	var got []string
+	for _, s := range p.create {
+		got = append(got, fmt.Sprint(s.AddressType, " ", s.Endpoints[0].Addresses[0], " ", len(s.Ports)))
+	}
+	if want := []string{"IPv4 10.0.0.2 2", "IPv4 10.0.0.1 1", "IPv6 fd00::1 1"}; !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	v4 := decodeService(t, func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol} })
+	if p := planFor(v4, "c", b, nil, 100); len(p.create) != 2 {
+		t.Errorf("of a Service with IPv4 alone: %d", len(p.create))
+	}
+}
+
+// ESS-6 to ESS-8: over any history every endpoint is in exactly one slice, none is too large, endpoints stay where they are,
+// and a second plan is empty.
+func TestHistories(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		most := 1 + r.IntN(5)
+		s := decodeService(t, nil)
+		var world []*meshSlice
+		for range 10 {
+			backends := remote()
+			for i := range 12 {
+				if r.IntN(2) == 0 {
+					ip := fmt.Sprintf("10.0.0.%d", i)
+					backends.Backends[ip] = clustermesh.Ports{"p": {Protocol: "TCP", Port: uint16(1 + r.IntN(2))}}
+				}
+			}
+			before := map[string]string{}
+			for _, slice := range world {
+				for _, e := range slice.Endpoints {
+					before[e.Addresses[0]+groupOf(slice).ports] = slice.Name
+				}
+			}
+			p := planFor(s, "c", backends, world, most)
+			world = apply(t, world, p)
+			seen := map[string]bool{}
+			for _, slice := range world {
+				if len(slice.Endpoints) == 0 || len(slice.Endpoints) > most {
+					t.Fatalf("seed %d: %d endpoints in a slice of %d", seed, len(slice.Endpoints), most)
+				}
+				for _, e := range slice.Endpoints {
+					ip, g := e.Addresses[0], groupOf(slice)
+					if seen[ip] || portText(backends.Backends[ip]) != g.ports {
+						t.Fatalf("seed %d: %s is twice there, or with other ports", seed, ip)
+					}
+					seen[ip] = true
+					if was := before[ip+g.ports]; was != "" && was != slice.Name {
+						t.Fatalf("seed %d: %s moved from %s to %s", seed, ip, was, slice.Name)
+					}
+				}
+			}
+			if len(seen) != len(backends.Backends) || p.endpoints != len(seen) || p.slices != len(world) {
+				t.Fatalf("seed %d: %d of %d endpoints, plan %+v", seed, len(seen), len(backends.Backends), p)
+			}
+			if again := planFor(s, "c", backends, world, most); len(again.create)+len(again.update)+len(again.remove) > 0 {
+				t.Fatalf("seed %d: a second plan is not empty: %+v", seed, again)
+			}
+		}
+	}
+}
+
+// apply carries out a plan.
+func apply(t testing.TB, world []*meshSlice, p plan) []*meshSlice {
+	t.Helper()
+	names := map[string]*meshSlice{}
+	for _, s := range world {
+		names[s.Name] = s
+	}
+	for _, s := range p.create {
+		if names[s.Name] != nil {
+			t.Fatalf("%s exists", s.Name)
+		}
+		names[s.Name] = stored(t, s)[0]
+	}
+	for _, c := range p.update {
+		c.want.Name = c.is.Name
+		names[c.is.Name] = stored(t, c.want)[0]
+	}
+	for _, s := range p.remove {
+		delete(names, s.Name)
+	}
+	world = nil
+	for _, s := range names {
+		world = append(world, s)
+	}
+	return world
+}
+
+// ESS-7: an endpoint that two slices have, as after an edit, is in one of them afterwards; other labels and owners are
+// replaced.
+func TestEditedSlices(t *testing.T) {
+	s, b := decodeService(t, nil), remote("10.0.0.1")
+	p := planFor(s, "c", b, nil, 100)
+	world := stored(t, p.create[0], p.create[0])
+	world[1].Name = "zzz"
+	world[0].Labels = slim.MakeLabels(map[string]string{"app": "other"})
+	p = planFor(s, "c", b, world, 100)
+	if len(p.update) != 1 || len(p.remove) != 1 || p.remove[0].Name != "zzz" || p.update[0].want.Labels["app"] != "web" {
+		t.Errorf("%+v", p)
+	}
+}

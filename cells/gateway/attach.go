@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// attachment is what becomes of a route at one of its parents.
+type attachment struct {
+	accepted condition
+	at       []hosts
+}
+
+// hosts are the host names of a route at a listener.
+type hosts struct {
+	listener *listener
+	names    []string // * for all
+}
+
+func notAccepted(reason gatewayv1.RouteConditionReason, format string, args ...any) attachment {
+	return attachment{accepted: condition{false, string(reason), fmt.Sprintf(format, args...)}}
+}
+
+// attach decides which listeners of a Gateway serve a route by one of its references. It is accepted if one does.
+func attach(r *route, ref gatewayv1.ParentReference, g *gateway, all []*listener, ask asker) attachment {
+	selected := selectListeners(ref, all)
+	if len(selected) == 0 {
+		if ref.Port != nil && !slices.ContainsFunc(all, func(l *listener) bool { return l.of.Port == *ref.Port }) {
+			return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with port %d", *ref.Port)
+		}
+		if ref.SectionName != nil {
+			return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with sectionName %s", *ref.SectionName)
+		}
+		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The Gateway has no listeners")
+	}
+	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *listener) bool { return !l.allowsNamespace(g, r, ask) })
+	if len(inNamespace) == 0 {
+		why := "namespace restrictions"
+		if !slices.ContainsFunc(selected, func(l *listener) bool { from, _ := l.allowed(); return from != gatewayv1.NamespacesFromSelector }) {
+			why = "namespace selector restrictions"
+		}
+		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this Gateway due to %s", r.kind, why)
+	}
+	ofKind := slices.DeleteFunc(inNamespace, func(l *listener) bool { return !l.serves(r.kind) })
+	if len(ofKind) == 0 {
+		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this Gateway due to route kind restrictions", r.kind)
+	}
+	a := attachment{accepted: condition{true, string(gatewayv1.RouteReasonAccepted), "Accepted " + r.kind}}
+	shared := false
+	for _, l := range ofKind {
+		names := intersect(r.hostnames, l.hostname)
+		shared = shared || len(names) > 0
+		if names = isolate(names, l, all); len(names) > 0 {
+			a.at = append(a.at, hosts{l, names})
+		}
+	}
+	if !shared {
+		return notAccepted(gatewayv1.RouteReasonNoMatchingListenerHostname, "No matching listener hostname")
+	}
+	return a
+}
+
+// selectListeners are the listeners that a reference names.
+func selectListeners(ref gatewayv1.ParentReference, all []*listener) (selected []*listener) {
+	for _, l := range all {
+		if (ref.SectionName == nil || *ref.SectionName == l.of.Name) && (ref.Port == nil || *ref.Port == l.of.Port) {
+			selected = append(selected, l)
+		}
+	}
+	return selected
+}
+
+// allowed is which namespaces a listener takes routes from.
+func (l *listener) allowed() (gatewayv1.FromNamespaces, *metav1.LabelSelector) {
+	if l.of.AllowedRoutes == nil || l.of.AllowedRoutes.Namespaces == nil || l.of.AllowedRoutes.Namespaces.From == nil {
+		return gatewayv1.NamespacesFromSame, nil
+	}
+	return *l.of.AllowedRoutes.Namespaces.From, l.of.AllowedRoutes.Namespaces.Selector
+}
+
+// allowsNamespace reports whether a listener takes routes of the namespace of one.
+func (l *listener) allowsNamespace(g *gateway, r *route, ask asker) bool {
+	switch from, selector := l.allowed(); from {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSame:
+		return r.Namespace == g.Namespace
+	case gatewayv1.NamespacesFromSelector:
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			return false
+		}
+		a := ask(question{about: aboutNamespace, key: slim.Key{Name: r.Namespace.String()}})
+		return a.exists && s.Matches(a.labels)
+	}
+	return false
+}
+
+// intersect returns the host names that a route and a listener share, sorted; * for all.
+func intersect(route []gatewayv1.Hostname, listener string) (shared []string) {
+	if listener == "*" {
+		listener = ""
+	}
+	if len(route) == 0 {
+		if listener == "" {
+			return []string{"*"}
+		}
+		return []string{listener}
+	}
+	for _, h := range route {
+		switch name := string(h); {
+		case name == "*":
+			if listener == "" {
+				shared = append(shared, "*")
+			} else {
+				shared = append(shared, listener)
+			}
+		case listener == "", name == listener, isBelow(name, listener):
+			shared = append(shared, name)
+		case isBelow(listener, name):
+			shared = append(shared, listener)
+		}
+	}
+	slices.Sort(shared)
+	return slices.Compact(shared)
+}
+
+// isBelow reports whether a wildcard stands for a host name with at least one more label, which may be a wildcard, too.
+func isBelow(name, wildcard string) bool {
+	suffix, ok := strings.CutPrefix(wildcard, "*")
+	return ok && name != wildcard && len(strings.TrimPrefix(name, "*")) > len(suffix) && strings.HasSuffix(name, suffix)
+}
+
+// isolate removes the host names that are another listener's of the same port and protocol, which matches them better.
+func isolate(names []string, l *listener, all []*listener) (left []string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(other *listener) bool { return other != l && other.isBetter(name, l) }) {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// isBetter reports whether a listener matches a host name better than another one.
+func (l *listener) isBetter(name string, than *listener) bool {
+	if l.of.Port != than.of.Port || l.of.Protocol != than.of.Protocol || !l.accepted.ok || l.hostname == "" || name == than.hostname {
+		return false
+	}
+	return name == l.hostname || isBelow(name, l.hostname) && len(l.hostname) > len(than.hostname)
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Cell serves the Gateway API.
+var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Envoy of agents",
+	cell.Config(defaultConfig),
+	cell.EnabledBy(cell.When("Gateways are served", []string{"enable-gateway-api", "kube-proxy-replacement", "enable-node-port"}, envoyres.ServesGateways)),
+	k8s.RBAC(
+		k8s.Allow("create,delete", v2.CiliumEnvoyConfigResource.GroupResource()),
+		k8s.Allow("create,delete", services.Resource().GroupResource()),
+		k8s.Allow("create,delete", owned.Resource().GroupResource()),
+		k8s.Allow("get", definitions.Resource().GroupResource()),
+	),
+	statusRBAC(classes.Resource(), gateways.Resource(), httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource()),
+	k8s.OptionalRBAC(
+		k8s.Allow("get", classConfigs.Resource().GroupResource()),
+		k8s.Allow("update", statusOf(classConfigs.Resource())),
+	),
+	k8s.EventRBAC(),
+
+	cell.Metrics(newMetrics),
+	stream.Provide(classes), stream.Provide(gateways), stream.Provide(httpRoutes), stream.Provide(grpcRoutes), stream.Provide(grants),
+	stream.Provide(services), stream.Provide(namespaces), stream.Provide(secrets), stream.Provide(owned), stream.Provide(definitions),
+	stream.Provide(tlsRoutes, stream.OnDemand()), stream.Provide(tlsRoutesAlpha, stream.OnDemand()), stream.Provide(imports, stream.OnDemand()), stream.Provide(classConfigs, stream.OnDemand()),
+	reconcile.Controller(newController,
+		reconcile.Watches(definitions, (*controller).definitionChanged),
+		reconcile.Watches(classes, (*controller).classChanged),
+		reconcile.Watches(gateways, (*controller).gatewayChanged),
+		reconcile.Watches(httpRoutes, func(c *controller, ch stream.Change[httpRoute]) []slim.Key {
+			return c.routeChanged(ch.Kind, ch.Object.route())
+		}),
+		reconcile.Watches(grpcRoutes, func(c *controller, ch stream.Change[grpcRoute]) []slim.Key {
+			return c.routeChanged(ch.Kind, ch.Object.route())
+		}),
+		reconcile.Watches(grants, (*controller).grantChanged),
+		reconcile.Watches(services, (*controller).serviceChanged),
+		reconcile.Watches(namespaces, (*controller).namespaceChanged),
+		reconcile.Watches(secrets, (*controller).secretChanged),
+		reconcile.Watches(owned, (*controller).endpointsChanged),
+		reconcile.Watches(envoyres.Objects, (*controller).configChanged),
+		reconcile.WatchesOnDemand(tlsRoutes, (*controller).tlsOnDemand, func(c *controller, ch stream.Change[tlsRoute]) []slim.Key {
+			return c.routeChanged(ch.Kind, ch.Object.route())
+		}),
+		reconcile.WatchesOnDemand(tlsRoutesAlpha, (*controller).tlsAlphaOnDemand, func(c *controller, ch stream.Change[tlsRouteAlpha]) []slim.Key {
+			return c.routeChanged(ch.Kind, ch.Object.route())
+		}),
+		reconcile.WatchesOnDemand(imports, (*controller).importsOnDemand, (*controller).importChanged),
+		reconcile.WatchesOnDemand(classConfigs, (*controller).classConfigsOnDemand, (*controller).classConfigChanged),
+		reconcile.Writes[*controller](v2.CiliumEnvoyConfigResource),
+		reconcile.Writes[*controller](services.Resource()),
+		reconcile.Writes[*controller](owned.Resource()),
+	),
+)
+
+func statusOf(of schema.GroupVersionResource) schema.GroupResource {
+	return schema.GroupResource{Group: of.Group, Resource: of.Resource + "/status"}
+}
+
+// statusRBAC are the permissions to write the status of objects.
+func statusRBAC(all ...schema.GroupVersionResource) cell.Cell {
+	var cells []cell.Cell
+	for _, of := range all {
+		cells = append(cells, k8s.RBAC(k8s.Allow("get", of.GroupResource()), k8s.Allow("update", statusOf(of))))
+	}
+	return cell.Set(cells...)
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// supportedFeatures are those of the Gateway API that are served here, sorted.
+var supportedFeatures = []string{
+	"GRPCRoute",
+	"Gateway",
+	"GatewayHTTPListenerIsolation",
+	"GatewayInfrastructurePropagation",
+	"GatewayPort8080",
+	"GatewayStaticAddresses",
+	"HTTPRoute",
+	"HTTPRoute303RedirectStatusCode",
+	"HTTPRoute307RedirectStatusCode",
+	"HTTPRoute308RedirectStatusCode",
+	"HTTPRouteBackendProtocolH2C",
+	"HTTPRouteBackendProtocolWebSocket",
+	"HTTPRouteBackendRequestHeaderModification",
+	"HTTPRouteBackendTimeout",
+	"HTTPRouteDestinationPortMatching",
+	"HTTPRouteHostRewrite",
+	"HTTPRouteMethodMatching",
+	"HTTPRouteParentRefPort",
+	"HTTPRoutePathRedirect",
+	"HTTPRoutePathRewrite",
+	"HTTPRoutePortRedirect",
+	"HTTPRouteQueryParamMatching",
+	"HTTPRouteRequestMirror",
+	"HTTPRouteRequestMultipleMirrors",
+	"HTTPRouteRequestPercentageMirror",
+	"HTTPRouteRequestTimeout",
+	"HTTPRouteResponseHeaderModification",
+	"HTTPRouteRetry",
+	"HTTPRouteRetryBackendTimeout",
+	"HTTPRouteSchemeRedirect",
+	"Mesh",
+	"MeshClusterIPMatching",
+	"ReferenceGrant",
+	"TLSRoute",
+}
+
+// The releases of the Gateway API that are known here: of version 1, up to this minor.
+const latestMinor = 6
+
+// supportedVersion decides about the release that the definitions are of.
+func supportedVersion(bundle string) condition {
+	major, rest, _ := strings.Cut(strings.TrimPrefix(bundle, "v"), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	if n, err := strconv.Atoi(minor); err == nil && major == "1" && n <= latestMinor {
+		return condition{true, string(gatewayv1.GatewayClassReasonSupportedVersion), "Gateway API CRD bundle version " + bundle + " is supported"}
+	}
+	return condition{false, string(gatewayv1.GatewayClassReasonUnsupportedVersion), fmt.Sprintf("Gateway API CRD bundle version %q is not known: versions 1.0 to 1.%d are", bundle, latestMinor)}
+}
+
+// features are the supported features as the installed schema has them: objects with a name, or names; nil for neither.
+func features(itemType string) []any {
+	var all []any
+	for _, name := range supportedFeatures {
+		switch itemType {
+		case "object":
+			all = append(all, map[string]any{"name": name})
+		case "string":
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// reconcileClass writes the status of a GatewayClass.
+func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	cl, exists := c.classes.Get(key)
+	if !exists || !cl.DeletionTimestamp.IsZero() {
+		c.classConfigs.Drop(key)
+		return reconcile.Result{Reason: isGone}, nil
+	}
+	if cl.Spec.ControllerName != controllerName {
+		c.classConfigs.Drop(key)
+		return reconcile.Result{Reason: notOurs}, nil
+	}
+	_, problem, known := c.serviceConfigOf(cl, key)
+	if !known {
+		return reconcile.Result{Reason: isWaiting}, nil
+	}
+	accepted := condition{true, string(gatewayv1.GatewayClassReasonAccepted), "Valid GatewayClass"}
+	if problem != "" {
+		accepted = condition{false, string(gatewayv1.GatewayClassReasonInvalidParameters), "Invalid GatewayClass"}
+	}
+	d, err := c.definition(ctx, classes.Resource().GroupResource())
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	installed, _ := c.installed.Get(slim.Key{Name: classes.Resource().GroupResource().String()})
+	version := condition{}
+	if installed != nil {
+		version = supportedVersion(installed.Annotations.Get(bundleAnnotation))
+	}
+	now := metav1.NewTime(c.Deps.Plan.Now())
+	apply := func(to *[]metav1.Condition) bool {
+		changed := setCondition(to, string(gatewayv1.GatewayClassConditionStatusAccepted), accepted, cl.Generation, now)
+		if version.reason == "" {
+			return changed
+		}
+		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusSupportedVersion), version, cl.Generation, now) || changed
+	}
+	want := features(d.features)
+	conditions := slices.Clone(cl.Status.Conditions)
+	if !apply(&conditions) && (want == nil || equalFeatures(cl.Status.SupportedFeatures)) {
+		return reconcile.Result{Reason: problem}, nil
+	}
+	ref := k8s.Ref{Resource: classes.Resource(), Name: key.Name, Subresource: "status", UID: cl.UID.API()}
+	return reconcile.Result{Reason: problem}, modifyStatus(ctx, c.Client, ref, func(s *classStatus) {
+		apply(&s.Conditions)
+		if want != nil {
+			s.SupportedFeatures = want
+		}
+	})
+}
+
+func equalFeatures(has []gatewayv1.SupportedFeature) bool {
+	return slices.EqualFunc(has, supportedFeatures, func(f gatewayv1.SupportedFeature, name string) bool { return string(f.Name) == name })
+}
+
+// classStatus is what is written of the status of a GatewayClass.
+type classStatus struct {
+	Conditions        []metav1.Condition `json:"conditions,omitempty"`
+	SupportedFeatures []any              `json:"supportedFeatures,omitempty"`
+}
+
+// serviceConfigOf is what the Services of a class are like, or why that cannot be said. known is false while it is not known yet.
+func (c *controller) serviceConfigOf(cl *class, key slim.Key) (config serviceConfig, problem string, known bool) {
+	ref := cl.Spec.ParametersRef
+	if ref == nil {
+		c.classConfigs.Drop(key)
+		return config, "", true
+	}
+	of := classConfigs.Resource().GroupResource()
+	switch {
+	case string(ref.Group) != of.Group || ref.Kind != kindClassConfig || ref.Namespace == nil || *ref.Namespace == "" || ref.Name == "":
+		c.classConfigs.Drop(key)
+		return config, invalidParameters, true
+	case !c.isInstalled(of):
+		c.classConfigs.Drop(key)
+		return config, noConfigCRD, true
+	}
+	store := c.classConfigs.Need(key)
+	if store == nil {
+		return config, "", false
+	}
+	has, exists := store.Get(slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name})
+	if !exists {
+		return config, noConfig, true
+	}
+	if has.Spec.Service != nil {
+		config = *has.Spec.Service
+	}
+	return config, "", true
+}
+
+// reconcileClassConfig writes the status of a CiliumGatewayClassConfig that a class of ours refers to.
+func (c *controller) reconcileClassConfig(ctx context.Context, key, of slim.Key) (reconcile.Result, error) {
+	if !c.isReferred(of) || !c.isInstalled(classConfigs.Resource().GroupResource()) {
+		c.classConfigs.Drop(key)
+		return reconcile.Result{Reason: notOurs}, nil
+	}
+	store := c.classConfigs.Need(key)
+	if store == nil {
+		return reconcile.Result{Reason: isWaiting}, nil
+	}
+	has, exists := store.Get(of)
+	if !exists {
+		return reconcile.Result{Reason: isGone}, nil
+	}
+	valid := condition{true, string(gatewayv1.GatewayClassReasonAccepted), "Valid GatewayClassConfig"}
+	now := metav1.NewTime(c.Deps.Plan.Now())
+	apply := func(to *[]metav1.Condition) bool {
+		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusAccepted), valid, has.Generation, now)
+	}
+	if conditions := slices.Clone(has.Status.Conditions); !apply(&conditions) {
+		return reconcile.Result{}, nil
+	}
+	ref := k8s.Ref{Resource: classConfigs.Resource(), Namespace: of.Namespace, Name: of.Name, Subresource: "status", UID: has.UID.API()}
+	return reconcile.Result{}, modifyStatus(ctx, c.Client, ref, func(s *classConfigStatus) { apply(&s.Conditions) })
+}
+
+// isReferred reports whether a class of ours refers to a CiliumGatewayClassConfig.
+func (c *controller) isReferred(config slim.Key) bool {
+	for cl := range stream.ByIndex(c.classes, classesByConfig, config) {
+		if cl.Spec.ControllerName == controllerName {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+)
+
+// compiler turns the rules of a route into routes of Envoy, without the host names.
+type compiler struct {
+	route *route
+	ask   asker
+
+	rules int // that the route has
+	// routes are those of HTTP and gRPC, in their order.
+	routes []envoy.Route
+	// passthrough is the backends of each rule for TLS.
+	passthrough [][]envoy.Backend
+	// dropped says which rules are left out, and why.
+	dropped []string
+}
+
+func compile(r *route, ask asker) *compiler {
+	c := &compiler{route: r, ask: ask}
+	r.compile(c)
+	return c
+}
+
+// drop leaves a rule out.
+func (c *compiler) drop(rule int, why string) {
+	c.dropped = append(c.dropped, fmt.Sprintf("Dropped Rule %d: %s", rule, why))
+}
+
+// partiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
+func (c *compiler) partiallyInvalid() *condition {
+	if len(c.dropped) == 0 {
+		return nil
+	}
+	return &condition{true, string(gatewayv1.RouteReasonUnsupportedValue), strings.Join(c.dropped, "; ")}
+}
+
+// isDropped reports whether no rule is left.
+func (c *compiler) isDropped() bool { return len(c.dropped) > 0 && len(c.dropped) == c.rules }
+
+// rule is what the matches of a rule share.
+type rule struct {
+	envoy.Route
+	matches []envoy.Route // with what they match alone
+}
+
+// add adds a route for each match of a rule, or none if an expression of one is not valid.
+func (c *compiler) add(index int, r rule) {
+	for _, m := range r.matches {
+		for _, one := range slices.Concat([]envoy.NamedMatch{{Match: m.Path}}, m.Headers, m.Queries) {
+			if one.Kind != envoy.Regex {
+				continue
+			}
+			if err := envoy.CheckRegex(one.Value); err != nil {
+				c.drop(index, err.Error())
+				return
+			}
+		}
+	}
+	for _, m := range r.matches {
+		to := r.Route
+		to.Path, to.Headers, to.Queries, to.Method = m.Path, m.Headers, m.Queries, m.Method
+		c.routes = append(c.routes, to)
+	}
+}
+
+// backend adds a backend with a weight, unless the reference is not valid.
+func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit func(*envoy.Backend)) {
+	b, v := resolve(c.route, ref.BackendObjectReference, c.ask)
+	if !v.ok {
+		return
+	}
+	if ref.Weight != nil {
+		b.Weight = new(uint32(max(0, *ref.Weight)))
+	}
+	edit(&b)
+	*to = append(*to, b)
+}
+
+// addEdit adds the edits of a filter.
+func addEdit(to **envoy.HeaderEdit, f *gatewayv1.HTTPHeaderFilter) {
+	if f == nil {
+		return
+	}
+	if *to == nil {
+		*to = &envoy.HeaderEdit{}
+	}
+	for _, h := range f.Add {
+		(*to).Add = append((*to).Add, envoy.Header{Name: string(h.Name), Value: h.Value})
+	}
+	for _, h := range f.Set {
+		(*to).Set = append((*to).Set, envoy.Header{Name: string(h.Name), Value: h.Value})
+	}
+	(*to).Remove = append((*to).Remove, f.Remove...)
+}
+
+// addMirror adds a backend that gets copies of requests, unless the reference is not valid.
+func (c *compiler) addMirror(to *[]envoy.Mirror, f *gatewayv1.HTTPRequestMirrorFilter) {
+	if f == nil {
+		return
+	}
+	b, v := resolve(c.route, f.BackendRef, c.ask)
+	if !v.ok {
+		return
+	}
+	m := envoy.Mirror{Backend: b}
+	switch {
+	case f.Percent != nil:
+		m.Numerator, m.Denominator = uint32(max(0, *f.Percent)), 100
+	case f.Fraction != nil:
+		m.Numerator, m.Denominator = uint32(max(0, f.Fraction.Numerator)), 100
+		if f.Fraction.Denominator != nil {
+			m.Denominator = uint32(max(1, *f.Fraction.Denominator))
+		}
+	}
+	*to = append(*to, m)
+}
+
+// named appends a match of a header or a query parameter, unless one of that name exists: the first one counts.
+func named(all []envoy.NamedMatch, name string, isRegex bool, value string) []envoy.NamedMatch {
+	if slices.ContainsFunc(all, func(m envoy.NamedMatch) bool { return m.Name == name }) {
+		return all
+	}
+	kind := envoy.Exact
+	if isRegex {
+		kind = envoy.Regex
+	}
+	return append(all, envoy.NamedMatch{Name: name, Match: envoy.Match{Kind: kind, Value: value}})
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Config is how Gateways are served.
+type Config struct {
+	EnableGatewayAPIProxyProtocol bool   `flag:"enable-gateway-api-proxy-protocol" usage:"Expect the PROXY protocol from clients of Gateways"`
+	EnableGatewayAPIAppProtocol   bool   `flag:"enable-gateway-api-app-protocol" usage:"Speak to backends what the appProtocol of their Services says"`
+	EnableGatewayAPIALPN          bool   `flag:"enable-gateway-api-alpn" usage:"Offer HTTP/2 and HTTP/1.1 to clients of HTTPS listeners"`
+	GatewayAPIXFFNumTrustedHops   uint32 `flag:"gateway-api-xff-num-trusted-hops" usage:"Number of proxies in front whose X-Forwarded-For is trusted"`
+	GatewayAPIServiceExternalTP   string `flag:"gateway-api-service-externaltrafficpolicy" usage:"External traffic policy of the Services of Gateways: Cluster or Local"`
+
+	GatewayAPIHostNetworkEnabled      bool   `flag:"gateway-api-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
+	GatewayAPIHostNetworkNodeSelector string `flag:"gateway-api-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
+}
+
+var defaultConfig = Config{GatewayAPIServiceExternalTP: string(corev1.ServiceExternalTrafficPolicyCluster)}
+
+// Validate implements the check of config structs.
+func (c Config) Validate() error {
+	switch corev1.ServiceExternalTrafficPolicy(c.GatewayAPIServiceExternalTP) {
+	case corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal:
+		return nil
+	}
+	return cell.Invalid("gateway-api-service-externaltrafficpolicy", "must be Cluster or Local")
+}
+
+// hostNetwork is the network of the listeners, nil for that of agents.
+func (c Config) hostNetwork(shared cluster.Config) *envoy.HostNetwork {
+	if !c.GatewayAPIHostNetworkEnabled {
+		return nil
+	}
+	return &envoy.HostNetwork{
+		IPv4: shared.EnableIPv4, IPv6: shared.EnableIPv6, NodeSelector: envoy.ParseNodeSelector(c.GatewayAPIHostNetworkNodeSelector),
+	}
+}

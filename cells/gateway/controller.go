@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// controllerName is that of the GatewayClasses that are served here.
+const controllerName gatewayv1.GatewayController = "io.cilium/gateway-controller"
+
+// controller serves the Gateway API. A key without a namespace is that of a GatewayClass; one whose name has a kind in front,
+// as keyOf makes them, is that of a route, of a Service with routes, or of a CiliumGatewayClassConfig; others are Gateways.
+type controller struct {
+	params
+	classes    *stream.Store[class]
+	gateways   *stream.Store[gateway]
+	http       *stream.Store[httpRoute]
+	grpc       *stream.Store[grpcRoute]
+	grants     *stream.Store[grant]
+	services   *stream.Store[service]
+	namespaces *stream.Store[namespace]
+	secrets    *stream.Store[secret]
+	endpoints  *stream.Store[endpoints]
+	configs    *stream.Store[envoyres.Object]
+	installed  *stream.Store[definition]
+
+	tls          reconcile.OnDemand[tlsRoute]
+	tlsAlpha     reconcile.OnDemand[tlsRouteAlpha]
+	imports      reconcile.OnDemand[serviceImport]
+	classConfigs reconcile.OnDemand[classConfig]
+
+	reports, meshReports *envoyres.Reports
+	programmed, accepted *metrics.States[slim.Key]
+	seen                 seen // used by functions that map changes
+
+	mu            sync.Mutex
+	states        map[slim.Key]*state         // of Gateways and Services; each is used by the worker of its key
+	served        map[string]servedDefinition // by the name of the definition
+	tlsStore      *stream.Store[tlsRoute]     // at most one of both is not nil
+	tlsAlphaStore *stream.Store[tlsRouteAlpha]
+}
+
+// state is what is kept of a Gateway, or of a Service with routes, between two Reconciles.
+type state struct {
+	planner    planner
+	translator envoy.Translator
+	written    time.Time // the CiliumEnvoyConfig
+	counted    time.Time // the numbers of routes in the status
+}
+
+type params struct {
+	cell.In
+
+	Config      Config
+	Envoy       envoyres.Config
+	Cluster     cluster.Config
+	Classes     stream.Resource[class]
+	Gateways    stream.Resource[gateway]
+	HTTPRoutes  stream.Resource[httpRoute]
+	GRPCRoutes  stream.Resource[grpcRoute]
+	Grants      stream.Resource[grant]
+	Services    stream.Resource[service]
+	Namespaces  stream.Resource[namespace]
+	Secrets     stream.Resource[secret]
+	Endpoints   stream.Resource[endpoints]
+	Configs     stream.Resource[envoyres.Object]
+	Definitions stream.Resource[definition]
+	Client      k8s.Client
+	Events      *k8s.Events
+	Deps        reconcile.Deps
+	Metrics     *gatewayMetrics
+	Health      health.Reporter
+	Log         *slog.Logger
+}
+
+func newController(p params) *controller {
+	return &controller{
+		params:  p,
+		reports: envoyres.NewReports(kindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(kindService, p.Events, p.Log, p.Health.Child("mesh")),
+		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
+		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
+		seen:       newSeen(), states: map[slim.Key]*state{}, served: map[string]servedDefinition{},
+	}
+}
+
+// Open is called before anything is watched. CustomResourceDefinitions go first: without those of the Gateway API, the others
+// wait.
+func (c *controller) Open(ctx context.Context) (err error) {
+	return errors.Join(
+		open(ctx, c.Definitions, &c.installed), open(ctx, c.Services, &c.services), open(ctx, c.Namespaces, &c.namespaces),
+		open(ctx, c.Secrets, &c.secrets), open(ctx, c.Endpoints, &c.endpoints), open(ctx, c.Configs, &c.configs),
+		open(ctx, c.Classes, &c.classes), open(ctx, c.Gateways, &c.gateways), open(ctx, c.HTTPRoutes, &c.http),
+		open(ctx, c.GRPCRoutes, &c.grpc), open(ctx, c.Grants, &c.grants),
+	)
+}
+
+func open[T any](ctx context.Context, from stream.Resource[T], to **stream.Store[T]) (err error) {
+	*to, err = from.Store(ctx)
+	return err
+}
+
+// Synced is called when all is known: CiliumEnvoyConfigs of Services may be there without any route.
+func (c *controller) Synced(context.Context) (keys []slim.Key) {
+	for o := range c.configs.All() {
+		if key, ok := meshOf(o); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// keyOf is the key of an object that is no Gateway and no GatewayClass.
+func keyOf(kind string, key slim.Key) slim.Key {
+	return slim.Key{Namespace: key.Namespace, Name: kind + "/" + key.Name}
+}
+
+func (c *controller) tlsOnDemand() *reconcile.OnDemand[tlsRoute]             { return &c.tls }
+func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[tlsRouteAlpha]   { return &c.tlsAlpha }
+func (c *controller) importsOnDemand() *reconcile.OnDemand[serviceImport]    { return &c.imports }
+func (c *controller) classConfigsOnDemand() *reconcile.OnDemand[classConfig] { return &c.classConfigs }
+
+// Why nothing is written.
+const (
+	isGone            = "none: the object does not exist, garbage collection deletes what it owned"
+	notOurs           = "none: the GatewayClass is of another controller"
+	noClass           = "none: the GatewayClass does not exist"
+	noRoutes          = "none: no route of the Service is accepted"
+	isRefused         = "none: an object of the name of one of the Gateway's is another's, or its configuration is too large"
+	invalidParameters = "none: the parameters of the GatewayClass are no CiliumGatewayClassConfig with a namespace and a name"
+	noConfigCRD       = "none: there is no CRD of CiliumGatewayClassConfigs, which the GatewayClass refers to"
+	noConfig          = "none: the CiliumGatewayClassConfig of the GatewayClass does not exist"
+	isPaused          = "waits: it was written just now"
+	unreadable        = "waits: a route cannot be decoded"
+	isWaiting         = "waits: objects that it refers to are not known yet"
+)
+
+// Reconcile brings an object, or what it needs, to its desired state.
+func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	if key.Namespace == "" {
+		return c.reconcileClass(ctx, key)
+	}
+	kind, name, ok := strings.Cut(key.Name, "/")
+	if !ok {
+		return c.reconcileGateway(ctx, key)
+	}
+	of := slim.Key{Namespace: key.Namespace, Name: name}
+	switch kind {
+	case kindService:
+		return c.reconcileMesh(ctx, key, of)
+	case kindClassConfig:
+		return c.reconcileClassConfig(ctx, key, of)
+	}
+	return c.reconcileRoute(ctx, key, kind, of)
+}
+
+// state returns what is kept of a key.
+func (c *controller) state(key slim.Key) *state {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.states[key] == nil {
+		c.states[key] = &state{}
+	}
+	return c.states[key]
+}
+
+func (c *controller) forget(key slim.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.states, key)
+}

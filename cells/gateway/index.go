@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// routeObject is a pointer to a route of one kind.
+type routeObject[T any] interface {
+	*T
+	route() *route
+}
+
+// byParent finds routes by their parents.
+func byParent[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
+	return stream.NewIndex("parent", func(obj *T, add func(slim.Key)) {
+		for _, key := range P(obj).route().parentKeys() {
+			add(key)
+		}
+	})
+}
+
+// byTarget finds routes by what they refer to, and by the other namespaces that they refer to.
+func byTarget[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
+	return stream.NewIndex("target", func(obj *T, add func(slim.Key)) {
+		r := P(obj).route()
+		var keys []slim.Key
+		r.backends(func(ref gatewayv1.BackendObjectReference) bool {
+			kind, key := backendOf(r, ref)
+			keys = append(keys, keyOf(kind, key))
+			if kind == kindImport {
+				keys = append(keys, anyImport)
+			}
+			if key.Namespace != r.Namespace.String() {
+				keys = append(keys, namespaceKey(key.Namespace))
+			}
+			return true
+		})
+		addOnce(keys, add)
+	})
+}
+
+// byNamespace finds routes by their namespace.
+func byNamespace[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
+	return stream.NewIndex("namespace", func(obj *T, add func(slim.Key)) { add(namespaceKey(P(obj).route().Namespace.String())) })
+}
+
+// anyImport is the key of all ServiceImports.
+var anyImport = slim.Key{Name: kindImport + "/"}
+
+// namespaceKey is the key of a namespace: it cannot be that of an object in one.
+func namespaceKey(name string) slim.Key { return slim.Key{Name: name} }
+
+func addOnce(keys []slim.Key, add func(slim.Key)) {
+	for i, key := range keys {
+		if !slices.Contains(keys[:i], key) {
+			add(key)
+		}
+	}
+}
+
+// parentKeys are the keys of the Gateways and Services that a route refers to as its parents.
+func (r *route) parentKeys() (keys []slim.Key) {
+	for _, ref := range r.parents {
+		key := parentKey(r.Namespace.String(), ref)
+		switch parentKind(ref) {
+		case kindService:
+			key = keyOf(kindService, key)
+		case "":
+			continue
+		}
+		if !slices.Contains(keys, key) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// routeIndex is an index of routes of all kinds.
+type routeIndex struct {
+	http  *stream.Index[httpRoute, slim.Key]
+	grpc  *stream.Index[grpcRoute, slim.Key]
+	tls   *stream.Index[tlsRoute, slim.Key]
+	alpha *stream.Index[tlsRouteAlpha, slim.Key]
+}
+
+var (
+	routesByParent    = routeIndex{byParent[httpRoute](), byParent[grpcRoute](), byParent[tlsRoute](), byParent[tlsRouteAlpha]()}
+	routesByTarget    = routeIndex{byTarget[httpRoute](), byTarget[grpcRoute](), byTarget[tlsRoute](), byTarget[tlsRouteAlpha]()}
+	routesByNamespace = routeIndex{byNamespace[httpRoute](), byNamespace[grpcRoute](), byNamespace[tlsRoute](), byNamespace[tlsRouteAlpha]()}
+)
+
+// routes are the routes of all kinds that have a key.
+func (c *controller) routes(by routeIndex, key slim.Key) []*route {
+	latest, alpha := c.tlsStores()
+	return slices.Concat(routesIn(c.http, by.http, key), routesIn(c.grpc, by.grpc, key), routesIn(latest, by.tls, key), routesIn(alpha, by.alpha, key))
+}
+
+func routesIn[T any, P routeObject[T]](s *stream.Store[T], index *stream.Index[T, slim.Key], key slim.Key) (found []*route) {
+	if s == nil {
+		return nil
+	}
+	for r := range stream.ByIndex(s, index, key) {
+		found = append(found, P(r).route())
+	}
+	return found
+}
+
+// route is a route by its kind and key.
+func (c *controller) route(kind string, key slim.Key) (r *route, exists bool) {
+	latest, alpha := c.tlsStores()
+	switch {
+	case kind == kindHTTP:
+		return routeAt(c.http, key)
+	case kind == kindGRPC:
+		return routeAt(c.grpc, key)
+	case latest != nil:
+		return routeAt(latest, key)
+	case alpha != nil:
+		return routeAt(alpha, key)
+	}
+	return nil, false
+}
+
+func routeAt[T any, P routeObject[T]](s *stream.Store[T], key slim.Key) (*route, bool) {
+	r, exists := s.Get(key)
+	if !exists {
+		return nil, false
+	}
+	return P(r).route(), true
+}
+
+// hidesRoute reports whether there is a route of which nothing could be decoded: it may be of any Gateway.
+func (c *controller) hidesRoute() bool {
+	latest, alpha := c.tlsStores()
+	return hides(c.http) || hides(c.grpc) || hides(latest) || hides(alpha)
+}
+
+func hides[T any](s *stream.Store[T]) bool {
+	return s != nil && slices.ContainsFunc(s.Unreadable(), func(key slim.Key) bool { _, known := s.Get(key); return !known })
+}
+
+var (
+	gatewaysByClass = stream.NewIndex("class", func(g *gateway, add func(string)) { add(string(g.Spec.GatewayClassName)) })
+	// gatewaysByService finds Gateways by the name of their Service.
+	gatewaysByService = stream.NewIndex("service", func(g *gateway, add func(slim.Key)) { add(serviceKey(g.Key())) })
+	// gatewaysBySecret finds Gateways by the secrets that they refer to, and by the other namespaces of those.
+	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) {
+		var keys []slim.Key
+		for _, l := range g.Spec.Listeners {
+			if l.TLS == nil {
+				continue
+			}
+			for _, ref := range l.TLS.CertificateRefs {
+				key, ok := secretOf(g.Namespace.String(), ref)
+				if !ok {
+					continue
+				}
+				keys = append(keys, key)
+				if key.Namespace != g.Namespace.String() {
+					keys = append(keys, namespaceKey(key.Namespace))
+				}
+			}
+		}
+		addOnce(keys, add)
+	})
+	classesByConfig = stream.NewIndex("config", func(cl *class, add func(slim.Key)) {
+		if ref := cl.Spec.ParametersRef; ref != nil && ref.Namespace != nil {
+			add(slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name})
+		}
+	})
+	grantsByNamespace = stream.NewIndex("namespace", func(g *grant, add func(string)) { add(g.Namespace.String()) })
+)

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// meshAttachment is what becomes of a route at a Service.
+type meshAttachment struct {
+	accepted condition
+	ports    []int32
+}
+
+// attachMesh decides which ports of a Service a route is for. s is nil if there is no such Service.
+func attachMesh(r *route, ref gatewayv1.ParentReference, s *service) meshAttachment {
+	refuse := func(reason, message string) meshAttachment {
+		return meshAttachment{accepted: condition{false, reason, message}}
+	}
+	noParent := string(gatewayv1.RouteReasonNoMatchingParent)
+	switch {
+	case parentKey(r.Namespace.String(), ref).Namespace != r.Namespace.String():
+		return refuse(noParent, r.kind+" is not allowed to attach to this Service - it and the Service must be in the same namespace")
+	case s == nil:
+		return refuse("Invalid"+r.kind, "service \""+string(ref.Name)+"\" does not exist")
+	}
+	protocol := "http"
+	if r.kind == kindGRPC {
+		protocol = "grpc"
+	}
+	var ports []int32
+	for _, p := range s.Spec.Ports {
+		switch {
+		case p.Protocol.String() != string(corev1.ProtocolTCP), ref.SectionName != nil && string(*ref.SectionName) != p.Name.String():
+		case ref.Port != nil && *ref.Port == p.Port, ref.Port == nil && p.AppProtocol.String() == protocol:
+			ports = append(ports, p.Port)
+		}
+	}
+	switch {
+	case len(ports) > 0:
+		return meshAttachment{condition{true, string(gatewayv1.RouteReasonAccepted), "Accepted " + r.kind}, ports}
+	case ref.Port != nil || ref.SectionName != nil:
+		return refuse(noParent, "The Service has no such port")
+	}
+	return refuse(noParent, "The Service has no port with appProtocol "+protocol)
+}
+
+// planMesh is the model of the routes of a Service. Host names of routes do not count.
+func planMesh(s *service, routes []*route, ask asker) (m envoy.Model) {
+	var ports []int32
+	var all []*envoy.Route
+	for _, r := range slices.SortedFunc(slices.Values(routes), compareAge) {
+		var at []int32
+		for _, ref := range r.parents {
+			if r.kind != kindTLS && r.isParent(ref, kindService, s.Key()) {
+				at = append(at, attachMesh(r, ref, s).ports...)
+			}
+		}
+		if len(at) == 0 {
+			continue
+		}
+		c := compile(r, ask)
+		if c.isDropped() {
+			continue
+		}
+		ports = append(ports, at...)
+		for _, from := range c.routes {
+			all = append(all, &from)
+		}
+	}
+	slices.Sort(ports)
+	for i, port := range slices.Compact(ports) {
+		l := envoy.Listener{Port: uint32(port)}
+		if i == 0 {
+			l.Routes = all
+		}
+		m.HTTP = append(m.HTTP, l)
+	}
+	return m
+}
+
+// reconcileMesh writes the CiliumEnvoyConfig of a Service that routes have as their parent.
+func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (reconcile.Result, error) {
+	s, exists := c.services.Get(of)
+	if !exists || !s.DeletionTimestamp.IsZero() {
+		c.meshReports.Forget(of)
+		c.imports.Drop(key)
+		c.forget(key)
+		return reconcile.Result{Reason: isGone}, nil
+	}
+	if c.hidesRoute() {
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
+	}
+	waiting := false
+	model := planMesh(s, c.routes(routesByParent, key), c.asker(key, &waiting))
+	if waiting {
+		return reconcile.Result{Reason: isWaiting}, nil
+	}
+	owner := &metav1.OwnerReference{APIVersion: core.String(), Kind: kindService, Name: of.Name, UID: s.UID.API(), Controller: new(true)}
+	t, err := c.state(key).translator.Translate(model, c.options(of))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	about := corev1.ObjectReference{APIVersion: core.String(), Kind: kindService, Namespace: of.Namespace, Name: of.Name, UID: s.UID.API()}
+	if t.Empty {
+		c.meshReports.Set(kindService, about)
+		return reconcile.Result{Reason: noRoutes}, envoyres.Delete(ctx, c.Client, c.configs, of, owner)
+	}
+	spec, err := envoy.Encode(t.Spec)
+	if err == nil {
+		_, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
+			Key: of, Owner: owner, Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},
+		})
+	}
+	return c.report(c.meshReports, about, t.Problems, err)
+}
+
+// report reports what is not served of an object. What is for the user to remedy is no failure.
+func (c *controller) report(to *envoyres.Reports, about corev1.ObjectReference, problems []envoy.Problem, err error) (reconcile.Result, error) {
+	var notices []envoyres.Notice
+	for _, p := range problems {
+		notices = append(notices, envoyres.Notice{Reason: "NotTranslated", Message: p.Source.String() + ": " + p.Message})
+	}
+	if envoyres.ConcernsUser(err) {
+		to.Set(about.Kind, about, append(notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})...)
+		return reconcile.Result{Reason: isRefused}, nil
+	}
+	if err == nil {
+		to.Set(about.Kind, about, notices...)
+	}
+	return reconcile.Result{}, err
+}

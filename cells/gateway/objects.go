@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// namePrefix is that of the names of what a Gateway consists of.
+const namePrefix = "cilium-gateway-"
+
+// Labels of what a Gateway consists of. Both have its name, shortened.
+const (
+	owningLabel  = "io.cilium.gateway/owning-gateway"
+	gatewayLabel = "gateway.networking.k8s.io/gateway-name"
+)
+
+// Annotations of Services that agents, and the duty that assigns addresses, read.
+const (
+	addressesAnnotation    = "io.cilium/lb-ipam-ips"
+	sourceRangesAnnotation = "service.cilium.io/src-ranges-policy"
+)
+
+// serviceKey is the Service, and the Endpoints, of a Gateway.
+func serviceKey(of slim.Key) slim.Key {
+	return slim.Key{Namespace: of.Namespace, Name: envoy.Shorten(namePrefix + of.Name)}
+}
+
+// configKey is the CiliumEnvoyConfig of a Gateway.
+func configKey(of slim.Key) slim.Key {
+	return slim.Key{Namespace: of.Namespace, Name: namePrefix + of.Name}
+}
+
+func ownerOf(g *gateway) *metav1.OwnerReference {
+	return &metav1.OwnerReference{
+		APIVersion: gatewayv1.GroupVersion.String(), Kind: kindGateway, Name: g.Name, UID: g.UID.API(), Controller: new(true),
+	}
+}
+
+// metadataOf are the labels and annotations that a Gateway asks for, for all that it consists of.
+func metadataOf(g *gateway) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	if g.Spec.Infrastructure != nil {
+		for key, value := range g.Spec.Infrastructure.Labels {
+			labels[string(key)] = string(value)
+		}
+		for key, value := range g.Spec.Infrastructure.Annotations {
+			annotations[string(key)] = string(value)
+		}
+	}
+	labels[gatewayLabel] = envoy.Shorten(g.Name)
+	return labels, annotations
+}
+
+// portsOf are the ports of the listeners that are accepted, sorted.
+func portsOf(all []*listener) (ports []int32) {
+	for _, l := range all {
+		if l.accepted.ok {
+			ports = append(ports, l.of.Port)
+		}
+	}
+	slices.Sort(ports)
+	return slices.Compact(ports)
+}
+
+// staticAddresses are the IP addresses that a Gateway asks for, and whether there are none of another type.
+func staticAddresses(g *gateway) (ips []string, ok bool) {
+	for _, a := range g.Spec.Addresses {
+		if a.Type != nil && *a.Type != gatewayv1.IPAddressType {
+			return nil, false
+		}
+		if a.Value != "" { // any address
+			ips = append(ips, a.Value)
+		}
+	}
+	return ips, true
+}
+
+// servicePort is the port of a Service for listeners.
+func servicePort(port int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: "port-" + strconv.Itoa(int(port)), Port: port, Protocol: corev1.ProtocolTCP}
+}
+
+// desiredService is what the Service of a Gateway is to be.
+type desiredService struct {
+	ports       []int32
+	hostNetwork bool
+	policy      string        // the external traffic policy without a serviceConfig
+	config      serviceConfig // of the class
+}
+
+// set sets what is written of the spec of a Service. What the API server allocates stays.
+func (d desiredService) set(s *corev1.Service, isNew bool) {
+	s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicy(d.policy)
+	if d.config.Type == corev1.ServiceTypeNodePort {
+		s.Spec.Type = corev1.ServiceTypeNodePort
+	}
+	if d.config.ExternalTrafficPolicy != "" {
+		s.Spec.ExternalTrafficPolicy = d.config.ExternalTrafficPolicy
+	}
+	if d.hostNetwork {
+		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""
+	}
+	if len(d.config.IPFamilies) > 0 {
+		s.Spec.IPFamilies = d.config.IPFamilies
+	}
+	if d.config.IPFamilyPolicy != nil {
+		s.Spec.IPFamilyPolicy = d.config.IPFamilyPolicy
+	}
+	if d.config.TrafficDistribution != nil {
+		s.Spec.TrafficDistribution = d.config.TrafficDistribution
+	}
+	s.Spec.LoadBalancerSourceRanges = d.config.LoadBalancerSourceRanges
+	if s.Spec.Type == corev1.ServiceTypeLoadBalancer {
+		if isNew {
+			s.Spec.LoadBalancerClass = d.config.LoadBalancerClass
+		}
+		if d.config.AllocateLoadBalancerNodePorts != nil {
+			s.Spec.AllocateLoadBalancerNodePorts = d.config.AllocateLoadBalancerNodePorts
+		}
+	} else { // the API server refuses them there
+		s.Spec.LoadBalancerClass, s.Spec.AllocateLoadBalancerNodePorts, s.Spec.LoadBalancerSourceRanges = nil, nil, nil
+	}
+	s.Spec.Ports = nil
+	for _, port := range d.ports {
+		s.Spec.Ports = append(s.Spec.Ports, servicePort(port))
+	}
+}
+
+// annotations are those of the Service, beside those that the Gateway asks for.
+func (d desiredService) annotations(ips []string) map[string]string {
+	all := map[string]string{}
+	if len(ips) > 0 {
+		all[addressesAnnotation] = strings.Join(ips, ",")
+	}
+	if strings.EqualFold(d.config.LoadBalancerSourceRangesPolicy, "Deny") {
+		all[sourceRangesAnnotation] = "deny"
+	}
+	return all
+}
+
+// addressesOf are the addresses of a Service as those of a Gateway.
+func addressesOf(s *service) (all []gatewayv1.GatewayStatusAddress) {
+	for _, a := range s.Status.LoadBalancer.Ingress {
+		if a.IP != "" {
+			all = append(all, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.IPAddressType), Value: a.IP})
+		}
+		if a.Hostname != "" {
+			all = append(all, gatewayv1.GatewayStatusAddress{Type: new(gatewayv1.HostnameAddressType), Value: a.Hostname})
+		}
+	}
+	return all
+}

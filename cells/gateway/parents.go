@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// parentResult is what becomes of a route at one of its parents.
+type parentResult struct {
+	ref gatewayv1.ParentReference
+	// kept says that the parent is not known: what the status says of it stays.
+	kept     bool
+	accepted condition
+	resolved condition
+	partial  *condition
+}
+
+// parents finds the parents of routes that are served here.
+type parents struct {
+	// gateway returns a Gateway, and whether its class is ours. known is false while that cannot be said.
+	gateway func(slim.Key) (g *gateway, ours, known bool)
+	// service returns a Service, nil if there is none.
+	service func(slim.Key) *service
+}
+
+// results decides about a route at all parents that are served here. References to others have no result.
+func (p parents) results(r *route, ask asker) (all []parentResult) {
+	c := compile(r, ask)
+	resolved := resolveAll(r, ask)
+	for i, ref := range r.parents {
+		if slices.ContainsFunc(r.parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
+			continue
+		}
+		result := parentResult{ref: ref, resolved: resolved, partial: c.partiallyInvalid()}
+		switch parentKind(ref) {
+		case kindGateway:
+			key := parentKey(r.Namespace.String(), ref)
+			g, ours, known := p.gateway(key)
+			switch {
+			case !known:
+				result.kept = true
+			case !ours:
+				continue
+			case g == nil:
+				if !hasEntry(r.status, ref) { // it may be another controller's
+					continue
+				}
+				result.accepted = condition{false, "Invalid" + r.kind, fmt.Sprintf("gateway %q does not exist", key.Name)}
+			default:
+				result.accepted = attach(r, ref, g, planListeners(g, ask), ask).accepted
+			}
+		case kindService:
+			if r.kind == kindTLS {
+				continue
+			}
+			result.accepted = attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted
+		default:
+			continue
+		}
+		if result.accepted.ok && c.isDropped() {
+			result.accepted, result.partial = condition{false, string(gatewayv1.RouteReasonUnsupportedValue), result.partial.message}, nil
+		}
+		all = append(all, result)
+	}
+	return all
+}
+
+// hasEntry reports whether a status has an entry of ours for a parent.
+func hasEntry(status []gatewayv1.RouteParentStatus, ref gatewayv1.ParentReference) bool {
+	return slices.ContainsFunc(status, func(s gatewayv1.RouteParentStatus) bool {
+		return s.ControllerName == controllerName && sameRef(s.ParentRef, ref)
+	})
+}
+
+// sameRef compares references to parents, with the defaults of the API server.
+func sameRef(a, b gatewayv1.ParentReference) bool {
+	return parentKind(a) == parentKind(b) && a.Name == b.Name && reflect.DeepEqual(a.Namespace, b.Namespace) &&
+		reflect.DeepEqual(a.SectionName, b.SectionName) && reflect.DeepEqual(a.Port, b.Port)
+}
+
+// mergeParents returns a status with the results, and whether it differs. Entries of others stay, those of ours for other
+// parents go.
+func mergeParents(has []gatewayv1.RouteParentStatus, results []parentResult, generation int64, now metav1.Time) (merged []gatewayv1.RouteParentStatus, changed bool) {
+	done := make([]bool, len(results))
+	merged = []gatewayv1.RouteParentStatus{} // the API server wants a list
+	for _, s := range has {
+		if s.ControllerName != controllerName {
+			merged = append(merged, s)
+			continue
+		}
+		i := slices.IndexFunc(results, func(r parentResult) bool { return sameRef(r.ref, s.ParentRef) })
+		if i < 0 || done[i] {
+			changed = true
+			continue
+		}
+		done[i] = true
+		if !results[i].kept {
+			s.Conditions = slices.Clone(s.Conditions)
+			changed = results[i].apply(&s.Conditions, generation, now) || changed
+		}
+		merged = append(merged, s)
+	}
+	for i, r := range results {
+		if done[i] || r.kept {
+			continue
+		}
+		s := gatewayv1.RouteParentStatus{ParentRef: r.ref, ControllerName: controllerName}
+		r.apply(&s.Conditions, generation, now)
+		merged, changed = append(merged, s), true
+	}
+	return merged, changed
+}
+
+// apply sets the conditions of a parent.
+func (r parentResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
+	changed = setCondition(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
+	changed = setCondition(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
+	if r.partial == nil {
+		return removeCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid)) || changed
+	}
+	return setCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
+}
+
+// maxMessage is the length of the message of a condition.
+const maxMessage = 32768
+
+// setCondition sets a condition, and reports whether it was another one. Its time changes with it.
+func setCondition(to *[]metav1.Condition, kind string, v condition, generation int64, now metav1.Time) (changed bool) {
+	want := metav1.Condition{
+		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: v.message[:min(len(v.message), maxMessage)],
+		ObservedGeneration: generation, LastTransitionTime: now,
+	}
+	if v.ok {
+		want.Status = metav1.ConditionTrue
+	}
+	i := slices.IndexFunc(*to, func(c metav1.Condition) bool { return c.Type == kind })
+	if i < 0 {
+		*to = append(*to, want)
+		return true
+	}
+	has := &(*to)[i]
+	if has.Status == want.Status && has.Reason == want.Reason && has.Message == want.Message && has.ObservedGeneration == generation {
+		return false
+	}
+	*has = want
+	return true
+}
+
+func removeCondition(from *[]metav1.Condition, kind string) (changed bool) {
+	before := len(*from)
+	*from = slices.DeleteFunc(*from, func(c metav1.Condition) bool { return c.Type == kind })
+	return len(*from) != before
+}

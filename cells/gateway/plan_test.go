@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// objects is what questions are about: Services with port 80, namespaces by their labels, grants, secrets.
+type objects struct {
+	services   map[slim.Key]bool
+	namespaces map[string]slim.Labels
+	grants     map[string]bool // FROM>TO of namespaces
+	secrets    map[slim.Key]bool
+}
+
+func (c objects) ask(q question) answer {
+	switch q.about {
+	case aboutPort:
+		return answer{exists: c.services[q.key], ok: c.services[q.key] && q.port == 80}
+	case aboutNamespace:
+		l, exists := c.namespaces[q.key.Name]
+		return answer{exists: exists, labels: l}
+	case aboutGrant:
+		return answer{exists: c.grants[q.fromNamespace+">"+q.key.Namespace]}
+	case aboutSecret:
+		return answer{exists: true, ok: c.secrets[q.key]}
+	}
+	return answer{noCRD: true}
+}
+
+func parse[T any](t testing.TB, text string) *T {
+	t.Helper()
+	obj := new(T)
+	if err := yaml.Unmarshal([]byte(text), obj); err != nil {
+		t.Fatal(err)
+	}
+	return obj
+}
+
+func listenersOf(t testing.TB, c objects, text string) []*listener {
+	t.Helper()
+	return planListeners(parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+text+"}}"), c.ask)
+}
+
+// GW-7 to GW-11: what is said of listeners.
+func TestPlanListeners(t *testing.T) {
+	c := objects{secrets: map[slim.Key]bool{{Namespace: "infra", Name: "cert"}: true, {Namespace: "other", Name: "cert"}: true}}
+	for text, want := range map[string]string{
+		`[{name: a, port: 80, protocol: HTTP}]`:                                                               "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 80, protocol: TCP}]`:                                                                "a  UnsupportedProtocol ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:       "a HTTPRoute Accepted InvalidRouteKinds false",
+		`[{name: a, port: 443, protocol: HTTPS}]`:                                                             "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]`:                     "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: ConfigMap}]}}]`:    "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, namespace: other}]}}]`:   "a HTTPRoute,GRPCRoute Accepted RefNotPermitted false",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: none}, {name: cert}]}}]`:       "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}]`:                                     "a TLSRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 443, protocol: TLS}]`:                                                               "a TLSRoute UnsupportedValue ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}]`:                          "a HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false; b HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: TLS, tls: {mode: Passthrough}}]`: "a HTTPRoute,GRPCRoute ProtocolConflict ResolvedRefs false; b TLSRoute ProtocolConflict ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]`:                          "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true; b HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
+	} {
+		var got []string
+		for _, l := range listenersOf(t, c, text) {
+			var kinds []string
+			for _, k := range l.kinds {
+				kinds = append(kinds, string(k.Kind))
+			}
+			got = append(got, fmt.Sprintf("%s %s %s %s %t", l.of.Name, strings.Join(kinds, ","), l.accepted.reason, l.resolved.reason, l.programmed().ok))
+		}
+		if text2 := strings.Join(got, "; "); text2 != want {
+			t.Errorf("%s:\n got %s\nwant %s", text, text2, want)
+		}
+	}
+}
+
+// GW-17 and GW-18: host names of a route at a listener.
+func TestIntersect(t *testing.T) {
+	for text, want := range map[string]string{
+		" | ": "*", " | a.example.com": "a.example.com", "a.example.com | ": "a.example.com", "a.example.com | a.example.com": "a.example.com",
+		"a.example.com | *.example.com": "a.example.com", "a.b.example.com | *.example.com": "a.b.example.com", "example.com | *.example.com": "",
+		"*.example.com | a.example.com": "a.example.com", "*.example.com | *.b.example.com": "*.b.example.com", "*.b.example.com | *.example.com": "*.b.example.com",
+		"other.org | *.example.com": "", "badexample.com | *.example.com": "", "b.org,a.org,a.org | ": "a.org b.org",
+	} {
+		route, listener, _ := strings.Cut(text, "|")
+		var names []gatewayv1.Hostname
+		for name := range strings.SplitSeq(strings.TrimSpace(route), ",") {
+			if name != "" {
+				names = append(names, gatewayv1.Hostname(name))
+			}
+		}
+		if got := strings.Join(intersect(names, strings.TrimSpace(listener)), " "); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// GW-17: each listener decides for itself; the reason is that of the first check that none passes.
+func TestAttach(t *testing.T) {
+	c := objects{namespaces: map[string]slim.Labels{"shop": slim.MakeLabels(map[string]string{"team": "a"}), "other": {}}}
+	const all = `[
+		{name: same, port: 80, protocol: HTTP}, {name: all, port: 8080, protocol: HTTP, hostname: "*.example.com", allowedRoutes: {namespaces: {from: All}}},
+		{name: team, port: 8081, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}, kinds: [{kind: GRPCRoute}]}}]`
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+all+"}}")
+	ls := planListeners(g, c.ask)
+	for _, test := range []struct{ namespace, ref, host, want string }{
+		{"infra", "{name: edge}", "", "Accepted same:* all:*.example.com"},
+		{"shop", "{name: edge}", "", "Accepted all:*.example.com"},
+		{"shop", "{name: edge}", "a.example.com", "Accepted all:a.example.com"},
+		{"shop", "{name: edge}", "other.org", "NoMatchingListenerHostname"},
+		{"shop", "{name: edge, sectionName: same}", "", "NotAllowedByListeners"},
+		{"shop", "{name: edge, sectionName: team}", "", "NotAllowedByListeners"},
+		{"other", "{name: edge, sectionName: team}", "", "NotAllowedByListeners"},
+		{"infra", "{name: edge, sectionName: nope}", "", "NoMatchingParent"},
+		{"infra", "{name: edge, port: 8080}", "", "Accepted all:*.example.com"},
+		{"infra", "{name: edge, port: 1}", "", "NoMatchingParent"},
+		{"infra", "{name: edge, sectionName: same, port: 8080}", "", "NoMatchingParent"},
+	} {
+		hosts := ""
+		if test.host != "" {
+			hosts = fmt.Sprintf("hostnames: [%q], ", test.host)
+		}
+		r := parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r, namespace: %s}, spec: {%sparentRefs: [%s]}}", test.namespace, hosts, test.ref)).route()
+		a := attach(r, r.parents[0], g, ls, c.ask)
+		got := a.accepted.reason
+		for _, h := range a.at {
+			got += fmt.Sprintf(" %s:%s", h.listener.of.Name, strings.Join(h.names, ","))
+		}
+		if got != test.want || a.accepted.ok != strings.HasPrefix(test.want, "Accepted") {
+			t.Errorf("%s %s %s: %s, want %s (%s)", test.namespace, test.ref, test.host, got, test.want, a.accepted.message)
+		}
+	}
+}
+
+// GW-23 to GW-25: rules, and those that are left out.
+func TestCompile(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
+	r := parse[httpRoute](t, `
+metadata: {name: r, namespace: shop}
+spec:
+  rules:
+  - matches: [{path: {type: RegularExpression, value: "/bad["}}]
+  - filters: [{type: ExtensionRef, extensionRef: {group: x, kind: Y, name: z}}]
+  - matches: [{path: {type: Exact, value: /a}, method: GET, headers: [{name: X-A, value: "1"}, {name: x-a, value: "2"}]}]
+    timeouts: {request: 10s, backendRequest: soon}
+    backendRefs: [{name: v1, port: 80, weight: 0}, {name: none, port: 80}, {name: v1, port: 81}]
+  - filters: [{type: RequestRedirect, requestRedirect: {hostname: n.example.com}}, {type: RequestMirror, requestMirror: {backendRef: {name: v1, port: 80}, percent: 20}}]`)
+	got := compile(r.route(), c.ask)
+	if len(got.routes) != 2 || len(got.dropped) != 2 || got.isDropped() || !strings.HasPrefix(got.dropped[1], "Dropped Rule 1: the filter ExtensionRef") {
+		t.Fatalf("%v %q", got.routes, got.dropped)
+	}
+	a, b := got.routes[0], got.routes[1]
+	if a.Method != "GET" || len(a.Headers) != 1 || a.Headers[0].Value != "1" || *a.RequestTimeout != 10*time.Second || a.BackendTimeout != nil || len(a.Backends) != 1 || *a.Backends[0].Weight != 0 {
+		t.Errorf("%+v", a)
+	}
+	if b.Path.Value != "/" || b.Redirect.Host != "n.example.com" || b.Redirect.Code != 302 || len(b.Mirrors) != 1 || b.Mirrors[0].Numerator != 20 {
+		t.Errorf("%+v", b)
+	}
+	for text, want := range map[string]string{
+		"{service: a, method: b}": "/a/b", "{service: a}": "/a/", "{method: b}": "/.+/b", "{type: RegularExpression, service: a|b, method: c.}": "/(?:a|b)/c.",
+	} {
+		if got := grpcPath(parse[gatewayv1.GRPCMethodMatch](t, text)).Value; got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
+}
+
+// GW-16 and GW-20: entries of others stay, ours of other parents go, and equal ones are not written.
+func TestMergeParents(t *testing.T) {
+	now := metav1.Now()
+	ok := condition{true, "Accepted", "Accepted"}
+	ref := func(name string) gatewayv1.ParentReference {
+		return gatewayv1.ParentReference{Name: gatewayv1.ObjectName(name)}
+	}
+	has := []gatewayv1.RouteParentStatus{{ParentRef: ref("a"), ControllerName: "other"}, {ParentRef: ref("gone"), ControllerName: controllerName}, {ParentRef: ref("kept"), ControllerName: controllerName}}
+	results := []parentResult{{ref: ref("kept"), kept: true}, {ref: ref("a"), accepted: ok, resolved: ok}}
+	merged, changed := mergeParents(has, results, 1, now)
+	if !changed || len(merged) != 3 || merged[0].ControllerName != "other" || merged[1].ParentRef.Name != "kept" || len(merged[1].Conditions) != 0 || len(merged[2].Conditions) != 2 {
+		t.Errorf("%t %v", changed, merged)
+	}
+	if again, changed := mergeParents(merged, results, 1, metav1.NewTime(now.Add(time.Hour))); changed || !cmp.Equal(again, merged) {
+		t.Errorf("written again: %v", again)
+	}
+	if _, changed := mergeParents(merged, results, 2, now); !changed {
+		t.Error("the generation does not count")
+	}
+}
+
+// Random Gateways and routes: what a planner keeps is what a new one plans, all that is written is valid, and a route changes
+// no host names but its own.
+func TestRandomPlans(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	c := objects{
+		services: map[slim.Key]bool{}, grants: map[string]bool{}, secrets: map[slim.Key]bool{},
+		namespaces: map[string]slim.Labels{"infra": {}, "shop": {}},
+	}
+	hosts := []string{"", "a.example.com", "*.example.com", "b.example.com", "*.b.example.com"}
+	pick := func(all ...string) string { return all[r.IntN(len(all))] }
+	listeners := func() string {
+		var all []string
+		for i := range 1 + r.IntN(4) {
+			of := pick("port: 80, protocol: HTTP", "port: 81, protocol: HTTP", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {mode: Passthrough}")
+			all = append(all, fmt.Sprintf("{name: l%d, %s, hostname: %q, allowedRoutes: {namespaces: {from: %s}}}", i, of, pick(hosts...), pick("All", "Same", "All")))
+		}
+		return "[" + strings.Join(all, ", ") + "]"
+	}
+	generation := int64(0)
+	newRoute := func(i int) *route {
+		generation++
+		section := pick("", "", "", ", sectionName: l0", ", port: 80")
+		head := fmt.Sprintf("metadata: {name: r%d, namespace: %s, generation: %d}", i, pick("infra", "shop"), generation)
+		spec := fmt.Sprintf("parentRefs: [{name: edge, namespace: infra%s}], hostnames: [%q]", section, pick(hosts[1:]...))
+		backend := fmt.Sprintf("{name: %s, namespace: %s, port: 80}", pick("s1", "s2"), pick("infra", "shop"))
+		switch r.IntN(5) {
+		case 0:
+			return parse[grpcRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{method: {service: %s}}], backendRefs: [%s]}]}}", head, spec, pick("a", "b"), backend)).route()
+		case 1:
+			return parse[tlsRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{backendRefs: [%s]}]}}", head, spec, backend)).route()
+		}
+		return parse[httpRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{path: {type: %s, value: %s}}], backendRefs: [%s]}]}}", head, spec, pick("PathPrefix", "Exact", "RegularExpression"), pick("/", "/a", "/a/b"), backend)).route()
+	}
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: "+listeners()+"}}")
+	routes := make([]*route, 8)
+	for i := range routes {
+		routes[i] = newRoute(i)
+	}
+	var kept planner
+	var translator envoy.Translator
+	options := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true}
+	for n := range 400 {
+		switch r.IntN(8) {
+		case 0:
+			g = parse[gateway](t, fmt.Sprintf("{metadata: {name: edge, namespace: infra, generation: %d}, spec: {listeners: %s}}", n+2, listeners()))
+		case 1:
+			key := slim.Key{Namespace: pick("infra", "shop"), Name: pick("s1", "s2")}
+			c.services[key] = !c.services[key]
+		case 2:
+			grant := pick("infra>shop", "shop>infra")
+			c.grants[grant] = !c.grants[grant]
+		case 3:
+			key := slim.Key{Namespace: "infra", Name: "cert"}
+			c.secrets[key] = !c.secrets[key]
+		default:
+			i := r.IntN(len(routes))
+			routes[i] = newRoute(i)
+		}
+		shuffled := slices.Clone(routes)
+		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
+		got, err := translator.Translate(kept.plan(g, shuffled, c.ask).model, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := new(envoy.Translator).Translate(new(planner).plan(g, routes, c.ask).model, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
+			t.Fatalf("step %d: what was kept differs: %s", n, diff)
+		}
+		if got.Empty {
+			continue
+		}
+		written, err := envoytest.Verify(got.Spec)
+		if err != nil {
+			t.Fatalf("step %d: %v", n, err)
+		}
+		for name := range written.Clusters {
+			parts := strings.Split(name, ":")
+			if !c.services[slim.Key{Namespace: parts[0], Name: parts[1]}] {
+				t.Fatalf("step %d: a cluster of a Service that does not exist: %s", n, name)
+			}
+		}
+	}
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// question is what planning asks of the cluster. It is comparable.
+type question struct {
+	about subject
+	key   slim.Key
+	port  int32 // of a Service
+	// from is the object that refers to another one, of a grant. Its name does not matter.
+	fromKind, fromNamespace string
+	toKind                  string
+}
+
+type subject int
+
+const (
+	aboutPort      subject = iota // a port of a Service
+	aboutImport                   // the Service of a ServiceImport
+	aboutNamespace                // the labels of a Namespace
+	aboutGrant                    // whether a ReferenceGrant allows a reference
+	aboutSecret                   // a TLS secret
+)
+
+// answer is the answer to a question. It is comparable.
+type answer struct {
+	// exists says that there is the object, or the grant.
+	exists bool
+	// ok says that a Service has the port, or that a secret can be used.
+	ok          bool
+	appProtocol string
+	target      slim.Key // of a ServiceImport
+	noCRD       bool     // of a ServiceImport
+	labels      slim.Labels
+}
+
+// asker answers questions.
+type asker func(question) answer
+
+// recorded are questions with their answers.
+type recorded map[question]answer
+
+// record returns an asker that records what it is asked.
+func (ask asker) record(to recorded) asker {
+	return func(q question) answer {
+		a, known := to[q]
+		if !known {
+			a = ask(q)
+			to[q] = a
+		}
+		return a
+	}
+}
+
+// isFresh reports whether all answers are still the same.
+func (r recorded) isFresh(ask asker) bool {
+	for q, a := range r {
+		if ask(q) != a {
+			return false
+		}
+	}
+	return true
+}
+
+// port asks for a port of a Service.
+func (ask asker) port(service slim.Key, port int32) answer {
+	return ask(question{about: aboutPort, key: service, port: port})
+}
+
+// granted reports whether an object may refer to one of another namespace.
+func (ask asker) granted(fromKind, fromNamespace, toKind string, to slim.Key) bool {
+	if fromNamespace == to.Namespace {
+		return true
+	}
+	return ask(question{about: aboutGrant, key: to, fromKind: fromKind, fromNamespace: fromNamespace, toKind: toKind}).exists
+}

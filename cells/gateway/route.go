@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"cmp"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// route is a route of any kind.
+type route struct {
+	*objectMeta
+	kind      string
+	parents   []gatewayv1.ParentReference
+	hostnames []gatewayv1.Hostname
+	status    []gatewayv1.RouteParentStatus
+	// backends calls a function with the references to backends, until it returns false.
+	backends func(func(gatewayv1.BackendObjectReference) bool)
+	compile  func(*compiler)
+}
+
+func (r *httpRoute) route() *route {
+	return &route{&r.objectMeta, kindHTTP, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile}
+}
+
+func (r *grpcRoute) route() *route {
+	return &route{&r.objectMeta, kindGRPC, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile}
+}
+
+func (r *tlsRoute) route() *route {
+	return &route{&r.objectMeta, kindTLS, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile}
+}
+
+func (r *tlsRouteAlpha) route() *route { return (*tlsRoute)(r).route() }
+
+// name is the name of a route in a translation.
+func (r *route) name() envoy.Name {
+	return envoy.Name{Namespace: r.Namespace.String(), Name: r.Name}
+}
+
+// id is the key of a route among those of all kinds.
+func (r *route) id() slim.Key { return keyOf(r.kind, r.Key()) }
+
+// compareAge sorts routes: the older first, then by name.
+func compareAge(a, b *route) int {
+	return cmp.Or(
+		cmp.Compare(a.CreationTimestamp, b.CreationTimestamp),
+		strings.Compare(a.Namespace.String()+"/"+a.Name, b.Namespace.String()+"/"+b.Name),
+		strings.Compare(a.kind, b.kind),
+	)
+}
+
+// parentKind is what a parent is: a Gateway, a Service, or "" for something else.
+func parentKind(ref gatewayv1.ParentReference) string {
+	group, kind := gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind(kindGateway)
+	if ref.Group != nil {
+		group = *ref.Group
+	}
+	if ref.Kind != nil {
+		kind = *ref.Kind
+	}
+	switch {
+	case group == gatewayv1.GroupName && kind == kindGateway:
+		return kindGateway
+	case group == "" && kind == kindService:
+		return kindService
+	}
+	return ""
+}
+
+// parentKey is the key of a parent of a route.
+func parentKey(namespace string, ref gatewayv1.ParentReference) slim.Key {
+	if ref.Namespace != nil {
+		namespace = string(*ref.Namespace)
+	}
+	return slim.Key{Namespace: namespace, Name: string(ref.Name)}
+}
+
+// isParent reports whether a reference of a route is to an object.
+func (r *route) isParent(ref gatewayv1.ParentReference, kind string, key slim.Key) bool {
+	return parentKind(ref) == kind && parentKey(r.Namespace.String(), ref) == key
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"reflect"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// objectMeta is what is kept of the metadata of objects of the Gateway API.
+type objectMeta struct {
+	slim.Meta
+	Generation        int64     `json:"generation"`
+	CreationTimestamp slim.Time `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+}
+
+// class is a GatewayClass.
+type class struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.GatewayClassSpec   `json:"spec"`
+	Status     gatewayv1.GatewayClassStatus `json:"status"`
+}
+
+// gateway is a Gateway.
+type gateway struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.GatewaySpec   `json:"spec"`
+	Status     gatewayv1.GatewayStatus `json:"status"`
+}
+
+type httpRoute struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.HTTPRouteSpec `json:"spec"`
+	Status     routeStatus             `json:"status"`
+}
+
+type grpcRoute struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.GRPCRouteSpec `json:"spec"`
+	Status     routeStatus             `json:"status"`
+}
+
+// tlsRoute is a TLSRoute of version v1.
+type tlsRoute struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.TLSRouteSpec `json:"spec"`
+	Status     routeStatus            `json:"status"`
+}
+
+// tlsRouteAlpha is a TLSRoute of version v1alpha2, which has the same fields.
+type tlsRouteAlpha tlsRoute
+
+type routeStatus struct {
+	Parents []gatewayv1.RouteParentStatus `json:"parents"`
+}
+
+// grant is a ReferenceGrant.
+type grant struct {
+	slim.Meta `json:"metadata"`
+	Spec      gatewayv1.ReferenceGrantSpec `json:"spec"`
+}
+
+// service is what is read of a Service.
+type service struct {
+	serviceMeta `json:"metadata"`
+	Spec        serviceSpec          `json:"spec"`
+	Status      corev1.ServiceStatus `json:"status"`
+}
+
+type serviceMeta struct {
+	slim.Meta
+	Controller        slim.Owner `json:"ownerReferences"`
+	DeletionTimestamp slim.Time  `json:"deletionTimestamp"`
+}
+
+type serviceSpec struct {
+	Type  slim.String        `json:"type"`
+	Ports []slim.ServicePort `json:"ports"`
+}
+
+// endpoints is what is read of Endpoints of Gateways.
+type endpoints struct {
+	endpointsMeta `json:"metadata"`
+}
+
+type endpointsMeta struct {
+	slim.Meta
+	Controller slim.Owner `json:"ownerReferences"`
+}
+
+// namespace is what is read of a Namespace.
+type namespace struct {
+	namespaceMeta `json:"metadata"`
+}
+
+type namespaceMeta struct {
+	slim.Meta
+	Labels slim.Labels `json:"labels"`
+}
+
+// secret is what is read of a Secret: whether its data are a certificate with a key. The data are not kept.
+type secret struct {
+	slim.Meta `json:"metadata"`
+	Data      certificate `json:"data"`
+}
+
+// certificate says whether the data of a secret have a certificate and a key, both in PEM.
+type certificate struct{ Valid bool }
+
+// AcceptsField implements slim.FieldDecoder.
+func (*certificate) AcceptsField(full reflect.Type) error {
+	if full != reflect.TypeFor[map[string][]byte]() {
+		return errors.New("certificate reads the data of a secret")
+	}
+	return nil
+}
+
+// DecodeField implements slim.FieldDecoder.
+func (c *certificate) DecodeField(f slim.Field) error {
+	data := map[string][]byte{}
+	for entry := range f.Values() {
+		var key, value []byte
+		for len(entry) > 0 {
+			number, kind, n := protowire.ConsumeTag(entry)
+			if n < 0 || kind != protowire.BytesType {
+				return errors.New("an entry of the data of a secret is not readable")
+			}
+			part, m := protowire.ConsumeBytes(entry[n:])
+			if m < 0 {
+				return protowire.ParseError(m)
+			}
+			entry = entry[n+m:]
+			switch number {
+			case 1:
+				key = part
+			case 2:
+				value = part
+			}
+		}
+		if name := string(key); name == corev1.TLSCertKey || name == corev1.TLSPrivateKeyKey {
+			data[name] = value
+		}
+	}
+	*c = certificateOf(data)
+	return nil
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *certificate) UnmarshalJSON(text []byte) error {
+	var data map[string][]byte
+	if err := json.Unmarshal(text, &data); err != nil {
+		return err
+	}
+	*c = certificateOf(data)
+	return nil
+}
+
+func certificateOf(data map[string][]byte) certificate {
+	return certificate{isPEM(data[corev1.TLSCertKey]) && isPEM(data[corev1.TLSPrivateKeyKey])}
+}
+
+// isPEM reports whether text has a block of PEM. What follows it may be anything.
+func isPEM(text []byte) bool {
+	block, _ := pem.Decode(bytes.TrimSpace(text))
+	return block != nil && len(block.Bytes) > 0
+}
+
+// definition is a CustomResourceDefinition, of which only metadata is read.
+type definition struct {
+	definitionMeta `json:"metadata"`
+}
+
+type definitionMeta struct {
+	slim.Meta
+	Annotations slim.Subset[bundleVersion] `json:"annotations"`
+}
+
+// bundleAnnotation has the release of the Gateway API that a definition is of.
+const bundleAnnotation = "gateway.networking.k8s.io/bundle-version"
+
+type bundleVersion struct{}
+
+// Keep implements slim.KeyFilter.
+func (bundleVersion) Keep(key string) bool { return key == bundleAnnotation }
+
+// serviceImport is a ServiceImport of other clusters.
+type serviceImport struct {
+	importMeta `json:"metadata"`
+}
+
+type importMeta struct {
+	slim.Meta
+	Annotations slim.Subset[derivedService] `json:"annotations"`
+}
+
+// derivedAnnotation has the name of the Service of a ServiceImport.
+const derivedAnnotation = "multicluster.kubernetes.io/derived-service"
+
+type derivedService struct{}
+
+// Keep implements slim.KeyFilter.
+func (derivedService) Keep(key string) bool { return key == derivedAnnotation }
+
+// classConfig is a CiliumGatewayClassConfig.
+type classConfig struct {
+	objectMeta `json:"metadata"`
+	Spec       classConfigSpec   `json:"spec"`
+	Status     classConfigStatus `json:"status"`
+}
+
+type classConfigSpec struct {
+	Service *serviceConfig `json:"service"`
+}
+
+// serviceConfig is what Services of a class are like.
+type serviceConfig struct {
+	Type                           corev1.ServiceType                  `json:"type"`
+	ExternalTrafficPolicy          corev1.ServiceExternalTrafficPolicy `json:"externalTrafficPolicy"`
+	LoadBalancerClass              *string                             `json:"loadBalancerClass"`
+	IPFamilies                     []corev1.IPFamily                   `json:"ipFamilies"`
+	IPFamilyPolicy                 *corev1.IPFamilyPolicy              `json:"ipFamilyPolicy"`
+	AllocateLoadBalancerNodePorts  *bool                               `json:"allocateLoadBalancerNodePorts"`
+	LoadBalancerSourceRanges       []string                            `json:"loadBalancerSourceRanges"`
+	LoadBalancerSourceRangesPolicy string                              `json:"loadBalancerSourceRangesPolicy"`
+	TrafficDistribution            *string                             `json:"trafficDistribution"`
+}
+
+type classConfigStatus struct {
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+var (
+	core = corev1.SchemeGroupVersion
+	api  = schema.GroupVersion(gatewayv1.GroupVersion)
+
+	classes        = stream.Custom[class](api.WithResource("gatewayclasses")).OfKind("GatewayClass")
+	gateways       = stream.Custom[gateway](api.WithResource("gateways")).OfKind("Gateway")
+	httpRoutes     = stream.Custom[httpRoute](api.WithResource("httproutes")).OfKind(kindHTTP)
+	grpcRoutes     = stream.Custom[grpcRoute](api.WithResource("grpcroutes")).OfKind(kindGRPC)
+	tlsRoutes      = stream.Custom[tlsRoute](api.WithResource("tlsroutes")).OfKind(kindTLS)
+	tlsRoutesAlpha = stream.Custom[tlsRouteAlpha](tlsRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindTLS)
+	grants         = stream.Custom[grant](api.WithResource("referencegrants").GroupResource().WithVersion("v1beta1")).OfKind("ReferenceGrant")
+	classConfigs   = stream.Custom[classConfig](schema.GroupVersionResource{Group: "cilium.io", Version: "v2alpha1", Resource: "ciliumgatewayclassconfigs"}).OfKind(kindClassConfig)
+	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: importGroup, Version: "v1alpha1", Resource: "serviceimports"}).OfKind(kindImport)
+	services       = stream.Core[service, corev1.Service](core.WithResource("services"))
+	namespaces     = stream.Core[namespace, corev1.Namespace](core.WithResource("namespaces"))
+	// Releases of Helm are large, and no certificates.
+	secrets     = stream.Core[secret, corev1.Secret](core.WithResource("secrets")).MatchingFields("type!=helm.sh/release.v1")
+	owned       = stream.Core[endpoints, envoyres.CoreEndpoints](core.WithResource("endpoints")).MatchingLabels(owningLabel)
+	definitions = stream.Metadata[definition](schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+)
+
+// Kinds of objects that are referred to, or part of keys.
+const (
+	kindHTTP        = "HTTPRoute"
+	kindGRPC        = "GRPCRoute"
+	kindTLS         = "TLSRoute"
+	kindGateway     = "Gateway"
+	kindService     = "Service"
+	kindSecret      = "Secret"
+	kindImport      = "ServiceImport"
+	kindClassConfig = "CiliumGatewayClassConfig"
+
+	importGroup = "multicluster.x-k8s.io"
+)

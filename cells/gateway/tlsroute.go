@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+)
+
+// backends yields the references of a TLSRoute to backends.
+func (r *tlsRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
+	for _, rule := range r.Spec.Rules {
+		for _, b := range rule.BackendRefs {
+			if !yield(b.BackendObjectReference) {
+				return
+			}
+		}
+	}
+}
+
+// compile takes the backends of the rules. All rules match the same connections: the first one counts.
+func (r *tlsRoute) compile(c *compiler) {
+	c.rules = len(r.Spec.Rules)
+	for _, rule := range r.Spec.Rules {
+		var backends []envoy.Backend
+		for _, ref := range rule.BackendRefs {
+			c.backend(&backends, ref, func(*envoy.Backend) {})
+		}
+		c.passthrough = append(c.passthrough, backends)
+	}
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/domain/labels"
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// controller passes changes to the table and creates the identities that are missing.
+type controller struct {
+	params
+	queue    *reconcile.Queue[slim.Labels]
+	enqueue  func(slim.Labels, ...k8s.Trigger)
+	throttle createThrottle
+
+	mu       sync.Mutex // guards the fields below; never held during a request
+	table    *table
+	unsynced int // sources that are not synced
+	sources  []source
+	synced   chan struct{}
+
+	observers observers
+}
+
+type params struct {
+	cell.In
+
+	Config      cluster.Config
+	Options     Config
+	Filter      *labels.Filter
+	Pods        stream.Resource[slim.Pod]
+	Namespaces  stream.Resource[slim.Namespace]
+	Nodes       stream.Resource[ciliumio.Node]
+	Identities  stream.Resource[ciliumio.Identity]
+	Endpoints   endpointIndex `optional:"true"`
+	Client      k8s.Client
+	Permissions *k8s.Permissions
+	Handover    leading.Handover
+	Events      *k8s.Events
+	Deps        reconcile.Deps
+	Metrics     *identityMetrics
+	Health      health.Reporter
+	Log         *slog.Logger
+}
+
+func newController(p params) *controller {
+	bounds := identity.RangeOf(p.Config.ClusterID, p.Config.MaxConnectedClusters)
+	c := &controller{params: p, table: newTable(p.Config.ClusterName, bounds, p.Filter.Keeps, rand.IntN), synced: make(chan struct{})}
+	c.table.namedPorts = p.Options.IdentityNamedPorts
+	c.unsynced = len([]any{p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
+	c.queue = reconcile.NewQueue(p.Deps, "make", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(50*time.Millisecond, 100*time.Second), reconcile.HonorBackoff())
+	c.enqueue = c.queue.Add
+	return c
+}
+
+// write runs the work queue.
+func (c *controller) write(ctx context.Context) error { return c.queue.Run(ctx) }
+
+func (c *controller) watchPods(ctx context.Context) error {
+	return watch(ctx, c, stream.Pods, c.Pods, func(t *table, ch stream.Change[slim.Pod]) (reason string) {
+		if ch.Kind == stream.Delete {
+			t.deletePod(ch.Key)
+			return ""
+		}
+		return t.upsertPod(ch.Object)
+	})
+}
+
+func (c *controller) watchNamespaces(ctx context.Context) error {
+	return watch(ctx, c, stream.Namespaces, c.Namespaces, func(t *table, ch stream.Change[slim.Namespace]) string {
+		if ch.Kind == stream.Delete {
+			t.deleteNamespace(ch.Key.Name)
+		} else {
+			t.upsertNamespace(ch.Object)
+		}
+		return ""
+	})
+}
+
+func (c *controller) watchNodes(ctx context.Context) error {
+	return watch(ctx, c, ciliumio.Nodes, c.Nodes, func(t *table, ch stream.Change[ciliumio.Node]) string {
+		if ch.Kind == stream.Delete {
+			t.deleteNode(ch.Key.Name)
+		} else {
+			t.addNode(ch.Key.Name)
+		}
+		return ""
+	})
+}
+
+// watchIdentities starts with the identities of previous leaders, so that a label set does not get one from each.
+func (c *controller) watchIdentities(ctx context.Context) error {
+	if err := stream.AwaitPredecessor(ctx, c.Identities, c.Handover, v2.CiliumIdentityResource); err != nil {
+		return err
+	}
+	return watch(ctx, c, ciliumio.Identities, c.Identities, handleIdentity)
+}
+
+func handleIdentity(t *table, ch stream.Change[ciliumio.Identity]) string {
+	if ch.Kind == stream.Delete {
+		t.deleteObject(ch.Object.Name, ch.Object.ResourceVersion)
+	} else {
+		t.upsertObject(ch.Object)
+	}
+	return ""
+}
+
+// watch passes each change of a resource to the table and enqueues the label sets that it affects. handle returns the
+// reason why a pod has no identity.
+func watch[T any](ctx context.Context, c *controller, kind stream.Kind[T], r stream.Resource[T], handle func(*table, stream.Change[T]) (reason string)) error {
+	for batch := range r.Changes(ctx, stream.BatchSize(64)) {
+		for _, ch := range batch.Changes {
+			var reason string
+			dirty := c.update(func(t *table) {
+				if reason = handle(t, ch); !t.synced { // what is missing may not be in the cache yet
+					reason = ""
+				}
+			})
+			if reason == "" && len(dirty) == 0 {
+				continue
+			}
+			trigger := kind.Trigger(ch.Object)
+			for _, s := range dirty {
+				c.enqueue(s.labels, trigger)
+			}
+			c.recordReason(ch.Key, trigger, reason)
+		}
+		if batch.Synced {
+			store, err := r.Store(ctx)
+			if err != nil {
+				return err
+			}
+			c.addSource(source{kind.Name(), func() []slim.Key { return store.Unreadable() }})
+			c.markSourceSynced()
+		}
+	}
+	return ctx.Err()
+}
+
+// update runs f on the table and notifies observers of pods whose identity changed. It returns the sets to enqueue.
+func (c *controller) update(f func(*table)) (dirty []*set) {
+	c.mu.Lock()
+	c.table.now = time.Now()
+	f(c.table)
+	dirty, changed := c.table.drain()
+	c.Metrics.update(c.table)
+	c.mu.Unlock()
+	c.observers.notify(changed)
+	return dirty
+}
+
+// recordReason records why a pod has no identity, for the explain command.
+func (c *controller) recordReason(pod slim.Key, trigger k8s.Trigger, reason string) {
+	if reason == "" || c.Deps.Book == nil {
+		return
+	}
+	cause := &k8s.Cause{Rule: c.Deps.Module.ID + " assign", Triggers: []k8s.Trigger{trigger}}
+	explain.SetReason(k8s.WithCause(context.Background(), cause), reason)
+	c.Deps.Book.RecordDecision(cause, pod.String(), nil)
+}
+
+// markSourceSynced is called for each source once it is synced. With the last one, the allocation of numbers starts.
+func (c *controller) markSourceSynced() {
+	var pods, sets, objects int
+	var reasons []podReason
+	triggers := map[slim.Labels][]k8s.Trigger{}
+	synced := false
+	dirty := c.update(func(t *table) {
+		c.unsynced--
+		if synced = c.unsynced == 0; synced {
+			t.markSynced()
+			reasons = t.drainReasons()
+			for _, s := range t.dirty {
+				triggers[s.labels] = s.podTriggers()
+			}
+		}
+		pods, sets, objects = t.pods.Len(), t.used, len(t.objects)
+	})
+	for _, s := range dirty {
+		c.enqueue(s.labels, triggers[s.labels]...)
+	}
+	for _, r := range reasons {
+		c.recordReason(r.pod, podTrigger(r.pod), r.reason)
+	}
+	if synced {
+		close(c.synced)
+		c.Log.Info("caches synced, creating missing CiliumIdentities", "pods", pods, "labelSets", sets, "identities", objects)
+	}
+}
+
+// watchEndpoints opens the index of endpoints. Where there is none, the source is synced at once.
+func (c *controller) watchEndpoints(ctx context.Context) error {
+	if c.Endpoints != nil {
+		if err := c.Endpoints.open(ctx); err != nil {
+			return err
+		}
+		c.update(func(t *table) { t.inUseByEndpoint, t.endpointsWith = c.Endpoints.has, c.Endpoints.with })
+	}
+	c.markSourceSynced()
+	<-ctx.Done() // the store stays open so long
+	return ctx.Err()
+}

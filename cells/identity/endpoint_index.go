@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"context"
+	"iter"
+	"math"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// endpointIndex indexes the endpoints of the cluster by the number of their identity. One kind of object is watched for it.
+type endpointIndex interface {
+	// open returns when the index is synced. It is kept up to date until ctx ends.
+	open(ctx context.Context) error
+	// has reports whether an endpoint has a number.
+	has(n identity.Number) bool
+	// undecodable are the objects with numbers of endpoints that cannot be decoded.
+	undecodable() []slim.Key
+	// with yields the endpoints that have a number. Their names are those of pods.
+	with(n identity.Number) iter.Seq[slim.Key]
+}
+
+// fromSlices and fromEndpoints select the kind of object.
+func fromSlices(c cluster.Config) bool { return c.EnableCiliumEndpointSlice }
+
+func fromEndpoints(c cluster.Config) bool { return c.EndpointCRD() && !c.EnableCiliumEndpointSlice }
+
+// streamIndex is an endpointIndex of objects of a type T.
+type streamIndex[T any] struct {
+	stream stream.Resource[T]
+	index  *stream.Index[T, identity.Number]
+	each   func(obj *T, yield func(slim.Key, identity.Number))
+	field  string // that has the numbers
+	store  *stream.Store[T]
+}
+
+func newEndpointIndex(r stream.Resource[ciliumio.Endpoint]) endpointIndex {
+	return &streamIndex[ciliumio.Endpoint]{stream: r, index: endpointsByNumber, each: eachEndpoint, field: "status.identity"}
+}
+
+func newSliceIndex(r stream.Resource[ciliumio.EndpointSlice]) endpointIndex {
+	return &streamIndex[ciliumio.EndpointSlice]{stream: r, index: slicesByNumber, each: eachInSlice, field: "endpoints"}
+}
+
+var (
+	endpointsByNumber = stream.NewIndex("identity", numbersOf(eachEndpoint))
+	slicesByNumber    = stream.NewIndex("identity", numbersOf(eachInSlice))
+)
+
+func eachEndpoint(e *ciliumio.Endpoint, yield func(slim.Key, identity.Number)) {
+	if e.Status.Identity == nil {
+		return
+	}
+	if n, ok := numberOf(e.Status.Identity.ID); ok {
+		yield(e.Key(), n)
+	}
+}
+
+func eachInSlice(s *ciliumio.EndpointSlice, yield func(slim.Key, identity.Number)) {
+	for _, e := range s.Endpoints {
+		if n, ok := numberOf(e.IdentityID); ok {
+			yield(slim.Key{Namespace: s.Of.String(), Name: e.Name}, n)
+		}
+	}
+}
+
+// numberOf converts the number of an endpoint, and rejects one that is too large.
+func numberOf(id int64) (identity.Number, bool) {
+	return identity.Number(id), id > 0 && id <= math.MaxUint32
+}
+
+func numbersOf[T any](each func(*T, func(slim.Key, identity.Number))) func(*T, func(identity.Number)) {
+	return func(obj *T, add func(identity.Number)) {
+		each(obj, func(_ slim.Key, n identity.Number) { add(n) })
+	}
+}
+
+func (o *streamIndex[T]) open(ctx context.Context) (err error) {
+	if o.store, err = o.stream.Store(ctx); err != nil {
+		return err
+	}
+	stream.CountByIndex(o.store, o.index, 0) // builds it
+	return nil
+}
+
+func (o *streamIndex[T]) has(n identity.Number) bool {
+	return stream.CountByIndex(o.store, o.index, n) > 0
+}
+
+func (o *streamIndex[T]) undecodable() []slim.Key { return o.store.Unreadable(o.field) }
+
+func (o *streamIndex[T]) with(n identity.Number) iter.Seq[slim.Key] {
+	return func(yield func(slim.Key) bool) {
+		more := true
+		for obj := range stream.ByIndex(o.store, o.index, n) {
+			o.each(obj, func(key slim.Key, has identity.Number) {
+				if more && has == n {
+					more = yield(key)
+				}
+			})
+			if !more {
+				return
+			}
+		}
+	}
+}

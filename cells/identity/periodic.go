@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package identity
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// periodicInterval is how often the checks run that no event triggers.
+const periodicInterval = 5 * time.Second
+
+// reclaimEvery is how many intervals there are between two checks of identities with mismatched labels.
+const reclaimEvery = 12
+
+// runPeriodic expires the quarantine of numbers, detects created identities that were deleted before they were in the
+// cache, checks identities with mismatched labels, and reports the utilization of the range.
+func (c *controller) runPeriodic(ctx context.Context) error {
+	select {
+	case <-c.synced:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	store, err := c.Identities.Store(ctx)
+	if err != nil {
+		return err
+	}
+	reported, contradictions := &utilization{}, ""
+	tick := time.NewTicker(periodicInterval)
+	defer tick.Stop()
+	for n := 0; ; n++ {
+		if n%reclaimEvery == 0 {
+			contradictions = c.reportContradictions(contradictions)
+		}
+		if !c.endpointsUndecodable() {
+			c.updateAndEnqueue((*table).expireQuarantine)
+		}
+		c.confirmCreated(func(n identity.Number, at slim.Revision) (exists, fresh bool) {
+			fresh = store.Revision() >= at // read first: the store may change meanwhile
+			_, exists = store.Get(slim.Key{Name: n.String()})
+			return exists, fresh
+		})
+		c.reportUtilization(reported)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// endpointsUndecodable reports whether there are endpoints whose numbers cannot be decoded. Until they can, released
+// numbers stay in quarantine: these endpoints may have them.
+func (c *controller) endpointsUndecodable() bool {
+	return c.Endpoints != nil && len(c.Endpoints.undecodable()) > 0
+}
+
+// reportContradictions checks identities with mismatched labels, and reports those in use with contradicting labels in
+// health. It returns the reported text; before is that of the last call.
+func (c *controller) reportContradictions(before string) string {
+	var n int
+	var first identity.Number
+	c.updateAndEnqueue(func(t *table) {
+		t.reclaimAll()
+		n, first = t.contradictions()
+	})
+	text := ""
+	if n > 0 {
+		text = fmt.Sprintf("%d identities in use have security-labels that contradict their metadata.labels, identity %s first: one of the two was edited, and it is unknown which. Correct it, or delete the identity", n, first)
+	}
+	switch part := c.Health.Child("labels"); {
+	case text == before:
+	case text == "":
+		part.OK("")
+	default:
+		part.Degraded(text, nil)
+		c.Log.Warn("security-labels of identities contradict their metadata.labels", "identities", n, "first", first.String())
+	}
+	return text
+}
+
+// confirmCreated removes created identities that were deleted before they were in the cache, so that they are recreated.
+// lookup reports whether the cache has the identity, and whether it is as new as the revision.
+func (c *controller) confirmCreated(lookup func(identity.Number, slim.Revision) (exists, fresh bool)) {
+	c.updateAndEnqueue(func(t *table) {
+		for number, revision := range t.unconfirmed {
+			if exists, fresh := lookup(number, revision); fresh && !exists {
+				t.deleteObject(number.String(), revision)
+			}
+		}
+	})
+}
+
+// utilization is the reported utilization of the range.
+type utilization struct {
+	passed int    // the highest threshold, in percent
+	health string // "" for OK
+}
+
+var thresholds = []int{50, 75, 90}
+
+const (
+	degradedFrom = 90
+	hysteresis   = 5 // below a threshold
+)
+
+// crossed records the share of numbers in use, in percent. It reports whether the share crossed a higher threshold.
+func (u *utilization) crossed(percent int) bool {
+	before, now := u.passed, 0
+	for _, threshold := range thresholds {
+		if percent >= threshold || before >= threshold && percent >= threshold-hysteresis {
+			now = threshold
+		}
+	}
+	u.passed = now
+	return now > before
+}
+
+// reportUtilization logs a crossed threshold with an Event, and updates health.
+func (c *controller) reportUtilization(u *utilization) {
+	c.mu.Lock()
+	n, awaiting := c.table.numbers, len(c.table.awaitingNumber)
+	percent := n.used() * 100 / n.bounds.Size()
+	crossed := u.crossed(percent)
+	var top []cardinality
+	if crossed {
+		top = c.table.topLabels(3)
+	}
+	c.mu.Unlock()
+	if crossed {
+		text := fmt.Sprintf("%d%% of the numbers for identities (%d to %d) are in use; the labels with the most values are %s. Pods with new labels do not start when there are none left: leave out labels that differ from pod to pod (option labels)",
+			u.passed, n.bounds.Min, n.bounds.Max, describe(top))
+		c.Log.Warn("numbers for identities are running out", "usedPercent", u.passed, "min", n.bounds.Min, "max", n.bounds.Max, "topLabels", describe(top))
+		c.Events.WarnOnLease("IdentitiesRunOut", text)
+	}
+	c.reportHealth(u, awaiting)
+}
+
+func (c *controller) reportHealth(u *utilization, awaiting int) {
+	health := ""
+	switch {
+	case awaiting > 0:
+		health = fmt.Sprintf("no number for an identity is free: %d sets of labels wait, and their pods do not start", awaiting)
+	case u.passed >= degradedFrom:
+		health = fmt.Sprintf("%d%% of the numbers for identities are in use", u.passed)
+	}
+	if health == u.health {
+		return
+	}
+	u.health = health
+	if part := c.Health.Child("numbers"); health != "" {
+		part.Degraded(health, nil)
+	} else {
+		part.OK("")
+	}
+}
+
+func describe(all []cardinality) string {
+	texts := make([]string, len(all))
+	for i, c := range all {
+		texts[i] = fmt.Sprintf("%s (%d)", c.label, c.values)
+	}
+	return strings.Join(texts, ", ")
+}

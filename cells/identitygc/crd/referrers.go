@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// referrers are the objects of one kind that reference identities. Their stores have a delay of their own.
+type referrers interface {
+	kind() string
+	// open returns when their store is synced. It is used until ctx ends.
+	open(ctx context.Context) error
+	// references reports whether one of them references an identity.
+	references(n identity.Number) bool
+	// complete fails if the references of some of them cannot be decoded.
+	complete() error
+	// awaitFresh returns when the store has all writes before the call.
+	awaitFresh(ctx context.Context) error
+	// watch calls inUse, which does not block, for each identity that becomes referenced.
+	watch(ctx context.Context, inUse func(identity.Number)) error
+}
+
+// referrersOut provides one kind.
+type referrersOut struct {
+	cell.Out
+
+	Referrers referrers `group:"users of identities"`
+}
+
+// Referrers by identity number.
+var (
+	byEndpoint = stream.NewIndex("identity", numberOfEndpoint)
+	bySlice    = stream.NewIndex("identities", numbersOfSlice)
+)
+
+func newEndpoints(r stream.Resource[ciliumio.Endpoint]) referrersOut {
+	return referrersOut{Referrers: &streamReferrers[ciliumio.Endpoint]{id: "endpoints", name: "CiliumEndpoints", field: "status.identity", stream: r, index: byEndpoint, numbers: numberOfEndpoint}}
+}
+
+func newSlices(r stream.Resource[ciliumio.EndpointSlice]) referrersOut {
+	return referrersOut{Referrers: &streamReferrers[ciliumio.EndpointSlice]{id: "slices", name: "CiliumEndpointSlices", field: "endpoints", stream: r, index: bySlice, numbers: numbersOfSlice}}
+}
+
+func numberOfEndpoint(e *ciliumio.Endpoint, add func(identity.Number)) {
+	if e.Status.Identity != nil {
+		addNumber(int64(e.Status.Identity.ID), add)
+	}
+}
+
+func numbersOfSlice(s *ciliumio.EndpointSlice, add func(identity.Number)) {
+	for i := range s.Endpoints {
+		addNumber(int64(s.Endpoints[i].IdentityID), add)
+	}
+}
+
+// addNumber omits invalid numbers. 0 is an endpoint without an identity yet.
+func addNumber(n int64, add func(identity.Number)) {
+	if n > 0 && n <= math.MaxUint32 {
+		add(identity.Number(n))
+	}
+}
+
+// streamReferrers are objects of a stream that have identity numbers.
+type streamReferrers[T any] struct {
+	id      string
+	name    string
+	field   string // with the numbers
+	stream  stream.Resource[T]
+	index   *stream.Index[T, identity.Number]
+	numbers func(*T, func(identity.Number))
+	store   *stream.Store[T]
+}
+
+func (o *streamReferrers[T]) kind() string { return o.id }
+
+func (o *streamReferrers[T]) open(ctx context.Context) (err error) {
+	o.store, err = o.stream.Store(ctx)
+	return err
+}
+
+func (o *streamReferrers[T]) references(n identity.Number) bool {
+	return stream.CountByIndex(o.store, o.index, n) > 0
+}
+
+func (o *streamReferrers[T]) complete() error {
+	if hidden := o.store.Unreadable(o.field); len(hidden) > 0 {
+		return fmt.Errorf("%s of %d %s cannot be decoded, they may use any identity; repair or delete them, at first %s", o.field, len(hidden), o.name, hidden[0])
+	}
+	return nil
+}
+
+func (o *streamReferrers[T]) awaitFresh(ctx context.Context) error { return o.stream.WaitForFresh(ctx) }
+
+func (o *streamReferrers[T]) watch(ctx context.Context, inUse func(identity.Number)) error {
+	for batch := range o.stream.Changes(ctx) {
+		for _, change := range batch.Changes {
+			if change.Kind == stream.Upsert {
+				o.numbers(change.Object, inUse)
+			}
+		}
+	}
+	return ctx.Err()
+}
+
+// podReferrers are pods, whose identities the duty that creates them provides: they count from the assignment on.
+type podReferrers struct{ podsIn }
+
+type podsIn struct {
+	cell.In
+
+	Assignments identity.Assignments `optional:"true"`
+	Pods        stream.Resource[slim.Pod]
+}
+
+func newPods(in podsIn) referrersOut { return referrersOut{Referrers: podReferrers{in}} }
+
+func (podReferrers) kind() string { return "pods" }
+
+func (p podReferrers) open(ctx context.Context) error {
+	if p.Assignments == nil {
+		return errors.New("no identity is deleted: the options have the operator create identities, and it has no module that does")
+	}
+	select {
+	case <-p.Assignments.Complete():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p podReferrers) references(n identity.Number) bool { return p.Assignments.PodCount(n) > 0 }
+
+func (p podReferrers) complete() error { return p.Assignments.Whole() }
+
+func (p podReferrers) awaitFresh(ctx context.Context) error { return p.Pods.WaitForFresh(ctx) }
+
+func (p podReferrers) watch(ctx context.Context, inUse func(identity.Number)) error {
+	cancel := p.Assignments.Observe(func(pod types.NamespacedName) {
+		if n, _ := p.Assignments.ForPod(pod); n != 0 {
+			inUse(n)
+		}
+	})
+	defer cancel()
+	<-ctx.Done()
+	return ctx.Err()
+}

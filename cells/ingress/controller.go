@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// controller serves Ingresses. A key is that of an Ingress, or sharedKey for what those share that have no load balancer of
+// their own.
+type controller struct {
+	params
+	ingresses *stream.Store[ingress]
+	classes   *stream.Store[ingressClass]
+	services  *stream.Store[service]
+	endpoints *stream.Store[endpoints]
+	configs   *stream.Store[envoyres.Object]
+	reports   *envoyres.Reports
+	shared    shared
+	inputs    map[slim.Key]input        // of Ingresses; used by functions that map changes
+	known     map[slim.Key]bool         // Services that exist; used by functions that map changes
+	modes     *metrics.States[slim.Key] // of Ingresses that are managed
+}
+
+type params struct {
+	cell.In
+
+	Config    Config
+	Envoy     envoyres.Config
+	Cluster   cluster.Config
+	Ingresses stream.Resource[ingress]
+	Classes   stream.Resource[ingressClass]
+	Services  stream.Resource[service]
+	Endpoints stream.Resource[endpoints]
+	Configs   stream.Resource[envoyres.Object]
+	Client    k8s.Client
+	Events    *k8s.Events
+	Deps      reconcile.Deps
+	Metrics   *ingressMetrics
+	Health    health.Reporter
+	Log       *slog.Logger
+}
+
+func newController(p params) *controller {
+	return &controller{
+		params: p, reports: envoyres.NewReports("Ingress", p.Events, p.Log, p.Health),
+		inputs: map[slim.Key]input{}, known: map[slim.Key]bool{},
+		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode),
+	}
+}
+
+// Open is called before anything is watched.
+func (c *controller) Open(ctx context.Context) (err error) {
+	if c.ingresses, err = c.Ingresses.Store(ctx); err != nil {
+		return err
+	}
+	if c.classes, err = c.Classes.Store(ctx); err != nil {
+		return err
+	}
+	if c.services, err = c.Services.Store(ctx); err != nil {
+		return err
+	}
+	if c.endpoints, err = c.Endpoints.Store(ctx); err != nil {
+		return err
+	}
+	c.configs, err = c.Configs.Store(ctx)
+	return err
+}
+
+// sharedKey is the key of the shared load balancer: no Ingress is without a namespace.
+var sharedKey = slim.Key{Name: sharedMode}
+
+// Synced is called when all is known: what Ingresses share may be there without any of them.
+func (c *controller) Synced(context.Context) []slim.Key { return []slim.Key{sharedKey} }
+
+// byDefault reports whether Ingresses without a class are managed.
+func (c *controller) byDefault() bool {
+	is, exists := c.classes.Get(slim.Key{Name: class})
+	return exists && isDefaultClass(is)
+}
+
+// exists reports whether a Service exists. One that cannot be decoded does.
+func (c *controller) exists(name envoy.Name) bool {
+	key := slim.Key{Namespace: name.Namespace, Name: name.Name}
+	_, known := c.services.Get(key)
+	return known || c.services.Hides(key)
+}
+
+// Why nothing is written.
+const (
+	isGone     = "none: the Ingress does not exist, garbage collection deletes what it owned"
+	isDeleted  = "none: the Ingress is being deleted"
+	notManaged = "none: the Ingress is of another class"
+	isEmpty    = "none: the Ingress has no rule or backend that can be served"
+	isUnnamed  = "none: the name of the Ingress is too long for that of a Service, or has dots"
+	isRefused  = "none: an object of the name of one of the Ingress's is another's, or its configuration is too large"
+	noShared   = "none: no Ingress shares a load balancer"
+	isPaused   = "waits: it was written just now"
+	unreadable = "waits: an Ingress cannot be decoded"
+)
+
+// Reconcile brings what an Ingress needs to its desired state.
+func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	if key == sharedKey {
+		return c.reconcileShared(ctx)
+	}
+	i, exists := c.ingresses.Get(key)
+	if !exists {
+		c.reports.Forget(key)
+		c.modes.Set(key, "")
+		return reconcile.Result{Reason: isGone}, nil
+	}
+	if !i.DeletionTimestamp.IsZero() {
+		return reconcile.Result{Reason: isDeleted}, nil
+	}
+	if !isManaged(i, c.byDefault()) {
+		c.reports.Forget(key)
+		c.modes.Set(key, "")
+		return reconcile.Result{Reason: notManaged}, c.removeDedicated(ctx, i)
+	}
+	s := settingsOf(i, c.Config)
+	if s.shared {
+		c.modes.Set(key, sharedMode)
+		c.reports.Set(dedicatedMode, aboutIngress(i))
+		if err := c.removeDedicated(ctx, i); err != nil {
+			return reconcile.Result{}, err
+		}
+		return reconcile.Result{}, c.writeStatus(ctx, i, c.sharedService())
+	}
+	c.modes.Set(key, dedicatedMode)
+	return c.reconcileDedicated(ctx, i, s)
+}
+
+// sharedService is the Service of the shared load balancer.
+func (c *controller) sharedService() slim.Key {
+	return slim.Key{Namespace: cmp.Or(c.Cluster.K8sNamespace, "kube-system"), Name: c.Config.IngressSharedLBServiceName}
+}
+
+// writeStatus copies the addresses of a Service to an Ingress. Without the Service the status stays.
+func (c *controller) writeStatus(ctx context.Context, i *ingress, from slim.Key) error {
+	s, exists := c.services.Get(from)
+	if !exists {
+		return nil
+	}
+	want := statusOf(s)
+	if equalStatus(i.Status.LoadBalancer.Ingress, want) {
+		return nil
+	}
+	ref := k8s.Ref{Resource: ingresses.Resource(), Namespace: i.Namespace.String(), Name: i.Name, Subresource: "status", UID: i.UID.API()}
+	_, err := k8s.Update(ctx, c.Client, ref, func(full *networkingv1.Ingress) error {
+		if !equalStatus(full.Status.LoadBalancer.Ingress, want) {
+			full.Status.LoadBalancer.Ingress = want
+		}
+		return nil
+	})
+	return err
+}
+
+func aboutIngress(i *ingress) corev1.ObjectReference {
+	return corev1.ObjectReference{
+		APIVersion: networkingv1.SchemeGroupVersion.String(), Kind: "Ingress", Namespace: i.Namespace.String(), Name: i.Name, UID: i.UID.API(),
+	}
+}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// options are those of a translation for a Service.
+func (c *controller) options(of slim.Key) envoy.Options {
+	return envoy.Options{
+		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, OneLabelWildcards: true,
+		ProxyProtocol: c.Config.EnableIngressProxyProtocol, XFFNumTrustedHops: c.Config.IngressDefaultXFFTrusted,
+		HostNetwork: c.Config.hostNetwork(c.Cluster), Timeouts: c.Envoy.Timeouts(),
+	}
+}
+
+// ingest turns an Ingress into listeners and routes.
+func (c *controller) ingest(i *ingress, s settings) ingested {
+	p := c.Config.sharedPorts()
+	if !s.shared && c.Config.IngressHostNetworkEnabled {
+		p = ports{s.hostPort, s.hostPort, s.hostPort}
+	}
+	secret, _ := c.Envoy.DefaultSecret()
+	return ingest(i, s, p, secret, c.exists)
+}
+
+// reconcileDedicated writes the load balancer of an Ingress: its Service, its CiliumEnvoyConfig, its Endpoints.
+func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s settings) (reconcile.Result, error) {
+	key := i.Key()
+	if problems := validation.IsDNS1035Label(serviceKey(key).Name); len(problems) > 0 {
+		text := fmt.Sprintf("the Ingress has no load balancer: %s cannot be the name of a Service: %s", serviceKey(key).Name, strings.Join(problems, ", "))
+		c.reports.Set(dedicatedMode, aboutIngress(i), envoyres.Notice{Reason: "InvalidName", Message: text, Degrades: true})
+		return reconcile.Result{Reason: isUnnamed}, nil
+	}
+	in := c.ingest(i, s)
+	var translator envoy.Translator
+	t, err := translator.Translate(in.model, c.options(serviceKey(key)))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	notices := slices.Concat(s.notices, in.notices, noticesOf(t.Problems)[nameOf(key)])
+	if t.Empty {
+		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NothingToServe", Message: "the Ingress has no rule or backend that can be served"})...)
+		return reconcile.Result{Reason: isEmpty}, c.removeDedicated(ctx, i)
+	}
+	err = c.writeDedicated(ctx, i, s, in, t)
+	if envoyres.ConcernsUser(err) {
+		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})...)
+		return reconcile.Result{Reason: isRefused}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	c.reports.Set(dedicatedMode, aboutIngress(i), notices...)
+	return reconcile.Result{}, c.writeStatus(ctx, i, serviceKey(key))
+}
+
+// noticesOf are the problems of a translation by Ingress.
+func noticesOf(all []envoy.Problem) map[envoy.Name][]envoyres.Notice {
+	found := map[envoy.Name][]envoyres.Notice{}
+	for _, p := range all {
+		if n := (envoyres.Notice{Reason: "NotTranslated", Message: p.Message}); !slices.Contains(found[p.Source], n) {
+			found[p.Source] = append(found[p.Source], n)
+		}
+	}
+	return found
+}
+
+func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, t envoy.Translation) error {
+	spec, err := envoy.Encode(t.Spec)
+	if err != nil {
+		return err
+	}
+	key, owner := i.Key(), ownerOf(i, false)
+	labels := inherited(i.Labels, c.Config.IngressLBAnnotationPrefixes)
+	labels[ingressLabel] = "true"
+	annotations := inherited(i.Annotations.Labels, c.Config.IngressLBAnnotationPrefixes)
+	_, exists := c.services.Get(serviceKey(key))
+	err = envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
+		Resource: services.Resource(), Kind: "Service", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
+		Edit: func(to *corev1.Service, isNew bool) {
+			envoyres.AddMeta(to, labels, annotations)
+			setService(to, s, c.Config.IngressHostNetworkEnabled, in.model, isNew)
+		},
+	}, exists)
+	if err != nil {
+		return err
+	}
+	_, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
+		Key: configKey(key), Owner: ownerOf(i, true), NodeSourceAddress: true, Spec: spec,
+	})
+	if envoyres.IsTerminating(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, exists = c.endpoints.Get(serviceKey(key))
+	return envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[envoyres.CoreEndpoints]{
+		Resource: owned.Resource(), Kind: "Endpoints", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
+		Edit: func(to *envoyres.CoreEndpoints, _ bool) {
+			envoyres.AddMeta(to, labels, annotations)
+			envoyres.SetEndpoints(to)
+		},
+	}, exists)
+}
+
+// removeDedicated deletes what an Ingress has of a load balancer of its own.
+func (c *controller) removeDedicated(ctx context.Context, i *ingress) error {
+	key := i.Key()
+	errs := []error{envoyres.Delete(ctx, c.Client, c.configs, configKey(key), ownerOf(i, true))}
+	if s, exists := c.services.Get(serviceKey(key)); exists && isOwner(i, s.Controller) {
+		errs = append(errs, k8s.Delete(ctx, c.Client, refOf(services.Resource(), &s.Meta)))
+	}
+	if e, exists := c.endpoints.Get(serviceKey(key)); exists && isOwner(i, e.Controller) {
+		errs = append(errs, k8s.Delete(ctx, c.Client, refOf(owned.Resource(), &e.Meta)))
+	}
+	return errors.Join(errs...)
+}
+
+func refOf(resource schema.GroupVersionResource, m *slim.Meta) k8s.Ref {
+	return k8s.Ref{Resource: resource, Namespace: m.Namespace.String(), Name: m.Name, UID: m.UID.API()}
+}
+
+// equalStatus compares addresses.
+func equalStatus(a, b []networkingv1.IngressLoadBalancerIngress) bool {
+	return slices.EqualFunc(a, b, func(x, y networkingv1.IngressLoadBalancerIngress) bool {
+		return x.IP == y.IP && x.Hostname == y.Hostname && slices.EqualFunc(x.Ports, y.Ports, func(p, q networkingv1.IngressPortStatus) bool {
+			return p.Port == q.Port && p.Protocol == q.Protocol && (p.Error == nil) == (q.Error == nil) && (p.Error == nil || *p.Error == *q.Error)
+		})
+	})
+}
+
+// sortedKeys are the keys of Ingresses in their order.
+func sortedKeys[V any](all map[slim.Key]V) []slim.Key {
+	return slices.SortedFunc(maps.Keys(all), func(a, b slim.Key) int { return strings.Compare(a.String(), b.String()) })
+}

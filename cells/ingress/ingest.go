@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"fmt"
+	"strconv"
+
+	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+)
+
+// ingested is an Ingress as listeners and routes.
+type ingested struct {
+	model   envoy.Model
+	notices []envoyres.Notice
+	// backends are the Services that it refers to, and whether they existed.
+	backends map[envoy.Name]bool
+}
+
+// ingester turns one Ingress into listeners and routes.
+type ingester struct {
+	ingested
+	of            *ingress
+	name          envoy.Name
+	settings      settings
+	ports         ports
+	defaultSecret envoy.Name // zero: none
+	exists        func(envoy.Name) bool
+
+	hosts []string // in the order of the rules
+	plain map[string]*envoy.Listener
+}
+
+// ingest turns an Ingress into listeners and routes. What it asks for and cannot have is left out, and has a notice.
+func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, exists func(envoy.Name) bool) ingested {
+	in := &ingester{
+		of: of, name: envoy.Name{Namespace: of.Namespace.String(), Name: of.Name}, settings: s, ports: p,
+		defaultSecret: defaultSecret, exists: exists, plain: map[string]*envoy.Listener{},
+	}
+	in.backends = map[envoy.Name]bool{}
+	if s.passthrough {
+		in.passthrough()
+		return in.ingested
+	}
+	in.rules()
+	in.defaultBackend()
+	for _, host := range in.hosts {
+		in.model.HTTP = append(in.model.HTTP, *in.plain[host])
+	}
+	in.tls()
+	return in.ingested
+}
+
+func (in *ingester) notice(reason, format string, args ...any) {
+	in.notices = append(in.notices, envoyres.Notice{Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// listener is the plain listener of a host, "" for all hosts.
+func (in *ingester) listener(host string) *envoy.Listener {
+	if in.plain[host] == nil {
+		in.plain[host] = &envoy.Listener{Hostname: host, Port: in.ports.http}
+		in.hosts = append(in.hosts, host)
+	}
+	return in.plain[host]
+}
+
+func (in *ingester) rules() {
+	for _, rule := range in.of.Spec.Rules {
+		if rule.HTTP == nil {
+			in.notice("RuleWithoutPaths", "the rule for host %q is left out: it has no paths", rule.Host)
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			if r := in.route(p); r != nil {
+				l := in.listener(rule.Host)
+				l.Routes = append(l.Routes, r)
+			}
+		}
+	}
+}
+
+// route is the route of a path, nil if it cannot be served.
+func (in *ingester) route(p networkingv1.HTTPIngressPath) *envoy.Route {
+	if p.PathType == nil {
+		in.notice("PathWithoutType", "the path %q is left out: it has no type", p.Path)
+		return nil
+	}
+	r := &envoy.Route{Path: envoy.Match{Value: p.Path}}
+	switch *p.PathType {
+	case networkingv1.PathTypeExact:
+		r.Path.Kind = envoy.Exact
+	case networkingv1.PathTypePrefix:
+		r.Path.Kind = envoy.Prefix
+	default:
+		r.Path.Kind = envoy.Regex
+	}
+	if p.Path == "" { // all paths
+		r.Path = envoy.Match{}
+	}
+	return in.to(r, p.Backend, "path "+strconv.Quote(p.Path))
+}
+
+// to sends a route to a backend; nil if that is no Service.
+func (in *ingester) to(r *envoy.Route, b networkingv1.IngressBackend, what string) *envoy.Route {
+	if b.Service == nil {
+		in.notice("UnsupportedBackend", "the %s is left out: its backend is no Service", what)
+		return nil
+	}
+	r.Source, r.RequestTimeout, r.NoBackend = in.name, in.settings.timeout, 503
+	r.Backends = in.backend(*b.Service)
+	return r
+}
+
+// backend is the backend of a Service, none if it does not exist.
+func (in *ingester) backend(b networkingv1.IngressServiceBackend) []envoy.Backend {
+	to := envoy.Backend{Name: envoy.Name{Namespace: in.name.Namespace, Name: b.Name}, Port: b.Port.Name}
+	if b.Port.Number != 0 {
+		to.Port = strconv.Itoa(int(b.Port.Number))
+	}
+	known, asked := in.backends[to.Name]
+	if !asked {
+		known = in.exists(to.Name)
+		in.backends[to.Name] = known
+		if !known {
+			in.notice("BackendNotFound", "the Service %s does not exist: its requests are answered with 503", to.Name)
+		}
+	}
+	if !known {
+		return nil
+	}
+	return []envoy.Backend{to}
+}
+
+// defaultBackend is where requests go that no rule is for.
+func (in *ingester) defaultBackend() {
+	b := in.of.Spec.DefaultBackend
+	if b == nil {
+		return
+	}
+	r := in.to(&envoy.Route{Fallback: true}, *b, "default backend")
+	if r == nil {
+		return
+	}
+	in.listener("")
+	for _, l := range in.plain {
+		l.Routes = append(l.Routes, r)
+	}
+}
+
+// tls adds the listeners of hosts with certificates.
+func (in *ingester) tls() {
+	at := map[string]int{}
+	for _, item := range in.of.Spec.TLS {
+		for _, host := range item.Hosts {
+			base := in.plain[host]
+			if base == nil {
+				base = in.plain[""]
+			}
+			secret := in.defaultSecret
+			if item.SecretName != "" {
+				secret = envoy.Name{Namespace: in.name.Namespace, Name: item.SecretName}
+			}
+			switch i, exists := at[host]; {
+			case base == nil:
+				in.notice("HostWithoutRule", "TLS of host %s is left out: no rule is for the host", host)
+			case secret == envoy.Name{}:
+				in.notice("NoSecret", "TLS of host %s is left out: it has no secret, and there is no default one", host)
+			case exists:
+				in.model.HTTP[i].Secrets = append(in.model.HTTP[i].Secrets, secret)
+			default:
+				at[host] = len(in.model.HTTP)
+				in.model.HTTP = append(in.model.HTTP, envoy.Listener{
+					Hostname: host, Port: in.ports.https, TLS: true, ForceHTTPS: in.settings.forceHTTPS, Secrets: []envoy.Name{secret}, Routes: base.Routes,
+				})
+			}
+		}
+	}
+}
+
+// passthrough sends TLS connections on.
+func (in *ingester) passthrough() {
+	if in.of.Spec.DefaultBackend != nil {
+		in.notice("UnsupportedBackend", "the default backend is left out: TLS is passed through by host")
+	}
+	for _, rule := range in.of.Spec.Rules {
+		if rule.Host == "" || rule.HTTP == nil {
+			in.notice("RuleWithoutHost", "a rule is left out: TLS is passed through by host, to the backend of the path /")
+			continue
+		}
+		for _, p := range rule.HTTP.Paths {
+			if p.Path != "/" {
+				in.notice("UnsupportedPath", "the path %q of host %s is left out: TLS is passed through for the path / only", p.Path, rule.Host)
+				continue
+			}
+			if p.Backend.Service == nil {
+				in.notice("UnsupportedBackend", "the backend of host %s is left out: it is no Service", rule.Host)
+				continue
+			}
+			if to := in.backend(*p.Backend.Service); to != nil {
+				in.model.Passthrough = append(in.model.Passthrough, envoy.Passthrough{
+					Source: in.name, Hostnames: []string{rule.Host}, Port: in.ports.passthrough, Backends: to,
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+)
+
+func decode(t *testing.T, text string) *ingress {
+	t.Helper()
+	i := &ingress{}
+	if err := yaml.Unmarshal([]byte(text), i); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// rig translates Ingresses without a server.
+type rig struct {
+	*testing.T
+	config        Config
+	defaultSecret envoy.Name
+	missing       []string // Services
+}
+
+func newRig(t *testing.T) *rig { return &rig{T: t, config: defaultConfig} }
+
+// translate translates Ingresses together. It returns the configuration, nil if it is empty, and the reasons of notices.
+func (r *rig) translate(texts ...string) (*envoytest.Config, []string) {
+	r.Helper()
+	c := &controller{params: params{Config: r.config, Cluster: cluster.DefaultConfig, Envoy: envoyres.Config{
+		IngressSecretsNamespace: "cilium-secrets", ProxyIdleTimeoutSeconds: 60, ProxyStreamIdleTimeoutSeconds: 300,
+	}}}
+	var m envoy.Model
+	var reasons []string
+	for _, text := range texts {
+		i := decode(r.T, text)
+		s := settingsOf(i, r.config)
+		p := r.config.sharedPorts()
+		if r.config.IngressHostNetworkEnabled && !s.shared {
+			p = ports{s.hostPort, s.hostPort, s.hostPort}
+		}
+		in := ingest(i, s, p, r.defaultSecret, func(n envoy.Name) bool { return !slices.Contains(r.missing, n.Name) })
+		m.HTTP = append(m.HTTP, in.model.HTTP...)
+		m.Passthrough = append(m.Passthrough, in.model.Passthrough...)
+		for _, n := range slices.Concat(s.notices, in.notices) {
+			reasons = append(reasons, n.Reason)
+		}
+	}
+	t, err := new(envoy.Translator).Translate(m, c.options(serviceKey(decode(r.T, texts[0]).Key())))
+	if err != nil {
+		r.Fatal(err)
+	}
+	for _, p := range t.Problems {
+		reasons = append(reasons, "NotTranslated of "+p.Source.String())
+	}
+	if t.Empty {
+		return nil, reasons
+	}
+	verified, err := envoytest.Verify(t.Spec)
+	if err != nil {
+		r.Fatal(err)
+	}
+	return verified, reasons
+}
+
+// routes are the routes of a host as "match → action".
+func routes(c *envoytest.Config, table, host string) (all []string) {
+	for _, v := range c.Tables["listener-"+table].GetVirtualHosts() {
+		if v.Name != host {
+			continue
+		}
+		for _, r := range v.Routes {
+			match := r.Match.GetPath() + r.Match.GetPrefix() + r.Match.GetPathSeparatedPrefix() + r.Match.GetSafeRegex().GetRegex()
+			action := r.GetRoute().GetCluster()
+			for _, w := range r.GetRoute().GetWeightedClusters().GetClusters() {
+				action += fmt.Sprintf("%s=%d ", w.Name, w.Weight.GetValue())
+			}
+			if r.GetRedirect().GetHttpsRedirect() {
+				action = "https"
+			}
+			if r.GetDirectResponse() != nil {
+				action = fmt.Sprint(r.GetDirectResponse().Status)
+			}
+			if d := r.GetRoute().GetTimeout(); d != nil {
+				action += " " + d.AsDuration().String()
+			}
+			all = append(all, match+" → "+strings.TrimSpace(action))
+		}
+	}
+	return all
+}
+
+func check(t *testing.T, rule string, got []string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: %s", rule, diff)
+	}
+}
+
+// chains are the filter chains as "server names: secrets or cluster".
+func chains(t *testing.T, c *envoytest.Config) (all []string) {
+	t.Helper()
+	for _, chain := range c.Listeners["listener"].FilterChains {
+		m := chain.FilterChainMatch
+		text := fmt.Sprint(m.TransportProtocol, m.ServerNames)
+		if s := chain.TransportSocket.GetTypedConfig(); s != nil {
+			text += " " + s.String()
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+const withTLS = `
+metadata: {name: web, namespace: shop, annotations: {ANNOTATIONS}}
+spec:
+  ingressClassName: cilium
+  tls: [{hosts: [shop.example.com], secretName: shop-tls}]
+  rules:
+  - host: shop.example.com
+    http: {paths: [{path: /api, pathType: Prefix, backend: {service: {name: api, port: {number: 80}}}}]}
+`
+
+func annotated(text string, annotations ...string) string {
+	return strings.ReplaceAll(text, "ANNOTATIONS", strings.Join(annotations, ", "))
+}
+
+// ING-E7, ING-E8, ING-E14: redirects to HTTPS, timeouts, the default secret.
+func TestSettings(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.translate(annotated(withTLS))
+	check(t, "ING-11", routes(c, "insecure", "shop.example.com"), "/api → https")
+	check(t, "ING-11", routes(c, "secure", "shop.example.com"), "/api → shop:api:80")
+	c, _ = r.translate(annotated(withTLS, "ingress.cilium.io/force-https: disabled"))
+	check(t, "ING-E7", routes(c, "insecure", "shop.example.com"), "/api → shop:api:80")
+
+	r.config.IngressDefaultTimeout = time.Minute
+	c, _ = r.translate(annotated(withTLS, "ingress.cilium.io/request-timeout: 5s"))
+	check(t, "ING-E8", routes(c, "secure", "shop.example.com"), "/api → shop:api:80 5s")
+	for _, bad := range []string{"soon", "-5s"} {
+		c, reasons := r.translate(annotated(withTLS, "ingress.cilium.io/request-timeout: "+bad))
+		check(t, "ING-E8", routes(c, "secure", "shop.example.com"), "/api → shop:api:80 1m0s")
+		check(t, "ING-E8", reasons, "InvalidAnnotation")
+	}
+
+	r = newRig(t)
+	without := strings.ReplaceAll(annotated(withTLS), ", secretName: shop-tls", "")
+	c, reasons := r.translate(without)
+	check(t, "ING-F6", routes(c, "insecure", "shop.example.com"), "/api → shop:api:80")
+	check(t, "ING-F6", chains(t, c), "raw_buffer[]")
+	check(t, "ING-F6", reasons, "NoSecret")
+	r.defaultSecret = envoy.Name{Namespace: "infra", Name: "wild"}
+	c, _ = r.translate(without)
+	if text := chains(t, c)[1]; !strings.Contains(text, `"cilium-secrets/infra-wild"`) {
+		t.Errorf("ING-E14: %s", text)
+	}
+}
+
+const withDefault = `
+metadata: {name: web, namespace: shop}
+spec:
+  defaultBackend: {service: {name: fallback, port: {number: 80}}}
+  tls: [{hosts: [shop.example.com, other.example.com], secretName: shop-tls}]
+  rules:
+  - host: shop.example.com
+    http: {paths: [{path: /api, pathType: Prefix, backend: {service: {name: api, port: {name: web}}}}]}
+`
+
+// ING-E10 and ING-F5: the default backend is the last route of each host.
+func TestDefaultBackend(t *testing.T) {
+	r := newRig(t)
+	c, reasons := r.translate(withDefault)
+	check(t, "ING-E10", routes(c, "secure", "shop.example.com"), "/api → shop:api:web", "/ → shop:fallback:80")
+	check(t, "ING-E10", routes(c, "insecure", "shop.example.com"), "/api → https", "/ → https")
+	check(t, "ING-E10", routes(c, "insecure", "*"), "/ → shop:fallback:80")
+	check(t, "ING-12", routes(c, "secure", "other.example.com"), "/ → shop:fallback:80")
+	check(t, "ING-12", routes(c, "insecure", "other.example.com"), "/ → https")
+	check(t, "ING-E10", reasons)
+
+	other := `
+metadata: {name: z, namespace: a}
+spec: {rules: [{host: shop.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s, port: {number: 1}}}}]}}]}`
+	c, _ = r.translate(withDefault, other)
+	check(t, "ING-13", routes(c, "secure", "shop.example.com"), "/api → shop:api:web", "/ → shop:fallback:80")
+	check(t, "ING-13", routes(c, "insecure", "shop.example.com"), "/api → https", "/ → https")
+	plain := strings.ReplaceAll(withDefault, "tls:", "x:")
+	c, _ = r.translate(plain, other)
+	check(t, "ING-13: a default backend does not take from a rule", routes(c, "insecure", "shop.example.com"), "/api → shop:api:web", "/ → a:s:1")
+}
+
+// ING-E13 and ING-F7: Ingresses that share a host.
+func TestSharedHost(t *testing.T) {
+	one := func(namespace, name, secret string) string {
+		return fmt.Sprintf(`
+metadata: {name: %[2]s, namespace: %[1]s}
+spec:
+  tls: [{hosts: [h], secretName: %[3]s}]
+  rules: [{host: h, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: s%[2]s, port: {number: 80}}}}]}}]`, namespace, name, secret)
+	}
+	r := newRig(t)
+	c, _ := r.translate(one("a", "v", "t1"), one("b", "w", "t2"))
+	check(t, "ING-E13", routes(c, "secure", "h"), "/ → a:sv:80=1 b:sw:80=1")
+	got := chains(t, c)
+	if len(got) != 2 || !strings.Contains(got[1], "a-t1") || !strings.Contains(got[1], "b-t2") {
+		t.Errorf("ING-F7: %q", got)
+	}
+}
+
+// ING-E2, ING-F1, ING-F4, ING-15: TLS that is passed through, and what cannot be served.
+func TestLeftOut(t *testing.T) {
+	r := newRig(t)
+	pass := `
+metadata: {name: pt, namespace: shop, annotations: {io.cilium.ingress/tls-passthrough: "1"}}
+spec:
+  defaultBackend: {service: {name: d, port: {number: 1}}}
+  rules:
+  - {host: pt.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: tls-app, port: {number: 8443}}}}, {path: /x, pathType: Prefix, backend: {service: {name: x, port: {number: 1}}}}]}}
+  - {http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: last, port: {number: 1}}}}]}}
+`
+	c, reasons := r.translate(pass)
+	check(t, "ING-E2", chains(t, c), "tls[pt.example.com]")
+	check(t, "ING-E2", reasons, "UnsupportedBackend", "UnsupportedPath", "RuleWithoutHost")
+	if len(c.Tables) != 0 || len(c.Clusters) != 1 || c.Clusters["shop:tls-app:8443"].TypedExtensionProtocolOptions != nil || !slices.Equal(c.Spec.Services[0].Ports, []int{443}) {
+		t.Errorf("ING-E2: %v", c.Spec)
+	}
+	c, reasons = r.translate(pass, strings.ReplaceAll(annotated(withTLS), "shop.example.com", "pt.example.com"))
+	check(t, "ING-15: TLS of a host is terminated, or passed through", reasons, "UnsupportedBackend", "UnsupportedPath", "RuleWithoutHost", "NotTranslated of shop/pt")
+	if len(c.Listeners["listener"].FilterChains) != 2 {
+		t.Error("ING-15: two filter chains for a host")
+	}
+
+	c, reasons = r.translate(`
+metadata: {name: web, namespace: shop}
+spec:
+  rules:
+  - {host: none.example.com}
+  - host: h
+    http:
+      paths:
+      - {path: /untyped, backend: {service: {name: a, port: {number: 1}}}}
+      - {path: /bucket, pathType: Exact, backend: {resource: {kind: Bucket, name: b}}}
+      - {path: "/bad[", pathType: ImplementationSpecific, backend: {service: {name: a, port: {number: 1}}}}
+      - {path: "/query?", pathType: Prefix, backend: {service: {name: a, port: {number: 1}}}}
+      - {path: "", pathType: ImplementationSpecific, backend: {service: {name: a, port: {number: 1}}}}
+`)
+	check(t, "ING-F1", routes(c, "insecure", "h"), "/ → shop:a:1")
+	check(t, "ING-F1", reasons, "RuleWithoutPaths", "PathWithoutType", "UnsupportedBackend", "NotTranslated of shop/web", "NotTranslated of shop/web")
+
+	if c, _ = r.translate("metadata: {name: web, namespace: shop}"); c != nil {
+		t.Error("ING-F4: there is a configuration")
+	}
+	r.missing = []string{"api"}
+	c, reasons = r.translate(annotated(withTLS))
+	check(t, "ING-16", routes(c, "secure", "shop.example.com"), "/api → 503")
+	check(t, "ING-16", reasons, "BackendNotFound")
+	if len(c.Clusters)+len(c.Spec.BackendServices) != 0 {
+		t.Error("ING-16: a cluster without a Service")
+	}
+}
+
+// ING-3 and ING-9: the Service of a load balancer, by the annotations.
+func TestService(t *testing.T) {
+	for name, test := range map[string]struct {
+		annotations []string
+		hostNetwork bool
+		passthrough bool
+		want        string
+		reasons     string
+	}{
+		"by default":            {want: "LoadBalancer Cluster http:80:0 https:443:0"},
+		"local traffic":         {annotations: []string{"ingress.cilium.io/service-external-traffic-policy: Local"}, want: "LoadBalancer Local http:80:0 https:443:0"},
+		"ING-F2: a node port":   {annotations: []string{"io.cilium.ingress/service-type: NodePort", "ingress.cilium.io/secure-node-port: '30443'", "io.cilium.ingress/insecure-node-port: '30080'"}, passthrough: true, want: "NodePort Cluster https:443:30443"},
+		"node ports":            {annotations: []string{"ingress.cilium.io/service-type: NodePort", "ingress.cilium.io/insecure-node-port: x"}, want: "NodePort Cluster http:80:0 https:443:0", reasons: "InvalidAnnotation"},
+		"ING-F3: host network":  {annotations: []string{"ingress.cilium.io/host-listener-port: '9090'"}, hostNetwork: true, want: "ClusterIP  http:80:0 https:443:0"},
+		"host network, no port": {hostNetwork: true, want: "ClusterIP  http:80:0 https:443:0", reasons: "InvalidAnnotation"},
+		"a class":               {annotations: []string{"ingress.cilium.io/loadbalancer-class: io.cilium/bgp"}, want: "LoadBalancer Cluster io.cilium/bgp http:80:0 https:443:0"},
+		"a class of no use":     {annotations: []string{"ingress.cilium.io/loadbalancer-class: c", "ingress.cilium.io/service-type: NodePort"}, want: "NodePort Cluster http:80:0 https:443:0"},
+		"the newer name":        {annotations: []string{"ingress.cilium.io/service-type: LoadBalancer", "io.cilium.ingress/service-type: NodePort"}, want: "LoadBalancer Cluster http:80:0 https:443:0"},
+		"unknown values":        {annotations: []string{"ingress.cilium.io/service-type: x", "ingress.cilium.io/service-external-traffic-policy: other", "ingress.cilium.io/loadbalancer-mode: z"}, want: "LoadBalancer Cluster http:80:0 https:443:0", reasons: "InvalidAnnotation InvalidAnnotation InvalidAnnotation"},
+	} {
+		c := defaultConfig
+		c.IngressHostNetworkEnabled = test.hostNetwork
+		s := settingsOf(decode(t, annotated(withTLS, test.annotations...)), c)
+		m := envoy.Model{HTTP: []envoy.Listener{{}}}
+		if test.passthrough {
+			m = envoy.Model{Passthrough: []envoy.Passthrough{{}}}
+		}
+		got := &corev1.Service{}
+		setService(got, s, test.hostNetwork, m, true)
+		text := fmt.Sprint(got.Spec.Type, " ", got.Spec.ExternalTrafficPolicy)
+		if got.Spec.LoadBalancerClass != nil {
+			text += " " + *got.Spec.LoadBalancerClass
+		}
+		for _, p := range got.Spec.Ports {
+			text += fmt.Sprintf(" %s:%d:%d", p.Name, p.Port, p.NodePort)
+		}
+		var reasons []string
+		for _, n := range s.notices {
+			reasons = append(reasons, n.Reason)
+		}
+		if text != test.want || strings.Join(reasons, " ") != test.reasons {
+			t.Errorf("%s: %q %q, want %q %q", name, text, reasons, test.want, test.reasons)
+		}
+	}
+}
+
+// ING-E9 and ING-8: ports on the network of the nodes.
+func TestHostNetwork(t *testing.T) {
+	r := newRig(t)
+	r.config.IngressHostNetworkEnabled, r.config.IngressHostNetworkNodeSelector = true, "a=b"
+	addresses := func(texts ...string) (all []string) {
+		c, _ := r.translate(texts...)
+		l := c.Listeners["listener"]
+		all = append(all, fmt.Sprint(l.Address.GetSocketAddress().GetAddress(), " ", l.Address.GetSocketAddress().GetPortValue()))
+		for _, a := range l.AdditionalAddresses {
+			all = append(all, fmt.Sprint(a.Address.GetSocketAddress().GetAddress(), " ", a.Address.GetSocketAddress().GetPortValue()))
+		}
+		if c.Spec.NodeSelector.MatchLabels["a"] != "b" {
+			t.Errorf("ING-8: %v", c.Spec.NodeSelector)
+		}
+		return all
+	}
+	check(t, "ING-E9", addresses(annotated(withTLS, "ingress.cilium.io/host-listener-port: '9090'")), "0.0.0.0 9090", ":: 9090")
+	check(t, "ING-8", addresses(annotated(withTLS)), "0.0.0.0 8080", ":: 8080")
+	r.config.IngressDefaultLBMode, r.config.IngressHostNetworkPort, r.config.IngressHostNetworkHTTPSPort = sharedMode, 8000, 8443
+	check(t, "ING-8", addresses(annotated(withTLS)), "0.0.0.0 8000", ":: 8000", "0.0.0.0 8443", ":: 8443")
+}
+
+// ING-1: which Ingresses are managed.
+func TestManaged(t *testing.T) {
+	for text, want := range map[string]string{
+		`{spec: {ingressClassName: cilium}}`: "true true",
+		`{spec: {ingressClassName: nginx}}`:  "false false",
+		`{}`:                                 "false true",
+		`{spec: {ingressClassName: ""}}`:     "false true",
+		`{metadata: {annotations: {kubernetes.io/ingress.class: cilium}}, spec: {ingressClassName: nginx}}`: "true true",
+		`{metadata: {annotations: {kubernetes.io/ingress.class: ""}}, spec: {ingressClassName: cilium}}`:    "false true",
+		`{metadata: {annotations: {kubernetes.io/ingress.class: nginx}}, spec: {ingressClassName: cilium}}`: "false false",
+	} {
+		i := decode(t, text)
+		if got := fmt.Sprint(isManaged(i, false), " ", isManaged(i, true)); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// ING-10: labels and annotations that the Service inherits.
+func TestInherited(t *testing.T) {
+	i := decode(t, `{metadata: {labels: {service.beta.kubernetes.io/x: v, foo: bar}, annotations: {lbipam.cilium.io/ips: 10.0.0.1, note: z}}}`)
+	got, err := json.Marshal([]any{inherited(i.Labels, defaultConfig.IngressLBAnnotationPrefixes), inherited(i.Annotations.Labels, defaultConfig.IngressLBAnnotationPrefixes)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != `[{"service.beta.kubernetes.io/x":"v"},{"lbipam.cilium.io/ips":"10.0.0.1"}]` {
+		t.Errorf("ING-E6: %s", got)
+	}
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+type ingressMetrics struct {
+	Ingresses  *prometheus.GaugeVec
+	SharedSize prometheus.Gauge
+}
+
+func newMetrics(f metrics.Factory) *ingressMetrics {
+	return &ingressMetrics{
+		Ingresses:  f.In("ingress").GaugeVec("ingresses", "Ingresses of the class cilium, by their load balancer: dedicated or shared", "mode"),
+		SharedSize: f.In("ingress").Gauge("shared_config_bytes", "Size of the CiliumEnvoyConfig of the shared load balancer, in bytes"),
+	}
+}
+
+// update sets the gauges to the number of Ingresses by mode.

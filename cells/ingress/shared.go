@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// sharedPause is the least time between two writes of the shared CiliumEnvoyConfig: what changes in it is written at once.
+const sharedPause = 100 * time.Millisecond
+
+// unreadableRetry is how often the shared load balancer is reconciled while an Ingress cannot be decoded.
+const unreadableRetry = time.Minute
+
+// shared is the state of the shared load balancer. Its key is reconciled by one worker at a time.
+type shared struct {
+	translator envoy.Translator
+	ingested   map[slim.Key]cached
+	written    time.Time
+}
+
+// cached is an Ingress that was turned into listeners and routes.
+type cached struct {
+	of      *ingress
+	input   input
+	notices []envoyres.Notice
+	ingested
+}
+
+// isFresh reports whether an Ingress would be turned into the same.
+func (e cached) isFresh(now input, exists func(envoy.Name) bool) bool {
+	if e.input != now {
+		return false
+	}
+	for name, existed := range e.backends {
+		if exists(name) != existed {
+			return false
+		}
+	}
+	return true
+}
+
+// reconcileShared writes the CiliumEnvoyConfig of all Ingresses that share a load balancer.
+func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, error) {
+	if pause := sharedPause - c.Deps.Plan.Now().Sub(c.shared.written); pause > 0 {
+		return reconcile.Result{RequeueAfter: pause, Reason: isPaused}, nil
+	}
+	if len(c.ingresses.Unreadable()) > 0 { // one of them may share it
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
+	}
+	model := c.sharedModel()
+	t, err := c.shared.translator.Translate(model, c.options(c.sharedService()))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if t.Empty {
+		c.reportShared(t.Problems, nil)
+		c.Metrics.SharedSize.Set(0)
+		return reconcile.Result{Reason: noShared}, envoyres.Delete(ctx, c.Client, c.configs, c.sharedService(), nil)
+	}
+	spec, err := envoy.Encode(t.Spec)
+	if err == nil {
+		c.Metrics.SharedSize.Set(float64(len(spec.JSON)))
+		var written bool
+		written, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{Key: c.sharedService(), NodeSourceAddress: true, Spec: spec})
+		if written {
+			c.shared.written = c.Deps.Plan.Now()
+		}
+	}
+	if envoyres.ConcernsUser(err) {
+		c.reportShared(t.Problems, []envoyres.Notice{{Reason: "NotWritten", Message: err.Error(), Degrades: true}})
+		return reconcile.Result{Reason: isRefused}, nil
+	}
+	if err == nil {
+		c.reportShared(t.Problems, nil)
+	}
+	return reconcile.Result{}, err
+}
+
+// sharedModel is the model of all Ingresses that share a load balancer, in the order of their names.
+func (c *controller) sharedModel() (m envoy.Model) {
+	byDefault, now := c.byDefault(), map[slim.Key]cached{}
+	for i := range c.ingresses.All() {
+		if !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
+			continue
+		}
+		key := i.Key()
+		e, known := c.shared.ingested[key]
+		if !known || !e.isFresh(inputOf(i), c.exists) {
+			s := settingsOf(i, c.Config)
+			if !s.shared {
+				continue
+			}
+			e = cached{input: inputOf(i), ingested: c.ingest(i, s)}
+			e.notices = slices.Concat(s.notices, e.ingested.notices)
+		}
+		e.of = i
+		now[key] = e
+	}
+	for key := range c.shared.ingested {
+		if _, still := now[key]; !still {
+			c.reports.Set(sharedMode, aboutIngress(c.shared.ingested[key].of))
+		}
+	}
+	c.shared.ingested = now
+	for _, key := range sortedKeys(now) {
+		m.HTTP = append(m.HTTP, now[key].model.HTTP...)
+		m.Passthrough = append(m.Passthrough, now[key].model.Passthrough...)
+	}
+	return m
+}
+
+// reportShared reports what users are to know of the Ingresses that share a load balancer.
+func (c *controller) reportShared(problems []envoy.Problem, all []envoyres.Notice) {
+	found := noticesOf(problems)
+	for key, e := range c.shared.ingested {
+		c.reports.Set(sharedMode, aboutIngress(e.of), slices.Concat(e.notices, found[nameOf(key)], all)...)
+	}
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"strings"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// input is what a translation depends on of an Ingress: all but its status.
+type input struct {
+	uid         slim.UID
+	generation  int64
+	annotations slim.Labels
+	deleted     bool
+}
+
+func inputOf(i *ingress) input {
+	return input{i.UID, i.Generation, i.Annotations.Labels, !i.DeletionTimestamp.IsZero()}
+}
+
+// ingressChanged is the Ingress, and what Ingresses share if more than the status has changed.
+func (c *controller) ingressChanged(ch stream.Change[ingress]) []slim.Key {
+	was, known := c.inputs[ch.Key]
+	now := inputOf(ch.Object)
+	if ch.Kind == stream.Delete {
+		delete(c.inputs, ch.Key)
+		return []slim.Key{ch.Key, sharedKey}
+	}
+	c.inputs[ch.Key] = now
+	if known && was == now {
+		return []slim.Key{ch.Key}
+	}
+	return []slim.Key{ch.Key, sharedKey}
+}
+
+// classChanged is every Ingress without a class.
+func (c *controller) classChanged(stream.Change[ingressClass]) []slim.Key {
+	keys := []slim.Key{sharedKey}
+	for i := range c.ingresses.All() {
+		if isManaged(i, true) != isManaged(i, false) {
+			keys = append(keys, i.Key())
+		}
+	}
+	return keys
+}
+
+// serviceChanged is the Ingress of a Service, all that share it, and those that refer to one that comes or goes.
+func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key) {
+	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
+		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
+	} else if name, ok := strings.CutPrefix(ch.Key.Name, namePrefix); ok { // it may be in the place of one
+		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: name})
+	}
+	if ch.Key == c.sharedService() {
+		for i := range c.ingresses.All() {
+			keys = append(keys, i.Key())
+		}
+	}
+	if exists := ch.Kind == stream.Upsert; c.known[ch.Key] != exists {
+		if delete(c.known, ch.Key); exists {
+			c.known[ch.Key] = true
+		}
+		for i := range stream.ByIndex(c.ingresses, byBackend, ch.Key) {
+			keys = append(keys, i.Key(), sharedKey)
+		}
+	}
+	return keys
+}
+
+// endpointsChanged is the Ingress of Endpoints.
+func (c *controller) endpointsChanged(ch stream.Change[endpoints]) []slim.Key {
+	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
+		return []slim.Key{{Namespace: ch.Key.Namespace, Name: owner.Name()}}
+	}
+	return nil
+}
+
+// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share.
+func (c *controller) configChanged(ch stream.Change[envoyres.Object]) []slim.Key {
+	if ch.Key == c.sharedService() {
+		return []slim.Key{sharedKey}
+	}
+	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
+		return []slim.Key{{Namespace: ch.Key.Namespace, Name: owner.Name()}}
+	}
+	if name, ok := strings.CutPrefix(ch.Key.Name, namePrefix+ch.Key.Namespace+"-"); ok {
+		return []slim.Key{{Namespace: ch.Key.Namespace, Name: name}}
+	}
+	return nil
+}
+
+// nameOf is the key of an Ingress in a translation.
+func nameOf(key slim.Key) envoy.Name { return envoy.Name{Namespace: key.Namespace, Name: key.Name} }

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package aws
+
+import (
+	"cmp"
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cloudipam"
+)
+
+// eni is an interface. It is not changed.
+type eni struct {
+	v2.ENI            // as in the status of the CiliumNode
+	singles  []string // secondary addresses, without those of prefixes
+	instance string
+	card     int
+	attached bool
+}
+
+// account is what interfaces refer to: it changes rarely.
+type account struct {
+	vpcs     map[string]v2.AWSVPC
+	subnets  map[string]cloudipam.Subnet
+	groups   []securityGroup
+	limits   limits
+	limitsAt time.Time // when they were read
+}
+
+// readAccount reads VPCs, subnets, security groups and the limits of instance types.
+func (p *provider) readAccount(ctx context.Context) (*account, error) {
+	vpcs, err := p.session.vpcs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	subnets, err := p.session.subnets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	groups, err := p.session.securityGroups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a := &account{vpcs: map[string]v2.AWSVPC{}, subnets: map[string]cloudipam.Subnet{}}
+	if a.limits, a.limitsAt, err = p.readLimits(ctx); err != nil {
+		return nil, err
+	}
+	for _, v := range vpcs {
+		a.vpcs[sdk.ToString(v.VpcId)] = vpcOf(v)
+	}
+	for _, s := range subnets {
+		d := &subnetDetail{vpc: sdk.ToString(s.VpcId), cidr: sdk.ToString(s.CidrBlock), tags: tagMap(s.Tags)}
+		id := sdk.ToString(s.SubnetId)
+		d.eligible = p.isEligible(id, d.tags)
+		a.subnets[id] = cloudipam.Subnet{ID: id, Zone: sdk.ToString(s.AvailabilityZone), Free: int(sdk.ToInt32(s.AvailableIpAddressCount)), Detail: d}
+	}
+	for _, g := range groups {
+		a.groups = append(a.groups, securityGroup{sdk.ToString(g.GroupId), sdk.ToString(g.VpcId), tagMap(g.Tags)})
+	}
+	return a, nil
+}
+
+// isEligible reports whether interfaces can be created in a subnet, by the filters.
+func (p *provider) isEligible(id string, tags map[string]string) bool {
+	c := p.config
+	return (len(c.SubnetIDsFilter) == 0 || slices.Contains(c.SubnetIDsFilter, id)) && hasTags(tags, c.SubnetTagsFilter)
+}
+
+func vpcOf(v types.Vpc) v2.AWSVPC {
+	of := v2.AWSVPC{ID: sdk.ToString(v.VpcId), PrimaryCIDR: sdk.ToString(v.CidrBlock)}
+	for _, c := range v.CidrBlockAssociationSet {
+		associated := c.CidrBlockState == nil || c.CidrBlockState.State == "" || c.CidrBlockState.State == types.VpcCidrBlockStateCodeAssociated
+		if cidr := sdk.ToString(c.CidrBlock); cidr != of.PrimaryCIDR && associated {
+			of.CIDRs = append(of.CIDRs, cidr)
+		}
+	}
+	slices.Sort(of.CIDRs)
+	return of
+}
+
+// readTypes are the limits of instance types that EC2 knows.
+func (p *provider) readTypes(ctx context.Context) (limits, error) {
+	all, err := p.session.instanceTypes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	table := limits{}
+	for _, t := range all {
+		if t.NetworkInfo == nil {
+			continue
+		}
+		l := limit{
+			interfaces: int(sdk.ToInt32(t.NetworkInfo.MaximumNetworkInterfaces)), ipv4: int(sdk.ToInt32(t.NetworkInfo.Ipv4AddressesPerInterface)),
+			hypervisor: string(t.Hypervisor),
+		}
+		if l.hypervisor == "" && sdk.ToBool(t.BareMetal) {
+			l.hypervisor = metal
+		}
+		if l.interfaces > 0 && l.ipv4 > 0 {
+			table[string(t.InstanceType)] = l
+		}
+	}
+	return table, nil
+}
+
+// eniOfEC2 returns nil for an interface that is not attached to an instance, or that has no address of IPv4.
+func (p *provider) eniOfEC2(n types.NetworkInterface, a *account) *eni {
+	at := n.Attachment
+	if at == nil || sdk.ToString(at.InstanceId) == "" || at.Status == types.AttachmentStatusDetached || sdk.ToString(n.NetworkInterfaceId) == "" {
+		return nil
+	}
+	e := p.describe(n, a)
+	if e.IP == "" {
+		return nil
+	}
+	e.instance = *at.InstanceId
+	e.Number, e.card = int(sdk.ToInt32(at.DeviceIndex)), int(sdk.ToInt32(at.NetworkCardIndex))
+	e.attached = at.Status != types.AttachmentStatusDetaching
+	return e
+}
+
+// describe makes an interface of what EC2 says of it, without its attachment.
+func (p *provider) describe(n types.NetworkInterface, a *account) *eni {
+	e := &eni{ENI: v2.ENI{
+		ID: sdk.ToString(n.NetworkInterfaceId), IP: sdk.ToString(n.PrivateIpAddress), MAC: sdk.ToString(n.MacAddress), Description: sdk.ToString(n.Description),
+		Tags: tagMap(n.TagSet),
+	}}
+	e.Subnet.ID, e.VPC = sdk.ToString(n.SubnetId), v2.AWSVPC{ID: sdk.ToString(n.VpcId)}
+	if d, ok := a.subnets[e.Subnet.ID].Detail.(*subnetDetail); ok {
+		e.Subnet.CIDR = d.cidr
+	}
+	if v, ok := a.vpcs[e.VPC.ID]; ok {
+		e.VPC = v
+	}
+	for _, g := range n.Groups {
+		e.SecurityGroups = append(e.SecurityGroups, sdk.ToString(g.GroupId))
+	}
+	for _, address := range n.PrivateIpAddresses {
+		if sdk.ToBool(address.Primary) {
+			e.IP = cmp.Or(e.IP, sdk.ToString(address.PrivateIpAddress))
+		} else if ip := sdk.ToString(address.PrivateIpAddress); ip != "" {
+			e.singles = append(e.singles, ip)
+		}
+	}
+	for _, prefix := range n.Ipv4Prefixes {
+		e.Prefixes = append(e.Prefixes, sdk.ToString(prefix.Ipv4Prefix))
+	}
+	p.list(e)
+	return e
+}
+
+// list puts the addresses in order, as in the status: the primary one where pods can use it, single ones, those of prefixes.
+func (p *provider) list(e *eni) {
+	slices.SortFunc(e.singles, compareAddresses)
+	e.singles = slices.Compact(e.singles)
+	slices.SortFunc(e.Prefixes, compareAddresses)
+	e.Prefixes = slices.Compact(e.Prefixes)
+	e.Addresses = nil
+	if p.config.AWSUsePrimaryAddress {
+		e.Addresses = append(e.Addresses, e.IP)
+	}
+	e.Addresses = append(e.Addresses, e.singles...)
+	for _, prefix := range e.Prefixes {
+		e.Addresses = append(e.Addresses, addressesOf(prefix)...)
+	}
+}
+
+// compareAddresses compares addresses or prefixes by their first address.
+func compareAddresses(a, b string) int {
+	parse := func(text string) netip.Addr {
+		first, _, _ := strings.Cut(text, "/")
+		ip, _ := netip.ParseAddr(first) // what is none comes first, and in the order of its text
+		return ip
+	}
+	return cmp.Or(parse(a).Compare(parse(b)), cmp.Compare(a, b))
+}
+
+// addressesOf are all addresses of a prefix of IPv4 of at most 256 addresses.
+func addressesOf(prefix string) (list []string) {
+	p, err := netip.ParsePrefix(prefix)
+	if err != nil || !p.Addr().Is4() || p.Bits() < 24 {
+		return nil
+	}
+	for ip := p.Masked().Addr(); p.Contains(ip); ip = ip.Next() {
+		list = append(list, ip.String())
+	}
+	return list
+}
+
+// instancesOf groups interfaces by their instances.
+func (p *provider) instancesOf(list []types.NetworkInterface, a *account) map[string]*cloudipam.Instance {
+	byInstance := map[string]map[string]*eni{}
+	for _, n := range list {
+		e := p.eniOfEC2(n, a)
+		if e == nil {
+			continue
+		}
+		if byInstance[e.instance] == nil {
+			byInstance[e.instance] = map[string]*eni{}
+		}
+		byInstance[e.instance][e.ID] = e
+	}
+	p.recent.complete(byInstance, p.list, time.Now())
+	d := &detail{limits: a.limits}
+	all := map[string]*cloudipam.Instance{}
+	for id, enis := range byInstance {
+		i := &cloudipam.Instance{ID: id, Detail: d}
+		for _, e := range enis {
+			i.Interfaces = append(i.Interfaces, cloudipam.Interface{ID: e.ID, Subnet: e.Subnet.ID, Addresses: e.Addresses, Detail: e})
+		}
+		slices.SortFunc(i.Interfaces, func(a, b cloudipam.Interface) int {
+			x, y := eniOf(a), eniOf(b)
+			return cmp.Or(cmp.Compare(x.card, y.card), cmp.Compare(x.Number, y.Number), cmp.Compare(x.ID, y.ID))
+		})
+		all[id] = i
+	}
+	return all
+}

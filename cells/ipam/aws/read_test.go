@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package aws
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
+)
+
+// AWS-4, AWS-5, AWS-6, AWS-8: what filters select, over several pages: instances are read whole, or not at all.
+func TestFilters(t *testing.T) {
+	c := region("m5.large")
+	c.AddVPC("vpc-2", "172.16.0.0/16")
+	c.AddGroup("sg-2", "vpc-2", nil)
+	pods := map[string]string{"role": "pods"}
+	c.AddSubnet("subnet-b", "vpc-1", "eu-west-1a", "10.2.0.0/24", pods)
+	for id, tags := range map[string]map[string]string{"i-1": pods, "i-2": nil, "i-3": pods, "i-4": nil, "i-5": nil, "i-6": nil, "i-7": nil} {
+		if err := c.Run(id, "m5.large", "subnet-a", tags); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.Leave("subnet-a", nil); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, c)
+	all := []string{"i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"}
+	for name, test := range map[string]struct {
+		config Config
+		want   []string
+	}{
+		"none":                      {Config{}, all},
+		"small pages":               {Config{AWSMaxResultsPerCall: 5}, all},
+		"tags of instances":         {Config{InstanceTagsFilter: pods}, []string{"i-1", "i-3"}},
+		"tags that no instance has": {Config{InstanceTagsFilter: map[string]string{"role": "x"}}, nil},
+		"tags of subnets":           {Config{SubnetTagsFilter: pods}, all},
+		"ids of subnets":            {Config{SubnetIDsFilter: []string{"subnet-b"}}, all},
+		"tags that no subnet has":   {Config{SubnetTagsFilter: map[string]string{"role": "x"}}, nil},
+	} {
+		p := providerOf(t, test.config, nil)
+		s, err := p.Read(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := slices.Sorted(maps.Keys(s.Instances)); !slices.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+		one, err := p.ReadInstances(t.Context(), []string{"i-2"})
+		if err != nil || one["i-2"] == nil {
+			t.Errorf("%s: an instance alone: %v, %v", name, one, err)
+		}
+		eligible := s.Subnets["subnet-a"].Detail.(*subnetDetail).eligible
+		if filtered := len(test.config.SubnetIDsFilter)+len(test.config.SubnetTagsFilter) > 0; eligible == filtered {
+			t.Errorf("%s: interfaces in subnet-a: %v", name, eligible)
+		}
+	}
+}
+
+// AWS-8: IAM that denies instance types costs nothing but a log line; types are read once an hour.
+func TestDeniedTypes(t *testing.T) {
+	c := region("m5.large", "i-1")
+	c.Fault = func(operation string, _ map[string]string) (f ec2test.Fault) {
+		if operation == "DescribeInstanceTypes" {
+			f.Refuse = &ec2test.Error{Status: http.StatusForbidden, Code: codeDenied, Message: "You are not authorized to perform this operation."}
+		}
+		return f
+	}
+	serve(t, c)
+	p := providerOf(t, Config{UpdateEC2AdapterLimitViaAPI: true}, nil)
+	for range 3 {
+		s, err := p.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := p.Limits(nodeOf("i-1", nil), s.Instances["i-1"]); err != nil || l.Addresses != 27 {
+			t.Errorf("%+v, %v", l, err)
+		}
+	}
+	if n := c.Calls()["DescribeInstanceTypes"]; n != 1 {
+		t.Errorf("types were read %d times", n)
+	}
+}
+
+// AWS-24: the name of an EKS cluster is found by the tags of the operator's instance.
+func TestTagsOfOwnInterfaces(t *testing.T) {
+	c := region("m5.large")
+	if err := c.Run(c.Self, "m5.large", "subnet-a", map[string]string{eksTag: "blue", "other": "tag"}); err != nil {
+		t.Fatal(err)
+	}
+	serve(t, c)
+	for name, test := range map[string]struct {
+		config Config
+		want   map[string]string
+	}{
+		"by EKS":     {Config{}, map[string]string{managedTag: "true", clusterTag: "blue"}},
+		"by options": {Config{ENIGCTags: map[string]string{"a": "b"}}, map[string]string{"a": "b"}},
+		"and others": {Config{ENITags: map[string]string{"team": "net", clusterTag: "x"}}, map[string]string{managedTag: "true", clusterTag: "blue", "team": "net"}},
+	} {
+		p := providerOf(t, test.config, nil)
+		b, err := p.session.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.tagsOf(test.config); !maps.Equal(got, test.want) {
+			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}

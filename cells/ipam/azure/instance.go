@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package azure
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/skep-operator/skep/resources/cloudipam"
+)
+
+// nic is what is read of a network interface.
+type nic struct {
+	name, mac, securityGroup string
+	cidr, gateway            string // of the subnet of its listed addresses
+	primary                  bool
+	addresses                []ipConfig // IPv4
+	listed                   []ipConfig // those that are published
+	all                      int        // ipConfigurations, whatever they are
+}
+
+// ipConfig is an ipConfiguration with an address.
+type ipConfig struct {
+	name, address string
+	subnet        string // as Azure sends it
+	state         string // in lower case
+}
+
+// vnetSubnet is what is read of a subnet.
+type vnetSubnet struct {
+	cidr, gateway string
+	reserved      bool // for a service of Azure
+}
+
+// subnets are those of all virtual networks, by id in lower case.
+type subnets map[string]cloudipam.Subnet
+
+// byID are the subnets by id as Azure sends it.
+func (s subnets) byID() map[string]cloudipam.Subnet {
+	all := make(map[string]cloudipam.Subnet, len(s))
+	for _, of := range s {
+		all[of.ID] = of
+	}
+	return all
+}
+
+// reservedAddresses are those of each subnet that Azure keeps.
+const reservedAddresses = 5
+
+// subnetsOf reads virtual networks.
+func subnetsOf(networks []*armnetwork.VirtualNetwork) subnets {
+	all := subnets{}
+	for _, n := range networks {
+		if n == nil || n.Properties == nil {
+			continue
+		}
+		for _, s := range n.Properties.Subnets {
+			if s == nil || s.Properties == nil || deref(s.ID) == "" {
+				continue
+			}
+			of := cloudipam.Subnet{ID: *s.ID}
+			var detail vnetSubnet
+			if p, ok := ipv4Of(s.Properties); ok {
+				detail.cidr, detail.gateway = p.Masked().String(), p.Masked().Addr().Next().String()
+				of.Free = max(0, 1<<(32-p.Bits())-reservedAddresses-len(s.Properties.IPConfigurations))
+			}
+			detail.reserved = len(s.Properties.Delegations) > 0
+			of.Detail = detail
+			all[strings.ToLower(of.ID)] = of
+		}
+	}
+	return all
+}
+
+// ipv4Of is the IPv4 range of a subnet.
+func ipv4Of(s *armnetwork.SubnetPropertiesFormat) (netip.Prefix, bool) {
+	for _, text := range append([]*string{s.AddressPrefix}, s.AddressPrefixes...) {
+		if p, err := netip.ParsePrefix(deref(text)); err == nil && p.Addr().Is4() {
+			return p, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+// instancesOf groups network interfaces by machine. Those without a machine are left out.
+func (c Config) instancesOf(nics []*armnetwork.Interface, known subnets) map[string]*cloudipam.Instance {
+	all := map[string]*cloudipam.Instance{}
+	seen := map[string]bool{}
+	for _, n := range nics {
+		if n == nil || n.Properties == nil || n.Properties.VirtualMachine == nil || deref(n.ID) == "" || seen[strings.ToLower(*n.ID)] {
+			continue
+		}
+		id := strings.ToLower(deref(n.Properties.VirtualMachine.ID))
+		if id == "" {
+			continue
+		}
+		seen[strings.ToLower(*n.ID)] = true
+		if all[id] == nil {
+			all[id] = &cloudipam.Instance{ID: id}
+		}
+		all[id].Interfaces = append(all[id].Interfaces, c.interfaceOf(n, known))
+	}
+	for _, i := range all {
+		slices.SortFunc(i.Interfaces, func(a, b cloudipam.Interface) int {
+			if a, b := nicOf(a).primary, nicOf(b).primary; a != b {
+				if a {
+					return -1
+				}
+				return 1
+			}
+			return cmp.Compare(a.ID, b.ID)
+		})
+	}
+	return all
+}
+
+// nicOf is the detail of an interface.
+func nicOf(i cloudipam.Interface) nic { return i.Detail.(nic) }
+
+// interfaceOf reads a network interface.
+func (c Config) interfaceOf(n *armnetwork.Interface, known subnets) cloudipam.Interface {
+	of := nic{
+		name: deref(n.Name), mac: strings.ReplaceAll(deref(n.Properties.MacAddress), "-", ":"),
+		primary: deref(n.Properties.Primary), all: len(n.Properties.IPConfigurations),
+	}
+	if g := n.Properties.NetworkSecurityGroup; g != nil {
+		of.securityGroup = deref(g.ID)
+	}
+	i := cloudipam.Interface{ID: *n.ID}
+	for _, config := range n.Properties.IPConfigurations {
+		if config == nil || config.Properties == nil || !isIPv4(deref(config.Properties.PrivateIPAddress)) {
+			continue
+		}
+		p := config.Properties
+		address := ipConfig{name: deref(config.Name), address: *p.PrivateIPAddress, state: strings.ToLower(string(deref(p.ProvisioningState)))}
+		if p.Subnet != nil {
+			address.subnet = deref(p.Subnet.ID)
+		}
+		of.addresses = append(of.addresses, address)
+		if deref(p.Primary) && !c.AzureUsePrimaryAddress {
+			continue
+		}
+		of.listed = append(of.listed, address)
+		i.Addresses = append(i.Addresses, address.address)
+		if s, ok := known[strings.ToLower(address.subnet)]; ok {
+			d := s.Detail.(vnetSubnet)
+			of.cidr, of.gateway = d.cidr, d.gateway
+		}
+	}
+	if order := of.subnets(); len(order) > 0 {
+		i.Subnet = order[0]
+		if s, ok := known[strings.ToLower(order[0])]; ok {
+			i.Subnet = s.ID
+		}
+	}
+	i.Detail = of
+	return i
+}
+
+// subnets are those of the addresses, in order: of listed ones first. That of the primary address is the one that a new
+// machine has.
+func (n nic) subnets() (ids []string) {
+	for _, of := range [][]ipConfig{n.listed, n.addresses} {
+		for _, a := range of {
+			if a.subnet != "" && !slices.Contains(ids, a.subnet) {
+				ids = append(ids, a.subnet)
+			}
+		}
+	}
+	return ids
+}
+
+func isIPv4(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Is4()
+}
+
+// deref is what a pointer of the SDK points to.
+func deref[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clusterpool
+
+import (
+	"net/netip"
+	"slices"
+
+	"github.com/skep-operator/skep/resources/domain/cidr"
+)
+
+// claims are CIDRs that nodes list and that are not allocated to them: agents may use them, as they do not read errors.
+// Claimed blocks are not allocated to other nodes, but another node that lists them may adopt them. A CIDR that cannot be
+// decoded may be any: nothing is allocated that it could be.
+type claims struct {
+	byNode    map[string]claim
+	undecoded []string // names of CiliumNodes of which nothing can be decoded
+	changes   uint64
+	applied   uint64     // the value of changes at the last apply
+	blockers  [2]blocker // by family
+}
+
+// claim is the claim of one node.
+type claim struct {
+	cidrs      []netip.Prefix
+	mayHaveAny [2]bool // families of which the node may have any CIDR
+	problem    string  // of the node, for health and the log
+}
+
+// blocker is a node that may have any CIDR of a family, so that none can be allocated. The name "" is an object without a
+// readable name.
+type blocker struct {
+	exists bool
+	node   string
+}
+
+func newClaims() claims { return claims{byNode: map[string]claim{}} }
+
+// update records the claim of a node.
+func (c *claims) update(a *allocator, n *node) {
+	now, before := a.claimOf(n), c.byNode[n.Name]
+	switch {
+	case slices.Equal(now.cidrs, before.cidrs) && now.mayHaveAny == before.mayHaveAny && now.problem == before.problem:
+		return
+	case len(now.cidrs) == 0 && now.problem == "":
+		delete(c.byNode, n.Name)
+	default:
+		c.byNode[n.Name] = now
+	}
+	c.changes++
+}
+
+func (c *claims) remove(name string) {
+	if _, claimed := c.byNode[name]; claimed {
+		c.changes++
+		delete(c.byNode, name)
+	}
+}
+
+// setUndecoded records the CiliumNodes of which nothing can be decoded.
+func (c *claims) setUndecoded(names []string) {
+	if !slices.Equal(c.undecoded, names) {
+		c.changes++
+		c.undecoded = names
+	}
+}
+
+func (a *allocator) claimOf(n *node) (now claim) {
+	all := slices.Concat(n.cidrs, n.Found)
+	for _, text := range n.invalid {
+		all = append(all, cidr.Find(text)...)
+	}
+	for _, c := range all {
+		switch p := a.oversizing(c); {
+		case withinOne(c, n.allocated), len(a.poolsOf(c)) == 0:
+		case p != nil:
+			now.problem = refuseOversized(c, p).text
+		default:
+			now.cidrs = append(now.cidrs, c)
+		}
+	}
+	if n.Undecoded != "" {
+		now.problem = n.Undecoded
+		for _, family := range a.missing(slices.Concat(n.allocated, n.Found)) {
+			now.mayHaveAny[family] = true
+		}
+	}
+	return now
+}
+
+// oversizing is a pool that a CIDR contains, nil if there is none.
+func (a *allocator) oversizing(c netip.Prefix) *pool {
+	for _, p := range a.poolsOf(c) {
+		if p.oversized(c) {
+			return p
+		}
+	}
+	return nil
+}
+
+// apply withholds what is claimed from allocation, and sets the blockers.
+func (c *claims) apply(a *allocator) {
+	if c.applied == c.changes {
+		return
+	}
+	c.applied = c.changes
+	var claimed []netip.Prefix
+	for _, claim := range c.byNode {
+		claimed = append(claimed, claim.cidrs...)
+	}
+	_ = a.blocks.Withhold(claimed...) // they overlap pools, so they are valid
+	for family := range c.blockers {
+		h := blocker{exists: len(c.undecoded) > 0}
+		if h.exists {
+			h.node = c.undecoded[0]
+		}
+		for name, claim := range c.byNode {
+			if claim.mayHaveAny[family] && (!h.exists || name < h.node && len(c.undecoded) == 0) {
+				h = blocker{true, name}
+			}
+		}
+		c.blockers[family] = h
+	}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package multipool
+
+import (
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+
+	"github.com/skep-operator/skep/resources/domain/alloc"
+	"github.com/skep-operator/skep/resources/domain/cidr"
+)
+
+// The text in a status is bounded, since it repeats values of the node.
+const (
+	maxLine  = 512 // bytes
+	maxLines = 16
+)
+
+func bounded(line string) string {
+	line = strings.ReplaceAll(line, "\n", " ")
+	if n := len(line); n > maxLine {
+		return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(line[:maxLine], ""), n)
+	}
+	return line
+}
+
+// Texts that the original has are the same byte for byte: users search for them.
+
+func textUnparsable(pool, text string) string {
+	return fmt.Sprintf("failed to parse CIDR of pool %q: invalid CIDR address: %s", pool, text)
+}
+
+func textNoPool(pool string) string { return "cannot reuse from non-existing pool: " + pool }
+
+func textOutside(c poolCIDR) string {
+	return fmt.Sprintf("unable to reuse from pool %s: cidr %s is not part of the requested pool", c.pool, c.cidr)
+}
+
+func textTaken(c poolCIDR) string {
+	return fmt.Sprintf("unable to reuse from pool %s: cidr %s has already been allocated", c.pool, c.cidr)
+}
+
+var taken = regexp.MustCompile(`(?m)^unable to reuse from pool (.+): cidr (\S+) has already been allocated$`)
+
+// lostIn are the CIDRs of which a status says that they were taken.
+func lostIn(text string) (list []poolCIDR) {
+	for _, match := range taken.FindAllStringSubmatch(text, -1) {
+		if c, ok := cidr.Parse(match[2]); ok {
+			list = append(list, poolCIDR{match[1], c})
+		}
+	}
+	return list
+}
+
+func textOverlap(c poolCIDR, own netip.Prefix) string {
+	return fmt.Sprintf("unable to reuse from pool %s: cidr %s overlaps %s, which the node has, too", c.pool, c.cidr, own)
+}
+
+func textRefused(node, pool string, family alloc.Family, reason string) string {
+	return fmt.Sprintf("failed to allocate %s address for node %q from pool %q: %s", strings.ToLower(family.String()), node, pool, reason)
+}
+
+const textEmpty = "pool empty"
+
+func textAbsurd(needed int64) string {
+	return fmt.Sprintf("%d addresses are more than %d blocks: correct spec.ipam.pools.requested", needed, maxBlocks)
+}
+
+func textUndecidable(by string) string {
+	if by == "" {
+		return "waiting: a CiliumNode cannot be decoded that does not say its name; it may have any CIDR"
+	}
+	return fmt.Sprintf("waiting: spec.ipam.pools.allocated of CiliumNode %s cannot be decoded, it may have any CIDR; repair or delete it", by)
+}
+
+// reason is that of the Event about a refusal.
+func (r refusal) reason() string {
+	switch r.kind {
+	case exhausted:
+		return "PodCIDRPoolExhausted"
+	case undecidable:
+		return "PodCIDRUndecided"
+	}
+	return "PodCIDRRefused"
+}

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/skep-operator/skep/resources/domain/alloc"
+)
+
+// The reasons of the condition of Services.
+const (
+	reasonSatisfied    = "satisfied"
+	reasonNoPool       = "no_pool"
+	reasonOutOfIPs     = "out_of_ips"
+	reasonSelector     = "pool_selector_mismatch"
+	reasonTaken        = "already_allocated"
+	reasonIncompatible = "already_allocated_incompatible_service"
+	reasonReserved     = "reserved"
+	reasonInvalidIP    = "invalid_ip"
+)
+
+const (
+	messageNoPool   = "There are no enabled CiliumLoadBalancerIPPools that match this service"
+	messageOutOfIPs = "All enabled CiliumLoadBalancerIPPools that match this service ran out of allocatable IPs"
+)
+
+// reconcile brings Services to their allocations: invalid ones are dropped, then all import what their status shows, and then
+// each gets what it misses, the oldest first.
+func (a *allocator) reconcile(all []*service) {
+	all = slices.DeleteFunc(all, func(s *service) bool { return !s.ours })
+	slices.SortFunc(all, oldestFirst)
+	all = slices.Compact(all)
+	for _, s := range all {
+		a.waiting.remove(s)
+		a.dropInvalid(s)
+	}
+	for _, s := range all {
+		a.importShown(s)
+	}
+	for _, s := range all {
+		a.allocateMissing(s)
+		a.mark(s)
+	}
+}
+
+// dropInvalid drops allocations that a Service may not keep.
+func (a *allocator) dropInvalid(s *service) {
+	var kept []netip.Addr
+	for _, addr := range slices.Clone(s.held) {
+		if a.covered(s, addr) && s.request.admits(addr, kept) && a.sharesWithHolders(s, addr) {
+			kept = append(kept, addr)
+		} else {
+			a.unuse(s, addr, holds)
+		}
+	}
+}
+
+// importShown allocates to a Service what its status shows, where it may have that.
+func (a *allocator) importShown(s *service) {
+	for _, addr := range s.shown {
+		if !slices.Contains(s.held, addr) && a.covered(s, addr) && s.request.admits(addr, s.held) && a.sharesWithHolders(s, addr) {
+			a.use(s, addr, holds)
+		}
+	}
+}
+
+// sharesWithHolders reports whether the other holders of an address are compatible with a Service.
+func (a *allocator) sharesWithHolders(s *service, addr netip.Addr) bool {
+	l := a.leases.byAddr[addr]
+	if l == nil {
+		return true
+	}
+	for other := range l.others(s, holds) {
+		if incompatible(&s.request.sharing, &other.request.sharing) != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// allocateMissing allocates what a Service wants and does not hold. One that misses something waits.
+func (a *allocator) allocateMissing(s *service) {
+	s.result = result{}
+	if len(s.request.invalid) > 0 {
+		s.result = result{reasonInvalidIP, fmt.Sprintf("The requested IP '%s' is not valid", s.request.invalid[0])}
+	}
+	var missing []alloc.Family
+	for _, addr := range s.request.ips {
+		if !slices.Contains(s.held, addr) {
+			if r := a.allocateThis(s, addr); r != (result{}) {
+				s.result = r
+			}
+		}
+	}
+	if len(s.request.ips) == 0 && len(s.request.invalid) == 0 {
+		for _, f := range s.request.families {
+			if hasFamily(s.held, f) {
+				continue
+			}
+			if r := a.allocateAny(s, f); r != (result{}) {
+				s.result = r
+				missing = append(missing, f)
+			}
+		}
+	}
+	if s.result != (result{}) {
+		a.waiting.add(s, missing)
+	}
+}
+
+// allocateThis allocates a requested address.
+func (a *allocator) allocateThis(s *service, addr netip.Addr) result {
+	reason, message := reasonNoPool, "No pool exists with a CIDR containing '%s'"
+	var from *pool
+	for _, p := range a.order {
+		if !p.serves() || !p.covers(addr) {
+			continue
+		}
+		reason, message = reasonSelector, "The pool with the CIDR containing '%s', doesn't select this service"
+		if p.selects(s) {
+			from = p
+			break
+		}
+	}
+	if from == nil {
+		return result{reason, fmt.Sprintf(message, addr)}
+	}
+	if len(a.unknownServices) > 0 {
+		return a.blocked()
+	}
+	if l := a.leases.byAddr[addr]; l != nil {
+		if r := l.refusal(s); r != (result{}) {
+			return r
+		}
+		a.use(s, addr, holds)
+		return result{}
+	}
+	l := newLease(addr)
+	if from.addresses.Allocate(addr, l) != nil { // it is free, so it is withheld
+		return result{reasonReserved, fmt.Sprintf("The IP '%s' is the first or the last of its range, and the pool does not allow those", addr)}
+	}
+	a.adopt(l, s)
+	return result{}
+}
+
+// refusal is why a Service cannot have an address that is in use, zero if it can.
+func (l *lease) refusal(s *service) result {
+	for _, other := range slices.SortedFunc(l.others(s, holds|shows|sent), oldestFirst) {
+		reason := incompatible(&s.request.sharing, &other.request.sharing)
+		switch {
+		case reason == "":
+		case s.request.sharing.key == "":
+			return result{reasonTaken, fmt.Sprintf("The IP '%s' is already allocated to another service", l.addr)}
+		default:
+			return result{reasonIncompatible, fmt.Sprintf("The IP '%s' is already allocated to an incompatible service. Reason: %s", l.addr, reason)}
+		}
+	}
+	return result{}
+}
+
+// allocateAny allocates an address of a family: one that it can share, or a free one.
+func (a *allocator) allocateAny(s *service, f alloc.Family) result {
+	if len(a.unknownServices) > 0 {
+		return a.blocked()
+	}
+	for _, l := range a.leases.shared(s.request.sharing.key) {
+		if alloc.FamilyOf(l.addr) == f && l.refusal(s) == (result{}) && a.served(s, l.addr) {
+			a.use(s, l.addr, holds)
+			return result{}
+		}
+	}
+	why := result{reasonNoPool, messageNoPool}
+	for _, p := range a.order {
+		if !p.serves() || !p.hasFamily(f) || !p.selects(s) {
+			continue
+		}
+		why = result{reasonOutOfIPs, messageOutOfIPs}
+		if p.full[f] {
+			continue
+		}
+		l := newLease(netip.Addr{})
+		addr, err := p.addresses.AllocateTightest(f, l)
+		if err != nil {
+			p.full[f] = true
+			continue
+		}
+		l.addr = addr
+		a.adopt(l, s)
+		return result{}
+	}
+	return why
+}
+
+// served reports whether a pool that serves covers an address and selects a Service.
+func (a *allocator) served(s *service, addr netip.Addr) bool {
+	return slices.ContainsFunc(a.order, func(p *pool) bool { return p.serves() && p.covers(addr) && p.selects(s) })
+}
+
+// blocked is the result of all allocations as long as the addresses of some Services are not known. It is not written.
+func (a *allocator) blocked() result {
+	return result{message: fmt.Sprintf("Service %s cannot be decoded, and may have any address", a.unknownServices[0])}
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	"slices"
+
+	"github.com/skep-operator/skep/resources/cluster"
+)
+
+// Config says which Services get addresses.
+type Config struct {
+	EnableLBIPAM         bool `flag:"enable-lb-ipam" usage:"Allocate addresses of CiliumLoadBalancerIPPools to LoadBalancer Services"`
+	LBIPAMRequireLBClass bool `flag:"lbipam-require-lb-class" usage:"Allocate addresses only to LoadBalancer Services that have a class"`
+}
+
+const (
+	classBGP = "io.cilium/bgp-control-plane"
+	classL2  = "io.cilium/l2-announcer"
+)
+
+const typeLoadBalancer = "LoadBalancer"
+
+// settings are what the options say.
+type settings struct {
+	classes    []string // "" for Services without one
+	ipv4, ipv6 bool
+}
+
+func newSettings(c Config, shared cluster.Config) settings {
+	s := settings{ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6}
+	if !c.LBIPAMRequireLBClass && shared.DefaultLBServiceIPAM == cluster.LBIPAM {
+		s.classes = append(s.classes, "")
+	}
+	if shared.EnableBGPControlPlane {
+		s.classes = append(s.classes, classBGP)
+	}
+	if shared.EnableL2Announcements {
+		s.classes = append(s.classes, classL2)
+	}
+	return s
+}
+
+// serves reports whether a Service gets its addresses here.
+func (s settings) serves(o *serviceObject) bool {
+	return o.Spec.Type.String() == typeLoadBalancer && slices.Contains(s.classes, o.Spec.LoadBalancerClass.String())
+}

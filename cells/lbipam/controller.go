@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+// controller passes changes of pools and Services to the allocator and writes its decisions.
+type controller struct {
+	params
+	serviceQueue *reconcile.Queue[slim.Key]
+	poolQueue    *reconcile.Queue[string]
+	// active is closed when there is a pool. Services are not watched before.
+	active     chan struct{}
+	activation sync.Once
+
+	mu           sync.Mutex // guards the fields below; never held during a request
+	alloc        *allocator
+	unknown      unknown[serviceObject]
+	unknownPools unknown[poolObject]
+	reported     string // what health says of objects that cannot be decoded
+	written      map[slim.Key]written
+	poolsWritten map[string]written
+}
+
+type params struct {
+	cell.In
+
+	Config   Config
+	Shared   cluster.Config
+	Pools    stream.Resource[poolObject]
+	Services stream.Resource[serviceObject]
+	Client   k8s.Client
+	Events   *k8s.Events
+	Handover leading.Handover
+	Deps     reconcile.Deps
+	Metrics  *lbMetrics
+	Health   health.Reporter
+	Log      *slog.Logger
+}
+
+func newController(p params) *controller {
+	c := &controller{
+		params: p, active: make(chan struct{}), alloc: newAllocator(newSettings(p.Config, p.Shared)),
+		unknown: newUnknown[serviceObject](), unknownPools: newUnknown[poolObject](),
+		written: map[slim.Key]written{}, poolsWritten: map[string]written{},
+	}
+	c.serviceQueue = reconcile.NewQueue(p.Deps, "allocate", c.writeService, reconcile.Workers(writers))
+	c.poolQueue = reconcile.NewQueue(p.Deps, "pool", c.writePool)
+	return c
+}
+
+// writeServices runs the work queue of Services.
+func (c *controller) writeServices(ctx context.Context) error { return c.serviceQueue.Run(ctx) }
+
+// writePools runs the work queue of pools.
+func (c *controller) writePools(ctx context.Context) error { return c.poolQueue.Run(ctx) }
+
+// watchPools passes each change of a pool to the allocator. It starts with the pools that previous leaders have seen, as
+// addresses that no pool covers are taken from Services.
+func (c *controller) watchPools(ctx context.Context) error {
+	if err := stream.AwaitPredecessor(ctx, c.Pools, c.Handover, poolKind.Resource()); err != nil {
+		return err
+	}
+	store, err := c.Pools.Store(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.unknownPools.store = store
+	c.mu.Unlock()
+	synced := false
+	for batch := range c.Pools.Changes(ctx) {
+		for _, ch := range batch.Changes {
+			c.recordSeen(ch)
+			c.update(func(a *allocator) { c.handlePool(a, ch) }, poolKind.Trigger(ch.Object))
+		}
+		synced = synced || batch.Synced
+		c.update(func(a *allocator) {
+			if synced && !a.dormant() {
+				c.activation.Do(func() { close(c.active) })
+			}
+		}, c.Deps.TermTrigger())
+	}
+	return ctx.Err()
+}
+
+// recordSeen has the next leader wait for a pool that this one uses, also if it never writes to it: without it that leader
+// would take the addresses of the pool from Services.
+func (c *controller) recordSeen(ch stream.Change[poolObject]) {
+	if ch.Kind == stream.Upsert {
+		c.Handover.RecordSynced(poolKind.Resource(), uint64(ch.Object.ResourceVersion))
+	}
+}
+
+func (c *controller) handlePool(a *allocator, ch stream.Change[poolObject]) {
+	delete(c.unknownPools.keys, ch.Key)
+	if ch.Kind == stream.Delete {
+		delete(c.poolsWritten, ch.Key.Name)
+		a.removePool(ch.Key.Name)
+	} else {
+		a.upsertPool(ch.Object)
+	}
+}
+
+// watchServices passes each change of a Service to the allocator, once there is a pool. It starts with the allocations of
+// previous leaders.
+func (c *controller) watchServices(ctx context.Context) error {
+	select {
+	case <-c.active:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if err := stream.AwaitPredecessor(ctx, c.Services, c.Handover, serviceKind.Resource()); err != nil {
+		return err
+	}
+	store, err := c.Services.Store(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.unknown.store = store
+	c.mu.Unlock()
+	for batch := range c.Services.Changes(ctx) {
+		for _, ch := range batch.Changes {
+			c.update(func(a *allocator) { c.handleService(a, ch) }, serviceKind.Trigger(ch.Object))
+		}
+		if batch.Synced {
+			c.handleSynced()
+		}
+	}
+	return ctx.Err()
+}
+
+func (c *controller) handleService(a *allocator, ch stream.Change[serviceObject]) {
+	delete(c.unknown.keys, ch.Key)
+	if ch.Kind == stream.Delete {
+		delete(c.written, ch.Key)
+		a.removeService(ch.Key)
+	} else {
+		a.upsertService(ch.Object)
+	}
+}
+
+// handleSynced starts the allocation, as all Services are in the allocator.
+func (c *controller) handleSynced() {
+	var pools, services, waiting int
+	c.update(func(a *allocator) {
+		a.markSynced()
+		pools, services, waiting = len(a.pools), len(a.services), len(a.waiting.services)
+	}, c.Deps.TermTrigger())
+	c.Log.Info("caches synced, allocating addresses", "pools", pools, "services", services, "unsatisfied", waiting)
+}
+
+// recheckInterval is how often objects of which nothing can be decoded are looked at. There is no event when such an object
+// is deleted.
+const recheckInterval = 5 * time.Second
+
+func (c *controller) recheckUnknown() job.Job {
+	return job.Timer(func(context.Context) error {
+		c.update(func(*allocator) {}, c.Deps.TermTrigger())
+		return nil
+	}, recheckInterval, job.DelayFirstRun())
+}
+
+// update runs f on the allocator, with the current list of objects that cannot be decoded, and enqueues the objects that
+// have to be written.
+func (c *controller) update(f func(*allocator), trigger k8s.Trigger) {
+	services, pools := c.updateAllocator(f)
+	for _, key := range slices.SortedFunc(maps.Keys(services), compareKeys) {
+		c.serviceQueue.Add(key, trigger)
+	}
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		c.poolQueue.Add(name, trigger)
+	}
+}
+
+func (c *controller) updateAllocator(f func(*allocator)) (services map[slim.Key]bool, pools map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	a := c.alloc
+	c.unknownPools.refresh()
+	c.unknown.refresh()
+	c.setUnknown()
+	f(a)
+	c.setUnknown()
+	services, pools = a.drainDirty()
+	c.Metrics.update(a, pools)
+	c.reportUnknown()
+	return services, pools
+}

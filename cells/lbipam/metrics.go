@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	"math/big"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+type lbMetrics struct {
+	Conflicting prometheus.Gauge
+	Invalid     prometheus.Gauge
+	Available   *prometheus.GaugeVec
+	Used        *prometheus.GaugeVec
+	Matching    prometheus.Gauge
+	Unsatisfied prometheus.Gauge
+}
+
+func newMetrics(f metrics.Factory) *lbMetrics {
+	return &lbMetrics{
+		Conflicting: f.Gauge("conflicting_pools_total", "CiliumLoadBalancerIPPools that overlap an older one or themselves"),
+		Invalid:     f.Gauge("invalid_pools", "CiliumLoadBalancerIPPools whose spec is not valid"),
+		Available:   f.GaugeVec("ips_available_total", "Addresses of a pool that can be allocated", "pool"),
+		Used:        f.GaugeVec("ips_used_total", "Addresses of a pool that are allocated or reserved", "pool"),
+		Matching:    f.Gauge("services_matching_total", "LoadBalancer Services that get their addresses here"),
+		Unsatisfied: f.Gauge("services_unsatisfied_total", "LoadBalancer Services that miss an address"),
+	}
+}
+
+// update sets the gauges, of pools those that changed. The caller has the lock of the allocator.
+func (m *lbMetrics) update(a *allocator, changed map[string]bool) {
+	var conflicting, invalid float64
+	for _, p := range a.order {
+		if p.conflict != "" {
+			conflicting++
+		}
+		if p.problem != nil {
+			invalid++
+		}
+	}
+	m.Conflicting.Set(conflicting)
+	m.Invalid.Set(invalid)
+	m.Matching.Set(float64(len(a.services)))
+	m.Unsatisfied.Set(float64(len(a.waiting.services)))
+	for name := range changed {
+		p := a.pools[name]
+		if p == nil {
+			m.Available.DeleteLabelValues(name)
+			m.Used.DeleteLabelValues(name)
+			continue
+		}
+		m.Available.WithLabelValues(name).Set(toFloat(p.addresses.Free()))
+		m.Used.WithLabelValues(name).Set(toFloat(p.addresses.Used()))
+	}
+}
+
+func toFloat(n *big.Int) float64 {
+	f, _ := new(big.Float).SetInt(n).Float64()
+	return f
+}

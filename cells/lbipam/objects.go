@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+var (
+	serviceKind = stream.Core[serviceObject, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
+	poolKind    = stream.Custom[poolObject](v2alpha1.CiliumLoadBalancerIPPoolResource).OfKind("CiliumLoadBalancerIPPool")
+
+	serviceStatusResource = schema.GroupResource{Resource: "services/status"}
+	poolStatusResource    = schema.GroupResource{Group: v2alpha1.SchemeGroupVersion.Group, Resource: "ciliumloadbalancerippools/status"}
+)
+
+// selectServices are the Services that no other proxy serves.
+func selectServices(k stream.Kind[serviceObject], c cluster.Config) stream.Kind[serviceObject] {
+	return k.MatchingLabels(c.ServiceSelector())
+}
+
+// serviceObject is what is kept of a Service.
+type serviceObject struct {
+	serviceMeta `json:"metadata"`
+	Spec        serviceSpec   `json:"spec"`
+	Status      serviceStatus `json:"status"`
+}
+
+type serviceMeta struct {
+	slim.Meta
+	Generation        int64                    `json:"generation"`
+	Labels            slim.Labels              `json:"labels"`
+	Annotations       slim.Subset[annotations] `json:"annotations"`
+	CreationTimestamp slim.Time                `json:"creationTimestamp"`
+}
+
+type serviceSpec struct {
+	Type                  slim.String   `json:"type"`
+	LoadBalancerClass     slim.String   `json:"loadBalancerClass"`
+	LoadBalancerIP        string        `json:"loadBalancerIP"`
+	IPFamilies            []slim.String `json:"ipFamilies"`
+	IPFamilyPolicy        slim.String   `json:"ipFamilyPolicy"`
+	ExternalTrafficPolicy slim.String   `json:"externalTrafficPolicy"`
+	Selector              slim.Labels   `json:"selector"`
+	Ports                 []servicePort `json:"ports"`
+}
+
+type servicePort struct {
+	Port int32 `json:"port"`
+}
+
+type serviceStatus struct {
+	LoadBalancer loadBalancerStatus `json:"loadBalancer"`
+	Conditions   []condition        `json:"conditions"`
+}
+
+type loadBalancerStatus struct {
+	Ingress []ingress `json:"ingress"`
+}
+
+// ingress is an entry of status.loadBalancer.ingress. Other fields of it are never written.
+type ingress struct {
+	IP       string `json:"ip"`
+	Hostname string `json:"hostname"`
+}
+
+// condition is a metav1.Condition without its time.
+type condition struct {
+	Type               slim.String `json:"type"`
+	Status             slim.String `json:"status"`
+	Reason             slim.String `json:"reason"`
+	Message            string      `json:"message"`
+	ObservedGeneration int64       `json:"observedGeneration"`
+}
+
+// The annotations of Services, each with its older name.
+const (
+	requestAnnotation        = "lbipam.cilium.io/ips"
+	requestAlias             = "io.cilium/lb-ipam-ips"
+	sharingKeyAnnotation     = "lbipam.cilium.io/sharing-key"
+	sharingKeyAlias          = "io.cilium/lb-ipam-sharing-key"
+	crossNamespaceAnnotation = "lbipam.cilium.io/sharing-cross-namespace"
+	crossNamespaceAlias      = "io.cilium/lb-ipam-sharing-cross-namespace"
+)
+
+type annotations struct{}
+
+// Keep implements slim.KeyFilter.
+func (annotations) Keep(key string) bool {
+	switch key {
+	case requestAnnotation, requestAlias, sharingKeyAnnotation, sharingKeyAlias, crossNamespaceAnnotation, crossNamespaceAlias:
+		return true
+	}
+	return false
+}
+
+// poolObject is what is kept of a CiliumLoadBalancerIPPool.
+type poolObject struct {
+	poolMeta       `json:"metadata"`
+	slim.Undecoded `json:"-"`
+	Spec           poolSpec    `json:"spec"`
+	Status         *poolStatus `json:"status"`
+}
+
+type poolMeta struct {
+	slim.Meta
+	Generation        int64     `json:"generation"`
+	CreationTimestamp slim.Time `json:"creationTimestamp"`
+}
+
+type poolSpec struct {
+	Blocks            []block           `json:"blocks"`
+	AllowFirstLastIPs slim.String       `json:"allowFirstLastIPs"`
+	ServiceSelector   *v2.LabelSelector `json:"serviceSelector"`
+	Disabled          bool              `json:"disabled"`
+}
+
+type block struct {
+	CIDR  string `json:"cidr"`
+	Start string `json:"start"`
+	Stop  string `json:"stop"`
+}
+
+type poolStatus struct {
+	Conditions []condition `json:"conditions"`
+}
+
+// conditions are those of the status, if there is one.
+func (o *poolObject) conditions() []condition {
+	if o.Status == nil {
+		return nil
+	}
+	return o.Status.Conditions
+}

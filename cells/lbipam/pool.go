@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skep-operator/skep/resources/domain/alloc"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// pool is a CiliumLoadBalancerIPPool.
+type pool struct {
+	name    string
+	created slim.Time
+	object  *poolObject // as last observed
+
+	ranges    []alloc.AddressRange // of the blocks that are valid, in their order
+	addresses *alloc.AddressPool[*lease]
+	// selector is nil if it is not known.
+	selector labels.Selector
+	// problem is what is wrong with the spec, nil if it is valid.
+	problem *problem
+	// conflict is the message about a range that overlaps, "" if there is none.
+	conflict string
+	// full says for which families a search found no free address since one was released.
+	full [2]bool
+}
+
+// problem is what is wrong with the spec of a pool: a reason of its condition, and a message.
+type problem struct{ reason, message string }
+
+// serves reports whether the pool allocates addresses.
+func (p *pool) serves() bool { return p.problem == nil && p.conflict == "" && !p.object.Spec.Disabled }
+
+// selects reports whether the selector of the pool matches a Service.
+func (p *pool) selects(s *service) bool { return p.selector != nil && p.selector.Matches(s.labels()) }
+
+// maySelect is true also if the selector is not known.
+func (p *pool) maySelect(s *service) bool { return p.selector == nil || p.selector.Matches(s.labels()) }
+
+// covers reports whether an address lies in a range of the pool.
+func (p *pool) covers(a netip.Addr) bool { return p.addresses.Contains(a) }
+
+// hasFamily reports whether the pool has a range of a family.
+func (p *pool) hasFamily(f alloc.Family) bool { return p.addresses.Has(f) }
+
+// set takes over the spec of a pool.
+func (p *pool) set(o *poolObject) {
+	p.object, p.created, p.problem, p.full = o, o.CreationTimestamp, nil, [2]bool{}
+	p.setSelector()
+	p.setRanges()
+}
+
+const (
+	selectorPath = "spec.serviceSelector"
+	specPath     = "spec"
+	statusPath   = "status"
+)
+
+func (p *pool) setSelector() {
+	p.selector = labels.Everything()
+	if p.object.CannotDecode(selectorPath) {
+		p.selector = nil // the problem is set by setRanges
+		return
+	}
+	if s := p.object.Spec.ServiceSelector; s != nil {
+		var err error
+		if p.selector, err = s.AsSelector(); err != nil {
+			p.selector, p.problem = nil, &problem{reasonInvalidSelector, err.Error()}
+		}
+	}
+}
+
+func (p *pool) setRanges() {
+	p.ranges = nil
+	if p.object.CannotDecode(specPath) {
+		p.problem = &problem{reasonInvalidBlock, p.object.DecodeError().Error()}
+	}
+	for i, b := range p.object.Spec.Blocks {
+		r, err := b.parse()
+		switch {
+		case err == nil:
+			r.ReserveEdges = b.CIDR != "" && p.object.Spec.AllowFirstLastIPs.String() == "No"
+			p.ranges = append(p.ranges, r)
+		case p.problem == nil:
+			p.problem = &problem{reasonInvalidBlock, fmt.Sprintf("block %d (%s): %v", i+1, b, err)}
+		}
+	}
+	if p.addresses.Set(p.ranges...) != nil { // they overlap, which is a conflict
+		_ = p.addresses.Set(without(p.ranges, nil)...)
+	}
+}
+
+// without are the addresses of ranges that others do not have, as ranges that do not overlap.
+func without(ranges, others []alloc.AddressRange) (rest []alloc.AddressRange) {
+	var b netipx.IPSetBuilder
+	for _, r := range ranges {
+		b.AddRange(r.IPRange)
+	}
+	for _, r := range others {
+		b.RemoveRange(r.IPRange)
+	}
+	set, err := b.IPSet()
+	if err != nil { // of ranges that are valid there is none
+		return nil
+	}
+	for _, r := range set.Ranges() {
+		rest = append(rest, alloc.AddressRange{IPRange: r})
+	}
+	return rest
+}
+
+// sameSelector reports whether two selectors select the same. One that is not known is nil.
+func sameSelector(a, b labels.Selector) bool {
+	if a == nil || b == nil {
+		return a == nil && b == nil
+	}
+	return a.String() == b.String()
+}
+
+// String is the block as the user wrote it.
+func (b block) String() string {
+	if b.CIDR != "" || b.Start == "" {
+		return fmt.Sprintf("cidr %q", b.CIDR)
+	}
+	return fmt.Sprintf("%q to %q", b.Start, cmp.Or(b.Stop, b.Start))
+}
+
+var (
+	errWholeFamily = errors.New("it is all addresses of a family")
+	errReversed    = errors.New("the start is above the stop")
+	errMixed       = errors.New("start and stop are of different families")
+	errEmptyBlock  = errors.New("neither cidr nor start is set")
+	errZone        = errors.New("an address with a zone is of one link only")
+)
+
+// parse returns the range of a block.
+func (b block) parse() (alloc.AddressRange, error) {
+	if b.CIDR != "" {
+		return parseCIDR(b.CIDR)
+	}
+	if b.Start == "" {
+		return alloc.AddressRange{}, errEmptyBlock
+	}
+	start, err := parseAddr(b.Start)
+	if err != nil {
+		return alloc.AddressRange{}, err
+	}
+	stop, err := parseAddr(cmp.Or(b.Stop, b.Start))
+	if err != nil {
+		return alloc.AddressRange{}, err
+	}
+	return newRange(start, stop)
+}
+
+func parseCIDR(text string) (alloc.AddressRange, error) {
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		return alloc.AddressRange{}, errors.New("it is no CIDR")
+	}
+	if a := prefix.Addr(); a.Is4In6() && prefix.Bits() >= 96 {
+		prefix = netip.PrefixFrom(a.Unmap(), prefix.Bits()-96)
+	}
+	r := netipx.RangeOfPrefix(prefix.Masked())
+	return newRange(r.From(), r.To())
+}
+
+func parseAddr(text string) (netip.Addr, error) {
+	a, err := netip.ParseAddr(text)
+	switch {
+	case err != nil:
+		return a, fmt.Errorf("%q is no IP address", text)
+	case a.Zone() != "":
+		return a, errZone
+	}
+	return a.Unmap(), nil
+}
+
+func newRange(start, stop netip.Addr) (alloc.AddressRange, error) {
+	r := netipx.IPRangeFrom(start, stop)
+	switch {
+	case start.BitLen() != stop.BitLen():
+		return alloc.AddressRange{}, errMixed
+	case !r.IsValid():
+		return alloc.AddressRange{}, errReversed
+	}
+	if whole, ok := r.Prefix(); ok && whole.Bits() == 0 {
+		return alloc.AddressRange{}, errWholeFamily
+	}
+	return alloc.AddressRange{IPRange: r}, nil
+}
+
+// olderPool is the order in which pools win a conflict.
+func olderPool(a, b *pool) int {
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.name, b.name))
+}
+
+// findConflicts returns the message for each pool that overlaps itself or an older one. Pools that are not valid serve
+// nothing, and conflict with none.
+func findConflicts(pools []*pool) map[*pool]string {
+	conflicts := map[*pool]string{}
+	var older []*pool
+	for _, p := range slices.SortedFunc(slices.Values(pools), olderPool) {
+		if p.problem != nil {
+			continue
+		}
+		if text := p.overlap(older); text != "" {
+			conflicts[p] = text
+		}
+		older = append(older, p)
+	}
+	return conflicts
+}
+
+// overlap returns the message about the first range of the pool that overlaps another of the pool, or one of an older pool.
+func (p *pool) overlap(older []*pool) string {
+	for i, own := range p.ranges {
+		for _, other := range p.ranges[i+1:] {
+			if own.Overlaps(other.IPRange) {
+				return conflictMessage(own, other, p.name)
+			}
+		}
+	}
+	for _, o := range older {
+		for _, own := range p.ranges {
+			for _, other := range o.ranges {
+				if own.Overlaps(other.IPRange) {
+					return conflictMessage(own, other, o.name)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+func conflictMessage(own, other alloc.AddressRange, name string) string {
+	return fmt.Sprintf("Pool conflicts since range '%s - %s' overlaps range '%s - %s' from IP Pool '%s'", own.From(), own.To(), other.From(), other.To(), name)
+}
+
+// sameSpec reports whether two states of a pool differ in nothing that allocation depends on.
+func sameSpec(a, b *poolObject) bool {
+	return a.Generation == b.Generation && a.Generation > 0 && a.UID == b.UID
+}

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package lbipam
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skep-operator/skep/resources/domain/alloc"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// request is what a Service wants.
+type request struct {
+	// ips are the requested addresses. Without any, one of each of families is wanted.
+	ips      []netip.Addr
+	families []alloc.Family
+	// invalid are requested addresses that cannot be parsed.
+	invalid []string
+
+	sharing sharing
+}
+
+// parseRequest reads the spec and the annotations of a Service.
+func (s settings) parseRequest(o *serviceObject) request {
+	r := request{sharing: parseSharing(o)}
+	var texts []string
+	if o.Spec.LoadBalancerIP != "" {
+		texts = append(texts, o.Spec.LoadBalancerIP)
+	}
+	if list, ok := annotation(o, requestAnnotation, requestAlias); ok {
+		texts = append(texts, strings.Split(list, ",")...)
+	}
+	for _, text := range texts {
+		text = strings.TrimSpace(text)
+		addr, err := netip.ParseAddr(text)
+		switch addr = addr.Unmap(); {
+		case text == "":
+		case err != nil || addr.Zone() != "" || addr.IsUnspecified():
+			r.invalid = append(r.invalid, text)
+		case !slices.Contains(r.ips, addr):
+			r.ips = append(r.ips, addr)
+		}
+	}
+	r.families = s.families(o)
+	return r
+}
+
+// annotation is the value of an annotation, or of its older name.
+func annotation(o *serviceObject, name, alias string) (string, bool) {
+	if value, ok := o.Annotations.Lookup(name); ok {
+		return value, true
+	}
+	return o.Annotations.Lookup(alias)
+}
+
+// families are the families of which a Service wants an address each, IPv4 first.
+func (s settings) families(o *serviceObject) []alloc.Family {
+	var enabled, listed []alloc.Family
+	if s.ipv4 {
+		enabled = append(enabled, alloc.IPv4)
+	}
+	if s.ipv6 {
+		enabled = append(enabled, alloc.IPv6)
+	}
+	for _, f := range []alloc.Family{alloc.IPv4, alloc.IPv6} {
+		if slices.Contains(o.Spec.IPFamilies, slim.MakeString(f.String())) {
+			listed = append(listed, f)
+		}
+	}
+	switch o.Spec.IPFamilyPolicy.String() {
+	case "RequireDualStack":
+		return enabled
+	case "PreferDualStack":
+		if both := slices.DeleteFunc(listed, func(f alloc.Family) bool { return !slices.Contains(enabled, f) }); len(both) > 0 {
+			return both
+		}
+		return enabled
+	}
+	if families := o.Spec.IPFamilies; len(families) > 0 { // the first, also if it is disabled
+		if families[0].String() == alloc.IPv6.String() {
+			return []alloc.Family{alloc.IPv6}
+		}
+		return []alloc.Family{alloc.IPv4}
+	}
+	return enabled[:min(1, len(enabled))]
+}
+
+// admits reports whether an address is one of those that a Service may have, beside those that it holds.
+func (r *request) admits(a netip.Addr, held []netip.Addr) bool {
+	switch {
+	case len(r.ips) > 0:
+		return slices.Contains(r.ips, a)
+	case len(r.invalid) > 0: // what is meant is not known
+		return true
+	}
+	return slices.Contains(r.families, alloc.FamilyOf(a)) && !hasFamily(held, alloc.FamilyOf(a))
+}
+
+func hasFamily(addrs []netip.Addr, f alloc.Family) bool {
+	return slices.ContainsFunc(addrs, func(a netip.Addr) bool { return alloc.FamilyOf(a) == f })
+}
+
+// serviceLabels are the labels of a Service with those that stand for its name and namespace.
+type serviceLabels struct {
+	labels.Labels
+	key slim.Key
+}
+
+const (
+	nameLabel      = "io.kubernetes.service.name"
+	namespaceLabel = "io.kubernetes.service.namespace"
+)
+
+// Lookup implements labels.Labels.
+func (l serviceLabels) Lookup(label string) (string, bool) {
+	switch label {
+	case nameLabel:
+		return l.key.Name, true
+	case namespaceLabel:
+		return l.key.Namespace, true
+	}
+	return l.Labels.Lookup(label)
+}
+
+// Has implements labels.Labels.
+func (l serviceLabels) Has(label string) bool {
+	_, ok := l.Lookup(label)
+	return ok
+}
+
+// Get implements labels.Labels.
+func (l serviceLabels) Get(label string) string {
+	value, _ := l.Lookup(label)
+	return value
+}

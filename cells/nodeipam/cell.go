@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodeipam
+
+import (
+	"time"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Cell writes addresses of nodes to Services.
+var Cell = cell.Module("nodeipam", "Assigns addresses of nodes to LoadBalancer Services",
+	cell.EnabledBy(cell.When("Services get addresses of nodes", []string{"enable-node-ipam", "default-lb-service-ipam"}, cluster.Config.NodeIPAM)),
+	k8s.RBAC(k8s.Allow("get", services.Resource().GroupResource()), k8s.Allow("update", status)),
+	k8s.EventRBAC(),
+
+	cell.Metrics(newMetrics),
+	stream.Provide(services),
+	stream.Provide(nodes),
+	stream.Provide(endpointSlices, stream.OnDemand(), stream.WithLinger(slicesLinger)),
+	reconcile.Controller(newController,
+		reconcile.For[*controller](services),
+		reconcile.Watches(nodes, (*controller).nodeChanged),
+		reconcile.WatchesOnDemand(endpointSlices, (*controller).slicesOnDemand, (*controller).sliceChanged),
+	),
+)
+
+// slicesLinger is how long EndpointSlices are watched after the last Service that needs them, or after a term: a leader
+// that loses its lease and takes it again costs no list.
+const slicesLinger = 10 * time.Minute

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodeipam
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// controller writes addresses of nodes to Services.
+type controller struct {
+	params
+	services *stream.Store[service]
+	nodes    *stream.Store[node]
+	slices   reconcile.OnDemand[endpointSlice]
+	states   *states
+	synced   bool // used by functions that map changes
+}
+
+type params struct {
+	cell.In
+
+	Cluster  cluster.Config
+	Services stream.Resource[service]
+	Nodes    stream.Resource[node]
+	Client   k8s.Client
+	Events   *k8s.Events
+	Metrics  *serviceMetrics
+	Health   health.Reporter
+	Log      *slog.Logger
+}
+
+func newController(p params) *controller {
+	return &controller{params: p, states: newStates(p)}
+}
+
+// Open is called before anything is watched.
+func (c *controller) Open(ctx context.Context) (err error) {
+	if c.services, err = c.Services.Store(ctx); err != nil {
+		return err
+	}
+	c.nodes, err = c.Nodes.Store(ctx)
+	return err
+}
+
+// Synced is called when Services and Nodes are known. All Services are queued by then.
+func (c *controller) Synced(context.Context) []slim.Key {
+	c.synced = true
+	return nil
+}
+
+func (c *controller) slicesOnDemand() *reconcile.OnDemand[endpointSlice] { return &c.slices }
+
+// nodeChanged is every Service that is served: any field that is kept of a node can matter to it.
+func (c *controller) nodeChanged(stream.Change[node]) (keys []slim.Key) {
+	if !c.synced {
+		return nil
+	}
+	for _, ofClass := range []string{class, ""} {
+		for s := range stream.ByIndex(c.services, byClass, ofClass) {
+			if isServed(s, c.Cluster) {
+				keys = append(keys, s.Key())
+			}
+		}
+	}
+	return keys
+}
+
+// sliceChanged is the Service of an EndpointSlice, if it depends on endpoints.
+func (c *controller) sliceChanged(ch stream.Change[endpointSlice]) []slim.Key {
+	if key := serviceOf(ch.Object); c.slices.Needs(key) {
+		return []slim.Key{key}
+	}
+	return nil
+}
+
+// Why nothing is written.
+const (
+	notServed     = "none: the Service gets no addresses of nodes: its type is another one, its class is, or it is being deleted"
+	slicesUnknown = "waits: the EndpointSlices are not known yet"
+)
+
+// undecodedRetry is how often a Service is reconciled while a Node or an EndpointSlice cannot be decoded: there is no
+// change when it is deleted.
+const undecodedRetry = time.Minute
+
+// Reconcile writes the addresses of eligible nodes to a Service that has others.
+func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	s, exists := c.services.Get(key)
+	if !exists || !isServed(s, c.Cluster) {
+		c.slices.Drop(key)
+		c.states.remove(key)
+		return reconcile.Result{Reason: notServed}, nil
+	}
+	selector, err := labels.Parse(s.Annotations.Get(selectorAnnotation))
+	if err != nil {
+		c.slices.Drop(key)
+		c.states.set(s, selectorError(err))
+		return reconcile.Result{Reason: err.Error()}, nil
+	}
+	on, known := c.nodesOf(s)
+	if !known {
+		return reconcile.Result{Reason: slicesUnknown}, nil
+	}
+	want := addresses(c.nodes.All(), selector, on, familiesOf(s))
+	has, only := current(s)
+	var result reconcile.Result
+	if c.undecoded(s) { // one of the nodes may have any address
+		want, result.RequeueAfter = union(want, has), undecodedRetry
+	}
+	if !only || !slices.Equal(want, has) {
+		if err := c.write(ctx, s, want); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
+	c.states.set(s, stateOf(want))
+	return result, nil
+}
+
+// nodesOf are the nodes with endpoints of a Service, nil if it does not depend on them. They are not known before the
+// EndpointSlices are.
+func (c *controller) nodesOf(s *service) (on map[string]bool, known bool) {
+	if !isLocal(s) {
+		c.slices.Drop(s.Key())
+		return nil, true
+	}
+	slices := c.slices.Need(s.Key())
+	if slices == nil {
+		return nil, false
+	}
+	return withEndpoints(stream.ByIndex(slices, byService, s.Key())), true
+}
+
+// undecoded reports whether an object that decides about the Service's addresses cannot be decoded.
+func (c *controller) undecoded(s *service) bool {
+	if len(c.nodes.Unreadable()) > 0 {
+		return true
+	}
+	if !isLocal(s) {
+		return false
+	}
+	slices := c.slices.Need(s.Key())
+	return slices == nil || len(slices.Unreadable()) > 0
+}
+
+// errOutdated is returned for a Service that the API server shows in another state than the cache.
+var errOutdated = errors.New("the Service has changed since it was read from the cache")
+
+// write writes the addresses of a Service that is still the one in the cache.
+func (c *controller) write(ctx context.Context, s *service, ips []string) error {
+	ref := k8s.Ref{Resource: services.Resource(), Namespace: s.Namespace.String(), Name: s.Name, Subresource: "status", UID: s.UID.API()}
+	_, err := k8s.Update(ctx, c.Client, ref, func(full *corev1.Service) error {
+		if full.ResourceVersion != s.ResourceVersion.String() {
+			return errOutdated
+		}
+		full.Status.LoadBalancer.Ingress = ingressOf(ips)
+		return nil
+	})
+	if errors.Is(err, errOutdated) {
+		return reconcile.Recheck()
+	}
+	return err
+}

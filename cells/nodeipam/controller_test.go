@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodeipam
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// statusClient is a server with one Service.
+type statusClient struct {
+	k8s.Client
+	object *unstructured.Unstructured
+	writes int
+}
+
+func (c *statusClient) Modify(_ context.Context, _ k8s.Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
+	c.writes++
+	return c.object, true, edit(c.object)
+}
+
+func (c *statusClient) ips() (ips []string) {
+	all, _, _ := unstructured.NestedSlice(c.object.Object, "status", "loadBalancer", "ingress")
+	for _, i := range all {
+		ips = append(ips, i.(map[string]any)["ip"].(string))
+	}
+	return ips
+}
+
+// NIPAM-10: a node that cannot be decoded may have any address, so that none is removed until it can be, or is deleted.
+func TestUndecodableNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, gvr := streamtest.NewServer(), streamtest.Widgets // a custom resource: its fields can be of any type
+		server.Serve(gvr, "Widget", true)
+		server.Put(gvr, map[string]any{"metadata": map[string]any{"name": "good"}, "status": map[string]any{
+			"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.2"}}}})
+		server.Put(gvr, map[string]any{"metadata": map[string]any{"name": "bad"}, "status": 7})
+		all, err := stream.New(stream.NewSource(server.Connect()), stream.Custom[node](gvr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer all.Close()
+		local, err := stream.NewLocal[service]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := testService("web", func(s *service) { s.Status.LoadBalancer.Ingress = []ingress{{slim.MakeString("10.0.0.1")}} })
+		local.Replace(s)
+
+		client := &statusClient{object: &unstructured.Unstructured{Object: map[string]any{
+			"metadata": map[string]any{"name": "web", "resourceVersion": s.ResourceVersion.String()},
+			"status":   map[string]any{"loadBalancer": map[string]any{"ingress": []any{map[string]any{"ip": "10.0.0.1"}}}},
+		}}}
+		c := newController(params{
+			Cluster: cluster.DefaultConfig, Services: local, Nodes: all, Client: client,
+			Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("nodeipam"), Log: slog.New(slog.DiscardHandler),
+		})
+		if err := c.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		result, err := c.Reconcile(t.Context(), s.Key())
+		if want := []string{"10.0.0.1", "10.0.0.2"}; err != nil || !slices.Equal(client.ips(), want) || result.RequeueAfter == 0 {
+			t.Fatalf("%v, %v; the addresses are %v, want %v", result, err, client.ips(), want)
+		}
+		server.Delete(gvr, slim.Key{Name: "bad"})
+		synctest.Wait()
+		result, err = c.Reconcile(t.Context(), s.Key())
+		if want := []string{"10.0.0.2"}; err != nil || !slices.Equal(client.ips(), want) || result.RequeueAfter != 0 {
+			t.Errorf("%v, %v; the addresses are %v, want %v", result, err, client.ips(), want)
+		}
+	})
+}
+
+// NIPAM-5: a change of a node concerns the Services that are served, once all are known.
+func TestNodeChanged(t *testing.T) {
+	local, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := func(s *service) { s.Spec.LoadBalancerClass = slim.String{} }
+	local.Replace(testService("served", nil), testService("classless", without),
+		testService("other", func(s *service) { s.Spec.Type = slim.MakeString(string(corev1.ServiceTypeNodePort)) }))
+	c := newController(params{Cluster: cluster.DefaultConfig, Services: local, Metrics: newMetrics(metrics.Factory{})})
+	if c.services, err = local.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if keys := c.nodeChanged(stream.Change[node]{}); len(keys) > 0 {
+		t.Errorf("%v before the initial state is complete", keys)
+	}
+	c.Synced(t.Context())
+	if keys, want := c.nodeChanged(stream.Change[node]{}), []slim.Key{{Namespace: "shop", Name: "served"}}; !slices.Equal(keys, want) {
+		t.Errorf("%v, want %v", keys, want)
+	}
+	c.Cluster.DefaultLBServiceIPAM = cluster.NodeIPAM
+	if keys := c.nodeChanged(stream.Change[node]{}); len(keys) != 2 {
+		t.Errorf("%v with the Services without a class", keys)
+	}
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodeipam
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// service is what this duty reads of a Service.
+type service struct {
+	serviceMeta `json:"metadata"`
+	Spec        serviceSpec   `json:"spec"`
+	Status      serviceStatus `json:"status"`
+}
+
+type serviceMeta struct {
+	slim.Meta
+	Labels            slim.Subset[proxyName]    `json:"labels"`
+	Annotations       slim.Subset[nodeSelector] `json:"annotations"`
+	DeletionTimestamp slim.Time                 `json:"deletionTimestamp"`
+}
+
+type serviceSpec struct {
+	Type                  slim.String   `json:"type"`
+	LoadBalancerClass     slim.String   `json:"loadBalancerClass"`
+	IPFamilies            []slim.String `json:"ipFamilies"`
+	ExternalTrafficPolicy slim.String   `json:"externalTrafficPolicy"`
+}
+
+type serviceStatus struct {
+	LoadBalancer struct {
+		Ingress []ingress `json:"ingress"`
+	} `json:"loadBalancer"`
+}
+
+type ingress struct {
+	IP slim.String `json:"ip"` // "" for a host name
+}
+
+// node is what this duty reads of a Node.
+type node struct {
+	nodeMeta `json:"metadata"`
+	Spec     struct {
+		Taints []taint `json:"taints"`
+	} `json:"spec"`
+	Status struct {
+		Addresses []slim.NodeAddress `json:"addresses"`
+	} `json:"status"`
+}
+
+type nodeMeta struct {
+	slim.Meta
+	Labels            slim.Labels `json:"labels"`
+	DeletionTimestamp slim.Time   `json:"deletionTimestamp"`
+}
+
+type taint struct {
+	Key slim.String `json:"key"`
+}
+
+// endpointSlice is the nodes of endpoints of a Service.
+type endpointSlice struct {
+	sliceMeta `json:"metadata"`
+	Endpoints []endpoint `json:"endpoints"`
+}
+
+type sliceMeta struct {
+	slim.Meta
+	Labels slim.Subset[serviceName] `json:"labels"`
+}
+
+type endpoint struct {
+	NodeName   slim.String `json:"nodeName"`
+	Conditions struct {
+		Ready *bool `json:"ready"`
+	} `json:"conditions"`
+}
+
+const (
+	selectorAnnotation = "io.cilium.nodeipam/match-node-labels"
+	proxyNameLabel     = "service.kubernetes.io/service-proxy-name"
+)
+
+type (
+	nodeSelector struct{}
+	proxyName    struct{}
+	serviceName  struct{}
+)
+
+// Keep implements slim.KeyFilter.
+func (nodeSelector) Keep(key string) bool { return key == selectorAnnotation }
+
+// Keep implements slim.KeyFilter.
+func (proxyName) Keep(key string) bool { return key == proxyNameLabel }
+
+// Keep implements slim.KeyFilter.
+func (serviceName) Keep(key string) bool { return key == discoveryv1.LabelServiceName }
+
+var (
+	services       = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
+	nodes          = stream.Core[node, corev1.Node](corev1.SchemeGroupVersion.WithResource("nodes"))
+	endpointSlices = stream.Core[endpointSlice, discoveryv1.EndpointSlice](discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).
+			MatchingLabels(discoveryv1.LabelServiceName)
+
+	status = schema.GroupResource{Resource: "services/status"}
+)
+
+// serviceOf is the Service of an EndpointSlice.
+func serviceOf(s *endpointSlice) slim.Key {
+	return slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(discoveryv1.LabelServiceName)}
+}
+
+// byService finds the EndpointSlices of a Service.
+var byService = stream.NewIndex("service", func(s *endpointSlice, add func(slim.Key)) { add(serviceOf(s)) })
+
+// byClass finds the LoadBalancer Services of a class, "" for those without.
+var byClass = stream.NewIndex("load balancer class", func(s *service, add func(string)) {
+	if s.Spec.Type.String() == string(corev1.ServiceTypeLoadBalancer) {
+		add(s.Spec.LoadBalancerClass.String())
+	}
+})

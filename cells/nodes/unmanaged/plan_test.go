@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package unmanaged
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+func value(t *testing.T, m prometheus.Metric) float64 {
+	t.Helper()
+	var d dto.Metric
+	if err := m.Write(&d); err != nil {
+		t.Fatal(err)
+	}
+	return d.GetGauge().GetValue() + d.GetCounter().GetValue()
+}
+
+// NUNM-6: pods whose workload goes on without them come first, and then older ones.
+func TestOrder(t *testing.T) {
+	now := time.Now()
+	var all []*pod
+	add := func(name, owner string, age time.Duration, ready bool) {
+		p := &pod{}
+		p.Name, p.Status.StartTime, p.Status.Ready = name, slim.MakeTime(now.Add(-age)), slim.Ready(ready)
+		if owner != "" {
+			p.Controller = slim.MakeOwner(slim.OwnerReference{Name: owner})
+		}
+		all = append(all, p)
+	}
+	add("lonely", "", 9*time.Hour, true)
+	add("lonely-too", "", 9*time.Hour, true)
+	add("last-ready", "a", 8*time.Hour, true)
+	add("not-ready", "a", 7*time.Hour, false)
+	add("one-of-two", "b", 2*time.Hour, true)
+	add("two-of-two", "b", 3*time.Hour, true)
+	s := classify(slices.Values(all), facts{now: now, managed: func(*pod) bool { return false }, unserved: func(*pod) string { return "" }, restarts: newRestarts()})
+	var names []string
+	for _, p := range s.due {
+		names = append(names, p.Name)
+	}
+	if got := strings.Join(names, " "); got != "not-ready two-of-two one-of-two lonely lonely-too last-ready" {
+		t.Errorf("the order is %s", got)
+	}
+}
+
+// NUNM-7: restarts are forgotten after ten minutes.
+func TestRestartsExpire(t *testing.T) {
+	r, now := newRestarts(), time.Now()
+	for i, owner := range []string{"", "a"} {
+		p := &pod{}
+		p.Name = string(rune('a' + i))
+		if owner != "" {
+			p.Controller = slim.MakeOwner(slim.OwnerReference{Name: owner})
+		}
+		r.add(p, now)
+	}
+	if r.expire(now.Add(memory - 1)); len(r.pods) != 2 || len(r.workloads) != 1 {
+		t.Errorf("too early: %v", r)
+	}
+	if r.expire(now.Add(memory)); len(r.pods)+len(r.workloads) != 0 {
+		t.Errorf("kept: %v", r)
+	}
+}
+
+// NUNM-13 and the options: seconds and durations, and selectors.
+func TestConfig(t *testing.T) {
+	for text, want := range map[string]time.Duration{"15": 15 * time.Second, "0": 0, "15s": 15 * time.Second, "1m": time.Minute, "0s": 0} {
+		var s seconds
+		if err := s.UnmarshalText([]byte(text)); err != nil || time.Duration(s) != want {
+			t.Errorf("%s is %s, %v", text, time.Duration(s), err)
+		}
+	}
+	for _, text := range []string{"", "soon", "1.5", "99999999999"} {
+		if err := new(seconds).UnmarshalText([]byte(text)); err == nil {
+			t.Errorf("%q is valid", text)
+		}
+	}
+	for _, test := range []struct {
+		config Config
+		wrong  string
+	}{
+		{Config{UnmanagedPodWatcherInterval: seconds(time.Second)}, ""},
+		{Config{}, ""},
+		{Config{UnmanagedPodWatcherInterval: 1}, "--" + intervalFlag},
+		{Config{UnmanagedPodWatcherInterval: seconds(-time.Second)}, "--" + intervalFlag},
+		{Config{PodRestartSelector: "a in (b"}, "--" + selectorFlag},
+		{Config{PodRestartSelector: "a in (b, c),!d"}, ""},
+	} {
+		err := cell.ValidateConfig(test.config)
+		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
+			t.Errorf("%+v: %v", test.config, err)
+		}
+	}
+	etcd := cluster.Config{KVStore: "etcd", DisableEndpointCRD: true}
+	for _, on := range []bool{
+		enabled(Config{UnmanagedPodWatcherInterval: 1}, cluster.Config{DisableEndpointCRD: true}), // there is no other place
+		!enabled(Config{UnmanagedPodWatcherInterval: 1}, etcd), !enabled(Config{}, cluster.Config{}),
+	} {
+		if !on {
+			t.Error("it is enabled where it should not be, or the other way round")
+		}
+	}
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodesync
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skep-operator/skep/resources/agents"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/resources/sweep"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// controller writes the keys of CiliumNodes and deletes those of gone nodes.
+type controller struct {
+	params
+	prefix string // of the keys of this cluster, with a slash at its end
+	queue  *reconcile.Queue[string]
+	sweep  *sweep.Sweep[candidate, observedKey]
+	nodes  *stream.Store[node]       // after opened
+	pods   *stream.Store[agents.Pod] // after opened
+	opened chan struct{}             // closed when the stores are complete
+	listed chan struct{}             // closed when all keys were listed
+	noNode bool                      // of the sweep: there was no CiliumNode
+	status kvstore.SyncMetrics
+
+	mu      sync.Mutex // guards the following; never held during a request
+	keys    map[string]observedKey
+	pending map[string]int // names that are queued, and how often they changed since
+	synced  bool           // all CiliumNodes were queued
+}
+
+type params struct {
+	cell.In
+
+	Timing     timing
+	Cluster    cluster.Config
+	Nodes      stream.Resource[node]
+	Pods       stream.Resource[agents.Pod]
+	Store      kvstore.Client
+	Kubernetes k8s.Client
+	Reconcile  reconcile.Deps
+	Sweep      sweep.Deps
+	Metrics    *nodeMetrics
+	Log        *slog.Logger
+}
+
+func newController(p params) (*controller, error) {
+	status, err := kvstore.NewSyncMetrics(p.Store, kvstore.NodesPrefix, p.Cluster.ClusterName)
+	if err != nil {
+		return nil, err
+	}
+	c := &controller{
+		params: p, prefix: kvstore.Folder(kvstore.NodesPrefix, p.Cluster.ClusterName), status: status,
+		opened: make(chan struct{}), listed: make(chan struct{}), keys: map[string]observedKey{}, pending: map[string]int{},
+	}
+	c.queue = reconcile.NewQueue(p.Reconcile, "write", c.syncKey, reconcile.AwaitReady(c.awaitSynced))
+	c.sweep = c.newSweep()
+	return c, nil
+}
+
+// write brings the keys of CiliumNodes to their desired state.
+func (c *controller) write(ctx context.Context) error {
+	defer c.status.Initial.Set(0)
+	return c.queue.Run(ctx)
+}
+
+// enqueue queues a name.
+func (c *controller) enqueue(name string, t k8s.Trigger) {
+	c.mu.Lock()
+	c.pending[name]++
+	c.reportPending()
+	c.mu.Unlock()
+	c.queue.Add(name, t)
+}
+
+// reportPending sets the metrics of the queue. The caller holds the lock.
+func (c *controller) reportPending() {
+	c.status.Queue.Set(float64(len(c.pending)))
+	if c.synced && len(c.pending) == 0 {
+		c.status.Initial.Set(1)
+	}
+}
+
+// syncKey is writeKey, and records what is done.
+func (c *controller) syncKey(ctx context.Context, name string) error {
+	c.mu.Lock()
+	changes := c.pending[name]
+	c.mu.Unlock()
+	if err := c.writeKey(ctx, name); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pending[name] == changes { // else it is queued again
+		delete(c.pending, name)
+	}
+	c.reportPending()
+	return nil
+}
+
+// watchNodes enqueues the CiliumNodes that change.
+func (c *controller) watchNodes(ctx context.Context) (err error) {
+	if c.nodes, err = c.Nodes.Store(ctx); err != nil {
+		return err
+	}
+	if c.pods, err = c.Pods.Store(ctx); err != nil {
+		return err
+	}
+	close(c.opened)
+	for batch := range c.Nodes.Changes(ctx) {
+		for _, ch := range batch.Changes {
+			if ch.Kind == stream.Delete || !ch.Object.DeletionTimestamp.IsZero() {
+				c.sweep.Kick()
+				continue
+			}
+			c.enqueue(ch.Key.Name, k8s.Trigger{Kind: ciliumNodes.Name(), Name: ch.Key.Name, ResourceVersion: ch.Object.ResourceVersion.String()})
+		}
+		if batch.Synced {
+			c.mu.Lock()
+			c.synced = true
+			c.reportPending()
+			c.mu.Unlock()
+		}
+	}
+	return ctx.Err()
+}
+
+// watchKeys observes the keys of the cluster.
+func (c *controller) watchKeys(ctx context.Context) error {
+	defer c.Metrics.Keys.Reset()
+	for e := range c.Store.Watch(ctx, c.prefix) {
+		if e.Kind == kvstore.Synced {
+			close(c.listed)
+			continue
+		}
+		name := strings.TrimPrefix(e.Key, c.prefix)
+		if strings.Contains(name, "/") {
+			continue // no node has such a name
+		}
+		c.handleEvent(name, e)
+		c.enqueue(name, trigger(e.Entry))
+	}
+	return ctx.Err()
+}
+
+func (c *controller) handleEvent(name string, e kvstore.Event) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.keys[name]
+	if e.Kind == kvstore.Delete {
+		delete(c.keys, name)
+		c.Metrics.count(before, observedKey{})
+		return
+	}
+	k := observe(before, c.Cluster.ClusterName, name, e.Entry, time.Now())
+	if !k.readable && (before.readable || !before.exists()) {
+		c.Log.Warn("the value of a node's key cannot be decoded", "key", e.Key, "revision", e.ModRevision)
+	}
+	c.keys[name] = k
+	c.Metrics.count(before, k)
+}
+
+func trigger(e kvstore.Entry) k8s.Trigger {
+	return k8s.Trigger{Kind: "EtcdKey", Name: e.Key, ResourceVersion: fmt.Sprint(e.ModRevision)}
+}
+
+// awaitSynced waits until CiliumNodes, pods of agents and keys are complete.
+func (c *controller) awaitSynced(ctx context.Context) error {
+	for _, synced := range []chan struct{}{c.opened, c.listed} {
+		select {
+		case <-synced:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (c *controller) observed(name string) observedKey {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keys[name]
+}
+
+// node returns a CiliumNode that exists and is not being deleted.
+func (c *controller) node(name string) (n *node, exists bool) {
+	n, exists = c.nodes.Get(slim.Key{Name: name})
+	return n, exists && n.DeletionTimestamp.IsZero()
+}
+
+// writeKey brings the key of a CiliumNode to its desired state.
+func (c *controller) writeKey(ctx context.Context, name string) error {
+	n, exists := c.node(name)
+	if !exists || c.nodes.Hides(slim.Key{Name: name}) {
+		return nil
+	}
+	want, err := encode(c.Cluster, n)
+	if err != nil {
+		return err
+	}
+	k, key := c.observed(name), c.prefix+name
+	if !needsWrite(k, want) {
+		return nil
+	}
+	written, err := c.Store.WriteIf(ctx, []kvstore.Guard{k.guard(key)}, kvstore.Put(key, want))
+	if err != nil {
+		c.status.Errors.Inc()
+		return err
+	}
+	if !written {
+		return reconcile.Recheck() // the change is to come
+	}
+	c.Metrics.Written.Inc()
+	return nil
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodesync
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+
+	"github.com/skep-operator/skep/resources/cluster"
+)
+
+// value is the value of a node's key, byte for byte as agents read it: no field is omitted, and what is empty is null.
+type value struct {
+	Name                    string
+	Cluster                 string
+	IPAddresses             []ipAddress
+	IPv4AllocCIDR           *net.IPNet
+	IPv4SecondaryAllocCIDRs []*net.IPNet
+	IPv6AllocCIDR           *net.IPNet
+	IPv6SecondaryAllocCIDRs []*net.IPNet
+	IPv4HealthIP            net.IP
+	IPv6HealthIP            net.IP
+	IPv4IngressIP           net.IP
+	IPv6IngressIP           net.IP
+	ClusterID               uint32
+	Source                  string
+	EncryptionKey           uint8
+	Labels                  map[string]string
+	Annotations             map[string]string
+	NodeIdentity            uint32
+	WireguardPubKey         string
+	BootID                  string
+}
+
+type ipAddress struct {
+	Type string
+	IP   net.IP
+}
+
+// source is the Source of keys that operators write. Agents write "local".
+const source = "custom-resource"
+
+// The annotation of a node's WireGuard key, and its old name.
+const (
+	publicKey    = "network.cilium.io/wg-pub-key"
+	oldPublicKey = "io.cilium.network.wg-pub-key"
+)
+
+// encode returns the value of the key of a CiliumNode. An error names what agents could not decode.
+func encode(shared cluster.Config, n *node) ([]byte, error) {
+	switch {
+	case n.DecodeError() != nil:
+		return nil, fmt.Errorf("the key of CiliumNode %s is not written: %w", n.Name, n.DecodeError())
+	case n.Spec.Encryption.Key < 0 || n.Spec.Encryption.Key > math.MaxUint8:
+		return nil, fmt.Errorf("the key of CiliumNode %s is not written: spec.encryption.key is %d, agents read 0 to %d", n.Name, n.Spec.Encryption.Key, math.MaxUint8)
+	case n.Spec.NodeIdentity < 0 || n.Spec.NodeIdentity > math.MaxUint32:
+		return nil, fmt.Errorf("the key of CiliumNode %s is not written: spec.nodeidentity is %d, agents read 0 to %d", n.Name, n.Spec.NodeIdentity, uint32(math.MaxUint32))
+	}
+	v := value{
+		Name: n.Name, Cluster: shared.ClusterName, ClusterID: shared.ClusterID, Source: source,
+		IPv4HealthIP: net.ParseIP(n.Spec.Health.IPv4), IPv6HealthIP: net.ParseIP(n.Spec.Health.IPv6),
+		IPv4IngressIP: net.ParseIP(n.Spec.Ingress.IPv4), IPv6IngressIP: net.ParseIP(n.Spec.Ingress.IPv6),
+		EncryptionKey: uint8(n.Spec.Encryption.Key), NodeIdentity: uint32(n.Spec.NodeIdentity), BootID: n.Spec.BootID,
+		Labels: n.Labels.Map(), Annotations: n.Annotations.Map(), WireguardPubKey: wireguardKey(n),
+	}
+	for _, a := range n.Spec.Addresses {
+		if ip := net.ParseIP(a.IP); ip != nil {
+			v.IPAddresses = append(v.IPAddresses, ipAddress{a.Type.String(), ip})
+		}
+	}
+	v.addCIDRs(n.Spec.IPAM.PodCIDRs)
+	for _, pool := range n.Spec.IPAM.Pools.Allocated {
+		v.addCIDRs(pool.CIDRs)
+	}
+	return json.Marshal(v)
+}
+
+// addCIDRs sets the CIDR of each family, or adds to those that follow it.
+func (v *value) addCIDRs(texts []string) {
+	for _, text := range texts {
+		_, cidr, err := net.ParseCIDR(text)
+		if err != nil {
+			continue
+		}
+		first, more := &v.IPv6AllocCIDR, &v.IPv6SecondaryAllocCIDRs
+		if cidr.IP.To4() != nil {
+			first, more = &v.IPv4AllocCIDR, &v.IPv4SecondaryAllocCIDRs
+		}
+		if *first == nil {
+			*first = cidr
+		} else {
+			*more = append(*more, cidr)
+		}
+	}
+}
+
+func wireguardKey(n *node) string {
+	name := publicKey
+	if !n.Annotations.Has(name) {
+		name = oldPublicKey
+	}
+	return n.Annotations.Get(name)
+}

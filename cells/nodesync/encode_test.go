@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodesync
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+var cluster1 = cluster.Config{ClusterName: "cluster1", ClusterID: 1}
+
+// nodeA is the CiliumNode of NSYN-E1, without its metadata's name.
+const nodeA = `
+	"labels":{"kubernetes.io/hostname":"node-a"},"annotations":{"network.cilium.io/wg-pub-key":"abc="}},
+	"spec":{
+		"addresses":[{"type":"InternalIP","ip":"192.168.0.2"},{"type":"CiliumInternalIP","ip":"10.0.1.1"}],
+		"ipam":{"podCIDRs":["10.0.1.0/24","fd00:1::/112","10.0.9.0/24"]},
+		"health":{"ipv4":"10.0.1.9"},"encryption":{"key":3},"nodeidentity":6,"bootid":"b-1"}}`
+
+const nodeAValue = `{"Name":"node-a","Cluster":"cluster1",` +
+	`"IPAddresses":[{"Type":"InternalIP","IP":"192.168.0.2"},{"Type":"CiliumInternalIP","IP":"10.0.1.1"}],` +
+	`"IPv4AllocCIDR":{"IP":"10.0.1.0","Mask":"////AA=="},` +
+	`"IPv4SecondaryAllocCIDRs":[{"IP":"10.0.9.0","Mask":"////AA=="}],` +
+	`"IPv6AllocCIDR":{"IP":"fd00:1::","Mask":"//////////////////8AAA=="},` +
+	`"IPv6SecondaryAllocCIDRs":null,` +
+	`"IPv4HealthIP":"10.0.1.9","IPv6HealthIP":"","IPv4IngressIP":"","IPv6IngressIP":"",` +
+	`"ClusterID":1,"Source":"custom-resource","EncryptionKey":3,` +
+	`"Labels":{"kubernetes.io/hostname":"node-a"},"Annotations":{"network.cilium.io/wg-pub-key":"abc="},` +
+	`"NodeIdentity":6,"WireguardPubKey":"abc=","BootID":"b-1"}`
+
+// empty is the value of a CiliumNode that has a name only. Tests replace parts of it.
+const empty = `{"Name":"n","Cluster":"cluster1","IPAddresses":null,` +
+	`"IPv4AllocCIDR":null,"IPv4SecondaryAllocCIDRs":null,"IPv6AllocCIDR":null,"IPv6SecondaryAllocCIDRs":null,` +
+	`"IPv4HealthIP":"","IPv6HealthIP":"","IPv4IngressIP":"","IPv6IngressIP":"",` +
+	`"ClusterID":1,"Source":"custom-resource","EncryptionKey":0,"Labels":null,"Annotations":null,` +
+	`"NodeIdentity":0,"WireguardPubKey":"","BootID":""}`
+
+func decode(t testing.TB, text string) *node {
+	t.Helper()
+	codec, err := slim.JSON[node]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &node{}
+	if err := codec.DecodeJSON([]byte(text), n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// NSYN-4 to NSYN-8; NSYN-E1 and NSYN-E2.
+func TestEncode(t *testing.T) {
+	for name, c := range map[string]struct {
+		object  string
+		want    string   // of the whole; "" for empty with replacements
+		replace []string // pairs
+	}{
+		"E1":      {object: `{"metadata":{"name":"node-a",` + nodeA, want: nodeAValue},
+		"E2":      {object: `{"metadata":{"name":"n"},"spec":{}}`},
+		"no spec": {object: `{"metadata":{"name":"n"}}`},
+		"bad addresses": {
+			object: `{"metadata":{"name":"n"},"spec":{"addresses":[{"type":"Hostname","ip":"n"},{"type":"InternalIP","ip":"fe80::1%eth0"},{"type":"ExternalIP","ip":"2001:DB8::0001"}],
+				"health":{"ipv4":"x","ipv6":"::ffff:10.0.0.1"}}}`,
+			replace: []string{`"IPAddresses":null`, `"IPAddresses":[{"Type":"ExternalIP","IP":"2001:db8::1"}]`, `"IPv6HealthIP":""`, `"IPv6HealthIP":"10.0.0.1"`},
+		},
+		"only bad addresses": {object: `{"metadata":{"name":"n"},"spec":{"addresses":[{"type":"InternalIP","ip":""}],"ipam":{"podCIDRs":["10.0.0.0","","10.0.0.0/33"]}}}`},
+		"pools": {
+			object: `{"metadata":{"name":"n"},"spec":{"ipam":{"podCIDRs":["bad"],"pools":{"allocated":[{"pool":"a","cidrs":["10.1.0.7/26","10.2.0.0/26"]},{"pool":"b"},{"pool":"c","cidrs":["fd00::/64","10.3.0.0/25"]}]}}}}`,
+			replace: []string{
+				`"IPv4AllocCIDR":null`, `"IPv4AllocCIDR":{"IP":"10.1.0.0","Mask":"////wA=="}`,
+				`"IPv4SecondaryAllocCIDRs":null`, `"IPv4SecondaryAllocCIDRs":[{"IP":"10.2.0.0","Mask":"////wA=="},{"IP":"10.3.0.0","Mask":"////gA=="}]`,
+				`"IPv6AllocCIDR":null`, `"IPv6AllocCIDR":{"IP":"fd00::","Mask":"//////////8AAAAAAAAAAA=="}`,
+			},
+		},
+		"ingress": {
+			object:  `{"metadata":{"name":"n"},"spec":{"ingress":{"ipv4":"10.0.0.5","ipv6":"fd00::5"}}}`,
+			replace: []string{`"IPv4IngressIP":"","IPv6IngressIP":""`, `"IPv4IngressIP":"10.0.0.5","IPv6IngressIP":"fd00::5"`},
+		},
+		"old name of the key": {
+			object:  `{"metadata":{"name":"n","annotations":{"io.cilium.network.wg-pub-key":"old"}}}`,
+			replace: []string{`"Annotations":null`, `"Annotations":{"io.cilium.network.wg-pub-key":"old"}`, `"WireguardPubKey":""`, `"WireguardPubKey":"old"`},
+		},
+		"both names": {
+			object: `{"metadata":{"name":"n","annotations":{"io.cilium.network.wg-pub-key":"old","network.cilium.io/wg-pub-key":""}}}`,
+			replace: []string{
+				`"Annotations":null`, `"Annotations":{"io.cilium.network.wg-pub-key":"old","network.cilium.io/wg-pub-key":""}`,
+			},
+		},
+		"escapes": {
+			object:  `{"metadata":{"name":"n","annotations":{"b":"<&>\u2028é","a":"\"\\"}},"spec":{"bootid":"<"}}`,
+			replace: []string{`"Annotations":null`, `"Annotations":{"a":"\"\\","b":"\u003c\u0026\u003e\u2028é"}`, `"BootID":""`, `"BootID":"\u003c"`},
+		},
+	} {
+		want := c.want
+		if want == "" {
+			want = strings.NewReplacer(c.replace...).Replace(empty)
+		}
+		got, err := encode(cluster1, decode(t, c.object))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: %v\n%s, want\n%s", name, err, got, want)
+		}
+	}
+}
+
+// NSYN-9: what agents could not read, and what cannot be decoded, is not written.
+func TestNotEncoded(t *testing.T) {
+	for object, field := range map[string]string{
+		`{"metadata":{"name":"n"},"spec":{"encryption":{"key":256}}}`:      "spec.encryption.key",
+		`{"metadata":{"name":"n"},"spec":{"encryption":{"key":-1}}}`:       "spec.encryption.key",
+		`{"metadata":{"name":"n"},"spec":{"nodeidentity":4294967296}}`:     "spec.nodeidentity",
+		`{"metadata":{"name":"n"},"spec":{"nodeidentity":-1}}`:             "spec.nodeidentity",
+		`{"metadata":{"name":"n"},"spec":{"ipam":{"podCIDRs":7}}}`:         "spec.ipam.podCIDRs",
+		`{"metadata":{"name":"n"},"spec":{"addresses":[{"ip":7}]}}`:        "spec.addresses[0].ip",
+		`{"metadata":{"name":"n","annotations":{"a":true}},"spec":{}}`:     "metadata.annotations",
+		`{"metadata":{"name":"n"},"spec":{"encryption":{"key":"secret"}}}`: "spec.encryption.key",
+	} {
+		v, err := encode(cluster1, decode(t, object))
+		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "CiliumNode n") {
+			t.Errorf("%s: %s, %v", object, v, err)
+		}
+	}
+}

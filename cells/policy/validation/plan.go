@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package validation
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/networkpolicy"
+)
+
+// validity is the Valid condition without its time.
+type validity struct {
+	Status  metav1.ConditionStatus `json:"status"`
+	Message string                 `json:"message"`
+}
+
+const succeeded = "Policy validation succeeded"
+
+// maxMessage is the most bytes of a message, about ten lines of a terminal for each of ten findings.
+const maxMessage = 8 << 10
+
+// validityOf is the condition of a policy whose rules have these problems, one line each.
+func validityOf(problems []string) validity {
+	if len(problems) == 0 {
+		return validity{metav1.ConditionTrue, succeeded}
+	}
+	return validity{metav1.ConditionFalse, shorten(problems)}
+}
+
+// shorten joins lines, and counts those for which there is no room.
+func shorten(lines []string) string {
+	var b strings.Builder
+	for i, line := range lines {
+		if b.Len()+len(line) >= maxMessage {
+			if i == 0 {
+				b.WriteString(strings.ToValidUTF8(line[:maxMessage/2], "") + "…")
+				i++
+			}
+			if i < len(lines) {
+				fmt.Fprintf(&b, "\nand %d more rules are not valid", len(lines)-i)
+			}
+			break
+		}
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+func isValid(c networkpolicy.Condition) bool {
+	return c.Type.String() == string(v2.PolicyConditionValid)
+}
+
+// current is the validity in a policy's status, the zero validity if there is none.
+func current(p *networkpolicy.Policy) validity {
+	conditions := p.Conditions()
+	i := slices.IndexFunc(conditions, isValid)
+	if i < 0 {
+		return validity{}
+	}
+	return validity{metav1.ConditionStatus(conditions[i].Status.String()), conditions[i].Message.String()}
+}
+
+// operation is one of a JSON patch.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+const conditionsPath = "/status/conditions"
+
+// patch is the JSON patch that writes a validity to a policy in the state that the cache has, and nothing else.
+func patch(p *networkpolicy.Policy, want validity, now time.Time) ([]byte, error) {
+	ops := []operation{{"test", "/metadata/resourceVersion", p.ResourceVersion.String()}}
+	if p.Status == nil {
+		ops = append(ops, operation{"add", "/status", map[string]any{}})
+	}
+	return json.Marshal(append(ops, changes(p.Conditions(), want, now.UTC().Format(time.RFC3339))...))
+}
+
+func changes(conditions []networkpolicy.Condition, want validity, now string) (ops []operation) {
+	i := slices.IndexFunc(conditions, isValid)
+	if i < 0 {
+		added := map[string]any{
+			"type": v2.PolicyConditionValid, "status": want.Status, "lastTransitionTime": now, "message": want.Message,
+		}
+		if len(conditions) == 0 {
+			return []operation{{"add", conditionsPath, []any{added}}}
+		}
+		return []operation{{"add", conditionsPath + "/-", added}}
+	}
+	path := fmt.Sprintf("%s/%d/", conditionsPath, i)
+	if conditions[i].Status.String() != string(want.Status) {
+		ops = append(ops, operation{"add", path + "status", want.Status}, operation{"add", path + "lastTransitionTime", now})
+	}
+	if conditions[i].Message.String() != want.Message {
+		ops = append(ops, operation{"add", path + "message", want.Message})
+	}
+	return ops
+}

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretsync
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/networkpolicy"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/secretref"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Cell copies secrets to the namespaces that agents read.
+var Cell = cell.Module("secretsync", "Copies the secrets that Ingresses, Gateways and network policies refer to",
+	cell.EnabledBy(cell.When("secrets are copied", flags, secretref.OfAny)),
+	k8s.RBAC(k8s.Allow("get", secretsResource)),
+	k8s.OptionalRBAC(k8s.Allow("create,update,delete", secretsResource)), // in the namespaces of copies, by Roles there
+	k8s.EventRBAC(),
+
+	cell.Metrics(newMetrics),
+	stream.Provide(secrets),
+	reconcile.Controller(newController,
+		reconcile.Watches(secrets, (*controller).secretChanged),
+		reconcile.Follows((*controller).follow),
+	),
+	policies, gateways, authorities,
+)
+
+var (
+	policies = cell.Module("policies", "Reports the secrets of network policies, which agents get copies of",
+		cell.EnabledBy(cell.When("secrets of network policies are copied", secretref.PolicyFlags, secretref.OfPolicies)),
+		networkpolicy.Policies.Permissions(), networkpolicy.ClusterwidePolicies.Permissions(),
+		cell.Provide(newPolicySource),
+	)
+	gateways = cell.Module("gateways", "Reports the TLS secrets of Gateways, which agents get copies of",
+		cell.EnabledBy(cell.When("secrets of Gateways are copied", secretref.GatewayFlags, secretref.OfGateways)),
+		gatewayKind.Permissions(), classKind.Permissions(), grantKind.Permissions(),
+		stream.Provide(gatewayKind, quiet), stream.Provide(classKind, quiet), stream.Provide(grantKind, quiet),
+		cell.Provide(newGatewaySource),
+	)
+	authorities = cell.Module("authorities", "Reports the ConfigMaps of BackendTLSPolicies, which agents get copies of",
+		cell.EnabledBy(cell.When("secrets of Gateways are copied", secretref.GatewayFlags, secretref.OfGateways)),
+		k8s.OptionalRBAC(
+			k8s.Allow("list,watch", tlsPolicyKind.Resource().GroupResource()),
+			k8s.Allow("get,list,watch", corev1.Resource("configmaps")),
+		),
+		stream.Provide(tlsPolicyKind, stream.OnDemand(), quiet),
+		stream.Provide(configMaps, stream.OnDemand()),
+		cell.Provide(newAuthoritySource),
+	)
+)
+
+// quiet streams are those of the Gateway API, whose CRDs may never come.
+var quiet = stream.WithHealth(nil)
+
+var flags = slices.Compact(slices.Sorted(slices.Values(slices.Concat(secretref.IngressFlags, secretref.GatewayFlags, secretref.PolicyFlags))))

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretsync
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/secretref"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// controller copies what is referred to. A key is that of a Secret, or of a ConfigMap with a prefix.
+type controller struct {
+	params
+	secrets    *stream.Store[secret]
+	references *references
+	namespaces map[secretref.Kind][]string // of copies
+	states     *metrics.States[slim.Key]
+	reports    reports
+
+	mu         sync.Mutex
+	unused     map[secretref.Object]time.Time // since when an object with copies has no references
+	incomplete map[secretref.Kind]time.Time   // since when references may be missing
+}
+
+type params struct {
+	cell.In
+
+	Sources []secretref.Source `group:"references to secrets"`
+	Secrets stream.Resource[secret]
+	Client  k8s.Client
+	Events  *k8s.Events
+	Deps    reconcile.Deps
+	Metrics *syncMetrics
+	Health  health.Reporter
+	Log     *slog.Logger
+}
+
+func newController(p params) *controller {
+	c := &controller{
+		params: p, references: newReferences(), namespaces: map[secretref.Kind][]string{}, unused: map[secretref.Object]time.Time{}, incomplete: map[secretref.Kind]time.Time{},
+		states: metrics.NewStates[slim.Key](p.Metrics.Secrets, stateCopied, stateMissing, stateConflict),
+	}
+	c.reports.params = p
+	for _, s := range p.Sources {
+		if !slices.Contains(c.namespaces[s.Kind()], s.Namespace()) {
+			c.namespaces[s.Kind()] = append(c.namespaces[s.Kind()], s.Namespace())
+		}
+	}
+	return c
+}
+
+// writers is the number of objects that are copied at once.
+const writers = 8
+
+// QueueOptions are those of the work queue.
+func (*controller) QueueOptions() []reconcile.Option {
+	return []reconcile.Option{reconcile.Workers(writers)}
+}
+
+// Open is called before anything is watched.
+func (c *controller) Open(ctx context.Context) (err error) {
+	c.secrets, err = c.Secrets.Store(ctx)
+	return err
+}
+
+// holdsCopies reports whether a namespace is for copies. Secrets there are not copied.
+func (c *controller) holdsCopies(namespace string) bool {
+	for _, all := range c.namespaces {
+		if slices.Contains(all, namespace) {
+			return true
+		}
+	}
+	return false
+}
+
+// secretChanged is what a Secret is a copy of, or the Secret if it is referred to or was.
+func (c *controller) secretChanged(ch stream.Change[secret]) (keys []slim.Key) {
+	if !c.holdsCopies(ch.Key.Namespace) {
+		of := secretref.Object{Kind: secretref.Secret, Key: ch.Key}
+		if c.references.has(of) || stream.CountByIndex(c.secrets, byOwner, of) > 0 {
+			keys = append(keys, ch.Key)
+		}
+		return keys
+	}
+	if of, isCopy := ch.Object.owner(); isCopy {
+		keys = append(keys, keyOf(of))
+	}
+	for _, of := range c.references.byCopy(ch.Key.Name) { // it may have taken the name of its copy, or have freed it
+		keys = append(keys, keyOf(of))
+	}
+	return keys
+}
+
+// follow has all sources report their references.
+func (c *controller) follow(ctx context.Context, enqueue reconcile.Enqueue) {
+	var follows []func(context.Context)
+	for _, s := range c.Sources {
+		follows = append(follows, func(ctx context.Context) { s.Follow(ctx, &recorder{c, s.Name(), enqueue}) })
+	}
+	reconcile.RunTogether(ctx, follows)
+}
+
+// recorder records the references of a source.
+type recorder struct {
+	*controller
+	source  string
+	enqueue reconcile.Enqueue
+}
+
+// Set implements secretref.Recorder.
+func (r *recorder) Set(from corev1.ObjectReference, to ...secretref.Object) {
+	added, removed := r.references.set(reference{r.source, from}, to)
+	for _, of := range removed {
+		r.reports.clear(from, of)
+	}
+	for _, of := range slices.Concat(added, removed) {
+		r.enqueue(keyOf(of), k8s.Trigger{Kind: from.Kind, Namespace: from.Namespace, Name: from.Name})
+	}
+}
+
+// Changed implements secretref.Recorder.
+func (r *recorder) Changed(of secretref.Object) {
+	if r.references.has(of) {
+		r.enqueue(keyOf(of), k8s.Trigger{Kind: string(of.Kind), Namespace: of.Namespace, Name: of.Name})
+	}
+}
+
+// Why nothing is written.
+const (
+	notReferenced = "none: no object of ours refers to it"
+	isMissing     = "none: it does not exist"
+	isTaken       = "none: the name of the copy is taken"
+	isIncomplete  = "waits: references to it may be missing"
+	waitsForGrace = "waits: no object refers to it any more, and one may yet"
+)
+
+// Reconcile brings the copies of an object to their desired state.
+func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	of := objectOf(key)
+	needed := c.needed(of)
+	copies := c.copiesOf(of)
+	if len(needed) == 0 && len(copies) == 0 {
+		c.setUnused(of, false)
+		c.states.Set(key, "")
+		return reconcile.Result{Reason: notReferenced}, nil
+	}
+	want, err := c.read(ctx, of)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if want == nil {
+		c.reportMissing(of, needed)
+		return reconcile.Result{Reason: isMissing}, c.removeAll(ctx, copies)
+	}
+	result, err := c.writeAll(ctx, of, needed, *want)
+	rest, removeErr := c.removeUnneeded(ctx, of, needed, copies)
+	if rest.RequeueAfter > 0 {
+		result = rest
+	}
+	return result, errors.Join(err, removeErr)
+}
+
+// needed are the references to an object by the namespace in which a copy is to be.
+func (c *controller) needed(of secretref.Object) map[string][]reference {
+	needed := map[string][]reference{}
+	if c.holdsCopies(of.Namespace) {
+		return needed
+	}
+	for _, ref := range c.references.of(of) {
+		i := slices.IndexFunc(c.Sources, func(s secretref.Source) bool { return s.Name() == ref.source })
+		needed[c.Sources[i].Namespace()] = append(needed[c.Sources[i].Namespace()], ref)
+	}
+	return needed
+}
+
+// copiesOf are the copies of an object in the namespaces for its kind.
+func (c *controller) copiesOf(of secretref.Object) (copies []*secret) {
+	for s := range stream.ByIndex(c.secrets, byOwner, of) {
+		if slices.Contains(c.namespaces[of.Kind], s.Namespace.String()) {
+			copies = append(copies, s)
+		}
+	}
+	return copies
+}
+
+// grace is how long copies stay that nothing refers to: what refers to them now may be seen later than what did before.
+const grace = 2 * time.Second
+
+// removeUnneeded deletes the copies that nothing refers to.
+func (c *controller) removeUnneeded(ctx context.Context, of secretref.Object, needed map[string][]reference, copies []*secret) (reconcile.Result, error) {
+	copies = slices.DeleteFunc(copies, func(s *secret) bool {
+		return len(needed[s.Namespace.String()]) > 0 && s.Name == of.CopyName()
+	})
+	if len(needed) == 0 {
+		c.states.Set(keyOf(of), "")
+	}
+	rest := c.setUnused(of, len(copies) > 0)
+	if len(copies) == 0 {
+		return reconcile.Result{}, nil
+	}
+	if !c.complete(of.Kind) {
+		return reconcile.Result{RequeueAfter: grace, Reason: isIncomplete}, nil
+	}
+	if rest > 0 {
+		return reconcile.Result{RequeueAfter: rest, Reason: waitsForGrace}, nil
+	}
+	return reconcile.Result{}, c.removeAll(ctx, copies)
+}
+
+// setUnused records since when an object has copies without references. It returns how much of the grace is left.
+func (c *controller) setUnused(of secretref.Object, unused bool) (rest time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.Deps.Plan.Now()
+	if !unused {
+		delete(c.unused, of)
+		return 0
+	}
+	if _, known := c.unused[of]; !known {
+		c.unused[of] = now
+	}
+	return grace - now.Sub(c.unused[of])
+}
+
+// patience is how long references may be incomplete until health shows it.
+const patience = 90 * time.Second
+
+// complete reports whether all references to objects of a kind are known.
+func (c *controller) complete(kind secretref.Kind) bool {
+	var errs []error
+	for _, s := range c.Sources {
+		if s.Kind() == kind {
+			errs = append(errs, s.Complete())
+		}
+	}
+	err := errors.Join(errs...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now, since := c.Deps.Plan.Now(), c.incomplete[kind]
+	switch {
+	case err == nil && !since.IsZero():
+		delete(c.incomplete, kind)
+		c.healthOf(kind).OK("")
+	case err != nil && since.IsZero():
+		c.incomplete[kind] = now
+	case err != nil && now.Sub(since) > patience:
+		c.healthOf(kind).Degraded("no copy is deleted, since references may be missing", err)
+	}
+	return err == nil
+}
+
+func (c *controller) healthOf(kind secretref.Kind) health.Reporter {
+	return c.Health.Child("references-" + strings.ToLower(string(kind)))
+}

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretsync
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/operatortest"
+)
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// define defines a kind of the Gateway API, with any fields.
+func (w *world) define(resource schema.GroupVersionResource, kind string, scope apiextensionsv1.ResourceScope) {
+	w.T.Helper()
+	crd := &apiextensionsv1.CustomResourceDefinition{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition"},
+		ObjectMeta: metav1.ObjectMeta{Name: resource.GroupResource().String(), Annotations: map[string]string{"api-approved.kubernetes.io": "unapproved, for a test"}},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: resource.Group, Scope: scope,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: resource.Resource, Singular: strings.ToLower(kind), Kind: kind, ListKind: kind + "List"},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: resource.Version, Served: true, Storage: true,
+				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: new(true)}},
+			}},
+		},
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
+	w.must(err)
+	delete(content, "status")
+	_, err = w.Dynamic.Resource(definitions).Create(w.T.Context(), &unstructured.Unstructured{Object: content}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		w.must(err)
+	}
+	operatortest.Eventually(w.T, kind+" is served", func() bool {
+		_, err := w.Dynamic.Resource(resource).List(w.T.Context(), metav1.ListOptions{})
+		return err == nil
+	})
+}
+
+func (w *world) defineGateways() {
+	w.T.Helper()
+	w.define(gatewayKind.Resource(), "Gateway", apiextensionsv1.NamespaceScoped)
+	w.define(classKind.Resource(), "GatewayClass", apiextensionsv1.ClusterScoped)
+	w.define(grantKind.Resource(), "ReferenceGrant", apiextensionsv1.NamespaceScoped)
+}
+
+func (w *world) gatewayClass(name, controller string) {
+	w.T.Helper()
+	w.apply(classKind.Resource(), "", fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: %s}}", name, controller))
+}
+
+// gateway creates a Gateway in the namespace of Ingresses, with a certificate of the other one.
+func (w *world) gateway(name, class, namespace, secret string) {
+	w.T.Helper()
+	w.apply(gatewayKind.Resource(), w.Namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: %s}, spec: {
+		gatewayClassName: %s, listeners: [{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: %s, namespace: %s}]}}, {name: http, port: 80, protocol: HTTP}]}}`,
+		name, class, secret, namespace))
+}
+
+func (w *world) grant(namespace, name, secret string) {
+	w.T.Helper()
+	w.apply(grantKind.Resource(), namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {name: %s}, spec: {
+		from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: %s}], to: [{group: "", kind: Secret, name: %s}]}}`, name, w.Namespace, secret))
+}
+
+// orders are all orders of the numbers below n.
+func orders(n int) (all [][]int) {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	for _, rest := range orders(n - 1) {
+		for at := range n {
+			all = append(all, slices.Insert(slices.Clone(rest), at, n-1))
+		}
+	}
+	return all
+}
+
+// SEC-3, SEC-10: a Secret, a Gateway of another namespace, its class and the grant, in all orders, end in the same copies; and without
+// either there is none.
+func TestOrdersOfArrival(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), grantKind.Resource())
+	other := strings.TrimLeft(w.Namespace[max(0, len(w.Namespace)-50):], "-") + "-secrets"
+	_, err := w.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{})
+	w.must(err)
+	o := w.start("--enable-gateway-api")
+	all := orders(4)
+	steps := func(i int) []func() {
+		name := fmt.Sprint("of-", i)
+		return []func(){
+			func() {
+				_, err := w.Core.CoreV1().Secrets(other).Create(t.Context(), &corev1.Secret{
+					ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")},
+				}, metav1.CreateOptions{})
+				w.must(err)
+			},
+			func() { w.gateway(name, name, other, name) },
+			func() { w.gatewayClass(name, controllerName) },
+			func() { w.grant(other, name, name) },
+		}
+	}
+	for i, order := range all {
+		for _, step := range order {
+			steps(i)[step]()
+		}
+	}
+	copied := func() (names []string) {
+		list, err := w.Core.CoreV1().Secrets(w.copies).List(t.Context(), metav1.ListOptions{})
+		w.must(err)
+		for _, s := range list.Items {
+			if string(s.Data["tls.crt"]) != "c" || string(s.Data["tls.key"]) != "k" || s.Type != corev1.SecretTypeTLS || len(s.Labels) != 2 {
+				t.Errorf("the copy %s has %v, %s and %d values", s.Name, s.Labels, s.Type, len(s.Data))
+			}
+			names = append(names, s.Name)
+		}
+		return names
+	}
+	operatortest.Eventually(t, "SEC-3: all are copied", func() bool { return len(copied()) == len(all) })
+
+	remove := func(resource schema.GroupVersionResource, namespace, name string) {
+		w.must(w.Dynamic.Resource(resource).Namespace(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	remove(corev1.SchemeGroupVersion.WithResource("secrets"), other, "of-0")
+	remove(gatewayKind.Resource(), w.Namespace, "of-1")
+	remove(classKind.Resource(), "", "of-2")
+	remove(grantKind.Resource(), other, "of-3")
+	operatortest.Eventually(t, "SEC-10: those that lack something are gone", func() bool {
+		names := copied()
+		return len(names) == len(all)-4 && !slices.ContainsFunc(names, func(name string) bool {
+			return slices.Contains([]string{other + "-of-0", other + "-of-1", other + "-of-2", other + "-of-3"}, name)
+		})
+	})
+	w.gatewayClass("foreign", "example.com/controller")
+	w.secret("own", "own")
+	w.secret("foreign", "foreign")
+	w.gateway("foreign", "foreign", w.Namespace, "foreign")
+	w.gateway("own", "of-4", w.Namespace, "own")
+	w.awaitCopy("SEC-10: a Secret of the own namespace needs no grant", "own", "own")
+	if w.copy("foreign") != nil {
+		t.Error("a Secret was copied for a Gateway of another controller")
+	}
+	operatortest.Eventually(t, "the operator is healthy", func() bool { return o.Degraded("secretsync") == "" })
+}
+
+// SEC-11: the ConfigMaps of BackendTLSPolicies, whose CRD comes later.
+func TestAuthorities(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	o := w.start("--enable-gateway-api")
+	w.define(tlsPolicyKind.Resource(), "BackendTLSPolicy", apiextensionsv1.NamespaceScoped)
+	w.Clear(tlsPolicyKind.Resource())
+	maps := w.Core.CoreV1().ConfigMaps(w.Namespace)
+	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": "one", "more": "x"}}, metav1.CreateOptions{})
+	w.must(err)
+	w.apply(tlsPolicyKind.Resource(), w.Namespace, `{apiVersion: gateway.networking.k8s.io/v1, kind: BackendTLSPolicy, metadata: {name: p}, spec: {
+		validation: {hostname: a.b, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}`)
+	await := func(what, value string) {
+		t.Helper()
+		operatortest.Eventually(t, what, func() bool {
+			s := w.copy("cfgmap-ca")
+			return (s != nil) == (value != "") && (s == nil || string(s.Data["ca.crt"]) == value && len(s.Data) == 1 && s.Labels["secretsync.cilium.io/owning-configmap-name"] == "ca")
+		})
+	}
+	await("SEC-11: the ConfigMap is copied", "one")
+	_, err = maps.Patch(t.Context(), "ca", "application/merge-patch+json", []byte(`{"data":{"ca.crt":"two"}}`), metav1.PatchOptions{})
+	w.must(err)
+	await("SEC-11: the copy follows", "two")
+	w.remove(w.copies, w.Namespace+"-cfgmap-ca")
+	await("SEC-11: the copy is restored", "two")
+	w.must(w.Dynamic.Resource(tlsPolicyKind.Resource()).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
+	await("SEC-11: the policy is gone", "")
+	operatortest.Eventually(t, "the operator is healthy", func() bool { return o.Degraded("secretsync") == "" })
+}
+
+// SEC-6 and SEC-E10: nothing is deleted while references are unknown.
+func TestReferencesAreUnknown(t *testing.T) {
+	w := newWorld(t)
+	w.secret("a", "a")
+	w.secret("b", "b")
+	w.ingress("web", "a")
+	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: p}, spec: {
+		endpointSelector: {}, egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: %s, name: b}}}]}]}}`, w.Namespace))
+	o := w.start("--enable-policy-secrets-sync")
+	w.awaitCopy("it is copied", "a", "a")
+	w.awaitCopy("it is copied", "b", "b")
+	o.Stop()
+	fails := w.Proxy.Answer(t, 500, clustertest.Match{Resources: []string{"ingresses"}})
+	w.removeIngress("web")
+	w.must(w.Dynamic.Resource(v2.CiliumNetworkPolicyResource).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
+	w.ingress("web-2", "a")
+	w.secret("c", "c")
+	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: q}, spec: {
+		endpointSelector: {}, egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: %s, name: c}}}]}]}}`, w.Namespace))
+	before := len(w.writes())
+	w.start("--enable-policy-secrets-sync")
+	w.awaitCopy("SEC-6: what is known to be needed is copied", "c", "c")
+	operatortest.Eventually(t, "the operator has tried to list Ingresses", func() bool { return fails.Hits(t) > 2 })
+	if writes := w.writes()[before:]; len(writes) != 1 {
+		t.Errorf("SEC-E10: %q", writes)
+	}
+	fails.Remove(t)
+	w.awaitNone("SEC-6: all references are known", "b")
+	if w.copy("a") == nil {
+		t.Error("SEC-E10: a copy was deleted that is needed")
+	}
+}

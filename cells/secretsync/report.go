@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretsync
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/secretref"
+)
+
+// reports are what users are to know of the objects that refer to others, by kind.
+type reports struct {
+	params params
+
+	mu  sync.Mutex
+	all map[string]*envoy.Reports
+}
+
+func (r *reports) ofKind(kind string) *envoy.Reports {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.all == nil {
+		r.all = map[string]*envoy.Reports{}
+	}
+	if r.all[kind] == nil {
+		p := r.params
+		r.all[kind] = envoy.NewReports(kind, p.Events, p.Log, p.Health.Child(strings.ToLower(kind)))
+	}
+	return r.all[kind]
+}
+
+// set replaces the notices about a reference to an object, with all that refer to it.
+func (r *reports) set(to secretref.Object, from []reference, notices ...envoy.Notice) {
+	for _, ref := range from {
+		r.ofKind(ref.from.Kind).Set(to.String(), ref.from, notices...)
+	}
+}
+
+// clear removes the notices about a reference that is gone.
+func (r *reports) clear(from corev1.ObjectReference, to secretref.Object) {
+	r.ofKind(from.Kind).Set(to.String(), from)
+}
+
+func missing(of secretref.Object) envoy.Notice {
+	return envoy.Notice{Reason: "SecretNotFound", Message: fmt.Sprintf("%s does not exist: TLS that needs it is not served", of)}
+}
+
+func notCopied(err error) envoy.Notice {
+	return envoy.Notice{Reason: "SecretNotCopied", Message: err.Error(), Degrades: true}
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package servicel7
+
+import (
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// service is what this duty reads of a Service.
+type service struct {
+	serviceMeta `json:"metadata"`
+	Spec        serviceSpec `json:"spec"`
+}
+
+type serviceMeta struct {
+	slim.Meta
+	Annotations       slim.Subset[l7Annotations] `json:"annotations"`
+	DeletionTimestamp slim.Time                  `json:"deletionTimestamp"`
+}
+
+type serviceSpec struct {
+	Type      slim.String   `json:"type"`
+	ClusterIP string        `json:"clusterIP"`
+	Ports     []servicePort `json:"ports"`
+}
+
+type servicePort struct {
+	Name     slim.String `json:"name"`
+	Protocol slim.String `json:"protocol"`
+	Port     int32       `json:"port"`
+	NodePort int32       `json:"nodePort"`
+}
+
+const (
+	enabledAnnotation   = "service.cilium.io/lb-l7"
+	algorithmAnnotation = "service.cilium.io/lb-l7-algorithm"
+)
+
+type l7Annotations struct{}
+
+// Keep implements slim.KeyFilter.
+func (l7Annotations) Keep(key string) bool {
+	return key == enabledAnnotation || key == algorithmAnnotation
+}
+
+// Trim implements slim.Trimmer: of addresses it only matters whether there are any.
+func (s *service) Trim() {
+	if s.Spec.ClusterIP != corev1.ClusterIPNone {
+		s.Spec.ClusterIP = ""
+	}
+}
+
+var services = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))

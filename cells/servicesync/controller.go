@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package servicesync
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// controller decides the key of each Service.
+type controller struct {
+	params
+	services *stream.Store[service]
+	slices   *stream.Store[endpointSlice]
+
+	mu      sync.Mutex
+	invalid map[slim.Key]string // addresses that are left out, by Service
+}
+
+type params struct {
+	cell.In
+
+	Config   Config
+	Cluster  cluster.Config
+	Services stream.Resource[service]
+	Slices   stream.Resource[endpointSlice]
+	Metrics  *syncMetrics
+	Log      *slog.Logger
+}
+
+func newController(p params) *controller {
+	if !p.Config.EnableK8sEndpointSlice {
+		p.Log.Warn("reading EndpointSlices, and no Endpoints, although the option for EndpointSlices is off", "flag", "enable-k8s-endpoint-slice")
+	}
+	return &controller{params: p, invalid: map[slim.Key]string{}}
+}
+
+// Open is called before anything is watched.
+func (c *controller) Open(ctx context.Context) (err error) {
+	if c.services, err = c.Services.Store(ctx); err != nil {
+		return err
+	}
+	c.slices, err = c.Slices.Store(ctx)
+	return err
+}
+
+// sliceChanged is the Service of an EndpointSlice.
+func (*controller) sliceChanged(ch stream.Change[endpointSlice]) []slim.Key {
+	return []slim.Key{serviceOf(ch.Object)}
+}
+
+// Desired is the value of a Service's key. It is not known while an object that decides it cannot be decoded.
+func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
+	s, exists := c.services.Get(key)
+	if !exists {
+		c.reportInvalid(key, nil)
+		return nil, !c.services.Hides(key)
+	}
+	if !isExported(s, c.Cluster.EnableNodePort) {
+		c.reportInvalid(key, nil)
+		return nil, true
+	}
+	if c.hidesSlice(key) {
+		return nil, false
+	}
+	of := slices.SortedFunc(stream.ByIndex(c.slices, byService, key), func(a, b *endpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	value, invalid := encode(s, of, c.Config, c.Cluster)
+	c.reportInvalid(key, invalid)
+	return value, true
+}
+
+// hidesSlice reports whether an EndpointSlice of a Service may be on the server of which nothing can be decoded: they
+// have names that begin with the Service's.
+func (c *controller) hidesSlice(key slim.Key) bool {
+	return c.slices.Hides(key) || slices.ContainsFunc(c.slices.Unreadable(), func(k slim.Key) bool {
+		return k.Namespace == key.Namespace && strings.HasPrefix(k.Name, key.Name) && c.slices.Hides(k)
+	})
+}
+
+// reportInvalid records the addresses of a Service that are left out, and logs them when they change.
+func (c *controller) reportInvalid(key slim.Key, addresses []string) {
+	text := strings.Join(addresses, ", ")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.invalid[key] == text {
+		return
+	}
+	if c.invalid[key] = text; text == "" {
+		delete(c.invalid, key)
+	} else {
+		c.Log.Warn("addresses of a Service are not exported: they are no IP addresses", "service", key.String(), "addresses", text)
+	}
+	c.Metrics.Invalid.Set(float64(len(c.invalid)))
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package servicesync
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+func open(t testing.TB, services stream.Resource[service], slices stream.Resource[endpointSlice], log *slog.Logger) *controller {
+	t.Helper()
+	c := newController(params{Config: Config{EnableK8sEndpointSlice: true}, Cluster: cluster1, Services: services, Slices: slices, Metrics: newMetrics(metrics.Factory{}), Log: log})
+	if err := c.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func local[T any](t testing.TB, objs ...*T) *stream.Local[T] {
+	t.Helper()
+	l, err := stream.NewLocal[T]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Replace(objs...)
+	return l
+}
+
+var echoKey = slim.Key{Namespace: "test", Name: "echo"}
+
+// SSYNC-14: addresses that are none are left out, logged once and counted.
+func TestInvalidAddresses(t *testing.T) {
+	bad := decodeSlice(t, func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.0.1.5", "nonsense"} })
+	slices := local(t, bad)
+	var log bytes.Buffer
+	c := open(t, local(t, decodeService(t, nil)), slices, slog.New(slog.NewTextHandler(&log, nil)))
+	for range 2 {
+		if value, known := c.Desired(echoKey); string(value) != echo || !known {
+			t.Errorf("%t, %s", known, value)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "service=test/echo addresses=nonsense") {
+		t.Errorf("%d messages: %s", n, log.String())
+	}
+	if len(c.invalid) != 1 {
+		t.Errorf("invalid: %v", c.invalid)
+	}
+	slices.Upsert(decodeSlice(t, nil))
+	if value, _ := c.Desired(echoKey); string(value) != echo || len(c.invalid) > 0 {
+		t.Errorf("%s; invalid: %v", value, c.invalid)
+	}
+}
+
+// SSYNC-14: the key of a Service stays as it is while nothing can be decoded of the Service, or of a slice that may be one
+// of its.
+func TestUndecodable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, gvr := streamtest.NewServer(), streamtest.Widgets
+		server.Serve(gvr, "Widget", true)
+		put := func(name, spec string) {
+			meta := map[string]any{"name": name, "namespace": "test", "annotations": map[string]any{globalAnnotation: "true"}}
+			object := map[string]any{"metadata": meta, "spec": any(7), "endpoints": any(7)}
+			if spec != "" {
+				object["spec"], object["endpoints"] = map[string]any{"type": "ClusterIP", "clusterIP": spec}, []any{}
+			}
+			server.Put(gvr, object)
+		}
+		put("bad", "")
+		put("good", "10.0.0.1")
+		services, err := stream.New(stream.NewSource(server.Connect()), stream.Custom[service](gvr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer services.Close()
+		slices, err := stream.New(stream.NewSource(server.Connect()), stream.Custom[endpointSlice](gvr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer slices.Close()
+		c := open(t, services, slices, slog.New(slog.DiscardHandler))
+		check := func(name string, exists, known bool) {
+			t.Helper()
+			if value, ok := c.Desired(slim.Key{Namespace: "test", Name: name}); ok != known || (value != nil) != exists {
+				t.Errorf("%s: %t, %s", name, ok, value)
+			}
+		}
+		check("bad", false, false)
+		check("absent", false, true)
+		check("good", true, true)
+		put("good-slice", "")
+		synctest.Wait()
+		check("good", false, false)
+		server.Delete(gvr, slim.Key{Namespace: "test", Name: "good-slice"})
+		server.Delete(gvr, slim.Key{Namespace: "test", Name: "bad"})
+		synctest.Wait()
+		check("good", true, true)
+		check("bad", false, true)
+	})
+}
+
+// A decision costs the same among 10 and among 10,000 Services.
+func TestDecisionCosts(t *testing.T) {
+	cost := map[int]float64{}
+	for _, count := range []int{10, 10_000} {
+		var all []*service
+		var slices []*endpointSlice
+		for i := range count {
+			name := fmt.Sprint("echo-", i)
+			all = append(all, decodeService(t, func(s *corev1.Service) { s.Name = name }))
+			slices = append(slices, decodeSlice(t, func(s *discoveryv1.EndpointSlice) { s.Name, s.Labels[discoveryv1.LabelServiceName] = name, name }))
+		}
+		c := open(t, local(t, all...), local(t, slices...), slog.New(slog.DiscardHandler))
+		key := slim.Key{Namespace: "test", Name: "echo-7"}
+		if value, known := c.Desired(key); value == nil || !known {
+			t.Fatal("the Service is not exported")
+		}
+		cost[count] = testing.AllocsPerRun(100, func() { c.Desired(key) })
+	}
+	if cost[10_000] > cost[10]+2 { // the collector may run
+		t.Errorf("allocations: %v", cost)
+	}
+}

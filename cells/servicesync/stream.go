@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package servicesync
+
+import (
+	"iter"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// service is what this duty reads of a Service. Of one that is not shared, annotations are all that is kept.
+type service struct {
+	serviceMeta `json:"metadata"`
+	Spec        serviceSpec `json:"spec"`
+}
+
+type serviceMeta struct {
+	slim.Meta
+	Labels      slim.Labels              `json:"labels"`
+	Annotations slim.Subset[annotations] `json:"annotations"`
+}
+
+type serviceSpec struct {
+	Type        slim.String   `json:"type"`
+	ClusterIP   string        `json:"clusterIP"`
+	ClusterIPs  []string      `json:"clusterIPs"`
+	ExternalIPs []string      `json:"externalIPs"`
+	Selector    slim.Labels   `json:"selector"`
+	Ports       []servicePort `json:"ports"`
+}
+
+type servicePort struct {
+	Name     slim.String `json:"name"`
+	Protocol slim.String `json:"protocol"`
+	Port     int32       `json:"port"`
+}
+
+// Trim implements slim.Trimmer.
+func (s *service) Trim() {
+	if !isShared(&s.serviceMeta) {
+		s.Labels, s.Spec = slim.Labels{}, serviceSpec{}
+	}
+}
+
+type annotations struct{}
+
+// Keep implements slim.KeyFilter.
+func (annotations) Keep(key string) bool {
+	switch key {
+	case globalAnnotation, globalAlias, sharedAnnotation, sharedAlias:
+		return true
+	}
+	return false
+}
+
+// endpointSlice is the endpoints of a Service that may be backends. Most belong to Services that are not shared, so they
+// are kept as text.
+type endpointSlice struct {
+	sliceMeta   `json:"metadata"`
+	AddressType slim.String `json:"addressType"`
+	Endpoints   []endpoint  `json:"endpoints"` // nil after Trim
+	Ports       []port      `json:"ports"`     // nil after Trim
+
+	// endpointText has a line for each endpoint: its state, its hostname, and its addresses.
+	endpointText string `json:"-"`
+	// portText has a line for each port: name, protocol and number.
+	portText slim.String `json:"-"`
+}
+
+type sliceMeta struct {
+	slim.Meta
+	Labels slim.Subset[serviceName] `json:"labels"`
+}
+
+type endpoint struct {
+	Addresses  []string `json:"addresses"`
+	Hostname   string   `json:"hostname"`
+	Conditions struct {
+		Ready   *bool `json:"ready"`
+		Serving *bool `json:"serving"`
+	} `json:"conditions"`
+}
+
+type port struct {
+	Name     string `json:"name"`
+	Protocol string `json:"protocol"`
+	Port     *int32 `json:"port"`
+}
+
+type serviceName struct{}
+
+// Keep implements slim.KeyFilter.
+func (serviceName) Keep(key string) bool { return key == discoveryv1.LabelServiceName }
+
+// The states of endpoints that may be backends.
+const (
+	ready   = 'r'
+	serving = 's' // and not ready
+)
+
+// state returns the state of an endpoint; ok is false if it is never a backend.
+func (e *endpoint) state() (state byte, ok bool) {
+	c := e.Conditions
+	switch {
+	case c.Ready == nil || *c.Ready:
+		return ready, true
+	case c.Serving != nil && *c.Serving:
+		return serving, true
+	}
+	return 0, false
+}
+
+// Trim implements slim.Trimmer.
+func (s *endpointSlice) Trim() {
+	var endpoints, ports strings.Builder
+	if t := discoveryv1.AddressType(s.AddressType.String()); t == discoveryv1.AddressTypeIPv4 || t == discoveryv1.AddressTypeIPv6 {
+		for _, e := range s.Endpoints {
+			if state, ok := e.state(); ok && len(e.Addresses) > 0 {
+				endpoints.WriteByte(state)
+				endpoints.WriteString(e.Hostname + "\t" + strings.Join(e.Addresses, "\t") + "\n")
+			}
+		}
+		for _, p := range s.Ports {
+			if p.Port != nil {
+				ports.WriteString(p.Name + "\t" + p.Protocol + "\t" + strconv.Itoa(int(*p.Port)) + "\n")
+			}
+		}
+	}
+	s.endpointText, s.portText = endpoints.String(), slim.MakeString(ports.String())
+	s.Endpoints, s.Ports = nil, nil
+}
+
+// endpoints yields the state, the hostname and the addresses of each endpoint.
+func (s *endpointSlice) endpoints() iter.Seq2[byte, []string] {
+	return func(yield func(byte, []string) bool) {
+		for line := range strings.Lines(s.endpointText) {
+			if !yield(line[0], strings.Split(line[1:len(line)-1], "\t")) {
+				return
+			}
+		}
+	}
+}
+
+// addPorts adds the ports of the endpoints.
+func (s *endpointSlice) addPorts(to portMap) {
+	for line := range strings.Lines(s.portText.String()) {
+		if part := strings.Split(line[:len(line)-1], "\t"); len(part) == 3 {
+			number, _ := strconv.ParseInt(part[2], 10, 32) // written by Trim
+			to.add(part[0], part[1], int32(number))
+		}
+	}
+}
+
+var (
+	services       = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
+	endpointSlices = stream.Core[endpointSlice, discoveryv1.EndpointSlice](discoveryv1.SchemeGroupVersion.WithResource("endpointslices")).
+			MatchingLabels(discoveryv1.LabelServiceName + "," + discoveryv1.LabelManagedBy + "!=" + meshManager)
+)
+
+// meshManager is the manager of EndpointSlices that are copies of backends of other clusters.
+const meshManager = "endpointslice-mesh-controller.cilium.io"
+
+func selectServices(k stream.Kind[service], c cluster.Config) stream.Kind[service] {
+	return k.MatchingLabels(c.ServiceSelector())
+}
+
+// serviceOf is the Service of an EndpointSlice.
+func serviceOf(s *endpointSlice) slim.Key {
+	return slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(discoveryv1.LabelServiceName)}
+}
+
+// byService finds the EndpointSlices of a Service.
+var byService = stream.NewIndex("service", func(s *endpointSlice, add func(slim.Key)) { add(serviceOf(s)) })

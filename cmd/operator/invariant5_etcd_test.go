@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+)
+
+// Invariant 5, in etcd: no live key is deleted because its object was not seen yet. An operator begins its term while a
+// stream shows nothing, or, a warm standby, while it shows the half of what there is. In the long form each stream does both,
+// else the seed decides.
+func TestInvariant5InEtcd(t *testing.T) {
+	seed := seed(t)
+	for i, late := range []string{"services", "endpointslices", "ciliumnodes", "pods"} {
+		empty := (uint64(i)+seed)%2 == 0
+		if empty || soak() {
+			t.Run(late+" empty", func(t *testing.T) { newLiveKeys(t).withEmptyView(late) })
+		}
+		if !empty || soak() {
+			t.Run(late+" half loaded", func(t *testing.T) { newLiveKeys(t).withHalfAView(late) })
+		}
+	}
+}
+
+// liveKeys are keys of objects that exist, as an earlier operator and agents have left them, and garbage among them.
+type liveKeys struct {
+	*etcdDuties
+	want   converged
+	record *kvstoretest.Record
+}
+
+func newLiveKeys(t *testing.T) *liveKeys {
+	w := newWorld(t)
+	l := &liveKeys{etcdDuties: newEtcdDuties(w, kvstoretest.Start(t, 1), "kvstore")}
+	l.want = converged{map[string]string{}, map[string]string{}, map[string]string{}}
+	l.record = l.etcd.Follow("cilium/state/", 1)
+	l.live("early")
+	l.dead("early")
+	return l
+}
+
+// live makes objects, and their keys as others write them.
+func (l *liveKeys) live(prefix string) {
+	l.t.Helper()
+	for i := range 5 {
+		name, n := fmt.Sprint(prefix, "-", i), len(l.want.identities)
+		l.service(name, fmt.Sprint("10.1.1.", n))
+		l.want.services[l.serviceKey(name)] = fmt.Sprintf(`"10.1.1.%d"`, n)
+		l.etcd.Put(l.serviceKey(name), "{}", 0)
+
+		l.addNode(name, fmt.Sprintf("10.2.%d.0/24", n))
+		l.want.nodes[nodeKeys+name] = `"` + name + `"`
+		l.etcd.Put(nodeKeys+name, agentKey(name, ""), 0)
+
+		// This node has an agent, and no CiliumNode yet.
+		l.agentPod(name + "-agent")
+		l.want.nodes[nodeKeys+name+"-agent"] = `"` + name + `-agent"`
+		l.etcd.Put(nodeKeys+name+"-agent", agentKey(name+"-agent", ""), 0)
+
+		l.identity(n, true)
+		l.want.identities[identityKey(n)] = labelsOf(n)
+	}
+}
+
+func (l *liveKeys) agentPod(node string) {
+	l.t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-on-" + node, Labels: map[string]string{"k8s-app": "cilium"}}}
+	pod.Spec = corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	eventually(l.t, "a pod is made", func() bool { // when the service account is there
+		_, err := l.core.CoreV1().Pods(l.namespace).Create(l.t.Context(), pod, metav1.CreateOptions{})
+		return err == nil
+	})
+}
+
+// dead makes keys of a Service, of a node and of an identity that do not exist, or are not used, any more.
+func (l *liveKeys) dead(name string) {
+	l.t.Helper()
+	l.etcd.Put(l.serviceKey("garbage-"+name), "{}", 0)
+	l.etcd.Put(nodeKeys+"garbage-"+name, agentKey("garbage-"+name, ""), 0)
+	n := 800 + len(l.want.identities)
+	l.etcd.Put(identityKey(n), labelsOf(n), 0)
+}
+
+// collected waits until the garbage is gone that an operator finds without a stream.
+func (l *liveKeys) collected(o *operator, without string) {
+	l.t.Helper()
+	for folder, streams := range map[string][]string{
+		serviceKeys + l.namespace + "/": {"services", "endpointslices"}, nodeKeys: {"ciliumnodes", "pods"}, identityKeys: nil,
+	} {
+		late := false
+		for _, s := range streams {
+			late = late || s == without
+		}
+		if !late {
+			o.until("the garbage below "+folder+" is gone", func() bool {
+				for _, key := range l.keys(folder) {
+					if strings.Contains(key, "garbage-") || l.isDeadIdentity(key) {
+						return false
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func (l *liveKeys) isDeadIdentity(key string) bool {
+	return strings.HasPrefix(key, identityKeys) && l.want.identities[key] == ""
+}
+
+// unharmed checks that nothing was deleted but garbage.
+func (l *liveKeys) unharmed() {
+	l.t.Helper()
+	for _, event := range l.record.Events() {
+		key := string(event.Kv.Key)
+		if event.Type == clientv3.EventTypeDelete && !strings.Contains(key, "garbage-") && !l.isDeadIdentity(key) {
+			l.t.Errorf("%s was deleted at revision %d, and is live", key, event.Kv.ModRevision)
+		}
+	}
+}
+
+// arrives waits until the store is as the objects are.
+func (l *liveKeys) arrives(o *operator) {
+	l.t.Helper()
+	o.until("the store has converged", func() bool { return l.converged(l.want) })
+	l.unharmed()
+}
+
+func (l *liveKeys) operator(user string) (*operator, *clustertest.Proxy) {
+	l.t.Helper()
+	return l.run(user, nil, l.withDuties("--cilium-pod-namespace="+l.namespace)...)
+}
+
+// withEmptyView lets an operator begin while a stream shows nothing.
+func (l *liveKeys) withEmptyView(late string) {
+	proxy := l.NewProxy(l.t)
+	held := proxy.HoldWatch(l.t, late, 0)
+	kubeconfig := proxy.UserKubeconfig(l.t, "blind", "system:masters")
+	o := start(l.t, kubeconfig, nil, append([]string{"--k8s-namespace=" + l.namespace, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"},
+		l.withDuties("--cilium-pod-namespace="+l.namespace)...)...)
+	o.leads()
+	l.collected(o, late)
+	l.live("later")
+	l.identity(sentinelIdentity, false)
+	l.collected(o, late) // another sweep has ended
+	l.unharmed()
+	held.Remove(l.t)
+	l.arrives(o)
+}
+
+// withHalfAView lets a standby, which has seen the half, take over.
+func (l *liveKeys) withHalfAView(late string) {
+	first, _ := l.operator("first")
+	first.leads()
+	l.arrives(first)
+	standby, proxy := l.operator("standby")
+	standby.says("standing by", 1)
+	standby.until("its streams are synced", func() bool {
+		row := standby.stream(late)
+		return len(row) > 2 && row[2] != "waiting"
+	})
+	held := proxy.HoldWatch(l.t, late, 0)
+	l.live("later")
+	l.arrives(first)
+	if code := first.stop(); code != 0 {
+		l.t.Errorf("exit code %d", code)
+	}
+	standby.leads()
+	l.dead("later")
+	l.collected(standby, late)
+	l.unharmed()
+	held.Remove(l.t)
+	l.arrives(standby)
+}
+
+// Invariant 5, in etcd: what would delete an implausible share of the nodes, or of the identities, deletes nothing, and says
+// so; other duties go on.
+func TestInvariant5ImplausibleSharesInEtcd(t *testing.T) {
+	d := newEtcdDuties(newWorld(t), kvstoretest.Start(t, 1), "kvstore")
+	want := d.populate()
+	o, _ := d.run("cautious", nil, d.withDuties("--sweep-max-share=0.5")...)
+	o.leads()
+	o.until("the store has converged", func() bool { return d.converged(want) })
+	if _, err := d.etcd.Client.Revoke(t.Context(), d.agents); err != nil { // no agent is left
+		t.Fatal(err)
+	}
+	o.until("the operator writes the keys of all nodes", func() bool { return d.holds(nodeKeys, want.nodes) })
+	record := d.etcd.Follow("cilium/state/", d.etcd.Revision()+1)
+	for i := range len(want.nodes) - 5 {
+		if err := d.dynamic.Resource(v2.CiliumNodeResource).Delete(t.Context(), fmt.Sprint("node-", i), metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.until("both sweeps say that they stop", func() bool {
+		s, ok := o.status()
+		text := s.degraded()
+		return ok && strings.Contains(text, "nodesync.") && strings.Contains(text, "identitygc.kvstore.") && strings.Count(text, "sweep-max-share") >= 2
+	})
+	d.service("meanwhile", "10.1.2.1")
+	o.until("a Service is exported", func() bool { return d.etcd.Get(d.serviceKey("meanwhile")) != nil })
+	for _, event := range record.Events() {
+		if event.Type == clientv3.EventTypeDelete {
+			t.Errorf("%s was deleted", event.Kv.Key)
+		}
+	}
+}

@@ -1,0 +1,385 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package docs
+
+import (
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// event is what the reference says of a reason of Kubernetes Events.
+type event struct{ about, namespace, says string }
+
+var events = map[string]event{
+	"InvalidNodeSelector":       {"the Service", "its own", "the annotation `io.cilium.nodeipam/match-node-labels` is not a label selector, and the addresses stay as they are"},
+	"ConflictingClusterConfigs": {"the CiliumBGPClusterConfig", "`default`", "it selects a node whose CiliumBGPNodeConfig belongs to another one, or to none"},
+	"InvalidClusterConfig":      {"the CiliumBGPClusterConfig", "`default`", "its spec is not valid, and its CiliumBGPNodeConfigs stay as they are"},
+	"MissingPeerConfigs":        {"the CiliumBGPClusterConfig", "`default`", "a CiliumBGPPeerConfig that it refers to does not exist"},
+	"OverrideRefused":           {"the CiliumBGPNodeConfigOverride", "`default`", "it cannot be applied, and the CiliumBGPNodeConfig of the node stays as it is"},
+	"InvalidPolicy":             {"the network policy", "its own", "agents do not accept a rule of it; the condition `Valid` has all of them"},
+	"NoEligibleNode":            {"the Service", "its own", "no node is eligible, and the Service has no addresses"},
+	"PodCIDRPoolExhausted":      {"the CiliumNode", "`default`", "there is no block left for the node"},
+	"PodCIDRRefused":            {"the CiliumNode", "`default`", "a CIDR that the node says it has is another's, is not of the cluster, is too large, or is none"},
+	"PodCIDRUndecided":          {"the CiliumNode", "`default`", "the node waits for another one that cannot be decoded, and may have any CIDR"},
+	"PodCIDRsUndecodable":       {"the CiliumNode", "`default`", "`spec.ipam.podCIDRs` of the node cannot be decoded"},
+	"SecurityLabelsRestored":    {"the CiliumIdentity", "`default`", "its labels were edited, and those that it was given were put back"},
+	"IdentitiesRunOut":          {"the operator's lease", "the operator's", "the range of numbers of identities is nearly full"},
+	"UnmanagedPod":              {"the pod", "the pod's", "the pod has no CiliumEndpoint, and restarts are off (`enable-unmanaged-pod-observe-only`)"},
+	"UnmanagedPodRestarted":     {"the pod", "the pod's", "the pod had no CiliumEndpoint, and was deleted to be replaced by one that has"},
+	"SweepBraked":               {"the operator's lease", "the operator's", "so much looks like garbage that nothing is deleted"},
+	"AlgorithmWithoutHash":      {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` asks for an algorithm of hashes, which balances as random"},
+	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
+	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule"},
+	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
+	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},
+	"InvalidName":               {"the Ingress", "its own", "its name is too long, or is no name of a Service, so that it has no load balancer"},
+	"NoClusterIP":               {"the Service", "its own", "its requests are not balanced: it has no address that agents could redirect"},
+	"SecretNotCopied":           {"the Ingress, Gateway or network policy", "its own", "a Secret that it refers to is not copied, since another one has the name of the copy"},
+	"SecretNotFound":            {"the Ingress, Gateway or network policy", "its own", "a Secret or ConfigMap that it refers to does not exist"},
+	"NoSecret":                  {"the Ingress", "its own", "a host of `spec.tls` has no secret, and is served without TLS"},
+	"NoTCPPort":                 {"the Service", "its own", "its requests are not balanced: it has no TCP port"},
+	"NothingToServe":            {"the Ingress", "its own", "it has no rule or backend that can be served"},
+	"NotTranslated":             {"the Ingress", "its own", "a route is left out that Envoy would refuse"},
+	"NotWritten":                {"the Ingress or Service", "its own", "an object of the name of one of its own is another's, or its configuration is too large"},
+	"PathWithoutType":           {"the Ingress", "its own", "a path is left out that has no type"},
+	"RuleWithoutHost":           {"the Ingress", "its own", "a rule is left out: TLS is passed through by host"},
+	"RuleWithoutPaths":          {"the Ingress", "its own", "a rule is left out that has no paths"},
+	"UnsupportedBackend":        {"the Ingress", "its own", "a backend is left out that is no Service"},
+	"UnsupportedPath":           {"the Ingress", "its own", "a path is left out: TLS is passed through for `/` alone"},
+}
+
+var camelCase = regexp.MustCompile(`^([A-Z]+[a-z]+){2,}[A-Z]*$`)
+
+// eventReasons finds the reasons in calls that make Events, and in functions that choose one.
+func eventReasons(s sources) map[string]bool {
+	found := map[string]bool{}
+	note := func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			if text, err := strconv.Unquote(lit.Value); err == nil && camelCase.MatchString(text) {
+				found[text] = true
+			}
+		}
+		return true
+	}
+	s.calls(func(_ string, _ *sourcePackage, in *ast.FuncDecl, call *ast.CallExpr) {
+		switch called(call) {
+		case "Warn", "Warning", "Normal", "WarnOnLease":
+			for _, arg := range call.Args {
+				if _, ok := arg.(*ast.BasicLit); ok {
+					note(arg)
+				}
+			}
+		case "notice", "notServed":
+			note(call.Args[0])
+		}
+	})
+	for _, p := range s {
+		for name, declared := range p.funcs {
+			for _, f := range declared {
+				if strings.HasSuffix(name, "ventReason") {
+					ast.Inspect(f, note)
+				}
+				ast.Inspect(f, func(n ast.Node) bool { // notices of resources/envoy
+					if kv, ok := n.(*ast.KeyValueExpr); ok {
+						if key, ok := kv.Key.(*ast.Ident); ok && key.Name == "Reason" {
+							note(kv.Value)
+						}
+					}
+					return true
+				})
+			}
+		}
+	}
+	return found
+}
+
+func eventsPage(t *testing.T, s sources) string {
+	t.Helper()
+	sameKeys(t, "Event reasons", eventReasons(s), events)
+	var b strings.Builder
+	b.WriteString("Kubernetes Events of type Warning, as `kubectl describe` and `kubectl get events` show them. They need `create` and\n" +
+		"`patch` on `events`; without them none is sent, and health and the log have the same. Repetitions are counted on the\n" +
+		"Event that exists; an object gets at most 25 at once, then one every five minutes.\n\n" +
+		"| Reason | About | Namespace | Says |\n|---|---|---|---|\n")
+	for _, reason := range slices.Sorted(maps.Keys(events)) {
+		e := events[reason]
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", reason, e.about, e.namespace, e.says)
+	}
+	return b.String()
+}
+
+// parts are what modules report below their id, beside hooks and jobs.
+var parts = map[string]string{
+	"attempts":     "attempts under way that take more than five seconds",
+	"config":       "a change of the ConfigMap or file that has no effect before a restart",
+	"contention":   "changes that another writer undoes",
+	"restarts":     "unmanaged pods that the role does not allow to delete",
+	"create":       "creates of identities that are forbidden",
+	"entries":      "registration entries that the SPIRE server refuses to create or delete",
+	"directory":    "files of the directory of remote clusters that cannot be used",
+	"etcd":         "the state of the connection to etcd",
+	"gops":         "the gops agent",
+	"job-…":        "a job",
+	"labels":       "identities whose labels contradict each other",
+	"loop-…":       "keys of a work queue that fail",
+	"mesh":         "Services with routes that are not served as they ask for",
+	"mirror-…":     "keys that are written to etcd below a prefix",
+	"objects":      "objects of which nothing can be decoded, or not all of a pool, CiliumBGPClusterConfigs without an effect, and Ingresses, Gateways and Services that are not served as they ask for",
+	"nodes":        "pod CIDRs that are refused or cannot be decoded",
+	"numbers":      "how many numeric identities are in use",
+	"options":      "questionable values of options",
+	"outside-…":    "calls to another server",
+	"references-…": "objects that may refer to others: why references to this kind may be missing",
+	"permissions":  "permissions that the role lacks",
+	"restore":      "etcd data that were replaced by older ones",
+	"selectors":    "node selectors of Services that are invalid",
+	"stale":        "registration entries of identities that do not exist, and that are too many to be deleted",
+	"sweep-…":      "the last run of a sweep",
+	"tls":          "certificates of the metrics server",
+	"uncaused":     "writes without a cause",
+	"undeclared":   "requests that no module declares",
+	"waits-for-…":  "what the module has waited for longer than five seconds",
+	"provisioning": "addresses that Azure has failed to provision",
+}
+
+// levels are the health levels, with what a change to them means.
+const levels = `A part is in one of three levels. Any report replaces the one before; the time that is shown is that of the last change
+of the level.
+
+| From | To | When |
+|---|---|---|
+| – | OK | first report: the part does what it should |
+| – | Degraded | first report: it does not, and the message says what and why |
+| OK | Degraded | an attempt failed, a dependency is missing for five seconds, a permission is missing |
+| Degraded | OK | the next success; nothing else ends it |
+| –, OK, Degraded | Stopped | the part ended as planned: a one-shot job is done |
+| Stopped | OK, Degraded | the part was started again |
+| any | – | the module was stopped, its term ended, or the part was removed |
+
+A module is as bad as the worst of its parts. ` + "`cilium_hive_status{status}`" + ` counts the parts by level.
+`
+
+// TestLevelTransitions holds the table of levels against a tree: it has a row for every change, and each happens as
+// the table has it.
+func TestLevelTransitions(t *testing.T) {
+	const none = "–"
+	report := map[string]func(health.Reporter){
+		none:                    health.Reporter.Remove,
+		string(health.OK):       func(r health.Reporter) { r.OK("") },
+		string(health.Degraded): func(r health.Reporter) { r.Degraded("m", errors.New("e")) },
+		string(health.Stopped):  func(r health.Reporter) { r.Stopped("") },
+	}
+	rows := map[[2]string]bool{}
+	for line := range strings.Lines(levels) {
+		if cells := strings.Split(line, "|"); len(cells) == 5 {
+			for from := range strings.SplitSeq(strings.ReplaceAll(cells[1], "any", "OK, Degraded, Stopped"), ",") {
+				for to := range strings.SplitSeq(cells[2], ",") {
+					rows[[2]string{strings.TrimSpace(from), strings.TrimSpace(to)}] = true
+				}
+			}
+		}
+	}
+	for from, before := range report {
+		for to, after := range report {
+			if from == to {
+				continue
+			}
+			if !rows[[2]string{from, to}] {
+				t.Errorf("no row from %s to %s", from, to)
+			}
+			tree := health.NewTree()
+			before(tree.Reporter("part"))
+			after(tree.Reporter("part"))
+			got := tree.Snapshot()
+			if to == none && len(got) > 0 || to != none && (len(got) != 1 || string(got[0].Level) != to || (got[0].Error != "") != (to == "Degraded")) {
+				t.Errorf("from %s to %s: %+v", from, to, got)
+			}
+		}
+	}
+}
+
+func healthPage(t *testing.T, s sources, hives []*hive.Hive) string {
+	t.Helper()
+	found := map[string]bool{}
+	s.calls(func(_ string, p *sourcePackage, in *ast.FuncDecl, call *ast.CallExpr) {
+		if called(call) == "Child" && len(call.Args) == 1 {
+			for _, part := range p.texts(in, call.Args[0]) {
+				found[part] = true
+			}
+		}
+	})
+	sameKeys(t, "parts of health", found, parts)
+	var b strings.Builder
+	b.WriteString("The paths of `operator status health`: the id of a module, then a hook, a job or a part.\n\n## Levels\n\n" + levels +
+		"\n## Parts\n\nAny module may have those of the mechanisms that it uses; `…` is a name.\n\n| Part | About |\n|---|---|\n")
+	for _, part := range slices.Sorted(maps.Keys(parts)) {
+		fmt.Fprintf(&b, "| `%s` | %s |\n", part, parts[part])
+	}
+	b.WriteString("\nStreams are `stream.<module that declares the kind>.<resource>`; modules that wait for one are degraded by\n" +
+		"`waits-for-<resource>`. What the messages mean: [troubleshooting](../troubleshooting.md).\n\n## Hooks and jobs\n\n| Path | Lives |\n|---|---|\n")
+	steps := map[string]string{}
+	for _, h := range hives {
+		for _, order := range h.Graph().Orders {
+			for _, step := range order.Steps {
+				steps[step.ID] = order.Term
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(steps)) {
+		lives := "process"
+		if steps[id] != "" {
+			lives = "term " + steps[id]
+		}
+		fmt.Fprintf(&b, "| `%s` | %s |\n", id, lives)
+	}
+	return b.String()
+}
+
+// labelValues are the labels of metrics, with their values.
+var labelValues = map[string]string{
+	"action":            "`read`, `write`, `delete`, and what else a request to etcd does",
+	"availability_zone": "a zone of a cloud, empty where it has none",
+	"category":          "of nodes `total`, `in-deficit`, `at-capacity`",
+	"group_name":        "the name of a work queue, as in `queue_name`",
+	"operation":         "a call to a server outside of Kubernetes, in the words of its API",
+	"queue_name":        "a work queue: the id of its module, a slash and its work, such as `ipam.clusterpool/allocate`",
+	"response_code":     "`OK`, the HTTP status, or `Failed` where there was no answer",
+	"subnet_id":         "a subnet of a cloud",
+	"target_node":       "the name of a CiliumNode",
+	"type":              "of addresses `used`, `available`, `needed`; of changes of a cloud createInterfaceAndAllocateIP, allocateIP, releaseIP",
+	"cidr":              "a cluster CIDR",
+	"resource_kind":     "the kind of an object, such as `CiliumBGPClusterConfig`",
+	"resource_name":     "the name of an object",
+	"pool":              "the name of a CiliumPodIPPool, or of a CiliumLoadBalancerIPPool",
+	"code":              "the HTTP status, or `error` where there was no answer",
+	"crd":               "the name of a CustomResourceDefinition",
+	"error":             "why the check of etcd failed",
+	"family":            "`IPv4`, `IPv6`",
+	"identity_type":     "`crd`",
+	"installed":         "the schema version that is installed, empty for none",
+	"job":               "the name of a job",
+	"kind":              "the kind of request to etcd",
+	"level":             "`error`, `warning`",
+	"method":            "the HTTP method",
+	"module":            "the id of a module",
+	"provider":          "what looks up the groups of a cloud, by its field in a policy",
+	"opcode":            "`cepinserted`, `cepremoved`",
+	"outcome":           "`success`, `fail`; of sweeps `braked`, too; of deletes `deleted`, `gone`, `failed` and the like",
+	"phase":             "`enqueued`: waiting in the queue; `processing`",
+	"resource":          "`pod`: a label set; `cid`: a CiliumIdentity",
+	"result":            "of CRDs `created`, `updated`, `equal`, `newer`, `failed`; of objects what came of the request",
+	"reason":            "why keys of identities are left alone: `foreign-number`, `no-number`, `bad-labels`, `bad-user`",
+	"scope":             "the kind of key in etcd",
+	"server":            "the name of a server outside of Kubernetes",
+	"source_cluster":    "the name of a cluster",
+	"source_node_name":  "the node of the operator, or its host",
+	"target_cluster":    "the name of a remote cluster",
+	"topology":          "whether EndpointSlices have topology hints: Disabled",
+	"state":             "of blocks `used`, `free`, `draining`; of nodes `allocated`, `error`, `waiting`, `unstored`; of endpoints `stale-owner`, `foreign-address`; of Services `served`, `skipped`, `conflict`, `no_node`, `invalid_selector`; of secrets `copied`, `missing`, `conflict`",
+	"status":            "of identities `alive`, `deleted`; of `cilium_hive_status` the levels; of changes of a cloud `success`, `failed`, or why they failed; of attempts of work queues `success`, `failure`",
+	"subsystem":         "the id of a module",
+	"verb":              "the verb of a request, as RBAC names it",
+	"wanted":            "the schema version of this operator",
+	"accepted":          "whether parents accept a route: true or false",
+	"programmed":        "whether a Gateway is programmed: true or false",
+	"mode":              "of Ingresses `dedicated`, `shared`",
+}
+
+// spelled are the values in labelValues that the code spells out.
+var spelled = regexp.MustCompile("`([a-z][a-z-]*)`")
+
+func labelsPage(t *testing.T, s sources, hives []*hive.Hive) string {
+	t.Helper()
+	used := map[string][]string{}
+	for name, m := range declaredMetrics(t, hives) {
+		for _, label := range m.Labels {
+			used[label] = append(used[label], "`"+name+"`")
+		}
+	}
+	sameKeys(t, "labels of metrics", used, labelValues)
+	literals := s.literals()
+	for label, values := range labelValues {
+		for _, value := range spelled.FindAllStringSubmatch(values, -1) {
+			if !literals[value[1]] {
+				t.Errorf("the value %q of label %s is nowhere in the code", value[1], label)
+			}
+		}
+	}
+	var b strings.Builder
+	b.WriteString("The labels of the [metrics](metrics.md).\n\n| Label | Values | Metrics |\n|---|---|---|\n")
+	for _, label := range slices.Sorted(maps.Keys(labelValues)) {
+		slices.Sort(used[label])
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", label, labelValues[label], strings.Join(used[label], ", "))
+	}
+	return b.String()
+}
+
+// literals are all string literals.
+func (s sources) literals() map[string]bool {
+	all := map[string]bool{}
+	for _, p := range s {
+		for _, file := range p.files {
+			ast.Inspect(file, func(n ast.Node) bool {
+				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					if text, err := strconv.Unquote(lit.Value); err == nil {
+						all[text] = true
+					}
+				}
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// declaredMetrics are the metrics of all variants, each with all modules that have it.
+func declaredMetrics(t *testing.T, hives []*hive.Hive) map[string]metrics.Metric {
+	t.Helper()
+	all, owners := map[string]metrics.Metric{}, map[string]map[string]bool{}
+	for _, h := range hives {
+		list, err := h.DeclaredMetrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			all[m.Name] = m
+			if owners[m.Name] == nil {
+				owners[m.Name] = map[string]bool{}
+			}
+			owners[m.Name][m.Module] = true
+		}
+	}
+	for name, m := range all {
+		m.Module = strings.Join(slices.Sorted(maps.Keys(owners[name])), "`, `")
+		all[name] = m
+	}
+	return all
+}
+
+// sameKeys compares what the code has with what is explained in this package.
+func sameKeys[F, E any](t *testing.T, what string, found map[string]F, explained map[string]E) {
+	t.Helper()
+	for key := range found {
+		if _, ok := explained[key]; !ok {
+			t.Errorf("%s: %q is not explained in docs/answers_test.go", what, key)
+		}
+	}
+	for key := range explained {
+		if _, ok := found[key]; !ok {
+			t.Errorf("%s: %q is explained in docs/answers_test.go, and is nowhere in the code", what, key)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package agents
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/cell/celltest"
+	"github.com/skep-operator/skep/runtime/waittest"
+)
+
+func TestMain(m *testing.M) { waittest.Main(m) }
+
+func TestCell(t *testing.T) {
+	celltest.Check(t, Cell, celltest.With(cluster.Cell(cluster.DefaultConfig), cell.Module("ipam", "Allocates", cell.Annotate(cluster.Allocator{Mode: "cluster-pool"})), k8s.Cell, stream.Cell),
+		celltest.Args("--k8s-api-server=http://127.0.0.1:1"), celltest.OffArgs("--enable-k8s=false"))
+}
+
+// The fields are those of the API server.
+func TestKinds(t *testing.T) {
+	if err := Pods.Check(); err != nil {
+		t.Error(err)
+	}
+	if err := Nodes.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	valid := Config{CiliumPodLabels: "k8s-app=cilium", AgentNotReadyTaintKey: "node.cilium.io/agent-not-ready"}
+	for name, c := range map[string]struct {
+		change func(*Config)
+		flag   string // that the error is about; "" for none
+	}{
+		"defaults":           {func(*Config) {}, ""},
+		"a set":              {func(c *Config) { c.CiliumPodLabels = "app in (a, b),!c" }, ""},
+		"no selector":        {func(c *Config) { c.CiliumPodLabels = "a in (b" }, "cilium-pod-labels"},
+		"an empty selector":  {func(c *Config) { c.CiliumPodLabels = "" }, "cilium-pod-labels"},
+		"a namespace":        {func(c *Config) { c.CiliumPodNamespace = "kube-system" }, ""},
+		"a path":             {func(c *Config) { c.CiliumPodNamespace = "../x" }, "cilium-pod-namespace"},
+		"a bare key":         {func(c *Config) { c.AgentNotReadyTaintKey = "wait" }, ""},
+		"no key":             {func(c *Config) { c.AgentNotReadyTaintKey = "" }, "agent-not-ready-taint-key"},
+		"a key with a space": {func(c *Config) { c.AgentNotReadyTaintKey = "a b" }, "agent-not-ready-taint-key"},
+	} {
+		config := valid
+		c.change(&config)
+		err := config.Validate()
+		if (err == nil) != (c.flag == "") || err != nil && !strings.Contains(err.Error(), c.flag) {
+			t.Errorf("%s: %v, want an error about %q", name, err, c.flag)
+		}
+	}
+}
+
+// NTNT-2 and NTNT-8, by the pods of a server. Pods of other namespaces and labels are no agents.
+func TestState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := streamtest.NewServer()
+		server.Serve(Pods.Resource(), "Pod", false)
+		pod := func(name, node string, ready corev1.ConditionStatus, edits ...func(*corev1.Pod)) {
+			p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system", Labels: map[string]string{"k8s-app": "cilium"}}}
+			p.Spec.NodeName = node
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+			for _, edit := range edits {
+				edit(p)
+			}
+			server.Put(Pods.Resource(), p)
+		}
+		terminating := func(p *corev1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }
+		pod("a", "ready", "True")
+		pod("b", "one-of-two", "False")
+		pod("c", "one-of-two", "True")
+		pod("d", "not-ready", "Unknown")
+		pod("e", "terminating", "True", terminating)
+		pod("f", "", "True")
+		pod("g", "other-namespace", "True", func(p *corev1.Pod) { p.Namespace = "default" })
+		pod("h", "other-labels", "True", func(p *corev1.Pod) { p.Labels = map[string]string{"k8s-app": "other"} })
+
+		open := func(kind stream.Kind[Pod]) *stream.Store[Pod] {
+			pods, err := stream.New(stream.NewSource(server.Connect()), kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(pods.Close)
+			store, err := pods.Store(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return store
+		}
+		store := open(selected(Pods, selection{Config: Config{CiliumPodLabels: "k8s-app=cilium"}, Shared: cluster.Config{K8sNamespace: "kube-system"}}))
+		check := func(want map[string]State) {
+			t.Helper()
+			synctest.Wait()
+			for node, state := range want {
+				if got := StateOn(store, node); got != state {
+					t.Errorf("the agent of %s is %d, want %d", node, got, state)
+				}
+			}
+		}
+		check(map[string]State{
+			"ready": Ready, "one-of-two": Ready, "not-ready": NotReady, "terminating": NotReady,
+			"none": Absent, "other-namespace": Absent, "other-labels": Absent,
+		})
+		store = open(Pods) // the server of the test does not know the labels of what is damaged
+		damaged, err := (&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "kube-system", ResourceVersion: (server.Revision() + 1).String()}}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.PutRaw(Pods.Resource(), slim.Key{Namespace: "kube-system", Name: "c"}, damaged[:len(damaged)-1])
+		check(map[string]State{"ready": Ready, "one-of-two": Unknown, "not-ready": Unknown, "none": Unknown})
+		pod("c", "one-of-two", "False")
+		check(map[string]State{"ready": Ready, "one-of-two": NotReady, "not-ready": NotReady, "none": Absent})
+		if keys := slices.Collect(On(store, "one-of-two")); len(keys) != 2 {
+			t.Errorf("the pods are %v", keys)
+		}
+	})
+}

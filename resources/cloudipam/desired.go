@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cloudipam
+
+import (
+	"maps"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
+
+// snapshot is what is known of a node, and what follows from it.
+type snapshot struct {
+	node     *Node
+	instance *Instance
+	limits   Limits
+	has      map[string]Address // of the cloud, without detached ones
+	back     []string           // that the agent has returned
+	watermarks
+}
+
+// snapshotOf computes the numbers of a node.
+func snapshotOf(p Provider, n *Node, i *Instance, isDetached func(string) bool) (s snapshot, err error) {
+	s = snapshot{node: n, instance: i}
+	if s.limits, err = p.Limits(n, i); err != nil {
+		return s, err
+	}
+	s.has = p.Addresses(n, i)
+	maps.DeleteFunc(s.has, func(a string, _ Address) bool { return isDetached(a) })
+	s.back = returned(&n.Spec.IPAM, s.has)
+	s.watermarks = newWatermarks(&n.Spec.IPAM, s.limits)
+	s.returned = len(s.back)
+	s.available = len(s.has) - len(s.back)
+	s.used = len(n.Status.IPAM.Used)
+	if r, ok := requested(&n.Spec.IPAM); ok {
+		s.used = max(s.used, r-s.preAllocate)
+	}
+	s.blocked = max(s.used, s.usedPrefixes())
+	return s, nil
+}
+
+// usedPrefixes is the number of used addresses, with all of a prefix that has one.
+func (s snapshot) usedPrefixes() (n int) {
+	used := map[string]bool{}
+	for a, of := range s.has {
+		if s.isUsed(a) && of.Prefix != "" {
+			used[of.Prefix] = true
+		}
+	}
+	for a, of := range s.has {
+		if used[of.Prefix] || of.Prefix == "" && s.isUsed(a) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s snapshot) isUsed(address string) bool {
+	_, used := s.node.Status.IPAM.Used[address]
+	return used
+}
+
+// pool is the desired spec.ipam.pool. Owners are the agent's.
+func (s snapshot) pool(was map[string]v2.AllocationIP, isDetached func(string) bool) map[string]v2.AllocationIP {
+	pool := make(map[string]v2.AllocationIP, len(s.has))
+	for a, of := range s.has {
+		if !isDetached(a) {
+			pool[a] = v2.AllocationIP{Owner: was[a].Owner, Resource: of.Resource}
+		}
+	}
+	if len(pool) == 0 {
+		return nil
+	}
+	return pool
+}

@@ -1,0 +1,352 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package cloudipam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/outside"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Why nothing is changed at the cloud.
+const (
+	reasonUnstable = "none: the last read of the cloud failed"
+	reasonAwaits   = "none: the instance is read again after a change"
+)
+
+// reconcile makes at most one change to the cloud for a CiliumNode, and writes it.
+func (c *controller) reconcile(ctx context.Context, name string) error {
+	n, ok := c.nodes.Get(slim.Key{Name: name})
+	if !ok || !n.DeletionTimestamp.IsZero() {
+		if !c.nodes.Hides(slim.Key{Name: name}) {
+			c.forget(name)
+		}
+		return nil
+	}
+	st := c.stateOf(n)
+	if text := c.refusal(n); text != "" {
+		c.refuse(name, text)
+		return c.writeProblem(ctx, n, text)
+	}
+	i, known, unstable := c.cloud.get(st.instance)
+	switch {
+	case !known:
+		c.want(st.instance)
+		return nil
+	case i.Instance == nil:
+		c.count(name, st, numbers{used: len(n.Status.IPAM.Used)})
+		c.refuse(name, "Instance not found! Please delete corresponding ciliumnode if instance has already been deleted.")
+		return nil // the instance may be filtered: what it has had stays
+	}
+	now := c.now()
+	st.confirm(i.read, i.shows, now)
+	s, err := snapshotOf(c.Provider, n.forProvider(), i.Instance, st.isDetached)
+	if err != nil {
+		c.count(name, st, numbers{known: true, used: s.used})
+		c.refuse(name, fmt.Sprintf("Instance limits not found.: %v", err))
+		return nil
+	}
+	pause := c.maintain(ctx, st, s, maintenance{unstable: unstable, read: i.read, now: now})
+	c.countSnapshot(name, st, s)
+	if err := c.writeNode(ctx, n, st, s); err != nil {
+		if k8s.IsNotFound(err, k8s.Ref{Resource: ciliumNodes.Resource(), Name: name}) {
+			return reconcile.Recheck() // its deletion is to come
+		}
+		return err
+	}
+	if pause > 0 {
+		return reconcile.RequeueAfter(pause)
+	}
+	return ctx.Err()
+}
+
+// refusal is why a CiliumNode gets no addresses whatever the cloud has, "" if it does.
+func (c *controller) refusal(n *ciliumNode) string {
+	if err := n.DecodeError(); err != nil {
+		return err.Error()
+	}
+	id := n.instanceID()
+	if id == "" {
+		return "spec.instance-id is empty: the agent sets it"
+	}
+	for other := range stream.ByIndex(c.nodes, byInstance, id) {
+		if other.Name != n.Name && other.isOlderThan(n) {
+			return fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", id, other.Name)
+		}
+	}
+	return ""
+}
+
+// refuse reports a node that gets no addresses.
+func (c *controller) refuse(name, text string) {
+	if c.report(name, text) {
+		c.Log.Warn("no addresses for CiliumNode", "name", name, "reason", text)
+	}
+}
+
+// shows reports whether an instance has an address.
+func (i observed) shows(address string) bool {
+	return slices.ContainsFunc(i.Interfaces, func(of Interface) bool { return slices.Contains(of.Addresses, address) })
+}
+
+func (c *controller) countSnapshot(name string, st *nodeState, s snapshot) {
+	needed := s.needed()
+	c.count(name, st, numbers{
+		known: true, capacity: s.limits.Capacity, used: s.used, available: len(s.has), needed: needed,
+		interfaces: s.limits.Interfaces, slots: s.limits.EmptySlots, atCapacity: !st.slotsAt.IsZero() || s.limits.Interfaces+s.limits.EmptySlots == 0,
+	})
+}
+
+// maintenance is the circumstances of a run.
+type maintenance struct {
+	unstable error
+	read     uint64 // of the instance
+	now      time.Time
+}
+
+// maintain changes at most one interface. pause is when the node is to be processed again, 0 for at its next change.
+func (c *controller) maintain(ctx context.Context, st *nodeState, s snapshot, m maintenance) (pause time.Duration) {
+	switch {
+	case m.unstable != nil:
+		explain.SetReason(ctx, reasonUnstable)
+		return 0
+	case st.awaits >= m.read && st.awaits > 0:
+		explain.SetReason(ctx, reasonAwaits)
+		return 0
+	case m.now.Before(st.retryAt) && !st.isResumed(s.node):
+		return st.retryAt.Sub(m.now)
+	}
+	st.paused = nil
+	pause, err := c.change(ctx, st, s, m.now)
+	if err == nil {
+		st.problem = ""
+		c.report(s.node.Name, "")
+		return pause
+	}
+	return c.fail(ctx, st, s, err, m.now)
+}
+
+// isResumed reports whether a node was paused by its provider, and what others write of its spec has changed since.
+func (st *nodeState) isResumed(n *Node) bool {
+	return st.paused != nil && !equality.Semantic.DeepEqual(st.paused, ofOthers(n.Spec))
+}
+
+// ofOthers is a spec without what is written here.
+func ofOthers(spec *v2.CiliumNodeSpec) *v2.CiliumNodeSpec {
+	of := *spec
+	of.IPAM.Pool, of.IPAM.Pools, of.IPAM.PreAllocate = nil, v2.IPAMPools{}, 0
+	return &of
+}
+
+// change releases what is surplus, or assigns what is needed.
+func (c *controller) change(ctx context.Context, st *nodeState, s snapshot, now time.Time) (time.Duration, error) {
+	excess := s.excess()
+	_, pools := requested(&s.node.Spec.IPAM)
+	st.offered = nil
+	if missing := s.used + s.preAllocate - s.available; missing > 0 && len(s.back) > 0 {
+		st.propose(nil, now)
+		st.offer(s.back[:min(missing, len(s.back))])
+		return 0, nil
+	}
+	if s.needed() > 0 {
+		st.propose(nil, now) // nothing is surplus any more
+		return 0, c.allocate(ctx, st, s, now)
+	}
+	st.slotsAt = time.Time{}
+	var ready []string
+	switch delay := c.Config.delay(); {
+	case !c.Config.ReleaseExcessIPs:
+		st.propose(nil, now)
+	case pools:
+		ready = st.agree(s.back, now, delay)
+		ready = ready[:max(0, min(len(ready), len(s.has)-s.minAllocate))]
+	case excess > 0:
+		st.propose(c.Provider.Releasable(s.node, s.instance, s.isUsed, excess).Addresses, now)
+		ready = st.advance(s.node.Status.IPAM.ReleaseIPs, now, delay)
+	default:
+		st.propose(nil, now)
+	}
+	if len(ready) > 0 {
+		if err := c.release(ctx, st, s, ready, now); err != nil {
+			return 0, err
+		}
+	}
+	pause, _ := st.next(now, c.Config.delay())
+	return pause, nil
+}
+
+// offer has the next write list addresses that the agent has returned.
+func (st *nodeState) offer(addresses []string) {
+	st.offered = map[string]bool{}
+	for _, a := range addresses {
+		st.offered[a] = true
+	}
+}
+
+// slotsInterval is how often it is logged that a node can have no more interfaces.
+const slotsInterval = time.Hour
+
+// allocate adds addresses to one interface, or attaches another one.
+func (c *controller) allocate(ctx context.Context, st *nodeState, s snapshot, now time.Time) error {
+	count := s.request(c.pending(s.node.Name))
+	if count == 0 {
+		return nil
+	}
+	subnets := c.cloud.allSubnets()
+	room, ok := c.Provider.FreeInterface(s.node, s.instance, subnets)
+	var assignErr error
+	if ok {
+		count := min(count, room.Count)
+		began := time.Now()
+		assignErr = c.Provider.Assign(ctx, s.node, s.instance, room, count)
+		if errors.Is(assignErr, outside.ErrPlanned) {
+			return assignErr
+		}
+		observe(c.Metrics.AllocationDuration, typeAssign, room.Subnet, began, assignErr)
+		c.changed(st)
+		if assignErr == nil {
+			st.slotsAt = time.Time{}
+			c.Metrics.Allocations.WithLabelValues(room.Subnet).Add(float64(count))
+			c.cloud.use(room.Subnet, count)
+			return nil
+		}
+		if s.limits.EmptySlots == 0 || isPause(assignErr) || ctx.Err() != nil {
+			return assignErr
+		}
+		c.Log.Warn("unable to assign additional IPs to interface, will create new interface", "name", s.node.Name, "interface", room.Interface, "error", assignErr)
+	}
+	if s.limits.EmptySlots == 0 {
+		return c.exhausted(st, s, subnets, now)
+	}
+	return c.createInterface(ctx, st, s, subnets, count)
+}
+
+// exhausted is why an instance can have no more addresses, nil for that it is at its limits.
+func (c *controller) exhausted(st *nodeState, s snapshot, subnets map[string]Subnet, now time.Time) error {
+	if e, ok := c.Provider.(Explainer); ok {
+		if err := e.ExhaustedError(s.node, s.instance, subnets); err != nil {
+			return err
+		}
+	}
+	c.warnSlots(st, s, now)
+	return nil
+}
+
+// warnSlots logs once per hour that a node can have no more interfaces.
+func (c *controller) warnSlots(st *nodeState, s snapshot, now time.Time) {
+	if st.slotsAt.IsZero() || now.Sub(st.slotsAt) >= slotsInterval {
+		st.slotsAt = now
+		c.Log.Warn("instance is out of interfaces", "name", s.node.Name, "instance", s.instance.ID, "needed", s.needed())
+	}
+}
+
+func (c *controller) createInterface(ctx context.Context, st *nodeState, s snapshot, subnets map[string]Subnet, count int) error {
+	began := time.Now()
+	made, err := c.Provider.CreateInterface(ctx, s.node, s.instance, subnets, count)
+	if errors.Is(err, outside.ErrPlanned) {
+		return err
+	}
+	observe(c.Metrics.AllocationDuration, typeCreate, made.Subnet, began, err)
+	c.changed(st)
+	if err != nil {
+		return err
+	}
+	c.Metrics.Creations.WithLabelValues(made.Subnet).Inc()
+	c.Metrics.Allocations.WithLabelValues(made.Subnet).Add(float64(made.Count))
+	c.cloud.use(made.Subnet, made.Count)
+	return nil
+}
+
+// changed has the instance read before the next change: the cloud may have made one, also after an error.
+func (c *controller) changed(st *nodeState) {
+	st.awaits = c.cloud.begun()
+	c.want(st.instance)
+}
+
+// release removes addresses that the agent has released from the first of their interfaces.
+func (c *controller) release(ctx context.Context, st *nodeState, s snapshot, ready []string, now time.Time) error {
+	ready, err := c.confirmed(ctx, s, ready)
+	if err != nil || len(ready) == 0 {
+		return err
+	}
+	from := Surplus{Interface: s.has[ready[0]].Resource}
+	for _, a := range ready {
+		if s.has[a].Resource == from.Interface {
+			from.Addresses = append(from.Addresses, a)
+		}
+	}
+	for _, of := range s.instance.Interfaces {
+		if of.ID == from.Interface {
+			from.Subnet = of.Subnet
+		}
+	}
+	began := time.Now()
+	err = c.Provider.Unassign(ctx, s.node, s.instance, from)
+	if errors.Is(err, outside.ErrPlanned) {
+		return err
+	}
+	observe(c.Metrics.ReleaseDuration, typeRelease, from.Subnet, began, err)
+	c.changed(st)
+	if err != nil {
+		return err
+	}
+	st.detach(from.Addresses, c.cloud.begun(), now)
+	c.Metrics.Releases.WithLabelValues(from.Subnet).Add(float64(len(from.Addresses)))
+	return nil
+}
+
+// fail records a failure, and returns the pause before the next attempt.
+func (c *controller) fail(ctx context.Context, st *nodeState, s snapshot, err error, now time.Time) time.Duration {
+	name, asked := s.node.Name, new(outside.ThrottledError)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, leading.ErrFenced):
+		return time.Second
+	case errors.Is(err, outside.ErrPlanned):
+		explain.SetReason(ctx, err.Error())
+		return 0
+	case errors.As(err, &asked):
+		pause := max(asked.RetryAfter(), time.Second/10)
+		st.retryAt = now.Add(pause)
+		return pause
+	}
+	text, of := err.Error(), new(NodeError)
+	if errors.As(err, &of) && of.Text != "" {
+		st.problem, text = of.Text, of.Text
+	}
+	if c.report(name, text) {
+		c.Log.Warn("changing addresses of instance failed, retrying", "name", name, "instance", s.instance.ID, "error", err)
+	}
+	if of.Pause > 0 {
+		st.paused, st.retryAt = ofOthers(s.node.Spec).DeepCopy(), now.Add(of.Pause)
+		return of.Pause
+	}
+	if now.Sub(st.failedAt) > backoffMemory+st.retryAt.Sub(st.failedAt) {
+		st.failures = 0
+	}
+	st.failures++
+	c.mu.Lock()
+	nodes := len(c.states)
+	c.mu.Unlock()
+	pause := max(backoff(st.failures, nodes, c.random()), time.Second)
+	st.failedAt, st.retryAt = now, now.Add(pause)
+	return pause
+}
+
+// isPause reports whether the cloud wants to be left alone.
+func isPause(err error) bool {
+	return errors.As(err, new(*outside.ThrottledError))
+}

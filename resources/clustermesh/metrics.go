@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clustermesh
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+type meshMetrics struct {
+	Clusters    *prometheus.GaugeVec
+	Ready       *prometheus.GaugeVec
+	Failures    *prometheus.GaugeVec
+	LastFailure *prometheus.GaugeVec
+	Services    *prometheus.GaugeVec
+	Unreadable  *prometheus.GaugeVec
+}
+
+func newMetrics(f metrics.Factory) *meshMetrics {
+	f = f.In("clustermesh")
+	return &meshMetrics{
+		Clusters:    f.GaugeVec("remote_clusters", "Remote clusters that are configured", "source_cluster", "source_node_name"),
+		Ready:       f.GaugeVec("remote_cluster_readiness_status", "1 while a remote cluster is connected and read", "source_cluster", "source_node_name", "target_cluster"),
+		Failures:    f.GaugeVec("remote_cluster_failures", "How often the connection to a remote cluster failed, in this term", "source_cluster", "source_node_name", "target_cluster"),
+		LastFailure: f.GaugeVec("remote_cluster_last_failure_ts", "When the connection to a remote cluster failed last, in seconds since 1970; 0 for never", "source_cluster", "source_node_name", "target_cluster"),
+		Services:    f.GaugeVec("global_services", "Global services of remote clusters", "source_cluster"),
+		Unreadable:  f.GaugeVec("unreadable_values", "Values of a remote cluster that cannot be used", "source_cluster", "target_cluster"),
+	}
+}
+
+// report sets the metrics of a cluster.
+func (m *meshMetrics) report(source []string, r *remote, ready bool) {
+	of := append(slices.Clone(source), r.name)
+	_, unreadable := r.mesh.Services.count(r.name)
+	r.mu.Lock()
+	failures, last := r.status.failures, r.status.lastFailure
+	r.mu.Unlock()
+	m.Ready.WithLabelValues(of...).Set(map[bool]float64{true: 1}[ready])
+	m.Failures.WithLabelValues(of...).Set(float64(failures))
+	seconds := 0.0
+	if !last.IsZero() {
+		seconds = float64(last.Unix())
+	}
+	m.LastFailure.WithLabelValues(of...).Set(seconds)
+	m.Services.WithLabelValues(source[0]).Set(float64(len(r.mesh.Services.Keys())))
+	m.Unreadable.WithLabelValues(source[0], r.name).Set(float64(unreadable))
+}
+
+// forget removes the metrics of a cluster.
+func (m *meshMetrics) forget(source []string, name string) {
+	of := append(slices.Clone(source), name)
+	for _, v := range []*prometheus.GaugeVec{m.Ready, m.Failures, m.LastFailure} {
+		v.DeleteLabelValues(of...)
+	}
+	m.Unreadable.DeleteLabelValues(source[0], name)
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clustermesh
+
+import (
+	"sync"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// State is what is known of an object of a remote cluster.
+type State int
+
+const (
+	// Unknown: the cluster has not been read, or the object cannot be decoded. What follows from it stays as it is.
+	Unknown State = iota
+	// Absent: the cluster does not publish it.
+	Absent
+	// Present: the object is known.
+	Present
+)
+
+// Change is a change of the objects of a cluster.
+type Change struct {
+	Cluster string
+	// Key is the object; the zero key is all of the cluster's.
+	Key slim.Key
+}
+
+// Objects are the objects of one kind that remote clusters publish. It is safe for concurrent use.
+type Objects[T any] struct {
+	decode func(cluster string, key slim.Key, value []byte) (*T, error)
+
+	mu        sync.RWMutex
+	clusters  map[string]*published[T]
+	observers map[*func(Change)]struct{}
+}
+
+// published are the objects of one cluster.
+type published[T any] struct {
+	complete bool // all have been read
+	objects  map[slim.Key]object[T]
+}
+
+// object has the last value that could be decoded.
+type object[T any] struct {
+	value  *T
+	err    error // of the latest value
+	unseen bool  // since the listing began
+}
+
+func newObjects[T any](decode func(cluster string, key slim.Key, value []byte) (*T, error)) *Objects[T] {
+	return &Objects[T]{decode: decode, clusters: map[string]*published[T]{}, observers: map[*func(Change)]struct{}{}}
+}
+
+// Get returns the object of a cluster.
+func (o *Objects[T]) Get(cluster string, key slim.Key) (*T, State) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	p := o.clusters[cluster]
+	if p == nil || !p.complete {
+		return nil, Unknown
+	}
+	found, exists := p.objects[key]
+	switch {
+	case !exists:
+		return nil, Absent
+	case found.value == nil:
+		return nil, Unknown
+	}
+	return found.value, Present
+}
+
+// Keys returns the keys of all objects, of all clusters.
+func (o *Objects[T]) Keys() map[slim.Key]bool {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	keys := map[slim.Key]bool{}
+	for _, p := range o.clusters {
+		for key := range p.objects {
+			keys[key] = true
+		}
+	}
+	return keys
+}
+
+// Observe calls f for each change from now on, until stop is called. f must not block, and may be called concurrently.
+func (o *Objects[T]) Observe(f func(Change)) (stop func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	id := &f
+	o.observers[id] = struct{}{}
+	return func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		delete(o.observers, id)
+	}
+}
+
+// isComplete reports whether all objects of a cluster have been read.
+func (o *Objects[T]) isComplete(cluster string) bool {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	p := o.clusters[cluster]
+	return p != nil && p.complete
+}
+
+// count returns the number of objects of a cluster, and how many of them cannot be decoded.
+func (o *Objects[T]) count(cluster string) (n, unreadable int) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	p := o.clusters[cluster]
+	if p == nil {
+		return 0, 0
+	}
+	for _, one := range p.objects {
+		if one.err != nil {
+			unreadable++
+		}
+	}
+	return len(p.objects), unreadable
+}
+
+// change applies a change, and notifies the observers unless it reports that there is nothing to tell.
+func (o *Objects[T]) change(c Change, apply func(*published[T]) (changed bool)) {
+	o.mu.Lock()
+	p := o.clusters[c.Cluster]
+	if p == nil {
+		p = &published[T]{objects: map[slim.Key]object[T]{}}
+		o.clusters[c.Cluster] = p
+	}
+	var observers []func(Change)
+	if apply(p) {
+		for f := range o.observers {
+			observers = append(observers, *f)
+		}
+	}
+	o.mu.Unlock()
+	for _, f := range observers {
+		f(c)
+	}
+}
+
+// begin begins a listing: what it does not have is gone when it is complete.
+func (o *Objects[T]) begin(cluster string) {
+	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+		for key, one := range p.objects {
+			one.unseen = true
+			p.objects[key] = one
+		}
+		return false
+	})
+}
+
+// complete ends a listing.
+func (o *Objects[T]) complete(cluster string) {
+	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+		changed := !p.complete
+		for key, one := range p.objects {
+			if one.unseen {
+				delete(p.objects, key)
+				changed = true
+			}
+		}
+		p.complete = true
+		return changed
+	})
+}
+
+// set sets an object. One that cannot be decoded keeps its last value.
+func (o *Objects[T]) set(cluster string, key slim.Key, value []byte) error {
+	decoded, err := o.decode(cluster, key, value)
+	o.change(Change{cluster, key}, func(p *published[T]) bool {
+		if err != nil {
+			decoded = p.objects[key].value
+		}
+		p.objects[key] = object[T]{value: decoded, err: err}
+		return p.complete
+	})
+	return err
+}
+
+// remove removes an object that the cluster has deleted.
+func (o *Objects[T]) remove(cluster string, key slim.Key) {
+	o.change(Change{cluster, key}, func(p *published[T]) bool {
+		delete(p.objects, key)
+		return p.complete
+	})
+}
+
+// setNone records that a cluster publishes nothing.
+func (o *Objects[T]) setNone(cluster string) {
+	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+		changed := !p.complete || len(p.objects) > 0
+		p.complete, p.objects = true, map[slim.Key]object[T]{}
+		return changed
+	})
+}
+
+// forget forgets a cluster that is no longer configured.
+func (o *Objects[T]) forget(cluster string) {
+	o.change(Change{Cluster: cluster}, func(*published[T]) bool {
+		delete(o.clusters, cluster)
+		return true
+	})
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clustermesh
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/job"
+)
+
+// remote is a remote cluster: its connection, and what is known of it. A connection is replaced when its file changes;
+// what was read stays.
+type remote struct {
+	name   string
+	mesh   *Mesh
+	health health.Reporter
+	file   configFile
+	stop   func() // ends the connection and waits for it
+
+	mu         sync.Mutex
+	status     remoteStatus
+	endSession context.CancelFunc // has the cluster read again
+}
+
+// remoteStatus is the state of a remote cluster, for its report.
+type remoteStatus struct {
+	began       time.Time // of the connection's first attempt
+	etcd        kvstore.Status
+	config      *clusterConfig // nil until it was read and accepted
+	problem     error          // that keeps the cluster from being read
+	unreachable time.Time      // since when; zero while it is reachable
+	expired     bool           // what was known of it is forgotten
+	failures    int
+	lastFailure time.Time
+	late        bool // it was reported that it is not read in time
+}
+
+// run keeps the connection until ctx ends.
+func (r *remote) run(ctx context.Context) {
+	etcd, err := kvstore.NewRemote(r.file.path, r.deps(), r.mesh.Client)
+	if err != nil {
+		r.setProblem(err)
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	r.mesh.guard(&running, cancel, func() { _ = etcd.Run(ctx) })
+	r.mesh.guard(&running, cancel, func() { r.monitor(ctx, etcd) })
+	for ctx.Err() == nil {
+		r.runSession(ctx, etcd)
+		job.Sleep(ctx, r.mesh.timing.sessionPause)
+	}
+}
+
+func (r *remote) deps() reconcile.Deps {
+	d := r.mesh.Deps
+	d.Log, d.Health = d.Log.With("cluster", r.name), r.health
+	return d
+}
+
+// runSession reads the cluster until the connection ends, its configuration changes, or its data are replaced.
+func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) {
+	ctx, cancel := context.WithCancel(ctx)
+	r.mu.Lock()
+	r.endSession = cancel
+	r.mu.Unlock()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+
+	var current *clusterConfig
+	key := kvstore.Key(kvstore.ClusterConfigPrefix, r.name)
+	for e := range etcd.Watch(ctx, key) {
+		switch {
+		case e.Kind == kvstore.Synced && current == nil && r.accepted() == nil:
+			r.setProblem(fmt.Errorf("its etcd has no key %s: the cluster has not published its configuration", key))
+		case e.Kind != kvstore.Upsert || e.Key != key:
+		case current == nil:
+			if current = r.accept(e.Value); current == nil { // another cluster may give way
+				job.Sleep(ctx, r.mesh.timing.refusedPause)
+				return
+			}
+			r.follow(ctx, cancel, &running, etcd, *current)
+		default:
+			if next, err := parseClusterConfig(e.Value, r.mesh.Cluster); err != nil || !next.sameReading(*current) {
+				return
+			}
+		}
+	}
+}
+
+// accept checks the configuration of the cluster. It returns nil if the cluster cannot be used.
+func (r *remote) accept(value []byte) *clusterConfig {
+	c, err := parseClusterConfig(value, r.mesh.Cluster)
+	if err == nil {
+		err = r.mesh.claimID(r.name, c.ID)
+	}
+	if err != nil {
+		r.setProblem(err)
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.config, r.status.problem = &c, nil
+	return &c
+}
+
+func (r *remote) accepted() *clusterConfig {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status.config
+}
+
+func (r *remote) setProblem(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status.problem == nil || r.status.problem.Error() != err.Error() {
+		r.mesh.Log.Warn("remote cluster cannot be read", "cluster", r.name, "error", err)
+	}
+	r.status.problem = err
+}
+
+// follow reads what the duties need. The session ends with the first of the watches.
+func (r *remote) follow(ctx context.Context, end context.CancelFunc, running *sync.WaitGroup, etcd *kvstore.Remote, c clusterConfig) {
+	r.mesh.guard(running, end, func() { followPrefix(ctx, r, etcd, c, kvstore.ServicesPrefix, r.mesh.Services) })
+	r.mu.Lock()
+	r.status.expired = false
+	r.mu.Unlock()
+}
+
+// followPrefix keeps objects as they are below a prefix, until ctx ends or the data are replaced.
+func followPrefix[T any](ctx context.Context, r *remote, etcd *kvstore.Remote, c clusterConfig, prefix string, objects *Objects[T]) {
+	if c.Capabilities.Cached {
+		prefix = strings.Replace(prefix, "cilium/state/", "cilium/cache/", 1)
+	}
+	if !r.awaitMarker(ctx, etcd, c, prefix, objects.isComplete(r.name)) {
+		return
+	}
+	folder := kvstore.Folder(prefix, r.name)
+	objects.begin(r.name)
+	for e := range etcd.Watch(ctx, folder) {
+		key, ok := objectKey(strings.TrimPrefix(e.Key, folder))
+		switch {
+		case e.Kind == kvstore.Synced:
+			objects.complete(r.name)
+		case !ok:
+			r.mesh.Log.Debug("ignoring key of a remote cluster that names no object", "cluster", r.name, "key", e.Key)
+		case e.Kind == kvstore.Delete:
+			objects.remove(r.name, key)
+		default:
+			if err := objects.set(r.name, key, e.Value); err != nil {
+				r.mesh.Log.Warn("value of a remote cluster cannot be used, keeping the one before", "cluster", r.name, "key", e.Key, "error", err)
+			}
+		}
+	}
+}
+
+// awaitMarker waits until the cluster has marked a prefix as complete: always where its configuration says that it does,
+// and for the time-out of the first reading after its data were replaced, as what is missing then may not be written yet.
+func (r *remote) awaitMarker(ctx context.Context, etcd *kvstore.Remote, c clusterConfig, prefix string, wasRead bool) (marked bool) {
+	waiting := ctx
+	if !c.Capabilities.SyncedCanaries {
+		if !wasRead {
+			return true
+		}
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithTimeout(ctx, r.mesh.Config.ClusterMeshSyncTimeout)
+		defer cancel()
+	}
+	marker := kvstore.Key(kvstore.SyncedPrefix, r.name, prefix)
+	for e := range etcd.Watch(waiting, marker) {
+		if e.Kind == kvstore.Upsert && e.Key == marker {
+			return true
+		}
+	}
+	return !c.Capabilities.SyncedCanaries && errors.Is(waiting.Err(), context.DeadlineExceeded) && ctx.Err() == nil
+}
+
+// isRead reports whether all that the duties need has been read.
+func (r *remote) isRead() bool { return r.mesh.Services.isComplete(r.name) }
+
+// monitor follows the state of the connection.
+func (r *remote) monitor(ctx context.Context, etcd *kvstore.Remote) {
+	for {
+		r.observe(etcd.Status(), time.Now())
+		if !job.Sleep(ctx, r.mesh.timing.monitor) {
+			return
+		}
+	}
+}
+
+// observe records the state of the connection, and reports that of the cluster.
+func (r *remote) observe(etcd kvstore.Status, now time.Time) {
+	r.mu.Lock()
+	s := &r.status
+	wasReachable := s.unreachable.IsZero()
+	s.etcd = etcd
+	switch {
+	case etcd.Err == nil:
+		s.unreachable = time.Time{}
+	case wasReachable:
+		s.unreachable = now
+		if len(etcd.Endpoints) > 0 { // it was checked
+			s.failures++
+			s.lastFailure = now
+		}
+	}
+	ttl := r.mesh.Config.ClusterMeshCacheTTL
+	expires := ttl > 0 && !s.expired && !s.unreachable.IsZero() && now.Sub(s.unreachable) >= ttl
+	if expires {
+		s.expired = true
+		r.endSession()
+	}
+	r.mu.Unlock()
+	if expires {
+		r.mesh.Log.Warn("remote cluster is unreachable for longer than the cache TTL, forgetting its services", "cluster", r.name, "ttl", ttl)
+		r.mesh.Services.setNone(r.name)
+	}
+	r.report(now)
+}
+
+// report reports the state of the cluster to health and metrics.
+func (r *remote) report(now time.Time) {
+	text, err := r.describe(now)
+	if err != nil {
+		r.health.Degraded("not ready", err)
+	} else {
+		r.health.OK(text)
+	}
+	r.mesh.Metrics.report(r.mesh.source(), r, err == nil)
+}
+
+// describe returns the state of the cluster in a few words, and what keeps it from being ready.
+func (r *remote) describe(now time.Time) (text string, err error) {
+	read := r.isRead()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.status
+	switch {
+	case s.etcd.Err != nil && len(s.etcd.Endpoints) > 0:
+		return "", s.etcd.Err
+	case s.problem != nil:
+		return "", s.problem
+	case read:
+		return "read", nil
+	case now.Sub(s.began) < r.mesh.Config.ClusterMeshSyncTimeout:
+		return "being read", nil
+	}
+	err = fmt.Errorf("not read within --clustermesh-sync-timeout (%s): what follows from it stays as it is", r.mesh.Config.ClusterMeshSyncTimeout)
+	if s.etcd.Err != nil {
+		err = fmt.Errorf("%w; %w", err, s.etcd.Err)
+	}
+	if !s.late {
+		s.late = true
+		r.mesh.Log.Warn("remote cluster is not read in time, continuing without it", "cluster", r.name, "timeout", r.mesh.Config.ClusterMeshSyncTimeout)
+	}
+	return "", err
+}

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// httpsRedirect is the route to the same location with HTTPS.
+func (r *Route) httpsRedirect(oneLabel string) *routev3.Route {
+	return &routev3.Route{Match: r.match(oneLabel), Action: &routev3.Route_Redirect{Redirect: &routev3.RedirectAction{
+		SchemeRewriteSpecifier: &routev3.RedirectAction_HttpsRedirect{HttpsRedirect: true},
+	}}}
+}
+
+// route returns the route with its action.
+func (r *Route) route(oneLabel string) *routev3.Route {
+	to := &routev3.Route{Match: r.match(oneLabel)}
+	edit(&to.RequestHeadersToAdd, &to.RequestHeadersToRemove, r.RequestHeaders)
+	edit(&to.ResponseHeadersToAdd, &to.ResponseHeadersToRemove, r.ResponseHeaders)
+	switch {
+	case r.Redirect != nil:
+		to.Action = &routev3.Route_Redirect{Redirect: r.redirect()}
+	case totalWeight(r.Backends) == 0:
+		code := r.NoBackend
+		if code == 0 {
+			code = 500
+		}
+		to.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
+			Status: code, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{}},
+		}}
+	default:
+		if len(r.Backends) == 1 {
+			edit(&to.RequestHeadersToAdd, &to.RequestHeadersToRemove, r.Backends[0].RequestHeaders)
+			edit(&to.ResponseHeadersToAdd, &to.ResponseHeadersToRemove, r.Backends[0].ResponseHeaders)
+		}
+		to.Action = &routev3.Route_Route{Route: r.action()}
+	}
+	return to
+}
+
+// edit appends the edits of headers: adds before sets.
+func edit(add *[]*corev3.HeaderValueOption, remove *[]string, e *HeaderEdit) {
+	if e == nil {
+		return
+	}
+	for _, h := range e.Add {
+		*add = append(*add, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h.Name, Value: h.Value}})
+	}
+	for _, h := range e.Set {
+		*add = append(*add, &corev3.HeaderValueOption{
+			Header:       &corev3.HeaderValue{Key: h.Name, Value: h.Value},
+			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
+		})
+	}
+	*remove = append(*remove, e.Remove...)
+}
+
+func weightOf(b Backend) uint32 {
+	if b.Weight == nil {
+		return 1
+	}
+	return *b.Weight
+}
+
+func totalWeight(all []Backend) (total uint64) {
+	for _, b := range all {
+		total += uint64(weightOf(b))
+	}
+	return total
+}
+
+// action sends requests to backends.
+func (r *Route) action() *routev3.RouteAction {
+	a := &routev3.RouteAction{}
+	if len(r.Backends) == 1 {
+		a.ClusterSpecifier = &routev3.RouteAction_Cluster{Cluster: r.Backends[0].cluster()}
+	} else {
+		weighted := &routev3.WeightedCluster{}
+		for _, b := range r.Backends {
+			c := &routev3.WeightedCluster_ClusterWeight{Name: b.cluster(), Weight: wrapperspb.UInt32(weightOf(b))}
+			edit(&c.RequestHeadersToAdd, &c.RequestHeadersToRemove, b.RequestHeaders)
+			edit(&c.ResponseHeadersToAdd, &c.ResponseHeadersToRemove, b.ResponseHeaders)
+			weighted.Clusters = append(weighted.Clusters, c)
+		}
+		a.ClusterSpecifier = &routev3.RouteAction_WeightedClusters{WeightedClusters: weighted}
+	}
+	r.retry(a)
+	if t := r.timeout(); t != nil {
+		a.Timeout = durationpb.New(*t)
+	} else { // a maximum of 0 turns Envoy's default of 15 s off
+		a.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0)}
+	}
+	r.rewrite(a)
+	for _, m := range r.Mirrors {
+		share := &typev3.FractionalPercent{Numerator: 100}
+		if m.Denominator > 0 { // a percentage keeps what is below a millionth
+			share = &typev3.FractionalPercent{
+				Numerator:   uint32(uint64(m.Numerator) * 1_000_000 / uint64(m.Denominator)),
+				Denominator: typev3.FractionalPercent_MILLION,
+			}
+		}
+		a.RequestMirrorPolicies = append(a.RequestMirrorPolicies, &routev3.RouteAction_RequestMirrorPolicy{
+			Cluster: m.cluster(), RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: share},
+		})
+	}
+	return a
+}
+
+// retry has failed requests sent again. The timeout of backends is that of each attempt.
+func (r *Route) retry(a *routev3.RouteAction) {
+	if r.Retry == nil {
+		return
+	}
+	p := &routev3.RetryPolicy{
+		RetryOn: "connect-failure,reset-before-request", NumRetries: wrapperspb.UInt32(r.Retry.Attempts), RetriableStatusCodes: r.Retry.Codes,
+	}
+	if len(r.Retry.Codes) > 0 {
+		p.RetryOn += ",retriable-status-codes"
+	}
+	if base := r.Retry.Backoff; base > 0 {
+		p.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: durationpb.New(base), MaxInterval: durationpb.New(2 * base)}
+	}
+	if r.BackendTimeout != nil {
+		p.PerTryTimeout = durationpb.New(*r.BackendTimeout)
+	}
+	a.RetryPolicy = p
+}
+
+// timeout is the smaller of those that are set. Of a route with retries it is that of all attempts.
+func (r *Route) timeout() *time.Duration {
+	switch {
+	case r.Retry != nil:
+		return r.RequestTimeout
+	case r.BackendTimeout == nil:
+		return r.RequestTimeout
+	case r.RequestTimeout == nil:
+		return r.BackendTimeout
+	}
+	return new(min(*r.RequestTimeout, *r.BackendTimeout))
+}
+
+func (r *Route) rewrite(a *routev3.RouteAction) {
+	if r.Rewrite == nil {
+		return
+	}
+	if r.Rewrite.Host != "" {
+		a.HostRewriteSpecifier = &routev3.RouteAction_HostRewriteLiteral{HostRewriteLiteral: r.Rewrite.Host}
+	}
+	switch {
+	case r.Rewrite.CompletePath != nil:
+		a.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{
+			Pattern: &matcherv3.RegexMatcher{Regex: "^/.*$"}, Substitution: *r.Rewrite.CompletePath,
+		}
+	case r.Rewrite.PrefixPath != nil:
+		if regex := r.prefixRegex(*r.Rewrite.PrefixPath); regex != nil {
+			a.RegexRewrite = regex
+		} else {
+			a.PrefixRewrite = strings.TrimSuffix(*r.Rewrite.PrefixPath, "/")
+		}
+	}
+}
+
+// prefixRegex replaces the prefix that a route matches where Envoy's own replacement would lose or double a slash; nil
+// elsewhere.
+func (r *Route) prefixRegex(replacement string) *matcherv3.RegexMatchAndSubstitute {
+	matched, with := r.normalPath().Value, strings.TrimSuffix(replacement, "/")
+	switch {
+	case with == "" && matched == "/":
+		return &matcherv3.RegexMatchAndSubstitute{Pattern: &matcherv3.RegexMatcher{Regex: "^/(.*)"}, Substitution: `/\1`}
+	case with == "":
+		return &matcherv3.RegexMatchAndSubstitute{Pattern: &matcherv3.RegexMatcher{Regex: "^" + regexp.QuoteMeta(matched) + "(/?)(.*)"}, Substitution: `/\2`}
+	case matched == "/":
+		return &matcherv3.RegexMatchAndSubstitute{Pattern: &matcherv3.RegexMatcher{Regex: "^/(.*)"}, Substitution: strings.ReplaceAll(with, `\`, `\\`) + `/\1`}
+	}
+	return nil
+}
+
+var redirectCodes = map[int]routev3.RedirectAction_RedirectResponseCode{
+	302: routev3.RedirectAction_FOUND, 303: routev3.RedirectAction_SEE_OTHER,
+	307: routev3.RedirectAction_TEMPORARY_REDIRECT, 308: routev3.RedirectAction_PERMANENT_REDIRECT,
+}
+
+func (r *Route) redirect() *routev3.RedirectAction {
+	to := r.Redirect
+	a := &routev3.RedirectAction{HostRedirect: to.Host, PortRedirect: to.port(), ResponseCode: redirectCodes[to.Code]}
+	if to.Scheme != "" {
+		a.SchemeRewriteSpecifier = &routev3.RedirectAction_SchemeRedirect{SchemeRedirect: to.Scheme}
+	}
+	switch {
+	case to.CompletePath != nil:
+		a.PathRewriteSpecifier = &routev3.RedirectAction_PathRedirect{PathRedirect: *to.CompletePath}
+	case to.PrefixPath != nil:
+		if regex := r.prefixRegex(*to.PrefixPath); regex != nil {
+			a.PathRewriteSpecifier = &routev3.RedirectAction_RegexRewrite{RegexRewrite: regex}
+		} else {
+			a.PathRewriteSpecifier = &routev3.RedirectAction_PrefixRewrite{PrefixRewrite: *to.PrefixPath}
+		}
+	}
+	return a
+}
+
+// port is the port of the new location, 0 for the one of the request.
+func (to *Redirect) port() uint32 {
+	switch {
+	case to.Port != 0:
+		return to.Port
+	case to.Scheme == "https":
+		return 443
+	case to.Scheme == "http":
+		return 80
+	case to.Scheme != "":
+		return 0
+	}
+	return to.ListenerPort
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
+
+// compareHosts sorts virtual hosts by name.
+func compareHosts(a, b hostKey) int {
+	return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.hostname, b.hostname))
+}
+
+// withParts encodes a resource with a list of parts that are encoded already.
+func withParts(m message, field string, parts []json.RawMessage) (json.RawMessage, error) {
+	text, err := encodeAny(m)
+	if err != nil || len(parts) == 0 {
+		return text, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	list, err := marshal(parts)
+	if err != nil {
+		return nil, err
+	}
+	fields[field] = list
+	return marshal(fields)
+}
+
+func routeTable(name string, hosts []json.RawMessage) (json.RawMessage, error) {
+	return withParts(&routev3.RouteConfiguration{Name: name}, "virtualHosts", hosts)
+}
+
+// clusterKey is all that a cluster depends on, beside the options.
+type clusterKey struct {
+	name, service string
+	protocol      upstreamHTTP
+}
+
+// usage is the backends that are referred to, by the name of the cluster.
+type usage map[string]usedCluster
+
+type usedCluster struct {
+	backend  Backend
+	protocol upstreamHTTP
+}
+
+// add adds backends of which no HTTP is known.
+func (u usage) add(all ...Backend) {
+	for _, b := range all {
+		if _, exists := u[b.cluster()]; !exists {
+			u[b.cluster()] = usedCluster{backend: b}
+		}
+	}
+}
+
+// addHTTP adds backends of routes. If several routes differ, the latest version of HTTP is spoken.
+func (u usage) addHTTP(o Options, all []usedBackend) {
+	for _, b := range all {
+		protocol := downstreamHTTP
+		switch {
+		case b.grpc, o.AppProtocol && b.AppProtocol == "kubernetes.io/h2c":
+			protocol = http2
+		case o.AppProtocol:
+			protocol = http1
+		}
+		u[b.cluster()] = usedCluster{b.Backend, max(protocol, u[b.cluster()].protocol)}
+	}
+}
+
+// encodeClusters returns the clusters in the order of their names.
+func (t *Translator) encodeClusters(o Options, used usage) (all []json.RawMessage, err error) {
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		b := used[name].backend
+		key := clusterKey{name, b.Namespace + "/" + b.Name.Name + ":" + b.Port, used[name].protocol}
+		text, err := t.clusters.get(key, always, func() (json.RawMessage, error) {
+			return encodeAny(cluster(key.name, key.service, key.protocol, o.Idle))
+		})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, text)
+	}
+	return all, nil
+}
+
+// services are the Services of the backends, with their ports.
+func (u usage) services() (all []v2.EnvoyBackendService) {
+	ports := map[Name][]string{}
+	for _, c := range u {
+		ports[c.backend.Name] = append(ports[c.backend.Name], c.backend.Port)
+	}
+	names := slices.SortedFunc(maps.Keys(ports), func(a, b Name) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	for _, n := range names {
+		slices.Sort(ports[n])
+		all = append(all, v2.EnvoyBackendService{Name: n.Name, Namespace: n.Namespace, Ports: ports[n]})
+	}
+	return all
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// message is a message of Envoy's API.
+type message interface {
+	proto.Message
+	ValidateAll() error
+}
+
+// encode validates a message, and returns it as JSON with its keys sorted.
+func encode(m message) (json.RawMessage, error) {
+	if err := m.ValidateAll(); err != nil {
+		return nil, err
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", m, err)
+	}
+	return canonical(text)
+}
+
+// encodeAny is encode with the type of the message.
+func encodeAny(m message) (json.RawMessage, error) {
+	if err := m.ValidateAll(); err != nil {
+		return nil, err
+	}
+	packed, err := anypb.New(m)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", m, err)
+	}
+	text, err := protojson.Marshal(packed)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %T: %w", m, err)
+	}
+	return canonical(text)
+}
+
+// canonical returns JSON with keys sorted and without white space: protojson's is not stable.
+func canonical(text []byte) (json.RawMessage, error) {
+	var v any
+	if err := utiljson.Unmarshal(text, &v); err != nil {
+		return nil, err
+	}
+	return marshal(v)
+}
+
+// marshal encodes a value on one line, without escapes for HTML.
+func marshal(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// packed is a message of a type that is registered: encoding it does not fail.
+func packed(m proto.Message) *anypb.Any {
+	a := new(anypb.Any)
+	_ = a.MarshalFrom(m)
+	return a
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+)
+
+// hostKey names a virtual host.
+type hostKey struct{ table, hostname string }
+
+// hostRoutes are the routes of a virtual host, in the order of their listeners.
+type hostRoutes struct {
+	routes    []*Route
+	forced    []*Route // redirected to HTTPS
+	exclusive bool     // the host is there without any route, too
+}
+
+func (h *hostRoutes) equal(other *hostRoutes) bool {
+	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive
+}
+
+// host is a translated virtual host.
+type host struct {
+	of       *hostRoutes
+	json     json.RawMessage // nil: it has no valid routes
+	backends []usedBackend
+	problems []Problem
+}
+
+// usedBackend is a backend that a route refers to.
+type usedBackend struct {
+	Backend
+	grpc bool
+}
+
+// hostnames are those of a route of a listener.
+func (l Listener) hostnames(r *Route) []string {
+	if len(r.Hostnames) > 0 {
+		return r.Hostnames
+	}
+	return []string{orAll(l.Hostname)}
+}
+
+// orAll is a host name, or * for all.
+func orAll(hostname string) string {
+	if hostname == "" {
+		return "*"
+	}
+	return hostname
+}
+
+// table is the route table of a listener.
+func (l Listener) table() string {
+	if l.TLS {
+		return secureTable
+	}
+	return plainTable
+}
+
+// tables divides the routes of a model by virtual host.
+func (m Model) tables() map[hostKey]*hostRoutes {
+	found := map[hostKey]*hostRoutes{}
+	at := func(table, hostname string) *hostRoutes {
+		key := hostKey{table, hostname}
+		if found[key] == nil {
+			found[key] = &hostRoutes{}
+		}
+		return found[key]
+	}
+	for _, l := range m.HTTP {
+		if table := l.table(); l.Exclusive {
+			at(table, orAll(l.Hostname)).exclusive = true
+		}
+		for _, r := range l.Routes {
+			for _, name := range l.hostnames(r) {
+				if !l.TLS {
+					at(plainTable, name).routes = append(at(plainTable, name).routes, r)
+					continue
+				}
+				at(secureTable, name).routes = append(at(secureTable, name).routes, r)
+				if l.ForceHTTPS {
+					at(plainTable, name).forced = append(at(plainTable, name).forced, r)
+				}
+			}
+		}
+	}
+	return found
+}
+
+// translateHost translates a virtual host. Routes that are not valid are left out.
+func (o Options) translateHost(hostname string, of *hostRoutes) *host {
+	h := &host{of: of}
+	oneLabel := ""
+	if o.OneLabelWildcards && hostname != "*" {
+		oneLabel = hostname
+	}
+	forced := o.merge(h.valid(of.forced, func(r *Route) *routev3.Route { return r.httpsRedirect(oneLabel) }))
+	isForced := map[matchKey]bool{}
+	for _, r := range forced {
+		isForced[r.request()] = true
+	}
+	others := slices.DeleteFunc(slices.Clone(of.routes), func(r *Route) bool { return isForced[r.request()] })
+	others = o.merge(h.valid(others, func(r *Route) *routev3.Route { return r.route(oneLabel) }))
+
+	all := slices.Concat(forced, others)
+	slices.SortStableFunc(all, comparePrecedence)
+	v := &routev3.VirtualHost{Name: hostname, Domains: domains(hostname)}
+	for _, r := range all {
+		if isForced[r.request()] {
+			v.Routes = append(v.Routes, r.httpsRedirect(oneLabel))
+			continue
+		}
+		v.Routes = append(v.Routes, r.route(oneLabel))
+		h.use(r)
+	}
+	if len(v.Routes) == 0 && !of.exclusive {
+		return h
+	}
+	text, err := encode(v)
+	if err != nil {
+		for _, r := range all {
+			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("host %s is left out: %v", hostname, err)})
+		}
+		h.backends = nil
+	}
+	h.json = text
+	return h
+}
+
+// valid are the routes that Envoy accepts.
+func (h *host) valid(all []*Route, translate func(*Route) *routev3.Route) (found []*Route) {
+	for _, r := range all {
+		err := r.checkRegexes()
+		if err == nil {
+			err = translate(r).ValidateAll()
+		}
+		if err != nil {
+			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("the route for path %q is left out: %v", r.Path.Value, err)})
+			continue
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+// use records the backends that a route refers to.
+func (h *host) use(r *Route) {
+	if r.Redirect != nil || totalWeight(r.Backends) == 0 {
+		return
+	}
+	for _, b := range r.Backends {
+		h.backends = append(h.backends, usedBackend{b, r.GRPC})
+	}
+	for _, m := range r.Mirrors {
+		h.backends = append(h.backends, usedBackend{m.Backend, r.GRPC})
+	}
+}
+
+// request is the key of the requests that a route is for.
+func (r *Route) request() matchKey {
+	key := r.key()
+	key.fallback = false
+	return key
+}
+
+// merge makes one of routes for the same requests: the first one, with the backends of all unless it is to take them alone. A
+// fallback gives way to another route.
+func (o Options) merge(all []*Route) []*Route {
+	var found []*Route
+	at := map[matchKey]int{}
+	for _, fallbacks := range []bool{false, true} {
+		for _, r := range all {
+			if r.Fallback != fallbacks {
+				continue
+			}
+			i, exists := at[r.request()]
+			switch {
+			case !exists:
+				at[r.request()] = len(found)
+				found = append(found, r)
+			case found[i].Fallback == r.Fallback && !o.FirstWins:
+				joined := *found[i]
+				joined.Backends = slices.Concat(joined.Backends, r.Backends)
+				found[i] = &joined
+			}
+		}
+	}
+	return found
+}
+
+// domains are the values of Host that a host name stands for.
+func domains(hostname string) []string {
+	if hostname == "*" {
+		return []string{"*"}
+	}
+	if ip, err := netip.ParseAddr(hostname); err == nil && ip.Is6() {
+		return []string{hostname, "[" + hostname + "]:*"}
+	}
+	return []string{hostname, hostname + ":*"}
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import "time"
+
+// Name is a namespaced name.
+type Name struct{ Namespace, Name string }
+
+func (n Name) String() string { return n.Namespace + "/" + n.Name }
+
+// Model is what one CiliumEnvoyConfig is translated from. It is not changed after it was translated.
+type Model struct {
+	HTTP        []Listener
+	Passthrough []Passthrough
+}
+
+// Listener accepts HTTP for a host name.
+type Listener struct {
+	Hostname   string // "" for all
+	Port       uint32
+	TLS        bool   // routes are those of HTTPS, also without a usable secret
+	Secrets    []Name // certificates
+	ForceHTTPS bool   // of a TLS listener: plain requests for its routes are redirected
+	// Exclusive has the host name be that of its routes alone: without any, routes of less specific names do not serve it.
+	Exclusive bool
+	Routes    []*Route
+}
+
+// Passthrough sends TLS connections on by their server names.
+type Passthrough struct {
+	Source    Name // the object that it is of
+	Hostnames []string
+	Port      uint32
+	Backends  []Backend
+}
+
+// MatchKind is how a value is compared.
+type MatchKind int
+
+// The kinds of matches. A path matches none by default: every path does.
+const (
+	Any MatchKind = iota
+	Exact
+	Prefix
+	Regex
+)
+
+// Match is a comparison with a value.
+type Match struct {
+	Kind  MatchKind
+	Value string
+}
+
+// NamedMatch is a comparison of a header or a query parameter.
+type NamedMatch struct {
+	Name string
+	Match
+}
+
+// Route is a set of requests, and what is done with them. Translations compare routes by address: a route is not changed
+// once it is part of a model.
+type Route struct {
+	Source    Name     // the object that it is of
+	Hostnames []string // empty for those of the listener
+	Path      Match
+	Headers   []NamedMatch
+	Queries   []NamedMatch
+	Method    string
+	// Fallback has all other routes of the host go first, and none of them merged with it.
+	Fallback bool
+
+	Backends  []Backend
+	NoBackend uint32 // the status code of a route without backends, 0 for 500
+	Redirect  *Redirect
+	Rewrite   *Rewrite
+	Mirrors   []Mirror
+	// RequestTimeout and BackendTimeout are unset if nil; 0 is no timeout.
+	RequestTimeout, BackendTimeout  *time.Duration
+	RequestHeaders, ResponseHeaders *HeaderEdit
+	GRPC                            bool
+	Retry                           *Retry
+}
+
+// Retry has requests that failed sent again: if there was no connection, and for some status codes.
+type Retry struct {
+	Attempts uint32
+	Codes    []uint32
+	Backoff  time.Duration // 0 for Envoy's own
+}
+
+// Backend is a port of a Service.
+type Backend struct {
+	Name
+	Port            string  // its number, or its name
+	Weight          *uint32 // nil for 1
+	AppProtocol     string
+	RequestHeaders  *HeaderEdit
+	ResponseHeaders *HeaderEdit
+}
+
+// cluster is the name of the cluster of a backend.
+func (b Backend) cluster() string { return b.Namespace + ":" + b.Name.Name + ":" + b.Port }
+
+// HeaderEdit changes headers.
+type HeaderEdit struct {
+	Add, Set []Header
+	Remove   []string
+}
+
+// Header is a header of HTTP.
+type Header struct{ Name, Value string }
+
+// Rewrite changes requests before they are sent on. At most one of the paths is set.
+type Rewrite struct {
+	Host         string  // "" to keep it
+	PrefixPath   *string // in place of the prefix that has matched
+	CompletePath *string
+}
+
+// Redirect answers with another location.
+type Redirect struct {
+	Scheme, Host string
+	Port         uint32 // 0: that of the scheme, or the listener's
+	ListenerPort uint32
+	Code         int // 0 for 301
+	PrefixPath   *string
+	CompletePath *string
+}
+
+// Mirror is a backend that gets copies of requests.
+type Mirror struct {
+	Backend
+	// Numerator and Denominator are the share of requests; 0 and 0 for all.
+	Numerator, Denominator uint32
+}
+
+// Problem is a part of a model that is left out.
+type Problem struct {
+	Source  Name
+	Message string
+}

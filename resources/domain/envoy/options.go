@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import "strings"
+
+// Options are those of a translation beside its model.
+type Options struct {
+	Service          Name   // that leads to the listener; its name is shortened
+	SecretsNamespace string // where agents read copies of secrets
+	// OneLabelWildcards has *.example.com stand for one label, as in an Ingress.
+	OneLabelWildcards bool
+	// FirstWins has the first of the routes for the same requests take them alone; without, backends are joined.
+	FirstWins         bool
+	ALPN              bool
+	ProxyProtocol     bool
+	AppProtocol       bool // backends say which version of HTTP they speak
+	XFFNumTrustedHops uint32
+	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
+	Timeouts
+}
+
+// HostNetwork has a listener on addresses of nodes.
+type HostNetwork struct {
+	IPv4, IPv6   bool
+	NodeSelector map[string]string // nil for all nodes
+}
+
+func (h HostNetwork) addresses() (all []string) {
+	if h.IPv4 {
+		all = append(all, "0.0.0.0")
+	}
+	if h.IPv6 {
+		all = append(all, "::")
+	}
+	return all
+}
+
+// ParseNodeSelector returns the labels of a text such as a=b,c=d, without the items that have another form.
+func ParseNodeSelector(text string) map[string]string {
+	var found map[string]string
+	for item := range strings.SplitSeq(text, ",") {
+		key, value, ok := strings.Cut(item, "=")
+		if key = strings.TrimSpace(key); !ok || key == "" || strings.Contains(value, "=") {
+			continue
+		}
+		if found == nil {
+			found = map[string]string{}
+		}
+		found[key] = strings.TrimSpace(value)
+	}
+	return found
+}

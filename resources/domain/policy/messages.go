@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package policy
+
+import (
+	"fmt"
+	"regexp"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
+
+const (
+	textManyL7     = "multiple L7 protocol rule types specified in single rule"
+	textNoL7Proto  = "'l7' may only be specified when a 'l7proto' is also specified"
+	textHeaderName = "Header name missing"
+	textSecretName = "Secret name missing"
+)
+
+// hasL7 reports whether rules for messages are present, if only as an empty list.
+func hasL7(r *v2.L7Rules) bool { return r != nil && (protocols(r) > 0 || r.L7 != nil) }
+
+// protocols is the number of protocols that have rules.
+func protocols(r *v2.L7Rules) (n int) {
+	for _, present := range []bool{r.HTTP != nil, r.Kafka != nil, r.DNS != nil, r.L7Proto != ""} {
+		if present {
+			n++
+		}
+	}
+	return n
+}
+
+func checkL7(r *v2.L7Rules) string {
+	switch {
+	case r == nil:
+		return ""
+	case protocols(r) > 1:
+		return textManyL7
+	case r.L7 != nil && r.L7Proto == "":
+		return textNoL7Proto
+	}
+	for _, rule := range r.HTTP {
+		if text := checkHTTP(rule); text != "" {
+			return text
+		}
+	}
+	for _, s := range r.DNS {
+		if text := checkFQDN(s); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+func checkHTTP(r v2.HTTPRule) string {
+	for _, expression := range []string{r.Path, r.Method} {
+		if _, err := regexp.Compile(expression); err != nil {
+			return err.Error()
+		}
+	}
+	for _, h := range r.HeaderMatches {
+		switch h.Mismatch {
+		case "", v2.HeaderMismatchLog, v2.HeaderMismatchAdd, v2.HeaderMismatchDelete, v2.HeaderMismatchReplace:
+		default:
+			return fmt.Sprintf("Invalid header action: %s", h.Mismatch)
+		}
+		switch {
+		case h.Name == "":
+			return textHeaderName
+		case h.Secret != nil && h.Secret.Name == "":
+			return textSecretName
+		}
+	}
+	return ""
+}

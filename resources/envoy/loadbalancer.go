@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// dummy is the address of an endpoint that no traffic is sent to: agents up to 1.17 do not serve a Service without any.
+const (
+	dummyIP   = "192.192.192.192"
+	dummyPort = 9999
+)
+
+// Endpoints are deprecated in favour of EndpointSlices, which agents up to 1.17 do not read for this.
+type (
+	// CoreEndpoints are the Endpoints of a Service of a load balancer.
+	//
+	//lint:ignore SA1019 see above
+	CoreEndpoints = corev1.Endpoints
+	//lint:ignore SA1019 see above
+	endpointSubset = corev1.EndpointSubset
+)
+
+// SetEndpoints sets the address of Endpoints of a load balancer.
+func SetEndpoints(e *CoreEndpoints) {
+	if len(e.Subsets) == 1 && len(e.Subsets[0].Addresses) == 1 && e.Subsets[0].Addresses[0].IP == dummyIP &&
+		len(e.Subsets[0].Ports) == 1 && e.Subsets[0].Ports[0].Port == dummyPort {
+		return
+	}
+	e.Subsets = []endpointSubset{{
+		Addresses: []corev1.EndpointAddress{{IP: dummyIP}}, Ports: []corev1.EndpointPort{{Port: dummyPort}},
+	}}
+}
+
+// OwnedObject is an object of a load balancer, which is created, or updated if it is its owner's.
+type OwnedObject[T any] struct {
+	Resource schema.GroupVersionResource
+	Kind     string
+	Key      slim.Key
+	Owner    *metav1.OwnerReference
+	// Label marks objects that are the owner's without a controller. Its value is Value, or any if that is empty.
+	Label, Value string
+	// Edit sets what is desired. isNew says that the object is to be created.
+	Edit func(to *T, isNew bool)
+}
+
+// object is a pointer to a type of client-go.
+type object[T any] interface {
+	*T
+	metav1.Object
+}
+
+// WriteObject creates or updates an object of a load balancer. One that is another's is left as it is: the error is for
+// the user, see ConcernsUser. cached says that the cache has the object.
+func WriteObject[T any, P object[T]](ctx context.Context, client k8s.Client, o OwnedObject[T], cached bool) error {
+	ref := k8s.Ref{Resource: o.Resource, Namespace: o.Key.Namespace, Name: o.Key.Name}
+	if cached {
+		_, err := k8s.Update(ctx, client, ref, func(to *T) error {
+			if err := o.checkOwner(P(to)); err != nil {
+				return err
+			}
+			o.edit(P(to), to, false)
+			return nil
+		})
+		if !k8s.IsNotFound(err, ref) {
+			return err
+		}
+	}
+	to := new(T)
+	P(to).SetNamespace(o.Key.Namespace)
+	P(to).SetName(o.Key.Name)
+	o.edit(P(to), to, true)
+	_, err := k8s.Create(ctx, client, o.Resource, to)
+	switch {
+	case k8s.IsAlreadyExists(err, ref) && !cached: // the cache does not have those of others
+		return WriteObject[T, P](ctx, client, o, true)
+	case IsTerminating(err):
+		return nil
+	}
+	return err
+}
+
+func (o OwnedObject[T]) edit(meta metav1.Object, to *T, isNew bool) {
+	o.Edit(to, isNew)
+	if metav1.GetControllerOf(meta) == nil {
+		meta.SetOwnerReferences(append(meta.GetOwnerReferences(), *o.Owner))
+	}
+}
+
+// checkOwner returns an error if an object is neither controlled by the owner, nor without a controller and with the label.
+func (o OwnedObject[T]) checkOwner(obj metav1.Object) error {
+	c := metav1.GetControllerOf(obj)
+	value := obj.GetLabels()[o.Label]
+	if c != nil && c.UID == o.Owner.UID || c == nil && value != "" && (o.Value == "" || value == o.Value) {
+		return nil
+	}
+	return &foreignError{o.Kind, obj.GetNamespace() + "/" + obj.GetName(), o.Owner.Kind}
+}
+
+// foreignError says that an object has the name of one of an owner's, and is not the owner's.
+type foreignError struct{ kind, name, owner string }
+
+func (e *foreignError) Error() string {
+	return fmt.Sprintf("the %s %s exists and does not belong to the %s: delete or rename one of them", e.kind, e.name, e.owner)
+}
+
+func isForeign(err error) bool {
+	var foreign *foreignError
+	return errors.As(err, &foreign)
+}
+
+// IsTerminating reports whether an object was not created because its namespace is being deleted.
+func IsTerminating(err error) bool {
+	return apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// AddMeta adds labels and annotations to an object. Others stay.
+func AddMeta(to metav1.Object, labels, annotations map[string]string) {
+	to.SetLabels(merged(to.GetLabels(), labels))
+	to.SetAnnotations(merged(to.GetAnnotations(), annotations))
+}
+
+func merged(to, from map[string]string) map[string]string {
+	if to == nil && len(from) > 0 {
+		to = map[string]string{}
+	}
+	for key, value := range from {
+		to[key] = value
+	}
+	return to
+}

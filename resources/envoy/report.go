@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// Notice is something that the user of an object is to know.
+type Notice struct {
+	Reason  string // of the Event, in CamelCase
+	Message string
+	// Degrades says that the object is not served as it asks for: health shows it.
+	Degrades bool
+}
+
+// Reports tell users what is wrong with their objects: each Notice once, as long as it holds, in the log and by an Event.
+// Health shows those that degrade. It is safe for concurrent use.
+type Reports struct {
+	events *k8s.Events
+	log    *slog.Logger
+	health health.Reporter
+	kind   string
+
+	mu  sync.Mutex
+	all map[slim.Key]map[string][]Notice // by part
+}
+
+// NewReports returns Reports about objects of a kind. Health is a child of its own.
+func NewReports(kind string, events *k8s.Events, log *slog.Logger, h health.Reporter) *Reports {
+	return &Reports{events: events, log: log, health: h.Child("objects"), kind: kind, all: map[slim.Key]map[string][]Notice{}}
+}
+
+// Set replaces the notices about an object that a part of the duty has: each part replaces its own.
+func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Notice) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := slim.Key{Namespace: about.Namespace, Name: about.Name}
+	was := r.all[key][part]
+	if len(was) == 0 && len(notices) == 0 {
+		return
+	}
+	for _, n := range notices {
+		if slices.Contains(was, n) {
+			continue
+		}
+		r.log.Warn("object is not served as it asks for", "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", n.Message)
+		r.events.Warning(about, n.Reason, n.Message)
+	}
+	if r.all[key] == nil {
+		r.all[key] = map[string][]Notice{}
+	}
+	if delete(r.all[key], part); len(notices) > 0 {
+		r.all[key][part] = notices
+	}
+	r.update()
+}
+
+// Forget removes an object.
+func (r *Reports) Forget(key slim.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.all[key]) == 0 {
+		return
+	}
+	delete(r.all, key)
+	r.update()
+}
+
+// update updates health. The caller has the lock.
+func (r *Reports) update() {
+	degraded := map[slim.Key]string{}
+	for key, parts := range r.all {
+		for _, part := range slices.Sorted(maps.Keys(parts)) {
+			if i := slices.IndexFunc(parts[part], func(n Notice) bool { return n.Degrades }); i >= 0 && degraded[key] == "" {
+				degraded[key] = parts[part][i].Message
+			}
+		}
+	}
+	if len(degraded) == 0 {
+		r.health.OK("")
+		return
+	}
+	first := slices.MinFunc(slices.Collect(maps.Keys(degraded)), func(a, b slim.Key) int { return cmp.Compare(a.String(), b.String()) })
+	text := fmt.Sprintf("%s %s: %s", r.kind, first, degraded[first])
+	if len(degraded) > 1 {
+		text += fmt.Sprintf("; and %d more", len(degraded)-1)
+	}
+	r.health.Degraded(text, nil)
+}

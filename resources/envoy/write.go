@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Desired is a CiliumEnvoyConfig as a duty wants it.
+type Desired struct {
+	Key slim.Key
+	// Owner is the controller of the object; nil for an object without one.
+	Owner *metav1.OwnerReference
+	// NodeSourceAddress has connections to backends come from the address of the node.
+	NodeSourceAddress bool
+	// Labels and Annotations are added to those that the object has.
+	Labels, Annotations map[string]string
+	Spec                envoy.Encoded
+}
+
+// Ref is the reference of a CiliumEnvoyConfig.
+func Ref(key slim.Key) k8s.Ref {
+	return k8s.Ref{Resource: v2.CiliumEnvoyConfigResource, Namespace: key.Namespace, Name: key.Name}
+}
+
+// OwnedByOtherError says that an object has the name of the one to be written, and is another writer's. It is left as it is.
+type OwnedByOtherError struct {
+	Ref   k8s.Ref
+	Owner string // of the object that is to be, "" for none
+}
+
+func (e *OwnedByOtherError) Error() string {
+	if e.Owner == "" {
+		return fmt.Sprintf("%s exists and has a controller: delete it, or choose another name", e.Ref)
+	}
+	return fmt.Sprintf("%s exists and is not controlled by %s: delete or rename it", e.Ref, e.Owner)
+}
+
+// ownership is whose an object is.
+type ownership int
+
+const (
+	ours      ownership = iota
+	replaced            // its owner was deleted, and had the name of ours: garbage collection deletes it
+	ofAnother           // another writer's
+)
+
+// ownershipOf compares the controller that an object has with the one that it is to have.
+func ownershipOf(kind, name string, uid types.UID, want *metav1.OwnerReference) ownership {
+	switch {
+	case want == nil && uid == "", want != nil && uid == want.UID:
+		return ours
+	case want != nil && uid != "" && kind == want.Kind && name == want.Name:
+		return replaced
+	}
+	return ofAnother
+}
+
+func (o *Object) ownership(want *metav1.OwnerReference) ownership {
+	ref := o.Controller.Reference()
+	return ownershipOf(ref.Kind.String(), ref.Name, ref.UID.API(), want)
+}
+
+// check returns an error if an object as the API server has it is not ours.
+func check(ref k8s.Ref, obj metav1.Object, want *metav1.OwnerReference) error {
+	var is ownership
+	if c := metav1.GetControllerOf(obj); c == nil {
+		is = ownershipOf("", "", "", want)
+	} else {
+		is = ownershipOf(c.Kind, c.Name, c.UID, want)
+	}
+	return is.err(ref, want)
+}
+
+func (o ownership) err(ref k8s.Ref, want *metav1.OwnerReference) error {
+	switch {
+	case o == ours:
+		return nil
+	case o == replaced:
+		return reconcile.Recheck()
+	case want == nil:
+		return &OwnedByOtherError{Ref: ref}
+	}
+	return &OwnedByOtherError{ref, want.Kind + " " + want.Name}
+}
+
+// isCurrent reports whether an object is as it is desired.
+func (o *Object) isCurrent(d Desired) bool {
+	labels, annotations := d.metadata()
+	return o.Spec.Digest == d.Spec.Digest && !o.CannotDecode("spec", "metadata") &&
+		hasAll(o.Labels, labels) && hasAll(o.Annotations.Labels, annotations)
+}
+
+func hasAll(has slim.Labels, want map[string]string) bool {
+	for key, value := range want {
+		if v, exists := has.Lookup(key); !exists || v != value {
+			return false
+		}
+	}
+	return true
+}
+
+// metadata is the labels and annotations that an object is to have.
+func (d Desired) metadata() (labels, annotations map[string]string) {
+	labels, annotations = maps.Clone(d.Labels), maps.Clone(d.Annotations)
+	if d.NodeSourceAddress {
+		labels = merged(labels, map[string]string{sourceAddressLabel: "false"})
+		annotations = merged(annotations, map[string]string{sourceAddressAnnotation: "false"})
+	}
+	return labels, annotations
+}
+
+// Write creates a CiliumEnvoyConfig, or updates the one that is ours, if it differs. Fields that are not desired here stay as
+// they are: metadata of others among them. It returns whether something was written, and an OwnedByOtherError for an object
+// that is not ours.
+func Write(ctx context.Context, c k8s.Client, in *stream.Store[Object], d Desired) (written bool, err error) {
+	ref := Ref(d.Key)
+	has, exists := in.Get(d.Key)
+	if !exists {
+		return create(ctx, c, ref, d)
+	}
+	if !has.CannotDecode("metadata.ownerReferences") {
+		if err := has.ownership(d.Owner).err(ref, d.Owner); err != nil || has.isCurrent(d) {
+			return false, err
+		}
+	}
+	_, written, err = c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+		if err := check(ref, u, d.Owner); err != nil {
+			return err
+		}
+		return d.apply(u)
+	})
+	if k8s.IsNotFound(err, ref) {
+		err = reconcile.Recheck()
+	}
+	return written, err
+}
+
+func create(ctx context.Context, c k8s.Client, ref k8s.Ref, d Desired) (bool, error) {
+	u := &unstructured.Unstructured{Object: map[string]any{}}
+	u.SetAPIVersion(v2.CiliumEnvoyConfigResource.GroupVersion().String())
+	u.SetKind("CiliumEnvoyConfig")
+	u.SetNamespace(ref.Namespace)
+	u.SetName(ref.Name)
+	if d.Owner != nil {
+		u.SetOwnerReferences([]metav1.OwnerReference{*d.Owner})
+	}
+	if err := d.apply(u); err != nil {
+		return false, err
+	}
+	_, err := c.Create(ctx, ref.Resource, u)
+	if k8s.IsAlreadyExists(err, ref) { // the cache is behind
+		return false, reconcile.Recheck()
+	}
+	return err == nil, err
+}
+
+// apply sets what is desired of an object. A spec that means the same stays as it is.
+func (d Desired) apply(u *unstructured.Unstructured) error {
+	labels, annotations := d.metadata()
+	AddMeta(u, labels, annotations)
+	text, err := json.Marshal(u.Object["spec"])
+	if err != nil {
+		return err
+	}
+	if digest, err := envoy.DigestOf(text); err == nil && digest == d.Spec.Digest {
+		return nil
+	}
+	var spec map[string]any
+	if err := utiljson.Unmarshal(d.Spec.JSON, &spec); err != nil {
+		return err
+	}
+	u.Object["spec"] = spec
+	return nil
+}
+
+// Delete deletes the CiliumEnvoyConfig of a name if it is ours.
+func Delete(ctx context.Context, c k8s.Client, in *stream.Store[Object], key slim.Key, owner *metav1.OwnerReference) error {
+	has, exists := in.Get(key)
+	if !exists || has.CannotDecode("metadata.ownerReferences") || has.ownership(owner) != ours {
+		return nil
+	}
+	ref := Ref(key)
+	ref.UID = has.UID.API()
+	// the revision is that of the cache: an object that was given to another owner since is not deleted
+	err := c.Delete(ctx, ref, k8s.Preconditions{UID: ref.UID, ResourceVersion: has.ResourceVersion.String()})
+	if k8s.IsNotFound(err, ref) || k8s.IsConflict(err, ref) {
+		return reconcile.Recheck()
+	}
+	return err
+}
+
+// ConcernsUser reports whether an error of Write or WriteObject is for the user to remedy: it is no failure, and nothing is to be retried
+// before something changes.
+func ConcernsUser(err error) bool {
+	var (
+		foreign  *OwnedByOtherError
+		tooLarge *envoy.TooLargeError
+	)
+	return errors.As(err, &foreign) || errors.As(err, &tooLarge) || isForeign(err)
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package explain
+
+import (
+	"container/list"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Write is a mutating request that left the operator, or tried to.
+type Write struct {
+	Seq    uint64        `json:"seq"` // numbers the writes of a process, from 1
+	At     time.Time     `json:"at"`  // when its answer came
+	Took   time.Duration `json:"took"`
+	Module string        `json:"module"`
+	Verb   string        `json:"verb"` // create, update, patch, delete; put, delete, txn for a kvstore
+	// Resource is as in ciliumnodes.cilium.io, or the prefix of a kvstore's keys.
+	Resource    string `json:"resource"`
+	Namespace   string `json:"namespace,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Subresource string `json:"subresource,omitempty"`
+	// Revision is the resourceVersion or mod revision after the write.
+	Revision string `json:"revision,omitempty"`
+	// Result is "ok", or why not.
+	Result string `json:"result"`
+	Cause  *Cause `json:"cause,omitempty"`
+}
+
+// Decision is what a rule last decided about a key.
+type Decision struct {
+	At   time.Time `json:"at"`
+	Rule string    `json:"rule"`
+	Key  string    `json:"key"`
+	// Outcome is what came of it: "wrote", "equal", or why nothing was written.
+	Outcome  string    `json:"outcome"`
+	Triggers []Trigger `json:"triggers,omitempty"`
+}
+
+// resultOK is the result of a write that was made.
+const resultOK = "ok"
+
+// How much is remembered. A write takes some 400 bytes, a decision 300.
+const (
+	keptWrites    = 4096
+	keptDecisions = 8192
+)
+
+// History remembers writes and decisions. The zero value is not usable; a nil History
+// remembers nothing. Its methods are safe for concurrent use.
+type History struct {
+	mu        sync.Mutex
+	seq       uint64
+	writes    []Write // a ring: the write with number n is at n % keptWrites
+	decisions map[decided]*list.Element
+	order     *list.List    // of decision, the oldest first
+	news      chan struct{} // closed and replaced when there is another write
+}
+
+// decided is what a decision is about.
+type decided struct {
+	rule string
+	key  any
+}
+
+// decision is a Decision as it is kept: the texts of keys can be long.
+type decision struct {
+	decided
+	at       time.Time
+	outcome  string
+	triggers []Trigger
+}
+
+func (d decision) text() string {
+	if text, is := d.key.(string); is {
+		return text
+	}
+	return fmt.Sprint(d.key)
+}
+
+// NewHistory returns an empty book.
+func NewHistory() *History {
+	return &History{decisions: map[decided]*list.Element{}, order: list.New(), news: make(chan struct{})}
+}
+
+// RecordWrite notes a write; its number and time are set here. The cause may be nil.
+func (b *History) RecordWrite(w Write) {
+	if b == nil {
+		return
+	}
+	if w.Result == resultOK {
+		w.Cause.wrote()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seq++
+	w.Seq, w.At = b.seq, time.Now()
+	if len(b.writes) < keptWrites {
+		b.writes = append(b.writes, w)
+	} else {
+		b.writes[(b.seq-1)%keptWrites] = w
+	}
+	close(b.news)
+	b.news = make(chan struct{})
+}
+
+// Outcomes of decisions that need no words of their own.
+const (
+	wrote = "wrote"
+	equal = "equal"
+)
+
+// RecordDecision records the outcome of the decision with this cause: err, "wrote",
+// the reason that the duty set, or "equal". The key is a comparable value, of which
+// the text is made when it is read.
+func (b *History) RecordDecision(c *Cause, key any, err error) {
+	if b == nil {
+		return
+	}
+	d := decision{decided: decided{c.Rule, key}, at: time.Now(), triggers: c.Triggers}
+	writes, reason := c.result()
+	switch {
+	case err != nil:
+		d.outcome = err.Error()
+	case writes > 0:
+		d.outcome = wrote
+	case reason != "":
+		d.outcome = reason
+	default:
+		d.outcome = equal
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if e := b.decisions[d.decided]; e != nil {
+		if last := e.Value.(decision); d.outcome == equal && len(d.triggers) == 0 && (last.outcome == wrote || last.outcome == equal) {
+			return // nothing triggered it, nothing changed: the last decision stays
+		}
+		e.Value = d
+		b.order.MoveToBack(e)
+		return
+	}
+	if len(b.decisions) == keptDecisions {
+		oldest := b.order.Remove(b.order.Front()).(decision)
+		delete(b.decisions, oldest.decided)
+	}
+	b.decisions[d.decided] = b.order.PushBack(d)
+}
+
+// Explanation is what is remembered of an object, the oldest first.
+type Explanation struct {
+	Writes    []Write    `json:"writes"`
+	Decisions []Decision `json:"decisions"`
+	// Namespaces are those in which an object of the kind and name is known, where
+	// nothing is remembered of the one that was asked about.
+	Namespaces []string `json:"namespaces,omitempty"`
+}
+
+// For tells what is remembered of an object: writes to it, writes and
+// decisions that it set off, and decisions about its name. kind is a kind or a
+// resource in any spelling that people use: CiliumNode, ciliumnodes,
+// ciliumnodes.cilium.io.
+func (b *History) For(kind, namespace, name string) Explanation {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var x Explanation
+	for w := range b.since(0) {
+		written := sameKind(w.Resource, kind) && w.Name == name && w.Namespace == namespace
+		if written || w.Cause != nil && triggered(w.Cause.Triggers, kind, namespace, name) {
+			x.Writes = append(x.Writes, w)
+		}
+	}
+	for e := b.order.Front(); e != nil; e = e.Next() {
+		d := e.Value.(decision)
+		if text := d.text(); triggered(d.triggers, kind, namespace, name) || isAbout(text, kind, namespace, name) {
+			x.Decisions = append(x.Decisions, Decision{At: d.at, Rule: d.rule, Key: text, Outcome: d.outcome, Triggers: d.triggers})
+		}
+	}
+	slices.SortStableFunc(x.Decisions, func(a, b Decision) int { return a.At.Compare(b.At) })
+	if len(x.Writes)+len(x.Decisions) == 0 {
+		x.Namespaces = b.namespacesOf(kind, name)
+	}
+	return x
+}
+
+// isAbout reports whether the text of a key is that of an object: its name, or its kind and its name.
+func isAbout(text, kind, namespace, name string) bool {
+	if text == joined(namespace, name) {
+		return true
+	}
+	of, ok := strings.CutSuffix(text, "/"+name)
+	of = strings.TrimPrefix(of, namespace+"/")
+	return ok && of != namespace && !strings.Contains(of, "/") && sameKind(of, kind)
+}
+
+// namespacesOf are the namespaces in which an object is known. With the lock
+// held.
+func (b *History) namespacesOf(kind, name string) []string {
+	known := map[string]bool{}
+	note := func(triggers []Trigger) {
+		for _, t := range triggers {
+			if sameKind(t.Kind, kind) && t.Name == name && t.Namespace != "" {
+				known[t.Namespace] = true
+			}
+		}
+	}
+	for w := range b.since(0) {
+		note([]Trigger{{Kind: w.Resource, Namespace: w.Namespace, Name: w.Name}})
+		if w.Cause != nil {
+			note(w.Cause.Triggers)
+		}
+	}
+	for e := b.order.Front(); e != nil; e = e.Next() {
+		note(e.Value.(decision).triggers)
+	}
+	return slices.Sorted(maps.Keys(known))
+}
+
+func triggered(triggers []Trigger, kind, namespace, name string) bool {
+	return slices.ContainsFunc(triggers, func(t Trigger) bool {
+		return sameKind(t.Kind, kind) && t.Namespace == namespace && t.Name == name
+	})
+}
+
+// sameKind compares kinds and resources as people write them: in any case, in
+// singular or plural, with or without the group.
+func sameKind(a, b string) bool { return plain(a) == plain(b) }
+
+func plain(kind string) string {
+	kind, _, _ = strings.Cut(strings.ToLower(kind), ".")
+	if full := shortNames[kind]; full != "" {
+		return full
+	}
+	switch {
+	case strings.HasSuffix(kind, "ies"):
+		return strings.TrimSuffix(kind, "ies") + "y"
+	case strings.HasSuffix(kind, "sses"):
+		return strings.TrimSuffix(kind, "es")
+	case strings.HasSuffix(kind, "ss"):
+		return kind
+	}
+	return strings.TrimSuffix(kind, "s")
+}
+
+// shortNames are the names that kubectl takes for kinds that operators are asked
+// about.
+var shortNames = map[string]string{
+	"cm": "configmap", "ns": "namespace", "no": "node", "po": "pod", "svc": "service",
+	"cep": "ciliumendpoint", "ciliumep": "ciliumendpoint", "ces": "ciliumendpointslice", "ciliumid": "ciliumidentity",
+	"cn": "ciliumnode", "ciliumn": "ciliumnode", "cnp": "ciliumnetworkpolicy", "ccnp": "ciliumclusterwidenetworkpolicy",
+	"ippool": "ciliumloadbalancerippool", "lbippool": "ciliumloadbalancerippool", "cpip": "ciliumpodippool",
+}
+
+// since yields writes with higher numbers, the oldest first. With the lock held.
+func (b *History) since(seq uint64) func(func(Write) bool) {
+	return func(yield func(Write) bool) {
+		first := max(seq, b.seq-uint64(len(b.writes)))
+		for n := first; n < b.seq; n++ {
+			if !yield(b.writes[n%keptWrites]) {
+				return
+			}
+		}
+	}
+}
+
+// Writes returns those with numbers above seq, the oldest first.
+func (b *History) Writes(seq uint64) []Write {
+	writes, _ := b.snapshot(seq)
+	return writes
+}
+
+func (b *History) snapshot(seq uint64) ([]Write, <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(b.since(seq)), b.news
+}
+
+// Follow yields writes with numbers above seq, and waits for more until ctx
+// ends. One that is slow misses what is forgotten meanwhile.
+func (b *History) Follow(ctx context.Context, seq uint64) func(func(Write) bool) {
+	return func(yield func(Write) bool) {
+		for {
+			writes, news := b.snapshot(seq)
+			for _, w := range writes {
+				if !yield(w) {
+					return
+				}
+				seq = w.Seq
+			}
+			select {
+			case <-news:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}

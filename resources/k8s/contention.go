@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// Two writers that undo each other's changes keep the API server busy for ever, and
+// each of them believes that all is well. So it is noticed when a change has to be made
+// again that was made before: the fields are not as they were written, or the object
+// that was created is gone. The first repetitions cost nothing; then each write is
+// followed by a pause that doubles, and the module is degraded until the change has
+// lasted for some time. Fields that are as this operator wrote them last, and an object
+// of another uid, are no repetition.
+const (
+	freeRepetitions   = 4
+	firstRepetition   = time.Second
+	longestRepetition = 5 * time.Minute
+	// recurrenceWindow is how long a change is remembered.
+	recurrenceWindow = 10 * time.Minute
+	// keptRecurrences bounds what is remembered: one takes some 100 bytes.
+	keptRecurrences = 8192
+	// leastCalm is how long a change has to last for the contention to be over.
+	leastCalm = time.Minute
+)
+
+// ContentionError is a write that was not sent: another writer undoes the same change
+// again and again.
+type ContentionError struct {
+	Ref   Ref
+	Field string // "" for an object that is deleted after each creation
+	// Writer is the field manager that last changed the object, beside this operator,
+	// "" if it is not known.
+	Writer string
+	Times  int // how often the change was undone
+	Until  time.Time
+	// Dropped says that the change is undone as it is written, by a webhook or the
+	// installed definition.
+	Dropped bool
+}
+
+func (e *ContentionError) Error() string {
+	by := "another writer"
+	if e.Writer != "" {
+		by = fmt.Sprintf("another writer (last %q)", e.Writer)
+	}
+	what := fmt.Sprintf("%s undoes the change of %s in %s", by, e.Field, e.Ref)
+	switch {
+	case e.Dropped:
+		what = fmt.Sprintf("a mutating webhook, or the installed definition, drops the change of %s in %s", e.Field, e.Ref)
+	case e.Field == "":
+		what = fmt.Sprintf("another client deletes %s after each creation", e.Ref)
+	}
+	return fmt.Sprintf("%s, %d times so far; the next attempt is not before %s", what, e.Times, e.Until.UTC().Format(time.RFC3339))
+}
+
+// pauseOf is the pause after a change that was undone so often.
+func pauseOf(undone int) time.Duration {
+	if undone <= freeRepetitions {
+		return 0
+	}
+	return min(firstRepetition<<min(undone-freeRepetitions-1, 16), longestRepetition)
+}
+
+// calmAfter is how long a change that was undone so often has to last for the contention
+// to be over.
+func calmAfter(undone int) time.Duration { return max(leastCalm, 2*pauseOf(undone)) }
+
+type digest [sha256.Size]byte
+
+// digestOf identifies what its parts say.
+func digestOf(parts ...any) digest {
+	text, err := json.Marshal(parts)
+	if err != nil { // of parts that were read from JSON there is none
+		text = fmt.Append(nil, parts...)
+	}
+	return sha256.Sum256(text)
+}
+
+// changed is what is remembered of a change.
+type changed struct {
+	values   digest // of the fields, as stored
+	revision string // of the object, as stored
+	at       time.Time
+	undone   int
+	until    time.Time
+	dropped  bool
+	unknown  bool // whether the last attempt was stored
+}
+
+// contention remembers the changes that all modules have made. It belongs to the
+// process.
+type contention struct {
+	mu       sync.Mutex
+	now, old map[digest]changed // since the last turn, and before
+	turned   time.Time
+}
+
+func newContention() *contention {
+	return &contention{now: map[digest]changed{}, turned: time.Now()}
+}
+
+// reset forgets all: another leader may have written since.
+func (c *contention) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now, c.old, c.turned = map[digest]changed{}, nil, time.Now()
+}
+
+// recall returns what is remembered of a change.
+func (c *contention) recall(key digest) (was changed, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if was, ok = c.now[key]; !ok {
+		was, ok = c.old[key]
+	}
+	return was, ok && time.Since(was.at) < recurrenceWindow
+}
+
+func (c *contention) remember(key digest, is changed) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.now) >= keptRecurrences || time.Since(c.turned) > recurrenceWindow {
+		c.now, c.old, c.turned = map[digest]changed{}, c.now, time.Now()
+	}
+	c.now[key] = is
+}
+
+func (c *contention) forget(key digest) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.now, key)
+	delete(c.old, key)
+}
+
+// recurrence is a change that is about to be made, perhaps not for the first time. A
+// nil recurrence is not followed.
+type recurrence struct {
+	report *contentionReport
+	key    digest
+	ref    Ref
+	field  string
+	object *unstructured.Unstructured              // before the change, nil if it was not read
+	values func(*unstructured.Unstructured) digest // of the object as stored
+	was    changed
+	undone bool // since it was made last
+}
+
+func (r *contentionReport) follow(a *recurrence, undone func(was changed) bool) *recurrence {
+	if r == nil {
+		return nil
+	}
+	a.report = r
+	var ok bool
+	if a.was, ok = r.contention.recall(a.key); ok {
+		a.undone = !a.was.unknown && (a.was.dropped || undone(a.was))
+	}
+	if time.Since(a.was.at) > calmAfter(a.was.undone) && a.was.undone > freeRepetitions {
+		a.was.undone = 0 // the change has lasted
+	}
+	return a
+}
+
+// creation follows the creation of an object. One that was created before, and has to
+// be created again, was deleted by another client.
+func (r *contentionReport) creation(ref Ref) *recurrence {
+	if ref.Name == "" {
+		return nil
+	}
+	return r.follow(&recurrence{
+		key: digestOf("create", ref), ref: ref,
+		values: func(*unstructured.Unstructured) digest { return digest{} },
+	}, func(changed) bool { return true })
+}
+
+// deletion says that an object was deleted by this operator.
+func (r *contentionReport) deletion(ref Ref) {
+	if r != nil {
+		r.contention.forget(digestOf("create", ref))
+	}
+}
+
+// modification follows the change of fields.
+func (r *contentionReport) modification(ref Ref, current *unstructured.Unstructured, changes []fieldChange) *recurrence {
+	paths := make([]fieldPath, len(changes))
+	for i, c := range changes {
+		paths[i] = c.path
+	}
+	values := func(obj *unstructured.Unstructured) digest {
+		all := make([]any, len(paths))
+		for i, p := range paths {
+			all[i] = p.at(obj.Object)
+		}
+		return digestOf(all...)
+	}
+	return r.follow(&recurrence{
+		key: digestOf("change", ref, current.GetUID(), paths), ref: ref, field: fieldsOf(changes), values: values, object: current,
+	}, func(was changed) bool { return was.values != values(current) })
+}
+
+// replacement follows the replacement of an object. Where the same content is to be
+// stored again, and another revision was stored meanwhile, it was undone.
+func (r *contentionReport) replacement(ref Ref, sent *unstructured.Unstructured) *recurrence {
+	metadata, _ := sent.Object["metadata"].(map[string]any)
+	content, metadata := maps.Clone(sent.Object), maps.Clone(metadata)
+	delete(metadata, "resourceVersion")
+	content["metadata"] = metadata
+	is := digestOf(content)
+	return r.follow(&recurrence{
+		key: digestOf("replace", ref, sent.GetUID()), ref: ref, field: "its content",
+		values: func(*unstructured.Unstructured) digest { return is },
+	}, func(was changed) bool { return was.values == is && was.revision != sent.GetResourceVersion() })
+}
+
+// fieldsOf names the fields of changes.
+func fieldsOf(changes []fieldChange) string {
+	const most = 3
+	var names []string
+	for i, c := range changes {
+		if i == most {
+			names = append(names, fmt.Sprintf("%d more", len(changes)-most))
+			break
+		}
+		names = append(names, c.path.String())
+	}
+	return strings.Join(names, ", ")
+}
+
+// fieldManager is what the API server calls this operator, after the User-Agent.
+const fieldManager = "skep"
+
+// otherWriter is the field manager that changed an object last, beside this operator,
+// and not before since. One that only removes fields is not among the managers.
+func otherWriter(obj *unstructured.Unstructured, since time.Time) string {
+	raw, _, _ := unstructured.NestedSlice(obj.Object, "metadata", "managedFields")
+	var name string
+	last := since.Truncate(time.Second)
+	for _, r := range raw {
+		var e metav1.ManagedFieldsEntry
+		m, _ := r.(map[string]any)
+		delete(m, "fieldsV1")
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m, &e); err != nil || e.Manager == fieldManager || e.Time == nil {
+			continue
+		}
+		if !e.Time.Time.Before(last) {
+			name, last = e.Manager, e.Time.Time
+		}
+	}
+	return name
+}
+
+// await returns a ContentionError until the pause after the last attempt is over.
+func (a *recurrence) await() error {
+	if a == nil || !a.undone || !time.Now().Before(a.was.until) {
+		return nil
+	}
+	return a.error(a.was)
+}
+
+func (a *recurrence) error(is changed) *ContentionError {
+	e := &ContentionError{Ref: a.ref, Field: a.field, Times: is.undone, Until: is.until, Dropped: is.dropped}
+	if a.object != nil && !is.dropped {
+		e.Writer = otherWriter(a.object, a.was.at)
+	}
+	return e
+}
+
+// stored notes that the change was made.
+func (a *recurrence) stored(obj *unstructured.Unstructured) { a.record(obj, false) }
+
+// dropped records that the response did not show the change.
+func (a *recurrence) dropped(obj *unstructured.Unstructured, field string) {
+	if a != nil {
+		a.field = field
+		a.record(obj, true)
+	}
+}
+
+// lost records that it is unknown whether the change was made.
+func (a *recurrence) lost() {
+	if a != nil {
+		is := a.was
+		is.unknown, is.at = true, time.Now()
+		a.report.contention.remember(a.key, is)
+	}
+}
+
+func (a *recurrence) record(obj *unstructured.Unstructured, dropped bool) {
+	if a == nil {
+		return
+	}
+	now := time.Now()
+	is := changed{values: a.values(obj), revision: obj.GetResourceVersion(), at: now, undone: a.was.undone, dropped: dropped}
+	if a.undone {
+		is.undone++
+	}
+	pause := pauseOf(is.undone)
+	is.until = now.Add(pause)
+	a.report.contention.remember(a.key, is)
+	if a.undone && pause > 0 {
+		a.report.repeated(a.key, a.error(is), calmAfter(is.undone))
+	}
+}
+
+// contentionReport sets the health of a module to which of its changes are undone. A nil
+// report records none.
+type contentionReport struct {
+	contention *contention
+	health     health.Reporter
+	log        *slog.Logger
+
+	mu     sync.Mutex
+	fought map[digest]time.Time // changes that are undone, and when they have lasted long enough
+	calm   *time.Timer
+}
+
+func newContentionReport(c *contention, h health.Reporter, log *slog.Logger) *contentionReport {
+	return &contentionReport{contention: c, health: h.Child("contention"), log: log, fought: map[digest]time.Time{}}
+}
+
+// repeated records that a change was undone, and repeated. calm is how long it has to
+// last now.
+func (r *contentionReport) repeated(key digest, err *ContentionError, calm time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.fought) == 0 {
+		r.log.Warn("changes are undone again and again, pausing before each attempt", "object", err.Ref.String(), "error", err)
+	}
+	r.fought[key] = time.Now().Add(calm)
+	r.health.Degraded(fmt.Sprintf("%d changes are undone again and again, that of %s among them", len(r.fought), err.Ref), err)
+	if r.calm == nil {
+		r.calm = time.AfterFunc(calm, r.expire)
+	}
+}
+
+// expire ends the contention over changes that have lasted.
+func (r *contentionReport) expire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	var next time.Time
+	for key, calm := range r.fought {
+		switch {
+		case !now.Before(calm):
+			delete(r.fought, key)
+		case next.IsZero() || calm.Before(next):
+			next = calm
+		}
+	}
+	if next.IsZero() {
+		r.calm = nil
+		r.health.Remove()
+		r.log.Info("changes are not undone any more")
+		return
+	}
+	r.calm.Reset(next.Sub(now))
+}
+
+// stop ends the report.
+func (r *contentionReport) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.calm != nil {
+		r.calm.Stop()
+	}
+}

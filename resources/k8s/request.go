@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/rest"
+)
+
+// request is a request of a module's client.
+type request struct {
+	method      string
+	ref         Ref // without a name for a collection
+	fields      string
+	contentType string // of the body
+	body        []byte
+	// tentative says that there is another way where the role forbids this one.
+	tentative bool
+}
+
+// response is what came of a request that was answered with success.
+type response struct {
+	code int
+	body []byte
+}
+
+// newREST makes the client under a module's client. It serves all groups, and decodes
+// errors only.
+func newREST(config *rest.Config) (rest.Interface, error) {
+	statuses := runtime.NewScheme()
+	metav1.AddToGroupVersion(statuses, schema.GroupVersion{Version: "v1"})
+	config.NegotiatedSerializer = serializer.NewCodecFactory(statuses).WithoutConversion()
+	return rest.UnversionedRESTClientFor(config)
+}
+
+// send sends a request once: the work queues own the pauses before another attempt.
+func (c *client) send(ctx context.Context, r request) (response, error) {
+	if err := c.permissions.waiting(verbOf(r.method, r.ref, false), r.ref); err != nil {
+		return response{}, err
+	}
+	req := c.rest.Verb(r.method).AbsPath(pathOf(r.ref)...).
+		SetHeader("Accept", runtime.ContentTypeJSON).
+		MaxRetries(0)
+	if r.fields != "" {
+		req.Param("fieldSelector", r.fields)
+	}
+	if r.fields != "" && r.method == http.MethodGet {
+		req.Param("limit", "1")
+	}
+	if r.body != nil {
+		req.SetHeader("Content-Type", r.contentType).Body(r.body)
+	}
+	result := req.Do(OwnPauses(ctx))
+	var resp response
+	result.StatusCode(&resp.code)
+	if err := result.Error(); err != nil {
+		return resp, c.explain(ctx, r, err)
+	}
+	resp.body, _ = result.Raw()
+	var contentType string
+	if result.ContentType(&contentType); !isJSON(contentType) {
+		return resp, expected{method: r.method, ref: r.ref}.invalid(resp.code, "content of type %q", contentType)
+	}
+	return resp, nil
+}
+
+// explain makes of an error what those who decide upon it need to know.
+func (c *client) explain(ctx context.Context, r request, err error) error {
+	var invalid *InvalidResponseError
+	if errors.As(err, &invalid) {
+		return invalid
+	}
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		code := int(status.Status().Code)
+		if code < http.StatusInternalServerError && code != http.StatusTooManyRequests {
+			return expected{method: r.method, ref: r.ref}.invalid(code, "no Status, %v", err)
+		}
+	}
+	if apierrors.IsForbidden(err) && !r.tentative {
+		return c.permissions.refused(ctx, verbOf(r.method, r.ref, false), r.ref, err)
+	}
+	return err
+}
+
+// verbOf is the verb that the role has to allow for a request.
+func verbOf(method string, ref Ref, watch bool) string {
+	switch {
+	case method == http.MethodGet && ref.Name != "":
+		return "get"
+	case method == http.MethodGet && watch:
+		return "watch"
+	case method == http.MethodGet:
+		return "list"
+	case method == http.MethodDelete && ref.Name == "":
+		return "deletecollection"
+	}
+	return verbs[method]
+}
+
+// pathOf are the parts of the path of an object, or of a collection.
+func pathOf(r Ref) []string {
+	path := []string{"apis", r.Resource.Group, r.Resource.Version}
+	if r.Resource.Group == "" {
+		path = []string{"api", r.Resource.Version}
+	}
+	if r.Namespace != "" {
+		path = append(path, "namespaces", r.Namespace)
+	}
+	path = append(path, r.Resource.Resource)
+	if r.Name != "" {
+		path = append(path, r.Name)
+	}
+	if r.Subresource != "" {
+		path = append(path, r.Subresource)
+	}
+	return path
+}
+
+type ownPausesKey struct{}
+
+// OwnPauses marks requests of a caller that keeps the pauses itself that the API
+// server asks for with Retry-After. To other callers the header is not shown: client-go
+// would keep them inside the request, where neither health nor a work queue knows.
+func OwnPauses(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownPausesKey{}, true)
+}
+
+// hidePauses takes from a response what client-go would wait for.
+func hidePauses(req *http.Request, resp *http.Response) {
+	if resp != nil && req.Context().Value(ownPausesKey{}) == nil {
+		resp.Header.Del("Retry-After")
+	}
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package operatortest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/skep-operator/skep/resources/clustertest"
+)
+
+// gatewayAPI is the folder of the module of the Gateway API.
+var gatewayAPI = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
+	return strings.TrimSpace(string(out)), err
+})
+
+// Definitions are CustomResourceDefinitions of a cluster.
+type Definitions struct {
+	t      testing.TB
+	client apiextensionsclient.CustomResourceDefinitionInterface
+}
+
+// NewDefinitions returns those of a cluster.
+func NewDefinitions(t testing.TB, c *clustertest.Cluster) *Definitions {
+	t.Helper()
+	config := c.AdminConfig(t)
+	client, err := apiextensionsclient.NewForConfigAndClient(config, HTTPClient(t, config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Definitions{t, client.CustomResourceDefinitions()}
+}
+
+// InstallGatewayAPI creates or updates the definitions of a channel of the Gateway API, standard or experimental, by their
+// plurals, from the files of its Go module.
+func (d *Definitions) InstallGatewayAPI(channel string, plurals ...string) {
+	d.t.Helper()
+	dir, err := gatewayAPI()
+	if err != nil {
+		d.t.Fatalf("finding the module of the Gateway API: %v", err)
+	}
+	for _, plural := range plurals {
+		text, err := os.ReadFile(filepath.Join(dir, "config", "crd", channel, "gateway.networking.k8s.io_"+plural+".yaml"))
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		d.Apply(text)
+	}
+}
+
+// Apply creates or updates a definition, and waits until it is served.
+func (d *Definitions) Apply(text []byte) {
+	d.t.Helper()
+	want := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(text, want); err != nil {
+		d.t.Fatal(err)
+	}
+	want.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	Eventually(d.t, want.Name+" is applied", func() bool {
+		has, err := d.client.Get(d.t.Context(), want.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			_, err = d.client.Create(d.t.Context(), want, metav1.CreateOptions{})
+		case err == nil && has.DeletionTimestamp != nil:
+			return false
+		case err == nil:
+			want.ResourceVersion = has.ResourceVersion
+			_, err = d.client.Update(d.t.Context(), want, metav1.UpdateOptions{})
+			want.ResourceVersion = ""
+		}
+		return err == nil
+	})
+	Eventually(d.t, want.Name+" is established", func() bool {
+		has, err := d.client.Get(d.t.Context(), want.Name, metav1.GetOptions{})
+		return err == nil && slices.ContainsFunc(has.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+		})
+	})
+}
+
+// Delete deletes definitions, and waits until they are gone.
+func (d *Definitions) Delete(names ...string) {
+	d.t.Helper()
+	for _, name := range names {
+		Eventually(d.t, name+" is gone", func() bool {
+			err := d.client.Delete(d.t.Context(), name, metav1.DeleteOptions{})
+			return apierrors.IsNotFound(err)
+		})
+	}
+}
+
+// Serve has a definition serve one version alone, and store it.
+func (d *Definitions) Serve(name, version string) {
+	d.t.Helper()
+	Eventually(d.t, name+" serves "+version, func() bool {
+		has, err := d.client.Get(d.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			return false
+		}
+		for i := range has.Spec.Versions {
+			v := &has.Spec.Versions[i]
+			v.Served, v.Storage = v.Name == version, v.Name == version
+		}
+		_, err = d.client.Update(d.t.Context(), has, metav1.UpdateOptions{})
+		return err == nil
+	})
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package reconcile
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/util/workqueue"
+
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// queueMetrics are those of the work queues of all modules. A nil pointer counts nothing.
+type queueMetrics struct {
+	Depth      *prometheus.GaugeVec
+	Adds       *prometheus.CounterVec
+	Latency    *prometheus.HistogramVec
+	Work       *prometheus.HistogramVec
+	Unfinished *prometheus.GaugeVec
+	Longest    *prometheus.GaugeVec
+	Retries    *prometheus.CounterVec
+	Runs       *prometheus.CounterVec // of the groups that are selected
+}
+
+func newQueueMetrics(f metrics.Factory) *queueMetrics {
+	const name = "queue_name"
+	q, seconds := f.In("workqueue"), prometheus.ExponentialBuckets(0.001, 4, 9)
+	return &queueMetrics{
+		Depth:      q.GaugeVec("depth", "Keys that wait for a worker", name),
+		Adds:       q.CounterVec("adds_total", "Keys that were added, except those that waited already", name),
+		Latency:    q.HistogramVec("queue_duration_seconds", "Seconds that keys waited for a worker", seconds, name),
+		Work:       q.HistogramVec("work_duration_seconds", "Seconds that attempts took", seconds, name),
+		Unfinished: q.GaugeVec("unfinished_work_seconds", "Seconds that the attempts under way have taken, in total", name),
+		Longest:    q.GaugeVec("longest_running_processor_seconds", "Seconds that the longest attempt under way has taken", name),
+		Retries:    q.CounterVec("retries_total", "Keys that were scheduled again, after a failure or because they asked for it", name),
+		Runs:       f.In("").CounterVec("controllers_group_runs_total", "Attempts of the work queues that controller-group-metrics selects", "group_name", "status"),
+	}
+}
+
+// provider returns nil without metrics, as client-go has it.
+func (m *queueMetrics) provider() workqueue.MetricsProvider {
+	if m == nil {
+		return nil
+	}
+	return queueMetricsProvider{m}
+}
+
+// forget removes the gauges of a queue that has ended.
+func (m *queueMetrics) forget(queue string) {
+	if m == nil {
+		return
+	}
+	for _, gauge := range []*prometheus.GaugeVec{m.Depth, m.Unfinished, m.Longest} {
+		gauge.DeleteLabelValues(queue)
+	}
+}
+
+// recordRun counts an attempt of a queue whose group is selected.
+func (m *queueMetrics) recordRun(queue string, failed bool) {
+	if m == nil {
+		return
+	}
+	status := "success"
+	if failed {
+		status = "failure"
+	}
+	m.Runs.WithLabelValues(queue, status).Inc()
+}
+
+type queueMetricsProvider struct{ *queueMetrics }
+
+func (p queueMetricsProvider) NewDepthMetric(queue string) workqueue.GaugeMetric {
+	return p.Depth.WithLabelValues(queue)
+}
+
+func (p queueMetricsProvider) NewAddsMetric(queue string) workqueue.CounterMetric {
+	return p.Adds.WithLabelValues(queue)
+}
+
+func (p queueMetricsProvider) NewLatencyMetric(queue string) workqueue.HistogramMetric {
+	return p.Latency.WithLabelValues(queue)
+}
+
+func (p queueMetricsProvider) NewWorkDurationMetric(queue string) workqueue.HistogramMetric {
+	return p.Work.WithLabelValues(queue)
+}
+
+func (p queueMetricsProvider) NewUnfinishedWorkSecondsMetric(queue string) workqueue.SettableGaugeMetric {
+	return p.Unfinished.WithLabelValues(queue)
+}
+
+func (p queueMetricsProvider) NewLongestRunningProcessorSecondsMetric(queue string) workqueue.SettableGaugeMetric {
+	return p.Longest.WithLabelValues(queue)
+}
+
+func (p queueMetricsProvider) NewRetriesMetric(queue string) workqueue.CounterMetric {
+	return p.Retries.WithLabelValues(queue)
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package reconcile
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/resources/dryrun"
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
+)
+
+// runner runs a controller.
+type runner struct {
+	reconciler Reconciler
+	sources    []source
+	queue      *Queue[slim.Key]
+
+	awaitPredecessors func(context.Context) error
+
+	mapping sync.Mutex // held by the functions that map changes, and Synced
+
+	mu      sync.Mutex // guards written
+	written map[slim.Key][]write
+}
+
+// write is a write that its source may not show yet.
+type write struct {
+	source   source
+	revision slim.Revision
+}
+
+// staleLimit is how long a Reconcile waits for the stores to show what the key wrote before. Beyond that the stream is
+// failing, which its health shows, and k8s.Update reads the object anyway.
+const staleLimit = 5 * time.Second
+
+func newRunner(s Deps, reconciler Reconciler, sources []source) *runner {
+	r := &runner{
+		reconciler: reconciler, sources: sources, written: map[slim.Key][]write{},
+		awaitPredecessors: func(context.Context) error { return nil },
+	}
+	var opts []Option
+	if c, ok := reconciler.(interface{ QueueOptions() []Option }); ok {
+		opts = c.QueueOptions()
+	}
+	r.queue = NewQueue(s, "reconcile", r.reconcile, opts...)
+	for _, source := range sources {
+		if l, ok := source.(interface{ load() dryrun.Load }); ok {
+			s.Plan.Observe(l.load)
+		}
+	}
+	r.queue.missingJob.jobStarted() // by this runner, once all sources are synced
+	return r
+}
+
+// run returns an error of what comes before the watches, or that of ctx.
+func (r *runner) run(ctx context.Context) error {
+	if err := r.awaitPredecessors(ctx); err != nil {
+		return err
+	}
+	if c, ok := r.reconciler.(interface{ Open(context.Context) error }); ok {
+		if err := c.Open(ctx); err != nil {
+			return err
+		}
+	}
+	var unsynced sync.WaitGroup
+	var runs []func(context.Context)
+	for _, s := range r.sources {
+		unsynced.Add(1)
+		runs = append(runs, func(ctx context.Context) {
+			synced := sync.OnceFunc(unsynced.Done)
+			defer synced()
+			s.watch(ctx, r, synced)
+		})
+	}
+	runs = append(runs, func(ctx context.Context) {
+		unsynced.Wait()
+		if ctx.Err() == nil {
+			r.synced(ctx)
+			_ = r.queue.Run(ctx)
+		}
+	})
+	RunTogether(ctx, runs)
+	return ctx.Err()
+}
+
+// synced calls the method of that name.
+func (r *runner) synced(ctx context.Context) {
+	c, ok := r.reconciler.(interface {
+		Synced(context.Context) []slim.Key
+	})
+	if !ok {
+		return
+	}
+	r.mapping.Lock()
+	defer r.mapping.Unlock()
+	for _, key := range c.Synced(ctx) {
+		r.queue.Add(key)
+	}
+}
+
+func (r *runner) reconcile(ctx context.Context, key slim.Key) error {
+	if err := r.awaitWritten(ctx, key); err != nil {
+		return err
+	}
+	result, err := r.reconciler.Reconcile(k8s.ObserveWrites(ctx, func(ref k8s.Ref, revision uint64) {
+		r.recordWrite(key, ref, slim.Revision(revision))
+	}), key)
+	if r.isGone(key, err) {
+		result, err = Result{RequeueAfter: recheckInterval, Reason: err.Error()}, nil
+	}
+	if err != nil {
+		return err
+	}
+	if result.Reason != "" {
+		explain.SetReason(ctx, result.Reason)
+	}
+	if result.RequeueAfter > 0 {
+		return RequeueAfter(result.RequeueAfter)
+	}
+	return nil
+}
+
+// isGone reports whether err says that the watched object with the key does not exist, or is another one.
+func (r *runner) isGone(key slim.Key, err error) bool {
+	return slices.ContainsFunc(r.sources, func(s source) bool {
+		return k8s.IsNotFound(err, k8s.Ref{Resource: s.resource(), Namespace: key.Namespace, Name: key.Name})
+	})
+}
+
+// recordWrite keeps the revision of a write to a kind that is watched.
+func (r *runner) recordWrite(key slim.Key, ref k8s.Ref, revision slim.Revision) {
+	for _, s := range r.sources {
+		if revision > 0 && s.resource() == ref.Resource {
+			r.mu.Lock()
+			r.written[key] = append(r.written[key], write{s, revision})
+			r.mu.Unlock()
+		}
+	}
+}
+
+// awaitWritten waits until the sources show what the key wrote.
+func (r *runner) awaitWritten(ctx context.Context, key slim.Key) error {
+	r.mu.Lock()
+	written := r.written[key]
+	delete(r.written, key)
+	r.mu.Unlock()
+	if len(written) == 0 {
+		return nil
+	}
+	limited, cancel := context.WithTimeout(ctx, staleLimit)
+	defer cancel()
+	for _, w := range written {
+		_ = w.source.reach(limited, w.revision)
+	}
+	return ctx.Err()
+}
+
+// source is a stream of whatever type, with the keys that its changes concern.
+type source interface {
+	resource() schema.GroupVersionResource
+	// watch enqueues keys until ctx ends, and calls synced when those of the initial state are.
+	watch(ctx context.Context, r *runner, synced func())
+	reach(context.Context, slim.Revision) error
+}
+
+type watched[T any] struct {
+	kind   stream.Kind[T]
+	stream stream.Resource[T]
+	keys   func(stream.Change[T]) []slim.Key
+}
+
+func newWatched[C, T any](kind stream.Kind[T], r stream.Resource[T], c C, keys func(C, stream.Change[T]) []slim.Key) *watched[T] {
+	return &watched[T]{kind, r, func(ch stream.Change[T]) []slim.Key { return keys(c, ch) }}
+}
+
+func (w *watched[T]) resource() schema.GroupVersionResource { return w.kind.Resource() }
+
+func (w *watched[T]) reach(ctx context.Context, revision slim.Revision) error {
+	return w.stream.WaitForRevision(ctx, revision)
+}
+
+func (w *watched[T]) watch(ctx context.Context, r *runner, synced func()) {
+	over := health.ReportBlocked(ctx, w.kind.String(), "the initial state is not complete")
+	defer over()
+	for batch := range w.stream.Changes(ctx) {
+		w.enqueue(r, batch.Changes)
+		if batch.Synced {
+			over()
+			synced()
+		}
+	}
+}
+
+// enqueue adds the keys that changes concern. A panic of the mapping function leaves nothing locked.
+func (w *watched[T]) enqueue(r *runner, changes []stream.Change[T]) {
+	r.mapping.Lock()
+	defer r.mapping.Unlock()
+	for _, ch := range changes {
+		for _, key := range w.keys(ch) {
+			r.queue.Add(key, w.trigger(ch))
+		}
+	}
+}
+
+func (w *watched[T]) trigger(ch stream.Change[T]) k8s.Trigger {
+	return k8s.Trigger{
+		Kind: w.kind.Name(), Namespace: ch.Key.Namespace, Name: ch.Key.Name,
+		ResourceVersion: slim.MetaOf(ch.Object).ResourceVersion.String(),
+	}
+}
+
+// followed is a function that enqueues keys.
+type followed struct {
+	follow func(context.Context, Enqueue)
+}
+
+func (followed) resource() (none schema.GroupVersionResource) { return none }
+
+func (followed) reach(context.Context, slim.Revision) error { return nil }
+
+func (f followed) watch(ctx context.Context, r *runner, synced func()) {
+	synced()
+	f.follow(ctx, func(key slim.Key, triggers ...k8s.Trigger) { r.queue.Add(key, triggers...) })
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretref
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// Config says whose secrets are copied, and where to those of network policies. The other namespaces are options of resources/envoy.
+type Config struct {
+	EnableIngressSecretsSync    bool   `flag:"enable-ingress-secrets-sync" usage:"Copy the TLS secrets of Ingresses to --ingress-secrets-namespace"`
+	EnableGatewayAPISecretsSync bool   `flag:"enable-gateway-api-secrets-sync" usage:"Copy the TLS secrets of Gateways to --gateway-api-secrets-namespace"`
+	EnablePolicySecretsSync     bool   `flag:"enable-policy-secrets-sync" usage:"Copy the secrets of network policies to --policy-secrets-namespace"`
+	PolicySecretsNamespace      string `flag:"policy-secrets-namespace" usage:"Namespace of the copies of secrets of network policies"`
+}
+
+// Validate implements the check of config structs.
+func (c Config) Validate() error {
+	if c.PolicySecretsNamespace != "" && len(validation.IsDNS1123Label(c.PolicySecretsNamespace)) > 0 {
+		return cell.Invalid("policy-secrets-namespace", "must be the name of a namespace: lower-case letters, digits and dashes, at most 63")
+	}
+	return nil
+}
+
+// The options that decide whose secrets are copied.
+var (
+	IngressFlags = []string{"enable-ingress-controller", "enable-ingress-secrets-sync", "ingress-secrets-namespace", "kube-proxy-replacement", "enable-node-port"}
+	GatewayFlags = []string{"enable-gateway-api", "enable-gateway-api-secrets-sync", "gateway-api-secrets-namespace", "kube-proxy-replacement", "enable-node-port"}
+	PolicyFlags  = []string{"enable-policy-secrets-sync", "policy-secrets-namespace"}
+)
+
+// OfIngresses reports whether the secrets of Ingresses are copied.
+func OfIngresses(c Config, e envoy.Config, shared cluster.Config) bool {
+	return c.EnableIngressSecretsSync && e.IngressSecretsNamespace != "" && envoy.ServesIngresses(e, shared)
+}
+
+// OfGateways reports whether the secrets of Gateways are copied.
+func OfGateways(c Config, e envoy.Config, shared cluster.Config) bool {
+	return c.EnableGatewayAPISecretsSync && e.GatewayAPISecretsNamespace != "" && envoy.ServesGateways(e, shared)
+}
+
+// OfPolicies reports whether the secrets of network policies are copied.
+func OfPolicies(c Config) bool { return c.EnablePolicySecretsSync && c.PolicySecretsNamespace != "" }
+
+// OfAny reports whether any secrets are copied.
+func OfAny(c Config, e envoy.Config, shared cluster.Config) bool {
+	return OfIngresses(c, e, shared) || OfGateways(c, e, shared) || OfPolicies(c)
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package changelog
+
+import (
+	"testing"
+
+	"github.com/skep-operator/skep/runtime/waittest"
+)
+
+func TestMain(m *testing.M) { waittest.Main(m) }
