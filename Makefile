@@ -32,10 +32,10 @@ CLUSTER_PACKAGES = $(call packages_with,/(clustertest|operatortest|kvstoretest)"
 UNCACHED_PACKAGES = $(filter ./cmd/demo ./cmd/demo/%,$(PACKAGES))
 PACKAGES = $(subst github.com/skep-operator/skep,.,$(shell go list ./...))
 # Packages that have long forms of their tests.
-SOAK_PACKAGES = $(sort $(CLUSTER_PACKAGES) $(call packages_with,SKEP_SOAK|operatortest\.Seeds))
+SOAK_PACKAGES = $(sort $(CLUSTER_PACKAGES) $(call packages_with,SKEP_SOAK|seedtest\.(Seeds?|Soak)\())
 # Tests in files that name RaceEnabled or Seeds: the race detector distorts them, or makes
 # their histories slow, so that fewer of them run under it.
-PLAIN := \bRaceEnabled\b|operatortest\.Seeds
+PLAIN := \bRaceEnabled\b|seedtest\.Seeds
 PLAIN_PACKAGES = $(call packages_with,$(PLAIN))
 PLAIN_TESTS = $(shell grep -rlE --include='*_test.go' '$(PLAIN)' $(SOURCES) | xargs grep -ohE '^func Test[A-Z]\w*' | sed 's/^func //' | sort -u | paste -sd'|')
 BENCH_PACKAGES = $(call packages_with,^func Benchmark)

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // What cannot be decoded is not absent. In a cluster where all is as it should be,
@@ -34,7 +34,7 @@ func TestUndecodableFields(t *testing.T) {
 			var base objects
 			bubble(t, func(t *testing.T) { base = s.converge(t) })
 			for _, c := range base.spoilt() {
-				if _, needed := s.stops()[c.kind.name][c.path]; needed || !testing.Short() && !operatortest.RaceEnabled {
+				if _, needed := s.stops()[c.kind.name][c.path]; needed || !testing.Short() && !seedtest.RaceEnabled {
 					t.Run(c.String(), func(t *testing.T) {
 						bubble(t, func(t *testing.T) { s.later(t, base, c) })
 						bubble(t, func(t *testing.T) { s.atStart(t, base, c) })

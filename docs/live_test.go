@@ -6,7 +6,7 @@ package docs
 import (
 	"bytes"
 	"context"
-	"net"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/graph/render"
@@ -59,7 +60,7 @@ func (s *site) runLive() *live {
 	s.addNode("worker-1", nil, map[string]any{})
 	s.addNode("worker-2", nil, map[string]any{})
 	s.addNode("worker-3", nil, map[string]any{"ipam": map[string]any{"podCIDRs": []any{"192.168.7.0/24"}}})
-	namespace, socket, api := s.namespace(), socketPath(t), freeAddress(t)
+	namespace, socket, api := s.namespace(), socketPath(t), fmt.Sprint("127.0.0.1:", clustertest.FreePort(t))
 	s.bindRole("docs-live", "ciliumnodes/status")
 	sh := newShell(t,
 		asOperator+"=two",
@@ -117,16 +118,7 @@ func (s *site) bindRole(user, without string) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		s.t.Fatal(err)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	clustertest.AwaitAllowed(s.t, s.core, user, role.Rules)
 }
 
 // session runs the command lines of a block against the running operator.

@@ -15,16 +15,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/ptr"
 
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-// The timing of these tests, shorter than the default.
+// The timing of these tests, shorter than the default. No replica may lose the lease
+// because the machine is slow.
 const (
-	leaseDuration = 4 * time.Second
-	renewDeadline = 3 * time.Second
+	leaseDuration = 10 * time.Second
+	renewDeadline = 9 * time.Second
 	retryPeriod   = 500 * time.Millisecond
 )
 
@@ -37,9 +39,8 @@ type original struct {
 	stop     func() // and wait for the end
 }
 
-// runOriginal campaigns until it is stopped. released says whether it then gives
-// the lease away, or leaves it like one that was killed.
-func (s *site) runOriginal(namespace string, released bool) *original {
+// runOriginal campaigns until it is stopped, and then releases the lease.
+func (s *site) runOriginal(namespace string) *original {
 	s.t.Helper()
 	host, err := os.Hostname()
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *site) runOriginal(namespace string, released bool) *original {
 			Client:     s.core.CoordinationV1(),
 			LockConfig: resourcelock.ResourceLockConfig{Identity: o.identity},
 		},
-		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: released,
+		LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, ReleaseOnCancel: true,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { close(o.leads) },
 			OnStoppedLeading: func() {},
@@ -81,6 +82,23 @@ func (o *original) awaitLead(t *testing.T) {
 	}
 }
 
+// killedOriginal makes the lease of an original that was killed when it had just renewed it.
+func (s *site) killedOriginal(namespace string) coordinationv1.LeaseSpec {
+	s.t.Helper()
+	lease, now := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: leaseName, Namespace: namespace}}, metav1.NowMicro()
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity:       ptr.To("host-" + rand.String(10)),
+		LeaseDurationSeconds: ptr.To(int32(leaseDuration / time.Second)),
+		AcquireTime:          &now,
+		RenewTime:            &now,
+		LeaseTransitions:     ptr.To[int32](0),
+	}
+	if _, err := s.core.CoordinationV1().Leases(namespace).Create(s.t.Context(), lease, metav1.CreateOptions{}); err != nil {
+		s.t.Fatal(err)
+	}
+	return lease.Spec
+}
+
 // runOurs starts an operator with the flags that it shares with the original.
 func (s *site) runOurs(namespace, kubeconfig string) *running {
 	return start(s.t, cells.Operator,
@@ -98,7 +116,7 @@ func TestMigration(t *testing.T) {
 	s.define()
 	namespace, proxy := s.namespace(), s.NewProxy(t)
 
-	before := s.runOriginal(namespace, true)
+	before := s.runOriginal(namespace)
 	before.awaitLead(t)
 	ours := s.runOurs(namespace, proxy.Kubeconfig())
 	ours.log.Wait(t, "standing by", before.identity)
@@ -114,7 +132,7 @@ func TestMigration(t *testing.T) {
 	given := s.field("node", "spec", "ipam", "podCIDRs")
 	checkLease(t, s.lease(namespace), 1)
 
-	after := s.runOriginal(namespace, true)
+	after := s.runOriginal(namespace)
 	ours.stop()
 	after.awaitLead(t)
 	if got := s.holder(namespace); got != after.identity {
@@ -133,16 +151,13 @@ func TestMigrationFromAKilledOriginal(t *testing.T) {
 	s.define()
 	namespace, proxy := s.namespace(), s.NewProxy(t)
 
-	before := s.runOriginal(namespace, false)
-	before.awaitLead(t)
+	killed := s.killedOriginal(namespace)
 	ours := s.runOurs(namespace, proxy.Kubeconfig())
-	ours.log.Wait(t, "standing by", before.identity)
+	ours.log.Wait(t, "standing by", *killed.HolderIdentity)
 	s.addNode("node", nil, map[string]any{})
-	before.stop()
-	renewed := s.lease(namespace).Spec.RenewTime.Time
 	until(t, "we give the node its pod CIDR", func() bool { return s.field("node", "spec", "ipam", "podCIDRs") != "" })
 
-	s.waitedOut(proxy, renewed)
+	s.waitedOut(proxy, killed.RenewTime.Time)
 	checkLease(t, s.lease(namespace), 1)
 }
 

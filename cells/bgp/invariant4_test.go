@@ -10,15 +10,15 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No router ID is given to two routers, over any history of crashes, stale caches, lost answers, deleted CiliumBGPNodeConfigs and
 // overrides. The planner decides; the API server and the network are a model. Every step of a history is drawn from its seed.
 func TestInvariant4NoDoubleRouterID(t *testing.T) {
 	total := map[string]int{}
-	for seed := range operatortest.Seeds(t, 400) {
+	for seed := range seedtest.Seeds(t, 400) {
 		w := newRouterWorld(t, seed)
 		if wrong := w.run(300); wrong != "" {
 			t.Fatalf("SKEP_SEED=%d: %s", seed, wrong)

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // decode decodes an object as a stream does.
@@ -407,7 +407,7 @@ func (m *model) decide(name string) (verb verb, owner string, wants []instance) 
 // asks for.
 func TestPlanEqualsReference(t *testing.T) {
 	tally := map[verb]int{}
-	for seed := range operatortest.Seeds(t, 200) {
+	for seed := range seedtest.Seeds(t, 200) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		p := newPlanner(nil)
 		m := &model{map[string]map[string]string{}, map[string]*clusterConfig{}, map[string]*override{}, map[string]*nodeConfig{}}

@@ -6,7 +6,6 @@ package bgp
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/skep-operator/skep/cells/internal/stockchart"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 const rackRouters = `
@@ -209,7 +209,7 @@ func TestErrors(t *testing.T) {
 // BGP-8: one label that changes is one write, and a restart writes nothing.
 func TestWrites(t *testing.T) {
 	count := 60
-	if os.Getenv("SKEP_SOAK") != "" {
+	if seedtest.Soak() {
 		count = 2000
 	}
 	w := newWorld(t)

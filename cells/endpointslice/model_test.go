@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	gslices "slices"
 	"testing"
 
@@ -17,9 +16,9 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // history is a cluster of which everything is in memory and every step is drawn:
@@ -638,7 +637,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 				t.Fatalf("only %d writes", writes)
 			}
 			stride := 1
-			if testing.Short() || operatortest.RaceEnabled && os.Getenv("SKEP_SOAK") == "" {
+			if testing.Short() || seedtest.RaceEnabled && !seedtest.Soak() {
 				stride = 10
 			}
 			for i := 1; i <= writes; i += stride {
@@ -652,7 +651,7 @@ func TestCrashAtEveryWrite(t *testing.T) {
 // The same with leaders that die at any time, over many histories.
 func TestCrashesAtAnyTime(t *testing.T) {
 	writes := 0
-	for seed := range operatortest.Seeds(t, 400) {
+	for seed := range seedtest.Seeds(t, 400) {
 		h := newHistory(t, seed)
 		h.run(120, -1, true)
 		writes += h.landed
@@ -662,7 +661,7 @@ func TestCrashesAtAnyTime(t *testing.T) {
 
 // Whatever others do to slices, all is well in the end.
 func TestForeignEdits(t *testing.T) {
-	for seed := range operatortest.Seeds(t, 400) {
+	for seed := range seedtest.Seeds(t, 400) {
 		h := newHistory(t, seed)
 		h.foreign = true
 		h.run(120, -1, true)

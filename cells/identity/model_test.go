@@ -28,11 +28,11 @@ import (
 	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No number means two sets of labels, and no set gets two numbers from leaders
@@ -49,7 +49,7 @@ import (
 // leader, who has not seen that, is about to make again.
 func TestModel(t *testing.T) {
 	var total tally
-	for seed := range operatortest.Seeds(t, 1000) {
+	for seed := range seedtest.Seeds(t, 1000) {
 		w := newModel(seed, guards{})
 		synctest.Test(t, func(*testing.T) { w.run() })
 		if w.wrong != "" {

@@ -26,13 +26,13 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // memory is an API server that takes some milliseconds for each write.
@@ -214,7 +214,7 @@ func (m *memory) written() (by map[string]int, sum int) {
 // 10,000 Services at once: each is written once, and the pool at most once a second. A restart writes nothing.
 func TestManyServices(t *testing.T) {
 	services := 10_000
-	if testing.Short() || operatortest.RaceEnabled {
+	if testing.Short() || seedtest.RaceEnabled {
 		services = 1_000
 	}
 	synctest.Test(t, func(t *testing.T) {

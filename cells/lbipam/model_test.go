@@ -17,8 +17,8 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/alloc"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No address is given to two Services that cannot share it, over any history of edits of pools and Services, crashes, late
@@ -27,7 +27,7 @@ import (
 // nothing, and an edit of a pool moves no address that it still covers.
 func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 	var total tally
-	for seed := range operatortest.Seeds(t, 1200) {
+	for seed := range seedtest.Seeds(t, 1200) {
 		w := newWorld(seed)
 		w.run()
 		if w.wrong != "" {

@@ -5,6 +5,7 @@ package lockgc
 
 import (
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/seedtest"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -118,7 +119,7 @@ func TestFresh(t *testing.T) {
 // Whatever happens to locks, only who held one at two runs in a row, without a
 // change, loses it, and who waits loses nothing.
 func TestOnlyTheStuckAreRemoved(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := seedtest.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	now := map[string]kvstore.Entry{}
 	var before, seen holders

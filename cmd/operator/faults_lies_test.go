@@ -17,6 +17,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/clustertest/control"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // Invariants 1, 4, 5 and 6 under answers that lie, and under webhooks that reject, hang and
@@ -28,8 +29,8 @@ import (
 //
 // In the long form both harms also come alone, for longer, and slices are made in all ways.
 func TestInvariants1456UnderLies(t *testing.T) {
-	seed := seed(t)
-	if !soak() {
+	seed := seedtest.Seed(t)
+	if !seedtest.Soak() {
 		way := gatherings[seed%uint64(len(gatherings))]
 		t.Logf("slices of %s", way.name)
 		newTurmoil(t, seed, way, lying).endure(20 * time.Second)
@@ -45,7 +46,7 @@ func TestInvariants1456UnderLies(t *testing.T) {
 // liesCalmWithin is how long the operator may take until all is well after answers that
 // lie: what has failed in a row is tried again after a minute at most. In the long form it was
 // told to come back in an hour, which is to become minutes.
-var liesCalmWithin = map[bool]time.Duration{false: 90 * time.Second, true: 6 * time.Minute}[soak()]
+var liesCalmWithin = map[bool]time.Duration{false: 90 * time.Second, true: 6 * time.Minute}[seedtest.Soak()]
 
 // mostTwins bounds the identities of one label set while answers to creates lie.
 const mostTwins = 5
@@ -122,7 +123,7 @@ func lies() (answers []control.SpoiltAnswer) {
 	if len(answers) > 0 {
 		return answers
 	}
-	return slices.DeleteFunc(control.SpoiltAnswers(), func(a control.SpoiltAnswer) bool { return a == control.SpoilThrottledHour && !soak() })
+	return slices.DeleteFunc(control.SpoiltAnswers(), func(a control.SpoiltAnswer) bool { return a == control.SpoilThrottledHour && !seedtest.Soak() })
 }
 
 // spoiltWrites are the last writes whose answers lied.

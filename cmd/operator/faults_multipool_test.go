@@ -22,6 +22,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // The faults of TestFaultsOfTheAPIServerUnderChurn, in the IPAM mode multi-pool: agents request and release CIDRs, and pools are
@@ -29,12 +30,12 @@ import (
 // long form answers lie, too.
 func TestInvariant4MultiPoolUnderFaults(t *testing.T) {
 	harms, length := []harm{failing}, 12*time.Second
-	if soak() {
+	if seedtest.Soak() {
 		harms, length = append(harms, spoiling), 5*time.Minute
 	}
 	for _, harm := range harms {
 		t.Run(harm.name, func(t *testing.T) {
-			newTurmoilOf(t, seed(t), gatherings[0], harm, []func(*turmoil) underFaults{multiPoolUnderFaults}).endure(length)
+			newTurmoilOf(t, seedtest.Seed(t), gatherings[0], harm, []func(*turmoil) underFaults{multiPoolUnderFaults}).endure(length)
 		})
 	}
 }

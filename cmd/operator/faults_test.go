@@ -28,6 +28,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -116,8 +117,8 @@ type faults struct {
 // lost, given twice, or leaked on the way. SKEP_SEED repeats a run.
 // In the long form slices are made in all ways, else in one that the seed decides.
 func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
-	seed := seed(t)
-	if !soak() {
+	seed := seedtest.Seed(t)
+	if !seedtest.Soak() {
 		way := gatherings[seed%uint64(len(gatherings))]
 		t.Logf("slices of %s", way.name)
 		newTurmoil(t, seed, way, failing).endure(30 * time.Second)
@@ -253,7 +254,7 @@ func newTurmoilOf(t *testing.T, seed uint64, way gathering, harm harm, duties []
 	pods.cluster, pods.numbers = "c1", identity.RangeOf(1, 255) // as withEtcd has it
 	pods.define()
 	f := &turmoil{
-		population: populationOf(pods.world), seed: seed, way: way, harm: harm, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: freePort(t),
+		population: populationOf(pods.world), seed: seed, way: way, harm: harm, r: rand.New(rand.NewPCG(seed, 1)), etcd: kvstoretest.Start(t, 1), pprof: clustertest.FreePort(t),
 		wanted: map[types.UID]string{}, condemned: map[types.UID]string{}, deleted: map[types.UID]bool{},
 	}
 	f.serveNewNode = func() (name string) {

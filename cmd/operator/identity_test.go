@@ -20,6 +20,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // A restart with identities and slices makes no mutating call: what is written is what a
@@ -34,7 +35,7 @@ func TestInvariant1RestartWithIdentitiesAndSlices(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			load := clustertest.Load{Nodes: 100, Pods: 1000, Converged: true}
-			if soak() {
+			if seedtest.Soak() {
 				load = clustertest.Load{Size: "S", Converged: true}
 			}
 			w := newTenants(t, clustertest.Loaded(load))
@@ -107,10 +108,10 @@ func (w *tenants) allSliced() {
 // thousands of times and with a crash at every write, is in cells/identity.
 func TestInvariant4NoNumberMeansTwoLabelSets(t *testing.T) {
 	length := 20 * time.Second
-	if soak() {
+	if seedtest.Soak() {
 		length = 10 * time.Minute
 	}
-	seed := seed(t)
+	seed := seedtest.Seed(t)
 	w := newTenants(t)
 	w.define()
 	registrar := w.registrar()
@@ -199,7 +200,7 @@ func TestInvariant5NoIdentityOrSliceLostUnseen(t *testing.T) {
 	} {
 		// All of them take ten minutes; the first six are those that differ most.
 		for _, half := range []bool{false, true} {
-			if !soak() && (i >= 6 || half == (i%2 == 0)) {
+			if !seedtest.Soak() && (i >= 6 || half == (i%2 == 0)) {
 				continue
 			}
 			name := test.mode + ", " + test.late + " empty"

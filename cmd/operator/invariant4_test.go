@@ -7,12 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +26,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No CIDR is given twice, over any history of crashes, stale caches and two
@@ -67,7 +66,7 @@ func crashAtEveryWrite(t *testing.T) {
 	leader, proxy := w.operator("first", crashLease)
 	leader.leads()
 	rounds := 1
-	if soak() {
+	if seedtest.Soak() {
 		rounds = 10
 	}
 	const freed = 2
@@ -210,10 +209,10 @@ func (o *operator) sections() []section {
 // what can be done, while nodes come and go.
 func anyHistory(t *testing.T) {
 	length := 20 * time.Second
-	if soak() {
+	if seedtest.Soak() {
 		length = 10 * time.Minute
 	}
-	seed := seed(t)
+	seed := seedtest.Seed(t)
 	w := newWorld(t)
 	judge := newJudge(w)
 	r := rand.New(rand.NewPCG(seed, 1))
@@ -237,26 +236,6 @@ func anyHistory(t *testing.T) {
 	if judge.usedAgain() == 0 {
 		t.Error("no block was used again: the history shows nothing")
 	}
-}
-
-// seed of a random history: one by the name of the test, so that a change is judged by what it changes; another each time
-// with SKEP_SOAK. SKEP_SEED repeats one.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	h := fnv.New64a()
-	h.Write([]byte(t.Name()))
-	seed := h.Sum64()
-	if soak() {
-		seed = rand.Uint64()
-	}
-	if text := os.Getenv("SKEP_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("SKEP_SEED=%d", seed)
-	return seed
 }
 
 // history is two operators and what has been done to them.

@@ -15,19 +15,20 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // Invariant 5, in etcd: no live key is deleted because its object was not seen yet. An operator begins its term while a
 // stream shows nothing, or, a warm standby, while it shows the half of what there is. In the long form each stream does both,
 // else the seed decides.
 func TestInvariant5InEtcd(t *testing.T) {
-	seed := seed(t)
+	seed := seedtest.Seed(t)
 	for i, late := range []string{"services", "endpointslices", "ciliumnodes", "pods"} {
 		empty := (uint64(i)+seed)%2 == 0
-		if empty || soak() {
+		if empty || seedtest.Soak() {
 			t.Run(late+" empty", func(t *testing.T) { newLiveKeys(t).withEmptyView(late) })
 		}
-		if !empty || soak() {
+		if !empty || seedtest.Soak() {
 			t.Run(late+" half loaded", func(t *testing.T) { newLiveKeys(t).withHalfAView(late) })
 		}
 	}

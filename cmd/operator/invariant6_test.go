@@ -277,7 +277,7 @@ func TestInvariant6NothingEndsWhileTheServerIsAway(t *testing.T) {
 
 func newScene(t *testing.T) *scene {
 	w := newWorld(t)
-	s := &scene{world: w, proxy: w.NewProxy(t), api: fmt.Sprint("127.0.0.1:", freePort(t)), env: []string{chatter + "=chatter"}}
+	s := &scene{world: w, proxy: w.NewProxy(t), api: fmt.Sprint("127.0.0.1:", clustertest.FreePort(t)), env: []string{chatter + "=chatter"}}
 	s.kubeconfig = s.proxy.UserKubeconfig(t, "bad-"+w.namespace, "system:masters")
 	s.args = []string{
 		"--k8s-namespace=" + w.namespace, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",

@@ -20,13 +20,14 @@ import (
 	"github.com/skep-operator/skep/resources/api"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // What a command prints without a cluster is the same bytes each time: Go's maps
 // and schedulers are not, so each run is a process of its own.
 func TestInvariant7CommandsPrintTheSameBytes(t *testing.T) {
 	runs := 3
-	if soak() {
+	if seedtest.Soak() {
 		runs = 50
 	}
 	options := []string{"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"}

@@ -33,6 +33,7 @@ import (
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // stockChart is what an operator does under a rendered stock chart, by the
@@ -69,7 +70,7 @@ func TestInvariant8StockChart(t *testing.T) {
 		t.Run(test.values, func(t *testing.T) {
 			idle := 20 * time.Second
 			switch {
-			case soak():
+			case seedtest.Soak():
 				idle = 70 * time.Second
 			case !test.served:
 				idle = 5 * time.Second // what it has less than the others makes no lines of its own
@@ -256,7 +257,7 @@ func (c *chart) run(w *world) *operator {
 		pairs = append(pairs, name+"="+places.Replace(value))
 	}
 	pairs = append(pairs, c.cloud...)
-	free := freePorts(c.t, 3)
+	free := clustertest.FreePorts(c.t, 3)
 	for i, port := range []string{"9234", "9963", "9891"} {
 		c.ports[port] = fmt.Sprint(free[i])
 	}

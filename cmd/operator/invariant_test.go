@@ -22,6 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // A restart on a converged cluster makes no mutating call but those for the
@@ -232,7 +233,7 @@ func TestInvariant2NoWriteOutsideTerm(t *testing.T) {
 // leaves after its term, and leading again costs no request for an initial state.
 func TestInvariant3LostLeaseKeepsProcess(t *testing.T) {
 	quick := losing{losses: 100, args: brisk, renewDeadline: time.Second, pace: "10ms"}
-	if soak() {
+	if seedtest.Soak() {
 		quick.losses = 10_000
 		if text := os.Getenv("SKEP_LOSSES"); text != "" {
 			var err error
@@ -242,7 +243,7 @@ func TestInvariant3LostLeaseKeepsProcess(t *testing.T) {
 		}
 	}
 	t.Run("quick leases", func(t *testing.T) { quick.run(t) })
-	if soak() {
+	if seedtest.Soak() {
 		byDefault := losing{losses: 20, renewDeadline: 10 * time.Second, pace: "2ms"}
 		t.Run("default flags", func(t *testing.T) { byDefault.run(t) })
 	}
@@ -302,7 +303,7 @@ func (l losing) run(t *testing.T) {
 // first time costs is no leak.
 func (l losing) start(t *testing.T) *victim {
 	w := newWorld(t)
-	v := &victim{world: w, audit: w.Audit(t), pprof: freePort(t), fence: newTerms("loser", l.renewDeadline)}
+	v := &victim{world: w, audit: w.Audit(t), pprof: clustertest.FreePort(t), fence: newTerms("loser", l.renewDeadline)}
 	env := []string{chatter + "=chatter", chatterPace + "=" + l.pace, "GODEBUG=memprofilerate=0"} // its profile would take seconds
 	v.o, _ = w.run("loser", env, slices.Concat(l.args, []string{"--operator-pprof", "--operator-pprof-port=" + strconv.Itoa(v.pprof)})...)
 	v.says("caches synced, allocating pod CIDRs")

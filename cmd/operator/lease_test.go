@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // LEAD-10, LEAD-12: a lease that is emptied by hand is no release: its holder goes on and restores it,
@@ -23,7 +25,7 @@ func TestAnEmptiedLeaseIsNoRelease(t *testing.T) {
 	timing := []string{
 		"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s", "--leader-election-retry-period=" + renewals.String(),
 	}
-	seed := seed(t)
+	seed := seedtest.Seed(t)
 	w := newWorld(t)
 	judge, audit := newJudge(w), w.Audit(t)
 	first, _ := w.operator("first", timing)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -31,9 +32,9 @@ const etcdCalmsWithin = 5 * time.Second
 // the long form all members then stand still for twice as long as leases live. SKEP_SEED repeats a run. The stores
 // themselves go through the same, and through other outages, in resources/kvstore.
 func TestEtcdMembersOfAnOperatorComeAndGo(t *testing.T) {
-	seed := seed(t)
+	seed := seedtest.Seed(t)
 	modes := []string{"kvstore", "doublewrite-readkvstore"}
-	if !soak() {
+	if !seedtest.Soak() {
 		mode := modes[seed%uint64(len(modes))]
 		t.Logf("identities of the mode %s", mode)
 		membersComeAndGo(t, seed, mode, 20*time.Second)
@@ -79,7 +80,7 @@ func membersComeAndGo(t *testing.T, seed uint64, mode string, length time.Durati
 			time.Sleep(time.Duration(m.r.IntN(500)) * time.Millisecond) // a pace, not a wait
 		}
 	}
-	if soak() {
+	if seedtest.Soak() {
 		trouble.PauseAll(t)
 		for began := time.Now(); time.Since(began) < 2*leaseTTL; { // the length of the outage
 			m.act()

@@ -23,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -205,44 +206,4 @@ func (o *operator) until(what string, holds func() bool) {
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	operatortest.Eventually(t, what, holds)
-}
-
-// soak reports whether the long form of a test is wanted.
-func soak() bool { return os.Getenv("SKEP_SOAK") != "" }
-
-func freePort(t *testing.T) int { return freePorts(t, 1)[0] }
-
-// freePorts are n different ports without a listener. They are below those that the kernel
-// gives to connections, and belong to the test until it ends: each has a lock.
-func freePorts(t *testing.T, n int) (ports []int) {
-	t.Helper()
-	const first, count = 20_000, 10_000
-	for i := 0; len(ports) < n; i++ {
-		if i == count {
-			t.Fatalf("no ports are free from %d on", first)
-		}
-		if port := first + (os.Getpid()+i)%count; reserve(t, port) {
-			ports = append(ports, port)
-		}
-	}
-	return ports
-}
-
-// reserve locks a port until the test ends, unless another test has it, or a listener.
-func reserve(t *testing.T, port int) bool {
-	t.Helper()
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), fmt.Sprint("skep-port-", port)), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { lock.Close() })
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-		return false
-	}
-	l, err := net.Listen("tcp", fmt.Sprint("localhost:", port))
-	if err != nil {
-		return false
-	}
-	l.Close()
-	return true
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 var services = corev1.SchemeGroupVersion.WithResource("services")
@@ -31,7 +32,7 @@ var services = corev1.SchemeGroupVersion.WithResource("services")
 // restart makes no mutating call.
 func TestInvariant1ServicesKeepTheirAddresses(t *testing.T) {
 	n := 120
-	if soak() {
+	if seedtest.Soak() {
 		n = 1000
 	}
 	w := newWorld(t)
@@ -44,7 +45,7 @@ func TestInvariant1ServicesKeepTheirAddresses(t *testing.T) {
 	s.witness(services, s.judge)
 
 	rounds := 4
-	r := rand.New(rand.NewPCG(seed(t), 0))
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
 	for i := range rounds {
 		o, _ := w.run(fmt.Sprint("user-", i), nil, crashLease...)
 		o.leads()

@@ -27,10 +27,10 @@ import (
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No address is used on two nodes, and none is released that a pod uses, over any history of crashes at every call, lost
@@ -39,7 +39,7 @@ import (
 // CIPAM-42.
 func TestModel(t *testing.T) {
 	total := tally{}
-	for seed := range operatortest.Seeds(t, 300) {
+	for seed := range seedtest.Seeds(t, 300) {
 		w := newWorld(seed)
 		w.run()
 		if w.wrong != "" {

@@ -8,10 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,24 +18,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/seedtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
-
-// soakSeed is the environment variable that repeats a run; with SKEP_SOAK set
-// it goes on for long.
-const soakSeed = "SKEP_SEED"
-
-func soak(t *testing.T) (length time.Duration, seed uint64) {
-	t.Helper()
-	length, seed = 8*time.Second, uint64(time.Now().UnixNano())
-	if os.Getenv("SKEP_SOAK") != "" {
-		length = 5 * time.Minute
-	}
-	if text := os.Getenv(soakSeed); text != "" {
-		seed = must(strconv.ParseUint(text, 10, 64))(t)
-	}
-	t.Logf("%s=%d", soakSeed, seed)
-	return length, seed
-}
 
 // world is an etcd, a store that is made, fed, hurt and replaced at random, and
 // what should come of it.
@@ -62,10 +45,9 @@ type world struct {
 }
 
 const (
-	modelFolder  = "cilium/state/services/v1/c1/"
-	foreignKey   = "cilium/state/services/v1/c11/foreign"
-	modelNames   = 12
-	modelPatient = 20 * time.Second
+	modelFolder = "cilium/state/services/v1/c1/"
+	foreignKey  = "cilium/state/services/v1/c11/foreign"
+	modelNames  = 12
 )
 
 // KV-S1 to KV-S6: whatever happens to etcd, the connection, leases, keys and the store itself:
@@ -73,7 +55,10 @@ const (
 // nothing else; on the way nothing is deleted that was wanted all the time.
 func TestSyncStoreModel(t *testing.T) {
 	t.Parallel()
-	length, seed := soak(t)
+	seed, acts := seedtest.Seed(t), 400
+	if seedtest.Soak() {
+		acts = 20_000
+	}
 	e := clustertest.StartEtcd(t, 1)
 	w := &world{
 		t: t, rand: rand.New(rand.NewPCG(seed, 0)), etcd: directClient(t, e), ends: e, door: e.Proxy(t, "etcd-0"),
@@ -85,10 +70,10 @@ func TestSyncStoreModel(t *testing.T) {
 	}
 	w.checkHistory()
 	w.replace()
-	ended := time.Now().Add(length)
-	for time.Now().Before(ended) {
+	for n := 0; n < acts; {
 		for range 1 + w.rand.IntN(20) {
 			w.act()
+			n++
 		}
 		if w.rand.IntN(4) == 0 {
 			w.awaitConverged()
@@ -201,7 +186,7 @@ func (w *world) awaitConverged() {
 	w.t.Helper()
 	w.door.Heal(w.t)
 	var differs string
-	for deadline := time.Now().Add(modelPatient); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(10 * time.Millisecond) {
 		if differs = w.compare(); differs == "" {
 			break
 		}

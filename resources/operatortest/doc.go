@@ -21,8 +21,8 @@
 //
 // Beside that there is what makes a duty's life hard: a second writer that reverts its
 // writes (Revert), responses that no API server gives (Interceptor, BadResponses), users
-// with few permissions (Env.As), faults of the network and of the API server
-// (clustertest.Proxy), and seeds for random histories (Seeds).
+// with few permissions (Env.As), and faults of the network and of the API server
+// (clustertest.Proxy). Seeds of random histories are in runtime/seedtest.
 //
 // clustertest tells where the control plane of tests comes from. With -short, tests that
 // need one are skipped.

@@ -10,17 +10,17 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/skep-operator/skep/resources/internal/race"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // The budgets that are bytes and counts. Times are in the benchmarks.
 
 func needsRealMemory(t *testing.T) {
 	t.Helper()
-	if testing.Short() || race.RaceEnabled {
+	if testing.Short() || seedtest.RaceEnabled {
 		t.Skip("needs seconds, and memory without the race detector's")
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +20,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // universe is a cluster in a bubble: owners come, go and come again, each with a
@@ -256,7 +256,7 @@ func run(t *testing.T, seed uint64, edit func(*universe, *Spec[thing, thing])) (
 }
 
 func seeds() uint64 {
-	if os.Getenv("SKEP_SOAK") != "" {
+	if seedtest.Soak() {
 		return 5000
 	}
 	return 60

@@ -5,11 +5,12 @@ package hive_test
 
 import (
 	"context"
+	"regexp"
 	"runtime"
 	"testing"
+	"testing/synctest"
 
 	"github.com/skep-operator/skep/runtime/cell"
-	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/testdata/benchcells"
@@ -70,7 +71,7 @@ func TestHeapKeptAfterBuild(t *testing.T) {
 func TestADisabledModuleCostsNothing(t *testing.T) {
 	fail := func(what string) { t.Error(what + " of a disabled module ran") }
 	build := func() *value { fail("a constructor"); return nil }
-	h := newHive(cell.Set(cell.Config(settings{Greeting: "x"}),
+	off := cell.Set(cell.Config(settings{Greeting: "x"}),
 		cell.Module("off", "Is off", cell.EnabledBy(enabled),
 			cell.Provide(build),
 			cell.ProvidePrivate(func(*value) *store { fail("a private constructor"); return nil }),
@@ -84,27 +85,38 @@ func TestADisabledModuleCostsNothing(t *testing.T) {
 				fail("a job's constructor")
 				return job.OneShot(func(context.Context) error { return nil })
 			}),
-			cell.Module("inner", "Is off, too", cell.Hook("hook", func(*value) lifecycle.Hook { fail("a hook inside"); return nil })))))
-	empty := goroutinesOf(t, newHive(cell.Set()))
-	if got := goroutinesOf(t, h); got != empty {
+			cell.Module("inner", "Is off, too", cell.Hook("hook", func(*value) lifecycle.Hook { fail("a hook inside"); return nil }))))
+	empty := goroutinesOf(t, cell.Set())
+	if got := goroutinesOf(t, off); got != empty {
 		t.Errorf("%d goroutines, without it %d", got, empty)
 	}
 }
 
-// goroutinesOf is how many goroutines a hive has while it runs.
-func goroutinesOf(t *testing.T, h *hive.Hive) int {
+// goroutinesOf is how many goroutines a hive has once it has started and stands still.
+func goroutinesOf(t *testing.T, cells cell.Cell) (n int) {
 	t.Helper()
-	var before int
-	eventually(t, func() bool { n := runtime.NumGoroutine(); same := n == before; before = n; return same }, "goroutines come and go")
-	if err := h.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHive(cells)
+		if err := h.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		n = goroutinesHere(t)
 		if err := h.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
-	}()
-	var during int
-	eventually(t, func() bool { n := runtime.NumGoroutine(); same := n == during; during = n; return same }, "goroutines come and go")
-	return during - before
+	})
+	return n
+}
+
+// goroutinesHere is how many goroutines the bubble of the caller has.
+func goroutinesHere(t *testing.T) int {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	own := regexp.MustCompile(`synctest bubble \d+`).Find(stacks[:runtime.Stack(stacks, false)])
+	if own == nil {
+		t.Fatal("stacks do not name their bubble")
+	}
+	header := regexp.MustCompile(`(?m)^goroutine \d+ \[.*\b` + string(own) + `\b.*\]:$`)
+	return len(header.FindAll(stacks[:runtime.Stack(stacks, true)], -1))
 }

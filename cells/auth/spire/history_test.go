@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
-	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // Whatever identities, the server and the agent do, in the end each identity has its entry, no other has, and entries of
 // others are as they were.
 func TestHistories(t *testing.T) {
-	for seed := range operatortest.Seeds(t, 8) {
+	for seed := range seedtest.Seeds(t, 8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { history(t, rand.New(rand.NewPCG(seed, 1))) })
 	}
 }

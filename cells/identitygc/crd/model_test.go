@@ -21,7 +21,6 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/identitygc"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -31,6 +30,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // universe is a cluster in a bubble, with operators that follow each other. Pods
@@ -472,7 +472,7 @@ func TestNothingInUseIsDeleted(t *testing.T) {
 	for name, mode := range map[string]func(*universe){"agents": func(*universe) {}, "operator": byOperator} {
 		t.Run(name, func(t *testing.T) {
 			total := 0
-			for seed := range operatortest.Seeds(t, 40) {
+			for seed := range seedtest.Seeds(t, 40) {
 				wrong, deletes, left := runModel(t, seed, mode)
 				total += deletes
 				if len(wrong) > 0 || left > 0 {

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // listing returns the keys of a map, at revision 100.
@@ -112,7 +112,7 @@ func TestWellFormed(t *testing.T) {
 // Whatever the labels, no identity is unused that a node uses by its number, or by its labels in either form, and all
 // others are.
 func TestNoneInUseIsFound(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
+	seed := seedtest.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	parts := []string{"k8s:a", "=b;", "/", "//", "..", ";", "k8s:c=d;", ""}
 	for range 3000 {

@@ -20,8 +20,8 @@ import (
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/outside"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // Over any history of lost answers, refusals, stale descriptions, attachments that take their time, crashes and two leaders,
@@ -33,7 +33,7 @@ func TestHistories(t *testing.T) {
 	front := newFront(t, c)
 	serve(t, ec2test.New()) // for all but EC2
 	setenv(t, "AWS_ENDPOINT_URL_EC2", front)
-	for seed := range operatortest.Seeds(t, 150) {
+	for seed := range seedtest.Seeds(t, 150) {
 		h := newHistory(t, c, seed)
 		h.run()
 		for what, n := range h.tally {

@@ -16,16 +16,16 @@ import (
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // AZIPAM-15 to AZIPAM-18 and AZIPAM-24, over histories with conflicts, refusals, answers that are lost, changes that fail half-way, lists
 // that are out of date, crashes and two leaders: no machine gets more addresses than it needs, none loses one.
 func TestHistories(t *testing.T) {
-	for seed := range operatortest.Seeds(t, 120) {
+	for seed := range seedtest.Seeds(t, 120) {
 		runHistory(t, seed)
 	}
 }

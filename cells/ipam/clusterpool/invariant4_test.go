@@ -13,7 +13,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/netip"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,12 +29,12 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No CIDR is given twice, over any history of crashes, stale caches and two
@@ -47,7 +46,7 @@ import (
 // with real processes is in cmd/operator.
 func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 	var total tally
-	for seed := range operatortest.Seeds(t, 4000) {
+	for seed := range seedtest.Seeds(t, 4000) {
 		w := newWorld(seed, protocol{})
 		w.run()
 		if w.wrong != "" {
@@ -87,7 +86,7 @@ func TestInvariant4ModelNotices(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			most := uint64(20_000)
 			if test.rare {
-				if os.Getenv("SKEP_SOAK") == "" {
+				if !seedtest.Soak() {
 					t.Skip("takes minutes: set SKEP_SOAK=1")
 				}
 				most *= 20

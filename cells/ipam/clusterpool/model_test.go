@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/cluster"
-	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // model is the allocator once more, as simple as can be: a list of all blocks
@@ -444,7 +444,7 @@ func (m *model) wants(n *modelNode) (cidrs []string) {
 // all they decide, letter by letter.
 func TestAllocatorAgainstModel(t *testing.T) {
 	seen := map[kind]int{}
-	for seed := range operatortest.Seeds(t, 500) {
+	for seed := range seedtest.Seeds(t, 500) {
 		(&contest{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 4)), seen: seen}).run()
 	}
 	for k := invalid; k <= noFamily; k++ {

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/cluster"
-	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // v4 and dual are configurations of the examples.
@@ -442,7 +442,7 @@ func TestNoFamilyAtAll(t *testing.T) {
 // may break: no address belongs to two nodes without an error, a node keeps
 // what it got, and no node goes without while a block is free.
 func TestHistories(t *testing.T) {
-	for seed := range operatortest.Seeds(t, 300) {
+	for seed := range seedtest.Seeds(t, 300) {
 		runHistory(t, seed)
 	}
 }

@@ -30,12 +30,12 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
-	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // No CIDR is allocated to two nodes, over any history of crashes, stale caches, lost answers, two leaders, changes of
@@ -44,7 +44,7 @@ import (
 // after a release, a crash, or a lease that was lost. Every step of a history is drawn from its seed.
 func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 	total := tally{}
-	for seed := range operatortest.Seeds(t, 1200) {
+	for seed := range seedtest.Seeds(t, 1200) {
 		w := newWorld(seed, faultless)
 		if w.run(); w.wrong != "" {
 			for _, line := range w.log {

@@ -18,6 +18,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/skep-operator/skep/resources/domain/alloc"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // preference is how the next one is chosen.
@@ -427,7 +428,7 @@ func (h *history) poolRanges() (all [][]oracleRange) {
 func TestAgainstABitmap(t *testing.T) {
 	const operations = 500 // of a history: after it the pools are as new
 	histories := uint64(4)
-	if os.Getenv("SKEP_SOAK") != "" {
+	if seedtest.Soak() {
 		histories = 2000
 	}
 	start := uint64(0)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // random makes models.
@@ -232,14 +232,12 @@ func checkRandomModels(t *testing.T, firstWins bool) {
 	o.FirstWins = firstWins
 	n := 500
 	switch {
-	case os.Getenv("SKEP_SOAK") != "":
+	case seedtest.Soak():
 		n = 5_000
-	case testing.Short() || raceEnabled:
+	case testing.Short() || seedtest.RaceEnabled:
 		n = 100
 	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := random{rand.New(rand.NewPCG(seed, 0))}
+	r := random{rand.New(rand.NewPCG(seedtest.Seed(t), 0))}
 	var kept Translator
 	parts := make([]Model, 4)
 	var last map[string][]string

@@ -5,15 +5,20 @@ package kvstoretest
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // Etcd is a real etcd with a client that is independent of the code under test.
@@ -43,13 +48,34 @@ func Connect(t testing.TB, e *clustertest.Etcd) *Etcd {
 	return &Etcd{e, c, t}
 }
 
+// try repeats a request while etcd says that it has no leader or is out of time: a member
+// on a busy machine may lose an election. A request that was carried out nevertheless is
+// carried out twice, which no test has a use for; every other error fails the test.
+func try[R any](e *Etcd, ask func(ctx context.Context) (R, error)) (response R) {
+	e.t.Helper()
+	waittest.Until(e.t, "etcd answers", func() bool {
+		var err error
+		response, err = ask(e.t.Context())
+		if err != nil && !unavailable(err) {
+			e.t.Fatal(err)
+		}
+		return err == nil
+	})
+	return response
+}
+
+func unavailable(err error) bool {
+	var known rpctypes.EtcdError
+	if errors.As(err, &known) {
+		return known.Code() == codes.Unavailable
+	}
+	return status.Code(err) == codes.Unavailable
+}
+
 // Get returns a key, nil if it does not exist.
 func (e *Etcd) Get(key string) *mvccpb.KeyValue {
 	e.t.Helper()
-	resp, err := e.Client.Get(e.t.Context(), key)
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	resp := try(e, func(ctx context.Context) (*clientv3.GetResponse, error) { return e.Client.Get(ctx, key) })
 	if len(resp.Kvs) == 0 {
 		return nil
 	}
@@ -59,39 +85,29 @@ func (e *Etcd) Get(key string) *mvccpb.KeyValue {
 // Revision returns etcd's current revision.
 func (e *Etcd) Revision() int64 {
 	e.t.Helper()
-	resp, err := e.Client.Get(e.t.Context(), "no key")
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return resp.Header.Revision
+	return try(e, func(ctx context.Context) (*clientv3.GetResponse, error) { return e.Client.Get(ctx, "no key") }).Header.Revision
 }
 
 // Put writes a key on a lease; 0 is none. It returns the revision.
 func (e *Etcd) Put(key, value string, lease clientv3.LeaseID) int64 {
 	e.t.Helper()
-	resp, err := e.Client.Put(e.t.Context(), key, value, clientv3.WithLease(lease))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return resp.Header.Revision
+	return try(e, func(ctx context.Context) (*clientv3.PutResponse, error) {
+		return e.Client.Put(ctx, key, value, clientv3.WithLease(lease))
+	}).Header.Revision
 }
 
 // Delete deletes a key.
 func (e *Etcd) Delete(key string) {
 	e.t.Helper()
-	if _, err := e.Client.Delete(e.t.Context(), key); err != nil {
-		e.t.Fatal(err)
-	}
+	try(e, func(ctx context.Context) (*clientv3.DeleteResponse, error) { return e.Client.Delete(ctx, key) })
 }
 
 // Grant grants a lease.
 func (e *Etcd) Grant(ttl time.Duration) clientv3.LeaseID {
 	e.t.Helper()
-	resp, err := e.Client.Grant(e.t.Context(), int64(ttl/time.Second))
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	return resp.ID
+	return try(e, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return e.Client.Grant(ctx, int64(ttl/time.Second))
+	}).ID
 }
 
 // Record holds the changes of a prefix, ordered by revision.

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"runtime/debug"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skep-operator/skep/resources/stream/internal/conditions"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // The change list is held against a model: random schedules of writes and of
@@ -55,13 +54,13 @@ type modelSub struct {
 
 func TestModel(t *testing.T) {
 	schedules := 1_000_000
-	if os.Getenv("SKEP_SOAK") != "" {
+	if seedtest.Soak() {
 		schedules = 20_000_000
 	}
-	if testing.Short() || raceEnabled {
+	if testing.Short() || seedtest.RaceEnabled {
 		schedules = 50_000
 	}
-	seed := uint64(time.Now().UnixNano())
+	seed := seedtest.Seed(t)
 	for i := range uint64(schedules) {
 		if m := runModel(seed, i, false); m.failure != "" {
 			m = runModel(seed, i, true)

@@ -3,7 +3,7 @@
 
 //go:build race
 
-package race
+package seedtest
 
 // RaceEnabled says whether tests run under the race detector.
 const RaceEnabled = true

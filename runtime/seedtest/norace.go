@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package operatortest
+//go:build !race
 
-import "github.com/skep-operator/skep/resources/internal/race"
+package seedtest
 
 // RaceEnabled says whether tests run under the race detector.
-const RaceEnabled = race.RaceEnabled
+const RaceEnabled = false

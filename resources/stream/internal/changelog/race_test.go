@@ -1,9 +1,0 @@
-// SPDX-License-Identifier: Apache-2.0
-// Copyright Authors of Skep
-
-//go:build race
-
-package changelog
-
-// raceEnabled says whether tests run under the race detector.
-const raceEnabled = true
