@@ -23,7 +23,6 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
-	"github.com/skep-operator/skep/runtime/seedtest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
