@@ -49,7 +49,7 @@ LICENSES := Apache-2.0,BSD-2-Clause,BSD-3-Clause,ISC,MIT
 # $(call step,what is done) before the commands of a recipe, which are one shell; $(took)
 # after them.
 step = @step='$(1)'; printf '==> %s\n' "$$step";
-took = ; echo "    $$SECONDS s"; printf '%5d s  %s\n' "$$SECONDS" "$$step" >>bin/.times
+took = ; echo "    $$SECONDS s"; printf '%5d s  %s\n' "$$SECONDS" "$$step" >>$(CURDIR)/bin/.times
 
 # How often a test that failed runs again, alone; RERUNS=0 does without. Not after a data
 # race, a panic or a time-out, and not when more than five have failed.
