@@ -192,8 +192,13 @@ flake: devcluster ## Repeat a test beside two busy processes until it fails: PKG
 	for busy in 1 2; do while :; do :; done & busies="$$busies $$!"; done; trap 'kill $$busies' EXIT; \
 	go test -race -vet=off -timeout 0 -failfast -count $(or $(TIMES),50) -run '$(or $(RUN),.)' $(PKG) $(took)
 
+.PHONY: defects
+defects: devcluster ## Plant defects in the product, and see that tests notice each; ONLY=regexp restricts them
+	$(call step,Planting defects) \
+	SKEP_DEVCLUSTER=$(CURDIR)/bin/controlplane/devcluster go run -C cmd/tools ./defects -root $(CURDIR) -only '$(ONLY)' $(took)
+
 .PHONY: soak
-soak: devcluster oldest ## The long forms of tests, those on the control plane among them, in random order: SOAK=3 times
+soak: devcluster oldest defects ## The long forms of tests, those on the control plane among them, in random order: SOAK=3 times
 	$(call step,Soaking) SKEP_SOAK=1 go test -race -p 1 -count $(or $(SOAK),1) -shuffle on -timeout 0 $(SOAK_PACKAGES) $(took)
 
 .PHONY: bench

@@ -41,7 +41,7 @@ var testCells = []cell.Cell{
 	etcdChatterCell,
 	groupsCell,
 	machinesCell,
-	cell.Module("chatter", "Writes a ConfigMap without a pause", k8s.OptionalRBAC(k8s.Allow("get,create,update", schema.GroupResource{Resource: "configmaps"})),
+	cell.Module("chatter", "Writes a ConfigMap without a pause", k8s.OptionalRBAC(k8s.Allow("get,create,update,patch", schema.GroupResource{Resource: "configmaps"})),
 		cell.ProvidePrivate(newTalk), cell.Job("write", newChatter), cell.Hook("slow", newSlowStop)),
 	cell.Module("panics", "Panics", cell.Job("panic", newPanics)),
 }
@@ -59,6 +59,10 @@ func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) 
 	write := func(ctx context.Context, n int) error {
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
 		ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: shared.K8sNamespace, Name: name}
+		if n%2 == 1 { // without a precondition: one that comes late is stored
+			_, err := c.Patch(ctx, ref, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n))
+			return err
+		}
 		_, _, err := c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 			return unstructured.SetNestedField(u.Object, strconv.Itoa(n), "data", "n")
 		})

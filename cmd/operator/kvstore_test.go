@@ -288,9 +288,13 @@ func checkEtcdTerms(t *testing.T, all requests, c *clock, record *kvstoretest.Re
 		from, until := c.bounds(w.Kv.ModRevision)
 		var end time.Time
 		for _, g := range grants {
-			if g.RequestReceivedTimestamp.Before(until) {
+			sent, known := g.Sent()
+			if !known {
+				t.Fatalf("it is not known when a lease was written: %s", requests{g})
+			}
+			if sent.Before(until) {
 				var err error
-				if end, err = termEnd(g, renewDeadline); err != nil {
+				if end, err = termEnd(g, sent, renewDeadline); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -370,8 +374,8 @@ func TestInvariant2InEtcd(t *testing.T) {
 				return len(events) > 0 && (events[len(events)-1].Kv.ModRevision == last || e.Get(clockKey).ModRevision == events[len(events)-1].Kv.ModRevision)
 			})
 			all := w.requests(audit, "first", "second")
+			checkTerms(t, all, time.Second, "first", "second")
 			for _, user := range []string{"first", "second"} {
-				checkTerms(t, all, user, time.Second)
 				checkEtcdTerms(t, all, c, record, user, time.Second)
 			}
 		})

@@ -12,8 +12,11 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/clustertest/control"
 )
@@ -48,7 +51,7 @@ type AuditEvent struct {
 		Message string `json:"message"`
 	} `json:"responseStatus"`
 	// RequestObject and ResponseObject are there if the cluster's AuditLevel
-	// says so; RequestObject is always there for writes of leases.
+	// says so, and always for writes of leases and of ConfigMaps.
 	RequestObject            json.RawMessage `json:"requestObject"`
 	ResponseObject           json.RawMessage `json:"responseObject"`
 	RequestReceivedTimestamp time.Time       `json:"requestReceivedTimestamp"`
@@ -73,6 +76,21 @@ func (e AuditEvent) Stored() bool {
 func (e AuditEvent) dryRun() bool {
 	asked, err := url.ParseRequestURI(e.RequestURI)
 	return err == nil && asked.Query().Has("dryRun")
+}
+
+// Sent is when the last byte of the request had left the client's socket. It is known of
+// requests through a proxy.
+func (e AuditEvent) Sent() (sent time.Time, ok bool) { return control.Sent(e.AuditID) }
+
+// Revision is the resourceVersion of what a request has stored, 0 if the log does not
+// have it. Of all objects of a server, that is one order.
+func (e AuditEvent) Revision() uint64 {
+	var object struct{ Metadata metav1.ObjectMeta }
+	if !e.Stored() || json.Unmarshal(e.ResponseObject, &object) != nil {
+		return 0
+	}
+	revision, _ := strconv.ParseUint(object.Metadata.ResourceVersion, 10, 64)
+	return revision
 }
 
 // Audit reads the audit log from a place on. It belongs to one goroutine.

@@ -106,20 +106,18 @@ func (id *Identity) writeToken() error {
 }
 
 // auditPolicy logs every finished request once, and watches also when they
-// start, at one level, without those of the loader. Writes of leases are logged with
-// their object, which says who holds the lease.
+// start, at one level, without those of the loader. Writes of leases and of ConfigMaps are
+// logged with what was sent and what was stored: who held the lease, and in which order.
 func auditPolicy(level string) string {
-	leases := level
-	if level == "Metadata" {
-		leases = "Request"
-	}
 	return `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 omitManagedFields: true
 rules:
 - {level: None, users: [` + LoaderUser + `]}
-- {level: ` + leases + `, verbs: [create, update, patch], resources: [{group: coordination.k8s.io, resources: [leases]}]}
+- level: RequestResponse
+  verbs: [create, update, patch]
+  resources: [{group: coordination.k8s.io, resources: [leases]}, {group: "", resources: [configmaps]}]
 - {level: ` + level + `}
 `
 }

@@ -25,9 +25,16 @@ const (
 // conn joins a client's connection to one of the backend.
 type conn struct {
 	front, back net.Conn
+	arrived     arrival
 	done        chan struct{} // closed by close
 	once        sync.Once
 }
+
+// arrival is when the newest byte that was delivered had been read from its source.
+type arrival struct{ nanoseconds atomic.Int64 }
+
+func (a *arrival) set(t time.Time) { a.nanoseconds.Store(t.UnixNano()) }
+func (a *arrival) get() time.Time  { return time.Unix(0, a.nanoseconds.Load()) }
 
 // close ends both sides, the client's with RST if reset.
 func (c *conn) close(reset bool) {
@@ -53,8 +60,8 @@ func setReset(c net.Conn) {
 // run pumps both directions until the connection is over.
 func (c *conn) run(l *link, up, down *atomic.Int64) {
 	pumps := []pump{
-		{conn: c, link: l, side: upSide, src: c.front, dst: c.back, moved: up, reset: make(chan struct{})},
-		{conn: c, link: l, side: downSide, src: c.back, dst: c.front, moved: down, reset: make(chan struct{})},
+		{conn: c, link: l, side: upSide, src: c.front, dst: c.back, moved: up, arrived: &c.arrived, reset: make(chan struct{})},
+		{conn: c, link: l, side: downSide, src: c.back, dst: c.front, moved: down, arrived: &arrival{}, reset: make(chan struct{})},
 	}
 	var wg sync.WaitGroup
 	for _, p := range pumps {
@@ -84,6 +91,7 @@ type pump struct {
 	side     func(control.Link) control.Direction
 	src, dst net.Conn
 	moved    *atomic.Int64
+	arrived  *arrival
 	reset    chan struct{} // closed when the source has reset its connection
 }
 
@@ -120,6 +128,7 @@ func (p pump) deliver(queue <-chan chunk) {
 		state, changed := p.link.get()
 		allowed, cut := meter.allow(p.side(state), changed, len(next.data))
 		p.moved.Add(int64(allowed)) // before the peer can tell
+		p.arrived.set(next.arrived)
 		n, err := p.dst.Write(next.data[:allowed])
 		if cut {
 			p.conn.close(true)

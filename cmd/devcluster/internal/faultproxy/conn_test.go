@@ -22,6 +22,7 @@ import (
 // exact.
 type pair struct {
 	client, server net.Conn
+	conn           *conn
 	link           *link
 	up, down       atomic.Int64
 }
@@ -34,8 +35,8 @@ func newPair(t *testing.T, state control.Link) *pair {
 func newPairThrough(t *testing.T, state control.Link, through func(front net.Conn) net.Conn) *pair {
 	client, front := net.Pipe()
 	back, server := net.Pipe()
-	p := &pair{client: client, server: server, link: newLink(state)}
 	c := &conn{front: through(front), back: back, done: make(chan struct{})}
+	p := &pair{client: client, server: server, conn: c, link: newLink(state)}
 	go c.run(p.link, &p.up, &p.down)
 	t.Cleanup(func() {
 		c.close(false)
@@ -85,6 +86,21 @@ func TestBlackHoleHoldsOneDirectionAndDeliversLater(t *testing.T) {
 		p.link.set(control.Link{})
 		if got := readString(t, p.server, 2); got != "ab" {
 			t.Fatalf("after the hole %q was delivered, want ab", got)
+		}
+	})
+}
+
+// When bytes were sent is known however late they are delivered.
+func TestArrivalIsWhenBytesWereSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPair(t, control.Link{Up: control.Direction{BlackHole: true}})
+		writeString(t, p.client, "a")
+		sent := time.Now()
+		assertSilent(t, p.server)
+		p.link.set(control.Link{Up: control.Direction{Delay: 2 * time.Hour}})
+		readString(t, p.server, 1)
+		if got := p.conn.arrived.get(); !got.Equal(sent) {
+			t.Errorf("sent at %s, and known to have been at %s", sent, got)
 		}
 	})
 }

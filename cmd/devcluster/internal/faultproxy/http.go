@@ -211,7 +211,8 @@ func (h *httpSide) answered(resp *http.Response) error {
 }
 
 // RoundTrip sends a request to the server, with the identity of the client's certificate
-// in headers. Such headers of clients are removed.
+// in headers, and an ID for the audit log that tells when it was sent. Such headers of
+// clients are removed.
 func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name := range r.Header {
 		if strings.HasPrefix(name, "X-Remote-") {
@@ -221,6 +222,7 @@ func (h *httpSide) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := readBody(r); err != nil {
 		return nil, err
 	}
+	r.Header.Set(control.AuditIDHeader, control.AuditID(connOf(r).arrived.get()))
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || r.Header.Get("Authorization") != "" {
 		return h.plain.RoundTrip(r)
 	}

@@ -116,9 +116,9 @@ func (r *rig) serve(w http.ResponseWriter, req *http.Request) {
 	}
 	if req.URL.Query().Get("watch") == "" {
 		body, _ := io.ReadAll(req.Body)
-		fmt.Fprintf(w, "%s %s peers=%d user=%s groups=%v token=%s body=%s", req.Proto, req.URL.Path,
+		fmt.Fprintf(w, "%s %s peers=%d user=%s groups=%v token=%s body=%s audit=%v", req.Proto, req.URL.Path,
 			len(req.TLS.PeerCertificates), req.Header.Get("X-Remote-User"), req.Header["X-Remote-Group"],
-			req.Header.Get("Authorization"), body)
+			req.Header.Get("Authorization"), body, req.Header[http.CanonicalHeaderKey(control.AuditIDHeader)])
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -231,6 +231,23 @@ func TestForwardsOverHTTP2AndVouches(t *testing.T) {
 	}
 	if !strings.Contains(body, "peers=1") {
 		t.Error("the proxy vouched for a user without showing its own certificate")
+	}
+}
+
+// The audit log is told when a request was sent, whatever the client has it say.
+func TestAuditIDTellsWhenARequestWasSent(t *testing.T) {
+	r := newRig(t)
+	before := time.Now()
+	_, body := r.getWith("/api/v1/pods", http.Header{http.CanonicalHeaderKey(control.AuditIDHeader): {"a", "b"}})
+	_, told, _ := strings.Cut(body, "audit=[")
+	sent, ok := control.Sent(strings.TrimSuffix(told, "]"))
+	if !ok || sent.Before(before) || sent.After(time.Now()) {
+		t.Errorf("it is told %q", told)
+	}
+	for _, other := range []string{"", "sent-", "sent-x-y", "7c9e6679-7425-40de-944b-e07fc1f90ae7"} {
+		if _, ok := control.Sent(other); ok {
+			t.Errorf("%q tells when it was sent", other)
+		}
 	}
 }
 
