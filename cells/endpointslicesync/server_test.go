@@ -286,7 +286,7 @@ func TestGathering(t *testing.T) {
 	began := w.writes()
 	for i := range 20 {
 		w.serve("a", "", fmt.Sprintf("10.2.1.%d", i))
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // a pace, not a wait
 	}
 	w.await("a 10.2.1.19")
 	if n := w.writes() - began; n > 2 {

@@ -94,7 +94,7 @@ func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) 
 func newSlowStop(*talk) lifecycle.Hook {
 	return lifecycle.Funcs{OnStop: func(context.Context) error {
 		d, _ := time.ParseDuration(os.Getenv(slowStop))
-		time.Sleep(d)
+		time.Sleep(d) // it is slow
 		return nil
 	}}
 }

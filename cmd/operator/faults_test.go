@@ -413,7 +413,7 @@ func (f *turmoil) awaits(after, what string, within time.Duration, check func() 
 			f.t.Logf("the operator's account:\n%s", f.account(err))
 			f.t.Fatalf("%s after %s this is not as it should be: %v", took, after, err)
 		}
-		time.Sleep(min(max(took/10, 20*time.Millisecond), 250*time.Millisecond))
+		time.Sleep(min(max(took/10, 20*time.Millisecond), 250*time.Millisecond)) // between looks
 	}
 }
 

@@ -522,7 +522,7 @@ func (h *handwork) areNamed() {
 		}
 	}()
 	began := time.Now()
-	for deadline := began.Add(waittest.Limit); ; time.Sleep(250 * time.Millisecond) {
+	for deadline := began.Add(waittest.Limit); ; time.Sleep(250 * time.Millisecond) { // between looks
 		unnamed = nil
 		told := h.told()
 		for _, m := range h.all {
@@ -798,7 +798,7 @@ func TestLeaseByHand(t *testing.T) {
 					o.leads()
 					return
 				}
-				time.Sleep(10 * time.Millisecond)
+				time.Sleep(10 * time.Millisecond) // between looks
 			}
 			t.Logf("it leads again after %s", time.Since(began).Round(time.Millisecond))
 		})

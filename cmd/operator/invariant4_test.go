@@ -108,7 +108,7 @@ func crashAtEveryWrite(t *testing.T) {
 		standby.says("hook=ipam.clusterpool.job-watch phase=start", 1)
 		// It must not decide by what it has seen. A rash one has the time to do so.
 		for began := time.Now(); time.Since(began) < time.Second && standby.log.Count("caches synced, allocating pod CIDRs") == 0; {
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // between looks
 		}
 		held.Remove(t)
 		standby.leads()

@@ -105,7 +105,7 @@ func calmsDown(o *operator, e *kvstoretest.Etcd, compare func() error, excused .
 	t := o.t
 	t.Helper()
 	since, called, began := servedRevision(t, e), time.Now(), time.Now()
-	for last := error(nil); ; time.Sleep(20 * time.Millisecond) {
+	for last := error(nil); ; time.Sleep(20 * time.Millisecond) { // between looks
 		asked := time.Now()
 		servedRevision(t, e)
 		serves := time.Since(asked) < time.Second

@@ -337,7 +337,7 @@ func (w *membersWorld) awaitConverged(after string) {
 func (w *membersWorld) converge(after string) {
 	w.t.Helper()
 	called, took := time.Now(), time.Duration(0)
-	for last := error(nil); ; time.Sleep(10 * time.Millisecond) {
+	for last := error(nil); ; time.Sleep(10 * time.Millisecond) { // between looks
 		began := time.Now()
 		err := w.compare()
 		took += min(time.Since(began), undisturbed) + 10*time.Millisecond

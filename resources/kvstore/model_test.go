@@ -186,7 +186,7 @@ func (w *world) awaitConverged() {
 	w.t.Helper()
 	w.door.Heal(w.t)
 	var differs string
-	for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(10 * time.Millisecond) { // between looks
 		if differs = w.compare(); differs == "" {
 			break
 		}

@@ -6,7 +6,6 @@ package stream_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -195,11 +194,7 @@ func (r *realRig) open(t *testing.T, property string, opts ...stream.Option) *st
 // onceOpen breaks a watch, which may not be there yet when a list was before it.
 func onceOpen(t *testing.T, breakWatches func() int) {
 	t.Helper()
-	for deadline := time.Now().Add(waittest.Limit); breakWatches() == 0; time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("there is no watch to break")
-		}
-	}
+	waittest.Until(t, "there is a watch to break", func() bool { return breakWatches() > 0 })
 }
 
 func (r *realRig) makeNamespace(t *testing.T, name string) {
@@ -304,13 +299,8 @@ func define(t *testing.T, admin dynamic.Interface) {
 	if _, err := admin.Resource(crds).Create(t.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(waittest.Limit); ; time.Sleep(20 * time.Millisecond) {
+	waittest.Until(t, "widgets are served", func() bool {
 		_, err := admin.Resource(streamtest.Widgets).List(t.Context(), metav1.ListOptions{})
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(fmt.Errorf("widgets are not served: %w", err))
-		}
-	}
+		return err == nil
+	})
 }

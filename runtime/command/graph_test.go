@@ -82,7 +82,7 @@ func TestDrawStopped(t *testing.T) {
 	begun := filepath.Join(t.TempDir(), "begun")
 	go func() {
 		defer stop()
-		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) { // between looks
 			if _, err := os.Stat(begun); err == nil {
 				return
 			}

@@ -149,16 +149,5 @@ func wantHealth(t *testing.T, tree *health.Tree, want ...string) {
 	}
 }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, so func() bool, otherwise string) {
-	t.Helper()
-	for deadline := time.Now().Add(waittest.Limit); !so(); {
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise)
-		}
-		time.Sleep(time.Millisecond)
-	}
-}
-
 // family is what a registry gathers.
 type family = *dto.MetricFamily

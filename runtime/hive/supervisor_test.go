@@ -25,6 +25,7 @@ import (
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // bubble is a hive in a bubble, with the handle of its term.
@@ -845,7 +846,7 @@ func TestEnteringWhileTheProcessRebuilds(t *testing.T) {
 		mustLeave(t, term)
 	}
 	before := built.Load()
-	eventually(t, func() bool { return built.Load() > before+10 }, "the process does not rebuild")
+	waittest.Until(t, "the process rebuilds", func() bool { return built.Load() > before+10 })
 	close(done)
 	others.Wait()
 }
@@ -878,7 +879,7 @@ func TestPanicsAllOverATerm(t *testing.T) {
 	for range 100 {
 		mustEnter(t, term)
 		before := rounds.Load()
-		eventually(t, func() bool { return rounds.Load() > before+2 || len(tree.Degraded()) == 0 }, "nothing happens")
+		waittest.Until(t, "there are rounds", func() bool { return rounds.Load() > before+2 || len(tree.Degraded()) == 0 })
 		mustLeave(t, term)
 		wantHealth(t, tree)
 	}

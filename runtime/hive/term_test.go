@@ -26,6 +26,7 @@ import (
 	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // client stands for what lives in the process and is used in terms.
@@ -178,7 +179,7 @@ func TestAThousandTermsLeaveNothingBehind(t *testing.T) {
 	if after := count(); after != before || strings.Contains(after, "duty") || strings.Contains(after, "goes") || !strings.Contains(after, "stays_total") {
 		t.Errorf("%s became %s", before, after)
 	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= goroutines }, "goroutines are left behind")
+	waittest.Until(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= goroutines })
 	if n := len(h.Graph().Nodes); n == 0 {
 		t.Error("the graph is gone")
 	}

@@ -65,7 +65,7 @@ func history(t *testing.T, r *rand.Rand) {
 			d.create(name)
 			names[name] = true
 		}
-		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
+		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // a pace, not a wait
 	}
 	for _, m := range methods {
 		s.Fail(m, codes.OK)

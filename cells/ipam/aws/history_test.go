@@ -279,7 +279,7 @@ func (h *history) converge() {
 	time.Sleep(2 * h.ec2.Lag) // descriptions are as old
 	for range 5 {             // one may fail by the end of a connection
 		h.collect(l)
-		time.Sleep(2 * h.ec2.Lag)
+		time.Sleep(2 * h.ec2.Lag) // as above
 	}
 	if n := h.unattached(); n > 0 {
 		h.fail("%d interfaces are left behind", n)

@@ -186,7 +186,7 @@ func (c *container) serves() {
 
 // awaitStatus asks until the operator tells that its API server is away, and returns what is degraded.
 func (c *container) awaitStatus(ended chan error) (degraded []string, err error) {
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) { // an image that starts and does not answer is no image
 		if len(ended) > 0 {
 			return nil, fmt.Errorf("the operator ended: %w", <-ended)
 		}

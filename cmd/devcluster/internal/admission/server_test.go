@@ -199,7 +199,7 @@ func TestHangs(t *testing.T) {
 		answered <- err
 	}()
 	for a.server.Rules()[1].Hits < 2 {
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) // between looks
 	}
 	if err := a.server.remove("long"); err != nil {
 		t.Fatal(err)

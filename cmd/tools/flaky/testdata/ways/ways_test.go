@@ -81,7 +81,7 @@ func fail(t *testing.T, way, i string) {
 		_ = self.Kill()
 		select {}
 	case "hangs":
-		time.Sleep(time.Minute)
+		time.Sleep(time.Minute) // it hangs
 	case "races":
 		race(t)
 	}
