@@ -68,7 +68,7 @@ go_test = mkdir -p $(FLAKY); rm -f $(FLAKY)/$(1).json $(FLAKY)/$(1).txt; touch -
 	$(TOOL) gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --no-color --hide-summary=skipped \
 		--jsonfile $(FLAKY)/$(1).json $(rerun) --raw-command -- \
 		bash -c 'if [ "$$1" ]; then set -- -count=1 "$$@"; else set -- $(3); fi; exec go test -json $(2) "$$@"' tests | \
-	sed -u -E -e 's/^✓  /ok  \t/' -e 's/^✖  /FAIL\t/' -e 's/^((ok|FAIL)\s.*) \(([0-9.]+m?s)\)$$/\1\t\3/'; \
+	sed -u -E -e 's/^✓  /ok  \t/' -e 's/^✖  /FAIL\t/' -e 's/^((ok|FAIL)\s.*) \(([0-9.hm]+s)\)$$/\1\t\3/'; \
 	go run -C $(CURDIR)/cmd/tools ./flaky -check $(FLAKY)/$(1).json
 
 $(shell mkdir -p bin)

@@ -94,6 +94,11 @@ func (w *world) update(name string, edit func(*apiextensionsv1.CustomResourceDef
 		}
 		return err == nil
 	})
+}
+
+// accepted waits until the server has processed an edit of names, which it writes to the status.
+func (w *world) accepted(name string) {
+	w.t.Helper()
 	operatortest.Eventually(w.t, "the server has accepted the names of "+name, func() bool {
 		crd := w.get(name)
 		return equality.Semantic.DeepEqual(crd.Status.AcceptedNames.ShortNames, crd.Spec.Names.ShortNames)

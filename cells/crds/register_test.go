@@ -160,6 +160,7 @@ func TestUpgrade(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			w.update(name, test.change)
+			w.accepted(name)
 			before := len(w.writes())
 			o := start(t, w.proxy.Kubeconfig()).registered(len(always))
 			defer o.Stop()
