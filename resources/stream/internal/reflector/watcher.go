@@ -129,6 +129,7 @@ func (w *watcher[T]) run(body *body) {
 		w.since.Store(&now)
 		w.startConnection()
 		n, err := w.read(body)
+		alive := w.endConnection()
 		err = body.cause(err)
 		body.Close()
 		w.since.CompareAndSwap(&now, nil) // another watch may have begun
@@ -138,7 +139,7 @@ func (w *watcher[T]) run(body *body) {
 		asked := w.progress.ended(body)
 		early := time.Since(now) < w.timing.stableAfter && !asked
 		atOnce++
-		if w.endConnection() || asked {
+		if alive || asked {
 			atOnce = 0
 		}
 		if errors.Is(err, io.EOF) && atOnce > maxShortConnections {
