@@ -46,19 +46,22 @@ func newLiveKeys(t *testing.T) *liveKeys {
 	l := &liveKeys{etcdDuties: newEtcdDuties(w, kvstoretest.Start(t, 1), "kvstore")}
 	l.want = converged{map[string]string{}, map[string]string{}, map[string]string{}}
 	l.record = l.etcd.Follow("cilium/state/", 1)
-	l.live("early")
+	l.live("early", false)
 	l.dead("early")
 	return l
 }
 
-// live makes objects, and their keys as others write them.
-func (l *liveKeys) live(prefix string) {
+// live makes objects, and their keys as others write them. Keys of Services that an operator
+// writes are waited for: it takes one that it finds before it sees the Service for garbage.
+func (l *liveKeys) live(prefix string, written bool) {
 	l.t.Helper()
 	for i := range 5 {
 		name, n := fmt.Sprint(prefix, "-", i), len(l.want.identities)
 		l.service(name, fmt.Sprint("10.1.1.", n))
 		l.want.services[l.serviceKey(name)] = fmt.Sprintf(`"10.1.1.%d"`, n)
-		l.etcd.Put(l.serviceKey(name), "{}", 0)
+		if !written {
+			l.etcd.Put(l.serviceKey(name), "{}", 0)
+		}
 
 		l.addNode(name, fmt.Sprintf("10.2.%d.0/24", n))
 		l.want.nodes[nodeKeys+name] = `"` + name + `"`
@@ -71,6 +74,9 @@ func (l *liveKeys) live(prefix string) {
 
 		l.identity(n, true)
 		l.want.identities[identityKey(n)] = labelsOf(n)
+	}
+	if written {
+		eventually(l.t, "the keys of Services are written", func() bool { return l.holds(serviceKeys+l.namespace+"/", l.want.services) })
 	}
 }
 
@@ -152,7 +158,7 @@ func (l *liveKeys) withEmptyView(late string) {
 		l.withDuties("--cilium-pod-namespace="+l.namespace)...)...)
 	o.leads()
 	l.collected(o, late)
-	l.live("later")
+	l.live("later", late == "ciliumnodes" || late == "pods")
 	l.identity(sentinelIdentity, false)
 	l.collected(o, late) // another sweep has ended
 	l.unharmed()
@@ -172,7 +178,7 @@ func (l *liveKeys) withHalfAView(late string) {
 		return len(row) > 2 && row[2] != "waiting"
 	})
 	held := proxy.HoldWatch(l.t, late, 0)
-	l.live("later")
+	l.live("later", true)
 	l.arrives(first)
 	if code := first.stop(); code != 0 {
 		l.t.Errorf("exit code %d", code)

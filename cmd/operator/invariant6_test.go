@@ -512,14 +512,17 @@ func (s *scene) create(crd *apiextensionsv1.CustomResourceDefinition) {
 // gone. It works in cleanups, too.
 func (w *world) deleteDefinition(name string) {
 	w.t.Helper()
-	ctx := context.WithoutCancel(w.t.Context())
-	err := w.dynamic.Resource(definitions).Delete(ctx, name, metav1.DeleteOptions{})
+	ctx, all := context.WithoutCancel(w.t.Context()), w.dynamic.Resource(definitions)
+	before, err := all.Get(ctx, name, metav1.GetOptions{})
+	if err == nil {
+		err = all.Delete(ctx, name, metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(before.GetUID()))})
+	}
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
-	eventually(w.t, name+" is gone", func() bool {
-		_, err := w.dynamic.Resource(definitions).Get(ctx, name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err)
+	eventually(w.t, name+" is gone", func() bool { // an operator may have made another
+		now, err := all.Get(ctx, name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && before != nil && now.GetUID() != before.GetUID()
 	})
 }
 
