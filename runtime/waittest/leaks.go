@@ -51,7 +51,7 @@ func NoLeaks(tb testing.TB, except ...goleak.Option) {
 
 // leaks returns which goroutines are left after endLimit.
 func leaks(except ...goleak.Option) error {
-	for deadline := time.Now().Add(endLimit); ; {
+	for deadline := time.Now().Add(endLimit); ; { // of goroutines that end by themselves
 		err := goleak.Find(except...)
 		if err == nil || time.Now().After(deadline) {
 			return err

@@ -28,6 +28,6 @@ func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) 
 		if waited > limit {
 			tb.Fatalf("not within %s: %s", limit, what)
 		}
-		time.Sleep(min(max(waited/10, 5*time.Millisecond), 250*time.Millisecond))
+		time.Sleep(min(max(waited/10, 5*time.Millisecond), 250*time.Millisecond)) // between two looks
 	}
 }

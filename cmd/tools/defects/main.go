@@ -71,8 +71,10 @@ func (d defect) noticed(root string) error {
 		return err
 	}
 	defer remove()
-	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-overlay", overlay, "-run", d.test, "./"+d.pkg)
+	cmd := exec.Command("go", "test", "-vet=off", "-count=1", "-run", d.test, "./"+d.pkg)
 	cmd.Dir = filepath.Join(root, d.module)
+	// Programs that the test builds have the defect, too.
+	cmd.Env = append(os.Environ(), "GOFLAGS="+os.Getenv("GOFLAGS")+" -overlay="+overlay)
 	out, err := cmd.CombinedOutput()
 	switch {
 	case err == nil:

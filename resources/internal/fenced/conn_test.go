@@ -8,11 +8,13 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/skep-operator/skep/runtime/waittest"
 )
@@ -112,8 +114,11 @@ func TestLateWriteIsRefusedAndEndsTheConnection(t *testing.T) {
 			if n, err := ours.Write([]byte("late")); n != 0 || !errors.Is(err, errClosed) {
 				t.Errorf("late write: %d, %v", n, err)
 			}
-			if late, _ := io.ReadAll(theirs); len(late) > 0 {
-				t.Errorf("received %q after the fence was closed", late)
+			if err := theirs.SetReadDeadline(time.Now().Add(waittest.Limit)); err != nil {
+				t.Fatal(err)
+			}
+			if late, err := io.ReadAll(theirs); len(late) > 0 || errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("received %q after the fence was closed, %v", late, err)
 			}
 			if d.open() != 0 {
 				t.Error("the connection is kept")

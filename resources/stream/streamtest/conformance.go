@@ -128,7 +128,7 @@ func (c *Check) start(opts ...stream.Option) { c.World = c.open(opts...) }
 // until waits for a condition. In a bubble the limit is of fake time.
 func (c *Check) until(what string, condition func() bool) {
 	c.t.Helper()
-	for deadline := time.Now().Add(waittest.Limit); !condition(); time.Sleep(2 * time.Millisecond) {
+	for deadline := time.Now().Add(waittest.Limit); !condition(); time.Sleep(2 * time.Millisecond) { // between two looks
 		if time.Now().After(deadline) {
 			c.t.Fatalf("not within %v: %s\nstate: %+v\nhealth: %q", waittest.Limit, what, c.Resource.State(), c.Health.Log())
 		}
@@ -136,7 +136,7 @@ func (c *Check) until(what string, condition func() bool) {
 }
 
 // rest gives what should not happen the time to happen.
-func (c *Check) rest() { time.Sleep(c.quiet + time.Millisecond) }
+func (c *Check) rest() { time.Sleep(c.quiet + time.Millisecond) } // in a bubble, or as long as the clock of the server needs
 
 func (c *Check) key(name string) slim.Key { return slim.Key{Namespace: c.Namespace, Name: name} }
 
