@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package cells_test
+package house_test
 
 import (
 	"bytes"
@@ -28,7 +28,7 @@ var stable = []string{
 	"runtime/cell", "runtime/health", "runtime/hive", "runtime/job", "runtime/lifecycle",
 }
 
-const apiFile = "../docs/api.txt"
+const apiFile = root + "/docs/api.txt"
 
 // TestAPI holds the stable Go API against a list under review, a line for each
 // exported name, field and method.
@@ -65,7 +65,7 @@ func TestAPI(t *testing.T) {
 			t.Errorf("new: %s", line)
 		}
 	}
-	t.Errorf("the stable API is not what %s says; if that is meant, review the difference that this makes:\n\tgo test ./cells -run TestAPI -update", path.Base(apiFile))
+	t.Errorf("the stable API is not what %s says; if that is meant, review the difference that this makes:\n\tgo test ./docs/house -run TestAPI -update", path.Base(apiFile))
 }
 
 // packageAPI are the lines of a package.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package cells_test
+package house_test
 
 import (
 	"go/ast"

@@ -1,7 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package cells_test
+package house_test
+
+import (
+	"testing"
+)
+
+// exceptions are places where a rule does not hold, and why.
+type exceptions map[string]string
+
+// check reports places that break a rule, but for the exceptions.
+func (e exceptions) check(t *testing.T, rule string, broken map[string]string) {
+	t.Helper()
+	for place, how := range broken {
+		if e[place] == "" {
+			t.Errorf("%s: %s\n\t%s", place, how, rule)
+		}
+	}
+	for place := range e {
+		if broken[place] == "" {
+			t.Errorf("%s keeps the rule, and is listed as an exception from it; take it off the list", place)
+		}
+	}
+}
 
 // unsaid are folders that do not say what lives there.
 var unsaid = exceptions{}
