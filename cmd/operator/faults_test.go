@@ -392,13 +392,15 @@ func (f *turmoil) calmed(after string) {
 
 func (f *turmoil) awaits(after, what string, within time.Duration, check func() error) {
 	f.t.Helper()
-	began, logged := time.Now(), len(f.o.log.String())
+	meter, logged := waittest.StartMeter(), len(f.o.log.String())
+	defer meter.Stop()
 	var last error
-	for told := began; ; {
+	for told := time.Now(); ; {
 		err := check()
-		took := time.Since(began)
+		took := meter.Elapsed()
 		if err == nil {
-			f.t.Logf("%s %s after %s; the last that was not: %v", what, took.Round(time.Millisecond), after, last)
+			f.t.Logf("%s %s after %s, beside stalls of %s; the last that was not: %v",
+				what, took.Round(time.Millisecond), after, meter.Stalled().Round(time.Millisecond), last)
 			if took > f.harm.calms {
 				f.t.Logf("meanwhile the operator said:\n%s", f.o.log.After(logged))
 			}

@@ -104,7 +104,8 @@ func membersComeAndGo(t *testing.T, seed uint64, mode string, length time.Durati
 func calmsDown(o *operator, e *kvstoretest.Etcd, compare func() error, excused ...string) time.Duration {
 	t := o.t
 	t.Helper()
-	since, called, began := servedRevision(t, e), time.Now(), time.Now()
+	since, called, meter := servedRevision(t, e), time.Now(), waittest.StartMeter()
+	defer meter.Stop()
 	for last := error(nil); ; time.Sleep(20 * time.Millisecond) { // between looks
 		asked := time.Now()
 		servedRevision(t, e)
@@ -112,13 +113,13 @@ func calmsDown(o *operator, e *kvstoretest.Etcd, compare func() error, excused .
 		s, ok := o.status()
 		stands := ok && !s.Election.Leading // a lease that was lost is another test's
 		err := cmp.Or(etcdIsRight(o, e, since, excused...), compare())
-		took := time.Since(began)
+		took := meter.Elapsed()
 		switch {
 		case err == nil:
 			t.Logf("all is well %s after the members are back; the last that was not: %v", took.Round(time.Millisecond), last)
 			return took
 		case (!serves || stands) && time.Since(called) < waittest.Limit:
-			began = time.Now()
+			meter.Restart()
 		case took > slowness*etcdCalmsWithin || !o.running():
 			t.Fatalf("%s after the members are back: %v", took, err)
 		}
