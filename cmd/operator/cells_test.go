@@ -59,8 +59,8 @@ func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) 
 	write := func(ctx context.Context, n int) error {
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
 		ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: shared.K8sNamespace, Name: name}
-		if n%2 == 1 { // without a precondition: one that comes late is stored
-			_, err := c.Patch(ctx, ref, fmt.Appendf(nil, `{"data":{"n":"%d"}}`, n))
+		if n%2 == 1 { // without a precondition: one that comes late is stored; in a field of its own, or it undoes the other
+			_, err := c.Patch(ctx, ref, fmt.Appendf(nil, `{"data":{"patched":"%d"}}`, n))
 			return err
 		}
 		_, _, err := c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
