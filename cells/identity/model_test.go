@@ -70,19 +70,22 @@ func TestModel(t *testing.T) {
 
 // The model notices when a guard is missing.
 func TestModelNotices(t *testing.T) {
-	for name, missing := range map[string]guards{
-		"a term begins with what the view has":               {noCatchUp: true},
-		"a term makes identities before all views are there": {noSync: true},
-		"numbers do not rest":                                {noRest: true},
-		"what endpoints have does not count":                 {noCarried: true},
-		"what exists is taken for one's own":                 {noCompare: true},
-		"what was made is believed to be there":              {noConfirm: true},
-		"an edit is taken for another object":                {noUID: true},
-		"what else an object has does not count":             {noMetadata: true},
+	for name, test := range map[string]struct {
+		missing guards
+		noticed uint64 // by this history
+	}{
+		"a term begins with what the view has":               {guards{noCatchUp: true}, 3},
+		"a term makes identities before all views are there": {guards{noSync: true}, 1},
+		"numbers do not rest":                                {guards{noRest: true}, 2},
+		"what endpoints have does not count":                 {guards{noCarried: true}, 76},
+		"what exists is taken for one's own":                 {guards{noCompare: true}, 35},
+		"what was made is believed to be there":              {guards{noConfirm: true}, 129},
+		"an edit is taken for another object":                {guards{noUID: true}, 61},
+		"what else an object has does not count":             {guards{noMetadata: true}, 1650},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for seed := range uint64(3000) {
-				w := newModel(seed, missing)
+			for seed := range seedtest.From(test.noticed, 3000) {
+				w := newModel(seed, test.missing)
 				synctest.Test(t, func(*testing.T) { w.run() })
 				if w.wrong != "" {
 					t.Logf("seed %d: %s", seed, w.wrong)

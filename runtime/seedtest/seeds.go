@@ -71,3 +71,15 @@ func Seeds(t *testing.T, n uint64) iter.Seq[uint64] {
 		}
 	}
 }
+
+// From are the seeds of n histories, the first of which is known to show what a test looks
+// for: it begins with that one, and needs the others once histories are made otherwise.
+func From(first, n uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for i := range n {
+			if !yield(first + i) {
+				return
+			}
+		}
+	}
+}
