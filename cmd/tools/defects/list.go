@@ -7,10 +7,22 @@ package main
 var defects = []defect{
 	// Leader election and its fence.
 	{
+		what: "a leader writes on for two renew deadlines after its term",
+		file: "cells/leader/renew.go",
+		old:  "fence.Extend(from, e.Config.LeaderElectionRenewDeadline)", new: "fence.Extend(from, 3*e.Config.LeaderElectionRenewDeadline)",
+		pkg: "cmd/operator", test: "^TestInvariant2NoWriteOutsideTerm$/^lease_requests_fail$",
+	},
+	{
+		what: "a standby looks at the lease every five seconds",
+		file: "cells/leader/config.go",
+		old:  "return min(pollPeriod, c.LeaderElectionRetryPeriod)", new: "return max(20*pollPeriod, c.LeaderElectionRetryPeriod)",
+		pkg: "cells/leader", test: "^TestAStandbyOnlyLooks$",
+	},
+	{
 		what: "a write is not held to the fence when it reaches the socket",
 		file: "resources/internal/fenced/conn.go",
 		old:  "\tif err := c.dialer.fence.Check(); err != nil {\n\t\tc.reset()\n\t\treturn 0, err\n\t}\n\treturn c.Conn.Write(b)", new: "\treturn c.Conn.Write(b)",
-		pkg: "resources/internal/fenced", test: ".",
+		pkg: "resources/internal/fenced", test: "^TestLateWriteIsRefusedAndEndsTheConnection$/^tcp$",
 	},
 	{
 		what: "the lease is released before the duties have stopped",
@@ -22,13 +34,19 @@ var defects = []defect{
 		what: "a lease that another operator has emptied is free at once",
 		file: "cells/leader/plan.go",
 		old:  "s.release != nil || s.holder() == me {\n\t\treturn true", new: "s.release != nil || s.holder() == me || s.holder() == \"\" {\n\t\treturn true",
-		pkg: "docs", test: "^TestMigration$",
+		pkg: "cells/leader", test: "^TestALeaseIsFreeWhenItsStateHasStoodForItsDuration$",
 	},
 	{
 		what: "a lease whose holder was killed is free after half its duration",
 		file: "cells/leader/plan.go",
 		old:  "s.at.Monotonic+c.waitOut(s.lease.Spec.LeaseDurationSeconds)", new: "s.at.Monotonic+c.waitOut(s.lease.Spec.LeaseDurationSeconds)/2",
-		pkg: "docs", test: "^TestMigrationFromAKilledOriginal$",
+		pkg: "cells/leader", test: "^TestALeaseIsFreeWhenItsStateHasStoodForItsDuration$",
+	},
+	{
+		what: "the writes of a leader that did not release the lease are not waited for",
+		file: "cells/leader/plan.go",
+		old:  "return s.at.Monotonic + c.LeaderElectionRenewDeadline + c.requestTimeout()", new: "return s.at.Monotonic + 0*c.requestTimeout()",
+		pkg: "cells/leader", test: "^TestAPredecessorThatDidNotReleaseIsWaitedOut$",
 	},
 	{
 		what: "a standby writes the lease at every look",
@@ -52,6 +70,12 @@ var defects = []defect{
 	},
 
 	// etcd.
+	{
+		what: "keys of a lost lease are not written again",
+		file: "resources/kvstore/lease.go",
+		old:  "\tfor _, key := range orphans {\n\t\tl.restore(key, id)\n\t}\n", new: "",
+		pkg: "resources/kvstore", test: "^TestLostLeaseIsReplaced$",
+	},
 	{
 		what: "a lock is removed at first sight",
 		file: "cells/lockgc/plan.go",

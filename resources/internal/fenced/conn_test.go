@@ -112,7 +112,7 @@ func TestLateWriteIsRefusedAndEndsTheConnection(t *testing.T) {
 			}
 			f.miss() // what a process sees that was stopped
 			if n, err := ours.Write([]byte("late")); n != 0 || !errors.Is(err, errClosed) {
-				t.Errorf("late write: %d, %v", n, err)
+				t.Fatalf("late write: %d, %v", n, err)
 			}
 			if err := theirs.SetReadDeadline(time.Now().Add(waittest.Limit)); err != nil {
 				t.Fatal(err)
