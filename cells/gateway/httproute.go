@@ -91,6 +91,8 @@ func (c *compiler) httpFilter(to *envoy.Route, f gatewayv1.HTTPRouteFilter) (why
 			to.Rewrite.Host = string(*f.URLRewrite.Hostname)
 		}
 		to.Rewrite.PrefixPath, to.Rewrite.CompletePath = pathOf(f.URLRewrite.Path)
+	case f.CORS != nil:
+		to.CORS = corsOf(f.CORS)
 	default:
 		return fmt.Sprintf("the filter %s is not supported", f.Type)
 	}

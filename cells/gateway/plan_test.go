@@ -181,6 +181,30 @@ spec:
 	}
 }
 
+// GW-31: a filter for CORS as the model has it.
+func TestCORS(t *testing.T) {
+	got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `
+allowOrigins: ["https://Foo.com:443", "http://foo.com:443", "https://*.bar.com", "http://*:80"]
+allowMethods: [GET, PUT]
+allowHeaders: [X-A]
+exposeHeaders: [X-B]
+allowCredentials: true
+maxAge: 60`))
+	want := &envoy.CORS{
+		Origins: []envoy.Match{
+			{Kind: envoy.Exact, Value: "https://foo.com"}, {Kind: envoy.Exact, Value: "http://foo.com:443"},
+			{Kind: envoy.Regex, Value: `https://[^:/]+\.bar\.com`}, {Kind: envoy.Regex, Value: "http://[^:/]+"},
+		},
+		Credentials: true, Methods: []string{"GET", "PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: 60,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `allowOrigins: ["*"]`)); got.MaxAge != 5 || got.Credentials || got.Origins[0].Kind != envoy.Any {
+		t.Errorf("%+v", got)
+	}
+}
+
 // GW-16 and GW-20: entries of others stay, ours of other parents go, and equal ones are not written.
 func TestMergeParents(t *testing.T) {
 	now := metav1.Now()

@@ -36,9 +36,7 @@ func (r *Route) route(oneLabel string) *routev3.Route {
 		if code == 0 {
 			code = 500
 		}
-		to.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
-			Status: code, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{}},
-		}}
+		to.Action = directResponse(code)
 	default:
 		if len(r.Backends) == 1 {
 			edit(&to.RequestHeadersToAdd, &to.RequestHeadersToRemove, r.Backends[0].RequestHeaders)
@@ -49,21 +47,38 @@ func (r *Route) route(oneLabel string) *routev3.Route {
 	return to
 }
 
+// directResponse answers without a backend.
+func directResponse(status uint32) *routev3.Route_DirectResponse {
+	return &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{
+		Status: status, Body: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{}},
+	}}
+}
+
 // edit appends the edits of headers: adds before sets.
 func edit(add *[]*corev3.HeaderValueOption, remove *[]string, e *HeaderEdit) {
 	if e == nil {
 		return
 	}
 	for _, h := range e.Add {
-		*add = append(*add, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h.Name, Value: h.Value}})
+		*add = append(*add, &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: h.Name, Value: formatted(h.Value)}})
 	}
 	for _, h := range e.Set {
-		*add = append(*add, &corev3.HeaderValueOption{
-			Header:       &corev3.HeaderValue{Key: h.Name, Value: h.Value},
-			AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD,
-		})
+		*add = append(*add, header(h.Name, formatted(h.Value)))
 	}
 	*remove = append(*remove, e.Remove...)
+}
+
+// substitution is what Envoy replaces in the value of a header; another percent sign has it refuse all routes of the table.
+var substitution = regexp.MustCompile(`%(?:%|[A-Z][A-Z0-9_]*(?:\([^()]*\))?(?::[0-9]+)?%|)`)
+
+// formatted is a value of which Envoy takes each percent sign for one, but for those of substitutions.
+func formatted(value string) string {
+	return substitution.ReplaceAllStringFunc(value, func(found string) string {
+		if found == "%" {
+			return "%%"
+		}
+		return found
+	})
 }
 
 func weightOf(b Backend) uint32 {

@@ -101,13 +101,13 @@ func (o Options) translateHost(hostname string, of *hostRoutes) *host {
 	if o.OneLabelWildcards && hostname != "*" {
 		oneLabel = hostname
 	}
-	forced := o.merge(h.valid(of.forced, func(r *Route) *routev3.Route { return r.httpsRedirect(oneLabel) }))
+	forced := o.merge(h.valid(of.forced, func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
 	isForced := map[matchKey]bool{}
 	for _, r := range forced {
 		isForced[r.request()] = true
 	}
 	others := slices.DeleteFunc(slices.Clone(of.routes), func(r *Route) bool { return isForced[r.request()] })
-	others = o.merge(h.valid(others, func(r *Route) *routev3.Route { return r.route(oneLabel) }))
+	others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
 
 	all := slices.Concat(forced, others)
 	slices.SortStableFunc(all, comparePrecedence)
@@ -117,7 +117,7 @@ func (o Options) translateHost(hostname string, of *hostRoutes) *host {
 			v.Routes = append(v.Routes, r.httpsRedirect(oneLabel))
 			continue
 		}
-		v.Routes = append(v.Routes, r.route(oneLabel))
+		v.Routes = append(v.Routes, r.routes(oneLabel)...)
 		h.use(r)
 	}
 	if len(v.Routes) == 0 && !of.exclusive {
@@ -135,11 +135,13 @@ func (o Options) translateHost(hostname string, of *hostRoutes) *host {
 }
 
 // valid are the routes that Envoy accepts.
-func (h *host) valid(all []*Route, translate func(*Route) *routev3.Route) (found []*Route) {
+func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (found []*Route) {
 	for _, r := range all {
 		err := r.checkRegexes()
-		if err == nil {
-			err = translate(r).ValidateAll()
+		for _, to := range translate(r) {
+			if err == nil {
+				err = to.ValidateAll()
+			}
 		}
 		if err != nil {
 			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("the route for path %q is left out: %v", r.Path.Value, err)})

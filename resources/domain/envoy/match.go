@@ -25,6 +25,9 @@ func (r *Route) checkRegexes() error {
 	for _, m := range slices.Concat(r.Headers, r.Queries) {
 		matches = append(matches, m.Match)
 	}
+	if r.CORS != nil {
+		matches = append(matches, r.CORS.Origins...)
+	}
 	for _, m := range matches {
 		if m.Kind == Regex {
 			if err := CheckRegex(m.Value); err != nil {

@@ -81,6 +81,7 @@ type Route struct {
 	RequestHeaders, ResponseHeaders *HeaderEdit
 	GRPC                            bool
 	Retry                           *Retry
+	CORS                            *CORS
 }
 
 // Retry has requests that failed sent again: if there was no connection, and for some status codes.

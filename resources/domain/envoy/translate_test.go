@@ -344,6 +344,18 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// ENV-19: a percent sign that Envoy would refuse is one, and what it replaces stays.
+func TestFormatted(t *testing.T) {
+	for value, want := range map[string]string{
+		"a": "a", "100%": "100%%", "100%%": "100%%", "%": "%%", "5% of 10%": "5%% of 10%%", "a%20b%2Fc": "a%%20b%%2Fc",
+		"%DOWNSTREAM_REMOTE_ADDRESS%": "%DOWNSTREAM_REMOTE_ADDRESS%", "%REQ(X-A?X-B):5%, 7%": "%REQ(X-A?X-B):5%, 7%%", "%%%": "%%%%",
+	} {
+		if got := formatted(value); got != want {
+			t.Errorf("%s: %s, want %s", value, got, want)
+		}
+	}
+}
+
 // ENV-16: the host of an exclusive listener is served by its routes alone, also without any; and the first of equal routes
 // takes all requests.
 func TestExclusive(t *testing.T) {
