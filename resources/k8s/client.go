@@ -190,7 +190,7 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 	if is.ref.Name = sent.GetName(); is.ref.Name != "" {
 		is.generate = ""
 	}
-	again := c.contention.creation(is.ref)
+	again := c.contention.creation(is.ref, sent)
 	if err := again.await(); err != nil {
 		return nil, err
 	}
@@ -318,7 +318,7 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 			return current, false, nil
 		}
 		changes := changesOf(current.Object, sent.Object)
-		again := c.contention.modification(ref, current, changes)
+		again := c.contention.modification(ctx, ref, current, changes)
 		if err := again.await(); err != nil {
 			return nil, false, err
 		}

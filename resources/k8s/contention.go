@@ -4,11 +4,13 @@
 package k8s
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -148,44 +150,61 @@ func (c *contention) forget(key digest) {
 	delete(c.old, key)
 }
 
-// recurrence is a change that is about to be made, perhaps not for the first time. A
-// nil recurrence is not followed.
+// recurrence is a write that is about to be made, perhaps not for the first time. A nil
+// recurrence is not followed.
 type recurrence struct {
 	report *contentionReport
-	key    digest
 	ref    Ref
-	field  string
-	object *unstructured.Unstructured              // before the change, nil if it was not read
-	values func(*unstructured.Unstructured) digest // of the object as stored
-	was    changed
-	undone bool // since it was made last
+	object *unstructured.Unstructured // before the write, nil if it was not read
+	fields []followed
+	// droppedField is one that the response did not show.
+	droppedField string
 }
 
-func (r *contentionReport) follow(a *recurrence, undone func(was changed) bool) *recurrence {
-	if r == nil {
+// followed is a field of a write. Each is followed by itself: one write may set what
+// another one clears.
+type followed struct {
+	key    digest
+	name   string                                  // "" for an object that is deleted after each creation
+	value  func(*unstructured.Unstructured) digest // of the object as stored
+	was    changed
+	undone bool // since it was written last
+}
+
+func (r *contentionReport) follow(ref Ref, object *unstructured.Unstructured, fields []followed, undone func(followed) bool) *recurrence {
+	if r == nil || len(fields) == 0 {
 		return nil
 	}
-	a.report = r
-	var ok bool
-	if a.was, ok = r.contention.recall(a.key); ok {
-		a.undone = !a.was.unknown && (a.was.dropped || undone(a.was))
+	for i := range fields {
+		f := &fields[i]
+		var ok bool
+		if f.was, ok = r.contention.recall(f.key); ok {
+			f.undone = !f.was.unknown && (f.was.dropped || undone(*f))
+		}
+		if time.Since(f.was.at) > calmAfter(f.was.undone) && f.was.undone > freeRepetitions {
+			f.was.undone = 0 // the change has lasted
+		}
 	}
-	if time.Since(a.was.at) > calmAfter(a.was.undone) && a.was.undone > freeRepetitions {
-		a.was.undone = 0 // the change has lasted
-	}
-	return a
+	return &recurrence{report: r, ref: ref, object: object, fields: fields}
 }
 
 // creation follows the creation of an object. One that was created before, and has to
-// be created again, was deleted by another client.
-func (r *contentionReport) creation(ref Ref) *recurrence {
+// be created again, was deleted by another client. If its owner is another one, that was
+// the garbage collector, with the owner.
+func (r *contentionReport) creation(ref Ref, sent *unstructured.Unstructured) *recurrence {
 	if ref.Name == "" {
 		return nil
 	}
-	return r.follow(&recurrence{
-		key: digestOf("create", ref), ref: ref,
-		values: func(*unstructured.Unstructured) digest { return digest{} },
-	}, func(changed) bool { return true })
+	created := followed{key: digestOf("create", ref), value: ownersOf}
+	return r.follow(ref, nil, []followed{created}, func(f followed) bool { return f.was.values == ownersOf(sent) })
+}
+
+func ownersOf(obj *unstructured.Unstructured) digest {
+	var all []any
+	for _, owner := range obj.GetOwnerReferences() {
+		all = append(all, owner.UID)
+	}
+	return digestOf(all...)
 }
 
 // deletion says that an object was deleted by this operator.
@@ -195,22 +214,30 @@ func (r *contentionReport) deletion(ref Ref) {
 	}
 }
 
+type sharedFields struct{}
+
+// WithSharedFields returns a context for Modify where other clients change the same fields by agreement, as agents
+// release what an operator has allocated. That the fields are not as they were written is no contention then (K8S-9 in
+// docs/wire/k8s.md).
+func WithSharedFields(ctx context.Context) context.Context {
+	return context.WithValue(ctx, sharedFields{}, true)
+}
+
 // modification follows the change of fields.
-func (r *contentionReport) modification(ref Ref, current *unstructured.Unstructured, changes []fieldChange) *recurrence {
-	paths := make([]fieldPath, len(changes))
-	for i, c := range changes {
-		paths[i] = c.path
+func (r *contentionReport) modification(ctx context.Context, ref Ref, current *unstructured.Unstructured, changes []fieldChange) *recurrence {
+	if ctx.Value(sharedFields{}) != nil {
+		return nil
 	}
-	values := func(obj *unstructured.Unstructured) digest {
-		all := make([]any, len(paths))
-		for i, p := range paths {
-			all[i] = p.at(obj.Object)
+	var fields []followed
+	for _, c := range changes {
+		for _, path := range c.leaves() {
+			fields = append(fields, followed{
+				key: digestOf("change", ref, current.GetUID(), path), name: path.String(),
+				value: func(obj *unstructured.Unstructured) digest { return digestOf(path.at(obj.Object)) },
+			})
 		}
-		return digestOf(all...)
 	}
-	return r.follow(&recurrence{
-		key: digestOf("change", ref, current.GetUID(), paths), ref: ref, field: fieldsOf(changes), values: values, object: current,
-	}, func(was changed) bool { return was.values != values(current) })
+	return r.follow(ref, current, fields, func(f followed) bool { return f.was.values != f.value(current) })
 }
 
 // replacement follows the replacement of an object. Where the same content is to be
@@ -221,22 +248,20 @@ func (r *contentionReport) replacement(ref Ref, sent *unstructured.Unstructured)
 	delete(metadata, "resourceVersion")
 	content["metadata"] = metadata
 	is := digestOf(content)
-	return r.follow(&recurrence{
-		key: digestOf("replace", ref, sent.GetUID()), ref: ref, field: "its content",
-		values: func(*unstructured.Unstructured) digest { return is },
-	}, func(was changed) bool { return was.values == is && was.revision != sent.GetResourceVersion() })
+	whole := followed{key: digestOf("replace", ref, sent.GetUID()), name: "its content", value: func(*unstructured.Unstructured) digest { return is }}
+	return r.follow(ref, nil, []followed{whole}, func(f followed) bool { return f.was.values == is && f.was.revision != sent.GetResourceVersion() })
 }
 
-// fieldsOf names the fields of changes.
-func fieldsOf(changes []fieldChange) string {
+// namesOf names fields.
+func namesOf(fields []followed) string {
 	const most = 3
 	var names []string
-	for i, c := range changes {
+	for i, f := range fields {
 		if i == most {
-			names = append(names, fmt.Sprintf("%d more", len(changes)-most))
+			names = append(names, fmt.Sprintf("%d more", len(fields)-most))
 			break
 		}
-		names = append(names, c.path.String())
+		names = append(names, f.name)
 	}
 	return strings.Join(names, ", ")
 }
@@ -266,54 +291,91 @@ func otherWriter(obj *unstructured.Unstructured, since time.Time) string {
 
 // await returns a ContentionError until the pause after the last attempt is over.
 func (a *recurrence) await() error {
-	if a == nil || !a.undone || !time.Now().Before(a.was.until) {
+	if a == nil {
 		return nil
 	}
-	return a.error(a.was)
+	now := time.Now()
+	fought := slices.DeleteFunc(slices.Clone(a.fields), func(f followed) bool { return !f.undone || !now.Before(f.was.until) })
+	if len(fought) == 0 {
+		return nil
+	}
+	return a.error(fought)
 }
 
-func (a *recurrence) error(is changed) *ContentionError {
-	e := &ContentionError{Ref: a.ref, Field: a.field, Times: is.undone, Until: is.until, Dropped: is.dropped}
-	if a.object != nil && !is.dropped {
-		e.Writer = otherWriter(a.object, a.was.at)
+// error is about fields that are undone; was is what is remembered of them now.
+func (a *recurrence) error(fought []followed) *ContentionError {
+	e := &ContentionError{Ref: a.ref, Field: namesOf(fought)}
+	since := fought[0].was.at
+	for _, f := range fought {
+		e.Times = max(e.Times, f.was.undone)
+		e.Dropped = e.Dropped || f.was.dropped
+		if f.was.until.After(e.Until) {
+			e.Until = f.was.until
+		}
+		if f.was.at.Before(since) {
+			since = f.was.at
+		}
+	}
+	switch {
+	case e.Dropped && a.droppedField != "":
+		e.Field = a.droppedField
+	case !e.Dropped && a.object != nil:
+		e.Writer = otherWriter(a.object, since)
 	}
 	return e
 }
 
-// stored notes that the change was made.
-func (a *recurrence) stored(obj *unstructured.Unstructured) { a.record(obj, false) }
+// stored notes that the write was made.
+func (a *recurrence) stored(obj *unstructured.Unstructured) { a.record(obj) }
 
-// dropped records that the response did not show the change.
+// dropped records that the response did not show a field of the write.
 func (a *recurrence) dropped(obj *unstructured.Unstructured, field string) {
 	if a != nil {
-		a.field = field
-		a.record(obj, true)
+		a.droppedField = field
+		a.record(obj)
 	}
 }
 
-// lost records that it is unknown whether the change was made.
+// drops reports whether the response did not show a field. It may be shown by a field that contains it.
+func (a *recurrence) drops(f followed) bool {
+	return a.droppedField != "" && (len(a.fields) == 1 || f.name == a.droppedField || strings.HasPrefix(f.name, a.droppedField+"."))
+}
+
+// lost records that it is unknown whether the write was made.
 func (a *recurrence) lost() {
-	if a != nil {
-		is := a.was
+	if a == nil {
+		return
+	}
+	for _, f := range a.fields {
+		is := f.was
 		is.unknown, is.at = true, time.Now()
-		a.report.contention.remember(a.key, is)
+		a.report.contention.remember(f.key, is)
 	}
 }
 
-func (a *recurrence) record(obj *unstructured.Unstructured, dropped bool) {
+func (a *recurrence) record(obj *unstructured.Unstructured) {
 	if a == nil {
 		return
 	}
 	now := time.Now()
-	is := changed{values: a.values(obj), revision: obj.GetResourceVersion(), at: now, undone: a.was.undone, dropped: dropped}
-	if a.undone {
-		is.undone++
+	var fought []followed
+	for _, f := range a.fields {
+		is := changed{values: f.value(obj), revision: obj.GetResourceVersion(), at: now, undone: f.was.undone, dropped: a.drops(f)}
+		if f.undone {
+			is.undone++
+		}
+		pause := pauseOf(is.undone)
+		is.until = now.Add(pause)
+		a.report.contention.remember(f.key, is)
+		if f.undone && pause > 0 {
+			since := f.was.at
+			f.was = is
+			f.was.at = since // of the write that was undone
+			fought = append(fought, f)
+		}
 	}
-	pause := pauseOf(is.undone)
-	is.until = now.Add(pause)
-	a.report.contention.remember(a.key, is)
-	if a.undone && pause > 0 {
-		a.report.repeated(a.key, a.error(is), calmAfter(is.undone))
+	if len(fought) > 0 {
+		a.report.repeated(fought, a.error(fought))
 	}
 }
 
@@ -333,15 +395,17 @@ func newContentionReport(c *contention, h health.Reporter, log *slog.Logger) *co
 	return &contentionReport{contention: c, health: h.Child("contention"), log: log, fought: map[digest]time.Time{}}
 }
 
-// repeated records that a change was undone, and repeated. calm is how long it has to
-// last now.
-func (r *contentionReport) repeated(key digest, err *ContentionError, calm time.Duration) {
+// repeated records that fields were undone, and written again.
+func (r *contentionReport) repeated(fought []followed, err *ContentionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.fought) == 0 {
 		r.log.Warn("changes are undone again and again, pausing before each attempt", "object", err.Ref.String(), "error", err)
 	}
-	r.fought[key] = time.Now().Add(calm)
+	calm := calmAfter(err.Times) // that they have to last now
+	for _, f := range fought {
+		r.fought[f.key] = time.Now().Add(calm)
+	}
 	r.health.Degraded(fmt.Sprintf("%d changes are undone again and again, that of %s among them", len(r.fought), err.Ref), err)
 	if r.calm == nil {
 		r.calm = time.AfterFunc(calm, r.expire)

@@ -171,6 +171,14 @@ func (c *contest) degraded() string {
 	return strings.Join(texts, "\n")
 }
 
+// a is the object that most tests write.
+var a = Ref{Resource: configMaps, Namespace: "n", Name: "a"}
+
+func (c *contest) edit(t *testing.T, change func(*unstructured.Unstructured) error) error {
+	_, _, err := c.Modify(why(t), a, change)
+	return err
+}
+
 // set has a field be as the duty wants it.
 func (c *contest) set(t *testing.T, name, field, value string) error {
 	_, _, err := c.Modify(why(t), Ref{Resource: configMaps, Namespace: "n", Name: name}, func(u *unstructured.Unstructured) error {
@@ -288,6 +296,36 @@ func TestWritesThatAreNoRepetitionGoAtOnce(t *testing.T) {
 		"other content":    func(t *testing.T, c *contest, i int) error { return c.set(t, "a", "count", fmt.Sprint(i)) },
 		"other patches":    func(t *testing.T, c *contest, i int) error { return c.patch(t, "a", "count", fmt.Sprint(i%2)) },
 		"to and fro by us": func(t *testing.T, c *contest, i int) error { return c.set(t, "a", "count", fmt.Sprint(i%2)) },
+		"the only field of a map, set and cleared by us": func(t *testing.T, c *contest, i int) error {
+			return c.edit(t, func(u *unstructured.Unstructured) error {
+				if i%2 == 0 {
+					return unstructured.SetNestedField(u.Object, fmt.Sprint(i), "binaryData", "error")
+				}
+				unstructured.RemoveNestedField(u.Object, "binaryData", "error")
+				return nil
+			})
+		},
+		"not the same fields each time": func(t *testing.T, c *contest, i int) error {
+			return c.edit(t, func(u *unstructured.Unstructured) error {
+				data := map[string]any{"always": fmt.Sprint(i), "seldom": fmt.Sprint(i / 3)}
+				return unstructured.SetNestedField(u.Object, data, "data")
+			})
+		},
+		"fields that others change by agreement": func(t *testing.T, c *contest, i int) error {
+			c.other("a", func(data map[string]any) { data["list"] = "shorter" })
+			_, _, err := c.Modify(WithSharedFields(why(t)), a, func(u *unstructured.Unstructured) error {
+				return unstructured.SetNestedField(u.Object, "longer", "data", "list")
+			})
+			return err
+		},
+		"of another owner": func(t *testing.T, c *contest, i int) error {
+			delete(c.objects, "owned") // with its owner
+			cm := newConfigMap("n", "owned", nil)
+			cm.APIVersion, cm.Kind = "v1", "ConfigMap"
+			cm.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "web", UID: types.UID(fmt.Sprint("web-", i))}}
+			_, err := c.Create(why(t), configMaps, cm)
+			return err
+		},
 		"beside each other": func(t *testing.T, c *contest, i int) error {
 			c.other("a", func(data map[string]any) { data["theirs"] = fmt.Sprint(i) })
 			return c.set(t, "a", "ours", fmt.Sprint(i))

@@ -39,6 +39,19 @@ type fieldChange struct {
 	removed bool
 }
 
+// leaves are the paths of what was changed: of a map that was removed, those of all that was in it.
+func (c fieldChange) leaves() (all []fieldPath) {
+	of, isMap := c.from.(map[string]any)
+	if !c.removed || !isMap || len(of) == 0 {
+		return []fieldPath{c.path}
+	}
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		inside := fieldChange{path: append(slices.Clone(c.path), name), from: of[name], removed: true}
+		all = append(all, inside.leaves()...)
+	}
+	return all
+}
+
 // changesOf are the fields in which after differs from before, in the order of their
 // paths. Maps are compared field by field, lists as a whole.
 func changesOf(before, after map[string]any) []fieldChange {

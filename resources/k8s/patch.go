@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -53,21 +52,13 @@ func patchType(patch []byte) string {
 
 // patch follows a patch. One whose values are not in the cache as they were stored was undone.
 func (r *contentionReport) patch(ref Ref, sets []PatchedValue) *recurrence {
-	if len(sets) == 0 {
-		return nil
-	}
-	fields, from := make([]string, len(sets)), make([]any, len(sets))
+	fields, from := make([]followed, len(sets)), map[digest]digest{}
 	for i, v := range sets {
-		fields[i], from[i] = v.Field, v.From
-	}
-	values := func(stored *unstructured.Unstructured) digest {
-		now := make([]any, len(sets))
-		for i, v := range sets {
-			now[i] = v.In(stored)
+		fields[i] = followed{
+			key: digestOf("patch", ref, v.Field), name: v.Field,
+			value: func(stored *unstructured.Unstructured) digest { return digestOf(v.In(stored)) },
 		}
-		return digestOf(now...)
+		from[fields[i].key] = digestOf(v.From)
 	}
-	return r.follow(&recurrence{
-		key: digestOf("patch", ref, fields), ref: ref, field: strings.Join(fields, ", "), values: values,
-	}, func(was changed) bool { return was.values != digestOf(from...) })
+	return r.follow(ref, nil, fields, func(f followed) bool { return f.was.values != from[f.key] })
 }

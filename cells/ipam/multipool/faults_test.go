@@ -174,6 +174,23 @@ func (s *server) wantEvent(pool, reason, text string) {
 	})
 }
 
+// MPOOL-37: an agent that releases what it has been allocated, and requests it again, has it again at once, however often.
+func TestReleasesAreNoContention(t *testing.T) {
+	s := newServer(t)
+	s.createPool("default", "10.100.0.0/16 mask 24", "")
+	o := s.start()
+	s.create(has("busy").needs("default: 300"))
+	for i := range 8 {
+		s.want("busy", fmt.Sprintf("default: 10.100.%d.0/24 10.100.%d.0/24", i, i+1))
+		s.setRequested("busy", "default: 1")
+		s.setAllocated("busy", fmt.Sprintf("default: 10.100.%d.0/24", i+1))
+		s.setRequested("busy", "default: 300")
+	}
+	if d := o.Degraded("ipam.multipool"); d != "" {
+		t.Error(d)
+	}
+}
+
 // K8S-9: another writer that undoes what is written is named, and is not fought with at full speed.
 func TestContentionOverANode(t *testing.T) {
 	s := newServer(t)

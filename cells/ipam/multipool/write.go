@@ -72,7 +72,8 @@ func (c *controller) writeAllocated(ctx context.Context, w pendingWrite) error {
 	if w.keep || sameAllocation(w.observed.Allocated, w.desired.Allocated) {
 		return nil
 	}
-	_, err := c.modify(ctx, k8s.Ref{Resource: v2.CiliumNodeResource, Name: w.Name}, w.observed, func(u *unstructured.Unstructured) error {
+	// Agents take CIDRs off the list to release them, and need others soon after (MPOOL-37).
+	_, err := c.modify(k8s.WithSharedFields(ctx), k8s.Ref{Resource: v2.CiliumNodeResource, Name: w.Name}, w.observed, func(u *unstructured.Unstructured) error {
 		has, err := allocatedIn(u)
 		if err != nil || !listsSame(has, w.observed.Allocated) {
 			return errOutdated // the change decides
