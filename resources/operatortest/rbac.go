@@ -7,15 +7,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -35,14 +35,20 @@ func HTTPClient(t testing.TB, config *rest.Config) *http.Client {
 	return client
 }
 
-// Define creates the CRDs of kinds that are not there, and waits until they are established.
+// Define creates the CRDs of kinds that are not there, and waits until the kinds are served.
 func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 	t.Helper()
-	client, err := apiextensionsclient.NewForConfigAndClient(admin, HTTPClient(t, admin))
+	client := HTTPClient(t, admin)
+	definitions, err := apiextensionsclient.NewForConfigAndClient(admin, client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range kinds {
+	objects, err := dynamic.NewForConfigAndClient(admin, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resources := make([]schema.GroupVersionResource, len(kinds))
+	for i, name := range kinds {
 		kind, known := api.KindNamed(name)
 		if !known {
 			t.Fatalf("there is no kind %s", name)
@@ -51,15 +57,16 @@ func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = client.CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
+		_, err = definitions.CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
 		if err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
-		Eventually(t, name+" is established", func() bool {
-			crd, err := client.CustomResourceDefinitions().Get(t.Context(), kind.CRDName(), metav1.GetOptions{})
-			return err == nil && slices.ContainsFunc(crd.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-				return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
-			})
+		resources[i] = kind.Resource
+	}
+	for i, resource := range resources {
+		Eventually(t, kinds[i]+" is served", func() bool {
+			_, err := objects.Resource(resource).List(t.Context(), metav1.ListOptions{Limit: 1})
+			return err == nil
 		})
 	}
 }

@@ -19,15 +19,20 @@ func Until(tb testing.TB, what string, holds func() bool) {
 	Within(tb, Limit, what, holds)
 }
 
-// Within is Until with another limit. The state is looked at less and less often: what
-// that costs, such as a list of all objects, does not delay what is waited for.
+// Within is Until with another limit. The state is looked at less and less often, and for no
+// more than half of the time: what a look costs, such as a list of all objects, does not
+// delay what is waited for.
 func Within(tb testing.TB, limit time.Duration, what string, holds func() bool) {
 	tb.Helper()
-	for began := time.Now(); !holds(); {
-		waited := time.Since(began)
+	for began := time.Now(); ; {
+		look := time.Now()
+		if holds() {
+			return
+		}
+		waited, took := time.Since(began), time.Since(look)
 		if waited > limit {
 			tb.Fatalf("not within %s: %s", limit, what)
 		}
-		time.Sleep(min(max(waited/10, 5*time.Millisecond), 250*time.Millisecond)) // between two looks
+		time.Sleep(max(min(waited/10, 250*time.Millisecond), min(took, time.Second), 5*time.Millisecond)) // between two looks
 	}
 }
