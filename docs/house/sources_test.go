@@ -25,7 +25,9 @@ func (s source) isGo() bool { return strings.HasSuffix(s.path, ".go") }
 func (s source) isTest() bool {
 	return strings.HasSuffix(s.path, "_test.go") || forTests.MatchString(s.path)
 }
-func (s source) isGenerated() bool { return generated.MatchString(s.text) }
+func (s source) isGenerated() bool {
+	return strings.Contains(s.text, "// Code generated ") && generated.MatchString(s.text)
+}
 func (s source) isProgram() bool   { return strings.HasPrefix(s.path, "cmd/") }
 func (s source) lineOf(at int) int { return strings.Count(s.text[:at], "\n") + 1 }
 

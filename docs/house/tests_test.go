@@ -21,14 +21,14 @@ func TestTests(t *testing.T) {
 		if !s.isTest() {
 			continue
 		}
+		inBubble := strings.Contains(s.text, `"testing/synctest"`)
 		for i, line := range strings.Split(s.text, "\n") {
-			at := fmt.Sprintf("%s:%d", s.path, i+1)
 			switch said := strings.Contains(line, "//"); {
-			case said || strings.Contains(s.text, `"testing/synctest"`):
+			case said || inBubble:
 			case strings.Contains(line, "time.Sleep("):
-				asleep[at] = "sleeps"
-			case limits.MatchString(line) && !strings.Contains(line, "waittest.Limit"):
-				limited[at] = "has a limit of its own"
+				asleep[fmt.Sprintf("%s:%d", s.path, i+1)] = "sleeps"
+			case strings.Contains(line, "deadline := ") && limits.MatchString(line) && !strings.Contains(line, "waittest.Limit"):
+				limited[fmt.Sprintf("%s:%d", s.path, i+1)] = "has a limit of its own"
 			}
 		}
 		for name := range portsThatWereFree(t, s) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,16 +36,30 @@ func TestText(t *testing.T) {
 		long.check(t, "one file per concept: find the two that are in it", broken)
 	})
 	for name, rule := range map[string]struct {
-		pattern *regexp.Regexp
-		remedy  string
+		literals []string // one of them is in each match; the pattern alone takes long for the whole tree
+		pattern  *regexp.Regexp
+		remedy   string
 	}{
-		"nothing is left to do":  {regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|XX` + `X)\b`), "do it, or leave it out cleanly and say so in docs"},
-		"no paths of a machine":  {regexp.MustCompile(`(^|[\s"'` + "`" + `=(])/(` + "wo" + `rk|ro` + `ot|ho` + `me)/[a-z.]`), "say where things are from the root of the repository"},
-		"no hosts of registries": {regexp.MustCompile(`\b(quay|ghcr|gcr|docker)\.io/|registry\.k8s\.` + `io|index\.docker\.` + `io`), "images are named by who deploys"},
+		"nothing is left to do": {
+			[]string{"TO" + "DO", "FIX" + "ME", "XX" + "X"},
+			regexp.MustCompile(`\b(` + "TO" + `DO|FIX` + `ME|XX` + `X)\b`), "do it, or leave it out cleanly and say so in docs",
+		},
+		"no paths of a machine": {
+			[]string{"/wo" + "rk/", "/ro" + "ot/", "/ho" + "me/"},
+			regexp.MustCompile(`(^|[\s"'` + "`" + `=(])/(` + "wo" + `rk|ro` + `ot|ho` + `me)/[a-z.]`), "say where things are from the root of the repository",
+		},
+		"no hosts of registries": {
+			[]string{".io/", "registry.k8s." + "io", "index.docker." + "io"},
+			regexp.MustCompile(`\b(quay|ghcr|gcr|docker)\.io/|registry\.k8s\.` + `io|index\.docker\.` + `io`), "images are named by who deploys",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, s := range allSources(t) {
 				if s.path == "docs/house/text_test.go" || s.isGenerated() || path.Base(s.path) == "go.sum" {
+					continue
+				}
+				has := func(text string) bool { return strings.Contains(s.text, text) }
+				if !slices.ContainsFunc(rule.literals, has) {
 					continue
 				}
 				if at := rule.pattern.FindStringIndex(s.text); at != nil {
