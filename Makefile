@@ -69,7 +69,9 @@ go_test = mkdir -p $(FLAKY); rm -f $(FLAKY)/$(1).json $(FLAKY)/$(1).txt; touch -
 		--jsonfile $(FLAKY)/$(1).json $(rerun) --raw-command -- \
 		bash -c 'if [ "$$1" ]; then set -- -count=1 "$$@"; else set -- $(3); fi; exec go test -json $(2) "$$@"' tests | \
 	sed -u -E -e 's/^✓  /ok  \t/' -e 's/^✖  /FAIL\t/' -e 's/^((ok|FAIL)\s.*) \(([0-9.hm]+s)\)$$/\1\t\3/'; \
-	go run -C $(CURDIR)/cmd/tools ./flaky -check $(FLAKY)/$(1).json
+	$(build_flaky); $(CURDIR)/bin/.flaky -check $(FLAKY)/$(1).json
+
+build_flaky = go build -C $(CURDIR)/cmd/tools -o $(CURDIR)/bin/.flaky ./flaky
 
 $(shell mkdir -p bin)
 
@@ -138,8 +140,9 @@ test: ## Everything: this is what CI runs; up to 40 minutes the first time; RERU
 	@echo "==> All tests passed"
 
 # go vet has run in lint. The file with the times is not in the repository: what a test opens
-# there is part of what Go keeps its result by.
-RACE := -race -vet=off -p 2 -timeout 40m
+# there is part of what Go keeps its result by. Most tests wait for servers: two packages at a
+# time would leave two cores idle for a third of the time.
+RACE := -race -vet=off -p 3 -timeout 40m
 TIMES := $(or $(TMPDIR),/tmp)/skep-test-times-$(shell id -u)
 tests cluster: export SKEP_TEST_TIMES = $(TIMES)
 
@@ -171,7 +174,7 @@ modules: ## Tests of the other modules of the repository
 
 .PHONY: flaky
 flaky: ## Which tests passed only when they ran again; more than three are red
-	@rm -f bin/flaky/*.log; mkdir -p bin/flaky; go build -C cmd/tools -o $(CURDIR)/bin/.flaky ./flaky; bin/.flaky -max 3 bin/flaky
+	@rm -f bin/flaky/*.log; mkdir -p bin/flaky; $(build_flaky); bin/.flaky -max 3 bin/flaky
 
 # Tests that depend on what the API server does; they run on the oldest one too.
 OLDEST_PACKAGES := ./resources/stream ./resources/k8s ./cells/leader ./cells/crds ./cells/identity ./cells/endpointslice ./cells/ipam/clusterpool
@@ -244,12 +247,12 @@ vulnerabilities: ## Known vulnerabilities in code that the operators reach; asks
 	fi $(took)
 
 .PHONY: generated
-generated: ## What is generated is up to date; looks at a copy, and leaves the tree as it is
+generated: build ## What is generated is up to date; looks at a copy, and leaves the tree as it is
 	$(call step,Generating in a copy of the tree and comparing) \
 	copies=$(CURDIR)/bin/.generated; trap 'rm -rf "$$copies"' EXIT; rm -rf "$$copies"; mkdir -p "$$copies/after"; \
 	tar -cf - --exclude=./.git --exclude=./bin . | tar -xf - -C "$$copies/after"; \
 	cp -R "$$copies/after" "$$copies/before"; \
-	$(MAKE) --no-print-directory -C "$$copies/after" generate >bin/.generate.log 2>&1 || { cat bin/.generate.log; exit 1; }; \
+	$(MAKE) --no-print-directory -C "$$copies/after" generate BUILT=$(CURDIR)/bin >bin/.generate.log 2>&1 || { cat bin/.generate.log; exit 1; }; \
 	diff -rq --exclude=bin "$$copies/before" "$$copies/after" || { echo "out of date: run make generate"; exit 1; } $(took)
 
 .PHONY: tree-before tree-after
@@ -265,15 +268,17 @@ times: ## What the last tests took, by step and by package, against the budgets
 
 ##@ Change
 
+# Where the operator and graphdraw are that print what is generated, if they are built already.
+BUILT ?=
+
 .PHONY: generate
 generate: ## Write what is generated: deep copies, definitions, tables and pictures of the documents
-	$(call step,Generating) go build $(LDFLAGS) -o bin/operator ./cmd/operator; go build -C cmd/graphdraw -o $(CURDIR)/bin/graphdraw .; \
-	go generate ./... ./testdata/benchcells; \
-	go test -count=1 ./docs -run TestReadme -update; \
-	{ echo '# Written by make generate: this is what `operator rbac` prints. Do not edit.'; bin/operator rbac; } >deploy/manifests/clusterrole.yaml; \
+	$(call step,Generating) $(if $(BUILT),,go build $(LDFLAGS) -o bin/operator ./cmd/operator; go build -C cmd/graphdraw -o $(CURDIR)/bin/graphdraw .;) \
+	go generate ./... ./testdata/benchcells; operator=$(or $(BUILT),bin)/operator; \
+	{ echo '# Written by make generate: this is what `operator rbac` prints. Do not edit.'; $$operator rbac; } >deploy/manifests/clusterrole.yaml; \
 	{ printf '%s\n' '# Written by make generate from rules.yaml. Do not edit.' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' \
 		'metadata:' '  name: cilium-operator' '  namespace: kube-system' 'spec:'; sed 's/^./  &/' deploy/monitoring/rules.yaml; } >deploy/monitoring/prometheusrule.yaml; \
-	bin/operator graph -o svg >docs/pictures/graph.svg $(took)
+	$$operator graph -o svg >docs/pictures/graph.svg $(took)
 
 .PHONY: new-duty
 new-duty: ## Lay out the folder of a new duty: KIND=reconcile, sweep or mirror, NAME=lbipam

@@ -23,7 +23,7 @@ import (
 //go:generate go mod tidy -C examples/vendor
 //go:generate go mod tidy -C examples/floating
 //go:generate go mod tidy -C examples/acmecloud
-//go:generate go test -count=1 -short . -run "TestDocuments|TestReference" -update
+//go:generate go test -count=1 -short . -run "TestDocuments|TestReference|TestReadme" -update
 
 // asOperator makes the test binary an operator, so that documents show what a
 // process prints: "all" is the whole one, "two" has two duties, so that what
