@@ -52,7 +52,7 @@ type talk struct{}
 func newTalk() *talk { return &talk{} }
 
 func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
-	name, pace := os.Getenv(chatter), 2*time.Millisecond
+	name, pace := os.Getenv(chatter), 10*time.Millisecond
 	if text := os.Getenv(chatterPace); text != "" {
 		pace, _ = time.ParseDuration(text)
 	}

@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,6 +25,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 const leaseName = "cilium-operator-resource-lock"
@@ -77,21 +77,10 @@ func (w *world) clear() {
 	}
 }
 
-// define lets an operator define kinds, unless another test has.
-func (w *world) define(kinds []schema.GroupVersionResource, args ...string) {
+// define creates the definitions of kinds, unless they are there, so that objects can be made before an operator runs.
+func (w *world) define(kinds ...string) {
 	w.t.Helper()
-	served := func() bool {
-		return !slices.ContainsFunc(kinds, func(kind schema.GroupVersionResource) bool {
-			_, err := w.dynamic.Resource(kind).List(w.t.Context(), metav1.ListOptions{})
-			return err != nil
-		})
-	}
-	if served() {
-		return
-	}
-	o, _ := w.run("definer", nil, args...)
-	eventually(w.t, "kinds are served", served)
-	o.stop()
+	operatortest.Define(w.t, w.AdminConfig(w.t), kinds...)
 }
 
 // follow calls see for everything that happens to a resource from a revision on,
@@ -224,6 +213,16 @@ func (w *world) nodes() map[string]*unstructured.Unstructured {
 	return nodes
 }
 
+// ciliumNode is one CiliumNode. There may be many, or large ones, beside it.
+func (w *world) ciliumNode(name string) *unstructured.Unstructured {
+	w.t.Helper()
+	u, err := w.dynamic.Resource(v2.CiliumNodeResource).Get(context.WithoutCancel(w.t.Context()), name, metav1.GetOptions{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return u
+}
+
 func podCIDRs(node *unstructured.Unstructured) []string {
 	cidrs, _, _ := unstructured.NestedStringSlice(node.Object, "spec", "ipam", "podCIDRs")
 	return cidrs
@@ -252,7 +251,7 @@ func (w *world) settled() {
 func (w *world) served(name string) {
 	w.t.Helper()
 	w.addNode(name)
-	eventually(w.t, "node "+name+" has its CIDR", func() bool { return len(podCIDRs(w.nodes()[name])) > 0 })
+	eventually(w.t, "node "+name+" has its CIDR", func() bool { return len(podCIDRs(w.ciliumNode(name))) > 0 })
 }
 
 func (w *world) lease() *coordinationv1.Lease {

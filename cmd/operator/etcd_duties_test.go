@@ -16,7 +16,6 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -51,7 +50,7 @@ type etcdDuties struct {
 
 func newEtcdDuties(w *world, e *kvstoretest.Etcd, mode string) *etcdDuties {
 	w.t.Helper()
-	w.define([]schema.GroupVersionResource{v2.CiliumNodeResource, v2.CiliumIdentityResource})
+	w.define("CiliumNode", "CiliumIdentity")
 	d := &etcdDuties{world: w, etcd: e, agents: e.Grant(time.Hour), mode: mode}
 	w.t.Cleanup(func() {
 		ctx := context.WithoutCancel(w.t.Context())

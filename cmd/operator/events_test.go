@@ -13,9 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
@@ -44,7 +42,7 @@ func (w *world) eventsOn(namespace, kind, name string) map[string]corev1.Event {
 // exists before an operator starts. It returns the names of the two nodes.
 func (w *world) refusals() (hungry, foreign string) {
 	w.t.Helper()
-	w.define([]schema.GroupVersionResource{v2.CiliumNodeResource})
+	w.define("CiliumNode")
 	node := func(name string, cidrs ...string) string {
 		if _, err := w.core.CoreV1().Nodes().Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			w.t.Fatal(err)
@@ -92,7 +90,7 @@ func TestEventsTellWhatWasRefused(t *testing.T) {
 		if e.Type != corev1.EventTypeWarning || !strings.HasPrefix(e.Message, want.message) || e.Source.Component != want.from || e.Count != 1 {
 			t.Errorf("the Event is %s of %s, %d times: %s", e.Type, e.Source.Component, e.Count, e.Message)
 		}
-		if want.kind == "CiliumNode" && e.InvolvedObject.UID != w.nodes()[want.name].GetUID() {
+		if want.kind == "CiliumNode" && e.InvolvedObject.UID != w.ciliumNode(want.name).GetUID() {
 			t.Errorf("the Event is about %v", e.InvolvedObject)
 		}
 	}

@@ -37,9 +37,7 @@ var routerPool = netip.MustParsePrefix("10.70.0.0/24")
 
 func bgpUnderFaults(f *turmoil) underFaults {
 	b := &routersUnderFaults{turmoil: f, of: map[string]string{}, ids: map[string][]string{}, given: map[string]bool{}, asn: 64512}
-	b.world.define([]schema.GroupVersionResource{
-		v2alpha1.CiliumBGPClusterConfigResource, v2alpha1.CiliumBGPNodeConfigResource, v2alpha1.CiliumBGPNodeConfigOverrideResource, v2alpha1.CiliumBGPPeerConfigResource,
-	}, "--enable-bgp-control-plane")
+	b.world.define("CiliumBGPClusterConfig", "CiliumBGPNodeConfig", "CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig")
 	b.apply(v2alpha1.CiliumBGPPeerConfigResource, "CiliumBGPPeerConfig", "peers", map[string]any{"ebgpMultihop": int64(1)})
 	b.editConfig("plain", "NotIn")
 	b.editConfig("side", "In")

@@ -54,7 +54,7 @@ var (
 func proxiesOf(f *turmoil) underFaults {
 	p := &proxiesUnderFaults{turmoil: f, foreign: map[string]string{}, configs: map[string]bool{}, copies: map[string]bool{}}
 	args := []string{"--enable-envoy-config", "--enable-ingress-controller", "--kube-proxy-replacement=true", "--loadbalancer-l7=envoy", "--ingress-secrets-namespace=" + webCopies}
-	p.world.define([]schema.GroupVersionResource{v2.CiliumEnvoyConfigResource}, args...)
+	p.world.define("CiliumEnvoyConfig")
 	for _, name := range []string{web, webCopies} {
 		if _, err := p.core.CoreV1().Namespaces().Create(p.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
 			p.t.Fatal(err)

@@ -33,12 +33,12 @@ func TestInvariants1456UnderLies(t *testing.T) {
 	if !seedtest.Soak() {
 		way := gatherings[seed%uint64(len(gatherings))]
 		t.Logf("slices of %s", way.name)
-		newTurmoil(t, seed, way, lying).endure(20 * time.Second)
+		newTurmoil(t, seed, way, lying).endure(540)
 		return
 	}
 	for _, harm := range []harm{spoiling, admitting, lying} {
 		for _, way := range gatherings {
-			t.Run(harm.name+", "+way.name, func(t *testing.T) { newTurmoil(t, seed, way, harm).endure(5 * time.Minute) })
+			t.Run(harm.name+", "+way.name, func(t *testing.T) { newTurmoil(t, seed, way, harm).endure(manyActs) })
 		}
 	}
 }

@@ -121,19 +121,22 @@ func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
 	if !seedtest.Soak() {
 		way := gatherings[seed%uint64(len(gatherings))]
 		t.Logf("slices of %s", way.name)
-		newTurmoil(t, seed, way, failing).endure(30 * time.Second)
+		newTurmoil(t, seed, way, failing).endure(900)
 		return
 	}
 	for _, way := range gatherings {
-		t.Run(way.name, func(t *testing.T) { newTurmoil(t, seed, way, failing).endure(5 * time.Minute) })
+		t.Run(way.name, func(t *testing.T) { newTurmoil(t, seed, way, failing).endure(manyActs) })
 	}
 }
 
 // failing is an API server that fails at random.
 var failing = harm{name: "failing", begin: (*turmoil).break_, calms: calmsWithin, twins: 1}
 
-// endure lets a whole run happen.
-func (f *turmoil) endure(length time.Duration) {
+// manyActs take about five minutes.
+const manyActs = 10_000
+
+// endure lets a whole run of so many acts happen, and those that are missing then.
+func (f *turmoil) endure(length int) {
 	t := f.t
 	f.start()
 	f.calmed("the start")
@@ -142,8 +145,9 @@ func (f *turmoil) endure(length time.Duration) {
 	faults := f.harm.begin(f)
 	acts, began := 0, time.Now()
 	for _, ends := range []func(){f.loseLease, f.harm.ends(f), func() {}} {
-		for part := time.Now(); time.Since(part) < length/3; acts++ {
+		for range length / 3 {
 			f.pace()
+			acts++
 		}
 		ends()
 	}

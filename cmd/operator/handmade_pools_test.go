@@ -71,7 +71,7 @@ const plainPodPool = "plain"
 // allocated are named. So it is when the pools are deleted.
 func TestPoolsByHand(t *testing.T) {
 	h := &handPools{world: newWorldIn(t, clustertest.Start(t))}
-	h.define([]schema.GroupVersionResource{v2.CiliumNodeResource, v2alpha1.CiliumPodIPPoolResource}, h.args()...)
+	h.define("CiliumNode", "CiliumPodIPPool")
 	h.relax("CiliumNode", "CiliumPodIPPool")
 	h.populate()
 
@@ -205,7 +205,7 @@ func (h *handPools) stands(part string) {
 	h.plain++
 	name := fmt.Sprint("plain-", h.plain)
 	h.makeRequester(name, plainPodPool)
-	h.o.until("a plain node is served", func() bool { return len(poolLists(h.nodes()[name])[plainPodPool]) == 1 })
+	h.o.until("a plain node is served", func() bool { return len(poolLists(h.ciliumNode(name))[plainPodPool]) == 1 })
 	h.areNamed()
 	h.keepOthers()
 	if n := h.o.log.Count("panicked"); n > 0 {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 )
 
@@ -90,14 +91,14 @@ func (h *handwork) isReady(node string) bool {
 	return !tainted && slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Reason == "CiliumIsUp" })
 }
 
-// reported reports whether a pool, a Service or a policy has a status that says what is wrong with it.
+// reported reports whether a node, a pool, a Service or a policy has a status that says what is wrong with it.
 func (h *handwork) reported(m *handmade) bool {
 	h.t.Helper()
 	if policyKinds[m.resource] != "" {
 		return h.policyReports(m)
 	}
 	wrong := map[string]string{"cilium.io/PoolConflict": "True", "cilium.io/PoolInvalid": "True", "cilium.io/IPAMRequestSatisfied": "False"}
-	if m.resource != services && m.resource != v2alpha1.CiliumLoadBalancerIPPoolResource {
+	if m.resource != v2.CiliumNodeResource && m.resource != services && m.resource != v2alpha1.CiliumLoadBalancerIPPoolResource {
 		return false
 	}
 	u, err := h.client(m).Get(h.ctx(), m.name, metav1.GetOptions{})
@@ -108,7 +109,7 @@ func (h *handwork) reported(m *handmade) bool {
 		return false
 	}
 	conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(c any) bool {
+	return nodeError(u) != "" || slices.ContainsFunc(conditions, func(c any) bool {
 		is, _ := c.(map[string]any)
 		return wrong[fmt.Sprint(is["type"])] != "" && wrong[fmt.Sprint(is["type"])] == is["status"]
 	})

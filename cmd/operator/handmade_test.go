@@ -458,7 +458,7 @@ func (h *handwork) filled(m *handmade) string {
 	if m.resource != v2.CiliumNodeResource {
 		return patch
 	}
-	u := h.nodes()[m.name]
+	u := h.ciliumNode(m.name)
 	h.mu.Lock()
 	h.odd[u.GetUID()] = true
 	h.mu.Unlock()
@@ -468,7 +468,7 @@ func (h *handwork) filled(m *handmade) string {
 	cidr := netip.MustParsePrefix(podCIDRs(u)[0])
 	return strings.NewReplacer(
 		"$CIDR", cidr.String(), "$NET", cidr.Addr().String(), "$BITS", fmt.Sprint(cidr.Bits()), "$HOST", cidr.Addr().Next().String(),
-		"$NEXT", netip.PrefixFrom(cidr.Addr(), cidr.Bits()-1).Masked().String(), "$OTHER", podCIDRs(h.nodes()[h.other])[0],
+		"$NEXT", netip.PrefixFrom(cidr.Addr(), cidr.Bits()-1).Masked().String(), "$OTHER", podCIDRs(h.ciliumNode(h.other))[0],
 	).Replace(patch)
 }
 
@@ -496,7 +496,7 @@ func (h *handwork) stands(nodes service) {
 	}
 	h.o.until("a plain Service has an address, and the node of an agent no taint", func() bool { return h.hasAddress(name) && h.isReady(name) })
 	if nodes == served {
-		h.o.until("a plain node is served", func() bool { return len(podCIDRs(h.nodes()[name])) == 1 })
+		h.o.until("a plain node is served", func() bool { return len(podCIDRs(h.ciliumNode(name))) == 1 })
 	}
 	h.areNamed()
 	h.lostNothing()
@@ -515,66 +515,73 @@ func (h *handwork) took(part string) {
 // areNamed waits until all are named that a duty cannot read.
 func (h *handwork) areNamed() {
 	h.t.Helper()
-	var unnamed, last []string
-	defer func() {
-		for _, m := range unnamed {
-			h.found[m] = true
-		}
-	}()
+	due := slices.DeleteFunc(slices.Clone(h.all), func(m *handmade) bool { return !m.named || m.done == 0 || h.found[m.String()] })
+	unnamed, last := due, "known at once"
 	began := time.Now()
 	for deadline := began.Add(waittest.Limit); ; time.Sleep(250 * time.Millisecond) { // between looks
-		unnamed = nil
-		told := h.told()
-		for _, m := range h.all {
-			if m.named && m.done > 0 && !told(m) && !h.found[m.String()] {
-				unnamed = append(unnamed, m.String())
-			}
+		if unnamed = h.unnamed(unnamed); len(unnamed) == 0 {
+			unnamed = h.unnamed(due) // all at one time
 		}
 		if len(unnamed) == 0 {
-			h.t.Logf("all are named after %s, the last ones are %q", time.Since(began).Round(time.Millisecond), last)
+			h.t.Logf("all are named after %s, the last ones: %s", time.Since(began).Round(time.Millisecond), last)
 			return
 		}
-		last = unnamed
-		if time.Now().After(deadline) {
-			h.t.Errorf("%d objects are named nowhere:\n%s", len(unnamed), strings.Join(unnamed, "\n"))
+		if last = fmt.Sprint(unnamed); time.Now().After(deadline) {
+			h.t.Errorf("%d objects are named nowhere: %s", len(unnamed), last)
+			for _, m := range unnamed {
+				h.found[m.String()] = true
+			}
 			return
 		}
 	}
 }
 
-// told returns what tells whether an object is named: in a warning since it was written, in
-// the operator's health, on the object, or in an Event.
-func (h *handwork) told() func(*handmade) bool {
+// unnamed are those that are named nowhere: in no warning since they were written, nor in the operator's health, on the
+// object, or in an Event.
+func (h *handwork) unnamed(of []*handmade) []*handmade {
 	h.t.Helper()
-	log := h.o.log.String()
+	warnings := h.warnings()
 	s, _ := h.o.status()
-	health, nodes := s.degraded(), h.nodes()
+	health := s.degraded()
+	events := sync.OnceValue(h.namedByEvents)
+	return slices.DeleteFunc(slices.Clone(of), func(m *handmade) bool {
+		word := regexp.MustCompile(`(^|[^A-Za-z0-9.-])` + regexp.QuoteMeta(m.name) + `($|[^A-Za-z0-9.-])`)
+		return slices.ContainsFunc(warnings, func(w warning) bool {
+			return w.end >= m.done && strings.Contains(w.line, m.name) && word.MatchString(w.line)
+		}) || word.MatchString(health) || events()[m.name] || h.reported(m)
+	})
+}
+
+// warning is a line of the operator's log, and where in the log it ends.
+type warning struct {
+	line string
+	end  int
+}
+
+func (h *handwork) warnings() (all []warning) {
+	at := 0
+	for line := range strings.SplitSeq(h.o.log.String(), "\n") {
+		at += len(line)
+		if strings.Contains(line, "level=warning") || strings.Contains(line, "level=error") {
+			all = append(all, warning{line, at})
+		}
+		at++
+	}
+	return all
+}
+
+// namedByEvents are the names of the objects of which there are Events.
+func (h *handwork) namedByEvents() map[string]bool {
+	h.t.Helper()
 	events, err := h.core.CoreV1().Events("").List(h.ctx(), metav1.ListOptions{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	type warning struct {
-		at   int // in the log
-		line string
+	named := map[string]bool{}
+	for _, e := range events.Items {
+		named[e.InvolvedObject.Name] = true
 	}
-	var warnings []warning
-	at := 0
-	for line := range strings.SplitSeq(log, "\n") {
-		if strings.Contains(line, "level=warning") || strings.Contains(line, "level=error") {
-			warnings = append(warnings, warning{at, line})
-		}
-		at += len(line) + 1
-	}
-	return func(m *handmade) bool {
-		word := regexp.MustCompile(`(^|[^A-Za-z0-9.-])` + regexp.QuoteMeta(m.name) + `($|[^A-Za-z0-9.-])`)
-		for _, w := range warnings {
-			if w.at+len(w.line) >= m.done && strings.Contains(w.line, m.name) && word.MatchString(w.line) {
-				return true
-			}
-		}
-		inEvent := slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return e.InvolvedObject.Name == m.name })
-		return inEvent || word.MatchString(health) || h.reported(m) || m.resource == v2.CiliumNodeResource && nodes[m.name] != nil && nodeError(nodes[m.name]) != ""
-	}
+	return named
 }
 
 // lostNothing checks that no endpoint has left its slice unless it was removed by hand.
@@ -766,7 +773,7 @@ func claims(u *unstructured.Unstructured) (all []netip.Prefix) {
 // long, and serves.
 func TestLeaseByHand(t *testing.T) {
 	w := newWorld(t)
-	w.defineNodes()
+	w.define("CiliumNode")
 	o, _ := w.run("leader", nil, brisk...)
 	o.leads()
 	w.served("before")
@@ -798,7 +805,7 @@ func TestLeaseByHand(t *testing.T) {
 					o.leads()
 					return
 				}
-				time.Sleep(10 * time.Millisecond) // between looks
+				time.Sleep(50 * time.Millisecond) // between looks
 			}
 			t.Logf("it leads again after %s", time.Since(began).Round(time.Millisecond))
 		})

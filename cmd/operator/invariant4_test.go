@@ -376,23 +376,10 @@ type judge struct {
 
 func newJudge(w *world) *judge {
 	w.t.Helper()
-	w.defineNodes()
+	w.define("CiliumNode")
 	j := &judge{w: w, nodes: map[string][]netip.Prefix{}, had: map[netip.Prefix]string{}}
 	w.witness(v2.CiliumNodeResource, j.see)
 	return j
-}
-
-// defineNodes lets an operator define nodes, unless they are.
-func (w *world) defineNodes() {
-	w.t.Helper()
-	_, err := w.dynamic.Resource(v2.CiliumNodeResource).List(w.t.Context(), metav1.ListOptions{})
-	if !apierrors.IsNotFound(err) {
-		return
-	}
-	first, _ := w.run("definitions", nil)
-	first.leads()
-	first.says("caches synced, allocating pod CIDRs", 1)
-	first.stop()
 }
 
 func (j *judge) see(kind watch.EventType, node *unstructured.Unstructured) {

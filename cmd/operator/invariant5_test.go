@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -46,7 +45,7 @@ type population struct {
 
 func newPopulation(t *testing.T) *population {
 	w := newWorld(t)
-	w.define([]schema.GroupVersionResource{v2.CiliumNodeResource, v2.CiliumEndpointResource})
+	w.define("CiliumNode", "CiliumEndpoint")
 	p := populationOf(w)
 	p.clearAll()
 	t.Cleanup(p.clearAll)

@@ -224,7 +224,7 @@ func newEtcdChatter(c *etcdChatterer, log *slog.Logger) job.Job {
 			default:
 				n++
 			}
-			time.Sleep(2 * time.Millisecond) // a pace, not a wait
+			time.Sleep(10 * time.Millisecond) // a pace, not a wait
 		}
 		return ctx.Err()
 	})

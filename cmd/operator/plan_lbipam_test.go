@@ -14,13 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
-	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 // A plan has the addresses of Services and the counts of their pools, and its writes are those of the next run.
 func TestPlanHasAddressesOfServices(t *testing.T) {
 	w := newWorld(t)
-	operatortest.Define(t, w.AdminConfig(t), "CiliumLoadBalancerIPPool")
+	w.define("CiliumLoadBalancerIPPool")
 	pools := w.dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource)
 	services := w.core.CoreV1().Services(w.namespace)
 	t.Cleanup(func() {

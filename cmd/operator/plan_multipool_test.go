@@ -15,14 +15,13 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
-	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 // A plan in multi-pool mode creates the pools of the flag and allocates their CIDRs: what it says is what the next run does,
 // and then there is nothing left to do.
 func TestPlanOfMultiPoolIsWhatARunDoes(t *testing.T) {
 	w := newWorld(t)
-	operatortest.Define(t, w.AdminConfig(t), "CiliumNode", "CiliumPodIPPool")
+	w.define("CiliumNode", "CiliumPodIPPool")
 	pools := w.dynamic.Resource(v2alpha1.CiliumPodIPPoolResource)
 	t.Cleanup(func() {
 		_ = pools.DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{})

@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
@@ -36,7 +35,7 @@ func TestInvariant1ServicesKeepTheirAddresses(t *testing.T) {
 		n = 1000
 	}
 	w := newWorld(t)
-	w.define([]schema.GroupVersionResource{v2alpha1.CiliumLoadBalancerIPPoolResource})
+	w.define("CiliumLoadBalancerIPPool")
 	s := &addressed{world: w, given: map[types.UID]string{}, owner: map[string]types.UID{}, foreign: map[types.UID]string{}}
 	s.pool(spreadOver(n / 4))
 	for i := range 5 {

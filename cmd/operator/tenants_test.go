@@ -17,7 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	applyv1 "k8s.io/client-go/applyconfigurations/core/v1"
@@ -55,14 +54,12 @@ func newTenants(t *testing.T, opts ...clustertest.Option) *tenants {
 	}
 }
 
-// define lets an operator define the kinds.
+// define creates the definitions of what tenants have.
 func (w *tenants) define() {
 	w.t.Helper()
-	kinds := []schema.GroupVersionResource{
-		v2.CiliumNodeResource, v2.CiliumIdentityResource, v2.CiliumEndpointResource, v2alpha1.CiliumEndpointSliceResource, v2alpha1.CiliumLoadBalancerIPPoolResource,
-		v2.CiliumNetworkPolicyResource, v2.CiliumClusterwideNetworkPolicyResource,
-	}
-	w.world.define(kinds, managed...)
+	w.world.define(
+		"CiliumNode", "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy",
+	)
 }
 
 // ctx outlives the test by what it has to clear up.
