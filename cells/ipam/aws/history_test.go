@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,11 +74,19 @@ func (s *switched) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.ServeHTTP(w, r)
 }
 
+// lag is how old descriptions may be, by the clock of the cloud. That goes on with each request, so that a history is the same on
+// a fast machine. What a step changes may not be shown in it, and is shown in the next: an address may be assigned again then.
+const lag = 2 * time.Millisecond
+
+// settles lets the descriptions show what is so.
+func (h *history) settles() { h.clock.Add(int64(2 * lag)) }
+
 type history struct {
 	t       *testing.T
 	seed    uint64
 	r       *rand.Rand
 	ec2     *ec2test.Cloud
+	clock   atomic.Int64 // of the cloud, in nanoseconds
 	server  *switched
 	leaders []*leader // the last one leads, the others are behind their fences
 	used    map[string]string
@@ -97,7 +106,8 @@ func newHistory(t *testing.T, s *switched, seed uint64) *history {
 		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 7)), ec2: region("m5.large", "i-0", "i-1", "i-2"), //nolint:gosec // no secret
 		server: s, used: map[string]string{}, tally: map[string]int{},
 	}
-	h.ec2.Lag = 2 * time.Millisecond
+	h.ec2.Lag = lag
+	h.ec2.Now = func() time.Time { return time.Unix(0, h.clock.Add(int64(lag/16))) }
 	h.ec2.Fault = h.fault
 	s.mu.Lock()
 	s.Handler = h.ec2
@@ -162,6 +172,7 @@ func (h *history) ctx() context.Context {
 func (h *history) run() {
 	h.lead()
 	for range 25 {
+		h.settles()
 		if h.step(); h.t.Failed() {
 			return
 		}
@@ -218,7 +229,7 @@ func (h *history) step() {
 		h.tally["terminated"]++
 		h.logf("%s is terminated", id)
 		h.ec2.Terminate(id)
-		time.Sleep(2 * h.ec2.Lag) // descriptions are as old, and its addresses may be assigned again at once
+		h.settles() // its addresses may be assigned again at once
 		maps.DeleteFunc(h.used, func(_, of string) bool { return of == id })
 		if err := h.ec2.Run(id, "m5.large", "subnet-a", nil); err != nil {
 			h.fail("%v", err)
@@ -276,10 +287,10 @@ func (h *history) converge() {
 	h.quiet = true
 	h.lead()
 	l := h.leaders[len(h.leaders)-1]
-	time.Sleep(2 * h.ec2.Lag) // descriptions are as old
-	for range 5 {             // one may fail by the end of a connection
+	h.settles()
+	for range 5 { // one may fail by the end of a connection
 		h.collect(l)
-		time.Sleep(2 * h.ec2.Lag) // as above
+		h.settles()
 	}
 	if n := h.unattached(); n > 0 {
 		h.fail("%d interfaces are left behind", n)
