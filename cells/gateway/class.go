@@ -22,8 +22,11 @@ import (
 // supportedFeatures are those of the Gateway API that are served here, sorted.
 var supportedFeatures = []string{
 	"GRPCRoute",
+	"GRPCRouteNamedRouteRule",
 	"Gateway",
+	"GatewayAddressEmpty",
 	"GatewayHTTPListenerIsolation",
+	"GatewayInfrastructure",
 	"GatewayInfrastructurePropagation",
 	"GatewayPort8080",
 	"GatewayStaticAddresses",
@@ -39,6 +42,7 @@ var supportedFeatures = []string{
 	"HTTPRouteDestinationPortMatching",
 	"HTTPRouteHostRewrite",
 	"HTTPRouteMethodMatching",
+	"HTTPRouteNamedRouteRule",
 	"HTTPRouteParentRefPort",
 	"HTTPRoutePathRedirect",
 	"HTTPRoutePathRewrite",
@@ -51,11 +55,14 @@ var supportedFeatures = []string{
 	"HTTPRouteResponseHeaderModification",
 	"HTTPRouteRetry",
 	"HTTPRouteRetryBackendTimeout",
+	"HTTPRouteRetryConnectionError",
 	"HTTPRouteSchemeRedirect",
 	"Mesh",
 	"MeshClusterIPMatching",
 	"ReferenceGrant",
 	"TLSRoute",
+	"TLSRouteModeMixed",
+	"TLSRouteModeTerminate",
 }
 
 // The releases of the Gateway API that are known here: of version 1, up to this minor.

@@ -32,7 +32,7 @@ const (
 func (c *controller) options(of slim.Key) envoy.Options {
 	return envoy.Options{
 		Service: envoy.Name{Namespace: of.Namespace, Name: of.Name}, SecretsNamespace: c.Envoy.GatewayAPISecretsNamespace,
-		FirstWins: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
+		FirstWins: true, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
 		Timeouts: c.Envoy.Timeouts(),
 	}

@@ -34,8 +34,18 @@ type listener struct {
 // usable reports whether a listener is configured.
 func (l *listener) usable() bool { return l.accepted.ok && l.resolved.ok }
 
-// terminates reports whether a listener serves HTTPS.
-func (l *listener) terminates() bool { return l.of.Protocol == gatewayv1.HTTPSProtocolType }
+// terminates reports whether TLS ends at a listener.
+func (l *listener) terminates() bool {
+	return l.of.Protocol == gatewayv1.HTTPSProtocolType || l.of.Protocol == gatewayv1.TLSProtocolType && l.mode() == gatewayv1.TLSModeTerminate
+}
+
+// mode is what is done with TLS: it is terminated unless the listener says otherwise.
+func (l *listener) mode() gatewayv1.TLSModeType {
+	if l.of.TLS != nil && l.of.TLS.Mode != nil {
+		return *l.of.TLS.Mode
+	}
+	return gatewayv1.TLSModeTerminate
+}
 
 // supportedKinds are the kinds of routes by the protocol of their listener, nil for a protocol that is not supported.
 func supportedKinds(p gatewayv1.ProtocolType) []string {
@@ -57,7 +67,9 @@ func planListeners(g *gateway, ask asker) []*listener {
 			l.hostname = string(*of.Hostname)
 		}
 		l.accepted = l.accept()
-		l.resolved = l.resolve(g.Namespace.String(), ask)
+		if l.resolved = l.resolve(g.Namespace.String(), ask); !l.accepted.ok {
+			l.kinds = []gatewayv1.RouteGroupKind{} // it serves none
+		}
 		all[i] = l
 	}
 	markConflicts(all)
@@ -66,16 +78,10 @@ func planListeners(g *gateway, ask asker) []*listener {
 
 // accept decides whether a listener can be served by its protocol.
 func (l *listener) accept() condition {
-	mode := gatewayv1.TLSModeTerminate
-	if l.of.TLS != nil && l.of.TLS.Mode != nil {
-		mode = *l.of.TLS.Mode
-	}
 	switch {
 	case supportedKinds(l.of.Protocol) == nil:
 		return condition{false, string(gatewayv1.ListenerReasonUnsupportedProtocol), "Unsupported Listener Protocol."}
-	case l.of.Protocol == gatewayv1.TLSProtocolType && mode != gatewayv1.TLSModePassthrough:
-		return condition{false, string(gatewayv1.ListenerReasonUnsupportedValue), "TLS is terminated for HTTPS alone: set tls.mode to Passthrough, or protocol to HTTPS"}
-	case l.terminates() && mode != gatewayv1.TLSModeTerminate:
+	case l.of.Protocol == gatewayv1.HTTPSProtocolType && l.mode() != gatewayv1.TLSModeTerminate:
 		return condition{false, string(gatewayv1.ListenerReasonUnsupportedValue), "HTTPS is terminated: set tls.mode to Terminate, or protocol to TLS"}
 	}
 	return condition{true, string(gatewayv1.ListenerReasonAccepted), "Listener Accepted"}

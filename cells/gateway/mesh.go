@@ -108,7 +108,9 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
 	owner := &metav1.OwnerReference{APIVersion: core.String(), Kind: kindService, Name: of.Name, UID: s.UID.API(), Controller: new(true)}
-	t, err := c.state(key).translator.Translate(model, c.options(of))
+	o := c.options(of)
+	o.PortHosts = false // the ports of a Service share their routes
+	t, err := c.state(key).translator.Translate(model, o)
 	if err != nil {
 		return reconcile.Result{}, err
 	}

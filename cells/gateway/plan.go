@@ -39,10 +39,10 @@ type plannedRoute struct {
 	tls      []envoy.Passthrough
 }
 
-// attachedRule is a route of Envoy with its host names.
+// attachedRule is a route of Envoy with the host names that it has at a port.
 type attachedRule struct {
-	secure bool
-	route  *envoy.Route
+	at    place
+	route *envoy.Route
 }
 
 // gatewayPlan is what a Gateway is to be.
@@ -104,41 +104,40 @@ func (p *planner) planRoute(g *gateway, r *route, ask asker) *plannedRoute {
 	to.addRules(c, names)
 	for _, l := range to.attached {
 		if len(c.passthrough) > 0 && l.usable() {
-			to.tls = append(to.tls, envoy.Passthrough{Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: c.passthrough[0]})
+			to.tls = append(to.tls, envoy.Passthrough{
+				Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: c.passthrough[0], Secrets: l.secrets,
+			})
 		}
 	}
 	return to
 }
 
-// place is where a route of Envoy is: its table, and the port of the listener if that matters to it.
+// place is where a route of Envoy is: at a port, for HTTPS or without TLS.
 type place struct {
 	secure bool
 	port   uint32
 }
 
-// addRules adds the routes of Envoy with the host names that they have at all listeners together.
+func (l *listener) place() place { return place{l.terminates(), uint32(l.of.Port)} }
+
+// addRules adds the routes of Envoy with the host names that they have at all listeners of a place together.
 func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
 	for _, from := range c.routes {
 		at := map[place][]string{}
 		for _, l := range to.attached {
-			if !l.usable() {
-				continue
+			if l.usable() {
+				at[l.place()] = append(at[l.place()], names[l]...)
 			}
-			where := place{secure: l.terminates()}
-			if from.Redirect != nil && from.Redirect.Port == 0 && from.Redirect.Scheme == "" {
-				where.port = uint32(l.of.Port)
-			}
-			at[where] = append(at[where], names[l]...)
 		}
 		for _, where := range slices.SortedFunc(maps.Keys(at), comparePlaces) {
 			r := from
 			r.Hostnames = slices.Compact(slices.Sorted(slices.Values(at[where])))
-			if where.port != 0 {
+			if from.Redirect != nil {
 				redirect := *from.Redirect
 				redirect.ListenerPort = where.port
 				r.Redirect = &redirect
 			}
-			to.rules = append(to.rules, attachedRule{where.secure, &r})
+			to.rules = append(to.rules, attachedRule{where, &r})
 		}
 	}
 }
@@ -157,34 +156,23 @@ func comparePlaces(a, b place) int {
 func (p *planner) assemble() *gatewayPlan {
 	plan := &gatewayPlan{listeners: p.listeners.result, attached: map[*listener]int32{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
-	var plain, secure []*envoy.Route
+	routes := map[place][]*envoy.Route{}
 	for _, r := range all {
 		for _, l := range r.attached {
 			plan.attached[l]++
 		}
 		for _, rule := range r.rules {
-			if rule.secure {
-				secure = append(secure, rule.route)
-			} else {
-				plain = append(plain, rule.route)
-			}
+			routes[rule.at] = append(routes[rule.at], rule.route)
 		}
 		plan.model.Passthrough = append(plan.model.Passthrough, r.tls...)
 	}
-	// All listeners of a table share its routes, which have host names of their own: the first listener has them.
+	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
 	for _, l := range plan.listeners {
-		if !l.usable() {
+		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType {
 			continue
 		}
-		to := envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true}
-		switch l.of.Protocol {
-		case gatewayv1.HTTPProtocolType:
-			to.Routes, plain = plain, nil
-		case gatewayv1.HTTPSProtocolType:
-			to.Routes, secure = secure, nil
-		default:
-			continue
-		}
+		to := envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Routes: routes[l.place()]}
+		delete(routes, l.place())
 		plan.model.HTTP = append(plan.model.HTTP, to)
 	}
 	return plan

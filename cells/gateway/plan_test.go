@@ -58,23 +58,26 @@ func listenersOf(t testing.TB, c objects, text string) []*listener {
 	return planListeners(parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+text+"}}"), c.ask)
 }
 
-// GW-7 to GW-11: what is said of listeners.
+// GW-7 to GW-11, GW-E17: what is said of listeners.
 func TestPlanListeners(t *testing.T) {
 	c := objects{secrets: map[slim.Key]bool{{Namespace: "infra", Name: "cert"}: true, {Namespace: "other", Name: "cert"}: true}}
 	for text, want := range map[string]string{
-		`[{name: a, port: 80, protocol: HTTP}]`:                                                               "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 80, protocol: TCP}]`:                                                                "a  UnsupportedProtocol ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:       "a HTTPRoute Accepted InvalidRouteKinds false",
-		`[{name: a, port: 443, protocol: HTTPS}]`:                                                             "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]`:                     "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: ConfigMap}]}}]`:    "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, namespace: other}]}}]`:   "a HTTPRoute,GRPCRoute Accepted RefNotPermitted false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: none}, {name: cert}]}}]`:       "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}]`:                                     "a TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: TLS}]`:                                                               "a TLSRoute UnsupportedValue ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}]`:                          "a HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false; b HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: TLS, tls: {mode: Passthrough}}]`: "a HTTPRoute,GRPCRoute ProtocolConflict ResolvedRefs false; b TLSRoute ProtocolConflict ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]`:                          "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true; b HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 80, protocol: HTTP}]`:                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 80, protocol: TCP}]`:                                                              "a  UnsupportedProtocol ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:     "a HTTPRoute Accepted InvalidRouteKinds false",
+		`[{name: a, port: 443, protocol: HTTPS}]`:                                                           "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]`:                   "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: ConfigMap}]}}]`:  "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, namespace: other}]}}]`: "a HTTPRoute,GRPCRoute Accepted RefNotPermitted false",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: none}, {name: cert}]}}]`:     "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}]`:                                   "a TLSRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 443, protocol: TLS}]`:                                                             "a TLSRoute Accepted InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}}]`:                     "a TLSRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}]`:                                 "a  UnsupportedValue InvalidCertificateRef false",
+		`[{name: a, port: 443, protocol: TLS, hostname: a, tls: {certificateRefs: [{name: cert}]}}, {name: b, port: 443, protocol: TLS, hostname: b, tls: {mode: Passthrough}}]`: "a TLSRoute Accepted ResolvedRefs true; b TLSRoute Accepted ResolvedRefs true",
+		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}]`:                                                                                             "a HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false; b HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: TLS, tls: {mode: Passthrough}}]`:                                                                    "a HTTPRoute,GRPCRoute ProtocolConflict ResolvedRefs false; b TLSRoute ProtocolConflict ResolvedRefs false",
+		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]`:                                                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true; b HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
 	} {
 		var got []string
 		for _, l := range listenersOf(t, c, text) {
@@ -237,12 +240,15 @@ func TestRandomPlans(t *testing.T) {
 		namespaces: map[string]slim.Labels{"infra": {}, "shop": {}},
 	}
 	hosts := []string{"", "a.example.com", "*.example.com", "b.example.com", "*.b.example.com"}
+	protocols := []string{
+		"port: 80, protocol: HTTP", "port: 81, protocol: HTTP", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}",
+		"port: 443, protocol: TLS, tls: {mode: Passthrough}", "port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}",
+	}
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	listeners := func() string {
 		var all []string
 		for i := range 1 + r.IntN(4) {
-			of := pick("port: 80, protocol: HTTP", "port: 81, protocol: HTTP", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {mode: Passthrough}")
-			all = append(all, fmt.Sprintf("{name: l%d, %s, hostname: %q, allowedRoutes: {namespaces: {from: %s}}}", i, of, pick(hosts...), pick("All", "Same", "All")))
+			all = append(all, fmt.Sprintf("{name: l%d, %s, hostname: %q, allowedRoutes: {namespaces: {from: %s}}}", i, pick(protocols...), pick(hosts...), pick("All", "Same", "All")))
 		}
 		return "[" + strings.Join(all, ", ") + "]"
 	}
@@ -268,7 +274,7 @@ func TestRandomPlans(t *testing.T) {
 	}
 	var kept planner
 	var translator envoy.Translator
-	options := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true}
+	options := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, PortHosts: true}
 	for n := range 400 {
 		switch r.IntN(8) {
 		case 0:
@@ -312,5 +318,44 @@ func TestRandomPlans(t *testing.T) {
 				t.Fatalf("step %d: a cluster of a Service that does not exist: %s", n, name)
 			}
 		}
+	}
+}
+
+// GW-32, GW-E16: a listener has the routes that are attached to it, whatever other ports have for its host name.
+func TestPorts(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "infra", Name: "s1"}: true, {Namespace: "infra", Name: "s2"}: true}}
+	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [
+		{name: a, port: 80, protocol: HTTP, hostname: foo.com}, {name: b, port: 8080, protocol: HTTP, hostname: foo.com}, {name: c, port: 8080, protocol: HTTP, hostname: bar.com}]}}`)
+	routeAt := func(port, backend string) *route {
+		return parse[httpRoute](t, fmt.Sprintf(`{metadata: {name: at-%s, namespace: infra}, spec: {parentRefs: [{name: edge, %s}], rules: [{backendRefs: [{name: %s, port: 80}]}]}}`, backend, port, backend)).route()
+	}
+	plan := new(planner).plan(g, []*route{routeAt("port: 80", "s1"), routeAt("sectionName: b", "s2")}, c.ask)
+	result, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, FirstWins: true, PortHosts: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := envoytest.Verify(result.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, v := range written.Tables["listener-insecure"].VirtualHosts {
+		line := v.Name
+		for _, r := range v.Routes {
+			line += " " + r.GetRoute().GetCluster()
+		}
+		got = append(got, line)
+	}
+	if diff := cmp.Diff([]string{"bar.com:8080", "foo.com infra:s1:80", "foo.com:8080 infra:s2:80"}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// GW-33: parameters of a Gateway are not supported, whatever they are.
+func TestParametersOfGateways(t *testing.T) {
+	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}], infrastructure: {parametersRef: {group: x, kind: Y, name: z}}}}`)
+	r := new(planner).plan(g, nil, objects{}.ask).result(g, outcome{})
+	if r.accepted.ok || r.accepted.reason != string(gatewayv1.GatewayReasonInvalidParameters) || r.programmed.ok {
+		t.Errorf("%+v", r)
 	}
 }

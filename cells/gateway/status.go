@@ -40,6 +40,9 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 	isAccepted := func(l *listener) bool { return l.accepted.ok }
 	ips, supported := staticAddresses(g)
 	switch {
+	case g.Spec.Infrastructure != nil && g.Spec.Infrastructure.ParametersRef != nil:
+		r.accepted = condition{false, string(gatewayv1.GatewayReasonInvalidParameters), "infrastructure.parametersRef is not supported: GatewayClasses have parameters"}
+		r.programmed = condition{false, string(gatewayv1.GatewayReasonInvalid), r.accepted.message}
 	case !supported:
 		r.accepted = condition{false, string(gatewayv1.GatewayReasonUnsupportedAddress), "Only addresses of type IPAddress are supported"}
 		r.programmed = r.accepted

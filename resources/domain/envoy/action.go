@@ -132,13 +132,14 @@ func (r *Route) action() *routev3.RouteAction {
 	return a
 }
 
-// retry has failed requests sent again. The timeout of backends is that of each attempt.
+// retry has failed requests sent again: also those whose connection broke, or that timed out, without a response. The timeout of
+// backends is that of each attempt.
 func (r *Route) retry(a *routev3.RouteAction) {
 	if r.Retry == nil {
 		return
 	}
 	p := &routev3.RetryPolicy{
-		RetryOn: "connect-failure,reset-before-request", NumRetries: wrapperspb.UInt32(r.Retry.Attempts), RetriableStatusCodes: r.Retry.Codes,
+		RetryOn: "connect-failure,reset", NumRetries: wrapperspb.UInt32(r.Retry.Attempts), RetriableStatusCodes: r.Retry.Codes,
 	}
 	if len(r.Retry.Codes) > 0 {
 		p.RetryOn += ",retriable-status-codes"

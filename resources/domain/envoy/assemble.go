@@ -16,7 +16,7 @@ import (
 
 // compareHosts sorts virtual hosts by name.
 func compareHosts(a, b hostKey) int {
-	return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.hostname, b.hostname))
+	return cmp.Or(cmp.Compare(a.table, b.table), cmp.Compare(a.hostname, b.hostname), cmp.Compare(a.port, b.port))
 }
 
 // withParts encodes a resource with a list of parts that are encoded already.
@@ -37,8 +37,9 @@ func withParts(m message, field string, parts []json.RawMessage) (json.RawMessag
 	return marshal(fields)
 }
 
-func routeTable(name string, hosts []json.RawMessage) (json.RawMessage, error) {
-	return withParts(&routev3.RouteConfiguration{Name: name}, "virtualHosts", hosts)
+// routeTable encodes a route table. ignorePort has Envoy compare hosts without their ports: a wildcard has no domain with any port.
+func routeTable(name string, hosts []json.RawMessage, ignorePort bool) (json.RawMessage, error) {
+	return withParts(&routev3.RouteConfiguration{Name: name, IgnorePortInHostMatching: ignorePort}, "virtualHosts", hosts)
 }
 
 // clusterKey is all that a cluster depends on, beside the options.

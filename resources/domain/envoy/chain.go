@@ -62,13 +62,19 @@ func secretsText(all []Name) string {
 	return b.String()
 }
 
-// passthroughs are the backends of the hosts whose TLS is passed through. A host has one filter chain: where TLS is
-// terminated for it, it is not passed through.
-func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[string][]Backend, problems []Problem) {
-	found = map[string][]Backend{}
+// tcp is where TLS connections of a host go. Without backends they are closed.
+type tcp struct {
+	backends []Backend
+	secrets  []Name
+}
+
+// passthroughs are the backends of the hosts whose TLS is not that of HTTP. A host has one filter chain: where TLS is
+// terminated for HTTP, it is not passed through.
+func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[string]tcp, problems []Problem) {
+	found = map[string]tcp{}
 	first := map[string]int{}
 	for i, p := range m.Passthrough {
-		if totalWeight(p.Backends) == 0 {
+		if totalWeight(p.Backends) == 0 && !o.FirstWins {
 			continue
 		}
 		for _, host := range p.Hostnames {
@@ -80,30 +86,43 @@ func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[
 				continue
 			}
 			first[host] = i
+			to := tcp{found[host].backends, p.Secrets}
 			for _, b := range p.Backends {
 				if weightOf(b) > 0 { // Envoy refuses others here
-					found[host] = append(found[host], b)
+					to.backends = append(to.backends, b)
 				}
 			}
+			found[host] = to
 		}
 	}
-	return found, problems
+	return m.withoutClosed(found, terminated), problems
 }
 
-func backendsText(all []Backend) string {
-	if len(all) == 1 {
-		return all[0].cluster()
+// withoutClosed leaves out the hosts whose connections are to be closed if there is another filter chain: Envoy closes what no
+// chain is for.
+func (m Model) withoutClosed(all map[string]tcp, terminated map[string][]Name) map[string]tcp {
+	served := maps.Clone(all)
+	maps.DeleteFunc(served, func(_ string, to tcp) bool { return len(to.backends) == 0 })
+	if len(served) > 0 || len(terminated) > 0 || m.hasPlain() {
+		return served
+	}
+	return all
+}
+
+func (t tcp) text() string {
+	if len(t.backends) == 1 && len(t.secrets) == 0 {
+		return t.backends[0].cluster()
 	}
 	var b strings.Builder
-	for _, one := range all {
+	for _, one := range t.backends {
 		fmt.Fprintf(&b, "%s %d\n", one.cluster(), weightOf(one))
 	}
-	return b.String()
+	return b.String() + secretsText(t.secrets)
 }
 
 // chains are the filter chains of the listener: of plain HTTP, of certificates, of backends.
-func (o Options) chains(m Model, certificates map[string][]Name, passed map[string][]Backend) (all []chain) {
-	if slices.ContainsFunc(m.HTTP, func(l Listener) bool { return !l.TLS }) {
+func (o Options) chains(m Model, certificates map[string][]Name, passed map[string]tcp) (all []chain) {
+	if m.hasPlain() {
 		all = append(all, chain{"plain", func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
 	}
 	byCertificates := groups(certificates, secretsText)
@@ -112,11 +131,11 @@ func (o Options) chains(m Model, certificates map[string][]Name, passed map[stri
 		names, secrets := serverNames(hosts), certificates[hosts[0]]
 		all = append(all, chain{"tls\n" + text + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tlsFilterChain(names, secrets) }})
 	}
-	byBackends := groups(passed, backendsText)
+	byBackends := groups(passed, tcp.text)
 	for _, text := range slices.Sorted(maps.Keys(byBackends)) {
 		hosts := byBackends[text]
-		names, backends := serverNames(hosts), passed[hosts[0]]
-		all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), func() *listenerv3.FilterChain { return passthroughChain(names, backends) }})
+		names, to := serverNames(hosts), passed[hosts[0]]
+		all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
 	}
 	return all
 }

@@ -8,22 +8,28 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 )
 
 // hostKey names a virtual host.
-type hostKey struct{ table, hostname string }
+type hostKey struct {
+	table, hostname string
+	port            uint32 // 0 unless ports are told apart
+}
 
 // hostRoutes are the routes of a virtual host, in the order of their listeners.
 type hostRoutes struct {
 	routes    []*Route
 	forced    []*Route // redirected to HTTPS
 	exclusive bool     // the host is there without any route, too
+	domains   []string
 }
 
 func (h *hostRoutes) equal(other *hostRoutes) bool {
-	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive
+	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive &&
+		slices.Equal(h.domains, other.domains)
 }
 
 // host is a translated virtual host.
@@ -65,28 +71,30 @@ func (l Listener) table() string {
 }
 
 // tables divides the routes of a model by virtual host.
-func (m Model) tables() map[hostKey]*hostRoutes {
-	found := map[hostKey]*hostRoutes{}
-	at := func(table, hostname string) *hostRoutes {
-		key := hostKey{table, hostname}
+func (m Model) tables(o Options) map[hostKey]*hostRoutes {
+	found, main := map[hostKey]*hostRoutes{}, m.mainPorts(o)
+	at := func(l Listener, table, hostname string) *hostRoutes {
+		key := hostKey{table: table, hostname: hostname}
+		first, several := main[table]
+		if several {
+			key.port = l.Port
+		}
 		if found[key] == nil {
-			found[key] = &hostRoutes{}
+			found[key] = &hostRoutes{domains: key.domains(first)}
 		}
 		return found[key]
 	}
 	for _, l := range m.HTTP {
 		if table := l.table(); l.Exclusive {
-			at(table, orAll(l.Hostname)).exclusive = true
+			at(l, table, orAll(l.Hostname)).exclusive = true
 		}
 		for _, r := range l.Routes {
 			for _, name := range l.hostnames(r) {
-				if !l.TLS {
-					at(plainTable, name).routes = append(at(plainTable, name).routes, r)
-					continue
-				}
-				at(secureTable, name).routes = append(at(secureTable, name).routes, r)
-				if l.ForceHTTPS {
-					at(plainTable, name).forced = append(at(plainTable, name).forced, r)
+				to := at(l, l.table(), name)
+				to.routes = append(to.routes, r)
+				if l.TLS && l.ForceHTTPS {
+					plain := at(l, plainTable, name)
+					plain.forced = append(plain.forced, r)
 				}
 			}
 		}
@@ -94,10 +102,35 @@ func (m Model) tables() map[hostKey]*hostRoutes {
 	return found
 }
 
+// mainPorts are the ports that serve a request whose Host has another port, by the tables in which ports are told apart: that
+// of the scheme, or the lowest one.
+func (m Model) mainPorts(o Options) map[string]uint32 {
+	ports := map[string][]uint32{}
+	for _, l := range m.HTTP {
+		if o.PortHosts && !slices.Contains(ports[l.table()], l.Port) {
+			ports[l.table()] = append(ports[l.table()], l.Port)
+		}
+	}
+	main := map[string]uint32{}
+	for table, all := range ports {
+		ofScheme := uint32(80)
+		if table == secureTable {
+			ofScheme = 443
+		}
+		switch {
+		case len(all) < 2:
+		case slices.Contains(all, ofScheme):
+			main[table] = ofScheme
+		default:
+			main[table] = slices.Min(all)
+		}
+	}
+	return main
+}
+
 // translateHost translates a virtual host. Routes that are not valid are left out.
-func (o Options) translateHost(hostname string, of *hostRoutes) *host {
-	h := &host{of: of}
-	oneLabel := ""
+func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
+	h, hostname, oneLabel := &host{of: of}, key.hostname, ""
 	if o.OneLabelWildcards && hostname != "*" {
 		oneLabel = hostname
 	}
@@ -111,7 +144,7 @@ func (o Options) translateHost(hostname string, of *hostRoutes) *host {
 
 	all := slices.Concat(forced, others)
 	slices.SortStableFunc(all, comparePrecedence)
-	v := &routev3.VirtualHost{Name: hostname, Domains: domains(hostname)}
+	v := &routev3.VirtualHost{Name: of.domains[0], Domains: of.domains}
 	for _, r := range all {
 		if isForced[r.request()] {
 			v.Routes = append(v.Routes, r.httpsRedirect(oneLabel))
@@ -197,13 +230,20 @@ func (o Options) merge(all []*Route) []*Route {
 	return found
 }
 
-// domains are the values of Host that a host name stands for.
-func domains(hostname string) []string {
-	if hostname == "*" {
-		return []string{"*"}
+// domains are the values of Host that a virtual host stands for. Where ports are told apart, that of the main port has those
+// with other ports.
+func (k hostKey) domains(main uint32) []string {
+	host := k.hostname
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
+		host = "[" + host + "]"
 	}
-	if ip, err := netip.ParseAddr(hostname); err == nil && ip.Is6() {
-		return []string{hostname, "[" + hostname + "]:*"}
+	switch withPort := fmt.Sprintf("%s:%d", host, k.port); {
+	case k.port != main:
+		return []string{withPort}
+	case host == "*":
+		return []string{host}
+	case k.port != 0 && strings.HasPrefix(host, "*"):
+		return []string{host, withPort} // Envoy has no domain for a wildcard with any port
 	}
-	return []string{hostname, hostname + ":*"}
+	return []string{k.hostname, host + ":*"}
 }

@@ -75,18 +75,24 @@ func filterChain(match *listenerv3.FilterChainMatch, name string, config proto.M
 
 // tlsFilterChain terminates TLS for server names, all if there are none, with the certificates of secrets.
 func (o Options) tlsFilterChain(serverNames []string, secrets []Name) *listenerv3.FilterChain {
-	tls := &tlsv3.CommonTlsContext{}
+	var protocols []string
+	if o.ALPN {
+		protocols = []string{"h2,http/1.1"}
+	}
+	socket := o.tlsSocket(secrets, protocols)
+	return o.httpFilterChain(secureTable, &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}, socket)
+}
+
+// tlsSocket terminates TLS with the certificates of secrets.
+func (o Options) tlsSocket(secrets []Name, protocols []string) *corev3.TransportSocket {
+	tls := &tlsv3.CommonTlsContext{AlpnProtocols: protocols}
 	for _, s := range secrets {
 		tls.TlsCertificateSdsSecretConfigs = append(tls.TlsCertificateSdsSecretConfigs, &tlsv3.SdsSecretConfig{Name: o.secretName(s)})
 	}
-	if o.ALPN {
-		tls.AlpnProtocols = []string{"h2,http/1.1"}
-	}
-	socket := &corev3.TransportSocket{
+	return &corev3.TransportSocket{
 		Name:       "envoy.transport_sockets.tls",
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(&tlsv3.DownstreamTlsContext{CommonTlsContext: tls})},
 	}
-	return o.httpFilterChain(secureTable, &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}, socket)
 }
 
 // secretName is the name by which agents offer the copy of a secret.
@@ -94,8 +100,13 @@ func (o Options) secretName(s Name) string {
 	return o.SecretsNamespace + "/" + SecretCopy(s)
 }
 
-// passthroughChain sends TLS connections to backends.
-func passthroughChain(serverNames []string, backends []Backend) *listenerv3.FilterChain {
+// tcpChain sends TLS connections, or what they have, to backends. Without backends it has no filter: Envoy closes them.
+func (o Options) tcpChain(serverNames []string, to tcp) *listenerv3.FilterChain {
+	match := &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}
+	backends := to.backends
+	if len(backends) == 0 {
+		return &listenerv3.FilterChain{FilterChainMatch: match}
+	}
 	name := backends[0].cluster()
 	tcp := &tcpv3.TcpProxy{StatPrefix: name, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: name}}
 	if len(backends) > 1 {
@@ -105,7 +116,11 @@ func passthroughChain(serverNames []string, backends []Backend) *listenerv3.Filt
 		}
 		tcp.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: weighted}
 	}
-	return filterChain(&listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}, "envoy.filters.network.tcp_proxy", tcp, nil)
+	var socket *corev3.TransportSocket
+	if len(to.secrets) > 0 {
+		socket = o.tlsSocket(to.secrets, nil)
+	}
+	return filterChain(match, "envoy.filters.network.tcp_proxy", tcp, socket)
 }
 
 func listenerFilter(name string, config proto.Message) *listenerv3.ListenerFilter {

@@ -28,12 +28,14 @@ type Listener struct {
 	Routes    []*Route
 }
 
-// Passthrough sends TLS connections on by their server names.
+// Passthrough sends what TLS connections have on by their server names.
 type Passthrough struct {
 	Source    Name // the object that it is of
 	Hostnames []string
 	Port      uint32
 	Backends  []Backend
+	// Secrets are the certificates that TLS is terminated with before; without any it is passed through as it is.
+	Secrets []Name
 }
 
 // MatchKind is how a value is compared.
@@ -84,7 +86,7 @@ type Route struct {
 	CORS                            *CORS
 }
 
-// Retry has requests that failed sent again: if there was no connection, and for some status codes.
+// Retry has requests that failed sent again: if there was no response, and for some status codes.
 type Retry struct {
 	Attempts uint32
 	Codes    []uint32

@@ -118,7 +118,13 @@ func shown(t *testing.T, c *envoytest.Config) *expectation {
 	for _, chain := range c.Listeners[listenerName].FilterChains {
 		text := fmt.Sprint(chain.FilterChainMatch.TransportProtocol, " ", chain.FilterChainMatch.ServerNames, " ")
 		tcp := &tcpv3.TcpProxy{}
-		switch packed := chain.Filters[0].GetTypedConfig(); {
+		var packed *anypb.Any
+		if len(chain.Filters) > 0 {
+			packed = chain.Filters[0].GetTypedConfig()
+		}
+		switch {
+		case packed == nil:
+			text += "backends "
 		case packed.MessageIs(tcp):
 			unpack(t, packed, tcp)
 			text += "backends " + tcp.GetCluster()

@@ -12,7 +12,10 @@ type Options struct {
 	// OneLabelWildcards has *.example.com stand for one label, as in an Ingress.
 	OneLabelWildcards bool
 	// FirstWins has the first of the routes for the same requests take them alone; without, backends are joined.
-	FirstWins         bool
+	FirstWins bool
+	// PortHosts has the routes of a port be those of no other: if there are several ports for plain HTTP, or for HTTPS, they are
+	// told apart by the port in Host.
+	PortHosts         bool
 	ALPN              bool
 	ProxyProtocol     bool
 	AppProtocol       bool // backends say which version of HTTP they speak

@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sort"
 	"strings"
@@ -221,13 +222,13 @@ func reference(m Model, firstWins bool) *expectation {
 	for _, p := range m.Passthrough {
 		e.ports = append(e.ports, int(p.Port))
 		for _, h := range p.Hostnames {
-			if secrets[h] != nil || referenceWeight(p.Backends) == 0 {
+			if secrets[h] != nil || referenceWeight(p.Backends) == 0 && !firstWins {
 				continue
 			}
 			if firstWins && passed[h] != nil {
 				continue
 			}
-			var mine []string
+			mine := []string{} // with the first that wins, none have connections closed
 			for _, b := range p.Backends {
 				if referenceWeight([]Backend{b}) == 0 {
 					continue
@@ -235,8 +236,17 @@ func reference(m Model, firstWins bool) *expectation {
 				mine = append(mine, fmt.Sprintf("%s:%s:%s=%d", b.Namespace, b.Name.Name, b.Port, referenceWeight([]Backend{b})))
 				e.addCluster(b, false, false)
 			}
-			passed[h] = append(passed[h], mine...)
+			passed[h] = slices.Concat(passed[h], mine)
+			if passed[h] == nil {
+				passed[h] = mine
+			}
 		}
+	}
+	closed := func(_ string, all []string) bool { return len(all) == 0 }
+	if others := maps.Clone(passed); hasPlain || len(secrets) > 0 {
+		maps.DeleteFunc(passed, closed)
+	} else if maps.DeleteFunc(others, closed); len(others) > 0 {
+		passed = others
 	}
 	for h, all := range passed {
 		if len(all) == 1 { // a weight says nothing then

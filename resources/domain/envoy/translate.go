@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -71,19 +72,21 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	resources := []json.RawMessage{listener}
 
 	used := usage{}
-	for _, backends := range passed {
-		used.add(backends...)
+	for _, to := range passed {
+		used.add(to.backends...)
 	}
-	tables := m.tables()
+	tables := m.tables(o)
 	for _, table := range usedTables(m, certificates) {
 		hosts := slices.SortedFunc(maps.Keys(tables), compareHosts)
 		var encoded []json.RawMessage
+		ignorePort := false
 		for _, key := range hosts {
 			if key.table != table {
 				continue
 			}
+			ignorePort = ignorePort || o.FirstWins && key.port == 0 && strings.HasPrefix(key.hostname, "*.")
 			h, _ := t.hosts.get(key, func(h *host) bool { return h.of.equal(tables[key]) }, func() (*host, error) {
-				return o.translateHost(key.hostname, tables[key]), nil
+				return o.translateHost(key, tables[key]), nil
 			})
 			result.Problems = append(result.Problems, h.problems...)
 			if h.json != nil {
@@ -91,7 +94,7 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 			}
 			used.addHTTP(o, h.backends)
 		}
-		text, err := routeTable(table, encoded)
+		text, err := routeTable(table, encoded, ignorePort)
 		if err != nil {
 			return result, err
 		}
@@ -113,9 +116,14 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	return result, nil
 }
 
+// hasPlain reports whether there is a listener of plain HTTP.
+func (m Model) hasPlain() bool {
+	return slices.ContainsFunc(m.HTTP, func(l Listener) bool { return !l.TLS })
+}
+
 // usedTables are the route tables that filter chains refer to.
 func usedTables(m Model, certificates map[string][]Name) (names []string) {
-	if slices.ContainsFunc(m.HTTP, func(l Listener) bool { return !l.TLS }) {
+	if m.hasPlain() {
 		names = append(names, plainTable)
 	}
 	if len(certificates) > 0 {

@@ -375,6 +375,73 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
+// ENV-20: several ports for HTTP are told apart by the port in Host.
+func TestPortHosts(t *testing.T) {
+	at := func(port uint32, hostname, backend string) Listener {
+		return Listener{Port: port, Hostname: hostname, Exclusive: true, Routes: []*Route{route(Prefix, "/", to("s", backend))}}
+	}
+	m := Model{HTTP: []Listener{at(80, "", "1"), at(80, "a.com", "2"), at(8080, "", "3"), at(8080, "a.com", "4"), at(8080, "*.b.com", "5"), at(80, "*.b.com", "6")}}
+	o := options
+	o.FirstWins, o.PortHosts = true, true
+	shown := func(m Model) (all []string) {
+		result, c := translate(t, m, o)
+		for _, v := range c.Tables[plainTable].VirtualHosts {
+			all = append(all, fmt.Sprint(v.Domains, " ", strings.TrimPrefix(v.Routes[0].GetRoute().GetCluster(), "shop:s:")))
+		}
+		return append(all, fmt.Sprint(result.Spec.Services[0].Ports, c.Tables[plainTable].IgnorePortInHostMatching))
+	}
+	want := []string{"[*] 1", "[*:8080] 3", "[*.b.com *.b.com:80] 6", "[*.b.com:8080] 5", "[a.com a.com:*] 2", "[a.com:8080] 4", "[80 8080] false"}
+	if diff := cmp.Diff(want, shown(m)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"[*] 3", "[*.b.com *.b.com:*] 5", "[a.com a.com:*] 4", "[8080] true"}, shown(Model{HTTP: m.HTTP[2:5]})); diff != "" {
+		t.Errorf("one port: %s", diff)
+	}
+	m.HTTP[0].Port, m.HTTP[1].Port, m.HTTP[5].Port = 9090, 9090, 9090
+	if got := shown(m)[0]; got != "[*] 3" {
+		t.Errorf("without the port of the scheme, the lowest one is the main port: %s", got)
+	}
+}
+
+// ENV-21: TLS that is terminated for no HTTP; and a host without backends, whose connections are closed.
+func TestTCP(t *testing.T) {
+	m := Model{Passthrough: []Passthrough{
+		{Hostnames: []string{"a"}, Port: 443, Backends: to("s", "1"), Secrets: []Name{{"ns", "c"}}},
+		{Hostnames: []string{"b"}, Port: 443, Backends: to("s", "1")},
+		{Hostnames: []string{"c"}, Port: 443},
+		{Hostnames: []string{"c", "d"}, Port: 443, Backends: to("s", "1")},
+	}}
+	o := options
+	o.FirstWins = true
+	_, c := translate(t, m, o)
+	got := map[string]string{}
+	for _, chain := range c.Listeners[listenerName].FilterChains {
+		got[strings.Join(chain.FilterChainMatch.ServerNames, " ")] = fmt.Sprint(len(chain.Filters), " ", chain.TransportSocket != nil)
+	}
+	if diff := cmp.Diff(map[string]string{"a": "1 true", "b d": "1 false"}, got); diff != "" {
+		t.Error(diff)
+	}
+	_, c = translate(t, Model{Passthrough: m.Passthrough[2:3]}, o)
+	if chains := c.Listeners[listenerName].FilterChains; len(chains) != 1 || len(chains[0].Filters) != 0 {
+		t.Errorf("a host without backends, and nothing else: %v", chains)
+	}
+	if result, _ := translate(t, Model{Passthrough: m.Passthrough[2:3]}, options); !result.Empty {
+		t.Error("without the first that wins, a host without backends is not served")
+	}
+}
+
+// ENV-1: requests for a wildcard host have any port for the Gateway API.
+func TestPortOfWildcard(t *testing.T) {
+	o := options
+	o.FirstWins = true
+	for host, want := range map[string]bool{"*.example.com": true, "a.example.com": false, "": false} {
+		_, c := translate(t, Model{HTTP: []Listener{{Hostname: host, Port: 8080, Routes: []*Route{route(Prefix, "/", to("s", "1"))}}}}, o)
+		if got := c.Tables[plainTable].IgnorePortInHostMatching; got != want {
+			t.Errorf("%q: %t", host, got)
+		}
+	}
+}
+
 // ENV-17: retries, with the timeout of each attempt and of all.
 func TestRetry(t *testing.T) {
 	r := route(Prefix, "/", to("s", "1"))
@@ -383,7 +450,7 @@ func TestRetry(t *testing.T) {
 	_, c := translate(t, Model{HTTP: []Listener{{Port: 80, Routes: []*Route{r}}}}, options)
 	got := c.Tables[plainTable].VirtualHosts[0].Routes[0].GetRoute()
 	if p := got.RetryPolicy; got.Timeout.AsDuration() != 10*time.Second || p.NumRetries.Value != 3 || p.PerTryTimeout.AsDuration() != 2*time.Second ||
-		p.RetryOn != "connect-failure,reset-before-request,retriable-status-codes" || len(p.RetriableStatusCodes) != 2 ||
+		p.RetryOn != "connect-failure,reset,retriable-status-codes" || len(p.RetriableStatusCodes) != 2 ||
 		p.RetryBackOff.BaseInterval.AsDuration() != 100*time.Millisecond || p.RetryBackOff.MaxInterval.AsDuration() != 200*time.Millisecond {
 		t.Errorf("%v", got)
 	}
