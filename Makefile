@@ -204,6 +204,17 @@ defects: devcluster ## Plant defects in the product, and see that tests notice e
 soak: devcluster oldest defects ## The long forms of tests, those on the control plane among them, in random order: SOAK=3 times
 	$(call step,Soaking) SKEP_SOAK=1 go test -race -p 1 -count $(or $(SOAK),1) -shuffle on -timeout 0 $(SOAK_PACKAGES) $(took)
 
+.PHONY: conformance
+conformance: devcluster ## Run the conformance suite of the Gateway API, and write its report into docs/reference; RUN=HTTPRouteCORS for one of its tests
+	$(call step,Conformance to the Gateway API; the log is bin/conformance.log) \
+	go build $(LDFLAGS) -o bin/operator ./cmd/operator; \
+	go build -C cmd/conformance -o $(CURDIR)/bin/echo-basic sigs.k8s.io/gateway-api/conformance/echo-basic; \
+	report='$(CURDIR)/docs/reference/gateway-conformance.yaml'; [ -z '$(RUN)' ] || report=$(CURDIR)/bin/conformance.yaml; status=0; \
+	SKEP_CONFORMANCE=$(CURDIR)/bin SKEP_CONFORMANCE_RUN='$(RUN)' SKEP_CONFORMANCE_REPORT="$$report" \
+		go test -C cmd/conformance -count=1 -vet=off -run '^TestGatewayAPI$$' -v -timeout 60m . >bin/conformance.log 2>&1 || status=$$?; \
+	grep -aE '^ *--- FAIL|^(ok|FAIL)\s|^    --- PASS' bin/conformance.log || true; \
+	[ ! -f "$$report" ] || chmod 644 "$$report"; [ $$status = 0 ] || exit $$status $(took)
+
 .PHONY: bench
 bench: ## Measure beside peers, against the budgets; ARGS='-run … -rounds …'
 	@go run -C cmd/bench . $(ARGS)
