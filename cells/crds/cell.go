@@ -14,16 +14,17 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Cell registers the CRDs of cilium.io.
+// Cell registers the CRDs of cilium.io, and those of the multi-cluster services API.
 var Cell = cell.Module("crds", "Registers the kinds of cilium.io, and upgrades older definitions",
-	cell.Config(Config{}),
+	cell.Config(Config{ClusterMeshMCSAPIInstallCRDs: true}),
 	cell.Module("registration", "Creates and updates definitions, before other duties start",
 		cell.EnabledBy(cell.When("definitions are to be created", skipFlag, func(c Config) bool { return !c.SkipCRDCreation })),
 		cell.StartFirst("duties write fields that only a current definition keeps"),
 		k8s.RBAC(
 			k8s.Allow("create,get,list,watch", resource),
-			k8s.AllowNamed("update", resource, names()...),
+			k8s.AllowNamed("update", resource, names(api.Kinds())...),
 		),
+		k8s.OptionalRBAC(k8s.AllowNamed("update", resource, names(api.MulticlusterKinds())...)),
 
 		cell.Metrics(newMetrics),
 		stream.Provide(crdKind),
@@ -51,11 +52,13 @@ type Config struct {
 	SkipCRDCreation           bool `flag:"skip-crd-creation" usage:"Do not create or update CustomResourceDefinitions; they exist already"`
 	EnableIPv4EgressGateway   bool `flag:"enable-ipv4-egress-gateway" usage:"Agents use CiliumEgressGatewayPolicies" hidden:"true"`
 	EnableLocalRedirectPolicy bool `flag:"enable-local-redirect-policy" usage:"Agents use CiliumLocalRedirectPolicies" hidden:"true"`
+
+	ClusterMeshMCSAPIInstallCRDs bool `flag:"clustermesh-mcs-api-install-crds" usage:"Create and update the CustomResourceDefinitions of the multi-cluster services API, where it is enabled"`
 }
 
-func names() []string {
+func names(kinds []api.Kind) []string {
 	var names []string
-	for _, k := range api.Kinds() {
+	for _, k := range kinds {
 		names = append(names, k.CRDName())
 	}
 	return names

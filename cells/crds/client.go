@@ -48,14 +48,14 @@ func (c crdClient) update(ctx context.Context, k api.Kind, ours *apiextensionsv1
 		if err != nil {
 			return err
 		}
-		if decide(now, ours).action != update { // another replica has done it
+		if decide(k, now, ours).action != update { // another replica has done it
 			return nil
 		}
 		labels := u.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		labels[api.SchemaVersionLabel] = api.SchemaVersion
+		maps.Copy(labels, ours.Labels)
 		u.SetLabels(labels)
 		u.Object["spec"] = runtime.DeepCopyJSONValue(content["spec"])
 		return nil

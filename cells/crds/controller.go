@@ -62,6 +62,7 @@ const (
 	equal   result = "equal"
 	drifted result = "drifted" // our version, and another schema
 	newer   result = "newer"
+	foreign result = "foreign" // of another project's, which has no version of ours
 	failed  result = "failed"
 	deleted result = "deleted" // since it was registered
 
@@ -121,7 +122,7 @@ func (c *controller) register(ctx context.Context, name string) error {
 	case ctx.Err() != nil:
 		return err
 	case err != nil:
-		c.Metrics.set(name, o.installed, failed)
+		c.Metrics.set(c.kinds[name], o.installed, failed)
 		if isPermanent(err) {
 			c.markReady(name, false)
 		}
@@ -201,9 +202,9 @@ var errBeingDeleted = errors.New("it is being deleted; it is recreated when it i
 // advance makes the next step towards a current and established CRD.
 func (c *controller) advance(ctx context.Context, k api.Kind) (observation, error) {
 	found, err := c.get(ctx, k)
-	if err == nil && c.isAwaited(k.CRDName()) && isServed(found) {
+	if err == nil && c.isAwaited(k.CRDName()) && isServed(k, found) {
 		c.keepFetched(k.CRDName(), found)
-		return observation{installed: api.SchemaVersion, result: uncompared, serves: true}, nil
+		return observation{installed: k.Version(), result: uncompared, serves: true}, nil
 	}
 	ours, parseErr := k.CRD()
 	if parseErr != nil {
@@ -213,7 +214,7 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 		c.recordDeleted(k.CRDName())
 		err = c.client.create(ctx, ours)
 		if err == nil {
-			return observation{installed: api.SchemaVersion, result: created}, nil
+			return observation{installed: k.Version(), result: created}, nil
 		}
 		if k8s.IsAlreadyExists(err, ref(k)) { // another replica was faster
 			found, err = c.client.get(ctx, k)
@@ -226,7 +227,7 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 	if err != nil {
 		return observation{}, err
 	}
-	d := decide(installed, ours)
+	d := decide(k, installed, ours)
 	switch d.action {
 	case wait:
 		return observation{installed: d.installed}, errBeingDeleted
@@ -238,9 +239,9 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 }
 
 // isServed reports whether a CRD has our version and is established. It does not compare schemas.
-func isServed(found *unstructured.Unstructured) bool {
+func isServed(k api.Kind, found *unstructured.Unstructured) bool {
 	installed, err := decodeMetadata(found)
-	if err != nil || !isCurrent(installed) {
+	if err != nil || !isCurrent(k, installed) {
 		return false
 	}
 	serves, err := established(installed)
@@ -251,7 +252,7 @@ func isServed(found *unstructured.Unstructured) bool {
 func (c *controller) recordResult(name string, l observation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	before := c.results[name]
+	before, k := c.results[name], c.kinds[name]
 	if l.result == equal && (before == created || before == updated) {
 		l.result = before
 	}
@@ -259,15 +260,17 @@ func (c *controller) recordResult(name string, l observation) {
 	switch {
 	case l.result == before:
 	case l.result == created:
-		c.Log.Info("created CRD", "name", name, "version", api.SchemaVersion)
+		c.Log.Info("created CRD", "name", name, "version", k.Version())
 	case l.result == updated:
-		c.Log.Info("updated CRD", "name", name, "from", l.installed, "to", api.SchemaVersion)
+		c.Log.Info("updated CRD", "name", name, "from", l.installed, "to", k.Version())
 	case l.result == newer:
-		c.Log.Info("keeping newer CRD", "name", name, "installed", l.installed, "ours", api.SchemaVersion)
+		c.Log.Info("keeping newer CRD", "name", name, "installed", l.installed, "ours", k.Version())
+	case l.result == foreign:
+		c.Log.Info("keeping CRD of another project, which has no version", "name", name, "label", k.VersionLabel())
 	case l.result == drifted:
-		c.Log.Warn("keeping CRD that has our version and another schema", "name", name, "version", l.installed, "label", api.SchemaVersionLabel)
+		c.Log.Warn("keeping CRD that has our version and another schema", "name", name, "version", l.installed, "label", k.VersionLabel())
 	}
-	c.Metrics.set(name, l.installed, l.result)
+	c.Metrics.set(k, l.installed, l.result)
 }
 
 // recordDeleted logs that a CRD is gone that was registered in this term.

@@ -19,8 +19,9 @@ func newMetrics(f metrics.Factory) *crdMetrics {
 	return &crdMetrics{f.In("").GaugeVec("crd_schema_info", help, "crd", "installed", "wanted", "result")}
 }
 
-// set replaces the result for a CRD.
-func (m *crdMetrics) set(name, installed string, r result) {
+// set replaces the result for the CRD of a kind.
+func (m *crdMetrics) set(k api.Kind, installed string, r result) {
+	name := k.CRDName()
 	m.Schema.DeletePartialMatch(prometheus.Labels{"crd": name})
-	m.Schema.WithLabelValues(name, installed, api.SchemaVersion, string(r)).Set(1)
+	m.Schema.WithLabelValues(name, installed, k.Version(), string(r)).Set(1)
 }

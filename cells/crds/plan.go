@@ -30,11 +30,15 @@ type decision struct {
 	result    result // if it is kept
 }
 
-// decide compares an installed CRD with ours.
-func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision {
-	d := decision{action: update, installed: installed.Labels[api.SchemaVersionLabel]}
+// decide compares the installed CRD of a kind with ours.
+func decide(k api.Kind, installed, ours *apiextensionsv1.CustomResourceDefinition) decision {
+	d := decision{action: update, installed: installed.Labels[k.VersionLabel()]}
 	if installed.DeletionTimestamp != nil {
 		d.action = wait
+		return d
+	}
+	if _, err := parseVersion(d.installed); err != nil && k.IsMulticluster() {
+		d.action, d.result = leave, foreign
 		return d
 	}
 	if len(installed.Spec.Versions) == 0 || installed.Spec.Versions[0].Schema == nil {
@@ -44,7 +48,7 @@ func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision 
 	if err != nil {
 		return d
 	}
-	want, err := parseVersion(api.SchemaVersion)
+	want, err := parseVersion(k.Version())
 	if err != nil || have.LT(want) {
 		return d
 	}
@@ -58,9 +62,9 @@ func decide(installed, ours *apiextensionsv1.CustomResourceDefinition) decision 
 	return d
 }
 
-// isCurrent reports whether a CRD has our version and is not being deleted.
-func isCurrent(installed *apiextensionsv1.CustomResourceDefinition) bool {
-	return installed.Labels[api.SchemaVersionLabel] == api.SchemaVersion && installed.DeletionTimestamp == nil
+// isCurrent reports whether the CRD of a kind has our version and is not being deleted.
+func isCurrent(k api.Kind, installed *apiextensionsv1.CustomResourceDefinition) bool {
+	return installed.Labels[k.VersionLabel()] == k.Version() && installed.DeletionTimestamp == nil
 }
 
 // parseVersion parses a version as agents do: a leading v, missing parts and leading zeros are accepted, and a suffix

@@ -56,7 +56,7 @@ func TestSchemasAreComparedWithoutTexts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d := decide(installed, ours); d.result != equal {
+		if d := decide(kind, installed, ours); d.result != equal {
 			t.Errorf("%s with other descriptions is %s", kind.Name, d.result)
 		}
 	}
@@ -114,7 +114,8 @@ func TestDecide(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			installed := ciliumNode(t)
 			test.change(installed)
-			got := decide(installed, ciliumNode(t))
+			kind, _ := api.KindNamed("CiliumNode")
+			got := decide(kind, installed, ciliumNode(t))
 			if got.action != test.want || got.result != test.result {
 				t.Errorf("decided to %s (%q), want to %s (%q)", got.action, got.result, test.want, test.result)
 			}
@@ -208,6 +209,45 @@ func TestBody(t *testing.T) {
 		meta := content["metadata"].(map[string]any)
 		if len(content) != 4 || len(meta) != 2 || len(meta["labels"].(map[string]any)) != 1 {
 			t.Errorf("%s: sent are %v, and metadata %v", kind.Name, content, meta)
+		}
+	}
+}
+
+// CRD-19: of the multi-cluster services API, an older release of ours is updated, and what others installed is left alone.
+func TestDecideMulticluster(t *testing.T) {
+	kind, known := api.KindNamed("ServiceImport")
+	if !known {
+		t.Fatal("there is no kind ServiceImport")
+	}
+	for version, want := range map[string]decision{
+		api.MulticlusterVersion: {leave, api.MulticlusterVersion, equal}, "v0.4.1": {update, "v0.4.1", ""}, "v9.0.0": {leave, "v9.0.0", newer},
+		"": {leave, "", foreign}, "main": {leave, "main", foreign},
+	} {
+		installed, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if installed.Labels[kind.VersionLabel()] = version; version == "" {
+			installed.Labels = nil
+		}
+		if got := decide(kind, installed, ours); got != want {
+			t.Errorf("version %q: %+v, want %+v", version, got, want)
+		}
+	}
+}
+
+// CRD-19: both options are needed.
+func TestWantedMulticluster(t *testing.T) {
+	for _, on := range []bool{true, false} {
+		for _, install := range []bool{true, false} {
+			n := len(wanted(Config{ClusterMeshMCSAPIInstallCRDs: install}, cluster.Config{ClusterMeshEnableMCSAPI: on})) - len(wanted(Config{}, cluster.Config{}))
+			if want := map[bool]int{true: 2}[on && install]; n != want {
+				t.Errorf("enabled %t, installed %t: %d more kinds", on, install, n)
+			}
 		}
 	}
 }

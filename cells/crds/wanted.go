@@ -10,10 +10,13 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 )
 
+// known are the kinds that are registered where they are needed.
+func known() []api.Kind { return append(api.Kinds(), api.MulticlusterKinds()...) }
+
 // wanted are the kinds that a cluster with this configuration needs.
 func wanted(c Config, shared cluster.Config) []api.Kind {
 	var kinds []api.Kind
-	for _, k := range api.Kinds() {
+	for _, k := range known() {
 		if isWanted(k.Name, c, shared) {
 			kinds = append(kinds, k)
 		}
@@ -33,6 +36,8 @@ func isWanted(kind string, c Config, shared cluster.Config) bool {
 		return c.EnableIPv4EgressGateway
 	case "CiliumEnvoyConfig", "CiliumClusterwideEnvoyConfig":
 		return shared.EnableEnvoyConfig
+	case "ServiceExport", "ServiceImport":
+		return shared.ClusterMeshEnableMCSAPI && c.ClusterMeshMCSAPIInstallCRDs
 	}
 	if strings.HasPrefix(kind, "CiliumBGP") {
 		return shared.EnableBGPControlPlane

@@ -5,10 +5,12 @@ package crds
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -26,10 +28,29 @@ type keptMetadata struct {
 	DeletionTimestamp slim.Time                 `json:"deletionTimestamp"`
 }
 
-// versionLabel keeps the label with the schema version.
+// versionLabel keeps the labels with schema versions.
 type versionLabel struct{}
 
-func (versionLabel) Keep(key string) bool { return key == api.SchemaVersionLabel }
+// Keep implements slim.KeyFilter.
+func (versionLabel) Keep(key string) bool { return versionLabels[key] }
+
+// versionLabels are the labels of all kinds that hold schema versions.
+var versionLabels = func() map[string]bool {
+	labels := map[string]bool{}
+	for _, k := range known() {
+		labels[k.VersionLabel()] = true
+	}
+	return labels
+}()
+
+// versions are the versions that labels have, of whatever kind.
+func versions(labels map[string]string) string {
+	var all []string
+	for _, label := range slices.Sorted(maps.Keys(versionLabels)) {
+		all = append(all, labels[label])
+	}
+	return strings.Join(all, " ")
+}
 
 var crdKind = stream.Metadata[crdMetadata](crdResource)
 
@@ -38,7 +59,7 @@ type state struct {
 	uid        slim.UID
 	revision   slim.Revision
 	generation int64
-	version    string // from the label
+	version    string // from the labels
 	deleting   bool
 	gone       bool
 }
@@ -46,14 +67,14 @@ type state struct {
 func stateOfMetadata(d *crdMetadata) state {
 	return state{
 		uid: d.UID, revision: d.ResourceVersion, generation: d.Generation,
-		version: d.Labels.Get(api.SchemaVersionLabel), deleting: !d.DeletionTimestamp.IsZero(),
+		version: versions(d.Labels.Map()), deleting: !d.DeletionTimestamp.IsZero(),
 	}
 }
 
 func stateOfCRD(u *unstructured.Unstructured) state {
 	s := state{
 		uid: slim.ParseUID(string(u.GetUID())), generation: u.GetGeneration(),
-		version: u.GetLabels()[api.SchemaVersionLabel], deleting: u.GetDeletionTimestamp() != nil,
+		version: versions(u.GetLabels()), deleting: u.GetDeletionTimestamp() != nil,
 	}
 	s.revision, _ = slim.ParseRevision(u.GetResourceVersion()) // 0 is older than any
 	return s

@@ -77,8 +77,8 @@ func TestDutiesThatAreAskedFor(t *testing.T) {
 	}{
 		"by default":        {nil, nil, nil},
 		"options of agents": {nil, map[string]string{"enable-l7-proxy": "true", "enable-policy": "default"}, nil},
-		"a setting only":    {[]string{"--clustermesh-mcs-api-install-crds=false", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
-		"a switch":          {nil, map[string]string{"clustermesh-enable-mcs-api": "true"}, []string{asked + "clustermesh.mcsapi (clustermesh-enable-mcs-api)"}},
+		"a setting only":    {[]string{"--clustermesh-default-global-namespace=false", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
+		"a switch":          {nil, map[string]string{"enable-ztunnel": "true"}, []string{asked + "ztunnel (enable-ztunnel)"}},
 		"a bare flag":       {[]string{"--enable-ztunnel"}, nil, []string{asked + "ztunnel (enable-ztunnel)"}},
 		"BGP":               {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
 		"a mode of IPAM":    {nil, map[string]string{"ipam": "alibabacloud"}, []string{asked + "ipam.alibabacloud (ipam)"}},

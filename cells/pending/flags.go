@@ -18,7 +18,6 @@ type flag struct {
 // the duty when it is implemented.
 var flags = []flag{
 	{"clustermesh", "clustermesh-default-global-namespace", "bool", "true", false},
-	{"clustermesh", "clustermesh-mcs-api-install-crds", "bool", "true", false},
 	{"metrics", "metrics-sampling-interval", "duration", "5m0s", false},
 	{"ipam.alibabacloud", "alibaba-cloud-release-excess-ips", "bool", "false", false},
 	{"ipam.alibabacloud", "alibaba-cloud-vpc-id", "string", "", false},

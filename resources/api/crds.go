@@ -29,10 +29,10 @@ func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 }
 
 // CRD returns the CustomResourceDefinition of the kind as it is created in a cluster: its name,
-// the label of the schema version, and the spec without what the API server fills in. Its status is empty.
+// the label of the schema version (VersionLabel), and the spec without what the API server fills in. Its status is empty.
 // It is parsed at each call and is the caller's.
 func (k Kind) CRD() (*apiextensionsv1.CustomResourceDefinition, error) {
-	text, err := manifests.ReadFile("crds/" + k.CRDName() + ".yaml")
+	text, err := k.manifest()
 	if err != nil {
 		return nil, fmt.Errorf("no definition of the kind %s is built in: %w", k.Name, err)
 	}
@@ -40,6 +40,8 @@ func (k Kind) CRD() (*apiextensionsv1.CustomResourceDefinition, error) {
 	if err := yaml.UnmarshalStrict(text, crd); err != nil {
 		return nil, fmt.Errorf("parse the built-in definition of the kind %s: %w", k.Name, err)
 	}
-	crd.Labels = map[string]string{SchemaVersionLabel: SchemaVersion}
+	if !k.IsMulticluster() { // those bring their labels
+		crd.Labels = map[string]string{SchemaVersionLabel: SchemaVersion}
+	}
 	return crd, nil
 }

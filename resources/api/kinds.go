@@ -63,11 +63,12 @@ func Kinds() []Kind {
 	return slices.Clone(kinds)
 }
 
-// KindNamed returns the kind of a name, and whether there is one.
+// KindNamed returns the kind of a name, of Kinds or MulticlusterKinds, and whether there is one.
 func KindNamed(name string) (Kind, bool) {
-	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
-	if i < 0 {
-		return Kind{}, false
+	for _, k := range slices.Concat(kinds, multiclusterKinds) {
+		if k.Name == name {
+			return k, true
+		}
 	}
-	return kinds[i], true
+	return Kind{}, false
 }

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package api
+
+import (
+	"slices"
+
+	mcscrds "sigs.k8s.io/mcs-api/config/crd"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+)
+
+// MulticlusterVersion is the release of the multi-cluster services API whose definitions are built in.
+const MulticlusterVersion = "v0.5.2"
+
+// The version of the multi-cluster services API that duties read and write. Its definitions serve it beside a newer one.
+var (
+	ServiceExportResource = mcsv1alpha1.SchemeGroupVersion.WithResource(mcsv1alpha1.ServiceExportPluralName)
+	ServiceImportResource = mcsv1alpha1.SchemeGroupVersion.WithResource(mcsv1alpha1.ServiceImportPluralName)
+)
+
+var multiclusterKinds = []Kind{
+	{mcsv1alpha1.ServiceExportKindName, ServiceExportResource},
+	{mcsv1alpha1.ServiceImportKindName, ServiceImportResource},
+}
+
+// MulticlusterKinds returns the kinds of the multi-cluster services API, which is a project of Kubernetes: its
+// definitions may be installed by others. They are not among Kinds. The slice is the caller's.
+func MulticlusterKinds() []Kind { return slices.Clone(multiclusterKinds) }
+
+// manifest returns the text of the built-in definition.
+func (k Kind) manifest() ([]byte, error) {
+	switch k.Resource {
+	case ServiceExportResource:
+		return mcscrds.ServiceExportCRD, nil
+	case ServiceImportResource:
+		return mcscrds.ServiceImportCRD, nil
+	}
+	return manifests.ReadFile("crds/" + k.CRDName() + ".yaml")
+}
+
+// IsMulticluster reports whether the kind is one of MulticlusterKinds.
+func (k Kind) IsMulticluster() bool { return k.Resource.Group == mcsv1alpha1.GroupName }
+
+// VersionLabel is the label of the kind's CustomResourceDefinition that holds the version of its schema.
+func (k Kind) VersionLabel() string {
+	if k.IsMulticluster() {
+		return mcscrds.ReleaseVersionLabel
+	}
+	return SchemaVersionLabel
+}
+
+// Version is the version of the built-in schema.
+func (k Kind) Version() string {
+	if k.IsMulticluster() {
+		return MulticlusterVersion
+	}
+	return SchemaVersion
+}
