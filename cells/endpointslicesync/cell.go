@@ -14,7 +14,7 @@ import (
 // Cell writes EndpointSlices for the endpoints of other clusters.
 var Cell = cell.Module("endpointslicesync", "Writes EndpointSlices for the endpoints that global services have in other clusters",
 	cell.Config(defaults),
-	cell.EnabledBy(clustermesh.InUse),
+	cell.EnabledBy(clustermesh.SyncsEndpoints),
 	k8s.RBAC(k8s.Allow("create,delete", meshSlices.Resource().GroupResource())),
 
 	cell.Metrics(newMetrics),

@@ -6,6 +6,7 @@ package clustermesh
 import (
 	"time"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -20,6 +21,12 @@ type Config struct {
 // DefaultConfig holds the defaults of the flags.
 var DefaultConfig = Config{ClusterMeshSyncTimeout: time.Minute}
 
-// InUse is the condition of modules that need the services of remote clusters.
-var InUse = cell.When("services of remote clusters get EndpointSlices", []string{"clustermesh-enable-endpoint-sync", "clustermesh-config"},
+// InUse is the condition of modules that need what remote clusters publish.
+var InUse = cell.When("remote clusters are read", []string{"clustermesh-enable-endpoint-sync", "clustermesh-enable-mcs-api", "clustermesh-config"},
+	func(c Config, shared cluster.Config) bool {
+		return c.ClusterMeshConfig != "" && (c.ClusterMeshEnableEndpointSync || shared.ClusterMeshEnableMCSAPI)
+	})
+
+// SyncsEndpoints is the condition of modules that need the services of remote clusters.
+var SyncsEndpoints = cell.When("services of remote clusters get EndpointSlices", []string{"clustermesh-enable-endpoint-sync", "clustermesh-config"},
 	func(c Config) bool { return c.ClusterMeshEnableEndpointSync && c.ClusterMeshConfig != "" })

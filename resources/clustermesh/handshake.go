@@ -24,9 +24,13 @@ type capabilities struct {
 	ServiceExportsEnabled *bool  `json:"serviceExportsEnabled"`
 }
 
+// knowsServiceExports reports whether the cluster writes the synced marker of service exports, whether or not it has any.
+func (c capabilities) knowsServiceExports() bool { return c.ServiceExportsEnabled != nil }
+
 // sameReading reports whether two configurations are read in the same way.
 func (c clusterConfig) sameReading(other clusterConfig) bool {
-	return c.ID == other.ID && c.Capabilities.SyncedCanaries == other.Capabilities.SyncedCanaries && c.Capabilities.Cached == other.Capabilities.Cached
+	return c.ID == other.ID && c.Capabilities.SyncedCanaries == other.Capabilities.SyncedCanaries && c.Capabilities.Cached == other.Capabilities.Cached &&
+		c.Capabilities.knowsServiceExports() == other.Capabilities.knowsServiceExports()
 }
 
 // parseClusterConfig decodes the configuration of a remote cluster, and checks it against our own.

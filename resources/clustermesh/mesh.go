@@ -31,8 +31,10 @@ type Mesh struct {
 	timing   timing
 	panicked chan *lifecycle.PanicError
 
-	// Services are the global services of remote clusters.
+	// Services are the global services of remote clusters. They are read for EndpointSlices alone.
 	Services *Objects[Service]
+	// ServiceExports are the exports of remote clusters. They are read for the multi-cluster services API alone.
+	ServiceExports *Objects[ServiceExport]
 
 	mu      sync.Mutex
 	known   bool // the directory was read
@@ -65,8 +67,8 @@ var defaultTiming = timing{scan: 2 * time.Second, monitor: time.Second, sessionP
 func newMesh(p params) *Mesh {
 	m := &Mesh{
 		params: p, began: time.Now(), timing: defaultTiming, panicked: make(chan *lifecycle.PanicError, 1),
-		Services: newObjects(decodeService(p.Cluster.MaxConnectedClusters)),
-		remotes:  map[string]*remote{}, ids: map[uint32]string{},
+		Services: newObjects(decodeService(p.Cluster.MaxConnectedClusters)), ServiceExports: newObjects(decodeServiceExport),
+		remotes: map[string]*remote{}, ids: map[uint32]string{},
 	}
 	p.Deps.Plan.Observe(m.load)
 	return m
@@ -206,6 +208,7 @@ func (m *Mesh) drop(r *remote) {
 	r.health.Remove()
 	m.Metrics.forget(m.source(), r.name)
 	m.Services.forget(r.name)
+	m.ServiceExports.forget(r.name)
 }
 
 // claimID reserves the ID of a cluster, which no other may have.

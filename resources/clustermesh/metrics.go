@@ -17,6 +17,7 @@ type meshMetrics struct {
 	Failures    *prometheus.GaugeVec
 	LastFailure *prometheus.GaugeVec
 	Services    *prometheus.GaugeVec
+	Exports     *prometheus.GaugeVec
 	Unreadable  *prometheus.GaugeVec
 }
 
@@ -28,6 +29,7 @@ func newMetrics(f metrics.Factory) *meshMetrics {
 		Failures:    f.GaugeVec("remote_cluster_failures", "How often the connection to a remote cluster failed, in this term", "source_cluster", "source_node_name", "target_cluster"),
 		LastFailure: f.GaugeVec("remote_cluster_last_failure_ts", "When the connection to a remote cluster failed last, in seconds since 1970; 0 for never", "source_cluster", "source_node_name", "target_cluster"),
 		Services:    f.GaugeVec("global_services", "Global services of remote clusters", "source_cluster"),
+		Exports:     f.GaugeVec("global_service_exports", "Services that remote clusters export by the multi-cluster services API", "source_cluster"),
 		Unreadable:  f.GaugeVec("unreadable_values", "Values of a remote cluster that cannot be used", "source_cluster", "target_cluster"),
 	}
 }
@@ -35,7 +37,8 @@ func newMetrics(f metrics.Factory) *meshMetrics {
 // report sets the metrics of a cluster.
 func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	of := append(slices.Clone(source), r.name)
-	_, unreadable := r.mesh.Services.count(r.name)
+	_, services := r.mesh.Services.count(r.name)
+	_, exports := r.mesh.ServiceExports.count(r.name)
 	r.mu.Lock()
 	failures, last := r.status.failures, r.status.lastFailure
 	r.mu.Unlock()
@@ -47,7 +50,8 @@ func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	}
 	m.LastFailure.WithLabelValues(of...).Set(seconds)
 	m.Services.WithLabelValues(source[0]).Set(float64(len(r.mesh.Services.Keys())))
-	m.Unreadable.WithLabelValues(source[0], r.name).Set(float64(unreadable))
+	m.Exports.WithLabelValues(source[0]).Set(float64(len(r.mesh.ServiceExports.Keys())))
+	m.Unreadable.WithLabelValues(source[0], r.name).Set(float64(services + exports))
 }
 
 // forget removes the metrics of a cluster.

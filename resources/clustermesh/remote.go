@@ -133,7 +133,16 @@ func (r *remote) setProblem(err error) {
 
 // follow reads what the duties need. The session ends with the first of the watches.
 func (r *remote) follow(ctx context.Context, end context.CancelFunc, running *sync.WaitGroup, etcd *kvstore.Remote, c clusterConfig) {
-	r.mesh.guard(running, end, func() { followPrefix(ctx, r, etcd, c, kvstore.ServicesPrefix, r.mesh.Services) })
+	if r.mesh.Config.ClusterMeshEnableEndpointSync {
+		r.mesh.guard(running, end, func() { followPrefix(ctx, r, etcd, c, kvstore.ServicesPrefix, r.mesh.Services) })
+	}
+	switch {
+	case !r.mesh.Cluster.ClusterMeshEnableMCSAPI:
+	case c.Capabilities.knowsServiceExports():
+		r.mesh.guard(running, end, func() { followPrefix(ctx, r, etcd, c, kvstore.ServiceExportsPrefix, r.mesh.ServiceExports) })
+	default:
+		r.mesh.ServiceExports.setNone(r.name)
+	}
 	r.mu.Lock()
 	r.status.expired = false
 	r.mu.Unlock()
@@ -188,7 +197,11 @@ func (r *remote) awaitMarker(ctx context.Context, etcd *kvstore.Remote, c cluste
 }
 
 // isRead reports whether all that the duties need has been read.
-func (r *remote) isRead() bool { return r.mesh.Services.isComplete(r.name) }
+func (r *remote) isRead() bool {
+	m := r.mesh
+	return (!m.Config.ClusterMeshEnableEndpointSync || m.Services.isComplete(r.name)) &&
+		(!m.Cluster.ClusterMeshEnableMCSAPI || m.ServiceExports.isComplete(r.name))
+}
 
 // monitor follows the state of the connection.
 func (r *remote) monitor(ctx context.Context, etcd *kvstore.Remote) {
@@ -226,6 +239,7 @@ func (r *remote) observe(etcd kvstore.Status, now time.Time) {
 	if expires {
 		r.mesh.Log.Warn("remote cluster is unreachable for longer than the cache TTL, forgetting its services", "cluster", r.name, "ttl", ttl)
 		r.mesh.Services.setNone(r.name)
+		r.mesh.ServiceExports.setNone(r.name)
 	}
 	r.report(now)
 }
