@@ -26,6 +26,7 @@ import (
 	"github.com/skep-operator/skep/cells/lbipam"
 	"github.com/skep-operator/skep/cells/leader"
 	"github.com/skep-operator/skep/cells/lockgc"
+	"github.com/skep-operator/skep/cells/mcsapi"
 	"github.com/skep-operator/skep/cells/nodegc"
 	"github.com/skep-operator/skep/cells/nodeipam"
 	"github.com/skep-operator/skep/cells/nodes/taints"
@@ -109,6 +110,7 @@ var Duties = cell.Set(
 	clustermesh.Cell,
 	endpointslicesync.Cell,
 	servicesync.Cell,
+	mcsapi.Cell,
 	servicel7.Cell,
 	ingress.Cell,
 	secretsync.Cell,

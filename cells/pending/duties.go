@@ -17,7 +17,6 @@ import (
 // implemented is removed here, and its options from flags.go.
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
-	duty("clustermesh.mcsapi", "Serves the multi-cluster services API", isOn("clustermesh-enable-mcs-api")),
 	duty("ipam.alibabacloud", "Allocates addresses of AlibabaCloud to nodes", has("ipam", "alibabacloud")),
 	duty("ztunnel", "Enrols namespaces in ztunnel and registers their service accounts with SPIRE", isOn("enable-ztunnel")),
 )

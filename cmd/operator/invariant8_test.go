@@ -49,7 +49,7 @@ var stockChart = []struct {
 	away string
 }{
 	{values: "default", served: true},
-	{values: "all-features", served: true, pending: []string{"clustermesh.mcsapi"}, away: "auth.spire."},
+	{values: "all-features", served: true, away: "auth.spire."},
 	{values: "kvstore", served: true},
 	{values: "multi-pool"},
 	{values: "aws"},

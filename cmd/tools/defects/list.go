@@ -91,6 +91,18 @@ var defects = []defect{
 
 	// Duties.
 	{
+		what: "a ServiceImport is deleted while a cluster that may export it is unknown",
+		file: "cells/mcsapi/plan.go",
+		old:  "case len(all) == 0 && len(s.unknown) == 0:", new: "case len(all) == 0:",
+		pkg: "cells/mcsapi", test: "^TestPlanImport$",
+	},
+	{
+		what: "a ServiceImport loses the ports of a cluster that is away",
+		file: "cells/mcsapi/plan.go",
+		old:  "case len(all) == 0, s.isHeld():", new: "case len(all) == 0:",
+		pkg: "cells/mcsapi", test: "^TestPlanImport$",
+	},
+	{
 		what: "changes at the same time are written one by one",
 		file: "cells/endpointslice/batch.go",
 		old:  "due := p.last.Add(quietPeriod)", new: "due := p.last",

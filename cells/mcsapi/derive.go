@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+const (
+	derivedPrefix     = "derived-"
+	derivedAnnotation = "multicluster.kubernetes.io/derived-service"
+	globalAnnotation  = "service.cilium.io/global"
+	sharedAnnotation  = "service.cilium.io/shared"
+)
+
+// derivedKey is the key of the derived Service of a name.
+func derivedKey(of slim.Key) slim.Key {
+	const length = 10
+	sum := sha256.Sum256([]byte(of.Namespace + "/" + of.Name))
+	text := strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))
+	return slim.Key{Namespace: of.Namespace, Name: derivedPrefix + text[:length]}
+}
+
+// isDerived reports whether the Service is the derived one of a name: its label says so, and a ServiceImport or ServiceExport
+// of that name is an owner.
+func (s *service) isDerived(of slim.Key) bool {
+	return s.Labels.Get(mcsv1alpha1.LabelServiceName) == of.Name && slices.ContainsFunc(s.Owners, func(o slim.OwnerReference) bool {
+		group, _, _ := strings.Cut(o.APIVersion.String(), "/")
+		kind := o.Kind.String()
+		return group == mcsv1alpha1.GroupName && o.Name == of.Name && (kind == mcsv1alpha1.ServiceImportKindName || kind == mcsv1alpha1.ServiceExportKindName)
+	})
+}
+
+// desired is the derived Service, nil if there is to be none. spec is that of the ServiceImport, nil without one.
+func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
+	if spec == nil || s.imported == nil {
+		return nil
+	}
+	name := derivedKey(s.key)
+	d := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec: corev1.ServiceSpec{
+			Type: corev1.ServiceTypeClusterIP, Ports: s.ports(spec.Ports),
+			SessionAffinity: cmp.Or(spec.SessionAffinity, corev1.ServiceAffinityNone), SessionAffinityConfig: spec.SessionAffinityConfig,
+		},
+	}
+	if spec.Type == mcsv1alpha1.Headless {
+		d.Spec.ClusterIP = corev1.ClusterIPNone
+	}
+	s.inherit(d)
+	d.Annotations[globalAnnotation], d.Annotations[sharedAnnotation] = "true", "false"
+	if s.published != nil {
+		d.Annotations[sharedAnnotation] = "true"
+		d.Spec.Selector = s.service.Spec.Selector.Map()
+	}
+	d.Labels[mcsv1alpha1.LabelServiceName], d.Labels[mcsv1alpha1.LabelSourceCluster] = s.key.Name, s.cluster
+	d.OwnerReferences = s.owners()
+	return d
+}
+
+// inherit adds the labels and annotations of the ServiceImport, but for those that are about the object itself.
+func (s *state) inherit(d *corev1.Service) {
+	maps.Copy(d.Labels, s.imported.Labels.Map())
+	for key, value := range s.imported.Annotations.All() {
+		switch key {
+		case derivedAnnotation, madeHere, corev1.LastAppliedConfigAnnotation:
+		default:
+			d.Annotations[key] = value
+		}
+	}
+}
+
+// owners are the ServiceImport and the ServiceExport, none of them as the controller.
+func (s *state) owners() []metav1.OwnerReference {
+	version := mcsv1alpha1.SchemeGroupVersion.String()
+	owners := []metav1.OwnerReference{{APIVersion: version, Kind: mcsv1alpha1.ServiceImportKindName, Name: s.imported.Name, UID: s.imported.UID.API()}}
+	if e := s.export; e != nil && e.DeletionTimestamp.IsZero() {
+		owners = append(owners, metav1.OwnerReference{APIVersion: version, Kind: mcsv1alpha1.ServiceExportKindName, Name: e.Name, UID: e.UID.API()})
+	}
+	return owners
+}
+
+// ports are the ports of the derived Service. They lead to the ports of pods that the Service has for them.
+func (s *state) ports(of []mcsv1alpha1.ServicePort) (ports []corev1.ServicePort) {
+	for _, p := range of {
+		d := corev1.ServicePort{Name: p.Name, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP), AppProtocol: p.AppProtocol, Port: p.Port, TargetPort: intstr.FromInt32(p.Port)}
+		if s.published != nil {
+			for _, local := range s.service.Spec.Ports {
+				if local.Name == d.Name && cmp.Or(local.Protocol, corev1.ProtocolTCP) == d.Protocol && local.TargetPort != (intstr.IntOrString{}) {
+					d.TargetPort = local.TargetPort
+				}
+			}
+		}
+		ports = append(ports, d)
+	}
+	return ports
+}
+
+// planDerived is what to do about the derived Service.
+func (s *state) planDerived(want *corev1.Service) verb {
+	has := s.derived
+	switch {
+	case has == nil && want == nil:
+		return keep
+	case has == nil:
+		return create
+	case want == nil:
+		return remove
+	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone):
+		return recreate
+	case has.differs(want):
+		return update
+	}
+	return keep
+}
+
+// differs reports whether a Service is not as it is to be.
+func (s *service) differs(want *corev1.Service) bool {
+	return !maps.Equal(s.Labels.Map(), want.Labels) || !maps.Equal(s.Annotations.Map(), want.Annotations) ||
+		!slices.EqualFunc(s.Owners, want.OwnerReferences, sameOwner) ||
+		s.Spec.Type.String() != string(want.Spec.Type) || !maps.Equal(s.Spec.Selector.Map(), want.Spec.Selector) ||
+		s.Spec.SessionAffinity.String() != string(want.Spec.SessionAffinity) ||
+		want.Spec.SessionAffinityConfig != nil && !reflect.DeepEqual(s.Spec.SessionAffinityConfig, want.Spec.SessionAffinityConfig) ||
+		!slices.EqualFunc(s.Spec.Ports, want.Spec.Ports, samePort)
+}
+
+func sameOwner(is slim.OwnerReference, want metav1.OwnerReference) bool {
+	return is.APIVersion.String() == want.APIVersion && is.Kind.String() == want.Kind && is.Name == want.Name && is.UID.API() == want.UID && !is.Controller
+}
+
+func samePort(is, want corev1.ServicePort) bool {
+	is.NodePort = 0
+	return reflect.DeepEqual(is, want)
+}
+
+// addresses are those of a derived Service that has some.
+func (s *service) addresses() []string {
+	if s == nil || s.isHeadless() {
+		return nil
+	}
+	if len(s.Spec.ClusterIPs) > 0 {
+		return s.Spec.ClusterIPs
+	}
+	if ip := s.Spec.ClusterIP.String(); ip != "" {
+		return []string{ip}
+	}
+	return nil
+}

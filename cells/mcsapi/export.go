@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"context"
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// exporter decides the key of each ServiceExport.
+type exporter struct {
+	exporterParams
+	exports  *stream.Store[serviceExport]
+	services *stream.Store[service]
+}
+
+type exporterParams struct {
+	cell.In
+
+	Cluster  cluster.Config
+	Exports  stream.Resource[serviceExport]
+	Services stream.Resource[service]
+}
+
+func newExporter(p exporterParams) *exporter { return &exporter{exporterParams: p} }
+
+// Open is called before anything is watched.
+func (x *exporter) Open(ctx context.Context) (err error) {
+	if x.exports, err = x.Exports.Store(ctx); err != nil {
+		return err
+	}
+	x.services, err = x.Services.Store(ctx)
+	return err
+}
+
+// Desired is the value of the key of a ServiceExport. It is not known while the ServiceExport or its Service cannot be
+// decoded.
+func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
+	if x.exports.Hides(key) {
+		return nil, false
+	}
+	e, exists := x.exports.Get(key)
+	if !exists {
+		return nil, true
+	}
+	if x.services.Hides(key) {
+		return nil, false
+	}
+	s, _ := x.services.Get(key)
+	published := exportOf(e, s, x.Cluster.ClusterName)
+	if published == nil {
+		return nil, true
+	}
+	value, _ = json.Marshal(published) // strings, numbers and a time always have JSON
+	return value, true
+}
+
+// exportOf is what a cluster publishes of a ServiceExport and its Service, nil if it is not valid. Both may be nil.
+func exportOf(e *serviceExport, s *service, clusterName string) *clustermesh.ServiceExport {
+	if e == nil || !e.DeletionTimestamp.IsZero() || whyInvalid(s) != "" {
+		return nil
+	}
+	x := &clustermesh.ServiceExport{
+		Cluster: clusterName, Name: e.Name, Namespace: e.Namespace.String(),
+		Created: metav1.NewTime(e.CreationTimestamp.Time()),
+		Ports:   []mcsv1alpha1.ServicePort{}, Type: typeOf(s),
+		SessionAffinity: corev1.ServiceAffinityNone,
+	}
+	if s.Spec.SessionAffinity == slim.MakeString(string(corev1.ServiceAffinityClientIP)) {
+		x.SessionAffinity, x.SessionAffinityConfig = corev1.ServiceAffinityClientIP, s.Spec.SessionAffinityConfig
+	}
+	for _, p := range s.Spec.Ports {
+		x.Ports = append(x.Ports, mcsv1alpha1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	return x
+}
+
+func typeOf(s *service) mcsv1alpha1.ServiceImportType {
+	if s.isHeadless() {
+		return mcsv1alpha1.Headless
+	}
+	return mcsv1alpha1.ClusterSetIP
+}
+
+// whyInvalid is why a Service cannot be exported, "" if it can.
+func whyInvalid(s *service) mcsv1alpha1.ServiceExportConditionReason {
+	switch {
+	case s == nil:
+		return mcsv1alpha1.ServiceExportReasonNoService
+	case s.Spec.Type == slim.MakeString(string(corev1.ServiceTypeExternalName)):
+		return mcsv1alpha1.ServiceExportReasonInvalidServiceType
+	}
+	return ""
+}

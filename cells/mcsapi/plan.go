@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"slices"
+
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// madeHere is an annotation of ServiceImports that this duty made. Others are their users'.
+const madeHere = "skep.dev/imported-from-exports"
+
+// state is what is known of the service of a name in all clusters. What does not exist is nil.
+type state struct {
+	key      slim.Key
+	cluster  string // this one
+	export   *serviceExport
+	service  *service
+	imported *serviceImport
+	derived  *service // the Service with the name of the derived one
+
+	published *clustermesh.ServiceExport // by this cluster
+	remote    []*clustermesh.ServiceExport
+	unknown   []string // clusters that may publish it or not
+	noCopies  bool     // EndpointSlices that cannot be copied have the endpoints of this cluster
+}
+
+// verb is what to do with an object.
+type verb int
+
+const (
+	keep verb = iota
+	create
+	update
+	remove
+	recreate
+)
+
+// importPlan is what to do with a ServiceImport.
+type importPlan struct {
+	verb verb
+	// spec is the one that it has then, nil if there is none. Addresses are not part of it.
+	spec   *mcsv1alpha1.ServiceImportSpec
+	merged merged
+}
+
+// planImport decides about the ServiceImport. One that this duty made follows the exports: it is deleted when all clusters
+// are known and none exports it, and its spec stays as it is while a cluster that it is made of is not known.
+func (s *state) planImport() importPlan {
+	all := s.remote
+	if s.published != nil {
+		all = append(slices.Clone(all), s.published)
+	}
+	p := importPlan{merged: merge(all)}
+	switch has := s.imported; {
+	case has == nil && len(all) == 0:
+	case has == nil:
+		p.verb, p.spec = create, &p.merged.spec
+	case !has.DeletionTimestamp.IsZero():
+	case !has.isMadeHere():
+		p.spec = &has.Spec
+	case len(all) == 0 && len(s.unknown) == 0:
+		p.verb = remove
+	case len(all) == 0, s.isHeld():
+		p.spec = &has.Spec
+	default:
+		p.spec = &p.merged.spec
+	}
+	return p
+}
+
+func (i *serviceImport) isMadeHere() bool { return i.Annotations.Has(madeHere) }
+
+// isHeld reports whether a cluster that the ServiceImport is made of is not known.
+func (s *state) isHeld() bool {
+	of := s.imported.Status.Clusters
+	if len(of) == 0 {
+		return len(s.unknown) > 0 // it was not written yet
+	}
+	return slices.ContainsFunc(of, func(c mcsv1alpha1.ClusterStatus) bool { return slices.Contains(s.unknown, c.Cluster) })
+}
+
+// clusters are the clusters that export the service: those that are known, and those that did and are not known.
+func (s *state) clusters(m merged) []mcsv1alpha1.ClusterStatus {
+	names := slices.Clone(m.clusters)
+	for _, c := range s.imported.Status.Clusters {
+		if slices.Contains(s.unknown, c.Cluster) {
+			names = append(names, c.Cluster)
+		}
+	}
+	slices.Sort(names)
+	var list []mcsv1alpha1.ClusterStatus
+	for _, name := range slices.Compact(names) {
+		list = append(list, mcsv1alpha1.ClusterStatus{Cluster: name})
+	}
+	return list
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+var (
+	web     = slim.Key{Namespace: "shop", Name: "web"}
+	august  = time.Date(2024, 8, 1, 10, 0, 0, 0, time.UTC)
+	text    = slim.MakeString
+	http80  = mcsv1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
+	noClash = conditionText{"Conflict", "False", "NoConflicts"}
+)
+
+// MCS-9: the name of derived Services; B7 has this one.
+func TestDerivedName(t *testing.T) {
+	if got := derivedKey(slim.Key{Namespace: "default", Name: "web"}); got != (slim.Key{Namespace: "default", Name: "derived-gapqrqeg1j"}) {
+		t.Error(got)
+	}
+}
+
+func newExport() *serviceExport {
+	e := &serviceExport{}
+	e.Namespace, e.Name, e.UID, e.CreationTimestamp = text("shop"), "web", slim.ParseUID("6f9619ff-8b86-4d01-b42d-00c04fc964ff"), slim.MakeTime(august)
+	return e
+}
+
+func newService(clusterIP string, ports ...corev1.ServicePort) *service {
+	s := &service{}
+	s.Namespace, s.Name = text("shop"), "web"
+	s.Spec = serviceSpec{Type: text("ClusterIP"), ClusterIP: text(clusterIP), Ports: ports, SessionAffinity: text("None"), Selector: slim.MakeLabels(map[string]string{"app": "web"})}
+	return s
+}
+
+func localPort() corev1.ServicePort {
+	return corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("web")}
+}
+
+// MCS-5 and MCS-6; MCS-E1 and MCS-E2.
+func TestExportOf(t *testing.T) {
+	const plain = `{"cluster":"c1","name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`
+	deleting := newExport()
+	deleting.DeletionTimestamp = slim.MakeTime(august)
+	external := newService("")
+	external.Spec.Type = text("ExternalName")
+	affine := newService("10.96.0.10", localPort())
+	affine.Spec.SessionAffinity = text("ClientIP")
+	affine.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(60))}}
+	for name, test := range map[string]struct {
+		export  *serviceExport
+		service *service
+		want    string
+	}{
+		"ClusterSetIP":              {newExport(), newService("10.96.0.10", localPort()), plain},
+		"headless":                  {newExport(), newService("None", localPort()), strings.Replace(plain, "ClusterSetIP", "Headless", 1)},
+		"without ports":             {newExport(), newService("None"), strings.NewReplacer("ClusterSetIP", "Headless", `{"name":"http","protocol":"TCP","port":80}`, "").Replace(plain)},
+		"session affinity":          {newExport(), affine, strings.Replace(plain, `"None"`, `"ClientIP","sessionAffinityConfig":{"clientIP":{"timeoutSeconds":60}}`, 1)},
+		"an export that is deleted": {deleting, newService("10.96.0.10"), ""},
+		"no Service":                {newExport(), nil, ""},
+		"no export":                 {nil, newService("10.96.0.10"), ""},
+		"ExternalName":              {newExport(), external, ""},
+	} {
+		got := ""
+		if e := exportOf(test.export, test.service, "c1"); e != nil {
+			content, err := json.Marshal(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = string(content)
+		}
+		if got != test.want {
+			t.Errorf("%s:\n%s\nwant\n%s", name, got, test.want)
+		}
+	}
+}
+
+// of is what a cluster exports, some hours after the others.
+func of(name string, hours int, change func(*clustermesh.ServiceExport)) *clustermesh.ServiceExport {
+	e := &clustermesh.ServiceExport{
+		Cluster: name, Name: "web", Namespace: "shop", Created: metav1.NewTime(august.Add(time.Duration(hours) * time.Hour)),
+		Ports: []mcsv1alpha1.ServicePort{http80}, Type: mcsv1alpha1.ClusterSetIP, SessionAffinity: corev1.ServiceAffinityNone,
+	}
+	if change != nil {
+		change(e)
+	}
+	return e
+}
+
+func ports(ports ...mcsv1alpha1.ServicePort) func(*clustermesh.ServiceExport) {
+	return func(e *clustermesh.ServiceExport) { e.Ports = ports }
+}
+
+func port(name string, number int32) mcsv1alpha1.ServicePort {
+	return mcsv1alpha1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: number}
+}
+
+// MCS-12 and MCS-13; MCS-E7 and MCS-E8. The order in which clusters are read makes no difference.
+func TestMerge(t *testing.T) {
+	headless := func(e *clustermesh.ServiceExport) { e.Type = mcsv1alpha1.Headless }
+	affine := func(e *clustermesh.ServiceExport) { e.SessionAffinity = corev1.ServiceAffinityClientIP }
+	seconds := func(n int32) func(*clustermesh.ServiceExport) {
+		return func(e *clustermesh.ServiceExport) {
+			affine(e)
+			e.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &n}}
+		}
+	}
+	for name, test := range map[string]struct {
+		exports []*clustermesh.ServiceExport
+		kind    mcsv1alpha1.ServiceImportType
+		ports   string
+		reasons string
+		text    string // in the first conflict
+	}{
+		"none":               {nil, "", "", "", ""},
+		"equal ones":         {[]*clustermesh.ServiceExport{of("a", 1, nil), of("b", 0, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
+		"an older one":       {[]*clustermesh.ServiceExport{of("a", 1, headless), of("b", 0, nil)}, "ClusterSetIP", "http 80/TCP", "TypeConflict", "the type is that of cluster b, whose export is older, and another one in a"},
+		"equally old":        {[]*clustermesh.ServiceExport{of("b", 0, nil), of("a", 0, headless), of("c", 3, nil)}, "Headless", "http 80/TCP", "TypeConflict", "another one in b, c"},
+		"more ports":         {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, ports(http80, port("metrics", 9090)))}, "ClusterSetIP", "http 80/TCP, metrics 9090/TCP", "", ""},
+		"a port of the name": {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, ports(port("http", 8080)))}, "ClusterSetIP", "http 80/TCP", "PortConflict", "the port http 80/TCP is that of cluster a, whose export is older, and another one in b"},
+		"a port of the number": {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, ports(port("web", 80))), of("c", 2, ports(port("www", 80)))},
+			"ClusterSetIP", "http 80/TCP", "PortConflict", "another one in b, c"},
+		"a port without a name": {[]*clustermesh.ServiceExport{of("a", 0, ports(port("", 80))), of("b", 1, ports(port("http", 8080)))}, "ClusterSetIP", "80/TCP", "PortConflict", ""},
+		"protocols":             {[]*clustermesh.ServiceExport{of("a", 0, ports(mcsv1alpha1.ServicePort{Name: "http", Port: 80})), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
+		"session affinity":      {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, seconds(60))}, "ClusterSetIP", "http 80/TCP", "SessionAffinityConflict", ""},
+		"time-outs":             {[]*clustermesh.ServiceExport{of("a", 0, seconds(10)), of("b", 1, seconds(60))}, "ClusterSetIP", "http 80/TCP", "SessionAffinityConfigConflict", ""},
+		"an older release":      {[]*clustermesh.ServiceExport{of("a", 0, func(e *clustermesh.ServiceExport) { e.SessionAffinity = "" }), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 2 {
+				m := merge(test.exports)
+				var ports, reasons, texts []string
+				for _, p := range m.spec.Ports {
+					ports = append(ports, portText(p))
+				}
+				for _, c := range m.conflicts {
+					reasons, texts = append(reasons, string(c.reason)), append(texts, c.text)
+				}
+				if got := strings.Join(ports, ", "); m.spec.Type != test.kind || got != test.ports {
+					t.Errorf("%s with the ports %s, want %s with %s", m.spec.Type, got, test.kind, test.ports)
+				}
+				if got := strings.Join(reasons, ","); got != test.reasons || len(texts) > 0 && !strings.Contains(texts[0], test.text) {
+					t.Errorf("conflicts %s: %q, want %s: %s", got, texts, test.reasons, test.text)
+				}
+				slices.Reverse(test.exports)
+			}
+		})
+	}
+}
+
+// newImport is a ServiceImport of this duty that some clusters contribute to.
+func newImport(clusters ...string) *serviceImport {
+	i := &serviceImport{}
+	i.Namespace, i.Name, i.UID = text("shop"), "web", slim.ParseUID("6f9619ff-8b86-4d01-b42d-00c04fc964fe")
+	i.Annotations = slim.MakeLabels(map[string]string{madeHere: "true", derivedAnnotation: "derived-x"})
+	i.Spec = mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.Headless, Ports: []mcsv1alpha1.ServicePort{http80}}
+	for _, c := range clusters {
+		i.Status.Clusters = append(i.Status.Clusters, mcsv1alpha1.ClusterStatus{Cluster: c})
+	}
+	return i
+}
+
+func byUser(i *serviceImport) *serviceImport {
+	i.Annotations = slim.MakeLabels(map[string]string{"team": "red", corev1.LastAppliedConfigAnnotation: "{}"})
+	i.Labels = slim.MakeLabels(map[string]string{"tier": "one"})
+	return i
+}
+
+// MCS-10, MCS-11 and MCS-15: what becomes of a ServiceImport.
+func TestPlanImport(t *testing.T) {
+	remote := []*clustermesh.ServiceExport{of("a", 0, nil)}
+	for name, test := range map[string]struct {
+		state state
+		verb  verb
+		kind  mcsv1alpha1.ServiceImportType // "": it has no spec then
+	}{
+		"nothing":                             {state{}, keep, ""},
+		"an export":                           {state{remote: remote}, create, "ClusterSetIP"},
+		"an export, and a cluster is away":    {state{remote: remote, unknown: []string{"b"}}, create, "ClusterSetIP"},
+		"exports change":                      {state{imported: newImport("a"), remote: remote}, keep, "ClusterSetIP"},
+		"a contributor is away":               {state{imported: newImport("a", "b"), remote: remote, unknown: []string{"b"}}, keep, "Headless"},
+		"another one is away":                 {state{imported: newImport("a"), remote: remote, unknown: []string{"b"}}, keep, "ClusterSetIP"},
+		"the status is not written yet":       {state{imported: newImport(), remote: remote, unknown: []string{"b"}}, keep, "Headless"},
+		"no export":                           {state{imported: newImport("a")}, remove, ""},
+		"no export, and a cluster is away":    {state{imported: newImport("a"), unknown: []string{"b"}}, keep, "Headless"},
+		"of a user, without exports":          {state{imported: byUser(newImport())}, keep, "Headless"},
+		"of a user, with exports":             {state{imported: byUser(newImport()), remote: remote}, keep, "Headless"},
+		"no cluster but this one exports":     {state{published: of("c1", 0, nil)}, create, "ClusterSetIP"},
+		"this cluster does not export it now": {state{imported: newImport("a", "c1"), remote: remote}, keep, "ClusterSetIP"},
+	} {
+		p := test.state.planImport()
+		kind := mcsv1alpha1.ServiceImportType("")
+		if p.spec != nil {
+			kind = p.spec.Type
+		}
+		if p.verb != test.verb || kind != test.kind {
+			t.Errorf("%s: verb %d and type %q, want %d and %q", name, p.verb, kind, test.verb, test.kind)
+		}
+	}
+}
+
+// MCS-15 and MCS-24: a cluster that is away stays in the status.
+func TestClusters(t *testing.T) {
+	s := state{imported: newImport("a", "b", "gone"), unknown: []string{"b", "c"}}
+	var names []string
+	for _, c := range s.clusters(merge([]*clustermesh.ServiceExport{of("z", 0, nil), of("a", 0, nil)})) {
+		names = append(names, c.Cluster)
+	}
+	if got := strings.Join(names, " "); got != "a b z" {
+		t.Error(got)
+	}
+}
+
+// MCS-16 to MCS-19: the derived Service of a ServiceImport, without and with an export of this cluster. What the API server
+// stores of it is equal to it.
+func TestDesired(t *testing.T) {
+	s := &state{key: web, cluster: "c1", imported: byUser(newImport())}
+	d := s.desired(&s.imported.Spec)
+	if d.Name != derivedKey(web).Name || d.Spec.ClusterIP != "None" || d.Spec.Selector != nil || d.Annotations[sharedAnnotation] != "false" || d.Annotations[globalAnnotation] != "true" {
+		t.Errorf("%+v", d)
+	}
+	if len(d.Annotations) != 3 || d.Annotations["team"] != "red" || d.Labels["tier"] != "one" || len(d.OwnerReferences) != 1 {
+		t.Errorf("%v, %v, %v", d.Labels, d.Annotations, d.OwnerReferences)
+	}
+	s.export, s.service = newExport(), newService("10.96.0.10", localPort())
+	s.published = exportOf(s.export, s.service, "c1")
+	d = s.desired(&mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{http80, port("metrics", 9090)}})
+	if d.Spec.ClusterIP != "" || d.Spec.Selector["app"] != "web" || d.Annotations[sharedAnnotation] != "true" || len(d.OwnerReferences) != 2 {
+		t.Errorf("%+v", d)
+	}
+	if p := d.Spec.Ports; p[0].TargetPort != intstr.FromString("web") || p[1].TargetPort != intstr.FromInt32(9090) {
+		t.Errorf("%+v", p)
+	}
+	if s.planDerived(d) != create || s.planDerived(nil) != keep {
+		t.Error("without a derived Service")
+	}
+	s.derived = stored(t, d)
+	if s.planDerived(d) != keep || s.planDerived(nil) != remove || !s.isOwned() {
+		t.Errorf("%+v differs from %+v", s.derived, d)
+	}
+	changes := map[string]func(*service){
+		"labels": func(s *service) { s.Labels = slim.MakeLabels(nil) }, "annotations": func(s *service) { s.Annotations = slim.MakeLabels(nil) },
+		"owners": func(s *service) { s.Owners = s.Owners[1:] }, "type": func(s *service) { s.Spec.Type = text("NodePort") },
+		"selector": func(s *service) { s.Spec.Selector = slim.MakeLabels(nil) }, "ports": func(s *service) { s.Spec.Ports = s.Spec.Ports[1:] },
+		"affinity": func(s *service) { s.Spec.SessionAffinity = text("ClientIP") },
+	}
+	for what, change := range changes {
+		s.derived = stored(t, d)
+		if change(s.derived); s.planDerived(d) != update {
+			t.Errorf("other %s are not noticed", what)
+		}
+	}
+	s.derived = stored(t, d)
+	if s.derived.Spec.ClusterIP = text("None"); s.planDerived(d) != recreate { // MCS-18
+		t.Error("a type that changes is not noticed")
+	}
+	for what, change := range map[string]func(*service){"label": changes["labels"], "owner": func(s *service) { s.Owners = nil }, "name": func(s *service) { s.Owners[0].Name, s.Owners[1].Name = "x", "y" }} {
+		s.derived = stored(t, d)
+		if change(s.derived); s.isOwned() {
+			t.Errorf("a Service with another %s is taken for ours", what)
+		}
+	}
+}
+
+// stored is a Service as the cache has it.
+func stored(t *testing.T, d *corev1.Service) *service {
+	t.Helper()
+	d = d.DeepCopy()
+	d.UID, d.ResourceVersion = "6f9619ff-8b86-4d01-b42d-00c04fc964fd", "7"
+	if d.Spec.ClusterIP == "" {
+		d.Spec.ClusterIP, d.Spec.ClusterIPs = "10.96.0.11", []string{"10.96.0.11"}
+	}
+	codec, err := slim.Protobuf[service, corev1.Service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := d.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{}
+	if err := codec.DecodeProtobuf(slim.NewInterner(), message, s); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+type conditionText struct{ kind, status, reason string }
+
+func textsOf(conditions []metav1.Condition) (texts []conditionText) {
+	for _, c := range conditions {
+		texts = append(texts, conditionText{c.Type, string(c.Status), c.Reason})
+	}
+	return texts
+}
+
+// MCS-22 and MCS-23: the conditions of a ServiceExport.
+func TestConditions(t *testing.T) {
+	external, manual := newService("10.96.0.10"), newService("10.96.0.10")
+	external.Spec.Type = text("ExternalName")
+	manual.Spec.Selector = slim.MakeLabels(nil)
+	clash := merged{conflicts: []conflict{
+		{mcsv1alpha1.ServiceExportReasonPortConflict, "one"}, {mcsv1alpha1.ServiceExportReasonPortConflict, "two"}, {mcsv1alpha1.ServiceExportReasonTypeConflict, "three"},
+	}}
+	labelled, was := newExport(), newExport()
+	labelled.Spec.ExportedLabels = slim.MakeLabels(map[string]string{"a": "b"})
+	was.Status.Conditions = []metav1.Condition{{Type: "Conflict", Status: metav1.ConditionTrue, Reason: "TypeConflict"}}
+	for name, test := range map[string]struct {
+		state   state
+		merged  merged
+		refused string
+		want    []conditionText
+		message string // in the last condition but one
+	}{
+		"exported":     {state{service: newService("10.96.0.10")}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "The Service is exported"},
+		"labels":       {state{service: manual, export: labelled}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "exportedLabels and exportedAnnotations are not supported"},
+		"no copies":    {state{service: manual, noCopies: true}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "it has no selector"},
+		"no selector":  {state{service: manual}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "The Service is exported"},
+		"no Service":   {state{}, merged{}, "", []conditionText{{"Valid", "False", "NoService"}, {"Ready", "False", "Pending"}}, "There is no Service"},
+		"ExternalName": {state{service: external}, merged{}, "", []conditionText{{"Valid", "False", "InvalidServiceType"}, {"Ready", "False", "Pending"}}, "ExternalName"},
+		"refused":      {state{service: newService("10.96.0.10")}, merged{}, "why", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "False", "Failed"}, noClash}, "why"},
+		"conflicts": {state{service: newService("10.96.0.10")}, clash, "", []conditionText{
+			{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, {"Conflict", "True", "PortConflict,TypeConflict"},
+		}, ""},
+		"a conflict, and a cluster is away": {state{service: newService("10.96.0.10"), export: was, unknown: []string{"b"}}, merged{}, "", []conditionText{
+			{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, {"Conflict", "True", "TypeConflict"},
+		}, ""},
+	} {
+		if test.state.export == nil {
+			test.state.export = newExport()
+		}
+		got := test.state.exportConditions(test.merged, test.refused)
+		if texts := textsOf(got); !slices.Equal(texts, test.want) || !strings.Contains(got[len(got)-2].Message, test.message) {
+			t.Errorf("%s: %v (%s)", name, texts, got[len(got)-2].Message)
+		}
+		all := []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue}, {Type: "Conflict", Status: metav1.ConditionUnknown}}
+		if !setConditions(&all, got) || setConditions(&all, got) || len(all) != len(got)+1 {
+			t.Errorf("%s: set are %v", name, textsOf(all))
+		}
+	}
+}
+
+// MCS-26: a permission that is optional is no failure, alone or beside others of its kind.
+func TestWithoutPermission(t *testing.T) {
+	lacks := &k8s.PermissionError{Permission: "update serviceexports/status", Err: errors.New("forbidden")}
+	if err := withoutPermission(fmt.Errorf("writing: %w", lacks)); err != nil {
+		t.Error(err)
+	}
+	if withoutPermission(nil) != nil || withoutPermission(errors.New("another")) == nil {
+		t.Error("other results are changed")
+	}
+}

@@ -1,0 +1,559 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/cells/internal/stockchart"
+	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/cell"
+)
+
+// world is an API server, an etcd of this cluster, and remote clusters with an etcd each.
+type world struct {
+	*operatortest.Env
+	etcd   *kvstoretest.Etcd
+	folder string
+	peers  map[string]*kvstoretest.Etcd
+}
+
+func newWorld(t *testing.T, peers ...string) *world {
+	t.Helper()
+	w := &world{
+		Env:  operatortest.NewEnv(t, clustertest.Shared(t), "ServiceExport", "ServiceImport"),
+		etcd: kvstoretest.Start(t, 1), folder: t.TempDir(), peers: map[string]*kvstoretest.Etcd{},
+	}
+	w.Clear(exports.Resource(), imports.Resource())
+	w.CreateNamespace()
+	for i, name := range peers {
+		w.peers[name] = kvstoretest.Start(t, 1)
+		w.peers[name].Put("cilium/.heartbeat", "now", 0)
+		w.peers[name].Put("cilium/cluster-config/"+name, fmt.Sprintf(`{"id":%d,"capabilities":{"serviceExportsEnabled":true}}`, i+2), 0)
+		w.configure(name, w.peers[name].ProxyEndpoints()[0])
+	}
+	return w
+}
+
+// configure writes the configuration of a cluster; without an endpoint it is removed.
+func (w *world) configure(name, endpoint string) {
+	w.T.Helper()
+	file := filepath.Join(w.folder, name)
+	err := os.Remove(file)
+	if endpoint != "" {
+		next := filepath.Join(w.T.TempDir(), name)
+		if err = os.WriteFile(next, []byte("endpoints: ["+endpoint+"]"), 0o600); err == nil {
+			err = os.Rename(next, file)
+		}
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+func (w *world) start(args ...string) *operatortest.Operator {
+	w.T.Helper()
+	return w.startAs(w.Kubeconfig(), args...)
+}
+
+// startAs runs an operator of the cluster c1.
+func (w *world) startAs(kubeconfig string, args ...string) *operatortest.Operator {
+	w.T.Helper()
+	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, Cell), kubeconfig, append([]string{
+		"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + w.etcd.Endpoints()[0], "--identity-allocation-mode=crd",
+		"--cluster-name=c1", "--cluster-id=1", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + w.folder,
+	}, args...)...)
+}
+
+func (w *world) key(name string) slim.Key { return slim.Key{Namespace: w.Namespace, Name: name} }
+
+// exportKey is the key of an export in etcd.
+func (w *world) exportKey(cluster, name string) string {
+	return "cilium/state/serviceexports/v1/" + cluster + "/" + w.Namespace + "/" + name
+}
+
+// value is the value of an export of this cluster in etcd, "" if there is none.
+func (w *world) value(name string) string {
+	if kv := w.etcd.Get(w.exportKey("c1", name)); kv != nil {
+		return string(kv.Value)
+	}
+	return ""
+}
+
+// publish has a remote cluster export a Service, in the given year.
+func (w *world) publish(cluster, name, kind string, year int, ports string) {
+	w.T.Helper()
+	w.peers[cluster].Put(w.exportKey(cluster, name), fmt.Sprintf(
+		`{"cluster":%q,"name":%q,"namespace":%q,"exportCreationTimestamp":"%d-01-01T00:00:00Z","ports":[%s],"type":%q,"sessionAffinity":"None","Annotations":{"a":"b"}}`,
+		cluster, name, w.Namespace, year, ports, kind), 0)
+}
+
+const httpPort = `{"name":"http","protocol":"TCP","port":80}`
+
+// service creates the Service of a name with the port 80/http, which leads to the port web of pods.
+func (w *world) service(name string, change func(*corev1.Service)) *corev1.Service {
+	w.T.Helper()
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromString("web")}}},
+	}
+	if change != nil {
+		change(s)
+	}
+	s, err := w.Core.CoreV1().Services(w.Namespace).Create(w.T.Context(), s, metav1.CreateOptions{})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return s
+}
+
+func (w *world) deleteService(name string) {
+	w.T.Helper()
+	if err := w.Core.CoreV1().Services(w.Namespace).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// derived is the Service with the name of the derived one, nil if there is none.
+func (w *world) derived(name string) *corev1.Service {
+	w.T.Helper()
+	s, err := w.Core.CoreV1().Services(w.Namespace).Get(w.T.Context(), derivedKey(w.key(name)).Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return s
+}
+
+// create creates a ServiceExport, or a ServiceImport with a spec.
+func (w *world) create(of schema.GroupVersionResource, kind, name string, spec map[string]any) {
+	w.T.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": of.GroupVersion().String(), "kind": kind, "metadata": map[string]any{"name": name, "annotations": map[string]any{"team": "red"}},
+	}}
+	if spec != nil {
+		u.Object["spec"] = spec
+	}
+	if _, err := w.Dynamic.Resource(of).Namespace(w.Namespace).Create(w.T.Context(), u, metav1.CreateOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+func (w *world) export(name string) {
+	w.T.Helper()
+	w.create(exports.Resource(), "ServiceExport", name, nil)
+}
+
+func (w *world) delete(of schema.GroupVersionResource, name string) {
+	w.T.Helper()
+	if err := w.Dynamic.Resource(of).Namespace(w.Namespace).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+func (w *world) patchImport(name, patch string) {
+	w.T.Helper()
+	if _, err := w.Dynamic.Resource(imports.Resource()).Namespace(w.Namespace).Patch(w.T.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// read reads an object; it reports whether there is one.
+func read[T any](w *world, of schema.GroupVersionResource, name string) (obj T, exists bool) {
+	w.T.Helper()
+	u, err := w.Dynamic.Resource(of).Namespace(w.Namespace).Get(w.T.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return obj, false
+	}
+	if err == nil {
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &obj)
+	}
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return obj, true
+}
+
+// imported is the ServiceImport of a name as text: its type, ports and clusters; "" if there is none.
+func (w *world) imported(name string) string {
+	w.T.Helper()
+	i, exists := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), name)
+	if !exists {
+		return ""
+	}
+	parts := []string{string(i.Spec.Type)}
+	for _, p := range i.Spec.Ports {
+		parts = append(parts, portText(p))
+	}
+	for _, c := range i.Status.Clusters {
+		parts = append(parts, c.Cluster)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (w *world) awaitImport(name, want string) {
+	w.T.Helper()
+	var got string
+	defer func() {
+		if w.T.Failed() {
+			w.T.Logf("the ServiceImport %s is %q, want %q", name, got, want)
+		}
+	}()
+	operatortest.Eventually(w.T, "the ServiceImport is as wanted", func() bool { got = w.imported(name); return got == want })
+}
+
+// conditions are those of a ServiceExport, as Type=Status/Reason.
+func (w *world) conditions(name string) string {
+	w.T.Helper()
+	e, _ := read[mcsv1alpha1.ServiceExport](w, exports.Resource(), name)
+	var texts []string
+	for _, c := range e.Status.Conditions {
+		texts = append(texts, fmt.Sprintf("%s=%s/%s", c.Type, c.Status, c.Reason))
+	}
+	return strings.Join(texts, " ")
+}
+
+func (w *world) awaitConditions(name, want string) {
+	w.T.Helper()
+	var got string
+	defer func() {
+		if w.T.Failed() {
+			w.T.Logf("the conditions of %s are %q, want %q", name, got, want)
+		}
+	}()
+	operatortest.Eventually(w.T, "the conditions are as wanted", func() bool { got = w.conditions(name); return got == want })
+}
+
+// awaitDerived waits until the derived Service is as wanted, and returns it.
+func (w *world) awaitDerived(name, what string, holds func(*corev1.Service) bool) (s *corev1.Service) {
+	w.T.Helper()
+	operatortest.Eventually(w.T, "the derived Service "+what, func() bool { s = w.derived(name); return holds(s) })
+	return s
+}
+
+func exists(s *corev1.Service) bool { return s != nil }
+func isGone(s *corev1.Service) bool { return s == nil }
+
+// writes are the requests that change objects of the test's namespace.
+func (w *world) writes() (n int) {
+	for _, r := range w.Proxy.Requests(w.T, 0) {
+		if r.Namespace == w.Namespace && r.Mutates() {
+			n++
+		}
+	}
+	return n
+}
+
+// awaitHealthy waits until nothing is degraded, and checks that no request was forbidden.
+func (w *world) awaitHealthy(o *operatortest.Operator) {
+	w.T.Helper()
+	operatortest.Eventually(w.T, "nothing is degraded", func() bool { return o.Degraded("") == "" })
+	w.CheckHealthy(o)
+}
+
+// specOf is the spec of a ServiceImport of a user.
+func specOf(kind string) map[string]any {
+	return map[string]any{"type": kind, "ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}}
+}
+
+// MCS-11 and MCS-16 to MCS-21; MCS-E3 to MCS-E6: a ServiceImport of a user without exports, and a Service in the way of the derived one.
+func TestImportOfUser(t *testing.T) {
+	w := newWorld(t)
+	o := w.start("--clustermesh-config=") // MCS-1: without remote clusters
+	w.create(imports.Resource(), "ServiceImport", "web", specOf("ClusterSetIP"))
+	s := w.awaitDerived("web", "exists", exists)
+	if a := s.Annotations; a[globalAnnotation] != "true" || a[sharedAnnotation] != "false" || a["team"] != "red" || len(a) != 3 {
+		t.Errorf("annotations %v", a)
+	}
+	if l := s.Labels; l[mcsv1alpha1.LabelServiceName] != "web" || l[mcsv1alpha1.LabelSourceCluster] != "c1" || len(l) != 2 {
+		t.Errorf("labels %v", l)
+	}
+	if len(s.OwnerReferences) != 1 || s.OwnerReferences[0].Kind != "ServiceImport" || s.OwnerReferences[0].Controller != nil || s.Spec.Selector != nil {
+		t.Errorf("owners %v, selector %v", s.OwnerReferences, s.Spec.Selector)
+	}
+	addresses := func(want string) {
+		t.Helper()
+		operatortest.Eventually(t, "the ServiceImport has the address "+want, func() bool {
+			i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
+			return strings.Join(i.Spec.IPs, " ") == want && i.Annotations[derivedAnnotation] == derivedKey(w.key("web")).Name
+		})
+	}
+	addresses(s.Spec.ClusterIP)
+
+	w.patchImport("web", `{"spec":{"type":"Headless"}}`)
+	s = w.awaitDerived("web", "is headless", func(s *corev1.Service) bool { return s != nil && s.Spec.ClusterIP == "None" })
+	addresses("")
+	w.patchImport("web", `{"spec":{"type":"ClusterSetIP"},"metadata":{"annotations":{"team":null,"service.cilium.io/affinity":"local"}}}`)
+	s = w.awaitDerived("web", "has an address and other annotations", func(s *corev1.Service) bool {
+		return s != nil && s.Spec.ClusterIP != "None" && len(s.Annotations) == 3 && s.Annotations["service.cilium.io/affinity"] == "local"
+	})
+	addresses(s.Spec.ClusterIP)
+	s.Spec.Ports[0].Port, s.Labels = 81, nil // what others change is restored, but for what makes it ours
+	s.Labels = map[string]string{mcsv1alpha1.LabelServiceName: "web"}
+	if _, err := w.Core.CoreV1().Services(w.Namespace).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitDerived("web", "is restored", func(s *corev1.Service) bool { return s.Spec.Ports[0].Port == 80 && len(s.Labels) == 2 })
+	w.awaitHealthy(o)
+	if n := o.Metric("mcsapi_serviceimport_info", w.Namespace, "web", "ClusterSetIP"); n != 1 {
+		t.Errorf("the metric is %v", n)
+	}
+
+	// A Service of the name that is not the derived one is left alone.
+	name := derivedKey(w.key("other")).Name
+	w.service(name, nil)
+	w.create(imports.Resource(), "ServiceImport", "other", specOf("ClusterSetIP"))
+	operatortest.Eventually(t, "an Event says so", func() bool { return w.hasEvent("other", "DerivedServiceRefused", "exists and is not the derived one") })
+	if s := w.derived("other"); len(s.Labels)+len(s.Annotations)+len(s.OwnerReferences) > 0 {
+		t.Errorf("it was written: %+v", s)
+	}
+	w.deleteService(name)
+	w.awaitDerived("other", "is created once the other is gone", exists)
+	w.delete(imports.Resource(), "web")
+	w.awaitDerived("web", "goes with the ServiceImport", isGone)
+
+	// MCS-20: what the API server does not accept is said on the object.
+	w.create(imports.Resource(), "ServiceImport", "none", map[string]any{"type": "ClusterSetIP", "ports": []any{}})
+	operatortest.Eventually(t, "an Event says so", func() bool { return w.hasEvent("none", "DerivedServiceRefused", "does not accept") })
+	w.awaitHealthy(o)
+}
+
+// hasEvent reports whether an Event about an object says something.
+func (w *world) hasEvent(name, reason, text string) bool {
+	list, err := w.Core.CoreV1().Events(w.Namespace).List(w.T.Context(), metav1.ListOptions{})
+	return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {
+		return e.InvolvedObject.Name == name && e.Reason == reason && strings.Contains(e.Message, text)
+	})
+}
+
+// MCS-5 to MCS-8, MCS-10, MCS-16, MCS-17, MCS-21 and MCS-22; MCS-E1, MCS-E9 and MCS-E10; invariant 1.
+func TestExport(t *testing.T) {
+	w := newWorld(t)
+	w.follow(w.Kubeconfig(), true)
+}
+
+// MCS-26: the role of the original's chart is enough for all but conditions and Events.
+func TestRoleOfTheChart(t *testing.T) {
+	role := stockchart.RoleOf(t, "all-features")
+	w := newWorld(t)
+	w.follow(w.As("stock", role...), false)
+}
+
+func (w *world) follow(kubeconfig string, conditions bool) {
+	w.T.Helper()
+	t := w.T
+	w.etcd.Put(w.exportKey("c1", "stale"), "{}", 0)
+	o := w.startAs(kubeconfig)
+	operatortest.Eventually(t, "the synced marker", func() bool { return w.etcd.Get("cilium/synced/c1/cilium/state/serviceexports/v1") != nil })
+	operatortest.Eventually(t, "a stale key is deleted", func() bool { return w.value("stale") == "" })
+	w.export("web")
+	if conditions {
+		w.awaitConditions("web", "Valid=False/NoService Ready=False/Pending")
+	}
+	w.service("web", nil)
+	e, _ := read[mcsv1alpha1.ServiceExport](w, exports.Resource(), "web")
+	want := fmt.Sprintf(`{"cluster":"c1","name":"web","namespace":%q,"exportCreationTimestamp":%q,"ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`,
+		w.Namespace, e.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z"))
+	operatortest.Eventually(t, "the key has the value "+want, func() bool { return w.value("web") == want })
+	if kv := w.etcd.Get(w.exportKey("c1", "web")); kv.Lease == 0 {
+		t.Error("the key has no lease")
+	}
+	s := w.awaitDerived("web", "exists", exists)
+	if s.Annotations[sharedAnnotation] != "true" || s.Spec.Selector["app"] != "web" || s.Spec.Ports[0].TargetPort != intstr.FromString("web") || len(s.OwnerReferences) != 2 {
+		t.Errorf("%+v", s)
+	}
+	clusters, valid := "", ""
+	if conditions {
+		clusters, valid = ", c1", "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts"
+	}
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP"+clusters)
+	w.awaitConditions("web", valid)
+	operatortest.Eventually(t, "the ServiceImport has the address", func() bool {
+		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
+		return slices.Equal(i.Spec.IPs, s.Spec.ClusterIPs)
+	})
+	w.awaitHealthy(o)
+	o.Stop()
+
+	before, revision := w.writes(), w.etcd.Revision()
+	o = w.startAs(kubeconfig)
+	operatortest.Eventually(t, "the objects are reconciled", func() bool { return o.Metric("mcsapi_serviceimport_info", w.Namespace, "web", "ClusterSetIP") == 1 })
+	w.create(imports.Resource(), "ServiceImport", "later", specOf("Headless")) // what is known is reconciled before
+	w.awaitDerived("later", "exists", exists)
+	if n := w.writes() - before; n > 2 {
+		t.Errorf("%d writes after a restart, want those of the later one", n)
+	}
+	if kv := w.etcd.Get(w.exportKey("c1", "web")); kv.ModRevision > revision {
+		t.Error("the key was written after a restart")
+	}
+
+	w.deleteService("web")
+	operatortest.Eventually(t, "the key is gone", func() bool { return w.value("web") == "" })
+	w.awaitImport("web", "")
+	w.awaitDerived("web", "is gone", isGone)
+	if conditions {
+		w.awaitConditions("web", "Valid=False/NoService Ready=False/Pending")
+	}
+	w.service("web", func(s *corev1.Service) { s.Spec.ClusterIP = "None" })
+	w.awaitImport("web", "Headless, http 80/TCP"+clusters)
+	w.awaitDerived("web", "is headless", func(s *corev1.Service) bool { return s != nil && s.Spec.ClusterIP == "None" })
+	w.delete(exports.Resource(), "web")
+	operatortest.Eventually(t, "the key is gone", func() bool { return w.value("web") == "" })
+	w.awaitImport("web", "")
+	w.awaitDerived("web", "is gone", isGone)
+	w.awaitHealthy(o)
+}
+
+// MCS-10, MCS-12, MCS-13, MCS-15, MCS-23 and MCS-24; MCS-E7, MCS-E8, MCS-E11 and MCS-E12: exports of all clusters, conflicts, and a cluster that is away.
+func TestClustersOfTheMesh(t *testing.T) {
+	w := newWorld(t, "a", "b")
+	w.publish("a", "web", "ClusterSetIP", 2020, httpPort)
+	o := w.start()
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP, a")
+	if s := w.awaitDerived("web", "exists", exists); s.Annotations[sharedAnnotation] != "false" {
+		t.Errorf("annotations %v", s.Annotations)
+	}
+	w.publish("b", "web", "Headless", 2021, httpPort+`,{"name":"metrics","port":9090}`)
+	w.service("web", func(s *corev1.Service) { s.Spec.Ports[0].Port = 8080 })
+	w.export("web")
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP, metrics 9090/TCP, a, b, c1")
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=True/PortConflict,TypeConflict")
+	w.awaitDerived("web", "is shared", func(s *corev1.Service) bool {
+		return s.Annotations[sharedAnnotation] == "true" && len(s.Spec.Ports) == 2
+	})
+	operatortest.Eventually(t, "the metrics", func() bool {
+		return o.Metric("clustermesh_global_service_exports", "c1") == 1 && o.Metric("mcsapi_serviceimport_status_clusters", w.Namespace, "web") == 3
+	})
+	w.awaitHealthy(o)
+	o.Stop()
+
+	// a is away: what follows from its export stays, and what others export is known.
+	proxy := w.peers["a"].Proxy(t, w.peers["a"].Members(t)[0].Name)
+	proxy.Refuse(t)
+	proxy.Cut(t)
+	w.peers["a"].Delete(w.exportKey("a", "web"))
+	o = w.start("--clustermesh-sync-timeout=100ms")
+	w.delete(exports.Resource(), "web")
+	w.deleteService("web")
+	w.awaitDerived("web", "is not shared", func(s *corev1.Service) bool { return s != nil && s.Annotations[sharedAnnotation] == "false" })
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP, metrics 9090/TCP, a, b")
+	w.publish("b", "new", "Headless", 2022, httpPort)
+	w.awaitImport("new", "Headless, http 80/TCP, b")
+	w.peers["b"].Delete(w.exportKey("b", "new"))
+	w.awaitImport("new", "Headless, http 80/TCP") // it may be a's, too
+	proxy.Heal(t)
+	w.awaitImport("web", "Headless, http 80/TCP, metrics 9090/TCP, b") // MCS-E12
+	w.awaitDerived("web", "is headless", func(s *corev1.Service) bool { return s != nil && s.Spec.ClusterIP == "None" })
+	w.awaitImport("new", "")
+	w.configure("b", "")
+	w.awaitImport("web", "")
+	w.awaitDerived("web", "is gone", isGone)
+	w.awaitHealthy(o)
+}
+
+// MCS-14: a service of a namespace that this cluster does not have is imported when the namespace is created.
+func TestNamespaceThatComes(t *testing.T) {
+	w := newWorld(t, "a")
+	o := w.start()
+	w.publish("a", "probe", "Headless", 2020, httpPort)
+	w.Namespace += "-2"
+	w.publish("a", "web", "Headless", 2020, httpPort)
+	operatortest.Eventually(t, "both exports are read", func() bool { return o.Metric("clustermesh_global_service_exports", "c1") == 2 })
+	w.awaitHealthy(o)
+	w.CreateNamespace()
+	w.awaitImport("web", "Headless, http 80/TCP, a")
+	w.awaitHealthy(o)
+}
+
+// MCS-3: without definitions the duty waits and says so; it begins when they come.
+func TestDefinitionsThatCome(t *testing.T) {
+	w := newWorld(t)
+	definitions := operatortest.NewDefinitions(t, clustertest.Shared(t))
+	definitions.Delete("serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io")
+	o := w.start()
+	for _, resource := range []string{"serviceexports", "serviceimports"} {
+		operatortest.Eventually(t, "health names "+resource, func() bool { return strings.Contains(o.Degraded("mcsapi"), resource+".multicluster.x-k8s.io") })
+	}
+	operatortest.Define(t, clustertest.Shared(t).AdminConfig(t), "ServiceExport", "ServiceImport")
+	w.service("web", nil)
+	w.export("web")
+	operatortest.Eventually(t, "the Service is exported", func() bool { return w.value("web") != "" })
+	w.awaitDerived("web", "exists", exists)
+	w.awaitHealthy(o)
+}
+
+// MCS-27; MCS-E13: the EndpointSlices of a Service without a selector have copies for the derived Service.
+func TestEndpointsOfUsers(t *testing.T) {
+	w := newWorld(t)
+	o := w.start()
+	w.service("web", func(s *corev1.Service) { s.Spec.Selector = nil })
+	slices := w.Core.DiscoveryV1().EndpointSlices(w.Namespace)
+	source := &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "mine", Labels: map[string]string{discoveryv1.LabelServiceName: "web", "team": "red"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, Hostname: new("one")}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}},
+	}
+	source, err := slices.Create(t.Context(), source, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.export("web")
+	copies := func() []discoveryv1.EndpointSlice {
+		list, err := slices.List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=" + copyManager})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list.Items
+	}
+	awaitAddress := func(want string) {
+		t.Helper()
+		operatortest.Eventually(t, "the copy has the address "+want, func() bool {
+			all := copies()
+			return len(all) == 1 && all[0].Endpoints[0].Addresses[0] == want
+		})
+	}
+	awaitAddress("192.0.2.1")
+	c := copies()[0]
+	if l := c.Labels; l[discoveryv1.LabelServiceName] != derivedKey(w.key("web")).Name || l[copyLabel] != "mine" || l["team"] != "red" || len(l) != 6 {
+		t.Errorf("labels %v", l)
+	}
+	if *c.Endpoints[0].Hostname != "one" || *c.Ports[0].Port != 8080 || c.OwnerReferences[0].Name != derivedKey(w.key("web")).Name {
+		t.Errorf("%+v", c)
+	}
+	source.Endpoints = []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.2"}}}
+	if _, err := slices.Update(t.Context(), source, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	awaitAddress("192.0.2.2")
+	if err := slices.Delete(t.Context(), copies()[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	operatortest.Eventually(t, "another copy", func() bool { all := copies(); return len(all) == 1 && all[0].UID != c.UID })
+	w.delete(exports.Resource(), "web")
+	operatortest.Eventually(t, "no copy is left", func() bool { return len(copies()) == 0 })
+	w.awaitHealthy(o)
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+)
+
+// exportConditions are the conditions of the ServiceExport. refused is why there is no derived Service, "" if there is one.
+func (s *state) exportConditions(m merged, refused string) []metav1.Condition {
+	valid := newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonValid, "The Service can be exported")
+	switch reason := whyInvalid(s.service); reason {
+	case "":
+		return []metav1.Condition{valid, s.readyCondition(refused), s.conflictCondition(m)}
+	case mcsv1alpha1.ServiceExportReasonNoService:
+		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "There is no Service of this name and namespace")
+	default:
+		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "A Service of type ExternalName cannot be exported")
+	}
+	return []metav1.Condition{
+		valid,
+		newCondition(mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonPending, "The ServiceExport is not valid"),
+	}
+}
+
+func newCondition(t mcsv1alpha1.ServiceExportConditionType, status metav1.ConditionStatus, reason mcsv1alpha1.ServiceExportConditionReason, message string) metav1.Condition {
+	return metav1.Condition{Type: string(t), Status: status, Reason: string(reason), Message: message}
+}
+
+func (s *state) readyCondition(refused string) metav1.Condition {
+	status, reason, message := metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonExported, "The Service is exported"
+	if s.export.Spec.ExportedLabels.Len()+s.export.Spec.ExportedAnnotations.Len() > 0 {
+		message += "; exportedLabels and exportedAnnotations are not supported, and have no effect"
+	}
+	switch {
+	case refused != "":
+		status, reason, message = metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonFailed, refused
+	case s.noCopies:
+		message += "; it has no selector, and the role of the operator does not allow to write EndpointSlices of its endpoints for the derived Service"
+	}
+	return newCondition(mcsv1alpha1.ServiceExportConditionReady, status, reason, message)
+}
+
+// conflictCondition has the reasons of all conflicts, with commas between them as the API wants them.
+func (s *state) conflictCondition(m merged) metav1.Condition {
+	if len(m.conflicts) == 0 {
+		if has := meta.FindStatusCondition(s.export.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionConflict)); has != nil && len(s.unknown) > 0 {
+			return *has // it may still be so
+		}
+		return newCondition(mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonNoConflicts, "All exports agree")
+	}
+	var reasons, texts []string
+	for _, c := range m.conflicts {
+		if n := len(reasons); n == 0 || reasons[n-1] != string(c.reason) {
+			reasons = append(reasons, string(c.reason))
+		}
+		texts = append(texts, c.text)
+	}
+	return metav1.Condition{
+		Type: string(mcsv1alpha1.ServiceExportConditionConflict), Status: metav1.ConditionTrue,
+		Reason: strings.Join(reasons, ","), Message: strings.Join(texts, "; "),
+	}
+}
+
+// conditionTypes are those of this duty. Conditions of other types stay.
+var conditionTypes = []mcsv1alpha1.ServiceExportConditionType{
+	mcsv1alpha1.ServiceExportConditionValid, mcsv1alpha1.ServiceExportConditionReady, mcsv1alpha1.ServiceExportConditionConflict,
+}
+
+// setConditions makes the conditions of this duty those that are wanted, and reports whether they were others.
+func setConditions(all *[]metav1.Condition, want []metav1.Condition) (changed bool) {
+	for _, t := range conditionTypes {
+		if c := meta.FindStatusCondition(want, string(t)); c != nil {
+			changed = meta.SetStatusCondition(all, *c) || changed
+		} else {
+			changed = meta.RemoveStatusCondition(all, string(t)) || changed
+		}
+	}
+	return changed
+}

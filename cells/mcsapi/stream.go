@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package mcsapi
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// serviceExport is what is read of a ServiceExport.
+type serviceExport struct {
+	exportMeta `json:"metadata"`
+	Spec       struct {
+		ExportedLabels      slim.Labels `json:"exportedLabels"`
+		ExportedAnnotations slim.Labels `json:"exportedAnnotations"`
+	} `json:"spec"`
+	Status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	} `json:"status"`
+}
+
+type exportMeta struct {
+	slim.Meta
+	CreationTimestamp slim.Time `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+}
+
+// serviceImport is what is read of a ServiceImport.
+type serviceImport struct {
+	importMeta `json:"metadata"`
+	Spec       mcsv1alpha1.ServiceImportSpec   `json:"spec"`
+	Status     mcsv1alpha1.ServiceImportStatus `json:"status"`
+}
+
+type importMeta struct {
+	slim.Meta
+	Labels            slim.Labels `json:"labels"`
+	Annotations       slim.Labels `json:"annotations"`
+	DeletionTimestamp slim.Time   `json:"deletionTimestamp"`
+}
+
+// service is what is read of a Service. Labels and annotations are kept of derived ones.
+type service struct {
+	serviceMeta `json:"metadata"`
+	Spec        serviceSpec `json:"spec"`
+}
+
+type serviceMeta struct {
+	slim.Meta
+	Labels            slim.Labels           `json:"labels"`
+	Annotations       slim.Labels           `json:"annotations"`
+	Owners            []slim.OwnerReference `json:"ownerReferences"`
+	DeletionTimestamp slim.Time             `json:"deletionTimestamp"`
+}
+
+type serviceSpec struct {
+	Type                  slim.String                   `json:"type"`
+	ClusterIP             slim.String                   `json:"clusterIP"`
+	ClusterIPs            []string                      `json:"clusterIPs"`
+	Selector              slim.Labels                   `json:"selector"`
+	Ports                 []corev1.ServicePort          `json:"ports"`
+	SessionAffinity       slim.String                   `json:"sessionAffinity"`
+	SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig"`
+}
+
+// Trim implements slim.Trimmer.
+func (s *service) Trim() {
+	if !strings.HasPrefix(s.Name, derivedPrefix) {
+		s.Labels, s.Annotations, s.Owners = slim.Labels{}, slim.Labels{}, nil
+	}
+}
+
+func (s *service) isHeadless() bool {
+	return strings.EqualFold(s.Spec.ClusterIP.String(), corev1.ClusterIPNone)
+}
+
+// namespace is what is read of a Namespace.
+type namespace struct {
+	namespaceMeta `json:"metadata"`
+}
+
+type namespaceMeta struct {
+	slim.Meta
+	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+}
+
+var (
+	exports    = stream.Custom[serviceExport](api.ServiceExportResource).OfKind(mcsv1alpha1.ServiceExportKindName)
+	imports    = stream.Custom[serviceImport](api.ServiceImportResource).OfKind(mcsv1alpha1.ServiceImportKindName)
+	services   = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
+	namespaces = stream.Core[namespace, corev1.Namespace](corev1.SchemeGroupVersion.WithResource("namespaces"))
+)
