@@ -305,7 +305,7 @@ func TestImportOfUser(t *testing.T) {
 	addresses(s.Spec.ClusterIP)
 
 	w.patchImport("web", `{"spec":{"type":"Headless"}}`)
-	s = w.awaitDerived("web", "is headless", func(s *corev1.Service) bool { return s != nil && s.Spec.ClusterIP == "None" })
+	w.awaitDerived("web", "is headless", func(s *corev1.Service) bool { return s != nil && s.Spec.ClusterIP == "None" })
 	addresses("")
 	w.patchImport("web", `{"spec":{"type":"ClusterSetIP"},"metadata":{"annotations":{"team":null,"service.cilium.io/affinity":"local"}}}`)
 	s = w.awaitDerived("web", "has an address and other annotations", func(s *corev1.Service) bool {

@@ -155,7 +155,7 @@ func compact(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	}
 	slices.SortFunc(out, func(a, b rbacv1.PolicyRule) int {
 		return cmp.Or(slices.Compare(a.NonResourceURLs, b.NonResourceURLs), slices.Compare(a.APIGroups, b.APIGroups),
-			slices.Compare(a.Resources, b.Resources), slices.Compare(a.Verbs, b.Verbs))
+			slices.Compare(a.Resources, b.Resources), slices.Compare(a.Verbs, b.Verbs), slices.Compare(a.ResourceNames, b.ResourceNames))
 	})
 	return out
 }

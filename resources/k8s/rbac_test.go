@@ -77,6 +77,19 @@ func TestLeastRole(t *testing.T) {
 	}
 }
 
+// Rules that differ in their names alone have an order, too.
+func TestCompactIsStable(t *testing.T) {
+	named := func(name string) rbacv1.PolicyRule {
+		return rbacv1.PolicyRule{APIGroups: []string{"g"}, Resources: []string{"things"}, Verbs: []string{"update"}, ResourceNames: []string{name}}
+	}
+	rules := []rbacv1.PolicyRule{named("b"), named("a"), named("c")}
+	for range 20 {
+		if got := compact(rules); got[0].ResourceNames[0] != "a" || got[2].ResourceNames[0] != "c" {
+			t.Fatalf("%v", got)
+		}
+	}
+}
+
 func TestPermissions(t *testing.T) {
 	p := newPermissions()
 	ref := Ref{Resource: nodes.WithVersion("v1"), Name: "n1"}
