@@ -102,9 +102,6 @@ func (c *Config) checkServices() error {
 		}
 	}
 	for _, s := range c.Spec.Services {
-		if offered[s.Namespace+"/"+s.Name] {
-			errs = append(errs, fmt.Errorf("service %s has two entries: agents redirect it to the listener of the last one alone", s.Name))
-		}
 		offered[s.Namespace+"/"+s.Name] = true
 		if s.Listener != "" && c.Listeners[s.Listener] == nil {
 			errs = append(errs, fmt.Errorf("service %s refers to the listener %s", s.Name, s.Listener))
