@@ -92,7 +92,8 @@ func TestPlan(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
-			if c, err := envoytest.Verify(spec); err != nil || len(c.Clusters) != max(1, len(p.service.Ports)) {
+			c, err := envoytest.Verify(spec)
+			if err != nil || len(c.Clusters) != max(1, len(p.service.Ports)) || len(c.Listeners) != 1 || len(spec.Services) != 1 {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

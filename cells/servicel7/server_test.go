@@ -5,6 +5,7 @@ package servicel7
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -202,7 +203,7 @@ func plain(t *testing.T, v any) (decoded any) {
 
 var enabled = map[string]string{enabledAnnotation: "enabled"}
 
-// L7S-E1, L7S-E2, L7S-E3, L7S-E5 and L7S-E6, under the role that the duty asks for and under that of the original's chart;
+// L7S-E1, L7S-E2, L7S-E3, L7S-E5, L7S-E6 and L7S-E11, under the role that the duty asks for and under that of the original's chart;
 // L7S-8: a restart writes nothing.
 func TestServices(t *testing.T) {
 	for name, rules := range map[string]func(testing.TB) []rbacv1.PolicyRule{
@@ -248,8 +249,13 @@ func TestServices(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if c, err := envoytest.VerifyJSON(text); err != nil || name == "several" && len(c.Clusters) != 2 {
+				c, err := envoytest.VerifyJSON(text)
+				if err != nil {
 					t.Errorf("%s: %v", name, err)
+					continue
+				}
+				if got := domains(c); name == "several" && (len(c.Clusters) != 2 || got != "[*] [*:443]") {
+					t.Errorf("L7S-E11: %d clusters, domains %s", len(c.Clusters), got)
 				}
 			}
 			w.CheckHealthy(o)
@@ -357,4 +363,15 @@ func TestSkipped(t *testing.T) {
 	if n := w.writes(); n != 0 {
 		t.Errorf("%d writes", n)
 	}
+}
+
+// domains are those of the virtual hosts, in their order.
+func domains(c *envoytest.Config) string {
+	var all []string
+	for _, table := range c.Tables {
+		for _, v := range table.VirtualHosts {
+			all = append(all, fmt.Sprint(v.Domains))
+		}
+	}
+	return strings.Join(all, " ")
 }

@@ -102,8 +102,7 @@ func (m Model) tables(o Options) map[hostKey]*hostRoutes {
 	return found
 }
 
-// mainPorts are the ports that serve a request whose Host has another port, by the tables in which ports are told apart: that
-// of the scheme, or the lowest one.
+// mainPorts are the main ports of the tables in which ports are told apart.
 func (m Model) mainPorts(o Options) map[string]uint32 {
 	ports := map[string][]uint32{}
 	for _, l := range m.HTTP {
@@ -117,15 +116,19 @@ func (m Model) mainPorts(o Options) map[string]uint32 {
 		if table == secureTable {
 			ofScheme = 443
 		}
-		switch {
-		case len(all) < 2:
-		case slices.Contains(all, ofScheme):
-			main[table] = ofScheme
-		default:
-			main[table] = slices.Min(all)
+		if len(all) > 1 {
+			main[table] = mainPort(all, ofScheme)
 		}
 	}
 	return main
+}
+
+// mainPort is the port that serves a request whose Host has another one: that of the scheme, or the lowest.
+func mainPort(all []uint32, ofScheme uint32) uint32 {
+	if slices.Contains(all, ofScheme) {
+		return ofScheme
+	}
+	return slices.Min(all)
 }
 
 // translateHost translates a virtual host. Routes that are not valid are left out.

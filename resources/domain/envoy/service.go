@@ -43,61 +43,65 @@ type Service struct {
 	Algorithm Algorithm
 }
 
-// Translate returns the configuration of a Service. With ports, each has a listener, a route table and a cluster of
-// its own, so that requests stay with the endpoints of their port.
+// Translate returns the configuration of a Service. With ports, each has a virtual host and a cluster of its own, so that requests
+// stay with the endpoints of their port; they have one listener, since agents keep one redirect for a Service.
 func (s Service) Translate(t Timeouts) (v2.CiliumEnvoyConfigSpec, error) {
 	name := s.Name.String()
-	spec := v2.CiliumEnvoyConfigSpec{}
+	spec := v2.CiliumEnvoyConfigSpec{Services: []v2.EnvoyServiceListener{{Name: s.Name.Name, Namespace: s.Namespace}}}
+	table, clusters := &routev3.RouteConfiguration{Name: name}, []message{}
+	add := func(of string, domains []string) {
+		table.VirtualHosts = append(table.VirtualHosts, virtualHost(of, domains))
+		clusters = append(clusters, s.cluster(of, t))
+	}
 	if len(s.Ports) == 0 {
-		spec.Services = []v2.EnvoyServiceListener{{Name: s.Name.Name, Namespace: s.Namespace}}
-		return spec, s.add(&spec, name, t)
-	}
-	backend := v2.EnvoyBackendService{Name: s.Name.Name, Namespace: s.Namespace}
-	for _, port := range s.Ports {
-		number := strconv.FormatUint(uint64(port), 10)
-		listener := name + ":" + number
-		spec.Services = append(spec.Services, v2.EnvoyServiceListener{
-			Name: s.Name.Name, Namespace: s.Namespace, Ports: []int{int(port)}, Listener: listener,
-		})
-		backend.Ports = append(backend.Ports, number)
-		if err := s.add(&spec, listener, t); err != nil {
-			return v2.CiliumEnvoyConfigSpec{}, err
+		add(name, []string{"*"})
+	} else {
+		backend := v2.EnvoyBackendService{Name: s.Name.Name, Namespace: s.Namespace}
+		first := mainPort(s.Ports, 80)
+		for _, port := range s.Ports {
+			number := strconv.FormatUint(uint64(port), 10)
+			spec.Services[0].Ports = append(spec.Services[0].Ports, int(port))
+			backend.Ports = append(backend.Ports, number)
+			add(name+":"+number, hostKey{hostname: "*", port: port}.domains(first))
 		}
+		spec.BackendServices = []v2.EnvoyBackendService{backend}
 	}
-	spec.BackendServices = []v2.EnvoyBackendService{backend}
-	return spec, nil
-}
-
-// add appends a listener, its route table and its cluster, all of one name.
-func (s Service) add(spec *v2.CiliumEnvoyConfigSpec, name string, t Timeouts) error {
-	c := cluster(name, "", downstreamHTTP, t.Idle)
-	c.LbPolicy = policies[s.Algorithm]
-	c.OutlierDetection.ConsecutiveLocalOriginFailure = wrapperspb.UInt32(2)
-	for _, m := range []message{
-		&listenerv3.Listener{
-			Name:            name,
-			FilterChains:    []*listenerv3.FilterChain{filterChain(nil, "envoy.filters.network.http_connection_manager", connectionManager(name, t.StreamIdle), nil)},
-			ListenerFilters: []*listenerv3.ListenerFilter{tlsInspector()},
-		},
-		&routev3.RouteConfiguration{Name: name, VirtualHosts: []*routev3.VirtualHost{{
-			Name: name, Domains: []string{"*"},
-			Routes: []*routev3.Route{{
-				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
-					ClusterSpecifier:  &routev3.RouteAction_Cluster{Cluster: name},
-					MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0)},
-				}},
-			}},
-		}}},
-		c,
-	} {
+	for _, m := range append([]message{s.listener(name, t), table}, clusters...) {
 		text, err := encodeAny(m)
 		if err != nil {
-			return err
+			return v2.CiliumEnvoyConfigSpec{}, err
 		}
 		spec.Resources = append(spec.Resources, rawResource(text))
 	}
-	return nil
+	return spec, nil
+}
+
+// listener serves a route table of its name.
+func (s Service) listener(name string, t Timeouts) *listenerv3.Listener {
+	return &listenerv3.Listener{
+		Name:            name,
+		FilterChains:    []*listenerv3.FilterChain{filterChain(nil, "envoy.filters.network.http_connection_manager", connectionManager(name, t.StreamIdle), nil)},
+		ListenerFilters: []*listenerv3.ListenerFilter{tlsInspector()},
+	}
+}
+
+// virtualHost sends all requests of its domains to the cluster of its name.
+func virtualHost(name string, domains []string) *routev3.VirtualHost {
+	return &routev3.VirtualHost{Name: name, Domains: domains, Routes: []*routev3.Route{{
+		Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+			ClusterSpecifier:  &routev3.RouteAction_Cluster{Cluster: name},
+			MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0)},
+		}},
+	}}}
+}
+
+// cluster is the endpoints of the Service, or of one of its ports.
+func (s Service) cluster(name string, t Timeouts) *clusterv3.Cluster {
+	c := cluster(name, "", downstreamHTTP, t.Idle)
+	c.LbPolicy = policies[s.Algorithm]
+	c.OutlierDetection.ConsecutiveLocalOriginFailure = wrapperspb.UInt32(2)
+	return c
 }
 
 // Timeouts are those of agents' options.

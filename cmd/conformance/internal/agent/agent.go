@@ -191,7 +191,6 @@ func (a *Agent) compile(u *unstructured.Unstructured) compiled {
 	if err == nil {
 		var decoded *envoytest.Config
 		if decoded, err = envoytest.VerifyJSON(text); decoded != nil {
-			err = errors.Join(err, oneRedirect(decoded.Spec.Services))
 			resolve(decoded)
 			served, unserved := proxy.New(decoded, proxy.World{Endpoints: a.endpoints, Certificate: a.certificate})
 			if err = errors.Join(err, unserved); err == nil {
@@ -205,18 +204,6 @@ func (a *Agent) compile(u *unstructured.Unstructured) compiled {
 	}
 	a.compiled[key] = c
 	return c
-}
-
-// oneRedirect checks that no Service has two entries: agents redirect it to the listener of the last one alone.
-func oneRedirect(all []v2.EnvoyServiceListener) error {
-	seen := map[string]bool{}
-	for _, s := range all {
-		if seen[s.Namespace+"/"+s.Name] {
-			return fmt.Errorf("service %s has two entries", s.Name)
-		}
-		seen[s.Namespace+"/"+s.Name] = true
-	}
-	return nil
 }
 
 // resolve names the listener of the Services that have the first one.

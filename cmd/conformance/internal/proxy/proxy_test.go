@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 )
@@ -20,13 +21,18 @@ import (
 // serve serves what the operator writes for a model, with one backend for all Services.
 func serve(t *testing.T, m envoy.Model, backend http.HandlerFunc) (address string) {
 	t.Helper()
-	to := httptest.NewServer(backend)
-	t.Cleanup(to.Close)
 	result, err := new(envoy.Translator).Translate(m, envoy.Options{Service: envoy.Name{Namespace: "ns", Name: "s"}, SecretsNamespace: "copies", FirstWins: true, Timeouts: envoy.Timeouts{StreamIdle: 5 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	decoded, err := envoytest.Verify(result.Spec)
+	to := start(t, backend)
+	return serveSpec(t, result.Spec, "listener", func(string) []string { return []string{to} })
+}
+
+// serveSpec serves a listener of a spec, with the endpoints of Services.
+func serveSpec(t *testing.T, spec v2.CiliumEnvoyConfigSpec, listener string, endpoints func(service string) []string) (address string) {
+	t.Helper()
+	decoded, err := envoytest.Verify(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,18 +40,46 @@ func serve(t *testing.T, m envoy.Model, backend http.HandlerFunc) (address strin
 	pair.StartTLS()
 	pair.Close()
 	c, err := New(decoded, World{
-		Endpoints:   func(string) []string { return []string{strings.TrimPrefix(to.URL, "http://")} },
+		Endpoints:   endpoints,
 		Certificate: func(string) (*tls.Certificate, error) { return &pair.TLS.Certificates[0], nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := Listen("127.0.0.1:0", "listener", c)
+	l, err := Listen("127.0.0.1:0", listener, c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(l.Close)
 	return l.socket.Addr().String()
+}
+
+// start starts a backend.
+func start(t *testing.T, backend http.HandlerFunc) (address string) {
+	s := httptest.NewServer(backend)
+	t.Cleanup(s.Close)
+	return strings.TrimPrefix(s.URL, "http://")
+}
+
+// L7S-3: the requests of a Service stay with the endpoints of their port.
+func TestAServiceWithSeveralPorts(t *testing.T) {
+	endpoints := map[string][]string{}
+	for _, port := range []string{"80", "8080"} {
+		endpoints["ns/s:"+port] = []string{start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, port) })}
+	}
+	s := envoy.Service{Name: envoy.Name{Namespace: "ns", Name: "s"}, Ports: []uint32{80, 8080}, Algorithm: envoy.RoundRobin}
+	spec, err := s.Translate(envoy.Timeouts{Idle: time.Minute, StreamIdle: 5 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := serveSpec(t, spec, "ns/s", func(service string) []string { return endpoints[service] })
+	for host, want := range map[string]string{
+		"s": "80", "s:80": "80", "s.ns.svc:8080": "8080", "[2001:db8::1]:8080": "8080", "s:30080": "80", "10.0.0.1": "80",
+	} {
+		if code, body, _ := get(t, address, host, "/"); code != http.StatusOK || body != want {
+			t.Errorf("%s: %d by port %q, want %s", host, code, body, want)
+		}
+	}
 }
 
 func to(name string) []envoy.Backend {

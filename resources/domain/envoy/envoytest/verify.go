@@ -92,7 +92,8 @@ func add[T any](to map[string]T, name string, m T) error {
 	return nil
 }
 
-// checkServices checks that every cluster has endpoints, and every service a listener.
+// checkServices checks that every cluster has endpoints, and every service a listener. Agents redirect a Service to the listener of
+// its last entry alone.
 func (c *Config) checkServices() error {
 	var errs []error
 	offered := map[string]bool{}
@@ -101,8 +102,13 @@ func (c *Config) checkServices() error {
 			offered[b.Namespace+"/"+b.Name+":"+port] = true
 		}
 	}
+	redirected := map[string]bool{}
 	for _, s := range c.Spec.Services {
-		offered[s.Namespace+"/"+s.Name] = true
+		name := s.Namespace + "/" + s.Name
+		if redirected[name] {
+			errs = append(errs, fmt.Errorf("service %s has two entries", name))
+		}
+		redirected[name], offered[name] = true, true
 		if s.Listener != "" && c.Listeners[s.Listener] == nil {
 			errs = append(errs, fmt.Errorf("service %s refers to the listener %s", s.Name, s.Listener))
 		}
