@@ -21,7 +21,8 @@ import (
 // belongs to one module, and is safe for concurrent use. A nil Events makes none.
 //
 //   - An Event is made only by a module of the leader's term, while that lasts,
-//     where the role is known to allow it, and not in a plan.
+//     where the role is known to allow it, and not in a plan. Those from before
+//     the API server has told what the role allows are made then.
 //   - Recording one never waits and never fails; it may be lost.
 //   - Repetitions are counted on the existing Event, and an object that has very
 //     many gets no more for a while.
@@ -72,7 +73,7 @@ func (e *Events) Normal(about corev1.ObjectReference, reason, message string) {
 }
 
 func (e *Events) event(about corev1.ObjectReference, eventType, reason, message string) {
-	if e == nil || e.writer == nil || !e.allowed("create", about.Namespace) {
+	if e == nil || e.writer == nil || e.permissions.Denies("create", Ref{Resource: events, Namespace: about.Namespace}) {
 		return
 	}
 	e.start.Do(e.record)
@@ -90,10 +91,6 @@ func (e *Events) WarnOnLease(reason, message string) {
 	if ok {
 		e.Warning(corev1.ObjectReference{APIVersion: "coordination.k8s.io/v1", Kind: "Lease", Namespace: namespace, Name: name}, reason, message)
 	}
-}
-
-func (e *Events) allowed(verb, namespace string) bool {
-	return e.permissions.Known() && !e.permissions.Denies(verb, Ref{Resource: events, Namespace: namespace})
 }
 
 // record begins to send Events, until the term ends.
@@ -123,8 +120,17 @@ func (s *eventSink) caused(e *corev1.Event) context.Context {
 	})
 }
 
-// Create implements record.EventSink.
+// allowed reports whether the role allows something, as soon as that is known.
+func (s *eventSink) allowed(verb, namespace string) bool {
+	s.of.permissions.await(s.ctx)
+	return s.of.permissions.Allows(verb, Ref{Resource: events, Namespace: namespace})
+}
+
+// Create implements record.EventSink, if the role allows that.
 func (s *eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
+	if !s.allowed("create", e.Namespace) {
+		return e, nil
+	}
 	return s.api.Events(e.Namespace).CreateWithEventNamespaceWithContext(s.caused(e), e)
 }
 
@@ -136,7 +142,7 @@ func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
 // Patch implements record.EventSink: it counts a repetition, if the role
 // allows that.
 func (s *eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) {
-	if !s.of.allowed("patch", e.Namespace) {
+	if !s.allowed("patch", e.Namespace) {
 		return e, nil
 	}
 	return s.api.Events(e.Namespace).PatchWithEventNamespaceWithContext(s.caused(e), e, patch)

@@ -21,10 +21,12 @@ import (
 // list all of it (authorizers that are no lists of rules), nothing is held to be
 // denied. It is safe for concurrent use.
 type Permissions struct {
-	mu    sync.RWMutex
-	known bool // all of it is listed here
-	rules []authorizationv1.ResourceRule
-	paths []authorizationv1.NonResourceRule
+	mu       sync.RWMutex
+	known    bool // all of it is listed here
+	rules    []authorizationv1.ResourceRule
+	paths    []authorizationv1.NonResourceRule
+	isRead   bool
+	awaiting []chan struct{} // closed when the API server has told
 
 	denials denials
 }
@@ -44,6 +46,22 @@ func (p *Permissions) Known() bool {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
 	return p.known
+}
+
+// await waits until the API server has told what is allowed, or until ctx is done.
+func (p *Permissions) await(ctx context.Context) {
+	p.mu.Lock()
+	told := make(chan struct{})
+	if p.isRead {
+		close(told)
+	} else {
+		p.awaiting = append(p.awaiting, told)
+	}
+	p.mu.Unlock()
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
 }
 
 // lists reports whether the rules allow it.
@@ -122,6 +140,11 @@ func (p *Permissions) read(ctx context.Context, api authorizationclient.Authoriz
 	defer p.mu.Unlock()
 	p.known = !review.Status.Incomplete
 	p.rules, p.paths = review.Status.ResourceRules, review.Status.NonResourceRules
+	p.isRead = true
+	for _, told := range p.awaiting {
+		close(told)
+	}
+	p.awaiting = nil
 	return nil
 }
 
