@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -54,6 +56,23 @@ type OwnedObject[T any] struct {
 	Label, Value string
 	// Edit sets what is desired. isNew says that the object is to be created.
 	Edit func(to *T, isNew bool)
+	// Desired is all that Edit depends on. With Last, an object that was as desired is not read again until it or Desired has changed.
+	Desired any
+	Last    *Checked
+}
+
+// Checked is an object that was as desired. The zero value is none.
+type Checked struct {
+	revision string
+	desired  any
+}
+
+// Cached is the metadata of an object that a cache has, nil for none.
+func Cached[T any](in *stream.Store[T], key slim.Key) *slim.Meta {
+	if obj, exists := in.Get(key); exists {
+		return slim.MetaOf(obj)
+	}
+	return nil
 }
 
 // object is a pointer to a type of client-go.
@@ -63,18 +82,14 @@ type object[T any] interface {
 }
 
 // WriteObject creates or updates an object of a load balancer. One that is another's is left as it is: the error is for
-// the user, see ConcernsUser. cached says that the cache has the object.
-func WriteObject[T any, P object[T]](ctx context.Context, client k8s.Client, o OwnedObject[T], cached bool) error {
+// the user, see ConcernsUser. cached is the one that the cache has, nil for none.
+func WriteObject[T any, P object[T]](ctx context.Context, client k8s.Client, o OwnedObject[T], cached *slim.Meta) error {
 	ref := k8s.Ref{Resource: o.Resource, Namespace: o.Key.Namespace, Name: o.Key.Name}
-	if cached {
-		_, err := k8s.Update(ctx, client, ref, func(to *T) error {
-			if err := o.checkOwner(P(to)); err != nil {
-				return err
-			}
-			o.edit(P(to), to, false)
+	if cached != nil {
+		if o.isChecked(cached.ResourceVersion.String()) {
 			return nil
-		})
-		if !k8s.IsNotFound(err, ref) {
+		}
+		if err := update[T, P](ctx, client, ref, o); !k8s.IsNotFound(err, ref) {
 			return err
 		}
 	}
@@ -84,12 +99,34 @@ func WriteObject[T any, P object[T]](ctx context.Context, client k8s.Client, o O
 	o.edit(P(to), to, true)
 	_, err := k8s.Create(ctx, client, o.Resource, to)
 	switch {
-	case k8s.IsAlreadyExists(err, ref) && !cached: // the cache does not have those of others
-		return WriteObject[T, P](ctx, client, o, true)
+	case k8s.IsAlreadyExists(err, ref) && cached == nil: // the cache does not have those of others
+		return update[T, P](ctx, client, ref, o)
 	case IsTerminating(err):
 		return nil
 	}
 	return err
+}
+
+// update reads an object, and updates it if it differs.
+func update[T any, P object[T]](ctx context.Context, client k8s.Client, ref k8s.Ref, o OwnedObject[T]) error {
+	revision := ""
+	written, err := k8s.Update(ctx, client, ref, func(to *T) error {
+		if err := o.checkOwner(P(to)); err != nil {
+			return err
+		}
+		revision = P(to).GetResourceVersion()
+		o.edit(P(to), to, false)
+		return nil
+	})
+	if err == nil && !written && o.Last != nil {
+		*o.Last = Checked{revision, o.Desired}
+	}
+	return err
+}
+
+// isChecked reports whether an object was as desired in a revision, by what is still desired.
+func (o OwnedObject[T]) isChecked(revision string) bool {
+	return o.Last != nil && o.Last.revision != "" && o.Last.revision == revision && reflect.DeepEqual(o.Last.desired, o.Desired)
 }
 
 func (o OwnedObject[T]) edit(meta metav1.Object, to *T, isNew bool) {

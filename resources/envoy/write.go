@@ -5,7 +5,6 @@ package envoy
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -176,11 +175,7 @@ func create(ctx context.Context, c k8s.Client, ref k8s.Ref, d Desired) (bool, er
 func (d Desired) apply(u *unstructured.Unstructured) error {
 	labels, annotations := d.metadata()
 	AddMeta(u, labels, annotations)
-	text, err := json.Marshal(u.Object["spec"])
-	if err != nil {
-		return err
-	}
-	if digest, err := envoy.DigestOf(text); err == nil && digest == d.Spec.Digest {
+	if digest, err := envoy.DigestOfValue(u.Object["spec"]); err == nil && digest == d.Spec.Digest {
 		return nil
 	}
 	var spec map[string]any

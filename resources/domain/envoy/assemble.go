@@ -46,6 +46,7 @@ func routeTable(name string, hosts []json.RawMessage, ignorePort bool) (json.Raw
 type clusterKey struct {
 	name, service string
 	protocol      upstreamHTTP
+	tls           string // the text of its UpstreamTLS
 }
 
 // usage is the backends that are referred to, by the name of the cluster.
@@ -83,9 +84,11 @@ func (u usage) addHTTP(o Options, all []usedBackend) {
 func (t *Translator) encodeClusters(o Options, used usage) (all []json.RawMessage, err error) {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		b := used[name].backend
-		key := clusterKey{name, b.Namespace + "/" + b.Name.Name + ":" + b.Port, used[name].protocol}
+		key := clusterKey{name, b.Namespace + "/" + b.Name.Name + ":" + b.Port, used[name].protocol, b.TLS.text()}
 		text, err := t.clusters.get(key, always, func() (json.RawMessage, error) {
-			return encodeAny(cluster(key.name, key.service, key.protocol, o.Idle))
+			c := cluster(key.name, key.service, key.protocol, o.Idle)
+			c.TransportSocket = o.upstreamSocket(b.TLS)
+			return encodeAny(c)
 		})
 		if err != nil {
 			return nil, err
@@ -106,7 +109,7 @@ func (u usage) services() (all []v2.EnvoyBackendService) {
 	})
 	for _, n := range names {
 		slices.Sort(ports[n])
-		all = append(all, v2.EnvoyBackendService{Name: n.Name, Namespace: n.Namespace, Ports: ports[n]})
+		all = append(all, v2.EnvoyBackendService{Name: n.Name, Namespace: n.Namespace, Ports: slices.Compact(ports[n])})
 	}
 	return all
 }

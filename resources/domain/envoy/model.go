@@ -99,12 +99,19 @@ type Backend struct {
 	Port            string  // its number, or its name
 	Weight          *uint32 // nil for 1
 	AppProtocol     string
+	TLS             *UpstreamTLS // nil to speak without TLS; equal for all backends of a port that have it
 	RequestHeaders  *HeaderEdit
 	ResponseHeaders *HeaderEdit
 }
 
-// cluster is the name of the cluster of a backend.
-func (b Backend) cluster() string { return b.Namespace + ":" + b.Name.Name + ":" + b.Port }
+// cluster is the name of the cluster of a backend. With TLS it is another one: a port may get TLS that is passed through, too.
+func (b Backend) cluster() string {
+	name := b.Namespace + ":" + b.Name.Name + ":" + b.Port
+	if b.TLS != nil {
+		name += ":tls"
+	}
+	return name
+}
 
 // HeaderEdit changes headers.
 type HeaderEdit struct {

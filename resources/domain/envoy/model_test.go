@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -36,12 +37,24 @@ func (r random) host() string {
 func (r random) backends() (all []Backend) {
 	for range r.IntN(4) {
 		b := to(pick(r, "s1", "s2", "x/s1", "x/s3"), pick(r, "80", "8080", "web"))[0]
+		if b.Port == "8080" && r.IntN(2) == 0 { // one of a port; others of it may pass TLS through
+			b.TLS = tlsOf(b)
+		}
 		if r.IntN(4) == 0 {
 			b.Weight = new(uint32(r.IntN(3)))
 		}
 		all = append(all, b)
 	}
 	return all
+}
+
+// tlsOf is the TLS of a backend, which its name decides about.
+func tlsOf(b Backend) *UpstreamTLS {
+	t := &UpstreamTLS{ServerName: b.Name.Name + ".example.com", Authority: Name{b.Namespace, "ca"}}
+	if b.Name.Name == "s1" {
+		t.Names = []SubjectAltName{{Value: "*.example.org"}, {IsURI: true, Value: "spiffe://" + b.Namespace}}
+	}
+	return t
 }
 
 func (r random) route(source Name) *Route {
@@ -156,7 +169,7 @@ func shown(t *testing.T, c *envoytest.Config) *expectation {
 				protocol = 2
 			}
 		}
-		e.clusters = append(e.clusters, fmt.Sprintf("%s %d", name, protocol))
+		e.clusters = append(e.clusters, fmt.Sprintf("%s%s %d", name, shownTLS(t, cl), protocol))
 	}
 	for _, b := range c.Spec.BackendServices {
 		for _, port := range b.Ports {
@@ -164,6 +177,22 @@ func shown(t *testing.T, c *envoytest.Config) *expectation {
 		}
 	}
 	return e.finish()
+}
+
+// shownTLS is how a cluster is spoken to with TLS.
+func shownTLS(t *testing.T, cl *clusterv3.Cluster) string {
+	t.Helper()
+	if cl.TransportSocket == nil {
+		return ""
+	}
+	tls := &tlsv3.UpstreamTlsContext{}
+	unpack(t, cl.TransportSocket.GetTypedConfig(), tls)
+	c := tls.CommonTlsContext.GetCombinedValidationContext()
+	text := " " + tls.Sni + " " + c.ValidationContextSdsSecretConfig.Name
+	for _, n := range c.DefaultValidationContext.MatchTypedSubjectAltNames {
+		text += fmt.Sprintf(" %v:%s%s", n.SanType, n.Matcher.GetExact(), strings.Replace(n.Matcher.GetSuffix(), ".", "*.", 1))
+	}
+	return text
 }
 
 func unpack(t *testing.T, packed *anypb.Any, m proto.Message) {
@@ -225,7 +254,7 @@ func shownAction(r *routev3.Route) string {
 	return text
 }
 
-// ENV-1 to ENV-9, ENV-16: random models are translated as the reference has it, by a translator that keeps what it can of the model
+// ENV-1 to ENV-9, ENV-16, ENV-22: random models are translated as the reference has it, by a translator that keeps what it can of the model
 // before, which differs in one object; all that is written is valid; and an object changes no virtual host but its own.
 func TestRandomModels(t *testing.T) {
 	for _, firstWins := range []bool{false, true} {

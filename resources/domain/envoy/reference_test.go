@@ -144,7 +144,7 @@ func referenceAction(r referenceRoute) string {
 	}
 	var names []string
 	for _, b := range r.to {
-		name := b.Namespace + ":" + b.Name.Name + ":" + b.Port
+		name := referenceName(b)
 		if len(r.to) > 1 {
 			name += fmt.Sprintf("=%d", referenceWeight([]Backend{b}))
 		}
@@ -157,8 +157,36 @@ func referenceAction(r referenceRoute) string {
 	return text
 }
 
-func (e *expectation) addCluster(b Backend, http, grpc bool) {
+// referenceName is the name of the cluster of a backend.
+func referenceName(b Backend) string {
 	name := b.Namespace + ":" + b.Name.Name + ":" + b.Port
+	if b.TLS != nil {
+		name += ":tls"
+	}
+	return name
+}
+
+// referenceTLS is how a backend is spoken to with TLS: the name that is asked for, the authority, the names that it may have.
+func referenceTLS(b Backend) string {
+	if b.TLS == nil {
+		return ""
+	}
+	text := " " + b.TLS.ServerName + " cilium-secrets/" + b.TLS.Authority.Namespace + "-cfgmap-" + b.TLS.Authority.Name
+	if len(b.TLS.Names) == 0 {
+		text += " DNS:" + b.TLS.ServerName
+	}
+	for _, n := range b.TLS.Names {
+		if n.IsURI {
+			text += " URI:" + n.Value
+		} else {
+			text += " DNS:" + n.Value
+		}
+	}
+	return text
+}
+
+func (e *expectation) addCluster(b Backend, http, grpc bool) {
+	name := referenceName(b) + referenceTLS(b)
 	protocol := 0
 	if http {
 		protocol = 1
@@ -233,7 +261,7 @@ func reference(m Model, firstWins bool) *expectation {
 				if referenceWeight([]Backend{b}) == 0 {
 					continue
 				}
-				mine = append(mine, fmt.Sprintf("%s:%s:%s=%d", b.Namespace, b.Name.Name, b.Port, referenceWeight([]Backend{b})))
+				mine = append(mine, fmt.Sprintf("%s=%d", referenceName(b), referenceWeight([]Backend{b})))
 				e.addCluster(b, false, false)
 			}
 			passed[h] = slices.Concat(passed[h], mine)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/lru"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -34,24 +35,62 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("the configuration for Envoy has %d bytes, more than the %d that an object may have: use fewer routes, or divide them", e.Size, MaxSize)
 }
 
-// Encode returns a spec as it is written, or a TooLargeError.
+// Encode returns a spec as it is written, or a TooLargeError. Its resources are those of a translation.
 func Encode(spec v2.CiliumEnvoyConfigSpec) (Encoded, error) {
-	text, err := marshal(spec)
+	text, err := encodeSpec(spec)
 	if err != nil {
 		return Encoded{}, fmt.Errorf("encoding the configuration for Envoy: %w", err)
 	}
 	if len(text) > MaxSize {
 		return Encoded{}, &TooLargeError{len(text)}
 	}
-	digest, err := DigestOf(text)
-	return Encoded{text, digest}, err
+	digest := Digest(sha256.Sum256(text))
+	canonicals.Add(digest, nil)
+	return Encoded{text, digest}, nil
 }
+
+// encodeSpec is canonical JSON. The resources are so already, and are most of it.
+func encodeSpec(spec v2.CiliumEnvoyConfigSpec) (json.RawMessage, error) {
+	resources := make([]json.RawMessage, 0, len(spec.Resources))
+	for _, r := range spec.Resources {
+		resources = append(resources, r.Raw)
+	}
+	spec.Resources = nil
+	text, err := marshal(spec)
+	if err != nil {
+		return nil, err
+	}
+	if text, err = canonical(text); err != nil || len(resources) == 0 {
+		return text, err
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return nil, err
+	}
+	if fields["resources"], err = marshal(resources); err != nil {
+		return nil, err
+	}
+	return marshal(fields)
+}
+
+// canonicals are the digests of texts that were canonical as they were: most that the API server sends were written here.
+var canonicals = lru.New(1024)
 
 // DigestOf is the digest of a spec as the API server has it.
 func DigestOf(text []byte) (Digest, error) {
+	asIs := Digest(sha256.Sum256(text))
+	if _, known := canonicals.Get(asIs); known {
+		return asIs, nil
+	}
 	sorted, err := canonical(text)
 	if err != nil {
 		return Digest{}, err
 	}
 	return sha256.Sum256(sorted), nil
+}
+
+// DigestOfValue is the digest of a spec that is decoded.
+func DigestOfValue(spec any) (Digest, error) {
+	text, err := marshal(spec)
+	return sha256.Sum256(text), err
 }

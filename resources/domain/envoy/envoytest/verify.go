@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package envoytest checks configurations for Envoy as agents and Envoy would: all resources decode and are valid, names,
-// filter chains and domains are unique, and what is referred to exists.
 package envoytest
 
 import (
@@ -48,6 +46,9 @@ func Verify(spec v2.CiliumEnvoyConfigSpec) (*Config, error) {
 	}
 	for _, t := range c.Tables {
 		errs = append(errs, c.checkTable(t))
+	}
+	for _, cl := range c.Clusters {
+		errs = append(errs, checkSocket(cl.TransportSocket, true))
 	}
 	return c, errors.Join(errs...)
 }
@@ -146,6 +147,7 @@ func (c *Config) checkListener(l *listenerv3.Listener) error {
 			}
 			matched[key] = true
 		}
+		errs = append(errs, checkSocket(chain.TransportSocket, false))
 		for _, f := range chain.Filters {
 			errs = append(errs, c.checkFilter(f.GetTypedConfig()))
 		}
