@@ -57,6 +57,7 @@ type options struct {
 	ready          func(context.Context) error // nil: at once
 	timeout        time.Duration               // 0: none
 	honorBackoff   bool
+	urgent         any // func(K) bool; nil: none are
 	log            *slog.Logger
 	health         health.Reporter
 	book           *explain.History
@@ -189,8 +190,16 @@ func (q *Queue[K]) start(ctx context.Context) workqueue.TypedRateLimitingInterfa
 	defer q.mu.Unlock()
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](q.options.first, q.options.longest)
 	q.ctx, q.limiter = ctx, limiter
+	waiting := workqueue.DefaultQueue[K]()
+	if urgent := q.options.urgent; urgent != nil {
+		waiting = newLanes(urgent.(func(K) bool))
+	}
+	provider := q.options.metrics.provider()
 	q.queue = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{
-		Name: q.name, MetricsProvider: q.options.metrics.provider(),
+		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
+			Name: q.name, MetricsProvider: provider,
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: q.name, MetricsProvider: provider, Queue: waiting}),
+		}),
 	})
 	for _, key := range q.preStart {
 		q.queue.Add(key)
