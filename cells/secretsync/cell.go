@@ -41,7 +41,9 @@ var (
 	gateways = cell.Module("gateways", "Reports the TLS secrets of Gateways, which agents get copies of",
 		cell.EnabledBy(cell.When("secrets of Gateways are copied", secretref.GatewayFlags, secretref.OfGateways)),
 		gatewayKind.Permissions(), classKind.Permissions(), grantKind.Permissions(),
+		k8s.OptionalRBAC(k8s.Allow("list,watch", setKind.Resource().GroupResource())),
 		stream.Provide(gatewayKind, quiet), stream.Provide(classKind, quiet), stream.Provide(grantKind, quiet),
+		stream.Provide(setKind, stream.OnDemand(), quiet),
 		cell.Provide(newGatewaySource),
 	)
 	authorities = cell.Module("authorities", "Reports the ConfigMaps of BackendTLSPolicies, which agents get copies of",

@@ -23,6 +23,7 @@ func gatewayAPI(version, resource string) schema.GroupVersionResource {
 
 var (
 	gatewayKind   = stream.Custom[gateway](gatewayAPI("v1", "gateways")).OfKind("Gateway")
+	setKind       = stream.Custom[listenerSet](gatewayAPI("v1", "listenersets")).OfKind("ListenerSet")
 	classKind     = stream.Custom[gatewayClass](gatewayAPI("v1", "gatewayclasses")).OfKind("GatewayClass")
 	grantKind     = stream.Custom[referenceGrant](gatewayAPI("v1beta1", "referencegrants")).OfKind("ReferenceGrant")
 	tlsPolicyKind = stream.Custom[backendTLSPolicy](gatewayAPI("v1", "backendtlspolicies")).OfKind("BackendTLSPolicy")
@@ -39,8 +40,50 @@ type gateway struct {
 type gatewayMeta struct{ slim.Meta }
 
 type gatewaySpec struct {
-	GatewayClassName slim.String `json:"gatewayClassName"`
-	Listeners        []listener  `json:"listeners"`
+	GatewayClassName slim.String      `json:"gatewayClassName"`
+	Listeners        []listener       `json:"listeners"`
+	AllowedListeners allowedListeners `json:"allowedListeners"`
+}
+
+type allowedListeners struct {
+	Namespaces listenerNamespaces `json:"namespaces"`
+}
+
+type listenerNamespaces struct {
+	From slim.String `json:"from"`
+}
+
+// mayAllow reports whether a Gateway may allow ListenerSets of a namespace. What its selector selects is not looked at: the
+// certificates of a ListenerSet that is not selected are copied, too.
+func (g *gateway) mayAllow(namespace string) bool {
+	switch g.Spec.AllowedListeners.Namespaces.From.String() {
+	case "All", "Selector":
+		return true
+	case "Same":
+		return g.Namespace.String() == namespace
+	}
+	return false
+}
+
+// listenerSet is what this duty reads of a ListenerSet.
+type listenerSet struct {
+	gatewayMeta    `json:"metadata"`
+	slim.Undecoded `json:"-"`
+	Spec           listenerSetSpec `json:"spec"`
+}
+
+type listenerSetSpec struct {
+	ParentRef objectRef  `json:"parentRef"`
+	Listeners []listener `json:"listeners"`
+}
+
+// gateway is the key of the Gateway that a ListenerSet refers to, the zero Key if it refers to something else.
+func (s *listenerSet) gateway() slim.Key {
+	ref := s.Spec.ParentRef
+	if group := ref.Group.String(); group != "" && group != gatewayGroup || ref.Kind != nil && ref.Kind.String() != "Gateway" {
+		return slim.Key{}
+	}
+	return ref.keyIn(s.Namespace.String())
 }
 
 type listener struct {
@@ -51,7 +94,7 @@ type listenerTLS struct {
 	CertificateRefs []objectRef `json:"certificateRefs"`
 }
 
-// objectRef refers to an object: by default a Secret of the same namespace.
+// objectRef refers to an object, by default of the same namespace.
 type objectRef struct {
 	Group     slim.String  `json:"group"`
 	Kind      *slim.String `json:"kind"`
@@ -59,18 +102,22 @@ type objectRef struct {
 	Name      string       `json:"name"`
 }
 
-// certificates are the Secrets that listeners refer to.
-func (g *gateway) certificates() (all []slim.Key) {
-	for _, l := range g.Spec.Listeners {
+// keyIn is the key of what an object of a namespace refers to.
+func (r objectRef) keyIn(namespace string) slim.Key {
+	if other := r.Namespace.String(); other != "" {
+		namespace = other
+	}
+	return slim.Key{Namespace: namespace, Name: r.Name}
+}
+
+// certificates are the Secrets that listeners of a namespace refer to.
+func certificates(listeners []listener, namespace string) (all []slim.Key) {
+	for _, l := range listeners {
 		for _, ref := range l.TLS.CertificateRefs {
 			if ref.Group.String() != "" || ref.Kind != nil && ref.Kind.String() != "Secret" || ref.Name == "" {
 				continue
 			}
-			key := slim.Key{Namespace: ref.Namespace.String(), Name: ref.Name}
-			if key.Namespace == "" {
-				key.Namespace = g.Namespace.String()
-			}
-			all = append(all, key)
+			all = append(all, ref.keyIn(namespace))
 		}
 	}
 	return all
@@ -105,11 +152,11 @@ type grantFrom struct {
 	Namespace slim.String `json:"namespace"`
 }
 
-// permits reports whether Gateways of a namespace may refer to a Secret of the grant's.
-func (g *referenceGrant) permits(namespace, name string) bool {
+// permits reports whether objects of a kind of the Gateway API in a namespace may refer to a Secret of the grant's.
+func (g *referenceGrant) permits(kind, namespace, name string) bool {
 	from, to := false, false
 	for _, f := range g.Spec.From {
-		from = from || f.Group.String() == gatewayGroup && f.Kind.String() == "Gateway" && f.Namespace.String() == namespace
+		from = from || f.Group.String() == gatewayGroup && f.Kind.String() == kind && f.Namespace.String() == namespace
 	}
 	for _, t := range g.Spec.To {
 		to = to || t.Group.String() == "" && t.Kind != nil && t.Kind.String() == "Secret" && (t.Name == "" || t.Name == name)

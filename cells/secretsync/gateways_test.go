@@ -57,6 +57,7 @@ func (w *world) defineGateways() {
 	w.define(gatewayKind.Resource(), "Gateway", apiextensionsv1.NamespaceScoped)
 	w.define(classKind.Resource(), "GatewayClass", apiextensionsv1.ClusterScoped)
 	w.define(grantKind.Resource(), "ReferenceGrant", apiextensionsv1.NamespaceScoped)
+	w.define(setKind.Resource(), "ListenerSet", apiextensionsv1.NamespaceScoped)
 }
 
 func (w *world) gatewayClass(name, controller string) {
@@ -72,10 +73,31 @@ func (w *world) gateway(name, class, namespace, secret string) {
 		name, class, secret, namespace))
 }
 
+// openGateway creates a Gateway that allows some ListenerSets.
+func (w *world) openGateway(name, class, from string) {
+	w.T.Helper()
+	w.apply(gatewayKind.Resource(), w.Namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {name: %s}, spec: {
+		gatewayClassName: %s, allowedListeners: {namespaces: {from: %s}}, listeners: [{name: http, port: 80, protocol: HTTP}]}}`, name, class, from))
+}
+
+// listenerSet creates a ListenerSet of a Gateway of the same name, with a certificate.
+func (w *world) listenerSet(in, name, namespace, secret string) {
+	w.T.Helper()
+	w.apply(setKind.Resource(), in, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: ListenerSet, metadata: {name: %s}, spec: {
+		parentRef: {name: %[1]s, namespace: %s}, listeners: [{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: %s, namespace: %s}]}}]}}`,
+		name, w.Namespace, secret, namespace))
+}
+
 func (w *world) grant(namespace, name, secret string) {
 	w.T.Helper()
+	w.grantTo("Gateway", w.Namespace, namespace, name, secret)
+}
+
+// grantTo permits objects of a kind and a namespace to refer to a Secret.
+func (w *world) grantTo(kind, from, namespace, name, secret string) {
+	w.T.Helper()
 	w.apply(grantKind.Resource(), namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {name: %s}, spec: {
-		from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: %s}], to: [{group: "", kind: Secret, name: %s}]}}`, name, w.Namespace, secret))
+		from: [{group: gateway.networking.k8s.io, kind: %s, namespace: %s}], to: [{group: "", kind: Secret, name: %s}]}}`, name, kind, from, secret))
 }
 
 // orders are all orders of the numbers below n.
@@ -155,6 +177,78 @@ func TestOrdersOfArrival(t *testing.T) {
 	w.awaitCopy("SEC-10: a Secret of the own namespace needs no grant", "own", "own")
 	if w.copy("foreign") != nil {
 		t.Error("a Secret was copied for a Gateway of another controller")
+	}
+	operatortest.Eventually(t, "the operator is healthy", func() bool { return o.Degraded("secretsync") == "" })
+}
+
+// SEC-3, SEC-13, SEC-E13: a Secret, a Gateway, a ListenerSet of another namespace and a grant, in all orders, end in the same copies; and
+// without either there is none. A grant for Gateways is none, and so is a Gateway that does not allow ListenerSets.
+func TestOrdersOfListenerSets(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), grantKind.Resource(), setKind.Resource())
+	var spaces []string
+	for _, suffix := range []string{"-sets", "-certs"} {
+		name := strings.TrimLeft(w.Namespace[max(0, len(w.Namespace)-50):], "-") + suffix
+		_, err := w.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		w.must(err)
+		spaces = append(spaces, name)
+	}
+	sets, certs := spaces[0], spaces[1]
+	secret := func(namespace, name string) {
+		_, err := w.Core.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Type: corev1.SecretTypeTLS, Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k")},
+		}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	o := w.start("--enable-gateway-api")
+	w.gatewayClass("ours", controllerName)
+	all := orders(4)
+	for i, order := range all {
+		name := fmt.Sprint("of-", i)
+		steps := []func(){
+			func() { secret(certs, name) },
+			func() { w.openGateway(name, "ours", "Selector") },
+			func() { w.listenerSet(sets, name, certs, name) },
+			func() { w.grantTo("ListenerSet", sets, certs, name, name) },
+		}
+		for _, step := range order {
+			steps[step]()
+		}
+	}
+	copied := func() (names []string) {
+		list, err := w.Core.CoreV1().Secrets(w.copies).List(t.Context(), metav1.ListOptions{})
+		w.must(err)
+		for _, s := range list.Items {
+			names = append(names, s.Name)
+		}
+		return names
+	}
+	operatortest.Eventually(t, "SEC-E13: all are copied", func() bool { return len(copied()) == len(all) })
+
+	remove := func(resource schema.GroupVersionResource, namespace, name string) {
+		w.must(w.Dynamic.Resource(resource).Namespace(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
+	remove(corev1.SchemeGroupVersion.WithResource("secrets"), certs, "of-0")
+	remove(gatewayKind.Resource(), w.Namespace, "of-1")
+	remove(setKind.Resource(), sets, "of-2")
+	remove(grantKind.Resource(), certs, "of-3")
+	w.grant(certs, "of-3", "of-3")
+	operatortest.Eventually(t, "SEC-E13: those that lack something are gone", func() bool {
+		names := copied()
+		return len(names) == len(all)-4 && !slices.ContainsFunc(names, func(name string) bool {
+			return slices.Contains([]string{certs + "-of-0", certs + "-of-1", certs + "-of-2", certs + "-of-3"}, name)
+		})
+	})
+	for _, from := range []string{"None", "Same", "All"} {
+		name := strings.ToLower(from)
+		secret(sets, name)
+		w.openGateway(name, "ours", from)
+		w.listenerSet(sets, name, sets, name)
+	}
+	operatortest.Eventually(t, "SEC-13: one that is allowed", func() bool { return slices.Contains(copied(), sets+"-all") })
+	if names := copied(); slices.Contains(names, sets+"-none") || slices.Contains(names, sets+"-same") {
+		t.Errorf("SEC-13: copied for a ListenerSet that its Gateway does not allow: %v", names)
 	}
 	operatortest.Eventually(t, "the operator is healthy", func() bool { return o.Degraded("secretsync") == "" })
 }
