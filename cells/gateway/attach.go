@@ -23,36 +23,42 @@ type attachment struct {
 // hosts are the host names of a route at a listener.
 type hosts struct {
 	listener *listener
+	usable   bool     // what the listener was
 	names    []string // * for all
+}
+
+func (h hosts) equal(other hosts) bool {
+	return h.listener == other.listener && h.usable == other.usable && slices.Equal(h.names, other.names)
 }
 
 func notAccepted(reason gatewayv1.RouteConditionReason, format string, args ...any) attachment {
 	return attachment{accepted: condition{false, string(reason), fmt.Sprintf(format, args...)}}
 }
 
-// attach decides which listeners of a Gateway serve a route by one of its references. It is accepted if one does.
-func attach(r *route, ref gatewayv1.ParentReference, g *gateway, all []*listener, ask asker) attachment {
-	selected := selectListeners(ref, all)
+// attach decides which listeners of a Gateway or a ListenerSet serve a route by its reference to that. It is accepted if one does.
+// The listeners may be a part of those that are configured together.
+func attach(r *route, ref gatewayv1.ParentReference, listeners, all []*listener, ask asker) attachment {
+	selected, parent := selectListeners(ref, listeners), parentKind(ref)
 	if len(selected) == 0 {
-		if ref.Port != nil && !slices.ContainsFunc(all, func(l *listener) bool { return l.of.Port == *ref.Port }) {
+		if ref.Port != nil && !slices.ContainsFunc(listeners, func(l *listener) bool { return l.of.Port == *ref.Port }) {
 			return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with port %d", *ref.Port)
 		}
 		if ref.SectionName != nil {
 			return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with sectionName %s", *ref.SectionName)
 		}
-		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The Gateway has no listeners")
+		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The %s has no listeners", parent)
 	}
-	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *listener) bool { return !l.allowsNamespace(g, r, ask) })
+	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *listener) bool { return !l.allowsNamespace(r, ask) })
 	if len(inNamespace) == 0 {
 		why := "namespace restrictions"
 		if !slices.ContainsFunc(selected, func(l *listener) bool { from, _ := l.allowed(); return from != gatewayv1.NamespacesFromSelector }) {
 			why = "namespace selector restrictions"
 		}
-		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this Gateway due to %s", r.kind, why)
+		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to %s", r.kind, parent, why)
 	}
 	ofKind := slices.DeleteFunc(inNamespace, func(l *listener) bool { return !l.serves(r.kind) })
 	if len(ofKind) == 0 {
-		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this Gateway due to route kind restrictions", r.kind)
+		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to route kind restrictions", r.kind, parent)
 	}
 	a := attachment{accepted: condition{true, string(gatewayv1.RouteReasonAccepted), "Accepted " + r.kind}}
 	shared := false
@@ -60,7 +66,7 @@ func attach(r *route, ref gatewayv1.ParentReference, g *gateway, all []*listener
 		names := intersect(r.hostnames, l.hostname)
 		shared = shared || len(names) > 0
 		if names = isolate(names, l, all); len(names) > 0 {
-			a.at = append(a.at, hosts{l, names})
+			a.at = append(a.at, hosts{l, l.usable(), names})
 		}
 	}
 	if !shared {
@@ -88,18 +94,24 @@ func (l *listener) allowed() (gatewayv1.FromNamespaces, *metav1.LabelSelector) {
 }
 
 // allowsNamespace reports whether a listener takes routes of the namespace of one.
-func (l *listener) allowsNamespace(g *gateway, r *route, ask asker) bool {
-	switch from, selector := l.allowed(); from {
+func (l *listener) allowsNamespace(r *route, ask asker) bool {
+	from, selector := l.allowed()
+	return selectsNamespace(from, selector, l.namespace, r.Namespace.String(), ask)
+}
+
+// selectsNamespace reports whether an object of the namespace own allows those of another one.
+func selectsNamespace(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, other string, ask asker) bool {
+	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return true
 	case gatewayv1.NamespacesFromSame:
-		return r.Namespace == g.Namespace
+		return own == other
 	case gatewayv1.NamespacesFromSelector:
 		s, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			return false
 		}
-		a := ask(question{about: aboutNamespace, key: slim.Key{Name: r.Namespace.String()}})
+		a := ask(question{about: aboutNamespace, key: slim.Key{Name: other}})
 		return a.exists && s.Matches(a.labels)
 	}
 	return false

@@ -4,8 +4,6 @@
 package gateway
 
 import (
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -26,16 +24,15 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		k8s.Allow("get", definitions.Resource().GroupResource()),
 	),
 	statusRBAC(classes.Resource(), gateways.Resource(), httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource()),
-	k8s.OptionalRBAC(
-		k8s.Allow("get", classConfigs.Resource().GroupResource()),
-		k8s.Allow("update", statusOf(classConfigs.Resource())),
-	),
+	optionalStatusRBAC(classConfigs.Resource(), tlsPolicyKind.Resource(), listenerSets.Resource()),
 	k8s.EventRBAC(),
 
 	cell.Metrics(newMetrics),
 	stream.Provide(classes), stream.Provide(gateways), stream.Provide(httpRoutes), stream.Provide(grpcRoutes), stream.Provide(grants),
 	stream.Provide(services), stream.Provide(namespaces), stream.Provide(secrets), stream.Provide(owned), stream.Provide(definitions),
 	stream.Provide(tlsRoutes, stream.OnDemand()), stream.Provide(tlsRoutesAlpha, stream.OnDemand()), stream.Provide(imports, stream.OnDemand()), stream.Provide(classConfigs, stream.OnDemand()),
+	stream.Provide(tlsPolicyKind, stream.OnDemand()), stream.Provide(configMaps, stream.OnDemand()),
+	stream.Provide(listenerSets, stream.OnDemand()),
 	reconcile.Controller(newController,
 		reconcile.Watches(definitions, (*controller).definitionChanged),
 		reconcile.Watches(classes, (*controller).classChanged),
@@ -60,21 +57,11 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		}),
 		reconcile.WatchesOnDemand(imports, (*controller).importsOnDemand, (*controller).importChanged),
 		reconcile.WatchesOnDemand(classConfigs, (*controller).classConfigsOnDemand, (*controller).classConfigChanged),
+		reconcile.WatchesOnDemand(tlsPolicyKind, (*controller).policiesOnDemand, (*controller).policyChanged),
+		reconcile.WatchesOnDemand(configMaps, (*controller).configMapsOnDemand, (*controller).configMapChanged),
+		reconcile.WatchesOnDemand(listenerSets, (*controller).listenerSetsOnDemand, (*controller).listenerSetChanged),
 		reconcile.Writes[*controller](v2.CiliumEnvoyConfigResource),
 		reconcile.Writes[*controller](services.Resource()),
 		reconcile.Writes[*controller](owned.Resource()),
 	),
 )
-
-func statusOf(of schema.GroupVersionResource) schema.GroupResource {
-	return schema.GroupResource{Group: of.Group, Resource: of.Resource + "/status"}
-}
-
-// statusRBAC are the permissions to write the status of objects.
-func statusRBAC(all ...schema.GroupVersionResource) cell.Cell {
-	var cells []cell.Cell
-	for _, of := range all {
-		cells = append(cells, k8s.RBAC(k8s.Allow("get", of.GroupResource()), k8s.Allow("update", statusOf(of))))
-	}
-	return cell.Set(cells...)
-}

@@ -19,8 +19,11 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// supportedFeatures are those of the Gateway API that are served here, sorted.
-var supportedFeatures = []string{
+// featureListenerSet is a feature that the API server may not have.
+const featureListenerSet = "ListenerSet"
+
+// allFeatures are those of the Gateway API that can be served here beside policyFeatures, sorted.
+var allFeatures = []string{
 	"GRPCRoute",
 	"GRPCRouteNamedRouteRule",
 	"Gateway",
@@ -57,12 +60,23 @@ var supportedFeatures = []string{
 	"HTTPRouteRetryBackendTimeout",
 	"HTTPRouteRetryConnectionError",
 	"HTTPRouteSchemeRedirect",
+	featureListenerSet,
 	"Mesh",
 	"MeshClusterIPMatching",
 	"ReferenceGrant",
 	"TLSRoute",
 	"TLSRouteModeMixed",
 	"TLSRouteModeTerminate",
+}
+
+// policyFeatures are those of BackendTLSPolicies.
+var policyFeatures = []string{"BackendTLSPolicy", "BackendTLSPolicySANValidation"}
+
+// supportedFeatures are those that are served, sorted.
+func supportedFeatures(withListenerSets, withPolicies bool) []string {
+	return slices.DeleteFunc(slices.Concat(policyFeatures, allFeatures), func(name string) bool {
+		return name == featureListenerSet && !withListenerSets || slices.Contains(policyFeatures, name) && !withPolicies
+	})
 }
 
 // The releases of the Gateway API that are known here: of version 1, up to this minor.
@@ -79,9 +93,9 @@ func supportedVersion(bundle string) condition {
 }
 
 // features are the supported features as the installed schema has them: objects with a name, or names; nil for neither.
-func features(itemType string) []any {
+func features(supported []string, itemType string) []any {
 	var all []any
-	for _, name := range supportedFeatures {
+	for _, name := range supported {
 		switch itemType {
 		case "object":
 			all = append(all, map[string]any{"name": name})
@@ -96,11 +110,11 @@ func features(itemType string) []any {
 func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	cl, exists := c.classes.Get(key)
 	if !exists || !cl.DeletionTimestamp.IsZero() {
-		c.classConfigs.Drop(key)
+		c.dropClass(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
 	if cl.Spec.ControllerName != controllerName {
-		c.classConfigs.Drop(key)
+		c.dropClass(key)
 		return reconcile.Result{Reason: notOurs}, nil
 	}
 	_, problem, known := c.serviceConfigOf(cl, key)
@@ -128,13 +142,25 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 		}
 		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusSupportedVersion), version, cl.Generation, now) || changed
 	}
-	want := features(d.features)
+	sets, err := c.needListenerSets(ctx, key)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case sets.awaitsRole:
+		return sets.result(isWaiting), nil
+	}
+	policies, err := c.watchPolicies(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	supported := supportedFeatures(sets.served, policies)
+	want := features(supported, d.features)
 	conditions := slices.Clone(cl.Status.Conditions)
-	if !apply(&conditions) && (want == nil || equalFeatures(cl.Status.SupportedFeatures)) {
-		return reconcile.Result{Reason: problem}, nil
+	if !apply(&conditions) && (want == nil || equalFeatures(cl.Status.SupportedFeatures, supported)) {
+		return sets.result(problem), nil
 	}
 	ref := k8s.Ref{Resource: classes.Resource(), Name: key.Name, Subresource: "status", UID: cl.UID.API()}
-	return reconcile.Result{Reason: problem}, modifyStatus(ctx, c.Client, ref, func(s *classStatus) {
+	return sets.result(problem), modifyStatus(ctx, c.Client, ref, func(s *classStatus) {
 		apply(&s.Conditions)
 		if want != nil {
 			s.SupportedFeatures = want
@@ -142,8 +168,26 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 	})
 }
 
-func equalFeatures(has []gatewayv1.SupportedFeature) bool {
-	return slices.EqualFunc(has, supportedFeatures, func(f gatewayv1.SupportedFeature, name string) bool { return string(f.Name) == name })
+// dropClass forgets what a class needs that is not served here any more.
+func (c *controller) dropClass(key slim.Key) {
+	c.classConfigs.Drop(key)
+	c.sets.Drop(key)
+	c.dropPolicies(key)
+}
+
+// watchPolicies reports whether BackendTLSPolicies are served. They are watched for each class then: their status may name Gateways
+// that were deleted.
+func (c *controller) watchPolicies(ctx context.Context, key slim.Key) (served bool, err error) {
+	if served, err = c.servesPolicies(ctx); served {
+		c.policies.Need(key)
+	} else {
+		c.dropPolicies(key)
+	}
+	return served, err
+}
+
+func equalFeatures(has []gatewayv1.SupportedFeature, want []string) bool {
+	return slices.EqualFunc(has, want, func(f gatewayv1.SupportedFeature, name string) bool { return string(f.Name) == name })
 }
 
 // classStatus is what is written of the status of a GatewayClass.

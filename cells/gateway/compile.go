@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // compiler turns the rules of a route into routes of Envoy, without the host names.
@@ -21,8 +22,8 @@ type compiler struct {
 	rules int // that the route has
 	// routes are those of HTTP and gRPC, in their order.
 	routes []envoy.Route
-	// passthrough is the backends of each rule for TLS.
-	passthrough [][]envoy.Backend
+	// passthrough is the backends of each rule for TLS that is passed through, and terminated that for TLS that is not.
+	passthrough, terminated [][]envoy.Backend
 	// dropped says which rules are left out, and why.
 	dropped []string
 }
@@ -75,10 +76,10 @@ func (c *compiler) add(index int, r rule) {
 	}
 }
 
-// backend adds a backend with a weight, unless the reference is not valid.
+// backend adds a backend with a weight, unless the reference or a BackendTLSPolicy of it is not valid.
 func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit func(*envoy.Backend)) {
-	b, v := resolve(c.route, ref.BackendObjectReference, c.ask)
-	if !v.ok {
+	b, ok := c.resolve(ref.BackendObjectReference)
+	if !ok {
 		return
 	}
 	if ref.Weight != nil {
@@ -86,6 +87,18 @@ func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit f
 	}
 	edit(&b)
 	*to = append(*to, b)
+}
+
+// resolve returns the backend that a reference is to, with TLS if a BackendTLSPolicy asks for it. Without a valid one it is not to be
+// spoken to.
+func (c *compiler) resolve(ref gatewayv1.BackendObjectReference) (b envoy.Backend, ok bool) {
+	b, v := resolve(c.route, ref, c.ask)
+	if !v.ok {
+		return b, false
+	}
+	a := c.ask.tls(slim.Key(b.Name), int32(*ref.Port))
+	b.TLS = a.tls
+	return b, a.ok || !a.exists
 }
 
 // addEdit adds the edits of a filter.
@@ -110,8 +123,8 @@ func (c *compiler) addMirror(to *[]envoy.Mirror, f *gatewayv1.HTTPRequestMirrorF
 	if f == nil {
 		return
 	}
-	b, v := resolve(c.route, f.BackendRef, c.ask)
-	if !v.ok {
+	b, ok := c.resolve(f.BackendRef)
+	if !ok {
 		return
 	}
 	m := envoy.Mirror{Backend: b}

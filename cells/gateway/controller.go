@@ -29,7 +29,8 @@ import (
 const controllerName gatewayv1.GatewayController = "io.cilium/gateway-controller"
 
 // controller serves the Gateway API. A key without a namespace is that of a GatewayClass; one whose name has a kind in front,
-// as keyOf makes them, is that of a route, of a Service with routes, or of a CiliumGatewayClassConfig; others are Gateways.
+// as keyOf makes them, is that of a route, of a Service with routes, of a ListenerSet, of a CiliumGatewayClassConfig, or of a
+// BackendTLSPolicy; others are Gateways.
 type controller struct {
 	params
 	classes    *stream.Store[class]
@@ -48,22 +49,30 @@ type controller struct {
 	tlsAlpha     reconcile.OnDemand[tlsRouteAlpha]
 	imports      reconcile.OnDemand[serviceImport]
 	classConfigs reconcile.OnDemand[classConfig]
+	policies     reconcile.OnDemand[tlsPolicy]
+	configMaps   reconcile.OnDemand[configMap]
+	sets         reconcile.OnDemand[listenerSet]
 
 	reports, meshReports *envoyres.Reports
 	programmed, accepted *metrics.States[slim.Key]
 	seen                 seen // used by functions that map changes
 
+	began         time.Time
 	mu            sync.Mutex
 	states        map[slim.Key]*state         // of Gateways and Services; each is used by the worker of its key
 	served        map[string]servedDefinition // by the name of the definition
 	tlsStore      *stream.Store[tlsRoute]     // at most one of both is not nil
 	tlsAlphaStore *stream.Store[tlsRouteAlpha]
+	policyStore   *stream.Store[tlsPolicy]   // nil if they are not served
+	setStore      *stream.Store[listenerSet] // nil: ListenerSets are not served, or not known yet
 }
 
 // state is what is kept of a Gateway, or of a Service with routes, between two Reconciles.
 type state struct {
 	planner    planner
 	translator envoy.Translator
+	service    envoyres.Checked
+	endpoints  envoyres.Checked
 	written    time.Time // the CiliumEnvoyConfig
 	counted    time.Time // the numbers of routes in the status
 }
@@ -86,6 +95,7 @@ type params struct {
 	Configs     stream.Resource[envoyres.Object]
 	Definitions stream.Resource[definition]
 	Client      k8s.Client
+	Permissions *k8s.Permissions
 	Events      *k8s.Events
 	Deps        reconcile.Deps
 	Metrics     *gatewayMetrics
@@ -99,6 +109,7 @@ func newController(p params) *controller {
 		reports: envoyres.NewReports(kindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(kindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
+		began:      time.Now(),
 		seen:       newSeen(), states: map[slim.Key]*state{}, served: map[string]servedDefinition{},
 	}
 }
@@ -120,13 +131,27 @@ func open[T any](ctx context.Context, from stream.Resource[T], to **stream.Store
 }
 
 // Synced is called when all is known: CiliumEnvoyConfigs of Services may be there without any route.
-func (c *controller) Synced(context.Context) (keys []slim.Key) {
+func (c *controller) Synced(context.Context) []slim.Key { return c.meshKeys() }
+
+// meshKeys are the Services that have a CiliumEnvoyConfig for routes.
+func (c *controller) meshKeys() (keys []slim.Key) {
 	for o := range c.configs.All() {
 		if key, ok := meshOf(o); ok {
 			keys = append(keys, key)
 		}
 	}
 	return keys
+}
+
+// QueueOptions is called once: what Envoy is configured with goes before the status of routes, which may be thousands.
+func (c *controller) QueueOptions() []reconcile.Option {
+	return []reconcile.Option{reconcile.Urgent(configures)}
+}
+
+// configures reports whether a key is that of what a CiliumEnvoyConfig is written for, not of what has a status alone.
+func configures(key slim.Key) bool {
+	kind, _, ok := strings.Cut(key.Name, "/")
+	return !ok || kind == kindService
 }
 
 // keyOf is the key of an object that is no Gateway and no GatewayClass.
@@ -138,6 +163,9 @@ func (c *controller) tlsOnDemand() *reconcile.OnDemand[tlsRoute]             { r
 func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[tlsRouteAlpha]   { return &c.tlsAlpha }
 func (c *controller) importsOnDemand() *reconcile.OnDemand[serviceImport]    { return &c.imports }
 func (c *controller) classConfigsOnDemand() *reconcile.OnDemand[classConfig] { return &c.classConfigs }
+func (c *controller) policiesOnDemand() *reconcile.OnDemand[tlsPolicy]       { return &c.policies }
+func (c *controller) configMapsOnDemand() *reconcile.OnDemand[configMap]     { return &c.configMaps }
+func (c *controller) listenerSetsOnDemand() *reconcile.OnDemand[listenerSet] { return &c.sets }
 
 // Why nothing is written.
 const (
@@ -145,12 +173,15 @@ const (
 	notOurs           = "none: the GatewayClass is of another controller"
 	noClass           = "none: the GatewayClass does not exist"
 	noRoutes          = "none: no route of the Service is accepted"
+	noAncestor        = "none: nothing that is served here has a route to a Service of the policy"
 	isRefused         = "none: an object of the name of one of the Gateway's is another's, or its configuration is too large"
 	invalidParameters = "none: the parameters of the GatewayClass are no CiliumGatewayClassConfig with a namespace and a name"
 	noConfigCRD       = "none: there is no CRD of CiliumGatewayClassConfigs, which the GatewayClass refers to"
 	noConfig          = "none: the CiliumGatewayClassConfig of the GatewayClass does not exist"
 	isPaused          = "waits: it was written just now"
-	unreadable        = "waits: a route cannot be decoded"
+	unreadable        = "waits: a route or a BackendTLSPolicy cannot be decoded"
+	unreadableSet     = "waits: a ListenerSet cannot be decoded"
+	noParent          = "none: no Gateway that is served here is its parent"
 	isWaiting         = "waits: objects that it refers to are not known yet"
 )
 
@@ -169,6 +200,10 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		return c.reconcileMesh(ctx, key, of)
 	case kindClassConfig:
 		return c.reconcileClassConfig(ctx, key, of)
+	case kindTLSPolicy:
+		return c.reconcilePolicy(ctx, key, of)
+	case kindListenerSet:
+		return c.reconcileListenerSet(ctx, of)
 	}
 	return c.reconcileRoute(ctx, key, kind, of)
 }

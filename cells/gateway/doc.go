@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-// Package gateway serves Gateways of GatewayClasses of io.cilium/gateway-controller with the Envoy of agents: each has a
-// Service, Endpoints and a CiliumEnvoyConfig. HTTPRoutes and GRPCRoutes whose parent is a Service configure the proxies of its
-// clients.
+// Package gateway serves Gateways of GatewayClasses of io.cilium/gateway-controller, with the listeners of their ListenerSets, with
+// the Envoy of agents: each has a Service, Endpoints and a CiliumEnvoyConfig. HTTPRoutes and GRPCRoutes whose parent is a Service
+// configure the proxies of its clients.
 //
-// listener.go, attach.go and backend.go decide what the statuses say; httproute.go, grpcroute.go and tlsroute.go turn routes into
-// those of resources/domain/envoy; plan.go puts a Gateway together. They know the cluster by the answers to questions
-// (question.go), so that a route is planned again only if its object or an answer has changed. class.go, gateway.go, route.go and
-// mesh.go write. The rules are in docs/wire/gateway.md.
+// listener.go, listenerset.go, attach.go and backend.go decide what the statuses say; httproute.go, grpcroute.go and tlsroute.go
+// turn routes into those of resources/domain/envoy; plan.go puts a Gateway together. They know the cluster by the answers to
+// questions (question.go), so that a route is planned again only if its object or an answer has changed. tlspolicy.go decides which backends
+// are spoken to with TLS, and ancestor.go where the status of a BackendTLSPolicy says so. class.go, gateway.go, reconcileroute.go,
+// reconcilelistenerset.go, reconcilepolicy.go and mesh.go write. The rules are in docs/wire/gateway.md.
 package gateway

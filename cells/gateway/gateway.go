@@ -6,10 +6,12 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -24,7 +26,8 @@ const (
 	writePause = 100 * time.Millisecond
 	// countPause is the least time between two writes of a status in which only numbers of routes change.
 	countPause = time.Second
-	// unreadableRetry is how often a Gateway is reconciled while a route cannot be decoded.
+	// unreadableRetry is how often a Gateway is reconciled while a route cannot be decoded, or BackendTLSPolicies are not known: the
+	// role may turn out not to allow them.
 	unreadableRetry = time.Minute
 )
 
@@ -57,20 +60,36 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if pause := writePause - c.Deps.Plan.Now().Sub(s.written); pause > 0 {
 		return reconcile.Result{RequeueAfter: pause, Reason: isPaused}, nil
 	}
+	policiesKnown, err := c.needPolicies(ctx, key)
+	if err != nil || !policiesKnown {
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, err
+	}
 	config, problem, known := c.serviceConfigOf(cl, key)
 	tlsKnown, err := c.needTLSRoutes(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	sets, err := c.needListenerSets(ctx, key)
+	waiting := false
+	ask := c.asker(key, &waiting)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case !known || !tlsKnown:
-		return reconcile.Result{Reason: isWaiting}, nil
+	case !known || !tlsKnown || !sets.known():
+		return sets.result(isWaiting), nil
 	case problem != "":
 		return reconcile.Result{Reason: problem}, nil
 	case c.hidesRoute():
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
+	case sets.hidesOneOf(g, ask):
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
 	}
-	waiting := false
-	plan := s.planner.plan(g, c.routes(routesByParent, key), c.asker(key, &waiting))
+	all := sets.of(key)
+	routes := c.routes(routesByParent, key)
+	for _, set := range all {
+		routes = append(routes, c.routes(routesByParent, set.id())...)
+	}
+	plan := s.planner.plan(g, all, onceByID(routes), ask)
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
@@ -82,7 +101,21 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if result.failure != "" && status.Reason == "" {
 		status.Reason = isRefused
 	}
+	if status.RequeueAfter == 0 {
+		status.RequeueAfter = sets.result("").RequeueAfter
+	}
 	return status, err
+}
+
+// onceByID removes what is there twice: a route may refer to a Gateway and to its ListenerSets.
+func onceByID(all []*route) []*route {
+	seen := make(map[slim.Key]bool, len(all))
+	return slices.DeleteFunc(all, func(r *route) bool {
+		id := r.id()
+		was := seen[id]
+		seen[id] = true
+		return was
+	})
 }
 
 // drop forgets a Gateway that is not served here any more.
@@ -90,6 +123,8 @@ func (c *controller) drop(key slim.Key) {
 	c.reports.Forget(key)
 	c.programmed.Set(key, "")
 	c.dropTLSRoutes(key)
+	c.dropPolicies(key)
+	c.sets.Drop(key)
 	c.imports.Drop(key)
 	c.classConfigs.Drop(key)
 	c.forget(key)
@@ -100,7 +135,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	at := serviceKey(g.Key())
 	var o outcome
 	if ports := portsOf(plan.listeners); len(ports) > 0 {
-		err := c.writeService(ctx, g, desiredService{
+		err := c.writeService(ctx, g, s, desiredService{
 			ports: ports, hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		})
 		if err == nil {
@@ -126,13 +161,20 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	return o, nil
 }
 
+// desiredObjects is all that the Service and the Endpoints of a Gateway depend on.
+type desiredObjects struct {
+	labels, annotations map[string]string
+	ips                 []string
+	desiredService
+}
+
 // writeService writes the Service and the Endpoints of a Gateway.
-func (c *controller) writeService(ctx context.Context, g *gateway, d desiredService) error {
+func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d desiredService) error {
 	key, owner := serviceKey(g.Key()), ownerOf(g)
 	labels, annotations := metadataOf(g)
 	labels[owningLabel] = labels[gatewayLabel]
-	_, exists := c.services.Get(key)
 	ips, _ := staticAddresses(g)
+	desired := desiredObjects{labels, annotations, ips, d}
 	err := envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: kindService, Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
 		Edit: func(to *corev1.Service, isNew bool) {
@@ -140,18 +182,19 @@ func (c *controller) writeService(ctx context.Context, g *gateway, d desiredServ
 			envoyres.AddMeta(to, nil, annotations)
 			d.set(to, isNew)
 		},
-	}, exists)
+		Desired: desired, Last: &s.service,
+	}, envoyres.Cached(c.services, key))
 	if err != nil {
 		return err
 	}
-	_, exists = c.endpoints.Get(key)
 	return envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[envoyres.CoreEndpoints]{
 		Resource: owned.Resource(), Kind: "Endpoints", Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
 		Edit: func(to *envoyres.CoreEndpoints, _ bool) {
 			envoyres.AddMeta(to, labels, annotations)
 			envoyres.SetEndpoints(to)
 		},
-	}, exists)
+		Desired: desired, Last: &s.endpoints,
+	}, envoyres.Cached(c.endpoints, key))
 }
 
 // writeConfig writes the CiliumEnvoyConfig of a Gateway.
@@ -202,30 +245,66 @@ func (c *controller) remove(ctx context.Context, g *gateway) error {
 	return errors.Join(errs...)
 }
 
-// writeStatus writes the status of a Gateway if it differs. Numbers of routes alone are not written more than once a second.
-func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, r gatewayResult) (reconcile.Result, error) {
+// writeStatus writes the status of a Gateway and of its ListenerSets, each if it differs. Numbers of routes alone are not written
+// more than once a second.
+func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, r gatewayResult) (result reconcile.Result, err error) {
 	c.programmed.Set(g.Key(), stateOf(r.programmed.ok))
-	now := c.Deps.Plan.Now()
-	differs := func(counts bool) bool {
-		status := *g.Status.DeepCopy()
-		return plan.applyStatus(&status, r, g.Generation, counts, metav1.NewTime(now))
-	}
-	var result reconcile.Result
 	if !r.programmed.ok {
 		result.Reason = "not programmed: " + r.programmed.reason + ": " + r.programmed.message
 	}
-	if !differs(true) {
-		return result, nil
+	now := c.Deps.Plan.Now()
+	all := []statusWrite{writeOf(statusRef(gateways.Resource(), &g.objectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, counts bool) bool {
+		return plan.applyStatus(to, r, g.Generation, counts, metav1.NewTime(now))
+	})}
+	for _, set := range plan.sets {
+		of := set.result(r)
+		all = append(all, writeOf(statusRef(listenerSets.Resource(), &set.of.objectMeta), &set.of.Status, func(to *gatewayv1.ListenerSetStatus, counts bool) bool {
+			return set.applyStatus(to, of, plan.attached, counts, metav1.NewTime(now))
+		}))
 	}
-	if pause := countPause - now.Sub(s.counted); pause > 0 && !differs(false) {
-		result.RequeueAfter = pause
-		return result, nil
+	var errs []error
+	pause := countPause - now.Sub(s.counted)
+	for _, w := range all {
+		switch {
+		case !w.differs(true):
+			continue
+		case pause > 0 && !w.differs(false):
+			result.RequeueAfter = pause
+			continue
+		}
+		s.counted = now
+		if err := w.write(ctx, c.Client); k8s.IsNotFound(err, w.ref) {
+			result.RequeueAfter = countPause // unless its deletion is seen before
+		} else {
+			errs = append(errs, err)
+		}
 	}
-	s.counted = now
-	ref := k8s.Ref{Resource: gateways.Resource(), Namespace: g.Namespace.String(), Name: g.Name, Subresource: "status", UID: g.UID.API()}
-	return result, modifyStatus(ctx, c.Client, ref, func(to *gatewayv1.GatewayStatus) {
-		plan.applyStatus(to, r, g.Generation, true, metav1.NewTime(now))
-	})
+	return result, errors.Join(errs...)
+}
+
+// statusWrite is a status that is written if it differs.
+type statusWrite struct {
+	ref     k8s.Ref
+	differs func(counts bool) bool
+	write   func(context.Context, k8s.Client) error
+}
+
+// writeOf is the write of a status, which apply sets; see [gatewayPlan.applyStatus].
+func writeOf[T any, P interface {
+	*T
+	DeepCopy() *T
+}](ref k8s.Ref, has P, apply func(to *T, counts bool) bool) statusWrite {
+	return statusWrite{
+		ref:     ref,
+		differs: func(counts bool) bool { return apply(has.DeepCopy(), counts) },
+		write: func(ctx context.Context, client k8s.Client) error {
+			return editStatus(ctx, client, ref, func(to *T) { apply(to, true) })
+		},
+	}
+}
+
+func statusRef(resource schema.GroupVersionResource, m *objectMeta) k8s.Ref {
+	return k8s.Ref{Resource: resource, Namespace: m.Namespace.String(), Name: m.Name, Subresource: "status", UID: m.UID.API()}
 }
 
 func aboutGateway(g *gateway) corev1.ObjectReference {

@@ -21,8 +21,12 @@ type routeObject[T any] interface {
 // byParent finds routes by their parents.
 func byParent[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 	return stream.NewIndex("parent", func(obj *T, add func(slim.Key)) {
-		for _, key := range P(obj).route().parentKeys() {
+		r := P(obj).route()
+		for _, key := range r.parentKeys() {
 			add(key)
+		}
+		if r.hasListenerSet() {
+			add(anyListenerSet)
 		}
 	})
 }
@@ -31,20 +35,27 @@ func byParent[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 func byTarget[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 	return stream.NewIndex("target", func(obj *T, add func(slim.Key)) {
 		r := P(obj).route()
-		var keys []slim.Key
-		r.backends(func(ref gatewayv1.BackendObjectReference) bool {
-			kind, key := backendOf(r, ref)
-			keys = append(keys, keyOf(kind, key))
-			if kind == kindImport {
-				keys = append(keys, anyImport)
-			}
-			if key.Namespace != r.Namespace.String() {
+		keys := r.targets()
+		for _, key := range keys {
+			if key != anyImport && key.Namespace != r.Namespace.String() {
 				keys = append(keys, namespaceKey(key.Namespace))
 			}
-			return true
-		})
+		}
 		addOnce(keys, add)
 	})
+}
+
+// targets are the keys of what a route refers to as backends, with anyImport if a ServiceImport is among them.
+func (r *route) targets() (keys []slim.Key) {
+	r.backends(func(ref gatewayv1.BackendObjectReference) bool {
+		kind, key := backendOf(r, ref)
+		keys = append(keys, keyOf(kind, key))
+		if kind == kindImport {
+			keys = append(keys, anyImport)
+		}
+		return true
+	})
+	return keys
 }
 
 // byNamespace finds routes by their namespace.
@@ -52,8 +63,11 @@ func byNamespace[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 	return stream.NewIndex("namespace", func(obj *T, add func(slim.Key)) { add(namespaceKey(P(obj).route().Namespace.String())) })
 }
 
-// anyImport is the key of all ServiceImports.
-var anyImport = slim.Key{Name: kindImport + "/"}
+// anyImport is the key of all ServiceImports, anyListenerSet that of all ListenerSets.
+var (
+	anyImport      = slim.Key{Name: kindImport + "/"}
+	anyListenerSet = slim.Key{Name: kindListenerSet + "/"}
+)
 
 // namespaceKey is the key of a namespace: it cannot be that of an object in one.
 func namespaceKey(name string) slim.Key { return slim.Key{Name: name} }
@@ -66,21 +80,19 @@ func addOnce(keys []slim.Key, add func(slim.Key)) {
 	}
 }
 
-// parentKeys are the keys of the Gateways and Services that a route refers to as its parents.
+// parentKeys are the keys of the Gateways, ListenerSets and Services that a route refers to as its parents.
 func (r *route) parentKeys() (keys []slim.Key) {
 	for _, ref := range r.parents {
-		key := parentKey(r.Namespace.String(), ref)
-		switch parentKind(ref) {
-		case kindService:
-			key = keyOf(kindService, key)
-		case "":
-			continue
-		}
-		if !slices.Contains(keys, key) {
-			keys = append(keys, key)
+		if id, ok := r.parentID(ref); ok && !slices.Contains(keys, id) {
+			keys = append(keys, id)
 		}
 	}
 	return keys
+}
+
+// hasListenerSet reports whether a route refers to a ListenerSet as its parent.
+func (r *route) hasListenerSet() bool {
+	return slices.ContainsFunc(r.parents, func(ref gatewayv1.ParentReference) bool { return parentKind(ref) == kindListenerSet })
 }
 
 // routeIndex is an index of routes of all kinds.
@@ -137,14 +149,35 @@ func routeAt[T any, P routeObject[T]](s *stream.Store[T], key slim.Key) (*route,
 	return P(r).route(), true
 }
 
-// hidesRoute reports whether there is a route of which nothing could be decoded: it may be of any Gateway.
+// hidesRoute reports whether there is a route, or a BackendTLSPolicy, of which nothing could be decoded: it may be of any Gateway.
 func (c *controller) hidesRoute() bool {
 	latest, alpha := c.tlsStores()
-	return hides(c.http) || hides(c.grpc) || hides(latest) || hides(alpha)
+	return hides(c.http) || hides(c.grpc) || hides(latest) || hides(alpha) || hides(c.storeOfPolicies())
 }
 
 func hides[T any](s *stream.Store[T]) bool {
 	return s != nil && slices.ContainsFunc(s.Unreadable(), func(key slim.Key) bool { _, known := s.Get(key); return !known })
+}
+
+// secretKeys are the secrets that listeners refer to, and the other namespaces of those.
+func (h holder) secretKeys() (keys []slim.Key) {
+	namespace := h.Namespace.String()
+	for _, l := range h.listeners {
+		if l.TLS == nil {
+			continue
+		}
+		for _, ref := range l.TLS.CertificateRefs {
+			key, ok := secretOf(namespace, ref)
+			if !ok {
+				continue
+			}
+			keys = append(keys, key)
+			if key.Namespace != namespace {
+				keys = append(keys, namespaceKey(key.Namespace))
+			}
+		}
+	}
+	return keys
 }
 
 var (
@@ -152,29 +185,24 @@ var (
 	// gatewaysByService finds Gateways by the name of their Service.
 	gatewaysByService = stream.NewIndex("service", func(g *gateway, add func(slim.Key)) { add(serviceKey(g.Key())) })
 	// gatewaysBySecret finds Gateways by the secrets that they refer to, and by the other namespaces of those.
-	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) {
-		var keys []slim.Key
-		for _, l := range g.Spec.Listeners {
-			if l.TLS == nil {
-				continue
-			}
-			for _, ref := range l.TLS.CertificateRefs {
-				key, ok := secretOf(g.Namespace.String(), ref)
-				if !ok {
-					continue
-				}
-				keys = append(keys, key)
-				if key.Namespace != g.Namespace.String() {
-					keys = append(keys, namespaceKey(key.Namespace))
-				}
-			}
+	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) { addOnce(g.holder().secretKeys(), add) })
+	setsBySecret     = stream.NewIndex("secret", func(s *listenerSet, add func(slim.Key)) { addOnce(s.holder().secretKeys(), add) })
+	setsByNamespace  = stream.NewIndex("namespace", func(s *listenerSet, add func(string)) { add(s.Namespace.String()) })
+	setsByGateway    = stream.NewIndex("gateway", func(s *listenerSet, add func(slim.Key)) {
+		if key, ok := s.gatewayKey(); ok {
+			add(key)
 		}
-		addOnce(keys, add)
 	})
 	classesByConfig = stream.NewIndex("config", func(cl *class, add func(slim.Key)) {
 		if ref := cl.Spec.ParametersRef; ref != nil && ref.Namespace != nil {
 			add(slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name})
 		}
 	})
-	grantsByNamespace = stream.NewIndex("namespace", func(g *grant, add func(string)) { add(g.Namespace.String()) })
+	policiesByService = stream.NewIndex("service", func(p *tlsPolicy, add func(slim.Key)) {
+		for _, key := range p.services() {
+			add(key)
+		}
+	})
+	policiesByAuthority = stream.NewIndex("authority", func(p *tlsPolicy, add func(slim.Key)) { addOnce(p.authorities(), add) })
+	grantsByNamespace   = stream.NewIndex("namespace", func(g *grant, add func(string)) { add(g.Namespace.String()) })
 )

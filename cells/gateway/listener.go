@@ -19,16 +19,23 @@ type condition struct {
 	reason, message string
 }
 
-// listener is a listener of a Gateway, and what is to be said of it.
+// listener is a listener of a Gateway or a ListenerSet, and what is to be said of it.
 type listener struct {
-	of       gatewayv1.Listener
-	hostname string                     // "" for all
-	kinds    []gatewayv1.RouteGroupKind // of routes that it serves
-	secrets  []envoy.Name
+	of        gatewayv1.Listener
+	namespace string                     // of the Gateway or the ListenerSet
+	hostname  string                     // "" for all
+	kinds     []gatewayv1.RouteGroupKind // of routes that it serves
+	secrets   []envoy.Name
 
+	acceptance
+	resolved condition
+	alone    acceptance // without the listeners of other objects
+}
+
+// acceptance is whether a listener is accepted beside others.
+type acceptance struct {
 	accepted   condition
 	conflicted *condition // nil if it is not
-	resolved   condition
 }
 
 // usable reports whether a listener is configured.
@@ -58,21 +65,24 @@ func supportedKinds(p gatewayv1.ProtocolType) []string {
 	return nil
 }
 
-// planListeners decides about the listeners of a Gateway.
-func planListeners(g *gateway, ask asker) []*listener {
-	all := make([]*listener, len(g.Spec.Listeners))
-	for i, of := range g.Spec.Listeners {
-		l := &listener{of: of, kinds: []gatewayv1.RouteGroupKind{}}
+// planListeners decides about the listeners of a Gateway or a ListenerSet, without those of others.
+func planListeners(h holder, ask asker) []*listener {
+	all := make([]*listener, len(h.listeners))
+	for i, of := range h.listeners {
+		l := &listener{of: of, namespace: h.Namespace.String(), kinds: []gatewayv1.RouteGroupKind{}}
 		if of.Hostname != nil {
 			l.hostname = string(*of.Hostname)
 		}
 		l.accepted = l.accept()
-		if l.resolved = l.resolve(g.Namespace.String(), ask); !l.accepted.ok {
+		if l.resolved = l.resolve(h.kind, ask); !l.accepted.ok {
 			l.kinds = []gatewayv1.RouteGroupKind{} // it serves none
 		}
 		all[i] = l
 	}
 	markConflicts(all)
+	for _, l := range all {
+		l.alone = l.acceptance
+	}
 	return all
 }
 
@@ -88,7 +98,7 @@ func (l *listener) accept() condition {
 }
 
 // resolve decides about the kinds of routes and the certificates of a listener.
-func (l *listener) resolve(namespace string, ask asker) condition {
+func (l *listener) resolve(holder string, ask asker) condition {
 	supported, invalid := supportedKinds(l.of.Protocol), false
 	if l.of.AllowedRoutes == nil || len(l.of.AllowedRoutes.Kinds) == 0 {
 		for _, kind := range supported {
@@ -107,7 +117,7 @@ func (l *listener) resolve(namespace string, ask asker) condition {
 		return condition{false, string(gatewayv1.ListenerReasonInvalidRouteKinds), "Invalid Route Kinds"}
 	}
 	if l.terminates() {
-		if v := l.certificates(namespace, ask); !v.ok {
+		if v := l.certificates(holder, ask); !v.ok {
 			return v
 		}
 	}
@@ -123,18 +133,18 @@ func (l *listener) serves(kind string) bool {
 	return slices.ContainsFunc(l.kinds, func(k gatewayv1.RouteGroupKind) bool { return string(k.Kind) == kind })
 }
 
-// certificates checks those of a listener. All are to be usable.
-func (l *listener) certificates(namespace string, ask asker) condition {
+// certificates checks those of a listener of a Gateway or a ListenerSet. All are to be usable.
+func (l *listener) certificates(holder string, ask asker) condition {
 	invalid := condition{false, string(gatewayv1.ListenerReasonInvalidCertificateRef), "Invalid CertificateRef"}
 	if l.of.TLS == nil || len(l.of.TLS.CertificateRefs) == 0 {
 		return invalid
 	}
 	for _, ref := range l.of.TLS.CertificateRefs {
-		key, ok := secretOf(namespace, ref)
+		key, ok := secretOf(l.namespace, ref)
 		switch {
 		case !ok:
 			return invalid
-		case !ask.granted(kindGateway, namespace, kindSecret, key):
+		case !ask.granted(holder, l.namespace, kindSecret, key):
 			return condition{false, string(gatewayv1.ListenerReasonRefNotPermitted), "CertificateRef is not permitted"}
 		case !ask(question{about: aboutSecret, key: key}).ok:
 			return invalid
@@ -144,7 +154,7 @@ func (l *listener) certificates(namespace string, ask asker) condition {
 	return condition{ok: true}
 }
 
-// secretOf is the Secret that a Gateway refers to. ok is false for a reference to something else.
+// secretOf is the Secret that a Gateway or a ListenerSet refers to. ok is false for a reference to something else.
 func secretOf(namespace string, ref gatewayv1.SecretObjectReference) (key slim.Key, ok bool) {
 	if ref.Group != nil && *ref.Group != "" || ref.Kind != nil && *ref.Kind != kindSecret {
 		return key, false
@@ -155,33 +165,75 @@ func secretOf(namespace string, ref gatewayv1.SecretObjectReference) (key slim.K
 	return slim.Key{Namespace: namespace, Name: string(ref.Name)}, true
 }
 
-// markConflicts has no listener accepted that another one of the same port contradicts.
+// markConflicts has no listener of an object accepted that another one of the same port contradicts.
 func markConflicts(all []*listener) {
 	for i, l := range all {
 		for j, other := range all {
-			if i == j || l.of.Port != other.of.Port || supportedKinds(l.of.Protocol) == nil || supportedKinds(other.of.Protocol) == nil {
-				continue
-			}
-			plain, otherPlain := l.of.Protocol == gatewayv1.HTTPProtocolType, other.of.Protocol == gatewayv1.HTTPProtocolType
-			switch {
-			case plain != otherPlain, l.of.Protocol != other.of.Protocol && l.hostname == other.hostname:
-				l.conflict(gatewayv1.ListenerReasonProtocolConflict, fmt.Sprintf("Listener %s has another protocol on port %d", other.of.Name, l.of.Port))
-			case l.of.Protocol == other.of.Protocol && l.hostname == other.hostname:
-				l.conflict(gatewayv1.ListenerReasonHostnameConflict, fmt.Sprintf("Listener %s has the same hostname on port %d", other.of.Name, l.of.Port))
+			if i != j && l.of.Port == other.of.Port && supportedKinds(l.of.Protocol) != nil && supportedKinds(other.of.Protocol) != nil {
+				l.conflict(other, "Listener "+string(other.of.Name))
 			}
 		}
 	}
 }
 
-// conflict has a listener not accepted. The first conflict is the one that is reported.
-func (l *listener) conflict(reason gatewayv1.ListenerConditionReason, message string) {
+// claims are the listeners that are accepted, by what no other listener may have.
+type claims struct {
+	ports map[gatewayv1.PortNumber]*listener
+	hosts map[claimedHost]*listener
+}
+
+type claimedHost struct {
+	port     gatewayv1.PortNumber
+	hostname string
+}
+
+// merge decides about the listeners of several objects together. Those of the first object have precedence.
+func merge(objects [][]*listener) (all []*listener) {
+	c := claims{map[gatewayv1.PortNumber]*listener{}, map[claimedHost]*listener{}}
+	for _, listeners := range objects {
+		for _, l := range listeners {
+			l.acceptance = l.alone
+			if supportedKinds(l.of.Protocol) == nil && l.of.Protocol != gatewayv1.TCPProtocolType {
+				continue // it may not share the port at all
+			}
+			for _, other := range []*listener{c.hosts[claimedHost{l.of.Port, l.hostname}], c.ports[l.of.Port]} {
+				if other != nil {
+					l.conflict(other, "A listener of the Gateway, or of a ListenerSet that is older,")
+				}
+			}
+		}
+		for _, l := range listeners {
+			if l.accepted.ok {
+				c.ports[l.of.Port], c.hosts[claimedHost{l.of.Port, l.hostname}] = l, l
+			}
+		}
+		all = append(all, listeners...)
+	}
+	return all
+}
+
+// conflict has a listener not accepted if another one of its port contradicts it, which has a name for the message. The first
+// conflict is the one that is reported.
+func (l *listener) conflict(with *listener, name string) {
 	if l.conflicted != nil {
 		return
 	}
-	l.conflicted = &condition{true, string(reason), message}
-	if l.accepted.ok {
-		l.accepted = condition{false, string(reason), message}
+	same, sameHost := l.of.Protocol == with.of.Protocol, l.hostname == with.hostname
+	v := condition{ok: true}
+	switch {
+	case !same && (sameHost || !l.hasTLS() || !with.hasTLS()):
+		v.reason, v.message = string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has another protocol on port %d", name, l.of.Port)
+	case same && sameHost:
+		v.reason, v.message = string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has the same hostname on port %d", name, l.of.Port)
+	default:
+		return
 	}
+	l.conflicted, l.accepted = &v, condition{false, v.reason, v.message}
+}
+
+// hasTLS reports whether connections of a listener begin with a server name.
+func (l *listener) hasTLS() bool {
+	return l.of.Protocol == gatewayv1.HTTPSProtocolType || l.of.Protocol == gatewayv1.TLSProtocolType
 }
 
 // programmed is what the condition of that name says.
@@ -189,9 +241,12 @@ func (l *listener) programmed() condition {
 	if l.usable() {
 		return condition{true, string(gatewayv1.ListenerReasonProgrammed), "Listener Programmed"}
 	}
-	why := l.accepted.message
-	if l.accepted.ok {
+	reason, why := string(gatewayv1.ListenerReasonInvalid), l.accepted.message
+	switch {
+	case l.conflicted != nil:
+		reason = l.conflicted.reason
+	case l.accepted.ok:
 		why = l.resolved.message
 	}
-	return condition{false, string(gatewayv1.ListenerReasonInvalid), "Listener not valid. " + why}
+	return condition{false, reason, "Listener not valid. " + why}
 }

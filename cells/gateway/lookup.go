@@ -18,8 +18,8 @@ import (
 )
 
 // asker answers questions for the Reconcile of a key. It sets waiting if an answer is not known yet.
-func (c *controller) asker(key slim.Key, waiting *bool) asker {
-	return func(q question) answer {
+func (c *controller) asker(key slim.Key, waiting *bool) (ask asker) {
+	ask = func(q question) answer {
 		switch q.about {
 		case aboutPort:
 			return c.askPort(q)
@@ -36,9 +36,14 @@ func (c *controller) asker(key slim.Key, waiting *bool) asker {
 		case aboutSecret:
 			s, exists := c.secrets.Get(q.key)
 			return answer{exists: exists, ok: exists && s.Data.Valid}
+		case aboutTLS:
+			return c.askTLS(q, ask)
+		case aboutAuthority:
+			return c.askAuthority(q, key, waiting)
 		}
 		return answer{}
 	}
+	return ask
 }
 
 // askPort answers for a port of a Service. A Service that cannot be decoded has all ports.

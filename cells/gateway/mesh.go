@@ -96,8 +96,12 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	if !exists || !s.DeletionTimestamp.IsZero() {
 		c.meshReports.Forget(of)
 		c.imports.Drop(key)
+		c.dropPolicies(key)
 		c.forget(key)
 		return reconcile.Result{Reason: isGone}, nil
+	}
+	if known, err := c.needPolicies(ctx, key); err != nil || !known {
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, err
 	}
 	if c.hidesRoute() {
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil

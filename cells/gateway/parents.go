@@ -28,13 +28,24 @@ type parentResult struct {
 type parents struct {
 	// gateway returns a Gateway, and whether its class is ours. known is false while that cannot be said.
 	gateway func(slim.Key) (g *gateway, ours, known bool)
+	// listenerSet returns a ListenerSet, nil if there is none. known is false while that cannot be said.
+	listenerSet func(slim.Key) (s *listenerSet, known bool)
 	// service returns a Service, nil if there is none.
 	service func(slim.Key) *service
 }
 
+// parentState is what is known of a parent, and so what is to be done with the entry of a status.
+type parentState int
+
+const (
+	decided parentState = iota
+	kept                // what it says stays: the parent is not known
+	foreign             // it is another controller's
+)
+
 // results decides about a route at all parents that are served here. References to others have no result.
 func (p parents) results(r *route, ask asker) (all []parentResult) {
-	c := compile(r, ask)
+	c := compile(r, ask.withoutPolicies())
 	resolved := resolveAll(r, ask)
 	for i, ref := range r.parents {
 		if slices.ContainsFunc(r.parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
@@ -42,22 +53,12 @@ func (p parents) results(r *route, ask asker) (all []parentResult) {
 		}
 		result := parentResult{ref: ref, resolved: resolved, partial: c.partiallyInvalid()}
 		switch parentKind(ref) {
-		case kindGateway:
-			key := parentKey(r.Namespace.String(), ref)
-			g, ours, known := p.gateway(key)
-			switch {
-			case !known:
-				result.kept = true
-			case !ours:
+		case kindGateway, kindListenerSet:
+			a, of := p.attach(r, ref, ask)
+			if of == foreign {
 				continue
-			case g == nil:
-				if !hasEntry(r.status, ref) { // it may be another controller's
-					continue
-				}
-				result.accepted = condition{false, "Invalid" + r.kind, fmt.Sprintf("gateway %q does not exist", key.Name)}
-			default:
-				result.accepted = attach(r, ref, g, planListeners(g, ask), ask).accepted
 			}
+			result.accepted, result.kept = a.accepted, of == kept
 		case kindService:
 			if r.kind == kindTLS {
 				continue
@@ -72,6 +73,47 @@ func (p parents) results(r *route, ask asker) (all []parentResult) {
 		all = append(all, result)
 	}
 	return all
+}
+
+// attach decides about a route at a Gateway or a ListenerSet.
+func (p parents) attach(r *route, ref gatewayv1.ParentReference, ask asker) (attachment, parentState) {
+	key := parentKey(r.Namespace.String(), ref)
+	missing := func(what string) (attachment, parentState) {
+		if !hasEntry(r.status, ref) { // it may be another controller's
+			return attachment{}, foreign
+		}
+		return attachment{accepted: condition{false, "Invalid" + r.kind, fmt.Sprintf("%s %q does not exist", what, key.Name)}}, decided
+	}
+	var set *listenerSet
+	if parentKind(ref) == kindListenerSet {
+		var known, ok bool
+		if set, known = p.listenerSet(key); !known {
+			return attachment{}, kept
+		}
+		if set == nil {
+			return missing(kindListenerSet)
+		}
+		if key, ok = set.gatewayKey(); !ok {
+			return attachment{}, foreign
+		}
+	}
+	g, ours, known := p.gateway(key)
+	switch {
+	case !known:
+		return attachment{}, kept
+	case !ours:
+		return attachment{}, foreign
+	case g == nil:
+		return missing("gateway")
+	case set != nil && !g.allowsSets(set.Namespace.String(), ask):
+		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The ListenerSet is not accepted: see its status"), decided
+	}
+	h := g.holder()
+	if set != nil {
+		h = set.holder()
+	}
+	listeners := planListeners(h, ask) // those of others have no influence
+	return attach(r, ref, listeners, listeners, ask), decided
 }
 
 // hasEntry reports whether a status has an entry of ours for a parent.

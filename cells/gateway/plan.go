@@ -13,18 +13,26 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// planner plans the successive states of a Gateway. Routes that have not changed are not planned again.
+// planner plans the successive states of a Gateway. Listeners and routes that have not changed are not planned again.
 type planner struct {
-	uid        slim.UID
-	generation int64
-	listeners  planned[[]*listener]
-	routes     map[slim.Key]*plannedRoute // by id
+	uid      slim.UID
+	holders  map[slim.Key]*plannedListeners // the Gateway and its ListenerSets, by id
+	together []listenerState
+	routes   map[slim.Key]*plannedRoute // by id
 }
 
-// planned is a result, and the answers that it depends on.
-type planned[T any] struct {
-	result T
+// plannedListeners are those of a Gateway or a ListenerSet, and the answers that they depend on.
+type plannedListeners struct {
+	uid    slim.UID
+	number int64 // of the generation
 	asked  recorded
+	all    []*listener
+}
+
+// listenerState is what routes depend on of a listener beside others.
+type listenerState struct {
+	*listener
+	isAccepted, isUsable bool
 }
 
 // plannedRoute is what a Gateway has of a route.
@@ -34,7 +42,8 @@ type plannedRoute struct {
 	number int64 // of the generation
 	asked  recorded
 
-	attached []*listener // those that have accepted it
+	at       []hosts     // the listeners that accept it
+	attached []*listener // those of them that serve it
 	rules    []attachedRule
 	tls      []envoy.Passthrough
 }
@@ -47,67 +56,131 @@ type attachedRule struct {
 
 // gatewayPlan is what a Gateway is to be.
 type gatewayPlan struct {
-	listeners []*listener
-	attached  map[*listener]int32 // the number of routes
+	own       []*listener              // of the Gateway itself
+	sets      []setPlan                // of all ListenerSets that refer to it, in the order of their precedence
+	listeners []*listener              // its own, and those of the ListenerSets that it allows
+	byHolder  map[slim.Key][]*listener // by the id of the Gateway or the ListenerSet
+	attached  map[*listener]int32      // the number of routes
 	model     envoy.Model
 }
 
-// isProgrammable reports whether there is a listener that accepts connections.
+// isProgrammable reports whether there is a listener of the Gateway itself that accepts connections.
 func (p *gatewayPlan) isProgrammable() bool {
-	return slices.ContainsFunc(p.listeners, (*listener).usable)
+	return slices.ContainsFunc(p.own, (*listener).usable)
 }
 
-// plan plans a Gateway with the routes that refer to it.
-func (p *planner) plan(g *gateway, routes []*route, ask asker) *gatewayPlan {
-	if p.uid != g.UID || p.generation != g.Generation || !p.listeners.asked.isFresh(ask) {
-		asked := recorded{}
-		*p = planner{g.UID, g.Generation, planned[[]*listener]{planListeners(g, ask.record(asked)), asked}, nil}
+// plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
+func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route, ask asker) *gatewayPlan {
+	if p.uid != g.UID {
+		*p = planner{uid: g.UID}
 	}
+	plan := p.planHolders(g, sets, ask)
+	moved := p.listenersChanged(plan.listeners)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
 	for _, r := range routes {
 		id := r.id()
 		was := p.routes[id]
-		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.isFresh(ask) {
-			was = p.planRoute(g, r, ask)
+		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.isFresh(ask) || moved && !was.stays(plan, r, ask) {
+			was = plan.planRoute(r, ask)
 		}
 		was.of = r
 		now[id] = was
 	}
 	p.routes = now
-	return p.assemble()
+	p.assemble(plan)
+	return plan
 }
 
-// planRoute plans a route at a Gateway.
-func (p *planner) planRoute(g *gateway, r *route, ask asker) *plannedRoute {
-	to := &plannedRoute{uid: r.UID, number: r.Generation, asked: recorded{}}
-	ask = ask.record(to.asked)
-	names := map[*listener][]string{}
+// planHolders plans the listeners of a Gateway and of the ListenerSets that it allows.
+func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatewayPlan {
+	now := map[slim.Key]*plannedListeners{}
+	listenersOf := func(h holder) []*listener {
+		was := p.holders[h.id()]
+		if was == nil || was.uid != h.UID || was.number != h.Generation || !was.asked.isFresh(ask) {
+			was = &plannedListeners{uid: h.UID, number: h.Generation, asked: recorded{}}
+			was.all = planListeners(h, ask.record(was.asked))
+		}
+		now[h.id()] = was
+		return was.all
+	}
+	own := g.holder()
+	plan := &gatewayPlan{own: listenersOf(own), attached: map[*listener]int32{}}
+	plan.byHolder = map[slim.Key][]*listener{own.id(): plan.own}
+	objects := [][]*listener{plan.own}
+	for _, s := range slices.SortedFunc(slices.Values(sets), comparePrecedence) {
+		to := setPlan{of: s, allowed: g.allowsSets(s.Namespace.String(), ask)}
+		if to.allowed {
+			to.listeners = listenersOf(s.holder())
+			plan.byHolder[s.id()] = to.listeners
+			objects = append(objects, to.listeners)
+		}
+		plan.sets = append(plan.sets, to)
+	}
+	plan.listeners = merge(objects)
+	p.holders = now
+	return plan
+}
+
+// listenersChanged reports whether the listeners that are configured together are others than before.
+func (p *planner) listenersChanged(all []*listener) bool {
+	was := p.together
+	p.together = nil
+	for _, l := range all {
+		p.together = append(p.together, listenerState{l, l.accepted.ok, l.usable()})
+	}
+	return !slices.Equal(was, p.together)
+}
+
+// hostsOf are the listeners that accept a route by any of its references, with the host names that it has there.
+func (p *gatewayPlan) hostsOf(r *route, ask asker) (at []hosts) {
 	for _, ref := range r.parents {
-		if !r.isParent(ref, kindGateway, g.Key()) {
+		id, ok := r.parentID(ref)
+		listeners, here := p.byHolder[id]
+		if !ok || !here {
 			continue
 		}
-		for _, h := range attach(r, ref, g, p.listeners.result, ask).at {
-			if _, twice := names[h.listener]; !twice {
-				to.attached = append(to.attached, h.listener)
+		for _, h := range attach(r, ref, listeners, p.listeners, ask).at {
+			if !slices.ContainsFunc(at, func(other hosts) bool { return other.listener == h.listener }) {
+				at = append(at, h)
 			}
-			names[h.listener] = h.names
 		}
 	}
-	if len(to.attached) == 0 {
+	return at
+}
+
+// stays reports whether the same listeners accept a route as before.
+func (was *plannedRoute) stays(p *gatewayPlan, r *route, ask asker) bool {
+	return slices.EqualFunc(was.at, p.hostsOf(r, ask.record(was.asked)), hosts.equal)
+}
+
+// planRoute plans a route at a Gateway and its ListenerSets.
+func (p *gatewayPlan) planRoute(r *route, ask asker) *plannedRoute {
+	to := &plannedRoute{uid: r.UID, number: r.Generation, asked: recorded{}}
+	ask = ask.record(to.asked)
+	if to.at = p.hostsOf(r, ask); len(to.at) == 0 {
 		return to
 	}
 	c := compile(r, ask)
 	if c.isDropped() {
-		to.attached = nil
 		return to
+	}
+	names := map[*listener][]string{}
+	for _, h := range to.at {
+		to.attached = append(to.attached, h.listener)
+		names[h.listener] = h.names
 	}
 	to.addRules(c, names)
 	for _, l := range to.attached {
-		if len(c.passthrough) > 0 && l.usable() {
-			to.tls = append(to.tls, envoy.Passthrough{
-				Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: c.passthrough[0], Secrets: l.secrets,
-			})
+		if len(c.passthrough) == 0 || !l.usable() {
+			continue
 		}
+		backends := c.passthrough[0]
+		if l.terminates() {
+			backends = c.terminated[0]
+		}
+		to.tls = append(to.tls, envoy.Passthrough{
+			Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: backends, Secrets: l.secrets,
+		})
 	}
 	return to
 }
@@ -153,8 +226,7 @@ func comparePlaces(a, b place) int {
 }
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
-func (p *planner) assemble() *gatewayPlan {
-	plan := &gatewayPlan{listeners: p.listeners.result, attached: map[*listener]int32{}}
+func (p *planner) assemble(plan *gatewayPlan) {
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
 	routes := map[place][]*envoy.Route{}
 	for _, r := range all {
@@ -175,5 +247,4 @@ func (p *planner) assemble() *gatewayPlan {
 		delete(routes, l.place())
 		plan.model.HTTP = append(plan.model.HTTP, to)
 	}
-	return plan
 }

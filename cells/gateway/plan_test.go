@@ -25,8 +25,9 @@ import (
 type objects struct {
 	services   map[slim.Key]bool
 	namespaces map[string]slim.Labels
-	grants     map[string]bool // FROM>TO of namespaces
+	grants     map[string]bool // FROM>TO of namespaces, or KIND FROM>TO of a kind
 	secrets    map[slim.Key]bool
+	tls        map[slim.Key]answer // of Services
 }
 
 func (c objects) ask(q question) answer {
@@ -37,9 +38,12 @@ func (c objects) ask(q question) answer {
 		l, exists := c.namespaces[q.key.Name]
 		return answer{exists: exists, labels: l}
 	case aboutGrant:
-		return answer{exists: c.grants[q.fromNamespace+">"+q.key.Namespace]}
+		way := q.fromNamespace + ">" + q.key.Namespace
+		return answer{exists: c.grants[way] || c.grants[q.fromKind+" "+way]}
 	case aboutSecret:
 		return answer{exists: true, ok: c.secrets[q.key]}
+	case aboutTLS:
+		return c.tls[q.key]
 	}
 	return answer{noCRD: true}
 }
@@ -55,7 +59,7 @@ func parse[T any](t testing.TB, text string) *T {
 
 func listenersOf(t testing.TB, c objects, text string) []*listener {
 	t.Helper()
-	return planListeners(parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+text+"}}"), c.ask)
+	return planListeners(parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+text+"}}").holder(), c.ask)
 }
 
 // GW-7 to GW-11, GW-E17: what is said of listeners.
@@ -121,7 +125,7 @@ func TestAttach(t *testing.T) {
 		{name: same, port: 80, protocol: HTTP}, {name: all, port: 8080, protocol: HTTP, hostname: "*.example.com", allowedRoutes: {namespaces: {from: All}}},
 		{name: team, port: 8081, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}, kinds: [{kind: GRPCRoute}]}}]`
 	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+all+"}}")
-	ls := planListeners(g, c.ask)
+	ls := planListeners(g.holder(), c.ask)
 	for _, test := range []struct{ namespace, ref, host, want string }{
 		{"infra", "{name: edge}", "", "Accepted same:* all:*.example.com"},
 		{"shop", "{name: edge}", "", "Accepted all:*.example.com"},
@@ -140,7 +144,7 @@ func TestAttach(t *testing.T) {
 			hosts = fmt.Sprintf("hostnames: [%q], ", test.host)
 		}
 		r := parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r, namespace: %s}, spec: {%sparentRefs: [%s]}}", test.namespace, hosts, test.ref)).route()
-		a := attach(r, r.parents[0], g, ls, c.ask)
+		a := attach(r, r.parents[0], ls, ls, c.ask)
 		got := a.accepted.reason
 		for _, h := range a.at {
 			got += fmt.Sprintf(" %s:%s", h.listener.of.Name, strings.Join(h.names, ","))
@@ -229,14 +233,14 @@ func TestMergeParents(t *testing.T) {
 	}
 }
 
-// Random Gateways and routes: what a planner keeps is what a new one plans, all that is written is valid, and a route changes
-// no host names but its own.
+// Random Gateways, ListenerSets and routes: what a planner keeps is what a new one plans, all that is written is valid, and a
+// route changes no host names but its own.
 func TestRandomPlans(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	c := objects{
-		services: map[slim.Key]bool{}, grants: map[string]bool{}, secrets: map[slim.Key]bool{},
+		services: map[slim.Key]bool{}, grants: map[string]bool{}, secrets: map[slim.Key]bool{}, tls: map[slim.Key]answer{},
 		namespaces: map[string]slim.Labels{"infra": {}, "shop": {}},
 	}
 	hosts := []string{"", "a.example.com", "*.example.com", "b.example.com", "*.b.example.com"}
@@ -256,8 +260,10 @@ func TestRandomPlans(t *testing.T) {
 	newRoute := func(i int) *route {
 		generation++
 		section := pick("", "", "", ", sectionName: l0", ", port: 80")
+		parent := pick("name: edge, namespace: infra", "kind: ListenerSet, name: ls0, namespace: infra", "kind: ListenerSet, name: ls1, namespace: shop")
+		other := pick("", "", ", {name: edge, namespace: infra}", ", {kind: ListenerSet, name: ls1, namespace: shop}")
 		head := fmt.Sprintf("metadata: {name: r%d, namespace: %s, generation: %d}", i, pick("infra", "shop"), generation)
-		spec := fmt.Sprintf("parentRefs: [{name: edge, namespace: infra%s}], hostnames: [%q]", section, pick(hosts[1:]...))
+		spec := fmt.Sprintf("parentRefs: [{%s%s}%s], hostnames: [%q]", parent, section, other, pick(hosts[1:]...))
 		backend := fmt.Sprintf("{name: %s, namespace: %s, port: 80}", pick("s1", "s2"), pick("infra", "shop"))
 		switch r.IntN(5) {
 		case 0:
@@ -267,7 +273,17 @@ func TestRandomPlans(t *testing.T) {
 		}
 		return parse[httpRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{path: {type: %s, value: %s}}], backendRefs: [%s]}]}}", head, spec, pick("PathPrefix", "Exact", "RegularExpression"), pick("/", "/a", "/a/b"), backend)).route()
 	}
-	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: "+listeners()+"}}")
+	newGateway := func(generation int) *gateway {
+		allowed := pick("{from: All}", "{from: Same}", "{from: Selector, selector: {matchLabels: {team: a}}}", "{from: None}", "{from: All}")
+		return parse[gateway](t, fmt.Sprintf("{metadata: {name: edge, namespace: infra, generation: %d}, spec: {allowedListeners: {namespaces: %s}, listeners: %s}}", generation, allowed, listeners()))
+	}
+	newSet := func(i int) *listenerSet {
+		generation++
+		return parse[listenerSet](t, fmt.Sprintf("{metadata: {name: ls%d, namespace: %s, generation: %d, creationTimestamp: %q}, spec: {parentRef: {name: edge, namespace: infra}, listeners: %s}}",
+			i, []string{"infra", "shop"}[i%2], generation, pick("2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"), listeners()))
+	}
+	g := newGateway(1)
+	sets := []*listenerSet{newSet(0), newSet(1), newSet(2)}
 	routes := make([]*route, 8)
 	for i := range routes {
 		routes[i] = newRoute(i)
@@ -276,9 +292,13 @@ func TestRandomPlans(t *testing.T) {
 	var translator envoy.Translator
 	options := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, PortHosts: true}
 	for n := range 400 {
-		switch r.IntN(8) {
+		switch r.IntN(13) {
+		case 7:
+			key := slim.Key{Namespace: pick("infra", "shop"), Name: pick("s1", "s2")}
+			tls := &envoy.UpstreamTLS{ServerName: pick("a.example.com", "b.example.com"), Authority: envoy.Name{Namespace: key.Namespace, Name: "ca"}}
+			c.tls[key] = []answer{{}, {exists: true}, {exists: true, ok: true, tls: tls}}[r.IntN(3)]
 		case 0:
-			g = parse[gateway](t, fmt.Sprintf("{metadata: {name: edge, namespace: infra, generation: %d}, spec: {listeners: %s}}", n+2, listeners()))
+			g = newGateway(n + 2)
 		case 1:
 			key := slim.Key{Namespace: pick("infra", "shop"), Name: pick("s1", "s2")}
 			c.services[key] = !c.services[key]
@@ -286,21 +306,33 @@ func TestRandomPlans(t *testing.T) {
 			grant := pick("infra>shop", "shop>infra")
 			c.grants[grant] = !c.grants[grant]
 		case 3:
-			key := slim.Key{Namespace: "infra", Name: "cert"}
+			key := slim.Key{Namespace: pick("infra", "shop"), Name: "cert"}
 			c.secrets[key] = !c.secrets[key]
+		case 4, 5:
+			i := r.IntN(len(sets))
+			sets[i] = newSet(i)
+		case 6:
+			c.namespaces[pick("infra", "shop")] = slim.MakeLabels(map[string]string{"team": pick("a", "b")})
 		default:
 			i := r.IntN(len(routes))
 			routes[i] = newRoute(i)
 		}
 		shuffled := slices.Clone(routes)
 		r.Shuffle(len(shuffled), func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-		got, err := translator.Translate(kept.plan(g, shuffled, c.ask).model, options)
+		some := slices.Clone(sets)
+		r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
+		some = some[:len(some)-r.IntN(2)]
+		keptPlan, newPlan := kept.plan(g, some, shuffled, c.ask), new(planner).plan(g, some, routes, c.ask)
+		got, err := translator.Translate(keptPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := new(envoy.Translator).Translate(new(planner).plan(g, routes, c.ask).model, options)
+		want, err := new(envoy.Translator).Translate(newPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(statusesOf(newPlan, g), statusesOf(keptPlan, g)); diff != "" {
+			t.Fatalf("step %d: the statuses of what was kept differ: %s", n, diff)
 		}
 		if diff := cmp.Diff(want.Spec, got.Spec); diff != "" {
 			t.Fatalf("step %d: what was kept differs: %s", n, diff)
@@ -317,6 +349,19 @@ func TestRandomPlans(t *testing.T) {
 			if !c.services[slim.Key{Namespace: parts[0], Name: parts[1]}] {
 				t.Fatalf("step %d: a cluster of a Service that does not exist: %s", n, name)
 			}
+			if is := c.tls[slim.Key{Namespace: parts[0], Name: parts[1]}]; len(parts) == 4 && !is.ok {
+				t.Fatalf("step %d: a cluster with TLS that no policy asks for: %s", n, name)
+			}
+		}
+		for _, table := range written.Tables {
+			for _, v := range table.VirtualHosts {
+				for _, r := range v.Routes {
+					parts := strings.Split(r.GetRoute().GetCluster(), ":")
+					if len(parts) == 3 && c.tls[slim.Key{Namespace: parts[0], Name: parts[1]}].exists {
+						t.Fatalf("step %d: %s is spoken to without TLS against its policy", n, r.GetRoute().GetCluster())
+					}
+				}
+			}
 		}
 	}
 }
@@ -329,7 +374,7 @@ func TestPorts(t *testing.T) {
 	routeAt := func(port, backend string) *route {
 		return parse[httpRoute](t, fmt.Sprintf(`{metadata: {name: at-%s, namespace: infra}, spec: {parentRefs: [{name: edge, %s}], rules: [{backendRefs: [{name: %s, port: 80}]}]}}`, backend, port, backend)).route()
 	}
-	plan := new(planner).plan(g, []*route{routeAt("port: 80", "s1"), routeAt("sectionName: b", "s2")}, c.ask)
+	plan := new(planner).plan(g, nil, []*route{routeAt("port: 80", "s1"), routeAt("sectionName: b", "s2")}, c.ask)
 	result, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, FirstWins: true, PortHosts: true})
 	if err != nil {
 		t.Fatal(err)
@@ -354,7 +399,7 @@ func TestPorts(t *testing.T) {
 // GW-33: parameters of a Gateway are not supported, whatever they are.
 func TestParametersOfGateways(t *testing.T) {
 	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}], infrastructure: {parametersRef: {group: x, kind: Y, name: z}}}}`)
-	r := new(planner).plan(g, nil, objects{}.ask).result(g, outcome{})
+	r := new(planner).plan(g, nil, nil, objects{}.ask).result(g, outcome{})
 	if r.accepted.ok || r.accepted.reason != string(gatewayv1.GatewayReasonInvalidParameters) || r.programmed.ok {
 		t.Errorf("%+v", r)
 	}

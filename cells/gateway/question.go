@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -25,18 +26,30 @@ const (
 	aboutNamespace                // the labels of a Namespace
 	aboutGrant                    // whether a ReferenceGrant allows a reference
 	aboutSecret                   // a TLS secret
+	aboutTLS                      // how a port of a Service is spoken to
+	aboutAuthority                // a ConfigMap with certificates of authorities
 )
 
-// answer is the answer to a question. It is comparable.
+// answer is the answer to a question.
 type answer struct {
-	// exists says that there is the object, or the grant.
+	// exists says that there is the object, the grant, or a policy.
 	exists bool
-	// ok says that a Service has the port, or that a secret can be used.
+	// ok says that a Service has the port, or that a secret, a ConfigMap or a policy can be used.
 	ok          bool
 	appProtocol string
 	target      slim.Key // of a ServiceImport
 	noCRD       bool     // of a ServiceImport
 	labels      slim.Labels
+	tls         *envoy.UpstreamTLS // of a policy
+}
+
+// equal compares answers.
+func (a answer) equal(other answer) bool {
+	if !a.tls.Equal(other.tls) {
+		return false
+	}
+	a.tls, other.tls = nil, nil
+	return a == other
 }
 
 // asker answers questions.
@@ -60,7 +73,7 @@ func (ask asker) record(to recorded) asker {
 // isFresh reports whether all answers are still the same.
 func (r recorded) isFresh(ask asker) bool {
 	for q, a := range r {
-		if ask(q) != a {
+		if !ask(q).equal(a) {
 			return false
 		}
 	}
@@ -70,6 +83,21 @@ func (r recorded) isFresh(ask asker) bool {
 // port asks for a port of a Service.
 func (ask asker) port(service slim.Key, port int32) answer {
 	return ask(question{about: aboutPort, key: service, port: port})
+}
+
+// tls asks how a port of a Service is spoken to.
+func (ask asker) tls(service slim.Key, port int32) answer {
+	return ask(question{about: aboutTLS, key: service, port: port})
+}
+
+// withoutPolicies is an asker for which all ports are spoken to without TLS, for what does not depend on it.
+func (ask asker) withoutPolicies() asker {
+	return func(q question) answer {
+		if q.about == aboutTLS {
+			return answer{}
+		}
+		return ask(q)
+	}
 }
 
 // granted reports whether an object may refer to one of another namespace.

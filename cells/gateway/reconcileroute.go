@@ -25,10 +25,23 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 	if !exists || !r.DeletionTimestamp.IsZero() {
 		c.accepted.Set(key, "")
 		c.imports.Drop(key)
+		c.sets.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
+	var sets knownSets
+	if r.hasListenerSet() {
+		var err error
+		if sets, err = c.needListenerSets(ctx, key); err != nil {
+			return reconcile.Result{}, err
+		}
+		if !sets.known() {
+			return sets.result(isWaiting), nil
+		}
+	} else {
+		c.sets.Drop(key)
+	}
 	waiting := false
-	results := c.parents().results(r, c.asker(key, &waiting))
+	results := c.parents(sets).results(r, c.asker(key, &waiting))
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
@@ -38,14 +51,15 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 		c.accepted.Set(key, stateOf(refusal(results) == ""))
 	}
 	now := metav1.NewTime(c.Deps.Plan.Now())
+	result := sets.result(refusal(results))
 	if _, changed := mergeParents(r.status, results, r.Generation, now); !changed {
-		return reconcile.Result{Reason: refusal(results)}, nil
+		return result, nil
 	}
 	ref := k8s.Ref{Resource: c.resourceOf(kind), Namespace: of.Namespace, Name: of.Name, Subresource: "status", UID: r.UID.API()}
 	err := modifyStatus(ctx, c.Client, ref, func(s *routeStatus) {
 		s.Parents, _ = mergeParents(s.Parents, results, r.Generation, now)
 	})
-	return reconcile.Result{Reason: refusal(results)}, err
+	return result, err
 }
 
 // refusal is the words of the status for a route that a parent does not accept, or a backend that is not found.
@@ -74,7 +88,7 @@ func (c *controller) resourceOf(kind string) schema.GroupVersionResource {
 }
 
 // parents are those of the cluster.
-func (c *controller) parents() parents {
+func (c *controller) parents(sets knownSets) parents {
 	return parents{
 		gateway: func(key slim.Key) (g *gateway, ours, known bool) {
 			g, exists := c.gateways.Get(key)
@@ -87,6 +101,7 @@ func (c *controller) parents() parents {
 			}
 			return g, cl.Spec.ControllerName == controllerName, true
 		},
+		listenerSet: sets.get,
 		service: func(key slim.Key) *service {
 			s, _ := c.services.Get(key)
 			return s
@@ -96,6 +111,15 @@ func (c *controller) parents() parents {
 
 // modifyStatus edits a status as a T. What T does not have stays.
 func modifyStatus[T any](ctx context.Context, client k8s.Client, ref k8s.Ref, edit func(*T)) error {
+	err := editStatus(ctx, client, ref, edit)
+	if k8s.IsNotFound(err, ref) {
+		return reconcile.Recheck()
+	}
+	return err
+}
+
+// editStatus edits a status as modifyStatus does. An object that does not exist is an error.
+func editStatus[T any](ctx context.Context, client k8s.Client, ref k8s.Ref, edit func(*T)) error {
 	_, _, err := client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 		has, _ := u.Object["status"].(map[string]any)
 		if has == nil {
@@ -120,9 +144,6 @@ func modifyStatus[T any](ctx context.Context, client k8s.Client, ref k8s.Ref, ed
 		u.Object["status"] = has
 		return nil
 	})
-	if k8s.IsNotFound(err, ref) {
-		return reconcile.Recheck()
-	}
 	return err
 }
 

@@ -49,14 +49,18 @@ func (r *route) id() slim.Key { return keyOf(r.kind, r.Key()) }
 
 // compareAge sorts routes: the older first, then by name.
 func compareAge(a, b *route) int {
+	return cmp.Or(compareObjects(a.objectMeta, b.objectMeta), strings.Compare(a.kind, b.kind))
+}
+
+// compareObjects sorts objects: the older first, then by name.
+func compareObjects(a, b *objectMeta) int {
 	return cmp.Or(
 		cmp.Compare(a.CreationTimestamp, b.CreationTimestamp),
 		strings.Compare(a.Namespace.String()+"/"+a.Name, b.Namespace.String()+"/"+b.Name),
-		strings.Compare(a.kind, b.kind),
 	)
 }
 
-// parentKind is what a parent is: a Gateway, a Service, or "" for something else.
+// parentKind is what a parent is: a Gateway, a ListenerSet, a Service, or "" for something else.
 func parentKind(ref gatewayv1.ParentReference) string {
 	group, kind := gatewayv1.Group(gatewayv1.GroupName), gatewayv1.Kind(kindGateway)
 	if ref.Group != nil {
@@ -66,8 +70,8 @@ func parentKind(ref gatewayv1.ParentReference) string {
 		kind = *ref.Kind
 	}
 	switch {
-	case group == gatewayv1.GroupName && kind == kindGateway:
-		return kindGateway
+	case group == gatewayv1.GroupName && (kind == kindGateway || kind == kindListenerSet):
+		return string(kind)
 	case group == "" && kind == kindService:
 		return kindService
 	}
@@ -80,6 +84,17 @@ func parentKey(namespace string, ref gatewayv1.ParentReference) slim.Key {
 		namespace = string(*ref.Namespace)
 	}
 	return slim.Key{Namespace: namespace, Name: string(ref.Name)}
+}
+
+// parentID is the key of a parent among those of all kinds. ok is false for one of a kind that is not served here.
+func (r *route) parentID(ref gatewayv1.ParentReference) (id slim.Key, ok bool) {
+	key := parentKey(r.Namespace.String(), ref)
+	switch kind := parentKind(ref); kind {
+	case "", kindGateway:
+		return key, kind != ""
+	default:
+		return keyOf(kind, key), true
+	}
 }
 
 // isParent reports whether a reference of a route is to an object.

@@ -187,7 +187,7 @@ func TestNames(t *testing.T) {
 func TestLateDefinitions(t *testing.T) {
 	w := newWorld(t)
 	var names []string
-	for _, plural := range append([]string{"tlsroutes"}, required...) {
+	for _, plural := range append(optional, required...) {
 		names = append(names, plural+".gateway.networking.k8s.io")
 	}
 	w.crds.Delete(names...)

@@ -32,14 +32,17 @@ type world struct {
 	class string
 }
 
-var required = []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"}
+var (
+	required = []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"}
+	optional = []string{"tlsroutes", "listenersets", "backendtlspolicies"}
+)
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	shared := clustertest.Shared(t)
 	w := &world{Env: operatortest.NewEnv(t, shared, "CiliumEnvoyConfig"), crds: operatortest.NewDefinitions(t, shared)}
-	w.crds.InstallGatewayAPI("standard", append([]string{"tlsroutes"}, required...)...)
-	w.Clear(httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource(), gateways.Resource(), classes.Resource(), grants.Resource())
+	w.crds.InstallGatewayAPI("standard", append(optional, required...)...)
+	w.Clear(tlsPolicyKind.Resource(), listenerSets.Resource(), httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource(), gateways.Resource(), classes.Resource(), grants.Resource())
 	w.CreateNamespace()
 	w.class = w.Namespace
 	w.apply(classes.Resource(), fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: io.cilium/gateway-controller}}`, w.class))
@@ -310,12 +313,15 @@ spec: {parentRefs: [{name: edge}], %srules: [{backendRefs: [{name: %s, port: 80}
 
 // roleOfTheDuty are the permissions that docs/wire/gateway.md has.
 var roleOfTheDuty = []rbacv1.PolicyRule{
-	{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "referencegrants"}, Verbs: []string{"get", "list", "watch"}},
-	{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "tlsroutes/status"}, Verbs: []string{"update"}},
+	{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "tlsroutes", "backendtlspolicies", "referencegrants"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"gatewayclasses/status", "gateways/status", "httproutes/status", "grpcroutes/status", "tlsroutes/status", "backendtlspolicies/status"}, Verbs: []string{"update"}},
 	{APIGroups: []string{""}, Resources: []string{"services", "endpoints"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"namespaces", "secrets"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list", "watch"}},
 	{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumenvoyconfigs"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	{APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"listenersets"}, Verbs: []string{"get", "list", "watch"}},
+	{APIGroups: []string{"gateway.networking.k8s.io"}, Resources: []string{"listenersets/status"}, Verbs: []string{"update"}},
 	{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumgatewayclassconfigs"}, Verbs: []string{"get", "list", "watch"}},
 	{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumgatewayclassconfigs/status"}, Verbs: []string{"update"}},
 	{APIGroups: []string{"multicluster.x-k8s.io"}, Resources: []string{"serviceimports"}, Verbs: []string{"list", "watch"}},
@@ -337,7 +343,7 @@ func TestGateway(t *testing.T) {
 		w.must(convert(u.Object, &cl))
 		return says(cl.Status.Conditions, "Accepted")
 	})
-	if len(cl.Status.SupportedFeatures) != len(supportedFeatures) || !strings.HasPrefix(says(cl.Status.Conditions, "SupportedVersion"), "True SupportedVersion") {
+	if len(cl.Status.SupportedFeatures) != len(supportedFeatures(true, true)) || !strings.HasPrefix(says(cl.Status.Conditions, "SupportedVersion"), "True SupportedVersion") {
 		t.Errorf("GW-E1: %v", cl.Status)
 	}
 	w.awaitGateway("edge", "Programmed", "False AddressNotAssigned: Gateway waiting for address")

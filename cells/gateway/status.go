@@ -37,7 +37,7 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 		r.addresses = addressesOf(o.service)
 	}
 	notValid := string(gatewayv1.GatewayReasonListenersNotValid)
-	isAccepted := func(l *listener) bool { return l.accepted.ok }
+	isAccepted := func(l *listener) bool { return l.accepted.ok } // of the Gateway itself: those of ListenerSets are theirs to report
 	ips, supported := staticAddresses(g)
 	switch {
 	case g.Spec.Infrastructure != nil && g.Spec.Infrastructure.ParametersRef != nil:
@@ -46,7 +46,7 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 	case !supported:
 		r.accepted = condition{false, string(gatewayv1.GatewayReasonUnsupportedAddress), "Only addresses of type IPAddress are supported"}
 		r.programmed = r.accepted
-	case !slices.ContainsFunc(p.listeners, isAccepted):
+	case !slices.ContainsFunc(p.own, isAccepted):
 		r.accepted = condition{false, notValid, "No Accepted Listeners"}
 		r.programmed = r.accepted
 	case o.failure != "":
@@ -62,7 +62,7 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 	case len(r.addresses) == 0:
 		r.programmed = condition{false, string(gatewayv1.GatewayReasonAddressNotAssigned), "Gateway waiting for address"}
 	}
-	if r.accepted.ok && slices.ContainsFunc(p.listeners, func(l *listener) bool { return !l.accepted.ok }) {
+	if r.accepted.ok && slices.ContainsFunc(p.own, func(l *listener) bool { return !l.accepted.ok }) {
 		r.accepted.reason, r.accepted.message = notValid, "Some listeners are not valid"
 	}
 	return r
@@ -84,30 +84,48 @@ func (p *gatewayPlan) applyStatus(to *gatewayv1.GatewayStatus, r gatewayResult, 
 	if !slices.EqualFunc(to.Addresses, r.addresses, func(a, b gatewayv1.GatewayStatusAddress) bool { return reflect.DeepEqual(a, b) }) {
 		to.Addresses, changed = r.addresses, true
 	}
-	has := to.Listeners
-	var listeners []gatewayv1.ListenerStatus
-	for _, l := range p.listeners {
+	// Without ListenerSets there is no number of them, which older definitions do not have.
+	if n := p.attachedSets(r); to.AttachedListenerSets == nil && n > 0 || to.AttachedListenerSets != nil && *to.AttachedListenerSets != n {
+		to.AttachedListenerSets, changed = &n, true
+	}
+	listeners, differ := applyListeners(to.Listeners, p.own, p.attached, generation, counts, now)
+	to.Listeners = listeners
+	return changed || differ
+}
+
+// attachedSets is the number of ListenerSets that are accepted.
+func (p *gatewayPlan) attachedSets(r gatewayResult) (n int32) {
+	for _, s := range p.sets {
+		if s.result(r).accepted.ok {
+			n++
+		}
+	}
+	return n
+}
+
+// applyListeners returns what a status says of listeners, and whether that is something else. Without counts the numbers of
+// routes stay as they are.
+func applyListeners(has []gatewayv1.ListenerStatus, all []*listener, attached map[*listener]int32, generation int64, counts bool, now metav1.Time) (merged []gatewayv1.ListenerStatus, changed bool) {
+	for _, l := range all {
 		s := gatewayv1.ListenerStatus{Name: l.of.Name}
 		i := slices.IndexFunc(has, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.of.Name })
 		if i >= 0 {
 			s = has[i]
 			s.Conditions = slices.Clone(s.Conditions)
 		}
-		changed = l.applyStatus(&s, generation, now) || i != len(listeners) || changed
-		if n := p.attached[l]; (counts || i < 0) && s.AttachedRoutes != n {
+		changed = l.applyStatus(&s, generation, now) || i != len(merged) || changed
+		if n := attached[l]; (counts || i < 0) && s.AttachedRoutes != n {
 			s.AttachedRoutes, changed = n, true
 		}
-		listeners = append(listeners, s)
+		merged = append(merged, s)
 	}
-	to.Listeners = listeners
-	return changed || len(has) != len(listeners)
+	return merged, changed || len(has) != len(merged)
 }
 
 // applyStatus sets what is said of a listener.
 func (l *listener) applyStatus(to *gatewayv1.ListenerStatus, generation int64, now metav1.Time) (changed bool) {
-	if !reflect.DeepEqual(to.SupportedKinds, l.kinds) {
-		to.SupportedKinds, changed = l.kinds, true
-	}
+	changed = len(to.SupportedKinds)+len(l.kinds) > 0 && !reflect.DeepEqual(to.SupportedKinds, l.kinds)
+	to.SupportedKinds = l.kinds // also without any: older definitions want a list
 	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.accepted, generation, now) || changed
 	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.programmed(), generation, now) || changed
 	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.resolved, generation, now) || changed

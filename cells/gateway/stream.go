@@ -5,10 +5,13 @@ package gateway
 
 import (
 	"bytes"
+	"encoding/asn1"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"reflect"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
@@ -43,6 +46,13 @@ type gateway struct {
 	Status     gatewayv1.GatewayStatus `json:"status"`
 }
 
+// listenerSet is a ListenerSet.
+type listenerSet struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.ListenerSetSpec   `json:"spec"`
+	Status     gatewayv1.ListenerSetStatus `json:"status"`
+}
+
 type httpRoute struct {
 	objectMeta `json:"metadata"`
 	Spec       gatewayv1.HTTPRouteSpec `json:"spec"`
@@ -64,6 +74,13 @@ type tlsRoute struct {
 
 // tlsRouteAlpha is a TLSRoute of version v1alpha2, which has the same fields.
 type tlsRouteAlpha tlsRoute
+
+// tlsPolicy is a BackendTLSPolicy.
+type tlsPolicy struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.BackendTLSPolicySpec `json:"spec"`
+	Status     gatewayv1.PolicyStatus         `json:"status"`
+}
 
 type routeStatus struct {
 	Parents []gatewayv1.RouteParentStatus `json:"parents"`
@@ -132,17 +149,24 @@ func (*certificate) AcceptsField(full reflect.Type) error {
 
 // DecodeField implements slim.FieldDecoder.
 func (c *certificate) DecodeField(f slim.Field) error {
+	data, err := entriesOf(f, corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
+	*c = certificateOf(data)
+	return err
+}
+
+// entriesOf are the entries of a map that have one of the given keys.
+func entriesOf(f slim.Field, keys ...string) (map[string][]byte, error) {
 	data := map[string][]byte{}
 	for entry := range f.Values() {
 		var key, value []byte
 		for len(entry) > 0 {
 			number, kind, n := protowire.ConsumeTag(entry)
 			if n < 0 || kind != protowire.BytesType {
-				return errors.New("an entry of the data of a secret is not readable")
+				return nil, errors.New("an entry of the data of an object is not readable")
 			}
 			part, m := protowire.ConsumeBytes(entry[n:])
 			if m < 0 {
-				return protowire.ParseError(m)
+				return nil, protowire.ParseError(m)
 			}
 			entry = entry[n+m:]
 			switch number {
@@ -152,12 +176,11 @@ func (c *certificate) DecodeField(f slim.Field) error {
 				value = part
 			}
 		}
-		if name := string(key); name == corev1.TLSCertKey || name == corev1.TLSPrivateKeyKey {
+		if name := string(key); slices.Contains(keys, name) {
 			data[name] = value
 		}
 	}
-	*c = certificateOf(data)
-	return nil
+	return data, nil
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -178,6 +201,65 @@ func certificateOf(data map[string][]byte) certificate {
 func isPEM(text []byte) bool {
 	block, _ := pem.Decode(bytes.TrimSpace(text))
 	return block != nil && len(block.Bytes) > 0
+}
+
+// configMap is what is read of a ConfigMap: whether it has certificates of authorities. They are not kept.
+type configMap struct {
+	slim.Meta  `json:"metadata"`
+	Data       authority `json:"data"`
+	BinaryData authority `json:"binaryData"`
+}
+
+// authorityKey is the key of the certificates of authorities in a ConfigMap.
+const authorityKey = "ca.crt"
+
+// isAuthority reports whether a ConfigMap has certificates of authorities.
+func (m *configMap) isAuthority() bool { return m.Data.Valid || m.BinaryData.Valid }
+
+// authority says whether the data of a ConfigMap have certificates of authorities in PEM.
+type authority struct{ Valid bool }
+
+// AcceptsField implements slim.FieldDecoder.
+func (*authority) AcceptsField(full reflect.Type) error {
+	if full != reflect.TypeFor[map[string][]byte]() && full != reflect.TypeFor[map[string]string]() {
+		return errors.New("authority reads the data of a ConfigMap")
+	}
+	return nil
+}
+
+// DecodeField implements slim.FieldDecoder.
+func (a *authority) DecodeField(f slim.Field) error {
+	data, err := entriesOf(f, authorityKey)
+	a.Valid = areCertificates(data[authorityKey])
+	return err
+}
+
+// UnmarshalJSON implements json.Unmarshaler. PEM is no base64: which of both an entry is need not be known.
+func (a *authority) UnmarshalJSON(text []byte) error {
+	var data map[string]string
+	if err := json.Unmarshal(text, &data); err != nil {
+		return err
+	}
+	decoded, _ := base64.StdEncoding.DecodeString(data[authorityKey])
+	a.Valid = areCertificates([]byte(data[authorityKey])) || areCertificates(decoded)
+	return nil
+}
+
+// areCertificates reports whether text has certificates in PEM, each of them whole: Envoy takes all of them or none. Blocks of
+// other types, and what is between blocks, may be anything.
+func areCertificates(text []byte) bool {
+	found := false
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		var certificate asn1.RawValue
+		if rest, err := asn1.Unmarshal(block.Bytes, &certificate); err != nil || len(rest) > 0 || certificate.Tag != asn1.TagSequence {
+			return false
+		}
+		found = true
+	}
+	return found
 }
 
 // definition is a CustomResourceDefinition, of which only metadata is read.
@@ -250,17 +332,20 @@ var (
 
 	classes        = stream.Custom[class](api.WithResource("gatewayclasses")).OfKind("GatewayClass")
 	gateways       = stream.Custom[gateway](api.WithResource("gateways")).OfKind("Gateway")
+	listenerSets   = stream.Custom[listenerSet](api.WithResource("listenersets")).OfKind(kindListenerSet)
 	httpRoutes     = stream.Custom[httpRoute](api.WithResource("httproutes")).OfKind(kindHTTP)
 	grpcRoutes     = stream.Custom[grpcRoute](api.WithResource("grpcroutes")).OfKind(kindGRPC)
 	tlsRoutes      = stream.Custom[tlsRoute](api.WithResource("tlsroutes")).OfKind(kindTLS)
 	tlsRoutesAlpha = stream.Custom[tlsRouteAlpha](tlsRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindTLS)
 	grants         = stream.Custom[grant](api.WithResource("referencegrants").GroupResource().WithVersion("v1beta1")).OfKind("ReferenceGrant")
 	classConfigs   = stream.Custom[classConfig](schema.GroupVersionResource{Group: "cilium.io", Version: "v2alpha1", Resource: "ciliumgatewayclassconfigs"}).OfKind(kindClassConfig)
+	tlsPolicyKind  = stream.Custom[tlsPolicy](api.WithResource("backendtlspolicies")).OfKind(kindTLSPolicy)
 	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: importGroup, Version: "v1alpha1", Resource: "serviceimports"}).OfKind(kindImport)
 	services       = stream.Core[service, corev1.Service](core.WithResource("services"))
 	namespaces     = stream.Core[namespace, corev1.Namespace](core.WithResource("namespaces"))
 	// Releases of Helm are large, and no certificates.
 	secrets     = stream.Core[secret, corev1.Secret](core.WithResource("secrets")).MatchingFields("type!=helm.sh/release.v1")
+	configMaps  = stream.Core[configMap, corev1.ConfigMap](core.WithResource("configmaps"))
 	owned       = stream.Core[endpoints, envoyres.CoreEndpoints](core.WithResource("endpoints")).MatchingLabels(owningLabel)
 	definitions = stream.Metadata[definition](schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 )
@@ -271,10 +356,13 @@ const (
 	kindGRPC        = "GRPCRoute"
 	kindTLS         = "TLSRoute"
 	kindGateway     = "Gateway"
+	kindListenerSet = "ListenerSet"
 	kindService     = "Service"
 	kindSecret      = "Secret"
 	kindImport      = "ServiceImport"
 	kindClassConfig = "CiliumGatewayClassConfig"
+	kindTLSPolicy   = "BackendTLSPolicy"
+	kindConfigMap   = "ConfigMap"
 
 	importGroup = "multicluster.x-k8s.io"
 )

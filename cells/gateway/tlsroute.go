@@ -20,14 +20,17 @@ func (r *tlsRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
 	}
 }
 
-// compile takes the backends of the rules. All rules match the same connections: the first one counts.
+// compile takes the backends of the rules. All rules match the same connections: the first one counts. TLS that is passed through
+// is that of the backend, whatever its policy.
 func (r *tlsRoute) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
 	for _, rule := range r.Spec.Rules {
-		var backends []envoy.Backend
+		var passed, terminated []envoy.Backend
+		through := compiler{route: c.route, ask: c.ask.withoutPolicies()}
 		for _, ref := range rule.BackendRefs {
-			c.backend(&backends, ref, func(*envoy.Backend) {})
+			through.backend(&passed, ref, func(*envoy.Backend) {})
+			c.backend(&terminated, ref, func(*envoy.Backend) {})
 		}
-		c.passthrough = append(c.passthrough, backends)
+		c.passthrough, c.terminated = append(c.passthrough, passed), append(c.terminated, terminated)
 	}
 }

@@ -4,7 +4,9 @@
 package gateway
 
 import (
+	"iter"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -16,8 +18,9 @@ import (
 
 // seen is what functions that map changes know of the objects before. It tells changes of a status from others.
 type seen struct {
-	objects    map[slim.Key]input      // of Gateways, and of routes by their id
-	parents    map[slim.Key][]slim.Key // of routes
+	objects    map[slim.Key]input      // of Gateways, and of routes and ListenerSets by their id
+	parents    map[slim.Key][]slim.Key // of routes and ListenerSets
+	targets    map[slim.Key][]slim.Key // of routes, as route.targets has them; of BackendTLSPolicies, Services
 	ports      map[slim.Key][]slim.ServicePort
 	namespaces map[string]slim.Labels
 }
@@ -30,7 +33,7 @@ type input struct {
 }
 
 func newSeen() seen {
-	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}}
+	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}}
 }
 
 // changed reports whether more than the status of an object has changed.
@@ -52,23 +55,80 @@ func idsOf(all []*route) (keys []slim.Key) {
 	return keys
 }
 
-// withRoutes is Gateways, and all routes that refer to them.
+// withRoutes is Gateways, their ListenerSets, and all routes that refer to any of them, with the policies of their backends.
 func (c *controller) withRoutes(all ...*gateway) (keys []slim.Key) {
 	for _, g := range all {
-		keys = append(append(keys, g.Key()), idsOf(c.routes(routesByParent, g.Key()))...)
+		keys = append(append(keys, g.Key()), c.attachedTo(g.Key())...)
+		for s := range setsBy(c, setsByGateway, g.Key()) {
+			keys = append(append(keys, s.id()), c.attachedTo(s.id())...)
+		}
 	}
 	return keys
 }
 
-// withParents is routes, and all that they refer to as their parents.
-func withParents(all []*route) (keys []slim.Key) {
+// attachedTo is the routes of a parent, and the policies of their backends.
+func (c *controller) attachedTo(parent slim.Key) []slim.Key {
+	routes := c.routes(routesByParent, parent)
+	return append(idsOf(routes), c.policiesTo(routes)...)
+}
+
+// withParents is routes, and all that plans them: their parents, but of ListenerSets the Gateways; and the policies of their backends.
+func (c *controller) withParents(all []*route) (keys []slim.Key) {
 	for _, r := range all {
-		keys = append(append(keys, r.id()), r.parentKeys()...)
+		keys = append(append(keys, r.id()), c.plannersOf(r.parentKeys())...)
+	}
+	return append(keys, c.policiesTo(all)...)
+}
+
+// plannersOf is parents of routes with the Gateways of ListenerSets in place of these. A ListenerSet that is not known yet has its
+// Gateway reconciled when it comes.
+func (c *controller) plannersOf(parents []slim.Key) (keys []slim.Key) {
+	for _, key := range parents {
+		if name, is := strings.CutPrefix(key.Name, kindListenerSet+"/"); is {
+			keys = append(keys, c.gatewayOfSet(slim.Key{Namespace: key.Namespace, Name: name})...)
+		} else {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
 
-// definitionChanged is all GatewayClasses and Gateways.
+// gatewayOfSet is the Gateway of a ListenerSet, if both are known.
+func (c *controller) gatewayOfSet(key slim.Key) (keys []slim.Key) {
+	if store := c.listenerSetStore(); store != nil {
+		if s, exists := store.Get(key); exists {
+			return s.gatewayKeys()
+		}
+	}
+	return nil
+}
+
+// gatewaysOf is the Gateways of ListenerSets.
+func gatewaysOf(all iter.Seq[*listenerSet]) (keys []slim.Key) {
+	for s := range all {
+		keys = append(keys, s.gatewayKeys()...)
+	}
+	return keys
+}
+
+func (s *listenerSet) gatewayKeys() (keys []slim.Key) {
+	if key, ok := s.gatewayKey(); ok {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// setsBy are the ListenerSets that have a key, none while they are not known.
+func setsBy[K comparable](c *controller, by *stream.Index[listenerSet, K], key K) iter.Seq[*listenerSet] {
+	store := c.listenerSetStore()
+	if store == nil {
+		return func(func(*listenerSet) bool) {}
+	}
+	return stream.ByIndex(store, by, key)
+}
+
+// definitionChanged is all GatewayClasses and Gateways, and the routes of ListenerSets; of that of BackendTLSPolicies all that they
+// concern.
 func (c *controller) definitionChanged(ch stream.Change[definition]) (keys []slim.Key) {
 	of := schema.ParseGroupResource(ch.Key.Name)
 	switch {
@@ -83,12 +143,15 @@ func (c *controller) definitionChanged(ch stream.Change[definition]) (keys []sli
 	for g := range c.gateways.All() {
 		keys = append(keys, g.Key())
 	}
-	return keys
+	if of == tlsPolicyKind.Resource().GroupResource() {
+		keys = append(append(keys, c.meshKeys()...), c.allPolicies()...)
+	}
+	return append(keys, c.attachedTo(anyListenerSet)...)
 }
 
 // withImports is the routes that refer to ServiceImports, of which there are few, and their parents.
 func (c *controller) withImports() []slim.Key {
-	return withParents(c.routes(routesByTarget, anyImport))
+	return c.withParents(c.routes(routesByTarget, anyImport))
 }
 
 func (c *controller) classChanged(ch stream.Change[class]) []slim.Key {
@@ -109,17 +172,33 @@ func (c *controller) gatewayChanged(ch stream.Change[gateway]) []slim.Key {
 	return c.withRoutes(ch.Object)
 }
 
-// routeChanged is the route, and its parents before and after if more than its status has changed.
+// routeChanged is the route; and if more than its status has changed, its parents and the policies of its backends, before and after.
 func (c *controller) routeChanged(kind stream.ChangeKind, r *route) []slim.Key {
 	id := r.id()
 	keys := []slim.Key{id}
 	if !c.seen.changed(id, kind, r.objectMeta) {
 		return keys
 	}
-	keys = append(keys, c.seen.parents[id]...)
-	if delete(c.seen.parents, id); kind != stream.Delete {
-		c.seen.parents[id] = r.parentKeys()
+	before := slices.Concat(c.plannersOf(c.seen.parents[id]), c.policiesOf(c.seen.targets[id]))
+	delete(c.seen.parents, id)
+	delete(c.seen.targets, id)
+	if kind != stream.Delete {
+		c.seen.parents[id], c.seen.targets[id] = r.parentKeys(), r.targets()
+	}
+	return slices.Concat(keys, before, c.plannersOf(c.seen.parents[id]), c.policiesOf(c.seen.targets[id]))
+}
+
+// listenerSetChanged is the ListenerSet, its Gateway before and after, which writes its status, and if more than its status has
+// changed, its routes with the policies of their backends.
+func (c *controller) listenerSetChanged(ch stream.Change[listenerSet]) []slim.Key {
+	id := ch.Object.id()
+	keys := append([]slim.Key{id}, c.seen.parents[id]...)
+	if delete(c.seen.parents, id); ch.Kind != stream.Delete {
+		c.seen.parents[id] = ch.Object.gatewayKeys()
 		keys = append(keys, c.seen.parents[id]...)
+	}
+	if c.seen.changed(id, ch.Kind, &ch.Object.objectMeta) {
+		keys = append(keys, c.attachedTo(id)...)
 	}
 	return keys
 }
@@ -127,11 +206,15 @@ func (c *controller) routeChanged(kind stream.ChangeKind, r *route) []slim.Key {
 // grantChanged is all that refers to objects of the namespace from another one.
 func (c *controller) grantChanged(ch stream.Change[grant]) []slim.Key {
 	into := namespaceKey(ch.Key.Namespace)
-	keys := withParents(c.routes(routesByTarget, into))
-	for g := range stream.ByIndex(c.gateways, gatewaysBySecret, into) {
+	return append(c.withParents(c.routes(routesByTarget, into)), c.withSecret(into)...)
+}
+
+// withSecret is the Gateways that have a key of gatewaysBySecret, by themselves or by their ListenerSets.
+func (c *controller) withSecret(key slim.Key) (keys []slim.Key) {
+	for g := range stream.ByIndex(c.gateways, gatewaysBySecret, key) {
 		keys = append(keys, g.Key())
 	}
-	return keys
+	return append(keys, gatewaysOf(setsBy(c, setsBySecret, key))...)
 }
 
 // serviceChanged is the Gateway of a Service; and where ports have changed, the routes that refer to it.
@@ -150,13 +233,13 @@ func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key)
 	}
 	mesh := keyOf(kindService, ch.Key)
 	if parents := c.routes(routesByParent, mesh); len(parents) > 0 {
-		keys = append(append(keys, mesh), idsOf(parents)...)
+		keys = append(append(append(keys, mesh), idsOf(parents)...), c.policiesTo(parents)...)
 	}
-	keys = append(keys, withParents(c.routes(routesByTarget, mesh))...)
+	keys = append(keys, c.withParents(c.routes(routesByTarget, mesh))...)
 	return append(keys, c.withImports()...) // it may be that of one
 }
 
-// namespaceChanged is the Gateways that select namespaces, and the routes of this one, if its labels have changed.
+// namespaceChanged is the Gateways that select namespaces, and the routes and ListenerSets of this one, if its labels have changed.
 func (c *controller) namespaceChanged(ch stream.Change[namespace]) []slim.Key {
 	was, known := c.seen.namespaces[ch.Key.Name]
 	if ch.Kind == stream.Delete {
@@ -167,14 +250,15 @@ func (c *controller) namespaceChanged(ch stream.Change[namespace]) []slim.Key {
 			return nil
 		}
 	}
-	return withParents(c.routes(routesByNamespace, namespaceKey(ch.Key.Name)))
-}
-
-func (c *controller) secretChanged(ch stream.Change[secret]) (keys []slim.Key) {
-	for g := range stream.ByIndex(c.gateways, gatewaysBySecret, ch.Key) {
-		keys = append(keys, g.Key())
+	keys := c.withParents(c.routes(routesByNamespace, namespaceKey(ch.Key.Name)))
+	for s := range setsBy(c, setsByNamespace, ch.Key.Name) {
+		keys = append(append(keys, s.gatewayKeys()...), c.attachedTo(s.id())...)
 	}
 	return keys
+}
+
+func (c *controller) secretChanged(ch stream.Change[secret]) []slim.Key {
+	return c.withSecret(ch.Key)
 }
 
 func (c *controller) endpointsChanged(ch stream.Change[endpoints]) (keys []slim.Key) {
@@ -208,7 +292,7 @@ func meshOf(o *envoyres.Object) (key slim.Key, ok bool) {
 
 // importChanged is the routes that refer to a ServiceImport, and their parents.
 func (c *controller) importChanged(ch stream.Change[serviceImport]) []slim.Key {
-	return withParents(c.routes(routesByTarget, keyOf(kindImport, ch.Key)))
+	return c.withParents(c.routes(routesByTarget, keyOf(kindImport, ch.Key)))
 }
 
 // classConfigChanged is the CiliumGatewayClassConfig, its classes and their Gateways.

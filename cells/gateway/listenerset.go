@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// holder is what has listeners: a Gateway or a ListenerSet.
+type holder struct {
+	*objectMeta
+	kind      string
+	listeners []gatewayv1.Listener
+}
+
+func (g *gateway) holder() holder { return holder{&g.objectMeta, kindGateway, g.Spec.Listeners} }
+
+func (s *listenerSet) holder() holder {
+	h := holder{objectMeta: &s.objectMeta, kind: kindListenerSet}
+	for _, l := range s.Spec.Listeners {
+		h.listeners = append(h.listeners, gatewayv1.Listener(l))
+	}
+	return h
+}
+
+// id is the key of a holder among the parents of routes.
+func (h holder) id() slim.Key {
+	if h.kind == kindGateway {
+		return h.Key()
+	}
+	return keyOf(h.kind, h.Key())
+}
+
+// id is the key of a ListenerSet among objects of all kinds.
+func (s *listenerSet) id() slim.Key { return keyOf(kindListenerSet, s.Key()) }
+
+// gatewayKey is the Gateway whose listeners a ListenerSet adds to. ok is false if its parent is something else.
+func (s *listenerSet) gatewayKey() (key slim.Key, ok bool) {
+	ref := gatewayv1.ParentReference{Group: s.Spec.ParentRef.Group, Kind: s.Spec.ParentRef.Kind, Namespace: s.Spec.ParentRef.Namespace, Name: s.Spec.ParentRef.Name}
+	return parentKey(s.Namespace.String(), ref), parentKind(ref) == kindGateway
+}
+
+// comparePrecedence sorts ListenerSets: listeners of the older one stay, then of the one whose name is first.
+func comparePrecedence(a, b *listenerSet) int {
+	return cmp.Or(
+		cmp.Compare(a.CreationTimestamp, b.CreationTimestamp),
+		strings.Compare(a.Namespace.String()+"/"+a.Name, b.Namespace.String()+"/"+b.Name),
+	)
+}
+
+// allowsSets reports whether a Gateway allows ListenerSets of a namespace. By default it allows none.
+func (g *gateway) allowsSets(namespace string, ask asker) bool {
+	a := g.Spec.AllowedListeners
+	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
+		return false
+	}
+	return selectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, ask)
+}
+
+// setPlan is what becomes of a ListenerSet at its Gateway.
+type setPlan struct {
+	of        *listenerSet
+	allowed   bool
+	listeners []*listener // none if it is not allowed
+}
+
+// setResult is what the status of a ListenerSet says, beside its listeners.
+type setResult struct{ accepted, programmed condition }
+
+// ownMark is how the message of the condition Accepted begins that is written here. A ListenerSet has no other field that says
+// which controller its status is of.
+const ownMark = string(controllerName) + ": "
+
+// isOurs reports whether a status was written here.
+func isOurs(s gatewayv1.ListenerSetStatus) bool {
+	return slices.ContainsFunc(s.Conditions, func(c metav1.Condition) bool {
+		return c.Type == string(gatewayv1.ListenerSetConditionAccepted) && strings.HasPrefix(c.Message, ownMark)
+	})
+}
+
+// parentNotProgrammed is a reason of the Gateway API that its Go module has no constant for.
+const parentNotProgrammed = "ParentNotProgrammed"
+
+// result decides about the conditions of a ListenerSet. It is accepted if one of its listeners is valid. What is said of others
+// is for those who can read them.
+func (p *setPlan) result(of gatewayResult) setResult {
+	refuse := func(reason gatewayv1.ListenerSetConditionReason, message string) setResult {
+		return setResult{condition{false, string(reason), ownMark + message}, condition{false, string(reason), message}}
+	}
+	isInvalid := func(l *listener) bool { return !l.usable() }
+	r := setResult{
+		accepted:   condition{true, string(gatewayv1.ListenerSetReasonAccepted), ownMark + "ListenerSet accepted"},
+		programmed: condition{true, string(gatewayv1.ListenerSetReasonProgrammed), "ListenerSet programmed"},
+	}
+	switch {
+	case !p.allowed:
+		return refuse(gatewayv1.ListenerSetReasonNotAllowed, "spec.allowedListeners of the Gateway does not allow ListenerSets of this namespace")
+	case !of.accepted.ok:
+		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.reason)
+		r.programmed.reason = parentNotProgrammed
+		return r
+	case !slices.ContainsFunc(p.listeners, (*listener).usable):
+		return refuse(gatewayv1.ListenerSetReasonListenersNotValid, "No listener is valid: see status.listeners")
+	case slices.ContainsFunc(p.listeners, isInvalid):
+		r.accepted.reason, r.accepted.message = string(gatewayv1.ListenerSetReasonListenersNotValid), ownMark+"Some listeners are not valid: see status.listeners"
+	}
+	if !of.programmed.ok {
+		r.programmed = condition{false, parentNotProgrammed, "The Gateway is not programmed: " + of.programmed.reason}
+	}
+	return r
+}
+
+// applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
+func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener]int32, counts bool, now metav1.Time) (changed bool) {
+	generation := p.of.Generation
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
+	var has []gatewayv1.ListenerStatus
+	for _, s := range to.Listeners {
+		has = append(has, gatewayv1.ListenerStatus(s))
+	}
+	listeners, differ := applyListeners(has, p.listeners, attached, generation, counts, now)
+	to.Listeners = nil
+	for _, s := range listeners {
+		to.Listeners = append(to.Listeners, gatewayv1.ListenerEntryStatus(s))
+	}
+	return changed || differ
+}
+
+// resetStatus sets the status of a ListenerSet whose parent is not served here any more to what the API server sets for a new
+// one, if it was written here. It reports whether it was.
+func resetStatus(to *gatewayv1.ListenerSetStatus, why string, now metav1.Time) (changed bool) {
+	if !isOurs(*to) {
+		return false
+	}
+	to.Listeners = nil
+	for _, kind := range []gatewayv1.ListenerSetConditionType{gatewayv1.ListenerSetConditionAccepted, gatewayv1.ListenerSetConditionProgrammed} {
+		removeCondition(&to.Conditions, string(kind))
+		to.Conditions = append(to.Conditions, metav1.Condition{
+			Type: string(kind), Status: metav1.ConditionUnknown, Reason: string(gatewayv1.ListenerSetReasonPending), Message: why, LastTransitionTime: now,
+		})
+	}
+	return true
+}

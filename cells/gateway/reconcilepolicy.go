@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// servesPolicies reports whether BackendTLSPolicies can be served: their definition has v1, and the role allows to read them and
+// what they refer to. That of older releases does not.
+func (c *controller) servesPolicies(ctx context.Context) (bool, error) {
+	for _, resource := range []k8s.Ref{{Resource: tlsPolicyKind.Resource()}, {Resource: configMaps.Resource()}} {
+		if c.Permissions.Denies("list", resource) || c.Permissions.Denies("watch", resource) {
+			return false, nil
+		}
+	}
+	d, err := c.definition(ctx, tlsPolicyKind.Resource().GroupResource())
+	return slices.Contains(d.versions, tlsPolicyKind.Resource().Version), err
+}
+
+// needPolicies has BackendTLSPolicies watched for a key. They are not known before the initial state is complete.
+func (c *controller) needPolicies(ctx context.Context, key slim.Key) (known bool, err error) {
+	served, err := c.servesPolicies(ctx)
+	if err != nil {
+		return false, err
+	}
+	var store *stream.Store[tlsPolicy]
+	if served {
+		if store = c.policies.Need(key); store == nil {
+			return false, nil
+		}
+	} else {
+		c.policies.Drop(key)
+	}
+	if store == nil || store.Len() == 0 { // ConfigMaps are many
+		c.configMaps.Drop(key)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.policyStore = store
+	return true, nil
+}
+
+func (c *controller) dropPolicies(key slim.Key) {
+	c.policies.Drop(key)
+	c.configMaps.Drop(key)
+}
+
+// storeOfPolicies is nil if they are not served, or nothing needs them.
+func (c *controller) storeOfPolicies() *stream.Store[tlsPolicy] {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.policyStore
+}
+
+// policiesIn are the BackendTLSPolicies that have a key in an index.
+func (c *controller) policiesIn(index *stream.Index[tlsPolicy, slim.Key], key slim.Key) (found []*tlsPolicy) {
+	store := c.storeOfPolicies()
+	if store == nil {
+		return nil
+	}
+	return slices.Collect(stream.ByIndex(store, index, key))
+}
+
+// tlsPolicies are those of the cluster, for an asker.
+func (c *controller) tlsPolicies(ask asker) tlsPolicies {
+	return tlsPolicies{
+		of: func(service slim.Key) []*tlsPolicy { return c.policiesIn(policiesByService, service) },
+		hasPort: func(service slim.Key, port string) bool {
+			s, exists := c.services.Get(service)
+			return !exists && c.services.Hides(service) || exists && slices.ContainsFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Name.String() == port })
+		},
+		authority: func(of slim.Key) answer { return ask(question{about: aboutAuthority, key: of}) },
+	}
+}
+
+// askTLS answers how a port of a Service is spoken to. That of a Service that cannot be decoded is not, if there is a policy: it may
+// be for the port.
+func (c *controller) askTLS(q question, ask asker) answer {
+	if len(c.policiesIn(policiesByService, q.key)) == 0 {
+		return answer{}
+	}
+	s, exists := c.services.Get(q.key)
+	if !exists {
+		return answer{exists: true}
+	}
+	name := ""
+	if i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Port == q.port }); i >= 0 {
+		name = s.Spec.Ports[i].Name.String()
+	}
+	return c.tlsPolicies(ask).at(q.key, name)
+}
+
+func (c *controller) askAuthority(q question, key slim.Key, waiting *bool) answer {
+	known := c.configMaps.Need(key)
+	if known == nil {
+		*waiting = true
+		return answer{}
+	}
+	m, exists := known.Get(q.key)
+	return answer{exists: exists, ok: exists && m.isAuthority()}
+}
+
+// reconcilePolicy writes the status of a BackendTLSPolicy.
+func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (reconcile.Result, error) {
+	known, err := c.needPolicies(ctx, key)
+	if err != nil || !known {
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, err
+	}
+	var p *tlsPolicy
+	if store := c.storeOfPolicies(); store != nil {
+		p, _ = store.Get(of)
+	}
+	if p == nil {
+		c.dropPolicies(key)
+		c.dropTLSRoutes(key)
+		c.imports.Drop(key)
+		c.sets.Drop(key)
+		return reconcile.Result{Reason: isGone}, nil
+	}
+	tlsKnown, err := c.needTLSRoutes(ctx, key)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	sets, err := c.needListenerSets(ctx, key)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case !tlsKnown || !sets.known():
+		return sets.result(isWaiting), nil
+	case sets.hides():
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
+	case c.hidesRoute():
+		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
+	}
+	waiting := false
+	ask := c.asker(key, &waiting)
+	found := c.parents(sets).ancestors(p.services(), c.routesTo(p.services()), ask)
+	if len(found.found) == 0 && !waiting && !p.hasEntry() {
+		return reconcile.Result{Reason: noAncestor}, nil
+	}
+	v := c.tlsPolicies(ask).evaluate(p)
+	if waiting {
+		return reconcile.Result{Reason: isWaiting}, nil
+	}
+	return c.writePolicyStatus(ctx, p, found, v)
+}
+
+// writePolicyStatus writes the status of a BackendTLSPolicy if it differs.
+func (c *controller) writePolicyStatus(ctx context.Context, p *tlsPolicy, found ancestors, v policyResult) (reconcile.Result, error) {
+	now := metav1.NewTime(c.Deps.Plan.Now())
+	var result reconcile.Result
+	for _, said := range []condition{v.resolved, v.accepted} {
+		if !said.ok {
+			result.Reason = fmt.Sprintf("not served as it asks for: %s: %s", said.reason, said.message)
+		}
+	}
+	if _, changed := mergeAncestors(p.Status.Ancestors, found, v, p.Generation, now); !changed {
+		return result, nil
+	}
+	ref := k8s.Ref{Resource: tlsPolicyKind.Resource(), Namespace: p.Namespace.String(), Name: p.Name, Subresource: "status", UID: p.UID.API()}
+	return result, modifyStatus(ctx, c.Client, ref, func(s *gatewayv1.PolicyStatus) {
+		s.Ancestors, _ = mergeAncestors(s.Ancestors, found, v, p.Generation, now)
+	})
+}
+
+// routesTo are the routes that refer to Services, and those that may by a ServiceImport.
+func (c *controller) routesTo(services []slim.Key) []*route {
+	all := c.routes(routesByTarget, anyImport)
+	for _, s := range services {
+		all = append(all, c.routes(routesByTarget, keyOf(kindService, s))...)
+	}
+	return all
+}
+
+// policyChanged is the BackendTLSPolicy, and if more than its status has changed, the others of its Services before and after, and
+// the parents of the routes that refer to them.
+func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
+	id := keyOf(kindTLSPolicy, ch.Key)
+	keys := []slim.Key{id}
+	if !c.seen.changed(id, ch.Kind, &ch.Object.objectMeta) {
+		return keys
+	}
+	services := slices.Concat(c.seen.targets[id], ch.Object.services())
+	if delete(c.seen.targets, id); ch.Kind != stream.Delete {
+		c.seen.targets[id] = ch.Object.services()
+	}
+	for _, s := range services {
+		keys = append(keys, policyKeys(c.policiesIn(policiesByService, s))...)
+	}
+	for _, r := range c.routesTo(services) {
+		keys = append(keys, r.parentKeys()...)
+	}
+	return keys
+}
+
+// configMapChanged is the BackendTLSPolicies that refer to a ConfigMap, and the parents of the routes that refer to their Services.
+func (c *controller) configMapChanged(ch stream.Change[configMap]) (keys []slim.Key) {
+	for _, p := range c.policiesIn(policiesByAuthority, ch.Key) {
+		keys = append(keys, keyOf(kindTLSPolicy, p.Key()))
+		for _, r := range c.routesTo(p.services()) {
+			keys = append(keys, r.parentKeys()...)
+		}
+	}
+	return keys
+}
+
+func policyKeys(all []*tlsPolicy) (keys []slim.Key) {
+	for _, p := range all {
+		keys = append(keys, keyOf(kindTLSPolicy, p.Key()))
+	}
+	return keys
+}
+
+// allPolicies is all BackendTLSPolicies.
+func (c *controller) allPolicies() []slim.Key {
+	store := c.storeOfPolicies()
+	if store == nil {
+		return nil
+	}
+	return policyKeys(slices.Collect(store.All()))
+}
+
+// policiesOf is the BackendTLSPolicies of the Services among the targets of a route; all where it has ServiceImports.
+func (c *controller) policiesOf(targets []slim.Key) (keys []slim.Key) {
+	if c.storeOfPolicies() == nil {
+		return nil
+	}
+	for _, target := range targets {
+		if target == anyImport {
+			return c.allPolicies()
+		}
+		if name, ok := strings.CutPrefix(target.Name, kindService+"/"); ok {
+			keys = append(keys, policyKeys(c.policiesIn(policiesByService, slim.Key{Namespace: target.Namespace, Name: name}))...)
+		}
+	}
+	return keys
+}
+
+// policiesTo is the BackendTLSPolicies of the backends of routes.
+func (c *controller) policiesTo(routes []*route) (keys []slim.Key) {
+	if c.storeOfPolicies() == nil {
+		return nil
+	}
+	for _, r := range routes {
+		keys = append(keys, c.policiesOf(r.targets())...)
+	}
+	return keys
+}
+
+// hasEntry reports whether the status of a policy has an entry of ours.
+func (p *tlsPolicy) hasEntry() bool {
+	return slices.ContainsFunc(p.Status.Ancestors, func(s gatewayv1.PolicyAncestorStatus) bool { return s.ControllerName == controllerName })
+}
