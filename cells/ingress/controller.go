@@ -84,6 +84,11 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	return err
 }
 
+// QueueOptions is called once: the configuration of all that share a load balancer goes before the status of each.
+func (c *controller) QueueOptions() []reconcile.Option {
+	return []reconcile.Option{reconcile.Urgent(func(key slim.Key) bool { return key == sharedKey })}
+}
+
 // sharedKey is the key of the shared load balancer: no Ingress is without a namespace.
 var sharedKey = slim.Key{Name: sharedMode}
 

@@ -93,14 +93,13 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	labels := inherited(i.Labels, c.Config.IngressLBAnnotationPrefixes)
 	labels[ingressLabel] = "true"
 	annotations := inherited(i.Annotations.Labels, c.Config.IngressLBAnnotationPrefixes)
-	_, exists := c.services.Get(serviceKey(key))
 	err = envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: "Service", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
 		Edit: func(to *corev1.Service, isNew bool) {
 			envoyres.AddMeta(to, labels, annotations)
 			setService(to, s, c.Config.IngressHostNetworkEnabled, in.model, isNew)
 		},
-	}, exists)
+	}, envoyres.Cached(c.services, serviceKey(key)))
 	if err != nil {
 		return err
 	}
@@ -113,14 +112,13 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	if err != nil {
 		return err
 	}
-	_, exists = c.endpoints.Get(serviceKey(key))
 	return envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[envoyres.CoreEndpoints]{
 		Resource: owned.Resource(), Kind: "Endpoints", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
 		Edit: func(to *envoyres.CoreEndpoints, _ bool) {
 			envoyres.AddMeta(to, labels, annotations)
 			envoyres.SetEndpoints(to)
 		},
-	}, exists)
+	}, envoyres.Cached(c.endpoints, serviceKey(key)))
 }
 
 // removeDedicated deletes what an Ingress has of a load balancer of its own.
