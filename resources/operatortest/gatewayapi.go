@@ -4,28 +4,19 @@
 package operatortest
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/clustertest/gatewayapi"
 )
-
-// gatewayAPI is the folder of the module of the Gateway API.
-var gatewayAPI = sync.OnceValues(func() (string, error) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/gateway-api").Output()
-	return strings.TrimSpace(string(out)), err
-})
 
 // Definitions are CustomResourceDefinitions of a cluster.
 type Definitions struct {
@@ -48,16 +39,16 @@ func NewDefinitions(t testing.TB, c *clustertest.Cluster) *Definitions {
 // plurals, from the files of its Go module.
 func (d *Definitions) InstallGatewayAPI(channel string, plurals ...string) {
 	d.t.Helper()
-	dir, err := gatewayAPI()
+	all, err := gatewayapi.Definitions(d.t.Context(), channel, plurals...)
 	if err != nil {
-		d.t.Fatalf("finding the module of the Gateway API: %v", err)
+		d.t.Fatal(err)
 	}
-	for _, plural := range plurals {
-		text, err := os.ReadFile(filepath.Join(dir, "config", "crd", channel, "gateway.networking.k8s.io_"+plural+".yaml"))
-		if err != nil {
+	for _, one := range all {
+		want := &apiextensionsv1.CustomResourceDefinition{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(one.Object, want); err != nil {
 			d.t.Fatal(err)
 		}
-		d.Apply(text)
+		d.apply(want)
 	}
 }
 
@@ -69,6 +60,11 @@ func (d *Definitions) Apply(text []byte) {
 		d.t.Fatal(err)
 	}
 	want.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	d.apply(want)
+}
+
+func (d *Definitions) apply(want *apiextensionsv1.CustomResourceDefinition) {
+	d.t.Helper()
 	Eventually(d.t, want.Name+" is applied", func() bool {
 		has, err := d.client.Get(d.t.Context(), want.Name, metav1.GetOptions{})
 		switch {
