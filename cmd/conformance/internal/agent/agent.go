@@ -192,7 +192,7 @@ func (a *Agent) compile(u *unstructured.Unstructured) compiled {
 		var decoded *envoytest.Config
 		if decoded, err = envoytest.VerifyJSON(text); decoded != nil {
 			resolve(decoded)
-			served, unserved := proxy.New(decoded, proxy.World{Endpoints: a.endpoints, Certificate: a.certificate})
+			served, unserved := proxy.New(decoded, proxy.World{Endpoints: a.endpoints, Certificate: a.certificate, Authority: a.authority})
 			if err = errors.Join(err, unserved); err == nil {
 				c.config = served
 			}

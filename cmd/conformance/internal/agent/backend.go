@@ -5,6 +5,7 @@ package agent
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"strconv"
 	"strings"
@@ -89,13 +90,31 @@ func (a *Agent) listed(svc *corev1.Service, p corev1.ServicePort) (all []string)
 	return all
 }
 
-// certificate is the copy of a secret, by the name that agents offer it with.
-func (a *Agent) certificate(name string) (*tls.Certificate, error) {
+// secret is the copy of a secret, by the name that agents offer it with.
+func (a *Agent) secret(name string) (*corev1.Secret, error) {
 	namespace, name, _ := strings.Cut(name, "/")
 	if namespace != a.SecretsNamespace {
 		return nil, fmt.Errorf("the secret %s/%s is not in the namespace of the copies", namespace, name)
 	}
-	s, err := a.secrets.Secrets(namespace).Get(name)
+	return a.secrets.Secrets(namespace).Get(name)
+}
+
+// authority is the copy of a ConfigMap with certificates of authorities.
+func (a *Agent) authority(name string) (*x509.CertPool, error) {
+	s, err := a.secret(name)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(s.Data["ca.crt"]) {
+		return nil, fmt.Errorf("the secret %s has no certificates of authorities", name)
+	}
+	return pool, nil
+}
+
+// certificate is the copy of a secret with a certificate.
+func (a *Agent) certificate(name string) (*tls.Certificate, error) {
+	s, err := a.secret(name)
 	if err != nil {
 		return nil, err
 	}

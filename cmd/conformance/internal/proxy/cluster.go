@@ -12,6 +12,7 @@ import (
 type cluster struct {
 	service string // the name of its endpoints
 	http    version
+	tls     *upstreamTLS // nil without
 }
 
 // version is the version of HTTP of a cluster.
@@ -23,7 +24,7 @@ const (
 	downstream         // that of the request
 )
 
-func newCluster(from *clusterv3.Cluster) *cluster {
+func newCluster(from *clusterv3.Cluster) (*cluster, error) {
 	c := &cluster{service: from.GetEdsClusterConfig().GetServiceName()}
 	if c.service == "" {
 		c.service = from.Name
@@ -38,5 +39,7 @@ func newCluster(from *clusterv3.Cluster) *cluster {
 			c.http = http2
 		}
 	}
-	return c
+	var err error
+	c.tls, err = newUpstreamTLS(from.TransportSocket)
+	return c, err
 }

@@ -101,6 +101,8 @@ func newString(m *matcherv3.StringMatcher) (func(string) bool, error) {
 	switch {
 	case m == nil:
 		return nil, nil
+	case m.GetSuffix() != "", m.IgnoreCase:
+		return nil, errors.New("a match of a suffix, or without case, is served for names of certificates alone")
 	case m.GetSafeRegex() != nil:
 		return full(m.GetSafeRegex())
 	case m.GetPrefix() != "":

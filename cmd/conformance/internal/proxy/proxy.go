@@ -4,7 +4,9 @@
 package proxy
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -27,6 +29,8 @@ type World struct {
 	Endpoints func(service string) []string
 	// Certificate is a secret by its name.
 	Certificate func(name string) (*tls.Certificate, error)
+	// Authority is a secret with certificates of authorities, by its name.
+	Authority func(name string) (*x509.CertPool, error)
 }
 
 // Config is a configuration that is served. It is safe for concurrent use.
@@ -76,7 +80,9 @@ func New(c *envoytest.Config, w World) (*Config, error) {
 	}
 	for name, cl := range c.Clusters {
 		errs = append(errs, check(cl.ProtoReflect()))
-		to.clusters[name] = newCluster(cl)
+		one, err := newCluster(cl)
+		errs = append(errs, err)
+		to.clusters[name] = one
 	}
 	return to, errors.Join(errs...)
 }
@@ -208,6 +214,9 @@ func (c *Config) dial(name string) (net.Conn, error) {
 	address, err := c.endpoint(name)
 	if err != nil {
 		return nil, err
+	}
+	if t := c.clusters[name].tls; t != nil {
+		return c.dialTLS(context.Background(), t, address)
 	}
 	return net.DialTimeout("tcp", address, connectTimeout)
 }

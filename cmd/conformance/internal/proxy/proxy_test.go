@@ -21,28 +21,34 @@ import (
 // serve serves what the operator writes for a model, with one backend for all Services.
 func serve(t *testing.T, m envoy.Model, backend http.HandlerFunc) (address string) {
 	t.Helper()
+	to := start(t, backend)
+	pair := httptest.NewUnstartedServer(nil)
+	pair.StartTLS()
+	pair.Close()
+	return serveIn(t, m, World{
+		Endpoints:   func(string) []string { return []string{to} },
+		Certificate: func(string) (*tls.Certificate, error) { return &pair.TLS.Certificates[0], nil },
+	})
+}
+
+// serveIn serves what the operator writes for a model.
+func serveIn(t *testing.T, m envoy.Model, w World) (address string) {
+	t.Helper()
 	result, err := new(envoy.Translator).Translate(m, envoy.Options{Service: envoy.Name{Namespace: "ns", Name: "s"}, SecretsNamespace: "copies", FirstWins: true, Timeouts: envoy.Timeouts{StreamIdle: 5 * time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := start(t, backend)
-	return serveSpec(t, result.Spec, "listener", func(string) []string { return []string{to} })
+	return serveSpec(t, result.Spec, "listener", w)
 }
 
-// serveSpec serves a listener of a spec, with the endpoints of Services.
-func serveSpec(t *testing.T, spec v2.CiliumEnvoyConfigSpec, listener string, endpoints func(service string) []string) (address string) {
+// serveSpec serves a listener of a spec.
+func serveSpec(t *testing.T, spec v2.CiliumEnvoyConfigSpec, listener string, w World) (address string) {
 	t.Helper()
 	decoded, err := envoytest.Verify(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	pair := httptest.NewUnstartedServer(nil)
-	pair.StartTLS()
-	pair.Close()
-	c, err := New(decoded, World{
-		Endpoints:   endpoints,
-		Certificate: func(string) (*tls.Certificate, error) { return &pair.TLS.Certificates[0], nil },
-	})
+	c, err := New(decoded, w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +78,7 @@ func TestAServiceWithSeveralPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := serveSpec(t, spec, "ns/s", func(service string) []string { return endpoints[service] })
+	address := serveSpec(t, spec, "ns/s", World{Endpoints: func(service string) []string { return endpoints[service] }})
 	for host, want := range map[string]string{
 		"s": "80", "s:80": "80", "s.ns.svc:8080": "8080", "[2001:db8::1]:8080": "8080", "s:30080": "80", "10.0.0.1": "80",
 	} {

@@ -93,7 +93,12 @@ func (c *Config) send(r *http.Request, name string) (*http.Response, error) {
 	}
 	out := r.Clone(r.Context())
 	out.URL.Host = address
-	if v := c.clusters[name].http; v == http2 || v == downstream && r.ProtoMajor == 2 {
+	v, isTLS := c.clusters[name].http, c.clusters[name].tls
+	isHTTP2 := v == http2 || v == downstream && r.ProtoMajor == 2
+	if isTLS != nil {
+		return c.sendTLS(out, isTLS, isHTTP2)
+	}
+	if isHTTP2 {
 		return h2c.RoundTrip(out)
 	}
 	resp, err := plain.RoundTrip(out)
