@@ -74,7 +74,8 @@ func (b Bench) scenarios() []scenario {
 		{b.labelSetsContest(), recordedLabelSets, b.labelSets},
 		{b.batchingContest(), recordedBatching, b.batching},
 		{b.servicesContest(), b.recordedServices(), b.services},
-		{b.ingressesContest(), b.recordedIngresses(), b.ingresses},
+		{b.ingressesContest(), b.ingresses().recorded, b.measurePaths(b.ingresses())},
+		{b.routesContest(), b.routes().recorded, b.measurePaths(b.routes())},
 		{b.joiningContest(), nil, b.joining},
 		{b.taintsContest(), nil, b.taints},
 	}
