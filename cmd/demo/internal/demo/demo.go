@@ -10,11 +10,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/skep-operator/skep/resources/clustertest/gatewayapi"
 )
 
 // showTimeout is how long the operator may take for all results. It takes a few
@@ -71,11 +74,15 @@ func (d Demo) Run(ctx context.Context) error {
 
 // ownCluster shows what the operator does in a cluster that it starts.
 func (d Demo) ownCluster(ctx context.Context, scratch string) error {
-	return d.fillCluster(ctx, scratch, "a small shop on a few nodes, without kubelets", results,
+	definitions, err := gatewayapi.Definitions(ctx, "standard", "gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants")
+	if err != nil {
+		return err
+	}
+	return d.fillCluster(ctx, scratch, "a small shop on a few nodes, without kubelets", definitions, results,
 		"--ipam=cluster-pool", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--cluster-pool-ipv6-cidr=fd00:10::/96",
 		"--identity-allocation-mode=crd", "--identity-management-mode=operator",
 		"--enable-cilium-endpoint-slice", "--ces-controller-mode=slim", "--cilium-pod-namespace=kube-system",
-		"--enable-envoy-config", "--enable-ingress-controller", "--kube-proxy-replacement=true")
+		"--enable-envoy-config", "--enable-ingress-controller", "--enable-gateway-api", "--kube-proxy-replacement=true")
 }
 
 // cloudCluster is ownCluster with nodes in a simulated EC2.
@@ -85,13 +92,14 @@ func (d Demo) cloudCluster(ctx context.Context, scratch string) error {
 		return err
 	}
 	d.env = env
-	err = d.fillCluster(ctx, scratch, "nodes on instances of EC2", func([]*unstructured.Unstructured) []result { return cloudResults }, "--ipam=eni")
+	err = d.fillCluster(ctx, scratch, "nodes on instances of EC2", nil, func([]*unstructured.Unstructured) []result { return cloudResults }, "--ipam=eni")
 	d.say("Stopping the simulated EC2.")
 	return errors.Join(err, cloud.stop())
 }
 
-// fillCluster starts a cluster, fills it, and shows what the operator does in it.
-func (d Demo) fillCluster(ctx context.Context, scratch, what string, results func([]*unstructured.Unstructured) []result, args ...string) error {
+// fillCluster starts a cluster, fills it with the objects of the directory, definitions first, and shows what the operator does
+// in it.
+func (d Demo) fillCluster(ctx context.Context, scratch, what string, definitions []*unstructured.Unstructured, results func([]*unstructured.Unstructured) []result, args ...string) error {
 	objects, err := readManifests(d.Manifests)
 	if err != nil {
 		return err
@@ -107,7 +115,7 @@ func (d Demo) fillCluster(ctx context.Context, scratch, what string, results fun
 		if err != nil {
 			return err
 		}
-		for _, object := range objects {
+		for _, object := range slices.Concat(definitions, objects) {
 			if err := loader.apply(ctx, object); err != nil {
 				return err
 			}

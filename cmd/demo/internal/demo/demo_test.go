@@ -92,7 +92,7 @@ func TestDemoShowsEveryNodeWithItsCIDRsAndCleansUp(t *testing.T) {
 	inOrder(t, shown,
 		"==> Starting a control plane", "==> The devcluster is ready", "==> Starting the operator", "==> Loading",
 		"the kinds of cilium.io are registered", "every node has its pod CIDRs", "nodes with a ready agent are schedulable",
-		"every set of labels has an identity", "every pod is in a slice", "every LoadBalancer Service has its addresses", "every Ingress is programmed", "Leader      this replica", "==> It runs until Ctrl-C",
+		"every set of labels has an identity", "every pod is in a slice", "every LoadBalancer Service has its addresses", "every Ingress is programmed", "every Gateway is programmed", "every HTTPRoute has its status", "Leader      this replica", "==> It runs until Ctrl-C",
 		"==> Stopping the operator", "stopped leading", "==> Stopping the control plane", "==> Stopped")
 
 	for _, row := range []string{
@@ -102,6 +102,9 @@ func TestDemoShowsEveryNodeWithItsCIDRsAndCleansUp(t *testing.T) {
 		`ces-\S+  +monitoring  +prometheus-0`,
 		`frontend  +shop  +192\.0\.2\.\d+`,
 		`storefront  +shop  +192\.0\.2\.\d+  +shop\.example\.com  +cilium-secrets/shop-shop-tls`,
+		`public  +shop  +192\.0\.2\.\d+  +\*\.example\.com, www\.example\.com`,
+		`storefront  +shop  +True  +Accepted HTTPRoute`,
+		`elsewhere  +shop  +False  +No matching listener hostname`,
 	} {
 		if !regexp.MustCompile(`(?m)^  ` + row + `$`).MatchString(shown) {
 			t.Errorf("there is no row %s", row)

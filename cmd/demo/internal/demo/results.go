@@ -30,6 +30,8 @@ var (
 	services        = corev1.SchemeGroupVersion.WithResource("services")
 	secretResource  = corev1.SchemeGroupVersion.WithResource("secrets")
 	ingressResource = networkingv1.SchemeGroupVersion.WithResource("ingresses")
+	gatewayResource = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
+	routeResource   = schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "httproutes"}
 	envoyConfigs    = schema.GroupVersionResource{Group: ciliumGroup, Version: "v2", Resource: "ciliumenvoyconfigs"}
 	ciliumNodes     = schema.GroupVersionResource{Group: ciliumGroup, Version: "v2", Resource: "ciliumnodes"}
 	identities      = schema.GroupVersionResource{Group: ciliumGroup, Version: "v2", Resource: "ciliumidentities"}
@@ -48,6 +50,8 @@ func results(loaded []*unstructured.Unstructured) []result {
 		{"every pod is in a slice", []string{"SLICE", "NAMESPACE", "PODS"}, sliceOfEach(pods)},
 		{"every LoadBalancer Service has its addresses", []string{"SERVICE", "NAMESPACE", "ADDRESSES"}, addresses},
 		{"every Ingress is programmed", []string{"INGRESS", "NAMESPACE", "ADDRESSES", "HOSTS", "CERTIFICATES"}, ingresses},
+		{"every Gateway is programmed", []string{"GATEWAY", "NAMESPACE", "ADDRESSES", "HOSTS"}, gateways},
+		{"every HTTPRoute has its status", []string{"HTTPROUTE", "NAMESPACE", "ACCEPTED", "MESSAGE"}, routes},
 	}
 }
 
@@ -235,18 +239,18 @@ func ingresses(ctx context.Context, client dynamic.Interface) (rows [][]string, 
 			waiting = append(waiting, item.GetName())
 			continue
 		}
-		rows = append(rows, []string{item.GetName(), item.GetNamespace(), strings.Join(ips, ", "), strings.Join(hostsOf(&configs[at]), ", "), strings.Join(copies, ", ")})
+		rows = append(rows, []string{item.GetName(), item.GetNamespace(), strings.Join(ips, ", "), strings.Join(hostsOf(&configs[at], "listener-secure"), ", "), strings.Join(copies, ", ")})
 	}
 	return rows, strings.Join(waiting, ", "), nil
 }
 
-// hostsOf are the hosts that a CiliumEnvoyConfig serves with TLS.
-func hostsOf(config *unstructured.Unstructured) (hosts []string) {
+// hostsOf are the virtual hosts of a route table of a CiliumEnvoyConfig.
+func hostsOf(config *unstructured.Unstructured, table string) (hosts []string) {
 	resources, _, _ := unstructured.NestedSlice(config.Object, "spec", "resources")
 	for _, r := range resources {
-		table, _ := r.(map[string]any)
-		virtual, _, _ := unstructured.NestedSlice(table, "virtualHosts")
-		if table["name"] != "listener-secure" {
+		r, _ := r.(map[string]any)
+		virtual, _, _ := unstructured.NestedSlice(r, "virtualHosts")
+		if r["name"] != table {
 			continue
 		}
 		for _, h := range virtual {
@@ -256,6 +260,65 @@ func hostsOf(config *unstructured.Unstructured) (hosts []string) {
 		}
 	}
 	return hosts
+}
+
+// gateways shows the Gateways with their addresses, and what Envoy serves for them.
+func gateways(ctx context.Context, client dynamic.Interface) (rows [][]string, missing string, err error) {
+	items, err := list(ctx, client, gatewayResource)
+	if err != nil {
+		return nil, "", err
+	}
+	configs, err := list(ctx, client, envoyConfigs)
+	if err != nil {
+		return nil, "", err
+	}
+	var waiting []string
+	for _, item := range items {
+		var addresses []string
+		all, _, _ := unstructured.NestedSlice(item.Object, "status", "addresses")
+		for _, a := range all {
+			if a, _ := a.(map[string]any); a != nil {
+				addresses = append(addresses, fmt.Sprint(a["value"]))
+			}
+		}
+		at := slices.IndexFunc(configs, func(c unstructured.Unstructured) bool {
+			return c.GetNamespace() == item.GetNamespace() && c.GetName() == "cilium-gateway-"+item.GetName()
+		})
+		if programmed := condition(item.Object, "Programmed", "status"); programmed["status"] != "True" || at < 0 {
+			waiting = append(waiting, item.GetName())
+			continue
+		}
+		rows = append(rows, []string{item.GetName(), item.GetNamespace(), strings.Join(addresses, ", "), strings.Join(hostsOf(&configs[at], "listener-insecure"), ", ")})
+	}
+	return rows, strings.Join(waiting, ", "), nil
+}
+
+// routes shows the HTTPRoutes, and why one is not accepted.
+func routes(ctx context.Context, client dynamic.Interface) (rows [][]string, missing string, err error) {
+	items, err := list(ctx, client, routeResource)
+	var waiting []string
+	for _, item := range items {
+		parents, _, _ := unstructured.NestedSlice(item.Object, "status", "parents")
+		if len(parents) == 0 {
+			waiting = append(waiting, item.GetName())
+			continue
+		}
+		parent, _ := parents[0].(map[string]any)
+		accepted := condition(parent, "Accepted")
+		rows = append(rows, []string{item.GetName(), item.GetNamespace(), fmt.Sprint(accepted["status"]), fmt.Sprint(accepted["message"])})
+	}
+	return rows, strings.Join(waiting, ", "), err
+}
+
+// condition is one of the conditions in a field of an object.
+func condition(of map[string]any, kind string, field ...string) map[string]any {
+	all, _, _ := unstructured.NestedSlice(of, append(field, "conditions")...)
+	for _, c := range all {
+		if c, _ := c.(map[string]any); c["type"] == kind {
+			return c
+		}
+	}
+	return nil
 }
 
 // copiesFrom are the copies of Secrets of a namespace.
