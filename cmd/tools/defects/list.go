@@ -120,6 +120,18 @@ var defects = []defect{
 		old:  "if !job.Sleep(s.ctx, RetryInterval) {", new: "if time.Sleep(RetryInterval); !job.Sleep(s.ctx, 0) {",
 		pkg: "cells/health/internal/httpserver", test: "^TestStopWhileWaiting$",
 	},
+	{
+		what: "a backend whose BackendTLSPolicy is not valid is spoken to without TLS",
+		file: "cells/gateway/compile.go",
+		old:  "return b, a.ok || !a.exists", new: "return b, true",
+		pkg: "cells/gateway", test: "^TestBackendsUnderPolicies$",
+	},
+	{
+		what: "a cluster keeps the TLS of the model before",
+		file: "resources/domain/envoy/assemble.go",
+		old:  "used[name].protocol, b.TLS.text()}", new: "used[name].protocol, \"\"}",
+		pkg: "resources/domain/envoy", test: "^TestUpstreamTLS$",
+	},
 
 	// Goroutines, and the proxy that other tests judge by.
 	{
