@@ -872,6 +872,39 @@ func TestMetadataOnly(t *testing.T) {
 	})
 }
 
+// Built-in resources have no definition whose absence would say that they do not exist.
+func TestMetadataOfBuiltInResources(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type metadataOnly struct {
+			slim.Meta `json:"metadata"`
+		}
+		server := streamtest.NewServer()
+		server.Serve(crds, "CustomResourceDefinition", false)
+		server.Serve(configMaps, "ConfigMap", false)
+		server.Put(configMaps, configMap("a", "1"))
+		s, err := stream.New(stream.NewSource(server.Connect()), stream.Metadata[metadataOnly](configMaps), stream.WithLinger(0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		store, err := s.Store(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		server.Forget(configMaps)
+		time.Sleep(time.Minute)
+		if n := store.Len(); n != 1 {
+			t.Fatalf("%d objects after answers of a server that starts", n)
+		}
+		server.Serve(configMaps, "ConfigMap", false)
+		server.Put(configMaps, configMap("b", "1"))
+		time.Sleep(2 * time.Minute)
+		if _, found := store.Get(key("b")); !found || requestsOf(server, crds) > 0 {
+			t.Errorf("%d objects, %d requests for definitions", store.Len(), requestsOf(server, crds))
+		}
+	})
+}
+
 func TestKindsAreChecked(t *testing.T) {
 	type noMeta struct {
 		Data slim.Labels `json:"data"`

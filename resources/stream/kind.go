@@ -67,7 +67,8 @@ func Custom[T any](gvr schema.GroupVersionResource) Kind[T] {
 // Metadata declares any kind of object, custom or not, of which only metadata
 // is kept; the server does not send the rest.
 func Metadata[T any](gvr schema.GroupVersionResource) Kind[T] {
-	custom := gvr.Group != apiextensions // definitions have no definition
+	// Built-in resources, and definitions, have no definition: one that is missing is no proof that they do not exist.
+	custom := gvr.Group != apiextensions && isCustom(gvr) == nil
 	return Kind[T]{gvr: gvr, custom: custom, codec: sync.OnceValues(slim.Metadata[T])}
 }
 
