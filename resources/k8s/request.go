@@ -6,6 +6,7 @@ package k8s
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -57,7 +58,11 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 		req.Param("limit", "1")
 	}
 	if r.body != nil {
-		req.SetHeader("Content-Type", r.contentType).Body(r.body)
+		body, err := opaqueField(ctx).unfold(r.body)
+		if err != nil {
+			return response{}, fmt.Errorf("encoding %s: %w", r.ref, err)
+		}
+		req.SetHeader("Content-Type", r.contentType).Body(body)
 	}
 	result := req.Do(OwnPauses(ctx))
 	var resp response
@@ -70,6 +75,7 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 	if result.ContentType(&contentType); !isJSON(contentType) {
 		return resp, expected{method: r.method, ref: r.ref}.invalid(resp.code, "content of type %q", contentType)
 	}
+	resp.body = opaqueField(ctx).fold(resp.body)
 	return resp, nil
 }
 
