@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -100,6 +99,12 @@ func (o ownership) err(ref k8s.Ref, want *metav1.OwnerReference) error {
 	return &OwnedByOtherError{ref, want.Kind + " " + want.Name}
 }
 
+// IsCurrent reports whether the cache has a CiliumEnvoyConfig as it is desired. Of the spec the digest is compared.
+func IsCurrent(in *stream.Store[Object], d Desired) bool {
+	has, exists := in.Get(d.Key)
+	return exists && !has.CannotDecode("metadata.ownerReferences") && has.ownership(d.Owner) == ours && has.isCurrent(d)
+}
+
 // isCurrent reports whether an object is as it is desired.
 func (o *Object) isCurrent(d Desired) bool {
 	labels, annotations := d.metadata()
@@ -140,11 +145,13 @@ func Write(ctx context.Context, c k8s.Client, in *stream.Store[Object], d Desire
 			return false, err
 		}
 	}
-	_, written, err = c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+	spec := opaqueSpec()
+	_, written, err = c.Modify(spec.With(ctx), ref, func(u *unstructured.Unstructured) error {
 		if err := check(ref, u, d.Owner); err != nil {
 			return err
 		}
-		return d.apply(u)
+		d.apply(u, spec)
+		return nil
 	})
 	if k8s.IsNotFound(err, ref) {
 		err = reconcile.Recheck()
@@ -161,29 +168,30 @@ func create(ctx context.Context, c k8s.Client, ref k8s.Ref, d Desired) (bool, er
 	if d.Owner != nil {
 		u.SetOwnerReferences([]metav1.OwnerReference{*d.Owner})
 	}
-	if err := d.apply(u); err != nil {
-		return false, err
-	}
-	_, err := c.Create(ctx, ref.Resource, u)
+	spec := opaqueSpec()
+	d.apply(u, spec)
+	_, err := c.Create(spec.With(ctx), ref.Resource, u)
 	if k8s.IsAlreadyExists(err, ref) { // the cache is behind
 		return false, reconcile.Recheck()
 	}
 	return err == nil, err
 }
 
+// opaqueSpec is the spec, which may have a megabyte, by the digest of what it means.
+func opaqueSpec() *k8s.OpaqueField {
+	return k8s.NewOpaqueField("spec", func(value []byte) (string, error) {
+		digest, err := envoy.DigestOf(value)
+		return digest.String(), err
+	})
+}
+
 // apply sets what is desired of an object. A spec that means the same stays as it is.
-func (d Desired) apply(u *unstructured.Unstructured) error {
+func (d Desired) apply(u *unstructured.Unstructured, spec *k8s.OpaqueField) {
 	labels, annotations := d.metadata()
 	AddMeta(u, labels, annotations)
-	if digest, err := envoy.DigestOfValue(u.Object["spec"]); err == nil && digest == d.Spec.Digest {
-		return nil
+	if digest := d.Spec.Digest.String(); u.Object["spec"] != digest {
+		spec.Set(u, digest, d.Spec.JSON)
 	}
-	var spec map[string]any
-	if err := utiljson.Unmarshal(d.Spec.JSON, &spec); err != nil {
-		return err
-	}
-	u.Object["spec"] = spec
-	return nil
 }
 
 // Delete deletes the CiliumEnvoyConfig of a name if it is ours.

@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 
@@ -18,6 +19,9 @@ func rawResource(text json.RawMessage) runtime.RawExtension { return runtime.Raw
 
 // Digest is equal for specs that mean the same: the order of keys and white space do not count. It is comparable with ==.
 type Digest [sha256.Size]byte
+
+// String is the digest in hexadecimal digits.
+func (d Digest) String() string { return hex.EncodeToString(d[:]) }
 
 // MaxSize is the size of a spec that is written at most. API servers and etcd refuse objects of 1.5 MiB.
 const MaxSize = 1400 << 10
@@ -87,10 +91,4 @@ func DigestOf(text []byte) (Digest, error) {
 		return Digest{}, err
 	}
 	return sha256.Sum256(sorted), nil
-}
-
-// DigestOfValue is the digest of a spec that is decoded.
-func DigestOfValue(spec any) (Digest, error) {
-	text, err := marshal(spec)
-	return sha256.Sum256(text), err
 }
