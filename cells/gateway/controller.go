@@ -71,10 +71,17 @@ type controller struct {
 type state struct {
 	planner    planner
 	translator envoy.Translator
+	translated translated
 	service    envoyres.Checked
 	endpoints  envoyres.Checked
 	written    time.Time // the CiliumEnvoyConfig
 	counted    time.Time // the numbers of routes in the status
+}
+
+// translated is what was translated last: it is not again as long as it is what the CiliumEnvoyConfig has.
+type translated struct {
+	of     *assembly
+	digest envoy.Digest
 }
 
 type params struct {

@@ -200,6 +200,11 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 // writeConfig writes the CiliumEnvoyConfig of a Gateway.
 func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan *gatewayPlan) error {
 	key := configKey(g.Key())
+	labels, annotations := metadataOf(g)
+	desired := envoyres.Desired{Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations}
+	if desired.Spec.Digest = s.translated.digest; s.translated.of == plan.assembly && envoyres.IsCurrent(c.configs, desired) {
+		return nil
+	}
 	o := c.options(key)
 	o.HostNetwork = c.Config.hostNetwork(c.Cluster)
 	t, err := s.translator.Translate(plan.model, o)
@@ -214,14 +219,11 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan
 	if t.Empty {
 		return c.deleteConfig(ctx, g)
 	}
-	spec, err := envoy.Encode(t.Spec)
-	if err != nil {
+	if desired.Spec, err = envoy.Encode(t.Spec); err != nil {
 		return err
 	}
-	labels, annotations := metadataOf(g)
-	written, err := envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
-		Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations, Spec: spec,
-	})
+	s.translated = translated{plan.assembly, desired.Spec.Digest}
+	written, err := envoyres.Write(ctx, c.Client, c.configs, desired)
 	if written {
 		s.written = c.Deps.Plan.Now()
 	}

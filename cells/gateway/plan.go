@@ -19,6 +19,13 @@ type planner struct {
 	holders  map[slim.Key]*plannedListeners // the Gateway and its ListenerSets, by id
 	together []listenerState
 	routes   map[slim.Key]*plannedRoute // by id
+	last     *assembly
+}
+
+// assembly is what listeners and routes are together. It is the same one as long as these are.
+type assembly struct {
+	attached map[*listener]int32 // the number of routes
+	model    envoy.Model
 }
 
 // plannedListeners are those of a Gateway or a ListenerSet, and the answers that they depend on.
@@ -60,8 +67,7 @@ type gatewayPlan struct {
 	sets      []setPlan                // of all ListenerSets that refer to it, in the order of their precedence
 	listeners []*listener              // its own, and those of the ListenerSets that it allows
 	byHolder  map[slim.Key][]*listener // by the id of the Gateway or the ListenerSet
-	attached  map[*listener]int32      // the number of routes
-	model     envoy.Model
+	*assembly
 }
 
 // isProgrammable reports whether there is a listener of the Gateway itself that accepts connections.
@@ -76,18 +82,22 @@ func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route, ask ask
 	}
 	plan := p.planHolders(g, sets, ask)
 	moved := p.listenersChanged(plan.listeners)
+	changed := moved || p.last == nil || len(routes) != len(p.routes)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
 	for _, r := range routes {
 		id := r.id()
 		was := p.routes[id]
 		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.isFresh(ask) || moved && !was.stays(plan, r, ask) {
 			was = plan.planRoute(r, ask)
+			changed = true
 		}
 		was.of = r
 		now[id] = was
 	}
-	p.routes = now
-	p.assemble(plan)
+	if p.routes = now; changed {
+		p.last = p.assemble(plan.listeners)
+	}
+	plan.assembly = p.last
 	return plan
 }
 
@@ -104,7 +114,7 @@ func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatew
 		return was.all
 	}
 	own := g.holder()
-	plan := &gatewayPlan{own: listenersOf(own), attached: map[*listener]int32{}}
+	plan := &gatewayPlan{own: listenersOf(own)}
 	plan.byHolder = map[slim.Key][]*listener{own.id(): plan.own}
 	objects := [][]*listener{plan.own}
 	for _, s := range slices.SortedFunc(slices.Values(sets), comparePrecedence) {
@@ -226,25 +236,26 @@ func comparePlaces(a, b place) int {
 }
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
-func (p *planner) assemble(plan *gatewayPlan) {
+func (p *planner) assemble(listeners []*listener) *assembly {
+	to := &assembly{attached: map[*listener]int32{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
 	routes := map[place][]*envoy.Route{}
 	for _, r := range all {
 		for _, l := range r.attached {
-			plan.attached[l]++
+			to.attached[l]++
 		}
 		for _, rule := range r.rules {
 			routes[rule.at] = append(routes[rule.at], rule.route)
 		}
-		plan.model.Passthrough = append(plan.model.Passthrough, r.tls...)
+		to.model.Passthrough = append(to.model.Passthrough, r.tls...)
 	}
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
-	for _, l := range plan.listeners {
+	for _, l := range listeners {
 		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType {
 			continue
 		}
-		to := envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Routes: routes[l.place()]}
+		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Routes: routes[l.place()]})
 		delete(routes, l.place())
-		plan.model.HTTP = append(plan.model.HTTP, to)
 	}
+	return to
 }
