@@ -24,7 +24,10 @@ const unreadableRetry = time.Minute
 type shared struct {
 	translator envoy.Translator
 	ingested   map[slim.Key]cached
-	written    time.Time
+	// digest is that of the spec for what is ingested, if it was translated.
+	digest       envoy.Digest
+	isTranslated bool
+	written      time.Time
 }
 
 // cached is an Ingress that was turned into listeners and routes.
@@ -56,8 +59,14 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	if len(c.ingresses.Unreadable()) > 0 { // one of them may share it
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	}
-	model := c.sharedModel()
-	t, err := c.shared.translator.Translate(model, c.options(c.sharedService()))
+	if c.ingestShared() {
+		c.shared.isTranslated = false
+	}
+	desired := envoyres.Desired{Key: c.sharedService(), NodeSourceAddress: true}
+	if desired.Spec.Digest = c.shared.digest; c.shared.isTranslated && envoyres.IsCurrent(c.configs, desired) {
+		return reconcile.Result{}, nil
+	}
+	t, err := c.shared.translator.Translate(c.shared.model(), c.options(c.sharedService()))
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -69,8 +78,10 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	spec, err := envoy.Encode(t.Spec)
 	if err == nil {
 		c.Metrics.SharedSize.Set(float64(len(spec.JSON)))
+		c.shared.digest, c.shared.isTranslated = spec.Digest, true
+		desired.Spec = spec
 		var written bool
-		written, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{Key: c.sharedService(), NodeSourceAddress: true, Spec: spec})
+		written, err = envoyres.Write(ctx, c.Client, c.configs, desired)
 		if written {
 			c.shared.written = c.Deps.Plan.Now()
 		}
@@ -85,8 +96,8 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	return reconcile.Result{}, err
 }
 
-// sharedModel is the model of all Ingresses that share a load balancer, in the order of their names.
-func (c *controller) sharedModel() (m envoy.Model) {
+// ingestShared ingests all Ingresses that share a load balancer, and reports whether any is another one than before.
+func (c *controller) ingestShared() (changed bool) {
 	byDefault, now := c.byDefault(), map[slim.Key]cached{}
 	for i := range c.ingresses.All() {
 		if !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
@@ -99,6 +110,7 @@ func (c *controller) sharedModel() (m envoy.Model) {
 			if !s.shared {
 				continue
 			}
+			changed = true
 			e = cached{input: inputOf(i), ingested: c.ingest(i, s)}
 			e.notices = slices.Concat(s.notices, e.ingested.notices)
 		}
@@ -107,13 +119,19 @@ func (c *controller) sharedModel() (m envoy.Model) {
 	}
 	for key := range c.shared.ingested {
 		if _, still := now[key]; !still {
+			changed = true
 			c.reports.Set(sharedMode, aboutIngress(c.shared.ingested[key].of))
 		}
 	}
 	c.shared.ingested = now
-	for _, key := range sortedKeys(now) {
-		m.HTTP = append(m.HTTP, now[key].model.HTTP...)
-		m.Passthrough = append(m.Passthrough, now[key].model.Passthrough...)
+	return changed
+}
+
+// model is that of all Ingresses that share a load balancer, in the order of their names.
+func (s *shared) model() (m envoy.Model) {
+	for _, key := range sortedKeys(s.ingested) {
+		m.HTTP = append(m.HTTP, s.ingested[key].model.HTTP...)
+		m.Passthrough = append(m.Passthrough, s.ingested[key].model.Passthrough...)
 	}
 	return m
 }
