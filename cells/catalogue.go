@@ -5,7 +5,8 @@ package cells
 
 import (
 	"github.com/skep-operator/skep/cells/agentoptions"
-	"github.com/skep-operator/skep/cells/auth/spire"
+	authspire "github.com/skep-operator/skep/cells/auth/spire"
+	"github.com/skep-operator/skep/cells/auth/ztunnel"
 	"github.com/skep-operator/skep/cells/bgp"
 	"github.com/skep-operator/skep/cells/clusterconfig"
 	"github.com/skep-operator/skep/cells/crds"
@@ -51,6 +52,7 @@ import (
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/secretref"
+	"github.com/skep-operator/skep/resources/spire"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/sweep"
@@ -101,6 +103,8 @@ var Duties = cell.Set(
 	identitykvstore.Cell,
 	doublewrite.Cell,
 	spire.Cell,
+	authspire.Cell,
+	ztunnel.Cell,
 	endpointslice.Cell,
 	lbipam.Cell,
 	bgp.Cell,

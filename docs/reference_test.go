@@ -33,6 +33,7 @@ var variants = [][]string{
 	{"--ipam=azure"},
 	{"--enable-bgp-control-plane"},
 	{"--mesh-auth-mutual-enabled"},
+	{"--enable-ztunnel", "--ztunnel-ca-type=spire"},
 	{"--clustermesh-enable-endpoint-sync", "--clustermesh-config=/var/lib/cilium/clustermesh", "--clustermesh-enable-mcs-api", "--kvstore=etcd"},
 	{"--enable-node-ipam", "--loadbalancer-l7=envoy", "--enable-ingress-controller", "--kube-proxy-replacement=true"},
 	{"--enable-gateway-api", "--kube-proxy-replacement=true", "--enable-policy-secrets-sync"},

@@ -78,9 +78,8 @@ func TestDutiesThatAreAskedFor(t *testing.T) {
 		"by default":        {nil, nil, nil},
 		"options of agents": {nil, map[string]string{"enable-l7-proxy": "true", "enable-policy": "default"}, nil},
 		"a setting only":    {[]string{"--clustermesh-default-global-namespace=false", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
-		"a switch":          {nil, map[string]string{"enable-ztunnel": "true"}, []string{asked + "ztunnel (enable-ztunnel)"}},
-		"a bare flag":       {[]string{"--enable-ztunnel"}, nil, []string{asked + "ztunnel (enable-ztunnel)"}},
-		"BGP":               {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
+		"a bare flag":       {[]string{"--bgp-announce-lb-ip"}, nil, []string{"ignoring removed flags bgp-announce-lb-ip", asked + "bgp.metallb (bgp-announce-lb-ip)"}},
+		"a switch":          {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
 		"a mode of IPAM":    {nil, map[string]string{"ipam": "alibabacloud"}, []string{asked + "ipam.alibabacloud (ipam)"}},
 		"etcd":              {[]string{"--kvstore=etcd", "--identity-allocation-mode=kvstore"}, nil, nil},
 		"a removed flag":    {[]string{"--bgp-config-path=x"}, nil, []string{"ignoring removed flags bgp-config-path"}},
@@ -110,7 +109,7 @@ func TestDutiesOnTheStatusScreen(t *testing.T) {
 	h := hive.New("test", cell.Set(pending.Cell, cell.Invoke(func(s sections) { rows = s.All[0].Rows() })),
 		hive.LogTo(io.Discard), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := h.FlagSet()
-	if err := flags.Parse([]string{"--enable-ztunnel"}); err != nil {
+	if err := flags.Parse([]string{"--bgp-announce-lb-ip"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Configure(flags); err != nil {
@@ -119,7 +118,7 @@ func TestDutiesOnTheStatusScreen(t *testing.T) {
 	if err := h.Build(); err != nil {
 		t.Fatal(err)
 	}
-	if len(rows) != 1 || strings.Join(rows[0], "|") != "ztunnel|enable-ztunnel|Enrols namespaces in ztunnel and registers their service accounts with SPIRE" {
+	if len(rows) != 1 || strings.Join(rows[0], "|") != "bgp.metallb|bgp-announce-lb-ip|Announces LoadBalancer addresses by MetalLB's BGP; removed from the original" {
 		t.Errorf("%q", rows)
 	}
 }
@@ -128,11 +127,11 @@ func TestDutiesOnTheStatusScreen(t *testing.T) {
 func TestTypesOfOptionsThatNoDutyReads(t *testing.T) {
 	const back = "; cilium-operator does not start with it, and no duty of this operator reads it yet"
 	for text, want := range map[string]string{
-		"enable-ztunnel=perhaps":         "must be true or false",
-		"metrics-sampling-interval=soon": "must be a duration such as 1m30s",
-		"metrics-sampling-interval=5":    "",
-		"metrics-sampling-interval=1m":   "",
-		"enable-ztunnel=0":               "",
+		"alibaba-cloud-release-excess-ips=perhaps": "must be true or false",
+		"metrics-sampling-interval=soon":           "must be a duration such as 1m30s",
+		"metrics-sampling-interval=5":              "",
+		"metrics-sampling-interval=1m":             "",
+		"alibaba-cloud-release-excess-ips=0":       "",
 	} {
 		option, value, _ := strings.Cut(text, "=")
 		var found []string

@@ -18,7 +18,6 @@ import (
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
 	duty("ipam.alibabacloud", "Allocates addresses of AlibabaCloud to nodes", has("ipam", "alibabacloud")),
-	duty("ztunnel", "Enrols namespaces in ztunnel and registers their service accounts with SPIRE", isOn("enable-ztunnel")),
 )
 
 // ask is an option that enables a duty.

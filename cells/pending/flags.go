@@ -23,7 +23,6 @@ var flags = []flag{
 	{"ipam.alibabacloud", "alibaba-cloud-vpc-id", "string", "", false},
 	{"legacy BGP (removed)", "bgp-announce-lb-ip", "bool", "false", true},
 	{"legacy BGP (removed)", "bgp-config-path", "string", "/var/lib/cilium/bgp/config.yaml", true},
-	{"ztunnel", "enable-ztunnel", "bool", "false", false},
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
 }
 

@@ -4,16 +4,10 @@
 package spire
 
 import (
-	"fmt"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
-
-	"github.com/skep-operator/skep/cells/auth/spire/internal/entryapi"
-	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
-	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/spire"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
 )
 
 // many is the number of identities of the benchmarks, which with -short are only tried.
@@ -36,7 +30,7 @@ func BenchmarkRegister(b *testing.B) {
 		d.createRange(65536, 65536+many)
 		b.StartTimer()
 		d.lead()
-		d.eventually("all have entries", func() bool { return d.metric(statePresent) == float64(many) })
+		d.eventually("all have entries", func() bool { return d.metric(spire.StatePresent) == float64(many) })
 		b.StopTimer()
 		calls := s.Calls()
 		b.ReportMetric(float64(calls["ListEntries"]+calls["BatchCreateEntry"]), "calls")
@@ -44,54 +38,9 @@ func BenchmarkRegister(b *testing.B) {
 		d.eventually("one more", func() bool { return s.Len() == many+1 })
 		b.ReportMetric(float64(s.Changes()-calls["BatchCreateEntry"]), "calls/more")
 		d.restart()
-		d.eventually("all are known", func() bool { return d.metric(statePresent) == float64(many+1) })
+		d.eventually("all are known", func() bool { return d.metric(spire.StatePresent) == float64(many+1) })
 		b.ReportMetric(float64(s.Changes()-calls["BatchCreateEntry"]-1), "changes/restart")
 		b.ReportMetric(float64(s.Calls()["ListEntries"]-calls["ListEntries"]), "pages/restart")
 		d.end()
-	}
-}
-
-// BenchmarkBareClient makes the same calls with nothing around them: the limit that the server sets.
-func BenchmarkBareClient(b *testing.B) {
-	many := many()
-	for range b.N {
-		b.StopTimer()
-		s := spiretest.Start(b, domain)
-		w, err := newWorkload(newDuty(b, s).config)
-		if err != nil {
-			b.Fatal(err)
-		}
-		var running errgroup.Group
-		ctx := b.Context()
-		running.Go(func() error { return w.run(ctx) })
-		if err := w.await(ctx); err != nil {
-			b.Fatal(err)
-		}
-		conn, err := grpc.NewClient(s.Address(), grpc.WithTransportCredentials(credentials.NewTLS(w.tls())))
-		if err != nil {
-			b.Fatal(err)
-		}
-		defer conn.Close()
-		api := entryapi.Client{Conn: conn}
-		b.StartTimer()
-		calls, limited := errgroup.WithContext(ctx)
-		calls.SetLimit(parallel)
-		for from := 0; from < many; from += batchSize {
-			batch := make([]entryapi.Entry, batchSize)
-			for i := range batch {
-				batch[i] = ids{domain}.entry(identity.Number(65536 + from + i))
-			}
-			calls.Go(func() error {
-				_, err := api.Create(limited, batch)
-				return err
-			})
-		}
-		if err := calls.Wait(); err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		if s.Len() != many {
-			b.Error(fmt.Sprint(s.Len(), " entries"))
-		}
 	}
 }

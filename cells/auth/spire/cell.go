@@ -6,22 +6,18 @@ package spire
 import (
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/outside"
+	"github.com/skep-operator/skep/resources/spire"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // Cell registers identities with SPIRE.
 var Cell = cell.Module("auth.spire", "Registers identities with SPIRE, so that agents authenticate their peers",
-	cell.Config(defaults),
-	cell.EnabledBy(cell.When("agents authenticate peers by SPIRE", []string{"mesh-auth-enabled", "mesh-auth-mutual-enabled"}, Config.enabled)),
+	cell.EnabledBy(spire.Identities),
 	cell.Validate(validateMode),
-	k8s.RBAC(k8s.Allow("get", services.GroupResource())),
 	cell.Module("identities", "Watches the CiliumIdentities that are registered with SPIRE",
 		cell.EnabledBy(cell.When("identities are kept as objects", modeFlags, cluster.Config.IdentitiesInCRD)),
 		k8s.RBAC(k8s.Allow("list,watch", v2.CiliumIdentityResource.GroupResource())),
@@ -29,20 +25,18 @@ var Cell = cell.Module("auth.spire", "Registers identities with SPIRE, so that a
 	),
 
 	cell.Metrics(newMetrics),
-	cell.Metrics(outside.NewAPIMetrics("spire")),
-	cell.ProvidePrivate(newWorkload, newConnection, newServer, newController),
+	cell.ProvidePrivate(newController),
 	cell.Provide(func(c *controller) identity.Deletions { return c }),
-	cell.Job("workload", (*workload).run, cell.Retry(firstPause, longestPause)),
 	cell.Job("register", (*controller).run, cell.Retry(time.Second, time.Minute)),
 	cell.Job("watch", (*controller).watch),
 )
 
-var services = corev1.SchemeGroupVersion.WithResource("services")
-
 var modeFlags = []string{"identity-allocation-mode", "kvstore"}
 
-// The pauses between attempts to connect.
-const (
-	firstPause   = 100 * time.Millisecond
-	longestPause = 10 * time.Second
-)
+// validateMode warns of a mode in which no entries are created.
+func validateMode(shared cluster.Config) error {
+	if shared.IdentitiesInCRD() {
+		return nil
+	}
+	return cell.Questionable("mesh-auth-mutual-enabled", "has no effect where identities are kept in etcd alone: only CiliumIdentities are registered with SPIRE")
+}

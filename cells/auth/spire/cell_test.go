@@ -6,75 +6,33 @@ package spire
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/spire"
+	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 )
 
 func TestMain(m *testing.M) { operatortest.Main(m) }
 
+// withSPIRE is the duty with what it shares with others.
+var withSPIRE = cell.Set(spire.Cell, Cell)
+
 const unreachable = "--k8s-api-server=http://127.0.0.1:1"
 
 func TestCell(t *testing.T) {
-	celltest.Check(t, Cell, celltest.With(operatortest.Resources...), celltest.InTerm("leader"),
+	celltest.Check(t, Cell, celltest.With(append(operatortest.Resources, spire.Cell)...), celltest.InTerm("leader"),
 		celltest.Args(unreachable, "--mesh-auth-mutual-enabled"), celltest.OffArgs(unreachable))
-}
-
-// SPIRE-1 and SPIRE-2; SPIRE-E9.
-func TestOptions(t *testing.T) {
-	for name, c := range map[string]struct {
-		args []string
-		want string // in the error, "" for none
-	}{
-		"defaults":              {nil, ""},
-		"another trust domain":  {[]string{"--mesh-auth-spiffe-trust-domain=prod-1.example_x.org"}, ""},
-		"upper case":            {[]string{"--mesh-auth-spiffe-trust-domain=Spiffe.Cilium"}, "--mesh-auth-spiffe-trust-domain"},
-		"a space":               {[]string{"--mesh-auth-spiffe-trust-domain=spiffe cilium"}, "--mesh-auth-spiffe-trust-domain"},
-		"no trust domain":       {[]string{"--mesh-auth-spiffe-trust-domain="}, "--mesh-auth-spiffe-trust-domain"},
-		"a SPIFFE ID":           {[]string{"--mesh-auth-spiffe-trust-domain=spiffe://spiffe.cilium"}, "without spiffe://"},
-		"a long trust domain":   {[]string{"--mesh-auth-spiffe-trust-domain=" + strings.Repeat("a", 256)}, "longer than 255"},
-		"an IPv6 server":        {[]string{"--mesh-auth-spire-server-address=[fd00::1]:8081"}, ""},
-		"no port":               {[]string{"--mesh-auth-spire-server-address=spire-server.spire.svc"}, "--mesh-auth-spire-server-address"},
-		"no port number":        {[]string{"--mesh-auth-spire-server-address=spire-server.spire.svc:grpc"}, "from 1 to 65535"},
-		"a large port":          {[]string{"--mesh-auth-spire-server-address=spire-server.spire.svc:70000"}, "from 1 to 65535"},
-		"no host":               {[]string{"--mesh-auth-spire-server-address=:8081"}, "the host is no name or address"},
-		"a URL":                 {[]string{"--mesh-auth-spire-server-address=https://spire:8081"}, "--mesh-auth-spire-server-address"},
-		"a relative socket":     {[]string{"--mesh-auth-spire-agent-socket=agent.sock"}, "must be an absolute path"},
-		"no time":               {[]string{"--mesh-auth-spire-server-connection-timeout=0"}, "--mesh-auth-spire-server-connection-timeout"},
-		"off with a bad domain": {[]string{"--mesh-auth-mutual-enabled=false", "--mesh-auth-spiffe-trust-domain=A"}, ""},
-		"off by the agents":     {[]string{"--mesh-auth-enabled=false", "--mesh-auth-spiffe-trust-domain=A"}, ""},
-	} {
-		_, err := operatortest.New(t, Cell, "", append([]string{unreachable, "--mesh-auth-mutual-enabled"}, c.args...)...)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // SPIRE-3: in etcd alone there are no identities to register, which is no reason to refuse the start.
 func TestIdentitiesInEtcd(t *testing.T) {
 	args := []string{unreachable, "--mesh-auth-mutual-enabled", "--kvstore=etcd", "--identity-allocation-mode=kvstore"}
-	if _, err := operatortest.New(t, Cell, "", args...); err != nil {
+	if _, err := operatortest.New(t, withSPIRE, "", args...); err != nil {
 		t.Error(err)
 	}
-	_, err := operatortest.New(t, Cell, "", append(args, "--strict-config")...)
+	_, err := operatortest.New(t, withSPIRE, "", append(args, "--strict-config")...)
 	if err == nil || !strings.Contains(err.Error(), "only CiliumIdentities are registered") {
 		t.Errorf("a strict configuration: %v", err)
-	}
-}
-
-// SPIRE-10.
-func TestBackoff(t *testing.T) {
-	p := doubling{}.NewBackoff()
-	var got []time.Duration
-	for range 9 {
-		got = append(got, p.Next())
-	}
-	if got[0] != 100*time.Millisecond || got[3] != 800*time.Millisecond || got[8] != 10*time.Second {
-		t.Errorf("the pauses are %v", got)
-	}
-	if p.Reset(); p.Next() != 100*time.Millisecond {
-		t.Error("it does not start again")
 	}
 }

@@ -12,9 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc/codes"
 
-	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/dryrun"
+	"github.com/skep-operator/skep/resources/spire"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
 )
 
 // wantRequest compares a request of a method with JSON.
@@ -126,7 +127,7 @@ func TestImplausibleShare(t *testing.T) {
 	d.create("1000", "2000")
 	d.lead()
 	d.eventually("health reports it", func() bool {
-		return strings.Contains(d.degraded(), "19 of 21 registration entries are of identities that do not exist, none is deleted")
+		return strings.Contains(d.degraded(), "19 of 21 registration entries should not exist, none is deleted")
 	})
 	if s.Len() != 21 {
 		t.Errorf("%d entries", s.Len())
@@ -146,15 +147,15 @@ func TestRefusedEntries(t *testing.T) {
 	d.lead()
 	d.wantEntries("300", "302")
 	d.eventually("health and metrics show it", func() bool {
-		return d.metric(stateRefused) == 1 && strings.Contains(d.degraded(), "refuses 1 entries, that of identity 301 among them: creating the entry of /identity/301: Internal: simulated")
+		return d.metric(spire.StateRefused) == 1 && strings.Contains(d.degraded(), "refuses 1 entries, that of /identity/301 among them: creating the entry of /identity/301: Internal: simulated")
 	})
 	s.Refuse("/identity/301", codes.OK)
 	d.wantEntries("300", "301", "302")
-	d.eventually("it is healthy", func() bool { return d.metric(stateRefused) == 0 && d.degraded() == "" })
+	d.eventually("it is healthy", func() bool { return d.metric(spire.StateRefused) == 0 && d.degraded() == "" })
 	s.Refuse("/identity/302", codes.Internal)
 	d.delete("302")
 	d.delete("300")
-	d.eventually("300 has no entry", func() bool { return s.Len() == 2 && d.metric(stateRefused) == 1 })
+	d.eventually("300 has no entry", func() bool { return s.Len() == 2 && d.metric(spire.StateRefused) == 1 })
 	s.Refuse("/identity/302", codes.OK)
 	d.wantEntries("301")
 	if n := d.log.Count("refuses an entry"); n != 2 {
@@ -162,9 +163,9 @@ func TestRefusedEntries(t *testing.T) {
 	}
 	s.Refuse("/identity/400", codes.InvalidArgument) // an identity that does not stay
 	d.create("400")
-	d.eventually("it is refused", func() bool { return d.metric(stateRefused) == 1 })
+	d.eventually("it is refused", func() bool { return d.metric(spire.StateRefused) == 1 })
 	d.delete("400")
-	d.eventually("it is forgotten", func() bool { return d.metric(stateRefused) == 0 && d.degraded() == "" })
+	d.eventually("it is forgotten", func() bool { return d.metric(spire.StateRefused) == 0 && d.degraded() == "" })
 	if s.Calls()["ListEntries"] != 1 {
 		t.Error("a refusal of an entry has all compared")
 	}
@@ -179,12 +180,12 @@ func TestChangesOfOthers(t *testing.T) {
 	d.wantEntries("300")
 	s.Put(s.Own(301))
 	d.create("301")
-	d.eventually("both are present", func() bool { return d.metric(statePresent) == 2 })
+	d.eventually("both are present", func() bool { return d.metric(spire.StatePresent) == 2 })
 	s.Wipe()
 	d.delete("300")
 	d.delete("301")
-	d.eventually("none is present", func() bool { return d.metric(statePresent) == 0 })
-	if d.degraded() != "" || d.metric(stateRefused) != 0 {
+	d.eventually("none is present", func() bool { return d.metric(spire.StatePresent) == 0 })
+	if d.degraded() != "" || d.metric(spire.StateRefused) != 0 {
 		t.Errorf("degraded: %s", d.degraded())
 	}
 }
@@ -203,7 +204,7 @@ func TestNames(t *testing.T) {
 	if n := d.log.Count("names are no numbers"); n != 1 {
 		t.Errorf("%d lines", n)
 	}
-	d.eventually("metrics", func() bool { return d.metric(stateDesired) == 2 })
+	d.eventually("metrics", func() bool { return d.metric(spire.StateDesired) == 2 })
 }
 
 // SPIRE-15: where identities are kept in etcd alone, the entries of those that were deleted are deleted, and no others.
@@ -277,13 +278,16 @@ func TestFence(t *testing.T) {
 
 // SPIRE-8; SPIRE-E10: calls of many identities, and of one more.
 func TestCalls(t *testing.T) {
-	const count = 2500 // more than one attempt makes
+	const (
+		count     = 2500 // more than one attempt makes
+		batchSize = 50
+	)
 	s := spiretest.Start(t, domain)
 	s.SetPageSize(500)
 	d := newDuty(t, s)
 	d.createRange(1000, 1000+count)
 	d.lead()
-	d.eventually("all have entries", func() bool { return d.metric(statePresent) == count })
+	d.eventually("all have entries", func() bool { return d.metric(spire.StatePresent) == count })
 	if calls := s.Calls(); calls["ListEntries"] != 1 || calls["BatchCreateEntry"] != count/batchSize {
 		t.Errorf("%d identities: %v", count, calls)
 	}
@@ -293,7 +297,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("one identity more: %v", calls)
 	}
 	d.restart()
-	d.eventually("all are known", func() bool { return d.metric(statePresent) == count+1 })
+	d.eventually("all are known", func() bool { return d.metric(spire.StatePresent) == count+1 })
 	if calls := s.Calls(); calls["ListEntries"] != 1+6 || s.Changes() != count/batchSize+1 {
 		t.Errorf("a restart: %v", calls)
 	}

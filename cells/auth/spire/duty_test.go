@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/explain"
@@ -24,10 +23,11 @@ import (
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/spire"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
-	"github.com/skep-operator/skep/resources/sweep"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
@@ -41,7 +41,7 @@ type duty struct {
 	t              testing.TB
 	spire          *spiretest.Server
 	identities     *stream.Local[ciliumio.Identity]
-	config         Config
+	config         spire.Config
 	cluster        cluster.Config
 	plan           *dryrun.Plan
 	client         k8s.Client
@@ -65,9 +65,9 @@ func newDuty(t testing.TB, s *spiretest.Server) *duty {
 		t.Fatal(err)
 	}
 	l.Synced()
-	c := defaults
+	c := spire.DefaultConfig
 	c.MeshAuthSPIREAgentSocket, c.MeshAuthSPIREServerAddress = s.Agent.Socket, s.Address()
-	return &duty{t: t, spire: s, identities: l, config: c, cluster: cluster.DefaultConfig, maxShare: 1, interval: interval, log: &logtest.Buffer{}}
+	return &duty{t: t, spire: s, identities: l, config: c, cluster: cluster.DefaultConfig, maxShare: 1, interval: time.Hour, log: &logtest.Buffer{}}
 }
 
 // lead begins a term.
@@ -76,30 +76,32 @@ func (d *duty) lead() {
 	info := cell.ModuleInfo{ID: "auth.spire", Term: "leader"}
 	d.book, d.tree, d.fence = explain.NewHistory(), health.NewTree(), leading.Unfenced()
 	log, reporter := slog.New(slog.NewTextHandler(d.log, nil)), d.tree.Reporter(info.ID)
-	w, err := newWorkload(d.config)
+	connection, err := spire.NewConnection(d.config, d.client, log)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	m := newMetrics(metrics.Factory{})
 	var objects *identities
 	if !d.withoutObjects {
 		objects = newIdentities(d.identities)
 	}
-	scope := outside.Scope{Module: info, Log: log, Health: reporter, Fence: d.fence, Book: d.book, Plan: d.plan}
-	deps := reconcile.Deps{Module: info, Log: log, Health: reporter, Book: d.book, Plan: d.plan}
 	d.controller = newController(params{
-		Cluster: d.cluster, Sweep: sweep.Config{SweepMaxShare: d.maxShare}, Identities: objects,
-		Server: newServer(d.config, newConnection(d.config, w, d.client, log), scope, nil, m), Deps: deps, Metrics: m, Health: reporter, Log: log,
+		Cluster: d.cluster, Identities: objects, Metrics: newMetrics(metrics.Factory{}), Log: log,
+		SPIRE: spire.Deps{
+			Connection: connection, Health: reporter, Log: log, MaxShare: d.maxShare,
+			Scope: outside.Scope{Module: info, Log: log, Health: reporter, Fence: d.fence, Book: d.book, Plan: d.plan},
+			Queue: reconcile.Deps{Module: info, Log: log, Health: reporter, Book: d.book, Plan: d.plan},
+		},
 	})
-	d.controller.interval = d.interval
+	d.controller.registrar.Interval = d.interval
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = w.run(ctx) })
+	running.Go(func() { _ = connection.Run(ctx) })
 	running.Go(func() { _ = d.controller.run(ctx) })
 	running.Go(func() { _ = d.controller.watch(ctx) })
 	d.end = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
+		connection.Close()
 		d.fence.Close()
 	})
 	d.t.Cleanup(d.end)
@@ -171,7 +173,7 @@ func (d *duty) wantEntries(present ...string) {
 func (d *duty) compared() {
 	d.t.Helper()
 	d.eventually("all entries are compared", func() bool {
-		return testutil.ToFloat64(d.controller.Metrics.Compared) > 0 && testutil.ToFloat64(d.controller.Metrics.Entries.WithLabelValues(statePresent)) > 0
+		return testutil.ToFloat64(d.controller.Metrics.Compared) > 0 && testutil.ToFloat64(d.controller.Metrics.Entries.WithLabelValues(spire.StatePresent)) > 0
 	})
 }
 

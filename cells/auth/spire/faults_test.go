@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
 )
 
 // SPIRE-10; SPIRE-E6: the agent's socket appears later, and with it the operator's certificate.

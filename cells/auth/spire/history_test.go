@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 

@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/spire"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -27,12 +28,12 @@ func (i *identities) open(ctx context.Context) (err error) {
 }
 
 // state is whether a CiliumIdentity exists. One that cannot be decoded does.
-func (i *identities) state(n identity.Number) existence {
+func (i *identities) state(n identity.Number) spire.State {
 	key := slim.Key{Name: n.String()}
 	if _, found := i.store.Get(key); found || i.store.Hides(key) {
-		return exists
+		return spire.Wanted
 	}
-	return deleted
+	return spire.Unwanted
 }
 
 // all yields the numbers of all CiliumIdentities that are registered.

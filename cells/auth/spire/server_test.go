@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -19,12 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/skep-operator/skep/cells/auth/spire/internal/spiretest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/operatortest"
-	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
 )
 
 // world is the CiliumIdentities of a real API server, and a simulated SPIRE.
@@ -88,7 +86,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	w := newWorld(t, s)
 	w.create("1000", "17947", "web")
 	kubeconfig := w.As("spire", least...)
-	o := operatortest.Start(t, Cell, kubeconfig, s.Args()...)
+	o := operatortest.Start(t, withSPIRE, kubeconfig, s.Args("--mesh-auth-mutual-enabled")...)
 	operatortest.Eventually(t, "health reports the agent", func() bool { return strings.Contains(o.Degraded("auth.spire"), "unable to connect to SPIRE server") })
 	s.Agent.Start()
 	w.wantEntries("1000", "17947")
@@ -113,7 +111,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	}
 	o.Stop()
 	for _, r := range w.Proxy.Requests(t, 0) {
-		if strings.Contains(r.UserAgent, "(auth.spire") && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
+		if strings.Contains(r.UserAgent, "spire") && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
 			t.Errorf("%s %s", r.Verb, r.Path)
 		}
 	}
@@ -140,31 +138,6 @@ func (c *clusterIPs) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstruct
 		return nil, errors.New(http.StatusText(http.StatusNotFound))
 	}
 	return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterIP": ip}}}, nil
-}
-
-// SPIRE-11; SPIRE-E5.
-func TestTarget(t *testing.T) {
-	log := &logtest.Buffer{}
-	client := &clusterIPs{known: map[string]string{"spire/spire-server": "10.96.0.7", "spire/six": "fd00::7", "spire/headless": "None", "spire/empty": ""}}
-	for address, want := range map[string]string{
-		"spire-server.spire.svc:8081":               "10.96.0.7:8081",
-		"spire-server.spire.svc.cluster.local:8081": "10.96.0.7:8081",
-		"six.spire.svc:8081":                        "[fd00::7]:8081",
-		"headless.spire.svc:8081":                   "headless.spire.svc:8081",
-		"empty.spire.svc:8081":                      "empty.spire.svc:8081",
-		"other.spire.svc:8081":                      "other.spire.svc:8081",
-		"spire.example.com:8081":                    "spire.example.com:8081",
-	} {
-		c := &connection{address: address, client: client, log: slog.New(slog.NewTextHandler(log, nil))}
-		for range 2 {
-			if got := c.target(t.Context()); got != want {
-				t.Errorf("%s: %s, want %s", address, got, want)
-			}
-		}
-	}
-	if n := log.Count("cannot read the Service"); n != 1 {
-		t.Errorf("%d warnings of one Service", n)
-	}
 }
 
 // SPIRE-11: a Service that is recreated with another cluster IP is found again.

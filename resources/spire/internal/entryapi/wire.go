@@ -104,7 +104,9 @@ func (e Entry) marshal() []byte {
 
 func marshalList(f Filter, size int32, token string) []byte {
 	filter := appendMessage(nil, filterParentID, f.ParentID.marshal())
-	filter = appendMessage(filter, filterSelectors, appendSelectors(nil, matchSelectors, f.Selectors))
+	if len(f.Selectors) > 0 {
+		filter = appendMessage(filter, filterSelectors, appendSelectors(nil, matchSelectors, f.Selectors))
+	}
 	b := appendMessage(nil, listFilter, filter)
 	b = protowire.AppendVarint(protowire.AppendTag(b, listPageSize, protowire.VarintType), uint64(size)) //nolint:gosec // it is positive
 	return appendString(b, listPageToken, token)

@@ -14,38 +14,62 @@ import (
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config is where SPIRE is, and the trust domain.
+// Config is where SPIRE is, the trust domain, and what is registered.
 type Config struct {
 	MeshAuthEnabled                      bool          `flag:"mesh-auth-enabled" usage:"Agents authenticate peers where policies ask for it"`
 	MeshAuthMutualEnabled                bool          `flag:"mesh-auth-mutual-enabled" usage:"Register identities with SPIRE for mutual authentication"`
 	MeshAuthSPIREAgentSocket             string        `flag:"mesh-auth-spire-agent-socket" usage:"Path of the socket of the SPIRE agent"`
 	MeshAuthSPIREServerAddress           string        `flag:"mesh-auth-spire-server-address" usage:"Address of the SPIRE server: host:port"`
-	MeshAuthSPIREServerConnectionTimeout time.Duration `flag:"mesh-auth-spire-server-connection-timeout" usage:"How long an attempt to connect to SPIRE may last" min:"1ms"`
-	MeshAuthSPIFFETrustDomain            string        `flag:"mesh-auth-spiffe-trust-domain" usage:"Trust domain of the SPIFFE IDs of identities"`
+	MeshAuthSPIREServerConnectionTimeout time.Duration `flag:"mesh-auth-spire-server-connection-timeout" usage:"How long an attempt to connect to SPIRE may last"`
+	MeshAuthSPIFFETrustDomain            string        `flag:"mesh-auth-spiffe-trust-domain" usage:"Trust domain of the SPIFFE IDs that are registered"`
+
+	EnableZTunnel bool   `flag:"enable-ztunnel" usage:"Traffic of enrolled namespaces is encrypted by ztunnel"`
+	ZTunnelCAType string `flag:"ztunnel-ca-type" usage:"Who issues the certificates of ztunnel: internal (the agents) or spire, for which service accounts of enrolled namespaces are registered"`
 }
 
-var defaults = Config{
+// DefaultConfig are the defaults.
+var DefaultConfig = Config{
 	MeshAuthEnabled: true, MeshAuthSPIREAgentSocket: "/run/spire/sockets/agent/agent.sock", MeshAuthSPIREServerAddress: "spire-server.spire.svc:8081",
-	MeshAuthSPIREServerConnectionTimeout: 10 * time.Second, MeshAuthSPIFFETrustDomain: "spiffe.cilium",
+	MeshAuthSPIREServerConnectionTimeout: 10 * time.Second, MeshAuthSPIFFETrustDomain: "spiffe.cilium", ZTunnelCAType: internalCA,
 }
 
-func (c Config) enabled() bool { return c.MeshAuthEnabled && c.MeshAuthMutualEnabled }
+const caTypeFlag = "ztunnel-ca-type"
 
-// Validate implements the check of config structs.
+// The values of ztunnel-ca-type.
+const (
+	internalCA = "internal"
+	spireCA    = "spire"
+)
+
+func (c Config) registersIdentities() bool { return c.MeshAuthEnabled && c.MeshAuthMutualEnabled }
+
+func (c Config) registersServiceAccounts() bool { return c.EnableZTunnel && c.ZTunnelCAType == spireCA }
+
+func (c Config) inUse() bool { return c.registersIdentities() || c.registersServiceAccounts() }
+
+// Validate implements the check of config structs. Options that no duty uses may have any value.
 func (c Config) Validate() error {
 	var errs []error
+	if c.EnableZTunnel && c.ZTunnelCAType != internalCA && c.ZTunnelCAType != spireCA {
+		errs = append(errs, cell.Questionable(caTypeFlag, "must be %s or %s; it counts as %s, and no service account is registered", internalCA, spireCA, internalCA))
+	}
+	if !c.inUse() {
+		return errors.Join(errs...)
+	}
 	if _, err := c.trustDomain(); err != nil {
 		errs = append(errs, cell.Invalid("mesh-auth-spiffe-trust-domain", "must be a trust domain, such as spiffe.cilium: %v", err))
 	}
 	if !filepath.IsAbs(c.MeshAuthSPIREAgentSocket) {
-		errs = append(errs, cell.Invalid("mesh-auth-spire-agent-socket", "must be an absolute path, such as %s", defaults.MeshAuthSPIREAgentSocket))
+		errs = append(errs, cell.Invalid("mesh-auth-spire-agent-socket", "must be an absolute path, such as %s", DefaultConfig.MeshAuthSPIREAgentSocket))
 	}
 	if why := badAddress(c.MeshAuthSPIREServerAddress); why != "" {
-		errs = append(errs, cell.Invalid("mesh-auth-spire-server-address", "must be host:port, such as %s: %s", defaults.MeshAuthSPIREServerAddress, why))
+		errs = append(errs, cell.Invalid("mesh-auth-spire-server-address", "must be host:port, such as %s: %s", DefaultConfig.MeshAuthSPIREServerAddress, why))
+	}
+	if c.MeshAuthSPIREServerConnectionTimeout < time.Millisecond {
+		errs = append(errs, cell.Invalid("mesh-auth-spire-server-connection-timeout", "must be at least 1ms"))
 	}
 	return errors.Join(errs...)
 }
@@ -80,12 +104,4 @@ func badAddress(address string) string {
 		return "the host is no name or address"
 	}
 	return ""
-}
-
-// validateMode warns of a mode in which no entries are created.
-func validateMode(_ Config, shared cluster.Config) error {
-	if shared.IdentitiesInCRD() {
-		return nil
-	}
-	return cell.Questionable("mesh-auth-mutual-enabled", "has no effect where identities are kept in etcd alone: only CiliumIdentities are registered with SPIRE")
 }

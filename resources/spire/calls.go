@@ -4,6 +4,7 @@
 package spire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,9 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/skep-operator/skep/cells/auth/spire/internal/entryapi"
-	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/outside"
+	"github.com/skep-operator/skep/resources/spire/internal/entryapi"
 )
 
 const (
@@ -29,40 +29,54 @@ const (
 // limits are above what a SPIRE server stores in a second: what bounds the rate are its answers.
 var limits = outside.Limits{QPS: 200, Burst: 200}
 
-// server makes the calls to the SPIRE server.
-type server struct {
-	connection *connection
+// server makes the calls about entries of a kind.
+type server[K cmp.Ordered] struct {
+	kind       Kind[K]
+	domain     string
+	connection *Connection
 	calls      *outside.Door
-	metrics    *entryMetrics
-	ids        ids
-	api        entryapi.Client // since open
+	metrics    *serverMetrics // nil: not counted
+
+	link *link           // since open
+	api  entryapi.Client // of the link
 }
 
-func newServer(c Config, conn *connection, s outside.Scope, api *outside.APIMetrics, m *entryMetrics) *server {
-	return &server{connection: conn, calls: outside.New(s, "spire", limits).Measured(api), metrics: m, ids: ids{c.MeshAuthSPIFFETrustDomain}}
+func newServer[K cmp.Ordered](d Deps, k Kind[K]) *server[K] {
+	return &server[K]{
+		kind: k, domain: d.Connection.workload.domain.Name(), connection: d.Connection,
+		calls: outside.New(d.Scope, "spire", limits).Measured(d.api), metrics: d.metrics,
+	}
 }
 
-func (s *server) open(ctx context.Context) (err error) {
-	s.api, err = s.connection.open(ctx)
+func (s *server[K]) open(ctx context.Context) (err error) {
+	if s.link, err = s.connection.acquire(ctx); err == nil {
+		s.api = entryapi.Client{Conn: s.link.conn}
+	}
 	return err
 }
 
-// close has the next attempt connect again.
-func (s *server) close() { s.connection.close() }
+// close ends an attempt. After a failure the next one connects again.
+func (s *server[K]) close(failed bool) {
+	if s.link != nil {
+		s.connection.release(s.link, failed)
+		s.link = nil
+	}
+}
 
-// list returns the entries of identities that this operator has created.
-func (s *server) list(ctx context.Context) (all []entryapi.Entry, err error) {
+// list returns the entries of the kind.
+func (s *server[K]) list(ctx context.Context) (all entries[K], err error) {
+	all = entries[K]{}
 	for token := ""; ; {
 		var page entryapi.Page
 		if err := s.calls.ReadOperation(ctx, "ListEntries", s.limited(func(ctx context.Context) (err error) {
-			page, err = s.api.List(ctx, s.ids.filter(), pageSize, token)
+			page, err = s.api.List(ctx, s.kind.filter(s.domain), pageSize, token)
 			return err
 		})); err != nil {
 			return nil, err
 		}
 		for _, e := range page.Entries {
-			if s.ids.owns(e) {
-				all = append(all, e)
+			if key, ours := s.kind.keyOf(s.domain, e); ours {
+				all[key] = append(all[key], e.ID)
 			}
 		}
 		if page.Next == "" {
@@ -75,14 +89,14 @@ func (s *server) list(ctx context.Context) (all []entryapi.Entry, err error) {
 	}
 }
 
-// create creates the entries of identities, and returns a result for each.
-func (s *server) create(ctx context.Context, numbers []identity.Number) (results []entryapi.Result, err error) {
-	entries := make([]entryapi.Entry, len(numbers))
-	for i, n := range numbers {
-		entries[i] = s.ids.entry(n)
+// create creates entries, and returns a result for each.
+func (s *server[K]) create(ctx context.Context, keys []K) (results []entryapi.Result, err error) {
+	entries := make([]entryapi.Entry, len(keys))
+	for i, key := range keys {
+		entries[i] = s.kind.entry(s.domain, key)
 	}
 	call := outside.Call{
-		Verb: "create", Resource: "entries", Name: nameOf(numbers), Operation: "BatchCreateEntry",
+		Verb: "create", Resource: "entries", Name: s.nameOf(keys), Operation: "BatchCreateEntry",
 		Planned: func() {
 			for _, e := range entries {
 				e.ID = "planned"
@@ -101,13 +115,13 @@ func (s *server) create(ctx context.Context, numbers []identity.Number) (results
 }
 
 // remove deletes entries, and returns a result for each.
-func (s *server) remove(ctx context.Context, removals []removal) (results []entryapi.Result, err error) {
-	numbers, entries := make([]identity.Number, len(removals)), make([]string, len(removals))
+func (s *server[K]) remove(ctx context.Context, removals []removal[K]) (results []entryapi.Result, err error) {
+	entries := make([]string, len(removals))
 	for i, r := range removals {
-		numbers[i], entries[i] = r.number, r.entry
+		entries[i] = r.entry
 	}
 	call := outside.Call{
-		Verb: "delete", Resource: "entries", Name: nameOf(numbers), Operation: "BatchDeleteEntry",
+		Verb: "delete", Resource: "entries", Name: s.nameOf(keysOf(removals)), Operation: "BatchDeleteEntry",
 		Planned: func() { results = make([]entryapi.Result, len(removals)) },
 	}
 	if call.Request, err = json.Marshal(map[string]any{"ids": entries}); err != nil {
@@ -121,25 +135,23 @@ func (s *server) remove(ctx context.Context, removals []removal) (results []entr
 }
 
 // nameOf is the name of a batch for people.
-func nameOf(numbers []identity.Number) string {
-	if len(numbers) == 1 {
-		return pathOf(numbers[0])
+func (s *server[K]) nameOf(keys []K) string {
+	if len(keys) == 1 {
+		return s.kind.Path(keys[0])
 	}
-	return fmt.Sprintf("%s and %d more", pathOf(numbers[0]), len(numbers)-1)
+	return fmt.Sprintf("%s and %d more", s.kind.Path(keys[0]), len(keys)-1)
 }
 
 // limited bounds a call. A server that limits the rate is left alone for a while, which it does not state.
-func (s *server) limited(call func(context.Context) error) func(context.Context) error {
+func (s *server[K]) limited(call func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		limited, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
 		err := call(limited)
-		if err == nil {
-			s.metrics.Connected.Set(1)
-			return nil
-		}
-		s.metrics.Connected.Set(0)
+		s.metrics.answered(err == nil)
 		switch {
+		case err == nil:
+			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case status.Code(err) == codes.ResourceExhausted:

@@ -121,10 +121,10 @@ func (s *Server) Stop() {
 	_ = s.listener.Close() // it may not serve yet
 }
 
-// Args are the options of an operator for this server and its agent.
+// Args are the options of an operator for this server and its agent, and those that have it register something.
 func (s *Server) Args(more ...string) []string {
 	return append([]string{
-		"--mesh-auth-mutual-enabled", "--mesh-auth-spiffe-trust-domain=" + s.authority.domain.Name(), "--mesh-auth-spire-agent-socket=" + s.Agent.Socket,
+		"--mesh-auth-spiffe-trust-domain=" + s.authority.domain.Name(), "--mesh-auth-spire-agent-socket=" + s.Agent.Socket,
 		"--mesh-auth-spire-server-address=" + s.Address(),
 	}, more...)
 }
@@ -365,5 +365,14 @@ func (s *Server) Own(number int) Entry {
 	return Entry{
 		SPIFFEID: ID{domain, "/identity/" + strconv.Itoa(number)}, ParentID: ID{domain, OperatorPath},
 		Selectors: []Selector{{"cilium", "mutual-auth"}},
+	}
+}
+
+// OfServiceAccount is the entry of a ServiceAccount as the operator creates it.
+func (s *Server) OfServiceAccount(namespace, name string) Entry {
+	domain := s.authority.domain.Name()
+	return Entry{
+		SPIFFEID: ID{domain, "/ns/" + namespace + "/sa/" + name}, ParentID: ID{domain, "/ztunnel"},
+		Selectors: []Selector{{"k8s", "ns:" + namespace}, {"k8s", "sa:" + name}},
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"google.golang.org/grpc/backoff"
 )
 
-// operatorPath is the path of the operator's own SPIFFE ID, which the SPIRE server has in its admin_ids.
-const operatorPath = "/cilium-operator"
+// OperatorPath is the path of the operator's own SPIFFE ID, which the SPIRE server has in its admin_ids.
+const OperatorPath = "/cilium-operator"
 
 // workload is the operator as a workload of the SPIRE agent: its own certificate and the certificate authorities of trust
 // domains, as the agent last sent them.
@@ -42,7 +42,7 @@ func newWorkload(c Config) (*workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := spiffeid.FromPath(domain, operatorPath)
+	self, err := spiffeid.FromPath(domain, OperatorPath)
 	return &workload{socket: c.MeshAuthSPIREAgentSocket, domain: domain, self: self, changed: make(chan struct{})}, err
 }
 

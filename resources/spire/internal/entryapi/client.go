@@ -13,7 +13,7 @@ import (
 // Client calls the service over a connection, which may be shared.
 type Client struct{ Conn grpc.ClientConnInterface }
 
-// Filter selects entries: with this parent, and with exactly these selectors.
+// Filter selects entries: with this parent, and with exactly these selectors, if there are any.
 type Filter struct {
 	ParentID  ID
 	Selectors []Selector

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package spire
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/spire/internal/entryapi"
+	"github.com/skep-operator/skep/resources/sweep"
+)
+
+// compareAll lists all entries. It returns what has none, and keeps what has one and should not, but for what is due anyway.
+func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, err error) {
+	if r.at, err = r.server.list(ctx); err != nil {
+		return nil, err
+	}
+	clear(r.refused)
+	keys := maps.Clone(r.at)
+	for k := range r.desired.All() {
+		if _, known := keys[k]; !known {
+			keys[k] = nil
+		}
+	}
+	all := compare(maps.Keys(keys), r.desired.State, r.at)
+	r.stale, r.compared = except(slices.Compact(keysOf(all.remove)), due), r.now()
+	r.metrics.Compared.Set(float64(r.compared.Unix()))
+	if len(r.stale) == 0 {
+		r.deps.Health.Child("stale").OK("")
+	}
+	if !all.none() {
+		r.deps.Log.Info("registration entries differ from those that should exist", "entries", len(r.at), "missing", len(all.create), "stale", len(r.stale))
+	}
+	return all.create, nil
+}
+
+// confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share.
+func (r *Registrar[K]) confirm(ctx context.Context, stale []K) ([]K, error) {
+	stale, err := r.desired.Confirm(ctx, stale)
+	if err != nil {
+		return nil, fmt.Errorf("confirming that %d entries should not exist: %w", len(r.stale), err)
+	}
+	limit := r.deps.Health.Child("stale")
+	if sweep.Implausible(len(stale), len(r.at), r.deps.MaxShare) {
+		limit.Degraded(fmt.Sprintf("%d of %d registration entries should not exist, none is deleted: set --sweep-max-share=1 if they should be", len(stale), len(r.at)), nil)
+		return nil, nil
+	}
+	limit.OK("")
+	return stale, nil
+}
+
+// apply makes changes in batches, several calls at once. Entries that the server refuses are tried again later, and keep no
+// others from being changed.
+func (r *Registrar[K]) apply(ctx context.Context, ch changes[K]) error {
+	if ch.none() {
+		return nil
+	}
+	calls, limited := errgroup.WithContext(ctx)
+	calls.SetLimit(parallel)
+	created, removed := make([]entryapi.Result, len(ch.create)), make([]entryapi.Result, len(ch.remove))
+	for from := 0; from < len(ch.create); from += batchSize {
+		to := min(from+batchSize, len(ch.create))
+		calls.Go(func() error {
+			results, err := r.server.create(r.withTriggers(limited, ch.create[from:to]), ch.create[from:to])
+			copy(created[from:to], results)
+			return err
+		})
+	}
+	for from := 0; from < len(ch.remove); from += batchSize {
+		to := min(from+batchSize, len(ch.remove))
+		calls.Go(func() error {
+			results, err := r.server.remove(r.withTriggers(limited, keysOf(ch.remove[from:to])), ch.remove[from:to])
+			copy(removed[from:to], results)
+			return err
+		})
+	}
+	if err := calls.Wait(); err != nil {
+		return err
+	}
+	for i, k := range ch.create {
+		r.recordCreated(k, created[i])
+	}
+	for i, removal := range ch.remove {
+		r.recordRemoved(removal, removed[i])
+	}
+	explain.SetReason(ctx, fmt.Sprintf("%d entries created, %d deleted, %d refused", len(ch.create), len(ch.remove), len(r.refused)))
+	return nil
+}
+
+// withTriggers makes what the entries of a batch are for the triggers of its call.
+func (r *Registrar[K]) withTriggers(ctx context.Context, keys []K) context.Context {
+	triggers := make([]k8s.Trigger, len(keys))
+	for i, k := range keys {
+		triggers[i] = r.server.kind.Trigger(k)
+	}
+	return k8s.WithCause(ctx, &k8s.Cause{Rule: explain.CauseOf(ctx).Rule, Triggers: triggers})
+}
+
+// recordCreated records what became of a creation. One that has existed already is as good.
+func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) {
+	path := r.server.kind.Path(k)
+	switch {
+	case result.Code != codes.OK && result.Code != codes.AlreadyExists:
+		r.refuse(k, fmt.Errorf("creating the entry of %s: %s: %s", path, result.Code, result.Message))
+	case result.Entry.ID == "" || result.Entry.SPIFFEID.Path != path:
+		r.refuse(k, fmt.Errorf("creating the entry of %s: the server answers with entry %q of %s", path, result.Entry.ID, result.Entry.SPIFFEID))
+	default:
+		r.at[k] = []string{result.Entry.ID}
+		delete(r.refused, k)
+	}
+}
+
+func (r *Registrar[K]) recordRemoved(removed removal[K], result entryapi.Result) {
+	k := removed.key
+	if result.Code != codes.OK && result.Code != codes.NotFound {
+		r.refuse(k, fmt.Errorf("deleting the entry of %s: %s: %s", r.server.kind.Path(k), result.Code, result.Message))
+		return
+	}
+	if r.at[k] = slices.DeleteFunc(r.at[k], func(id string) bool { return id == removed.entry }); len(r.at[k]) == 0 {
+		delete(r.at, k)
+		delete(r.refused, k)
+	}
+}
+
+func (r *Registrar[K]) refuse(k K, err error) {
+	if len(r.refused) == 0 {
+		r.deps.Log.Warn("the SPIRE server refuses an entry, retrying", "error", err)
+	}
+	r.refused[k] = r.refused[k].again(err, r.now())
+}
+
+// report sets metrics and health.
+func (r *Registrar[K]) report() {
+	if n, known := r.desired.Len(); known {
+		r.metrics.Entries.WithLabelValues(StateDesired).Set(float64(n))
+	}
+	r.metrics.Entries.WithLabelValues(StatePresent).Set(float64(len(r.at)))
+	r.metrics.Entries.WithLabelValues(StateRefused).Set(float64(len(r.refused)))
+	part := r.deps.Health.Child("entries")
+	for k, f := range r.refused {
+		part.Degraded(fmt.Sprintf("the SPIRE server refuses %d entries, that of %s among them", len(r.refused), r.server.kind.Path(k)), f.err)
+		return
+	}
+	part.OK("")
+}

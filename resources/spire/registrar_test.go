@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package spire
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/outside"
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/spire/spiretest"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
+)
+
+// paths are the paths that a duty wants.
+type paths struct {
+	mu     sync.Mutex
+	wanted map[string]bool
+}
+
+func (p *paths) set(path string, wanted bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wanted[path] = wanted
+}
+
+func (p *paths) State(path string) State {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wanted[path] {
+		return Wanted
+	}
+	return Unwanted
+}
+
+func (p *paths) All() iter.Seq[string] {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	wanted := maps.Clone(p.wanted)
+	maps.DeleteFunc(wanted, func(_ string, is bool) bool { return !is })
+	return maps.Keys(wanted)
+}
+
+func (*paths) Len() (int, bool) { return 0, false }
+
+func (*paths) Confirm(_ context.Context, stale []string) ([]string, error) { return stale, nil }
+
+func (*paths) Converged(func(string) bool) {}
+
+// kindOf are entries with a parent, whose paths begin with a prefix.
+func kindOf(parent, prefix string) Kind[string] {
+	return Kind[string]{
+		Parent: parent, Path: func(path string) string { return path },
+		Parse:     func(path string) (string, bool) { return path, strings.HasPrefix(path, prefix) },
+		Selectors: func(string) []Selector { return []Selector{{Type: "k8s", Value: "ns:" + prefix}} },
+		Trigger:   func(path string) k8s.Trigger { return k8s.Trigger{Kind: "Path", Name: path} },
+	}
+}
+
+// ZT-8 and ZT-11: two duties at one server, over one connection. Neither touches the entries of the other, whatever fails.
+func TestTwoDuties(t *testing.T) {
+	s := spiretest.Start(t, "spiffe.cilium")
+	connection := connect(t, s)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	t.Cleanup(func() { cancel(); running.Wait() })
+	tree := health.NewTree()
+	start := func(id string, k Kind[string], wanted ...string) (*Registrar[string], *paths) {
+		info, reporter, log := cell.ModuleInfo{ID: id, Term: "leader"}, tree.Reporter(id), slog.New(slog.DiscardHandler)
+		p := &paths{wanted: map[string]bool{}}
+		for _, path := range wanted {
+			p.set(path, true)
+		}
+		deps := Deps{
+			Connection: connection, Health: reporter, Log: log, MaxShare: 1,
+			Scope: outside.Scope{Module: info, Log: log, Health: reporter, Fence: leading.Unfenced(), Book: explain.NewHistory()},
+			Queue: reconcile.Deps{Module: info, Log: log, Health: reporter, Book: explain.NewHistory()},
+		}
+		r := NewRegistrar(deps, k, p, NewEntryMetrics(metrics.Factory{}, "paths"))
+		running.Go(func() { _ = r.Run(ctx) })
+		return r, p
+	}
+	want := func(paths ...string) {
+		t.Helper()
+		operatortest.Eventually(t, "the entries are those of "+strings.Join(paths, " "), func() bool {
+			entries := s.Entries()
+			for _, path := range paths {
+				delete(entries, path)
+			}
+			return len(entries) == 0 && s.Len() == len(paths)
+		})
+	}
+	first, firsts := start("first", kindOf("/first", "/a/"), "/a/1", "/a/2")
+	second, seconds := start("second", kindOf("/second", "/b/"), "/b/1", "/b/2")
+	want("/a/1", "/a/2", "/b/1", "/b/2")
+	firsts.set("/a/1", false)
+	first.Enqueue(k8s.Trigger{}, "/a/1")
+	want("/a/2", "/b/1", "/b/2")
+	s.Refuse("/a/3", codes.Internal)
+	firsts.set("/a/3", true)
+	first.Enqueue(k8s.Trigger{}, "/a/3")
+	operatortest.Eventually(t, "the first is degraded", func() bool { return len(tree.Degraded()) > 0 })
+	seconds.set("/b/1", false)
+	seconds.set("/b/3", true)
+	second.Enqueue(k8s.Trigger{}, "/b/1", "/b/3")
+	want("/a/2", "/b/2", "/b/3")
+	for _, d := range tree.Degraded() {
+		if !strings.HasPrefix(d.ID, "first.") {
+			t.Errorf("%s is degraded: %s", d.ID, d.Message)
+		}
+	}
+	address := s.Address()
+	s.Stop()
+	s.Wipe()
+	s.Refuse("/a/3", codes.OK)
+	first.Enqueue(k8s.Trigger{}, "/a/3")
+	seconds.set("/b/4", true)
+	second.Enqueue(k8s.Trigger{}, "/b/4")
+	operatortest.Eventually(t, "both are degraded", func() bool {
+		found := map[string]bool{}
+		for _, d := range tree.Degraded() {
+			id, _, _ := strings.Cut(d.ID, ".")
+			found[id] = true
+		}
+		return len(found) == 2
+	})
+	s.Listen(address)
+	want("/a/2", "/a/3", "/b/2", "/b/3", "/b/4")
+	if serials := s.Serials(); len(serials) != 1 {
+		t.Errorf("clients had the certificates %v", serials)
+	}
+}
