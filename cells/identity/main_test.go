@@ -282,7 +282,7 @@ func (w *world) launch(kubeconfig string, args ...string) *operatortest.Operator
 // requests are those of the duty that are no reads of streams, as "create: 201".
 func (w *world) requests() (all []string) {
 	w.t.Helper()
-	for _, r := range w.proxy.Requests(w.t, 0) {
+	for _, r := range w.proxy.Answered(w.t, 0) {
 		if !strings.Contains(r.UserAgent, "(identity)") {
 			continue
 		}

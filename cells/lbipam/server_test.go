@@ -307,7 +307,7 @@ func (s *server) wantFinding(name, found string, all ...string) {
 func (s *server) writes(after int64) (all []string, last int64) {
 	s.t.Helper()
 	last = after
-	for _, r := range s.proxy.Requests(s.t, after) {
+	for _, r := range s.proxy.Answered(s.t, after) {
 		last = r.Seq
 		if r.Resource != "services" && r.Resource != "ciliumloadbalancerippools" || slices.Contains([]string{"get", "list", "watch"}, r.Verb) {
 			continue

@@ -5,12 +5,14 @@ package clustertest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/resources/clustertest/control"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // The shapes of faults, so that tests need one import.
@@ -266,5 +268,16 @@ func (p *Proxy) Requests(tb testing.TB, after int64) (requests []Request) {
 	if len(requests) > 0 && requests[0].Seq != after+1 {
 		tb.Fatalf("proxy %s has forgotten the requests %d to %d: ask more often", p.id, after+1, requests[0].Seq-1)
 	}
+	return requests
+}
+
+// Answered is Requests once all of them but watches have been answered: what a client has written can be seen before its answer
+// has passed.
+func (p *Proxy) Answered(tb testing.TB, after int64) (requests []Request) {
+	tb.Helper()
+	waittest.Until(tb, "all requests are answered", func() bool {
+		requests = p.Requests(tb, after)
+		return !slices.ContainsFunc(requests, func(r Request) bool { return r.Status == 0 && r.Verb != "watch" })
+	})
 	return requests
 }

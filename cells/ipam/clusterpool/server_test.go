@@ -123,13 +123,8 @@ func (s *server) wantError(name, text string, cidrs ...string) {
 // request numbered after.
 func (s *server) requests(after int64) (all []string, last int64) {
 	s.t.Helper()
-	var seen []clustertest.Request
-	operatortest.Eventually(s.t, "all requests are answered", func() bool {
-		seen = s.proxy.Requests(s.t, after)
-		return !slices.ContainsFunc(seen, func(r clustertest.Request) bool { return r.Status == 0 && r.Verb != "watch" })
-	})
 	last = after
-	for _, r := range seen {
+	for _, r := range s.proxy.Answered(s.t, after) {
 		last = r.Seq
 		if r.Resource != "ciliumnodes" || r.Name == "" {
 			continue

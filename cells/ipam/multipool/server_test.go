@@ -234,13 +234,8 @@ func (s *server) wantError(name, text string, allocated ...string) {
 // updates are the successful writes of the cell, as "update a" or "update a/status", after a request.
 func (s *server) updates(after int64) (all []string, last int64) {
 	s.t.Helper()
-	var seen []clustertest.Request
-	operatortest.Eventually(s.t, "all requests are answered", func() bool {
-		seen = s.proxy.Requests(s.t, after)
-		return !slices.ContainsFunc(seen, func(r clustertest.Request) bool { return r.Status == 0 && r.Verb != "watch" })
-	})
 	last = after
-	for _, r := range seen {
+	for _, r := range s.proxy.Answered(s.t, after) {
 		last = r.Seq
 		if r.Verb != "update" && r.Verb != "create" || r.Resource != "ciliumnodes" && r.Resource != "ciliumpodippools" {
 			continue

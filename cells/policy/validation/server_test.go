@@ -104,7 +104,7 @@ func (w *world) wantIn(in dynamic.ResourceInterface, name, status, message strin
 func (w *world) writes(after int64) (texts []string, last int64) {
 	w.T.Helper()
 	last = after
-	for _, r := range w.Proxy.Requests(w.T, after) {
+	for _, r := range w.Proxy.Answered(w.T, after) {
 		last = r.Seq
 		if strings.HasPrefix(r.Resource, "cilium") && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
 			texts = append(texts, fmt.Sprintf("%s %s/%s %s: %d", r.Verb, r.Resource, r.Subresource, r.Name, r.Status))
