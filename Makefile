@@ -78,7 +78,7 @@ $(shell mkdir -p bin)
 ##@ Run
 
 .PHONY: run
-run: build ## Run the operator in a small real cluster and show what it does; ARGS='--flag=…' go to the operator; CLOUD=aws for nodes in a simulated EC2
+run: build ## Run the operator in a small real cluster and show what it does; ARGS='--flag=…' go to the operator; CLOUD=aws or azure for nodes in a simulated cloud
 	@[ -z '$(CLOUD)' ] || go build -C cmd/cloudsim -o $(CURDIR)/bin/cloudsim .
 	@bin/demo -cloud '$(CLOUD)' -- $(ARGS)
 

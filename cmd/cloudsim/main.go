@@ -18,11 +18,13 @@ import (
 	"syscall"
 
 	"github.com/skep-operator/skep/cmd/cloudsim/internal/aws"
+	"github.com/skep-operator/skep/cmd/cloudsim/internal/azure"
 )
 
 // clouds serve until their context ends. args are what is left of the command line.
 var clouds = map[string]func(ctx context.Context, out io.Writer, args []string) error{
-	"aws": aws.Serve,
+	"aws":   aws.Serve,
+	"azure": azure.Serve,
 }
 
 func main() {

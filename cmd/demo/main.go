@@ -19,9 +19,9 @@ import (
 
 func main() {
 	show := demo.Demo{Out: os.Stdout, Kubeconfig: os.Getenv("KUBECONFIG")}
-	flag.StringVar(&show.Operator, "operator", "", "the operator's binary; by default bin/operator, or bin/operator-aws")
-	flag.StringVar(&show.Manifests, "manifests", "", "directory of what a cluster that the demo starts is filled with; by default testdata/demo, or testdata/demo/aws")
-	flag.StringVar(&show.Cloud, "cloud", "", "aws for nodes in a simulated EC2")
+	flag.StringVar(&show.Operator, "operator", "", "the operator's binary; by default bin/operator, or bin/operator-CLOUD")
+	flag.StringVar(&show.Manifests, "manifests", "", "directory of what a cluster that the demo starts is filled with; by default testdata/demo, or testdata/demo/CLOUD")
+	flag.StringVar(&show.Cloud, "cloud", "", "aws or azure for nodes in a simulated cloud")
 	flag.StringVar(&show.CloudSim, "cloudsim", "bin/cloudsim", "the simulator's binary")
 	build := flag.Bool("build", false, "only make sure that the control plane is built")
 	flag.Parse()

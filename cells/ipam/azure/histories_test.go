@@ -12,7 +12,7 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/skep-operator/skep/cells/ipam/azure/internal/armtest"
+	"github.com/skep-operator/skep/cells/ipam/azure/armtest"
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/leading"

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/skep-operator/skep/cells/ipam/azure/internal/armtest"
+	"github.com/skep-operator/skep/cells/ipam/azure/armtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/cloudipam/cloudtest"

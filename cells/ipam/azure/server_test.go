@@ -15,7 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/skep-operator/skep/cells/ipam/azure/internal/armtest"
+	"github.com/skep-operator/skep/cells/ipam/azure/armtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/cloudipam/cloudtest"

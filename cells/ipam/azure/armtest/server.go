@@ -27,7 +27,6 @@ const (
 	managementHost = "management.azure.com"
 	metadataHost   = "169.254.169.254"
 	loginHost      = "login.microsoftonline.com"
-	hostHeader     = "X-Original-Host"
 	token          = "a-token"
 )
 
@@ -67,10 +66,18 @@ func path(below string) *regexp.Regexp {
 	return regexp.MustCompile(`(?i)^/subscriptions/` + Subscription + below + `$`)
 }
 
-// Network starts the server, and returns what Azure's hosts are reached through: all requests go to the server. stop ends it.
+// Hosts are those that Handler serves by TLS.
+var Hosts = []string{managementHost, loginHost}
+
+// Handler serves Azure's hosts, which it tells apart by the Host of requests.
+func (c *Cloud) Handler() http.Handler {
+	compute, network := c.factories()
+	return &server{c, compute, network}
+}
+
+// Network starts a server, and returns what Azure's hosts are reached through: all requests go to the server. stop ends it.
 func (c *Cloud) Network() (network http.RoundTripper, stop func()) {
-	compute, net := c.factories()
-	front := httptest.NewServer(&server{c, compute, net})
+	front := httptest.NewServer(c.Handler())
 	to, _ := url.Parse(front.URL)
 	transport := &http.Transport{MaxIdleConnsPerHost: 100}
 	return redirect{to, transport}, func() {
@@ -86,8 +93,7 @@ type redirect struct {
 
 func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
 	out := req.Clone(req.Context())
-	out.Header.Set(hostHeader, req.URL.Host)
-	out.URL.Scheme, out.URL.Host, out.Host = r.to.Scheme, r.to.Host, ""
+	out.URL.Scheme, out.URL.Host, out.Host = r.to.Scheme, r.to.Host, req.URL.Host
 	resp, err := r.next.RoundTrip(out)
 	if resp != nil {
 		resp.Request = req
@@ -102,7 +108,7 @@ type server struct {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch r.Header.Get(hostHeader) {
+	switch r.Host {
 	case metadataHost:
 		s.metadata(w, r)
 	case loginHost:
@@ -110,7 +116,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case managementHost:
 		s.manage(w, r)
 	default:
-		answer(w, http.StatusBadGateway, map[string]any{"error": "no such host: " + r.Header.Get(hostHeader)})
+		answer(w, http.StatusBadGateway, map[string]any{"error": "no such host: " + r.Host})
 	}
 }
 
@@ -232,6 +238,7 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request, operation stri
 	req := r.Clone(context.WithValue(r.Context(), runtime.CtxAPINameKey{}, operation))
 	req.RequestURI = ""
 	req.URL.Scheme, req.URL.Host = "https", managementHost
+	req.URL.Path, req.URL.RawPath = spelled(req.URL.Path, operation), ""
 	var do func(*http.Request) (*http.Response, error) = s.network.Do
 	if strings.HasPrefix(operation, "VirtualMachine") {
 		do = s.compute.Do
@@ -264,6 +271,17 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request, operation stri
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(resp.StatusCode)
 	_, _ = w.Write(body)
+}
+
+var computeProvider = regexp.MustCompile(`(?i)/providers/microsoft\.compute/`)
+
+// spelled is a path as the SDK spells it: its fake servers tell paths apart by case, and Azure does not.
+func spelled(path, operation string) string {
+	provider := "Microsoft.Compute"
+	if operation == OpScaleSetNICs || operation == OpMachineNICs {
+		provider = "microsoft.Compute"
+	}
+	return computeProvider.ReplaceAllLiteralString(path, "/providers/"+provider+"/")
 }
 
 // cut ends the connection without an answer.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,54 +17,89 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// startCloud starts a simulated EC2, and returns the environment of programs that are pointed at it: without the variables
+// cloud is a simulated one, with three machines.
+type cloud struct {
+	name, machines string   // in messages
+	ipam           string   // the mode of its addresses
+	prefixes       []string // of variables of real accounts
+	env            []string // in place of files of real accounts
+	options        []string // of the simulator
+	variables      int      // that the simulator prints
+	interfaces     func(*unstructured.Unstructured) int
+}
+
+// clouds are by the names of their operators.
+var clouds = map[string]cloud{
+	"aws": {
+		name: "EC2", machines: "instances of the type m5.large", ipam: "eni", prefixes: []string{"AWS_"},
+		env:     []string{"AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull},
+		options: []string{"-listen=127.0.0.1:0", "-metadata=127.0.0.1:0"}, variables: 2,
+		interfaces: func(n *unstructured.Unstructured) int {
+			all, _, _ := unstructured.NestedMap(n.Object, "status", "eni", "enis")
+			return len(all)
+		},
+	},
+	"azure": {
+		name: "Azure", machines: "machines of a scale set", ipam: "azure", prefixes: []string{"AZURE_", "HTTPS_PROXY=", "https_proxy=", "NO_PROXY=", "no_proxy="},
+		options: []string{"-listen=127.0.0.1:0"}, variables: 9,
+		interfaces: func(n *unstructured.Unstructured) int {
+			all, _, _ := unstructured.NestedSlice(n.Object, "status", "azure", "interfaces")
+			return len(all)
+		},
+	},
+}
+
+// startCloud starts a simulated cloud, and returns the environment of programs that are pointed at it: without the variables
 // and files of a real account.
-func (d Demo) startCloud(ctx context.Context) (cloud *child, env []string, err error) {
-	d.say("Starting a simulated EC2 with three instances, of the type m5.large.")
-	env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "AWS_") })
-	env = append(env, "AWS_CONFIG_FILE="+os.DevNull, "AWS_SHARED_CREDENTIALS_FILE="+os.DevNull)
-	const variables = 2
-	lines := make(chan string, variables)
-	cloud, err = start(func(line string) {
+func (d Demo) startCloud(ctx context.Context, c cloud) (simulator *child, env []string, err error) {
+	d.say("Starting a simulated %s with three %s.", c.name, c.machines)
+	env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		return slices.ContainsFunc(c.prefixes, func(prefix string) bool { return strings.HasPrefix(v, prefix) })
+	})
+	env = append(env, c.env...)
+	lines := make(chan string, c.variables)
+	simulator, err = start(func(line string) {
 		if v, is := strings.CutPrefix(strings.TrimSpace(line), "export "); is {
 			lines <- v
 		}
-	}, nil, d.CloudSim, "-cloud=aws", "--", "-listen=127.0.0.1:0", "-metadata=127.0.0.1:0")
+	}, nil, d.CloudSim, append([]string{"-cloud=" + d.Cloud, "--"}, c.options...)...)
 	if err != nil {
 		return nil, nil, err
 	}
-	for range variables {
+	for range c.variables {
 		select {
 		case v := <-lines:
 			env = append(env, v)
-		case <-cloud.ended:
-			return nil, nil, fmt.Errorf("the simulated EC2 ended before it was ready: %v", cloud.err)
+		case <-simulator.ended:
+			return nil, nil, fmt.Errorf("the simulated %s ended before it was ready: %v", c.name, simulator.err)
 		case <-ctx.Done():
-			return nil, nil, errors.Join(context.Cause(ctx), cloud.stop())
+			return nil, nil, errors.Join(context.Cause(ctx), simulator.stop())
 		}
 	}
-	return cloud, env, nil
+	return simulator, env, nil
 }
 
-// cloudResults are what the operator makes of nodes in EC2.
-var cloudResults = []result{
-	{"the kinds of cilium.io are registered", []string{"KINDS"}, registered},
-	{"every node has its addresses of EC2", []string{"NODE", "INSTANCE", "INTERFACES", "ADDRESSES FOR PODS"}, interfaces},
+// results are what the operator makes of nodes in the cloud.
+func (c cloud) results() []result {
+	return []result{
+		{"the kinds of cilium.io are registered", []string{"KINDS"}, registered},
+		{"every node has its addresses of " + c.name, []string{"NODE", "INSTANCE", "INTERFACES", "ADDRESSES FOR PODS"}, c.addresses},
+	}
 }
 
 // leastAddresses are what a node has that asks for no number.
 const leastAddresses = 8
 
-func interfaces(ctx context.Context, client dynamic.Interface) (rows [][]string, missing string, err error) {
+func (c cloud) addresses(ctx context.Context, client dynamic.Interface) (rows [][]string, missing string, err error) {
 	items, err := list(ctx, client, ciliumNodes)
 	var waiting []string
 	for _, item := range items {
 		instance, _, _ := unstructured.NestedString(item.Object, "spec", "instance-id")
 		least, _, _ := unstructured.NestedInt64(item.Object, "spec", "ipam", "min-allocate")
 		pool, _, _ := unstructured.NestedMap(item.Object, "spec", "ipam", "pool")
-		attached, _, _ := unstructured.NestedMap(item.Object, "status", "eni", "enis")
-		rows = append(rows, []string{item.GetName(), instance, strconv.Itoa(len(attached)), strconv.Itoa(len(pool))})
-		if len(pool) < max(leastAddresses, int(least)) || len(attached) == 0 {
+		attached := c.interfaces(&item)
+		rows = append(rows, []string{item.GetName(), path.Base(instance), strconv.Itoa(attached), strconv.Itoa(len(pool))})
+		if len(pool) < max(leastAddresses, int(least)) || attached == 0 {
 			waiting = append(waiting, item.GetName())
 		}
 	}

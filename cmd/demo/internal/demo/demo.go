@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -35,7 +37,7 @@ type Demo struct {
 	// Kubeconfig, as in the environment variable KUBECONFIG, leads to an existing
 	// cluster, into which nothing is loaded. Empty starts a cluster of our own.
 	Kubeconfig string
-	// Cloud is aws for a cluster of our own whose nodes are in a simulated EC2.
+	// Cloud is aws or azure for a cluster of our own whose nodes are in a simulated cloud.
 	Cloud string
 	// CloudSim is the path of the simulator's binary.
 	CloudSim string
@@ -58,10 +60,12 @@ func (d Demo) Run(ctx context.Context) error {
 	switch {
 	case d.Cloud != "" && d.Kubeconfig != "":
 		return errors.New("KUBECONFIG is set: unset it, a simulated cloud has a cluster of its own")
-	case d.Cloud == "aws":
-		stage = d.cloudCluster
 	case d.Cloud != "":
-		return fmt.Errorf("there is no cloud %q: use aws", d.Cloud)
+		c, known := clouds[d.Cloud]
+		if !known {
+			return fmt.Errorf("there is no cloud %q: use %s", d.Cloud, strings.Join(slices.Sorted(maps.Keys(clouds)), " or "))
+		}
+		stage = func(ctx context.Context, scratch string) error { return d.cloudCluster(ctx, scratch, c) }
 	case d.Kubeconfig != "":
 		stage = d.givenCluster
 	}
@@ -85,16 +89,16 @@ func (d Demo) ownCluster(ctx context.Context, scratch string) error {
 		"--enable-envoy-config", "--enable-ingress-controller", "--enable-gateway-api", "--kube-proxy-replacement=true")
 }
 
-// cloudCluster is ownCluster with nodes in a simulated EC2.
-func (d Demo) cloudCluster(ctx context.Context, scratch string) error {
-	cloud, env, err := d.startCloud(ctx)
+// cloudCluster is ownCluster with nodes in a simulated cloud.
+func (d Demo) cloudCluster(ctx context.Context, scratch string, c cloud) error {
+	simulator, env, err := d.startCloud(ctx, c)
 	if err != nil {
 		return err
 	}
 	d.env = env
-	err = d.fillCluster(ctx, scratch, "nodes on instances of EC2", nil, func([]*unstructured.Unstructured) []result { return cloudResults }, "--ipam=eni")
-	d.say("Stopping the simulated EC2.")
-	return errors.Join(err, cloud.stop())
+	err = d.fillCluster(ctx, scratch, "nodes on "+c.machines, nil, func([]*unstructured.Unstructured) []result { return c.results() }, "--ipam="+c.ipam)
+	d.say("Stopping the simulated %s.", c.name)
+	return errors.Join(err, simulator.stop())
 }
 
 // fillCluster starts a cluster, fills it with the objects of the directory, definitions first, and shows what the operator does

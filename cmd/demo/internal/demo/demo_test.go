@@ -147,6 +147,21 @@ func TestDemoOfAWSShowsInterfacesOfEveryNode(t *testing.T) {
 	}
 }
 
+func TestDemoOfAzureShowsAddressesOfEveryNode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs a control plane, which -short does without")
+	}
+	shown := watch(t, Demo{Operator: build(t, "operator-azure"), CloudSim: build(t, "cloudsim"), Cloud: "azure", Manifests: manifests + "/azure"})
+	inOrder(t, shown,
+		"==> Starting a simulated Azure", "==> The devcluster is ready", "==> Starting the operator", "==> Loading",
+		"every node has its addresses of Azure", "==> It runs until Ctrl-C", "==> Stopping the operator", "==> Stopping the simulated Azure", "==> Stopped")
+	for _, row := range []string{`worker-1  +0  +1  +8`, `worker-2  +1  +1  +(1[5-9]|2\d)`, `worker-3  +2  +1  +(2[5-9]|3\d)`} {
+		if !regexp.MustCompile(`(?m)^  ` + row + `$`).MatchString(shown) {
+			t.Errorf("there is no row %s", row)
+		}
+	}
+}
+
 func TestDemoRefusesCloudsThatItHasNot(t *testing.T) {
 	for text, d := range map[string]Demo{
 		"there is no cloud": {Cloud: "mist"}, "KUBECONFIG is set": {Cloud: "aws", Kubeconfig: "x"},
