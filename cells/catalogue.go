@@ -45,6 +45,7 @@ import (
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/identitygc"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
@@ -113,6 +114,7 @@ var Duties = cell.Set(
 	clusterconfig.Cell,
 	clustermesh.Cell,
 	endpointslicesync.Cell,
+	globalnamespace.Cell,
 	servicesync.Cell,
 	mcsapi.Cell,
 	servicel7.Cell,

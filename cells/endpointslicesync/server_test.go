@@ -148,7 +148,8 @@ func (w *world) await(want ...string) {
 	operatortest.Eventually(w.T, "the endpoints are as wanted", func() bool { got = w.endpoints(); return slices.Equal(got, want) })
 }
 
-// ESS-E2 to ESS-E5: endpoints follow the remote clusters, the annotations, and the Service.
+// ESS-E2 to ESS-E5, and ESS-14: endpoints follow the remote clusters, the annotations, and the Service, also in a Namespace that is
+// not global.
 func TestFollow(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	w.follow(w.Kubeconfig())
@@ -163,6 +164,10 @@ func TestRoleOfTheChart(t *testing.T) {
 
 func (w *world) follow(kubeconfig string) {
 	w.T.Helper()
+	patch := []byte(`{"metadata":{"annotations":{"clustermesh.cilium.io/global":"false"}}}`)
+	if _, err := w.Core.CoreV1().Namespaces().Patch(w.T.Context(), w.Namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
 	w.serve("a", "web", "10.2.0.1", "10.2.0.2")
 	w.serve("b", "", "10.3.0.1")
 	o := w.startAs(kubeconfig, "--clustermesh-endpoints-per-slice=2")

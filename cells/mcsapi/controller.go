@@ -16,6 +16,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -31,7 +32,7 @@ type controller struct {
 	exports  *stream.Store[serviceExport]
 	imports  *stream.Store[serviceImport]
 	services *stream.Store[service]
-	spaces   *stream.Store[namespace]
+	spaces   *stream.Store[slim.Namespace]
 	copies   *stream.Store[sliceCopy]
 	slices   reconcile.OnDemand[endpointSlice]
 	began    time.Time
@@ -49,7 +50,7 @@ type params struct {
 	Exports     stream.Resource[serviceExport]
 	Imports     stream.Resource[serviceImport]
 	Services    stream.Resource[service]
-	Namespaces  stream.Resource[namespace]
+	Namespaces  stream.Resource[slim.Namespace]
 	Copies      stream.Resource[sliceCopy]
 	Client      k8s.Client
 	Permissions *k8s.Permissions
@@ -107,10 +108,16 @@ func (c *controller) serviceChanged(ch stream.Change[service]) []slim.Key {
 	return keys
 }
 
-// namespaceChanged is what remote clusters export in a namespace.
-func (c *controller) namespaceChanged(ch stream.Change[namespace]) (keys []slim.Key) {
+// namespaceChanged is what is exported and imported in a Namespace.
+func (c *controller) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []slim.Key) {
+	for e := range stream.ByIndex(c.exports, exportsIn, ch.Key.Name) {
+		keys = append(keys, e.Key())
+	}
+	for i := range stream.ByIndex(c.imports, importsIn, ch.Key.Name) {
+		keys = append(keys, i.Key())
+	}
 	if c.Mesh == nil {
-		return nil
+		return keys
 	}
 	for key := range c.Mesh.ServiceExports.Keys() {
 		if key.Namespace == ch.Key.Name {
@@ -166,17 +173,18 @@ const undecodedRetry = time.Minute
 
 // Why nothing is written.
 const (
-	isHidden   = "none: the ServiceExport, the ServiceImport or a Service cannot be decoded"
+	isHidden   = "none: the ServiceExport, the ServiceImport, a Service or the Namespace cannot be decoded"
 	isUnread   = "waits: the remote clusters are not known yet"
 	isDeleting = "waits: the ServiceImport or the derived Service is being deleted"
 	isNowhere  = "none: the namespace does not exist in this cluster"
+	isExcluded = "none: the Namespace is not global, so that there is no derived Service"
 )
 
 // Reconcile brings the objects of a name to their desired state.
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	derived := derivedKey(key)
 	c.setName(derived, key)
-	if c.exports.Hides(key) || c.imports.Hides(key) || c.services.Hides(key) || c.services.Hides(derived) {
+	if c.exports.Hides(key) || c.imports.Hides(key) || c.services.Hides(key) || c.services.Hides(derived) || c.spaces.Hides(slim.Key{Name: key.Namespace}) {
 		return reconcile.Result{Reason: isHidden, RequeueAfter: undecodedRetry}, nil
 	}
 	s, known := c.state(key, derived)
@@ -214,7 +222,10 @@ func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
 	s.imported, _ = c.imports.Get(key)
 	s.service, _ = c.services.Get(key)
 	s.derived, _ = c.services.Get(derived)
-	s.published = exportOf(s.export, s.service, s.cluster)
+	s.isLocal = globalnamespace.Of(c.spaces, key.Namespace, c.Cluster) == globalnamespace.Local
+	if !s.isLocal {
+		s.published = exportOf(s.export, s.service, s.cluster)
+	}
 	if c.Mesh == nil {
 		return s, true
 	}
@@ -237,7 +248,7 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	switch {
 	case s.imported != nil && !s.imported.DeletionTimestamp.IsZero(), s.derived != nil && !s.derived.DeletionTimestamp.IsZero():
 		return reconcile.Result{Reason: isDeleting}, nil
-	case p.verb == create && !c.hasNamespace(s.key.Namespace):
+	case !c.hasNamespace(s.key.Namespace), p.verb == create && c.isTerminating(s.key.Namespace):
 		return reconcile.Result{Reason: isNowhere}, nil
 	case p.verb == create:
 		return reconcile.Result{}, c.createImport(ctx, s, p.spec)
@@ -258,8 +269,11 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	case err == nil:
 		err = errors.Join(c.bringSlices(ctx, s), withoutPermission(c.updateStatus(ctx, s, p, refused)))
 	}
-	if refused != "" {
+	switch {
+	case refused != "":
 		result.Reason = isRefused
+	case s.isLocal:
+		result.Reason = isExcluded
 	}
 	return result, err
 }
@@ -285,10 +299,16 @@ func withoutPermission(err error) error {
 	return err
 }
 
-// hasNamespace reports whether objects can be created in a namespace.
+// hasNamespace reports whether a Namespace is known, and with it whether it is global.
 func (c *controller) hasNamespace(name string) bool {
+	_, exists := c.spaces.Get(slim.Key{Name: name})
+	return exists
+}
+
+// isTerminating reports whether objects cannot be created in a Namespace any more.
+func (c *controller) isTerminating(name string) bool {
 	n, exists := c.spaces.Get(slim.Key{Name: name})
-	return exists && n.DeletionTimestamp.IsZero()
+	return exists && !n.DeletionTimestamp.IsZero()
 }
 
 // isRefused is why a derived Service is not written.

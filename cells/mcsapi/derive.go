@@ -45,9 +45,9 @@ func (s *service) isDerived(of slim.Key) bool {
 	})
 }
 
-// desired is the derived Service, nil if there is to be none. spec is that of the ServiceImport, nil without one.
+// desired is the derived Service, nil if there is to be none, such as in a Namespace that is not global. spec is that of the ServiceImport, nil without one.
 func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
-	if spec == nil || s.imported == nil {
+	if spec == nil || s.imported == nil || s.isLocal {
 		return nil
 	}
 	name := derivedKey(s.key)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -21,16 +22,18 @@ import (
 // exporter decides the key of each ServiceExport.
 type exporter struct {
 	exporterParams
-	exports  *stream.Store[serviceExport]
-	services *stream.Store[service]
+	exports    *stream.Store[serviceExport]
+	services   *stream.Store[service]
+	namespaces *stream.Store[slim.Namespace]
 }
 
 type exporterParams struct {
 	cell.In
 
-	Cluster  cluster.Config
-	Exports  stream.Resource[serviceExport]
-	Services stream.Resource[service]
+	Cluster    cluster.Config
+	Exports    stream.Resource[serviceExport]
+	Services   stream.Resource[service]
+	Namespaces stream.Resource[slim.Namespace]
 }
 
 func newExporter(p exporterParams) *exporter { return &exporter{exporterParams: p} }
@@ -40,12 +43,23 @@ func (x *exporter) Open(ctx context.Context) (err error) {
 	if x.exports, err = x.Exports.Store(ctx); err != nil {
 		return err
 	}
-	x.services, err = x.Services.Store(ctx)
+	if x.services, err = x.Services.Store(ctx); err != nil {
+		return err
+	}
+	x.namespaces, err = x.Namespaces.Store(ctx)
 	return err
 }
 
+// namespaceChanged is the ServiceExports of a Namespace.
+func (x *exporter) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []slim.Key) {
+	for e := range stream.ByIndex(x.exports, exportsIn, ch.Key.Name) {
+		keys = append(keys, e.Key())
+	}
+	return keys
+}
+
 // Desired is the value of the key of a ServiceExport. It is not known while the ServiceExport or its Service cannot be
-// decoded.
+// decoded, nor while the scope of the Namespace is not known.
 func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	if x.exports.Hides(key) {
 		return nil, false
@@ -53,6 +67,12 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	e, exists := x.exports.Get(key)
 	if !exists {
 		return nil, true
+	}
+	switch globalnamespace.Of(x.namespaces, key.Namespace, x.Cluster) {
+	case globalnamespace.Local:
+		return nil, true
+	case globalnamespace.Unknown:
+		return nil, false
 	}
 	if x.services.Hides(key) {
 		return nil, false
@@ -92,6 +112,9 @@ func typeOf(s *service) mcsv1alpha1.ServiceImportType {
 	}
 	return mcsv1alpha1.ClusterSetIP
 }
+
+// notGlobal is why nothing is exported that is in a Namespace that is not global.
+const notGlobal mcsv1alpha1.ServiceExportConditionReason = "NamespaceNotGlobal"
 
 // whyInvalid is why a Service cannot be exported, "" if it can.
 func whyInvalid(s *service) mcsv1alpha1.ServiceExportConditionReason {

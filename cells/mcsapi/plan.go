@@ -19,6 +19,7 @@ const madeHere = "skep.dev/imported-from-exports"
 type state struct {
 	key      slim.Key
 	cluster  string // this one
+	isLocal  bool   // the Namespace is not global
 	export   *serviceExport
 	service  *service
 	imported *serviceImport

@@ -5,6 +5,7 @@ package mcsapi
 
 import (
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"github.com/skep-operator/skep/cells/internal/stockchart"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
 	"github.com/skep-operator/skep/resources/operatortest"
@@ -81,7 +83,7 @@ func (w *world) start(args ...string) *operatortest.Operator {
 // startAs runs an operator of the cluster c1.
 func (w *world) startAs(kubeconfig string, args ...string) *operatortest.Operator {
 	w.T.Helper()
-	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, Cell), kubeconfig, append([]string{
+	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, globalnamespace.Cell, Cell), kubeconfig, append([]string{
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + w.etcd.Endpoints()[0], "--identity-allocation-mode=crd",
 		"--cluster-name=c1", "--cluster-id=1", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + w.folder,
 	}, args...)...)
@@ -486,6 +488,101 @@ func TestNamespaceThatComes(t *testing.T) {
 	w.awaitHealthy(o)
 	w.CreateNamespace()
 	w.awaitImport("web", "Headless, http 80/TCP, a")
+	w.awaitHealthy(o)
+}
+
+// annotateNamespace says whether the test's Namespace is global.
+func (w *world) annotateNamespace(value string) {
+	w.T.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, globalnamespace.Annotation, value)
+	if _, err := w.Core.CoreV1().Namespaces().Patch(w.T.Context(), w.Namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// MCS-28, MCS-29 and MCS-30; MCS-E14 and MCS-E15: in a Namespace that is not global nothing is exported, and what others export has no
+// derived Service; all is back when it is global again.
+func TestGlobalNamespaces(t *testing.T) {
+	w := newWorld(t, "a")
+	const exported = "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts"
+	o := w.start()
+	w.service("web", nil)
+	w.export("web")
+	w.awaitConditions("web", exported)
+	w.awaitDerived("web", "exists", exists)
+	w.create(imports.Resource(), "ServiceImport", "mine", specOf("ClusterSetIP"))
+	w.awaitDerived("mine", "exists", exists)
+
+	w.annotateNamespace("false")
+	operatortest.Eventually(t, "the key is gone", func() bool { return w.value("web") == "" })
+	w.awaitConditions("web", "Valid=False/NamespaceNotGlobal Ready=False/Pending")
+	w.awaitImport("web", "")
+	w.awaitDerived("web", "is gone", isGone)
+	w.awaitDerived("mine", "is gone", isGone)
+	w.publish("a", "web", "ClusterSetIP", 2020, httpPort)
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP, a")
+	operatortest.Eventually(t, "the ServiceImport of a user has no derived Service", func() bool {
+		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "mine")
+		return len(i.Spec.IPs) == 0 && i.Annotations[derivedAnnotation] == ""
+	})
+	if !isGone(w.derived("web")) {
+		t.Error("what others export has a derived Service")
+	}
+	o.Stop()
+
+	before := w.writes() // invariant 1
+	o = w.start("--clustermesh-default-global-namespace=false")
+	operatortest.Eventually(t, "the objects are reconciled", func() bool { return o.Metric("mcsapi_serviceimport_info", w.Namespace, "web", "ClusterSetIP") == 1 })
+	w.export("later") // what is known is reconciled before
+	w.awaitConditions("later", "Valid=False/NamespaceNotGlobal Ready=False/Pending")
+	if n := w.writes() - before; n > 1 {
+		t.Errorf("%d writes after a restart, want that of the later one", n)
+	}
+	w.annotateNamespace("true")
+	operatortest.Eventually(t, "the key is back", func() bool { return w.value("web") != "" })
+	w.awaitDerived("web", "is shared", func(s *corev1.Service) bool { return s != nil && s.Annotations[sharedAnnotation] == "true" })
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP, a, c1")
+	w.awaitConditions("web", exported)
+	w.awaitDerived("mine", "is back", exists)
+	w.annotateNamespace("truthy") // the default counts
+	operatortest.Eventually(t, "the key is gone", func() bool { return w.value("web") == "" })
+	w.awaitDerived("web", "is gone", isGone)
+	w.awaitHealthy(o)
+}
+
+// MCS-30: while Namespaces are not known nothing is withdrawn, and nothing stale is deleted.
+func TestUnknownNamespaces(t *testing.T) {
+	w := newWorld(t)
+	const localByDefault = "--clustermesh-default-global-namespace=false"
+	w.annotateNamespace("true")
+	o := w.start(localByDefault)
+	w.service("web", nil)
+	w.export("web")
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts")
+	operatortest.Eventually(t, "the Service is exported", func() bool { return w.value("web") != "" })
+	o.Stop()
+	before, revision := w.writes(), w.etcd.Get(w.exportKey("c1", "web")).ModRevision
+	w.etcd.Put(w.exportKey("c1", "stale"), "{}", 0)
+	block := w.Proxy.Answer(t, http.StatusServiceUnavailable, clustertest.Match{Resources: []string{"namespaces"}})
+	o = w.start(localByDefault)
+	operatortest.Eventually(t, "health says that Namespaces are missing", func() bool { return strings.Contains(o.Degraded(""), "namespaces") })
+	operatortest.Eventually(t, "etcd is reached", func() bool { return o.Degraded("kvstore") == "" })
+	check := func() {
+		t.Helper()
+		if n := w.writes() - before; n > 0 || w.derived("web") == nil {
+			t.Errorf("%d writes", n)
+		}
+		if kv := w.etcd.Get(w.exportKey("c1", "web")); kv == nil || kv.ModRevision != revision {
+			t.Errorf("the key is %v", kv)
+		}
+	}
+	check()
+	if w.value("stale") == "" {
+		t.Error("a stale key was deleted")
+	}
+	block.Remove(t)
+	operatortest.Eventually(t, "the stale key is deleted", func() bool { return w.value("stale") == "" })
+	check()
 	w.awaitHealthy(o)
 }
 

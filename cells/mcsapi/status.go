@@ -14,9 +14,11 @@ import (
 // exportConditions are the conditions of the ServiceExport. refused is why there is no derived Service, "" if there is one.
 func (s *state) exportConditions(m merged, refused string) []metav1.Condition {
 	valid := newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonValid, "The Service can be exported")
-	switch reason := whyInvalid(s.service); reason {
+	switch reason := s.whyInvalid(); reason {
 	case "":
 		return []metav1.Condition{valid, s.readyCondition(refused), s.conflictCondition(m)}
+	case notGlobal:
+		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "The Namespace is not global, so that nothing in it is exported")
 	case mcsv1alpha1.ServiceExportReasonNoService:
 		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "There is no Service of this name and namespace")
 	default:
@@ -26,6 +28,14 @@ func (s *state) exportConditions(m merged, refused string) []metav1.Condition {
 		valid,
 		newCondition(mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonPending, "The ServiceExport is not valid"),
 	}
+}
+
+// whyInvalid is why nothing is exported of the ServiceExport, "" if something is.
+func (s *state) whyInvalid() mcsv1alpha1.ServiceExportConditionReason {
+	if s.isLocal {
+		return notGlobal
+	}
+	return whyInvalid(s.service)
 }
 
 func newCondition(t mcsv1alpha1.ServiceExportConditionType, status metav1.ConditionStatus, reason mcsv1alpha1.ServiceExportConditionReason, message string) metav1.Condition {

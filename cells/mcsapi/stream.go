@@ -82,19 +82,14 @@ func (s *service) isHeadless() bool {
 	return strings.EqualFold(s.Spec.ClusterIP.String(), corev1.ClusterIPNone)
 }
 
-// namespace is what is read of a Namespace.
-type namespace struct {
-	namespaceMeta `json:"metadata"`
-}
-
-type namespaceMeta struct {
-	slim.Meta
-	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
-}
-
 var (
-	exports    = stream.Custom[serviceExport](api.ServiceExportResource).OfKind(mcsv1alpha1.ServiceExportKindName)
-	imports    = stream.Custom[serviceImport](api.ServiceImportResource).OfKind(mcsv1alpha1.ServiceImportKindName)
-	services   = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
-	namespaces = stream.Core[namespace, corev1.Namespace](corev1.SchemeGroupVersion.WithResource("namespaces"))
+	exports  = stream.Custom[serviceExport](api.ServiceExportResource).OfKind(mcsv1alpha1.ServiceExportKindName)
+	imports  = stream.Custom[serviceImport](api.ServiceImportResource).OfKind(mcsv1alpha1.ServiceImportKindName)
+	services = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
+)
+
+// What is exported in a Namespace, and what is imported there.
+var (
+	exportsIn = stream.NewIndex("namespace", func(e *serviceExport, add func(string)) { add(e.Namespace.String()) })
+	importsIn = stream.NewIndex("namespace", func(i *serviceImport, add func(string)) { add(i.Namespace.String()) })
 )

@@ -158,7 +158,7 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 	if has.isMadeHere() && p.spec != nil {
 		want = *p.spec.DeepCopy()
 	}
-	if want.IPs = s.derived.addresses(); !s.isOwned() {
+	if want.IPs = s.derived.addresses(); !s.isOwned() || s.isLocal {
 		want.IPs, derived = nil, ""
 	}
 	if equalSpecs(has.Spec, want) && slices.Equal(has.Spec.IPs, want.IPs) && has.Annotations.Get(derivedAnnotation) == derived {

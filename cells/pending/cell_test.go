@@ -77,7 +77,7 @@ func TestDutiesThatAreAskedFor(t *testing.T) {
 	}{
 		"by default":        {nil, nil, nil},
 		"options of agents": {nil, map[string]string{"enable-l7-proxy": "true", "enable-policy": "default"}, nil},
-		"a setting only":    {[]string{"--clustermesh-default-global-namespace=false", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
+		"a setting only":    {[]string{"--metrics-sampling-interval=1m", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
 		"a bare flag":       {[]string{"--bgp-announce-lb-ip"}, nil, []string{"ignoring removed flags bgp-announce-lb-ip", asked + "bgp.metallb (bgp-announce-lb-ip)"}},
 		"a switch":          {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
 		"a mode of IPAM":    {nil, map[string]string{"ipam": "alibabacloud"}, []string{asked + "ipam.alibabacloud (ipam)"}},

@@ -17,7 +17,6 @@ type flag struct {
 // flags are the options of the original that no cell has yet, by duty. They move with
 // the duty when it is implemented.
 var flags = []flag{
-	{"clustermesh", "clustermesh-default-global-namespace", "bool", "true", false},
 	{"metrics", "metrics-sampling-interval", "duration", "5m0s", false},
 	{"ipam.alibabacloud", "alibaba-cloud-release-excess-ips", "bool", "false", false},
 	{"ipam.alibabacloud", "alibaba-cloud-vpc-id", "string", "", false},

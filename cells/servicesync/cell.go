@@ -23,6 +23,7 @@ var Cell = cell.Module("servicesync", "Copies global Services to etcd for other 
 	mirror.Controller(kvstore.ServicesPrefix, newController,
 		mirror.For[*controller](services),
 		mirror.Watches(endpointSlices, (*controller).sliceChanged),
+		mirror.Watches(stream.Namespaces, (*controller).namespaceChanged),
 	),
 	cell.Module("exports", "Tells other clusters that there are no service exports",
 		cell.EnabledBy(cell.When("the multi-cluster services API is off", []string{"clustermesh-enable-mcs-api"}, func(c cluster.Config) bool { return !c.ClusterMeshEnableMCSAPI })),

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -20,8 +21,9 @@ import (
 // controller decides the key of each Service.
 type controller struct {
 	params
-	services *stream.Store[service]
-	slices   *stream.Store[endpointSlice]
+	services   *stream.Store[service]
+	slices     *stream.Store[endpointSlice]
+	namespaces *stream.Store[slim.Namespace]
 
 	mu      sync.Mutex
 	invalid map[slim.Key]string // addresses that are left out, by Service
@@ -30,12 +32,13 @@ type controller struct {
 type params struct {
 	cell.In
 
-	Config   Config
-	Cluster  cluster.Config
-	Services stream.Resource[service]
-	Slices   stream.Resource[endpointSlice]
-	Metrics  *syncMetrics
-	Log      *slog.Logger
+	Config     Config
+	Cluster    cluster.Config
+	Services   stream.Resource[service]
+	Slices     stream.Resource[endpointSlice]
+	Namespaces stream.Resource[slim.Namespace]
+	Metrics    *syncMetrics
+	Log        *slog.Logger
 }
 
 func newController(p params) *controller {
@@ -50,13 +53,24 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	if c.services, err = c.Services.Store(ctx); err != nil {
 		return err
 	}
-	c.slices, err = c.Slices.Store(ctx)
+	if c.slices, err = c.Slices.Store(ctx); err != nil {
+		return err
+	}
+	c.namespaces, err = c.Namespaces.Store(ctx)
 	return err
 }
 
 // sliceChanged is the Service of an EndpointSlice.
 func (*controller) sliceChanged(ch stream.Change[endpointSlice]) []slim.Key {
 	return []slim.Key{serviceOf(ch.Object)}
+}
+
+// namespaceChanged is the shared Services of a Namespace: others have no key in any case.
+func (c *controller) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []slim.Key) {
+	for s := range stream.ByIndex(c.services, byNamespace, ch.Key.Name) {
+		keys = append(keys, s.Key())
+	}
+	return keys
 }
 
 // Desired is the value of a Service's key. It is not known while an object that decides it cannot be decoded.
@@ -66,11 +80,12 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 		c.reportInvalid(key, nil)
 		return nil, !c.services.Hides(key)
 	}
-	if !isExported(s, c.Cluster.EnableNodePort) {
+	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
+	if !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
 		c.reportInvalid(key, nil)
 		return nil, true
 	}
-	if c.hidesSlice(key) {
+	if scope == globalnamespace.Unknown || c.hidesSlice(key) {
 		return nil, false
 	}
 	of := slices.SortedFunc(stream.ByIndex(c.slices, byService, key), func(a, b *endpointSlice) int { return cmp.Compare(a.Name, b.Name) })

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
@@ -22,11 +23,29 @@ import (
 
 func open(t testing.TB, services stream.Resource[service], slices stream.Resource[endpointSlice], log *slog.Logger) *controller {
 	t.Helper()
-	c := newController(params{Config: Config{EnableK8sEndpointSlice: true}, Cluster: cluster1, Services: services, Slices: slices, Metrics: newMetrics(metrics.Factory{}), Log: log})
+	return openIn(t, local(t, namespace("test", "")), services, slices, log)
+}
+
+// openIn is open with other Namespaces than the one of the tests.
+func openIn(t testing.TB, namespaces stream.Resource[slim.Namespace], services stream.Resource[service], slices stream.Resource[endpointSlice], log *slog.Logger) *controller {
+	t.Helper()
+	c := newController(params{
+		Config: Config{EnableK8sEndpointSlice: true}, Cluster: cluster1, Services: services, Slices: slices, Namespaces: namespaces,
+		Metrics: newMetrics(metrics.Factory{}), Log: log,
+	})
 	if err := c.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// namespace is a Namespace with the annotation that says whether it is global, unless that is empty.
+func namespace(name, annotation string) *slim.Namespace {
+	n := &slim.Namespace{}
+	if n.Name = name; annotation != "" {
+		n.Annotations.Labels = slim.MakeLabels(map[string]string{globalnamespace.Annotation: annotation})
+	}
+	return n
 }
 
 func local[T any](t testing.TB, objs ...*T) *stream.Local[T] {
@@ -109,6 +128,34 @@ func TestUndecodable(t *testing.T) {
 		check("good", true, true)
 		check("bad", false, true)
 	})
+}
+
+// SSYNC-19 and SSYNC-20: a Service has no key in a Namespace that is not global, and keeps what it has while that is not known. A
+// change of the Namespace concerns the Services that could have a key.
+func TestScopes(t *testing.T) {
+	namespaces := local[slim.Namespace](t)
+	other := decodeService(t, func(s *corev1.Service) { s.Name, s.Annotations = "other", nil })
+	c := openIn(t, namespaces, local(t, decodeService(t, nil), other), local(t, decodeSlice(t, nil)), slog.New(slog.DiscardHandler))
+	for _, step := range []struct {
+		annotation    string
+		exists, known bool
+	}{{"-", false, false}, {"", true, true}, {"false", false, true}, {"nonsense", true, true}, {"FALSE", false, true}, {"true", true, true}} {
+		if step.annotation != "-" {
+			namespaces.Upsert(namespace("test", step.annotation))
+		}
+		if value, known := c.Desired(echoKey); (string(value) == echo) != step.exists || known != step.known {
+			t.Errorf("%q: %t, %s", step.annotation, known, value)
+		}
+		if value, known := c.Desired(other.Key()); value != nil || !known {
+			t.Errorf("%q: a Service that is not global: %t, %s", step.annotation, known, value)
+		}
+	}
+	if keys := c.namespaceChanged(stream.Change[slim.Namespace]{Key: slim.Key{Name: "test"}}); len(keys) != 1 || keys[0] != echoKey {
+		t.Errorf("a change concerns %v", keys)
+	}
+	if keys := c.namespaceChanged(stream.Change[slim.Namespace]{Key: slim.Key{Name: "another"}}); len(keys) > 0 {
+		t.Errorf("a change of another one concerns %v", keys)
+	}
 }
 
 // A decision costs the same among 10 and among 10,000 Services.

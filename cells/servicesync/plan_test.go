@@ -15,7 +15,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-var cluster1 = cluster.Config{ClusterName: "cluster1", ClusterID: 1}
+var cluster1 = cluster.Config{ClusterName: "cluster1", ClusterID: 1, ClusterMeshDefaultGlobalNamespace: true}
 
 // decodeService is a Service as its stream keeps it.
 func decodeService(t testing.TB, change func(*corev1.Service)) *service {

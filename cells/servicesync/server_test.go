@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
 	"github.com/skep-operator/skep/resources/operatortest"
@@ -354,21 +355,71 @@ func TestNeighbors(t *testing.T) {
 	ten.Stop()
 }
 
-// SSYNC-12: an operator whose view of Kubernetes is empty or half complete deletes nothing, and writes nothing.
+// annotateNamespace says whether the test's Namespace is global.
+func (w *world) annotateNamespace(value string) {
+	w.T.Helper()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:%q}}}`, globalnamespace.Annotation, value)
+	if _, err := w.Core.CoreV1().Namespaces().Patch(w.T.Context(), w.Namespace, "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
+}
+
+// SSYNC-19; SSYNC-E12 to SSYNC-E14: what is in a Namespace that is not global is withdrawn, and is back when it is global again, also
+// by a restart with another default.
+func TestGlobalNamespaces(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := w.service("web", global, nil)
+	w.service("local", nil, nil)
+	w.slice("web-x", "web", nil, "10.0.1.5")
+	want := w.json(s, at("10.0.1.5"))
+	op := w.start()
+	for _, step := range []struct{ annotation, value string }{
+		{"true", want}, {"false", ""}, {"true", want}, {"False", ""}, {"no boolean", want}, {"false", ""}, {strings.Repeat("x", 200_000), want},
+	} {
+		w.annotateNamespace(step.annotation)
+		w.awaitValue("web", step.value)
+	}
+	if w.key("local") != nil {
+		t.Error("a Service is exported that is not global")
+	}
+	before := w.key("web").ModRevision
+	op.Stop()
+
+	op = w.start("--clustermesh-default-global-namespace=false") // what is no boolean does not override it
+	w.awaitMarker()
+	w.awaitValue("web", "")
+	w.annotateNamespace("TRUE")
+	w.awaitValue("web", want)
+	if after := w.key("web"); after.CreateRevision <= before {
+		t.Errorf("the key was created at %d, and had been written at %d", after.CreateRevision, before)
+	}
+	if _, err := w.Core.CoreV1().Namespaces().Patch(t.Context(), w.Namespace, "application/merge-patch+json",
+		[]byte(`{"metadata":{"annotations":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitValue("web", "")
+	operatortest.Eventually(t, "nothing is degraded", func() bool { return op.Degraded("") == "" })
+	w.CheckHealthy(op)
+}
+
+// SSYNC-12 and SSYNC-20: an operator whose view of Kubernetes is empty or half complete deletes nothing, and writes nothing.
 func TestIncompleteView(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.service("web", global, nil)
 	w.slice("web-x", "web", nil, "10.0.1.5")
-	first := w.start()
+	w.annotateNamespace("true")
+	const localByDefault = "--clustermesh-default-global-namespace=false"
+	first := w.start(localByDefault)
 	w.awaitMarker()
 	want := w.json(s, at("10.0.1.5"))
 	w.awaitValue("web", want)
 	first.Stop()
 	revision := w.key("web").ModRevision
-	for _, resource := range []string{"services", "endpointslices"} {
+	for _, resource := range []string{"services", "endpointslices", "namespaces"} {
 		block := w.Proxy.Answer(t, http.StatusServiceUnavailable, clustertest.Match{Resources: []string{resource}})
-		op := w.start()
+		op := w.start(localByDefault)
 		operatortest.Eventually(t, "health says that "+resource+" are missing", func() bool { return strings.Contains(op.Degraded(""), resource) })
 		operatortest.Eventually(t, "etcd is reached", func() bool {
 			return op.Metric("kvstore_initial_sync_completed", "write", "serviceexports/v1", "cluster1") == 1

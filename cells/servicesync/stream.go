@@ -177,5 +177,12 @@ func serviceOf(s *endpointSlice) slim.Key {
 	return slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(discoveryv1.LabelServiceName)}
 }
 
+// byNamespace finds the shared Services of a Namespace.
+var byNamespace = stream.NewIndex("namespace", func(s *service, add func(string)) {
+	if isShared(&s.serviceMeta) {
+		add(s.Namespace.String())
+	}
+})
+
 // byService finds the EndpointSlices of a Service.
 var byService = stream.NewIndex("service", func(s *endpointSlice, add func(slim.Key)) { add(serviceOf(s)) })

@@ -49,6 +49,8 @@ type Config struct {
 	EnableBGPControlPlane bool `flag:"enable-bgp-control-plane" usage:"Agents run the BGP control plane" hidden:"true"`
 
 	ClusterMeshEnableMCSAPI bool `flag:"clustermesh-enable-mcs-api" usage:"Enable the multi-cluster services API (MCS-API)"`
+	// ClusterMeshDefaultGlobalNamespace is whether Namespaces without the annotation clustermesh.cilium.io/global are global.
+	ClusterMeshDefaultGlobalNamespace bool `flag:"clustermesh-default-global-namespace" usage:"Namespaces without the annotation clustermesh.cilium.io/global are global: what is in them is exported to other clusters"`
 
 	// EnableNodePort is an option of agents: with it, they serve NodePort Services.
 	EnableNodePort bool `flag:"enable-node-port" usage:"Agents serve NodePort Services" hidden:"true"`
@@ -68,7 +70,8 @@ var DefaultConfig = Config{
 	EnableIPv4: true, EnableIPv6: true,
 	IPAM: "cluster-pool", IdentityAllocationMode: "kvstore",
 	CESControllerMode: "default", IdentityManagementMode: "agent",
-	DefaultLBServiceIPAM: LBIPAM,
+	ClusterMeshDefaultGlobalNamespace: true,
+	DefaultLBServiceIPAM:              LBIPAM,
 }
 
 var (
