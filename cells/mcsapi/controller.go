@@ -270,7 +270,7 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 		err = errors.Join(c.bringSlices(ctx, s), withoutPermission(c.updateStatus(ctx, s, p, refused)))
 	}
 	switch {
-	case refused != "":
+	case refused.text != "":
 		result.Reason = isRefused
 	case s.isLocal:
 		result.Reason = isExcluded

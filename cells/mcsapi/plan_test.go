@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -248,6 +249,10 @@ func TestDesired(t *testing.T) {
 	if p := d.Spec.Ports; p[0].TargetPort != intstr.FromString("web") || p[1].TargetPort != intstr.FromInt32(9090) {
 		t.Errorf("%+v", p)
 	}
+	if s.isLocal = true; s.desired(&s.imported.Spec) != nil { // MCS-29
+		t.Error("there is a derived Service in a Namespace that is not global")
+	}
+	s.isLocal = false
 	if s.planDerived(d) != create || s.planDerived(nil) != keep {
 		t.Error("without a derived Service")
 	}
@@ -334,6 +339,7 @@ func TestConditions(t *testing.T) {
 		"no copies":    {state{service: manual, noCopies: true}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "it has no selector"},
 		"no selector":  {state{service: manual}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "The Service is exported"},
 		"no Service":   {state{}, merged{}, "", []conditionText{{"Valid", "False", "NoService"}, {"Ready", "False", "Pending"}}, "There is no Service"},
+		"not global":   {state{service: external, isLocal: true}, merged{}, "", []conditionText{{"Valid", "False", "NamespaceNotGlobal"}, {"Ready", "False", "Pending"}}, "The Namespace is not global"},
 		"ExternalName": {state{service: external}, merged{}, "", []conditionText{{"Valid", "False", "InvalidServiceType"}, {"Ready", "False", "Pending"}}, "ExternalName"},
 		"refused":      {state{service: newService("10.96.0.10")}, merged{}, "why", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "False", "Failed"}, noClash}, "why"},
 		"conflicts": {state{service: newService("10.96.0.10")}, clash, "", []conditionText{
@@ -346,12 +352,36 @@ func TestConditions(t *testing.T) {
 		if test.state.export == nil {
 			test.state.export = newExport()
 		}
-		got := test.state.exportConditions(test.merged, test.refused)
+		got := test.state.exportConditions(test.merged, refusal{failed, test.refused})
 		if texts := textsOf(got); !slices.Equal(texts, test.want) || !strings.Contains(got[len(got)-2].Message, test.message) {
 			t.Errorf("%s: %v (%s)", name, texts, got[len(got)-2].Message)
 		}
 		all := []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue}, {Type: "Conflict", Status: metav1.ConditionUnknown}}
-		if !setConditions(&all, got) || setConditions(&all, got) || len(all) != len(got)+1 {
+		if !setConditions(&all, exportConditionTypes, got) || setConditions(&all, exportConditionTypes, got) || len(all) != len(got)+1 {
+			t.Errorf("%s: set are %v", name, textsOf(all))
+		}
+	}
+}
+
+// MCS-31: the condition of a ServiceImport; those of other types stay.
+func TestImportConditions(t *testing.T) {
+	for name, test := range map[string]struct {
+		state   state
+		refused refusal
+		want    conditionText
+		message string
+	}{
+		"ready":      {state{}, refusal{}, conditionText{"Ready", "True", "Ready"}, "exists"},
+		"refused":    {state{}, refusal{failed, "why"}, conditionText{"Ready", "False", "Failed"}, "why"},
+		"not global": {state{isLocal: true}, refusal{failed, "why"}, conditionText{"Ready", "False", "NamespaceNotGlobal"}, "not global"},
+		"huge":       {state{}, refusal{failed, strings.Repeat("é", 100_000)}, conditionText{"Ready", "False", "Failed"}, "é…"},
+	} {
+		got := test.state.importConditions(test.refused)
+		if len(got) != 1 || textsOf(got)[0] != test.want || !strings.Contains(got[0].Message, test.message) || len(got[0].Message) > 32768 || !utf8.ValidString(got[0].Message) {
+			t.Errorf("%s: %v", name, textsOf(got))
+		}
+		all := []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue}}
+		if !setConditions(&all, importConditionTypes, got) || setConditions(&all, importConditionTypes, got) || len(all) != 2 {
 			t.Errorf("%s: set are %v", name, textsOf(all))
 		}
 	}

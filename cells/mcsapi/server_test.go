@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -250,6 +251,25 @@ func (w *world) awaitConditions(name, want string) {
 	operatortest.Eventually(w.T, "the conditions are as wanted", func() bool { got = w.conditions(name); return got == want })
 }
 
+// awaitReady waits until the condition of a ServiceImport is as wanted: status/reason.
+func (w *world) awaitReady(name, want string) {
+	w.T.Helper()
+	var got string
+	defer func() {
+		if w.T.Failed() {
+			w.T.Logf("the ServiceImport %s is %q, want %q", name, got, want)
+		}
+	}()
+	operatortest.Eventually(w.T, "the ServiceImport is "+want, func() bool {
+		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), name)
+		got = ""
+		if c := meta.FindStatusCondition(i.Status.Conditions, string(mcsv1alpha1.ServiceImportConditionReady)); c != nil {
+			got = string(c.Status) + "/" + c.Reason
+		}
+		return got == want
+	})
+}
+
 // awaitDerived waits until the derived Service is as wanted, and returns it.
 func (w *world) awaitDerived(name, what string, holds func(*corev1.Service) bool) (s *corev1.Service) {
 	w.T.Helper()
@@ -305,6 +325,7 @@ func TestImportOfUser(t *testing.T) {
 		})
 	}
 	addresses(s.Spec.ClusterIP)
+	w.awaitReady("web", "True/Ready") // MCS-31
 
 	w.patchImport("web", `{"spec":{"type":"Headless"}}`)
 	w.awaitDerived("web", "is headless", func(s *corev1.Service) bool { return s != nil && s.Spec.ClusterIP == "None" })
@@ -330,17 +351,20 @@ func TestImportOfUser(t *testing.T) {
 	w.service(name, nil)
 	w.create(imports.Resource(), "ServiceImport", "other", specOf("ClusterSetIP"))
 	operatortest.Eventually(t, "an Event says so", func() bool { return w.hasEvent("other", "DerivedServiceRefused", "exists and is not the derived one") })
+	w.awaitReady("other", "False/Failed")
 	if s := w.derived("other"); len(s.Labels)+len(s.Annotations)+len(s.OwnerReferences) > 0 {
 		t.Errorf("it was written: %+v", s)
 	}
 	w.deleteService(name)
 	w.awaitDerived("other", "is created once the other is gone", exists)
+	w.awaitReady("other", "True/Ready")
 	w.delete(imports.Resource(), "web")
 	w.awaitDerived("web", "goes with the ServiceImport", isGone)
 
 	// MCS-20: what the API server does not accept is said on the object.
 	w.create(imports.Resource(), "ServiceImport", "none", map[string]any{"type": "ClusterSetIP", "ports": []any{}})
 	operatortest.Eventually(t, "an Event says so", func() bool { return w.hasEvent("none", "DerivedServiceRefused", "does not accept") })
+	w.awaitReady("none", "False/Failed")
 	w.awaitHealthy(o)
 }
 
@@ -525,6 +549,8 @@ func TestGlobalNamespaces(t *testing.T) {
 		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "mine")
 		return len(i.Spec.IPs) == 0 && i.Annotations[derivedAnnotation] == ""
 	})
+	w.awaitReady("mine", "False/NamespaceNotGlobal")
+	w.awaitReady("web", "False/NamespaceNotGlobal")
 	if !isGone(w.derived("web")) {
 		t.Error("what others export has a derived Service")
 	}
@@ -544,6 +570,7 @@ func TestGlobalNamespaces(t *testing.T) {
 	w.awaitImport("web", "ClusterSetIP, http 80/TCP, a, c1")
 	w.awaitConditions("web", exported)
 	w.awaitDerived("mine", "is back", exists)
+	w.awaitReady("mine", "True/Ready")
 	w.annotateNamespace("truthy") // the default counts
 	operatortest.Eventually(t, "the key is gone", func() bool { return w.value("web") == "" })
 	w.awaitDerived("web", "is gone", isGone)

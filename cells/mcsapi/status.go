@@ -11,8 +11,17 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 )
 
-// exportConditions are the conditions of the ServiceExport. refused is why there is no derived Service, "" if there is one.
-func (s *state) exportConditions(m merged, refused string) []metav1.Condition {
+// refusal is why the derived Service cannot be written; its text is empty if it can.
+type refusal struct {
+	reason mcsv1alpha1.ServiceImportConditionReason
+	text   string
+}
+
+// failed is the reason of a ServiceImport whose derived Service cannot be written; the API has none for it.
+const failed mcsv1alpha1.ServiceImportConditionReason = "Failed"
+
+// exportConditions are the conditions of the ServiceExport.
+func (s *state) exportConditions(m merged, refused refusal) []metav1.Condition {
 	valid := newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonValid, "The Service can be exported")
 	switch reason := s.whyInvalid(); reason {
 	case "":
@@ -39,17 +48,26 @@ func (s *state) whyInvalid() mcsv1alpha1.ServiceExportConditionReason {
 }
 
 func newCondition(t mcsv1alpha1.ServiceExportConditionType, status metav1.ConditionStatus, reason mcsv1alpha1.ServiceExportConditionReason, message string) metav1.Condition {
-	return metav1.Condition{Type: string(t), Status: status, Reason: string(reason), Message: message}
+	return metav1.Condition{Type: string(t), Status: status, Reason: string(reason), Message: limited(message)}
 }
 
-func (s *state) readyCondition(refused string) metav1.Condition {
+// limited is a message of a condition without what the API server would refuse for its length.
+func limited(message string) string {
+	const most = 32 << 10
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most-len("…")], "") + "…"
+}
+
+func (s *state) readyCondition(refused refusal) metav1.Condition {
 	status, reason, message := metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonExported, "The Service is exported"
 	if s.export.Spec.ExportedLabels.Len()+s.export.Spec.ExportedAnnotations.Len() > 0 {
 		message += "; exportedLabels and exportedAnnotations are not supported, and have no effect"
 	}
 	switch {
-	case refused != "":
-		status, reason, message = metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonFailed, refused
+	case refused.text != "":
+		status, reason, message = metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonFailed, refused.text
 	case s.noCopies:
 		message += "; it has no selector, and the role of the operator does not allow to write EndpointSlices of its endpoints for the derived Service"
 	}
@@ -73,22 +91,41 @@ func (s *state) conflictCondition(m merged) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: string(mcsv1alpha1.ServiceExportConditionConflict), Status: metav1.ConditionTrue,
-		Reason: strings.Join(reasons, ","), Message: strings.Join(texts, "; "),
+		Reason: strings.Join(reasons, ","), Message: limited(strings.Join(texts, "; ")),
 	}
 }
 
-// conditionTypes are those of this duty. Conditions of other types stay.
-var conditionTypes = []mcsv1alpha1.ServiceExportConditionType{
-	mcsv1alpha1.ServiceExportConditionValid, mcsv1alpha1.ServiceExportConditionReady, mcsv1alpha1.ServiceExportConditionConflict,
+// importConditions are the conditions of a ServiceImport, when its derived Service is as it is to be, or cannot be.
+func (s *state) importConditions(refused refusal) []metav1.Condition {
+	ready := metav1.Condition{
+		Type: string(mcsv1alpha1.ServiceImportConditionReady), Status: metav1.ConditionTrue,
+		Reason: string(mcsv1alpha1.ServiceImportReasonReady), Message: "The derived Service exists",
+	}
+	switch {
+	case s.isLocal:
+		ready.Status, ready.Reason = metav1.ConditionFalse, string(notGlobal)
+		ready.Message = "The Namespace is not global, so that there is no derived Service"
+	case refused.text != "":
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, string(refused.reason), limited(refused.text)
+	}
+	return []metav1.Condition{ready}
 }
 
-// setConditions makes the conditions of this duty those that are wanted, and reports whether they were others.
-func setConditions(all *[]metav1.Condition, want []metav1.Condition) (changed bool) {
-	for _, t := range conditionTypes {
-		if c := meta.FindStatusCondition(want, string(t)); c != nil {
+// The types of conditions of this duty. Conditions of other types stay.
+var (
+	exportConditionTypes = []string{
+		string(mcsv1alpha1.ServiceExportConditionValid), string(mcsv1alpha1.ServiceExportConditionReady), string(mcsv1alpha1.ServiceExportConditionConflict),
+	}
+	importConditionTypes = []string{string(mcsv1alpha1.ServiceImportConditionReady)}
+)
+
+// setConditions makes the conditions of some types those that are wanted, and reports whether they were others.
+func setConditions(all *[]metav1.Condition, types []string, want []metav1.Condition) (changed bool) {
+	for _, t := range types {
+		if c := meta.FindStatusCondition(want, t); c != nil {
 			changed = meta.SetStatusCondition(all, *c) || changed
 		} else {
-			changed = meta.RemoveStatusCondition(all, string(t)) || changed
+			changed = meta.RemoveStatusCondition(all, t) || changed
 		}
 	}
 	return changed

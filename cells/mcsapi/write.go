@@ -77,23 +77,23 @@ func (c *controller) deleteImport(ctx context.Context, s *state) error {
 
 // bringDerived brings the derived Service to its desired state. refused is why it cannot be written, where a user has to act.
 // It does not go on after it has created or deleted it.
-func (c *controller) bringDerived(ctx context.Context, s *state, p importPlan) (refused string, goesOn bool, err error) {
+func (c *controller) bringDerived(ctx context.Context, s *state, p importPlan) (refused refusal, goesOn bool, err error) {
 	want, verb := s.desired(p.spec), keep
 	switch {
 	case s.isOwned():
 		verb = s.planDerived(want)
 		err = c.writeDerived(ctx, s, verb, want)
 		if apierrors.IsInvalid(err) {
-			refused, err = fmt.Sprintf("the API server does not accept the derived Service %s: %v", derivedKey(s.key).Name, err), nil
+			refused, err = refusal{failed, fmt.Sprintf("the API server does not accept the derived Service %s: %v", derivedKey(s.key).Name, err)}, nil
 		}
 	case want != nil:
-		refused = fmt.Sprintf("the Service %s exists and is not the derived one: delete it", derivedKey(s.key).Name)
+		refused = refusal{failed, fmt.Sprintf("the Service %s exists and is not the derived one: delete it", derivedKey(s.key).Name)}
 	}
 	if err != nil {
-		return "", false, err
+		return refusal{}, false, err
 	}
-	c.report(s, refused)
-	return refused, refused != "" || verb == keep || verb == update, nil
+	c.report(s, refused.text)
+	return refused, refused.text != "" || verb == keep || verb == update, nil
 }
 
 // writeDerived creates, updates or deletes the derived Service. One whose type changes is created again when it is gone.
@@ -194,9 +194,9 @@ func sameImportPort(a, b mcsv1alpha1.ServicePort) bool { return reflect.DeepEqua
 
 func sameConfig(a, b *corev1.SessionAffinityConfig) bool { return reflect.DeepEqual(a, b) }
 
-// updateStatus writes the clusters of the ServiceImport and the conditions of the ServiceExport, where the role allows it.
-func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, refused string) error {
-	if err := withoutPermission(c.updateClusters(ctx, s, p.merged)); err != nil {
+// updateStatus writes the statuses of the ServiceImport and of the ServiceExport, where the role allows it.
+func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, refused refusal) error {
+	if err := withoutPermission(c.updateImportStatus(ctx, s, p.merged, refused)); err != nil {
 		return err
 	}
 	if s.export == nil || !s.export.DeletionTimestamp.IsZero() {
@@ -206,11 +206,11 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 	s.noCopies = s.copiesSlices() && !c.mayCopy(s.key.Namespace)
 	want := s.exportConditions(p.merged, refused)
 	has := slices.Clone(s.export.Status.Conditions)
-	if c.Permissions.Denies("update", ref) || !setConditions(&has, want) {
+	if c.Permissions.Denies("update", ref) || !setConditions(&has, exportConditionTypes, want) {
 		return nil
 	}
 	_, err := k8s.Update(ctx, c.Client, ref, func(e *mcsv1alpha1.ServiceExport) error {
-		setConditions(&e.Status.Conditions, want)
+		setConditions(&e.Status.Conditions, exportConditionTypes, want)
 		return nil
 	})
 	if k8s.IsNotFound(err, ref) {
@@ -219,18 +219,21 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 	return err
 }
 
-func (c *controller) updateClusters(ctx context.Context, s *state, m merged) error {
+// updateImportStatus writes the clusters and the conditions of the ServiceImport.
+func (c *controller) updateImportStatus(ctx context.Context, s *state, m merged, refused refusal) error {
 	ref := s.importRef()
 	ref.Subresource = "status"
 	if s.imported == nil || c.Permissions.Denies("update", ref) {
 		return nil
 	}
-	want := s.clusters(m)
-	if slices.Equal(s.imported.Status.Clusters, want) {
+	clusters, conditions := s.clusters(m), s.importConditions(refused)
+	has := slices.Clone(s.imported.Status.Conditions)
+	if !setConditions(&has, importConditionTypes, conditions) && slices.Equal(s.imported.Status.Clusters, clusters) {
 		return nil
 	}
 	_, err := k8s.Update(ctx, c.Client, ref, func(i *mcsv1alpha1.ServiceImport) error {
-		i.Status.Clusters = want
+		i.Status.Clusters = clusters
+		setConditions(&i.Status.Conditions, importConditionTypes, conditions)
 		return nil
 	})
 	if k8s.IsNotFound(err, ref) {
