@@ -251,7 +251,7 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	case !c.hasNamespace(s.key.Namespace), p.verb == create && c.isTerminating(s.key.Namespace):
 		return reconcile.Result{Reason: isNowhere}, nil
 	case p.verb == create:
-		return reconcile.Result{}, c.createImport(ctx, s, p.spec)
+		return reconcile.Result{}, c.createImport(ctx, s, p)
 	case p.verb == remove:
 		return reconcile.Result{}, c.deleteImport(ctx, s)
 	}

@@ -77,7 +77,7 @@ func (s *state) inherit(d *corev1.Service) {
 	maps.Copy(d.Labels, s.imported.Labels.Map())
 	for key, value := range s.imported.Annotations.All() {
 		switch key {
-		case derivedAnnotation, madeHere, corev1.LastAppliedConfigAnnotation:
+		case derivedAnnotation, madeHere, labelsOfExports, annotationsOfExports, corev1.LastAppliedConfigAnnotation:
 		default:
 			d.Annotations[key] = value
 		}

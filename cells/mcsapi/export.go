@@ -100,6 +100,8 @@ func exportOf(e *serviceExport, s *service, clusterName string) *clustermesh.Ser
 	if s.Spec.SessionAffinity == slim.MakeString(string(corev1.ServiceAffinityClientIP)) {
 		x.SessionAffinity, x.SessionAffinityConfig = corev1.ServiceAffinityClientIP, s.Spec.SessionAffinityConfig
 	}
+	x.Labels, _ = clustermesh.ExportedLabels(e.Spec.ExportedLabels.Map())
+	x.Annotations, _ = clustermesh.ExportedAnnotations(e.Spec.ExportedAnnotations.Map())
 	for _, p := range s.Spec.Ports {
 		x.Ports = append(x.Ports, mcsv1alpha1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
 	}

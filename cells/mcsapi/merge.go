@@ -18,9 +18,11 @@ import (
 
 // merged is what clusters export under one name, as one service.
 type merged struct {
-	spec      mcsv1alpha1.ServiceImportSpec // without addresses
-	clusters  []string                      // by name
-	conflicts []conflict
+	spec        mcsv1alpha1.ServiceImportSpec // without addresses
+	labels      map[string]string
+	annotations map[string]string
+	clusters    []string // by name
+	conflicts   []conflict
 }
 
 // conflict is a property in which exports differ.
@@ -56,6 +58,7 @@ func merge(exports []*clustermesh.ServiceExport) merged {
 		}
 		return e.SessionAffinityConfig
 	})
+	m.mergeMetadata(exports)
 	return m
 }
 

@@ -48,6 +48,8 @@ type importPlan struct {
 	// spec is the one that it has then, nil if there is none. Addresses are not part of it.
 	spec   *mcsv1alpha1.ServiceImportSpec
 	merged merged
+	// follows says that it is that of the exports, with their labels and annotations.
+	follows bool
 }
 
 // planImport decides about the ServiceImport. One that this duty made follows the exports: it is deleted when all clusters
@@ -61,7 +63,7 @@ func (s *state) planImport() importPlan {
 	switch has := s.imported; {
 	case has == nil && len(all) == 0:
 	case has == nil:
-		p.verb, p.spec = create, &p.merged.spec
+		p.verb, p.spec, p.follows = create, &p.merged.spec, true
 	case !has.DeletionTimestamp.IsZero():
 	case !has.isMadeHere():
 		p.spec = &has.Spec
@@ -70,7 +72,7 @@ func (s *state) planImport() importPlan {
 	case len(all) == 0, s.isHeld():
 		p.spec = &has.Spec
 	default:
-		p.spec = &p.merged.spec
+		p.spec, p.follows = &p.merged.spec, true
 	}
 	return p
 }

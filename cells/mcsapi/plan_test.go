@@ -55,7 +55,7 @@ func localPort() corev1.ServicePort {
 	return corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("web")}
 }
 
-// MCS-5 and MCS-6; MCS-E1 and MCS-E2.
+// MCS-5, MCS-6, MCS-32 and MCS-33; MCS-E1, MCS-E2 and MCS-E16.
 func TestExportOf(t *testing.T) {
 	const plain = `{"cluster":"c1","name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`
 	deleting := newExport()
@@ -65,11 +65,16 @@ func TestExportOf(t *testing.T) {
 	affine := newService("10.96.0.10", localPort())
 	affine.Spec.SessionAffinity = text("ClientIP")
 	affine.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(60))}}
+	labelled := newExport()
+	labelled.Spec.ExportedLabels = slim.MakeLabels(map[string]string{"tier": "one", "no label": "", mcsv1alpha1.LabelServiceName: "x"})
+	labelled.Spec.ExportedAnnotations = slim.MakeLabels(map[string]string{"note": "é", globalAnnotation: "false"})
+	with := func(fields string) string { return strings.TrimSuffix(plain, "}") + "," + fields + "}" }
 	for name, test := range map[string]struct {
 		export  *serviceExport
 		service *service
 		want    string
 	}{
+		"labels and annotations":    {labelled, newService("10.96.0.10", localPort()), with(`"annotations":{"note":"é"},"labels":{"tier":"one"},"Annotations":{"note":"é"},"Labels":{"tier":"one"}`)},
 		"ClusterSetIP":              {newExport(), newService("10.96.0.10", localPort()), plain},
 		"headless":                  {newExport(), newService("None", localPort()), strings.Replace(plain, "ClusterSetIP", "Headless", 1)},
 		"without ports":             {newExport(), newService("None"), strings.NewReplacer("ClusterSetIP", "Headless", `{"name":"http","protocol":"TCP","port":80}`, "").Replace(plain)},
@@ -113,7 +118,7 @@ func port(name string, number int32) mcsv1alpha1.ServicePort {
 	return mcsv1alpha1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: number}
 }
 
-// MCS-12 and MCS-13; MCS-E7 and MCS-E8. The order in which clusters are read makes no difference.
+// MCS-12, MCS-13, MCS-34; MCS-E7 and MCS-E8. The order in which clusters are read makes no difference.
 func TestMerge(t *testing.T) {
 	headless := func(e *clustermesh.ServiceExport) { e.Type = mcsv1alpha1.Headless }
 	affine := func(e *clustermesh.ServiceExport) { e.SessionAffinity = corev1.ServiceAffinityClientIP }
@@ -142,6 +147,8 @@ func TestMerge(t *testing.T) {
 		"protocols":             {[]*clustermesh.ServiceExport{of("a", 0, ports(mcsv1alpha1.ServicePort{Name: "http", Port: 80})), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
 		"session affinity":      {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, seconds(60))}, "ClusterSetIP", "http 80/TCP", "SessionAffinityConflict", ""},
 		"time-outs":             {[]*clustermesh.ServiceExport{of("a", 0, seconds(10)), of("b", 1, seconds(60))}, "ClusterSetIP", "http 80/TCP", "SessionAffinityConfigConflict", ""},
+		"labels":                {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) { e.Labels = map[string]string{"a": "b"} })}, "ClusterSetIP", "http 80/TCP", "LabelsConflict", "the set of labels is that of cluster a"},
+		"annotations":           {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) { e.Annotations = map[string]string{"a": "b"} })}, "ClusterSetIP", "http 80/TCP", "AnnotationsConflict", ""},
 		"an older release":      {[]*clustermesh.ServiceExport{of("a", 0, func(e *clustermesh.ServiceExport) { e.SessionAffinity = "" }), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -325,7 +332,7 @@ func TestConditions(t *testing.T) {
 		{mcsv1alpha1.ServiceExportReasonPortConflict, "one"}, {mcsv1alpha1.ServiceExportReasonPortConflict, "two"}, {mcsv1alpha1.ServiceExportReasonTypeConflict, "three"},
 	}}
 	labelled, was := newExport(), newExport()
-	labelled.Spec.ExportedLabels = slim.MakeLabels(map[string]string{"a": "b"})
+	labelled.Spec.ExportedLabels = slim.MakeLabels(map[string]string{"a": "b", "a b": "c", "service.kubernetes.io/headless": ""})
 	was.Status.Conditions = []metav1.Condition{{Type: "Conflict", Status: metav1.ConditionTrue, Reason: "TypeConflict"}}
 	for name, test := range map[string]struct {
 		state   state
@@ -335,7 +342,7 @@ func TestConditions(t *testing.T) {
 		message string // in the last condition but one
 	}{
 		"exported":     {state{service: newService("10.96.0.10")}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "The Service is exported"},
-		"labels":       {state{service: manual, export: labelled}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "exportedLabels and exportedAnnotations are not supported"},
+		"labels":       {state{service: manual, export: labelled}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "The Service is exported; 2 labels are not exported, as they are not valid, reserved or too large, beginning with \"a b\""},
 		"no copies":    {state{service: manual, noCopies: true}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "it has no selector"},
 		"no selector":  {state{service: manual}, merged{}, "", []conditionText{{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, noClash}, "The Service is exported"},
 		"no Service":   {state{}, merged{}, "", []conditionText{{"Valid", "False", "NoService"}, {"Ready", "False", "Pending"}}, "There is no Service"},
@@ -361,6 +368,36 @@ func TestConditions(t *testing.T) {
 			t.Errorf("%s: set are %v", name, textsOf(all))
 		}
 	}
+}
+
+// MCS-34: labels and annotations of exports are those of the ServiceImport, beside those of its users, and go with the exports.
+func TestImportMetadata(t *testing.T) {
+	has := map[string]map[string]string{"labels": {"mine": "1", "taken": "1"}, "annotations": {madeHere: "true", "mine": "2"}}
+	follow := func(labels, annotations map[string]string) {
+		p := importPlan{follows: true, merged: merged{labels: labels, annotations: annotations}}
+		for range 2 { // it is the same the second time
+			has["labels"], has["annotations"] = p.metadata(has["labels"], has["annotations"])
+		}
+	}
+	check := func(labels, annotations string) {
+		t.Helper()
+		if got := slim.MakeLabels(has["labels"]).String(); got != labels {
+			t.Errorf("labels %s, want %s", got, labels)
+		}
+		if got := slim.MakeLabels(has["annotations"]).String(); got != annotations {
+			t.Errorf("annotations %s, want %s", got, annotations)
+		}
+	}
+	follow(nil, nil)
+	check("mine=1,taken=1", "mine=2,"+madeHere+"=true")
+	follow(map[string]string{"b": "2", "a": "1", "taken": "2"}, map[string]string{"c": "3"})
+	check("a=1,b=2,mine=1,taken=2", "c=3,mine=2,"+annotationsOfExports+"=c,"+labelsOfExports+"=a b taken,"+madeHere+"=true")
+	has["labels"]["a"] = "edited"
+	follow(map[string]string{"a": "1"}, nil)
+	check("a=1,mine=1", "mine=2,"+labelsOfExports+"=a,"+madeHere+"=true")
+	has["annotations"][annotationsOfExports] = madeHere // by a user; it would have the ServiceImport be one of a user's
+	follow(nil, nil)
+	check("mine=1", "mine=2,"+madeHere+"=true")
 }
 
 // MCS-31: the condition of a ServiceImport; those of other types stay.

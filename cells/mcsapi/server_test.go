@@ -109,7 +109,7 @@ func (w *world) value(name string) string {
 func (w *world) publish(cluster, name, kind string, year int, ports string) {
 	w.T.Helper()
 	w.peers[cluster].Put(w.exportKey(cluster, name), fmt.Sprintf(
-		`{"cluster":%q,"name":%q,"namespace":%q,"exportCreationTimestamp":"%d-01-01T00:00:00Z","ports":[%s],"type":%q,"sessionAffinity":"None","Annotations":{"a":"b"}}`,
+		`{"cluster":%q,"name":%q,"namespace":%q,"exportCreationTimestamp":"%d-01-01T00:00:00Z","ports":[%s],"type":%q,"sessionAffinity":"None","other":{"a":"b"}}`,
 		cluster, name, w.Namespace, year, ports, kind), 0)
 }
 
@@ -610,6 +610,89 @@ func TestUnknownNamespaces(t *testing.T) {
 	block.Remove(t)
 	operatortest.Eventually(t, "the stale key is deleted", func() bool { return w.value("stale") == "" })
 	check()
+	w.awaitHealthy(o)
+}
+
+// publishWith has a remote cluster export the Service web since 2020, with further fields.
+func (w *world) publishWith(cluster, fields string) {
+	w.T.Helper()
+	w.peers[cluster].Put(w.exportKey(cluster, "web"), fmt.Sprintf(
+		`{"cluster":%q,"name":"web","namespace":%q,"exportCreationTimestamp":"2020-01-01T00:00:00Z","ports":[%s],"type":"ClusterSetIP","sessionAffinity":"None",%s}`,
+		cluster, w.Namespace, httpPort, fields), 0)
+}
+
+// awaitMetadata waits until the ServiceImport web and its derived Service have some labels and annotations, without those that
+// this duty sets.
+func (w *world) awaitMetadata(labels, annotations string) {
+	w.T.Helper()
+	var got []string
+	defer func() {
+		if w.T.Failed() {
+			w.T.Logf("got %q, want %q and %q", got, labels, annotations)
+		}
+	}()
+	without := func(m map[string]string, keys ...string) string {
+		for _, key := range keys {
+			delete(m, key)
+		}
+		return slim.MakeLabels(m).String()
+	}
+	operatortest.Eventually(w.T, "the labels and annotations are as wanted", func() bool {
+		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
+		d := w.derived("web")
+		if d == nil {
+			return false
+		}
+		got = []string{
+			without(i.Labels), without(i.Annotations, madeHere, derivedAnnotation, labelsOfExports, annotationsOfExports),
+			without(d.Labels, mcsv1alpha1.LabelServiceName, mcsv1alpha1.LabelSourceCluster), without(d.Annotations, globalAnnotation, sharedAnnotation),
+		}
+		return slices.Equal(got, []string{labels, annotations, labels, annotations})
+	})
+}
+
+// MCS-32 to MCS-35 and MESH-17; MCS-E16 and MCS-E17: labels and annotations of exports, of this cluster and of a remote one, which
+// also publishes garbage.
+func TestExportedMetadata(t *testing.T) {
+	w := newWorld(t, "a")
+	o := w.start()
+	w.service("web", nil)
+	w.create(exports.Resource(), "ServiceExport", "web", map[string]any{
+		"exportedLabels":      map[string]any{"tier": "one", "no label": "x", "service.kubernetes.io/service-proxy-name": "x"},
+		"exportedAnnotations": map[string]any{"service.cilium.io/affinity": "local", globalAnnotation: "false"},
+	})
+	w.awaitMetadata("tier=one", "service.cilium.io/affinity=local")
+	const want = `"sessionAffinity":"None","annotations":{"service.cilium.io/affinity":"local"},"labels":{"tier":"one"},"Annotations":{"service.cilium.io/affinity":"local"},"Labels":{"tier":"one"}}`
+	operatortest.Eventually(t, "the key has them", func() bool { return strings.HasSuffix(w.value("web"), want) })
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts")
+	if e, _ := read[mcsv1alpha1.ServiceExport](w, exports.Resource(), "web"); !strings.Contains(e.Status.Conditions[1].Message, "2 labels are not exported") {
+		t.Errorf("the condition says %q", e.Status.Conditions[1].Message)
+	}
+	w.patchImport("web", `{"metadata":{"labels":{"mine":"1","tier":"edited"}}}`) // what is of a user stays, what is of exports is restored
+	w.awaitMetadata("mine=1,tier=one", "service.cilium.io/affinity=local")
+
+	w.publishWith("a", `"Labels":{"tier":"two","bad key":"x","multicluster.kubernetes.io/service-name":"x"},"annotations":{"note":"x","skep.dev/imported-from-exports":"false","`+strings.Repeat("y", 100)+`":""}`)
+	w.awaitMetadata("mine=1,tier=two", "note=x")
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=True/LabelsConflict,AnnotationsConflict")
+	w.publishWith("a", `"labels":{"tier":7}`) // the value before stays in effect
+	operatortest.Eventually(t, "the value is counted", func() bool { return o.Metric("clustermesh_unreadable_values", "c1", "a") == 1 })
+	w.awaitMetadata("mine=1,tier=two", "note=x")
+	w.publishWith("a", `"labels":{"tier":"three"},"annotations":{"huge":"`+strings.Repeat("x", 500_000)+`"}`)
+	w.awaitMetadata("mine=1,tier=three", "")
+	w.awaitHealthy(o)
+	o.Stop()
+
+	before := w.writes() // invariant 1
+	o = w.start()
+	operatortest.Eventually(t, "the export of a is known", func() bool { return o.Metric("clustermesh_global_service_exports", "c1") == 1 })
+	w.create(imports.Resource(), "ServiceImport", "later", specOf("Headless"))
+	w.awaitReady("later", "True/Ready")
+	if n := w.writes() - before; n > 3 { // the derived Service, the ServiceImport, and its status
+		t.Errorf("%d writes after a restart, want those of the later one", n)
+	}
+	w.peers["a"].Delete(w.exportKey("a", "web"))
+	w.awaitMetadata("mine=1,tier=one", "service.cilium.io/affinity=local")
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts")
 	w.awaitHealthy(o)
 }
 

@@ -62,8 +62,8 @@ func limited(message string) string {
 
 func (s *state) readyCondition(refused refusal) metav1.Condition {
 	status, reason, message := metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonExported, "The Service is exported"
-	if s.export.Spec.ExportedLabels.Len()+s.export.Spec.ExportedAnnotations.Len() > 0 {
-		message += "; exportedLabels and exportedAnnotations are not supported, and have no effect"
+	if left := s.export.leftOut(); left != "" {
+		message += "; " + left
 	}
 	switch {
 	case refused.text != "":

@@ -6,6 +6,7 @@ package mcsapi
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -50,14 +51,15 @@ func (s *state) about() corev1.ObjectReference {
 }
 
 // createImport creates a ServiceImport of exports.
-func (c *controller) createImport(ctx context.Context, s *state, spec *mcsv1alpha1.ServiceImportSpec) error {
+func (c *controller) createImport(ctx context.Context, s *state, p importPlan) error {
+	labels, annotations := p.metadata(nil, map[string]string{madeHere: "true"})
 	_, err := k8s.Create(ctx, c.Client, imports.Resource(), &mcsv1alpha1.ServiceImport{
 		TypeMeta: metav1.TypeMeta{APIVersion: mcsv1alpha1.SchemeGroupVersion.String(), Kind: mcsv1alpha1.ServiceImportKindName},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.key.Namespace, Name: s.key.Name,
-			Annotations: map[string]string{madeHere: "true"},
+			Labels: labels, Annotations: annotations,
 		},
-		Spec: *spec,
+		Spec: *p.spec,
 	})
 	if k8s.IsAlreadyExists(err, s.importRef()) {
 		return reconcile.Recheck()
@@ -161,7 +163,14 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 	if want.IPs = s.derived.addresses(); !s.isOwned() || s.isLocal {
 		want.IPs, derived = nil, ""
 	}
-	if equalSpecs(has.Spec, want) && slices.Equal(has.Spec.IPs, want.IPs) && has.Annotations.Get(derivedAnnotation) == derived {
+	metadata := func(labels, annotations map[string]string) (wantLabels, wantAnnotations map[string]string) {
+		if p.follows {
+			labels, annotations = p.metadata(labels, annotations)
+		}
+		return labels, withDerived(annotations, derived)
+	}
+	labels, annotations := metadata(has.Labels.Map(), has.Annotations.Map())
+	if equalSpecs(has.Spec, want) && slices.Equal(has.Spec.IPs, want.IPs) && maps.Equal(has.Labels.Map(), labels) && maps.Equal(has.Annotations.Map(), annotations) {
 		return nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&mcsv1alpha1.ServiceImport{Spec: want})
@@ -174,13 +183,8 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 	}
 	ref := s.importRef()
 	_, _, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
-		annotations := u.GetAnnotations()
-		if annotations == nil {
-			annotations = map[string]string{}
-		}
-		if annotations[derivedAnnotation] = derived; derived == "" {
-			delete(annotations, derivedAnnotation)
-		}
+		labels, annotations := metadata(u.GetLabels(), u.GetAnnotations())
+		u.SetLabels(labels)
 		u.SetAnnotations(annotations)
 		return replace(u, content, fields...)
 	})
@@ -188,6 +192,16 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 		return reconcile.Recheck()
 	}
 	return err
+}
+
+// withDerived is annotations with the name of the derived Service, without one if that is empty.
+func withDerived(annotations map[string]string, name string) map[string]string {
+	want := map[string]string{}
+	maps.Copy(want, annotations)
+	if want[derivedAnnotation] = name; name == "" {
+		delete(want, derivedAnnotation)
+	}
+	return want
 }
 
 func sameImportPort(a, b mcsv1alpha1.ServicePort) bool { return reflect.DeepEqual(a, b) }

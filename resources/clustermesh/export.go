@@ -16,7 +16,7 @@ import (
 )
 
 // ServiceExport is a Service that a cluster exports by the multi-cluster services API, as the value of its key in etcd.
-// The order of its fields is an interface.
+// The order of its fields is an interface. Fields that may be left out do not count where they are not valid.
 type ServiceExport struct {
 	Cluster               string                        `json:"cluster"`
 	Name                  string                        `json:"name"`
@@ -26,6 +26,39 @@ type ServiceExport struct {
 	Type                  mcsv1alpha1.ServiceImportType `json:"type"`
 	SessionAffinity       corev1.ServiceAffinity        `json:"sessionAffinity"`
 	SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig,omitempty"`
+	Annotations           map[string]string             `json:"annotations,omitempty"` // as ExportedAnnotations returns them
+	Labels                map[string]string             `json:"labels,omitempty"`      // as ExportedLabels returns them
+}
+
+// exportFields are those of a ServiceExport, without its methods.
+type exportFields ServiceExport
+
+// exportValue is a ServiceExport with the keys that older releases of the original read and write.
+type exportValue struct {
+	exportFields
+	LegacyAnnotations map[string]string `json:"Annotations,omitempty"`
+	LegacyLabels      map[string]string `json:"Labels,omitempty"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (e *ServiceExport) MarshalJSON() ([]byte, error) {
+	return json.Marshal(exportValue{exportFields(*e), e.Annotations, e.Labels})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. An older key counts where the newer one is absent.
+func (e *ServiceExport) UnmarshalJSON(text []byte) error {
+	var v exportValue
+	if err := json.Unmarshal(text, &v); err != nil {
+		return err
+	}
+	*e = ServiceExport(v.exportFields)
+	if e.Annotations == nil {
+		e.Annotations = v.LegacyAnnotations
+	}
+	if e.Labels == nil {
+		e.Labels = v.LegacyLabels
+	}
+	return nil
 }
 
 // decodeServiceExport decodes the value of an export's key. Nothing of a value is used that is invalid somewhere.
@@ -48,5 +81,7 @@ func decodeServiceExport(cluster string, key slim.Key, value []byte) (*ServiceEx
 			return nil, fmt.Errorf("its port %d is not between 1 and 65535", p.Port)
 		}
 	}
+	e.Annotations, _ = ExportedAnnotations(e.Annotations)
+	e.Labels, _ = ExportedLabels(e.Labels)
 	return e, nil
 }

@@ -6,6 +6,7 @@ package clustermesh
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 // exported is the value of an export, with more fields than this release knows.
 func exported(cluster, kind string, port int) string {
-	return fmt.Sprintf(`{"cluster":%q,"name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":%d}],"type":%q,"sessionAffinity":"None","Labels":{"a":"b"},"ipFamilies":["IPv4"]}`,
+	return fmt.Sprintf(`{"cluster":%q,"name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":%d}],"type":%q,"sessionAffinity":"None","other":{"a":"b"},"another":["IPv4"]}`,
 		cluster, port, kind)
 }
 
@@ -40,6 +41,77 @@ func TestDecodeServiceExport(t *testing.T) {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
+}
+
+// MESH-17: labels and annotations by both spellings of their keys; pairs that are not valid are left out, and values of another
+// type make the whole value one that cannot be used.
+func TestDecodeMetadata(t *testing.T) {
+	long := strings.Repeat("a", 64)
+	for name, test := range map[string]struct {
+		fields              string
+		labels, annotations string // "-": the value cannot be used
+	}{
+		"none":          {`"other":1`, "", ""},
+		"the keys":      {`"labels":{"a":"b"},"annotations":{"c":"d"}`, "a=b", "c=d"},
+		"older keys":    {`"Labels":{"a":"b"},"Annotations":{"c":"d"}`, "a=b", "c=d"},
+		"both":          {`"labels":{"a":"b"},"Labels":{"a":"x","y":"z"},"Annotations":{"e":"f"},"annotations":{"c":"d"}`, "a=b", "c=d"},
+		"null":          {`"labels":null,"annotations":null`, "", ""},
+		"empty":         {`"labels":{},"Labels":{"a":"b"}`, "", ""},
+		"no labels":     {`"labels":{"a b":"c","":"d","e":"` + long + `","f":"g h","i":"j","k/` + long + `":"l"}`, "i=j", ""},
+		"no annotation": {`"annotations":{"a b":"c","":"d","e":"` + long + ` é\u0000","F":"g"}`, "", "F=g,e=" + long + " é\x00"},
+		"reserved": {`"labels":{"multicluster.kubernetes.io/service-name":"x","service.kubernetes.io/service-proxy-name":"x","kubernetes.io/service-name":"x","a":"b"},` +
+			`"annotations":{"service.cilium.io/global":"false","io.cilium/shared-service":"false","skep.dev/imported-from-exports":"false","service.cilium.io/affinity":"local"}`, "a=b", "service.cilium.io/affinity=local"},
+		"too many":            {`"annotations":{"a":"` + strings.Repeat("x", maxMetadata) + `","b":"c"},"labels":{"a":"b"}`, "a=b", ""},
+		"a list":              {`"labels":["a"]`, "-", "-"},
+		"numbers":             {`"annotations":{"a":1}`, "-", "-"},
+		"an older key's text": {`"Labels":"a"`, "-", "-"},
+	} {
+		text := strings.Replace(exported("a", "Headless", 80), `"other":{"a":"b"}`, test.fields, 1)
+		e, err := decodeServiceExport("a", web, []byte(text))
+		if err != nil || test.labels == "-" {
+			if test.labels != "-" || err == nil {
+				t.Errorf("%s: %v, %v", name, e, err)
+			}
+			continue
+		}
+		labels, annotations := slim.MakeLabels(e.Labels).String(), slim.MakeLabels(e.Annotations).String()
+		if labels != test.labels || annotations != test.annotations {
+			t.Errorf("%s: labels %q and annotations %q", name, labels, annotations)
+		}
+	}
+}
+
+// MCS-32: what is exported is written under both keys, and read again as it was.
+func TestEncodeMetadata(t *testing.T) {
+	e, err := decodeServiceExport("a", web, []byte(exported("a", "Headless", 80)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Labels, e.Annotations = map[string]string{"b": "2", "a": "1"}, map[string]string{"c": "<3>"}
+	text, err := json.Marshal(e)
+	if err != nil || !strings.HasSuffix(string(text), `,"annotations":{"c":"\u003c3\u003e"},"labels":{"a":"1","b":"2"},"Annotations":{"c":"\u003c3\u003e"},"Labels":{"a":"1","b":"2"}}`) {
+		t.Errorf("%s, %v", text, err)
+	}
+	if again, err := decodeServiceExport("a", web, text); err != nil || !reflect.DeepEqual(again, e) {
+		t.Errorf("%+v, %v", again, err)
+	}
+}
+
+// No value of another cluster makes the decoder fail otherwise than by an error, and what it returns can be written to objects.
+func FuzzDecodeServiceExport(f *testing.F) {
+	f.Add([]byte(exported("a", "Headless", 80)))
+	f.Add([]byte(`{"labels":{"":""},"Labels":7,"ipFamilies":[null],"trafficDistribution":{},"internalTrafficPolicy":[]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e, err := decodeServiceExport("a", web, text)
+		if err != nil {
+			return
+		}
+		_, left := ExportedLabels(e.Labels)
+		_, more := ExportedAnnotations(e.Annotations)
+		if len(left)+len(more) > 0 {
+			t.Errorf("labels %v and annotations %v", left, more)
+		}
+	})
 }
 
 // MESH-16; MESH-E9: service exports are read with the multi-cluster services API alone, of clusters that know it.
