@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -217,7 +218,7 @@ func (c *controller) forget(s *state) {
 
 // state is what is known of a name. It is not known while the remote clusters are not.
 func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
-	s = &state{key: key, cluster: c.Cluster.ClusterName}
+	s = &state{key: key, cluster: c.Cluster.ClusterName, families: familiesOf(c.Cluster)}
 	s.export, _ = c.exports.Get(key)
 	s.imported, _ = c.imports.Get(key)
 	s.service, _ = c.services.Get(key)
@@ -335,5 +336,7 @@ func (s *state) isOwned() bool { return s.derived == nil || s.derived.isDerived(
 // equalSpecs reports whether a ServiceImport has a spec, addresses aside.
 func equalSpecs(is, want mcsv1alpha1.ServiceImportSpec) bool {
 	return is.Type == want.Type && is.SessionAffinity == want.SessionAffinity && sameConfig(is.SessionAffinityConfig, want.SessionAffinityConfig) &&
+		slices.Equal(is.IPFamilies, want.IPFamilies) && reflect.DeepEqual(is.InternalTrafficPolicy, want.InternalTrafficPolicy) &&
+		reflect.DeepEqual(is.TrafficDistribution, want.TrafficDistribution) &&
 		slices.EqualFunc(is.Ports, want.Ports, sameImportPort)
 }

@@ -45,9 +45,14 @@ func (s *service) isDerived(of slim.Key) bool {
 	})
 }
 
-// desired is the derived Service, nil if there is to be none, such as in a Namespace that is not global. spec is that of the ServiceImport, nil without one.
+// desired is the derived Service, nil if there is to be none, such as in a Namespace that is not global, or without an
+// IP family of this cluster. spec is that of the ServiceImport, nil without one.
 func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
 	if spec == nil || s.imported == nil || s.isLocal {
+		return nil
+	}
+	families, supported := s.derivedFamilies(spec)
+	if !supported {
 		return nil
 	}
 	name := derivedKey(s.key)
@@ -61,6 +66,7 @@ func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
 	if spec.Type == mcsv1alpha1.Headless {
 		d.Spec.ClusterIP = corev1.ClusterIPNone
 	}
+	setTraffic(&d.Spec, spec, families)
 	s.inherit(d)
 	d.Annotations[globalAnnotation], d.Annotations[sharedAnnotation] = "true", "false"
 	if s.published != nil {
@@ -120,7 +126,7 @@ func (s *state) planDerived(want *corev1.Service) verb {
 		return create
 	case want == nil:
 		return remove
-	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone):
+	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone), has.hasOtherFamily(want):
 		return recreate
 	case has.differs(want):
 		return update
@@ -135,7 +141,7 @@ func (s *service) differs(want *corev1.Service) bool {
 		s.Spec.Type.String() != string(want.Spec.Type) || !maps.Equal(s.Spec.Selector.Map(), want.Spec.Selector) ||
 		s.Spec.SessionAffinity.String() != string(want.Spec.SessionAffinity) ||
 		want.Spec.SessionAffinityConfig != nil && !reflect.DeepEqual(s.Spec.SessionAffinityConfig, want.Spec.SessionAffinityConfig) ||
-		!slices.EqualFunc(s.Spec.Ports, want.Spec.Ports, samePort)
+		!slices.EqualFunc(s.Spec.Ports, want.Spec.Ports, samePort) || s.sendsElsewhere(want)
 }
 
 func sameOwner(is slim.OwnerReference, want metav1.OwnerReference) bool {

@@ -100,6 +100,7 @@ func exportOf(e *serviceExport, s *service, clusterName string) *clustermesh.Ser
 	if s.Spec.SessionAffinity == slim.MakeString(string(corev1.ServiceAffinityClientIP)) {
 		x.SessionAffinity, x.SessionAffinityConfig = corev1.ServiceAffinityClientIP, s.Spec.SessionAffinityConfig
 	}
+	x.SetTraffic(s.families(), s.Spec.InternalTrafficPolicy.String(), s.Spec.TrafficDistribution.String())
 	x.Labels, _ = clustermesh.ExportedLabels(e.Spec.ExportedLabels.Map())
 	x.Annotations, _ = clustermesh.ExportedAnnotations(e.Spec.ExportedAnnotations.Map())
 	for _, p := range s.Spec.Ports {

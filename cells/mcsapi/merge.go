@@ -59,6 +59,7 @@ func merge(exports []*clustermesh.ServiceExport) merged {
 		return e.SessionAffinityConfig
 	})
 	m.mergeMetadata(exports)
+	m.mergeTraffic(exports)
 	return m
 }
 

@@ -6,6 +6,7 @@ package mcsapi
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/skep-operator/skep/resources/clustermesh"
@@ -18,8 +19,9 @@ const madeHere = "skep.dev/imported-from-exports"
 // state is what is known of the service of a name in all clusters. What does not exist is nil.
 type state struct {
 	key      slim.Key
-	cluster  string // this one
-	isLocal  bool   // the Namespace is not global
+	cluster  string            // this one
+	families []corev1.IPFamily // that pods of this cluster have
+	isLocal  bool              // the Namespace is not global
 	export   *serviceExport
 	service  *service
 	imported *serviceImport

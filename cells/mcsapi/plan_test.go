@@ -55,7 +55,7 @@ func localPort() corev1.ServicePort {
 	return corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("web")}
 }
 
-// MCS-5, MCS-6, MCS-32 and MCS-33; MCS-E1, MCS-E2 and MCS-E16.
+// MCS-5, MCS-6, MCS-32, MCS-33 and MCS-36; MCS-E1, MCS-E2 and MCS-E16.
 func TestExportOf(t *testing.T) {
 	const plain = `{"cluster":"c1","name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`
 	deleting := newExport()
@@ -68,6 +68,10 @@ func TestExportOf(t *testing.T) {
 	labelled := newExport()
 	labelled.Spec.ExportedLabels = slim.MakeLabels(map[string]string{"tier": "one", "no label": "", mcsv1alpha1.LabelServiceName: "x"})
 	labelled.Spec.ExportedAnnotations = slim.MakeLabels(map[string]string{"note": "é", globalAnnotation: "false"})
+	plainly := newService("10.96.0.10", localPort()) // as the API server has a Service of IPv4
+	plainly.Spec.IPFamilies, plainly.Spec.InternalTrafficPolicy = []slim.String{text("IPv4")}, text("Cluster")
+	specially := newService("10.96.0.10", localPort())
+	specially.Spec.IPFamilies, specially.Spec.InternalTrafficPolicy, specially.Spec.TrafficDistribution = []slim.String{text("IPv6"), text("IPv4")}, text("Local"), text("PreferClose")
 	with := func(fields string) string { return strings.TrimSuffix(plain, "}") + "," + fields + "}" }
 	for name, test := range map[string]struct {
 		export  *serviceExport
@@ -75,6 +79,8 @@ func TestExportOf(t *testing.T) {
 		want    string
 	}{
 		"labels and annotations":    {labelled, newService("10.96.0.10", localPort()), with(`"annotations":{"note":"é"},"labels":{"tier":"one"},"Annotations":{"note":"é"},"Labels":{"tier":"one"}`)},
+		"the defaults of traffic":   {newExport(), plainly, plain},
+		"traffic":                   {newExport(), specially, with(`"ipFamilies":["IPv6","IPv4"],"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"`)},
 		"ClusterSetIP":              {newExport(), newService("10.96.0.10", localPort()), plain},
 		"headless":                  {newExport(), newService("None", localPort()), strings.Replace(plain, "ClusterSetIP", "Headless", 1)},
 		"without ports":             {newExport(), newService("None"), strings.NewReplacer("ClusterSetIP", "Headless", `{"name":"http","protocol":"TCP","port":80}`, "").Replace(plain)},
@@ -110,6 +116,17 @@ func of(name string, hours int, change func(*clustermesh.ServiceExport)) *cluste
 	return e
 }
 
+// traffic sets what an export says of traffic; the families have spaces between them.
+func traffic(families, policy, distribution string) func(*clustermesh.ServiceExport) {
+	return func(e *clustermesh.ServiceExport) {
+		var list []corev1.IPFamily
+		for f := range strings.FieldsSeq(families) {
+			list = append(list, corev1.IPFamily(f))
+		}
+		e.SetTraffic(list, policy, distribution)
+	}
+}
+
 func ports(ports ...mcsv1alpha1.ServicePort) func(*clustermesh.ServiceExport) {
 	return func(e *clustermesh.ServiceExport) { e.Ports = ports }
 }
@@ -118,7 +135,7 @@ func port(name string, number int32) mcsv1alpha1.ServicePort {
 	return mcsv1alpha1.ServicePort{Name: name, Protocol: corev1.ProtocolTCP, Port: number}
 }
 
-// MCS-12, MCS-13, MCS-34; MCS-E7 and MCS-E8. The order in which clusters are read makes no difference.
+// MCS-12, MCS-13, MCS-34 and MCS-37; MCS-E7 and MCS-E8. The order in which clusters are read makes no difference.
 func TestMerge(t *testing.T) {
 	headless := func(e *clustermesh.ServiceExport) { e.Type = mcsv1alpha1.Headless }
 	affine := func(e *clustermesh.ServiceExport) { e.SessionAffinity = corev1.ServiceAffinityClientIP }
@@ -149,7 +166,15 @@ func TestMerge(t *testing.T) {
 		"time-outs":             {[]*clustermesh.ServiceExport{of("a", 0, seconds(10)), of("b", 1, seconds(60))}, "ClusterSetIP", "http 80/TCP", "SessionAffinityConfigConflict", ""},
 		"labels":                {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) { e.Labels = map[string]string{"a": "b"} })}, "ClusterSetIP", "http 80/TCP", "LabelsConflict", "the set of labels is that of cluster a"},
 		"annotations":           {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) { e.Annotations = map[string]string{"a": "b"} })}, "ClusterSetIP", "http 80/TCP", "AnnotationsConflict", ""},
-		"an older release":      {[]*clustermesh.ServiceExport{of("a", 0, func(e *clustermesh.ServiceExport) { e.SessionAffinity = "" }), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
+		"IP families":           {[]*clustermesh.ServiceExport{of("a", 0, traffic("IPv4 IPv6", "", "")), of("b", 1, traffic("IPv6 IPv4", "", "")), of("c", 2, nil)}, "ClusterSetIP", "http 80/TCP", "IPFamilyConflict", "another one in c"},
+		"no IP families":        {[]*clustermesh.ServiceExport{of("a", 0, traffic("IPv4", "", "")), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
+		"internal traffic":      {[]*clustermesh.ServiceExport{of("a", 0, traffic("", "Local", "")), of("b", 1, traffic("", "Cluster", ""))}, "ClusterSetIP", "http 80/TCP", "InternalTrafficPolicyConflict", ""},
+		"traffic distribution":  {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, traffic("", "", "PreferClose"))}, "ClusterSetIP", "http 80/TCP", "TrafficDistributionConflict", ""},
+		"all at once": {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) {
+			traffic("IPv6", "Local", "PreferClose")(e)
+			e.Labels, e.Annotations, e.Type = map[string]string{"a": "b"}, map[string]string{"a": "b"}, mcsv1alpha1.Headless
+		})}, "ClusterSetIP", "http 80/TCP", "TypeConflict,LabelsConflict,AnnotationsConflict,IPFamilyConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict", ""},
+		"an older release": {[]*clustermesh.ServiceExport{of("a", 0, func(e *clustermesh.ServiceExport) { e.SessionAffinity = "" }), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
@@ -271,7 +296,9 @@ func TestDesired(t *testing.T) {
 		"labels": func(s *service) { s.Labels = slim.MakeLabels(nil) }, "annotations": func(s *service) { s.Annotations = slim.MakeLabels(nil) },
 		"owners": func(s *service) { s.Owners = s.Owners[1:] }, "type": func(s *service) { s.Spec.Type = text("NodePort") },
 		"selector": func(s *service) { s.Spec.Selector = slim.MakeLabels(nil) }, "ports": func(s *service) { s.Spec.Ports = s.Spec.Ports[1:] },
-		"affinity": func(s *service) { s.Spec.SessionAffinity = text("ClientIP") },
+		"affinity":             func(s *service) { s.Spec.SessionAffinity = text("ClientIP") },
+		"internal policies":    func(s *service) { s.Spec.InternalTrafficPolicy = text("Local") },
+		"traffic distribution": func(s *service) { s.Spec.TrafficDistribution = text("PreferClose") },
 	}
 	for what, change := range changes {
 		s.derived = stored(t, d)
@@ -398,6 +425,47 @@ func TestImportMetadata(t *testing.T) {
 	has["annotations"][annotationsOfExports] = madeHere // by a user; it would have the ServiceImport be one of a user's
 	follow(nil, nil)
 	check("mine=1", "mine=2,"+madeHere+"=true")
+}
+
+// MCS-37 and MCS-38: the derived Service has the IP families that both the service and this cluster have, and keeps its first one.
+func TestFamilies(t *testing.T) {
+	both, six := []corev1.IPFamily{"IPv4", "IPv6"}, []corev1.IPFamily{"IPv6"}
+	for name, test := range map[string]struct {
+		of, here []corev1.IPFamily
+		has      string // IP families of the derived Service
+		want     string
+		verb     verb
+	}{
+		"none":                   {nil, both, "IPv6", "[]", keep},
+		"both":                   {both, both, "", "[IPv4 IPv6] RequireDualStack", create},
+		"one of them here":       {both, six, "", "[IPv6] SingleStack", create},
+		"another first one":      {both, both, "IPv6 IPv4", "[IPv6 IPv4] RequireDualStack", keep},
+		"one more":               {both, both, "IPv6", "[IPv6 IPv4] RequireDualStack", update},
+		"one less":               {six, both, "IPv6 IPv4", "[IPv6] SingleStack", update},
+		"without the first one":  {six, both, "IPv4 IPv6", "[IPv6] SingleStack", recreate},
+		"none that is here":      {six, []corev1.IPFamily{"IPv4"}, "", "none", keep},
+		"none that is here, now": {six, []corev1.IPFamily{"IPv4"}, "IPv6", "none", remove},
+	} {
+		s := &state{key: web, cluster: "c1", imported: newImport(), families: test.here}
+		spec := &mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{http80}, IPFamilies: test.of}
+		if test.has != "" {
+			base := s.desired(&mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{http80}})
+			for f := range strings.FieldsSeq(test.has) {
+				base.Spec.IPFamilies = append(base.Spec.IPFamilies, corev1.IPFamily(f))
+			}
+			s.derived = stored(t, base)
+		}
+		d, got := s.desired(spec), "none"
+		if d != nil {
+			got = fmt.Sprint(d.Spec.IPFamilies)
+			if d.Spec.IPFamilyPolicy != nil {
+				got += " " + string(*d.Spec.IPFamilyPolicy)
+			}
+		}
+		if v := s.planDerived(d); got != test.want || v != test.verb {
+			t.Errorf("%s: %s and verb %d, want %s and %d", name, got, v, test.want, test.verb)
+		}
+	}
 }
 
 // MCS-31: the condition of a ServiceImport; those of other types stay.

@@ -696,6 +696,89 @@ func TestExportedMetadata(t *testing.T) {
 	w.awaitHealthy(o)
 }
 
+// MCS-36 to MCS-38 and MESH-17; MCS-E18 and MCS-E19: IP families and where traffic goes.
+func TestExportedTraffic(t *testing.T) {
+	w := newWorld(t, "a")
+	o := w.start("--enable-ipv6=false")
+	w.service("web", func(s *corev1.Service) {
+		s.Spec.InternalTrafficPolicy, s.Spec.TrafficDistribution = new(corev1.ServiceInternalTrafficPolicyLocal), new("PreferClose")
+	})
+	w.export("web")
+	operatortest.Eventually(t, "the key has them", func() bool {
+		return strings.HasSuffix(w.value("web"), `"sessionAffinity":"None","internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"}`)
+	})
+	is := func(policy corev1.ServiceInternalTrafficPolicy, distribution string) func(*corev1.Service) bool {
+		return func(s *corev1.Service) bool {
+			has := ""
+			if s != nil && s.Spec.TrafficDistribution != nil {
+				has = *s.Spec.TrafficDistribution
+			}
+			return s != nil && *s.Spec.InternalTrafficPolicy == policy && has == distribution
+		}
+	}
+	s := w.awaitDerived("web", "has them", is("Local", "PreferClose"))
+	w.publishWith("a", `"ipFamilies":["IPv4","IPv6"]`)
+	w.awaitDerived("web", "has those of the older export", is("Cluster", ""))
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=True/IPFamilyConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict")
+	w.awaitReady("web", "True/Ready")
+	if i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web"); len(i.Spec.IPFamilies) != 2 || i.Spec.InternalTrafficPolicy != nil {
+		t.Errorf("%+v", i.Spec)
+	}
+	w.publishWith("a", `"ipFamilies":["IPv9"],"internalTrafficPolicy":"Global","trafficDistribution":"PreferEarth"`) // none of them counts
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=True/InternalTrafficPolicyConflict,TrafficDistributionConflict")
+	if is := w.derived("web"); is == nil || is.UID != s.UID {
+		t.Errorf("the derived Service was created again: %v", is)
+	}
+	w.publishWith("a", `"ipFamilies":["IPv6"]`)
+	w.awaitReady("web", "False/IPFamilyNotSupported")
+	w.awaitDerived("web", "is gone", isGone)
+	operatortest.Eventually(t, "an Event says so", func() bool { return w.hasEvent("web", "DerivedServiceRefused", "the IP families [IPv6]") })
+	w.peers["a"].Delete(w.exportKey("a", "web"))
+	w.awaitDerived("web", "is back", is("Local", "PreferClose"))
+	w.awaitReady("web", "True/Ready")
+	w.awaitHealthy(o)
+}
+
+// MCS-36 and MCS-38; MCS-E20: a derived Service gets, loses and changes IP families, on an API server that has both.
+func TestIPFamilies(t *testing.T) {
+	w := newWorld(t, "a")
+	o := w.start()
+	w.service("own", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack) })
+	w.export("own")
+	operatortest.Eventually(t, "the key has the families", func() bool { return strings.HasSuffix(w.value("own"), `,"ipFamilies":["IPv4","IPv6"]}`) })
+	var uid types.UID
+	for _, step := range []struct {
+		published, families string
+		other               bool // Service than before
+	}{
+		{`"other":1`, "[IPv4]", true},
+		{`"ipFamilies":["IPv6","IPv4"]`, "[IPv4 IPv6]", false},
+		{`"other":1`, "[IPv4 IPv6]", false},
+		{`"ipFamilies":["IPv6"]`, "[IPv6]", true},
+		{`"ipFamilies":["IPv4","IPv6"]`, "[IPv6 IPv4]", false},
+		{`"ipFamilies":["IPv6"],"internalTrafficPolicy":"Local"`, "[IPv6]", false},
+	} {
+		w.publishWith("a", step.published)
+		operatortest.Eventually(t, "the ServiceImport has the families of "+step.published, func() bool {
+			i, exists := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
+			return exists && len(i.Spec.IPFamilies) == strings.Count(step.published, "IPv")
+		})
+		d := w.awaitDerived("web", "has "+step.families+" of "+step.published, func(s *corev1.Service) bool {
+			return s != nil && fmt.Sprint(s.Spec.IPFamilies) == step.families
+		})
+		if other := d.UID != uid; other != step.other {
+			t.Errorf("%s: another Service: %t", step.published, other)
+		}
+		uid = d.UID
+		operatortest.Eventually(t, "the ServiceImport has the addresses", func() bool {
+			i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
+			return slices.Equal(i.Spec.IPs, d.Spec.ClusterIPs)
+		})
+		w.awaitReady("web", "True/Ready")
+	}
+	w.awaitHealthy(o)
+}
+
 // MCS-3: without definitions the duty waits and says so; it begins when they come.
 func TestDefinitionsThatCome(t *testing.T) {
 	w := newWorld(t)

@@ -69,6 +69,9 @@ type serviceSpec struct {
 	Ports                 []corev1.ServicePort          `json:"ports"`
 	SessionAffinity       slim.String                   `json:"sessionAffinity"`
 	SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig"`
+	IPFamilies            []slim.String                 `json:"ipFamilies"`
+	InternalTrafficPolicy slim.String                   `json:"internalTrafficPolicy"`
+	TrafficDistribution   slim.String                   `json:"trafficDistribution"`
 }
 
 // Trim implements slim.Trimmer.
@@ -87,6 +90,14 @@ var (
 	imports  = stream.Custom[serviceImport](api.ServiceImportResource).OfKind(mcsv1alpha1.ServiceImportKindName)
 	services = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
 )
+
+// families are the IP families of a Service.
+func (s *service) families() (families []corev1.IPFamily) {
+	for _, f := range s.Spec.IPFamilies {
+		families = append(families, corev1.IPFamily(f.String()))
+	}
+	return families
+}
 
 // What is exported in a Namespace, and what is imported there.
 var (

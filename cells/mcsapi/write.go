@@ -86,13 +86,18 @@ func (c *controller) bringDerived(ctx context.Context, s *state, p importPlan) (
 		verb = s.planDerived(want)
 		err = c.writeDerived(ctx, s, verb, want)
 		if apierrors.IsInvalid(err) {
-			refused, err = refusal{failed, fmt.Sprintf("the API server does not accept the derived Service %s: %v", derivedKey(s.key).Name, err)}, nil
+			refused, err = refusal{refusalReason(err), fmt.Sprintf("the API server does not accept the derived Service %s: %v", derivedKey(s.key).Name, err)}, nil
 		}
 	case want != nil:
 		refused = refusal{failed, fmt.Sprintf("the Service %s exists and is not the derived one: delete it", derivedKey(s.key).Name)}
 	}
 	if err != nil {
 		return refusal{}, false, err
+	}
+	if want == nil && p.spec != nil && !s.isLocal && verb == keep {
+		if _, supported := s.derivedFamilies(p.spec); !supported {
+			refused = s.noFamily(p.spec)
+		}
 	}
 	c.report(s, refused.text)
 	return refused, refused.text != "" || verb == keep || verb == update, nil
@@ -117,7 +122,11 @@ func (c *controller) writeDerived(ctx context.Context, s *state, v verb, want *c
 			u.SetLabels(want.Labels)
 			u.SetAnnotations(want.Annotations)
 			u.SetOwnerReferences(want.OwnerReferences)
-			return replace(u, content, "type", "selector", "ports", "sessionAffinity", "sessionAffinityConfig")
+			fields := []string{"type", "selector", "ports", "sessionAffinity", "sessionAffinityConfig", "internalTrafficPolicy", "trafficDistribution"}
+			if len(want.Spec.IPFamilies) > 0 {
+				fields = append(fields, "ipFamilies", "ipFamilyPolicy")
+			}
+			return replace(u, content, fields...)
 		})
 		if k8s.IsNotFound(err, ref) {
 			return reconcile.Recheck()
@@ -160,7 +169,7 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 	if has.isMadeHere() && p.spec != nil {
 		want = *p.spec.DeepCopy()
 	}
-	if want.IPs = s.derived.addresses(); !s.isOwned() || s.isLocal {
+	if want.IPs = s.derived.addresses(); !s.isOwned() || s.desired(p.spec) == nil {
 		want.IPs, derived = nil, ""
 	}
 	metadata := func(labels, annotations map[string]string) (wantLabels, wantAnnotations map[string]string) {
@@ -179,7 +188,7 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 	}
 	fields := []string{"ips"}
 	if !equalSpecs(has.Spec, want) {
-		fields = append(fields, "ports", "type", "sessionAffinity", "sessionAffinityConfig")
+		fields = append(fields, "ports", "type", "sessionAffinity", "sessionAffinityConfig", "ipFamilies", "internalTrafficPolicy", "trafficDistribution")
 	}
 	ref := s.importRef()
 	_, _, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {

@@ -6,6 +6,7 @@ package clustermesh
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,12 @@ type ServiceExport struct {
 	SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig,omitempty"`
 	Annotations           map[string]string             `json:"annotations,omitempty"` // as ExportedAnnotations returns them
 	Labels                map[string]string             `json:"labels,omitempty"`      // as ExportedLabels returns them
+
+	// IPFamilies are those of the Service, none for IPv4 alone.
+	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
+	// InternalTrafficPolicy is nil for Cluster.
+	InternalTrafficPolicy *corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
+	TrafficDistribution   *string                              `json:"trafficDistribution,omitempty"`
 }
 
 // exportFields are those of a ServiceExport, without its methods.
@@ -83,5 +90,40 @@ func decodeServiceExport(cluster string, key slim.Key, value []byte) (*ServiceEx
 	}
 	e.Annotations, _ = ExportedAnnotations(e.Annotations)
 	e.Labels, _ = ExportedLabels(e.Labels)
+	e.normalizeTraffic()
 	return e, nil
+}
+
+// normalizeTraffic leaves out what is a default, and what no Service of this release has: newer ones may have other values.
+func (e *ServiceExport) normalizeTraffic() {
+	if p := e.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyLocal {
+		e.InternalTrafficPolicy = nil
+	}
+	if d := e.TrafficDistribution; d != nil && *d != corev1.ServiceTrafficDistributionPreferClose &&
+		*d != corev1.ServiceTrafficDistributionPreferSameZone && *d != corev1.ServiceTrafficDistributionPreferSameNode {
+		e.TrafficDistribution = nil
+	}
+	if !areFamilies(e.IPFamilies) || slices.Equal(e.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+		e.IPFamilies = nil
+	}
+}
+
+// areFamilies reports whether a Service can have some IP families.
+func areFamilies(f []corev1.IPFamily) bool {
+	isOne := func(f corev1.IPFamily) bool { return f == corev1.IPv4Protocol || f == corev1.IPv6Protocol }
+	switch len(f) {
+	case 1:
+		return isOne(f[0])
+	case 2:
+		return isOne(f[0]) && isOne(f[1]) && f[0] != f[1]
+	}
+	return false
+}
+
+// SetTraffic sets what an export says of the traffic of a Service. Values are strings, empty for none; of those that this release
+// does not know nothing is said.
+func (e *ServiceExport) SetTraffic(families []corev1.IPFamily, internalPolicy, distribution string) {
+	policy := corev1.ServiceInternalTrafficPolicy(internalPolicy)
+	e.IPFamilies, e.InternalTrafficPolicy, e.TrafficDistribution = families, &policy, &distribution
+	e.normalizeTraffic()
 }

@@ -81,6 +81,44 @@ func TestDecodeMetadata(t *testing.T) {
 	}
 }
 
+// MESH-17: what no Service of this release can have, and defaults, are left out.
+func TestDecodeTraffic(t *testing.T) {
+	for fields, want := range map[string]string{
+		`"other":1`:                        "[]  ",
+		`"ipFamilies":["IPv4"]`:            "[]  ",
+		`"ipFamilies":["IPv6"]`:            "[IPv6]  ",
+		`"ipFamilies":["IPv6","IPv4"]`:     "[IPv6 IPv4]  ",
+		`"ipFamilies":["IPv4","IPv4"]`:     "[]  ",
+		`"ipFamilies":["IPv4","IPv6","x"]`: "[]  ",
+		`"ipFamilies":["ipv6"]`:            "[]  ",
+		`"ipFamilies":[null]`:              "[]  ",
+		`"ipFamilies":[]`:                  "[]  ",
+		`"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"`:      "[] Local PreferClose",
+		`"internalTrafficPolicy":"Cluster","trafficDistribution":"PreferSameNode"`: "[]  PreferSameNode",
+		`"internalTrafficPolicy":"local","trafficDistribution":"PreferEarth"`:      "[]  ",
+		`"internalTrafficPolicy":null,"trafficDistribution":"","ipFamilies":null`:  "[]  ",
+		`"ipFamilies":"IPv6"`:         "refused",
+		`"ipFamilies":[6]`:            "refused",
+		`"internalTrafficPolicy":{}`:  "refused",
+		`"trafficDistribution":["x"]`: "refused",
+	} {
+		got := "refused"
+		if e, err := decodeServiceExport("a", web, []byte(strings.Replace(exported("a", "Headless", 80), `"other":{"a":"b"}`, fields, 1))); err == nil {
+			var policy, distribution string
+			if e.InternalTrafficPolicy != nil {
+				policy = string(*e.InternalTrafficPolicy)
+			}
+			if e.TrafficDistribution != nil {
+				distribution = *e.TrafficDistribution
+			}
+			got = fmt.Sprintf("%v %s %s", e.IPFamilies, policy, distribution)
+		}
+		if got != want {
+			t.Errorf("%s: %q, want %q", fields, got, want)
+		}
+	}
+}
+
 // MCS-32: what is exported is written under both keys, and read again as it was.
 func TestEncodeMetadata(t *testing.T) {
 	e, err := decodeServiceExport("a", web, []byte(exported("a", "Headless", 80)))
