@@ -91,6 +91,18 @@ var defects = []defect{
 
 	// Duties.
 	{
+		what: "a Service of a Namespace that was not seen yet is exported",
+		file: "cells/servicesync/controller.go",
+		old:  "if scope == globalnamespace.Unknown || c.hidesSlice(key) {", new: "if c.hidesSlice(key) {",
+		pkg: "cells/servicesync", test: "^TestScopes$",
+	},
+	{
+		what: "a label that another cluster must not set is taken of it",
+		file: "resources/clustermesh/metadata.go",
+		old:  "== 0 && !isReservedLabel(key)", new: "== 0",
+		pkg: "resources/clustermesh", test: "^TestDecodeMetadata$",
+	},
+	{
 		what: "a ServiceImport is deleted while a cluster that may export it is unknown",
 		file: "cells/mcsapi/plan.go",
 		old:  "case len(all) == 0 && len(s.unknown) == 0:", new: "case len(all) == 0:",
