@@ -34,7 +34,7 @@ func TestHistories(t *testing.T) {
 	front := newFront(t, c)
 	serve(t, ec2test.New()) // for all but EC2
 	setenv(t, "AWS_ENDPOINT_URL_EC2", front)
-	for seed := range seedtest.Seeds(t, 150) {
+	for seed := range seedtest.Seeds(t, 600) {
 		h := newHistory(t, c, seed)
 		h.run()
 		for what, n := range h.tally {
@@ -89,6 +89,8 @@ type history struct {
 	clock   atomic.Int64 // of the cloud, in nanoseconds
 	server  *switched
 	leaders []*leader // the last one leads, the others are behind their fences
+	ids     []string  // of instances
+	next    int       // number of the next instance: EC2 uses no id again
 	used    map[string]string
 	quiet   bool
 	tally   map[string]int
@@ -104,7 +106,7 @@ type leader struct {
 func newHistory(t *testing.T, s *switched, seed uint64) *history {
 	h := &history{
 		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 7)), ec2: region("m5.large", "i-0", "i-1", "i-2"), //nolint:gosec // no secret
-		server: s, used: map[string]string{}, tally: map[string]int{},
+		server: s, ids: []string{"i-0", "i-1", "i-2"}, next: 3, used: map[string]string{}, tally: map[string]int{},
 	}
 	h.ec2.Lag = lag
 	h.ec2.Now = func() time.Time { return time.Unix(0, h.clock.Add(int64(lag/16))) }
@@ -158,11 +160,20 @@ func (h *history) lead() {
 		l.fence.Close()
 	}
 	fence := leading.Unfenced()
-	h.t.Cleanup(fence.Close)
 	scope := scopeOf(fence)
 	door := outside.New(scope, "ec2", outside.Limits{QPS: 1e9, Burst: 1e9})
-	h.leaders = append(h.leaders[max(0, len(h.leaders)-1):], &leader{p: providerOf(h.t, Config{}, door), fence: fence})
+	last := max(0, len(h.leaders)-1)
+	h.end(h.leaders[:last])
+	h.leaders = append(h.leaders[last:], &leader{p: providerOf(h.t, Config{}, door), fence: fence})
 	h.logf("another leader")
+}
+
+// end closes the connections of leaders: there are thousands of them.
+func (h *history) end(leaders []*leader) {
+	for _, l := range leaders {
+		l.fence.Close()
+		_ = l.p.session.connections().Stop(h.t.Context())
+	}
 }
 
 func (h *history) ctx() context.Context {
@@ -170,6 +181,7 @@ func (h *history) ctx() context.Context {
 }
 
 func (h *history) run() {
+	defer func() { h.end(h.leaders) }()
 	h.lead()
 	for range 25 {
 		h.settles()
@@ -182,7 +194,8 @@ func (h *history) run() {
 
 func (h *history) step() {
 	l := h.leaders[h.r.IntN(len(h.leaders))]
-	id := fmt.Sprintf("i-%d", h.r.IntN(3))
+	at := h.r.IntN(len(h.ids))
+	id := h.ids[at]
 	n := nodeOf(id, nil)
 	switch k := h.r.IntN(20); {
 	case k < 1 || l.fence.Check() != nil && l == h.leaders[len(h.leaders)-1]:
@@ -192,7 +205,7 @@ func (h *history) step() {
 		h.logf("read: %v", err)
 		if err == nil {
 			l.state = state
-			h.check(state.Instances)
+			h.check(l, state.Instances)
 		}
 	case l.state.Instances[id] == nil:
 	case k < 9:
@@ -231,13 +244,10 @@ func (h *history) step() {
 		h.ec2.Terminate(id)
 		h.settles() // its addresses may be assigned again at once
 		maps.DeleteFunc(h.used, func(_, of string) bool { return of == id })
-		if err := h.ec2.Run(id, "m5.large", "subnet-a", nil); err != nil {
+		h.ids[at] = fmt.Sprintf("i-%d", h.next)
+		h.next++
+		if err := h.ec2.Run(h.ids[at], "m5.large", "subnet-a", nil); err != nil {
 			h.fail("%v", err)
-		}
-		for _, l := range h.leaders { // as the engine does for a new CiliumNode
-			if l.state != nil {
-				delete(l.state.Instances, id)
-			}
 		}
 	}
 }
@@ -254,12 +264,16 @@ func (h *history) refresh(l *leader, id string) {
 	h.logf("read of %s: %v", id, err)
 	if err == nil {
 		l.state.Instances[id] = some[id]
-		h.check(some)
+		h.check(l, some)
 	}
 }
 
-// check compares what the provider shows with what the cloud has.
-func (h *history) check(instances map[string]*cloudipam.Instance) {
+// check compares what the provider of a leader shows with what the cloud has. Behind its fence it writes nothing of it anywhere,
+// and does not know what the next leader has unassigned.
+func (h *history) check(l *leader, instances map[string]*cloudipam.Instance) {
+	if l.fence.Check() != nil {
+		return
+	}
 	owners := h.ec2.Owners()
 	for id, i := range instances {
 		if i == nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 )
@@ -108,6 +109,56 @@ func TestTagsOfOwnInterfaces(t *testing.T) {
 		}
 		if got := b.tagsOf(test.config); !maps.Equal(got, test.want) {
 			t.Errorf("%s: %v, want %v", name, got, test.want)
+		}
+	}
+}
+
+// AWS-7: what EC2 has confirmed is shown before EC2 shows it, unless another interface has it since.
+func TestRecentChanges(t *testing.T) {
+	p := providerOf(t, Config{}, nil)
+	interfaceOf := func(id, instance, ip string, singles ...string) *eni {
+		e := &eni{instance: instance, singles: singles}
+		e.ID, e.IP = id, ip
+		p.list(e)
+		return e
+	}
+	var r recent
+	now := time.Now()
+	shown := func(more ...*eni) []string {
+		enis := map[string]map[string]*eni{"i-1": {"eni-0": interfaceOf("eni-0", "i-1", "10.0.0.1")}}
+		for _, e := range more {
+			enis[e.instance] = map[string]*eni{e.ID: e}
+		}
+		r.complete(enis, p.list, now)
+		if e := enis["i-1"]["eni-1"]; e != nil {
+			return append([]string{e.IP}, e.Addresses...)
+		}
+		return nil
+	}
+	r.created(interfaceOf("eni-1", "i-1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"), now)
+	r.assigned("eni-1", []string{"10.0.0.6"}, nil, now)
+	for _, step := range []struct {
+		what   string
+		happen func()
+		also   *eni
+		want   []string
+	}{
+		{what: "confirmed", want: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
+		{what: "unassigned", happen: func() { r.removed("eni-1", []string{"10.0.0.4"}) }, want: []string{"10.0.0.2", "10.0.0.3", "10.0.0.5", "10.0.0.6"}},
+		{what: "assigned to another", happen: func() { r.assigned("eni-2", []string{"10.0.0.3"}, nil, now) }, want: []string{"10.0.0.2", "10.0.0.5", "10.0.0.6"}},
+		{what: "shown on another", also: interfaceOf("eni-3", "i-2", "10.0.0.9", "10.0.0.6"), want: []string{"10.0.0.2", "10.0.0.5"}},
+		{what: "was shown on another", want: []string{"10.0.0.2", "10.0.0.5"}},
+		{what: "the primary address is another's", happen: func() { r.created(interfaceOf("eni-4", "i-3", "10.0.0.2"), now) }},
+	} {
+		if step.happen != nil {
+			step.happen()
+		}
+		also := []*eni{}
+		if step.also != nil {
+			also = append(also, step.also)
+		}
+		if got := shown(also...); !slices.Equal(got, step.want) {
+			t.Errorf("%s: %v, want %v", step.what, got, step.want)
 		}
 	}
 }

@@ -30,6 +30,7 @@ const recentAge = 30 * time.Second
 // created remembers a new interface.
 func (r *recent) created(e *eni, now time.Time) {
 	r.update(e.ID, now, func(a *addition) { a.created = e })
+	r.taken(e.ID, slices.Concat(e.singles, e.Prefixes, []string{e.IP}))
 }
 
 // assigned remembers what was assigned to an interface.
@@ -38,6 +39,18 @@ func (r *recent) assigned(id string, addresses, prefixes []string, now time.Time
 		a.addresses = append(a.addresses, addresses...)
 		a.prefixes = append(a.prefixes, prefixes...)
 	})
+	r.taken(id, slices.Concat(addresses, prefixes))
+}
+
+// taken forgets what other interfaces had of the addresses and prefixes of one: they have been deleted since.
+func (r *recent) taken(by string, these []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, a := range r.changes {
+		if id != by {
+			a.remove(func(one string) bool { return slices.Contains(these, one) })
+		}
+	}
 }
 
 func (r *recent) update(id string, now time.Time, edit func(*addition)) {
@@ -57,22 +70,29 @@ func (r *recent) update(id string, now time.Time, edit func(*addition)) {
 func (r *recent) removed(id string, addresses []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	a := r.changes[id]
-	if a == nil {
-		return
+	if a := r.changes[id]; a != nil {
+		a.remove(func(one string) bool { return slices.Contains(addresses, one) })
 	}
-	isRemoved := func(address string) bool { return slices.Contains(addresses, address) }
-	a.addresses = slices.DeleteFunc(a.addresses, isRemoved)
-	if a.created != nil {
+}
+
+// remove takes off addresses and prefixes. An interface is no more without its primary address.
+func (a *addition) remove(isGone func(string) bool) {
+	without := func(list []string) []string { return slices.DeleteFunc(slices.Clone(list), isGone) }
+	a.addresses, a.prefixes = without(a.addresses), without(a.prefixes)
+	switch {
+	case a.created == nil:
+	case isGone(a.created.IP):
+		a.created = nil
+	default:
 		e := *a.created
-		e.singles = slices.DeleteFunc(slices.Clone(e.singles), isRemoved)
-		e.Addresses = slices.DeleteFunc(slices.Clone(e.Addresses), isRemoved)
+		e.singles, e.Prefixes = without(e.singles), without(e.Prefixes)
 		a.created = &e
 	}
 }
 
 // complete adds to what EC2 shows of instances what it does not show yet. list puts the addresses of an interface in order.
-// Nothing is added to an instance that it does not show, and no address that another interface has.
+// Nothing is added to an instance that it does not show. An address that another interface has is forgotten: since it was
+// added, its interface has been deleted by another program.
 func (r *recent) complete(shown map[string]map[string]*eni, list func(*eni), now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +113,11 @@ func (r *recent) complete(shown map[string]map[string]*eni, list func(*eni), now
 		}
 	}
 	for id, a := range r.changes {
-		if e := a.created; e != nil && shown[e.instance] != nil && shown[e.instance][id] == nil && owners[e.IP] == "" {
-			shown[e.instance][id] = e
+		a.remove(func(one string) bool { return owners[one] != "" && owners[one] != id })
+		if e := a.created; e != nil && shown[e.instance] != nil && shown[e.instance][id] == nil {
+			more := *e
+			list(&more)
+			shown[e.instance][id] = &more
 		}
 	}
 	for _, enis := range shown {
