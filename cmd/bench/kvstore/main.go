@@ -42,6 +42,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.IntVar(&b.Identities, "identities", 50_000, "identities in etcd, every other one unused; 65,000 at most")
 	flags.IntVar(&b.OutageKeys, "outage-keys", 50_000, "keys during the outage")
 	flags.StringVar(&b.OutageOf, "outage-of", "nodes", "what the keys of the outage are made of: nodes or services")
+	flags.IntVar(&b.MeshServices, "mesh-services", 1_000, "global Services that each remote cluster has, too")
+	flags.IntVar(&b.Clusters, "clusters", 10, "remote clusters with an etcd of their own")
 	flags.IntVar(&b.Churn, "churn", 1_000, "objects that change while etcd is down")
 	flags.DurationVar(&b.Down, "down", 30*time.Second, "how long etcd is down")
 	flags.IntVar(&b.QPS, "qps", 100_000, "the operator's etcd.qps; its default is 20")

@@ -21,6 +21,8 @@ type Bench struct {
 	Operator string // the binary
 	Profiles string // directory for heap profiles, "" for none
 	Progress func(string)
+
+	env []string // of the operator, beside that of the bench
 }
 
 // size is that of a load.
@@ -78,6 +80,7 @@ func (b Bench) scenarios() []scenario {
 		{b.routesContest(), b.routes().recorded, b.measurePaths(b.routes())},
 		{b.joiningContest(), nil, b.joining},
 		{b.taintsContest(), nil, b.taints},
+		{b.instancesContest(), nil, b.instances},
 	}
 }
 

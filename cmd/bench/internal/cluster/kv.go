@@ -24,6 +24,8 @@ type KVBench struct {
 	Churn      int           // objects that change while etcd is down
 	Down       time.Duration // how long that is
 
+	MeshServices, Clusters int // of a mesh
+
 	QPS  int      // etcd.qps of the operator
 	Args []string // more of the operator's
 }
@@ -47,6 +49,7 @@ func (b KVBench) scenarios() []kvScenario {
 		{b.exportContest(b.nodesExport()), func(ctx context.Context, r record) error { return b.export(ctx, b.nodesExport(), r) }},
 		{b.collectContest(), b.collect},
 		{b.outageContest(), b.outage},
+		{b.meshContest(), b.mesh},
 	}
 }
 
@@ -70,6 +73,8 @@ func (b KVBench) Check(only []string) error {
 		return fmt.Errorf("keys are made of nodes or services, not of %q", b.OutageOf)
 	case b.Identities > 65_000:
 		return fmt.Errorf("%d identities: a cluster has room for 65,000", b.Identities)
+	case b.Clusters < 1 || b.Clusters > 10 || b.MeshServices < 1 || b.MeshServices > 2000:
+		return fmt.Errorf("%d remote clusters with %d services: at most 10 with 2,000 each have addresses", b.Clusters, b.MeshServices)
 	case b.Rounds < 1 || b.Services < 1 || b.Nodes < 1 || b.Identities < 2 || b.OutageKeys < 1 || b.Churn > b.OutageKeys:
 		return fmt.Errorf("numbers are at least 1, and no more objects change than there are")
 	}

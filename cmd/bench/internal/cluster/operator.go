@@ -57,6 +57,7 @@ func (b Bench) run(ctx context.Context, p *plane, user string, args ...string) (
 		"--operator-pprof", "--operator-pprof-port=" + strconv.Itoa(pprof),
 		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",
 	}, args...)...)
+	o.cmd.Env = append(os.Environ(), b.env...)
 	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	o.began = time.Now()

@@ -226,11 +226,14 @@ func (p *pair) addStandby(ctx context.Context) (err error) {
 	return err
 }
 
-// idle measures a leader that has nothing to do, and its standby. What the work has
-// left behind goes with the next collection, of which there is one every two minutes
-// at least; before that, what is resident is what was so at most.
+// collected is how long it takes at most until what the work has left behind is collected:
+// there is a collection every two minutes at least. Before that, what is resident is what
+// was so at most.
+const collected = 150 * time.Second
+
+// idle measures a leader that has nothing to do, and its standby.
 func (p *pair) idle(ctx context.Context) error {
-	const collected, period = 150 * time.Second, 10 * time.Second
+	const period = 10 * time.Second
 	p.Progress("idling")
 	if err := sleep(ctx, collected); err != nil {
 		return err
