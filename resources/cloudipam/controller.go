@@ -68,6 +68,7 @@ type nodeState struct {
 	instance string
 	releases
 	awaits   uint64 // nothing is changed before an instance was read later than by the read of this number
+	added    bool   // by the last run, to the instance
 	failures int
 	failedAt time.Time
 	retryAt  time.Time

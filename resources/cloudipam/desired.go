@@ -60,6 +60,16 @@ func (s snapshot) isUsed(address string) bool {
 	return used
 }
 
+// isInPool reports whether the pool has all addresses of the instance.
+func (s snapshot) isInPool() bool {
+	for a := range s.has {
+		if _, is := s.node.Spec.IPAM.Pool[a]; !is {
+			return false
+		}
+	}
+	return true
+}
+
 // pool is the desired spec.ipam.pool. Owners are the agent's.
 func (s snapshot) pool(was map[string]v2.AllocationIP, isDetached func(string) bool) map[string]v2.AllocationIP {
 	pool := make(map[string]v2.AllocationIP, len(s.has))

@@ -26,6 +26,7 @@ import (
 const (
 	reasonUnstable = "none: the last read of the cloud failed"
 	reasonAwaits   = "none: the instance is read again after a change"
+	reasonAdded    = "addresses were added: they are written when the instance was read again"
 )
 
 // reconcile makes at most one change to the cloud for a CiliumNode, and writes it.
@@ -60,8 +61,13 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 		c.refuse(name, fmt.Sprintf("Instance limits not found.: %v", err))
 		return nil
 	}
+	st.added = false
 	pause := c.maintain(ctx, st, s, maintenance{unstable: unstable, read: i.read, now: now})
 	c.countSnapshot(name, st, s)
+	if st.added && s.isInPool() {
+		explain.SetReason(ctx, reasonAdded)
+		return ctx.Err()
+	}
 	if err := c.writeNode(ctx, n, st, s); err != nil {
 		if k8s.IsNotFound(err, k8s.Ref{Resource: ciliumNodes.Resource(), Name: name}) {
 			return reconcile.Recheck() // its deletion is to come
@@ -222,6 +228,7 @@ func (c *controller) allocate(ctx context.Context, st *nodeState, s snapshot, no
 			st.slotsAt = time.Time{}
 			c.Metrics.Allocations.WithLabelValues(room.Subnet).Add(float64(count))
 			c.cloud.use(room.Subnet, count)
+			st.added = true
 			return nil
 		}
 		if s.limits.EmptySlots == 0 || isPause(assignErr) || ctx.Err() != nil {
@@ -268,6 +275,7 @@ func (c *controller) createInterface(ctx context.Context, st *nodeState, s snaps
 	c.Metrics.Creations.WithLabelValues(made.Subnet).Inc()
 	c.Metrics.Allocations.WithLabelValues(made.Subnet).Add(float64(made.Count))
 	c.cloud.use(made.Subnet, made.Count)
+	st.added = true
 	return nil
 }
 
