@@ -229,7 +229,7 @@ bench-kvstore: build devcluster ## Measure the duties of etcd beside etcd's own 
 
 .PHONY: bench-aws
 bench-aws: devcluster ## Have many nodes join at once at an EC2 that throttles: NODES=1000; the bill by operation, and what is kept of EC2
-	@SKEP_NODES=$(or $(NODES),1000) go test ./cells/ipam/aws -count=1 -run '^(TestScaleOut|TestMemory)$$' -v -timeout 60m | grep -E '^ *(scale_test|---|ok|FAIL)'
+	@SKEP_NODES=$(or $(NODES),1000) go test ./cells/ipam/aws -count=1 -run '^(TestScaleOut|TestGrowth|TestMemory)$$' -v -timeout 60m | grep -E '^ *(scale_test|---|ok|FAIL)'
 
 ##@ Check
 
