@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -606,6 +607,7 @@ func (h *handwork) lostNothing() {
 func (h *handwork) remove(which func(*handmade) bool) {
 	h.t.Helper()
 	deletes := atOnce()
+	deleted := map[string]bool{} // several odd things are done to one definition
 	for _, m := range h.all {
 		if m.done == 0 || !which(m) {
 			continue
@@ -615,6 +617,13 @@ func (h *handwork) remove(which func(*handmade) bool) {
 		h.mu.Unlock()
 		m.done = 0
 		delete(h.pods, m.pod)
+		if m.resource == definitions && deleted[m.name] {
+			continue
+		}
+		deleted[m.name] = true
+		if m.resource == definitions {
+			h.hasStorage(m.name)
+		}
 		deletes.Go(func() error {
 			if err := h.delete(m); err != nil {
 				return fmt.Errorf("removing %s: %w", m, err)
@@ -643,11 +652,56 @@ func (h *handwork) delete(m *handmade) error {
 		note(h.core.CoreV1().Nodes().Delete(h.ctx(), m.name, metav1.DeleteOptions{}))
 	}
 	if m.resource.Resource != "namespaces" {
-		_, err := h.client(m).Patch(h.ctx(), m.name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-		note(err)
+		note(h.release(m))
 		note(h.client(m).Delete(h.ctx(), m.name, now))
 	}
 	return errors.Join(errs...)
+}
+
+// release removes finalizers but the API server's own.
+func (h *handwork) release(m *handmade) error {
+	u, err := h.client(m).Get(h.ctx(), m.name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	own := slices.DeleteFunc(u.GetFinalizers(), func(f string) bool { return f != apiextensionsv1.CustomResourceCleanupFinalizer })
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"finalizers": own}})
+	if err != nil {
+		return err
+	}
+	_, err = h.client(m).Patch(h.ctx(), m.name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// hasStorage waits until the API server lists the objects of a definition, unless it is being deleted. The API server makes
+// their storage at the first request. If that is the clean-up of a definition that is deleted, the storage is not ready, the
+// clean-up fails, does not try again, since its report of that conflicts with what it has cached, and the definition stays
+// until informers resync: five minutes.
+func (h *handwork) hasStorage(definition string) {
+	h.t.Helper()
+	eventually(h.t, definition+" has storage", func() bool {
+		u, err := h.dynamic.Resource(definitions).Get(h.ctx(), definition, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) || err == nil && u.GetDeletionTimestamp() != nil {
+			return true
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
+		version := versions[0].(map[string]any)
+		if served, _ := version["served"].(bool); !served {
+			version["served"] = true // what is not served cannot be listed
+			_ = unstructured.SetNestedSlice(u.Object, versions, "spec", "versions")
+			if _, err = h.dynamic.Resource(definitions).Update(h.ctx(), u, metav1.UpdateOptions{}); err != nil && !apierrors.IsConflict(err) {
+				h.t.Fatal(err)
+			}
+			return false
+		}
+		plural, group, _ := strings.Cut(definition, ".")
+		kind := schema.GroupVersionResource{Group: group, Version: version["name"].(string), Resource: plural}
+		_, err = h.dynamic.Resource(kind).List(h.ctx(), metav1.ListOptions{})
+		return err == nil
+	})
 }
 
 // clearUp removes what is odd, and waits until all is well and nothing is left over.

@@ -34,7 +34,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) != "" {
 		os.Exit(cells.Main(withClouds.WithInTerm("leader", testCells...), version))
 	}
-	os.Exit(clustertest.Wrap(clustertest.Divide(m, "^TestInvariant[2-4]|^TestPlan", "^TestInvariant[5-8]|^TestLease|^TestAnEmptied|^TestEtcd")).Run())
+	// Parts of about the same duration.
+	parts := clustertest.Divide(m, "^TestInvariant[23]|^TestPlan|^TestLease|^TestAnEmptied", "^TestInvariant[45]", "^TestInvariant[1678]|^TestEtcd")
+	os.Exit(clustertest.Wrap(parts).Run())
 }
 
 // operator is a process of the operator.
