@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"sync/atomic"
 	"testing"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -106,9 +105,9 @@ func TestProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cloudtest.Check(t, func(t *testing.T) cloudtest.Subject {
 				c := region("m5.large", "i-1", "i-2")
-				var broken atomic.Bool
+				var breaker cloudtest.Breaker
 				c.Fault = func(string, map[string]string) (f ec2test.Fault) {
-					if broken.Load() {
+					if breaker.Fails() {
 						f.Refuse = &ec2test.Error{Status: http.StatusInternalServerError, Code: "InternalError", Message: "An internal error has occurred"}
 					}
 					return f
@@ -117,7 +116,7 @@ func TestProvider(t *testing.T) {
 				return cloudtest.Subject{
 					New:   func(d *outside.Door) cloudipam.Provider { return providerOf(t, config, d) },
 					Node:  nodeOf("i-1", nil),
-					Other: "i-2", Changes: c.Changes, Break: broken.Store,
+					Other: "i-2", Changes: c.Changes, Breaker: &breaker,
 				}
 			})
 		})

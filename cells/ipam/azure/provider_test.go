@@ -6,7 +6,6 @@ package azure
 import (
 	"log/slog"
 	"net/http"
-	"sync/atomic"
 	"testing"
 
 	"github.com/skep-operator/skep/cells/ipam/azure/armtest"
@@ -42,9 +41,9 @@ func TestProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cloudtest.Check(t, func(t *testing.T) cloudtest.Subject {
 				c := armtest.NewCloud("10.240.0.0/16")
-				var broken atomic.Bool
+				var breaker cloudtest.Breaker
 				c.Fault = func(string) (f armtest.Fault) {
-					if broken.Load() {
+					if breaker.Fails() {
 						f.Status, f.Code = http.StatusServiceUnavailable, "ServiceUnavailable"
 					}
 					return f
@@ -55,7 +54,7 @@ func TestProvider(t *testing.T) {
 				return cloudtest.Subject{
 					New:   func(d *outside.Door) cloudipam.Provider { return providerOf(managed, d, n) },
 					Node:  nodeOf(id),
-					Other: other, Changes: c.Changes, Break: broken.Store, Fixed: true,
+					Other: other, Changes: c.Changes, Breaker: &breaker, Fixed: true,
 				}
 			})
 		})

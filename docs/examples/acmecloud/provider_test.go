@@ -32,7 +32,7 @@ type acme struct {
 	machines map[string]*instance
 	number   int
 	changes  int
-	broken   bool
+	breaker  cloudtest.Breaker
 }
 
 func newAcme(ids ...string) *acme {
@@ -54,7 +54,7 @@ func (a *acme) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewDecoder(r.Body).Decode(&request)
 	i := a.machines[r.PathValue("id")]
 	switch {
-	case a.broken:
+	case a.breaker.Fails():
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	case r.Method == http.MethodGet:
@@ -113,6 +113,8 @@ func (a *acme) changed() (n int) {
 	return n
 }
 
+// region check
+
 func TestProvider(t *testing.T) {
 	cloudtest.Check(t, func(t *testing.T) cloudtest.Subject {
 		a := newAcme("i-1", "i-2")
@@ -120,10 +122,12 @@ func TestProvider(t *testing.T) {
 		return cloudtest.Subject{
 			New:   func(d *outside.Door) cloudipam.Provider { return newProvider(Config{AcmeAPI: api}, d) },
 			Node:  &cloudipam.Node{Name: "a", InstanceID: "i-1", Spec: &v2.CiliumNodeSpec{InstanceID: "i-1"}, Status: &v2.CiliumNodeStatus{}},
-			Other: "i-2", Changes: a.changed, Break: func(broken bool) { a.locked(func() { a.broken = broken }) },
+			Other: "i-2", Changes: a.changed, Breaker: &a.breaker,
 		}
 	})
 }
+
+// endregion
 
 // Nodes get addresses, and a restart changes nothing.
 func TestOperator(t *testing.T) {

@@ -5,7 +5,6 @@ package cloudtest
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -17,23 +16,23 @@ import (
 func TestMain(m *testing.M) { waittest.Main(m) }
 
 // The provider of the cloud in memory keeps the promises.
-func TestProvider(t *testing.T) {
-	Check(t, func(*testing.T) Subject {
-		c := NewCloud("10.0.0.0/24")
-		var broken atomic.Bool
-		c.Fault = func(string) (f Fault) {
-			if broken.Load() {
-				f.Refuse = errors.New("503 service unavailable")
-			}
-			return f
+func TestProvider(t *testing.T) { Check(t, subject) }
+
+func subject(*testing.T) Subject {
+	c := NewCloud("10.0.0.0/24")
+	var breaker Breaker
+	c.Fault = func(string) (f Fault) {
+		if breaker.Fails() {
+			f.Refuse = errors.New("503 service unavailable")
 		}
-		c.Run("i-1")
-		c.Run("i-2")
-		return Subject{
-			New:     func(d *outside.Door) cloudipam.Provider { return NewProvider(c, d) },
-			Node:    &cloudipam.Node{Name: "a", InstanceID: "i-1", Spec: &v2.CiliumNodeSpec{InstanceID: "i-1"}, Status: &v2.CiliumNodeStatus{}},
-			Other:   "i-2",
-			Changes: c.Changes, Break: broken.Store,
-		}
-	})
+		return f
+	}
+	c.Run("i-1")
+	c.Run("i-2")
+	return Subject{
+		New:     func(d *outside.Door) cloudipam.Provider { return NewProvider(c, d) },
+		Node:    &cloudipam.Node{Name: "a", InstanceID: "i-1", Spec: &v2.CiliumNodeSpec{InstanceID: "i-1"}, Status: &v2.CiliumNodeStatus{}},
+		Other:   "i-2",
+		Changes: c.Changes, Breaker: &breaker,
+	}
 }

@@ -48,6 +48,10 @@ func (p *provider) get(ctx context.Context, operation string, ids []string) (map
 	}); err != nil {
 		return nil, nil, err
 	}
+	return instancesOf(list), free, nil
+}
+
+func instancesOf(list []machineView) map[string]*cloudipam.Instance {
 	instances := map[string]*cloudipam.Instance{}
 	for _, m := range list {
 		i := &cloudipam.Instance{ID: m.id}
@@ -56,7 +60,7 @@ func (p *provider) get(ctx context.Context, operation string, ids []string) (map
 		}
 		instances[m.id] = i
 	}
-	return instances, free, nil
+	return instances
 }
 
 func (p *provider) Limits(_ *cloudipam.Node, i *cloudipam.Instance) (cloudipam.Limits, error) {
