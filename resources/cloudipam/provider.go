@@ -10,6 +10,8 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
+// region provider
+
 // Provider is a cloud. What it promises, [cloudtest.Check] tests by these names:
 //
 //   - Complete: Read returns every instance and subnet, of all pages, or an error. An error of any page is an error of Read.
@@ -21,7 +23,7 @@ import (
 //   - Exact: Assign and CreateInterface add at least one address and at most count, on one interface, or return an error.
 //     Where a cloud has prefixes, count is rounded up to whole ones.
 //   - Whole: a call that returns an error has changed nothing, or what it has changed is in the next read. An interface
-//     that could not be attached is deleted.
+//     that could not be attached is deleted. CreateInterface says in which subnet it was to be, also with an error.
 //   - Idempotent: Unassign of an address that the interface does not have is no error.
 //   - Guarded: every call passes the door. Nothing is changed behind a shut fence, outside the term, or in a plan, where
 //     the error is outside.ErrPlanned.
@@ -53,6 +55,8 @@ type Provider interface {
 	SetStatus(n *Node, i *Instance, status *v2.CiliumNodeStatus)
 }
 
+// endregion
+
 // Explainer is a [Provider] that knows why FreeInterface has found nothing. ExhaustedError returns it, nil if the instance is at its
 // limits. It is called for instances without an empty slot, and is Pure.
 type Explainer interface {
@@ -62,7 +66,7 @@ type Explainer interface {
 // Node is a CiliumNode for a provider, which does not change it.
 type Node struct {
 	Name       string
-	InstanceID string // in lower case and as the agent wrote it, never empty
+	InstanceID string // as it is in spec.instance-id, never empty
 	Spec       *v2.CiliumNodeSpec
 	Status     *v2.CiliumNodeStatus
 }
@@ -75,7 +79,7 @@ type State struct {
 
 // Instance is a machine and its interfaces. It is immutable.
 type Instance struct {
-	ID         string
+	ID         string      // as it is in spec.instance-id of CiliumNodes, letter by letter
 	Interfaces []Interface // in the order in which they are used
 	Detail     any         // what else the provider reads of it
 }

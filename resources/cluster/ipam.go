@@ -33,6 +33,9 @@ type Allocator struct{ Mode string }
 // CarriedOver makes a replacement keep the annotation.
 func (Allocator) CarriedOver() {}
 
+// IPAMModes are all values of --ipam: agents know no others.
+func IPAMModes() []string { return slices.Clone(ipamModes) }
+
 // checkIPAM reports an IPAM mode without an allocator in this operator: an error if it
 // is set on the command line, a warning in a ConfigMap, so that the other duties run.
 func checkIPAM(c Config, v *config.Values, g graph.Source, b cell.BuildInfo) error {

@@ -15,6 +15,18 @@ func Module(id, title string, cells ...Cell) Cell {
 	return declared{&decl.Module{ID: id, Title: title, Cells: nodes(cells), Where: decl.Caller(0)}}
 }
 
+// MadeModule is [Module] for a function that declares a module for its caller: messages have the line of the caller.
+func MadeModule(id, title string, cells ...Cell) Cell {
+	return declared{&decl.Module{ID: id, Title: title, Cells: nodes(cells), Where: decl.Caller(1)}}
+}
+
+// Broken is a mistake in what a function that declares cells was given: what is wrong and what to do, reported when the
+// graph is resolved, with the line of the function's caller. [Check] is for what is cheaper not to ask of modules that are
+// off.
+func Broken(problem, fix string) Cell {
+	return declared{&decl.Broken{Problem: problem, Fix: fix, Where: decl.Caller(1)}}
+}
+
 // Term groups cells that live only between entering and leaving it, for
 // example while leading. They are built afresh at every entry; of what they
 // made only [ProvideProcess] and [Metrics] values survive. One process cell asks for

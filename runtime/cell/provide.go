@@ -54,7 +54,8 @@ func Made(name string, function any) any {
 }
 
 // Suggest says how values of some types come into the graph, for messages about one that is missing: the function
-// returns what to do, or nothing for types that it does not know. It is asked wherever it is declared.
+// returns what to do, or nothing for types that it does not know. It is asked wherever it is declared, before those that
+// are declared earlier.
 func Suggest(fix func(missing reflect.Type) string) Cell {
 	return declared{&decl.Suggest{Fn: fix}}
 }

@@ -76,7 +76,7 @@ func (r *resolver) missingProviderError(n *Node, param *Param) *paramError {
 		f.fix = "provide it with cell.Provide, or move what asks for it into the module"
 		return f
 	}
-	for _, suggest := range r.plan.suggest {
+	for _, suggest := range slices.Backward(r.plan.suggest) {
 		if fix := suggest(k.Type); fix != "" {
 			f.fix = fix
 			return f
@@ -95,6 +95,9 @@ func (r *resolver) missingProviderError(n *Node, param *Param) *paramError {
 		f.fix = "ask for " + name
 		if near.rank < sameType {
 			f.fix = "ask for " + name + " if that is meant, or add the module that provides " + k.String()
+		}
+		if near.rank == implements {
+			f.fix = fmt.Sprintf("return %s there if it is meant to be one, %s", k, f.fix)
 		}
 	}
 	return f
@@ -165,8 +168,12 @@ func (r *resolver) nearMiss(n *Node, k Key) near {
 	return best
 }
 
-// sameType is the least closeness of values that are most probably the same.
-const sameType = 4
+const (
+	// sameType is the least closeness of values that are most probably the same.
+	sameType = 4
+	// implements is the closeness of a value that has the methods requested.
+	implements = 2
+)
 
 // closeness ranks candidates for a missing value: the same type by another name,
 // the pointer for the value or the reverse, the type of the same name in
@@ -185,7 +192,7 @@ func closeness(asked, offered Key) int {
 	case bareName(a) != "" && bareName(a) == bareName(b):
 		return 3
 	case isAbstract(a) && !isStandard(a) && b.Implements(a):
-		return 2
+		return implements
 	case isAbstract(b) && !isStandard(b) && a.Implements(b):
 		return 1
 	}
