@@ -15,7 +15,7 @@
 // The cluster is the program cmd/devcluster, which is built into bin/ of the
 // repository when it is missing or older than its sources; the first build takes
 // minutes. Tests of other repositories name one that is built with
-// SKEP_DEVCLUSTER=path: it is bin/devcluster after `make devcluster` in this one. The
+// SKEP_DEVCLUSTER=path: it is bin/controlplane/devcluster after `make devcluster` in this one. The
 // cluster ends with the test, or with the test process at the latest.
 //
 // Faults set through a Proxy are taken back when the test that set them ends.

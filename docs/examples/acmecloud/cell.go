@@ -4,13 +4,15 @@
 package main
 
 import (
+	"net/url"
+
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // Cell allocates addresses of Acme's cloud to nodes.
 var Cell = cloudipam.Module("ipam.acme", "Allocates addresses of Acme's cloud to nodes", "alibabacloud", "acme", newProvider,
-	cell.Config(Config{AcmeAPI: "http://acme.invalid"}),
+	cell.Config(Config{}),
 	cell.Decorate(func(shared cloudipam.Config, c Config) cloudipam.Config {
 		shared.ReleaseExcessIPs = c.AcmeReleaseExcessIPs
 		return shared
@@ -21,4 +23,12 @@ var Cell = cloudipam.Module("ipam.acme", "Allocates addresses of Acme's cloud to
 type Config struct {
 	AcmeAPI              string `flag:"acme-api" usage:"URL of Acme's API"`
 	AcmeReleaseExcessIPs bool   `flag:"acme-release-excess-ips" usage:"Release addresses that nodes do not need"`
+}
+
+// Validate is called if the module is on.
+func (c Config) Validate() error {
+	if u, err := url.Parse(c.AcmeAPI); err != nil || u.Host == "" {
+		return cell.Invalid("acme-api", "must be a URL, such as https://api.acme.example")
+	}
+	return nil
 }

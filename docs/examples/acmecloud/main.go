@@ -10,10 +10,18 @@ import (
 
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/resources/cloudipam"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/runtime/hive"
 )
 
 var version = "devel" // set by the linker
 
 func main() {
-	os.Exit(cells.Main(cells.Operator.With(cloudipam.Cell).WithInTerm("leader", Cell), version))
+	shared := cluster.DefaultConfig
+	shared.IPAM = "alibabacloud" // without --ipam
+	acme := cells.Operator.
+		Replace("cluster", cluster.Cell(shared)).
+		With(cloudipam.Cell).        // options and streams of all clouds
+		WithInTerm("leader", Cell) // what writes belongs to the term
+	os.Exit(cells.Main(acme, version, hive.Product("Acme-Operator")))
 }

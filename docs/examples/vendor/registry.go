@@ -46,10 +46,10 @@ type machine struct {
 
 // region door
 
-func newRegistrar(c registryConfig, door outside.Scope, scope reconcile.Deps, nodes stream.Resource[Node]) *registrar {
+func newRegistrar(c registryConfig, scope outside.Scope, deps reconcile.Deps, nodes stream.Resource[Node]) *registrar {
 	r := &registrar{url: c.AcmeRegistry, nodes: nodes}
-	r.http = &http.Client{Transport: outside.New(door, "registry", outside.Limits{QPS: 5}).Transport(http.DefaultTransport, accepted)}
-	r.machines = reconcile.NewQueue(scope, "register", r.register)
+	r.http = &http.Client{Transport: outside.New(scope, "registry", outside.Limits{QPS: 5}).Transport(http.DefaultTransport, accepted)}
+	r.machines = reconcile.NewQueue(deps, "register", r.register)
 	return r
 }
 
