@@ -46,6 +46,8 @@ type etcdDuties struct {
 	etcd   *kvstoretest.Etcd
 	agents clientv3.LeaseID // of all agents; it lives as long as the test
 	mode   string           // of identities
+	mesh   *mesh            // nil without remote clusters
+	a      *peer            // a remote cluster, whose keys are in the same etcd
 }
 
 func newEtcdDuties(w *world, e *kvstoretest.Etcd, mode string) *etcdDuties {
@@ -60,6 +62,17 @@ func newEtcdDuties(w *world, e *kvstoretest.Etcd, mode string) *etcdDuties {
 	return d
 }
 
+// joinMesh adds the duties of remote clusters.
+func (d *etcdDuties) joinMesh() {
+	d.t.Helper()
+	d.mesh = newMesh(d.world, d.etcd, d.namespace)
+	d.a = d.mesh.join("a", d.etcd, d.etcd.Endpoints()[0])
+}
+
+func (d *etcdDuties) named(name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: d.namespace, Name: name}
+}
+
 // clearServices deletes the Services and EndpointSlices of the test: others run in the same cluster.
 func (w *world) clearServices(ctx context.Context) {
 	all, _ := w.core.CoreV1().Services(w.namespace).List(ctx, metav1.ListOptions{})
@@ -72,6 +85,9 @@ func (w *world) clearServices(ctx context.Context) {
 // withDuties are the options of an operator that runs all duties of an etcd with these endpoints. Services of other tests do
 // not count. Garbage is looked for all the time.
 func (d *etcdDuties) withDuties(args ...string) []string {
+	if d.mesh != nil {
+		args = append(args, d.mesh.args()...)
+	}
 	return withEtcd(d.etcd, append([]string{
 		"--identity-allocation-mode=" + d.mode, "--k8s-service-proxy-name=" + d.namespace, "--identity-gc-interval=1s", "--sweep-max-share=1",
 	}, args...)...)

@@ -63,7 +63,7 @@ type underFaults struct {
 // before the operator starts.
 var dutiesUnderFaults = []func(*turmoil) underFaults{
 	definitionsUnderFaults, podCIDRsUnderFaults, endpointsUnderFaults, keysUnderFaults, identitiesUnderFaults, slicesUnderFaults,
-	addressesUnderFaults, taintsUnderFaults, networkPoliciesUnderFaults, bgpUnderFaults, proxiesOf,
+	addressesUnderFaults, taintsUnderFaults, networkPoliciesUnderFaults, bgpUnderFaults, proxiesOf, remoteClustersUnderFaults,
 }
 
 // slowness is how much longer than it should the operator may take on a machine that has
@@ -85,12 +85,17 @@ type harm struct {
 	twins int
 	// restarts says that the operator starts anew, once meanwhile and once when all is well.
 	restarts bool
+	// kills says that it is killed meanwhile.
+	kills bool
 }
 
 // ends is how the second term ends.
 func (h harm) ends(f *turmoil) func() {
-	if h.restarts {
+	switch {
+	case h.restarts:
 		return f.restart
+	case h.kills:
+		return f.crash
 	}
 	return f.loseLease
 }
@@ -112,8 +117,8 @@ type faults struct {
 
 // The API server answers one request of twenty with 429, 500, 409 or 403, whatever
 // it asks for, and watches are cut every few seconds, while nodes, pods, endpoints,
-// labels, identities, slices, definitions and keys come and go and the lease is
-// lost. When it is calm again all is as it should be within seconds, and nothing was
+// labels, identities, slices, definitions and keys come and go, the lease is
+// lost, and the leader is killed. When it is calm again all is as it should be within seconds, and nothing was
 // lost, given twice, or leaked on the way. SKEP_SEED repeats a run.
 // In the long form slices are made in all ways, else in one that the seed decides.
 func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
@@ -130,7 +135,7 @@ func TestFaultsOfTheAPIServerUnderChurn(t *testing.T) {
 }
 
 // failing is an API server that fails at random.
-var failing = harm{name: "failing", begin: (*turmoil).break_, calms: calmsWithin, twins: 1}
+var failing = harm{name: "failing", begin: (*turmoil).break_, calms: calmsWithin, twins: 1, kills: true}
 
 // manyActs take about five minutes.
 const manyActs = 10_000
@@ -196,12 +201,27 @@ func (f *turmoil) missing(at faults) error {
 // stop ends the operator, which must not have panicked.
 func (f *turmoil) stop() {
 	f.t.Helper()
-	if n := f.o.log.Count("panicked") + f.o.log.Count("goroutine "); n > 0 {
-		f.t.Errorf("the operator has panicked: %d lines of the log say so", n)
-	}
+	f.hasNotPanicked()
 	if code := f.o.stop(); code != 0 {
 		f.t.Errorf("exit code %d", code)
 	}
+}
+
+func (f *turmoil) hasNotPanicked() {
+	f.t.Helper()
+	if n := f.o.log.Count("panicked") + f.o.log.Count("goroutine "); n > 0 {
+		f.t.Errorf("the operator has panicked: %d lines of the log say so", n)
+	}
+}
+
+// crash kills the operator amid its writes, and starts another, which needs not wait for the lease to expire.
+func (f *turmoil) crash() {
+	f.t.Helper()
+	f.each(func(d underFaults) func() { return d.newTerm })
+	f.hasNotPanicked()
+	f.o.kill()
+	f.steal("")
+	f.begin()
 }
 
 // restart ends the operator and starts another.
@@ -209,6 +229,12 @@ func (f *turmoil) restart() {
 	f.t.Helper()
 	f.each(func(d underFaults) func() { return d.newTerm })
 	f.stop()
+	f.begin()
+}
+
+// begin starts an operator in place of one that has ended.
+func (f *turmoil) begin() {
+	f.t.Helper()
 	f.o = f.operator("faulty")
 	f.termBegins()
 	f.o.leads()

@@ -5,13 +5,20 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/skep-operator/skep/resources/api"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
@@ -20,10 +27,10 @@ import (
 
 // Invariant 5, in etcd: no live key is deleted because its object was not seen yet. An operator begins its term while a
 // stream shows nothing, or, a warm standby, while it shows the half of what there is. In the long form each stream does both,
-// else the seed decides.
+// else the seed decides. So it is with what follows from a remote cluster: slices, ServiceImports, derived Services, exports.
 func TestInvariant5InEtcd(t *testing.T) {
 	seed := seedtest.Seed(t)
-	for i, late := range []string{"services", "endpointslices", "ciliumnodes", "pods"} {
+	for i, late := range []string{"services", "endpointslices", "ciliumnodes", "pods", "serviceexports"} {
 		empty := (uint64(i)+seed)%2 == 0
 		if empty || seedtest.Soak() {
 			t.Run(late+" empty", func(t *testing.T) { newLiveKeys(t).withEmptyView(late) })
@@ -39,6 +46,9 @@ type liveKeys struct {
 	*etcdDuties
 	want   converged
 	record *kvstoretest.Record
+
+	mu      sync.Mutex
+	deleted []string // of what follows from the remote cluster
 }
 
 func newLiveKeys(t *testing.T) *liveKeys {
@@ -46,6 +56,10 @@ func newLiveKeys(t *testing.T) *liveKeys {
 	l := &liveKeys{etcdDuties: newEtcdDuties(w, kvstoretest.Start(t, 1), "kvstore")}
 	l.want = converged{map[string]string{}, map[string]string{}, map[string]string{}}
 	l.record = l.etcd.Follow("cilium/state/", 1)
+	l.joinMesh()
+	for _, resource := range []schema.GroupVersionResource{endpointSlices, services, api.ServiceImportResource} {
+		l.witness(resource, func(kind watch.EventType, u *unstructured.Unstructured) { l.mourn(kind, resource, u) })
+	}
 	l.live("early", false)
 	l.dead("early")
 	return l
@@ -61,6 +75,12 @@ func (l *liveKeys) live(prefix string, written bool) {
 		l.want.services[l.serviceKey(name)] = fmt.Sprintf(`"10.1.1.%d"`, n)
 		if !written {
 			l.etcd.Put(l.serviceKey(name), "{}", 0)
+			l.etcd.Put(exportKeys+l.namespace+"/"+name, "{}", 0)
+		}
+		l.a.serve(l.named(name), 80, addressesOf(n, 1+i)...)
+		l.mesh.serviceExport(l.namespace, name)
+		if i%2 == 0 {
+			l.a.export(l.named(name), 2001, "ClusterSetIP", 80)
 		}
 
 		l.addNode(name, fmt.Sprintf("10.2.%d.0/24", n))
@@ -94,6 +114,13 @@ func (l *liveKeys) agentPod(node string) {
 func (l *liveKeys) dead(name string) {
 	l.t.Helper()
 	l.etcd.Put(l.serviceKey("garbage-"+name), "{}", 0)
+	l.etcd.Put(exportKeys+l.namespace+"/garbage-"+name, "{}", 0)
+	l.mesh.apply(endpointSlices, "EndpointSlice", l.namespace, "garbage-"+name, map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{
+			discoveryv1.LabelManagedBy: meshManager, discoveryv1.LabelServiceName: "garbage-" + name, sourceCluster: "a",
+		}},
+		"addressType": "IPv4", "endpoints": []any{map[string]any{"addresses": []any{"10.40.0.1"}}},
+	})
 	l.etcd.Put(nodeKeys+"garbage-"+name, agentKey("garbage-"+name, ""), 0)
 	n := 800 + len(l.want.identities)
 	l.etcd.Put(identityKey(n), labelsOf(n), 0)
@@ -103,7 +130,7 @@ func (l *liveKeys) dead(name string) {
 func (l *liveKeys) collected(o *operator, without string) {
 	l.t.Helper()
 	for folder, streams := range map[string][]string{
-		serviceKeys + l.namespace + "/": {"services", "endpointslices"}, nodeKeys: {"ciliumnodes", "pods"}, identityKeys: nil,
+		serviceKeys + l.namespace + "/": {"services", "endpointslices"}, exportKeys + l.namespace + "/": {"services", "serviceexports"}, nodeKeys: {"ciliumnodes", "pods"}, identityKeys: nil,
 	} {
 		late := false
 		for _, s := range streams {
@@ -122,6 +149,16 @@ func (l *liveKeys) collected(o *operator, without string) {
 	}
 }
 
+// mourn records what is deleted.
+func (l *liveKeys) mourn(kind watch.EventType, resource schema.GroupVersionResource, u *unstructured.Unstructured) {
+	isOurs := resource == api.ServiceImportResource || u.GetLabels()[sourceCluster] != ""
+	if kind == watch.Deleted && isOurs && u.GetNamespace() == l.namespace && !strings.HasPrefix(u.GetName(), "garbage-") {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.deleted = append(l.deleted, resource.Resource+" "+u.GetName())
+	}
+}
+
 func (l *liveKeys) isDeadIdentity(key string) bool {
 	return strings.HasPrefix(key, identityKeys) && l.want.identities[key] == ""
 }
@@ -135,12 +172,21 @@ func (l *liveKeys) unharmed() {
 			l.t.Errorf("%s was deleted at revision %d, and is live", key, event.Kv.ModRevision)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.deleted) > 0 {
+		l.t.Errorf("these were deleted, and are live: %q", l.deleted)
+	}
 }
 
 // arrives waits until the store is as the objects are.
 func (l *liveKeys) arrives(o *operator) {
 	l.t.Helper()
 	o.until("the store has converged", func() bool { return l.converged(l.want) })
+	o.until("slices of no Service are gone", func() bool {
+		objects, err := l.mesh.objects(l.namespace)
+		return err == nil && !slices.ContainsFunc(objects.slices, func(s discoveryv1.EndpointSlice) bool { return strings.HasPrefix(s.Name, "garbage-") })
+	})
 	l.unharmed()
 }
 
