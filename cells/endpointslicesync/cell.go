@@ -24,6 +24,7 @@ var Cell = cell.Module("endpointslicesync", "Writes EndpointSlices for the endpo
 		reconcile.For[*controller](services),
 		reconcile.Watches(meshSlices, (*controller).sliceChanged),
 		reconcile.Follows((*controller).followClusters),
+		reconcile.Follows((*controller).confirmServices),
 		reconcile.Writes[*controller](meshSlices.Resource()),
 	),
 )

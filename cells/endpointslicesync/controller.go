@@ -24,6 +24,7 @@ type controller struct {
 	params
 	services *stream.Store[service]
 	slices   *stream.Store[meshSlice]
+	fresh    reconcile.Fresh // Services
 
 	mu      sync.Mutex
 	due     map[slim.Key]time.Time // when changes of a service are written
@@ -37,6 +38,7 @@ type params struct {
 	cell.In
 
 	Config   Config
+	Deps     reconcile.Deps
 	Mesh     *clustermesh.Mesh
 	Services stream.Resource[service]
 	Slices   stream.Resource[meshSlice]
@@ -92,6 +94,13 @@ func (c *controller) followClusters(ctx context.Context, enqueue reconcile.Enque
 	<-ctx.Done()
 }
 
+// confirmServices has slices be deleted once Services are seen as they were when the term began.
+func (c *controller) confirmServices(ctx context.Context, enqueue reconcile.Enqueue) {
+	if c.fresh.Await(ctx, c.Deps, c.Services) {
+		c.enqueueAll(enqueue)
+	}
+}
+
 // enqueueAll reconciles all Services that have slices or participate.
 func (c *controller) enqueueAll(enqueue reconcile.Enqueue, triggers ...k8s.Trigger) {
 	for s := range c.services.All() {
@@ -127,6 +136,7 @@ func (c *controller) remainingDelay(key slim.Key) time.Duration {
 // Why nothing is written.
 const (
 	isGathering = "none yet: changes of the remote service are gathered"
+	isStale     = "none yet: the Service may have changed while another replica led"
 	isHidden    = "none: the Service cannot be decoded, its slices stay"
 )
 
@@ -158,9 +168,13 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		total.append(planFor(s, cluster, backends, existing[cluster], c.Config.ClusterMeshEndpointsPerSlice))
 	}
 	c.count(key, total)
+	var result reconcile.Result
+	if !c.fresh.Is() && total.hold() {
+		result.Reason = isStale
+	}
 	err := c.write(ctx, total)
 	c.Metrics.Syncs.WithLabelValues(map[bool]string{true: "success", false: "error"}[err == nil]).Inc()
-	return reconcile.Result{}, err
+	return result, err
 }
 
 // clusters are those that a Service has slices of, or may need some of.
@@ -200,6 +214,15 @@ func (p *plan) append(other plan) {
 	p.create, p.update, p.remove = append(p.create, other.create...), append(p.update, other.update...), append(p.remove, other.remove...)
 	p.slices, p.endpoints = p.slices+other.slices, p.endpoints+other.endpoints
 	p.added, p.removed = p.added+other.added, p.removed+other.removed
+}
+
+// hold leaves out what would take slices away: deletes, and owners that are other ones. It reports whether that was something.
+func (p *plan) hold() (held bool) {
+	changes := len(p.update)
+	p.update = slices.DeleteFunc(p.update, func(c change) bool { return !sameOwner(c.is.Owners, c.want.OwnerReferences[0]) })
+	held = len(p.remove) > 0 || len(p.update) < changes
+	p.remove = nil
+	return held
 }
 
 // count records what a Service is to have.

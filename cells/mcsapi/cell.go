@@ -44,6 +44,7 @@ var Cell = cell.Module("mcsapi", "Serves the multi-cluster services API: Service
 		reconcile.Watches(sliceCopies, (*controller).copyChanged),
 		reconcile.WatchesOnDemand(endpointSlices, (*controller).slicesOnDemand, (*controller).sliceChanged),
 		reconcile.Follows((*controller).followClusters),
+		reconcile.Follows((*controller).confirmObjects),
 		reconcile.Writes[*controller](imports.Resource()),
 		reconcile.Writes[*controller](services.Resource()),
 	),

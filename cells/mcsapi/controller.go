@@ -37,6 +37,7 @@ type controller struct {
 	copies   *stream.Store[sliceCopy]
 	slices   reconcile.OnDemand[endpointSlice]
 	began    time.Time
+	fresh    reconcile.Fresh
 
 	mu      sync.Mutex
 	names   map[slim.Key]slim.Key // by the key of the derived Service
@@ -46,6 +47,7 @@ type controller struct {
 type params struct {
 	cell.In
 
+	Deps        reconcile.Deps
 	Cluster     cluster.Config
 	Mesh        *clustermesh.Mesh `optional:"true"`
 	Exports     stream.Resource[serviceExport]
@@ -155,6 +157,13 @@ func (c *controller) followClusters(ctx context.Context, enqueue reconcile.Enque
 	<-ctx.Done()
 }
 
+// confirmObjects has objects be deleted once all that they follow from in this cluster is seen as it was when the term began.
+func (c *controller) confirmObjects(ctx context.Context, enqueue reconcile.Enqueue) {
+	if c.fresh.Await(ctx, c.Deps, c.Exports, c.Imports, c.Services, c.Namespaces) {
+		c.enqueueAll(enqueue)
+	}
+}
+
 // enqueueAll reconciles all names, of this cluster and of remote ones.
 func (c *controller) enqueueAll(enqueue reconcile.Enqueue, triggers ...k8s.Trigger) {
 	for e := range c.exports.All() {
@@ -162,6 +171,9 @@ func (c *controller) enqueueAll(enqueue reconcile.Enqueue, triggers ...k8s.Trigg
 	}
 	for i := range c.imports.All() {
 		enqueue(i.Key(), triggers...)
+	}
+	if c.Mesh == nil {
+		return
 	}
 	for key := range c.Mesh.ServiceExports.Keys() {
 		enqueue(key, triggers...)
@@ -179,6 +191,7 @@ const (
 	isDeleting = "waits: the ServiceImport or the derived Service is being deleted"
 	isNowhere  = "none: the namespace does not exist in this cluster"
 	isExcluded = "none: the Namespace is not global, so that there is no derived Service"
+	isStale    = "none yet: what it follows from may have changed while another replica led"
 )
 
 // Reconcile brings the objects of a name to their desired state.
@@ -227,6 +240,9 @@ func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
 	if !s.isLocal {
 		s.published = exportOf(s.export, s.service, s.cluster)
 	}
+	if s.isStale = !c.fresh.Is(); s.mayBeExported() {
+		s.unknown = append(s.unknown, s.cluster)
+	}
 	if c.Mesh == nil {
 		return s, true
 	}
@@ -255,6 +271,9 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 		return reconcile.Result{}, c.createImport(ctx, s, p)
 	case p.verb == remove:
 		return reconcile.Result{}, c.deleteImport(ctx, s)
+	}
+	if s.isStale && s.takesAway(s.planDerived(s.desired(p.spec))) {
+		return reconcile.Result{Reason: isStale}, nil
 	}
 	refused, goesOn, err := c.bringDerived(ctx, s, p)
 	if err != nil || !goesOn {

@@ -22,6 +22,7 @@ type state struct {
 	cluster  string            // this one
 	families []corev1.IPFamily // that pods of this cluster have
 	isLocal  bool              // the Namespace is not global
+	isStale  bool              // this cluster's objects may be older than what an earlier leader has seen
 	export   *serviceExport
 	service  *service
 	imported *serviceImport
@@ -29,7 +30,7 @@ type state struct {
 
 	published *clustermesh.ServiceExport // by this cluster
 	remote    []*clustermesh.ServiceExport
-	unknown   []string // clusters that may publish it or not
+	unknown   []string // clusters that may publish it or not, this one among them
 	noCopies  bool     // EndpointSlices that cannot be copied have the endpoints of this cluster
 }
 
@@ -88,6 +89,14 @@ func (s *state) isHeld() bool {
 		return len(s.unknown) > 0 // it was not written yet
 	}
 	return slices.ContainsFunc(of, func(c mcsv1alpha1.ClusterStatus) bool { return slices.Contains(s.unknown, c.Cluster) })
+}
+
+// mayBeExported reports whether this cluster exports the service for all that is known, though it was not seen yet.
+func (s *state) mayBeExported() bool { return s.isStale && s.published == nil }
+
+// takesAway reports whether what is to be done about the derived Service removes it, or what it has of this cluster.
+func (s *state) takesAway(v verb) bool {
+	return s.isOwned() && (v == remove || v == recreate || v == update && s.mayBeExported() && s.derived.Annotations.Get(sharedAnnotation) == "true")
 }
 
 // clusters are the clusters that export the service: those that are known, and those that did and are not known.

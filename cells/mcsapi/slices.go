@@ -110,6 +110,9 @@ func (c *controller) bringSlices(ctx context.Context, s *state) error {
 	for has := range stream.ByIndex(c.copies, byName, s.key) {
 		copies[has.Name] = has
 	}
+	if s.mayBeExported() {
+		return nil
+	}
 	var want []*discoveryv1.EndpointSlice
 	if s.copiesSlices() && c.mayCopy(s.key.Namespace) {
 		store := c.slices.Need(s.key)

@@ -222,7 +222,7 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 	if err := withoutPermission(c.updateImportStatus(ctx, s, p.merged, refused)); err != nil {
 		return err
 	}
-	if s.export == nil || !s.export.DeletionTimestamp.IsZero() {
+	if s.export == nil || !s.export.DeletionTimestamp.IsZero() || s.mayBeExported() {
 		return nil
 	}
 	ref := k8s.Ref{Resource: exports.Resource(), Namespace: s.key.Namespace, Name: s.key.Name, UID: s.export.UID.API(), Subresource: "status"}

@@ -101,7 +101,10 @@ func (d *etcdDuties) service(name, address string) {
 			Name: name, Annotations: map[string]string{"service.cilium.io/global": "true"},
 			Labels: map[string]string{"service.kubernetes.io/service-proxy-name": d.namespace},
 		},
-		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+		Spec: corev1.ServiceSpec{
+			ClusterIP: corev1.ClusterIPNone, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+			IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol}, IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack), // by default it has two
+		},
 	}
 	if _, err := d.core.CoreV1().Services(d.namespace).Create(d.t.Context(), s, metav1.CreateOptions{}); err != nil {
 		d.t.Fatal(err)

@@ -26,7 +26,7 @@ import (
 func TestInvariant5RemoteEtcds(t *testing.T) {
 	r := newRemoteEtcds(t)
 	o, _ := r.run("first", nil, r.options()...)
-	r.rests(o, "what both clusters publish")
+	r.awaits(o, "what both clusters publish")
 
 	r.twin(o)
 	r.door.Refuse(t)
@@ -66,7 +66,7 @@ func TestInvariant5RemoteEtcds(t *testing.T) {
 	delete(r.a.services, r.key("of-a"))
 	delete(r.a.exports, r.key("far"))
 	r.a.mark()
-	r.rests(o, "a is complete")
+	r.awaits(o, "a is complete")
 	r.deletedOnly("endpointslices of-a-a-", "serviceimports far", "services "+derivedServiceName(r.key("far")))
 	o.until("health is well", func() bool { s, ok := o.status(); return ok && len(s.Degraded) == 0 })
 	if code := o.stop(); code != 0 {
@@ -123,16 +123,10 @@ func (r *remoteEtcds) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: r.namespace, Name: name}
 }
 
-// rests waits until all is as the clusters have it.
-func (r *remoteEtcds) rests(o *operator, when string) {
+// awaits waits until all is as the clusters have it.
+func (r *remoteEtcds) awaits(o *operator, when string) {
 	r.t.Helper()
-	var last error
-	defer func() {
-		if last != nil {
-			r.t.Logf("%s: %v", when, last)
-		}
-	}()
-	o.until(when, func() bool { last = r.rest(); return last == nil })
+	o.until(when, r.mesh.rests)
 }
 
 // changes has b change its endpoints, which is served whatever has become of a.
@@ -140,7 +134,7 @@ func (r *remoteEtcds) changes(o *operator, when string) {
 	r.t.Helper()
 	r.moves++
 	r.b.serve(r.key("both"), 80, fmt.Sprintf("10.32.1.%d", r.moves))
-	r.rests(o, when)
+	r.awaits(o, when)
 	r.deletedNothing()
 }
 

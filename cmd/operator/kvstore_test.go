@@ -198,7 +198,7 @@ func (d *etcdDuties) isOfSentinel(name string) bool {
 // converged reports whether etcd has what it should, and the synced markers, and objects what follows from remote clusters.
 func (d *etcdDuties) converged(want converged) bool {
 	d.t.Helper()
-	if d.mesh != nil && d.mesh.rest() != nil {
+	if d.mesh != nil && !d.mesh.rests() {
 		return false
 	}
 	return d.holds(serviceKeys, want.services) && d.holds(nodeKeys, want.nodes) && d.holds(identityKeys, want.identities) &&

@@ -60,6 +60,7 @@ type mesh struct {
 	peers  []*peer
 	spaces []string
 	own    *kvstoretest.Etcd // nil without
+	last   error             // of rests
 }
 
 // peer is a remote cluster. What it publishes is in an etcd, which others may have their keys in, too.
@@ -93,7 +94,13 @@ func newMesh(w *world, own *kvstoretest.Etcd, spaces ...string) *mesh {
 		}
 		w.clearServices(ctx)
 	})
-	return &mesh{world: w, own: own, folder: w.t.TempDir(), spaces: spaces}
+	m := &mesh{world: w, own: own, folder: w.t.TempDir(), spaces: spaces}
+	w.t.Cleanup(func() {
+		if m.last != nil {
+			w.t.Logf("what does not follow from what clusters publish: %v", m.last)
+		}
+	})
+	return m
 }
 
 func (m *mesh) args() []string {
@@ -386,6 +393,12 @@ func (m *mesh) rest() error {
 		errs = append(errs, m.slicesRest(o), m.copiesRest(o), m.keysRest(o))
 	}
 	return errors.Join(errs...)
+}
+
+// rests reports whether rest has nothing to say. What it says last is logged if the test fails.
+func (m *mesh) rests() bool {
+	m.last = m.rest()
+	return m.last == nil
 }
 
 // isValid reports whether this cluster exports a name.
