@@ -245,6 +245,32 @@ func apply(t testing.TB, world []*meshSlice, p plan) []*meshSlice {
 	return world
 }
 
+// ESS-15: before Services are fresh, nothing is deleted, and no slice gets another owner.
+func TestHold(t *testing.T) {
+	was := decodeService(t, nil)
+	slice := func(cluster string) *meshSlice {
+		return decode[meshSlice](t, newSlice(was, cluster, remote("10.2.0.1"), group{discoveryv1.AddressTypeIPv4, portText(remote("10.2.0.1").Backends["10.2.0.1"])}, []string{"10.2.0.1"}))
+	}
+	isNew := decodeService(t, func(s *corev1.Service) { s.UID = "93dba9e7-8d4e-4c83-8a2e-000000000002" })
+	for name, test := range map[string]struct {
+		service *service
+		remote  *clustermesh.Service
+		held    bool
+		left    int // writes
+	}{
+		"no Service":        {nil, nil, true, 0},
+		"another Service":   {isNew, remote("10.2.0.1"), true, 0},
+		"an endpoint more":  {was, remote("10.2.0.1", "10.2.0.2"), false, 1},
+		"no endpoint":       {was, remote(), true, 0},
+		"nothing has to be": {was, remote("10.2.0.1"), false, 0},
+	} {
+		p := planFor(test.service, "a", test.remote, []*meshSlice{slice("a")}, 10)
+		if held := p.hold(); held != test.held || len(p.create)+len(p.update)+len(p.remove) != test.left {
+			t.Errorf("%s: held %t, left %+v", name, held, p)
+		}
+	}
+}
+
 // ESS-7: an endpoint that two slices have, as after an edit, is in one of them afterwards; other labels and owners are
 // replaced.
 func TestEditedSlices(t *testing.T) {

@@ -249,6 +249,36 @@ func TestPlanImport(t *testing.T) {
 	}
 }
 
+// MCS-39: before this cluster's objects are fresh, nothing is taken away.
+func TestStale(t *testing.T) {
+	derived := &service{}
+	derived.Labels = slim.MakeLabels(map[string]string{mcsv1alpha1.LabelServiceName: "web"})
+	derived.Owners = []slim.OwnerReference{{APIVersion: text(mcsv1alpha1.SchemeGroupVersion.String()), Kind: text(mcsv1alpha1.ServiceImportKindName), Name: "web"}}
+	derived.Annotations = slim.MakeLabels(map[string]string{sharedAnnotation: "true"})
+	key, own := slim.Key{Namespace: "shop", Name: "web"}, of("c1", 0, nil)
+	for name, test := range map[string]struct {
+		state state
+		verb  verb
+		want  bool
+	}{
+		"a delete":                           {state{isStale: true, published: own}, remove, true},
+		"another type":                       {state{isStale: true, published: own}, recreate, true},
+		"an update":                          {state{isStale: true, published: own}, update, false},
+		"an update without what is not seen": {state{isStale: true}, update, true},
+		"what is fresh":                      {state{}, update, false},
+		"nothing":                            {state{isStale: true}, keep, false},
+		"a new one":                          {state{isStale: true}, create, false},
+	} {
+		test.state.key, test.state.derived = key, derived
+		if got := test.state.takesAway(test.verb); got != test.want {
+			t.Errorf("%s: takes away %t", name, got)
+		}
+	}
+	if s := (state{isStale: true, published: own}); s.mayBeExported() {
+		t.Error("an export that is seen may be exported")
+	}
+}
+
 // MCS-15 and MCS-24: a cluster that is away stays in the status.
 func TestClusters(t *testing.T) {
 	s := state{imported: newImport("a", "b", "gone"), unknown: []string{"b", "c"}}
@@ -381,6 +411,12 @@ func TestConditions(t *testing.T) {
 		}, ""},
 		"a conflict, and a cluster is away": {state{service: newService("10.96.0.10"), export: was, unknown: []string{"b"}}, merged{}, "", []conditionText{
 			{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, {"Conflict", "True", "TypeConflict"},
+		}, ""},
+		"a part of the conflict, and a cluster is away": {state{service: newService("10.96.0.10"), export: was, unknown: []string{"b"}}, clash, "", []conditionText{
+			{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, {"Conflict", "True", "TypeConflict"},
+		}, ""},
+		"a new conflict, and a cluster is away": {state{service: newService("10.96.0.10"), unknown: []string{"b"}}, clash, "", []conditionText{
+			{"Valid", "True", "Valid"}, {"Ready", "True", "Exported"}, {"Conflict", "True", "PortConflict,TypeConflict"},
 		}, ""},
 	} {
 		if test.state.export == nil {

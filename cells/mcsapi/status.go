@@ -76,10 +76,11 @@ func (s *state) readyCondition(refused refusal) metav1.Condition {
 
 // conflictCondition has the reasons of all conflicts, with commas between them as the API wants them.
 func (s *state) conflictCondition(m merged) metav1.Condition {
+	has := meta.FindStatusCondition(s.export.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionConflict))
+	if has != nil && len(s.unknown) > 0 && (len(m.conflicts) == 0 || has.Status == metav1.ConditionTrue) {
+		return *has // it may still be so
+	}
 	if len(m.conflicts) == 0 {
-		if has := meta.FindStatusCondition(s.export.Status.Conditions, string(mcsv1alpha1.ServiceExportConditionConflict)); has != nil && len(s.unknown) > 0 {
-			return *has // it may still be so
-		}
 		return newCondition(mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonNoConflicts, "All exports agree")
 	}
 	var reasons, texts []string

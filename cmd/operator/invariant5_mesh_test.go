@@ -116,7 +116,7 @@ func newRemoteEtcds(t *testing.T) *remoteEtcds {
 }
 
 func (r *remoteEtcds) options() []string {
-	return append(r.args(), "--cluster-name=c1", "--cluster-id=1", "--clustermesh-sync-timeout=1s")
+	return append(r.args(), "--clustermesh-sync-timeout=1s")
 }
 
 func (r *remoteEtcds) key(name string) types.NamespacedName {

@@ -6,12 +6,16 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -99,7 +103,8 @@ func firstDifference(a, b string) string {
 }
 
 // The same input makes the same objects: the definitions, and the nodes, those
-// that are there at the start and those that come one after the other.
+// that are there at the start and those that come one after the other, and what
+// follows from a remote cluster.
 func TestInvariant7SameInputSameBytes(t *testing.T) {
 	var first, second map[string]string
 	for _, objects := range []*map[string]string{&first, &second} {
@@ -107,6 +112,7 @@ func TestInvariant7SameInputSameBytes(t *testing.T) {
 		for _, k := range api.Kinds() {
 			w.deleteDefinition(k.CRDName())
 		}
+		w.define("ServiceExport", "ServiceImport")
 		o, _ := w.run("same", nil)
 		o.leads()
 		o.says("caches synced, allocating pod CIDRs", 1)
@@ -124,8 +130,10 @@ func TestInvariant7SameInputSameBytes(t *testing.T) {
 		w.addNode("pinned-too", "10.0.3.0/24")
 		w.addNode("pinned-outside", "192.168.0.0/24")
 		w.addNode("wrong", "nonsense")
-		o, _ = w.run("same", nil)
+		m, _ := w.sameMesh()
+		o, _ = w.run("same", nil, m.args()...)
 		o.leads()
+		o.until("all follows from what clusters publish", m.rests)
 		w.settled()
 		// What comes is served in the order in which it comes.
 		for i := range 40 {
@@ -142,8 +150,12 @@ func TestInvariant7SameInputSameBytes(t *testing.T) {
 		for name, text := range w.written("node", v2.CiliumNodeResource) {
 			(*objects)[name] = text
 		}
+		for _, resource := range []schema.GroupVersionResource{endpointSlices, services, api.ServiceImportResource, api.ServiceExportResource} {
+			maps.Copy(*objects, w.writtenIn(w.namespace, resource.Resource, resource))
+		}
+		m.clear(t.Context())
 	}
-	if n := len(first); n < 80+len(api.Kinds())/2 {
+	if n := len(first); n < 100+len(api.Kinds())/2 {
 		t.Fatalf("only %d objects were made", n)
 	}
 	for name, text := range first {
@@ -152,24 +164,55 @@ func TestInvariant7SameInputSameBytes(t *testing.T) {
 		}
 	}
 	if len(second) != len(first) {
-		t.Errorf("%d objects and not %d", len(second), len(first))
+		maps.DeleteFunc(second, func(name, _ string) bool { return first[name] != "" })
+		t.Errorf("%d objects the first time, and these more the second: %q", len(first), slices.Sorted(maps.Keys(second)))
 	}
+}
+
+// ownerPattern is an owner in managed fields.
+var ownerPattern = regexp.MustCompile(`k:\{\\"uid\\":\\"[-0-9a-f]+\\"\}`)
+
+// sameMesh is a remote cluster that publishes services of several slices, and exports that this cluster has, too, or has not.
+// Services are headless: addresses are drawn.
+func (w *world) sameMesh() (m *mesh, a *peer) {
+	w.t.Helper()
+	m = newMesh(w, nil, w.namespace)
+	a = m.joinHere("a")
+	for i := range 8 {
+		key := types.NamespacedName{Namespace: w.namespace, Name: fmt.Sprint("web-", i)}
+		m.service(key.Namespace, key.Name, "10.30.0.1", true)
+		a.serve(key, 80, addressesOf(i, 3*mostInSlice-1)...)
+		a.export(key, 2001, "Headless", 80, 9090)
+		if i%2 == 0 {
+			m.serviceExport(key.Namespace, key.Name)
+		}
+	}
+	return m, a
 }
 
 // written are all objects of a resource as JSON, without what a server makes up.
 func (w *world) written(what string, resource schema.GroupVersionResource) map[string]string {
 	w.t.Helper()
-	list, err := w.dynamic.Resource(resource).List(w.t.Context(), metav1.ListOptions{})
+	return w.writtenIn("", what, resource)
+}
+
+// writtenIn is written of a namespace.
+func (w *world) writtenIn(namespace, what string, resource schema.GroupVersionResource) map[string]string {
+	w.t.Helper()
+	list, err := w.dynamic.Resource(resource).Namespace(namespace).List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	objects := map[string]string{}
 	for _, u := range list.Items {
+		if namespace != "" { // how many steps it took
+			unstructured.RemoveNestedField(u.Object, "metadata", "generation")
+		}
 		text, err := json.MarshalIndent(withoutServerFields(u.Object), "", " ")
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		objects[what+" "+u.GetName()] = string(text)
+		objects[what+" "+u.GetName()] = ownerPattern.ReplaceAllString(string(text), "<owner>")
 	}
 	return objects
 }
@@ -209,7 +252,8 @@ func (w *world) deleteNode(name string) {
 // Events that change nothing that matters cause no write.
 func TestInvariant7StormWithoutMeaningWritesNothing(t *testing.T) {
 	w := newWorld(t)
-	o, _ := w.run("calm", nil)
+	m, a := w.sameMesh()
+	o, _ := w.run("calm", nil, m.args()...)
 	o.leads()
 	o.says("caches synced, allocating pod CIDRs", 1)
 	w.addNodes("node", 60)
@@ -219,6 +263,7 @@ func TestInvariant7StormWithoutMeaningWritesNothing(t *testing.T) {
 	w.addNode("garbage", "not-a-cidr")
 	w.settled()
 	w.served("before")
+	o.until("all follows from what clusters publish", m.rests)
 
 	audit := w.Audit(t)
 	for round := range 5 {
@@ -228,19 +273,25 @@ func TestInvariant7StormWithoutMeaningWritesNothing(t *testing.T) {
 		for _, k := range []string{"CiliumNode", "CiliumIdentity", "CiliumCIDRGroup"} {
 			w.annotate(definitions, definitionName(t, k), round)
 		}
+		m.touch(a, round)
 	}
 	// Two nodes that come last are served last.
 	sentinels := []string{"after", "long-after"}
 	for _, name := range sentinels {
 		w.served(name)
+		key := types.NamespacedName{Namespace: w.namespace, Name: "web-0"}
+		a.serve(key, 80, append(a.services[key].ips, map[string]string{"after": "10.41.0.1", "long-after": "10.41.0.2"}[name])...)
+		o.until("what a cluster publishes last is served", m.rests)
 	}
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
 	writes := w.requests(audit, "calm").writes()
-	sentinel := func(e clustertest.AuditEvent) bool { return slices.Contains(sentinels, e.ObjectRef.Name) }
-	if n := len(writes.which(sentinel)); n != len(sentinels) {
-		t.Errorf("%d writes for %d new nodes", n, len(sentinels))
+	sentinel := func(e clustertest.AuditEvent) bool {
+		return slices.Contains(sentinels, e.ObjectRef.Name) || strings.HasPrefix(e.ObjectRef.Name, "web-0-a-")
+	}
+	if n := len(writes.which(sentinel)); n != 2*len(sentinels) {
+		t.Errorf("%d writes for %d new nodes and as many endpoints", n, len(sentinels))
 	}
 	if others := writes.which(func(e clustertest.AuditEvent) bool { return !sentinel(e) }); len(others) > 0 {
 		t.Errorf("%d writes without a reason:\n%s", len(others), others)
@@ -252,6 +303,38 @@ func (w *world) touch(name string, round int) {
 	w.t.Helper()
 	w.annotate(v2.CiliumNodeResource, name, round)
 	w.patch(v2.CiliumNodeResource, name, fmt.Sprintf(`{"metadata":{"labels":{"round":"%d"}},"spec":{"instance-id":"i-%d","health":{"ipv4":"10.0.0.%d"}}}`, round, round, round))
+}
+
+// touch changes what no duty reads of a Service, a ServiceExport and a Namespace, and has a cluster publish the
+// same in other words.
+func (m *mesh) touch(a *peer, round int) {
+	m.t.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"example.com/round":"%d"},"labels":{"example.com/round":"%d"}}}`, round, round)
+	for key := range a.services {
+		for _, resource := range []schema.GroupVersionResource{services, api.ServiceExportResource} {
+			p := patch
+			if resource == services {
+				p = fmt.Sprintf(`{"metadata":{"annotations":{"example.com/round":"%d"}}}`, round) // slices have its labels
+			}
+			_, err := m.dynamic.Resource(resource).Namespace(key.Namespace).Patch(m.t.Context(), key.Name, types.MergePatchType, []byte(p), metav1.PatchOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				m.t.Fatal(err)
+			}
+		}
+		for _, name := range []string{a.serviceKey(key), a.exportKey(key)} {
+			var fields map[string]any
+			if err := json.Unmarshal(a.Get(name).Value, &fields); err != nil {
+				m.t.Fatal(err)
+			}
+			fields["round"], fields["a"] = round, map[string]any{"b": []int{round}}
+			text, err := json.MarshalIndent(fields, "", strings.Repeat(" ", round))
+			if err != nil {
+				m.t.Fatal(err)
+			}
+			a.Put(name, string(text), 0)
+		}
+	}
+	m.patch(corev1.SchemeGroupVersion.WithResource("namespaces"), m.namespace, patch)
 }
 
 func (w *world) annotate(resource schema.GroupVersionResource, name string, round int) {

@@ -85,17 +85,9 @@ type published struct {
 func newMesh(w *world, own *kvstoretest.Etcd, spaces ...string) *mesh {
 	w.t.Helper()
 	w.define("ServiceExport", "ServiceImport")
-	w.t.Cleanup(func() {
-		ctx := context.WithoutCancel(w.t.Context())
-		for _, space := range spaces {
-			for _, kind := range api.MulticlusterKinds() {
-				_ = w.dynamic.Resource(kind.Resource).Namespace(space).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
-			}
-		}
-		w.clearServices(ctx)
-	})
 	m := &mesh{world: w, own: own, folder: w.t.TempDir(), spaces: spaces}
 	w.t.Cleanup(func() {
+		m.clear(context.WithoutCancel(w.t.Context()))
 		if m.last != nil {
 			w.t.Logf("what does not follow from what clusters publish: %v", m.last)
 		}
@@ -103,9 +95,19 @@ func newMesh(w *world, own *kvstoretest.Etcd, spaces ...string) *mesh {
 	return m
 }
 
+// clear deletes the objects of the namespaces: others run in the same cluster.
+func (m *mesh) clear(ctx context.Context) {
+	for _, space := range m.spaces {
+		for _, kind := range api.MulticlusterKinds() {
+			_ = m.dynamic.Resource(kind.Resource).Namespace(space).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+		}
+	}
+	m.clearServices(ctx)
+}
+
 func (m *mesh) args() []string {
 	return []string{
-		"--clustermesh-enable-endpoint-sync", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + m.folder,
+		"--cluster-name=c1", "--cluster-id=1", "--clustermesh-enable-endpoint-sync", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + m.folder,
 		"--clustermesh-endpoint-updates-batch-period=20ms", "--clustermesh-endpoints-per-slice=" + strconv.Itoa(mostInSlice),
 	}
 }

@@ -26,6 +26,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
@@ -124,8 +125,8 @@ func madeBy(t *testing.T, writes []plannedWrite) identitiesMade {
 	return made
 }
 
-// undrawn is a plan without the writes whose names or numbers are drawn: the same
-// state gives the same bytes of it.
+// undrawn is a plan without the writes whose names or numbers are drawn, or whose steps depend on which of several clusters is
+// read first: the same state gives the same bytes of it.
 func undrawn(t *testing.T, text []byte) string {
 	t.Helper()
 	var p map[string]any
@@ -133,8 +134,8 @@ func undrawn(t *testing.T, text []byte) string {
 		t.Fatal(err)
 	}
 	p["writes"] = slices.DeleteFunc(p["writes"].([]any), func(w any) bool {
-		resource := w.(map[string]any)["resource"]
-		return resource == "ciliumidentities.cilium.io" || resource == "ciliumendpointslices.cilium.io"
+		resource := w.(map[string]any)["resource"].(string)
+		return resource == "ciliumidentities.cilium.io" || resource == "ciliumendpointslices.cilium.io" || slices.Contains(ofMesh, resource)
 	})
 	rest, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
@@ -514,30 +515,36 @@ func TestPlanNotStable(t *testing.T) {
 	}
 }
 
-// What a plan says of etcd is what the next run does, and nothing is written.
+// What a plan says of etcd, and of what follows from a remote cluster, is what the next run does, and nothing is written.
 func TestPlanInEtcd(t *testing.T) {
 	w, e := newWorld(t), kvstoretest.Start(t, 1)
+	m := newMesh(w, e, w.namespace)
+	planMesh(m, e)
+	options := func(args ...string) []string { return withEtcd(e, append(args, m.args()...)...) }
 	lock := kvstore.Key(kvstore.IdentityLocksPrefix, "k8s:stuck;", "694d8c3")
 	if _, err := e.Client.Put(t.Context(), lock, ""); err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig := w.UserKubeconfig(t, "etcd-planner", "system:masters")
 	before, leases := e.Revision(), countLeases(t, e)
-	text, code := w.plan(kubeconfig, withEtcd(e, "-o", "json")...)
-	again, _ := w.plan(kubeconfig, withEtcd(e, "-o", "json")...)
+	text, code := w.plan(kubeconfig, options("-o", "json")...)
+	again, _ := w.plan(kubeconfig, options("-o", "json")...)
 	if now := e.Revision(); now != before || countLeases(t, e) != leases {
 		t.Errorf("a plan changed etcd: revision %d, was %d; %d leases, were %d", now, before, countLeases(t, e), leases)
 	}
-	if !bytes.Equal(text, again) {
-		t.Errorf("two plans of one state differ:\n%s", firstDifference(string(text), string(again)))
+	if a, b := undrawn(t, text), undrawn(t, again); a != b {
+		t.Errorf("two plans of one state differ:\n%s", firstDifference(a, b))
 	}
 	plan := parsePlan(t, text)
+	if a, b := meshWrites(plan.Writes), meshWrites(parsePlan(t, again).Writes); !slices.Equal(a, b) {
+		t.Errorf("two plans of one state differ:\n%q\n%q", a, b)
+	}
 	if code != 2 || !plan.Stable {
 		t.Errorf("exit code %d, stable: %t:\n%s", code, plan.Stable, text)
 	}
-	want := map[string]int{}
+	want, planned := map[string]int{}, meshWrites(plan.Writes)
 	for _, p := range plan.Writes {
-		if strings.HasSuffix(p.Resource, ".io") { // of the API server
+		if strings.HasSuffix(p.Resource, ".io") || p.Resource == "services" { // of the API server
 			continue
 		}
 		key := p.Resource + "/" + p.Name
@@ -553,9 +560,11 @@ func TestPlanInEtcd(t *testing.T) {
 	}
 
 	record := e.Follow("cilium/", before+1)
-	o, _ := w.run("etcd-runner", nil, withEtcd(e)...)
+	audit := w.Audit(t)
+	o, _ := w.run("etcd-runner", nil, options()...)
 	o.leads()
 	o.until("the lock is gone, and a heartbeat there", func() bool { return e.Get(lock) == nil && len(eventsOf(record, heartbeatKey)) > 0 })
+	o.until("all follows from what clusters publish", m.rests)
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
@@ -572,4 +581,46 @@ func TestPlanInEtcd(t *testing.T) {
 	if !maps.Equal(want, made) || len(made) < 2 {
 		t.Errorf("planned %v\nmade %v", want, made)
 	}
+	if did := meshWrites(writesOf(w.requests(audit, "etcd-runner"))); !slices.Equal(planned, did) || len(did) < 10 {
+		t.Errorf("planned %q\nmade %q", planned, did)
+	}
+}
+
+// planMesh has a remote cluster publish what is to be created, and leaves a slice that is to be deleted.
+func planMesh(m *mesh, e *kvstoretest.Etcd) {
+	a, key := m.join("a", e, e.Endpoints()[0]), types.NamespacedName{Namespace: m.namespace, Name: "web"}
+	m.service(key.Namespace, key.Name, "10.30.0.1", true)
+	m.serviceExport(key.Namespace, key.Name)
+	a.serve(key, 80, addressesOf(1, mostInSlice+1)...)
+	a.export(key, 2001, "Headless", 80, 9090)
+	key.Name = "far"
+	a.export(key, 2001, "ClusterSetIP", 80)
+	m.serviceImport(key.Namespace, "of-user", "ClusterSetIP")
+	m.apply(endpointSlices, "EndpointSlice", key.Namespace, "left-over", map[string]any{
+		"metadata": map[string]any{"labels": map[string]any{
+			discoveryv1.LabelManagedBy: meshManager, discoveryv1.LabelServiceName: "gone", sourceCluster: "a",
+		}},
+		"addressType": "IPv4", "endpoints": []any{map[string]any{"addresses": []any{"10.40.0.1"}}},
+	})
+}
+
+// ofMesh are the resources of what follows from remote clusters.
+var ofMesh = []string{"services", "endpointslices.discovery.k8s.io", "serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io"}
+
+// meshWrites are the writes of what follows from remote clusters, each once. In how many steps an object is created depends on
+// which cluster is read first, so that updates of new objects do not count.
+func meshWrites(all []plannedWrite) (writes []string) {
+	isNew := map[string]bool{}
+	for _, p := range all {
+		if p.Verb == "create" {
+			isNew[p.Resource+" "+p.Name] = true
+		}
+	}
+	for _, p := range all {
+		if slices.Contains(ofMesh, p.Resource) && (p.Verb != "update" || p.Subresource != "" || !isNew[p.Resource+" "+p.Name]) {
+			writes = append(writes, strings.TrimSpace(strings.Join([]string{p.Verb, p.Resource, p.Name, p.Subresource}, " ")))
+		}
+	}
+	slices.Sort(writes)
+	return slices.Compact(writes)
 }
