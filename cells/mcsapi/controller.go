@@ -287,7 +287,10 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	case err == nil && c.awaitsRole():
 		result.RequeueAfter = rolePause
 	case err == nil:
-		err = errors.Join(c.bringSlices(ctx, s), withoutPermission(c.updateStatus(ctx, s, p, refused)))
+		err = errors.Join(c.bringSlices(ctx, s), s.withoutPermission(c.updateStatus(ctx, s, p, refused)))
+	}
+	if s.denied && result.RequeueAfter == 0 && c.Deps.Plan == nil {
+		result.RequeueAfter = deniedRetry
 	}
 	switch {
 	case refused.text != "":
@@ -312,12 +315,24 @@ func (c *controller) awaitsRole() bool {
 
 // withoutPermission is the error of a write that the duty does without where the role does not allow it: a queue would keep
 // all else of the name waiting for the permission.
-func withoutPermission(err error) error {
+func (s *state) withoutPermission(err error) error {
 	if errors.As(err, new(*k8s.PermissionError)) {
+		s.denied = true
 		return nil
 	}
 	return err
 }
+
+// denies reports whether the role does not allow a write that the duty does without.
+func (c *controller) denies(s *state, verb string, ref k8s.Ref) bool {
+	denied := c.Permissions.Denies(verb, ref)
+	s.denied = s.denied || denied
+	return denied
+}
+
+// deniedRetry is how often a name is reconciled of which something is not written as the role does not allow it: the role may
+// be changed, and an answer about it may have been wrong.
+const deniedRetry = time.Minute
 
 // hasNamespace reports whether a Namespace is known, and with it whether it is global.
 func (c *controller) hasNamespace(name string) bool {

@@ -32,6 +32,7 @@ type state struct {
 	remote    []*clustermesh.ServiceExport
 	unknown   []string // clusters that may publish it or not, this one among them
 	noCopies  bool     // EndpointSlices that cannot be copied have the endpoints of this cluster
+	denied    bool     // something is not written, as the role does not allow it
 }
 
 // verb is what to do with an object.

@@ -114,7 +114,7 @@ func (c *controller) bringSlices(ctx context.Context, s *state) error {
 		return nil
 	}
 	var want []*discoveryv1.EndpointSlice
-	if s.copiesSlices() && c.mayCopy(s.key.Namespace) {
+	if s.copiesSlices() && c.mayCopy(s) {
 		store := c.slices.Need(s.key)
 		if store == nil || len(store.Unreadable()) > 0 {
 			return nil
@@ -131,20 +131,20 @@ func (c *controller) bringSlices(ctx context.Context, s *state) error {
 		delete(copies, w.Name)
 		switch {
 		case has == nil:
-			errs = append(errs, withoutPermission(c.createCopy(ctx, w)))
+			errs = append(errs, s.withoutPermission(c.createCopy(ctx, w)))
 		case has.differs(w):
-			errs = append(errs, withoutPermission(c.updateCopy(ctx, has, w)))
+			errs = append(errs, s.withoutPermission(c.updateCopy(ctx, has, w)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(copies)) {
-		errs = append(errs, withoutPermission(k8s.Delete(ctx, c.Client, copies[name].ref())))
+		errs = append(errs, s.withoutPermission(k8s.Delete(ctx, c.Client, copies[name].ref())))
 	}
 	return errors.Join(errs...)
 }
 
 // mayCopy reports whether the role allows to write EndpointSlices.
-func (c *controller) mayCopy(namespace string) bool {
-	return !c.Permissions.Denies("create", k8s.Ref{Resource: sliceCopies.Resource(), Namespace: namespace})
+func (c *controller) mayCopy(s *state) bool {
+	return !c.denies(s, "create", k8s.Ref{Resource: sliceCopies.Resource(), Namespace: s.key.Namespace})
 }
 
 func (s *sliceCopy) ref() k8s.Ref {

@@ -219,17 +219,17 @@ func sameConfig(a, b *corev1.SessionAffinityConfig) bool { return reflect.DeepEq
 
 // updateStatus writes the statuses of the ServiceImport and of the ServiceExport, where the role allows it.
 func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, refused refusal) error {
-	if err := withoutPermission(c.updateImportStatus(ctx, s, p.merged, refused)); err != nil {
+	if err := s.withoutPermission(c.updateImportStatus(ctx, s, p.merged, refused)); err != nil {
 		return err
 	}
 	if s.export == nil || !s.export.DeletionTimestamp.IsZero() || s.mayBeExported() {
 		return nil
 	}
 	ref := k8s.Ref{Resource: exports.Resource(), Namespace: s.key.Namespace, Name: s.key.Name, UID: s.export.UID.API(), Subresource: "status"}
-	s.noCopies = s.copiesSlices() && !c.mayCopy(s.key.Namespace)
+	s.noCopies = s.copiesSlices() && !c.mayCopy(s)
 	want := s.exportConditions(p.merged, refused)
 	has := slices.Clone(s.export.Status.Conditions)
-	if c.Permissions.Denies("update", ref) || !setConditions(&has, exportConditionTypes, want) {
+	if c.denies(s, "update", ref) || !setConditions(&has, exportConditionTypes, want) {
 		return nil
 	}
 	_, err := k8s.Update(ctx, c.Client, ref, func(e *mcsv1alpha1.ServiceExport) error {
@@ -246,7 +246,7 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 func (c *controller) updateImportStatus(ctx context.Context, s *state, m merged, refused refusal) error {
 	ref := s.importRef()
 	ref.Subresource = "status"
-	if s.imported == nil || c.Permissions.Denies("update", ref) {
+	if s.imported == nil || c.denies(s, "update", ref) {
 		return nil
 	}
 	clusters, conditions := s.clusters(m), s.importConditions(refused)
