@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -116,11 +117,10 @@ func groupsOf(s *service, backends *clustermesh.Service) map[group]map[string]bo
 	}
 	for text, ports := range backends.Backends {
 		ip, err := netip.ParseAddr(text)
-		if err != nil || ip.Zone() != "" {
+		if ip = ip.Unmap(); err != nil || !isEndpoint(ip) {
 			continue
 		}
-		ip = ip.Unmap()
-		g := group{discoveryv1.AddressTypeIPv6, portText(ports)}
+		g := group{discoveryv1.AddressTypeIPv6, portText(validPorts(ports))}
 		if ip.Is4() {
 			g.family = discoveryv1.AddressTypeIPv4
 		}
@@ -133,6 +133,25 @@ func groupsOf(s *service, backends *clustermesh.Service) map[group]map[string]bo
 		groups[g][ip.String()] = true
 	}
 	return groups
+}
+
+// isEndpoint reports whether the API server accepts an address as an endpoint: it would refuse the whole slice.
+func isEndpoint(ip netip.Addr) bool {
+	return ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
+}
+
+// validPorts are those that the API server accepts.
+func validPorts(ports clustermesh.Ports) clustermesh.Ports {
+	valid := clustermesh.Ports{}
+	for name, p := range ports {
+		switch corev1.Protocol(p.Protocol) {
+		case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+			if p.Port != 0 && (name == "" || len(validation.IsDNS1123Label(name)) == 0) {
+				valid[name] = p
+			}
+		}
+	}
+	return valid
 }
 
 func compareGroups(a, b group) int {
@@ -249,7 +268,7 @@ func newSlice(s *service, cluster string, backends *clustermesh.Service, g group
 			NodeName:   new(cluster), Zone: new(cluster),
 			TargetRef: &corev1.ObjectReference{APIVersion: "cilium.io", Kind: "store.ClusterService", Namespace: s.Namespace.String(), Name: targetName(ip)},
 		}
-		if hostname := backends.Hostnames[ip]; hostname != "" {
+		if hostname := backends.Hostnames[ip]; len(validation.IsDNS1123Label(hostname)) == 0 {
 			e.Hostname = &hostname
 		}
 		slice.Endpoints = append(slice.Endpoints, e)

@@ -168,6 +168,19 @@ func TestGroups(t *testing.T) {
 	}
 }
 
+// ESS-16: what the API server would refuse is left out, and what is beside it is not.
+func TestRefused(t *testing.T) {
+	b := remote("10.0.0.1", "127.0.0.1", "0.0.0.0", "169.254.1.1", "::1", "fe80::1", "ff02::1", "fe80::1%eth0", "::ffff:127.0.0.1")
+	b.Hostnames = map[string]string{"10.0.0.1": "Not A Name"}
+	b.Backends["10.0.0.1"] = clustermesh.Ports{
+		"good": {Protocol: "TCP", Port: 42}, "": {Protocol: "SCTP", Port: 43}, "Not A Name": {Protocol: "TCP", Port: 44}, "odd": {Protocol: "ICMP", Port: 45}, "none": {Protocol: "UDP"},
+	}
+	p := planFor(decodeService(t, nil), "c", b, nil, 100)
+	if len(p.create) != 1 || len(p.create[0].Endpoints) != 1 || p.create[0].Endpoints[0].Hostname != nil || len(p.create[0].Ports) != 2 {
+		t.Errorf("%+v", p.create)
+	}
+}
+
 // ESS-6 to ESS-8: over any history every endpoint is in exactly one slice, none is too large, endpoints stay where they are,
 // and a second plan is empty.
 func TestHistories(t *testing.T) {
