@@ -272,7 +272,7 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	case p.verb == remove:
 		return reconcile.Result{}, c.deleteImport(ctx, s)
 	}
-	if s.isStale && s.takesAway(s.planDerived(s.desired(p.spec))) {
+	if s.isStale && s.withdraws(s.planDerived(s.desired(p.spec))) {
 		return reconcile.Result{Reason: isStale}, nil
 	}
 	refused, goesOn, err := c.bringDerived(ctx, s, p)

@@ -95,8 +95,8 @@ func (s *state) isHeld() bool {
 // mayBeExported reports whether this cluster exports the service for all that is known, though it was not seen yet.
 func (s *state) mayBeExported() bool { return s.isStale && s.published == nil }
 
-// takesAway reports whether what is to be done about the derived Service removes it, or what it has of this cluster.
-func (s *state) takesAway(v verb) bool {
+// withdraws reports whether what is to be done about the derived Service deletes it, or what it has of this cluster.
+func (s *state) withdraws(v verb) bool {
 	return s.isOwned() && (v == remove || v == recreate || v == update && s.mayBeExported() && s.derived.Annotations.Get(sharedAnnotation) == "true")
 }
 

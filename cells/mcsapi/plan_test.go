@@ -270,8 +270,8 @@ func TestStale(t *testing.T) {
 		"a new one":                          {state{isStale: true}, create, false},
 	} {
 		test.state.key, test.state.derived = key, derived
-		if got := test.state.takesAway(test.verb); got != test.want {
-			t.Errorf("%s: takes away %t", name, got)
+		if got := test.state.withdraws(test.verb); got != test.want {
+			t.Errorf("%s: withdraws %t", name, got)
 		}
 	}
 	if s := (state{isStale: true, published: own}); s.mayBeExported() {
