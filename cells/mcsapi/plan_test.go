@@ -249,7 +249,7 @@ func TestPlanImport(t *testing.T) {
 	}
 }
 
-// MCS-39: before this cluster's objects are fresh, nothing is taken away.
+// MCS-39: before the objects of this cluster are fresh, nothing of a derived Service is withdrawn.
 func TestStale(t *testing.T) {
 	derived := &service{}
 	derived.Labels = slim.MakeLabels(map[string]string{mcsv1alpha1.LabelServiceName: "web"})

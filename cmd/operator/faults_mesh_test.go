@@ -35,7 +35,7 @@ type meshUnderFaults struct {
 	beats time.Time          // the last one
 	terms int
 	hands map[string]int
-	waits []func() // what is to be repaired in the end
+	waits []func() // repair what was garbled, in the end
 
 	steady bool // what must stay is wanted
 
@@ -225,7 +225,7 @@ func (m *meshUnderFaults) byHand(what string) bool {
 	return m.hands[what] <= mostByHand
 }
 
-// one is an object of the operator: a slice of a remote cluster, a derived Service, or none.
+// ours is an object of the operator, a slice of a remote cluster or a derived Service, or one that does not exist.
 func (m *meshUnderFaults) ours() (resource schema.GroupVersionResource, key types.NamespacedName) {
 	key, resource = m.pick(), []schema.GroupVersionResource{endpointSlices, services}[m.r.IntN(2)]
 	list, err := m.dynamic.Resource(resource).Namespace(key.Namespace).List(m.t.Context(), metav1.ListOptions{LabelSelector: sourceCluster})

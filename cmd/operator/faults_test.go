@@ -207,6 +207,7 @@ func (f *turmoil) stop() {
 	}
 }
 
+// hasNotPanicked checks the log of the operator.
 func (f *turmoil) hasNotPanicked() {
 	f.t.Helper()
 	if n := f.o.log.Count("panicked") + f.o.log.Count("goroutine "); n > 0 {
@@ -214,7 +215,7 @@ func (f *turmoil) hasNotPanicked() {
 	}
 }
 
-// crash kills the operator amid its writes, and starts another, which needs not wait for the lease to expire.
+// crash kills the operator amid its writes, and starts another, which need not wait for the lease to expire.
 func (f *turmoil) crash() {
 	f.t.Helper()
 	f.each(func(d underFaults) func() { return d.newTerm })
