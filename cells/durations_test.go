@@ -22,6 +22,7 @@ var configurations = map[string][]string{
 	"AWS":     {"--ipam=eni"},
 	"mesh":    {"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--clustermesh-enable-endpoint-sync", "--clustermesh-config=/nowhere"},
 	"Azure":   {"--ipam=azure"},
+	"Alibaba": {"--ipam=alibabacloud"},
 	"SPIRE":   {"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--mesh-auth-mutual-enabled", "--enable-ztunnel", "--ztunnel-ca-type=spire"},
 	"a plan":  {"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--plan"},
 	"etcd":    {"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--kvstore=etcd", "--kvstore-opt=etcd.address=http://127.0.0.1:1", "--identity-allocation-mode=doublewrite-readcrd"},

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skep-operator/skep/cells"
 	"github.com/skep-operator/skep/cells/crds"
+	"github.com/skep-operator/skep/cells/ipam/alibabacloud"
 	"github.com/skep-operator/skep/cells/ipam/aws"
 	"github.com/skep-operator/skep/cells/ipam/azure"
 	"github.com/skep-operator/skep/cells/ipam/clusterpool"
@@ -31,7 +32,7 @@ import (
 const asOperator = "SKEP_DOCS_OPERATOR"
 
 // everything is the operator with all clouds.
-var everything = cells.Operator.With(cloudipam.Cell).WithInTerm("leader", aws.Cell, azure.Cell)
+var everything = cells.Operator.With(cloudipam.Cell).WithInTerm("leader", aws.Cell, azure.Cell, alibabacloud.Cell)
 
 var operators = map[string]cell.Cell{
 	"all": everything,

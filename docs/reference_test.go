@@ -31,6 +31,7 @@ var variants = [][]string{
 	{"--enable-node-ipam"},
 	{"--ipam=eni"},
 	{"--ipam=azure"},
+	{"--ipam=alibabacloud"},
 	{"--enable-bgp-control-plane"},
 	{"--mesh-auth-mutual-enabled"},
 	{"--enable-ztunnel", "--ztunnel-ca-type=spire"},

@@ -77,10 +77,9 @@ func TestDutiesThatAreAskedFor(t *testing.T) {
 	}{
 		"by default":        {nil, nil, nil},
 		"options of agents": {nil, map[string]string{"enable-l7-proxy": "true", "enable-policy": "default"}, nil},
-		"a setting only":    {[]string{"--metrics-sampling-interval=1m", "--alibaba-cloud-vpc-id=a"}, map[string]string{"enforce-ingress-https": "true"}, nil},
+		"a setting only":    {[]string{"--metrics-sampling-interval=1m"}, map[string]string{"enforce-ingress-https": "true"}, nil},
 		"a bare flag":       {[]string{"--bgp-announce-lb-ip"}, nil, []string{"ignoring removed flags bgp-announce-lb-ip", asked + "bgp.metallb (bgp-announce-lb-ip)"}},
 		"a switch":          {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
-		"a mode of IPAM":    {nil, map[string]string{"ipam": "alibabacloud"}, []string{asked + "ipam.alibabacloud (ipam)"}},
 		"etcd":              {[]string{"--kvstore=etcd", "--identity-allocation-mode=kvstore"}, nil, nil},
 		"a removed flag":    {[]string{"--bgp-config-path=x"}, nil, []string{"ignoring removed flags bgp-config-path"}},
 		"a removed key":     {nil, map[string]string{"bgp-config-path": "x"}, nil},
@@ -127,11 +126,9 @@ func TestDutiesOnTheStatusScreen(t *testing.T) {
 func TestTypesOfOptionsThatNoDutyReads(t *testing.T) {
 	const back = "; cilium-operator does not start with it, and no duty of this operator reads it yet"
 	for text, want := range map[string]string{
-		"alibaba-cloud-release-excess-ips=perhaps": "must be true or false",
-		"metrics-sampling-interval=soon":           "must be a duration such as 1m30s",
-		"metrics-sampling-interval=5":              "",
-		"metrics-sampling-interval=1m":             "",
-		"alibaba-cloud-release-excess-ips=0":       "",
+		"metrics-sampling-interval=soon": "must be a duration such as 1m30s",
+		"metrics-sampling-interval=5":    "",
+		"metrics-sampling-interval=1m":   "",
 	} {
 		option, value, _ := strings.Cut(text, "=")
 		var found []string

@@ -17,7 +17,6 @@ import (
 // implemented is removed here, and its options from flags.go.
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
-	duty("ipam.alibabacloud", "Allocates addresses of AlibabaCloud to nodes", has("ipam", "alibabacloud")),
 )
 
 // ask is an option that enables a duty.
@@ -40,13 +39,6 @@ func duty(id, title string, asks ...ask) cell.Cell {
 func isOn(option string) ask {
 	return ask{option, func(v *config.Values) bool {
 		return !isZero(valueOf(v, option))
-	}}
-}
-
-// has holds if the option has one of the values.
-func has(option string, values ...string) ask {
-	return ask{option, func(v *config.Values) bool {
-		return slices.Contains(values, valueOf(v, option))
 	}}
 }
 

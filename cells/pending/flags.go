@@ -18,8 +18,6 @@ type flag struct {
 // the duty when it is implemented.
 var flags = []flag{
 	{"metrics", "metrics-sampling-interval", "duration", "5m0s", false},
-	{"ipam.alibabacloud", "alibaba-cloud-release-excess-ips", "bool", "false", false},
-	{"ipam.alibabacloud", "alibaba-cloud-vpc-id", "string", "", false},
 	{"legacy BGP (removed)", "bgp-announce-lb-ip", "bool", "false", true},
 	{"legacy BGP (removed)", "bgp-config-path", "string", "/var/lib/cilium/bgp/config.yaml", true},
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},

@@ -46,22 +46,15 @@ func checkTypes(v *config.Values) error {
 // allowed describes the valid values of the option if the value is invalid. A flag of the same type parses it, as in the
 // original.
 func (f flag) allowed(value string) string {
+	if f.kind != "duration" {
+		return ""
+	}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
-	var text string
-	switch f.kind {
-	case "bool":
-		fs.Bool(f.name, false, "")
-		text = "true or false"
-	case "duration":
-		fs.Duration(f.name, 0, "")
-		text = "a duration such as 1m30s"
-	default: // strings
+	fs.Duration(f.name, 0, "")
+	if _, err := strconv.Atoi(value); fs.Set(f.name, value) == nil || err == nil { // viper reads a bare number
 		return ""
 	}
-	if _, err := strconv.Atoi(value); fs.Set(f.name, value) == nil || err == nil && f.kind == "duration" { // viper reads a bare number
-		return ""
-	}
-	return text
+	return "a duration such as 1m30s"
 }
 
 // section lists the enabled duties that are not implemented, for the status output.

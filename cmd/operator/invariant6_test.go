@@ -766,9 +766,9 @@ func TestInvariant6MalformedInputIsNamed(t *testing.T) {
 			args: []string{"--cluster-pool-ipv4-mask-size=99"},
 			says: []string{`--cluster-pool-ipv4-mask-size="99" (flag)`},
 		},
-		"IPAM mode of another program": {
-			args: []string{"--ipam=alibabacloud", "--k8s-api-server=127.0.0.1:1"},
-			says: []string{"doesn't support --ipam=alibabacloud (use cilium-operator-alibabacloud)"},
+		"IPAM mode that is none": {
+			args: []string{"--ipam=eks", "--k8s-api-server=127.0.0.1:1"},
+			says: []string{`2 problems in the configuration:`, `--ipam="eks" (flag): must be one of`, `--ipam="eks" (flag)`},
 		},
 		"flag that is unknown": {
 			args: []string{"--clutser-id=1"},

@@ -71,6 +71,8 @@ func TestDependencies(t *testing.T) {
 		{"github.com/goccy/go-graphviz", everywhere, "its engine costs every process half a second at the start; cmd/graphdraw has it"},
 		{"github.com/aws", except("operator", "operator-aws"), "only operators for AWS carry its SDK; import cells/ipam/aws from their list of cells alone"},
 		{"github.com/Azure", except("operator", "operator-azure"), "only operators for Azure carry its SDK; import cells/ipam/azure from their list of cells alone"},
+		{"github.com/alibabacloud-go", except("operator", "operator-alibabacloud"), "only operators for Alibaba Cloud carry its SDK; import cells/ipam/alibabacloud from their list of cells alone"},
+		{"github.com/aliyun", except("operator", "operator-alibabacloud"), "only operators for Alibaba Cloud carry its SDK; import cells/ipam/alibabacloud from their list of cells alone"},
 	} {
 		t.Run(rule.never, func(t *testing.T) {
 			for _, p := range allPackages(t) {
@@ -83,7 +85,10 @@ func TestDependencies(t *testing.T) {
 		})
 	}
 	t.Run("cloud SDKs stay in their cells", func(t *testing.T) {
-		owners := map[string]string{"github.com/aws": "cells/ipam/aws", "github.com/Azure": "cells/ipam/azure"}
+		owners := map[string]string{
+			"github.com/aws": "cells/ipam/aws", "github.com/Azure": "cells/ipam/azure",
+			"github.com/alibabacloud-go": "cells/ipam/alibabacloud", "github.com/aliyun": "cells/ipam/alibabacloud",
+		}
 		for _, p := range allPackages(t) {
 			for _, i := range p.Imports {
 				for sdk, owner := range owners {

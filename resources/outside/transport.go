@@ -125,11 +125,14 @@ func errorOf(resp *http.Response) error {
 		return nil
 	}
 	err := &answerError{resp.StatusCode}
-	if pause := retryAfter(resp.Header.Get("Retry-After")); pause > 0 {
+	if pause := RetryAfter(resp); pause > 0 {
 		return Throttled(err, pause)
 	}
 	return err
 }
+
+// RetryAfter is how long the server of an answer wants to be left alone, 0 if it does not say.
+func RetryAfter(resp *http.Response) time.Duration { return retryAfter(resp.Header.Get("Retry-After")) }
 
 // retryAfter reads the header, which is seconds or a date.
 func retryAfter(text string) time.Duration {

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -38,7 +37,7 @@ func (s *session) readWith(ctx context.Context, client *ec2.Client, operation st
 	return s.EC2.ReadOperation(ctx, operation, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return s.turns.classify(call(ctx, client))
+		return s.classify(call(ctx, client))
 	})
 }
 
@@ -54,35 +53,20 @@ func change(ctx context.Context, s *session, c outside.Call, request map[string]
 	return s.EC2.Do(ctx, c, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, callTimeout)
 		defer cancel()
-		return s.turns.classify(call(ctx, b))
+		return s.classify(call(ctx, b))
 	})
 }
 
-// throttle is the pause that EC2 wants, which it does not say: it doubles while calls are refused.
-type throttle struct {
-	mu    sync.Mutex
-	pause time.Duration
-	until time.Time
-}
-
-const maxThrottle = 30 * time.Second
-
-// classify makes a pause of the error of a call that was refused for its rate.
-func (t *throttle) classify(err error) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+// classify makes a pause of the error of a call that was refused for its rate: EC2 does not say how long it wants.
+func (s *session) classify(err error) error {
 	if err == nil {
-		t.pause = 0
+		s.turns.Passed()
 		return nil
 	}
 	if _, throttled := retry.DefaultThrottleErrorCodes[codeOf(err)]; !throttled {
 		return err
 	}
-	if now := time.Now(); !now.Before(t.until) { // calls that were under way when it began are refused as well
-		t.pause = min(max(2*t.pause, time.Second), maxThrottle)
-		t.until = now.Add(t.pause)
-	}
-	return outside.Throttled(err, time.Until(t.until))
+	return s.turns.Refused(err)
 }
 
 // Codes of EC2's errors.

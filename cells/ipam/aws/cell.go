@@ -13,6 +13,7 @@ import (
 // Cell allocates addresses of EC2 to nodes in the IPAM mode eni. It needs cloudipam.Cell in the process.
 var Cell = cloudipam.Module("ipam.aws", "Allocates addresses of EC2 to nodes", "eni", "ec2", newProvider,
 	cell.Config(Config{UpdateEC2AdapterLimitViaAPI: true, ENIGCInterval: 5 * time.Minute}),
+	cell.Validate(checkFilter),
 	cell.Decorate(func(shared cloudipam.Config, c Config) cloudipam.Config {
 		shared.ReleaseExcessIPs = c.AWSReleaseExcessIPs
 		return shared

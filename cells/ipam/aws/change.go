@@ -43,13 +43,13 @@ func (p *provider) Assign(ctx context.Context, n *cloudipam.Node, i *cloudipam.I
 	for _, prefix := range out.AssignedIpv4Prefixes {
 		prefixes = append(prefixes, sdk.ToString(prefix.Ipv4Prefix))
 	}
-	p.recent.assigned(to.Interface, addresses, prefixes, time.Now())
+	p.recent.Assigned(to.Interface, addresses, prefixes, time.Now())
 	return nil
 }
 
 // Unassign implements cloudipam.Provider. Addresses that the interface does not have are no error.
 func (p *provider) Unassign(ctx context.Context, _ *cloudipam.Node, _ *cloudipam.Instance, from cloudipam.Surplus) error {
-	p.recent.removed(from.Interface, from.Addresses)
+	p.recent.Removed(from.Interface, from.Addresses)
 	err := p.session.unassign(ctx, from.Interface, from.Addresses)
 	if codeOf(err) != codeInvalid {
 		return err
@@ -116,7 +116,7 @@ func (p *provider) CreateInterface(ctx context.Context, n *cloudipam.Node, i *cl
 		return made, err
 	}
 	made.Count = len(e.singles) + len(e.Prefixes)*prefixSize
-	p.recent.created(e, time.Now())
+	p.recent.Created(e, time.Now())
 	return made, nil
 }
 
@@ -127,6 +127,7 @@ const maxAttaches = 5
 func (p *provider) attach(ctx context.Context, v view, of *types.NetworkInterface, a *account) (*eni, error) {
 	defer p.upkeep.protect(*of.NetworkInterfaceId)()
 	e := p.describe(*of, a)
+	p.list(e)
 	e.instance, e.attached = v.instance.ID, true
 	var attachment string
 	err := errors.New("no device index is free")

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -27,7 +28,6 @@ type Config struct {
 	ENIGCInterval               time.Duration     `flag:"eni-gc-interval" usage:"Interval between garbage collections of interfaces that are not attached. 0 disables them" min:"100ms" zero:"deletes none"`
 	ENIGCTags                   map[string]string `flag:"eni-gc-tags" usage:"Tags of interfaces that are garbage collected; by default they name the cluster"`
 	ENITags                     map[string]string `flag:"eni-tags" usage:"Tags of interfaces that are created"`
-	InstanceTagsFilter          map[string]string `flag:"instance-tags-filter" usage:"Tags of the instances that are read"`
 	SubnetIDsFilter             []string          `flag:"subnet-ids-filter" usage:"Subnets in which interfaces are created"`
 	SubnetTagsFilter            map[string]string `flag:"subnet-tags-filter" usage:"Tags of the subnets in which interfaces are created"`
 	UpdateEC2AdapterLimitViaAPI bool              `flag:"update-ec2-adapter-limit-via-api" usage:"Read the limits of instance types from EC2"`
@@ -59,15 +59,25 @@ func (c Config) Validate() error {
 		}
 	}
 	for flag, tags := range map[string]map[string]string{
-		"eni-tags": c.ENITags, "eni-gc-tags": c.ENIGCTags, "subnet-tags-filter": c.SubnetTagsFilter, "instance-tags-filter": c.InstanceTagsFilter,
+		"eni-tags": c.ENITags, "eni-gc-tags": c.ENIGCTags, "subnet-tags-filter": c.SubnetTagsFilter,
 	} {
-		for _, key := range slices.Sorted(maps.Keys(tags)) {
-			if why := badTag(key, tags[key]); why != "" {
-				errs = append(errs, cell.Invalid(flag, "must be tags of EC2, and has %s=%s: %s", key, tags[key], why))
-			}
-		}
+		errs = append(errs, badTags(flag, tags)...)
 	}
 	return errors.Join(errs...)
+}
+
+// checkFilter checks the option that clouds share.
+func checkFilter(c cloudipam.Config) error {
+	return errors.Join(badTags("instance-tags-filter", c.InstanceTagsFilter)...)
+}
+
+func badTags(flag string, tags map[string]string) (errs []error) {
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		if why := badTag(key, tags[key]); why != "" {
+			errs = append(errs, cell.Invalid(flag, "must be tags of EC2, and has %s=%s: %s", key, tags[key], why))
+		}
+	}
+	return errs
 }
 
 // maxTags is how many tags EC2 takes.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skep-operator/skep/resources/cloudipam"
 )
 
 // AWS-25: invalid entries are named.
@@ -31,9 +33,9 @@ func TestInvalidOptions(t *testing.T) {
 		"a tag of AWS":               {Config{ENITags: map[string]string{"AWS:x": "y"}}, "must not have tags of AWS, and has AWS:x=y"},
 		"a tag without key":          {Config{ENIGCTags: map[string]string{"": "y"}}, "must be tags of EC2, and has =y: the key is empty"},
 		"a long value":               {Config{SubnetTagsFilter: map[string]string{"k": strings.Repeat("v", 257)}}, "the value is longer than 256 characters"},
-		"a long key":                 {Config{InstanceTagsFilter: map[string]string{strings.Repeat("k", 129): ""}}, "the key is longer than 128 characters"},
+		"a long key":                 {Config{SubnetTagsFilter: map[string]string{strings.Repeat("k", 129): ""}}, "the key is longer than 128 characters"},
 		"too many tags":              {Config{ENITags: many}, "at most 50 tags"},
-		"a filter of AWS' tags":      {Config{InstanceTagsFilter: map[string]string{"aws:eks:cluster-name": "one"}}, ""},
+		"a filter of AWS' tags":      {Config{SubnetTagsFilter: map[string]string{"aws:eks:cluster-name": "one"}}, ""},
 		"subnets":                    {Config{SubnetIDsFilter: []string{"subnet-1", "subnet-2"}}, ""},
 		"a VPC for a subnet":         {Config{SubnetIDsFilter: []string{"subnet-1", "vpc-1"}}, `has "vpc-1"`},
 		"a host":                     {Config{EC2APIEndpoint: "ec2.eu-west-1.amazonaws.com"}, ""},
@@ -46,6 +48,9 @@ func TestInvalidOptions(t *testing.T) {
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
+	}
+	if err := checkFilter(cloudipam.Config{InstanceTagsFilter: map[string]string{"": "y"}}); err == nil || !strings.Contains(err.Error(), "--instance-tags-filter: must be tags of EC2, and has =y: the key is empty") {
+		t.Errorf("a filter without a key: %v", err)
 	}
 }
 

@@ -85,7 +85,7 @@ func providerOf(t testing.TB, config Config, door *outside.Door) *provider {
 	s := newSession(sessionParams{Config: config, Cluster: cluster.DefaultConfig, EC2: door, Scope: scope, Log: log})
 	t.Cleanup(func() { _ = s.connections().Stop(t.Context()) })
 	u := newUpkeep(s, reconcile.Deps{Module: scope.Module, Log: log, Health: scope.Health})
-	p, err := newProvider(config, s, u, log, scope.Health)
+	p, err := newProvider(config, cloudipam.Config{}, s, u, log, scope.Health)
 	if err != nil {
 		t.Fatal(err)
 	}

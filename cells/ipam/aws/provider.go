@@ -22,10 +22,11 @@ import (
 // provider is EC2 for cloudipam.
 type provider struct {
 	config  Config
+	filter  map[string]string // tags of instances
 	mapped  limits
 	session *session
 	upkeep  *upkeep
-	recent  recent
+	recent  cloudipam.Recent[*eni] // what EC2 may not show yet: it is eventually consistent
 	log     *slog.Logger
 	health  health.Reporter
 
@@ -35,12 +36,12 @@ type provider struct {
 	advised bool
 }
 
-func newProvider(c Config, s *session, u *upkeep, log *slog.Logger, h health.Reporter) (cloudipam.Provider, error) {
+func newProvider(c Config, shared cloudipam.Config, s *session, u *upkeep, log *slog.Logger, h health.Reporter) (cloudipam.Provider, error) {
 	mapped, err := c.mappedLimits()
 	if err != nil {
 		return nil, err
 	}
-	return &provider{config: c, mapped: mapped, session: s, upkeep: u, log: log, health: h}, nil
+	return &provider{config: c, filter: shared.InstanceTagsFilter, mapped: mapped, session: s, upkeep: u, log: log, health: h}, nil
 }
 
 // typesInterval is how long the limits of instance types hold: EC2 gets new types every few weeks.
@@ -74,8 +75,8 @@ func (p *provider) Read(ctx context.Context) (*cloudipam.State, error) {
 
 // readInstances reads the instances that the filters select. An instance is read with all its interfaces, or not at all.
 func (p *provider) readInstances(ctx context.Context, a *account) (map[string]*cloudipam.Instance, error) {
-	if len(p.config.InstanceTagsFilter) > 0 {
-		ids, err := p.session.instances(ctx, p.config.InstanceTagsFilter)
+	if len(p.filter) > 0 {
+		ids, err := p.session.instances(ctx, p.filter)
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,21 @@ type eni struct {
 	attached bool
 }
 
+// Key implements cloudipam.Listed.
+func (e *eni) Key() (id, instance string) { return e.ID, e.instance }
+
+// Holds implements cloudipam.Listed.
+func (e *eni) Holds() (primary string, addresses, prefixes []string) {
+	return e.IP, e.singles, e.Prefixes
+}
+
+// With implements cloudipam.Listed. The copy is to be listed.
+func (e *eni) With(addresses, prefixes []string) *eni {
+	of := *e
+	of.singles, of.Prefixes = slices.Clone(addresses), slices.Clone(prefixes)
+	return &of
+}
+
 // account is what interfaces refer to: it changes rarely.
 type account struct {
 	vpcs     map[string]v2.AWSVPC
@@ -128,7 +143,7 @@ func (p *provider) eniOfEC2(n types.NetworkInterface, a *account) *eni {
 	return e
 }
 
-// describe makes an interface of what EC2 says of it, without its attachment.
+// describe makes an interface of what EC2 says of it, without its attachment. It is to be listed.
 func (p *provider) describe(n types.NetworkInterface, a *account) *eni {
 	e := &eni{ENI: v2.ENI{
 		ID: sdk.ToString(n.NetworkInterfaceId), IP: sdk.ToString(n.PrivateIpAddress), MAC: sdk.ToString(n.MacAddress), Description: sdk.ToString(n.Description),
@@ -154,7 +169,6 @@ func (p *provider) describe(n types.NetworkInterface, a *account) *eni {
 	for _, prefix := range n.Ipv4Prefixes {
 		e.Prefixes = append(e.Prefixes, sdk.ToString(prefix.Ipv4Prefix))
 	}
-	p.list(e)
 	return e
 }
 
@@ -209,12 +223,13 @@ func (p *provider) instancesOf(list []types.NetworkInterface, a *account) map[st
 		}
 		byInstance[e.instance][e.ID] = e
 	}
-	p.recent.complete(byInstance, p.list, time.Now())
+	p.recent.Complete(byInstance, time.Now())
 	d := &detail{limits: a.limits}
 	all := map[string]*cloudipam.Instance{}
 	for id, enis := range byInstance {
 		i := &cloudipam.Instance{ID: id, Detail: d}
 		for _, e := range enis {
+			p.list(e)
 			i.Interfaces = append(i.Interfaces, cloudipam.Interface{ID: e.ID, Subnet: e.Subnet.ID, Addresses: e.Addresses, Detail: e})
 		}
 		slices.SortFunc(i.Interfaces, func(a, b cloudipam.Interface) int {

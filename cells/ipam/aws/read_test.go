@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 )
 
@@ -32,17 +33,19 @@ func TestFilters(t *testing.T) {
 	all := []string{"i-1", "i-2", "i-3", "i-4", "i-5", "i-6", "i-7"}
 	for name, test := range map[string]struct {
 		config Config
+		filter map[string]string
 		want   []string
 	}{
-		"none":                      {Config{}, all},
-		"small pages":               {Config{AWSMaxResultsPerCall: 5}, all},
-		"tags of instances":         {Config{InstanceTagsFilter: pods}, []string{"i-1", "i-3"}},
-		"tags that no instance has": {Config{InstanceTagsFilter: map[string]string{"role": "x"}}, nil},
-		"tags of subnets":           {Config{SubnetTagsFilter: pods}, all},
-		"ids of subnets":            {Config{SubnetIDsFilter: []string{"subnet-b"}}, all},
-		"tags that no subnet has":   {Config{SubnetTagsFilter: map[string]string{"role": "x"}}, nil},
+		"none":                      {Config{}, nil, all},
+		"small pages":               {Config{AWSMaxResultsPerCall: 5}, nil, all},
+		"tags of instances":         {Config{}, pods, []string{"i-1", "i-3"}},
+		"tags that no instance has": {Config{}, map[string]string{"role": "x"}, nil},
+		"tags of subnets":           {Config{SubnetTagsFilter: pods}, nil, all},
+		"ids of subnets":            {Config{SubnetIDsFilter: []string{"subnet-b"}}, nil, all},
+		"tags that no subnet has":   {Config{SubnetTagsFilter: map[string]string{"role": "x"}}, nil, nil},
 	} {
 		p := providerOf(t, test.config, nil)
+		p.filter = test.filter
 		s, err := p.Read(t.Context())
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -122,21 +125,22 @@ func TestRecentChanges(t *testing.T) {
 		p.list(e)
 		return e
 	}
-	var r recent
+	var r cloudipam.Recent[*eni]
 	now := time.Now()
 	shown := func(more ...*eni) []string {
 		enis := map[string]map[string]*eni{"i-1": {"eni-0": interfaceOf("eni-0", "i-1", "10.0.0.1")}}
 		for _, e := range more {
 			enis[e.instance] = map[string]*eni{e.ID: e}
 		}
-		r.complete(enis, p.list, now)
+		r.Complete(enis, now)
 		if e := enis["i-1"]["eni-1"]; e != nil {
+			p.list(e)
 			return append([]string{e.IP}, e.Addresses...)
 		}
 		return nil
 	}
-	r.created(interfaceOf("eni-1", "i-1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"), now)
-	r.assigned("eni-1", []string{"10.0.0.6"}, nil, now)
+	r.Created(interfaceOf("eni-1", "i-1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"), now)
+	r.Assigned("eni-1", []string{"10.0.0.6"}, nil, now)
 	for _, step := range []struct {
 		what   string
 		happen func()
@@ -144,11 +148,11 @@ func TestRecentChanges(t *testing.T) {
 		want   []string
 	}{
 		{what: "confirmed", want: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}},
-		{what: "unassigned", happen: func() { r.removed("eni-1", []string{"10.0.0.4"}) }, want: []string{"10.0.0.2", "10.0.0.3", "10.0.0.5", "10.0.0.6"}},
-		{what: "assigned to another", happen: func() { r.assigned("eni-2", []string{"10.0.0.3"}, nil, now) }, want: []string{"10.0.0.2", "10.0.0.5", "10.0.0.6"}},
+		{what: "unassigned", happen: func() { r.Removed("eni-1", []string{"10.0.0.4"}) }, want: []string{"10.0.0.2", "10.0.0.3", "10.0.0.5", "10.0.0.6"}},
+		{what: "assigned to another", happen: func() { r.Assigned("eni-2", []string{"10.0.0.3"}, nil, now) }, want: []string{"10.0.0.2", "10.0.0.5", "10.0.0.6"}},
 		{what: "shown on another", also: interfaceOf("eni-3", "i-2", "10.0.0.9", "10.0.0.6"), want: []string{"10.0.0.2", "10.0.0.5"}},
 		{what: "was shown on another", want: []string{"10.0.0.2", "10.0.0.5"}},
-		{what: "the primary address is another's", happen: func() { r.created(interfaceOf("eni-4", "i-3", "10.0.0.2"), now) }},
+		{what: "the primary address is another's", happen: func() { r.Created(interfaceOf("eni-4", "i-3", "10.0.0.2"), now) }},
 	} {
 		if step.happen != nil {
 			step.happen()

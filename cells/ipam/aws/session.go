@@ -32,7 +32,7 @@ import (
 type session struct {
 	sessionParams
 	imds  *outside.Door // of the metadata of the instance
-	turns throttle
+	turns outside.Turns
 
 	begins *semaphore.Weighted // guards begun: it is begun by one call at a time
 	begun  *begun

@@ -16,6 +16,7 @@ var Cell = newCell(newNetwork)
 func newCell(network func() network) cell.Cell {
 	return cloudipam.Module("ipam.azure", "Allocates addresses of Azure to nodes", "azure", "azure", newProvider,
 		cell.Config(Config{}),
+		cell.Validate(checkFilter),
 		cell.ProvidePrivate(network),
 	)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -41,6 +42,14 @@ func (c Config) Flags(fs *pflag.FlagSet) {
 func (c Config) Validate() error {
 	if _, known := clouds[c.AzureCloudName]; c.AzureCloudName != "" && !known {
 		return cell.Invalid("azure-cloud-name", "must be one of %v, or empty", slices.Sorted(maps.Keys(clouds)))
+	}
+	return nil
+}
+
+// checkFilter reports an option of other clouds.
+func checkFilter(c cloudipam.Config) error {
+	if len(c.InstanceTagsFilter) > 0 {
+		return cell.Questionable("instance-tags-filter", "has no effect on Azure: all machines of the resource group are read")
 	}
 	return nil
 }

@@ -16,19 +16,7 @@ import (
 // network is what Azure is reached through.
 type network interface{ http.RoundTripper }
 
-// newNetwork reaches the internet as other clients do, and the metadata of the instance without a proxy.
-func newNetwork() network {
-	return byHost{direct: &http.Transport{DisableKeepAlives: true}, others: http.DefaultTransport}
-}
-
-type byHost struct{ direct, others http.RoundTripper }
-
-func (b byHost) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.URL.Hostname() == metadataHost {
-		return b.direct.RoundTrip(req)
-	}
-	return b.others.RoundTrip(req)
-}
+func newNetwork() network { return outside.Network(metadataHost) }
 
 // pass is a transport of the SDK whose requests pass the door.
 type pass struct {

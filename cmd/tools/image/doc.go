@@ -6,7 +6,7 @@
 // registry, for there is nothing below the image: no distribution, no shell, no libc. What is in it is
 //
 //	/usr/bin/cilium-operator…            the programs, by the names of the original
-//	/usr/bin/cilium-operator-aws…        links to the first of them, for clouds that have no program yet: it says so
+//	/usr/bin/cilium-operator-aws…        links to the first of them, for clouds that have no program here
 //	/usr/bin/operator                    the same, by the name that documents use
 //	/bin/gops                            looks at a running operator, where `cilium sysdump` expects it
 //	/etc/ssl/certs/ca-certificates.crt   Mozilla's authorities, of a pinned version of golang.org/x/crypto

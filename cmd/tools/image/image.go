@@ -29,7 +29,7 @@ type source struct {
 	created                   time.Time
 }
 
-// clouds are those whose programs charts name, whether there are such or not.
+// clouds are those whose programs charts name, whether they are among the programs or not.
 var clouds = []string{"alibabacloud", "aws", "azure"}
 
 // platform is what an image has for one platform alone.

@@ -127,9 +127,9 @@ func TestImage(t *testing.T) {
 			t.Errorf("%s --help does not tell of --config-dir:\n%s", e.Name(), got)
 		}
 	}
-	out, err := c.command(t.Context(), "cilium-operator-alibabacloud", "--ipam=alibabacloud", "--k8s-api-server=http://127.0.0.1:1").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "cilium-operator-alibabacloud has no alibabacloud allocator") {
-		t.Errorf("without an allocator for AWS it ends with %v and prints %q", err, out)
+	out, err := c.command(t.Context(), "cilium-operator-alibabacloud", "--ipam=eni", "--k8s-api-server=http://127.0.0.1:1").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "cilium-operator-alibabacloud doesn't support --ipam=eni (use cilium-operator-aws)") {
+		t.Errorf("with the mode of another cloud it ends with %v and prints %q", err, out)
 	}
 	for _, as := range []struct {
 		user   uint32

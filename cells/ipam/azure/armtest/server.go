@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"regexp"
 	"strconv"
 	"strings"
@@ -21,6 +19,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	computefake "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7/fake"
 	networkfake "github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8/fake"
+
+	"github.com/skep-operator/skep/resources/outside/outsidetest"
 )
 
 const (
@@ -77,28 +77,7 @@ func (c *Cloud) Handler() http.Handler {
 
 // Network starts a server, and returns what Azure's hosts are reached through: all requests go to the server. stop ends it.
 func (c *Cloud) Network() (network http.RoundTripper, stop func()) {
-	front := httptest.NewServer(c.Handler())
-	to, _ := url.Parse(front.URL)
-	transport := &http.Transport{MaxIdleConnsPerHost: 100}
-	return redirect{to, transport}, func() {
-		transport.CloseIdleConnections()
-		front.Close()
-	}
-}
-
-type redirect struct {
-	to   *url.URL
-	next http.RoundTripper
-}
-
-func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
-	out := req.Clone(req.Context())
-	out.URL.Scheme, out.URL.Host, out.Host = r.to.Scheme, r.to.Host, req.URL.Host
-	resp, err := r.next.RoundTrip(out)
-	if resp != nil {
-		resp.Request = req
-	}
-	return resp, err
+	return outsidetest.Front(c.Handler())
 }
 
 type server struct {
