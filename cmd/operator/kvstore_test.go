@@ -108,7 +108,7 @@ func restartInEtcd(d *etcdDuties) {
 		case key == heartbeatKey && put, strings.HasPrefix(key, initLockKeys), isSentinel(key):
 		case own[key] && put && string(event.Kv.Value) == string(was.Value) && event.Kv.Lease != was.Lease && event.Kv.Version == was.Version+1:
 		default:
-			t.Errorf("a restart wrote %s %q at version %d", event.Type, key, event.Kv.Version)
+			t.Errorf("a restart wrote %s %v, which was %v", event.Type, event.Kv, was)
 		}
 	}
 	for attempts.More() { // those without an effect are among them
