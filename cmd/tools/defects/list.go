@@ -97,18 +97,6 @@ var defects = []defect{
 		pkg: "cells/servicesync", test: "^TestScopes$",
 	},
 	{
-		what: "what was not read of a remote cluster does not exist",
-		file: "resources/clustermesh/objects.go",
-		old:  "\tif p == nil || !p.complete {\n\t\treturn nil, Unknown", new: "\tif p == nil || !p.complete {\n\t\treturn nil, Absent",
-		pkg: "cmd/operator", test: "^TestInvariant5RemoteEtcds$",
-	},
-	{
-		what: "slices of remote clusters are deleted by a cache of Services that lags behind",
-		file: "cells/endpointslicesync/controller.go",
-		old:  "if !c.fresh.Is() && total.hold() {", new: "if false && total.hold() {",
-		pkg: "cmd/operator", test: "^TestInvariant5InEtcd$",
-	},
-	{
 		what: "a label that another cluster must not set is taken of it",
 		file: "resources/clustermesh/metadata.go",
 		old:  "== 0 && !isReservedLabel(key)", new: "== 0",
