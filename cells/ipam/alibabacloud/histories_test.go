@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/skep-operator/skep/resources/cloudipam"
@@ -62,6 +63,20 @@ type history struct {
 	quiet   bool
 	lost    bool // the last answer was
 	tally   map[string]int
+	active  sync.RWMutex // read-locked by requests
+}
+
+// wait returns when no request is served. One outlives its call if the answer is lost.
+func (h *history) wait() {
+	h.active.Lock()
+	defer h.active.Unlock()
+}
+
+// ServeHTTP serves the cloud.
+func (h *history) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.active.RLock()
+	defer h.active.RUnlock()
+	h.cloud.Handler().ServeHTTP(w, r)
 }
 
 type leader struct {
@@ -76,7 +91,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	}
 	h.cloud.PageSize, h.cloud.Settle, h.cloud.Stale = 1+h.r.IntN(4), h.r.IntN(4), h.r.IntN(6)
 	h.cloud.Fault = h.fault
-	h.network = serve(t, h.cloud)
+	h.network = serveBy(t, h)
 	h.network.poll = 1
 	h.leader = h.lead()
 	return h
@@ -140,6 +155,7 @@ func (h *history) run() {
 }
 
 func (h *history) step() {
+	h.wait()
 	h.cloud.Show() // what a step changes may not be shown in it, and is shown in the next
 	if h.r.IntN(15) == 0 {
 		h.leader = h.lead() // another leader
@@ -194,6 +210,7 @@ func (h *history) step() {
 }
 
 func (h *history) count(what string, err error) {
+	h.wait()
 	if err == nil {
 		h.tally[what]++
 	}
@@ -223,6 +240,7 @@ func (h *history) check(l *leader, instances map[string]*cloudipam.Instance) {
 
 // converge ends all faults: then nothing is left behind, and the provider shows what the cloud has.
 func (h *history) converge() {
+	h.wait()
 	h.quiet = true
 	for _, i := range h.cloud.Interfaces() {
 		if i.Status == "Attaching" && h.later[task{id: i.ID}] != nil {
@@ -236,6 +254,7 @@ func (h *history) converge() {
 		if err := u.reconcile(h.ctx(), t); err != nil {
 			h.fail("deleting %+v: %v", t, err)
 		}
+		h.wait()
 		h.cloud.Show()
 		h.tally["deleted later"] += before - len(h.cloud.Interfaces())
 	}

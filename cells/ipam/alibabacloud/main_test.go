@@ -5,6 +5,7 @@ package alibabacloud
 
 import (
 	"log/slog"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -72,12 +73,17 @@ const keyID = "LTAI-operator"
 // serve runs a region, and has the operator use a key.
 func serve(t testing.TB, c *ecstest.Cloud) network {
 	t.Helper()
+	return serveBy(t, c.Handler())
+}
+
+func serveBy(t testing.TB, h http.Handler) network {
+	t.Helper()
 	for _, name := range []string{envKeyID, envKeySecret, envToken, envOIDCFile, envRole, envURI} {
 		setenv(t, name, "")
 	}
 	setenv(t, envKeyID, keyID)
 	setenv(t, envKeySecret, "secret")
-	n, stop := outsidetest.Front(c.Handler())
+	n, stop := outsidetest.Front(h)
 	t.Cleanup(stop)
 	return network{n, time.Millisecond}
 }

@@ -139,7 +139,7 @@ func TestInstancesThatMayNotBeRead(t *testing.T) {
 	p := providerOf(t, Config{}, n, nil)
 	p.filter = map[string]string{"a": "b"}
 	stateOf(t, p)
-	c.Fault = func(operation string, q map[string]string) (f ecstest.Fault) {
+	c.SetFault(func(operation string, q map[string]string) (f ecstest.Fault) {
 		if operation == "ListTagResources" {
 			return f
 		}
@@ -147,7 +147,7 @@ func TestInstancesThatMayNotBeRead(t *testing.T) {
 			f.Garbage = true
 		}
 		return f
-	}
+	})
 	if _, err := p.Read(t.Context()); err == nil || !strings.Contains(err.Error(), "decoding the answer to DescribeInstances") {
 		t.Errorf("an answer that is no JSON: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestInstancesThatMayNotBeRead(t *testing.T) {
 	if err != nil {
 		t.Errorf("no instances: %v", err)
 	}
-	c.Fault = nil
+	c.SetFault(nil)
 	if _, err := p.session.interfacesOfInstances(t.Context(), []string{"i-gone"}); err == nil || !strings.Contains(err.Error(), "allow the operator's RAM identity ecs:DescribeInstances") {
 		t.Errorf("an empty list: %v", err)
 	}
@@ -176,6 +176,10 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("without metadata: %v", err)
 	}
 	stateOf(t, providerOf(t, Config{AlibabaCloudVPCID: ecstest.VPC, AlibabaCloudRegionID: c.Region}, n, nil))
+	if _, err := providerOf(t, Config{AlibabaCloudVPCID: "vpc-other", AlibabaCloudRegionID: c.Region}, n, nil).Read(t.Context()); err == nil ||
+		!strings.Contains(err.Error(), "VPC vpc-other does not exist in region "+c.Region) {
+		t.Errorf("a VPC that does not exist: %v", err)
+	}
 }
 
 // ALI-4, ALI-5: errors name the credentials that were used, and why others were not; answers are not part of them.
@@ -266,7 +270,7 @@ func TestThrottling(t *testing.T) {
 		c := region("ecs.large", "i-1")
 		p := providerOf(t, Config{}, serve(t, c), nil)
 		s := stateOf(t, p)
-		c.Fault = func(string, map[string]string) ecstest.Fault { return fault }
+		c.SetFault(func(string, map[string]string) ecstest.Fault { return fault })
 		var err error
 		if strings.Contains(name, "changes") {
 			_, err = p.CreateInterface(caused(t), nodeOf("i-1", nil), s.Instances["i-1"], s.Subnets, 2)
@@ -311,7 +315,7 @@ func TestRefusals(t *testing.T) {
 		}
 		s = stateOf(t, p)
 		to, _ := p.FreeInterface(node, s.Instances["i-1"], s.Subnets)
-		c.Fault = func(string, map[string]string) ecstest.Fault { return ecstest.Fault{Status: test.status, Code: code} }
+		c.SetFault(func(string, map[string]string) ecstest.Fault { return ecstest.Fault{Status: test.status, Code: code} })
 		err := p.Assign(caused(t), node, s.Instances["i-1"], to, 2)
 		of := new(cloudipam.NodeError)
 		if !errors.As(err, &of) || !strings.HasPrefix(of.Text, test.text) || (of.Text == "") != (test.text == "") || (of.Pause > 0) != test.pauses || strings.Contains(of.Text, "0000-") {
@@ -349,7 +353,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		s := stateOf(t, p)
 		var tasks []task
 		p.upkeep.add = func(of task, _ ...k8s.Trigger) { tasks = append(tasks, of) }
-		c.Fault = func(string, map[string]string) ecstest.Fault { return fault }
+		c.SetFault(func(string, map[string]string) ecstest.Fault { return fault })
 		_, err := p.CreateInterface(caused(t), nodeOf("i-1", nil), s.Instances["i-1"], s.Subnets, 4)
 		if err == nil || len(tasks) != 1 {
 			t.Fatalf("%s: %v, %+v", name, err, tasks)
@@ -357,7 +361,7 @@ func TestUnknownOutcomes(t *testing.T) {
 		if err := p.upkeep.reconcile(caused(t), tasks[0]); err == nil {
 			t.Errorf("%s: done while the cloud fails", name)
 		}
-		c.Fault = nil
+		c.SetFault(nil)
 		for range 2 {
 			if err := p.upkeep.reconcile(caused(t), tasks[0]); err != nil || len(c.Interfaces()) != 1 {
 				t.Errorf("%s: %v, %+v", name, err, c.Interfaces())
@@ -384,11 +388,11 @@ func TestAttachments(t *testing.T) {
 		return err
 	}
 	of := new(cloudipam.NodeError)
-	c.Fault = refuse("AttachNetworkInterface")
+	c.SetFault(refuse("AttachNetworkInterface"))
 	if err := create(); !errors.As(err, &of) || of.Status != "unableToAttachENI" || len(c.Interfaces()) != 1 {
 		t.Errorf("%v, %+v", err, c.Interfaces())
 	}
-	c.Fault = func(string, map[string]string) ecstest.Fault { return ecstest.Fault{Stuck: true} }
+	c.SetFault(func(string, map[string]string) ecstest.Fault { return ecstest.Fault{Stuck: true} })
 	if err := create(); !errors.As(err, &of) || of.Status != "unableToAttachENI" || !strings.HasPrefix(of.Text, "a new interface was not attached to instance i-1 within ") || len(c.Interfaces()) != 2 {
 		t.Errorf("%v, %+v", err, c.Interfaces())
 	}
@@ -407,7 +411,7 @@ func TestAttachments(t *testing.T) {
 			t.Errorf("an interface is left: %v, %+v", err, c.Interfaces())
 		}
 	}
-	c.Fault = nil
+	c.SetFault(nil)
 	if err := create(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ package alibabacloud
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -92,6 +93,9 @@ func (p *provider) readAccount(ctx context.Context) (*account, error) {
 	vpcs, err := p.session.vpcs(ctx, b.vpc)
 	if err != nil {
 		return nil, err
+	}
+	if len(vpcs) == 0 {
+		return nil, fmt.Errorf("VPC %s does not exist in region %s, or the operator's RAM identity may not read it: set --alibaba-cloud-vpc-id, or allow vpc:DescribeVpcs", b.vpc, b.region)
 	}
 	vSwitches, err := p.session.vSwitches(ctx, b.vpc)
 	if err != nil {

@@ -2,7 +2,8 @@
 // Copyright Authors of Skep
 
 // Acmecloud is an operator with an IPAM mode of its own: addresses of nodes come from Acme's cloud. It is a reference for
-// providers: provider.go is all that a cloud needs. Its mode is called alibabacloud, since agents know the names of modes.
+// providers: provider.go is all that a cloud needs. Its mode is called alibabacloud, since agents know the names of modes; the set
+// cells.Operator has no provider of that name, nor of another cloud.
 package main
 
 import (

@@ -341,6 +341,13 @@ func (c *Cloud) Changes() int {
 	return c.changes
 }
 
+// SetFault sets Fault after the first request.
+func (c *Cloud) SetFault(f func(operation string, parameters map[string]string) Fault) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Fault = f
+}
+
 // Show has descriptions show what is so, until the next change.
 func (c *Cloud) Show() {
 	c.mu.Lock()
