@@ -120,7 +120,7 @@ func wasSent(err error) bool {
 func (s *session) classify(ctx context.Context, of product, operation string, got answer, err error) error {
 	switch {
 	case err == nil:
-		s.turns.Passed()
+		s.throttle.Passed()
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -141,7 +141,7 @@ func (s *session) classify(ctx context.Context, of product, operation string, go
 	case pause > 0:
 		return outside.Throttled(refused, pause)
 	case refused.isThrottled():
-		return s.turns.Refused(refused)
+		return s.throttle.Refused(refused)
 	}
 	return refused
 }

@@ -58,7 +58,7 @@ type answerKey struct{}
 // next call.
 type session struct {
 	sessionParams
-	turns    outside.Turns
+	throttle outside.Throttle
 	identity *identity
 
 	begins *semaphore.Weighted // guards begun: it is begun by one call at a time

@@ -60,13 +60,13 @@ func change(ctx context.Context, s *session, c outside.Call, request map[string]
 // classify makes a pause of the error of a call that was refused for its rate: EC2 does not say how long it wants.
 func (s *session) classify(err error) error {
 	if err == nil {
-		s.turns.Passed()
+		s.throttle.Passed()
 		return nil
 	}
 	if _, throttled := retry.DefaultThrottleErrorCodes[codeOf(err)]; !throttled {
 		return err
 	}
-	return s.turns.Refused(err)
+	return s.throttle.Refused(err)
 }
 
 // Codes of EC2's errors.

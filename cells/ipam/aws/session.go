@@ -31,8 +31,8 @@ import (
 // servers do not answer then is asked again by the next call.
 type session struct {
 	sessionParams
-	imds  *outside.Door // of the metadata of the instance
-	turns outside.Turns
+	imds     *outside.Door // of the metadata of the instance
+	throttle outside.Throttle
 
 	begins *semaphore.Weighted // guards begun: it is begun by one call at a time
 	begun  *begun

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Turns is the pause that a server wants which refuses calls for their rate, and does not say for how long: it doubles while
+// Throttle is the pause that a server wants which refuses calls for their rate, and does not say for how long: it doubles while
 // calls are refused. The zero value is ready for use, by many at once.
-type Turns struct {
+type Throttle struct {
 	mu    sync.Mutex
 	pause time.Duration
 	until time.Time
@@ -22,14 +22,14 @@ const (
 )
 
 // Passed is called after a call that was not refused.
-func (t *Turns) Passed() {
+func (t *Throttle) Passed() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.pause = 0
 }
 
 // Refused is the error of a call that was refused for its rate, by which a door keeps a pause.
-func (t *Turns) Refused(err error) error {
+func (t *Throttle) Refused(err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now := time.Now(); !now.Before(t.until) { // calls that were under way when it began are refused as well
