@@ -22,7 +22,7 @@ func main() {
 	shared.IPAM = "alibabacloud" // without --ipam
 	acme := cells.Operator.
 		Replace("cluster", cluster.Cell(shared)).
-		With(cloudipam.Cell).        // options and streams of all clouds
+		With(cloudipam.Cell).      // options and streams of all clouds
 		WithInTerm("leader", Cell) // what writes belongs to the term
 	os.Exit(cells.Main(acme, version, hive.Product("Acme-Operator")))
 }
