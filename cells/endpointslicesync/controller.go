@@ -64,10 +64,15 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	return err
 }
 
-// sliceChanged is the Service of a slice.
+// sliceChanged is the Service of a slice. A slice that was deleted is not created again at once: the garbage collector may
+// have deleted it with its Service, and may be faster than the stream of Services.
 func (c *controller) sliceChanged(ch stream.Change[meshSlice]) []slim.Key {
 	c.Metrics.Slices.Set(float64(c.slices.Len()))
-	return []slim.Key{serviceOf(ch.Object)}
+	key := serviceOf(ch.Object)
+	if ch.Kind == stream.Delete {
+		c.delay(key)
+	}
+	return []slim.Key{key}
 }
 
 // followClusters reconciles what changes in remote clusters.
@@ -135,7 +140,7 @@ func (c *controller) remainingDelay(key slim.Key) time.Duration {
 
 // Why nothing is written.
 const (
-	isGathering = "none yet: changes of the remote service are gathered"
+	isGathering = "none yet: changes of the remote service, or of slices that were deleted, are gathered"
 	isStale     = "none yet: the Service may have changed while another replica led"
 	isHidden    = "none: the Service cannot be decoded, its slices stay"
 )

@@ -281,6 +281,28 @@ func TestEditedAndForeign(t *testing.T) {
 	w.await(" 10.9.9.9", "a 10.2.0.1")
 }
 
+// ESS-9: slices that are deleted with their Service, by a garbage collector that is faster than the stream of Services, are
+// not created for it once more.
+func TestDeletedWithTheService(t *testing.T) {
+	w := newWorld(t, "a")
+	w.service()
+	w.serve("a", "", "10.2.0.1")
+	w.start("--clustermesh-endpoint-updates-batch-period=2s")
+	w.await("a 10.2.0.1")
+	began, slice := w.writes(), w.list()[0].Name
+	if err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Delete(t.Context(), slice, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Core.CoreV1().Services(w.Namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.service() // another one of the same name
+	w.await("a 10.2.0.1")
+	if n := w.writes() - began; n != 1 {
+		t.Errorf("%d writes, want the slice of the new Service alone", n)
+	}
+}
+
 // ESS-3: changes of a service are gathered.
 func TestGathering(t *testing.T) {
 	w := newWorld(t, "a")
