@@ -83,7 +83,8 @@ func pauseOf(undone int) time.Duration {
 // to be over.
 func calmAfter(undone int) time.Duration { return max(leastCalm, 2*pauseOf(undone)) }
 
-type digest [sha256.Size]byte
+// digest is half of a SHA-256: enough for what is compared with a few thousand others.
+type digest [sha256.Size / 2]byte
 
 // digestOf identifies what its parts say.
 func digestOf(parts ...any) digest {
@@ -91,7 +92,8 @@ func digestOf(parts ...any) digest {
 	if err != nil { // of parts that were read from JSON there is none
 		text = fmt.Append(nil, parts...)
 	}
-	return sha256.Sum256(text)
+	sum := sha256.Sum256(text)
+	return digest(sum[:])
 }
 
 // changed is what is remembered of a change.

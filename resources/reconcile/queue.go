@@ -271,6 +271,9 @@ func (q *Queue[K]) popTriggers(key K) (triggers []k8s.Trigger, due bool) {
 	}
 	triggers, due = q.triggers[key]
 	delete(q.triggers, key)
+	if len(q.triggers) == 0 { // a map keeps the size that it had when all objects arrived
+		q.triggers = map[K][]k8s.Trigger{}
+	}
 	return triggers, due
 }
 

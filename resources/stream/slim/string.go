@@ -45,17 +45,20 @@ func (s *String) UnmarshalText(text []byte) error {
 // it.
 type Interner struct {
 	seed    maphash.Seed
-	slots   [1 << 11]unique.Handle[string]
+	slots   *[1 << 11]unique.Handle[string] // made for the first string: many streams have no object
 	scratch []byte
 }
 
-// NewInterner returns an empty Interner (16 KiB).
+// NewInterner returns an empty Interner. It takes 16 KiB with its first string.
 func NewInterner() *Interner { return &Interner{seed: maphash.MakeSeed()} }
 
 // Intern returns the String with the bytes of b, which is not retained.
 func (in *Interner) Intern(b []byte) String {
 	if len(b) == 0 {
 		return String{}
+	}
+	if in.slots == nil {
+		in.slots = new([1 << 11]unique.Handle[string])
 	}
 	slot := &in.slots[maphash.Bytes(in.seed, b)%uint64(len(in.slots))]
 	if *slot != (unique.Handle[string]{}) && slot.Value() == string(b) {

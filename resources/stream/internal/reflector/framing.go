@@ -32,8 +32,12 @@ const (
 // maxMessage bounds a frame or a list's item. etcd takes 1.5 MiB per object.
 const maxMessage = 64 << 20
 
-// readBuffer is the size of the reads from a connection.
-const readBuffer = 32 << 10
+// Sizes of the reads of what is small; what is larger is read in one piece. Lists are
+// read once, watches keep their buffer for good, and most of them are idle.
+const (
+	listBuffer  = 32 << 10
+	frameBuffer = 4 << 10
+)
 
 func sniff(r *bufio.Reader) (encoding, error) {
 	first, err := r.Peek(1)
@@ -54,7 +58,7 @@ type frames interface {
 }
 
 func newFrames(r io.Reader) (frames, error) {
-	br := bufio.NewReaderSize(r, readBuffer)
+	br := bufio.NewReaderSize(r, frameBuffer)
 	enc, err := sniff(br)
 	if err != nil {
 		return nil, err
@@ -63,7 +67,7 @@ func newFrames(r io.Reader) (frames, error) {
 		return &protobufFrames{r: br}, nil
 	}
 	lines := bufio.NewScanner(br)
-	lines.Buffer(make([]byte, 0, readBuffer), maxMessage)
+	lines.Buffer(make([]byte, 0, frameBuffer), maxMessage)
 	return &jsonFrames{lines}, nil
 }
 
@@ -119,7 +123,7 @@ func readMessage(r io.Reader, buf *[]byte, n uint64) ([]byte, error) {
 	}
 	b := (*buf)[:0]
 	for uint64(len(b)) < n {
-		step := min(n-uint64(len(b)), max(readBuffer, uint64(cap(b)-len(b))))
+		step := min(n-uint64(len(b)), max(listBuffer, uint64(cap(b)-len(b))))
 		start := len(b)
 		b = append(b, make([]byte, step)...)
 		if _, err := io.ReadFull(r, b[start:]); err != nil {
@@ -353,7 +357,7 @@ func decodeStatus(enc encoding, raw []byte) (*metav1.Status, error) {
 // list decodes a list as it is read and passes on its objects. The type of a list of
 // custom resources is known at its end: the fields are sorted.
 func (d *decoder[T]) list(r io.Reader, item func(runtime.Object)) (metav1.ListMeta, error) {
-	br := bufio.NewReaderSize(r, readBuffer)
+	br := bufio.NewReaderSize(r, listBuffer)
 	enc, err := sniff(br)
 	if err != nil {
 		return metav1.ListMeta{}, unexpectedEOF(err)
