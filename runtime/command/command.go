@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"time"
@@ -31,14 +30,12 @@ type Subcommand func(*hive.Hive) *cobra.Command
 
 // Main runs the operator of the given cells with the process' arguments, and
 // returns the exit code. The first SIGINT or SIGTERM stops it in order, a second
-// one at once. Memory is collected when it has grown by half, unless GOGC says
-// otherwise.
+// one at once. Memory is collected when it has grown by half and returned to the system
+// when the process rests, unless GOGC is set.
 func Main(cells cell.Cell, opts ...hive.Option) int {
-	if _, chosen := os.LookupEnv("GOGC"); !chosen {
-		debug.SetGCPercent(gcPercent)
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	limitMemory(ctx)
 	go stopOnSignal(stop)
 	root := New(filepath.Base(os.Args[0]), cells, opts...)
 	err := root.ExecuteContext(ctx)
@@ -51,11 +48,6 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	}
 	return 0
 }
-
-// gcPercent is half of Go's default: most memory of an operator is long-lived, so
-// that earlier collections cost a few percent of CPU while streams fill, and none
-// at rest.
-const gcPercent = 50
 
 // signalDebounce is how long after the first signal others count as the same one:
 // a signal to a process group often comes with one to the process.

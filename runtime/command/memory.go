@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package command
+
+import (
+	"context"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"time"
+)
+
+// gcPercent is half of Go's default: most memory of an operator is long-lived, so
+// that earlier collections cost a few percent of CPU while streams fill, and none
+// at rest.
+const gcPercent = 50
+
+// restPeriod is the interval in which Go's timer collects garbage where nothing else
+// has it collected.
+const restPeriod = 2 * time.Minute
+
+// limitMemory keeps the memory of the process small until ctx ends, unless GOGC says that
+// somebody has decided about it.
+func limitMemory(ctx context.Context) {
+	if _, chosen := os.LookupEnv("GOGC"); chosen {
+		return
+	}
+	debug.SetGCPercent(gcPercent)
+	go releaseAtRest(ctx)
+}
+
+// releaseAtRest returns free memory to the system after each period in which the process
+// rested. Go keeps what its heap may grow to until the next collection, which for an
+// operator at rest is never used. The collection that this takes is in place of the one of
+// Go's timer.
+func releaseAtRest(ctx context.Context) {
+	ticker := time.NewTicker(restPeriod)
+	defer ticker.Stop()
+	before := collections()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if rested(before, collections()) {
+			debug.FreeOSMemory()
+		}
+		before = collections()
+	}
+}
+
+// rested reports whether so little was allocated in a period that no more than the timer's
+// collection took place.
+func rested(before, after uint64) bool { return after-before <= 1 }
+
+// collections is the number of collections so far.
+func collections() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/cycles/total:gc-cycles"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
+}
