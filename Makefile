@@ -13,6 +13,13 @@ SHELL := /bin/bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS := -ldflags='-X main.version=$(VERSION)'
+# Without gRPC's pages about its requests, which nothing serves, programs do without text/template.
+# It calls methods by their names, so that the linker keeps all exported methods of all libraries.
+PROGRAM := -tags=grpcnotrace
+# $(call no_templates,program) fails where text/template is back.
+no_templates = ! grep -qaF 'text/template.(*state).evalField' $(1) || { \
+	echo '$(1) calls text/template and with it has every exported method of its libraries;'; \
+	echo 'go build $(PROGRAM) -ldflags=-dumpdep shows by which call'; exit 1; }
 
 # Binaries are a folder with a main.go each; what is no module of its own.
 BINARIES := $(patsubst cmd/%/main.go,%,$(wildcard cmd/operator*/main.go))
@@ -85,7 +92,10 @@ run: build ## Run the operator in a small real cluster and show what it does; AR
 .PHONY: build
 build: ## Build the operators, and graphdraw and demo beside them, into bin/
 	$(call step,Building $(BINARIES) graphdraw demo) \
-	for name in $(BINARIES) demo; do go build $(LDFLAGS) -o bin/$$name ./cmd/$$name; done; \
+	for name in $(BINARIES); do \
+		go build $(PROGRAM) $(LDFLAGS) -o bin/$$name ./cmd/$$name; $(call no_templates,bin/$$name); \
+	done; \
+	go build $(LDFLAGS) -o bin/demo ./cmd/demo; \
 	go build -C cmd/graphdraw -o $(CURDIR)/bin/graphdraw . $(took)
 
 .PHONY: devcluster
@@ -104,7 +114,7 @@ image: ## Build the container image for all platforms into bin/image/oci, and ru
 	$(call step,Building static operators for $(PLATFORMS); the first time takes minutes) \
 	rm -rf bin/image; \
 	for platform in $(PLATFORMS); do for name in $(BINARIES); do \
-		CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -trimpath $(IMAGE_LDFLAGS) -o bin/image/programs/$$platform/$$name ./cmd/$$name; done; \
+		CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build $(PROGRAM) -trimpath $(IMAGE_LDFLAGS) -o bin/image/programs/$$platform/$$name ./cmd/$$name; done; \
 		CGO_ENABLED=0 GOOS=$${platform%-*} GOARCH=$${platform#*-} go build -C cmd/tools -trimpath -ldflags='-s -w' \
 			-o $(CURDIR)/bin/image/tools/$$platform/gops github.com/google/gops; \
 	done $(took)
@@ -207,7 +217,7 @@ soak: devcluster oldest defects ## The long forms of tests, those on the control
 .PHONY: conformance
 conformance: devcluster ## Run the conformance suite of the Gateway API, and write its report into docs/reference; RUN=HTTPRouteCORS for one of its tests
 	$(call step,Conformance to the Gateway API; the log is bin/conformance.log) \
-	go build $(LDFLAGS) -o bin/operator ./cmd/operator; \
+	go build $(PROGRAM) $(LDFLAGS) -o bin/operator ./cmd/operator; \
 	go build -C cmd/conformance -o $(CURDIR)/bin/echo-basic sigs.k8s.io/gateway-api/conformance/echo-basic; \
 	report='$(CURDIR)/docs/reference/gateway-conformance.yaml'; [ -z '$(RUN)' ] || report=$(CURDIR)/bin/conformance.yaml; status=0; \
 	SKEP_CONFORMANCE=$(CURDIR)/bin SKEP_CONFORMANCE_RUN='$(RUN)' SKEP_CONFORMANCE_REPORT="$$report" \
@@ -284,7 +294,7 @@ BUILT ?=
 
 .PHONY: generate
 generate: ## Write what is generated: deep copies, definitions, tables and pictures of the documents
-	$(call step,Generating) $(if $(BUILT),,go build $(LDFLAGS) -o bin/operator ./cmd/operator; go build -C cmd/graphdraw -o $(CURDIR)/bin/graphdraw .;) \
+	$(call step,Generating) $(if $(BUILT),,go build $(PROGRAM) $(LDFLAGS) -o bin/operator ./cmd/operator; go build -C cmd/graphdraw -o $(CURDIR)/bin/graphdraw .;) \
 	go generate ./... ./testdata/benchcells; operator=$(or $(BUILT),bin)/operator; \
 	{ echo '# Written by make generate: this is what `operator rbac` prints. Do not edit.'; $$operator rbac; } >deploy/manifests/clusterrole.yaml; \
 	{ printf '%s\n' '# Written by make generate from rules.yaml. Do not edit.' 'apiVersion: monitoring.coreos.com/v1' 'kind: PrometheusRule' \
