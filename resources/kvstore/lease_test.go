@@ -169,3 +169,37 @@ func TestEnsure(t *testing.T) {
 		t.Errorf("our lease is alive: %v; one that never was: %v", alive, gone)
 	}
 }
+
+// KV-O3: a lease that is adopted after the key was read, and before a lease is assigned, is one of ours.
+func TestEnsureOnALeaseThatIsAdopted(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	lease := LeaseID(must(etcd.Grant(t.Context(), 900))(t).ID)
+	must(etcd.Put(t.Context(), "k", "v", clientv3.WithLease(clientv3.LeaseID(lease))))(t)
+	r.leases.maintain("k")
+	check(t, r.leases.grantLock.Acquire(t.Context(), 1)) // a key without a lease waits
+	written := make(chan bool, 1)
+	go func() {
+		defer close(written)
+		wrote, err := r.Ensure(withCause(t), "k", []byte("v"))
+		if err != nil {
+			t.Error(err)
+		}
+		written <- wrote
+	}()
+	eventually(t, "the key is read", func() bool {
+		return sampleCount(t, r.metrics.Operations, keyClass("k"), "read", "get", "success") == 1
+	})
+	check(t, r.adoptLease(t.Context(), lease))
+	r.leases.grantLock.Release(1)
+	if <-written {
+		t.Error("it was written")
+	}
+	if k := read(t, etcd, "k"); k.ModRevision != k.CreateRevision || k.Lease != lease {
+		t.Errorf("the key was written at revision %d, on lease %s", k.ModRevision, k.Lease)
+	}
+	revoke(t, etcd, lease)
+	check(t, r.checkLeases(t.Context()))
+	eventually(t, "the key is back", func() bool { return holds(t, etcd, "k", "v") })
+}

@@ -124,15 +124,29 @@ func (c *client) WriteIf(ctx context.Context, guards []Guard, writes ...Write) (
 }
 
 func (c *client) Ensure(ctx context.Context, key string, value []byte) (bool, error) {
+	var found *Entry // on the lease of another process; nil once a write may have been sent
 	revision, err := c.commit(ctx, batch{
 		writes: []Write{PutLeased(key, value)},
 		skipIf: func(ctx context.Context, etcd *clientv3.Client) (bool, error) {
 			is, _, err := c.get(ctx, etcd, key)
-			if err != nil || is == nil || !bytes.Equal(is.Value, value) || !c.leases.has(is.Lease) {
+			if err != nil || is == nil || !bytes.Equal(is.Value, value) {
 				return false, err
+			}
+			if !c.leases.has(is.Lease) {
+				found = is
+				return false, nil
 			}
 			c.leases.attach(key, value, is.Lease, is.ModRevision)
 			return true, nil
+		},
+		skipOn: func(id LeaseID) bool {
+			is := found
+			found = nil
+			if is == nil || is.Lease != id {
+				return false
+			}
+			c.leases.attach(key, value, id, is.ModRevision)
+			return true
 		},
 	})
 	return revision != 0, err
@@ -166,6 +180,9 @@ type batch struct {
 	keepLeased bool
 	// skipIf, if set, is called with the keys locked; true skips the writes.
 	skipIf func(context.Context, *clientv3.Client) (bool, error)
+	// skipOn, if set, is called with the lease of the only write before each attempt;
+	// true skips the write. A lease may be adopted after skipIf.
+	skipOn func(LeaseID) bool
 }
 
 func (b batch) keys() []string {
@@ -219,6 +236,9 @@ func (c *client) commitOnce(ctx context.Context, etcd *clientv3.Client, b batch)
 				return 0, err
 			}
 		}
+	}
+	if b.skipOn != nil && b.skipOn(ids[0]) {
+		return 0, nil
 	}
 	revision, err = c.sendBatch(ctx, etcd, b, ids)
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
