@@ -548,10 +548,10 @@ func (v *view) watch(r *http.Request) *apierrors.StatusError {
 
 // follow passes on changes until the watch ends. A bookmark is of a revision beyond those
 // that the watch was told and those that were replayed to it, whether or not it was told
-// of them: so does the API server.
+// of them: so does the API server. It comes after all changes up to its revision.
 func (v *view) follow(r *http.Request, at int64) {
 	s := v.server
-	told, replayed := at, false
+	told, replayed, parting := at, false, false
 	seconds, _ := strconv.Atoi(first(v.request.Query["timeoutSeconds"]))
 	timeout, expired := make(<-chan time.Time), false
 	farewell := make(<-chan time.Time) // a bookmark two seconds before the end
@@ -568,7 +568,7 @@ func (v *view) follow(r *http.Request, at int64) {
 	for {
 		s.mu.Lock()
 		ended := s.epoch != v.epoch || s.kinds[pathOfCollection(v.request.Path)] != v.collection
-		changed, frozen := s.changed, s.frozen || v.number <= s.withheld
+		changed, cached, frozen := s.changed, v.collection.cached, s.frozen || v.number <= s.withheld
 		var news []change
 		for _, c := range v.collection.log {
 			if c.revision > at && !frozen {
@@ -588,20 +588,19 @@ func (v *view) follow(r *http.Request, at int64) {
 			told = c.revision
 		}
 		replayed = true
+		if parting && !frozen && cached > told {
+			told = cached
+			at = max(at, told)
+			v.out.event("BOOKMARK", nil, nil, told)
+		}
+		parting = false
 		if (ended || expired) && !frozen {
 			return
 		}
 		select {
 		case <-changed:
 		case <-farewell:
-			if s.mu.Lock(); v.number > s.withheld && !s.frozen && v.collection.cached > told {
-				told = v.collection.cached
-				at = max(at, told)
-				s.mu.Unlock()
-				v.out.event("BOOKMARK", nil, nil, told)
-			} else {
-				s.mu.Unlock()
-			}
+			parting = true
 		case <-timeout:
 			expired = true
 		case <-r.Context().Done():
