@@ -6,7 +6,6 @@ package resolve
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -138,10 +137,29 @@ func inModule(where decl.Location, m *Module) string {
 	return fmt.Sprintf("%s (module %s)", where, m.ID)
 }
 
-var importPath = regexp.MustCompile(`[\w.~-]+(/[\w.~-]+)*/`)
+// typeName is a type as written in the source, import paths cut to the package. It is called for
+// each edge of a graph, too often for a regular expression.
+func typeName(t reflect.Type) string {
+	text := t.String()
+	var b strings.Builder
+	start := 0 // of what is kept of the path, or of what follows it
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c == '/':
+			start = i + 1
+		case !inPath(c):
+			b.WriteString(text[start : i+1])
+			start = i + 1
+		}
+	}
+	b.WriteString(text[start:])
+	return b.String()
+}
 
-// typeName is a type as written in the source, import paths cut to the package.
-func typeName(t reflect.Type) string { return importPath.ReplaceAllString(t.String(), "") }
+// inPath reports whether an import path can have a character.
+func inPath(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("_.~-", c) >= 0
+}
 
 // TypeName is a type as written in the source.
 func TypeName(t reflect.Type) string { return typeName(t) }
