@@ -5,6 +5,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -82,19 +83,20 @@ func nested(depth int) string {
 }
 
 func manyPorts(n int) string {
-	text := `{"port":"1"}`
-	for i := 2; i <= n; i++ {
-		text += fmt.Sprintf(`,{"port":"%d"}`, i)
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"port":"%d"}`, i+1)
 	}
-	return text
+	return strings.Join(all, ",")
 }
 
 func manyGroups(n int) string {
-	text := fmt.Sprintf(`{"aws":{"labels":{"group":%q}}}`, handGroup)
-	for i := 1; i < n; i++ {
-		text += fmt.Sprintf(`,{"aws":{"labels":{"group":"odd-%d"}}}`, i)
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf(`{"aws":{"labels":{"group":"odd-%d"}}}`, i)
 	}
-	return text
+	all[0] = fmt.Sprintf(`{"aws":{"labels":{"group":%q}}}`, handGroup)
+	return strings.Join(all, ",")
 }
 
 // namespaceOf is where policies are made.
