@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 		os.Exit(cells.Main(withClouds.WithInTerm("leader", testCells...), version))
 	}
 	// Parts of about the same duration.
-	parts := clustertest.Divide(m, "^TestInvariant[23]|^TestPlan|^TestLease|^TestAnEmptied", "^TestInvariant[45]", "^TestInvariant[1678]|^TestEtcd")
+	parts := clustertest.Divide(m, "^TestInvariant[23]|^TestPlan|^TestLease|^TestAnEmptied", "^TestInvariant[45]", "^TestInvariant[168]|^TestEtcd")
 	os.Exit(clustertest.Wrap(parts).Run())
 }
 
