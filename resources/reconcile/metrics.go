@@ -4,8 +4,11 @@
 package reconcile
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 
 	"github.com/skep-operator/skep/runtime/metrics"
 )
@@ -65,6 +68,18 @@ func (m *queueMetrics) recordRun(queue string, failed bool) {
 		status = "failure"
 	}
 	m.Runs.WithLabelValues(queue, status).Inc()
+}
+
+// gaugePeriod is how often a work queue sets the gauges of attempts under way.
+const gaugePeriod = 2 * time.Second
+
+// gaugeClock is the clock of a work queue. Its tickers are those of the gauges: client-go sets them twice a second,
+// for each queue of an operator that may be idle, and they are scraped far less often.
+type gaugeClock struct{ clock.RealClock }
+
+// NewTicker implements clock.WithTicker.
+func (c gaugeClock) NewTicker(period time.Duration) clock.Ticker {
+	return c.RealClock.NewTicker(max(period, gaugePeriod))
 }
 
 type queueMetricsProvider struct{ *queueMetrics }

@@ -198,7 +198,9 @@ func (q *Queue[K]) start(ctx context.Context) workqueue.TypedRateLimitingInterfa
 	q.queue = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
 			Name: q.name, MetricsProvider: provider,
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{Name: q.name, MetricsProvider: provider, Queue: waiting}),
+			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
+				Name: q.name, MetricsProvider: provider, Queue: waiting, Clock: gaugeClock{},
+			}),
 		}),
 	})
 	for _, key := range q.preStart {
