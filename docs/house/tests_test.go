@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/parser"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,6 +45,33 @@ func TestTests(t *testing.T) {
 	t.Run("a port is bound, or locked", func(t *testing.T) {
 		exceptions{}.check(t, "bind port 0 in the program under test, or use clustertest.FreePorts", ports)
 	})
+}
+
+// TestBenchmarksRun checks that each benchmark is run once by a test of its package.
+func TestBenchmarksRun(t *testing.T) {
+	benchmark, argument := regexp.MustCompile(`(?m)^func (Benchmark\w+)`), regexp.MustCompile(`\bBenchmark\w+`)
+	once := regexp.MustCompile(`\bOnce\(t(?:, \w+)+\)`)
+	idle, run := map[string]string{}, map[string]bool{}
+	for _, s := range allSources(t) {
+		if !s.isTest() {
+			continue
+		}
+		for _, call := range once.FindAllString(s.text, -1) {
+			for _, name := range argument.FindAllString(call, -1) {
+				run[path.Dir(s.path)+" "+name] = true
+			}
+		}
+	}
+	for _, s := range allSources(t) {
+		for _, found := range benchmark.FindAllStringSubmatch(s.text, -1) {
+			if id := path.Dir(s.path) + " " + found[1]; s.isTest() && !run[id] {
+				idle[id] = "is run by no test"
+			}
+		}
+	}
+	exceptions{
+		"cmd/devcluster/internal/load BenchmarkEncodePod": "another module, whose benchmarks make modules runs",
+	}.check(t, "add it to TestBenchmarks of its package", idle)
 }
 
 // portsThatWereFree are functions that listen, close the listener, and return its address.

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package stream_test
+
+import (
+	"testing"
+
+	"github.com/skep-operator/skep/runtime/benchtest"
+)
+
+func TestBenchmarks(t *testing.T) {
+	benchtest.Once(t, BenchmarkInitialSync, BenchmarkWatchUpdate, BenchmarkFanOut, BenchmarkLatency, BenchmarkStoreAll)
+}
