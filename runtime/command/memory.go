@@ -16,9 +16,8 @@ import (
 // at rest.
 const gcPercent = 50
 
-// restPeriod is the interval in which Go's timer collects garbage where nothing else
-// has it collected.
-const restPeriod = 2 * time.Minute
+// restPeriod is how long the process has to rest before its free memory is returned.
+const restPeriod = time.Minute
 
 // limitMemory keeps the memory of the process small until ctx ends, unless GOGC says that
 // somebody has decided about it.
@@ -31,9 +30,9 @@ func limitMemory(ctx context.Context) {
 }
 
 // releaseAtRest returns free memory to the system after each period in which the process
-// rested. Go keeps what its heap may grow to until the next collection, which for an
-// operator at rest is never used. The collection that this takes is in place of the one of
-// Go's timer.
+// rested. Go keeps what its heap may grow to until the next collection, which an operator
+// at rest does not use. The collections that this takes are in place of those of Go's timer,
+// which come every two minutes.
 func releaseAtRest(ctx context.Context) {
 	ticker := time.NewTicker(restPeriod)
 	defer ticker.Stop()
@@ -51,8 +50,8 @@ func releaseAtRest(ctx context.Context) {
 	}
 }
 
-// rested reports whether so little was allocated in a period that no more than the timer's
-// collection took place.
+// rested reports whether so little was allocated in a period that at most one collection
+// took place, for which the timer is enough.
 func rested(before, after uint64) bool { return after-before <= 1 }
 
 // collections is the number of collections so far.
