@@ -19,8 +19,7 @@ const gcPercent = 50
 // restPeriod is how long the process has to rest before its free memory is returned.
 const restPeriod = time.Minute
 
-// limitMemory keeps the memory of the process small until ctx ends, unless GOGC says that
-// somebody has decided about it.
+// limitMemory keeps the memory of the process small until ctx ends, unless GOGC is set.
 func limitMemory(ctx context.Context) {
 	if _, chosen := os.LookupEnv("GOGC"); chosen {
 		return

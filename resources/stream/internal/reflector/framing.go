@@ -32,12 +32,8 @@ const (
 // maxMessage bounds a frame or a list's item. etcd takes 1.5 MiB per object.
 const maxMessage = 64 << 20
 
-// Sizes of the reads of what is small; what is larger is read in one piece. Lists are
-// read once, watches keep their buffer for good, and most of them are idle.
-const (
-	listBuffer  = 32 << 10
-	frameBuffer = 4 << 10
-)
+// Sizes of reads. A watch keeps its buffer, and most are idle; large events are read past it.
+const listBuffer, frameBuffer = 32 << 10, 4 << 10
 
 func sniff(r *bufio.Reader) (encoding, error) {
 	first, err := r.Peek(1)
