@@ -176,9 +176,7 @@ plain: ## Tests of memory, allocations and long histories, without the race dete
 modules: ## Tests of the other modules of the repository
 	$(call step,Tests of other modules: $(MODULES)) \
 	$(foreach dir,$(MODULES),echo '--- $(dir)'; cd $(CURDIR)/$(dir); \
-		$(call go_test,modules-$(subst /,-,$(dir)),-vet=off$(if $(filter $(dir),$(UNCACHED_MODULES)), -count=1),./...); \
-		benchmarks=$$( (grep -rl --include='*_test.go' '^func Benchmark' . || true) | xargs -r -n1 dirname | sort -u); \
-		[ -z "$$benchmarks" ] || go test -vet=off -run '^$$' -bench . -benchtime 1x $$benchmarks | (grep -E '^(Benchmark|---|FAIL|panic)' || true);) \
+		$(call go_test,modules-$(subst /,-,$(dir)),-vet=off$(if $(filter $(dir),$(UNCACHED_MODULES)), -count=1),./...);) \
 	true $(took)
 
 .PHONY: flaky

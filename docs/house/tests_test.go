@@ -69,9 +69,7 @@ func TestBenchmarksRun(t *testing.T) {
 			}
 		}
 	}
-	exceptions{
-		"cmd/devcluster/internal/load BenchmarkEncodePod": "another module, whose benchmarks make modules runs",
-	}.check(t, "add it to TestBenchmarks of its package", idle)
+	exceptions{}.check(t, "add it to TestBenchmarks of its package", idle)
 }
 
 // portsThatWereFree are functions that listen, close the listener, and return its address.

@@ -41,7 +41,7 @@ const brokenEnv = "SKEP_TEST_BROKEN_BENCHMARKS"
 
 func TestBroken(t *testing.T) {
 	if os.Getenv(brokenEnv) == "" {
-		t.Skip("run by TestFailures")
+		t.Skip("run by TestBrokenBenchmarksFail")
 	}
 	Once(t, brokenAtOnce, brokenWithin, BenchmarkShort)
 }
@@ -50,7 +50,7 @@ func brokenAtOnce(b *testing.B) { b.Fatal("broken") }
 
 func brokenWithin(b *testing.B) { b.Run("sub", brokenAtOnce) }
 
-func TestFailures(t *testing.T) {
+func TestBrokenBenchmarksFail(t *testing.T) {
 	if seedtest.RaceEnabled {
 		t.Skip("benchmarks run without the race detector")
 	}

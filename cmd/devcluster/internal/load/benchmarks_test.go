@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package load
+
+import (
+	"testing"
+
+	"github.com/skep-operator/skep/runtime/benchtest"
+)
+
+func TestBenchmarks(t *testing.T) { benchtest.Once(t, BenchmarkEncodePod) }
