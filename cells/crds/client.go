@@ -28,36 +28,24 @@ func (c crdClient) get(ctx context.Context, k api.Kind) (*unstructured.Unstructu
 	return c.client.Get(ctx, ref(k))
 }
 
-func (c crdClient) create(ctx context.Context, ours *apiextensionsv1.CustomResourceDefinition) error {
-	content, err := encode(ours)
-	if err != nil {
-		return err
-	}
-	_, err = c.client.Create(ctx, crdResource, &unstructured.Unstructured{Object: content})
+func (c crdClient) create(ctx context.Context, ours *unstructured.Unstructured) error {
+	_, err := c.client.Create(ctx, crdResource, ours)
 	return err
 }
 
 // update replaces the spec and sets our version. Other labels stay.
-func (c crdClient) update(ctx context.Context, k api.Kind, ours *apiextensionsv1.CustomResourceDefinition) error {
-	content, err := encode(ours)
-	if err != nil {
-		return err
-	}
-	_, _, err = c.client.Modify(ctx, ref(k), func(u *unstructured.Unstructured) error {
-		now, err := decode(u)
-		if err != nil {
-			return err
-		}
-		if decide(k, now, ours).action != update { // another replica has done it
+func (c crdClient) update(ctx context.Context, k api.Kind, ours *unstructured.Unstructured) error {
+	_, _, err := c.client.Modify(ctx, ref(k), func(u *unstructured.Unstructured) error {
+		if decide(k, u, ours).action != update { // another replica has done it
 			return nil
 		}
 		labels := u.GetLabels()
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		maps.Copy(labels, ours.Labels)
+		maps.Copy(labels, ours.GetLabels())
 		u.SetLabels(labels)
-		u.Object["spec"] = runtime.DeepCopyJSONValue(content["spec"])
+		u.Object["spec"] = runtime.DeepCopyJSONValue(ours.Object["spec"])
 		return nil
 	})
 	if apierrors.IsInvalid(err) {
@@ -66,28 +54,12 @@ func (c crdClient) update(ctx context.Context, k api.Kind, ours *apiextensionsv1
 	return err
 }
 
-// encode returns a CRD without its status.
-func encode(crd *apiextensionsv1.CustomResourceDefinition) (map[string]any, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", crd.Name, err)
-	}
-	delete(content, "status")
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	return content, nil
-}
-
-// decodeMetadata omits the spec, whose schemas take most of the time of decode.
-func decodeMetadata(u *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
-	content := maps.Clone(u.Object)
+// decodeConditions omits the spec, whose schemas take long to decode.
+func decodeConditions(u *unstructured.Unstructured) ([]apiextensionsv1.CustomResourceDefinitionCondition, error) {
+	crd, content := apiextensionsv1.CustomResourceDefinition{}, maps.Clone(u.Object)
 	delete(content, "spec")
-	return decode(&unstructured.Unstructured{Object: content})
-}
-
-func decode(u *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, crd); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, &crd); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", u.GetName(), err)
 	}
-	return crd, nil
+	return crd.Status.Conditions, nil
 }

@@ -206,7 +206,7 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 		c.keepFetched(k.CRDName(), found)
 		return observation{installed: k.Version(), result: uncompared, serves: true}, nil
 	}
-	ours, parseErr := k.CRD()
+	ours, parseErr := k.UnstructuredCRD()
 	if parseErr != nil {
 		return observation{}, parseErr
 	}
@@ -223,28 +223,31 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 	if err != nil {
 		return observation{}, err
 	}
-	installed, err := decode(found)
+	conditions, err := decodeConditions(found)
 	if err != nil {
 		return observation{}, err
 	}
-	d := decide(k, installed, ours)
+	d := decide(k, found, ours)
 	switch d.action {
 	case wait:
 		return observation{installed: d.installed}, errBeingDeleted
 	case update: // its conditions are older than the update
 		return observation{installed: d.installed, result: updated}, c.client.update(ctx, k, ours)
 	}
-	serves, err := established(installed)
+	serves, err := established(conditions)
 	return observation{installed: d.installed, result: d.result, serves: serves}, err
 }
 
 // isServed reports whether a CRD has our version and is established. It does not compare schemas.
 func isServed(k api.Kind, found *unstructured.Unstructured) bool {
-	installed, err := decodeMetadata(found)
-	if err != nil || !isCurrent(k, installed) {
+	if !isCurrent(k, found) {
 		return false
 	}
-	serves, err := established(installed)
+	conditions, err := decodeConditions(found)
+	if err != nil {
+		return false
+	}
+	serves, err := established(conditions)
 	return serves && err == nil
 }
 

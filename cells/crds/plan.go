@@ -10,6 +10,7 @@ import (
 
 	"github.com/blang/semver/v4"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/skep-operator/skep/resources/api"
 )
@@ -31,9 +32,9 @@ type decision struct {
 }
 
 // decide compares the installed CRD of a kind with ours.
-func decide(k api.Kind, installed, ours *apiextensionsv1.CustomResourceDefinition) decision {
-	d := decision{action: update, installed: installed.Labels[k.VersionLabel()]}
-	if installed.DeletionTimestamp != nil {
+func decide(k api.Kind, installed, ours *unstructured.Unstructured) decision {
+	d := decision{action: update, installed: installed.GetLabels()[k.VersionLabel()]}
+	if installed.GetDeletionTimestamp() != nil {
 		d.action = wait
 		return d
 	}
@@ -41,7 +42,7 @@ func decide(k api.Kind, installed, ours *apiextensionsv1.CustomResourceDefinitio
 		d.action, d.result = leave, foreign
 		return d
 	}
-	if len(installed.Spec.Versions) == 0 || installed.Spec.Versions[0].Schema == nil {
+	if schemas := schemasOf(installed); len(schemas) == 0 || schemas[0] == nil {
 		return d
 	}
 	have, err := parseVersion(d.installed)
@@ -63,8 +64,8 @@ func decide(k api.Kind, installed, ours *apiextensionsv1.CustomResourceDefinitio
 }
 
 // isCurrent reports whether the CRD of a kind has our version and is not being deleted.
-func isCurrent(k api.Kind, installed *apiextensionsv1.CustomResourceDefinition) bool {
-	return installed.Labels[k.VersionLabel()] == k.Version() && installed.DeletionTimestamp == nil
+func isCurrent(k api.Kind, installed *unstructured.Unstructured) bool {
+	return installed.GetLabels()[k.VersionLabel()] == k.Version() && installed.GetDeletionTimestamp() == nil
 }
 
 // parseVersion parses a version as agents do: a leading v, missing parts and leading zeros are accepted, and a suffix
@@ -94,10 +95,10 @@ func isPreRelease(pre []semver.PRVersion) bool {
 
 var errNamesTaken = errors.New("its names are not accepted, another CRD has them")
 
-// established reports whether a CRD is established. The error is why it will not be.
-func established(installed *apiextensionsv1.CustomResourceDefinition) (bool, error) {
+// established reports whether a CRD with these conditions is established. The error is why it will not be.
+func established(conditions []apiextensionsv1.CustomResourceDefinitionCondition) (bool, error) {
 	serves := false
-	for _, c := range installed.Status.Conditions {
+	for _, c := range conditions {
 		switch {
 		case c.Type == apiextensionsv1.NamesAccepted && c.Status == apiextensionsv1.ConditionFalse:
 			return false, fmt.Errorf("%w (%s): %s", errNamesTaken, c.Reason, c.Message)

@@ -4,15 +4,41 @@
 package crds
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/cluster"
 )
+
+// unstructuredOf is a CRD as a read returns it.
+func unstructuredOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition) *unstructured.Unstructured {
+	t.Helper()
+	text, err := json.Marshal(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(text); err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// builtIn is the definition of a kind that is built in.
+func builtIn(t *testing.T, kind api.Kind) *unstructured.Unstructured {
+	t.Helper()
+	crd, err := kind.UnstructuredCRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return crd
+}
 
 func ciliumNode(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
@@ -52,11 +78,7 @@ func TestSchemasAreComparedWithoutTexts(t *testing.T) {
 		for _, v := range installed.Spec.Versions {
 			rewriteTexts(v.Schema.OpenAPIV3Schema)
 		}
-		ours, err := kind.CRD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := decide(kind, installed, ours); d.result != equal {
+		if d := decide(kind, unstructuredOf(t, installed), builtIn(t, kind)); d.result != equal {
 			t.Errorf("%s with other descriptions is %s", kind.Name, d.result)
 		}
 	}
@@ -99,6 +121,11 @@ func TestDecide(t *testing.T) {
 			delete(c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties, "spec")
 			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["description"] = apiextensionsv1.JSONSchemaProps{Type: "object"}
 		}, leave, drifted},
+		"ours, with another bound of a property": {func(c *apiextensionsv1.CustomResourceDefinition) {
+			spec := c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+			bound := 7.0
+			spec.Properties["bootid"] = apiextensionsv1.JSONSchemaProps{Type: "string", Maximum: &bound}
+		}, leave, drifted},
 		"ours, with one version more": {func(c *apiextensionsv1.CustomResourceDefinition) {
 			c.Spec.Versions = append(c.Spec.Versions, c.Spec.Versions[0])
 		}, leave, drifted},
@@ -115,7 +142,7 @@ func TestDecide(t *testing.T) {
 			installed := ciliumNode(t)
 			test.change(installed)
 			kind, _ := api.KindNamed("CiliumNode")
-			got := decide(kind, installed, ciliumNode(t))
+			got := decide(kind, unstructuredOf(t, installed), builtIn(t, kind))
 			if got.action != test.want || got.result != test.result {
 				t.Errorf("decided to %s (%q), want to %s (%q)", got.action, got.result, test.want, test.result)
 			}
@@ -144,7 +171,11 @@ func TestEstablished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			crd := ciliumNode(t)
 			crd.Status.Conditions = test.conditions
-			got, err := established(crd)
+			conditions, err := decodeConditions(unstructuredOf(t, crd))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := established(conditions)
 			text := ""
 			if err != nil {
 				text = err.Error()
@@ -198,14 +229,7 @@ func TestWanted(t *testing.T) {
 // What is sent has nothing that only a server may say.
 func TestBody(t *testing.T) {
 	for _, kind := range api.Kinds() {
-		crd, err := kind.CRD()
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := encode(crd)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := builtIn(t, kind).Object
 		meta := content["metadata"].(map[string]any)
 		if len(content) != 4 || len(meta) != 2 || len(meta["labels"].(map[string]any)) != 1 {
 			t.Errorf("%s: sent are %v, and metadata %v", kind.Name, content, meta)
@@ -227,14 +251,10 @@ func TestDecideMulticluster(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours, err := kind.CRD()
-		if err != nil {
-			t.Fatal(err)
-		}
 		if installed.Labels[kind.VersionLabel()] = version; version == "" {
 			installed.Labels = nil
 		}
-		if got := decide(kind, installed, ours); got != want {
+		if got := decide(kind, unstructuredOf(t, installed), builtIn(t, kind)); got != want {
 			t.Errorf("version %q: %+v, want %+v", version, got, want)
 		}
 	}

@@ -4,70 +4,91 @@
 package crds
 
 import (
-	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // sameSchemas compares the installed schemas with ours as the API server stores them, without texts for people.
-func sameSchemas(installed, ours *apiextensionsv1.CustomResourceDefinition) bool {
-	if len(installed.Spec.Versions) != len(ours.Spec.Versions) {
-		return false
-	}
-	for i := range ours.Spec.Versions {
-		if !sameJSON(withoutTexts(installed.Spec.Versions[i].Schema), withoutTexts(ours.Spec.Versions[i].Schema)) {
-			return false
+func sameSchemas(installed, ours *unstructured.Unstructured) bool {
+	return slices.EqualFunc(schemasOf(installed), schemasOf(ours), sameSchema)
+}
+
+// schemasOf returns the schemas of the versions of a CRD, nil for a version without one.
+func schemasOf(crd *unstructured.Unstructured) []any {
+	found, _, _ := unstructured.NestedFieldNoCopy(crd.Object, "spec", "versions")
+	versions, _ := found.([]any)
+	schemas := make([]any, len(versions))
+	for i, version := range versions {
+		if version, isObject := version.(map[string]any); isObject {
+			if schema, isObject := version["schema"].(map[string]any); isObject {
+				schemas[i] = schema["openAPIV3Schema"]
+			}
 		}
 	}
-	return true
+	return schemas
 }
 
-func sameJSON(a, b any) bool {
-	var values [2]any
-	for i, v := range []any{a, b} {
-		text, err := json.Marshal(v)
-		if err != nil || json.Unmarshal(text, &values[i]) != nil {
-			return false
+// sameSchema compares two schemas, two lists of schemas, or what is in the place of a schema, such as false in
+// additionalProperties.
+func sameSchema(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, isSchema := b.(map[string]any)
+		return isSchema && sameFields(a, b)
+	case []any:
+		b, isList := b.([]any)
+		return isList && slices.EqualFunc(a, b, sameSchema)
+	default:
+		return reflect.DeepEqual(a, b)
+	}
+}
+
+// sameFields compares the fields of two schemas that are not for people.
+func sameFields(a, b map[string]any) bool {
+	others := 0
+	for name := range b {
+		if !isText(name) {
+			others++
 		}
 	}
-	return reflect.DeepEqual(values[0], values[1])
+	for name, value := range a {
+		if isText(name) {
+			continue
+		}
+		other, has := b[name]
+		if !has || !sameField(name, value, other) {
+			return false
+		}
+		others--
+	}
+	return others == 0
 }
 
-// withoutTexts returns a copy of a schema without descriptions, titles, examples
-// and references to documentation, at any depth.
-func withoutTexts(schema *apiextensionsv1.CustomResourceValidation) *apiextensionsv1.CustomResourceValidation {
-	schema = schema.DeepCopy()
-	if schema != nil {
-		dropTexts(schema.OpenAPIV3Schema)
+// isText reports whether a field of a schema is for people alone.
+func isText(name string) bool {
+	switch name {
+	case "description", "title", "example", "externalDocs":
+		return true
 	}
-	return schema
+	return false
 }
 
-func dropTexts(s *apiextensionsv1.JSONSchemaProps) {
-	if s == nil {
-		return
+func sameField(name string, a, b any) bool {
+	switch name {
+	case "not", "items", "additionalProperties", "allOf", "anyOf", "oneOf":
+		return sameSchema(a, b)
+	case "properties":
+		return sameProperties(a, b)
 	}
-	s.Description, s.Title, s.Example, s.ExternalDocs = "", "", nil, nil
-	dropTexts(s.Not)
-	for _, list := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.AnyOf, s.OneOf} {
-		dropTextsOfAll(list)
-	}
-	if s.Items != nil {
-		dropTexts(s.Items.Schema)
-		dropTextsOfAll(s.Items.JSONSchemas)
-	}
-	if s.AdditionalProperties != nil {
-		dropTexts(s.AdditionalProperties.Schema)
-	}
-	for name, property := range s.Properties {
-		dropTexts(&property)
-		s.Properties[name] = property
-	}
+	return reflect.DeepEqual(a, b)
 }
 
-func dropTextsOfAll(list []apiextensionsv1.JSONSchemaProps) {
-	for i := range list {
-		dropTexts(&list[i])
-	}
+// sameProperties compares schemas by the names of properties, which may be those of texts.
+func sameProperties(a, b any) bool {
+	left, isObject := a.(map[string]any)
+	right, isOtherObject := b.(map[string]any)
+	return isObject && isOtherObject && maps.EqualFunc(left, right, sameSchema)
 }

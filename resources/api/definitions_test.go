@@ -14,6 +14,7 @@ import (
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/resources/api"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -169,7 +170,7 @@ func TestKindsAreAllThereIs(t *testing.T) {
 	var names, files []string
 	for _, kind := range api.Kinds() {
 		names = append(names, kind.Name)
-		files = append(files, kind.CRDName()+".yaml")
+		files = append(files, kind.CRDName())
 		if found, known := api.KindNamed(kind.Name); !known || found != kind {
 			t.Errorf("KindNamed(%q) is %v, %v", kind.Name, found, known)
 		}
@@ -187,13 +188,19 @@ func TestKindsAreAllThereIs(t *testing.T) {
 	if _, known := api.KindNamed("Pod"); known {
 		t.Error("a kind of another group is known")
 	}
-	generated, err := fs.Glob(os.DirFS("crds"), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
 	slices.Sort(files)
-	if !slices.Equal(generated, files) {
-		t.Errorf("crds has %v, want %v", generated, files)
+	for folder, format := range map[string]string{"crds": "yaml", "crds/json": "json"} {
+		generated, err := fs.Glob(os.DirFS(folder), "*.*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := make([]string, len(files))
+		for i, name := range files {
+			want[i] = name + "." + format
+		}
+		if !slices.Equal(generated, want) {
+			t.Errorf("%s has %v, want %v", folder, generated, want)
+		}
 	}
 	if got, want := registeredKinds(t), served(t); !slices.Equal(got, want) {
 		t.Errorf("the scheme has %v, want %v", got, want)
@@ -231,6 +238,42 @@ func served(t *testing.T) []string {
 	}
 	slices.Sort(kinds)
 	return kinds
+}
+
+// TestManifestsHaveOneContent compares the definitions that are embedded with those that people read, which have no field
+// that an API server does not know, and with themselves after a way through structs: comparisons with what an API server
+// returns rely on that.
+func TestManifestsHaveOneContent(t *testing.T) {
+	for _, kind := range slices.Concat(api.Kinds(), api.MulticlusterKinds()) {
+		crd, err := kind.CRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		embedded, err := kind.UnstructuredCRD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := definitionOf(t, kind.Name)
+		delete(content, "status") // zero, see TestDefinitionsHaveNothingElse
+		if !reflect.DeepEqual(content, embedded.Object) {
+			t.Errorf("%s: as structs the definition is %s, embedded is %s", kind.Name, asText(content), asText(embedded.Object))
+		}
+		if kind.IsMulticluster() {
+			continue
+		}
+		text, err := os.ReadFile("crds/" + kind.CRDName() + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.UnmarshalStrict(text, read); err != nil {
+			t.Errorf("%s: %v", kind.Name, err)
+		}
+		read.Labels = crd.Labels // which no file has
+		if !reflect.DeepEqual(read, crd) {
+			t.Errorf("%s: in YAML the definition is %s, embedded is %s", kind.Name, asText(read), asText(crd))
+		}
+	}
 }
 
 // TestCRDsAreTheCallers demands that what a caller changes is not seen by the next.

@@ -3,8 +3,8 @@
 
 // Package api holds the kinds of cilium.io: their CustomResourceDefinitions here, their Go types in v2 and v2alpha1.
 //
-// The definitions in crds are generated from the types and their comments, and embedded as text;
-// nothing is parsed before it is asked for.
+// The definitions in crds are generated from the types and their comments: as YAML for people, and in crds/json as the
+// JSON that is embedded; nothing is parsed before it is asked for.
 // A change of a type changes its definition, and needs a new SchemaVersion with it.
 //
 // What does not live here: which kinds a cluster is given (a duty decides that), clients, and anything that acts.

@@ -8,6 +8,7 @@ import (
 
 	mcscrds "sigs.k8s.io/mcs-api/config/crd"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	"sigs.k8s.io/yaml"
 )
 
 // MulticlusterVersion is the release of the multi-cluster services API whose definitions are built in.
@@ -28,15 +29,15 @@ var multiclusterKinds = []Kind{
 // definitions may be installed by others. They are not among Kinds. The slice is the caller's.
 func MulticlusterKinds() []Kind { return slices.Clone(multiclusterKinds) }
 
-// manifest returns the text of the built-in definition.
+// manifest returns the built-in definition as JSON.
 func (k Kind) manifest() ([]byte, error) {
 	switch k.Resource {
 	case ServiceExportResource:
-		return mcscrds.ServiceExportCRD, nil
+		return yaml.YAMLToJSONStrict(mcscrds.ServiceExportCRD)
 	case ServiceImportResource:
-		return mcscrds.ServiceImportCRD, nil
+		return yaml.YAMLToJSONStrict(mcscrds.ServiceImportCRD)
 	}
-	return manifests.ReadFile("crds/" + k.CRDName() + ".yaml")
+	return manifests.ReadFile("crds/json/" + k.CRDName() + ".json")
 }
 
 // IsMulticluster reports whether the kind is one of MulticlusterKinds.
