@@ -6,6 +6,7 @@ package status
 import (
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/skep-operator/skep/resources/clustermesh"
@@ -22,7 +23,8 @@ import (
 // Report is the state of the process that the API and the socket serve.
 type Report struct {
 	Params
-	began time.Time
+	began  time.Time
+	duties func() []duty // without what changes while the process runs
 }
 
 // Params are the dependencies of a Report.
@@ -42,7 +44,9 @@ type Params struct {
 }
 
 // New returns the report of this process.
-func New(p Params) *Report { return &Report{p, time.Now()} }
+func New(p Params) *Report {
+	return &Report{p, time.Now(), sync.OnceValue(func() []duty { return dutiesOf(p.Graph()) })}
+}
 
 // NotReady is why this replica could not take over at once, or "".
 func (r *Report) NotReady() string {
@@ -98,10 +102,9 @@ func (r *Report) screen() Screen {
 		election := r.Election.Status()
 		s.Election, leading = &election, election.Leading
 	}
-	for _, m := range r.Graph().Modules {
-		if m.ID != "" && m.Term != "" {
-			s.Duties = append(s.Duties, dutyOf(m, leading))
-		}
+	levels := health.Aggregate(r.Health.Snapshot())
+	for _, d := range r.duties() {
+		s.Duties = append(s.Duties, d.at(levels[d.ID], leading))
 	}
 	for _, contributed := range r.Sections {
 		if rows := contributed.Rows(); len(rows) > 0 {
@@ -111,15 +114,36 @@ func (r *Report) screen() Screen {
 	return s
 }
 
-func dutyOf(m graph.Module, leading bool) duty {
-	d := duty{ID: m.ID, Title: m.Title, State: m.Health, Reason: m.Reason}
+// dutiesOf are the modules of terms. The state is that of those that are off. To make the graph takes milliseconds, and
+// the status is polled.
+func dutiesOf(g *graph.Graph) []duty {
+	var duties []duty
+	for _, m := range g.Modules {
+		if m.ID == "" || m.Term == "" {
+			continue
+		}
+		d := duty{ID: m.ID, Title: m.Title, Reason: m.Reason}
+		if !m.Enabled {
+			d.State = off
+		}
+		duties = append(duties, d)
+	}
+	return duties
+}
+
+// off is the state of a duty that is not enabled.
+const off = "off"
+
+// at is the duty with its state now.
+func (d duty) at(level health.Level, leading bool) duty {
 	switch {
-	case !m.Enabled:
-		d.State = "off"
+	case d.State == off:
 	case !leading:
 		d.State = "standing by"
-	case d.State == "":
+	case level == "":
 		d.State = string(health.OK)
+	default:
+		d.State = string(level)
 	}
 	return d
 }
