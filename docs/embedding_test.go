@@ -68,15 +68,23 @@ func linesOfCode(t *testing.T, path string) int {
 	}
 }
 
-// vendor builds the example as its own module would be built.
+// vendor is the example, built once as its own module would be built.
 func vendor(t *testing.T) string {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "acme-operator")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", vendorDir, "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	program, err := buildVendor()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return program
 }
+
+var buildVendor = sync.OnceValues(func() (string, error) {
+	program := filepath.Join(programs, "acme-operator")
+	if out, err := exec.Command("go", "build", "-C", vendorDir, "-o", program, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", vendorDir, err, out)
+	}
+	return program, nil
+})
 
 // vendorCells is what the example lists of Acme.
 func vendorCells(t *testing.T) string {

@@ -4,6 +4,7 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -44,5 +45,21 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Main(set,
 			hive.Version("devel"), hive.EnvPrefix("CILIUM_"), hive.MetricsNamespace("cilium_operator")))
 	}
-	waittest.Main(clustertest.Wrap(m))
+	waittest.Main(building{clustertest.Wrap(m)})
+}
+
+// programs is the folder of the programs that tests build once for all of them.
+var programs string
+
+// building makes a folder for programs while tests run.
+type building struct{ inner waittest.Runner }
+
+func (b building) Run() int {
+	var err error
+	if programs, err = os.MkdirTemp("", "skep-docs-"); err != nil {
+		fmt.Fprintln(os.Stderr, "docs: make a folder for programs:", err)
+		return 1
+	}
+	defer os.RemoveAll(programs)
+	return b.inner.Run()
 }
