@@ -31,7 +31,7 @@ func newShell(t *testing.T, env ...string) *shell {
 		t.Fatal(err)
 	}
 	path := bin + string(filepath.ListSeparator) + os.Getenv("PATH")
-	return &shell{t, append([]string{asOperator + "=all", "PATH=" + path, "HOME=" + bin}, env...)}
+	return &shell{t, append([]string{asOperator + "=all", "GORACE=atexit_sleep_ms=0", "PATH=" + path, "HOME=" + bin}, env...)}
 }
 
 func (s *shell) command(ctx context.Context, line string) *exec.Cmd {
