@@ -96,7 +96,8 @@ func firstDifference(a, b string) string {
 	linesA, linesB := strings.Split(a, "\n"), strings.Split(b, "\n")
 	for i := range min(len(linesA), len(linesB)) {
 		if linesA[i] != linesB[i] {
-			return fmt.Sprintf("line %d:\n- %s\n+ %s", i+1, linesA[i], linesB[i])
+			around := func(lines []string) string { return strings.Join(lines[max(0, i-10):min(len(lines), i+10)], "\n") }
+			return fmt.Sprintf("line %d:\n- %s\n+ %s\nin\n%s\nand\n%s", i+1, linesA[i], linesB[i], around(linesA), around(linesB))
 		}
 	}
 	return fmt.Sprintf("%d lines and %d", len(linesA), len(linesB))

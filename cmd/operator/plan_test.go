@@ -528,8 +528,11 @@ func TestPlanInEtcd(t *testing.T) {
 	planMesh(m, e)
 	options := func(args ...string) []string { return withEtcd(e, append(args, m.args()...)...) }
 	lock := kvstore.Key(kvstore.IdentityLocksPrefix, "k8s:stuck;", "694d8c3")
-	if _, err := e.Client.Put(t.Context(), lock, ""); err != nil {
-		t.Fatal(err)
+	// A heartbeat of the second in which the plan begins would not change.
+	for key, value := range map[string]string{lock: "", heartbeatKey: "2020-01-01T00:00:00Z"} {
+		if _, err := e.Client.Put(t.Context(), key, value); err != nil {
+			t.Fatal(err)
+		}
 	}
 	kubeconfig := w.UserKubeconfig(t, "etcd-planner", "system:masters")
 	before, leases := e.Revision(), countLeases(t, e)
