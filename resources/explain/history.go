@@ -170,7 +170,7 @@ func (b *History) For(kind, namespace, name string) Explanation {
 	defer b.mu.Unlock()
 	var x Explanation
 	for w := range b.since(0) {
-		written := sameKind(w.Resource, kind) && w.Name == name && w.Namespace == namespace
+		written := w.Name == name && w.Namespace == namespace && sameKind(w.Resource, kind)
 		if written || w.Cause != nil && triggered(w.Cause.Triggers, kind, namespace, name) {
 			x.Writes = append(x.Writes, w)
 		}
@@ -204,7 +204,7 @@ func (b *History) namespacesOf(kind, name string) []string {
 	known := map[string]bool{}
 	note := func(triggers []Trigger) {
 		for _, t := range triggers {
-			if sameKind(t.Kind, kind) && t.Name == name && t.Namespace != "" {
+			if t.Name == name && t.Namespace != "" && sameKind(t.Kind, kind) {
 				known[t.Namespace] = true
 			}
 		}
@@ -223,7 +223,7 @@ func (b *History) namespacesOf(kind, name string) []string {
 
 func triggered(triggers []Trigger, kind, namespace, name string) bool {
 	return slices.ContainsFunc(triggers, func(t Trigger) bool {
-		return sameKind(t.Kind, kind) && t.Namespace == namespace && t.Name == name
+		return t.Name == name && t.Namespace == namespace && sameKind(t.Kind, kind)
 	})
 }
 
