@@ -16,9 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/version"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
 
+	"github.com/skep-operator/skep/resources/builtin"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -73,17 +73,17 @@ func newElector(p params) (*elector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the hostname for the lease: %w", err)
 	}
-	leases, err := coordinationclient.NewForConfig(p.Leading.LeaseConfig())
-	if err != nil {
-		return nil, err
-	}
 	namespace := p.Cluster.K8sNamespace
 	if namespace == "" {
 		namespace = metav1.NamespaceDefault
 	}
+	leases, err := builtin.NewClient[*coordinationv1.Lease](p.Leading.LeaseConfig(), leaseResource, namespace)
+	if err != nil {
+		return nil, err
+	}
 	e := &elector{
 		params: p, identity: host + "-" + rand.String(10), clock: leading.SystemClock,
-		lock: &lock{leases: leases.Leases(namespace), namespace: namespace, log: p.Log},
+		lock: &lock{leases: leases, namespace: namespace, log: p.Log},
 	}
 	e.status = leading.ElectionStatus{Identity: e.identity, Lease: e.lock.describe()}
 	return e, nil

@@ -13,11 +13,13 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/gentype"
 	"k8s.io/utils/ptr"
 
 	"github.com/skep-operator/skep/resources/k8s"
 )
+
+var leaseResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 
 var (
 	// errLost ends a term whose lease is lost.
@@ -29,7 +31,7 @@ var (
 // lock reads and writes the lease. A response counts only if it is from the API server, is the lease, and has what was
 // written.
 type lock struct {
-	leases    coordinationclient.LeaseInterface
+	leases    *gentype.Client[*coordinationv1.Lease]
 	namespace string
 	log       *slog.Logger
 	// stored is the lease as written last by this replica.
@@ -142,7 +144,7 @@ func confirms(response, sent *coordinationv1.Lease) bool {
 
 // ref is the lease, to classify errors.
 func (l *lock) ref() k8s.Ref {
-	return k8s.Ref{Resource: coordinationv1.SchemeGroupVersion.WithResource("leases"), Namespace: l.namespace, Name: leaseName}
+	return k8s.Ref{Resource: leaseResource, Namespace: l.namespace, Name: leaseName}
 }
 
 // shortJSON is an object as text that fits into a log line.

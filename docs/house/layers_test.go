@@ -69,6 +69,7 @@ func TestDependencies(t *testing.T) {
 		{"go.uber.org/fx", everywhere, "it is a second framework beside ours; dig alone holds the graph"},
 		{"k8s.io/kubernetes", everywhere, "it is for cmd/devcluster, which is a module of its own"},
 		{"github.com/goccy/go-graphviz", everywhere, "its engine costs every process half a second at the start; cmd/graphdraw has it"},
+		{"k8s.io/client-go/kubernetes", isOperator, "it links the types of all API groups in all versions; resources/builtin has clients for single types"},
 		{"github.com/aws", except("operator", "operator-aws"), "only operators for AWS carry its SDK; import cells/ipam/aws from their list of cells alone"},
 		{"github.com/Azure", except("operator", "operator-azure"), "only operators for Azure carry its SDK; import cells/ipam/azure from their list of cells alone"},
 		{"github.com/alibabacloud-go", except("operator", "operator-alibabacloud"), "only operators for Alibaba Cloud carry its SDK; import cells/ipam/alibabacloud from their list of cells alone"},

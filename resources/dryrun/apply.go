@@ -21,7 +21,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/skep-operator/skep/resources/builtin"
 )
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
@@ -209,10 +210,12 @@ func (r request) patched(is *unstructured.Unstructured) (*unstructured.Unstructu
 	case types.MergePatchType:
 		after, err = jsonpatch.MergePatch(before, r.body)
 	case types.StrategicMergePatchType:
-		var typed runtime.Object
-		if typed, err = scheme.Scheme.New(is.GroupVersionKind()); err == nil {
-			after, err = strategicpatch.StrategicMergePatch(before, r.body, typed)
+		typed, unknown := builtin.Scheme.New(is.GroupVersionKind())
+		if unknown != nil {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", r.Resource.GroupResource(), r.Name,
+				"a plan applies strategic merge patches to types of builtin.Scheme alone: send a merge patch, or add the type", 0, false)
 		}
+		after, err = strategicpatch.StrategicMergePatch(before, r.body, typed)
 	default:
 		return nil, apierrors.NewGenericServerResponse(http.StatusUnsupportedMediaType, "patch", r.Resource.GroupResource(), r.Name,
 			"a plan cannot apply patches of type "+r.contentType, 0, false)

@@ -13,8 +13,6 @@ import (
 	"sync"
 	"time"
 
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -155,7 +153,7 @@ const roleCheckInterval = 15 * time.Second
 // refused.
 type roleCheck struct {
 	permissions *Permissions
-	api         authorizationclient.AuthorizationV1Interface
+	api         *reviews
 	graph       graph.Source
 	tree        *health.Tree
 	log         *slog.Logger
@@ -165,7 +163,7 @@ type roleCheck struct {
 }
 
 func newRoleCheck(c Client, p *Permissions, g graph.Source, tree *health.Tree, log *slog.Logger) (*roleCheck, error) {
-	api, err := authorizationclient.NewForConfig(c.RESTConfig())
+	api, err := newReviews(c.RESTConfig())
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,12 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 
+	"github.com/skep-operator/skep/resources/builtin"
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -95,7 +97,7 @@ func (e *Events) WarnOnLease(reason, message string) {
 
 // record begins to send Events, until the term ends.
 func (e *Events) record() {
-	api, err := corev1client.NewForConfig(e.client.RESTConfig())
+	api, err := builtin.NewEvents(e.client.RESTConfig())
 	if err != nil {
 		return // a client of the module's own would have failed before
 	}
@@ -108,7 +110,7 @@ func (e *Events) record() {
 // eventSink sends Events through the module's door, with their cause.
 type eventSink struct {
 	ctx context.Context
-	api corev1client.EventsGetter
+	api *builtin.Events
 	of  *Events
 }
 
@@ -131,12 +133,12 @@ func (s *eventSink) Create(e *corev1.Event) (*corev1.Event, error) {
 	if !s.allowed("create", e.Namespace) {
 		return e, nil
 	}
-	return s.api.Events(e.Namespace).CreateWithEventNamespaceWithContext(s.caused(e), e)
+	return s.api.In(e.Namespace).Create(s.caused(e), e, metav1.CreateOptions{})
 }
 
 // Update implements record.EventSink, which does not call it.
 func (s *eventSink) Update(e *corev1.Event) (*corev1.Event, error) {
-	return s.api.Events(e.Namespace).UpdateWithEventNamespaceWithContext(s.caused(e), e)
+	return s.api.In(e.Namespace).Update(s.caused(e), e, metav1.UpdateOptions{})
 }
 
 // Patch implements record.EventSink: it counts a repetition, if the role
@@ -145,7 +147,7 @@ func (s *eventSink) Patch(e *corev1.Event, patch []byte) (*corev1.Event, error) 
 	if !s.allowed("patch", e.Namespace) {
 		return e, nil
 	}
-	return s.api.Events(e.Namespace).PatchWithEventNamespaceWithContext(s.caused(e), e, patch)
+	return s.api.In(e.Namespace).Patch(s.caused(e), e.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 }
 
 var _ record.EventSink = (*eventSink)(nil)

@@ -4,14 +4,14 @@
 package k8s
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // nameIn is the name of the object in the body of a request, or what its name will begin with, or nothing.
@@ -32,12 +32,19 @@ func nameIn(req *http.Request) string {
 	if json.Unmarshal(text, &partial) == nil {
 		return cmp.Or(partial.Name, partial.GenerateName)
 	}
-	obj, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil) // as protobuf
-	if err != nil {
+	return nameInProtobuf(text)
+}
+
+// protobufPrefix is before the envelope of each object in protobuf.
+var protobufPrefix = []byte("k8s\x00")
+
+// nameInProtobuf is the name of an object of any kind in protobuf: all have their metadata in the first field.
+func nameInProtobuf(text []byte) string {
+	text, is := bytes.CutPrefix(text, protobufPrefix)
+	var envelope runtime.Unknown
+	var partial metav1.PartialObjectMetadata
+	if !is || envelope.Unmarshal(text) != nil || partial.Unmarshal(envelope.Raw) != nil {
 		return ""
 	}
-	if m, err := meta.Accessor(obj); err == nil {
-		return cmp.Or(m.GetName(), m.GetGenerateName())
-	}
-	return ""
+	return cmp.Or(partial.Name, partial.GenerateName)
 }

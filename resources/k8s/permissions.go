@@ -13,7 +13,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/skep-operator/skep/resources/builtin"
 )
 
 // Permissions are what the role allows, as the API server told at the start, and, as
@@ -91,7 +93,7 @@ func matches(list []string, s string) bool {
 // missing are the permissions of rules that the role lacks. Where the API
 // server did not list all that is allowed, it is asked about each that is not
 // on the list.
-func (p *Permissions) missing(ctx context.Context, api authorizationclient.AuthorizationV1Interface, rules []rbacv1.PolicyRule) ([]string, error) {
+func (p *Permissions) missing(ctx context.Context, api *reviews, rules []rbacv1.PolicyRule) ([]string, error) {
 	var missing []string
 	for _, rule := range rules {
 		for _, want := range permissionsOf(rule) {
@@ -108,7 +110,7 @@ func (p *Permissions) missing(ctx context.Context, api authorizationclient.Autho
 }
 
 // lacks reports whether the role lacks a permission.
-func (p *Permissions) lacks(ctx context.Context, api authorizationclient.AuthorizationV1Interface, want permission) (bool, error) {
+func (p *Permissions) lacks(ctx context.Context, api *reviews, want permission) (bool, error) {
 	if p.lists(want) {
 		return false, nil
 	}
@@ -119,9 +121,30 @@ func (p *Permissions) lacks(ctx context.Context, api authorizationclient.Authori
 	return !allowed, err
 }
 
-func ask(ctx context.Context, api authorizationclient.AuthorizationV1Interface, want permission) (allowed bool, err error) {
+// reviews are the clients that ask what the role allows.
+type reviews struct {
+	access creator[*authorizationv1.SelfSubjectAccessReview]
+	rules  creator[*authorizationv1.SelfSubjectRulesReview]
+}
+
+// creator is a client of which objects are only created.
+type creator[T any] interface {
+	Create(ctx context.Context, obj T, opts metav1.CreateOptions) (T, error)
+}
+
+func newReviews(config *rest.Config) (*reviews, error) {
+	version := authorizationv1.SchemeGroupVersion
+	access, err := builtin.NewClient[*authorizationv1.SelfSubjectAccessReview](config, version.WithResource("selfsubjectaccessreviews"), "")
+	if err != nil {
+		return nil, err
+	}
+	rules, err := builtin.NewClient[*authorizationv1.SelfSubjectRulesReview](config, version.WithResource("selfsubjectrulesreviews"), "")
+	return &reviews{access, rules}, err
+}
+
+func ask(ctx context.Context, api *reviews, want permission) (allowed bool, err error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: want.review()}
-	review, err = api.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	review, err = api.access.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
 		return false, fmt.Errorf("asking whether the role allows %s: %w", want, err)
 	}
@@ -129,8 +152,8 @@ func ask(ctx context.Context, api authorizationclient.AuthorizationV1Interface, 
 }
 
 // read asks the API server what it can list.
-func (p *Permissions) read(ctx context.Context, api authorizationclient.AuthorizationV1Interface) error {
-	review, err := api.SelfSubjectRulesReviews().Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+func (p *Permissions) read(ctx context.Context, api *reviews) error {
+	review, err := api.rules.Create(ctx, &authorizationv1.SelfSubjectRulesReview{
 		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: metav1.NamespaceDefault},
 	}, metav1.CreateOptions{})
 	if err != nil {

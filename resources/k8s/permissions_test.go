@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/skep-operator/skep/runtime/graph"
@@ -23,13 +22,13 @@ import (
 
 var nodesStatus = schema.GroupResource{Resource: "nodes/status"}
 
-func (d *desk) reviews(t *testing.T) authorizationclient.AuthorizationV1Interface {
+func (d *desk) reviews(t *testing.T) *reviews {
 	t.Helper()
-	reviews, err := authorizationclient.NewForConfig(d.RESTConfig())
+	r, err := newReviews(d.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return reviews
+	return r
 }
 
 // duties are modules with what they need.
@@ -103,7 +102,7 @@ func TestWhereTheListIsIncompleteEachPermissionIsAskedFor(t *testing.T) {
 	p := newPermissions()
 	tree := health.NewTree()
 	g := duties(map[string][]rbacv1.PolicyRule{"nodes": {Allow("list,watch,get", nodes), Allow("patch", nodesStatus), AllowPath("get", "/version")}})
-	role := &roleCheck{permissions: p, api: api.AuthorizationV1(), graph: func() *graph.Graph { return g }, tree: tree, log: slog.New(slog.DiscardHandler)}
+	role := &roleCheck{permissions: p, api: &reviews{api.AuthorizationV1().SelfSubjectAccessReviews(), api.AuthorizationV1().SelfSubjectRulesReviews()}, graph: func() *graph.Graph { return g }, tree: tree, log: slog.New(slog.DiscardHandler)}
 	if err := role.check(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/skep-operator/skep/resources/builtin"
 )
 
 // check finds mistakes in the rules.
@@ -31,7 +31,7 @@ func checkRule(rule rbacv1.PolicyRule) error {
 		}
 	}
 	for _, group := range rule.APIGroups {
-		builtIn := resourcesOf(group)
+		builtIn := builtin.ResourcesOfGroup(group)
 		for _, resource := range rule.Resources {
 			name, _, _ := strings.Cut(resource, "/")
 			if len(builtIn) > 0 && !slices.Contains(builtIn, name) {
@@ -40,16 +40,4 @@ func checkRule(rule rbacv1.PolicyRule) error {
 		}
 	}
 	return nil
-}
-
-// resourcesOf are the resources of a group that every API server has, none for other groups.
-func resourcesOf(group string) []string {
-	var all []string
-	for _, version := range scheme.Scheme.PrioritizedVersionsForGroup(group) {
-		for kind := range scheme.Scheme.KnownTypes(version) {
-			plural, _ := meta.UnsafeGuessKindToResource(version.WithKind(kind))
-			all = append(all, plural.Resource)
-		}
-	}
-	return all
 }

@@ -8,14 +8,15 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
-	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/skep-operator/skep/resources/builtin"
 )
 
 // Update reads an object as a T, applies edit to it, and writes the difference back.
@@ -123,10 +124,8 @@ func Create[T any](ctx context.Context, c Client, resource schema.GroupVersionRe
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: content}
-	if typed, ok := any(obj).(runtime.Object); ok && u.GetKind() == "" {
-		if kinds, _, err := scheme.Scheme.ObjectKinds(typed); err == nil {
-			u.SetGroupVersionKind(kinds[0])
-		}
+	if u.GetKind() == "" && slices.Contains(builtin.ResourcesOf(obj), resource) {
+		u.SetGroupVersionKind(resource.GroupVersion().WithKind(reflect.TypeFor[T]().Name()))
 	}
 	stored, err := c.Create(ctx, resource, u)
 	if err != nil {

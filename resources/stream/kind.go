@@ -8,17 +8,16 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/skep-operator/skep/resources/builtin"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -74,29 +73,20 @@ func Metadata[T any](gvr schema.GroupVersionResource) Kind[T] {
 
 // isTypeOf returns why full is not the type of a resource that the API server has built in.
 func isTypeOf(full any, gvr schema.GroupVersionResource) error {
-	obj, is := full.(runtime.Object)
-	if !is {
-		return fmt.Errorf("%s is no type of the API server", reflect.TypeOf(full).Elem())
+	name := reflect.TypeOf(full).Elem()
+	switch resources := builtin.ResourcesOf(full); {
+	case len(resources) == 0:
+		return fmt.Errorf("%s is no type of the API server", name)
+	case !slices.Contains(resources, gvr):
+		return fmt.Errorf("%s is the type of %s", name, resources[0].GroupResource())
 	}
-	kinds, _, err := scheme.Scheme.ObjectKinds(obj)
-	if err != nil {
-		return fmt.Errorf("%s is no type that the API server has built in", reflect.TypeOf(full).Elem())
-	}
-	for _, kind := range kinds {
-		if plural, _ := meta.UnsafeGuessKindToResource(kind); plural == gvr {
-			return nil
-		}
-	}
-	plural, _ := meta.UnsafeGuessKindToResource(kinds[0])
-	return fmt.Errorf("%s is the type of %s", reflect.TypeOf(full).Elem(), plural.GroupResource())
+	return nil
 }
 
 // isCustom returns an error if a resource is built in, not defined by a CRD.
 func isCustom(gvr schema.GroupVersionResource) error {
-	for kind := range scheme.Scheme.KnownTypes(gvr.GroupVersion()) {
-		if plural, _ := meta.UnsafeGuessKindToResource(gvr.GroupVersion().WithKind(kind)); plural == gvr {
-			return fmt.Errorf("%s are built in: declare them with stream.Core", gvr.Resource)
-		}
+	if builtin.Has(gvr) {
+		return fmt.Errorf("%s are built in: declare them with stream.Core", gvr.Resource)
 	}
 	return nil
 }
