@@ -129,7 +129,9 @@ func (t *Timer) rest(resting bool) {
 }
 
 // jump moves time on to the next moment at which a timer is needed, and fires
-// all that are due then. It reports false if there is none within the limit.
+// all that are due then. It reports false if there is none within the limit. For
+// timers beyond the limit no time passes: whether they were set before or after a
+// jump depends on how quick the machine is.
 func (p *Plan) jump(limit time.Duration) bool {
 	next, ok := p.next()
 	if !ok {
@@ -140,14 +142,18 @@ func (p *Plan) jump(limit time.Duration) bool {
 		p.mu.Unlock()
 		return false
 	}
+	before := p.ahead
 	p.ahead = max(p.ahead, next)
 	now := p.began.Add(p.ahead)
 	var due []*Timer
 	for t := range p.timers {
-		if t.due <= p.ahead {
+		switch {
+		case t.due <= p.ahead:
 			delete(p.timers, t)
 			t.rest(false)
 			due = append(due, t)
+		case t.due-before > limit:
+			t.due += p.ahead - before
 		}
 	}
 	p.mu.Unlock()

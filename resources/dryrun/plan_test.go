@@ -143,6 +143,26 @@ Plan: nothing to do; NOT STABLE within 1m0s, there may be more: see --plan-timeo
 	})
 }
 
+// What is set while the term is being entered is due as long after that as it was set for, however far time has jumped
+// for what the start waits for.
+func TestJumpsOfTheStartAreNoTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, fired := New(time.Minute), false
+		report, err := p.Make(t.Context(), func(context.Context) error {
+			p.AfterFunc(2*time.Second, func() bool { return !fired }, func() { fired = true; p.write("late", &Pass{}) })
+			for range 30 {
+				begun := make(chan struct{})
+				p.AfterFunc(50*time.Millisecond, func() bool { return true }, func() { close(begun) })
+				<-begun
+			}
+			return nil
+		})
+		if err != nil || !report.Stable || len(report.Writes) != 1 || report.Writes[0].DueIn != Duration(2*time.Second) {
+			t.Errorf("%+v, %v", report, err)
+		}
+	})
+}
+
 // What is retried by the real clock is waited for, but not for ever.
 func TestRetriesAreWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
