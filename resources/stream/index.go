@@ -21,7 +21,7 @@ import (
 //
 // The first use builds it, changes keep it up to date, and it is dropped with
 // the last store handle that has used it.
-type Index[T any, K comparable] struct{ index *changelog.Index[T, K] }
+type Index[T any, K comparable] struct{ index *changelog.Index[*T, K] }
 
 // NewIndex declares an index. keys calls add for every key of obj; it must
 // depend on nothing but obj, must not use any stream, and is called under the

@@ -127,7 +127,7 @@ type Resource[T any] interface {
 // base implements the methods of a Resource that need no more than its change list.
 type base[T any] struct {
 	// use returns the change list and keeps it alive until release is called.
-	use  func() (changes *changelog.Log[T], release func())
+	use  func() (changes *changelog.Log[*T], release func())
 	name string
 }
 

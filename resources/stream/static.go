@@ -19,7 +19,7 @@ import (
 // Stream. All methods are safe for concurrent use.
 type Local[T any] struct {
 	base[T]
-	changes *changelog.Log[T]
+	changes *changelog.Log[*T]
 
 	mu    sync.Mutex
 	users int
@@ -34,12 +34,12 @@ func NewLocal[T any](opts ...Option) (*Local[T], error) {
 		return nil, fmt.Errorf("local stream: %w", err)
 	}
 	o := makeOptions("local", opts)
-	l := &Local[T]{changes: changelog.New[T](conditions.New(o.log, o.health))}
+	l := &Local[T]{changes: changelog.New[*T](conditions.New(o.log, o.health))}
 	l.base = base[T]{use: l.use, name: o.name}
 	return l, nil
 }
 
-func (l *Local[T]) use() (*changelog.Log[T], func()) {
+func (l *Local[T]) use() (*changelog.Log[*T], func()) {
 	l.add(1)
 	return l.changes, sync.OnceFunc(func() { l.add(-1) })
 }

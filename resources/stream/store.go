@@ -16,15 +16,12 @@ import (
 // was there last. Its methods are safe for concurrent use. Objects are shared:
 // read them, never change them.
 type Store[T any] struct {
-	changes *changelog.Log[T]
-	indexes *changelog.Indexes[T]
+	changes *changelog.Log[*T]
+	indexes *changelog.Indexes[*T]
 }
 
 // Get returns the object with this key, and whether there is one.
-func (s *Store[T]) Get(key slim.Key) (obj *T, ok bool) {
-	obj = s.changes.Get(key)
-	return obj, obj != nil
-}
+func (s *Store[T]) Get(key slim.Key) (obj *T, ok bool) { return s.changes.Get(key) }
 
 // Len returns the number of objects.
 func (s *Store[T]) Len() int { return s.changes.Len() }

@@ -22,13 +22,13 @@ import (
 // for concurrent use.
 type Stream[T any] struct {
 	base[T]
-	config   reflector.Config[T]
+	config   reflector.Config[*T]
 	linger   time.Duration
 	onDemand bool
 
 	mu      sync.Mutex
-	running *reflector.Reflector[T] // nil: stopped
-	last    <-chan struct{}         // closed when the reflector before has ended
+	running *reflector.Reflector[*T] // nil: stopped
+	last    <-chan struct{}          // closed when the reflector before has ended
 	users   int
 	stop    *time.Timer // running while the stream lingers
 	closed  bool
@@ -44,9 +44,9 @@ func New[T any](source *Source, kind Kind[T], opts ...Option) (*Stream[T], error
 	}
 	o := makeOptions(kind.String(), opts)
 	s := &Stream[T]{linger: o.linger, onDemand: o.onDemand}
-	s.config = reflector.Config[T]{
+	s.config = reflector.Config[*T]{
 		Name: o.name, Resource: kind.gvr, Custom: kind.custom, Kind: kind.name,
-		Namespace: kind.namespace, Labels: kind.labels, Fields: kind.fields, Codec: codec,
+		Namespace: kind.namespace, Labels: kind.labels, Fields: kind.fields, Codec: reflector.NewCodec(codec),
 		Connect: source.connect, Definitions: definitions{source}, Plan: source.plan,
 		Logger: o.log, Conditions: conditions.New(o.log, o.health),
 	}
@@ -55,11 +55,11 @@ func New[T any](source *Source, kind Kind[T], opts ...Option) (*Stream[T], error
 }
 
 // use starts the stream with its first user.
-func (s *Stream[T]) use() (*changelog.Log[T], func()) {
+func (s *Stream[T]) use() (*changelog.Log[*T], func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		closed := changelog.New[T](conditions.New(s.config.Logger, nil))
+		closed := changelog.New[*T](conditions.New(s.config.Logger, nil))
 		closed.Close()
 		return closed, func() {}
 	}
@@ -125,7 +125,7 @@ func (s *Stream[T]) Close() {
 }
 
 // reflector is the one that runs, nil if none does.
-func (s *Stream[T]) reflector() *reflector.Reflector[T] {
+func (s *Stream[T]) reflector() *reflector.Reflector[*T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.running

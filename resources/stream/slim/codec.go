@@ -88,9 +88,9 @@ func (c *Codec[T]) DecodeProtobuf(in *Interner, message []byte, obj *T) error {
 // spec of an object that its annotations exclude. Trim is called once, when the object is decoded.
 type Trimmer interface{ Trim() }
 
-func trim[T any](obj *T) (err error) {
+func trim(obj any) (err error) {
 	defer recoverTo(&err)
-	if t, ok := any(obj).(Trimmer); ok {
+	if t, ok := obj.(Trimmer); ok {
 		t.Trim()
 	}
 	return nil

@@ -40,6 +40,6 @@ func (m *Meta) slimMeta() *Meta { return m }
 // are in: promoted methods keep their unexported names.
 type holder interface{ slimMeta() *Meta }
 
-// MetaOf returns the Meta that *obj embeds. T must embed Meta, which the
-// constructors of Codec check.
-func MetaOf[T any](obj *T) *Meta { return any(obj).(holder).slimMeta() }
+// MetaOf returns the Meta that *obj embeds. obj points to a type that embeds Meta, which the
+// constructors of Codec check. It panics with anything else.
+func MetaOf(obj any) *Meta { return obj.(holder).slimMeta() }

@@ -106,9 +106,9 @@ func (u *Undecoded) undecoded() *Undecoded { return u }
 type partial interface{ undecoded() *Undecoded }
 
 // UndecodedOf returns the Undecoded that *obj embeds, the zero Undecoded if its
-// type has none.
-func UndecodedOf[T any](obj *T) Undecoded {
-	if p, ok := any(obj).(partial); ok {
+// type has none. obj is a pointer.
+func UndecodedOf(obj any) Undecoded {
+	if p, ok := obj.(partial); ok {
 		return *p.undecoded()
 	}
 	return Undecoded{}
@@ -116,7 +116,7 @@ func UndecodedOf[T any](obj *T) Undecoded {
 
 // salvage decodes what can be decoded of an object into *obj. The error says why
 // the object cannot be kept.
-func salvage[T any](object []byte, obj *T) error {
+func salvage(object []byte, obj any) error {
 	u, err := decodeParts(object, obj)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func salvage[T any](object []byte, obj *T) error {
 	if u.CannotDecode("metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion") {
 		return u.DecodeError()
 	}
-	if p, ok := any(obj).(partial); ok {
+	if p, ok := obj.(partial); ok {
 		*p.undecoded() = u
 		return nil
 	}
@@ -133,11 +133,11 @@ func salvage[T any](object []byte, obj *T) error {
 
 // decodeParts sets those fields of *obj that can be decoded, and returns the
 // others.
-func decodeParts[T any](object []byte, obj *T) (u Undecoded, err error) {
+func decodeParts(object []byte, obj any) (u Undecoded, err error) {
 	defer recoverTo(&err)
-	*obj = *new(T)
-	s := salvager{}
-	s.decodeStruct(object, reflect.ValueOf(obj).Elem(), "")
+	v, s := reflect.ValueOf(obj).Elem(), salvager{}
+	v.SetZero()
+	s.decodeStruct(object, v, "")
 	return Undecoded{&s.fields}, nil
 }
 

@@ -25,31 +25,31 @@ var ErrClosed = errors.New("stream is closed")
 //
 // Everything is under one lock; nothing here blocks, starts a goroutine or calls
 // foreign code (index functions excepted), so schedules of it can be replayed in
-// tests step by step. The methods of this file that write, and Current and
+// tests step by step. P is a pointer to a slim type. The methods of this file that write, and Current and
 // CurrentRevision, are called between Lock and Unlock. All others lock by
 // themselves.
-type Log[T any] struct {
+type Log[P any] struct {
 	mu         sync.Mutex
-	nodes      slim.KeyMap[*node[T]]
-	head, tail *node[T]
+	nodes      slim.KeyMap[*node[P]]
+	head, tail *node[P]
 	seq        uint64 // of the last change
 	live       int    // nodes that are not tombstones
 	revision   slim.Revision
 	synced     chan struct{} // closed when the initial state is complete
 	unreadable map[slim.Key]unreadable
 	examples   []slim.Key // of unreadable, for health
-	subs       []*Subscription[T]
+	subs       []*Subscription[P]
 	bits       uint64 // of node.seen that are taken
-	indexes    map[buildable[T]]*builtIndex[T]
+	indexes    map[buildable[P]]*builtIndex[P]
 	waiters    []*waiter
 	ended      chan struct{} // closed by Close
 	health     *conditions.Set
 }
 
 // node is a key in the change list.
-type node[T any] struct {
-	prev, next *node[T]
-	obj        *T     // newest state; the last one of a tombstone
+type node[P any] struct {
+	prev, next *node[P]
+	obj        P      // newest state; the last one of a tombstone
 	seq        uint64 // position: number of its last change
 	born       uint64 // number of the change that brought the key
 	seen       uint64 // bit per subscription that was given an Upsert of it
@@ -58,47 +58,46 @@ type node[T any] struct {
 }
 
 // New makes an empty list, not synced, that reports to these conditions.
-func New[T any](health *conditions.Set) *Log[T] {
-	return &Log[T]{
+func New[P any](health *conditions.Set) *Log[P] {
+	return &Log[P]{
 		synced:     make(chan struct{}),
 		ended:      make(chan struct{}),
 		unreadable: map[slim.Key]unreadable{},
-		indexes:    map[buildable[T]]*builtIndex[T]{},
+		indexes:    map[buildable[P]]*builtIndex[P]{},
 		health:     health,
 	}
 }
 
 // Lock begins changes.
-func (l *Log[T]) Lock() { l.mu.Lock() }
+func (l *Log[P]) Lock() { l.mu.Lock() }
 
 // Unlock ends changes, and reports what they did to the conditions: health
 // reporters are foreign code and run without the lock.
-func (l *Log[T]) Unlock() {
+func (l *Log[P]) Unlock() {
 	l.mu.Unlock()
 	l.health.Report()
 }
 
-// Current returns the newest state of a key, nil if it does not exist.
-func (l *Log[T]) Current(key slim.Key) *T {
-	n, _ := l.nodes.Get(key)
-	if n == nil || n.deleted {
-		return nil
+// Current returns the newest state of a key, if it exists.
+func (l *Log[P]) Current(key slim.Key) (obj P, exists bool) {
+	if n, _ := l.nodes.Get(key); n != nil && !n.deleted {
+		return n.obj, true
 	}
-	return n.obj
+	return obj, false
 }
 
 // CurrentRevision returns the revision up to which the list is complete.
-func (l *Log[T]) CurrentRevision() slim.Revision { return l.revision }
+func (l *Log[P]) CurrentRevision() slim.Revision { return l.revision }
 
 // Upsert takes over a new state of an object. A state with the resourceVersion
 // that is known already is no change.
-func (l *Log[T]) Upsert(obj *T) {
+func (l *Log[P]) Upsert(obj P) {
 	l.Put(obj)
 	l.Advance(slim.MetaOf(obj).ResourceVersion)
 }
 
 // Put is Upsert of a state whose resourceVersion is not progress of the server.
-func (l *Log[T]) Put(obj *T) {
+func (l *Log[P]) Put(obj P) {
 	meta := slim.MetaOf(obj)
 	key := meta.Key()
 	if u := slim.UndecodedOf(obj); u != (slim.Undecoded{}) {
@@ -110,29 +109,30 @@ func (l *Log[T]) Put(obj *T) {
 	if n != nil {
 		meta.Name = n.meta().Name // equal, and its bytes are kept by the map anyhow
 	}
-	var old *T
 	switch {
 	case n == nil:
-		n = &node[T]{}
+		n = &node[P]{}
 		l.nodes.Set(key, n)
 		fallthrough
 	case n.deleted:
 		n.deleted = false
 		n.born = l.seq + 1
 		l.live++
+		n.obj = obj
+		l.index(n)
 	case n.meta().ResourceVersion == meta.ResourceVersion:
 		return
 	default:
-		old = n.obj
+		old := n.obj
+		n.obj = obj
+		l.reindex(n, old)
 	}
-	n.obj = obj
 	l.touch(n)
-	l.reindex(n, old, obj)
 }
 
 // Remove makes the key's node a tombstone, or takes it out at once if no
 // subscription has seen it.
-func (l *Log[T]) Remove(key slim.Key, at slim.Revision) {
+func (l *Log[P]) Remove(key slim.Key, at slim.Revision) {
 	if len(l.unreadable) > 0 {
 		l.clearUnreadable(key)
 	}
@@ -146,7 +146,7 @@ func (l *Log[T]) Remove(key slim.Key, at slim.Revision) {
 	for _, s := range l.subs {
 		s.dropInitial(n)
 	}
-	l.reindex(n, n.obj, nil)
+	l.unindex(n)
 	if n.isUnseen() {
 		l.drop(n)
 		return
@@ -156,8 +156,8 @@ func (l *Log[T]) Remove(key slim.Key, at slim.Revision) {
 
 // Replace makes objs the complete state at this revision, together with the keys
 // that have not changed. What could not be read keeps the state it had.
-func (l *Log[T]) Replace(objs []*T, unchanged []slim.Key, undecoded map[slim.Key]error, at slim.Revision) {
-	slices.SortFunc(objs, func(a, b *T) int {
+func (l *Log[P]) Replace(objs []P, unchanged []slim.Key, undecoded map[slim.Key]error, at slim.Revision) {
+	slices.SortFunc(objs, func(a, b P) int {
 		return cmp.Compare(slim.MetaOf(a).ResourceVersion, slim.MetaOf(b).ResourceVersion)
 	})
 	gone := make(map[slim.Key]struct{}, l.live)
@@ -189,7 +189,7 @@ func (l *Log[T]) Replace(objs []*T, unchanged []slim.Key, undecoded map[slim.Key
 }
 
 // Complete marks the initial state as complete.
-func (l *Log[T]) Complete() {
+func (l *Log[P]) Complete() {
 	if l.IsSynced() {
 		return
 	}
@@ -202,10 +202,10 @@ func (l *Log[T]) Complete() {
 }
 
 // IsSynced reports whether the initial state is complete.
-func (l *Log[T]) IsSynced() bool { return isClosed(l.synced) }
+func (l *Log[P]) IsSynced() bool { return isClosed(l.synced) }
 
 // Ended is closed when the list is closed.
-func (l *Log[T]) Ended() <-chan struct{} { return l.ended }
+func (l *Log[P]) Ended() <-chan struct{} { return l.ended }
 
 func isClosed(c <-chan struct{}) bool {
 	select {
@@ -217,7 +217,7 @@ func isClosed(c <-chan struct{}) bool {
 }
 
 // touch gives n the next number and moves it to the tail.
-func (l *Log[T]) touch(n *node[T]) {
+func (l *Log[P]) touch(n *node[P]) {
 	for _, s := range l.subs {
 		if s.passed(n) {
 			s.pending++
@@ -244,7 +244,7 @@ func (l *Log[T]) touch(n *node[T]) {
 }
 
 // unlink takes n out of the list, if it is in, and moves positions off it.
-func (l *Log[T]) unlink(n *node[T]) {
+func (l *Log[P]) unlink(n *node[P]) {
 	if n.prev == nil && l.head != n {
 		return
 	}
@@ -265,7 +265,7 @@ func (l *Log[T]) unlink(n *node[T]) {
 }
 
 // drop forgets a deleted key.
-func (l *Log[T]) drop(n *node[T]) {
+func (l *Log[P]) drop(n *node[P]) {
 	for _, s := range l.subs {
 		if !s.passed(n) {
 			s.pending--
@@ -282,12 +282,12 @@ func compareKeys(a, b slim.Key) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-func (n *node[T]) meta() *slim.Meta { return slim.MetaOf(n.obj) }
+func (n *node[P]) meta() *slim.Meta { return slim.MetaOf(n.obj) }
 
-func (n *node[T]) isUnseen() bool { return n.seen == 0 && n.overflow == 0 }
+func (n *node[P]) isUnseen() bool { return n.seen == 0 && n.overflow == 0 }
 
 // Close ends all subscriptions.
-func (l *Log[T]) Close() {
+func (l *Log[P]) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if isClosed(l.ended) {

@@ -12,52 +12,52 @@ import (
 )
 
 // Index is the declaration of an index, as stream.Index.
-type Index[T any, K comparable] struct {
+type Index[P any, K comparable] struct {
 	name string
-	keys func(obj *T, add func(K))
+	keys func(obj P, add func(K))
 }
 
 // NewIndex declares an index. keys is called under the lock of the list.
-func NewIndex[T any, K comparable](name string, keys func(obj *T, add func(K))) *Index[T, K] {
-	return &Index[T, K]{name: name, keys: keys}
+func NewIndex[P any, K comparable](name string, keys func(obj P, add func(K))) *Index[P, K] {
+	return &Index[P, K]{name: name, keys: keys}
 }
 
 // Lookup returns the objects that have this key, in no order.
-func Lookup[T any, K comparable](u *Indexes[T], index *Index[T, K], key K) []*T {
+func Lookup[P any, K comparable](u *Indexes[P], index *Index[P, K], key K) []P {
 	u.log.Lock()
 	defer u.log.Unlock()
-	return u.use(index).(*postings[T, K]).lookup(key)
+	return u.use(index).(*postings[P, K]).lookup(key)
 }
 
 // Count returns the number of objects that have this key.
-func Count[T any, K comparable](u *Indexes[T], index *Index[T, K], key K) int {
+func Count[P any, K comparable](u *Indexes[P], index *Index[P, K], key K) int {
 	u.log.Lock()
 	defer u.log.Unlock()
-	return u.use(index).(*postings[T, K]).byKey[key].len()
+	return u.use(index).(*postings[P, K]).byKey[key].len()
 }
 
 // Keys returns the keys that objects have, in no order.
-func Keys[T any, K comparable](u *Indexes[T], index *Index[T, K]) []K {
+func Keys[P any, K comparable](u *Indexes[P], index *Index[P, K]) []K {
 	u.log.Lock()
 	defer u.log.Unlock()
-	return slices.Collect(maps.Keys(u.use(index).(*postings[T, K]).byKey))
+	return slices.Collect(maps.Keys(u.use(index).(*postings[P, K]).byKey))
 }
 
 // Indexes are the indexes of a list that one user has used. They are kept up to
 // date until no user is left.
-type Indexes[T any] struct {
-	log  *Log[T]
-	used map[buildable[T]]struct{} // nil once released; under the lock of the list
+type Indexes[P any] struct {
+	log  *Log[P]
+	used map[buildable[P]]struct{} // nil once released; under the lock of the list
 }
 
 // Indexes returns the indexes of a new user, who releases them.
-func (l *Log[T]) Indexes() *Indexes[T] {
-	return &Indexes[T]{log: l, used: map[buildable[T]]struct{}{}}
+func (l *Log[P]) Indexes() *Indexes[P] {
+	return &Indexes[P]{log: l, used: map[buildable[P]]struct{}{}}
 }
 
 // use returns the built index, building it if this is its first use. The caller
 // has the lock.
-func (u *Indexes[T]) use(index buildable[T]) indexed[T] {
+func (u *Indexes[P]) use(index buildable[P]) indexed[P] {
 	built := u.log.indexes[index]
 	if u.used == nil {
 		if built != nil {
@@ -66,7 +66,7 @@ func (u *Indexes[T]) use(index buildable[T]) indexed[T] {
 		return index.build(u.log)
 	}
 	if built == nil {
-		built = &builtIndex[T]{indexed: index.build(u.log)}
+		built = &builtIndex[P]{indexed: index.build(u.log)}
 		u.log.indexes[index] = built
 	}
 	if _, mine := u.used[index]; !mine {
@@ -77,7 +77,7 @@ func (u *Indexes[T]) use(index buildable[T]) indexed[T] {
 }
 
 // Release drops the indexes that have no other user.
-func (u *Indexes[T]) Release() {
+func (u *Indexes[P]) Release() {
 	u.log.mu.Lock()
 	defer u.log.mu.Unlock()
 	for index := range u.used {
@@ -90,58 +90,86 @@ func (u *Indexes[T]) Release() {
 }
 
 // buildable is an Index without its key type.
-type buildable[T any] interface {
-	build(l *Log[T]) indexed[T]
+type buildable[P any] interface {
+	build(l *Log[P]) indexed[P]
 	String() string
 }
 
 // indexed is a built index without its key type.
-type indexed[T any] interface {
-	// move takes n from the keys of the old state to those of the new one;
-	// nil is no state.
-	move(n *node[T], old, obj *T)
+type indexed[P any] interface {
+	// add gives n the keys of its state, remove takes them away.
+	add(n *node[P])
+	remove(n *node[P])
+	// move takes n from the keys of its old state to those of its state.
+	move(n *node[P], old P)
 }
 
 // builtIndex is an index and the number of its users.
-type builtIndex[T any] struct {
-	indexed[T]
+type builtIndex[P any] struct {
+	indexed[P]
 	users int
 }
 
-func (l *Log[T]) reindex(n *node[T], old, obj *T) {
+func (l *Log[P]) index(n *node[P]) {
 	for _, index := range l.indexes {
-		index.move(n, old, obj)
+		index.add(n)
+	}
+}
+
+func (l *Log[P]) reindex(n *node[P], old P) {
+	for _, index := range l.indexes {
+		index.move(n, old)
+	}
+}
+
+func (l *Log[P]) unindex(n *node[P]) {
+	for _, index := range l.indexes {
+		index.remove(n)
 	}
 }
 
 // String returns the index's name.
-func (ix *Index[T, K]) String() string { return ix.name }
+func (ix *Index[P, K]) String() string { return ix.name }
 
-func (ix *Index[T, K]) build(l *Log[T]) indexed[T] {
-	p := &postings[T, K]{index: ix, health: l.health, byKey: map[K]nodeSet[T]{}}
+func (ix *Index[P, K]) build(l *Log[P]) indexed[P] {
+	p := &postings[P, K]{index: ix, health: l.health, byKey: map[K]nodeSet[P]{}}
 	p.addFrom = func(k K) { p.from = appendKey(p.from, k) }
 	p.addTo = func(k K) { p.to = appendKey(p.to, k) }
 	for n := l.head; n != nil; n = n.next {
 		if !n.deleted {
-			p.move(n, nil, n.obj)
+			p.add(n)
 		}
 	}
 	return p
 }
 
 // postings is a built index: the nodes of each key.
-type postings[T any, K comparable] struct {
-	index          *Index[T, K]
+type postings[P any, K comparable] struct {
+	index          *Index[P, K]
 	health         *conditions.Set
-	byKey          map[K]nodeSet[T]
-	from, to       []K // of move, reused
+	byKey          map[K]nodeSet[P]
+	from, to       []K // of apply, reused
 	addFrom, addTo func(K)
 }
 
-func (p *postings[T, K]) move(n *node[T], old, obj *T) {
-	p.from, p.to = p.from[:0], p.to[:0]
+func (p *postings[P, K]) add(n *node[P]) {
+	p.collect(n.obj, p.addTo)
+	p.apply(n)
+}
+
+func (p *postings[P, K]) remove(n *node[P]) {
+	p.collect(n.obj, p.addFrom)
+	p.apply(n)
+}
+
+func (p *postings[P, K]) move(n *node[P], old P) {
 	p.collect(old, p.addFrom)
-	p.collect(obj, p.addTo)
+	p.collect(n.obj, p.addTo)
+	p.apply(n)
+}
+
+// apply takes n from the keys that were collected as those of its old state to those of its new one.
+func (p *postings[P, K]) apply(n *node[P]) {
 	for _, k := range p.from {
 		if !slices.Contains(p.to, k) {
 			if left := p.byKey[k].without(n); left.len() > 0 {
@@ -156,14 +184,12 @@ func (p *postings[T, K]) move(n *node[T], old, obj *T) {
 			p.byKey[k] = p.byKey[k].with(n)
 		}
 	}
+	p.from, p.to = p.from[:0], p.to[:0]
 }
 
 // collect runs the key function. One that panics costs its object the place in
 // this index, not the process its life.
-func (p *postings[T, K]) collect(obj *T, add func(K)) {
-	if obj == nil {
-		return
-	}
+func (p *postings[P, K]) collect(obj P, add func(K)) {
 	defer func() {
 		if r := recover(); r != nil {
 			p.health.Set("index "+p.index.name, fmt.Errorf("the key function panicked: %v", r))
@@ -172,9 +198,9 @@ func (p *postings[T, K]) collect(obj *T, add func(K)) {
 	p.index.keys(obj, add)
 }
 
-func (p *postings[T, K]) lookup(key K) []*T {
+func (p *postings[P, K]) lookup(key K) []P {
 	found := p.byKey[key]
-	objs := make([]*T, 0, found.len())
+	objs := make([]P, 0, found.len())
 	for _, n := range found.few {
 		objs = append(objs, n.obj)
 	}
@@ -192,23 +218,23 @@ func appendKey[K comparable](keys []K, k K) []K {
 }
 
 // nodeSet is a set of nodes: a slice while that is quick to search.
-type nodeSet[T any] struct {
-	few  []*node[T]
-	many map[*node[T]]struct{}
+type nodeSet[P any] struct {
+	few  []*node[P]
+	many map[*node[P]]struct{}
 }
 
 const fewNodes = 128
 
-func (p nodeSet[T]) len() int { return len(p.few) + len(p.many) }
+func (p nodeSet[P]) len() int { return len(p.few) + len(p.many) }
 
-func (p nodeSet[T]) with(n *node[T]) nodeSet[T] {
+func (p nodeSet[P]) with(n *node[P]) nodeSet[P] {
 	switch {
 	case p.many != nil:
 		p.many[n] = struct{}{}
 	case len(p.few) < fewNodes:
 		p.few = append(p.few, n)
 	default:
-		p.many = make(map[*node[T]]struct{}, len(p.few)+1)
+		p.many = make(map[*node[P]]struct{}, len(p.few)+1)
 		for _, other := range p.few {
 			p.many[other] = struct{}{}
 		}
@@ -218,7 +244,7 @@ func (p nodeSet[T]) with(n *node[T]) nodeSet[T] {
 	return p
 }
 
-func (p nodeSet[T]) without(n *node[T]) nodeSet[T] {
+func (p nodeSet[P]) without(n *node[P]) nodeSet[P] {
 	if p.many != nil {
 		delete(p.many, n)
 		return p

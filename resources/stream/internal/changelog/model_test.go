@@ -31,7 +31,7 @@ var modelKeys = []string{"a", "b", "c", "d"}
 
 type model struct {
 	rng   *rand.Rand
-	c     *Log[thing]
+	c     *Log[*thing]
 	rv    slim.Revision
 	live  map[string]slim.Revision
 	subs  []*modelSub
@@ -44,7 +44,7 @@ type model struct {
 
 // modelSub is what a subscriber must have seen.
 type modelSub struct {
-	*Subscription[thing]
+	*Subscription[*thing]
 	seen    map[string]bool          // was given an Upsert and no Delete since
 	last    map[string]slim.Revision // newest state it was given
 	initial map[string]bool          // still to come before the sync mark
@@ -72,7 +72,7 @@ func TestModel(t *testing.T) {
 func runModel(seed, schedule uint64, logging bool) (m *model) {
 	m = &model{
 		rng: rand.New(rand.NewPCG(seed, schedule)), live: map[string]slim.Revision{},
-		c: New[thing](conditions.New(slog.New(slog.DiscardHandler), nil)), logging: logging,
+		c: New[*thing](conditions.New(slog.New(slog.DiscardHandler), nil)), logging: logging,
 	}
 	defer func() {
 		if r := recover(); r != nil {

@@ -9,25 +9,25 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// Get returns the newest state of a key, nil if it does not exist.
-func (l *Log[T]) Get(key slim.Key) *T {
+// Get returns the newest state of a key, if it exists.
+func (l *Log[P]) Get(key slim.Key) (obj P, exists bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.Current(key)
 }
 
 // Len returns the number of objects.
-func (l *Log[T]) Len() int {
+func (l *Log[P]) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.live
 }
 
 // Objects returns all objects in the order of their last change.
-func (l *Log[T]) Objects() []*T {
+func (l *Log[P]) Objects() []P {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	objs := make([]*T, 0, l.live)
+	objs := make([]P, 0, l.live)
 	for n := l.head; n != nil; n = n.next {
 		if !n.deleted {
 			objs = append(objs, n.obj)
@@ -37,7 +37,7 @@ func (l *Log[T]) Objects() []*T {
 }
 
 // Revision returns the revision up to which the list is complete.
-func (l *Log[T]) Revision() slim.Revision {
+func (l *Log[P]) Revision() slim.Revision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.revision
@@ -62,7 +62,7 @@ type SubscriberState struct {
 }
 
 // State returns the state of the list.
-func (l *Log[T]) State() State {
+func (l *Log[P]) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := State{

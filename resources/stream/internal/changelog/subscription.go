@@ -17,20 +17,20 @@ type Options struct {
 
 // Subscription is the position of one subscriber in a change list. All fields
 // are under the lock of the change list.
-type Subscription[T any] struct {
-	log *Log[T]
+type Subscription[P any] struct {
+	log *Log[P]
 	Options
 
 	// The position: nodes up to pos are passed, next is the first one that is
 	// not. With NewestFirst there are two: nodes up to split are the initial
 	// state, walked by old and oldPos when nothing is after pos.
-	next, old *node[T]
+	next, old *node[P]
 	pos       uint64
 	oldPos    uint64
 	split     uint64
 	pending   int                   // nodes not passed
 	bit       int                   // of node.seen, or -1
-	overflow  map[*node[T]]struct{} // in place of the bit
+	overflow  map[*node[P]]struct{} // in place of the bit
 
 	// The initial state: live nodes born up to start that were unseen at start.
 	complete         func() // called once it is known, or not waited for any more
@@ -46,10 +46,10 @@ type Subscription[T any] struct {
 
 // Subscribe adds a subscription at the head of the list. complete is called once
 // the initial state is known, with the lock held.
-func (l *Log[T]) Subscribe(options Options, complete func()) *Subscription[T] {
+func (l *Log[P]) Subscribe(options Options, complete func()) *Subscription[P] {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	s := &Subscription[T]{
+	s := &Subscription[P]{
 		log:      l,
 		Options:  options,
 		complete: complete,
@@ -61,7 +61,7 @@ func (l *Log[T]) Subscribe(options Options, complete func()) *Subscription[T] {
 	if s.bit < 64 {
 		l.bits |= 1 << s.bit
 	} else {
-		s.bit, s.overflow = -1, map[*node[T]]struct{}{}
+		s.bit, s.overflow = -1, map[*node[P]]struct{}{}
 	}
 	l.subs = append(l.subs, s)
 	if l.IsSynced() {
@@ -72,7 +72,7 @@ func (l *Log[T]) Subscribe(options Options, complete func()) *Subscription[T] {
 
 // countInitial fixes the initial state: all that is live now and unseen comes
 // before the sync mark.
-func (s *Subscription[T]) countInitial() {
+func (s *Subscription[P]) countInitial() {
 	s.complete()
 	s.start, s.counting = s.log.seq, true
 	for n := s.log.head; n != nil; n = n.next {
@@ -88,7 +88,7 @@ func (s *Subscription[T]) countInitial() {
 
 // Wait returns when Drain may have something. It reports false if the subscription
 // is over.
-func (s *Subscription[T]) Wait(ctx context.Context) bool {
+func (s *Subscription[P]) Wait(ctx context.Context) bool {
 	s.log.mu.Lock()
 	s.processing = 0
 	if s.isOver() {
@@ -112,7 +112,7 @@ func (s *Subscription[T]) Wait(ctx context.Context) bool {
 // Drain emits what has changed, up to BatchSize keys: each with its newest state, or
 // with its last one if it was deleted. It returns their number, and the sync mark as
 // soon as that is due. emit is called with the lock held.
-func (s *Subscription[T]) Drain(emit func(obj *T, deleted bool)) (n int, synced bool) {
+func (s *Subscription[P]) Drain(emit func(obj P, deleted bool)) (n int, synced bool) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	if s.isOver() {
@@ -139,7 +139,7 @@ func (s *Subscription[T]) Drain(emit func(obj *T, deleted bool)) (n int, synced 
 }
 
 // step passes the next node.
-func (s *Subscription[T]) step() *node[T] {
+func (s *Subscription[P]) step() *node[P] {
 	if n := s.next; n != nil {
 		s.next, s.pos = n.next, n.seq
 		s.pending--
@@ -155,7 +155,7 @@ func (s *Subscription[T]) step() *node[T] {
 }
 
 // deliver records that the subscriber gets the state of a node that was passed.
-func (s *Subscription[T]) deliver(n *node[T]) {
+func (s *Subscription[P]) deliver(n *node[P]) {
 	switch {
 	case n.deleted:
 		s.unmarkSeen(n)
@@ -165,10 +165,10 @@ func (s *Subscription[T]) deliver(n *node[T]) {
 	}
 }
 
-func (s *Subscription[T]) isSyncDue() bool { return s.counting && s.initialRemaining == 0 }
+func (s *Subscription[P]) isSyncDue() bool { return s.counting && s.initialRemaining == 0 }
 
 // Leave ends the subscription.
-func (s *Subscription[T]) Leave() {
+func (s *Subscription[P]) Leave() {
 	l := s.log
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -192,7 +192,7 @@ func (s *Subscription[T]) Leave() {
 
 // hasSeen reports whether the subscription was given an Upsert of the key since its
 // last Delete.
-func (s *Subscription[T]) hasSeen(n *node[T]) bool {
+func (s *Subscription[P]) hasSeen(n *node[P]) bool {
 	if s.bit >= 0 {
 		return n.seen&(1<<s.bit) != 0
 	}
@@ -200,7 +200,7 @@ func (s *Subscription[T]) hasSeen(n *node[T]) bool {
 	return ok
 }
 
-func (s *Subscription[T]) markSeen(n *node[T]) {
+func (s *Subscription[P]) markSeen(n *node[P]) {
 	if s.bit >= 0 {
 		n.seen |= 1 << s.bit
 		return
@@ -210,7 +210,7 @@ func (s *Subscription[T]) markSeen(n *node[T]) {
 }
 
 // unmarkSeen removes a tombstone that no other subscription has seen.
-func (s *Subscription[T]) unmarkSeen(n *node[T]) {
+func (s *Subscription[P]) unmarkSeen(n *node[P]) {
 	if !s.hasSeen(n) {
 		return
 	}
@@ -226,7 +226,7 @@ func (s *Subscription[T]) unmarkSeen(n *node[T]) {
 }
 
 // passed reports whether the position is behind n.
-func (s *Subscription[T]) passed(n *node[T]) bool {
+func (s *Subscription[P]) passed(n *node[P]) bool {
 	if n.seq <= s.split {
 		return n.seq <= s.oldPos
 	}
@@ -234,7 +234,7 @@ func (s *Subscription[T]) passed(n *node[T]) bool {
 }
 
 // advancePast moves the positions off a node that leaves its place.
-func (s *Subscription[T]) advancePast(n *node[T]) {
+func (s *Subscription[P]) advancePast(n *node[P]) {
 	if s.next == n {
 		s.next = n.next
 	}
@@ -245,7 +245,7 @@ func (s *Subscription[T]) advancePast(n *node[T]) {
 
 // dropInitial takes a node off what remains of the initial state, if it is part
 // of it.
-func (s *Subscription[T]) dropInitial(n *node[T]) {
+func (s *Subscription[P]) dropInitial(n *node[P]) {
 	if s.counting && n.born <= s.start && !s.hasSeen(n) {
 		s.initialRemaining--
 		s.wakeUp()
@@ -253,7 +253,7 @@ func (s *Subscription[T]) dropInitial(n *node[T]) {
 }
 
 // wakeUp ends wait.
-func (s *Subscription[T]) wakeUp() {
+func (s *Subscription[P]) wakeUp() {
 	if !s.idle {
 		return
 	}
@@ -265,4 +265,4 @@ func (s *Subscription[T]) wakeUp() {
 }
 
 // isOver reports whether the subscription has ended.
-func (s *Subscription[T]) isOver() bool { return s.stopped || isClosed(s.log.ended) }
+func (s *Subscription[P]) isOver() bool { return s.stopped || isClosed(s.log.ended) }

@@ -25,14 +25,14 @@ type unreadable struct {
 func (u unreadable) whole() bool { return u.fields == (slim.Undecoded{}) }
 
 // Unreadable is stream.Store.Unreadable.
-func (l *Log[T]) Unreadable(fields ...string) []slim.Key {
+func (l *Log[P]) Unreadable(fields ...string) []slim.Key {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.unreadableKeys(fields...)
 }
 
 // Hides is stream.Store.Hides.
-func (l *Log[T]) Hides(key slim.Key) bool {
+func (l *Log[P]) Hides(key slim.Key) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range [...]slim.Key{key, unknownKey} {
@@ -45,16 +45,16 @@ func (l *Log[T]) Hides(key slim.Key) bool {
 
 // HasNameless reports whether there is an object of which not even the name can be
 // decoded. The caller has the lock.
-func (l *Log[T]) HasNameless() bool {
+func (l *Log[P]) HasNameless() bool {
 	_, nameless := l.unreadable[unknownKey]
 	return nameless
 }
 
 // MarkUnreadable records an object of which nothing could be decoded but its key.
 // The caller has the lock.
-func (l *Log[T]) MarkUnreadable(key slim.Key, err error) { l.markUnreadable(key, unreadable{err: err}) }
+func (l *Log[P]) MarkUnreadable(key slim.Key, err error) { l.markUnreadable(key, unreadable{err: err}) }
 
-func (l *Log[T]) unreadableKeys(fields ...string) []slim.Key {
+func (l *Log[P]) unreadableKeys(fields ...string) []slim.Key {
 	keys := make([]slim.Key, 0, len(l.unreadable))
 	for key, u := range l.unreadable {
 		if u.whole() || u.fields.CannotDecode(fields...) {
@@ -66,14 +66,14 @@ func (l *Log[T]) unreadableKeys(fields ...string) []slim.Key {
 }
 
 // markUnreadable records an object that could not be decoded, or not in whole.
-func (l *Log[T]) markUnreadable(key slim.Key, u unreadable) {
+func (l *Log[P]) markUnreadable(key slim.Key, u unreadable) {
 	l.logUnreadable(key, u)
 	l.unreadable[key] = u
 	l.reportUnreadable()
 }
 
 // clearUnreadable records that an object is readable, or gone.
-func (l *Log[T]) clearUnreadable(key slim.Key) {
+func (l *Log[P]) clearUnreadable(key slim.Key) {
 	if _, known := l.unreadable[key]; known {
 		delete(l.unreadable, key)
 		l.reportUnreadable()
@@ -82,7 +82,7 @@ func (l *Log[T]) clearUnreadable(key slim.Key) {
 
 // replaceUnreadable records the objects of a complete state of which nothing could
 // be decoded. The other unreadable objects are recorded already.
-func (l *Log[T]) replaceUnreadable(whole map[slim.Key]error) {
+func (l *Log[P]) replaceUnreadable(whole map[slim.Key]error) {
 	for key, err := range whole {
 		l.logUnreadable(key, unreadable{err: err})
 	}
@@ -97,7 +97,7 @@ func (l *Log[T]) replaceUnreadable(whole map[slim.Key]error) {
 const maxLogged = 100
 
 // logUnreadable logs an object that was readable until now, or was not known.
-func (l *Log[T]) logUnreadable(key slim.Key, u unreadable) {
+func (l *Log[P]) logUnreadable(key slim.Key, u unreadable) {
 	if _, known := l.unreadable[key]; !known && len(l.unreadable) < maxLogged {
 		l.health.Warn("object cannot be decoded, or not in whole", "object", key.String(), "error", u.err)
 	}
@@ -108,7 +108,7 @@ const examples = 3
 
 // reportUnreadable sets the condition. Its examples stay the same as long as they
 // are unreadable.
-func (l *Log[T]) reportUnreadable() {
+func (l *Log[P]) reportUnreadable() {
 	l.examples = slices.DeleteFunc(l.examples, func(key slim.Key) bool {
 		_, still := l.unreadable[key]
 		return !still

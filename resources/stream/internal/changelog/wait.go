@@ -20,7 +20,7 @@ type waiter struct {
 
 // AwaitSync returns when the initial state is complete. The error is the
 // context's, with the conditions that keep it from being so, or ErrClosed.
-func (l *Log[T]) AwaitSync(ctx context.Context) error {
+func (l *Log[P]) AwaitSync(ctx context.Context) error {
 	select {
 	case <-l.synced:
 	case <-l.ended:
@@ -36,13 +36,13 @@ func (l *Log[T]) AwaitSync(ctx context.Context) error {
 }
 
 // AwaitRevision is Await of all objects.
-func (l *Log[T]) AwaitRevision(ctx context.Context, revision slim.Revision) error {
+func (l *Log[P]) AwaitRevision(ctx context.Context, revision slim.Revision) error {
 	return l.Await(ctx, unknownKey, revision)
 }
 
 // Await returns when the object is shown as of the revision, and the initial state
 // is complete. The error is the context's, or ErrClosed.
-func (l *Log[T]) Await(ctx context.Context, key slim.Key, revision slim.Revision) error {
+func (l *Log[P]) Await(ctx context.Context, key slim.Key, revision slim.Revision) error {
 	l.mu.Lock()
 	w := &waiter{key: key, revision: revision, done: make(chan struct{})}
 	if l.shows(w) {
@@ -67,20 +67,20 @@ func (l *Log[T]) Await(ctx context.Context, key slim.Key, revision slim.Revision
 
 // shows reports whether the state of the waiter's key is recent enough. Changes
 // come in the order of their revisions, so a later one of any key will do.
-func (l *Log[T]) shows(w *waiter) bool {
+func (l *Log[P]) shows(w *waiter) bool {
 	if !l.IsSynced() {
 		return false
 	}
 	if l.revision >= w.revision {
 		return true
 	}
-	obj := l.Current(w.key)
-	return obj != nil && slim.MetaOf(obj).ResourceVersion >= w.revision
+	obj, exists := l.Current(w.key)
+	return exists && slim.MetaOf(obj).ResourceVersion >= w.revision
 }
 
 // Advance records that the list is complete up to a revision, and ends the calls
 // that waited for it. It is called at the end of every change, with the lock held.
-func (l *Log[T]) Advance(to slim.Revision) {
+func (l *Log[P]) Advance(to slim.Revision) {
 	l.revision = max(l.revision, to)
 	if len(l.waiters) == 0 {
 		return

@@ -18,7 +18,7 @@ import (
 // WaitForRevision and WaitForFresh do not count them.
 
 // followPlan shows what is planned from now on, until stop is called.
-func (r *Reflector[T]) followPlan() (stop func()) {
+func (r *Reflector[P]) followPlan() (stop func()) {
 	return r.Plan.Objects().Follow(r.Resource, func(key slim.Key) {
 		r.changes.Lock()
 		defer r.changes.Unlock()
@@ -28,20 +28,20 @@ func (r *Reflector[T]) followPlan() (stop func()) {
 
 // updatePlanned sets the planned state of an object, with the lock held. Before the
 // initial state is complete, mergePlan does.
-func (r *Reflector[T]) updatePlanned(key slim.Key) {
+func (r *Reflector[P]) updatePlanned(key slim.Key) {
 	state, base, held := r.Plan.Objects().Planned(r.Resource, key)
 	c := r.changes
-	switch obj := c.Current(key); {
+	switch obj, exists := c.Current(key); {
 	case !c.IsSynced():
 		return
 	case !held:
 		// The server's state holds, which this stream has not kept.
 		r.relists.add()
 		return
-	case obj != nil && !dryrun.IsPlanned(slim.MetaOf(obj).ResourceVersion.String()) && uint64(slim.MetaOf(obj).ResourceVersion) > base:
+	case exists && !dryrun.IsPlanned(slim.MetaOf(obj).ResourceVersion.String()) && uint64(slim.MetaOf(obj).ResourceVersion) > base:
 		r.isPlanned(slim.MetaOf(obj))
 	}
-	if obj := r.decodePlan(state); obj != nil {
+	if obj, is := r.decodePlan(state); is {
 		c.Put(obj)
 		c.Advance(0) // for those who wait for this object
 	} else {
@@ -49,38 +49,38 @@ func (r *Reflector[T]) updatePlanned(key slim.Key) {
 	}
 }
 
-// decodePlan is a planned object as the stream keeps it, nil if it is not one of
-// those that the stream has.
-func (r *Reflector[T]) decodePlan(state *unstructured.Unstructured) *T {
+// decodePlan is a planned object as the stream keeps it, if it is one of those that
+// the stream has.
+func (r *Reflector[P]) decodePlan(state *unstructured.Unstructured) (obj P, is bool) {
 	if state == nil {
-		return nil
+		return obj, false
 	}
 	selected, err := dryrun.SelectorOf(r.Namespace, r.Labels, r.Fields)
 	if err != nil || !selected(state) {
-		return nil
+		return obj, false
 	}
 	raw, err := json.Marshal(state.Object)
 	if err != nil {
-		return nil
+		return obj, false
 	}
-	switch obj := r.newDecoder().object(inJSON, raw).(type) {
-	case *object[T]:
-		return &obj.value
+	switch found := r.newDecoder().object(inJSON, raw).(type) {
+	case item[P]:
+		return found.pointer(), true
 	case *metadataOnly:
-		r.changes.MarkUnreadable(slim.Key{Namespace: state.GetNamespace(), Name: state.GetName()}, obj.err)
+		r.changes.MarkUnreadable(slim.Key{Namespace: state.GetNamespace(), Name: state.GetName()}, found.err)
 	}
-	return nil
+	return obj, false
 }
 
 // isPlanned reports whether the plan's state of an object is shown in place of a
 // state of the server.
-func (r *Reflector[T]) isPlanned(server *slim.Meta) bool {
+func (r *Reflector[P]) isPlanned(server *slim.Meta) bool {
 	return r.Plan.Objects().Newer(r.Resource, server.Key(), uint64(server.ResourceVersion))
 }
 
 // mergePlan puts planned states in place of those of a complete state of the
 // server.
-func (r *Reflector[T]) mergePlan(objs []*T, same []slim.Key) ([]*T, []slim.Key) {
+func (r *Reflector[P]) mergePlan(objs []P, same []slim.Key) ([]P, []slim.Key) {
 	keys := r.Plan.Objects().Keys(r.Resource)
 	if len(keys) == 0 {
 		return objs, same
@@ -89,11 +89,11 @@ func (r *Reflector[T]) mergePlan(objs []*T, same []slim.Key) ([]*T, []slim.Key) 
 	for _, key := range keys {
 		held[key] = true
 	}
-	objs = slices.DeleteFunc(objs, func(obj *T) bool { return r.isPlanned(slim.MetaOf(obj)) })
+	objs = slices.DeleteFunc(objs, func(obj P) bool { return r.isPlanned(slim.MetaOf(obj)) })
 	same = slices.DeleteFunc(same, func(key slim.Key) bool { return held[key] })
 	for _, key := range keys {
 		state, _, _ := r.Plan.Objects().Planned(r.Resource, key)
-		if obj := r.decodePlan(state); obj != nil {
+		if obj, is := r.decodePlan(state); is {
 			objs = append(objs, obj)
 		}
 	}

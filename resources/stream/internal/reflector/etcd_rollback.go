@@ -16,7 +16,7 @@ import (
 
 // checkRollback returns an error, after which the Reflector lists again, if a rollback
 // is suspected and the server is behind the stream.
-func (w *watcher[T]) checkRollback() error {
+func (w *watcher[P]) checkRollback() error {
 	if w.initial || !w.suspectRollback.Load() {
 		return nil
 	}

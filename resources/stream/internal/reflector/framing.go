@@ -230,18 +230,18 @@ func openEnvelope(raw []byte) ([]byte, error) {
 }
 
 // decoder decodes the objects of one answer.
-type decoder[T any] struct {
-	codec    *slim.Codec[T]
+type decoder[P any] struct {
+	codec    Codec[P]
 	interner *slim.Interner
 	verify   func(metav1.TypeMeta) error // of a list
 }
 
-func (lw *listerWatcher[T]) newDecoder() *decoder[T] {
-	return &decoder[T]{codec: lw.Codec, interner: slim.NewInterner(), verify: lw.verifyList}
+func (lw *listerWatcher[P]) newDecoder() *decoder[P] {
+	return &decoder[P]{codec: lw.Codec, interner: slim.NewInterner(), verify: lw.verifyList}
 }
 
-// object decodes an object: *object[T], or *metadataOnly if it cannot be read.
-func (d *decoder[T]) object(enc encoding, raw []byte) runtime.Object {
+// object decodes an object: an item, or *metadataOnly if it cannot be read.
+func (d *decoder[P]) object(enc encoding, raw []byte) runtime.Object {
 	if enc == inJSON {
 		return d.read(raw, inJSON)
 	}
@@ -253,14 +253,8 @@ func (d *decoder[T]) object(enc encoding, raw []byte) runtime.Object {
 }
 
 // read decodes an object without envelope.
-func (d *decoder[T]) read(message []byte, enc encoding) runtime.Object {
-	obj := &object[T]{}
-	var err error
-	if enc == inJSON {
-		err = d.codec.DecodeJSON(message, &obj.value)
-	} else {
-		err = d.codec.DecodeProtobuf(d.interner, message, &obj.value)
-	}
+func (d *decoder[P]) read(message []byte, enc encoding) runtime.Object {
+	obj, err := d.codec.decode(enc, d.interner, message)
 	if err == nil && obj.meta().Name == "" {
 		err = errors.New("object has no name")
 	}
@@ -271,7 +265,7 @@ func (d *decoder[T]) read(message []byte, enc encoding) runtime.Object {
 }
 
 // metadata decodes only the metadata of an object.
-func (d *decoder[T]) metadata(enc encoding, raw []byte, cause error) *metadataOnly {
+func (d *decoder[P]) metadata(enc encoding, raw []byte, cause error) *metadataOnly {
 	if enc == inProtobuf {
 		message, err := openEnvelope(raw)
 		if err != nil {
@@ -282,7 +276,7 @@ func (d *decoder[T]) metadata(enc encoding, raw []byte, cause error) *metadataOn
 	return d.readMetadata(raw, enc, cause)
 }
 
-func (d *decoder[T]) readMetadata(message []byte, enc encoding, cause error) *metadataOnly {
+func (d *decoder[P]) readMetadata(message []byte, enc encoding, cause error) *metadataOnly {
 	n := &metadataOnly{err: cause}
 	var err error
 	if enc == inJSON {
@@ -316,7 +310,7 @@ func (initialEventsEnd) Keep(key string) bool { return key == metav1.InitialEven
 
 var markCodec = sync.OnceValues(slim.Metadata[mark])
 
-func (d *decoder[T]) bookmark(enc encoding, raw []byte) (*bookmark, error) {
+func (d *decoder[P]) bookmark(enc encoding, raw []byte) (*bookmark, error) {
 	codec, err := markCodec()
 	if err != nil {
 		return nil, err
@@ -352,7 +346,7 @@ func decodeStatus(enc encoding, raw []byte) (*metav1.Status, error) {
 
 // list decodes a list as it is read and passes on its objects. The type of a list of
 // custom resources is known at its end: the fields are sorted.
-func (d *decoder[T]) list(r io.Reader, item func(runtime.Object)) (metav1.ListMeta, error) {
+func (d *decoder[P]) list(r io.Reader, item func(runtime.Object)) (metav1.ListMeta, error) {
 	br := bufio.NewReaderSize(r, listBuffer)
 	enc, err := sniff(br)
 	if err != nil {
@@ -369,7 +363,7 @@ func (d *decoder[T]) list(r io.Reader, item func(runtime.Object)) (metav1.ListMe
 	return meta, d.verify(head)
 }
 
-func (d *decoder[T]) listProtobuf(r *bufio.Reader, item func(runtime.Object)) (head metav1.TypeMeta, meta metav1.ListMeta, err error) {
+func (d *decoder[P]) listProtobuf(r *bufio.Reader, item func(runtime.Object)) (head metav1.TypeMeta, meta metav1.ListMeta, err error) {
 	start := make([]byte, len(envelope))
 	if _, err := io.ReadFull(r, start); err != nil {
 		return head, meta, unexpectedEOF(err)
@@ -441,7 +435,7 @@ func readFields(r *bufio.Reader, field func(num protowire.Number, length uint64)
 	}
 }
 
-func (d *decoder[T]) listJSON(r *bufio.Reader, item func(runtime.Object)) (head metav1.TypeMeta, meta metav1.ListMeta, err error) {
+func (d *decoder[P]) listJSON(r *bufio.Reader, item func(runtime.Object)) (head metav1.TypeMeta, meta metav1.ListMeta, err error) {
 	dec := json.NewDecoder(r)
 	if err := expectDelim(dec, '{'); err != nil {
 		return head, meta, err
@@ -471,7 +465,7 @@ func (d *decoder[T]) listJSON(r *bufio.Reader, item func(runtime.Object)) (head 
 	return head, meta, expectDelim(dec, '}')
 }
 
-func (d *decoder[T]) itemsJSON(dec *json.Decoder, raw *json.RawMessage, item func(runtime.Object)) error {
+func (d *decoder[P]) itemsJSON(dec *json.Decoder, raw *json.RawMessage, item func(runtime.Object)) error {
 	start, err := dec.Token()
 	if err != nil || start == nil { // null: no items
 		return err

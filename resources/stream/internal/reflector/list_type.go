@@ -15,7 +15,7 @@ import (
 // an empty list of another kind, which would delete all objects.
 
 // verifyList returns an error for a list that is not one of this kind.
-func (c *Config[T]) verifyList(head metav1.TypeMeta) error {
+func (c *Config[P]) verifyList(head metav1.TypeMeta) error {
 	name, ok := strings.CutSuffix(head.Kind, "List")
 	switch {
 	case !ok, name == "", c.Kind != "" && name != c.Kind && name != partialMetadata:

@@ -28,10 +28,10 @@ import (
 
 // listerWatcher makes the requests of a stream and decodes the answers as they
 // arrive: no list is ever in memory as a whole, no full object at all.
-type listerWatcher[T any] struct {
-	Config[T]
+type listerWatcher[P any] struct {
+	Config[P]
 	timing  timing
-	changes *changelog.Log[T]
+	changes *changelog.Log[P]
 	backoff *requestBackoff
 	reading sync.WaitGroup // lists and watches that are being read
 	since   atomic.Pointer[time.Time]
@@ -42,28 +42,28 @@ type listerWatcher[T any] struct {
 	suspectRollback atomic.Bool           // the server may have gone back since it was seen
 }
 
-var _ cache.ListerWatcherWithContext = (*listerWatcher[struct{}])(nil)
+var _ cache.ListerWatcherWithContext = (*listerWatcher[*struct{}])(nil)
 
-func newListerWatcher[T any](c Config[T]) *listerWatcher[T] {
-	return &listerWatcher[T]{
-		Config: c, timing: defaultTiming, changes: changelog.New[T](c.Conditions), backoff: newRequestBackoff(defaultTiming),
+func newListerWatcher[P any](c Config[P]) *listerWatcher[P] {
+	return &listerWatcher[P]{
+		Config: c, timing: defaultTiming, changes: changelog.New[P](c.Conditions), backoff: newRequestBackoff(defaultTiming),
 	}
 }
 
 // List implements cache.ListerWatcher, which the Reflector does not call.
-func (lw *listerWatcher[T]) List(opts metav1.ListOptions) (runtime.Object, error) {
+func (lw *listerWatcher[P]) List(opts metav1.ListOptions) (runtime.Object, error) {
 	return lw.ListWithContext(context.Background(), opts)
 }
 
 // Watch implements cache.ListerWatcher, which the Reflector does not call.
-func (lw *listerWatcher[T]) Watch(opts metav1.ListOptions) (watch.Interface, error) {
+func (lw *listerWatcher[P]) Watch(opts metav1.ListOptions) (watch.Interface, error) {
 	return lw.WatchWithContext(context.Background(), opts)
 }
 
 // ListWithContext implements cache.ListerWatcherWithContext. The Reflector
 // falls back to it when a request for initial events fails for whatever reason;
 // where a list would fail for the same reason the server is spared the attempt.
-func (lw *listerWatcher[T]) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
+func (lw *listerWatcher[P]) ListWithContext(ctx context.Context, opts metav1.ListOptions) (runtime.Object, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -101,15 +101,15 @@ func hasNoRevision(resourceVersion string) bool {
 }
 
 // markConnected records that something was read.
-func (lw *listerWatcher[T]) markConnected() {
+func (lw *listerWatcher[P]) markConnected() {
 	lw.backoff.reset()
 	lw.Conditions.SetAndReport(conditions.Connection, nil)
 }
 
 // WatchWithContext implements cache.ListerWatcherWithContext.
-func (lw *listerWatcher[T]) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
+func (lw *listerWatcher[P]) WatchWithContext(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	opts.Watch = true
-	w := &watcher[T]{listerWatcher: lw, opts: opts, initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents}
+	w := &watcher[P]{listerWatcher: lw, opts: opts, initial: opts.SendInitialEvents != nil && *opts.SendInitialEvents}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	if w.initial {
 		w.opts.ResourceVersion = lw.relists.resourceVersionFor(opts.ResourceVersion)
@@ -132,12 +132,12 @@ const watchBuffer = 64
 
 // request sends a list or watch and returns the answer's body. The error is the
 // server's, if it answered; it has been reported.
-func (lw *listerWatcher[T]) request(ctx context.Context, opts metav1.ListOptions) (*body, error) {
+func (lw *listerWatcher[P]) request(ctx context.Context, opts metav1.ListOptions) (*body, error) {
 	return lw.requestFields(ctx, opts, lw.Fields)
 }
 
 // requestFields is request for the objects that a field selector matches.
-func (lw *listerWatcher[T]) requestFields(ctx context.Context, opts metav1.ListOptions, fields string) (*body, error) {
+func (lw *listerWatcher[P]) requestFields(ctx context.Context, opts metav1.ListOptions, fields string) (*body, error) {
 	verb := "list"
 	if opts.Watch {
 		verb = "watch"
@@ -169,7 +169,7 @@ func (lw *listerWatcher[T]) requestFields(ctx context.Context, opts metav1.ListO
 }
 
 // recordFailure reports the error of a request or its answer, and delays the next one.
-func (lw *listerWatcher[T]) recordFailure(verb string, err error) error {
+func (lw *listerWatcher[P]) recordFailure(verb string, err error) error {
 	if lw.reportError(verb, err) {
 		lw.backoff.recordFailure(err)
 	}
@@ -177,7 +177,7 @@ func (lw *listerWatcher[T]) recordFailure(verb string, err error) error {
 }
 
 // reportError sets the condition of an error, if it is one.
-func (lw *listerWatcher[T]) reportError(verb string, err error) (reported bool) {
+func (lw *listerWatcher[P]) reportError(verb string, err error) (reported bool) {
 	switch {
 	case errors.Is(err, context.Canceled), verb == "watch" && isUnsupported(err), apierrors.IsNotFound(err):
 		return false // no fault, or awaitResource reports it
@@ -203,7 +203,7 @@ func isExpired(err error) bool {
 // isUnsupported reports whether the server does not stream initial events.
 func isUnsupported(err error) bool { return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) }
 
-func (lw *listerWatcher[T]) path() []string {
+func (lw *listerWatcher[P]) path() []string {
 	gvr := lw.Resource
 	path := []string{"/apis", gvr.Group, gvr.Version}
 	if gvr.Group == "" {
@@ -216,7 +216,7 @@ func (lw *listerWatcher[T]) path() []string {
 }
 
 // accept returns the media types that the codec reads, best first.
-func (lw *listerWatcher[T]) accept(watch bool) string {
+func (lw *listerWatcher[P]) accept(watch bool) string {
 	types := []string{runtime.ContentTypeJSON}
 	if lw.Codec.SpeaksProtobuf() {
 		types = []string{runtime.ContentTypeProtobuf, runtime.ContentTypeJSON}
@@ -235,13 +235,13 @@ func (lw *listerWatcher[T]) accept(watch bool) string {
 
 // dedupe returns unchanged in place of an object that the stream keeps already, so
 // that a relist does not need the memory twice.
-func (lw *listerWatcher[T]) dedupe(obj runtime.Object) runtime.Object {
-	fresh, ok := obj.(*object[T])
+func (lw *listerWatcher[P]) dedupe(obj runtime.Object) runtime.Object {
+	fresh, ok := obj.(item[P])
 	if !ok {
 		return obj
 	}
 	meta := fresh.meta()
-	if held := lw.changes.Get(meta.Key()); held != nil && slim.MetaOf(held).ResourceVersion == meta.ResourceVersion {
+	if held, exists := lw.changes.Get(meta.Key()); exists && slim.MetaOf(held).ResourceVersion == meta.ResourceVersion {
 		return &unchanged{meta: slim.MetaOf(held)}
 	}
 	return obj

@@ -25,7 +25,7 @@ type Definitions interface {
 // awaitResource waits until a resource that the server does not have is worth
 // another request. Its objects are deleted from the stream once it is known not to
 // exist, of which one 404 is no proof: an API server that is starting sends 404, too.
-func (r *Reflector[T]) awaitResource(ctx context.Context, cause error) {
+func (r *Reflector[P]) awaitResource(ctx context.Context, cause error) {
 	if !r.Custom {
 		r.Conditions.SetAndReport(conditions.Connection, fmt.Errorf("the server does not serve %s, asking again: %w", r.Resource.GroupResource(), cause))
 		r.backoff.waitAtLeast(r.timing.crdPollDelay(r.notFoundCount))
@@ -54,7 +54,7 @@ func (r *Reflector[T]) awaitResource(ctx context.Context, cause error) {
 const notFoundUntilGone = 3
 
 // resourceFound ends the wait for a resource.
-func (r *Reflector[T]) resourceFound() {
+func (r *Reflector[P]) resourceFound() {
 	r.notFoundCount = 0
 	r.Conditions.SetAndReport(conditions.Resource, nil)
 	if r.releaseDefinitions != nil {
@@ -64,7 +64,7 @@ func (r *Reflector[T]) resourceFound() {
 }
 
 // deleteAll deletes all objects, if there were any.
-func (r *Reflector[T]) deleteAll() {
+func (r *Reflector[P]) deleteAll() {
 	r.changes.Lock()
 	if r.changes.IsSynced() {
 		objs, _ := r.mergePlan(nil, nil)

@@ -28,7 +28,7 @@ const (
 
 // scheduleNamelessRelist schedules a relist if there is an object without a name. The
 // caller has the lock of the change list.
-func (r *Reflector[T]) scheduleNamelessRelist() {
+func (r *Reflector[P]) scheduleNamelessRelist() {
 	l := &r.namelessRelists
 	switch {
 	case !r.changes.HasNameless():

@@ -20,7 +20,15 @@ type object[T any] struct {
 	value        T
 }
 
+// item is an object of whatever type.
+type item[P any] interface {
+	runtime.Object
+	meta() *slim.Meta
+	pointer() P
+}
+
 func (o *object[T]) meta() *slim.Meta { return slim.MetaOf(&o.value) }
+func (o *object[T]) pointer() *T      { return &o.value }
 
 func (o *object[T]) DeepCopyObject() runtime.Object { c := *o; return &c }
 func (o *object[T]) GetName() string                { return o.meta().Name }

@@ -79,7 +79,7 @@ func (c *progress) ended(b *body) bool {
 
 // WaitForFresh returns once the watch has shown all that the server has now. It is
 // an error if the server does not report that in time.
-func (r *Reflector[T]) WaitForFresh(ctx context.Context) error {
+func (r *Reflector[P]) WaitForFresh(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, freshLimit)
 	defer cancel()
 	seen := r.changes.Revision()
@@ -99,7 +99,7 @@ func (r *Reflector[T]) WaitForFresh(ctx context.Context) error {
 // that it has replayed that write to for as far as its cache. Asking for the server's
 // revision again, once per short watch, moves the cache beyond it as soon as anything else
 // was written.
-func (r *Reflector[T]) awaitShown(ctx context.Context, revision slim.Revision) error {
+func (r *Reflector[P]) awaitShown(ctx context.Context, revision slim.Revision) error {
 	for {
 		attempt, cancel := context.WithTimeout(ctx, progressWatch*time.Second)
 		err := r.changes.AwaitRevision(attempt, revision)
@@ -116,7 +116,7 @@ func (r *Reflector[T]) awaitShown(ctx context.Context, revision slim.Revision) e
 
 // serverRevision is the revision of the server. It lists an object that does not
 // exist: the answer is empty, and up to date.
-func (lw *listerWatcher[T]) serverRevision(ctx context.Context) (slim.Revision, error) {
+func (lw *listerWatcher[P]) serverRevision(ctx context.Context) (slim.Revision, error) {
 	for {
 		body, err := lw.requestFields(ctx, metav1.ListOptions{}, "metadata.name=none")
 		if err == nil {

@@ -23,7 +23,7 @@ import (
 )
 
 // Config says what a reflector reads, and where.
-type Config[T any] struct {
+type Config[P any] struct {
 	Name      string // of the stream
 	Resource  schema.GroupVersionResource
 	Custom    bool   // defined by a CustomResourceDefinition
@@ -31,7 +31,7 @@ type Config[T any] struct {
 	Namespace string // "" for all
 	Labels    string // selectors
 	Fields    string
-	Codec     *slim.Codec[T]
+	Codec     Codec[P]
 
 	Connect     func(ctx context.Context) (rest.Interface, error)
 	Definitions Definitions
@@ -42,8 +42,8 @@ type Config[T any] struct {
 
 // Reflector is client-go's Reflector between our listerWatcher, which sends the
 // requests, and the change list, which is its store.
-type Reflector[T any] struct {
-	*listerWatcher[T]
+type Reflector[P any] struct {
+	*listerWatcher[P]
 	cancel context.CancelCauseFunc
 	done   chan struct{}
 
@@ -55,9 +55,9 @@ type Reflector[T any] struct {
 }
 
 // Start starts a reflector once previous is closed; nil is none.
-func Start[T any](c Config[T], previous <-chan struct{}) *Reflector[T] {
+func Start[P any](c Config[P], previous <-chan struct{}) *Reflector[P] {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	r := &Reflector[T]{listerWatcher: newListerWatcher(c), cancel: cancel, done: make(chan struct{})}
+	r := &Reflector[P]{listerWatcher: newListerWatcher(c), cancel: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		if previous != nil {
@@ -77,20 +77,20 @@ func Start[T any](c Config[T], previous <-chan struct{}) *Reflector[T] {
 }
 
 // Changes is the change list.
-func (r *Reflector[T]) Changes() *changelog.Log[T] { return r.changes }
+func (r *Reflector[P]) Changes() *changelog.Log[P] { return r.changes }
 
 // Stop closes the change list and ends the reflector. Done is closed when it has
 // ended.
-func (r *Reflector[T]) Stop() {
+func (r *Reflector[P]) Stop() {
 	r.cancel(changelog.ErrClosed)
 	r.changes.Close()
 }
 
 // Done is closed when the reflector has ended.
-func (r *Reflector[T]) Done() <-chan struct{} { return r.done }
+func (r *Reflector[P]) Done() <-chan struct{} { return r.done }
 
 // ConnectedSince is the start of the watch; zero if there is none.
-func (r *Reflector[T]) ConnectedSince() time.Time {
+func (r *Reflector[P]) ConnectedSince() time.Time {
 	if since := r.since.Load(); since != nil {
 		return *since
 	}
@@ -98,7 +98,7 @@ func (r *Reflector[T]) ConnectedSince() time.Time {
 }
 
 // loop restarts the Reflector, after a delay that depends on its error.
-func (r *Reflector[T]) loop(ctx context.Context) {
+func (r *Reflector[P]) loop(ctx context.Context) {
 	ctx = klog.NewContext(ctx, logr.FromSlogHandler(quiet{r.Logger.Handler()}))
 	reflector := cache.NewReflectorWithOptions(r.listerWatcher, nil, r, cache.ReflectorOptions{
 		Name:            r.Name,
@@ -123,22 +123,22 @@ func (r *Reflector[T]) loop(ctx context.Context) {
 
 // The store that the Reflector fills.
 
-var _ cache.ReflectorStore = (*Reflector[struct{}])(nil)
+var _ cache.ReflectorStore = (*Reflector[*struct{}])(nil)
 
 // Add implements cache.ReflectorStore.
-func (r *Reflector[T]) Add(obj any) error { return r.Update(obj) }
+func (r *Reflector[P]) Add(obj any) error { return r.Update(obj) }
 
 // Update implements cache.ReflectorStore.
-func (r *Reflector[T]) Update(obj any) error {
+func (r *Reflector[P]) Update(obj any) error {
 	r.changes.Lock()
 	defer r.changes.Unlock()
 	switch obj := obj.(type) {
-	case *object[T]:
+	case item[P]:
 		if r.isPlanned(obj.meta()) {
 			r.changes.Advance(obj.meta().ResourceVersion)
 			return nil
 		}
-		r.changes.Upsert(&obj.value)
+		r.changes.Upsert(obj.pointer())
 	case *metadataOnly:
 		r.changes.MarkUnreadable(obj.meta.Key(), obj.err)
 		r.scheduleNamelessRelist()
@@ -149,7 +149,7 @@ func (r *Reflector[T]) Update(obj any) error {
 }
 
 // Delete implements cache.ReflectorStore.
-func (r *Reflector[T]) Delete(obj any) error {
+func (r *Reflector[P]) Delete(obj any) error {
 	r.changes.Lock()
 	defer r.changes.Unlock()
 	deleted, ok := obj.(*metadataOnly)
@@ -168,24 +168,24 @@ func (r *Reflector[T]) Delete(obj any) error {
 }
 
 // Replace implements cache.ReflectorStore.
-func (r *Reflector[T]) Replace(items []any, resourceVersion string) error {
+func (r *Reflector[P]) Replace(items []any, resourceVersion string) error {
 	at, err := slim.ParseRevision(resourceVersion)
 	if err != nil {
 		return err
 	}
-	objs := make([]*T, 0, len(items))
+	objs := make([]P, 0, len(items))
 	var same []slim.Key
 	undecoded := map[slim.Key]error{}
-	for _, item := range items {
-		switch obj := item.(type) {
-		case *object[T]:
-			objs = append(objs, &obj.value)
+	for _, listed := range items {
+		switch obj := listed.(type) {
+		case item[P]:
+			objs = append(objs, obj.pointer())
 		case *unchanged:
 			same = append(same, obj.meta.Key())
 		case *metadataOnly:
 			undecoded[obj.meta.Key()] = obj.err
 		default:
-			return fmt.Errorf("unexpected object %T", item)
+			return fmt.Errorf("unexpected object %T", listed)
 		}
 	}
 	r.changes.Lock()
@@ -199,7 +199,7 @@ func (r *Reflector[T]) Replace(items []any, resourceVersion string) error {
 }
 
 // Bookmark implements cache.ReflectorBookmarkStore.
-func (r *Reflector[T]) Bookmark(resourceVersion string) error {
+func (r *Reflector[P]) Bookmark(resourceVersion string) error {
 	at, err := slim.ParseRevision(resourceVersion)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func (r *Reflector[T]) Bookmark(resourceVersion string) error {
 }
 
 // Resync implements cache.ReflectorStore.
-func (r *Reflector[T]) Resync() error { return nil }
+func (r *Reflector[P]) Resync() error { return nil }
 
 // quiet is a log handler that logs the messages of client-go at debug level: the
 // stream logs its conditions itself.

@@ -75,7 +75,7 @@ func (r *relists) complete() {
 }
 
 // Relist returns once the change list has a complete state of the server as of now.
-func (r *Reflector[T]) Relist(ctx context.Context) error {
+func (r *Reflector[P]) Relist(ctx context.Context) error {
 	err := changelog.ErrClosed
 	select {
 	case <-r.relists.add().done:

@@ -20,8 +20,8 @@ import (
 
 // watcher is one watch for the Reflector. It outlives connections that end before
 // their first event: the Reflector would list again.
-type watcher[T any] struct {
-	*listerWatcher[T]
+type watcher[P any] struct {
+	*listerWatcher[P]
 	ctx     context.Context
 	cancel  context.CancelFunc
 	opts    metav1.ListOptions
@@ -41,34 +41,34 @@ const (
 )
 
 // startConnection begins to read a connection.
-func (w *watcher[T]) startConnection() {
+func (w *watcher[P]) startConnection() {
 	w.alive.Store(false)
 	initial := w.initial // which changes while the timer runs
 	w.aliveTimer = time.AfterFunc(aliveAfter, func() { w.markAlive(initial) })
 }
 
 // markAlive records that the connection is alive. initial is whether initial events are read.
-func (w *watcher[T]) markAlive(initial bool) {
+func (w *watcher[P]) markAlive(initial bool) {
 	if !w.alive.Swap(true) && !initial {
 		w.markConnected()
 	}
 }
 
 // endConnection ends the reading of a connection. It reports whether that was alive.
-func (w *watcher[T]) endConnection() (alive bool) {
+func (w *watcher[P]) endConnection() (alive bool) {
 	w.aliveTimer.Stop()
 	return w.alive.Load()
 }
 
 // Stop implements watch.Interface.
-func (w *watcher[T]) Stop() { w.cancel() }
+func (w *watcher[P]) Stop() { w.cancel() }
 
 // ResultChan implements watch.Interface.
-func (w *watcher[T]) ResultChan() <-chan watch.Event { return w.events }
+func (w *watcher[P]) ResultChan() <-chan watch.Event { return w.events }
 
 // open connects. A watch without initial events is retried until it works or its
 // error is permanent: after an error the Reflector lists again.
-func (w *watcher[T]) open() (*body, error) {
+func (w *watcher[P]) open() (*body, error) {
 	for {
 		if err := w.checkRollback(); err != nil {
 			return nil, err
@@ -110,7 +110,7 @@ func isPermanent(err error) bool {
 // it gets only two kinds: those that require another revision, and those after which
 // a list may work. After some others it would sleep where it cannot be stopped; they
 // are kept for ListWithContext.
-func (w *watcher[T]) forReflector(err error) error {
+func (w *watcher[P]) forReflector(err error) error {
 	if !w.initial || isExpired(err) || isUnsupported(err) {
 		return err
 	}
@@ -119,7 +119,7 @@ func (w *watcher[T]) forReflector(err error) error {
 }
 
 // run reads connections until there is an event or an error for the Reflector.
-func (w *watcher[T]) run(body *body) {
+func (w *watcher[P]) run(body *body) {
 	defer w.reading.Done()
 	defer w.cancel()
 	defer close(w.events)
@@ -179,7 +179,7 @@ func (w *watcher[T]) run(body *body) {
 
 // initialEventsError is the error of initial events that ended early. A server that
 // was silent may not support them, so that a list may work.
-func (w *watcher[T]) initialEventsError(err error) error {
+func (w *watcher[P]) initialEventsError(err error) error {
 	if silent := (errSilent{}); !errors.As(err, &silent) {
 		err := fmt.Errorf("watch ended before the end of the initial events: %w", err)
 		w.refused.Store(&err)
@@ -188,7 +188,7 @@ func (w *watcher[T]) initialEventsError(err error) error {
 }
 
 // sendError passes an error to the Reflector.
-func (w *watcher[T]) sendError(err error) {
+func (w *watcher[P]) sendError(err error) {
 	status := apierrors.NewGenericServerResponse(0, "watch", w.Resource.GroupResource(), "", err.Error(), 0, true).Status()
 	if s := apierrors.APIStatus(nil); errors.As(err, &s) {
 		status = s.Status()
@@ -196,7 +196,7 @@ func (w *watcher[T]) sendError(err error) {
 	w.send(watch.Event{Type: watch.Error, Object: &status})
 }
 
-func (w *watcher[T]) send(e watch.Event) bool {
+func (w *watcher[P]) send(e watch.Event) bool {
 	select {
 	case w.events <- e:
 		return true
@@ -210,7 +210,7 @@ var errReported = errors.New("the server has ended the watch with an error")
 
 // read passes on the events of one connection. It returns their number, without
 // the initial ones, and the error that ended them.
-func (w *watcher[T]) read(body *body) (n int, err error) {
+func (w *watcher[P]) read(body *body) (n int, err error) {
 	dec := w.newDecoder()
 	frames, err := newFrames(body)
 	if err != nil {
@@ -247,13 +247,13 @@ func (w *watcher[T]) read(body *body) (n int, err error) {
 
 // continueFrom turns a request for initial events, which have come, into one that
 // continues from a revision.
-func (w *watcher[T]) continueFrom(revision string) {
+func (w *watcher[P]) continueFrom(revision string) {
 	w.initial = false
 	w.opts.SendInitialEvents, w.opts.ResourceVersionMatch, w.opts.ResourceVersion = nil, "", revision
 }
 
 // event decodes what a frame holds.
-func (w *watcher[T]) event(dec *decoder[T], f frames, typ string, raw []byte) (watch.Event, error) {
+func (w *watcher[P]) event(dec *decoder[P], f frames, typ string, raw []byte) (watch.Event, error) {
 	e := watch.Event{Type: watch.EventType(typ)}
 	var err error
 	switch e.Type {
@@ -274,7 +274,7 @@ func (w *watcher[T]) event(dec *decoder[T], f frames, typ string, raw []byte) (w
 	default:
 		err = fmt.Errorf("unknown watch event %q", typ)
 	}
-	if err == nil && withoutRevision[T](e.Object) {
+	if err == nil && withoutRevision[P](e.Object) {
 		err = fmt.Errorf("a watch event %s without a resourceVersion", typ)
 	}
 	return e, err
@@ -282,9 +282,9 @@ func (w *watcher[T]) event(dec *decoder[T], f frames, typ string, raw []byte) (w
 
 // withoutRevision reports whether an event would have the watch continue from no known revision: what was deleted
 // before would never be seen.
-func withoutRevision[T any](obj runtime.Object) bool {
+func withoutRevision[P any](obj runtime.Object) bool {
 	switch obj := obj.(type) {
-	case *object[T]:
+	case item[P]:
 		return obj.meta().ResourceVersion == 0
 	case *metadataOnly:
 		return obj.meta.Name != "" && obj.meta.ResourceVersion == 0 // without a name there is a relist
@@ -296,7 +296,7 @@ func withoutRevision[T any](obj runtime.Object) bool {
 
 // watchError handles an error event of a watch: the Reflector gets those after which
 // it has to list; the others end the connection.
-func (w *watcher[T]) watchError(status *metav1.Status) (runtime.Object, error) {
+func (w *watcher[P]) watchError(status *metav1.Status) (runtime.Object, error) {
 	cause := apierrors.FromObject(status)
 	if !w.initial && !isPermanent(cause) {
 		return nil, cause
