@@ -22,7 +22,7 @@ func (o *operator) ask(args ...string) string { return o.askFor(0, args...) }
 func (o *operator) askFor(code int, args ...string) string {
 	o.t.Helper()
 	cmd := exec.Command(os.Args[0], append(args, "--operator-sock-path="+o.socket)...)
-	cmd.Env = append(os.Environ(), asOperator+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = operatorEnv()
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if cmd.ProcessState.ExitCode() != code {

@@ -839,8 +839,7 @@ func TestInvariant6MalformedInputIsNamed(t *testing.T) {
 func look(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asOperator+"=1", "GORACE=atexit_sleep_ms=0")
-	cmd.Env = append(cmd.Env, env...)
+	cmd.Env = operatorEnv(env...)
 	var out, errors bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errors
 	err := cmd.Run()

@@ -44,7 +44,7 @@ func (w *world) plan(kubeconfig string, args ...string) (stdout []byte, code int
 		"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",
 		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
 	}, args...)...)
-	cmd.Env = append(os.Environ(), asOperator+"=1", k8s.StrictCause+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = operatorEnv(k8s.StrictCause + "=1")
 	var out, log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &log
 	err := cmd.Run()

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -29,6 +30,15 @@ import (
 // asOperator in the environment makes the test binary an operator: real
 // processes, with the race detector and what only tests can ask for.
 const asOperator = "SKEP_TEST_AS_OPERATOR"
+
+// operatorEnv is the environment of a process that is an operator. env are KEY=value pairs besides.
+func operatorEnv(env ...string) []string {
+	return slices.Concat(os.Environ(), []string{
+		asOperator + "=1",
+		"GORACE=atexit_sleep_ms=0",
+		"GOGC=200", // it lives for seconds: a small heap is of no use to it
+	}, env)
+}
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asOperator) != "" {
@@ -75,8 +85,7 @@ func startAs(t *testing.T, program, kubeconfig string, env []string, args ...str
 		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
 		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
 	}, args...)...)
-	o.cmd.Env = append(os.Environ(), asOperator+"=1", k8s.StrictCause+"=1", "GORACE=atexit_sleep_ms=0")
-	o.cmd.Env = append(o.cmd.Env, env...)
+	o.cmd.Env = append(operatorEnv(k8s.StrictCause+"=1"), env...)
 	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
 	// It dies with the test, however that ends.
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
