@@ -4,6 +4,7 @@
 package child
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Process is a running or finished process of this program's own binary.
@@ -46,6 +49,20 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Signal sends a signal.
 func (p *Process) Signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+// Pause stops the process where it is (SIGSTOP), and returns when none of its threads runs any
+// more: on a busy machine that is later than the signal is sent.
+func (p *Process) Pause() error {
+	if err := p.Signal(unix.SIGSTOP); err != nil {
+		return err
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, p.PID(), nil, unix.WSTOPPED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return os.NewSyscallError("waitid", err)
+		}
+	}
+}
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }

@@ -337,14 +337,18 @@ func (c *Cluster) StartMember(name string) error {
 }
 
 // PauseMember stops a member's process where it is.
-func (c *Cluster) PauseMember(name string) error { return c.signal(name, syscall.SIGSTOP, true) }
+func (c *Cluster) PauseMember(name string) error {
+	return c.control(name, (*child.Process).Pause, true)
+}
 
 // ResumeMember lets a paused member go on.
-func (c *Cluster) ResumeMember(name string) error { return c.signal(name, syscall.SIGCONT, false) }
+func (c *Cluster) ResumeMember(name string) error {
+	return c.control(name, sends(syscall.SIGCONT), false)
+}
 
 // KillMember kills a member and returns when it is dead.
 func (c *Cluster) KillMember(name string) error {
-	if err := c.signal(name, syscall.SIGKILL, false); err != nil {
+	if err := c.control(name, sends(syscall.SIGKILL), false); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -354,7 +358,11 @@ func (c *Cluster) KillMember(name string) error {
 	return nil
 }
 
-func (c *Cluster) signal(name string, sig syscall.Signal, pauses bool) error {
+func sends(sig syscall.Signal) func(*child.Process) error {
+	return func(p *child.Process) error { return p.Signal(sig) }
+}
+
+func (c *Cluster) control(name string, do func(*child.Process) error, pauses bool) error {
 	if _, err := c.controlled(name); err != nil {
 		return err
 	}
@@ -364,8 +372,8 @@ func (c *Cluster) signal(name string, sig syscall.Signal, pauses bool) error {
 	if process == nil {
 		return fmt.Errorf("etcd member %s does not run: start it first", name)
 	}
-	if err := process.Signal(sig); err != nil {
-		return fmt.Errorf("send %v to etcd member %s: %w", sig, name, err)
+	if err := do(process); err != nil {
+		return fmt.Errorf("send a signal to etcd member %s: %w", name, err)
 	}
 	c.paused[name] = pauses
 	return nil
