@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/spf13/pflag"
 
@@ -65,11 +66,12 @@ type section struct {
 }
 
 func newSection(g graph.Source) section {
+	notBuilt := sync.OnceValue(func() []graph.NotBuilt { return g().NotBuilt }) // that does not change
 	return section{Section: health.Section{
 		Title: "Not built yet", Columns: []string{"DUTY", "ASKED FOR BY", "WHAT IT WOULD DO"},
 		Rows: func() [][]string {
 			var rows [][]string
-			for _, n := range g().NotBuilt {
+			for _, n := range notBuilt() {
 				if n.Asked.Holds {
 					rows = append(rows, []string{n.ID, strings.Join(n.Asked.Flags, ", "), n.Title})
 				}

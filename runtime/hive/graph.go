@@ -26,8 +26,11 @@ func (h *Hive) Graph() *graph.Graph {
 	defer h.stats.mu.Unlock()
 	g := &graph.Graph{Name: h.name}
 	levels := health.Aggregate(h.health.Snapshot())
+	options := h.graphOptions()
 	for _, m := range h.graph.Modules {
-		g.Modules = append(g.Modules, h.graphModule(m, levels))
+		out := h.graphModule(m, levels)
+		out.Options = options[m.ID]
+		g.Modules = append(g.Modules, out)
 	}
 	names := nameTypes(h.graph.Nodes)
 	for _, n := range h.graph.Nodes {
@@ -70,18 +73,22 @@ func (h *Hive) graphModule(m *resolve.Module, levels map[string]health.Level) gr
 	for _, c := range m.Conditions {
 		out.Conditions = append(out.Conditions, graph.Condition{Name: c.Name, Flags: c.Flags, Holds: c.Holds})
 	}
-	for _, o := range h.schema.Options() {
-		if o.Module == m.ID {
-			option := graph.Option{
-				Name: o.Name, Type: o.Type, Default: o.Default, Usage: o.Usage, Hidden: o.Hidden, Ignored: o.Ignored,
-			}
-			if e, ok := h.values.Lookup(o.Name); ok && e.Source.Kind != config.FromDefault {
-				option.Value, option.Source = e.Value, e.Source.String()
-			}
-			out.Options = append(out.Options, option)
-		}
-	}
 	return out
+}
+
+// graphOptions are the options of each module.
+func (h *Hive) graphOptions() map[string][]graph.Option {
+	options := map[string][]graph.Option{}
+	for _, o := range h.schema.Options() {
+		option := graph.Option{
+			Name: o.Name, Type: o.Type, Default: o.Default, Usage: o.Usage, Hidden: o.Hidden, Ignored: o.Ignored,
+		}
+		if e, ok := h.values.Lookup(o.Name); ok && e.Source.Kind != config.FromDefault {
+			option.Value, option.Source = e.Value, e.Source.String()
+		}
+		options[o.Module] = append(options[o.Module], option)
+	}
+	return options
 }
 
 func (h *Hive) graphNode(n *resolve.Node, names typeNames) graph.Node {
