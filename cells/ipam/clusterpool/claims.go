@@ -6,8 +6,6 @@ package clusterpool
 import (
 	"net/netip"
 	"slices"
-
-	"github.com/skep-operator/skep/resources/domain/cidr"
 )
 
 // claims are CIDRs that nodes list and that are not allocated to them: agents may use them, as they do not read errors.
@@ -67,11 +65,7 @@ func (c *claims) setUndecoded(names []string) {
 }
 
 func (a *allocator) claimOf(n *node) (now claim) {
-	all := slices.Concat(n.cidrs, n.Found)
-	for _, text := range n.invalid {
-		all = append(all, cidr.Find(text)...)
-	}
-	for _, c := range all {
+	for _, c := range slices.Concat(n.cidrs, n.Found, n.inInvalid) {
 		switch p := a.oversizing(c); {
 		case withinOne(c, n.allocated), len(a.poolsOf(c)) == 0:
 		case p != nil:

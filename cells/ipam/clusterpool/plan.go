@@ -61,6 +61,7 @@ type node struct {
 	observed
 	cidrs     []netip.Prefix // of PodCIDRs, those that agents can read
 	invalid   []string       // of PodCIDRs, the rest
+	inInvalid []netip.Prefix // CIDRs in the texts of these
 	allocated []netip.Prefix // IPv4 first; no block is allocated to two nodes
 	adopted   bool           // all CIDRs that it listed first are allocated to it, or it was allocated new ones
 	pending   bool           // it is in allocator.pending
@@ -69,12 +70,13 @@ type node struct {
 
 // update replaces the observed state of a node.
 func (n *node) update(o observed) {
-	n.observed, n.cidrs, n.invalid = o, nil, nil
+	n.observed, n.cidrs, n.invalid, n.inInvalid = o, nil, nil, nil
 	for _, text := range o.PodCIDRs {
 		if c, ok := cidr.Parse(text); ok {
 			n.cidrs = append(n.cidrs, c)
 		} else {
 			n.invalid = append(n.invalid, text)
+			n.inInvalid = append(n.inInvalid, cidr.Find(text)...)
 		}
 	}
 }
