@@ -28,7 +28,7 @@ import (
 const (
 	// chatter is the name of a ConfigMap that the term writes all the time.
 	chatter = "SKEP_TEST_CHATTER"
-	// chatterPace is the time between two of its writes.
+	// chatterPace is the time between two of its writes, and of those in etcd.
 	chatterPace = "SKEP_TEST_CHATTER_PACE"
 	// slowStop is how long the term takes to stop, whatever its context says.
 	slowStop = "SKEP_TEST_SLOW_STOP"
@@ -51,11 +51,16 @@ type talk struct{}
 
 func newTalk() *talk { return &talk{} }
 
-func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
-	name, pace := os.Getenv(chatter), 10*time.Millisecond
-	if text := os.Getenv(chatterPace); text != "" {
-		pace, _ = time.ParseDuration(text)
+// pace is the time between two writes of a chatter.
+func pace() time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(chatterPace)); err == nil {
+		return d
 	}
+	return 20 * time.Millisecond
+}
+
+func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
+	name := os.Getenv(chatter)
 	write := func(ctx context.Context, n int) error {
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
 		ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: shared.K8sNamespace, Name: name}
@@ -84,7 +89,7 @@ func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) 
 			default:
 				n++
 			}
-			time.Sleep(pace) // a pace, not a wait
+			time.Sleep(pace()) // a pace, not a wait
 		}
 		return ctx.Err()
 	})

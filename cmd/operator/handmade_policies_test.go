@@ -45,7 +45,7 @@ var policyOddities = []oddity{
 	{what: "objects in objects", patch: `{"spec":{"endpointSelector":` + nested(200) + `}}`, named: true},
 	// Rules that agents do not accept.
 	{what: "a port that is none", patch: `{"spec":{"ingress":[{"toPorts":[{"ports":[{"port":"99999"}]}]}]}}`, named: true},
-	{what: "thousands of ports", patch: `{"spec":{"ingress":[{"toPorts":[{"ports":[` + manyPorts(3000) + `]}]}]}}`, named: true},
+	{what: "thousands of ports", patch: `{"spec":{"ingress":[{"toPorts":[{"ports":[$PORTS]}]}]}}`, named: true},
 	{what: "both selectors", patch: `{"spec":{"nodeSelector":{}}}`, named: true},
 	{what: "no selector", patch: `{"spec":{"endpointSelector":null}}`, named: true},
 	{what: "a selector that is none", patch: `{"spec":{"endpointSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}}}`, named: true},
@@ -55,7 +55,7 @@ var policyOddities = []oddity{
 	// Groups that are not known.
 	{what: "a group of an unknown provider", patch: `{"spec":{"egress":[{"toGroups":[{"nowhere":{"a":1}}]}]}}`, named: true},
 	{what: "a group of no provider", patch: `{"spec":{"egress":[{"toGroups":[{},{"aws":null},{"aws":{}}]}]}}`},
-	{what: "thousands of groups", patch: `{"spec":{"egress":[{"toGroups":[` + manyGroups(2000) + `]}]}}`},
+	{what: "thousands of groups", patch: `{"spec":{"egress":[{"toGroups":[$GROUPS]}]}}`},
 	// No rules.
 	{what: "no spec", patch: `{"spec":null}`, frees: true},
 	{what: "no groups", patch: `{"spec":{"egress":[]}}`, frees: true},

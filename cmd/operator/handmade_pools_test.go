@@ -169,7 +169,7 @@ func (h *handPools) write(half int) {
 		if i%2 != half {
 			continue
 		}
-		patch := strings.NewReplacer("$CIDR", e.cidr, "$PLAIN", "10.88.0.0/20", "$HUGE", strings.Repeat("x", 300_000)).Replace(e.patch)
+		patch := strings.NewReplacer("$CIDR", e.cidr, "$PLAIN", "10.88.0.0/20").Replace(e.enlarged())
 		_, err := pools.Patch(h.t.Context(), e.pool, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 		if err == nil && e.deletes {
 			err = pools.Delete(h.t.Context(), e.pool, metav1.DeleteOptions{})

@@ -443,7 +443,7 @@ func (h *handwork) client(m *handmade) dynamic.ResourceInterface {
 // filled is the patch of an oddity, for an object.
 func (h *handwork) filled(m *handmade) string {
 	h.t.Helper()
-	patch := strings.ReplaceAll(m.patch, "$HUGE", strings.Repeat("x", 300_000))
+	patch := m.enlarged()
 	if m.resource == definitions {
 		u, err := h.client(m).Get(h.ctx(), m.name, metav1.GetOptions{})
 		if err != nil {

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -13,11 +12,11 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
+	"maps"
 	"math/big"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -277,7 +276,7 @@ func TestInvariant6NothingEndsWhileTheServerIsAway(t *testing.T) {
 
 func newScene(t *testing.T) *scene {
 	w := newWorld(t)
-	s := &scene{world: w, proxy: w.NewProxy(t), api: fmt.Sprint("127.0.0.1:", clustertest.FreePort(t)), env: []string{chatter + "=chatter"}}
+	s := &scene{world: w, proxy: w.NewProxy(t), api: fmt.Sprint("127.0.0.1:", clustertest.FreePort(t)), env: []string{chatter + "=chatter", chatterPace + "=50ms"}}
 	s.kubeconfig = s.proxy.UserKubeconfig(t, "bad-"+w.namespace, "system:masters")
 	s.args = []string{
 		"--k8s-namespace=" + w.namespace, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8",
@@ -721,7 +720,7 @@ func TestInvariant6MalformedInputIsNamed(t *testing.T) {
 			"clusters: [{name: c, cluster: {"+cluster+"}}]\nusers: [{name: u, user: {"+user+"}}]\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n")
 	}
 	const server = `server: "https://127.0.0.1:1"`
-	for name, test := range map[string]struct {
+	tests := map[string]struct {
 		args []string
 		env  []string
 		says []string // by line
@@ -814,47 +813,27 @@ func TestInvariant6MalformedInputIsNamed(t *testing.T) {
 			args: []string{"--config-dir=" + filepath.Dir(file("map/cluster-id", strings.Repeat("abc\x00", 1<<16)))},
 			says: []string{`Incorrect config-map flag value: --cluster-id="abc\x00abc`},
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			args := append([]string{"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--operator-api-serve-addr=127.0.0.1:0"}, test.args...)
-			_, stderr, code := look(t, append(test.env, "KUBERNETES_SERVICE_HOST="), args...)
-			if code != 1 {
-				t.Errorf("exit code %d", code)
+	}
+	names, looks := slices.Sorted(maps.Keys(tests)), []look{}
+	for _, name := range names {
+		args := append([]string{"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8", "--operator-api-serve-addr=127.0.0.1:0"}, tests[name].args...)
+		looks = append(looks, look{Args: args, Env: append(tests[name].env, "KUBERNETES_SERVICE_HOST=")})
+	}
+	for i, l := range take(t, looks...) {
+		t.Run(names[i], func(t *testing.T) {
+			says := tests[names[i]].says
+			if l.Code != 1 {
+				t.Errorf("exit code %d", l.Code)
 			}
-			lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-			if len(lines) != len(test.says) || !strings.HasPrefix(stderr, "Error: ") || len(stderr) > 1000 {
-				t.Fatalf("it says, in %d lines and not %d:\n%.2000s", len(lines), len(test.says), stderr)
+			lines := strings.Split(strings.TrimSuffix(l.Stderr, "\n"), "\n")
+			if len(lines) != len(says) || !strings.HasPrefix(l.Stderr, "Error: ") || len(l.Stderr) > 1000 {
+				t.Fatalf("it says, in %d lines and not %d:\n%.2000s", len(lines), len(says), l.Stderr)
 			}
-			for i, want := range test.says {
+			for i, want := range says {
 				if !strings.Contains(lines[i], want) {
 					t.Errorf("got  %s\nwant %s", lines[i], want)
 				}
 			}
 		})
 	}
-}
-
-// look is a run of the operator that ends by itself: a look at it, or a
-// start that fails. env are KEY=value pairs besides.
-func look(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = operatorEnv(env...)
-	var out, errors bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errors
-	err := cmd.Run()
-	if cmd.ProcessState == nil {
-		t.Fatal(err)
-	}
-	return out.String(), errors.String(), cmd.ProcessState.ExitCode()
-}
-
-// output is what a command prints that succeeds.
-func output(t *testing.T, args ...string) string {
-	t.Helper()
-	stdout, stderr, code := look(t, nil, args...)
-	if code != 0 {
-		t.Fatalf("%q ended with %d: %s", args, code, stderr)
-	}
-	return stdout
 }

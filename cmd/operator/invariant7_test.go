@@ -28,56 +28,56 @@ import (
 )
 
 // What a command prints without a cluster is the same bytes each time: Go's maps
-// and schedulers are not, so each run is a process of its own.
+// and schedulers are not, so each run of all commands is a process of its own.
 func TestInvariant7CommandsPrintTheSameBytes(t *testing.T) {
 	runs := 3
 	if seedtest.Soak() {
 		runs = 50
 	}
 	options := []string{"--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"}
-	for _, command := range []string{
+	commands := []string{
 		"graph", "graph --full -o text", "graph -o order", "graph --full -o dot", "graph -o mermaid", "graph --full -o json",
 		"cells", "cells --verbose", "cells --json", "config", "config -o json", "config -o yaml", "rbac",
 		"metrics describe", "metrics describe -o json", "hive", "hive dot-graph", "validate -v", "why ipam.clusterpool", "why enable-ipv4", "--help",
-	} {
-		t.Run(command, func(t *testing.T) {
-			args := append(strings.Fields(command), options...)
-			first := output(t, args...)
-			if len(first) == 0 {
-				t.Fatal("it prints nothing")
-			}
-			for run := range runs - 1 {
-				if again := output(t, args...); again != first {
-					t.Fatalf("run %d differs:\n%s", run+2, firstDifference(first, again))
-				}
-			}
-		})
 	}
-	t.Run("--cmdref", func(t *testing.T) {
-		first := reference(t)
-		if len(first) < 10 {
-			t.Fatalf("it has %d files", len(first))
-		}
-		for run := range runs - 1 {
-			again := reference(t)
-			for name := range again {
-				if first[name] != again[name] {
-					t.Fatalf("%s of run %d differs:\n%s", name, run+2, firstDifference(first[name], again[name]))
-				}
-			}
-			if len(again) != len(first) {
-				t.Fatalf("%d files and not %d", len(again), len(first))
+	looks, dir := []look{}, filepath.Join(t.TempDir(), "reference")
+	for _, command := range commands {
+		looks = append(looks, look{Args: append(strings.Fields(command), options...)})
+	}
+	looks = append(looks, look{Args: []string{"--cmdref=" + dir}})
+	var first map[string]string
+	for run := range runs {
+		printed := reference(t, dir, take(t, looks...))
+		if run == 0 {
+			first = printed
+			if n := len(first) - len(commands); n < 10 {
+				t.Fatalf("the reference has %d files", n)
 			}
 		}
-	})
+		for what, again := range printed {
+			switch {
+			case again == "":
+				t.Errorf("%s prints nothing", what)
+			case again != first[what]:
+				t.Errorf("run %d of %s differs:\n%s", run+1, what, firstDifference(first[what], again))
+			}
+		}
+		if len(printed) != len(first) {
+			t.Fatalf("run %d: %d outputs and files, and not %d", run+1, len(printed), len(first))
+		}
+	}
 }
 
-// reference is what --cmdref writes, by file.
-func reference(t *testing.T) map[string]string {
+// reference is what commands have printed, by command, and what the last of them has written into a directory, by
+// file. It removes the directory.
+func reference(t *testing.T, dir string, looks []look) map[string]string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "reference")
-	output(t, "--cmdref="+dir)
-	files := map[string]string{}
+	texts := map[string]string{}
+	for _, l := range looks {
+		l.succeeds(t)
+		texts[strings.Join(l.Args, " ")] = l.Stdout
+	}
+	delete(texts, "--cmdref="+dir)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -87,9 +87,12 @@ func reference(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files[e.Name()] = string(text)
+		texts[e.Name()] = string(text)
 	}
-	return files
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	return texts
 }
 
 func firstDifference(a, b string) string {

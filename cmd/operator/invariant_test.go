@@ -4,13 +4,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -511,21 +511,19 @@ func (w *world) steal(holder string) {
 	})
 }
 
-var goroutineTotal = regexp.MustCompile(`goroutine profile: total (\d+)`)
-
 // goroutineCount is how many there are, but for those that pass on Events: a module has three from its first Event on.
 func goroutineCount(t *testing.T, port int) int {
 	t.Helper()
 	text := profile(t, port, "goroutine?debug=1")
-	n := numberIn(t, text, goroutineTotal)
-	for _, match := range goroutinesOfEvents.FindAllSubmatch(text, -1) {
-		of, _ := strconv.Atoi(string(match[1]))
-		n -= of
+	n := numberAfter(t, text, "goroutine profile: total ")
+	_, stacks, _ := bytes.Cut(text, []byte("\n"))
+	for alike := range bytes.SplitSeq(stacks, []byte("\n\n")) {
+		if bytes.Contains(alike, []byte("client-go/tools/record.")) || bytes.Contains(alike, []byte("watch.(*Broadcaster)")) {
+			n -= numberAfter(t, alike, "")
+		}
 	}
 	return n
 }
-
-var goroutinesOfEvents = regexp.MustCompile(`(?m)^(\d+) @.*\n(?:#.*\n)*#.*(?:client-go/tools/record\.|watch\.\(\*Broadcaster\)).*$`)
 
 // settledGoroutines is the most of several counts: a request that is under way has
 // goroutines of its own, and a watch that begins anew has none.
@@ -539,7 +537,7 @@ func settledGoroutines(t *testing.T, port int) int {
 	return most
 }
 
-var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
+const heapAlloc = "\n# HeapAlloc = "
 
 // liveHeap is what is left of the heap after forced collections: the least of
 // several looks, for there may be something under way at each.
@@ -554,9 +552,9 @@ func liveHeap(t *testing.T, port int) int {
 }
 
 // profiled is a number in a profile of the process that serves them at a port.
-func profiled(t *testing.T, port int, name string, number *regexp.Regexp) int {
+func profiled(t *testing.T, port int, name, before string) int {
 	t.Helper()
-	return numberIn(t, profile(t, port, name), number)
+	return numberAfter(t, profile(t, port, name), before)
 }
 
 func profile(t *testing.T, port int, name string) []byte {
@@ -573,12 +571,15 @@ func profile(t *testing.T, port int, name string) []byte {
 	return text
 }
 
-func numberIn(t *testing.T, text []byte, number *regexp.Regexp) int {
+// numberAfter is the number after the first place of a text in another. Profiles are large: a regular expression
+// takes a second for some.
+func numberAfter(t *testing.T, text []byte, before string) int {
 	t.Helper()
-	match := number.FindSubmatch(text)
-	if match == nil {
-		t.Fatalf("no %s in %.200s", number, text)
+	_, after, _ := bytes.Cut(text, []byte(before))
+	end := bytes.IndexFunc(after, func(r rune) bool { return r < '0' || r > '9' })
+	n, err := strconv.Atoi(string(after[:max(0, end)]))
+	if err != nil {
+		t.Fatalf("no number after %q in %.200s", before, text)
 	}
-	n, _ := strconv.Atoi(string(match[1]))
 	return n
 }

@@ -266,7 +266,7 @@ func newEtcdChatter(c *etcdChatterer, log *slog.Logger) job.Job {
 			default:
 				n++
 			}
-			time.Sleep(10 * time.Millisecond) // a pace, not a wait
+			time.Sleep(pace()) // a pace, not a wait
 		}
 		return ctx.Err()
 	})
@@ -325,20 +325,26 @@ func checkEtcdTerms(t *testing.T, all requests, c *clock, record *kvstoretest.Re
 	grants := all.which(func(e clustertest.AuditEvent) bool {
 		return e.User.Username == user && onLease(e) && e.Stored()
 	})
+	type term struct{ sent, end time.Time }
+	terms := make([]term, len(grants))
+	for i, g := range grants {
+		sent, known := g.Sent()
+		if !known {
+			t.Fatalf("it is not known when a lease was written: %s", requests{g})
+		}
+		end, err := termEnd(g, sent, renewDeadline)
+		if err != nil {
+			t.Fatal(err)
+		}
+		terms[i] = term{sent, end}
+	}
 	writes := eventsOf(record, chatterPrefix+user)
 	for _, w := range writes {
 		from, until := c.bounds(w.Kv.ModRevision)
 		var end time.Time
-		for _, g := range grants {
-			sent, known := g.Sent()
-			if !known {
-				t.Fatalf("it is not known when a lease was written: %s", requests{g})
-			}
-			if sent.Before(until) {
-				var err error
-				if end, err = termEnd(g, sent, renewDeadline); err != nil {
-					t.Fatal(err)
-				}
+		for _, granted := range terms {
+			if granted.sent.Before(until) {
+				end = granted.end
 			}
 		}
 		if late := from.Sub(end); late > slack {

@@ -13,7 +13,7 @@ import (
 //
 // In a patch, $CIDR is the pod CIDR of the node, $NET and $BITS its parts, $NEXT a CIDR that
 // contains it and its neighbour, $OTHER the CIDR of another node or the address of another
-// Service, $HUGE a text of 300 KB and $VERSION the version of a definition.
+// Service and $VERSION the version of a definition; large has the others.
 type oddity struct {
 	what  string
 	patch string
@@ -81,7 +81,7 @@ var oddities = map[string][]oddity{
 		{what: "a CIDR of elsewhere", patch: `{"spec":{"ipam":{"podCIDRs":["192.168.7.0/24"]}}}`, named: true},
 		{what: "a CIDR of another family", patch: `{"spec":{"ipam":{"podCIDRs":["fd00::/112"]}}}`, named: true},
 		{what: "a huge CIDR", patch: `{"spec":{"ipam":{"podCIDRs":["$HUGE"]}}}`, named: true},
-		{what: "thousands of CIDRs", patch: `{"spec":{"ipam":{"podCIDRs":[` + manyCIDRs(4000) + `]}}}`, named: true},
+		{what: "thousands of CIDRs", patch: `{"spec":{"ipam":{"podCIDRs":[$CIDRS]}}}`, named: true},
 		// There is a claim, and it cannot be read.
 		{what: "CIDRs are a number", patch: `{"spec":{"ipam":{"podCIDRs":7}}}`, named: true, opaque: true},
 		{what: "CIDRs are an object", patch: `{"spec":{"ipam":{"podCIDRs":{"a":"b"}}}}`, named: true, opaque: true},
@@ -94,10 +94,10 @@ var oddities = map[string][]oddity{
 	},
 	"namespaces": {
 		{what: "labels without values", patch: `{"metadata":{"labels":{"a.b.c/d":"","x":""}}}`},
-		{what: "many labels", patch: `{"metadata":{"labels":{` + manyLabels(500) + `}}}`},
+		{what: "many labels", patch: `{"metadata":{"labels":{$LABELS}}}`},
 	},
 	"pods": {
-		{what: "many labels", patch: `{"metadata":{"labels":{` + manyLabels(500) + `}}}`},
+		{what: "many labels", patch: `{"metadata":{"labels":{$LABELS}}}`},
 		{what: "labels that look like other ones", patch: `{"metadata":{"labels":{"io.kubernetes.pod.namespace":"other","io.cilium.k8s.policy.cluster":"other","reserved":"host","a.b/c":""}}}`},
 		{what: "no labels", patch: `{"metadata":{"labels":null}}`},
 		{what: "the address of another pod", patch: `{"status":{"phase":"Running","podIP":"10.255.0.1","podIPs":[{"ip":"10.255.0.1"}]}}`},
@@ -149,7 +149,7 @@ var oddities = map[string][]oddity{
 	},
 	"services": {
 		{what: "an address that is none", patch: `{"metadata":{"annotations":{"lbipam.cilium.io/ips":"not-an-ip"}}}`, named: true},
-		{what: "a huge list of addresses", patch: `{"metadata":{"annotations":{"lbipam.cilium.io/ips":"` + manyAddresses(5000) + `"}}}`, named: true},
+		{what: "a huge list of addresses", patch: `{"metadata":{"annotations":{"lbipam.cilium.io/ips":"$ADDRESSES"}}}`, named: true},
 		{what: "the address of another", patch: `{"metadata":{"annotations":{"lbipam.cilium.io/ips":"$OTHER"}}}`, named: true},
 		{what: "an address of no pool", patch: `{"spec":{"loadBalancerIP":"192.0.2.1"}}`, named: true},
 		{what: "a sharing key of nobody", patch: `{"metadata":{"annotations":{"lbipam.cilium.io/sharing-key":",*,","lbipam.cilium.io/sharing-cross-namespace":"*,,*"}}}`},
@@ -210,6 +210,28 @@ var oddities = map[string][]oddity{
 		{what: "odd annotations", patch: `{"metadata":{"annotations":{"skep.dev/written":"odd","control-plane.alpha.kubernetes.io/leader":"{"}}}`},
 		{what: "another holder by a strategy", patch: `{"spec":{"holderIdentity":"odd","strategy":"OldestEmulationVersion","preferredHolder":"nobody"}}`},
 	},
+}
+
+// large are what some of the names in patches stand for: texts that are made when they are needed, for each operator
+// is a process of this test binary.
+var large = map[string]func() string{
+	"$HUGE":      func() string { return strings.Repeat("x", 300_000) },
+	"$CIDRS":     func() string { return manyCIDRs(4000) },
+	"$ADDRESSES": func() string { return manyAddresses(5000) },
+	"$LABELS":    func() string { return manyLabels(500) },
+	"$PORTS":     func() string { return manyPorts(3000) },
+	"$GROUPS":    func() string { return manyGroups(2000) },
+}
+
+// enlarged is the patch with its large texts.
+func (o oddity) enlarged() string {
+	patch := o.patch
+	for name, text := range large {
+		if strings.Contains(patch, name) {
+			patch = strings.ReplaceAll(patch, name, text())
+		}
+	}
+	return patch
 }
 
 func manyCIDRs(n int) string {

@@ -36,18 +36,23 @@ func operatorEnv(env ...string) []string {
 	return slices.Concat(os.Environ(), []string{
 		asOperator + "=1",
 		"GORACE=atexit_sleep_ms=0",
-		"GOGC=200", // it lives for seconds: a small heap is of no use to it
+		"GOGC=400", // it lives for seconds: a small heap is of no use to it
 	}, env)
 }
 
 func TestMain(m *testing.M) {
+	if path := os.Getenv(asLooks); path != "" {
+		os.Exit(lookInTurn(path))
+	}
 	if os.Getenv(asOperator) != "" {
-		os.Exit(cells.Main(withClouds.WithInTerm("leader", testCells...), version))
+		os.Exit(operatorMain())
 	}
 	// Parts of about the same duration.
 	parts := clustertest.Divide(m, "^TestInvariant[23]|^TestPlan|^TestLease|^TestAnEmptied", "^TestInvariant[45]", "^TestInvariant[168]|^TestEtcd")
 	os.Exit(clustertest.Wrap(parts).Run())
 }
+
+func operatorMain() int { return cells.Main(withClouds.WithInTerm("leader", testCells...), version) }
 
 // operator is a process of the operator.
 type operator struct {
