@@ -504,6 +504,9 @@ func TestServerDisabledPool(t *testing.T) {
 	s.service("a")
 	s.want("a", "10.0.10.0")
 	s.editPool("blue", `{"blocks":[{"cidr":"10.0.10.0/24"}],"disabled":true}`)
+	// Services come by another watch: what is seen of a later pool says that the edit was seen.
+	s.pool("later", `{"blocks":[{"cidr":"10.0.99.0/24"}],"serviceSelector":{"matchLabels":{"of":"nobody"}}}`)
+	s.wantPool("later", "PoolConflict", "False resolved ")
 	s.service("b")
 	s.wantFinding("b", noPool)
 	s.service("c", annotate(requestAnnotation, "10.0.10.7"))
