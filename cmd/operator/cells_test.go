@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -62,14 +61,16 @@ func pace() time.Duration {
 func newChatter(_ *talk, c k8s.Client, shared cluster.Config, log *slog.Logger) job.Job {
 	name := os.Getenv(chatter)
 	write := func(ctx context.Context, n int) error {
+		// What changes nothing would have the revision of another's write.
+		text := fmt.Sprintf("%d at %d", n, time.Now().UnixNano())
 		ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: "chatter"})
 		ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("configmaps"), Namespace: shared.K8sNamespace, Name: name}
 		if n%2 == 1 { // without a precondition: one that comes late is stored; in a field of its own, or it undoes the other
-			_, err := c.Patch(ctx, ref, fmt.Appendf(nil, `{"data":{"patched":"%d"}}`, n))
+			_, err := c.Patch(ctx, ref, fmt.Appendf(nil, `{"data":{"patched":%q}}`, text))
 			return err
 		}
 		_, _, err := c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
-			return unstructured.SetNestedField(u.Object, strconv.Itoa(n), "data", "n")
+			return unstructured.SetNestedField(u.Object, text, "data", "n")
 		})
 		if apierrors.IsNotFound(err) {
 			cm := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: name}}
