@@ -6,6 +6,7 @@ package clustermesh
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,11 @@ func TestTroubleshoot(t *testing.T) {
 		{nil, []string{"has 4 remote clusters", "\ngood:", "\naway:"}, "remote cluster away"},
 	} {
 		var out bytes.Buffer
-		err := troubleshoot(t.Context(), &out, own, w.folder, test.names, 20*time.Second)
+		limit := 20 * time.Second
+		if test.names == nil || slices.Contains(test.names, "away") {
+			limit = 2 * time.Second // it waits for an endpoint that never answers
+		}
+		err := troubleshoot(t.Context(), &out, own, w.folder, test.names, limit)
 		if (err == nil) != (test.fails == "") || err != nil && !strings.Contains(err.Error(), test.fails) {
 			t.Errorf("%v: %v", test.names, err)
 		}
