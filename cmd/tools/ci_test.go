@@ -37,7 +37,9 @@ func newCISite(t *testing.T) *ciSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.write(s.bin, "chromium", "#!/bin/sh\n") // or it would be installed
+	for _, program := range []string{"chromium", "aws"} { // or they would be installed
+		s.write(s.bin, program, "#!/bin/sh\n")
+	}
 	s.write(s.origin, ".ci/run", string(script))
 	s.write(s.origin, "Makefile", ciMakefile)
 	s.write(s.origin, ".gitignore", "/bin/\n")
