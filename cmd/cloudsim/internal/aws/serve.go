@@ -63,7 +63,8 @@ func Serve(ctx context.Context, out io.Writer, args []string) error {
 		return fmt.Errorf("serving the metadata service: choose another -metadata: %w", err)
 	}
 	defer metadata.Close()
-	fmt.Fprintf(out, "export AWS_ENDPOINT_URL_EC2=http://%s\nexport AWS_EC2_METADATA_SERVICE_ENDPOINT=http://%s\n", api.Addr(), metadata.Addr())
+	// The command line tool of AWS, 2.9, puts a path behind the endpoint of the metadata service as it is.
+	fmt.Fprintf(out, "export AWS_ENDPOINT_URL_EC2=http://%s\nexport AWS_EC2_METADATA_SERVICE_ENDPOINT=http://%s/\n", api.Addr(), metadata.Addr())
 
 	servers := []*http.Server{{Handler: c, ReadHeaderTimeout: time.Minute}, {Handler: c.Metadata(), ReadHeaderTimeout: time.Minute}}
 	ended := make(chan error, len(servers))

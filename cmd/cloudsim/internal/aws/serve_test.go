@@ -11,14 +11,15 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
 
 // cli runs AWS' own command line tool against a served cloud.
 type cli struct {
-	t   *testing.T
-	env []string
+	t            *testing.T
+	env, options []string
 }
 
 // start serves a cloud, and returns the tool, or skips the test where there is none.
@@ -52,6 +53,9 @@ func start(t *testing.T, args ...string) *cli {
 			t.Fatal(err)
 		}
 		c.env = append(c.env, name)
+		if endpoint, is := strings.CutPrefix(name, "AWS_ENDPOINT_URL_EC2="); is {
+			c.options = append(c.options, "--endpoint-url="+endpoint) // before 2.13 it does not read the variable
+		}
 	}
 	return c
 }
@@ -59,7 +63,7 @@ func start(t *testing.T, args ...string) *cli {
 // run calls an operation of EC2, and returns its output and what it says of an error.
 func (c *cli) run(args ...string) (out map[string]any, failure string) {
 	c.t.Helper()
-	cmd := exec.CommandContext(c.t.Context(), "aws", append([]string{"ec2", "--output=json"}, args...)...)
+	cmd := exec.CommandContext(c.t.Context(), "aws", slices.Concat([]string{"ec2", "--output=json"}, c.options, args)...)
 	cmd.Env = append(os.Environ(), c.env...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
