@@ -24,7 +24,7 @@ type ciSite struct {
 // ciMakefile leaves a process running, as a test may that fails.
 const ciMakefile = `test:
 	@sleep 60 >/dev/null 2>&1 & echo "sleeper $$!"
-	@echo "in $$PWD"; cat kept changed; ls
+	@echo "in $$PWD"; cat kept changed; ls; echo "graph $$(command -v chromium)"; echo "ec2 $$(command -v aws)"
 	@echo "contract $$SKEP_CONTRACT_DIR"; cat "$${SKEP_CONTRACT_DIR:-../shared/contract}/flags.md" ../shared/contract/flags.md
 	@mkdir -p bin; echo >>bin/program; exit $${CI_TEST_FAILS:-0}
 `
@@ -131,7 +131,7 @@ func (s *ciSite) wantRun(checkout string, want ...string) (output string) {
 func TestCIKeepsWhatDoesNotChange(t *testing.T) {
 	s := newCISite(t)
 	clone := filepath.Join(s.place, "project")
-	s.wantRun(s.checkout("one"), "in "+clone, "first kept", "first changed", "removed", "first flags\nfirst flags")
+	s.wantRun(s.checkout("one"), "in "+clone, "first kept", "first changed", "removed", "first flags\nfirst flags", "graph /", "ec2 /")
 	changed := s.modified("changed")
 	s.write(clone, "left-over", "of a run that was killed")
 	s.write(clone, "kept", "changed by hand")
