@@ -119,12 +119,12 @@ func revisionOf(u *unstructured.Unstructured) uint64 {
 }
 
 // list is all of a resource, wherever.
-func (w *world) list(resource schema.GroupVersionResource) *unstructured.UnstructuredList {
+func (w *world) list(resource schema.GroupVersionResource, selector ...string) *unstructured.UnstructuredList {
 	w.t.Helper()
 	var list *unstructured.UnstructuredList
 	eventually(w.t, "the server lists "+resource.Resource, func() (ok bool) {
 		var err error
-		list, err = w.dynamic.Resource(resource).List(context.WithoutCancel(w.t.Context()), metav1.ListOptions{})
+		list, err = w.dynamic.Resource(resource).List(context.WithoutCancel(w.t.Context()), metav1.ListOptions{LabelSelector: strings.Join(selector, ",")})
 		if err != nil && !apierrors.IsTooManyRequests(err) { // as it answers while a kind is new
 			w.t.Fatal(err)
 		}

@@ -283,9 +283,9 @@ func (w *tenants) identityOf(namespace string, labels map[string]string) (number
 	w.t.Helper()
 	set := written(w.set(namespace, labels))
 	eventually(w.t, "there is an identity of "+set, func() bool {
-		for n, has := range w.identities() {
-			if has == set {
-				number = n
+		for _, i := range w.list(v2.CiliumIdentityResource, "io.kubernetes.pod.namespace="+namespace).Items {
+			if w.stands(&i) && labelSet(&i) == set {
+				number = i.GetName()
 			}
 		}
 		return number != ""
