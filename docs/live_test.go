@@ -92,7 +92,7 @@ func (s *site) runLive() *live {
 	})
 	until(t, "its picture stands still", func() bool {
 		screen = sh.run("operator status")
-		return strings.Contains(screen, "  synced  ") && strings.Contains(screen, "the role lacks") && strings.Contains(screen, "loop-allocate")
+		return strings.Contains(screen, "  synced  ") && strings.Contains(screen, "permissions: the role lacks") && strings.Contains(screen, "loop-allocate")
 	})
 	return &live{sh, strings.NewReplacer(s.holder(namespace), "operator-7d4b9-vxk2pdmzq4", namespace, "kube-system", socket, "/var/run/cilium/operator.sock",
 		api, "localhost:9234", s.AdminConfig(t).Host, "https://10.96.0.1:443", "docs-live", "cilium-operator")}

@@ -212,7 +212,7 @@ func (w *world) conditions(kind, name string, want ...string) {
 func (w *world) writes(after int64) (texts []string, last int64) {
 	w.T.Helper()
 	last = after
-	for _, r := range w.Proxy.Requests(w.T, after) {
+	for _, r := range w.Proxy.Answered(w.T, after) {
 		last = r.Seq
 		if strings.HasPrefix(r.Resource, "cilium") && r.Verb != "get" && r.Verb != "list" && r.Verb != "watch" {
 			texts = append(texts, strings.TrimSuffix(fmt.Sprintf("%s %s/%s/%s", r.Verb, r.Resource, r.Name, r.Subresource), "/"))

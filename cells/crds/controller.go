@@ -150,11 +150,15 @@ func (c *controller) keepFetched(name string, installed *unstructured.Unstructur
 	c.fetched[name] = installed
 }
 
-// get returns the CRD that was kept for its comparison, or reads it.
+// get returns the CRD that was kept for its comparison, or reads it if it has changed since.
 func (c *controller) get(ctx context.Context, k api.Kind) (*unstructured.Unstructured, error) {
 	c.mu.Lock()
-	kept := c.fetched[k.CRDName()]
-	delete(c.fetched, k.CRDName())
+	name := k.CRDName()
+	kept := c.fetched[name]
+	delete(c.fetched, name)
+	if now, isSeen := c.watched[name]; isSeen && now.outdates(c.read[name]) {
+		kept = nil
+	}
 	c.mu.Unlock()
 	if kept != nil {
 		return kept, nil

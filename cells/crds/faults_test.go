@@ -110,9 +110,7 @@ func TestNamesTaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	operatortest.Eventually(t, "the name is ours", func() bool { return o.degraded() == "" })
-	if !isEstablished(w.get(nodes)) {
-		t.Error("it does not serve")
-	}
+	operatortest.Eventually(t, "it serves", func() bool { return isEstablished(w.get(nodes)) })
 }
 
 // CRD-14, and a definition of our name that cannot become ours.

@@ -94,7 +94,7 @@ func TestRegistration(t *testing.T) {
 				t.Errorf("the metric says %q of %s", again.results()[name], name)
 			}
 		}
-		if again.count("CRD") != 0 {
+		if again.count("CRD") != again.count("starting without some CRDs") { // which a slow machine may do
 			t.Errorf("there is nothing to tell:\n%s", again.logged())
 		}
 		again.Stop()

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skep-operator/skep/cells/internal/stockchart"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/health"
@@ -281,10 +282,17 @@ func TestNodesNotServed(t *testing.T) {
 	o := w.start(quick)
 	w.endpoint("first", nil)
 	w.gone("first")
+	held := w.Proxy.HoldWatch(t, "ciliumnodes", 0) // the node goes before its definition, and is rightly missed then
+	operatortest.Eventually(t, "the watch is held", func() bool { return held.Hits(t) > 0 })
 	definition := w.Dynamic.Resource(definitions)
 	if err := definition.Delete(t.Context(), "ciliumnodes.cilium.io", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	operatortest.Eventually(t, "nodes are not served", func() bool {
+		_, err := w.Dynamic.Resource(v2.CiliumNodeResource).List(t.Context(), metav1.ListOptions{})
+		return apierrors.IsNotFound(err)
+	})
+	held.Remove(t)
 	operatortest.Eventually(t, "it is told", func() bool {
 		return strings.Contains(o.Degraded("endpointgc"), "finding out whether CiliumEndpoint "+w.Namespace+"/x6") &&
 			strings.Contains(o.Degraded("endpointgc"), "the server could not find the requested resource")
@@ -383,7 +391,9 @@ func TestStaleOwnerIsReplaced(t *testing.T) {
 	if uids("web-1")[0] == uid {
 		t.Error("an endpoint with other addresses got an owner")
 	}
-	if got := w.requests("patch"); len(got) != 1 {
+	got := w.requests("patch")
+	stored := slices.DeleteFunc(slices.Clone(got), func(r string) bool { return !strings.HasSuffix(r, ": 200") })
+	if len(stored) != 1 { // what is not seen yet may be refused once more
 		t.Errorf("patches: %v", got)
 	}
 }

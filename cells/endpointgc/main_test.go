@@ -163,7 +163,7 @@ func (w *world) start(args ...string) *operatortest.Operator {
 func (w *world) requests(verb string) []string {
 	w.T.Helper()
 	var all []string
-	for _, r := range w.Proxy.Requests(w.T, 0) {
+	for _, r := range w.Proxy.Answered(w.T, 0) {
 		if strings.Contains(r.UserAgent, "(endpointgc") && r.Verb == verb {
 			all = append(all, fmt.Sprintf("%s %s: %d", r.Verb, r.Name, r.Status))
 		}

@@ -58,7 +58,7 @@ func TestFaults(t *testing.T) {
 	api := w.Dynamic.Resource(httpRoutes.Resource()).Namespace(w.Namespace)
 	for n := 0; n < 80 || errors.Hits(t) < 5 || cuts.Hits(t) < 3 || checked.Load() < 5; n++ {
 		if n == 5_000 {
-			t.Fatal("no errors")
+			t.Fatalf("%d errors, %d cuts, %d configurations were checked", errors.Hits(t), cuts.Hits(t), checked.Load())
 		}
 		name, service := fmt.Sprint("r-", r.IntN(many)), []string{"v1", "v2"}[r.IntN(2)]
 		_, err := api.Get(t.Context(), name, metav1.GetOptions{})

@@ -277,14 +277,8 @@ func TestServerMutatedForEver(t *testing.T) {
 			}
 		}
 	}
-	warnings := 0
-	for _, line := range o.Messages("identity") {
-		if strings.HasPrefix(line, "warning") {
-			warnings++
-		}
-	}
-	if warnings != 1 {
-		t.Errorf("%d warnings:\n%s", warnings, strings.Join(o.Messages("identity"), "\n"))
+	if once := o.Warnings("identity"); len(once) != 1 {
+		t.Errorf("%d warnings:\n%s", len(once), strings.Join(o.Messages("identity"), "\n"))
 	}
 	// Another leader knows by what else the object has.
 	o.Stop()

@@ -89,6 +89,10 @@ func TestServerWhichPods(t *testing.T) {
 	w.pod("done", pairs{"app": "done"}, onNode("virtual-"+w.namespace))
 	w.setPhase("done", corev1.PodSucceeded)
 	w.only(w.with(pairs{"app": "evil"}))
+	operatortest.Eventually(t, "it has seen that the pod is done", func() bool {
+		d := w.controller.Deps.Book.For("Pod", w.namespace, "done").Decisions
+		return len(d) > 0 && d[len(d)-1].Outcome == finished
+	})
 	w.node("virtual-" + w.namespace) // a moment later
 	w.only(w.with(pairs{"app": "evil"}), w.with(pairs{"app": "elsewhere"}))
 	w.requested("create: 201", "create: 201")

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,7 @@ func TestFaults(t *testing.T) {
 	w := newWorld(t)
 	changes, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Watch(t.Context(), metav1.ListOptions{})
 	w.must(err)
-	checked, done := 0, make(chan struct{})
+	checked, done := atomic.Int64{}, make(chan struct{})
 	go func() {
 		defer close(done)
 		for event := range changes.ResultChan() {
@@ -43,7 +44,7 @@ func TestFaults(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", u.GetName(), err)
 			}
-			checked++
+			checked.Add(1)
 		}
 	}()
 	errors := w.Proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{}, Probability: 0.05, Status: &clustertest.Status{Code: 500}})
@@ -55,9 +56,9 @@ func TestFaults(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	const many = 8
 	backends := []string{"front", "api", "auth", "img", "fallback"}
-	for n := 0; n < 120 || errors.Hits(t) < 5 || cuts.Hits(t) < 3; n++ {
+	for n := 0; n < 120 || errors.Hits(t) < 5 || cuts.Hits(t) < 3 || checked.Load() < 10; n++ {
 		if n == 5_000 {
-			t.Fatal("no errors")
+			t.Fatalf("%d errors, %d cuts, %d configurations were checked", errors.Hits(t), cuts.Hits(t), checked.Load())
 		}
 		name := fmt.Sprint("i-", r.IntN(many))
 		api := w.Core.NetworkingV1().Ingresses(w.Namespace)
@@ -92,7 +93,4 @@ func TestFaults(t *testing.T) {
 	operatortest.Eventually(t, "all is well", func() bool { return o.Degraded("ingress") == "" })
 	changes.Stop()
 	<-done
-	if checked < 10 {
-		t.Errorf("%d configurations were checked", checked)
-	}
 }

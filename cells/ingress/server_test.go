@@ -393,9 +393,9 @@ func TestServiceFollows(t *testing.T) {
 	w.annotate("web", "service-external-traffic-policy", "Local")
 	operatortest.Eventually(t, "traffic stays on the node", is("LoadBalancer", "Local"))
 	w.annotate("web", "service-type", "NodePort")
-	w.annotate("web", "secure-node-port", "31443")
+	w.annotate("web", "secure-node-port", "30043")
 	operatortest.Eventually(t, "ING-F2: the node port is that of HTTPS", func() bool {
-		return is("NodePort", "Local")() && w.loadBalancer("web").Spec.Ports[1].NodePort == 31443
+		return is("NodePort", "Local")() && w.loadBalancer("web").Spec.Ports[1].NodePort == 30043
 	})
 	if s := w.loadBalancer("web"); s.UID != first.UID || s.Spec.ClusterIP != first.Spec.ClusterIP || s.Annotations["team"] != "net" {
 		t.Error("ING-7: what others have set is gone")

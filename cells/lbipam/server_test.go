@@ -728,9 +728,9 @@ func TestServerBadInput(t *testing.T) {
 	s.wantPool("reversed", "PoolInvalid", `True invalid_block block 2 ("10.0.30.9" to "10.0.30.1"): the start is above the stop`)
 	s.wantPool("all", "PoolInvalid", `True invalid_block block 1 (cidr "0.0.0.0/0"): it is all addresses of a family`)
 	s.wantPool("good", "PoolInvalid", "")
-	if got := s.conditionOf("selector", "PoolInvalid"); !strings.HasPrefix(got, "True invalid_selector ") {
-		t.Errorf("the pool says %q", got)
-	}
+	operatortest.Eventually(t, "a selector is invalid", func() bool {
+		return strings.HasPrefix(s.conditionOf("selector", "PoolInvalid"), "True invalid_selector ")
+	})
 	s.service("garbage", annotate(requestAnnotation, "x"))
 	s.wantFinding("garbage", "invalid_ip The requested IP 'x' is not valid")
 	s.service("b", annotate(requestAnnotation, "10.0.20.7"))

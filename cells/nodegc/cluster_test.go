@@ -34,11 +34,12 @@ func testOrphans(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	w := newWorld(t)
 	operatortest.Allow(t, w.core, user, rules...)
 	w.ciliumNode("one")
+	o := operatortest.Start(t, Cell, w.proxy.UserKubeconfig(t, user), "--nodes-gc-interval=1s")
+	o.Log().Wait(t, "connected to the API server") // it knows its role, and asks for nothing beyond
 	w.ciliumNode("c1")
 	w.ciliumNode("c2", owned)
 	w.ciliumNode("c3", annotated("true"))
 	w.ciliumNode("c4", annotated("false"))
-	o := operatortest.Start(t, Cell, w.proxy.UserKubeconfig(t, user), "--nodes-gc-interval=1s")
 	w.gone("c1", "c4")
 	w.ciliumNode("last")
 	w.gone("last")

@@ -153,6 +153,7 @@ const (
 // Reconcile brings the copies of an object to their desired state.
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	of := objectOf(key)
+	complete := c.complete(of.Kind) // asked before what is needed: references that come later are seen by the next one
 	needed := c.needed(of)
 	copies := c.copiesOf(of)
 	if len(needed) == 0 && len(copies) == 0 {
@@ -169,7 +170,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		return reconcile.Result{Reason: isMissing}, c.removeAll(ctx, copies)
 	}
 	result, err := c.writeAll(ctx, of, needed, *want)
-	rest, removeErr := c.removeUnneeded(ctx, of, needed, copies)
+	rest, removeErr := c.removeUnneeded(ctx, of, needed, copies, complete)
 	if rest.RequeueAfter > 0 {
 		result = rest
 	}
@@ -202,19 +203,21 @@ func (c *controller) copiesOf(of secretref.Object) (copies []*secret) {
 // grace is how long copies stay that nothing refers to: what refers to them now may be seen later than what did before.
 const grace = 2 * time.Second
 
-// removeUnneeded deletes the copies that nothing refers to.
-func (c *controller) removeUnneeded(ctx context.Context, of secretref.Object, needed map[string][]reference, copies []*secret) (reconcile.Result, error) {
+// removeUnneeded deletes the copies that nothing refers to, once all references are known.
+func (c *controller) removeUnneeded(
+	ctx context.Context, of secretref.Object, needed map[string][]reference, copies []*secret, complete bool,
+) (reconcile.Result, error) {
 	copies = slices.DeleteFunc(copies, func(s *secret) bool {
 		return len(needed[s.Namespace.String()]) > 0 && s.Name == of.CopyName()
 	})
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")
 	}
-	rest := c.setUnused(of, len(copies) > 0)
+	rest := c.setUnused(of, complete && len(copies) > 0)
 	if len(copies) == 0 {
 		return reconcile.Result{}, nil
 	}
-	if !c.complete(of.Kind) {
+	if !complete {
 		return reconcile.Result{RequeueAfter: grace, Reason: isIncomplete}, nil
 	}
 	if rest > 0 {

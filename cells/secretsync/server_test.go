@@ -164,16 +164,15 @@ func (w *world) as(user string) string {
 		rbacv1.PolicyRule{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumenvoyconfigs"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	)
 	name := user + "-" + w.Namespace
-	_, err := w.Core.RbacV1().Roles(w.copies).Create(w.T.Context(), &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update", "patch", "delete"}}},
-	}, metav1.CreateOptions{})
+	rules := []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create", "update", "patch", "delete"}}}
+	_, err := w.Core.RbacV1().Roles(w.copies).Create(w.T.Context(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}, metav1.CreateOptions{})
 	w.must(err)
 	_, err = w.Core.RbacV1().RoleBindings(w.copies).Create(w.T.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}, metav1.CreateOptions{})
 	w.must(err)
+	clustertest.AwaitAllowedIn(w.T, w.Core, name, w.copies, rules)
 	return kubeconfig
 }
 

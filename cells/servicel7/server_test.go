@@ -4,6 +4,7 @@
 package servicel7
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -30,6 +31,18 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{operatortest.NewEnv(t, clustertest.Shared(t), "CiliumEnvoyConfig")}
 	w.CreateNamespace()
+	t.Cleanup(func() { // operators of other tests count Services of all namespaces
+		ctx, services := context.WithoutCancel(t.Context()), w.Core.CoreV1().Services(w.Namespace)
+		list, err := services.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list.Items {
+			if err := services.Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 	return w
 }
 

@@ -447,7 +447,10 @@ func TestMarkerIsLast(t *testing.T) {
 		w.service(fmt.Sprintf("s%d", i), global, func(s *corev1.Service) { s.Spec.ClusterIP = "None" })
 	}
 	before := w.ranges()
-	w.start()
+	o := w.start()
+	operatortest.Eventually(t, "the initial sync", func() bool { // asking etcd for the marker would count
+		return o.Metric("kvstore_initial_sync_completed", "write", "services/v1", "cluster1") == 1
+	})
 	marker := w.awaitMarker()
 	keys, err := w.etcd.Client.Get(t.Context(), folder1, clientv3.WithPrefix(), clientv3.WithKeysOnly())
 	if err != nil || len(keys.Kvs) != count {

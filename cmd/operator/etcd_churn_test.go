@@ -262,11 +262,14 @@ func isLeased(key string) bool {
 	return strings.HasPrefix(key, serviceKeys) || strings.HasPrefix(key, markerKeys) || key == heartbeatKey || key == configKey
 }
 
-// compare is what is wrong with the store. Keys of gone nodes and of unused identities may be there for a while.
+// compare is what is wrong with the store. Keys of gone nodes and of unused identities may be there for a while. An etcd that
+// does not answer within a second is the error context.DeadlineExceeded.
 func (c *churnInEtcd) compare() error {
-	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
-	defer cancel()
-	resp, err := c.etcd.Client.Get(ctx, "cilium/", clientv3.WithPrefix())
+	var resp *clientv3.GetResponse
+	err := c.ask(func(ctx context.Context) (err error) {
+		resp, err = c.etcd.Client.Get(ctx, "cilium/", clientv3.WithPrefix())
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -303,7 +306,11 @@ func (c *churnInEtcd) compare() error {
 	}
 	delete(leases, 0)
 	for id, key := range leases {
-		resp, err := c.etcd.Client.TimeToLive(ctx, clientv3.LeaseID(id))
+		var resp *clientv3.LeaseTimeToLiveResponse
+		err := c.ask(func(ctx context.Context) (err error) {
+			resp, err = c.etcd.Client.TimeToLive(ctx, clientv3.LeaseID(id))
+			return err
+		})
 		if err != nil {
 			return err
 		}
@@ -312,6 +319,13 @@ func (c *churnInEtcd) compare() error {
 		}
 	}
 	return nil
+}
+
+// ask gives one question to etcd its time.
+func (c *churnInEtcd) ask(question func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second) // what etcd is to answer in when it serves
+	defer cancel()
+	return question(ctx)
 }
 
 // garbageIsGone reports whether all keys of gone nodes, and of identities without users, are gone.

@@ -97,6 +97,7 @@ func TestEventsTellWhatWasRefused(t *testing.T) {
 	if text := o.ask("writes"); !strings.Contains(text, "ipam.clusterpool event, set off by CiliumNode "+hungry) {
 		t.Errorf("the writes do not have the Event and its cause:\n%s", text)
 	}
+	w.settled()
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}

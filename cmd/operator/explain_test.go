@@ -41,6 +41,7 @@ func TestEveryWriteHasItsCause(t *testing.T) {
 	w.addNodes("node", 30)
 	w.addNode("foreign", "192.168.7.0/24")
 	w.settled()
+	w.refused("foreign")
 	w.served("last")
 
 	made := map[string]int{}

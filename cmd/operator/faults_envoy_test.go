@@ -86,6 +86,7 @@ func proxiesOf(f *turmoil) underFaults {
 		newTerm: func() { p.oneIngress(); p.dropSecret(); p.dropCopy(); p.dropConfig() },
 		last:    func() { p.address(); p.oneIngress(); p.oneSecret(); p.dropCopy() },
 		rest:    p.rest,
+		missing: p.missing,
 		end:     p.end,
 	}
 }
@@ -393,7 +394,14 @@ func (p *proxiesUnderFaults) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.t.Logf("Envoy: %d states of CiliumEnvoyConfigs, %d of copies of Secrets", len(p.configs), len(p.copies))
+}
+
+// missing: enough has happened to CiliumEnvoyConfigs and Secrets for the run to show anything.
+func (p *proxiesUnderFaults) missing() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if len(p.configs) < 10 || len(p.copies) < 5 {
-		p.t.Error("too little has happened to CiliumEnvoyConfigs and Secrets: the run shows nothing")
+		return fmt.Errorf("only %d states of CiliumEnvoyConfigs, %d of copies of Secrets", len(p.configs), len(p.copies))
 	}
+	return nil
 }

@@ -30,6 +30,7 @@ func keysUnderFaults(f *turmoil) underFaults {
 		churn:   []func(){e.dropHeartbeat, e.dropConfig, e.changeConfig, e.leakLock},
 		newTerm: e.checkLocks,
 		rest:    e.rest,
+		grace:   e.grace,
 	}
 }
 
@@ -45,11 +46,9 @@ func (e *etcdUnderFaults) leakLock() {
 	}
 }
 
-// checkLocks looks whether those are gone that the term must have removed.
+// checkLocks waits until those are gone that the term must have removed.
 func (e *etcdUnderFaults) checkLocks() {
-	for key := range e.stuckLocks() {
-		e.t.Errorf("lock %s is still there", key)
-	}
+	eventually(e.t, "locks that are due are gone", func() bool { return len(e.stuckLocks()) == 0 })
 }
 
 func (e *etcdUnderFaults) stuckLocks() map[string]time.Time {
@@ -87,6 +86,10 @@ func (e *etcdUnderFaults) rest() error {
 	case !strings.HasPrefix(string(config.Value), `{"id":1,"capabilities":`):
 		return fmt.Errorf("the configuration is %s", config.Value)
 	}
+	return nil
+}
+
+func (e *etcdUnderFaults) grace() error {
 	if stuck := e.stuckLocks(); len(stuck) > 0 {
 		return fmt.Errorf("locks are still there: %v", slices.Sorted(maps.Keys(stuck)))
 	}

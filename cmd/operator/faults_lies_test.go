@@ -255,6 +255,7 @@ func tampered(identity *unstructured.Unstructured) bool {
 // is new.
 func (f *turmoil) restartsSilently() {
 	f.t.Helper()
+	f.calmed("a new node") // of which its own duty alone was waited for
 	f.stop()
 	audit := f.Audit(f.t)
 	f.o = f.operator("restarted")

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/util/retry"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -226,7 +225,7 @@ func (p *policiesUnderFaults) setForm(l *livingPolicy, form policyForm) {
 	p.fix(l, form.derived != "" || form.fails)
 	l.form = form
 	_, client := p.client(l.resource)
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+	eventually(p.t, "policy "+l.name+" is edited", func() bool { // the operator writes its status meanwhile
 		u, err := client.Get(p.t.Context(), l.name, metav1.GetOptions{})
 		if err == nil {
 			err = setRules(u, form)
@@ -234,11 +233,11 @@ func (p *policiesUnderFaults) setForm(l *livingPolicy, form policyForm) {
 		if err == nil {
 			_, err = client.Update(p.t.Context(), u, metav1.UpdateOptions{})
 		}
-		return err
+		if err != nil && !apierrors.IsConflict(err) {
+			p.t.Errorf("editing policy %s: %v", l.name, err)
+		}
+		return !apierrors.IsConflict(err)
 	})
-	if err != nil {
-		p.t.Errorf("editing policy %s: %v", l.name, err)
-	}
 }
 
 // moveMembers gives a group other members.

@@ -366,7 +366,17 @@ func (f *turmoil) break_() faults {
 		})
 	}
 	f.cutWatches(hits)
-	return faults{hits: hits, end: func() { f.proxy.Heal(f.t) }}
+	return faults{hits: hits, missing: func() error { return f.without(hits) }, end: func() { f.proxy.Heal(f.t) }}
+}
+
+// without says what no request has met with.
+func (f *turmoil) without(hits map[string]fault) error {
+	for _, what := range slices.Sorted(maps.Keys(hits)) {
+		if hits[what].Hits(f.t) == 0 {
+			return fmt.Errorf("no request met with %s", what)
+		}
+	}
+	return nil
 }
 
 // cutWatches ends watches every few seconds.
@@ -524,9 +534,12 @@ func (f *turmoil) rest() error {
 // restsSilently checks that nothing is written any more but for what is new.
 func (f *turmoil) restsSilently() {
 	f.t.Helper()
+	calm := time.Now() // what was received before may be logged later, and is what made all well
 	audit := f.Audit(f.t)
 	name := f.serveNewNode()
-	others := f.requests(audit, "faulty").writes().which(func(e clustertest.AuditEvent) bool { return e.ObjectRef.Name != name })
+	others := f.requests(audit, "faulty").writes().which(func(e clustertest.AuditEvent) bool {
+		return e.ObjectRef.Name != name && e.RequestReceivedTimestamp.After(calm)
+	})
 	if len(others) > 0 {
 		f.t.Errorf("written without a reason:\n%s", others)
 	}

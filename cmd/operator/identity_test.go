@@ -124,7 +124,8 @@ func TestInvariant4NoNumberMeansTwoLabelSets(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var churn sync.WaitGroup
 	churn.Go(func() { w.move(ctx, rand.New(rand.NewPCG(seed, 2))) })
-	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
+	enough := func() bool { return registrar.count().deleted > 0 }
+	for began := time.Now(); h.goesOn(began, length, enough); {
 		h.harm()
 		eventually(t, "somebody leads", func() bool { return h.leader() >= 0 })
 		made := registrar.count().made

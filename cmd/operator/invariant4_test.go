@@ -27,6 +27,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/seedtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // No CIDR is given twice, over any history of crashes, stale caches and two
@@ -181,6 +182,16 @@ func (o *operator) stream(name string) []string {
 	return nil
 }
 
+// synced reports whether all streams are.
+func (o *operator) synced() bool {
+	for _, section := range o.sections() {
+		if section.Title == "Streams" {
+			return !slices.ContainsFunc(section.Rows, func(row []string) bool { return len(row) > 2 && row[2] == "waiting" })
+		}
+	}
+	return false
+}
+
 type section struct {
 	Title string
 	Rows  [][]string
@@ -222,7 +233,8 @@ func anyHistory(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var churn sync.WaitGroup
 	churn.Go(func() { w.churn(ctx, rand.New(rand.NewPCG(seed, 2))) })
-	for began := time.Now(); time.Since(began) < length && !t.Failed(); {
+	enough := func() bool { return judge.usedAgain() > 0 }
+	for began := time.Now(); h.goesOn(began, length, enough); {
 		h.harm()
 		// A replica leads again, and has allocated.
 		eventually(t, "somebody leads", func() bool { return h.leader() >= 0 })
@@ -266,6 +278,12 @@ func (h *history) begin(i int) {
 	for _, resource := range h.late {
 		h.proxies[i].HoldWatch(h.t, resource, time.Duration(50+h.r.IntN(600))*time.Millisecond)
 	}
+}
+
+// goesOn reports whether more harm is to be done: for a time, and for as long as the history shows nothing.
+func (h *history) goesOn(began time.Time, length time.Duration, enough func() bool) bool {
+	passed := time.Since(began)
+	return !h.t.Failed() && (passed < length || !enough() && passed < length+waittest.Limit)
 }
 
 // leader is the replica that leads, or -1.
@@ -436,8 +454,11 @@ func (j *judge) usedAgain() int {
 // finish waits until the judge has seen everything, and says how much that was.
 func (j *judge) finish() string {
 	j.w.t.Helper()
-	j.w.addNode("the-end")
-	last := revisionOf(j.w.nodes()["the-end"])
+	end, err := j.w.makeNode("the-end")
+	if err != nil {
+		j.w.t.Fatal(err)
+	}
+	last := revisionOf(end)
 	eventually(j.w.t, "the judge has seen all", func() bool {
 		j.mu.Lock()
 		defer j.mu.Unlock()

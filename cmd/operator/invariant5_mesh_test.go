@@ -232,11 +232,11 @@ func (r *remoteEtcds) changes(o *operator, when string) {
 // twin adds a cluster with the ID of a, which publishes the service of another, and removes it.
 func (r *remoteEtcds) twin(o *operator) {
 	r.t.Helper()
-	twin := r.joinHere("twin")
+	etcd := kvstoretest.Connect(r.t, r.Etcd())
+	twin := r.publish("twin", etcd, r.a.id)
 	r.peers = r.peers[:2]
-	twin.id = r.a.id
 	twin.serve(r.key("both"), 80, "10.33.0.1")
-	twin.fill()
+	r.file("twin", etcd.Endpoints()[0])
 	r.isDegraded(o, "clustermesh.twin")
 	r.changes(o, "a cluster has the ID of another")
 	r.leave("twin")
@@ -265,21 +265,17 @@ func (r *remoteEtcds) deletedNothing() { r.t.Helper(); r.deletedOnly() }
 // deletedOnly checks that all that was deleted begins with one of these, and that each was.
 func (r *remoteEtcds) deletedOnly(want ...string) {
 	r.t.Helper()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	seen := map[string]bool{}
-	for _, has := range r.deleted {
-		expected := false
-		for _, w := range want {
-			if strings.HasPrefix(has, w) {
-				expected, seen[w] = true, true
+	eventually(r.t, fmt.Sprintf("%q were deleted", want), func() bool { // a list may show it before the watch does
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		seen := map[string]bool{}
+		for _, has := range r.deleted {
+			i := slices.IndexFunc(want, func(w string) bool { return strings.HasPrefix(has, w) })
+			if i < 0 {
+				r.t.Fatalf("%s was deleted", has)
 			}
+			seen[want[i]] = true
 		}
-		if !expected {
-			r.t.Errorf("%s was deleted", has)
-		}
-	}
-	if len(seen) != len(want) {
-		r.t.Errorf("%q were deleted, and %q are to be", r.deleted, want)
-	}
+		return len(seen) == len(want)
+	})
 }

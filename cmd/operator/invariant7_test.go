@@ -106,6 +106,18 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d lines and %d", len(linesA), len(linesB))
 }
 
+var withoutDefinitions = regexp.MustCompile(`starting without some CRDs.* missing="?([^"\n]*)`)
+
+// awaitLateDefinitions waits for the definitions without which the duties began.
+func (w *world) awaitLateDefinitions(o *operator) {
+	w.t.Helper()
+	for _, line := range withoutDefinitions.FindAllStringSubmatch(o.log.String(), -1) {
+		for name := range strings.SplitSeq(line[1], ", ") {
+			eventually(w.t, name+" is registered", func() bool { return w.serves(name) })
+		}
+	}
+}
+
 // The same input makes the same objects: the definitions, and the nodes, those
 // that are there at the start and those that come one after the other, and what
 // follows from a remote cluster.
@@ -120,6 +132,7 @@ func TestInvariant7SameInputSameBytes(t *testing.T) {
 		o, _ := w.run("same", nil)
 		o.leads()
 		o.says("caches synced, allocating pod CIDRs", 1)
+		w.awaitLateDefinitions(o)
 		if code := o.stop(); code != 0 {
 			t.Fatalf("exit code %d", code)
 		}
@@ -266,6 +279,7 @@ func TestInvariant7StormWithoutMeaningWritesNothing(t *testing.T) {
 	w.addNode("outside", "192.168.7.0/24")
 	w.addNode("garbage", "not-a-cidr")
 	w.settled()
+	w.refused("twice", "outside", "garbage")
 	w.served("before")
 	o.until("all follows from what clusters publish", m.rests)
 

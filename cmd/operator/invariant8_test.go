@@ -22,6 +22,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -222,6 +223,22 @@ func (c *chart) apply(w *world) {
 			}
 		})
 	}
+	c.awaitRoles(w)
+}
+
+// awaitRoles waits until the API server knows of the roles of a chart.
+func (c *chart) awaitRoles(w *world) {
+	w.t.Helper()
+	for _, u := range c.objects {
+		role := rbacv1.Role{}
+		if k := u.GetKind(); k != "Role" && k != "ClusterRole" {
+			continue
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &role); err != nil {
+			w.t.Fatal(err)
+		}
+		clustertest.AwaitAllowedIn(w.t, w.core, c.user, u.GetNamespace(), role.Rules)
+	}
 }
 
 func (w *world) resourceOf(u *unstructured.Unstructured) dynamic.ResourceInterface {
@@ -409,7 +426,7 @@ func (c *chart) probesAnswer(o *operator) {
 }
 
 // isQuiet holds the operator to saying nothing while nothing happens. Its start
-// is over when it has said nothing for two seconds.
+// is over when all caches are synced, and it has said nothing for two seconds.
 func (c *chart) isQuiet(o *operator, idle time.Duration) {
 	c.t.Helper()
 	before, since := "", time.Now()
@@ -417,7 +434,7 @@ func (c *chart) isQuiet(o *operator, idle time.Duration) {
 		if now := o.log.String(); now != before {
 			before, since = now, time.Now()
 		}
-		return time.Since(since) > 2*time.Second
+		return time.Since(since) > 2*time.Second && o.synced()
 	})
 	select {
 	case <-o.ended:

@@ -40,6 +40,7 @@ func TestInvariant1RestartMakesNoWrites(t *testing.T) {
 	w.addNode("garbage", "not-a-cidr")
 	w.addNode("twice", "10.200.0.0/24")
 	w.settled()
+	w.refused("foreign", "garbage", "twice")
 	w.served("last-of-first")
 	if code := o.stop(); code != 0 {
 		t.Fatalf("exit code %d", code)

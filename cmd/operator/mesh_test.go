@@ -115,7 +115,15 @@ func (m *mesh) args() []string {
 // join adds a cluster, which is read at an endpoint of the etcd. It has the next ID.
 func (m *mesh) join(name string, etcd *kvstoretest.Etcd, endpoint string) *peer {
 	m.t.Helper()
-	p := &peer{Etcd: etcd, name: name, id: 2 + len(m.peers), services: map[types.NamespacedName]published{}, exports: map[types.NamespacedName]published{}}
+	p := m.publish(name, etcd, 2+len(m.peers))
+	m.file(name, endpoint)
+	return p
+}
+
+// publish makes a cluster that no operator is told of.
+func (m *mesh) publish(name string, etcd *kvstoretest.Etcd, id int) *peer {
+	m.t.Helper()
+	p := &peer{Etcd: etcd, name: name, id: id, services: map[types.NamespacedName]published{}, exports: map[types.NamespacedName]published{}}
 	m.peers = append(m.peers, p)
 	p.fill()
 	m.t.Cleanup(func() {
@@ -124,7 +132,6 @@ func (m *mesh) join(name string, etcd *kvstoretest.Etcd, endpoint string) *peer 
 			_, _ = p.Client.Delete(ctx, "cilium/"+prefix+name, clientv3.WithPrefix())
 		}
 	})
-	m.file(name, endpoint)
 	return p
 }
 

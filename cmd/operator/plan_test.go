@@ -386,6 +386,7 @@ func (w *world) allowReading(user string) {
 	if _, err := w.core.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
+	clustertest.AwaitAllowed(w.t, w.core, user, []rbacv1.PolicyRule{{Verbs: []string{"list"}, APIGroups: []string{"apps"}, Resources: []string{"deployments"}}})
 }
 
 // everyDuty turns on what is off, and has garbage go soon. Endpoints younger than the
@@ -600,7 +601,11 @@ func TestPlanInEtcd(t *testing.T) {
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	made := map[string]int{}
+	made, last := map[string]int{}, e.Revision()
+	eventually(t, "all is recorded", func() bool {
+		events := record.Events()
+		return len(events) > 0 && events[len(events)-1].Kv.ModRevision >= last
+	})
 	for _, event := range record.Events() {
 		key, verb := string(event.Kv.Key), "put"
 		if event.Type == clientv3.EventTypeDelete {

@@ -16,6 +16,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 var apiAddress = regexp.MustCompile(`msg=serving address="([^"]+)" server=api`)
@@ -52,20 +54,24 @@ func TestACredentialPluginThatHangs(t *testing.T) {
 		t.Fatal("the log has no address of the health API")
 	}
 	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get("http://" + address[1] + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode != http.StatusInternalServerError || !strings.Contains(string(text), "waiting for credentials") {
-		t.Errorf("/healthz answers %s %q", resp.Status, text)
-	}
-	began := time.Now()
+	o.until("/healthz says so, too", func() bool {
+		resp, err := client.Get("http://" + address[1] + "/healthz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		if resp.StatusCode != http.StatusInternalServerError {
+			t.Errorf("/healthz answers %s %q", resp.Status, text)
+		}
+		return strings.Contains(string(text), "waiting for credentials")
+	})
+	meter := waittest.StartMeter()
+	defer meter.Stop()
 	if code := o.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if took := time.Since(began); took > 20*time.Second { // a hook that hangs is given up after a minute
+	if took := meter.Elapsed(); took > 20*time.Second { // a hook that hangs is given up after a minute
 		t.Errorf("it stops after %s", took)
 	}
 }

@@ -152,6 +152,10 @@ func TestServerPendingPods(t *testing.T) {
 	s.cloud.PerInterface = 40
 	s.env.CreateNamespace()
 	name := s.env.Namespace // no other pods are bound to it
+	operatortest.Eventually(t, "the namespace has its service account", func() bool {
+		_, err := s.env.Core.CoreV1().ServiceAccounts(name).Get(t.Context(), "default", metav1.GetOptions{})
+		return err == nil
+	})
 	for i := range 20 {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i)}, Spec: corev1.PodSpec{
 			NodeName: name, HostNetwork: i >= 12, Containers: []corev1.Container{{Name: "c", Image: "image"}}, ServiceAccountName: "default",

@@ -23,6 +23,12 @@ import (
 // waited for; one of the others tells for all.
 func AwaitAllowed(tb testing.TB, core kubernetes.Interface, user string, rules []rbacv1.PolicyRule) {
 	tb.Helper()
+	AwaitAllowedIn(tb, core, user, "", rules)
+}
+
+// AwaitAllowedIn is AwaitAllowed for rules of a Role.
+func AwaitAllowedIn(tb testing.TB, core kubernetes.Interface, user, namespace string, rules []rbacv1.PolicyRule) {
+	tb.Helper()
 	i := slices.IndexFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.Resources) > 0 })
 	if i < 0 {
 		return
@@ -30,7 +36,7 @@ func AwaitAllowed(tb testing.TB, core kubernetes.Interface, user string, rules [
 	rule := rules[i]
 	ask := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User:               user,
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]},
 	}}
 	if len(rule.ResourceNames) > 0 {
 		ask.Spec.ResourceAttributes.Name = rule.ResourceNames[0]
@@ -40,6 +46,6 @@ func AwaitAllowed(tb testing.TB, core kubernetes.Interface, user string, rules [
 		return err == nil && told.Status.Allowed, nil
 	})
 	if err != nil {
-		tb.Fatalf("user %s is not allowed what was given (%v): %v", user, rule, err)
+		tb.Fatalf("user %s is not allowed what was given (%v, namespace %q): %v", user, rule, namespace, err)
 	}
 }

@@ -70,9 +70,7 @@ func TestEtcdRestore(t *testing.T) {
 	e := StartEtcd(t, 3)
 	client := newEtcdClient(t, e, e.Endpoints()...)
 	ctx := t.Context()
-	if err := put(ctx, client); err != nil {
-		t.Fatal(err)
-	}
+	until(t, "a first write", func(ctx context.Context) bool { return put(ctx, client) == nil })
 	data, err := client.Snapshot(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -86,10 +84,11 @@ func TestEtcdRestore(t *testing.T) {
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	later, err := client.Put(ctx, "later", "value")
-	if err != nil {
-		t.Fatal(err)
-	}
+	var later *clientv3.PutResponse
+	until(t, "a later write", func(ctx context.Context) bool {
+		later, err = client.Put(ctx, "later", "value")
+		return err == nil
+	})
 	e.Restore(t, file)
 	for _, endpoint := range e.Endpoints() {
 		until(t, "a member has the snapshot", func(ctx context.Context) bool {

@@ -21,6 +21,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/version"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // fakePlugin is a credential plugin of a kubeconfig, that answers once it is let.
@@ -140,7 +142,7 @@ func TestACredentialPluginThatHangs(t *testing.T) {
 	plugin.hang()
 	better := "second"
 	token.Store(&better)
-	if err := within(t, d, time.Second); err == nil || !strings.Contains(err.Error(), "401") {
+	if err := within(t, d, waittest.Limit); err == nil || !strings.Contains(err.Error(), "401") {
 		t.Errorf("a token that is not valid any more: %v", err)
 	}
 	until(t, "the plugin is run for another token", func() bool { return plugin.runs() == 2 })

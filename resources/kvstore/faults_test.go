@@ -48,7 +48,7 @@ func TestTLSFilesAreReadAgain(t *testing.T) {
 	opt, paths := tlsFile(t, e, e.ProxyEndpoints())
 	wrongCA, wrongCert, wrongKey := other.Files()
 	copyFile(t, wrongCA, paths["ca"])
-	r := newHarness(t, opt, quick, func(p *connParams) { p.Timing.checkTimeout = time.Second })
+	r := newHarness(t, opt, quick)
 	endpoint := strings.TrimPrefix(e.ProxyEndpoints()[0], "https://")
 	eventually(t, "the log names endpoint and reason", func() bool { return r.log.count("WARN", endpoint, "certificate signed by unknown authority") > 0 })
 	if n := r.log.count("WARN", "unknown authority"); n != 1 {

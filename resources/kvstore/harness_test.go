@@ -133,7 +133,7 @@ func directClient(t *testing.T, e *clustertest.Etcd) *clientv3.Client {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{
 		Endpoints: e.Endpoints(), TLS: e.TLSConfig(t), Username: e.Username(), Password: e.Password(),
-		DialTimeout: 20 * time.Second, Logger: zap.NewNop(),
+		DialTimeout: waittest.Limit, Logger: zap.NewNop(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func directClient(t *testing.T, e *clustertest.Etcd) *clientv3.Client {
 // read returns a key of etcd, or nil.
 func read(t *testing.T, c *clientv3.Client, key string) *Entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), waittest.Limit)
 	defer cancel()
 	resp, err := c.Get(ctx, key)
 	if err != nil {

@@ -40,6 +40,15 @@ func (o *Operator) Messages(module string) []string {
 	return lines
 }
 
+// Warnings are the warnings among the messages, without that of changes which are undone again and again: how soon it comes
+// depends on how fast attempts follow each other.
+func (o *Operator) Warnings(module string) []string {
+	o.t.Helper()
+	return slices.DeleteFunc(o.Messages(module), func(line string) bool {
+		return !strings.HasPrefix(line, "warning") || strings.Contains(line, "undone again and again")
+	})
+}
+
 // Degraded are the degraded parts of modules whose ids begin with a prefix, a line each,
 // with message and error; "" if there are none.
 func (o *Operator) Degraded(module string) string {

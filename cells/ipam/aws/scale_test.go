@@ -57,14 +57,17 @@ func (s *server) scale() *scale {
 func (s *scale) join(count int) {
 	t := s.t
 	t.Helper()
-	began := time.Now()
+	held := s.env.Proxy.HoldWatch(t, "ciliumnodes", 0)
+	operatortest.Eventually(t, "the watch is held", func() bool { return held.Hits(t) > 0 })
 	for range count {
 		instance := fmt.Sprintf("i-%d", s.nodes)
 		s.machine(instance, "m5.large", "subnet-b")
 		s.create(fmt.Sprintf("n%d", s.nodes), instance, "m5.large", nil)
 		s.nodes++
 	}
-	operatortest.EventuallyWithin(t, time.Minute+time.Duration(count)*time.Second, "all nodes have addresses", func() bool {
+	began := time.Now()
+	held.Remove(t)
+	operatortest.EventuallyWithin(t, 3*time.Minute+time.Duration(count)*time.Second, "all nodes have addresses", func() bool {
 		return s.operator.Metric("ipam_ips", "available") == float64(8*s.nodes)
 	})
 	took := time.Since(began)
@@ -86,8 +89,9 @@ func (s *scale) join(count int) {
 	s.billed = calls
 	t.Logf("%d nodes beside %d in %s: %d changes, %d descriptions, refused for their rate: %v",
 		count, s.nodes-count, took.Round(time.Second), changes, descriptions, s.ec2.Throttled())
-	const start = 8 + 9 // descriptions whatever the number of nodes: the complete read, and the burst; and five a minute
-	if most := start + 5*int(took.Minutes()) + count/10; changes > 2*count || descriptions > most {
+	const start = 8 + 9          // descriptions whatever the number of nodes: the complete read, and the burst; and five a minute
+	const pace = 3 * time.Second // of descriptions: a 15th of five a second
+	if most := start + 5*int(took.Minutes()) + max(count/10, int(took/pace)); changes > 2*count || descriptions > most {
 		t.Errorf("%d changes and %d descriptions of %d nodes, at most %d and %d are good", changes, descriptions, count, 2*count, most)
 	}
 	if len(s.ec2.Throttled()) > 0 {

@@ -239,6 +239,7 @@ func TestWritesOfARollout(t *testing.T) {
 	for i := range n {
 		w.has(name(i), "x:NoSchedule")
 	}
+	w.served("seen") // and with it all changes of Nodes before
 	o.ReenterTerm()
 	w.served("again")
 	o.Stop()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/clustertest"
@@ -61,13 +62,17 @@ func (w *world) update(n *corev1.Node) {
 // condition sets the condition NetworkUnavailable of a node.
 func (w *world) condition(name, status, reason string) {
 	w.T.Helper()
-	n := w.get(name)
-	n.Status.Conditions = append(n.Status.Conditions,
-		corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionStatus(status), Reason: reason},
-		corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"})
-	if _, err := w.Core.CoreV1().Nodes().UpdateStatus(w.T.Context(), n, metav1.UpdateOptions{}); err != nil {
-		w.T.Fatal(err)
-	}
+	operatortest.Eventually(w.T, "the conditions of "+name+" are set", func() bool {
+		n := w.get(name)
+		n.Status.Conditions = append(n.Status.Conditions,
+			corev1.NodeCondition{Type: corev1.NodeNetworkUnavailable, Status: corev1.ConditionStatus(status), Reason: reason},
+			corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"})
+		_, err := w.Core.CoreV1().Nodes().UpdateStatus(w.T.Context(), n, metav1.UpdateOptions{})
+		if err != nil && !apierrors.IsConflict(err) { // as the operator writes the Node, too
+			w.T.Fatal(err)
+		}
+		return err == nil
+	})
 }
 
 func (w *world) get(name string) *corev1.Node {

@@ -145,7 +145,7 @@ func TestRestarts(t *testing.T) {
 	w.pod("managed", "dns", time.Hour, true)
 	w.endpoint("managed")
 	w.pod("web", "web", time.Hour, true)
-	w.pod("young", "dns", time.Second, true)
+	w.pod("young", "dns", -time.Hour, true) // young for as long as the test takes
 	o := w.start(w.As("stock", stockchart.Role(t)...))
 	w.gone("b", "a")
 	w.stay("managed", "web", "young", "agent")

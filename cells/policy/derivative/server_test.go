@@ -154,9 +154,7 @@ func TestFailures(t *testing.T) {
 	if w.get(w.policies, here) != nil || w.get(w.policies, both) != nil {
 		t.Error("there is a derived policy")
 	}
-	if d := o.Degraded("policy.derivative"); !strings.Contains(d, "failing") {
-		t.Errorf("health says %q", d)
-	}
+	operatortest.Eventually(t, "health says it, too", func() bool { return strings.Contains(o.Degraded("policy.derivative"), "failing") })
 	w.cloud.fail("a", "")
 	w.cloud.set("a", "10.0.0.1")
 	w.cidrs(w.policies, here, "10.0.0.1/32")
@@ -185,9 +183,9 @@ func TestUnknownProvider(t *testing.T) {
 	o = operatortest.Start(t, Cell, w.Kubeconfig())
 	w.status(w.policies, "web", web+": <nil> Provider AWS is not registered")
 	w.cidrs(w.policies, web, "10.0.0.1/32")
-	if d := o.Degraded("policy.derivative"); !strings.Contains(d, "Provider AWS is not registered") {
-		t.Errorf("health says %q", d)
-	}
+	operatortest.Eventually(t, "health says it, too", func() bool {
+		return strings.Contains(o.Degraded("policy.derivative"), "Provider AWS is not registered")
+	})
 	o.Stop()
 	texts, _ := w.writes(0)
 	if n := len(texts); n != 3 { // the derived policy, and two states

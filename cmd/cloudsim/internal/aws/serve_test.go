@@ -46,7 +46,8 @@ func start(t *testing.T, args ...string) *cli {
 			t.Error(err)
 		}
 	})
-	c := &cli{t: t, env: []string{"AWS_DEFAULT_REGION=eu-west-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_MAX_ATTEMPTS=1"}}
+	c := &cli{t: t, env: []string{"AWS_DEFAULT_REGION=eu-west-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_MAX_ATTEMPTS=1",
+		"AWS_METADATA_SERVICE_TIMEOUT=60"}}
 	for range 2 {
 		var name string
 		if _, err := fmt.Fscanf(reader, "export %s\n", &name); err != nil {

@@ -4,6 +4,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,8 @@ type Demo struct {
 	// Args are more arguments for the operator.
 	Args []string
 
-	env []string // of the operator; nil: that of the demo
+	env   []string      // of the operator; nil: that of the demo
+	limit time.Duration // in place of showTimeout, if it is not 0
 }
 
 // Run shows until the context ends, which is no error, or the operator does,
@@ -192,7 +194,8 @@ func (d Demo) runOperator(ctx context.Context, scratch, kubeconfig string, show 
 // perform shows what happens, and where to look. If the show fails, the operator
 // runs on, so that the reason can be looked for.
 func (d Demo) perform(ctx context.Context, config *rest.Config, show act, socket, kubeconfig string) {
-	limited, cancel := context.WithTimeoutCause(ctx, showTimeout, fmt.Errorf("it takes longer than %v", showTimeout))
+	limit := cmp.Or(d.limit, showTimeout)
+	limited, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("it takes longer than %v", limit))
 	defer cancel()
 	if err := show(limited, config, socket); err != nil && ctx.Err() == nil {
 		d.say("This did not go as it should: %v", err)

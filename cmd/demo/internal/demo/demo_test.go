@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 const (
@@ -47,7 +48,7 @@ func watch(t *testing.T, d Demo) string {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	a := &audience{leave: cancel}
-	d.Out = a
+	d.Out, d.limit = a, waittest.Limit
 	if err := d.Run(ctx); err != nil {
 		t.Fatalf("%v\n%s", err, &a.seen)
 	}

@@ -188,9 +188,15 @@ func TestHangs(t *testing.T) {
 		t.Error("what hung is not allowed")
 	}
 	a.rule(control.Admission{ID: "long", Hang: &control.Hang{For: -1}})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if _, err := a.tryAsk(ctx, "long", update); !errors.Is(err, context.DeadlineExceeded) {
+	ctx, cancel := context.WithCancel(t.Context())
+	gaveUp := make(chan error)
+	go func() {
+		_, err := a.tryAsk(ctx, "long", update)
+		gaveUp <- err
+	}()
+	waittest.Until(t, "one hangs", func() bool { return a.server.Rules()[1].Hits == 1 })
+	cancel()
+	if err := <-gaveUp; !errors.Is(err, context.Canceled) {
 		t.Errorf("it does not hang: %v", err)
 	}
 	answered := make(chan error)
@@ -198,9 +204,7 @@ func TestHangs(t *testing.T) {
 		_, err := a.tryAsk(context.Background(), "long", update)
 		answered <- err
 	}()
-	for a.server.Rules()[1].Hits < 2 {
-		time.Sleep(time.Millisecond) // between looks
-	}
+	waittest.Until(t, "another one hangs", func() bool { return a.server.Rules()[1].Hits == 2 })
 	if err := a.server.remove("long"); err != nil {
 		t.Fatal(err)
 	}
