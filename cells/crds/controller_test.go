@@ -10,9 +10,12 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -66,6 +69,49 @@ func TestLasts(t *testing.T) {
 	} {
 		if got := isPermanent(test.err); got != test.want {
 			t.Errorf("%v: %t", test.err, got)
+		}
+	}
+}
+
+// onlyGet is a server that has no CRD.
+type onlyGet struct {
+	k8s.Client
+	asked int
+}
+
+func (o *onlyGet) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured, error) {
+	o.asked++
+	return nil, apierrors.NewNotFound(resource, ref.Name)
+}
+
+// CRD-18: what was kept for its comparison and has changed since is read again, also if it is the last that is heard of it.
+func TestKeptCRDThatChangedIsReadAgain(t *testing.T) {
+	k := api.Kinds()[0]
+	kept, err := k.UnstructuredCRD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept.SetUID("7d0e5b0e-0d1c-4c39-8d0a-1a2b3c4d5e6f")
+	kept.SetResourceVersion("10")
+	gone, edited := stateOfCRD(kept), stateOfCRD(kept)
+	gone.gone, edited.revision, edited.version = true, 11, ""
+	for name, test := range map[string]struct {
+		watched map[string]state
+		asked   int
+	}{
+		"not watched yet": {nil, 0},
+		"as it was read":  {map[string]state{k.CRDName(): stateOfCRD(kept)}, 0},
+		"deleted":         {map[string]state{k.CRDName(): gone}, 1},
+		"edited":          {map[string]state{k.CRDName(): edited}, 1},
+	} {
+		server := &onlyGet{}
+		c := &controller{
+			client: crdClient{server}, fetched: map[string]*unstructured.Unstructured{k.CRDName(): kept},
+			read: map[string]state{k.CRDName(): stateOfCRD(kept)}, watched: test.watched,
+		}
+		found, err := c.get(t.Context(), k)
+		if server.asked != test.asked || (found == kept) != (test.asked == 0) || (err == nil) != (test.asked == 0) {
+			t.Errorf("%s: asked %d times, %v", name, server.asked, err)
 		}
 	}
 }
