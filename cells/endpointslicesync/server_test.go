@@ -294,7 +294,7 @@ func TestEditedAndForeign(t *testing.T) {
 }
 
 // ESS-9: slices that are deleted with their Service, by a garbage collector that is faster than the stream of Services, are
-// not created for it once more: whoever creates one waits for a period.
+// not created for it once more: the operator waits for a period before it creates one.
 func TestDeletedWithTheService(t *testing.T) {
 	w := newWorld(t, "a")
 	w.service()
