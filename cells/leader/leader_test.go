@@ -363,11 +363,11 @@ func TestAReleaseWhoseRenewalIsUnderWayStillReleases(t *testing.T) {
 // #32846: an operator that restarts because the API server is slow.
 func TestASlowAPIServerCostsNoTerm(t *testing.T) {
 	s := newSite(t)
-	s.leaseDuration, s.renewDeadline = 2*leaseDuration, 2*renewDeadline
+	s.leaseDuration, s.renewDeadline = 5*leaseDuration, 5*renewDeadline // longer than a busy machine may take besides
 	a := s.replica(t, "a", &events{}).start()
 	operatortest.Eventually(t, "a leads", a.leads)
-	a.proxy.Delay(t, 250*time.Millisecond, 250*time.Millisecond)
-	a.proxy.Rule(t, clustertest.Rule{Match: leaseUpdates, Delay: &clustertest.Delay{For: 500 * time.Millisecond}})
+	a.proxy.Delay(t, 500*time.Millisecond, 500*time.Millisecond)
+	a.proxy.Rule(t, clustertest.Rule{Match: leaseUpdates, Delay: &clustertest.Delay{For: time.Second}})
 	n := renewals(a.leases(t))
 	operatortest.Eventually(t, "five slow renewals", func() bool { return renewals(a.leases(t)) >= n+5 })
 	if d, terms := a.term(); d == nil || terms != 1 {

@@ -37,7 +37,7 @@ func TestAMemberThatStandsStill(t *testing.T) {
 		check(t, r.Write(withCause(t), PutLeased(fmt.Sprint("before/", i), nil)))
 	}
 	still := "etcd-0"
-	if still == theLeader(t, e, r) {
+	if still == theLeader(t, e) {
 		still = "etcd-1"
 	}
 	e.Pause(t, still)

@@ -58,6 +58,7 @@ func TestNoWriteAfterTheFence(t *testing.T) {
 		s.Upsert(what, nil)
 		stop := run(t, s.Run)
 		eventually(t, "a key of the store", func() bool { return read(t, etcd, servicesOfC1+what) != nil })
+		eventually(t, "the first check, which writes, is over", func() bool { return r.Status().Quorum })
 
 		if what == "the end of the term" {
 			shut(c, fence)

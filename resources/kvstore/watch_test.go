@@ -108,7 +108,7 @@ func TestWatchListsInPages(t *testing.T) {
 	v.complain(t)
 
 	listing := must(r.List(t.Context(), "some/long/", KeysOnly()))(t)
-	if len(listing.Entries) != 600 || listing.Entries[0].Value != nil || listing.Entries[599].ModRevision != listing.Revision {
+	if len(listing.Entries) != 600 || listing.Entries[0].Value != nil || listing.Entries[599].ModRevision > listing.Revision {
 		t.Errorf("%d entries as of %d", len(listing.Entries), listing.Revision)
 	}
 }

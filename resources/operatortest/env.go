@@ -100,6 +100,17 @@ func (e *Env) As(user string, rules ...rbacv1.PolicyRule) (kubeconfig string) {
 	return e.Proxy.UserKubeconfig(e.T, user)
 }
 
+// StartKnowing starts an operator whose watches of a resource show nothing before it knows its role: what it asks for because
+// of these objects is then within its role.
+func (e *Env) StartKnowing(resource string, start func() *Operator) *Operator {
+	e.T.Helper()
+	held := e.Proxy.HoldWatch(e.T, resource, 0)
+	o := start()
+	o.Log().Wait(e.T, "connected to the API server")
+	held.Remove(e.T)
+	return o
+}
+
 // CheckHealthy checks that nothing is degraded, and that no request was forbidden. Attempts that take long on a slow machine, of
 // which the API server may show the result before they know, are waited for.
 func (e *Env) CheckHealthy(o *Operator) {

@@ -160,7 +160,12 @@ func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 		w.identity(name)
 	}
 	before := w.get("1003")
-	o := operatortest.Start(t, duty, kubeconfig, append(patient, "--enable-cilium-endpoint-slice")...)
+	start := func(args []string) *operatortest.Operator {
+		return w.StartKnowing("ciliumidentities", func() *operatortest.Operator {
+			return operatortest.Start(t, duty, kubeconfig, append(args, "--enable-cilium-endpoint-slice")...)
+		})
+	}
+	o := start(patient)
 	operatortest.Eventually(t, "the unused are marked", func() bool { return w.isMarked("1001") && w.isMarked("1003") })
 	after := w.get("1003")
 	unstructured.RemoveNestedField(after.Object, "metadata", "annotations", annotation)
@@ -176,7 +181,7 @@ func testExamples(t *testing.T, rules func(*testing.T) []rbacv1.PolicyRule) {
 	w.CheckHealthy(o)
 	o.Stop()
 
-	o = operatortest.Start(t, duty, kubeconfig, append(quick, "--enable-cilium-endpoint-slice")...)
+	o = start(quick)
 	w.gone("1001")
 	operatortest.Eventually(t, "it is counted", func() bool {
 		return o.Metric("sweep_objects_total", "identitygc.crd", "deleted") == 1 && o.Metric("identity_gc_entries", "crd", "alive") == 6

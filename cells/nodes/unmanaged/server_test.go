@@ -146,7 +146,8 @@ func TestRestarts(t *testing.T) {
 	w.endpoint("managed")
 	w.pod("web", "web", time.Hour, true)
 	w.pod("young", "dns", -time.Hour, true) // young for as long as the test takes
-	o := w.start(w.As("stock", stockchart.Role(t)...))
+	stock := w.As("stock", stockchart.Role(t)...)
+	o := w.StartKnowing("pods", func() *operatortest.Operator { return w.start(stock) })
 	w.gone("b", "a")
 	w.stay("managed", "web", "young", "agent")
 	if got := strings.Join(w.deletes(), " "); got != "b a" {
@@ -171,7 +172,8 @@ func TestOnlyObserved(t *testing.T) {
 	w := newWorld(t)
 	w.pod("a", "dns", time.Minute, true)
 	w.pod("b", "dns", time.Minute, true)
-	o := w.start(w.As("observer", append(least, events)...), "--enable-unmanaged-pod-observe-only")
+	observer := w.As("observer", append(least, events)...)
+	o := w.StartKnowing("pods", func() *operatortest.Operator { return w.start(observer, "--enable-unmanaged-pod-observe-only") })
 	operatortest.Eventually(t, "both are reported", func() bool {
 		return w.events("a", "UnmanagedPod") == 1 && w.events("b", "UnmanagedPod") == 1 && o.Metric("unmanaged_pods") == 2
 	})
