@@ -804,38 +804,50 @@ func TestDefinitionsThatCome(t *testing.T) {
 	w.awaitHealthy(o)
 }
 
+// exportEndpoints exports the Service web, which has no selector, and returns its EndpointSlice of the address 192.0.2.1.
+func (w *world) exportEndpoints() *discoveryv1.EndpointSlice {
+	w.T.Helper()
+	w.service("web", func(s *corev1.Service) { s.Spec.Selector = nil })
+	source, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Create(w.T.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta:  metav1.ObjectMeta{Name: "mine", Labels: map[string]string{discoveryv1.LabelServiceName: "web", "team": "red"}},
+		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, Hostname: new("one")}},
+		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	w.export("web")
+	return source
+}
+
+func (w *world) copies() []discoveryv1.EndpointSlice {
+	w.T.Helper()
+	list, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).List(w.T.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=" + copyManager})
+	if err != nil {
+		w.T.Fatal(err)
+	}
+	return list.Items
+}
+
+// awaitCopy waits for the one copy to have an address, and returns it.
+func (w *world) awaitCopy(address string) (c discoveryv1.EndpointSlice) {
+	w.T.Helper()
+	operatortest.Eventually(w.T, "the copy has the address "+address, func() bool {
+		all := w.copies()
+		if len(all) == 1 {
+			c = all[0]
+		}
+		return len(all) == 1 && c.Endpoints[0].Addresses[0] == address
+	})
+	return c
+}
+
 // MCS-27; MCS-E13: the EndpointSlices of a Service without a selector have copies for the derived Service.
 func TestEndpointsOfUsers(t *testing.T) {
 	w := newWorld(t)
 	o := w.start()
-	w.service("web", func(s *corev1.Service) { s.Spec.Selector = nil })
-	slices := w.Core.DiscoveryV1().EndpointSlices(w.Namespace)
-	source := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "mine", Labels: map[string]string{discoveryv1.LabelServiceName: "web", "team": "red"}},
-		AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"192.0.2.1"}, Hostname: new("one")}},
-		Ports: []discoveryv1.EndpointPort{{Name: new("http"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}},
-	}
-	source, err := slices.Create(t.Context(), source, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.export("web")
-	copies := func() []discoveryv1.EndpointSlice {
-		list, err := slices.List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=" + copyManager})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return list.Items
-	}
-	awaitAddress := func(want string) {
-		t.Helper()
-		operatortest.Eventually(t, "the copy has the address "+want, func() bool {
-			all := copies()
-			return len(all) == 1 && all[0].Endpoints[0].Addresses[0] == want
-		})
-	}
-	awaitAddress("192.0.2.1")
-	c := copies()[0]
+	source, slices := w.exportEndpoints(), w.Core.DiscoveryV1().EndpointSlices(w.Namespace)
+	c := w.awaitCopy("192.0.2.1")
 	if l := c.Labels; l[discoveryv1.LabelServiceName] != derivedKey(w.key("web")).Name || l[copyLabel] != "mine" || l["team"] != "red" || len(l) != 6 {
 		t.Errorf("labels %v", l)
 	}
@@ -846,12 +858,45 @@ func TestEndpointsOfUsers(t *testing.T) {
 	if _, err := slices.Update(t.Context(), source, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	awaitAddress("192.0.2.2")
-	if err := slices.Delete(t.Context(), copies()[0].Name, metav1.DeleteOptions{}); err != nil {
+	w.awaitCopy("192.0.2.2")
+	if err := slices.Delete(t.Context(), c.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	operatortest.Eventually(t, "another copy", func() bool { all := copies(); return len(all) == 1 && all[0].UID != c.UID })
+	operatortest.Eventually(t, "another copy", func() bool { all := w.copies(); return len(all) == 1 && all[0].UID != c.UID })
 	w.delete(exports.Resource(), "web")
-	operatortest.Eventually(t, "no copy is left", func() bool { return len(copies()) == 0 })
+	operatortest.Eventually(t, "no copy is left", func() bool { return len(w.copies()) == 0 })
+	w.awaitHealthy(o)
+}
+
+// MCS-27: a copy that is deleted with the derived Service, by a garbage collector that is faster than the stream of Services,
+// is not created for it once more.
+func TestCopiesDeletedWithTheirService(t *testing.T) {
+	w := newWorld(t)
+	o := w.start()
+	w.exportEndpoints()
+	c := w.awaitCopy("192.0.2.1")
+	held := w.Proxy.HoldWatch(t, "services", 0)
+	requests := w.Proxy.Answered(t, 0)
+	if err := w.Core.CoreV1().Services(w.Namespace).Delete(t.Context(), c.OwnerReferences[0].Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Delete(t.Context(), c.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	after := func(verb, resource string) (found bool) {
+		for _, r := range w.Proxy.Answered(t, requests[len(requests)-1].Seq) {
+			found = found || r.Namespace == w.Namespace && r.Verb == verb && r.Resource == resource
+		}
+		return found
+	}
+	operatortest.Eventually(t, "the Service is asked for", func() bool { return after("get", "services") || after("create", "endpointslices") })
+	if after("create", "endpointslices") {
+		t.Error("a copy was created for a Service that is gone")
+	}
+	held.Remove(t)
+	operatortest.Eventually(t, "the copy is that of another Service", func() bool {
+		all := w.copies()
+		return len(all) == 1 && all[0].OwnerReferences[0].UID != c.OwnerReferences[0].UID
+	})
 	w.awaitHealthy(o)
 }

@@ -126,18 +126,39 @@ func (c *controller) bringSlices(ctx context.Context, s *state) error {
 		c.slices.Drop(s.key)
 	}
 	var errs []error
+	var missing []*discoveryv1.EndpointSlice
 	for _, w := range want {
 		has := copies[w.Name]
 		delete(copies, w.Name)
 		switch {
 		case has == nil:
-			errs = append(errs, s.withoutPermission(c.createCopy(ctx, w)))
+			missing = append(missing, w)
 		case has.differs(w):
 			errs = append(errs, s.withoutPermission(c.updateCopy(ctx, has, w)))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(copies)) {
 		errs = append(errs, s.withoutPermission(k8s.Delete(ctx, c.Client, copies[name].ref())))
+	}
+	return errors.Join(append(errs, c.createCopies(ctx, s, missing))...)
+}
+
+// createCopies creates copies for a derived Service that stays: the garbage collector deletes copies with their Service, and
+// may be faster than the stream of Services.
+func (c *controller) createCopies(ctx context.Context, s *state, missing []*discoveryv1.EndpointSlice) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	ref := s.derivedRef()
+	switch derived, err := c.Client.Get(ctx, ref); {
+	case k8s.IsNotFound(err, ref), err == nil && derived.GetDeletionTimestamp() != nil:
+		return reconcile.Recheck()
+	case err != nil:
+		return err
+	}
+	var errs []error
+	for _, w := range missing {
+		errs = append(errs, s.withoutPermission(c.createCopy(ctx, w)))
 	}
 	return errors.Join(errs...)
 }
