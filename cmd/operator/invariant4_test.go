@@ -47,7 +47,7 @@ const smallPoolBlocks = 8
 // crashLease is one that is taken soon after a crash, and is not lost because the
 // machine has other things to do.
 var crashLease = []string{
-	"--leader-election-lease-duration=4s", "--leader-election-renew-deadline=3s", "--leader-election-retry-period=100ms",
+	"--leader-election-lease-duration=6s", "--leader-election-renew-deadline=5s", "--leader-election-retry-period=100ms",
 }
 
 // operator runs an operator with a small pool.

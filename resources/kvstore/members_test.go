@@ -25,15 +25,11 @@ import (
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
-// How long the stores may take until all is in etcd when that serves again, and how
-// much longer a machine may that has other things to do. An etcd that takes longer than
-// servesWithin for a write and a read does not serve. A look that takes longer than
-// undisturbed counts as that: the machine had no time for the stores either.
+// How long the stores may take until all is in etcd when that serves again. An etcd that
+// takes longer than servesWithin for a write and a read does not serve.
 const (
-	convergesWithin = 5 * time.Second
-	slowness        = 2
+	convergesWithin = 10 * time.Second
 	servesWithin    = time.Second
-	undisturbed     = 200 * time.Millisecond
 )
 
 // Members of three are killed, paused and brought back at random while keys come and
@@ -336,19 +332,19 @@ func (w *membersWorld) awaitConverged(after string) {
 // converge waits until all is well, for so long as it may take once etcd serves.
 func (w *membersWorld) converge(after string) {
 	w.t.Helper()
-	called, took := time.Now(), time.Duration(0)
+	called, meter := time.Now(), waittest.StartMeter()
+	defer meter.Stop()
 	for last := error(nil); ; time.Sleep(10 * time.Millisecond) { // between looks
-		began := time.Now()
 		err := w.compare()
-		took += min(time.Since(began), undisturbed) + 10*time.Millisecond
+		took := meter.Elapsed()
 		switch {
 		case err == nil:
 			w.t.Logf("all is well %s after %s; the last that was not: %.200v", took.Round(time.Millisecond), after, last)
 			w.durations = append(w.durations, took)
 			return
 		case errors.Is(err, errNotServing) && time.Since(called) < 2*waittest.Limit:
-			took = 0
-		case took > slowness*convergesWithin:
+			meter.Restart()
+		case took > convergesWithin:
 			w.t.Fatalf("%s after %s: %v\nthe log is\n%s", took, after, err, w.rig.log)
 		}
 		last = err
