@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -109,7 +110,7 @@ func runTests(t *testing.T, dir string, variables ...string) (string, error) {
 	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", "../../..", "-f", "cmd/tools/flaky/testdata/proof.mk", "FLAKY="+dir, "proof")
 	cmd.Args = append(cmd.Args, variables...)
 	for _, variable := range os.Environ() {
-		if name, _, _ := strings.Cut(variable, "="); name != "RERUNS" && !strings.HasPrefix(name, "MAKE") && name != "MFLAGS" {
+		if name, _, _ := strings.Cut(variable, "="); !slices.Contains([]string{"RERUNS", "GOFLAGS", "MFLAGS"}, name) && !strings.HasPrefix(name, "MAKE") {
 			cmd.Env = append(cmd.Env, variable)
 		}
 	}
