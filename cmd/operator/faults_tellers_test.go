@@ -56,6 +56,7 @@ func (t endpointTellers) look(pod *livingPod, numbers map[string]string) {
 	number := numbers[written(t.tenants.set(pod.Namespace, t.tenants.pods[pod.NamespacedName]))]
 	if number != "" && number != pod.identity {
 		pod.identity = number
+		t.note() // the one before may be deleted while other pods are looked at
 		t.tell(pod)
 	}
 }

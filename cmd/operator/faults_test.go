@@ -218,7 +218,7 @@ func (f *turmoil) hasNotPanicked() {
 // crash kills the operator amid its writes, and starts another, which need not wait for the lease to expire.
 func (f *turmoil) crash() {
 	f.t.Helper()
-	f.each(func(d underFaults) func() { return d.newTerm })
+	f.endsTerm()
 	f.hasNotPanicked()
 	f.o.kill()
 	f.steal("")
@@ -228,7 +228,7 @@ func (f *turmoil) crash() {
 // restart ends the operator and starts another.
 func (f *turmoil) restart() {
 	f.t.Helper()
-	f.each(func(d underFaults) func() { return d.newTerm })
+	f.endsTerm()
 	f.stop()
 	f.begin()
 }
@@ -396,7 +396,17 @@ func (f *turmoil) act() {
 	if len(d.churn) > 0 {
 		d.churn[f.r.IntN(len(d.churn))]()
 	}
-	f.each(func(d underFaults) func() { return d.note })
+	f.note()
+}
+
+// note has all duties take note of what is in use. It is called as soon as that has changed: what the operator deletes
+// soon after is judged by it.
+func (f *turmoil) note() { f.each(func(d underFaults) func() { return d.note }) }
+
+// endsTerm is called before a term ends.
+func (f *turmoil) endsTerm() {
+	f.each(func(d underFaults) func() { return d.newTerm })
+	f.note()
 }
 
 // each lets something happen for each duty.
@@ -410,7 +420,7 @@ func (f *turmoil) each(what func(underFaults) func()) {
 
 func (f *turmoil) loseLease() {
 	f.t.Helper()
-	f.each(func(d underFaults) func() { return d.newTerm })
+	f.endsTerm()
 	f.steal("thief")
 	f.o.until("it has noticed", func() bool { s, ok := f.o.status(); return ok && !s.Election.Leading })
 	f.steal("")
@@ -514,7 +524,7 @@ func (f *turmoil) rest() error {
 			}
 		}
 	}
-	f.each(func(d underFaults) func() { return d.note })
+	f.note()
 	switch s, ok := f.o.status(); {
 	case !ok:
 		errs = append(errs, errors.New("the operator does not answer"))
