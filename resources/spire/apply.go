@@ -23,6 +23,7 @@ func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, er
 	if r.at, err = r.server.list(ctx); err != nil {
 		return nil, err
 	}
+	r.readBy = r.server.link.generation()
 	clear(r.refused)
 	keys := maps.Clone(r.at)
 	for k := range r.desired.All() {
@@ -142,7 +143,9 @@ func (r *Registrar[K]) report() {
 	if n, known := r.desired.Len(); known {
 		r.metrics.Entries.WithLabelValues(StateDesired).Set(float64(n))
 	}
-	r.metrics.Entries.WithLabelValues(StatePresent).Set(float64(len(r.at)))
+	if r.at != nil {
+		r.metrics.Entries.WithLabelValues(StatePresent).Set(float64(len(r.at)))
+	}
 	r.metrics.Entries.WithLabelValues(StateRefused).Set(float64(len(r.refused)))
 	part := r.deps.Health.Child("entries")
 	for k, f := range r.refused {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/stats"
 
 	"github.com/skep-operator/skep/resources/k8s"
 )
@@ -32,14 +34,36 @@ type Connection struct {
 
 	mu         sync.Mutex
 	current    *link // nil: there is none
+	made       int   // links
 	closed     bool
 	unresolved bool // the Service was not read the last time
 }
 
 // link is a connection that attempts use. It is closed when it is not the current one any more, and no attempt uses it.
 type link struct {
-	conn  *grpc.ClientConn
-	users int
+	conn   *grpc.ClientConn
+	number int
+	users  int
+	dialed *dialed
+}
+
+// generation tells connections apart: those of links, and those that gRPC makes anew within one. Behind another one may be
+// another server.
+type generation struct{ link, connection int64 }
+
+func (l *link) generation() generation { return generation{int64(l.number), l.dialed.begun.Load()} }
+
+// dialed counts the connections of a link. It is a stats.Handler.
+type dialed struct{ begun atomic.Int64 }
+
+func (*dialed) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context   { return ctx }
+func (*dialed) HandleRPC(context.Context, stats.RPCStats)                         {}
+func (*dialed) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context { return ctx }
+
+func (d *dialed) HandleConn(_ context.Context, s stats.ConnStats) {
+	if _, is := s.(*stats.ConnBegin); is {
+		d.begun.Add(1)
+	}
 }
 
 // NewConnection returns a connection that does not exist yet.
@@ -69,11 +93,12 @@ func (c *Connection) acquire(ctx context.Context) (*link, error) {
 	if err := c.workload.await(ctx); err != nil {
 		return nil, fmt.Errorf("unable to connect to SPIRE server %s: %w", c.address, err)
 	}
-	conn, err := grpc.NewClient("passthrough:///"+c.target(ctx), grpc.WithTransportCredentials(credentials.NewTLS(c.workload.tls())))
+	made := &dialed{}
+	conn, err := grpc.NewClient("passthrough:///"+c.target(ctx), grpc.WithTransportCredentials(credentials.NewTLS(c.workload.tls())), grpc.WithStatsHandler(made))
 	if err != nil {
 		return nil, fmt.Errorf("unable to connect to SPIRE server %s: %w", c.address, err)
 	}
-	return c.use(&link{conn: conn}), nil
+	return c.use(&link{conn: conn, dialed: made}), nil
 }
 
 // use counts another user of the current connection, which fresh becomes if there is none.
@@ -86,6 +111,8 @@ func (c *Connection) use(fresh *link) *link {
 		return nil
 	case l == nil:
 		l = fresh
+		c.made++
+		l.number = c.made
 		if !c.closed {
 			c.current = l
 		}

@@ -68,6 +68,7 @@ type Registrar[K cmp.Ordered] struct {
 
 	// Of the queue's worker:
 	at       entries[K] // at the server; nil: unknown
+	readBy   generation // of the connection
 	compared time.Time  // when all were
 	stale    []K        // found by the last comparison, and not confirmed yet
 	refused  map[K]refusal
@@ -108,7 +109,7 @@ func (r *Registrar[K]) Enqueue(trigger k8s.Trigger, keys ...K) {
 }
 
 // register brings the entries to what they should be. A failed call makes them unknown, so that all are compared then: its
-// changes may have been made, and a server that returns may have lost others.
+// changes may have been made. So does another connection: a server that returns may have lost some.
 func (r *Registrar[K]) register(ctx context.Context, _ string) error {
 	more, err := r.makeSome(ctx, r.now())
 	r.server.close(err != nil)
@@ -130,6 +131,9 @@ func (r *Registrar[K]) makeSome(ctx context.Context, now time.Time) (more bool, 
 	if err := r.server.open(ctx); err != nil {
 		return false, err
 	}
+	if r.server.link.generation() != r.readBy {
+		r.at = nil
+	}
 	if r.at == nil || !now.Before(r.compared.Add(r.Interval)) {
 		missing, err := r.compareAll(ctx, due)
 		if err != nil {
@@ -147,6 +151,10 @@ func (r *Registrar[K]) makeSome(ctx context.Context, now time.Time) (more bool, 
 			return false, err
 		}
 		r.stale = nil
+	}
+	if r.server.link.generation() != r.readBy { // gRPC has repeated a call by another connection
+		r.at = nil
+		return true, nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -140,6 +140,15 @@ func TestTwoDuties(t *testing.T) {
 	})
 	s.Listen(address)
 	want("/a/2", "/a/3", "/b/2", "/b/3", "/b/4")
+	s.Stop() // unnoticed: no call fails meanwhile
+	s.Wipe()
+	s.Listen(address)
+	firsts.set("/a/4", true)
+	first.Enqueue(k8s.Trigger{}, "/a/4")
+	want("/a/2", "/a/3", "/a/4")
+	seconds.set("/b/5", true)
+	second.Enqueue(k8s.Trigger{}, "/b/5")
+	want("/a/2", "/a/3", "/a/4", "/b/2", "/b/3", "/b/4", "/b/5")
 	if serials := s.Serials(); len(serials) != 1 {
 		t.Errorf("clients had the certificates %v", serials)
 	}
