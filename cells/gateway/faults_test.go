@@ -20,6 +20,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // GW-21 and GW-27, with 5 % errors and watches that are cut, while routes and Services come, change and go: each configuration
@@ -51,9 +52,7 @@ func TestFaults(t *testing.T) {
 	cuts := w.Proxy.CutWatchesEvery(t, 300*time.Millisecond, clustertest.Match{})
 	o := w.start()
 
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
 	const many = 6
 	api := w.Dynamic.Resource(httpRoutes.Resource()).Namespace(w.Namespace)
 	for n := 0; n < 80 || errors.Hits(t) < 5 || cuts.Hits(t) < 3 || checked.Load() < 5; n++ {

@@ -19,6 +19,7 @@ import (
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // objects is what questions are about: Services with port 80, namespaces by their labels, grants, secrets.
@@ -236,9 +237,7 @@ func TestMergeParents(t *testing.T) {
 // Random Gateways, ListenerSets and routes: what a planner keeps is what a new one plans, all that is written is valid, and a
 // route changes no host names but its own.
 func TestRandomPlans(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
 	c := objects{
 		services: map[slim.Key]bool{}, grants: map[string]bool{}, secrets: map[slim.Key]bool{}, tls: map[slim.Key]answer{},
 		namespaces: map[string]slim.Labels{"infra": {}, "shop": {}},
@@ -291,7 +290,11 @@ func TestRandomPlans(t *testing.T) {
 	var kept planner
 	var translator envoy.Translator
 	options := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, PortHosts: true}
-	for n := range 400 {
+	steps := 120
+	if seedtest.Soak() {
+		steps = 4000
+	}
+	for n := range steps {
 		switch r.IntN(13) {
 		case 7:
 			key := slim.Key{Namespace: pick("infra", "shop"), Name: pick("s1", "s2")}

@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // ENV-10 and ING-16, with 5 % errors and watches that are cut, while Ingresses and Services come, change and go: each
@@ -51,9 +52,7 @@ func TestFaults(t *testing.T) {
 	cuts := w.Proxy.CutWatchesEvery(t, 300*time.Millisecond, clustertest.Match{})
 	o := w.start("--ingress-default-lb-mode=shared")
 
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
 	const many = 8
 	backends := []string{"front", "api", "auth", "img", "fallback"}
 	for n := 0; n < 120 || errors.Hits(t) < 5 || cuts.Hits(t) < 3 || checked.Load() < 10; n++ {
