@@ -206,6 +206,24 @@ func TestErrors(t *testing.T) {
 	operatortest.Eventually(t, "nothing is degraded", func() bool { return o.Degraded("") == "" })
 }
 
+// BGP-9: one that was deleted by hand before the watch has shown it, and was not in the list after that.
+func TestDeletedUnseen(t *testing.T) {
+	w := newWorld(t)
+	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
+	w.create("CiliumBGPClusterConfig", rackConfig, allConfig)
+	o := w.start()
+	watches := clustertest.Match{Verbs: []string{"list", "watch"}, Resources: []string{nodeConfigs.Resource().Resource}}
+	away := w.Proxy.Answer(t, http.StatusServiceUnavailable, watches)
+	w.Proxy.CutWatches(t, watches)
+	w.node("n1", "{}")
+	w.owners(map[string]string{"n1": "all"})
+	w.delete("CiliumBGPNodeConfig", "n1")
+	w.Proxy.Rule(t, clustertest.Rule{Match: watches, Status: &clustertest.Status{Code: http.StatusGone}, Times: 1})
+	away.Remove(t)
+	w.owners(map[string]string{"n1": "all"})
+	w.CheckHealthy(o)
+}
+
 // BGP-8: one label that changes is one write, and a restart writes nothing.
 func TestWrites(t *testing.T) {
 	count := 60

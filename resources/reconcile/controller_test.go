@@ -166,6 +166,53 @@ func TestControllerReadsItsWrites(t *testing.T) {
 	})
 }
 
+// What a key created, and another client deleted before the watch showed it, is no change: the key is reconciled again all the
+// same, once.
+func TestControllerLosesNoWrites(t *testing.T) {
+	for _, knownLate := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			widgets, gadgets := local(t), local(t)
+			widgets.Synced()
+			put(gadgets, "a")
+			gadgets.Synced()
+			kind, rec, busy := kindOf("gadgets", "Gadget"), &recorder{}, make(chan struct{})
+			close(busy)
+			r := testRunner(health.NewTree(), rec, &watched[widget]{kindOf("widgets", "Widget"), widgets, own},
+				&watched[widget]{kind, gadgets, func(ch stream.Change[widget]) []slim.Key {
+					<-busy
+					return own(ch)
+				}})
+			defer r.startTest(t)()
+			rec.recorded()
+			busy = make(chan struct{})
+			put(gadgets, "b")
+			synctest.Wait()
+			created := put(gadgets, "copy-of-a")
+			write := func() {
+				r.recordWrite(slim.Key{Name: "a"}, k8s.Ref{Resource: kind.Resource(), Name: "copy-of-a"}, created)
+			}
+			if !knownLate {
+				write()
+			}
+			gadgets.Delete(slim.Key{Name: "copy-of-a"})
+			close(busy)
+			want := []string{"a: Gadget copy-of-a", "b: Gadget b"}
+			got := rec.recorded()
+			if knownLate { // the response comes after the events
+				write()
+				got = append(rec.recorded(), got...)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("known late %t: reconciled %q, want %q", knownLate, got, want)
+			}
+			r.closeGap(kind.Resource(), created+100)
+			if got := rec.recorded(); len(got) > 0 {
+				t.Errorf("known late %t: reconciled %q again", knownLate, got)
+			}
+		})
+	}
+}
+
 // A watch that never shows a write does not stop the key for ever.
 func TestControllerGoesOnWithoutItsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

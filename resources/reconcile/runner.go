@@ -29,14 +29,17 @@ type runner struct {
 
 	mapping sync.Mutex // held by the functions that map changes, and Synced
 
-	mu      sync.Mutex // guards written
+	mu      sync.Mutex // guards the fields below
 	written map[slim.Key][]write
+	gaps    map[schema.GroupVersionResource]slim.Revision // up to which a source may have lost objects that came and went
 }
 
 // write is a write that its source may not show yet.
 type write struct {
 	source   source
 	revision slim.Revision
+	trigger  k8s.Trigger // the object
+	late     bool        // a Reconcile has waited for it in vain
 }
 
 // staleLimit is how long a Reconcile waits for the stores to show what the key wrote before. Beyond that the stream is
@@ -45,7 +48,7 @@ const staleLimit = 5 * time.Second
 
 func newRunner(s Deps, reconciler Reconciler, sources []source) *runner {
 	r := &runner{
-		reconciler: reconciler, sources: sources, written: map[slim.Key][]write{},
+		reconciler: reconciler, sources: sources, written: map[slim.Key][]write{}, gaps: map[schema.GroupVersionResource]slim.Revision{},
 		awaitPredecessors: func(context.Context) error { return nil },
 	}
 	var opts []Option
@@ -137,18 +140,39 @@ func (r *runner) isGone(key slim.Key, err error) bool {
 	})
 }
 
-// recordWrite keeps the revision of a write to a kind that is watched.
+// recordWrite keeps the revision of a write to a kind that is watched, until the key is reconciled with what it wrote.
 func (r *runner) recordWrite(key slim.Key, ref k8s.Ref, revision slim.Revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range r.sources {
-		if revision > 0 && s.resource() == ref.Resource {
-			r.mu.Lock()
-			r.written[key] = append(r.written[key], write{s, revision})
-			r.mu.Unlock()
+		if revision == 0 || s.resource() != ref.Resource {
+			continue
+		}
+		w := write{source: s, revision: revision, trigger: k8s.Trigger{Kind: s.kindName(), Namespace: ref.Namespace, Name: ref.Name}}
+		before := slices.DeleteFunc(r.written[key], func(other write) bool { return other.trigger == w.trigger })
+		r.written[key] = append(before, w)
+		if revision <= r.gaps[ref.Resource] {
+			r.queue.Add(key, w.trigger)
 		}
 	}
 }
 
-// awaitWritten waits until the sources show what the key wrote.
+// closeGap enqueues the keys that have not been reconciled with what they wrote, if that is within a gap of a source: an object
+// that was created, and deleted by another client before the source showed it, is no change.
+func (r *runner) closeGap(of schema.GroupVersionResource, until slim.Revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.gaps[of] = until // lower than before after a restore of the server
+	for key, written := range r.written {
+		for _, w := range written {
+			if w.source.resource() == of && w.revision <= until {
+				r.queue.Add(key, w.trigger)
+			}
+		}
+	}
+}
+
+// awaitWritten waits until the sources show what the key wrote, once for each write.
 func (r *runner) awaitWritten(ctx context.Context, key slim.Key) error {
 	r.mu.Lock()
 	written := r.written[key]
@@ -159,8 +183,22 @@ func (r *runner) awaitWritten(ctx context.Context, key slim.Key) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, staleLimit)
 	defer cancel()
-	for _, w := range written {
-		_ = w.source.reach(limited, w.revision)
+	over, end := context.WithCancel(ctx)
+	end()
+	written = slices.DeleteFunc(written, func(w write) bool {
+		until := limited
+		if w.late {
+			until = over
+		}
+		return w.source.reach(until, w.revision) == nil
+	})
+	for i := range written {
+		written[i].late = true
+	}
+	if len(written) > 0 {
+		r.mu.Lock()
+		r.written[key] = append(written, r.written[key]...)
+		r.mu.Unlock()
 	}
 	return ctx.Err()
 }
@@ -168,6 +206,7 @@ func (r *runner) awaitWritten(ctx context.Context, key slim.Key) error {
 // source is a stream of whatever type, with the keys that its changes concern.
 type source interface {
 	resource() schema.GroupVersionResource
+	kindName() string
 	// watch enqueues keys until ctx ends, and calls synced when those of the initial state are.
 	watch(ctx context.Context, r *runner, synced func())
 	reach(context.Context, slim.Revision) error
@@ -185,6 +224,8 @@ func newWatched[C, T any](kind stream.Kind[T], r stream.Resource[T], c C, keys f
 
 func (w *watched[T]) resource() schema.GroupVersionResource { return w.kind.Resource() }
 
+func (w *watched[T]) kindName() string { return w.kind.Name() }
+
 func (w *watched[T]) reach(ctx context.Context, revision slim.Revision) error {
 	return w.stream.WaitForRevision(ctx, revision)
 }
@@ -192,8 +233,11 @@ func (w *watched[T]) reach(ctx context.Context, revision slim.Revision) error {
 func (w *watched[T]) watch(ctx context.Context, r *runner, synced func()) {
 	over := health.ReportBlocked(ctx, w.kind.String(), "the initial state is not complete")
 	defer over()
-	for batch := range w.stream.Changes(ctx) {
+	for batch := range w.stream.Changes(ctx, stream.ReportGaps()) {
 		w.enqueue(r, batch.Changes)
+		if batch.GapUntil > 0 {
+			r.closeGap(w.resource(), batch.GapUntil)
+		}
 		if batch.Synced {
 			over()
 			synced()
@@ -225,6 +269,8 @@ type followed struct {
 }
 
 func (followed) resource() (none schema.GroupVersionResource) { return none }
+
+func (followed) kindName() string { return "" }
 
 func (followed) reach(context.Context, slim.Revision) error { return nil }
 

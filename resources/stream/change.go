@@ -46,4 +46,8 @@ type Batch[T any] struct {
 	// Synced is set once per loop: with this batch the initial state is complete.
 	// Changes may be empty then.
 	Synced bool
+	// GapUntil is 0 but with the option [ReportGaps]. With that it is not 0 where
+	// objects may have come and gone without a change: all that is left of what was
+	// written up to this revision has been given. Changes may be empty then.
+	GapUntil slim.Revision
 }

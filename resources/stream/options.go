@@ -87,3 +87,9 @@ func NewestFirst() ChangesOption { return func(o *changelog.Options) { o.NewestF
 
 // BatchSize sets the most changes of a batch.
 func BatchSize(n int) ChangesOption { return func(o *changelog.Options) { o.BatchSize = max(1, n) } }
+
+// ReportGaps yields a batch with GapUntil where objects may have come and gone without
+// a change: they were deleted before the subscriber got them, or while the stream
+// listed anew. A subscriber that has written objects looks for those that it got no
+// change of.
+func ReportGaps() ChangesOption { return func(o *changelog.Options) { o.Gaps = true } }

@@ -34,6 +34,8 @@ import (
 //   - DeleteCarriesLastObject: a Delete carries the last state that was kept.
 //   - DeleteOnlyAfterUpsert: an object that comes and goes while the subscriber is
 //     busy leaves no trace.
+//   - GapsAreReported: with the option ReportGaps an empty batch tells that, and of a
+//     new list.
 //   - RecreatedWhileBusyIsOneUpsert: an object that goes and comes again while the
 //     subscriber is busy is one Upsert of the new object.
 //   - CoalescesToNewest: many changes of a key while the subscriber is busy are one
@@ -151,8 +153,8 @@ func (b base[T]) Changes(ctx context.Context, opts ...ChangesOption) iter.Seq[Ba
 			batch.Changes = append(batch.Changes, Change[T]{Kind: kind, Key: slim.MetaOf(obj).Key(), Object: obj})
 		}
 		for sub.Wait(ctx) {
-			_, batch.Synced = sub.Drain(add)
-			if (len(batch.Changes) > 0 || batch.Synced) && !yield(batch) {
+			_, batch.Synced, batch.GapUntil = sub.Drain(add)
+			if (len(batch.Changes) > 0 || batch.Synced || batch.GapUntil > 0) && !yield(batch) {
 				return
 			}
 			clear(batch.Changes)

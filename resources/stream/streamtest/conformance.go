@@ -289,10 +289,22 @@ func (w *watcher) take(want ...string) []stream.Change[Thing] {
 	if batch.Synced {
 		got = append(got, "sync")
 	}
+	if batch.GapUntil > 0 {
+		got = append(got, "gap")
+	}
 	if !slices.Equal(got, want) {
 		w.t.Fatalf("got the batch %q, want %q", got, want)
 	}
 	return slices.Clone(batch.Changes)
+}
+
+// takeGap takes an empty batch that tells of a gap, which the revision is in.
+func (w *watcher) takeGap(in slim.Revision) {
+	w.t.Helper()
+	batch, ok := w.next()
+	if !ok || len(batch.Changes) > 0 || batch.Synced || batch.GapUntil < in {
+		w.t.Fatalf("got the batch %+v, %t, want a gap that has %v in it; state: %+v", batch, ok, in, w.Resource.State())
+	}
 }
 
 // me is the state of the check's only subscriber.

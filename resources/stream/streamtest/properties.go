@@ -34,6 +34,7 @@ func Properties() []Property {
 		property("UpsertOnUpdate", anywhere, upsertOnUpdate),
 		property("DeleteCarriesLastObject", anywhere, deleteCarriesLastObject),
 		property("DeleteOnlyAfterUpsert", anywhere, deleteOnlyAfterUpsert),
+		property("GapsAreReported", anywhere, gapsAreReported),
 		property("RecreatedWhileBusyIsOneUpsert", anywhere, recreatedWhileBusyIsOneUpsert),
 		property("CoalescesToNewest", anywhere, coalescesToNewest),
 		property("ChangeWhileBusyComesNext", anywhere, changeWhileBusyComesNext),
@@ -180,6 +181,32 @@ func deleteOnlyAfterUpsert(c *Check) {
 	c.Put("z", "1")
 	c.shows(store, "z", "1")
 	w.take("upsert z=1")
+}
+
+func gapsAreReported(c *Check) {
+	c.start()
+	store := c.store()
+	c.Put("z", "1")
+	c.shows(store, "z", "1")
+	w := c.watch(stream.ReportGaps())
+	w.take("upsert z=1", "sync")
+	created := c.Put("a", "1")
+	c.shows(store, "a", "1")
+	c.Delete("a")
+	c.shows(store, "a", "")
+	w.takeGap(created)
+	c.Put("z", "2")
+	w.take("upsert z=2")
+	if c.Missed == nil {
+		return
+	}
+	c.Missed(func() {
+		c.Put("b", "1")
+		c.Delete("b")
+	})
+	c.Put("y", "1")
+	c.shows(store, "y", "1")
+	w.take("upsert y=1", "gap")
 }
 
 func recreatedWhileBusyIsOneUpsert(c *Check) {

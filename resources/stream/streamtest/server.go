@@ -571,7 +571,7 @@ func (v *view) follow(r *http.Request, at int64) {
 		changed, cached, frozen := s.changed, v.collection.cached, s.frozen || v.number <= s.withheld
 		var news []change
 		for _, c := range v.collection.log {
-			if c.revision > at && !frozen {
+			if c.revision > at && !frozen && !ended {
 				news = append(news, c)
 				at = c.revision
 			}

@@ -115,6 +115,11 @@ func (l *Log[P]) Put(obj P) {
 		l.nodes.Set(key, n)
 		fallthrough
 	case n.deleted:
+		for _, s := range l.subs {
+			if !s.passed(n) && !s.hasSeen(n) {
+				s.recordGapOf(n)
+			}
+		}
 		n.deleted = false
 		n.born = l.seq + 1
 		l.live++
@@ -148,6 +153,7 @@ func (l *Log[P]) Remove(key slim.Key, at slim.Revision) {
 	}
 	l.unindex(n)
 	if n.isUnseen() {
+		l.recordGap()
 		l.drop(n)
 		return
 	}
@@ -184,8 +190,18 @@ func (l *Log[P]) Replace(objs []P, unchanged []slim.Key, undecoded map[slim.Key]
 	}
 	l.replaceUnreadable(undecoded)
 	l.revision = at // may be lower than it was, after a restore of the server
+	if l.IsSynced() {
+		l.recordGap() // what came and went since the list before was never here
+	}
 	l.Complete()
 	l.Advance(at)
+}
+
+// recordGap has all subscriptions know that objects may have come and gone unseen.
+func (l *Log[P]) recordGap() {
+	for _, s := range l.subs {
+		s.recordGap()
+	}
 }
 
 // Complete marks the initial state as complete.
@@ -269,6 +285,7 @@ func (l *Log[P]) drop(n *node[P]) {
 	for _, s := range l.subs {
 		if !s.passed(n) {
 			s.pending--
+			s.recordGapOf(n)
 		}
 	}
 	l.unlink(n)

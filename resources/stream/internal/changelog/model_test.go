@@ -50,6 +50,7 @@ type modelSub struct {
 	initial map[string]bool          // still to come before the sync mark
 	began   bool
 	syncs   int
+	lost    bool // an object may have come and gone that it was not given
 }
 
 func TestModel(t *testing.T) {
@@ -155,15 +156,20 @@ func (m *model) remove(name string) {
 }
 
 func (m *model) gone(name string) {
+	_, lived := m.live[name]
 	delete(m.live, name)
 	for _, s := range m.subs {
 		delete(s.initial, name)
+		s.lost = s.lost || lived && !s.seen[name]
 	}
 }
 
 // replace is a list: some objects changed unseen, came or went.
 func (m *model) replace() {
 	m.log("replace")
+	for _, s := range m.subs {
+		s.lost = s.lost || m.c.IsSynced()
+	}
 	var objs []*thing
 	var same []slim.Key
 	for _, name := range modelKeys {
@@ -213,7 +219,7 @@ func (m *model) subscribe() {
 		m.c.bits = ^uint64(0)
 		defer func() { m.c.bits = bits }()
 	}
-	s.Subscription = m.c.Subscribe(Options{Name: fmt.Sprint(m.names), NewestFirst: newestFirst}, func() {})
+	s.Subscription = m.c.Subscribe(Options{Name: fmt.Sprint(m.names), NewestFirst: newestFirst, Gaps: m.rng.IntN(2) == 0}, func() {})
 	m.subs = append(m.subs, s)
 	m.begin(s)
 }
@@ -229,8 +235,8 @@ func (m *model) leave(i int) {
 func (m *model) take(s *modelSub) (ok bool) {
 	s.BatchSize = 1 + m.rng.IntN(3)
 	var batch []given
-	n, synced := s.Drain(func(obj *thing, deleted bool) { batch = append(batch, given{obj, deleted}) })
-	m.log("%s takes a batch of %d, synced %v", s.Name, n, synced)
+	n, synced, gap := s.Drain(func(obj *thing, deleted bool) { batch = append(batch, given{obj, deleted}) })
+	m.log("%s takes a batch of %d, synced %v, gap %v", s.Name, n, synced, gap)
 	if n != len(batch) {
 		m.fail("%s: a batch of %d changes, returned as %d", s.Name, len(batch), n)
 	}
@@ -253,7 +259,22 @@ func (m *model) take(s *modelSub) (ok bool) {
 			m.fail("%s: the sync mark with %v of the initial state to come", s.Name, s.initial)
 		}
 	}
-	return n > 0 || synced
+	m.gap(s, gap)
+	return n > 0 || synced || gap > 0
+}
+
+// gap checks a gap that a subscriber is told of.
+func (m *model) gap(s *modelSub, until slim.Revision) {
+	if until == 0 {
+		return
+	}
+	if !s.Gaps || !s.lost {
+		m.fail("%s: a gap without a reason; asked for gaps: %v", s.Name, s.Gaps)
+	}
+	if s.pending > 0 || until != m.rv {
+		m.fail("%s: a gap until %d with %d changes to come, at %d", s.Name, until, s.pending, m.rv)
+	}
+	s.lost = false
 }
 
 // given is a change that a subscriber gets.
@@ -356,5 +377,8 @@ func (m *model) atRest(s *modelSub) {
 	}
 	if s.pending > 0 {
 		m.fail("%s: %d pending at rest", s.Name, s.pending)
+	}
+	if s.Gaps && s.lost {
+		m.fail("%s: was not told that objects may have come and gone", s.Name)
 	}
 }

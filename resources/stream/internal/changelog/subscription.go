@@ -6,6 +6,8 @@ package changelog
 import (
 	"context"
 	"math/bits"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // Options set up a subscription.
@@ -13,6 +15,7 @@ type Options struct {
 	Name        string
 	NewestFirst bool
 	BatchSize   int
+	Gaps        bool // whether Drain returns gaps
 }
 
 // Subscription is the position of one subscriber in a change list. All fields
@@ -38,6 +41,7 @@ type Subscription[P any] struct {
 	initialRemaining int
 	counting         bool // until the sync mark
 
+	gap        bool // objects may have come and gone unseen, which Drain has not returned
 	processing int  // size of the batch that the subscriber works on
 	idle       bool // waits for wake
 	stopped    bool
@@ -95,7 +99,7 @@ func (s *Subscription[P]) Wait(ctx context.Context) bool {
 		s.log.mu.Unlock()
 		return false
 	}
-	if s.pending > 0 || s.isSyncDue() {
+	if s.pending > 0 || s.isSyncDue() || s.isGapDue() {
 		s.log.mu.Unlock()
 		return ctx.Err() == nil
 	}
@@ -111,12 +115,13 @@ func (s *Subscription[P]) Wait(ctx context.Context) bool {
 
 // Drain emits what has changed, up to BatchSize keys: each with its newest state, or
 // with its last one if it was deleted. It returns their number, and the sync mark as
-// soon as that is due. emit is called with the lock held.
-func (s *Subscription[P]) Drain(emit func(obj P, deleted bool)) (n int, synced bool) {
+// soon as that is due. If objects may have come and gone unseen, gap is the revision
+// up to which all has been emitted, once that is so. emit is called with the lock held.
+func (s *Subscription[P]) Drain(emit func(obj P, deleted bool)) (n int, synced bool, gap slim.Revision) {
 	s.log.mu.Lock()
 	defer s.log.mu.Unlock()
 	if s.isOver() {
-		return 0, false
+		return 0, false, 0
 	}
 	for n < s.BatchSize {
 		next := s.step()
@@ -124,6 +129,7 @@ func (s *Subscription[P]) Drain(emit func(obj P, deleted bool)) (n int, synced b
 			break
 		}
 		if next.deleted && !s.hasSeen(next) {
+			s.recordGapOf(next)
 			continue
 		}
 		s.deliver(next)
@@ -135,7 +141,10 @@ func (s *Subscription[P]) Drain(emit func(obj P, deleted bool)) (n int, synced b
 		s.counting, synced = false, true
 		s.processing = max(1, n)
 	}
-	return n, synced
+	if s.isGapDue() {
+		s.gap, gap = false, s.log.revision
+	}
+	return n, synced, gap
 }
 
 // step passes the next node.
@@ -166,6 +175,24 @@ func (s *Subscription[P]) deliver(n *node[P]) {
 }
 
 func (s *Subscription[P]) isSyncDue() bool { return s.counting && s.initialRemaining == 0 }
+
+func (s *Subscription[P]) isGapDue() bool { return s.gap && s.pending == 0 }
+
+// recordGapOf records that of a tombstone that the subscription is not given, unless the
+// object was gone before it began.
+func (s *Subscription[P]) recordGapOf(n *node[P]) {
+	if n.seq > s.start {
+		s.recordGap()
+	}
+}
+
+// recordGap records that objects may have come and gone unseen.
+func (s *Subscription[P]) recordGap() {
+	if s.Gaps {
+		s.gap = true
+		s.wakeUp()
+	}
+}
 
 // Leave ends the subscription.
 func (s *Subscription[P]) Leave() {
