@@ -57,10 +57,13 @@ func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = definitions.CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
-		if err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Fatal(err)
-		}
+		Eventually(t, name+" is defined", func() bool {
+			_, err := definitions.CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{})
+			if err != nil && !apierrors.IsAlreadyExists(err) && !isServerError(err) {
+				t.Fatal(err)
+			}
+			return !isServerError(err)
+		})
 		resources[i] = kind.Resource
 	}
 	for i, resource := range resources {
@@ -69,6 +72,12 @@ func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 			return err == nil
 		})
 	}
+}
+
+// isServerError reports whether the API server could not do what it was asked for, as where its etcd takes more than some seconds.
+func isServerError(err error) bool {
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && status.Status().Code >= http.StatusInternalServerError
 }
 
 // Allow gives a user permissions until the test ends, by a ClusterRole of the user's name.
