@@ -361,45 +361,47 @@ func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error 
 		return err
 	}
 	ctx, result := withWriteResult(ctx)
-	err = c.sendDelete(ctx, ref, only.UID, body)
+	uid, left, err := c.sendDelete(ctx, ref, only.UID, body)
 	result.complete(c.transport.guardedTransport, nil, err)
 	if err == nil {
 		c.contention.deletion(ref)
-		observeWrite(ctx, ref, nil)
+		observeDeletion(ctx, ref, uid, left)
 	}
 	return err
 }
 
 // sendDelete sends the request, and reads the response. Where the role allows deletecollection instead of delete, the
-// object is deleted as the one of its name in the collection.
-func (c *client) sendDelete(ctx context.Context, ref Ref, uid types.UID, body []byte) error {
-	all := ref
-	all.Name = ""
+// object is deleted as the one of its name in the collection: the response does not tell whether it is gone then, and the
+// uid that is returned is "".
+func (c *client) sendDelete(ctx context.Context, ref Ref, uid types.UID, body []byte) (deleted types.UID, left *unstructured.Unstructured, err error) {
+	collection := ref
+	collection.Name = ""
 	is := expected{method: http.MethodDelete, ref: ref, uid: uid}
 	r := request{method: http.MethodDelete, ref: ref, contentType: runtime.ContentTypeJSON, body: body}
-	if !c.permissions.Denies("delete", ref) || !c.permissions.Allows("deletecollection", all) {
+	if !c.permissions.Denies("delete", ref) || !c.permissions.Allows("deletecollection", collection) {
 		resp, err := c.send(ctx, r)
 		if err != nil {
-			return err
+			return "", nil, err
 		}
-		return is.deletion(resp)
+		left, err = is.deletion(resp)
+		return uid, left, err
 	}
-	r.ref, r.fields = all, "metadata.name="+ref.Name
+	r.ref, r.fields = collection, "metadata.name="+ref.Name
 	resp, err := c.send(ctx, r)
 	if err != nil {
-		return err
+		return "", nil, err
 	}
-	deleted, err := is.list(resp)
+	all, err := is.list(resp)
 	switch {
 	case err != nil:
-		return err
-	case len(deleted) == 0:
-		return apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
+		return "", nil, err
+	case len(all) == 0:
+		return "", nil, apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
 	}
-	if what := is.differs(&deleted[0]); what != "" {
-		return is.invalid(resp.code, "a list with %s", what)
+	if what := is.differs(&all[0]); what != "" {
+		return "", nil, is.invalid(resp.code, "a list with %s", what)
 	}
-	return nil
+	return "", nil, nil
 }
 
 // warnings logs what the API server warns about.

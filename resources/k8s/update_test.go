@@ -6,15 +6,71 @@ package k8s
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
 var services = corev1.SchemeGroupVersion.WithResource("services")
+
+// What a deletion leaves is told to who observes writes: the revision of an object that finalizers hold, the uid of one that does
+// not exist any more, by a deletion or the update that removes the last finalizer.
+func TestDeletionsAreObserved(t *testing.T) {
+	d := newDesk(t)
+	var observed []string
+	ctx := ObserveWrites(why(t), func(r Ref, revision uint64) {
+		observed = append(observed, fmt.Sprintf("%s: revision %t, uid %t", r.Name, revision > 0, r.UID != ""))
+	})
+	observes := func(what string, want ...string) {
+		t.Helper()
+		if !slices.Equal(observed, want) {
+			t.Errorf("%s: observed %q, want %q", what, observed, want)
+		}
+		observed = nil
+	}
+	for _, resource := range []schema.GroupVersionResource{configMaps, services} { // a Status answers the deletion of the former, an object that of the latter
+		for name, finalizers := range map[string][]string{"free": nil, "held": {"example.com/a", "example.com/b"}} {
+			u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": map[bool]string{true: "ConfigMap", false: "Service"}[resource == configMaps]}}
+			if resource == services {
+				u.Object["spec"] = map[string]any{"ports": []any{map[string]any{"port": int64(80)}}}
+			}
+			u.SetNamespace(d.namespace)
+			u.SetName(name)
+			u.SetFinalizers(finalizers)
+			made, err := d.Create(ctx, resource, u)
+			if err != nil {
+				t.Fatal(err)
+			}
+			observes("a creation", name+": revision true, uid false")
+			ref := Ref{Resource: resource, Namespace: d.namespace, Name: name, UID: made.GetUID()}
+			if err := d.Delete(ctx, ref, Preconditions{}); err != nil {
+				t.Fatal(err)
+			}
+			if finalizers == nil {
+				observes("a deletion", "free: revision false, uid true")
+				continue
+			}
+			observes("a deletion that finalizers hold up", "held: revision true, uid false")
+			for i, want := range []string{"held: revision true, uid false", "held: revision false, uid true"} {
+				_, _, err := d.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+					u.SetFinalizers(u.GetFinalizers()[1:])
+					return nil
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				observes(fmt.Sprint("without finalizer ", i), want)
+			}
+		}
+	}
+}
 
 // K13 with the defaults of a real API server: a status that is as it should be is not
 // written, a conflict is edited again, and another object of the name is not changed.

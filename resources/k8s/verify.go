@@ -180,15 +180,14 @@ func (e expected) list(r response) ([]unstructured.Unstructured, error) {
 }
 
 // deletion reads the response to a deletion: a Status that names the object, or the
-// object itself where finalizers hold it.
-func (e expected) deletion(r response) error {
+// object itself where finalizers hold it, and for some kinds.
+func (e expected) deletion(r response) (*unstructured.Unstructured, error) {
 	content, err := e.decode(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if content["kind"] != "Status" {
-		_, err := e.object(r)
-		return err
+		return e.object(r)
 	}
 	text := func(path ...string) string {
 		s, _, _ := unstructured.NestedString(content, path...)
@@ -197,9 +196,9 @@ func (e expected) deletion(r response) error {
 	uid := types.UID(text("details", "uid"))
 	switch {
 	case text("status") != "Success":
-		return e.invalid(r.code, "a Status %q in a response of success", text("status"))
+		return nil, e.invalid(r.code, "a Status %q in a response of success", text("status"))
 	case text("details", "name") != e.ref.Name, uid != "" && uid != e.uid:
-		return e.invalid(r.code, "a Status about %q with uid %q", text("details", "name"), uid)
+		return nil, e.invalid(r.code, "a Status about %q with uid %q", text("details", "name"), uid)
 	}
-	return nil
+	return nil, nil
 }

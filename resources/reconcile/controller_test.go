@@ -213,6 +213,33 @@ func TestControllerLosesNoWrites(t *testing.T) {
 	}
 }
 
+// A key is reconciled again only when the store does not have what it deleted.
+func TestControllerSeesItsDeletions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		widgets := local(t)
+		const uid = "5a9d7a0e-0f5b-4c6e-8f0e-2f3d8c5a1b7e"
+		w := &widget{}
+		w.Name, w.UID = "a", slim.ParseUID(uid)
+		widgets.Upsert(w)
+		widgets.Synced()
+		kind, rec := kindOf("widgets", "Widget"), &recorder{}
+		r := testRunner(health.NewTree(), rec, &watched[widget]{kind, widgets, own})
+		defer r.startTest(t)()
+		rec.recorded()
+		r.recordWrite(slim.Key{Name: "a"}, k8s.Ref{Resource: kind.Resource(), Name: "a", UID: uid}, 0)
+		r.queue.Add(slim.Key{Name: "a"})
+		put(widgets, "b") // its revision tells nothing of a
+		time.Sleep(staleLimit - time.Second)
+		if got, want := rec.recorded(), []string{"b: Widget b"}; !slices.Equal(got, want) {
+			t.Errorf("reconciled %q before the deletion is shown, want %q", got, want)
+		}
+		widgets.Delete(slim.Key{Name: "a"})
+		if got := rec.recorded(); len(got) == 0 || !strings.HasPrefix(got[0], "a: ") {
+			t.Errorf("reconciled %q after it", got)
+		}
+	})
+}
+
 // A watch that never shows a write does not stop the key for ever.
 func TestControllerGoesOnWithoutItsWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -147,6 +147,14 @@ func (w *watchedOnDemand[T]) reach(ctx context.Context, revision slim.Revision) 
 	return w.watched.reach(ctx, revision)
 }
 
+// reachDeletion does not, either.
+func (w *watchedOnDemand[T]) reachDeletion(ctx context.Context, key slim.Key, uid slim.UID) error {
+	if _, complete := w.demand.state(); !complete {
+		return nil
+	}
+	return w.watched.reachDeletion(ctx, key, uid)
+}
+
 // load is what a dry run waits for. While the stream waits for its initial state, that is reported by itself.
 func (w *watchedOnDemand[T]) load() (load dryrun.Load) {
 	needed, complete := w.demand.state()

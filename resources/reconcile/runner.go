@@ -38,8 +38,22 @@ type runner struct {
 type write struct {
 	source   source
 	revision slim.Revision
+	deleted  slim.UID    // in place of the revision
 	trigger  k8s.Trigger // the object
 	late     bool        // a Reconcile has waited for it in vain
+}
+
+// await returns once the source shows the write.
+func (w *write) await(ctx context.Context) error {
+	if w.deleted.IsZero() {
+		return w.source.reach(ctx, w.revision)
+	}
+	return w.source.reachDeletion(ctx, slim.Key{Namespace: w.trigger.Namespace, Name: w.trigger.Name}, w.deleted)
+}
+
+// isIn reports whether what the write has stored may have come and gone in a gap.
+func (w *write) isIn(of schema.GroupVersionResource, until slim.Revision) bool {
+	return w.deleted.IsZero() && w.source.resource() == of && w.revision <= until
 }
 
 // staleLimit is how long a Reconcile waits for the stores to show what the key wrote before. Beyond that the stream is
@@ -145,13 +159,16 @@ func (r *runner) recordWrite(key slim.Key, ref k8s.Ref, revision slim.Revision) 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.sources {
-		if revision == 0 || s.resource() != ref.Resource {
+		if revision == 0 && ref.UID == "" || s.resource() != ref.Resource {
 			continue
 		}
 		w := write{source: s, revision: revision, trigger: k8s.Trigger{Kind: s.kindName(), Namespace: ref.Namespace, Name: ref.Name}}
+		if revision == 0 {
+			w.deleted = slim.ParseUID(string(ref.UID))
+		}
 		before := slices.DeleteFunc(r.written[key], func(other write) bool { return other.trigger == w.trigger })
 		r.written[key] = append(before, w)
-		if revision <= r.gaps[ref.Resource] {
+		if w.isIn(ref.Resource, r.gaps[ref.Resource]) {
 			r.queue.Add(key, w.trigger)
 		}
 	}
@@ -165,7 +182,7 @@ func (r *runner) closeGap(of schema.GroupVersionResource, until slim.Revision) {
 	r.gaps[of] = until // lower than before after a restore of the server
 	for key, written := range r.written {
 		for _, w := range written {
-			if w.source.resource() == of && w.revision <= until {
+			if w.isIn(of, until) {
 				r.queue.Add(key, w.trigger)
 			}
 		}
@@ -190,7 +207,7 @@ func (r *runner) awaitWritten(ctx context.Context, key slim.Key) error {
 		if w.late {
 			until = over
 		}
-		return w.source.reach(until, w.revision) == nil
+		return w.await(until) == nil
 	})
 	for i := range written {
 		written[i].late = true
@@ -210,6 +227,7 @@ type source interface {
 	// watch enqueues keys until ctx ends, and calls synced when those of the initial state are.
 	watch(ctx context.Context, r *runner, synced func())
 	reach(context.Context, slim.Revision) error
+	reachDeletion(context.Context, slim.Key, slim.UID) error
 }
 
 type watched[T any] struct {
@@ -228,6 +246,14 @@ func (w *watched[T]) kindName() string { return w.kind.Name() }
 
 func (w *watched[T]) reach(ctx context.Context, revision slim.Revision) error {
 	return w.stream.WaitForRevision(ctx, revision)
+}
+
+func (w *watched[T]) reachDeletion(ctx context.Context, key slim.Key, uid slim.UID) error {
+	store, err := w.stream.Store(ctx)
+	if err != nil {
+		return err
+	}
+	return store.WaitForDeletion(ctx, key, uid)
 }
 
 func (w *watched[T]) watch(ctx context.Context, r *runner, synced func()) {
@@ -273,6 +299,8 @@ func (followed) resource() (none schema.GroupVersionResource) { return none }
 func (followed) kindName() string { return "" }
 
 func (followed) reach(context.Context, slim.Revision) error { return nil }
+
+func (followed) reachDeletion(context.Context, slim.Key, slim.UID) error { return nil }
 
 func (f followed) watch(ctx context.Context, r *runner, synced func()) {
 	synced()

@@ -51,6 +51,12 @@ func (s *Store[T]) WaitFor(ctx context.Context, key slim.Key, revision slim.Revi
 	return s.changes.Await(ctx, key, revision)
 }
 
+// WaitForDeletion returns when the store does not show the object with this uid any
+// more: pass that of an object that was deleted. The error is as that of WaitFor.
+func (s *Store[T]) WaitForDeletion(ctx context.Context, key slim.Key, uid slim.UID) error {
+	return s.changes.AwaitDeletion(ctx, key, uid)
+}
+
 // Unreadable returns the keys of objects that are on the server and of which one
 // of the fields could not be decoded; without fields, of those of which none
 // could. The latter are among the former, too. They are in the store with the

@@ -15,6 +15,7 @@ import (
 type waiter struct {
 	key      slim.Key
 	revision slim.Revision
+	gone     slim.UID // in place of the revision
 	done     chan struct{}
 }
 
@@ -43,8 +44,25 @@ func (l *Log[P]) AwaitRevision(ctx context.Context, revision slim.Revision) erro
 // Await returns when the object is shown as of the revision, and the initial state
 // is complete. The error is the context's, or ErrClosed.
 func (l *Log[P]) Await(ctx context.Context, key slim.Key, revision slim.Revision) error {
+	if err := l.await(ctx, &waiter{key: key, revision: revision}); err != nil {
+		return fmt.Errorf("waiting for resourceVersion %s of %q%s: %w", revision, key, l.health.Why(), err)
+	}
+	return nil
+}
+
+// AwaitDeletion returns when the object with the uid is not shown any more. The error
+// is as that of Await.
+func (l *Log[P]) AwaitDeletion(ctx context.Context, key slim.Key, uid slim.UID) error {
+	if err := l.await(ctx, &waiter{key: key, gone: uid}); err != nil {
+		return fmt.Errorf("waiting for the deletion of %q%s: %w", key, l.health.Why(), err)
+	}
+	return nil
+}
+
+// await returns when the list is as the waiter wants it.
+func (l *Log[P]) await(ctx context.Context, w *waiter) error {
+	w.done = make(chan struct{})
 	l.mu.Lock()
-	w := &waiter{key: key, revision: revision, done: make(chan struct{})}
 	if l.shows(w) {
 		l.mu.Unlock()
 		return nil
@@ -62,7 +80,7 @@ func (l *Log[P]) Await(ctx context.Context, key slim.Key, revision slim.Revision
 	l.mu.Lock()
 	l.waiters = slices.DeleteFunc(l.waiters, func(other *waiter) bool { return other == w })
 	l.mu.Unlock()
-	return fmt.Errorf("waiting for resourceVersion %s of %q%s: %w", revision, key, l.health.Why(), err)
+	return err
 }
 
 // shows reports whether the state of the waiter's key is recent enough. Changes
@@ -71,10 +89,13 @@ func (l *Log[P]) shows(w *waiter) bool {
 	if !l.IsSynced() {
 		return false
 	}
+	obj, exists := l.Current(w.key)
+	if !w.gone.IsZero() {
+		return !exists || slim.MetaOf(obj).UID != w.gone
+	}
 	if l.revision >= w.revision {
 		return true
 	}
-	obj, exists := l.Current(w.key)
 	return exists && slim.MetaOf(obj).ResourceVersion >= w.revision
 }
 
