@@ -338,7 +338,7 @@ func timesMissing(watch watch.Interface, name string) (n int) {
 	return -1
 }
 
-// CES-E7: what happens together is written together.
+// What comes in one list makes one write. CES-E7 by the clock: TestWhenASliceIsWritten.
 func TestBatch(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("shop", "web-1", status(7))

@@ -118,7 +118,7 @@ var defects = []defect{
 		what: "changes at the same time are written one by one",
 		file: "cells/endpointslice/batch.go",
 		old:  "due := p.last.Add(quietPeriod)", new: "due := p.last",
-		pkg: "cells/endpointslice", test: "^TestBatch$",
+		pkg: "cells/endpointslice", test: "^TestWhenASliceIsWritten$",
 	},
 	{
 		what: "a cluster without any Node is believed",
