@@ -189,6 +189,23 @@ spec:
 	}
 }
 
+// GW-E33: a rule with an expression that is too large is left out, wherever it is; the others stay.
+func TestCompileLarge(t *testing.T) {
+	long := strings.Repeat(".{1000}", 500)
+	r := parse[httpRoute](t, strings.ReplaceAll(`
+metadata: {name: r, namespace: shop}
+spec:
+  rules:
+  - matches: [{path: {type: RegularExpression, value: "LONG"}}]
+  - matches: [{headers: [{type: RegularExpression, name: X-A, value: "LONG"}]}]
+  - matches: [{queryParams: [{type: RegularExpression, name: q, value: "LONG"}]}]
+  - matches: [{path: {type: RegularExpression, value: "/.{1000}"}}]`, "LONG", long))
+	got := compile(r.route(), objects{}.ask)
+	if len(got.routes) != 1 || len(got.dropped) != 3 || !strings.Contains(got.dropped[2], "Dropped Rule 2: regular expression") || !strings.Contains(got.dropped[2], "is too large") {
+		t.Errorf("%v %q", got.routes, got.dropped)
+	}
+}
+
 // GW-31: a filter for CORS as the model has it.
 func TestCORS(t *testing.T) {
 	got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `

@@ -262,6 +262,19 @@ spec:
 	check(t, "ING-F1", routes(c, "insecure", "h"), "/ → shop:a:1")
 	check(t, "ING-F1", reasons, "RuleWithoutPaths", "PathWithoutType", "UnsupportedBackend", "NotTranslated of shop/web", "NotTranslated of shop/web")
 
+	c, reasons = r.translate(strings.Replace(`
+metadata: {name: web, namespace: shop}
+spec:
+  rules:
+  - host: h
+    http:
+      paths:
+      - {path: "LONG", pathType: ImplementationSpecific, backend: {service: {name: a, port: {number: 1}}}}
+      - {path: "/", pathType: Prefix, backend: {service: {name: a, port: {number: 1}}}}
+`, "LONG", strings.Repeat(".{1000}", 2800), 1))
+	check(t, "ING-E16", routes(c, "insecure", "h"), "/ → shop:a:1")
+	check(t, "ING-E16", reasons, "NotTranslated of shop/web")
+
 	if c, _ = r.translate("metadata: {name: web, namespace: shop}"); c != nil {
 		t.Error("ING-F4: there is a configuration")
 	}

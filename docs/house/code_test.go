@@ -15,6 +15,7 @@ import (
 // TestCode checks what code does, without tests.
 func TestCode(t *testing.T) {
 	exits, panics, undocumented, credulous := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
+	compiled := map[string]string{}
 	for _, s := range allSources(t) {
 		if !s.isGo() || s.isTest() || s.isGenerated() || s.isProgram() {
 			continue
@@ -23,8 +24,14 @@ func TestCode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if importsSyntax(f) {
+			compiled[s.path+" import"] = "parses regular expressions itself"
+		}
 		for _, d := range f.Decls {
 			name, called := declName(d), calls(d)
+			if what := compiledText(d); what != "" {
+				compiled[s.path+" "+name] = what + " of a text that does not stand in the code"
+			}
 			for _, what := range called {
 				if what == "os.Exit" || strings.HasPrefix(what, "log.Fatal") || strings.HasPrefix(what, "log.Panic") {
 					exits[s.path] = what + " in " + name
@@ -51,6 +58,9 @@ func TestCode(t *testing.T) {
 	t.Run("not found is the API server's word about an object", func(t *testing.T) {
 		credulousFiles.check(t, "use k8s.IsNotFound, k8s.IsConflict and k8s.IsAlreadyExists with the object's Ref: a proxy answers 404 and 409, too", credulous)
 	})
+	t.Run("what others write is not compiled", func(t *testing.T) {
+		compiling.check(t, "use expression.Check: a regular expression of 20 kB can be a program that takes all memory", compiled)
+	})
 	t.Run("what is exported is explained", func(t *testing.T) {
 		unexplained.check(t, "say what it is, in units, who owns it, and whether it is safe for concurrent use", undocumented)
 	})
@@ -59,6 +69,49 @@ func TestCode(t *testing.T) {
 // aboutNoObject are checks of errors that do not ask for the object that they are about.
 var aboutNoObject = map[string]bool{
 	"apierrors.IsNotFound": true, "apierrors.IsConflict": true, "apierrors.IsAlreadyExists": true, "apierrors.IsGone": true, "apierrors.ReasonForError": true,
+}
+
+// ofExpressions are the functions of the package regexp that compile their first argument.
+var ofExpressions = []string{"Compile", "MustCompile", "CompilePOSIX", "MustCompilePOSIX", "Match", "MatchString", "MatchReader"}
+
+// compiledText is the function by which a declaration compiles a regular expression that is not a constant text, "" if it does not.
+func compiledText(d ast.Decl) (what string) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		fun, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := fun.X.(*ast.Ident)
+		if ok && x.Name == "regexp" && slices.Contains(ofExpressions, fun.Sel.Name) && !isText(call.Args[0]) {
+			what = "regexp." + fun.Sel.Name
+		}
+		return true
+	})
+	return what
+}
+
+// isText reports whether a text stands in the code, maybe in parts.
+func isText(e ast.Expr) bool {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		return true
+	case *ast.ParenExpr:
+		return isText(e.X)
+	case *ast.BinaryExpr:
+		return isText(e.X) && isText(e.Y)
+	}
+	return false
+}
+
+// importsSyntax reports whether a file parses regular expressions, or has the package that compiles them under another name.
+func importsSyntax(f *ast.File) bool {
+	return slices.ContainsFunc(f.Imports, func(i *ast.ImportSpec) bool {
+		return i.Path.Value == `"regexp/syntax"` || i.Path.Value == `"regexp"` && i.Name != nil
+	})
 }
 
 // calls are the functions that a declaration calls by name.

@@ -52,6 +52,16 @@ var panicking = exceptions{
 	"runtime/cell/config.go FromEnv":         "flags are declared in a function whose panic is told along with other mistakes of the list",
 }
 
+// compiling are functions that compile regular expressions that do not stand in the code, and a file that parses them.
+var compiling = exceptions{
+	"cells/health/internal/api/command.go MetricsCommand": "an argument of the command line, in its own process",
+	"resources/domain/expression/cheap.go import":         "it is the package that judges what others write",
+	"resources/domain/expression/expression.go import":    "it is the package that judges what others write",
+	"resources/domain/expression/size.go import":          "it is the package that judges what others write",
+	"resources/domain/labels/filter.go ParseEntry":        "an option that the administrator sets",
+	"runtime/command/metrics.go metricsCommand":           "an argument of the command line, in its own process",
+}
+
 // credulousFiles are files that judge errors without the object that they are about.
 var credulousFiles = exceptions{}
 

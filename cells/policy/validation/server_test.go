@@ -185,11 +185,14 @@ func TestRoleOfTheChart(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
-// VALID-15: an Event tells of a policy that is not valid.
+// VALID-15: an Event tells of a policy that is not valid. VALID-E6: one with an expression that would take all memory is such a policy.
 func TestEvents(t *testing.T) {
 	w := newWorld(t)
+	w.create("heavy", `"spec":{"endpointSelector":{},"ingress":[{"toPorts":[{"ports":[{"port":"80","protocol":"TCP"}],"rules":{"http":[{"path":"`+
+		strings.Repeat(".{1000}", 2800)+`"}]}}]}]}`)
 	w.create("bad", `"spec":`+ruleWithPort("99999"))
 	w.start()
+	w.want("heavy", "False", `regular expression ".{1000}.{1000}`)
 	operatortest.Eventually(t, "there is an Event", func() bool {
 		list, err := w.Core.CoreV1().Events(w.Namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && slices.ContainsFunc(list.Items, func(e corev1.Event) bool {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+
+	"github.com/skep-operator/skep/resources/domain/expression"
 )
 
 // hostKey names a virtual host.
@@ -180,7 +182,7 @@ func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (fou
 			}
 		}
 		if err != nil {
-			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("the route for path %q is left out: %v", r.Path.Value, err)})
+			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)})
 			continue
 		}
 		found = append(found, r)

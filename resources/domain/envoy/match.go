@@ -5,21 +5,19 @@ package envoy
 
 import (
 	"cmp"
-	"regexp"
 	"slices"
 	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/skep-operator/skep/resources/domain/expression"
 )
 
-// CheckRegex returns why Envoy could not compile a regular expression: it uses RE2.
-func CheckRegex(text string) error {
-	_, err := regexp.Compile(text)
-	return err
-}
+// CheckRegex returns why a regular expression is not written: Envoy could not compile it, for which it uses RE2, or it is too large.
+func CheckRegex(text string) error { return expression.Check(text) }
 
-// checkRegexes returns why a regular expression of a route cannot be compiled.
+// checkRegexes returns why a regular expression of a route is not written.
 func (r *Route) checkRegexes() error {
 	matches := []Match{r.Path}
 	for _, m := range slices.Concat(r.Headers, r.Queries) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -104,6 +105,8 @@ func TestCheckTexts(t *testing.T) {
 		egress(port(tcp, `,"rules":{"l7":[{"a":"b"}]}`)):                                                       "'l7' may only be specified when a 'l7proto' is also specified",
 		egress(port(tcp, `,"rules":{"l7proto":"x","l7":[{"a":"b"}]}`)):                                         "",
 		egress(port(tcp, `,"rules":{"http":[{"path":"/a(b"}]}`)):                                               "error parsing regexp: missing closing ): `/a(b`",
+		egress(port(tcp, `,"rules":{"http":[{"path":"`+strings.Repeat(".{1000}", 2800)+`"}]}`)):                `regular expression ".{1000}.{1000}.{1000}.{1000}.{1000}.{1000}.{1000}.{1000}.{1000}."… is too long: it has 19600 bytes, and may have 8192; split it`, // VALID-E6
+		egress(port(tcp, `,"rules":{"http":[{"method":"(.{9}){99}[^/]{1000}\\pL{100}"}]}`)):                    `regular expression "(.{9}){99}[^/]{1000}\\pL{100}" is too large: its program has about *`,
 		egress(port(tcp, `,"rules":{"http":[{"method":"*"}]}`)):                                                "error parsing regexp: missing argument to repetition operator: `*`",
 		egress(port(tcp, `,"rules":{"http":[{"headerMatches":[{"value":"v"}]}]}`)):                             "Header name missing",
 		egress(port(tcp, `,"rules":{"http":[{"headerMatches":[{"name":"n","mismatch":"DROP"}]}]}`)):            "Invalid header action: DROP",
@@ -134,6 +137,24 @@ func TestCheckTexts(t *testing.T) {
 		got := policy.Check(rule(t, text)).First(all)
 		if prefix, open := strings.CutSuffix(want, "*"); open && !strings.HasPrefix(got, prefix) || !open && got != want {
 			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
+// VALID-E6: the largest policy that the API server accepts costs little more than it has bytes, whatever its expressions are.
+func TestCheckLargest(t *testing.T) {
+	for _, path := range []string{
+		strings.Repeat(".{1000}", 2800), strings.Repeat(".{1000}", 8), strings.Repeat(".{1000}", 1000), "[" + strings.Repeat(`\\pL`, 8) + "]",
+		"(?i)[B-\U0001e942]", strings.Repeat("a?", 4000), "a" + strings.Repeat("|", 8000),
+	} {
+		entry := `{"path":"` + path + `"}`
+		r := rule(t, egress(port(tcp, `,"rules":{"http":`+repeated(1_500_000/len(entry), entry)+`}`)))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		policy.Check(r)
+		runtime.ReadMemStats(&after)
+		if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 400<<20 { // a parse of any text has up to 250 bytes for each of it
+			t.Errorf("%.40s: %d MiB were allocated", path, allocated>>20)
 		}
 	}
 }

@@ -5,9 +5,9 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/domain/expression"
 )
 
 const (
@@ -53,8 +53,8 @@ func checkL7(r *v2.L7Rules) string {
 }
 
 func checkHTTP(r v2.HTTPRule) string {
-	for _, expression := range []string{r.Path, r.Method} {
-		if _, err := regexp.Compile(expression); err != nil {
+	for _, text := range []string{r.Path, r.Method} {
+		if err := expression.Check(text); err != nil {
 			return err.Error()
 		}
 	}
