@@ -177,7 +177,7 @@ func FuzzSize(f *testing.F) {
 			return
 		}
 		_, err := expression.Size(text)
-		if _, parse := syntax.Parse(text, syntax.Perl); (parse != nil) != (err != nil) && !strings.Contains(text, `\p{`) && !strings.Contains(text, `\P{`) {
+		if _, parse := syntax.Parse(text, syntax.Perl); (parse != nil) != (err != nil) && !strings.Contains(strings.ToLower(text), `\p`) { // Go knows more names of classes than RE2
 			t.Errorf("%q: %v, and Go says %v", text, err, parse)
 		}
 		checkSize(t, text)
