@@ -34,13 +34,13 @@ func (k Kind) CRDName() string {
 
 // kinds is ordered by name.
 var kinds = []Kind{
-	{"CiliumBGPAdvertisement", v2alpha1.CiliumBGPAdvertisementResource},
-	{"CiliumBGPClusterConfig", v2alpha1.CiliumBGPClusterConfigResource},
-	{"CiliumBGPNodeConfig", v2alpha1.CiliumBGPNodeConfigResource},
-	{"CiliumBGPNodeConfigOverride", v2alpha1.CiliumBGPNodeConfigOverrideResource},
-	{"CiliumBGPPeerConfig", v2alpha1.CiliumBGPPeerConfigResource},
+	{"CiliumBGPAdvertisement", v2.CiliumBGPAdvertisementResource},
+	{"CiliumBGPClusterConfig", v2.CiliumBGPClusterConfigResource},
+	{"CiliumBGPNodeConfig", v2.CiliumBGPNodeConfigResource},
+	{"CiliumBGPNodeConfigOverride", v2.CiliumBGPNodeConfigOverrideResource},
+	{"CiliumBGPPeerConfig", v2.CiliumBGPPeerConfigResource},
 	{"CiliumBGPPeeringPolicy", v2alpha1.CiliumBGPPeeringPolicyResource},
-	{"CiliumCIDRGroup", v2alpha1.CiliumCIDRGroupResource},
+	{"CiliumCIDRGroup", v2.CiliumCIDRGroupResource},
 	{"CiliumClusterwideEnvoyConfig", v2.CiliumClusterwideEnvoyConfigResource},
 	{"CiliumClusterwideNetworkPolicy", v2.CiliumClusterwideNetworkPolicyResource},
 	{"CiliumEgressGatewayPolicy", v2.CiliumEgressGatewayPolicyResource},
@@ -50,7 +50,7 @@ var kinds = []Kind{
 	{"CiliumExternalWorkload", v2.CiliumExternalWorkloadResource},
 	{"CiliumIdentity", v2.CiliumIdentityResource},
 	{"CiliumL2AnnouncementPolicy", v2alpha1.CiliumL2AnnouncementPolicyResource},
-	{"CiliumLoadBalancerIPPool", v2alpha1.CiliumLoadBalancerIPPoolResource},
+	{"CiliumLoadBalancerIPPool", v2.CiliumLoadBalancerIPPoolResource},
 	{"CiliumLocalRedirectPolicy", v2.CiliumLocalRedirectPolicyResource},
 	{"CiliumNetworkPolicy", v2.CiliumNetworkPolicyResource},
 	{"CiliumNode", v2.CiliumNodeResource},

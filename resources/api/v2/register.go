@@ -17,6 +17,12 @@ var SchemeGroupVersion = schema.GroupVersion{Group: GroupName, Version: "v2"}
 
 // The resources of this version, by kind.
 var (
+	CiliumBGPAdvertisementResource         = SchemeGroupVersion.WithResource("ciliumbgpadvertisements")
+	CiliumBGPClusterConfigResource         = SchemeGroupVersion.WithResource("ciliumbgpclusterconfigs")
+	CiliumBGPNodeConfigResource            = SchemeGroupVersion.WithResource("ciliumbgpnodeconfigs")
+	CiliumBGPNodeConfigOverrideResource    = SchemeGroupVersion.WithResource("ciliumbgpnodeconfigoverrides")
+	CiliumBGPPeerConfigResource            = SchemeGroupVersion.WithResource("ciliumbgppeerconfigs")
+	CiliumCIDRGroupResource                = SchemeGroupVersion.WithResource("ciliumcidrgroups")
 	CiliumClusterwideEnvoyConfigResource   = SchemeGroupVersion.WithResource("ciliumclusterwideenvoyconfigs")
 	CiliumClusterwideNetworkPolicyResource = SchemeGroupVersion.WithResource("ciliumclusterwidenetworkpolicies")
 	CiliumEgressGatewayPolicyResource      = SchemeGroupVersion.WithResource("ciliumegressgatewaypolicies")
@@ -24,6 +30,7 @@ var (
 	CiliumEnvoyConfigResource              = SchemeGroupVersion.WithResource("ciliumenvoyconfigs")
 	CiliumExternalWorkloadResource         = SchemeGroupVersion.WithResource("ciliumexternalworkloads")
 	CiliumIdentityResource                 = SchemeGroupVersion.WithResource("ciliumidentities")
+	CiliumLoadBalancerIPPoolResource       = SchemeGroupVersion.WithResource("ciliumloadbalancerippools")
 	CiliumLocalRedirectPolicyResource      = SchemeGroupVersion.WithResource("ciliumlocalredirectpolicies")
 	CiliumNetworkPolicyResource            = SchemeGroupVersion.WithResource("ciliumnetworkpolicies")
 	CiliumNodeResource                     = SchemeGroupVersion.WithResource("ciliumnodes")
@@ -49,6 +56,12 @@ func Resource(resource string) schema.GroupResource {
 
 func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(SchemeGroupVersion,
+		&CiliumBGPAdvertisement{}, &CiliumBGPAdvertisementList{},
+		&CiliumBGPClusterConfig{}, &CiliumBGPClusterConfigList{},
+		&CiliumBGPNodeConfig{}, &CiliumBGPNodeConfigList{},
+		&CiliumBGPNodeConfigOverride{}, &CiliumBGPNodeConfigOverrideList{},
+		&CiliumBGPPeerConfig{}, &CiliumBGPPeerConfigList{},
+		&CiliumCIDRGroup{}, &CiliumCIDRGroupList{},
 		&CiliumClusterwideEnvoyConfig{}, &CiliumClusterwideEnvoyConfigList{},
 		&CiliumClusterwideNetworkPolicy{}, &CiliumClusterwideNetworkPolicyList{},
 		&CiliumEgressGatewayPolicy{}, &CiliumEgressGatewayPolicyList{},
@@ -56,6 +69,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&CiliumEnvoyConfig{}, &CiliumEnvoyConfigList{},
 		&CiliumExternalWorkload{}, &CiliumExternalWorkloadList{},
 		&CiliumIdentity{}, &CiliumIdentityList{},
+		&CiliumLoadBalancerIPPool{}, &CiliumLoadBalancerIPPoolList{},
 		&CiliumLocalRedirectPolicy{}, &CiliumLocalRedirectPolicyList{},
 		&CiliumNetworkPolicy{}, &CiliumNetworkPolicyList{},
 		&CiliumNode{}, &CiliumNodeList{},

@@ -9,10 +9,11 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
-// CiliumBGPClusterConfig says how chosen nodes speak BGP; the operator makes a CiliumBGPNodeConfig for each.
+// CiliumBGPClusterConfig says how chosen nodes speak BGP; the operator makes a CiliumBGPNodeConfig for each. Version v2 has taken its place.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumbgpclusterconfigs,singular=ciliumbgpclusterconfig,scope=Cluster,shortName={cbgpcluster},categories={cilium,ciliumbgp}
+// +kubebuilder:deprecatedversion
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the configuration was made"
 type CiliumBGPClusterConfig struct {
 	metav1.TypeMeta `json:",inline"`
@@ -22,7 +23,7 @@ type CiliumBGPClusterConfig struct {
 	// The nodes, and how they speak.
 	//
 	// +required
-	Spec CiliumBGPClusterConfigSpec `json:"spec"`
+	Spec v2.CiliumBGPClusterConfigSpec `json:"spec"`
 }
 
 // CiliumBGPClusterConfigList is a list of CiliumBGPClusterConfigs.
@@ -33,57 +34,4 @@ type CiliumBGPClusterConfigList struct {
 	metav1.ListMeta `json:"metadata"`
 
 	Items []CiliumBGPClusterConfig `json:"items"`
-}
-
-// CiliumBGPClusterConfigSpec says how chosen nodes speak BGP.
-type CiliumBGPClusterConfigSpec struct {
-	// The nodes; all when it is absent.
-	NodeSelector *v2.LabelSelector `json:"nodeSelector,omitempty"`
-	// Routers that each of the nodes runs.
-	//
-	// +required
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +listType=map
-	// +listMapKey=name
-	BGPInstances []CiliumBGPInstance `json:"bgpInstances"`
-}
-
-// CiliumBGPInstance is a router that each of several nodes runs.
-type CiliumBGPInstance struct {
-	// Name of the router.
-	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	Name string `json:"name"`
-	// Number of the router's autonomous system.
-	//
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=4294967295
-	LocalASN int64 `json:"localASN,omitempty"`
-	// Routers that it speaks to.
-	//
-	// +listType=map
-	// +listMapKey=name
-	Peers []CiliumBGPPeer `json:"peers,omitempty"`
-}
-
-// CiliumBGPPeer is a router that the routers of several nodes speak to.
-type CiliumBGPPeer struct {
-	// Name of the peer.
-	//
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=255
-	Name string `json:"name"`
-	// Address of the peer.
-	PeerAddress v2.IPAddress `json:"peerAddress,omitempty"`
-	// Number of the peer's autonomous system.
-	//
-	// +kubebuilder:validation:Minimum=1
-	// +kubebuilder:validation:Maximum=4294967295
-	PeerASN int64 `json:"peerASN,omitempty"`
-	// Settings for speaking to the peer.
-	PeerConfigRef *BGPPeerConfigReference `json:"peerConfigRef,omitempty"`
 }

@@ -63,7 +63,7 @@ type BGPVirtualRouter struct {
 	// Which of their addresses.
 	//
 	// +kubebuilder:default={LoadBalancerIP}
-	ServiceAdvertisements []BGPServiceAddressType `json:"serviceAdvertisements,omitzero"`
+	ServiceAdvertisements []v2.BGPServiceAddressType `json:"serviceAdvertisements,omitzero"`
 	// Routers that it speaks to.
 	//
 	// +required
@@ -73,7 +73,7 @@ type BGPVirtualRouter struct {
 
 // BGPNeighbor is a router that the routers of several nodes speak to.
 type BGPNeighbor struct {
-	BGPTimers `json:",inline"`
+	v2.BGPTimers `json:",inline"`
 	// Address of the neighbor, as a range of one address.
 	//
 	// +required
@@ -100,9 +100,9 @@ type BGPNeighbor struct {
 	// +kubebuilder:validation:Maximum=255
 	EBGPMultihopTTL int32 `json:"eBGPMultihopTTL,omitempty"`
 	// Whether the neighbor keeps its routes while the agent restarts.
-	GracefulRestart *BGPGracefulRestart `json:"gracefulRestart,omitempty"`
+	GracefulRestart *v2.BGPGracefulRestart `json:"gracefulRestart,omitempty"`
 	// Address families to exchange.
-	Families []BGPFamily `json:"families,omitempty"`
+	Families []v2.BGPFamily `json:"families,omitempty"`
 	// What is said about routes.
 	AdvertisedPathAttributes []BGPPathAttributes `json:"advertisedPathAttributes,omitempty"`
 }
@@ -117,7 +117,7 @@ type BGPPathAttributes struct {
 	// Pools that the addresses are from; all when it is absent.
 	Selector *v2.LabelSelector `json:"selector,omitempty"`
 	// Communities that the routes are marked with.
-	Communities *BGPCommunities `json:"communities,omitempty"`
+	Communities *v2.BGPCommunities `json:"communities,omitempty"`
 	// Preference among routes within the autonomous system.
 	//
 	// +kubebuilder:validation:Minimum=0

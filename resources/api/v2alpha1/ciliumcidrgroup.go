@@ -3,12 +3,17 @@
 
 package v2alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// CiliumCIDRGroup is a set of address ranges that policies refer to by name.
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
+
+// CiliumCIDRGroup is a set of address ranges that policies refer to by name; v2 has taken its place.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumcidrgroups,singular=ciliumcidrgroup,scope=Cluster,shortName={ccg},categories={cilium}
+// +kubebuilder:deprecatedversion
 type CiliumCIDRGroup struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -16,7 +21,7 @@ type CiliumCIDRGroup struct {
 	// The ranges.
 	//
 	// +required
-	Spec CiliumCIDRGroupSpec `json:"spec"`
+	Spec v2.CiliumCIDRGroupSpec `json:"spec"`
 }
 
 // CiliumCIDRGroupList is a list of CiliumCIDRGroups.
@@ -27,14 +32,4 @@ type CiliumCIDRGroupList struct {
 	metav1.ListMeta `json:"metadata"`
 
 	Items []CiliumCIDRGroup `json:"items"`
-}
-
-// CiliumCIDRGroupSpec is a set of address ranges.
-type CiliumCIDRGroupSpec struct {
-	// Ranges outside the cluster.
-	//
-	// +required
-	// +kubebuilder:validation:MinItems=0
-	// +kubebuilder:validation:items:Format=cidr
-	ExternalCIDRs []string `json:"externalCIDRs"`
 }

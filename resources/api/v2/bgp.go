@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package v2alpha1
+package v2
 
 // BGPFamily is an address family that routers exchange.
 type BGPFamily struct {
