@@ -21,8 +21,8 @@ var (
 )
 
 var multiclusterKinds = []Kind{
-	{mcsv1alpha1.ServiceExportKindName, ServiceExportResource},
-	{mcsv1alpha1.ServiceImportKindName, ServiceImportResource},
+	{mcsv1alpha1.ServiceExportKindName, ServiceExportResource, ""},
+	{mcsv1alpha1.ServiceImportKindName, ServiceImportResource, ""},
 }
 
 // MulticlusterKinds returns the kinds of the multi-cluster services API, which is a project of Kubernetes: its

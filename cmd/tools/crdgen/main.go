@@ -70,6 +70,9 @@ func (g generator) Generate(ctx *genall.GenerationContext) error {
 		parser.NeedCRDFor(kind, nil)
 		definition := parser.CustomResourceDefinitions[kind]
 		crd.FixTopLevelMetadata(definition)
+		if err := dropDefaults(&definition); err != nil {
+			return err
+		}
 		definition.Spec.Names.ListKind = ""
 		if err := ctx.WriteYAML(definition.Name+".yaml", "", []any{definition},
 			genall.WithTransform(withoutStatus), genall.WithTransform(genall.TransformRemoveCreationTimestamp)); err != nil {

@@ -19,6 +19,8 @@ func registerMarkers(into *markers.Registry) error {
 		value  any
 	}{
 		{"skep:validation:oneOf", markers.DescribesType, oneOf(nil)},
+		{"skep:validation:anyOf", markers.DescribesType, anyOf(nil)},
+		{"skep:validation:emptyOrFormat", markers.DescribesType, emptyOrFormat(nil)},
 		{"skep:validation:values:MaxLength", markers.DescribesField, valuesMaxLength(0)},
 		{"skep:validation:values:Pattern", markers.DescribesField, valuesPattern("")},
 	} {
@@ -35,14 +37,45 @@ func registerMarkers(into *markers.Registry) error {
 type oneOf []string
 
 func (names oneOf) ApplyToSchema(_ *crdmarkers.SchemaContext, schema *apiextensionsv1.JSONSchemaProps) error {
+	choices, err := oneEach(names, schema)
+	schema.OneOf = append(schema.OneOf, choices...)
+	return err
+}
+
+// anyOf demands at least one of the named properties.
+type anyOf []string
+
+func (names anyOf) ApplyToSchema(_ *crdmarkers.SchemaContext, schema *apiextensionsv1.JSONSchemaProps) error {
+	choices, err := oneEach(names, schema)
+	schema.AnyOf = append(schema.AnyOf, choices...)
+	return err
+}
+
+// oneEach returns a schema for each of the names, which demands the property of that name.
+func oneEach(names []string, schema *apiextensionsv1.JSONSchemaProps) ([]apiextensionsv1.JSONSchemaProps, error) {
+	var choices []apiextensionsv1.JSONSchemaProps
 	for _, name := range names {
 		if _, known := schema.Properties[name]; !known {
-			return fmt.Errorf("oneOf names %q, which is not a property", name)
+			return nil, fmt.Errorf("a choice names %q, which is not a property", name)
 		}
-		schema.OneOf = append(schema.OneOf, apiextensionsv1.JSONSchemaProps{
+		choices = append(choices, apiextensionsv1.JSONSchemaProps{
 			Properties: map[string]apiextensionsv1.JSONSchemaProps{name: {}},
 			Required:   []string{name},
 		})
+	}
+	return choices, nil
+}
+
+// emptyOrFormat demands one of several formats of a string that is not empty.
+type emptyOrFormat []string
+
+func (formats emptyOrFormat) ApplyToSchema(_ *crdmarkers.SchemaContext, schema *apiextensionsv1.JSONSchemaProps) error {
+	if schema.Type != "string" {
+		return fmt.Errorf("formats of strings stand on a type %q", schema.Type)
+	}
+	schema.AnyOf = append(schema.AnyOf, apiextensionsv1.JSONSchemaProps{MaxLength: new(int64)})
+	for _, format := range formats {
+		schema.AnyOf = append(schema.AnyOf, apiextensionsv1.JSONSchemaProps{Format: format})
 	}
 	return nil
 }

@@ -24,6 +24,10 @@ func TestMarkersRefuseWhatTheyCannotMean(t *testing.T) {
 	}{
 		"oneOf of properties":    {oneOf{"a", "b"}, object, false},
 		"oneOf of no property":   {oneOf{"a", "c"}, object, true},
+		"anyOf of properties":    {anyOf{"a", "b"}, object, false},
+		"anyOf of no property":   {anyOf{"a", "c"}, object, true},
+		"formats of texts":       {emptyOrFormat{"ipv4"}, text, false},
+		"formats of numbers":     {emptyOrFormat{"ipv4"}, number, true},
 		"length of texts":        {valuesMaxLength(63), texts, false},
 		"length of numbers":      {valuesMaxLength(63), numbers, true},
 		"length without values":  {valuesMaxLength(63), object, true},

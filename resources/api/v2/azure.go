@@ -35,6 +35,18 @@ type AzureInterface struct {
 	Gateway string `json:"gateway"`
 	// Range of the interface's subnet.
 	CIDR string `json:"cidr,omitempty"`
+	// Primary address of the interface.
+	IP string `json:"ip,omitempty"`
+	// Subnet of the interface.
+	Subnet AzureSubnet `json:"subnet,omitzero"`
+}
+
+// AzureSubnet is a subnet on Azure.
+type AzureSubnet struct {
+	// Identifier of the subnet.
+	ID string `json:"id,omitempty"`
+	// Range of the subnet.
+	CIDR string `json:"cidr,omitempty"`
 }
 
 // AzureAddress is an address of an interface on Azure.

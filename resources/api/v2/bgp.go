@@ -84,6 +84,26 @@ type BGPPeerConfigReference struct {
 	Name string `json:"name"`
 }
 
+// BGPAutoDiscovery says how the address of a peer is found.
+type BGPAutoDiscovery struct {
+	// The way.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=DefaultGateway
+	Mode string `json:"mode"`
+	// What the way by the default gateway needs to know.
+	DefaultGateway *BGPDefaultGateway `json:"defaultGateway,omitempty"`
+}
+
+// BGPDefaultGateway chooses a default gateway of a node.
+type BGPDefaultGateway struct {
+	// Address family of the gateway.
+	//
+	// +required
+	// +kubebuilder:validation:Enum=ipv4;ipv6
+	AddressFamily string `json:"addressFamily"`
+}
+
 // BGPTimers are the timers that a router proposes for its sessions.
 type BGPTimers struct {
 	// Time after which a failed attempt to connect is repeated, in seconds.

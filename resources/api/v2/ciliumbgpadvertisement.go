@@ -42,7 +42,7 @@ type CiliumBGPAdvertisementSpec struct {
 
 // BGPAdvertisementType says where advertised addresses are from.
 //
-// +kubebuilder:validation:Enum=PodCIDR;CiliumPodIPPool;Service
+// +kubebuilder:validation:Enum=PodCIDR;CiliumPodIPPool;Service;Interface
 type BGPAdvertisementType string
 
 // Where advertised addresses are from.
@@ -50,9 +50,15 @@ const (
 	BGPPodCIDRAdvertisement         BGPAdvertisementType = "PodCIDR"
 	BGPCiliumPodIPPoolAdvertisement BGPAdvertisementType = "CiliumPodIPPool"
 	BGPServiceAdvertisement         BGPAdvertisementType = "Service"
+	BGPInterfaceAdvertisement       BGPAdvertisementType = "Interface"
 )
 
 // BGPAdvertisement says that some addresses are advertised.
+//
+// +kubebuilder:validation:XValidation:rule="self.advertisementType != 'Service' || has(self.service)",message="service field is required for the 'Service' advertisementType"
+// +kubebuilder:validation:XValidation:rule="self.advertisementType != 'Interface' || has(self.interface)",message="interface field is required for the 'Interface' advertisementType"
+// +kubebuilder:validation:XValidation:rule="self.advertisementType == 'Interface' || !has(self.interface)",message="interface field is not allowed for non-'Interface' advertisementType"
+// +kubebuilder:validation:XValidation:rule="self.advertisementType != 'PodCIDR' || !has(self.selector)",message="selector field is not allowed for the 'PodCIDR' advertisementType"
 type BGPAdvertisement struct {
 	// Where the addresses are from.
 	//
@@ -60,6 +66,8 @@ type BGPAdvertisement struct {
 	AdvertisementType BGPAdvertisementType `json:"advertisementType"`
 	// Which addresses of Services, when they are from Services.
 	Service *BGPServiceOptions `json:"service,omitempty"`
+	// Which network interface, when they are from one.
+	Interface *BGPInterfaceOptions `json:"interface,omitempty"`
 	// Pools or Services that are meant; none when it is absent.
 	Selector *LabelSelector `json:"selector,omitempty"`
 	// What is said about the routes.
@@ -70,8 +78,27 @@ type BGPAdvertisement struct {
 type BGPServiceOptions struct {
 	// The addresses.
 	//
+	// +required
 	// +kubebuilder:validation:MinItems=1
-	Addresses []BGPServiceAddressType `json:"addresses,omitempty"`
+	Addresses []BGPServiceAddressType `json:"addresses"`
+	// Length of the IPv4 prefix that is advertised in place of single addresses.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=31
+	AggregationLengthIPv4 *int16 `json:"aggregationLengthIPv4,omitempty"`
+	// Length of the IPv6 prefix that is advertised in place of single addresses.
+	//
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=127
+	AggregationLengthIPv6 *int16 `json:"aggregationLengthIPv6,omitempty"`
+}
+
+// BGPInterfaceOptions says which network interface has the addresses that are advertised.
+type BGPInterfaceOptions struct {
+	// Name of the interface.
+	//
+	// +required
+	Name string `json:"name"`
 }
 
 // BGPAttributes are what is said about routes.

@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumbgpclusterconfigs,singular=ciliumbgpclusterconfig,scope=Cluster,shortName={cbgpcluster},categories={cilium,ciliumbgp}
 // +kubebuilder:storageversion
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the configuration was made"
 type CiliumBGPClusterConfig struct {
 	metav1.TypeMeta `json:",inline"`
@@ -20,6 +21,8 @@ type CiliumBGPClusterConfig struct {
 	//
 	// +required
 	Spec CiliumBGPClusterConfigSpec `json:"spec"`
+	// What the operator reports about the configuration.
+	Status CiliumBGPClusterConfigStatus `json:"status,omitzero"`
 }
 
 // CiliumBGPClusterConfigList is a list of CiliumBGPClusterConfigs.
@@ -59,6 +62,11 @@ type CiliumBGPInstance struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4294967295
 	LocalASN int64 `json:"localASN,omitempty"`
+	// Port that the router listens on; it does not listen when it is 0.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	LocalPort int32 `json:"localPort,omitempty"`
 	// Routers that it speaks to.
 	//
 	// +listType=map
@@ -76,11 +84,23 @@ type CiliumBGPPeer struct {
 	Name string `json:"name"`
 	// Address of the peer.
 	PeerAddress IPAddress `json:"peerAddress,omitempty"`
-	// Number of the peer's autonomous system.
+	// Number of the peer's autonomous system; 0 means any.
 	//
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	PeerASN int64 `json:"peerASN,omitempty"`
+	// How the peer's address is found when it is not given.
+	AutoDiscovery *BGPAutoDiscovery `json:"autoDiscovery,omitempty"`
 	// Settings for speaking to the peer.
 	PeerConfigRef *BGPPeerConfigReference `json:"peerConfigRef,omitempty"`
+}
+
+// CiliumBGPClusterConfigStatus is what the operator reports about a CiliumBGPClusterConfig.
+type CiliumBGPClusterConfigStatus struct {
+	// Findings, by type.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

@@ -84,13 +84,15 @@ type CiliumBGPNodePeer struct {
 	Name string `json:"name"`
 	// Address of the peer.
 	PeerAddress IPAddress `json:"peerAddress,omitempty"`
-	// Number of the peer's autonomous system.
+	// Number of the peer's autonomous system; 0 means any.
 	//
-	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=4294967295
 	PeerASN int64 `json:"peerASN,omitempty"`
 	// Address of the node from which it speaks to the peer; the system chooses when it is empty.
 	LocalAddress IPAddress `json:"localAddress,omitempty"`
+	// How the peer's address is found when it is not given.
+	AutoDiscovery *BGPAutoDiscovery `json:"autoDiscovery,omitempty"`
 	// Settings for speaking to the peer.
 	PeerConfigRef *BGPPeerConfigReference `json:"peerConfigRef,omitempty"`
 }
@@ -102,6 +104,11 @@ type CiliumBGPNodeConfigStatus struct {
 	// +listType=map
 	// +listMapKey=name
 	BGPInstances []CiliumBGPNodeInstanceStatus `json:"bgpInstances,omitempty"`
+	// Findings, by type.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // CiliumBGPNodeInstanceStatus is the state of a router of a node.

@@ -57,6 +57,11 @@ type CiliumBGPInstanceOverride struct {
 	RouterID string `json:"routerID,omitempty"`
 	// Port that the router listens on; it does not listen when it is 0.
 	LocalPort int32 `json:"localPort,omitempty"`
+	// Number of the router's autonomous system on this node.
+	//
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4294967295
+	LocalASN int64 `json:"localASN,omitempty"`
 	// Peers that have particulars.
 	//
 	// +listType=map

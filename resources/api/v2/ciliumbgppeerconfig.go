@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumbgppeerconfigs,singular=ciliumbgppeerconfig,scope=Cluster,shortName={cbgppeer},categories={cilium,ciliumbgp}
 // +kubebuilder:storageversion
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the settings were made"
 type CiliumBGPPeerConfig struct {
 	metav1.TypeMeta `json:",inline"`
@@ -20,6 +21,8 @@ type CiliumBGPPeerConfig struct {
 	//
 	// +required
 	Spec CiliumBGPPeerConfigSpec `json:"spec"`
+	// What the operator reports about the settings.
+	Status CiliumBGPPeerConfigStatus `json:"status,omitzero"`
 }
 
 // CiliumBGPPeerConfigList is a list of CiliumBGPPeerConfigs.
@@ -34,9 +37,11 @@ type CiliumBGPPeerConfigList struct {
 
 // CiliumBGPPeerConfigSpec is a set of settings for speaking to peers.
 type CiliumBGPPeerConfigSpec struct {
-	// Ports of the connection.
+	// Ends of the connection.
 	Transport *BGPTransport `json:"transport,omitempty"`
 	// Timers of the session.
+	//
+	// +kubebuilder:validation:XValidation:rule="self.keepAliveTimeSeconds <= self.holdTimeSeconds",message="keepAliveTimeSeconds can not be larger than holdTimeSeconds"
 	Timers *BGPTimers `json:"timers,omitempty"`
 	// Name of the Secret that holds the password of the session.
 	AuthSecretRef string `json:"authSecretRef,omitempty"`
@@ -52,7 +57,7 @@ type CiliumBGPPeerConfigSpec struct {
 	Families []BGPFamilyAdvertisements `json:"families,omitempty"`
 }
 
-// BGPTransport is the ports of a connection.
+// BGPTransport is the ends of a connection.
 type BGPTransport struct {
 	// Port from which the connection is made; the system chooses when it is 0.
 	//
@@ -65,6 +70,8 @@ type BGPTransport struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	PeerPort int32 `json:"peerPort,omitempty"`
+	// Network interface whose address the connection is made from; the system chooses when it is empty.
+	SourceInterface string `json:"sourceInterface,omitempty"`
 }
 
 // BGPFamilyAdvertisements is an address family, with what is advertised of it.
@@ -72,4 +79,13 @@ type BGPFamilyAdvertisements struct {
 	BGPFamily `json:",inline"`
 	// CiliumBGPAdvertisements that apply; none when it is absent.
 	Advertisements *LabelSelector `json:"advertisements,omitempty"`
+}
+
+// CiliumBGPPeerConfigStatus is what the operator reports about a CiliumBGPPeerConfig.
+type CiliumBGPPeerConfigStatus struct {
+	// Findings, by type.
+	//
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

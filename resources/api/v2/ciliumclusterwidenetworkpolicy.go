@@ -10,6 +10,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumclusterwidenetworkpolicies,singular=ciliumclusterwidenetworkpolicy,scope=Cluster,shortName={ccnp},categories={cilium,ciliumpolicy}
 // +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=='Valid')].status`,description="Whether all rules of the policy can be enforced"
 type CiliumClusterwideNetworkPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +required

@@ -38,21 +38,31 @@ type CiliumEgressGatewayPolicySpec struct {
 	// Destinations of the traffic.
 	//
 	// +required
-	DestinationCIDRs []IPv4CIDR `json:"destinationCIDRs"`
+	// +kubebuilder:validation:items:Format=cidr
+	DestinationCIDRs []string `json:"destinationCIDRs"`
 	// Destinations among them that do not count.
-	ExcludedCIDRs []IPv4CIDR `json:"excludedCIDRs,omitempty"`
+	//
+	// +kubebuilder:validation:items:Format=cidr
+	ExcludedCIDRs []string `json:"excludedCIDRs,omitempty"`
 	// Where the traffic leaves.
 	//
 	// +required
 	EgressGateway EgressGateway `json:"egressGateway"`
+	// Further places where the traffic leaves, over which it is spread.
+	//
+	// +kubebuilder:default={}
+	// +kubebuilder:validation:MaxItems=64
+	EgressGateways []EgressGateway `json:"egressGateways,omitzero"`
 }
 
-// EgressSelector chooses pods; both selectors have to hold.
+// EgressSelector chooses pods; all its selectors have to hold.
 type EgressSelector struct {
 	// Namespaces of the pods.
 	NamespaceSelector *LabelSelector `json:"namespaceSelector,omitempty"`
 	// The pods themselves.
 	PodSelector *LabelSelector `json:"podSelector,omitempty"`
+	// Nodes that the pods run on.
+	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 }
 
 // EgressGateway is where traffic leaves the cluster.
@@ -64,7 +74,5 @@ type EgressGateway struct {
 	// Network interface whose address becomes the source; excludes egressIP.
 	Interface string `json:"interface,omitempty"`
 	// Address that becomes the source; excludes interface.
-	//
-	// +kubebuilder:validation:Format=ipv4
-	EgressIP string `json:"egressIP,omitempty"`
+	EgressIP OptionalIP `json:"egressIP,omitempty"`
 }

@@ -13,7 +13,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Security Identity",type=integer,JSONPath=`.status.identity.id`,description="Number of the security identity"
 // +kubebuilder:printcolumn:name="Ingress Enforcement",type=string,priority=1,JSONPath=`.status.policy.ingress.state`,description="State of policy enforcement for incoming traffic"
 // +kubebuilder:printcolumn:name="Egress Enforcement",type=string,priority=1,JSONPath=`.status.policy.egress.state`,description="State of policy enforcement for outgoing traffic"
-// +kubebuilder:printcolumn:name="Visibility Policy",type=string,priority=1,JSONPath=`.status.visibility-policy-status`,description="State of the visibility policy"
 // +kubebuilder:printcolumn:name="Endpoint State",type=string,JSONPath=`.status.state`,description="Where the endpoint is in its life"
 // +kubebuilder:printcolumn:name="IPv4",type=string,JSONPath=`.status.networking.addressing[0].ipv4`,description="First IPv4 address"
 // +kubebuilder:printcolumn:name="IPv6",type=string,JSONPath=`.status.networking.addressing[0].ipv6`,description="First IPv6 address"
@@ -62,6 +61,8 @@ type CiliumEndpointStatus struct {
 	State EndpointState `json:"state,omitempty"`
 	// Ports that the pod has named.
 	NamedPorts []NamedPort `json:"named-ports,omitempty"`
+	// Name of the pod's service account.
+	ServiceAccount string `json:"service-account,omitempty"`
 }
 
 // EndpointState says where an endpoint is in its life.

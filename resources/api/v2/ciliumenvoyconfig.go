@@ -40,8 +40,9 @@ type CiliumEnvoyConfigSpec struct {
 	BackendServices []EnvoyBackendService `json:"backendServices,omitempty"`
 	// Configuration in Envoy's own terms; each entry names its type by @type.
 	//
+	// +required
 	// +kubebuilder:validation:items:XPreserveUnknownFields
-	Resources []runtime.RawExtension `json:"resources,omitempty"`
+	Resources []runtime.RawExtension `json:"resources"`
 	// Nodes whose proxies are meant; all when it is absent.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 }

@@ -21,7 +21,9 @@ type CiliumLoadBalancerIPPool struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	// The addresses, and who may have them.
-	Spec CiliumLoadBalancerIPPoolSpec `json:"spec,omitzero"`
+	//
+	// +required
+	Spec CiliumLoadBalancerIPPoolSpec `json:"spec"`
 	// What the operator reports about the pool.
 	Status CiliumLoadBalancerIPPoolStatus `json:"status,omitzero"`
 }

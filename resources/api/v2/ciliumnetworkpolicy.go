@@ -11,6 +11,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:resource:path=ciliumnetworkpolicies,singular=ciliumnetworkpolicy,scope=Namespaced,shortName={cnp,ciliumnp},categories={cilium,ciliumpolicy}
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the policy was made"
+// +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=='Valid')].status`,description="Whether all rules of the policy can be enforced"
 type CiliumNetworkPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +required

@@ -43,8 +43,9 @@ type CiliumNodeConfigSpec struct {
 }
 
 // CiliumNodeConfigSelector selects nodes by their labels; all its terms have to hold.
-// The API server checks less of it than of a LabelSelector,
-// and merges it field by field, other than a selector of Kubernetes.
+// The API server checks less of it than of a LabelSelector.
+//
+// +structType=atomic
 type CiliumNodeConfigSelector struct {
 	// Labels that have to be present with these values.
 	MatchLabels map[string]string `json:"matchLabels,omitempty"`

@@ -77,10 +77,14 @@ type ENI struct {
 	Addresses []string `json:"addresses,omitempty"`
 	// Prefixes delegated to the interface.
 	Prefixes []string `json:"prefixes,omitempty"`
+	// IPv6 prefixes delegated to the interface.
+	IPv6Prefixes []string `json:"ipv6-prefixes,omitempty"`
 	// Security groups of the interface.
 	SecurityGroups []string `json:"security-groups,omitempty"`
 	// Tags of the interface.
 	Tags map[string]string `json:"tags,omitempty"`
+	// Public address of the interface.
+	PublicIP string `json:"public-ip,omitempty"`
 }
 
 // AWSSubnet is a subnet on AWS.

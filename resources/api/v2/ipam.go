@@ -29,6 +29,8 @@ type IPAMSpec struct {
 	//
 	// +kubebuilder:validation:Minimum=0
 	MaxAboveWatermark int `json:"max-above-watermark,omitempty"`
+	// Tags that pick the public address of the node.
+	StaticIPTags map[string]string `json:"static-ip-tags,omitempty"`
 }
 
 // AllocationIP says whom an address belongs to.
@@ -77,6 +79,10 @@ type IPAMPoolAllocation struct {
 	//
 	// +kubebuilder:validation:items:Format=cidr
 	CIDRs []string `json:"cidrs,omitempty"`
+	// Whether the first address of each range goes to a pod as well.
+	AllowFirstIP bool `json:"allowFirstIP,omitempty"`
+	// Whether the last address of each range goes to a pod as well.
+	AllowLastIP bool `json:"allowLastIP,omitempty"`
 }
 
 // IPAMStatus is the state of the addresses of a node.
@@ -94,6 +100,8 @@ type IPAMStatus struct {
 	ReleaseIPs map[string]IPReleaseStatus `json:"release-ips,omitempty"`
 	// How far surplus IPv6 addresses are on their way back, by address.
 	ReleaseIPv6s map[string]IPReleaseStatus `json:"release-ipv6s,omitempty"`
+	// Public address that was picked by tags.
+	AssignedStaticIP string `json:"assigned-static-ip,omitempty"`
 }
 
 // PodCIDRState is the state of one range of a node.

@@ -4,6 +4,7 @@
 package v2
 
 // L7Rules says which messages of an application protocol are let through.
+// Agents up to 1.19 know all protocols; later ones know HTTP and DNS.
 //
 // +skep:validation:oneOf=http;kafka;dns;l7proto
 type L7Rules struct {

@@ -16,6 +16,11 @@ type PortRule struct {
 	// How TLS to the server is begun at the proxy.
 	OriginatingTLS *TLSContext `json:"originatingTLS,omitempty"`
 	// Server names that a TLS client may ask for.
+	//
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:items:MaxLength=255
+	// +kubebuilder:validation:items:Pattern=`^([-a-zA-Z0-9_*]+[.]?)+$`
+	// +listType=set
 	ServerNames []string `json:"serverNames,omitzero"`
 	// Proxy listener that the traffic is sent through.
 	Listener *Listener `json:"listener,omitempty"`
@@ -31,11 +36,10 @@ type PortDenyRule struct {
 
 // PortProtocol is a port, or a range of ports, of one transport protocol or of all.
 type PortProtocol struct {
-	// Number or name of the port, or the first of a range; 0 means any.
+	// Number or name of the port, or the first of a range; 0 or none means any.
 	//
-	// +required
 	// +kubebuilder:validation:Pattern=`^(6553[0-5]|655[0-2][0-9]|65[0-4][0-9]{2}|6[0-4][0-9]{3}|[1-5][0-9]{4}|[0-9]{1,4})|([a-zA-Z0-9]-?)*[a-zA-Z](-?[a-zA-Z0-9])*$`
-	Port string `json:"port"`
+	Port string `json:"port,omitempty"`
 	// Last port of the range.
 	//
 	// +kubebuilder:validation:Minimum=0
@@ -47,7 +51,7 @@ type PortProtocol struct {
 
 // L4Protocol is a transport protocol.
 //
-// +kubebuilder:validation:Enum=TCP;UDP;SCTP;ANY
+// +kubebuilder:validation:Enum=TCP;UDP;SCTP;VRRP;IGMP;GRE;IPIP;IPV6;ESP;AH;ANY
 type L4Protocol string
 
 // The transport protocols.
@@ -55,6 +59,13 @@ const (
 	ProtocolTCP  L4Protocol = "TCP"
 	ProtocolUDP  L4Protocol = "UDP"
 	ProtocolSCTP L4Protocol = "SCTP"
+	ProtocolVRRP L4Protocol = "VRRP"
+	ProtocolIGMP L4Protocol = "IGMP"
+	ProtocolGRE  L4Protocol = "GRE"
+	ProtocolIPIP L4Protocol = "IPIP"
+	ProtocolIPv6 L4Protocol = "IPV6"
+	ProtocolESP  L4Protocol = "ESP"
+	ProtocolAH   L4Protocol = "AH"
 	ProtocolAny  L4Protocol = "ANY"
 )
 

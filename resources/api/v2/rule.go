@@ -10,6 +10,7 @@ package v2
 // an absent list of peers sets no condition, and an empty one matches no peer.
 //
 // +skep:validation:oneOf=endpointSelector;nodeSelector
+// +skep:validation:anyOf=ingress;ingressDeny;egress;egressDeny
 type Rule struct {
 	// Pods that the rule is about; an empty selector chooses all.
 	EndpointSelector *LabelSelector `json:"endpointSelector,omitempty"`
@@ -27,8 +28,19 @@ type Rule struct {
 	Labels []RuleLabel `json:"labels,omitzero"`
 	// Whether traffic that no rule mentions is dropped.
 	EnableDefaultDeny DefaultDeny `json:"enableDefaultDeny,omitzero"`
+	// What is logged about traffic that the rule decides on.
+	Log RuleLog `json:"log,omitzero"`
 	// What the rule is for, for people.
 	Description string `json:"description,omitempty"`
+}
+
+// RuleLog is what is logged about traffic that a rule decides on.
+type RuleLog struct {
+	// Text that flow logs bear.
+	//
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:Pattern=`^\PC*$`
+	Value string `json:"value,omitempty"`
 }
 
 // DefaultDeny says, by direction, whether traffic that no rule mentions is dropped.
@@ -77,6 +89,7 @@ type IngressPeers struct {
 	// Pods that any of these selectors chooses.
 	FromEndpoints []LabelSelector `json:"fromEndpoints,omitzero"`
 	// Selectors that all have to choose the pod, besides any other condition.
+	// Agents up to 1.18 enforce them; those of later releases take only an empty list.
 	FromRequires []LabelSelector `json:"fromRequires,omitzero"`
 	// Addresses outside the cluster.
 	//
@@ -119,6 +132,7 @@ type EgressPeers struct {
 	// Pods that any of these selectors chooses.
 	ToEndpoints []LabelSelector `json:"toEndpoints,omitzero"`
 	// Selectors that all have to choose the pod, besides any other condition.
+	// Agents up to 1.18 enforce them; those of later releases take only an empty list.
 	ToRequires []LabelSelector `json:"toRequires,omitzero"`
 	// Addresses outside the cluster.
 	//
@@ -156,9 +170,9 @@ const (
 	EntityKubeAPIServer Entity = "kube-apiserver"
 )
 
-// CIDRRule is a range of addresses, or a group of ranges, less exceptions.
+// CIDRRule is a range of addresses, or groups of ranges, less exceptions.
 //
-// +skep:validation:oneOf=cidr;cidrGroupRef
+// +skep:validation:oneOf=cidr;cidrGroupRef;cidrGroupSelector
 type CIDRRule struct {
 	// The range.
 	//
@@ -169,6 +183,8 @@ type CIDRRule struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`
 	CIDRGroupRef string `json:"cidrGroupRef,omitempty"`
+	// CiliumCIDRGroups that hold the ranges.
+	CIDRGroupSelector *LabelSelector `json:"cidrGroupSelector,omitempty"`
 	// Ranges within that do not count.
 	//
 	// +kubebuilder:validation:items:Format=cidr
@@ -181,10 +197,12 @@ type CIDRRule struct {
 type FQDNSelector struct {
 	// The whole name.
 	//
+	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^([-a-zA-Z0-9_]+[.]?)+$`
 	MatchName string `json:"matchName,omitempty"`
 	// The name with asterisks for any run of letters within a label.
 	//
+	// +kubebuilder:validation:MaxLength=255
 	// +kubebuilder:validation:Pattern=`^([-a-zA-Z0-9_*]+[.]?)+$`
 	MatchPattern string `json:"matchPattern,omitempty"`
 }

@@ -12,6 +12,8 @@ import (
 
 // LabelSelector selects objects by their labels; all its terms have to hold.
 // It differs from the selector of Kubernetes in the checks of its schema, not in its meaning.
+//
+// +structType=atomic
 type LabelSelector struct {
 	// Labels that have to be present with these values.
 	//

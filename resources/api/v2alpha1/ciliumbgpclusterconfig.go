@@ -14,6 +14,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumbgpclusterconfigs,singular=ciliumbgpclusterconfig,scope=Cluster,shortName={cbgpcluster},categories={cilium,ciliumbgp}
 // +kubebuilder:deprecatedversion
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the configuration was made"
 type CiliumBGPClusterConfig struct {
 	metav1.TypeMeta `json:",inline"`
@@ -24,6 +25,8 @@ type CiliumBGPClusterConfig struct {
 	//
 	// +required
 	Spec v2.CiliumBGPClusterConfigSpec `json:"spec"`
+	// What the operator reports about the configuration.
+	Status v2.CiliumBGPClusterConfigStatus `json:"status,omitzero"`
 }
 
 // CiliumBGPClusterConfigList is a list of CiliumBGPClusterConfigs.

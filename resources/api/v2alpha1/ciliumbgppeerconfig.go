@@ -14,6 +14,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumbgppeerconfigs,singular=ciliumbgppeerconfig,scope=Cluster,shortName={cbgppeer},categories={cilium,ciliumbgp}
 // +kubebuilder:deprecatedversion
+// +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the settings were made"
 type CiliumBGPPeerConfig struct {
 	metav1.TypeMeta `json:",inline"`
@@ -24,6 +25,8 @@ type CiliumBGPPeerConfig struct {
 	//
 	// +required
 	Spec v2.CiliumBGPPeerConfigSpec `json:"spec"`
+	// What the operator reports about the settings.
+	Status v2.CiliumBGPPeerConfigStatus `json:"status,omitzero"`
 }
 
 // CiliumBGPPeerConfigList is a list of CiliumBGPPeerConfigs.

@@ -13,6 +13,7 @@ import (
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=ciliumbgppeeringpolicies,singular=ciliumbgppeeringpolicy,scope=Cluster,shortName={bgpp},categories={cilium,ciliumbgp}
+// +kubebuilder:deprecatedversion:warning="cilium.io/v2alpha1 CiliumBGPPeeringPolicy is deprecated, and agents from 1.19 on do not read it; use CiliumBGPClusterConfig, CiliumBGPPeerConfig and CiliumBGPAdvertisement of cilium.io/v2"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,description="Time since the policy was made"
 type CiliumBGPPeeringPolicy struct {
 	metav1.TypeMeta `json:",inline"`

@@ -48,4 +48,8 @@ type CoreCiliumEndpoint struct {
 	Encryption v2.EncryptionSpec `json:"encryption"`
 	// Ports that the pod has named.
 	NamedPorts []v2.NamedPort `json:"named-ports,omitempty"`
+	// Name of the pod's service account.
+	ServiceAccount string `json:"service-account,omitempty"`
+	// UID of the pod.
+	PodUID string `json:"pod-uid,omitempty"`
 }

@@ -25,7 +25,9 @@ type CiliumLoadBalancerIPPool struct {
 	metav1.ObjectMeta `json:"metadata"`
 
 	// The addresses, and who may have them.
-	Spec v2.CiliumLoadBalancerIPPoolSpec `json:"spec,omitzero"`
+	//
+	// +required
+	Spec v2.CiliumLoadBalancerIPPoolSpec `json:"spec"`
 	// What the operator reports about the pool.
 	Status v2.CiliumLoadBalancerIPPoolStatus `json:"status,omitzero"`
 }

@@ -3,7 +3,11 @@
 
 package v2alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
 
 // CiliumPodIPPool is a pool of addresses out of which nodes are given ranges for their pods.
 //
@@ -35,6 +39,20 @@ type CiliumPodIPPoolSpec struct {
 	IPv4 *IPv4PoolSpec `json:"ipv4,omitempty"`
 	// IPv6 addresses.
 	IPv6 *IPv6PoolSpec `json:"ipv6,omitempty"`
+	// Pods that take their addresses from the pool without being told to.
+	PodSelector *v2.LabelSelector `json:"podSelector,omitempty"`
+	// Namespaces whose pods take their addresses from the pool without being told to.
+	NamespaceSelector *v2.LabelSelector `json:"namespaceSelector,omitempty"`
+	// Whether the first address of each range goes to a pod as well.
+	//
+	// +kubebuilder:default=false
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="allowFirstIP is immutable"
+	AllowFirstIP bool `json:"allowFirstIP,omitempty"`
+	// Whether the last address of each range goes to a pod as well.
+	//
+	// +kubebuilder:default=false
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="allowLastIP is immutable"
+	AllowLastIP bool `json:"allowLastIP,omitempty"`
 }
 
 // IPv4PoolSpec is the IPv4 addresses of a pool.

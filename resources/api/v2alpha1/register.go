@@ -23,7 +23,9 @@ var (
 	CiliumBGPPeerConfigResource         = SchemeGroupVersion.WithResource("ciliumbgppeerconfigs")
 	CiliumBGPPeeringPolicyResource      = SchemeGroupVersion.WithResource("ciliumbgppeeringpolicies")
 	CiliumCIDRGroupResource             = SchemeGroupVersion.WithResource("ciliumcidrgroups")
+	CiliumDatapathPluginResource        = SchemeGroupVersion.WithResource("ciliumdatapathplugins")
 	CiliumEndpointSliceResource         = SchemeGroupVersion.WithResource("ciliumendpointslices")
+	CiliumGatewayClassConfigResource    = SchemeGroupVersion.WithResource("ciliumgatewayclassconfigs")
 	CiliumL2AnnouncementPolicyResource  = SchemeGroupVersion.WithResource("ciliuml2announcementpolicies")
 	CiliumLoadBalancerIPPoolResource    = SchemeGroupVersion.WithResource("ciliumloadbalancerippools")
 	CiliumNodeConfigResource            = SchemeGroupVersion.WithResource("ciliumnodeconfigs")
@@ -56,7 +58,9 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&CiliumBGPPeerConfig{}, &CiliumBGPPeerConfigList{},
 		&CiliumBGPPeeringPolicy{}, &CiliumBGPPeeringPolicyList{},
 		&CiliumCIDRGroup{}, &CiliumCIDRGroupList{},
+		&CiliumDatapathPlugin{}, &CiliumDatapathPluginList{},
 		&CiliumEndpointSlice{}, &CiliumEndpointSliceList{},
+		&CiliumGatewayClassConfig{}, &CiliumGatewayClassConfigList{},
 		&CiliumL2AnnouncementPolicy{}, &CiliumL2AnnouncementPolicyList{},
 		&CiliumLoadBalancerIPPool{}, &CiliumLoadBalancerIPPoolList{},
 		&CiliumNodeConfig{}, &CiliumNodeConfigList{},
