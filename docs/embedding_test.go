@@ -234,7 +234,7 @@ func degradedOf(t *testing.T, program, socket string) []string {
 // define makes the definitions of all kinds, as a chart would.
 func (s *site) define() {
 	s.t.Helper()
-	definitions, err := api.CRDs()
+	definitions, err := api.CRDs(api.Edition{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

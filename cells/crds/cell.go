@@ -22,7 +22,7 @@ var Cell = cell.Module("crds", "Registers the kinds of cilium.io, and upgrades o
 		cell.StartFirst("duties write fields that only a current definition keeps"),
 		k8s.RBAC(
 			k8s.Allow("create,get,list,watch", resource),
-			k8s.AllowNamed("update", resource, names(api.Kinds())...),
+			k8s.AllowNamed("update", resource, names(ownKinds())...),
 		),
 		k8s.OptionalRBAC(k8s.AllowNamed("update", resource, names(api.MulticlusterKinds())...)),
 

@@ -208,9 +208,9 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 	found, err := c.get(ctx, k)
 	if err == nil && c.isAwaited(k.CRDName()) && isServed(k, found) {
 		c.keepFetched(k.CRDName(), found)
-		return observation{installed: k.Version(), result: uncompared, serves: true}, nil
+		return observation{installed: k.Version(edition), result: uncompared, serves: true}, nil
 	}
-	ours, parseErr := k.UnstructuredCRD()
+	ours, parseErr := k.UnstructuredCRD(edition)
 	if parseErr != nil {
 		return observation{}, parseErr
 	}
@@ -218,7 +218,7 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 		c.recordDeleted(k.CRDName())
 		err = c.client.create(ctx, ours)
 		if err == nil {
-			return observation{installed: k.Version(), result: created}, nil
+			return observation{installed: k.Version(edition), result: created}, nil
 		}
 		if k8s.IsAlreadyExists(err, ref(k)) { // another replica was faster
 			found, err = c.client.get(ctx, k)
@@ -267,11 +267,11 @@ func (c *controller) recordResult(name string, l observation) {
 	switch {
 	case l.result == before:
 	case l.result == created:
-		c.Log.Info("created CRD", "name", name, "version", k.Version())
+		c.Log.Info("created CRD", "name", name, "version", k.Version(edition))
 	case l.result == updated:
-		c.Log.Info("updated CRD", "name", name, "from", l.installed, "to", k.Version())
+		c.Log.Info("updated CRD", "name", name, "from", l.installed, "to", k.Version(edition))
 	case l.result == newer:
-		c.Log.Info("keeping newer CRD", "name", name, "installed", l.installed, "ours", k.Version())
+		c.Log.Info("keeping newer CRD", "name", name, "installed", l.installed, "ours", k.Version(edition))
 	case l.result == foreign:
 		c.Log.Info("keeping CRD of another project, which has no version", "name", name, "label", k.VersionLabel())
 	case l.result == drifted:

@@ -87,7 +87,7 @@ func (o *onlyGet) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructure
 // CRD-18: what was kept for its comparison and has changed since is read again, also if it is the last that is heard of it.
 func TestKeptCRDThatChangedIsReadAgain(t *testing.T) {
 	k := api.Kinds()[0]
-	kept, err := k.UnstructuredCRD()
+	kept, err := k.UnstructuredCRD(edition)
 	if err != nil {
 		t.Fatal(err)
 	}

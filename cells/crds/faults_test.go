@@ -26,7 +26,7 @@ func (w *world) othersGoOn(but string) {
 	operatortest.Eventually(w.t, "all others are registered", func() bool {
 		n := 0
 		for _, crd := range w.list() {
-			if crd.Name != but && slices.Contains(always, crd.Name) && crd.Labels[api.SchemaVersionLabel] == api.SchemaVersion && isEstablished(&crd) {
+			if crd.Name != but && slices.Contains(always, crd.Name) && crd.Labels[api.SchemaVersionLabel] == ourVersion && isEstablished(&crd) {
 				n++
 			}
 		}
@@ -103,7 +103,7 @@ func TestNamesTaken(t *testing.T) {
 	operatortest.Eventually(t, "the reason is told", func() bool {
 		return strings.Contains(o.degraded(), nodes) && strings.Contains(o.degraded(), `ShortNamesConflict): "cn" is already in use`)
 	})
-	if got := o.results()[nodes]; got != api.SchemaVersion+" failed" && got != " failed" {
+	if got := o.results()[nodes]; got != ourVersion+" failed" && got != " failed" {
 		t.Errorf("the metric says %q", got)
 	}
 	if err := w.admin.Delete(t.Context(), taken.Name, metav1.DeleteOptions{}); err != nil {

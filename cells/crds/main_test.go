@@ -26,6 +26,9 @@ import (
 
 func TestMain(m *testing.M) { operatortest.Main(m) }
 
+// ourVersion is the version of our schemas.
+var ourVersion = api.Edition{}.SchemaVersion()
+
 // world is an empty cluster and a door of its own.
 type world struct {
 	t     *testing.T
@@ -112,7 +115,7 @@ func ours(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
 	if !known {
 		t.Fatalf("there is no kind %s", kind)
 	}
-	crd, err := k.CRD()
+	crd, err := k.CRD(api.Edition{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,5 +23,5 @@ func newMetrics(f metrics.Factory) *crdMetrics {
 func (m *crdMetrics) set(k api.Kind, installed string, r result) {
 	name := k.CRDName()
 	m.Schema.DeletePartialMatch(prometheus.Labels{"crd": name})
-	m.Schema.WithLabelValues(name, installed, k.Version(), string(r)).Set(1)
+	m.Schema.WithLabelValues(name, installed, k.Version(edition), string(r)).Set(1)
 }

@@ -49,7 +49,7 @@ func decide(k api.Kind, installed, ours *unstructured.Unstructured) decision {
 	if err != nil {
 		return d
 	}
-	want, err := parseVersion(k.Version())
+	want, err := parseVersion(k.Version(edition))
 	if err != nil || have.LT(want) {
 		return d
 	}
@@ -65,7 +65,7 @@ func decide(k api.Kind, installed, ours *unstructured.Unstructured) decision {
 
 // isCurrent reports whether the CRD of a kind has our version and is not being deleted.
 func isCurrent(k api.Kind, installed *unstructured.Unstructured) bool {
-	return installed.GetLabels()[k.VersionLabel()] == k.Version() && installed.GetDeletionTimestamp() == nil
+	return installed.GetLabels()[k.VersionLabel()] == k.Version(edition) && installed.GetDeletionTimestamp() == nil
 }
 
 // parseVersion parses a version as agents do: a leading v, missing parts and leading zeros are accepted, and a suffix

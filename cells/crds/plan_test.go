@@ -33,7 +33,7 @@ func unstructuredOf(t *testing.T, crd *apiextensionsv1.CustomResourceDefinition)
 // builtIn is the definition of a kind that is built in.
 func builtIn(t *testing.T, kind api.Kind) *unstructured.Unstructured {
 	t.Helper()
-	crd, err := kind.UnstructuredCRD()
+	crd, err := kind.UnstructuredCRD(edition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func builtIn(t *testing.T, kind api.Kind) *unstructured.Unstructured {
 func ciliumNode(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	kind, _ := api.KindNamed("CiliumNode")
-	crd, err := kind.CRD()
+	crd, err := kind.CRD(edition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func rewriteTexts(s *apiextensionsv1.JSONSchemaProps) {
 // stands; properties may well be called so.
 func TestSchemasAreComparedWithoutTexts(t *testing.T) {
 	for _, kind := range api.Kinds() {
-		installed, err := kind.CRD()
+		installed, err := kind.CRD(edition)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,6 +84,8 @@ func TestSchemasAreComparedWithoutTexts(t *testing.T) {
 	}
 }
 
+var ourVersion = edition.SchemaVersion()
+
 // CRD-5, CRD-6 and CRD-9; CRD-E2 to CRD-E6.
 func TestDecide(t *testing.T) {
 	labelled := func(version string) func(*apiextensionsv1.CustomResourceDefinition) {
@@ -94,23 +96,26 @@ func TestDecide(t *testing.T) {
 		want   action
 		result result
 	}{
-		"ours":                        {labelled(api.SchemaVersion), leave, equal},
-		"older":                       {labelled("1.30.0"), update, ""},
-		"newer":                       {labelled("1.33.0"), leave, newer},
-		"short with a v":              {labelled("v1.30"), update, ""},
-		"leading zeros":               {labelled("1.030.01"), leave, equal},
-		"no version":                  {labelled("latest"), update, ""},
-		"empty":                       {labelled(""), update, ""},
-		"a suffix that is dropped":    {labelled("1.31.0-dev"), leave, newer},
-		"ours with one":               {labelled("1.30.1-dev"), leave, equal},
-		"a release candidate of ours": {labelled("1.30.1-rc1"), update, ""},
-		"a beta of ours":              {labelled("1.30.1-beta.2"), update, ""},
-		"a snapshot of ours":          {labelled("1.30.1-snapshot"), update, ""},
-		"an alpha of a newer one":     {labelled("1.30.2-alpha.1"), leave, newer},
-		"a build of ours":             {labelled("1.30.1+abc"), leave, equal},
-		"no label":                    {func(c *apiextensionsv1.CustomResourceDefinition) { c.Labels = nil }, update, ""},
-		"no schema":                   {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions[0].Schema = nil }, update, ""},
-		"no versions":                 {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions = nil }, update, ""},
+		"ours":                       {labelled(ourVersion), leave, equal},
+		"older":                      {labelled("1.30.0"), update, ""},
+		"newer":                      {labelled("1.33.0"), leave, newer},
+		"short with a v":             {labelled("v1.30"), update, ""},
+		"leading zeros":              {labelled("v1.030.08-alpha.1"), leave, equal},
+		"no version":                 {labelled("latest"), update, ""},
+		"empty":                      {labelled(""), update, ""},
+		"a suffix that is dropped":   {labelled("1.31.0-dev"), leave, newer},
+		"that of the release":        {labelled("1.30.8"), leave, newer},
+		"the release's with one":     {labelled("1.30.8-dev"), leave, newer},
+		"before ours":                {labelled("1.30.8-alpha.0"), update, ""},
+		"a beta of the release":      {labelled("1.30.8-beta.2"), leave, newer},
+		"a release candidate":        {labelled("1.30.7-rc1"), update, ""},
+		"a snapshot of an older one": {labelled("1.30.7-snapshot"), update, ""},
+		"what we had before":         {labelled("1.30.1"), update, ""},
+		"an alpha of a newer one":    {labelled("1.30.9-alpha.1"), leave, newer},
+		"a build of ours":            {labelled(ourVersion + "+abc"), leave, equal},
+		"no label":                   {func(c *apiextensionsv1.CustomResourceDefinition) { c.Labels = nil }, update, ""},
+		"no schema":                  {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions[0].Schema = nil }, update, ""},
+		"no versions":                {func(c *apiextensionsv1.CustomResourceDefinition) { c.Spec.Versions = nil }, update, ""},
 		"ours, edited by hand": {func(c *apiextensionsv1.CustomResourceDefinition) {
 			c.Spec.Versions[0].Schema.OpenAPIV3Schema.Required = []string{"spec", "mine"}
 		}, leave, drifted},
@@ -247,7 +252,7 @@ func TestDecideMulticluster(t *testing.T) {
 		api.MulticlusterVersion: {leave, api.MulticlusterVersion, equal}, "v0.4.1": {update, "v0.4.1", ""}, "v9.0.0": {leave, "v9.0.0", newer},
 		"": {leave, "", foreign}, "main": {leave, "main", foreign},
 	} {
-		installed, err := kind.CRD()
+		installed, err := kind.CRD(edition)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,14 +4,25 @@
 package crds
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/cluster"
 )
 
+// edition is that of the oldest release, whose definitions accept what any release does.
+var edition api.Edition
+
 // known are the kinds that are registered where they are needed.
-func known() []api.Kind { return append(api.Kinds(), api.MulticlusterKinds()...) }
+func known() []api.Kind { return append(ownKinds(), api.MulticlusterKinds()...) }
+
+// ownKinds are those of cilium.io, but those that only agents from 1.18 on have.
+func ownKinds() []api.Kind {
+	return slices.DeleteFunc(api.Kinds(), func(k api.Kind) bool {
+		return k.Name == "CiliumDatapathPlugin" || k.Name == "CiliumGatewayClassConfig"
+	})
+}
 
 // wanted are the kinds that a cluster with this configuration needs.
 func wanted(c Config, shared cluster.Config) []api.Kind {

@@ -22,7 +22,7 @@ func TestRepairedWhileRunning(t *testing.T) {
 	o := start(t, w.proxy.Kubeconfig()).registered(len(always))
 	serves := func(not types.UID) bool {
 		crd, err := w.admin.Get(t.Context(), nodes, metav1.GetOptions{})
-		return err == nil && crd.UID != not && crd.Labels[api.SchemaVersionLabel] == api.SchemaVersion && isEstablished(crd)
+		return err == nil && crd.UID != not && crd.Labels[api.SchemaVersionLabel] == ourVersion && isEstablished(crd)
 	}
 	t.Run("deleted", func(t *testing.T) {
 		old := w.get(nodes).UID
@@ -34,7 +34,7 @@ func TestRepairedWhileRunning(t *testing.T) {
 		if n := o.count("warning: recreating CRD that was deleted with its objects", "name:"+nodes); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, o.logged())
 		}
-		if got := o.results()[nodes]; got != api.SchemaVersion+" created" {
+		if got := o.results()[nodes]; got != ourVersion+" created" {
 			t.Errorf("the metric says %q", got)
 		}
 	})

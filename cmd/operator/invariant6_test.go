@@ -485,7 +485,7 @@ func (s *scene) createDefinitions() {
 func (s *scene) createDefinition(kind string) {
 	s.t.Helper()
 	k, _ := api.KindNamed(kind)
-	crd, err := k.CRD()
+	crd, err := k.CRD(api.Edition{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

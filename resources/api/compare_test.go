@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/skep-operator/skep/resources/api"
 )
 
 // tree is a decoded JSON object.
@@ -31,7 +33,9 @@ type comparison struct {
 	// paths counts the properties, items and map values of the reference.
 	paths int
 	// found counts those among them that ours has with the same type.
-	found       int
+	found int
+	// retyped are those among them that ours has with another type.
+	retyped     []string
 	differences []difference
 }
 
@@ -51,18 +55,35 @@ func (c *comparison) definition(reference, ours tree) {
 	c.versions(kind, asList(theirs["versions"]), asList(own["versions"]))
 }
 
+// versions compares the versions of the same name; which of them is the first is no part of it.
 func (c *comparison) versions(kind string, reference, ours []any) {
-	if len(reference) != len(ours) {
-		c.differ(kind, "versions: %d in the reference, %d in ours", len(reference), len(ours))
-		return
+	theirs, own := byName(reference), byName(ours)
+	for _, name := range union(theirs, own) {
+		path := fmt.Sprintf("%s %s", kind, name)
+		switch {
+		case own[name] == nil:
+			c.paths += pathsOf(asTree(at(asTree(theirs[name]), "schema", "openAPIV3Schema")))
+			c.differ(path, missing)
+		case theirs[name] == nil:
+			c.differ(path, "not in the reference")
+		default:
+			c.version(path, asTree(theirs[name]), asTree(own[name]))
+		}
 	}
-	for i := range reference {
-		theirs, own := asTree(reference[i]), asTree(ours[i])
-		path := fmt.Sprintf("%s %v", kind, theirs["name"])
-		c.keywords(path, theirs, own, "schema", "additionalPrinterColumns")
-		c.columns(path, asList(theirs["additionalPrinterColumns"]), asList(own["additionalPrinterColumns"]))
-		c.below(path+" ", at(theirs, "schema", "openAPIV3Schema"), at(own, "schema", "openAPIV3Schema"))
+}
+
+func byName(list []any) tree {
+	named := tree{}
+	for _, element := range list {
+		named[fmt.Sprint(asTree(element)["name"])] = element
 	}
+	return named
+}
+
+func (c *comparison) version(path string, theirs, own tree) {
+	c.keywords(path, theirs, own, "schema", "additionalPrinterColumns")
+	c.columns(path, asList(theirs["additionalPrinterColumns"]), asList(own["additionalPrinterColumns"]))
+	c.below(path+" ", at(theirs, "schema", "openAPIV3Schema"), at(own, "schema", "openAPIV3Schema"))
 }
 
 func (c *comparison) columns(path string, reference, ours []any) {
@@ -81,6 +102,8 @@ func (c *comparison) schema(path string, reference, ours tree) {
 	c.paths++
 	if reference["type"] == ours["type"] {
 		c.found++
+	} else {
+		c.retyped = append(c.retyped, path)
 	}
 	c.keywords(path, reference, ours, "description", "properties", "items", "additionalProperties")
 	c.properties(path, reference["properties"], ours["properties"])
@@ -134,7 +157,8 @@ func (c *comparison) keywords(path string, reference, ours tree, except ...strin
 }
 
 func (c *comparison) keyword(path, key string, reference, ours any) {
-	if key == "required" || key == "enum" {
+	switch key {
+	case "required", "enum", "x-kubernetes-validations":
 		reference, ours = asSet(reference), asSet(ours)
 	}
 	if !reflect.DeepEqual(reference, ours) {
@@ -201,7 +225,7 @@ func TestComparisonMissesNothing(t *testing.T) {
 		"CiliumLocalRedirectPolicy", "CiliumNodeConfig",
 	} {
 		t.Run(name, func(t *testing.T) {
-			whole, lacking := definitionOf(t, name), definitionOf(t, name)
+			whole, lacking := definitionOf(t, name, api.Edition{}), definitionOf(t, name, api.Edition{})
 			if found := differences(whole, lacking); len(found) != 0 {
 				t.Fatalf("a definition differs from itself: %v", found)
 			}

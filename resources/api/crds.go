@@ -19,10 +19,10 @@ var manifests embed.FS
 
 // CRDs returns the CustomResourceDefinitions of all kinds, in the order of Kinds.
 // They are parsed at each call and are the caller's.
-func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
+func CRDs(e Edition) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	crds := make([]*apiextensionsv1.CustomResourceDefinition, 0, len(kinds))
 	for _, kind := range kinds {
-		crd, err := kind.CRD()
+		crd, err := kind.CRD(e)
 		if err != nil {
 			return nil, err
 		}
@@ -34,13 +34,18 @@ func CRDs() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 // CRD returns the CustomResourceDefinition of the kind as it is created in a cluster: its name,
 // the label of the schema version (VersionLabel), and the spec without what the API server fills in. Its status is empty.
 // It is parsed at each call and is the caller's.
-func (k Kind) CRD() (*apiextensionsv1.CustomResourceDefinition, error) {
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := k.parse(crd); err != nil {
+func (k Kind) CRD(e Edition) (*apiextensionsv1.CustomResourceDefinition, error) {
+	definition, err := k.UnstructuredCRD(e)
+	if err != nil {
 		return nil, err
 	}
-	if !k.IsMulticluster() { // those bring their labels
-		crd.Labels = map[string]string{SchemaVersionLabel: SchemaVersion}
+	text, err := json.Marshal(definition.Object)
+	if err != nil {
+		return nil, fmt.Errorf("encode the built-in definition of the kind %s: %w", k.Name, err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := k.decode(text, crd); err != nil {
+		return nil, err
 	}
 	return crd, nil
 }
@@ -48,22 +53,26 @@ func (k Kind) CRD() (*apiextensionsv1.CustomResourceDefinition, error) {
 // UnstructuredCRD is CRD for writers, and for comparisons with what an API server returns: schemas that are as long as
 // these take much longer to convert to and from structs than to parse.
 // It is parsed at each call and is the caller's.
-func (k Kind) UnstructuredCRD() (*unstructured.Unstructured, error) {
+func (k Kind) UnstructuredCRD(e Edition) (*unstructured.Unstructured, error) {
+	text, err := k.manifest()
+	if err != nil {
+		return nil, fmt.Errorf("no definition of the kind %s is built in: %w", k.Name, err)
+	}
 	crd := &unstructured.Unstructured{}
-	if err := k.parse(&crd.Object); err != nil {
+	if err := k.decode(text, &crd.Object); err != nil {
 		return nil, err
 	}
-	if !k.IsMulticluster() { // those bring their labels
-		crd.SetLabels(map[string]string{SchemaVersionLabel: SchemaVersion})
+	if k.IsMulticluster() { // those bring their labels
+		return crd, nil
 	}
+	if err := k.tighten(crd.Object, e.Admission); err != nil {
+		return nil, err
+	}
+	crd.SetLabels(map[string]string{SchemaVersionLabel: e.SchemaVersion()})
 	return crd, nil
 }
 
-func (k Kind) parse(into any) error {
-	text, err := k.manifest()
-	if err != nil {
-		return fmt.Errorf("no definition of the kind %s is built in: %w", k.Name, err)
-	}
+func (k Kind) decode(text []byte, into any) error {
 	if err := json.Unmarshal(text, into); err != nil {
 		return fmt.Errorf("parse the built-in definition of the kind %s: %w", k.Name, err)
 	}

@@ -24,25 +24,27 @@ import (
 // contract has a line for each kind, with what agents and scripts rely on:
 // plural, short names, categories, scope, versions with the stored one first, subresources and printer columns.
 const contract = `
-CiliumBGPAdvertisement         | ciliumbgpadvertisements          | cbgpadvert         | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
-CiliumBGPClusterConfig         | ciliumbgpclusterconfigs          | cbgpcluster        | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
-CiliumBGPNodeConfig            | ciliumbgpnodeconfigs             | cbgpnode           | cilium,ciliumbgp    | Cluster    | v2alpha1    | status | Age
-CiliumBGPNodeConfigOverride    | ciliumbgpnodeconfigoverrides     | cbgpnodeoverride   | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
-CiliumBGPPeerConfig            | ciliumbgppeerconfigs             | cbgppeer           | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
+CiliumBGPAdvertisement         | ciliumbgpadvertisements          | cbgpadvert         | cilium,ciliumbgp    | Cluster    | v2,v2alpha1 | {}     | Age
+CiliumBGPClusterConfig         | ciliumbgpclusterconfigs          | cbgpcluster        | cilium,ciliumbgp    | Cluster    | v2,v2alpha1 | status | Age
+CiliumBGPNodeConfig            | ciliumbgpnodeconfigs             | cbgpnode           | cilium,ciliumbgp    | Cluster    | v2,v2alpha1 | status | Age
+CiliumBGPNodeConfigOverride    | ciliumbgpnodeconfigoverrides     | cbgpnodeoverride   | cilium,ciliumbgp    | Cluster    | v2,v2alpha1 | {}     | Age
+CiliumBGPPeerConfig            | ciliumbgppeerconfigs             | cbgppeer           | cilium,ciliumbgp    | Cluster    | v2,v2alpha1 | status | Age
 CiliumBGPPeeringPolicy         | ciliumbgppeeringpolicies         | bgpp               | cilium,ciliumbgp    | Cluster    | v2alpha1    | {}     | Age
-CiliumCIDRGroup                | ciliumcidrgroups                 | ccg                | cilium              | Cluster    | v2alpha1    | -      |
+CiliumCIDRGroup                | ciliumcidrgroups                 | ccg                | cilium              | Cluster    | v2,v2alpha1 | -      |
 CiliumClusterwideEnvoyConfig   | ciliumclusterwideenvoyconfigs    | ccec               | cilium              | Cluster    | v2          | {}     | Age
-CiliumClusterwideNetworkPolicy | ciliumclusterwidenetworkpolicies | ccnp               | cilium,ciliumpolicy | Cluster    | v2          | status |
+CiliumClusterwideNetworkPolicy | ciliumclusterwidenetworkpolicies | ccnp               | cilium,ciliumpolicy | Cluster    | v2          | status | Valid
+CiliumDatapathPlugin           | ciliumdatapathplugins            | cddp               | cilium              | Cluster    | v2alpha1    | -      |
 CiliumEgressGatewayPolicy      | ciliumegressgatewaypolicies      | cegp               | cilium,ciliumpolicy | Cluster    | v2          | {}     | Age
-CiliumEndpoint                 | ciliumendpoints                  | cep,ciliumep       | cilium              | Namespaced | v2          | {}     | Security Identity,Ingress Enforcement/1,Egress Enforcement/1,Visibility Policy/1,Endpoint State,IPv4,IPv6
+CiliumEndpoint                 | ciliumendpoints                  | cep,ciliumep       | cilium              | Namespaced | v2          | {}     | Security Identity,Ingress Enforcement/1,Egress Enforcement/1,Endpoint State,IPv4,IPv6
 CiliumEndpointSlice            | ciliumendpointslices             | ces                | cilium              | Cluster    | v2alpha1    | -      |
 CiliumEnvoyConfig              | ciliumenvoyconfigs               | cec                | cilium              | Namespaced | v2          | {}     | Age
 CiliumExternalWorkload         | ciliumexternalworkloads          | cew                | cilium              | Cluster    | v2          | status | Cilium ID,IP
+CiliumGatewayClassConfig       | ciliumgatewayclassconfigs        | cgcc               | cilium              | Namespaced | v2alpha1    | status | Accepted,Age,Description/1
 CiliumIdentity                 | ciliumidentities                 | ciliumid           | cilium              | Cluster    | v2          | status | Namespace,Age
 CiliumL2AnnouncementPolicy     | ciliuml2announcementpolicies     | l2announcement     | cilium              | Cluster    | v2alpha1    | status | Age
-CiliumLoadBalancerIPPool       | ciliumloadbalancerippools        | ippools,ippool,lbippool,lbippools | cilium | Cluster  | v2alpha1    | status | Disabled,Conflicting,IPs Available,Age
+CiliumLoadBalancerIPPool       | ciliumloadbalancerippools        | ippools,ippool,lbippool,lbippools | cilium | Cluster  | v2,v2alpha1 | status | Disabled,Conflicting,IPs Available,Age
 CiliumLocalRedirectPolicy      | ciliumlocalredirectpolicies      | clrp               | cilium,ciliumpolicy | Namespaced | v2          | {}     | Age
-CiliumNetworkPolicy            | ciliumnetworkpolicies            | cnp,ciliumnp       | cilium,ciliumpolicy | Namespaced | v2          | status | Age
+CiliumNetworkPolicy            | ciliumnetworkpolicies            | cnp,ciliumnp       | cilium,ciliumpolicy | Namespaced | v2          | status | Age,Valid
 CiliumNode                     | ciliumnodes                      | cn,ciliumn         | cilium              | Cluster    | v2          | status | CiliumInternalIP,InternalIP,Age
 CiliumNodeConfig               | ciliumnodeconfigs                |                    | cilium              | Namespaced | v2,v2alpha1 | -      |
 CiliumPodIPPool                | ciliumpodippools                 | cpip               | cilium              | Cluster    | v2alpha1    | -      |
@@ -53,7 +55,7 @@ func TestDefinitionsKeepTheContract(t *testing.T) {
 	if len(lines) != len(api.Kinds()) {
 		t.Fatalf("%d kinds, want %d", len(api.Kinds()), len(lines))
 	}
-	crds, err := api.CRDs()
+	crds, err := api.CRDs(api.Edition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,17 +96,27 @@ func summary(crd *apiextensionsv1.CustomResourceDefinition) []string {
 	}
 }
 
+// deprecated are versions that are so although they are the only ones of their kinds.
+var deprecated = []string{"CiliumBGPPeeringPolicy v2alpha1", "CiliumDatapathPlugin v2alpha1"}
+
+// warnings are what clients of a deprecated version are told, if more than that it is deprecated.
+var warnings = map[string]string{
+	"CiliumNodeConfig v2alpha1": "cilium.io/v2alpha1 CiliumNodeConfig will be deprecated in cilium v1.16; use cilium.io/v2 CiliumNodeConfig",
+	"CiliumBGPPeeringPolicy v2alpha1": "cilium.io/v2alpha1 CiliumBGPPeeringPolicy is deprecated, and agents from 1.19 on do not read it; " +
+		"use CiliumBGPClusterConfig, CiliumBGPPeerConfig and CiliumBGPAdvertisement of cilium.io/v2",
+}
+
 // TestDefinitionsHaveNothingElse looks at the rest of what is sent when a definition is created.
 func TestDefinitionsHaveNothingElse(t *testing.T) {
 	for _, kind := range api.Kinds() {
-		crd, err := kind.CRD()
+		crd, err := kind.CRD(api.Edition{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !reflect.ValueOf(crd.Status).IsZero() {
 			t.Errorf("%s: status %v", kind.Name, crd.Status)
 		}
-		definition := definitionOf(t, kind.Name)
+		definition := definitionOf(t, kind.Name, api.Edition{})
 		names := asTree(at(definition, "spec", "names"))
 		if names["singular"] != strings.ToLower(kind.Name) {
 			t.Errorf("%s: singular %v", kind.Name, names["singular"])
@@ -112,7 +124,7 @@ func TestDefinitionsHaveNothingElse(t *testing.T) {
 		if _, given := names["listKind"]; given {
 			t.Errorf("%s: the list kind is given, which the API server fills in", kind.Name)
 		}
-		wantMetadata := tree{"name": kind.CRDName(), "labels": tree{"io.cilium.k8s.crd.schema.version": api.SchemaVersion}}
+		wantMetadata := tree{"name": kind.CRDName(), "labels": tree{"io.cilium.k8s.crd.schema.version": api.Edition{}.SchemaVersion()}}
 		if got := definition["metadata"]; asText(got) != asText(wantMetadata) {
 			t.Errorf("%s: metadata %v, want %v", kind.Name, asText(got), asText(wantMetadata))
 		}
@@ -124,9 +136,12 @@ func TestDefinitionsHaveNothingElse(t *testing.T) {
 			if version["served"] != true || version["storage"] != (i == 0) {
 				t.Errorf("%s %v: served %v, stored %v", kind.Name, version["name"], version["served"], version["storage"])
 			}
-			warning := "cilium.io/v2alpha1 CiliumNodeConfig will be deprecated in cilium v1.16; use cilium.io/v2 CiliumNodeConfig"
-			if isOld := i == 1; isOld != (version["deprecated"] == true) || isOld != (version["deprecationWarning"] == warning) {
-				t.Errorf("%s %v: deprecated %v, warning %v", kind.Name, version["name"], version["deprecated"], version["deprecationWarning"])
+			name := fmt.Sprintf("%s %v", kind.Name, version["name"])
+			if isOld := i == 1 || slices.Contains(deprecated, name); isOld != (version["deprecated"] == true) {
+				t.Errorf("%s: deprecated %v", name, version["deprecated"])
+			}
+			if got, _ := version["deprecationWarning"].(string); got != warnings[name] {
+				t.Errorf("%s: warning %q", name, got)
 			}
 		}
 	}
@@ -153,7 +168,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		}
 	}
 	for _, kind := range api.Kinds() {
-		for _, version := range asList(at(definitionOf(t, kind.Name), "spec", "versions")) {
+		for _, version := range asList(at(definitionOf(t, kind.Name, api.Edition{}), "spec", "versions")) {
 			whole := asTree(at(asTree(version), "schema", "openAPIV3Schema"))
 			if whole["description"] == "" || whole["description"] == nil {
 				t.Errorf("%s has no description", kind.Name)
@@ -174,11 +189,11 @@ func TestKindsAreAllThereIs(t *testing.T) {
 		if found, known := api.KindNamed(kind.Name); !known || found != kind {
 			t.Errorf("KindNamed(%q) is %v, %v", kind.Name, found, known)
 		}
-		crd, err := kind.CRD()
+		crd, err := kind.CRD(api.Edition{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if crd.Spec.Names.Kind != kind.Name || crd.Spec.Group != kind.Resource.Group || crd.Spec.Versions[0].Name != kind.Resource.Version {
+		if crd.Spec.Names.Kind != kind.Name || crd.Spec.Group != kind.Resource.Group || !slices.Equal(versionsOf(crd), kind.Served()) {
 			t.Errorf("%v has the definition of %s.%s %s", kind, crd.Spec.Names.Kind, crd.Spec.Group, crd.Spec.Versions[0].Name)
 		}
 	}
@@ -207,6 +222,14 @@ func TestKindsAreAllThereIs(t *testing.T) {
 	}
 }
 
+func versionsOf(crd *apiextensionsv1.CustomResourceDefinition) []string {
+	var names []string
+	for _, version := range crd.Spec.Versions {
+		names = append(names, version.Name)
+	}
+	return names
+}
+
 // registeredKinds returns the kinds of the scheme that have a list beside them.
 func registeredKinds(t *testing.T) []string {
 	t.Helper()
@@ -226,7 +249,7 @@ func registeredKinds(t *testing.T) []string {
 // served returns the kinds of all versions of the definitions.
 func served(t *testing.T) []string {
 	t.Helper()
-	crds, err := api.CRDs()
+	crds, err := api.CRDs(api.Edition{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,15 +268,15 @@ func served(t *testing.T) []string {
 // returns rely on that.
 func TestManifestsHaveOneContent(t *testing.T) {
 	for _, kind := range slices.Concat(api.Kinds(), api.MulticlusterKinds()) {
-		crd, err := kind.CRD()
+		crd, err := kind.CRD(api.Edition{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		embedded, err := kind.UnstructuredCRD()
+		embedded, err := kind.UnstructuredCRD(api.Edition{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		content := definitionOf(t, kind.Name)
+		content := definitionOf(t, kind.Name, api.Edition{})
 		delete(content, "status") // zero, see TestDefinitionsHaveNothingElse
 		if !reflect.DeepEqual(content, embedded.Object) {
 			t.Errorf("%s: as structs the definition is %s, embedded is %s", kind.Name, asText(content), asText(embedded.Object))
@@ -279,24 +302,24 @@ func TestManifestsHaveOneContent(t *testing.T) {
 // TestCRDsAreTheCallers demands that what a caller changes is not seen by the next.
 func TestCRDsAreTheCallers(t *testing.T) {
 	kind := api.Kinds()[0]
-	before, err := kind.CRD()
+	before, err := kind.CRD(api.Edition{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	before.Labels[api.SchemaVersionLabel] = "changed"
 	api.Kinds()[0].Name = "changed"
-	after, err := api.Kinds()[0].CRD()
+	after, err := api.Kinds()[0].CRD(api.Edition{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after.Labels[api.SchemaVersionLabel] != api.SchemaVersion || api.Kinds()[0] != kind {
+	if after.Labels[api.SchemaVersionLabel] != (api.Edition{}).SchemaVersion() || api.Kinds()[0] != kind {
 		t.Error("a change of one caller is seen by another")
 	}
 }
 
 func BenchmarkCRDs(b *testing.B) {
 	for b.Loop() {
-		if _, err := api.CRDs(); err != nil {
+		if _, err := api.CRDs(api.Edition{}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // writtenAlways are the fields that need no value to be written, beside required ones.
 var writtenAlways = []string{
-	"CiliumNode.status.azure.interfaces[].GatewayIP",
+	"CiliumLoadBalancerIPPool.spec",
 	"CiliumNode.status.azure.interfaces[].gateway",
 	"CiliumEndpointSlice.endpoints[].encryption",
 	"CiliumEnvoyConfig.spec.services[].listener",
@@ -64,6 +64,9 @@ func (g generator) value(path string, schema tree) any {
 	case "object":
 		return g.object(path, schema)
 	case "array":
+		if schema["maxItems"] == int64(0) {
+			return []any{}
+		}
 		items := make([]any, 1+g.rand.IntN(2))
 		for i := range items {
 			items[i] = g.value(path+"[]", asTree(schema["items"]))

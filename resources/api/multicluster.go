@@ -51,10 +51,10 @@ func (k Kind) VersionLabel() string {
 	return SchemaVersionLabel
 }
 
-// Version is the version of the built-in schema.
-func (k Kind) Version() string {
+// Version is the version of the schema in an edition.
+func (k Kind) Version(e Edition) string {
 	if k.IsMulticluster() {
 		return MulticlusterVersion
 	}
-	return SchemaVersion
+	return e.SchemaVersion()
 }

@@ -16,11 +16,11 @@ import (
 // TestMulticlusterDefinitions holds the kinds of the multi-cluster services API against the definitions of its module.
 func TestMulticlusterDefinitions(t *testing.T) {
 	for _, kind := range api.MulticlusterKinds() {
-		crd, err := kind.CRD()
+		crd, err := kind.CRD(api.Edition{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if crd.Name != kind.CRDName() || crd.Spec.Names.Kind != kind.Name || crd.Labels[kind.VersionLabel()] != kind.Version() || !kind.IsMulticluster() {
+		if crd.Name != kind.CRDName() || crd.Spec.Names.Kind != kind.Name || crd.Labels[kind.VersionLabel()] != kind.Version(api.Edition{}) || !kind.IsMulticluster() {
 			t.Errorf("%v has the definition %s of %s with the labels %v", kind, crd.Name, crd.Spec.Names.Kind, crd.Labels)
 		}
 		if !slices.ContainsFunc(crd.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
@@ -33,7 +33,7 @@ func TestMulticlusterDefinitions(t *testing.T) {
 		}
 	}
 	for _, kind := range api.Kinds() {
-		if kind.IsMulticluster() || kind.Version() != api.SchemaVersion || kind.VersionLabel() != api.SchemaVersionLabel || !strings.HasSuffix(kind.CRDName(), ".cilium.io") {
+		if kind.IsMulticluster() || kind.Version(api.Edition{}) != (api.Edition{}).SchemaVersion() || kind.VersionLabel() != api.SchemaVersionLabel || !strings.HasSuffix(kind.CRDName(), ".cilium.io") {
 			t.Errorf("%v is taken for a kind of the multi-cluster services API", kind)
 		}
 	}

@@ -18,62 +18,71 @@ import (
 	"github.com/skep-operator/skep/resources/api"
 )
 
-// released is a version of our schemas with the hash of what it stands for.
+// released is a revision of our schemas with the hash of what it stands for.
 type released struct {
-	Version string `json:"version"`
-	SHA256  string `json:"sha256"`
+	// Version is that of schemas from before there were revisions.
+	Version  string `json:"version,omitempty"`
+	Revision int    `json:"revision,omitempty"`
+	SHA256   string `json:"sha256"`
 }
 
-// TestSchemaVersionChangesWithSchemas fails when a definition changes and SchemaVersion does not:
-// clusters that have the version already would never get the change.
-func TestSchemaVersionChangesWithSchemas(t *testing.T) {
+// TestSchemaRevisionChangesWithSchemas fails when a definition changes and SchemaRevision does not:
+// clusters that have the revision already would never get the change.
+func TestSchemaRevisionChangesWithSchemas(t *testing.T) {
 	history := schemaHistory(t)
 	latest := history[len(history)-1]
 	hash := schemaHash(t)
 	switch {
-	case api.SchemaVersion == latest.Version && hash == latest.SHA256:
-	case api.SchemaVersion == latest.Version:
-		t.Errorf("the definitions have changed since %s; give SchemaVersion its next value, and append\n- version: <that value>\n  sha256: %s\nto %s",
-			api.SchemaVersion, hash, historyFile)
+	case api.SchemaRevision == latest.Revision && hash == latest.SHA256:
+	case api.SchemaRevision == latest.Revision:
+		t.Errorf("the definitions have changed since revision %d; give SchemaRevision its next value, and append\n- revision: <that value>\n  sha256: %s\nto %s",
+			api.SchemaRevision, hash, historyFile)
 	default:
-		t.Errorf("SchemaVersion is %s and the latest known one %s; append\n- version: %s\n  sha256: %s\nto %s",
-			api.SchemaVersion, latest.Version, api.SchemaVersion, hash, historyFile)
+		t.Errorf("SchemaRevision is %d and the latest known one %d; append\n- revision: %d\n  sha256: %s\nto %s",
+			api.SchemaRevision, latest.Revision, api.SchemaRevision, hash, historyFile)
 	}
 	for i := range len(history) - 1 {
 		older, newer := history[i], history[i+1]
-		if !order(t, older.Version).LessThan(order(t, newer.Version)) {
-			t.Errorf("%s does not follow %s", newer.Version, older.Version)
+		if newer.Revision != older.Revision+1 {
+			t.Errorf("revision %d does not follow %d", newer.Revision, older.Revision)
 		}
 		if older.SHA256 == newer.SHA256 {
-			t.Errorf("%s and %s stand for the same definitions", older.Version, newer.Version)
+			t.Errorf("revisions %d and %d stand for the same definitions", older.Revision, newer.Revision)
 		}
 	}
 }
 
-// TestSchemaVersionStandsBetweenReleases keeps our version between that of the schemas which ours equal
-// and the next one that cilium-operator may use.
+// TestSchemaVersionStandsBetweenReleases keeps each version of ours directly below that of the release's own schemas,
+// and above all that older releases, and we, have registered.
 func TestSchemaVersionStandsBetweenReleases(t *testing.T) {
-	ours := order(t, api.SchemaVersion)
-	if ours.LessThan(order(t, "1.30.1")) {
-		t.Errorf("%s is lower than 1.30.1: cilium-operator 1.17 would write over our definitions, and we would leave older ones", api.SchemaVersion)
+	before := "1.30.1"
+	for _, r := range releases {
+		ours := r.edition.SchemaVersion()
+		if !order(t, before).LessThan(order(t, ours)) {
+			t.Errorf("%s is not higher than %s: older definitions would stay", ours, before)
+		}
+		if !order(t, ours).LessThan(order(t, r.edition.Label)) {
+			t.Errorf("%s is not lower than %s: cilium-operator %s would leave our definitions in its way", ours, r.edition.Label, r.version)
+		}
+		if errs := apivalidation.IsValidLabelValue(ours); len(errs) != 0 {
+			t.Errorf("%s is no value of a label: %v", ours, errs)
+		}
+		before = r.edition.Label
 	}
-	if !ours.LessThan(order(t, "1.30.2")) {
-		t.Errorf("%s is not lower than 1.30.2: later releases of cilium-operator would leave our definitions in their way", api.SchemaVersion)
-	}
-	if errs := apivalidation.IsValidLabelValue(api.SchemaVersion); len(errs) != 0 {
-		t.Errorf("%s is no value of a label: %v", api.SchemaVersion, errs)
+	if (api.Edition{}).SchemaVersion() != releases[0].edition.SchemaVersion() {
+		t.Errorf("the zero edition has %s", api.Edition{}.SchemaVersion())
 	}
 }
 
 // TestOrderOfSchemaVersions is the order that the next values of ours rely on.
 func TestOrderOfSchemaVersions(t *testing.T) {
-	ascending := []string{"1.30.0", "1.30.1-rc1", "1.30.1", "1.30.2-alpha.1", "1.30.2-alpha.2", "1.30.2-alpha.10", "1.30.2", "1.33.0"}
+	ascending := []string{"1.30.0", "1.30.1-rc1", "1.30.1", "1.30.8-alpha.1", "1.30.8-alpha.2", "1.30.8-alpha.10", "1.30.8", "1.31.11-alpha.1", "1.31.11", "1.33.9-alpha.1", "1.33.9"}
 	for i := range len(ascending) - 1 {
 		if !order(t, ascending[i]).LessThan(order(t, ascending[i+1])) {
 			t.Errorf("%s is not lower than %s", ascending[i], ascending[i+1])
 		}
 	}
-	if order(t, "1.30.2-skep.1").LessThan(order(t, "1.30.2")) {
+	if order(t, "1.30.8-skep.1").LessThan(order(t, "1.30.8")) {
 		t.Error("a suffix that operators drop is taken for an order")
 	}
 }
@@ -117,13 +126,14 @@ func schemaHistory(t *testing.T) []released {
 func schemaHash(t *testing.T) string {
 	t.Helper()
 	hash := sha256.New()
-	for _, kind := range api.Kinds() {
-		definition := definitionOf(t, kind.Name)
-		text, err := json.Marshal(undescribed(definition["spec"]))
-		if err != nil {
-			t.Fatal(err)
+	for _, edition := range []api.Edition{{}, newest.edition} { // nothing stricter, and everything
+		for _, kind := range api.Kinds() {
+			text, err := json.Marshal(undescribed(definitionOf(t, kind.Name, edition)["spec"]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(hash, "%s\n", text)
 		}
-		fmt.Fprintf(hash, "%s\n", text)
 	}
 	return fmt.Sprintf("%x", hash.Sum(nil))
 }

@@ -31,16 +31,23 @@ import (
 // names, structural schemas, list types, defaults, and the validation rules with their cost.
 func TestServerAcceptsDefinitions(t *testing.T) {
 	for _, kind := range api.Kinds() {
-		crd := internalDefinition(t, kind)
-		// An API server sets this on creation, and checks it together with the rest.
-		for _, version := range crd.Spec.Versions {
-			if version.Storage {
-				crd.Status.StoredVersions = []string{version.Name}
-			}
+		for _, edition := range []api.Edition{{}, newest.edition} {
+			accept(t, kind, edition)
 		}
-		for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), crd) {
-			t.Errorf("%s: %v", kind.Name, err)
+	}
+}
+
+func accept(t *testing.T, kind api.Kind, edition api.Edition) {
+	t.Helper()
+	crd := internalDefinition(t, kind, edition)
+	// An API server sets this on creation, and checks it together with the rest.
+	for _, version := range crd.Spec.Versions {
+		if version.Storage {
+			crd.Status.StoredVersions = []string{version.Name}
 		}
+	}
+	for _, err := range crdvalidation.ValidateCustomResourceDefinition(t.Context(), crd) {
+		t.Errorf("%s %s: %v", kind.Name, edition.Label, err)
 	}
 }
 
@@ -51,7 +58,7 @@ func TestServerAcceptsExamples(t *testing.T) {
 		waiting[kind.Name] = true
 	}
 	for name, object := range examples(t) {
-		server := serverFor(t, object)
+		server := serverFor(t, object, api.Edition{})
 		for _, err := range server.create(t, object) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -94,8 +101,32 @@ func TestServerRefuses(t *testing.T) {
 		t.Run(wrong.example+" "+strings.Join(wrong.path, "."), func(t *testing.T) {
 			object := examples(t)[wrong.example]
 			set(object, wrong.value, wrong.path...)
-			demand(t, serverFor(t, object).create(t, object), wrong.because)
+			demand(t, serverFor(t, object, api.Edition{}).create(t, object), wrong.because)
 		})
+	}
+}
+
+// TestServerRefusesByEdition stores what agents of older releases take: each edition refuses what its own agents do not.
+func TestServerRefusesByEdition(t *testing.T) {
+	for _, wrong := range []struct {
+		example string
+		path    []string
+		value   any
+		because string
+		asked   api.Admission
+	}{
+		{"ciliumnetworkpolicy", []string{"spec", "ingress"}, []any{tree{"fromRequires": []any{tree{"matchLabels": tree{"a": "b"}}}}}, "must have at most 0 items", api.Admission{RefuseRequires: true}},
+		{"ciliumclusterwidenetworkpolicy", []string{"specs"}, []any{tree{"endpointSelector": tree{}, "egressDeny": []any{tree{"toRequires": []any{tree{}}}}}}, "must have at most 0 items", api.Admission{RefuseRequires: true}},
+		{"ciliumnetworkpolicy", []string{"spec", "ingress"}, []any{tree{"toPorts": []any{tree{"rules": tree{"kafka": []any{tree{"topic": "a"}}}}}}}, "must validate one and only one schema", api.Admission{RefuseKafka: true}},
+		{"ciliumnetworkpolicy", []string{"spec", "egress"}, []any{tree{"toPorts": []any{tree{"rules": tree{"l7proto": "a", "l7": []any{}}}}}}, "must validate one and only one schema", api.Admission{RefuseKafka: true}},
+		{"ciliumbgpadvertisement", []string{"spec", "advertisements"}, []any{tree{"advertisementType": "PodCIDR", "service": tree{"addresses": []any{"ClusterIP"}}}}, "service field is not allowed", api.Admission{RefuseIdleServiceOptions: true}},
+	} {
+		object := examples(t)[wrong.example]
+		set(object, wrong.value, wrong.path...)
+		if errs := serverFor(t, object, api.Edition{}).create(t, object); len(errs) != 0 {
+			t.Errorf("%s %v: %v", wrong.example, wrong.path, errs)
+		}
+		demand(t, serverFor(t, object, api.Edition{Admission: wrong.asked}).create(t, object), wrong.because)
 	}
 }
 
@@ -113,8 +144,28 @@ func TestServerKeepsRedirections(t *testing.T) {
 		before := examples(t)["ciliumlocalredirectpolicy"]
 		after := runtime.DeepCopyJSON(before)
 		set(after, change.value, change.path...)
-		demand(t, serverFor(t, before).update(t, after, before), change.because)
+		demand(t, serverFor(t, before, api.Edition{}).update(t, after, before), change.because)
 	}
+}
+
+// TestServerFixesMaskSizes demands that the mask size of a pool changes only where agents take that.
+func TestServerFixesMaskSizes(t *testing.T) {
+	before := examples(t)["ciliumpodippool"]
+	after := runtime.DeepCopyJSON(before)
+	set(after, int64(28), "spec", "ipv4", "maskSize")
+	if errs := serverFor(t, before, api.Edition{}).update(t, after, before); len(errs) != 0 {
+		t.Errorf("a change is refused: %v", errs)
+	}
+	demand(t, serverFor(t, before, newest.edition).update(t, after, before), "maskSize is immutable")
+}
+
+// TestServerWantsRules demands a rule of a policy where agents do.
+func TestServerWantsRules(t *testing.T) {
+	empty := tree{"apiVersion": "cilium.io/v2", "kind": "CiliumNetworkPolicy", "metadata": tree{"name": "a"}}
+	if errs := serverFor(t, empty, api.Edition{}).create(t, empty); len(errs) != 0 {
+		t.Errorf("an empty policy is refused: %v", errs)
+	}
+	demand(t, serverFor(t, empty, newest.edition).create(t, empty), "spec or specs must be provided")
 }
 
 // server is the part of an API server that judges objects of one kind and version.
@@ -123,14 +174,14 @@ type server struct {
 	validator validation.SchemaValidator
 }
 
-func serverFor(t *testing.T, object tree) server {
+func serverFor(t *testing.T, object tree, edition api.Edition) server {
 	t.Helper()
 	kind, known := api.KindNamed(object["kind"].(string))
 	if !known {
 		t.Fatalf("there is no kind %s", object["kind"])
 	}
 	_, version, _ := strings.Cut(object["apiVersion"].(string), "/")
-	properties, err := apiextensions.GetSchemaForVersion(internalDefinition(t, kind), version)
+	properties, err := apiextensions.GetSchemaForVersion(internalDefinition(t, kind, edition), version)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,9 +216,9 @@ func (s server) rules(t *testing.T, object, old tree) field.ErrorList {
 }
 
 // internalDefinition returns a definition as an API server holds it.
-func internalDefinition(t *testing.T, kind api.Kind) *apiextensions.CustomResourceDefinition {
+func internalDefinition(t *testing.T, kind api.Kind, edition api.Edition) *apiextensions.CustomResourceDefinition {
 	t.Helper()
-	crd, err := kind.CRD()
+	crd, err := kind.CRD(edition)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,7 +245,14 @@ func examples(t *testing.T) map[string]tree {
 		if err != nil {
 			t.Fatal(err)
 		}
-		objects[strings.TrimSuffix(filepath.Base(file), ".yaml")] = parse(t, file, text)
+		object := parse(t, file, text)
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		objects[name] = object
+		if kind, _ := api.KindNamed(object["kind"].(string)); kind.Older != "" {
+			older := runtime.DeepCopyJSON(object)
+			older["apiVersion"] = kind.Resource.Group + "/" + kind.Older
+			objects[name+"-"+kind.Older] = older
+		}
 	}
 	return objects
 }

@@ -53,7 +53,7 @@ func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 		if !known {
 			t.Fatalf("there is no kind %s", name)
 		}
-		crd, err := kind.CRD()
+		crd, err := kind.CRD(api.Edition{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ type AzureInterface struct {
 	// Security group of the interface.
 	SecurityGroup string `json:"security-group,omitempty"`
 	// Older spelling of gateway, written for agents that read it.
-	GatewayIP string `json:"GatewayIP"`
+	GatewayIP string `json:"GatewayIP,omitempty"`
 	// Address of the router of the interface's subnet; written even when it is not known.
 	Gateway string `json:"gateway"`
 	// Range of the interface's subnet.

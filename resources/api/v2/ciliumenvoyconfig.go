@@ -42,7 +42,7 @@ type CiliumEnvoyConfigSpec struct {
 	//
 	// +required
 	// +kubebuilder:validation:items:XPreserveUnknownFields
-	Resources []runtime.RawExtension `json:"resources"`
+	Resources []runtime.RawExtension `json:"resources,omitzero"`
 	// Nodes whose proxies are meant; all when it is absent.
 	NodeSelector *LabelSelector `json:"nodeSelector,omitempty"`
 }

@@ -57,7 +57,7 @@ func definitionOf(k *kind) (*apiextensionsv1.CustomResourceDefinition, error) {
 	if !ok {
 		return nil, fmt.Errorf("there is no definition of %s", k.gvk.Kind)
 	}
-	return known.CRD()
+	return known.CRD(api.Edition{})
 }
 
 func established(crd *apiextensionsv1.CustomResourceDefinition) bool {
