@@ -145,6 +145,10 @@ image-push: ## Push what make image made: IMAGE=registry.example/skep:tag
 unit: ## The inner loop: tests that need no control plane
 	$(call step,Unit tests) go test -short ./... | (grep -v 'no test files' || true) $(took)
 
+.PHONY: definitions
+definitions: ## Compare our CustomResourceDefinitions with those of each release, path by path
+	go test ./resources/api -run 'TestReference' -count=1 -v | grep -v '^=== '
+
 .PHONY: test
 test: ## Everything: this is what CI runs; up to 40 minutes the first time; RERUNS=0 runs no failed test again
 	@$(MAKE) --no-print-directory tree-before build devcluster lint licenses

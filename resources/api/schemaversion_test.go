@@ -52,7 +52,7 @@ func TestSchemaRevisionChangesWithSchemas(t *testing.T) {
 	}
 }
 
-// TestSchemaVersionStandsBetweenReleases keeps each version of ours directly below that of the release's own schemas,
+// CRD-23: TestSchemaVersionStandsBetweenReleases keeps each version of ours directly below that of the release's own schemas,
 // and above all that older releases, and we, have registered.
 func TestSchemaVersionStandsBetweenReleases(t *testing.T) {
 	before := "1.30.1"

@@ -106,7 +106,7 @@ func TestServerRefuses(t *testing.T) {
 	}
 }
 
-// TestServerRefusesByEdition stores what agents of older releases take: each edition refuses what its own agents do not.
+// CRD-22: TestServerRefusesByEdition stores what agents of older releases take: each edition refuses what its own agents do not.
 func TestServerRefusesByEdition(t *testing.T) {
 	for _, wrong := range []struct {
 		example string
