@@ -104,13 +104,18 @@ func (s store) keeps(name string, r release, reference tree) {
 		}
 		object[canary] = "alive"
 		s.store(reference, object)
-		delete(object, canary)
 	}
+	shown := s.shown(reference, objects)
 	ours := definitionNamed(s.t, name, r.edition)
 	s.replace(ours)
-	for _, object := range objects {
-		for _, version := range asList(at(ours, "spec", "versions")) {
-			s.shows(ours, asTree(version)["name"].(string), object)
+	for _, before := range shown {
+		s.shows(ours, before)
+		if served := asList(at(reference, "spec", "versions")); len(served) == 1 {
+			for _, version := range asList(at(ours, "spec", "versions")) {
+				before = runtime.DeepCopyJSON(before)
+				before["apiVersion"] = "cilium.io/" + asTree(version)["name"].(string)
+				s.shows(ours, before)
+			}
 		}
 	}
 	if r.version != "1.17" { // whose operator has the fault that objects in v2 are out of its sight
@@ -152,11 +157,31 @@ func (s store) replace(definition tree) {
 	})
 }
 
-// shows demands that an object in a version has all that was stored. It may have defaults besides.
-func (s store) shows(definition tree, version string, stored tree) {
-	want := runtime.DeepCopyJSON(stored)
-	want["apiVersion"] = "cilium.io/" + version
-	what := strings.Join([]string{stored["kind"].(string), stored["apiVersion"].(string), "in", version}, " ")
+// shown returns each object in each version of its definition. What a write in one version lost of it is not in the others.
+func (s store) shown(definition tree, objects []tree) []tree {
+	var all []tree
+	for _, object := range objects {
+		for _, version := range asList(at(definition, "spec", "versions")) {
+			wanted := runtime.DeepCopyJSON(object)
+			wanted["apiVersion"] = "cilium.io/" + asTree(version)["name"].(string)
+			waittest.Until(s.t, "the object is shown", func() bool {
+				got, err := s.at(definition, wanted).Get(s.t.Context(), at(wanted, "metadata", "name").(string), metav1.GetOptions{})
+				if err != nil {
+					return false
+				}
+				delete(got.Object, canary)
+				got.Object["metadata"] = wanted["metadata"]
+				all = append(all, got.Object)
+				return true
+			})
+		}
+	}
+	return all
+}
+
+// shows demands that an object has all that was shown before. It may have defaults besides.
+func (s store) shows(definition, want tree) {
+	what := strings.Join([]string{want["kind"].(string), at(want, "metadata", "name").(string), "in", want["apiVersion"].(string)}, " ")
 	var found tree
 	waittest.Until(s.t, what+" is shown by our definition", func() bool {
 		got, err := s.at(definition, want).Get(s.t.Context(), at(want, "metadata", "name").(string), metav1.GetOptions{})
