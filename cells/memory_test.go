@@ -71,7 +71,7 @@ var kinds = []kind{
 	{v2.CiliumIdentityResource, "CiliumIdentity", nil},
 	{v2.CiliumEndpointResource, "CiliumEndpoint", nil},
 	{v2alpha1.CiliumEndpointSliceResource, "CiliumEndpointSlice", nil},
-	{v2alpha1.CiliumLoadBalancerIPPoolResource, "CiliumLoadBalancerIPPool", nil},
+	{v2.CiliumLoadBalancerIPPoolResource, "CiliumLoadBalancerIPPool", nil},
 	{v2alpha1.CiliumPodIPPoolResource, "CiliumPodIPPool", nil},
 	{v2.CiliumNetworkPolicyResource, "CiliumNetworkPolicy", nil},
 	{v2.CiliumClusterwideNetworkPolicyResource, "CiliumClusterwideNetworkPolicy", nil},

@@ -27,6 +27,7 @@ type controller struct {
 	nodeConfigs *stream.Store[nodeConfig]
 	peerConfigs *stream.Store[peerConfig]
 	conditions  map[string]bool // kinds whose definition has a status
+	began       time.Time
 
 	mu       sync.Mutex // guards the fields below; never held during a request
 	planner  *planner
@@ -45,6 +46,7 @@ type params struct {
 	ClusterConfigs stream.Resource[clusterConfig]
 	Client         k8s.Client
 	Events         *k8s.Events
+	Permissions    *k8s.Permissions
 	Deps           reconcile.Deps
 	Metrics        *bgpMetrics
 	Health         health.Reporter
@@ -52,7 +54,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, planner: newPlanner(newRouterIDs(p.Config.pool())), problems: map[string]string{}}
+	return &controller{params: p, began: time.Now(), planner: newPlanner(newRouterIDs(p.Config.pool())), problems: map[string]string{}}
 }
 
 // writers is the number of objects that are written at once.

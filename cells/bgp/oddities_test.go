@@ -165,7 +165,7 @@ func (w *world) restore(kind string, before *unstructured.Unstructured) {
 		}
 		repaired := before.DeepCopy()
 		repaired.SetResourceVersion(now.GetResourceVersion())
-		_, err := w.Dynamic.Resource(resources[kind]).Update(w.T.Context(), repaired, metav1.UpdateOptions{})
+		_, err := w.Dynamic.Resource(w.resource(kind)).Update(w.T.Context(), repaired, metav1.UpdateOptions{})
 		return err == nil
 	})
 }

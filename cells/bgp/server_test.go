@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/cells/internal/stockchart"
+	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/seedtest"
@@ -65,7 +66,8 @@ func (w *world) servesNode(kubeconfig string) {
 	o := w.startAs(kubeconfig)
 	w.routers("n1", overriddenRouters)
 	n1 := w.get("CiliumBGPNodeConfig", "n1")
-	want := []metav1.OwnerReference{{APIVersion: "cilium.io/v2alpha1", Kind: "CiliumBGPClusterConfig", Name: "rack", UID: rack.GetUID()}}
+	isController := true
+	want := []metav1.OwnerReference{{APIVersion: "cilium.io/v2", Kind: "CiliumBGPClusterConfig", Name: "rack", UID: rack.GetUID(), Controller: &isController}}
 	if diff := cmp.Diff(want, n1.GetOwnerReferences()); diff != "" {
 		t.Error(diff)
 	}
@@ -95,7 +97,6 @@ func (w *world) servesNode(kubeconfig string) {
 // BGP-E3, BGP-E4; BGP-14: the loser says so by a condition, an Event and in health, and takes over when the winner is gone.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)
-	w.serveConditions("CiliumBGPClusterConfig")
 	w.node("n1", "{rack: r1}")
 	w.node("n2", "{}")
 	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
@@ -131,13 +132,12 @@ func TestConflict(t *testing.T) {
 func TestConditions(t *testing.T) {
 	w := newWorld(t)
 	w.CreateNamespace()
-	w.serveConditions("CiliumBGPClusterConfig", "CiliumBGPPeerConfig")
 	w.create("CiliumBGPClusterConfig", rackConfig)
 	o := w.start("--bgp-secrets-namespace=" + w.Namespace)
 	w.conditions("CiliumBGPClusterConfig", "rack", conditionConflict+" False",
 		conditionMissingPeer+" True Referenced CiliumBGPPeerConfig(s) are missing: [std]", conditionNoNode+" True No node matches spec.nodeSelector")
 	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {authSecretRef: password}}")
-	w.conditions("CiliumBGPPeerConfig", "std", conditionNoSecret+" True Referenced Auth Secret is missing: "+w.Namespace+"/password")
+	w.conditions("CiliumBGPPeerConfig", "std", conditionNoSecret+` True Referenced Auth Secret "password" is missing`)
 	w.node("n1", "{rack: r1}")
 	w.conditions("CiliumBGPClusterConfig", "rack", conditionConflict+" False", conditionMissingPeer+" False", conditionNoNode+" False")
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "password"}}
@@ -249,8 +249,8 @@ func TestWrites(t *testing.T) {
 	t.Logf("%d nodes of 3 CiliumBGPClusterConfigs are written %s after the start", count, time.Since(began).Round(time.Millisecond))
 	w.owners(want)
 	texts, last := w.writes(0)
-	if len(texts) != count {
-		t.Errorf("%d writes: %q", len(texts), texts)
+	if got := len(slices.DeleteFunc(texts, isOfStatus)); got != count {
+		t.Errorf("%d writes: %q", got, texts)
 	}
 	began = time.Now()
 	w.patch("CiliumNode", "n3", "{metadata: {labels: {rack: none}}}")
@@ -267,34 +267,88 @@ func TestWrites(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
-// BGP-23: definitions of newer releases, which store v2 and serve v2alpha1 beside it.
-func TestNewerDefinitions(t *testing.T) {
-	w := newWorld(t)
-	w.serveV2("CiliumBGPClusterConfig", "CiliumBGPNodeConfig", "CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig")
-	w.createV2("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
-	w.createV2("CiliumBGPNodeConfigOverride", n1Override)
-	w.createV2("CiliumBGPClusterConfig", rackConfig)
-	w.node("n1", "{rack: r1}")
-	o := w.start()
-	operatortest.Eventually(t, "n1 has its router in v2", func() bool {
-		u, err := w.v2("CiliumBGPNodeConfig").Get(t.Context(), "n1", metav1.GetOptions{})
-		if err != nil {
-			return false
-		}
-		list, _, _ := unstructured.NestedSlice(u.Object, "spec", "bgpInstances")
-		text, err := yaml.Marshal(list)
-		return err == nil && string(text) == normalize(t, `
+// isOfStatus reports whether a write is one of conditions, of which there is one at first.
+func isOfStatus(text string) bool { return strings.HasSuffix(text, "/status") }
+
+// BGP-23 (A8, A9): under the definitions of the originals, no write of ours takes a field off an object.
+func TestDefinitionsOfOriginals(t *testing.T) {
+	for _, release := range []string{"1.18", "1.19", "1.20"} {
+		t.Run(release, func(t *testing.T) {
+			w := newWorld(t)
+			w.define(release)
+			w.served("v2")
+			w.node("n1", "{rack: r1}")
+			w.create("CiliumBGPNodeConfigOverride", n1Override)
+			rack := w.create("CiliumBGPClusterConfig", rackConfig, `{spec: {bgpInstances: [{name: main, localASN: 64512, localPort: 179, peers: [
+  {name: tor, peerAddress: 192.0.2.1, peerASN: 64500, peerConfigRef: {name: std}},
+  {name: gw, peerASN: 64500, autoDiscovery: {mode: DefaultGateway, defaultGateway: {addressFamily: ipv4}}, peerConfigRef: {name: std}}]}]}}`)
+			transport := "{peerPort: 179}"
+			if release != "1.18" { // which has no such field
+				transport = "{peerPort: 179, sourceInterface: lo1}"
+			}
+			std := w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {authSecretRef: pw, transport: "+transport+"}}")
+			o := w.start("--bgp-secrets-namespace=default")
+			w.routers("n1", `
 - name: main
   localASN: 64512
   routerID: 10.0.0.1
   localPort: 1790
-  peers: [{name: tor, peerAddress: 192.0.2.1, peerASN: 64500, localAddress: 192.0.2.10, peerConfigRef: {name: std}}]
+  peers:
+  - {name: tor, peerAddress: 192.0.2.1, peerASN: 64500, localAddress: 192.0.2.10, peerConfigRef: {name: std}}
+  - {name: gw, peerASN: 64500, autoDiscovery: {mode: DefaultGateway, defaultGateway: {addressFamily: ipv4}}, peerConfigRef: {name: std}}
 `)
-	})
-	w.patch("CiliumNode", "n1", "{metadata: {labels: {more: label}}}")
-	_, last := w.writes(0)
-	w.onlyWrites(last)
-	w.CheckHealthy(o)
+			w.conditions("CiliumBGPClusterConfig", "rack", conditionConflict+" False", conditionMissingPeer+" False", conditionNoNode+" False")
+			w.conditions("CiliumBGPPeerConfig", "std", conditionNoSecret+` True Referenced Auth Secret "pw" is missing`)
+			for _, before := range []*unstructured.Unstructured{rack, std} {
+				after := w.get(before.GetKind(), before.GetName())
+				if diff := cmp.Diff(before.Object["spec"], after.Object["spec"]); diff != "" {
+					t.Errorf("%s %s has lost a field: %s", before.GetKind(), before.GetName(), diff)
+				}
+			}
+			w.CheckHealthy(o)
+		})
+	}
+}
+
+// BGP-23: definitions that serve v2alpha1 alone are used as they are, and v2 as soon as it is served.
+func TestDefinitionsWithoutV2(t *testing.T) {
+	w := newWorld(t)
+	definitions := w.define("1.17")
+	w.served("v2alpha1")
+	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
+	rack := w.create("CiliumBGPClusterConfig", rackConfig)
+	w.node("n1", "{rack: r1}")
+	o := w.start()
+	w.owners(map[string]string{"n1": "rack"})
+	isController := true
+	want := []metav1.OwnerReference{{APIVersion: "cilium.io/v2alpha1", Kind: "CiliumBGPClusterConfig", Name: "rack", UID: rack.GetUID(), Controller: &isController}}
+	if diff := cmp.Diff(want, w.get("CiliumBGPNodeConfig", "n1").GetOwnerReferences()); diff != "" {
+		t.Error(diff)
+	}
+	for _, kind := range bgpKinds {
+		definitions.Apply(definitionOf(t, kind))
+	}
+	w.served("v2")
+	w.create("CiliumBGPClusterConfig", "{metadata: {name: other}, spec: {nodeSelector: {matchLabels: {rack: r2}}, bgpInstances: [{name: main, peers: [{name: gw, autoDiscovery: {mode: DefaultGateway, defaultGateway: {addressFamily: ipv6}}}]}]}}")
+	w.node("n2", "{rack: r2}")
+	w.routers("n2", "[{name: main, peers: [{name: gw, autoDiscovery: {mode: DefaultGateway, defaultGateway: {addressFamily: ipv6}}}]}]")
+	w.owners(map[string]string{"n1": "rack", "n2": "other"})
+	operatortest.Eventually(t, "nothing is degraded", func() bool { return o.Degraded("") == "" })
+}
+
+// definitionOf is our definition of a kind.
+func definitionOf(t *testing.T, name string) []byte {
+	t.Helper()
+	kind, _ := api.KindNamed(name)
+	crd, err := kind.CRD(api.Edition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := yaml.Marshal(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }
 
 // BGP-16, BGP-17: router IDs of a pool, over restarts and with overrides.
@@ -346,12 +400,12 @@ func TestDryRun(t *testing.T) {
 	w.node("n1", "{rack: r1}")
 	w.node("n2", "{}")
 	o := w.start("--plan", "--bgp-router-id-allocation-mode=ip-pool", "--bgp-router-id-allocation-ip-pool=10.9.0.0/30")
-	operatortest.Eventually(t, "both are planned", func() bool { return len(o.Book.Writes(0)) >= 2 })
+	operatortest.Eventually(t, "both are planned, and conditions", func() bool { return len(o.Book.Writes(0)) >= 3 })
 	if d := o.Degraded(""); d != "" {
 		t.Errorf("it is degraded: %s", d)
 	}
 	o.Stop()
-	if writes := o.Book.Writes(0); len(writes) != 2 {
+	if writes := o.Book.Writes(0); len(writes) != 3 {
 		t.Errorf("planned are %v", writes)
 	}
 	if texts, _ := w.writes(0); len(texts) > 0 || w.ownerOf("n1") != "" || w.ownerOf("n2") != "" {

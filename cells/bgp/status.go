@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -35,33 +36,62 @@ func (c *controller) findConditions(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("reading %s: %w", ref, err)
 		}
-		c.conditions[resource.Resource] = hasStatus(crd, resource.Version)
+		c.conditions[resource.Resource] = hasStatus(crd, api.Versions(resource.GroupResource()))
 	}
 	return nil
 }
 
-// hasStatus reports whether a definition has the subresource status in a version.
-func hasStatus(crd *unstructured.Unstructured, version string) bool {
-	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
-	return slices.ContainsFunc(versions, func(v any) bool {
-		fields, _ := v.(map[string]any)
-		_, has, _ := unstructured.NestedMap(fields, "subresources", "status")
-		return has && fields["name"] == version
-	})
+// hasStatus reports whether a definition has the subresource status in the first of the versions that it serves.
+func hasStatus(crd *unstructured.Unstructured, versions []string) bool {
+	defined, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, version := range versions {
+		for _, v := range defined {
+			if fields, _ := v.(map[string]any); fields["name"] == version && fields["served"] == true {
+				_, has, _ := unstructured.NestedMap(fields, "subresources", "status")
+				return has
+			}
+		}
+	}
+	return false
 }
 
-// noStatus is why no condition is written.
-const noStatus = "none: the installed definition has no status; Events and health have the problems"
+// Why no condition is written.
+const (
+	noStatus     = "none: the installed definition has no status; Events and health have the problems"
+	noPermission = "none: the role does not allow to update the status; Events and health have the problems"
+	awaitsRole   = "waits: what the role allows is not known yet"
+)
+
+const (
+	// roleLimit is how long conditions wait for what the role allows, which is read within milliseconds.
+	roleLimit = 10 * time.Second
+	// rolePause is between two looks.
+	rolePause = 100 * time.Millisecond
+)
+
+// cannotReport returns why there are no conditions for a kind; cannot is false where there are.
+func (c *controller) cannotReport(of schema.GroupVersionResource) (why reconcile.Result, cannot bool) {
+	switch {
+	case !c.conditions[of.Resource]:
+		return reconcile.Result{Reason: noStatus}, true
+	case !c.Permissions.Known() && time.Since(c.began) < roleLimit:
+		return reconcile.Result{Reason: awaitsRole, RequeueAfter: rolePause}, true
+	case c.Permissions.Denies("update", k8s.Ref{Resource: of, Subresource: "status"}):
+		return reconcile.Result{Reason: noPermission}, true
+	}
+	return reconcile.Result{}, false
+}
 
 // reconcileConfig reports what is wrong with a CiliumBGPClusterConfig.
 func (c *controller) reconcileConfig(ctx context.Context, name string) (reconcile.Result, error) {
 	config, found := c.inspect(name)
-	switch {
-	case config == nil || config.deleting():
+	if config == nil || config.deleting() {
 		return reconcile.Result{}, nil
-	case !c.conditions[clusterConfigs.Resource().Resource]:
-		return reconcile.Result{Reason: noStatus}, nil
-	case config.problem != "":
+	}
+	if why, cannot := c.cannotReport(clusterConfigs.Resource()); cannot {
+		return why, nil
+	}
+	if config.problem != "" {
 		return reconcile.Result{Reason: ownerHasNoEffect}, nil
 	}
 	s := conditionsWrite{
@@ -152,11 +182,11 @@ const noSecrets = "none: bgp-secrets-namespace is not set, or conditions are swi
 // reconcilePeer writes the condition of a CiliumBGPPeerConfig whose Secret does not exist.
 func (c *controller) reconcilePeer(ctx context.Context, name string) (reconcile.Result, error) {
 	peer, exists := c.peerConfigs.Get(slim.Key{Name: name})
-	switch {
-	case !exists:
+	if !exists {
 		return reconcile.Result{}, nil
-	case !c.conditions[peerConfigs.Resource().Resource]:
-		return reconcile.Result{Reason: noStatus}, nil
+	}
+	if why, cannot := c.cannotReport(peerConfigs.Resource()); cannot {
+		return why, nil
 	}
 	s := conditionsWrite{
 		ref:   k8s.Ref{Resource: peerConfigs.Resource(), Name: name, UID: peer.UID.API(), Subresource: "status"},
@@ -185,7 +215,7 @@ func (c *controller) peerFindings(ctx context.Context, peer *peerConfig) (findin
 	ref := k8s.Ref{Resource: corev1.SchemeGroupVersion.WithResource("secrets"), Namespace: c.Config.SecretsNamespace, Name: peer.Spec.AuthSecretRef}
 	_, err := c.Client.Get(ctx, ref)
 	if k8s.IsNotFound(err, ref) {
-		return findings{conditionNoSecret: fmt.Sprintf("Referenced Auth Secret is missing: %s/%s", ref.Namespace, ref.Name)}, nil
+		return findings{conditionNoSecret: fmt.Sprintf("Referenced Auth Secret %q is missing", ref.Name)}, nil
 	}
 	return nil, err
 }

@@ -9,16 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 var (
-	clusterConfigs = stream.Custom[clusterConfig](v2alpha1.CiliumBGPClusterConfigResource).OfKind("CiliumBGPClusterConfig")
-	overrides      = stream.Custom[override](v2alpha1.CiliumBGPNodeConfigOverrideResource).OfKind("CiliumBGPNodeConfigOverride")
-	nodeConfigs    = stream.Custom[nodeConfig](v2alpha1.CiliumBGPNodeConfigResource).OfKind("CiliumBGPNodeConfig")
-	peerConfigs    = stream.Custom[peerConfig](v2alpha1.CiliumBGPPeerConfigResource).OfKind("CiliumBGPPeerConfig")
+	clusterConfigs = stream.Custom[clusterConfig](v2.CiliumBGPClusterConfigResource).OfKind("CiliumBGPClusterConfig")
+	overrides      = stream.Custom[override](v2.CiliumBGPNodeConfigOverrideResource).OfKind("CiliumBGPNodeConfigOverride")
+	nodeConfigs    = stream.Custom[nodeConfig](v2.CiliumBGPNodeConfigResource).OfKind("CiliumBGPNodeConfig")
+	peerConfigs    = stream.Custom[peerConfig](v2.CiliumBGPPeerConfigResource).OfKind("CiliumBGPPeerConfig")
 	nodes          = stream.Custom[node](v2.CiliumNodeResource).OfKind("CiliumNode")
 
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}

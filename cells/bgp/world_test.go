@@ -4,7 +4,6 @@
 package bgp
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,23 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/referencetest"
 )
 
 // world is the BGP objects and CiliumNodes of a real API server.
 type world struct {
 	*operatortest.Env
+	version string // in which the test asks for the BGP kinds
 }
+
+var bgpKinds = []string{"CiliumBGPClusterConfig", "CiliumBGPNodeConfig", "CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig"}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNode", "CiliumBGPClusterConfig", "CiliumBGPNodeConfig",
-		"CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig")}
+	w := &world{operatortest.NewEnv(t, clustertest.Shared(t), append(bgpKinds, "CiliumNode")...), v2.SchemeGroupVersion.Version}
 	w.Clear(clusterConfigs.Resource(), overrides.Resource(), peerConfigs.Resource(), nodeConfigs.Resource(), v2.CiliumNodeResource)
 	return w
 }
@@ -55,6 +56,14 @@ var resources = map[string]schema.GroupVersionResource{
 	"CiliumBGPPeerConfig": peerConfigs.Resource(), "CiliumNode": v2.CiliumNodeResource,
 }
 
+// resource is a kind in the version in which the test asks for it.
+func (w *world) resource(kind string) schema.GroupVersionResource {
+	if kind == "CiliumNode" {
+		return resources[kind]
+	}
+	return resources[kind].GroupResource().WithVersion(w.version)
+}
+
 // create creates an object from YAML without apiVersion.
 func (w *world) create(kind string, texts ...string) *unstructured.Unstructured {
 	w.T.Helper()
@@ -62,7 +71,7 @@ func (w *world) create(kind string, texts ...string) *unstructured.Unstructured 
 	if err := yaml.Unmarshal([]byte(overlay(w.T, texts...)), &u.Object); err != nil {
 		w.T.Fatal(err)
 	}
-	gvr := resources[kind]
+	gvr := w.resource(kind)
 	u.SetAPIVersion(gvr.GroupVersion().String())
 	u.SetKind(kind)
 	u.SetUID("")
@@ -87,14 +96,14 @@ func (w *world) patch(kind, name, patch string) {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	if _, err := w.Dynamic.Resource(resources[kind]).Patch(w.T.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
+	if _, err := w.Dynamic.Resource(w.resource(kind)).Patch(w.T.Context(), name, types.MergePatchType, raw, metav1.PatchOptions{}); err != nil {
 		w.T.Fatal(err)
 	}
 }
 
 func (w *world) delete(kind, name string) {
 	w.T.Helper()
-	if err := w.Dynamic.Resource(resources[kind]).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := w.Dynamic.Resource(w.resource(kind)).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil {
 		w.T.Fatal(err)
 	}
 }
@@ -102,7 +111,7 @@ func (w *world) delete(kind, name string) {
 // dropIfThere deletes an object that may have gone.
 func (w *world) dropIfThere(kind, name string) {
 	w.T.Helper()
-	if err := w.Dynamic.Resource(resources[kind]).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := w.Dynamic.Resource(w.resource(kind)).Delete(w.T.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		w.T.Fatal(err)
 	}
 }
@@ -110,7 +119,7 @@ func (w *world) dropIfThere(kind, name string) {
 // get is an object, nil if there is none.
 func (w *world) get(kind, name string) *unstructured.Unstructured {
 	w.T.Helper()
-	u, err := w.Dynamic.Resource(resources[kind]).Get(w.T.Context(), name, metav1.GetOptions{})
+	u, err := w.Dynamic.Resource(w.resource(kind)).Get(w.T.Context(), name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -232,113 +241,31 @@ func (w *world) onlyWrites(after int64) {
 	}
 }
 
-// serveConditions has the definitions of a kind a status with conditions, as newer ones, until the test ends.
-func (w *world) serveConditions(kinds ...string) {
+// define has the definitions of a release of the original in place of ours, until the test ends. What was there is deleted.
+func (w *world) define(release string) *operatortest.Definitions {
 	w.T.Helper()
-	client := w.Dynamic.Resource(definitions)
-	for _, kind := range kinds {
-		name := resources[kind].GroupResource().String()
-		before, err := client.Get(w.T.Context(), name, metav1.GetOptions{})
-		if err != nil {
-			w.T.Fatal(err)
-		}
-		now := before.DeepCopy()
-		versions, _, _ := unstructured.NestedSlice(now.Object, "spec", "versions")
-		version := versions[0].(map[string]any)
-		version["subresources"] = map[string]any{"status": map[string]any{}}
-		properties := version["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)["properties"].(map[string]any)
-		properties["status"] = map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}
-		_ = unstructured.SetNestedSlice(now.Object, versions, "spec", "versions")
-		if _, err := client.Update(w.T.Context(), now, metav1.UpdateOptions{}); err != nil {
-			w.T.Fatal(err)
-		}
-		w.T.Cleanup(func() {
-			current, err := client.Get(context.Background(), name, metav1.GetOptions{})
-			if err == nil {
-				current.Object["spec"] = before.Object["spec"]
-				_, err = client.Update(context.Background(), current, metav1.UpdateOptions{})
-			}
-			if err != nil {
-				w.T.Error(err)
-			}
-		})
-		w.awaitStatus(kind)
+	texts := referencetest.Definitions(w.T, release)
+	definitions := operatortest.NewDefinitions(w.T, clustertest.Shared(w.T))
+	var names []string
+	for _, kind := range bgpKinds {
+		names = append(names, resources[kind].GroupResource().String())
 	}
+	definitions.Delete(names...)
+	w.T.Cleanup(func() { definitions.Delete(names...) }) // the next test has ours
+	for _, name := range names {
+		definitions.Apply(texts[name])
+	}
+	return definitions
 }
 
-// v2 is a kind in the version v2, after serveV2.
-func (w *world) v2(kind string) dynamic.ResourceInterface {
-	return w.Dynamic.Resource(resources[kind].GroupResource().WithVersion("v2"))
-}
-
-func (w *world) createV2(kind string, text string) {
+// served waits until the API server serves the kinds in a version, in which the test asks for them from now on.
+func (w *world) served(version string) {
 	w.T.Helper()
-	u := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(text), &u.Object); err != nil {
-		w.T.Fatal(err)
-	}
-	u.SetAPIVersion("cilium.io/v2")
-	u.SetKind(kind)
-	u.SetUID("")
-	u.SetResourceVersion("")
-	if _, err := w.v2(kind).Create(w.T.Context(), u, metav1.CreateOptions{}); err != nil {
-		w.T.Fatal(err)
-	}
-}
-
-// serveV2 adds the version v2 to the definitions of kinds, as that which is stored. References to CiliumBGPPeerConfigs are names
-// there. It stays for later tests: a version that was stored cannot be removed.
-func (w *world) serveV2(kinds ...string) {
-	w.T.Helper()
-	client := w.Dynamic.Resource(definitions)
-	for _, kind := range kinds {
-		u, err := client.Get(w.T.Context(), resources[kind].GroupResource().String(), metav1.GetOptions{})
-		if err != nil {
-			w.T.Fatal(err)
-		}
-		versions, _, _ := unstructured.NestedSlice(u.Object, "spec", "versions")
-		if len(versions) > 1 {
-			continue
-		}
-		newer := (&unstructured.Unstructured{Object: versions[0].(map[string]any)}).DeepCopy().Object
-		newer["name"] = "v2"
-		versions[0].(map[string]any)["storage"] = false
-		onlyNames(newer)
-		_ = unstructured.SetNestedSlice(u.Object, append(versions, newer), "spec", "versions")
-		if _, err := client.Update(w.T.Context(), u, metav1.UpdateOptions{}); err != nil {
-			w.T.Fatal(err)
-		}
-		operatortest.Eventually(w.T, "v2 of "+kind+" is served", func() bool {
-			_, err := w.v2(kind).List(w.T.Context(), metav1.ListOptions{})
+	w.version = version
+	for _, kind := range bgpKinds {
+		operatortest.Eventually(w.T, kind+" is served in "+version, func() bool {
+			_, err := w.Dynamic.Resource(w.resource(kind)).List(w.T.Context(), metav1.ListOptions{})
 			return err == nil
 		})
 	}
-}
-
-// onlyNames removes group and kind from the schemas of references.
-func onlyNames(schema any) {
-	switch schema := schema.(type) {
-	case map[string]any:
-		for name, field := range schema {
-			if name == "peerConfigRef" {
-				properties := field.(map[string]any)["properties"].(map[string]any)
-				delete(properties, "group")
-				delete(properties, "kind")
-			}
-			onlyNames(field)
-		}
-	case []any:
-		for _, field := range schema {
-			onlyNames(field)
-		}
-	}
-}
-
-// awaitStatus waits until the API server serves the status of a kind.
-func (w *world) awaitStatus(kind string) {
-	w.T.Helper()
-	operatortest.Eventually(w.T, "the status of "+kind+" is served", func() bool {
-		_, err := w.Dynamic.Resource(resources[kind]).Get(w.T.Context(), "nothing", metav1.GetOptions{}, "status")
-		return apierrors.IsNotFound(err) && strings.Contains(err.Error(), "nothing")
-	})
 }

@@ -4,6 +4,7 @@
 package bgp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -103,8 +104,9 @@ func (a *action) apply(u *unstructured.Unstructured) error {
 	if i := slices.IndexFunc(owners, a.isOwner); i >= 0 {
 		owners[i].UID = a.owner.UID.API()
 	} else {
+		isController := true
 		owners = append(owners, metav1.OwnerReference{
-			APIVersion: clusterConfigs.Resource().GroupVersion().String(), Kind: clusterConfigs.Name(), Name: a.owner.Name, UID: a.owner.UID.API(),
+			APIVersion: cmp.Or(a.owner.APIVersion.String(), clusterConfigs.Resource().GroupVersion().String()), Kind: clusterConfigs.Name(), Name: a.owner.Name, UID: a.owner.UID.API(), Controller: &isController,
 		})
 	}
 	u.SetOwnerReferences(owners)

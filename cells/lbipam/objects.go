@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -16,10 +15,10 @@ import (
 
 var (
 	serviceKind = stream.Core[serviceObject, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
-	poolKind    = stream.Custom[poolObject](v2alpha1.CiliumLoadBalancerIPPoolResource).OfKind("CiliumLoadBalancerIPPool")
+	poolKind    = stream.Custom[poolObject](v2.CiliumLoadBalancerIPPoolResource).OfKind("CiliumLoadBalancerIPPool")
 
 	serviceStatusResource = schema.GroupResource{Resource: "services/status"}
-	poolStatusResource    = schema.GroupResource{Group: v2alpha1.SchemeGroupVersion.Group, Resource: "ciliumloadbalancerippools/status"}
+	poolStatusResource    = schema.GroupResource{Group: v2.SchemeGroupVersion.Group, Resource: "ciliumloadbalancerippools/status"}
 )
 
 // selectServices are the Services that no other proxy serves.

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
@@ -40,8 +40,8 @@ func newServer(t *testing.T) *server {
 	t.Helper()
 	env := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumLoadBalancerIPPool")
 	env.CreateNamespace()
-	s := &server{t: t, proxy: env.Proxy, env: env, pools: env.Dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource), core: env.Core, namespace: env.Namespace}
-	env.Clear(v2alpha1.CiliumLoadBalancerIPPoolResource)
+	s := &server{t: t, proxy: env.Proxy, env: env, pools: env.Dynamic.Resource(v2.CiliumLoadBalancerIPPoolResource), core: env.Core, namespace: env.Namespace}
+	env.Clear(v2.CiliumLoadBalancerIPPoolResource)
 	t.Cleanup(s.clear)
 	return s
 }
@@ -82,7 +82,7 @@ func (s *server) start(args ...string) *operatortest.Operator {
 // pool creates a pool with a spec in JSON.
 func (s *server) pool(name, spec string) {
 	s.t.Helper()
-	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name}, "spec": parse(s.t, spec)}}
+	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name}, "spec": parse(s.t, spec)}}
 	if _, err := s.pools.Create(s.t.Context(), u, metav1.CreateOptions{}); err != nil {
 		s.t.Fatal(err)
 	}

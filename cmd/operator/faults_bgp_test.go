@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
 )
 
 // routersUnderFaults are nodes that move between two CiliumBGPClusterConfigs, which are edited, overrides that come and go, and
@@ -38,10 +37,10 @@ var routerPool = netip.MustParsePrefix("10.70.0.0/24")
 func bgpUnderFaults(f *turmoil) underFaults {
 	b := &routersUnderFaults{turmoil: f, of: map[string]string{}, ids: map[string][]string{}, given: map[string]bool{}, asn: 64512}
 	b.world.define("CiliumBGPClusterConfig", "CiliumBGPNodeConfig", "CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig")
-	b.apply(v2alpha1.CiliumBGPPeerConfigResource, "CiliumBGPPeerConfig", "peers", map[string]any{"ebgpMultihop": int64(1)})
+	b.apply(v2.CiliumBGPPeerConfigResource, "CiliumBGPPeerConfig", "peers", map[string]any{"ebgpMultihop": int64(1)})
 	b.editConfig("plain", "NotIn")
 	b.editConfig("side", "In")
-	f.witness(v2alpha1.CiliumBGPNodeConfigResource, b.see)
+	f.witness(v2.CiliumBGPNodeConfigResource, b.see)
 	return underFaults{
 		name:    "routers of nodes",
 		args:    []string{"--enable-bgp-control-plane", "--bgp-router-id-allocation-mode=ip-pool", "--bgp-router-id-allocation-ip-pool=" + routerPool.String()},
@@ -54,7 +53,7 @@ func bgpUnderFaults(f *turmoil) underFaults {
 func (b *routersUnderFaults) apply(resource schema.GroupVersionResource, kind, name string, spec map[string]any) {
 	b.t.Helper()
 	_, err := b.dynamic.Resource(resource).Apply(b.t.Context(), name, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v2alpha1.SchemeGroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
+		"apiVersion": v2.SchemeGroupVersion.String(), "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec,
 	}}, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	if err != nil {
 		b.t.Error(err)
@@ -65,7 +64,7 @@ func (b *routersUnderFaults) apply(resource schema.GroupVersionResource, kind, n
 func (b *routersUnderFaults) editConfig(name, operator string) {
 	b.t.Helper()
 	b.asn++
-	b.apply(v2alpha1.CiliumBGPClusterConfigResource, "CiliumBGPClusterConfig", name, map[string]any{
+	b.apply(v2.CiliumBGPClusterConfigResource, "CiliumBGPClusterConfig", name, map[string]any{
 		"nodeSelector": map[string]any{"matchExpressions": []any{map[string]any{"key": "place", "operator": operator, "values": []any{"side"}}}},
 		"bgpInstances": []any{
 			map[string]any{"name": "a", "localASN": b.asn, "peers": []any{
@@ -106,13 +105,13 @@ func (b *routersUnderFaults) move() {
 func (b *routersUnderFaults) overrideOne() {
 	name, port := b.pick(), 1000+b.r.Int64N(10)
 	if b.r.IntN(2) == 0 {
-		err := b.dynamic.Resource(v2alpha1.CiliumBGPNodeConfigOverrideResource).Delete(b.t.Context(), name, metav1.DeleteOptions{})
+		err := b.dynamic.Resource(v2.CiliumBGPNodeConfigOverrideResource).Delete(b.t.Context(), name, metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			b.t.Error(err)
 		}
 		return
 	}
-	b.apply(v2alpha1.CiliumBGPNodeConfigOverrideResource, "CiliumBGPNodeConfigOverride", name, map[string]any{"bgpInstances": []any{
+	b.apply(v2.CiliumBGPNodeConfigOverrideResource, "CiliumBGPNodeConfigOverride", name, map[string]any{"bgpInstances": []any{
 		map[string]any{"name": "b", "localPort": port, "routerID": routerIDByHand(name)},
 	}})
 }
@@ -127,11 +126,11 @@ func routerIDByHand(name string) string {
 }
 
 func (b *routersUnderFaults) spoil() {
-	b.patchIfThere(v2alpha1.CiliumBGPNodeConfigResource, "", b.pick(), `{"metadata":{"labels":{"seen":"yes"}},"spec":{"bgpInstances":[{"name":"odd","localASN":1}]}}`)
+	b.patchIfThere(v2.CiliumBGPNodeConfigResource, "", b.pick(), `{"metadata":{"labels":{"seen":"yes"}},"spec":{"bgpInstances":[{"name":"odd","localASN":1}]}}`)
 }
 
 func (b *routersUnderFaults) drop() {
-	err := b.dynamic.Resource(v2alpha1.CiliumBGPNodeConfigResource).Delete(b.t.Context(), b.pick(), metav1.DeleteOptions{})
+	err := b.dynamic.Resource(v2.CiliumBGPNodeConfigResource).Delete(b.t.Context(), b.pick(), metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		b.t.Error(err)
 	}
@@ -178,7 +177,7 @@ func (b *routersUnderFaults) rest() error {
 	for _, list := range []struct {
 		of   schema.GroupVersionResource
 		into map[string]*unstructured.Unstructured
-	}{{v2alpha1.CiliumBGPNodeConfigResource, configs}, {v2alpha1.CiliumBGPNodeConfigOverrideResource, overrides}, {v2alpha1.CiliumBGPClusterConfigResource, configs}} {
+	}{{v2.CiliumBGPNodeConfigResource, configs}, {v2.CiliumBGPNodeConfigOverrideResource, overrides}, {v2.CiliumBGPClusterConfigResource, configs}} {
 		all := b.list(list.of)
 		for i := range all.Items {
 			list.into[all.Items[i].GetName()] = &all.Items[i]

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
 // servicesUnderFaults are Services that come, go, and become those of another type, pools that come, go and are edited,
@@ -152,8 +152,8 @@ func (s *servicesUnderFaults) pool(name string, selector map[string]any, cidrs .
 	if selector != nil {
 		spec["serviceSelector"] = map[string]any{"matchLabels": selector}
 	}
-	_, err := s.dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource).Apply(s.t.Context(), name, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v2alpha1.SchemeGroupVersion.String(), "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name}, "spec": spec,
+	_, err := s.dynamic.Resource(v2.CiliumLoadBalancerIPPoolResource).Apply(s.t.Context(), name, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v2.SchemeGroupVersion.String(), "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name}, "spec": spec,
 	}}, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	if err != nil {
 		s.t.Error(err)
@@ -172,7 +172,7 @@ func (s *servicesUnderFaults) editSide() {
 }
 
 func (s *servicesUnderFaults) dropSide() {
-	err := s.dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource).Delete(s.t.Context(), sidePool, metav1.DeleteOptions{})
+	err := s.dynamic.Resource(v2.CiliumLoadBalancerIPPoolResource).Delete(s.t.Context(), sidePool, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		s.t.Error(err)
 	}
@@ -258,7 +258,7 @@ func (s *servicesUnderFaults) rest() error {
 
 // counted compares the counts of pools with the addresses in use.
 func (s *servicesUnderFaults) counted(used map[netip.Addr]bool) error {
-	for _, p := range s.list(v2alpha1.CiliumLoadBalancerIPPoolResource).Items {
+	for _, p := range s.list(v2.CiliumLoadBalancerIPPoolResource).Items {
 		blocks, _, _ := unstructured.NestedSlice(p.Object, "spec", "blocks")
 		n := 0
 		for _, b := range blocks {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
 )
 
 // plainPool is the pool that plain Services have their addresses from. Of pools that overlap it is the first one.
@@ -23,8 +22,8 @@ const plainPool = "a-plain-pool"
 
 func (h *handwork) makePool(name, cidr string) {
 	h.t.Helper()
-	_, err := h.dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource).Create(h.ctx(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v2alpha1.SchemeGroupVersion.String(), "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name},
+	_, err := h.dynamic.Resource(v2.CiliumLoadBalancerIPPoolResource).Create(h.ctx(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v2.SchemeGroupVersion.String(), "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{"blocks": []any{map[string]any{"cidr": cidr}}},
 	}}, metav1.CreateOptions{})
 	if err != nil {
@@ -98,7 +97,7 @@ func (h *handwork) reported(m *handmade) bool {
 		return h.policyReports(m)
 	}
 	wrong := map[string]string{"cilium.io/PoolConflict": "True", "cilium.io/PoolInvalid": "True", "cilium.io/IPAMRequestSatisfied": "False"}
-	if m.resource != v2.CiliumNodeResource && m.resource != services && m.resource != v2alpha1.CiliumLoadBalancerIPPoolResource {
+	if m.resource != v2.CiliumNodeResource && m.resource != services && m.resource != v2.CiliumLoadBalancerIPPoolResource {
 		return false
 	}
 	u, err := h.client(m).Get(h.ctx(), m.name, metav1.GetOptions{})

@@ -220,7 +220,7 @@ func (h *handwork) populate() {
 					m.resource, m.namespace = services, h.namespace
 					h.makeService(name)
 				case "ciliumloadbalancerippools":
-					m.resource = v2alpha1.CiliumLoadBalancerIPPoolResource
+					m.resource = v2.CiliumLoadBalancerIPPoolResource
 					h.makePool(name, fmt.Sprintf("10.89.%d.0/24", len(h.all)%256))
 				case "ciliumnetworkpolicies", "ciliumclusterwidenetworkpolicies":
 					if (when == before) != (i%2 == 0) != (resource == "ciliumnetworkpolicies") {

@@ -13,14 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
 // A plan has the addresses of Services and the counts of their pools, and its writes are those of the next run.
 func TestPlanHasAddressesOfServices(t *testing.T) {
 	w := newWorld(t)
 	w.define("CiliumLoadBalancerIPPool")
-	pools := w.dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource)
+	pools := w.dynamic.Resource(v2.CiliumLoadBalancerIPPoolResource)
 	services := w.core.CoreV1().Services(w.namespace)
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(t.Context())

@@ -19,7 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
@@ -153,10 +153,10 @@ func (s *addressed) pool(cidrs []string) {
 	for _, c := range slices.Sorted(slices.Values(cidrs)) {
 		blocks = append(blocks, map[string]any{"cidr": c})
 	}
-	pools := s.dynamic.Resource(v2alpha1.CiliumLoadBalancerIPPoolResource)
+	pools := s.dynamic.Resource(v2.CiliumLoadBalancerIPPoolResource)
 	const name = "invariant1"
 	_, err := pools.Apply(s.t.Context(), name, &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v2alpha1.SchemeGroupVersion.String(), "kind": "CiliumLoadBalancerIPPool",
+		"apiVersion": v2.SchemeGroupVersion.String(), "kind": "CiliumLoadBalancerIPPool",
 		"metadata": map[string]any{"name": name}, "spec": map[string]any{"blocks": blocks},
 	}}, metav1.ApplyOptions{FieldManager: "test", Force: true})
 	if err != nil {

@@ -25,17 +25,20 @@ func (rejectAll) RoundTrip(req *http.Request) (*http.Response, error) {
 // send sends a write on its way, which a plan keeps to itself. ctx bounds it.
 func (d *moduleTransport) send(req *http.Request, ctx context.Context) (*http.Response, error) {
 	if d.plan != nil {
-		return d.plan.Objects().Write(req.WithContext(ctx), target(req), d.module, rateLimited{d})
+		return d.plan.Objects().Write(req.WithContext(ctx), target(req), d.module, versioned{d.guardedTransport, rateLimited{d}})
 	}
-	return d.track(req, func() (*http.Response, error) { return d.writer.next.RoundTrip(req.WithContext(ctx)) })
+	return d.track(req, func() (*http.Response, error) {
+		return versioned{d.guardedTransport, d.writer.next}.RoundTrip(req.WithContext(ctx))
+	})
 }
 
 // read sends a request that changes nothing. A plan reads its own writes.
 func (d *moduleTransport) read(req *http.Request) (*http.Response, error) {
+	server := versioned{d.guardedTransport, d.reads}
 	if d.plan != nil {
-		return d.plan.Objects().Read(req, target(req), d.reads)
+		return d.plan.Objects().Read(req, target(req), server)
 	}
-	return d.reads.RoundTrip(req)
+	return server.RoundTrip(req)
 }
 
 // target is what a request is about, nothing where it is about no resource.

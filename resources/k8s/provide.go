@@ -73,7 +73,7 @@ func newTransport(c Config, b cell.BuildInfo, log *slog.Logger, m *clientMetrics
 		log: log, agent: "skep/" + b.Version, servers: s, dialer: dial, metrics: m,
 		limiter:  fair.New(fair.Limits{Rate: float64(c.QPS), Burst: c.Burst, HeldUp: m.waited}),
 		reads:    reads,
-		progress: leading.NewTracker(), contention: newContention(),
+		progress: leading.NewTracker(), contention: newContention(), served: newServedVersions(log),
 		strict: os.Getenv(StrictCause) != "",
 	}, nil
 }

@@ -37,6 +37,7 @@ type guardedTransport struct {
 	plan       *dryrun.Plan     // nil: a real run
 	asked      *undeclared
 	dialer     *dialer
+	served     *servedVersions
 	term       atomic.Pointer[writer] // of the term entered last, or nil
 }
 

@@ -110,10 +110,9 @@ func (e expected) object(r response) (*unstructured.Unstructured, error) {
 
 // differs says how an object is not the expected one, "" if it is.
 func (e expected) differs(obj *unstructured.Unstructured) string {
-	version := e.ref.Resource.GroupVersion().String()
 	revision, err := parseRevision(obj.GetResourceVersion())
 	switch {
-	case obj.GetKind() == "" || obj.GetAPIVersion() != version || e.kind != "" && obj.GetKind() != e.kind:
+	case obj.GetKind() == "" || !IsVersionOf(obj.GetAPIVersion(), e.ref.Resource) || e.kind != "" && obj.GetKind() != e.kind:
 		return fmt.Sprintf("kind %q of %q", obj.GetKind(), obj.GetAPIVersion())
 	case e.generate != "" && !strings.HasPrefix(obj.GetName(), e.generate), e.generate == "" && obj.GetName() != e.ref.Name, obj.GetNamespace() != e.ref.Namespace:
 		return fmt.Sprintf("another object, %s %q", obj.GetKind(), joinName(obj.GetNamespace(), obj.GetName()))
@@ -156,7 +155,7 @@ func (e expected) list(r response) ([]unstructured.Unstructured, error) {
 	head := unstructured.Unstructured{Object: content}
 	kind := strings.TrimSuffix(head.GetKind(), "List")
 	list := unstructured.UnstructuredList{Object: content}
-	if kind == "" || kind == "Status" || head.GetAPIVersion() != e.ref.Resource.GroupVersion().String() {
+	if kind == "" || kind == "Status" || !IsVersionOf(head.GetAPIVersion(), e.ref.Resource) {
 		return nil, e.invalid(r.code, "kind %q of %q", head.GetKind(), head.GetAPIVersion())
 	}
 	if _, err := parseRevision(list.GetResourceVersion()); err != nil {

@@ -4,6 +4,7 @@
 package operatortest
 
 import (
+	"context"
 	"slices"
 	"testing"
 
@@ -87,12 +88,12 @@ func (d *Definitions) apply(want *apiextensionsv1.CustomResourceDefinition) {
 	})
 }
 
-// Delete deletes definitions, and waits until they are gone.
+// Delete deletes definitions, and waits until they are gone. It may be called when the test has ended.
 func (d *Definitions) Delete(names ...string) {
 	d.t.Helper()
 	for _, name := range names {
 		Eventually(d.t, name+" is gone", func() bool {
-			err := d.client.Delete(d.t.Context(), name, metav1.DeleteOptions{})
+			err := d.client.Delete(context.WithoutCancel(d.t.Context()), name, metav1.DeleteOptions{})
 			return apierrors.IsNotFound(err)
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/builtin"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -58,7 +59,8 @@ func Core[T, Full any](gvr schema.GroupVersionResource) Kind[T] {
 }
 
 // Custom declares custom resources. A stream of them waits for the
-// CustomResourceDefinition.
+// CustomResourceDefinition. A kind that has several versions is declared in its
+// newest: where the definition does not serve that one, it is read in the next.
 func Custom[T any](gvr schema.GroupVersionResource) Kind[T] {
 	return Kind[T]{gvr: gvr, custom: true, codec: sync.OnceValues(slim.JSON[T]), fits: func() error { return isCustom(gvr) }}
 }
@@ -87,6 +89,9 @@ func isTypeOf(full any, gvr schema.GroupVersionResource) error {
 func isCustom(gvr schema.GroupVersionResource) error {
 	if builtin.Has(gvr) {
 		return fmt.Errorf("%s are built in: declare them with stream.Core", gvr.Resource)
+	}
+	if versions := api.Versions(gvr.GroupResource()); len(versions) > 0 && versions[0] != gvr.Version {
+		return fmt.Errorf("the newest version of %s is %s: declare that, for %s may drop fields", gvr.Resource, versions[0], gvr.Version)
 	}
 	return nil
 }

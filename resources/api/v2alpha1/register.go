@@ -14,22 +14,14 @@ import (
 // SchemeGroupVersion is the group and version of the kinds in this package.
 var SchemeGroupVersion = schema.GroupVersion{Group: v2.GroupName, Version: "v2alpha1"}
 
-// The resources of this version, by kind.
+// The resources that have no newer version, by kind. The others are in v2, in which they are read and written.
 var (
-	CiliumBGPAdvertisementResource      = SchemeGroupVersion.WithResource("ciliumbgpadvertisements")
-	CiliumBGPClusterConfigResource      = SchemeGroupVersion.WithResource("ciliumbgpclusterconfigs")
-	CiliumBGPNodeConfigResource         = SchemeGroupVersion.WithResource("ciliumbgpnodeconfigs")
-	CiliumBGPNodeConfigOverrideResource = SchemeGroupVersion.WithResource("ciliumbgpnodeconfigoverrides")
-	CiliumBGPPeerConfigResource         = SchemeGroupVersion.WithResource("ciliumbgppeerconfigs")
-	CiliumBGPPeeringPolicyResource      = SchemeGroupVersion.WithResource("ciliumbgppeeringpolicies")
-	CiliumCIDRGroupResource             = SchemeGroupVersion.WithResource("ciliumcidrgroups")
-	CiliumDatapathPluginResource        = SchemeGroupVersion.WithResource("ciliumdatapathplugins")
-	CiliumEndpointSliceResource         = SchemeGroupVersion.WithResource("ciliumendpointslices")
-	CiliumGatewayClassConfigResource    = SchemeGroupVersion.WithResource("ciliumgatewayclassconfigs")
-	CiliumL2AnnouncementPolicyResource  = SchemeGroupVersion.WithResource("ciliuml2announcementpolicies")
-	CiliumLoadBalancerIPPoolResource    = SchemeGroupVersion.WithResource("ciliumloadbalancerippools")
-	CiliumNodeConfigResource            = SchemeGroupVersion.WithResource("ciliumnodeconfigs")
-	CiliumPodIPPoolResource             = SchemeGroupVersion.WithResource("ciliumpodippools")
+	CiliumBGPPeeringPolicyResource     = SchemeGroupVersion.WithResource("ciliumbgppeeringpolicies")
+	CiliumDatapathPluginResource       = SchemeGroupVersion.WithResource("ciliumdatapathplugins")
+	CiliumEndpointSliceResource        = SchemeGroupVersion.WithResource("ciliumendpointslices")
+	CiliumGatewayClassConfigResource   = SchemeGroupVersion.WithResource("ciliumgatewayclassconfigs")
+	CiliumL2AnnouncementPolicyResource = SchemeGroupVersion.WithResource("ciliuml2announcementpolicies")
+	CiliumPodIPPoolResource            = SchemeGroupVersion.WithResource("ciliumpodippools")
 )
 
 var (

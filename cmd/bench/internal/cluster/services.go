@@ -96,7 +96,7 @@ func (b Bench) recordedServices() contest.Figures {
 	return contest.Figures{scaled(lbCreated, 1000): 7.8, scaled(lbLast, 1000): 11.3, scaled(lb50, 1000): 6900, scaled(lb99, 1000): 11_100}
 }
 
-var ipPools = schema.GroupVersionResource{Group: "cilium.io", Version: "v2alpha1", Resource: "ciliumloadbalancerippools"}
+var ipPools = schema.GroupVersionResource{Group: "cilium.io", Version: "v2", Resource: "ciliumloadbalancerippools"}
 
 // services measures how fast Services get IPs of pools, and what edits of pools cost.
 func (b Bench) services(ctx context.Context, record func(contest.Figures)) error {
@@ -273,7 +273,7 @@ func (s *services) create(ctx context.Context, pool string, n int) error {
 // addPool creates a pool for the Services that are labelled with its name.
 func (s *services) addPool(ctx context.Context, name string, blocks ...string) error {
 	pool := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name},
+		"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": name},
 		"spec": map[string]any{
 			"blocks":          poolBlocks(blocks),
 			"serviceSelector": map[string]any{"matchLabels": map[string]any{"pool": name}},

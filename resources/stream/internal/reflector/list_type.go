@@ -9,6 +9,8 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
 )
 
 // The type of a list is verified: a proxy in place of the API server may answer with
@@ -19,7 +21,7 @@ func (c *Config[P]) verifyList(head metav1.TypeMeta) error {
 	name, ok := strings.CutSuffix(head.Kind, "List")
 	switch {
 	case !ok, name == "", c.Kind != "" && name != c.Kind && name != partialMetadata:
-	case head.APIVersion == c.Resource.GroupVersion().String(), name == partialMetadata && head.APIVersion == metav1.GroupName+"/v1":
+	case k8s.IsVersionOf(head.APIVersion, c.Resource), name == partialMetadata && head.APIVersion == metav1.GroupName+"/v1":
 		return nil
 	}
 	return fmt.Errorf("the server answers with a %q of %q in place of a list of %s", head.Kind, head.APIVersion, c.Resource.GroupResource())
