@@ -41,6 +41,7 @@ import (
 	"github.com/skep-operator/skep/cells/servicesync"
 	"github.com/skep-operator/skep/resources/agents"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/envoy"
@@ -63,6 +64,7 @@ import (
 // Resources are what duties share.
 var Resources = cell.Set(
 	cluster.Cell(cluster.DefaultConfig),
+	release.Cell,
 	explain.Cell,
 	dryrun.Cell,
 	k8s.Cell,

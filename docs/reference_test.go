@@ -16,6 +16,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/hive"
@@ -55,6 +56,7 @@ func TestReference(t *testing.T) {
 	page(t, "flags", "Options", flagsPage(plain.Graph()))
 	page(t, "metrics", "Metrics", metricsPage(t, hives))
 	page(t, "rbac", "Permissions", rbacPage(t, plain))
+	generated(t, "versions.md", "releases", releasesTable())
 	product := readSources(t, "cells", "resources", "runtime")
 	page(t, "events", "Events", eventsPage(t, product))
 	page(t, "health", "Health", healthPage(t, product, hives))
@@ -98,6 +100,20 @@ func page(t *testing.T, name, title, text string) {
 	}
 	const origin = "<!-- Written by make generate from what the operator says of itself. Do not edit. -->\n\n"
 	settle(t, path, string(got), "# "+title+"\n\n"+origin+text)
+}
+
+// releasesTable is what depends on the release of Cilium, as Markdown.
+func releasesTable() string {
+	var b strings.Builder
+	b.WriteString("| What depends on the release |")
+	for _, r := range release.All() {
+		fmt.Fprintf(&b, " %s |", r)
+	}
+	b.WriteString(" Rule |\n|" + strings.Repeat("---|", len(release.All())+2) + "\n")
+	for _, f := range release.Facts() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.Text, strings.Join(f.Answers, " | "), f.Source)
+	}
+	return b.String()
 }
 
 func cellsPage(g *graph.Graph) string {

@@ -22,9 +22,11 @@ var Cell = cell.Module("crds", "Registers the kinds of cilium.io, and upgrades o
 		cell.StartFirst("duties write fields that only a current definition keeps"),
 		k8s.RBAC(
 			k8s.Allow("create,get,list,watch", resource),
-			k8s.AllowNamed("update", resource, names(ownKinds())...),
+			k8s.AllowNamed("update", resource, names(func(k api.Kind) bool { return !k.IsMulticluster() && !ofSomeReleases(k.Name) })...),
 		),
-		k8s.OptionalRBAC(k8s.AllowNamed("update", resource, names(api.MulticlusterKinds())...)),
+		k8s.OptionalRBAC(
+			k8s.AllowNamed("update", resource, names(func(k api.Kind) bool { return k.IsMulticluster() || ofSomeReleases(k.Name) })...),
+		),
 
 		cell.Metrics(newMetrics),
 		stream.Provide(crdKind),
@@ -50,16 +52,21 @@ const firstPassLimit = 10 * time.Second
 // Config switches registration, and the CRDs of features of agents.
 type Config struct {
 	SkipCRDCreation           bool `flag:"skip-crd-creation" usage:"Do not create or update CustomResourceDefinitions; they exist already"`
-	EnableIPv4EgressGateway   bool `flag:"enable-ipv4-egress-gateway" usage:"Agents use CiliumEgressGatewayPolicies" hidden:"true"`
+	EnableEgressGateway       bool `flag:"enable-egress-gateway" usage:"Agents use CiliumEgressGatewayPolicies" hidden:"true"`
+	EnableIPv4EgressGateway   bool `flag:"enable-ipv4-egress-gateway" usage:"Agents use CiliumEgressGatewayPolicies; older form of --enable-egress-gateway" hidden:"true"`
+	EnableDatapathPlugins     bool `flag:"enable-datapath-plugins" usage:"Agents use CiliumDatapathPlugins" hidden:"true"`
 	EnableLocalRedirectPolicy bool `flag:"enable-local-redirect-policy" usage:"Agents use CiliumLocalRedirectPolicies" hidden:"true"`
 
 	ClusterMeshMCSAPIInstallCRDs bool `flag:"clustermesh-mcs-api-install-crds" usage:"Create and update the CustomResourceDefinitions of the multi-cluster services API, where it is enabled"`
 }
 
-func names(kinds []api.Kind) []string {
+// names are those of the definitions of some of the known kinds.
+func names(which func(api.Kind) bool) []string {
 	var names []string
-	for _, k := range kinds {
-		names = append(names, k.CRDName())
+	for _, k := range known() {
+		if which(k) {
+			names = append(names, k.CRDName())
+		}
 	}
 	return names
 }

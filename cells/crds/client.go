@@ -20,7 +20,10 @@ import (
 var crdResource = resource.WithVersion("v1")
 
 // crdClient reads and writes CRDs.
-type crdClient struct{ client k8s.Client }
+type crdClient struct {
+	client  k8s.Client
+	edition api.Edition
+}
 
 func ref(k api.Kind) k8s.Ref { return k8s.Ref{Resource: crdResource, Name: k.CRDName()} }
 
@@ -36,7 +39,7 @@ func (c crdClient) create(ctx context.Context, ours *unstructured.Unstructured) 
 // update replaces the spec and sets our version. Other labels stay.
 func (c crdClient) update(ctx context.Context, k api.Kind, ours *unstructured.Unstructured) error {
 	_, _, err := c.client.Modify(ctx, ref(k), func(u *unstructured.Unstructured) error {
-		if decide(k, u, ours).action != update { // another replica has done it
+		if decide(k, c.edition, u, ours).action != update { // another replica has done it
 			return nil
 		}
 		labels := u.GetLabels()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -46,6 +47,7 @@ type params struct {
 
 	Config    Config
 	Cluster   cluster.Config
+	Gateways  envoy.Config
 	Client    k8s.Client
 	CRDs      stream.Resource[crdMetadata]
 	Reconcile reconcile.Deps
@@ -61,6 +63,7 @@ const (
 	updated result = "updated"
 	equal   result = "equal"
 	drifted result = "drifted" // our version, and another schema
+	wider   result = "wider"   // it has fields that ours lacks
 	newer   result = "newer"
 	foreign result = "foreign" // of another project's, which has no version of ours
 	failed  result = "failed"
@@ -71,12 +74,12 @@ const (
 
 func newController(p params) *controller {
 	c := &controller{
-		params: p, client: crdClient{p.Client}, kinds: map[string]api.Kind{},
+		params: p, client: crdClient{p.Client, editionOf(p.Cluster.Release)}, kinds: map[string]api.Kind{},
 		read: map[string]state{}, watched: map[string]state{}, results: map[string]result{},
 		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, fetched: map[string]*unstructured.Unstructured{}, ready: make(chan struct{}),
 	}
 	c.queue = reconcile.NewQueue(p.Reconcile, "register", c.register, reconcile.Workers(8), reconcile.Backoff(50*time.Millisecond, 30*time.Second))
-	for _, k := range wanted(p.Config, p.Cluster) {
+	for _, k := range wanted(p.Config, p.Cluster, p.Gateways) {
 		name := k.CRDName()
 		c.kinds[name] = k
 		c.missing.Insert(name)
@@ -122,7 +125,7 @@ func (c *controller) register(ctx context.Context, name string) error {
 	case ctx.Err() != nil:
 		return err
 	case err != nil:
-		c.Metrics.set(c.kinds[name], o.installed, failed)
+		c.Metrics.set(c.client.edition, c.kinds[name], o.installed, failed)
 		if isPermanent(err) {
 			c.markReady(name, false)
 		}
@@ -198,7 +201,8 @@ func isPermanent(err error) bool {
 type observation struct {
 	installed string // version, from the label
 	result    result
-	serves    bool // from its conditions
+	lost      string // the field for which it is wider
+	serves    bool   // from its conditions
 }
 
 var errBeingDeleted = errors.New("it is being deleted; it is recreated when it is gone")
@@ -206,11 +210,11 @@ var errBeingDeleted = errors.New("it is being deleted; it is recreated when it i
 // advance makes the next step towards a current and established CRD.
 func (c *controller) advance(ctx context.Context, k api.Kind) (observation, error) {
 	found, err := c.get(ctx, k)
-	if err == nil && c.isAwaited(k.CRDName()) && isServed(k, found) {
+	if err == nil && c.isAwaited(k.CRDName()) && c.isServed(k, found) {
 		c.keepFetched(k.CRDName(), found)
-		return observation{installed: k.Version(edition), result: uncompared, serves: true}, nil
+		return observation{installed: k.Version(c.client.edition), result: uncompared, serves: true}, nil
 	}
-	ours, parseErr := k.UnstructuredCRD(edition)
+	ours, parseErr := k.UnstructuredCRD(c.client.edition)
 	if parseErr != nil {
 		return observation{}, parseErr
 	}
@@ -218,7 +222,7 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 		c.recordDeleted(k.CRDName())
 		err = c.client.create(ctx, ours)
 		if err == nil {
-			return observation{installed: k.Version(edition), result: created}, nil
+			return observation{installed: k.Version(c.client.edition), result: created}, nil
 		}
 		if k8s.IsAlreadyExists(err, ref(k)) { // another replica was faster
 			found, err = c.client.get(ctx, k)
@@ -231,7 +235,7 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 	if err != nil {
 		return observation{}, err
 	}
-	d := decide(k, found, ours)
+	d := decide(k, c.client.edition, found, ours)
 	switch d.action {
 	case wait:
 		return observation{installed: d.installed}, errBeingDeleted
@@ -239,12 +243,12 @@ func (c *controller) advance(ctx context.Context, k api.Kind) (observation, erro
 		return observation{installed: d.installed, result: updated}, c.client.update(ctx, k, ours)
 	}
 	serves, err := established(conditions)
-	return observation{installed: d.installed, result: d.result, serves: serves}, err
+	return observation{installed: d.installed, result: d.result, lost: d.lost, serves: serves}, err
 }
 
 // isServed reports whether a CRD has our version and is established. It does not compare schemas.
-func isServed(k api.Kind, found *unstructured.Unstructured) bool {
-	if !isCurrent(k, found) {
+func (c *controller) isServed(k api.Kind, found *unstructured.Unstructured) bool {
+	if !isCurrent(k, c.client.edition, found) {
 		return false
 	}
 	conditions, err := decodeConditions(found)
@@ -267,17 +271,19 @@ func (c *controller) recordResult(name string, l observation) {
 	switch {
 	case l.result == before:
 	case l.result == created:
-		c.Log.Info("created CRD", "name", name, "version", k.Version(edition))
+		c.Log.Info("created CRD", "name", name, "version", k.Version(c.client.edition))
 	case l.result == updated:
-		c.Log.Info("updated CRD", "name", name, "from", l.installed, "to", k.Version(edition))
+		c.Log.Info("updated CRD", "name", name, "from", l.installed, "to", k.Version(c.client.edition))
 	case l.result == newer:
-		c.Log.Info("keeping newer CRD", "name", name, "installed", l.installed, "ours", k.Version(edition))
+		c.Log.Info("keeping newer CRD", "name", name, "installed", l.installed, "ours", k.Version(c.client.edition))
 	case l.result == foreign:
 		c.Log.Info("keeping CRD of another project, which has no version", "name", name, "label", k.VersionLabel())
+	case l.result == wider:
+		c.Log.Warn("keeping CRD that has a field that ours lacks, and that objects would lose; remove the field, or the label, to have the CRD updated", "label", k.VersionLabel(), "name", name, "field", l.lost, "version", l.installed)
 	case l.result == drifted:
 		c.Log.Warn("keeping CRD that has our version and another schema", "name", name, "version", l.installed, "label", k.VersionLabel())
 	}
-	c.Metrics.set(k, l.installed, l.result)
+	c.Metrics.set(c.client.edition, k, l.installed, l.result)
 }
 
 // recordDeleted logs that a CRD is gone that was registered in this term.

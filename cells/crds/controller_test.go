@@ -106,7 +106,7 @@ func TestKeptCRDThatChangedIsReadAgain(t *testing.T) {
 	} {
 		server := &onlyGet{}
 		c := &controller{
-			client: crdClient{server}, fetched: map[string]*unstructured.Unstructured{k.CRDName(): kept},
+			client: crdClient{server, edition}, fetched: map[string]*unstructured.Unstructured{k.CRDName(): kept},
 			read: map[string]state{k.CRDName(): stateOfCRD(kept)}, watched: test.watched,
 		}
 		found, err := c.get(t.Context(), k)

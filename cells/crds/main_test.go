@@ -153,6 +153,7 @@ func build(t *testing.T, kubeconfig string, args ...string) *operator {
 		return lifecycle.Funcs{OnStart: func(context.Context) error { o.onDuty(); return nil }}
 	}))
 	var err error
+	args = append([]string{"--cilium-release=1.17"}, args...) // unless a test says another
 	if o.Operator, err = operatortest.New(t, cell.Set(duty, crds.Cell), kubeconfig, args...); err != nil {
 		t.Fatal(err)
 	}

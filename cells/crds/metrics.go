@@ -20,8 +20,8 @@ func newMetrics(f metrics.Factory) *crdMetrics {
 }
 
 // set replaces the result for the CRD of a kind.
-func (m *crdMetrics) set(k api.Kind, installed string, r result) {
+func (m *crdMetrics) set(e api.Edition, k api.Kind, installed string, r result) {
 	name := k.CRDName()
 	m.Schema.DeletePartialMatch(prometheus.Labels{"crd": name})
-	m.Schema.WithLabelValues(name, installed, k.Version(edition), string(r)).Set(1)
+	m.Schema.WithLabelValues(name, installed, k.Version(e), string(r)).Set(1)
 }

@@ -6,6 +6,8 @@ package crds
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/cluster/release"
 )
 
 // action is what to do with a CRD.
@@ -29,10 +32,11 @@ type decision struct {
 	action    action
 	installed string // version, from the label
 	result    result // if it is kept
+	lost      string // a field that ours lacks, if it is kept for that
 }
 
-// decide compares the installed CRD of a kind with ours.
-func decide(k api.Kind, installed, ours *unstructured.Unstructured) decision {
+// decide compares the installed CRD of a kind with ours, which is of an edition.
+func decide(k api.Kind, e api.Edition, installed, ours *unstructured.Unstructured) decision {
 	d := decision{action: update, installed: installed.GetLabels()[k.VersionLabel()]}
 	if installed.GetDeletionTimestamp() != nil {
 		d.action = wait
@@ -45,27 +49,56 @@ func decide(k api.Kind, installed, ours *unstructured.Unstructured) decision {
 	if schemas := schemasOf(installed); len(schemas) == 0 || schemas[0] == nil {
 		return d
 	}
-	have, err := parseVersion(d.installed)
-	if err != nil {
-		return d
-	}
-	want, err := parseVersion(k.Version(edition))
-	if err != nil || have.LT(want) {
-		return d
-	}
-	d.action, d.result = leave, equal
-	switch {
-	case have.GT(want):
-		d.result = newer
-	case !sameSchemas(installed, ours):
+	if d.result = compare(d.installed, k.Version(e)); d.result == equal && !sameSchemas(installed, ours) {
 		d.result = drifted
+	}
+	if d.result == "" && d.installed != "" { // who takes the label off asks for ours
+		if d.lost = lostField(installed, ours); d.lost != "" {
+			d.result = wider
+		}
+	}
+	if d.result != "" {
+		d.action = leave
 	}
 	return d
 }
 
+// compare compares the version of an installed CRD with ours: it is equal, newer, or nothing for one that is to be updated.
+func compare(installed, ours string) result {
+	have, err := parseVersion(installed)
+	want, wantErr := parseVersion(ours)
+	switch {
+	case err != nil, wantErr != nil, isOfOtherRelease(installed, ours), have.LT(want):
+		return ""
+	case have.GT(want):
+		return newer
+	}
+	return equal
+}
+
+// isOfOtherRelease reports whether a version is ours for another release, of the same schemas or older ones. These differ
+// in what they refuse alone, which goes with the release that runs.
+func isOfOtherRelease(installed, ours string) bool {
+	has, hasRevision := cutRevision(installed)
+	want, revision := cutRevision(ours)
+	isOurs := slices.ContainsFunc(release.All(), func(r release.Release) bool { return release.SchemaVersion.In(r) == has })
+	return isOurs && has != want && hasRevision > 0 && hasRevision <= revision
+}
+
+// cutRevision returns the release and the revision of a version of ours, such as 1.33.9 and 1 of 1.33.9-alpha.1; the revision of
+// others is 0.
+func cutRevision(version string) (release string, revision int) {
+	release, text, _ := strings.Cut(version, "-alpha.")
+	revision, err := strconv.Atoi(text)
+	if err != nil {
+		return release, 0
+	}
+	return release, revision
+}
+
 // isCurrent reports whether the CRD of a kind has our version and is not being deleted.
-func isCurrent(k api.Kind, installed *unstructured.Unstructured) bool {
-	return installed.GetLabels()[k.VersionLabel()] == k.Version(edition) && installed.GetDeletionTimestamp() == nil
+func isCurrent(k api.Kind, e api.Edition, installed *unstructured.Unstructured) bool {
+	return installed.GetLabels()[k.VersionLabel()] == k.Version(e) && installed.GetDeletionTimestamp() == nil
 }
 
 // parseVersion parses a version as agents do: a leading v, missing parts and leading zeros are accepted, and a suffix

@@ -5,15 +5,21 @@ package crds
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/referencetest"
 )
 
 // unstructuredOf is a CRD as a read returns it.
@@ -78,11 +84,14 @@ func TestSchemasAreComparedWithoutTexts(t *testing.T) {
 		for _, v := range installed.Spec.Versions {
 			rewriteTexts(v.Schema.OpenAPIV3Schema)
 		}
-		if d := decide(kind, unstructuredOf(t, installed), builtIn(t, kind)); d.result != equal {
+		if d := decide(kind, edition, unstructuredOf(t, installed), builtIn(t, kind)); d.result != equal {
 			t.Errorf("%s with other descriptions is %s", kind.Name, d.result)
 		}
 	}
 }
+
+// edition is that of the oldest release.
+var edition = editionOf(release.All()[0])
 
 var ourVersion = edition.SchemaVersion()
 
@@ -147,7 +156,7 @@ func TestDecide(t *testing.T) {
 			installed := ciliumNode(t)
 			test.change(installed)
 			kind, _ := api.KindNamed("CiliumNode")
-			got := decide(kind, unstructuredOf(t, installed), builtIn(t, kind))
+			got := decide(kind, edition, unstructuredOf(t, installed), builtIn(t, kind))
 			if got.action != test.want || got.result != test.result {
 				t.Errorf("decided to %s (%q), want to %s (%q)", got.action, got.result, test.want, test.result)
 			}
@@ -192,42 +201,113 @@ func TestEstablished(t *testing.T) {
 	}
 }
 
-// Section "Which kinds"; CRD-E1 and CRD-E11.
+// Section "Which kinds"; CRD-20, CRD-E1 and CRD-E11 (14 to 18).
 func TestWanted(t *testing.T) {
-	always := []string{
-		"CiliumCIDRGroup", "CiliumClusterwideNetworkPolicy", "CiliumExternalWorkload", "CiliumIdentity", "CiliumL2AnnouncementPolicy",
-		"CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumNode", "CiliumNodeConfig", "CiliumPodIPPool",
-	}
+	always := "CIDRGroup ClusterwideNetworkPolicy Endpoint Identity L2AnnouncementPolicy LoadBalancerIPPool NetworkPolicy Node NodeConfig PodIPPool"
+	const bgp = " BGPAdvertisement BGPClusterConfig BGPNodeConfig BGPNodeConfigOverride BGPPeerConfig"
 	for name, test := range map[string]struct {
-		config Config
-		shared cluster.Config
-		more   []string
+		change func(*Config, *cluster.Config, *envoy.Config)
+		less   string
+		more   [4]string // by release
 	}{
-		"nothing set":                  {Config{}, cluster.Config{}, []string{"CiliumEndpoint"}},
-		"no endpoints, with a kvstore": {Config{}, cluster.Config{KVStore: "etcd", DisableEndpointCRD: true}, nil},
-		"no endpoints, without one":    {Config{}, cluster.Config{DisableEndpointCRD: true}, []string{"CiliumEndpoint"}},
-		"slices":                       {Config{}, cluster.Config{EnableCiliumEndpointSlice: true}, []string{"CiliumEndpoint", "CiliumEndpointSlice"}},
-		"Envoy":                        {Config{}, cluster.Config{EnableEnvoyConfig: true}, []string{"CiliumEndpoint", "CiliumEnvoyConfig", "CiliumClusterwideEnvoyConfig"}},
-		"egress gateway":               {Config{EnableIPv4EgressGateway: true}, cluster.Config{}, []string{"CiliumEndpoint", "CiliumEgressGatewayPolicy"}},
-		"local redirect":               {Config{EnableLocalRedirectPolicy: true}, cluster.Config{}, []string{"CiliumEndpoint", "CiliumLocalRedirectPolicy"}},
-		"BGP": {Config{}, cluster.Config{EnableBGPControlPlane: true}, []string{"CiliumEndpoint", "CiliumBGPAdvertisement", "CiliumBGPClusterConfig",
-			"CiliumBGPNodeConfig", "CiliumBGPNodeConfigOverride", "CiliumBGPPeerConfig", "CiliumBGPPeeringPolicy"}},
+		"defaults": {func(*Config, *cluster.Config, *envoy.Config) {}, "", [4]string{"ExternalWorkload"}},
+		"no endpoints, with a kvstore": {func(_ *Config, s *cluster.Config, _ *envoy.Config) { s.KVStore, s.DisableEndpointCRD = "etcd", true },
+			"Endpoint", [4]string{"ExternalWorkload"}},
+		"no endpoints, without one": {func(_ *Config, s *cluster.Config, _ *envoy.Config) { s.DisableEndpointCRD = true }, "", [4]string{"ExternalWorkload"}},
+		"slices": {func(_ *Config, s *cluster.Config, _ *envoy.Config) { s.EnableCiliumEndpointSlice = true },
+			"", [4]string{"EndpointSlice ExternalWorkload", "EndpointSlice", "EndpointSlice", "EndpointSlice"}},
+		"Envoy": {func(_ *Config, s *cluster.Config, _ *envoy.Config) { s.EnableEnvoyConfig = true },
+			"", [4]string{"EnvoyConfig ClusterwideEnvoyConfig ExternalWorkload", "EnvoyConfig ClusterwideEnvoyConfig", "EnvoyConfig ClusterwideEnvoyConfig", "EnvoyConfig ClusterwideEnvoyConfig"}},
+		"Gateway API": {func(_ *Config, _ *cluster.Config, g *envoy.Config) { g.EnableGatewayAPI = true },
+			"", [4]string{"ExternalWorkload", "GatewayClassConfig", "GatewayClassConfig", "GatewayClassConfig"}},
+		"egress gateway": {func(c *Config, _ *cluster.Config, _ *envoy.Config) { c.EnableEgressGateway = true },
+			"", [4]string{"EgressGatewayPolicy ExternalWorkload", "EgressGatewayPolicy", "EgressGatewayPolicy", "EgressGatewayPolicy"}},
+		"egress gateway by its older name": {func(c *Config, _ *cluster.Config, _ *envoy.Config) { c.EnableIPv4EgressGateway = true },
+			"", [4]string{"EgressGatewayPolicy ExternalWorkload", "EgressGatewayPolicy", "EgressGatewayPolicy", "EgressGatewayPolicy"}},
+		"local redirect": {func(c *Config, _ *cluster.Config, _ *envoy.Config) { c.EnableLocalRedirectPolicy = true },
+			"", [4]string{"LocalRedirectPolicy ExternalWorkload", "LocalRedirectPolicy", "LocalRedirectPolicy", "LocalRedirectPolicy"}},
+		"plugins": {func(c *Config, _ *cluster.Config, _ *envoy.Config) { c.EnableDatapathPlugins = true },
+			"", [4]string{"ExternalWorkload", "", "", "DatapathPlugin"}},
+		"BGP": {func(_ *Config, s *cluster.Config, _ *envoy.Config) { s.EnableBGPControlPlane = true },
+			"", [4]string{"ExternalWorkload BGPPeeringPolicy" + bgp, "BGPPeeringPolicy" + bgp, bgp, bgp}},
+		"no policies of a namespace": {func(_ *Config, s *cluster.Config, _ *envoy.Config) { s.EnableCiliumNetworkPolicy = false },
+			"NetworkPolicy", [4]string{"ExternalWorkload"}},
+		"no policies": {func(_ *Config, s *cluster.Config, _ *envoy.Config) {
+			s.EnableCiliumNetworkPolicy, s.EnableCiliumClusterwideNetworkPolicy = false, false
+		}, "NetworkPolicy ClusterwideNetworkPolicy CIDRGroup", [4]string{"ExternalWorkload"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			want := map[string]bool{}
-			for _, kind := range append(test.more, always...) {
-				want[kind] = true
-			}
-			for _, kind := range wanted(test.config, test.shared) {
-				if !want[kind.Name] {
-					t.Errorf("%s is registered", kind.Name)
+		for i, r := range release.All() {
+			t.Run(name+" "+r.String(), func(t *testing.T) {
+				var c Config
+				shared, gateways := cluster.DefaultConfig, envoy.Config{}
+				shared.Release = r
+				test.change(&c, &shared, &gateways)
+				want := sets.New(strings.Fields(always + " " + test.more[i])...).Difference(sets.New(strings.Fields(test.less)...))
+				got := sets.New[string]()
+				for _, kind := range wanted(c, shared, gateways) {
+					got.Insert(strings.TrimPrefix(kind.Name, "Cilium"))
 				}
-				delete(want, kind.Name)
+				if !got.Equal(want) {
+					t.Errorf("too many: %v, missing: %v", sets.List(got.Difference(want)), sets.List(want.Difference(got)))
+				}
+			})
+		}
+	}
+}
+
+// CRD-21: definitions of ours for another release differ in what they refuse, and follow the release that runs; those of a newer
+// revision do not.
+func TestDecideOtherRelease(t *testing.T) {
+	kind, _ := api.KindNamed("CiliumNetworkPolicy")
+	for _, from := range release.All() {
+		for _, to := range release.All() {
+			installed, err := kind.CRD(editionOf(from))
+			if err != nil {
+				t.Fatal(err)
 			}
-			for kind := range want {
-				t.Errorf("%s is not registered", kind)
+			ours, err := kind.UnstructuredCRD(editionOf(to))
+			if err != nil {
+				t.Fatal(err)
 			}
-		})
+			want := decision{action: update, installed: editionOf(from).SchemaVersion()}
+			if from == to {
+				want.action, want.result = leave, equal
+			}
+			if got := decide(kind, editionOf(to), unstructuredOf(t, installed), ours); got != want {
+				t.Errorf("from %v to %v: %+v", from, to, got)
+			}
+			installed.Labels[api.SchemaVersionLabel] = release.SchemaVersion.In(release.Newest()) + "-alpha.1000"
+			if got := decide(kind, editionOf(to), unstructuredOf(t, installed), ours); got.action != leave || got.result != newer {
+				t.Errorf("a newer revision: %+v", got)
+			}
+		}
+	}
+}
+
+// CRD-21: the definitions of the originals have no field that ours lack, and one that somebody has added keeps a definition.
+func TestLostFields(t *testing.T) {
+	for _, r := range release.All() {
+		for name, text := range referencetest.Definitions(t, r.String()) {
+			installed := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal(text, &installed.Object); err != nil {
+				t.Fatal(err)
+			}
+			for _, kind := range api.Kinds() {
+				if kind.CRDName() != name {
+					continue
+				}
+				if lost := lostField(installed, builtIn(t, kind)); lost != "" {
+					t.Errorf("%v %s: %s", r, name, lost)
+				}
+			}
+		}
+	}
+	kind, _ := api.KindNamed("CiliumNode")
+	installed := ciliumNode(t)
+	installed.Labels[api.SchemaVersionLabel] = "1.29.9"
+	installed.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["mine"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	if got := decide(kind, edition, unstructuredOf(t, installed), builtIn(t, kind)); got != (decision{leave, "1.29.9", wider, "v2 .spec.mine"}) {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -249,8 +329,8 @@ func TestDecideMulticluster(t *testing.T) {
 		t.Fatal("there is no kind ServiceImport")
 	}
 	for version, want := range map[string]decision{
-		api.MulticlusterVersion: {leave, api.MulticlusterVersion, equal}, "v0.4.1": {update, "v0.4.1", ""}, "v9.0.0": {leave, "v9.0.0", newer},
-		"": {leave, "", foreign}, "main": {leave, "main", foreign},
+		api.MulticlusterVersion: {leave, api.MulticlusterVersion, equal, ""}, "v0.4.1": {update, "v0.4.1", "", ""}, "v9.0.0": {leave, "v9.0.0", newer, ""},
+		"": {leave, "", foreign, ""}, "main": {leave, "main", foreign, ""},
 	} {
 		installed, err := kind.CRD(edition)
 		if err != nil {
@@ -259,7 +339,7 @@ func TestDecideMulticluster(t *testing.T) {
 		if installed.Labels[kind.VersionLabel()] = version; version == "" {
 			installed.Labels = nil
 		}
-		if got := decide(kind, unstructuredOf(t, installed), builtIn(t, kind)); got != want {
+		if got := decide(kind, edition, unstructuredOf(t, installed), builtIn(t, kind)); got != want {
 			t.Errorf("version %q: %+v, want %+v", version, got, want)
 		}
 	}
@@ -269,7 +349,7 @@ func TestDecideMulticluster(t *testing.T) {
 func TestWantedMulticluster(t *testing.T) {
 	for _, on := range []bool{true, false} {
 		for _, install := range []bool{true, false} {
-			n := len(wanted(Config{ClusterMeshMCSAPIInstallCRDs: install}, cluster.Config{ClusterMeshEnableMCSAPI: on})) - len(wanted(Config{}, cluster.Config{}))
+			n := len(wanted(Config{ClusterMeshMCSAPIInstallCRDs: install}, cluster.Config{ClusterMeshEnableMCSAPI: on}, envoy.Config{})) - len(wanted(Config{}, cluster.Config{}, envoy.Config{}))
 			if want := map[bool]int{true: 2}[on && install]; n != want {
 				t.Errorf("enabled %t, installed %t: %d more kinds", on, install, n)
 			}

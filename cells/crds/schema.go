@@ -92,3 +92,62 @@ func sameProperties(a, b any) bool {
 	right, isOtherObject := b.(map[string]any)
 	return isObject && isOtherObject && maps.EqualFunc(left, right, sameSchema)
 }
+
+// lostField returns the first field that objects have by an installed CRD, in any of its versions, and by ours do not, "" if ours
+// has all: the API server would drop it from objects at their next write.
+func lostField(installed, ours *unstructured.Unstructured) string {
+	all := schemasByVersion(ours)
+	for version, schema := range schemasByVersion(installed) {
+		own, has := all[version]
+		if !has {
+			continue // of a version that is not served any more there is a word when objects are stored in it
+		}
+		if path := lost(schema, own); path != "" {
+			return version + " " + path
+		}
+	}
+	return ""
+}
+
+// schemasByVersion returns the schemas of a CRD by the names of its versions.
+func schemasByVersion(crd *unstructured.Unstructured) map[string]map[string]any {
+	schemas := map[string]map[string]any{}
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for i, schema := range schemasOf(crd) {
+		version, _ := versions[i].(map[string]any)
+		name, _ := version["name"].(string)
+		if schema, isObject := schema.(map[string]any); isObject {
+			schemas[name] = schema
+		}
+	}
+	return schemas
+}
+
+// lost returns the path of a field that a schema has and ours does not, "" if there is none.
+func lost(schema, ours map[string]any) string {
+	if ours["x-kubernetes-preserve-unknown-fields"] == true {
+		return ""
+	}
+	properties, _ := schema["properties"].(map[string]any)
+	own, _ := ours["properties"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		field, has := own[name].(map[string]any)
+		if !has {
+			return "." + name
+		}
+		if below, isSchema := properties[name].(map[string]any); isSchema {
+			if path := lost(below, field); path != "" {
+				return "." + name + path
+			}
+		}
+	}
+	for _, keyword := range []string{"items", "additionalProperties"} {
+		below, isSchema := schema[keyword].(map[string]any)
+		if field, has := ours[keyword].(map[string]any); isSchema && has {
+			if path := lost(below, field); path != "" {
+				return "[]" + path
+			}
+		}
+	}
+	return ""
+}

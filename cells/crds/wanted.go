@@ -4,49 +4,63 @@
 package crds
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/skep-operator/skep/resources/api"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/envoy"
 )
 
-// edition is that of the oldest release, whose definitions accept what any release does.
-var edition api.Edition
-
 // known are the kinds that are registered where they are needed.
-func known() []api.Kind { return append(ownKinds(), api.MulticlusterKinds()...) }
+func known() []api.Kind { return append(api.Kinds(), api.MulticlusterKinds()...) }
 
-// ownKinds are those of cilium.io, but those that only agents from 1.18 on have.
-func ownKinds() []api.Kind {
-	return slices.DeleteFunc(api.Kinds(), func(k api.Kind) bool {
-		return k.Name == "CiliumDatapathPlugin" || k.Name == "CiliumGatewayClassConfig"
-	})
+// ofSomeReleases are the kinds that not every release has. The role of a chart allows to update those of its release.
+func ofSomeReleases(kind string) bool {
+	switch kind {
+	case "CiliumExternalWorkload", "CiliumBGPPeeringPolicy", "CiliumGatewayClassConfig", "CiliumDatapathPlugin":
+		return true
+	}
+	return false
 }
 
 // wanted are the kinds that a cluster with this configuration needs.
-func wanted(c Config, shared cluster.Config) []api.Kind {
+func wanted(c Config, shared cluster.Config, gateways envoy.Config) []api.Kind {
 	var kinds []api.Kind
 	for _, k := range known() {
-		if isWanted(k.Name, c, shared) {
+		if isWanted(k.Name, c, shared, gateways) {
 			kinds = append(kinds, k)
 		}
 	}
 	return kinds
 }
 
-func isWanted(kind string, c Config, shared cluster.Config) bool {
+func isWanted(kind string, c Config, shared cluster.Config, gateways envoy.Config) bool {
 	switch kind {
 	case "CiliumEndpoint":
 		return shared.EndpointCRD()
 	case "CiliumEndpointSlice":
-		return shared.EnableCiliumEndpointSlice && (shared.EndpointCRD() || shared.SlimEndpointSlices())
+		return shared.EnableCiliumEndpointSlice
+	case "CiliumNetworkPolicy":
+		return shared.EnableCiliumNetworkPolicy
+	case "CiliumClusterwideNetworkPolicy":
+		return shared.EnableCiliumClusterwideNetworkPolicy
+	case "CiliumCIDRGroup":
+		return shared.EnableCiliumNetworkPolicy || shared.EnableCiliumClusterwideNetworkPolicy
 	case "CiliumLocalRedirectPolicy":
 		return c.EnableLocalRedirectPolicy
 	case "CiliumEgressGatewayPolicy":
-		return c.EnableIPv4EgressGateway
+		return c.EnableEgressGateway || c.EnableIPv4EgressGateway
 	case "CiliumEnvoyConfig", "CiliumClusterwideEnvoyConfig":
 		return shared.EnableEnvoyConfig
+	case "CiliumGatewayClassConfig":
+		return gateways.EnableGatewayAPI && release.GatewayClassConfigs.In(shared.Release)
+	case "CiliumDatapathPlugin":
+		return c.EnableDatapathPlugins && release.DatapathPlugins.In(shared.Release)
+	case "CiliumExternalWorkload":
+		return release.ExternalWorkloads.In(shared.Release)
+	case "CiliumBGPPeeringPolicy":
+		return shared.EnableBGPControlPlane && release.BGPPeeringPolicies.In(shared.Release)
 	case "ServiceExport", "ServiceImport":
 		return shared.ClusterMeshEnableMCSAPI && c.ClusterMeshMCSAPIInstallCRDs
 	}
@@ -54,4 +68,18 @@ func isWanted(kind string, c Config, shared cluster.Config) bool {
 		return shared.EnableBGPControlPlane
 	}
 	return true
+}
+
+// editionOf is what definitions are like for the agents of a release.
+func editionOf(r release.Release) api.Edition {
+	return api.Edition{
+		Label: release.SchemaVersion.In(r),
+		Admission: api.Admission{
+			RefuseRequires:           release.EmptyRequires.In(r),
+			RefuseKafka:              release.OnlyHTTPAndDNS.In(r),
+			RequireSpec:              release.PolicyNeedsSpec.In(r),
+			FixMaskSize:              release.FixedMaskSize.In(r),
+			RefuseIdleServiceOptions: release.ServiceOptionsOfServices.In(r),
+		},
+	}
 }

@@ -26,6 +26,9 @@ func logOverrides(c Config, v *config.Values, log *slog.Logger) {
 		log.Warn("identities are allocated as CRDs: no kvstore is configured", "identityAllocationMode", c.IdentityAllocationMode)
 	}
 	if c.DisableEndpointCRD && c.EndpointCRD() {
-		log.Warn("ignoring disable-endpoint-crd: no kvstore is configured")
+		log.Warn("ignoring disable-endpoint-crd: no kvstore is configured, and agents enforce policies")
+	}
+	if !c.EnableCiliumNodeCRD && c.NodeCRD() {
+		log.Warn("ignoring enable-ciliumnode-crd: agents do without CiliumNodes with the IPAM mode delegated-plugin and identities as CRDs alone", "ipam", c.IPAM)
 	}
 }

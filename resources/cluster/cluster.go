@@ -7,10 +7,13 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/config"
 )
 
 // Config is the options shared by duties. See docs/wire/configuration.md.
@@ -44,6 +47,19 @@ type Config struct {
 	IdentityManagementMode    string `flag:"identity-management-mode" usage:"Component that creates CiliumIdentities: agent, operator, or both during a migration" oneof:"agent,operator,both"`
 	OperatorManagesIdentities bool   `flag:"operator-manages-identities" usage:"Create CiliumIdentities in the operator; older form of --identity-management-mode=operator"`
 
+	// What agents enforce. What holds for all policies together is told by PolicyOff.
+	EnablePolicy                         string `flag:"enable-policy" usage:"When agents enforce policies: default, always or never" hidden:"true"`
+	EnableK8sNetworkPolicy               bool   `flag:"enable-k8s-networkpolicy" usage:"Agents enforce NetworkPolicies" hidden:"true"`
+	EnableK8sClusterNetworkPolicy        bool   `flag:"enable-k8s-cluster-network-policy" usage:"Agents enforce ClusterNetworkPolicies" hidden:"true"`
+	EnableCiliumNetworkPolicy            bool   `flag:"enable-cilium-network-policy" usage:"Agents enforce CiliumNetworkPolicies" hidden:"true"`
+	EnableCiliumClusterwideNetworkPolicy bool   `flag:"enable-cilium-clusterwide-network-policy" usage:"Agents enforce CiliumClusterwideNetworkPolicies" hidden:"true"`
+
+	// EnableCiliumNodeCRD is as given; what holds is told by NodeCRD.
+	EnableCiliumNodeCRD bool `flag:"enable-ciliumnode-crd" usage:"Agents create CiliumNodes" hidden:"true"`
+
+	// Release is the release of Cilium that the cluster is configured for.
+	Release release.Release `flag:"-"`
+
 	// Features of agents that decide which kinds a cluster needs.
 	EnableEnvoyConfig     bool `flag:"enable-envoy-config" usage:"Agents use CiliumEnvoyConfigs" hidden:"true"`
 	EnableBGPControlPlane bool `flag:"enable-bgp-control-plane" usage:"Agents run the BGP control plane" hidden:"true"`
@@ -70,6 +86,8 @@ var DefaultConfig = Config{
 	EnableIPv4: true, EnableIPv6: true,
 	IPAM: "cluster-pool", IdentityAllocationMode: "kvstore",
 	CESControllerMode: "default", IdentityManagementMode: "agent",
+	EnablePolicy: "default", EnableK8sNetworkPolicy: true, EnableCiliumNetworkPolicy: true, EnableCiliumClusterwideNetworkPolicy: true,
+	EnableCiliumNodeCRD:               true,
 	ClusterMeshDefaultGlobalNamespace: true,
 	DefaultLBServiceIPAM:              LBIPAM,
 }
@@ -92,8 +110,22 @@ func (c Config) checkName() error {
 	return nil
 }
 
+// enforcement are the values of enable-policy.
+var enforcement = []string{"default", "always", "never"}
+
+// checkPolicy validates when policies are enforced. The original runs with any value.
+func (c Config) checkPolicy() error {
+	if !slices.Contains(enforcement, strings.ToLower(c.EnablePolicy)) {
+		return cell.Questionable("enable-policy", "should be %s: agents do not start with it", strings.Join(enforcement, ", "))
+	}
+	return nil
+}
+
+// Derive sets the release.
+func (c *Config) Derive(values *config.Values) { c.Release = release.Find(values).Release }
+
 // Validate implements the check of config structs.
-func (c Config) Validate() error { return errors.Join(c.checkName(), c.check()) }
+func (c Config) Validate() error { return errors.Join(c.checkName(), c.checkPolicy(), c.check()) }
 
 func (c Config) check() error {
 	switch {
@@ -113,7 +145,7 @@ func (c Config) check() error {
 		return cell.Invalid("k8s-service-proxy-name", "%q is no value of a label", c.K8sServiceProxyName)
 	case !slices.Contains(ipamModes, c.IPAM):
 		return cell.Invalid("ipam", "must be one of %v", ipamModes)
-	case c.DisableEndpointCRD && c.EnableCiliumEndpointSlice && !c.SlimEndpointSlices():
+	case c.DisableEndpointCRD && c.EnableCiliumEndpointSlice && !c.slicesAlone():
 		return cell.Invalid("enable-cilium-endpoint-slice", "slices are made of CiliumEndpoints, which --disable-endpoint-crd switches off; set --disable-endpoint-crd=false")
 	}
 	return nil
@@ -134,9 +166,31 @@ func (c Config) IdentitiesInCRD() bool { return c.IdentityMode() != "kvstore" }
 // IdentitiesInKVStore reports whether identities are keys of the kvstore, alone or also CiliumIdentities.
 func (c Config) IdentitiesInKVStore() bool { return c.IdentityMode() != "crd" }
 
-// EndpointCRD reports whether agents create CiliumEndpoints. Without a kvstore they
-// always do.
-func (c Config) EndpointCRD() bool { return c.KVStore == "" || !c.DisableEndpointCRD }
+// EndpointCRD reports whether agents create CiliumEndpoints. Without a kvstore they do, but for what their release allows.
+func (c Config) EndpointCRD() bool {
+	if !c.DisableEndpointCRD || c.KVStore != "" {
+		return !c.DisableEndpointCRD
+	}
+	return !(release.EndpointsOffWithoutPolicies.In(c.Release) && c.PolicyOff() || c.EnableCiliumEndpointSlice && c.slicesAlone())
+}
+
+// slicesAlone reports whether there can be CiliumEndpointSlices without CiliumEndpoints.
+func (c Config) slicesAlone() bool {
+	return release.EndpointsOffWithSlices.In(c.Release) || c.SlimEndpointSlices()
+}
+
+// PolicyOff reports whether agents enforce no policy whatever: then all endpoints have one identity.
+func (c Config) PolicyOff() bool {
+	someKind := c.EnableK8sNetworkPolicy || c.EnableK8sClusterNetworkPolicy || c.EnableCiliumNetworkPolicy || c.EnableCiliumClusterwideNetworkPolicy
+	endpoints := !c.DisableEndpointCRD || c.EnableCiliumEndpointSlice
+	return strings.EqualFold(c.EnablePolicy, "never") && !someKind && !endpoints && c.IdentityAllocationMode == "crd"
+}
+
+// NodeCRD reports whether agents create CiliumNodes: they do without them only where another program allocates addresses, and
+// identities are objects.
+func (c Config) NodeCRD() bool {
+	return c.EnableCiliumNodeCRD || c.IPAM != "delegated-plugin" || c.IdentityMode() != "crd"
+}
 
 // OperatorIdentities reports whether the operator creates CiliumIdentities.
 func (c Config) OperatorIdentities() bool {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/agents"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/explain"
@@ -38,7 +39,7 @@ import (
 
 // Resources are the process cells that duties share, as every operator has them.
 var Resources = []cell.Cell{
-	cluster.Cell(cluster.DefaultConfig), explain.Cell, dryrun.Cell, k8s.Cell, outside.Cell,
+	cluster.Cell(cluster.DefaultConfig), release.Cell, explain.Cell, dryrun.Cell, k8s.Cell, outside.Cell,
 	reconcile.Cell, sweep.Cell, stream.Cell, ciliumio.Cell, agents.Cell, networkpolicy.Cell, envoy.Cell, secretref.Cell,
 }
 

@@ -36,6 +36,11 @@ type Values struct {
 	sources   Sources
 }
 
+// Deriver is implemented by pointers to config structs with fields that are no options, but follow from values of all
+// sources, keys that no module declares among them. Derive is called once, when all values are decoded and before they are
+// checked.
+type Deriver interface{ Derive(*Values) }
+
 // FlagSet has all options as flags that keep what they are given as text.
 func (s *Schema) FlagSet(name string) *pflag.FlagSet {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
@@ -87,6 +92,11 @@ func (s *Schema) Load(src Sources, flags *pflag.FlagSet) (*Values, error) {
 		}
 	}
 	l.reviewUnknown()
+	for _, st := range s.Structs {
+		if d, is := l.values.structs[st.Type].Addr().Interface().(Deriver); is {
+			d.Derive(l.values)
+		}
+	}
 	return l.values, l.report.Err()
 }
 

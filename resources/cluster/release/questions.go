@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package release
+
+// The definitions.
+var (
+	// SchemaVersion is the lowest value of the label io.cilium.k8s.crd.schema.version that the originals of a release give to
+	// their definitions.
+	SchemaVersion = question("SchemaVersion", "Which schema version do the definitions of the original have?", "CRD-23",
+		[...]string{"1.30.8", "1.31.11", "1.32.6", "1.33.9"})
+
+	// ExternalWorkloads is whether anything waits for the definition of CiliumExternalWorkload.
+	ExternalWorkloads = question("ExternalWorkloads", "Is CiliumExternalWorkload a kind that is waited for?", "CRD-24",
+		[...]bool{true, false, false, false})
+
+	// BGPPeeringPolicies is whether agents with BGP wait for the definition of CiliumBGPPeeringPolicy.
+	BGPPeeringPolicies = question("BGPPeeringPolicies", "Do agents with BGP wait for CiliumBGPPeeringPolicy?", "CRD-24",
+		[...]bool{true, true, false, false})
+
+	// GatewayClassConfigs is whether Gateway API has parameters of classes in CiliumGatewayClassConfigs.
+	GatewayClassConfigs = question("GatewayClassConfigs", "Does Gateway API have CiliumGatewayClassConfigs?", "CRD-24",
+		[...]bool{false, true, true, true})
+
+	// DatapathPlugins is whether agents with plugins wait for the definition of CiliumDatapathPlugin.
+	DatapathPlugins = question("DatapathPlugins", "Do agents with datapath plugins wait for CiliumDatapathPlugin?", "CRD-24",
+		[...]bool{false, false, false, true})
+
+	// EndpointsOffWithoutPolicies is whether disable-endpoint-crd holds without a kvstore where all policies are switched off.
+	EndpointsOffWithoutPolicies = question("EndpointsOffWithoutPolicies", "Can a cluster without policies and kvstore do without CiliumEndpoints?", "CONF-15",
+		[...]bool{false, true, true, true})
+
+	// EndpointsOffWithSlices is whether disable-endpoint-crd can be combined with enable-cilium-endpoint-slice, and then holds
+	// without a kvstore.
+	EndpointsOffWithSlices = question("EndpointsOffWithSlices", "Can a cluster with CiliumEndpointSlices do without CiliumEndpoints?", "CONF-15",
+		[...]bool{false, false, false, true})
+
+	// EmptyRequires is whether fromRequires and toRequires of policies have to be empty: agents do not know them any more.
+	EmptyRequires = question("EmptyRequires", "Are fromRequires and toRequires of policies refused?", "CRD-22",
+		[...]bool{false, false, true, true})
+
+	// OnlyHTTPAndDNS is whether agents know no rules for messages but those of HTTP and DNS.
+	OnlyHTTPAndDNS = question("OnlyHTTPAndDNS", "Are rules for Kafka and other L7 protocols refused?", "CRD-22",
+		[...]bool{false, false, false, true})
+
+	// PolicyNeedsSpec is whether a policy without spec and specs is refused.
+	PolicyNeedsSpec = question("PolicyNeedsSpec", "Is a policy without spec and specs refused?", "CRD-22",
+		[...]bool{false, false, false, true})
+
+	// ServiceOptionsOfServices is whether a CiliumBGPAdvertisement can have options of Services only where it is of the type Service.
+	ServiceOptionsOfServices = question("ServiceOptionsOfServices", "Are options of Services refused in other BGP advertisements?", "CRD-22",
+		[...]bool{false, false, true, true})
+
+	// FixedMaskSize is whether the mask size of a CiliumPodIPPool can never change.
+	FixedMaskSize = question("FixedMaskSize", "Is the mask size of a CiliumPodIPPool fixed?", "CRD-22",
+		[...]bool{false, false, false, true})
+)
