@@ -169,8 +169,13 @@ func tableFlags(text, file string) []original {
 func rowFlags(columns []string, defaultAt int, file string) []original {
 	names := flagsOfCell.FindAllStringSubmatch(columns[0], -1)
 	if file == "operator-shell.md" { // the complete table, without code marks
-		name, _, _ := strings.Cut(columns[0], " ")
-		names = [][]string{{"", name}}
+		names = nil
+		all := shorthands.Replace(columns[0])
+		for word := range strings.FieldsFuncSeq(all[:len(all)-len(parenthesis.FindString(all))], func(r rune) bool { return r == ' ' || r == ',' }) {
+			for _, name := range expand(word) {
+				names = append(names, []string{"", name})
+			}
+		}
 	} else if !strings.Contains(columns[0], "--") && !strings.HasPrefix(file, "ingress") && !strings.HasPrefix(file, "gateway") {
 		return nil // keys of agents that operators read
 	}
@@ -183,6 +188,32 @@ func rowFlags(columns []string, defaultAt int, file string) []original {
 		flags = append(flags, o)
 	}
 	return flags
+}
+
+// shorthands are names that the table of later releases cuts.
+var shorthands = strings.NewReplacer(
+	"tls-cert-file, -tls-key-file", "tls-cert-file, operator-prometheus-tls-key-file",
+	"ces-write-qps-limit, -burst", "ces-write-qps-limit, ces-write-qps-burst",
+	"ces-dynamic-rate-limit-{nodes,qps-limit,qps-burst}", "ces-dynamic-rate-limit-nodes ces-dynamic-rate-limit-qps-limit ces-dynamic-rate-limit-qps-burst",
+	"ingress-hostnetwork-http-, -https-, -tls-passthrough-listener-port",
+	"ingress-hostnetwork-http-listener-port ingress-hostnetwork-https-listener-port ingress-hostnetwork-tls-passthrough-listener-port",
+	"cluster-pool-ipv4-cidr, -ipv6-cidr, -ipv4-mask-size, -ipv6-mask-size", "cluster-pool-ipv4-cidr cluster-pool-ipv6-cidr cluster-pool-ipv4-mask-size cluster-pool-ipv6-mask-size",
+)
+
+// parenthesis is a remark behind names.
+var parenthesis = regexp.MustCompile(` \(.*$`)
+
+// expand returns the names that a word with braces stands for.
+func expand(word string) []string {
+	b := braces.FindStringSubmatch(word)
+	if b == nil {
+		return []string{word}
+	}
+	var names []string
+	for middle := range strings.SplitSeq(b[2], ",") {
+		names = append(names, b[1]+middle+b[3])
+	}
+	return names
 }
 
 var plainDefault = regexp.MustCompile(`^[^ (,–]*$`)
@@ -223,14 +254,7 @@ func laterFlags(text, file string) []original {
 	var flags []original
 	for word := range strings.FieldsFuncSeq(all, func(r rune) bool { return r == ' ' || r == ';' }) {
 		word = strings.Trim(word, ",.:")
-		names := []string{word}
-		if b := braces.FindStringSubmatch(word); b != nil {
-			names = nil
-			for middle := range strings.SplitSeq(b[2], ",") {
-				names = append(names, b[1]+middle+b[3])
-			}
-		}
-		for _, name := range names {
+		for _, name := range expand(word) {
 			if laterName.MatchString(name) {
 				flags = append(flags, original{name: name, where: file})
 			}

@@ -122,7 +122,7 @@ func TestStart(t *testing.T) {
 		"a mode without an allocator": {[]string{"--ipam=kubernetes"}, ""},
 		"an unknown flag":             {[]string{"--cluster-nam=x"}, "unknown flag --cluster-nam; did you mean cluster-name?"},
 		"slices without endpoints": {
-			[]string{"--kvstore=etcd", "--disable-endpoint-crd", "--enable-cilium-endpoint-slice"}, "slices are made of CiliumEndpoints",
+			[]string{"--cilium-release=1.19", "--kvstore=etcd", "--disable-endpoint-crd", "--enable-cilium-endpoint-slice"}, "slices are made of CiliumEndpoints",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -284,7 +284,7 @@ func TestDecideOtherRelease(t *testing.T) {
 	}
 }
 
-// CRD-21: the definitions of the originals have no field that ours lack, and one that somebody has added keeps a definition.
+// CRD-21: the definitions of the originals have no field that ours lack, and one that a user has added keeps a definition.
 func TestLostFields(t *testing.T) {
 	for _, r := range release.All() {
 		for name, text := range referencetest.Definitions(t, r.String()) {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -19,7 +20,9 @@ import (
 // Cell deletes orphaned CiliumNodes.
 var Cell = cell.Module("nodegc", "Deletes CiliumNodes whose Node is gone",
 	cell.Config(Config{NodesGCInterval: 5 * time.Minute}),
-	cell.EnabledBy(cell.When("CiliumNodes are looked at", []string{"nodes-gc-interval"}, func(c Config) bool { return c.NodesGCInterval != 0 })),
+	cell.EnabledBy(cell.When("CiliumNodes are looked at", []string{"nodes-gc-interval", "enable-ciliumnode-crd"}, func(c Config, shared cluster.Config) bool {
+		return c.NodesGCInterval != 0 && shared.NodeCRD()
+	})),
 
 	stream.Provide(nodes),
 	sweep.Controller[*controller](newController, ciliumio.Nodes, sweep.Resets(nodes, (*controller).nodeAppeared)),

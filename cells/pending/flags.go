@@ -21,6 +21,16 @@ var flags = []flag{
 	{"legacy BGP (removed)", "bgp-announce-lb-ip", "bool", "false", true},
 	{"legacy BGP (removed)", "bgp-config-path", "string", "/var/lib/cilium/bgp/config.yaml", true},
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
+	{"policy.groups", "policy-external-group-sync-interval", "duration", "10m0s", false},
+	{"policy.groups", "register-dummy-external-group", "bool", "false", false},
+	{"remote addresses", "ingress-use-remote-address", "bool", "true", false},
+	{"remote addresses", "gateway-api-use-remote-address", "bool", "true", false},
+	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
+	{"sharing by protocol", "bpf-lb-proto-diff", "bool", "false", false},
+	{"migration of IPAM", "enable-cluster-pool-to-multi-pool-migration", "bool", "false", false},
+	{"migration of IPAM", "multi-pool-migration-workers", "int", "16", false},
+	{"multi-pool", "ipam-default-ip-pool", "string", "default", false},
+	{"AWS", "aws-pagination-enabled", "bool", "true", false},
 }
 
 // withoutEffect are the options of what is not to be built, with what serves the purpose.

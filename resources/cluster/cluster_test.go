@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/cell/celltest"
 	"github.com/skep-operator/skep/runtime/config"
@@ -39,6 +40,61 @@ func TestCell(t *testing.T) {
 
 // Names and defaults of the contract's table of flags; those of agents
 // have no operator flag there (CONF-5) and are hidden.
+// before120 is the newest release in which slices need CiliumEndpoints.
+var before120 = release.All()[2]
+
+// CONF-15 (endpoint-gc 20 to 22, nodes 21 and 22).
+func TestEndpointCRD(t *testing.T) {
+	noPolicy := func(c *Config) {
+		c.DisableEndpointCRD, c.EnablePolicy, c.IdentityAllocationMode = true, "Never", "crd"
+		c.EnableK8sNetworkPolicy, c.EnableCiliumNetworkPolicy, c.EnableCiliumClusterwideNetworkPolicy = false, false, false
+	}
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   [4]bool // by release
+	}{
+		"defaults":                  {func(*Config) {}, [4]bool{true, true, true, true}},
+		"switched off, policies on": {func(c *Config) { c.DisableEndpointCRD = true }, [4]bool{true, true, true, true}},
+		"with a kvstore":            {func(c *Config) { c.KVStore, c.DisableEndpointCRD = "etcd", true }, [4]bool{}},
+		"policies off":              {noPolicy, [4]bool{true, false, false, false}},
+		"NetworkPolicies on":        {func(c *Config) { noPolicy(c); c.EnableK8sNetworkPolicy = true }, [4]bool{true, true, true, true}},
+		"cluster policies on":       {func(c *Config) { noPolicy(c); c.EnableK8sClusterNetworkPolicy = true }, [4]bool{true, true, true, true}},
+		"identities in etcd wanted": {func(c *Config) { noPolicy(c); c.IdentityAllocationMode = "kvstore" }, [4]bool{true, true, true, true}},
+		"slices":                    {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, [4]bool{true, true, true, false}},
+		"slices of pods": {func(c *Config) {
+			c.DisableEndpointCRD, c.EnableCiliumEndpointSlice, c.CESControllerMode = true, true, "slim"
+		}, [4]bool{}},
+	} {
+		for i, r := range release.All() {
+			c := DefaultConfig
+			c.Release = r
+			test.change(&c)
+			if got := c.EndpointCRD(); got != test.want[i] {
+				t.Errorf("%s, %v: %t", name, r, got)
+			}
+		}
+	}
+}
+
+// CONF-15 (nodes 19).
+func TestNodeCRD(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Config)
+		want   bool
+	}{
+		"defaults":                  {func(*Config) {}, true},
+		"switched off":              {func(c *Config) { c.EnableCiliumNodeCRD = false }, true},
+		"delegated":                 {func(c *Config) { c.EnableCiliumNodeCRD, c.IPAM = false, "delegated-plugin" }, false},
+		"delegated, with a kvstore": {func(c *Config) { c.EnableCiliumNodeCRD, c.IPAM, c.KVStore = false, "delegated-plugin", "etcd" }, true},
+	} {
+		c := DefaultConfig
+		test.change(&c)
+		if got := c.NodeCRD(); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
 func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
 	config.TagFlags(fs, reflect.ValueOf(DefaultConfig))
@@ -50,34 +106,45 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		}
 	})
 	want := map[string]string{
-		"clustermesh-enable-mcs-api":           "bool false",
-		"clustermesh-default-global-namespace": "bool true",
-		"cluster-name":                         "string default",
-		"cluster-id":                           "uint32 0",
-		"max-connected-clusters":               "uint32 255",
-		"k8s-namespace":                        "string ",
-		"enable-ipv4":                          "bool true",
-		"enable-ipv6":                          "bool true",
-		"ipam":                                 "string cluster-pool",
-		"kvstore":                              "string ",
-		"disable-endpoint-crd":                 "bool false",
-		"identity-allocation-mode":             "string kvstore",
-		"enable-cilium-endpoint-slice":         "bool false",
-		"ces-controller-mode":                  "string default",
-		"identity-management-mode":             "string agent",
-		"operator-manages-identities":          "bool false",
-		"enable-envoy-config":                  "bool false",
-		"enable-l2-announcements":              "bool false",
-		"enable-node-ipam":                     "bool false",
-		"enable-node-port":                     "bool false",
-		"default-lb-service-ipam":              "string lbipam",
-		"k8s-service-proxy-name":               "string ",
-		"enable-bgp-control-plane":             "bool false",
+		"clustermesh-enable-mcs-api":               "bool false",
+		"clustermesh-default-global-namespace":     "bool true",
+		"cluster-name":                             "string default",
+		"cluster-id":                               "uint32 0",
+		"max-connected-clusters":                   "uint32 255",
+		"k8s-namespace":                            "string ",
+		"enable-ipv4":                              "bool true",
+		"enable-ipv6":                              "bool true",
+		"ipam":                                     "string cluster-pool",
+		"kvstore":                                  "string ",
+		"disable-endpoint-crd":                     "bool false",
+		"enable-policy":                            "string default",
+		"enable-k8s-networkpolicy":                 "bool true",
+		"enable-k8s-cluster-network-policy":        "bool false",
+		"enable-cilium-network-policy":             "bool true",
+		"enable-cilium-clusterwide-network-policy": "bool true",
+		"enable-ciliumnode-crd":                    "bool true",
+		"identity-allocation-mode":                 "string kvstore",
+		"enable-cilium-endpoint-slice":             "bool false",
+		"ces-controller-mode":                      "string default",
+		"identity-management-mode":                 "string agent",
+		"operator-manages-identities":              "bool false",
+		"enable-envoy-config":                      "bool false",
+		"enable-l2-announcements":                  "bool false",
+		"enable-node-ipam":                         "bool false",
+		"enable-node-port":                         "bool false",
+		"default-lb-service-ipam":                  "string lbipam",
+		"k8s-service-proxy-name":                   "string ",
+		"enable-bgp-control-plane":                 "bool false",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"disable-endpoint-crd", "enable-bgp-control-plane", "enable-envoy-config", "enable-l2-announcements", "enable-node-port"}, hidden); diff != "" {
+	wantHidden := []string{
+		"disable-endpoint-crd", "enable-bgp-control-plane", "enable-cilium-clusterwide-network-policy", "enable-cilium-network-policy",
+		"enable-ciliumnode-crd", "enable-envoy-config", "enable-k8s-cluster-network-policy", "enable-k8s-networkpolicy", "enable-l2-announcements",
+		"enable-node-port", "enable-policy",
+	}
+	if diff := cmp.Diff(wantHidden, hidden); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -88,25 +155,28 @@ func TestConfigIsChecked(t *testing.T) {
 		change func(*Config)
 		flag   string // that the error is about; "" for none
 	}{
-		"defaults":                 {func(*Config) {}, ""},
-		"a mesh of 511":            {func(c *Config) { c.ClusterName, c.ClusterID, c.MaxConnectedClusters = "a", 511, 511 }, ""},
-		"a number of the name's":   {func(c *Config) { c.ClusterName = "007" }, ""},
-		"32 characters":            {func(c *Config) { c.ClusterName = strings.Repeat("a", 32) }, ""},
-		"33 characters":            {func(c *Config) { c.ClusterName = strings.Repeat("a", 33) }, "cluster-name"},
-		"upper case":               {func(c *Config) { c.ClusterName = "Prod" }, "cluster-name"},
-		"a dash at the end":        {func(c *Config) { c.ClusterName = "prod-" }, "cluster-name"},
-		"a namespace":              {func(c *Config) { c.K8sNamespace = "kube-system" }, ""},
-		"a path for a namespace":   {func(c *Config) { c.K8sNamespace = "../../x" }, "k8s-namespace"},
-		"a long namespace":         {func(c *Config) { c.K8sNamespace = strings.Repeat("a", 64) }, "k8s-namespace"},
-		"no name":                  {func(c *Config) { c.ClusterName = "" }, "cluster-name"},
-		"a number without a name":  {func(c *Config) { c.ClusterID = 1 }, "cluster-name"},
-		"a number out of range":    {func(c *Config) { c.ClusterName, c.ClusterID = "a", 256 }, "cluster-id"},
-		"another size of a mesh":   {func(c *Config) { c.MaxConnectedClusters = 300 }, "max-connected-clusters"},
-		"another kvstore":          {func(c *Config) { c.KVStore = "consul" }, "kvstore"},
-		"another identity mode":    {func(c *Config) { c.IdentityAllocationMode = "etcd" }, "identity-allocation-mode"},
-		"double writes":            {func(c *Config) { c.IdentityAllocationMode = "doublewrite-readcrd" }, ""},
-		"another IPAM":             {func(c *Config) { c.IPAM = "dhcp" }, "ipam"},
-		"slices without endpoints": {func(c *Config) { c.KVStore, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = "etcd", true, true }, "enable-cilium-endpoint-slice"},
+		"defaults":                {func(*Config) {}, ""},
+		"a mesh of 511":           {func(c *Config) { c.ClusterName, c.ClusterID, c.MaxConnectedClusters = "a", 511, 511 }, ""},
+		"a number of the name's":  {func(c *Config) { c.ClusterName = "007" }, ""},
+		"32 characters":           {func(c *Config) { c.ClusterName = strings.Repeat("a", 32) }, ""},
+		"33 characters":           {func(c *Config) { c.ClusterName = strings.Repeat("a", 33) }, "cluster-name"},
+		"upper case":              {func(c *Config) { c.ClusterName = "Prod" }, "cluster-name"},
+		"a dash at the end":       {func(c *Config) { c.ClusterName = "prod-" }, "cluster-name"},
+		"a namespace":             {func(c *Config) { c.K8sNamespace = "kube-system" }, ""},
+		"a path for a namespace":  {func(c *Config) { c.K8sNamespace = "../../x" }, "k8s-namespace"},
+		"a long namespace":        {func(c *Config) { c.K8sNamespace = strings.Repeat("a", 64) }, "k8s-namespace"},
+		"no name":                 {func(c *Config) { c.ClusterName = "" }, "cluster-name"},
+		"a number without a name": {func(c *Config) { c.ClusterID = 1 }, "cluster-name"},
+		"a number out of range":   {func(c *Config) { c.ClusterName, c.ClusterID = "a", 256 }, "cluster-id"},
+		"another size of a mesh":  {func(c *Config) { c.MaxConnectedClusters = 300 }, "max-connected-clusters"},
+		"another kvstore":         {func(c *Config) { c.KVStore = "consul" }, "kvstore"},
+		"another identity mode":   {func(c *Config) { c.IdentityAllocationMode = "etcd" }, "identity-allocation-mode"},
+		"double writes":           {func(c *Config) { c.IdentityAllocationMode = "doublewrite-readcrd" }, ""},
+		"another IPAM":            {func(c *Config) { c.IPAM = "dhcp" }, "ipam"},
+		"slices without endpoints": {func(c *Config) {
+			c.Release, c.KVStore, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, "etcd", true, true
+		}, "enable-cilium-endpoint-slice"},
+		"slices without endpoints, 1.20": {func(c *Config) { c.KVStore, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = "etcd", true, true }, ""},
 		"slices of pods, without endpoints": {func(c *Config) {
 			c.KVStore, c.DisableEndpointCRD, c.IdentityAllocationMode = "etcd", true, "crd"
 			c.EnableCiliumEndpointSlice, c.CESControllerMode, c.IdentityManagementMode = true, "slim", "operator"
@@ -115,7 +185,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"another source of slices":           {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
 		"another maker of identities":        {func(c *Config) { c.IdentityManagementMode = "kubelet" }, "identity-management-mode"},
 		"identities by the operator in etcd": {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
-		"slices without, not even a kvstore": {func(c *Config) { c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = true, true }, "enable-cilium-endpoint-slice"},
+		"slices without, not even a kvstore": {func(c *Config) { c.Release, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, true, true }, "enable-cilium-endpoint-slice"},
 	} {
 		config := DefaultConfig
 		c.change(&config)

@@ -18,7 +18,7 @@ var charts = [len(names)][]string{
 	{"clustermesh-default-global-namespace", "enable-datapath-plugins", "enable-drift-checker", "packetization-layer-pmtud-mode", "proxy-cluster-max-pending-requests"},
 }
 
-// enough is the number of the keys of a chart that tells it: one or two may be somebody's own.
+// enough is the number of the keys of a chart that tells it: one or two may be a user's own.
 const enough = 3
 
 // ofChart returns the release of the chart that has written a configuration, by its keys; known is false where no chart has.
