@@ -74,7 +74,7 @@ const (
 
 func newController(p params) *controller {
 	c := &controller{
-		params: p, client: crdClient{p.Client, editionOf(p.Cluster.Release)}, kinds: map[string]api.Kind{},
+		params: p, client: crdClient{p.Client, p.Cluster.Release.Edition()}, kinds: map[string]api.Kind{},
 		read: map[string]state{}, watched: map[string]state{}, results: map[string]result{},
 		missing: sets.Set[string]{}, awaited: sets.Set[string]{}, fetched: map[string]*unstructured.Unstructured{}, ready: make(chan struct{}),
 	}

@@ -91,7 +91,7 @@ func TestSchemasAreComparedWithoutTexts(t *testing.T) {
 }
 
 // edition is that of the oldest release.
-var edition = editionOf(release.All()[0])
+var edition = release.All()[0].Edition()
 
 var ourVersion = edition.SchemaVersion()
 
@@ -261,23 +261,23 @@ func TestDecideOtherRelease(t *testing.T) {
 	kind, _ := api.KindNamed("CiliumNetworkPolicy")
 	for _, from := range release.All() {
 		for _, to := range release.All() {
-			installed, err := kind.CRD(editionOf(from))
+			installed, err := kind.CRD(from.Edition())
 			if err != nil {
 				t.Fatal(err)
 			}
-			ours, err := kind.UnstructuredCRD(editionOf(to))
+			ours, err := kind.UnstructuredCRD(to.Edition())
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := decision{action: update, installed: editionOf(from).SchemaVersion()}
+			want := decision{action: update, installed: from.Edition().SchemaVersion()}
 			if from == to {
 				want.action, want.result = leave, equal
 			}
-			if got := decide(kind, editionOf(to), unstructuredOf(t, installed), ours); got != want {
+			if got := decide(kind, to.Edition(), unstructuredOf(t, installed), ours); got != want {
 				t.Errorf("from %v to %v: %+v", from, to, got)
 			}
 			installed.Labels[api.SchemaVersionLabel] = release.SchemaVersion.In(release.Newest()) + "-alpha.1000"
-			if got := decide(kind, editionOf(to), unstructuredOf(t, installed), ours); got.action != leave || got.result != newer {
+			if got := decide(kind, to.Edition(), unstructuredOf(t, installed), ours); got.action != leave || got.result != newer {
 				t.Errorf("a newer revision: %+v", got)
 			}
 		}

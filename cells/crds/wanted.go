@@ -69,17 +69,3 @@ func isWanted(kind string, c Config, shared cluster.Config, gateways envoy.Confi
 	}
 	return true
 }
-
-// editionOf is what definitions are like for the agents of a release.
-func editionOf(r release.Release) api.Edition {
-	return api.Edition{
-		Label: release.SchemaVersion.In(r),
-		Admission: api.Admission{
-			RefuseRequires:           release.EmptyRequires.In(r),
-			RefuseKafka:              release.OnlyHTTPAndDNS.In(r),
-			RequireSpec:              release.PolicyNeedsSpec.In(r),
-			FixMaskSize:              release.FixedMaskSize.In(r),
-			RefuseIdleServiceOptions: release.ServiceOptionsOfServices.In(r),
-		},
-	}
-}

@@ -47,7 +47,7 @@ func TestRefusedOptions(t *testing.T) {
 		"--disable-endpoint-crd":                                    "disable-endpoint-crd",
 		"--ces-cleanup-grace=-1s":                                   "must be at least 100ms, or 0",
 	} {
-		_, err := operatortest.New(t, Cell, "", "--k8s-api-server=http://127.0.0.1:1", "--enable-cilium-endpoint-slice", arg)
+		_, err := operatortest.New(t, Cell, "", "--k8s-api-server=http://127.0.0.1:1", "--cilium-release=1.19", "--enable-cilium-endpoint-slice", arg)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want %q", arg, err, want)
 		}

@@ -75,7 +75,7 @@ var policyForms = []policyForm{
 		finding: `Unable to parse port: strconv.ParseUint: parsing "99999": value out of range`,
 	},
 	{
-		specs: `[{"endpointSelector":{},"ingress":[{"fromEntities":["all"],"fromCIDR":["10.0.0.0/8"]}]},{"endpointSelector":{}},` +
+		specs: `[{"endpointSelector":{},"ingress":[{"fromEntities":["all"],"fromCIDR":["10.0.0.0/8"]}]},{"endpointSelector":{},"ingress":[]},` +
 			`{"endpointSelector":{},"egress":[{"toPorts":[{"ports":[{"port":"88888"}]}]}]}]`,
 		finding: "Combining FromCIDR and FromEntities is not supported yet\n" + `Unable to parse port: strconv.ParseUint: parsing "88888": value out of range`,
 	},
@@ -319,7 +319,7 @@ func (p *policiesUnderFaults) loseEntry() {
 func (p *policiesUnderFaults) spoilDerived() {
 	if i, ok := one(p.r, p.all); ok {
 		namespace, _ := p.client(p.all[i].resource)
-		p.patchIfThere(p.all[i].resource, namespace, derivedName(p.all[i].name, p.all[i].uid), `{"specs":[{"endpointSelector":{}}],"metadata":{"labels":{"by":"hand"}}}`)
+		p.patchIfThere(p.all[i].resource, namespace, derivedName(p.all[i].name, p.all[i].uid), `{"specs":[{"endpointSelector":{},"egress":[]}],"metadata":{"labels":{"by":"hand"}}}`)
 	}
 }
 

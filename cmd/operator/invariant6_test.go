@@ -35,6 +35,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/api"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
@@ -485,7 +486,7 @@ func (s *scene) createDefinitions() {
 func (s *scene) createDefinition(kind string) {
 	s.t.Helper()
 	k, _ := api.KindNamed(kind)
-	crd, err := k.CRD(api.Edition{})
+	crd, err := k.CRD(release.Newest().Edition())
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
@@ -53,7 +54,7 @@ func Define(t testing.TB, admin *rest.Config, kinds ...string) {
 		if !known {
 			t.Fatalf("there is no kind %s", name)
 		}
-		crd, err := kind.CRD(api.Edition{})
+		crd, err := kind.CRD(release.Newest().Edition()) // as operators without options have it
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func TestDerivedPolicies(t *testing.T) {
 	w.cidrs(w.policies, test, "192.168.1.2/32")
 
 	// What others change in a derived policy is undone at once, and a deleted one is restored.
-	w.patch(w.policies, test, `{"specs":null,"spec":{"endpointSelector":{}},"metadata":{"labels":{"x":"y"}}}`)
+	w.patch(w.policies, test, `{"specs":null,"spec":{"endpointSelector":{},"egress":[]},"metadata":{"labels":{"x":"y"}}}`)
 	w.cidrs(w.policies, test, "192.168.1.2/32")
 	if u := w.get(w.policies, test); u.Object["spec"] != nil || u.GetLabels()["x"] != "" {
 		t.Errorf("it is %v", u.Object)
