@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -169,8 +170,8 @@ func (b *routersUnderFaults) see(kind watch.EventType, u *unstructured.Unstructu
 	}
 }
 
-// rest: every CiliumNode has a CiliumBGPNodeConfig of the right owner, with the routers of that and what the override says, and
-// there are no others.
+// rest: every CiliumNode has a CiliumBGPNodeConfig of the right owner, with the routers of that and what the override says, there
+// are no others, and the conditions of the owners say so.
 func (b *routersUnderFaults) rest() error {
 	var errs []error
 	configs, overrides := map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{}
@@ -183,12 +184,13 @@ func (b *routersUnderFaults) rest() error {
 			list.into[all.Items[i].GetName()] = &all.Items[i]
 		}
 	}
-	nodes := b.nodes()
+	nodes, selected := b.nodes(), map[string]bool{}
 	for name, node := range nodes {
 		owner := "plain"
 		if node.GetLabels()["place"] == "side" {
 			owner = "side"
 		}
+		selected[owner] = true
 		u := configs[name]
 		if u == nil || len(u.GetOwnerReferences()) != 1 || u.GetOwnerReferences()[0].Name != owner {
 			errs = append(errs, fmt.Errorf("node %s of %s has the CiliumBGPNodeConfig %v", name, owner, u))
@@ -196,12 +198,40 @@ func (b *routersUnderFaults) rest() error {
 		}
 		errs = append(errs, checkRouters(name, routersOf(u), routersOf(configs[owner]), overrides[name]))
 	}
+	for _, owner := range []string{"plain", "side"} {
+		errs = append(errs, checkConditions(configs[owner], !selected[owner]))
+	}
 	for name := range configs {
 		if nodes[name] == nil && name != "plain" && name != "side" {
 			errs = append(errs, fmt.Errorf("CiliumBGPNodeConfig %s has no node", name))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkConditions: a CiliumBGPClusterConfig has its three conditions, of which only one can be True, that it selects no node.
+func checkConditions(config *unstructured.Unstructured, noNode bool) error {
+	if config == nil {
+		return errors.New("a CiliumBGPClusterConfig is missing")
+	}
+	list, _, _ := unstructured.NestedSlice(config.Object, "status", "conditions")
+	found := 0
+	for _, one := range list {
+		condition := one.(map[string]any)
+		kind, _ := condition["type"].(string)
+		if !strings.HasPrefix(kind, "cilium.io/") {
+			continue
+		}
+		found++
+		isTrue := condition["status"] == "True"
+		if isTrue != (noNode && kind == "cilium.io/NoMatchingNode") || condition["observedGeneration"] != config.GetGeneration() {
+			return fmt.Errorf("CiliumBGPClusterConfig %s, which selects no node: %t, has at generation %d the condition %v", config.GetName(), noNode, config.GetGeneration(), condition)
+		}
+	}
+	if found != 3 {
+		return fmt.Errorf("CiliumBGPClusterConfig %s has %d conditions of its own", config.GetName(), found)
+	}
+	return nil
 }
 
 func checkRouters(name string, has, of []map[string]any, override *unstructured.Unstructured) error {

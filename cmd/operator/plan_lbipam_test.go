@@ -30,7 +30,7 @@ func TestPlanHasAddressesOfServices(t *testing.T) {
 		}
 	})
 	if _, err := pools.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "cilium.io/v2alpha1", "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": "blue"},
+		"apiVersion": "cilium.io/v2", "kind": "CiliumLoadBalancerIPPool", "metadata": map[string]any{"name": "blue"},
 		"spec": map[string]any{"blocks": []any{map[string]any{"cidr": "10.200.0.0/31"}}},
 	}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -4,19 +4,21 @@
 package release
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // Cell offers the release that the cluster is configured for, as a [Configured].
 var Cell = cell.Module("cluster.release", "Finds out which release of Cilium the cluster runs",
 	cell.Config(Config{}),
 	cell.Provide(Find, newSection),
-	cell.Invoke(logRelease),
+	cell.Hook("log", newLog), // not before all is built: errors are the only line then
 )
 
 // Config says which release the cluster runs.
@@ -40,8 +42,11 @@ func (c Config) Validate() error {
 	return nil
 }
 
-func logRelease(c Configured, log *slog.Logger) {
-	log.Info("the cluster runs a release of Cilium", "release", c.Release.String(), "knownBy", c.KnownBy)
+func newLog(c Configured, log *slog.Logger) lifecycle.Hook {
+	return lifecycle.Funcs{OnStart: func(context.Context) error {
+		log.Info("the cluster runs a release of Cilium", "release", c.Release.String(), "knownBy", c.KnownBy)
+		return nil
+	}}
 }
 
 type section struct {
