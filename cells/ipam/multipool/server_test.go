@@ -9,12 +9,16 @@ import (
 	"strings"
 	"testing"
 
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/skep-operator/skep/resources/api"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
@@ -35,9 +39,30 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
+	defineMutableMasks(t)
 	env := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNode", "CiliumPodIPPool")
 	env.Clear(v2.CiliumNodeResource, podIPPools.Resource())
 	return &server{t, env.Proxy, env.Dynamic.Resource(v2.CiliumNodeResource), env.Dynamic.Resource(podIPPools.Resource()), env.Core}
+}
+
+// defineMutableMasks defines CiliumPodIPPool as it is up to 1.19: from 1.20 on the API server itself refuses another mask size.
+func defineMutableMasks(t *testing.T) {
+	t.Helper()
+	admin := clustertest.Shared(t).AdminConfig(t)
+	definitions, err := apiextensionsclient.NewForConfigAndClient(admin, operatortest.HTTPClient(t, admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind, _ := api.KindNamed("CiliumPodIPPool")
+	edition := release.Newest().Edition()
+	edition.FixMaskSize = false
+	crd, err := kind.CRD(edition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := definitions.CustomResourceDefinitions().Create(t.Context(), crd, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
 }
 
 // start leads.
