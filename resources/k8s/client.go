@@ -125,6 +125,9 @@ func (c *client) RESTConfig() *rest.Config {
 }
 
 func (c *client) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
+	if err := checkNames(ref); err != nil {
+		return nil, err // before it may be part of a field selector
+	}
 	obj, err := c.get(ctx, ref.byName())
 	if err == nil && ref.UID != "" && obj.GetUID() != ref.UID {
 		return nil, replaced(ref, obj.GetUID())
@@ -374,6 +377,9 @@ func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error 
 // object is deleted as the one of its name in the collection: the response does not tell whether it is gone then, and the
 // uid that is returned is "".
 func (c *client) sendDelete(ctx context.Context, ref Ref, uid types.UID, body []byte) (deleted types.UID, left *unstructured.Unstructured, err error) {
+	if err := checkNames(ref); err != nil {
+		return "", nil, err
+	}
 	collection := ref
 	collection.Name = ""
 	is := expected{method: http.MethodDelete, ref: ref, uid: uid}

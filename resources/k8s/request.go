@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -45,6 +47,9 @@ func newREST(config *rest.Config) (rest.Interface, error) {
 
 // send sends a request once: the work queues own the pauses before another attempt.
 func (c *client) send(ctx context.Context, r request) (response, error) {
+	if err := checkNames(r.ref); err != nil {
+		return response{}, err
+	}
 	if err := c.permissions.waiting(verbOf(r.method, r.ref, false), r.ref); err != nil {
 		return response{}, err
 	}
@@ -114,21 +119,42 @@ func verbOf(method string, ref Ref, watch bool) string {
 
 // pathOf are the parts of the path of an object, or of a collection.
 func pathOf(r Ref) []string {
-	path := []string{"apis", r.Resource.Group, r.Resource.Version}
+	parts := []string{"apis", r.Resource.Group, r.Resource.Version}
 	if r.Resource.Group == "" {
-		path = []string{"api", r.Resource.Version}
+		parts = []string{"api", r.Resource.Version}
 	}
 	if r.Namespace != "" {
-		path = append(path, "namespaces", r.Namespace)
+		parts = append(parts, "namespaces", r.Namespace)
 	}
-	path = append(path, r.Resource.Resource)
+	parts = append(parts, r.Resource.Resource)
 	if r.Name != "" {
-		path = append(path, r.Name)
+		parts = append(parts, r.Name)
 	}
 	if r.Subresource != "" {
-		path = append(path, r.Subresource)
+		parts = append(parts, r.Subresource)
 	}
-	return path
+	return parts
+}
+
+// maxNameLength is the length of the longest name of an object.
+const maxNameLength = 253
+
+// checkNames returns the error that an object does not exist, or a collection, for a name that none can have: names come from
+// what others write, and would lead to another path with the operator's rights.
+func checkNames(r Ref) error {
+	for _, name := range []string{r.Namespace, r.Name} {
+		if name != "" && !canBeName(name) {
+			return fmt.Errorf("%.300q is no name, and was not asked for: %w", name, apierrors.NewNotFound(r.Resource.GroupResource(), r.Name))
+		}
+	}
+	return nil
+}
+
+// canBeName reports whether a text can be one part of a path and the value of a field selector. Kinds have stricter rules, which the
+// API server knows.
+func canBeName(name string) bool {
+	outside := func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' || r == '!' || r == '\\' }
+	return len(name) <= maxNameLength && len(path.IsValidPathSegmentName(name)) == 0 && !strings.ContainsFunc(name, outside)
 }
 
 type ownPausesKey struct{}
