@@ -42,7 +42,8 @@ type Client interface {
 	WriteIf(ctx context.Context, guards []Guard, writes ...Write) (bool, error)
 	// RemoveEach deletes each key whose own guards hold, and reports which did. It takes as few requests as etcd's limits
 	// allow; the removals are independent of each other. As WriteIf, it is not repeated when unanswered. An error leaves
-	// out the removals that are not known to be made.
+	// out the removals that are not known to be made; where none is left out, it names those that etcd takes in no request,
+	// which are not made, and all others were tried.
 	RemoveEach(ctx context.Context, all []Removal) (removed []bool, err error)
 	// Ensure makes a key hold a value on a lease of this process. It writes only
 	// if needed, and reports whether it wrote.

@@ -6,6 +6,7 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -32,18 +33,52 @@ const (
 
 func (c *client) RemoveEach(ctx context.Context, all []Removal) ([]bool, error) {
 	var removed []bool
+	var tooLarge tooLarge
 	for some := range slices.Chunk(all, removalsPerRequest) {
-		done, err := c.removeSome(ctx, some)
+		done, err := c.removeSome(ctx, some, &tooLarge)
 		removed = append(removed, done...)
 		if err != nil {
 			return removed, err
 		}
 	}
-	return removed, nil
+	return removed, tooLarge.err()
+}
+
+// tooLarge are removals that etcd takes in no request, not even alone.
+type tooLarge struct {
+	keys  int
+	first error
+}
+
+func (t *tooLarge) err() error {
+	if t.keys == 0 {
+		return nil
+	}
+	return fmt.Errorf("%d keys cannot be removed, since etcd refuses what has to be compared; remove them by hand, at first: %w", t.keys, t.first)
 }
 
 // removeSome makes one request, or several if etcd's limits are lower than usual or keys are very long.
-func (c *client) removeSome(ctx context.Context, all []Removal) (removed []bool, err error) {
+func (c *client) removeSome(ctx context.Context, all []Removal, tooLarge *tooLarge) ([]bool, error) {
+	removed, err := c.removeAtOnce(ctx, all)
+	switch {
+	case err == nil || !exceedsLimit(err):
+		return removed, err
+	case len(all) == 1:
+		if tooLarge.keys++; tooLarge.first == nil {
+			tooLarge.first = err
+		}
+		return []bool{false}, nil // the others go on
+	}
+	half := len(all) / 2
+	if removed, err = c.removeSome(ctx, all[:half], tooLarge); err != nil {
+		return removed, err
+	}
+	rest, err := c.removeSome(ctx, all[half:], tooLarge)
+	return append(removed, rest...), err
+}
+
+// removeAtOnce makes one request.
+func (c *client) removeAtOnce(ctx context.Context, all []Removal) (removed []bool, err error) {
 	err = c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
 		keys := make([]string, len(all))
 		for i, r := range all {
@@ -64,15 +99,7 @@ func (c *client) removeSome(ctx context.Context, all []Removal) (removed []bool,
 		}
 		return nil
 	})
-	if err == nil || len(all) == 1 || !exceedsLimit(err) {
-		return removed, err
-	}
-	half := len(all) / 2
-	if removed, err = c.removeSome(ctx, all[:half]); err != nil {
-		return removed, err
-	}
-	rest, err := c.removeSome(ctx, all[half:])
-	return append(removed, rest...), err
+	return removed, err
 }
 
 // sendRemovals sends a transaction of groups of transactions, each of which has its own guards.

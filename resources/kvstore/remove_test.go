@@ -62,6 +62,36 @@ func TestRemoveEach(t *testing.T) {
 	}
 }
 
+// KV-O8; example 7.1 of the contract's tenants.md: what etcd takes in no request stops no other removal, and is named.
+func TestRemoveEachWithOneTooLarge(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd := directClient(t, e)
+	r := newHarness(t, to(e.Endpoints()[0])).ready(t)
+	var all []Removal
+	for i := range 20 {
+		key := Key(IdentitiesPrefix, fmt.Sprint(1000+i))
+		revision := must(etcd.Put(t.Context(), key, "v"))(t).Header.Revision
+		labels := fmt.Sprintf("k8s:n=%d;", i)
+		if i == 3 || i == 11 {
+			labels = strings.Repeat(labels, 200_000)
+		}
+		all = append(all, Removal{key, []Guard{Unchanged(Entry{Key: key, ModRevision: revision}), NoneUnder(Folder(IdentityValuesPrefix, labels))}})
+	}
+	removed, err := r.RemoveEach(withCause(t), all)
+	if err == nil || !strings.Contains(err.Error(), "2 keys cannot be removed") || !strings.Contains(err.Error(), all[3].Key) || len(err.Error()) > 1000 {
+		t.Errorf("the error is %.1000v", err)
+	}
+	if len(removed) != len(all) {
+		t.Fatalf("%d answers", len(removed))
+	}
+	for i, done := range removed {
+		if want := i != 3 && i != 11; done != want || (read(t, etcd, all[i].Key) == nil) != want {
+			t.Errorf("%s was removed: %t, as told: %t", all[i].Key, read(t, etcd, all[i].Key) == nil, done)
+		}
+	}
+}
+
 // KV-O8: guards of ranges.
 func TestNoneSince(t *testing.T) {
 	t.Parallel()
