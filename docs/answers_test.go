@@ -135,7 +135,6 @@ var parts = map[string]string{
 	"etcd":         "the state of the connection to etcd",
 	"gops":         "the gops agent",
 	"job-…":        "a job",
-	"labels":       "identities whose labels contradict each other",
 	"loop-…":       "keys of a work queue that fail",
 	"mesh":         "Services with routes that are not served as they ask for",
 	"mirror-…":     "keys that are written to etcd below a prefix",

@@ -4,6 +4,7 @@
 package endpointslice
 
 import (
+	"iter"
 	"slices"
 	"testing"
 
@@ -42,7 +43,10 @@ func identities(a identity.Assignments) cell.Cell {
 type noIdentities struct{}
 
 func (noIdentities) ForPod(types.NamespacedName) (identity.Number, bool) { return 0, false }
-func (noIdentities) PodCount(identity.Number) int                        { return 0 }
-func (noIdentities) Observe(func(types.NamespacedName)) (cancel func())  { return func() {} }
-func (noIdentities) Complete() <-chan struct{}                           { return make(chan struct{}) }
-func (noIdentities) Whole() error                                        { return nil }
+func (noIdentities) Wanted(identity.Number) bool                         { return false }
+func (noIdentities) All(types.NamespacedName) iter.Seq[identity.Number] {
+	return slices.Values[[]identity.Number](nil)
+}
+func (noIdentities) Observe(func(types.NamespacedName)) (cancel func()) { return func() {} }
+func (noIdentities) Complete() <-chan struct{}                          { return make(chan struct{}) }
+func (noIdentities) Whole() error                                       { return nil }

@@ -6,6 +6,8 @@ package endpointslice
 import (
 	"context"
 	"encoding/json"
+	"iter"
+	"slices"
 	"sync"
 	"testing"
 
@@ -34,7 +36,11 @@ func (a *assigned) ForPod(pod types.NamespacedName) (identity.Number, bool) {
 	return n, ok
 }
 
-func (a *assigned) PodCount(identity.Number) int { return 0 }
+func (a *assigned) Wanted(identity.Number) bool { return false }
+
+func (a *assigned) All(types.NamespacedName) iter.Seq[identity.Number] {
+	return slices.Values[[]identity.Number](nil)
+}
 
 func (a *assigned) Observe(see func(types.NamespacedName)) (cancel func()) {
 	a.mu.Lock()

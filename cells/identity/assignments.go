@@ -6,6 +6,7 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"sync"
 
@@ -31,14 +32,35 @@ func (c *controller) ForPod(pod types.NamespacedName) (identity.Number, bool) {
 	return p.template.set.number, p.template.set.exists
 }
 
-// PodCount implements identity.Assignments.
-func (c *controller) PodCount(n identity.Number) int {
+// All implements identity.Assignments.
+func (c *controller) All(pod types.NamespacedName) iter.Seq[identity.Number] {
+	return func(yield func(identity.Number) bool) {
+		for _, n := range c.numbersOf(slim.Key(pod)) { // without the lock: yield may ask again
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
+
+func (c *controller) numbersOf(pod slim.Key) (all []identity.Number) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s := c.table.owners[n]; s != nil {
-		return s.pods
+	p, _ := c.table.pods.Get(pod)
+	for ; p != nil && p.template != nil; p = p.next {
+		if s := p.template.set; s != nil && s.number != 0 {
+			all = append(all, s.number)
+		}
 	}
-	return 0
+	return all
+}
+
+// Wanted implements identity.Assignments.
+func (c *controller) Wanted(n identity.Number) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.table.owners[n]
+	return s != nil && s.pods > 0
 }
 
 // Complete implements identity.Assignments.

@@ -16,7 +16,7 @@ import (
 )
 
 // Cell creates the identities of pods.
-var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one per label set",
+var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one per label set of the agents' releases",
 	cell.Config(Config{}),
 	cell.EnabledBy(cell.When("the operator makes identities", modeFlags, cluster.Config.OperatorIdentities)),
 	cell.Validate(validate),
@@ -40,10 +40,11 @@ var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one pe
 	),
 
 	cell.Metrics(newMetrics),
-	cell.ProvideProcess(newFilter), // agents read the file once, too
+	cell.ProvideProcess(newFilters), // agents read the file once, too
 	cell.ProvidePrivate(newController),
 	cell.Provide(newAssignments),
 	cell.Job("write", (*controller).write),
+	cell.Job("agents", (*controller).watchAgents),
 	cell.Job("pods", (*controller).watchPods),
 	cell.Job("namespaces", (*controller).watchNamespaces),
 	cell.Job("nodes", (*controller).watchNodes),

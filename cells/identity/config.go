@@ -16,14 +16,11 @@ import (
 type Config struct {
 	Labels          []string `flag:"labels" usage:"Label filter: entries [source:][!]regex, separated by white space in a ConfigMap and by commas on the command line. Must be the same as the agents'" list:"white space"`
 	LabelPrefixFile string   `flag:"label-prefix-file" usage:"File of label prefixes that replaces the default label filter. Must be the same as the agents'"`
-	// IdentityNamedPorts is for agents that add named ports to labels.
-	IdentityNamedPorts bool `flag:"identity-named-ports" usage:"Include named ports of pods in identities; only for clusters whose agents are all 1.20 or later"`
 }
 
 const (
 	labelsFlag = "labels"
 	fileFlag   = "label-prefix-file"
-	portsFlag  = "identity-named-ports"
 )
 
 // validate runs where the operator manages identities.
@@ -41,28 +38,21 @@ func validate(c Config) error {
 	return nil
 }
 
-// newFilter makes the label filter of the options, and logs its warnings.
-func newFilter(c Config, log *slog.Logger) (*labels.Filter, error) {
-	f, err := c.filter()
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range f.Warnings() {
-		log.Warn("suspicious label filter", "labels", c.Labels, "warning", w)
-	}
-	return f, nil
-}
-
-func (c Config) filter() (*labels.Filter, error) {
+// newFilters makes the label filters of the options, and logs their warnings.
+func newFilters(c Config, log *slog.Logger) (*filters, error) {
 	user, err := labels.ParseEntries(c.Labels)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", labelsFlag, err)
 	}
-	base, _, err := c.base()
+	file, _, err := c.base()
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", fileFlag, err)
 	}
-	return labels.NewFilter(base, user), nil
+	made := makeFilters(file, user)
+	for _, w := range made.all[0].Warnings() { // they are about what people wrote, the same in all
+		log.Warn("suspicious label filter", "labels", c.Labels, "warning", w)
+	}
+	return made, nil
 }
 
 // base is the content of the file, nil for the default filter, and the data behind its JSON value.

@@ -10,10 +10,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/identity"
-	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
@@ -36,7 +37,9 @@ type controller struct {
 	table    *table
 	unsynced int // sources that are not synced
 	sources  []source
+	podStore *stream.Store[slim.Pod] // nil until it is synced
 	synced   chan struct{}
+	agents   chan struct{} // closed once the agents are known
 
 	observers observers
 }
@@ -46,7 +49,9 @@ type params struct {
 
 	Config      cluster.Config
 	Options     Config
-	Filter      *labels.Filter
+	Filters     *filters
+	Release     release.Configured
+	Agents      stream.Resource[agents.Pod]
 	Pods        stream.Resource[slim.Pod]
 	Namespaces  stream.Resource[slim.Namespace]
 	Nodes       stream.Resource[ciliumio.Node]
@@ -64,9 +69,11 @@ type params struct {
 
 func newController(p params) *controller {
 	bounds := identity.RangeOf(p.Config.ClusterID, p.Config.MaxConnectedClusters)
-	c := &controller{params: p, table: newTable(p.Config.ClusterName, bounds, p.Filter.Keeps, rand.IntN), synced: make(chan struct{})}
-	c.table.namedPorts = p.Options.IdentityNamedPorts
-	c.unsynced = len([]any{p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
+	c := &controller{
+		params: p, synced: make(chan struct{}), agents: make(chan struct{}),
+		table: newTable(p.Config.ClusterName, bounds, p.Filters, agents.NewFleet(p.Release), rand.IntN),
+	}
+	c.unsynced = len([]any{p.Agents, p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
 	c.queue = reconcile.NewQueue(p.Deps, "make", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(50*time.Millisecond, 100*time.Second), reconcile.HonorBackoff())
 	c.enqueue = c.queue.Add
 	return c
@@ -75,7 +82,13 @@ func newController(p params) *controller {
 // write runs the work queue.
 func (c *controller) write(ctx context.Context) error { return c.queue.Run(ctx) }
 
+// watchPods starts once it is known which releases the agents run.
 func (c *controller) watchPods(ctx context.Context) error {
+	select {
+	case <-c.agents:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	return watch(ctx, c, stream.Pods, c.Pods, func(t *table, ch stream.Change[slim.Pod]) (reason string) {
 		if ch.Kind == stream.Delete {
 			t.deletePod(ch.Key)
@@ -149,6 +162,11 @@ func watch[T any](ctx context.Context, c *controller, kind stream.Kind[T], r str
 			if err != nil {
 				return err
 			}
+			if pods, ok := any(store).(*stream.Store[slim.Pod]); ok {
+				c.mu.Lock()
+				c.podStore = pods
+				c.mu.Unlock()
+			}
 			c.addSource(source{kind.Name(), func() []slim.Key { return store.Unreadable() }})
 			c.markSourceSynced()
 		}
@@ -187,6 +205,7 @@ func (c *controller) markSourceSynced() {
 	dirty := c.update(func(t *table) {
 		c.unsynced--
 		if synced = c.unsynced == 0; synced {
+			c.recheckPods(t) // endpoints and their identities are known now
 			t.markSynced()
 			reasons = t.drainReasons()
 			for _, s := range t.dirty {
@@ -213,7 +232,9 @@ func (c *controller) watchEndpoints(ctx context.Context) error {
 		if err := c.Endpoints.open(ctx); err != nil {
 			return err
 		}
-		c.update(func(t *table) { t.inUseByEndpoint, t.endpointsWith = c.Endpoints.has, c.Endpoints.with })
+		c.update(func(t *table) {
+			t.inUseByEndpoint, t.endpointsWith, t.numberOfEndpoint = c.Endpoints.has, c.Endpoints.with, c.Endpoints.of
+		})
 	}
 	c.markSourceSynced()
 	<-ctx.Done() // the store stays open so long

@@ -62,15 +62,11 @@ func of(app string) slim.Labels {
 	return slim.MakeLabels(pairs{"k8s:app": app, "k8s:io.cilium.k8s.policy.cluster": "c", "k8s:io.kubernetes.pod.namespace": "n"})
 }
 
-func metadataOf(l slim.Labels) slim.Labels {
-	return slim.MakeLabels(labels.Set(l.Map()).Metadata())
-}
-
 // shows has identity 300 seen with these labels.
-func (s *story) shows(uid string, has, metadata slim.Labels) {
+func (s *story) shows(uid string, has slim.Labels) {
 	s.revision++
 	i := identityOf(300, has, s.revision)
-	i.UID, i.Labels = slim.ParseUID(uid), metadata
+	i.UID = slim.ParseUID(uid)
 	s.upsertObject(i)
 }
 
@@ -103,104 +99,65 @@ func TestGivenLabels(t *testing.T) {
 		want  map[string]string // by app
 	}{
 		{"edited while it is looked at", pairs{"a": "web"}, nil, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(web))
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": "restore 300"}},
 		{"and put right by hand", pairs{"a": "web"}, nil, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(web))
-			s.shows("U", web, metadataOf(web))
+			s.shows("U", web)
+			s.shows("U", evil)
+			s.shows("U", web)
 		}, map[string]string{"web": exists300}},
-		{"edited with its metadata", pairs{"a": "web"}, []string{"a"}, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(evil))
-		}, map[string]string{"web": "restore 300"}},
-		{"edited with its metadata, and no endpoint has it", pairs{"a": "web"}, nil, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(evil))
+		{"edited, and endpoints have it", pairs{"a": "web"}, []string{"a"}, func(s *story) {
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": "restore 300"}},
 		{"edited before it was seen, and its pods have another", pairs{"a": "web"}, nil, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
+			s.shows("U", evil)
 			other := identityOf(400, web, 2)
 			other.UID = slim.ParseUID("V")
 			s.upsertObject(other)
-			s.reclaimAll()
 		}, map[string]string{"web": "identity 400 exists"}},
-		{"edited without metadata", pairs{"a": "web"}, []string{"a"}, func(s *story) {
-			s.shows("U", web, slim.Labels{})
-			s.shows("U", evil, slim.Labels{})
-		}, map[string]string{"web": "restore 300"}},
 		{"made anew by somebody else", pairs{"a": "web"}, nil, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("V", evil, metadataOf(evil))
+			s.shows("U", web)
+			s.shows("V", evil)
 		}, map[string]string{"web": "make 256"}},
 		{"edited, and used by nobody", nil, nil, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(evil))
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": noPod, "evil": noPod}},
 		{"edited into what its users have", pairs{"a": "web", "b": "evil"}, []string{"b"}, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(evil))
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": "make 256", "evil": exists300}},
 		{"edited into what some of its users have", pairs{"a": "web", "b": "evil"}, []string{"a", "b"}, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(evil))
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": "make 256", "evil": exists300}},
 		{"edited, and chosen by pods whose endpoints have another", pairs{"a": "web", "b": "other"}, []string{"b"}, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(evil))
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": "make 256"}},
 		{"made here and edited, and its pods are gone", pairs{"a": "web"}, nil, func(s *story) {
 			s.sets[web].inFlight = true
-			s.recordCreate(web, observation{number: 300, uid: slim.ParseUID("U"), labels: web, metadata: metadataOf(web), created: 1}, true)
+			s.recordCreate(web, observation{number: 300, uid: slim.ParseUID("U"), labels: web, created: 1}, true)
 			s.deletePod(slim.Key{Namespace: "n", Name: "a"})
-			s.shows("U", evil, metadataOf(evil))
+			s.shows("U", evil)
 		}, map[string]string{"web": "restore 300"}},
 		{"edited before it was seen", pairs{"a": "web", "b": "evil"}, []string{"a"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"web": "restore 300", "evil": "make 256"}},
-		{"edited before it was seen, and no endpoint has it", pairs{"a": "web"}, nil, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-		}, map[string]string{"web": "restore 300"}},
-		{"a label taken away before it was seen", pairs{"a": "web"}, []string{"a"}, func(s *story) {
-			less := web.Map()
-			delete(less, "k8s:app")
-			s.shows("U", slim.MakeLabels(less), metadataOf(web))
-		}, map[string]string{"web": "restore 300"}},
-		{"edited before it was seen, and an endpoint of others has it", pairs{"a": "web", "b": "other"}, []string{"a", "b"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"web": "make 256"}},
-		{"edited before it was seen, and an endpoint has it that no pod has", pairs{"a": "web"}, []string{"gone"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"web": "make 256"}},
-		{"edited before it was seen, and labels of the namespace differ", pairs{"a": "web"}, []string{"a"}, func(s *story) {
-			other := evil.Map()
-			other["k8s:"+labels.NamespaceLabelPrefix+"team"] = "a"
-			s.shows("U", slim.MakeLabels(other), metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"web": "make 256"}},
+			s.shows("U", evil)
+		}, map[string]string{"web": "make 256", "evil": exists300}},
 		{"put right by hand after that", pairs{"a": "web"}, []string{"gone"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.shows("U", web, metadataOf(web))
+			s.shows("U", evil)
+			s.shows("U", web)
 		}, map[string]string{"web": exists300}},
 		{"put right by hand, when pods had taken the edit for true", pairs{"a": "web", "b": "evil"}, []string{"b"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.shows("U", web, metadataOf(web))
-		}, map[string]string{"web": exists300}},
-		{"metadata.labels of others besides", pairs{"a": "web"}, []string{"a"}, func(s *story) {
-			more := metadataOf(web).Map()
-			more["policy"] = "checked"
-			s.shows("U", web, slim.MakeLabels(more))
-			s.reclaimAll()
-		}, map[string]string{"web": exists300}},
+			s.shows("U", evil)
+			s.shows("U", web)
+		}, map[string]string{"web": "make 256", "evil": "restore 300"}},
 		{"the labels of another filter", pairs{"a": "web"}, []string{"a"}, func(s *story) {
 			old := web.Map()
 			old["k8s:team"] = "x"
-			s.shows("U", slim.MakeLabels(old), metadataOf(slim.MakeLabels(old)))
-			s.reclaimAll()
+			s.shows("U", slim.MakeLabels(old))
 		}, map[string]string{"web": "make 256"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -221,8 +178,7 @@ func TestGivenLabels(t *testing.T) {
 	}
 }
 
-// ID-21: an identity that goes is made again with the labels that it was given;
-// not if its metadata.labels contradict those that it had.
+// ID-21: an identity that goes is made again with the labels that it was given, as far as they are known.
 func TestMadeAgainWithGivenLabels(t *testing.T) {
 	web, evil := of("web"), of("evil")
 	for _, test := range []struct {
@@ -232,23 +188,14 @@ func TestMadeAgainWithGivenLabels(t *testing.T) {
 		want map[string]string
 	}{
 		{"edited while it was looked at", pairs{"a": "web"}, func(s *story) {
-			s.shows("U", web, metadataOf(web))
-			s.shows("U", evil, metadataOf(web))
+			s.shows("U", web)
+			s.shows("U", evil)
 		}, map[string]string{"web": "make 300", "evil": noPod}},
 		{"edited before it was seen", pairs{"a": "web", "b": "evil"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"web": "make 300", "evil": "make 256"}},
-		{"edited before it was seen, and its pod has other labels by now", pairs{"a": "other"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"evil": noPod, "web": noPod}},
-		{"and pods have the labels that it shows", pairs{"a": "other", "b": "evil"}, func(s *story) {
-			s.shows("U", evil, metadataOf(web))
-			s.reclaimAll()
-		}, map[string]string{"evil": "make 256"}},
+			s.shows("U", evil)
+		}, map[string]string{"evil": "make 300", "web": "make 256"}},
 		{"never edited, and its pod has other labels by now", pairs{"a": "other"}, func(s *story) {
-			s.shows("U", web, metadataOf(web))
+			s.shows("U", web)
 		}, map[string]string{"web": "make 300"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -351,7 +298,7 @@ func TestAdmissionChangesLabels(t *testing.T) {
 		}(), 0, 1, false},
 		{"takes one away", func(_ string, of pairs) { delete(of, "k8s:app") }, 0, 1, false},
 		{"adds one of the namespace", func(_ string, of pairs) { of["k8s:"+labels.NamespaceLabelPrefix+"x"] = "y" }, 0, 1, false},
-		{"adds one, and the answer is lost", inject, 1, 1, false},
+		{"adds one, and the answer is lost", inject, 1, 2, false},
 		{"adds one of the namespace, and the answer is lost", func(_ string, of pairs) { of["k8s:"+labels.NamespaceLabelPrefix+"x"] = "y" }, 1, 2, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -412,35 +359,5 @@ func TestTakenNumbersAreDrawnWithPauses(t *testing.T) {
 	clear(server.stored)
 	if err := m.reconcile(t.Context(), of("web")); err != nil || tb.sets[of("web")].collisions != 0 {
 		t.Errorf("a number that is free: %v", err)
-	}
-}
-
-// ID-39: an undecidable contradiction is reported while the identity is in use.
-func TestContradictionsAreNamed(t *testing.T) {
-	tree := health.NewTree()
-	s := newStory(t, pairs{"a": "web", "b": "other"})
-	m := &controller{
-		params: params{Metrics: newMetrics(metrics.Factory{}), Health: tree.Reporter("identity"), Log: slog.New(slog.DiscardHandler)},
-		table:  s.table, enqueue: func(slim.Labels, ...k8s.Trigger) {},
-	}
-	named := ""
-	for _, step := range []struct {
-		name string
-		do   func()
-		want string
-	}{
-		{"nobody uses it", func() { s.shows("U", of("evil"), metadataOf(of("unknown"))) }, ""},
-		{"endpoints use it", func() { s.carry["a"], s.carry["b"] = 300, 300 }, "identity 300 first"},
-		{"it is corrected", func() { s.shows("U", of("unknown"), metadataOf(of("unknown"))) }, ""},
-	} {
-		step.do()
-		named = m.reportContradictions(named)
-		degraded := ""
-		for _, d := range tree.Degraded() {
-			degraded += d.ID + ": " + d.Message
-		}
-		if (step.want == "") != (degraded == "") || !strings.Contains(degraded, step.want) {
-			t.Errorf("%s: %q", step.name, degraded)
-		}
 	}
 }

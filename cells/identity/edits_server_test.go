@@ -95,27 +95,26 @@ func TestServerEditedLabelsAreRestored(t *testing.T) {
 		t.Errorf("writes are %+v", written)
 	}
 
-	// Edited while no replica leads, and then the identity is deleted.
-	o.Stop()
+	// Edited and deleted before it is put back.
 	w.edit(name, evil)
-	o = w.start()
-	w.keeps(name, uid, want)
-	w.deleteIdentity(name)
-	if again := w.made(want); again.GetName() != name {
-		t.Errorf("it has %s, not %s", again.GetName(), name)
-	}
-	o.Stop()
-
-	// Both at once.
-	w.edit(name, evil)
-	w.start()
 	w.deleteIdentity(name)
 	if again := w.made(want); again.GetName() != name {
 		t.Errorf("it has %s, not %s", again.GetName(), name)
 	}
 	w.bears("web-1", name)
-	if all := w.named(w.with(pairs{"app": "evil"})); !slices.Equal(all, []string{other}) {
+
+	// What is edited while no replica leads is believed: web-1 gets another.
+	o.Stop()
+	w.edit(name, evil)
+	o = w.start()
+	if again := w.made(want); again.GetName() == name {
+		t.Errorf("%s is put back, and it was not seen before", name)
+	}
+	if all := w.named(w.with(pairs{"app": "evil"})); len(all) != 2 || !slices.Contains(all, other) || !slices.Contains(all, name) {
 		t.Errorf("other labels have %v", all)
+	}
+	if d := o.Degraded("identity"); d != "" {
+		t.Errorf("it is degraded:\n%s", d)
 	}
 }
 
@@ -280,12 +279,12 @@ func TestServerMutatedForEver(t *testing.T) {
 	if once := o.Warnings("identity"); len(once) != 1 {
 		t.Errorf("%d warnings:\n%s", len(once), strings.Join(o.Messages("identity"), "\n"))
 	}
-	// Another leader knows by what else the object has.
+	// The next leader believes what it sees, makes another, and goes on with that.
 	o.Stop()
 	before := w.updates()
 	w.start()
 	operatortest.Eventually(t, "the next leader tries, too", func() bool { return w.updates() > before+2 })
-	if n := len(w.identities()); n != 1 {
+	if n := len(w.identities()); n != 2 {
 		t.Errorf("there are %d identities", n)
 	}
 }

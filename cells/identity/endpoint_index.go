@@ -5,6 +5,7 @@ package identity
 
 import (
 	"context"
+	"hash/maphash"
 	"iter"
 	"math"
 
@@ -25,6 +26,8 @@ type endpointIndex interface {
 	undecodable() []slim.Key
 	// with yields the endpoints that have a number. Their names are those of pods.
 	with(n identity.Number) iter.Seq[slim.Key]
+	// of returns the number that the endpoint of a pod has.
+	of(pod slim.Key) (identity.Number, bool)
 }
 
 // fromSlices and fromEndpoints select the kind of object.
@@ -37,22 +40,46 @@ type streamIndex[T any] struct {
 	stream stream.Resource[T]
 	index  *stream.Index[T, identity.Number]
 	each   func(obj *T, yield func(slim.Key, identity.Number))
-	field  string // that has the numbers
+	find   func(store *stream.Store[T], pod slim.Key) iter.Seq[*T] // those that may have the endpoint of a pod
+	field  string                                                  // that has the numbers
 	store  *stream.Store[T]
 }
 
 func newEndpointIndex(r stream.Resource[ciliumio.Endpoint]) endpointIndex {
-	return &streamIndex[ciliumio.Endpoint]{stream: r, index: endpointsByNumber, each: eachEndpoint, field: "status.identity"}
+	return &streamIndex[ciliumio.Endpoint]{stream: r, index: endpointsByNumber, each: eachEndpoint, find: findEndpoint, field: "status.identity"}
 }
 
 func newSliceIndex(r stream.Resource[ciliumio.EndpointSlice]) endpointIndex {
-	return &streamIndex[ciliumio.EndpointSlice]{stream: r, index: slicesByNumber, each: eachInSlice, field: "endpoints"}
+	return &streamIndex[ciliumio.EndpointSlice]{stream: r, index: slicesByNumber, each: eachInSlice, find: findSlices, field: "endpoints"}
 }
 
 var (
 	endpointsByNumber = stream.NewIndex("identity", numbersOf(eachEndpoint))
 	slicesByNumber    = stream.NewIndex("identity", numbersOf(eachInSlice))
 )
+
+// slicesByPod finds the slices of endpoints by a hash of their names. It is built when it is first asked.
+var slicesByPod = stream.NewIndex("pod", func(s *ciliumio.EndpointSlice, add func(uint64)) {
+	for _, e := range s.Endpoints {
+		add(hashOf(slim.Key{Namespace: s.Of.String(), Name: e.Name}))
+	}
+})
+
+var seed = maphash.MakeSeed()
+
+func hashOf(pod slim.Key) uint64 { return maphash.Comparable(seed, pod) }
+
+func findEndpoint(store *stream.Store[ciliumio.Endpoint], pod slim.Key) iter.Seq[*ciliumio.Endpoint] {
+	return func(yield func(*ciliumio.Endpoint) bool) {
+		if e, ok := store.Get(pod); ok {
+			yield(e)
+		}
+	}
+}
+
+func findSlices(store *stream.Store[ciliumio.EndpointSlice], pod slim.Key) iter.Seq[*ciliumio.EndpointSlice] {
+	return stream.ByIndex(store, slicesByPod, hashOf(pod))
+}
 
 func eachEndpoint(e *ciliumio.Endpoint, yield func(slim.Key, identity.Number)) {
 	if e.Status.Identity == nil {
@@ -110,4 +137,15 @@ func (o *streamIndex[T]) with(n identity.Number) iter.Seq[slim.Key] {
 			}
 		}
 	}
+}
+
+func (o *streamIndex[T]) of(pod slim.Key) (number identity.Number, found bool) {
+	for obj := range o.find(o.store, pod) {
+		o.each(obj, func(key slim.Key, n identity.Number) {
+			if key == pod {
+				number, found = n, true
+			}
+		})
+	}
+	return number, found
 }

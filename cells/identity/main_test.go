@@ -162,6 +162,14 @@ func (w *world) identity(name string, labels pairs) {
 	}
 }
 
+// store makes an identity as it is.
+func (w *world) store(u *unstructured.Unstructured) {
+	w.t.Helper()
+	if _, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.t.Context(), u, metav1.CreateOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
 func (w *world) createIdentity(name string, labels pairs) error {
 	_, err := w.dynamic.Resource(v2.CiliumIdentityResource).Create(w.t.Context(), identityObject(name, labels), metav1.CreateOptions{})
 	return err

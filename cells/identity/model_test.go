@@ -23,7 +23,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -81,7 +83,6 @@ func TestModelNotices(t *testing.T) {
 		"what exists is taken for one's own":                 {guards{noCompare: true}, 35},
 		"what was made is believed to be there":              {guards{noConfirm: true}, 129},
 		"an edit is taken for another object":                {guards{noUID: true}, 61},
-		"what else an object has does not count":             {guards{noMetadata: true}, 1650},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for seed := range seedtest.From(test.noticed, 3000) {
@@ -99,7 +100,7 @@ func TestModelNotices(t *testing.T) {
 
 // guards says what is left out of the protocol.
 type guards struct {
-	noCatchUp, noSync, noRest, noCarried, noCompare, noConfirm, noUID, noMetadata bool
+	noCatchUp, noSync, noRest, noCarried, noCompare, noConfirm, noUID bool
 }
 
 // tally counts what happened.
@@ -132,13 +133,14 @@ type carrier struct {
 type model struct {
 	guards
 	r     *rand.Rand
-	keeps func(source, key string) bool
+	keeps *filters
 
 	changes   []thing // all since the beginning, revision 1 first
 	now       map[string]thing
 	endpoints map[string]carrier // by pod
 	byLeaders map[identity.Number]bool
-	given     map[slim.UID]slim.Labels // as created, by any writer
+	given     map[slim.UID]slim.Labels          // as created, by any writer
+	had       map[slim.UID]map[slim.Labels]bool // all that were seen
 	replicas  []*replica
 	leader    *replica
 	flying    []func(arrives bool)
@@ -161,9 +163,9 @@ var smallest = identity.Range{Min: 256, Max: 265}
 func newModel(seed uint64, g guards) *model {
 	r := rand.New(rand.NewPCG(seed, 7))
 	w := &model{
-		guards: g, r: r, keeps: memoize(labels.NewFilter(nil, nil).Keeps), now: map[string]thing{}, endpoints: map[string]carrier{},
+		guards: g, r: r, keeps: makeFilters(nil, nil), now: map[string]thing{}, endpoints: map[string]carrier{},
 		byLeaders: map[identity.Number]bool{}, ever: map[identity.Number]slim.Labels{}, agentsMake: r.IntN(3) == 0,
-		given: map[slim.UID]slim.Labels{}, edits: r.IntN(3) == 0, mutates: []string{"", "", "", "create", "create update"}[r.IntN(5)],
+		given: map[slim.UID]slim.Labels{}, had: map[slim.UID]map[slim.Labels]bool{}, edits: r.IntN(3) == 0, mutates: []string{"", "", "", "create", "create update"}[r.IntN(5)],
 		lag: []float64{0, 0.5, 0.9}[r.IntN(3)], lose: []float64{0, 0.1, 0.4}[r.IntN(3)],
 	}
 	for range 2 {
@@ -225,6 +227,11 @@ func (w *model) store(kind, name string, content any) slim.Revision {
 		o.ResourceVersion = revision
 	case *ciliumio.Identity:
 		o.ResourceVersion = revision
+		if w.had[o.UID] == nil {
+			w.had[o.UID] = map[slim.Labels]bool{}
+		}
+		w.had[o.UID][o.SecurityLabels], w.had[o.UID][w.given[o.UID]] = true, true
+		w.mislead(o)
 	}
 	c := thing{kind, name, revision, content}
 	w.changes = append(w.changes, c)
@@ -275,9 +282,21 @@ func (w *model) administer() {
 	}
 }
 
-// edit changes security-labels of an identity by hand, and nothing else. Labels that
-// are only taken away are left out: another leader cannot tell that from
-// metadata.labels that were added.
+// mislead notes which endpoints have an identity that shows other labels than those that it was given: a leader that sees only
+// these believes them.
+func (w *model) mislead(o *ciliumio.Identity) {
+	if o.SecurityLabels == w.given[o.UID] {
+		return
+	}
+	for pod, e := range w.endpoints {
+		if e.number.String() == o.Name {
+			e.misled = true
+			w.endpoints[pod] = e
+		}
+	}
+}
+
+// edit changes security-labels of an identity by hand, and nothing else.
 func (w *model) edit(n identity.Number) {
 	old := w.identity(n)
 	if old == nil {
@@ -358,7 +377,7 @@ func (w *model) labelsOf(p *slim.Pod) slim.Labels {
 	n := w.now["namespace"+p.Namespace.String()].content.(*slim.Namespace)
 	return slim.MakeLabels(labels.Pod{
 		Cluster: "c", Namespace: n.Name, NamespaceLabels: n.Labels.All(), Labels: p.Labels.All(),
-	}.Identity(w.keeps))
+	}.Identity(w.keeps.all[w.keeps.of[release.Newest()]].Keeps))
 }
 
 // inUse are the sets that pods have.
@@ -402,7 +421,6 @@ func (w *model) storeIdentity(n identity.Number, of, stored slim.Labels) *cilium
 	i := &ciliumio.Identity{SecurityLabels: stored}
 	i.Name, i.CreationTimestamp = n.String(), slim.MakeTime(time.Now())
 	i.UID = slim.ParseUID(fmt.Sprint("uid-", len(w.changes)))
-	i.Labels = slim.MakeLabels(labels.Set(of.Map()).Metadata())
 	w.given[i.UID] = of
 	w.store("identity", i.Name, i)
 	if w.ever[n] != (slim.Labels{}) {
@@ -472,7 +490,7 @@ func (w *model) finish() {
 	}
 	bearers := 0
 	for n := smallest.Min; n <= smallest.Max; n++ {
-		if w.leader.term.PodCount(n) > 0 {
+		if w.leader.term.Wanted(n) {
 			bearers++
 		} else {
 			w.deleteIdentity(n, "for nobody bears it")
@@ -540,7 +558,6 @@ type mine struct {
 
 type vanished struct {
 	at  time.Time
-	of  slim.Labels
 	uid slim.UID
 }
 
@@ -548,7 +565,7 @@ func (r *replica) enter() {
 	t := &term{replica: r, delivered: map[string]thing{}, looking: map[slim.Labels]bool{}, gone: map[identity.Number]vanished{}, mine: map[slim.UID]mine{}, entered: slim.Revision(len(r.changes))}
 	t.controller = &controller{
 		params: params{Client: client{term: t}, Permissions: &k8s.Permissions{}, Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("identity"), Log: slog.New(slog.NewTextHandler(io.Discard, nil))},
-		table:  newTable("c", smallest, r.keeps, r.r.IntN),
+		table:  newTable("c", smallest, r.keeps, agents.NewFleet(release.Configured{}), r.r.IntN),
 		synced: make(chan struct{}),
 	}
 	t.table.inUseByEndpoint = func(n identity.Number) bool { return !r.noCarried && r.carried(n) }
@@ -674,7 +691,7 @@ func (t *term) forget(tb *table, was thing) {
 func (t *term) vanish(o *ciliumio.Identity) {
 	n, _ := identity.ParseNumber(o.Name)
 	if t.gone[n].uid != o.UID { // else the server has told it before the view
-		t.gone[n] = vanished{time.Now(), t.given[o.UID], o.UID}
+		t.gone[n] = vanished{time.Now(), o.UID}
 	}
 }
 
@@ -683,9 +700,6 @@ func (t *term) told(o *ciliumio.Identity) *ciliumio.Identity {
 	i := *o
 	if t.noUID {
 		i.UID = slim.ParseUID(fmt.Sprint("revision-", o.ResourceVersion))
-	}
-	if t.noMetadata {
-		i.Labels = slim.Labels{}
 	}
 	return &i
 }
@@ -783,7 +797,7 @@ func (c client) Create(ctx context.Context, resource schema.GroupVersionResource
 	if known := ctx.Value(knownKey{}).([]identity.Number); len(known) > 0 && !again {
 		t.fail("%d makes %d although it knows %v: %s", t.id, n, known, of)
 	}
-	if v, ok := t.gone[n]; ok && v.of != of && time.Since(v.at) < quarantinePeriod {
+	if v, ok := t.gone[n]; ok && !t.had[v.uid][of] && time.Since(v.at) < quarantinePeriod {
 		t.fail("%d makes %d, which was another %s ago", t.id, n, time.Since(v.at))
 	}
 	t.meanwhile()
@@ -863,11 +877,11 @@ func (c client) Modify(_ context.Context, ref k8s.Ref, edit func(*unstructured.U
 	if of == old.SecurityLabels {
 		return u, false, nil
 	}
-	if of != t.given[old.UID] {
-		t.fail("%d writes to %d, which was given %s: %s", t.id, n, t.given[old.UID], of)
+	if !t.had[old.UID][of] {
+		t.fail("%d writes to %d, which never had them: %s", t.id, n, of)
 	}
 	i := *old
-	i.SecurityLabels, i.Labels = t.mutated("update", of), slim.MakeLabels(u.GetLabels())
+	i.SecurityLabels = t.mutated("update", of)
 	t.store("identity", i.Name, &i)
 	t.tally.Restored++
 	t.logf("%d puts labels of %d back: %s, stored with %s", t.id, n, of, i.SecurityLabels)
@@ -898,7 +912,6 @@ func encoded(i *ciliumio.Identity) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{Object: map[string]any{}}
 	u.SetName(i.Name)
 	u.SetUID(i.UID.API())
-	u.SetLabels(i.Labels.Map())
 	u.SetResourceVersion(i.ResourceVersion.String())
 	_ = unstructured.SetNestedField(u.Object, i.CreationTimestamp.Time().Format(time.RFC3339), "metadata", "creationTimestamp")
 	_ = unstructured.SetNestedStringMap(u.Object, i.SecurityLabels.Map(), "security-labels")
@@ -927,22 +940,14 @@ func (t *table) consistent() error {
 			return fmt.Errorf("object %d is not one of its set", n)
 		}
 	}
-	doubtful := 0
-	for metadata, all := range t.mismatched {
-		doubtful -= len(all)
-		for _, o := range all {
-			if o.match == equalLabels || o.metadata != metadata || t.objects[o.number] != o {
-				return fmt.Errorf("%d is in doubt, and should not be: %+v", o.number, o)
-			}
-		}
-	}
+	havePorts := 0
 	for _, o := range t.objects {
-		if o.match != equalLabels {
-			doubtful++
+		if o.set != nil && o.set.hasPorts() {
+			havePorts++
 		}
 	}
-	if doubtful != 0 {
-		return fmt.Errorf("%d more are in doubt than are found", doubtful)
+	if havePorts != t.havePorts {
+		return fmt.Errorf("%d identities have named ports, counted are %d", havePorts, t.havePorts)
 	}
 	used, duplicates, pods := 0, 0, 0
 	for of, s := range t.sets {

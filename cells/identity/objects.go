@@ -17,7 +17,6 @@ type observation struct {
 	number   identity.Number
 	uid      slim.UID
 	labels   slim.Labels // security-labels
-	metadata slim.Labels // metadata.labels
 	created  slim.Time
 	revision slim.Revision
 }
@@ -29,8 +28,6 @@ type object struct {
 	set *set
 	// createdHere says that this leader created it, so that its original labels are known.
 	createdHere bool
-	// match compares its metadata.labels with its labels, where these may have been edited.
-	match labelMatch
 }
 
 // edited reports whether its labels on the server differ from the original ones.
@@ -45,19 +42,19 @@ func (t *table) upsertObject(o *ciliumio.Identity) {
 	if o.ResourceVersion >= t.unconfirmed[number] { // not an earlier one of that name
 		delete(t.unconfirmed, number)
 	}
-	now := observation{number, o.UID, o.SecurityLabels, o.Labels, o.CreationTimestamp, o.ResourceVersion}
+	now := observation{number, o.UID, o.SecurityLabels, o.CreationTimestamp, o.ResourceVersion}
 	if o.CannotDecode("security-labels") {
-		now.labels, now.metadata = t.lastLabels(number, o.UID)
+		now.labels = t.lastLabels(number, o.UID)
 	}
 	t.recordObject(now, slim.Labels{})
 }
 
 // lastLabels are the last known labels of an identity, none if it is new. Its number is held in both cases.
-func (t *table) lastLabels(number identity.Number, uid slim.UID) (labels, metadata slim.Labels) {
+func (t *table) lastLabels(number identity.Number, uid slim.UID) slim.Labels {
 	if o := t.objects[number]; o != nil && o.uid == uid {
-		return o.labels, o.metadata
+		return o.labels
 	}
-	return slim.Labels{}, slim.Labels{}
+	return slim.Labels{}
 }
 
 // parseName returns the number of an identity of this cluster.
@@ -93,15 +90,8 @@ func (t *table) recordObject(now observation, created slim.Labels) {
 
 // updateObject records a newer state of an identity of the same set.
 func (t *table) updateObject(o *object, now observation) {
-	was := o.observation
-	if was.labels == now.labels && was.metadata == now.metadata {
-		o.observation = now
-		return
-	}
-	t.clearMismatch(o)
+	was, s := o.observation, o.set
 	o.observation = now
-	t.recordMismatch(o)
-	s := o.set
 	if s == nil || was.labels == now.labels {
 		return
 	}
@@ -116,7 +106,6 @@ func (t *table) updateObject(o *object, now observation) {
 // attach adds an identity to a set.
 func (t *table) attach(o *object, s *set) {
 	o.set = s
-	t.recordMismatch(o)
 	if other := t.owners[o.number]; other != nil && other != s { // its creation was faster
 		t.unchoose(other)
 		t.updateChoice(other)
@@ -130,15 +119,20 @@ func (t *table) attach(o *object, s *set) {
 	if len(s.objects) == 2 {
 		t.duplicates++
 	}
+	if s.hasPorts() {
+		t.havePorts++
+	}
 	t.objectAdded(s, o)
 }
 
 // detach removes an identity from its set, and returns the set.
 func (t *table) detach(o *object) *set {
-	t.clearMismatch(o)
 	s := o.set
 	if s == nil {
 		return nil
+	}
+	if s.hasPorts() {
+		t.havePorts--
 	}
 	s.objects = slices.DeleteFunc(s.objects, func(other *object) bool { return other == o })
 	if len(s.objects) == 1 {
@@ -164,13 +158,7 @@ func (t *table) removeObject(o *object) {
 	delete(t.unconfirmed, o.number)
 	t.numbers.release(o.number)
 	t.numbers.quarantine(o.number, t.now)
-	trusted := t.isTrusted(o)
-	s := t.detach(o)
-	if s == nil {
-		return
+	if s := t.detach(o); s != nil {
+		t.objectRemoved(s, o)
 	}
-	if !trusted && s.number == o.number {
-		t.unchoose(s)
-	}
-	t.objectRemoved(s, o, trusted)
 }

@@ -16,11 +16,11 @@ import (
 // periodicInterval is how often the checks run that no event triggers.
 const periodicInterval = 5 * time.Second
 
-// reclaimEvery is how many intervals there are between two checks of identities with mismatched labels.
-const reclaimEvery = 12
+// recheckEvery is how many intervals there are between two looks at pods that may get several identities.
+const recheckEvery = 12
 
 // runPeriodic expires the quarantine of numbers, detects created identities that were deleted before they were in the
-// cache, checks identities with mismatched labels, and reports the utilization of the range.
+// cache, looks again at pods that may get several identities, and reports the utilization of the range.
 func (c *controller) runPeriodic(ctx context.Context) error {
 	select {
 	case <-c.synced:
@@ -31,12 +31,12 @@ func (c *controller) runPeriodic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reported, contradictions := &utilization{}, ""
+	reported := &utilization{}
 	tick := time.NewTicker(periodicInterval)
 	defer tick.Stop()
-	for n := 0; ; n++ {
-		if n%reclaimEvery == 0 {
-			contradictions = c.reportContradictions(contradictions)
+	for n := 1; ; n++ {
+		if n%recheckEvery == 0 {
+			c.recheckSeveral()
 		}
 		if !c.endpointsUndecodable() {
 			c.updateAndEnqueue((*table).expireQuarantine)
@@ -59,30 +59,6 @@ func (c *controller) runPeriodic(ctx context.Context) error {
 // numbers stay in quarantine: these endpoints may have them.
 func (c *controller) endpointsUndecodable() bool {
 	return c.Endpoints != nil && len(c.Endpoints.undecodable()) > 0
-}
-
-// reportContradictions checks identities with mismatched labels, and reports those in use with contradicting labels in
-// health. It returns the reported text; before is that of the last call.
-func (c *controller) reportContradictions(before string) string {
-	var n int
-	var first identity.Number
-	c.updateAndEnqueue(func(t *table) {
-		t.reclaimAll()
-		n, first = t.contradictions()
-	})
-	text := ""
-	if n > 0 {
-		text = fmt.Sprintf("%d identities in use have security-labels that contradict their metadata.labels, identity %s first: one of the two was edited, and it is unknown which. Correct it, or delete the identity", n, first)
-	}
-	switch part := c.Health.Child("labels"); {
-	case text == before:
-	case text == "":
-		part.OK("")
-	default:
-		part.Degraded(text, nil)
-		c.Log.Warn("security-labels of identities contradict their metadata.labels", "identities", n, "first", first.String())
-	}
-	return text
 }
 
 // confirmCreated removes created identities that were deleted before they were in the cache, so that they are recreated.

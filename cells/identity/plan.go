@@ -17,7 +17,6 @@ import (
 // markSynced starts the allocation of numbers. Before, no number is chosen, since existing objects come first.
 func (t *table) markSynced() {
 	t.synced = true
-	t.reclaimAll()
 	for _, s := range t.sets {
 		t.updateChoice(s)
 		if s.pods > 0 || t.needsWrite(s) {
@@ -109,13 +108,13 @@ func (t *table) objectAdded(s *set, o *object) {
 	}
 }
 
-// objectRemoved is called when a set has lost an object. A trusted one is recreated if endpoints have its number.
-func (t *table) objectRemoved(s *set, o *object, trusted bool) {
+// objectRemoved is called when a set has lost an object. It is recreated if endpoints have its number.
+func (t *table) objectRemoved(s *set, o *object) {
 	if s.number == o.number {
 		s.exists = false
 		t.recordChanged(s)
 	}
-	if t.synced && trusted && s.number == 0 && len(s.objects) == 0 && t.owners[o.number] == nil && t.inUseByEndpoint(o.number) {
+	if t.synced && s.number == 0 && len(s.objects) == 0 && t.owners[o.number] == nil && t.inUseByEndpoint(o.number) {
 		t.choose(s, o.number) // no pod has these labels, and endpoints keep using it
 	}
 	t.updateChoice(s)
@@ -158,9 +157,6 @@ func (t *table) nextAction(of slim.Labels) (todo action) {
 		todo.waited, s.queuedAt = t.now.Sub(s.queuedAt), time.Time{}
 	}
 	t.updateChoice(s)
-	if t.lacksObject(s) && s.number == 0 {
-		t.reclaim(s) // before another is created
-	}
 	switch edited := s.editedObject(); {
 	case !t.lacksObject(s) && edited != nil:
 		s.inFlight = true
@@ -226,7 +222,6 @@ func (t *table) recordCreate(of slim.Labels, now observation, ours bool) {
 		t.reassign(o, s)
 	}
 	if o = t.objects[now.number]; ours && o != nil && o.uid == now.uid {
-		t.clearMismatch(o)
 		o.createdHere = true
 	}
 	t.countCollisions(s, o)

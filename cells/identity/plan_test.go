@@ -17,8 +17,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skep-operator/skep/resources/agents"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/identity"
-	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -88,14 +89,14 @@ func TestNumbersRest(t *testing.T) {
 func plan(t testing.TB, namespaces ...string) (tb *table, computed *int) {
 	t.Helper()
 	computed = new(int)
-	keeps := labels.NewFilter(nil, nil).Keeps
-	tb = newTable("c", identity.Range{Min: 256, Max: 65535}, keeps, func(int) int { return 0 })
-	asked := tb.keepsLabel
-	tb.keepsLabel = func(source, key string) bool {
-		if key == "io.kubernetes.pod.namespace" { // asked once for each set
-			*computed++
+	tb = newTable("c", identity.Range{Min: 256, Max: 65535}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })
+	for i, asked := range tb.keeps {
+		tb.keeps[i] = func(source, key string) bool {
+			if key == "io.kubernetes.pod.namespace" { // asked once for each set
+				*computed++
+			}
+			return asked(source, key)
 		}
-		return asked(source, key)
 	}
 	for _, n := range namespaces {
 		tb.upsertNamespace(namespaceOf(n, nil))
@@ -215,7 +216,9 @@ func TestNodeGoesAndComes(t *testing.T) {
 // ID-13.
 func TestNothingKept(t *testing.T) {
 	tb, _ := plan(t, "n")
-	tb.keepsLabel = func(string, string) bool { return false }
+	for i := range tb.keeps {
+		tb.keeps[i] = func(string, string) bool { return false }
+	}
 	if why := tb.upsertPod(podOf("n", "p", pairs{"app": "x"})); why != noLabelKept || len(tb.sets) != 0 {
 		t.Errorf("%q, %d sets", why, len(tb.sets))
 	}
@@ -302,7 +305,7 @@ func TestPressure(t *testing.T) {
 func TestNumbersRunOut(t *testing.T) {
 	var log bytes.Buffer
 	tree := health.NewTree()
-	tb := newTable("c", identity.Range{Min: 256, Max: 265}, labels.NewFilter(nil, nil).Keeps, func(int) int { return 0 })
+	tb := newTable("c", identity.Range{Min: 256, Max: 265}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })
 	m := &controller{params: params{Metrics: newMetrics(metrics.Factory{}), Log: slog.New(slog.NewTextHandler(&log, nil)), Health: tree.Reporter("identity")}, table: tb, synced: make(chan struct{})}
 	queue := map[slim.Labels]bool{}
 	m.enqueue = func(of slim.Labels, _ ...k8s.Trigger) { queue[of] = true }
@@ -419,8 +422,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %s", step.name, diff)
 		}
 	}
-	if n := m.PodCount(256); n != 1 {
-		t.Errorf("%d bear it", n)
+	if !m.Wanted(256) || m.Wanted(257) {
+		t.Errorf("256 is wanted: %t, 257: %t", m.Wanted(256), m.Wanted(257))
 	}
 	cancel()
 	clear(heard)

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -56,30 +55,16 @@ func (c *controller) restore(ctx context.Context, o object, of slim.Labels) erro
 	return nil
 }
 
-// restoreLabels edits an identity so that it has its original labels. In metadata.labels it reverts the same edit.
+// restoreLabels edits an identity so that it has its original labels. Its metadata.labels stay as they are: they are for people.
 func restoreLabels(u *unstructured.Unstructured, o object, of slim.Labels) error {
 	if u.GetUID() != o.uid.API() {
 		return errReplaced
 	}
-	original := labels.Set(of.Map())
 	has, _, err := unstructured.NestedStringMap(u.Object, "security-labels")
 	if err == nil && slim.MakeLabels(has) == of {
 		return nil
 	}
-	metadata := u.GetLabels()
-	if metadata == nil {
-		metadata = map[string]string{}
-	}
-	for key, value := range labels.Set(has).Metadata() {
-		if metadata[key] == value {
-			delete(metadata, key)
-		}
-	}
-	for key, value := range original.Metadata() {
-		metadata[key] = value
-	}
-	u.SetLabels(metadata)
-	return unstructured.SetNestedStringMap(u.Object, original, "security-labels")
+	return unstructured.SetNestedStringMap(u.Object, of.Map(), "security-labels")
 }
 
 // reportRestored logs a reverted edit, and records an Event.

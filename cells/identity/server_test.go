@@ -6,7 +6,6 @@ package identity
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,11 +43,7 @@ func TestServerOneIdentityForAllPodsOfATemplate(t *testing.T) {
 	if err != nil || number < 256 || number > 65535 {
 		t.Errorf("its name is %s", u.GetName())
 	}
-	want := pairs{
-		"app": "web", "io.cilium.k8s.policy.cluster": "default", "io.cilium.k8s.policy.serviceaccount": "default",
-		"io.kubernetes.pod.namespace": w.namespace,
-	}
-	if diff := cmp.Diff(want, u.GetLabels()); diff != "" {
+	if diff := cmp.Diff(pairs{"io.kubernetes.pod.namespace": w.namespace}, u.GetLabels()); diff != "" {
 		t.Error("metadata.labels: ", diff)
 	}
 	if len(u.GetOwnerReferences())+len(u.GetFinalizers())+len(u.GetAnnotations()) != 0 || u.Object["spec"] != nil {
@@ -61,14 +56,14 @@ func TestServerOneIdentityForAllPodsOfATemplate(t *testing.T) {
 		w.bears(fmt.Sprint("more-", i), u.GetName())
 	}
 	w.requested("create: 201")
-	if n := w.controller.PodCount(mustNumber(t, u.GetName())); n != 101 {
-		t.Errorf("%d pods bear it", n)
+	if !w.controller.Wanted(mustNumber(t, u.GetName())) {
+		t.Error("no pod has it")
 	}
 	for i := range 100 {
 		w.deletePod(fmt.Sprint("more-", i))
 	}
 	w.deletePod("web-1")
-	operatortest.Eventually(t, "no pod has it", func() bool { return w.controller.PodCount(mustNumber(t, u.GetName())) == 0 })
+	operatortest.Eventually(t, "no pod has it", func() bool { return !w.controller.Wanted(mustNumber(t, u.GetName())) })
 	w.only(w.with(pairs{"app": "web"}))
 	w.requested("create: 201")
 	for name, want := range map[string]float64{"identity_known": 1, "identity_used": 0, "identity_free_numbers": 65279, "identity_duplicates": 0, "identity_exhausted_total": 0} {
@@ -292,7 +287,7 @@ func TestServerMadeAgainWithItsNumber(t *testing.T) {
 	// A pod that is gone, but whose endpoint goes on with the number.
 	w.endpoint("web-1", mustNumber(t, u.GetName()).String())
 	w.deletePod("web-1")
-	operatortest.Eventually(t, "no pod has it", func() bool { return w.controller.PodCount(mustNumber(t, u.GetName())) == 0 })
+	operatortest.Eventually(t, "no pod has it", func() bool { return !w.controller.Wanted(mustNumber(t, u.GetName())) })
 	w.deleteIdentity(u.GetName())
 	if again := w.made(w.with(pairs{"app": "web"})); again.GetName() != u.GetName() {
 		t.Errorf("%s became %s", u.GetName(), again.GetName())
@@ -330,15 +325,16 @@ func TestServerNumberIsTaken(t *testing.T) {
 
 // ID-E10 and ID-E11.
 func TestServerLabelFilter(t *testing.T) {
-	for name, test := range map[string]struct{ option, without string }{
-		"allow":       {"k8s:app", "team serviceaccount"},
-		"exclude":     {"k8s:!team", "team"},
-		"the trap":    {"!k8s:team", "app team serviceaccount"},
-		"two entries": {"k8s:!team,!app{2}x", "team"},
+	for name, test := range map[string]struct{ release, option, without string }{
+		"allow":          {"1.17", "k8s:app", "team serviceaccount"},
+		"allow, in 1.18": {"1.18", "k8s:app", "team"},
+		"exclude":        {"1.20", "k8s:!team", "team"},
+		"the trap":       {"1.17", "!k8s:team", "app team serviceaccount"},
+		"two entries":    {"1.20", "k8s:!team,!app{2}x", "team"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			o := w.start("--labels=" + test.option)
+			o := w.start("--labels="+test.option, "--cilium-release="+test.release)
 			w.pod("web-1", pairs{"app": "web", "team": "a"})
 			want := w.with(pairs{"app": "web", "team": "a"})
 			for _, key := range strings.Fields(test.without) {
@@ -349,36 +345,6 @@ func TestServerLabelFilter(t *testing.T) {
 			warned := slices.ContainsFunc(o.Messages("identity"), func(line string) bool { return strings.Contains(line, "k8s:!team") })
 			if warned != (name == "the trap") {
 				t.Errorf("it warns: %q", o.Messages("identity"))
-			}
-		})
-	}
-}
-
-// ID-32; ID-E19.
-func TestServerNamedPorts(t *testing.T) {
-	for _, on := range []bool{true, false} {
-		t.Run(fmt.Sprint(on), func(t *testing.T) {
-			w := newWorld(t)
-			w.start(fmt.Sprint("--identity-named-ports=", on))
-			port := func(number int32) func(*corev1.Pod) {
-				return func(p *corev1.Pod) {
-					p.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "grpc", ContainerPort: number}, {ContainerPort: 80}}
-				}
-			}
-			plain := w.with(pairs{"app": "web"})
-			w.pod("web-1", pairs{"app": "web"}, port(4245))
-			w.pod("web-2", pairs{"app": "web"}, port(4246))
-			if !on {
-				w.only(plain)
-				return
-			}
-			first, second := maps.Clone(plain), maps.Clone(plain)
-			first["gen:io.cilium.k8s.named-ports"], second["gen:io.cilium.k8s.named-ports"] = "grpc.TCP.4245", "grpc.TCP.4246"
-			w.only(first, second)
-			for key := range w.made(first).GetLabels() {
-				if strings.Contains(key, "named-ports") {
-					t.Errorf("metadata.labels has %s", key)
-				}
 			}
 		})
 	}
@@ -614,17 +580,18 @@ func TestLabelPrefixFile(t *testing.T) {
 		}
 		return file
 	}
-	f, err := newFilter(Config{Labels: []string{`k8s:!app\.`}, LabelPrefixFile: write(`{"version":1,"valid-prefixes":[{"source":"k8s","prefix":"app"}]}`)}, slog.New(slog.DiscardHandler))
+	all, err := newFilters(Config{Labels: []string{`k8s:!app\.`}, LabelPrefixFile: write(`{"version":1,"valid-prefixes":[{"source":"k8s","prefix":"app"}]}`)}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !f.Keeps("k8s", "app") || f.Keeps("k8s", "app.kubernetes.io/name") || f.Keeps("k8s", "team") {
+	f := all.all[0]
+	if len(all.all) != 1 || !f.Keeps("k8s", "app") || f.Keeps("k8s", "app.kubernetes.io/name") || f.Keeps("k8s", "team") {
 		t.Error("the file does not count")
 	}
 	for want, file := range map[string]string{
 		"no such file": filepath.Join(t.TempDir(), "none.json"), "version 2": write(`{"version":2}`), "unexpected EOF": write(`{`),
 	} {
-		if _, err := newFilter(Config{LabelPrefixFile: file}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--label-prefix-file: ") || !strings.Contains(err.Error(), want) {
+		if _, err := newFilters(Config{LabelPrefixFile: file}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--label-prefix-file: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/skep-operator/skep/resources/agents"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/domain/labels"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -15,44 +16,66 @@ import (
 // table indexes pods by (namespace, labels, service account), CiliumIdentities, and the label sets that map one to the
 // other. It is not safe for concurrent use.
 type table struct {
-	cluster    string
-	keepsLabel func(source, key string) bool
-	namedPorts bool // named ports are part of identities
-	numbers    *numbers
-	random     func(of int) int
+	cluster string
+	filters *filters
+	keeps   []func(source, key string) bool // by filter
+	fleet   *agents.Fleet
+	numbers *numbers
+	random  func(of int) int
 	// inUseByEndpoint reports whether an endpoint has an identity with this number, with any labels of its pod.
 	inUseByEndpoint func(identity.Number) bool
 	// endpointsWith yields the endpoints that have it.
 	endpointsWith func(identity.Number) iter.Seq[slim.Key]
-	now           time.Time // set by the caller
+	// numberOfEndpoint returns the number that the endpoint of a pod has.
+	numberOfEndpoint func(pod slim.Key) (identity.Number, bool)
+	now              time.Time // set by the caller
 
 	synced         bool
 	pods           slim.KeyMap[*pod]
+	several        map[slim.Key]bool                      // pods with more than one template
 	unmanaged      map[slim.String]map[slim.Key]*slim.Pod // by node without CiliumNode
 	nodes          map[string]bool
 	namespaces     map[string]*namespace
 	sets           map[slim.Labels]*set
 	objects        map[identity.Number]*object
-	owners         map[identity.Number]*set  // by chosen number
-	awaitingNumber map[*set]bool             // without a number because none is free
-	mismatched     map[slim.Labels][]*object // by their metadata.labels; the oldest first
+	owners         map[identity.Number]*set // by chosen number
+	awaitingNumber map[*set]bool            // without a number because none is free
 	unconfirmed    map[identity.Number]slim.Revision
 	earlyReasons   map[slim.Key]string // why pods need no identity, until markSynced
 
 	used       int // sets with pods
 	duplicates int // sets with more than one object
+	havePorts  int // objects of sets with named ports
+	scratch    specs
 
 	observed bool       // changed is recorded
 	changed  []slim.Key // pods whose identity changed
 	dirty    []*set     // to be enqueued
 }
 
-// pod is a pod that has an identity, waits for its namespace, or is unmanaged.
+// pod is a pod that has an identity, waits for its namespace, or is unmanaged. It is one of several where its agent may
+// compute its labels in several ways.
 type pod struct {
 	name     string
 	node     slim.String
 	template *template // nil for an unmanaged pod
 	index    int       // in template.pods
+	next     *pod      // the same pod with another template
+}
+
+// has reports whether the templates of a pod have these specs, in this order.
+func (p *pod) has(all *specs) bool {
+	if p.template == nil {
+		return false
+	}
+	n := 0
+	for ; p != nil; p = p.next {
+		if n == all.n || p.template.spec != all.all[n] {
+			return false
+		}
+		n++
+	}
+	return n == all.n
 }
 
 // key is the key of a pod that is not unmanaged.
@@ -70,7 +93,8 @@ type namespace struct {
 type spec struct {
 	labels         slim.Labels
 	serviceAccount slim.String
-	ports          slim.NamedPorts // none unless they are part of identities
+	ports          slim.NamedPorts // none unless they are part of the identity
+	filter         filterIndex
 }
 
 // template is the pods of a namespace that have the same spec. Their set is computed once.
@@ -85,7 +109,6 @@ type template struct {
 // set is a label set, with its pods and objects.
 type set struct {
 	labels    slim.Labels
-	meta      slim.Labels // see metadata
 	templates []*template
 	pods      int
 	objects   []*object // with these original labels; the oldest first
@@ -99,16 +122,21 @@ type set struct {
 	queuedAt   time.Time       // zero if it is not queued
 }
 
-func newTable(cluster string, bounds identity.Range, keeps func(source, key string) bool, random func(of int) int) *table {
-	return &table{
-		cluster: cluster, keepsLabel: memoize(keeps), numbers: newNumbers(bounds), random: random,
-		inUseByEndpoint: func(identity.Number) bool { return false },
-		endpointsWith:   func(identity.Number) iter.Seq[slim.Key] { return func(func(slim.Key) bool) {} },
-		unmanaged:       map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
+func newTable(cluster string, bounds identity.Range, f *filters, fleet *agents.Fleet, random func(of int) int) *table {
+	t := &table{
+		cluster: cluster, filters: f, fleet: fleet, numbers: newNumbers(bounds), random: random,
+		inUseByEndpoint:  func(identity.Number) bool { return false },
+		endpointsWith:    func(identity.Number) iter.Seq[slim.Key] { return func(func(slim.Key) bool) {} },
+		numberOfEndpoint: func(slim.Key) (identity.Number, bool) { return 0, false },
+		unmanaged:        map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
 		namespaces: map[string]*namespace{}, sets: map[slim.Labels]*set{}, objects: map[identity.Number]*object{},
 		owners: map[identity.Number]*set{}, awaitingNumber: map[*set]bool{}, unconfirmed: map[identity.Number]slim.Revision{},
-		mismatched: map[slim.Labels][]*object{}, earlyReasons: map[slim.Key]string{},
+		earlyReasons: map[slim.Key]string{}, several: map[slim.Key]bool{},
 	}
+	for _, filter := range f.all {
+		t.keeps = append(t.keeps, memoize(filter.Keeps))
+	}
+	return t
 }
 
 // memoize caches the results of a filter, which are expensive, for a bounded number of keys.
@@ -168,21 +196,32 @@ const (
 func (t *table) upsertPod(p *slim.Pod) (reason string) {
 	key := p.Key()
 	was, _ := t.pods.Get(key)
-	sp := t.specOf(p)
 	reason = t.exclusion(p, was)
-	if reason == "" && was != nil && was.template != nil && was.template.spec == sp {
-		was.node = p.Spec.NodeName
+	if reason != "" {
+		t.deletePod(key)
+		t.recordEarlyReason(key, reason)
+		if reason == unmanagedNode {
+			t.parkUnmanaged(p)
+		}
+		return reason
+	}
+	all := t.specsOf(p, was)
+	if was != nil && was.has(all) {
+		for same := was; same != nil; same = same.next {
+			same.node = p.Spec.NodeName
+		}
 		return was.template.waitReason()
 	}
-	t.deletePod(key)
-	t.recordEarlyReason(key, reason)
-	switch reason {
-	case "":
-		return t.addPod(key, p.Spec.NodeName, sp).waitReason()
-	case unmanagedNode:
-		t.parkUnmanaged(p)
+	if was != nil && was.template == nil {
+		t.deletePod(key)
+		was = nil
 	}
-	return reason
+	delete(t.earlyReasons, key)
+	first := t.addPod(key, p.Spec.NodeName, all)
+	for ; was != nil; was = was.next { // last: what it still needs is needed all the time
+		t.leaveTemplate(was)
+	}
+	return first.waitReason()
 }
 
 // exclusion is why a pod needs no identity, "" for one that does.
@@ -224,16 +263,33 @@ func (t *table) parkUnmanaged(p *slim.Pod) {
 	t.pods.Set(p.Key(), &pod{name: p.Name, node: p.Spec.NodeName})
 }
 
-func (t *table) addPod(key slim.Key, node slim.String, sp spec) *template {
-	n := t.ensureNamespace(key.Namespace)
+// addPod adds a pod to the templates of its specs, and returns the first.
+func (t *table) addPod(key slim.Key, node slim.String, all *specs) *template {
+	first := &pod{name: key.Name, node: node}
+	t.joinTemplate(first, key.Namespace, all.all[0])
+	t.pods.Set(key, first)
+	if delete(t.several, key); all.n > 1 {
+		t.several[key] = true
+	}
+	last := first
+	for _, sp := range all.all[1:all.n] {
+		other := &pod{name: key.Name, node: node}
+		t.joinTemplate(other, key.Namespace, sp)
+		last.next, last = other, other
+	}
+	return first.template
+}
+
+// joinTemplate adds a pod to the template of a spec.
+func (t *table) joinTemplate(p *pod, namespace string, sp spec) {
+	n := t.ensureNamespace(namespace)
 	tmpl := n.templates[sp]
 	if tmpl == nil {
 		tmpl = &template{spec: sp, namespace: n}
 		n.templates[sp] = tmpl
 	}
-	p := &pod{key.Name, node, tmpl, len(tmpl.pods)}
+	p.template, p.index = tmpl, len(tmpl.pods)
 	tmpl.pods = append(tmpl.pods, p)
-	t.pods.Set(key, p)
 	if len(tmpl.pods) == 1 {
 		t.assignTemplate(tmpl)
 	} else if tmpl.set != nil {
@@ -242,15 +298,15 @@ func (t *table) addPod(key slim.Key, node slim.String, sp spec) *template {
 	if tmpl.set != nil {
 		t.enqueue(tmpl.set)
 		if t.observed && tmpl.set.number != 0 {
-			t.changed = append(t.changed, key)
+			t.changed = append(t.changed, p.key())
 		}
 	}
-	return tmpl
 }
 
 // deletePod records that a pod was deleted.
 func (t *table) deletePod(key slim.Key) {
 	delete(t.earlyReasons, key)
+	delete(t.several, key)
 	p, _ := t.pods.Get(key)
 	if p == nil {
 		return
@@ -263,6 +319,13 @@ func (t *table) deletePod(key slim.Key) {
 		}
 		return
 	}
+	for ; p != nil; p = p.next {
+		t.leaveTemplate(p)
+	}
+}
+
+// leaveTemplate removes a pod from its template.
+func (t *table) leaveTemplate(p *pod) {
 	tmpl := p.template
 	last := tmpl.pods[len(tmpl.pods)-1]
 	tmpl.pods[p.index], last.index = last, p.index
@@ -270,7 +333,7 @@ func (t *table) deletePod(key slim.Key) {
 	tmpl.pods = tmpl.pods[:len(tmpl.pods)-1]
 	if s := tmpl.set; s != nil {
 		if t.observed && s.number != 0 {
-			t.changed = append(t.changed, key)
+			t.changed = append(t.changed, p.key())
 		}
 		t.removePods(s, 1)
 	}
@@ -300,7 +363,7 @@ func (t *table) pruneNamespace(n *namespace) {
 func (t *table) upsertNamespace(o *slim.Namespace) {
 	kept := map[string]string{}
 	for key, value := range o.Labels.All() {
-		if labels.KeepsNamespaceLabel(t.keepsLabel, key) {
+		if labels.KeepsNamespaceLabel(t.keeps[0], key) { // in what releases differ, these labels do not
 			kept[key] = value
 		}
 	}
@@ -346,20 +409,12 @@ func (t *table) assignTemplate(tmpl *template) {
 	t.joinSet(tmpl, to)
 }
 
-func (t *table) specOf(p *slim.Pod) spec {
-	s := spec{labels: p.Labels, serviceAccount: p.Spec.ServiceAccountName}
-	if t.namedPorts {
-		s.ports = p.Spec.NamedPorts
-	}
-	return s
-}
-
 // identityLabels returns the labels of the identity of a template's pods.
 func (t *table) identityLabels(tmpl *template) slim.Labels {
 	return slim.MakeLabels(labels.Pod{
 		Cluster: t.cluster, Namespace: tmpl.namespace.name, NamespaceLabels: tmpl.namespace.labels.All(),
 		ServiceAccount: tmpl.serviceAccount.String(), Labels: tmpl.labels.All(), NamedPorts: tmpl.namedPorts(),
-	}.Identity(t.keepsLabel))
+	}.Identity(t.keeps[tmpl.filter]))
 }
 
 func (s spec) namedPorts() iter.Seq[labels.NamedPort] {

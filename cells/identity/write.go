@@ -143,6 +143,6 @@ func parse(u *unstructured.Unstructured, number identity.Number) (now observatio
 		now.created = slim.MakeTime(at.Time)
 	}
 	now.number, now.uid = number, slim.ParseUID(string(u.GetUID()))
-	now.labels, now.metadata = slim.MakeLabels(all), slim.MakeLabels(u.GetLabels())
+	now.labels = slim.MakeLabels(all)
 	return now, nil
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -128,4 +129,97 @@ func TestState(t *testing.T) {
 			t.Errorf("the pods are %v", keys)
 		}
 	})
+}
+
+func version(t *testing.T, text string) release.Release {
+	t.Helper()
+	r, _, err := release.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func agentPod(name, node, image, chart string) *Pod {
+	p := &Pod{}
+	p.Name, p.Namespace, p.Spec.NodeName = name, slim.MakeString("kube-system"), slim.MakeString(node)
+	p.Spec.Images = slim.MakeImages(slim.ContainerImage{Name: "other", Image: "o:v1.17.0"}, slim.ContainerImage{Name: "cilium-agent", Image: image})
+	if chart != "" {
+		p.Labels = slim.MakeLabels(map[string]string{"helm.sh/chart": chart})
+	}
+	return p
+}
+
+// ID-41.
+func TestReleaseOfAnAgent(t *testing.T) {
+	for _, c := range []struct{ image, chart, want string }{
+		{"quay.io/cilium/cilium:v1.19.4", "", "1.19"},
+		{"quay.io/cilium/cilium:v1.20.1@sha256:0123", "cilium-1.20.1", "1.20"},
+		{"registry.test:5000/mirror/agent@sha256:0123", "cilium-1.20.0", "1.20"},
+		{"registry.test:5000/mirror/agent", "", ""},
+		{"agent:latest", "", ""},
+		{"agent:latest", "cilium-1.20.0-pre.1", "1.20"},
+		{"agent:2024.3", "cilium-1.18.2", "1.18"}, // a tag of the registry's own
+		{"agent:v1.21.0", "cilium-1.21.0", "1.20"},
+		{"agent:v1.18.3", "cilium-1.20.1", "1.18"}, // what runs is the image
+		{"", "other-1.20.1", ""},
+	} {
+		r, tells := agentPod("a", "n", c.image, c.chart).Release()
+		if tells != (c.want != "") || tells && r.String() != c.want {
+			t.Errorf("%+v: it is %s, told: %t", c, r, tells)
+		}
+	}
+}
+
+// ID-41.
+func TestFleet(t *testing.T) {
+	old, newest := version(t, "1.19"), version(t, "1.20")
+	f := NewFleet(release.Configured{Release: old})
+	on := func(node string) string {
+		is, known := f.On(slim.MakeString(node))
+		if known == is.Empty() {
+			t.Errorf("%s: known %t, %q", node, known, is)
+		}
+		return is.String()
+	}
+	apply := func(kind stream.ChangeKind, p *Pod, want ...string) {
+		t.Helper()
+		var changed []string
+		for _, node := range f.Apply(stream.Change[Pod]{Kind: kind, Key: p.Key(), Object: p}) {
+			changed = append(changed, node.String())
+		}
+		if !slices.Equal(changed, want) {
+			t.Errorf("%s: the releases of %q change, want %q", p.Name, changed, want)
+		}
+	}
+	if f.Running() != release.SetOf(old) || on("n1") != "" {
+		t.Errorf("without agents %s runs, on n1 %q", f.Running(), on("n1"))
+	}
+	a, b := agentPod("a", "n1", "i:v1.19.1", ""), agentPod("b", "n1", "i:v1.20.1", "")
+	apply(stream.Upsert, a, "n1")
+	apply(stream.Upsert, a)
+	apply(stream.Upsert, agentPod("unbound", "", "i:v1.18.1", ""))
+	apply(stream.Upsert, b, "n1")
+	if on("n1") != "1.20, 1.19" || f.Running() != release.SetOf(old, newest) {
+		t.Errorf("while one agent takes over, n1 has %q, and %s run", on("n1"), f.Running())
+	}
+	apply(stream.Delete, a, "n1")
+	apply(stream.Delete, a)
+	if on("n1") != "1.20" || f.Running() != release.SetOf(newest) {
+		t.Errorf("after it, n1 has %q, and %s runs", on("n1"), f.Running())
+	}
+	apply(stream.Upsert, agentPod("b", "n2", "i:v1.20.1", ""), "n1", "n2")
+	apply(stream.Upsert, agentPod("c", "n3", "i:latest", ""), "n3")
+	if on("n1") != "" || on("n3") != "1.19" || f.Running() != release.SetOf(old, newest) {
+		t.Errorf("n1 has %q, n3 %q, and %s run", on("n1"), on("n3"), f.Running())
+	}
+	apply(stream.Delete, b, "n2")
+	if len(f.nodes) != 1 || len(f.nodeOf) != 1 || len(f.running) != 1 {
+		t.Errorf("%d nodes, %d pods and %d releases are left", len(f.nodes), len(f.nodeOf), len(f.running))
+	}
+	f = NewFleet(release.Configured{Release: old, Forced: true})
+	apply(stream.Upsert, b, "n1")
+	if on("n1") != "1.19" || f.Running() != release.SetOf(old) {
+		t.Errorf("against the option n1 has %q, and %s run", on("n1"), f.Running())
+	}
 }

@@ -26,12 +26,14 @@ type Pod struct {
 // PodMeta is the metadata of an agent's pod.
 type PodMeta struct {
 	slim.Meta
-	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+	Labels            slim.Labels `json:"labels"`
+	DeletionTimestamp slim.Time   `json:"deletionTimestamp"`
 }
 
 // PodSpec is the spec of an agent's pod.
 type PodSpec struct {
 	NodeName slim.String `json:"nodeName"`
+	Images   slim.Images `json:"containers"`
 }
 
 // PodStatus is the status of an agent's pod.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
@@ -403,15 +404,23 @@ func (a *assignments) ForPod(pod types.NamespacedName) (identity.Number, bool) {
 	return n, n != 0
 }
 
-func (a *assignments) PodCount(n identity.Number) (count int) {
+func (a *assignments) All(pod types.NamespacedName) iter.Seq[identity.Number] {
+	return func(yield func(identity.Number) bool) {
+		if n, ok := a.ForPod(pod); ok {
+			yield(n)
+		}
+	}
+}
+
+func (a *assignments) Wanted(n identity.Number) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, other := range a.pods {
 		if other == n {
-			count++
+			return true
 		}
 	}
-	return count
+	return false
 }
 
 func (a *assignments) Observe(see func(types.NamespacedName)) (cancel func()) {

@@ -141,7 +141,7 @@ func (p podReferrers) open(ctx context.Context) error {
 	}
 }
 
-func (p podReferrers) references(n identity.Number) bool { return p.Assignments.PodCount(n) > 0 }
+func (p podReferrers) references(n identity.Number) bool { return p.Assignments.Wanted(n) }
 
 func (p podReferrers) complete() error { return p.Assignments.Whole() }
 
@@ -149,7 +149,7 @@ func (p podReferrers) awaitFresh(ctx context.Context) error { return p.Pods.Wait
 
 func (p podReferrers) watch(ctx context.Context, inUse func(identity.Number)) error {
 	cancel := p.Assignments.Observe(func(pod types.NamespacedName) {
-		if n, _ := p.Assignments.ForPod(pod); n != 0 {
+		for n := range p.Assignments.All(pod) {
 			inUse(n)
 		}
 	})

@@ -41,6 +41,8 @@ func ofChart(has func(key string) bool) (newest Release, known bool) {
 // cluster as a whole; what depends on an agent goes by the agent's own release.
 type Configured struct {
 	Release
+	// Forced is whether the option tells it: then it is that of all agents.
+	Forced bool
 	// KnownBy says what tells it, for people.
 	KnownBy string
 }
@@ -49,7 +51,7 @@ type Configured struct {
 func Find(values *config.Values) Configured {
 	if option, _ := values.Lookup(optionName); option.Value != "" {
 		if r, _, err := Parse(option.Value); err == nil {
-			return Configured{r, "the option " + optionName}
+			return Configured{r, true, "the option " + optionName}
 		}
 	}
 	written := func(key string) bool {
@@ -58,7 +60,7 @@ func Find(values *config.Values) Configured {
 	}
 	r, known := ofChart(written)
 	if !known {
-		return Configured{Newest(), "nothing: it is the newest that is served"}
+		return Configured{Newest(), false, "nothing: it is the newest that is served"}
 	}
-	return Configured{r, fmt.Sprintf("the keys of its chart, such as %s", charts[r.index()][0])}
+	return Configured{r, false, fmt.Sprintf("the keys of its chart, such as %s", charts[r.index()][0])}
 }

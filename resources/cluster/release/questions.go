@@ -55,3 +55,18 @@ var (
 	FixedMaskSize = question("FixedMaskSize", "Is the mask size of a CiliumPodIPPool fixed?", "CRD-22",
 		[...]bool{false, false, false, true})
 )
+
+// The identities of pods.
+var (
+	// ServiceAccountsInList is whether the default label filter of agents includes the service account.
+	ServiceAccountsInList = question("ServiceAccountsInList", "Do identities keep the service account where labels are an allow list?", "ID-8",
+		[...]bool{false, true, true, true})
+
+	// TopologyOfNodes is whether identities have labels of pods that the API server copies from nodes.
+	TopologyOfNodes = question("TopologyOfNodes", "Are the pods' labels topology.kubernetes.io part of identities?", "ID-8",
+		[...]bool{true, true, true, false})
+
+	// PortsInIdentities is whether identities of pods have their named ports.
+	PortsInIdentities = question("PortsInIdentities", "Are named ports of pods part of identities?", "ID-32",
+		[...]bool{false, false, false, true})
+)

@@ -39,6 +39,20 @@ func TestParse(t *testing.T) {
 	}
 }
 
+func TestSet(t *testing.T) {
+	old, _, _ := Parse("1.18")
+	both := SetOf(old).Union(SetOf(Newest()))
+	if (Set{}).String() != "" || !(Set{}).Empty() || both.Empty() || both.String() != "1.20, 1.18" || !both.Has(old) || both.Has(at(2)) {
+		t.Errorf("the set of both is %q", both)
+	}
+	for r := range both.All() {
+		if r != Newest() {
+			t.Errorf("the first is %s", r)
+		}
+		break
+	}
+}
+
 func TestConfig(t *testing.T) {
 	for value, problem := range map[string]string{"": "", "1.19": "", "v1.20.1": "", "newest": "must be one of 1.17, 1.18, 1.19, 1.20", "1.21": "should be one of 1.17"} {
 		err := Config{CiliumRelease: value}.Validate()

@@ -3,7 +3,11 @@
 
 package identity
 
-import "k8s.io/apimachinery/pkg/types"
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Assignments maps pods to identities where the operator manages identities. It is
 // provided for the term by the duty that creates CiliumIdentities, and is safe for
@@ -14,8 +18,12 @@ type Assignments interface {
 	// exist, even if another object has the same labels.
 	ForPod(pod types.NamespacedName) (Number, bool)
 
-	// PodCount returns the number of pods with this identity.
-	PodCount(n Number) int
+	// All yields the numbers of all labels that the pod's agent may look for: those of
+	// ForPod, and others while agents of several releases run.
+	All(pod types.NamespacedName) iter.Seq[Number]
+
+	// Wanted reports whether the agent of any pod may look for this identity.
+	Wanted(n Number) bool
 
 	// Observe calls see for each pod whose answer of ForPod has changed, until cancel
 	// returns. Calls are serial, in no order, and may repeat; see must not block

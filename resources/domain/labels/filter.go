@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -73,17 +74,18 @@ type Filter struct {
 	warnings []string
 }
 
-// NewFilter returns a filter of the entries of base followed by those of the user. base
-// is the list of a file; nil means the default list.
-func NewFilter(base, user []Entry) *Filter {
-	f := &Filter{}
-	given := user
-	if base == nil {
-		base = defaults
-	} else {
-		given = append(base[:len(base):len(base)], user...)
-	}
-	f.entries = append(base[:len(base):len(base)], user...)
+// NewFilter returns a filter of a default list followed by the entries of the user.
+func NewFilter(d DefaultList, user []Entry) *Filter { return newFilter(d.entries(), user, user) }
+
+// NewFileFilter returns a filter of the entries of a file, which replace the default
+// list, followed by those of the user.
+func NewFileFilter(file, user []Entry) *Filter {
+	return newFilter(file, user, slices.Concat(file, user))
+}
+
+// newFilter returns a filter of base and user. given are those that people wrote.
+func newFilter(base, user, given []Entry) *Filter {
+	f := &Filter{entries: slices.Concat(base, user)}
 	for _, e := range given {
 		f.allow = f.allow || !e.exclude
 	}
@@ -130,13 +132,38 @@ func (f *Filter) Keeps(source, key string) bool {
 	return !f.allow && ignored == 0 || included > ignored
 }
 
-// defaults is the default list of agents.
-var defaults = mustParse(
+// DefaultList says what the default list of agents has beside what that of all releases
+// has.
+type DefaultList struct {
+	ServiceAccount bool // includes the service account, so that an allow list keeps it
+	NoTopology     bool // excludes labels that the API server copies from nodes
+}
+
+func (d DefaultList) entries() []Entry {
+	list := slices.Clone(included)
+	if d.ServiceAccount {
+		list = append(list, serviceAccount...)
+	}
+	list = append(list, excluded...)
+	if d.NoTopology {
+		list = append(list, topology...)
+	}
+	return list
+}
+
+var included = mustParse(
 	reserved,
 	`:io\.kubernetes\.pod\.namespace`,
 	`:io\.cilium\.k8s\.namespace\.labels`,
 	`:app\.kubernetes\.io`,
 	`:io\.cilium\.k8s\.policy\.cluster`,
+)
+
+var serviceAccount = mustParse(`:io\.cilium\.k8s\.policy\.serviceaccount`)
+
+var topology = mustParse(`:!topology\.kubernetes\.io`)
+
+var excluded = mustParse(
 	`:!io\.kubernetes`,
 	`:!kubernetes\.io`,
 	`:!statefulset\.kubernetes\.io/pod-name`,

@@ -15,14 +15,59 @@ import (
 	"github.com/skep-operator/skep/resources/domain/labels"
 )
 
-// filter is the one of the option's entries, after the default list.
+// filter is the one of the option's entries, after what all default lists have.
 func filter(t testing.TB, entries ...string) *labels.Filter {
+	t.Helper()
+	return filterAfter(t, labels.DefaultList{}, entries...)
+}
+
+func filterAfter(t testing.TB, d labels.DefaultList, entries ...string) *labels.Filter {
 	t.Helper()
 	user, err := labels.ParseEntries(entries)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return labels.NewFilter(nil, user)
+	return labels.NewFilter(d, user)
+}
+
+// The lists of the releases: ID-8; examples 20 and 22 of the contract's identities.md.
+func TestDefaultListsOfReleases(t *testing.T) {
+	const account, zone, region = "io.cilium.k8s.policy.serviceaccount", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+	var (
+		first  = labels.DefaultList{}
+		second = labels.DefaultList{ServiceAccount: true}
+		third  = labels.DefaultList{ServiceAccount: true, NoTopology: true}
+	)
+	for name, test := range map[string]struct {
+		list          labels.DefaultList
+		entries       string
+		kept, dropped string
+	}{
+		"1.17":                                  {first, "", "app " + account + " " + zone, ""},
+		"1.18":                                  {second, "", "app " + account + " " + zone, ""},
+		"1.20":                                  {third, "", "app " + account + " app.kubernetes.io/name x.topology.kubernetes.io/y", zone + " " + region},
+		"1.17, an allow list":                   {first, "k8s:app", "app", account + " " + zone},
+		"1.18, an allow list":                   {second, "k8s:app", "app " + account, zone},
+		"1.20, an allow list":                   {third, "k8s:app", "app " + account, zone},
+		"1.18, without service accounts":        {second, `k8s:!io\.cilium\.k8s\.policy\.serviceaccount`, "app", account},
+		"1.20, with what is longer":             {third, "k8s:topology.kubernetes.io/zone", zone + " " + account, region + " app"},
+		"1.20, an exclusion without any length": {third, "k8s:!", "app kubernetes.io/foo " + zone, ""},
+	} {
+		f := filterAfter(t, test.list, strings.Fields(test.entries)...)
+		for _, key := range strings.Fields(test.kept) {
+			if !f.Keeps("k8s", key) {
+				t.Errorf("%s: %s is dropped", name, key)
+			}
+		}
+		for _, key := range strings.Fields(test.dropped) {
+			if f.Keeps("k8s", key) {
+				t.Errorf("%s: %s is kept", name, key)
+			}
+		}
+		if len(f.Warnings()) != 0 {
+			t.Errorf("%s: it warns: %q", name, f.Warnings())
+		}
+	}
 }
 
 // The tables of docs/wire/identity.md.
@@ -118,7 +163,7 @@ func TestWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w := labels.NewFilter(base, nil).Warnings(); len(w) != 1 || !strings.Contains(w[0], `"reserved:.*"`) {
+	if w := labels.NewFileFilter(base, nil).Warnings(); len(w) != 1 || !strings.Contains(w[0], `"reserved:.*"`) {
 		t.Errorf("it warns %q", w)
 	}
 }
@@ -131,7 +176,7 @@ func TestFile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return labels.NewFilter(base, nil)
+		return labels.NewFileFilter(base, nil)
 	}
 	allow := parse(`{"version":1,"valid-prefixes":[{"source":"k8s","prefix":"app","invert":false},{"source":"k8s","prefix":"app.k","invert":true,"more":1}],"else":{}}`)
 	for key, want := range map[string]bool{"app": true, "application": true, "app.kubernetes.io/x": false, "team": false, "io.kubernetes.pod.namespace": false, "pod-template-hash": false} {
@@ -284,7 +329,7 @@ func FuzzEntry(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if got, want := labels.NewFilter(nil, []labels.Entry{entry}).Keeps("k8s", key), keeps(defaults, []string{text}, "k8s", key); got != want {
+		if got, want := labels.NewFilter(labels.DefaultList{}, []labels.Entry{entry}).Keeps("k8s", key), keeps(defaults, []string{text}, "k8s", key); got != want {
 			t.Errorf("%q keeps %q: %t", text, key, got)
 		}
 	})

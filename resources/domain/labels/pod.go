@@ -29,7 +29,8 @@ type Pod struct {
 	NamespaceLabels iter.Seq2[string, string]
 	ServiceAccount  string // "" adds no label
 	Labels          iter.Seq2[string, string]
-	// NamedPorts become labels for agents that use them; nil adds none.
+	// NamedPorts are those of all containers, in their order. They become labels, for agents
+	// that use them; nil adds none.
 	NamedPorts iter.Seq[NamedPort]
 }
 

@@ -35,21 +35,12 @@ func byKey(a, b string) int {
 	return cmp.Or(strings.Compare(keyA, keyB), strings.Compare(sourceA, sourceB))
 }
 
-// Metadata returns the metadata labels of the CiliumIdentity: those from Kubernetes,
-// without namespace labels and without those that the API server would reject.
+// Metadata returns the metadata labels of the CiliumIdentity: the namespace, none for an
+// identity of no namespace.
 func (s Set) Metadata() map[string]string {
-	meta := map[string]string{}
-	for name, value := range s {
-		if key, ok := MetadataKey(name, value); ok {
-			meta[key] = value
-		}
+	namespace, ok := s[sourceK8s+":"+keyNamespace]
+	if !ok || len(validation.IsValidLabelValue(namespace)) > 0 {
+		return nil
 	}
-	return meta
-}
-
-// MetadataKey returns the key of a label in the metadata, false if it is not there.
-func MetadataKey(name, value string) (key string, ok bool) {
-	key, ok = strings.CutPrefix(name, sourceK8s+":")
-	return key, ok && !strings.HasPrefix(key, NamespaceLabelPrefix) &&
-		len(validation.IsQualifiedName(key)) == 0 && len(validation.IsValidLabelValue(value)) == 0
+	return map[string]string{keyNamespace: namespace}
 }
