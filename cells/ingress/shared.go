@@ -28,6 +28,9 @@ type shared struct {
 	digest       envoy.Digest
 	isTranslated bool
 	written      time.Time
+	// room is what the sizes of the Ingresses may be together, 0 while all fit.
+	room int
+	out  map[slim.Key]bool // those that the configuration goes without
 }
 
 // cached is an Ingress that was turned into listeners and routes.
@@ -35,6 +38,7 @@ type cached struct {
 	of      *ingress
 	input   input
 	notices []envoyres.Notice
+	size    int // in the configuration, about; 0 while it is not known
 	ingested
 }
 
@@ -66,16 +70,12 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	if desired.Spec.Digest = c.shared.digest; c.shared.isTranslated && envoyres.IsCurrent(c.configs, desired) {
 		return reconcile.Result{}, nil
 	}
-	t, err := c.shared.translator.Translate(c.shared.model(), c.options(c.sharedService()))
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if t.Empty {
+	t, spec, err := c.packShared()
+	if err == nil && t.Empty {
 		c.reportShared(t.Problems, nil)
 		c.Metrics.SharedSize.Set(0)
 		return reconcile.Result{Reason: noShared}, envoyres.Delete(ctx, c.Client, c.configs, c.sharedService(), nil)
 	}
-	spec, err := envoy.Encode(t.Spec)
 	if err == nil {
 		c.Metrics.SharedSize.Set(float64(len(spec.JSON)))
 		c.shared.digest, c.shared.isTranslated = spec.Digest, true
@@ -127,9 +127,12 @@ func (c *controller) ingestShared() (changed bool) {
 	return changed
 }
 
-// model is that of all Ingresses that share a load balancer, in the order of their names.
+// model is that of the Ingresses that share a load balancer and are not left out, in the order of their names.
 func (s *shared) model() (m envoy.Model) {
 	for _, key := range sortedKeys(s.ingested) {
+		if s.out[key] {
+			continue
+		}
 		m.HTTP = append(m.HTTP, s.ingested[key].model.HTTP...)
 		m.Passthrough = append(m.Passthrough, s.ingested[key].model.Passthrough...)
 	}
@@ -140,6 +143,10 @@ func (s *shared) model() (m envoy.Model) {
 func (c *controller) reportShared(problems []envoy.Problem, all []envoyres.Notice) {
 	found := noticesOf(problems)
 	for key, e := range c.shared.ingested {
-		c.reports.Set(sharedMode, aboutIngress(e.of), slices.Concat(e.notices, found[nameOf(key)], all)...)
+		notices := slices.Concat(e.notices, found[nameOf(key)], all)
+		if c.shared.out[key] {
+			notices = append(notices, leftOut(e.size))
+		}
+		c.reports.Set(sharedMode, aboutIngress(e.of), notices...)
 	}
 }

@@ -27,6 +27,7 @@ type ingressMeta struct {
 	Generation        int64                    `json:"generation"`
 	Labels            slim.Labels              `json:"labels"`
 	Annotations       slim.Subset[annotations] `json:"annotations"`
+	CreationTimestamp slim.Time                `json:"creationTimestamp"`
 	DeletionTimestamp slim.Time                `json:"deletionTimestamp"`
 }
 

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+const (
+	// packings is how often the configuration is translated again with fewer Ingresses. Sizes are known about: the second one fits
+	// nearly always.
+	packings = 8
+	// packingAim is the size that is aimed at, a little less than what fits.
+	packingAim = envoy.MaxSize / 100 * 98
+)
+
+// packShared translates the Ingresses that share a load balancer. What does not fit into one configuration is left out (ING-23): it
+// would keep the changes of all others from being written.
+func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err error) {
+	s, options := &c.shared, c.options(c.sharedService())
+	if err := c.chooseOut(); err != nil {
+		return t, spec, err
+	}
+	for range packings {
+		if t, err = s.translator.Translate(s.model(), options); err != nil || t.Empty {
+			return t, spec, err
+		}
+		spec, err = envoy.Encode(t.Spec)
+		tooLarge := new(envoy.TooLargeError)
+		if !errors.As(err, &tooLarge) {
+			return t, spec, err
+		}
+		kept, measureErr := c.measure()
+		if measureErr != nil {
+			return t, spec, measureErr
+		}
+		s.room = max(1, int(int64(kept)*packingAim/int64(tooLarge.Size)))
+		if err := c.chooseOut(); err != nil {
+			return t, spec, err
+		}
+	}
+	return t, spec, err
+}
+
+// chooseOut chooses which Ingresses are left out, so that the others have room.
+func (c *controller) chooseOut() error {
+	s := &c.shared
+	s.out = nil
+	if s.room == 0 {
+		return nil
+	}
+	total, err := c.measure()
+	if err != nil {
+		return err
+	}
+	if total <= s.room {
+		s.room = 0 // there is room for all, as far as is known
+		return nil
+	}
+	parts := make([]envoyres.Part, 0, len(s.ingested))
+	for key, e := range s.ingested {
+		parts = append(parts, envoyres.Part{Object: key, Created: e.of.CreationTimestamp, Size: e.size})
+	}
+	s.out = map[slim.Key]bool{}
+	for _, key := range envoyres.LeaveOut(parts, s.room) {
+		s.out[key] = true
+	}
+	return nil
+}
+
+// measure finds out what each Ingress adds to the configuration, about, and returns the sum of those that are not left out.
+func (c *controller) measure() (kept int, err error) {
+	s, empty := &c.shared, 0
+	for _, key := range sortedKeys(s.ingested) {
+		e := s.ingested[key]
+		if e.size == 0 {
+			if empty == 0 {
+				if empty, err = c.sizeOf(smallest); err != nil {
+					return 0, err
+				}
+			}
+			size, err := c.sizeOf(e.model)
+			if err != nil {
+				return 0, err
+			}
+			e.size = max(1, size-empty)
+			s.ingested[key] = e
+		}
+		if !s.out[key] {
+			kept += e.size
+		}
+	}
+	return kept, nil
+}
+
+// smallest is next to nothing: its size is that of what each configuration has once.
+var smallest = envoy.Model{HTTP: []envoy.Listener{{Port: 80, Routes: []*envoy.Route{{}}}}}
+
+// sizeOf is the size of the configuration of a model alone.
+func (c *controller) sizeOf(m envoy.Model) (int, error) {
+	t, err := new(envoy.Translator).Translate(m, c.options(c.sharedService()))
+	if err != nil || t.Empty {
+		return 0, err
+	}
+	spec, err := envoy.Encode(t.Spec)
+	if tooLarge := new(envoy.TooLargeError); errors.As(err, &tooLarge) {
+		return tooLarge.Size, nil
+	}
+	return len(spec.JSON), err
+}
+
+// leftOut tells the user of an Ingress that it is not served.
+func leftOut(size int) envoyres.Notice {
+	return envoyres.Notice{Reason: "LeftOut", Degrades: true, Message: fmt.Sprintf(
+		"it is not served: with its %d bytes the configuration of the shared load balancer would be larger than the %d bytes that an object may have, and no namespace has more of it: use fewer paths, or the annotation %sloadbalancer-mode: %s",
+		size, envoy.MaxSize, prefix, dedicatedMode)}
+}
