@@ -56,24 +56,18 @@ type rule struct {
 	matches []envoy.Route // with what they match alone
 }
 
-// add adds a route for each match of a rule, or none if an expression of one is not valid.
+// add adds a route for each match of a rule, or none if Envoy would refuse one.
 func (c *compiler) add(index int, r rule) {
-	for _, m := range r.matches {
-		for _, one := range slices.Concat([]envoy.NamedMatch{{Match: m.Path}}, m.Headers, m.Queries) {
-			if one.Kind != envoy.Regex {
-				continue
-			}
-			if err := envoy.CheckRegex(one.Value); err != nil {
-				c.drop(index, err.Error())
-				return
-			}
+	all := make([]envoy.Route, len(r.matches))
+	for i, m := range r.matches {
+		all[i] = r.Route
+		all[i].Path, all[i].Headers, all[i].Queries, all[i].Method = m.Path, m.Headers, m.Queries, m.Method
+		if err := all[i].Check(); err != nil {
+			c.drop(index, err.Error())
+			return
 		}
 	}
-	for _, m := range r.matches {
-		to := r.Route
-		to.Path, to.Headers, to.Queries, to.Method = m.Path, m.Headers, m.Queries, m.Method
-		c.routes = append(c.routes, to)
-	}
+	c.routes = append(c.routes, all...)
 }
 
 // backend adds a backend with a weight, unless the reference or a BackendTLSPolicy of it is not valid.

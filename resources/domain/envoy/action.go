@@ -68,8 +68,20 @@ func edit(add *[]*corev3.HeaderValueOption, remove *[]string, e *HeaderEdit) {
 	*remove = append(*remove, e.Remove...)
 }
 
-// substitution is what Envoy replaces in the value of a header; another percent sign has it refuse all routes of the table.
-var substitution = regexp.MustCompile(`%(?:%|[A-Z][A-Z0-9_]*(?:\([^()]*\))?(?::[0-9]+)?%|)`)
+// substitution is what Envoy replaces in the value of a header: what its documentation names for headers, in the forms that no version
+// refuses. Another command, such as one with an argument that it does not take, has it refuse all routes of the table.
+var substitution = regexp.MustCompile(`%(?:%|(?:` + strings.Join([]string{
+	`REQ\(` + headerArgument + `\)(?::[1-9][0-9]{0,4})?`,
+	`DOWNSTREAM_(?:DIRECT_)?REMOTE_ADDRESS(?:_WITHOUT_PORT)?`,
+	`DOWNSTREAM_LOCAL_(?:ADDRESS(?:_WITHOUT_PORT)?|PORT|URI_SAN|SUBJECT)`,
+	`DOWNSTREAM_PEER_(?:URI_SAN|SUBJECT|ISSUER|FINGERPRINT_256|SERIAL|CERT)`,
+	`DOWNSTREAM_TLS_(?:SESSION_ID|CIPHER|VERSION)`,
+	`HOSTNAME`, `PROTOCOL`, `REQUESTED_SERVER_NAME`, `RESPONSE_CODE(?:_DETAILS)?`, `RESPONSE_FLAGS`, `START_TIME`,
+	`UPSTREAM_REMOTE_ADDRESS`, `VIRTUAL_CLUSTER_NAME`,
+}, "|") + `)%|)`)
+
+// headerArgument names a header, and another one that counts where there is none.
+const headerArgument = `:?[A-Za-z0-9_-]+(?:\?:?[A-Za-z0-9_-]+)?`
 
 // formatted is a value of which Envoy takes each percent sign for one, but for those of substitutions.
 func formatted(value string) string {
@@ -176,7 +188,7 @@ func (r *Route) rewrite(a *routev3.RouteAction) {
 	switch {
 	case r.Rewrite.CompletePath != nil:
 		a.RegexRewrite = &matcherv3.RegexMatchAndSubstitute{
-			Pattern: &matcherv3.RegexMatcher{Regex: "^/.*$"}, Substitution: *r.Rewrite.CompletePath,
+			Pattern: &matcherv3.RegexMatcher{Regex: "^/.*$"}, Substitution: literal(*r.Rewrite.CompletePath),
 		}
 	case r.Rewrite.PrefixPath != nil:
 		if regex := r.prefixRegex(*r.Rewrite.PrefixPath); regex != nil {
@@ -197,10 +209,14 @@ func (r *Route) prefixRegex(replacement string) *matcherv3.RegexMatchAndSubstitu
 	case with == "":
 		return &matcherv3.RegexMatchAndSubstitute{Pattern: &matcherv3.RegexMatcher{Regex: "^" + regexp.QuoteMeta(matched) + "(/?)(.*)"}, Substitution: `/\2`}
 	case matched == "/":
-		return &matcherv3.RegexMatchAndSubstitute{Pattern: &matcherv3.RegexMatcher{Regex: "^/(.*)"}, Substitution: strings.ReplaceAll(with, `\`, `\\`) + `/\1`}
+		return &matcherv3.RegexMatchAndSubstitute{Pattern: &matcherv3.RegexMatcher{Regex: "^/(.*)"}, Substitution: literal(with) + `/\1`}
 	}
 	return nil
 }
+
+// literal is a text in the place of what an expression matches: RE2 takes a backslash for a reference to a group, and refuses one to a
+// group that there is not.
+func literal(text string) string { return strings.ReplaceAll(text, `\`, `\\`) }
 
 var redirectCodes = map[int]routev3.RedirectAction_RedirectResponseCode{
 	302: routev3.RedirectAction_FOUND, 303: routev3.RedirectAction_SEE_OTHER,

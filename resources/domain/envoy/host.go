@@ -175,7 +175,7 @@ func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
 // valid are the routes that Envoy accepts.
 func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (found []*Route) {
 	for _, r := range all {
-		err := r.checkRegexes()
+		err := r.checkContent()
 		for _, to := range translate(r) {
 			if err == nil {
 				err = to.ValidateAll()

@@ -349,10 +349,52 @@ func TestFormatted(t *testing.T) {
 	for value, want := range map[string]string{
 		"a": "a", "100%": "100%%", "100%%": "100%%", "%": "%%", "5% of 10%": "5%% of 10%%", "a%20b%2Fc": "a%%20b%%2Fc",
 		"%DOWNSTREAM_REMOTE_ADDRESS%": "%DOWNSTREAM_REMOTE_ADDRESS%", "%REQ(X-A?X-B):5%, 7%": "%REQ(X-A?X-B):5%, 7%%", "%%%": "%%%%",
+		"%FOO%": "%%FOO%%", "%ENVIRONMENT(HOME)%": "%%ENVIRONMENT(HOME)%%", "%REQ%": "%%REQ%%", "%REQ()%": "%%REQ()%%", "%REQ(a?b?c)%": "%%REQ(a?b?c)%%",
+		"%REQ(a):99999999999%": "%%REQ(a):99999999999%%", "%START_TIME(%1f)%": "%%START_TIME(%%1f)%%", "%HOSTNAME()%": "%%HOSTNAME()%%", "%PROTOCOL%%": "%PROTOCOL%%%",
+		"%req(a)%": "%%req(a)%%", "%REQ(:PATH)%": "%REQ(:PATH)%", "%RESPONSE_CODE%": "%RESPONSE_CODE%", "%DYNAMIC_METADATA(a:b)%": "%%DYNAMIC_METADATA(a:b)%%",
 	} {
 		if got := formatted(value); got != want {
 			t.Errorf("%s: %s, want %s", value, got, want)
 		}
+	}
+}
+
+// ENV-31; example 40 of the contract's gateway-api.md: what Envoy refuses of a route is left out, and named.
+func TestRefusedRoutes(t *testing.T) {
+	edit := func(name, value string) *HeaderEdit { return &HeaderEdit{Set: []Header{{name, value}}} }
+	edited := to("s", "80")
+	edited[0].RequestHeaders = &HeaderEdit{Remove: []string{"HOST"}}
+	text := func(s string) *string { return &s }
+	for name, r := range map[string]*Route{
+		"Host is set":                   {RequestHeaders: edit("Host", "a.test")},
+		"host of a response is set":     {ResponseHeaders: edit("host", "a.test")},
+		"Host is added":                 {RequestHeaders: &HeaderEdit{Add: []Header{{"hOsT", "a"}}}},
+		"a pseudo header":               {RequestHeaders: edit(":path", "/")},
+		"a pseudo header is removed":    {RequestHeaders: &HeaderEdit{Remove: []string{":authority"}}},
+		"Host of a backend's requests":  {Backends: edited},
+		"a line break in a value":       {ResponseHeaders: edit("x", "a\r\nb")},
+		"no name":                       {ResponseHeaders: &HeaderEdit{Remove: []string{""}}},
+		"a line break in a path":        {Rewrite: &Rewrite{PrefixPath: text("/a\nb")}, Path: Match{Prefix, "/x"}},
+		"a line break in a redirection": {Redirect: &Redirect{CompletePath: text("/a\nb")}},
+		"an expression without an end":  {Path: Match{Regex, "("}},
+	} {
+		r.Source = Name{"ns", "bad"}
+		if len(r.Backends) == 0 {
+			r.Backends = to("s", "80")
+		}
+		if err := r.Check(); err == nil {
+			t.Errorf("%s: it is taken", name)
+		}
+		good := route(Prefix, "/good", to("s", "80"))
+		m := Model{HTTP: []Listener{{Port: 80, Routes: []*Route{r, good}}}}
+		result, c := translate(t, m, options)
+		if hosts := c.Tables[plainTable].VirtualHosts; len(hosts) != 1 || len(hosts[0].Routes) != 1 || len(result.Problems) != 1 || result.Problems[0].Source != r.Source {
+			t.Errorf("%s: problems %v, hosts %v", name, result.Problems, hosts)
+		}
+	}
+	whole := Route{Rewrite: &Rewrite{CompletePath: text(`/x\1`)}, Backends: to("s", "80")}
+	if err := whole.Check(); err != nil || whole.action().GetRegexRewrite().GetSubstitution() != `/x\\1` {
+		t.Errorf("%v, %s", err, whole.action().GetRegexRewrite().GetSubstitution())
 	}
 }
 
