@@ -75,11 +75,17 @@ func (a *allocator) sharesWithHolders(s *service, addr netip.Addr) bool {
 		return true
 	}
 	for other := range l.others(s, holds) {
-		if incompatible(&s.request.sharing, &other.request.sharing) != "" {
+		if s.request.sharing.differs(&other.request.sharing) != "" || s.request.sharing.collides(&other.request.sharing) != "" && !l.sharedAtStart(s, other) {
 			return false
 		}
 	}
 	return true
+}
+
+// sharedAtStart reports whether two Services show the address since before the allocator began, with the ports that they have:
+// who gave it to both knew agents that serve them.
+func (l *lease) sharedAtStart(a, b *service) bool {
+	return a.sinceStart && b.sinceStart && l.users[a]&shows != 0 && l.users[b]&shows != 0
 }
 
 // allocateMissing allocates what a Service wants and does not hold. One that misses something waits.

@@ -7,11 +7,13 @@ import (
 	"slices"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 )
 
 // Config says which Services get addresses.
 type Config struct {
 	EnableLBIPAM         bool `flag:"enable-lb-ipam" usage:"Allocate addresses of CiliumLoadBalancerIPPools to LoadBalancer Services"`
+	BPFLBProtoDiff       bool `flag:"bpf-lb-proto-diff" usage:"Agents up to 1.18 tell ports of one number apart by their protocol" hidden:"true"`
 	LBIPAMRequireLBClass bool `flag:"lbipam-require-lb-class" usage:"Allocate addresses only to LoadBalancer Services that have a class"`
 }
 
@@ -26,10 +28,15 @@ const typeLoadBalancer = "LoadBalancer"
 type settings struct {
 	classes    []string // "" for Services without one
 	ipv4, ipv6 bool
+	// numbersOnly says that agents tell ports apart by their numbers alone.
+	numbersOnly bool
 }
 
 func newSettings(c Config, shared cluster.Config) settings {
-	s := settings{ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6}
+	s := settings{
+		ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6,
+		numbersOnly: !release.PortsByProtocol.In(shared.Release) && !c.BPFLBProtoDiff,
+	}
 	if !c.LBIPAMRequireLBClass && shared.DefaultLBServiceIPAM == cluster.LBIPAM {
 		s.classes = append(s.classes, "")
 	}

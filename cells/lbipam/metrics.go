@@ -18,17 +18,26 @@ type lbMetrics struct {
 	Used        *prometheus.GaugeVec
 	Matching    prometheus.Gauge
 	Unsatisfied prometheus.Gauge
+
+	// Their names before 1.17.
+	OlderConflicting, OlderAvailable, OlderUsed, OlderMatching, OlderUnsatisfied *metrics.Older
 }
 
 func newMetrics(f metrics.Factory) *lbMetrics {
-	return &lbMetrics{
-		Conflicting: f.Gauge("conflicting_pools_total", "CiliumLoadBalancerIPPools that overlap an older one or themselves"),
+	m := &lbMetrics{
+		Conflicting: f.Gauge("conflicting_pools", "CiliumLoadBalancerIPPools that overlap an older one or themselves"),
 		Invalid:     f.Gauge("invalid_pools", "CiliumLoadBalancerIPPools whose spec is not valid"),
-		Available:   f.GaugeVec("ips_available_total", "Addresses of a pool that can be allocated", "pool"),
-		Used:        f.GaugeVec("ips_used_total", "Addresses of a pool that are allocated or reserved", "pool"),
-		Matching:    f.Gauge("services_matching_total", "LoadBalancer Services that get their addresses here"),
-		Unsatisfied: f.Gauge("services_unsatisfied_total", "LoadBalancer Services that miss an address"),
+		Available:   f.GaugeVec("ips_available", "Addresses of a pool that can be allocated", "pool"),
+		Used:        f.GaugeVec("ips_used", "Addresses of a pool that are allocated or reserved", "pool"),
+		Matching:    f.Gauge("services_matching", "LoadBalancer Services that get their addresses here"),
+		Unsatisfied: f.Gauge("services_unsatisfied", "LoadBalancer Services that miss an address"),
 	}
+	m.OlderConflicting = f.Older("conflicting_pools_total", "conflicting_pools", m.Conflicting)
+	m.OlderAvailable = f.Older("ips_available_total", "ips_available", m.Available, "pool")
+	m.OlderUsed = f.Older("ips_used_total", "ips_used", m.Used, "pool")
+	m.OlderMatching = f.Older("services_matching_total", "services_matching", m.Matching)
+	m.OlderUnsatisfied = f.Older("services_unsatisfied_total", "services_unsatisfied", m.Unsatisfied)
+	return m
 }
 
 // update sets the gauges, of pools those that changed. The caller has the lock of the allocator.

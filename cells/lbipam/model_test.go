@@ -273,7 +273,7 @@ func (w *world) createService(key slim.Key) {
 	o.Generation = 1
 	o.Spec.Type = slim.MakeString("LoadBalancer")
 	o.Labels = slim.MakeLabels(map[string]string{"color": pick(w, "red", "blue")})
-	o.Spec.Ports = []servicePort{{int32(80 + w.r.IntN(3))}}
+	o.Spec.Ports = []servicePort{{Port: int32(80 + w.r.IntN(3))}}
 	if w.r.IntN(2) == 0 {
 		o.Annotations.Labels = slim.MakeLabels(map[string]string{sharingKeyAnnotation: pick(w, "k", "l"), crossNamespaceAnnotation: pick(w, "", "*")})
 	}

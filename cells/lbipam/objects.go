@@ -53,7 +53,8 @@ type serviceSpec struct {
 }
 
 type servicePort struct {
-	Port int32 `json:"port"`
+	Port     int32       `json:"port"`
+	Protocol slim.String `json:"protocol"` // TCP where there is none
 }
 
 type serviceStatus struct {

@@ -22,6 +22,8 @@ type service struct {
 	object  *serviceObject // as last observed
 	ours    bool
 	request request
+	// sinceStart says that its ports are those that it had when the allocator began.
+	sinceStart bool
 
 	held     []netip.Addr // allocated, in this order
 	shown    []netip.Addr // of the observed status
@@ -81,6 +83,9 @@ func (a *allocator) markSynced() {
 	a.synced = true
 	slices.SortFunc(a.order, func(a, b *pool) int { return strings.Compare(a.name, b.name) })
 	a.markAllPools()
+	for _, s := range a.services {
+		s.sinceStart = true
+	}
 	a.reconcile(slices.Collect(maps.Values(a.services)))
 	for _, s := range slices.Collect(maps.Values(a.services)) {
 		if !s.ours {
@@ -168,6 +173,7 @@ func isLeftOver(o *serviceObject) bool {
 func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 	request := a.settings.parseRequest(o)
 	if was := s.request.sharing; !was.equal(&request.sharing) {
+		s.sinceStart = s.sinceStart && slices.Equal(was.ports, request.sharing.ports)
 		for _, addr := range s.held {
 			l := a.leases.byAddr[addr]
 			a.leases.countKey(was.key, l, -1)

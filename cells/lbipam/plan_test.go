@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -63,7 +64,7 @@ func newService(name string, edits ...func(*serviceObject)) *serviceObject {
 	o := &serviceObject{}
 	o.Name, o.Namespace, o.UID, o.Generation = name, slim.MakeString("ns"), slim.ParseUID(name), 1
 	o.Spec.Type = slim.MakeString(typeLoadBalancer)
-	o.Spec.Ports = []servicePort{{80}}
+	o.Spec.Ports = []servicePort{{Port: 80}}
 	for _, e := range edits {
 		e(o)
 	}
@@ -289,11 +290,19 @@ func TestFamilies(t *testing.T) {
 func TestSharing(t *testing.T) {
 	base := func(edits ...func(*serviceObject)) *sharing {
 		o := newService("a", append([]func(*serviceObject){annotated(sharingKeyAnnotation, "k")}, edits...)...)
-		s := parseSharing(o)
+		s := settings{}.parseSharing(o)
 		return &s
 	}
 	port := func(n int32) func(*serviceObject) {
-		return func(o *serviceObject) { o.Spec.Ports = []servicePort{{n}} }
+		return func(o *serviceObject) { o.Spec.Ports = []servicePort{{Port: n}} }
+	}
+	ports := func(all ...servicePort) func(*serviceObject) {
+		return func(o *serviceObject) { o.Spec.Ports = all }
+	}
+	tcp80, udp80, tcp443 := servicePort{80, slim.MakeString("TCP")}, servicePort{80, slim.MakeString("UDP")}, servicePort{443, slim.MakeString("TCP")}
+	numbersOnly := func(s *sharing) *sharing {
+		s.numbersOnly = true
+		return s
 	}
 	namespace := func(ns string) func(*serviceObject) {
 		return func(o *serviceObject) { o.Namespace = slim.MakeString(ns) }
@@ -309,7 +318,12 @@ func TestSharing(t *testing.T) {
 		want string
 	}{
 		{base(), base(port(81)), ""},
-		{base(), base(), "same port"},
+		{base(), base(), "same port and protocol"},
+		{base(ports(tcp80)), base(ports(udp80)), ""},                                                          // 38
+		{base(ports(tcp80, tcp443)), base(ports(tcp443)), "same port and protocol"},                           // 41
+		{base(), base(ports(tcp80)), "same port and protocol"},                                                // 42
+		{base(), base(ports(servicePort{80, slim.MakeString("SCTP")})), ""},                                   // 42
+		{numbersOnly(base(ports(tcp80))), numbersOnly(base(ports(udp80))), "same port"},                       // 43
 		{base(), base(annotated(sharingKeyAnnotation, "l")), "different sharing key"},
 		{base(annotated(sharingKeyAnnotation, "")), base(annotated(sharingKeyAnnotation, "")), "different sharing key"},
 		{base(), base(port(81), namespace("b")), "different and not permitted namespace"},
@@ -329,6 +343,63 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+// LBIP-22 (43): agents of 1.18 tell protocols apart if an option says so, later ones always.
+func TestPortsByProtocol(t *testing.T) {
+	for i, r := range release.All() {
+		for _, option := range []bool{false, true} {
+			shared := cluster.DefaultConfig
+			shared.Release = r
+			if got, want := newSettings(Config{BPFLBProtoDiff: option}, shared).numbersOnly, i < 2 && !option; got != want {
+				t.Errorf("%v, option %t: ports are told apart by numbers only: %t", r, option, got)
+			}
+		}
+	}
+}
+
+// LBIP-15 (39, 40): an address that Services share at the start stays with them, whatever their ports, and one whose ports change
+// after that keeps to the rule.
+func TestSharesAtTheStartStay(t *testing.T) {
+	udp := func(o *serviceObject) { o.Spec.Ports = []servicePort{{53, slim.MakeString("UDP")}} }
+	tcp := func(o *serviceObject) { o.Spec.Ports = []servicePort{{53, slim.MakeString("TCP")}} }
+	for name, request := range map[string]func(*serviceObject){
+		"any address":     annotated(sharingKeyAnnotation, "dns"),
+		"a requested one": annotated(sharingKeyAnnotation, "dns", requestAnnotation, "10.0.0.7"),
+	} {
+		p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/24")))
+		p.settings.numbersOnly = true
+		p.put(newService("tcp", request, tcp, showing("10.0.0.7")), newService("udp", request, udp, showing("10.0.0.7")))
+		p.sync()
+		p.want("tcp", "10.0.0.7")
+		p.want("udp", "10.0.0.7")
+		if len(p.writes) > 0 {
+			t.Errorf("%s: it wrote %q", name, p.writes)
+		}
+		p.put(newService("udp", request, udp, annotated("other", "x"), showing("10.0.0.7")))
+		p.want("udp", "10.0.0.7")
+	}
+	p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/24")))
+	p.settings.numbersOnly = true
+	key := annotated(sharingKeyAnnotation, "dns")
+	p.put(newService("tcp", key, tcp, showing("10.0.0.7")), newService("udp", key, udp, showing("10.0.0.7")))
+	p.sync()
+	more := func(o *serviceObject) { o.Spec.Ports = append(o.Spec.Ports, servicePort{54, slim.MakeString("UDP")}) }
+	p.put(newService("udp", key, udp, more, showing("10.0.0.7")))
+	p.want("udp", "10.0.0.0")
+	p.want("tcp", "10.0.0.7")
+}
+
+// LBIP-10: of two pools of one second the one that is marked stays so.
+func TestMarkedPoolStaysMarked(t *testing.T) {
+	marked := newPool("a", 1, blocks("10.0.0.0/24"))
+	marked.Status = &poolStatus{Conditions: []condition{{Type: slim.MakeString(conditionConflict), Status: slim.MakeString("True")}}}
+	p := newPlan(t, marked)
+	p.upsertPool(newPool("b", 1, blocks("10.0.0.0/24")))
+	p.sync()
+	if p.pools["a"].conflict == "" || p.pools["b"].conflict != "" {
+		t.Errorf("conflicts: a %q, b %q", p.pools["a"].conflict, p.pools["b"].conflict)
+	}
+}
+
 // LBIP-21: an edit that lets another Service share an address is told to that one.
 func TestSharingIsRetried(t *testing.T) {
 	p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/32")))
@@ -337,7 +408,7 @@ func TestSharingIsRetried(t *testing.T) {
 	p.put(a, newService("b", annotated(sharingKeyAnnotation, "k")))
 	p.want("b", "out_of_ips")
 	moved := newService("a", annotated(sharingKeyAnnotation, "k"), showing("10.0.0.0"))
-	moved.Spec.Ports = []servicePort{{81}}
+	moved.Spec.Ports = []servicePort{{Port: 81}}
 	p.put(moved)
 	p.want("a", "10.0.0.0")
 	p.want("b", "10.0.0.0")

@@ -199,9 +199,18 @@ func newRange(start, stop netip.Addr) (alloc.AddressRange, error) {
 	return alloc.AddressRange{IPRange: r}, nil
 }
 
-// olderPool is the order in which pools win a conflict.
+// olderPool is the order in which pools win a conflict. Of two that were created in one second, the one that is marked already
+// stays so.
 func olderPool(a, b *pool) int {
-	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.name, b.name))
+	return cmp.Or(cmp.Compare(a.created, b.created), cmp.Compare(a.marked(), b.marked()), cmp.Compare(a.name, b.name))
+}
+
+// marked is 1 for a pool whose status shows a conflict, and 0 for others.
+func (p *pool) marked() int {
+	if slices.ContainsFunc(p.object.conditions(), func(c condition) bool { return c.Type.String() == conditionConflict && c.Status.String() == "True" }) {
+		return 1
+	}
+	return 0
 }
 
 // findConflicts returns the message for each pool that overlaps itself or an older one. Pools that are not valid serve

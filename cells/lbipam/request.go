@@ -27,7 +27,7 @@ type request struct {
 
 // parseRequest reads the spec and the annotations of a Service.
 func (s settings) parseRequest(o *serviceObject) request {
-	r := request{sharing: parseSharing(o)}
+	r := request{sharing: s.parseSharing(o)}
 	var texts []string
 	if o.Spec.LoadBalancerIP != "" {
 		texts = append(texts, o.Spec.LoadBalancerIP)

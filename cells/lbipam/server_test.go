@@ -341,7 +341,7 @@ func TestServerAddressesInOrderAndFamilies(t *testing.T) {
 	s.service("both", families(corev1.IPFamilyPolicyRequireDualStack))
 	s.want("both", "10.0.10.3", "ff::1")
 	s.env.CheckHealthy(o)
-	operatortest.Eventually(t, "six are used", func() bool { return o.Metric("lbipam_ips_used_total", "blue") == 6 })
+	operatortest.Eventually(t, "six are used", func() bool { return o.Metric("lbipam_ips_used", "blue") == 6 && o.Metric("lbipam_ips_used_total", "blue") == 6 })
 }
 
 // LBIP-E3 and LBIP-E4; LBIP-13, LBIP-14 and LBIP-16.
@@ -437,7 +437,7 @@ func TestServerSharing(t *testing.T) {
 	s.service("i", in(other), annotate(sharingKeyAnnotation, "key-c"), annotate(crossNamespaceAlias, "*"), port(81))
 	s.want(other+"/i", "10.0.10.5")
 	s.service("j", in(other), annotate(sharingKeyAnnotation, "key-c"), annotate(crossNamespaceAlias, "x,"+s.namespace), port(81), annotate(requestAnnotation, "10.0.10.5"))
-	s.wantFinding(other+"/j", "already_allocated_incompatible_service The IP '10.0.10.5' is already allocated to an incompatible service. Reason: same port")
+	s.wantFinding(other+"/j", "already_allocated_incompatible_service The IP '10.0.10.5' is already allocated to an incompatible service. Reason: same port and protocol")
 
 	// LBIP-15: a restart keeps shared addresses, and writes nothing.
 	s.wantPool("blue", "IPsUsed", "Unknown noreason 6")

@@ -15,24 +15,31 @@ type sharing struct {
 	key           string // "" for none
 	namespace     string
 	permitted     []string // other namespaces, or *
-	ports         []int32
+	ports         []servicePort
+	numbersOnly   bool // ports of one number are equal, whatever their protocols
 	trafficPolicy slim.String
 	selector      slim.Labels
 }
 
-func parseSharing(o *serviceObject) sharing {
-	s := sharing{namespace: o.Namespace.String(), trafficPolicy: o.Spec.ExternalTrafficPolicy, selector: o.Spec.Selector}
-	if s.key, _ = annotation(o, sharingKeyAnnotation, sharingKeyAlias); s.key == "" {
-		return s
+func (s settings) parseSharing(o *serviceObject) sharing {
+	of := sharing{namespace: o.Namespace.String(), numbersOnly: s.numbersOnly, trafficPolicy: o.Spec.ExternalTrafficPolicy, selector: o.Spec.Selector}
+	if of.key, _ = annotation(o, sharingKeyAnnotation, sharingKeyAlias); of.key == "" {
+		return of
 	}
 	if list, ok := annotation(o, crossNamespaceAnnotation, crossNamespaceAlias); ok {
-		s.permitted = strings.Split(list, ",")
+		of.permitted = strings.Split(list, ",")
 	}
 	for _, p := range o.Spec.Ports {
-		s.ports = append(s.ports, p.Port)
+		if p.Protocol == (slim.String{}) {
+			p.Protocol = tcp
+		}
+		of.ports = append(of.ports, p)
 	}
-	return s
+	return of
 }
+
+// tcp is the protocol of a port that names none.
+var tcp = slim.MakeString("TCP")
 
 func (s *sharing) equal(o *sharing) bool {
 	return s.key == o.key && slices.Equal(s.permitted, o.permitted) && slices.Equal(s.ports, o.ports) &&
@@ -45,18 +52,40 @@ func (s *sharing) permits(namespace string) bool {
 
 // incompatible returns why two Services cannot share an address, "" if they can.
 func incompatible(a, b *sharing) (reason string) {
+	if reason := a.differs(b); reason != "" {
+		return reason
+	}
+	return a.collides(b)
+}
+
+// differs returns why two Services could not share an address whatever their ports, "" if they could.
+func (s *sharing) differs(o *sharing) (reason string) {
 	const local = "Local"
 	switch {
-	case a.key == "" || a.key != b.key:
+	case s.key == "" || s.key != o.key:
 		return "different sharing key"
-	case !a.permits(b.namespace) || !b.permits(a.namespace):
+	case !s.permits(o.namespace) || !o.permits(s.namespace):
 		return "different and not permitted namespace"
-	case slices.ContainsFunc(a.ports, func(p int32) bool { return slices.Contains(b.ports, p) }):
-		return "same port"
-	case a.trafficPolicy != b.trafficPolicy:
+	case s.trafficPolicy != o.trafficPolicy:
 		return "different ExternalTrafficPolicy"
-	case a.trafficPolicy.String() == local && (a.selector != b.selector || a.selector == slim.Labels{}):
+	case s.trafficPolicy.String() == local && (s.selector != o.selector || s.selector == slim.Labels{}):
 		return "compatible ExternalTrafficPolicy local but selecting different set of pods"
+	}
+	return ""
+}
+
+// collides returns why the ports of two Services cannot be on one address, "" if they can.
+func (s *sharing) collides(o *sharing) (reason string) {
+	for _, p := range s.ports {
+		for _, other := range o.ports {
+			switch {
+			case p.Port != other.Port:
+			case s.numbersOnly:
+				return "same port"
+			case p.Protocol == other.Protocol:
+				return "same port and protocol"
+			}
+		}
 	}
 	return ""
 }

@@ -26,7 +26,6 @@ var flags = []flag{
 	{"remote addresses", "ingress-use-remote-address", "bool", "true", false},
 	{"remote addresses", "gateway-api-use-remote-address", "bool", "true", false},
 	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
-	{"sharing by protocol", "bpf-lb-proto-diff", "bool", "false", false},
 	{"migration of IPAM", "enable-cluster-pool-to-multi-pool-migration", "bool", "false", false},
 	{"migration of IPAM", "multi-pool-migration-workers", "int", "16", false},
 	{"multi-pool", "ipam-default-ip-pool", "string", "default", false},

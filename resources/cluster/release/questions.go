@@ -70,3 +70,10 @@ var (
 	PortsInIdentities = question("PortsInIdentities", "Are named ports of pods part of identities?", "ID-32",
 		[...]bool{false, false, false, true})
 )
+
+// LoadBalancer Services.
+var (
+	// PortsByProtocol is whether agents always tell ports of one number apart by their protocol, so that Services can share an address.
+	PortsByProtocol = question("PortsByProtocol", "Can a port of TCP and one of UDP with the same number share an address, whatever the options?", "LBIP-22",
+		[...]bool{false, false, true, true})
+)
