@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -16,12 +18,31 @@ import (
 
 // endpointSource takes endpoints from CiliumEndpoints, which agents write.
 type endpointSource struct {
+	fields fields
 	stream stream.Resource[ciliumio.Endpoint]
 	store  atomic.Pointer[stream.Store[ciliumio.Endpoint]] // nil until it is synced
 }
 
-func newEndpointSource(r stream.Resource[ciliumio.Endpoint]) source {
-	return &endpointSource{stream: r}
+func newEndpointSource(r stream.Resource[ciliumio.Endpoint], shared cluster.Config) source {
+	return &endpointSource{fields: fieldsOf(shared), stream: r}
+}
+
+// fields are those of entries that only later releases have: without them slices stay as the original of the release left them.
+type fields struct{ serviceAccount, podUID bool }
+
+func fieldsOf(shared cluster.Config) fields {
+	return fields{release.ServiceAccountsInSlices.In(shared.Release), release.PodUIDsInSlices.In(shared.Release)}
+}
+
+// keep takes the fields off an entry that the release does not have.
+func (f fields) keep(e v2alpha1.CoreCiliumEndpoint) v2alpha1.CoreCiliumEndpoint {
+	if !f.serviceAccount {
+		e.ServiceAccount = ""
+	}
+	if !f.podUID {
+		e.PodUID = ""
+	}
+	return e
 }
 
 func (s *endpointSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
@@ -46,13 +67,14 @@ func (s *endpointSource) content(key slim.Key, _ int64) (entry v2alpha1.CoreCili
 	if !ok {
 		return entry, false
 	}
-	return e.Slice()
+	entry, ok = e.Slice()
+	return s.fields.keep(entry), ok
 }
 
 func (s *endpointSource) undecodable(key slim.Key) bool {
 	store := s.store.Load()
 	e, ok := store.Get(key)
-	return ok && e.CannotDecode("status.identity", "status.networking", "status.encryption", "status.named-ports") || !ok && store.Hides(key)
+	return ok && e.CannotDecode("status.identity", "status.networking", "status.encryption", "status.named-ports", "status.service-account") || !ok && store.Hides(key)
 }
 
 func (s *endpointSource) awaitFresh(ctx context.Context) error { return s.stream.WaitForFresh(ctx) }

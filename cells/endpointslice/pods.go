@@ -13,6 +13,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
@@ -23,6 +24,7 @@ import (
 // podSource computes endpoints from pods, the identities that the operator has assigned to them, and the keys of their
 // nodes. CiliumEndpoints are not read.
 type podSource struct {
+	fields     fields
 	pods       stream.Resource[slim.Pod]
 	nodes      stream.Resource[ciliumio.Node]
 	identities identity.Assignments
@@ -40,8 +42,8 @@ var podsByNode = stream.NewIndex("node", func(p *slim.Pod, add func(slim.String)
 	}
 })
 
-func newPodSource(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments) source {
-	return &podSource{pods: pods, nodes: nodes, identities: a}
+func newPodSource(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments, shared cluster.Config) source {
+	return &podSource{fields: fieldsOf(shared), pods: pods, nodes: nodes, identities: a}
 }
 
 func (s *podSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
@@ -183,7 +185,7 @@ func (s *podSource) content(key slim.Key, last int64) (entry v2alpha1.CoreCilium
 	entry = v2alpha1.CoreCiliumEndpoint{
 		Name: p.Name, IdentityID: id,
 		Networking: &v2.EndpointNetworking{Addressing: []v2.AddressPair{addressing(p)}},
-		NamedPorts: ciliumio.NamedPorts{NamedPorts: p.Spec.NamedPorts}.API(),
+		NamedPorts: ciliumio.NamedPorts{NamedPorts: p.Spec.NamedPorts}.API(), ServiceAccount: p.Spec.ServiceAccountName.String(), PodUID: p.UID.String(),
 	}
 	if p.Status.HostIP.IsValid() {
 		entry.Networking.NodeIP = p.Status.HostIP.String()
@@ -191,7 +193,7 @@ func (s *podSource) content(key slim.Key, last int64) (entry v2alpha1.CoreCilium
 	if n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()}); known {
 		entry.Encryption.Key = n.Spec.Encryption.Key
 	}
-	return entry, true
+	return s.fields.keep(entry), true
 }
 
 const keyPath = "spec.encryption"

@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/operatortest"
@@ -102,7 +103,7 @@ func TestPods(t *testing.T) {
 		a.numbers[types.NamespacedName{Namespace: "shop", Name: name}] = 300
 	}
 
-	f := newPodSource(pods, nodes, a).(*podSource)
+	f := newPodSource(pods, nodes, a, cluster.Config{}).(*podSource)
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	seen, synced, ended := map[slim.Key]string{}, make(chan struct{}), make(chan struct{})
@@ -187,7 +188,7 @@ func TestPodsThatCannotBeDecoded(t *testing.T) {
 	}
 	pods.Replace(pod("web", "10.0.1.5"), pod("bare", ""))
 	nodes.Replace()
-	f := newPodSource(pods, nodes, &assigned{}).(*podSource)
+	f := newPodSource(pods, nodes, &assigned{}, cluster.Config{}).(*podSource)
 	var v podStores
 	if v.pods, err = pods.Store(t.Context()); err != nil {
 		t.Fatal(err)

@@ -77,3 +77,14 @@ var (
 	PortsByProtocol = question("PortsByProtocol", "Can a port of TCP and one of UDP with the same number share an address, whatever the options?", "LBIP-22",
 		[...]bool{false, false, true, true})
 )
+
+// Slices of endpoints.
+var (
+	// ServiceAccountsInSlices is whether entries of CiliumEndpointSlices have the service accounts of pods.
+	ServiceAccountsInSlices = question("ServiceAccountsInSlices", "Do entries of CiliumEndpointSlices have service accounts?", "CES-30",
+		[...]bool{false, false, true, true})
+
+	// PodUIDsInSlices is whether entries of CiliumEndpointSlices have the uids of pods.
+	PodUIDsInSlices = question("PodUIDsInSlices", "Do entries of CiliumEndpointSlices have uids of pods?", "CES-30",
+		[...]bool{false, false, false, true})
+)

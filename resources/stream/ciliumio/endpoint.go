@@ -33,6 +33,8 @@ type EndpointStatus struct {
 	Networking EndpointNetworking `json:"networking"`
 	Encryption Encryption         `json:"encryption"`
 	NamedPorts NamedPorts         `json:"named-ports"`
+	// ServiceAccount is that of the pod; agents up to 1.18 do not tell it.
+	ServiceAccount slim.String `json:"service-account"`
 }
 
 // EndpointIdentity is the security identity of an endpoint.

@@ -73,6 +73,8 @@ func TestSliceOfEndpoint(t *testing.T) {
 		`"networking":{"addressing":[{"ipv4":"10.0.1.5","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{"key":3},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]`,
 		`"networking":{"addressing":[{"ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{}`,
 		`"networking":{"addressing":[]},"encryption":{}`,
+		`"networking":{"addressing":[]},"encryption":{},"service-account":"default"`,
+		`"networking":{"addressing":[]},"encryption":{},"service-account":"other"`,
 		`"networking":{"addressing":[{}]},"encryption":{}`,
 		`"networking":{"addressing":[{"ipv4":"nonsense","ipv6":"FD00::1"},{"ipv4":"010.0.0.1","ipv6":"fe80::1%eth0"},{"ipv4":"::ffff:1.2.3.4"}],"node":"n"},"encryption":{}`,
 		`"networking":{"addressing":[{"ipv4":"10.0.1.5"},{"ipv4":"10.0.1.6"}]},"encryption":{},"named-ports":[{"name":"b","port":2,"protocol":"UDP"},{"name":"a","port":1}]`,
@@ -105,7 +107,7 @@ func TestSliceOfEndpoint(t *testing.T) {
 // Thousands of them are kept.
 func TestSizes(t *testing.T) {
 	for name, size := range map[string][2]uintptr{
-		"EndpointStatus":     {unsafe.Sizeof(ciliumio.EndpointStatus{}), 48},
+		"EndpointStatus":     {unsafe.Sizeof(ciliumio.EndpointStatus{}), 56},
 		"EndpointNetworking": {unsafe.Sizeof(ciliumio.EndpointNetworking{}), 24},
 		"SliceEndpoint":      {unsafe.Sizeof(ciliumio.SliceEndpoint{}), 32},
 	} {

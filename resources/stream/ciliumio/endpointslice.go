@@ -114,10 +114,12 @@ func SumOf(e *v2alpha1.CoreCiliumEndpoint) uint64 {
 		number(int64(p.Port))
 		text(p.Protocol)
 	}
+	text(e.ServiceAccount)
+	text(e.PodUID)
 	return h.Sum64()
 }
 
-// Slice returns what a slice says of the endpoint; false if it says nothing: the
+// Slice returns what a slice of any release says of the endpoint; false if it says nothing: the
 // agent has not told its identity, or where it is.
 func (e *Endpoint) Slice() (s v2alpha1.CoreCiliumEndpoint, ok bool) {
 	if e.Status.Identity == nil || e.Status.Networking.IsZero() {
@@ -127,6 +129,16 @@ func (e *Endpoint) Slice() (s v2alpha1.CoreCiliumEndpoint, ok bool) {
 		Name: e.Name, IdentityID: e.Status.Identity.ID,
 		Networking: e.Status.Networking.API(),
 		Encryption: v2.EncryptionSpec{Key: e.Status.Encryption.Key},
-		NamedPorts: e.Status.NamedPorts.API(),
+		NamedPorts: e.Status.NamedPorts.API(), ServiceAccount: e.Status.ServiceAccount.String(), PodUID: e.podUID(),
 	}, true
+}
+
+// podUID is the uid of the first owner that is a pod, "" for none.
+func (e *Endpoint) podUID() string {
+	for _, o := range e.Owners {
+		if o.Kind.String() == "Pod" {
+			return o.UID.String()
+		}
+	}
+	return ""
 }
