@@ -13,7 +13,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// CES-30; examples 20 and 21 of the contract's endpoint-slices.md: an entry has the fields of the release, and one that an original of it
+// CES-30; numbers 20 and 21 of the contract's endpoint-slices.md: an entry has the fields of the release, and one that an original of it
 // wrote is no other.
 func TestFieldsOfReleases(t *testing.T) {
 	codec, err := slim.JSON[ciliumio.Endpoint]()

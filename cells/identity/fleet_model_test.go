@@ -22,7 +22,7 @@ import (
 
 // In any fleet, through upgrades, downgrades, changes of labels, sandboxes that are made anew and restarts of the operator, a pod
 // has, before its agent looks, an identity with exactly the labels that its agent looks for, and none that an endpoint uses is
-// given up (ID-32, ID-42, ID-43; examples 20 to 27 of the contract's identities.md). What agents do is written down here once
+// given up (ID-32, ID-42, ID-43; numbers 20 to 27 of the contract's identities.md). What agents do is written down here once
 // more, from the contract; the table's view of their pods and of endpoints lags behind nothing but what it is told.
 func TestModelOfFleets(t *testing.T) {
 	var total fleetTally

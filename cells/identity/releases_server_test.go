@@ -40,7 +40,7 @@ func (f *fleet) agent(node, version string) {
 	}
 	f.pod(fmt.Sprintf("cilium-%s-%s", node, version), pairs{"k8s-app": "cilium", "node": node}, onNode(f.on(node)), func(p *corev1.Pod) {
 		p.Spec.HostNetwork = true
-		p.Spec.Containers = []corev1.Container{{Name: "cilium-agent", Image: "quay.io/cilium/cilium:v" + version}}
+		p.Spec.Containers = []corev1.Container{{Name: "cilium-agent", Image: "registry.test/cilium/cilium:v" + version}}
 	})
 }
 
@@ -67,7 +67,7 @@ func plus(of pairs, values ...string) pairs {
 	return all
 }
 
-// Examples 20, 21 and 23 to 26 of the contract's identities.md; ID-8, ID-32, ID-42, ID-E19, ID-E23: each pod gets the identity that
+// Numbers 20, 21 and 23 to 26 of the contract's identities.md; ID-8, ID-32, ID-42, ID-E19, ID-E23: each pod gets the identity that
 // the agent of its node looks for.
 func TestServerLabelsOfTheNodesAgent(t *testing.T) {
 	f := newFleet(t)
@@ -109,7 +109,7 @@ func TestServerLabelsOfTheNodesAgent(t *testing.T) {
 	}
 }
 
-// Example 27 of the contract's identities.md; ID-42, ID-43, ID-E24: an upgrade of a node, and back.
+// numbers 27 of the contract's identities.md; ID-42, ID-43, ID-E24: an upgrade of a node, and back.
 func TestServerUpgradeOfANode(t *testing.T) {
 	f := newFleet(t)
 	f.node(f.on("n"))
@@ -164,7 +164,7 @@ func TestServerPodsOnNoNode(t *testing.T) {
 	f.only(plain, plus(plain, "http.TCP.80"), f.with(pairs{"app": "db"}))
 }
 
-// Examples 17 and 18 of the contract's identities.md; ID-40: what an agent of 1.18 or later wrote is no edit.
+// numbers 17 and 18 of the contract's identities.md; ID-40: what an agent of 1.18 or later wrote is no edit.
 func TestServerIdentityOfAnAgent(t *testing.T) {
 	w := newWorld(t)
 	want := w.with(pairs{"app": "web"})

@@ -40,7 +40,7 @@ func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err 
 		if measureErr != nil {
 			return t, spec, measureErr
 		}
-		s.room = max(1, int(int64(kept)*packingAim/int64(tooLarge.Size)))
+		s.limit = max(1, int(int64(kept)*packingAim/int64(tooLarge.Size)))
 		if err := c.chooseOut(); err != nil {
 			return t, spec, err
 		}
@@ -48,19 +48,19 @@ func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err 
 	return t, spec, err
 }
 
-// chooseOut chooses which Ingresses are left out, so that the others have room.
+// chooseOut chooses which Ingresses are left out, so that the others fit.
 func (c *controller) chooseOut() error {
 	s := &c.shared
 	s.out = nil
-	if s.room == 0 {
+	if s.limit == 0 {
 		return nil
 	}
 	total, err := c.measure()
 	if err != nil {
 		return err
 	}
-	if total <= s.room {
-		s.room = 0 // there is room for all, as far as is known
+	if total <= s.limit {
+		s.limit = 0 // all fit, as far as is known
 		return nil
 	}
 	parts := make([]envoyres.Part, 0, len(s.ingested))
@@ -68,7 +68,7 @@ func (c *controller) chooseOut() error {
 		parts = append(parts, envoyres.Part{Object: key, Created: e.of.CreationTimestamp, Size: e.size})
 	}
 	s.out = map[slim.Key]bool{}
-	for _, key := range envoyres.LeaveOut(parts, s.room) {
+	for _, key := range envoyres.LeaveOut(parts, s.limit) {
 		s.out[key] = true
 	}
 	return nil

@@ -42,7 +42,7 @@ spec:
   rules: [{host: %[1]s.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}}]
 `
 
-// ING-23, ENV-30; example 3.3 of the contract's tenants.md: what does not fit into the shared configuration is left out, of the namespace
+// ING-23, ENV-30; numbers 3.3 of the contract's tenants.md: what does not fit into the shared configuration is left out, of the namespace
 // that has most, the youngest first, and everybody else's change is written.
 func TestSharedConfigurationIsPacked(t *testing.T) {
 	w := newWorld(t)

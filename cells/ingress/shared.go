@@ -28,8 +28,8 @@ type shared struct {
 	digest       envoy.Digest
 	isTranslated bool
 	written      time.Time
-	// room is what the sizes of the Ingresses may be together, 0 while all fit.
-	room int
+	// limit is what the sizes of the Ingresses may be together, 0 while all fit.
+	limit int
 	out  map[slim.Key]bool // those that the configuration goes without
 }
 

@@ -153,8 +153,8 @@ func agentPod(name, node, image, chart string) *Pod {
 // ID-41.
 func TestReleaseOfAnAgent(t *testing.T) {
 	for _, c := range []struct{ image, chart, want string }{
-		{"quay.io/cilium/cilium:v1.19.4", "", "1.19"},
-		{"quay.io/cilium/cilium:v1.20.1@sha256:0123", "cilium-1.20.1", "1.20"},
+		{"registry.test/cilium/cilium:v1.19.4", "", "1.19"},
+		{"registry.test/cilium/cilium:v1.20.1@sha256:0123", "cilium-1.20.1", "1.20"},
 		{"registry.test:5000/mirror/agent@sha256:0123", "cilium-1.20.0", "1.20"},
 		{"registry.test:5000/mirror/agent", "", ""},
 		{"agent:latest", "", ""},

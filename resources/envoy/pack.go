@@ -19,7 +19,7 @@ type Part struct {
 }
 
 // LeaveOut returns the objects that a configuration goes without so that the others are of a size of most together (ENV-30). The
-// youngest object of the namespace that has most of it goes first, so that nobody's objects keep out those of others that have
+// youngest object of the namespace that has most of it goes first, so that the objects of one namespace do not keep out those of another that has
 // less. What fits afterwards stays. The order of parts does not matter.
 func LeaveOut(parts []Part, most int) []slim.Key {
 	byNamespace, sums, total := map[string][]Part{}, map[string]int{}, 0

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// K8S-18; example 2.5 of the contract's tenants.md: what cannot be the name of an object does not exist, and the API server is not
+// K8S-18; numbers 2.5 of the contract's tenants.md: what cannot be the name of an object does not exist, and the API server is not
 // asked.
 func TestNamesThatNoObjectHas(t *testing.T) {
 	d := newDesk(t)

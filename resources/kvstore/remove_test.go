@@ -62,7 +62,7 @@ func TestRemoveEach(t *testing.T) {
 	}
 }
 
-// KV-O8; example 7.1 of the contract's tenants.md: what etcd takes in no request stops no other removal, and is named.
+// KV-O8; numbers 7.1 of the contract's tenants.md: what etcd takes in no request stops no other removal, and is named.
 func TestRemoveEachWithOneTooLarge(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)

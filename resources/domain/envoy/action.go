@@ -70,18 +70,10 @@ func edit(add *[]*corev3.HeaderValueOption, remove *[]string, e *HeaderEdit) {
 
 // substitution is what Envoy replaces in the value of a header: what its documentation names for headers, in the forms that no version
 // refuses. Another command, such as one with an argument that it does not take, has it refuse all routes of the table.
-var substitution = regexp.MustCompile(`%(?:%|(?:` + strings.Join([]string{
-	`REQ\(` + headerArgument + `\)(?::[1-9][0-9]{0,4})?`,
-	`DOWNSTREAM_(?:DIRECT_)?REMOTE_ADDRESS(?:_WITHOUT_PORT)?`,
-	`DOWNSTREAM_LOCAL_(?:ADDRESS(?:_WITHOUT_PORT)?|PORT|URI_SAN|SUBJECT)`,
-	`DOWNSTREAM_PEER_(?:URI_SAN|SUBJECT|ISSUER|FINGERPRINT_256|SERIAL|CERT)`,
-	`DOWNSTREAM_TLS_(?:SESSION_ID|CIPHER|VERSION)`,
-	`HOSTNAME`, `PROTOCOL`, `REQUESTED_SERVER_NAME`, `RESPONSE_CODE(?:_DETAILS)?`, `RESPONSE_FLAGS`, `START_TIME`,
-	`UPSTREAM_REMOTE_ADDRESS`, `VIRTUAL_CLUSTER_NAME`,
-}, "|") + `)%|)`)
-
-// headerArgument names a header, and another one that counts where there is none.
-const headerArgument = `:?[A-Za-z0-9_-]+(?:\?:?[A-Za-z0-9_-]+)?`
+var substitution = regexp.MustCompile(`%(?:%|(?:REQ\(:?[A-Za-z0-9_-]+(?:\?:?[A-Za-z0-9_-]+)?\)(?::[1-9][0-9]{0,4})?|` +
+	`DOWNSTREAM_(?:DIRECT_)?REMOTE_ADDRESS(?:_WITHOUT_PORT)?|DOWNSTREAM_LOCAL_(?:ADDRESS(?:_WITHOUT_PORT)?|PORT|URI_SAN|SUBJECT)|` +
+	`DOWNSTREAM_PEER_(?:URI_SAN|SUBJECT|ISSUER|FINGERPRINT_256|SERIAL|CERT)|DOWNSTREAM_TLS_(?:SESSION_ID|CIPHER|VERSION)|` +
+	`HOSTNAME|PROTOCOL|REQUESTED_SERVER_NAME|RESPONSE_CODE(?:_DETAILS)?|RESPONSE_FLAGS|START_TIME|UPSTREAM_REMOTE_ADDRESS|VIRTUAL_CLUSTER_NAME)%|)`)
 
 // formatted is a value of which Envoy takes each percent sign for one, but for those of substitutions.
 func formatted(value string) string {

@@ -359,7 +359,7 @@ func TestFormatted(t *testing.T) {
 	}
 }
 
-// ENV-31; example 40 of the contract's gateway-api.md: what Envoy refuses of a route is left out, and named.
+// ENV-31; numbers 40 of the contract's gateway-api.md: what Envoy refuses of a route is left out, and named.
 func TestRefusedRoutes(t *testing.T) {
 	edit := func(name, value string) *HeaderEdit { return &HeaderEdit{Set: []Header{{name, value}}} }
 	edited := to("s", "80")

@@ -30,7 +30,7 @@ func filterAfter(t testing.TB, d labels.DefaultList, entries ...string) *labels.
 	return labels.NewFilter(d, user)
 }
 
-// The lists of the releases: ID-8; examples 20 and 22 of the contract's identities.md.
+// The lists of the releases: ID-8; numbers 20 and 22 of the contract's identities.md.
 func TestDefaultListsOfReleases(t *testing.T) {
 	const account, zone, region = "io.cilium.k8s.policy.serviceaccount", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 	var (

@@ -88,7 +88,7 @@ func TestString(t *testing.T) {
 	}
 }
 
-// Of an object's own labels there is the namespace: ID-40, ID-E15; example 16 of the contract's identities.md.
+// Of an object's own labels there is the namespace: ID-40, ID-E15; numbers 16 of the contract's identities.md.
 func TestMetadata(t *testing.T) {
 	set := identity(t, pairs{"app": "web"})
 	set["k8s:io.cilium.k8s.policy.serviceaccount"] = strings.Repeat("s", 70)

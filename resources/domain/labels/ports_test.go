@@ -23,7 +23,7 @@ func ofPorts(ports ...labels.NamedPort) labels.Set {
 	}.Identity(func(string, string) bool { return false })
 }
 
-// ID-32; ID-E19; examples 23 to 26 of the contract's identities.md.
+// ID-32; ID-E19; numbers 23 to 26 of the contract's identities.md.
 func TestNamedPorts(t *testing.T) {
 	const key = "gen:io.cilium.k8s.named-ports"
 	long := func(i int) labels.NamedPort {

@@ -23,7 +23,7 @@ func TestImagesAreThoseOfContainers(t *testing.T) {
 	}
 	full := &corev1.Pod{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "config", Image: "init:1"}},
-		Containers:     []corev1.Container{{Name: "cilium-agent", Image: "quay.io/cilium/cilium:v1.20.1@sha256:00"}, {Name: "none"}, {Name: "b", Image: "b:2"}},
+		Containers:     []corev1.Container{{Name: "cilium-agent", Image: "registry.test/cilium/cilium:v1.20.1@sha256:00"}, {Name: "none"}, {Name: "b", Image: "b:2"}},
 	}}
 	message, err := full.Marshal()
 	if err != nil {
@@ -41,7 +41,7 @@ func TestImagesAreThoseOfContainers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for from, p := range map[string]pod{"protobuf": decoded, "JSON": parsed} {
-		for container, want := range map[string]string{"cilium-agent": "quay.io/cilium/cilium:v1.20.1@sha256:00", "none": "", "b": "b:2", "config": "", "c": ""} {
+		for container, want := range map[string]string{"cilium-agent": "registry.test/cilium/cilium:v1.20.1@sha256:00", "none": "", "b": "b:2", "config": "", "c": ""} {
 			if got := p.Spec.Images.Of(container); got != want {
 				t.Errorf("%s: the image of %s is %q, want %q", from, container, got, want)
 			}
