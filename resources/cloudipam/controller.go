@@ -75,8 +75,9 @@ type nodeState struct {
 	paused   *v2.CiliumNodeSpec // what the pause until retryAt holds for; nil for any
 	problem  string             // for users, "" for none
 	slotsAt  time.Time
-	offered  map[string]bool // addresses that the agent has returned, and is to use again
-	numbers  numbers         // guarded by controller.mu
+	offered  map[string]bool     // addresses that the agent has returned, and is to use again
+	idle     map[string]idleEdit // the last, by subresource
+	numbers  numbers             // guarded by controller.mu
 }
 
 func newController(p params) *controller {
@@ -259,7 +260,7 @@ func (c *controller) stateOf(n *ciliumNode) *nodeState {
 	if st != nil {
 		c.forget(n.Name)
 	}
-	st = &nodeState{uid: n.UID.String(), instance: n.instanceID()}
+	st = &nodeState{uid: n.UID.String(), instance: n.instanceID(), idle: map[string]idleEdit{}}
 	c.cloud.outdate(st.instance, n.CreationTimestamp.Time())
 	c.mu.Lock()
 	defer c.mu.Unlock()

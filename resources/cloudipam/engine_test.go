@@ -66,6 +66,42 @@ func TestAChangeIsReadBeforeTheNext(t *testing.T) {
 	}
 }
 
+// CIPAM-31, K8S-17: a field that the installed definition lacks has the node read once, and again when it has changed.
+func TestAFieldThatIsPrunedIsNotReadForEachTime(t *testing.T) {
+	w := calm(t, 8, func(w *world) {
+		w.prunes = func(n *v2.CiliumNode) {
+			for id, of := range n.Status.ENI.ENIs {
+				of.ID = ""
+				n.Status.ENI.ENIs[id] = of
+			}
+		}
+	})
+	if err := errors.Join(w.process(), w.reread(t)); err != nil || len(w.nodes["n0"].Spec.IPAM.Pool) != 8 {
+		t.Fatal(err, w.nodes["n0"].Spec.IPAM.Pool)
+	}
+	edits := func() int {
+		t.Helper()
+		before := w.edits
+		w.leader.show("n0") // as a new revision
+		for range 5 {
+			if err := w.leader.op.Reconcile(w.ctx, "n0"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return w.edits - before
+	}
+	for range 2 {
+		if count := edits(); count != 1 {
+			t.Errorf("%d edits of a revision, want 1", count)
+		}
+	}
+	w.nodes["n0"].Spec.IPAM.MinAllocate = 12
+	w.stored(w.nodes["n0"])
+	if err := errors.Join(w.process(), w.reread(t)); err != nil || len(w.nodes["n0"].Spec.IPAM.Pool) != 12 {
+		t.Error(err, w.nodes["n0"].Spec.IPAM.Pool)
+	}
+}
+
 // CIPAM-E6, with its delay; CIPAM-22, CIPAM-25 and CIPAM-26.
 func TestReleaseWithDelay(t *testing.T) {
 	w := calm(t, 40, nil)

@@ -5,6 +5,9 @@ package cloudipam
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -22,13 +25,13 @@ func (n *ciliumNode) ref(subresource string) k8s.Ref {
 // writeNode writes the status of a CiliumNode before its spec: an address in the pool has its interface in the status. Each
 // is written only if something differs.
 func (c *controller) writeNode(ctx context.Context, n *ciliumNode, st *nodeState, s snapshot) error {
-	if err := c.update(ctx, n, "status", func(n *v2.CiliumNode) error {
+	if err := c.update(ctx, n, st, "status", func(n *v2.CiliumNode) error {
 		c.setStatus(n, st, s)
 		return nil
 	}); err != nil {
 		return err
 	}
-	return c.update(ctx, n, "", func(n *v2.CiliumNode) error {
+	return c.update(ctx, n, st, "", func(n *v2.CiliumNode) error {
 		setSpec(n, st, s)
 		return nil
 	})
@@ -39,14 +42,29 @@ func (c *controller) writeProblem(ctx context.Context, n *ciliumNode, text strin
 	if n.DecodeError() != nil {
 		return nil // health has it
 	}
-	return c.update(ctx, n, "status", func(n *v2.CiliumNode) error {
+	return c.update(ctx, n, c.stateOf(n), "status", func(n *v2.CiliumNode) error {
 		n.Status.IPAM.OperatorStatus.Error = text
 		return nil
 	})
 }
 
+// idleEdit is an edit of a CiliumNode that was not written, although it changes what is cached of that revision: the installed
+// definition lacks a field. To read the node for each such edit would take all requests that there are.
+type idleEdit struct {
+	revision slim.Revision
+	edited   [sha256.Size]byte
+}
+
+func idleEditOf(n *ciliumNode, edited *v2.CiliumNode) (idleEdit, error) {
+	text, err := json.Marshal(edited)
+	if err != nil {
+		return idleEdit{}, fmt.Errorf("encoding CiliumNode %s: %w", n.Name, err)
+	}
+	return idleEdit{n.ResourceVersion, sha256.Sum256(text)}, nil
+}
+
 // update edits a CiliumNode, if the edit changes what is cached. It starts from the object as the API server has it.
-func (c *controller) update(ctx context.Context, n *ciliumNode, subresource string, edit func(*v2.CiliumNode) error) error {
+func (c *controller) update(ctx context.Context, n *ciliumNode, st *nodeState, subresource string, edit func(*v2.CiliumNode) error) error {
 	cached := &v2.CiliumNode{Spec: *n.Spec.DeepCopy(), Status: *n.Status.DeepCopy()}
 	if err := edit(cached); err != nil {
 		return err
@@ -54,7 +72,14 @@ func (c *controller) update(ctx context.Context, n *ciliumNode, subresource stri
 	if equality.Semantic.DeepEqual(n.Spec, cached.Spec) && equality.Semantic.DeepEqual(n.Status, cached.Status) && (n.Status.IPAM.Used == nil) == (cached.Status.IPAM.Used == nil) {
 		return nil
 	}
-	_, err := k8s.Update(ctx, c.Client, n.ref(subresource), edit)
+	is, err := idleEditOf(n, cached)
+	if err != nil || st.idle[subresource] == is {
+		return err
+	}
+	written, err := k8s.Update(ctx, c.Client, n.ref(subresource), edit)
+	if err == nil && !written {
+		st.idle[subresource] = is
+	}
 	return err
 }
 

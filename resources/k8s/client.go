@@ -193,11 +193,14 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 	if is.ref.Name = sent.GetName(); is.ref.Name != "" {
 		is.generate = ""
 	}
+	if sent, body, err = c.served(ctx, at, nil, sent, body); err != nil {
+		return nil, err
+	}
 	again := c.contention.creation(is.ref, sent)
 	if err := again.await(); err != nil {
 		return nil, err
 	}
-	return c.write(ctx, request{method: http.MethodPost, ref: at, body: body}, is, writing{again: again, changes: changesOf(nil, sent.Object)})
+	return c.write(ctx, request{method: http.MethodPost, ref: at, body: body}, is, writingOf(again, nil, sent))
 }
 
 func (c *client) Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
@@ -209,11 +212,31 @@ func (c *client) Update(ctx context.Context, resource schema.GroupVersionResourc
 	if sent.GetResourceVersion() == "" {
 		return nil, fmt.Errorf("updating %s: without a resourceVersion it could overwrite the change of another writer", ref)
 	}
+	if sent, body, err = c.served(ctx, ref, nil, sent, body); err != nil {
+		return nil, err
+	}
 	again := c.contention.replacement(ref, sent)
 	if err := again.await(); err != nil {
 		return nil, err
 	}
-	return c.put(ctx, ref, sent, body, writing{again: again, changes: changesOf(nil, sent.Object), whole: true})
+	w := writingOf(again, nil, sent)
+	w.whole = true
+	return c.put(ctx, ref, sent, body, w)
+}
+
+// served is what is sent without what the installed definition is known to lack. before is nil if that was not read.
+func (c *client) served(ctx context.Context, ref Ref, before map[string]any, sent *unstructured.Unstructured, body []byte) (*unstructured.Unstructured, []byte, error) {
+	version := cmp.Or(c.transport.served.inUse(ref.Resource.GroupResource()), ref.Resource.Version)
+	kind := schema.GroupVersionKind{Group: ref.Resource.Group, Version: version, Kind: sent.GetKind()}
+	content, less := c.transport.unserved.without(ctx, kind, before, sent.Object)
+	if !less {
+		return sent, body, nil
+	}
+	body, err := json.Marshal(content)
+	if err != nil {
+		return nil, nil, fmt.Errorf("encoding %s: %w", ref, err)
+	}
+	return &unstructured.Unstructured{Object: content}, body, nil
 }
 
 // encode returns an object as it is on the wire, read and written.
@@ -233,9 +256,16 @@ func encode(obj runtime.Object) (*unstructured.Unstructured, []byte, error) {
 // writing is what a write is about, beside its request.
 type writing struct {
 	again   *recurrence
+	before  map[string]any // the object that was read, nil for none
+	sent    map[string]any // nil for a patch
 	changes []fieldChange
 	whole   bool           // the changes are all that there is to be
 	sets    []PatchedValue // of a patch, in place of changes
+}
+
+// writingOf is a write of an object in place of what was read.
+func writingOf(again *recurrence, before map[string]any, sent *unstructured.Unstructured) writing {
+	return writing{again: again, before: before, sent: sent.Object, changes: changesOf(before, sent.Object)}
 }
 
 // shownBy returns the first of the changes that a stored object does not show.
@@ -295,12 +325,24 @@ func (c *client) sendAndCheck(ctx context.Context, r request, is expected, w wri
 		w.again.lost()
 		return nil, err
 	}
-	if field, ok := w.shownBy(stored, r.ref.Subresource); !ok {
+	if field, ok := c.shows(ctx, stored, r.ref, w); !ok {
 		w.again.dropped(stored, field)
 		return nil, &NotStoredError{is.ref, field, stored}
 	}
 	w.again.stored(stored)
 	return stored, nil
+}
+
+// shows returns the first of the changes that a stored object does not show, but for those of fields that the installed
+// definition lacks.
+func (c *client) shows(ctx context.Context, stored *unstructured.Unstructured, ref Ref, w writing) (field string, ok bool) {
+	field, ok = w.shownBy(stored, ref.Subresource)
+	if ok || w.sent == nil {
+		return field, ok
+	}
+	w.sent = c.transport.unserved.storable(ctx, stored.GroupVersionKind(), w.sent)
+	w.changes = changesOf(w.before, w.sent)
+	return w.shownBy(stored, ref.Subresource)
 }
 
 // conflicts is how often Modify starts over before it leaves it to its caller.
@@ -314,18 +356,21 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 		}
 		ref := ref.byName()
 		sent, body, err := edited(current, edit)
+		if err == nil {
+			sent, body, err = c.served(ctx, ref, current.Object, sent, body)
+		}
 		if err != nil {
 			return nil, false, err
 		}
 		if reflect.DeepEqual(current.Object, sent.Object) {
 			return current, false, nil
 		}
-		changes := changesOf(current.Object, sent.Object)
-		again := c.contention.modification(ctx, ref, current, changes)
-		if err := again.await(); err != nil {
+		w := writingOf(nil, current.Object, sent)
+		w.again = c.contention.modification(ctx, ref, current, w.changes)
+		if err := w.again.await(); err != nil {
 			return nil, false, err
 		}
-		stored, err := c.put(ctx, ref, sent, body, writing{again: again, changes: changes})
+		stored, err := c.put(ctx, ref, sent, body, w)
 		if IsConflict(err, ref) && try < conflicts {
 			continue
 		}

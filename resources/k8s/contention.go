@@ -51,8 +51,8 @@ type ContentionError struct {
 	Writer string
 	Times  int // how often the change was undone
 	Until  time.Time
-	// Dropped says that the change is undone as it is written, by a webhook or the
-	// installed definition.
+	// Dropped says that the change is undone as it is written, by a webhook, or by an
+	// installed definition that cannot be looked up.
 	Dropped bool
 }
 

@@ -28,8 +28,8 @@ func (e *InvalidResponseError) Error() string {
 }
 
 // NotStoredError is a write that was accepted, and whose response does not show the
-// change. A mutating webhook has undone it, or the installed definition has no such
-// field.
+// change: a mutating webhook has undone it. What the installed definition is known to
+// lack is no change.
 type NotStoredError struct {
 	Ref    Ref
 	Field  string                     // path of the first field that differs

@@ -56,6 +56,11 @@ func (d *guardedTransport) healthz(ctx context.Context) error {
 
 // get reads a path that is no resource, past the rate limit.
 func (d *guardedTransport) get(ctx context.Context, path string) (body []byte, status int, err error) {
+	return d.getUpTo(ctx, path, 1<<20)
+}
+
+// getUpTo reads at most so many bytes.
+func (d *guardedTransport) getUpTo(ctx context.Context, path string, most int64) (body []byte, status int, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.servers.url().JoinPath(path).String(), nil)
 	if err != nil {
 		return nil, 0, err
@@ -66,6 +71,6 @@ func (d *guardedTransport) get(ctx context.Context, path string) (body []byte, s
 		return nil, 0, err
 	}
 	defer resp.Body.Close()
-	body, err = io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	body, err = io.ReadAll(io.LimitReader(resp.Body, most))
 	return body, resp.StatusCode, err
 }

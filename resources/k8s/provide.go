@@ -69,13 +69,15 @@ func newTransport(c Config, b cell.BuildInfo, log *slog.Logger, m *clientMetrics
 	if err != nil {
 		return nil, err
 	}
-	return &guardedTransport{
+	d := &guardedTransport{
 		log: log, agent: "skep/" + b.Version, servers: s, dialer: dial, metrics: m,
 		limiter:  fair.New(fair.Limits{Rate: float64(c.QPS), Burst: c.Burst, HeldUp: m.waited}),
 		reads:    reads,
 		progress: leading.NewTracker(), contention: newContention(), served: newServedVersions(log),
 		strict: os.Getenv(StrictCause) != "",
-	}, nil
+	}
+	d.unserved = newUnserved(d)
+	return d, nil
 }
 
 func newSession(d *guardedTransport, p *Permissions) (leading.Session, error) {

@@ -38,6 +38,7 @@ type guardedTransport struct {
 	asked      *undeclared
 	dialer     *dialer
 	served     *servedVersions
+	unserved   *unserved
 	term       atomic.Pointer[writer] // of the term entered last, or nil
 }
 

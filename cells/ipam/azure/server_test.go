@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/cloudipam/cloudtest"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/referencetest"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -248,4 +249,72 @@ func TestScaleOut(t *testing.T) {
 		t.Errorf("a pause is a failure; %d pauses", throttled.Load())
 	}
 	t.Logf("%d machines, calls: %v", machines, c.Calls())
+}
+
+// AZIPAM-E13 and K8S-17: where the definition lacks GatewayIP, as that of 1.20, the rest of the status is stored, the pool
+// follows in the same pass, and nothing is written again. A restart writes nothing.
+func TestDefinitionWithoutGatewayIP(t *testing.T) {
+	c := armtest.NewCloud("10.240.0.0/16")
+	s := newServer(t, c)
+	s.defineAs("1.20")
+	s.nodes.Register("a", c.Run(armtest.Machine{ScaleSet: "pool1", Name: "3", Secondary: 8}), nil)
+	o := s.start()
+	of := s.wantPool("a", 8).Status.Azure.Interfaces[0]
+	if of.GatewayIP != "" || of.Gateway != "10.240.0.1" || of.CIDR != "10.240.0.0/16" || len(of.Addresses) != 8 {
+		t.Errorf("the status is %+v", of)
+	}
+	each := []string{"update a/status", "update a"}
+	writes, reads, last := s.requests(0)
+	if !slices.Equal(writes, each) || strings.Contains(o.Log().String(), "does not show the change") {
+		t.Errorf("the writes are %q", writes)
+	}
+	if reads != 2 { // the list of documents, and the document
+		t.Errorf("%d requests for the definition", reads)
+	}
+	// Each of these is seen, and has the node processed again.
+	for k := range 5 {
+		s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = k })
+	}
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = 10 })
+	s.wantPool("a", 10)
+	if writes, _, last = s.requests(last); !slices.Equal(writes, each) {
+		t.Errorf("then the writes are %q", writes)
+	}
+	s.env.CheckHealthy(o)
+	o.Stop()
+	o = s.start()
+	o.Log().Wait(t, "the installed definition lacks a field")
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = 12 })
+	s.wantPool("a", 12)
+	if writes, reads, _ = s.requests(last); !slices.Equal(writes, each) || reads != 2 {
+		t.Errorf("after a restart and a change the writes are %q, with %d requests for the definition", writes, reads)
+	}
+}
+
+// defineAs has the definition of CiliumNodes be that of a release.
+func (s *server) defineAs(release string) {
+	s.t.Helper()
+	definitions := operatortest.NewDefinitions(s.t, clustertest.Shared(s.t))
+	name := v2.CiliumNodeResource.GroupResource().String()
+	text := referencetest.Definitions(s.t, release)[name]
+	definitions.Delete(name)
+	s.t.Cleanup(func() { definitions.Delete(name) }) // the next test has ours
+	definitions.Apply(text)
+	definitions.AwaitPublished(v2.SchemeGroupVersion.String(), "GatewayIP", strings.Contains(string(text), "GatewayIP"))
+}
+
+// requests are the writes of CiliumNodes after a request, and how many have asked for a definition.
+func (s *server) requests(after int64) (writes []string, reads int, last int64) {
+	s.t.Helper()
+	last = after
+	for _, r := range s.env.Proxy.Requests(s.t, after) {
+		last = r.Seq
+		switch {
+		case strings.HasPrefix(r.Path, "/openapi/"):
+			reads++
+		case r.Resource == "ciliumnodes" && r.Name != "" && r.Verb != "get":
+			writes = append(writes, strings.TrimSuffix(r.Verb+" "+r.Name+"/"+r.Subresource, "/"))
+		}
+	}
+	return writes, reads, last
 }
