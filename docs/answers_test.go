@@ -146,6 +146,7 @@ var parts = map[string]string{
 	"outside-…":    "calls to another server",
 	"references-…": "objects that may refer to others: why references to this kind may be missing",
 	"permissions":  "permissions that the role lacks",
+	"placeholders": "as what Services of Ingresses and Gateways have an endpoint in place of backends",
 	"restore":      "etcd data that were replaced by older ones",
 	"selectors":    "node selectors of Services that are invalid",
 	"stale":        "registration entries of identities that do not exist, and that are too many to be deleted",

@@ -20,19 +20,19 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 	k8s.RBAC(
 		k8s.Allow("create,delete", v2.CiliumEnvoyConfigResource.GroupResource()),
 		k8s.Allow("create,delete", services.Resource().GroupResource()),
-		k8s.Allow("create,delete", owned.Resource().GroupResource()),
 		k8s.Allow("get", definitions.Resource().GroupResource()),
 	),
 	statusRBAC(classes.Resource(), gateways.Resource(), httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource()),
 	optionalStatusRBAC(classConfigs.Resource(), tlsPolicyKind.Resource(), listenerSets.Resource()),
 	k8s.EventRBAC(),
+	envoyres.PlaceholderRBAC,
 
 	cell.Metrics(newMetrics),
 	stream.Provide(classes), stream.Provide(gateways), stream.Provide(httpRoutes), stream.Provide(grpcRoutes), stream.Provide(grants),
-	stream.Provide(services), stream.Provide(namespaces), stream.Provide(secrets), stream.Provide(owned), stream.Provide(definitions),
+	stream.Provide(services), stream.Provide(namespaces), stream.Provide(secrets), stream.Provide(definitions),
 	stream.Provide(tlsRoutes, stream.OnDemand()), stream.Provide(tlsRoutesAlpha, stream.OnDemand()), stream.Provide(imports, stream.OnDemand()), stream.Provide(classConfigs, stream.OnDemand()),
 	stream.Provide(tlsPolicyKind, stream.OnDemand()), stream.Provide(configMaps, stream.OnDemand()),
-	stream.Provide(listenerSets, stream.OnDemand()),
+	stream.Provide(listenerSets, stream.OnDemand()), stream.Provide(ownedSlices, stream.OnDemand()), stream.Provide(ownedEndpoints, stream.OnDemand()),
 	reconcile.Controller(newController,
 		reconcile.Watches(definitions, (*controller).definitionChanged),
 		reconcile.Watches(classes, (*controller).classChanged),
@@ -47,7 +47,6 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		reconcile.Watches(services, (*controller).serviceChanged),
 		reconcile.Watches(namespaces, (*controller).namespaceChanged),
 		reconcile.Watches(secrets, (*controller).secretChanged),
-		reconcile.Watches(owned, (*controller).endpointsChanged),
 		reconcile.Watches(envoyres.Objects, (*controller).configChanged),
 		reconcile.WatchesOnDemand(tlsRoutes, (*controller).tlsOnDemand, func(c *controller, ch stream.Change[tlsRoute]) []slim.Key {
 			return c.routeChanged(ch.Kind, ch.Object.route())
@@ -60,8 +59,10 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		reconcile.WatchesOnDemand(tlsPolicyKind, (*controller).policiesOnDemand, (*controller).policyChanged),
 		reconcile.WatchesOnDemand(configMaps, (*controller).configMapsOnDemand, (*controller).configMapChanged),
 		reconcile.WatchesOnDemand(listenerSets, (*controller).listenerSetsOnDemand, (*controller).listenerSetChanged),
+		reconcile.WatchesOnDemand(ownedSlices, (*controller).slicesOnDemand, (*controller).sliceChanged),
+		reconcile.WatchesOnDemand(ownedEndpoints, (*controller).endpointsOnDemand, (*controller).endpointsChanged),
+		reconcile.Follows((*controller).followRole),
 		reconcile.Writes[*controller](v2.CiliumEnvoyConfigResource),
 		reconcile.Writes[*controller](services.Resource()),
-		reconcile.Writes[*controller](owned.Resource()),
 	),
 )

@@ -41,7 +41,6 @@ type controller struct {
 	services   *stream.Store[service]
 	namespaces *stream.Store[namespace]
 	secrets    *stream.Store[secret]
-	endpoints  *stream.Store[endpoints]
 	configs    *stream.Store[envoyres.Object]
 	installed  *stream.Store[definition]
 
@@ -52,6 +51,7 @@ type controller struct {
 	policies     reconcile.OnDemand[tlsPolicy]
 	configMaps   reconcile.OnDemand[configMap]
 	sets         reconcile.OnDemand[listenerSet]
+	placeholders *envoyres.Placeholders[duty]
 
 	reports, meshReports *envoyres.Reports
 	programmed, accepted *metrics.States[slim.Key]
@@ -69,13 +69,13 @@ type controller struct {
 
 // state is what is kept of a Gateway, or of a Service with routes, between two Reconciles.
 type state struct {
-	planner    planner
-	translator envoy.Translator
-	translated translated
-	service    envoyres.Checked
-	endpoints  envoyres.Checked
-	written    time.Time // the CiliumEnvoyConfig
-	counted    time.Time // the numbers of routes in the status
+	planner     planner
+	translator  envoy.Translator
+	translated  translated
+	service     envoyres.Checked
+	placeholder envoyres.Checked
+	written     time.Time // the CiliumEnvoyConfig
+	counted     time.Time // the numbers of routes in the status
 }
 
 // translated is what was translated last: it is not again as long as it is what the CiliumEnvoyConfig has.
@@ -98,7 +98,6 @@ type params struct {
 	Services    stream.Resource[service]
 	Namespaces  stream.Resource[namespace]
 	Secrets     stream.Resource[secret]
-	Endpoints   stream.Resource[endpoints]
 	Configs     stream.Resource[envoyres.Object]
 	Definitions stream.Resource[definition]
 	Client      k8s.Client
@@ -112,7 +111,7 @@ type params struct {
 
 func newController(p params) *controller {
 	return &controller{
-		params:  p,
+		params: p, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		reports: envoyres.NewReports(kindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(kindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
@@ -126,7 +125,7 @@ func newController(p params) *controller {
 func (c *controller) Open(ctx context.Context) (err error) {
 	return errors.Join(
 		open(ctx, c.Definitions, &c.installed), open(ctx, c.Services, &c.services), open(ctx, c.Namespaces, &c.namespaces),
-		open(ctx, c.Secrets, &c.secrets), open(ctx, c.Endpoints, &c.endpoints), open(ctx, c.Configs, &c.configs),
+		open(ctx, c.Secrets, &c.secrets), open(ctx, c.Configs, &c.configs),
 		open(ctx, c.Classes, &c.classes), open(ctx, c.Gateways, &c.gateways), open(ctx, c.HTTPRoutes, &c.http),
 		open(ctx, c.GRPCRoutes, &c.grpc), open(ctx, c.Grants, &c.grants),
 	)
@@ -173,6 +172,19 @@ func (c *controller) classConfigsOnDemand() *reconcile.OnDemand[classConfig] { r
 func (c *controller) policiesOnDemand() *reconcile.OnDemand[tlsPolicy]       { return &c.policies }
 func (c *controller) configMapsOnDemand() *reconcile.OnDemand[configMap]     { return &c.configMaps }
 func (c *controller) listenerSetsOnDemand() *reconcile.OnDemand[listenerSet] { return &c.sets }
+
+func (c *controller) slicesOnDemand() *reconcile.OnDemand[envoyres.Slice[duty]] {
+	return &c.placeholders.Slices
+}
+
+func (c *controller) endpointsOnDemand() *reconcile.OnDemand[envoyres.Endpoints[duty]] {
+	return &c.placeholders.Endpoints
+}
+
+// followRole has Gateways reconciled when the role allows other placeholders than before.
+func (c *controller) followRole(ctx context.Context, enqueue reconcile.Enqueue) {
+	c.placeholders.Follow(ctx, enqueue)
+}
 
 // Why nothing is written.
 const (

@@ -2,7 +2,7 @@
 // Copyright Authors of Skep
 
 // Package gateway serves Gateways of GatewayClasses of io.cilium/gateway-controller, with the listeners of their ListenerSets, with
-// the Envoy of agents: each has a Service, Endpoints and a CiliumEnvoyConfig. HTTPRoutes and GRPCRoutes whose parent is a Service
+// the Envoy of agents: each has a Service, a placeholder of its backends and a CiliumEnvoyConfig. HTTPRoutes and GRPCRoutes whose parent is a Service
 // configure the proxies of its clients.
 //
 // listener.go, listenerset.go, attach.go and backend.go decide what the statuses say; httproute.go, grpcroute.go and tlsroute.go

@@ -46,15 +46,23 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	g, exists := c.gateways.Get(key)
 	if !exists || !g.DeletionTimestamp.IsZero() {
 		c.drop(key)
+		c.placeholders.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
+	placed, awaitsRole := c.placeholders.Need(key)
 	cl, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)})
 	if !exists {
 		return reconcile.Result{Reason: noClass}, nil
 	}
 	if cl.Spec.ControllerName != controllerName {
 		c.drop(key)
-		return reconcile.Result{Reason: notOurs}, c.remove(ctx, g)
+		if placed == nil {
+			return reconcile.Result{RequeueAfter: awaitsRole, Reason: isWaiting}, nil
+		}
+		return reconcile.Result{Reason: notOurs}, c.remove(ctx, g, placed)
+	}
+	if placed == nil {
+		return reconcile.Result{RequeueAfter: awaitsRole, Reason: isWaiting}, nil
 	}
 	s := c.state(key)
 	if pause := writePause - c.Deps.Plan.Now().Sub(s.written); pause > 0 {
@@ -93,7 +101,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
-	result, err := c.write(ctx, g, s, plan, config)
+	result, err := c.write(ctx, g, s, plan, config, placed)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -130,14 +138,14 @@ func (c *controller) drop(key slim.Key) {
 	c.forget(key)
 }
 
-// write writes the Service, the Endpoints and the CiliumEnvoyConfig of a Gateway.
-func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, config serviceConfig) (outcome, error) {
+// write writes the Service, its placeholder and the CiliumEnvoyConfig of a Gateway.
+func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, config serviceConfig, placed *envoyres.Placed[duty]) (outcome, error) {
 	at := serviceKey(g.Key())
 	var o outcome
 	if ports := portsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
 			ports: ports, hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, policy: c.Config.GatewayAPIServiceExternalTP, config: config,
-		})
+		}, placed)
 		if err == nil {
 			err = c.writeConfig(ctx, g, s, plan)
 		}
@@ -161,15 +169,15 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	return o, nil
 }
 
-// desiredObjects is all that the Service and the Endpoints of a Gateway depend on.
+// desiredObjects is all that the Service of a Gateway and its placeholder depend on.
 type desiredObjects struct {
 	labels, annotations map[string]string
 	ips                 []string
 	desiredService
 }
 
-// writeService writes the Service and the Endpoints of a Gateway.
-func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d desiredService) error {
+// writeService writes the Service of a Gateway and its placeholder.
+func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d desiredService, placed *envoyres.Placed[duty]) error {
 	key, owner := serviceKey(g.Key()), ownerOf(g)
 	labels, annotations := metadataOf(g)
 	labels[owningLabel] = labels[gatewayLabel]
@@ -187,14 +195,10 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 	if err != nil {
 		return err
 	}
-	return envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[envoyres.CoreEndpoints]{
-		Resource: owned.Resource(), Kind: "Endpoints", Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
-		Edit: func(to *envoyres.CoreEndpoints, _ bool) {
-			envoyres.AddMeta(to, labels, annotations)
-			envoyres.SetEndpoints(to)
-		},
-		Desired: desired, Last: &s.endpoints,
-	}, envoyres.Cached(c.endpoints, key))
+	return placed.Write(ctx, c.Client, envoyres.Placeholder{
+		Service: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel], Labels: labels, Annotations: annotations,
+		Desired: desired, Last: &s.placeholder,
+	})
 }
 
 // writeConfig writes the CiliumEnvoyConfig of a Gateway.
@@ -235,16 +239,13 @@ func (c *controller) deleteConfig(ctx context.Context, g *gateway) error {
 }
 
 // remove deletes what a Gateway owns that is of another class now.
-func (c *controller) remove(ctx context.Context, g *gateway) error {
+func (c *controller) remove(ctx context.Context, g *gateway, placed *envoyres.Placed[duty]) error {
 	errs := []error{c.deleteConfig(ctx, g)}
 	key := serviceKey(g.Key())
 	if s, exists := c.services.Get(key); exists && s.Controller.Reference().UID == g.UID {
 		errs = append(errs, k8s.Delete(ctx, c.Client, k8s.Ref{Resource: services.Resource(), Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}))
 	}
-	if e, exists := c.endpoints.Get(key); exists && e.Controller.Reference().UID == g.UID {
-		errs = append(errs, k8s.Delete(ctx, c.Client, k8s.Ref{Resource: owned.Resource(), Namespace: key.Namespace, Name: key.Name, UID: e.UID.API()}))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, placed.Remove(ctx, c.Client, key, g.UID.API()))...)
 }
 
 // writeStatus writes the status of a Gateway and of its ListenerSets, each if it differs. Numbers of routes alone are not written

@@ -31,7 +31,7 @@ const (
 	sourceRangesAnnotation = "service.cilium.io/src-ranges-policy"
 )
 
-// serviceKey is the Service, and the Endpoints, of a Gateway.
+// serviceKey is the Service of a Gateway, and its placeholder.
 func serviceKey(of slim.Key) slim.Key {
 	return slim.Key{Namespace: of.Namespace, Name: envoy.Shorten(namePrefix + of.Name)}
 }

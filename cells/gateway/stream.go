@@ -110,15 +110,8 @@ type serviceSpec struct {
 	Ports []slim.ServicePort `json:"ports"`
 }
 
-// endpoints is what is read of Endpoints of Gateways.
-type endpoints struct {
-	endpointsMeta `json:"metadata"`
-}
-
-type endpointsMeta struct {
-	slim.Meta
-	Controller slim.Owner `json:"ownerReferences"`
-}
+// duty tells the streams of placeholders of Gateways from those of others.
+type duty struct{}
 
 // namespace is what is read of a Namespace.
 type namespace struct {
@@ -344,10 +337,13 @@ var (
 	services       = stream.Core[service, corev1.Service](core.WithResource("services"))
 	namespaces     = stream.Core[namespace, corev1.Namespace](core.WithResource("namespaces"))
 	// Releases of Helm are large, and no certificates.
-	secrets     = stream.Core[secret, corev1.Secret](core.WithResource("secrets")).MatchingFields("type!=helm.sh/release.v1")
-	configMaps  = stream.Core[configMap, corev1.ConfigMap](core.WithResource("configmaps"))
-	owned       = stream.Core[endpoints, envoyres.CoreEndpoints](core.WithResource("endpoints")).MatchingLabels(owningLabel)
-	definitions = stream.Metadata[definition](schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	secrets    = stream.Core[secret, corev1.Secret](core.WithResource("secrets")).MatchingFields("type!=helm.sh/release.v1")
+	configMaps = stream.Core[configMap, corev1.ConfigMap](core.WithResource("configmaps"))
+	// What Services of Gateways have in place of backends. The original of 1.20 has EndpointSlices for TCP and UDP, too, with this
+	// label alone.
+	ownedSlices    = envoyres.Slices[duty](gatewayLabel)
+	ownedEndpoints = envoyres.EndpointsWith[duty](owningLabel)
+	definitions    = stream.Metadata[definition](schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 )
 
 // Kinds of objects that are referred to, or part of keys.

@@ -218,10 +218,8 @@ func (c *controller) withSecret(key slim.Key) (keys []slim.Key) {
 }
 
 // serviceChanged is the Gateway of a Service; and where ports have changed, the routes that refer to it.
-func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key) {
-	for g := range stream.ByIndex(c.gateways, gatewaysByService, ch.Key) {
-		keys = append(keys, g.Key())
-	}
+func (c *controller) serviceChanged(ch stream.Change[service]) []slim.Key {
+	keys := c.gatewaysOfService(ch.Key)
 	was, known := c.seen.ports[ch.Key]
 	if ch.Kind == stream.Delete {
 		delete(c.seen.ports, ch.Key)
@@ -261,8 +259,22 @@ func (c *controller) secretChanged(ch stream.Change[secret]) []slim.Key {
 	return c.withSecret(ch.Key)
 }
 
-func (c *controller) endpointsChanged(ch stream.Change[endpoints]) (keys []slim.Key) {
-	for g := range stream.ByIndex(c.gateways, gatewaysByService, ch.Key) {
+// sliceChanged is the Gateway of a placeholder, and that which controls an EndpointSlice.
+func (c *controller) sliceChanged(ch stream.Change[envoyres.Slice[duty]]) []slim.Key {
+	keys := c.gatewaysOfService(ch.Key)
+	if owner := ch.Object.Controller; owner.Kind() == kindGateway {
+		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
+	}
+	return keys
+}
+
+func (c *controller) endpointsChanged(ch stream.Change[envoyres.Endpoints[duty]]) []slim.Key {
+	return c.gatewaysOfService(ch.Key)
+}
+
+// gatewaysOfService is the Gateway of a Service, or of its placeholder, which has the same name.
+func (c *controller) gatewaysOfService(key slim.Key) (keys []slim.Key) {
+	for g := range stream.ByIndex(c.gateways, gatewaysByService, key) {
 		keys = append(keys, g.Key())
 	}
 	return keys

@@ -27,41 +27,42 @@ import (
 // their own.
 type controller struct {
 	params
-	ingresses *stream.Store[ingress]
-	classes   *stream.Store[ingressClass]
-	services  *stream.Store[service]
-	endpoints *stream.Store[endpoints]
-	configs   *stream.Store[envoyres.Object]
-	reports   *envoyres.Reports
-	shared    shared
-	inputs    map[slim.Key]input        // of Ingresses; used by functions that map changes
-	known     map[slim.Key]bool         // Services that exist; used by functions that map changes
-	modes     *metrics.States[slim.Key] // of Ingresses that are managed
+	ingresses    *stream.Store[ingress]
+	classes      *stream.Store[ingressClass]
+	services     *stream.Store[service]
+	configs      *stream.Store[envoyres.Object]
+	placeholders *envoyres.Placeholders[duty]
+	reports      *envoyres.Reports
+	shared       shared
+	inputs       map[slim.Key]input        // of Ingresses; used by functions that map changes
+	known        map[slim.Key]bool         // Services that exist; used by functions that map changes
+	modes        *metrics.States[slim.Key] // of Ingresses that are managed
 }
 
 type params struct {
 	cell.In
 
-	Config    Config
-	Envoy     envoyres.Config
-	Cluster   cluster.Config
-	Ingresses stream.Resource[ingress]
-	Classes   stream.Resource[ingressClass]
-	Services  stream.Resource[service]
-	Endpoints stream.Resource[endpoints]
-	Configs   stream.Resource[envoyres.Object]
-	Client    k8s.Client
-	Events    *k8s.Events
-	Deps      reconcile.Deps
-	Metrics   *ingressMetrics
-	Health    health.Reporter
-	Log       *slog.Logger
+	Config      Config
+	Envoy       envoyres.Config
+	Cluster     cluster.Config
+	Ingresses   stream.Resource[ingress]
+	Classes     stream.Resource[ingressClass]
+	Services    stream.Resource[service]
+	Configs     stream.Resource[envoyres.Object]
+	Client      k8s.Client
+	Permissions *k8s.Permissions
+	Events      *k8s.Events
+	Deps        reconcile.Deps
+	Metrics     *ingressMetrics
+	Health      health.Reporter
+	Log         *slog.Logger
 }
 
 func newController(p params) *controller {
 	return &controller{
 		params: p, reports: envoyres.NewReports("Ingress", p.Events, p.Log, p.Health),
-		inputs: map[slim.Key]input{}, known: map[slim.Key]bool{},
+		placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
+		inputs:       map[slim.Key]input{}, known: map[slim.Key]bool{},
 		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode),
 	}
 }
@@ -77,11 +78,21 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	if c.services, err = c.Services.Store(ctx); err != nil {
 		return err
 	}
-	if c.endpoints, err = c.Endpoints.Store(ctx); err != nil {
-		return err
-	}
 	c.configs, err = c.Configs.Store(ctx)
 	return err
+}
+
+func (c *controller) slicesOnDemand() *reconcile.OnDemand[envoyres.Slice[duty]] {
+	return &c.placeholders.Slices
+}
+
+func (c *controller) endpointsOnDemand() *reconcile.OnDemand[envoyres.Endpoints[duty]] {
+	return &c.placeholders.Endpoints
+}
+
+// followRole has Ingresses reconciled when the role allows other placeholders than before.
+func (c *controller) followRole(ctx context.Context, enqueue reconcile.Enqueue) {
+	c.placeholders.Follow(ctx, enqueue)
 }
 
 // QueueOptions is called once: the configuration of all that share a load balancer goes before the status of each.
@@ -119,6 +130,7 @@ const (
 	noShared   = "none: no Ingress shares a load balancer"
 	isPaused   = "waits: it was written just now"
 	unreadable = "waits: an Ingress cannot be decoded"
+	isWaiting  = "waits: EndpointSlices or Endpoints of Ingresses are not known yet"
 )
 
 // Reconcile brings what an Ingress needs to its desired state.
@@ -130,27 +142,33 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !exists {
 		c.reports.Forget(key)
 		c.modes.Set(key, "")
+		c.placeholders.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
 	if !i.DeletionTimestamp.IsZero() {
+		c.placeholders.Drop(key)
 		return reconcile.Result{Reason: isDeleted}, nil
+	}
+	placed, awaitsRole := c.placeholders.Need(key)
+	if placed == nil {
+		return reconcile.Result{RequeueAfter: awaitsRole, Reason: isWaiting}, nil
 	}
 	if !isManaged(i, c.byDefault()) {
 		c.reports.Forget(key)
 		c.modes.Set(key, "")
-		return reconcile.Result{Reason: notManaged}, c.removeDedicated(ctx, i)
+		return reconcile.Result{Reason: notManaged}, c.removeDedicated(ctx, i, placed)
 	}
 	s := settingsOf(i, c.Config)
 	if s.shared {
 		c.modes.Set(key, sharedMode)
 		c.reports.Set(dedicatedMode, aboutIngress(i))
-		if err := c.removeDedicated(ctx, i); err != nil {
+		if err := c.removeDedicated(ctx, i, placed); err != nil {
 			return reconcile.Result{}, err
 		}
 		return reconcile.Result{}, c.writeStatus(ctx, i, c.sharedService())
 	}
 	c.modes.Set(key, dedicatedMode)
-	return c.reconcileDedicated(ctx, i, s)
+	return c.reconcileDedicated(ctx, i, s, placed)
 }
 
 // sharedService is the Service of the shared load balancer.

@@ -42,8 +42,8 @@ func (c *controller) ingest(i *ingress, s settings) ingested {
 	return ingest(i, s, p, secret, c.exists)
 }
 
-// reconcileDedicated writes the load balancer of an Ingress: its Service, its CiliumEnvoyConfig, its Endpoints.
-func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s settings) (reconcile.Result, error) {
+// reconcileDedicated writes the load balancer of an Ingress: its Service, its CiliumEnvoyConfig, its placeholder.
+func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s settings, placed *envoyres.Placed[duty]) (reconcile.Result, error) {
 	key := i.Key()
 	if problems := validation.IsDNS1035Label(serviceKey(key).Name); len(problems) > 0 {
 		text := fmt.Sprintf("the Ingress has no load balancer: %s cannot be the name of a Service: %s", serviceKey(key).Name, strings.Join(problems, ", "))
@@ -59,9 +59,9 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 	notices := slices.Concat(s.notices, in.notices, noticesOf(t.Problems)[nameOf(key)])
 	if t.Empty {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NothingToServe", Message: "the Ingress has no rule or backend that can be served"})...)
-		return reconcile.Result{Reason: isEmpty}, c.removeDedicated(ctx, i)
+		return reconcile.Result{Reason: isEmpty}, c.removeDedicated(ctx, i, placed)
 	}
-	err = c.writeDedicated(ctx, i, s, in, t)
+	err = c.writeDedicated(ctx, i, s, in, t, placed)
 	if envoyres.ConcernsUser(err) {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})...)
 		return reconcile.Result{Reason: isRefused}, nil
@@ -84,7 +84,7 @@ func noticesOf(all []envoy.Problem) map[envoy.Name][]envoyres.Notice {
 	return found
 }
 
-func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, t envoy.Translation) error {
+func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, t envoy.Translation, placed *envoyres.Placed[duty]) error {
 	spec, err := envoy.Encode(t.Spec)
 	if err != nil {
 		return err
@@ -112,26 +112,19 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	if err != nil {
 		return err
 	}
-	return envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[envoyres.CoreEndpoints]{
-		Resource: owned.Resource(), Kind: "Endpoints", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
-		Edit: func(to *envoyres.CoreEndpoints, _ bool) {
-			envoyres.AddMeta(to, labels, annotations)
-			envoyres.SetEndpoints(to)
-		},
-	}, envoyres.Cached(c.endpoints, serviceKey(key)))
+	return placed.Write(ctx, c.Client, envoyres.Placeholder{
+		Service: serviceKey(key), Owner: owner, Label: ingressLabel, Labels: map[string]string{ingressLabel: "true"},
+	})
 }
 
 // removeDedicated deletes what an Ingress has of a load balancer of its own.
-func (c *controller) removeDedicated(ctx context.Context, i *ingress) error {
+func (c *controller) removeDedicated(ctx context.Context, i *ingress, placed *envoyres.Placed[duty]) error {
 	key := i.Key()
 	errs := []error{envoyres.Delete(ctx, c.Client, c.configs, configKey(key), ownerOf(i, true))}
 	if s, exists := c.services.Get(serviceKey(key)); exists && isOwner(i, s.Controller) {
 		errs = append(errs, k8s.Delete(ctx, c.Client, refOf(services.Resource(), &s.Meta)))
 	}
-	if e, exists := c.endpoints.Get(serviceKey(key)); exists && isOwner(i, e.Controller) {
-		errs = append(errs, k8s.Delete(ctx, c.Client, refOf(owned.Resource(), &e.Meta)))
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, placed.Remove(ctx, c.Client, serviceKey(key), i.UID.API()))...)
 }
 
 func refOf(resource schema.GroupVersionResource, m *slim.Meta) k8s.Ref {

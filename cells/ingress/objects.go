@@ -15,7 +15,7 @@ import (
 // namePrefix is that of the names of what a load balancer of one Ingress consists of.
 const namePrefix = "cilium-ingress-"
 
-// serviceKey is the Service, and the Endpoints, of an Ingress.
+// serviceKey is the Service of an Ingress, and its placeholder.
 func serviceKey(of slim.Key) slim.Key {
 	return slim.Key{Namespace: of.Namespace, Name: namePrefix + of.Name}
 }

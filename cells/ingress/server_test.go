@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,21 +131,21 @@ func (w *world) loadBalancer(name string) *corev1.Service {
 	return s
 }
 
-//lint:ignore SA1019 the duty writes them
-func (w *world) endpoints(name string) *corev1.Endpoints {
+// slice is the placeholder of an Ingress as an EndpointSlice.
+func (w *world) slice(name string) *discoveryv1.EndpointSlice {
 	w.T.Helper()
-	e, err := w.Core.CoreV1().Endpoints(w.Namespace).Get(w.T.Context(), namePrefix+name, metav1.GetOptions{})
+	s, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Get(w.T.Context(), namePrefix+name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	w.must(err)
-	return e
+	return s
 }
 
 func (w *world) awaitDedicated(name string, exists bool) {
 	w.T.Helper()
 	operatortest.Eventually(w.T, fmt.Sprintf("%s has a load balancer of its own: %t", name, exists), func() bool {
-		return (w.loadBalancer(name) != nil) == exists && (w.endpoints(name) != nil) == exists && (w.dedicated(name) != nil) == exists
+		return (w.loadBalancer(name) != nil) == exists && (w.slice(name) != nil) == exists && (w.dedicated(name) != nil) == exists
 	})
 }
 
@@ -198,7 +199,8 @@ spec:
 var roleOfTheDuty = []rbacv1.PolicyRule{
 	{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses", "ingressclasses"}, Verbs: []string{"get", "list", "watch"}},
 	{APIGroups: []string{"networking.k8s.io"}, Resources: []string{"ingresses/status"}, Verbs: []string{"update"}},
-	{APIGroups: []string{""}, Resources: []string{"services", "endpoints"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+	{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
+	{APIGroups: []string{"discovery.k8s.io"}, Resources: []string{"endpointslices"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	{APIGroups: []string{"cilium.io"}, Resources: []string{"ciliumenvoyconfigs"}, Verbs: []string{"get", "list", "watch", "create", "update", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 }
@@ -222,9 +224,9 @@ func TestDedicated(t *testing.T) {
 	if u.GetLabels()["cilium.io/use-original-source-address"] != "false" || u.GetAnnotations()["cec.cilium.io/use-original-source-address"] != "false" {
 		t.Errorf("ING-E1: %v %v", u.GetLabels(), u.GetAnnotations())
 	}
-	s, e := w.loadBalancer("web"), w.endpoints("web")
+	s, e := w.loadBalancer("web"), w.slice("web")
 	got := fmt.Sprintf("%s %s %s %s:%d %s:%d %d %s:%d %s", s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Labels, s.Spec.Ports[0].Name, s.Spec.Ports[0].Port,
-		s.Spec.Ports[1].Name, s.Spec.Ports[1].Port, len(s.Spec.Selector), e.Subsets[0].Addresses[0].IP, e.Subsets[0].Ports[0].Port, e.Labels[ingressLabel])
+		s.Spec.Ports[1].Name, s.Spec.Ports[1].Port, len(s.Spec.Selector), e.Endpoints[0].Addresses[0], *e.Ports[0].Port, e.Labels[ingressLabel])
 	if got != "LoadBalancer Cluster map[cilium.io/ingress:true] http:80 https:443 0 192.192.192.192:9999 true" {
 		t.Errorf("ING-E1: %s", got)
 	}
@@ -404,7 +406,7 @@ func TestServiceFollows(t *testing.T) {
 	w.annotate("web", "service-type", "LoadBalancer")
 	o = w.start("--ingress-hostnetwork-enabled")
 	operatortest.Eventually(t, "ING-F3: an address of the cluster", is("ClusterIP", ""))
-	w.must(w.Core.CoreV1().Endpoints(w.Namespace).Delete(t.Context(), first.Name, metav1.DeleteOptions{}))
+	w.must(w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Delete(t.Context(), first.Name, metav1.DeleteOptions{}))
 	w.awaitDedicated("web", true)
 	w.CheckHealthy(o)
 }

@@ -64,17 +64,10 @@ type serviceMeta struct {
 	Controller slim.Owner                 `json:"ownerReferences"`
 }
 
-// endpoints is what this duty reads of Endpoints.
-type endpoints struct {
-	endpointsMeta `json:"metadata"`
-}
+// duty tells the streams of placeholders of Ingresses from those of others.
+type duty struct{}
 
-type endpointsMeta struct {
-	slim.Meta
-	Controller slim.Owner `json:"ownerReferences"`
-}
-
-// ingressLabel marks the Services and Endpoints of Ingresses.
+// ingressLabel marks the Services of Ingresses and their placeholders.
 const ingressLabel = "cilium.io/ingress"
 
 type ingressLabels struct{}
@@ -90,7 +83,9 @@ var (
 	classes   = stream.Core[ingressClass, networkingv1.IngressClass](networkingv1.SchemeGroupVersion.WithResource("ingressclasses")).
 			MatchingFields("metadata.name=" + class)
 	services = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))
-	owned    = stream.Core[endpoints, envoyres.CoreEndpoints](corev1.SchemeGroupVersion.WithResource("endpoints")).MatchingLabels(ingressLabel)
+	// What Services of Ingresses have in place of backends.
+	ownedSlices    = envoyres.Slices[duty](ingressLabel)
+	ownedEndpoints = envoyres.EndpointsWith[duty](ingressLabel)
 )
 
 // byBackend finds the Ingresses that refer to a Service.

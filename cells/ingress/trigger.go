@@ -73,10 +73,18 @@ func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key)
 	return keys
 }
 
-// endpointsChanged is the Ingress of Endpoints.
-func (c *controller) endpointsChanged(ch stream.Change[endpoints]) []slim.Key {
-	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
-		return []slim.Key{{Namespace: ch.Key.Namespace, Name: owner.Name()}}
+func (c *controller) sliceChanged(ch stream.Change[envoyres.Slice[duty]]) []slim.Key {
+	return ingressOf(&ch.Object.PlaceholderMeta)
+}
+
+func (c *controller) endpointsChanged(ch stream.Change[envoyres.Endpoints[duty]]) []slim.Key {
+	return ingressOf(&ch.Object.PlaceholderMeta)
+}
+
+// ingressOf is the Ingress of a placeholder.
+func ingressOf(m *envoyres.PlaceholderMeta) []slim.Key {
+	if owner := m.Controller; owner.Kind() == "Ingress" {
+		return []slim.Key{{Namespace: m.Namespace.String(), Name: owner.Name()}}
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/referencetest"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
@@ -152,14 +153,13 @@ func ec2(t *testing.T) []string {
 // where the reference is not at hand.
 func readChart(t *testing.T, values string) *chart {
 	t.Helper()
-	folder := os.Getenv("SKEP_CONFORMANCE_DIR")
-	if folder == "" { // beside the root of the repository, which is two folders up
-		folder = filepath.Join("..", "..", "..", "shared", "conformance")
-	}
-	file, err := os.Open(filepath.Join(folder, "chart-1.17", values+".yaml"))
-	if errors.Is(err, os.ErrNotExist) {
-		t.Skipf("no rendered chart: %v; SKEP_CONFORMANCE_DIR names the folder that has chart-1.17", err)
-	}
+	return readChartOf(t, "1.17", values)
+}
+
+// readChartOf is readChart in a release, such as 1.20.
+func readChartOf(t *testing.T, release, values string) *chart {
+	t.Helper()
+	file, err := os.Open(filepath.Join(referencetest.Folder(t, "chart-"+release), values+".yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}

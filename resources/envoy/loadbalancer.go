@@ -19,33 +19,6 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// dummy is the address of an endpoint that no traffic is sent to: agents up to 1.17 do not serve a Service without any.
-const (
-	dummyIP   = "192.192.192.192"
-	dummyPort = 9999
-)
-
-// Endpoints are deprecated in favour of EndpointSlices, which agents up to 1.17 do not read for this.
-type (
-	// CoreEndpoints are the Endpoints of a Service of a load balancer.
-	//
-	//lint:ignore SA1019 see above
-	CoreEndpoints = corev1.Endpoints
-	//lint:ignore SA1019 see above
-	endpointSubset = corev1.EndpointSubset
-)
-
-// SetEndpoints sets the address of Endpoints of a load balancer.
-func SetEndpoints(e *CoreEndpoints) {
-	if len(e.Subsets) == 1 && len(e.Subsets[0].Addresses) == 1 && e.Subsets[0].Addresses[0].IP == dummyIP &&
-		len(e.Subsets[0].Ports) == 1 && e.Subsets[0].Ports[0].Port == dummyPort {
-		return
-	}
-	e.Subsets = []endpointSubset{{
-		Addresses: []corev1.EndpointAddress{{IP: dummyIP}}, Ports: []corev1.EndpointPort{{Port: dummyPort}},
-	}}
-}
-
 // OwnedObject is an object of a load balancer, which is created, or updated if it is its owner's.
 type OwnedObject[T any] struct {
 	Resource schema.GroupVersionResource
@@ -56,6 +29,8 @@ type OwnedObject[T any] struct {
 	Label, Value string
 	// Edit sets what is desired. isNew says that the object is to be created.
 	Edit func(to *T, isNew bool)
+	// Fits, if set, reports whether an object can be edited to be as desired. One that cannot is treated as another's.
+	Fits func(has *T) bool
 	// Desired is all that Edit depends on. With Last, an object that was as desired is not read again until it or Desired has changed.
 	Desired any
 	Last    *Checked
@@ -114,6 +89,9 @@ func update[T any, P object[T]](ctx context.Context, client k8s.Client, ref k8s.
 		if err := o.checkOwner(P(to)); err != nil {
 			return err
 		}
+		if o.Fits != nil && !o.Fits(to) {
+			return o.foreign(P(to))
+		}
 		revision = P(to).GetResourceVersion()
 		o.edit(P(to), to, false)
 		return nil
@@ -143,6 +121,10 @@ func (o OwnedObject[T]) checkOwner(obj metav1.Object) error {
 	if c != nil && c.UID == o.Owner.UID || c == nil && value != "" && (o.Value == "" || value == o.Value) {
 		return nil
 	}
+	return o.foreign(obj)
+}
+
+func (o OwnedObject[T]) foreign(obj metav1.Object) error {
 	return &foreignError{o.Kind, obj.GetNamespace() + "/" + obj.GetName(), o.Owner.Kind}
 }
 

@@ -8,10 +8,13 @@ package referencetest
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 )
 
@@ -51,6 +54,69 @@ func Definitions(t testing.TB, release string) map[string][]byte {
 		definitions[name] = text
 	}
 	return definitions
+}
+
+// State returns the objects of the namespace of a file that there were when the original of a release ended, in an order in which
+// they can be created. Those that the original left are as it left them. The namespace has another name.
+func State(t testing.TB, release, file, namespace string) []*unstructured.Unstructured {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(Folder(t, "state-"+release), file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	was := regexp.MustCompile(`(?m)^  kind: Namespace\n  metadata:\n    name: (\S+)$`).FindSubmatch(text)
+	if was == nil {
+		t.Fatalf("%s of %s has no namespace", file, release)
+	}
+	text = regexp.MustCompile(`\b`+regexp.QuoteMeta(string(was[1]))+`\b`).ReplaceAll(text, []byte(namespace))
+	var state struct{ Inputs, Left []*unstructured.Unstructured }
+	if err := yaml.Unmarshal(text, &state); err != nil {
+		t.Fatalf("decoding %s of %s: %v", file, release, err)
+	}
+	return merge(state.Inputs, state.Left, namespace)
+}
+
+// merge returns the objects of a namespace, of two that are the same the later one.
+func merge(inputs, left []*unstructured.Unstructured, namespace string) (all []*unstructured.Unstructured) {
+	places := map[string]int{}
+	for _, u := range slices.Concat(inputs, left) {
+		id := u.GetKind() + " " + u.GetName()
+		switch place, known := places[id]; {
+		case u.GetNamespace() != namespace:
+		case known:
+			all[place] = u
+		default:
+			places[id] = len(all)
+			all = append(all, u)
+		}
+	}
+	return all
+}
+
+// Left returns an object of State, by its kind and its name.
+func Left(t testing.TB, release, file, namespace, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	for _, u := range State(t, release, file, namespace) {
+		if u.GetKind() == kind && u.GetName() == name {
+			return u
+		}
+	}
+	t.Fatalf("the original of %s left no %s %s in %s", release, kind, name, file)
+	return nil
+}
+
+// Content is an object without what the API server decides, and without its namespace, for comparisons.
+func Content(u *unstructured.Unstructured) map[string]any {
+	u = u.DeepCopy()
+	for _, field := range []string{"namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields"} {
+		unstructured.RemoveNestedField(u.Object, "metadata", field)
+	}
+	owners := u.GetOwnerReferences()
+	for i := range owners {
+		owners[i].UID = ""
+	}
+	u.SetOwnerReferences(owners)
+	return u.Object
 }
 
 // index returns the files of the definitions of a folder. An index names those that are the same as in an older release.

@@ -11,6 +11,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/skep-operator/skep/resources/referencetest"
 )
 
 // Role is the role that the original's chart gives its operator. It skips the
@@ -23,13 +25,15 @@ func Role(t testing.TB) []rbacv1.PolicyRule {
 // RoleOf is Role with other values of the chart.
 func RoleOf(t testing.TB, values string) []rbacv1.PolicyRule {
 	t.Helper()
-	folder := os.Getenv("SKEP_CONFORMANCE_DIR")
-	if folder == "" {
-		folder = filepath.Join("..", "..", "..", "shared", "conformance") // beside the repository
-	}
-	file, err := os.Open(filepath.Join(folder, "chart-1.17", values+".yaml"))
+	return RoleIn(t, "1.17", values)
+}
+
+// RoleIn is RoleOf in a release, such as 1.20.
+func RoleIn(t testing.TB, release, values string) []rbacv1.PolicyRule {
+	t.Helper()
+	file, err := os.Open(filepath.Join(referencetest.Folder(t, "chart-"+release), values+".yaml"))
 	if err != nil {
-		t.Skipf("the chart's output is not at hand: %v; SKEP_CONFORMANCE_DIR names the folder that has it", err)
+		t.Fatal(err)
 	}
 	defer file.Close()
 	for docs := yaml.NewYAMLOrJSONDecoder(file, 1<<20); ; {

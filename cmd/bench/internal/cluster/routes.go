@@ -30,7 +30,7 @@ func (b Bench) routes() pathKind {
 		object:  benchRoute, path: "/spec/rules/0/matches/0/path/value",
 	}
 	k.written = []schema.GroupVersionResource{
-		coreServices, {Version: "v1", Resource: "endpoints"}, k.kind, k.parent, gatewayAPI("gatewayclasses"),
+		coreServices, {Version: "v1", Resource: "endpoints"}, {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, k.kind, k.parent, gatewayAPI("gatewayclasses"),
 	}
 	if !b.Quick {
 		k.recorded = contest.Figures{scaled(path50, 300): 514, scaled(path99, 300): 906}
