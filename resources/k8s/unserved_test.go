@@ -67,6 +67,7 @@ func (d *desk) set(t *testing.T, ref Ref, field string, value any) (stored *unst
 func (d *desk) countReads() *int {
 	count := new(int)
 	fresh := newUnserved(d.transport)
+	fresh.every = time.Hour
 	get := fresh.get
 	fresh.get = func(ctx context.Context, path string, most int64) ([]byte, int, error) {
 		*count++
