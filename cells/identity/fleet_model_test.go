@@ -179,7 +179,7 @@ func (m *fleetModel) write() {
 	}
 }
 
-// wants are the labels that an agent of a release looks for, from the contract: rules 1 to 12 and 32 of its identities.md.
+// wants are the labels that an agent of a release looks for, as the contract has it in its identities.md.
 func (m *fleetModel) wants(p *slim.Pod, minor int, ports bool) slim.Labels {
 	of := pairs{
 		"k8s:io.kubernetes.pod.namespace": "n", "k8s:io.cilium.k8s.policy.cluster": "c",

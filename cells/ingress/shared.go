@@ -30,7 +30,7 @@ type shared struct {
 	written      time.Time
 	// limit is what the sizes of the Ingresses may be together, 0 while all fit.
 	limit int
-	out  map[slim.Key]bool // those that the configuration goes without
+	out   map[slim.Key]bool // those that the configuration goes without
 }
 
 // cached is an Ingress that was turned into listeners and routes.

@@ -319,11 +319,11 @@ func TestSharing(t *testing.T) {
 	}{
 		{base(), base(port(81)), ""},
 		{base(), base(), "same port and protocol"},
-		{base(ports(tcp80)), base(ports(udp80)), ""},                                                          // 38
-		{base(ports(tcp80, tcp443)), base(ports(tcp443)), "same port and protocol"},                           // 41
-		{base(), base(ports(tcp80)), "same port and protocol"},                                                // 42
-		{base(), base(ports(servicePort{80, slim.MakeString("SCTP")})), ""},                                   // 42
-		{numbersOnly(base(ports(tcp80))), numbersOnly(base(ports(udp80))), "same port"},                       // 43
+		{base(ports(tcp80)), base(ports(udp80)), ""},                                    // 38
+		{base(ports(tcp80, tcp443)), base(ports(tcp443)), "same port and protocol"},     // 41
+		{base(), base(ports(tcp80)), "same port and protocol"},                          // 42
+		{base(), base(ports(servicePort{80, slim.MakeString("SCTP")})), ""},             // 42
+		{numbersOnly(base(ports(tcp80))), numbersOnly(base(ports(udp80))), "same port"}, // 43
 		{base(), base(annotated(sharingKeyAnnotation, "l")), "different sharing key"},
 		{base(annotated(sharingKeyAnnotation, "")), base(annotated(sharingKeyAnnotation, "")), "different sharing key"},
 		{base(), base(port(81), namespace("b")), "different and not permitted namespace"},

@@ -341,7 +341,9 @@ func TestServerAddressesInOrderAndFamilies(t *testing.T) {
 	s.service("both", families(corev1.IPFamilyPolicyRequireDualStack))
 	s.want("both", "10.0.10.3", "ff::1")
 	s.env.CheckHealthy(o)
-	operatortest.Eventually(t, "six are used", func() bool { return o.Metric("lbipam_ips_used", "blue") == 6 && o.Metric("lbipam_ips_used_total", "blue") == 6 })
+	operatortest.Eventually(t, "six are used", func() bool {
+		return o.Metric("lbipam_ips_used", "blue") == 6 && o.Metric("lbipam_ips_used_total", "blue") == 6
+	})
 }
 
 // LBIP-E3 and LBIP-E4; LBIP-13, LBIP-14 and LBIP-16.

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -154,7 +154,7 @@ func checkNames(r Ref) error {
 // API server knows.
 func canBeName(name string) bool {
 	outside := func(r rune) bool { return r <= ' ' || r > '~' || r == ',' || r == '=' || r == '!' || r == '\\' }
-	return len(name) <= maxNameLength && len(path.IsValidPathSegmentName(name)) == 0 && !strings.ContainsFunc(name, outside)
+	return len(name) <= maxNameLength && len(content.IsPathSegmentName(name)) == 0 && !strings.ContainsFunc(name, outside)
 }
 
 type ownPausesKey struct{}
