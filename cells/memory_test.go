@@ -31,6 +31,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/explain"
@@ -423,7 +424,7 @@ func (m *memory) start(args ...string) *inMemory {
 		return lifecycle.Funcs{OnStart: p.Term.Enter, OnStop: p.Term.Leave}
 	}))
 	o.hive = hive.New("operator", cell.Set(
-		cluster.Cell(cluster.DefaultConfig), explain.Cell, dryrun.Cell, client, reconcile.Cell, sweep.Cell, stream.Cell, ciliumio.Cell, agents.Cell, networkpolicy.Cell, envoy.Cell, secretref.Cell,
+		cluster.Cell(cluster.DefaultConfig), release.Cell, explain.Cell, dryrun.Cell, client, reconcile.Cell, sweep.Cell, stream.Cell, ciliumio.Cell, agents.Cell, networkpolicy.Cell, envoy.Cell, secretref.Cell,
 		lead, cell.Term("leader", cells.Duties),
 	), hive.LogTo(o.log), hive.Environ(func(string) (string, bool) { return "", false }))
 	flags := o.hive.FlagSet()
