@@ -223,9 +223,9 @@ func (f *turmoil) admit() faults {
 	}
 }
 
-// notWritten are resources that the operator may write and does not: Events are counted elsewhere, cells of these tests
-// write ConfigMaps, and only newer definitions of the others have a status.
-var notWritten = []string{"events", "configmaps", "ciliumbgpclusterconfigs", "ciliumbgppeerconfigs"}
+// notWritten are resources that the operator may write and does not: Events are counted elsewhere, Endpoints are written where the
+// role allows no EndpointSlices, cells of these tests write ConfigMaps, and only newer definitions of the others have a status.
+var notWritten = []string{"events", "endpoints", "configmaps", "ciliumbgpclusterconfigs", "ciliumbgppeerconfigs"}
 
 // mayWrite are the resources that the operator asks to be allowed to write, but for notWritten.
 func (f *turmoil) mayWrite() map[string]bool {
