@@ -106,13 +106,13 @@ func firstDifference(a, b string) string {
 	return fmt.Sprintf("%d lines and %d", len(linesA), len(linesB))
 }
 
-var withoutDefinitions = regexp.MustCompile(`starting without some CRDs.* missing="?([^"\n]*)`)
+var withoutDefinitions = regexp.MustCompile(`starting without some CRDs.* missing=("[^"\n]*"|\S*)`)
 
 // awaitLateDefinitions waits for the definitions without which the duties began.
 func (w *world) awaitLateDefinitions(o *operator) {
 	w.t.Helper()
 	for _, line := range withoutDefinitions.FindAllStringSubmatch(o.log.String(), -1) {
-		for name := range strings.SplitSeq(line[1], ", ") {
+		for name := range strings.SplitSeq(strings.Trim(line[1], `"`), ", ") {
 			eventually(w.t, name+" is registered", func() bool { return w.serves(name) })
 		}
 	}

@@ -207,7 +207,8 @@ func (w *tenants) wanted() []string {
 	return slices.Sorted(maps.Keys(sets))
 }
 
-// set is the label set of a pod with these labels.
+// set is the label set of a pod with these labels, as agents of the newest release have it: the API server copies the topology of nodes
+// to pods, and they leave it out.
 func (w *tenants) set(namespace string, labels map[string]string) map[string]string {
 	set := map[string]string{
 		"k8s:io.cilium.k8s.policy.cluster":        w.cluster,
@@ -218,7 +219,9 @@ func (w *tenants) set(namespace string, labels map[string]string) map[string]str
 		set["k8s:io.cilium.k8s.namespace.labels."+k] = v
 	}
 	for k, v := range labels {
-		set["k8s:"+k] = v
+		if !strings.HasPrefix(k, "topology.kubernetes.io/") {
+			set["k8s:"+k] = v
+		}
 	}
 	return set
 }
