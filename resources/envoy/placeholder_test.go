@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,13 @@ func (l *listed) Allows(verb string, ref k8s.Ref) bool {
 	}
 	return slices.Contains(strings.Split(verbs, ","), verb)
 }
+
+// changing is a role that may change while it is read.
+type changing struct{ atomic.Pointer[listed] }
+
+func (c *changing) Known() bool { return c.Load().Known() }
+
+func (c *changing) Allows(verb string, ref k8s.Ref) bool { return c.Load().Allows(verb, ref) }
 
 const (
 	reads  = "get,list,watch"
@@ -127,7 +135,8 @@ func TestNeed(t *testing.T) {
 // Keys are reconciled again when the role changes, once; those that have been are not.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		role := &listed{reads, writes, true}
+		role := &changing{}
+		role.Store(&listed{reads, writes, true})
 		p := newPlaceholders[testDuty](role, health.NewTree().Reporter("duty"))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -143,7 +152,7 @@ func TestFollow(t *testing.T) {
 		if len(queued) != 0 {
 			t.Errorf("%q without a change", queued)
 		}
-		*role = listed{writes, "", true}
+		role.Store(&listed{writes, "", true})
 		if !p.isOutdated(decision{byEndpoints, false}) || p.isOutdated(decision{bySlice, false}) {
 			t.Error("the change is not seen")
 		}
