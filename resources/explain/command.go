@@ -17,6 +17,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 var explainCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
@@ -123,7 +124,7 @@ func copyWrites(w io.Writer, lines io.Reader) error {
 		} else if err != nil {
 			return fmt.Errorf("the running operator broke off: %w", err)
 		}
-		if _, err := fmt.Fprintln(w, write); err != nil {
+		if _, err := fmt.Fprintln(w, printable.Line(write.String())); err != nil {
 			return err
 		}
 	}
@@ -168,13 +169,13 @@ func (x Explanation) WriteText(w io.Writer) error {
 	if len(x.Writes) > 0 {
 		b.WriteString("Writes:\n")
 		for _, write := range x.Writes {
-			fmt.Fprintf(&b, "  %s\n", write)
+			fmt.Fprintf(&b, "  %s\n", printable.Line(write.String()))
 		}
 	}
 	if len(x.Decisions) > 0 {
 		b.WriteString("Last decisions:\n")
 		for _, d := range x.Decisions {
-			fmt.Fprintf(&b, "  %s  %s, %s: %s%s\n", d.At.Format(time.RFC3339), d.Rule, d.Key, d.Outcome, because(d.Triggers))
+			fmt.Fprintf(&b, "  %s  %s\n", d.At.Format(time.RFC3339), printable.Line(fmt.Sprintf("%s, %s: %s%s", d.Rule, d.Key, d.Outcome, because(d.Triggers))))
 		}
 	}
 	if slices.ContainsFunc(x.Decisions, func(d Decision) bool { return d.Outcome != wrote && d.Outcome != equal }) {

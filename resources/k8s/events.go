@@ -17,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/resources/builtin"
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Events makes Kubernetes Events about objects, for people who describe them. It
@@ -80,8 +81,20 @@ func (e *Events) event(about corev1.ObjectReference, eventType, reason, message 
 	}
 	e.start.Do(e.record)
 	if e.recorder != nil {
-		e.recorder.Event(&about, eventType, reason, message)
+		e.recorder.Event(&about, eventType, reason, shown(message))
 	}
+}
+
+// maxMessage is the length of the message of an Event, in characters.
+const maxMessage = 1000
+
+// shown is a message as readers get it: what others wrote in it neither controls a terminal nor breaks a line, and has an end.
+func shown(message string) string {
+	line := []rune(printable.Line(message))
+	if len(line) > maxMessage {
+		return string(line[:maxMessage-1]) + "…"
+	}
+	return string(line)
 }
 
 // WarnOnLease is Warning about the operator itself, which people know by its lease.

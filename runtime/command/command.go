@@ -22,6 +22,7 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/hive"
 	"github.com/skep-operator/skep/runtime/internal/nearest"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Subcommand is an annotation with which a module adds a command. The hive
@@ -38,6 +39,7 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	limitMemory(ctx)
 	go stopOnSignal(stop)
 	root := New(filepath.Base(os.Args[0]), cells, opts...)
+	root.SetOut(printable.Writer(os.Stdout))
 	err := root.ExecuteContext(ctx)
 	if told := exitCode(0); errors.As(err, &told) {
 		return int(told)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // WriteText draws statuses, in the order of [Tree.Snapshot], as a tree with ids
@@ -38,10 +40,10 @@ func WriteText(w io.Writer, statuses []Status, now time.Time) error {
 func (s Status) line(name string, now time.Time) string {
 	line := fmt.Sprintf("%-8s %s", s.Level, name)
 	if s.Message != "" {
-		line += ": " + s.Message
+		line += ": " + printable.Line(s.Message)
 	}
 	if s.Error != "" {
-		line += ": " + firstLine(s.Error)
+		line += ": " + printable.Line(firstLine(s.Error))
 	}
 	return fmt.Sprintf("%s (%s)", line, now.Sub(s.Since).Round(time.Second))
 }

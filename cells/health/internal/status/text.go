@@ -13,12 +13,19 @@ import (
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // write prints the screen.
 func (s Screen) write(w io.Writer, now time.Time) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	row := func(cells ...string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
+	row := func(cells ...string) {
+		shown := make([]string, len(cells))
+		for i, cell := range cells {
+			shown[i] = printable.Line(cell)
+		}
+		fmt.Fprintln(t, strings.Join(shown, "\t"))
+	}
 	row("Operator", fmt.Sprintf("%s %s, up %s, %d MB heap", s.Name, s.Version, age(s.Started, now), s.HeapBytes>>20))
 	if s.APIServer != "" {
 		row("API server", s.APIServer)
