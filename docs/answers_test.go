@@ -47,7 +47,7 @@ var events = map[string]event{
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
 	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},
 	"InvalidGlobalAnnotation":   {"the Namespace", "`default`", "the annotation `clustermesh.cilium.io/global` is no boolean, and is as if it was not set"},
-	"InvalidName":               {"the Ingress", "its own", "its name is too long, or is no name of a Service, so that it has no load balancer"},
+	"InvalidName":               {"the Ingress", "its own", "its name has dots, and is no name of a Service, so that it has no load balancer"},
 	"NoClusterIP":               {"the Service", "its own", "its requests are not balanced: it has no address that agents could redirect"},
 	"SecretNotCopied":           {"the Ingress, Gateway or network policy", "its own", "a Secret that it refers to is not copied, since another one has the name of the copy"},
 	"SecretNotFound":            {"the Ingress, Gateway or network policy", "its own", "a Secret or ConfigMap that it refers to does not exist"},

@@ -18,6 +18,7 @@ import (
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/secretref"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -43,6 +44,7 @@ type controller struct {
 	secrets    *stream.Store[secret]
 	configs    *stream.Store[envoyres.Object]
 	installed  *stream.Store[definition]
+	copies     envoy.CopyNames // nil for the plain names
 
 	tls          reconcile.OnDemand[tlsRoute]
 	tlsAlpha     reconcile.OnDemand[tlsRouteAlpha]
@@ -89,6 +91,8 @@ type params struct {
 
 	Config      Config
 	Envoy       envoyres.Config
+	References  secretref.Config
+	Copies      *secretref.Names `optional:"true"` // nil where no secrets are copied
 	Cluster     cluster.Config
 	Classes     stream.Resource[class]
 	Gateways    stream.Resource[gateway]
@@ -123,12 +127,23 @@ func newController(p params) *controller {
 // Open is called before anything is watched. CustomResourceDefinitions go first: without those of the Gateway API, the others
 // wait.
 func (c *controller) Open(ctx context.Context) (err error) {
-	return errors.Join(
+	return errors.Join(c.awaitCopies(ctx),
 		open(ctx, c.Definitions, &c.installed), open(ctx, c.Services, &c.services), open(ctx, c.Namespaces, &c.namespaces),
 		open(ctx, c.Secrets, &c.secrets), open(ctx, c.Configs, &c.configs),
 		open(ctx, c.Classes, &c.classes), open(ctx, c.Gateways, &c.gateways), open(ctx, c.HTTPRoutes, &c.http),
 		open(ctx, c.GRPCRoutes, &c.grpc), open(ctx, c.Grants, &c.grants),
 	)
+}
+
+// awaitCopies waits until the names of the copies of secrets are known.
+func (c *controller) awaitCopies(ctx context.Context) (err error) {
+	if c.Copies == nil || !secretref.OfGateways(c.References, c.Envoy, c.Cluster) {
+		return nil
+	}
+	if c.copies, err = c.Copies.AwaitIn(ctx, c.Envoy.GatewayAPISecretsNamespace); err != nil && ctx.Err() == nil {
+		c.Log.Warn("a host may be served with the secret of another namespace", "error", err)
+	}
+	return ctx.Err()
 }
 
 func open[T any](ctx context.Context, from stream.Resource[T], to **stream.Store[T]) (err error) {

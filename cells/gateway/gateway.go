@@ -34,7 +34,7 @@ const (
 // options are those of a translation for a Service.
 func (c *controller) options(of slim.Key) envoy.Options {
 	return envoy.Options{
-		Service: envoy.Name{Namespace: of.Namespace, Name: of.Name}, SecretsNamespace: c.Envoy.GatewayAPISecretsNamespace,
+		Service: envoy.Name{Namespace: of.Namespace, Name: of.Name}, SecretsNamespace: c.Envoy.GatewayAPISecretsNamespace, Copies: c.copies,
 		FirstWins: true, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
 		Timeouts: c.Envoy.Timeouts(),
@@ -203,13 +203,13 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 
 // writeConfig writes the CiliumEnvoyConfig of a Gateway.
 func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan *gatewayPlan) error {
-	key := configKey(g.Key())
 	labels, annotations := metadataOf(g)
+	key, other := configNames(g.Key()).Choose(c.configs, ownerOf(g), c.Cluster.Release)
 	desired := envoyres.Desired{Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations}
-	if desired.Spec.Digest = s.translated.digest; s.translated.of == plan.assembly && envoyres.IsCurrent(c.configs, desired) {
+	if desired.Spec.Digest = s.translated.digest; s.translated.of == plan.assembly && other == (slim.Key{}) && envoyres.IsCurrent(c.configs, desired) {
 		return nil
 	}
-	o := c.options(key)
+	o := c.options(serviceKey(g.Key()))
 	o.HostNetwork = c.Config.hostNetwork(c.Cluster)
 	t, err := s.translator.Translate(plan.model, o)
 	if err != nil {
@@ -227,7 +227,7 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan
 		return err
 	}
 	s.translated = translated{plan.assembly, desired.Spec.Digest}
-	written, err := envoyres.Write(ctx, c.Client, c.configs, desired)
+	written, err := configNames(g.Key()).Write(ctx, c.Client, c.configs, desired, c.Cluster.Release)
 	if written {
 		s.written = c.Deps.Plan.Now()
 	}
@@ -235,7 +235,7 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan
 }
 
 func (c *controller) deleteConfig(ctx context.Context, g *gateway) error {
-	return envoyres.Delete(ctx, c.Client, c.configs, configKey(g.Key()), ownerOf(g))
+	return configNames(g.Key()).Delete(ctx, c.Client, c.configs, ownerOf(g))
 }
 
 // remove deletes what a Gateway owns that is of another class now.

@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -36,9 +37,9 @@ func serviceKey(of slim.Key) slim.Key {
 	return slim.Key{Namespace: of.Namespace, Name: envoy.Shorten(namePrefix + of.Name)}
 }
 
-// configKey is the CiliumEnvoyConfig of a Gateway.
-func configKey(of slim.Key) slim.Key {
-	return slim.Key{Namespace: of.Namespace, Name: namePrefix + of.Name}
+// configNames are those of the CiliumEnvoyConfig of a Gateway.
+func configNames(of slim.Key) envoyres.ConfigNames {
+	return envoyres.NewConfigNames(of.Namespace, namePrefix+of.Name)
 }
 
 func ownerOf(g *gateway) *metav1.OwnerReference {

@@ -16,6 +16,7 @@ import (
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/secretref"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -31,6 +32,7 @@ type controller struct {
 	classes      *stream.Store[ingressClass]
 	services     *stream.Store[service]
 	configs      *stream.Store[envoyres.Object]
+	copies       envoy.CopyNames // nil for the plain names
 	placeholders *envoyres.Placeholders[duty]
 	reports      *envoyres.Reports
 	shared       shared
@@ -44,6 +46,8 @@ type params struct {
 
 	Config      Config
 	Envoy       envoyres.Config
+	Secrets     secretref.Config
+	Copies      *secretref.Names `optional:"true"` // nil where no secrets are copied
 	Cluster     cluster.Config
 	Ingresses   stream.Resource[ingress]
 	Classes     stream.Resource[ingressClass]
@@ -78,8 +82,21 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	if c.services, err = c.Services.Store(ctx); err != nil {
 		return err
 	}
-	c.configs, err = c.Configs.Store(ctx)
-	return err
+	if c.configs, err = c.Configs.Store(ctx); err != nil {
+		return err
+	}
+	return c.awaitCopies(ctx)
+}
+
+// awaitCopies waits until the names of the copies of secrets are known.
+func (c *controller) awaitCopies(ctx context.Context) (err error) {
+	if c.Copies == nil || !secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster) {
+		return nil
+	}
+	if c.copies, err = c.Copies.AwaitIn(ctx, c.Envoy.IngressSecretsNamespace); err != nil && ctx.Err() == nil {
+		c.Log.Warn("a host may be served with the secret of another namespace", "error", err)
+	}
+	return ctx.Err()
 }
 
 func (c *controller) slicesOnDemand() *reconcile.OnDemand[envoyres.Slice[duty]] {

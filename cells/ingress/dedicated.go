@@ -26,7 +26,7 @@ import (
 // options are those of a translation for a Service.
 func (c *controller) options(of slim.Key) envoy.Options {
 	return envoy.Options{
-		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, OneLabelWildcards: true,
+		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, Copies: c.copies, OneLabelWildcards: true,
 		ProxyProtocol: c.Config.EnableIngressProxyProtocol, XFFNumTrustedHops: c.Config.IngressDefaultXFFTrusted,
 		HostNetwork: c.Config.hostNetwork(c.Cluster), Timeouts: c.Envoy.Timeouts(),
 	}
@@ -103,9 +103,9 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	if err != nil {
 		return err
 	}
-	_, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
-		Key: configKey(key), Owner: ownerOf(i, true), NodeSourceAddress: true, Spec: spec,
-	})
+	_, err = configNames(key).Write(ctx, c.Client, c.configs, envoyres.Desired{
+		Owner: ownerOf(i, true), NodeSourceAddress: true, Spec: spec,
+	}, c.Cluster.Release)
 	if envoyres.IsTerminating(err) {
 		return nil
 	}
@@ -120,7 +120,7 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 // removeDedicated deletes what an Ingress has of a load balancer of its own.
 func (c *controller) removeDedicated(ctx context.Context, i *ingress, placed *envoyres.Placed[duty]) error {
 	key := i.Key()
-	errs := []error{envoyres.Delete(ctx, c.Client, c.configs, configKey(key), ownerOf(i, true))}
+	errs := []error{configNames(key).Delete(ctx, c.Client, c.configs, ownerOf(i, true))}
 	if s, exists := c.services.Get(serviceKey(key)); exists && isOwner(i, s.Controller) {
 		errs = append(errs, k8s.Delete(ctx, c.Client, refOf(services.Resource(), &s.Meta)))
 	}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -17,12 +18,12 @@ const namePrefix = "cilium-ingress-"
 
 // serviceKey is the Service of an Ingress, and its placeholder.
 func serviceKey(of slim.Key) slim.Key {
-	return slim.Key{Namespace: of.Namespace, Name: namePrefix + of.Name}
+	return slim.Key{Namespace: of.Namespace, Name: envoy.Shorten(namePrefix + of.Name)}
 }
 
-// configKey is the CiliumEnvoyConfig of an Ingress.
-func configKey(of slim.Key) slim.Key {
-	return slim.Key{Namespace: of.Namespace, Name: namePrefix + of.Namespace + "-" + of.Name}
+// configNames are those of the CiliumEnvoyConfig of an Ingress.
+func configNames(of slim.Key) envoyres.ConfigNames {
+	return envoyres.NewConfigNames(of.Namespace, namePrefix+of.Namespace+"-"+of.Name)
 }
 
 func ownerOf(i *ingress, blocks bool) *metav1.OwnerReference {

@@ -411,18 +411,18 @@ func TestServiceFollows(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
-// ING-F4, ING-F10, ING-17: empty Ingresses, names that are taken, names that are too long.
+// ING-F4, ING-F10, ING-17: empty Ingresses, names that are taken, names that no Service can have.
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)
 	w.service(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: namePrefix + "taken"}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 1}}}})
 	before := w.loadBalancer("taken")
 	w.apply(simple("taken", "a.example.com", "front"))
-	w.apply(simple(strings.Repeat("long", 20), "b.example.com", "front"))
+	w.apply(simple("a.b", "b.example.com", "front"))
 	w.apply(simple("web", "c.example.com", "front"))
 	o := w.start()
 	w.awaitDedicated("web", true)
 	operatortest.Eventually(t, "ING-F10: an Event reports the conflict", func() bool { return w.event("NotWritten", "taken") })
-	operatortest.Eventually(t, "ING-17: an Event reports the name", func() bool { return w.event("InvalidName", strings.Repeat("long", 20)) })
+	operatortest.Eventually(t, "ING-17: an Event reports the name", func() bool { return w.event("InvalidName", "a.b") })
 	operatortest.Eventually(t, "health shows both", func() bool { return strings.Contains(o.Degraded("ingress"), "and 1 more") })
 	w.patch("taken", `{"spec":{"ingressClassName":"nginx"}}`)
 	operatortest.Eventually(t, "it is no Ingress of ours", func() bool { return !strings.Contains(o.Degraded("ingress"), "and 1 more") })

@@ -54,8 +54,8 @@ func (c *controller) classChanged(stream.Change[ingressClass]) []slim.Key {
 func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key) {
 	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
-	} else if name, ok := strings.CutPrefix(ch.Key.Name, namePrefix); ok { // it may be in the place of one
-		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: name})
+	} else if strings.HasPrefix(ch.Key.Name, namePrefix) {
+		keys = append(keys, c.inPlaceOf(ch.Key, func(i slim.Key) bool { return serviceKey(i) == ch.Key })...)
 	}
 	if ch.Key == c.sharedService() {
 		for i := range c.ingresses.All() {
@@ -97,10 +97,20 @@ func (c *controller) configChanged(ch stream.Change[envoyres.Object]) []slim.Key
 	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
 		return []slim.Key{{Namespace: ch.Key.Namespace, Name: owner.Name()}}
 	}
-	if name, ok := strings.CutPrefix(ch.Key.Name, namePrefix+ch.Key.Namespace+"-"); ok {
-		return []slim.Key{{Namespace: ch.Key.Namespace, Name: name}}
+	if strings.HasPrefix(ch.Key.Name, namePrefix) {
+		return c.inPlaceOf(ch.Key, func(i slim.Key) bool { return configNames(i).Has(ch.Key) })
 	}
 	return nil
+}
+
+// inPlaceOf are the Ingresses whose object another one may be in the place of.
+func (c *controller) inPlaceOf(key slim.Key, is func(ingress slim.Key) bool) (keys []slim.Key) {
+	for i := range c.ingresses.All() {
+		if i.Namespace.String() == key.Namespace && is(i.Key()) {
+			keys = append(keys, i.Key())
+		}
+	}
+	return keys
 }
 
 // nameOf is the key of an Ingress in a translation.

@@ -25,6 +25,7 @@ var Cell = cell.Module("secretsync", "Copies the secrets that Ingresses, Gateway
 
 	cell.Metrics(newMetrics),
 	stream.Provide(secrets),
+	cell.Provide(secretref.NewNames),
 	reconcile.Controller(newController,
 		reconcile.Watches(secrets, (*controller).secretChanged),
 		reconcile.Follows((*controller).follow),

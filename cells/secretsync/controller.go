@@ -42,6 +42,7 @@ type params struct {
 	cell.In
 
 	Sources []secretref.Source `group:"references to secrets"`
+	Names   *secretref.Names
 	Secrets stream.Resource[secret]
 	Client  k8s.Client
 	Events  *k8s.Events
@@ -75,8 +76,22 @@ func (*controller) QueueOptions() []reconcile.Option {
 
 // Open is called before anything is watched.
 func (c *controller) Open(ctx context.Context) (err error) {
-	c.secrets, err = c.Secrets.Store(ctx)
-	return err
+	if c.secrets, err = c.Secrets.Store(ctx); err != nil {
+		return err
+	}
+	for s := range c.secrets.All() {
+		c.observe(s)
+	}
+	c.Names.MarkKnown()
+	return nil
+}
+
+// observe has the names of copies know of a Secret.
+func (c *controller) observe(s *secret) {
+	if namespace := s.Namespace.String(); c.holdsCopies(namespace) {
+		of, _ := s.owner()
+		c.Names.Exists(namespace, s.Name, of)
+	}
 }
 
 // holdsCopies reports whether a namespace is for copies. Secrets there are not copied.
@@ -97,6 +112,11 @@ func (c *controller) secretChanged(ch stream.Change[secret]) (keys []slim.Key) {
 			keys = append(keys, ch.Key)
 		}
 		return keys
+	}
+	if ch.Kind == stream.Delete {
+		c.Names.Gone(ch.Key.Namespace, ch.Key.Name)
+	} else {
+		c.observe(ch.Object)
 	}
 	if of, isCopy := ch.Object.owner(); isCopy {
 		keys = append(keys, keyOf(of))
@@ -157,6 +177,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	needed := c.needed(of)
 	copies := c.copiesOf(of)
 	if len(needed) == 0 && len(copies) == 0 {
+		c.Names.Release(of)
 		c.setUnused(of, false)
 		c.states.Set(key, "")
 		return reconcile.Result{Reason: notReferenced}, nil
@@ -177,17 +198,31 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	return result, errors.Join(err, removeErr)
 }
 
-// needed are the references to an object by the namespace in which a copy is to be.
-func (c *controller) needed(of secretref.Object) map[string][]reference {
-	needed := map[string][]reference{}
+// place is where a copy is to be. Without a name another object has the plain one, which is needed.
+type place struct{ namespace, name string }
+
+// needed are the references to an object by the place in which a copy is to be.
+func (c *controller) needed(of secretref.Object) map[place][]reference {
+	needed := map[place][]reference{}
 	if c.holdsCopies(of.Namespace) {
 		return needed
 	}
 	for _, ref := range c.references.of(of) {
 		i := slices.IndexFunc(c.Sources, func(s secretref.Source) bool { return s.Name() == ref.source })
-		needed[c.Sources[i].Namespace()] = append(needed[c.Sources[i].Namespace()], ref)
+		at := c.placeOf(c.Sources[i], of)
+		needed[at] = append(needed[at], ref)
 	}
 	return needed
+}
+
+func (c *controller) placeOf(s secretref.Source, of secretref.Object) place {
+	if _, plain := s.(secretref.PlainNames); !plain {
+		return place{s.Namespace(), c.Names.Of(s.Namespace(), of)}
+	}
+	if !c.Names.Plain(s.Namespace(), of) {
+		return place{namespace: s.Namespace()}
+	}
+	return place{s.Namespace(), of.CopyName()}
 }
 
 // copiesOf are the copies of an object in the namespaces for its kind.
@@ -205,11 +240,9 @@ const grace = 2 * time.Second
 
 // removeUnneeded deletes the copies that nothing refers to, once all references are known.
 func (c *controller) removeUnneeded(
-	ctx context.Context, of secretref.Object, needed map[string][]reference, copies []*secret, complete bool,
+	ctx context.Context, of secretref.Object, needed map[place][]reference, copies []*secret, complete bool,
 ) (reconcile.Result, error) {
-	copies = slices.DeleteFunc(copies, func(s *secret) bool {
-		return len(needed[s.Namespace.String()]) > 0 && s.Name == of.CopyName()
-	})
+	copies = slices.DeleteFunc(copies, func(s *secret) bool { return len(needed[place{s.Namespace.String(), s.Name}]) > 0 })
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")
 	}

@@ -42,6 +42,9 @@ func (s *policySource) Namespace() string { return s.config.PolicySecretsNamespa
 // Kind implements secretref.Source.
 func (*policySource) Kind() secretref.Kind { return secretref.Secret }
 
+// NeedsPlainNames implements secretref.PlainNames: agents compute the names of the secrets of policies.
+func (*policySource) NeedsPlainNames() {}
+
 // Complete implements secretref.Source.
 func (s *policySource) Complete() error {
 	return errors.Join(secretref.AllComplete(s.policies, s.clusterwide), s.unknown.err("network policies"))

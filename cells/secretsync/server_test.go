@@ -4,8 +4,10 @@
 package secretsync
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -259,39 +261,104 @@ func TestOddSecrets(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
-// SEC-E9, SEC-F1 and SEC-5: names that are taken, and Secrets that do not exist.
+// served is the names of the secrets that the CiliumEnvoyConfig of an Ingress has, without the namespace of copies.
+func (w *world) served(ingress string) (names []string) {
+	w.T.Helper()
+	u, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Get(w.T.Context(), "cilium-ingress-"+w.Namespace+"-"+ingress, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	w.must(err)
+	text, err := json.Marshal(u.Object["spec"])
+	w.must(err)
+	for _, found := range regexp.MustCompile(`"name":"`+w.copies+`/([^"]*)"`).FindAllStringSubmatch(string(text), -1) {
+		names = append(names, found[1])
+	}
+	return names
+}
+
+// awaitServed waits until an Ingress is served with the copy of a Secret, and returns its name.
+func (w *world) awaitServed(what, ingress, value string) (name string) {
+	w.T.Helper()
+	operatortest.Eventually(w.T, what, func() bool {
+		names := w.served(ingress)
+		if len(names) != 1 {
+			return false
+		}
+		name = names[0]
+		s, err := w.Core.CoreV1().Secrets(w.copies).Get(w.T.Context(), name, metav1.GetOptions{})
+		return err == nil && string(s.Data["tls.crt"]) == value && s.Labels["secretsync.cilium.io/owning-secret-namespace"] == w.Namespace
+	})
+	return name
+}
+
+// SEC-14, SEC-E9, SEC-F1, SEC-F2 and SEC-5; numbers 2.1 and 2.2 of the contract's tenants.md: each Ingress is served with the Secret that it
+// names, whichever object has the name of its copy, and not at all where there is none. Network policies keep the plain name.
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)
-	near := &world{Env: w.Env, copies: w.copies} // a-b/c and a/b-c have copies of one name
+	near := &world{Env: w.Env, copies: w.copies} // a-b/c and a/b-c have copies of one plain name
 	near.Env = &operatortest.Env{T: w.T, Core: w.Core, Dynamic: w.Dynamic, Proxy: w.Proxy, Namespace: w.Namespace + "-b"}
 	near.CreateNamespace()
 	near.secret("c", "near")
 	near.ingress("near", "c")
+	near.secret("d", "near-d")
+	near.ingress("near-d", "d")
 	_, err := w.Core.CoreV1().Secrets(w.copies).Create(t.Context(), &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Name: w.Namespace + "-taken"}, Data: map[string][]byte{"tls.crt": []byte("foreign")},
 	}, metav1.CreateOptions{})
 	w.must(err)
 	before := w.copy("taken")
-	o := w.start()
+	o := w.start("--enable-policy-secrets-sync")
 	w.awaitCopy("the first one has the name", "b-c", "near")
+	w.awaitCopy("so has another", "b-d", "near-d")
 	w.secret("taken", "one")
 	w.secret("b-c", "far")
 	w.ingress("web", "taken")
 	w.ingress("web-2", "b-c")
 	w.ingress("web-3", "absent")
-	w.awaitEvent("SEC-E9: an Event reports the conflict", "SecretNotCopied", "web")
-	w.awaitEvent("SEC-F1: an Event reports the other one", "SecretNotCopied", "web-2")
+	w.ingress("login", "b-d") // 2.1: a Secret that does not exist, and whose copy would have the name of another's
+	if name := w.awaitServed("SEC-E9: the copy has another name", "web", "one"); name == w.Namespace+"-taken" {
+		t.Errorf("SEC-E9: it is %s", name)
+	}
+	if name := w.awaitServed("SEC-F1: the copy of the other one has another name", "web-2", "far"); name == w.Namespace+"-b-c" {
+		t.Errorf("SEC-F1: it is %s", name)
+	}
+	if name := near.awaitServed("SEC-F1: the first one is served with its own", "near", "near"); name != w.Namespace+"-b-c" {
+		t.Errorf("SEC-F1: it is %s", name)
+	}
 	w.awaitEvent("SEC-5: an Event reports what is missing", "SecretNotFound", "web-3")
-	operatortest.Eventually(t, "SEC-E9: health shows it", func() bool { return strings.Contains(o.Degraded("secretsync"), "is not copied") })
+	w.awaitEvent("SEC-5: also where another has the name", "SecretNotFound", "login")
+	operatortest.Eventually(t, "2.1: the key of another is not named", func() bool { return len(w.served("login")) == 1 })
+	for _, name := range w.served("login") {
+		if _, err := w.Core.CoreV1().Secrets(w.copies).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("2.1: login is served with %s: %v", name, err)
+		}
+	}
 	if after := w.copy("taken"); after == nil || after.ResourceVersion != before.ResourceVersion {
 		t.Error("SEC-E9: a Secret of another was changed")
 	}
-	w.remove(w.copies, w.Namespace+"-taken")
-	w.awaitCopy("SEC-E9: the name is free", "taken", "one")
-	near.removeIngress("near")
-	w.awaitCopy("SEC-F1: the name is free", "b-c", "far")
+	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, strings.ReplaceAll(`
+apiVersion: cilium.io/v2
+kind: CiliumNetworkPolicy
+metadata: {name: p}
+spec:
+  endpointSelector: {}
+  ingress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: NS, name: b-c}}}]}]
+`, "NS", w.Namespace))
+	w.awaitEvent("SEC-F1: an Event of a policy reports the other one", "SecretNotCopied", "p")
+	operatortest.Eventually(t, "SEC-F1: health shows it", func() bool { return strings.Contains(o.Degraded("secretsync"), "is not copied") })
 	w.secret("absent", "late")
 	w.awaitCopy("SEC-5: what was missing is copied", "absent", "late")
+
+	// Another leader gives the same names, and writes nothing.
+	served, writes := w.served("web-2"), len(w.writes())
+	o.Stop()
+	o = w.start("--enable-policy-secrets-sync")
+	operatortest.Eventually(t, "the policy is looked at", func() bool { return strings.Contains(o.Degraded("secretsync"), "is not copied") })
+	if again := w.served("web-2"); !slices.Equal(again, served) || len(w.writes()) != writes {
+		t.Errorf("SEC-E12: it was %v, it is %v, and written is %v", served, again, w.writes()[writes:])
+	}
+	w.must(w.Dynamic.Resource(v2.CiliumNetworkPolicyResource).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
 	operatortest.Eventually(t, "health is good", func() bool { return o.Degraded("secretsync") == "" })
 }
 

@@ -4,6 +4,7 @@
 package secretsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,28 +39,32 @@ func (c *controller) read(ctx context.Context, of secretref.Object) (*content, e
 	return &found, nil
 }
 
-// writeAll writes the copies that are needed, each in its namespace.
-func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed map[string][]reference, want content) (reconcile.Result, error) {
+// writeAll writes the copies that are needed, each in its place.
+func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed map[place][]reference, want content) (reconcile.Result, error) {
 	var errs []error
 	var result reconcile.Result
 	state := stateCopied
-	for _, namespace := range slices.Sorted(maps.Keys(needed)) {
-		err := c.write(ctx, of, namespace, want)
+	for _, at := range slices.SortedFunc(maps.Keys(needed), comparePlaces) {
+		err := c.write(ctx, of, at, want)
 		taken := new(takenError)
 		switch {
 		case errors.As(err, &taken):
 			result.Reason, state = isTaken, stateConflict
-			c.reports.set(of, needed[namespace], notCopied(taken))
+			c.reports.set(of, needed[at], notCopied(taken))
 		case err != nil:
-			errs = append(errs, inNamespace(namespace, err))
+			errs = append(errs, inNamespace(at.namespace, err))
 		default:
-			c.reports.set(of, needed[namespace])
+			c.reports.set(of, needed[at])
 		}
 	}
 	if len(needed) > 0 && (len(errs) == 0 || state == stateConflict) {
 		c.states.Set(keyOf(of), state)
 	}
 	return result, errors.Join(errs...)
+}
+
+func comparePlaces(a, b place) int {
+	return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
 }
 
 // inNamespace names the namespace of an error. One that the role lacks a permission holds for all namespaces, and a Role may be
@@ -77,9 +82,12 @@ type takenError struct{ text string }
 
 func (e *takenError) Error() string { return e.text }
 
-// write creates or updates the copy of an object in a namespace. A Secret that is not the copy is left as it is.
-func (c *controller) write(ctx context.Context, of secretref.Object, namespace string, want content) error {
-	ref := k8s.Ref{Resource: secrets.Resource(), Namespace: namespace, Name: of.CopyName()}
+// write creates or updates the copy of an object in a place. A Secret that is not the copy is left as it is.
+func (c *controller) write(ctx context.Context, of secretref.Object, at place, want content) error {
+	if at.name == "" {
+		return &takenError{fmt.Sprintf("%s is not copied: the name of its copy, %s/%s, which agents compute for network policies, is that of another object's: rename one of them", of, at.namespace, of.CopyName())}
+	}
+	ref := k8s.Ref{Resource: secrets.Resource(), Namespace: at.namespace, Name: at.name}
 	if problems := validation.NameIsDNSSubdomain(ref.Name, false); len(problems) > 0 {
 		return &takenError{fmt.Sprintf("%s cannot be copied: %s cannot be the name of a Secret: %s", of, ref.Name, problems[0])}
 	}
@@ -165,7 +173,7 @@ func (c *controller) remove(ctx context.Context, ref k8s.Ref, only k8s.Precondit
 }
 
 // reportMissing reports that an object does not exist.
-func (c *controller) reportMissing(of secretref.Object, needed map[string][]reference) {
+func (c *controller) reportMissing(of secretref.Object, needed map[place][]reference) {
 	c.setUnused(of, false)
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")

@@ -52,6 +52,12 @@ type Source interface {
 	Complete() error
 }
 
+// PlainNames is a source whose copies agents find by the plain name, which they compute themselves.
+type PlainNames interface {
+	Source
+	NeedsPlainNames()
+}
+
 // SourceOut offers a source to the duty that copies.
 type SourceOut struct {
 	cell.Out

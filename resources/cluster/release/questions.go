@@ -88,3 +88,10 @@ var (
 	PodUIDsInSlices = question("PodUIDsInSlices", "Do entries of CiliumEndpointSlices have uids of pods?", "CES-30",
 		[...]bool{false, false, false, true})
 )
+
+// Ingresses and Gateways.
+var (
+	// ShortConfigNames is whether the names of CiliumEnvoyConfigs are shortened to 63 characters.
+	ShortConfigNames = question("ShortConfigNames", "Are the names of CiliumEnvoyConfigs shortened?", "ENV-32",
+		[...]bool{false, false, false, true})
+)

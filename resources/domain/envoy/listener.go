@@ -95,11 +95,6 @@ func (o Options) tlsSocket(secrets []Name, protocols []string) *corev3.Transport
 	}
 }
 
-// secretName is the name by which agents offer the copy of a secret.
-func (o Options) secretName(s Name) string {
-	return o.SecretsNamespace + "/" + SecretCopy(s)
-}
-
 // tcpChain sends TLS connections, or what they have, to backends. Without backends it has no filter: Envoy closes them.
 func (o Options) tcpChain(serverNames []string, to tcp) *listenerv3.FilterChain {
 	match := &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}

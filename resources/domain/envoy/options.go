@@ -9,6 +9,8 @@ import "strings"
 type Options struct {
 	Service          Name   // that leads to the listener; its name is shortened
 	SecretsNamespace string // where agents read copies of secrets
+	// Copies gives the copies their names, the plain ones if it is nil. It answers the same for one object each time.
+	Copies CopyNames
 	// OneLabelWildcards has *.example.com stand for one label, as in an Ingress.
 	OneLabelWildcards bool
 	// FirstWins has the first of the routes for the same requests take them alone; without, backends are joined.
@@ -22,6 +24,28 @@ type Options struct {
 	XFFNumTrustedHops uint32
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
 	Timeouts
+}
+
+// CopyNames gives the copies of Secrets and of ConfigMaps their names.
+type CopyNames interface {
+	SecretCopy(of Name) string
+	ConfigMapCopy(of Name) string
+}
+
+// secretName is the name by which agents offer the copy of a Secret.
+func (o Options) secretName(s Name) string {
+	if o.Copies != nil {
+		return o.SecretsNamespace + "/" + o.Copies.SecretCopy(s)
+	}
+	return o.SecretsNamespace + "/" + SecretCopy(s)
+}
+
+// authorityName is the name by which agents offer the copy of a ConfigMap.
+func (o Options) authorityName(s Name) string {
+	if o.Copies != nil {
+		return o.SecretsNamespace + "/" + o.Copies.ConfigMapCopy(s)
+	}
+	return o.SecretsNamespace + "/" + ConfigMapCopy(s)
 }
 
 // HostNetwork has a listener on addresses of nodes.

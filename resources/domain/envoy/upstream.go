@@ -85,7 +85,7 @@ func (o Options) upstreamSocket(t *UpstreamTLS) *corev3.TransportSocket {
 	}
 	authority := &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 		DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: t.matchers()},
-		ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: o.SecretsNamespace + "/" + ConfigMapCopy(t.Authority)},
+		ValidationContextSdsSecretConfig: &tlsv3.SdsSecretConfig{Name: o.authorityName(t.Authority)},
 	}
 	return &corev3.TransportSocket{
 		Name: "envoy.transport_sockets.tls",

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretref
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Names gives the copies of objects their names, so that no two objects have one name: a configuration that names a copy names that
+// of the object which it means, or none. An object has the plain name, which agents compute for network policies, unless another
+// one has it; then it has one with a hash. What was answered once stays, until the object is released. It is safe for concurrent
+// use, and for one term (SEC-14).
+type Names struct {
+	now   func() time.Time
+	known chan struct{}
+	once  sync.Once
+
+	mu     sync.Mutex
+	owners map[copyName]*owner
+	names  map[copyOf]string // what was answered
+}
+
+// copyName is a name in a namespace of copies, and copyOf an object that is copied there.
+type copyName struct{ namespace, name string }
+
+type copyOf struct {
+	namespace string
+	of        Object
+}
+
+// owner is who has a name. A Secret that is no copy has the zero Object.
+type owner struct {
+	of       Object
+	released time.Time // zero while it is in use
+}
+
+// reuse is how long a name stays without an owner: what names it is written anew before another object may have it.
+const reuse = time.Minute
+
+// NewNames returns names of which none is given yet.
+func NewNames() *Names {
+	return &Names{now: time.Now, known: make(chan struct{}), owners: map[copyName]*owner{}, names: map[copyOf]string{}}
+}
+
+// Known returns a channel that is closed once the copies that exist have their names. Before that, no name is to be asked for.
+func (n *Names) Known() <-chan struct{} { return n.known }
+
+// MarkKnown is called once all copies that exist were reported by Exists.
+func (n *Names) MarkKnown() { n.once.Do(func() { close(n.known) }) }
+
+// patience is how long a duty waits for the copies that exist: without them it would give names anew.
+const patience = time.Minute
+
+// AwaitIn returns the names in a namespace, as translations ask for them, once the copies that exist are known. Where they cannot be
+// read, the error says so: then translations do with the plain names, which two objects may have.
+func (n *Names) AwaitIn(ctx context.Context, namespace string) (envoy.CopyNames, error) {
+	select {
+	case <-n.known:
+		return namesIn{n, namespace}, nil
+	case <-time.After(patience):
+		return nil, fmt.Errorf("the copies of secrets in namespace %s are not known after %s: let the operator list and watch secrets", namespace, patience)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Exists reports a Secret in a namespace of copies: the copy of an object, or a Secret of another writer, which is the zero Object.
+func (n *Names) Exists(namespace, name string, of Object) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at, key := copyName{namespace, name}, copyOf{namespace, of}
+	if has := n.owners[at]; has != nil && has.of != of && has.released.IsZero() && has.of != (Object{}) {
+		return // who was given the name keeps it; the Secret is not written then
+	}
+	n.owners[at] = &owner{of: of}
+	if was, answered := n.names[key]; of != (Object{}) && (!answered || was != of.CopyName() && name == of.CopyName() && !n.isKnown()) {
+		n.names[key] = name
+	}
+}
+
+func (n *Names) isKnown() bool {
+	select {
+	case <-n.known:
+		return true
+	default:
+		return false
+	}
+}
+
+// Gone reports that a Secret is gone that was of another writer.
+func (n *Names) Gone(namespace, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if has := n.owners[copyName{namespace, name}]; has != nil && has.of == (Object{}) {
+		delete(n.owners, copyName{namespace, name})
+	}
+}
+
+// Of returns the name of the copy of an object in a namespace, and gives it to the object.
+func (n *Names) Of(namespace string, o Object) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	key := copyOf{namespace, o}
+	if name, answered := n.names[key]; answered {
+		n.owners[copyName{namespace, name}] = &owner{of: o}
+		return name
+	}
+	name := o.CopyName()
+	for i := 0; len(name) > maxName || !n.assign(copyName{namespace, name}, o); i++ {
+		name = hashedName(o, i)
+	}
+	n.names[key] = name
+	return name
+}
+
+// Plain gives an object the plain name of its copy, and reports whether it has it.
+func (n *Names) Plain(namespace string, o Object) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.assign(copyName{namespace, o.CopyName()}, o)
+}
+
+// assign gives a name to an object unless another one has it.
+func (n *Names) assign(at copyName, o Object) bool {
+	has := n.owners[at]
+	if has != nil && has.of != o && (has.released.IsZero() || n.now().Sub(has.released) < reuse) {
+		return false
+	}
+	n.owners[at] = &owner{of: o}
+	return true
+}
+
+// Release takes the names from an object that nothing refers to any more, and that has no copy.
+func (n *Names) Release(o Object) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	now := n.now()
+	for at, has := range n.owners {
+		if has.of == o && has.released.IsZero() {
+			has.released = now
+			delete(n.names, copyOf{at.namespace, o})
+		}
+		if !has.released.IsZero() && now.Sub(has.released) >= reuse {
+			delete(n.owners, at)
+		}
+	}
+}
+
+type namesIn struct {
+	names     *Names
+	namespace string
+}
+
+// SecretCopy implements envoy.CopyNames.
+func (n namesIn) SecretCopy(s envoy.Name) string {
+	return n.names.Of(n.namespace, Object{Secret, slim.Key(s)})
+}
+
+// ConfigMapCopy implements envoy.CopyNames.
+func (n namesIn) ConfigMapCopy(s envoy.Name) string {
+	return n.names.Of(n.namespace, Object{ConfigMap, slim.Key(s)})
+}
+
+// maxName is the length of the longest name of a Secret.
+const maxName = 253
+
+// hashedName is the i-th name with a hash.
+func hashedName(o Object, i int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", o.Kind, o.Namespace, o.Name, i))
+	hash := "-" + hex.EncodeToString(sum[:])[:12]
+	plain := o.CopyName()
+	return plain[:min(len(plain), maxName-len(hash))] + hash
+}

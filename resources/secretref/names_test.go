@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretref
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+func object(namespace, name string) Object {
+	return Object{Secret, slim.Key{Namespace: namespace, Name: name}}
+}
+
+// SEC-14; number 2.1 and 2.2 of the contract's tenants.md.
+func TestNamesOfCopies(t *testing.T) {
+	now := time.Unix(1000, 0)
+	n := NewNames()
+	n.now = func() time.Time { return now }
+	bank, other := object("team-prod", "tls"), object("team", "prod-tls")
+	n.Exists("copies", "team-prod-tls", bank)
+	n.Exists("copies", "a-b", Object{})
+	n.MarkKnown()
+	if got := n.Of("copies", bank); got != "team-prod-tls" {
+		t.Errorf("the copy that exists is %s", got)
+	}
+	hashed := n.Of("copies", other)
+	if hashed == "team-prod-tls" || !strings.HasPrefix(hashed, "team-prod-tls-") || n.Of("copies", other) != hashed || n.Plain("copies", other) || !n.Plain("copies", bank) {
+		t.Errorf("the copy of another object is %s", hashed)
+	}
+	if got := n.Of("elsewhere", other); got != "team-prod-tls" {
+		t.Errorf("in another namespace it is %s", got)
+	}
+	if got := n.Of("copies", object("a", "b")); got == "a-b" {
+		t.Error("the name of a Secret that is no copy is given")
+	}
+	n.Gone("copies", "a-b")
+	if n.Plain("copies", object("a", "b")) != true {
+		t.Error("a name that is free again is not given")
+	}
+	if got := n.Of("copies", Object{ConfigMap, slim.Key{Namespace: "x", Name: "y"}}); got != "x-cfgmap-y" {
+		t.Errorf("the copy of a ConfigMap is %s", got)
+	}
+	if got := n.Of("copies", object("x", "cfgmap-y")); got == "x-cfgmap-y" {
+		t.Error("a Secret has the name of the copy of a ConfigMap")
+	}
+	n.Release(bank)
+	if n.Plain("copies", other) {
+		t.Error("a name is given while what names it may not have been written anew")
+	}
+	now = now.Add(reuse)
+	if !n.Plain("copies", other) || n.Of("copies", bank) == "team-prod-tls" {
+		t.Error("a name that was released is not given")
+	}
+	long := object(strings.Repeat("n", 63), strings.Repeat("s", 253))
+	if got := n.Of("copies", long); len(got) != maxName || len(validation.NameIsDNSSubdomain(got, false)) > 0 {
+		t.Errorf("a long one is %s", got)
+	}
+}
+
+// Whichever object comes first, and whatever copies exist at the start: no two objects have one name, each keeps its own, and the
+// next leader gives the same to those that have copies.
+func TestNamesAreOfOneObject(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		copies := map[string]Object{}
+		for range 3 {
+			n := NewNames()
+			for name, of := range copies {
+				n.Exists("c", name, of)
+			}
+			n.MarkKnown()
+			given := map[Object]string{}
+			for range 40 {
+				o := object(strings.Repeat("a-", r.IntN(3))+"a", strings.Repeat("a-", r.IntN(3))+fmt.Sprint("b", r.IntN(2)))
+				if r.IntN(6) == 0 {
+					o = Object{ConfigMap, slim.Key{Namespace: "a", Name: "b0"}}
+				}
+				name := n.Of("c", o)
+				if was, known := given[o]; known && was != name {
+					t.Fatalf("%s has %s, then %s", o, was, name)
+				}
+				given[o] = name
+				if has, exists := copies[name]; exists && has != o {
+					t.Fatalf("%s is given to %s, and is the copy of %s", name, o, has)
+				}
+				for has, used := range copies {
+					if used == o && has != name {
+						t.Fatalf("%s has the copy %s, and is given %s", o, has, name)
+					}
+				}
+				if r.IntN(2) == 0 {
+					copies[name] = o
+				}
+			}
+			seen := map[string]Object{}
+			for o, name := range given {
+				if has, exists := seen[name]; exists {
+					t.Fatalf("%s and %s have %s", has, o, name)
+				}
+				seen[name] = o
+			}
+		}
+	}
+}
