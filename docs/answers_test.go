@@ -44,6 +44,8 @@ var events = map[string]event{
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
 	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule"},
+	"HostOfAnother":             {"the Ingress", "its own", "what it asks for of a host belongs to an older Ingress of another namespace"},
+	"HostOfThis":                {"the Ingress", "its own", "younger Ingresses of other namespaces ask for what it has of its hosts, and do not get it"},
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
 	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},
 	"InvalidGlobalAnnotation":   {"the Namespace", "`default`", "the annotation `clustermesh.cilium.io/global` is no boolean, and is as if it was not set"},

@@ -32,6 +32,13 @@ func (c *controller) options(of slim.Key) envoy.Options {
 	}
 }
 
+// sharedOptions are those of the translation that all Ingresses share.
+func (c *controller) sharedOptions() envoy.Options {
+	o := c.options(c.sharedService())
+	o.Owners = !c.Config.IngressJoinNamespaces
+	return o
+}
+
 // ingest turns an Ingress into listeners and routes.
 func (c *controller) ingest(i *ingress, s settings) ingested {
 	p := c.Config.sharedPorts()
@@ -75,13 +82,32 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 
 // noticesOf are the problems of a translation by Ingress.
 func noticesOf(all []envoy.Problem) map[envoy.Name][]envoyres.Notice {
-	found := map[envoy.Name][]envoyres.Notice{}
+	found, losers := map[envoy.Name][]envoyres.Notice{}, map[envoy.Name][]envoy.Name{}
 	for _, p := range all {
-		if n := (envoyres.Notice{Reason: "NotTranslated", Message: p.Message}); !slices.Contains(found[p.Source], n) {
+		n := envoyres.Notice{Reason: "NotTranslated", Message: p.Message}
+		if p.Owner != (envoy.Name{}) {
+			n.Reason = "HostOfAnother"
+			losers[p.Owner] = append(losers[p.Owner], p.Source)
+		}
+		if !slices.Contains(found[p.Source], n) {
 			found[p.Source] = append(found[p.Source], n)
 		}
 	}
+	for owner, of := range losers {
+		found[owner] = append(found[owner], askedFor(of))
+	}
 	return found
+}
+
+// askedFor tells the user of an Ingress which others ask for what it has.
+func askedFor(by []envoy.Name) envoyres.Notice {
+	slices.SortFunc(by, func(a, b envoy.Name) int { return strings.Compare(a.String(), b.String()) })
+	by = slices.Compact(by)
+	text := fmt.Sprintf("the Ingress %s asks for", by[0])
+	if len(by) > 1 {
+		text = fmt.Sprintf("the Ingress %s and %d more ask for", by[0], len(by)-1)
+	}
+	return envoyres.Notice{Reason: "HostOfThis", Message: text + " what this one has of its hosts, and does not get it: this one is older"}
 }
 
 func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, t envoy.Translation, placed *envoyres.Placed[duty]) error {

@@ -21,6 +21,31 @@ type ingested struct {
 	backends map[envoy.Name]bool
 }
 
+// claimOf is the claim of an Ingress to its hosts.
+func claimOf(i *ingress) envoy.Claim {
+	return envoy.Claim{Of: nameOf(i.Key()), Created: i.CreationTimestamp.Time()}
+}
+
+// absent is an Ingress of which nothing is served: its hosts stay its own.
+func (in ingested) absent(i *ingress) (m envoy.Model) {
+	seen := map[string]bool{}
+	add := func(host string, port uint32) {
+		if !seen[host] {
+			seen[host] = true
+			m.HTTP = append(m.HTTP, envoy.Listener{Claim: claimOf(i), Hostname: host, Port: port, Absent: true})
+		}
+	}
+	for _, l := range in.model.HTTP {
+		add(l.Hostname, l.Port)
+	}
+	for _, p := range in.model.Passthrough {
+		for _, host := range p.Hostnames {
+			add(host, p.Port)
+		}
+	}
+	return m
+}
+
 // ingester turns one Ingress into listeners and routes.
 type ingester struct {
 	ingested
@@ -62,7 +87,7 @@ func (in *ingester) notice(reason, format string, args ...any) {
 // listener is the plain listener of a host, "" for all hosts.
 func (in *ingester) listener(host string) *envoy.Listener {
 	if in.plain[host] == nil {
-		in.plain[host] = &envoy.Listener{Hostname: host, Port: in.ports.http}
+		in.plain[host] = &envoy.Listener{Claim: claimOf(in.of), Hostname: host, Port: in.ports.http}
 		in.hosts = append(in.hosts, host)
 	}
 	return in.plain[host]
@@ -174,7 +199,8 @@ func (in *ingester) tls() {
 			default:
 				at[host] = len(in.model.HTTP)
 				in.model.HTTP = append(in.model.HTTP, envoy.Listener{
-					Hostname: host, Port: in.ports.https, TLS: true, ForceHTTPS: in.settings.forceHTTPS, Secrets: []envoy.Name{secret}, Routes: base.Routes,
+					Claim: claimOf(in.of), Hostname: host, Port: in.ports.https,
+					TLS: true, ForceHTTPS: in.settings.forceHTTPS, Secrets: []envoy.Name{secret}, Routes: base.Routes,
 				})
 			}
 		}
@@ -191,6 +217,7 @@ func (in *ingester) passthrough() {
 			in.notice("RuleWithoutHost", "a rule is left out: TLS is passed through by host, to the backend of the path /")
 			continue
 		}
+		to := envoy.Passthrough{Source: in.name, Created: in.of.CreationTimestamp.Time(), Hostnames: []string{rule.Host}, Port: in.ports.passthrough}
 		for _, p := range rule.HTTP.Paths {
 			if p.Path != "/" {
 				in.notice("UnsupportedPath", "the path %q of host %s is left out: TLS is passed through for the path / only", p.Path, rule.Host)
@@ -200,11 +227,8 @@ func (in *ingester) passthrough() {
 				in.notice("UnsupportedBackend", "the backend of host %s is left out: it is no Service", rule.Host)
 				continue
 			}
-			if to := in.backend(*p.Backend.Service); to != nil {
-				in.model.Passthrough = append(in.model.Passthrough, envoy.Passthrough{
-					Source: in.name, Hostnames: []string{rule.Host}, Port: in.ports.passthrough, Backends: to,
-				})
-			}
+			to.Backends = append(to.Backends, in.backend(*p.Backend.Service)...)
 		}
+		in.model.Passthrough = append(in.model.Passthrough, to) // without a backend connections of the host are closed
 	}
 }

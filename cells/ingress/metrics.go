@@ -12,12 +12,14 @@ import (
 type ingressMetrics struct {
 	Ingresses  *prometheus.GaugeVec
 	SharedSize prometheus.Gauge
+	Conflicts  prometheus.Gauge
 }
 
 func newMetrics(f metrics.Factory) *ingressMetrics {
 	return &ingressMetrics{
 		Ingresses:  f.In("ingress").GaugeVec("ingresses", "Ingresses of the class cilium, by their load balancer: dedicated or shared", "mode"),
 		SharedSize: f.In("ingress").Gauge("shared_config_bytes", "Size of the CiliumEnvoyConfig of the shared load balancer, in bytes"),
+		Conflicts:  f.In("ingress").Gauge("host_conflicts", "Ingresses of the shared load balancer that ask for what an older one of another namespace has"),
 	}
 }
 

@@ -6,6 +6,8 @@ package ingress
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
@@ -23,7 +25,7 @@ const (
 // packShared translates the Ingresses that share a load balancer. What does not fit into one configuration is left out (ING-23): it
 // would keep the changes of all others from being written.
 func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err error) {
-	s, options := &c.shared, c.options(c.sharedService())
+	s, options := &c.shared, c.sharedOptions()
 	if err := c.chooseOut(); err != nil {
 		return t, spec, err
 	}
@@ -85,7 +87,7 @@ func (c *controller) measure() (kept int, err error) {
 					return 0, err
 				}
 			}
-			size, err := c.sizeOf(e.model)
+			size, err := c.sizeOf(withSmallest(e.model))
 			if err != nil {
 				return 0, err
 			}
@@ -99,12 +101,26 @@ func (c *controller) measure() (kept int, err error) {
 	return kept, nil
 }
 
-// smallest is next to nothing: its size is that of what each configuration has once.
-var smallest = envoy.Model{HTTP: []envoy.Listener{{Port: 80, Routes: []*envoy.Route{{}}}}}
+// smallest is next to nothing: its size is that of what each configuration has once. It answers for all hosts, and is the youngest, so
+// that what an Ingress needs to keep its hosts from it is part of that one's size.
+var smallest = envoy.Model{HTTP: []envoy.Listener{
+	{Claim: youngest, Port: 80, Routes: []*envoy.Route{{}}},
+	{Claim: youngest, Port: 443, TLS: true, Secrets: []envoy.Name{youngest.Of}, Routes: []*envoy.Route{{}}},
+}}
+
+var youngest = envoy.Claim{Of: envoy.Name{Name: "youngest"}, Created: time.Unix(1<<40, 0)}
+
+// withSmallest is the model of an Ingress beside the smallest one.
+func withSmallest(m envoy.Model) envoy.Model {
+	m.HTTP = slices.Concat(m.HTTP, smallest.HTTP)
+	return m
+}
 
 // sizeOf is the size of the configuration of a model alone.
 func (c *controller) sizeOf(m envoy.Model) (int, error) {
-	t, err := new(envoy.Translator).Translate(m, c.options(c.sharedService()))
+	o := c.sharedOptions()
+	o.Copies = nil // the names are about as long
+	t, err := new(envoy.Translator).Translate(m, o)
 	if err != nil || t.Empty {
 		return 0, err
 	}

@@ -31,6 +31,8 @@ type shared struct {
 	// limit is what the sizes of the Ingresses may be together, 0 while all fit.
 	limit int
 	out   map[slim.Key]bool // those that the configuration goes without
+	// told is whether the log has what objects lose to older ones of other namespaces.
+	told bool
 }
 
 // cached is an Ingress that was turned into listeners and routes.
@@ -127,14 +129,16 @@ func (c *controller) ingestShared() (changed bool) {
 	return changed
 }
 
-// model is that of the Ingresses that share a load balancer and are not left out, in the order of their names.
+// model is that of the Ingresses that share a load balancer, in the order of their names. Those that are left out only keep their hosts.
 func (s *shared) model() (m envoy.Model) {
 	for _, key := range sortedKeys(s.ingested) {
+		e := s.ingested[key]
+		part := e.model
 		if s.out[key] {
-			continue
+			part = e.absent(e.of)
 		}
-		m.HTTP = append(m.HTTP, s.ingested[key].model.HTTP...)
-		m.Passthrough = append(m.Passthrough, s.ingested[key].model.Passthrough...)
+		m.HTTP = append(m.HTTP, part.HTTP...)
+		m.Passthrough = append(m.Passthrough, part.Passthrough...)
 	}
 	return m
 }
@@ -142,11 +146,28 @@ func (s *shared) model() (m envoy.Model) {
 // reportShared reports what users are to know of the Ingresses that share a load balancer.
 func (c *controller) reportShared(problems []envoy.Problem, all []envoyres.Notice) {
 	found := noticesOf(problems)
+	c.countConflicts(problems)
 	for key, e := range c.shared.ingested {
 		notices := slices.Concat(e.notices, found[nameOf(key)], all)
 		if c.shared.out[key] {
 			notices = append(notices, leftOut(e.size))
 		}
 		c.reports.Set(sharedMode, aboutIngress(e.of), notices...)
+	}
+}
+
+// countConflicts counts the Ingresses that lose something to older ones of other namespaces. The first time, the log has it in one line.
+func (c *controller) countConflicts(problems []envoy.Problem) {
+	losers := map[envoy.Name]bool{}
+	for _, p := range problems {
+		if p.Owner != (envoy.Name{}) {
+			losers[p.Source] = true
+		}
+	}
+	c.Metrics.Conflicts.Set(float64(len(losers)))
+	if len(losers) > 0 && !c.shared.told {
+		c.shared.told = true
+		c.Log.Warn("Ingresses ask for hosts that older ones of other namespaces have; ingress-join-namespaces joins them, as the original does",
+			"ingresses", len(losers))
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,6 +49,7 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := slim.Key{Namespace: about.Namespace, Name: about.Name}
+	notices = bounded(notices)
 	was := r.all[key][part]
 	if len(was) == 0 && len(notices) == 0 {
 		return
@@ -56,7 +58,7 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		if slices.Contains(was, n) {
 			continue
 		}
-		r.log.Warn("object is not served as it asks for", "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", n.Message)
+		r.log.Warn("object is not served as it asks for", "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", shown(n.Message))
 		r.events.Warning(about, n.Reason, n.Message)
 	}
 	if r.all[key] == nil {
@@ -66,6 +68,32 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		r.all[key][part] = notices
 	}
 	r.update()
+}
+
+// maxNotices is how many notices an object has at most of a part: each is a line of the log and an Event (ENV-34).
+const maxNotices = 5
+
+// bounded are the first notices, and how many more there are.
+func bounded(all []Notice) []Notice {
+	if len(all) <= maxNotices {
+		return all
+	}
+	more := all[maxNotices-1]
+	for _, n := range all[maxNotices:] {
+		more.Degrades = more.Degrades || n.Degrades
+	}
+	more.Message = fmt.Sprintf("%s; and %d more such findings", more.Message, len(all)-maxNotices)
+	return append(slices.Clone(all[:maxNotices-1]), more)
+}
+
+// maxDetail is the length of the text of a notice in the log, in bytes.
+const maxDetail = 1000
+
+func shown(text string) string {
+	if len(text) <= maxDetail {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxDetail], "") + "…"
 }
 
 // Forget removes an object.

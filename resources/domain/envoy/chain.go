@@ -74,12 +74,9 @@ func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[
 	found = map[string]tcp{}
 	first := map[string]int{}
 	for i, p := range m.Passthrough {
-		if totalWeight(p.Backends) == 0 && !o.FirstWins {
-			continue
-		}
 		for _, host := range p.Hostnames {
 			if host = orAll(host); terminated[host] != nil {
-				problems = append(problems, Problem{p.Source, fmt.Sprintf("TLS of host %s is not passed through: it is terminated for another listener", host)})
+				problems = append(problems, Problem{Source: p.Source, Message: fmt.Sprintf("TLS of host %s is not passed through: it is terminated for another listener", host)})
 				continue
 			}
 			if at, exists := first[host]; o.FirstWins && exists && at != i {
@@ -95,15 +92,22 @@ func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[
 			found[host] = to
 		}
 	}
-	return m.withoutClosed(found, terminated), problems
+	return m.withoutClosed(o, found, terminated), problems
 }
 
-// withoutClosed leaves out the hosts whose connections are to be closed if there is another filter chain: Envoy closes what no
-// chain is for.
-func (m Model) withoutClosed(all map[string]tcp, terminated map[string][]Name) map[string]tcp {
+// withoutClosed leaves out the hosts whose connections are to be closed, and that no chain of a wider name is for, if there is another
+// filter chain: Envoy closes what no chain is for.
+func (m Model) withoutClosed(o Options, all map[string]tcp, terminated map[string][]Name) map[string]tcp {
 	served := maps.Clone(all)
 	maps.DeleteFunc(served, func(_ string, to tcp) bool { return len(to.backends) == 0 })
-	if len(served) > 0 || len(terminated) > 0 || m.hasPlain() {
+	open := maps.Clone(served)
+	for host, to := range all {
+		_, passed := widerOf(host, open)
+		if _, closed := widerOf(host, terminated); passed || closed {
+			served[host] = to
+		}
+	}
+	if len(served) > 0 || len(terminated) > 0 || m.hasPlain() || !o.FirstWins {
 		return served
 	}
 	return all

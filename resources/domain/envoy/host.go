@@ -23,10 +23,16 @@ type hostKey struct {
 
 // hostRoutes are the routes of a virtual host, in the order of their listeners.
 type hostRoutes struct {
-	routes    []*Route
-	forced    []*Route // redirected to HTTPS
+	routes    []ranked
+	forced    []ranked // redirected to HTTPS
 	exclusive bool     // the host is there without any route, too
 	domains   []string
+}
+
+// ranked is a route, and the rank of its namespace at the host.
+type ranked struct {
+	*Route
+	rank int
 }
 
 func (h *hostRoutes) equal(other *hostRoutes) bool {
@@ -93,10 +99,10 @@ func (m Model) tables(o Options) map[hostKey]*hostRoutes {
 		for _, r := range l.Routes {
 			for _, name := range l.hostnames(r) {
 				to := at(l, l.table(), name)
-				to.routes = append(to.routes, r)
+				to.routes = append(to.routes, ranked{r, l.rank})
 				if l.TLS && l.ForceHTTPS {
 					plain := at(l, plainTable, name)
-					plain.forced = append(plain.forced, r)
+					plain.forced = append(plain.forced, ranked{r, l.rank})
 				}
 			}
 		}
@@ -139,19 +145,23 @@ func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
 	if o.OneLabelWildcards && hostname != "*" {
 		oneLabel = hostname
 	}
-	forced := o.merge(h.valid(of.forced, func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
-	isForced := map[matchKey]bool{}
-	for _, r := range forced {
-		isForced[r.request()] = true
+	var all []*Route
+	isForced := map[*Route]bool{}
+	for _, rank := range of.ranks() {
+		forced := o.merge(h.valid(ofRank(of.forced, rank), func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
+		requests := map[matchKey]bool{}
+		for _, r := range forced {
+			isForced[r], requests[r.request()] = true, true
+		}
+		others := slices.DeleteFunc(ofRank(of.routes, rank), func(r *Route) bool { return requests[r.request()] })
+		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
+		own := slices.Concat(forced, others)
+		slices.SortStableFunc(own, comparePrecedence)
+		all = h.join(hostname, all, own)
 	}
-	others := slices.DeleteFunc(slices.Clone(of.routes), func(r *Route) bool { return isForced[r.request()] })
-	others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
-
-	all := slices.Concat(forced, others)
-	slices.SortStableFunc(all, comparePrecedence)
 	v := &routev3.VirtualHost{Name: of.domains[0], Domains: of.domains}
 	for _, r := range all {
-		if isForced[r.request()] {
+		if isForced[r] {
 			v.Routes = append(v.Routes, r.httpsRedirect(oneLabel))
 			continue
 		}
@@ -164,12 +174,31 @@ func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
 	text, err := encode(v)
 	if err != nil {
 		for _, r := range all {
-			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("host %s is left out: %v", hostname, err)})
+			h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("host %s is left out: %v", hostname, err)})
 		}
 		h.backends = nil
 	}
 	h.json = text
 	return h
+}
+
+// ranks are the ranks of the routes, the lowest first.
+func (h *hostRoutes) ranks() (all []int) {
+	for _, r := range slices.Concat(h.routes, h.forced) {
+		all = append(all, r.rank)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// ofRank are the routes of a rank.
+func ofRank(all []ranked, rank int) (found []*Route) {
+	for _, r := range all {
+		if r.rank == rank {
+			found = append(found, r.Route)
+		}
+	}
+	return found
 }
 
 // valid are the routes that Envoy accepts.
@@ -182,7 +211,7 @@ func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (fou
 			}
 		}
 		if err != nil {
-			h.problems = append(h.problems, Problem{r.Source, fmt.Sprintf("the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)})
+			h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)})
 			continue
 		}
 		found = append(found, r)

@@ -18,6 +18,7 @@ type Model struct {
 
 // Listener accepts HTTP for a host name.
 type Listener struct {
+	Claim             // of the object that it is of; needed for [Options.Owners] alone
 	Hostname   string // "" for all
 	Port       uint32
 	TLS        bool   // routes are those of HTTPS, also without a usable secret
@@ -25,18 +26,25 @@ type Listener struct {
 	ForceHTTPS bool   // of a TLS listener: plain requests for its routes are redirected
 	// Exclusive has the host name be that of its routes alone: without any, routes of less specific names do not serve it.
 	Exclusive bool
-	Routes    []*Route
+	// Absent says that the object has no place in the configuration: nothing else is served at its hosts.
+	Absent bool
+	Routes []*Route
+
+	rank int // of the namespace at the host, by age: 0 for its owner
 }
 
 // Passthrough sends what TLS connections have on by their server names.
 type Passthrough struct {
-	Source    Name // the object that it is of
+	Source    Name      // the object that it is of
+	Created   time.Time // of the object; needed for [Options.Owners] alone
 	Hostnames []string
 	Port      uint32
 	Backends  []Backend
 	// Secrets are the certificates that TLS is terminated with before; without any it is passed through as it is.
 	Secrets []Name
 }
+
+func (p Passthrough) claim() Claim { return Claim{p.Source, p.Created} }
 
 // MatchKind is how a value is compared.
 type MatchKind int
@@ -150,4 +158,5 @@ type Mirror struct {
 type Problem struct {
 	Source  Name
 	Message string
+	Owner   Name // the object that has what is left out; zero if none has it
 }

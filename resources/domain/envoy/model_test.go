@@ -104,7 +104,7 @@ func (r random) of(source Name) (m Model) {
 		}
 	}
 	for range r.IntN(8) / 6 {
-		m.Passthrough = append(m.Passthrough, Passthrough{Source: source, Port: 443, Hostnames: []string{pick(r, "a.example.com", "p.example.com", "q.example.com")}, Backends: r.backends()})
+		m.Passthrough = append(m.Passthrough, Passthrough{Source: source, Port: 443, Hostnames: []string{pick(r, "a.example.com", "p.example.com", "q.example.com", "*.example.com")}, Backends: r.backends()})
 	}
 	return m
 }

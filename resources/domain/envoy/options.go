@@ -13,6 +13,9 @@ type Options struct {
 	Copies CopyNames
 	// OneLabelWildcards has *.example.com stand for one label, as in an Ingress.
 	OneLabelWildcards bool
+	// Owners has hosts belong to the namespaces of the oldest objects that name them (ENV-33). Host names are those of listeners, and
+	// matches of routes are paths then.
+	Owners bool
 	// FirstWins has the first of the routes for the same requests take them alone; without, backends are joined.
 	FirstWins bool
 	// PortHosts has the routes of a port be those of no other: if there are several ports for plain HTTP, or for HTTPS, they are

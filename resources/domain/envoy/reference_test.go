@@ -248,9 +248,11 @@ func reference(m Model, firstWins bool) *expectation {
 	e.addChains(secrets, "certificates ")
 	passed := map[string][]string{}
 	for _, p := range m.Passthrough {
-		e.ports = append(e.ports, int(p.Port))
+		if firstWins || referenceWeight(p.Backends) > 0 {
+			e.ports = append(e.ports, int(p.Port))
+		}
 		for _, h := range p.Hostnames {
-			if secrets[h] != nil || referenceWeight(p.Backends) == 0 && !firstWins {
+			if secrets[h] != nil {
 				continue
 			}
 			if firstWins && passed[h] != nil {
@@ -270,10 +272,13 @@ func reference(m Model, firstWins bool) *expectation {
 			}
 		}
 	}
-	closed := func(_ string, all []string) bool { return len(all) == 0 }
-	if others := maps.Clone(passed); hasPlain || len(secrets) > 0 {
-		maps.DeleteFunc(passed, closed)
-	} else if maps.DeleteFunc(others, closed); len(others) > 0 {
+	others := maps.Clone(passed) // without those that no chain is needed for, so that they are closed
+	maps.DeleteFunc(others, func(h string, all []string) bool {
+		return len(all) == 0 && !slices.ContainsFunc(slices.Concat(slices.Collect(maps.Keys(passed)), slices.Collect(maps.Keys(secrets))), func(wider string) bool {
+			return wider != h && (len(passed[wider]) > 0 || secrets[wider] != nil) && (wider == "*" || strings.HasPrefix(wider, "*.") && strings.HasSuffix(h, wider[1:]))
+		})
+	})
+	if hasPlain || len(secrets) > 0 || len(others) > 0 || !firstWins {
 		passed = others
 	}
 	for h, all := range passed {

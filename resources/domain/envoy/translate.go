@@ -56,9 +56,13 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	t.hosts.begin()
 	t.chains.begin()
 	t.clusters.begin()
+	var lost []Problem
+	if o.Owners {
+		m, lost = m.owned()
+	}
 	certificates := m.certificates()
 	passed, problems := m.passthroughs(o, certificates)
-	result := Translation{Problems: problems}
+	result := Translation{Problems: append(lost, problems...)}
 
 	chains := o.chains(m, certificates, passed)
 	if len(chains) == 0 {
@@ -108,7 +112,7 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 		result.Spec.Resources = append(result.Spec.Resources, rawResource(text))
 	}
 	result.Problems = slices.Compact(result.Problems)
-	result.Spec.Services = []v2.EnvoyServiceListener{{Name: Shorten(o.Service.Name), Namespace: o.Service.Namespace, Ports: portsOf(m)}}
+	result.Spec.Services = []v2.EnvoyServiceListener{{Name: Shorten(o.Service.Name), Namespace: o.Service.Namespace, Ports: portsOf(m, o)}}
 	result.Spec.BackendServices = used.services()
 	if o.HostNetwork != nil && len(o.HostNetwork.NodeSelector) > 0 {
 		result.Spec.NodeSelector = &v2.LabelSelector{MatchLabels: o.HostNetwork.NodeSelector}
@@ -132,12 +136,15 @@ func usedTables(m Model, certificates map[string][]Name) (names []string) {
 	return names
 }
 
-func portsOf(m Model) (ports []int) {
+// portsOf are the ports that lead to the listener.
+func portsOf(m Model, o Options) (ports []int) {
 	for _, l := range m.HTTP {
 		ports = append(ports, int(l.Port))
 	}
 	for _, p := range m.Passthrough {
-		ports = append(ports, int(p.Port))
+		if o.FirstWins || totalWeight(p.Backends) > 0 {
+			ports = append(ports, int(p.Port))
+		}
 	}
 	slices.Sort(ports)
 	return slices.Compact(ports)
@@ -146,7 +153,7 @@ func portsOf(m Model) (ports []int) {
 // listener encodes the listener with its filter chains.
 func (t *Translator) listener(m Model, o Options, chains []chain) (json.RawMessage, error) {
 	var ports []uint32
-	for _, p := range portsOf(m) {
+	for _, p := range portsOf(m, o) {
 		ports = append(ports, uint32(p))
 	}
 	var encoded []json.RawMessage
