@@ -34,9 +34,15 @@ func compile(r *route, ask asker) *compiler {
 	return c
 }
 
-// drop leaves a rule out.
-func (c *compiler) drop(rule int, why string) {
-	c.dropped = append(c.dropped, fmt.Sprintf("Dropped Rule %d: %s", rule, why))
+// drop leaves a rule out. Its requests are answered with 500: they are not those of a broader rule, which may lack what protects them.
+func (c *compiler) drop(index int, r rule, why string) {
+	c.dropped = append(c.dropped, fmt.Sprintf("Dropped Rule %d: %s", index, why))
+	for _, m := range r.matches {
+		m.Source, m.GRPC = r.Source, r.GRPC
+		if m.Check() == nil {
+			c.routes = append(c.routes, m)
+		}
+	}
 }
 
 // partiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
@@ -63,24 +69,29 @@ func (c *compiler) add(index int, r rule) {
 		all[i] = r.Route
 		all[i].Path, all[i].Headers, all[i].Queries, all[i].Method = m.Path, m.Headers, m.Queries, m.Method
 		if err := all[i].Check(); err != nil {
-			c.drop(index, err.Error())
+			c.drop(index, r, err.Error())
 			return
 		}
 	}
 	c.routes = append(c.routes, all...)
 }
 
-// backend adds a backend with a weight, unless the reference or a BackendTLSPolicy of it is not valid.
-func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit func(*envoy.Backend)) {
+// backend adds a backend with a weight. If the reference or a BackendTLSPolicy of it is not valid, it returns the weight that is lost.
+func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit func(*envoy.Backend)) (lost uint64) {
+	weight := uint32(1)
+	if ref.Weight != nil {
+		weight = uint32(max(0, *ref.Weight))
+	}
 	b, ok := c.resolve(ref.BackendObjectReference)
 	if !ok {
-		return
+		return uint64(weight)
 	}
 	if ref.Weight != nil {
-		b.Weight = new(uint32(max(0, *ref.Weight)))
+		b.Weight = &weight
 	}
 	edit(&b)
 	*to = append(*to, b)
+	return 0
 }
 
 // resolve returns the backend that a reference is to, with TLS if a BackendTLSPolicy asks for it. Without a valid one it is not to be

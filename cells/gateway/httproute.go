@@ -34,7 +34,7 @@ func (r *httpRoute) compile(c *compiler) {
 	for i := range r.Spec.Rules {
 		to := rule{Route: envoy.Route{Source: c.route.name()}, matches: httpMatches(r.Spec.Rules[i].Matches)}
 		if why := c.httpRule(&to.Route, &r.Spec.Rules[i]); why != "" {
-			c.drop(i, why)
+			c.drop(i, to, why)
 			continue
 		}
 		c.add(i, to)
@@ -60,7 +60,7 @@ func (c *compiler) httpRule(to *envoy.Route, from *gatewayv1.HTTPRouteRule) (why
 				return fmt.Sprintf("the filter %s is not supported for a backend", f.Type)
 			}
 		}
-		c.backend(&to.Backends, ref.BackendRef, func(b *envoy.Backend) {
+		to.Lost += c.backend(&to.Backends, ref.BackendRef, func(b *envoy.Backend) {
 			b.RequestHeaders, b.ResponseHeaders = edits.RequestHeaders, edits.ResponseHeaders
 		})
 	}

@@ -29,6 +29,7 @@ type listener struct {
 
 	acceptance
 	resolved condition
+	ready    bool       // there is a kind of routes that it serves, and its certificates are valid
 	alone    acceptance // without the listeners of other objects
 }
 
@@ -39,7 +40,7 @@ type acceptance struct {
 }
 
 // usable reports whether a listener is configured.
-func (l *listener) usable() bool { return l.accepted.ok && l.resolved.ok }
+func (l *listener) usable() bool { return l.accepted.ok && l.ready }
 
 // terminates reports whether TLS ends at a listener.
 func (l *listener) terminates() bool {
@@ -113,13 +114,16 @@ func (l *listener) resolve(holder string, ask asker) condition {
 			}
 		}
 	}
-	if invalid {
-		return condition{false, string(gatewayv1.ListenerReasonInvalidRouteKinds), "Invalid Route Kinds"}
-	}
+	certificates := condition{ok: true}
 	if l.terminates() {
-		if v := l.certificates(holder, ask); !v.ok {
-			return v
-		}
+		certificates = l.certificates(holder, ask)
+	}
+	l.ready = certificates.ok && len(l.kinds) > 0
+	switch {
+	case invalid:
+		return condition{false, string(gatewayv1.ListenerReasonInvalidRouteKinds), "Invalid Route Kinds"}
+	case !certificates.ok:
+		return certificates
 	}
 	return condition{true, string(gatewayv1.ListenerReasonResolvedRefs), "Resolved Refs"}
 }

@@ -71,9 +71,6 @@ func planMesh(s *service, routes []*route, ask asker) (m envoy.Model) {
 			continue
 		}
 		c := compile(r, ask)
-		if c.isDropped() {
-			continue
-		}
 		ports = append(ports, at...)
 		for _, from := range c.routes {
 			all = append(all, &from)

@@ -144,10 +144,23 @@ func (d desiredService) annotations(ips []string) map[string]string {
 	if len(ips) > 0 {
 		all[addressesAnnotation] = strings.Join(ips, ",")
 	}
-	if strings.EqualFold(d.config.LoadBalancerSourceRangesPolicy, "Deny") {
-		all[sourceRangesAnnotation] = "deny"
-	}
 	return all
+}
+
+// setRangesPolicy says whether source ranges are denied. Where they are not, what said so before goes: with it, all but the ranges
+// would get in. What the Gateway asks for stays.
+func (d desiredService) setRangesPolicy(s *corev1.Service, asked map[string]string) {
+	if _, exists := asked[sourceRangesAnnotation]; exists {
+		return
+	}
+	const deny = "deny"
+	is := strings.EqualFold(s.Annotations[sourceRangesAnnotation], deny)
+	switch denied := strings.EqualFold(d.config.LoadBalancerSourceRangesPolicy, deny); {
+	case denied && !is:
+		envoyres.AddMeta(s, nil, map[string]string{sourceRangesAnnotation: deny})
+	case is && !denied:
+		delete(s.Annotations, sourceRangesAnnotation)
+	}
 }
 
 // addressesOf are the addresses of a Service as those of a Gateway.

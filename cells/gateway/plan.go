@@ -171,15 +171,15 @@ func (p *gatewayPlan) planRoute(r *route, ask asker) *plannedRoute {
 		return to
 	}
 	c := compile(r, ask)
-	if c.isDropped() {
-		return to
-	}
 	names := map[*listener][]string{}
 	for _, h := range to.at {
 		to.attached = append(to.attached, h.listener)
 		names[h.listener] = h.names
 	}
 	to.addRules(c, names)
+	if c.isDropped() { // all that it has is closed, and it is not accepted
+		to.attached = nil
+	}
 	for _, l := range to.attached {
 		if len(c.passthrough) == 0 || !l.usable() {
 			continue
@@ -251,6 +251,9 @@ func (p *planner) assemble(listeners []*listener) *assembly {
 	}
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
 	for _, l := range listeners {
+		if l.accepted.ok && l.hostname != "" && l.of.Protocol != gatewayv1.HTTPProtocolType {
+			to.model.Passthrough = append(to.model.Passthrough, envoy.Passthrough{Hostnames: []string{l.hostname}, Port: uint32(l.of.Port), Exclusive: true})
+		}
 		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType {
 			continue
 		}

@@ -32,11 +32,7 @@ func (r *Route) route(oneLabel string) *routev3.Route {
 	case r.Redirect != nil:
 		to.Action = &routev3.Route_Redirect{Redirect: r.redirect()}
 	case totalWeight(r.Backends) == 0:
-		code := r.NoBackend
-		if code == 0 {
-			code = 500
-		}
-		to.Action = directResponse(code)
+		to.Action = r.noBackend()
 	default:
 		if len(r.Backends) == 1 {
 			edit(&to.RequestHeadersToAdd, &to.RequestHeadersToRemove, r.Backends[0].RequestHeaders)
@@ -45,6 +41,28 @@ func (r *Route) route(oneLabel string) *routev3.Route {
 		to.Action = &routev3.Route_Route{Route: r.action()}
 	}
 	return to
+}
+
+// lost answers the share of the requests that backends have which are not valid; it is none without them.
+func (r *Route) lost(oneLabel string) []*routev3.Route {
+	total := totalWeight(r.Backends)
+	if r.Lost == 0 || r.Redirect != nil || total == 0 {
+		return nil
+	}
+	const million = 1_000_000
+	m := r.match(oneLabel)
+	m.RuntimeFraction = &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{
+		Numerator: uint32(max(1, million*r.Lost/(r.Lost+total))), Denominator: typev3.FractionalPercent_MILLION,
+	}}
+	return []*routev3.Route{{Match: m, Action: r.noBackend()}}
+}
+
+// noBackend answers what no backend is for.
+func (r *Route) noBackend() *routev3.Route_DirectResponse {
+	if r.NoBackend == 0 {
+		return directResponse(500)
+	}
+	return directResponse(r.NoBackend)
 }
 
 // directResponse answers without a backend.

@@ -75,6 +75,9 @@ func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[
 	first := map[string]int{}
 	for i, p := range m.Passthrough {
 		for _, host := range p.Hostnames {
+			if p.Exclusive {
+				continue
+			}
 			if host = orAll(host); terminated[host] != nil {
 				problems = append(problems, Problem{Source: p.Source, Message: fmt.Sprintf("TLS of host %s is not passed through: it is terminated for another listener", host)})
 				continue
@@ -100,10 +103,17 @@ func (m Model) passthroughs(o Options, terminated map[string][]Name) (found map[
 func (m Model) withoutClosed(o Options, all map[string]tcp, terminated map[string][]Name) map[string]tcp {
 	served := maps.Clone(all)
 	maps.DeleteFunc(served, func(_ string, to tcp) bool { return len(to.backends) == 0 })
-	open := maps.Clone(served)
-	for host, to := range all {
+	open, own := maps.Clone(served), maps.Clone(all)
+	for _, p := range m.Passthrough {
+		for _, host := range p.Hostnames {
+			if _, isServed := own[orAll(host)]; p.Exclusive && !isServed && terminated[orAll(host)] == nil {
+				own[orAll(host)] = tcp{}
+			}
+		}
+	}
+	for host, to := range own {
 		_, passed := widerOf(host, open)
-		if _, closed := widerOf(host, terminated); passed || closed {
+		if _, ended := widerOf(host, terminated); passed || ended {
 			served[host] = to
 		}
 	}

@@ -33,16 +33,16 @@ func (c *CORS) all() bool {
 
 // routes returns the routes that serve a route, of which the first one that matches counts. With CORS they answer its preflight
 // requests, of origins that are not allowed first; then serve requests of other origins, and last those of allowed ones.
-func (r *Route) routes(oneLabel string) []*routev3.Route {
+func (r *Route) routes(oneLabel string) (all []*routev3.Route) {
 	if r.CORS == nil {
-		return []*routev3.Route{r.route(oneLabel)}
+		return append(r.lost(oneLabel), r.route(oneLabel))
 	}
-	var all []*routev3.Route
 	others := r.CORS.others()
 	if !r.CORS.all() {
 		all = append(all, r.preflight(oneLabel, 403, others, []*corev3.HeaderValueOption{varyOrigin()}))
 	}
 	all = append(all, r.preflight(oneLabel, 204, nil, r.CORS.preflightHeaders()))
+	all = append(all, r.lost(oneLabel)...)
 	if !r.CORS.constant() {
 		other := r.route(oneLabel)
 		other.Match.Headers = append(other.Match.Headers, others...)

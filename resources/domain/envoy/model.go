@@ -40,6 +40,9 @@ type Passthrough struct {
 	Hostnames []string
 	Port      uint32
 	Backends  []Backend
+	// Exclusive has the host names be those of their routes alone: without any, connections are closed, and those of less specific names
+	// do not get them. It has no backends then.
+	Exclusive bool
 	// Secrets are the certificates that TLS is terminated with before; without any it is passed through as it is.
 	Secrets []Name
 }
@@ -83,9 +86,11 @@ type Route struct {
 
 	Backends  []Backend
 	NoBackend uint32 // the status code of a route without backends, 0 for 500
-	Redirect  *Redirect
-	Rewrite   *Rewrite
-	Mirrors   []Mirror
+	// Lost is the weight of backends that are not valid: their share of the requests is answered as those of a route without backends.
+	Lost     uint64
+	Redirect *Redirect
+	Rewrite  *Rewrite
+	Mirrors  []Mirror
 	// RequestTimeout and BackendTimeout are unset if nil; 0 is no timeout.
 	RequestTimeout, BackendTimeout  *time.Duration
 	RequestHeaders, ResponseHeaders *HeaderEdit

@@ -183,7 +183,7 @@ func (all sharing) close(m Model) Model {
 			m.HTTP = append(m.HTTP, Listener{Claim: s.owner, Hostname: host, Port: plain[wider].Port, Exclusive: true})
 		}
 		if wider, ok := widerOf(host, secure); !s.terminated && !s.passed && ok && all.isOlder(s, wider) {
-			m.Passthrough = append(m.Passthrough, Passthrough{Source: s.owner.Of, Created: s.owner.Created, Hostnames: []string{host}, Port: secure[wider]})
+			m.Passthrough = append(m.Passthrough, Passthrough{Source: s.owner.Of, Created: s.owner.Created, Hostnames: []string{host}, Port: secure[wider], Exclusive: true})
 		}
 	}
 	return m

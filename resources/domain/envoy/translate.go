@@ -142,7 +142,7 @@ func portsOf(m Model, o Options) (ports []int) {
 		ports = append(ports, int(l.Port))
 	}
 	for _, p := range m.Passthrough {
-		if o.FirstWins || totalWeight(p.Backends) > 0 {
+		if !p.Exclusive && (o.FirstWins || totalWeight(p.Backends) > 0) {
 			ports = append(ports, int(p.Port))
 		}
 	}
