@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
@@ -170,10 +171,16 @@ spec:
     backendRefs: [{name: v1, port: 80, weight: 0}, {name: none, port: 80}, {name: v1, port: 81}]
   - filters: [{type: RequestRedirect, requestRedirect: {hostname: n.example.com}}, {type: RequestMirror, requestMirror: {backendRef: {name: v1, port: 80}, percent: 20}}]`)
 	got := compile(r.route(), c.ask)
-	if len(got.routes) != 2 || len(got.dropped) != 2 || got.isDropped() || !strings.HasPrefix(got.dropped[1], "Dropped Rule 1: the filter ExtensionRef") {
+	if len(got.routes) != 3 || len(got.dropped) != 2 || got.isDropped() || !strings.HasPrefix(got.dropped[1], "Dropped Rule 1: the filter ExtensionRef") {
 		t.Fatalf("%v %q", got.routes, got.dropped)
 	}
-	a, b := got.routes[0], got.routes[1]
+	closed, a, b := got.routes[0], got.routes[1], got.routes[2]
+	if closed.Path.Value != "/" || len(closed.Backends) != 0 || closed.Redirect != nil {
+		t.Errorf("a rule that is left out is answered by %+v", closed)
+	}
+	if a.Lost != 2 {
+		t.Errorf("backends that are not valid have the weight %d", a.Lost)
+	}
 	if a.Method != "GET" || len(a.Headers) != 1 || a.Headers[0].Value != "1" || *a.RequestTimeout != 10*time.Second || a.BackendTimeout != nil || len(a.Backends) != 1 || *a.Backends[0].Weight != 0 {
 		t.Errorf("%+v", a)
 	}
@@ -186,6 +193,64 @@ spec:
 		if got := grpcPath(parse[gatewayv1.GRPCMethodMatch](t, text)).Value; got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+// GW-23: the requests of a rule that is left out are answered with 500, and not by a broader rule, or by that of another route of the host;
+// also where no rule is left, so that the route is not accepted.
+func TestDroppedRulesAreClosed(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: shop, uid: g}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}]}}")
+	web := parse[httpRoute](t, "{metadata: {name: web, namespace: shop, uid: web}, spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}")
+	for name, rule := range map[string]string{
+		"authentication": "filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, backendRef: {name: v1, port: 80}}}], ",
+		"sessions":       "sessionPersistence: {sessionName: x}, ",
+		"a header":       "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: x}]}}], ",
+	} {
+		admin := parse[httpRoute](t, "{metadata: {name: admin, namespace: shop, uid: admin}, spec: {parentRefs: [{name: edge}], rules: [{"+rule+
+			"matches: [{path: {value: /admin}}], backendRefs: [{name: v1, port: 80}]}]}}")
+		plan := new(planner).plan(g, nil, []*route{web.route(), admin.route()}, c.ask)
+		t.Run(name, func(t *testing.T) {
+			tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			config, err := envoytest.Verify(tr.Spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			routes := config.Tables["listener-insecure"].VirtualHosts[0].Routes
+			if len(routes) != 2 || routes[0].Match.GetPathSeparatedPrefix() != "/admin" || routes[0].GetDirectResponse().GetStatus() != 500 {
+				t.Errorf("%v", routes)
+			}
+			if plan.attached[plan.own[0]] != 1 {
+				t.Errorf("%d routes are attached, the one that is not accepted among them", plan.attached[plan.own[0]])
+			}
+		})
+	}
+}
+
+// GW-10: a listener with a kind of routes that is not supported serves the others.
+func TestUnknownKindOfListener(t *testing.T) {
+	all := listenersOf(t, objects{}, "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Other}]}}, {name: b, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: Other}]}}]")
+	if !all[0].usable() || all[0].resolved.ok || all[1].usable() {
+		t.Errorf("%+v %+v", all[0], all[1])
+	}
+}
+
+// Number 46 of the contract's gateway-api.md: source ranges that were denied, and are allowed now, are not left denied.
+func TestSourceRanges(t *testing.T) {
+	s := &corev1.Service{}
+	for _, step := range []struct{ policy, want string }{{"Deny", "deny"}, {"Deny", "deny"}, {"Allow", ""}, {"", ""}} {
+		desiredService{config: serviceConfig{LoadBalancerSourceRangesPolicy: step.policy}}.setRangesPolicy(s, nil)
+		if got := s.Annotations[sourceRangesAnnotation]; got != step.want {
+			t.Errorf("%s: %q", step.policy, got)
+		}
+	}
+	s.Annotations[sourceRangesAnnotation] = "Deny" // as the original writes it
+	desiredService{config: serviceConfig{LoadBalancerSourceRangesPolicy: "Deny"}}.setRangesPolicy(s, nil)
+	if got := s.Annotations[sourceRangesAnnotation]; got != "Deny" {
+		t.Errorf("the same meaning is written again: %q", got)
 	}
 }
 

@@ -472,6 +472,43 @@ func TestTCP(t *testing.T) {
 	}
 }
 
+// ENV-21 and ENV-16: TLS of a host that has no backend, or no route, is not that of a wider name, with or without the first that wins.
+func TestClosed(t *testing.T) {
+	wide := Passthrough{Hostnames: []string{"*.test"}, Port: 443, Backends: to("s", "1")}
+	ended := Listener{Hostname: "*.test", Port: 443, TLS: true, Secrets: []Name{{"ns", "c"}}, Routes: []*Route{route(Prefix, "/", to("s", "1"))}}
+	for _, firstWins := range []bool{false, true} {
+		o := options
+		o.FirstWins = firstWins
+		for name, m := range map[string]Model{
+			"no backend, passed":     {Passthrough: []Passthrough{wide, {Hostnames: []string{"a.test"}, Port: 443}}},
+			"no backend, terminated": {HTTP: []Listener{ended}, Passthrough: []Passthrough{{Hostnames: []string{"a.test"}, Port: 443}}},
+			"no route, passed":       {Passthrough: []Passthrough{wide, {Hostnames: []string{"a.test"}, Port: 443, Exclusive: true}}},
+			"no route, terminated":   {HTTP: []Listener{ended}, Passthrough: []Passthrough{{Hostnames: []string{"a.test"}, Port: 443, Exclusive: true}}},
+		} {
+			_, c := translate(t, m, o)
+			chain := chainFor(c.Listeners[listenerName].FilterChains, true, "a.test")
+			if other := chainFor(c.Listeners[listenerName].FilterChains, true, "b.test"); len(chain.Filters) != 0 || other == nil || len(other.Filters) == 0 {
+				t.Errorf("%s, first wins %t: %v, others %v", name, firstWins, chain, other)
+			}
+		}
+		_, c := translate(t, Model{Passthrough: []Passthrough{{Hostnames: []string{"b.test"}, Port: 443, Backends: to("s", "1")}, {Hostnames: []string{"a.test"}, Port: 8443, Exclusive: true}}}, o)
+		if got := len(c.Listeners[listenerName].FilterChains); got != 1 {
+			t.Errorf("without a wider name there are %d chains", got)
+		}
+	}
+}
+
+// ENV-7: the share of backends that are not valid is answered without one.
+func TestLostShare(t *testing.T) {
+	r := route(Prefix, "/", to("s", "1"))
+	r.Backends[0].Weight, r.Lost = new(uint32(3)), 1
+	_, c := translate(t, Model{HTTP: []Listener{{Port: 80, Routes: []*Route{r}}}}, options)
+	routes := c.Tables[plainTable].VirtualHosts[0].Routes
+	if len(routes) != 2 || routes[0].GetDirectResponse().GetStatus() != 500 || routes[0].Match.RuntimeFraction.DefaultValue.Numerator != 250_000 || routes[1].GetRoute().GetCluster() != "ns:s:1" {
+		t.Errorf("%v", routes)
+	}
+}
+
 // ENV-1: requests for a wildcard host have any port for the Gateway API.
 func TestPortOfWildcard(t *testing.T) {
 	o := options
