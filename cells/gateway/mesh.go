@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -123,10 +124,19 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	spec, err := envoy.Encode(t.Spec)
 	if err == nil {
 		_, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
-			Key: of, Owner: owner, Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},
+			Key: of, Owner: owner, Former: c.formerOwner(key), Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},
 		})
 	}
 	return c.report(c.meshReports, about, t.Problems, err)
+}
+
+// formerOwner finds the controllers that the original gives the CiliumEnvoyConfig of a Service: one of its routes (GW-48).
+func (c *controller) formerOwner(service slim.Key) func(kind, name string, uid types.UID) bool {
+	return func(kind, name string, uid types.UID) bool {
+		return slices.ContainsFunc(c.routes(routesByParent, service), func(r *route) bool {
+			return r.kind == kind && r.Name == name && r.UID.API() == uid
+		})
+	}
 }
 
 // report reports what is not served of an object. What is for the user to remedy is no failure.

@@ -275,3 +275,46 @@ spec: {parentRefs: [{group: "", kind: Service, name: web}], hostnames: [ignored.
 	}
 	w.CheckHealthy(o)
 }
+
+// GW-48; number 23 of the contract's gateway-api.md: the configuration of a Service that the original has left to one of its routes is
+// taken over, with all routes; one of something else is not.
+func TestMeshOfTheOriginal(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"web", "other"} {
+		_, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80, AppProtocol: new("http")}}},
+		}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	route := func(name, path, parent string) *unstructured.Unstructured {
+		return w.apply(httpRoutes.Resource(), fmt.Sprintf(`
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: %s}
+spec: {parentRefs: [{group: "", kind: Service, name: %s}], rules: [{matches: [{path: {type: PathPrefix, value: %s}}], backendRefs: [{name: v1, port: 80}]}]}`, name, parent, path))
+	}
+	one, foreign := route("one", "/", "web"), route("foreign", "/", "other")
+	left := func(name string, owner *unstructured.Unstructured) {
+		w.apply(v2.CiliumEnvoyConfigResource, fmt.Sprintf(`
+apiVersion: cilium.io/v2
+kind: CiliumEnvoyConfig
+metadata: {name: %s, ownerReferences: [{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, name: %s, uid: %s, controller: true}]}
+spec: {services: [{name: %s, namespace: %s, ports: [80]}], resources: []}`, name, owner.GetName(), owner.GetUID(), name, w.Namespace))
+	}
+	left("web", one)
+	left("other", one) // that is no route of it
+	route("two", "/two", "web")
+	o := w.start()
+	controller := func(name string) string {
+		u, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Get(t.Context(), name, metav1.GetOptions{})
+		w.must(err)
+		return fmt.Sprint(len(u.GetOwnerReferences()), " ", metav1.GetControllerOf(u).Kind)
+	}
+	operatortest.Eventually(t, "the Service is its only owner", func() bool { return controller("web") == "1 Service" })
+	w.awaitRoutes("web", "insecure", "*/two → NS:v1:80", "*/ → NS:v1:80")
+	w.awaitAccepted(httpRoutes.Resource(), foreign.GetName(), httpOK)
+	operatortest.Eventually(t, "that of another is reported", func() bool { return strings.Contains(o.Degraded("gateway"), "other") })
+	if got := controller("other"); got != "1 HTTPRoute" {
+		t.Errorf("that of another has the owners %s", got)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -26,6 +27,8 @@ type Desired struct {
 	Key slim.Key
 	// Owner is the controller of the object; nil for an object without one.
 	Owner *metav1.OwnerReference
+	// Former reports whether another controller is one that the original gives such an object: Owner takes its place. nil for none.
+	Former func(kind, name string, uid types.UID) bool
 	// NodeSourceAddress has connections to backends come from the address of the node.
 	NodeSourceAddress bool
 	// Labels and Annotations are added to those that the object has.
@@ -58,6 +61,7 @@ const (
 	ours      ownership = iota
 	replaced            // its owner was deleted, and had the name of ours: garbage collection deletes it
 	ofAnother           // another writer's
+	former              // of a controller that the original gives it: ours, once it is written
 )
 
 // ownershipOf compares the controller that an object has with the one that it is to have.
@@ -76,20 +80,27 @@ func (o *Object) ownership(want *metav1.OwnerReference) ownership {
 	return ownershipOf(ref.Kind.String(), ref.Name, ref.UID.API(), want)
 }
 
-// check returns an error if an object as the API server has it is not ours.
-func check(ref k8s.Ref, obj metav1.Object, want *metav1.OwnerReference) error {
-	var is ownership
-	if c := metav1.GetControllerOf(obj); c == nil {
-		is = ownershipOf("", "", "", want)
-	} else {
-		is = ownershipOf(c.Kind, c.Name, c.UID, want)
+// ownershipOf is whose an object with a controller is.
+func (d Desired) ownershipOf(kind, name string, uid types.UID) ownership {
+	is := ownershipOf(kind, name, uid, d.Owner)
+	if is == ofAnother && d.Former != nil && d.Former(kind, name, uid) {
+		return former
 	}
-	return is.err(ref, want)
+	return is
+}
+
+// check returns an error if an object as the API server has it is not ours.
+func (d Desired) check(ref k8s.Ref, obj metav1.Object) error {
+	c := metav1.GetControllerOf(obj)
+	if c == nil {
+		c = &metav1.OwnerReference{}
+	}
+	return d.ownershipOf(c.Kind, c.Name, c.UID).err(ref, d.Owner)
 }
 
 func (o ownership) err(ref k8s.Ref, want *metav1.OwnerReference) error {
 	switch {
-	case o == ours:
+	case o == ours, o == former:
 		return nil
 	case o == replaced:
 		return reconcile.Recheck()
@@ -141,15 +152,18 @@ func Write(ctx context.Context, c k8s.Client, in *stream.Store[Object], d Desire
 		return create(ctx, c, ref, d)
 	}
 	if !has.CannotDecode("metadata.ownerReferences") {
-		if err := has.ownership(d.Owner).err(ref, d.Owner); err != nil || has.isCurrent(d) {
+		owner := has.Controller.Reference()
+		is := d.ownershipOf(owner.Kind.String(), owner.Name, owner.UID.API())
+		if err := is.err(ref, d.Owner); err != nil || is == ours && has.isCurrent(d) {
 			return false, err
 		}
 	}
 	spec := opaqueSpec()
 	_, written, err = c.Modify(spec.With(ctx), ref, func(u *unstructured.Unstructured) error {
-		if err := check(ref, u, d.Owner); err != nil {
+		if err := d.check(ref, u); err != nil {
 			return err
 		}
+		d.own(u)
 		d.apply(u, spec)
 		return nil
 	})
@@ -157,6 +171,16 @@ func Write(ctx context.Context, c k8s.Client, in *stream.Store[Object], d Desire
 		err = reconcile.Recheck()
 	}
 	return written, err
+}
+
+// own makes the owner the controller in place of a former one.
+func (d Desired) own(u *unstructured.Unstructured) {
+	has := metav1.GetControllerOf(u)
+	if has == nil || d.Owner == nil || has.UID == d.Owner.UID {
+		return
+	}
+	owners := slices.DeleteFunc(u.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.UID == has.UID })
+	u.SetOwnerReferences(append(owners, *d.Owner))
 }
 
 func create(ctx context.Context, c k8s.Client, ref k8s.Ref, d Desired) (bool, error) {

@@ -504,7 +504,7 @@ func TestLostShare(t *testing.T) {
 	r.Backends[0].Weight, r.Lost = new(uint32(3)), 1
 	_, c := translate(t, Model{HTTP: []Listener{{Port: 80, Routes: []*Route{r}}}}, options)
 	routes := c.Tables[plainTable].VirtualHosts[0].Routes
-	if len(routes) != 2 || routes[0].GetDirectResponse().GetStatus() != 500 || routes[0].Match.RuntimeFraction.DefaultValue.Numerator != 250_000 || routes[1].GetRoute().GetCluster() != "ns:s:1" {
+	if len(routes) != 2 || routes[0].GetDirectResponse().GetStatus() != 500 || routes[0].Match.RuntimeFraction.DefaultValue.Numerator != 250_000 || routes[1].GetRoute().GetCluster() != "shop:s:1" {
 		t.Errorf("%v", routes)
 	}
 }
