@@ -17,13 +17,14 @@ type Config struct {
 	EnableGatewayAPIAppProtocol   bool   `flag:"enable-gateway-api-app-protocol" usage:"Speak to backends what the appProtocol of their Services says"`
 	EnableGatewayAPIALPN          bool   `flag:"enable-gateway-api-alpn" usage:"Offer HTTP/2 and HTTP/1.1 to clients of HTTPS listeners"`
 	GatewayAPIXFFNumTrustedHops   uint32 `flag:"gateway-api-xff-num-trusted-hops" usage:"Number of proxies in front whose X-Forwarded-For is trusted"`
+	GatewayAPIUseRemoteAddress    bool   `flag:"gateway-api-use-remote-address" usage:"Take the address of a client from its connection; otherwise from the headers of a proxy in front"`
 	GatewayAPIServiceExternalTP   string `flag:"gateway-api-service-externaltrafficpolicy" usage:"External traffic policy of the Services of Gateways: Cluster or Local"`
 
 	GatewayAPIHostNetworkEnabled      bool   `flag:"gateway-api-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
 	GatewayAPIHostNetworkNodeSelector string `flag:"gateway-api-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
 }
 
-var defaultConfig = Config{GatewayAPIServiceExternalTP: string(corev1.ServiceExternalTrafficPolicyCluster)}
+var defaultConfig = Config{GatewayAPIUseRemoteAddress: true, GatewayAPIServiceExternalTP: string(corev1.ServiceExternalTrafficPolicyCluster)}
 
 // Validate implements the check of config structs.
 func (c Config) Validate() error {

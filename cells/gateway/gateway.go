@@ -33,11 +33,13 @@ const (
 
 // options are those of a translation for a Service.
 func (c *controller) options(of slim.Key) envoy.Options {
+	connections := c.Envoy.Connections(c.Cluster)
+	connections.Forwarded = !c.Config.GatewayAPIUseRemoteAddress
 	return envoy.Options{
 		Service: envoy.Name{Namespace: of.Namespace, Name: of.Name}, SecretsNamespace: c.Envoy.GatewayAPISecretsNamespace, Copies: c.copies,
 		FirstWins: true, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
-		Timeouts: c.Envoy.Timeouts(),
+		Connections: connections,
 	}
 }
 
@@ -144,7 +146,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	var o outcome
 	if ports := portsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
-			ports: ports, hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, policy: c.Config.GatewayAPIServiceExternalTP, config: config,
+			ports: ports, kept: unbuilt(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed)
 		if err == nil {
 			err = c.writeConfig(ctx, g, s, plan)

@@ -95,6 +95,7 @@ func servicePort(port int32) corev1.ServicePort {
 // desiredService is what the Service of a Gateway is to be.
 type desiredService struct {
 	ports       []int32
+	kept        []protocolPort // that stay if they are there
 	hostNetwork bool
 	policy      string        // the external traffic policy without a serviceConfig
 	config      serviceConfig // of the class
@@ -132,10 +133,41 @@ func (d desiredService) set(s *corev1.Service, isNew bool) {
 	} else { // the API server refuses them there
 		s.Spec.LoadBalancerClass, s.Spec.AllocateLoadBalancerNodePorts, s.Spec.LoadBalancerSourceRanges = nil, nil, nil
 	}
-	s.Spec.Ports = nil
-	for _, port := range d.ports {
-		s.Spec.Ports = append(s.Spec.Ports, servicePort(port))
+	s.Spec.Ports = d.servicePorts(s.Spec.Ports)
+}
+
+// servicePorts are the ports of the listeners. Those of listeners that are not built here stay if they are there: they may be served
+// without us (GW-49).
+func (d desiredService) servicePorts(has []corev1.ServicePort) (all []corev1.ServicePort) {
+	missing := slices.Clone(d.ports)
+	for _, p := range has {
+		if i := slices.Index(missing, p.Port); i >= 0 && p.Name == servicePort(p.Port).Name && p.Protocol == corev1.ProtocolTCP {
+			missing = slices.Delete(missing, i, i+1)
+			all = append(all, p)
+		} else if slices.Contains(d.kept, protocolPort{p.Protocol, p.Port}) {
+			all = append(all, p)
+		}
 	}
+	for _, port := range missing {
+		all = append(all, servicePort(port))
+	}
+	return all
+}
+
+// protocolPort is a port of TCP or UDP.
+type protocolPort struct {
+	protocol corev1.Protocol
+	port     int32
+}
+
+// unbuilt are the ports of listeners of protocols that are not built here.
+func unbuilt(all []*listener) (ports []protocolPort) {
+	for _, l := range all {
+		if l.of.Protocol == gatewayv1.TCPProtocolType || l.of.Protocol == gatewayv1.UDPProtocolType {
+			ports = append(ports, protocolPort{corev1.Protocol(l.of.Protocol), l.of.Port})
+		}
+	}
+	return ports
 }
 
 // annotations are those of the Service, beside those that the Gateway asks for.

@@ -22,6 +22,8 @@ type Config struct {
 	IngressDefaultTimeout       time.Duration `flag:"ingress-default-request-timeout" usage:"Timeout of requests of Ingresses without an annotation; 0 for none" min:"1ms" zero:"sets none"`
 	IngressDefaultXFFTrusted    uint32        `flag:"ingress-default-xff-num-trusted-hops" usage:"Number of proxies in front whose X-Forwarded-For is trusted"`
 
+	IngressUseRemoteAddress bool `flag:"ingress-use-remote-address" usage:"Take the address of a client from its connection; otherwise from the headers of a proxy in front"`
+
 	IngressHostNetworkEnabled      bool   `flag:"ingress-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
 	IngressHostNetworkNodeSelector string `flag:"ingress-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
 	IngressHostNetworkPort         uint32 `flag:"ingress-hostnetwork-shared-listener-port" usage:"Port of the nodes for Ingresses that share a listener; 0 for 8080" max:"65535"`
@@ -32,6 +34,7 @@ type Config struct {
 
 var defaultConfig = Config{
 	EnforceIngressHTTPS:         true,
+	IngressUseRemoteAddress:     true,
 	IngressLBAnnotationPrefixes: []string{"lbipam.cilium.io", "service.beta.kubernetes.io", "service.kubernetes.io", "cloud.google.com"},
 	IngressSharedLBServiceName:  "cilium-ingress", IngressDefaultLBMode: dedicatedMode,
 }

@@ -25,10 +25,12 @@ import (
 
 // options are those of a translation for a Service.
 func (c *controller) options(of slim.Key) envoy.Options {
+	connections := c.Envoy.Connections(c.Cluster)
+	connections.Forwarded = !c.Config.IngressUseRemoteAddress
 	return envoy.Options{
 		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, Copies: c.copies, OneLabelWildcards: true,
 		ProxyProtocol: c.Config.EnableIngressProxyProtocol, XFFNumTrustedHops: c.Config.IngressDefaultXFFTrusted,
-		HostNetwork: c.Config.hostNetwork(c.Cluster), Timeouts: c.Envoy.Timeouts(),
+		HostNetwork: c.Config.hostNetwork(c.Cluster), Connections: connections,
 	}
 }
 

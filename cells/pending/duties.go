@@ -17,7 +17,6 @@ import (
 // implemented is removed here, and its options from flags.go.
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
-	duty("envoy.remoteaddress", "Has Envoy take the address of clients from headers", isOff("ingress-use-remote-address"), isOff("gateway-api-use-remote-address")),
 	duty("ipam.migration", "Moves nodes from cluster-pool to multi-pool", isOn("enable-cluster-pool-to-multi-pool-migration")),
 	duty("policy.groups", "Keeps CiliumCIDRGroups of groups outside of the cluster, in place of derived policies", isOn("register-dummy-external-group")),
 	duty("servicesync.slices", "Exports EndpointSlices of global Services to etcd", is("clustermesh-service-v2", "prefer-endpointslice", "only-endpointslice")),
@@ -46,10 +45,6 @@ func isOn(option string) ask {
 	}}
 }
 
-// isOff holds where the option is given, and false.
-func isOff(option string) ask {
-	return ask{option, func(v *config.Values) bool { return isZero(valueOf(v, option)) }}
-}
 
 // is holds where the option has one of the values.
 func is(option string, values ...string) ask {

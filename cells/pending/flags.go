@@ -23,8 +23,6 @@ var flags = []flag{
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
 	{"policy.groups", "policy-external-group-sync-interval", "duration", "10m0s", false},
 	{"policy.groups", "register-dummy-external-group", "bool", "false", false},
-	{"remote addresses", "ingress-use-remote-address", "bool", "true", false},
-	{"remote addresses", "gateway-api-use-remote-address", "bool", "true", false},
 	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
 	{"migration of IPAM", "enable-cluster-pool-to-multi-pool-migration", "bool", "false", false},
 	{"migration of IPAM", "multi-pool-migration-workers", "int", "16", false},

@@ -115,7 +115,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 }
 
 func (c *controller) write(ctx context.Context, s *service, of envoy.Service) error {
-	spec, err := of.Translate(c.Envoy.Timeouts())
+	spec, err := of.Translate(c.Envoy.ServiceConnections(c.Cluster))
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func TestPlan(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
 		if p.serves {
-			spec, err := p.service.Translate(envoy.Timeouts{Idle: time.Minute, StreamIdle: 5 * time.Minute})
+			spec, err := p.service.Translate(envoy.Connections{Idle: time.Minute, Connect: 5 * time.Second})
 			if err != nil {
 				t.Error(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -61,10 +62,45 @@ func (c Config) DefaultSecret() (name envoy.Name, ok bool) {
 	return name, name.Namespace != "" && name.Name != ""
 }
 
-// Timeouts are the timeouts of a translation.
-func (c Config) Timeouts() envoy.Timeouts {
-	return envoy.Timeouts{
-		Idle:       time.Duration(c.ProxyIdleTimeoutSeconds) * time.Second,
-		StreamIdle: time.Duration(c.ProxyStreamIdleTimeoutSeconds) * time.Second,
+// Connections is how connections are served, as the original of the release has it (ENV-35).
+func (c Config) Connections(shared cluster.Config) envoy.Connections {
+	to := envoy.Connections{Idle: time.Duration(c.ProxyIdleTimeoutSeconds) * time.Second}
+	idle := time.Duration(c.ProxyStreamIdleTimeoutSeconds) * time.Second
+	if !release.InternalAddresses.In(shared.Release) {
+		to.Connect = connectTimeout
+		if idle != streamIdle {
+			to.StreamIdle = &idle
+		}
+		return to
 	}
+	to.InternalIPv4, to.InternalIPv6 = shared.EnableIPv4, shared.EnableIPv6
+	if !release.ZeroTimeouts.In(shared.Release) {
+		if idle == 0 {
+			idle = streamIdle
+		}
+		if to.Idle == 0 {
+			to.Idle = upstreamIdle
+		}
+	}
+	if idle > 0 {
+		to.StreamIdle = &idle
+	}
+	return to
 }
+
+// ServiceConnections is Connections for Services at layer 7.
+func (c Config) ServiceConnections(shared cluster.Config) envoy.Connections {
+	to := c.Connections(shared)
+	to.Connect = connectTimeout
+	if to.StreamIdle == nil && c.ProxyStreamIdleTimeoutSeconds == 0 {
+		to.StreamIdle = new(time.Duration)
+	}
+	return to
+}
+
+// What the original writes where an option does not say.
+const (
+	connectTimeout = 5 * time.Second
+	streamIdle     = 5 * time.Minute
+	upstreamIdle   = time.Minute
+)

@@ -94,4 +94,12 @@ var (
 	// ShortConfigNames is whether the names of CiliumEnvoyConfigs are shortened to 63 characters.
 	ShortConfigNames = question("ShortConfigNames", "Are the names of CiliumEnvoyConfigs shortened?", "ENV-32",
 		[...]bool{false, false, false, true})
+
+	// InternalAddresses is whether Envoy is told which clients are internal, and timeouts of streams always: from 1.33 on it takes none.
+	InternalAddresses = question("InternalAddresses", "Is Envoy told which clients are internal?", "ENV-35",
+		[...]bool{false, true, true, true})
+
+	// ZeroTimeouts is whether an idle timeout of 0 is none, in place of the default.
+	ZeroTimeouts = question("ZeroTimeouts", "Is an idle timeout of 0 none?", "ENV-35",
+		[...]bool{true, false, false, true})
 )

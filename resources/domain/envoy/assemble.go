@@ -86,7 +86,7 @@ func (t *Translator) encodeClusters(o Options, used usage) (all []json.RawMessag
 		b := used[name].backend
 		key := clusterKey{name, b.Namespace + "/" + b.Name.Name + ":" + b.Port, used[name].protocol, b.TLS.text()}
 		text, err := t.clusters.get(key, always, func() (json.RawMessage, error) {
-			c := cluster(key.name, key.service, key.protocol, o.Idle)
+			c := o.Connections.cluster(key.name, key.service, key.protocol)
 			c.TransportSocket = o.upstreamSocket(b.TLS)
 			return encodeAny(c)
 		})

@@ -26,18 +26,20 @@ const (
 const httpOptions = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
 
 // cluster is a backend whose endpoints come from the agent, by the name of the Service.
-func cluster(name, service string, protocol upstreamHTTP, idle time.Duration) *clusterv3.Cluster {
+func (o Connections) cluster(name, service string, protocol upstreamHTTP) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS},
-		ConnectTimeout:       durationpb.New(5 * time.Second),
 		OutlierDetection:     &clusterv3.OutlierDetection{SplitExternalLocalOriginErrors: true},
+	}
+	if o.Connect > 0 {
+		c.ConnectTimeout = durationpb.New(o.Connect)
 	}
 	if service != "" {
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{ServiceName: service}
 	}
 	if protocol != noHTTP {
-		c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: packed(upstreamOptions(protocol, idle))}
+		c.TypedExtensionProtocolOptions = map[string]*anypb.Any{httpOptions: packed(upstreamOptions(protocol, o.Idle))}
 	}
 	return c
 }

@@ -4,8 +4,6 @@
 package envoy
 
 import (
-	"time"
-
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
@@ -28,31 +26,48 @@ const (
 	secureTable  = "listener-secure"
 )
 
-// defaultStreamIdle is Envoy's own idle timeout of streams: it is not written.
-const defaultStreamIdle = 5 * time.Minute
-
 func httpFilter(name string, config proto.Message) *hcmv3.HttpFilter {
 	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: packed(config)}}
 }
 
-// connectionManager is the filter that serves HTTP with a route table.
-func connectionManager(table string, streamIdle time.Duration) *hcmv3.HttpConnectionManager {
+// manager is the filter that serves HTTP with a route table.
+func (c Connections) manager(table string) *hcmv3.HttpConnectionManager {
 	m := &hcmv3.HttpConnectionManager{
 		StatPrefix:       table,
 		RouteSpecifier:   &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{RouteConfigName: table}},
-		UseRemoteAddress: wrapperspb.Bool(true),
+		UseRemoteAddress: wrapperspb.Bool(!c.Forwarded),
 		UpgradeConfigs:   []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
 		HttpFilters:      []*hcmv3.HttpFilter{httpFilter("envoy.filters.http.router", &routerv3.Router{})},
 	}
-	if streamIdle != defaultStreamIdle {
-		m.StreamIdleTimeout = durationpb.New(streamIdle)
+	if c.StreamIdle != nil {
+		m.StreamIdleTimeout = durationpb.New(*c.StreamIdle)
+	}
+	if internal := c.internal(); len(internal) > 0 {
+		m.InternalAddressConfig = &hcmv3.HttpConnectionManager_InternalAddressConfig{CidrRanges: internal}
 	}
 	return m
 }
 
+// internal are the networks whose clients are internal.
+func (c Connections) internal() (all []*corev3.CidrRange) {
+	add := func(address string, bits uint32) {
+		all = append(all, &corev3.CidrRange{AddressPrefix: address, PrefixLen: wrapperspb.UInt32(bits)})
+	}
+	if c.InternalIPv4 {
+		add("10.0.0.0", 8)
+		add("172.16.0.0", 12)
+		add("192.168.0.0", 16)
+		add("127.0.0.1", 32)
+	}
+	if c.InternalIPv6 {
+		add("::1", 128)
+	}
+	return all
+}
+
 // httpFilterChain serves a route table of an Ingress or a Gateway. match and socket are of TLS, nil without.
 func (o Options) httpFilterChain(table string, match *listenerv3.FilterChainMatch, socket *corev3.TransportSocket) *listenerv3.FilterChain {
-	m := connectionManager(table, o.StreamIdle)
+	m := o.manager(table)
 	m.HttpFilters = append([]*hcmv3.HttpFilter{
 		httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{}),
 		httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{EmitFilterState: true, EnableUpstreamStats: true}),

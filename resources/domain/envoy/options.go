@@ -26,7 +26,7 @@ type Options struct {
 	AppProtocol       bool // backends say which version of HTTP they speak
 	XFFNumTrustedHops uint32
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
-	Timeouts
+	Connections
 }
 
 // CopyNames gives the copies of Secrets and of ConfigMaps their names.

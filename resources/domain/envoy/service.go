@@ -45,7 +45,7 @@ type Service struct {
 
 // Translate returns the configuration of a Service. With ports, each has a virtual host and a cluster of its own, so that requests
 // stay with the endpoints of their port; they have one listener, since agents keep one redirect for a Service.
-func (s Service) Translate(t Timeouts) (v2.CiliumEnvoyConfigSpec, error) {
+func (s Service) Translate(t Connections) (v2.CiliumEnvoyConfigSpec, error) {
 	name := s.Name.String()
 	spec := v2.CiliumEnvoyConfigSpec{Services: []v2.EnvoyServiceListener{{Name: s.Name.Name, Namespace: s.Namespace}}}
 	table, clusters := &routev3.RouteConfiguration{Name: name}, []message{}
@@ -77,10 +77,10 @@ func (s Service) Translate(t Timeouts) (v2.CiliumEnvoyConfigSpec, error) {
 }
 
 // listener serves a route table of its name.
-func (s Service) listener(name string, t Timeouts) *listenerv3.Listener {
+func (s Service) listener(name string, t Connections) *listenerv3.Listener {
 	return &listenerv3.Listener{
 		Name:            name,
-		FilterChains:    []*listenerv3.FilterChain{filterChain(nil, "envoy.filters.network.http_connection_manager", connectionManager(name, t.StreamIdle), nil)},
+		FilterChains:    []*listenerv3.FilterChain{filterChain(nil, "envoy.filters.network.http_connection_manager", t.manager(name), nil)},
 		ListenerFilters: []*listenerv3.ListenerFilter{tlsInspector()},
 	}
 }
@@ -97,15 +97,22 @@ func virtualHost(name string, domains []string) *routev3.VirtualHost {
 }
 
 // cluster is the endpoints of the Service, or of one of its ports.
-func (s Service) cluster(name string, t Timeouts) *clusterv3.Cluster {
-	c := cluster(name, "", downstreamHTTP, t.Idle)
+func (s Service) cluster(name string, t Connections) *clusterv3.Cluster {
+	c := t.cluster(name, "", downstreamHTTP)
 	c.LbPolicy = policies[s.Algorithm]
 	c.OutlierDetection.ConsecutiveLocalOriginFailure = wrapperspb.UInt32(2)
 	return c
 }
 
-// Timeouts are those of agents' options.
-type Timeouts struct {
-	Idle       time.Duration // of connections to backends
-	StreamIdle time.Duration // of requests
+// Connections is how connections are served, in every translation.
+type Connections struct {
+	Idle time.Duration // after which connections to backends are closed; 0 for never
+	// StreamIdle is after which time without data requests end, 0 for never; nil for Envoy's own, five minutes.
+	StreamIdle *time.Duration
+	Connect    time.Duration // how long it may take to connect to a backend; 0 for Envoy's own, five seconds
+	// InternalIPv4 and InternalIPv6 have clients with private addresses of a family count as internal: Envoy keeps the headers by which
+	// they ask things of it, and the ids of their requests.
+	InternalIPv4, InternalIPv6 bool
+	// Forwarded has the address of a client come from the headers of a proxy in front, and not from the connection.
+	Forwarded bool
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/utils/lru"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -86,9 +87,25 @@ func DigestOf(text []byte) (Digest, error) {
 	if _, known := canonicals.Get(asIs); known {
 		return asIs, nil
 	}
-	sorted, err := canonical(text)
+	var spec any
+	if err := utiljson.Unmarshal(text, &spec); err != nil {
+		return Digest{}, err
+	}
+	dropEmptyListeners(spec)
+	sorted, err := marshal(spec)
 	if err != nil {
 		return Digest{}, err
 	}
 	return sha256.Sum256(sorted), nil
+}
+
+// dropEmptyListeners leaves out empty names of listeners, which the original writes: they mean the first one, as none does.
+func dropEmptyListeners(spec any) {
+	fields, _ := spec.(map[string]any)
+	services, _ := fields["services"].([]any)
+	for _, item := range services {
+		if s, ok := item.(map[string]any); ok && s["listener"] == "" {
+			delete(s, "listener")
+		}
+	}
 }

@@ -24,7 +24,7 @@ import (
 
 var options = Options{
 	Service: Name{"shop", "cilium-ingress-web"}, SecretsNamespace: "cilium-secrets", OneLabelWildcards: true,
-	Timeouts: Timeouts{Idle: time.Minute, StreamIdle: 5 * time.Minute},
+	Connections: Connections{Idle: time.Minute, Connect: 5 * time.Second},
 }
 
 func to(service, port string) []Backend {

@@ -34,7 +34,7 @@ func serve(t *testing.T, m envoy.Model, backend http.HandlerFunc) (address strin
 // serveIn serves what the operator writes for a model.
 func serveIn(t *testing.T, m envoy.Model, w World) (address string) {
 	t.Helper()
-	result, err := new(envoy.Translator).Translate(m, envoy.Options{Service: envoy.Name{Namespace: "ns", Name: "s"}, SecretsNamespace: "copies", FirstWins: true, Timeouts: envoy.Timeouts{StreamIdle: 5 * time.Minute}})
+	result, err := new(envoy.Translator).Translate(m, envoy.Options{Service: envoy.Name{Namespace: "ns", Name: "s"}, SecretsNamespace: "copies", FirstWins: true, Connections: envoy.Connections{Connect: 5 * time.Second}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestAServiceWithSeveralPorts(t *testing.T) {
 		endpoints["ns/s:"+port] = []string{start(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, port) })}
 	}
 	s := envoy.Service{Name: envoy.Name{Namespace: "ns", Name: "s"}, Ports: []uint32{80, 8080}, Algorithm: envoy.RoundRobin}
-	spec, err := s.Translate(envoy.Timeouts{Idle: time.Minute, StreamIdle: 5 * time.Minute})
+	spec, err := s.Translate(envoy.Connections{Idle: time.Minute, Connect: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/domain/envoy"
+)
+
+// ENV-35; numbers 34, 35 and 47 of the contract's envoy-config.md, and 10 to 12 of its l7-service-lb.md: timeouts and internal addresses
+// of each release.
+func TestConnections(t *testing.T) {
+	const five = 5 * time.Minute
+	for name, test := range map[string]struct {
+		release      string
+		idle, stream int
+		want         envoy.Connections
+		service      bool
+	}{
+		"1.17":             {"1.17", 60, 300, envoy.Connections{Idle: time.Minute, Connect: 5 * time.Second}, false},
+		"1.17, 10 minutes": {"1.17", 60, 600, envoy.Connections{Idle: time.Minute, Connect: 5 * time.Second, StreamIdle: new(10 * time.Minute)}, false},
+		"1.18":             {"1.18", 60, 300, envoy.Connections{Idle: time.Minute, StreamIdle: new(five), InternalIPv4: true}, false},
+		"1.19, zeros":      {"1.19", 0, 0, envoy.Connections{Idle: time.Minute, StreamIdle: new(five), InternalIPv4: true}, false},
+		"1.20, zeros":      {"1.20", 0, 0, envoy.Connections{InternalIPv4: true}, false},
+		"1.20":             {"1.20", 60, 300, envoy.Connections{Idle: time.Minute, StreamIdle: new(five), InternalIPv4: true}, false},
+		"1.19, a Service":  {"1.19", 60, 0, envoy.Connections{Idle: time.Minute, StreamIdle: new(five), InternalIPv4: true, Connect: 5 * time.Second}, true},
+		"1.20, a Service":  {"1.20", 60, 0, envoy.Connections{Idle: time.Minute, StreamIdle: new(time.Duration(0)), InternalIPv4: true, Connect: 5 * time.Second}, true},
+	} {
+		r, err := release.Parse(test.release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, of := Config{ProxyIdleTimeoutSeconds: test.idle, ProxyStreamIdleTimeoutSeconds: test.stream}, cluster.Config{EnableIPv4: true, Release: r}
+		got := c.Connections(of)
+		if test.service {
+			got = c.ServiceConnections(of)
+		}
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
