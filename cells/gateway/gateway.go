@@ -190,6 +190,7 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 		Edit: func(to *corev1.Service, isNew bool) {
 			envoyres.AddMeta(to, labels, d.annotations(ips))
 			envoyres.AddMeta(to, nil, annotations)
+			envoyres.SetFamilies(to, isNew, c.Cluster)
 			d.setRangesPolicy(to, annotations)
 			d.set(to, isNew)
 		},

@@ -125,6 +125,7 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 		Resource: services.Resource(), Kind: "Service", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
 		Edit: func(to *corev1.Service, isNew bool) {
 			envoyres.AddMeta(to, labels, annotations)
+			envoyres.SetFamilies(to, isNew, c.Cluster)
 			setService(to, s, c.Config.IngressHostNetworkEnabled, in.model, isNew)
 		},
 	}, envoyres.Cached(c.services, serviceKey(key)))

@@ -45,7 +45,6 @@ func isOn(option string) ask {
 	}}
 }
 
-
 // is holds where the option has one of the values.
 func is(option string, values ...string) ask {
 	return ask{option, func(v *config.Values) bool { return slices.Contains(values, valueOf(v, option)) }}

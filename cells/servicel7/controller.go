@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -34,6 +35,7 @@ type params struct {
 
 	Config   Config
 	Envoy    envoyres.Config
+	Cluster  cluster.Config
 	Services stream.Resource[service]
 	Configs  stream.Resource[envoyres.Object]
 	Client   k8s.Client

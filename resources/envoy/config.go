@@ -6,6 +6,8 @@ package envoy
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -104,3 +106,11 @@ const (
 	streamIdle     = 5 * time.Minute
 	upstreamIdle   = time.Minute
 )
+
+// SetFamilies has a new Service prefer both families, if the cluster has both and the original of its release asks for them. Families
+// that the API server lacks are no error then.
+func SetFamilies(s *corev1.Service, isNew bool, of cluster.Config) {
+	if isNew && of.EnableIPv4 && of.EnableIPv6 && release.DualStackServices.In(of.Release) {
+		s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+	}
+}

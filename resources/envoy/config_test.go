@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
@@ -33,7 +34,7 @@ func TestConnections(t *testing.T) {
 		"1.19, a Service":  {"1.19", 60, 0, envoy.Connections{Idle: time.Minute, StreamIdle: new(five), InternalIPv4: true, Connect: 5 * time.Second}, true},
 		"1.20, a Service":  {"1.20", 60, 0, envoy.Connections{Idle: time.Minute, StreamIdle: new(time.Duration(0)), InternalIPv4: true, Connect: 5 * time.Second}, true},
 	} {
-		r, err := release.Parse(test.release)
+		r, _, err := release.Parse(test.release)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,5 +46,22 @@ func TestConnections(t *testing.T) {
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
+	}
+}
+
+// ENV-37; numbers 33 of the contract's gateway-api.md and 25 of its ingress.md: new Services prefer both families where both are on.
+func TestFamilies(t *testing.T) {
+	both := cluster.Config{EnableIPv4: true, EnableIPv6: true}
+	older, _, err := release.Parse("1.17")
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(c cluster.Config, isNew bool) bool {
+		s := &corev1.Service{}
+		SetFamilies(s, isNew, c)
+		return s.Spec.IPFamilyPolicy != nil && *s.Spec.IPFamilyPolicy == corev1.IPFamilyPolicyPreferDualStack && s.Spec.IPFamilies == nil
+	}
+	if !of(both, true) || of(both, false) || of(cluster.Config{EnableIPv6: true}, true) || of(cluster.Config{EnableIPv4: true, EnableIPv6: true, Release: older}, true) {
+		t.Error("families differ")
 	}
 }

@@ -102,4 +102,8 @@ var (
 	// ZeroTimeouts is whether an idle timeout of 0 is none, in place of the default.
 	ZeroTimeouts = question("ZeroTimeouts", "Is an idle timeout of 0 none?", "ENV-35",
 		[...]bool{true, false, false, true})
+
+	// DualStackServices is whether new Services of Ingresses and Gateways have both families where the cluster has them.
+	DualStackServices = question("DualStackServices", "Do Services of Ingresses and Gateways have both families?", "ENV-37",
+		[...]bool{false, true, true, true})
 )
