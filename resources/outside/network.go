@@ -6,9 +6,9 @@ package outside
 import "net/http"
 
 // Network reaches servers as other clients do, and one host without a proxy and on connections that are not kept: the metadata
-// service of the instance.
+// service of the instance. Answers are bounded.
 func Network(direct string) http.RoundTripper {
-	return byHost{direct, &http.Transport{DisableKeepAlives: true}, http.DefaultTransport}
+	return Bounded(byHost{direct, &http.Transport{DisableKeepAlives: true}, http.DefaultTransport})
 }
 
 type byHost struct {

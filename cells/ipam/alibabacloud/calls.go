@@ -120,6 +120,9 @@ func numbered[Page, Item any](ctx context.Context, s *session, operation string,
 		if all = append(all, list...); len(list) == 0 || len(all) >= total {
 			return all, nil
 		}
+		if err := outside.CheckList(operation, number, len(all)); err != nil {
+			return nil, err
+		}
 	}
 }
 
@@ -128,7 +131,8 @@ func chained[Page, Item any](ctx context.Context, s *session, operation string, 
 	if size > 0 {
 		q = q.with("MaxResults", strconv.Itoa(size))
 	}
-	for next := ""; ; {
+	next := ""
+	for pages := 1; ; pages++ {
 		var page Page
 		of := q
 		if next != "" {
@@ -141,6 +145,9 @@ func chained[Page, Item any](ctx context.Context, s *session, operation string, 
 		list, next = items(page)
 		if all = append(all, list...); next == "" {
 			return all, nil
+		}
+		if err := outside.CheckList(operation, pages, len(all)); err != nil {
+			return nil, err
 		}
 	}
 }

@@ -131,7 +131,7 @@ func listIn[T any](ctx context.Context, s *session, region, operation string, ge
 		return nil, err
 	}
 	var token *string
-	for {
+	for pages := 1; ; pages++ {
 		var p page[T]
 		if err := s.readWith(ctx, client, operation, func(ctx context.Context, c *ec2.Client) (err error) {
 			p, err = get(ctx, c, token)
@@ -142,6 +142,9 @@ func listIn[T any](ctx context.Context, s *session, region, operation string, ge
 		all = append(all, p.items...)
 		if sdk.ToString(p.next) == "" {
 			return all, nil
+		}
+		if err := outside.CheckList(operation, pages, len(all)); err != nil {
+			return nil, err
 		}
 		token = p.next
 	}
@@ -252,7 +255,7 @@ func (s *session) interfacesOf(ctx context.Context, ids []string) (all []types.N
 // unattached are up to count interfaces, or a few more, that have tags and are not attached.
 func (s *session) unattached(ctx context.Context, tags map[string]string, count int) (ids []string, err error) {
 	var token *string
-	for len(ids) < count {
+	for pages := 1; len(ids) < count; pages++ {
 		var out *ec2.DescribeNetworkInterfacesOutput
 		if err := read(ctx, s, "DescribeNetworkInterfaces", func(ctx context.Context, c *ec2.Client) (err error) {
 			out, err = c.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{
@@ -267,6 +270,9 @@ func (s *session) unattached(ctx context.Context, tags map[string]string, count 
 		}
 		if token = out.NextToken; sdk.ToString(token) == "" {
 			break
+		}
+		if err := outside.CheckList("DescribeNetworkInterfaces", pages, len(ids)); err != nil {
+			return nil, err
 		}
 	}
 	return ids, nil

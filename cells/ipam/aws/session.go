@@ -138,7 +138,7 @@ func (s *session) load(ctx context.Context) (sdk.Config, error) {
 	if of, ok := loaded.HTTPClient.(*awshttp.BuildableClient); ok {
 		s.http = of.GetTransport() // a copy, with the authorities of AWS_CA_BUNDLE
 	}
-	loaded.HTTPClient = &http.Client{Transport: s.http}
+	loaded.HTTPClient = &http.Client{Transport: outside.Bounded(s.http)}
 	return loaded, nil
 }
 

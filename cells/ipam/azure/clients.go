@@ -13,6 +13,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/compute/armcompute/v7"
 	"github.com/Azure/azure-sdk-for-go/sdk/resourcemanager/network/armnetwork/v8"
+
+	"github.com/skep-operator/skep/resources/outside"
 )
 
 // Operations, in the words of the original's metrics where it has them.
@@ -79,12 +81,15 @@ func newClients(s settings, c Config, to pass) (*clients, error) {
 // all returns the items of all pages.
 func all[Page, Item any](ctx context.Context, operation string, pager *runtime.Pager[Page], items func(Page) []*Item) (list []*Item, err error) {
 	ctx = reading(ctx, operation)
-	for pager.More() {
+	for pages := 1; pager.More(); pages++ {
 		page, err := pager.NextPage(ctx)
 		if err != nil {
 			return nil, describe(operation, err)
 		}
 		list = append(list, items(page)...)
+		if err := outside.CheckList(operation, pages, len(list)); err != nil {
+			return nil, err
+		}
 	}
 	return list, nil
 }
