@@ -68,6 +68,12 @@ func (s *syncState) nextAction(name string, holds func(LeaseID) bool) action {
 	return noAction
 }
 
+// isDone reports whether a key is there as it is desired.
+func (s *syncState) isDone(name string, holds func(LeaseID) bool) bool {
+	_, wanted := s.desired[name]
+	return wanted && s.listed && s.nextAction(name, holds) == noAction
+}
+
 func (s *syncState) mayDelete(name string) bool {
 	if _, ours := s.written[name]; ours {
 		return true

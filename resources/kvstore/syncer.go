@@ -37,6 +37,7 @@ type syncer struct {
 	mu      sync.Mutex
 	state   *syncState
 	pending map[string]struct{} // names not yet in their desired state
+	fought  contention
 	// marker is written once the names pending when it was requested are done.
 	marker *syncedMarker
 }
@@ -86,6 +87,7 @@ func newSyncer(c Client, s reconcile.Deps, prefix, cluster string) (*syncer, err
 		state: newSyncState(), pending: map[string]struct{}{},
 	}
 	s.Health = s.Health.Child("mirror-" + strings.ReplaceAll(keyClass(m.prefix), "/", "-"))
+	m.fought = newContention(m.prefix, s.Health)
 	m.queue = reconcile.NewQueue(s, "mirror "+keyClass(m.prefix), m.syncKey, reconcile.Backoff(initialRetryDelay, maxRetryDelay))
 	return m, nil
 }
@@ -151,6 +153,7 @@ func (s *syncer) upsert(name string, value []byte, triggers ...k8s.Trigger) {
 		return
 	}
 	s.state.desired[name] = value
+	s.fought.changed(name, true)
 	s.enqueue(name, triggers...)
 }
 
@@ -262,12 +265,16 @@ func (s *syncer) handleEvent(e Event) {
 	name := strings.TrimPrefix(e.Key, s.prefix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	wasDone := s.state.isDone(name, s.client.leases.has)
 	if e.Kind == Delete {
 		s.state.observeDelete(name, e.ModRevision)
 	} else {
 		s.state.observePut(name, observedKey{e.Value, e.Lease, e.ModRevision})
 	}
 	if s.state.nextAction(name, s.client.leases.has) != noAction {
+		if wasDone {
+			s.fought.undone(name, time.Now())
+		}
 		s.enqueue(name, k8s.Trigger{Kind: "EtcdKey", Name: e.Key, ResourceVersion: fmt.Sprint(e.ModRevision)})
 	}
 }
@@ -283,13 +290,21 @@ func (s *syncer) syncKey(ctx context.Context, t syncItem) error {
 	s.mu.Lock()
 	todo, revision, listed := s.state.nextAction(t.name, s.client.leases.has), s.state.lastRevision(t.name), s.state.listed
 	want, wanted := s.state.desired[t.name]
+	var pause time.Duration
 	if todo == putKey {
-		s.state.written[t.name] = struct{}{}
+		if pause = s.fought.wait(t.name, time.Now()); pause == 0 {
+			s.state.written[t.name] = struct{}{}
+			s.fought.changed(t.name, false)
+		}
 	}
 	if todo == noAction && listed && wanted {
 		s.finishPut(t)
+		pause = s.fought.rest(t.name, time.Now())
 	}
 	s.mu.Unlock()
+	if pause > 0 {
+		return reconcile.RequeueAfter(pause)
+	}
 	switch {
 	case todo == putKey:
 		return s.put(ctx, t, want, revision)
