@@ -12,7 +12,7 @@ import (
 )
 
 // contention are the keys that another writer changes after each of our writes. Each of them is written slower and slower, and told in
-// health; others are not held up (KV-32).
+// health; others are not held up (KV-S7).
 type contention struct {
 	prefix string
 	health health.Reporter

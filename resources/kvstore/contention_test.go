@@ -12,7 +12,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// KV-29; number 9.1 of the contract's tenants.md: a key that another writer changes after each of our writes is written slower and
+// KV-S7; number 9.1 of the contract's tenants.md: a key that another writer changes after each of our writes is written slower and
 // slower, and named in health. Another key is written as ever, and so is another value.
 func TestWritersWhoUndoEachOther(t *testing.T) {
 	t.Parallel()
@@ -47,7 +47,7 @@ func TestWritersWhoUndoEachOther(t *testing.T) {
 // The same with times: what is told, and when it is over.
 func TestContention(t *testing.T) {
 	tree := health.NewTree()
-	c := newContention("cilium/state/x/", tree.Root())
+	c := newContention("cilium/state/x/", tree.Reporter("x"))
 	now := time.Unix(1e6, 0)
 	for range 4 {
 		c.undone("a", now)
