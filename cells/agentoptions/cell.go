@@ -12,8 +12,6 @@ var Cell = cell.Module("agentoptions", "Accepts options of agents that the origi
 
 // Config are options of agents.
 type Config struct {
-	EnableIPsec               bool `flag:"enable-ipsec" usage:"Agents encrypt with IPsec" hidden:"true"`
 	EnableSRv6                bool `flag:"enable-srv6" usage:"Agents route with SRv6" hidden:"true"`
-	EnableWireguard           bool `flag:"enable-wireguard" usage:"Agents encrypt with WireGuard" hidden:"true"`
 	PolicyDefaultLocalCluster bool `flag:"policy-default-local-cluster" usage:"Rules that name no cluster select the agents' own for them" hidden:"true"`
 }

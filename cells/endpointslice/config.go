@@ -15,15 +15,21 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/config"
 )
 
 // Config says how endpoints are grouped.
 type Config struct {
 	CESMaxCiliumEndpointsPerCES int           `flag:"ces-max-ciliumendpoints-per-ces" usage:"Maximum number of endpoints in a CiliumEndpointSlice"`
-	CESSliceMode                string        `flag:"ces-slice-mode" usage:"How endpoints are grouped into CiliumEndpointSlices: identity (one identity per slice where possible) or fcfs (any endpoints of a namespace, which needs fewer slices)"`
-	CESRateLimits               string        `flag:"ces-rate-limits" usage:"Write rate of CiliumEndpointSlices by cluster size, as a JSON list of nodes, limit (per second) and burst; limit is capped at 50, burst at 100"`
+	CESSliceMode                string        `flag:"ces-slice-mode" usage:"How endpoints are grouped into CiliumEndpointSlices: identity (one identity per slice where possible) or fcfs (any endpoints of a namespace, which needs fewer slices); from 1.18 on fcfs unless it is given"`
+	CESRateLimits               string        `flag:"ces-rate-limits" usage:"Write rate of CiliumEndpointSlices by cluster size, as a JSON list of nodes, limit (per second) and burst; up to 1.18 limit is capped at 50, burst at 100"`
 	CESCleanupGrace             time.Duration `flag:"ces-cleanup-grace" usage:"How long CiliumEndpointSlices that are no longer in use must be unchanged before they are deleted; longer than a restart of all agents takes. 0 keeps them" min:"100ms" zero:"keeps them"`
+
+	// Release is that of the cluster, and ModeGiven whether the option is given: from 1.18 on fcfs is the default.
+	Release   release.Release `flag:"-"`
+	ModeGiven bool            `flag:"-"`
 
 	// Options of the original without effect.
 	CESWriteQPSLimit            float64  `flag:"ces-write-qps-limit" usage:"No effect" deprecated:"it has no effect; set --ces-rate-limits"`
@@ -56,8 +62,16 @@ const (
 // deprecatedModes are the current names of modes by their deprecated names.
 var deprecatedModes = map[string]string{"cesSliceModeIdentity": modeIdentity, "cesSliceModeFCFS": modeFCFS}
 
-// mode is the mode by its current name.
+// Derive sets what follows from the release.
+func (c *Config) Derive(values *config.Values) {
+	c.Release, c.ModeGiven = release.Find(values).Release, values.Given(modeFlag)
+}
+
+// mode is the mode by its current name, that of the release if none is given (CES-32).
 func (c Config) mode() string {
+	if !c.ModeGiven && release.MixedSlices.In(c.Release) {
+		return modeFCFS
+	}
 	if now, deprecated := deprecatedModes[c.CESSliceMode]; deprecated {
 		return now
 	}
@@ -95,7 +109,7 @@ type step struct {
 	Burst int     `json:"burst"`
 }
 
-// Higher limits are capped to these.
+// Higher limits are capped to these up to 1.18.
 const (
 	maxLimit = 50
 	maxBurst = 100
@@ -122,7 +136,9 @@ func (c Config) limits() (limits, error) {
 		if s.Limit <= 0 || s.Burst < 1 {
 			return nil, cell.Invalid(limitsFlag, "step %d: limit must be above 0 and burst at least 1: with less no slice is ever written", i+1)
 		}
-		steps[i].Limit, steps[i].Burst = min(s.Limit, maxLimit), min(s.Burst, maxBurst)
+		if release.BoundedSliceRates.In(c.Release) {
+			steps[i].Limit, steps[i].Burst = min(s.Limit, maxLimit), min(s.Burst, maxBurst)
+		}
 	}
 	slices.SortStableFunc(steps, func(a, b step) int { return cmp.Compare(a.Nodes, b.Nodes) })
 	return steps, nil

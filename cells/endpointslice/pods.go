@@ -25,6 +25,7 @@ import (
 // nodes. CiliumEndpoints are not read.
 type podSource struct {
 	fields     fields
+	encryption encryption
 	pods       stream.Resource[slim.Pod]
 	nodes      stream.Resource[ciliumio.Node]
 	identities identity.Assignments
@@ -43,7 +44,7 @@ var podsByNode = stream.NewIndex("node", func(p *slim.Pod, add func(slim.String)
 })
 
 func newPodSource(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments, shared cluster.Config) source {
-	return &podSource{fields: fieldsOf(shared), pods: pods, nodes: nodes, identities: a}
+	return &podSource{fields: fieldsOf(shared), encryption: encryption{shared.EnableWireguard, shared.EnableIPsec}, pods: pods, nodes: nodes, identities: a}
 }
 
 func (s *podSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
@@ -95,6 +96,7 @@ func (s *podSource) handleAll(handle func(slim.Key, k8s.Trigger)) {
 // watchNodes handles the pods of nodes whose key has changed.
 func (s *podSource) watchNodes(ctx context.Context, handle func(slim.Key, k8s.Trigger)) error {
 	type nodeKey struct {
+		known     bool
 		key       int
 		undecoded bool
 	}
@@ -103,7 +105,7 @@ func (s *podSource) watchNodes(ctx context.Context, handle func(slim.Key, k8s.Tr
 		for _, ch := range batch.Changes {
 			var now nodeKey
 			if ch.Kind == stream.Upsert {
-				now = nodeKey{ch.Object.Spec.Encryption.Key, ch.Object.CannotDecode(keyPath)}
+				now = nodeKey{true, ch.Object.Spec.Encryption.Key, ch.Object.CannotDecode(keyPath)}
 			}
 			before := keys[ch.Key.Name]
 			if keys[ch.Key.Name] = now; now == (nodeKey{}) {
@@ -190,10 +192,31 @@ func (s *podSource) content(key slim.Key, last int64) (entry v2alpha1.CoreCilium
 	if p.Status.HostIP.IsValid() {
 		entry.Networking.NodeIP = p.Status.HostIP.String()
 	}
-	if n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()}); known {
-		entry.Encryption.Key = n.Spec.Encryption.Key
+	n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()})
+	if entry.Encryption.Key, ok = s.encryption.key(n, known); !ok {
+		return entry, false
 	}
 	return s.fields.keep(entry), true
+}
+
+// encryption is how agents encrypt what they send to other nodes.
+type encryption struct{ wireGuard, ipsec bool }
+
+// wireGuardKey stands for WireGuard, whatever the CiliumNode has.
+const wireGuardKey = 255
+
+// key is the number by which agents find the key for a pod, 0 for none. With IPsec it is that of the node, without whose CiliumNode no
+// entry is right (CES-31).
+func (e encryption) key(n *ciliumio.Node, known bool) (key int, ok bool) {
+	switch {
+	case e.wireGuard:
+		return wireGuardKey, true
+	case !e.ipsec:
+		return 0, true
+	case !known:
+		return 0, false
+	}
+	return n.Spec.Encryption.Key, true
 }
 
 const keyPath = "spec.encryption"

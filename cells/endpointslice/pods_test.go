@@ -103,7 +103,7 @@ func TestPods(t *testing.T) {
 		a.numbers[types.NamespacedName{Namespace: "shop", Name: name}] = 300
 	}
 
-	f := newPodSource(pods, nodes, a, cluster.Config{}).(*podSource)
+	f := newPodSource(pods, nodes, a, cluster.Config{EnableIPsec: true}).(*podSource)
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	seen, synced, ended := map[slim.Key]string{}, make(chan struct{}), make(chan struct{})
@@ -188,7 +188,7 @@ func TestPodsThatCannotBeDecoded(t *testing.T) {
 	}
 	pods.Replace(pod("web", "10.0.1.5"), pod("bare", ""))
 	nodes.Replace()
-	f := newPodSource(pods, nodes, &assigned{}, cluster.Config{}).(*podSource)
+	f := newPodSource(pods, nodes, &assigned{}, cluster.Config{EnableIPsec: true}).(*podSource)
 	var v podStores
 	if v.pods, err = pods.Store(t.Context()); err != nil {
 		t.Fatal(err)
@@ -211,6 +211,29 @@ func TestPodsThatCannotBeDecoded(t *testing.T) {
 			if f.undecodable(slim.Key{Namespace: "shop", Name: other}) {
 				t.Errorf("%s: of %s there is nothing to be said", rest, other)
 			}
+		}
+	}
+}
+
+// CES-31; numbers 27 and 28 of the contract's endpoint-slices.md: the number of the key by how agents encrypt.
+func TestEncryptionKey(t *testing.T) {
+	n := &ciliumio.Node{}
+	n.Spec.Encryption.Key = 3
+	for name, test := range map[string]struct {
+		encryption
+		of    *ciliumio.Node
+		want  int
+		known bool
+	}{
+		"WireGuard":                {encryption{wireGuard: true}, n, 255, true},
+		"WireGuard, no CiliumNode": {encryption{wireGuard: true}, nil, 255, true},
+		"IPsec":                    {encryption{ipsec: true}, n, 3, true},
+		"IPsec, no CiliumNode":     {encryption{ipsec: true}, nil, 0, false},
+		"neither":                  {encryption{}, n, 0, true},
+		"neither, no CiliumNode":   {encryption{}, nil, 0, true},
+	} {
+		if key, ok := test.key(test.of, test.of != nil); key != test.want || ok != test.known {
+			t.Errorf("%s: %d %t", name, key, ok)
 		}
 	}
 }

@@ -54,6 +54,10 @@ type Config struct {
 	EnableCiliumNetworkPolicy            bool   `flag:"enable-cilium-network-policy" usage:"Agents enforce CiliumNetworkPolicies" hidden:"true"`
 	EnableCiliumClusterwideNetworkPolicy bool   `flag:"enable-cilium-clusterwide-network-policy" usage:"Agents enforce CiliumClusterwideNetworkPolicies" hidden:"true"`
 
+	// How agents encrypt what they send to other nodes.
+	EnableIPsec     bool `flag:"enable-ipsec" usage:"Agents encrypt with IPsec" hidden:"true"`
+	EnableWireguard bool `flag:"enable-wireguard" usage:"Agents encrypt with WireGuard" hidden:"true"`
+
 	// EnableCiliumNodeCRD is as given; what holds is told by NodeCRD.
 	EnableCiliumNodeCRD bool `flag:"enable-ciliumnode-crd" usage:"Agents create CiliumNodes" hidden:"true"`
 

@@ -84,6 +84,14 @@ var (
 	ServiceAccountsInSlices = question("ServiceAccountsInSlices", "Do entries of CiliumEndpointSlices have service accounts?", "CES-30",
 		[...]bool{false, false, true, true})
 
+	// MixedSlices is whether slices have endpoints of any identity unless an option says otherwise.
+	MixedSlices = question("MixedSlices", "Do CiliumEndpointSlices have endpoints of any identity by default?", "CES-32",
+		[...]bool{false, true, true, true})
+
+	// BoundedSliceRates is whether rates of writes of slices are capped.
+	BoundedSliceRates = question("BoundedSliceRates", "Are the limits of --ces-rate-limits capped?", "CES-32",
+		[...]bool{true, true, false, false})
+
 	// PodUIDsInSlices is whether entries of CiliumEndpointSlices have the uids of pods.
 	PodUIDsInSlices = question("PodUIDsInSlices", "Do entries of CiliumEndpointSlices have uids of pods?", "CES-30",
 		[...]bool{false, false, false, true})
