@@ -75,6 +75,9 @@ func (c Config) mode() string {
 	if now, deprecated := deprecatedModes[c.CESSliceMode]; deprecated {
 		return now
 	}
+	if release.MixedSlices.In(c.Release) && c.CESSliceMode != modeIdentity {
+		return modeFCFS // the original knows no modes any more
+	}
 	return c.CESSliceMode
 }
 
@@ -87,6 +90,9 @@ func validate(c Config) error {
 		return cell.Invalid(maxFlag, "must be at least 1")
 	case c.mode() != modeIdentity && c.mode() != modeFCFS:
 		return cell.Invalid(modeFlag, "must be %s or %s", modeIdentity, modeFCFS)
+	}
+	if _, old := deprecatedModes[c.CESSliceMode]; c.ModeGiven && !old && c.CESSliceMode != c.mode() {
+		return cell.Questionable(modeFlag, "should be %s or %s; it means %s", modeIdentity, modeFCFS, c.mode())
 	}
 	steps, err := c.limits()
 	if err == nil && steps[0].Nodes < 0 { // in their order

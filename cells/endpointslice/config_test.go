@@ -7,18 +7,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// CES-E13 and CES-E14.
+// CES-E13, CES-E14 and CES-32.
 func TestLimits(t *testing.T) {
+	older, _, err := release.Parse("1.18")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for text, steps := range map[string]map[int][2]int{
 		`[{"nodes":25,"limit":16,"burst":32},{"nodes":5,"limit":5,"burst":10},{"nodes":15,"limit":11,"burst":22}]`: {
 			0: {5, 10}, 5: {5, 10}, 14: {5, 10}, 16: {11, 22}, 23: {11, 22}, 24: {11, 22}, 25: {16, 32}, 1000: {16, 32}},
 		`[{"nodes":0,"limit":100,"burst":500}]`: {0: {50, 100}, 5000: {50, 100}},
 		defaultConfig.CESRateLimits:             {0: {10, 20}, 99: {10, 20}, 100: {50, 100}},
 	} {
-		l, err := Config{CESRateLimits: text}.limits()
+		l, err := Config{CESRateLimits: text, Release: older}.limits()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,6 +31,31 @@ func TestLimits(t *testing.T) {
 			if limit, burst := l.at(nodes); int(limit) != want[0] || burst != want[1] {
 				t.Errorf("%s with %d nodes: %v and %d, want %v", text, nodes, limit, burst, want)
 			}
+		}
+	}
+}
+
+// CES-32; numbers 14, 17 and 19 of the contract's endpoint-slices.md: rates and modes by release.
+func TestReleases(t *testing.T) {
+	for name, test := range map[string]struct {
+		mode       string
+		given      bool
+		byIdentity bool
+		limit      int
+	}{
+		"1.17": {"identity", false, true, 50}, "1.18": {"identity", false, false, 50}, "1.19": {"identity", true, true, 100}, "1.20": {"foo", true, false, 100},
+	} {
+		r, _, err := release.Parse(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := Config{CESSliceMode: test.mode, ModeGiven: test.given, Release: r, CESRateLimits: `[{"nodes":0,"limit":100,"burst":500}]`}
+		l, err := c.limits()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if limit, _ := l.at(0); c.byIdentity() != test.byIdentity || int(limit) != test.limit {
+			t.Errorf("%s: by identity %t, %v", name, c.byIdentity(), limit)
 		}
 	}
 }
@@ -42,7 +72,6 @@ func TestRefusedOptions(t *testing.T) {
 		`--ces-rate-limits=[{"nodes":0,"burst":20}]`:                "limit must be above 0",
 		`--ces-rate-limits=[{"nodes":0,"limit":10}]`:                "burst at least 1",
 		`--ces-rate-limits=[{"nodes":0,"limit":10,"burst":1}] more`: "nothing behind it",
-		"--ces-slice-mode=foo":                                      "must be identity or fcfs",
 		"--ces-max-ciliumendpoints-per-ces=0":                       "must be at least 1",
 		"--disable-endpoint-crd":                                    "disable-endpoint-crd",
 		"--ces-cleanup-grace=-1s":                                   "must be at least 100ms, or 0",
@@ -63,6 +92,7 @@ func TestRefusedOptions(t *testing.T) {
 func TestOldModes(t *testing.T) {
 	for text, byIdentity := range map[string]bool{"identity": true, "fcfs": false, "cesSliceModeIdentity": true, "cesSliceModeFCFS": false} {
 		c := defaultConfig
+		c.ModeGiven = true
 		if c.CESSliceMode = text; c.byIdentity() != byIdentity || validate(c) != nil {
 			t.Errorf("%s: by identity %t, %v", text, c.byIdentity(), validate(c))
 		}
