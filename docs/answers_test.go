@@ -45,6 +45,7 @@ var events = map[string]event{
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
 	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule"},
 	"HostOfAnother":             {"the Ingress", "its own", "what it asks for of a host belongs to an older Ingress of another namespace"},
+	"HostPortOfAnother":         {"the Ingress", "its own", "the port of the nodes that it asks for belongs to a component of the cluster, or to an older Ingress of another namespace, and it is not served"},
 	"HostOfThis":                {"the Ingress", "its own", "younger Ingresses of other namespaces ask for what it has of its hosts, and do not get it"},
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
 	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},

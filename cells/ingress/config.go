@@ -24,12 +24,13 @@ type Config struct {
 
 	IngressUseRemoteAddress bool `flag:"ingress-use-remote-address" usage:"Take the address of a client from its connection; otherwise from the headers of a proxy in front"`
 
-	IngressHostNetworkEnabled      bool   `flag:"ingress-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
-	IngressHostNetworkNodeSelector string `flag:"ingress-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
-	IngressHostNetworkPort         uint32 `flag:"ingress-hostnetwork-shared-listener-port" usage:"Port of the nodes for Ingresses that share a listener; 0 for 8080" max:"65535"`
-	IngressHostNetworkHTTPPort     uint32 `flag:"ingress-hostnetwork-http-listener-port" usage:"The same for plain HTTP; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
-	IngressHostNetworkHTTPSPort    uint32 `flag:"ingress-hostnetwork-https-listener-port" usage:"The same for HTTPS; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
-	IngressHostNetworkTLSPort      uint32 `flag:"ingress-hostnetwork-tls-passthrough-listener-port" usage:"The same for TLS that is passed through; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
+	IngressHostNetworkEnabled      bool     `flag:"ingress-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
+	IngressHostNetworkNodeSelector string   `flag:"ingress-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
+	IngressHostNetworkPort         uint32   `flag:"ingress-hostnetwork-shared-listener-port" usage:"Port of the nodes for Ingresses that share a listener; 0 for 8080" max:"65535"`
+	IngressHostNetworkHTTPPort     uint32   `flag:"ingress-hostnetwork-http-listener-port" usage:"The same for plain HTTP; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
+	IngressHostNetworkHTTPSPort    uint32   `flag:"ingress-hostnetwork-https-listener-port" usage:"The same for HTTPS; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
+	IngressHostNetworkPorts        []string `flag:"ingress-hostnetwork-ports" usage:"Ports of the nodes that Ingresses may ask for by their annotation; empty for all but those of components of the cluster"`
+	IngressHostNetworkTLSPort      uint32   `flag:"ingress-hostnetwork-tls-passthrough-listener-port" usage:"The same for TLS that is passed through; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
 }
 
 var defaultConfig = Config{

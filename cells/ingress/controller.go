@@ -144,6 +144,7 @@ const (
 	isEmpty    = "none: the Ingress has no rule or backend that can be served"
 	isUnnamed  = "none: the name of the Ingress is too long for that of a Service, or has dots"
 	isRefused  = "none: an object of the name of one of the Ingress's is another's, or its configuration is too large"
+	noPort     = "none: the port of the nodes is another's"
 	noShared   = "none: no Ingress shares a load balancer"
 	isPaused   = "waits: it was written just now"
 	unreadable = "waits: an Ingress cannot be decoded"

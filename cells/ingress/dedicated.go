@@ -59,6 +59,10 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		c.reports.Set(dedicatedMode, aboutIngress(i), envoyres.Notice{Reason: "InvalidName", Message: text, Degrades: true})
 		return reconcile.Result{Reason: isUnnamed}, nil
 	}
+	if text := c.hostPortProblem(i, s); text != "" {
+		c.reports.Set(dedicatedMode, aboutIngress(i), envoyres.Notice{Reason: "HostPortOfAnother", Message: "the Ingress is not served: " + text})
+		return reconcile.Result{Reason: noPort}, c.removeDedicated(ctx, i, placed)
+	}
 	in := c.ingest(i, s)
 	var translator envoy.Translator
 	t, err := translator.Translate(in.model, c.options(serviceKey(key)))

@@ -30,13 +30,13 @@ func (c *controller) ingressChanged(ch stream.Change[ingress]) []slim.Key {
 	now := inputOf(ch.Object)
 	if ch.Kind == stream.Delete {
 		delete(c.inputs, ch.Key)
-		return []slim.Key{ch.Key, sharedKey}
+		return append(c.hostPortChanged(ch.Object), ch.Key, sharedKey)
 	}
 	c.inputs[ch.Key] = now
 	if known && was == now {
 		return []slim.Key{ch.Key}
 	}
-	return []slim.Key{ch.Key, sharedKey}
+	return append(c.hostPortChanged(ch.Object), ch.Key, sharedKey)
 }
 
 // classChanged is every Ingress without a class.

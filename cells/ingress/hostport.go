@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// componentPorts are those of the nodes on which components of the cluster listen: Envoy would share them, and connections be divided.
+var componentPorts = map[uint32]string{
+	2379: "etcd", 2380: "etcd", 2381: "etcd",
+	6443:  "the API server",
+	10248: "the kubelet", 10250: "the kubelet", 10255: "the kubelet", 10256: "kube-proxy",
+	10257: "the controller manager", 10259: "the scheduler",
+	4240: "agents", 4244: "agents", 4250: "agents", 4251: "agents", 9878: "agents", 9879: "agents", 9890: "agents", 9901: "agents", 9962: "agents", 9964: "agents", 9965: "agents",
+	9234: "this operator", 9891: "this operator", 9963: "this operator",
+}
+
+// hostPortProblem is why an Ingress does not have the port of the nodes that it asks for, "" if it has it (ING-25). A port belongs to
+// the namespace of the oldest Ingress that asks for it; those of the shared listener to that.
+func (c *controller) hostPortProblem(i *ingress, s settings) string {
+	if !c.Config.IngressHostNetworkEnabled || s.shared {
+		return ""
+	}
+	if of, is := componentPorts[s.hostPort]; is {
+		return fmt.Sprintf("port %d of the nodes is that of %s: ask for another one by the annotation %shost-listener-port", s.hostPort, of, prefix)
+	}
+	if len(c.Config.IngressHostNetworkPorts) > 0 && !slices.Contains(c.Config.IngressHostNetworkPorts, fmt.Sprint(s.hostPort)) {
+		return fmt.Sprintf("port %d of the nodes is none of those that --ingress-hostnetwork-ports allows", s.hostPort)
+	}
+	if c.Config.IngressJoinNamespaces {
+		return ""
+	}
+	for other := range c.atHostPort(s.hostPort, i) {
+		switch of := settingsOf(other, c.Config); {
+		case of.shared:
+			return fmt.Sprintf("port %d of the nodes is that of the listener which Ingresses share", s.hostPort)
+		case other.Namespace != i.Namespace && compareAge(other, i) < 0:
+			return fmt.Sprintf("port %d of the nodes belongs to the Ingress %s, which is older", s.hostPort, other.Key())
+		}
+	}
+	return ""
+}
+
+// compareAge sorts Ingresses: the older first, then by namespace and name.
+func compareAge(a, b *ingress) int {
+	return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
+}
+
+// atHostPort yields the other Ingresses that listen at a port of the nodes.
+func (c *controller) atHostPort(port uint32, than *ingress) func(yield func(*ingress) bool) {
+	shared, byDefault := c.Config.sharedPorts(), c.byDefault()
+	return func(yield func(*ingress) bool) {
+		for i := range c.ingresses.All() {
+			if i.Key() == than.Key() || !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
+				continue
+			}
+			s := settingsOf(i, c.Config)
+			listens := s.hostPort == port
+			if s.shared {
+				listens = port == shared.http || port == shared.https || port == shared.passthrough
+			}
+			if listens && !yield(i) {
+				return
+			}
+		}
+	}
+}
+
+// hostPortChanged are the Ingresses that may get or lose a port of the nodes as another Ingress changes.
+func (c *controller) hostPortChanged(by *ingress) (keys []slim.Key) {
+	if !c.Config.IngressHostNetworkEnabled {
+		return nil
+	}
+	for i := range c.ingresses.All() {
+		if i.Namespace != by.Namespace && !settingsOf(i, c.Config).shared {
+			keys = append(keys, i.Key())
+		}
+	}
+	return keys
+}

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// ING-25; number 1.8 of the contract's tenants.md: a port of the nodes belongs to the oldest that asks for it.
+func TestHostPorts(t *testing.T) {
+	const mode = "ingress.cilium.io/loadbalancer-mode"
+	const port = "ingress.cilium.io/host-listener-port"
+	ingress := func(namespace, name string, created int64, annotations map[string]string) *ingress {
+		i := parse(t, fmt.Sprintf("metadata: {name: %s, namespace: %s, uid: %s%s}\nspec: {ingressClassName: cilium}", name, namespace, namespace, name))
+		i.CreationTimestamp = slim.Time(created)
+		i.Annotations.Labels = slim.MakeLabels(annotations)
+		return i
+	}
+	at := func(n string) map[string]string { return map[string]string{port: n} }
+	all := []*ingressOf{
+		{ingress("aa", "first", 100, at("9090")), ""},
+		{ingress("aa", "same", 300, at("9090")), ""}, // of one namespace: as the original
+		{ingress("bb", "second", 200, at("9090")), "belongs to the Ingress aa/first"},
+		{ingress("bb", "kubelet", 50, at("10250")), "is that of the kubelet"},
+		{ingress("bb", "default", 60, nil), "which Ingresses share"},
+		{ingress("bb", "other", 60, at("9091")), ""},
+		{ingress("cc", "shared", 500, map[string]string{mode: sharedMode}), ""},
+	}
+	store, err := stream.NewLocal[ingressType]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	store.Replace()
+	for _, i := range all {
+		store.Upsert(i.ingress)
+	}
+	c := &controller{}
+	c.Config = defaultConfig
+	c.Config.IngressHostNetworkEnabled = true
+	if c.ingresses, err = store.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	classes, err := stream.NewLocal[ingressClass]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes.Replace()
+	if c.classes, err = classes.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, i := range all {
+		if got := c.hostPortProblem(i.ingress, settingsOf(i.ingress, c.Config)); !strings.Contains(got, i.problem) || (got == "") != (i.problem == "") {
+			t.Errorf("%s: %q, want %q", i.Key(), got, i.problem)
+		}
+	}
+	c.Config.IngressHostNetworkPorts = []string{"9090"}
+	if got := c.hostPortProblem(all[5].ingress, settingsOf(all[5].ingress, c.Config)); !strings.Contains(got, "--ingress-hostnetwork-ports") {
+		t.Errorf("a port that is not listed: %q", got)
+	}
+}
+
+type ingressType = ingress
+
+type ingressOf struct {
+	*ingress
+	problem string
+}
