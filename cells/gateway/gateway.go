@@ -178,6 +178,13 @@ type desiredObjects struct {
 	desiredService
 }
 
+// meta is what the Service is to have of labels and annotations. What the Gateway asks for goes before what follows from its addresses.
+func (d desiredObjects) meta() envoyres.Meta {
+	annotations := d.desiredService.annotations(d.ips)
+	maps.Copy(annotations, d.annotations)
+	return envoyres.Meta{Labels: d.labels, Annotations: annotations}
+}
+
 // writeService writes the Service of a Gateway and its placeholder.
 func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d desiredService, placed *envoyres.Placed[duty]) error {
 	key, owner := serviceKey(g.Key()), ownerOf(g)
@@ -188,8 +195,8 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 	err := envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: kindService, Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
 		Edit: func(to *corev1.Service, isNew bool) {
-			envoyres.AddMeta(to, labels, d.annotations(ips))
-			envoyres.AddMeta(to, nil, annotations)
+			last, _ := s.service.Desired().(desiredObjects)
+			envoyres.CopyMeta(to, isNew, desired.meta(), last.meta())
 			envoyres.SetFamilies(to, isNew, c.Cluster)
 			d.setRangesPolicy(to, annotations)
 			d.set(to, isNew)

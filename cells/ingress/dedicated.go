@@ -128,7 +128,7 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	err = envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: "Service", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
 		Edit: func(to *corev1.Service, isNew bool) {
-			envoyres.AddMeta(to, labels, annotations)
+			envoyres.CopyMeta(to, isNew, envoyres.Meta{Labels: labels, Annotations: annotations}, envoyres.Meta{})
 			envoyres.SetFamilies(to, isNew, c.Cluster)
 			setService(to, s, c.Config.IngressHostNetworkEnabled, in.model, isNew)
 		},

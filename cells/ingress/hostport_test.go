@@ -17,7 +17,7 @@ func TestHostPorts(t *testing.T) {
 	const mode = "ingress.cilium.io/loadbalancer-mode"
 	const port = "ingress.cilium.io/host-listener-port"
 	ingress := func(namespace, name string, created int64, annotations map[string]string) *ingress {
-		i := parse(t, fmt.Sprintf("metadata: {name: %s, namespace: %s, uid: %s%s}\nspec: {ingressClassName: cilium}", name, namespace, namespace, name))
+		i := decode(t, fmt.Sprintf("metadata: {name: %s, namespace: %s, uid: %s%s}\nspec: {ingressClassName: cilium}", name, namespace, namespace, name))
 		i.CreationTimestamp = slim.Time(created)
 		i.Annotations.Labels = slim.MakeLabels(annotations)
 		return i

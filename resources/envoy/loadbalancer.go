@@ -42,6 +42,9 @@ type Checked struct {
 	desired  any
 }
 
+// Desired is what the object was checked for, nil if it was not.
+func (c *Checked) Desired() any { return c.desired }
+
 // Cached is the metadata of an object that a cache has, nil for none.
 func Cached[T any](in *stream.Store[T], key slim.Key) *slim.Meta {
 	if obj, exists := in.Get(key); exists {
