@@ -21,6 +21,7 @@ const (
 	reasonIncompatible = "already_allocated_incompatible_service"
 	reasonReserved     = "reserved"
 	reasonInvalidIP    = "invalid_ip"
+	reasonTooMany      = "too_many_ips"
 )
 
 const (
@@ -93,6 +94,9 @@ func (a *allocator) allocateMissing(s *service) {
 	s.result = result{}
 	if len(s.request.invalid) > 0 {
 		s.result = result{reasonInvalidIP, fmt.Sprintf("The requested IP '%s' is not valid", s.request.invalid[0])}
+	}
+	if s.request.beyond > 0 {
+		s.result = result{reasonTooMany, fmt.Sprintf("The service asks for %d IPs more than the %d of a family that it may have", s.request.beyond, a.settings.most)}
 	}
 	var missing []alloc.Family
 	for _, addr := range s.request.ips {

@@ -13,7 +13,7 @@ import (
 
 // Cell allocates addresses to LoadBalancer Services.
 var Cell = cell.Module("lbipam", "Allocates addresses of CiliumLoadBalancerIPPools to LoadBalancer Services",
-	cell.Config(Config{EnableLBIPAM: true}),
+	cell.Config(Config{EnableLBIPAM: true, LBIPAMMaxRequested: 4}),
 	cell.EnabledBy(cell.When("pools of LoadBalancer addresses are used", []string{"enable-lb-ipam"}, func(c Config) bool { return c.EnableLBIPAM })),
 	k8s.RBAC(
 		k8s.Allow("list,watch", poolKind.Resource().GroupResource()),

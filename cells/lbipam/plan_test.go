@@ -611,3 +611,24 @@ func TestAddressOfAHugePool(t *testing.T) {
 		t.Errorf("%s are free", got)
 	}
 }
+
+// LBIP-32; number 4.1 of the contract's tenants.md: one Service does not get all addresses, and keeps what its status shows.
+func TestTooManyRequests(t *testing.T) {
+	o := &serviceObject{}
+	var ips []string
+	for i := range 18_000 {
+		ips = append(ips, fmt.Sprintf("10.0.%d.%d", i/250, i%250+1))
+	}
+	o.Annotations.Labels = slim.MakeLabels(map[string]string{requestAnnotation: strings.Join(ips, ",") + ",fd00::1,x"})
+	o.Status.LoadBalancer.Ingress = append(o.Status.LoadBalancer.Ingress, ingress{IP: "10.0.0.9"})
+	r := settings{ipv4: true, ipv6: true, most: 4}.parseRequest(o)
+	if got := fmt.Sprint(r.ips, r.shown, r.beyond, r.invalid); got != "[10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 fd00::1] [10.0.0.9] 17995 [x]" {
+		t.Error(got)
+	}
+	if !r.admits(netip.MustParseAddr("10.0.0.9"), nil) || r.admits(netip.MustParseAddr("10.0.0.8"), nil) {
+		t.Error("what is shown stays, and nothing else")
+	}
+	if r := (settings{ipv4: true}).parseRequest(o); len(r.ips) != 18_001 || r.beyond != 0 {
+		t.Errorf("without a bound: %d addresses, %d beyond", len(r.ips), r.beyond)
+	}
+}

@@ -19,6 +19,9 @@ type request struct {
 	// ips are the requested addresses. Without any, one of each of families is wanted.
 	ips      []netip.Addr
 	families []alloc.Family
+	// shown are addresses that are requested beyond the bound, and that the status has: they stay. beyond is how many others there are.
+	shown  []netip.Addr
+	beyond int
 	// invalid are requested addresses that cannot be parsed.
 	invalid []string
 
@@ -28,6 +31,7 @@ type request struct {
 // parseRequest reads the spec and the annotations of a Service.
 func (s settings) parseRequest(o *serviceObject) request {
 	r := request{sharing: s.parseSharing(o)}
+	shown, number := shownAddrs(o), map[alloc.Family]int{}
 	var texts []string
 	if o.Spec.LoadBalancerIP != "" {
 		texts = append(texts, o.Spec.LoadBalancerIP)
@@ -42,8 +46,14 @@ func (s settings) parseRequest(o *serviceObject) request {
 		case text == "":
 		case err != nil || addr.Zone() != "" || addr.IsUnspecified():
 			r.invalid = append(r.invalid, text)
-		case !slices.Contains(r.ips, addr):
+		case slices.Contains(r.ips, addr), slices.Contains(r.shown, addr):
+		case s.most == 0 || number[alloc.FamilyOf(addr)] < s.most:
+			number[alloc.FamilyOf(addr)]++
 			r.ips = append(r.ips, addr)
+		case slices.Contains(shown, addr):
+			r.shown = append(r.shown, addr)
+		default:
+			r.beyond++
 		}
 	}
 	r.families = s.families(o)
@@ -94,7 +104,7 @@ func (s settings) families(o *serviceObject) []alloc.Family {
 func (r *request) admits(a netip.Addr, held []netip.Addr) bool {
 	switch {
 	case len(r.ips) > 0:
-		return slices.Contains(r.ips, a)
+		return slices.Contains(r.ips, a) || slices.Contains(r.shown, a)
 	case len(r.invalid) > 0: // what is meant is not known
 		return true
 	}

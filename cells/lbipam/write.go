@@ -309,7 +309,7 @@ type warning struct {
 // eventReasons are the reasons of Events, by the reason of the condition.
 var eventReasons = map[string]string{
 	reasonNoPool: "NoPool", reasonOutOfIPs: "OutOfIPs", reasonSelector: "PoolSelectorMismatch", reasonTaken: "AlreadyAllocated",
-	reasonIncompatible: "AlreadyAllocatedIncompatibleService", reasonReserved: "ReservedIP", reasonInvalidIP: "InvalidIP",
+	reasonIncompatible: "AlreadyAllocatedIncompatibleService", reasonReserved: "ReservedIP", reasonInvalidIP: "InvalidIP", reasonTooMany: "TooManyIPs",
 }
 
 // warning is the Event about the condition of a Service that is to be written, nil if it is True or stays as it is.
