@@ -45,6 +45,7 @@ type controller struct {
 	states map[string]*nodeState // by name of the CiliumNode
 	totals totals
 	failed map[string]string // what nodes lack addresses for
+	unfit  map[string]string // what nodes have of the cloud that no pod can have
 }
 
 type params struct {
@@ -84,7 +85,7 @@ func newController(p params) *controller {
 	c := &controller{
 		params: p, random: rand.Float64, now: p.Deps.Plan.Now,
 		opened: make(chan struct{}), started: make(chan struct{}),
-		states: map[string]*nodeState{}, failed: map[string]string{},
+		states: map[string]*nodeState{}, failed: map[string]string{}, unfit: map[string]string{},
 	}
 	// Reads of instances get a small part of the calls: while many nodes need one, more of them share it.
 	c.batches = rate.NewLimiter(rate.Limit(p.Config.LimitIPAMAPIQPS/15), max(4, p.Config.LimitIPAMAPIBurst/10))
@@ -283,6 +284,7 @@ func (c *controller) forget(name string) {
 	c.Metrics.remove(name)
 	c.Metrics.setTotals(c.totals)
 	c.setProblem(name, "")
+	c.setUnfit(name, nil)
 }
 
 // count shows the numbers of a node.

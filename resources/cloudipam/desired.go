@@ -5,6 +5,7 @@ package cloudipam
 
 import (
 	"maps"
+	"net/netip"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -16,6 +17,7 @@ type snapshot struct {
 	limits   Limits
 	has      map[string]Address // of the cloud, without detached ones
 	back     []string           // that the agent has returned
+	unfit    []string           // that the cloud shows, and that no pod can have
 	watermarks
 }
 
@@ -26,6 +28,12 @@ func snapshotOf(p Provider, n *Node, i *Instance, isDetached func(string) bool) 
 		return s, err
 	}
 	s.has = p.Addresses(n, i)
+	for a := range s.has {
+		if !isFit(a) {
+			s.unfit = append(s.unfit, a)
+			delete(s.has, a)
+		}
+	}
 	maps.DeleteFunc(s.has, func(a string, _ Address) bool { return isDetached(a) })
 	s.back = returned(&n.Spec.IPAM, s.has)
 	s.watermarks = newWatermarks(&n.Spec.IPAM, s.limits)
@@ -37,6 +45,12 @@ func snapshotOf(p Provider, n *Node, i *Instance, isDetached func(string) bool) 
 	}
 	s.blocked = max(s.used, s.usedPrefixes())
 	return s, nil
+}
+
+// isFit reports whether a text is an address that a pod can have (CIPAM-44).
+func isFit(text string) bool {
+	a, err := netip.ParseAddr(text)
+	return err == nil && a.Zone() == "" && a.IsGlobalUnicast()
 }
 
 // usedPrefixes is the number of used addresses, with all of a prefix that has one.

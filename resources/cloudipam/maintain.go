@@ -61,6 +61,7 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 		c.refuse(name, fmt.Sprintf("Instance limits not found.: %v", err))
 		return nil
 	}
+	c.reportUnfit(name, s.unfit)
 	st.added = false
 	pause := c.maintain(ctx, st, s, maintenance{unstable: unstable, read: i.read, now: now})
 	c.countSnapshot(name, st, s)

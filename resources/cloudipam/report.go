@@ -35,3 +35,36 @@ func (c *controller) report(name, text string) (news bool) {
 	c.setProblem(name, text)
 	return news
 }
+
+// reportUnfit reports what the cloud shows as addresses of a node, and what no pod can have (CIPAM-44).
+func (c *controller) reportUnfit(name string, all []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.setUnfit(name, all) {
+		c.Log.Warn("the cloud shows addresses that no pod can have, and they are left out", "node", name, "addresses", c.unfit[name])
+	}
+}
+
+// setUnfit sets what health says of it, and returns whether that is news. The caller has the lock.
+func (c *controller) setUnfit(name string, all []string) (news bool) {
+	slices.Sort(all)
+	text := fmt.Sprintf("%.100q", all[:min(len(all), 5)])
+	if len(all) == 0 {
+		text = ""
+	}
+	if c.unfit[name] == text {
+		return false
+	}
+	c.unfit[name] = text
+	if text == "" {
+		delete(c.unfit, name)
+	}
+	h := c.Health.Child("addresses")
+	if len(c.unfit) == 0 {
+		h.OK("")
+		return false
+	}
+	first := slices.Min(slices.Collect(maps.Keys(c.unfit)))
+	h.Degraded(fmt.Sprintf("the cloud shows addresses that no pod can have for %d CiliumNodes, %s among them: %s", len(c.unfit), first, c.unfit[first]), nil)
+	return text != ""
+}
