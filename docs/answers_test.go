@@ -52,6 +52,8 @@ var events = map[string]event{
 	"InvalidGlobalAnnotation":   {"the Namespace", "`default`", "the annotation `clustermesh.cilium.io/global` is no boolean, and is as if it was not set"},
 	"InvalidName":               {"the Ingress", "its own", "its name has dots, and is no name of a Service, so that it has no load balancer"},
 	"NoClusterIP":               {"the Service", "its own", "its requests are not balanced: it has no address that agents could redirect"},
+	"SecretOfAnotherNamespace":  {"the network policy", "its own", "a Secret that it refers to is of another namespace, and is copied for agents"},
+	"SecretRefused":             {"the network policy", "its own", "a Secret that it refers to is of another namespace, and `--policy-secrets-own-namespace-only` refuses it"},
 	"SecretNotCopied":           {"the Ingress, Gateway or network policy", "its own", "a Secret that it refers to is not copied, since another one has the name of the copy"},
 	"SecretNotFound":            {"the Ingress, Gateway or network policy", "its own", "a Secret or ConfigMap that it refers to does not exist"},
 	"NoSecret":                  {"the Ingress", "its own", "a host of `spec.tls` has no secret, and is served without TLS"},

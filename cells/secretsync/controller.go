@@ -41,6 +41,7 @@ type controller struct {
 type params struct {
 	cell.In
 
+	Config  secretref.Config
 	Sources []secretref.Source `group:"references to secrets"`
 	Names   *secretref.Names
 	Secrets stream.Resource[secret]
@@ -209,10 +210,21 @@ func (c *controller) needed(of secretref.Object) map[place][]reference {
 	}
 	for _, ref := range c.references.of(of) {
 		i := slices.IndexFunc(c.Sources, func(s secretref.Source) bool { return s.Name() == ref.source })
+		if c.Config.PolicySecretsOwnNamespaceOnly && c.borrows(ref, of) {
+			c.reports.set(of, []reference{ref}, refused(of))
+			continue
+		}
 		at := c.placeOf(c.Sources[i], of)
 		needed[at] = append(needed[at], ref)
 	}
 	return needed
+}
+
+// borrows reports whether a network policy of a namespace refers to an object of another one.
+func (c *controller) borrows(ref reference, of secretref.Object) bool {
+	i := slices.IndexFunc(c.Sources, func(s secretref.Source) bool { return s.Name() == ref.source })
+	_, plain := c.Sources[i].(secretref.PlainNames)
+	return plain && ref.from.Namespace != "" && ref.from.Namespace != of.Namespace
 }
 
 func (c *controller) placeOf(s secretref.Source, of secretref.Object) place {

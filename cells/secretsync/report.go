@@ -54,3 +54,14 @@ func missing(of secretref.Object) envoy.Notice {
 func notCopied(err error) envoy.Notice {
 	return envoy.Notice{Reason: "SecretNotCopied", Message: err.Error(), Degrades: true}
 }
+
+// refused is that a network policy may not use what is of another namespace (SEC-15).
+func refused(of secretref.Object) envoy.Notice {
+	return envoy.Notice{Reason: "SecretRefused", Message: fmt.Sprintf("%s is of another namespace: --policy-secrets-own-namespace-only has policies go without", of)}
+}
+
+// borrowed is that a network policy uses what is of another namespace.
+func borrowed(of secretref.Object) envoy.Notice {
+	return envoy.Notice{Reason: "SecretOfAnotherNamespace", IsServed: true, Message: fmt.Sprintf(
+		"%s is of another namespace, and is copied for agents: the author of the policy can have its values sent; --policy-secrets-own-namespace-only refuses this", of)}
+}

@@ -54,13 +54,24 @@ func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed m
 		case err != nil:
 			errs = append(errs, inNamespace(at.namespace, err))
 		default:
-			c.reports.set(of, needed[at])
+			c.reportCopied(of, needed[at])
 		}
 	}
 	if len(needed) > 0 && (len(errs) == 0 || state == stateConflict) {
 		c.states.Set(keyOf(of), state)
 	}
 	return result, errors.Join(errs...)
+}
+
+// reportCopied takes back what was said of references before. A network policy that uses what is of another namespace is told so.
+func (c *controller) reportCopied(of secretref.Object, all []reference) {
+	for _, ref := range all {
+		if c.borrows(ref, of) {
+			c.reports.set(of, []reference{ref}, borrowed(of))
+		} else {
+			c.reports.set(of, []reference{ref})
+		}
+	}
 }
 
 func comparePlaces(a, b place) int {

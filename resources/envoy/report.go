@@ -25,6 +25,8 @@ type Notice struct {
 	Message string
 	// Degrades says that the object is not served as it asks for: health shows it.
 	Degrades bool
+	// IsServed says that the object is served as it asks for, and that it is told what that means.
+	IsServed bool
 }
 
 // Reports tell users what is wrong with their objects: each Notice once, as long as it holds, in the log and by an Event.
@@ -58,7 +60,11 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		if slices.Contains(was, n) {
 			continue
 		}
-		r.log.Warn("object is not served as it asks for", "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", shown(n.Message))
+		text := "object is not served as it asks for"
+		if n.IsServed {
+			text = "object is served with a warning"
+		}
+		r.log.Warn(text, "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", shown(n.Message))
 		r.events.Warning(about, n.Reason, n.Message)
 	}
 	if r.all[key] == nil {

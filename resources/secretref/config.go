@@ -17,6 +17,8 @@ type Config struct {
 	EnableGatewayAPISecretsSync bool   `flag:"enable-gateway-api-secrets-sync" usage:"Copy the TLS secrets of Gateways to --gateway-api-secrets-namespace"`
 	EnablePolicySecretsSync     bool   `flag:"enable-policy-secrets-sync" usage:"Copy the secrets of network policies to --policy-secrets-namespace"`
 	PolicySecretsNamespace      string `flag:"policy-secrets-namespace" usage:"Namespace of the copies of secrets of network policies"`
+	// PolicySecretsOwnNamespaceOnly has CiliumNetworkPolicies refer to Secrets of their own namespace alone.
+	PolicySecretsOwnNamespaceOnly bool `flag:"policy-secrets-own-namespace-only" usage:"Refuse Secrets of other namespaces to CiliumNetworkPolicies"`
 }
 
 // Validate implements the check of config structs.
