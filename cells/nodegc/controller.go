@@ -5,6 +5,7 @@ package nodegc
 
 import (
 	"context"
+	"strings"
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
@@ -47,7 +48,7 @@ const keep = "cilium.io/do-not-gc"
 
 // orphan reports whether a CiliumNode without a Node is garbage. Kubernetes deletes one with owners itself.
 func orphan(n *ciliumio.Node) bool {
-	return len(n.Owners) == 0 && n.Annotations.Get(keep) != "true"
+	return len(n.Owners) == 0 && !strings.EqualFold(n.Annotations.Get(keep), "true")
 }
 
 // Garbage is a CiliumNode without a Node. A cluster without any Node allows no conclusions.

@@ -10,7 +10,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// NGC-2: what cannot be decoded is left alone if it decides, and only then.
+// NGC-2; number 17 of the contract's nodes.md: what cannot be decoded is left alone if it decides, and only then.
 func TestOrphan(t *testing.T) {
 	codec, err := slim.JSON[ciliumio.Node]()
 	if err != nil {
@@ -20,6 +20,8 @@ func TestOrphan(t *testing.T) {
 		`{"metadata":{"name":"a"}}`: true,
 		`{"metadata":{"name":"a","annotations":{"cilium.io/do-not-gc":"true"}}}`:            false,
 		`{"metadata":{"name":"a","annotations":{"cilium.io/do-not-gc":true}}}`:              false,
+		`{"metadata":{"name":"a","annotations":{"cilium.io/do-not-gc":"TRUE"}}}`:            false,
+		`{"metadata":{"name":"a","annotations":{"cilium.io/do-not-gc":"yes"}}}`:             true,
 		`{"metadata":{"name":"a","annotations":["cilium.io/do-not-gc"]}}`:                   false,
 		`{"metadata":{"name":"a","ownerReferences":[{"kind":"Node","name":"a"}]}}`:          false,
 		`{"metadata":{"name":"a","ownerReferences":"Node"}}`:                                false,
