@@ -179,11 +179,13 @@ type desiredObjects struct {
 	desiredService
 }
 
-// meta is what the Service is to have of labels and annotations. What the Gateway asks for goes before what follows from its addresses.
+// meta is what the Service is to have of the labels and annotations that the Gateway asks for. What the Gateway asks for goes before what follows from its addresses.
 func (d desiredObjects) meta() envoyres.Meta {
-	annotations := d.desiredService.annotations(d.ips)
+	labels, annotations := maps.Clone(d.labels), d.desiredService.annotations(d.ips)
+	delete(labels, gatewayLabel)
+	delete(labels, owningLabel)
 	maps.Copy(annotations, d.annotations)
-	return envoyres.Meta{Labels: d.labels, Annotations: annotations}
+	return envoyres.Meta{Labels: labels, Annotations: annotations}
 }
 
 // writeService writes the Service of a Gateway and its placeholder.
@@ -197,6 +199,7 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 		Resource: services.Resource(), Kind: kindService, Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
 		Edit: func(to *corev1.Service, isNew bool) {
 			last, _ := s.service.Desired().(desiredObjects)
+			envoyres.AddMeta(to, map[string]string{gatewayLabel: labels[gatewayLabel], owningLabel: labels[owningLabel]}, nil)
 			envoyres.CopyMeta(to, isNew, desired.meta(), last.meta())
 			envoyres.SetFamilies(to, isNew, c.Cluster)
 			d.setRangesPolicy(to, annotations)

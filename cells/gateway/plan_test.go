@@ -70,7 +70,7 @@ func TestPlanListeners(t *testing.T) {
 	for text, want := range map[string]string{
 		`[{name: a, port: 80, protocol: HTTP}]`:                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
 		`[{name: a, port: 80, protocol: TCP}]`:                                                              "a  UnsupportedProtocol ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:     "a HTTPRoute Accepted InvalidRouteKinds false",
+		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:     "a HTTPRoute Accepted InvalidRouteKinds true",
 		`[{name: a, port: 443, protocol: HTTPS}]`:                                                           "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
 		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]`:                   "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
 		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: ConfigMap}]}}]`:  "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",

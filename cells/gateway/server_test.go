@@ -354,7 +354,7 @@ func TestGateway(t *testing.T) {
 	}
 	s := w.loadBalancer("cilium-gateway-edge")
 	got := fmt.Sprint(s.Spec.Type, s.Spec.ExternalTrafficPolicy, s.Labels, s.Annotations, s.Spec.Ports[0].Name, s.Spec.Ports[1].Name, len(s.Spec.Selector))
-	if want := fmt.Sprint("LoadBalancer", "Cluster", map[string]string{owningLabel: "edge", gatewayLabel: "edge", "team": "net"}, map[string]string{"lb/size": "s"}, "port-80", "port-443", 0); got != want {
+	if want := fmt.Sprint("LoadBalancer", "Cluster", map[string]string{owningLabel: "edge", gatewayLabel: "edge", "team": "net"}, map[string]string{"lb/size": "s", "skep.dev/copied": "team;lb/size"}, "port-80", "port-443", 0); got != want {
 		t.Errorf("GW-E2: %s, want %s", got, want)
 	}
 	c := w.config("cilium-gateway-edge")

@@ -132,6 +132,9 @@ func TestBackendsUnderPolicies(t *testing.T) {
 		{name: end, port: 443, protocol: TLS, hostname: b.example.com, tls: {certificateRefs: [{name: cert}]}}]}}`)
 	of := parse[tlsRoute](t, `{metadata: {name: t, namespace: infra}, spec: {parentRefs: [{name: edge}], hostnames: [a.example.com, b.example.com], rules: [{backendRefs: `+refs+`}]}}`)
 	for _, p := range new(planner).plan(g, nil, []*route{of.route()}, c.ask).model.Passthrough {
+		if p.Exclusive {
+			continue
+		}
 		var with []string
 		for _, b := range p.Backends {
 			with = append(with, fmt.Sprint(b.Name.Name, b.TLS != nil))

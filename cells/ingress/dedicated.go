@@ -123,11 +123,11 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	}
 	key, owner := i.Key(), ownerOf(i, false)
 	labels := inherited(i.Labels, c.Config.IngressLBAnnotationPrefixes)
-	labels[ingressLabel] = "true"
 	annotations := inherited(i.Annotations.Labels, c.Config.IngressLBAnnotationPrefixes)
 	err = envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: "Service", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
 		Edit: func(to *corev1.Service, isNew bool) {
+			envoyres.AddMeta(to, map[string]string{ingressLabel: "true"}, nil)
 			envoyres.CopyMeta(to, isNew, envoyres.Meta{Labels: labels, Annotations: annotations}, envoyres.Meta{})
 			envoyres.SetFamilies(to, isNew, c.Cluster)
 			setService(to, s, c.Config.IngressHostNetworkEnabled, in.model, isNew)

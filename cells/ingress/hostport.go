@@ -36,11 +36,17 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	if c.Config.IngressJoinNamespaces {
 		return ""
 	}
+	oldest := i // of the namespace
+	for other := range c.atHostPort(s.hostPort, i) {
+		if other.Namespace == i.Namespace && compareAge(other, oldest) < 0 && !settingsOf(other, c.Config).shared {
+			oldest = other
+		}
+	}
 	for other := range c.atHostPort(s.hostPort, i) {
 		switch of := settingsOf(other, c.Config); {
 		case of.shared:
 			return fmt.Sprintf("port %d of the nodes is that of the listener which Ingresses share", s.hostPort)
-		case other.Namespace != i.Namespace && compareAge(other, i) < 0:
+		case other.Namespace != i.Namespace && compareAge(other, oldest) < 0:
 			return fmt.Sprintf("port %d of the nodes belongs to the Ingress %s, which is older", s.hostPort, other.Key())
 		}
 	}

@@ -23,7 +23,7 @@ func TestHostPorts(t *testing.T) {
 		return i
 	}
 	at := func(n string) map[string]string { return map[string]string{port: n} }
-	all := []*ingressOf{
+	all := []*ingressWithPort{
 		{ingress("aa", "first", 100, at("9090")), ""},
 		{ingress("aa", "same", 300, at("9090")), ""}, // of one namespace: as the original
 		{ingress("bb", "second", 200, at("9090")), "belongs to the Ingress aa/first"},
@@ -32,7 +32,7 @@ func TestHostPorts(t *testing.T) {
 		{ingress("bb", "other", 60, at("9091")), ""},
 		{ingress("cc", "shared", 500, map[string]string{mode: sharedMode}), ""},
 	}
-	store, err := stream.NewLocal[ingressType]()
+	store, err := stream.NewLocal[ingressObject]()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,9 +65,9 @@ func TestHostPorts(t *testing.T) {
 	}
 }
 
-type ingressType = ingress
+type ingressObject = ingress
 
-type ingressOf struct {
+type ingressWithPort struct {
 	*ingress
 	problem string
 }

@@ -27,7 +27,9 @@ func CopyMeta(to metav1.Object, isNew bool, want, last Meta) {
 	to.SetLabels(without(to.GetLabels(), want.Labels, append(strings.Split(labels, ","), keysOf(last.Labels)...)))
 	to.SetAnnotations(without(to.GetAnnotations(), want.Annotations, append(strings.Split(annotations, ","), keysOf(last.Annotations)...)))
 	AddMeta(to, want.Labels, want.Annotations)
-	if recorded || isNew || !maps.Equal(before.Labels, to.GetLabels()) || !maps.Equal(before.Annotations, to.GetAnnotations()) {
+	if len(want.Labels)+len(want.Annotations) == 0 {
+		delete(to.GetAnnotations(), copied)
+	} else if recorded || isNew || !maps.Equal(before.Labels, to.GetLabels()) || !maps.Equal(before.Annotations, to.GetAnnotations()) {
 		AddMeta(to, nil, map[string]string{copied: strings.Join(keysOf(want.Labels), ",") + ";" + strings.Join(keysOf(want.Annotations), ",")})
 	}
 }

@@ -27,9 +27,9 @@ func TestCopyMeta(t *testing.T) {
 	step("a take-over", false, one, none, &metav1.ObjectMeta{Labels: map[string]string{"a": "1", "theirs": "x"}, Annotations: map[string]string{"b": "2", "theirs": "y"}})
 	step("a change", false, two, one, &metav1.ObjectMeta{
 		Labels: map[string]string{"a": "1", "c": "3", "theirs": "x"}, Annotations: map[string]string{"b": "3", "theirs": "y", copied: "a,c;b"}})
-	step("after a restart", false, none, none, &metav1.ObjectMeta{Labels: map[string]string{"theirs": "x"}, Annotations: map[string]string{"theirs": "y", copied: ";"}})
+	step("after a restart", false, none, none, &metav1.ObjectMeta{Labels: map[string]string{"theirs": "x"}, Annotations: map[string]string{"theirs": "y"}})
 	has.Annotations = map[string]string{"b": "2", "theirs": "y"}
-	step("by what was wanted before", false, none, one, &metav1.ObjectMeta{Labels: map[string]string{"theirs": "x"}, Annotations: map[string]string{"theirs": "y", copied: ";"}})
+	step("by what was wanted before", false, none, one, &metav1.ObjectMeta{Labels: map[string]string{"theirs": "x"}, Annotations: map[string]string{"theirs": "y"}})
 	has = &metav1.ObjectMeta{}
 	step("a new one", true, one, none, &metav1.ObjectMeta{Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2", copied: "a;b"}})
 }

@@ -4,6 +4,7 @@
 package envoy
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -49,8 +50,8 @@ func Encode(spec v2.CiliumEnvoyConfigSpec) (Encoded, error) {
 	if len(text) > MaxSize {
 		return Encoded{}, &TooLargeError{len(text)}
 	}
-	digest := Digest(sha256.Sum256(text))
-	canonicals.Add(digest, nil)
+	digest := digestOfCanonical(text)
+	canonicals.Add(Digest(sha256.Sum256(text)), digest)
 	return Encoded{text, digest}, nil
 }
 
@@ -78,14 +79,23 @@ func encodeSpec(spec v2.CiliumEnvoyConfigSpec) (json.RawMessage, error) {
 	return marshal(fields)
 }
 
-// canonicals are the digests of texts that were canonical as they were: most that the API server sends were written here.
+// digestOfCanonical is DigestOf for canonical JSON, of which services are the last key, and the listener the first one of each.
+func digestOfCanonical(text []byte) (d Digest) {
+	services := max(0, bytes.LastIndex(text, []byte(`"services":[`)))
+	h := sha256.New()
+	h.Write(text[:services])
+	h.Write(bytes.ReplaceAll(text[services:], []byte(`"listener":"",`), nil))
+	return Digest(h.Sum(nil))
+}
+
+// canonicals are the digests of canonical texts, by their sums: most that the API server sends were written here.
 var canonicals = lru.New(1024)
 
 // DigestOf is the digest of a spec as the API server has it.
 func DigestOf(text []byte) (Digest, error) {
 	asIs := Digest(sha256.Sum256(text))
-	if _, known := canonicals.Get(asIs); known {
-		return asIs, nil
+	if known, ok := canonicals.Get(asIs); ok {
+		return known.(Digest), nil
 	}
 	var spec any
 	if err := utiljson.Unmarshal(text, &spec); err != nil {
