@@ -75,7 +75,7 @@ spec:
 	operatortest.Eventually(t, "both are told", func() bool {
 		return event(other, "aa-younger", "HostOfAnother", w.Namespace+"/zz-older") && event(w.Namespace, "zz-older", "HostOfThis", other+"/aa-younger")
 	})
-	if o.Metric("cilium_operator_ingress_host_conflicts") != 1 {
+	if o.Metric("ingress_host_conflicts") != 1 {
 		t.Error("the metric does not count it")
 	}
 	w.CheckHealthy(o)

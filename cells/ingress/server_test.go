@@ -209,7 +209,7 @@ var roleOfTheDuty = []rbacv1.PolicyRule{
 func TestDedicated(t *testing.T) {
 	w := newWorld(t)
 	web := w.apply(example)
-	o := operatortest.Start(t, Cell, w.As("skep", roleOfTheDuty...), w.args()...)
+	o := operatortest.Start(t, Cell, w.As("skep", roleOfTheDuty...), w.args("--cilium-release=1.17")...)
 	w.awaitDedicated("web", true)
 
 	want, err := os.ReadFile("../../resources/domain/envoy/testdata/shop.yaml")
@@ -257,7 +257,7 @@ func TestDedicated(t *testing.T) {
 	o.Stop()
 
 	before := len(w.writes())
-	o = operatortest.Start(t, Cell, w.As("skep-2", roleOfTheDuty...), w.args()...)
+	o = operatortest.Start(t, Cell, w.As("skep-2", roleOfTheDuty...), w.args("--cilium-release=1.17")...)
 	w.apply(simple("last", "last.example.com", "front"))
 	w.awaitDedicated("last", true)
 	if after := w.writes()[before:]; len(after) != 3 {

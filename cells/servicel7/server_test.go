@@ -236,7 +236,7 @@ func TestServices(t *testing.T) {
 			w.service("port", nil, 8080)
 			w.service("bogus", map[string]string{enabledAnnotation: "enabled", algorithmAnnotation: "bogus"}, 80)
 			w.service("several", enabled, 80, 443)
-			args := []string{"--loadbalancer-l7=envoy", "--loadbalancer-l7-ports=808,8080", "--loadbalancer-l7-algorithm=random"}
+			args := []string{"--loadbalancer-l7=envoy", "--cilium-release=1.17", "--loadbalancer-l7-ports=808,8080", "--loadbalancer-l7-algorithm=random"}
 			o := operatortest.Start(t, Cell, w.As("skep", rules(t)...), args...)
 			got := w.awaitConfig("cart")
 			if diff := cmp.Diff(map[string]any{

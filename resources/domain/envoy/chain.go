@@ -27,13 +27,46 @@ func serverNames(hosts []string) []string {
 	return hosts
 }
 
-// groups are the keys of a map by the text of their values.
-func groups[V any](all map[string]V, text func(V) string) map[string][]string {
-	found := map[string][]string{}
+// groups are the hosts of each chain, by the text of their values. Beside * hosts need no names, but for those that a chain of a
+// wildcard would match otherwise.
+func groups[V any](all map[string]V, text func(V) string, others map[string]bool) map[string][][]string {
+	together := map[string][]string{}
 	for host, v := range all {
-		found[text(v)] = append(found[text(v)], host)
+		together[text(v)] = append(together[text(v)], host)
+	}
+	found := map[string][][]string{}
+	for key, hosts := range together {
+		if !slices.Contains(hosts, "*") {
+			found[key] = [][]string{hosts}
+			continue
+		}
+		elsewhere := maps.Clone(others)
+		for _, host := range hosts {
+			delete(elsewhere, host)
+		}
+		var named []string
+		for _, host := range hosts {
+			if wider, exists := widerOf(host, elsewhere); exists && wider != "*" {
+				named = append(named, host)
+			}
+		}
+		if found[key] = [][]string{{"*"}}; len(named) > 0 {
+			found[key] = append(found[key], named)
+		}
 	}
 	return found
+}
+
+// hostsOf are all hosts that chains are for.
+func hostsOf(certificates map[string][]Name, passed map[string]tcp) map[string]bool {
+	all := map[string]bool{}
+	for host := range certificates {
+		all[host] = true
+	}
+	for host := range passed {
+		all[host] = true
+	}
+	return all
 }
 
 // certificates are the secrets of the hosts that TLS is terminated for.
@@ -139,17 +172,20 @@ func (o Options) chains(m Model, certificates map[string][]Name, passed map[stri
 	if m.hasPlain() {
 		all = append(all, chain{"plain", func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
 	}
-	byCertificates := groups(certificates, secretsText)
+	hosts := hostsOf(certificates, passed)
+	byCertificates := groups(certificates, secretsText, hosts)
 	for _, text := range slices.Sorted(maps.Keys(byCertificates)) {
-		hosts := byCertificates[text]
-		names, secrets := serverNames(hosts), certificates[hosts[0]]
-		all = append(all, chain{"tls\n" + text + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tlsFilterChain(names, secrets) }})
+		for _, group := range byCertificates[text] {
+			names, secrets := serverNames(group), certificates[group[0]]
+			all = append(all, chain{"tls\n" + text + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tlsFilterChain(names, secrets) }})
+		}
 	}
-	byBackends := groups(passed, tcp.text)
+	byBackends := groups(passed, tcp.text, hosts)
 	for _, text := range slices.Sorted(maps.Keys(byBackends)) {
-		hosts := byBackends[text]
-		names, to := serverNames(hosts), passed[hosts[0]]
-		all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
+		for _, group := range byBackends[text] {
+			names, to := serverNames(group), passed[group[0]]
+			all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
+		}
 	}
 	return all
 }

@@ -323,7 +323,7 @@ func (p *paths) owning(r *Route) *Route {
 	}
 	switch path := r.normalPath(); path.Kind {
 	case Exact:
-		if at := p.covering(r); at < len(p.routes) && !p.routes[at].Fallback && p.routes[at].normalPath().Value == path.Value {
+		if at := p.covering(r); at < len(p.routes) && p.routes[at].normalPath().Value == path.Value {
 			return p.routes[at]
 		}
 	case Regex:

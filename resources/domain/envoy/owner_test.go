@@ -347,17 +347,17 @@ func TestYoungerChangesNothing(t *testing.T) {
 
 // mayBecome reports whether a younger object of another namespace may make one answer of another one.
 func mayBecome(was, is answer) bool {
-	byYounger := strings.Contains(is.to, "bb:") || is.to == "redirect" && was.to != "redirect"
+	was.at, is.at = 0, 0
+	byYounger := strings.Contains(is.to, "bb:") || is.to == "redirect"
 	switch {
+	case was == is:
+		return true
 	case was.secrets != is.secrets:
 		return false
 	case was.to == "closed" || was.to == "no host":
 		return is.to == "closed" || is.to == "no host" || is.to == "404"
-	case !byYounger:
-		was.at, is.at = 0, 0
-		return was == is
-	case was.to == "404":
+	case was.to == "404" && byYounger:
 		return true
 	}
-	return was.kind == Prefix && (is.kind == Prefix || is.kind == Exact) && len(is.path) > len(was.path)
+	return byYounger && was.kind == Prefix && (is.kind == Prefix || is.kind == Exact) && len(is.path) > len(was.path)
 }

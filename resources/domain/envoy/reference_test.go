@@ -245,7 +245,6 @@ func reference(m Model, firstWins bool) *expectation {
 			e.addHost("secure", h, routes, firstWins)
 		}
 	}
-	e.addChains(secrets, "certificates ")
 	passed := map[string][]string{}
 	for _, p := range m.Passthrough {
 		if firstWins || referenceWeight(p.Backends) > 0 {
@@ -286,24 +285,37 @@ func reference(m Model, firstWins bool) *expectation {
 			passed[h] = []string{all[0][:strings.Index(all[0], "=")]}
 		}
 	}
-	e.addChains(passed, "backends ")
+	all := slices.Concat(slices.Collect(maps.Keys(secrets)), slices.Collect(maps.Keys(passed)))
+	e.addChains(secrets, "certificates ", all)
+	e.addChains(passed, "backends ", all)
 	return e.finish()
 }
 
 // addChains adds one chain for the hosts with the same certificates or backends.
-func (e *expectation) addChains(of map[string][]string, what string) {
+func (e *expectation) addChains(of map[string][]string, what string, all []string) {
 	hosts := map[string][]string{}
-	for h, all := range of {
+	for h, values := range of {
 		if what == "certificates " {
-			slices.Sort(all)
-			all = slices.Compact(all)
+			slices.Sort(values)
+			values = slices.Compact(values)
 		}
-		key := strings.Join(all, ",")
+		key := strings.Join(values, ",")
 		hosts[key] = append(hosts[key], h)
 	}
 	for key, names := range hosts {
 		slices.Sort(names)
 		if slices.Contains(names, "*") {
+			var exposed []string // to a wildcard of another chain
+			for _, name := range names {
+				if slices.ContainsFunc(all, func(other string) bool {
+					return !slices.Contains(names, other) && name != "*" && strings.HasPrefix(other, "*.") && strings.HasSuffix(name, other[1:])
+				}) {
+					exposed = append(exposed, name)
+				}
+			}
+			if len(exposed) > 0 {
+				e.chains = append(e.chains, fmt.Sprint("tls ", exposed, " ", what, key))
+			}
 			names = nil
 		}
 		e.chains = append(e.chains, fmt.Sprint("tls ", names, " ", what, key))
