@@ -133,6 +133,7 @@ func eventsPage(t *testing.T, s sources) string {
 var parts = map[string]string{
 	"attempts":     "attempts under way that take more than five seconds",
 	"config":       "a change of the ConfigMap or file that has no effect before a restart",
+	"addresses":    "what a cloud shows as addresses, and no pod can have",
 	"contention":   "changes that another writer undoes",
 	"restarts":     "unmanaged pods that the role does not allow to delete",
 	"create":       "creates of identities that are forbidden",

@@ -92,7 +92,7 @@ func noticesOf(all []envoy.Problem) map[envoy.Name][]envoyres.Notice {
 	for _, p := range all {
 		n := envoyres.Notice{Reason: "NotTranslated", Message: p.Message}
 		if p.Owner != (envoy.Name{}) {
-			n.Reason = "HostOfAnother"
+			n = envoyres.Notice{Reason: "HostOfAnother", Message: p.Message}
 			losers[p.Owner] = append(losers[p.Owner], p.Source)
 		}
 		if !slices.Contains(found[p.Source], n) {
