@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -20,6 +21,7 @@ const madeHere = "skep.dev/imported-from-exports"
 type state struct {
 	key      slim.Key
 	cluster  string            // this one
+	release  release.Release   // of its agents
 	families []corev1.IPFamily // that pods of this cluster have
 	isLocal  bool              // the Namespace is not global
 	isStale  bool              // this cluster's objects may be older than what an earlier leader has seen
@@ -31,8 +33,11 @@ type state struct {
 	published *clustermesh.ServiceExport // by this cluster
 	remote    []*clustermesh.ServiceExport
 	unknown   []string // clusters that may publish it or not, this one among them
-	noCopies  bool     // EndpointSlices that cannot be copied have the endpoints of this cluster
 	denied    bool     // something is not written, as the role does not allow it
+
+	local     localSlices
+	noCopies  bool // the role does not allow to copy EndpointSlices
+	isEmptied bool // Kubernetes has no endpoints for the derived Service any more, which is to lose its selector
 }
 
 // verb is what to do with an object.
@@ -97,7 +102,10 @@ func (s *state) mayBeExported() bool { return s.isStale && s.published == nil }
 
 // withdraws reports whether what is to be done about the derived Service deletes it, or what it has of this cluster.
 func (s *state) withdraws(v verb) bool {
-	return s.isOwned() && (v == remove || v == recreate || v == update && s.mayBeExported() && s.derived.Annotations.Get(sharedAnnotation) == "true")
+	hasEndpoints := func() bool {
+		return s.derived.Annotations.Get(sharedAnnotation) == "true" || s.derived.Spec.Selector.Len() > 0
+	}
+	return s.isOwned() && (v == remove || v == recreate || v == update && s.mayBeExported() && hasEndpoints())
 }
 
 // clusters are the clusters that export the service: those that are known, and those that did and are not known.

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -29,6 +30,7 @@ var (
 	text    = slim.MakeString
 	http80  = mcsv1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
 	noClash = conditionText{"Conflict", "False", "NoConflicts"}
+	oldest  = release.All()[0] // derived Services have selectors
 )
 
 // MCS-9: the name of derived Services; B7 has this one.
@@ -255,6 +257,8 @@ func TestStale(t *testing.T) {
 	derived.Labels = slim.MakeLabels(map[string]string{mcsv1alpha1.LabelServiceName: "web"})
 	derived.Owners = []slim.OwnerReference{{APIVersion: text(mcsv1alpha1.SchemeGroupVersion.String()), Kind: text(mcsv1alpha1.ServiceImportKindName), Name: "web"}}
 	derived.Annotations = slim.MakeLabels(map[string]string{sharedAnnotation: "true"})
+	selects := &service{serviceMeta: derived.serviceMeta}
+	selects.Annotations, selects.Spec.Selector = slim.Labels{}, slim.MakeLabels(map[string]string{"app": "web"})
 	key, own := slim.Key{Namespace: "shop", Name: "web"}, of("c1", 0, nil)
 	for name, test := range map[string]struct {
 		state state
@@ -265,11 +269,14 @@ func TestStale(t *testing.T) {
 		"another type":                       {state{isStale: true, published: own}, recreate, true},
 		"an update":                          {state{isStale: true, published: own}, update, false},
 		"an update without what is not seen": {state{isStale: true}, update, true},
+		"without what a selector selects":    {state{isStale: true, derived: selects}, update, true},
 		"what is fresh":                      {state{}, update, false},
 		"nothing":                            {state{isStale: true}, keep, false},
 		"a new one":                          {state{isStale: true}, create, false},
 	} {
-		test.state.key, test.state.derived = key, derived
+		if test.state.key = key; test.state.derived == nil {
+			test.state.derived = derived
+		}
 		if got := test.state.withdraws(test.verb); got != test.want {
 			t.Errorf("%s: withdraws %t", name, got)
 		}
@@ -294,7 +301,7 @@ func TestClusters(t *testing.T) {
 // MCS-16 to MCS-19: the derived Service of a ServiceImport, without and with an export of this cluster. What the API server
 // stores of it is equal to it.
 func TestDesired(t *testing.T) {
-	s := &state{key: web, cluster: "c1", imported: byUser(newImport())}
+	s := &state{key: web, cluster: "c1", release: oldest, imported: byUser(newImport())}
 	d := s.desired(&s.imported.Spec)
 	if d.Name != derivedKey(web).Name || d.Spec.ClusterIP != "None" || d.Spec.Selector != nil || d.Annotations[sharedAnnotation] != "false" || d.Annotations[globalAnnotation] != "true" {
 		t.Errorf("%+v", d)

@@ -84,10 +84,14 @@ func (w *world) start(args ...string) *operatortest.Operator {
 // startAs runs an operator of the cluster c1.
 func (w *world) startAs(kubeconfig string, args ...string) *operatortest.Operator {
 	w.T.Helper()
-	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, globalnamespace.Cell, Cell), kubeconfig, append([]string{
+	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, globalnamespace.Cell, Cell), kubeconfig, w.args(args...)...)
+}
+
+func (w *world) args(more ...string) []string {
+	return append([]string{
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + w.etcd.Endpoints()[0], "--identity-allocation-mode=crd",
 		"--cluster-name=c1", "--cluster-id=1", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + w.folder,
-	}, args...)...)
+	}, more...)
 }
 
 func (w *world) key(name string) slim.Key { return slim.Key{Namespace: w.Namespace, Name: name} }
@@ -379,21 +383,21 @@ func (w *world) hasEvent(name, reason, text string) bool {
 // MCS-5 to MCS-8, MCS-10, MCS-16, MCS-17, MCS-21 and MCS-22; MCS-E1, MCS-E9 and MCS-E10; invariant 1.
 func TestExport(t *testing.T) {
 	w := newWorld(t)
-	w.follow(w.Kubeconfig(), true)
+	w.follow(w.Kubeconfig(), "1.20", true)
 }
 
-// MCS-26: the role of the original's chart is enough for all but conditions and Events.
+// MCS-26: the role of the original's chart is enough for all but conditions and Events. MCS-17: the derived Service of 1.17.
 func TestRoleOfTheChart(t *testing.T) {
 	role := stockchart.RoleOf(t, "all-features")
 	w := newWorld(t)
-	w.follow(w.As("stock", role...), false)
+	w.follow(w.As("stock", role...), "1.17", false)
 }
 
-func (w *world) follow(kubeconfig string, conditions bool) {
+func (w *world) follow(kubeconfig, release string, conditions bool) {
 	w.T.Helper()
-	t := w.T
+	t, option := w.T, "--cilium-release="+release
 	w.etcd.Put(w.exportKey("c1", "stale"), "{}", 0)
-	o := w.startAs(kubeconfig)
+	o := w.startAs(kubeconfig, option)
 	operatortest.Eventually(t, "the synced marker", func() bool { return w.etcd.Get("cilium/synced/c1/cilium/state/serviceexports/v1") != nil })
 	operatortest.Eventually(t, "a stale key is deleted", func() bool { return w.value("stale") == "" })
 	w.export("web")
@@ -409,8 +413,11 @@ func (w *world) follow(kubeconfig string, conditions bool) {
 		t.Error("the key has no lease")
 	}
 	s := w.awaitDerived("web", "exists", exists)
-	if s.Annotations[sharedAnnotation] != "true" || s.Spec.Selector["app"] != "web" || s.Spec.Ports[0].TargetPort != intstr.FromString("web") || len(s.OwnerReferences) != 2 {
+	if s.Annotations[sharedAnnotation] != "true" || s.Spec.Ports[0].TargetPort != intstr.FromString("web") {
 		t.Errorf("%+v", s)
+	}
+	if selects := s.Spec.Selector["app"] == "web"; selects != (release == "1.17") || len(s.OwnerReferences) == 1 == selects { // MCS-40
+		t.Errorf("selector %v, owners %v", s.Spec.Selector, s.OwnerReferences)
 	}
 	clusters, valid := "", ""
 	if conditions {
@@ -426,7 +433,7 @@ func (w *world) follow(kubeconfig string, conditions bool) {
 	o.Stop()
 
 	before, revision := w.writes(), w.etcd.Revision()
-	o = w.startAs(kubeconfig)
+	o = w.startAs(kubeconfig, option)
 	operatortest.Eventually(t, "the objects are reconciled", func() bool { return o.Metric("mcsapi_serviceimport_info", w.Namespace, "web", "ClusterSetIP") == 1 })
 	w.create(imports.Resource(), "ServiceImport", "later", specOf("Headless")) // what is known is reconciled before
 	w.awaitDerived("later", "exists", exists)
@@ -848,7 +855,7 @@ func TestEndpointsOfUsers(t *testing.T) {
 	o := w.start()
 	source, slices := w.exportEndpoints(), w.Core.DiscoveryV1().EndpointSlices(w.Namespace)
 	c := w.awaitCopy("192.0.2.1")
-	if l := c.Labels; l[discoveryv1.LabelServiceName] != derivedKey(w.key("web")).Name || l[copyLabel] != "mine" || l["team"] != "red" || len(l) != 6 {
+	if l := c.Labels; l[discoveryv1.LabelServiceName] != derivedKey(w.key("web")).Name || l[copyLabel] != "mine" || len(l) != 5 {
 		t.Errorf("labels %v", l)
 	}
 	if *c.Endpoints[0].Hostname != "one" || *c.Ports[0].Port != 8080 || c.OwnerReferences[0].Name != derivedKey(w.key("web")).Name {

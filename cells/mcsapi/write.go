@@ -121,7 +121,9 @@ func (c *controller) writeDerived(ctx context.Context, s *state, v verb, want *c
 		_, _, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 			u.SetLabels(want.Labels)
 			u.SetAnnotations(want.Annotations)
-			u.SetOwnerReferences(want.OwnerReferences)
+			if !s.isOriginals() {
+				u.SetOwnerReferences(want.OwnerReferences)
+			}
 			fields := []string{"type", "selector", "ports", "sessionAffinity", "sessionAffinityConfig", "internalTrafficPolicy", "trafficDistribution"}
 			if len(want.Spec.IPFamilies) > 0 {
 				fields = append(fields, "ipFamilies", "ipFamilyPolicy")
@@ -226,7 +228,6 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 		return nil
 	}
 	ref := k8s.Ref{Resource: exports.Resource(), Namespace: s.key.Namespace, Name: s.key.Name, UID: s.export.UID.API(), Subresource: "status"}
-	s.noCopies = s.copiesSlices() && !c.mayCopy(s)
 	want := s.exportConditions(p.merged, refused)
 	has := slices.Clone(s.export.Status.Conditions)
 	if c.denies(s, "update", ref) || !setConditions(&has, exportConditionTypes, want) {

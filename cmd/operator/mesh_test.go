@@ -525,9 +525,6 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 		ports = append(ports, fmt.Sprint(p.Name, p.Port))
 	}
 	owners := []types.UID{i.UID}
-	if e := o.exports[i.Name]; e != nil {
-		owners = append(owners, e.UID)
-	}
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, i.Labels)
 	maps.Copy(annotations, i.Annotations)
@@ -636,6 +633,22 @@ func sliceLabels(s *corev1.Service, cluster string) map[string]string {
 	return labels
 }
 
+// leads reports whether the derived Service of a name has a port of a slice as the Service has it.
+func (o *meshObjects) leads(name string, slice discoveryv1.EndpointSlice) bool {
+	number := func(s *corev1.Service, port string) int32 {
+		for i := 0; s != nil && i < len(s.Spec.Ports); i++ {
+			if s.Spec.Ports[i].Name == port {
+				return s.Spec.Ports[i].Port
+			}
+		}
+		return 0
+	}
+	return slices.ContainsFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
+		n := number(o.services[name], *p.Name)
+		return n != 0 && n == number(o.services[derivedServiceName(o.key(name))], *p.Name)
+	})
+}
+
 // copiesRest: each slice of a Service that this cluster exports has a copy for the derived Service.
 func (m *mesh) copiesRest(o *meshObjects) error {
 	text := func(of, source string, slice discoveryv1.EndpointSlice) string {
@@ -652,7 +665,7 @@ func (m *mesh) copiesRest(o *meshObjects) error {
 		switch {
 		case manager == copyManager:
 			has[text(name, slice.Labels["service.cilium.io/local-endpointslice"], slice)] = true
-		case manager != meshManager && o.isValid(name) && len(o.services[name].Spec.Selector) == 0:
+		case manager != meshManager && o.isValid(name) && o.leads(name, slice):
 			want[text(derived, slice.Name, slice)] = true
 		}
 	}

@@ -89,6 +89,17 @@ var (
 		[...]bool{false, false, false, true})
 )
 
+// Services of several clusters.
+var (
+	// CopiedEndpoints is whether derived Services have copies of all EndpointSlices of this cluster, in place of a selector.
+	CopiedEndpoints = question("CopiedEndpoints", "Do derived Services have copies of EndpointSlices, and no selector?", "MCS-40",
+		[...]bool{false, true, true, true})
+
+	// AgreedPortsAlone is whether copies of EndpointSlices lack the ports that the derived Service has with another number.
+	AgreedPortsAlone = question("AgreedPortsAlone", "Are ports in conflict left out of the copies of EndpointSlices?", "MCS-27",
+		[...]bool{false, false, true, true})
+)
+
 // Ingresses and Gateways.
 var (
 	// ShortConfigNames is whether the names of CiliumEnvoyConfigs are shortened to 63 characters.
