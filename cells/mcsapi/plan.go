@@ -14,8 +14,15 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// madeHere is an annotation of ServiceImports that this duty made. Others are their users'.
-const madeHere = "skep.dev/imported-from-exports"
+// madeHere is an annotation of ServiceImports: those that this duty made have it. With the value ofUser it says that a ServiceImport is a
+// user's, whatever signs of originals it has.
+const (
+	madeHere = "skep.dev/imported-from-exports"
+	ofUser   = "false"
+)
+
+// supportedFamilies is an annotation that originals give to their ServiceImports, from 1.19 on.
+const supportedFamilies = "clustermesh.cilium.io/supported-ip-families"
 
 // state is what is known of the service of a name in all clusters. What does not exist is nil.
 type state struct {
@@ -57,24 +64,24 @@ type importPlan struct {
 	// spec is the one that it has then, nil if there is none. Addresses are not part of it.
 	spec   *mcsv1alpha1.ServiceImportSpec
 	merged merged
-	// follows says that it is that of the exports, with their labels and annotations.
-	follows bool
+	// follows says that it is that of the exports, with their labels and annotations; isLeft, that an original has made it.
+	follows, isLeft bool
 }
 
-// planImport decides about the ServiceImport. One that this duty made follows the exports: it is deleted when all clusters
+// planImport decides about the ServiceImport. One that this duty or an original made follows the exports: it is deleted when all clusters
 // are known and none exports it, and its spec stays as it is while a cluster that it is made of is not known.
 func (s *state) planImport() importPlan {
 	all := s.remote
 	if s.published != nil {
 		all = append(slices.Clone(all), s.published)
 	}
-	p := importPlan{merged: merge(all)}
+	p := importPlan{merged: merge(all), isLeft: s.isLeft()}
 	switch has := s.imported; {
 	case has == nil && len(all) == 0:
 	case has == nil:
 		p.verb, p.spec, p.follows = create, &p.merged.spec, true
 	case !has.DeletionTimestamp.IsZero():
-	case !has.isMadeHere():
+	case !s.followsExports():
 		p.spec = &has.Spec
 	case len(all) == 0 && len(s.unknown) == 0:
 		p.verb = remove
@@ -86,7 +93,21 @@ func (s *state) planImport() importPlan {
 	return p
 }
 
-func (i *serviceImport) isMadeHere() bool { return i.Annotations.Has(madeHere) }
+// followsExports reports whether the ServiceImport is what clusters export, and no user's.
+func (s *state) followsExports() bool {
+	value, says := s.imported.Annotations.Lookup(madeHere)
+	return says && value != ofUser || s.isLeft()
+}
+
+// isLeft reports whether an original has made the ServiceImport, by its signs. The name of a derived Service alone is none if that is not
+// the original's: then the ServiceImport was made by a user, and served by this duty or by an original of 1.17.
+func (s *state) isLeft() bool {
+	if s.imported == nil || s.imported.Annotations.Has(madeHere) || !release.ImportsFollowExports.In(s.release) {
+		return false
+	}
+	isNamed := s.imported.Annotations.Has(derivedAnnotation) && (s.derived == nil || !s.isOwned() || s.isOriginals())
+	return isNamed || s.imported.Annotations.Has(supportedFamilies)
+}
 
 // isHeld reports whether a cluster that the ServiceImport is made of is not known.
 func (s *state) isHeld() bool {

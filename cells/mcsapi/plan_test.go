@@ -218,9 +218,24 @@ func byUser(i *serviceImport) *serviceImport {
 	return i
 }
 
-// MCS-10, MCS-11 and MCS-15: what becomes of a ServiceImport.
+// left has a ServiceImport have annotations in place of its own; madeHere says that it is of a user.
+func left(i *serviceImport, annotations ...string) *serviceImport {
+	m := map[string]string{}
+	for _, key := range annotations {
+		m[key] = ofUser
+	}
+	i.Annotations = slim.MakeLabels(m)
+	return i
+}
+
+// MCS-10, MCS-11, MCS-15 and MCS-42; numbers B9 and B10 of the contract's bgp.md: what becomes of a ServiceImport.
 func TestPlanImport(t *testing.T) {
 	remote := []*clustermesh.ServiceExport{of("a", 0, nil)}
+	owner := slim.OwnerReference{APIVersion: text(mcsv1alpha1.GroupName + "/v1beta1"), Kind: text(mcsv1alpha1.ServiceImportKindName), Name: "web", UID: newImport().UID}
+	var ofUs, ofOriginal service
+	ofUs.Labels, ofUs.Owners = slim.MakeLabels(map[string]string{mcsv1alpha1.LabelServiceName: "web"}), []slim.OwnerReference{owner}
+	owner.Controller = true
+	ofOriginal.Labels, ofOriginal.Owners = ofUs.Labels, []slim.OwnerReference{owner}
 	for name, test := range map[string]struct {
 		state state
 		verb  verb
@@ -239,7 +254,19 @@ func TestPlanImport(t *testing.T) {
 		"of a user, with exports":             {state{imported: byUser(newImport()), remote: remote}, keep, "Headless"},
 		"no cluster but this one exports":     {state{published: of("c1", 0, nil)}, create, "ClusterSetIP"},
 		"this cluster does not export it now": {state{imported: newImport("a", "c1"), remote: remote}, keep, "ClusterSetIP"},
+
+		"of an original, with exports":            {state{imported: left(newImport("a"), derivedAnnotation), remote: remote}, keep, "ClusterSetIP"},
+		"of an original, without exports":         {state{imported: left(newImport("a"), derivedAnnotation)}, remove, ""},
+		"of an original, and a cluster is away":   {state{imported: left(newImport("a"), derivedAnnotation), unknown: []string{"a"}}, keep, "Headless"},
+		"of 1.19, with another Service":           {state{imported: left(newImport("a"), supportedFamilies), derived: &ofUs, remote: remote}, keep, "ClusterSetIP"},
+		"with a Service of 1.18":                  {state{imported: left(newImport("a"), derivedAnnotation), derived: &ofOriginal, remote: remote}, keep, "ClusterSetIP"},
+		"with a Service of this duty":             {state{imported: left(newImport("a"), derivedAnnotation), derived: &ofUs, remote: remote}, keep, "Headless"},
+		"with a Service of this duty, no exports": {state{imported: left(newImport("a"), derivedAnnotation), derived: &ofUs}, keep, "Headless"},
+		"of a user of 1.17":                       {state{release: oldest, imported: left(newImport("a"), derivedAnnotation), remote: remote}, keep, "Headless"},
+		"said to be of a user":                    {state{imported: left(newImport("a"), derivedAnnotation, madeHere), remote: remote}, keep, "Headless"},
+		"said to be of a user, without exports":   {state{imported: left(newImport("a"), supportedFamilies, madeHere)}, keep, "Headless"},
 	} {
+		test.state.key = web
 		p := test.state.planImport()
 		kind := mcsv1alpha1.ServiceImportType("")
 		if p.spec != nil {
@@ -468,6 +495,18 @@ func TestImportMetadata(t *testing.T) {
 	has["annotations"][annotationsOfExports] = madeHere // by a user; it would have the ServiceImport be one of a user's
 	follow(nil, nil)
 	check("mine=1", "mine=2,"+madeHere+"=true")
+}
+
+// MCS-34 and MCS-42: a ServiceImport that an original has made has labels and annotations of exports alone, beside what is reserved.
+func TestImportMetadataOfOriginals(t *testing.T) {
+	p := importPlan{follows: true, isLeft: true, merged: merged{labels: map[string]string{"tier": "one"}, annotations: map[string]string{"owner": "b"}}}
+	labels, annotations := p.metadata(map[string]string{"old": "1"}, map[string]string{"old": "2", derivedAnnotation: "derived-x", supportedFamilies: "IPv4"})
+	if got := slim.MakeLabels(labels).String(); got != "tier=one" {
+		t.Error(got)
+	}
+	if got := slim.MakeLabels(annotations).String(); got != supportedFamilies+"=IPv4,"+derivedAnnotation+"=derived-x,owner=b" {
+		t.Error(got)
+	}
 }
 
 // MCS-37 and MCS-38: the derived Service has the IP families that both the service and this cluster have, and keeps its first one.

@@ -181,7 +181,7 @@ func (w *world) left() (copyName string) {
 	w.service("web", nil)
 	w.slice("web", "web-1", "10.0.1.40")
 	w.export("web")
-	annotations := map[string]string{derivedAnnotation: derived, "clustermesh.cilium.io/supported-ip-families": "IPv4"}
+	annotations := map[string]string{derivedAnnotation: derived, supportedFamilies: "IPv4"}
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": imports.Resource().GroupVersion().String(), "kind": "ServiceImport", "metadata": map[string]any{"name": "web"}, "spec": specOf("ClusterSetIP"),
 	}}
@@ -332,5 +332,37 @@ func TestHostnames(t *testing.T) {
 		}
 		return maps.Equal(value.Hostnames, map[string]string{"10.0.1.40": "pg-0", "10.0.1.41": "pg-1"})
 	})
+	w.awaitHealthy(o)
+}
+
+// MCS-42; numbers B9 and B10 of the contract's bgp.md: a ServiceImport that an original has left follows the exports, and goes with the last
+// one. MCS-11: one of a user stays, also after an operator has served it.
+func TestImportsOfOriginals(t *testing.T) {
+	w := newWorld(t)
+	w.left()
+	o := w.start()
+	w.create(imports.Resource(), "ServiceImport", "mine", specOf("Headless"))
+	w.awaitReady("mine", "True/Ready")
+	s, err := w.Core.CoreV1().Services(w.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: "metrics", Port: 9090})
+	if _, err := w.Core.CoreV1().Services(w.Namespace).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitImport("web", "ClusterSetIP, http 80/TCP, metrics 9090/TCP, c1")
+	w.awaitDerived("web", "has both ports", func(s *corev1.Service) bool { return len(s.Spec.Ports) == 2 })
+	if i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "mine"); i.Annotations[madeHere] != ofUser {
+		t.Errorf("annotations %v", i.Annotations)
+	}
+	w.service("mine", nil)
+	w.export("mine")
+	w.awaitImport("mine", "Headless, http 80/TCP, c1")
+	w.delete(exports.Resource(), "web")
+	w.delete(exports.Resource(), "mine")
+	w.awaitImport("web", "")
+	w.awaitDerived("web", "is gone", isGone)
+	w.awaitImport("mine", "Headless, http 80/TCP")
 	w.awaitHealthy(o)
 }

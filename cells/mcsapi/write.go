@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 )
@@ -168,7 +169,7 @@ func isClientIP(service map[string]any) bool {
 func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) error {
 	has, derived := s.imported, derivedKey(s.key).Name
 	want := *has.Spec.DeepCopy()
-	if has.isMadeHere() && p.spec != nil {
+	if s.followsExports() && p.spec != nil {
 		want = *p.spec.DeepCopy()
 	}
 	if want.IPs = s.derived.addresses(); !s.isOwned() || s.desired(p.spec) == nil {
@@ -178,7 +179,11 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 		if p.follows {
 			labels, annotations = p.metadata(labels, annotations)
 		}
-		return labels, withDerived(annotations, derived)
+		annotations = withDerived(annotations, derived)
+		if derived != "" && !s.followsExports() && release.ImportsFollowExports.In(s.release) {
+			annotations[madeHere] = ofUser // the name of the derived Service is the sign of an original's, too
+		}
+		return labels, annotations
 	}
 	labels, annotations := metadata(has.Labels.Map(), has.Annotations.Map())
 	if equalSpecs(has.Spec, want) && slices.Equal(has.Spec.IPs, want.IPs) && maps.Equal(has.Labels.Map(), labels) && maps.Equal(has.Annotations.Map(), annotations) {

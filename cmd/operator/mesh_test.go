@@ -483,7 +483,7 @@ func (m *mesh) importRest(o *meshObjects, name string) error {
 	if slices.Sort(names); !slices.Equal(names, clusters) {
 		return fmt.Errorf("%s is of %q, and is to be of %q", what, clusters, names)
 	}
-	if _, ours := i.Annotations[madeFromExports]; ours {
+	if value, says := i.Annotations[madeFromExports]; says && value != "false" {
 		if len(all) == 0 {
 			return fmt.Errorf("%s is left", what)
 		}

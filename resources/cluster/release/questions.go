@@ -95,6 +95,10 @@ var (
 	CopiedEndpoints = question("CopiedEndpoints", "Do derived Services have copies of EndpointSlices, and no selector?", "MCS-40",
 		[...]bool{false, true, true, true})
 
+	// ImportsFollowExports is whether the original makes ServiceImports of exports, and has them follow those.
+	ImportsFollowExports = question("ImportsFollowExports", "Does the original make ServiceImports, of what clusters export?", "MCS-42",
+		[...]bool{false, true, true, true})
+
 	// AgreedPortsAlone is whether copies of EndpointSlices lack the ports that the derived Service has with another number.
 	AgreedPortsAlone = question("AgreedPortsAlone", "Are ports in conflict left out of the copies of EndpointSlices?", "MCS-27",
 		[...]bool{false, false, true, true})
