@@ -240,7 +240,7 @@ func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
 	s.derived, _ = c.services.Get(derived)
 	s.isLocal = globalnamespace.Of(c.spaces, key.Namespace, c.Cluster) == globalnamespace.Local
 	if !s.isLocal {
-		s.published = exportOf(s.export, s.service, s.cluster)
+		s.published = exportOf(s.export, s.service, s.cluster, s.release)
 	}
 	if s.isStale = !c.fresh.Is(); s.mayBeExported() {
 		s.unknown = append(s.unknown, s.cluster)
@@ -378,7 +378,7 @@ func (s *state) isOwned() bool { return s.derived == nil || s.derived.isDerived(
 // equalSpecs reports whether a ServiceImport has a spec, addresses aside.
 func equalSpecs(is, want mcsv1alpha1.ServiceImportSpec) bool {
 	return is.Type == want.Type && is.SessionAffinity == want.SessionAffinity && sameConfig(is.SessionAffinityConfig, want.SessionAffinityConfig) &&
-		slices.Equal(is.IPFamilies, want.IPFamilies) && reflect.DeepEqual(is.InternalTrafficPolicy, want.InternalTrafficPolicy) &&
+		slices.Equal(is.IPFamilies, want.IPFamilies) && policyOf(is.InternalTrafficPolicy) == policyOf(want.InternalTrafficPolicy) &&
 		reflect.DeepEqual(is.TrafficDistribution, want.TrafficDistribution) &&
 		slices.EqualFunc(is.Ports, want.Ports, sameImportPort)
 }

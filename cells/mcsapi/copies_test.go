@@ -24,7 +24,7 @@ func exported(t *testing.T, r release.Release, selector map[string]string) *stat
 	t.Helper()
 	s := &state{key: web, cluster: "c1", release: r, imported: newImport("c1"), export: newExport(), service: newService("10.96.0.10", localPort())}
 	s.imported.Spec.Type = mcsv1alpha1.ClusterSetIP
-	s.published = exportOf(s.export, s.service, "c1")
+	s.published = exportOf(s.export, s.service, "c1", r)
 	d := s.desired(&s.imported.Spec)
 	d.Spec.Selector = selector
 	s.derived = stored(t, d)
@@ -170,6 +170,21 @@ func TestCopiedPorts(t *testing.T) {
 	of.Ports = nil
 	if s.newCopy(of, s.desired(&s.imported.Spec)) == nil {
 		t.Error("a slice without ports has no copy")
+	}
+}
+
+// MCS-27 and MCS-38: EndpointSlices of IP families that are not supported have no copies, from 1.19 on.
+func TestCopiedFamilies(t *testing.T) {
+	of := slice("web-a", kubernetesManager, "fd00::1")
+	of.AddressType = text("IPv6")
+	for version, want := range map[string]bool{"1.18": true, "1.19": false} {
+		r, _, _ := release.Parse(version)
+		s := exported(t, r, nil)
+		s.families = []corev1.IPFamily{"IPv4", "IPv6"}
+		s.imported.Spec.IPFamilies = s.families[:1]
+		if got := s.newCopy(of, s.desired(&s.imported.Spec)) != nil; got != want {
+			t.Errorf("%s: there is a copy: %t", version, got)
+		}
 	}
 }
 

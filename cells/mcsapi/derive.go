@@ -52,8 +52,7 @@ func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
 	if spec == nil || s.imported == nil || s.isLocal {
 		return nil
 	}
-	families, supported := s.derivedFamilies(spec)
-	if !supported {
+	if len(spec.IPFamilies) > 0 && len(s.supported(spec)) == 0 {
 		return nil
 	}
 	name := derivedKey(s.key)
@@ -67,8 +66,8 @@ func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
 	if spec.Type == mcsv1alpha1.Headless {
 		d.Spec.ClusterIP = corev1.ClusterIPNone
 	}
-	setTraffic(&d.Spec, spec, families)
 	s.inherit(d)
+	s.setTraffic(d, spec)
 	d.Annotations[globalAnnotation], d.Annotations[sharedAnnotation] = "true", "false"
 	if s.published != nil {
 		d.Annotations[sharedAnnotation] = "true"
@@ -127,7 +126,7 @@ func (s *state) planDerived(want *corev1.Service) verb {
 		return create
 	case want == nil:
 		return remove
-	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone), has.hasOtherFamily(want):
+	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone):
 		return recreate
 	case s.hasOtherMetadata(want), has.differs(want):
 		return update

@@ -130,10 +130,11 @@ func (s *state) wantsCopies() bool {
 // copiesAll reports whether derived Services have copies of EndpointSlices in place of a selector.
 func (s *state) copiesAll() bool { return !s.noCopies && release.CopiedEndpoints.In(s.release) }
 
-// newCopy is the copy of an EndpointSlice for the derived Service as it is to be; nil if that leads to none of its ports.
+// newCopy is the copy of an EndpointSlice for the derived Service as it is to be; nil if that leads to none of its ports, or
+// has another address type.
 func (s *state) newCopy(of *endpointSlice, d *corev1.Service) *discoveryv1.EndpointSlice {
 	ports := s.copiedPorts(of.Ports, d.Spec.Ports)
-	if len(ports) == 0 && len(of.Ports) > 0 {
+	if len(ports) == 0 && len(of.Ports) > 0 || !isSupported(d, of.AddressType.String()) {
 		return nil
 	}
 	c := &discoveryv1.EndpointSlice{

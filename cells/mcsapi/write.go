@@ -95,10 +95,12 @@ func (c *controller) bringDerived(ctx context.Context, s *state, p importPlan) (
 	if err != nil {
 		return refusal{}, false, err
 	}
-	if want == nil && p.spec != nil && !s.isLocal && verb == keep {
-		if _, supported := s.derivedFamilies(p.spec); !supported {
-			refused = s.noFamily(p.spec)
-		}
+	switch {
+	case verb != keep || p.spec == nil || s.isLocal || refused.text != "" || s.imported == nil:
+	case len(p.spec.IPFamilies) > 0 && len(s.supported(p.spec)) == 0:
+		refused = noFamily(p.spec, "this cluster", s.families)
+	case s.derived != nil && !s.servesSome(p.spec):
+		refused = noFamily(p.spec, "its Service "+s.derived.Name, s.derived.families())
 	}
 	c.report(s, refused.text)
 	return refused, refused.text != "" || verb == keep || verb == update, nil
@@ -126,8 +128,8 @@ func (c *controller) writeDerived(ctx context.Context, s *state, v verb, want *c
 				u.SetOwnerReferences(want.OwnerReferences)
 			}
 			fields := []string{"type", "selector", "ports", "sessionAffinity", "sessionAffinityConfig", "internalTrafficPolicy", "trafficDistribution"}
-			if len(want.Spec.IPFamilies) > 0 {
-				fields = append(fields, "ipFamilies", "ipFamilyPolicy")
+			if want.Spec.IPFamilyPolicy != nil {
+				fields = append(fields, "ipFamilyPolicy")
 			}
 			return replace(u, content, fields...)
 		})
@@ -172,7 +174,7 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 	if s.followsExports() && p.spec != nil {
 		want = *p.spec.DeepCopy()
 	}
-	if want.IPs = s.derived.addresses(); !s.isOwned() || s.desired(p.spec) == nil {
+	if want.IPs = s.addresses(p.spec); !s.isOwned() || s.desired(p.spec) == nil {
 		want.IPs, derived = nil, ""
 	}
 	metadata := func(labels, annotations map[string]string) (wantLabels, wantAnnotations map[string]string) {
@@ -180,6 +182,9 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 			labels, annotations = p.metadata(labels, annotations)
 		}
 		annotations = withDerived(annotations, derived)
+		if _, says := annotations[supportedFamilies]; says && p.spec != nil {
+			annotations[supportedFamilies] = join(s.supported(p.spec))
+		}
 		if derived != "" && !s.followsExports() && release.ImportsFollowExports.In(s.release) {
 			annotations[madeHere] = ofUser // the name of the derived Service is the sign of an original's, too
 		}

@@ -45,7 +45,10 @@ const (
 	serviceOfSet    = "multicluster.kubernetes.io/service-name"
 	meshManager     = "endpointslice-mesh-controller.cilium.io"
 	copyManager     = "endpointslice-local-mcsapi-controller.cilium.io"
-	exportKeys      = "cilium/state/serviceexports/v1/c1/"
+
+	supportedFamilies = "clustermesh.cilium.io/supported-ip-families"
+
+	exportKeys = "cilium/state/serviceexports/v1/c1/"
 
 	// mostInSlice are so few endpoints that Services have several slices.
 	mostInSlice = 3
@@ -514,6 +517,9 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	}
 	headless := d.Spec.ClusterIP == corev1.ClusterIPNone
 	ips := d.Spec.ClusterIPs
+	if len(i.Spec.IPFamilies) > 0 {
+		ips = ips[:1]
+	}
 	if headless {
 		ips = nil
 	}
@@ -530,6 +536,10 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	maps.Copy(annotations, i.Annotations)
 	labels[serviceOfSet], labels[sourceCluster] = i.Name, "c1"
 	annotations[globalService], annotations[sharedService] = "true", strconv.FormatBool(o.isValid(i.Name))
+	annotations[supportedFamilies] = "IPv4,IPv6"
+	if len(i.Spec.IPFamilies) > 0 { // the Services of the tests have IPv4, and remote clusters do not say
+		annotations[supportedFamilies] = "IPv4"
+	}
 	delete(annotations, madeFromExports)
 	delete(annotations, derivedService)
 	switch {

@@ -99,6 +99,14 @@ var (
 	ImportsFollowExports = question("ImportsFollowExports", "Does the original make ServiceImports, of what clusters export?", "MCS-42",
 		[...]bool{false, true, true, true})
 
+	// TrafficInExports is whether exports say their IP families and where internal traffic goes, also where that is the default.
+	TrafficInExports = question("TrafficInExports", "Do exports always say their IP families and internal traffic policy?", "MCS-36",
+		[...]bool{false, false, true, true})
+
+	// SupportedFamilies is whether derived Services have all IP families that the API server has, and say which of them are served.
+	SupportedFamilies = question("SupportedFamilies", "Do derived Services have both IP families, and say which are supported?", "MCS-38",
+		[...]bool{false, false, true, true})
+
 	// AgreedPortsAlone is whether copies of EndpointSlices lack the ports that the derived Service has with another number.
 	AgreedPortsAlone = question("AgreedPortsAlone", "Are ports in conflict left out of the copies of EndpointSlices?", "MCS-27",
 		[...]bool{false, false, true, true})
