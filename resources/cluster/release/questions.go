@@ -112,6 +112,14 @@ var (
 		[...]bool{false, false, true, true})
 )
 
+// Services in etcd.
+var (
+	// ServingBackends is whether endpoints that are not ready, and serving, are backends whatever enable-k8s-terminating-endpoint says: charts
+	// of these releases do not have it.
+	ServingBackends = question("ServingBackends", "Are endpoints that terminate and still serve backends, whatever the options?", "SSYNC-6",
+		[...]bool{false, true, true, true})
+)
+
 // Ingresses and Gateways.
 var (
 	// ShortConfigNames is whether the names of CiliumEnvoyConfigs are shortened to 63 characters.
