@@ -212,6 +212,7 @@ func TestNextSelector(t *testing.T) {
 		"no export":                    {"1.17", app, false, func(s *state) { s.published = nil }, noPods, false, false},
 		"the role allows no copies":    {"1.20", none, false, func(s *state) { s.noCopies = true }, app, false, false},
 		"back, without endpoints":      {"1.17", none, true, nil, app, false, false},
+		"a selector that comes":        {"1.17", app, true, func(s *state) { s.local.sources = []*endpointSlice{slice("mine", "", "10.0.1.1")} }, app, false, false},
 		"back, with others":            {"1.17", app, true, func(s *state) { s.local.kubernetes = []*endpointSlice{slice("x", kubernetesManager, "10.0.1.2")} }, app, false, false},
 		"back, with them":              {"1.17", app, true, func(s *state) { s.local.kubernetes = []*endpointSlice{slice("x", kubernetesManager, "10.0.1.1")} }, app, true, false},
 		"a Service without a selector": {"1.17", none, true, func(s *state) { s.service.Spec.Selector = slim.Labels{} }, none, false, false},

@@ -48,7 +48,7 @@ func (s *state) nextSelector(d *corev1.Service) map[string]string {
 
 // hasAllCopies reports whether all copies that are wanted were seen as they are to be.
 func (s *state) hasAllCopies(d *corev1.Service) bool {
-	if !s.wantsCopies() {
+	if !s.copiesSlices() {
 		return true
 	}
 	p := s.planCopies(d)
@@ -61,10 +61,14 @@ func (s *state) isMirrored() bool {
 }
 
 // isServed reports whether the EndpointSlices that Kubernetes makes by the selector have all endpoints that are ready and that it has made
-// for the Service: then copies are not needed any more.
+// for the Service: then copies are not needed any more. It makes one at least for each of the two, with or without endpoints.
 func (s *state) isServed() bool {
 	if len(s.local.copies) == 0 {
 		return true
+	}
+	isMade := func(of *endpointSlice) bool { return of.manager() == kubernetesManager }
+	if !slices.ContainsFunc(s.local.sources, isMade) || !slices.ContainsFunc(s.local.kubernetes, isMade) {
+		return false
 	}
 	missing := map[string]bool{}
 	for address := range readyOf(s.local.sources) {

@@ -118,12 +118,12 @@ func (s *state) needsSlices(hasCopies bool) bool {
 		return false
 	}
 	selects := len(s.wantedSelector()) > 0
-	return s.wantsCopies() || selects && hasCopies || !selects && s.derived.Spec.Selector.Len() > 0
+	return s.copiesSlices() || selects && hasCopies || !selects && s.derived.Spec.Selector.Len() > 0
 }
 
-// wantsCopies reports whether the endpoints of this cluster are those of copies of EndpointSlices: where the release has it so, and
+// copiesSlices reports whether the endpoints of this cluster are those of copies of EndpointSlices: where the release has it so, and
 // where there is no selector by which Kubernetes makes them.
-func (s *state) wantsCopies() bool {
+func (s *state) copiesSlices() bool {
 	return s.published != nil && !s.noCopies && s.derived != nil && s.isOwned() && (s.copiesAll() || s.service.Spec.Selector.Len() == 0)
 }
 
@@ -223,7 +223,7 @@ type copyChange struct {
 
 // planCopies decides about the copies of EndpointSlices, for the derived Service as it is to be.
 func (s *state) planCopies(d *corev1.Service) (p copyPlan) {
-	switch copies := d != nil && s.wantsCopies(); {
+	switch copies := d != nil && s.copiesSlices(); {
 	case s.mayBeExported(), copies && !s.local.isKnown, !copies && len(s.wantedSelector()) > 0 && !s.isServed():
 		return copyPlan{}
 	case copies:

@@ -188,6 +188,9 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 		if derived != "" && !s.followsExports() && release.ImportsFollowExports.In(s.release) {
 			annotations[madeHere] = ofUser // the name of the derived Service is the sign of an original's, too
 		}
+		if _, says := annotations[supportedFamilies]; derived == "" && !says && s.isLeft() {
+			annotations[madeHere] = "true" // it has lost the sign of its original
+		}
 		return labels, annotations
 	}
 	labels, annotations := metadata(has.Labels.Map(), has.Annotations.Map())
