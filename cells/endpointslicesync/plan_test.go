@@ -163,6 +163,12 @@ func TestGroups(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	v4 := decodeService(t, func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol} })
+	supported := decodeService(t, func(s *corev1.Service) {
+		s.Spec.IPFamilies, s.Annotations[familiesAnnotation] = []corev1.IPFamily{corev1.IPv6Protocol, corev1.IPv4Protocol}, "IPv4"
+	})
+	if supported.hasFamily(discoveryv1.AddressTypeIPv6) || !supported.hasFamily(discoveryv1.AddressTypeIPv4) {
+		t.Error("ESS-5: the annotation does not count")
+	}
 	if p := planFor(v4, "c", b, nil, 100); len(p.create) != 2 {
 		t.Errorf("of a Service with IPv4 alone: %d", len(p.create))
 	}

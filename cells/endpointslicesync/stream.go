@@ -4,6 +4,7 @@
 package endpointslicesync
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,12 +35,16 @@ type serviceSpec struct {
 const (
 	globalAnnotation = "service.cilium.io/global"
 	syncAnnotation   = "service.cilium.io/global-sync-endpoint-slices"
+	// familiesAnnotation is of Services of the multi-cluster services API: the IP families that they serve, of those that they have.
+	familiesAnnotation = "clustermesh.cilium.io/supported-ip-families"
 )
 
 type annotations struct{}
 
 // Keep implements slim.KeyFilter.
-func (annotations) Keep(key string) bool { return key == globalAnnotation || key == syncAnnotation }
+func (annotations) Keep(key string) bool {
+	return key == globalAnnotation || key == syncAnnotation || key == familiesAnnotation
+}
 
 // Trim implements slim.Trimmer.
 func (s *service) Trim() {
@@ -61,8 +66,11 @@ func (s *service) participates() bool {
 	return strings.EqualFold(sync, "true") || !set && s.isHeadless()
 }
 
-// hasFamily reports whether a Service has an address type. One without families has all.
+// hasFamily reports whether a Service has an address type, and serves it. One without families has all.
 func (s *service) hasFamily(t discoveryv1.AddressType) bool {
+	if served, says := s.Annotations.Lookup(familiesAnnotation); says && !slices.Contains(strings.Split(served, ","), string(t)) {
+		return false
+	}
 	for _, f := range s.Spec.IPFamilies {
 		if f.String() == string(t) {
 			return true

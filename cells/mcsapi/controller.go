@@ -40,8 +40,9 @@ type controller struct {
 	fresh    reconcile.Fresh
 
 	mu      sync.Mutex
-	names   map[slim.Key]slim.Key // by the key of the derived Service
-	refused map[slim.Key]string   // why there is no derived Service, by name
+	names   map[slim.Key]slim.Key  // by the key of the derived Service
+	refused map[slim.Key]string    // why there is no derived Service, by name
+	emptied map[slim.Key]time.Time // since when Kubernetes has no endpoints for a derived Service that is to lose its selector
 }
 
 type params struct {
@@ -63,7 +64,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, began: time.Now(), names: map[slim.Key]slim.Key{}, refused: map[slim.Key]string{}}
+	return &controller{params: p, began: time.Now(), names: map[slim.Key]slim.Key{}, refused: map[slim.Key]string{}, emptied: map[slim.Key]time.Time{}}
 }
 
 // Open is called before anything is watched.
@@ -227,22 +228,25 @@ func (c *controller) forget(s *state) {
 		delete(c.names, derivedKey(s.key))
 	}
 	delete(c.refused, s.key)
+	delete(c.emptied, s.key)
 }
 
 // state is what is known of a name. It is not known while the remote clusters are not.
 func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
-	s = &state{key: key, cluster: c.Cluster.ClusterName, families: familiesOf(c.Cluster)}
+	s = &state{key: key, cluster: c.Cluster.ClusterName, release: c.Cluster.Release, families: familiesOf(c.Cluster)}
 	s.export, _ = c.exports.Get(key)
 	s.imported, _ = c.imports.Get(key)
 	s.service, _ = c.services.Get(key)
 	s.derived, _ = c.services.Get(derived)
 	s.isLocal = globalnamespace.Of(c.spaces, key.Namespace, c.Cluster) == globalnamespace.Local
 	if !s.isLocal {
-		s.published = exportOf(s.export, s.service, s.cluster)
+		s.published = exportOf(s.export, s.service, s.cluster, s.release)
 	}
 	if s.isStale = !c.fresh.Is(); s.mayBeExported() {
 		s.unknown = append(s.unknown, s.cluster)
 	}
+	s.noCopies = c.deniesCopies(s)
+	s.local = c.localSlices(s)
 	if c.Mesh == nil {
 		return s, true
 	}
@@ -272,6 +276,10 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	case p.verb == remove:
 		return reconcile.Result{}, c.deleteImport(ctx, s)
 	}
+	if s.published != nil && c.awaitsRole() { // which says whether endpoints are copied
+		return reconcile.Result{RequeueAfter: rolePause}, nil
+	}
+	pause := c.awaitEmpty(s)
 	if s.isStale && s.withdraws(s.planDerived(s.desired(p.spec))) {
 		return reconcile.Result{Reason: isStale}, nil
 	}
@@ -282,12 +290,12 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	if s.imported != nil {
 		err = c.updateImport(ctx, s, p)
 	}
-	var result reconcile.Result
+	result := reconcile.Result{RequeueAfter: pause}
 	switch {
 	case err == nil && c.awaitsRole():
 		result.RequeueAfter = rolePause
 	case err == nil:
-		err = errors.Join(c.bringSlices(ctx, s), s.withoutPermission(c.updateStatus(ctx, s, p, refused)))
+		err = errors.Join(c.bringSlices(ctx, s, s.desired(p.spec)), s.withoutPermission(c.updateStatus(ctx, s, p, refused)))
 	}
 	if s.denied && result.RequeueAfter == 0 && c.Deps.Plan == nil {
 		result.RequeueAfter = deniedRetry
@@ -370,7 +378,7 @@ func (s *state) isOwned() bool { return s.derived == nil || s.derived.isDerived(
 // equalSpecs reports whether a ServiceImport has a spec, addresses aside.
 func equalSpecs(is, want mcsv1alpha1.ServiceImportSpec) bool {
 	return is.Type == want.Type && is.SessionAffinity == want.SessionAffinity && sameConfig(is.SessionAffinityConfig, want.SessionAffinityConfig) &&
-		slices.Equal(is.IPFamilies, want.IPFamilies) && reflect.DeepEqual(is.InternalTrafficPolicy, want.InternalTrafficPolicy) &&
+		slices.Equal(is.IPFamilies, want.IPFamilies) && policyOf(is.InternalTrafficPolicy) == policyOf(want.InternalTrafficPolicy) &&
 		reflect.DeepEqual(is.TrafficDistribution, want.TrafficDistribution) &&
 		slices.EqualFunc(is.Ports, want.Ports, sameImportPort)
 }

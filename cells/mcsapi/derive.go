@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -51,8 +52,7 @@ func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
 	if spec == nil || s.imported == nil || s.isLocal {
 		return nil
 	}
-	families, supported := s.derivedFamilies(spec)
-	if !supported {
+	if len(spec.IPFamilies) > 0 && len(s.supported(spec)) == 0 {
 		return nil
 	}
 	name := derivedKey(s.key)
@@ -66,15 +66,15 @@ func (s *state) desired(spec *mcsv1alpha1.ServiceImportSpec) *corev1.Service {
 	if spec.Type == mcsv1alpha1.Headless {
 		d.Spec.ClusterIP = corev1.ClusterIPNone
 	}
-	setTraffic(&d.Spec, spec, families)
 	s.inherit(d)
+	s.setTraffic(d, spec)
 	d.Annotations[globalAnnotation], d.Annotations[sharedAnnotation] = "true", "false"
 	if s.published != nil {
 		d.Annotations[sharedAnnotation] = "true"
-		d.Spec.Selector = s.service.Spec.Selector.Map()
 	}
 	d.Labels[mcsv1alpha1.LabelServiceName], d.Labels[mcsv1alpha1.LabelSourceCluster] = s.key.Name, s.cluster
 	d.OwnerReferences = s.owners()
+	d.Spec.Selector = s.nextSelector(d)
 	return d
 }
 
@@ -90,11 +90,11 @@ func (s *state) inherit(d *corev1.Service) {
 	}
 }
 
-// owners are the ServiceImport and the ServiceExport, none of them as the controller.
+// owners are the ServiceImport and, where Kubernetes makes the EndpointSlices, the ServiceExport, none of them as the controller.
 func (s *state) owners() []metav1.OwnerReference {
 	version := mcsv1alpha1.SchemeGroupVersion.String()
 	owners := []metav1.OwnerReference{{APIVersion: version, Kind: mcsv1alpha1.ServiceImportKindName, Name: s.imported.Name, UID: s.imported.UID.API()}}
-	if e := s.export; e != nil && e.DeletionTimestamp.IsZero() {
+	if e := s.export; e != nil && e.DeletionTimestamp.IsZero() && !release.CopiedEndpoints.In(s.release) {
 		owners = append(owners, metav1.OwnerReference{APIVersion: version, Kind: mcsv1alpha1.ServiceExportKindName, Name: e.Name, UID: e.UID.API()})
 	}
 	return owners
@@ -126,30 +126,60 @@ func (s *state) planDerived(want *corev1.Service) verb {
 		return create
 	case want == nil:
 		return remove
-	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone), has.hasOtherFamily(want):
+	case has.isHeadless() != (want.Spec.ClusterIP == corev1.ClusterIPNone):
 		return recreate
-	case has.differs(want):
+	case s.hasOtherMetadata(want), has.differs(want):
 		return update
 	}
 	return keep
 }
 
-// differs reports whether a Service is not as it is to be.
+// isOriginals reports whether an original of 1.18 or later has made the derived Service: the ServiceImport is its controller.
+func (s *state) isOriginals() bool {
+	return s.derived != nil && slices.ContainsFunc(s.derived.Owners, func(o slim.OwnerReference) bool {
+		return o.Controller && s.imported != nil && o.UID == s.imported.UID
+	})
+}
+
+// hasOtherMetadata reports whether the derived Service has other labels, annotations or owners than it is to have. Where those that an
+// original has set mean the same, they stay until there is more to change.
+func (s *state) hasOtherMetadata(want *corev1.Service) bool {
+	if !s.isOriginals() {
+		return !maps.Equal(s.derived.Labels.Map(), want.Labels) || !maps.Equal(s.derived.Annotations.Map(), want.Annotations) ||
+			!slices.EqualFunc(s.derived.Owners, want.OwnerReferences, sameOwner)
+	}
+	labels, annotations := map[string]string{}, map[string]string{}
+	maps.Copy(labels, s.derived.Labels.Map())
+	maps.Copy(annotations, s.derived.Annotations.Map())
+	if _, has := labels[mcsv1alpha1.LabelSourceCluster]; !has {
+		labels[mcsv1alpha1.LabelSourceCluster] = s.cluster
+	}
+	if _, has := annotations[sharedAnnotation]; !has {
+		annotations[sharedAnnotation] = want.Annotations[sharedAnnotation]
+	}
+	delete(annotations, derivedAnnotation)
+	return !maps.Equal(labels, want.Labels) || !maps.Equal(annotations, want.Annotations)
+}
+
+// differs reports whether the spec of a Service is not as it is to be.
 func (s *service) differs(want *corev1.Service) bool {
-	return !maps.Equal(s.Labels.Map(), want.Labels) || !maps.Equal(s.Annotations.Map(), want.Annotations) ||
-		!slices.EqualFunc(s.Owners, want.OwnerReferences, sameOwner) ||
-		s.Spec.Type.String() != string(want.Spec.Type) || !maps.Equal(s.Spec.Selector.Map(), want.Spec.Selector) ||
+	return s.Spec.Type.String() != string(want.Spec.Type) || !maps.Equal(s.Spec.Selector.Map(), want.Spec.Selector) ||
 		s.Spec.SessionAffinity.String() != string(want.Spec.SessionAffinity) ||
 		want.Spec.SessionAffinityConfig != nil && !reflect.DeepEqual(s.Spec.SessionAffinityConfig, want.Spec.SessionAffinityConfig) ||
-		!slices.EqualFunc(s.Spec.Ports, want.Spec.Ports, samePort) || s.sendsElsewhere(want)
+		!slices.EqualFunc(s.Spec.Ports, want.Spec.Ports, func(is, of corev1.ServicePort) bool { return samePort(is, of, len(want.Spec.Selector) > 0) }) ||
+		s.sendsElsewhere(want)
 }
 
 func sameOwner(is slim.OwnerReference, want metav1.OwnerReference) bool {
 	return is.APIVersion.String() == want.APIVersion && is.Kind.String() == want.Kind && is.Name == want.Name && is.UID.API() == want.UID && !is.Controller
 }
 
-func samePort(is, want corev1.ServicePort) bool {
+// samePort reports whether a port is as it is to be. Without a selector it does not matter which port of pods it leads to.
+func samePort(is, want corev1.ServicePort, selects bool) bool {
 	is.NodePort = 0
+	if !selects {
+		is.TargetPort = want.TargetPort
+	}
 	return reflect.DeepEqual(is, want)
 }
 

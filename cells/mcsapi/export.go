@@ -12,6 +12,7 @@ import (
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/stream"
@@ -78,7 +79,7 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, false
 	}
 	s, _ := x.services.Get(key)
-	published := exportOf(e, s, x.Cluster.ClusterName)
+	published := exportOf(e, s, x.Cluster.ClusterName, x.Cluster.Release)
 	if published == nil {
 		return nil, true
 	}
@@ -86,8 +87,8 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	return value, true
 }
 
-// exportOf is what a cluster publishes of a ServiceExport and its Service, nil if it is not valid. Both may be nil.
-func exportOf(e *serviceExport, s *service, clusterName string) *clustermesh.ServiceExport {
+// exportOf is what a cluster of a release publishes of a ServiceExport and its Service, nil if it is not valid. Both may be nil.
+func exportOf(e *serviceExport, s *service, clusterName string, r release.Release) *clustermesh.ServiceExport {
 	if e == nil || !e.DeletionTimestamp.IsZero() || whyInvalid(s) != "" {
 		return nil
 	}
@@ -101,6 +102,9 @@ func exportOf(e *serviceExport, s *service, clusterName string) *clustermesh.Ser
 		x.SessionAffinity, x.SessionAffinityConfig = corev1.ServiceAffinityClientIP, s.Spec.SessionAffinityConfig
 	}
 	x.SetTraffic(s.families(), s.Spec.InternalTrafficPolicy.String(), s.Spec.TrafficDistribution.String())
+	if !release.TrafficInExports.In(r) {
+		x.OmitDefaults()
+	}
 	x.Labels, _ = clustermesh.ExportedLabels(e.Spec.ExportedLabels.Map())
 	x.Annotations, _ = clustermesh.ExportedAnnotations(e.Spec.ExportedAnnotations.Map())
 	for _, p := range s.Spec.Ports {

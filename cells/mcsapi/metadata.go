@@ -30,11 +30,27 @@ func (m *merged) mergeMetadata(exports []*clustermesh.ServiceExport) {
 
 // metadata is the labels and annotations of a ServiceImport that follows exports, which has the given ones.
 func (p importPlan) metadata(labels, annotations map[string]string) (wantLabels, wantAnnotations map[string]string) {
+	if p.isLeft {
+		return p.metadataOfOriginal(annotations)
+	}
 	wantLabels = withExported(labels, annotations[labelsOfExports], p.merged.labels)
 	wantAnnotations = withExported(annotations, annotations[annotationsOfExports], p.merged.annotations)
 	setKeys(wantAnnotations, labelsOfExports, p.merged.labels)
 	setKeys(wantAnnotations, annotationsOfExports, p.merged.annotations)
 	return wantLabels, wantAnnotations
+}
+
+// metadataOfOriginal is the labels and annotations of a ServiceImport that an original has made: those of the exports alone, and its signs.
+func (p importPlan) metadataOfOriginal(has map[string]string) (labels, annotations map[string]string) {
+	labels, annotations = map[string]string{}, map[string]string{}
+	maps.Copy(labels, p.merged.labels)
+	maps.Copy(annotations, p.merged.annotations)
+	for key, value := range has {
+		if clustermesh.IsReservedAnnotation(key) || key == supportedFamilies {
+			annotations[key] = value
+		}
+	}
+	return labels, annotations
 }
 
 // withExported is a map with the pairs that are exported, without those that were.

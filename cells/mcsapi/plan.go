@@ -9,17 +9,26 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// madeHere is an annotation of ServiceImports that this duty made. Others are their users'.
-const madeHere = "skep.dev/imported-from-exports"
+// madeHere is an annotation of ServiceImports: those that this duty made have it. With the value ofUser it says that a ServiceImport is a
+// user's, whatever signs of originals it has.
+const (
+	madeHere = "skep.dev/imported-from-exports"
+	ofUser   = "false"
+)
+
+// supportedFamilies is an annotation that originals give to their ServiceImports, from 1.19 on.
+const supportedFamilies = "clustermesh.cilium.io/supported-ip-families"
 
 // state is what is known of the service of a name in all clusters. What does not exist is nil.
 type state struct {
 	key      slim.Key
 	cluster  string            // this one
+	release  release.Release   // of its agents
 	families []corev1.IPFamily // that pods of this cluster have
 	isLocal  bool              // the Namespace is not global
 	isStale  bool              // this cluster's objects may be older than what an earlier leader has seen
@@ -31,8 +40,11 @@ type state struct {
 	published *clustermesh.ServiceExport // by this cluster
 	remote    []*clustermesh.ServiceExport
 	unknown   []string // clusters that may publish it or not, this one among them
-	noCopies  bool     // EndpointSlices that cannot be copied have the endpoints of this cluster
 	denied    bool     // something is not written, as the role does not allow it
+
+	local     localSlices
+	noCopies  bool // the role does not allow to copy EndpointSlices
+	isEmptied bool // Kubernetes has no endpoints for the derived Service any more, which is to lose its selector
 }
 
 // verb is what to do with an object.
@@ -52,24 +64,24 @@ type importPlan struct {
 	// spec is the one that it has then, nil if there is none. Addresses are not part of it.
 	spec   *mcsv1alpha1.ServiceImportSpec
 	merged merged
-	// follows says that it is that of the exports, with their labels and annotations.
-	follows bool
+	// follows says that it is that of the exports, with their labels and annotations; isLeft, that an original has made it.
+	follows, isLeft bool
 }
 
-// planImport decides about the ServiceImport. One that this duty made follows the exports: it is deleted when all clusters
+// planImport decides about the ServiceImport. One that this duty or an original made follows the exports: it is deleted when all clusters
 // are known and none exports it, and its spec stays as it is while a cluster that it is made of is not known.
 func (s *state) planImport() importPlan {
 	all := s.remote
 	if s.published != nil {
 		all = append(slices.Clone(all), s.published)
 	}
-	p := importPlan{merged: merge(all)}
+	p := importPlan{merged: merge(all), isLeft: s.isLeft()}
 	switch has := s.imported; {
 	case has == nil && len(all) == 0:
 	case has == nil:
 		p.verb, p.spec, p.follows = create, &p.merged.spec, true
 	case !has.DeletionTimestamp.IsZero():
-	case !has.isMadeHere():
+	case !s.followsExports():
 		p.spec = &has.Spec
 	case len(all) == 0 && len(s.unknown) == 0:
 		p.verb = remove
@@ -81,7 +93,21 @@ func (s *state) planImport() importPlan {
 	return p
 }
 
-func (i *serviceImport) isMadeHere() bool { return i.Annotations.Has(madeHere) }
+// followsExports reports whether the ServiceImport is what clusters export, and no user's.
+func (s *state) followsExports() bool {
+	value, says := s.imported.Annotations.Lookup(madeHere)
+	return says && value != ofUser || s.isLeft()
+}
+
+// isLeft reports whether an original has made the ServiceImport, by its signs. The name of a derived Service alone is none if that is not
+// the original's: then the ServiceImport was made by a user, and served by this duty or by an original of 1.17.
+func (s *state) isLeft() bool {
+	if s.imported == nil || s.imported.Annotations.Has(madeHere) || !release.ImportsFollowExports.In(s.release) {
+		return false
+	}
+	isNamed := s.imported.Annotations.Has(derivedAnnotation) && (s.derived == nil || !s.isOwned() || s.isOriginals())
+	return isNamed || s.imported.Annotations.Has(supportedFamilies)
+}
 
 // isHeld reports whether a cluster that the ServiceImport is made of is not known.
 func (s *state) isHeld() bool {
@@ -97,7 +123,10 @@ func (s *state) mayBeExported() bool { return s.isStale && s.published == nil }
 
 // withdraws reports whether what is to be done about the derived Service deletes it, or what it has of this cluster.
 func (s *state) withdraws(v verb) bool {
-	return s.isOwned() && (v == remove || v == recreate || v == update && s.mayBeExported() && s.derived.Annotations.Get(sharedAnnotation) == "true")
+	hasEndpoints := func() bool {
+		return s.derived.Annotations.Get(sharedAnnotation) == "true" || s.derived.Spec.Selector.Len() > 0
+	}
+	return s.isOwned() && (v == remove || v == recreate || v == update && s.mayBeExported() && hasEndpoints())
 }
 
 // clusters are the clusters that export the service: those that are known, and those that did and are not known.

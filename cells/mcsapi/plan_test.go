@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -29,6 +30,7 @@ var (
 	text    = slim.MakeString
 	http80  = mcsv1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
 	noClash = conditionText{"Conflict", "False", "NoConflicts"}
+	oldest  = release.All()[0] // derived Services have selectors
 )
 
 // MCS-9: the name of derived Services; B7 has this one.
@@ -55,7 +57,7 @@ func localPort() corev1.ServicePort {
 	return corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("web")}
 }
 
-// MCS-5, MCS-6, MCS-32, MCS-33 and MCS-36; MCS-E1, MCS-E2 and MCS-E16.
+// MCS-5, MCS-6, MCS-32, MCS-33 and MCS-36; MCS-E1, MCS-E2 and MCS-E16; number B15 of the contract's bgp.md.
 func TestExportOf(t *testing.T) {
 	const plain = `{"cluster":"c1","name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`
 	deleting := newExport()
@@ -76,22 +78,25 @@ func TestExportOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		export  *serviceExport
 		service *service
+		release release.Release
 		want    string
 	}{
-		"labels and annotations":    {labelled, newService("10.96.0.10", localPort()), with(`"annotations":{"note":"é"},"labels":{"tier":"one"},"Annotations":{"note":"é"},"Labels":{"tier":"one"}`)},
-		"the defaults of traffic":   {newExport(), plainly, plain},
-		"traffic":                   {newExport(), specially, with(`"ipFamilies":["IPv6","IPv4"],"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"`)},
-		"ClusterSetIP":              {newExport(), newService("10.96.0.10", localPort()), plain},
-		"headless":                  {newExport(), newService("None", localPort()), strings.Replace(plain, "ClusterSetIP", "Headless", 1)},
-		"without ports":             {newExport(), newService("None"), strings.NewReplacer("ClusterSetIP", "Headless", `{"name":"http","protocol":"TCP","port":80}`, "").Replace(plain)},
-		"session affinity":          {newExport(), affine, strings.Replace(plain, `"None"`, `"ClientIP","sessionAffinityConfig":{"clientIP":{"timeoutSeconds":60}}`, 1)},
-		"an export that is deleted": {deleting, newService("10.96.0.10"), ""},
-		"no Service":                {newExport(), nil, ""},
-		"no export":                 {nil, newService("10.96.0.10"), ""},
-		"ExternalName":              {newExport(), external, ""},
+		"labels and annotations":    {labelled, newService("10.96.0.10", localPort()), oldest, with(`"annotations":{"note":"é"},"labels":{"tier":"one"},"Annotations":{"note":"é"},"Labels":{"tier":"one"}`)},
+		"the defaults of traffic":   {newExport(), plainly, oldest, plain},
+		"traffic":                   {newExport(), specially, oldest, with(`"ipFamilies":["IPv6","IPv4"],"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"`)},
+		"ClusterSetIP":              {newExport(), newService("10.96.0.10", localPort()), oldest, plain},
+		"headless":                  {newExport(), newService("None", localPort()), oldest, strings.Replace(plain, "ClusterSetIP", "Headless", 1)},
+		"without ports":             {newExport(), newService("None"), oldest, strings.NewReplacer("ClusterSetIP", "Headless", `{"name":"http","protocol":"TCP","port":80}`, "").Replace(plain)},
+		"session affinity":          {newExport(), affine, oldest, strings.Replace(plain, `"None"`, `"ClientIP","sessionAffinityConfig":{"clientIP":{"timeoutSeconds":60}}`, 1)},
+		"an export that is deleted": {deleting, newService("10.96.0.10"), oldest, ""},
+		"no Service":                {newExport(), nil, oldest, ""},
+		"no export":                 {nil, newService("10.96.0.10"), oldest, ""},
+		"ExternalName":              {newExport(), external, oldest, ""},
+		"the defaults of 1.20":      {newExport(), plainly, release.Newest(), with(`"ipFamilies":["IPv4"],"internalTrafficPolicy":"Cluster"`)},
+		"traffic, in 1.20":          {newExport(), specially, release.Newest(), with(`"ipFamilies":["IPv6","IPv4"],"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"`)},
 	} {
 		got := ""
-		if e := exportOf(test.export, test.service, "c1"); e != nil {
+		if e := exportOf(test.export, test.service, "c1", test.release); e != nil {
 			content, err := json.Marshal(e)
 			if err != nil {
 				t.Fatal(err)
@@ -166,11 +171,11 @@ func TestMerge(t *testing.T) {
 		"time-outs":             {[]*clustermesh.ServiceExport{of("a", 0, seconds(10)), of("b", 1, seconds(60))}, "ClusterSetIP", "http 80/TCP", "SessionAffinityConfigConflict", ""},
 		"labels":                {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) { e.Labels = map[string]string{"a": "b"} })}, "ClusterSetIP", "http 80/TCP", "LabelsConflict", "the set of labels is that of cluster a"},
 		"annotations":           {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) { e.Annotations = map[string]string{"a": "b"} })}, "ClusterSetIP", "http 80/TCP", "AnnotationsConflict", ""},
-		"IP families":           {[]*clustermesh.ServiceExport{of("a", 0, traffic("IPv4 IPv6", "", "")), of("b", 1, traffic("IPv6 IPv4", "", "")), of("c", 2, nil)}, "ClusterSetIP", "http 80/TCP", "IPFamilyConflict", "another one in c"},
+		"IP families":           {[]*clustermesh.ServiceExport{of("a", 0, traffic("IPv4 IPv6", "", "")), of("b", 1, traffic("IPv6 IPv4", "", "")), of("c", 2, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
 		"no IP families":        {[]*clustermesh.ServiceExport{of("a", 0, traffic("IPv4", "", "")), of("b", 1, nil)}, "ClusterSetIP", "http 80/TCP", "", ""},
 		"internal traffic":      {[]*clustermesh.ServiceExport{of("a", 0, traffic("", "Local", "")), of("b", 1, traffic("", "Cluster", ""))}, "ClusterSetIP", "http 80/TCP", "InternalTrafficPolicyConflict", ""},
 		"traffic distribution":  {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, traffic("", "", "PreferClose"))}, "ClusterSetIP", "http 80/TCP", "TrafficDistributionConflict", ""},
-		"all at once": {[]*clustermesh.ServiceExport{of("a", 0, nil), of("b", 1, func(e *clustermesh.ServiceExport) {
+		"all at once": {[]*clustermesh.ServiceExport{of("a", 0, traffic("IPv4", "Cluster", "")), of("b", 1, func(e *clustermesh.ServiceExport) {
 			traffic("IPv6", "Local", "PreferClose")(e)
 			e.Labels, e.Annotations, e.Type = map[string]string{"a": "b"}, map[string]string{"a": "b"}, mcsv1alpha1.Headless
 		})}, "ClusterSetIP", "http 80/TCP", "TypeConflict,LabelsConflict,AnnotationsConflict,IPFamilyConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict", ""},
@@ -216,9 +221,24 @@ func byUser(i *serviceImport) *serviceImport {
 	return i
 }
 
-// MCS-10, MCS-11 and MCS-15: what becomes of a ServiceImport.
+// left has a ServiceImport have annotations in place of its own; madeHere says that it is of a user.
+func left(i *serviceImport, annotations ...string) *serviceImport {
+	m := map[string]string{}
+	for _, key := range annotations {
+		m[key] = ofUser
+	}
+	i.Annotations = slim.MakeLabels(m)
+	return i
+}
+
+// MCS-10, MCS-11, MCS-15 and MCS-42; numbers B9 and B10 of the contract's bgp.md: what becomes of a ServiceImport.
 func TestPlanImport(t *testing.T) {
 	remote := []*clustermesh.ServiceExport{of("a", 0, nil)}
+	owner := slim.OwnerReference{APIVersion: text(mcsv1alpha1.GroupName + "/v1beta1"), Kind: text(mcsv1alpha1.ServiceImportKindName), Name: "web", UID: newImport().UID}
+	var ofUs, ofOriginal service
+	ofUs.Labels, ofUs.Owners = slim.MakeLabels(map[string]string{mcsv1alpha1.LabelServiceName: "web"}), []slim.OwnerReference{owner}
+	owner.Controller = true
+	ofOriginal.Labels, ofOriginal.Owners = ofUs.Labels, []slim.OwnerReference{owner}
 	for name, test := range map[string]struct {
 		state state
 		verb  verb
@@ -237,7 +257,19 @@ func TestPlanImport(t *testing.T) {
 		"of a user, with exports":             {state{imported: byUser(newImport()), remote: remote}, keep, "Headless"},
 		"no cluster but this one exports":     {state{published: of("c1", 0, nil)}, create, "ClusterSetIP"},
 		"this cluster does not export it now": {state{imported: newImport("a", "c1"), remote: remote}, keep, "ClusterSetIP"},
+
+		"of an original, with exports":            {state{imported: left(newImport("a"), derivedAnnotation), remote: remote}, keep, "ClusterSetIP"},
+		"of an original, without exports":         {state{imported: left(newImport("a"), derivedAnnotation)}, remove, ""},
+		"of an original, and a cluster is away":   {state{imported: left(newImport("a"), derivedAnnotation), unknown: []string{"a"}}, keep, "Headless"},
+		"of 1.19, with another Service":           {state{imported: left(newImport("a"), supportedFamilies), derived: &ofUs, remote: remote}, keep, "ClusterSetIP"},
+		"with a Service of 1.18":                  {state{imported: left(newImport("a"), derivedAnnotation), derived: &ofOriginal, remote: remote}, keep, "ClusterSetIP"},
+		"with a Service of this duty":             {state{imported: left(newImport("a"), derivedAnnotation), derived: &ofUs, remote: remote}, keep, "Headless"},
+		"with a Service of this duty, no exports": {state{imported: left(newImport("a"), derivedAnnotation), derived: &ofUs}, keep, "Headless"},
+		"of a user of 1.17":                       {state{release: oldest, imported: left(newImport("a"), derivedAnnotation), remote: remote}, keep, "Headless"},
+		"said to be of a user":                    {state{imported: left(newImport("a"), derivedAnnotation, madeHere), remote: remote}, keep, "Headless"},
+		"said to be of a user, without exports":   {state{imported: left(newImport("a"), supportedFamilies, madeHere)}, keep, "Headless"},
 	} {
+		test.state.key = web
 		p := test.state.planImport()
 		kind := mcsv1alpha1.ServiceImportType("")
 		if p.spec != nil {
@@ -255,6 +287,8 @@ func TestStale(t *testing.T) {
 	derived.Labels = slim.MakeLabels(map[string]string{mcsv1alpha1.LabelServiceName: "web"})
 	derived.Owners = []slim.OwnerReference{{APIVersion: text(mcsv1alpha1.SchemeGroupVersion.String()), Kind: text(mcsv1alpha1.ServiceImportKindName), Name: "web"}}
 	derived.Annotations = slim.MakeLabels(map[string]string{sharedAnnotation: "true"})
+	selects := &service{serviceMeta: derived.serviceMeta}
+	selects.Annotations, selects.Spec.Selector = slim.Labels{}, slim.MakeLabels(map[string]string{"app": "web"})
 	key, own := slim.Key{Namespace: "shop", Name: "web"}, of("c1", 0, nil)
 	for name, test := range map[string]struct {
 		state state
@@ -265,11 +299,14 @@ func TestStale(t *testing.T) {
 		"another type":                       {state{isStale: true, published: own}, recreate, true},
 		"an update":                          {state{isStale: true, published: own}, update, false},
 		"an update without what is not seen": {state{isStale: true}, update, true},
+		"without what a selector selects":    {state{isStale: true, derived: selects}, update, true},
 		"what is fresh":                      {state{}, update, false},
 		"nothing":                            {state{isStale: true}, keep, false},
 		"a new one":                          {state{isStale: true}, create, false},
 	} {
-		test.state.key, test.state.derived = key, derived
+		if test.state.key = key; test.state.derived == nil {
+			test.state.derived = derived
+		}
 		if got := test.state.withdraws(test.verb); got != test.want {
 			t.Errorf("%s: withdraws %t", name, got)
 		}
@@ -294,7 +331,7 @@ func TestClusters(t *testing.T) {
 // MCS-16 to MCS-19: the derived Service of a ServiceImport, without and with an export of this cluster. What the API server
 // stores of it is equal to it.
 func TestDesired(t *testing.T) {
-	s := &state{key: web, cluster: "c1", imported: byUser(newImport())}
+	s := &state{key: web, cluster: "c1", release: oldest, imported: byUser(newImport())}
 	d := s.desired(&s.imported.Spec)
 	if d.Name != derivedKey(web).Name || d.Spec.ClusterIP != "None" || d.Spec.Selector != nil || d.Annotations[sharedAnnotation] != "false" || d.Annotations[globalAnnotation] != "true" {
 		t.Errorf("%+v", d)
@@ -303,7 +340,7 @@ func TestDesired(t *testing.T) {
 		t.Errorf("%v, %v, %v", d.Labels, d.Annotations, d.OwnerReferences)
 	}
 	s.export, s.service = newExport(), newService("10.96.0.10", localPort())
-	s.published = exportOf(s.export, s.service, "c1")
+	s.published = exportOf(s.export, s.service, "c1", s.release)
 	d = s.desired(&mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{http80, port("metrics", 9090)}})
 	if d.Spec.ClusterIP != "" || d.Spec.Selector["app"] != "web" || d.Annotations[sharedAnnotation] != "true" || len(d.OwnerReferences) != 2 {
 		t.Errorf("%+v", d)
@@ -463,43 +500,107 @@ func TestImportMetadata(t *testing.T) {
 	check("mine=1", "mine=2,"+madeHere+"=true")
 }
 
-// MCS-37 and MCS-38: the derived Service has the IP families that both the service and this cluster have, and keeps its first one.
-func TestFamilies(t *testing.T) {
-	both, six := []corev1.IPFamily{"IPv4", "IPv6"}, []corev1.IPFamily{"IPv6"}
+// MCS-34 and MCS-42: a ServiceImport that an original has made has labels and annotations of exports alone, beside what is reserved.
+func TestImportMetadataOfOriginals(t *testing.T) {
+	p := importPlan{follows: true, isLeft: true, merged: merged{labels: map[string]string{"tier": "one"}, annotations: map[string]string{"owner": "b"}}}
+	labels, annotations := p.metadata(map[string]string{"old": "1"}, map[string]string{"old": "2", derivedAnnotation: "derived-x", supportedFamilies: "IPv4"})
+	if got := slim.MakeLabels(labels).String(); got != "tier=one" {
+		t.Error(got)
+	}
+	if got := slim.MakeLabels(annotations).String(); got != supportedFamilies+"=IPv4,"+derivedAnnotation+"=derived-x,owner=b" {
+		t.Error(got)
+	}
+}
+
+// MCS-37; numbers B12 to B14 of the contract's bgp.md: the IP families are those that all exports have that say some.
+func TestMergeFamilies(t *testing.T) {
 	for name, test := range map[string]struct {
-		of, here []corev1.IPFamily
-		has      string // IP families of the derived Service
-		want     string
-		verb     verb
+		families        []string // of exports, the oldest first
+		want, conflicts string
 	}{
-		"none":                   {nil, both, "IPv6", "[]", keep},
-		"both":                   {both, both, "", "[IPv4 IPv6] RequireDualStack", create},
-		"one of them here":       {both, six, "", "[IPv6] SingleStack", create},
-		"another first one":      {both, both, "IPv6 IPv4", "[IPv6 IPv4] RequireDualStack", keep},
-		"one more":               {both, both, "IPv6", "[IPv6 IPv4] RequireDualStack", update},
-		"one less":               {six, both, "IPv6 IPv4", "[IPv6] SingleStack", update},
-		"without the first one":  {six, both, "IPv4 IPv6", "[IPv6] SingleStack", recreate},
-		"none that is here":      {six, []corev1.IPFamily{"IPv4"}, "", "none", keep},
-		"none that is here, now": {six, []corev1.IPFamily{"IPv4"}, "IPv6", "none", remove},
+		"one more":                {[]string{"IPv4 IPv6", "IPv4"}, "[IPv4]", ""},
+		"one less":                {[]string{"IPv4", "IPv6 IPv4"}, "[IPv4]", ""},
+		"none in common":          {[]string{"IPv4", "IPv6"}, "[IPv4]", "the set of IP families is that of cluster a, whose export is older, and another one in b"},
+		"one that says nothing":   {[]string{"", "IPv6"}, "[IPv6]", ""},
+		"all say nothing":         {[]string{"", ""}, "[]", ""},
+		"the order of the oldest": {[]string{"IPv6 IPv4", "IPv4 IPv6"}, "[IPv6 IPv4]", ""},
+		"one that does not count": {[]string{"IPv6 IPv4", "IPv4", "IPv6", "IPv4"}, "[IPv4]", "the set of IP families is that of cluster a, whose export is older, and another one in c"},
 	} {
-		s := &state{key: web, cluster: "c1", imported: newImport(), families: test.here}
+		var all []*clustermesh.ServiceExport
+		for i, families := range test.families {
+			all = append(all, of(string(rune('a'+i)), i, traffic(families, "", "")))
+		}
+		m, conflicts := merge(all), ""
+		for _, c := range m.conflicts {
+			conflicts += c.text
+		}
+		if got := fmt.Sprint(m.spec.IPFamilies); got != test.want || conflicts != test.conflicts {
+			t.Errorf("%s: %s with %q, want %s with %q", name, got, conflicts, test.want, test.conflicts)
+		}
+	}
+}
+
+// MCS-38: a derived Service is made with both IP families, and says which are supported. One that exists keeps its own, unless none of
+// them is.
+func TestFamilies(t *testing.T) {
+	both, six, four := []corev1.IPFamily{"IPv4", "IPv6"}, []corev1.IPFamily{"IPv6"}, []corev1.IPFamily{"IPv4"}
+	old, _, _ := release.Parse("1.18")
+	for name, test := range map[string]struct {
+		release   release.Release
+		of, here  []corev1.IPFamily
+		has       string // IP families of the derived Service, after the policy
+		policy    string
+		supported string
+		verb      verb
+	}{
+		"a new one":                   {release.Newest(), nil, both, "", "PreferDualStack", "IPv4,IPv6", create},
+		"a new one of 1.18":           {old, nil, both, "", "", "", create},
+		"of families, in 1.18":        {old, six, both, "", "PreferDualStack", "", create},
+		"one of them here":            {release.Newest(), both, six, "", "PreferDualStack", "IPv6", create},
+		"another order":               {release.Newest(), []corev1.IPFamily{"IPv6", "IPv4"}, both, "PreferDualStack IPv4 IPv6", "", "IPv6,IPv4", keep},
+		"more than are supported":     {release.Newest(), four, both, "PreferDualStack IPv4 IPv6", "", "IPv4", keep},
+		"fewer than are supported":    {release.Newest(), both, both, "SingleStack IPv4", "", "IPv4,IPv6", keep},
+		"none that is supported":      {release.Newest(), six, both, "SingleStack IPv4", "PreferDualStack", "IPv6", update},
+		"none that can be had":        {release.Newest(), six, both, "PreferDualStack IPv4", "", "IPv6", keep},
+		"none that is here":           {release.Newest(), six, four, "", "none", "", keep},
+		"none that is here, any more": {release.Newest(), six, four, "SingleStack IPv6", "none", "", remove},
+	} {
+		s := &state{key: web, cluster: "c1", release: test.release, imported: newImport(), families: test.here}
 		spec := &mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{http80}, IPFamilies: test.of}
-		if test.has != "" {
+		if policy, families, exists := strings.Cut(test.has, " "); exists {
 			base := s.desired(&mcsv1alpha1.ServiceImportSpec{Type: mcsv1alpha1.ClusterSetIP, Ports: []mcsv1alpha1.ServicePort{http80}})
-			for f := range strings.FieldsSeq(test.has) {
+			base.Annotations[supportedFamilies], base.Spec.IPFamilyPolicy = test.supported, new(corev1.IPFamilyPolicy(policy))
+			for f := range strings.FieldsSeq(families) {
 				base.Spec.IPFamilies = append(base.Spec.IPFamilies, corev1.IPFamily(f))
 			}
 			s.derived = stored(t, base)
 		}
-		d, got := s.desired(spec), "none"
+		d, policy, supported := s.desired(spec), "none", ""
 		if d != nil {
-			got = fmt.Sprint(d.Spec.IPFamilies)
-			if d.Spec.IPFamilyPolicy != nil {
-				got += " " + string(*d.Spec.IPFamilyPolicy)
+			if policy, supported = "", d.Annotations[supportedFamilies]; d.Spec.IPFamilyPolicy != nil {
+				policy = string(*d.Spec.IPFamilyPolicy)
 			}
 		}
-		if v := s.planDerived(d); got != test.want || v != test.verb {
-			t.Errorf("%s: %s and verb %d, want %s and %d", name, got, v, test.want, test.verb)
+		if v := s.planDerived(d); policy != test.policy || supported != test.supported || v != test.verb {
+			t.Errorf("%s: policy %s, supported %s and verb %d, want %s, %s and %d", name, policy, supported, v, test.policy, test.supported, test.verb)
+		}
+		if d != nil && len(d.Spec.IPFamilies) > 0 {
+			t.Errorf("%s: families %v", name, d.Spec.IPFamilies)
+		}
+	}
+}
+
+// MCS-21 and MCS-38; number B12 of the contract's bgp.md: the addresses are those of supported families, in their order.
+func TestAddresses(t *testing.T) {
+	s := &state{families: []corev1.IPFamily{"IPv4", "IPv6"}, derived: &service{}}
+	s.derived.Spec.ClusterIPs = []string{"10.96.0.11", "fd00::11"}
+	for families, want := range map[string]string{"": "10.96.0.11 fd00::11", "IPv4": "10.96.0.11", "IPv6": "fd00::11", "IPv6 IPv4": "fd00::11 10.96.0.11"} {
+		var spec mcsv1alpha1.ServiceImportSpec
+		for f := range strings.FieldsSeq(families) {
+			spec.IPFamilies = append(spec.IPFamilies, corev1.IPFamily(f))
+		}
+		if got := strings.Join(s.addresses(&spec), " "); got != want {
+			t.Errorf("%s: %s, want %s", families, got, want)
 		}
 	}
 }

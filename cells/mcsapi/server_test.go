@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -84,10 +85,14 @@ func (w *world) start(args ...string) *operatortest.Operator {
 // startAs runs an operator of the cluster c1.
 func (w *world) startAs(kubeconfig string, args ...string) *operatortest.Operator {
 	w.T.Helper()
-	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, globalnamespace.Cell, Cell), kubeconfig, append([]string{
+	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, globalnamespace.Cell, Cell), kubeconfig, w.args(args...)...)
+}
+
+func (w *world) args(more ...string) []string {
+	return append([]string{
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + w.etcd.Endpoints()[0], "--identity-allocation-mode=crd",
 		"--cluster-name=c1", "--cluster-id=1", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + w.folder,
-	}, args...)...)
+	}, more...)
 }
 
 func (w *world) key(name string) slim.Key { return slim.Key{Namespace: w.Namespace, Name: name} }
@@ -308,7 +313,7 @@ func TestImportOfUser(t *testing.T) {
 	o := w.start("--clustermesh-config=") // MCS-1: without remote clusters
 	w.create(imports.Resource(), "ServiceImport", "web", specOf("ClusterSetIP"))
 	s := w.awaitDerived("web", "exists", exists)
-	if a := s.Annotations; a[globalAnnotation] != "true" || a[sharedAnnotation] != "false" || a["team"] != "red" || len(a) != 3 {
+	if a := s.Annotations; a[globalAnnotation] != "true" || a[sharedAnnotation] != "false" || a["team"] != "red" || a[supportedFamilies] != "IPv4,IPv6" || len(a) != 4 {
 		t.Errorf("annotations %v", a)
 	}
 	if l := s.Labels; l[mcsv1alpha1.LabelServiceName] != "web" || l[mcsv1alpha1.LabelSourceCluster] != "c1" || len(l) != 2 {
@@ -324,7 +329,7 @@ func TestImportOfUser(t *testing.T) {
 			return strings.Join(i.Spec.IPs, " ") == want && i.Annotations[derivedAnnotation] == derivedKey(w.key("web")).Name
 		})
 	}
-	addresses(s.Spec.ClusterIP)
+	addresses(strings.Join(s.Spec.ClusterIPs, " "))
 	w.awaitReady("web", "True/Ready") // MCS-31
 
 	w.patchImport("web", `{"spec":{"type":"Headless"}}`)
@@ -332,9 +337,9 @@ func TestImportOfUser(t *testing.T) {
 	addresses("")
 	w.patchImport("web", `{"spec":{"type":"ClusterSetIP"},"metadata":{"annotations":{"team":null,"service.cilium.io/affinity":"local"}}}`)
 	s = w.awaitDerived("web", "has an address and other annotations", func(s *corev1.Service) bool {
-		return s != nil && s.Spec.ClusterIP != "None" && len(s.Annotations) == 3 && s.Annotations["service.cilium.io/affinity"] == "local"
+		return s != nil && s.Spec.ClusterIP != "None" && len(s.Annotations) == 4 && s.Annotations["service.cilium.io/affinity"] == "local"
 	})
-	addresses(s.Spec.ClusterIP)
+	addresses(strings.Join(s.Spec.ClusterIPs, " "))
 	s.Spec.Ports[0].Port, s.Labels = 81, nil // what others change is restored, but for what makes it ours
 	s.Labels = map[string]string{mcsv1alpha1.LabelServiceName: "web"}
 	if _, err := w.Core.CoreV1().Services(w.Namespace).Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
@@ -379,21 +384,21 @@ func (w *world) hasEvent(name, reason, text string) bool {
 // MCS-5 to MCS-8, MCS-10, MCS-16, MCS-17, MCS-21 and MCS-22; MCS-E1, MCS-E9 and MCS-E10; invariant 1.
 func TestExport(t *testing.T) {
 	w := newWorld(t)
-	w.follow(w.Kubeconfig(), true)
+	w.follow(w.Kubeconfig(), "1.20", true)
 }
 
-// MCS-26: the role of the original's chart is enough for all but conditions and Events.
+// MCS-26: the role of the original's chart is enough for all but conditions and Events. MCS-17: the derived Service of 1.17.
 func TestRoleOfTheChart(t *testing.T) {
 	role := stockchart.RoleOf(t, "all-features")
 	w := newWorld(t)
-	w.follow(w.As("stock", role...), false)
+	w.follow(w.As("stock", role...), "1.17", false)
 }
 
-func (w *world) follow(kubeconfig string, conditions bool) {
+func (w *world) follow(kubeconfig, release string, conditions bool) {
 	w.T.Helper()
-	t := w.T
+	t, option := w.T, "--cilium-release="+release
 	w.etcd.Put(w.exportKey("c1", "stale"), "{}", 0)
-	o := w.startAs(kubeconfig)
+	o := w.startAs(kubeconfig, option)
 	operatortest.Eventually(t, "the synced marker", func() bool { return w.etcd.Get("cilium/synced/c1/cilium/state/serviceexports/v1") != nil })
 	operatortest.Eventually(t, "a stale key is deleted", func() bool { return w.value("stale") == "" })
 	w.export("web")
@@ -404,13 +409,19 @@ func (w *world) follow(kubeconfig string, conditions bool) {
 	e, _ := read[mcsv1alpha1.ServiceExport](w, exports.Resource(), "web")
 	want := fmt.Sprintf(`{"cluster":"c1","name":"web","namespace":%q,"exportCreationTimestamp":%q,"ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`,
 		w.Namespace, e.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z"))
+	if release != "1.17" { // MCS-36
+		want = strings.TrimSuffix(want, "}") + `,"ipFamilies":["IPv4"],"internalTrafficPolicy":"Cluster"}`
+	}
 	operatortest.Eventually(t, "the key has the value "+want, func() bool { return w.value("web") == want })
 	if kv := w.etcd.Get(w.exportKey("c1", "web")); kv.Lease == 0 {
 		t.Error("the key has no lease")
 	}
 	s := w.awaitDerived("web", "exists", exists)
-	if s.Annotations[sharedAnnotation] != "true" || s.Spec.Selector["app"] != "web" || s.Spec.Ports[0].TargetPort != intstr.FromString("web") || len(s.OwnerReferences) != 2 {
+	if s.Annotations[sharedAnnotation] != "true" || s.Spec.Ports[0].TargetPort != intstr.FromString("web") {
 		t.Errorf("%+v", s)
+	}
+	if selects := s.Spec.Selector["app"] == "web"; selects != (release == "1.17") || len(s.OwnerReferences) == 1 == selects { // MCS-40
+		t.Errorf("selector %v, owners %v", s.Spec.Selector, s.OwnerReferences)
 	}
 	clusters, valid := "", ""
 	if conditions {
@@ -420,13 +431,13 @@ func (w *world) follow(kubeconfig string, conditions bool) {
 	w.awaitConditions("web", valid)
 	operatortest.Eventually(t, "the ServiceImport has the address", func() bool {
 		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
-		return slices.Equal(i.Spec.IPs, s.Spec.ClusterIPs)
+		return slices.Equal(i.Spec.IPs, []string{s.Spec.ClusterIP})
 	})
 	w.awaitHealthy(o)
 	o.Stop()
 
 	before, revision := w.writes(), w.etcd.Revision()
-	o = w.startAs(kubeconfig)
+	o = w.startAs(kubeconfig, option)
 	operatortest.Eventually(t, "the objects are reconciled", func() bool { return o.Metric("mcsapi_serviceimport_info", w.Namespace, "web", "ClusterSetIP") == 1 })
 	w.create(imports.Resource(), "ServiceImport", "later", specOf("Headless")) // what is known is reconciled before
 	w.awaitDerived("later", "exists", exists)
@@ -653,7 +664,7 @@ func (w *world) awaitMetadata(labels, annotations string) {
 		}
 		got = []string{
 			without(i.Labels), without(i.Annotations, madeHere, derivedAnnotation, labelsOfExports, annotationsOfExports),
-			without(d.Labels, mcsv1alpha1.LabelServiceName, mcsv1alpha1.LabelSourceCluster), without(d.Annotations, globalAnnotation, sharedAnnotation),
+			without(d.Labels, mcsv1alpha1.LabelServiceName, mcsv1alpha1.LabelSourceCluster), without(d.Annotations, globalAnnotation, sharedAnnotation, supportedFamilies),
 		}
 		return slices.Equal(got, []string{labels, annotations, labels, annotations})
 	})
@@ -670,7 +681,7 @@ func TestExportedMetadata(t *testing.T) {
 		"exportedAnnotations": map[string]any{"service.cilium.io/affinity": "local", globalAnnotation: "false"},
 	})
 	w.awaitMetadata("tier=one", "service.cilium.io/affinity=local")
-	const want = `"sessionAffinity":"None","annotations":{"service.cilium.io/affinity":"local"},"labels":{"tier":"one"},"Annotations":{"service.cilium.io/affinity":"local"},"Labels":{"tier":"one"}}`
+	const want = `"sessionAffinity":"None","annotations":{"service.cilium.io/affinity":"local"},"labels":{"tier":"one"},"ipFamilies":["IPv4"],"internalTrafficPolicy":"Cluster","Annotations":{"service.cilium.io/affinity":"local"},"Labels":{"tier":"one"}}`
 	operatortest.Eventually(t, "the key has them", func() bool { return strings.HasSuffix(w.value("web"), want) })
 	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts")
 	if e, _ := read[mcsv1alpha1.ServiceExport](w, exports.Resource(), "web"); !strings.Contains(e.Status.Conditions[1].Message, "2 labels are not exported") {
@@ -713,7 +724,7 @@ func TestExportedTraffic(t *testing.T) {
 	})
 	w.export("web")
 	operatortest.Eventually(t, "the key has them", func() bool {
-		return strings.HasSuffix(w.value("web"), `"sessionAffinity":"None","internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"}`)
+		return strings.HasSuffix(w.value("web"), `"sessionAffinity":"None","ipFamilies":["IPv4"],"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"}`)
 	})
 	is := func(policy corev1.ServiceInternalTrafficPolicy, distribution string) func(*corev1.Service) bool {
 		return func(s *corev1.Service) bool {
@@ -727,9 +738,9 @@ func TestExportedTraffic(t *testing.T) {
 	s := w.awaitDerived("web", "has them", is("Local", "PreferClose"))
 	w.publishWith("a", `"ipFamilies":["IPv4","IPv6"]`)
 	w.awaitDerived("web", "has those of the older export", is("Cluster", ""))
-	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=True/IPFamilyConflict,InternalTrafficPolicyConflict,TrafficDistributionConflict")
+	w.awaitConditions("web", "Valid=True/Valid Ready=True/Exported Conflict=True/InternalTrafficPolicyConflict,TrafficDistributionConflict")
 	w.awaitReady("web", "True/Ready")
-	if i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web"); len(i.Spec.IPFamilies) != 2 || i.Spec.InternalTrafficPolicy != nil {
+	if i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web"); fmt.Sprint(i.Spec.IPFamilies) != "[IPv4]" || i.Spec.InternalTrafficPolicy != nil {
 		t.Errorf("%+v", i.Spec)
 	}
 	w.publishWith("a", `"ipFamilies":["IPv9"],"internalTrafficPolicy":"Global","trafficDistribution":"PreferEarth"`) // none of them counts
@@ -747,44 +758,73 @@ func TestExportedTraffic(t *testing.T) {
 	w.awaitHealthy(o)
 }
 
-// MCS-36 and MCS-38; MCS-E20: a derived Service gets, loses and changes IP families, on an API server that has both.
+// MCS-36 to MCS-38; MCS-E20; numbers B12 and B14 of the contract's bgp.md: a derived Service keeps its IP families whatever exports say, on an
+// API server that has both. The ServiceImport has the addresses of those that are supported.
 func TestIPFamilies(t *testing.T) {
 	w := newWorld(t, "a")
 	o := w.start()
 	w.service("own", func(s *corev1.Service) { s.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyRequireDualStack) })
 	w.export("own")
-	operatortest.Eventually(t, "the key has the families", func() bool { return strings.HasSuffix(w.value("own"), `,"ipFamilies":["IPv4","IPv6"]}`) })
-	var uid types.UID
-	for _, step := range []struct {
-		published, families string
-		other               bool // Service than before
-	}{
-		{`"other":1`, "[IPv4]", true},
-		{`"ipFamilies":["IPv6","IPv4"]`, "[IPv4 IPv6]", false},
-		{`"other":1`, "[IPv4 IPv6]", false},
-		{`"ipFamilies":["IPv6"]`, "[IPv6]", true},
-		{`"ipFamilies":["IPv4","IPv6"]`, "[IPv6 IPv4]", false},
-		{`"ipFamilies":["IPv6"],"internalTrafficPolicy":"Local"`, "[IPv6]", false},
-	} {
-		w.publishWith("a", step.published)
-		operatortest.Eventually(t, "the ServiceImport has the families of "+step.published, func() bool {
-			i, exists := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
-			return exists && len(i.Spec.IPFamilies) == strings.Count(step.published, "IPv")
-		})
-		d := w.awaitDerived("web", "has "+step.families+" of "+step.published, func(s *corev1.Service) bool {
-			return s != nil && fmt.Sprint(s.Spec.IPFamilies) == step.families
-		})
-		if other := d.UID != uid; other != step.other {
-			t.Errorf("%s: another Service: %t", step.published, other)
-		}
-		uid = d.UID
-		operatortest.Eventually(t, "the ServiceImport has the addresses", func() bool {
-			i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
-			return slices.Equal(i.Spec.IPs, d.Spec.ClusterIPs)
-		})
-		w.awaitReady("web", "True/Ready")
+	operatortest.Eventually(t, "the key has the families", func() bool {
+		return strings.HasSuffix(w.value("own"), `,"ipFamilies":["IPv4","IPv6"],"internalTrafficPolicy":"Cluster"}`)
+	})
+	for _, families := range []string{"", "IPv6 IPv4", "IPv4", "IPv6"} {
+		w.publishWith("a", `"ipFamilies":[`+quoted(families)+`]`)
+		w.awaitFamilies(families)
+	}
+	d := w.derived("web")
+	w.awaitReady("web", "True/Ready")
+	w.publishWith("a", `"ipFamilies":["IPv4"]`)
+	w.awaitFamilies("IPv4")
+	if is := w.derived("web"); is.UID != d.UID || is.Annotations[supportedFamilies] != "IPv4" || *is.Spec.IPFamilyPolicy != corev1.IPFamilyPolicyPreferDualStack {
+		t.Errorf("%+v", is)
 	}
 	w.awaitHealthy(o)
+	o.Stop()
+
+	// One of an earlier release has one IP family. It gets the other one if that is all that is supported, and keeps its address.
+	w.delete(imports.Resource(), "web")
+	w.awaitDerived("web", "is gone", isGone)
+	w.publishWith("a", `"other":1`)
+	o = w.start("--cilium-release=1.18")
+	d = w.awaitDerived("web", "has one family", func(s *corev1.Service) bool { return s != nil && fmt.Sprint(s.Spec.IPFamilies) == "[IPv4]" })
+	w.publishWith("a", `"ipFamilies":["IPv6"]`)
+	w.awaitFamilies("IPv6")
+	if is := w.derived("web"); is.UID != d.UID || is.Spec.ClusterIP != d.Spec.ClusterIP || len(is.Spec.ClusterIPs) != 2 {
+		t.Errorf("%+v", is.Spec)
+	}
+	w.awaitReady("web", "True/Ready")
+	w.awaitHealthy(o)
+}
+
+func quoted(words string) string {
+	var all []string
+	for word := range strings.FieldsSeq(words) {
+		all = append(all, strconv.Quote(word))
+	}
+	return strings.Join(all, ",")
+}
+
+// awaitFamilies waits until the ServiceImport web has IP families, and the addresses of the derived Service for these: all if there are none.
+func (w *world) awaitFamilies(families string) {
+	w.T.Helper()
+	operatortest.Eventually(w.T, "the ServiceImport has the IP families "+families+", and their addresses", func() bool {
+		i, _ := read[mcsv1alpha1.ServiceImport](w, imports.Resource(), "web")
+		d := w.derived("web")
+		if d == nil || fmt.Sprint(i.Spec.IPFamilies) != "["+families+"]" {
+			return false
+		}
+		ips := d.Spec.ClusterIPs
+		if families != "" {
+			ips = nil
+			for f := range strings.FieldsSeq(families) {
+				if at := slices.Index(d.Spec.IPFamilies, corev1.IPFamily(f)); at >= 0 {
+					ips = append(ips, d.Spec.ClusterIPs[at])
+				}
+			}
+		}
+		return slices.Equal(i.Spec.IPs, ips)
+	})
 }
 
 // MCS-3: without definitions the duty waits and says so; it begins when they come.
@@ -848,7 +888,7 @@ func TestEndpointsOfUsers(t *testing.T) {
 	o := w.start()
 	source, slices := w.exportEndpoints(), w.Core.DiscoveryV1().EndpointSlices(w.Namespace)
 	c := w.awaitCopy("192.0.2.1")
-	if l := c.Labels; l[discoveryv1.LabelServiceName] != derivedKey(w.key("web")).Name || l[copyLabel] != "mine" || l["team"] != "red" || len(l) != 6 {
+	if l := c.Labels; l[discoveryv1.LabelServiceName] != derivedKey(w.key("web")).Name || l[copyLabel] != "mine" || len(l) != 5 {
 		t.Errorf("labels %v", l)
 	}
 	if *c.Endpoints[0].Hostname != "one" || *c.Ports[0].Port != 8080 || c.OwnerReferences[0].Name != derivedKey(w.key("web")).Name {

@@ -4,6 +4,7 @@
 package mcsapi
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -27,12 +30,14 @@ import (
 )
 
 const (
-	copyManager = "endpointslice-local-mcsapi-controller.cilium.io"
-	meshManager = "endpointslice-mesh-controller.cilium.io"
-	copyLabel   = "service.cilium.io/local-endpointslice"
+	copyManager       = "endpointslice-local-mcsapi-controller.cilium.io"
+	meshManager       = "endpointslice-mesh-controller.cilium.io"
+	kubernetesManager = "endpointslice-controller.k8s.io"
+	mirroringManager  = "endpointslicemirroring-controller.k8s.io"
+	copyLabel         = "service.cilium.io/local-endpointslice"
 )
 
-// endpointSlice is an EndpointSlice of a Service without a selector, whose endpoints its user or another controller writes.
+// endpointSlice is an EndpointSlice of a Service, of Kubernetes or of its user.
 type endpointSlice struct {
 	sliceMeta   `json:"metadata"`
 	AddressType slim.String                `json:"addressType"`
@@ -66,35 +71,135 @@ func (s *endpointSlice) service() slim.Key {
 	return slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(discoveryv1.LabelServiceName)}
 }
 
+func (s *endpointSlice) manager() string { return s.Labels.Get(discoveryv1.LabelManagedBy) }
+
 // of is the name of the service that a copy is of.
 func (s *sliceCopy) of() slim.Key {
 	return slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(mcsv1alpha1.LabelServiceName)}
 }
 
-// copiesSlices reports whether the endpoints of this cluster are those of EndpointSlices that Kubernetes does not make for the
-// derived Service.
-func (s *state) copiesSlices() bool {
-	return s.published != nil && s.service.Spec.Selector.Len() == 0 && s.derived != nil && s.isOwned()
+// localSlices are the EndpointSlices that the endpoints of this cluster are in.
+type localSlices struct {
+	isKnown    bool             // sources and kubernetes are all that there are
+	sources    []*endpointSlice // of the Service, by name
+	kubernetes []*endpointSlice // of the derived Service, made by Kubernetes
+	copies     []*sliceCopy     // of the derived Service
 }
 
-// newCopy is the copy of an EndpointSlice for the derived Service. Its name follows from that of the EndpointSlice.
-func (s *state) newCopy(of *endpointSlice) *discoveryv1.EndpointSlice {
-	sum := sha256.Sum256([]byte(of.Name + " " + of.AddressType.String()))
-	suffix := strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:10])
+// localSlices reads the EndpointSlices of a name. Those that are not copies are read where they are needed.
+func (c *controller) localSlices(s *state) (l localSlices) {
+	for has := range stream.ByIndex(c.copies, byName, s.key) {
+		l.copies = append(l.copies, has)
+	}
+	if !s.needsSlices(len(l.copies) > 0) {
+		c.slices.Drop(s.key)
+		return l
+	}
+	store := c.slices.Need(s.key)
+	if store == nil || slices.ContainsFunc(store.Unreadable(), func(key slim.Key) bool { return key.Namespace == s.key.Namespace }) {
+		return l
+	}
+	l.isKnown = true
+	for of := range stream.ByIndex(store, byService, s.key) {
+		l.sources = append(l.sources, of)
+	}
+	slices.SortFunc(l.sources, func(a, b *endpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	for of := range stream.ByIndex(store, byService, derivedKey(s.key)) {
+		if m := of.manager(); m == kubernetesManager || m == mirroringManager {
+			l.kubernetes = append(l.kubernetes, of)
+		}
+	}
+	return l
+}
+
+// needsSlices reports whether it matters which EndpointSlices there are: for copies, or on the way to a selector or away from one.
+func (s *state) needsSlices(hasCopies bool) bool {
+	if s.derived == nil || !s.isOwned() {
+		return false
+	}
+	selects := len(s.wantedSelector()) > 0
+	return s.copiesSlices() || selects && hasCopies || !selects && s.derived.Spec.Selector.Len() > 0
+}
+
+// copiesSlices reports whether the endpoints of this cluster are those of copies of EndpointSlices: where the release has it so, and
+// where there is no selector by which Kubernetes makes them.
+func (s *state) copiesSlices() bool {
+	return s.published != nil && !s.noCopies && s.derived != nil && s.isOwned() && (s.copiesAll() || s.service.Spec.Selector.Len() == 0)
+}
+
+// copiesAll reports whether derived Services have copies of EndpointSlices in place of a selector.
+func (s *state) copiesAll() bool { return !s.noCopies && release.CopiedEndpoints.In(s.release) }
+
+// newCopy is the copy of an EndpointSlice for the derived Service as it is to be; nil if that leads to none of its ports, or
+// has another address type.
+func (s *state) newCopy(of *endpointSlice, d *corev1.Service) *discoveryv1.EndpointSlice {
+	ports := s.copiedPorts(of.Ports, d.Spec.Ports)
+	if len(ports) == 0 && len(of.Ports) > 0 || !isSupported(d, of.AddressType.String()) {
+		return nil
+	}
 	c := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.key.Namespace, Name: s.derived.Name + "-" + suffix, Labels: map[string]string{},
+			Namespace: s.key.Namespace, Name: s.copyName(of), Labels: map[string]string{},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: s.derived.Name, UID: s.derived.UID.API(), Controller: new(true), BlockOwnerDeletion: new(true)}},
 		},
-		AddressType: discoveryv1.AddressType(of.AddressType.String()), Endpoints: of.Endpoints, Ports: of.Ports,
+		AddressType: discoveryv1.AddressType(of.AddressType.String()), Endpoints: of.Endpoints, Ports: ports,
 	}
-	maps.Copy(c.Labels, of.Labels.Map())
+	maps.Copy(c.Labels, d.Labels)
 	c.Labels[discoveryv1.LabelServiceName], c.Labels[discoveryv1.LabelManagedBy] = s.derived.Name, copyManager
 	c.Labels[mcsv1alpha1.LabelServiceName], c.Labels[mcsv1alpha1.LabelSourceCluster] = s.key.Name, s.cluster
 	if c.Labels[copyLabel] = of.Name; len(validation.IsValidLabelValue(of.Name)) > 0 {
-		c.Labels[copyLabel] = suffix
+		c.Labels[copyLabel] = hashed(of.Name)
 	}
 	return c
+}
+
+// copyName is the name of a copy: that of the EndpointSlice, with the name of the derived Service in place of the Service's. One that
+// does not begin with it, or would be too long, is hashed.
+func (s *state) copyName(of *endpointSlice) string {
+	rest, begins := strings.CutPrefix(of.Name, s.key.Name)
+	if name := s.derived.Name + rest; begins && len(validation.IsDNS1123Subdomain(name)) == 0 {
+		return name
+	}
+	return s.derived.Name + "-" + hashed(of.Name)
+}
+
+func hashed(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:10])
+}
+
+// copiedPorts are the ports of an EndpointSlice that the derived Service leads to. Where the release has it so, those are the ones that
+// it has with the number and the protocol of the Service: another export may stand for others of the name.
+func (s *state) copiedPorts(of []discoveryv1.EndpointPort, derived []corev1.ServicePort) []discoveryv1.EndpointPort {
+	if !release.AgreedPortsAlone.In(s.release) {
+		return of
+	}
+	var ports []discoveryv1.EndpointPort
+	for _, p := range of {
+		name := ""
+		if p.Name != nil {
+			name = *p.Name
+		}
+		if leads := portOf(derived, name); leads != (portNumber{}) && leads == portOf(s.service.Spec.Ports, name) {
+			ports = append(ports, p)
+		}
+	}
+	return ports
+}
+
+type portNumber struct {
+	number   int32
+	protocol corev1.Protocol
+}
+
+// portOf is the port of a name, the zero value if there is none.
+func portOf(ports []corev1.ServicePort, name string) portNumber {
+	for _, p := range ports {
+		if p.Name == name {
+			return portNumber{p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
+		}
+	}
+	return portNumber{}
 }
 
 // differs reports whether a copy is not as it is to be.
@@ -104,43 +209,77 @@ func (s *sliceCopy) differs(want *discoveryv1.EndpointSlice) bool {
 		!equality.Semantic.DeepEqual(s.Endpoints, want.Endpoints) || !equality.Semantic.DeepEqual(s.Ports, want.Ports)
 }
 
-// bringSlices brings the copies of EndpointSlices to their desired state, where the role allows to write them.
-func (c *controller) bringSlices(ctx context.Context, s *state) error {
-	copies := map[string]*sliceCopy{}
-	for has := range stream.ByIndex(c.copies, byName, s.key) {
+// copyPlan is what to do with the copies of EndpointSlices.
+type copyPlan struct {
+	missing []*discoveryv1.EndpointSlice
+	changed []copyChange
+	surplus []*sliceCopy // deleted when the others are written, so that no endpoint is missing meanwhile
+}
+
+type copyChange struct {
+	is   *sliceCopy
+	want *discoveryv1.EndpointSlice
+}
+
+// planCopies decides about the copies of EndpointSlices, for the derived Service as it is to be.
+func (s *state) planCopies(d *corev1.Service) (p copyPlan) {
+	switch copies := d != nil && s.copiesSlices(); {
+	case s.mayBeExported(), copies && !s.local.isKnown, !copies && len(s.wantedSelector()) > 0 && !s.isServed():
+		return copyPlan{}
+	case copies:
+		p = s.planWanted(d)
+	default:
+		p.surplus = s.local.copies
+	}
+	if s.isStale { // an earlier leader may have copied what is not seen yet
+		p.surplus = nil
+	}
+	return p
+}
+
+// planWanted decides about the copies where there are to be some.
+func (s *state) planWanted(d *corev1.Service) (p copyPlan) {
+	copies, names := map[string]*sliceCopy{}, map[string]bool{}
+	for _, has := range s.local.copies {
 		copies[has.Name] = has
 	}
-	if s.mayBeExported() {
-		return nil
-	}
-	var want []*discoveryv1.EndpointSlice
-	if s.copiesSlices() && c.mayCopy(s) {
-		store := c.slices.Need(s.key)
-		if store == nil || len(store.Unreadable()) > 0 {
-			return nil
+	for _, of := range s.local.sources {
+		w := s.newCopy(of, d)
+		if w == nil || names[w.Name] {
+			continue
 		}
-		for of := range stream.ByIndex(store, byService, s.service.Key()) {
-			want = append(want, s.newCopy(of))
-		}
-	} else {
-		c.slices.Drop(s.key)
-	}
-	var errs []error
-	var missing []*discoveryv1.EndpointSlice
-	for _, w := range want {
-		has := copies[w.Name]
-		delete(copies, w.Name)
-		switch {
+		names[w.Name] = true
+		switch has := copies[w.Name]; {
 		case has == nil:
-			missing = append(missing, w)
+			p.missing = append(p.missing, w)
+		case has.AddressType.String() != string(w.AddressType): // which cannot be changed: it is created again when it is gone
+			p.surplus = append(p.surplus, has)
 		case has.differs(w):
-			errs = append(errs, s.withoutPermission(c.updateCopy(ctx, has, w)))
+			p.changed = append(p.changed, copyChange{has, w})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(copies)) {
-		errs = append(errs, s.withoutPermission(k8s.Delete(ctx, c.Client, copies[name].ref())))
+		if !names[name] {
+			p.surplus = append(p.surplus, copies[name])
+		}
 	}
-	return errors.Join(append(errs, c.createCopies(ctx, s, missing))...)
+	return p
+}
+
+// bringSlices brings the copies of EndpointSlices to their plan. What is new is written first: nothing is deleted when that has failed.
+func (c *controller) bringSlices(ctx context.Context, s *state, d *corev1.Service) error {
+	p := s.planCopies(d)
+	var errs []error
+	for _, change := range p.changed {
+		errs = append(errs, c.updateCopy(ctx, change.is, change.want))
+	}
+	if err := errors.Join(append(errs, c.createCopies(ctx, s, p.missing))...); err != nil {
+		return s.withoutPermission(err)
+	}
+	for _, surplus := range p.surplus {
+		errs = append(errs, s.withoutPermission(k8s.Delete(ctx, c.Client, surplus.ref())))
+	}
+	return errors.Join(errs...)
 }
 
 // createCopies creates copies for a derived Service that stays: the garbage collector deletes copies with their Service, and
@@ -158,14 +297,14 @@ func (c *controller) createCopies(ctx context.Context, s *state, missing []*disc
 	}
 	var errs []error
 	for _, w := range missing {
-		errs = append(errs, s.withoutPermission(c.createCopy(ctx, w)))
+		errs = append(errs, c.createCopy(ctx, w))
 	}
 	return errors.Join(errs...)
 }
 
-// mayCopy reports whether the role allows to write EndpointSlices.
-func (c *controller) mayCopy(s *state) bool {
-	return !c.denies(s, "create", k8s.Ref{Resource: sliceCopies.Resource(), Namespace: s.key.Namespace})
+// deniesCopies reports whether the role does not allow to write EndpointSlices of what this cluster exports.
+func (c *controller) deniesCopies(s *state) bool {
+	return s.published != nil && c.denies(s, "create", k8s.Ref{Resource: sliceCopies.Resource(), Namespace: s.key.Namespace})
 }
 
 func (s *sliceCopy) ref() k8s.Ref {
@@ -198,12 +337,19 @@ func (c *controller) updateCopy(ctx context.Context, has *sliceCopy, want *disco
 	return err
 }
 
-// sliceChanged is the name of the Service of an EndpointSlice, if copies are made for it.
-func (c *controller) sliceChanged(ch stream.Change[endpointSlice]) []slim.Key {
-	if key := ch.Object.service(); c.slices.Needs(key) {
-		return []slim.Key{key}
+// sliceChanged is the name of the Service of an EndpointSlice, or the one that the Service is derived of, where it matters.
+func (c *controller) sliceChanged(ch stream.Change[endpointSlice]) (keys []slim.Key) {
+	key := ch.Object.service()
+	if c.slices.Needs(key) {
+		keys = append(keys, key)
 	}
-	return nil
+	c.mu.Lock()
+	of, known := c.names[key]
+	c.mu.Unlock()
+	if known && c.slices.Needs(of) {
+		keys = append(keys, of)
+	}
+	return keys
 }
 
 func (*controller) copyChanged(ch stream.Change[sliceCopy]) []slim.Key {

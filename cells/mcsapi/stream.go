@@ -70,6 +70,7 @@ type serviceSpec struct {
 	SessionAffinity       slim.String                   `json:"sessionAffinity"`
 	SessionAffinityConfig *corev1.SessionAffinityConfig `json:"sessionAffinityConfig"`
 	IPFamilies            []slim.String                 `json:"ipFamilies"`
+	IPFamilyPolicy        slim.String                   `json:"ipFamilyPolicy"`
 	InternalTrafficPolicy slim.String                   `json:"internalTrafficPolicy"`
 	TrafficDistribution   slim.String                   `json:"trafficDistribution"`
 }

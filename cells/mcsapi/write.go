@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 )
@@ -94,10 +95,12 @@ func (c *controller) bringDerived(ctx context.Context, s *state, p importPlan) (
 	if err != nil {
 		return refusal{}, false, err
 	}
-	if want == nil && p.spec != nil && !s.isLocal && verb == keep {
-		if _, supported := s.derivedFamilies(p.spec); !supported {
-			refused = s.noFamily(p.spec)
-		}
+	switch {
+	case verb != keep || p.spec == nil || s.isLocal || refused.text != "" || s.imported == nil:
+	case len(p.spec.IPFamilies) > 0 && len(s.supported(p.spec)) == 0:
+		refused = noFamily(p.spec, "this cluster", s.families)
+	case s.derived != nil && !s.servesSome(p.spec):
+		refused = noFamily(p.spec, "its Service "+s.derived.Name, s.derived.families())
 	}
 	c.report(s, refused.text)
 	return refused, refused.text != "" || verb == keep || verb == update, nil
@@ -121,10 +124,12 @@ func (c *controller) writeDerived(ctx context.Context, s *state, v verb, want *c
 		_, _, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 			u.SetLabels(want.Labels)
 			u.SetAnnotations(want.Annotations)
-			u.SetOwnerReferences(want.OwnerReferences)
+			if !s.isOriginals() {
+				u.SetOwnerReferences(want.OwnerReferences)
+			}
 			fields := []string{"type", "selector", "ports", "sessionAffinity", "sessionAffinityConfig", "internalTrafficPolicy", "trafficDistribution"}
-			if len(want.Spec.IPFamilies) > 0 {
-				fields = append(fields, "ipFamilies", "ipFamilyPolicy")
+			if want.Spec.IPFamilyPolicy != nil {
+				fields = append(fields, "ipFamilyPolicy")
 			}
 			return replace(u, content, fields...)
 		})
@@ -166,17 +171,27 @@ func isClientIP(service map[string]any) bool {
 func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) error {
 	has, derived := s.imported, derivedKey(s.key).Name
 	want := *has.Spec.DeepCopy()
-	if has.isMadeHere() && p.spec != nil {
+	if s.followsExports() && p.spec != nil {
 		want = *p.spec.DeepCopy()
 	}
-	if want.IPs = s.derived.addresses(); !s.isOwned() || s.desired(p.spec) == nil {
+	if want.IPs = s.addresses(p.spec); !s.isOwned() || s.desired(p.spec) == nil {
 		want.IPs, derived = nil, ""
 	}
 	metadata := func(labels, annotations map[string]string) (wantLabels, wantAnnotations map[string]string) {
 		if p.follows {
 			labels, annotations = p.metadata(labels, annotations)
 		}
-		return labels, withDerived(annotations, derived)
+		annotations = withDerived(annotations, derived)
+		if _, says := annotations[supportedFamilies]; says && p.spec != nil {
+			annotations[supportedFamilies] = join(s.supported(p.spec))
+		}
+		if derived != "" && !s.followsExports() && release.ImportsFollowExports.In(s.release) {
+			annotations[madeHere] = ofUser // the name of the derived Service is the sign of an original's, too
+		}
+		if _, says := annotations[supportedFamilies]; derived == "" && !says && s.isLeft() {
+			annotations[madeHere] = "true" // it has lost the sign of its original
+		}
+		return labels, annotations
 	}
 	labels, annotations := metadata(has.Labels.Map(), has.Annotations.Map())
 	if equalSpecs(has.Spec, want) && slices.Equal(has.Spec.IPs, want.IPs) && maps.Equal(has.Labels.Map(), labels) && maps.Equal(has.Annotations.Map(), annotations) {
@@ -226,7 +241,6 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 		return nil
 	}
 	ref := k8s.Ref{Resource: exports.Resource(), Namespace: s.key.Namespace, Name: s.key.Name, UID: s.export.UID.API(), Subresource: "status"}
-	s.noCopies = s.copiesSlices() && !c.mayCopy(s)
 	want := s.exportConditions(p.merged, refused)
 	has := slices.Clone(s.export.Status.Conditions)
 	if c.denies(s, "update", ref) || !setConditions(&has, exportConditionTypes, want) {

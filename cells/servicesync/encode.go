@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -55,7 +56,7 @@ func (m portMap) add(name, protocol string, port int32) {
 // encode returns the value of a Service's key, and the addresses that are left out. Of two EndpointSlices that have
 // different ports of one name for an address, the first decides.
 func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (value []byte, invalid []string) {
-	backends, hostnames, invalid := backendsOf(of, c)
+	backends, hostnames, invalid := backendsOf(of, c, shared.Release)
 	frontends, invalidFrontends := frontendsOf(s)
 	value, _ = json.Marshal(clusterService{ // maps of strings and numbers always have JSON
 		Cluster: shared.ClusterName, Namespace: s.Namespace.String(), Name: s.Name,
@@ -89,11 +90,11 @@ func frontendsOf(s *service) (frontends map[string]portMap, invalid []string) {
 	return frontends, invalid
 }
 
-func backendsOf(of []*endpointSlice, c Config) (backends map[string]portMap, hostnames map[string]string, invalid []string) {
+func backendsOf(of []*endpointSlice, c Config, r release.Release) (backends map[string]portMap, hostnames map[string]string, invalid []string) {
 	backends, hostnames = map[string]portMap{}, map[string]string{}
 	for _, slice := range of {
 		for state, text := range slice.endpoints() {
-			if !c.isBackend(state) {
+			if !c.isBackend(state, r) {
 				continue
 			}
 			hostname := text[0]

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/cluster/release"
 )
 
 // Annotations of Services. An alias counts where its annotation is not set.
@@ -57,7 +59,7 @@ func isControlPlane(name string) bool {
 // isHeadless reports whether a Service has no frontends.
 func isHeadless(s *service) bool { return strings.EqualFold(s.Spec.ClusterIP, corev1.ClusterIPNone) }
 
-// isBackend reports whether an endpoint in a state is a backend.
-func (c Config) isBackend(state byte) bool {
-	return state == ready || c.EnableK8sTerminatingEndpoint
+// isBackend reports whether an endpoint in a state is a backend, for the agents of a release.
+func (c Config) isBackend(state byte, of release.Release) bool {
+	return state == ready || c.EnableK8sTerminatingEndpoint || release.ServingBackends.In(of)
 }

@@ -12,10 +12,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-var cluster1 = cluster.Config{ClusterName: "cluster1", ClusterID: 1, ClusterMeshDefaultGlobalNamespace: true}
+// cluster1 runs the oldest release.
+var cluster1 = cluster.Config{ClusterName: "cluster1", ClusterID: 1, ClusterMeshDefaultGlobalNamespace: true, Release: release.All()[0]}
 
 // decodeService is a Service as its stream keeps it.
 func decodeService(t testing.TB, change func(*corev1.Service)) *service {
@@ -159,6 +161,8 @@ func TestEncode(t *testing.T) {
 		backend  = `{"10.0.1.5":{"http":{"Protocol":"TCP","Port":8080}}}`
 		meta     = `"labels":{"app":"echo"},"selector":{"app":"echo"},`
 	)
+	newest := cluster1
+	newest.Release = release.Newest()
 	for name, c := range map[string]struct {
 		service     func(*corev1.Service)
 		slices      slices
@@ -205,6 +209,10 @@ func TestEncode(t *testing.T) {
 		got, invalid := encode(decodeService(t, c.service), of, Config{EnableK8sTerminatingEndpoint: c.terminating}, cluster1)
 		if string(got) != c.want || len(invalid) != c.invalid {
 			t.Errorf("%s: %v\n got %s\nwant %s", name, invalid, got, c.want)
+		}
+		withOption, _ := encode(decodeService(t, c.service), of, Config{EnableK8sTerminatingEndpoint: true}, cluster1)
+		if always, _ := encode(decodeService(t, c.service), of, Config{}, newest); string(always) != string(withOption) {
+			t.Errorf("%s, from 1.18 on:\n got %s\nwant %s", name, always, withOption)
 		}
 	}
 }

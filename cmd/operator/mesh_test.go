@@ -45,7 +45,10 @@ const (
 	serviceOfSet    = "multicluster.kubernetes.io/service-name"
 	meshManager     = "endpointslice-mesh-controller.cilium.io"
 	copyManager     = "endpointslice-local-mcsapi-controller.cilium.io"
-	exportKeys      = "cilium/state/serviceexports/v1/c1/"
+
+	supportedFamilies = "clustermesh.cilium.io/supported-ip-families"
+
+	exportKeys = "cilium/state/serviceexports/v1/c1/"
 
 	// mostInSlice are so few endpoints that Services have several slices.
 	mostInSlice = 3
@@ -483,7 +486,7 @@ func (m *mesh) importRest(o *meshObjects, name string) error {
 	if slices.Sort(names); !slices.Equal(names, clusters) {
 		return fmt.Errorf("%s is of %q, and is to be of %q", what, clusters, names)
 	}
-	if _, ours := i.Annotations[madeFromExports]; ours {
+	if value, says := i.Annotations[madeFromExports]; says && value != "false" {
 		if len(all) == 0 {
 			return fmt.Errorf("%s is left", what)
 		}
@@ -514,6 +517,9 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	}
 	headless := d.Spec.ClusterIP == corev1.ClusterIPNone
 	ips := d.Spec.ClusterIPs
+	if len(i.Spec.IPFamilies) > 0 {
+		ips = ips[:1]
+	}
 	if headless {
 		ips = nil
 	}
@@ -525,14 +531,15 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 		ports = append(ports, fmt.Sprint(p.Name, p.Port))
 	}
 	owners := []types.UID{i.UID}
-	if e := o.exports[i.Name]; e != nil {
-		owners = append(owners, e.UID)
-	}
 	labels, annotations := map[string]string{}, map[string]string{}
 	maps.Copy(labels, i.Labels)
 	maps.Copy(annotations, i.Annotations)
 	labels[serviceOfSet], labels[sourceCluster] = i.Name, "c1"
 	annotations[globalService], annotations[sharedService] = "true", strconv.FormatBool(o.isValid(i.Name))
+	annotations[supportedFamilies] = "IPv4,IPv6"
+	if len(i.Spec.IPFamilies) > 0 { // the Services of the tests have IPv4, and remote clusters do not say
+		annotations[supportedFamilies] = "IPv4"
+	}
 	delete(annotations, madeFromExports)
 	delete(annotations, derivedService)
 	switch {
@@ -636,6 +643,22 @@ func sliceLabels(s *corev1.Service, cluster string) map[string]string {
 	return labels
 }
 
+// leads reports whether the derived Service of a name has a port of a slice as the Service has it.
+func (o *meshObjects) leads(name string, slice discoveryv1.EndpointSlice) bool {
+	number := func(s *corev1.Service, port string) int32 {
+		for i := 0; s != nil && i < len(s.Spec.Ports); i++ {
+			if s.Spec.Ports[i].Name == port {
+				return s.Spec.Ports[i].Port
+			}
+		}
+		return 0
+	}
+	return slices.ContainsFunc(slice.Ports, func(p discoveryv1.EndpointPort) bool {
+		n := number(o.services[name], *p.Name)
+		return n != 0 && n == number(o.services[derivedServiceName(o.key(name))], *p.Name)
+	})
+}
+
 // copiesRest: each slice of a Service that this cluster exports has a copy for the derived Service.
 func (m *mesh) copiesRest(o *meshObjects) error {
 	text := func(of, source string, slice discoveryv1.EndpointSlice) string {
@@ -652,7 +675,7 @@ func (m *mesh) copiesRest(o *meshObjects) error {
 		switch {
 		case manager == copyManager:
 			has[text(name, slice.Labels["service.cilium.io/local-endpointslice"], slice)] = true
-		case manager != meshManager && o.isValid(name) && len(o.services[name].Spec.Selector) == 0:
+		case manager != meshManager && o.isValid(name) && o.leads(name, slice):
 			want[text(derived, slice.Name, slice)] = true
 		}
 	}

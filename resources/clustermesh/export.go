@@ -30,9 +30,9 @@ type ServiceExport struct {
 	Annotations           map[string]string             `json:"annotations,omitempty"` // as ExportedAnnotations returns them
 	Labels                map[string]string             `json:"labels,omitempty"`      // as ExportedLabels returns them
 
-	// IPFamilies are those of the Service, none for IPv4 alone.
+	// IPFamilies are those of the Service, none where the cluster does not say.
 	IPFamilies []corev1.IPFamily `json:"ipFamilies,omitempty"`
-	// InternalTrafficPolicy is nil for Cluster.
+	// InternalTrafficPolicy is nil where the cluster does not say, which means Cluster.
 	InternalTrafficPolicy *corev1.ServiceInternalTrafficPolicy `json:"internalTrafficPolicy,omitempty"`
 	TrafficDistribution   *string                              `json:"trafficDistribution,omitempty"`
 }
@@ -94,17 +94,27 @@ func decodeServiceExport(cluster string, key slim.Key, value []byte) (*ServiceEx
 	return e, nil
 }
 
-// normalizeTraffic leaves out what is a default, and what no Service of this release has: newer ones may have other values.
+// normalizeTraffic leaves out what no Service of this release has: newer ones may have other values.
 func (e *ServiceExport) normalizeTraffic() {
-	if p := e.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyLocal {
+	if p := e.InternalTrafficPolicy; p != nil && *p != corev1.ServiceInternalTrafficPolicyLocal && *p != corev1.ServiceInternalTrafficPolicyCluster {
 		e.InternalTrafficPolicy = nil
 	}
 	if d := e.TrafficDistribution; d != nil && *d != corev1.ServiceTrafficDistributionPreferClose &&
 		*d != corev1.ServiceTrafficDistributionPreferSameZone && *d != corev1.ServiceTrafficDistributionPreferSameNode {
 		e.TrafficDistribution = nil
 	}
-	if !areFamilies(e.IPFamilies) || slices.Equal(e.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+	if !areFamilies(e.IPFamilies) {
 		e.IPFamilies = nil
+	}
+}
+
+// OmitDefaults leaves out what releases before 1.19 do not say: that a Service has IPv4 alone, and that its internal traffic goes everywhere.
+func (e *ServiceExport) OmitDefaults() {
+	if slices.Equal(e.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+		e.IPFamilies = nil
+	}
+	if p := e.InternalTrafficPolicy; p != nil && *p == corev1.ServiceInternalTrafficPolicyCluster {
+		e.InternalTrafficPolicy = nil
 	}
 }
 

@@ -81,11 +81,11 @@ func TestDecodeMetadata(t *testing.T) {
 	}
 }
 
-// MESH-17: what no Service of this release can have, and defaults, are left out.
+// MESH-17: what no Service of this release can have is left out.
 func TestDecodeTraffic(t *testing.T) {
 	for fields, want := range map[string]string{
 		`"other":1`:                        "[]  ",
-		`"ipFamilies":["IPv4"]`:            "[]  ",
+		`"ipFamilies":["IPv4"]`:            "[IPv4]  ",
 		`"ipFamilies":["IPv6"]`:            "[IPv6]  ",
 		`"ipFamilies":["IPv6","IPv4"]`:     "[IPv6 IPv4]  ",
 		`"ipFamilies":["IPv4","IPv4"]`:     "[]  ",
@@ -94,7 +94,7 @@ func TestDecodeTraffic(t *testing.T) {
 		`"ipFamilies":[null]`:              "[]  ",
 		`"ipFamilies":[]`:                  "[]  ",
 		`"internalTrafficPolicy":"Local","trafficDistribution":"PreferClose"`:      "[] Local PreferClose",
-		`"internalTrafficPolicy":"Cluster","trafficDistribution":"PreferSameNode"`: "[]  PreferSameNode",
+		`"internalTrafficPolicy":"Cluster","trafficDistribution":"PreferSameNode"`: "[] Cluster PreferSameNode",
 		`"internalTrafficPolicy":"local","trafficDistribution":"PreferEarth"`:      "[]  ",
 		`"internalTrafficPolicy":null,"trafficDistribution":"","ipFamilies":null`:  "[]  ",
 		`"ipFamilies":"IPv6"`:         "refused",

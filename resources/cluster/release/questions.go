@@ -97,6 +97,37 @@ var (
 		[...]bool{false, false, false, true})
 )
 
+// Services of several clusters.
+var (
+	// CopiedEndpoints is whether derived Services have copies of all EndpointSlices of this cluster, in place of a selector.
+	CopiedEndpoints = question("CopiedEndpoints", "Do derived Services have copies of EndpointSlices, and no selector?", "MCS-40",
+		[...]bool{false, true, true, true})
+
+	// ImportsFollowExports is whether the original makes ServiceImports of exports, and has them follow those.
+	ImportsFollowExports = question("ImportsFollowExports", "Does the original make ServiceImports, of what clusters export?", "MCS-42",
+		[...]bool{false, true, true, true})
+
+	// TrafficInExports is whether exports say their IP families and where internal traffic goes, also where that is the default.
+	TrafficInExports = question("TrafficInExports", "Do exports always say their IP families and internal traffic policy?", "MCS-36",
+		[...]bool{false, false, true, true})
+
+	// SupportedFamilies is whether derived Services have all IP families that the API server has, and say which of them are served.
+	SupportedFamilies = question("SupportedFamilies", "Do derived Services have both IP families, and say which are supported?", "MCS-38",
+		[...]bool{false, false, true, true})
+
+	// AgreedPortsAlone is whether copies of EndpointSlices lack the ports that the derived Service has with another number.
+	AgreedPortsAlone = question("AgreedPortsAlone", "Are ports in conflict left out of the copies of EndpointSlices?", "MCS-27",
+		[...]bool{false, false, true, true})
+)
+
+// Services in etcd.
+var (
+	// ServingBackends is whether endpoints that are not ready, and serving, are backends whatever enable-k8s-terminating-endpoint says: charts
+	// of these releases do not have it.
+	ServingBackends = question("ServingBackends", "Are endpoints that terminate and still serve backends, whatever the options?", "SSYNC-6",
+		[...]bool{false, true, true, true})
+)
+
 // Ingresses and Gateways.
 var (
 	// ShortConfigNames is whether the names of CiliumEnvoyConfigs are shortened to 63 characters.
