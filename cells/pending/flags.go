@@ -24,9 +24,6 @@ var flags = []flag{
 	{"policy.groups", "policy-external-group-sync-interval", "duration", "10m0s", false},
 	{"policy.groups", "register-dummy-external-group", "bool", "false", false},
 	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
-	{"migration of IPAM", "enable-cluster-pool-to-multi-pool-migration", "bool", "false", false},
-	{"migration of IPAM", "multi-pool-migration-workers", "int", "16", false},
-	{"multi-pool", "ipam-default-ip-pool", "string", "default", false},
 	{"AWS", "aws-pagination-enabled", "bool", "true", false},
 }
 

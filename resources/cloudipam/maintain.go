@@ -26,6 +26,7 @@ import (
 const (
 	reasonUnstable = "none: the last read of the cloud failed"
 	reasonAwaits   = "none: the instance is read again after a change"
+	reasonIgnored  = "none: the annotation ipam.cilium.io/ignore says so"
 	reasonAdded    = "addresses were added: they are written when the instance was read again"
 )
 
@@ -36,6 +37,10 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 		if !c.nodes.Hides(slim.Key{Name: name}) {
 			c.forget(name)
 		}
+		return nil
+	}
+	if n.isIgnored() {
+		explain.SetReason(ctx, reasonIgnored)
 		return nil
 	}
 	st := c.stateOf(n)

@@ -425,3 +425,18 @@ func TestServerFalsifiedResponses(t *testing.T) {
 		}
 	}
 }
+
+// CIPAM-43: a node with the annotation is left alone, until it has it no more.
+func TestServerIgnoredNode(t *testing.T) {
+	s := newServer(t)
+	s.run("ign", func(n *v2.CiliumNode) { n.Annotations = map[string]string{"ipam.cilium.io/ignore": "True"} })
+	s.run("other", nil)
+	s.start(false)
+	s.wantPool("other", 8)
+	all, _ := s.writes(0)
+	if slices.ContainsFunc(all, func(write string) bool { return strings.Contains(write, "ign") }) {
+		t.Errorf("it was written: %q", all)
+	}
+	s.nodes.Edit("ign", false, func(n *v2.CiliumNode) { n.Annotations = nil })
+	s.wantPool("ign", 8)
+}

@@ -10,6 +10,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -25,12 +26,16 @@ type ciliumNode struct {
 
 type ciliumNodeMeta struct {
 	slim.Meta
-	CreationTimestamp slim.Time `json:"creationTimestamp"`
-	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
+	Annotations       slim.Subset[slim.CiliumAnnotations] `json:"annotations"`
+	CreationTimestamp slim.Time                           `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time                           `json:"deletionTimestamp"`
 }
 
 // instanceID is the instance of a node. Old agents have it among the fields for AWS.
 func (n *ciliumNode) instanceID() string { return cmp.Or(n.Spec.InstanceID, n.Spec.ENI.InstanceID) }
+
+// isIgnored reports whether the addresses of the node are to be left alone.
+func (n *ciliumNode) isIgnored() bool { return ciliumio.IgnoresIPAM(n.Annotations.Map()) }
 
 // isOlderThan reports which of two CiliumNodes of the same instance has its addresses.
 func (n *ciliumNode) isOlderThan(other *ciliumNode) bool {

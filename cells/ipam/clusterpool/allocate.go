@@ -128,7 +128,11 @@ func (a *allocator) reserve(c netip.Prefix, n *node) refusal {
 	if i := slices.IndexFunc(n.allocated, c.Overlaps); i >= 0 {
 		return refuseOverlap(c, n.allocated[i])
 	}
+	if slices.ContainsFunc(n.allocated, func(has netip.Prefix) bool { return p.prefix.Overlaps(has) && !p.BlockOf(has).Overlaps(block) }) {
+		return refuseSurplus(c, p)
+	}
 	_ = a.blocks.Reserve(block, n.Name) // no other node has any of it
+	a.touchShowers(block)
 	a.moves++
 	return refusal{}
 }
@@ -155,14 +159,17 @@ func (a *allocator) fillFamilies(n *node) refusal {
 		if b := a.claims.blockers[family]; b.exists {
 			return refuseUndecoded(b.node)
 		}
-		i := slices.IndexFunc(a.pools[family], func(p *pool) bool { return p.free() > 0 })
+		i := slices.IndexFunc(a.pools[family], func(p *pool) bool { return a.ownBlock(p, n).IsValid() })
+		if i < 0 {
+			i = slices.IndexFunc(a.pools[family], func(p *pool) bool { return p.free() > 0 })
+		}
 		if i < 0 {
 			return poolsExhausted
 		}
 		from = append(from, a.pools[family][i])
 	}
 	for _, p := range from {
-		block, err := p.AllocateNext(n.Name)
+		block, err := a.next(p, n)
 		if err != nil {
 			return poolsExhausted
 		}
@@ -174,11 +181,20 @@ func (a *allocator) fillFamilies(n *node) refusal {
 	return refusal{}
 }
 
+// next allocates a block to a node.
+func (a *allocator) next(p *pool, n *node) (netip.Prefix, error) {
+	if own := a.ownBlock(p, n); own.IsValid() {
+		return own, a.blocks.Reserve(own, n.Name)
+	}
+	return p.AllocateNext(n.Name)
+}
+
 // release releases the blocks of a node. Two of its CIDRs may be in one block.
 func (a *allocator) release(n *node) {
 	for _, c := range n.allocated {
 		for _, p := range a.poolsOf(c) {
 			a.blocks.Release(p.BlockOf(c), n.Name)
+			a.touchShowers(p.BlockOf(c))
 			a.moves++
 		}
 	}

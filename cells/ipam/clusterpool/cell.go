@@ -6,6 +6,8 @@ package clusterpool
 import (
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -21,6 +23,7 @@ var Cell = cell.Module("ipam.clusterpool", "Allocates pod CIDRs to nodes from th
 	k8s.RBAC(
 		k8s.Allow("get,list,watch,update", v2.CiliumNodeResource.GroupResource()),
 		k8s.Allow("update", status),
+		k8s.Allow("list,watch", schema.GroupResource{Resource: "pods"}), // of agents
 	),
 	k8s.EventRBAC(),
 
@@ -28,6 +31,7 @@ var Cell = cell.Module("ipam.clusterpool", "Allocates pod CIDRs to nodes from th
 	cell.ProvidePrivate(newAllocator, newController),
 	cell.Job("write", (*controller).write),
 	cell.Job("watch", (*controller).watchNodes, cell.Retry(time.Second, time.Minute)),
+	cell.Job("agents", (*controller).watchAgents),
 	cell.Job("retry", (*controller).retry),
 )
 

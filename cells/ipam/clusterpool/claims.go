@@ -6,9 +6,11 @@ package clusterpool
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/skep-operator/skep/resources/domain/cidr"
 )
 
-// claims are CIDRs that nodes list and that are not allocated to them: agents may use them, as they do not read errors.
+// claims are CIDRs that nodes list, or show elsewhere, and that are not allocated to them: agents may use them, as they do not read errors.
 // Claimed blocks are not allocated to other nodes, but another node that lists them may adopt them. A CIDR that cannot be
 // decoded may be any: nothing is allocated that it could be.
 type claims struct {
@@ -22,6 +24,7 @@ type claims struct {
 // claim is the claim of one node.
 type claim struct {
 	cidrs      []netip.Prefix
+	elsewhere  int     // how many of cidrs the node shows outside of its podCIDRs
 	mayHaveAny [2]bool // families of which the node may have any CIDR
 	problem    string  // of the node, for health and the log
 }
@@ -39,7 +42,7 @@ func newClaims() claims { return claims{byNode: map[string]claim{}} }
 func (c *claims) update(a *allocator, n *node) {
 	now, before := a.claimOf(n), c.byNode[n.Name]
 	switch {
-	case slices.Equal(now.cidrs, before.cidrs) && now.mayHaveAny == before.mayHaveAny && now.problem == before.problem:
+	case slices.Equal(now.cidrs, before.cidrs) && now.elsewhere == before.elsewhere && now.mayHaveAny == before.mayHaveAny && now.problem == before.problem:
 		return
 	case len(now.cidrs) == 0 && now.problem == "":
 		delete(c.byNode, n.Name)
@@ -65,13 +68,19 @@ func (c *claims) setUndecoded(names []string) {
 }
 
 func (a *allocator) claimOf(n *node) (now claim) {
-	for _, c := range slices.Concat(n.cidrs, n.Found, n.inInvalid) {
+	for i, c := range slices.Concat(n.cidrs, n.Found, n.inInvalid, n.Elsewhere) {
+		elsewhere := i >= len(n.cidrs)+len(n.Found)+len(n.inInvalid)
 		switch p := a.oversizing(c); {
 		case withinOne(c, n.allocated), len(a.poolsOf(c)) == 0:
-		case p != nil:
+		case p != nil && (!elsewhere || cidr.IsVast(c)):
 			now.problem = refuseOversized(c, p).text
+		case i < len(n.cidrs) && a.isSurplus(c, n.cidrs[:i]):
+			now.problem = refuseSurplus(c, a.poolsOf(c)[0]).text
 		default:
 			now.cidrs = append(now.cidrs, c)
+			if elsewhere {
+				now.elsewhere++
+			}
 		}
 	}
 	if n.Undecoded != "" {
@@ -81,6 +90,15 @@ func (a *allocator) claimOf(n *node) (now claim) {
 		}
 	}
 	return now
+}
+
+// isSurplus reports whether a node lists a CIDR of another block of the same pool before this one. It can have been given
+// one of them, and its agent uses the first: what it lists more of does not keep others from it.
+func (a *allocator) isSurplus(c netip.Prefix, before []netip.Prefix) bool {
+	p := a.poolsOf(c)[0] // it is not oversized
+	return slices.ContainsFunc(before, func(b netip.Prefix) bool {
+		return p.prefix.Overlaps(b) && !p.oversized(b) && !p.BlockOf(b).Overlaps(p.BlockOf(c))
+	})
 }
 
 // oversizing is a pool that a CIDR contains, nil if there is none.

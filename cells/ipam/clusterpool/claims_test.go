@@ -52,7 +52,7 @@ func TestOversizedClaimTakesNothing(t *testing.T) {
 			s.wantError("oldest", "requested CIDR ("+canonical+")"+why, claim)
 			s.want("valid", "10.0.1.0/24")
 			s.want("none", "10.0.0.0/24")
-			if text := describe(s.alloc.claims.problems()); !strings.HasPrefix(text, "CiliumNode oldest: ") || !strings.HasSuffix(text, why) {
+			if text := describe(s.alloc.claims.problems(false)); !strings.HasPrefix(text, "CiliumNode oldest: ") || !strings.HasSuffix(text, why) {
 				t.Errorf("health says %q", text)
 			}
 			s.node("later", claim) // and while it runs

@@ -10,7 +10,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
@@ -27,6 +29,7 @@ import (
 type controller struct {
 	params
 	queue *reconcile.Queue[string]
+	fleet *fleet
 
 	mu       sync.Mutex // guards Alloc and the fields below; never held during a request
 	store    *stream.Store[ciliumio.Node]
@@ -39,6 +42,8 @@ type params struct {
 
 	Alloc    *allocator
 	Nodes    stream.Resource[ciliumio.Node]
+	Agents   stream.Resource[agents.Pod]
+	Release  release.Configured
 	Client   k8s.Client
 	Events   *k8s.Events
 	Handover leading.Handover
@@ -49,7 +54,8 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	c := &controller{params: p, unstored: map[string]bool{}}
+	c := &controller{params: p, unstored: map[string]bool{}, fleet: newFleet(p.Release)}
+	p.Alloc.losesDuplicates = c.fleet.losesDuplicates
 	c.queue = reconcile.NewQueue(p.Deps, "allocate", c.writeNode, reconcile.Workers(writers))
 	return c
 }
@@ -157,8 +163,9 @@ const (
 
 func newObserved(n *ciliumio.Node) observed {
 	o := observed{
-		Name: n.Name, UID: n.UID.String(), Created: n.CreationTimestamp.Time(), Deleting: !n.DeletionTimestamp.IsZero(),
+		Name: n.Name, UID: n.UID.String(), Created: n.CreationTimestamp.Time(), Deleting: !n.DeletionTimestamp.IsZero() || n.IgnoresIPAM(),
 		PodCIDRs: n.Spec.IPAM.PodCIDRs, Error: n.Status.IPAM.OperatorStatus.Error,
+		Elsewhere:      append(n.PoolBlocks(), n.Status.IPAM.PodCIDRs...),
 		ErrorUndecoded: n.CannotDecode(errorPath),
 	}
 	if n.CannotDecode(podCIDRsPath) {

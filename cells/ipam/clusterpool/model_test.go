@@ -4,6 +4,7 @@
 package clusterpool
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -182,6 +183,11 @@ func (m *model) acceptOne(n *modelNode, c netip.Prefix) string {
 		}
 	}
 	for _, p := range pools {
+		if second := apart(p, c, n.has); second {
+			return fmt.Sprintf("requested CIDR (%s) is a second one of clusterCIDR: %s, nodeMask: %d: a node is given one", c, p.cidr, p.mask)
+		}
+	}
+	for _, p := range pools {
 		for i, b := range p.blocks {
 			if b.Overlaps(c) {
 				p.owner[i] = n.UID
@@ -190,6 +196,13 @@ func (m *model) acceptOne(n *modelNode, c netip.Prefix) string {
 	}
 	n.has = append(n.has, c)
 	return ""
+}
+
+// apart reports whether any of a list is in the pool, and has no block in common with c.
+func apart(p *modelPool, c netip.Prefix, list []netip.Prefix) bool {
+	return slices.ContainsFunc(list, func(h netip.Prefix) bool {
+		return p.cidr.Overlaps(h) && !slices.ContainsFunc(p.blocks, func(b netip.Prefix) bool { return b.Overlaps(h) && b.Overlaps(c) })
+	})
 }
 
 // swallowed is the first pool that is all in a CIDR larger than a block.
@@ -205,9 +218,16 @@ func swallowed(c netip.Prefix, pools []*modelPool) *modelPool {
 // claims are what a node says it has, and has not.
 func (m *model) claims(n *modelNode) (list []netip.Prefix) {
 	said := slices.Clone(n.Found)
+	var read []netip.Prefix
 	for _, text := range n.PodCIDRs {
 		if c, ok := readCIDR(text); ok {
-			said = append(said, c)
+			read = append(read, c)
+			second := slices.ContainsFunc(m.overlapping(c), func(p *modelPool) bool {
+				return apart(p, c, slices.DeleteFunc(slices.Clone(read), func(r netip.Prefix) bool { return swallowed(r, []*modelPool{p}) != nil }))
+			})
+			if !second {
+				said = append(said, c)
+			}
 		} else if meant[text] != "" {
 			said = append(said, netip.MustParsePrefix(meant[text]))
 		}
@@ -217,7 +237,65 @@ func (m *model) claims(n *modelNode) (list []netip.Prefix) {
 			list = append(list, c)
 		}
 	}
+	for _, c := range n.Elsewhere {
+		if !inside(c, n.has) && (c.Bits() >= []int{16, 48}[c.Addr().BitLen()/128] || swallowed(c, m.overlapping(c)) == nil) {
+			list = append(list, c)
+		}
+	}
 	return list
+}
+
+// clash is the first CIDR of a node that an older one has, too, where one of them shows it elsewhere.
+func (m *model) clash(n *modelNode) string {
+	type pair struct {
+		own, other netip.Prefix
+		by         *modelNode
+	}
+	var all []pair
+	older := func(o *modelNode) bool {
+		return o.Created.Before(n.Created) || o.Created.Equal(n.Created) && o.Name < n.Name
+	}
+	shows := func(o *modelNode) []netip.Prefix {
+		return slices.DeleteFunc(slices.Clone(o.Elsewhere), func(c netip.Prefix) bool { return c.Bits() < []int{16, 48}[c.Addr().BitLen()/128] })
+	}
+	for _, o := range m.nodes {
+		if !older(o) {
+			continue
+		}
+		for _, own := range slices.Concat(n.has, shows(n)) {
+			for _, other := range slices.Concat(o.has, shows(o)) {
+				if own.Overlaps(other) && (slices.Contains(shows(n), own) || slices.Contains(shows(o), other)) {
+					all = append(all, pair{own, other, o})
+				}
+			}
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	slices.SortFunc(all, func(x, y pair) int {
+		return cmp.Or(x.own.Compare(y.own), x.other.Compare(y.other), x.by.Created.Compare(y.by.Created), cmp.Compare(x.by.Name, y.by.Name))
+	})
+	return fmt.Sprintf("CIDR %s overlaps %s, which the older CiliumNode %s has, too", all[0].own, all[0].other, all[0].by.Name)
+}
+
+// former is a block that a node shows elsewhere and can have, and its pool.
+func (m *model) former(n *modelNode, pools []*modelPool) (*modelPool, int) {
+	for _, p := range pools {
+		for _, c := range n.Elsewhere {
+			i := slices.Index(p.blocks, c)
+			if i < 0 || p.owner[i] != "" {
+				continue
+			}
+			others := slices.ContainsFunc(slices.Collect(maps.Values(m.nodes)), func(o *modelNode) bool {
+				return o != n && slices.ContainsFunc(m.claims(o), c.Overlaps)
+			})
+			if !others {
+				return p, i
+			}
+		}
+	}
+	return nil, 0
 }
 
 // open are the blocks of a pool that can be given.
@@ -312,6 +390,10 @@ func (m *model) give(n *modelNode) string {
 		if name := m.riddle(family); name != "" {
 			return fmt.Sprintf("waiting: spec.ipam.podCIDRs of CiliumNode %s cannot be decoded, it may have any CIDR; repair or delete it", name)
 		}
+		if p, _ := m.former(n, pools); p != nil {
+			from = append(from, p)
+			continue
+		}
 		i := slices.IndexFunc(pools, func(p *modelPool) bool { return slices.Contains(m.open(p), true) })
 		if i < 0 {
 			return "allocator full"
@@ -319,6 +401,11 @@ func (m *model) give(n *modelNode) string {
 		from = append(from, pools[i])
 	}
 	for _, p := range from {
+		if of, i := m.former(n, []*modelPool{p}); of != nil {
+			p.owner[i] = n.UID
+			n.has = append(n.has, p.blocks[i])
+			continue
+		}
 		for open := m.open(p); !open[p.cursor]; {
 			p.cursor = (p.cursor + 1) % len(p.owner)
 		}
@@ -373,7 +460,7 @@ func (m *model) upsert(o observed) {
 		m.nodes[o.Name] = n
 	}
 	n.observed = o
-	if o.Deleting && o.Undecoded == "" && len(o.PodCIDRs)+len(n.has) == 0 {
+	if o.Deleting && o.Undecoded == "" && len(o.PodCIDRs)+len(n.has)+len(o.Elsewhere) == 0 {
 		m.remove(o.Name)
 		return
 	}
@@ -411,10 +498,52 @@ func (m *model) begin() {
 	}))
 }
 
+// shrunk is what a node says without a family of which older nodes have all, nil if that is not to be written.
+func (m *model) shrunk(n *modelNode) []string {
+	if !shrinks(n.Name) || !strings.HasSuffix(n.err, "is already allocated") {
+		return nil
+	}
+	for _, family := range []bool{false, true} {
+		var rest []string
+		has, keeps, of, young := false, false, 0, false
+		for _, h := range n.has {
+			has, keeps = has || h.Addr().Is6() == family, keeps || h.Addr().Is6() != family
+		}
+		for _, text := range n.PodCIDRs {
+			c, _ := readCIDR(text)
+			if c.Addr().Is6() != family {
+				rest = append(rest, text)
+				continue
+			}
+			of++
+			holders := 0
+			for _, p := range m.overlapping(c) {
+				for i, b := range p.blocks {
+					for _, o := range m.nodes {
+						if !b.Overlaps(c) || p.owner[i] != o.UID {
+							continue
+						}
+						holders++
+						young = young || o.Created.After(n.Created) || o.Created.Equal(n.Created) && o.Name >= n.Name
+					}
+				}
+			}
+			young = young || holders == 0
+		}
+		if !has && keeps && of > 0 && !young {
+			return rest
+		}
+	}
+	return nil
+}
+
+// shrinks reports whether the agent of a node is one of 1.20.
+func shrinks(name string) bool { return name >= "n5" }
+
 // wants is what should be written on a node: nil for no CIDRs.
 func (m *model) wants(n *modelNode) (cidrs []string) {
 	if n.err != "" {
-		return nil
+		return m.shrunk(n)
 	}
 	var v4, v6 []string
 	for _, text := range n.PodCIDRs {
@@ -540,6 +669,7 @@ func (c *contest) restart() {
 	if err != nil {
 		c.failf("%v", err)
 	}
+	alloc.losesDuplicates = shrinks
 	c.alloc, c.model = alloc, newModel(config, shared)
 	names := slices.Sorted(maps.Keys(c.nodes))
 	c.r.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
@@ -574,12 +704,15 @@ func (c *contest) step() {
 		c.restart()
 	case o == nil || k == 1: // a new node, or one of the same name
 		c.clock++
-		c.nodes[name] = &observed{Name: name, UID: fmt.Sprint("uid-", c.clock), Created: time.Unix(c.clock/2, 0), PodCIDRs: pick(c.r, nil, nil, c.cidrs())}
+		c.nodes[name] = &observed{Name: name, UID: fmt.Sprint("uid-", c.clock), Created: time.Unix(c.clock/2, 0), PodCIDRs: pick(c.r, nil, nil, c.cidrs()), Elsewhere: pick(c.r, nil, nil, c.found())}
 		c.upsert(name)
 	case k < 6:
 		c.drop(name)
 	case k == 6:
 		o.Deleting = true
+		c.upsert(name)
+	case k == 7:
+		o.Elsewhere = c.found()
 		c.upsert(name)
 	case k < 10: // the user edits it
 		o.PodCIDRs, o.Undecoded, o.Found = c.cidrs(), "", nil
@@ -609,14 +742,16 @@ func (c *contest) compare() {
 			}
 			continue
 		}
-		if want := c.model.wants(n); !ok || d.Error != n.err || !slices.Equal(d.PodCIDRs, want) {
-			c.failf("node %s should say %+v (%v); the model says %q and error %q", name, d, ok, want, n.err)
+		wrong := cmp.Or(n.err, c.model.clash(n))
+		if want := c.model.wants(n); !ok || d.Error != wrong || !slices.Equal(d.PodCIDRs, want) {
+			c.failf("node %s should say %+v (%v); the model says %q and error %q", name, d, ok, want, wrong)
 		}
 		if content := c.alloc.upToDate(name); content != (d.PodCIDRs == nil && d.Error == n.Error) {
 			c.failf("node %s is content: %v", name, content)
 		}
 		holder[name] = n.has
 		c.seen[c.alloc.nodes[name].refusal.kind]++
+		c.seen[c.alloc.clashOf(c.alloc.nodes[name]).kind]++
 	}
 	for a, as := range holder {
 		for b, bs := range holder {

@@ -22,9 +22,11 @@ type observed struct {
 	Name     string
 	UID      string
 	Created  time.Time
-	Deleting bool
+	Deleting bool // or not to be handled, as an annotation says
 	PodCIDRs []string
 	Error    string // of status.ipam.operator-status
+	// Elsewhere are the CIDRs that the node shows outside of PodCIDRs, as of another IPAM mode.
+	Elsewhere []netip.Prefix
 
 	// Undecoded is why PodCIDRs cannot be decoded, "" if they can be. Found are the CIDRs in the undecodable value.
 	Undecoded string
@@ -35,7 +37,7 @@ type observed struct {
 
 // desired is the desired state of a CiliumNode.
 type desired struct {
-	// PodCIDRs are to be written; nil leaves those of the node.
+	// PodCIDRs are to be written, also beside an error; nil leaves those of the node.
 	PodCIDRs []string
 	Error    string
 	reason   string // of the Event about Error
@@ -54,6 +56,10 @@ type allocator struct {
 	pending   []string // nodes with a refusal, the longest pending first
 	retriedAt uint64   // the value of changes at the last retry
 	claims    claims
+	shown     *alloc.Sightings[string] // CIDRs outside of podCIDRs, by the name of their node
+	// losesDuplicates reports whether the agents of a node expect that duplicates are taken out of its podCIDRs. nil: none do.
+	losesDuplicates func(node string) bool
+	touched         map[string]bool // nodes whose clashes may have changed with what others hold or show
 }
 
 // node is a CiliumNode with the CIDRs that are allocated to it.
@@ -82,7 +88,7 @@ func (n *node) update(o observed) {
 }
 
 func newAllocator(c Config, shared cluster.Config) (*allocator, error) {
-	a := &allocator{blocks: alloc.NewBlocks[string](), nodes: map[string]*node{}, claims: newClaims()}
+	a := &allocator{blocks: alloc.NewBlocks[string](), nodes: map[string]*node{}, claims: newClaims(), shown: alloc.NewSightings[string](), touched: map[string]bool{}}
 	var errs [2]error
 	for i, f := range families(c, shared) {
 		a.pools[i], errs[i] = f.pools(a.blocks)
@@ -96,6 +102,7 @@ func (a *allocator) markSynced() []string {
 	order := slices.SortedFunc(maps.Values(a.nodes), oldestFirst)
 	a.reconcileAll(order)
 	a.retryPending()
+	clear(a.touched) // all are returned
 	names := make([]string, len(order))
 	for i, n := range order {
 		names[i] = n.Name
@@ -116,18 +123,19 @@ func (a *allocator) upsert(o observed) []string {
 	switch {
 	case n != nil && n.UID != o.UID:
 		return a.replace(o)
-	case o.Deleting && len(o.PodCIDRs) == 0 && o.Undecoded == "" && (n == nil || len(n.allocated) == 0):
+	case o.Deleting && len(o.PodCIDRs) == 0 && len(o.Elsewhere) == 0 && o.Undecoded == "" && (n == nil || len(n.allocated) == 0):
 		return a.remove(o.Name) // nothing is allocated to it, and nothing will be
 	case n == nil:
 		n = &node{}
 		a.nodes[o.Name] = n
 	}
 	n.update(o)
+	a.show(n.Name, o.Elsewhere)
 	if !a.synced {
 		return nil
 	}
 	a.reconcileNode(n)
-	return append(a.retryPending(), o.Name)
+	return append(append(a.retryPending(), o.Name), a.popTouched()...)
 }
 
 // replace records a node that was recreated with the same name. CIDRs that it lists are reserved before pending nodes are
@@ -137,6 +145,7 @@ func (a *allocator) replace(o observed) []string {
 	n := &node{}
 	n.update(o)
 	a.nodes[o.Name] = n
+	a.show(n.Name, o.Elsewhere)
 	if a.synced {
 		a.adopt(n)
 		a.claims.update(a, n)
@@ -147,7 +156,7 @@ func (a *allocator) replace(o observed) []string {
 // remove removes a deleted node. It returns the pending nodes for which that changed something.
 func (a *allocator) remove(name string) []string {
 	a.releaseNode(name)
-	return a.retryPending()
+	return append(a.retryPending(), a.popTouched()...)
 }
 
 // releaseNode releases the blocks of a node and drops it.
@@ -157,6 +166,7 @@ func (a *allocator) releaseNode(name string) {
 		a.pending = without(a.pending, name)
 		a.release(n)
 		a.claims.remove(name)
+		a.show(name, nil)
 	}
 }
 
@@ -210,10 +220,17 @@ func (a *allocator) desired(name string) (d desired, ok bool) {
 	if n == nil || n.Deleting || n.Undecoded != "" || !a.synced {
 		return desired{}, false
 	}
-	if d.Error = n.refusal.text; d.Error != "" {
-		d.reason = n.refusal.eventReason()
-	} else if missing := a.missing(n.cidrs); len(missing) > 0 {
-		d.PodCIDRs = n.withFamilies(missing)
+	r := n.refusal
+	if r.kind == 0 {
+		r = a.clashOf(n)
+		if missing := a.missing(n.cidrs); len(missing) > 0 {
+			d.PodCIDRs = n.withFamilies(missing)
+		}
+	} else {
+		d.PodCIDRs = a.withoutDuplicates(n)
+	}
+	if d.Error = r.text; d.Error != "" {
+		d.reason = r.eventReason()
 	}
 	return d, true
 }

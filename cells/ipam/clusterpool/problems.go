@@ -18,16 +18,18 @@ import (
 type reported struct {
 	problems map[string]string
 	asOf     uint64 // the value of claims.changes
+	lacking  bool   // a node has no block since none is free
 }
 
 // reportProblems updates health, and logs new problems with an Event for each node that cannot
 // be decoded. The caller has the lock.
 func (c *controller) reportProblems() {
-	if c.reported.asOf == c.Alloc.claims.changes {
+	asOf, lacking := c.Alloc.claims.changes, c.Alloc.countRefused(exhausted) > 0
+	if c.reported.asOf == asOf && c.reported.lacking == lacking {
 		return
 	}
-	before, now := c.reported.problems, c.Alloc.claims.problems()
-	c.reported = reported{now, c.Alloc.claims.changes}
+	before, now := c.reported.problems, c.Alloc.claims.problems(lacking)
+	c.reported = reported{now, asOf, lacking}
 	if maps.Equal(now, before) {
 		return
 	}
@@ -54,15 +56,20 @@ func (o observed) reference() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: v2.SchemeGroupVersion.String(), Kind: "CiliumNode", Name: o.Name, UID: types.UID(o.UID)}
 }
 
-// problems are the problems of nodes that affect other nodes, by name.
-func (c *claims) problems() map[string]string {
+// problems are the problems of nodes that affect other nodes, by name. What nodes show outside of their podCIDRs is none
+// unless a node is lacking a block.
+func (c *claims) problems(lacking bool) map[string]string {
 	all := map[string]string{}
 	for _, name := range c.undecoded {
 		all[name] = "cannot be decoded"
 	}
 	for name, claim := range c.byNode {
-		if claim.problem != "" {
+		switch {
+		case claim.problem != "":
 			all[name] = claim.problem
+		case lacking && claim.elsewhere > 0:
+			all[name] = fmt.Sprintf("it shows %d CIDRs outside of spec.ipam.podCIDRs, first %s, which are given to no other node, and none is free: remove those from spec.ipam.pools.allocated that no pod uses",
+				claim.elsewhere, claim.cidrs[len(claim.cidrs)-claim.elsewhere])
 		}
 	}
 	return all

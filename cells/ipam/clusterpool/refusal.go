@@ -26,6 +26,8 @@ const (
 	poolFull               // the same, and no block of its cluster CIDR is free
 	oversized              // it contains a whole cluster CIDR
 	overlapping            // it overlaps another of the node's
+	surplus                // the node has another block of this pool
+	shownElsewhere         // an older node shows a part of it, or holds a part of what this one shows
 	conflictingChange      // the node was allocated others
 	exhausted              // no block is free
 	undecodedNode          // the CIDRs of another node cannot be decoded
@@ -68,6 +70,14 @@ func refuseOversized(c netip.Prefix, p *pool) refusal {
 
 func refuseOverlap(c, other netip.Prefix) refusal {
 	return refuse(overlapping, "requested CIDR (%s) overlaps %s, which the node has, too", c, other)
+}
+
+func refuseSurplus(c netip.Prefix, p *pool) refusal {
+	return refuse(surplus, "requested CIDR (%s) is a second one of %s: a node is given one", c, p)
+}
+
+func refuseShown(c, other netip.Prefix, by string) refusal {
+	return refuse(shownElsewhere, "CIDR %s overlaps %s, which the older CiliumNode %s has, too", c, other, by)
 }
 
 func refuseChange(holds, cidrs []netip.Prefix) refusal {

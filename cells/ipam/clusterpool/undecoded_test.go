@@ -81,14 +81,14 @@ func TestUndecodablePodCIDRsAtStart(t *testing.T) {
 				s.node("says", "10.0.3.0/24")
 				s.want("says", "10.0.3.0/24")
 			}
-			if text := describe(s.alloc.claims.problems()); !strings.HasPrefix(text, "CiliumNode a: cannot decode spec") {
+			if text := describe(s.alloc.claims.problems(false)); !strings.HasPrefix(text, "CiliumNode a: cannot decode spec") {
 				t.Errorf("health says %q", text)
 			}
 			s.node("a", "10.0.1.0/24") // repaired
 			s.want("a", "10.0.1.0/24")
 			s.want("none", "10.0.0.0/24")
-			if len(s.alloc.claims.problems()) != 0 {
-				t.Errorf("wrong is %v", s.alloc.claims.problems())
+			if len(s.alloc.claims.problems(false)) != 0 {
+				t.Errorf("wrong is %v", s.alloc.claims.problems(false))
 			}
 			s.spoil("a", spec)
 			s.delete("a")
@@ -160,8 +160,8 @@ func TestOtherUndecodableFieldsDoNotMatter(t *testing.T) {
 			s.spoil("a", rest)
 			s.markSynced()
 			s.gives("10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24")
-			if !s.alloc.upToDate("a") || len(s.alloc.claims.problems()) != 0 {
-				t.Errorf("something is wrong with it: %v", s.alloc.claims.problems())
+			if !s.alloc.upToDate("a") || len(s.alloc.claims.problems(false)) != 0 {
+				t.Errorf("something is wrong with it: %v", s.alloc.claims.problems(false))
 			}
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
 var status = schema.GroupResource{Group: v2.GroupName, Resource: "ciliumnodes/status"}
@@ -101,7 +102,7 @@ func (c *controller) recordEvent(o observed, d desired) {
 // modify changes a node that is still the observed one.
 func (c *controller) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) (written bool, err error) {
 	_, written, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
-		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil {
+		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil || ciliumio.IgnoresIPAM(u.GetAnnotations()) {
 			return errOutdated
 		}
 		return edit(u)

@@ -140,6 +140,7 @@ func (a *allocator) adoptEntry(n *node, e *entry) {
 	for _, part := range own {
 		a.blocks.Release(part, n.Name)
 		delete(n.held, part)
+		a.touchShowers(part)
 	}
 	if a.hold(n, hold{e.poolCIDR, true}) {
 		e.fate = adopted
@@ -152,6 +153,7 @@ func (a *allocator) hold(n *node, h hold) bool {
 		return false
 	}
 	n.held[h.cidr] = h
+	a.touchShowers(h.cidr)
 	return true
 }
 
@@ -207,12 +209,9 @@ func (a *allocator) isRegular(c poolCIDR) bool {
 	return p != nil && p.couldAllocate(c.cidr)
 }
 
-// plausibleBits are the shortest prefixes of blocks that are believed, by family.
-var plausibleBits = [2]int{16, 48}
-
 // isImplausible reports whether a CIDR is too large to be believed: a node with 0.0.0.0/0 must not block a pool.
 func (a *allocator) isImplausible(c netip.Prefix) bool {
-	return c.Bits() < plausibleBits[alloc.FamilyOf(c.Addr())] && a.swallowsPool(c)
+	return cidr.IsVast(c) && a.swallowsPool(c)
 }
 
 // swallowsPool reports whether a CIDR is larger than a block of a pool and contains a whole CIDR of it.

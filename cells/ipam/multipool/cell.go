@@ -15,7 +15,7 @@ import (
 
 // Cell allocates CIDRs of CiliumPodIPPools to nodes in the IPAM mode multi-pool.
 var Cell = cell.Module("ipam.multipool", "Allocates CIDRs of CiliumPodIPPools to nodes",
-	cell.Config(Config{}),
+	cell.Config(Config{MultiPoolMigrationWorkers: 16, IPAMDefaultIPPool: "default"}),
 	cell.EnabledBy(cell.When("multi-pool is the IPAM mode", []string{"ipam"}, func(c cluster.Config) bool { return c.IPAM == mode })),
 	cell.Validate(validate),
 	cell.Annotate(cluster.Allocator{Mode: mode}),
@@ -30,8 +30,9 @@ var Cell = cell.Module("ipam.multipool", "Allocates CIDRs of CiliumPodIPPools to
 		reconcile.AfterPredecessor[*controller](ciliumio.Nodes),
 		reconcile.Writes[*controller](v2.CiliumNodeResource, "status"),
 	),
-	cell.ProvidePrivate(newCreator),
+	cell.ProvidePrivate(newCreator, newMigrator),
 	cell.Job("create", (*creator).run),
+	cell.Job("migrate", (*migrator).run),
 )
 
 const mode = "multi-pool"

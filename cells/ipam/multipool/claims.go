@@ -12,8 +12,8 @@ import (
 	"github.com/skep-operator/skep/resources/domain/cidr"
 )
 
-// claims are CIDRs that nodes may use without holding them: what they list and cannot hold, and what can be found in
-// lists that cannot be decoded. They are not allocated. A list that cannot be decoded, and in which none is found, may
+// claims are CIDRs that nodes may use without holding them: what they list and cannot hold, what they show elsewhere, and
+// what can be found in lists that cannot be decoded. They are not allocated. A list that cannot be decoded, and in which none is found, may
 // have any: nothing is allocated then.
 type claims struct {
 	byNode    map[string][]netip.Prefix
@@ -30,7 +30,7 @@ func newClaims() claims {
 
 // updateClaim records what a node may use without holding it.
 func (a *allocator) updateClaim(n *node) {
-	claim := slices.Clone(n.Found)
+	claim := slices.Concat(n.Found, n.Elsewhere)
 	for _, e := range n.listed {
 		switch {
 		case !e.valid:
@@ -58,6 +58,11 @@ func (a *allocator) updateClaim(n *node) {
 func (a *allocator) mayBeUsed(n *node, c netip.Prefix) bool {
 	if _, any := a.claims.blocker(); any {
 		return true
+	}
+	for _, name := range a.shown.Overlapping(c) {
+		if name != n.Name {
+			return true
+		}
 	}
 	for name, claim := range a.claims.byNode {
 		lost := a.nodes[name].conflicts()

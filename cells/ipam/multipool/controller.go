@@ -5,15 +5,13 @@ package multipool
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/skep-operator/skep/resources/cluster"
-	"github.com/skep-operator/skep/resources/domain/cidr"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -36,28 +34,37 @@ type controller struct {
 type params struct {
 	cell.In
 
-	Shared  cluster.Config
-	Creator *creator
-	Nodes   stream.Resource[ciliumio.Node]
-	Client  k8s.Client
-	Events  *k8s.Events
-	Metrics *poolMetrics
-	Health  health.Reporter
-	Log     *slog.Logger
+	Shared   cluster.Config
+	Release  release.Configured
+	Creator  *creator
+	Migrator *migrator
+	Nodes    stream.Resource[ciliumio.Node]
+	Client   k8s.Client
+	Events   *k8s.Events
+	Metrics  *poolMetrics
+	Health   health.Reporter
+	Log      *slog.Logger
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, alloc: newAllocator(p.Shared)}
+	a := newAllocator(p.Shared)
+	a.byAddress, a.namesOrphans = release.CIDRsByAddress.In(p.Release.Release), release.OrphansNamed.In(p.Release.Release)
+	return &controller{params: p, alloc: a}
 }
 
-// Open is called before anything is watched. It waits for the pools that are created.
+// Open is called before anything is watched. It waits for the pools that are created, then for the migration.
 func (c *controller) Open(ctx context.Context) error {
 	c.Creator.await(ctx)
 	store, err := c.Nodes.Store(ctx)
-	if err == nil {
-		c.undecodable = func() []slim.Key { return store.Unreadable() }
+	if err != nil {
+		return err
 	}
-	return err
+	c.undecodable = func() []slim.Key { return store.Unreadable() }
+	failures := c.Migrator.migrate(ctx, store)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alloc.unmigrated = failures
+	return ctx.Err()
 }
 
 // nodeChanged returns the CiliumNodes that a change of one concerns.
@@ -85,6 +92,9 @@ func (c *controller) Synced(context.Context) []slim.Key {
 	keys := c.update((*allocator).markSynced)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if names := c.alloc.showing(); len(names) > 0 {
+		c.Log.Warn("CiliumNodes have pod CIDRs of another IPAM mode, which are not allocated to any node", "nodes", len(names), "first", names[0])
+	}
 	c.Log.Info("caches synced, allocating CIDRs of pools", "nodes", len(c.alloc.nodes), "pools", len(c.alloc.pools), "nodesToWrite", len(keys))
 	return keys
 }
@@ -132,8 +142,9 @@ const (
 
 func newObserved(n *ciliumio.Node) observed {
 	o := observed{
-		Name: n.Name, UID: n.UID.String(), Revision: uint64(n.ResourceVersion), Created: n.CreationTimestamp.Time(), Deleting: !n.DeletionTimestamp.IsZero(),
+		Name: n.Name, UID: n.UID.String(), Revision: uint64(n.ResourceVersion), Created: n.CreationTimestamp.Time(), Deleting: !n.DeletionTimestamp.IsZero() || n.IgnoresIPAM(),
 		Requested: n.Spec.IPAM.Pools.Requested, Allocated: n.Spec.IPAM.Pools.Allocated, Error: n.Status.IPAM.OperatorStatus.Error,
+		Elsewhere:      append(n.PodBlocks(), n.Status.IPAM.PodCIDRs...),
 		ErrorUndecoded: n.CannotDecode(errorPath),
 	}
 	if n.CannotDecode(requestedPath) {
@@ -141,34 +152,13 @@ func newObserved(n *ciliumio.Node) observed {
 	}
 	if n.CannotDecode(allocatedPath) {
 		o.Undecoded = n.DecodeError().Error()
-		o.Found, o.Blind = findAllocated(n)
+		o.Found, o.Blind = n.UndecodedPoolBlocks()
 	}
 	return o
 }
 
-// findAllocated are the CIDRs in the undecodable parts of a list. blind says that there is a part with none.
-func findAllocated(n *ciliumio.Node) (found []netip.Prefix, blind bool) {
-	paths := []string{"spec", "spec.ipam", "spec.ipam.pools", allocatedPath}
-	parts := 0
-	for i := range n.Spec.IPAM.Pools.Allocated {
-		element := fmt.Sprintf("%s[%d]", allocatedPath, i)
-		paths = append(paths, element, element+".cidrs")
-		if n.RawField(element+".pool") != nil {
-			parts++ // its CIDRs are decoded
-		}
-	}
-	for _, path := range paths {
-		if raw := n.RawField(path); raw != nil {
-			parts++
-			in := cidr.FindInJSON(raw)
-			found, blind = append(found, in...), blind || len(in) == 0
-		}
-	}
-	return found, blind || parts == 0 // a part that is too large is not kept
-}
-
 func newObservedPool(p *podIPPool) observedPool {
-	o := observedPool{Name: p.Name, UID: p.UID.String(), Created: p.CreationTimestamp.Time(), Families: [2]*familySpec{p.Spec.IPv4, p.Spec.IPv6}}
+	o := observedPool{Name: p.Name, UID: p.UID.String(), Created: p.CreationTimestamp.Time(), Families: [2]*familySpec{p.Spec.IPv4, p.Spec.IPv6}, Ends: ends{p.Spec.AllowFirstIP, p.Spec.AllowLastIP}}
 	if p.CannotDecode("spec") {
 		o.Undecoded = p.DecodeError().Error()
 	}

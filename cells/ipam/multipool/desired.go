@@ -30,15 +30,15 @@ func (d desired) equal(o desired) bool {
 func (a *allocator) desiredOf(n *node) desired {
 	d := desired{keep: n.Undecoded != ""}
 	if !d.keep {
-		d.Allocated = n.allocation()
+		d.Allocated = a.allocation(n)
 	}
 	d.Error, d.reason = a.errorOf(n)
 	return d
 }
 
 // allocation is what the node holds, and what it lists and is not for us to remove: sorted by pool; in each IPv4, then
-// IPv6, then the rest, as texts.
-func (n *node) allocation() (list []ciliumio.PoolAllocation) {
+// IPv6, then the rest.
+func (a *allocator) allocation(n *node) (list []ciliumio.PoolAllocation) {
 	texts := map[string][]string{}
 	for _, h := range n.held {
 		texts[h.pool] = append(texts[h.pool], h.cidr.String())
@@ -49,10 +49,21 @@ func (n *node) allocation() (list []ciliumio.PoolAllocation) {
 		}
 	}
 	for _, pool := range slices.Sorted(maps.Keys(texts)) {
-		slices.SortFunc(texts[pool], compareTexts)
-		list = append(list, ciliumio.PoolAllocation{Pool: pool, CIDRs: slices.Compact(texts[pool])})
+		slices.SortFunc(texts[pool], a.compare)
+		of := a.endsOf(n, pool)
+		list = append(list, ciliumio.PoolAllocation{Pool: pool, CIDRs: slices.Compact(texts[pool]), AllowFirstIP: of.first, AllowLastIP: of.last})
 	}
 	return list
+}
+
+// compare orders the CIDRs of a pool as the agents of the cluster do.
+func (a *allocator) compare(x, y string) int {
+	if c := familyRank(x) - familyRank(y); c != 0 || !a.byAddress || familyRank(x) == 2 {
+		return cmp.Or(c, cmp.Compare(x, y))
+	}
+	p, _ := cidr.Parse(x)
+	q, _ := cidr.Parse(y)
+	return cmp.Or(p.Addr().Compare(q.Addr()), p.Bits()-q.Bits(), cmp.Compare(x, y))
 }
 
 func compareTexts(a, b string) int { return cmp.Or(familyRank(a)-familyRank(b), cmp.Compare(a, b)) }
@@ -86,7 +97,7 @@ func sameAllocation(has, desired []ciliumio.PoolAllocation) bool {
 	has = slices.DeleteFunc(slices.Clone(has), func(p ciliumio.PoolAllocation) bool { return len(p.CIDRs) == 0 })
 	slices.SortStableFunc(has, func(p, q ciliumio.PoolAllocation) int { return cmp.Compare(p.Pool, q.Pool) })
 	return slices.EqualFunc(has, desired, func(p, q ciliumio.PoolAllocation) bool {
-		return p.Pool == q.Pool && slices.Equal(slices.SortedFunc(slices.Values(p.CIDRs), compareTexts), q.CIDRs)
+		return sameEnds(p, q) && slices.Equal(slices.SortedFunc(slices.Values(p.CIDRs), compareTexts), slices.SortedFunc(slices.Values(q.CIDRs), compareTexts))
 	})
 }
 
@@ -106,6 +117,10 @@ func (a *allocator) errorOf(n *node) (text, reason string) {
 			lines = append(lines, problem)
 		}
 	}
+	lines = append(lines, a.clashes(n)...)
+	if why := a.unmigrated[n.Name]; why != "" && len(n.Elsewhere) > 0 {
+		lines = append(lines, "migration to multi-pool IPAM failed: "+why)
+	}
 	slices.Sort(lines) // whatever the order of the list, which a write changes
 	for _, line := range []string{n.Undecoded, n.RequestUndecoded} {
 		if line != "" {
@@ -122,12 +137,18 @@ func (a *allocator) errorOf(n *node) (text, reason string) {
 	return joined(lines), reason
 }
 
+func sameEnds(p, q ciliumio.PoolAllocation) bool {
+	return p.Pool == q.Pool && p.AllowFirstIP == q.AllowFirstIP && p.AllowLastIP == q.AllowLastIP
+}
+
 // problemOf is why a CIDR that a node holds is not part of its pool, "" if it is.
 func (a *allocator) problemOf(c poolCIDR) string {
 	p := a.pools[c.pool]
 	switch {
 	case p != nil && p.Undecoded != "": // what it has is not known
 		return ""
+	case (p == nil || !p.exists()) && a.namesOrphans:
+		return textOrphan(c)
 	case p == nil || !p.exists():
 		return textNoPool(c.pool)
 	case !p.contains(c.cidr):

@@ -62,7 +62,7 @@ func TestInvariant4NoDoubleAllocationInModel(t *testing.T) {
 	}
 	for _, what := range []string{
 		"given", "given again", "released", "crash", "late", "lost answer", "conflict", "fenced", "taken", "spoilt",
-		"pool refused", "draining", "starving", "undecidable", "recheck", "implausible", "released lease", "known", "unknown", "again", "resolved",
+		"shown", "clash", "pool refused", "draining", "starving", "undecidable", "recheck", "implausible", "released lease", "known", "unknown", "again", "resolved",
 	} {
 		if total[what] == 0 {
 			t.Errorf("the histories leave something out: %s", what)
@@ -90,11 +90,12 @@ const (
 	hasty     flaw = "offers are taken for seen" // as in the original (MPOOL-26)
 	silent    flaw = "a leader leaves nothing of what it wrote"
 	rash      flaw = "an unanswered write is taken for one that was not made"
+	narrow    flaw = "what nodes show of another IPAM mode is not read"
 )
 
 // The model notices an allocator that releases what it offers, and leaders that do not know what others wrote.
 func TestInvariant4ModelNotices(t *testing.T) {
-	for flaw, noticed := range map[flaw]uint64{hasty: 305, silent: 148, rash: 79} { // by these histories
+	for flaw, noticed := range map[flaw]uint64{hasty: 305, silent: 148, rash: 79, narrow: 0} { // by these histories
 		t.Run(string(flaw), func(t *testing.T) {
 			for seed := range seedtest.From(noticed, 20_000) {
 				w := newWorld(seed, flaw)
@@ -146,6 +147,7 @@ type simNode struct {
 	requested []ciliumio.PoolRequest
 	err       string
 	spoilt    any                   // in the place of allocated
+	podCIDRs  []string              // as of another IPAM mode
 	given     map[netip.Prefix]bool // by an operator, and listed ever since
 }
 
@@ -259,6 +261,8 @@ func (w *world) administer() {
 		w.spoil(n)
 	case k < 34:
 		w.mangle(n)
+	case k < 37:
+		w.showPodCIDRs(n)
 	default:
 		w.store(n, "is touched")
 	}
@@ -317,6 +321,21 @@ func (w *world) mangle(n simNode) {
 	}
 	n.allocated = append(slices.Clone(n.allocated), ciliumio.PoolAllocation{Pool: pool, CIDRs: []string{c}})
 	w.store(n, "lists "+c+" of "+pool)
+}
+
+// showPodCIDRs is what an agent, or an operator before, leaves of another IPAM mode.
+func (w *world) showPodCIDRs(n simNode) {
+	n.podCIDRs = pick(w.r, nil, []string{"10.0.0.4/30"}, []string{"10.0.0.0/29", "fd00::/127"}, []string{"10.0.1.2/31"}, []string{"10.0.1.0/28"}, []string{"0.0.0.0/0"}, []string{"x 10.0.0.8/30"})
+	w.tally["shown"]++
+	w.store(n, fmt.Sprintf("shows %v elsewhere", n.podCIDRs))
+}
+
+// shows reports whether an agent may use a part of a CIDR in another IPAM mode.
+func (n *simNode) shows(c netip.Prefix) bool {
+	return slices.ContainsFunc(n.podCIDRs, func(text string) bool {
+		p, err := netip.ParsePrefix(strings.TrimPrefix(text, "x "))
+		return err == nil && p.Bits() > 0 && p.Overlaps(c)
+	})
 }
 
 // editPools replaces or deletes a pool.
@@ -619,7 +638,11 @@ func (t *term) deliverNode() bool {
 	}
 	ch := stream.Change[ciliumio.Node]{Kind: stream.Delete, Key: slim.Key{Name: c.name}}
 	if c.exists() {
-		ch.Kind, ch.Object = stream.Upsert, c.node.decoded()
+		seen := *c.node
+		if t.flaw == narrow {
+			seen.podCIDRs = nil
+		}
+		ch.Kind, ch.Object = stream.Upsert, seen.decoded()
 	}
 	t.watched(func() { t.add(t.nodeChanged(ch)) })
 	return true
@@ -656,6 +679,9 @@ func (t *term) watched(f func()) {
 				continue
 			}
 			for other, o := range t.nodes.received {
+				if other != name && o.node.shows(h.cidr) {
+					t.double, t.wrong = true, fmt.Sprintf("%s is offered %s, and %s shows %v", name, h.cidr, other, o.node.podCIDRs)
+				}
 				for c := range o.node.listed() {
 					if other != name && o.node.spoilt == nil && c.Overlaps(h.cidr) && !slices.ContainsFunc(t.alloc.nodes[other].conflicts(), func(l poolCIDR) bool { return l.cidr == c }) {
 						t.wrong = fmt.Sprintf("%s is offered %s, and %s lists %s", name, h.cidr, other, c)
@@ -666,6 +692,7 @@ func (t *term) watched(f func()) {
 	}
 	for _, n := range t.alloc.nodes {
 		t.tally["taken"] += len(n.lost)
+		t.tally["clash"] += strings.Count(n.desired.Error, "of the older CiliumNode") + strings.Count(n.desired.Error, "shows outside of its pools")
 		for _, r := range n.refusals {
 			t.tally[map[kind]string{exhausted: "starving", noPool: "no pool", absurd: "absurd", undecidable: "undecidable"}[r.kind]]++
 		}
@@ -775,7 +802,7 @@ func (w *world) judgePending(n simNode) {
 
 func (w *world) isUsed(block netip.Prefix) bool {
 	for _, n := range w.nodes {
-		all := fmt.Sprint(n.spoilt, n.err)
+		all := fmt.Sprint(n.spoilt, n.err, n.podCIDRs)
 		for c := range n.listed() {
 			if c.Overlaps(block) {
 				return true
@@ -820,6 +847,9 @@ func (n *simNode) encoded() *unstructured.Unstructured {
 		u.SetDeletionTimestamp(&now)
 	}
 	_ = setAllocated(u, n.allocated)
+	if len(n.podCIDRs) > 0 {
+		_ = unstructured.SetNestedStringSlice(u.Object, n.podCIDRs, "spec", "ipam", "podCIDRs")
+	}
 	if n.spoilt != nil {
 		_ = unstructured.SetNestedField(u.Object, n.spoilt, "spec", "ipam", "pools", "allocated")
 	}

@@ -38,6 +38,7 @@ func (m *poolMetrics) update(a *allocator) {
 		return
 	}
 	a.counted = a.edits
+	a.claims.apply(a.blocks) // they count as used
 	draining, pending, conflicts := a.draining(), map[poolFamily]int{}, map[string]int{}
 	for _, n := range a.failing {
 		for _, r := range n.refusals {

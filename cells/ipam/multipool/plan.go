@@ -21,10 +21,13 @@ type observed struct {
 	UID       string
 	Revision  uint64
 	Created   time.Time
-	Deleting  bool
+	Deleting  bool // or not to be handled, as an annotation says
 	Requested []ciliumio.PoolRequest
 	Allocated []ciliumio.PoolAllocation
 	Error     string // of status.ipam.operator-status
+
+	// Elsewhere are the CIDRs that the node shows outside of Allocated, as of another IPAM mode.
+	Elsewhere []netip.Prefix
 
 	// Undecoded is why Allocated is not complete, "" if it is. Found are the CIDRs in its undecodable parts; Blind says
 	// that there is a part with none.
@@ -42,19 +45,24 @@ type observed struct {
 // Before markSynced it only collects pools and nodes: a block that a node has must not be allocated to another because
 // its node is not in the cache yet.
 type allocator struct {
-	enabled [2]bool // by family
-	blocks  *alloc.Blocks[string]
-	pools   map[string]*pool
-	nodes   map[string]*node
-	synced  bool
-	pending []string            // nodes that lack something, the longest waiting first
-	failing map[string]*node    // nodes with an error, or a conflict
-	full    map[poolFamily]bool // pools that had no free block in the current retry
-	claims  claims
-	changes uint64 // of what pending nodes wait for
-	retried uint64 // the value of changes at their last retry
-	edits   uint64 // of pools and of desired states
-	counted uint64 // the value of edits at the last update of metrics
+	enabled      [2]bool // by family
+	byAddress    bool    // CIDRs are sorted by address, not as texts
+	namesOrphans bool    // errors name the CIDRs whose pool does not exist
+	blocks       *alloc.Blocks[string]
+	pools        map[string]*pool
+	nodes        map[string]*node
+	synced       bool
+	pending      []string            // nodes that lack something, the longest waiting first
+	failing      map[string]*node    // nodes with an error, or a conflict
+	full         map[poolFamily]bool // pools that had no free block in the current retry
+	claims       claims
+	shown        *alloc.Sightings[string] // CIDRs outside of pools, by the name of their node
+	touched      map[string]bool          // nodes whose errors may have changed with what others hold or show
+	unmigrated   map[string]string        // why podCIDRs of nodes are no CIDRs of a pool, as they should be
+	changes      uint64                   // of what pending nodes wait for
+	retried      uint64                   // the value of changes at their last retry
+	edits        uint64                   // of pools and of desired states
+	counted      uint64                   // the value of edits at the last update of metrics
 }
 
 // node is a CiliumNode with the CIDRs that it holds: no two nodes hold CIDRs that overlap.
@@ -87,6 +95,7 @@ func newAllocator(shared cluster.Config) *allocator {
 	return &allocator{
 		enabled: [2]bool{shared.EnableIPv4, shared.EnableIPv6}, blocks: alloc.NewBlocks[string](),
 		pools: map[string]*pool{}, nodes: map[string]*node{}, failing: map[string]*node{}, full: map[poolFamily]bool{}, claims: newClaims(),
+		shown: alloc.NewSightings[string](), touched: map[string]bool{},
 	}
 }
 
@@ -133,6 +142,7 @@ func (a *allocator) upsert(o observed) []string {
 		a.nodes[o.Name] = n
 	}
 	n.update(o)
+	a.show(n.Name, o.Elsewhere)
 	if !a.synced {
 		return nil
 	}
@@ -171,6 +181,7 @@ func (a *allocator) releaseNode(n *node) {
 	}
 	a.edits++
 	delete(a.nodes, n.Name)
+	a.show(n.Name, nil)
 	delete(a.failing, n.Name)
 	a.setPending(n, false)
 	a.claims.remove(n.Name)
@@ -181,6 +192,7 @@ func (a *allocator) release(n *node, h hold) {
 		a.changes++
 	}
 	delete(n.held, h.cidr)
+	a.touchShowers(h.cidr)
 }
 
 // retryPending reconciles pending nodes if anything that they wait for has changed. It returns those whose desired
@@ -226,6 +238,7 @@ func (a *allocator) setPending(n *node, pending bool) {
 
 // toReconcile are those of the nodes that have to be written, or that wait for something of which no change will tell.
 func (a *allocator) toReconcile(names []string) []string {
+	names = append(names, a.describeTouched()...)
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
 		n := a.nodes[name]

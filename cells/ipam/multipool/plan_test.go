@@ -23,6 +23,7 @@ type story struct {
 	alloc    *allocator
 	nodes    map[string]*observed
 	revision uint64
+	ends     ends // of pools
 }
 
 func newStory(t *testing.T) *story {
@@ -33,7 +34,7 @@ func newStory(t *testing.T) *story {
 func (s *story) pool(name, v4, v6 string) {
 	s.t.Helper()
 	s.revision++
-	o := observedPool{Name: name, UID: "uid-" + name, Created: time.Unix(int64(s.revision), 0)}
+	o := observedPool{Name: name, UID: "uid-" + name, Created: time.Unix(int64(s.revision), 0), Ends: s.ends}
 	if before := s.alloc.pools[name]; before != nil {
 		o.Created = before.Created
 	}
@@ -130,6 +131,80 @@ func (s *story) wantError(name, text string, allocated ...string) {
 			s.t.Errorf("a successor writes %s: %v, error %q", name, n.desired.Allocated, n.desired.Error)
 		}
 	}
+}
+
+// showing is a node that shows CIDRs outside of its pools.
+func (s *story) showing(name string, elsewhere ...string) {
+	s.revision++
+	o := s.nodes[name]
+	if o == nil {
+		o = &observed{Name: name, UID: "uid-" + name, Created: time.Unix(int64(s.revision), 0)}
+		s.nodes[name] = o
+	}
+	o.Revision, o.Elsewhere = s.revision, nil
+	for _, text := range elsewhere {
+		o.Elsewhere = append(o.Elsewhere, netip.MustParsePrefix(text))
+	}
+	s.apply(s.alloc.upsert(*o))
+}
+
+// MPOOL-38, and number 37 of the contract's ipam-multi-pool.md: what nodes show of another mode is given to no node, whatever
+// its size, until they do not show it any more.
+func TestWhatNodesShowElsewhereIsTaken(t *testing.T) {
+	for name, early := range map[string]bool{"at start": true, "later": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newStory(t)
+			s.pool("default", "10.40.0.0/16 mask 24", "fd00::/104 mask 112")
+			if !early {
+				s.markSynced()
+			}
+			s.node(has("other").needs())
+			s.showing("a", "10.40.0.0/24")
+			s.showing("b", "10.40.1.128/25", "fd00::/111")
+			s.showing("d", "10.40.2.0/23")
+			s.showing("vast", "0.0.0.0/0")
+			if early {
+				s.markSynced()
+			}
+			s.node(has("c").needs("default: 10 10"))
+			s.want("c", "default: 10.40.4.0/24 fd00::2:0/112")
+			s.node(has("e").needs("default: 64000"))
+			if held := s.alloc.nodes["e"].held; len(held) != 251 {
+				t.Errorf("e holds %d CIDRs", len(held))
+			}
+			s.showing("a")
+			if held := s.alloc.nodes["e"].held; len(held) != 252 {
+				t.Errorf("when a shows nothing any more, e holds %d CIDRs", len(held))
+			}
+		})
+	}
+}
+
+// MPOOL-39: what two nodes have already is told on the younger one, and taken from neither.
+func TestClashesAreToldOnTheYounger(t *testing.T) {
+	s := newStory(t)
+	s.pool("default", "10.40.0.0/16 mask 24", "")
+	s.showing("oldest", "10.40.0.0/23")
+	s.node(has("holder", "default: 10.40.1.0/24"))
+	s.showing("youngest", "10.40.1.0/24")
+	s.markSynced()
+	const (
+		onHolder = "cidr 10.40.1.0/24 of pool default overlaps 10.40.0.0/23, which the older CiliumNode oldest shows outside of its pools"
+		shown    = "cidr 10.40.1.0/24, which is shown outside of spec.ipam.pools, overlaps "
+	)
+	s.want("oldest")
+	s.wantError("holder", onHolder, "default: 10.40.1.0/24")
+	s.wantError("youngest", shown+"10.40.0.0/23 of the older CiliumNode oldest\n"+shown+"10.40.1.0/24 of the older CiliumNode holder")
+	s.showing("oldest")
+	s.want("holder", "default: 10.40.1.0/24")
+	s.wantError("youngest", shown+"10.40.1.0/24 of the older CiliumNode holder")
+	s.node(has("holder"))
+	s.want("youngest")
+	s.node(has("holder", "default: 10.40.1.0/24"))
+	s.wantError("youngest", shown+"10.40.1.0/24 of the older CiliumNode holder")
+	delete(s.nodes, "holder")
+	s.apply(s.alloc.remove("holder"))
+	s.want("youngest")
 }
 
 // Bad input of a node is reported on it, and affects no other node.
@@ -299,7 +374,7 @@ func TestNodesThatGo(t *testing.T) {
 // MPOOL-15: IPv6 blocks are larger than 64 bits can count.
 func TestUsableAddresses(t *testing.T) {
 	for hostBits, want := range map[int]int64{0: 1, 1: 2, 2: 2, 8: 254, 32: 4294967294, 62: 1<<62 - 2, 63: 1<<63 - 1, 120: 1<<63 - 1} {
-		if got := usableOf(hostBits); got != want {
+		if got := (ends{}).usable(hostBits); got != want {
 			t.Errorf("%d host bits: %d, want %d", hostBits, got, want)
 		}
 	}

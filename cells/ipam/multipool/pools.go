@@ -22,6 +22,7 @@ type observedPool struct {
 	UID       string
 	Created   time.Time
 	Families  [2]*familySpec
+	Ends      ends
 	Undecoded string // why Families is not complete, "" if it is
 }
 
@@ -29,6 +30,7 @@ type observedPool struct {
 type pool struct {
 	observedPool
 	blocks  [2]*alloc.BlockPool[string] // nil: it has no CIDR of this family
+	ends    ends                        // in effect
 	listed  []netip.Prefix              // the CIDRs of the object, in effect or not
 	problem poolProblem                 // why the object is not in effect
 }
@@ -144,6 +146,7 @@ func (a *allocator) applySpec(p *pool) {
 	if problem.text != "" {
 		return
 	}
+	p.ends = p.Ends
 	for family, b := range next {
 		if b != nil && p.blocks[family] != nil {
 			_ = p.blocks[family].Set(b.CIDRs()...) // as checked; it keeps the place in each CIDR
@@ -157,6 +160,9 @@ func (a *allocator) applySpec(p *pool) {
 func (a *allocator) checkSpec(p *pool) (next [2]*alloc.BlockPool[string], problem poolProblem) {
 	if p.Undecoded != "" {
 		return next, poolProblem{text: p.Undecoded}
+	}
+	if changed := p.ends.changed(p.Ends); changed != "" && p.inEffect() {
+		return next, poolProblem{text: fmt.Sprintf("cannot change %s in existing pool %q", changed, p.Name)}
 	}
 	for family, spec := range p.Families {
 		if spec == nil || len(spec.CIDRs) == 0 {

@@ -4,8 +4,6 @@
 package multipool
 
 import (
-	"math"
-
 	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
@@ -44,6 +42,11 @@ func (a *allocator) serve(n *node) {
 		}
 	}
 	a.setPending(n, len(n.refusals)+len(n.lost) > 0)
+	a.describe(n)
+}
+
+// describe computes the desired state of a node.
+func (a *allocator) describe(n *node) {
 	before := n.desired
 	if n.desired = a.desiredOf(n); !n.desired.equal(before) {
 		a.edits++
@@ -70,7 +73,8 @@ func merged(requests []ciliumio.PoolRequest) (list []ciliumio.PoolRequest) {
 }
 
 func (a *allocator) serveFamily(n *node, name string, family alloc.Family, needed int64) {
-	missing := needed - n.usable(name, family, needed)
+	of := a.endsOf(n, name)
+	missing := needed - n.usable(name, family, needed, of)
 	if missing <= 0 {
 		return
 	}
@@ -89,7 +93,7 @@ func (a *allocator) serveFamily(n *node, name string, family alloc.Family, neede
 		refuse(exhausted, textEmpty)
 		return
 	}
-	size := usableOf([]int{32, 128}[family] - p.blocks[family].Bits())
+	size := of.usable([]int{32, 128}[family] - p.blocks[family].Bits())
 	if (missing-1)/size >= maxBlocks {
 		refuse(absurd, textAbsurd(needed))
 		return
@@ -110,23 +114,11 @@ func (a *allocator) serveFamily(n *node, name string, family alloc.Family, neede
 }
 
 // usable is how many addresses of a pool a node has, as far as that matters for what it needs.
-func (n *node) usable(pool string, family alloc.Family, needed int64) (sum int64) {
+func (n *node) usable(pool string, family alloc.Family, needed int64, of ends) (sum int64) {
 	for _, h := range n.held {
 		if h.pool == pool && alloc.FamilyOf(h.cidr.Addr()) == family && sum < needed {
-			sum += min(usableOf(h.cidr.Addr().BitLen()-h.cidr.Bits()), needed-sum)
+			sum += min(of.usable(h.cidr.Addr().BitLen()-h.cidr.Bits()), needed-sum)
 		}
 	}
 	return sum
-}
-
-// usableOf is how many addresses of a block with this many host bits agents use: all but the first and the last, and all
-// where there are no others.
-func usableOf(hostBits int) int64 {
-	switch {
-	case hostBits <= 1:
-		return 1 << hostBits
-	case hostBits >= 63:
-		return math.MaxInt64
-	}
-	return 1<<hostBits - 2
 }

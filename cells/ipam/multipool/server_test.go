@@ -380,9 +380,10 @@ func TestServerPoolsAreChanged(t *testing.T) {
 	s.want("node2")
 
 	s.delete(s.pools, "default")
-	s.wantError("x", "cannot reuse from non-existing pool: default", "default: 10.100.1.0/24")
+	const orphan = "unable to find pool default, prefix 10.100.1.0/24 is still allocated to the node but is marked as orphan"
+	s.wantError("x", orphan, "default: 10.100.1.0/24")
 	s.setRequested("x", "default: 300")
-	s.wantError("x", "cannot reuse from non-existing pool: default\n"+
+	s.wantError("x", orphan+"\n"+
 		`failed to allocate ipv4 address for node "x" from pool "default": cannot allocate from non-existing pool: default`, "default: 10.100.1.0/24")
 	s.createPool("default", "10.200.0.0/16 mask 24", "")
 	s.want("y", "default: 10.200.0.0/24")
@@ -399,7 +400,7 @@ func TestServerReentersItsTerm(t *testing.T) {
 	o := s.start()
 	s.create(has("a").needs("default: 1"), has("b", "x: 10.9.0.0/24"))
 	s.want("a", "default: 10.100.0.0/24")
-	s.wantError("b", "cannot reuse from non-existing pool: x", "x: 10.9.0.0/24")
+	s.wantError("b", "unable to find pool x, prefix 10.9.0.0/24 is still allocated to the node but is marked as orphan", "x: 10.9.0.0/24")
 	_, last := s.updates(0)
 	o.ReenterTerm()
 	s.create(has("c").needs("default: 1"))

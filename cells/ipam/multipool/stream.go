@@ -26,6 +26,9 @@ type podIPPoolMeta struct {
 type podIPPoolSpec struct {
 	IPv4 *familySpec `json:"ipv4"`
 	IPv6 *familySpec `json:"ipv6"`
+
+	AllowFirstIP bool `json:"allowFirstIP"`
+	AllowLastIP  bool `json:"allowLastIP"`
 }
 
 // familySpec is one address family of a pool.

@@ -35,6 +35,10 @@ func textUnparsable(pool, text string) string {
 
 func textNoPool(pool string) string { return "cannot reuse from non-existing pool: " + pool }
 
+func textOrphan(c poolCIDR) string {
+	return fmt.Sprintf("unable to find pool %s, prefix %s is still allocated to the node but is marked as orphan", c.pool, c.cidr)
+}
+
 func textOutside(c poolCIDR) string {
 	return fmt.Sprintf("unable to reuse from pool %s: cidr %s is not part of the requested pool", c.pool, c.cidr)
 }
@@ -57,6 +61,15 @@ func lostIn(text string) (list []poolCIDR) {
 
 func textOverlap(c poolCIDR, own netip.Prefix) string {
 	return fmt.Sprintf("unable to reuse from pool %s: cidr %s overlaps %s, which the node has, too", c.pool, c.cidr, own)
+}
+
+// textShownElsewhere must not be taken for one of textTaken: the node keeps the CIDR.
+func textShownElsewhere(c poolCIDR, other netip.Prefix, by string) string {
+	return fmt.Sprintf("cidr %s of pool %s overlaps %s, which the older CiliumNode %s shows outside of its pools", c.cidr, c.pool, other, by)
+}
+
+func textShownTwice(own, other netip.Prefix, by string) string {
+	return fmt.Sprintf("cidr %s, which is shown outside of spec.ipam.pools, overlaps %s of the older CiliumNode %s", own, other, by)
 }
 
 func textRefused(node, pool string, family alloc.Family, reason string) string {

@@ -6,6 +6,8 @@ package multipool
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -98,7 +100,7 @@ func (c *controller) writeError(ctx context.Context, w pendingWrite) error {
 // modify changes a node that is still the observed one.
 func (c *controller) modify(ctx context.Context, ref k8s.Ref, o observed, edit func(*unstructured.Unstructured) error) (written bool, err error) {
 	_, written, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
-		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil {
+		if string(u.GetUID()) != o.UID || u.GetDeletionTimestamp() != nil || ciliumio.IgnoresIPAM(u.GetAnnotations()) {
 			return errOutdated
 		}
 		return edit(u)
@@ -123,7 +125,12 @@ func allocatedIn(u *unstructured.Unstructured) (list []ciliumio.PoolAllocation, 
 		if !isObject || poolErr != nil || err != nil {
 			return nil, errors.Join(errors.New("an element cannot be decoded"), poolErr, err)
 		}
-		list = append(list, ciliumio.PoolAllocation{Pool: pool, CIDRs: cidrs})
+		first, _, firstErr := unstructured.NestedBool(of, "allowFirstIP")
+		last, _, lastErr := unstructured.NestedBool(of, "allowLastIP")
+		if err := errors.Join(firstErr, lastErr); err != nil {
+			return nil, fmt.Errorf("an element cannot be decoded: %w", err)
+		}
+		list = append(list, ciliumio.PoolAllocation{Pool: pool, CIDRs: cidrs, AllowFirstIP: first, AllowLastIP: last})
 	}
 	return list, nil
 }
@@ -131,24 +138,42 @@ func allocatedIn(u *unstructured.Unstructured) (list []ciliumio.PoolAllocation, 
 // listsSame reports whether two lists are the same, in their order.
 func listsSame(a, b []ciliumio.PoolAllocation) bool {
 	return slices.EqualFunc(a, b, func(p, q ciliumio.PoolAllocation) bool {
-		return p.Pool == q.Pool && slices.Equal(p.CIDRs, q.CIDRs)
+		return sameEnds(p, q) && slices.Equal(p.CIDRs, q.CIDRs)
 	})
 }
 
+// setAllocated replaces the list. Fields of an element that this version does not know stay with its pool.
 func setAllocated(u *unstructured.Unstructured, list []ciliumio.PoolAllocation) error {
 	if len(list) == 0 {
 		unstructured.RemoveNestedField(u.Object, "spec", "ipam", "pools", "allocated")
 		return nil
 	}
+	before, _, _ := unstructured.NestedSlice(u.Object, "spec", "ipam", "pools", "allocated")
 	elements := make([]any, len(list))
 	for i, p := range list {
-		cidrs := make([]any, len(p.CIDRs))
-		for j, text := range p.CIDRs {
-			cidrs[j] = text
-		}
-		elements[i] = map[string]any{"pool": p.Pool, "cidrs": cidrs}
+		elements[i] = elementOf(before, p)
 	}
 	return unstructured.SetNestedSlice(u.Object, elements, "spec", "ipam", "pools", "allocated")
+}
+
+func elementOf(before []any, p ciliumio.PoolAllocation) map[string]any {
+	element := map[string]any{}
+	for _, e := range before {
+		if of, _ := e.(map[string]any); of["pool"] == p.Pool {
+			maps.Copy(element, of)
+		}
+	}
+	cidrs := make([]any, len(p.CIDRs))
+	for i, text := range p.CIDRs {
+		cidrs[i] = text
+	}
+	element["pool"], element["cidrs"] = p.Pool, cidrs
+	for field, is := range map[string]bool{"allowFirstIP": p.AllowFirstIP, "allowLastIP": p.AllowLastIP} {
+		if delete(element, field); is {
+			element[field] = true
+		}
+	}
+	return element
 }
 
 func setError(u *unstructured.Unstructured, text string) error {

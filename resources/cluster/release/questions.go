@@ -71,6 +71,24 @@ var (
 		[...]bool{false, false, false, true})
 )
 
+// The CIDRs of nodes.
+var (
+	// DuplicatesTakenOut is whether agents expect that a CIDR that another node has is taken out of the podCIDRs of theirs.
+	DuplicatesTakenOut = question("DuplicatesTakenOut", "Is a pod CIDR that another node has taken out of podCIDRs, if the node keeps one of the other family?", "POOL-42",
+		[...]bool{false, false, false, true})
+)
+
+// CIDRs of pools.
+var (
+	// CIDRsByAddress is whether agents sort the CIDRs of a pool by address, not as texts.
+	CIDRsByAddress = question("CIDRsByAddress", "Are the CIDRs that a node has of a pool sorted by address?", "MPOOL-1",
+		[...]bool{false, false, false, true})
+
+	// OrphansNamed is whether the error about a CIDR whose pool does not exist names the CIDR, as an orphan.
+	OrphansNamed = question("OrphansNamed", "Does a node's error name the CIDRs whose pool does not exist?", "MPOOL-29",
+		[...]bool{false, false, true, true})
+)
+
 // LoadBalancer Services.
 var (
 	// PortsByProtocol is whether agents always tell ports of one number apart by their protocol, so that Services can share an address.

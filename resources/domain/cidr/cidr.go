@@ -73,3 +73,12 @@ func findIn(value any) (found []netip.Prefix) {
 func Contains(outer, inner netip.Prefix) bool {
 	return outer.Bits() <= inner.Bits() && outer.Overlaps(inner)
 }
+
+// IsVast reports whether a CIDR is so large that no operator gives it to a node: an IPv4 CIDR larger than a /16, an IPv6 one
+// larger than a /48.
+func IsVast(c netip.Prefix) bool {
+	if c.Addr().Is4() {
+		return c.Bits() < 16
+	}
+	return c.Bits() < 48
+}

@@ -63,6 +63,9 @@ type PoolDemand struct {
 type PoolAllocation struct {
 	Pool  string   `json:"pool"`
 	CIDRs []string `json:"cidrs"`
+	// Whether pods use the first and the last address of each CIDR.
+	AllowFirstIP bool `json:"allowFirstIP"`
+	AllowLastIP  bool `json:"allowLastIP"`
 }
 
 // NodeStatus is the status of a CiliumNode.
@@ -72,6 +75,7 @@ type NodeStatus struct {
 
 // NodeStatusIPAM is what became of a node's wishes for addresses.
 type NodeStatusIPAM struct {
+	PodCIDRs       UsedCIDRs      `json:"pod-cidrs"`
 	OperatorStatus OperatorStatus `json:"operator-status"`
 }
 
