@@ -31,8 +31,8 @@ type shared struct {
 	// limit is what the sizes of the Ingresses may be together, 0 while all fit.
 	limit int
 	out   map[slim.Key]bool // those that the configuration goes without
-	// told is whether the log has what objects lose to older ones of other namespaces.
-	told bool
+	// warned is whether the log has what objects lose to older ones of other namespaces.
+	warned bool
 }
 
 // cached is an Ingress that was turned into listeners and routes.
@@ -165,9 +165,9 @@ func (c *controller) countConflicts(problems []envoy.Problem) {
 		}
 	}
 	c.Metrics.Conflicts.Set(float64(len(losers)))
-	if len(losers) > 0 && !c.shared.told {
-		c.shared.told = true
-		c.Log.Warn("Ingresses ask for hosts that older ones of other namespaces have; ingress-join-namespaces joins them, as the original does",
+	if len(losers) > 0 && !c.shared.warned {
+		c.shared.warned = true
+		c.Log.Warn("hosts of some of them belong to older Ingresses of other namespaces; ingress-join-namespaces joins them, as the original does",
 			"ingresses", len(losers))
 	}
 }

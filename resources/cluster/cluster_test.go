@@ -123,6 +123,8 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		"enable-cilium-network-policy":             "bool true",
 		"enable-cilium-clusterwide-network-policy": "bool true",
 		"enable-ciliumnode-crd":                    "bool true",
+		"enable-ipsec":                             "bool false",
+		"enable-wireguard":                         "bool false",
 		"identity-allocation-mode":                 "string kvstore",
 		"enable-cilium-endpoint-slice":             "bool false",
 		"ces-controller-mode":                      "string default",
@@ -141,8 +143,8 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	}
 	wantHidden := []string{
 		"disable-endpoint-crd", "enable-bgp-control-plane", "enable-cilium-clusterwide-network-policy", "enable-cilium-network-policy",
-		"enable-ciliumnode-crd", "enable-envoy-config", "enable-k8s-cluster-network-policy", "enable-k8s-networkpolicy", "enable-l2-announcements",
-		"enable-node-port", "enable-policy",
+		"enable-ciliumnode-crd", "enable-envoy-config", "enable-ipsec", "enable-k8s-cluster-network-policy", "enable-k8s-networkpolicy", "enable-l2-announcements",
+		"enable-node-port", "enable-policy", "enable-wireguard",
 	}
 	if diff := cmp.Diff(wantHidden, hidden); diff != "" {
 		t.Error(diff)

@@ -43,7 +43,7 @@ func (c *contention) undone(name string, now time.Time) {
 		c.keys[name] = &foughtKey{}
 	}
 	c.keys[name].Add(now)
-	c.tell(now)
+	c.show(now)
 }
 
 // wait is how long a key is not to be written.
@@ -70,7 +70,7 @@ func (c *contention) rest(name string, now time.Time) time.Duration {
 	}
 	if u.IsOver(now) {
 		delete(c.keys, name)
-		c.tell(now)
+		c.show(now)
 		return 0
 	}
 	return u.Rest(now)
@@ -84,8 +84,8 @@ func (c *contention) forgetOver(now time.Time) {
 	}
 }
 
-// tell shows the key that was undone most often.
-func (c *contention) tell(now time.Time) {
+// show has health name the key that was undone most often.
+func (c *contention) show(now time.Time) {
 	worst, most, fought := "", 0, 0
 	for name, u := range c.keys {
 		if !u.IsFought() || u.IsOver(now) {
