@@ -14,6 +14,7 @@ import (
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -50,6 +51,8 @@ type controller struct {
 	slicesSynced    onceSignal
 	endpointsSynced onceSignal
 	wake            chan struct{}
+	objects         *panics.Objects // endpoints and slices that changed
+	changes         sync.Mutex      // held while their changes are handled
 
 	mu      sync.Mutex // guards the fields below; never held during a request
 	planner *planner
@@ -80,7 +83,7 @@ func newController(p params) (*controller, error) {
 		params: p, limits: l, limiter: rate.NewLimiter(l.at(0)),
 		slicesSynced: newOnceSignal(), endpointsSynced: newOnceSignal(), wake: make(chan struct{}, 1),
 		planner: newPlanner(p.Config.CESMaxCiliumEndpointsPerCES, p.Config.byIdentity(), randomName), batch: newBatch(),
-		since: map[string]time.Time{},
+		since: map[string]time.Time{}, objects: p.Deps.ObjectsOf("observe"),
 	}
 	c.planner.undecodable = p.Source.undecodable
 	c.queue = reconcile.NewQueue(p.Deps, "gather", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(100*time.Millisecond, 30*time.Second))
@@ -117,9 +120,32 @@ func (c *controller) watchSlices(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// handleSlice passes a slice to the planner. One whose handling panicked waits, as one that cannot be decoded.
 func (c *controller) handleSlice(ch stream.Change[ciliumio.EndpointSlice]) {
+	c.process(ciliumio.EndpointSlices.Trigger(ch.Object), func() { c.observeSlice(ch) }, func() { c.planner.markUndecodable(ch.Key.Name) })
+}
+
+// process handles the change of an object, or the other function one whose handling panicked.
+func (c *controller) process(trigger k8s.Trigger, do, setAside func()) {
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if c.objects.Handle(trigger, func() error { do(); return nil }) == nil {
+		return
+	}
+	_ = c.objects.Run(func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		defer panics.Sharing()
+		setAside()
+		c.enqueueDirty(trigger)
+		return nil
+	})
+}
+
+func (c *controller) observeSlice(ch stream.Change[ciliumio.EndpointSlice]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer panics.Sharing()
 	name := ch.Key.Name
 	switch {
 	case ch.Kind == stream.Delete:
@@ -145,6 +171,7 @@ func (c *controller) audit() job.Job {
 
 // auditOnce recreates slices that are not in the store any more, and retries undecodable endpoints. It makes no request.
 func (c *controller) auditOnce(ctx context.Context) error {
+	c.retryObjects()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	store, err := c.Slices.Store(ctx)
@@ -166,14 +193,25 @@ func (c *controller) auditOnce(ctx context.Context) error {
 	return nil
 }
 
+func (c *controller) retryObjects() {
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	c.objects.RetryDue()
+}
+
 func (c *controller) watchEndpoints(ctx context.Context) error {
 	return c.Source.watch(ctx, c.handleEndpoint, c.endpointsSynced.fire)
 }
 
-// handleEndpoint passes the current state of an endpoint to the planner.
+// handleEndpoint passes the current state of an endpoint to the planner. One whose handling panicked waits, as one that cannot be decoded.
 func (c *controller) handleEndpoint(key slim.Key, trigger k8s.Trigger) {
+	c.process(trigger, func() { c.observeEndpoint(key, trigger) }, func() { c.planner.freeze(key) })
+}
+
+func (c *controller) observeEndpoint(key slim.Key, trigger k8s.Trigger) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer panics.Sharing()
 	c.updateEndpoint(key)
 	c.enqueueDirty(trigger)
 }
@@ -311,6 +349,7 @@ func (c *controller) reconcile(ctx context.Context, name string) (err error) {
 func (c *controller) nextOp(name string, start bool) (op writeOp, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer panics.Sharing()
 	op = c.planner.nextOp(name, c.Source.content)
 	if !start && op.kind != opNone {
 		return op, since

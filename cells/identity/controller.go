@@ -18,6 +18,7 @@ import (
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -32,6 +33,8 @@ type controller struct {
 	queue    *reconcile.Queue[slim.Labels]
 	enqueue  func(slim.Labels, ...k8s.Trigger)
 	throttle createThrottle
+	objects  *panics.Objects // that changed
+	handling sync.Mutex      // held while their changes are handled
 
 	mu       sync.Mutex // guards the fields below; never held during a request
 	table    *table
@@ -70,14 +73,18 @@ type params struct {
 func newController(p params) *controller {
 	bounds := identity.RangeOf(p.Config.ClusterID, p.Config.MaxConnectedClusters)
 	c := &controller{
-		params: p, synced: make(chan struct{}), agents: make(chan struct{}),
+		params: p, objects: p.Deps.ObjectsOf("observe"), synced: make(chan struct{}), agents: make(chan struct{}),
 		table: newTable(p.Config.ClusterName, bounds, p.Filters, agents.NewFleet(p.Release), rand.IntN),
 	}
 	c.unsynced = len([]any{p.Agents, p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
-	c.queue = reconcile.NewQueue(p.Deps, "make", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(50*time.Millisecond, 100*time.Second), reconcile.HonorBackoff())
+	c.queue = reconcile.NewQueue(p.Deps, "make", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(50*time.Millisecond, 100*time.Second), reconcile.HonorBackoff(),
+		reconcile.NamespaceOf(podNamespace))
 	c.enqueue = c.queue.Add
 	return c
 }
+
+// podNamespace is the namespace of the pods with a label set, "" where the filters leave it out.
+func podNamespace(set slim.Labels) string { return set.Get("k8s:io.kubernetes.pod.namespace") }
 
 // write runs the work queue.
 func (c *controller) write(ctx context.Context) error { return c.queue.Run(ctx) }
@@ -142,20 +149,19 @@ func handleIdentity(t *table, ch stream.Change[ciliumio.Identity]) string {
 func watch[T any](ctx context.Context, c *controller, kind stream.Kind[T], r stream.Resource[T], handle func(*table, stream.Change[T]) (reason string)) error {
 	for batch := range r.Changes(ctx, stream.BatchSize(64)) {
 		for _, ch := range batch.Changes {
-			var reason string
-			dirty := c.update(func(t *table) {
-				if reason = handle(t, ch); !t.synced { // what is missing may not be in the cache yet
-					reason = ""
-				}
-			})
-			if reason == "" && len(dirty) == 0 {
-				continue
-			}
 			trigger := kind.Trigger(ch.Object)
-			for _, s := range dirty {
-				c.enqueue(s.labels, trigger)
-			}
-			c.recordReason(ch.Key, trigger, reason)
+			c.process(trigger, func() {
+				var reason string
+				dirty := c.update(func(t *table) {
+					if reason = handle(t, ch); !t.synced { // what is missing may not be in the cache yet
+						reason = ""
+					}
+				})
+				for _, s := range dirty {
+					c.enqueue(s.labels, trigger)
+				}
+				c.recordReason(ch.Key, trigger, reason)
+			})
 		}
 		if batch.Synced {
 			store, err := r.Store(ctx)
@@ -174,16 +180,36 @@ func watch[T any](ctx context.Context, c *controller, kind stream.Kind[T], r str
 	return ctx.Err()
 }
 
+// process handles the change of an object. One whose handling panicked waits: a pod has no identity meanwhile, or keeps the one it has.
+func (c *controller) process(trigger k8s.Trigger, do func()) {
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	_ = c.objects.Handle(trigger, func() error { do(); return nil }) // it has reported the error
+}
+
+func (c *controller) retryObjects() {
+	c.handling.Lock()
+	defer c.handling.Unlock()
+	c.objects.RetryDue()
+}
+
 // update runs f on the table and notifies observers of pods whose identity changed. It returns the sets to enqueue.
 func (c *controller) update(f func(*table)) (dirty []*set) {
-	c.mu.Lock()
-	c.table.now = time.Now()
-	f(c.table)
-	dirty, changed := c.table.drain()
-	c.Metrics.update(c.table)
-	c.mu.Unlock()
+	dirty, changed := c.change(f)
 	c.observers.notify(changed)
 	return dirty
+}
+
+// change runs f on the table. After a panic the table may be half changed.
+func (c *controller) change(f func(*table)) (dirty []*set, changed []slim.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	defer panics.Sharing()
+	c.table.now = time.Now()
+	f(c.table)
+	dirty, changed = c.table.drain()
+	c.Metrics.update(c.table)
+	return dirty, changed
 }
 
 // recordReason records why a pod has no identity, for the explain command.

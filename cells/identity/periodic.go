@@ -35,6 +35,7 @@ func (c *controller) runPeriodic(ctx context.Context) error {
 	tick := time.NewTicker(periodicInterval)
 	defer tick.Stop()
 	for n := 1; ; n++ {
+		c.retryObjects()
 		if n%recheckEvery == 0 {
 			c.recheckSeveral()
 		}

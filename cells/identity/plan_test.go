@@ -479,3 +479,12 @@ func BenchmarkSeePod(b *testing.B) {
 		}
 	}
 }
+
+// K8S-22: the work for label sets is fair by the namespace of their pods.
+func TestALabelSetIsOfTheNamespaceOfItsPods(t *testing.T) {
+	tb, _ := plan(t, "n")
+	tb.upsertPod(podOf("n", "web", pairs{"app": "web"}))
+	if got := podNamespace(labelsOf(tb, "web")); got != "n" {
+		t.Errorf("the namespace is %q", got)
+	}
+}

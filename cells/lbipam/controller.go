@@ -14,6 +14,7 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -30,6 +31,8 @@ type controller struct {
 	// active is closed when there is a pool. Services are not watched before.
 	active     chan struct{}
 	activation sync.Once
+	objects    *panics.Objects // pools and Services that changed
+	changes    sync.Mutex      // held while their changes are handled
 
 	mu           sync.Mutex // guards the fields below; never held during a request
 	alloc        *allocator
@@ -58,7 +61,7 @@ type params struct {
 
 func newController(p params) *controller {
 	c := &controller{
-		params: p, active: make(chan struct{}), alloc: newAllocator(newSettings(p.Config, p.Shared)),
+		params: p, objects: p.Deps.ObjectsOf("observe"), active: make(chan struct{}), alloc: newAllocator(newSettings(p.Config, p.Shared)),
 		unknown: newUnknown[serviceObject](), unknownPools: newUnknown[poolObject](),
 		written: map[slim.Key]written{}, poolsWritten: map[string]written{},
 	}
@@ -90,7 +93,7 @@ func (c *controller) watchPools(ctx context.Context) error {
 	for batch := range c.Pools.Changes(ctx) {
 		for _, ch := range batch.Changes {
 			c.recordSeen(ch)
-			c.update(func(a *allocator) { c.handlePool(a, ch) }, poolKind.Trigger(ch.Object))
+			c.process(poolKind.Trigger(ch.Object), func(a *allocator) { c.handlePool(a, ch) }, func() { c.unknownPools.keys[ch.Key] = true })
 		}
 		synced = synced || batch.Synced
 		c.update(func(a *allocator) {
@@ -140,7 +143,7 @@ func (c *controller) watchServices(ctx context.Context) error {
 	c.mu.Unlock()
 	for batch := range c.Services.Changes(ctx) {
 		for _, ch := range batch.Changes {
-			c.update(func(a *allocator) { c.handleService(a, ch) }, serviceKind.Trigger(ch.Object))
+			c.process(serviceKind.Trigger(ch.Object), func(a *allocator) { c.handleService(a, ch) }, func() { c.unknown.keys[ch.Key] = true })
 		}
 		if batch.Synced {
 			c.handleSynced()
@@ -175,9 +178,22 @@ const recheckInterval = 5 * time.Second
 
 func (c *controller) recheckUnknown() job.Job {
 	return job.Timer(func(context.Context) error {
+		c.changes.Lock()
+		defer c.changes.Unlock()
+		c.objects.RetryDue()
 		c.update(func(*allocator) {}, c.Deps.TermTrigger())
 		return nil
 	}, recheckInterval, job.DelayFirstRun())
+}
+
+// process handles the change of an object. One whose handling panicked waits, as one of which nothing can be decoded: nothing is allocated
+// that it may have.
+func (c *controller) process(trigger k8s.Trigger, f func(*allocator), setAside func()) {
+	c.changes.Lock()
+	defer c.changes.Unlock()
+	if c.objects.Handle(trigger, func() error { c.update(f, trigger); return nil }) != nil {
+		_ = c.objects.Run(func() error { c.update(func(*allocator) { setAside() }, trigger); return nil })
+	}
 }
 
 // update runs f on the allocator, with the current list of objects that cannot be decoded, and enqueues the objects that
@@ -195,6 +211,7 @@ func (c *controller) update(f func(*allocator), trigger k8s.Trigger) {
 func (c *controller) updateAllocator(f func(*allocator)) (services map[slim.Key]bool, pools map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer panics.Sharing()
 	a := c.alloc
 	c.unknownPools.refresh()
 	c.unknown.refresh()

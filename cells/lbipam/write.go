@@ -59,13 +59,7 @@ func (c *controller) writeService(ctx context.Context, key slim.Key) error {
 		return c.resolveSent(ctx, key)
 	}
 	revision, err := c.write(ctx, w)
-	c.mu.Lock()
-	if s := c.alloc.services[key]; s != nil && err != nil {
-		s.sent.at = c.now()
-	} else if s != nil {
-		c.written[key] = written{revision, c.now(), w.want.String()}
-	}
-	c.mu.Unlock()
+	c.recordSent(key, revision, w, err)
 	if err != nil {
 		return err
 	}
@@ -73,6 +67,17 @@ func (c *controller) writeService(ctx context.Context, key slim.Key) error {
 		c.Events.Warning(event.about, event.reason, event.message)
 	}
 	return nil
+}
+
+// recordSent records the answer to a write.
+func (c *controller) recordSent(key slim.Key, revision slim.Revision, w *statusWrite, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.alloc.services[key]; s != nil && err != nil {
+		s.sent.at = c.now()
+	} else if s != nil {
+		c.written[key] = written{revision, c.now(), w.want.String()}
+	}
 }
 
 // resolveSent releases the addresses of a write that has not been stored, and that no other write follows: there is no event
@@ -253,15 +258,19 @@ func (c *controller) modify(ctx context.Context, w *statusWrite) (*unstructured.
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		w.markSent(revision)
-		c.mu.Unlock()
+		c.markSent(w, revision)
 		return apply(u, difference(status.LoadBalancer.Ingress, status.Conditions, w.want, c.now()))
 	})
 	if k8s.IsNotFound(err, w.ref) {
 		return nil, reconcile.Recheck()
 	}
 	return stored, err
+}
+
+func (c *controller) markSent(w *statusWrite, revision slim.Revision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w.markSent(revision)
 }
 
 // statusOf reads the status of an object, of a Service or a pool.

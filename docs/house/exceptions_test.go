@@ -47,9 +47,12 @@ var exiting = exceptions{
 
 // panicking are functions that panic beside those named Must.
 var panicking = exceptions{
-	"resources/clustermesh/mesh.go Mesh.run": "hands on the panic of a connection, which another function recovers, so that the module is rebuilt",
-	"resources/kvstore/remote.go Remote.Run": "hands on the panic of a job of its own, so that the module of the caller is rebuilt",
-	"runtime/cell/config.go FromEnv":         "flags are declared in a function whose panic is told along with other mistakes of the list",
+	"resources/clustermesh/mesh.go Mesh.run":    "hands on the panic of a connection, which another function recovers, so that the module is rebuilt",
+	"resources/internal/workers/workers.go Run": "hands on the panic of a worker, so that the module is rebuilt",
+	"resources/kvstore/remote.go Remote.Run":    "hands on the panic of a job of its own, so that the module of the caller is rebuilt",
+	"resources/panics/rule.go Rule.handOn":      "hands on a panic that was recovered to name the object, so that the module is rebuilt",
+	"resources/panics/rule.go Rebuild":          "hands on a panic that was recovered to name the object, so that the module is rebuilt",
+	"runtime/cell/config.go FromEnv":            "flags are declared in a function whose panic is told along with other mistakes of the list",
 }
 
 // compiling are functions that compile regular expressions that do not stand in the code, and a file that parses them.

@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/lifecycle"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -233,7 +234,11 @@ func (c *controller) rank(n *ciliumNode) int {
 	if i.Instance == nil || n.DecodeError() != nil {
 		return 0
 	}
-	s, err := snapshotOf(c.Provider, n.forProvider(), i.Instance, func(string) bool { return false })
+	var s snapshot
+	err := lifecycle.Recover(func() (err error) { // a node for which it panics is told of when its turn comes
+		s, err = snapshotOf(c.Provider, n.forProvider(), i.Instance, func(string) bool { return false })
+		return err
+	})
 	switch {
 	case err != nil:
 		return 0

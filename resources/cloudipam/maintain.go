@@ -44,6 +44,20 @@ func (c *controller) reconcile(ctx context.Context, name string) error {
 		return nil
 	}
 	st := c.stateOf(n)
+	panicked := true
+	defer func() {
+		if panicked { // by the provider: the cloud may have changed
+			c.changed(st)
+		}
+	}()
+	err := c.maintainNode(ctx, n, st)
+	panicked = false
+	return err
+}
+
+// maintainNode makes at most one change to the cloud for a CiliumNode that exists, and writes it.
+func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeState) error {
+	name := n.Name
 	if text := c.refusal(n); text != "" {
 		c.refuse(name, text)
 		return c.writeProblem(ctx, n, text)

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // cloudState is the cached state of the cloud. Reads do not overlap, so that a later one is newer; the lock is never held
@@ -59,7 +61,8 @@ func (s *cloudState) begun() uint64 {
 // filter, or a page that changed meanwhile, can hide it. missing are those.
 func (s *cloudState) readAll(ctx context.Context) (missing []string, err error) {
 	number, began := s.begin(), s.now()
-	state, err := s.provider.Read(ctx)
+	var state *State
+	err = lifecycle.Recover(func() (err error) { state, err = s.provider.Read(ctx); return err })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unstable = err; err != nil {
@@ -97,7 +100,8 @@ func (s *cloudState) readWanted(ctx context.Context) (ids []string, err error) {
 		return nil, nil
 	}
 	number, began := s.begin(), s.now()
-	instances, err := s.provider.ReadInstances(ctx, ids)
+	var instances map[string]*Instance
+	err = lifecycle.Recover(func() (err error) { instances, err = s.provider.ReadInstances(ctx, ids); return err })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.unstable = err; err != nil {

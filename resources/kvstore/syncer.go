@@ -88,7 +88,8 @@ func newSyncer(c Client, s reconcile.Deps, prefix, cluster string) (*syncer, err
 	}
 	s.Health = s.Health.Child("mirror-" + strings.ReplaceAll(keyClass(m.prefix), "/", "-"))
 	m.fought = newContention(m.prefix, s.Health)
-	m.queue = reconcile.NewQueue(s, "mirror "+keyClass(m.prefix), m.syncKey, reconcile.Backoff(initialRetryDelay, maxRetryDelay))
+	m.queue = reconcile.NewQueue(s, "mirror "+keyClass(m.prefix), m.syncKey,
+		reconcile.Backoff(initialRetryDelay, maxRetryDelay), reconcile.NamespaceOf(syncItem.namespace))
 	return m, nil
 }
 
@@ -279,6 +280,15 @@ func (s *syncer) handleEvent(e Event) {
 	}
 }
 
+// namespace is that of the object that a key is of, "" for none.
+func (t syncItem) namespace() string {
+	namespace, _, is := strings.Cut(t.name, "/")
+	if !is {
+		return ""
+	}
+	return namespace
+}
+
 // syncKey brings a name to its desired state.
 func (s *syncer) syncKey(ctx context.Context, t syncItem) error {
 	switch {
@@ -287,33 +297,45 @@ func (s *syncer) syncKey(ctx context.Context, t syncItem) error {
 	case t.confirmation:
 		return s.confirmStale(ctx)
 	}
-	s.mu.Lock()
-	todo, revision, listed := s.state.nextAction(t.name, s.client.leases.has), s.state.lastRevision(t.name), s.state.listed
-	want, wanted := s.state.desired[t.name]
-	var pause time.Duration
-	if todo == putKey {
-		if pause = s.fought.wait(t.name, time.Now()); pause == 0 {
-			s.state.written[t.name] = struct{}{}
-			s.fought.changed(t.name, false)
-		}
-	}
-	if todo == noAction && listed && wanted {
-		s.finishPut(t)
-		pause = s.fought.rest(t.name, time.Now())
-	}
-	s.mu.Unlock()
-	if pause > 0 {
-		return reconcile.RequeueAfter(pause)
-	}
+	next := s.nextStep(t)
 	switch {
-	case todo == putKey:
-		return s.put(ctx, t, want, revision)
-	case todo == deleteKey:
-		return s.remove(ctx, t, revision)
-	case listed && !wanted:
+	case next.pause > 0:
+		return reconcile.RequeueAfter(next.pause)
+	case next.todo == putKey:
+		return s.put(ctx, t, next.want, next.revision)
+	case next.todo == deleteKey:
+		return s.remove(ctx, t, next.revision)
+	case next.isGone:
 		return s.finishDelete(ctx, t)
 	}
 	return nil
+}
+
+// step is what is to be done for a name.
+type step struct {
+	todo     action
+	revision int64
+	want     []byte
+	isGone   bool          // it is not desired, and all keys are known
+	pause    time.Duration // before it, since another writer undoes it
+}
+
+func (s *syncer) nextStep(t syncItem) step {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	want, wanted := s.state.desired[t.name]
+	next := step{todo: s.state.nextAction(t.name, s.client.leases.has), revision: s.state.lastRevision(t.name), want: want, isGone: s.state.listed && !wanted}
+	switch {
+	case next.todo == putKey:
+		if next.pause = s.fought.wait(t.name, time.Now()); next.pause == 0 {
+			s.state.written[t.name] = struct{}{}
+			s.fought.changed(t.name, false)
+		}
+	case next.todo == noAction && s.state.listed && wanted:
+		s.finishPut(t)
+		next.pause = s.fought.rest(t.name, time.Now())
+	}
+	return next
 }
 
 // finishPut stops tracking a name whose key has its desired state. The caller holds the

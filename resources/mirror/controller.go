@@ -35,7 +35,7 @@ type Mapper interface {
 //   - Nothing is set before all watches are synced. Then all values are, and the synced marker is written after them.
 //   - Keys of earlier processes that are not desired are deleted, once the streams show all that the API server had
 //     when the keys were listed.
-//   - A key that cannot be decided is decided again every minute.
+//   - A key that cannot be decided is decided again every minute, and so is one for which the mapper panics.
 func Controller[C Mapper](prefix string, newMapper any, opts ...Option[C]) cell.Cell {
 	d := &declaration[C]{prefix: prefix}
 	for _, o := range opts {
@@ -84,7 +84,7 @@ func Watches[C Mapper, T any](kind stream.Kind[T], keys func(C, stream.Change[T]
 }
 
 func (d *declaration[C]) newMirror(mapper C, client kvstore.Client, s reconcile.Deps, shared cluster.Config) (*mirror[C], error) {
-	m := &mirror[C]{mapper: mapper, unsynced: d.watches, early: map[slim.Key]k8s.Trigger{}, unknown: map[slim.Key]struct{}{}}
+	m := &mirror[C]{mapper: mapper, rule: s.RuleOf("mirror"), changes: s.ObjectsOf("watch"), values: s.ObjectsOf("mirror"), unsynced: d.watches, early: map[slim.Key]k8s.Trigger{}, unknown: map[slim.Key]struct{}{}}
 	keys, err := kvstore.NewSyncStore(client, s, d.prefix, shared.ClusterName, kvstore.OwnedIf(m.isStale, m.awaitFresh))
 	m.keys = keys
 	return m, err
@@ -122,9 +122,12 @@ func (w *watcher[C, T]) set(batch stream.Batch[T]) {
 			Kind: w.kind.Name(), Namespace: ch.Key.Namespace, Name: ch.Key.Name,
 			ResourceVersion: slim.MetaOf(ch.Object).ResourceVersion.String(),
 		}
-		for _, key := range w.keys(w.mirror.mapper, ch) {
-			w.mirror.set(key, trigger)
-		}
+		_ = w.mirror.changes.Handle(trigger, func() error { // it has reported the error
+			for _, key := range w.keys(w.mirror.mapper, ch) {
+				w.mirror.set(key, trigger)
+			}
+			return nil
+		})
 	}
 	if batch.Synced {
 		w.mirror.sourceSynced()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -21,6 +22,9 @@ type mirror[C Mapper] struct {
 	mapper    C
 	keys      *kvstore.SyncStore
 	resources []fresh // of all watches
+	rule      *panics.Rule
+	changes   *panics.Objects // objects that changed
+	values    *panics.Objects // keys
 
 	opening sync.Mutex
 	opened  bool
@@ -49,12 +53,23 @@ func (m *mirror[C]) open(ctx context.Context) error {
 	return nil
 }
 
-// set sets the value of a key, after the initial state is complete. The caller holds the lock.
+// set sets the value of a key, after the initial state is complete. One for which the mapper panics cannot be decided, and stays as it
+// is. The caller holds the lock.
 func (m *mirror[C]) set(key slim.Key, triggers ...k8s.Trigger) {
 	if m.unsynced > 0 {
 		m.early[key] = triggers[len(triggers)-1]
 		return
 	}
+	err := m.values.Handle(k8s.Trigger{Kind: "Key", Namespace: key.Namespace, Name: key.Name}, func() error {
+		m.decide(key, triggers)
+		return nil
+	})
+	if err != nil {
+		m.unknown[key] = struct{}{}
+	}
+}
+
+func (m *mirror[C]) decide(key slim.Key, triggers []k8s.Trigger) {
 	value, known := m.mapper.Desired(key)
 	switch {
 	case !known:
@@ -86,8 +101,11 @@ func (m *mirror[C]) isStale(name string) bool {
 	if err != nil {
 		return true // no object has such a name
 	}
-	value, known := m.mapper.Desired(key)
-	return known && value == nil
+	var value []byte
+	known := false
+	err = m.rule.Run(key, func() error { value, known = m.mapper.Desired(key); return nil })
+	panics.Rebuild(err)
+	return err == nil && known && value == nil
 }
 
 // awaitFresh returns once all streams show what the API server has now.
@@ -109,5 +127,6 @@ func (m *mirror[C]) setUnknown(context.Context) error {
 	for key := range m.unknown {
 		m.set(key)
 	}
+	m.changes.RetryDue()
 	return nil
 }

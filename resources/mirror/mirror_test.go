@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -100,6 +101,8 @@ func (c *controller) Desired(key slim.Key) ([]byte, bool) {
 	switch {
 	case c.isHidden(key):
 		return nil, false
+	case key.Name == "bad":
+		panic("oops")
 	case !exists:
 		return nil, true
 	}
@@ -178,6 +181,27 @@ func TestMirror(t *testing.T) {
 		}
 	}
 	t.Errorf("the write is not recorded: %+v", op.Book.Writes(0))
+}
+
+// K8S-19: a key for which the mapper panics stays as it is, and is named; the others are written.
+func TestAKeyForWhichTheMapperPanicsStaysAsItIs(t *testing.T) {
+	t.Parallel()
+	etcd, m := kvstoretest.Start(t, 1), newMapper(t)
+	lease := etcd.Grant(900e9)
+	etcd.Put(folder+"bad", "old", lease)
+	etcd.Put(folder+"stale", "old", lease)
+	m.things.Replace(newThing("a", "1"), newThing("bad", "1"), newThing("c", "1"))
+	m.parts.Replace()
+	op := m.start(t, etcd)
+	operatortest.Eventually(t, "the others are written", func() bool {
+		return value(etcd, "a") == "1/0" && value(etcd, "c") == "1/0" && etcd.Get(folder+"stale") == nil
+	})
+	if value(etcd, "bad") != "old" {
+		t.Errorf("the key is %q", value(etcd, "bad"))
+	}
+	if x := op.Book.For("things", "", "bad"); len(x.Decisions) == 0 || !strings.Contains(x.Decisions[len(x.Decisions)-1].Outcome, "panicked at resources/mirror_test/mirror_test.go:") {
+		t.Errorf("explain says %+v", x)
+	}
 }
 
 // One change among 10,000 objects costs one decision and one write.

@@ -107,6 +107,17 @@ func Watches[C, T any](kind stream.Kind[T], keys func(C, stream.Change[T]) []sli
 	return watches(kind, kind.Permissions(), func(c C, r stream.Resource[T]) source { return newWatched(kind, r, c, keys) })
 }
 
+// WatchesModel is Watches for a function that changes a model which objects share, such as that of an allocator, under panics.Sharing. When it
+// has panicked for an object the module is rebuilt, and setAside takes the place of keys for that object until its pause is over: what the object
+// may have must not be given to others.
+func WatchesModel[C, T any](kind stream.Kind[T], keys func(C, stream.Change[T]) []slim.Key, setAside func(C, stream.Change[T], error) []slim.Key) ControllerOption[C] {
+	return watches(kind, kind.Permissions(), func(c C, r stream.Resource[T]) source {
+		w := newWatched(kind, r, c, keys)
+		w.setAside = func(ch stream.Change[T], why error) []slim.Key { return setAside(c, ch, why) }
+		return w
+	})
+}
+
 func watches[C, T any](kind stream.Kind[T], permissions cell.Cell, newSource func(C, stream.Resource[T]) source) ControllerOption[C] {
 	return func(d *declaration[C]) {
 		d.cells = append(d.cells, permissions)

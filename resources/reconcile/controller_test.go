@@ -119,7 +119,7 @@ func TestControllerBeginsWhenAllWatchesAreSynced(t *testing.T) {
 		widgets.Synced()
 		rec := &recorder{}
 		stop := testRunner(health.NewTree(), rec,
-			&watched[widget]{kindOf("widgets", "Widget"), widgets, own}, &watched[widget]{kindOf("gadgets", "Gadget"), gadgets, toA}).startTest(t)
+			&watched[widget]{kind: kindOf("widgets", "Widget"), stream: widgets, keys: own}, &watched[widget]{kind: kindOf("gadgets", "Gadget"), stream: gadgets, keys: toA}).startTest(t)
 		defer stop()
 		time.Sleep(time.Hour)
 		if got := rec.recorded(); len(got) > 0 || !rec.opened {
@@ -147,7 +147,7 @@ func TestControllerReadsItsWrites(t *testing.T) {
 		rec := &recorder{reconcile: func(ctx context.Context, key slim.Key) (Result, error) {
 			return Result{RequeueAfter: time.Second}, nil
 		}}
-		r := testRunner(health.NewTree(), rec, &watched[widget]{kind, widgets, own})
+		r := testRunner(health.NewTree(), rec, &watched[widget]{kind: kind, stream: widgets, keys: own})
 		defer r.startTest(t)()
 		rec.recorded() // the first, and the one of Synced
 		r.recordWrite(slim.Key{Name: "a"}, k8s.Ref{Resource: kind.Resource(), Name: "a", Subresource: "status"}, at+1)
@@ -177,8 +177,8 @@ func TestControllerLosesNoWrites(t *testing.T) {
 			gadgets.Synced()
 			kind, rec, busy := kindOf("gadgets", "Gadget"), &recorder{}, make(chan struct{})
 			close(busy)
-			r := testRunner(health.NewTree(), rec, &watched[widget]{kindOf("widgets", "Widget"), widgets, own},
-				&watched[widget]{kind, gadgets, func(ch stream.Change[widget]) []slim.Key {
+			r := testRunner(health.NewTree(), rec, &watched[widget]{kind: kindOf("widgets", "Widget"), stream: widgets, keys: own},
+				&watched[widget]{kind: kind, stream: gadgets, keys: func(ch stream.Change[widget]) []slim.Key {
 					<-busy
 					return own(ch)
 				}})
@@ -223,7 +223,7 @@ func TestControllerSeesItsDeletions(t *testing.T) {
 		widgets.Upsert(w)
 		widgets.Synced()
 		kind, rec := kindOf("widgets", "Widget"), &recorder{}
-		r := testRunner(health.NewTree(), rec, &watched[widget]{kind, widgets, own})
+		r := testRunner(health.NewTree(), rec, &watched[widget]{kind: kind, stream: widgets, keys: own})
 		defer r.startTest(t)()
 		rec.recorded()
 		r.recordWrite(slim.Key{Name: "a"}, k8s.Ref{Resource: kind.Resource(), Name: "a", UID: uid}, 0)
@@ -247,7 +247,7 @@ func TestControllerGoesOnWithoutItsWrites(t *testing.T) {
 		put(widgets, "a")
 		widgets.Synced()
 		rec, kind := &recorder{}, kindOf("widgets", "Widget")
-		s := &watched[widget]{kind, widgets, own}
+		s := &watched[widget]{kind: kind, stream: widgets, keys: own}
 		r := testRunner(health.NewTree(), rec, s)
 		r.recordWrite(slim.Key{Name: "a"}, k8s.Ref{Resource: kind.Resource()}, 1<<40)
 		defer r.startTest(t)()
@@ -276,7 +276,7 @@ func TestControllerRechecksWhatIsNotFound(t *testing.T) {
 			}
 			return Result{}, apierrors.NewNotFound(kind.Resource().GroupResource(), missing)
 		}}
-		r := testRunner(tree, rec, &watched[widget]{kind, widgets, own})
+		r := testRunner(tree, rec, &watched[widget]{kind: kind, stream: widgets, keys: own})
 		defer r.startTest(t)()
 		time.Sleep(3*recheckInterval + recheckInterval/2)
 		if got := rec.recorded(); len(got) != 1+4 || len(tree.Degraded()) > 0 { // and the key of Synced
@@ -287,22 +287,6 @@ func TestControllerRechecksWhatIsNotFound(t *testing.T) {
 		if rec.recorded(); len(tree.Degraded()) == 0 {
 			t.Error("health is OK after another object was not found")
 		}
-	})
-}
-
-// A panic of a mapping function ends all parts of the controller.
-func TestControllerPanics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		widgets := local(t)
-		put(widgets, "a")
-		s := &watched[widget]{kindOf("widgets", "Widget"), widgets, func(stream.Change[widget]) []slim.Key { panic("oops") }}
-		r := testRunner(health.NewTree(), &recorder{}, s)
-		defer func() {
-			if v, ok := recover().(error); !ok || !strings.Contains(v.Error(), "oops") {
-				t.Errorf("the job got %v", v)
-			}
-		}()
-		_ = r.run(t.Context())
 	})
 }
 
@@ -376,7 +360,7 @@ func TestControllerQueueOptions(t *testing.T) {
 			retried = time.Since(began)
 			return Result{}, errors.New("once")
 		}
-		defer testRunner(health.NewTree(), rec, &watched[widget]{kindOf("widgets", "Widget"), widgets, own}).startTest(t)()
+		defer testRunner(health.NewTree(), rec, &watched[widget]{kind: kindOf("widgets", "Widget"), stream: widgets, keys: own}).startTest(t)()
 		time.Sleep(30 * time.Second)
 		if got := len(rec.recorded()); most.Load() != 2 || got != 4 { // with the key that Synced returns
 			t.Errorf("%d workers, %d attempts", most.Load(), got)
@@ -405,7 +389,7 @@ func TestControllerFollows(t *testing.T) {
 				}
 			}
 		}}
-		stop := testRunner(health.NewTree(), rec, &watched[widget]{kindOf("widgets", "Widget"), widgets, own}, follow).startTest(t)
+		stop := testRunner(health.NewTree(), rec, &watched[widget]{kind: kindOf("widgets", "Widget"), stream: widgets, keys: own}, follow).startTest(t)
 		defer stop()
 		if got, want := rec.recorded(), []string{"extra: "}; !slices.Equal(got, want) {
 			t.Errorf("reconciled %q, want %q", got, want)

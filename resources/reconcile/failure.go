@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/panics"
 )
 
 // failure is the last failure of a key.
@@ -24,20 +25,24 @@ type failure struct {
 
 // failures are the keys whose last attempt failed.
 type failures[K comparable] struct {
-	keys  map[K]failure
-	count map[k8s.HoldCause]int
+	keys     map[K]failure
+	count    map[k8s.HoldCause]int
+	panicked map[K]struct{} // those of keys whose attempt panicked
 	// holdEnd is the last time until which the API server has throttled keys.
 	holdEnd time.Time
 }
 
 func newFailures[K comparable]() failures[K] {
-	return failures[K]{keys: map[K]failure{}, count: map[k8s.HoldCause]int{}}
+	return failures[K]{keys: map[K]failure{}, count: map[k8s.HoldCause]int{}, panicked: map[K]struct{}{}}
 }
 
 func (f *failures[K]) set(key K, is failure) {
 	f.remove(key)
 	f.keys[key] = is
 	f.count[is.Cause]++
+	if errors.As(is.err, new(*panics.Error)) {
+		f.panicked[key] = struct{}{}
+	}
 	if is.Cause == k8s.Throttled && is.until.After(f.holdEnd) {
 		f.holdEnd = is.until
 	}
@@ -47,6 +52,7 @@ func (f *failures[K]) remove(key K) (failed bool) {
 	was, failed := f.keys[key]
 	if failed {
 		delete(f.keys, key)
+		delete(f.panicked, key)
 		f.count[was.Cause]--
 	}
 	return failed
@@ -73,6 +79,12 @@ func (f *failures[K]) remaining(key K, now time.Time) time.Duration {
 // summary is one line for health, after the failure of a key.
 func (f *failures[K]) summary(key K) string {
 	text := fmt.Sprintf("%d failing, %v among them", len(f.keys), key)
+	for other := range f.panicked { // an error of another key does not hide it
+		if other != key {
+			text += fmt.Sprintf("; %v", f.keys[other].err)
+			break
+		}
+	}
 	if n := f.count[k8s.Throttled]; n > 0 {
 		text += fmt.Sprintf("; %d wait until %s", n, f.holdEnd.UTC().Format(time.RFC3339))
 		if detail := f.keys[key].Detail; detail != "" {
@@ -87,12 +99,17 @@ func (f *failures[K]) summary(key K) string {
 func (q *Queue[K]) recordFailure(key K, err error, backOff time.Duration) time.Duration {
 	now := q.options.plan.Now()
 	is := failure{Hold: k8s.HoldOf(err, backOff, now), err: err}
-	if is.Cause != k8s.NoHold {
+	panicked := new(panics.Error)
+	isPanic := errors.As(err, &panicked)
+	if isPanic {
+		is.Hold = k8s.Hold{Pause: panicked.Pause}
+	}
+	if isPanic || is.Cause != k8s.NoHold {
 		is.until = now.Add(is.Pause)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	first := q.failing.isNews(key, is.Cause)
+	first := !isPanic && q.failing.isNews(key, is.Cause) // the rule has logged a panic
 	q.failing.set(key, is)
 	if is.Granted != nil {
 		q.awaitGrant(is.Granted)
@@ -104,6 +121,19 @@ func (q *Queue[K]) recordFailure(key K, err error, backOff time.Duration) time.D
 	}
 	q.options.log.Log(context.Background(), level, "reconcile failed, retrying", "rule", q.rule, "key", fmt.Sprint(key), "error", err)
 	return is.Pause
+}
+
+// setAside is how long a key has to wait whose handling panicked before the module was built anew. The caller has the lock.
+func (q *Queue[K]) setAside(key K) time.Duration {
+	if _, known := q.failing.keys[key]; known {
+		return 0
+	}
+	e, rest := q.panics.Waits(key)
+	if e != nil {
+		q.failing.set(key, failure{err: e, until: time.Now().Add(rest)})
+		q.options.health.Degraded(q.failing.summary(key), e)
+	}
+	return rest
 }
 
 // awaitGrant requeues the keys that wait for a permission when it is granted. The caller has the lock.

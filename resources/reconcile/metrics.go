@@ -23,6 +23,7 @@ type queueMetrics struct {
 	Longest    *prometheus.GaugeVec
 	Retries    *prometheus.CounterVec
 	Runs       *prometheus.CounterVec // of the groups that are selected
+	Panics     *prometheus.CounterVec
 }
 
 func newQueueMetrics(f metrics.Factory) *queueMetrics {
@@ -37,6 +38,7 @@ func newQueueMetrics(f metrics.Factory) *queueMetrics {
 		Longest:    q.GaugeVec("longest_running_processor_seconds", "Seconds that the longest attempt under way has taken", name),
 		Retries:    q.CounterVec("retries_total", "Keys that were scheduled again, after a failure or because they asked for it", name),
 		Runs:       f.In("").CounterVec("controllers_group_runs_total", "Attempts of the work queues that controller-group-metrics selects", "group_name", "status"),
+		Panics:     f.In("").CounterVec("panics_total", "Panics while an object was handled, which then waits while others go on", "module"),
 	}
 }
 
@@ -56,6 +58,14 @@ func (m *queueMetrics) forget(queue string) {
 	for _, gauge := range []*prometheus.GaugeVec{m.Depth, m.Unfinished, m.Longest} {
 		gauge.DeleteLabelValues(queue)
 	}
+}
+
+// panicCounter counts the panics of a module.
+func (m *queueMetrics) panicCounter(module string) func() {
+	if m == nil {
+		return nil
+	}
+	return func() { m.Panics.WithLabelValues(module).Inc() }
 }
 
 // recordRun counts an attempt of a queue whose group is selected.

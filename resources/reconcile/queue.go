@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -18,7 +19,9 @@ import (
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/internal/inflight"
+	"github.com/skep-operator/skep/resources/internal/workers"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
 )
@@ -26,9 +29,12 @@ import (
 // Queue is a work queue that reconciles keys. Add is safe for concurrent use, before and during Run; a queue runs once.
 //
 //   - A key is reconciled by one worker at a time.
+//   - Namespaces take turns, and one never has all workers.
 //   - A key added again while it waits is reconciled once; one added while it is reconciled is reconciled again.
 //   - A failure is retried with back-off until it succeeds. Add retries at once, but for keys that wait because the API
 //     server throttles, for a permission, or because another writer reverts the change.
+//   - A panic is a failure of its key alone, which waits with a pause that Add does not cut short. Where it came while shared state was
+//     changed (panics.Sharing), Run panics, and the key waits in the module that is built anew.
 //   - Health shows failures, and attempts that take long.
 type Queue[K comparable] struct {
 	rule    string
@@ -38,12 +44,14 @@ type Queue[K comparable] struct {
 
 	mu         sync.Mutex
 	queue      workqueue.TypedRateLimitingInterface[K] // nil until Run
+	waiting    *fairQueue[K]                           // the keys in it
 	limiter    workqueue.TypedRateLimiter[K]
 	preStart   []K // added before
 	triggers   map[K][]k8s.Trigger
 	failing    failures[K]
 	dryRun     dryRunState[K]
 	missingJob missingJob
+	panics     *panics.Rule
 
 	attempts *inflight.Tracker
 	ctx      context.Context // of Run
@@ -58,6 +66,7 @@ type options struct {
 	timeout        time.Duration               // 0: none
 	honorBackoff   bool
 	urgent         any // func(K) bool; nil: none are
+	namespace      any // func(K) string; nil: that of a slim.Key
 	log            *slog.Logger
 	health         health.Reporter
 	book           *explain.History
@@ -99,10 +108,10 @@ func NewQueue[K comparable](s Deps, rule string, do func(context.Context, K) err
 	name := s.Module.ID + "/" + dashed
 	o.health, o.countRuns = o.health.Child("loop-"+dashed), s.config.selects(name)
 	q := &Queue[K]{
-		rule: s.Module.ID + " " + rule, name: name, do: do, options: o,
+		rule: s.Module.ID + " " + rule, name: name, do: do, options: o, panics: s.RuleOf(rule),
 		triggers: map[K][]k8s.Trigger{}, failing: newFailures[K](),
 		dryRun:   dryRunState[K]{requeues: map[K]requeue{}},
-		attempts: inflight.New(o.health), awaited: map[<-chan struct{}]bool{},
+		attempts: inflight.New(o.health, o.log, s.Module.ID+" "+rule), awaited: map[<-chan struct{}]bool{},
 	}
 	o.plan.Observe(q.load)
 	return q
@@ -169,13 +178,32 @@ func (q *Queue[K]) Run(ctx context.Context) error {
 	queue := q.start(ctx)
 	defer q.recordEnd()
 	defer queue.ShutDown()
-	worker := func(ctx context.Context) {
-		defer context.AfterFunc(ctx, queue.ShutDown)()
-		for q.processNext(ctx, queue) {
-		}
+	all := make([]workers.Worker, q.options.workers)
+	for i := range all {
+		all[i] = q.newWorker(queue)
 	}
-	RunTogether(ctx, slices.Repeat([]func(context.Context){worker}, q.options.workers))
+	if err := workers.Run(ctx, workers.Grace, all...); err != nil {
+		return err
+	}
 	return ctx.Err()
+}
+
+// newWorker returns a worker that reconciles keys.
+func (q *Queue[K]) newWorker(queue workqueue.TypedRateLimitingInterface[K]) workers.Worker {
+	var current atomic.Pointer[K]
+	return workers.Worker{
+		Run: func(ctx context.Context) {
+			defer context.AfterFunc(ctx, queue.ShutDown)()
+			for q.processNext(ctx, queue, &current) {
+			}
+		},
+		Doing: func() string {
+			if key := current.Load(); key != nil {
+				return fmt.Sprintf("%s, %v", q.rule, *key)
+			}
+			return q.rule
+		},
+	}
 }
 
 func (q *Queue[K]) recordStart() {
@@ -190,16 +218,13 @@ func (q *Queue[K]) start(ctx context.Context) workqueue.TypedRateLimitingInterfa
 	defer q.mu.Unlock()
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](q.options.first, q.options.longest)
 	q.ctx, q.limiter = ctx, limiter
-	waiting := workqueue.DefaultQueue[K]()
-	if urgent := q.options.urgent; urgent != nil {
-		waiting = newLanes(urgent.(func(K) bool))
-	}
+	q.waiting = q.newWaiting()
 	provider := q.options.metrics.provider()
 	q.queue = workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[K]{
 		DelayingQueue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[K]{
 			Name: q.name, MetricsProvider: provider,
 			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[K]{
-				Name: q.name, MetricsProvider: provider, Queue: waiting, Clock: gaugeClock{},
+				Name: q.name, MetricsProvider: provider, Queue: q.waiting, Clock: gaugeClock{},
 			}),
 		}),
 	})
@@ -210,12 +235,26 @@ func (q *Queue[K]) start(ctx context.Context) workqueue.TypedRateLimitingInterfa
 	return q.queue
 }
 
-func (q *Queue[K]) processNext(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K]) bool {
+// newWaiting returns the order of the keys.
+func (q *Queue[K]) newWaiting() *fairQueue[K] {
+	namespace, isUrgent := namespaceOf[K], func(K) bool { return false }
+	if of := q.options.namespace; of != nil {
+		namespace = of.(func(K) string)
+	}
+	if is := q.options.urgent; is != nil {
+		isUrgent = is.(func(K) bool)
+	}
+	return newFairQueue(q.options.workers, namespace, isUrgent)
+}
+
+func (q *Queue[K]) processNext(ctx context.Context, queue workqueue.TypedRateLimitingInterface[K], current *atomic.Pointer[K]) bool {
 	key, shutdown := queue.Get()
 	if shutdown {
 		return false
 	}
 	defer queue.Done(key)
+	defer q.waiting.done(key)
+	current.Store(&key)
 	if ctx.Err() != nil {
 		return false
 	}
@@ -228,12 +267,13 @@ func (q *Queue[K]) processNext(ctx context.Context, queue workqueue.TypedRateLim
 	attempt := q.startAttempt(key)
 	defer attempt.finish()
 	defer q.attempts.Begin(key)()
-	err := q.doLimited(attempt.withContext(k8s.WithCause(ctx, cause)), key)
+	err := q.panics.Run(key, func() error { return q.doLimited(attempt.withContext(k8s.WithCause(ctx, cause)), key) })
 	again := new(requeueError)
 	if ctx.Err() == nil {
 		q.recordDecision(cause, key, err)
 		q.countRun(err)
 	}
+	panics.Rebuild(err)
 	switch {
 	case ctx.Err() != nil:
 		return false
@@ -266,7 +306,7 @@ func (q *Queue[K]) popTriggers(key K) (triggers []k8s.Trigger, due bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.options.plan == nil {
-		if rest := q.failing.remaining(key, time.Now()); rest > 0 {
+		if rest := max(q.failing.remaining(key, time.Now()), q.setAside(key)); rest > 0 {
 			q.queue.AddAfter(key, rest)
 			return nil, false
 		}

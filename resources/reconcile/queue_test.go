@@ -21,7 +21,6 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
-	"github.com/skep-operator/skep/runtime/lifecycle"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -329,33 +328,6 @@ func TestNothingIsLookedAtAfterTheEnd(t *testing.T) {
 		synctest.Wait()
 		if len(seen.at) != 1 || len(r.degraded()) != 0 {
 			t.Errorf("looks: %v, degraded: %v", seen.at, r.degraded())
-		}
-	})
-}
-
-func TestAPanicEndsTheLoopAndTellsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		others := make(chan struct{})
-		r := newRig()
-		l := NewQueue(r.scope, "check", func(ctx context.Context, key string) error {
-			if key == "bad" {
-				panic("boom")
-			}
-			<-ctx.Done() // others do not go on
-			close(others)
-			return nil
-		})
-		l.Add("good")
-		l.Add("bad")
-		var value any
-		func() {
-			defer func() { value = recover() }()
-			_ = l.Run(t.Context())
-		}()
-		<-others
-		err, ok := value.(*lifecycle.PanicError)
-		if !ok || err.Value != "boom" || !strings.Contains(err.Error(), "queue_test.go") {
-			t.Errorf("Run panics with %v", value)
 		}
 	})
 }

@@ -4,16 +4,21 @@
 package reconcile
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/internal/workers"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
@@ -24,6 +29,7 @@ type runner struct {
 	reconciler Reconciler
 	sources    []source
 	queue      *Queue[slim.Key]
+	objects    *panics.Objects // those that changed
 
 	awaitPredecessors func(context.Context) error
 
@@ -62,7 +68,7 @@ const staleLimit = 5 * time.Second
 
 func newRunner(s Deps, reconciler Reconciler, sources []source) *runner {
 	r := &runner{
-		reconciler: reconciler, sources: sources, written: map[slim.Key][]write{}, gaps: map[schema.GroupVersionResource]slim.Revision{},
+		reconciler: reconciler, sources: sources, objects: s.ObjectsOf("watch"), written: map[slim.Key][]write{}, gaps: map[schema.GroupVersionResource]slim.Revision{},
 		awaitPredecessors: func(context.Context) error { return nil },
 	}
 	var opts []Option
@@ -79,7 +85,10 @@ func newRunner(s Deps, reconciler Reconciler, sources []source) *runner {
 	return r
 }
 
-// run returns an error of what comes before the watches, or that of ctx.
+// watchGrace is how long watches have to end: longer than the workers of the queue, which runs beside them.
+const watchGrace = workers.Grace + time.Second
+
+// run returns an error of what comes before the watches, that of ctx, or what it leaves behind.
 func (r *runner) run(ctx context.Context) error {
 	if err := r.awaitPredecessors(ctx); err != nil {
 		return err
@@ -90,24 +99,28 @@ func (r *runner) run(ctx context.Context) error {
 		}
 	}
 	var unsynced sync.WaitGroup
-	var runs []func(context.Context)
+	var all []workers.Worker
 	for _, s := range r.sources {
 		unsynced.Add(1)
-		runs = append(runs, func(ctx context.Context) {
+		all = append(all, workers.Worker{Doing: s.doing, Run: func(ctx context.Context) {
 			synced := sync.OnceFunc(unsynced.Done)
 			defer synced()
 			s.watch(ctx, r, synced)
-		})
+		}})
 	}
-	runs = append(runs, func(ctx context.Context) {
+	all = append(all, workers.Worker{Doing: func() string { return "watch" }, Run: func(ctx context.Context) { r.objects.Retry(ctx, &r.mapping) }})
+	var left error
+	all = append(all, workers.Worker{Doing: func() string { return r.queue.rule }, Run: func(ctx context.Context) {
 		unsynced.Wait()
 		if ctx.Err() == nil {
 			r.synced(ctx)
-			_ = r.queue.Run(ctx)
+			left = r.queue.Run(ctx)
 		}
-	})
-	RunTogether(ctx, runs)
-	return ctx.Err()
+	}})
+	if err := workers.Run(ctx, watchGrace, all...); err != nil {
+		return err
+	}
+	return cmp.Or(left, ctx.Err())
 }
 
 // synced calls the method of that name.
@@ -120,9 +133,12 @@ func (r *runner) synced(ctx context.Context) {
 	}
 	r.mapping.Lock()
 	defer r.mapping.Unlock()
-	for _, key := range c.Synced(ctx) {
-		r.queue.Add(key)
-	}
+	_ = r.objects.Run(func() error {
+		for _, key := range c.Synced(ctx) {
+			r.queue.Add(key)
+		}
+		return nil
+	})
 }
 
 func (r *runner) reconcile(ctx context.Context, key slim.Key) error {
@@ -228,16 +244,28 @@ type source interface {
 	watch(ctx context.Context, r *runner, synced func())
 	reach(context.Context, slim.Revision) error
 	reachDeletion(context.Context, slim.Key, slim.UID) error
+	// doing is what watch is doing, for the report of one that does not end.
+	doing() string
 }
 
 type watched[T any] struct {
 	kind   stream.Kind[T]
 	stream stream.Resource[T]
 	keys   func(stream.Change[T]) []slim.Key
+	// setAside takes the place of keys for an object whose handling panicked before; nil: nothing does.
+	setAside func(stream.Change[T], error) []slim.Key
+	current  atomic.Pointer[slim.Key] // of the object whose change is mapped
 }
 
 func newWatched[C, T any](kind stream.Kind[T], r stream.Resource[T], c C, keys func(C, stream.Change[T]) []slim.Key) *watched[T] {
-	return &watched[T]{kind, r, func(ch stream.Change[T]) []slim.Key { return keys(c, ch) }}
+	return &watched[T]{kind: kind, stream: r, keys: func(ch stream.Change[T]) []slim.Key { return keys(c, ch) }}
+}
+
+func (w *watched[T]) doing() string {
+	if key := w.current.Load(); key != nil {
+		return fmt.Sprintf("watch of %s, %v", w.kind, *key)
+	}
+	return fmt.Sprintf("watch of %s", w.kind)
 }
 
 func (w *watched[T]) resource() schema.GroupVersionResource { return w.kind.Resource() }
@@ -271,13 +299,20 @@ func (w *watched[T]) watch(ctx context.Context, r *runner, synced func()) {
 	}
 }
 
-// enqueue adds the keys that changes concern. A panic of the mapping function leaves nothing locked.
+// enqueue adds the keys that changes concern. An object for which the mapping function panics waits, and leaves nothing locked.
 func (w *watched[T]) enqueue(r *runner, changes []stream.Change[T]) {
 	r.mapping.Lock()
 	defer r.mapping.Unlock()
 	for _, ch := range changes {
-		for _, key := range w.keys(ch) {
-			r.queue.Add(key, w.trigger(ch))
+		w.current.Store(&ch.Key)
+		add := func(keys []slim.Key) {
+			for _, key := range keys {
+				r.queue.Add(key, w.trigger(ch))
+			}
+		}
+		err := r.objects.Handle(w.trigger(ch), func() error { add(w.keys(ch)); return nil })
+		if err != nil && w.setAside != nil && ch.Kind == stream.Upsert {
+			_ = r.objects.Run(func() error { add(w.setAside(ch, err)); return nil })
 		}
 	}
 }
@@ -293,6 +328,8 @@ func (w *watched[T]) trigger(ch stream.Change[T]) k8s.Trigger {
 type followed struct {
 	follow func(context.Context, Enqueue)
 }
+
+func (followed) doing() string { return "Follows" }
 
 func (followed) resource() (none schema.GroupVersionResource) { return none }
 

@@ -57,3 +57,31 @@ func TestBatches(t *testing.T) {
 		r.counted("deleted 83, changed 1, failed 15")
 	})
 }
+
+// K8S-19: a batch that panics is halved down to the object, which alone fails.
+func TestABatchThatPanicsIsHalved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := usual
+		spec.Batch, spec.Rate = 8, rate.NewLimiter(1000, 8)
+		r := newRig(t, spec)
+		r.Sweep.spec.Delete, r.Sweep.spec.Check = nil, nil
+		r.Sweep.spec.DeleteBatch = func(_ context.Context, all []string) ([]Outcome, error) {
+			if slices.Contains(all, "thing-003") {
+				panic("whoops")
+			}
+			r.set(func() {
+				r.garbage = slices.DeleteFunc(slices.Clone(r.garbage), func(g string) bool { return slices.Contains(all, g) })
+			})
+			return slices.Repeat([]Outcome{Deleted}, len(all)), nil
+		}
+		r.garbage, r.total = names(8), 1000
+		r.start()
+		time.Sleep(grace + time.Second)
+		synctest.Wait()
+		if left := r.left(); !slices.Equal(left, []string{"thing-003"}) {
+			t.Errorf("%q are left", left)
+		}
+		r.isDegraded(t, "1 objects are spared because their handling panicked: handling Thing thing-003 panicked at resources/sweep/batch_test.go:")
+		r.stop()
+	})
+}

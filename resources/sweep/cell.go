@@ -7,7 +7,9 @@ import (
 	"log/slog"
 
 	"github.com/skep-operator/skep/resources/dryrun"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -16,7 +18,8 @@ import (
 var Cell = cell.Module("sweep", "Deletes unused objects and keys, at the second sight at the earliest",
 	cell.Config(Config{SweepMaxShare: 0.5}),
 	cell.Metrics(newMetrics),
-	cell.ProvideProcess(newCompleted),
+	cell.ProvideProcess(newCompleted, newPanicMemory),
+	k8s.EventRBAC(), // of objects whose handling panics, by whichever module
 	cell.ProvidePerModule(newDeps),
 )
 
@@ -39,6 +42,21 @@ type Deps struct {
 
 	metrics   *sweepMetrics // nil: not counted
 	completed *completed    // nil: of its own
+	panics    *panicMemory  // nil: of its own
+	book      *explain.History
+}
+
+// panicMemory is that of the sweeps of a process.
+type panicMemory struct{ *panics.Memory }
+
+func newPanicMemory() *panicMemory { return &panicMemory{panics.NewMemory()} }
+
+func (d Deps) ruleOf(name string) *panics.Rule {
+	memory := d.panics
+	if memory == nil {
+		memory = newPanicMemory()
+	}
+	return &panics.Rule{Name: name, Memory: memory.Memory, Log: d.Log, Events: d.Events, Next: "with the next sweep"}
 }
 
 type depsParams struct {
@@ -51,11 +69,13 @@ type depsParams struct {
 	Completed *completed
 	Plan      *dryrun.Plan `optional:"true"`
 	Events    *k8s.Events  `optional:"true"`
+	Panics    *panicMemory
+	Book      *explain.History `optional:"true"`
 }
 
 func newDeps(m cell.ModuleInfo, p depsParams) Deps {
 	s := makeDeps(m, p.Config, p.Log, p.Health, p.Metrics)
-	s.Plan, s.Events, s.completed = p.Plan, p.Events, p.Completed
+	s.Plan, s.Events, s.completed, s.panics, s.book = p.Plan, p.Events, p.Completed, p.Panics, p.Book
 	return s
 }
 

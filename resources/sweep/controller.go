@@ -43,7 +43,9 @@ type Option[C any] func(several bool) cell.Cell
 
 // target is a sweep of objects of whatever type.
 type target[C any] struct {
-	objects    interface{ Reset(keys ...slim.Key) }
+	objects interface {
+		apply(changed k8s.Trigger, inUse func() []slim.Key)
+	}
 	controller C
 }
 
@@ -58,7 +60,7 @@ func Resets[C, T any](kind stream.Kind[T], inUse func(C, stream.Change[T]) []sli
 			kind.Permissions(),
 			// The job takes this value alone: it would serve a stream that its module provides, and start before the sweep.
 			cell.ProvidePrivate(cell.Made("sweep.Controller", func(t *target[C], r stream.Resource[T]) *watcher[C, T] {
-				return &watcher[C, T]{t, r, inUse}
+				return &watcher[C, T]{t, kind, r, inUse}
 			})),
 			cell.Job(name, cell.Made("sweep.Controller", func(w *watcher[C, T]) job.Job { return job.OneShot(w.run) })),
 		)
@@ -68,6 +70,7 @@ func Resets[C, T any](kind stream.Kind[T], inUse func(C, stream.Change[T]) []sli
 // watcher resets the objects that changes of a stream show to be in use.
 type watcher[C, T any] struct {
 	target   *target[C]
+	kind     stream.Kind[T]
 	resource stream.Resource[T]
 	inUse    func(C, stream.Change[T]) []slim.Key
 }
@@ -75,7 +78,7 @@ type watcher[C, T any] struct {
 func (w *watcher[C, T]) run(ctx context.Context) error {
 	for batch := range w.resource.Changes(ctx) {
 		for _, ch := range batch.Changes {
-			w.target.objects.Reset(w.inUse(w.target.controller, ch)...)
+			w.target.objects.apply(w.kind.Trigger(ch.Object), func() []slim.Key { return w.inUse(w.target.controller, ch) })
 		}
 	}
 	return ctx.Err()

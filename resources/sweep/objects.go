@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -99,6 +100,14 @@ func (o *Objects[T]) Reset(keys ...slim.Key) {
 	}
 }
 
+// apply has the objects be candidates anew that a change shows to be in use. A change for which that panics shows nothing: before a delete
+// the collector is asked again.
+func (o *Objects[T]) apply(changed k8s.Trigger, inUse func() []slim.Key) {
+	changed.ResourceVersion = ""
+	err := o.panics.Run(changed, func() error { o.Reset(inUse()...); return nil })
+	panics.Rebuild(err)
+}
+
 func (o *Objects[T]) scan(context.Context) (found Found[Key, *T], err error) {
 	for obj := range o.store.All() {
 		found.Total++
@@ -106,7 +115,7 @@ func (o *Objects[T]) scan(context.Context) (found Found[Key, *T], err error) {
 		if u, ok := any(obj).(undecoded); ok && u.CannotDecode(o.policy.Fields...) {
 			continue
 		}
-		if why, garbage := o.collector.Garbage(obj); garbage {
+		if why, garbage := o.isGarbage(obj); garbage {
 			found.Candidates = append(found.Candidates, Candidate[Key, *T]{
 				Key: Key{meta.Key(), meta.UID}, Object: obj, Why: why, Terminating: o.terminating(obj),
 			})
@@ -116,6 +125,12 @@ func (o *Objects[T]) scan(context.Context) (found Found[Key, *T], err error) {
 		c.EndScan()
 	}
 	return found, nil
+}
+
+// isGarbage asks the collector. An object for which it panics is spared.
+func (o *Objects[T]) isGarbage(obj *T) (why string, garbage bool) {
+	err := o.isolate(named[*T]{obj, o.trigger}, func() error { why, garbage = o.collector.Garbage(obj); return nil })
+	return why, garbage && err == nil
 }
 
 // undecoded is what objects have of which a field may be impossible to decode.

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -175,4 +176,48 @@ func TestObjectsNeedDeletionTimestamp(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "endless keeps no deletion timestamp") {
 		t.Error(err)
 	}
+}
+
+// panicking is byLabel that panics for one widget.
+type panicking struct{ byLabel }
+
+func (c *panicking) Garbage(w *widget) (string, bool) {
+	if w.Name == "bad" {
+		panic("oops")
+	}
+	return c.byLabel.Garbage(w)
+}
+
+// K8S-19: an object for which the collector panics is spared, and named; the others are collected.
+func TestAnObjectForWhichTheCollectorPanicsIsSpared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, err := stream.NewLocal[widget]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Replace()
+		for _, name := range []string{"a", "bad", "b"} {
+			all.Upsert(decodedWidget(t, `{"metadata":{"name":"`+name+`","namespace":"x","uid":"`+name+`"}}`))
+		}
+		client, deps, tree := &deletes{}, testDeps(), health.NewTree()
+		deps.Health, deps.book = tree.Reporter("test"), explain.NewHistory()
+		objects, err := NewObjects(deps, client, widgets, all, &panicking{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _ = objects.Run(ctx) }()
+		time.Sleep(90 * time.Second)
+		if got := client.made(); len(got) != 2 || strings.Contains(strings.Join(got, ""), "bad") {
+			t.Errorf("deleted are %q", got)
+		}
+		if got := tree.Degraded(); len(got) != 1 || !strings.Contains(got[0].Error, "handling Widget x/bad panicked 2 times in a row at resources/sweep/objects_test.go:") {
+			t.Errorf("degraded: %v", got)
+		}
+		if x := deps.book.For("Widget", "x", "bad"); len(x.Decisions) != 1 || !strings.Contains(x.Decisions[0].Outcome, "next try with the next sweep: oops") {
+			t.Errorf("explain says %+v", x)
+		}
+		cancel()
+		synctest.Wait()
+	})
 }

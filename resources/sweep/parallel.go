@@ -26,7 +26,7 @@ func parallelize(workers int, all iter.Seq[func()]) {
 			defer func() {
 				if v := recover(); v != nil {
 					select {
-					case panics <- &lifecycle.PanicError{Value: v, Stack: debug.Stack()}:
+					case panics <- lifecycle.AsPanic(v, debug.Stack()):
 					default:
 					}
 				}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,7 +15,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/skep-operator/skep/runtime/lifecycle"
+	"github.com/skep-operator/skep/resources/internal/workers"
 )
 
 // Deletes that take their time are made side by side, as many as are allowed, and
@@ -44,28 +45,60 @@ func TestWorkers(t *testing.T) {
 	})
 }
 
-// A panic of a worker is one of the sweep, and no more deletes are begun.
-func TestWorkerPanics(t *testing.T) {
+func (r *rig) left() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.garbage)
+}
+
+// isDegraded checks that health says so, and nothing else.
+func (r *rig) isDegraded(t *testing.T, text string) {
+	t.Helper()
+	if got := r.tree.Degraded(); len(got) != 1 || !strings.HasPrefix(got[0].Message+": "+got[0].Error, text) {
+		t.Errorf("degraded: %v, want %q", got, text)
+	}
+}
+
+// K8S-19: a panic of Check or Delete is that of its object, which fails alone and is due again with the next sweep.
+func TestAPanicIsThatOfItsObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		spec := usual
 		spec.Workers = 2
 		r := newRig(t, spec)
-		r.garbage, r.total = names(20), 1000
-		deletes := 0
-		r.Sweep.spec.Delete = func(_ context.Context, name string) (Outcome, error) {
-			deletes++ // the rate keeps them apart
-			if name == "thing-003" {
+		r.garbage, r.total = names(5), 1000
+		var mended atomic.Bool
+		delete := r.Sweep.spec.Delete
+		r.Sweep.spec.Delete = func(ctx context.Context, name string) (Outcome, error) {
+			if name == "thing-003" && !mended.Load() {
 				panic("whoops")
 			}
-			return Deleted, nil
+			return delete(ctx, name)
 		}
-		defer func() {
-			hit, _ := recover().(*lifecycle.PanicError)
-			if hit == nil || hit.Value != "whoops" || deletes != 4 {
-				t.Errorf("%v after %d deletes", hit, deletes)
+		check := r.Sweep.spec.Check
+		r.Sweep.spec.Check = func(ctx context.Context, name string) (bool, error) {
+			if name == "thing-001" && !mended.Load() {
+				panic("ouch")
 			}
-		}()
-		_ = r.Run(t.Context())
+			return check(ctx, name)
+		}
+		r.start()
+		time.Sleep(grace + time.Second)
+		synctest.Wait()
+		if left := r.left(); !slices.Equal(left, []string{"thing-001", "thing-003"}) {
+			t.Errorf("%q are left", left)
+		}
+		r.isDegraded(t, "2 objects are spared because their handling panicked")
+		time.Sleep(spec.Interval)
+		mended.Store(true)
+		time.Sleep(spec.Interval)
+		synctest.Wait()
+		if left := r.left(); len(left) > 0 || len(r.tree.Degraded()) > 0 {
+			t.Errorf("%q are left, degraded: %v", left, r.tree.Degraded())
+		}
+		r.stop()
+		if n := strings.Count(r.log.String(), "stack="); n != 2 {
+			t.Errorf("%d stacks in the log, want one for each object:\n%s", n, &r.log)
+		}
 	})
 }
 
@@ -130,5 +163,30 @@ func TestEnded(t *testing.T) {
 		if e := ended[1]; e.Outcomes[Deleted] != 2 || e.Outcomes[Failed] != 1 || e.Took != 100*time.Millisecond {
 			t.Errorf("the sweep that failed ended as %+v", e)
 		}
+	})
+}
+
+// K8S-21: a delete that does not return holds a stop for five seconds, and the error names the object.
+func TestADeleteThatDoesNotReturnIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, usual)
+		r.garbage, r.total = names(2), 1000
+		release := make(chan struct{})
+		r.Sweep.spec.Delete = func(context.Context, string) (Outcome, error) {
+			<-release
+			return Deleted, nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		time.Sleep(grace + time.Second)
+		began := time.Now()
+		cancel()
+		err := <-ended
+		if took := time.Since(began); took != workers.Grace || err == nil ||
+			!strings.Contains(err.Error(), "test collect, Thing thing-000 hangs; it stands at:\n  func literal in sweep.TestADelete") {
+			t.Errorf("after %s: %v", took, err)
+		}
+		close(release)
 	})
 }

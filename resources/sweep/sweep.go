@@ -20,8 +20,10 @@ import (
 
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/internal/inflight"
+	"github.com/skep-operator/skep/resources/internal/workers"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
 )
@@ -38,6 +40,8 @@ import (
 //     asks for a pause, or the role lacks the permission: then the sweep ends, and the
 //     next one keeps the pause.
 //   - A delete that takes long shows in health while it does.
+//   - A candidate whose handling panics fails alone, and is due again with the next
+//     sweep. A batch that panics is halved.
 type Sweep[K comparable, T any] struct {
 	spec        Spec[K, T]
 	deps        Deps
@@ -49,10 +53,12 @@ type Sweep[K comparable, T any] struct {
 	terminating map[string]bool // objects that the last scan found to wait for their finalizers
 
 	attempts *inflight.Tracker
+	panics   *panics.Rule
 
-	mu      sync.Mutex
-	seen    sightings[K]
-	planned dryRunState[K]
+	mu       sync.Mutex
+	seen     sightings[K]
+	planned  dryRunState[K]
+	panicked map[string]error // of objects, in the sweep under way
 }
 
 // New returns a sweep that does not run.
@@ -71,9 +77,10 @@ func New[K comparable, T any](s Deps, spec Spec[K, T]) *Sweep[K, T] {
 	sweep := &Sweep[K, T]{
 		spec: spec, deps: s, metrics: s.metrics.forModule(s.Module.ID), rule: s.Module.ID + " " + spec.Rule,
 		health: s.Health.Child("sweep-" + strings.ReplaceAll(spec.Rule, " ", "-")),
-		kick:   make(chan struct{}, 1), seen: sightings[K]{},
+		kick:   make(chan struct{}, 1), seen: sightings[K]{}, panicked: map[string]error{},
 	}
-	sweep.attempts = inflight.New(sweep.health)
+	sweep.attempts = inflight.New(sweep.health, s.Log, sweep.rule)
+	sweep.panics = s.ruleOf(sweep.rule)
 	s.Plan.Observe(sweep.load)
 	return sweep
 }
@@ -116,20 +123,42 @@ func (s *Sweep[K, T]) FirstSeen(key K) (first time.Time, ok bool) {
 // Job runs the sweep.
 func (s *Sweep[K, T]) Job() job.Job { return job.OneShot(s.Run) }
 
-// Run sweeps until ctx ends, or until the single sweep has succeeded.
-func (s *Sweep[K, T]) Run(ctx context.Context) error {
+// Run sweeps until ctx ends, or until the single sweep has succeeded. What does not
+// return when ctx ends is left behind, and named.
+func (s *Sweep[K, T]) Run(ctx context.Context) (err error) {
+	var result error
+	err = workers.Run(ctx, workers.Grace, workers.Worker{
+		Run: func(ctx context.Context) { result = s.run(ctx) },
+		Doing: func() string {
+			if oldest := s.attempts.Oldest(); oldest != nil {
+				return fmt.Sprintf("%s, %v", s.rule, oldest)
+			}
+			return s.rule
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return result
+}
+
+func (s *Sweep[K, T]) run(ctx context.Context) error {
 	defer s.metrics.reset()
 	worker := s.deps.Plan.Begin(s.rule)
 	defer worker.End()
 	for failures := 0; ; {
 		s.dropKick()
 		s.beginDryRun()
+		s.panicked = map[string]error{}
 		nextDue, err := s.sweep(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		next := k8s.Hold{Pause: s.spec.Interval}
 		switch {
+		case err == nil && s.spec.Interval == 0 && len(s.panicked) > 0:
+			failures++
+			next.Pause = failurePause(failures, s.spec.Interval)
 		case err == nil:
 			failures = 0
 			next.Pause = nextPause(s.spec.Interval, s.deps.Plan.Now(), nextDue)
@@ -141,7 +170,7 @@ func (s *Sweep[K, T]) Run(ctx context.Context) error {
 		}
 		s.report(next, err)
 		s.endDryRun(err)
-		if err == nil && s.spec.Interval == 0 {
+		if err == nil && s.spec.Interval == 0 && len(s.panicked) == 0 {
 			return nil
 		}
 		if !s.wait(ctx, worker, next) {
@@ -327,7 +356,7 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 // deleteSome deletes the candidates of a batch that are still due: those that were reset have no outcome.
 func (s *Sweep[K, T]) deleteSome(ctx context.Context, batch []Candidate[K, T]) (outcomes []Outcome, err error) {
 	if s.spec.DeleteBatch != nil {
-		return s.deleteBatch(ctx, batch)
+		return s.deleteHalves(ctx, batch)
 	}
 	for _, c := range batch {
 		o, ok, err := s.deleteOne(ctx, c)
@@ -356,7 +385,6 @@ func (s *Sweep[K, T]) deleteBatch(ctx context.Context, batch []Candidate[K, T]) 
 	for i, c := range batch {
 		objects[i], cause.Triggers = c.Object, append(cause.Triggers, s.spec.Trigger(c.Object))
 	}
-	defer s.attempts.Begin(cause.Triggers[0])()
 	if outcomes, err = s.spec.DeleteBatch(k8s.WithCause(ctx, cause), objects); err != nil {
 		err = fmt.Errorf("deleting %s and %d more: %w", cause.Triggers[0], len(batch)-1, err)
 	}
@@ -379,9 +407,12 @@ func (s *Sweep[K, T]) deleteOne(ctx context.Context, c Candidate[K, T]) (o Outco
 		return "", false, nil
 	}
 	s.markProcessed(c)
-	o, err = s.deleteCandidate(ctx, c)
+	err = s.isolate(named[T]{c.Object, s.spec.Trigger}, func() (err error) { o, err = s.deleteCandidate(ctx, c); return err })
 	if err != nil && ctx.Err() != nil {
 		return "", false, nil
+	}
+	if isPanic(err) {
+		o, err = Failed, nil // it is reported with the sweep, which has not failed for others
 	}
 	s.recordOutcome(c, o)
 	return o, true, err
@@ -390,7 +421,6 @@ func (s *Sweep[K, T]) deleteOne(ctx context.Context, c Candidate[K, T]) (o Outco
 // deleteCandidate checks a candidate and deletes it.
 func (s *Sweep[K, T]) deleteCandidate(ctx context.Context, c Candidate[K, T]) (Outcome, error) {
 	t := s.spec.Trigger(c.Object)
-	defer s.attempts.Begin(t)()
 	ctx = k8s.WithCause(ctx, &k8s.Cause{Rule: s.rule, Triggers: []k8s.Trigger{t}})
 	if s.spec.Check != nil {
 		garbage, err := s.spec.Check(ctx, c.Object)
@@ -441,6 +471,10 @@ func joinErrors(errs []error) error {
 func (s *Sweep[K, T]) report(next k8s.Hold, err error) {
 	before := s.failed
 	s.failed = err
+	if err == nil && len(s.panicked) > 0 {
+		s.health.Degraded(fmt.Sprintf("%d objects are spared because their handling panicked", len(s.panicked)), joinErrors(slices.Collect(maps.Values(s.panicked))))
+		return
+	}
 	if err == nil {
 		s.health.OK(waitingText(s.terminating))
 		return

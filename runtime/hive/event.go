@@ -125,7 +125,9 @@ func (h *Hive) logEvent(e Event) {
 		h.log.Logger(e.Module).Log(context.Background(), level, "job failed", "job", e.Name, "action", e.Action, "error", e.Err)
 	case EventModuleFailed:
 		log := h.log.Logger(e.Module)
-		if p := new(lifecycle.PanicError); errors.As(e.Err, &p) {
+		if p := new(lifecycle.PanicError); errors.As(e.Err, &p) && p.SetAside { // its stack was logged with the object
+			log.Warn("module is rebuilt, an object whose handling panicked is set aside", "error", e.Err)
+		} else if errors.As(e.Err, &p) {
 			log.Error("module panicked", "panic", fmt.Sprint(p.Value), "stack", string(p.Stack))
 		} else {
 			log.Error("module failed to start", "error", e.Err)

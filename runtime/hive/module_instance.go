@@ -38,7 +38,7 @@ func (s *scope) module(m *resolve.Module) *moduleInstance {
 			s.hive.emit(Event{Kind: EventJobFailed, Module: id, Name: name, Term: s.name(), Action: action, Repeated: repeated, Err: err})
 		},
 		Panicked: func(_ string, value any, stack []byte) {
-			s.supervisor.enqueue(failure{m, &lifecycle.PanicError{Value: value, Stack: stack}, i})
+			s.supervisor.enqueue(failure{m, lifecycle.AsPanic(value, stack), i})
 		},
 	})
 	s.modules[m] = i

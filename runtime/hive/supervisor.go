@@ -191,13 +191,20 @@ func (v *supervisor) handleFailures(failures []failure) {
 }
 
 // freePanics is how many panics in a row are followed by a rebuild at once: the
-// cause of a panic is often transient.
-const freePanics = 2
+// cause of a panic is often transient. Where the object that led to it is set
+// aside, that has a pause which grows, so that the others need not wait.
+const (
+	freePanics   = 2
+	freeSetAside = 20
+)
 
 // pause is the time before the rebuild that follows a number of failures in a
 // row.
 func (v *supervisor) pause(failures int, err error) (pause time.Duration) {
-	if isPanic(err) {
+	switch p := new(lifecycle.PanicError); {
+	case errors.As(err, &p) && p.SetAside:
+		failures -= freeSetAside
+	case isPanic(err):
 		failures -= freePanics
 	}
 	o := &v.scope.hive.options

@@ -315,6 +315,32 @@ func TestAConstructorThatPanicsInATerm(t *testing.T) {
 	})
 }
 
+// K8S-20: where an object waits that led to a panic, the module is rebuilt at once, time and again: the others are not to wait.
+func TestAPanicWhoseObjectIsSetAsideCostsNoPause(t *testing.T) {
+	inBubble(t, func(b *bubble) cell.Cell {
+		return cell.Term("leader", cell.Module("m", "Panics", cell.Provide(func() *middle { b.count("m"); return &middle{} }), cell.Job("panics", func(*middle) job.Job {
+			return job.OneShot(func(ctx context.Context) error {
+				select {
+				case <-b.told:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
+				panic(&lifecycle.PanicError{Value: "handling bb/q7 panicked", SetAside: true})
+			})
+		})))
+	}, func(b *bubble) {
+		b.enter()
+		for range 9 {
+			b.told <- ""
+			synctest.Wait()
+		}
+		if n := b.of("m"); n != 10 {
+			b.t.Errorf("built %d times at once, want 10", n)
+		}
+		b.leave()
+	})
+}
+
 // The pause of one module is not cut short by another that is rebuilt.
 func TestPausesAreEachModulesOwn(t *testing.T) {
 	inBubble(t, func(b *bubble) cell.Cell {

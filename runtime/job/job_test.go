@@ -619,3 +619,19 @@ func TestAddingAndStoppingAtOnce(t *testing.T) {
 		adders.Wait()
 	}
 }
+
+// What a job leaves behind when it is stopped is the error of the stop.
+func TestWhatAJobLeavesBehindIsTheErrorOfItsStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench()
+		b.Add("deaf", job.OneShot(func(ctx context.Context) error {
+			<-ctx.Done()
+			return &lifecycle.HangError{Step: "m work, bb/q7", Phase: lifecycle.Stopping, Stack: "  duty.wait (duty.go:7)"}
+		}))
+		b.Add("other", job.OneShot(func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }))
+		b.start(t)
+		if err := b.Stop(t.Context()); err == nil || err.Error() != "stop of m work, bb/q7 hangs; it stands at:\n  duty.wait (duty.go:7)" {
+			t.Errorf("Stop: %v", err)
+		}
+	})
+}

@@ -23,6 +23,7 @@ type task struct {
 	name  string
 	job   Job
 	done  chan struct{} // closed when the latest run has ended; nil before the first
+	left  error         // what the latest run has left behind; to be read when it has ended
 }
 
 // launch runs the job, and calls ended if it completes.
@@ -44,8 +45,9 @@ func (t *task) run(ctx context.Context) (ended bool) {
 	}
 	r := &running{group: t.group, name: t.name, health: t.group.health.Child("job-" + t.name)}
 	defer func() {
+		t.left = r.left
 		if v := recover(); v != nil {
-			r.panicked(v, debug.Stack())
+			r.panicked(v, debug.Stack()) // a panic that was handed on has the stack of its place
 		}
 	}()
 	pprof.Do(ctx, pprof.Labels("module", t.group.module, "job", t.name), func(ctx context.Context) {
@@ -74,14 +76,14 @@ const stopGrace = 2 * time.Second
 func (t *task) wait(ctx context.Context, requested time.Time) error {
 	select {
 	case <-t.done:
-		return nil
+		return t.left
 	case <-ctx.Done():
 	}
 	timer := time.NewTimer(stopGrace - time.Since(requested))
 	defer timer.Stop()
 	select {
 	case <-t.done:
-		return nil
+		return t.left
 	case <-timer.C:
 	}
 	return &lifecycle.HangError{
@@ -99,6 +101,7 @@ type running struct {
 	name    string
 	health  health.Reporter
 	failing bool
+	left    error // lifecycle.HangErrors of goroutines that did not return when the job was stopped
 }
 
 // run does one run and measures it. alive is false when the job was stopped.
@@ -108,6 +111,9 @@ func (r *running) run(ctx context.Context, do func(context.Context) error) (err 
 	defer func() { r.reportRun(began, outcome) }()
 	err = do(ctx)
 	if ctx.Err() != nil {
+		if errors.As(err, new(*lifecycle.HangError)) {
+			r.left = err
+		}
 		outcome = nil
 		return err, false
 	}

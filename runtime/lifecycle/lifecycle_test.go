@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -534,5 +535,28 @@ func TestRandomGraphs(t *testing.T) {
 		if !maps.Equal(failures, wanted) {
 			t.Fatalf("seed %d: failures %v, want %v", seed, failures, wanted)
 		}
+	}
+}
+
+// A panic that is handed on keeps the place where it was first, and is named once.
+func TestAPanicThatIsHandedOnKeepsItsPlace(t *testing.T) {
+	inner := lifecycle.Recover(func() error { panic("boom") })
+	handedOn := lifecycle.Recover(func() error { panic(inner) })
+	named := lifecycle.Recover(func() error { panic(fmt.Errorf("handling bb/q7: %w", inner)) })
+	for _, test := range []struct {
+		err  error
+		want string
+	}{
+		{inner, "panic: boom (runtime/lifecycle_test/lifecycle_test.go:"},
+		{handedOn, "panic: boom (runtime/lifecycle_test/lifecycle_test.go:"},
+		{named, "handling bb/q7: panic: boom (runtime/lifecycle_test/lifecycle_test.go:"},
+	} {
+		p := new(lifecycle.PanicError)
+		if !errors.As(test.err, &p) || !strings.HasPrefix(test.err.Error(), test.want) || p.Place() != inner.(*lifecycle.PanicError).Place() {
+			t.Errorf("%v, of %s", test.err, p.Place())
+		}
+	}
+	if err := lifecycle.Recover(func() error { return io.EOF }); !errors.Is(err, io.EOF) {
+		t.Errorf("%v", err)
 	}
 }

@@ -103,7 +103,7 @@ var guard = reflect.TypeFor[Runner]().PkgPath() + ".recovered"
 func recovered(ctx context.Context, do func(context.Context) error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &PanicError{Value: v, Stack: debug.Stack()}
+			err = AsPanic(v, debug.Stack())
 		}
 	}()
 	return do(ctx)

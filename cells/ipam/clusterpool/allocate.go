@@ -11,11 +11,12 @@ import (
 // reconcileAll reconciles nodes in this order. CIDRs that any of them lists are reserved before new ones are allocated.
 func (a *allocator) reconcileAll(nodes []*node) {
 	for _, n := range nodes {
-		if !n.adopted {
+		if a.handling(n); !n.adopted && !n.SetAside {
 			a.adopt(n)
 		}
 	}
 	for _, n := range nodes {
+		a.handling(n)
 		a.claims.update(a, n)
 	}
 	for _, n := range nodes {
@@ -25,6 +26,10 @@ func (a *allocator) reconcileAll(nodes []*node) {
 
 // reconcileNode reserves the CIDRs that a node lists, allocates missing ones, and records a refusal.
 func (a *allocator) reconcileNode(n *node) {
+	if a.handling(n); n.SetAside {
+		a.claims.update(a, n)
+		return
+	}
 	n.refusal = a.tryAllocate(n)
 	switch pending := n.refusal.kind != 0; {
 	case pending && !n.pending:

@@ -85,6 +85,8 @@ func (a *allocator) claimOf(n *node) (now claim) {
 	}
 	if n.Undecoded != "" {
 		now.problem = n.Undecoded
+	}
+	if n.Undecoded != "" && !n.SetAside {
 		for _, family := range a.missing(slices.Concat(n.allocated, n.Found)) {
 			now.mayHaveAny[family] = true
 		}

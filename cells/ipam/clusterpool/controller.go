@@ -16,6 +16,7 @@ import (
 	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -28,8 +29,10 @@ import (
 // controller passes changes of CiliumNodes to the allocator and writes its decisions.
 type controller struct {
 	params
-	queue *reconcile.Queue[string]
-	fleet *fleet
+	queue   *reconcile.Queue[string]
+	fleet   *fleet
+	objects *panics.Objects // CiliumNodes that changed
+	changes sync.Mutex      // held while changes are handled
 
 	mu       sync.Mutex // guards Alloc and the fields below; never held during a request
 	store    *stream.Store[ciliumio.Node]
@@ -54,7 +57,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	c := &controller{params: p, unstored: map[string]bool{}, fleet: newFleet(p.Release)}
+	c := &controller{params: p, objects: p.Deps.ObjectsOf("observe"), unstored: map[string]bool{}, fleet: newFleet(p.Release)}
 	p.Alloc.losesDuplicates = c.fleet.losesDuplicates
 	c.queue = reconcile.NewQueue(p.Deps, "allocate", c.writeNode, reconcile.Workers(writers))
 	return c
@@ -82,23 +85,27 @@ func (c *controller) watchNodes(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// retryInterval is how often pending nodes are retried. There is no event when CiliumNodes that block them can be
+// retryInterval is how often pending nodes are retried, and nodes whose handling panicked. There is no event when CiliumNodes that block them can be
 // decoded again.
 const retryInterval = 5 * time.Second
 
 func (c *controller) retry() job.Job {
 	return job.Timer(func(context.Context) error {
-		c.enqueue(c.updateAllocator((*allocator).retryPending))
-		return nil
+		c.changes.Lock()
+		defer c.changes.Unlock()
+		c.objects.RetryDue()
+		return c.objects.Run(func() error { c.enqueue(c.updateAllocator((*allocator).retryPending)); return nil })
 	}, retryInterval, job.DelayFirstRun())
 }
 
 func (c *controller) handleBatch(batch stream.Batch[ciliumio.Node]) {
+	c.changes.Lock()
+	defer c.changes.Unlock()
 	for _, ch := range batch.Changes {
-		c.enqueue(c.handleChange(ch), ciliumio.Nodes.Trigger(ch.Object))
+		c.process(ch)
 	}
 	if batch.Synced {
-		c.enqueue(c.handleSynced())
+		_ = c.objects.Run(func() error { c.enqueue(c.handleSynced()); return nil })
 	}
 }
 
@@ -110,6 +117,22 @@ func (c *controller) enqueue(names []string, triggers ...k8s.Trigger) {
 		} else {
 			c.queue.Add(n, triggers...)
 		}
+	}
+}
+
+// process handles the change of a node, and enqueues the nodes to write. A node whose handling panicked waits, as one that may have what
+// it lists.
+func (c *controller) process(ch stream.Change[ciliumio.Node]) {
+	trigger := ciliumio.Nodes.Trigger(ch.Object)
+	err := c.objects.Handle(trigger, func() error {
+		c.enqueue(c.handleChange(ch), trigger)
+		return nil
+	})
+	if err != nil && ch.Kind == stream.Upsert {
+		_ = c.objects.Run(func() error {
+			c.enqueue(c.updateAllocator(func(a *allocator) []string { return a.upsert(newSetAside(ch.Object, err)) }), trigger)
+			return nil
+		})
 	}
 }
 
@@ -129,6 +152,8 @@ func (c *controller) handleChange(ch stream.Change[ciliumio.Node]) []string {
 func (c *controller) updateAllocator(f func(*allocator) []string) []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.Alloc.current = k8s.Trigger{}
+	defer panics.SharingOf(&c.Alloc.current)
 	if c.store != nil {
 		c.Alloc.claims.setUndecoded(keyNames(c.store.Unreadable()))
 	}
@@ -170,6 +195,15 @@ func newObserved(n *ciliumio.Node) observed {
 	}
 	if n.CannotDecode(podCIDRsPath) {
 		o.Undecoded, o.Found = n.DecodeError().Error(), cidr.FindInJSON(n.RawField(podCIDRsPath))
+	}
+	return o
+}
+
+// newSetAside is a node that is not handled, but may have the CIDRs that it lists.
+func newSetAside(n *ciliumio.Node, why error) observed {
+	o := observed{Name: n.Name, UID: n.UID.String(), Created: n.CreationTimestamp.Time(), Undecoded: why.Error(), SetAside: true}
+	for _, text := range n.Spec.IPAM.PodCIDRs {
+		o.Found = append(o.Found, cidr.Find(text)...)
 	}
 	return o
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/domain/cidr"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
 // observed is the state of a CiliumNode, as far as the allocator needs it.
@@ -31,6 +33,8 @@ type observed struct {
 	// Undecoded is why PodCIDRs cannot be decoded, "" if they can be. Found are the CIDRs in the undecodable value.
 	Undecoded string
 	Found     []netip.Prefix
+	// SetAside says that nothing is wrong with PodCIDRs, which Found has: the handling of the node panicked.
+	SetAside bool
 	// ErrorUndecoded says that Error cannot be decoded.
 	ErrorUndecoded bool
 }
@@ -60,6 +64,12 @@ type allocator struct {
 	// losesDuplicates reports whether the agents of a node expect that duplicates are taken out of its podCIDRs. nil: none do.
 	losesDuplicates func(node string) bool
 	touched         map[string]bool // nodes whose clashes may have changed with what others hold or show
+	current         k8s.Trigger     // the node that is being handled
+}
+
+// handling records which node is being handled, for the case that this panics.
+func (a *allocator) handling(n *node) {
+	a.current = k8s.Trigger{Kind: ciliumio.Nodes.Name(), Name: n.Name}
 }
 
 // node is a CiliumNode with the CIDRs that are allocated to it.
@@ -126,9 +136,10 @@ func (a *allocator) upsert(o observed) []string {
 	case o.Deleting && len(o.PodCIDRs) == 0 && len(o.Elsewhere) == 0 && o.Undecoded == "" && (n == nil || len(n.allocated) == 0):
 		return a.remove(o.Name) // nothing is allocated to it, and nothing will be
 	case n == nil:
-		n = &node{}
+		n = &node{observed: o}
 		a.nodes[o.Name] = n
 	}
+	a.handling(n)
 	n.update(o)
 	a.show(n.Name, o.Elsewhere)
 	if !a.synced {

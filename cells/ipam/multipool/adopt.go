@@ -46,6 +46,7 @@ func entriesOf(list []ciliumio.PoolAllocation) (entries []entry) {
 
 // adopt releases what has vanished from a node's list, and lets it hold what it lists, or had lost and can have again.
 func (a *allocator) adopt(n *node) {
+	a.handling(n)
 	if n.Undecoded == "" {
 		n.known = true
 		a.releaseVanished(n)

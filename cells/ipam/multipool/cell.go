@@ -26,7 +26,7 @@ var Cell = cell.Module("ipam.multipool", "Allocates CIDRs of CiliumPodIPPools to
 	stream.Provide(podIPPools),
 	reconcile.Controller(newController,
 		reconcile.Watches(podIPPools, (*controller).poolChanged),
-		reconcile.Watches(ciliumio.Nodes, (*controller).nodeChanged),
+		reconcile.WatchesModel(ciliumio.Nodes, (*controller).nodeChanged, (*controller).nodeSetAside),
 		reconcile.AfterPredecessor[*controller](ciliumio.Nodes),
 		reconcile.Writes[*controller](v2.CiliumNodeResource, "status"),
 	),

@@ -12,7 +12,9 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -77,6 +79,11 @@ func (c *controller) nodeChanged(ch stream.Change[ciliumio.Node]) []slim.Key {
 	})
 }
 
+// nodeSetAside takes the place of nodeChanged for a node whose handling panicked: it may have what it lists, and gets nothing.
+func (c *controller) nodeSetAside(ch stream.Change[ciliumio.Node], why error) []slim.Key {
+	return c.update(func(a *allocator) []string { return a.upsert(newSetAside(ch.Object, why)) })
+}
+
 // poolChanged returns the CiliumNodes that a change of a CiliumPodIPPool concerns.
 func (c *controller) poolChanged(ch stream.Change[podIPPool]) []slim.Key {
 	return c.update(func(a *allocator) []string {
@@ -104,6 +111,8 @@ func (c *controller) Synced(context.Context) []slim.Key {
 func (c *controller) update(f func(*allocator) []string) (keys []slim.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.alloc.current = k8s.Trigger{}
+	defer panics.SharingOf(&c.alloc.current)
 	c.alloc.claims.setUndecoded(keyNames(c.undecodable()))
 	for _, name := range f(c.alloc) {
 		keys = append(keys, slim.Key{Name: name})
@@ -153,6 +162,20 @@ func newObserved(n *ciliumio.Node) observed {
 	if n.CannotDecode(allocatedPath) {
 		o.Undecoded = n.DecodeError().Error()
 		o.Found, o.Blind = n.UndecodedPoolBlocks()
+	}
+	return o
+}
+
+// newSetAside is a node that is not handled, but may have the CIDRs that it lists.
+func newSetAside(n *ciliumio.Node, why error) observed {
+	o := observed{
+		Name: n.Name, UID: n.UID.String(), Revision: uint64(n.ResourceVersion), Created: n.CreationTimestamp.Time(),
+		Undecoded: why.Error(), RequestUndecoded: why.Error(), ErrorUndecoded: true,
+	}
+	for _, of := range n.Spec.IPAM.Pools.Allocated {
+		for _, text := range of.CIDRs {
+			o.Found = append(o.Found, cidr.Find(string(text))...)
+		}
 	}
 	return o
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/alloc"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
@@ -63,6 +64,12 @@ type allocator struct {
 	retried      uint64                   // the value of changes at their last retry
 	edits        uint64                   // of pools and of desired states
 	counted      uint64                   // the value of edits at the last update of metrics
+	current      k8s.Trigger              // the node that is being handled
+}
+
+// handling records which node is being handled, for the case that this panics.
+func (a *allocator) handling(n *node) {
+	a.current = k8s.Trigger{Kind: ciliumio.Nodes.Name(), Name: n.Name}
 }
 
 // node is a CiliumNode with the CIDRs that it holds: no two nodes hold CIDRs that overlap.
@@ -141,6 +148,7 @@ func (a *allocator) upsert(o observed) []string {
 		n = &node{held: map[netip.Prefix]hold{}}
 		a.nodes[o.Name] = n
 	}
+	a.current = k8s.Trigger{Kind: ciliumio.Nodes.Name(), Name: o.Name}
 	n.update(o)
 	a.show(n.Name, o.Elsewhere)
 	if !a.synced {

@@ -31,6 +31,7 @@ const (
 
 // serve allocates what a node requests and lacks, and computes its desired state.
 func (a *allocator) serve(n *node) {
+	a.handling(n)
 	n.refusals = nil
 	if !n.Deleting && n.Undecoded == "" {
 		for _, r := range merged(n.Requested) {

@@ -16,6 +16,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
@@ -31,6 +32,7 @@ type pendingWrite struct {
 func (c *controller) pendingWrite(name string) (w pendingWrite, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer panics.Sharing()
 	n := c.alloc.nodes[name]
 	if n != nil && n.waits() {
 		c.retryWaiting()

@@ -23,7 +23,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// maxStale is how many pods in a pass may turn out to be managed: the cache is behind then.
+// maxStale is how many pods of a namespace may in a pass turn out to be managed: the cache is behind then.
 const maxStale = 5
 
 // controller restarts pods without CiliumEndpoint.
@@ -84,7 +84,7 @@ func (c *controller) open(ctx context.Context) (err error) {
 	return err
 }
 
-// pass restarts the first of the pods that are due.
+// pass restarts the first of the pods that are due, of each namespace.
 func (c *controller) pass(ctx context.Context, _ string) error {
 	now := time.Now()
 	c.restarts.expire(now)
@@ -98,7 +98,7 @@ func (c *controller) pass(ctx context.Context, _ string) error {
 	if first && !c.roleKnown() || c.denied() { // the role is read meanwhile: a GET could be forbidden
 		return nil
 	}
-	return c.restartOne(ctx, found.due)
+	return c.restartEach(ctx, found.due)
 }
 
 func (c *controller) managed(p *pod) bool {
@@ -121,28 +121,41 @@ func (c *controller) unserved(p *pod) string {
 	return ""
 }
 
-// restartOne restarts the first pod for which that succeeds. A pod whose deletion is refused does not hold up others.
-func (c *controller) restartOne(ctx context.Context, due []*pod) error {
+// restartEach restarts one pod of each namespace.
+func (c *controller) restartEach(ctx context.Context, namespaces [][]*pod) error {
+	var errs []error
+	for _, due := range namespaces {
+		ended, err := c.restartOne(ctx, due)
+		if errs = append(errs, err); ended {
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// restartOne restarts the first pod for which that succeeds. A pod whose deletion is refused does not hold up others. The pass has ended
+// where no other pod could be restarted, either.
+func (c *controller) restartOne(ctx context.Context, due []*pod) (ended bool, err error) {
 	var errs []error
 	stale := 0
 	for _, p := range due {
 		restarted, err := c.restart(ctx, p)
 		switch {
 		case err == nil && restarted:
-			return errors.Join(errs...)
+			return false, errors.Join(errs...)
 		case err == nil:
 			if stale++; stale == maxStale {
-				return errors.Join(errs...)
+				return false, errors.Join(errs...)
 			}
 		case c.deny(err):
-			return errors.Join(errs...)
+			return true, errors.Join(errs...)
 		case !k8s.Refused(err) || k8s.HoldOf(err, 0, time.Now()).Cause != k8s.NoHold:
-			return errors.Join(append(errs, err)...) // it would be that of the next pod, too
+			return true, errors.Join(append(errs, err)...) // it would be that of the next pod, too
 		default:
 			errs = append(errs, err)
 		}
 	}
-	return errors.Join(errs...)
+	return false, errors.Join(errs...)
 }
 
 // restart deletes a pod, or only reports it. It returns false for a pod that is managed by now, or another one.

@@ -141,11 +141,13 @@ func (b *bubble) pod(name, node string, age time.Duration, edits ...func(*pod)) 
 	for _, edit := range edits {
 		edit(p)
 	}
-	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "kube-system", UID: p.UID.API()}}
+	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.Namespace.String(), UID: p.UID.API()}}
 	full.Spec.NodeName, full.Status.Phase = node, corev1.PodRunning
-	b.put(podRef(name), full)
+	b.put(k8s.Ref{Resource: pods.Resource(), Namespace: full.Namespace, Name: name}, full)
 	b.pods.Upsert(p)
 }
+
+func inNamespace(name string) func(*pod) { return func(p *pod) { p.Namespace = slim.MakeString(name) } }
 
 // managed creates the CiliumEndpoint of a pod.
 func (b *bubble) managed(name string) {
@@ -423,5 +425,24 @@ func TestWaitsForStreams(t *testing.T) {
 		endpoints.Synced()
 		b.deleted("a after 1h0m0s")
 		stop()
+	})
+}
+
+// NUNM-3; number 7.3 of the contract's tenants.md: a pass restarts one pod of each namespace, that of the system first, and a namespace whose
+// delete is refused does not hold up another.
+func TestAPassRestartsOnePodOfEachNamespace(t *testing.T) {
+	in(t, func(t *testing.T, b *bubble) {
+		for _, name := range []string{"x", "y", "refused"} {
+			b.pod(name, "n1", 9*time.Hour, inNamespace("bb"))
+		}
+		b.pod("coredns", "n1", time.Hour, inNamespace("kube-system"))
+		b.pod("dns", "n1", 2*time.Hour, inNamespace("aa"))
+		b.pod("refused", "n1", 10*time.Hour, inNamespace("cc"))
+		b.refuse["refused"] = apierrors.NewForbidden(pods.Resource().GroupResource(), "refused", fmt.Errorf("webhook"))
+		defer b.start(nil)()
+		synctest.Wait()
+		b.deleted("coredns after 0s", "x after 0s", "dns after 0s")
+		time.Sleep(16 * time.Second)
+		b.deleted("coredns after 0s", "x after 0s", "dns after 0s", "y after 15s")
 	})
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -113,13 +115,14 @@ type facts struct {
 // findings are the unmanaged ones among all pods.
 type findings struct {
 	unmanaged int
-	due       []*pod         // to be restarted, in their order
+	due       [][]*pod       // to be restarted, in their order: one of each namespace in a pass
 	spared    map[string]int // the others, by the reason
 }
 
 // classify judges all pods.
 func classify(all iter.Seq[*pod], f facts) findings {
 	s := findings{spared: map[string]int{}}
+	var due []*pod
 	ready := map[workload]int{}
 	for p := range all {
 		if bool(p.Status.Ready) && !p.Controller.IsZero() {
@@ -135,11 +138,35 @@ func classify(all iter.Seq[*pod], f facts) findings {
 		case f.restarts.recent(p, f.now):
 			s.spared["restarted less than 5 min ago"]++
 		default:
-			s.due = append(s.due, p)
+			due = append(due, p)
 		}
 	}
-	slices.SortFunc(s.due, func(a, b *pod) int { return compare(a, b, ready) })
+	slices.SortFunc(due, func(a, b *pod) int { return compare(a, b, ready) })
+	s.due = byNamespace(due)
 	return s
+}
+
+// byNamespace divides pods by their namespaces, that of the system first: the pods of one namespace do not keep those of another
+// waiting, and its own DNS is what a cluster needs first.
+func byNamespace(pods []*pod) (all [][]*pod) {
+	place := map[slim.String]int{}
+	for _, p := range pods {
+		i, known := place[p.Namespace]
+		if !known {
+			i = len(all)
+			place[p.Namespace] = i
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], p)
+	}
+	isSystem := func(of []*pod) int {
+		if of[0].Namespace.String() == metav1.NamespaceSystem {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(all, func(a, b []*pod) int { return cmp.Compare(isSystem(a), isSystem(b)) })
+	return all
 }
 
 // compare puts pods first whose workload has another ready pod, and then older ones.
@@ -168,5 +195,9 @@ func (s findings) String() string {
 		return ""
 	}
 	slices.Sort(texts)
-	return fmt.Sprintf("%d unmanaged pods are not restarted: %v", s.unmanaged-len(s.due), texts)
+	spared := 0
+	for _, n := range s.spared {
+		spared += n
+	}
+	return fmt.Sprintf("%d unmanaged pods are not restarted: %v", spared, texts)
 }

@@ -4,6 +4,7 @@
 package unmanaged
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -46,11 +47,37 @@ func TestOrder(t *testing.T) {
 	add("two-of-two", "b", 3*time.Hour, true)
 	s := classify(slices.Values(all), facts{now: now, managed: func(*pod) bool { return false }, unserved: func(*pod) string { return "" }, restarts: newRestarts()})
 	var names []string
-	for _, p := range s.due {
+	for _, p := range slices.Concat(s.due...) {
 		names = append(names, p.Name)
 	}
 	if got := strings.Join(names, " "); got != "not-ready two-of-two one-of-two lonely lonely-too last-ready" {
 		t.Errorf("the order is %s", got)
+	}
+}
+
+// NUNM-3, NUNM-6; number 7.3 of the contract's tenants.md: one pod of each namespace in a pass, and that of the system first, however many and
+// old those of another are.
+func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
+	now := time.Now()
+	var all []*pod
+	add := func(namespace, name string, age time.Duration) {
+		p := &pod{}
+		p.Namespace, p.Name, p.Status.StartTime = slim.MakeString(namespace), name, slim.MakeTime(now.Add(-age))
+		all = append(all, p)
+	}
+	for i := range 20 {
+		add("bb", fmt.Sprintf("dns-%02d", i), 9*time.Hour)
+	}
+	add("aa", "dns", 2*time.Hour)
+	add("kube-system", "coredns-1", time.Hour)
+	add("kube-system", "coredns-2", time.Minute)
+	s := classify(slices.Values(all), facts{now: now, managed: func(*pod) bool { return false }, unserved: func(*pod) string { return "" }, restarts: newRestarts()})
+	var first []string
+	for _, of := range s.due {
+		first = append(first, of[0].Key().String())
+	}
+	if got := strings.Join(first, " "); got != "kube-system/coredns-1 bb/dns-00 aa/dns" || s.unmanaged != 23 {
+		t.Errorf("the pass restarts %s", got)
 	}
 }
 

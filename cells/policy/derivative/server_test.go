@@ -213,3 +213,24 @@ func TestOtherPolicies(t *testing.T) {
 		t.Errorf("it wrote %q", texts)
 	}
 }
+
+// K8S-22; number 7.2 of the contract's tenants.md: five policies of one namespace whose groups take long to look up leave a worker to the
+// policy of another.
+func TestPoliciesOfOneNamespaceDoNotHoldUpThoseOfAnother(t *testing.T) {
+	w := newWorld(t)
+	for i := range 5 {
+		w.create(w.policies, fmt.Sprint("slow-", i), `"spec":`+groupRule(fmt.Sprint("slow-", i)))
+	}
+	w.cloud.set("quick", "10.1.1.1")
+	w.start(w.Kubeconfig())
+	operatortest.Eventually(t, "the first of them are looked up", func() bool { return w.cloud.begun() >= 3 })
+	other := w.Namespace + "-aa"
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}
+	if _, err := w.Core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	policies := w.Dynamic.Resource(v2.CiliumNetworkPolicyResource).Namespace(other)
+	derived := w.create(policies, "quick", `"spec":`+groupRule("quick"))
+	w.cidrs(policies, derived, "10.1.1.1/32")
+	close(w.cloud.slow)
+}

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -31,24 +32,34 @@ type cloud struct {
 	members map[string][]string
 	fails   map[string]string
 	asked   map[string]int
+	waiting atomic.Int32
+	slow    chan struct{} // look-ups of groups named slow wait for its end
 }
 
 func newCloud() *cloud {
-	return &cloud{members: map[string][]string{}, fails: map[string]string{}, asked: map[string]int{}}
+	return &cloud{members: map[string][]string{}, fails: map[string]string{}, asked: map[string]int{}, slow: make(chan struct{})}
 }
 
 // Name implements networkpolicy.Provider.
 func (*cloud) Name() string { return "aws" }
 
 // Addresses implements networkpolicy.Provider.
-func (c *cloud) Addresses(_ context.Context, raw json.RawMessage) (all []netip.Addr, err error) {
+func (c *cloud) Addresses(ctx context.Context, raw json.RawMessage) (all []netip.Addr, err error) {
 	var g v2.AWSGroup
 	if err := json.Unmarshal(raw, &g); err != nil {
 		return nil, err
 	}
+	name := g.Labels["group"]
+	if strings.HasPrefix(name, "slow") {
+		c.waiting.Add(1)
+		select {
+		case <-c.slow:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := g.Labels["group"]
 	c.asked[name]++
 	if text := c.fails[name]; text != "" {
 		return nil, errors.New(text)
@@ -58,6 +69,9 @@ func (c *cloud) Addresses(_ context.Context, raw json.RawMessage) (all []netip.A
 	}
 	return all, nil
 }
+
+// begun is the number of slow look-ups that have begun.
+func (c *cloud) begun() int { return int(c.waiting.Load()) }
 
 func (c *cloud) set(group string, members ...string) {
 	c.mu.Lock()

@@ -8,18 +8,25 @@ package inflight
 
 import (
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// limit is the duration after which an attempt is reported.
-const limit = 5 * time.Second
+const (
+	// limit is the duration after which an attempt is reported.
+	limit = 5 * time.Second
+	// logAfter is the duration after which one is logged, once.
+	logAfter = time.Minute
+)
 
 // Tracker follows the attempts of one loop. It is safe for concurrent use.
 type Tracker struct {
 	health health.Reporter
+	log    *slog.Logger
+	rule   string
 
 	mu       sync.Mutex
 	attempts map[*attempt]struct{}
@@ -28,18 +35,19 @@ type Tracker struct {
 }
 
 type attempt struct {
-	key   any
-	since time.Time
+	key    any
+	since  time.Time
+	logged bool
 }
 
-// New returns a tracker that reports to a part of its own.
-func New(h health.Reporter) *Tracker {
-	return &Tracker{health: h.Child("attempts"), attempts: map[*attempt]struct{}{}}
+// New returns a tracker for a rule that reports to a part of health of its own.
+func New(h health.Reporter, log *slog.Logger, rule string) *Tracker {
+	return &Tracker{health: h.Child("attempts"), log: log, rule: rule, attempts: map[*attempt]struct{}{}}
 }
 
 // Begin records the start of an attempt for a key; end records its end.
 func (t *Tracker) Begin(key any) (end func()) {
-	a := &attempt{key, time.Now()}
+	a := &attempt{key: key, since: time.Now()}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.attempts[a] = struct{}{}
@@ -69,6 +77,19 @@ func (t *Tracker) inspect() {
 	t.timer.Reset(t.report())
 }
 
+// Oldest is the key of the oldest attempt, nil for none.
+func (t *Tracker) Oldest() (key any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var since time.Time
+	for a := range t.attempts {
+		if key == nil || a.since.Before(since) {
+			key, since = a.key, a.since
+		}
+	}
+	return key
+}
+
 // report reports the oldest attempt if it takes long, and returns the delay until the
 // next inspection.
 func (t *Tracker) report() time.Duration {
@@ -77,6 +98,10 @@ func (t *Tracker) report() time.Duration {
 	for a := range t.attempts {
 		if time.Since(a.since) >= limit {
 			late++
+		}
+		if !a.logged && time.Since(a.since) >= logAfter {
+			a.logged = true
+			t.log.Warn("attempt takes long", "rule", t.rule, "key", fmt.Sprint(a.key), "since", a.since.UTC().Format(time.RFC3339))
 		}
 		if oldest == nil || a.since.Before(oldest.since) {
 			oldest = a

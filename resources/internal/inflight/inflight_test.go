@@ -4,6 +4,7 @@
 package inflight
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,7 @@ func TestMain(m *testing.M) { waittest.Main(m) }
 func TestAttemptsThatTakeLongAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tree := health.NewTree()
-		tracker := New(tree.Reporter("duty.loop"))
+		tracker := New(tree.Reporter("duty.loop"), slog.New(slog.DiscardHandler), "duty loop")
 		shown := func() string {
 			synctest.Wait()
 			var texts []string

@@ -9,9 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime/debug"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // A Codec decodes the objects of one slim type. It is immutable and safe for
@@ -146,7 +149,7 @@ func decodeJSON(raw []byte, value any) (err error) {
 // itself, not the process.
 func recoverTo(err *error) {
 	if r := recover(); r != nil {
-		*err = fmt.Errorf("decoder panicked: %v", r)
+		*err = fmt.Errorf("decoder panicked: %w", lifecycle.AsPanic(r, debug.Stack()))
 	}
 }
 

@@ -20,9 +20,18 @@ import (
 // in it: one line per frame, innermost first, down to that call. Goroutines that
 // it started carry the labels, too, but not the call.
 func Hanging(function string, labels ...string) string {
+	stack, found := Find(function, labels...)
+	if !found {
+		return "  unknown: it has just ended"
+	}
+	return stack
+}
+
+// Find is Hanging, and reports whether there is such a goroutine.
+func Find(function string, labels ...string) (stack string, found bool) {
 	var all strings.Builder
 	if err := pprof.Lookup("goroutine").WriteTo(&all, 1); err != nil {
-		return "  unknown: " + err.Error()
+		return "  unknown: " + err.Error(), true
 	}
 	var pairs []string
 	for pair := range slices.Chunk(labels, 2) {
@@ -34,10 +43,10 @@ func Hanging(function string, labels ...string) string {
 			continue
 		}
 		if frames, ok := framesAbove(record, function); ok {
-			return strings.Join(frames, "\n")
+			return strings.Join(frames, "\n"), true
 		}
 	}
-	return "  unknown: it has just ended"
+	return "", false
 }
 
 // framesAbove are the frames of a record above the one of function, which must

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/skep-operator/skep/resources/stream/internal/conditions"
+	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
 // Index is the declaration of an index, as stream.Index.
@@ -132,7 +134,7 @@ func (l *Log[P]) unindex(n *node[P]) {
 func (ix *Index[P, K]) String() string { return ix.name }
 
 func (ix *Index[P, K]) build(l *Log[P]) indexed[P] {
-	p := &postings[P, K]{index: ix, health: l.health, byKey: map[K]nodeSet[P]{}}
+	p := &postings[P, K]{index: ix, health: l.health, byKey: map[K]nodeSet[P]{}, panicked: map[slim.Key]error{}}
 	p.addFrom = func(k K) { p.from = appendKey(p.from, k) }
 	p.addTo = func(k K) { p.to = appendKey(p.to, k) }
 	for n := l.head; n != nil; n = n.next {
@@ -148,7 +150,8 @@ type postings[P any, K comparable] struct {
 	index          *Index[P, K]
 	health         *conditions.Set
 	byKey          map[K]nodeSet[P]
-	from, to       []K // of apply, reused
+	panicked       map[slim.Key]error // objects for which the key function panics
+	from, to       []K                // of apply, reused
 	addFrom, addTo func(K)
 }
 
@@ -160,6 +163,7 @@ func (p *postings[P, K]) add(n *node[P]) {
 func (p *postings[P, K]) remove(n *node[P]) {
 	p.collect(n.obj, p.addFrom)
 	p.apply(n)
+	p.forget(slim.MetaOf(n.obj).Key())
 }
 
 func (p *postings[P, K]) move(n *node[P], old P) {
@@ -190,12 +194,31 @@ func (p *postings[P, K]) apply(n *node[P]) {
 // collect runs the key function. One that panics costs its object the place in
 // this index, not the process its life.
 func (p *postings[P, K]) collect(obj P, add func(K)) {
-	defer func() {
-		if r := recover(); r != nil {
-			p.health.Set("index "+p.index.name, fmt.Errorf("the key function panicked: %v", r))
-		}
-	}()
-	p.index.keys(obj, add)
+	err := lifecycle.Recover(func() error { p.index.keys(obj, add); return nil })
+	if err == nil && len(p.panicked) == 0 {
+		return
+	}
+	key := slim.MetaOf(obj).Key()
+	if delete(p.panicked, key); err != nil {
+		p.panicked[key] = fmt.Errorf("%s is not found by it, its key function panicked: %w", key, err)
+	}
+	p.report()
+}
+
+// forget is called for an object that is gone.
+func (p *postings[P, K]) forget(key slim.Key) {
+	if _, panicked := p.panicked[key]; panicked {
+		delete(p.panicked, key)
+		p.report()
+	}
+}
+
+func (p *postings[P, K]) report() {
+	for _, err := range p.panicked {
+		p.health.Set("index "+p.index.name, err)
+		return
+	}
+	p.health.Set("index "+p.index.name, nil)
 }
 
 func (p *postings[P, K]) lookup(key K) []P {
