@@ -145,6 +145,7 @@ var parts = map[string]string{
 	"loop-…":       "keys of a work queue that fail",
 	"mesh":         "Services with routes that are not served as they ask for",
 	"mirror-…":     "keys that are written to etcd below a prefix",
+	"objects-…":    "objects whose handling panicked, which wait with a pause of their own",
 	"objects":      "objects of which nothing can be decoded, or not all of a pool, CiliumBGPClusterConfigs without an effect, and Ingresses, Gateways and Services that are not served as they ask for",
 	"nodes":        "pod CIDRs that are refused or cannot be decoded",
 	"numbers":      "how many numeric identities are in use",

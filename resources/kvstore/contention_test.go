@@ -24,7 +24,7 @@ func TestWritersWhoUndoEachOther(t *testing.T) {
 	run(t, s.Run)
 	key := servicesOfC1 + "ns/a"
 	writes := 0
-	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // the other writer looks each 5 ms
 		if holds(t, etcd, key, "ours") {
 			writes++
 			_, err := etcd.Put(t.Context(), key, "theirs")
