@@ -44,6 +44,7 @@ var events = map[string]event{
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
 	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule"},
+	"HandlingPanicked":          {"the Lease", "its own", "the handling of an object panicked: the message names it and the line; it waits with a pause of its own, and the others are handled"},
 	"HostOfAnother":             {"the Ingress", "its own", "what it asks for of a host belongs to an older Ingress of another namespace"},
 	"HostPortOfAnother":         {"the Ingress", "its own", "the port of the nodes that it asks for belongs to a component of the cluster, or to an older Ingress of another namespace, and it is not served"},
 	"HostOfThis":                {"the Ingress", "its own", "younger Ingresses of other namespaces ask for what it has of its hosts, and do not get it"},
