@@ -516,8 +516,12 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 		return fmt.Errorf("%s is missing", what)
 	}
 	headless := d.Spec.ClusterIP == corev1.ClusterIPNone
+	supported := d.Annotations[supportedFamilies] // IPv6, too, where the options of the test have it and no export says that it has IPv4
+	if supported != "IPv4" && (supported != "IPv4,IPv6" || len(i.Spec.IPFamilies) > 0) {
+		return fmt.Errorf("%s says that it supports %q, and the ServiceImport %v", what, supported, i.Spec.IPFamilies)
+	}
 	ips := d.Spec.ClusterIPs
-	if len(i.Spec.IPFamilies) > 0 {
+	if supported == "IPv4" {
 		ips = ips[:1]
 	}
 	if headless {
@@ -536,10 +540,7 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	maps.Copy(annotations, i.Annotations)
 	labels[serviceOfSet], labels[sourceCluster] = i.Name, "c1"
 	annotations[globalService], annotations[sharedService] = "true", strconv.FormatBool(o.isValid(i.Name))
-	annotations[supportedFamilies] = "IPv4,IPv6"
-	if len(i.Spec.IPFamilies) > 0 { // the Services of the tests have IPv4, and remote clusters do not say
-		annotations[supportedFamilies] = "IPv4"
-	}
+	annotations[supportedFamilies] = supported
 	delete(annotations, madeFromExports)
 	delete(annotations, derivedService)
 	switch {
