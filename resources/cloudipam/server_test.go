@@ -426,7 +426,7 @@ func TestServerFalsifiedResponses(t *testing.T) {
 	}
 }
 
-// CIPAM-43: a node with the annotation is left alone, until it has it no more.
+// CIPAM-45: a node with the annotation is left alone, until it has it no more.
 func TestServerIgnoredNode(t *testing.T) {
 	s := newServer(t)
 	s.run("ign", func(n *v2.CiliumNode) { n.Annotations = map[string]string{"ipam.cilium.io/ignore": "True"} })

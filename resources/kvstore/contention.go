@@ -100,8 +100,8 @@ func (c *contention) show(now time.Time) {
 		c.health.OK("")
 		return
 	}
-	text := fmt.Sprintf("another writer has changed the key %s%s %d times after it was written here; it is written again in %s: stop the operator of another cluster with the same name, or what else writes there",
-		c.prefix, worst, most, c.keys[worst].Wait(now).Round(time.Second))
+	text := fmt.Sprintf("another writer has changed the key %s %d times after it was written here; it is written again in %s: stop the operator of another cluster with the same name, or what else writes there",
+		c.prefix+worst, most, c.keys[worst].Wait(now).Round(time.Second))
 	if fought > 1 {
 		text += fmt.Sprintf("; and %d more keys", fought-1)
 	}
