@@ -26,7 +26,7 @@ import (
 // more, from the contract; the table's view of their pods and of endpoints lags behind nothing but what it is told.
 func TestModelOfFleets(t *testing.T) {
 	var total fleetTally
-	for seed := range seedtest.Seeds(t, 600) {
+	for seed := range seedtest.Seeds(t, 400) {
 		m := newFleetModel(seed)
 		for range 120 {
 			if m.step(); m.wrong != "" {

@@ -40,6 +40,7 @@ func TestAHandlerThatDoesNotReturnIsLeftBehind(t *testing.T) {
 		ended := make(chan error)
 		go func() { ended <- q.Run(ctx) }()
 		time.Sleep(2 * time.Minute)
+		synctest.Wait()
 		if log := r.log.String(); strings.Count(log, `msg="attempt takes long" rule="ipam.test check" key=bb/q7`) != 1 {
 			t.Errorf("the log says:\n%s", log)
 		}
