@@ -69,6 +69,7 @@ func newController(p params) *controller {
 
 // Open is called before anything is watched.
 func (c *controller) Open(ctx context.Context) (err error) {
+	c.Metrics.reset()
 	if c.exports, err = c.Exports.Store(ctx); err != nil {
 		return err
 	}

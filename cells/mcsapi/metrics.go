@@ -4,9 +4,12 @@
 package mcsapi
 
 import (
+	"sync"
+
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -16,41 +19,116 @@ type mcsMetrics struct {
 	ImportInfo       *prometheus.GaugeVec
 	ImportConditions *prometheus.GaugeVec
 	ImportClusters   *prometheus.GaugeVec
+
+	mu    sync.Mutex
+	all   map[slim.Key]reported
+	names map[slim.Key]bool // that have series of their own
 }
 
 func newMetrics(f metrics.Factory) *mcsMetrics {
 	f = f.In("mcsapi")
-	return &mcsMetrics{
+	m := &mcsMetrics{
 		ExportInfo:       f.GaugeVec("serviceexport_info", "1 for each ServiceExport", "serviceexport", "namespace"),
 		ExportConditions: f.GaugeVec("serviceexport_status_condition", "1 for each condition of a ServiceExport with its status", "serviceexport", "namespace", "condition", "status"),
 		ImportInfo:       f.GaugeVec("serviceimport_info", "1 for each ServiceImport, with its type", "serviceimport", "namespace", "type"),
 		ImportConditions: f.GaugeVec("serviceimport_status_condition", "1 for each condition of a ServiceImport with its status", "serviceimport", "namespace", "condition", "status"),
 		ImportClusters:   f.GaugeVec("serviceimport_status_clusters", "Clusters that export the service of a ServiceImport", "serviceimport", "namespace"),
 	}
+	m.reset()
+	return m
+}
+
+const (
+	// maxNamed is how many names have series of their own.
+	maxNamed = 1000
+	// others is the name and the namespace of the rest, whose series are sums.
+	others = "other"
+)
+
+// reset forgets all names: those of an earlier term, or of before the module was rebuilt, may be gone.
+func (m *mcsMetrics) reset() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all, m.names = map[slim.Key]reported{}, map[slim.Key]bool{}
+	for _, v := range []*prometheus.GaugeVec{m.ExportInfo, m.ExportConditions, m.ImportInfo, m.ImportConditions, m.ImportClusters} {
+		v.Reset()
+	}
+}
+
+// series is a gauge with its labels after the name and the namespace.
+type series struct {
+	of    *prometheus.GaugeVec
+	extra [2]string // "" for none
+}
+
+func (s series) labels(name, namespace string) []string {
+	labels := []string{name, namespace}
+	for _, label := range s.extra {
+		if label != "" {
+			labels = append(labels, label)
+		}
+	}
+	return labels
+}
+
+// reported is what the metrics have of a name.
+type reported struct {
+	isNamed bool
+	values  map[series]float64
 }
 
 // report sets the metrics of a name as its objects are.
 func (m *mcsMetrics) report(s *state) {
-	name, namespace := s.key.Name, s.key.Namespace
-	for _, v := range []*prometheus.GaugeVec{m.ExportInfo, m.ExportConditions} {
-		v.DeletePartialMatch(prometheus.Labels{"serviceexport": name, "namespace": namespace})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remove(s.key)
+	now := reported{len(m.names) < maxNamed, m.valuesOf(s)}
+	if len(now.values) == 0 {
+		return
 	}
-	for _, v := range []*prometheus.GaugeVec{m.ImportInfo, m.ImportConditions, m.ImportClusters} {
-		v.DeletePartialMatch(prometheus.Labels{"serviceimport": name, "namespace": namespace})
+	if m.all[s.key] = now; now.isNamed {
+		m.names[s.key] = true
 	}
-	if e := s.export; e != nil {
-		m.ExportInfo.WithLabelValues(name, namespace).Set(1)
-		setConditionMetrics(m.ExportConditions, s, e.Status.Conditions)
-	}
-	if i := s.imported; i != nil {
-		m.ImportInfo.WithLabelValues(name, namespace, string(i.Spec.Type)).Set(1)
-		m.ImportClusters.WithLabelValues(name, namespace).Set(float64(len(i.Status.Clusters)))
-		setConditionMetrics(m.ImportConditions, s, i.Status.Conditions)
+	for of, value := range now.values {
+		if now.isNamed {
+			of.of.WithLabelValues(of.labels(s.key.Name, s.key.Namespace)...).Set(value)
+		} else {
+			of.of.WithLabelValues(of.labels(others, others)...).Add(value)
+		}
 	}
 }
 
-func setConditionMetrics(v *prometheus.GaugeVec, s *state, conditions []metav1.Condition) {
+// remove removes what the metrics have of a name. The caller has the lock.
+func (m *mcsMetrics) remove(key slim.Key) {
+	was := m.all[key]
+	delete(m.all, key)
+	delete(m.names, key)
+	for of, value := range was.values {
+		if was.isNamed {
+			of.of.DeleteLabelValues(of.labels(key.Name, key.Namespace)...)
+		} else {
+			of.of.WithLabelValues(of.labels(others, others)...).Sub(value)
+		}
+	}
+}
+
+// valuesOf are the values of a name.
+func (m *mcsMetrics) valuesOf(s *state) map[series]float64 {
+	values := map[series]float64{}
+	if e := s.export; e != nil {
+		values[series{of: m.ExportInfo}] = 1
+		addConditions(values, m.ExportConditions, e.Status.Conditions)
+	}
+	if i := s.imported; i != nil {
+		values[series{m.ImportInfo, [2]string{string(i.Spec.Type)}}] = 1
+		values[series{of: m.ImportClusters}] = float64(len(i.Status.Clusters))
+		addConditions(values, m.ImportConditions, i.Status.Conditions)
+	}
+	return values
+}
+
+func addConditions(to map[series]float64, of *prometheus.GaugeVec, conditions []metav1.Condition) {
 	for _, c := range conditions {
-		v.WithLabelValues(s.key.Name, s.key.Namespace, c.Type, string(c.Status)).Set(1)
+		to[series{of, [2]string{c.Type, string(c.Status)}}] = 1
 	}
 }

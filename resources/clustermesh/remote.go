@@ -158,18 +158,20 @@ func followPrefix[T any](ctx context.Context, r *remote, etcd *kvstore.Remote, c
 	}
 	folder := kvstore.Folder(prefix, r.name)
 	objects.begin(r.name)
+	bad := unusable{log: r.mesh.Log.With("cluster", r.name)}
 	for e := range etcd.Watch(ctx, folder) {
 		key, ok := objectKey(strings.TrimPrefix(e.Key, folder))
 		switch {
 		case e.Kind == kvstore.Synced:
 			objects.complete(r.name)
+			bad.sum(time.Now())
 		case !ok:
 			r.mesh.Log.Debug("ignoring key of a remote cluster that names no object", "cluster", r.name, "key", e.Key)
 		case e.Kind == kvstore.Delete:
 			objects.remove(r.name, key)
 		default:
 			if err := objects.set(r.name, key, e.Value); err != nil {
-				r.mesh.Log.Warn("value of a remote cluster cannot be used, keeping the one before", "cluster", r.name, "key", e.Key, "error", err)
+				bad.report(e.Key, err, time.Now())
 			}
 		}
 	}

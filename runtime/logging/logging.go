@@ -54,6 +54,7 @@ func New(w io.Writer) *Log {
 	l := &Log{logrus: logrus.New()}
 	l.logrus.SetOutput(w)
 	l.logrus.SetFormatter(formatter("text-ts"))
+	l.logrus.AddHook(bound{})
 	l.logrus.AddHook(counter{l})
 	l.slog = slog.New(logrusslog.NewHandler(l.logrus, nil))
 	return l

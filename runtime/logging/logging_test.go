@@ -5,6 +5,7 @@ package logging_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -43,6 +44,18 @@ func opt(pairs ...string) logging.Config {
 		c.LogOpt[p[0]] = p[1]
 	}
 	return c
+}
+
+// CONF-17; number 5.2 of the contract's tenants.md: what others wrote does not fill the log. A stack stays whole.
+func TestLongTextsAreCut(t *testing.T) {
+	for _, format := range []string{"text", "json"} {
+		l, out := newLog(t, opt("format", format))
+		long := strings.Repeat("ä", 120_000)
+		l.Logger("ipam").Warn("is "+long, "text", long, "error", errors.New(long), "list", []string{long, long}, logging.Stack, long, "n", 3)
+		if lines := out.Lines(); len(lines) != 1 || strings.Count(lines[0], "…") != 4 || len(lines[0]) > len(long)+4*1200 || !strings.Contains(lines[0], long) {
+			t.Errorf("%s: %d lines, the first of %d bytes", format, len(lines), len(lines[0]))
+		}
+	}
 }
 
 func TestFormats(t *testing.T) {

@@ -19,7 +19,7 @@ type poolMetrics struct {
 	Pending   *prometheus.GaugeVec
 	Conflicts *prometheus.GaugeVec
 
-	known map[string]bool // pools with values
+	known map[string]bool // labels with values
 }
 
 func newMetrics(f metrics.Factory) *poolMetrics {
@@ -32,6 +32,76 @@ func newMetrics(f metrics.Factory) *poolMetrics {
 	}
 }
 
+const (
+	// maxNamed is how many pools have series of their own, the first by name.
+	maxNamed = 1000
+	// others is the label of the rest, and of pools that do not exist: nodes name what they like.
+	others = "other"
+)
+
+// labels returns the label of each pool.
+func (a *allocator) labels() func(pool string) string {
+	names := slices.Sorted(maps.Keys(a.pools))
+	named := map[string]bool{}
+	for _, name := range names[:min(len(names), maxNamed)] {
+		named[name] = true
+	}
+	return func(pool string) string {
+		if named[pool] {
+			return pool
+		}
+		return others
+	}
+}
+
+// poolCounts are the values of the gauges, by the label of a pool.
+type poolCounts struct {
+	labels    map[string]bool
+	blocks    map[poolFamily]map[string]float64 // by state
+	pending   map[poolFamily]float64
+	conflicts map[string]float64
+}
+
+// count counts blocks, starved nodes and conflicts.
+func (a *allocator) count() poolCounts {
+	c := poolCounts{map[string]bool{}, map[poolFamily]map[string]float64{}, map[poolFamily]float64{}, map[string]float64{}}
+	label := a.labels()
+	add := func(of poolFamily, state string, n float64) {
+		if c.labels[of.pool] = true; c.blocks[of] == nil {
+			c.blocks[of] = map[string]float64{}
+		}
+		c.blocks[of][state] += n
+	}
+	for name, p := range a.pools {
+		if p.problem.overlaps {
+			c.conflicts[label(name)]++
+		}
+		for family, b := range p.blocks {
+			used, free := new(big.Int), new(big.Int)
+			if b != nil {
+				used, free = b.Used(), b.Free()
+			}
+			of := poolFamily{label(name), alloc.Family(family).String()}
+			add(of, "used", float(used))
+			add(of, "free", float(free))
+		}
+	}
+	for of, n := range a.draining() {
+		add(poolFamily{label(of.pool), of.family}, "draining", float64(n))
+	}
+	for _, n := range a.failing {
+		for _, r := range n.refusals {
+			c.labels[label(r.pool)] = true
+			c.pending[poolFamily{label(r.pool), r.family.String()}]++
+		}
+		for _, of := range n.conflicts() {
+			c.labels[label(of.pool)] = true
+			c.conflicts[label(of.pool)]++
+		}
+	}
+	return c
+}
+
 // update sets the gauges. The caller has the lock of the allocator.
 func (m *poolMetrics) update(a *allocator) {
 	if !a.synced || a.counted == a.edits {
@@ -39,45 +109,24 @@ func (m *poolMetrics) update(a *allocator) {
 	}
 	a.counted = a.edits
 	a.claims.apply(a.blocks) // they count as used
-	draining, pending, conflicts := a.draining(), map[poolFamily]int{}, map[string]int{}
-	for _, n := range a.failing {
-		for _, r := range n.refusals {
-			pending[poolFamily{r.pool, r.family.String()}]++
-		}
-		for _, c := range n.conflicts() {
-			conflicts[c.pool]++
-		}
-	}
-	pools := map[string]bool{}
-	for name, p := range a.pools {
-		pools[name] = true
-		if p.problem.overlaps {
-			conflicts[name]++
-		}
-		for family, b := range p.blocks {
-			labels := []string{name, alloc.Family(family).String()}
-			used, free := new(big.Int), new(big.Int)
-			if b != nil {
-				used, free = b.Used(), b.Free()
-			}
-			m.Blocks.WithLabelValues(append(labels, "used")...).Set(float(used))
-			m.Blocks.WithLabelValues(append(labels, "free")...).Set(float(free))
-		}
-	}
-	for _, of := range slices.Concat(slices.Collect(maps.Keys(draining)), slices.Collect(maps.Keys(pending))) {
-		pools[of.pool] = true
-	}
-	for name := range pools {
+	c := a.count()
+	for name := range c.labels {
 		for _, family := range []string{"IPv4", "IPv6"} {
-			m.Blocks.WithLabelValues(name, family, "draining").Set(float64(draining[poolFamily{name, family}]))
-			m.Pending.WithLabelValues(name, family).Set(float64(pending[poolFamily{name, family}]))
+			of := poolFamily{name, family}
+			m.Blocks.WithLabelValues(name, family, "draining").Set(c.blocks[of]["draining"])
+			m.Pending.WithLabelValues(name, family).Set(c.pending[of])
 		}
-		m.Conflicts.WithLabelValues(name).Set(float64(conflicts[name]))
+		m.Conflicts.WithLabelValues(name).Set(c.conflicts[name])
 	}
-	m.forget(pools)
+	for of, states := range c.blocks {
+		for state, n := range states {
+			m.Blocks.WithLabelValues(of.pool, of.family, state).Set(n)
+		}
+	}
+	m.forget(c.labels)
 }
 
-// forget removes the values of pools that do not exist any more, and of which nodes hold and need nothing.
+// forget removes the values of labels that no pool has any more.
 func (m *poolMetrics) forget(pools map[string]bool) {
 	for name := range m.known {
 		if !pools[name] {

@@ -337,7 +337,7 @@ func TestServerPoolsOfOtherShapes(t *testing.T) {
 	s.wantError("b", fmt.Sprintf(refused, "ipv6", "b", "ipv4-only", "pool empty"), "ipv4-only: 10.0.0.0/24")
 	s.want("c", "tiny: 10.1.0.0/32")
 	operatortest.Eventually(t, "starved nodes are counted", func() bool {
-		return o.Metric("ipam_pool_nodes_starved", "IPv6", "ipv4-only") == 1 && o.Metric("ipam_pool_nodes_starved", "IPv4", "no-exist") == 1 &&
+		return o.Metric("ipam_pool_nodes_starved", "IPv6", "ipv4-only") == 1 && o.Metric("ipam_pool_nodes_starved", "IPv4", "other") == 1 &&
 			o.Metric("ipam_pool_blocks", "IPv4", "ipv4-only", "used") == 1 && o.Metric("ipam_pool_blocks", "IPv4", "ipv4-only", "free") == 255
 	})
 	s.createPool("no-exist", "10.2.0.0/16 mask 24", "")
@@ -409,7 +409,7 @@ func TestServerReentersItsTerm(t *testing.T) {
 		t.Errorf("after the term was entered again: %q", all)
 	}
 	operatortest.Eventually(t, "the metrics are those of the new term", func() bool {
-		return o.Metric("ipam_pool_blocks", "IPv4", "default", "used") == 2 && o.Metric("ipam_pool_blocks", "IPv4", "x", "draining") == 1
+		return o.Metric("ipam_pool_blocks", "IPv4", "default", "used") == 2 && o.Metric("ipam_pool_blocks", "IPv4", "other", "draining") == 1
 	})
 	if d := o.Degraded(""); d != "" {
 		t.Error(d)
