@@ -50,6 +50,7 @@ type controller struct {
 	tlsAlpha     reconcile.OnDemand[tlsRouteAlpha]
 	imports      reconcile.OnDemand[serviceImport]
 	classConfigs reconcile.OnDemand[classConfig]
+	nodes        reconcile.OnDemand[node]
 	policies     reconcile.OnDemand[tlsPolicy]
 	configMaps   reconcile.OnDemand[configMap]
 	sets         reconcile.OnDemand[listenerSet]
@@ -184,6 +185,7 @@ func (c *controller) tlsOnDemand() *reconcile.OnDemand[tlsRoute]             { r
 func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[tlsRouteAlpha]   { return &c.tlsAlpha }
 func (c *controller) importsOnDemand() *reconcile.OnDemand[serviceImport]    { return &c.imports }
 func (c *controller) classConfigsOnDemand() *reconcile.OnDemand[classConfig] { return &c.classConfigs }
+func (c *controller) nodesOnDemand() *reconcile.OnDemand[node]               { return &c.nodes }
 func (c *controller) policiesOnDemand() *reconcile.OnDemand[tlsPolicy]       { return &c.policies }
 func (c *controller) configMapsOnDemand() *reconcile.OnDemand[configMap]     { return &c.configMaps }
 func (c *controller) listenerSetsOnDemand() *reconcile.OnDemand[listenerSet] { return &c.sets }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -138,6 +139,7 @@ func (c *controller) drop(key slim.Key) {
 	c.sets.Drop(key)
 	c.imports.Drop(key)
 	c.classConfigs.Drop(key)
+	c.nodes.Drop(key)
 	c.forget(key)
 }
 
@@ -147,7 +149,8 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	var o outcome
 	if ports := portsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
-			ports: ports, kept: unbuilt(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, policy: c.Config.GatewayAPIServiceExternalTP, config: config,
+			ports: ports, kept: unbuilt(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
+			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed)
 		if err == nil {
 			err = c.writeConfig(ctx, g, s, plan)
@@ -165,7 +168,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	} else {
 		c.reports.Set(kindService, aboutGateway(g))
 	}
-	o.addressless = c.Config.GatewayAPIHostNetworkEnabled || config.Type == corev1.ServiceTypeNodePort
+	c.setNodeAddresses(&o, g, config)
 	if has, exists := c.services.Get(at); exists && has.Controller.Reference().UID == g.UID {
 		o.service = has
 	}

@@ -75,6 +75,7 @@ func TestClassConfigs(t *testing.T) {
 	w.crds.Apply([]byte(classConfigDefinition))
 	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"))
 	w.apply(httpRoutes.Resource(), httpRouteTo("web", "", "v1"))
+	w.node("a", "", internal("192.0.2.11"))
 	o := w.start()
 	operatortest.Eventually(t, "there is a Service", func() bool { return w.loadBalancer(config) != nil })
 	class := func() string {

@@ -97,6 +97,7 @@ type desiredService struct {
 	ports       []int32
 	kept        []protocolPort // that stay if they are there
 	hostNetwork bool
+	atNodes     bool          // on the network of the nodes there are ports of nodes, too
 	policy      string        // the external traffic policy without a serviceConfig
 	config      serviceConfig // of the class
 }
@@ -111,7 +112,9 @@ func (d desiredService) set(s *corev1.Service, isNew bool) {
 		s.Spec.ExternalTrafficPolicy = d.config.ExternalTrafficPolicy
 	}
 	if d.hostNetwork {
-		s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""
+		if s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeClusterIP, ""; d.atNodes {
+			s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyCluster
+		}
 	}
 	if len(d.config.IPFamilies) > 0 {
 		s.Spec.IPFamilies = d.config.IPFamilies

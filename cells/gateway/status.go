@@ -25,6 +25,9 @@ type outcome struct {
 	service *service
 	// addressless says that the Service is of a type without addresses.
 	addressless bool
+	// atNodes says that the Gateway has the addresses of nodes then, which are these.
+	atNodes   bool
+	addresses []gatewayv1.GatewayStatusAddress
 }
 
 // result decides about the conditions and addresses of a Gateway.
@@ -33,7 +36,7 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 		accepted:   condition{true, string(gatewayv1.GatewayReasonAccepted), "Gateway successfully scheduled"},
 		programmed: condition{true, string(gatewayv1.GatewayReasonProgrammed), "Gateway Programmed"},
 	}
-	if o.service != nil {
+	if r.addresses = o.addresses; !o.atNodes && o.service != nil {
 		r.addresses = addressesOf(o.service)
 	}
 	notValid := string(gatewayv1.GatewayReasonListenersNotValid)
@@ -53,8 +56,8 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 		r.programmed = condition{false, string(gatewayv1.GatewayReasonNoResources), o.failure}
 	case !p.isProgrammable():
 		r.programmed = condition{false, notValid, "No listener can be programmed"}
-	case o.addressless:
-	case !hasAll(r.addresses, ips):
+	case o.addressless && (!o.atNodes || len(r.addresses) > 0):
+	case !o.atNodes && !hasAll(r.addresses, ips):
 		r.programmed = condition{false, string(gatewayv1.GatewayReasonAddressNotUsable), "The addresses are not assigned to the Service"}
 		if len(r.addresses) == 0 {
 			r.programmed = condition{false, string(gatewayv1.GatewayReasonAddressNotAssigned), "Gateway waiting for address"}

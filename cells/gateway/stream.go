@@ -335,6 +335,7 @@ var (
 	tlsPolicyKind  = stream.Custom[tlsPolicy](api.WithResource("backendtlspolicies")).OfKind(kindTLSPolicy)
 	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: importGroup, Version: "v1alpha1", Resource: "serviceimports"}).OfKind(kindImport)
 	services       = stream.Core[service, corev1.Service](core.WithResource("services"))
+	nodes          = stream.Core[node, corev1.Node](core.WithResource("nodes"))
 	namespaces     = stream.Core[namespace, corev1.Namespace](core.WithResource("namespaces"))
 	// Releases of Helm are large, and no certificates.
 	secrets    = stream.Core[secret, corev1.Secret](core.WithResource("secrets")).MatchingFields("type!=helm.sh/release.v1")

@@ -23,6 +23,7 @@ type seen struct {
 	targets    map[slim.Key][]slim.Key // of routes, as route.targets has them; of BackendTLSPolicies, Services
 	ports      map[slim.Key][]slim.ServicePort
 	namespaces map[string]slim.Labels
+	nodes      map[string]string // the addresses of Nodes that have one
 }
 
 // input is what planning depends on of an object: all but its status.
@@ -33,7 +34,7 @@ type input struct {
 }
 
 func newSeen() seen {
-	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}}
+	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}, map[string]string{}}
 }
 
 // changed reports whether more than the status of an object has changed.

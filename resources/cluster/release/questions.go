@@ -163,4 +163,9 @@ var (
 	// DualStackServices is whether new Services of Ingresses and Gateways have both families where the cluster has them.
 	DualStackServices = question("DualStackServices", "Do Services of Ingresses and Gateways have both families?", "ENV-37",
 		[...]bool{false, true, true, true})
+
+	// GatewaysAtNodes is whether Gateways on the network of nodes have Services of type NodePort, and Gateways of that type the addresses of
+	// nodes in their status.
+	GatewaysAtNodes = question("GatewaysAtNodes", "Do Gateways without a load balancer have ports and addresses of nodes?", "GW-50",
+		[...]bool{false, false, false, true})
 )
