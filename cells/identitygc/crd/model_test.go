@@ -293,16 +293,19 @@ type operator struct {
 	written map[string]slim.Revision        // by that of the stream
 }
 
-func (o *operator) answer() error {
-	o.u.pause(10 * time.Second)
+// answer waits for an answer, or for the end of ctx, as a client does: the server may have done then what was asked for.
+func (o *operator) answer(ctx context.Context) error {
+	if !job.Sleep(ctx, time.Duration(o.u.roll(int64(10*time.Second)))) {
+		return ctx.Err()
+	}
 	if o.u.roll(20) == 0 {
 		return errors.New("no answer")
 	}
 	return nil
 }
 
-func (o *operator) Modify(_ context.Context, ref k8s.Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
-	if err := o.answer(); err != nil {
+func (o *operator) Modify(ctx context.Context, ref k8s.Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
+	if err := o.answer(ctx); err != nil {
 		return nil, false, err
 	}
 	o.u.mu.Lock()
@@ -324,7 +327,7 @@ func (o *operator) Modify(_ context.Context, ref k8s.Ref, edit func(*unstructure
 	if err := edit(obj); err != nil {
 		return nil, false, err
 	}
-	lost := o.answer()
+	lost := o.answer(ctx)
 	o.u.mu.Lock()
 	defer o.u.mu.Unlock()
 	mark := obj.GetAnnotations()[annotation]
@@ -340,8 +343,8 @@ func (o *operator) Modify(_ context.Context, ref k8s.Ref, edit func(*unstructure
 	return obj, lost == nil, lost
 }
 
-func (o *operator) Delete(_ context.Context, ref k8s.Ref, only k8s.Preconditions) error {
-	lost := o.answer()
+func (o *operator) Delete(ctx context.Context, ref k8s.Ref, only k8s.Preconditions) error {
+	lost := o.answer(ctx)
 	o.u.mu.Lock()
 	defer o.u.mu.Unlock()
 	if lost != nil && o.u.r.IntN(2) == 0 {
