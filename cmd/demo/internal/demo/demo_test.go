@@ -102,8 +102,8 @@ func TestDemoShowsEveryNodeWithItsCIDRsAndCleansUp(t *testing.T) {
 		`\d+  +shop  +cart`,
 		`ces-\S+  +monitoring  +prometheus-0`,
 		`frontend  +shop  +192\.0\.2\.\d+`,
-		`storefront  +shop  +192\.0\.2\.\d+  +shop\.example\.com  +cilium-secrets/shop-shop-tls`,
-		`public  +shop  +192\.0\.2\.\d+  +\*\.example\.com, www\.example\.com`,
+		`storefront  +shop  +192\.0\.2\.\d+, 2001:db8:1:\S*  +shop\.example\.com  +cilium-secrets/shop-shop-tls`,
+		`public  +shop  +192\.0\.2\.\d+, 2001:db8:1:\S*  +\*\.example\.com, www\.example\.com`,
 		`storefront  +shop  +True  +Accepted HTTPRoute`,
 		`elsewhere  +shop  +False  +No matching listener hostname`,
 	} {
