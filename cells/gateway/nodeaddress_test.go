@@ -82,7 +82,7 @@ func TestAddressesOfNodes(t *testing.T) {
 	var nodes []*node
 	for i := range 17 {
 		n := &node{}
-		n.Status.Addresses = []slim.NodeAddress{{Type: "Hostname", Address: "n"}, {Type: "InternalIP", Address: fmt.Sprintf("192.0.2.%d", i+1)}}
+		n.Status.Addresses = []slim.NodeAddress{{Address: "n"}, {Address: fmt.Sprintf("192.0.2.%d", i+1)}}
 		nodes = append(nodes, n, n)
 	}
 	var got []string
