@@ -134,6 +134,7 @@ type model struct {
 	guards
 	r     *rand.Rand
 	keeps *filters
+	kept  func(source, key string) bool // by agents of the newest release
 
 	changes   []thing // all since the beginning, revision 1 first
 	now       map[string]thing
@@ -168,6 +169,7 @@ func newModel(seed uint64, g guards) *model {
 		given: map[slim.UID]slim.Labels{}, had: map[slim.UID]map[slim.Labels]bool{}, edits: r.IntN(3) == 0, mutates: []string{"", "", "", "create", "create update"}[r.IntN(5)],
 		lag: []float64{0, 0.5, 0.9}[r.IntN(3)], lose: []float64{0, 0.1, 0.4}[r.IntN(3)],
 	}
+	w.kept = memoize(w.keeps.all[w.keeps.of[release.Newest()]].Keeps)
 	for range 2 {
 		w.replicas = append(w.replicas, &replica{model: w, id: len(w.replicas)})
 	}
@@ -377,7 +379,7 @@ func (w *model) labelsOf(p *slim.Pod) slim.Labels {
 	n := w.now["namespace"+p.Namespace.String()].content.(*slim.Namespace)
 	return slim.MakeLabels(labels.Pod{
 		Cluster: "c", Namespace: n.Name, NamespaceLabels: n.Labels.All(), Labels: p.Labels.All(),
-	}.Identity(w.keeps.all[w.keeps.of[release.Newest()]].Keeps))
+	}.Identity(w.kept))
 }
 
 // inUse are the sets that pods have.
