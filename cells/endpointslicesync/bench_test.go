@@ -17,7 +17,7 @@ func BenchmarkPlan(b *testing.B) {
 	for c := range 10 {
 		name := fmt.Sprint("cluster-", c)
 		clusters[name] = remote(fmt.Sprintf("10.%d.0.1", c), fmt.Sprintf("10.%d.0.2", c), fmt.Sprintf("10.%d.0.3", c))
-		existing[name] = stored(b, planFor(s, name, clusters[name], nil, 100).create...)
+		existing[name] = stored(b, planFor(s, name, clusters[name], nil, bounds{endpoints: 100}).create...)
 	}
 	for _, test := range []struct {
 		name   string
@@ -30,7 +30,7 @@ func BenchmarkPlan(b *testing.B) {
 			for b.Loop() {
 				writes := 0
 				for name, backends := range clusters {
-					p := planFor(s, name, backends, existing[name], 100)
+					p := planFor(s, name, backends, existing[name], bounds{endpoints: 100})
 					writes += len(p.create) + len(p.update) + len(p.remove)
 				}
 				if writes != test.writes {

@@ -4,7 +4,9 @@
 package endpointslicesync
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -29,10 +31,11 @@ type controller struct {
 	mu      sync.Mutex
 	due     map[slim.Key]time.Time // when changes of a service are written
 	desired map[slim.Key]counts
+	left    int // endpoints of all Services
 }
 
 // counts is what a Service is to have.
-type counts struct{ slices, endpoints int }
+type counts struct{ slices, endpoints, left int }
 
 type params struct {
 	cell.In
@@ -170,7 +173,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 			total.slices += len(existing[cluster])
 			continue
 		}
-		total.append(planFor(s, cluster, backends, existing[cluster], c.Config.ClusterMeshEndpointsPerSlice))
+		total.append(planFor(s, cluster, backends, existing[cluster], bounds{c.Config.ClusterMeshEndpointsPerSlice, c.Config.ClusterMeshMaxSlicesPerService}))
 	}
 	c.count(key, total)
 	var result reconcile.Result
@@ -218,7 +221,7 @@ func (c *controller) backends(s *service, cluster string, key slim.Key) (backend
 func (p *plan) append(other plan) {
 	p.create, p.update, p.remove = append(p.create, other.create...), append(p.update, other.update...), append(p.remove, other.remove...)
 	p.slices, p.endpoints = p.slices+other.slices, p.endpoints+other.endpoints
-	p.added, p.removed = p.added+other.added, p.removed+other.removed
+	p.added, p.removed, p.left = p.added+other.added, p.removed+other.removed, p.left+other.left
 }
 
 // hold leaves out what would take slices away: deletes, and owners that are other ones. It reports whether that was something.
@@ -234,10 +237,35 @@ func (p *plan) hold() (held bool) {
 func (c *controller) count(key slim.Key, p plan) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now, before := counts{p.slices, p.endpoints}, c.desired[key]
+	now, before := counts{p.slices, p.endpoints, p.left}, c.desired[key]
 	c.Metrics.DesiredSlices.Add(float64(now.slices - before.slices))
 	c.Metrics.DesiredEndpoints.Add(float64(now.endpoints - before.endpoints))
 	if c.desired[key] = now; now == (counts{}) {
 		delete(c.desired, key)
+	}
+	if now.left != before.left {
+		c.reportLeftOut(now.left - before.left)
+	}
+}
+
+// reportLeftOut reports that endpoints more, or fewer, have no slice. The caller has the lock.
+func (c *controller) reportLeftOut(more int) {
+	part, before := c.Deps.Health.Child("left-out"), c.left
+	c.left += more
+	c.Metrics.LeftOut.Set(float64(c.left))
+	if c.left == 0 {
+		part.OK("")
+		return
+	}
+	left := map[string]int{}
+	for key, n := range c.desired {
+		if n.left > 0 {
+			left[key.String()] = n.left
+		}
+	}
+	first := slices.MinFunc(slices.Collect(maps.Keys(left)), cmp.Compare)
+	part.Degraded("endpoints of remote clusters are left out", fmt.Errorf("%d endpoints of %d Services, beginning with %d of %s, as there are too many EndpointSlices (--clustermesh-max-slices-per-service)", c.left, len(left), left[first], first))
+	if before == 0 {
+		c.Deps.Log.Warn("endpoints of remote clusters are left out, as a Service has too many EndpointSlices", "service", first, "endpoints", left[first], "most", c.Config.ClusterMeshMaxSlicesPerService)
 	}
 }

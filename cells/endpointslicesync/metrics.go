@@ -13,6 +13,7 @@ type sliceMetrics struct {
 	DesiredSlices    prometheus.Gauge
 	Slices           prometheus.Gauge
 	DesiredEndpoints prometheus.Gauge
+	LeftOut          prometheus.Gauge
 	Added            prometheus.Histogram
 	Removed          prometheus.Histogram
 	Changes          *prometheus.CounterVec
@@ -27,6 +28,7 @@ func newMetrics(f metrics.Factory) *sliceMetrics {
 		DesiredSlices:    f.Gauge("desired_endpoint_slices", "EndpointSlices that the endpoints of remote clusters need"),
 		Slices:           f.Gauge("num_endpoint_slices", "EndpointSlices of remote clusters that exist"),
 		DesiredEndpoints: f.Gauge("endpoints_desired", "Endpoints of remote clusters in EndpointSlices"),
+		LeftOut:          f.Gauge("left_out_endpoints", "Endpoints of remote clusters without an EndpointSlice, as their Service has too many"),
 		Added:            f.Histogram("endpoints_added_per_sync", "Endpoints that a reconciliation of a Service added", buckets),
 		Removed:          f.Histogram("endpoints_removed_per_sync", "Endpoints that a reconciliation of a Service removed", buckets),
 		Changes:          f.CounterVec("endpoint_slice_changes", "EndpointSlices written", "operation"),

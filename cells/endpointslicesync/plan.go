@@ -37,6 +37,16 @@ type plan struct {
 
 	slices, endpoints int // that are desired
 	added, removed    int // endpoints
+	left              int // endpoints without a slice, as there are too many
+}
+
+// bounds are how many endpoints a slice has, and how many slices of a cluster a Service, 0 for any number.
+type bounds struct{ endpoints, slices int }
+
+// grouped are slices of a group.
+type grouped struct {
+	of    group
+	fills []fill
 }
 
 // change is a slice that differs from what it is to be.
@@ -52,8 +62,9 @@ type fill struct {
 	changed bool
 }
 
-// planFor plans the slices of a Service in a cluster. backends is nil if it has none there; existing are the slices of both.
-func planFor(s *service, cluster string, backends *clustermesh.Service, existing []*meshSlice, most int) plan {
+// planFor plans the slices of a Service in a cluster. backends is nil if it has none there; existing are the slices of both. These stay if
+// there are more than the bound: it is about new ones.
+func planFor(s *service, cluster string, backends *clustermesh.Service, existing []*meshSlice, most bounds) plan {
 	var p plan
 	desired := groupsOf(s, backends)
 	names := map[string]bool{}
@@ -67,13 +78,43 @@ func planFor(s *service, cluster string, backends *clustermesh.Service, existing
 		}
 		byGroup[g] = append(byGroup[g], slice)
 	}
+	var all []grouped
 	for _, g := range slices.SortedFunc(maps.Keys(desired), compareGroups) {
 		p.endpoints += len(desired[g])
-		for _, f := range distribute(desired[g], byGroup[g], most) {
-			p.add(s, cluster, backends, g, f, names)
+		all = append(all, grouped{g, distribute(desired[g], byGroup[g], most.endpoints)})
+	}
+	p.bound(all, most.slices)
+	for _, g := range all {
+		for _, f := range g.fills {
+			p.add(s, cluster, backends, g.of, f, names)
 		}
 	}
 	return p
+}
+
+// bound leaves out new slices that are too many.
+func (p *plan) bound(all []grouped, most int) {
+	n := 0
+	for _, g := range all {
+		for _, f := range g.fills {
+			if f.is != nil && len(f.ips) > 0 {
+				n++
+			}
+		}
+	}
+	for i := range all {
+		all[i].fills = slices.DeleteFunc(all[i].fills, func(f fill) bool {
+			if f.is != nil {
+				return false
+			}
+			if n++; most <= 0 || n <= most {
+				return false
+			}
+			p.left += len(f.ips)
+			return true
+		})
+	}
+	p.endpoints -= p.left
 }
 
 // add plans one slice.

@@ -65,7 +65,7 @@ func TestSlice(t *testing.T) {
 	headless := decodeService(t, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
 	backends := remote("42.42.42.42")
 	backends.Hostnames["42.42.42.42"] = "web-0"
-	p := planFor(headless, "cluster-1", backends, nil, 100)
+	p := planFor(headless, "cluster-1", backends, nil, bounds{endpoints: 100})
 	if len(p.create) != 1 || len(p.update)+len(p.remove) > 0 || p.slices != 1 || p.endpoints != 1 || p.added != 1 {
 		t.Fatalf("%+v", p)
 	}
@@ -114,7 +114,7 @@ ports:
 	if diff := cmp.Diff(want, string(got)); diff != "" {
 		t.Error(diff)
 	}
-	again := planFor(headless, "cluster-1", backends, stored(t, p.create...), 100)
+	again := planFor(headless, "cluster-1", backends, stored(t, p.create...), bounds{endpoints: 100})
 	if n := len(again.create) + len(again.update) + len(again.remove); n > 0 {
 		t.Errorf("of an equal slice: %+v", again)
 	}
@@ -154,7 +154,7 @@ func TestParticipates(t *testing.T) {
 func TestGroups(t *testing.T) {
 	b := remote("10.0.0.1", "10.0.0.2", "fd00::1", "no address")
 	b.Backends["10.0.0.2"] = clustermesh.Ports{"other": {Protocol: "UDP", Port: 53}, "port-name": {Protocol: "TCP", Port: 42}}
-	p := planFor(decodeService(t, nil), "c", b, nil, 100)
+	p := planFor(decodeService(t, nil), "c", b, nil, bounds{endpoints: 100})
 	var got []string
 	for _, s := range p.create {
 		got = append(got, fmt.Sprint(s.AddressType, " ", s.Endpoints[0].Addresses[0], " ", len(s.Ports)))
@@ -169,7 +169,7 @@ func TestGroups(t *testing.T) {
 	if supported.hasFamily(discoveryv1.AddressTypeIPv6) || !supported.hasFamily(discoveryv1.AddressTypeIPv4) {
 		t.Error("ESS-5: the annotation does not count")
 	}
-	if p := planFor(v4, "c", b, nil, 100); len(p.create) != 2 {
+	if p := planFor(v4, "c", b, nil, bounds{endpoints: 100}); len(p.create) != 2 {
 		t.Errorf("of a Service with IPv4 alone: %d", len(p.create))
 	}
 }
@@ -181,7 +181,7 @@ func TestRefused(t *testing.T) {
 	b.Backends["10.0.0.1"] = clustermesh.Ports{
 		"good": {Protocol: "TCP", Port: 42}, "": {Protocol: "SCTP", Port: 43}, "Not A Name": {Protocol: "TCP", Port: 44}, "odd": {Protocol: "ICMP", Port: 45}, "none": {Protocol: "UDP"},
 	}
-	p := planFor(decodeService(t, nil), "c", b, nil, 100)
+	p := planFor(decodeService(t, nil), "c", b, nil, bounds{endpoints: 100})
 	if len(p.create) != 1 || len(p.create[0].Endpoints) != 1 || p.create[0].Endpoints[0].Hostname != nil || len(p.create[0].Ports) != 2 {
 		t.Errorf("%+v", p.create)
 	}
@@ -209,7 +209,7 @@ func TestHistories(t *testing.T) {
 					before[e.Addresses[0]+groupOf(slice).ports] = slice.Name
 				}
 			}
-			p := planFor(s, "c", backends, world, most)
+			p := planFor(s, "c", backends, world, bounds{endpoints: most})
 			world = apply(t, world, p)
 			seen := map[string]bool{}
 			for _, slice := range world {
@@ -230,7 +230,7 @@ func TestHistories(t *testing.T) {
 			if len(seen) != len(backends.Backends) || p.endpoints != len(seen) || p.slices != len(world) {
 				t.Fatalf("seed %d: %d of %d endpoints, plan %+v", seed, len(seen), len(backends.Backends), p)
 			}
-			if again := planFor(s, "c", backends, world, most); len(again.create)+len(again.update)+len(again.remove) > 0 {
+			if again := planFor(s, "c", backends, world, bounds{endpoints: most}); len(again.create)+len(again.update)+len(again.remove) > 0 {
 				t.Fatalf("seed %d: a second plan is not empty: %+v", seed, again)
 			}
 		}
@@ -283,7 +283,7 @@ func TestHold(t *testing.T) {
 		"no endpoint":       {was, remote(), true, 0},
 		"nothing has to be": {was, remote("10.2.0.1"), false, 0},
 	} {
-		p := planFor(test.service, "a", test.remote, []*meshSlice{slice("a")}, 10)
+		p := planFor(test.service, "a", test.remote, []*meshSlice{slice("a")}, bounds{endpoints: 10})
 		if held := p.hold(); held != test.held || len(p.create)+len(p.update)+len(p.remove) != test.left {
 			t.Errorf("%s: held %t, left %+v", name, held, p)
 		}
@@ -294,12 +294,39 @@ func TestHold(t *testing.T) {
 // replaced.
 func TestEditedSlices(t *testing.T) {
 	s, b := decodeService(t, nil), remote("10.0.0.1")
-	p := planFor(s, "c", b, nil, 100)
+	p := planFor(s, "c", b, nil, bounds{endpoints: 100})
 	world := stored(t, p.create[0], p.create[0])
 	world[1].Name = "zzz"
 	world[0].Labels = slim.MakeLabels(map[string]string{"app": "other"})
-	p = planFor(s, "c", b, world, 100)
+	p = planFor(s, "c", b, world, bounds{endpoints: 100})
 	if len(p.update) != 1 || len(p.remove) != 1 || p.remove[0].Name != "zzz" || p.update[0].want.Labels["app"] != "web" {
 		t.Errorf("%+v", p)
+	}
+}
+
+// ESS-17; numbers 8.1 of the contract's tenants.md: a remote cluster has a bounded number of new slices, however it groups its endpoints. Those
+// that exist stay, and go on with their endpoints.
+func TestSlicesAreBounded(t *testing.T) {
+	s, b := decodeService(t, nil), remote()
+	for i := range 50 { // each with ports of its own
+		b.Backends[fmt.Sprintf("10.0.0.%d", i)] = clustermesh.Ports{"http": {Protocol: "TCP", Port: uint16(1000 + i)}}
+	}
+	p := planFor(s, "c", b, nil, bounds{100, 8})
+	if len(p.create) != 8 || p.slices != 8 || p.endpoints != 8 || p.left != 42 {
+		t.Fatalf("%d slices, %d endpoints, %d left out", len(p.create), p.endpoints, p.left)
+	}
+	world := stored(t, p.create...)
+	if again := planFor(s, "c", b, world, bounds{100, 8}); len(again.create)+len(again.update)+len(again.remove) > 0 || again.left != 42 {
+		t.Errorf("a second plan: %+v", again)
+	}
+	if lower := planFor(s, "c", b, world, bounds{100, 3}); len(lower.create)+len(lower.update)+len(lower.remove) > 0 || lower.left != 42 {
+		t.Errorf("with a lower bound: %+v", lower)
+	}
+	delete(b.Backends, world[0].Endpoints[0].Addresses[0])
+	if next := planFor(s, "c", b, world, bounds{100, 8}); len(next.create) != 1 || len(next.remove) != 1 || next.left != 41 {
+		t.Errorf("when one goes: %+v", next)
+	}
+	if all := planFor(s, "c", b, world, bounds{100, 0}); len(all.create) != 49-7 || all.left > 0 {
+		t.Errorf("without a bound: %d, %d left out", len(all.create), all.left)
 	}
 }

@@ -338,3 +338,20 @@ func TestGathering(t *testing.T) {
 		t.Errorf("%d writes for 20 changes in %d periods", n, periods)
 	}
 }
+
+// ESS-17; numbers 8.1 of the contract's tenants.md: what is left out is in health and in the metric, and comes when there is space.
+func TestTooManySlices(t *testing.T) {
+	w := newWorld(t, "a")
+	w.service()
+	w.serve("a", "", "10.2.0.1", "10.2.0.2", "10.2.0.3", "10.2.0.4", "10.2.0.5")
+	o := w.start("--clustermesh-endpoints-per-slice=1", "--clustermesh-max-slices-per-service=2")
+	operatortest.Eventually(t, "health says so", func() bool {
+		return strings.Contains(o.Degraded("endpointslicesync"), "3 endpoints of 1 Services, beginning with 3 of "+w.Namespace+"/web") && o.Metric("clustermesh_left_out_endpoints") == 3
+	})
+	operatortest.Eventually(t, "two slices", func() bool { return len(w.list()) == 2 })
+	w.serve("a", "", "10.2.0.4", "10.2.0.5")
+	operatortest.Eventually(t, "the others have slices", func() bool {
+		return o.Degraded("endpointslicesync") == "" && len(w.list()) == 2 && o.Metric("clustermesh_left_out_endpoints") == 0
+	})
+	w.CheckHealthy(o)
+}

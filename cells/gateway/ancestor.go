@@ -81,7 +81,7 @@ func (p parents) ancestorOf(r *route, ref gatewayv1.ParentReference) (at gateway
 // that cannot be said.
 func (p parents) serves(r *route, ref, at gatewayv1.ParentReference, ask asker) (serves, known bool) {
 	if parentKind(ref) == kindService {
-		serves = r.kind != kindTLS && attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted.ok
+		serves = r.isHTTP() && attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted.ok
 	} else {
 		g, ours, known := p.gateway(parentKey("", at))
 		if !known {
@@ -94,7 +94,7 @@ func (p parents) serves(r *route, ref, at gatewayv1.ParentReference, ask asker) 
 		if of == kept {
 			return false, false
 		}
-		serves = of == decided && a.accepted.ok && (r.kind != kindTLS || slices.ContainsFunc(a.at, func(h hosts) bool { return h.listener.terminates() }))
+		serves = of == decided && a.accepted.ok && (r.isHTTP() || slices.ContainsFunc(a.at, func(h hosts) bool { return h.listener.terminates() }))
 	}
 	return serves && !compile(r, ask.withoutPolicies()).isDropped(), true
 }

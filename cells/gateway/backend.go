@@ -43,7 +43,7 @@ func resolve(r *route, ref gatewayv1.BackendObjectReference, ask asker) (envoy.B
 		}
 		key = a.target
 	}
-	a := ask.port(key, int32(*ref.Port))
+	a := ask.port(key, int32(*ref.Port), r.protocol())
 	switch {
 	case !a.exists:
 		return none, unresolved(gatewayv1.RouteReasonBackendNotFound, "Service %q not found", key.Name)

@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -23,7 +24,7 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		k8s.Allow("get", definitions.Resource().GroupResource()),
 	),
 	statusRBAC(classes.Resource(), gateways.Resource(), httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource()),
-	optionalStatusRBAC(classConfigs.Resource(), tlsPolicyKind.Resource(), listenerSets.Resource()),
+	optionalStatusRBAC(classConfigs.Resource(), tlsPolicyKind.Resource(), listenerSets.Resource(), tcpRoutes.Resource(), udpRoutes.Resource()),
 	k8s.EventRBAC(),
 	envoyres.PlaceholderRBAC,
 
@@ -31,7 +32,10 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 	stream.Provide(classes), stream.Provide(gateways), stream.Provide(httpRoutes), stream.Provide(grpcRoutes), stream.Provide(grants),
 	stream.Provide(services), stream.Provide(namespaces), stream.Provide(secrets), stream.Provide(definitions),
 	stream.Provide(tlsRoutes, stream.OnDemand()), stream.Provide(tlsRoutesAlpha, stream.OnDemand()), stream.Provide(imports, stream.OnDemand()), stream.Provide(classConfigs, stream.OnDemand()),
+	stream.Provide(tcpRoutes, stream.OnDemand()), stream.Provide(tcpRoutesAlpha, stream.OnDemand()), stream.Provide(udpRoutes, stream.OnDemand()), stream.Provide(udpRoutesAlpha, stream.OnDemand()),
+	stream.Provide(backendSlices, stream.OnDemand()), stream.Provide(portSlices, stream.OnDemand()),
 	stream.Provide(tlsPolicyKind, stream.OnDemand()), stream.Provide(configMaps, stream.OnDemand()), stream.Provide(nodes, stream.OnDemand()),
+	stream.ProvideSelected(agentPods, agents.Selected[agent], stream.OnDemand()),
 	stream.Provide(listenerSets, stream.OnDemand()), stream.Provide(ownedSlices, stream.OnDemand()), stream.Provide(ownedEndpoints, stream.OnDemand()),
 	reconcile.Controller(newController,
 		reconcile.Watches(definitions, (*controller).definitionChanged),
@@ -48,14 +52,17 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		reconcile.Watches(namespaces, (*controller).namespaceChanged),
 		reconcile.Watches(secrets, (*controller).secretChanged),
 		reconcile.Watches(envoyres.Objects, (*controller).configChanged),
-		reconcile.WatchesOnDemand(tlsRoutes, (*controller).tlsOnDemand, func(c *controller, ch stream.Change[tlsRoute]) []slim.Key {
-			return c.routeChanged(ch.Kind, ch.Object.route())
-		}),
-		reconcile.WatchesOnDemand(tlsRoutesAlpha, (*controller).tlsAlphaOnDemand, func(c *controller, ch stream.Change[tlsRouteAlpha]) []slim.Key {
-			return c.routeChanged(ch.Kind, ch.Object.route())
-		}),
+		watchesRoutes(tlsRoutes, (*controller).tlsOnDemand),
+		watchesRoutes(tlsRoutesAlpha, (*controller).tlsAlphaOnDemand),
+		watchesRoutes(tcpRoutes, (*controller).tcpOnDemand),
+		watchesRoutes(tcpRoutesAlpha, (*controller).tcpAlphaOnDemand),
+		watchesRoutes(udpRoutes, (*controller).udpOnDemand),
+		watchesRoutes(udpRoutesAlpha, (*controller).udpAlphaOnDemand),
+		reconcile.WatchesOnDemand(backendSlices, (*controller).backendsOnDemand, (*controller).backendChanged),
+		reconcile.WatchesOnDemand(portSlices, (*controller).portSlicesOnDemand, (*controller).portSliceChanged),
 		reconcile.WatchesOnDemand(imports, (*controller).importsOnDemand, (*controller).importChanged),
 		reconcile.WatchesOnDemand(classConfigs, (*controller).classConfigsOnDemand, (*controller).classConfigChanged),
+		reconcile.WatchesOnDemand(agentPods, (*controller).agentsOnDemand, (*controller).agentChanged),
 		reconcile.WatchesOnDemand(nodes, (*controller).nodesOnDemand, (*controller).nodeChanged),
 		reconcile.WatchesOnDemand(tlsPolicyKind, (*controller).policiesOnDemand, (*controller).policyChanged),
 		reconcile.WatchesOnDemand(configMaps, (*controller).configMapsOnDemand, (*controller).configMapChanged),
@@ -63,6 +70,7 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		reconcile.WatchesOnDemand(ownedSlices, (*controller).slicesOnDemand, (*controller).sliceChanged),
 		reconcile.WatchesOnDemand(ownedEndpoints, (*controller).endpointsOnDemand, (*controller).endpointsChanged),
 		reconcile.Follows((*controller).followRole),
+		reconcile.Follows((*controller).followRefusals),
 		reconcile.Writes[*controller](v2.CiliumEnvoyConfigResource),
 		reconcile.Writes[*controller](services.Resource()),
 	),

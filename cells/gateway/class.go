@@ -64,19 +64,19 @@ var allFeatures = []string{
 	"Mesh",
 	"MeshClusterIPMatching",
 	"ReferenceGrant",
+	kindTCP,
 	"TLSRoute",
 	"TLSRouteModeMixed",
 	"TLSRouteModeTerminate",
+	kindUDP,
 }
 
 // policyFeatures are those of BackendTLSPolicies.
 var policyFeatures = []string{"BackendTLSPolicy", "BackendTLSPolicySANValidation"}
 
-// supportedFeatures are those that are served, sorted.
-func supportedFeatures(withListenerSets, withPolicies bool) []string {
-	return slices.DeleteFunc(slices.Concat(policyFeatures, allFeatures), func(name string) bool {
-		return name == featureListenerSet && !withListenerSets || slices.Contains(policyFeatures, name) && !withPolicies
-	})
+// supportedFeatures are those that are served, sorted, without those that are absent.
+func supportedFeatures(absent map[string]bool) []string {
+	return slices.DeleteFunc(slices.Concat(policyFeatures, allFeatures), func(name string) bool { return absent[name] })
 }
 
 // The releases of the Gateway API that are known here: of version 1, up to this minor.
@@ -153,7 +153,18 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	supported := supportedFeatures(sets.served, policies)
+	absent := map[string]bool{featureListenerSet: !sets.served}
+	for _, name := range policyFeatures {
+		absent[name] = !policies
+	}
+	for _, kind := range c.optional.kinds {
+		v, err := c.servedVersion(ctx, kind)
+		if err != nil {
+			return reconcile.Result{}, err
+		}
+		absent[kind.kind] = kind.ifAllowed && v == nil
+	}
+	supported := supportedFeatures(absent)
 	want := features(supported, d.features)
 	conditions := slices.Clone(cl.Status.Conditions)
 	if !apply(&conditions) && (want == nil || equalFeatures(cl.Status.SupportedFeatures, supported)) {

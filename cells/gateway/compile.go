@@ -24,6 +24,8 @@ type compiler struct {
 	routes []envoy.Route
 	// passthrough is the backends of each rule for TLS that is passed through, and terminated that for TLS that is not.
 	passthrough, terminated [][]envoy.Backend
+	// ports is the backends of a TCPRoute or a UDPRoute.
+	ports []portBackend
 	// dropped says which rules are left out, and why.
 	dropped []string
 }
@@ -68,12 +70,25 @@ func (c *compiler) add(index int, r rule) {
 	for i, m := range r.matches {
 		all[i] = r.Route
 		all[i].Path, all[i].Headers, all[i].Queries, all[i].Method = m.Path, m.Headers, m.Queries, m.Method
-		if err := all[i].Check(); err != nil {
+		if err := checked(all[i], i).Check(); err != nil {
 			c.drop(index, r, err.Error())
 			return
 		}
 	}
 	c.routes = append(c.routes, all...)
+}
+
+// checked is what is to be checked of the route for a match of a rule. What matches share is checked with the first of them: it may be
+// nearly all of an object.
+func checked(r envoy.Route, match int) *envoy.Route {
+	if match > 0 {
+		r.RequestHeaders, r.ResponseHeaders, r.Mirrors, r.CORS = nil, nil, nil, nil
+		r.Backends = slices.Clone(r.Backends[:min(1, len(r.Backends))])
+		for i := range r.Backends {
+			r.Backends[i].RequestHeaders, r.Backends[i].ResponseHeaders = nil, nil
+		}
+	}
+	return &r
 }
 
 // backend adds a backend with a weight. If the reference or a BackendTLSPolicy of it is not valid, it returns the weight that is lost.

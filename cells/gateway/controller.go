@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -46,28 +47,30 @@ type controller struct {
 	installed  *stream.Store[definition]
 	copies     envoy.CopyNames // nil for the plain names
 
-	tls          reconcile.OnDemand[tlsRoute]
-	tlsAlpha     reconcile.OnDemand[tlsRouteAlpha]
+	optional     *optionalRoutes
 	imports      reconcile.OnDemand[serviceImport]
 	classConfigs reconcile.OnDemand[classConfig]
 	nodes        reconcile.OnDemand[node]
 	policies     reconcile.OnDemand[tlsPolicy]
 	configMaps   reconcile.OnDemand[configMap]
 	sets         reconcile.OnDemand[listenerSet]
+	agents       reconcile.OnDemand[agent]
+	backends     reconcile.OnDemand[backendSlice] // EndpointSlices of the backends of TCPRoutes and UDPRoutes
+	portSlices   reconcile.OnDemand[portSlice]    // those of Gateways
 	placeholders *envoyres.Placeholders[duty]
+	refused      *refusals
 
 	reports, meshReports *envoyres.Reports
 	programmed, accepted *metrics.States[slim.Key]
 	seen                 seen // used by functions that map changes
 
-	began         time.Time
-	mu            sync.Mutex
-	states        map[slim.Key]*state         // of Gateways and Services; each is used by the worker of its key
-	served        map[string]servedDefinition // by the name of the definition
-	tlsStore      *stream.Store[tlsRoute]     // at most one of both is not nil
-	tlsAlphaStore *stream.Store[tlsRouteAlpha]
-	policyStore   *stream.Store[tlsPolicy]   // nil if they are not served
-	setStore      *stream.Store[listenerSet] // nil: ListenerSets are not served, or not known yet
+	began        time.Time
+	mu           sync.Mutex
+	states       map[slim.Key]*state         // of Gateways and Services; each is used by the worker of its key
+	served       map[string]servedDefinition // by the name of the definition
+	servedRoutes map[string]servedRoutes     // by optional kind
+	policyStore  *stream.Store[tlsPolicy]    // nil if they are not served
+	setStore     *stream.Store[listenerSet]  // nil: ListenerSets are not served, or not known yet
 }
 
 // state is what is kept of a Gateway, or of a Service with routes, between two Reconciles.
@@ -79,6 +82,7 @@ type state struct {
 	placeholder envoyres.Checked
 	written     time.Time // the CiliumEnvoyConfig
 	counted     time.Time // the numbers of routes in the status
+	published   *assembly // what the statuses of routes say
 }
 
 // translated is what was translated last: it is not again as long as it is what the CiliumEnvoyConfig has.
@@ -95,6 +99,7 @@ type params struct {
 	References  secretref.Config
 	Copies      *secretref.Names `optional:"true"` // nil where no secrets are copied
 	Cluster     cluster.Config
+	Release     release.Configured
 	Classes     stream.Resource[class]
 	Gateways    stream.Resource[gateway]
 	HTTPRoutes  stream.Resource[httpRoute]
@@ -116,7 +121,7 @@ type params struct {
 
 func newController(p params) *controller {
 	return &controller{
-		params: p, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
+		params: p, refused: newRefusals(), optional: newOptionalRoutes(), servedRoutes: map[string]servedRoutes{}, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		reports: envoyres.NewReports(kindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(kindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
@@ -181,10 +186,23 @@ func keyOf(kind string, key slim.Key) slim.Key {
 	return slim.Key{Namespace: key.Namespace, Name: kind + "/" + key.Name}
 }
 
-func (c *controller) tlsOnDemand() *reconcile.OnDemand[tlsRoute]             { return &c.tls }
-func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[tlsRouteAlpha]   { return &c.tlsAlpha }
+func (c *controller) tlsOnDemand() *reconcile.OnDemand[tlsRoute] { return c.optional.tls.onDemand() }
+func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[tlsRouteAlpha] {
+	return c.optional.tlsAlpha.onDemand()
+}
+func (c *controller) tcpOnDemand() *reconcile.OnDemand[tcpRoute] { return c.optional.tcp.onDemand() }
+func (c *controller) tcpAlphaOnDemand() *reconcile.OnDemand[tcpRouteAlpha] {
+	return c.optional.tcpAlpha.onDemand()
+}
+func (c *controller) udpOnDemand() *reconcile.OnDemand[udpRoute] { return c.optional.udp.onDemand() }
+func (c *controller) udpAlphaOnDemand() *reconcile.OnDemand[udpRouteAlpha] {
+	return c.optional.udpAlpha.onDemand()
+}
+func (c *controller) backendsOnDemand() *reconcile.OnDemand[backendSlice]    { return &c.backends }
+func (c *controller) portSlicesOnDemand() *reconcile.OnDemand[portSlice]     { return &c.portSlices }
 func (c *controller) importsOnDemand() *reconcile.OnDemand[serviceImport]    { return &c.imports }
 func (c *controller) classConfigsOnDemand() *reconcile.OnDemand[classConfig] { return &c.classConfigs }
+func (c *controller) agentsOnDemand() *reconcile.OnDemand[agent]             { return &c.agents }
 func (c *controller) nodesOnDemand() *reconcile.OnDemand[node]               { return &c.nodes }
 func (c *controller) policiesOnDemand() *reconcile.OnDemand[tlsPolicy]       { return &c.policies }
 func (c *controller) configMapsOnDemand() *reconcile.OnDemand[configMap]     { return &c.configMaps }

@@ -77,7 +77,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, err
 	}
 	config, problem, known := c.serviceConfigOf(cl, key)
-	tlsKnown, err := c.needTLSRoutes(ctx, key)
+	routesKnown, err := c.needOptionalRoutes(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -87,8 +87,8 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case !known || !tlsKnown || !sets.known():
-		return sets.result(isWaiting), nil
+	case !known || !routesKnown || !sets.known():
+		return c.awaiting(sets), nil
 	case problem != "":
 		return reconcile.Result{Reason: problem}, nil
 	case c.hidesRoute():
@@ -101,10 +101,16 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	for _, set := range all {
 		routes = append(routes, c.routes(routesByParent, set.id())...)
 	}
+	oneListener, known := c.needsOneListener(g, all)
+	if !known {
+		return c.awaiting(sets), nil
+	}
+	s.planner.oneListener = oneListener
 	plan := s.planner.plan(g, all, onceByID(routes), ask)
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
+	c.publish(g, s, plan)
 	result, err := c.write(ctx, g, s, plan, config, placed)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -134,12 +140,16 @@ func onceByID(all []*route) []*route {
 func (c *controller) drop(key slim.Key) {
 	c.reports.Forget(key)
 	c.programmed.Set(key, "")
-	c.dropTLSRoutes(key)
+	c.dropOptionalRoutes(key)
 	c.dropPolicies(key)
 	c.sets.Drop(key)
 	c.imports.Drop(key)
 	c.classConfigs.Drop(key)
 	c.nodes.Drop(key)
+	c.agents.Drop(key)
+	c.backends.Drop(key)
+	c.portSlices.Drop(key)
+	c.refused.forget(key)
 	c.forget(key)
 }
 
@@ -149,18 +159,18 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 	var o outcome
 	if ports := portsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
-			ports: ports, kept: unbuilt(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
+			ports: ports, hasBackends: len(plan.backends) > 0, weighted: plan.hasWeights(), kept: unserved(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed)
 		if err == nil {
-			err = c.writeConfig(ctx, g, s, plan)
+			err = errors.Join(c.writeConfig(ctx, g, s, plan), c.writePorts(ctx, g, plan, placed))
 		}
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()
 		} else if err != nil && !envoyres.IsTerminating(err) {
 			return o, err
 		}
-	} else if err := c.deleteConfig(ctx, g); err != nil {
+	} else if err := errors.Join(c.deleteConfig(ctx, g), c.writePorts(ctx, g, plan, placed)); err != nil {
 		return o, err
 	}
 	if o.failure != "" {
@@ -213,6 +223,9 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 	if err != nil {
 		return err
 	}
+	if d.hasBackends { // EndpointSlices have them
+		return nil
+	}
 	return placed.Write(ctx, c.Client, envoyres.Placeholder{
 		Service: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel], Labels: labels, Annotations: annotations,
 		Desired: desired, Last: &s.placeholder,
@@ -228,7 +241,7 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan
 		return nil
 	}
 	o := c.options(serviceKey(g.Key()))
-	o.HostNetwork = c.Config.hostNetwork(c.Cluster)
+	o.HostNetwork, o.PerPort = c.Config.hostNetwork(c.Cluster), !plan.oneListener
 	t, err := s.translator.Translate(plan.model, o)
 	if err != nil {
 		return err

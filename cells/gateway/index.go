@@ -95,64 +95,107 @@ func (r *route) hasListenerSet() bool {
 	return slices.ContainsFunc(r.parents, func(ref gatewayv1.ParentReference) bool { return parentKind(ref) == kindListenerSet })
 }
 
-// routeIndex is an index of routes of all kinds.
-type routeIndex struct {
-	http  *stream.Index[httpRoute, slim.Key]
-	grpc  *stream.Index[grpcRoute, slim.Key]
-	tls   *stream.Index[tlsRoute, slim.Key]
-	alpha *stream.Index[tlsRouteAlpha, slim.Key]
-}
+// routeKey is what routes are found by.
+type routeKey int
 
-var (
-	routesByParent    = routeIndex{byParent[httpRoute](), byParent[grpcRoute](), byParent[tlsRoute](), byParent[tlsRouteAlpha]()}
-	routesByTarget    = routeIndex{byTarget[httpRoute](), byTarget[grpcRoute](), byTarget[tlsRoute](), byTarget[tlsRouteAlpha]()}
-	routesByNamespace = routeIndex{byNamespace[httpRoute](), byNamespace[grpcRoute](), byNamespace[tlsRoute](), byNamespace[tlsRouteAlpha]()}
+const (
+	routesByParent routeKey = iota
+	routesByTarget
+	routesByNamespace
 )
 
-// routes are the routes of all kinds that have a key.
-func (c *controller) routes(by routeIndex, key slim.Key) []*route {
-	latest, alpha := c.tlsStores()
-	return slices.Concat(routesIn(c.http, by.http, key), routesIn(c.grpc, by.grpc, key), routesIn(latest, by.tls, key), routesIn(alpha, by.alpha, key))
+// routeIndexes are the indexes of a kind of routes, by routeKey.
+type routeIndexes[T any] [3]*stream.Index[T, slim.Key]
+
+func newRouteIndexes[T any, P routeObject[T]]() *routeIndexes[T] {
+	return &routeIndexes[T]{routesByParent: byParent[T, P](), routesByTarget: byTarget[T, P](), routesByNamespace: byNamespace[T, P]()}
 }
 
-func routesIn[T any, P routeObject[T]](s *stream.Store[T], index *stream.Index[T, slim.Key], key slim.Key) (found []*route) {
-	if s == nil {
-		return nil
-	}
-	for r := range stream.ByIndex(s, index, key) {
+// routeStore is the routes of a kind.
+type routeStore interface {
+	by(routeKey, slim.Key) []*route
+	at(slim.Key) (r *route, exists bool)
+	// ids are the ids of all.
+	ids() []slim.Key
+	// hides reports whether there is a route of which nothing could be decoded.
+	hides() bool
+}
+
+// storeOf is a routeStore.
+type storeOf[T any, P routeObject[T]] struct {
+	store   *stream.Store[T]
+	indexes *routeIndexes[T]
+}
+
+func (s storeOf[T, P]) by(index routeKey, key slim.Key) (found []*route) {
+	for r := range stream.ByIndex(s.store, s.indexes[index], key) {
 		found = append(found, P(r).route())
 	}
 	return found
 }
 
-// route is a route by its kind and key.
-func (c *controller) route(kind string, key slim.Key) (r *route, exists bool) {
-	latest, alpha := c.tlsStores()
-	switch {
-	case kind == kindHTTP:
-		return routeAt(c.http, key)
-	case kind == kindGRPC:
-		return routeAt(c.grpc, key)
-	case latest != nil:
-		return routeAt(latest, key)
-	case alpha != nil:
-		return routeAt(alpha, key)
-	}
-	return nil, false
-}
-
-func routeAt[T any, P routeObject[T]](s *stream.Store[T], key slim.Key) (*route, bool) {
-	r, exists := s.Get(key)
+func (s storeOf[T, P]) at(key slim.Key) (*route, bool) {
+	r, exists := s.store.Get(key)
 	if !exists {
 		return nil, false
 	}
 	return P(r).route(), true
 }
 
+func (s storeOf[T, P]) ids() (all []slim.Key) {
+	for r := range s.store.All() {
+		all = append(all, P(r).route().id())
+	}
+	return all
+}
+
+func (s storeOf[T, P]) hides() bool { return hides(s.store) }
+
+// routeStores are the routes of all kinds that are served, by their kind.
+func (c *controller) routeStores() map[string]routeStore {
+	all := map[string]routeStore{kindHTTP: storeOf[httpRoute, *httpRoute]{c.http, httpIndexes}, kindGRPC: storeOf[grpcRoute, *grpcRoute]{c.grpc, grpcIndexes}}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for kind, served := range c.servedRoutes {
+		if served.routeStore != nil {
+			all[kind] = served
+		}
+	}
+	return all
+}
+
+var (
+	httpIndexes = newRouteIndexes[httpRoute]()
+	grpcIndexes = newRouteIndexes[grpcRoute]()
+)
+
+// routes are the routes of all kinds that have a key, by their kinds.
+func (c *controller) routes(by routeKey, key slim.Key) (found []*route) {
+	all := c.routeStores()
+	for _, kind := range routeKinds {
+		if store := all[kind]; store != nil {
+			found = append(found, store.by(by, key)...)
+		}
+	}
+	return found
+}
+
+// route is a route by its kind and key.
+func (c *controller) route(kind string, key slim.Key) (r *route, exists bool) {
+	if store := c.routeStores()[kind]; store != nil {
+		return store.at(key)
+	}
+	return nil, false
+}
+
 // hidesRoute reports whether there is a route, or a BackendTLSPolicy, of which nothing could be decoded: it may be of any Gateway.
 func (c *controller) hidesRoute() bool {
-	latest, alpha := c.tlsStores()
-	return hides(c.http) || hides(c.grpc) || hides(latest) || hides(alpha) || hides(c.storeOfPolicies())
+	for _, store := range c.routeStores() {
+		if store.hides() {
+			return true
+		}
+	}
+	return hides(c.storeOfPolicies())
 }
 
 func hides[T any](s *stream.Store[T]) bool {

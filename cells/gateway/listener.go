@@ -22,12 +22,14 @@ type condition struct {
 // listener is a listener of a Gateway or a ListenerSet, and what is to be said of it.
 type listener struct {
 	of        gatewayv1.Listener
-	namespace string                     // of the Gateway or the ListenerSet
+	holder    slim.Key                   // the id of the Gateway or the ListenerSet
+	namespace string                     // of that
 	hostname  string                     // "" for all
 	kinds     []gatewayv1.RouteGroupKind // of routes that it serves
 	secrets   []envoy.Name
 
 	acceptance
+	known    bool // there are routes for its protocol
 	resolved condition
 	ready    bool       // there is a kind of routes that it serves, and its certificates are valid
 	alone    acceptance // without the listeners of other objects
@@ -37,6 +39,8 @@ type listener struct {
 type acceptance struct {
 	accepted   condition
 	conflicted *condition // nil if it is not
+	// inseparable says that its TLS connections would be those of another port.
+	inseparable bool
 }
 
 // usable reports whether a listener is configured.
@@ -62,6 +66,10 @@ func supportedKinds(p gatewayv1.ProtocolType) []string {
 		return []string{kindHTTP, kindGRPC}
 	case gatewayv1.TLSProtocolType:
 		return []string{kindTLS}
+	case gatewayv1.TCPProtocolType:
+		return []string{kindTCP}
+	case gatewayv1.UDPProtocolType:
+		return []string{kindUDP}
 	}
 	return nil
 }
@@ -70,11 +78,11 @@ func supportedKinds(p gatewayv1.ProtocolType) []string {
 func planListeners(h holder, ask asker) []*listener {
 	all := make([]*listener, len(h.listeners))
 	for i, of := range h.listeners {
-		l := &listener{of: of, namespace: h.Namespace.String(), kinds: []gatewayv1.RouteGroupKind{}}
-		if of.Hostname != nil {
+		l := &listener{of: of, holder: h.id(), namespace: h.Namespace.String(), kinds: []gatewayv1.RouteGroupKind{}}
+		if of.Hostname != nil && !l.isPort() {
 			l.hostname = string(*of.Hostname)
 		}
-		l.accepted = l.accept()
+		l.accepted = l.accept(ask)
 		if l.resolved = l.resolve(h.kind, ask); !l.accepted.ok {
 			l.kinds = []gatewayv1.RouteGroupKind{} // it serves none
 		}
@@ -88,9 +96,11 @@ func planListeners(h holder, ask asker) []*listener {
 }
 
 // accept decides whether a listener can be served by its protocol.
-func (l *listener) accept() condition {
+func (l *listener) accept(ask asker) condition {
+	kinds := supportedKinds(l.of.Protocol)
+	l.known = kinds != nil && (!l.isPort() || ask.serves(kinds[0]))
 	switch {
-	case supportedKinds(l.of.Protocol) == nil:
+	case !l.known:
 		return condition{false, string(gatewayv1.ListenerReasonUnsupportedProtocol), "Unsupported Listener Protocol."}
 	case l.of.Protocol == gatewayv1.HTTPSProtocolType && l.mode() != gatewayv1.TLSModeTerminate:
 		return condition{false, string(gatewayv1.ListenerReasonUnsupportedValue), "HTTPS is terminated: set tls.mode to Terminate, or protocol to TLS"}
@@ -173,7 +183,7 @@ func secretOf(namespace string, ref gatewayv1.SecretObjectReference) (key slim.K
 func markConflicts(all []*listener) {
 	for i, l := range all {
 		for j, other := range all {
-			if i != j && l.of.Port == other.of.Port && supportedKinds(l.of.Protocol) != nil && supportedKinds(other.of.Protocol) != nil {
+			if i != j && l.of.Port == other.of.Port && l.known && other.known {
 				l.conflict(other, "Listener "+string(other.of.Name))
 			}
 		}
@@ -182,25 +192,25 @@ func markConflicts(all []*listener) {
 
 // claims are the listeners that are accepted, by what no other listener may have.
 type claims struct {
-	ports map[gatewayv1.PortNumber]*listener
+	ports map[protocolPort]*listener
 	hosts map[claimedHost]*listener
 }
 
 type claimedHost struct {
-	port     gatewayv1.PortNumber
+	port     protocolPort
 	hostname string
 }
 
 // merge decides about the listeners of several objects together. Those of the first object have precedence.
 func merge(objects [][]*listener) (all []*listener) {
-	c := claims{map[gatewayv1.PortNumber]*listener{}, map[claimedHost]*listener{}}
+	c := claims{map[protocolPort]*listener{}, map[claimedHost]*listener{}}
 	for _, listeners := range objects {
 		for _, l := range listeners {
 			l.acceptance = l.alone
-			if supportedKinds(l.of.Protocol) == nil && l.of.Protocol != gatewayv1.TCPProtocolType {
+			if !l.known && l.of.Protocol != gatewayv1.TCPProtocolType {
 				continue // it may not share the port at all
 			}
-			for _, other := range []*listener{c.hosts[claimedHost{l.of.Port, l.hostname}], c.ports[l.of.Port]} {
+			for _, other := range []*listener{c.hosts[claimedHost{l.protocolPort(), l.hostname}], c.ports[l.protocolPort()]} {
 				if other != nil {
 					l.conflict(other, "A listener of the Gateway, or of a ListenerSet that is older,")
 				}
@@ -208,7 +218,7 @@ func merge(objects [][]*listener) (all []*listener) {
 		}
 		for _, l := range listeners {
 			if l.accepted.ok {
-				c.ports[l.of.Port], c.hosts[claimedHost{l.of.Port, l.hostname}] = l, l
+				c.ports[l.protocolPort()], c.hosts[claimedHost{l.protocolPort(), l.hostname}] = l, l
 			}
 		}
 		all = append(all, listeners...)
@@ -219,7 +229,7 @@ func merge(objects [][]*listener) (all []*listener) {
 // conflict has a listener not accepted if another one of its port contradicts it, which has a name for the message. The first
 // conflict is the one that is reported.
 func (l *listener) conflict(with *listener, name string) {
-	if l.conflicted != nil {
+	if l.conflicted != nil || l.protocolPort().protocol != with.protocolPort().protocol {
 		return
 	}
 	same, sameHost := l.of.Protocol == with.of.Protocol, l.hostname == with.hostname

@@ -38,6 +38,8 @@ func (c *controller) asker(key slim.Key, waiting *bool) (ask asker) {
 			return answer{exists: exists, ok: exists && s.Data.Valid}
 		case aboutTLS:
 			return c.askTLS(q, ask)
+		case aboutKind:
+			return answer{exists: c.servedOf(q.toKind).routeStore != nil}
 		case aboutAuthority:
 			return c.askAuthority(q, key, waiting)
 		}
@@ -53,7 +55,9 @@ func (c *controller) askPort(q question) answer {
 		hidden := c.services.Hides(q.key)
 		return answer{exists: hidden, ok: hidden}
 	}
-	i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Port == q.port })
+	i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool {
+		return p.Port == q.port && (q.protocol == "" || p.Protocol.String() == q.protocol)
+	})
 	if i < 0 {
 		return answer{exists: true}
 	}
@@ -146,47 +150,4 @@ func readDefinition(crd *unstructured.Unstructured) (d servedDefinition) {
 		}
 	}
 	return d
-}
-
-// needTLSRoutes has TLSRoutes watched for a key, in the latest version that is served. They are not known before the initial
-// state is complete.
-func (c *controller) needTLSRoutes(ctx context.Context, key slim.Key) (known bool, err error) {
-	d, err := c.definition(ctx, tlsRoutes.Resource().GroupResource())
-	if err != nil {
-		return false, err
-	}
-	isV1 := slices.Contains(d.versions, tlsRoutes.Resource().Version)
-	isAlpha := !isV1 && slices.Contains(d.versions, tlsRoutesAlpha.Resource().Version)
-	var latest *stream.Store[tlsRoute]
-	var alpha *stream.Store[tlsRouteAlpha]
-	if known = true; isV1 {
-		latest = c.tls.Need(key)
-		known = latest != nil
-	} else {
-		c.tls.Drop(key)
-	}
-	if isAlpha {
-		alpha = c.tlsAlpha.Need(key)
-		known = alpha != nil
-	} else {
-		c.tlsAlpha.Drop(key)
-	}
-	if known {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.tlsStore, c.tlsAlphaStore = latest, alpha
-	}
-	return known, nil
-}
-
-func (c *controller) dropTLSRoutes(key slim.Key) {
-	c.tls.Drop(key)
-	c.tlsAlpha.Drop(key)
-}
-
-// tlsStores are the stores of TLSRoutes: at most one is not nil.
-func (c *controller) tlsStores() (*stream.Store[tlsRoute], *stream.Store[tlsRouteAlpha]) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.tlsStore, c.tlsAlphaStore
 }

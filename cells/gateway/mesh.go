@@ -64,7 +64,7 @@ func planMesh(s *service, routes []*route, ask asker) (m envoy.Model) {
 	for _, r := range slices.SortedFunc(slices.Values(routes), compareAge) {
 		var at []int32
 		for _, ref := range r.parents {
-			if r.kind != kindTLS && r.isParent(ref, kindService, s.Key()) {
+			if r.isHTTP() && r.isParent(ref, kindService, s.Key()) {
 				at = append(at, attachMesh(r, ref, s).ports...)
 			}
 		}

@@ -63,17 +63,6 @@ func metadataOf(g *gateway) (labels, annotations map[string]string) {
 	return labels, annotations
 }
 
-// portsOf are the ports of the listeners that are accepted, sorted.
-func portsOf(all []*listener) (ports []int32) {
-	for _, l := range all {
-		if l.accepted.ok {
-			ports = append(ports, l.of.Port)
-		}
-	}
-	slices.Sort(ports)
-	return slices.Compact(ports)
-}
-
 // staticAddresses are the IP addresses that a Gateway asks for, and whether there are none of another type.
 func staticAddresses(g *gateway) (ips []string, ok bool) {
 	for _, a := range g.Spec.Addresses {
@@ -88,13 +77,19 @@ func staticAddresses(g *gateway) (ips []string, ok bool) {
 }
 
 // servicePort is the port of a Service for listeners.
-func servicePort(port int32) corev1.ServicePort {
-	return corev1.ServicePort{Name: "port-" + strconv.Itoa(int(port)), Port: port, Protocol: corev1.ProtocolTCP}
+func servicePort(p protocolPort) corev1.ServicePort {
+	name := "port-" + strconv.Itoa(int(p.port))
+	if p.protocol == corev1.ProtocolUDP {
+		name += "-udp"
+	}
+	return corev1.ServicePort{Name: name, Port: p.port, Protocol: p.protocol}
 }
 
 // desiredService is what the Service of a Gateway is to be.
 type desiredService struct {
-	ports       []int32
+	ports       []protocolPort
+	hasBackends bool           // of ports for TCP or UDP, which are in EndpointSlices
+	weighted    bool           // they have weights
 	kept        []protocolPort // that stay if they are there
 	hostNetwork bool
 	atNodes     bool          // on the network of the nodes there are ports of nodes, too
@@ -139,12 +134,12 @@ func (d desiredService) set(s *corev1.Service, isNew bool) {
 	s.Spec.Ports = d.servicePorts(s.Spec.Ports)
 }
 
-// servicePorts are the ports of the listeners. Those of listeners that are not built here stay if they are there: they may be served
+// servicePorts are the ports of the listeners. Those of listeners that are not served here stay if they are there: they may be served
 // without us (GW-49).
 func (d desiredService) servicePorts(has []corev1.ServicePort) (all []corev1.ServicePort) {
 	missing := slices.Clone(d.ports)
 	for _, p := range has {
-		if i := slices.Index(missing, p.Port); i >= 0 && p.Name == servicePort(p.Port).Name && p.Protocol == corev1.ProtocolTCP {
+		if i := slices.Index(missing, protocolPort{p.Protocol, p.Port}); i >= 0 && p.Name == servicePort(missing[i]).Name {
 			missing = slices.Delete(missing, i, i+1)
 			all = append(all, p)
 		} else if slices.Contains(d.kept, protocolPort{p.Protocol, p.Port}) {
@@ -157,17 +152,11 @@ func (d desiredService) servicePorts(has []corev1.ServicePort) (all []corev1.Ser
 	return all
 }
 
-// protocolPort is a port of TCP or UDP.
-type protocolPort struct {
-	protocol corev1.Protocol
-	port     int32
-}
-
-// unbuilt are the ports of listeners of protocols that are not built here.
-func unbuilt(all []*listener) (ports []protocolPort) {
+// unserved are the ports of listeners for TCP and UDP that are not served here.
+func unserved(all []*listener) (ports []protocolPort) {
 	for _, l := range all {
-		if l.of.Protocol == gatewayv1.TCPProtocolType || l.of.Protocol == gatewayv1.UDPProtocolType {
-			ports = append(ports, protocolPort{corev1.Protocol(l.of.Protocol), l.of.Port})
+		if l.isPort() && !l.accepted.ok {
+			ports = append(ports, l.protocolPort())
 		}
 	}
 	return ports
@@ -178,6 +167,9 @@ func (d desiredService) annotations(ips []string) map[string]string {
 	all := map[string]string{}
 	if len(ips) > 0 {
 		all[addressesAnnotation] = strings.Join(ips, ",")
+	}
+	if d.weighted {
+		all[balancerAnnotation] = balancerOfWeights
 	}
 	return all
 }

@@ -32,6 +32,9 @@ type parents struct {
 	listenerSet func(slim.Key) (s *listenerSet, known bool)
 	// service returns a Service, nil if there is none.
 	service func(slim.Key) *service
+	// refused says why a listener that accepts a route does not serve it. planned is false while that is not known of the Gateway. Without it
+	// nothing is refused.
+	refused func(gateway slim.Key, at refusedAt) (why condition, refused, planned bool)
 }
 
 // parentState is what is known of a parent, and so what is to be done with the entry of a status.
@@ -60,7 +63,7 @@ func (p parents) results(r *route, ask asker) (all []parentResult) {
 			}
 			result.accepted, result.kept = a.accepted, of == kept
 		case kindService:
-			if r.kind == kindTLS {
+			if !r.isHTTP() {
 				continue
 			}
 			result.accepted = attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted
@@ -112,8 +115,35 @@ func (p parents) attach(r *route, ref gatewayv1.ParentReference, ask asker) (att
 	if set != nil {
 		h = set.holder()
 	}
-	listeners := planListeners(h, ask) // those of others have no influence
-	return attach(r, ref, listeners, listeners, ask), decided
+	listeners := planListeners(h, ask) // those of others have no influence but by what they are refused
+	return p.withRefusals(r, ref, key, attach(r, ref, listeners, listeners, ask))
+}
+
+// withRefusals leaves out the listeners that do not serve a route for what others have. If none is left, it is not accepted. While the
+// Gateway was not planned, a status that says so stays.
+func (p parents) withRefusals(r *route, ref gatewayv1.ParentReference, gateway slim.Key, a attachment) (attachment, parentState) {
+	if p.refused == nil {
+		return a, decided
+	}
+	var left []hosts
+	var first *condition
+	for _, h := range a.at {
+		why, refused, planned := p.refused(gateway, refusedAt{r.id(), h.listener.holder, h.listener.of.Name})
+		if !planned && slices.ContainsFunc(r.status, func(s gatewayv1.RouteParentStatus) bool {
+			return s.ControllerName == controllerName && sameRef(s.ParentRef, ref) && hasRefusal(s)
+		}) {
+			return attachment{}, kept
+		}
+		if !refused {
+			left = append(left, h)
+		} else if first == nil {
+			first = &why
+		}
+	}
+	if a.at = left; first != nil && len(left) == 0 {
+		a.accepted = *first
+	}
+	return a, decided
 }
 
 // hasEntry reports whether a status has an entry of ours for a parent.

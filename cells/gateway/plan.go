@@ -20,12 +20,19 @@ type planner struct {
 	together []listenerState
 	routes   map[slim.Key]*plannedRoute // by id
 	last     *assembly
+
+	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
+	oneListener bool
 }
 
 // assembly is what listeners and routes are together. It is the same one as long as these are.
 type assembly struct {
-	attached map[*listener]int32 // the number of routes
-	model    envoy.Model
+	attached    map[*listener]int32 // the number of routes
+	model       envoy.Model
+	oneListener bool
+	backends    []portTo                            // of ports of TCP and UDP, sorted by port
+	refused     map[slim.Key]map[*listener]*refusal // by id of a route
+	shared      []sharing
 }
 
 // plannedListeners are those of a Gateway or a ListenerSet, and the answers that they depend on.
@@ -49,10 +56,13 @@ type plannedRoute struct {
 	number int64 // of the generation
 	asked  recorded
 
-	at       []hosts     // the listeners that accept it
-	attached []*listener // those of them that serve it
+	at       []hosts                // the listeners that accept it
+	compiled bool                   // the rest is known, for these refusals
+	refused  map[*listener]*refusal // why listeners of these do not serve it
+	attached []*listener            // those that serve it
 	rules    []attachedRule
 	tls      []envoy.Passthrough
+	ports    []portBackend
 }
 
 // attachedRule is a route of Envoy with the host names that it has at a port.
@@ -78,24 +88,25 @@ func (p *gatewayPlan) isProgrammable() bool {
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
 func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route, ask asker) *gatewayPlan {
 	if p.uid != g.UID {
-		*p = planner{uid: g.UID}
+		*p = planner{uid: g.UID, oneListener: p.oneListener}
 	}
 	plan := p.planHolders(g, sets, ask)
 	moved := p.listenersChanged(plan.listeners)
-	changed := moved || p.last == nil || len(routes) != len(p.routes)
+	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || len(routes) != len(p.routes)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
 	for _, r := range routes {
 		id := r.id()
 		was := p.routes[id]
 		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.isFresh(ask) || moved && !was.stays(plan, r, ask) {
-			was = plan.planRoute(r, ask)
+			was = &plannedRoute{uid: r.UID, number: r.Generation, asked: recorded{}}
+			was.at = plan.hostsOf(r, ask.record(was.asked))
 			changed = true
 		}
 		was.of = r
 		now[id] = was
 	}
 	if p.routes = now; changed {
-		p.last = p.assemble(plan.listeners)
+		p.last = p.assemble(plan.listeners, ask)
 	}
 	plan.assembly = p.last
 	return plan
@@ -126,7 +137,9 @@ func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatew
 		}
 		plan.sets = append(plan.sets, to)
 	}
-	plan.listeners = merge(objects)
+	if plan.listeners = merge(objects); p.oneListener {
+		markInseparable(plan.listeners)
+	}
 	p.holders = now
 	return plan
 }
@@ -163,20 +176,23 @@ func (was *plannedRoute) stays(p *gatewayPlan, r *route, ask asker) bool {
 	return slices.EqualFunc(was.at, p.hostsOf(r, ask.record(was.asked)), hosts.equal)
 }
 
-// planRoute plans a route at a Gateway and its ListenerSets.
-func (p *gatewayPlan) planRoute(r *route, ask asker) *plannedRoute {
-	to := &plannedRoute{uid: r.UID, number: r.Generation, asked: recorded{}}
-	ask = ask.record(to.asked)
-	if to.at = p.hostsOf(r, ask); len(to.at) == 0 {
-		return to
-	}
-	c := compile(r, ask)
+// compile makes what a route is at the listeners that do not refuse it.
+func (to *plannedRoute) compile(refused map[*listener]*refusal, ask asker) {
+	to.compiled, to.refused, to.attached, to.rules, to.tls, to.ports = true, refused, nil, nil, nil, nil
 	names := map[*listener][]string{}
 	for _, h := range to.at {
-		to.attached = append(to.attached, h.listener)
-		names[h.listener] = h.names
+		if refused[h.listener] == nil {
+			to.attached = append(to.attached, h.listener)
+			names[h.listener] = h.names
+		}
 	}
+	if len(to.attached) == 0 {
+		return
+	}
+	r := to.of
+	c := compile(r, ask.record(to.asked))
 	to.addRules(c, names)
+	to.ports = c.ports
 	if c.isDropped() { // all that it has is closed, and it is not accepted
 		to.attached = nil
 	}
@@ -192,7 +208,19 @@ func (p *gatewayPlan) planRoute(r *route, ask asker) *plannedRoute {
 			Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: backends, Secrets: l.secrets,
 		})
 	}
-	return to
+}
+
+// claim claims the hosts of a route at all its listeners. It returns why some do not serve it.
+func (to *plannedRoute) claim(at *hostClaims) (refused map[*listener]*refusal) {
+	for _, h := range to.at {
+		if why := at.claim(to.of, h); why != nil {
+			if refused == nil {
+				refused = map[*listener]*refusal{}
+			}
+			refused[h.listener] = why
+		}
+	}
+	return refused
 }
 
 // place is where a route of Envoy is: at a port, for HTTPS or without TLS.
@@ -203,26 +231,39 @@ type place struct {
 
 func (l *listener) place() place { return place{l.terminates(), uint32(l.of.Port)} }
 
-// addRules adds the routes of Envoy with the host names that they have at all listeners of a place together.
+// addRules adds the routes of Envoy with the host names that they have at all listeners of a place together. Places with the same names
+// have the same route, so that one with many rules costs no more at many listeners.
 func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
-	for _, from := range c.routes {
-		at := map[place][]string{}
-		for _, l := range to.attached {
-			if l.usable() {
-				at[l.place()] = append(at[l.place()], names[l]...)
-			}
-		}
-		for _, where := range slices.SortedFunc(maps.Keys(at), comparePlaces) {
-			r := from
-			r.Hostnames = slices.Compact(slices.Sorted(slices.Values(at[where])))
-			if from.Redirect != nil {
-				redirect := *from.Redirect
-				redirect.ListenerPort = where.port
-				r.Redirect = &redirect
-			}
-			to.rules = append(to.rules, attachedRule{where, &r})
+	at := map[place][]string{}
+	for _, l := range to.attached {
+		if l.usable() {
+			at[l.place()] = append(at[l.place()], names[l]...)
 		}
 	}
+	places := slices.SortedFunc(maps.Keys(at), comparePlaces)
+	for _, where := range places {
+		at[where] = slices.Compact(slices.Sorted(slices.Values(at[where])))
+	}
+	for _, from := range c.routes {
+		var last *envoy.Route
+		for _, where := range places {
+			if last == nil || from.Redirect != nil || !slices.Equal(last.Hostnames, at[where]) {
+				last = placed(from, where, at[where])
+			}
+			to.rules = append(to.rules, attachedRule{where, last})
+		}
+	}
+}
+
+// placed is a route with the host names that it has at a place.
+func placed(r envoy.Route, where place, names []string) *envoy.Route {
+	r.Hostnames = names
+	if r.Redirect != nil {
+		redirect := *r.Redirect
+		redirect.ListenerPort = where.port
+		r.Redirect = &redirect
+	}
+	return &r
 }
 
 func comparePlaces(a, b place) int {
@@ -236,29 +277,57 @@ func comparePlaces(a, b place) int {
 }
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
-func (p *planner) assemble(listeners []*listener) *assembly {
-	to := &assembly{attached: map[*listener]int32{}}
+func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
+	to := &assembly{attached: map[*listener]int32{}, oneListener: p.oneListener, refused: map[slim.Key]map[*listener]*refusal{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
-	routes := map[place][]*envoy.Route{}
+	claims := newHostClaims(listeners, !p.oneListener)
+	routes, ports := map[place][]*envoy.Route{}, map[protocolPort]bool{}
 	for _, r := range all {
+		refused := r.claim(claims)
+		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*refusal).equal) {
+			r.compile(refused, ask)
+		}
+		if len(refused) > 0 {
+			to.refused[r.of.id()] = refused
+		}
 		for _, l := range r.attached {
-			to.attached[l]++
+			if to.attached[l]++; l.isPort() && l.usable() && !ports[l.protocolPort()] { // the oldest route has the port
+				ports[l.protocolPort()] = true
+				to.addBackends(l.protocolPort(), r.ports)
+			}
 		}
 		for _, rule := range r.rules {
 			routes[rule.at] = append(routes[rule.at], rule.route)
 		}
 		to.model.Passthrough = append(to.model.Passthrough, r.tls...)
 	}
+	to.shared = claims.share
+	slices.SortStableFunc(to.backends, func(a, b portTo) int { return comparePorts(a.at, b.at) })
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
 	for _, l := range listeners {
 		if l.accepted.ok && l.hostname != "" && l.of.Protocol != gatewayv1.HTTPProtocolType {
 			to.model.Passthrough = append(to.model.Passthrough, envoy.Passthrough{Hostnames: []string{l.hostname}, Port: uint32(l.of.Port), Exclusive: true})
 		}
-		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType {
+		if l.accepted.ok && !l.usable() && l.of.Protocol == gatewayv1.HTTPSProtocolType {
+			to.model.HTTPSPorts = append(to.model.HTTPSPorts, uint32(l.of.Port))
+		}
+		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType || l.isPort() {
 			continue
 		}
 		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Routes: routes[l.place()]})
 		delete(routes, l.place())
 	}
 	return to
+}
+
+// addBackends has a port lead to backends.
+func (to *assembly) addBackends(at protocolPort, all []portBackend) {
+	for _, b := range all {
+		to.backends = append(to.backends, portTo{at, b})
+	}
+}
+
+// hasWeights reports whether backends of ports have weights.
+func (to *assembly) hasWeights() bool {
+	return slices.ContainsFunc(to.backends, func(b portTo) bool { return b.weight != nil })
 }

@@ -328,6 +328,7 @@ func TestRandomPlans(t *testing.T) {
 	protocols := []string{
 		"port: 80, protocol: HTTP", "port: 81, protocol: HTTP", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}",
 		"port: 443, protocol: TLS, tls: {mode: Passthrough}", "port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}",
+		"port: 8443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}", "port: 8443, protocol: TLS, tls: {mode: Passthrough}",
 	}
 	pick := func(all ...string) string { return all[r.IntN(len(all))] }
 	listeners := func() string {
@@ -407,7 +408,9 @@ func TestRandomPlans(t *testing.T) {
 		some := slices.Clone(sets)
 		r.Shuffle(len(some), func(i, j int) { some[i], some[j] = some[j], some[i] })
 		some = some[:len(some)-r.IntN(2)]
-		keptPlan, newPlan := kept.plan(g, some, shuffled, c.ask), new(planner).plan(g, some, routes, c.ask)
+		one := r.IntN(8) == 0 != kept.oneListener
+		kept.oneListener, options.PerPort = one, !one
+		keptPlan, newPlan := kept.plan(g, some, shuffled, c.ask), (&planner{oneListener: one}).plan(g, some, routes, c.ask)
 		got, err := translator.Translate(keptPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
@@ -415,6 +418,9 @@ func TestRandomPlans(t *testing.T) {
 		want, err := new(envoy.Translator).Translate(newPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if diff := cmp.Diff(refusedBy(newPlan), refusedBy(keptPlan)); diff != "" {
+			t.Fatalf("step %d: what is refused of what was kept differs: %s", n, diff)
 		}
 		if diff := cmp.Diff(statusesOf(newPlan, g), statusesOf(keptPlan, g)); diff != "" {
 			t.Fatalf("step %d: the statuses of what was kept differ: %s", n, diff)

@@ -147,7 +147,7 @@ func TestBackendTLS(t *testing.T) {
 	w.delete(tlsPolicyKind.Resource(), "typo")
 	w.awaitTLS("NS:secure:443:tls b.example.com cilium-secrets/NS-cfgmap-ca")
 
-	operatortest.Eventually(t, "GW-39: the class has the features", func() bool { return slices.Equal(w.features(), supportedFeatures(true, true)) })
+	operatortest.Eventually(t, "GW-39: the class has the features", func() bool { return slices.Equal(w.features(), supportedFeatures(portFeatures(true))) })
 	w.CheckHealthy(o)
 	o.Stop()
 	before := len(w.writes())
@@ -180,7 +180,7 @@ func TestBackendTLS(t *testing.T) {
 	w.awaitRoutes(config, "insecure", "*/ → NS:secure:443:tls")
 	w.crds.Delete("backendtlspolicies.gateway.networking.k8s.io")
 	w.awaitRoutes(config, "insecure", "*/ → NS:secure:443")
-	operatortest.Eventually(t, "GW-39: the class has not the features", func() bool { return slices.Equal(w.features(), supportedFeatures(true, false)) })
+	operatortest.Eventually(t, "GW-39: the class has not the features", func() bool { return slices.Equal(w.features(), supportedFeatures(portFeatures(false))) })
 	w.crds.InstallGatewayAPI("standard", "backendtlspolicies")
 	w.policy("again", targetRef("secure", ""), "e.example.com")
 	w.awaitTLS("NS:secure:443:tls e.example.com cilium-secrets/NS-cfgmap-ca")
@@ -197,7 +197,7 @@ func TestPoliciesDenied(t *testing.T) {
 	o := operatortest.Start(t, Cell, w.As("skep", role...), w.args()...)
 	w.awaitRoutes(config, "insecure", "*/ → NS:v1:80")
 	w.awaitAccepted(httpRoutes.Resource(), "web", httpOK)
-	operatortest.Eventually(t, "GW-39: the class has not the features", func() bool { return slices.Equal(w.features(), supportedFeatures(true, false)) })
+	operatortest.Eventually(t, "GW-39: the class has not the features", func() bool { return slices.Equal(w.features(), supportedFeatures(portFeatures(false))) })
 	w.awaitPolicy("p", "")
 	w.CheckHealthy(o)
 }

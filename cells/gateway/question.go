@@ -13,6 +13,8 @@ type question struct {
 	about subject
 	key   slim.Key
 	port  int32 // of a Service
+	// protocol is that of the port, "" for any.
+	protocol string
 	// from is the object that refers to another one, of a grant. Its name does not matter.
 	fromKind, fromNamespace string
 	toKind                  string
@@ -27,6 +29,7 @@ const (
 	aboutGrant                    // whether a ReferenceGrant allows a reference
 	aboutSecret                   // a TLS secret
 	aboutTLS                      // how a port of a Service is spoken to
+	aboutKind                     // whether routes of a kind, toKind, are served
 	aboutAuthority                // a ConfigMap with certificates of authorities
 )
 
@@ -80,9 +83,14 @@ func (r recorded) isFresh(ask asker) bool {
 	return true
 }
 
-// port asks for a port of a Service.
-func (ask asker) port(service slim.Key, port int32) answer {
-	return ask(question{about: aboutPort, key: service, port: port})
+// port asks for a port of a Service, of a protocol or, for "", of any.
+func (ask asker) port(service slim.Key, port int32, protocol string) answer {
+	return ask(question{about: aboutPort, key: service, port: port, protocol: protocol})
+}
+
+// serves reports whether routes of a kind are served.
+func (ask asker) serves(kind string) bool {
+	return ask(question{about: aboutKind, toKind: kind}).exists
 }
 
 // tls asks how a port of a Service is spoken to.

@@ -46,6 +46,15 @@ func (s knownSets) result(reason string) reconcile.Result {
 	return reconcile.Result{Reason: reason}
 }
 
+// awaiting is the result of a Reconcile that waits for what is watched, or for what the role allows.
+func (c *controller) awaiting(s knownSets) reconcile.Result {
+	result := s.result(isWaiting)
+	if result.RequeueAfter == 0 && !c.Permissions.Known() {
+		result.RequeueAfter = rolePause
+	}
+	return result
+}
+
 // of are the ListenerSets that refer to a Gateway.
 func (s knownSets) of(gateway slim.Key) (all []*listenerSet) {
 	if s.store == nil {

@@ -125,12 +125,12 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 	}
 	if p == nil {
 		c.dropPolicies(key)
-		c.dropTLSRoutes(key)
+		c.dropOptionalRoutes(key)
 		c.imports.Drop(key)
 		c.sets.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
-	tlsKnown, err := c.needTLSRoutes(ctx, key)
+	routesKnown, err := c.needOptionalRoutes(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -138,8 +138,8 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
-	case !tlsKnown || !sets.known():
-		return sets.result(isWaiting), nil
+	case !routesKnown || !sets.known():
+		return c.awaiting(sets), nil
 	case sets.hides():
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
 	case c.hidesRoute():

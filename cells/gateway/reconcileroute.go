@@ -48,10 +48,10 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 	if len(results) == 0 {
 		c.accepted.Set(key, "")
 	} else {
-		c.accepted.Set(key, stateOf(refusal(results) == ""))
+		c.accepted.Set(key, stateOf(refusalOf(results) == ""))
 	}
 	now := metav1.NewTime(c.Deps.Plan.Now())
-	result := sets.result(refusal(results))
+	result := sets.result(refusalOf(results))
 	if _, changed := mergeParents(r.status, results, r.Generation, now); !changed {
 		return result, nil
 	}
@@ -62,8 +62,8 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 	return result, err
 }
 
-// refusal is the words of the status for a route that a parent does not accept, or a backend that is not found.
-func refusal(all []parentResult) string {
+// refusalOf is the words of the status for a route that a parent does not accept, or a backend that is not found.
+func refusalOf(all []parentResult) string {
 	for _, r := range all {
 		for _, v := range []condition{r.accepted, r.resolved} {
 			if !r.kept && !v.ok {
@@ -81,10 +81,7 @@ func (c *controller) resourceOf(kind string) schema.GroupVersionResource {
 	case kindGRPC:
 		return grpcRoutes.Resource()
 	}
-	if latest, _ := c.tlsStores(); latest != nil {
-		return tlsRoutes.Resource()
-	}
-	return tlsRoutesAlpha.Resource()
+	return c.servedOf(kind).resource
 }
 
 // parents are those of the cluster.
@@ -102,6 +99,7 @@ func (c *controller) parents(sets knownSets) parents {
 			return g, cl.Spec.ControllerName == controllerName, true
 		},
 		listenerSet: sets.get,
+		refused:     c.refused.at,
 		service: func(key slim.Key) *service {
 			s, _ := c.services.Get(key)
 			return s

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -38,6 +39,35 @@ func (r *tlsRoute) route() *route {
 }
 
 func (r *tlsRouteAlpha) route() *route { return (*tlsRoute)(r).route() }
+
+func (r *tcpRoute) route() *route {
+	return &route{&r.objectMeta, kindTCP, r.Spec.ParentRefs, nil, r.Status.Parents, backendsOf(r.Spec.Rules, tcpBackends), compilePorts(r.Spec.Rules, tcpBackends)}
+}
+
+func (r *tcpRouteAlpha) route() *route { return (*tcpRoute)(r).route() }
+
+func (r *udpRoute) route() *route {
+	return &route{&r.objectMeta, kindUDP, r.Spec.ParentRefs, nil, r.Status.Parents, backendsOf(r.Spec.Rules, udpBackends), compilePorts(r.Spec.Rules, udpBackends)}
+}
+
+func (r *udpRouteAlpha) route() *route { return (*udpRoute)(r).route() }
+
+// routeKinds are the kinds of routes.
+var routeKinds = []string{kindHTTP, kindGRPC, kindTLS, kindTCP, kindUDP}
+
+// isHTTP reports whether a route is one of requests.
+func (r *route) isHTTP() bool { return r.kind == kindHTTP || r.kind == kindGRPC }
+
+// protocol is that of the ports of backends, "" for any.
+func (r *route) protocol() string {
+	switch r.kind {
+	case kindTCP:
+		return string(corev1.ProtocolTCP)
+	case kindUDP:
+		return string(corev1.ProtocolUDP)
+	}
+	return ""
+}
 
 // name is the name of a route in a translation.
 func (r *route) name() envoy.Name {

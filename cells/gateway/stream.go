@@ -75,6 +75,24 @@ type tlsRoute struct {
 // tlsRouteAlpha is a TLSRoute of version v1alpha2, which has the same fields.
 type tlsRouteAlpha tlsRoute
 
+type tcpRoute struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.TCPRouteSpec `json:"spec"`
+	Status     routeStatus            `json:"status"`
+}
+
+type udpRoute struct {
+	objectMeta `json:"metadata"`
+	Spec       gatewayv1.UDPRouteSpec `json:"spec"`
+	Status     routeStatus            `json:"status"`
+}
+
+// Version v1alpha2 of them has the same fields.
+type (
+	tcpRouteAlpha tcpRoute
+	udpRouteAlpha udpRoute
+)
+
 // tlsPolicy is a BackendTLSPolicy.
 type tlsPolicy struct {
 	objectMeta `json:"metadata"`
@@ -330,10 +348,14 @@ var (
 	grpcRoutes     = stream.Custom[grpcRoute](api.WithResource("grpcroutes")).OfKind(kindGRPC)
 	tlsRoutes      = stream.Custom[tlsRoute](api.WithResource("tlsroutes")).OfKind(kindTLS)
 	tlsRoutesAlpha = stream.Custom[tlsRouteAlpha](tlsRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindTLS)
+	tcpRoutes      = stream.Custom[tcpRoute](api.WithResource("tcproutes")).OfKind(kindTCP)
+	tcpRoutesAlpha = stream.Custom[tcpRouteAlpha](tcpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindTCP)
+	udpRoutes      = stream.Custom[udpRoute](api.WithResource("udproutes")).OfKind(kindUDP)
+	udpRoutesAlpha = stream.Custom[udpRouteAlpha](udpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindUDP)
 	grants         = stream.Custom[grant](api.WithResource("referencegrants").GroupResource().WithVersion("v1beta1")).OfKind("ReferenceGrant")
 	classConfigs   = stream.Custom[classConfig](schema.GroupVersionResource{Group: "cilium.io", Version: "v2alpha1", Resource: "ciliumgatewayclassconfigs"}).OfKind(kindClassConfig)
 	tlsPolicyKind  = stream.Custom[tlsPolicy](api.WithResource("backendtlspolicies")).OfKind(kindTLSPolicy)
-	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: importGroup, Version: "v1alpha1", Resource: "serviceimports"}).OfKind(kindImport)
+	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: importGroup, Version: "v1beta1", Resource: "serviceimports"}).OfKind(kindImport)
 	services       = stream.Core[service, corev1.Service](core.WithResource("services"))
 	nodes          = stream.Core[node, corev1.Node](core.WithResource("nodes"))
 	namespaces     = stream.Core[namespace, corev1.Namespace](core.WithResource("namespaces"))
@@ -352,6 +374,8 @@ const (
 	kindHTTP        = "HTTPRoute"
 	kindGRPC        = "GRPCRoute"
 	kindTLS         = "TLSRoute"
+	kindTCP         = "TCPRoute"
+	kindUDP         = "UDPRoute"
 	kindGateway     = "Gateway"
 	kindListenerSet = "ListenerSet"
 	kindService     = "Service"

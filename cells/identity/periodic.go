@@ -80,10 +80,10 @@ type utilization struct {
 	health string // "" for OK
 }
 
-var thresholds = []int{50, 75, 90}
+var thresholds = []int{50, 80, 90}
 
 const (
-	degradedFrom = 90
+	degradedFrom = 80
 	hysteresis   = 5 // below a threshold
 )
 
@@ -102,7 +102,7 @@ func (u *utilization) crossed(percent int) bool {
 // reportUtilization logs a crossed threshold with an Event, and updates health.
 func (c *controller) reportUtilization(u *utilization) {
 	c.mu.Lock()
-	n, awaiting := c.table.numbers, len(c.table.awaitingNumber)
+	n, awaiting, held := c.table.numbers, len(c.table.awaitingNumber), c.table.brakedNamespace()
 	percent := n.used() * 100 / n.bounds.Size()
 	crossed := u.crossed(percent)
 	var top []cardinality
@@ -116,14 +116,17 @@ func (c *controller) reportUtilization(u *utilization) {
 		c.Log.Warn("numbers for identities are running out", "usedPercent", u.passed, "min", n.bounds.Min, "max", n.bounds.Max, "topLabels", describe(top))
 		c.Events.WarnOnLease("IdentitiesRunOut", text)
 	}
-	c.reportHealth(u, awaiting)
+	c.reportHealth(u, awaiting, held)
 }
 
-func (c *controller) reportHealth(u *utilization, awaiting int) {
+// reportHealth says in health that numbers are scarce, and which namespace is held back for it.
+func (c *controller) reportHealth(u *utilization, awaiting int, held string) {
 	health := ""
 	switch {
 	case awaiting > 0:
 		health = fmt.Sprintf("no number for an identity is free: %d sets of labels wait, and their pods do not start", awaiting)
+	case held != "":
+		health = fmt.Sprintf("numbers for identities are scarce, and pods of namespace %s change their labels so often that it gets a new one a second", held)
 	case u.passed >= degradedFrom:
 		health = fmt.Sprintf("%d%% of the numbers for identities are in use", u.passed)
 	}

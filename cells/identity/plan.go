@@ -145,6 +145,7 @@ type action struct {
 	edited *object         // the object to restore; nil to create one
 	reason string          // why there is no write
 	waited time.Duration   // since it was enqueued
+	pause  time.Duration   // before it is looked at again, if there is no write
 }
 
 // nextAction is the next write of a set. Its request is in flight until a record method or postpone is called.
@@ -166,6 +167,9 @@ func (t *table) nextAction(of slim.Labels) (todo action) {
 		todo.reason = fmt.Sprintf("identity %d exists", s.number)
 	case !t.lacksObject(s):
 		todo.reason = noPod
+	case s.number == 0 && t.brakedFor(s) > 0:
+		todo.reason, todo.pause = braked, t.brakedFor(s)
+		s.queuedAt = t.now.Add(-todo.waited)
 	case s.number == 0 && !t.allocateNumber(s):
 		todo.reason = noneFree
 	default:
@@ -185,6 +189,7 @@ func (t *table) postpone(of slim.Labels, todo action) {
 const (
 	noPod    = "none: no pod has these labels any more"
 	noneFree = "waits: no number of the cluster's range is free"
+	braked   = "waits: numbers are scarce, and the pods of the namespace change their labels so often that it gets one a second"
 )
 
 // allocateNumber allocates a free number to a set.

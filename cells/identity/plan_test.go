@@ -296,7 +296,7 @@ func TestPressure(t *testing.T) {
 			told = append(told, percent)
 		}
 	}
-	if want := []int{50, 80, 76, 95, 92}; !slices.Equal(told, want) {
+	if want := []int{50, 80, 95, 92}; !slices.Equal(told, want) {
 		t.Errorf("told at %v, not %v", told, want)
 	}
 }

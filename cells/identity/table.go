@@ -40,6 +40,7 @@ type table struct {
 	objects        map[identity.Number]*object
 	owners         map[identity.Number]*set // by chosen number
 	awaitingNumber map[*set]bool            // without a number because none is free
+	brakes         brakes
 	unconfirmed    map[identity.Number]slim.Revision
 	earlyReasons   map[slim.Key]string // why pods need no identity, until markSynced
 
@@ -130,7 +131,7 @@ func newTable(cluster string, bounds identity.Range, f *filters, fleet *agents.F
 		numberOfEndpoint: func(slim.Key) (identity.Number, bool) { return 0, false },
 		unmanaged:        map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
 		namespaces: map[string]*namespace{}, sets: map[slim.Labels]*set{}, objects: map[identity.Number]*object{},
-		owners: map[identity.Number]*set{}, awaitingNumber: map[*set]bool{}, unconfirmed: map[identity.Number]slim.Revision{},
+		owners: map[identity.Number]*set{}, awaitingNumber: map[*set]bool{}, brakes: brakes{}, unconfirmed: map[identity.Number]slim.Revision{},
 		earlyReasons: map[slim.Key]string{}, several: map[slim.Key]bool{},
 	}
 	for _, filter := range f.all {
@@ -485,7 +486,9 @@ func (t *table) addPods(s *set, pods int) {
 
 func (t *table) removePods(s *set, pods int) {
 	if s.pods > 0 && s.pods == pods {
-		t.used--
+		if t.used--; s.number != 0 {
+			t.brakes.giveUp(podNamespace(s.labels), t.now)
+		}
 	}
 	s.pods -= pods
 	t.updateChoice(s)

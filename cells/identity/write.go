@@ -41,6 +41,9 @@ func (c *controller) reconcile(ctx context.Context, of slim.Labels) error {
 	case pause > 0:
 		explain.SetReason(ctx, createForbidden)
 		return reconcile.RequeueAfter(pause)
+	case todo.pause > 0:
+		explain.SetReason(ctx, todo.reason)
+		return reconcile.RequeueAfter(todo.pause)
 	case todo.number == 0:
 		c.Metrics.recordReconcile(todo.waited, time.Since(started), todo.reason != noneFree)
 		explain.SetReason(ctx, todo.reason)

@@ -66,15 +66,14 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 	in := c.ingest(i, s)
 	var translator envoy.Translator
 	t, err := translator.Translate(in.model, c.options(serviceKey(key)))
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	notices := slices.Concat(s.notices, in.notices, noticesOf(t.Problems)[nameOf(key)])
-	if t.Empty {
+	if err == nil && t.Empty {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NothingToServe", Message: "the Ingress has no rule or backend that can be served"})...)
 		return reconcile.Result{Reason: isEmpty}, c.removeDedicated(ctx, i, placed)
 	}
-	err = c.writeDedicated(ctx, i, s, in, t, placed)
+	if err == nil {
+		err = c.writeDedicated(ctx, i, s, in, t, placed)
+	}
 	if envoyres.ConcernsUser(err) {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})...)
 		return reconcile.Result{Reason: isRefused}, nil
@@ -86,16 +85,24 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 	return reconcile.Result{}, c.writeStatus(ctx, i, serviceKey(key))
 }
 
+// finding is a notice about an Ingress.
+type finding struct {
+	of envoy.Name
+	envoyres.Notice
+}
+
 // noticesOf are the problems of a translation by Ingress.
 func noticesOf(all []envoy.Problem) map[envoy.Name][]envoyres.Notice {
 	found, losers := map[envoy.Name][]envoyres.Notice{}, map[envoy.Name][]envoy.Name{}
+	seen := map[finding]bool{}
 	for _, p := range all {
 		n := envoyres.Notice{Reason: "NotTranslated", Message: p.Message}
 		if p.Owner != (envoy.Name{}) {
 			n = envoyres.Notice{Reason: "HostOfAnother", Message: p.Message}
 			losers[p.Owner] = append(losers[p.Owner], p.Source)
 		}
-		if !slices.Contains(found[p.Source], n) {
+		if one := (finding{p.Source, n}); !seen[one] {
+			seen[one] = true
 			found[p.Source] = append(found[p.Source], n)
 		}
 	}

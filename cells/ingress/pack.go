@@ -30,10 +30,12 @@ func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err 
 		return t, spec, err
 	}
 	for range packings {
-		if t, err = s.translator.Translate(s.model(), options); err != nil || t.Empty {
-			return t, spec, err
+		if t, err = s.translator.Translate(s.model(), options); err == nil && t.Empty {
+			return t, spec, nil
 		}
-		spec, err = envoy.Encode(t.Spec)
+		if err == nil {
+			spec, err = envoy.Encode(t.Spec)
+		}
 		tooLarge := new(envoy.TooLargeError)
 		if !errors.As(err, &tooLarge) {
 			return t, spec, err
@@ -121,10 +123,13 @@ func (c *controller) sizeOf(m envoy.Model) (int, error) {
 	o := c.sharedOptions()
 	o.Copies = nil // the names are about as long
 	t, err := new(envoy.Translator).Translate(m, o)
-	if err != nil || t.Empty {
-		return 0, err
+	if err == nil && t.Empty {
+		return 0, nil
 	}
-	spec, err := envoy.Encode(t.Spec)
+	var spec envoy.Encoded
+	if err == nil {
+		spec, err = envoy.Encode(t.Spec)
+	}
 	if tooLarge := new(envoy.TooLargeError); errors.As(err, &tooLarge) {
 		return tooLarge.Size, nil
 	}

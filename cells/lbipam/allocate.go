@@ -63,9 +63,33 @@ func (a *allocator) dropInvalid(s *service) {
 // importShown allocates to a Service what its status shows, where it may have that.
 func (a *allocator) importShown(s *service) {
 	for _, addr := range s.shown {
-		if !slices.Contains(s.held, addr) && a.covered(s, addr) && s.request.admits(addr, s.held) && a.sharesWithHolders(s, addr) {
+		switch {
+		case slices.Contains(s.held, addr) || !a.covered(s, addr) || !s.request.admits(addr, s.held):
+		case a.sharesWithHolders(s, addr):
 			a.use(s, addr, holds)
+		case a.starting:
+			a.contested = append(a.contested, contest{addr, s, a.holderBeside(s, addr)})
 		}
+	}
+}
+
+// contest is an address that the statuses of two Services show which cannot share it. The older one keeps it: while no operator led, any
+// writer of the other's status may have put it there, or there of the one that keeps it (LBIP-33).
+type contest struct {
+	addr       netip.Addr
+	loses, has *service
+}
+
+// holderBeside is the oldest Service that holds an address beside another one.
+func (a *allocator) holderBeside(s *service, addr netip.Addr) *service {
+	return slices.MinFunc(slices.Collect(a.leases.byAddr[addr].others(s, holds)), oldestFirst)
+}
+
+// warnings are the Events about an address that two Services show, one on each.
+func (c contest) warnings() []warning {
+	return []warning{
+		{c.loses.reference(), "AddressOfAnother", fmt.Sprintf("The IP '%s' that the status showed belongs to Service %s, whose status shows it, too, and which is older", c.addr, c.has.key)},
+		{c.has.reference(), "AddressContested", fmt.Sprintf("The IP '%s' was shown by the status of Service %s, too, which is younger and loses it", c.addr, c.loses.key)},
 	}
 }
 

@@ -165,10 +165,17 @@ func (c *controller) handleService(a *allocator, ch stream.Change[serviceObject]
 // handleSynced starts the allocation, as all Services are in the allocator.
 func (c *controller) handleSynced() {
 	var pools, services, waiting int
+	var contested []contest
 	c.update(func(a *allocator) {
 		a.markSynced()
 		pools, services, waiting = len(a.pools), len(a.services), len(a.waiting.services)
+		contested, a.contested = a.contested, nil
 	}, c.Deps.TermTrigger())
+	for _, two := range contested {
+		for _, w := range two.warnings() {
+			c.Events.Warning(w.about, w.reason, w.message)
+		}
+	}
 	c.Log.Info("caches synced, allocating addresses", "pools", pools, "services", services, "unsatisfied", waiting)
 }
 

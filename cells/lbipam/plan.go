@@ -66,6 +66,8 @@ type allocator struct {
 	unknownRanges                 bool // the value of hasUnknownRanges after the last change of a pool
 
 	released      []released // to be offered to waiting Services
+	starting      bool       // Services keep what they show
+	contested     []contest  // of the start, to be reported
 	dirtyPools    map[string]bool
 	dirtyServices map[slim.Key]bool
 }
@@ -86,7 +88,9 @@ func (a *allocator) markSynced() {
 	for _, s := range a.services {
 		s.sinceStart = true
 	}
+	a.starting = true
 	a.reconcile(slices.Collect(maps.Values(a.services)))
+	a.starting = false
 	for _, s := range slices.Collect(maps.Values(a.services)) {
 		if !s.ours {
 			a.release(s)

@@ -232,23 +232,72 @@ func findConflicts(pools []*pool) map[*pool]string {
 
 // overlap returns the message about the first range of the pool that overlaps another of the pool, or one of an older pool.
 func (p *pool) overlap(older []*pool) string {
-	for i, own := range p.ranges {
-		for _, other := range p.ranges[i+1:] {
-			if own.Overlaps(other.IPRange) {
-				return conflictMessage(own, other, p.name)
-			}
-		}
+	if i := firstOverlap(p.ranges); i >= 0 {
+		return conflictMessage(p.ranges[i], firstOf(p.ranges[i+1:], p.ranges[i]), p.name)
 	}
 	for _, o := range older {
+		covered := newCovered(o.ranges)
 		for _, own := range p.ranges {
-			for _, other := range o.ranges {
-				if own.Overlaps(other.IPRange) {
-					return conflictMessage(own, other, o.name)
-				}
+			if covered.overlaps(own) {
+				return conflictMessage(own, firstOf(o.ranges, own), o.name)
 			}
 		}
 	}
 	return ""
+}
+
+// firstOf is the first of ranges that overlaps another one; there is one.
+func firstOf(ranges []alloc.AddressRange, with alloc.AddressRange) alloc.AddressRange {
+	return ranges[slices.IndexFunc(ranges, func(r alloc.AddressRange) bool { return r.Overlaps(with.IPRange) })]
+}
+
+// firstOverlap is the index of the first range that overlaps a later one, -1 if none does. A pool may have as many blocks as an object
+// holds: each is compared with its neighbours in the order of addresses alone.
+func firstOverlap(ranges []alloc.AddressRange) int {
+	order := make([]int, len(ranges))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return ranges[a].From().Compare(ranges[b].From()) })
+	first, furthest := -1, -1 // furthest is that of those before which ends last
+	for _, i := range order {
+		if furthest >= 0 && ranges[i].Overlaps(ranges[furthest].IPRange) {
+			for _, found := range []int{i, furthest} {
+				if first < 0 || found < first {
+					first = found
+				}
+			}
+		}
+		if furthest < 0 || ranges[furthest].To().Less(ranges[i].To()) {
+			furthest = i
+		}
+	}
+	return first
+}
+
+// covered finds ranges that overlap some of many.
+type covered struct {
+	from []netip.Addr // in their order
+	last []netip.Addr // the end of that range, or of one before, whichever is the last
+}
+
+func newCovered(ranges []alloc.AddressRange) (c covered) {
+	for _, r := range slices.SortedFunc(slices.Values(ranges), func(a, b alloc.AddressRange) int { return a.From().Compare(b.From()) }) {
+		last := r.To()
+		if n := len(c.last); n > 0 && last.Less(c.last[n-1]) {
+			last = c.last[n-1]
+		}
+		c.from, c.last = append(c.from, r.From()), append(c.last, last)
+	}
+	return c
+}
+
+func (c covered) overlaps(r alloc.AddressRange) bool {
+	n, found := slices.BinarySearchFunc(c.from, r.To(), netip.Addr.Compare)
+	if found {
+		return true
+	}
+	return n > 0 && !c.last[n-1].Less(r.From())
 }
 
 func conflictMessage(own, other alloc.AddressRange, name string) string {

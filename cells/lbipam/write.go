@@ -328,6 +328,9 @@ func (s *service) warning() *warning {
 	if !s.ours || s.result == (result{}) || i >= 0 && conditions[i].Reason.String() == s.result.reason && conditions[i].Message == s.result.message {
 		return nil
 	}
-	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.key.Namespace, Name: s.key.Name, UID: s.uid.API()}
-	return &warning{about, eventReasons[s.result.reason], s.result.message}
+	return &warning{s.reference(), eventReasons[s.result.reason], s.result.message}
+}
+
+func (s *service) reference() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.key.Namespace, Name: s.key.Name, UID: s.uid.API()}
 }

@@ -17,6 +17,7 @@ import (
 
 // Cell serves the multi-cluster services API.
 var Cell = cell.Module("mcsapi", "Serves the multi-cluster services API: ServiceImports and derived Services of what clusters export",
+	cell.Config(defaults),
 	cell.EnabledBy(cell.When("the multi-cluster services API is on", []string{"clustermesh-enable-mcs-api"}, func(c cluster.Config) bool { return c.ClusterMeshEnableMCSAPI })),
 	k8s.RBAC(
 		k8s.Allow("create,delete", imports.Resource().GroupResource()),
@@ -45,6 +46,7 @@ var Cell = cell.Module("mcsapi", "Serves the multi-cluster services API: Service
 		reconcile.WatchesOnDemand(endpointSlices, (*controller).slicesOnDemand, (*controller).sliceChanged),
 		reconcile.Follows((*controller).followClusters),
 		reconcile.Follows((*controller).confirmObjects),
+		reconcile.Follows((*controller).reportLeftOut),
 		reconcile.Writes[*controller](imports.Resource()),
 		reconcile.Writes[*controller](services.Resource()),
 	),

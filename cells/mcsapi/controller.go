@@ -39,15 +39,19 @@ type controller struct {
 	began    time.Time
 	fresh    reconcile.Fresh
 
+	admission *admission
+
 	mu      sync.Mutex
 	names   map[slim.Key]slim.Key  // by the key of the derived Service
 	refused map[slim.Key]string    // why there is no derived Service, by name
 	emptied map[slim.Key]time.Time // since when Kubernetes has no endpoints for a derived Service that is to lose its selector
+	enqueue reconcile.Enqueue      // nil while remote clusters are not followed
 }
 
 type params struct {
 	cell.In
 
+	Config      Config
 	Deps        reconcile.Deps
 	Cluster     cluster.Config
 	Mesh        *clustermesh.Mesh `optional:"true"`
@@ -64,7 +68,14 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, began: time.Now(), names: map[slim.Key]slim.Key{}, refused: map[slim.Key]string{}, emptied: map[slim.Key]time.Time{}}
+	system := systemNamespaces(p.Cluster)
+	if p.Config.ClusterMeshMCSAPISystemNamespaces {
+		system = nil
+	}
+	return &controller{
+		params: p, began: time.Now(), admission: newAdmission(p.Config.ClusterMeshMCSAPIMaxImports, system),
+		names: map[slim.Key]slim.Key{}, refused: map[slim.Key]string{}, emptied: map[slim.Key]time.Time{},
+	}
 }
 
 // Open is called before anything is watched.
@@ -138,6 +149,9 @@ func (c *controller) followClusters(ctx context.Context, enqueue reconcile.Enque
 		<-ctx.Done()
 		return
 	}
+	c.mu.Lock()
+	c.enqueue = enqueue
+	c.mu.Unlock()
 	stop := c.Mesh.ServiceExports.Observe(func(ch clustermesh.Change) {
 		trigger := k8s.Trigger{Kind: "RemoteCluster", Name: ch.Cluster}
 		if ch.Key == (slim.Key{}) {
@@ -193,6 +207,7 @@ const (
 	isDeleting = "waits: the ServiceImport or the derived Service is being deleted"
 	isNowhere  = "none: the namespace does not exist in this cluster"
 	isExcluded = "none: the Namespace is not global, so that there is no derived Service"
+	isLeftOut  = "none: the exports of the name are left out, by a bound or in a namespace of the system"
 	isStale    = "none yet: what it follows from may have changed while another replica led"
 )
 
@@ -225,7 +240,7 @@ func (c *controller) setName(derived, of slim.Key) {
 func (c *controller) forget(s *state) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(s.remote) == 0 && s.derived == nil {
+	if len(s.remote) == 0 && s.derived == nil { // of what is left out nothing is kept either
 		delete(c.names, derivedKey(s.key))
 	}
 	delete(c.refused, s.key)
@@ -234,7 +249,7 @@ func (c *controller) forget(s *state) {
 
 // state is what is known of a name. It is not known while the remote clusters are not.
 func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
-	s = &state{key: key, cluster: c.Cluster.ClusterName, release: c.Cluster.Release, families: familiesOf(c.Cluster)}
+	s = &state{key: key, cluster: c.Cluster.ClusterName, release: c.Cluster.Release, families: familiesOf(c.Cluster), rules: newRules(c.Config, c.Cluster)}
 	s.export, _ = c.exports.Get(key)
 	s.imported, _ = c.imports.Get(key)
 	s.service, _ = c.services.Get(key)
@@ -252,13 +267,17 @@ func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
 		return s, true
 	}
 	clusters, known := c.Mesh.Clusters()
+	var all []*clustermesh.ServiceExport
 	for _, name := range clusters {
 		switch e, state := c.Mesh.ServiceExports.Get(name, key); state {
 		case clustermesh.Present:
-			s.remote = append(s.remote, e)
+			all = append(all, e)
 		case clustermesh.Unknown:
 			s.unknown = append(s.unknown, name)
 		}
+	}
+	if known {
+		s.remote = c.admitted(s, all)
 	}
 	return s, known
 }
@@ -306,6 +325,8 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 		result.Reason = isRefused
 	case s.isLocal:
 		result.Reason = isExcluded
+	case s.leftOut && len(s.remote) == 0:
+		result.Reason = isLeftOut
 	}
 	return result, err
 }

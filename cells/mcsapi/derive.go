@@ -92,28 +92,43 @@ func (s *state) inherit(d *corev1.Service) {
 
 // owners are the ServiceImport and, where Kubernetes makes the EndpointSlices, the ServiceExport, none of them as the controller.
 func (s *state) owners() []metav1.OwnerReference {
-	version := mcsv1alpha1.SchemeGroupVersion.String()
-	owners := []metav1.OwnerReference{{APIVersion: version, Kind: mcsv1alpha1.ServiceImportKindName, Name: s.imported.Name, UID: s.imported.UID.API()}}
+	owners := []metav1.OwnerReference{{APIVersion: servedVersion(s.imported.APIVersion), Kind: mcsv1alpha1.ServiceImportKindName, Name: s.imported.Name, UID: s.imported.UID.API()}}
 	if e := s.export; e != nil && e.DeletionTimestamp.IsZero() && !release.CopiedEndpoints.In(s.release) {
-		owners = append(owners, metav1.OwnerReference{APIVersion: version, Kind: mcsv1alpha1.ServiceExportKindName, Name: e.Name, UID: e.UID.API()})
+		owners = append(owners, metav1.OwnerReference{APIVersion: servedVersion(e.APIVersion), Kind: mcsv1alpha1.ServiceExportKindName, Name: e.Name, UID: e.UID.API()})
 	}
 	return owners
 }
 
 // ports are the ports of the derived Service. They lead to the ports of pods that the Service has for them.
 func (s *state) ports(of []mcsv1alpha1.ServicePort) (ports []corev1.ServicePort) {
+	local := s.targets()
 	for _, p := range of {
 		d := corev1.ServicePort{Name: p.Name, Protocol: cmp.Or(p.Protocol, corev1.ProtocolTCP), AppProtocol: p.AppProtocol, Port: p.Port, TargetPort: intstr.FromInt32(p.Port)}
-		if s.published != nil {
-			for _, local := range s.service.Spec.Ports {
-				if local.Name == d.Name && cmp.Or(local.Protocol, corev1.ProtocolTCP) == d.Protocol && local.TargetPort != (intstr.IntOrString{}) {
-					d.TargetPort = local.TargetPort
-				}
-			}
+		if target, known := local[namedPort{d.Name, d.Protocol}]; known {
+			d.TargetPort = target
 		}
 		ports = append(ports, d)
 	}
 	return ports
+}
+
+type namedPort struct {
+	name     string
+	protocol corev1.Protocol
+}
+
+// targets are the ports of pods that the Service has, none if it is not exported.
+func (s *state) targets() map[namedPort]intstr.IntOrString {
+	if s.published == nil {
+		return nil
+	}
+	all := map[namedPort]intstr.IntOrString{}
+	for _, p := range s.service.Spec.Ports {
+		if p.TargetPort != (intstr.IntOrString{}) {
+			all[namedPort{p.Name, cmp.Or(p.Protocol, corev1.ProtocolTCP)}] = p.TargetPort
+		}
+	}
+	return all
 }
 
 // planDerived is what to do about the derived Service.

@@ -23,6 +23,7 @@ type merged struct {
 	annotations map[string]string
 	clusters    []string // by name
 	conflicts   []conflict
+	own         string // this cluster, if its export decides
 }
 
 // conflict is a property in which exports differ.
@@ -31,12 +32,13 @@ type conflict struct {
 	text   string
 }
 
-// merge makes one service of exports. Of different values that of the oldest export counts, of two that are equally old that
-// of the cluster whose name comes first. Ports are those of all, but for those that contradict an older export's.
-func merge(exports []*clustermesh.ServiceExport) merged {
+// merge makes one service of exports. Of different values that of this cluster counts: another one may claim any date. Then that of the
+// oldest export does, of two that are equally old that of the cluster whose name comes first. Ports are those of all, but for those that
+// contradict an earlier export's.
+func (r rules) merge(exports []*clustermesh.ServiceExport) merged {
 	var m merged
 	exports = slices.SortedFunc(slices.Values(exports), func(a, b *clustermesh.ServiceExport) int {
-		return cmp.Or(a.Created.Compare(b.Created.Time), cmp.Compare(a.Cluster, b.Cluster))
+		return cmp.Or(cmp.Compare(r.rank(a), r.rank(b)), a.Created.Compare(b.Created.Time), cmp.Compare(a.Cluster, b.Cluster))
 	})
 	for _, e := range exports {
 		m.clusters = append(m.clusters, e.Cluster)
@@ -46,6 +48,9 @@ func merge(exports []*clustermesh.ServiceExport) merged {
 		return m
 	}
 	first := exports[0]
+	if r.rank(first) == 0 && !r.oldestDecides {
+		m.own = first.Cluster
+	}
 	m.spec = mcsv1alpha1.ServiceImportSpec{
 		Ports: []mcsv1alpha1.ServicePort{}, Type: first.Type, SessionAffinity: affinityOf(first), SessionAffinityConfig: first.SessionAffinityConfig,
 	}
@@ -58,9 +63,17 @@ func merge(exports []*clustermesh.ServiceExport) merged {
 		}
 		return e.SessionAffinityConfig
 	})
-	m.mergeMetadata(exports)
+	m.mergeMetadata(exports, r)
 	m.mergeTraffic(exports)
 	return m
+}
+
+// rank is 0 for the export that decides whatever its date is.
+func (r rules) rank(e *clustermesh.ServiceExport) int {
+	if r.oldestDecides || e.Cluster == r.cluster {
+		return 0
+	}
+	return 1
 }
 
 func affinityOf(e *clustermesh.ServiceExport) corev1.ServiceAffinity {
@@ -80,7 +93,11 @@ func (m *merged) compare(reason mcsv1alpha1.ServiceExportConditionReason, what s
 
 func (m *merged) addConflict(reason mcsv1alpha1.ServiceExportConditionReason, what, winner string, differ []string) {
 	if len(differ) > 0 {
-		text := fmt.Sprintf("the %s is that of cluster %s, whose export is older, and another one in %s", what, winner, strings.Join(differ, ", "))
+		why := "whose export is older"
+		if winner == m.own {
+			why = "which is this one"
+		}
+		text := fmt.Sprintf("the %s is that of cluster %s, %s, and another one in %s", what, winner, why, strings.Join(differ, ", "))
 		m.conflicts = append(m.conflicts, conflict{reason, text})
 	}
 }

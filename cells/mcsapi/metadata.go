@@ -21,9 +21,13 @@ const (
 	annotationsOfExports = "skep.dev/exported-annotations"
 )
 
-// mergeMetadata decides about labels and annotations, by the oldest export as a whole.
-func (m *merged) mergeMetadata(exports []*clustermesh.ServiceExport) {
+// mergeMetadata decides about labels and annotations, by the first export as a whole. Of one of another cluster those come here that are
+// allowed: they may have something made, such as names in a DNS zone.
+func (m *merged) mergeMetadata(exports []*clustermesh.ServiceExport, r rules) {
 	m.labels, m.annotations = exports[0].Labels, exports[0].Annotations
+	if exports[0].Cluster != r.cluster {
+		m.labels, m.annotations = r.labels.of(m.labels), r.annotations.of(m.annotations)
+	}
 	m.compare(mcsv1alpha1.ServiceExportReasonLabelsConflict, "set of labels", exports, func(e *clustermesh.ServiceExport) any { return e.Labels })
 	m.compare(mcsv1alpha1.ServiceExportReasonAnnotationsConflict, "set of annotations", exports, func(e *clustermesh.ServiceExport) any { return e.Annotations })
 }

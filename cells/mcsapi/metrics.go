@@ -19,6 +19,7 @@ type mcsMetrics struct {
 	ImportInfo       *prometheus.GaugeVec
 	ImportConditions *prometheus.GaugeVec
 	ImportClusters   *prometheus.GaugeVec
+	LeftOut          *prometheus.GaugeVec
 
 	mu    sync.Mutex
 	all   map[slim.Key]reported
@@ -33,6 +34,7 @@ func newMetrics(f metrics.Factory) *mcsMetrics {
 		ImportInfo:       f.GaugeVec("serviceimport_info", "1 for each ServiceImport, with its type", "serviceimport", "namespace", "type"),
 		ImportConditions: f.GaugeVec("serviceimport_status_condition", "1 for each condition of a ServiceImport with its status", "serviceimport", "namespace", "condition", "status"),
 		ImportClusters:   f.GaugeVec("serviceimport_status_clusters", "Clusters that export the service of a ServiceImport", "serviceimport", "namespace"),
+		LeftOut:          f.GaugeVec("left_out_exports", "Exports of a remote cluster that make no objects, by a bound or in a namespace of the system", "source_cluster", "target_cluster"),
 	}
 	m.reset()
 	return m
@@ -50,7 +52,7 @@ func (m *mcsMetrics) reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.all, m.names = map[slim.Key]reported{}, map[slim.Key]bool{}
-	for _, v := range []*prometheus.GaugeVec{m.ExportInfo, m.ExportConditions, m.ImportInfo, m.ImportConditions, m.ImportClusters} {
+	for _, v := range []*prometheus.GaugeVec{m.ExportInfo, m.ExportConditions, m.ImportInfo, m.ImportConditions, m.ImportClusters, m.LeftOut} {
 		v.Reset()
 	}
 }
@@ -130,5 +132,17 @@ func (m *mcsMetrics) valuesOf(s *state) map[series]float64 {
 func addConditions(to map[series]float64, of *prometheus.GaugeVec, conditions []metav1.Condition) {
 	for _, c := range conditions {
 		to[series{of, [2]string{c.Type, string(c.Status)}}] = 1
+	}
+}
+
+// reportLeftOut sets how many exports of each cluster are left out, and removes clusters of which none is any more.
+func (m *mcsMetrics) reportLeftOut(source string, was, now map[string]int) {
+	for cluster := range was {
+		if now[cluster] == 0 {
+			m.LeftOut.DeleteLabelValues(source, cluster)
+		}
+	}
+	for cluster, n := range now {
+		m.LeftOut.WithLabelValues(source, cluster).Set(float64(n))
 	}
 }

@@ -30,8 +30,9 @@ type state struct {
 	cluster  string            // this one
 	release  release.Release   // of its agents
 	families []corev1.IPFamily // that pods of this cluster have
-	isLocal  bool              // the Namespace is not global
-	isStale  bool              // this cluster's objects may be older than what an earlier leader has seen
+	rules    rules
+	isLocal  bool // the Namespace is not global
+	isStale  bool // this cluster's objects may be older than what an earlier leader has seen
 	export   *serviceExport
 	service  *service
 	imported *serviceImport
@@ -39,6 +40,7 @@ type state struct {
 
 	published *clustermesh.ServiceExport // by this cluster
 	remote    []*clustermesh.ServiceExport
+	leftOut   bool     // some of other clusters are not among remote
 	unknown   []string // clusters that may publish it or not, this one among them
 	denied    bool     // something is not written, as the role does not allow it
 
@@ -75,7 +77,7 @@ func (s *state) planImport() importPlan {
 	if s.published != nil {
 		all = append(slices.Clone(all), s.published)
 	}
-	p := importPlan{merged: merge(all), isLeft: s.isLeft()}
+	p := importPlan{merged: s.rules.merge(all), isLeft: s.isLeft()}
 	switch has := s.imported; {
 	case has == nil && len(all) == 0:
 	case has == nil:
@@ -85,8 +87,10 @@ func (s *state) planImport() importPlan {
 		p.spec = &has.Spec
 	case len(all) == 0 && len(s.unknown) == 0:
 		p.verb = remove
-	case len(all) == 0, s.isHeld():
+	case len(all) == 0, s.isHeld() && !s.decides():
 		p.spec = &has.Spec
+	case s.isHeld():
+		p.spec, p.follows = s.withHeld(p.merged.spec), true
 	default:
 		p.spec, p.follows = &p.merged.spec, true
 	}
@@ -116,6 +120,24 @@ func (s *state) isHeld() bool {
 		return len(s.unknown) > 0 // it was not written yet
 	}
 	return slices.ContainsFunc(of, func(c mcsv1alpha1.ClusterStatus) bool { return slices.Contains(s.unknown, c.Cluster) })
+}
+
+// decides reports whether the export of this cluster counts whatever others say, and so while one of them is not known.
+func (s *state) decides() bool { return s.published != nil && !s.rules.oldestDecides }
+
+// withHeld is a spec with the ports and without the IP families that clusters may have added or lack which are not known.
+func (s *state) withHeld(spec mcsv1alpha1.ServiceImportSpec) *mcsv1alpha1.ServiceImportSpec {
+	has := &s.imported.Spec
+	spec.Ports = slices.Clone(spec.Ports)
+	for _, p := range has.Ports {
+		if isNamed := func(of mcsv1alpha1.ServicePort) bool { return of.Name == p.Name }; contradicts(spec.Ports, p) == nil && !slices.ContainsFunc(spec.Ports, isNamed) {
+			spec.Ports = append(spec.Ports, p)
+		}
+	}
+	if isCommon := func(f corev1.IPFamily) bool { return slices.Contains(spec.IPFamilies, f) }; len(has.IPFamilies) > 0 && !slices.ContainsFunc(has.IPFamilies, func(f corev1.IPFamily) bool { return !isCommon(f) }) {
+		spec.IPFamilies = has.IPFamilies
+	}
+	return &spec
 }
 
 // mayBeExported reports whether this cluster exports the service for all that is known, though it was not seen yet.

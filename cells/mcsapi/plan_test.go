@@ -31,6 +31,8 @@ var (
 	http80  = mcsv1alpha1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80}
 	noClash = conditionText{"Conflict", "False", "NoConflicts"}
 	oldest  = release.All()[0] // derived Services have selectors
+
+	originals = rules{oldestDecides: true, labels: allowed{"*"}, annotations: allowed{"*"}}
 )
 
 // MCS-9: the name of derived Services; B7 has this one.
@@ -57,7 +59,7 @@ func localPort() corev1.ServicePort {
 	return corev1.ServicePort{Name: "http", Protocol: corev1.ProtocolTCP, Port: 80, TargetPort: intstr.FromString("web")}
 }
 
-// MCS-5, MCS-6, MCS-32, MCS-33 and MCS-36; MCS-E1, MCS-E2 and MCS-E16; number B15 of the contract's bgp.md.
+// MCS-5, MCS-6, MCS-32, MCS-33 and MCS-36; MCS-E1, MCS-E2 and MCS-E16; numbers B15 and B20 of the contract's bgp.md.
 func TestExportOf(t *testing.T) {
 	const plain = `{"cluster":"c1","name":"web","namespace":"shop","exportCreationTimestamp":"2024-08-01T10:00:00Z","ports":[{"name":"http","protocol":"TCP","port":80}],"type":"ClusterSetIP","sessionAffinity":"None"}`
 	deleting := newExport()
@@ -183,7 +185,7 @@ func TestMerge(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				m := merge(test.exports)
+				m := originals.merge(test.exports)
 				var ports, reasons, texts []string
 				for _, p := range m.spec.Ports {
 					ports = append(ports, portText(p))
@@ -320,7 +322,7 @@ func TestStale(t *testing.T) {
 func TestClusters(t *testing.T) {
 	s := state{imported: newImport("a", "b", "gone"), unknown: []string{"b", "c"}}
 	var names []string
-	for _, c := range s.clusters(merge([]*clustermesh.ServiceExport{of("z", 0, nil), of("a", 0, nil)})) {
+	for _, c := range s.clusters(originals.merge([]*clustermesh.ServiceExport{of("z", 0, nil), of("a", 0, nil)})) {
 		names = append(names, c.Cluster)
 	}
 	if got := strings.Join(names, " "); got != "a b z" {
@@ -417,7 +419,7 @@ func textsOf(conditions []metav1.Condition) (texts []conditionText) {
 	return texts
 }
 
-// MCS-22 and MCS-23: the conditions of a ServiceExport.
+// MCS-22 and MCS-23; number B20 of the contract's bgp.md: the conditions of a ServiceExport.
 func TestConditions(t *testing.T) {
 	external, manual := newService("10.96.0.10"), newService("10.96.0.10")
 	external.Spec.Type = text("ExternalName")
@@ -530,7 +532,7 @@ func TestMergeFamilies(t *testing.T) {
 		for i, families := range test.families {
 			all = append(all, of(string(rune('a'+i)), i, traffic(families, "", "")))
 		}
-		m, conflicts := merge(all), ""
+		m, conflicts := originals.merge(all), ""
 		for _, c := range m.conflicts {
 			conflicts += c.text
 		}

@@ -88,6 +88,9 @@ func (w *world) startAs(kubeconfig string, args ...string) *operatortest.Operato
 	return operatortest.Start(w.T, cell.Set(kvstore.Cell, clustermesh.Cell, globalnamespace.Cell, Cell), kubeconfig, w.args(args...)...)
 }
 
+// asTheOriginal has the oldest export decide, and all labels and annotations of exports come here.
+var asTheOriginal = []string{"--clustermesh-mcs-api-oldest-decides", "--clustermesh-mcs-api-labels=*", "--clustermesh-mcs-api-annotations=*"}
+
 func (w *world) args(more ...string) []string {
 	return append([]string{
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + w.etcd.Endpoints()[0], "--identity-allocation-mode=crd",
@@ -477,7 +480,7 @@ func (w *world) follow(kubeconfig, release string, conditions bool) {
 func TestClustersOfTheMesh(t *testing.T) {
 	w := newWorld(t, "a", "b")
 	w.publish("a", "web", "ClusterSetIP", 2020, httpPort)
-	o := w.start()
+	o := w.start(asTheOriginal...)
 	w.awaitImport("web", "ClusterSetIP, http 80/TCP, a")
 	if s := w.awaitDerived("web", "exists", exists); s.Annotations[sharedAnnotation] != "false" {
 		t.Errorf("annotations %v", s.Annotations)
@@ -501,7 +504,7 @@ func TestClustersOfTheMesh(t *testing.T) {
 	proxy.Refuse(t)
 	proxy.Cut(t)
 	w.peers["a"].Delete(w.exportKey("a", "web"))
-	o = w.start("--clustermesh-sync-timeout=100ms")
+	o = w.start(append(asTheOriginal, "--clustermesh-sync-timeout=100ms")...)
 	w.delete(exports.Resource(), "web")
 	w.deleteService("web")
 	w.awaitDerived("web", "is not shared", func(s *corev1.Service) bool { return s != nil && s.Annotations[sharedAnnotation] == "false" })
@@ -674,7 +677,7 @@ func (w *world) awaitMetadata(labels, annotations string) {
 // also publishes garbage.
 func TestExportedMetadata(t *testing.T) {
 	w := newWorld(t, "a")
-	o := w.start()
+	o := w.start(asTheOriginal...)
 	w.service("web", nil)
 	w.create(exports.Resource(), "ServiceExport", "web", map[string]any{
 		"exportedLabels":      map[string]any{"tier": "one", "no label": "x", "service.kubernetes.io/service-proxy-name": "x"},
@@ -702,7 +705,7 @@ func TestExportedMetadata(t *testing.T) {
 	o.Stop()
 
 	before := w.writes() // invariant 1
-	o = w.start()
+	o = w.start(asTheOriginal...)
 	operatortest.Eventually(t, "the export of a is known", func() bool { return o.Metric("clustermesh_global_service_exports", "c1") == 1 })
 	w.create(imports.Resource(), "ServiceImport", "later", specOf("Headless"))
 	w.awaitReady("later", "True/Ready")
@@ -718,7 +721,7 @@ func TestExportedMetadata(t *testing.T) {
 // MCS-36 to MCS-38 and MESH-17; MCS-E18 and MCS-E19: IP families and where traffic goes.
 func TestExportedTraffic(t *testing.T) {
 	w := newWorld(t, "a")
-	o := w.start("--enable-ipv6=false")
+	o := w.start(append(asTheOriginal, "--enable-ipv6=false")...)
 	w.service("web", func(s *corev1.Service) {
 		s.Spec.InternalTrafficPolicy, s.Spec.TrafficDistribution = new(corev1.ServiceInternalTrafficPolicyLocal), new("PreferClose")
 	})
@@ -825,23 +828,6 @@ func (w *world) awaitFamilies(families string) {
 		}
 		return slices.Equal(i.Spec.IPs, ips)
 	})
-}
-
-// MCS-3: without definitions the duty waits and says so; it begins when they come.
-func TestDefinitionsThatCome(t *testing.T) {
-	w := newWorld(t)
-	definitions := operatortest.NewDefinitions(t, clustertest.Shared(t))
-	definitions.Delete("serviceexports.multicluster.x-k8s.io", "serviceimports.multicluster.x-k8s.io")
-	o := w.start()
-	for _, resource := range []string{"serviceexports", "serviceimports"} {
-		operatortest.Eventually(t, "health names "+resource, func() bool { return strings.Contains(o.Degraded("mcsapi"), resource+".multicluster.x-k8s.io") })
-	}
-	operatortest.Define(t, clustertest.Shared(t).AdminConfig(t), "ServiceExport", "ServiceImport")
-	w.service("web", nil)
-	w.export("web")
-	operatortest.Eventually(t, "the Service is exported", func() bool { return w.value("web") != "" })
-	w.awaitDerived("web", "exists", exists)
-	w.awaitHealthy(o)
 }
 
 // exportEndpoints exports the Service web, which has no selector, and returns its EndpointSlice of the address 192.0.2.1.

@@ -175,12 +175,13 @@ func (s *state) copiedPorts(of []discoveryv1.EndpointPort, derived []corev1.Serv
 		return of
 	}
 	var ports []discoveryv1.EndpointPort
+	leads, has := portsByName(derived), portsByName(s.service.Spec.Ports)
 	for _, p := range of {
 		name := ""
 		if p.Name != nil {
 			name = *p.Name
 		}
-		if leads := portOf(derived, name); leads != (portNumber{}) && leads == portOf(s.service.Spec.Ports, name) {
+		if leads[name] != (portNumber{}) && leads[name] == has[name] {
 			ports = append(ports, p)
 		}
 	}
@@ -192,14 +193,15 @@ type portNumber struct {
 	protocol corev1.Protocol
 }
 
-// portOf is the port of a name, the zero value if there is none.
-func portOf(ports []corev1.ServicePort, name string) portNumber {
+// portsByName are ports by their names, of several with one name the first.
+func portsByName(ports []corev1.ServicePort) map[string]portNumber {
+	all := make(map[string]portNumber, len(ports))
 	for _, p := range ports {
-		if p.Name == name {
-			return portNumber{p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
+		if _, exists := all[p.Name]; !exists {
+			all[p.Name] = portNumber{p.Port, cmp.Or(p.Protocol, corev1.ProtocolTCP)}
 		}
 	}
-	return portNumber{}
+	return all
 }
 
 // differs reports whether a copy is not as it is to be.

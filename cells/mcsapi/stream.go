@@ -4,6 +4,7 @@
 package mcsapi
 
 import (
+	"cmp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 
 // serviceExport is what is read of a ServiceExport.
 type serviceExport struct {
+	APIVersion slim.String `json:"apiVersion"`
 	exportMeta `json:"metadata"`
 	Spec       struct {
 		ExportedLabels      slim.Labels `json:"exportedLabels"`
@@ -27,6 +29,11 @@ type serviceExport struct {
 	} `json:"status"`
 }
 
+// servedVersion is the version in which an object was read, which the installed definition serves.
+func servedVersion(of slim.String) string {
+	return cmp.Or(of.String(), api.ServiceImportResource.GroupVersion().String())
+}
+
 type exportMeta struct {
 	slim.Meta
 	CreationTimestamp slim.Time `json:"creationTimestamp"`
@@ -35,6 +42,7 @@ type exportMeta struct {
 
 // serviceImport is what is read of a ServiceImport.
 type serviceImport struct {
+	APIVersion slim.String `json:"apiVersion"`
 	importMeta `json:"metadata"`
 	Spec       mcsv1alpha1.ServiceImportSpec   `json:"spec"`
 	Status     mcsv1alpha1.ServiceImportStatus `json:"status"`

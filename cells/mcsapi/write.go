@@ -41,12 +41,12 @@ func (s *state) derivedRef() k8s.Ref {
 
 // about is the object that Events about a name are for: the ServiceImport, or else the ServiceExport.
 func (s *state) about() corev1.ObjectReference {
-	o := corev1.ObjectReference{APIVersion: mcsv1alpha1.SchemeGroupVersion.String(), Namespace: s.key.Namespace, Name: s.key.Name}
+	o := corev1.ObjectReference{Namespace: s.key.Namespace, Name: s.key.Name}
 	switch {
 	case s.imported != nil:
-		o.Kind, o.UID = mcsv1alpha1.ServiceImportKindName, s.imported.UID.API()
+		o.APIVersion, o.Kind, o.UID = servedVersion(s.imported.APIVersion), mcsv1alpha1.ServiceImportKindName, s.imported.UID.API()
 	case s.export != nil:
-		o.Kind, o.UID = mcsv1alpha1.ServiceExportKindName, s.export.UID.API()
+		o.APIVersion, o.Kind, o.UID = servedVersion(s.export.APIVersion), mcsv1alpha1.ServiceExportKindName, s.export.UID.API()
 	}
 	return o
 }
@@ -55,7 +55,7 @@ func (s *state) about() corev1.ObjectReference {
 func (c *controller) createImport(ctx context.Context, s *state, p importPlan) error {
 	labels, annotations := p.metadata(nil, map[string]string{madeHere: "true"})
 	_, err := k8s.Create(ctx, c.Client, imports.Resource(), &mcsv1alpha1.ServiceImport{
-		TypeMeta: metav1.TypeMeta{APIVersion: mcsv1alpha1.SchemeGroupVersion.String(), Kind: mcsv1alpha1.ServiceImportKindName},
+		TypeMeta: metav1.TypeMeta{APIVersion: imports.Resource().GroupVersion().String(), Kind: mcsv1alpha1.ServiceImportKindName},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: s.key.Namespace, Name: s.key.Name,
 			Labels: labels, Annotations: annotations,

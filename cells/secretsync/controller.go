@@ -146,6 +146,8 @@ type recorder struct {
 
 // Set implements secretref.Recorder.
 func (r *recorder) Set(from corev1.ObjectReference, to ...secretref.Object) {
+	to, beyond := bounded(to)
+	r.reports.setBeyond(from, beyond)
 	added, removed := r.references.set(reference{r.source, from}, to)
 	for _, of := range removed {
 		r.reports.clear(from, of)
@@ -153,6 +155,30 @@ func (r *recorder) Set(from corev1.ObjectReference, to ...secretref.Object) {
 	for _, of := range slices.Concat(added, removed) {
 		r.enqueue(keyOf(of), k8s.Trigger{Kind: from.Kind, Namespace: from.Namespace, Name: from.Name})
 	}
+}
+
+// mostReferences is how many Secrets and ConfigMaps an object may refer to: each of them is read, copied and reported by itself. An
+// Envoy configuration has no place for more certificates (SEC-16).
+const mostReferences = 1000
+
+// bounded are the first objects that are referred to, and how many others there are.
+func bounded(to []secretref.Object) (kept []secretref.Object, beyond int) {
+	if len(to) <= mostReferences {
+		return to, 0
+	}
+	seen := map[secretref.Object]bool{}
+	for _, of := range to {
+		if seen[of] {
+			continue
+		}
+		seen[of] = true
+		if len(kept) < mostReferences {
+			kept = append(kept, of)
+		} else {
+			beyond++
+		}
+	}
+	return kept, beyond
 }
 
 // Changed implements secretref.Recorder.

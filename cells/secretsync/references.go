@@ -52,7 +52,7 @@ func (r *references) set(from reference, to []secretref.Object) (added, removed 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, of := range r.to[from] {
-		if !slices.Contains(to, of) {
+		if _, stays := slices.BinarySearchFunc(to, of, compareObjects); !stays {
 			removed = append(removed, of)
 			r.remove(from, of)
 		}

@@ -47,6 +47,16 @@ func (r *reports) clear(from corev1.ObjectReference, to secretref.Object) {
 	r.ofKind(from.Kind).Set(to.String(), from)
 }
 
+// setBeyond replaces the notice that an object refers to more than is copied.
+func (r *reports) setBeyond(from corev1.ObjectReference, beyond int) {
+	var notices []envoy.Notice
+	if beyond > 0 {
+		notices = append(notices, envoy.Notice{Reason: "SecretNotCopied", Degrades: true, Message: fmt.Sprintf(
+			"%d of the Secrets that it refers to are not copied: an object may refer to %d; divide it", beyond, mostReferences)})
+	}
+	r.ofKind(from.Kind).Set("", from, notices...)
+}
+
 func missing(of secretref.Object) envoy.Notice {
 	return envoy.Notice{Reason: "SecretNotFound", Message: fmt.Sprintf("%s does not exist: TLS that needs it is not served", of)}
 }

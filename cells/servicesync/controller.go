@@ -6,13 +6,17 @@ package servicesync
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/globalnamespace"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -27,6 +31,7 @@ type controller struct {
 
 	mu      sync.Mutex
 	invalid map[slim.Key]string // addresses that are left out, by Service
+	beyond  map[slim.Key]bool   // Services with too many backends
 }
 
 type params struct {
@@ -38,6 +43,7 @@ type params struct {
 	Slices     stream.Resource[endpointSlice]
 	Namespaces stream.Resource[slim.Namespace]
 	Metrics    *syncMetrics
+	Events     *k8s.Events
 	Log        *slog.Logger
 }
 
@@ -45,7 +51,7 @@ func newController(p params) *controller {
 	if !p.Config.EnableK8sEndpointSlice {
 		p.Log.Warn("reading EndpointSlices, and no Endpoints, although the option for EndpointSlices is off", "flag", "enable-k8s-endpoint-slice")
 	}
-	return &controller{params: p, invalid: map[slim.Key]string{}}
+	return &controller{params: p, invalid: map[slim.Key]string{}, beyond: map[slim.Key]bool{}}
 }
 
 // Open is called before anything is watched.
@@ -77,21 +83,48 @@ func (c *controller) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []
 func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 	s, exists := c.services.Get(key)
 	if !exists {
-		c.reportInvalid(key, nil)
+		c.forget(key)
 		return nil, !c.services.Hides(key)
 	}
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
 	if !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
-		c.reportInvalid(key, nil)
+		c.forget(key)
 		return nil, true
 	}
 	if scope == globalnamespace.Unknown || c.hidesSlice(key) {
 		return nil, false
 	}
 	of := slices.SortedFunc(stream.ByIndex(c.slices, byService, key), func(a, b *endpointSlice) int { return cmp.Compare(a.Name, b.Name) })
-	value, invalid := encode(s, of, c.Config, c.Cluster)
-	c.reportInvalid(key, invalid)
+	value, out := encode(s, of, c.Config, c.Cluster)
+	c.reportInvalid(key, out.invalid)
+	c.reportBeyond(s, out.beyond)
 	return value, true
+}
+
+// reportBeyond reports that a Service has more backends than its key can have, when it begins and when it ends.
+func (c *controller) reportBeyond(s *service, addresses int) {
+	key := s.Key()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.beyond[key] == (addresses > 0) {
+		return
+	}
+	if addresses == 0 {
+		delete(c.beyond, key)
+		return
+	}
+	c.beyond[key] = true
+	text := fmt.Sprintf("other clusters do not see %d backends: with them the key would be larger than etcd accepts; use fewer addresses or ports", addresses)
+	c.Log.Warn("backends of a Service are not exported", "service", key.String(), "detail", text)
+	c.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}, "BackendsNotExported", text)
+}
+
+// forget removes what was reported of a Service that has no key.
+func (c *controller) forget(key slim.Key) {
+	c.reportInvalid(key, nil)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.beyond, key)
 }
 
 // hidesSlice reports whether an EndpointSlice of a Service may be on the server of which nothing can be decoded: they

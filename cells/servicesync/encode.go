@@ -38,25 +38,36 @@ type l4Address struct {
 	Port     uint16
 }
 
-// add adds a port, unless there is one of its name, or it is none.
-func (m portMap) add(name, protocol string, port int32) {
+// leastPort is the least that a port adds to a value, beside its name: {"":{"Protocol":"TCP","Port":1}}.
+const leastPort = 33
+
+// add adds a port, unless there is one of its name, or it is none. It returns about how much longer the value is by it.
+func (m portMap) add(name, protocol string, port int32) (bytes int) {
 	if protocol == "" {
 		protocol = string(corev1.ProtocolTCP)
 	}
 	switch corev1.Protocol(protocol) {
 	case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
 	default:
-		return
+		return 0
 	}
-	if _, exists := m[name]; !exists && port > 0 && port <= 65535 {
-		m[name] = l4Address{protocol, uint16(port)}
+	if _, exists := m[name]; exists || port <= 0 || port > 65535 {
+		return 0
 	}
+	m[name] = l4Address{protocol, uint16(port)}
+	return leastPort + len(name)
 }
 
-// encode returns the value of a Service's key, and the addresses that are left out. Of two EndpointSlices that have
-// different ports of one name for an address, the first decides.
-func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (value []byte, invalid []string) {
-	backends, hostnames, invalid := backendsOf(of, c, shared.Release)
+// leftOut is what a value goes without.
+type leftOut struct {
+	invalid []string // addresses that are none
+	beyond  int      // addresses of backends for which it has no place
+}
+
+// encode returns the value of a Service's key, and what is left out. Of two EndpointSlices that have different ports of one name for
+// an address, the first decides.
+func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (value []byte, out leftOut) {
+	backends, hostnames, out := backendsOf(of, c, shared.Release)
 	frontends, invalidFrontends := frontendsOf(s)
 	value, _ = json.Marshal(clusterService{ // maps of strings and numbers always have JSON
 		Cluster: shared.ClusterName, Namespace: s.Namespace.String(), Name: s.Name,
@@ -64,7 +75,8 @@ func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (v
 		Labels: mapOf(s.Labels), Selector: mapOf(s.Spec.Selector),
 		IncludeExternal: true, Shared: true, ClusterID: shared.ClusterID,
 	})
-	return value, append(invalid, invalidFrontends...)
+	out.invalid = append(out.invalid, invalidFrontends...)
+	return value, out
 }
 
 func frontendsOf(s *service) (frontends map[string]portMap, invalid []string) {
@@ -90,9 +102,15 @@ func frontendsOf(s *service) (frontends map[string]portMap, invalid []string) {
 	return frontends, invalid
 }
 
-func backendsOf(of []*endpointSlice, c Config, r release.Release) (backends map[string]portMap, hostnames map[string]string, invalid []string) {
+// mostBackends is how long the backends of a value are at most, about: etcd refuses a request of 1.5 MiB. An EndpointSlice has so many
+// addresses and ports that all of them with all of these would be a thousand times that (SSYNC-21).
+const mostBackends = 1200 << 10
+
+func backendsOf(of []*endpointSlice, c Config, r release.Release) (backends map[string]portMap, hostnames map[string]string, out leftOut) {
 	backends, hostnames = map[string]portMap{}, map[string]string{}
+	left := mostBackends
 	for _, slice := range of {
+		done := map[string]bool{}
 		for state, text := range slice.endpoints() {
 			if !c.isBackend(state, r) {
 				continue
@@ -101,20 +119,29 @@ func backendsOf(of []*endpointSlice, c Config, r release.Release) (backends map[
 			for _, address := range text[1:] {
 				ip, ok := canonical(address)
 				if !ok {
-					invalid = append(invalid, address)
+					out.invalid = append(out.invalid, address)
 					continue
 				}
-				if backends[ip] == nil {
-					backends[ip] = portMap{}
+				if ports := backends[ip]; !done[ip] && left >= 0 {
+					if ports == nil {
+						ports = portMap{}
+					}
+					left -= len(ip) + slice.addPorts(ports, left)
+					if done[ip] = true; left >= 0 {
+						backends[ip] = ports
+					}
 				}
-				slice.addPorts(backends[ip])
+				if backends[ip] == nil {
+					out.beyond++
+					continue
+				}
 				if hostname != "" {
 					hostnames[ip] = hostname
 				}
 			}
 		}
 	}
-	return backends, hostnames, invalid
+	return backends, hostnames, out
 }
 
 // canonical returns the canonical text of an address.

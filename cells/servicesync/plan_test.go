@@ -4,6 +4,8 @@
 package servicesync
 
 import (
+	"encoding/json"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -206,13 +208,43 @@ func TestEncode(t *testing.T) {
 		for _, change := range c.slices {
 			of = append(of, decodeSlice(t, change))
 		}
-		got, invalid := encode(decodeService(t, c.service), of, Config{EnableK8sTerminatingEndpoint: c.terminating}, cluster1)
-		if string(got) != c.want || len(invalid) != c.invalid {
-			t.Errorf("%s: %v\n got %s\nwant %s", name, invalid, got, c.want)
+		got, out := encode(decodeService(t, c.service), of, Config{EnableK8sTerminatingEndpoint: c.terminating}, cluster1)
+		if string(got) != c.want || len(out.invalid) != c.invalid {
+			t.Errorf("%s: %v\n got %s\nwant %s", name, out.invalid, got, c.want)
 		}
 		withOption, _ := encode(decodeService(t, c.service), of, Config{EnableK8sTerminatingEndpoint: true}, cluster1)
 		if always, _ := encode(decodeService(t, c.service), of, Config{}, newest); string(always) != string(withOption) {
 			t.Errorf("%s, from 1.18 on:\n got %s\nwant %s", name, always, withOption)
+		}
+	}
+}
+
+// SSYNC-21, K8S-23: of an EndpointSlice with many addresses and ports, as many are exported as etcd accepts.
+func TestBackendsBeyondTheSizeOfAKey(t *testing.T) {
+	slice := decodeSlice(t, func(s *discoveryv1.EndpointSlice) {
+		s.Endpoints, s.Ports = nil, nil
+		for i := range 500 {
+			var addresses []string
+			for j := range 100 {
+				addresses = append(addresses, fmt.Sprintf("10.%d.%d.%d", i>>8, i&0xff, j))
+			}
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: addresses})
+		}
+		for i := range 15_000 {
+			s.Ports = append(s.Ports, discoveryv1.EndpointPort{Name: new(fmt.Sprint("p", i)), Port: new(int32(i + 1))})
+		}
+	})
+	value, out := encode(decodeService(t, nil), []*endpointSlice{slice, slice}, Config{}, cluster1)
+	var v clusterService
+	if err := json.Unmarshal(value, &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(value) > 1_500_000 || len(v.Backends) == 0 || out.beyond == 0 {
+		t.Errorf("%d bytes, %d backends, %d left out", len(value), len(v.Backends), out.beyond)
+	}
+	for ip, ports := range v.Backends {
+		if len(ports) != 15_000 {
+			t.Errorf("%s has %d ports", ip, len(ports))
 		}
 	}
 }

@@ -149,14 +149,18 @@ func (s *endpointSlice) endpoints() iter.Seq2[byte, []string] {
 	}
 }
 
-// addPorts adds the ports of the endpoints.
-func (s *endpointSlice) addPorts(to portMap) {
+// addPorts adds the ports of the endpoints, until the value is longer by most. It returns about how much longer it is.
+func (s *endpointSlice) addPorts(to portMap, most int) (bytes int) {
 	for line := range strings.Lines(s.portText.String()) {
+		if bytes > most {
+			break
+		}
 		if part := strings.Split(line[:len(line)-1], "\t"); len(part) == 3 {
 			number, _ := strconv.ParseInt(part[2], 10, 32) // written by Trim
-			to.add(part[0], part[1], int32(number))
+			bytes += to.add(part[0], part[1], int32(number))
 		}
 	}
+	return bytes
 }
 
 var (

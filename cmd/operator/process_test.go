@@ -33,11 +33,11 @@ const asOperator = "SKEP_TEST_AS_OPERATOR"
 
 // operatorEnv is the environment of a process that is an operator. env are KEY=value pairs besides.
 func operatorEnv(env ...string) []string {
-	return slices.Concat(os.Environ(), []string{
-		asOperator + "=1",
-		"GORACE=atexit_sleep_ms=0",
-		"GOGC=400", // it lives for seconds: a small heap is of no use to it
-	}, env)
+	all := slices.Concat(os.Environ(), []string{asOperator + "=1", "GORACE=atexit_sleep_ms=0"}, env)
+	if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "GOMEMLIMIT=") }) {
+		all = append(all, "GOGC=400") // it lives for seconds: a small heap is of no use to it
+	}
+	return all
 }
 
 func TestMain(m *testing.M) {
@@ -90,7 +90,7 @@ func startAs(t *testing.T, program, kubeconfig string, env []string, args ...str
 		"--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
 		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
 	}, args...)...)
-	o.cmd.Env = append(operatorEnv(k8s.StrictCause+"=1"), env...)
+	o.cmd.Env = operatorEnv(append([]string{k8s.StrictCause + "=1"}, env...)...)
 	o.cmd.Stdout, o.cmd.Stderr = o.log, o.log
 	// It dies with the test, however that ends.
 	o.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

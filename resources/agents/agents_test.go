@@ -102,7 +102,7 @@ func TestState(t *testing.T) {
 			}
 			return store
 		}
-		store := open(selected(Pods, selection{Config: Config{CiliumPodLabels: "k8s-app=cilium"}, Shared: cluster.Config{K8sNamespace: "kube-system"}}))
+		store := open(Selected(Pods, Selection{Config: Config{CiliumPodLabels: "k8s-app=cilium"}, Shared: cluster.Config{K8sNamespace: "kube-system"}}))
 		check := func(want map[string]State) {
 			t.Helper()
 			synctest.Wait()

@@ -14,5 +14,5 @@ var Cell = cell.Module("agents", "Watches the pods of the agents, and the taints
 	cell.Config(Config{CiliumPodLabels: "k8s-app=cilium", AgentNotReadyTaintKey: "node.cilium.io/agent-not-ready"}),
 	cell.EnabledBy(k8s.InUse),
 	stream.Provide(Nodes),
-	stream.ProvideSelected(Pods, selected),
+	stream.ProvideSelected(Pods, Selected[Pod]),
 )

@@ -38,15 +38,17 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// selection is what selects the pods of agents.
-type selection struct {
+// Selection is what selects the pods of agents.
+type Selection struct {
 	cell.In
 
 	Config Config
 	Shared cluster.Config
 }
 
-func selected(pods stream.Kind[Pod], s selection) stream.Kind[Pod] {
+// Selected are the agents among pods, for stream.ProvideSelected of duties that need them only in some clusters. T has at least the fields
+// that the duty reads of a [Pod].
+func Selected[T any](pods stream.Kind[T], s Selection) stream.Kind[T] {
 	namespace := cmp.Or(s.Config.CiliumPodNamespace, s.Shared.K8sNamespace, "default")
 	return pods.InNamespace(namespace).MatchingLabels(s.Config.CiliumPodLabels)
 }

@@ -4,6 +4,7 @@
 package agents
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -69,10 +70,7 @@ func (f *Fleet) add(key slim.Key, p *Pod) {
 	if p.Spec.NodeName == (slim.String{}) {
 		return
 	}
-	r, tells := p.Release()
-	if !tells {
-		r = f.configured.Release
-	}
+	r := p.ReleaseOr(f.configured.Release)
 	f.nodeOf[key] = p.Spec.NodeName
 	f.nodes[p.Spec.NodeName] = append(f.nodes[p.Spec.NodeName], agent{key, r})
 	f.running[r]++
@@ -134,6 +132,28 @@ func (p *Pod) Release() (r release.Release, tells bool) {
 		}
 	}
 	return r, tells
+}
+
+// Running returns the releases of agents by their pods. configured is as in [NewFleet].
+func Running(pods iter.Seq[*Pod], configured release.Configured) (s release.Set) {
+	if configured.Forced {
+		return release.SetOf(configured.Release)
+	}
+	for p := range pods {
+		s = s.Union(release.SetOf(p.ReleaseOr(configured.Release)))
+	}
+	if s.Empty() {
+		s = release.SetOf(configured.Release)
+	}
+	return s
+}
+
+// ReleaseOr is Release, or another one of an agent that does not tell its own.
+func (p *Pod) ReleaseOr(otherwise release.Release) release.Release {
+	if r, tells := p.Release(); tells {
+		return r
+	}
+	return otherwise
 }
 
 // tagOf returns the tag of an image, "" for none.

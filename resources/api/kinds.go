@@ -29,7 +29,7 @@ type Kind struct {
 	Older string
 }
 
-// Served returns the versions of a kind of cilium.io, the newest first, which is the one that is stored.
+// Served returns the versions of a kind, the newest first, which is the one that is stored.
 func (k Kind) Served() []string {
 	if k.Older == "" {
 		return []string{k.Resource.Version}

@@ -8,21 +8,22 @@ import (
 
 	mcscrds "sigs.k8s.io/mcs-api/config/crd"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+	mcsv1beta1 "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 	"sigs.k8s.io/yaml"
 )
 
 // MulticlusterVersion is the release of the multi-cluster services API whose definitions are built in.
 const MulticlusterVersion = "v0.5.2"
 
-// The version of the multi-cluster services API that duties read and write. Its definitions serve it beside a newer one.
+// The newest version of the multi-cluster services API, which its definitions store. Older definitions have v1alpha1 alone, with the same fields.
 var (
-	ServiceExportResource = mcsv1alpha1.SchemeGroupVersion.WithResource(mcsv1alpha1.ServiceExportPluralName)
-	ServiceImportResource = mcsv1alpha1.SchemeGroupVersion.WithResource(mcsv1alpha1.ServiceImportPluralName)
+	ServiceExportResource = mcsv1beta1.SchemeGroupVersion.WithResource(mcsv1beta1.ServiceExportPluralName)
+	ServiceImportResource = mcsv1beta1.SchemeGroupVersion.WithResource(mcsv1beta1.ServiceImportPluralName)
 )
 
 var multiclusterKinds = []Kind{
-	{mcsv1alpha1.ServiceExportKindName, ServiceExportResource, ""},
-	{mcsv1alpha1.ServiceImportKindName, ServiceImportResource, ""},
+	{mcsv1beta1.ServiceExportKindName, ServiceExportResource, mcsv1alpha1.SchemeGroupVersion.Version},
+	{mcsv1beta1.ServiceImportKindName, ServiceImportResource, mcsv1alpha1.SchemeGroupVersion.Version},
 }
 
 // MulticlusterKinds returns the kinds of the multi-cluster services API, which is a project of Kubernetes: its
@@ -41,7 +42,7 @@ func (k Kind) manifest() ([]byte, error) {
 }
 
 // IsMulticluster reports whether the kind is one of MulticlusterKinds.
-func (k Kind) IsMulticluster() bool { return k.Resource.Group == mcsv1alpha1.GroupName }
+func (k Kind) IsMulticluster() bool { return k.Resource.Group == mcsv1beta1.GroupName }
 
 // VersionLabel is the label of the kind's CustomResourceDefinition that holds the version of its schema.
 func (k Kind) VersionLabel() string {

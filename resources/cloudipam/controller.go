@@ -236,7 +236,7 @@ func (c *controller) rank(n *ciliumNode) int {
 	}
 	var s snapshot
 	err := lifecycle.Recover(func() (err error) { // a node for which it panics is told of when its turn comes
-		s, err = snapshotOf(c.Provider, n.forProvider(), i.Instance, func(string) bool { return false })
+		s, err = snapshotOf(c.Provider, n.forProvider(), i.Instance, func(string) bool { return false }, c.cloud.isShared)
 		return err
 	})
 	switch {

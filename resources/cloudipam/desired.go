@@ -17,21 +17,28 @@ type snapshot struct {
 	limits   Limits
 	has      map[string]Address // of the cloud, without detached ones
 	back     []string           // that the agent has returned
-	unfit    []string           // that the cloud shows, and that no pod can have
+	unfit    []string           // that the cloud shows, and that no pod can have, or that other instances have, too
 	watermarks
 }
 
-// snapshotOf computes the numbers of a node.
-func snapshotOf(p Provider, n *Node, i *Instance, isDetached func(string) bool) (s snapshot, err error) {
+// snapshotOf computes the numbers of a node. isShared says which addresses the cloud shows of other instances, too: what is new of
+// these is given to none (CIPAM-46).
+func snapshotOf(p Provider, n *Node, i *Instance, isDetached, isShared func(string) bool) (s snapshot, err error) {
 	s = snapshot{node: n, instance: i}
 	if s.limits, err = p.Limits(n, i); err != nil {
 		return s, err
 	}
 	s.has = p.Addresses(n, i)
 	for a := range s.has {
-		if !isFit(a) {
+		_, holds := n.Spec.IPAM.Pool[a]
+		switch {
+		case !isFit(a):
 			s.unfit = append(s.unfit, a)
 			delete(s.has, a)
+		case isShared(a):
+			if s.unfit = append(s.unfit, a+" (of several instances)"); !holds {
+				delete(s.has, a)
+			}
 		}
 	}
 	maps.DeleteFunc(s.has, func(a string, _ Address) bool { return isDetached(a) })

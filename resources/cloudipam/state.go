@@ -6,6 +6,7 @@ package cloudipam
 import (
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -23,6 +24,7 @@ type cloudState struct {
 	mu        sync.Mutex
 	reads     uint64 // that have begun
 	instances map[string]observed
+	shownBy   map[string]int    // of how many instances an address is
 	subnets   map[string]Subnet // replaced, never changed
 	wanted    map[string]bool   // instances to read
 	unstable  error             // of the last read
@@ -37,7 +39,7 @@ type observed struct {
 }
 
 func newCloudState(p Provider, now func() time.Time) *cloudState {
-	return &cloudState{provider: p, now: now, instances: map[string]observed{}, wanted: map[string]bool{}, unstable: errNotRead, synced: make(chan struct{})}
+	return &cloudState{provider: p, now: now, instances: map[string]observed{}, shownBy: map[string]int{}, wanted: map[string]bool{}, unstable: errNotRead, synced: make(chan struct{})}
 }
 
 var errNotRead = errors.New("the cloud was not read yet")
@@ -69,15 +71,15 @@ func (s *cloudState) readAll(ctx context.Context) (missing []string, err error) 
 		return nil, err
 	}
 	before := s.instances
-	s.instances = make(map[string]observed, len(state.Instances))
+	s.instances, s.shownBy = make(map[string]observed, len(state.Instances)), make(map[string]int, len(s.shownBy))
 	for id, i := range state.Instances {
-		s.instances[id] = observed{i, number, began}
+		s.set(id, observed{i, number, began})
 	}
 	for id, was := range before {
 		if _, ok := s.instances[id]; ok {
 			continue
 		}
-		if s.instances[id] = was; was.Instance != nil {
+		if s.set(id, was); was.Instance != nil {
 			s.wanted[id] = true
 			missing = append(missing, id)
 		}
@@ -111,7 +113,7 @@ func (s *cloudState) readWanted(ctx context.Context) (ids []string, err error) {
 		return nil, err
 	}
 	for _, id := range ids {
-		s.instances[id] = observed{instances[id], number, began}
+		s.set(id, observed{instances[id], number, began})
 	}
 	return ids, nil
 }
@@ -142,7 +144,7 @@ func (s *cloudState) get(id string) (i observed, known bool, unstable error) {
 func (s *cloudState) forget(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.instances, id)
+	s.remove(id)
 	delete(s.wanted, id)
 }
 
@@ -151,8 +153,50 @@ func (s *cloudState) outdate(id string, before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, ok := s.instances[id]; ok && i.began.Before(before.Add(time.Second)) {
-		delete(s.instances, id)
+		s.remove(id)
 	}
+}
+
+// set sets what is known of an instance. The caller has the lock.
+func (s *cloudState) set(id string, now observed) {
+	s.remove(id)
+	s.instances[id] = now
+	for a := range now.addresses() {
+		s.shownBy[a]++
+	}
+}
+
+// remove removes an instance. The caller has the lock.
+func (s *cloudState) remove(id string) {
+	for a := range s.instances[id].addresses() {
+		if s.shownBy[a]--; s.shownBy[a] == 0 {
+			delete(s.shownBy, a)
+		}
+	}
+	delete(s.instances, id)
+}
+
+// addresses are those that the cloud shows of an instance.
+func (o observed) addresses() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if o.Instance == nil {
+			return
+		}
+		for _, i := range o.Interfaces {
+			for _, a := range i.Addresses {
+				if !yield(a) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// isShared reports whether the cloud shows an address of several instances.
+func (s *cloudState) isShared(address string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shownBy[address] > 1
 }
 
 // allSubnets is shared: it is not changed.

@@ -20,7 +20,10 @@ import (
 var Cell = cell.Module("clustermesh", "Reads what other clusters of the mesh publish in their etcds",
 	cell.Config(DefaultConfig),
 	cell.EnabledBy(InUse),
-	k8s.RBAC(k8s.Allow("get", schema.GroupResource{Resource: "services"})), // of etcds whose endpoints name them
+	k8s.RBAC(
+		k8s.Allow("get", schema.GroupResource{Resource: "services"}), // of etcds whose endpoints name them
+		k8s.Allow("create,get,update", leases.GroupResource()),       // one, which keeps the IDs of clusters
+	),
 
 	cell.Metrics(newMetrics),
 	cell.ProvideProcess(newCurrent, newSection),
@@ -28,6 +31,7 @@ var Cell = cell.Module("clustermesh", "Reads what other clusters of the mesh pub
 	cell.Hook("current", newHook),
 	cell.Annotate(troubleshootCommand),
 	cell.Job("read", func(m *Mesh) job.Job { return job.OneShot(m.run) }),
+	cell.Job("ids", func(m *Mesh) job.Job { return job.OneShot(m.keepIDs) }),
 )
 
 // Current has the mesh of the term that this process is in, if any.

@@ -264,3 +264,24 @@ func TestReplacedData(t *testing.T) {
 		})
 	}
 }
+
+// MESH-20, MESH-E11; number B21 of the contract's bgp.md: a cluster that publishes EndpointSlices alone has no services, and says so.
+func TestModesOfServices(t *testing.T) {
+	w, a := newWorld(t), newPeer(t, "a", 2).publish(`"endpointSlicesExportMode":"services-and-endpointslices"`)
+	a.serve("state", web, "10.2.0.1")
+	w.file("a", a.Endpoints()[0])
+	w.start()
+	w.awaitBackends("a", "10.2.0.1")
+	w.eventually("nothing is degraded", func() bool { return w.Degraded("clustermesh") == "" })
+	a.publish(`"endpointSlicesExportMode":"endpointslices-only"`)
+	w.awaitBackends("a", "absent")
+	w.eventually("health says so", func() bool { return strings.Contains(w.Degraded("clustermesh.a"), "it publishes EndpointSlices alone") })
+	a.publish(`"endpointSlicesExportMode":"other"`)
+	w.eventually("the mode is refused", func() bool {
+		return strings.Contains(w.Degraded("clustermesh.a"), `its mode "other" of exporting EndpointSlices is not known`)
+	})
+	a.publish("")
+	a.mark(kvstore.ServicesPrefix)
+	w.awaitBackends("a", "10.2.0.1")
+	w.eventually("nothing is degraded", func() bool { return w.Degraded("clustermesh") == "" })
+}

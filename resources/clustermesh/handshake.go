@@ -22,15 +22,26 @@ type capabilities struct {
 	Cached                bool   `json:"cached"`
 	MaxConnectedClusters  uint32 `json:"maxConnectedClusters"`
 	ServiceExportsEnabled *bool  `json:"serviceExportsEnabled"`
+	// EndpointSlicesExportMode says which keys have the backends of services; empty is those of services.
+	EndpointSlicesExportMode string `json:"endpointSlicesExportMode"`
 }
+
+// The modes of clusters that publish EndpointSlices.
+const (
+	servicesAndSlices = "services-and-endpointslices"
+	slicesAlone       = "endpointslices-only"
+)
 
 // knowsServiceExports reports whether the cluster writes the synced marker of service exports, whether or not it has any.
 func (c capabilities) knowsServiceExports() bool { return c.ServiceExportsEnabled != nil }
 
+// hasServices reports whether the cluster writes the keys of services.
+func (c capabilities) hasServices() bool { return c.EndpointSlicesExportMode != slicesAlone }
+
 // sameReading reports whether two configurations are read in the same way.
 func (c clusterConfig) sameReading(other clusterConfig) bool {
 	return c.ID == other.ID && c.Capabilities.SyncedCanaries == other.Capabilities.SyncedCanaries && c.Capabilities.Cached == other.Capabilities.Cached &&
-		c.Capabilities.knowsServiceExports() == other.Capabilities.knowsServiceExports()
+		c.Capabilities.knowsServiceExports() == other.Capabilities.knowsServiceExports() && c.Capabilities.hasServices() == other.Capabilities.hasServices()
 }
 
 // parseClusterConfig decodes the configuration of a remote cluster, and checks it against our own.
@@ -51,5 +62,10 @@ func parseClusterConfig(value []byte, own cluster.Config) (clusterConfig, error)
 	case own.MaxConnectedClusters == 511 && c.Capabilities.MaxConnectedClusters != 511:
 		return c, fmt.Errorf("its max-connected-clusters is %d, that of this cluster is 511: they must be equal", max(c.Capabilities.MaxConnectedClusters, 255))
 	}
-	return c, nil
+	switch mode := c.Capabilities.EndpointSlicesExportMode; mode {
+	case "", servicesAndSlices, slicesAlone:
+		return c, nil
+	default:
+		return c, fmt.Errorf("its mode %.64q of exporting EndpointSlices is not known", mode)
+	}
 }

@@ -36,10 +36,14 @@ type Mesh struct {
 	// ServiceExports are the exports of remote clusters. They are read for the multi-cluster services API alone.
 	ServiceExports *Objects[ServiceExport]
 
+	ids        *ids          // of clusters that were accepted, now or in an earlier term
+	recorded   chan struct{} // closed when the IDs of earlier terms were read
+	isRecorded sync.Once
+
 	mu      sync.Mutex
-	known   bool // the directory was read
+	known   bool              // the directory was read
+	kept    map[string]uint32 // the IDs that were written
 	remotes map[string]*remote
-	ids     map[uint32]string // of clusters that were accepted
 }
 
 type params struct {
@@ -60,15 +64,18 @@ type timing struct {
 	monitor      time.Duration // between looks at a connection
 	sessionPause time.Duration // before a cluster is read again
 	refusedPause time.Duration // the same where it could not be used
+	record       time.Duration // for which clusters wait for the IDs of earlier terms
+	relist       time.Duration // between listings of what did not fit
 }
 
-var defaultTiming = timing{scan: 2 * time.Second, monitor: time.Second, sessionPause: time.Second, refusedPause: 10 * time.Second}
+var defaultTiming = timing{scan: 2 * time.Second, monitor: time.Second, sessionPause: time.Second, refusedPause: 10 * time.Second, record: 10 * time.Second, relist: time.Minute}
 
 func newMesh(p params) *Mesh {
 	m := &Mesh{
 		params: p, began: time.Now(), timing: defaultTiming, panicked: make(chan *lifecycle.PanicError, 1),
-		Services: newObjects(decodeService(p.Cluster.MaxConnectedClusters)), ServiceExports: newObjects(decodeServiceExport),
-		remotes: map[string]*remote{}, ids: map[uint32]string{},
+		Services:       newObjects(decodeService(p.Cluster.MaxConnectedClusters), p.Config.ClusterMeshMaxKeys),
+		ServiceExports: newObjects(decodeServiceExport, p.Config.ClusterMeshMaxKeys),
+		ids:            newIDs(), recorded: make(chan struct{}), remotes: map[string]*remote{},
 	}
 	p.Deps.Plan.Observe(m.load)
 	return m
@@ -95,7 +102,7 @@ func (m *Mesh) load() dryrun.Load {
 
 func (m *Mesh) isRead() bool {
 	m.mu.Lock()
-	known, remotes := m.known, slices.Collect(maps.Values(m.remotes))
+	known, remotes := m.known && (m.Client == nil || maps.Equal(m.kept, m.ids.byName())), slices.Collect(maps.Values(m.remotes))
 	m.mu.Unlock()
 	return known && !slices.ContainsFunc(remotes, func(r *remote) bool { return !r.isRead() })
 }
@@ -129,7 +136,7 @@ func (m *Mesh) close() {
 
 // scan compares the directory with the connections. Only a directory that was read removes clusters.
 func (m *Mesh) scan(ctx context.Context) {
-	d, err := readDirectory(m.Config.ClusterMeshConfig, m.Cluster.ClusterName, m.has)
+	d, err := readDirectory(m.Config.ClusterMeshConfig, m.Cluster.ClusterName, func(name string) bool { return m.has(name) || m.ids.has(name) })
 	if err = errors.Join(append(d.unusable, err)...); err != nil {
 		m.Health.Child("directory").Degraded("files of the directory cannot be used", err)
 	} else {
@@ -145,6 +152,7 @@ func (m *Mesh) scan(ctx context.Context) {
 		r.stop()
 		m.drop(r)
 	}
+	m.ids.retain(m.has)
 	m.setKnown()
 	m.Metrics.Clusters.WithLabelValues(m.source()...).Set(float64(len(d.files)))
 }
@@ -203,24 +211,12 @@ func (m *Mesh) drop(r *remote) {
 	m.Log.Info("remote cluster is no longer configured", "cluster", r.name)
 	m.mu.Lock()
 	delete(m.remotes, r.name)
-	maps.DeleteFunc(m.ids, func(_ uint32, name string) bool { return name == r.name })
 	m.mu.Unlock()
+	m.ids.release(r.name)
 	r.health.Remove()
 	m.Metrics.forget(m.source(), r.name)
 	m.Services.forget(r.name)
 	m.ServiceExports.forget(r.name)
-}
-
-// claimID reserves the ID of a cluster, which no other may have.
-func (m *Mesh) claimID(name string, id uint32) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if other, taken := m.ids[id]; taken && other != name {
-		return fmt.Errorf("its ID %d is that of cluster %s: IDs are unique in a mesh", id, other)
-	}
-	maps.DeleteFunc(m.ids, func(_ uint32, of string) bool { return of == name })
-	m.ids[id] = name
-	return nil
 }
 
 // guard runs f. When it returns, end is called; a panic of it is the job's.

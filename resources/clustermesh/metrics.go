@@ -19,6 +19,7 @@ type meshMetrics struct {
 	Services    *prometheus.GaugeVec
 	Exports     *prometheus.GaugeVec
 	Unreadable  *prometheus.GaugeVec
+	LeftOut     *prometheus.GaugeVec
 }
 
 func newMetrics(f metrics.Factory) *meshMetrics {
@@ -31,6 +32,7 @@ func newMetrics(f metrics.Factory) *meshMetrics {
 		Services:    f.GaugeVec("global_services", "Global services of remote clusters", "source_cluster"),
 		Exports:     f.GaugeVec("global_service_exports", "Services that remote clusters export by the multi-cluster services API", "source_cluster"),
 		Unreadable:  f.GaugeVec("unreadable_values", "Values of a remote cluster that cannot be used", "source_cluster", "target_cluster"),
+		LeftOut:     f.GaugeVec("left_out_values", "Values of a remote cluster that are left out, as it has too many keys", "source_cluster", "target_cluster"),
 	}
 }
 
@@ -52,6 +54,7 @@ func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	m.Services.WithLabelValues(source[0]).Set(float64(len(r.mesh.Services.Keys())))
 	m.Exports.WithLabelValues(source[0]).Set(float64(len(r.mesh.ServiceExports.Keys())))
 	m.Unreadable.WithLabelValues(source[0], r.name).Set(float64(services + exports))
+	m.LeftOut.WithLabelValues(source[0], r.name).Set(float64(r.leftOut()))
 }
 
 // forget removes the metrics of a cluster.
@@ -61,4 +64,5 @@ func (m *meshMetrics) forget(source []string, name string) {
 		v.DeleteLabelValues(of...)
 	}
 	m.Unreadable.DeleteLabelValues(source[0], name)
+	m.LeftOut.DeleteLabelValues(source[0], name)
 }

@@ -31,6 +31,7 @@ type Change struct {
 // Objects are the objects of one kind that remote clusters publish. It is safe for concurrent use.
 type Objects[T any] struct {
 	decode func(cluster string, key slim.Key, value []byte) (*T, error)
+	most   int // of a cluster, 0 for any number
 
 	mu        sync.RWMutex
 	clusters  map[string]*published[T]
@@ -41,6 +42,11 @@ type Objects[T any] struct {
 type published[T any] struct {
 	complete bool // all have been read
 	objects  map[slim.Key]object[T]
+	// left is how many values were left out, as there were too many objects: those of as many objects at most. Until a listing is complete
+	// those of before it count, too: what is left out must not be absent for a moment.
+	left    int
+	listing bool
+	listed  int // that were left out in this listing
 }
 
 // object has the last value that could be decoded.
@@ -50,8 +56,8 @@ type object[T any] struct {
 	unseen bool  // since the listing began
 }
 
-func newObjects[T any](decode func(cluster string, key slim.Key, value []byte) (*T, error)) *Objects[T] {
-	return &Objects[T]{decode: decode, clusters: map[string]*published[T]{}, observers: map[*func(Change)]struct{}{}}
+func newObjects[T any](decode func(cluster string, key slim.Key, value []byte) (*T, error), most int) *Objects[T] {
+	return &Objects[T]{decode: decode, most: most, clusters: map[string]*published[T]{}, observers: map[*func(Change)]struct{}{}}
 }
 
 // Get returns the object of a cluster.
@@ -64,6 +70,8 @@ func (o *Objects[T]) Get(cluster string, key slim.Key) (*T, State) {
 	}
 	found, exists := p.objects[key]
 	switch {
+	case !exists && p.left > 0: // it may be one that was left out
+		return nil, Unknown
 	case !exists:
 		return nil, Absent
 	case found.value == nil:
@@ -149,6 +157,7 @@ func (o *Objects[T]) begin(cluster string) {
 			one.unseen = true
 			p.objects[key] = one
 		}
+		p.listing, p.listed = true, 0
 		return false
 	})
 }
@@ -163,13 +172,20 @@ func (o *Objects[T]) complete(cluster string) {
 				changed = true
 			}
 		}
+		if p.listing {
+			changed = changed || p.left > 0 && p.listed == 0 // what was unknown is absent
+			p.left, p.listing = p.listed, false
+		}
 		p.complete = true
 		return changed
 	})
 }
 
-// set sets an object. One that cannot be decoded keeps its last value.
+// set sets an object. One that cannot be decoded keeps its last value, and one that is too many is left out.
 func (o *Objects[T]) set(cluster string, key slim.Key, value []byte) error {
+	if o.leaveOut(cluster, key) {
+		return nil
+	}
 	decoded, err := o.decode(cluster, key, value)
 	o.change(Change{cluster, key}, func(p *published[T]) bool {
 		if err != nil {
@@ -181,8 +197,54 @@ func (o *Objects[T]) set(cluster string, key slim.Key, value []byte) error {
 	return err
 }
 
+// leaveOut reports whether an object is left out, as the cluster has too many.
+func (o *Objects[T]) leaveOut(cluster string, key slim.Key) (left bool) {
+	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+		if _, has := p.objects[key]; !has && o.most > 0 && len(p.objects) >= o.most {
+			p.left++
+			p.listed++
+			left = true
+		}
+		return false // what it was before stays
+	})
+	return left
+}
+
+// leftOut is how many values of a cluster were left out.
+func (o *Objects[T]) leftOut(cluster string) int {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	if p := o.clusters[cluster]; p != nil {
+		return p.left
+	}
+	return 0
+}
+
+// fitsMore reports whether some of what was left out of a cluster may fit now.
+func (o *Objects[T]) fitsMore(cluster string) bool {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	p := o.clusters[cluster]
+	return p != nil && p.complete && p.left > 0 && len(p.objects) < o.most
+}
+
+// removeLeft notes that an object that was left out is gone, and reports whether there was one.
+func (o *Objects[T]) removeLeft(cluster string, key slim.Key) (wasLeft bool) {
+	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+		if _, has := p.objects[key]; !has && p.left > 0 && !p.listing {
+			p.left--
+			wasLeft = true
+		}
+		return wasLeft && p.left == 0 && p.complete // what is unknown is absent now
+	})
+	return wasLeft
+}
+
 // remove removes an object that the cluster has deleted.
 func (o *Objects[T]) remove(cluster string, key slim.Key) {
+	if o.removeLeft(cluster, key) {
+		return
+	}
 	o.change(Change{cluster, key}, func(p *published[T]) bool {
 		delete(p.objects, key)
 		return p.complete
@@ -193,7 +255,7 @@ func (o *Objects[T]) remove(cluster string, key slim.Key) {
 func (o *Objects[T]) setNone(cluster string) {
 	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
 		changed := !p.complete || len(p.objects) > 0
-		p.complete, p.objects = true, map[slim.Key]object[T]{}
+		p.complete, p.objects, p.left = true, map[slim.Key]object[T]{}, 0
 		return changed
 	})
 }

@@ -25,6 +25,7 @@ type remote struct {
 	health health.Reporter
 	file   configFile
 	stop   func() // ends the connection and waits for it
+	isOver bool   // values are left out; for the monitor alone
 
 	mu         sync.Mutex
 	status     remoteStatus
@@ -87,6 +88,9 @@ func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) {
 			r.setProblem(fmt.Errorf("its etcd has no key %s: the cluster has not published its configuration", key))
 		case e.Kind != kvstore.Upsert || e.Key != key:
 		case current == nil:
+			if !r.mesh.awaitRecord(ctx) {
+				return
+			}
 			if current = r.accept(e.Value); current == nil { // another cluster may give way
 				job.Sleep(ctx, r.mesh.timing.refusedPause)
 				return
@@ -104,7 +108,7 @@ func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) {
 func (r *remote) accept(value []byte) *clusterConfig {
 	c, err := parseClusterConfig(value, r.mesh.Cluster)
 	if err == nil {
-		err = r.mesh.claimID(r.name, c.ID)
+		err = r.mesh.ids.claim(r.name, c.ID)
 	}
 	if err != nil {
 		r.setProblem(err)
@@ -114,6 +118,13 @@ func (r *remote) accept(value []byte) *clusterConfig {
 	defer r.mu.Unlock()
 	r.status.config, r.status.problem = &c, nil
 	return &c
+}
+
+// readAgain begins another session.
+func (r *remote) readAgain() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.endSession()
 }
 
 func (r *remote) accepted() *clusterConfig {
@@ -133,7 +144,12 @@ func (r *remote) setProblem(err error) {
 
 // follow reads what the duties need. The session ends with the first of the watches.
 func (r *remote) follow(ctx context.Context, end context.CancelFunc, running *sync.WaitGroup, etcd *kvstore.Remote, c clusterConfig) {
-	if r.mesh.Config.ClusterMeshEnableEndpointSync {
+	switch {
+	case !r.mesh.Config.ClusterMeshEnableEndpointSync:
+	case !c.Capabilities.hasServices():
+		r.mesh.Log.Warn("remote cluster publishes EndpointSlices alone, and counts as one without services", "cluster", r.name)
+		r.mesh.Services.setNone(r.name)
+	default:
 		r.mesh.guard(running, end, func() { followPrefix(ctx, r, etcd, c, kvstore.ServicesPrefix, r.mesh.Services) })
 	}
 	switch {
@@ -156,7 +172,17 @@ func followPrefix[T any](ctx context.Context, r *remote, etcd *kvstore.Remote, c
 	if !r.awaitMarker(ctx, etcd, c, prefix, objects.isComplete(r.name)) {
 		return
 	}
-	folder := kvstore.Folder(prefix, r.name)
+	for followFolder(ctx, r, etcd, kvstore.Folder(prefix, r.name), objects) {
+	}
+}
+
+// followFolder keeps objects as they are in a folder, until ctx ends or the data are replaced. It reports whether the folder is to be
+// listed again, as something was left out that fits by now.
+func followFolder[T any](ctx context.Context, r *remote, etcd *kvstore.Remote, folder string, objects *Objects[T]) (again bool) {
+	outer := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var relist *time.Timer
 	objects.begin(r.name)
 	bad := unusable{log: r.mesh.Log.With("cluster", r.name)}
 	for e := range etcd.Watch(ctx, folder) {
@@ -174,7 +200,12 @@ func followPrefix[T any](ctx context.Context, r *remote, etcd *kvstore.Remote, c
 				bad.report(e.Key, err, time.Now())
 			}
 		}
+		if relist == nil && objects.fitsMore(r.name) {
+			relist = time.AfterFunc(r.mesh.timing.relist, cancel)
+			defer relist.Stop()
+		}
 	}
+	return ctx.Err() != nil && outer.Err() == nil
 }
 
 // awaitMarker waits until the cluster has marked a prefix as complete: always where its configuration says that it does,
@@ -254,7 +285,28 @@ func (r *remote) report(now time.Time) {
 	} else {
 		r.health.OK(text)
 	}
+	r.reportLeftOut()
 	r.mesh.Metrics.report(r.mesh.source(), r, err == nil)
+}
+
+// leftOut is how many values were left out, as the cluster has too many keys.
+func (r *remote) leftOut() int {
+	return r.mesh.Services.leftOut(r.name) + r.mesh.ServiceExports.leftOut(r.name)
+}
+
+// reportLeftOut reports that the cluster has too many keys, and in the log when that begins.
+func (r *remote) reportLeftOut() {
+	n, most, part := r.leftOut(), r.mesh.Config.ClusterMeshMaxKeys, r.health.Child("left-out")
+	switch {
+	case n > 0 && !r.isOver:
+		r.mesh.Log.Warn("remote cluster has more keys than are kept, and what follows from the others stays as it is", "cluster", r.name, "most", most, "leftOut", n)
+		fallthrough
+	case n > 0:
+		part.Degraded("keys of a remote cluster are left out", fmt.Errorf("%d values: of services, and of exports, %d are kept (--clustermesh-max-keys), and what follows from others stays as it is", n, most))
+	case r.isOver:
+		part.Remove()
+	}
+	r.isOver = n > 0
 }
 
 // describe returns the state of the cluster in a few words, and what keeps it from being ready.
@@ -268,6 +320,8 @@ func (r *remote) describe(now time.Time) (text string, err error) {
 		return "", s.etcd.Err
 	case s.problem != nil:
 		return "", s.problem
+	case s.config != nil && r.mesh.Config.ClusterMeshEnableEndpointSync && !s.config.Capabilities.hasServices():
+		return "", errors.New("it publishes EndpointSlices alone, and counts as one without services: set clustermesh-service-v2=prefer-legacy there")
 	case read:
 		return "read", nil
 	case now.Sub(s.began) < r.mesh.Config.ClusterMeshSyncTimeout:

@@ -42,16 +42,22 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) start(args ...string) {
 	w.t.Helper()
+	w.startWith("", 0, append([]string{"--k8s-api-server=" + nowhere}, args...)...)
+}
+
+// startWith starts an operator whose clusters wait for the IDs of earlier terms.
+func (w *world) startWith(kubeconfig string, record time.Duration, args ...string) {
+	w.t.Helper()
 	probe := cell.Module("test.probe", "Observes the remote clusters", cell.Invoke(func(m *Mesh) {
-		w.mesh, m.timing = m, timing{scan: 20 * time.Millisecond, monitor: 20 * time.Millisecond, sessionPause: 20 * time.Millisecond, refusedPause: 50 * time.Millisecond}
+		w.mesh, m.timing = m, timing{scan: 20 * time.Millisecond, monitor: 20 * time.Millisecond, sessionPause: 20 * time.Millisecond, refusedPause: 50 * time.Millisecond, record: record, relist: 100 * time.Millisecond}
 		m.Services.Observe(func(c Change) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.changes = append(w.changes, c)
 		})
 	}))
-	w.Operator = operatortest.Start(w.t, cell.Set(Cell, probe), "", append([]string{
-		"--k8s-api-server=" + nowhere, "--cluster-name=here", "--cluster-id=1",
+	w.Operator = operatortest.Start(w.t, cell.Set(Cell, probe), kubeconfig, append([]string{
+		"--cluster-name=here", "--cluster-id=1",
 		"--clustermesh-config=" + w.folder, "--clustermesh-enable-endpoint-sync",
 	}, args...)...)
 }

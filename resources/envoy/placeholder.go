@@ -107,7 +107,7 @@ func (p *Placed[D]) write(ctx context.Context, client k8s.Client, o Placeholder)
 	switch p.as.way {
 	case bySlice:
 		has := Cached(p.slices, o.Service)
-		if has == nil && p.hasSlices(o.Owner.UID) {
+		if has == nil && p.HasSlices(o.Owner.UID) {
 			return nil
 		}
 		return WriteObject(ctx, client, o.slice(), has)
@@ -117,10 +117,10 @@ func (p *Placed[D]) write(ctx context.Context, client k8s.Client, o Placeholder)
 	return nil
 }
 
-// hasSlices reports whether an object controls EndpointSlices already: where they have the backends of its Service, as those that
-// the original of 1.20 has written for TCP and UDP, no placeholder is needed.
-func (p *Placed[D]) hasSlices(owner types.UID) bool {
-	return stream.CountByIndex(p.slices, p.of.byController, slim.ParseUID(string(owner))) > 0
+// HasSlices reports whether an object controls EndpointSlices already: where they have the backends of its Service, as those that
+// are written for TCP and UDP, no placeholder is needed.
+func (p *Placed[D]) HasSlices(owner types.UID) bool {
+	return p.slices != nil && stream.CountByIndex(p.slices, p.of.byController, slim.ParseUID(string(owner))) > 0
 }
 
 func (p *Placed[D]) removeOther(ctx context.Context, client k8s.Client, service slim.Key, owner types.UID) error {

@@ -87,6 +87,11 @@ var PlaceholderRBAC = k8s.OptionalRBAC(
 	k8s.Allow("get,create,update,delete", endpointsResource.GroupResource()),
 )
 
+// DeniesSlices reports whether it is known that EndpointSlices may not be written.
+func DeniesSlices(r *k8s.Permissions) bool {
+	return r.Known() && !allowsAll(r, sliceResource, writeVerbs)
+}
+
 // Placeholders has the kinds of placeholders watched that the role allows to write or to remove. The controller of the duty D
 // watches Slices and Endpoints on demand, and has Follow followed. Its methods are safe for concurrent use.
 type Placeholders[D any] struct {

@@ -37,13 +37,14 @@ type Reports struct {
 	health health.Reporter
 	kind   string
 
-	mu  sync.Mutex
-	all map[slim.Key]map[string][]Notice // by part
+	mu       sync.Mutex
+	all      map[slim.Key]map[string][]Notice // by part
+	degraded map[slim.Key]string              // what health shows of an object
 }
 
 // NewReports returns Reports about objects of a kind. Health is a child of its own.
 func NewReports(kind string, events *k8s.Events, log *slog.Logger, h health.Reporter) *Reports {
-	return &Reports{events: events, log: log, health: h.Child("objects"), kind: kind, all: map[slim.Key]map[string][]Notice{}}
+	return &Reports{events: events, log: log, health: h.Child("objects"), kind: kind, all: map[slim.Key]map[string][]Notice{}, degraded: map[slim.Key]string{}}
 }
 
 // Set replaces the notices about an object that a part of the duty has: each part replaces its own.
@@ -57,7 +58,8 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		return
 	}
 	for _, n := range notices {
-		if slices.Contains(was, n) {
+		// An object may have many parts, such as one for each Secret: those of the first ones are told.
+		if slices.Contains(was, n) || len(was) == 0 && len(r.all[key]) >= maxParts {
 			continue
 		}
 		text := "object is not served as it asks for"
@@ -73,8 +75,11 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 	if delete(r.all[key], part); len(notices) > 0 {
 		r.all[key][part] = notices
 	}
-	r.update()
+	r.update(key)
 }
+
+// maxParts is how many parts of an object have lines and Events of their own.
+const maxParts = 20
 
 // maxNotices is how many notices an object has at most of a part: each is a line of the log and an Event (ENV-34).
 const maxNotices = 5
@@ -110,27 +115,32 @@ func (r *Reports) Forget(key slim.Key) {
 		return
 	}
 	delete(r.all, key)
-	r.update()
+	r.update(key)
 }
 
-// update updates health. The caller has the lock.
-func (r *Reports) update() {
-	degraded := map[slim.Key]string{}
-	for key, parts := range r.all {
-		for _, part := range slices.Sorted(maps.Keys(parts)) {
-			if i := slices.IndexFunc(parts[part], func(n Notice) bool { return n.Degrades }); i >= 0 && degraded[key] == "" {
-				degraded[key] = parts[part][i].Message
-			}
+// update updates health after the notices about an object have changed. The caller has the lock.
+func (r *Reports) update(key slim.Key) {
+	text, first := "", ""
+	for part, notices := range r.all[key] {
+		i := slices.IndexFunc(notices, func(n Notice) bool { return n.Degrades })
+		if i >= 0 && (text == "" || part < first) {
+			text, first = notices[i].Message, part
 		}
 	}
-	if len(degraded) == 0 {
+	if text == r.degraded[key] && text == "" {
+		return
+	}
+	if r.degraded[key] = text; text == "" {
+		delete(r.degraded, key)
+	}
+	if len(r.degraded) == 0 {
 		r.health.OK("")
 		return
 	}
-	first := slices.MinFunc(slices.Collect(maps.Keys(degraded)), func(a, b slim.Key) int { return cmp.Compare(a.String(), b.String()) })
-	text := fmt.Sprintf("%s %s: %s", r.kind, first, degraded[first])
-	if len(degraded) > 1 {
-		text += fmt.Sprintf("; and %d more", len(degraded)-1)
+	of := slices.MinFunc(slices.Collect(maps.Keys(r.degraded)), func(a, b slim.Key) int { return cmp.Compare(a.String(), b.String()) })
+	shown := fmt.Sprintf("%s %s: %s", r.kind, of, r.degraded[of])
+	if len(r.degraded) > 1 {
+		shown += fmt.Sprintf("; and %d more", len(r.degraded)-1)
 	}
-	r.health.Degraded(text, nil)
+	r.health.Degraded(shown, nil)
 }

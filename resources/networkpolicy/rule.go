@@ -98,8 +98,10 @@ func hasGroups(r *v2.Rule) bool {
 
 // secretsOf are the Secrets that a rule refers to. A reference without a namespace or a name is to none.
 func secretsOf(r *v2.Rule) (found []slim.Key) {
+	known := map[slim.Key]bool{}
 	add := func(s v2.SecretReference) {
-		if key := (slim.Key{Namespace: s.Namespace, Name: s.Name}); s.Namespace != "" && s.Name != "" && !slices.Contains(found, key) {
+		if key := (slim.Key{Namespace: s.Namespace, Name: s.Name}); s.Namespace != "" && s.Name != "" && !known[key] {
+			known[key] = true
 			found = append(found, key)
 		}
 	}

@@ -29,12 +29,7 @@ func (f *fleet) losesDuplicates(name string) bool {
 	if !known {
 		on = release.SetOf(f.configured.Release)
 	}
-	for r := range on.All() {
-		if !release.DuplicatesTakenOut.In(r) {
-			return false
-		}
-	}
-	return f.synced
+	return f.synced && release.InAll(release.DuplicatesTakenOut, on)
 }
 
 // watchAgents passes the releases of agents to the allocator, and enqueues nodes with a duplicate, of which they decide.

@@ -49,24 +49,32 @@ func (a *allocator) allocation(n *node) (list []ciliumio.PoolAllocation) {
 		}
 	}
 	for _, pool := range slices.Sorted(maps.Keys(texts)) {
-		slices.SortFunc(texts[pool], a.compare)
+		a.sort(texts[pool])
 		of := a.endsOf(n, pool)
 		list = append(list, ciliumio.PoolAllocation{Pool: pool, CIDRs: slices.Compact(texts[pool]), AllowFirstIP: of.first, AllowLastIP: of.last})
 	}
 	return list
 }
 
-// compare orders the CIDRs of a pool as the agents of the cluster do.
-func (a *allocator) compare(x, y string) int {
-	if c := familyRank(x) - familyRank(y); c != 0 || !a.byAddress || familyRank(x) == 2 {
-		return cmp.Or(c, cmp.Compare(x, y))
+// sort orders the CIDRs of a pool as the agents of the cluster do. Each is parsed once.
+func (a *allocator) sort(texts []string) {
+	type parsed struct {
+		rank int
+		cidr netip.Prefix
 	}
-	p, _ := cidr.Parse(x)
-	q, _ := cidr.Parse(y)
-	return cmp.Or(p.Addr().Compare(q.Addr()), p.Bits()-q.Bits(), cmp.Compare(x, y))
+	all := make(map[string]parsed, len(texts))
+	for _, text := range texts {
+		c, _ := cidr.Parse(text)
+		all[text] = parsed{familyRank(text), c}
+	}
+	slices.SortFunc(texts, func(x, y string) int {
+		p, q := all[x], all[y]
+		if c := p.rank - q.rank; c != 0 || !a.byAddress || p.rank == 2 {
+			return cmp.Or(c, cmp.Compare(x, y))
+		}
+		return cmp.Or(p.cidr.Addr().Compare(q.cidr.Addr()), p.cidr.Bits()-q.cidr.Bits(), cmp.Compare(x, y))
+	})
 }
-
-func compareTexts(a, b string) int { return cmp.Or(familyRank(a)-familyRank(b), cmp.Compare(a, b)) }
 
 // familyRank orders IPv4 before IPv6, and other texts last.
 func familyRank(text string) int {
@@ -97,7 +105,7 @@ func sameAllocation(has, desired []ciliumio.PoolAllocation) bool {
 	has = slices.DeleteFunc(slices.Clone(has), func(p ciliumio.PoolAllocation) bool { return len(p.CIDRs) == 0 })
 	slices.SortStableFunc(has, func(p, q ciliumio.PoolAllocation) int { return cmp.Compare(p.Pool, q.Pool) })
 	return slices.EqualFunc(has, desired, func(p, q ciliumio.PoolAllocation) bool {
-		return sameEnds(p, q) && slices.Equal(slices.SortedFunc(slices.Values(p.CIDRs), compareTexts), slices.SortedFunc(slices.Values(q.CIDRs), compareTexts))
+		return sameEnds(p, q) && slices.Equal(slices.Sorted(slices.Values(p.CIDRs)), slices.Sorted(slices.Values(q.CIDRs)))
 	})
 }
 

@@ -14,6 +14,16 @@ type Question[T any] struct {
 // In returns the answer for a release.
 func (q *Question[T]) In(r Release) T { return q.answers[r.index()] }
 
+// InAll reports whether the answer to a question is yes in all releases of a set.
+func InAll(q *Question[bool], s Set) bool {
+	for r := range s.All() {
+		if !q.In(r) {
+			return false
+		}
+	}
+	return true
+}
+
 // facts are what is told of a question.
 type facts struct {
 	name   string

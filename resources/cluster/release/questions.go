@@ -164,6 +164,10 @@ var (
 	DualStackServices = question("DualStackServices", "Do Services of Ingresses and Gateways have both families?", "ENV-37",
 		[...]bool{false, true, true, true})
 
+	// ListenersPerPort is whether agents redirect ports of one Service to several listeners of Envoy. Older ones redirect all to the last.
+	ListenersPerPort = question("ListenersPerPort", "Can the ports of one Service lead to several listeners of Envoy?", "ENV-39",
+		[...]bool{false, false, false, true})
+
 	// GatewaysAtNodes is whether Gateways on the network of nodes have Services of type NodePort, and Gateways of that type the addresses of
 	// nodes in their status.
 	GatewaysAtNodes = question("GatewaysAtNodes", "Do Gateways without a load balancer have ports and addresses of nodes?", "GW-50",

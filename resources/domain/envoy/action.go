@@ -88,20 +88,39 @@ func edit(add *[]*corev3.HeaderValueOption, remove *[]string, e *HeaderEdit) {
 
 // substitution is what Envoy replaces in the value of a header: what its documentation names for headers, in the forms that no version
 // refuses. Another command, such as one with an argument that it does not take, has it refuse all routes of the table.
-var substitution = regexp.MustCompile(`%(?:%|(?:REQ\(:?[A-Za-z0-9_-]+(?:\?:?[A-Za-z0-9_-]+)?\)(?::[1-9][0-9]{0,4})?|` +
+var substitution = regexp.MustCompile(`^%(?:%|(?:REQ\(:?[A-Za-z0-9_-]+(?:\?:?[A-Za-z0-9_-]+)?\)(?::[1-9][0-9]{0,4})?|` +
 	`DOWNSTREAM_(?:DIRECT_)?REMOTE_ADDRESS(?:_WITHOUT_PORT)?|DOWNSTREAM_LOCAL_(?:ADDRESS(?:_WITHOUT_PORT)?|PORT|URI_SAN|SUBJECT)|` +
 	`DOWNSTREAM_PEER_(?:URI_SAN|SUBJECT|ISSUER|FINGERPRINT_256|SERIAL|CERT)|DOWNSTREAM_TLS_(?:SESSION_ID|CIPHER|VERSION)|` +
 	`HOSTNAME|PROTOCOL|REQUESTED_SERVER_NAME|RESPONSE_CODE(?:_DETAILS)?|RESPONSE_FLAGS|START_TIME|UPSTREAM_REMOTE_ADDRESS|VIRTUAL_CLUSTER_NAME)%|)`)
 
 // formatted is a value of which Envoy takes each percent sign for one, but for those of substitutions.
 func formatted(value string) string {
-	return substitution.ReplaceAllStringFunc(value, func(found string) string {
-		if found == "%" {
-			return "%%"
+	if !strings.Contains(value, "%") {
+		return value
+	}
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(value, "%")
+		b.WriteString(before)
+		if !found {
+			return b.String()
 		}
-		return found
-	})
+		command := "%"
+		switch {
+		case strings.HasPrefix(rest, "%"):
+			command = "%%"
+		case rest != "" && strings.ContainsRune("DHPRSUV", rune(rest[0])): // no other letter begins one
+			command = substitution.FindString("%" + rest[:min(len(rest), longestCommand)])
+		}
+		if value = rest[len(command)-1:]; command == "%" {
+			command = "%%"
+		}
+		b.WriteString(command)
+	}
 }
+
+// longestCommand is longer than what people write between percent signs.
+const longestCommand = 200
 
 func weightOf(b Backend) uint32 {
 	if b.Weight == nil {

@@ -81,7 +81,7 @@ func (u usage) addHTTP(o Options, all []usedBackend) {
 }
 
 // encodeClusters returns the clusters in the order of their names.
-func (t *Translator) encodeClusters(o Options, used usage) (all []json.RawMessage, err error) {
+func (t *Translator) encodeClusters(o Options, used usage, left *budget) (all []json.RawMessage, err error) {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		b := used[name].backend
 		key := clusterKey{name, b.Namespace + "/" + b.Name.Name + ":" + b.Port, used[name].protocol, b.TLS.text()}
@@ -90,6 +90,9 @@ func (t *Translator) encodeClusters(o Options, used usage) (all []json.RawMessag
 			c.TransportSocket = o.upstreamSocket(b.TLS)
 			return encodeAny(c)
 		})
+		if err == nil {
+			err = left.spend(len(text))
+		}
 		if err != nil {
 			return nil, err
 		}

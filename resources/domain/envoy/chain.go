@@ -15,6 +15,7 @@ import (
 // chain is a filter chain that is to be translated.
 type chain struct {
 	key       string // equal for equal chains
+	least     int    // about the least that is written for it
 	translate func() *listenerv3.FilterChain
 }
 
@@ -73,16 +74,13 @@ func hostsOf(certificates map[string][]Name, passed map[string]tcp) map[string]b
 func (m Model) certificates() map[string][]Name {
 	found := map[string][]Name{}
 	for _, l := range m.HTTP {
-		if !l.TLS || len(l.Secrets) == 0 {
-			continue
+		if l.TLS && len(l.Secrets) > 0 {
+			found[orAll(l.Hostname)] = append(found[orAll(l.Hostname)], l.Secrets...)
 		}
-		host := orAll(l.Hostname)
-		for _, s := range l.Secrets {
-			if !slices.Contains(found[host], s) {
-				found[host] = append(found[host], s)
-			}
-		}
-		slices.SortFunc(found[host], func(a, b Name) int { return strings.Compare(a.String(), b.String()) })
+	}
+	for host, all := range found {
+		slices.SortFunc(all, func(a, b Name) int { return strings.Compare(a.String(), b.String()) })
+		found[host] = slices.Compact(all)
 	}
 	return found
 }
@@ -167,24 +165,26 @@ func (t tcp) text() string {
 	return b.String() + secretsText(t.secrets)
 }
 
-// chains are the filter chains of the listener: of plain HTTP, of certificates, of backends.
-func (o Options) chains(m Model, certificates map[string][]Name, passed map[string]tcp) (all []chain) {
-	if m.hasPlain() {
-		all = append(all, chain{"plain", func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
+// chains are the filter chains of a listener: of plain HTTP, of certificates, of backends.
+func (o Options) chains(p part, certificates map[string][]Name, passed map[string]tcp) (all []chain) {
+	if p.hasPlain() {
+		all = append(all, chain{"plain", leastRoute, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
 	}
 	hosts := hostsOf(certificates, passed)
 	byCertificates := groups(certificates, secretsText, hosts)
 	for _, text := range slices.Sorted(maps.Keys(byCertificates)) {
 		for _, group := range byCertificates[text] {
 			names, secrets := serverNames(group), certificates[group[0]]
-			all = append(all, chain{"tls\n" + text + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tlsFilterChain(names, secrets) }})
+			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + strings.Join(names, ","), len(secrets)*leastSecret + len(text), func() *listenerv3.FilterChain {
+				return o.tlsFilterChain(p.secureTable, names, secrets)
+			}})
 		}
 	}
 	byBackends := groups(passed, tcp.text, hosts)
 	for _, text := range slices.Sorted(maps.Keys(byBackends)) {
 		for _, group := range byBackends[text] {
 			names, to := serverNames(group), passed[group[0]]
-			all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
+			all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), len(to.backends)*leastBackend + len(text), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
 		}
 	}
 	return all

@@ -71,16 +71,16 @@ func orAll(hostname string) string {
 }
 
 // table is the route table of a listener.
-func (l Listener) table() string {
+func (p part) table(l Listener) string {
 	if l.TLS {
-		return secureTable
+		return p.secureTable
 	}
 	return plainTable
 }
 
-// tables divides the routes of a model by virtual host.
-func (m Model) tables(o Options) map[hostKey]*hostRoutes {
-	found, main := map[hostKey]*hostRoutes{}, m.mainPorts(o)
+// tables divides the routes of a part by virtual host.
+func (p part) tables(o Options) map[hostKey]*hostRoutes {
+	found, main := map[hostKey]*hostRoutes{}, p.mainPorts(o)
 	at := func(l Listener, table, hostname string) *hostRoutes {
 		key := hostKey{table: table, hostname: hostname}
 		first, several := main[table]
@@ -92,13 +92,13 @@ func (m Model) tables(o Options) map[hostKey]*hostRoutes {
 		}
 		return found[key]
 	}
-	for _, l := range m.HTTP {
-		if table := l.table(); l.Exclusive {
-			at(l, table, orAll(l.Hostname)).exclusive = true
+	for _, l := range p.HTTP {
+		if l.Exclusive {
+			at(l, p.table(l), orAll(l.Hostname)).exclusive = true
 		}
 		for _, r := range l.Routes {
 			for _, name := range l.hostnames(r) {
-				to := at(l, l.table(), name)
+				to := at(l, p.table(l), name)
 				to.routes = append(to.routes, ranked{r, l.rank})
 				if l.TLS && l.ForceHTTPS {
 					plain := at(l, plainTable, name)
@@ -111,17 +111,17 @@ func (m Model) tables(o Options) map[hostKey]*hostRoutes {
 }
 
 // mainPorts are the main ports of the tables in which ports are told apart.
-func (m Model) mainPorts(o Options) map[string]uint32 {
+func (p part) mainPorts(o Options) map[string]uint32 {
 	ports := map[string][]uint32{}
-	for _, l := range m.HTTP {
-		if o.PortHosts && !slices.Contains(ports[l.table()], l.Port) {
-			ports[l.table()] = append(ports[l.table()], l.Port)
+	for _, l := range p.HTTP {
+		if table := p.table(l); o.PortHosts && !slices.Contains(ports[table], l.Port) {
+			ports[table] = append(ports[table], l.Port)
 		}
 	}
 	main := map[string]uint32{}
 	for table, all := range ports {
 		ofScheme := uint32(80)
-		if table == secureTable {
+		if table == p.secureTable {
 			ofScheme = 443
 		}
 		if len(all) > 1 {

@@ -89,13 +89,13 @@ func filterChain(match *listenerv3.FilterChainMatch, name string, config proto.M
 }
 
 // tlsFilterChain terminates TLS for server names, all if there are none, with the certificates of secrets.
-func (o Options) tlsFilterChain(serverNames []string, secrets []Name) *listenerv3.FilterChain {
+func (o Options) tlsFilterChain(table string, serverNames []string, secrets []Name) *listenerv3.FilterChain {
 	var protocols []string
 	if o.ALPN {
 		protocols = []string{"h2,http/1.1"}
 	}
 	socket := o.tlsSocket(secrets, protocols)
-	return o.httpFilterChain(secureTable, &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}, socket)
+	return o.httpFilterChain(table, &listenerv3.FilterChainMatch{TransportProtocol: "tls", ServerNames: serverNames}, socket)
 }
 
 // tlsSocket terminates TLS with the certificates of secrets.
@@ -141,9 +141,9 @@ func tlsInspector() *listenerv3.ListenerFilter {
 	return listenerFilter("envoy.filters.listener.tls_inspector", &tlsinspectorv3.TlsInspector{})
 }
 
-// listener is the listener without its filter chains.
-func (o Options) listener(ports []uint32) *listenerv3.Listener {
-	l := &listenerv3.Listener{Name: listenerName, ListenerFilters: []*listenerv3.ListenerFilter{tlsInspector()}}
+// listener is a listener without its filter chains.
+func (o Options) listener(name string, ports []uint32) *listenerv3.Listener {
+	l := &listenerv3.Listener{Name: name, ListenerFilters: []*listenerv3.ListenerFilter{tlsInspector()}}
 	if o.ProxyProtocol {
 		l.ListenerFilters = append([]*listenerv3.ListenerFilter{
 			listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocolv3.ProxyProtocol{}),

@@ -14,6 +14,9 @@ func (n Name) String() string { return n.Namespace + "/" + n.Name }
 type Model struct {
 	HTTP        []Listener
 	Passthrough []Passthrough
+	// HTTPSPorts are the ports of listeners for HTTPS that have no valid certificate. Nothing is served there, but the names of
+	// listeners of Envoy stay when that changes.
+	HTTPSPorts []uint32
 }
 
 // Listener accepts HTTP for a host name.

@@ -20,7 +20,10 @@ type Options struct {
 	FirstWins bool
 	// PortHosts has the routes of a port be those of no other: if there are several ports for plain HTTP, or for HTTPS, they are
 	// told apart by the port in Host.
-	PortHosts         bool
+	PortHosts bool
+	// PerPort has listeners of their own for ports whose TLS connections are others' than those of another port (ENV-39): agents have to
+	// know several listeners of a Service.
+	PerPort           bool
 	ALPN              bool
 	ProxyProtocol     bool
 	AppProtocol       bool // backends say which version of HTTP they speak

@@ -14,6 +14,8 @@ import (
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/runtime/seedtest"
@@ -42,22 +44,35 @@ func namesFor(host string) []string {
 	}
 }
 
-// request asks a configuration as Envoy answers.
+// request asks a configuration with one listener as Envoy answers.
 func request(c *envoytest.Config, tls bool, host, path string) answer {
-	if c == nil {
+	return requestAt(c, listenerName, tls, host, path)
+}
+
+// requestAt asks a listener, closed if there is none.
+func requestAt(c *envoytest.Config, listener string, tls bool, host, path string) answer {
+	if c == nil || c.Listeners[listener] == nil {
 		return answer{to: "closed"}
 	}
-	chain, at := chainFor(c.Listeners[listenerName].FilterChains, tls, host)
-	switch {
-	case chain == nil, len(chain.Filters) == 0:
+	chain, at := chainFor(c.Listeners[listener].FilterChains, tls, host)
+	if chain == nil || len(chain.Filters) == 0 {
 		return answer{to: "closed", at: at}
-	case !tls:
-		return routed(c.Tables[plainTable], host, path)
-	case chain.TransportSocket == nil:
-		return answer{to: chain.Filters[0].String(), at: at}
 	}
-	a := routed(c.Tables[secureTable], host, path)
-	a.secrets, a.at = chain.TransportSocket.String(), max(a.at, at)
+	manager, proxy := &hcmv3.HttpConnectionManager{}, &tcpv3.TcpProxy{}
+	if chain.Filters[0].GetTypedConfig().UnmarshalTo(proxy) == nil {
+		all := []string{proxy.GetCluster()}
+		for _, w := range proxy.GetWeightedClusters().GetClusters() {
+			all = append(all, w.Name)
+		}
+		return answer{to: strings.Trim(strings.Join(all, "+"), "+"), at: at}
+	}
+	if err := chain.Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
+		return answer{to: err.Error(), at: at}
+	}
+	a := routed(c.Tables[manager.GetRds().GetRouteConfigName()], host, path)
+	if tls {
+		a.secrets, a.at = chain.TransportSocket.String(), max(a.at, at)
+	}
 	return a
 }
 

@@ -46,6 +46,9 @@ type Service struct {
 // Translate returns the configuration of a Service. With ports, each has a virtual host and a cluster of its own, so that requests
 // stay with the endpoints of their port; they have one listener, since agents keep one redirect for a Service.
 func (s Service) Translate(t Connections) (v2.CiliumEnvoyConfigSpec, error) {
+	if err := budget(mostTranslated).check(len(s.Ports) * leastPort); err != nil {
+		return v2.CiliumEnvoyConfigSpec{}, err
+	}
 	name := s.Name.String()
 	spec := v2.CiliumEnvoyConfigSpec{Services: []v2.EnvoyServiceListener{{Name: s.Name.Name, Namespace: s.Namespace}}}
 	table, clusters := &routev3.RouteConfiguration{Name: name}, []message{}

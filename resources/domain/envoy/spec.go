@@ -35,9 +35,16 @@ type Encoded struct {
 }
 
 // TooLargeError says that a spec is larger than MaxSize.
-type TooLargeError struct{ Size int }
+type TooLargeError struct {
+	Size int
+	// AtLeast says that it is larger than that: it was not translated to its end.
+	AtLeast bool
+}
 
 func (e *TooLargeError) Error() string {
+	if e.AtLeast {
+		return fmt.Sprintf("the configuration for Envoy would have more than %d bytes, and an object may have %d: use fewer routes, or divide them", e.Size, MaxSize)
+	}
 	return fmt.Sprintf("the configuration for Envoy has %d bytes, more than the %d that an object may have: use fewer routes, or divide them", e.Size, MaxSize)
 }
 
@@ -48,7 +55,7 @@ func Encode(spec v2.CiliumEnvoyConfigSpec) (Encoded, error) {
 		return Encoded{}, fmt.Errorf("encoding the configuration for Envoy: %w", err)
 	}
 	if len(text) > MaxSize {
-		return Encoded{}, &TooLargeError{len(text)}
+		return Encoded{}, &TooLargeError{Size: len(text)}
 	}
 	digest := digestOfCanonical(text)
 	canonicals.Add(Digest(sha256.Sum256(text)), digest)

@@ -51,73 +51,115 @@ func (c *cache[K, V]) get(key K, fresh func(V) bool, translate func() (V, error)
 
 func always[V any](V) bool { return true }
 
-// Translate translates a model.
+// Translate translates a model. It returns a TooLargeError before it does what could not be written.
 func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	t.hosts.begin()
 	t.chains.begin()
 	t.clusters.begin()
+	if m.tooManyPlaces() {
+		return Translation{}, &TooLargeError{Size: mostTranslated, AtLeast: true}
+	}
 	var lost []Problem
 	if o.Owners {
 		m, lost = m.owned()
 	}
-	certificates := m.certificates()
-	passed, problems := m.passthroughs(o, certificates)
-	result := Translation{Problems: append(lost, problems...)}
-
-	chains := o.chains(m, certificates, passed)
-	if len(chains) == 0 {
-		result.Empty = true
-		return result, nil
-	}
-	listener, err := t.listener(m, o, chains)
-	if err != nil {
-		return result, err
-	}
-	resources := []json.RawMessage{listener}
-
-	used := usage{}
-	for _, to := range passed {
-		used.add(to.backends...)
-	}
-	tables := m.tables(o)
-	for _, table := range usedTables(m, certificates) {
-		hosts := slices.SortedFunc(maps.Keys(tables), compareHosts)
-		var encoded []json.RawMessage
-		ignorePort := false
-		for _, key := range hosts {
-			if key.table != table {
-				continue
-			}
-			ignorePort = ignorePort || o.FirstWins && key.port == 0 && strings.HasPrefix(key.hostname, "*.")
-			h, _ := t.hosts.get(key, func(h *host) bool { return h.of.equal(tables[key]) }, func() (*host, error) {
-				return o.translateHost(key, tables[key]), nil
-			})
-			result.Problems = append(result.Problems, h.problems...)
-			if h.json != nil {
-				encoded = append(encoded, h.json)
-			}
-			used.addHTTP(o, h.backends)
-		}
-		text, err := routeTable(table, encoded, ignorePort)
+	result := Translation{Problems: lost}
+	used, left := usage{}, budget(mostTranslated)
+	var listeners, tables []json.RawMessage
+	var served []part
+	for _, p := range m.parts(o) {
+		one, err := t.translate(p, o, used, &left)
 		if err != nil {
 			return result, err
 		}
-		resources = append(resources, text)
+		result.Problems = append(result.Problems, one.problems...)
+		if one.listener == nil {
+			continue
+		}
+		listeners, tables, served = append(listeners, one.listener), append(tables, one.tables...), append(served, p)
 	}
-	clusters, err := t.encodeClusters(o, used)
+	if len(listeners) == 0 {
+		result.Empty = true
+		return result, nil
+	}
+	clusters, err := t.encodeClusters(o, used, &left)
 	if err != nil {
 		return result, err
 	}
-	for _, text := range append(resources, clusters...) {
+	for _, text := range slices.Concat(listeners, tables, clusters) {
 		result.Spec.Resources = append(result.Spec.Resources, rawResource(text))
 	}
 	result.Problems = slices.Compact(result.Problems)
-	result.Spec.Services = []v2.EnvoyServiceListener{{Name: Shorten(o.Service.Name), Namespace: o.Service.Namespace, Ports: portsOf(m, o)}}
+	result.Spec.Services = servicesOf(served, o)
 	result.Spec.BackendServices = used.services()
 	if o.HostNetwork != nil && len(o.HostNetwork.NodeSelector) > 0 {
 		result.Spec.NodeSelector = &v2.LabelSelector{MatchLabels: o.HostNetwork.NodeSelector}
 	}
 	return result, nil
+}
+
+// translatedPart is what a part has become.
+type translatedPart struct {
+	listener json.RawMessage // nil: it has no filter chain
+	tables   []json.RawMessage
+	problems []Problem
+}
+
+// translate translates a part, and adds the backends that it refers to.
+func (t *Translator) translate(p part, o Options, used usage, left *budget) (to translatedPart, err error) {
+	certificates := p.certificates()
+	passed, problems := p.passthroughs(o, certificates)
+	to.problems = problems
+	chains := o.chains(p, certificates, passed)
+	if len(chains) == 0 {
+		return to, nil
+	}
+	if to.listener, err = t.listener(p, o, chains, left); err != nil {
+		return to, err
+	}
+	for _, at := range passed {
+		used.add(at.backends...)
+	}
+	hosts := p.tables(o)
+	for _, table := range p.usedTables(certificates) {
+		text, problems, err := t.table(table, hosts, o, used, left)
+		if err != nil {
+			return to, err
+		}
+		to.tables, to.problems = append(to.tables, text), append(to.problems, problems...)
+	}
+	return to, nil
+}
+
+// table encodes a route table, and adds the backends that it refers to.
+func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, used usage, left *budget) (text json.RawMessage, problems []Problem, err error) {
+	var encoded []json.RawMessage
+	ignorePort := false
+	for _, key := range slices.SortedFunc(maps.Keys(all), compareHosts) {
+		if key.table != name {
+			continue
+		}
+		ignorePort = ignorePort || o.FirstWins && key.port == 0 && strings.HasPrefix(key.hostname, "*.")
+		h, err := t.hosts.get(key, func(h *host) bool { return h.of.equal(all[key]) }, func() (*host, error) {
+			if err := left.checkHost(o, all[key]); err != nil {
+				return nil, err
+			}
+			return o.translateHost(key, all[key]), nil
+		})
+		if err == nil {
+			err = left.spend(len(h.json))
+		}
+		if err != nil {
+			return nil, problems, err
+		}
+		problems = append(problems, h.problems...)
+		if h.json != nil {
+			encoded = append(encoded, h.json)
+		}
+		used.addHTTP(o, h.backends)
+	}
+	text, err = routeTable(name, encoded, ignorePort)
+	return text, problems, err
 }
 
 // hasPlain reports whether there is a listener of plain HTTP.
@@ -126,12 +168,12 @@ func (m Model) hasPlain() bool {
 }
 
 // usedTables are the route tables that filter chains refer to.
-func usedTables(m Model, certificates map[string][]Name) (names []string) {
-	if m.hasPlain() {
+func (p part) usedTables(certificates map[string][]Name) (names []string) {
+	if p.hasPlain() {
 		names = append(names, plainTable)
 	}
 	if len(certificates) > 0 {
-		names = append(names, secureTable)
+		names = append(names, p.secureTable)
 	}
 	return names
 }
@@ -150,19 +192,27 @@ func portsOf(m Model, o Options) (ports []int) {
 	return slices.Compact(ports)
 }
 
-// listener encodes the listener with its filter chains.
-func (t *Translator) listener(m Model, o Options, chains []chain) (json.RawMessage, error) {
+// listener encodes a listener with its filter chains.
+func (t *Translator) listener(p part, o Options, chains []chain, left *budget) (json.RawMessage, error) {
 	var ports []uint32
-	for _, p := range portsOf(m, o) {
-		ports = append(ports, uint32(p))
+	for _, port := range portsOf(p.Model, o) {
+		ports = append(ports, uint32(port))
 	}
 	var encoded []json.RawMessage
 	for _, c := range chains {
-		text, err := t.chains.get(c.key, always, func() (json.RawMessage, error) { return encode(c.translate()) })
+		text, err := t.chains.get(c.key, always, func() (json.RawMessage, error) {
+			if err := left.check(c.least); err != nil {
+				return nil, err
+			}
+			return encode(c.translate())
+		})
+		if err == nil {
+			err = left.spend(len(text))
+		}
 		if err != nil {
 			return nil, err
 		}
 		encoded = append(encoded, text)
 	}
-	return withParts(o.listener(ports), "filterChains", encoded)
+	return withParts(o.listener(p.name, ports), "filterChains", encoded)
 }

@@ -93,8 +93,8 @@ func add[T any](to map[string]T, name string, m T) error {
 	return nil
 }
 
-// checkServices checks that every cluster has endpoints, and every service a listener. Agents redirect a Service to the listener of
-// its last entry alone.
+// checkServices checks that every cluster has endpoints, and every service a listener. Agents redirect a port of a Service to one
+// listener; those up to 1.19 redirect a Service to the listener of its last entry alone, which has no name then.
 func (c *Config) checkServices() error {
 	var errs []error
 	offered := map[string]bool{}
@@ -103,13 +103,20 @@ func (c *Config) checkServices() error {
 			offered[b.Namespace+"/"+b.Name+":"+port] = true
 		}
 	}
-	redirected := map[string]bool{}
+	redirected := map[string]bool{} // with their ports
 	for _, s := range c.Spec.Services {
 		name := s.Namespace + "/" + s.Name
-		if redirected[name] {
-			errs = append(errs, fmt.Errorf("service %s has two entries", name))
+		offered[name] = true
+		if len(c.Spec.Services) > 1 && (s.Listener == "" || len(s.Ports) == 0) {
+			errs = append(errs, fmt.Errorf("an entry of service %s has no listener, or no port", name))
 		}
-		redirected[name], offered[name] = true, true
+		for _, port := range s.Ports {
+			at := fmt.Sprintf("%s:%d", name, port)
+			if redirected[at] {
+				errs = append(errs, fmt.Errorf("service %s has two entries", at))
+			}
+			redirected[at] = true
+		}
 		if s.Listener != "" && c.Listeners[s.Listener] == nil {
 			errs = append(errs, fmt.Errorf("service %s refers to the listener %s", s.Name, s.Listener))
 		}

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skep-operator/skep/resources/operatortest"
+)
+
+// acceptedIn is the reason of the condition Accepted of a route of a namespace, with its message.
+func (w *world) acceptedIn(namespace string, resource schema.GroupVersionResource, name string) string {
+	w.T.Helper()
+	own := w.Namespace
+	defer func() { w.Namespace = own }()
+	w.Namespace = namespace
+	accepted, _ := w.parentOf(resource, name)
+	return accepted
+}
+
+// hasEvent reports whether an object has an Event of a reason that names another one.
+func (w *world) hasEvent(namespace, name, reason, names string) bool {
+	w.T.Helper()
+	events, err := w.Core.CoreV1().Events(namespace).List(w.T.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason + ",involvedObject.name=" + name})
+	w.must(err)
+	for _, e := range events.Items {
+		if strings.Contains(e.Message, names) {
+			return true
+		}
+	}
+	return false
+}
+
+// writesOf are the writes of a kind since a number of them.
+func (w *world) writesOf(from int, resource string) (n int) {
+	for _, text := range w.writes()[from:] {
+		if strings.Contains(text, " "+resource+"/") {
+			n++
+		}
+	}
+	return n
+}
+
+const routeInOther = `
+apiVersion: gateway.networking.k8s.io/v1
+kind: %s
+metadata: {name: %s, namespace: %s}
+spec: {parentRefs: [{name: edge, namespace: NS}], hostnames: [api.test], rules: [{backendRefs: [{name: v1, port: 80}]}]}`
+
+// GW-51: numbers 1.6 and 1.7 of the contract's tenants.md.
+func TestHostOfAnotherNamespace(t *testing.T) {
+	w := newWorld(t)
+	other := w.namespace("bb")
+	w.service(other, "v1")
+	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}"))
+	w.apply(httpRoutes.Resource(), httpRouteTo("aa", "api.test", "v1"))
+	o := w.start()
+	w.awaitAccepted(httpRoutes.Resource(), "aa", httpOK)
+	time.Sleep(1100 * time.Millisecond) // times of creation are whole seconds
+	w.apply(grpcRoutes.Resource(), fmt.Sprintf(routeInOther, "GRPCRoute", "bb", other))
+	w.apply(httpRoutes.Resource(), fmt.Sprintf(routeInOther, "HTTPRoute", "too", other))
+	const refused = "False HostnameConflict: Host api.test of listener http belongs to HTTPRoute NS/aa, which is older: a host is that of one kind of routes"
+	w.await("1.6: the younger route", refused, func() string {
+		return strings.ReplaceAll(w.acceptedIn(other, grpcRoutes.Resource(), "bb"), w.Namespace+"/", "NS/")
+	})
+	w.awaitRoutes("cilium-gateway-edge", "insecure", "api.test/ → NS:v1:80")
+	operatortest.Eventually(t, "both are told, and the owner of what shares its host", func() bool {
+		return w.hasEvent(other, "bb", "HostOfAnother", w.Namespace+"/aa") && w.hasEvent(w.Namespace, "aa", "HostOfThis", other+"/bb") &&
+			w.hasEvent(w.Namespace, "aa", "HostShared", other+"/too")
+	})
+	w.await("attached routes", fmt.Sprintf(listenerOK, 2), func() string { return w.listener("edge", "http") })
+	w.CheckHealthy(o)
+	o.Stop()
+
+	from := len(w.writes())
+	o = w.start()
+	w.apply(httpRoutes.Resource(), httpRouteTo("last", "other.test", "v1"))
+	w.awaitAccepted(httpRoutes.Resource(), "last", httpOK)
+	if n := w.writesOf(from, "grpcroutes"); n > 0 {
+		t.Errorf("a restart writes the status of the route that is refused %d times", n)
+	}
+	w.delete(httpRoutes.Resource(), "aa")
+	w.must(w.Dynamic.Resource(httpRoutes.Resource()).Namespace(other).Delete(t.Context(), "too", metav1.DeleteOptions{}))
+	w.await("without the older route", "True Accepted: Accepted GRPCRoute", func() string { return w.acceptedIn(other, grpcRoutes.Resource(), "bb") })
+	w.CheckHealthy(o)
+}
+
+// agent creates the pod of an agent of a release on a node.
+func (w *world) agent(node, version string) {
+	w.T.Helper()
+	_, err := w.Core.CoreV1().Pods(w.Namespace).Create(w.T.Context(), &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "cilium-" + node, Labels: map[string]string{"k8s-app": "cilium"}},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "cilium-agent", Image: "agent:v" + version}}},
+	}, metav1.CreateOptions{})
+	w.must(err)
+}
+
+// GW-52: numbers 36 and 37 of the contract's envoy-config.md, and number 30 of its gateway-api.md.
+func TestPortsOfTLSByAgents(t *testing.T) {
+	w := newWorld(t)
+	w.secret(w.Namespace, "cert", testPEM)
+	w.agent("n1", "1.20.1")
+	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: https, port: 443, protocol: HTTPS, hostname: a.test, tls: {certificateRefs: [{name: cert}]}}, "+
+		"{name: passed, port: 8443, protocol: TLS, hostname: a.test, tls: {mode: Passthrough}}"))
+	w.apply(httpRoutes.Resource(), httpRouteTo("web", "a.test", "v1"))
+	w.apply(tlsRoutes.Resource(), `{apiVersion: gateway.networking.k8s.io/v1, kind: TLSRoute, metadata: {name: db}, spec: {parentRefs: [{name: edge}], hostnames: [a.test], rules: [{backendRefs: [{name: v2, port: 80}]}]}}`)
+	entries := func() string {
+		c := w.config("cilium-gateway-edge")
+		if c == nil {
+			return ""
+		}
+		var all []string
+		for _, s := range c.Spec.Services {
+			all = append(all, fmt.Sprint(s.Listener, s.Ports))
+		}
+		return strings.Join(all, " ")
+	}
+	args := []string{"--cilium-pod-namespace=" + w.Namespace}
+	o := w.start(args...)
+	const apart, together = "listener-443[443] listener[8443]", "[443]"
+	const accepted, refused = "True Accepted: Accepted TLSRoute", "False UnsupportedValue: Listener https has the hostname at port 443, and TLS of both cannot be told apart: an agent of a release before 1.20 runs, which has one listener for all ports"
+	w.await("ports are apart", apart, entries)
+	w.awaitAccepted(tlsRoutes.Resource(), "db", accepted)
+	from := len(w.writes())
+	w.agent("n2", "1.19.4")
+	w.await("with an older agent they are not", together, entries)
+	w.awaitAccepted(tlsRoutes.Resource(), "db", refused)
+	w.must(w.Core.CoreV1().Pods(w.Namespace).Delete(t.Context(), "cilium-n2", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	w.await("without it they are", apart, entries)
+	w.awaitAccepted(tlsRoutes.Resource(), "db", accepted)
+	if n := w.writesOf(from, "ciliumenvoyconfigs"); n != 2 {
+		t.Errorf("an older agent that comes and goes costs %d writes of the configuration", n)
+	}
+	w.CheckHealthy(o)
+	o.Stop()
+
+	from = len(w.writes())
+	o = w.start(args...)
+	w.apply(httpRoutes.Resource(), httpRouteTo("last", "a.test", "v1"))
+	w.awaitAccepted(httpRoutes.Resource(), "last", httpOK)
+	if n := w.writesOf(from, "tlsroutes"); n > 0 {
+		t.Errorf("a restart writes the status of the TLSRoute %d times", n)
+	}
+	o.Stop()
+	w.start("--cilium-release=1.19")
+	w.await("with the release of the option", together, entries)
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// refusals are what the plans of Gateways refuse routes, for the status of these. It is safe for concurrent use.
+type refusals struct {
+	mu      sync.Mutex
+	of      map[slim.Key]map[refusedAt]condition // by Gateway that was planned
+	waiting map[slim.Key]map[slim.Key]bool       // routes by Gateway that was not yet
+	queue   map[slim.Key]bool                    // routes whose status is to be written
+	wake    chan struct{}
+}
+
+// refusedAt is a route at a listener of a Gateway or a ListenerSet.
+type refusedAt struct {
+	route, holder slim.Key
+	section       gatewayv1.SectionName
+}
+
+func newRefusals() *refusals {
+	return &refusals{of: map[slim.Key]map[refusedAt]condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// set replaces those of a Gateway. Routes of which something else is refused than before are reconciled.
+func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.of[gateway]
+	for at, why := range now {
+		if was[at] != why {
+			s.queue[at.route] = true
+		}
+	}
+	for at := range was {
+		if _, still := now[at]; !still {
+			s.queue[at.route] = true
+		}
+	}
+	for route := range s.waiting[gateway] {
+		s.queue[route] = true
+	}
+	delete(s.waiting, gateway)
+	s.of[gateway] = now
+	s.notify()
+}
+
+// forget removes a Gateway that is not served.
+func (s *refusals) forget(gateway slim.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for at := range s.of[gateway] {
+		s.queue[at.route] = true
+	}
+	delete(s.of, gateway)
+	delete(s.waiting, gateway)
+	s.notify()
+}
+
+// enqueue has routes reconciled.
+func (s *refusals) enqueue(routes []slim.Key) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, route := range routes {
+		s.queue[route] = true
+	}
+	s.notify()
+}
+
+// notify has follow enqueue what is in the queue. The caller has the lock.
+func (s *refusals) notify() {
+	if len(s.queue) == 0 {
+		return
+	}
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// at is why a listener does not serve a route. planned is false before the Gateway was planned; the route is reconciled then.
+func (s *refusals) at(gateway slim.Key, at refusedAt) (why condition, refused, planned bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all, planned := s.of[gateway]
+	if !planned {
+		if s.waiting[gateway] == nil {
+			s.waiting[gateway] = map[slim.Key]bool{}
+		}
+		s.waiting[gateway][at.route] = true
+	}
+	why, refused = all[at]
+	return why, refused, planned
+}
+
+// follow enqueues routes of which something else is refused.
+func (s *refusals) follow(ctx context.Context, enqueue reconcile.Enqueue) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		routes := s.queue
+		s.queue = map[slim.Key]bool{}
+		s.mu.Unlock()
+		for route := range routes {
+			enqueue(route)
+		}
+	}
+}
+
+// followRefusals has routes reconciled when a Gateway refuses them, or does so no more.
+func (c *controller) followRefusals(ctx context.Context, enqueue reconcile.Enqueue) {
+	c.refused.follow(ctx, enqueue)
+}
+
+// publish has the statuses of routes say what a plan refuses them. Where the status of the route does not say so yet, it and the one that
+// has the host get an Event.
+func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
+	if s.published == plan.assembly {
+		return
+	}
+	s.published = plan.assembly
+	now := map[refusedAt]condition{}
+	owners, sharers := map[slim.Key]*meeting{}, map[slim.Key]*meeting{}
+	for id, byListener := range plan.refused {
+		r := s.planner.routes[id].of
+		for l, why := range byListener {
+			now[refusedAt{id, l.holder, l.of.Name}] = why.condition
+			if why.by != nil && !wasRefused(r.status) {
+				c.Events.Warning(referenceTo(r), "HostOfAnother", why.message)
+				meet(owners, why.by, r)
+			}
+		}
+	}
+	c.refused.set(g.Key(), now)
+	for _, shared := range plan.shared {
+		if len(shared.younger.status) == 0 { // it is new
+			meet(sharers, shared.oldest, shared.younger)
+		}
+	}
+	for _, m := range owners {
+		c.Events.Normal(referenceTo(m.of), "HostOfThis", m.text()+": not served at a host that this has")
+	}
+	for _, m := range sharers {
+		c.Events.Normal(referenceTo(m.of), "HostShared", m.text()+": served at a host of this, too, where it describes requests better")
+	}
+}
+
+// meeting is routes that ask for what another one has.
+type meeting struct {
+	of  *route
+	ids []string
+}
+
+func meet(all map[slim.Key]*meeting, of, other *route) {
+	m := all[of.id()]
+	if m == nil {
+		m = &meeting{of: of}
+		all[of.id()] = m
+	}
+	if id := other.kind + " " + other.name().String(); !slices.Contains(m.ids, id) {
+		m.ids = append(m.ids, id)
+	}
+}
+
+// text names the first of the routes, and how many more there are.
+func (m *meeting) text() string {
+	first := slices.Min(m.ids)
+	if len(m.ids) == 1 {
+		return first
+	}
+	return fmt.Sprintf("%s, and %d more", first, len(m.ids)-1)
+}
+
+func referenceTo(r *route) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: api.String(), Kind: r.kind, Namespace: r.Namespace.String(), Name: r.Name, UID: r.UID.API()}
+}
+
+// wasRefused reports whether a status says that a host or a port is another's.
+func wasRefused(status []gatewayv1.RouteParentStatus) bool {
+	return slices.ContainsFunc(status, func(s gatewayv1.RouteParentStatus) bool { return s.ControllerName == controllerName && hasRefusal(s) })
+}
+
+// hasRefusal reports whether an entry of a status does.
+func hasRefusal(s gatewayv1.RouteParentStatus) bool {
+	for _, c := range s.Conditions {
+		if c.Type == string(gatewayv1.RouteConditionAccepted) && (c.Reason == hostConflict || c.Reason == portsNotApart) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
+	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/seedtest"
+)
+
+// K8S-23: the process lives within the memory of the manifests, and serves others within seconds, whatever object the API
+// server accepts: the largest and most expensive one of each kind that a duty watches, one after the other. The long form has
+// 100 of each in one namespace.
+func TestLargestObjects(t *testing.T) {
+	if seedtest.RaceEnabled {
+		t.Skip("the race detector needs several times the memory")
+	}
+	l := newLargest(t)
+	l.isComplete()
+	l.start()
+	l.servesOthers("nothing yet")
+	many := 1
+	if seedtest.Soak() {
+		many = 100
+	}
+	for _, g := range giants {
+		only := os.Getenv("SKEP_LARGEST")
+		if only == "" && (many > 1 || !g.long) || only != "" && strings.Contains(g.String(), only) {
+			l.try(g, many)
+		}
+	}
+}
+
+// giant makes objects of a kind as large or as expensive as the API server accepts.
+type giant struct {
+	resource schema.GroupVersionResource
+	kind     string
+	what     string
+	global   bool // the kind is in no namespace
+	long     bool // it is for the long form: another one of the kind costs as much
+	// beside are objects that it needs.
+	beside []beside
+	// n is the number of items that is tried first. It gets smaller until the API server accepts the object.
+	n     int
+	build func(n int) map[string]any
+}
+
+// beside is an object that an expensive one needs.
+type beside struct {
+	resource schema.GroupVersionResource
+	object   map[string]any
+}
+
+func (g giant) String() string { return g.resource.Resource + ": " + g.what }
+
+// largest is an operator with all duties in the memory of the manifests.
+type largest struct {
+	*world
+	o          *operator
+	soft, hard int64 // bytes
+	args       []string
+	bystander  string // another namespace
+	number     int
+
+	mu     sync.Mutex
+	killed string // why
+	trying string
+}
+
+// attacker is the namespace that has all large objects.
+const attacker = "attacker"
+
+func newLargest(t *testing.T) *largest {
+	t.Helper()
+	w := newWorldIn(t, clustertest.Start(t))
+	l := &largest{world: w, bystander: "bystander"}
+	for _, name := range []string{attacker, l.bystander, "cilium-secrets"} {
+		if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	balancer := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: sharedLB}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+	if _, err := w.core.CoreV1().Services(w.namespace).Create(t.Context(), balancer, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	operatortest.NewDefinitions(t, w.Cluster).InstallGatewayAPI("standard",
+		"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "tlsroutes", "tcproutes", "udproutes", "listenersets", "backendtlspolicies")
+	w.define("CiliumGatewayClassConfig", "ServiceExport", "ServiceImport", "CiliumNode", "CiliumEnvoyConfig", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy")
+	resources := readManifests(t).container().Resources
+	l.soft, l.hard = resources.Requests.Memory().Value(), resources.Limits.Memory().Value()
+	l.args = withEtcd(kvstoretest.Start(t, 1),
+		"--k8s-namespace="+w.namespace, "--enable-ipv6=false", "--ipam=multi-pool", "--identity-allocation-mode=crd",
+		"--identity-management-mode=operator", "--enable-cilium-endpoint-slice", "--set-cilium-node-taints=true",
+		"--enable-envoy-config", "--enable-ingress-controller", "--ingress-default-lb-mode=shared", "--kube-proxy-replacement=true",
+		"--loadbalancer-l7=envoy", "--enable-gateway-api", "--enable-node-ipam", "--enable-bgp-control-plane", "--enable-ztunnel",
+		"--clustermesh-config="+t.TempDir(), "--clustermesh-enable-endpoint-sync", "--clustermesh-enable-mcs-api",
+	)
+	return l
+}
+
+// isComplete holds the table to the kinds that duties watch with these options.
+func (l *largest) isComplete() {
+	l.t.Helper()
+	has := map[string]bool{}
+	for _, g := range giants {
+		has[g.resource.Resource] = has[g.resource.Resource] || !g.long
+	}
+	for _, rule := range k8s.LeastRole("largest", l.graph(), true).Rules {
+		for _, resource := range rule.Resources {
+			if !slices.Contains(rule.Verbs, "watch") || has[resource] || noGiants[resource] != "" {
+				continue
+			}
+			l.t.Errorf("%s are watched: add the largest object of that kind to giants, or to noGiants why there is none", resource)
+		}
+	}
+}
+
+// graph is that of an operator with the options.
+func (l *largest) graph() *graph.Graph {
+	l.t.Helper()
+	h := hive.New("operator", withClouds, hive.Environ(func(string) (string, bool) { return "", false }))
+	flags := h.FlagSet()
+	if err := errors.Join(flags.Parse(l.args), h.Configure(flags), h.Select()); err != nil {
+		l.t.Fatal(err)
+	}
+	return h.Graph()
+}
+
+// in is where objects of a resource are made.
+func (l *largest) in(resource schema.GroupVersionResource, global bool) dynamic.ResourceInterface {
+	if global {
+		return l.dynamic.Resource(resource)
+	}
+	return l.dynamic.Resource(resource).Namespace(attacker)
+}
+
+// start runs the operator with the memory of the manifests.
+func (l *largest) start() {
+	l.t.Helper()
+	// The collector has to hold the limit by itself: that the heap may grow to four times is for tests that measure nothing.
+	l.o, _ = l.run("largest", []string{fmt.Sprint("GOMEMLIMIT=", l.soft)}, l.args...)
+	go l.limit()
+	l.o.leads()
+	l.apply(beside{gatewayAPIResource("gatewayclasses"), map[string]any{
+		"metadata": map[string]any{"name": "cilium"}, "spec": map[string]any{"controllerName": "io.cilium/gateway-controller"},
+	}})
+	l.awaitDefinition("CiliumLoadBalancerIPPool")
+	l.apply(beside{v2.CiliumLoadBalancerIPPoolResource, map[string]any{
+		"metadata": map[string]any{"name": "bystanders"}, "spec": map[string]any{"blocks": []any{map[string]any{"cidr": "10.99.0.0/16"}}},
+	}})
+}
+
+// limit kills the operator as the kernel does where its container has that limit: what is resident is sampled, since tests may
+// not have a cgroup of their own.
+func (l *largest) limit() {
+	for l.o.running() {
+		now, peak := l.memory()
+		if now <= l.hard && peak <= l.hard {
+			time.Sleep(2 * time.Millisecond) // between two samples
+			continue
+		}
+		l.mu.Lock()
+		l.killed = fmt.Sprintf("%s: it has %d MiB of memory, and the limit is %d MiB", l.trying, max(now, peak)>>20, l.hard>>20)
+		l.mu.Unlock()
+		l.o.signal(9)
+		return
+	}
+}
+
+// memory is what the process has resident, and the most that it had since the last reset, without the pages of its program: the
+// kernel has these from a file, and drops them before it kills a process.
+func (l *largest) memory() (now, peak int64) {
+	var file int64
+	text, _ := os.ReadFile(l.proc("status"))
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		kib, _ := strconv.ParseInt(fields[1], 10, 64)
+		switch fields[0] {
+		case "VmRSS:":
+			now = kib << 10
+		case "VmHWM:":
+			peak = kib << 10
+		case "RssFile:":
+			file = kib << 10
+		}
+	}
+	return now - file, peak - file
+}
+
+func (l *largest) proc(file string) string {
+	return fmt.Sprintf("/proc/%d/%s", l.o.cmd.Process.Pid, file)
+}
+
+// worked is the CPU time of the process.
+func (l *largest) worked() time.Duration {
+	text, _ := os.ReadFile(l.proc("stat"))
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.Atoi(fields[11])
+	system, _ := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+const (
+	// mostWork is the CPU time that one object may cost.
+	mostWork = 10 * time.Second
+	// servedWithin is how long another namespace may wait beside it.
+	servedWithin = 10 * time.Second
+)
+
+// try makes objects, and has the operator work on them and serve others. Then they go.
+func (l *largest) try(g giant, many int) {
+	l.t.Helper()
+	l.mu.Lock()
+	l.trying = g.String()
+	l.mu.Unlock()
+	_ = os.WriteFile(l.proc("clear_refs"), []byte("5"), 0) // the peak is that of this object
+	began, before := time.Now(), l.worked()
+	for _, b := range g.beside {
+		l.apply(b)
+	}
+	n, size := g.n, 0
+	for i := range many {
+		n, size = l.create(g, fmt.Sprintf("giant-%d", i), n)
+	}
+	l.servesOthers(g.String())
+	l.rests(g.String())
+	_, peak := l.memory()
+	work := l.worked() - before
+	l.t.Logf("%-70s %6d items %8d bytes  peak %4d MiB  CPU %5.1f s  took %5.1f s", g, n, size, peak>>20, work.Seconds(), time.Since(began).Seconds())
+	if work > mostWork*time.Duration(many) {
+		l.t.Errorf("%s: it cost %s of CPU", g, work)
+	}
+	for i := range many {
+		l.remove(g.resource, g.global, fmt.Sprintf("giant-%d", i))
+	}
+	for _, b := range g.beside {
+		u := unstructured.Unstructured{Object: b.object}
+		l.remove(b.resource, u.GetNamespace() == "", u.GetName())
+	}
+	l.clean()
+	l.alive()
+}
+
+// clean deletes what the operator has made for the objects: no controller of this cluster collects what has no owner any more.
+func (l *largest) clean() {
+	l.t.Helper()
+	for _, resource := range []schema.GroupVersionResource{v2.CiliumEnvoyConfigResource, services, endpointSlices} {
+		err := l.in(resource, false).DeleteCollection(l.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{})
+		if err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
+// alive fails the test if the operator has ended.
+func (l *largest) alive() {
+	l.t.Helper()
+	if l.o.running() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.killed != "" {
+		l.t.Error(l.killed)
+		l.killed = ""
+	} else {
+		l.t.Errorf("%s: it has ended: %s", l.trying, l.o.cmd.ProcessState)
+	}
+	l.t.FailNow()
+}
+
+// create makes an object with as many of n items as the API server accepts, and returns how many these are, and its size.
+func (l *largest) create(g giant, name string, n int) (items, size int) {
+	l.t.Helper()
+	for ; n > 0; n = n * 9 / 10 {
+		u := &unstructured.Unstructured{Object: g.build(n)}
+		u.SetGroupVersionKind(g.resource.GroupVersion().WithKind(g.kind))
+		u.SetName(name)
+		made, err := l.in(g.resource, g.global).Create(l.t.Context(), u, metav1.CreateOptions{})
+		switch {
+		case err == nil:
+			text, _ := made.MarshalJSON()
+			return n, len(text)
+		case !isTooLarge(err):
+			l.t.Errorf("%s with %d items: %.1000v", g, n, err)
+			return 0, 0
+		}
+	}
+	l.t.Fatalf("%s: the API server accepts none", g)
+	return 0, 0
+}
+
+// isTooLarge reports whether the API server or etcd refused an object for its size.
+func isTooLarge(err error) bool {
+	if apierrors.IsRequestEntityTooLargeError(err) {
+		return true
+	}
+	return slices.ContainsFunc([]string{"too large", "larger than max", "limit is", "Too long", "may not be more"}, func(text string) bool { return strings.Contains(err.Error(), text) })
+}
+
+// apply makes an object that others need.
+func (l *largest) apply(b beside) {
+	l.t.Helper()
+	u := (&unstructured.Unstructured{Object: b.object}).DeepCopy()
+	if u.GetKind() == "" {
+		u.SetKind(kindsBeside[b.resource.Resource])
+	}
+	u.SetAPIVersion(b.resource.GroupVersion().String())
+	_, err := l.in(b.resource, u.GetNamespace() == "").Create(l.t.Context(), u, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		l.t.Fatal(err)
+	}
+}
+
+func (l *largest) remove(resource schema.GroupVersionResource, global bool, name string) {
+	l.t.Helper()
+	now := metav1.DeleteOptions{GracePeriodSeconds: new(int64)}
+	if err := l.in(resource, global).Delete(l.t.Context(), name, now); err != nil && !apierrors.IsNotFound(err) {
+		l.t.Error(err)
+	}
+}
+
+// rests waits until the process works on nothing any more.
+func (l *largest) rests(beside string) {
+	l.t.Helper()
+	for began, quiet, last := time.Now(), 0, l.worked(); quiet < 3; {
+		time.Sleep(60 * time.Millisecond) // a sample of its work
+		l.alive()
+		now := l.worked()
+		if quiet++; now-last > 20*time.Millisecond {
+			quiet = 0
+		}
+		last = now
+		if time.Since(began) > 3*mostWork {
+			l.t.Errorf("%s: it still works after %s", beside, 3*mostWork)
+			return
+		}
+	}
+}
+
+// servesOthers makes small objects in another namespace, and waits until they are served.
+func (l *largest) servesOthers(beside string) {
+	l.t.Helper()
+	l.number++
+	began := time.Now()
+	left := l.bystanders(fmt.Sprint("small-", l.number))
+	for len(left) > 0 {
+		l.alive()
+		left = slices.DeleteFunc(left, func(b bystander) bool { return b.isServed() })
+		if len(left) > 0 && time.Since(began) > servedWithin {
+			l.t.Errorf("%s: after %s not served in another namespace: %s", beside, servedWithin, left)
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // between two looks
+	}
+}
+
+// bystander is a small object in another namespace.
+type bystander struct {
+	what     string
+	isServed func() bool
+}
+
+func (b bystander) String() string { return b.what }
+
+// bystanders makes one object of each kind of what operators do for people.
+func (l *largest) bystanders(name string) []bystander {
+	l.t.Helper()
+	host := name + ".example.com"
+	create := func(resource schema.GroupVersionResource, kind string, object map[string]any) {
+		object["apiVersion"], object["kind"] = resource.GroupVersion().String(), kind
+		u := &unstructured.Unstructured{Object: object}
+		u.SetName(name)
+		if _, err := l.dynamic.Resource(resource).Namespace(l.bystander).Create(l.t.Context(), u, metav1.CreateOptions{}); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	get := func(resource schema.GroupVersionResource) map[string]any {
+		u, err := l.dynamic.Resource(resource).Namespace(l.bystander).Get(l.t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		return u.Object
+	}
+	create(services, "Service", map[string]any{"spec": map[string]any{"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": ports(80)}})
+	create(ingressResource, "Ingress", map[string]any{"spec": ingressSpec(rule(host, pathOf("/", "Prefix")))})
+	create(v2.CiliumNetworkPolicyResource, "CiliumNetworkPolicy", map[string]any{"spec": map[string]any{"endpointSelector": map[string]any{}, "ingress": []any{map[string]any{}}}})
+	create(gatewayAPIResource("gateways"), "Gateway", map[string]any{"spec": map[string]any{
+		"gatewayClassName": "cilium", "listeners": []any{map[string]any{"name": "a", "protocol": "HTTP", "port": int64(80)}},
+	}})
+	return []bystander{
+		{"Service", func() bool {
+			all, _, _ := unstructured.NestedSlice(get(services), "status", "loadBalancer", "ingress")
+			return len(all) > 0
+		}},
+		{"Ingress", func() bool { return l.sharedHas(host) }},
+		{"CiliumNetworkPolicy", func() bool {
+			all, _, _ := unstructured.NestedSlice(get(v2.CiliumNetworkPolicyResource), "status", "conditions")
+			return len(all) > 0
+		}},
+		{"Gateway", func() bool {
+			all, _, _ := unstructured.NestedSlice(get(gatewayAPIResource("gateways")), "status", "conditions")
+			return slices.ContainsFunc(all, func(c any) bool {
+				condition, _ := c.(map[string]any)
+				return condition["type"] == "Accepted" && condition["status"] == "True"
+			})
+		}},
+	}
+}
+
+// sharedHas reports whether the shared load balancer serves a host.
+func (l *largest) sharedHas(host string) bool {
+	u, err := l.dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(l.namespace).Get(l.t.Context(), sharedLB, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return false
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	text, _ := u.MarshalJSON()
+	return strings.Contains(string(text), `"`+host+`"`)
+}

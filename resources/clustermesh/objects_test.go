@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package clustermesh
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// MESH-19: over any history of listings and changes no more objects are kept than the bound, and what is there is never absent.
+func TestObjectsAreBounded(t *testing.T) {
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 19))
+		most := 1 + r.IntN(4)
+		o := newObjects(func(string, slim.Key, []byte) (*int, error) { return new(int), nil }, most)
+		published := map[slim.Key]bool{}
+		check := func(at string) {
+			t.Helper()
+			if n, _ := o.count("a"); n > most {
+				t.Fatalf("seed %d, %s: %d are kept, of %d", seed, at, n, most)
+			}
+			for key := range published {
+				if _, state := o.Get("a", key); state == Absent {
+					t.Fatalf("seed %d, %s: %s is absent", seed, at, key)
+				}
+			}
+		}
+		for range 10 {
+			o.begin("a")
+			check("a listing begins")
+			for key := range published {
+				_ = o.set("a", key, nil)
+				check("a listing")
+			}
+			o.complete("a")
+			check("a listing is complete")
+			for range r.IntN(20) {
+				key := slim.Key{Namespace: "shop", Name: fmt.Sprint(r.IntN(8))}
+				switch {
+				case r.IntN(2) > 0:
+					published[key] = true
+					_ = o.set("a", key, nil)
+				case published[key]: // etcd reports no other deletions
+					delete(published, key)
+					o.remove("a", key)
+				}
+				check("a change")
+			}
+		}
+	}
+}

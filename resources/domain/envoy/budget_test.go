@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// ENV-40: what could not be written is not translated, whatever it is multiplied by.
+func TestTooMuchIsNotTranslated(t *testing.T) {
+	routes := func(n int, edit func(*Route)) (all []*Route) {
+		for i := range n {
+			r := &Route{Path: Match{Exact, fmt.Sprint("/", i)}, Backends: []Backend{{Name: Name{"a", "s"}, Port: "80"}}}
+			edit(r)
+			all = append(all, r)
+		}
+		return all
+	}
+	plain := func(*Route) {}
+	var hosts, certificates Model
+	shared := routes(2000, plain)
+	for i := range 8000 {
+		host := fmt.Sprintf("h%d.example.com", i)
+		hosts.HTTP = append(hosts.HTTP, Listener{Hostname: host, Port: 443, TLS: true, ForceHTTPS: true, Secrets: []Name{{"a", "s"}}, Routes: shared})
+		certificates.HTTP = append(certificates.HTTP, Listener{Hostname: host, Port: 443, TLS: true, Secrets: []Name{{"a", fmt.Sprint("s", i)}}, Routes: shared[:1]})
+	}
+	manyNames := routes(128, func(r *Route) { r.Hostnames = strings.Split(strings.Repeat("x.example.com ", 8000), " ") })
+	var many []Name
+	for i := range 200_000 {
+		many = append(many, Name{"a", fmt.Sprint("s", i)})
+	}
+	for name, m := range map[string]Model{
+		"routes at many hosts":   hosts,
+		"many certificates":      certificates,
+		"names of routes":        {HTTP: []Listener{{Port: 80, Routes: manyNames}}},
+		"certificates of a host": {HTTP: []Listener{{Hostname: "a.example.com", Port: 443, TLS: true, Secrets: many, Routes: shared[:1]}}},
+		"edits of headers": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) {
+			r.RequestHeaders = &HeaderEdit{Set: []Header{{"a", strings.Repeat("v", 4000)}}}
+		})}}},
+		"backends": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) {
+			for i := range 200 {
+				r.Backends = append(r.Backends, Backend{Name: Name{"a", fmt.Sprint("s", i)}, Port: "80"})
+			}
+		})}}},
+	} {
+		began := time.Now()
+		_, err := new(Translator).Translate(m, Options{Service: Name{"a", "lb"}})
+		tooLarge := new(TooLargeError)
+		if !errors.As(err, &tooLarge) || !tooLarge.AtLeast || tooLarge.Size <= MaxSize {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("%s: it took %s", name, took)
+		}
+	}
+	service := Service{Name: Name{"a", "s"}}
+	for i := range 40_000 {
+		service.Ports = append(service.Ports, uint32(i+1))
+	}
+	if _, err := service.Translate(Connections{}); !errors.As(err, new(*TooLargeError)) {
+		t.Errorf("ports of a Service: %v", err)
+	}
+}
+
+// ENV-40: the bound is above all that can be written: what is larger than an object may be, and not twice as large, has its size.
+func TestSizesNearTheLimitAreKnown(t *testing.T) {
+	for _, n := range []int{8000, 10_000} {
+		var all []*Route
+		for i := range n {
+			all = append(all, &Route{Path: Match{Exact, fmt.Sprintf("/%0*d", 60, i)}, Backends: []Backend{{Name: Name{"a", "s"}, Port: "80"}}})
+		}
+		result, err := new(Translator).Translate(Model{HTTP: []Listener{{Port: 80, Routes: all}}}, Options{Service: Name{"a", "lb"}})
+		if err != nil {
+			t.Errorf("%d routes: %v", n, err)
+			continue
+		}
+		tooLarge := new(TooLargeError)
+		if _, err = Encode(result.Spec); err != nil && (!errors.As(err, &tooLarge) || tooLarge.AtLeast) {
+			t.Errorf("%d routes: %v", n, err)
+		}
+	}
+}
