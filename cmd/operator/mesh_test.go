@@ -112,6 +112,7 @@ func (m *mesh) args() []string {
 	return []string{
 		"--cluster-name=c1", "--cluster-id=1", "--clustermesh-enable-endpoint-sync", "--clustermesh-enable-mcs-api", "--clustermesh-config=" + m.folder,
 		"--clustermesh-endpoint-updates-batch-period=20ms", "--clustermesh-endpoints-per-slice=" + strconv.Itoa(mostInSlice),
+		"--clustermesh-mcs-api-system-namespaces", // tests run the operator in the namespace that clusters export into
 	}
 }
 
@@ -418,13 +419,16 @@ func (o *meshObjects) isValid(name string) bool {
 	return o.isGlobal && o.exports[name] != nil && o.services[name] != nil
 }
 
-// exported are the exports of a name, the oldest first.
+// exported are the exports of a name: that of this cluster, which decides (MCS-47), then the oldest first.
 func (m *mesh) exported(o *meshObjects, name string) (all []published) {
 	for _, p := range m.peers {
 		if e, exists := p.exports[o.key(name)]; exists {
 			all = append(all, e)
 		}
 	}
+	slices.SortFunc(all, func(a, b published) int {
+		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.cluster, b.cluster))
+	})
 	if o.isValid(name) {
 		own := published{cluster: "c1", created: o.exports[name].CreationTimestamp.Time, kind: "ClusterSetIP"}
 		if o.services[name].Spec.ClusterIP == corev1.ClusterIPNone {
@@ -433,15 +437,12 @@ func (m *mesh) exported(o *meshObjects, name string) (all []published) {
 		for _, p := range o.services[name].Spec.Ports {
 			own.ports = append(own.ports, p.Port)
 		}
-		all = append(all, own)
+		all = slices.Insert(all, 0, own)
 	}
-	slices.SortFunc(all, func(a, b published) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.cluster, b.cluster))
-	})
 	return all
 }
 
-// merged are the ports of exports: of each name that of the oldest one that has it.
+// merged are the ports of exports: of each name that of the first one that has it.
 func merged(all []published) (ports []int32, conflict bool) {
 	for i := range portNames {
 		first := int32(0)

@@ -112,13 +112,13 @@ func (e *Env) StartKnowing(resource string, start func() *Operator) *Operator {
 }
 
 // CheckHealthy checks that nothing is degraded, and that no request was forbidden. Attempts that take long on a slow machine, of
-// which the API server may show the result before they know, are waited for.
+// which the API server may show the result before they know, are waited for, and so is an etcd that answers no check in time.
 func (e *Env) CheckHealthy(o *Operator) {
 	e.T.Helper()
 	degraded := ""
-	Eventually(e.T, "attempts are over", func() bool {
+	Eventually(e.T, "attempts and checks of etcd are over", func() bool {
 		degraded = o.Degraded("")
-		return !strings.Contains(degraded, ".attempts: ")
+		return !strings.Contains(degraded, ".attempts: ") && !strings.Contains(degraded, "no etcd endpoint answers")
 	})
 	if degraded != "" {
 		e.T.Errorf("the operator is degraded:\n%s", degraded)
