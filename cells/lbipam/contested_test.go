@@ -40,7 +40,7 @@ func TestServerContestedAddress(t *testing.T) {
 	s.pool("blue", cidrs("10.0.10.0/24"))
 	o := s.start()
 	s.want("a", "10.0.10.7")
-	s.want("b", "10.0.10.1")
+	s.want("b", "10.0.10.8") // the smallest gap
 	names := func(name, reason, other string) bool {
 		all := s.events(name, reason)
 		return len(all) == 1 && strings.Contains(all[0], "10.0.10.7") && strings.Contains(all[0], s.namespace+"/"+other)
@@ -48,8 +48,8 @@ func TestServerContestedAddress(t *testing.T) {
 	operatortest.Eventually(t, "each has an Event", func() bool { return names("b", "AddressOfAnother", "a") && names("a", "AddressContested", "b") })
 	o.Stop()
 	o = s.start()
-	s.service("e")
-	s.want("e", "10.0.10.2")
+	s.service("e", annotate(requestAnnotation, "10.0.10.200"))
+	s.want("e", "10.0.10.200")
 	s.want("c", "10.0.10.9")
 	for _, name := range []string{"a", "b", "c", "d"} {
 		lost, kept := s.events(name, "AddressOfAnother"), s.events(name, "AddressContested")
