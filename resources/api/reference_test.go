@@ -4,10 +4,12 @@
 package api_test
 
 import (
+	stdjson "encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"sigs.k8s.io/json"
@@ -179,11 +181,17 @@ func definitionOf(t *testing.T, name string, edition api.Edition) tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := yaml.Marshal(crd)
+	return asJSON(t, crd)
+}
+
+// asJSON is a value as clients write it.
+func asJSON(t *testing.T, value any) tree {
+	t.Helper()
+	text, err := stdjson.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return parse(t, name, text)
+	return parseJSON(t, "what was encoded", text)
 }
 
 // definitionNamed is definitionOf by the name of the definition.
@@ -198,17 +206,29 @@ func definitionNamed(t *testing.T, name string, edition api.Edition) tree {
 	return nil
 }
 
+// referenceTexts are the files that were read, as JSON. To read YAML takes most of the time of many tests.
+var referenceTexts sync.Map
+
+func readYAML(file string) ([]byte, error) {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	return yaml.YAMLToJSONStrict(text)
+}
+
 // referenceDefinitions returns the definitions of a release by name.
 // It skips the test where the reference is not at hand.
 func referenceDefinitions(t *testing.T, version string) map[string]tree {
 	t.Helper()
 	definitions := map[string]tree{}
 	for _, file := range referenceFiles(t, version) {
-		text, err := os.ReadFile(file)
+		read, _ := referenceTexts.LoadOrStore(file, sync.OnceValues(func() ([]byte, error) { return readYAML(file) }))
+		text, err := read.(func() ([]byte, error))()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("%s: %v", file, err)
 		}
-		definition := parse(t, file, text)
+		definition := parseJSON(t, file, text)
 		definitions[at(definition, "metadata", "name").(string)] = definition
 	}
 	return definitions
@@ -250,6 +270,11 @@ func parse(t *testing.T, name string, text []byte) tree {
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
+	return parseJSON(t, name, text)
+}
+
+func parseJSON(t *testing.T, name string, text []byte) tree {
+	t.Helper()
 	var object tree
 	if err := json.UnmarshalCaseSensitivePreserveInts(text, &object); err != nil {
 		t.Fatalf("%s: %v", name, err)

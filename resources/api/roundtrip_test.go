@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -19,7 +20,7 @@ import (
 )
 
 // rounds is how many objects of each kind and version a property is tried on.
-const rounds = 30
+const rounds = 12
 
 // TestRoundTrip takes objects that have every property of the schema, and others that have some,
 // through the Go types: no property is unknown, none is lost, none is added.
@@ -174,7 +175,7 @@ func ourDefinitions(t *testing.T) map[string]tree {
 // decode reads an object into its Go type and fails on fields that the type does not have.
 func decode(t *testing.T, object tree) runtime.Object {
 	t.Helper()
-	typed, err := newScheme(t).New(schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string)))
+	typed, err := scheme().New(schema.FromAPIVersionAndKind(object["apiVersion"].(string), object["kind"].(string)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,21 +193,17 @@ func decode(t *testing.T, object tree) runtime.Object {
 	return typed
 }
 
-func newScheme(t *testing.T) *runtime.Scheme {
-	t.Helper()
+// scheme has our types. Tests only read it.
+var scheme = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	if err := api.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return scheme
-}
+})
 
 // encode writes an object as the clients do.
 func encode(t *testing.T, typed runtime.Object) tree {
 	t.Helper()
-	text, err := json.Marshal(typed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return parse(t, "encoded object", text)
+	return asJSON(t, typed)
 }
