@@ -85,12 +85,12 @@ func (a *allocator) holderBeside(s *service, addr netip.Addr) *service {
 	return slices.MinFunc(slices.Collect(a.leases.byAddr[addr].others(s, holds)), oldestFirst)
 }
 
-// warnings are the Events about an address that two Services show, one on each.
-func (c contest) warnings() []warning {
-	return []warning{
-		{c.loses.reference(), "AddressOfAnother", fmt.Sprintf("The IP '%s' that the status showed belongs to Service %s, whose status shows it, too, and which is older", c.addr, c.has.key)},
-		{c.has.reference(), "AddressContested", fmt.Sprintf("The IP '%s' was shown by the status of Service %s, too, which is younger and loses it", c.addr, c.loses.key)},
-	}
+func (c contest) lossMessage() string {
+	return fmt.Sprintf("The IP '%s' that the status showed belongs to Service %s, whose status shows it, too, and which is older", c.addr, c.has.key)
+}
+
+func (c contest) claimMessage() string {
+	return fmt.Sprintf("The IP '%s' was shown by the status of Service %s, too, which is younger and loses it", c.addr, c.loses.key)
 }
 
 // sharesWithHolders reports whether the other holders of an address are compatible with a Service.

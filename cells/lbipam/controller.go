@@ -172,9 +172,8 @@ func (c *controller) handleSynced() {
 		contested, a.contested = a.contested, nil
 	}, c.Deps.TermTrigger())
 	for _, two := range contested {
-		for _, w := range two.warnings() {
-			c.Events.Warning(w.about, w.reason, w.message)
-		}
+		c.Events.Warning(two.loses.reference(), "AddressOfAnother", two.lossMessage())
+		c.Events.Warning(two.has.reference(), "AddressContested", two.claimMessage())
 	}
 	c.Log.Info("caches synced, allocating addresses", "pools", pools, "services", services, "unsatisfied", waiting)
 }
