@@ -9,6 +9,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/skep-operator/skep/resources/api"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 // CRD-19; CRD-E13: the definitions of the multi-cluster services API are created, updated and left alone by their own version.
@@ -24,9 +25,10 @@ func TestMulticluster(t *testing.T) {
 		if got := o.results()[name]; got != api.MulticlusterVersion+" created" {
 			t.Errorf("%s: %q", name, got)
 		}
-		if crd := w.get(name); crd.Labels[api.SchemaVersionLabel] != "" || !isEstablished(crd) {
+		if crd := w.get(name); crd.Labels[api.SchemaVersionLabel] != "" {
 			t.Errorf("%s has the labels %v", name, crd.Labels)
 		}
+		operatortest.Eventually(t, name+" is established", func() bool { return isEstablished(w.get(name)) })
 	}
 	o.Stop()
 	before := len(w.writes())
