@@ -144,11 +144,11 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 	isForced := map[*Route]bool{}
 	for _, rank := range h.of.ranks() {
 		forced := o.merge(h.valid(ofRank(h.of.forced, rank), func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
-		requests := map[matchKey]bool{}
+		redirected := h.redirects(rank, forced)
 		for _, r := range forced {
-			isForced[r], requests[r.request()] = true, true
+			isForced[r] = true
 		}
-		others := slices.DeleteFunc(ofRank(h.of.routes, rank), func(r *Route) bool { return requests[r.request()] })
+		others := slices.DeleteFunc(ofRank(h.of.routes, rank), func(r *Route) bool { return h.isRedirected(hostname, r, redirected) })
 		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
 		own := slices.Concat(forced, others)
 		slices.SortStableFunc(own, comparePrecedence)
@@ -163,6 +163,41 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 		h.use(r)
 	}
 	return all
+}
+
+// redirects are requests that are redirected to HTTPS: the route that has it so, and which objects ask for it.
+type redirects map[matchKey]*redirected
+
+type redirected struct {
+	by      *Route
+	askedBy map[Name]bool
+}
+
+// redirects are those of a rank, by the routes that are written for them.
+func (h *host) redirects(rank int, written []*Route) redirects {
+	all := redirects{}
+	for _, r := range written {
+		all[r.request()] = &redirected{r, map[Name]bool{}}
+	}
+	for _, r := range ofRank(h.of.forced, rank) {
+		if to := all[r.request()]; to != nil {
+			to.askedBy[r.Source] = true
+		}
+	}
+	return all
+}
+
+// isRedirected reports whether the requests of a route are redirected to HTTPS. An object that does not ask for it is to know.
+func (h *host) isRedirected(hostname string, r *Route, all redirects) bool {
+	to := all[r.request()]
+	if to == nil {
+		return false
+	}
+	if !to.askedBy[r.Source] {
+		h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf(
+			"path %s of host %s is not served without TLS: %s has it redirected to HTTPS", expression.Quote(r.Path.Value), hostname, to.by.Source)})
+	}
+	return true
 }
 
 // ranks are the ranks of the routes, the lowest first.

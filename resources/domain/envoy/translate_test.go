@@ -524,6 +524,39 @@ func TestPortOfWildcard(t *testing.T) {
 	}
 }
 
+// ENV-4: an object whose plain routes another one has redirected to HTTPS is to know; one that asks for it itself has nothing to know.
+func TestRedirectedByAnother(t *testing.T) {
+	of := func(name, backend string) []*Route {
+		r := route(Prefix, "/a", to(backend, "80"))
+		r.Source = Name{"shop", name}
+		return []*Route{r}
+	}
+	forced, plain, both := of("forced", "s1"), of("plain", "s2"), of("both", "s3")
+	secure := func(routes []*Route) Listener {
+		return Listener{Hostname: "h", Port: 443, TLS: true, ForceHTTPS: true, Secrets: []Name{{"shop", "t"}}, Routes: routes}
+	}
+	m := Model{HTTP: []Listener{
+		{Hostname: "h", Port: 80, Routes: forced}, secure(forced), {Hostname: "h", Port: 80, Routes: plain}, {Hostname: "h", Port: 80, Routes: both}, secure(both),
+	}}
+	result, _ := translate(t, m, options)
+	want := []Problem{{Source: Name{"shop", "plain"}, Message: `path "/a" of host h is not served without TLS: shop/forced has it redirected to HTTPS`}}
+	if diff := cmp.Diff(want, result.Problems); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// ENV-1: a host of which all routes are left out is not served by a wider name.
+func TestHostWithoutValidRoutes(t *testing.T) {
+	m := Model{HTTP: []Listener{
+		{Hostname: "*.example.com", Port: 80, Routes: []*Route{route(Prefix, "/", to("s", "80"))}},
+		{Hostname: "a.example.com", Port: 80, Routes: []*Route{route(Regex, "/bad[", to("s", "80"))}},
+	}}
+	result, c := translate(t, m, options)
+	if got := answerOf(t, c.Tables[plainTable], "a.example.com", "/"); got != "404" || len(result.Problems) != 1 {
+		t.Errorf("%s %v", got, result.Problems)
+	}
+}
+
 // ENV-41: where several ports have wildcards, the routes for a wildcard of the main port are those for ports of no listener, too, and nothing
 // of a wider name is. Hosts below it are named with each port.
 func TestWildcardsAtSeveralPorts(t *testing.T) {
