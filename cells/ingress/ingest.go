@@ -195,6 +195,9 @@ func (in *ingester) defaultBackend() {
 func (in *ingester) tls() {
 	at := map[string]int{}
 	for _, item := range in.of.Spec.TLS {
+		if len(item.Hosts) == 0 {
+			in.notice("HostWithoutRule", "TLS with the secret %q is left out: it names no host", item.SecretName)
+		}
 		for _, host := range item.Hosts {
 			if !in.isServable(host) {
 				continue
