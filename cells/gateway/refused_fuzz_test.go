@@ -214,7 +214,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 	n := 250
 	switch {
 	case seedtest.Soak():
-		n = 10_000
+		n = 5_000
 	case testing.Short() || seedtest.RaceEnabled:
 		n = 60
 	}

@@ -113,7 +113,7 @@ func (in *ingester) rules() {
 	}
 }
 
-// isServable reports whether a host is one that Envoy takes: API servers have let other wildcards pass, and let them stay. Envoy would refuse
+// isServable reports whether a host is one that Envoy accepts: API servers have let other wildcards pass, and let them stay. Envoy would refuse
 // the listener of all for one.
 func (in *ingester) isServable(host string) bool {
 	if host == "" || len(validation.IsDNS1123Subdomain(host)) == 0 || len(validation.IsWildcardDNS1123Subdomain(host)) == 0 {

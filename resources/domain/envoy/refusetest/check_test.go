@@ -45,7 +45,7 @@ func TestFinds(t *testing.T) {
 		"the header \"hOST\" is changed":      &routev3.WeightedCluster_ClusterWeight{ResponseHeadersToRemove: []string{"hOST"}},
 		"begins no command":                   value("100%"),
 		"of headers":                          value("%ENVIRONMENT(PATH)%"),
-		"takes no argument":                   value("%PROTOCOL(x)%"),
+		"has an argument or a length":         value("%PROTOCOL(x)%"),
 		"has the argument":                    value("%REQ(a?b?c)%"),
 		"missing closing )":                   matched("(a"),
 		"pattern too large":                   matched(`/\pL{1000}`),

@@ -12,7 +12,7 @@ import (
 // command is a command of Envoy between percent signs, with its argument and a length.
 var command = regexp.MustCompile(`^%([A-Z0-9_]+)(?:\(([^)]*)\))?(?::([0-9]{1,9}))?%`)
 
-// bare are commands that every version of Envoy knows for headers, and that take no argument.
+// bare are commands that every version of Envoy knows for headers, and that have no argument.
 var bare = map[string]bool{
 	"DOWNSTREAM_REMOTE_ADDRESS": true, "DOWNSTREAM_REMOTE_ADDRESS_WITHOUT_PORT": true, "DOWNSTREAM_DIRECT_REMOTE_ADDRESS": true,
 	"DOWNSTREAM_DIRECT_REMOTE_ADDRESS_WITHOUT_PORT": true, "DOWNSTREAM_LOCAL_ADDRESS": true, "DOWNSTREAM_LOCAL_ADDRESS_WITHOUT_PORT": true,
@@ -56,7 +56,7 @@ func checkCommand(name, argument, length string, more bool) error {
 	case !bare[name]:
 		return fmt.Errorf("the command %s is none of headers", name)
 	case more:
-		return fmt.Errorf("the command %s takes no argument and no length", name)
+		return fmt.Errorf("the command %s has an argument or a length", name)
 	}
 	return nil
 }
