@@ -45,7 +45,7 @@ var events = map[string]event{
 	"AlgorithmWithoutHash":      {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` asks for an algorithm of hashes, which balances as random"},
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
-	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule"},
+	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule, or an entry no host"},
 	"AddressOfAnother":          {"the Service", "its own", "an address that its status showed when the operator began belongs to an older Service, whose status shows it, too"},
 	"AddressContested":          {"the Service", "its own", "the status of a younger Service showed its address, too, when the operator began"},
 	"HostOfAnother":             {"the Ingress or route", "its own", "what it asks for of a host belongs to an older object, mostly of another namespace"},
