@@ -71,8 +71,12 @@ func (p *Policy) Problems(on policy.Features) (texts []string) {
 
 // HasGroups reports whether a rule refers to groups of a cloud. unknown says that some of the rules cannot be decoded.
 func (p *Policy) HasGroups() (has, unknown bool) {
-	return p.Spec.hasGroups || p.Specs.hasGroups, p.Spec.undecoded || p.Specs.undecoded
+	return len(p.Spec.groups)+len(p.Specs.groups) > 0, p.Spec.undecoded || p.Specs.undecoded
 }
+
+// Groups are the groups that rules refer to, each once; those of rules that cannot be decoded are not among them. Of more than
+// MaxGroups there is one more than that.
+func (p *Policy) Groups() []Group { return addGroups(slices.Clone(p.Spec.groups), p.Specs.groups...) }
 
 // Secrets are those that rules refer to. unknown says that some of the rules cannot be decoded.
 func (p *Policy) Secrets() (all []slim.Key, unknown bool) {

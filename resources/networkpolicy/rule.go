@@ -32,7 +32,7 @@ type Rules struct {
 
 type checked struct {
 	digest    uint64
-	hasGroups bool
+	groups    []Group
 	undecoded bool
 	secrets   []slim.Key
 }
@@ -54,7 +54,7 @@ func (r *Rule) UnmarshalJSON(raw []byte) error {
 		r.undecoded = true
 		return nil
 	}
-	r.findings, r.hasGroups, r.secrets = policy.Check(&rule), hasGroups(&rule), secretsOf(&rule)
+	r.findings, r.groups, r.secrets = policy.Check(&rule), groupsOf(&rule), secretsOf(&rule)
 	return nil
 }
 
@@ -77,7 +77,7 @@ func (r *Rules) UnmarshalJSON(raw []byte) error {
 		if len(rule.findings) > 0 {
 			r.findings = append(r.findings, rule.findings)
 		}
-		r.hasGroups = r.hasGroups || rule.hasGroups
+		r.groups = addGroups(r.groups, rule.groups...)
 		r.undecoded = r.undecoded || rule.undecoded
 		r.secrets = append(r.secrets, rule.secrets...)
 	}
@@ -86,14 +86,6 @@ func (r *Rules) UnmarshalJSON(raw []byte) error {
 
 func undecodable(what string, err error) policy.Finding {
 	return policy.Finding{Text: fmt.Sprintf("cannot decode %s: %v", what, err)}
-}
-
-// hasGroups reports whether an entry of a rule refers to groups.
-func hasGroups(r *v2.Rule) bool {
-	return slices.ContainsFunc(r.Ingress, func(e v2.IngressRule) bool { return len(e.FromGroups) > 0 }) ||
-		slices.ContainsFunc(r.IngressDeny, func(e v2.IngressDenyRule) bool { return len(e.FromGroups) > 0 }) ||
-		slices.ContainsFunc(r.Egress, func(e v2.EgressRule) bool { return len(e.ToGroups) > 0 }) ||
-		slices.ContainsFunc(r.EgressDeny, func(e v2.EgressDenyRule) bool { return len(e.ToGroups) > 0 })
 }
 
 // secretsOf are the Secrets that a rule refers to. A reference without a namespace or a name is to none.

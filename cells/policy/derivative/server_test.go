@@ -180,7 +180,7 @@ func TestUnknownProvider(t *testing.T) {
 	o := w.start(w.Kubeconfig())
 	w.status(w.policies, "web", web+isOK)
 	o.Stop()
-	o = operatortest.Start(t, Cell, w.Kubeconfig())
+	o = operatortest.Start(t, Cell, w.Kubeconfig(), "--cilium-release=1.19")
 	w.status(w.policies, "web", web+": <nil> Provider AWS is not registered")
 	w.cidrs(w.policies, web, "10.0.0.1/32")
 	operatortest.Eventually(t, "health says it, too", func() bool {

@@ -71,6 +71,13 @@ var (
 		[...]bool{false, false, false, true})
 )
 
+// Network policies.
+var (
+	// GroupsAreCIDRGroups is whether agents take the addresses of groups of a cloud from CiliumCIDRGroups.
+	GroupsAreCIDRGroups = question("GroupsAreCIDRGroups", "Are groups of a cloud CiliumCIDRGroups, and no derived policies?", "DERIV-18",
+		[...]bool{false, false, false, true})
+)
+
 // The CIDRs of nodes.
 var (
 	// DuplicatesTakenOut is whether agents expect that a CIDR that another node has is taken out of the podCIDRs of theirs.
