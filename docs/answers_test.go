@@ -31,6 +31,8 @@ var events = map[string]event{
 	"OverrideRefused":           {"the CiliumBGPNodeConfigOverride", "`default`", "it cannot be applied, and the CiliumBGPNodeConfig of the node stays as it is"},
 	"InvalidPolicy":             {"the network policy", "its own", "agents do not accept a rule of it; the condition `Valid` has all of them"},
 	"GroupNotLookedUp":          {"the network policy", "its own", "a group that it refers to cannot be looked up in the cloud, and its CiliumCIDRGroup stays as it is"},
+	"ServiceTooLarge":           {"the Service", "its own", "other clusters do not see all of its ports, hostnames or labels, since its key would be larger than etcd accepts"},
+	"NodeTooLarge":              {"the CiliumNode", "`default`", "its key in etcd is written without annotations and labels, or not at all, since it would be larger than etcd accepts"},
 	"BackendsNotExported":       {"the Service", "its own", "it has so many backends and ports that other clusters do not see all of them"},
 	"NoEligibleNode":            {"the Service", "its own", "no node is eligible, and the Service has no addresses"},
 	"PodCIDRPoolExhausted":      {"the CiliumNode", "`default`", "there is no block left for the node"},
