@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -59,10 +60,14 @@ type Condition struct {
 	Message slim.String `json:"message"`
 }
 
-// Problems are what is wrong with the rules of a policy, the first finding of each, in the order of the rules.
-func (p *Policy) Problems(on policy.Features) (texts []string) {
-	for _, f := range append([]policy.Findings{p.Spec.findings}, p.Specs.findings...) {
-		if text := f.First(on); text != "" {
+// Problems are what is wrong with the rules of a policy for agents of a release, the first finding of each, in the order of the rules.
+func (p *Policy) Problems(on policy.Features, r release.Release) (texts []string) {
+	for _, f := range append([]ruleFindings{{p.Spec.findings, p.Spec.subject}}, p.Specs.findings...) {
+		text := f.findings.of(r).First(on)
+		if of := f.subject.problem(p.Namespace.String()); of != "" {
+			text = of
+		}
+		if text != "" {
 			texts = append(texts, text)
 		}
 	}

@@ -28,7 +28,7 @@ import (
 // clusterwide policy; or it is that of a group.
 type controller struct {
 	params
-	features    policy.Features
+	checks      agentChecks
 	lookups     *lookups // for derived policies
 	external    *lookups // for CIDR groups, which are refreshed at other times
 	users       *users
@@ -65,7 +65,9 @@ type params struct {
 
 func newController(p params) *controller {
 	return &controller{
-		params: p, features: p.Agents.Features(), lookups: newLookups(p.Providers, p.Metrics.Lookups),
+		params: p, lookups: newLookups(p.Providers, p.Metrics.Lookups),
+		// Agents enforce rules with authentication in any case.
+		checks:   agentChecks{p.Release.Release, p.Agents.Features().With(policy.Authentication)},
 		external: newLookups(p.Providers, p.Metrics.Lookups), users: newUsers(), fleet: agents.NewFleet(p.Release),
 		began: p.Deps.Plan.Now(), seen: map[slim.Key]fingerprint{}, states: map[slim.Key]string{},
 		inGroups: map[string]time.Time{}, inPolicies: map[slim.Key]time.Time{},
@@ -188,7 +190,7 @@ func (c *controller) refresh(ctx context.Context, key slim.Key, parent *unstruct
 
 // derive writes the derived policy if it differs. Nothing is written if a group cannot be looked up.
 func (c *controller) derive(ctx context.Context, parent *unstructured.Unstructured, ref k8s.Ref, refresh int64) error {
-	rules, err := rulesOf(parent, c.features)
+	rules, err := rulesOf(parent, c.checks)
 	if err != nil {
 		return err
 	}

@@ -197,7 +197,9 @@ func TestCIDRGroups(t *testing.T) {
 		}
 	}
 	texts, _ := w.writes(0)
-	if slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "policies") && !strings.HasPrefix(s, "delete ciliumcidr") }) {
+	if slices.ContainsFunc(texts, func(s string) bool {
+		return strings.Contains(s, "policies") && !strings.HasPrefix(s, "delete ciliumcidr")
+	}) {
 		t.Errorf("policies were written: %q", texts)
 	}
 	w.CheckHealthy(o)

@@ -150,7 +150,7 @@ func TestFailures(t *testing.T) {
 	o := w.start(w.Kubeconfig(), soon)
 	w.status(w.policies, "web", here+failure)
 	w.status(elsewhere, "web", there+failure)
-	w.status(w.policies, "both", both+": <nil> Invalid CiliumNetworkPolicy spec: Combining ToCIDRSet and ToGroups is not supported yet")
+	w.status(w.policies, "both", both+": <nil> Invalid CiliumNetworkPolicy spec: combining ToCIDRSet and ToGroups is not supported yet")
 	if w.get(w.policies, here) != nil || w.get(w.policies, both) != nil {
 		t.Error("there is a derived policy")
 	}
