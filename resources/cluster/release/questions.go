@@ -145,6 +145,10 @@ var (
 	BoundedSliceRates = question("BoundedSliceRates", "Are the limits of --ces-rate-limits capped?", "CES-32",
 		[...]bool{true, true, false, false})
 
+	// PriorityNamespaces is whether slices of Namespaces with an annotation are written before others.
+	PriorityNamespaces = question("PriorityNamespaces", "Are slices of Namespaces with priority written first?", "CES-34",
+		[...]bool{false, true, true, true})
+
 	// PodUIDsInSlices is whether entries of CiliumEndpointSlices have the uids of pods.
 	PodUIDsInSlices = question("PodUIDsInSlices", "Do entries of CiliumEndpointSlices have uids of pods?", "CES-30",
 		[...]bool{false, false, false, true})
