@@ -347,11 +347,11 @@ const maxConflicts = 5
 
 // reconcile writes a slice if it differs from its desired state, which is computed again after the wait for the limiter.
 func (c *controller) reconcile(ctx context.Context, name, queue string) (err error) {
-	give, err := c.busy.take(ctx, name)
+	done, err := c.busy.acquire(ctx, name)
 	if err != nil {
 		return err
 	}
-	defer give()
+	defer done()
 	for range maxConflicts {
 		if op, _ := c.nextOp(name, false); op.kind == opNone {
 			return nil

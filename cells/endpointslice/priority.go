@@ -102,8 +102,8 @@ type busy struct {
 	names map[string]chan struct{}
 }
 
-// take waits until no other worker has a slice. The result gives it back.
-func (b *busy) take(ctx context.Context, name string) (release func(), err error) {
+// acquire waits until no other worker has a slice. The result gives it back.
+func (b *busy) acquire(ctx context.Context, name string) (done func(), err error) {
 	for {
 		b.mu.Lock()
 		other := b.names[name]
@@ -111,7 +111,7 @@ func (b *busy) take(ctx context.Context, name string) (release func(), err error
 			mine := make(chan struct{})
 			b.names[name] = mine
 			b.mu.Unlock()
-			return func() { b.give(name, mine) }, nil
+			return func() { b.release(name, mine) }, nil
 		}
 		b.mu.Unlock()
 		select {
@@ -122,7 +122,7 @@ func (b *busy) take(ctx context.Context, name string) (release func(), err error
 	}
 }
 
-func (b *busy) give(name string, mine chan struct{}) {
+func (b *busy) release(name string, mine chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.names, name)

@@ -17,7 +17,7 @@ import (
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// CES-34: whoever waits in the fast queue is next, in whatever order they came; one that gives up takes no turn.
+// CES-34: what waits in the fast queue is next, in whatever order they came; one that gives up takes no turn.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -27,14 +27,14 @@ const maxRequest = 1536<<10 - 16<<10
 // TooLargeError says that a key is not written since etcd takes no request of that size. To try again makes no sense while the value is
 // the same.
 type TooLargeError struct {
-	Key  string
-	Size int  // of key and value
-	Told bool // etcd has refused it: its limit is lower than usual
+	Key     string
+	Size    int  // of key and value
+	Refused bool // etcd has refused it: its limit is lower than usual
 }
 
 func (e *TooLargeError) Error() string {
 	limit := fmt.Sprintf("at most %d are written", maxRequest)
-	if e.Told {
+	if e.Refused {
 		limit = "etcd refuses that (its option --max-request-bytes)"
 	}
 	return fmt.Sprintf("the key %s is not written: it has %d bytes, and %s", e.Key, e.Size, limit)
@@ -43,9 +43,9 @@ func (e *TooLargeError) Error() string {
 func (w Write) size() int { return len(w.key) + len(w.value) }
 
 // largest is the error for writes that are too large, which names the largest of them.
-func largest(writes []Write, told bool) *TooLargeError {
+func largest(writes []Write, refused bool) *TooLargeError {
 	w := slices.MaxFunc(writes, func(a, b Write) int { return a.size() - b.size() })
-	return &TooLargeError{Key: w.key, Size: w.size(), Told: told}
+	return &TooLargeError{Key: w.key, Size: w.size(), Refused: refused}
 }
 
 // checkSize returns an error if writes are too large for a request.
@@ -114,11 +114,10 @@ func (r *SizeReport) show() {
 	for _, name := range names[:min(len(names), maxNamed)] {
 		texts = append(texts, fmt.Sprintf("%s (%s)", name, r.texts[name]))
 	}
-	text := r.what + " are not written, or not as a whole, since etcd takes no key of their size: " + strings.Join(texts, ", ")
 	if more := len(names) - len(texts); more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	r.health.Degraded(text, nil)
+	r.health.Degraded(fmt.Sprintf("%s are not written, or not as a whole, since etcd takes no key of their size: %s", r.what, strings.Join(texts, ", ")), nil)
 }
 
 // refuse records that a name is too large, and is as it is to be.

@@ -95,10 +95,10 @@ func TestRequestsThatEtcdRefusesForTheirSize(t *testing.T) {
 			return err
 		})
 		var tooLarge *TooLargeError
-		if !errors.As(err, &tooLarge) || tooLarge.Key != "cilium/test/large" || !tooLarge.Told || !strings.Contains(err.Error(), "--max-request-bytes") {
+		if !errors.As(err, &tooLarge) || tooLarge.Key != "cilium/test/large" || !tooLarge.Refused || !strings.Contains(err.Error(), "--max-request-bytes") {
 			t.Errorf("%d bytes: %v", size, err)
 		}
-		if err := r.Write(ctx, b.writes...); !errors.As(err, &tooLarge) || tooLarge.Told {
+		if err := r.Write(ctx, b.writes...); !errors.As(err, &tooLarge) || tooLarge.Refused {
 			t.Errorf("%d bytes are sent: %v", size, err)
 		}
 	}

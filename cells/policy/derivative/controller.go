@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
@@ -40,10 +39,10 @@ type controller struct {
 	seen        map[slim.Key]fingerprint // used by functions that map changes
 
 	mu         sync.Mutex
-	states     map[slim.Key]string // the label of the metric
-	fleet      *agents.Fleet
-	inGroups   map[string]time.Time   // since when groups have their CIDR groups in this term, zero: not yet
-	inPolicies map[slim.Key]time.Time // since when policies have their derived ones in this term
+	states     map[slim.Key]string       // the label of the metric
+	agents     map[slim.Key]agentRelease // by pod
+	inGroups   map[string]time.Time      // since when groups have their CIDR groups in this term, zero: not yet
+	inPolicies map[slim.Key]time.Time    // since when policies have their derived ones in this term
 }
 
 type params struct {
@@ -68,7 +67,7 @@ func newController(p params) *controller {
 		params: p, lookups: newLookups(p.Providers, p.Metrics.Lookups),
 		// Agents enforce rules with authentication in any case.
 		checks:   agentChecks{p.Release.Release, p.Agents.Features().With(policy.Authentication)},
-		external: newLookups(p.Providers, p.Metrics.Lookups), users: newUsers(), fleet: agents.NewFleet(p.Release),
+		external: newLookups(p.Providers, p.Metrics.Lookups), users: newUsers(), agents: map[slim.Key]agentRelease{},
 		began: p.Deps.Plan.Now(), seen: map[slim.Key]fingerprint{}, states: map[slim.Key]string{},
 		inGroups: map[string]time.Time{}, inPolicies: map[slim.Key]time.Time{},
 	}

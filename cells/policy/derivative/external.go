@@ -60,6 +60,14 @@ func (c *controller) mayRemoveCIDRGroups() bool {
 	return c.Permissions.Allows("list", of) && c.Permissions.Allows("watch", of) && c.Permissions.Allows("delete", of)
 }
 
+// Why nothing is written of a group.
+const (
+	notKnownYet = "none: CiliumCIDRGroups are not known yet"
+	roleUnknown = "none: it is not known yet what the role allows"
+	maybeUsed   = "none: a policy that cannot be decoded may refer to the group"
+	notDerived  = "none: not all policies with the group have their derived ones yet"
+)
+
 // roleLimit is how long is waited until it is known what the role allows: some API servers never say.
 const roleLimit = 10 * time.Second
 
@@ -76,11 +84,11 @@ func (c *controller) reconcileGroup(ctx context.Context, key slim.Key) (reconcil
 		return reconcile.Result{}, nil
 	}
 	if !c.Permissions.Known() && c.Deps.Plan.Now().Sub(c.began) < roleLimit {
-		return reconcile.Result{RequeueAfter: time.Second, Reason: "none: it is not known yet what the role allows"}, nil
+		return reconcile.Result{RequeueAfter: time.Second, Reason: roleUnknown}, nil
 	}
 	store := c.cidrGroups.Need(key)
 	if store == nil {
-		return reconcile.Result{Reason: "none: CiliumCIDRGroups are not known yet"}, nil
+		return reconcile.Result{Reason: notKnownYet}, nil
 	}
 	stored := slices.SortedFunc(stream.ByIndex(store, byID, key.Name), oldestFirst)
 	switch {
@@ -90,9 +98,9 @@ func (c *controller) reconcileGroup(ctx context.Context, key slim.Key) (reconcil
 		c.cidrGroups.Drop(key)
 		return reconcile.Result{}, nil
 	case unsure:
-		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: "none: a policy that cannot be decoded may refer to the group"}, nil
+		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: maybeUsed}, nil
 	case !grouped && !c.haveDerived(policies):
-		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: "none: not all policies with the group have their derived ones yet"}, nil
+		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: notDerived}, nil
 	}
 	return reconcile.Result{}, c.removeCIDRGroups(ctx, stored)
 }

@@ -20,14 +20,22 @@ import (
 // The addresses of groups have two forms: derived policies, which all agents take, and CIDR groups. One form is removed when the
 // other one has been in place for so long that agents have it: they watch the two kinds independently of each other.
 
-// podChanged are all policies and groups, if the releases of agents that run are others than before.
+// agentRelease is the release of an agent, if it is known.
+type agentRelease struct {
+	release release.Release
+	known   bool
+}
+
+// podChanged are all policies and groups, if the forms that agents need are others than before.
 func (c *controller) podChanged(ch stream.Change[agents.Pod]) []slim.Key {
+	derived, grouped := c.forms()
 	c.mu.Lock()
-	before := c.fleet.Running()
-	c.fleet.Apply(ch)
-	same := c.fleet.Running() == before
+	if delete(c.agents, ch.Key); ch.Kind == stream.Upsert {
+		r, known := ch.Object.Release()
+		c.agents[ch.Key] = agentRelease{r, known}
+	}
 	c.mu.Unlock()
-	if same {
+	if d, g := c.forms(); d == derived && g == grouped {
 		return nil
 	}
 	keys, ids := c.users.all()
@@ -37,23 +45,29 @@ func (c *controller) podChanged(ch stream.Change[agents.Pod]) []slim.Key {
 	return keys
 }
 
-// timing is how long what takes.
-type timing struct {
-	leftovers time.Duration // of a term, before leftovers of other operators are looked for
-	overlap   time.Duration // for which both forms of a group are there
-	recheck   time.Duration // between looks whether a form can go
-}
-
-// forms are those that the agents that run need.
+// forms are those that the agents that run need. One whose release is not known, and none that is known to run, counts as one of the
+// configured release; where that is not known, either, as one that needs derived policies, which all agents use.
 func (c *controller) forms() (derived, grouped bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for r := range c.fleet.Running().All() {
+	add := func(r release.Release) {
 		if release.GroupsAreCIDRGroups.In(r) {
 			grouped = true
 		} else {
 			derived = true
 		}
+	}
+	unknown := len(c.agents) == 0 || c.Release.Forced
+	for _, a := range c.agents {
+		if unknown = unknown || !a.known; a.known && !c.Release.Forced {
+			add(a.release)
+		}
+	}
+	switch {
+	case unknown && c.Release.Unknown:
+		derived = true
+	case unknown:
+		add(c.Release.Release)
 	}
 	return derived, grouped
 }
@@ -101,17 +115,17 @@ func (c *controller) setDerived(key slim.Key, has bool) {
 func (c *controller) haveDerived(policies []slim.Key) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !slices.ContainsFunc(policies, func(key slim.Key) bool { return !c.isSettled(c.inPolicies[key]) })
+	return !slices.ContainsFunc(policies, func(key slim.Key) bool { return !c.isInPlace(c.inPolicies[key]) })
 }
 
 // haveCIDRs reports whether agents have the CIDR groups of all groups by now.
 func (c *controller) haveCIDRs(groups []networkpolicy.Group) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return !slices.ContainsFunc(groups, func(g networkpolicy.Group) bool { return !c.isSettled(c.inGroups[g.ID()]) })
+	return !slices.ContainsFunc(groups, func(g networkpolicy.Group) bool { return !c.isInPlace(c.inGroups[g.ID()]) })
 }
 
-func (c *controller) isSettled(since time.Time) bool {
+func (c *controller) isInPlace(since time.Time) bool {
 	return !since.IsZero() && c.Deps.Plan.Now().Sub(since) >= c.Timing.overlap
 }
 
