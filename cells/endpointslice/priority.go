@@ -64,16 +64,16 @@ func (t *turns) wait(ctx context.Context, isFast bool) error {
 // run gives turns until ctx ends. Who is next is decided when there is a token.
 func (t *turns) run(ctx context.Context) error {
 	for {
-		select {
-		case <-t.some:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 		for t.waits() {
 			if err := t.limiter.Wait(ctx); err != nil {
 				return err
 			}
 			t.next()
+		}
+		select {
+		case <-t.some:
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
