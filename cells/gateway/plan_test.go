@@ -245,6 +245,31 @@ func TestDroppedRulesAreClosed(t *testing.T) {
 	}
 }
 
+// GW-23: a route that is left out because Envoy would not accept its only match keeps its host: no wider name serves it.
+func TestRouteWithoutMatchesKeepsItsHost(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: shop, uid: g}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}]}}")
+	wide := parse[httpRoute](t, `{metadata: {name: wide, namespace: shop, uid: wide}, spec: {parentRefs: [{name: edge}], hostnames: ["*.foo.com"], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`)
+	bad := parse[httpRoute](t, `{metadata: {name: bad, namespace: shop, uid: bad}, spec: {parentRefs: [{name: edge}], hostnames: [a.foo.com], rules: [
+{matches: [{path: {type: RegularExpression, value: "/(?=x)"}}], backendRefs: [{name: v1, port: 80}]}]}}`)
+	plan := new(planner).plan(g, nil, []*route{wide.route(), bad.route()}, c.ask)
+	tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := envoytest.Verify(tr.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := map[string]int{}
+	for _, v := range config.Tables["listener-insecure"].VirtualHosts {
+		routes[v.Domains[0]] = len(v.Routes)
+	}
+	if n, exists := routes["a.foo.com"]; !exists || n != 0 || routes["*.foo.com"] != 1 {
+		t.Errorf("routes by host: %v", routes)
+	}
+}
+
 // GW-10: a listener with a kind of routes that is not supported serves the others.
 func TestUnknownKindOfListener(t *testing.T) {
 	all := listenersOf(t, objects{}, "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Other}]}}, {name: b, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: Other}]}}]")

@@ -94,6 +94,9 @@ func (p part) tables(o Options) map[hostKey]*hostRoutes {
 		if l.Exclusive {
 			at(l, p.table(l), orAll(l.Hostname)).exclusive = true
 		}
+		for _, name := range l.Unserved {
+			at(l, p.table(l), orAll(name)).exclusive = true
+		}
 		for _, r := range l.Routes {
 			for _, name := range l.hostnames(r) {
 				to := at(l, p.table(l), name)
