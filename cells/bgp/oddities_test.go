@@ -119,8 +119,8 @@ func TestOddities(t *testing.T) {
 		w.relax(kind)
 	}
 	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
+	w.create("CiliumBGPClusterConfig", rackConfig, "{metadata: {name: others}, spec: {nodeSelector: {matchLabels: {rack: r2}}}}") // the oldest: one without a spec selects all nodes
 	w.create("CiliumBGPClusterConfig", rackConfig)
-	w.create("CiliumBGPClusterConfig", rackConfig, "{metadata: {name: others}, spec: {nodeSelector: {matchLabels: {rack: r2}}}}")
 	w.create("CiliumBGPNodeConfigOverride", n1Override)
 	w.node("n1", "{rack: r1}")
 	o := w.start()
