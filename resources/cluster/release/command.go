@@ -32,7 +32,7 @@ var whyCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
 // writeWhy writes the release that counts for the cluster, and its answers to all questions.
 func writeWhy(w io.Writer, c Configured) error {
 	fmt.Fprintf(w, "The cluster counts as one of %s, known by %s.\n", c.Release, c.KnownBy)
-	fmt.Fprintln(w, "What depends on the agent of a node follows the release of that agent: operator status lists them.")
+	fmt.Fprintln(w, "What depends on the agent of a node follows the release of that agent: the version of its image, or the label of its pod.")
 	fmt.Fprintln(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RULE\tANSWER\tQUESTION")
