@@ -49,6 +49,8 @@ var events = map[string]event{
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
 	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule, or an entry no host"},
+	"ClassNotServed":            {"the Service", "its own", "its load-balancer class begins as those of Cilium, and is not known, or its option is off"},
+	"UnknownAnnotation":         {"the Service", "its own", "annotations begin as those for addresses of load balancers, and have no effect, since they are not known"},
 	"AddressOfAnother":          {"the Service", "its own", "an address that its status showed when the operator began belongs to an older Service, whose status shows it, too"},
 	"AddressContested":          {"the Service", "its own", "the status of a younger Service showed its address, too, when the operator began"},
 	"HostOfAnother":             {"the Ingress or route", "its own", "what it asks for of a host belongs to an older object, mostly of another namespace"},
