@@ -45,6 +45,7 @@ var events = map[string]event{
 	"UnmanagedPodRestarted":     {"the pod", "the pod's", "the pod had no CiliumEndpoint, and was deleted to be replaced by one that has"},
 	"HandlingPanicked":          {"the operator's lease", "the operator's", "the handling of an object panicked, at a line that is named; the object waits, and others go on"},
 	"SweepBraked":               {"the operator's lease", "the operator's", "so much looks like garbage that nothing is deleted"},
+	"UnknownMode":               {"the Service", "its own", "the annotation `service.cilium.io/lb-l7` has a value that is not known, and no effect"},
 	"AlgorithmWithoutHash":      {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` asks for an algorithm of hashes, which balances as random"},
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
