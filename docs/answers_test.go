@@ -29,6 +29,7 @@ var events = map[string]event{
 	"InvalidClusterConfig":      {"the CiliumBGPClusterConfig", "`default`", "its spec is not valid, and its CiliumBGPNodeConfigs stay as they are"},
 	"MissingPeerConfigs":        {"the CiliumBGPClusterConfig", "`default`", "a CiliumBGPPeerConfig that it refers to does not exist"},
 	"OverrideRefused":           {"the CiliumBGPNodeConfigOverride", "`default`", "it cannot be applied, and the CiliumBGPNodeConfig of the node stays as it is"},
+	"OverrideWithoutEffect":     {"the CiliumBGPNodeConfigOverride", "`default`", "its node, or a router or peer that it names, does not exist"},
 	"InvalidPolicy":             {"the network policy", "its own", "agents do not accept a rule of it; the condition `Valid` has all of them"},
 	"GroupNotLookedUp":          {"the network policy", "its own", "a group that it refers to cannot be looked up in the cloud, and its CiliumCIDRGroup stays as it is"},
 	"ServiceTooLarge":           {"the Service", "its own", "other clusters do not see all of its ports, hostnames or labels, since its key would be larger than etcd accepts"},
