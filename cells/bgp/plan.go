@@ -205,16 +205,25 @@ func (p *planner) decide(name string) (action, error) {
 }
 
 func (p *planner) decideNew(name string) (action, error) {
-	i := slices.IndexFunc(p.configs, func(c *config) bool { return !c.deleting() && p.selects(c, name) })
-	if i < 0 {
+	owner := p.firstFor(name)
+	if owner == nil {
 		_ = p.ids.plan(name, nil)
 		return action{reason: notSelected}, nil
 	}
-	routers, err := p.desired(p.configs[i], name)
+	routers, err := p.desired(owner, name)
 	if err != nil {
-		return action{owner: p.configs[i]}, err
+		return action{owner: owner}, err
 	}
-	return action{verb: create, owner: p.configs[i], routers: routers}, nil
+	return action{verb: create, owner: owner, routers: routers}, nil
+}
+
+// firstFor is the CiliumBGPClusterConfig that gets a node that has none yet, nil for none.
+func (p *planner) firstFor(name string) *config {
+	i := slices.IndexFunc(p.configs, func(c *config) bool { return !c.deleting() && p.selects(c, name) })
+	if i < 0 {
+		return nil
+	}
+	return p.configs[i]
 }
 
 // selects reports whether a CiliumBGPClusterConfig selects a node that exists.
@@ -315,10 +324,3 @@ func (r peerConfigRef) effective() peerConfigRef {
 }
 
 var defaultRef = peerConfigRef{Group: slim.MakeString(peerConfigs.Resource().Group), Kind: slim.MakeString(peerConfigs.Name())}
-
-// overrideError is a CiliumBGPNodeConfigOverride that cannot be applied.
-type overrideError struct{ name, problem string }
-
-func (e *overrideError) Error() string {
-	return fmt.Sprintf("CiliumBGPNodeConfigOverride %s: %s", e.name, e.problem)
-}

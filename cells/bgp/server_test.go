@@ -128,6 +128,45 @@ func TestConflict(t *testing.T) {
 	operatortest.Eventually(t, "nothing is degraded", func() bool { return o.Degraded("") == "" })
 }
 
+// BGP-5: what an override names that does not exist has an Event, once, until it exists.
+func TestOverridesWithoutEffect(t *testing.T) {
+	w := newWorld(t)
+	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
+	w.create("CiliumBGPClusterConfig", rackConfig)
+	w.create("CiliumBGPNodeConfigOverride", n1Override)
+	w.create("CiliumBGPNodeConfigOverride", n1Override, "{metadata: {name: n1.example.com}}")
+	w.create("CiliumBGPNodeConfigOverride", n1Override, "{metadata: {name: n2}}")
+	w.create("CiliumBGPNodeConfigOverride", "{metadata: {name: n3}, spec: {bgpInstances: [{name: main, peers: [{name: tor}]}]}}")
+	w.node("n1", "{rack: r1}")
+	w.node("n2", "{}")
+	w.node("n3", "{rack: r1}")
+	o := w.start()
+	messages := func(name string) (all []string) {
+		events, err := w.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=OverrideWithoutEffect,involvedObject.name=" + name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range events.Items {
+			all = append(all, e.Message)
+		}
+		return all
+	}
+	for name, want := range map[string]string{
+		"n1":             `2 parts have no effect, since CiliumBGPClusterConfig rack does not have them: the peer "other" of "main", the router "unknown"`,
+		"n1.example.com": "it has no effect: no CiliumNode has its name",
+		"n2":             "it has no effect: no CiliumBGPClusterConfig selects its node",
+	} {
+		operatortest.Eventually(t, name+" has an Event", func() bool { return slices.Equal(messages(name), []string{want}) })
+	}
+	w.routers("n1", overriddenRouters)
+	w.patch("CiliumNode", "n1", "{metadata: {labels: {a: b}}}")
+	w.routers("n3", rackRouters)
+	if n1, n3 := messages("n1"), messages("n3"); len(n1) != 1 || len(n3) != 0 {
+		t.Errorf("Events: %q, %q", n1, n3)
+	}
+	w.CheckHealthy(o)
+}
+
 // BGP-14, BGP-15: what is missing is in conditions, and those are removed when they are switched off.
 func TestConditions(t *testing.T) {
 	w := newWorld(t)

@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -187,19 +186,6 @@ func (c *controller) isSelected(ctx context.Context, a action) (bool, error) {
 	}
 	selector := newConfig(&now).selector
 	return selector == nil || selector.Matches(slim.MakeLabels(is.GetLabels())), nil
-}
-
-// reportOverride makes an Event about an override that cannot be applied. The queue logs and retries.
-func (c *controller) reportOverride(name string, err error) {
-	problem := new(overrideError)
-	if !errors.As(err, &problem) {
-		delete(c.problems, overrides.Name()+" "+name)
-		return
-	}
-	if key := overrides.Name() + " " + name; c.problems[key] != problem.problem {
-		c.problems[key] = problem.problem
-		c.Events.Warning(about(overrides.Resource().GroupVersion().String(), overrides.Name(), &c.planner.overrides[name].Meta), "OverrideRefused", strings.TrimSpace(problem.problem))
-	}
 }
 
 // about is what an Event about an object refers to.

@@ -56,7 +56,7 @@ func TestCompare(t *testing.T) {
 
 const prefix = "cilium/state/identities/v1/id/"
 
-// DBLW-2 to DBLW-4, DBLW-E1 and DBLW-E2: on a real API server and etcd. Nothing is written.
+// Number 13 of the contract's kvstore-identities.md; DBLW-2 to DBLW-5, DBLW-E1 and DBLW-E2: on a real API server and etcd. Nothing is written.
 func TestReport(t *testing.T) {
 	env := operatortest.NewEnv(t, clustertest.Shared(t), "CiliumIdentity")
 	env.Clear(v2.CiliumIdentityResource)
@@ -78,10 +78,17 @@ func TestReport(t *testing.T) {
 	revision := e.Revision()
 	args := []string{"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + e.Endpoints()[0], "--identity-allocation-mode=doublewrite-readcrd"}
 	o := operatortest.Start(t, cell.Set(kvstore.Cell, Cell), env.Kubeconfig(), append(args, "--double-write-metric-reporter-interval=100ms")...)
+	pairs := func(yield func(name, later string) bool) {
+		_ = yield("crd_total", "crd_") && yield("kvstore_total", "kvstore_") && yield("crd_only", "crd_only_") && yield("kvstore_only", "kvstore_only_")
+	}
 	counts := func() string {
 		var all []string
-		for _, name := range []string{"crd_total", "kvstore_total", "crd_only", "kvstore_only"} {
-			all = append(all, fmt.Sprintf("%s %v", name, o.Metric("doublewrite_identity_"+name+"_count")))
+		for name, later := range pairs {
+			count := o.Metric("doublewrite_identity_" + name + "_count")
+			if o.Metric("doublewrite_"+later+"identities") != count {
+				return "the names of 1.17 and of later releases differ"
+			}
+			all = append(all, fmt.Sprintf("%s %v", name, count))
 		}
 		return strings.Join(all, ", ")
 	}

@@ -37,9 +37,9 @@ func TestWhenASliceIsWritten(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				var writes []time.Duration
-				c := &controller{batch: newBatch(), wake: make(chan struct{}, 1)}
+				c := &controller{planner: newPlanner(100, false, randomName), batch: newBatch(), wake: make(chan struct{}, 1)}
 				deps := reconcile.Deps{Module: cell.ModuleInfo{ID: "endpointslice"}, Log: slog.New(slog.DiscardHandler), Health: health.NewTree().Reporter("endpointslice")}
-				c.queue = reconcile.NewQueue(deps, "gather", func(context.Context, string) error {
+				c.standard = reconcile.NewQueue(deps, "gather", func(context.Context, string) error {
 					writes = append(writes, time.Since(start))
 					return nil
 				}, reconcile.Workers(1))
@@ -47,7 +47,7 @@ func TestWhenASliceIsWritten(t *testing.T) {
 				defer synctest.Wait()
 				defer cancel()
 				go c.runBatch(ctx)
-				go c.queue.Run(ctx)
+				go c.standard.Run(ctx)
 
 				change := func(at time.Duration, full bool) {
 					time.Sleep(at - time.Since(start))

@@ -12,6 +12,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
@@ -47,10 +48,14 @@ var sliceController = cell.Set(
 		k8s.Allow("get,list,watch,create,update,delete", resource.GroupResource()),
 		k8s.Allow("list,watch", v2.CiliumNodeResource.GroupResource()),
 	),
+	k8s.OptionalRBAC(k8s.Allow("list,watch", stream.Namespaces.Resource().GroupResource())),
 	cell.Metrics(newMetrics),
 	cell.ProvidePrivate(newAPI, newController),
 	cell.Invoke(warnDeprecatedMode),
 	cell.Job("write", (*controller).write),
+	cell.Job("write-first", (*controller).writeFirst),
+	cell.Job("turns", (*controller).giveTurns, cell.Retry(time.Second, time.Minute)),
+	cell.Job("namespaces", (*controller).watchNamespaces),
 	cell.Job("batch", (*controller).runBatch),
 	cell.Job("begin", (*controller).bootstrap, cell.Retry(time.Second, time.Minute)),
 	cell.Job("slices", (*controller).watchSlices, cell.Retry(time.Second, time.Minute)),

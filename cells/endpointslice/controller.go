@@ -12,6 +12,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/panics"
@@ -44,9 +45,12 @@ type source interface {
 // controller passes endpoints and slices to the planner and executes its writes.
 type controller struct {
 	params
-	queue   *reconcile.Queue[string]
-	limits  limits
-	limiter *rate.Limiter
+	fast     *reconcile.Queue[string] // slices of Namespaces with priority
+	standard *reconcile.Queue[string]
+	limits   limits
+	limiter  *rate.Limiter
+	turns    *turns
+	busy     busy
 
 	slicesSynced    onceSignal
 	endpointsSynced onceSignal
@@ -54,24 +58,27 @@ type controller struct {
 	objects         *panics.Objects // endpoints and slices that changed
 	changes         sync.Mutex      // held while their changes are handled
 
-	mu      sync.Mutex // guards the fields below; never held during a request
-	planner *planner
-	batch   *batch
-	since   map[string]time.Time // by slice: the first change that is not written
+	mu       sync.Mutex // guards the fields below; never held during a request
+	planner  *planner
+	batch    *batch
+	priority map[string]bool      // Namespaces
+	since    map[string]time.Time // by slice: the first change that is not written
 }
 
 type params struct {
 	cell.In
 
-	Config   Config
-	Source   source
-	Server   server
-	Slices   stream.Resource[ciliumio.EndpointSlice]
-	Nodes    stream.Resource[ciliumio.Node]
-	Handover leading.Handover
-	Deps     reconcile.Deps
-	Metrics  *sliceMetrics
-	Log      *slog.Logger
+	Config     Config
+	Source     source
+	Server     server
+	Slices     stream.Resource[ciliumio.EndpointSlice]
+	Nodes      stream.Resource[ciliumio.Node]
+	Cluster    cluster.Config
+	Namespaces stream.Resource[slim.Namespace]
+	Handover   leading.Handover
+	Deps       reconcile.Deps
+	Metrics    *sliceMetrics
+	Log        *slog.Logger
 }
 
 func newController(p params) (*controller, error) {
@@ -86,12 +93,22 @@ func newController(p params) (*controller, error) {
 		since: map[string]time.Time{}, objects: p.Deps.ObjectsOf("observe"),
 	}
 	c.planner.undecodable = p.Source.undecodable
-	c.queue = reconcile.NewQueue(p.Deps, "gather", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(100*time.Millisecond, 30*time.Second))
+	c.turns, c.busy.names, c.priority = newTurns(c.limiter), map[string]chan struct{}{}, map[string]bool{}
+	c.standard, c.fast = c.newQueue("gather", standard), c.newQueue("gather first", fast)
 	return c, nil
 }
 
-// write runs the work queue.
-func (c *controller) write(ctx context.Context) error { return c.queue.Run(ctx) }
+func (c *controller) newQueue(rule, queue string) *reconcile.Queue[string] {
+	do := func(ctx context.Context, name string) error { return c.reconcile(ctx, name, queue) }
+	return reconcile.NewQueue(c.Deps, rule, do, reconcile.Workers(writers), reconcile.Backoff(100*time.Millisecond, 30*time.Second))
+}
+
+// write runs a work queue, writeFirst that of Namespaces with priority.
+func (c *controller) write(ctx context.Context) error      { return c.standard.Run(ctx) }
+func (c *controller) writeFirst(ctx context.Context) error { return c.fast.Run(ctx) }
+
+// giveTurns gives the tokens of the rate limit to both.
+func (c *controller) giveTurns(ctx context.Context) error { return c.turns.run(ctx) }
 
 // onceSignal is a channel that is closed once.
 type onceSignal struct {
@@ -302,9 +319,15 @@ func (c *controller) runBatch(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		due, next := c.batch.popDue(time.Now())
+		queues := make([]*reconcile.Queue[string], len(due))
+		for i, p := range due {
+			if queues[i] = c.standard; c.isFast(p.name) {
+				queues[i] = c.fast
+			}
+		}
 		c.mu.Unlock()
-		for _, p := range due {
-			c.queue.Add(p.name, p.triggers...)
+		for i, p := range due {
+			queues[i].Add(p.name, p.triggers...)
 		}
 		var timer <-chan time.Time
 		if next > 0 {
@@ -323,19 +346,24 @@ func (c *controller) runBatch(ctx context.Context) error {
 const maxConflicts = 5
 
 // reconcile writes a slice if it differs from its desired state, which is computed again after the wait for the limiter.
-func (c *controller) reconcile(ctx context.Context, name string) (err error) {
+func (c *controller) reconcile(ctx context.Context, name, queue string) (err error) {
+	done, err := c.busy.acquire(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer done()
 	for range maxConflicts {
 		if op, _ := c.nextOp(name, false); op.kind == opNone {
 			return nil
 		}
-		if err := c.limiter.Wait(ctx); err != nil {
+		if err := c.turns.wait(ctx, queue == fast); err != nil {
 			return err
 		}
 		op, since := c.nextOp(name, true)
 		if op.kind == opNone {
 			return nil
 		}
-		if err = c.execute(ctx, op, since); !isStale(err, refOf(name)) {
+		if err = c.execute(ctx, op, since, queue); !isStale(err, refOf(name)) {
 			return err
 		}
 		if err := c.refetch(ctx, name); err != nil {
@@ -363,7 +391,7 @@ func (c *controller) nextOp(name string, start bool) (op writeOp, since time.Tim
 	return op, since
 }
 
-func (c *controller) execute(ctx context.Context, op writeOp, since time.Time) error {
+func (c *controller) execute(ctx context.Context, op writeOp, since time.Time, queue string) error {
 	var uid slim.UID
 	var revision slim.Revision
 	var err error
@@ -378,7 +406,7 @@ func (c *controller) execute(ctx context.Context, op writeOp, since time.Time) e
 			err = nil
 		}
 	}
-	c.Metrics.recordWrite(op, since, err)
+	c.Metrics.recordWrite(op, since, queue, err)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {

@@ -235,7 +235,7 @@ func TestSliceOfOne(t *testing.T) {
 	if d := o.Degraded("endpointslice"); d != "" {
 		t.Errorf("it is degraded:\n%s", d)
 	}
-	if n := o.Metric("ces_sync_total", "fail"); n != 0 {
+	if n := o.Metric("ces_sync_total", "fatal", "fail"); n != 0 {
 		t.Errorf("%v failures", n)
 	}
 }

@@ -47,6 +47,13 @@ func (c *compiler) drop(index int, r rule, why string) {
 	}
 }
 
+// keepFirst leaves out all rules but the first one: all match the same connections.
+func (c *compiler) keepFirst() {
+	for i := 1; i < c.rules; i++ {
+		c.dropped = append(c.dropped, fmt.Sprintf("Dropped Rule %d: it matches the connections of the first rule, which has them all", i))
+	}
+}
+
 // partiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
 func (c *compiler) partiallyInvalid() *condition {
 	if len(c.dropped) == 0 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -168,6 +169,9 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()
 		} else if err != nil && !envoyres.IsTerminating(err) {
+			if apierrors.IsInvalid(err) { // what the Gateway asks for may be accepted later
+				c.reports.Set(kindService, aboutGateway(g), envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})
+			}
 			return o, err
 		}
 	} else if err := errors.Join(c.deleteConfig(ctx, g), c.writePorts(ctx, g, plan, placed)); err != nil {

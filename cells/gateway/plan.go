@@ -61,6 +61,7 @@ type plannedRoute struct {
 	refused  map[*listener]*refusal // why listeners of these do not serve it
 	attached []*listener            // those that serve it
 	rules    []attachedRule
+	unserved map[place][]string // host names of a route none of whose matches Envoy accepts
 	tls      []envoy.Passthrough
 	ports    []portBackend
 }
@@ -178,7 +179,7 @@ func (was *plannedRoute) stays(p *gatewayPlan, r *route, ask asker) bool {
 
 // compile makes what a route is at the listeners that do not refuse it.
 func (to *plannedRoute) compile(refused map[*listener]*refusal, ask asker) {
-	to.compiled, to.refused, to.attached, to.rules, to.tls, to.ports = true, refused, nil, nil, nil, nil
+	to.compiled, to.refused, to.attached, to.rules, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil
 	names := map[*listener][]string{}
 	for _, h := range to.at {
 		if refused[h.listener] == nil {
@@ -244,6 +245,9 @@ func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
 	for _, where := range places {
 		at[where] = slices.Compact(slices.Sorted(slices.Values(at[where])))
 	}
+	if len(c.routes) == 0 && c.isDropped() {
+		to.unserved = at
+	}
 	for _, from := range c.routes {
 		var last *envoy.Route
 		for _, where := range places {
@@ -281,7 +285,7 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 	to := &assembly{attached: map[*listener]int32{}, oneListener: p.oneListener, refused: map[slim.Key]map[*listener]*refusal{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
 	claims := newHostClaims(listeners, !p.oneListener)
-	routes, ports := map[place][]*envoy.Route{}, map[protocolPort]bool{}
+	routes, unserved, ports := map[place][]*envoy.Route{}, map[place][]string{}, map[protocolPort]bool{}
 	for _, r := range all {
 		refused := r.claim(claims)
 		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*refusal).equal) {
@@ -299,6 +303,9 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 		for _, rule := range r.rules {
 			routes[rule.at] = append(routes[rule.at], rule.route)
 		}
+		for at, names := range r.unserved {
+			unserved[at] = append(unserved[at], names...)
+		}
 		to.model.Passthrough = append(to.model.Passthrough, r.tls...)
 	}
 	to.shared = claims.share
@@ -314,8 +321,9 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType || l.isPort() {
 			continue
 		}
-		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Routes: routes[l.place()]})
+		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Unserved: unserved[l.place()], Routes: routes[l.place()]})
 		delete(routes, l.place())
+		delete(unserved, l.place())
 	}
 	return to
 }

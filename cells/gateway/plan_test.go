@@ -196,6 +196,21 @@ spec:
 	}
 }
 
+// GW-23: all rules for connections match the same: those that have none are named.
+func TestFurtherRulesOfConnections(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
+	const text = "{metadata: {name: r, namespace: shop}, spec: {rules: [{backendRefs: [{name: v1, port: 80}]}, {backendRefs: [{name: v1, port: 80}]}]}}"
+	for _, r := range []*route{parse[tlsRoute](t, text).route(), parse[tcpRoute](t, text).route(), parse[udpRoute](t, text).route()} {
+		got := compile(r, c.ask)
+		if got.isDropped() || len(got.dropped) != 1 || !strings.HasPrefix(got.dropped[0], "Dropped Rule 1: ") || got.partiallyInvalid() == nil {
+			t.Errorf("%s: %q", r.kind, got.dropped)
+		}
+	}
+	if got := compile(parse[tlsRoute](t, strings.Replace(text, "}, {backendRefs: [{name: v1, port: 80}]}]", "}]", 1)).route(), c.ask); len(got.dropped) > 0 {
+		t.Errorf("one rule: %q", got.dropped)
+	}
+}
+
 // GW-23: the requests of a rule that is left out are answered with 500, and not by a broader rule, or by that of another route of the host;
 // also where no rule is left, so that the route is not accepted.
 func TestDroppedRulesAreClosed(t *testing.T) {
@@ -227,6 +242,31 @@ func TestDroppedRulesAreClosed(t *testing.T) {
 				t.Errorf("%d routes are attached, the one that is not accepted among them", plan.attached[plan.own[0]])
 			}
 		})
+	}
+}
+
+// GW-23: a route that is left out because Envoy would not accept its only match keeps its host: no wider name serves it.
+func TestRouteWithoutMatchesKeepsItsHost(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: shop, uid: g}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}]}}")
+	wide := parse[httpRoute](t, `{metadata: {name: wide, namespace: shop, uid: wide}, spec: {parentRefs: [{name: edge}], hostnames: ["*.foo.com"], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`)
+	bad := parse[httpRoute](t, `{metadata: {name: bad, namespace: shop, uid: bad}, spec: {parentRefs: [{name: edge}], hostnames: [a.foo.com], rules: [
+{matches: [{path: {type: RegularExpression, value: "/(?=x)"}}], backendRefs: [{name: v1, port: 80}]}]}}`)
+	plan := new(planner).plan(g, nil, []*route{wide.route(), bad.route()}, c.ask)
+	tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := envoytest.Verify(tr.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes := map[string]int{}
+	for _, v := range config.Tables["listener-insecure"].VirtualHosts {
+		routes[v.Domains[0]] = len(v.Routes)
+	}
+	if n, exists := routes["a.foo.com"]; !exists || n != 0 || routes["*.foo.com"] != 1 {
+		t.Errorf("routes by host: %v", routes)
 	}
 }
 
@@ -418,6 +458,9 @@ func TestRandomPlans(t *testing.T) {
 		want, err := new(envoy.Translator).Translate(newPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(want.Problems) > 0 { // GW-23: a status would not say so
+			t.Fatalf("step %d: the translation leaves something out: %v", n, want.Problems)
 		}
 		if diff := cmp.Diff(refusedBy(newPlan), refusedBy(keptPlan)); diff != "" {
 			t.Fatalf("step %d: what is refused of what was kept differs: %s", n, diff)

@@ -35,6 +35,7 @@ func compilePorts[R any](rules []R, of func(R) []gatewayv1.BackendRef) func(*com
 		if c.rules = len(rules); c.rules == 0 {
 			return
 		}
+		c.keepFirst()
 		for _, ref := range of(rules[0]) {
 			if b, ok := c.portBackend(ref); ok {
 				c.ports = append(c.ports, b)

@@ -24,6 +24,7 @@ func (r *tlsRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
 // is that of the backend, whatever its policy.
 func (r *tlsRoute) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
+	c.keepFirst()
 	for _, rule := range r.Spec.Rules {
 		var passed, terminated []envoy.Backend
 		through := compiler{route: c.route, ask: c.ask.withoutPolicies()}

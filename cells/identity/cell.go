@@ -11,6 +11,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -19,6 +20,7 @@ import (
 var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one per label set of the agents' releases",
 	cell.Config(Config{}),
 	cell.EnabledBy(cell.When("the operator makes identities", modeFlags, cluster.Config.OperatorIdentities)),
+	cell.EnabledBy(cell.When("agents distinguish endpoints", policyFlags, distinguishesEndpoints)),
 	cell.Validate(validate),
 	k8s.RBAC(
 		k8s.Allow("list,watch", schema.GroupResource{Resource: "pods"}),
@@ -56,3 +58,13 @@ var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one pe
 const slicesFlag = "enable-cilium-endpoint-slice"
 
 var modeFlags = []string{"identity-management-mode", "operator-manages-identities"}
+
+var policyFlags = []string{
+	"enable-policy", "enable-k8s-networkpolicy", "enable-k8s-cluster-network-policy", "enable-cilium-network-policy",
+	"enable-cilium-clusterwide-network-policy", "disable-endpoint-crd", slicesFlag, "identity-allocation-mode",
+}
+
+// distinguishesEndpoints is false where agents enforce no policy, and make no CiliumEndpoints: all pods have one identity then.
+func distinguishesEndpoints(c cluster.Config) bool {
+	return !release.EndpointsOffWithoutPolicies.In(c.Release) || !c.PolicyOff()
+}

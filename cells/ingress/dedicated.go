@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -79,6 +80,9 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		return reconcile.Result{Reason: isRefused}, nil
 	}
 	if err != nil {
+		if apierrors.IsInvalid(err) { // such as a port of the nodes that is another Service's, and may be free again
+			c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})...)
+		}
 		return reconcile.Result{}, err
 	}
 	c.reports.Set(dedicatedMode, aboutIngress(i), notices...)

@@ -8,8 +8,10 @@ import (
 	"strconv"
 
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/domain/expression"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 )
 
@@ -99,6 +101,9 @@ func (in *ingester) rules() {
 			in.notice("RuleWithoutPaths", "the rule for host %q is left out: it has no paths", rule.Host)
 			continue
 		}
+		if !in.isServable(rule.Host) {
+			continue
+		}
 		for _, p := range rule.HTTP.Paths {
 			if r := in.route(p); r != nil {
 				l := in.listener(rule.Host)
@@ -106,6 +111,16 @@ func (in *ingester) rules() {
 			}
 		}
 	}
+}
+
+// isServable reports whether a host is one that Envoy accepts: API servers have let other wildcards pass, and let them stay. Envoy would refuse
+// the listener of all for one.
+func (in *ingester) isServable(host string) bool {
+	if host == "" || len(validation.IsDNS1123Subdomain(host)) == 0 || len(validation.IsWildcardDNS1123Subdomain(host)) == 0 {
+		return true
+	}
+	in.notice("NotTranslated", "host %s is left out: it is no name of DNS, of which the first label may be a wildcard", expression.Quote(host))
+	return false
 }
 
 // route is the route of a path, nil if it cannot be served.
@@ -180,7 +195,13 @@ func (in *ingester) defaultBackend() {
 func (in *ingester) tls() {
 	at := map[string]int{}
 	for _, item := range in.of.Spec.TLS {
+		if len(item.Hosts) == 0 {
+			in.notice("HostWithoutRule", "TLS with the secret %q is left out: it names no host", item.SecretName)
+		}
 		for _, host := range item.Hosts {
+			if !in.isServable(host) {
+				continue
+			}
 			base := in.plain[host]
 			if base == nil {
 				base = in.plain[""]
@@ -215,6 +236,9 @@ func (in *ingester) passthrough() {
 	for _, rule := range in.of.Spec.Rules {
 		if rule.Host == "" || rule.HTTP == nil {
 			in.notice("RuleWithoutHost", "a rule is left out: TLS is passed through by host, to the backend of the path /")
+			continue
+		}
+		if !in.isServable(rule.Host) {
 			continue
 		}
 		to := envoy.Passthrough{Source: in.name, Created: in.of.CreationTimestamp.Time(), Hostnames: []string{rule.Host}, Port: in.ports.passthrough}

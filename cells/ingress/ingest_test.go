@@ -222,7 +222,7 @@ spec:
 	}
 }
 
-// ING-E2, ING-F1, ING-F4, ING-15: TLS that is passed through, and what cannot be served.
+// ING-E2, ING-F1, ING-F4, ING-15, ING-26: TLS that is passed through, and what cannot be served.
 func TestLeftOut(t *testing.T) {
 	r := newRig(t)
 	pass := `
@@ -274,6 +274,18 @@ spec:
 `, "LONG", strings.Repeat(".{1000}", 2800), 1))
 	check(t, "ING-E16", routes(c, "insecure", "h"), "/ → shop:a:1")
 	check(t, "ING-E16", reasons, "NotTranslated of shop/web")
+
+	c, reasons = r.translate(`
+metadata: {name: web, namespace: shop}
+spec:
+  tls: [{hosts: ["a.*.example.com"], secretName: t}, {secretName: t}]
+  rules:
+  - {host: "a.*.example.com", http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 1}}}}]}}
+  - {host: "*.example.com", http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: b, port: {number: 1}}}}]}}
+`)
+	check(t, "ING-26, ING-12", reasons, "NotTranslated", "NotTranslated", "HostWithoutRule")
+	check(t, "ING-26", chains(t, c), "raw_buffer[]")
+	check(t, "ING-26", routes(c, "insecure", "*.example.com"), "/ → shop:b:1")
 
 	if c, _ = r.translate("metadata: {name: web, namespace: shop}"); c != nil {
 		t.Error("ING-F4: there is a configuration")

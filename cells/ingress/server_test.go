@@ -411,6 +411,25 @@ func TestServiceFollows(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
+// ING-27: an Ingress whose Service the API server refuses says so; it is served when the port of the nodes is free.
+func TestNodePortOfAnother(t *testing.T) {
+	w := newWorld(t)
+	taken := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeNodePort, Ports: []corev1.ServicePort{{Port: 80, NodePort: 30777}},
+	}}
+	w.service(taken)
+	o := w.start()
+	w.apply(strings.Replace(simple("web", "a.example.com", "front"), "{name: web}",
+		`{name: web, annotations: {ingress.cilium.io/service-type: NodePort, ingress.cilium.io/insecure-node-port: "30777"}}`, 1))
+	operatortest.Eventually(t, "an Event says so", func() bool { return w.event("NotWritten", "web") })
+	if text := o.Degraded("ingress"); !strings.Contains(text, "provided port is already allocated") {
+		t.Errorf("health says %q", text)
+	}
+	w.must(w.Core.CoreV1().Services(w.Namespace).Delete(t.Context(), "other", metav1.DeleteOptions{}))
+	w.awaitDedicated("web", true)
+	w.CheckHealthy(o)
+}
+
 // ING-F4, ING-F10, ING-17: empty Ingresses, names that are taken, names that no Service can have.
 func TestConflicts(t *testing.T) {
 	w := newWorld(t)

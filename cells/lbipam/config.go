@@ -31,12 +31,13 @@ type settings struct {
 	ipv4, ipv6 bool
 	// numbersOnly says that agents tell ports apart by their numbers alone.
 	numbersOnly bool
-	most        int // addresses of a family that a Service may name, 0 for any number
+	nodes       bool // whether the class of addresses of nodes is served, elsewhere
+	most        int  // addresses of a family that a Service may name, 0 for any number
 }
 
 func newSettings(c Config, shared cluster.Config) settings {
 	s := settings{
-		ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6, most: c.LBIPAMMaxRequested,
+		ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6, most: c.LBIPAMMaxRequested, nodes: shared.EnableNodeIPAM,
 		numbersOnly: !release.PortsByProtocol.In(shared.Release) && !c.BPFLBProtoDiff,
 	}
 	if !c.LBIPAMRequireLBClass && shared.DefaultLBServiceIPAM == cluster.LBIPAM {

@@ -40,6 +40,7 @@ type controller struct {
 	unknownPools unknown[poolObject]
 	reported     string // what health says of objects that cannot be decoded
 	written      map[slim.Key]written
+	hinted       map[slim.Key]hints
 	poolsWritten map[string]written
 }
 
@@ -63,7 +64,7 @@ func newController(p params) *controller {
 	c := &controller{
 		params: p, objects: p.Deps.ObjectsOf("observe"), active: make(chan struct{}), alloc: newAllocator(newSettings(p.Config, p.Shared)),
 		unknown: newUnknown[serviceObject](), unknownPools: newUnknown[poolObject](),
-		written: map[slim.Key]written{}, poolsWritten: map[string]written{},
+		written: map[slim.Key]written{}, hinted: map[slim.Key]hints{}, poolsWritten: map[string]written{},
 	}
 	c.serviceQueue = reconcile.NewQueue(p.Deps, "allocate", c.writeService, reconcile.Workers(writers))
 	c.poolQueue = reconcile.NewQueue(p.Deps, "pool", c.writePool)
@@ -156,9 +157,11 @@ func (c *controller) handleService(a *allocator, ch stream.Change[serviceObject]
 	delete(c.unknown.keys, ch.Key)
 	if ch.Kind == stream.Delete {
 		delete(c.written, ch.Key)
+		delete(c.hinted, ch.Key)
 		a.removeService(ch.Key)
 	} else {
 		a.upsertService(ch.Object)
+		c.hint(ch.Key, ch.Object)
 	}
 }
 

@@ -4,6 +4,8 @@
 package lbipam
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -91,15 +93,14 @@ const (
 	crossNamespaceAlias      = "io.cilium/lb-ipam-sharing-cross-namespace"
 )
 
+var knownAnnotations = []string{requestAnnotation, sharingKeyAnnotation, crossNamespaceAnnotation, requestAlias, sharingKeyAlias, crossNamespaceAlias}
+
+// annotations are those of this duty, and others that begin as they do: a person may mean one of these.
 type annotations struct{}
 
 // Keep implements slim.KeyFilter.
 func (annotations) Keep(key string) bool {
-	switch key {
-	case requestAnnotation, requestAlias, sharingKeyAnnotation, sharingKeyAlias, crossNamespaceAnnotation, crossNamespaceAlias:
-		return true
-	}
-	return false
+	return strings.HasPrefix(key, "lbipam.cilium.io/") || strings.HasPrefix(key, "io.cilium/lb-ipam")
 }
 
 // poolObject is what is kept of a CiliumLoadBalancerIPPool.

@@ -6,6 +6,7 @@ package mcsapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,9 +16,11 @@ import (
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/resources/globalnamespace"
+	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // exporter decides the key of each ServiceExport.
@@ -26,6 +29,7 @@ type exporter struct {
 	exports    *stream.Store[serviceExport]
 	services   *stream.Store[service]
 	namespaces *stream.Store[slim.Namespace]
+	tooLarge   *kvstore.SizeReport
 }
 
 type exporterParams struct {
@@ -35,9 +39,12 @@ type exporterParams struct {
 	Exports    stream.Resource[serviceExport]
 	Services   stream.Resource[service]
 	Namespaces stream.Resource[slim.Namespace]
+	Health     health.Reporter
 }
 
-func newExporter(p exporterParams) *exporter { return &exporter{exporterParams: p} }
+func newExporter(p exporterParams) *exporter {
+	return &exporter{exporterParams: p, tooLarge: kvstore.NewSizeReport(p.Health, "ServiceExports")}
+}
 
 // Open is called before anything is watched.
 func (x *exporter) Open(ctx context.Context) (err error) {
@@ -67,10 +74,12 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	}
 	e, exists := x.exports.Get(key)
 	if !exists {
+		x.tooLarge.Set(key.String(), "")
 		return nil, true
 	}
 	switch globalnamespace.Of(x.namespaces, key.Namespace, x.Cluster) {
 	case globalnamespace.Local:
+		x.tooLarge.Set(key.String(), "")
 		return nil, true
 	case globalnamespace.Unknown:
 		return nil, false
@@ -81,10 +90,43 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	s, _ := x.services.Get(key)
 	published := exportOf(e, s, x.Cluster.ClusterName, x.Cluster.Release)
 	if published == nil {
+		x.tooLarge.Set(key.String(), "")
 		return nil, true
 	}
+	beyond := portsBeyond(published)
+	x.tooLarge.Set(key.String(), textOfBeyond(beyond))
+	published.Ports = published.Ports[:len(published.Ports)-beyond]
 	value, _ = json.Marshal(published) // strings, numbers and a time always have JSON
 	return value, true
+}
+
+// fewPorts are so many that they fit beside the largest labels and annotations: a port has at most 500 bytes.
+const fewPorts = 500
+
+// portsBeyond is how many of the last ports of an export other clusters do not see: with them the value would be larger than etcd takes.
+func portsBeyond(x *clustermesh.ServiceExport) int {
+	if x == nil || len(x.Ports) <= fewPorts {
+		return 0
+	}
+	without := *x
+	without.Ports = []mcsv1alpha1.ServicePort{}
+	text, _ := json.Marshal(&without)
+	size := len(text)
+	for i, p := range x.Ports {
+		text, _ = json.Marshal(p)
+		if size += len(text) + len(","); size > kvstore.MaxValue {
+			return len(x.Ports) - i
+		}
+	}
+	return 0
+}
+
+// textOfBeyond is portsBeyond for people, "" for none.
+func textOfBeyond(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("other clusters do not see the last %d ports, since with them the key would be larger than etcd accepts", n)
 }
 
 // exportOf is what a cluster of a release publishes of a ServiceExport and its Service, nil if it is not valid. Both may be nil.

@@ -65,6 +65,9 @@ func (s *state) readyCondition(refused refusal) metav1.Condition {
 	if left := s.export.leftOut(); left != "" {
 		message += "; " + left
 	}
+	if left := textOfBeyond(portsBeyond(s.published)); left != "" {
+		message += "; " + left
+	}
 	switch {
 	case refused.text != "":
 		status, reason, message = metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonFailed, refused.text

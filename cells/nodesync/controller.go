@@ -5,13 +5,17 @@ package nodesync
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/skep-operator/skep/resources/agents"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
@@ -35,6 +39,8 @@ type controller struct {
 	noNode bool                      // of the sweep: there was no CiliumNode
 	status kvstore.SyncMetrics
 
+	tooLarge *kvstore.SizeReport
+
 	mu      sync.Mutex // guards the following; never held during a request
 	keys    map[string]observedKey
 	pending map[string]int // names that are queued, and how often they changed since
@@ -53,6 +59,7 @@ type params struct {
 	Reconcile  reconcile.Deps
 	Sweep      sweep.Deps
 	Metrics    *nodeMetrics
+	Events     *k8s.Events
 	Log        *slog.Logger
 }
 
@@ -62,7 +69,7 @@ func newController(p params) (*controller, error) {
 		return nil, err
 	}
 	c := &controller{
-		params: p, prefix: kvstore.Folder(kvstore.NodesPrefix, p.Cluster.ClusterName), status: status,
+		params: p, tooLarge: kvstore.NewSizeReport(p.Reconcile.Health, "CiliumNodes"), prefix: kvstore.Folder(kvstore.NodesPrefix, p.Cluster.ClusterName), status: status,
 		opened: make(chan struct{}), listed: make(chan struct{}), keys: map[string]observedKey{}, pending: map[string]int{},
 	}
 	c.queue = reconcile.NewQueue(p.Reconcile, "write", c.syncKey, reconcile.AwaitReady(c.awaitSynced))
@@ -122,6 +129,7 @@ func (c *controller) watchNodes(ctx context.Context) (err error) {
 	for batch := range c.Nodes.Changes(ctx) {
 		for _, ch := range batch.Changes {
 			if ch.Kind == stream.Delete || !ch.Object.DeletionTimestamp.IsZero() {
+				c.tooLarge.Set(ch.Key.Name, "")
 				c.sweep.Kick()
 				continue
 			}
@@ -203,25 +211,50 @@ func (c *controller) node(name string) (n *node, exists bool) {
 // writeKey brings the key of a CiliumNode to its desired state.
 func (c *controller) writeKey(ctx context.Context, name string) error {
 	n, exists := c.node(name)
+	if !exists {
+		c.tooLarge.Set(name, "")
+	}
 	if !exists || c.nodes.Hides(slim.Key{Name: name}) {
 		return nil
 	}
-	want, err := encode(c.Cluster, n)
+	want, leftOut, err := encode(c.Cluster, n)
 	if err != nil {
 		return err
 	}
 	k, key := c.observed(name), c.prefix+name
+	if k.byAgent() {
+		leftOut = "" // it is not written here
+	}
 	if !needsWrite(k, want) {
+		c.reportSize(n, leftOut)
 		return nil
 	}
 	written, err := c.Store.WriteIf(ctx, []kvstore.Guard{k.guard(key)}, kvstore.Put(key, want))
+	var tooLarge *kvstore.TooLargeError
+	if errors.As(err, &tooLarge) { // until the CiliumNode is another one
+		c.status.Errors.Inc()
+		c.reportSize(n, "not at all: "+tooLarge.Error())
+		return nil
+	}
 	if err != nil {
 		c.status.Errors.Inc()
 		return err
 	}
+	c.reportSize(n, leftOut)
 	if !written {
 		return reconcile.Recheck() // the change is to come
 	}
 	c.Metrics.Written.Inc()
 	return nil
+}
+
+// reportSize reports what the key of a CiliumNode goes without, if that is new.
+func (c *controller) reportSize(n *node, leftOut string) {
+	if !c.tooLarge.Set(n.Name, leftOut) || leftOut == "" {
+		return
+	}
+	c.Log.Warn("a CiliumNode is too large for its key", "node", n.Name, "written", leftOut)
+	c.Events.Warning(corev1.ObjectReference{
+		APIVersion: v2.SchemeGroupVersion.String(), Kind: ciliumNodes.Name(), Name: n.Name, UID: n.UID.API(),
+	}, "NodeTooLarge", "the node is larger than a key of etcd can be, and is written "+leftOut)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/kvstore"
 )
 
 // value is the value of a node's key, byte for byte as agents read it: no field is omitted, and what is empty is null.
@@ -49,15 +50,16 @@ const (
 	oldPublicKey = "io.cilium.network.wg-pub-key"
 )
 
-// encode returns the value of the key of a CiliumNode. An error names what agents could not decode.
-func encode(shared cluster.Config, n *node) ([]byte, error) {
+// encode returns the value of the key of a CiliumNode, and what it goes without since it would be larger than etcd takes. An error names
+// what agents could not decode.
+func encode(shared cluster.Config, n *node) (text []byte, leftOut string, err error) {
 	switch {
 	case n.DecodeError() != nil:
-		return nil, fmt.Errorf("the key of CiliumNode %s is not written: %w", n.Name, n.DecodeError())
+		return nil, "", fmt.Errorf("the key of CiliumNode %s is not written: %w", n.Name, n.DecodeError())
 	case n.Spec.Encryption.Key < 0 || n.Spec.Encryption.Key > math.MaxUint8:
-		return nil, fmt.Errorf("the key of CiliumNode %s is not written: spec.encryption.key is %d, agents read 0 to %d", n.Name, n.Spec.Encryption.Key, math.MaxUint8)
+		return nil, "", fmt.Errorf("the key of CiliumNode %s is not written: spec.encryption.key is %d, agents read 0 to %d", n.Name, n.Spec.Encryption.Key, math.MaxUint8)
 	case n.Spec.NodeIdentity < 0 || n.Spec.NodeIdentity > math.MaxUint32:
-		return nil, fmt.Errorf("the key of CiliumNode %s is not written: spec.nodeidentity is %d, agents read 0 to %d", n.Name, n.Spec.NodeIdentity, uint32(math.MaxUint32))
+		return nil, "", fmt.Errorf("the key of CiliumNode %s is not written: spec.nodeidentity is %d, agents read 0 to %d", n.Name, n.Spec.NodeIdentity, uint32(math.MaxUint32))
 	}
 	v := value{
 		Name: n.Name, Cluster: shared.ClusterName, ClusterID: shared.ClusterID, Source: source,
@@ -75,7 +77,16 @@ func encode(shared cluster.Config, n *node) ([]byte, error) {
 	for _, pool := range n.Spec.IPAM.Pools.Allocated {
 		v.addCIDRs(pool.CIDRs)
 	}
-	return json.Marshal(v)
+	if text, err = json.Marshal(v); err != nil || len(text) <= kvstore.MaxValue {
+		return text, "", err
+	}
+	v.Annotations = nil // a character of them may have six bytes as JSON
+	if text, err = json.Marshal(v); err != nil || len(text) <= kvstore.MaxValue {
+		return text, "without annotations", err
+	}
+	v.Labels = nil
+	text, err = json.Marshal(v)
+	return text, "without annotations and labels", err
 }
 
 // addCIDRs sets the CIDR of each family, or adds to those that follow it.

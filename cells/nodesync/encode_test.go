@@ -4,10 +4,13 @@
 package nodesync
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -99,7 +102,7 @@ func TestEncode(t *testing.T) {
 		if want == "" {
 			want = strings.NewReplacer(c.replace...).Replace(empty)
 		}
-		got, err := encode(cluster1, decode(t, c.object))
+		got, _, err := encode(cluster1, decode(t, c.object))
 		if err != nil || string(got) != want {
 			t.Errorf("%s: %v\n%s, want\n%s", name, err, got, want)
 		}
@@ -118,9 +121,32 @@ func TestNotEncoded(t *testing.T) {
 		`{"metadata":{"name":"n","annotations":{"a":true}},"spec":{}}`:     "metadata.annotations",
 		`{"metadata":{"name":"n"},"spec":{"encryption":{"key":"secret"}}}`: "spec.encryption.key",
 	} {
-		v, err := encode(cluster1, decode(t, object))
+		v, _, err := encode(cluster1, decode(t, object))
 		if err == nil || !strings.Contains(err.Error(), field) || !strings.Contains(err.Error(), "CiliumNode n") {
 			t.Errorf("%s: %s, %v", object, v, err)
+		}
+	}
+}
+
+// NSYN-16: a node that is larger than a key can be goes without annotations, of which each character may have six bytes, and without labels.
+func TestNodesLargerThanAKey(t *testing.T) {
+	markup := strings.Repeat("<", 255<<10)
+	labels := map[string]string{}
+	for i := range 16_000 {
+		labels[fmt.Sprintf("%s-%d", strings.Repeat("l", 50), i)] = strings.Repeat("v", 60)
+	}
+	for want, c := range map[string]struct {
+		annotations, labels map[string]string
+		fits                bool
+	}{
+		"":                               {map[string]string{publicKey: "abc=", "x": strings.Repeat("x", 255<<10)}, nil, true},
+		"without annotations":            {map[string]string{publicKey: "abc=", "x": markup}, map[string]string{"a": "b"}, true},
+		"without annotations and labels": {map[string]string{publicKey: "abc=", "x": markup}, labels, true},
+	} {
+		text, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": "n", "annotations": c.annotations, "labels": c.labels}})
+		value, leftOut, err := encode(cluster1, decode(t, string(text)))
+		if err != nil || leftOut != want || len(value) <= kvstore.MaxValue != c.fits || !strings.Contains(string(value), `"WireguardPubKey":"abc="`) {
+			t.Errorf("%d bytes %q, want %q: %v", len(value), leftOut, want, err)
 		}
 	}
 }

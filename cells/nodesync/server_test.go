@@ -10,6 +10,7 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/operatortest"
 )
@@ -287,4 +288,42 @@ func TestNoCiliumNode(t *testing.T) {
 	w.create("a", noSpec)
 	operatortest.Eventually(t, "the other is deleted", func() bool { return w.etcd.Get(w.key("b")) == nil })
 	w.stay("a")
+}
+
+// NSYN-16; rule K3 of the contract's tenants.md: a node that is too large for its key is written without annotations, or not at all, which is named
+// and not tried again; the keys of others are written.
+func TestServerNodesLargerThanAKey(t *testing.T) {
+	w := newWorld(t)
+	markup := strings.Repeat("<", 255<<10)
+	w.create("large", fmt.Sprintf(`,"annotations":{"x":%q}%s`, markup, noSpec))
+	w.create("hopeless", fmt.Sprintf(`,"annotations":{%q:%q}%s`, publicKey, markup, noSpec))
+	o := w.start()
+	operatortest.Eventually(t, "both are named", func() bool {
+		text := o.Degraded("nodesync")
+		return strings.Contains(text, w.full("large")+" (without annotations)") && strings.Contains(text, w.full("hopeless")+" (not at all")
+	})
+	w.create("other", noSpec)
+	operatortest.Eventually(t, "the keys are written", func() bool {
+		return w.etcd.Get(w.key("large")) != nil && w.etcd.Get(w.key("other")) != nil && o.Metric("kvstore_initial_sync_completed", "write", "nodes/v1", "cluster1") == 1
+	})
+	if w.etcd.Get(w.key("hopeless")) != nil || strings.Contains(string(w.etcd.Get(w.key("large")).Value), "u003c") {
+		t.Error("the keys are not as they are to be")
+	}
+	operatortest.Eventually(t, "the nodes have Events", func() bool {
+		events, err := w.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=NodeTooLarge"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := map[string]bool{}
+		for _, e := range events.Items {
+			of[e.InvolvedObject.Name] = true
+		}
+		return of[w.full("large")] && of[w.full("hopeless")]
+	})
+	w.change("hopeless", "abc=", "metadata", "annotations", publicKey)
+	w.remove("large")
+	operatortest.Eventually(t, "it is over", func() bool { return w.etcd.Get(w.key("hopeless")) != nil && o.Degraded("nodesync") == "" })
+	if n := o.MetricSum("kvstore_sync_errors_total"); n != 1 {
+		t.Errorf("%v attempts of a key that cannot be written", n)
+	}
 }

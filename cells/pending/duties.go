@@ -17,7 +17,6 @@ import (
 // implemented is removed here, and its options from flags.go.
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
-	duty("policy.groups", "Keeps CiliumCIDRGroups of groups outside of the cluster, in place of derived policies", isOn("register-dummy-external-group")),
 	duty("servicesync.slices", "Exports EndpointSlices of global Services to etcd", is("clustermesh-service-v2", "prefer-endpointslice", "only-endpointslice")),
 )
 

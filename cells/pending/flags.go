@@ -21,16 +21,16 @@ var flags = []flag{
 	{"legacy BGP (removed)", "bgp-announce-lb-ip", "bool", "false", true},
 	{"legacy BGP (removed)", "bgp-config-path", "string", "/var/lib/cilium/bgp/config.yaml", true},
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
-	{"policy.groups", "policy-external-group-sync-interval", "duration", "10m0s", false},
-	{"policy.groups", "register-dummy-external-group", "bool", "false", false},
+	{"groups of tests", "register-dummy-external-group", "bool", "false", false},
 	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
 	{"AWS", "aws-pagination-enabled", "bool", "true", false},
 }
 
 // withoutEffect are the options of what is not to be built, with what serves the purpose.
 var withoutEffect = map[string]string{
-	"metrics-sampling-interval": "Prometheus keeps samples of metrics",
-	"shell-sock-path":           "the commands beside operator status answer at --operator-sock-path",
+	"metrics-sampling-interval":     "Prometheus keeps samples of metrics",
+	"register-dummy-external-group": "it is for tests of the original",
+	"shell-sock-path":               "the commands beside operator status answer at --operator-sock-path",
 }
 
 func declare(fs *pflag.FlagSet) {

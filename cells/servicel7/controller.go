@@ -63,7 +63,7 @@ func (c *controller) Open(ctx context.Context) (err error) {
 
 // serviceChanged is the Service, if it is selected or was.
 func (c *controller) serviceChanged(ch stream.Change[service]) []slim.Key {
-	if _, has := c.configs.Get(configKey(ch.Key)); has || isSelected(ch.Object, c.Config) || c.states.Get(ch.Key) != "" {
+	if _, has := c.configs.Get(configKey(ch.Key)); has || isSelected(ch.Object, c.Config) || unknownMode(ch.Object) != nil || c.states.Get(ch.Key) != "" {
 		return []slim.Key{ch.Key}
 	}
 	return nil
@@ -96,7 +96,11 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	case !s.DeletionTimestamp.IsZero():
 		return reconcile.Result{Reason: isDeleted}, nil
 	case !isSelected(s, c.Config):
-		c.forget(key)
+		if unknown := unknownMode(s); unknown != nil {
+			c.report(s, stateSkipped, unknown)
+		} else {
+			c.forget(key)
+		}
 		return reconcile.Result{Reason: notSelected}, envoyres.Delete(ctx, c.Client, c.configs, configKey(key), ownerOf(s))
 	}
 	p := planFor(s, c.Config)

@@ -39,6 +39,15 @@ func isSelected(s *service, c Config) bool {
 	})
 }
 
+// unknownMode is about an annotation that neither asks for balancing nor does without it.
+func unknownMode(s *service) []envoyres.Notice {
+	text, annotated := s.Annotations.Lookup(enabledAnnotation)
+	if !annotated || slices.Contains([]string{"", "enabled", "disabled"}, text) {
+		return nil
+	}
+	return []envoyres.Notice{{Reason: "UnknownMode", Message: fmt.Sprintf("the annotation %s is %.100q, which has no effect: it should be enabled", enabledAnnotation, text)}}
+}
+
 // portText is a port as --loadbalancer-l7-ports has it.
 func portText(p servicePort) string {
 	switch {
@@ -80,6 +89,7 @@ func planFor(s *service, c Config) plan {
 		ports = nil // all of the Service
 	}
 	algorithm, notices := algorithmOf(s, c)
+	notices = append(unknownMode(s), notices...)
 	return plan{true, envoy.Service{Name: envoy.Name{Namespace: s.Namespace.String(), Name: s.Name}, Ports: ports, Algorithm: algorithm}, notices}
 }
 

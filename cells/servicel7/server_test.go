@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/cells/internal/stockchart"
@@ -376,6 +377,30 @@ func TestSkipped(t *testing.T) {
 	if n := w.writes(); n != 0 {
 		t.Errorf("%d writes", n)
 	}
+}
+
+// L7S-1: a value of the annotation that nothing knows has an Event, and no effect.
+func TestUnknownMode(t *testing.T) {
+	w := newWorld(t)
+	for name, value := range map[string]string{"typo": "envoy", "off": "disabled"} {
+		s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{enabledAnnotation: value}}, Spec: corev1.ServiceSpec{
+			Ports: []corev1.ServicePort{{Port: 80}},
+		}}
+		if _, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := w.start()
+	operatortest.Eventually(t, "an Event says so", func() bool { return w.event("UnknownMode", "typo") })
+	operatortest.Eventually(t, "it is counted", func() bool { return o.Metric("servicel7_services", stateSkipped) == 1 })
+	if n := w.writes(); n != 0 || w.event("UnknownMode", "off") {
+		t.Errorf("%d writes", n)
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, enabledAnnotation)
+	if _, err := w.Core.CoreV1().Services(w.Namespace).Patch(t.Context(), "typo", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	operatortest.Eventually(t, "it is not counted any more", func() bool { return o.Metric("servicel7_services", stateSkipped) == 0 })
 }
 
 // domains are those of the virtual hosts, in their order.

@@ -6,7 +6,6 @@ package servicesync
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -17,9 +16,11 @@ import (
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // controller decides the key of each Service.
@@ -28,10 +29,11 @@ type controller struct {
 	services   *stream.Store[service]
 	slices     *stream.Store[endpointSlice]
 	namespaces *stream.Store[slim.Namespace]
+	tooLarge   *kvstore.SizeReport
 
 	mu      sync.Mutex
 	invalid map[slim.Key]string // addresses that are left out, by Service
-	beyond  map[slim.Key]bool   // Services with too many backends
+	beyond  map[slim.Key]beyond // what is left out of Services that are too large
 }
 
 type params struct {
@@ -43,6 +45,7 @@ type params struct {
 	Slices     stream.Resource[endpointSlice]
 	Namespaces stream.Resource[slim.Namespace]
 	Metrics    *syncMetrics
+	Health     health.Reporter
 	Events     *k8s.Events
 	Log        *slog.Logger
 }
@@ -51,7 +54,7 @@ func newController(p params) *controller {
 	if !p.Config.EnableK8sEndpointSlice {
 		p.Log.Warn("reading EndpointSlices, and no Endpoints, although the option for EndpointSlices is off", "flag", "enable-k8s-endpoint-slice")
 	}
-	return &controller{params: p, invalid: map[slim.Key]string{}, beyond: map[slim.Key]bool{}}
+	return &controller{params: p, tooLarge: kvstore.NewSizeReport(p.Health, "Services"), invalid: map[slim.Key]string{}, beyond: map[slim.Key]beyond{}}
 }
 
 // Open is called before anything is watched.
@@ -101,22 +104,30 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 	return value, true
 }
 
-// reportBeyond reports that a Service has more backends than its key can have, when it begins and when it ends.
-func (c *controller) reportBeyond(s *service, addresses int) {
+// reportBeyond reports what is left out of the key of a Service for its size, when that begins, when something else is left out, and when
+// it ends.
+func (c *controller) reportBeyond(s *service, out beyond) {
 	key := s.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.beyond[key] == (addresses > 0) {
+	before := c.beyond[key]
+	if before == out {
 		return
 	}
-	if addresses == 0 {
-		delete(c.beyond, key)
+	if delete(c.beyond, key); out.some() {
+		c.beyond[key] = out
+	}
+	c.tooLarge.Set(key.String(), out.text())
+	if !out.some() || before.kinds() == out.kinds() {
 		return
 	}
-	c.beyond[key] = true
-	text := fmt.Sprintf("other clusters do not see %d backends: with them the key would be larger than etcd accepts; use fewer addresses or ports", addresses)
-	c.Log.Warn("backends of a Service are not exported", "service", key.String(), "detail", text)
-	c.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}, "BackendsNotExported", text)
+	text := out.text() + ": with them the key would be larger than etcd accepts; use fewer"
+	c.Log.Warn("a Service is not exported as a whole", "service", key.String(), "detail", text)
+	reason := "BackendsNotExported"
+	if out.backends == 0 {
+		reason = "ServiceTooLarge"
+	}
+	c.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}, reason, text)
 }
 
 // forget removes what was reported of a Service that has no key.
@@ -125,6 +136,7 @@ func (c *controller) forget(key slim.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.beyond, key)
+	c.tooLarge.Set(key.String(), "")
 }
 
 // hidesSlice reports whether an EndpointSlice of a Service may be on the server of which nothing can be decoded: they

@@ -18,6 +18,7 @@ import (
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/resources/stream/streamtest"
+	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -31,7 +32,7 @@ func openIn(t testing.TB, namespaces stream.Resource[slim.Namespace], services s
 	t.Helper()
 	c := newController(params{
 		Config: Config{EnableK8sEndpointSlice: true}, Cluster: cluster1, Services: services, Slices: slices, Namespaces: namespaces,
-		Metrics: newMetrics(metrics.Factory{}), Log: log,
+		Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("servicesync"), Log: log,
 	})
 	if err := c.Open(t.Context()); err != nil {
 		t.Fatal(err)

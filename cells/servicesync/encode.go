@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -38,11 +39,8 @@ type l4Address struct {
 	Port     uint16
 }
 
-// leastPort is the least that a port adds to a value, beside its name: {"":{"Protocol":"TCP","Port":1}}.
-const leastPort = 33
-
-// add adds a port, unless there is one of its name, or it is none. It returns about how much longer the value is by it.
-func (m portMap) add(name, protocol string, port int32) (bytes int) {
+// add adds a port, unless there is one of its name, or it is none, or its JSON is longer than most. It returns how long that is.
+func (m portMap) add(name, protocol string, port int32, most int) (bytes int) {
 	if protocol == "" {
 		protocol = string(corev1.ProtocolTCP)
 	}
@@ -54,39 +52,51 @@ func (m portMap) add(name, protocol string, port int32) (bytes int) {
 	if _, exists := m[name]; exists || port <= 0 || port > 65535 {
 		return 0
 	}
-	m[name] = l4Address{protocol, uint16(port)}
-	return leastPort + len(name)
+	bytes = sizeOfPort(name, protocol, port)
+	if bytes <= most {
+		m[name] = l4Address{protocol, uint16(port)}
+	}
+	return bytes
 }
 
 // leftOut is what a value goes without.
 type leftOut struct {
 	invalid []string // addresses that are none
-	beyond  int      // addresses of backends for which it has no place
+	beyond  beyond
 }
 
 // encode returns the value of a Service's key, and what is left out. Of two EndpointSlices that have different ports of one name for
 // an address, the first decides.
 func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (value []byte, out leftOut) {
-	backends, hostnames, out := backendsOf(of, c, shared.Release)
-	frontends, invalidFrontends := frontendsOf(s)
-	value, _ = json.Marshal(clusterService{ // maps of strings and numbers always have JSON
+	v := clusterService{
 		Cluster: shared.ClusterName, Namespace: s.Namespace.String(), Name: s.Name,
-		Frontends: frontends, Backends: backends, Hostnames: hostnames,
 		Labels: mapOf(s.Labels), Selector: mapOf(s.Spec.Selector),
 		IncludeExternal: true, Shared: true, ClusterID: shared.ClusterID,
-	})
+	}
+	if out.beyond.labels = sizeOfMap(v.Labels)+sizeOfMap(v.Selector) > mostLabels; out.beyond.labels {
+		v.Labels, v.Selector = map[string]string{}, map[string]string{}
+	}
+	var invalidFrontends []string
+	v.Frontends, invalidFrontends, out.beyond.ports = frontendsOf(s)
+	without, _ := json.Marshal(v) // maps of strings and numbers always have JSON
+	v.Backends, v.Hostnames = out.addBackends(of, c, shared.Release, kvstore.MaxValue-len(without))
+	value, _ = json.Marshal(v)
 	out.invalid = append(out.invalid, invalidFrontends...)
 	return value, out
 }
 
-func frontendsOf(s *service) (frontends map[string]portMap, invalid []string) {
+// frontendsOf are the frontends of a Service, the addresses that are none, and how many ports are left out.
+func frontendsOf(s *service) (frontends map[string]portMap, invalid []string, beyond int) {
 	frontends = map[string]portMap{}
 	if isHeadless(s) || s.Spec.ClusterIP == "" {
-		return frontends, nil
+		return frontends, nil, 0
 	}
-	ports := portMap{}
+	ports, left := portMap{}, mostFrontendPorts
 	for _, p := range s.Spec.Ports {
-		ports.add(p.Name.String(), p.Protocol.String(), p.Port)
+		bytes := ports.add(p.Name.String(), p.Protocol.String(), p.Port, left)
+		if left -= min(bytes, left+1); left < 0 {
+			beyond++
+		}
 	}
 	ips := s.Spec.ClusterIPs
 	if len(ips) == 0 {
@@ -99,16 +109,12 @@ func frontendsOf(s *service) (frontends map[string]portMap, invalid []string) {
 			invalid = append(invalid, text)
 		}
 	}
-	return frontends, invalid
+	return frontends, invalid, beyond
 }
 
-// mostBackends is how long the backends of a value are at most, about: etcd refuses a request of 1.5 MiB. An EndpointSlice has so many
-// addresses and ports that all of them with all of these would be a thousand times that (SSYNC-21).
-const mostBackends = 1200 << 10
-
-func backendsOf(of []*endpointSlice, c Config, r release.Release) (backends map[string]portMap, hostnames map[string]string, out leftOut) {
+// addBackends returns the backends whose JSON, with that of their hostnames, is no longer than left, and records what is left out.
+func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release, left int) (backends map[string]portMap, hostnames map[string]string) {
 	backends, hostnames = map[string]portMap{}, map[string]string{}
-	left := mostBackends
 	for _, slice := range of {
 		done := map[string]bool{}
 		for state, text := range slice.endpoints() {
@@ -122,26 +128,51 @@ func backendsOf(of []*endpointSlice, c Config, r release.Release) (backends map[
 					out.invalid = append(out.invalid, address)
 					continue
 				}
-				if ports := backends[ip]; !done[ip] && left >= 0 {
-					if ports == nil {
-						ports = portMap{}
-					}
-					left -= len(ip) + slice.addPorts(ports, left)
-					if done[ip] = true; left >= 0 {
-						backends[ip] = ports
+				if !done[ip] {
+					done[ip] = true
+					fits := true
+					if left, fits = slice.addBackend(backends, ip, left); !fits {
+						out.beyond.backends++
 					}
 				}
-				if backends[ip] == nil {
-					out.beyond++
-					continue
-				}
-				if hostname != "" {
-					hostnames[ip] = hostname
+				if backends[ip] != nil && hostname != "" && hostnames[ip] != hostname {
+					if left = setHostname(hostnames, ip, hostname, left); left < 0 {
+						out.beyond.hostnames++
+					}
 				}
 			}
 		}
 	}
-	return backends, hostnames, out
+	return backends, hostnames
+}
+
+// addBackend adds the ports of a slice to an address. It returns how many bytes are left, less than 0 once something did not fit: a new
+// address is left out then, one of an earlier slice keeps the ports that it has.
+func (s *endpointSlice) addBackend(backends map[string]portMap, ip string, left int) (after int, fits bool) {
+	ports, has := backends[ip]
+	if left < 0 {
+		return left, has
+	}
+	if !has {
+		ports = portMap{}
+		left -= sizeOfBackend(ip)
+	}
+	if left -= s.addPorts(ports, left); left >= 0 {
+		backends[ip] = ports
+	}
+	return left, left >= 0
+}
+
+// setHostname sets the hostname of an address. It returns how many bytes are left, less than 0 if it does not fit.
+func setHostname(hostnames map[string]string, ip, hostname string, left int) int {
+	more := sizeOfHostname(ip, hostname)
+	if has, is := hostnames[ip]; is {
+		more -= sizeOfHostname(ip, has)
+	}
+	if left -= more; left >= 0 {
+		hostnames[ip] = hostname
+	}
+	return left
 }
 
 // canonical returns the canonical text of an address.

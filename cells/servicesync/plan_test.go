@@ -6,6 +6,8 @@ package servicesync
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -239,12 +242,73 @@ func TestBackendsBeyondTheSizeOfAKey(t *testing.T) {
 	if err := json.Unmarshal(value, &v); err != nil {
 		t.Fatal(err)
 	}
-	if len(value) > 1_500_000 || len(v.Backends) == 0 || out.beyond == 0 {
-		t.Errorf("%d bytes, %d backends, %d left out", len(value), len(v.Backends), out.beyond)
+	if len(value) > kvstore.MaxValue || len(v.Backends) == 0 || out.beyond.backends == 0 {
+		t.Errorf("%d bytes, %d backends, %d left out", len(value), len(v.Backends), out.beyond.backends)
 	}
 	for ip, ports := range v.Backends {
 		if len(ports) != 15_000 {
 			t.Errorf("%s has %d ports", ip, len(ports))
+		}
+	}
+}
+
+// SSYNC-21; rule K3 of the contract's tenants.md: whatever a Service and its slices have, the value fits into a request of etcd, and uses most
+// of it; what is left out is counted.
+func TestValuesOfTheLargestObjects(t *testing.T) {
+	text := func(prefix string, i, length int) string {
+		s := prefix + strconv.Itoa(i)
+		return s + strings.Repeat("x", length-len(s))
+	}
+	manyPorts := func(s *corev1.Service) {
+		s.Spec.ClusterIPs = []string{"10.96.0.10", "fd00:1111:2222:3333:4444:5555:6666:7777"}
+		s.Spec.Ports = nil
+		for i := range 12_000 {
+			s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: text("p", i, 63), Protocol: corev1.ProtocolSCTP, Port: int32(i + 1)})
+		}
+	}
+	manyLabels := func(s *corev1.Service) {
+		s.Labels, s.Spec.Selector = map[string]string{}, map[string]string{}
+		for i := range 8_000 {
+			s.Labels[text("a", i, 60)], s.Spec.Selector[text("b", i, 60)] = text("v", i, 60), text("v", i, 60)
+		}
+	}
+	manyHosts := func(s *discoveryv1.EndpointSlice) {
+		s.Endpoints = nil
+		for i := range 60_000 {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.%d.1", i>>8, i&0xff)}, Hostname: new(text("h", i, 12+i%50))})
+		}
+	}
+	fewHosts := func(length int, name string) func(*discoveryv1.EndpointSlice) {
+		return func(s *discoveryv1.EndpointSlice) {
+			manyHosts(s)
+			s.Name, s.Endpoints = name, s.Endpoints[:13_000]
+			for i := range s.Endpoints {
+				s.Endpoints[i].Hostname = new(text("h", i, length))
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(*corev1.Service)
+		slices []func(*discoveryv1.EndpointSlice)
+		want   [4]bool // backends, hostnames, ports, labels
+		full   bool
+	}{
+		"ports":            {manyPorts, nil, [4]bool{false, false, true, false}, false},
+		"labels":           {manyLabels, nil, [4]bool{false, false, false, true}, false},
+		"hostnames":        {nil, []func(*discoveryv1.EndpointSlice){manyHosts}, [4]bool{true, true, false, false}, true},
+		"longer hostnames": {nil, []func(*discoveryv1.EndpointSlice){fewHosts(12, "echo-a"), fewHosts(63, "echo-b")}, [4]bool{false, true, false, false}, true},
+		"all":              {func(s *corev1.Service) { manyPorts(s); manyLabels(s) }, []func(*discoveryv1.EndpointSlice){manyHosts}, [4]bool{true, true, true, true}, true},
+	} {
+		var of []*endpointSlice
+		for _, change := range c.slices {
+			of = append(of, decodeSlice(t, change))
+		}
+		value, out := encode(decodeService(t, c.change), of, Config{}, cluster1)
+		if !json.Valid(value) || len(value) > kvstore.MaxValue || c.full && len(value) < kvstore.MaxValue-20_000 {
+			t.Errorf("%s: %d bytes of %d", name, len(value), kvstore.MaxValue)
+		}
+		if got := out.beyond.kinds(); got != c.want {
+			t.Errorf("%s: left out are %+v", name, out.beyond)
 		}
 	}
 }

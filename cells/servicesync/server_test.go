@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -501,4 +502,41 @@ func TestEndpointSlicesInAnyCase(t *testing.T) {
 	if n := o.Log().Count(`"level":"warning"`, "reading EndpointSlices, and no Endpoints", "enable-k8s-endpoint-slice"); n != 1 {
 		t.Errorf("%d warnings", n)
 	}
+}
+
+// SSYNC-21; rule K3 of the contract's tenants.md: of a Service that is larger than a key can be, as much is exported as fits; the Service has an
+// Event, health names it, and the keys of others come and go.
+func TestServiceLargerThanAKey(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	huge := w.service("huge", global, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	const each = 1000
+	for i := range 20 {
+		w.slice(fmt.Sprintf("huge-%02d", i), huge.Name, func(s *discoveryv1.EndpointSlice) {
+			for j := range each {
+				s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.%d.%d.%d", i, j>>8, j&0xff)}, Hostname: new(fmt.Sprintf("%s-%d-%d", strings.Repeat("h", 50), i, j))})
+			}
+		})
+	}
+	gone := w.service("gone", global, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	o := w.start()
+	marker := w.awaitMarker()
+	if kv := w.key(huge.Name); kv == nil || len(kv.Value) > kvstore.MaxValue || len(kv.Value) < kvstore.MaxValue/2 || kv.ModRevision > marker.ModRevision {
+		t.Errorf("the key is %v", kv != nil)
+	}
+	operatortest.Eventually(t, "health names it", func() bool { return strings.Contains(o.Degraded("servicesync"), w.Namespace+"/huge") })
+	operatortest.Eventually(t, "the Service has an Event", func() bool {
+		events, err := w.Core.CoreV1().Events(w.Namespace).List(t.Context(), metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return e.Reason == "BackendsNotExported" && e.InvolvedObject.UID == huge.UID
+		})
+	})
+	w.service("new", global, func(s *corev1.Service) { s.Spec.ClusterIP = corev1.ClusterIPNone })
+	w.deleteService(gone.Name)
+	operatortest.EventuallyWithin(t, 20*time.Second, "others come and go", func() bool { return w.key("new") != nil && w.key("gone") == nil })
+	w.deleteService(huge.Name)
+	operatortest.Eventually(t, "it is over", func() bool { return w.key(huge.Name) == nil && o.Degraded("servicesync") == "" })
 }

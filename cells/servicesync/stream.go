@@ -149,7 +149,8 @@ func (s *endpointSlice) endpoints() iter.Seq2[byte, []string] {
 	}
 }
 
-// addPorts adds the ports of the endpoints, until the value is longer by most. It returns about how much longer it is.
+// addPorts adds the ports of the endpoints that are not there yet. It returns how much longer the value is by them, more than most if they
+// do not fit: then not all are added.
 func (s *endpointSlice) addPorts(to portMap, most int) (bytes int) {
 	for line := range strings.Lines(s.portText.String()) {
 		if bytes > most {
@@ -157,7 +158,7 @@ func (s *endpointSlice) addPorts(to portMap, most int) (bytes int) {
 		}
 		if part := strings.Split(line[:len(line)-1], "\t"); len(part) == 3 {
 			number, _ := strconv.ParseInt(part[2], 10, 32) // written by Trim
-			bytes += to.add(part[0], part[1], int32(number))
+			bytes += to.add(part[0], part[1], int32(number), most-bytes)
 		}
 	}
 	return bytes

@@ -72,12 +72,12 @@ var policyForms = []policyForm{
 	{spec: `{"endpointSelector":{},"egress":[{"toEntities":["all"]}]}`},
 	{
 		spec:    `{"endpointSelector":{},"egress":[{"toPorts":[{"ports":[{"port":"99999"}]}]}]}`,
-		finding: `Unable to parse port: strconv.ParseUint: parsing "99999": value out of range`,
+		finding: `unable to parse port: strconv.ParseUint: parsing "99999": value out of range`,
 	},
 	{
 		specs: `[{"endpointSelector":{},"ingress":[{"fromEntities":["all"],"fromCIDR":["10.0.0.0/8"]}]},{"endpointSelector":{},"ingress":[]},` +
 			`{"endpointSelector":{},"egress":[{"toPorts":[{"ports":[{"port":"88888"}]}]}]}]`,
-		finding: "Combining FromCIDR and FromEntities is not supported yet\n" + `Unable to parse port: strconv.ParseUint: parsing "88888": value out of range`,
+		finding: "combining FromCIDR and FromEntities is not supported yet\nrule must have at least one of Ingress, IngressDeny, Egress, EgressDeny\n" + `unable to parse port: strconv.ParseUint: parsing "88888": value out of range`,
 	},
 	{
 		spec: `{"endpointSelector":{"matchLabels":{"app":"web"}},"egress":[{"toGroups":` + inGroups("a") + `,"toPorts":[{"ports":[{"port":"443","protocol":"TCP"}]}]}]}`,
@@ -100,7 +100,7 @@ var policyForms = []policyForm{
 // unlikely has groups, and agents do not accept it.
 var unlikely = policyForm{
 	spec:    `{"endpointSelector":{},"egress":[{"toCIDRSet":[{"cidr":"10.9.0.0/16"}],"toGroups":` + inGroups("a") + `}]}`,
-	finding: "Combining ToCIDRSet and ToGroups is not supported yet", fails: true,
+	finding: "combining ToCIDRSet and ToGroups is not supported yet", fails: true,
 }
 
 // otherCondition is one that another writer has set.

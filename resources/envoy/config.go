@@ -4,6 +4,7 @@
 package envoy
 
 import (
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,13 +35,18 @@ type Config struct {
 
 // checkRedirects reports duties that agents cannot serve.
 func checkRedirects(c Config, shared cluster.Config) error {
-	if c.EnableIngressController && !c.redirects(shared) {
-		return cell.Questionable("enable-ingress-controller", "has no effect without --kube-proxy-replacement=true: agents do not redirect Services to Envoy")
+	if c.redirects(shared) {
+		return nil
 	}
-	if c.EnableGatewayAPI && !c.redirects(shared) {
-		return cell.Questionable("enable-gateway-api", "has no effect without --kube-proxy-replacement=true: agents do not redirect Services to Envoy")
+	const without = "has no effect without --kube-proxy-replacement=true: agents do not redirect Services to Envoy"
+	var errs []error
+	if c.EnableIngressController {
+		errs = append(errs, cell.Questionable("enable-ingress-controller", without))
 	}
-	return nil
+	if c.EnableGatewayAPI {
+		errs = append(errs, cell.Questionable("enable-gateway-api", without))
+	}
+	return errors.Join(errs...)
 }
 
 // redirects reports whether agents redirect Services to Envoy.

@@ -4,6 +4,7 @@
 package envoy
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +64,17 @@ func TestFamilies(t *testing.T) {
 	}
 	if !of(both, true) || of(both, false) || of(cluster.Config{EnableIPv6: true}, true) || of(cluster.Config{EnableIPv4: true, EnableIPv6: true, Release: older}, true) {
 		t.Error("families differ")
+	}
+}
+
+// Both duties that agents cannot serve are named at once, and none where agents can.
+func TestCheckRedirects(t *testing.T) {
+	c := Config{EnableIngressController: true, EnableGatewayAPI: true, KubeProxyReplacement: "false"}
+	err := checkRedirects(c, cluster.Config{})
+	if err == nil || !strings.Contains(err.Error(), "enable-ingress-controller") || !strings.Contains(err.Error(), "enable-gateway-api") {
+		t.Errorf("%v", err)
+	}
+	if err := checkRedirects(c, cluster.Config{EnableNodePort: true}); err != nil {
+		t.Error(err)
 	}
 }

@@ -201,6 +201,9 @@ func (c *client) commit(ctx context.Context, b batch) (revision int64, err error
 	if len(b.writes) == 0 {
 		return 0, errors.New("etcd: nothing to write")
 	}
+	if err := checkSize(b.writes); err != nil {
+		return 0, err
+	}
 	err = c.do(ctx, func(ctx context.Context, etcd *clientv3.Client) error {
 		unlock, err := c.locks.lock(ctx, b.keys()...)
 		if err != nil {
@@ -295,5 +298,8 @@ func (c *client) sendBatch(ctx context.Context, etcd *clientv3.Client, b batch, 
 		}
 	}
 	c.metrics.observeRequest(first.key, first.kind(), action, began, err)
+	if isSizeError(err) {
+		return 0, largest(b.writes, true)
+	}
 	return revision, c.wrapError(action, first.key, err)
 }

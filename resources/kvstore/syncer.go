@@ -38,6 +38,7 @@ type syncer struct {
 	state   *syncState
 	pending map[string]struct{} // names not yet in their desired state
 	fought  contention
+	refused *SizeReport // names whose values are too large; they are not written before they have another one (KV-S8)
 	// marker is written once the names pending when it was requested are done.
 	marker *syncedMarker
 }
@@ -87,7 +88,7 @@ func newSyncer(c Client, s reconcile.Deps, prefix, cluster string) (*syncer, err
 		state: newSyncState(), pending: map[string]struct{}{},
 	}
 	s.Health = s.Health.Child("mirror-" + strings.ReplaceAll(keyClass(m.prefix), "/", "-"))
-	m.fought = newContention(m.prefix, s.Health)
+	m.fought, m.refused = newContention(m.prefix, s.Health), NewSizeReport(s.Health, "keys")
 	m.queue = reconcile.NewQueue(s, "mirror "+keyClass(m.prefix), m.syncKey,
 		reconcile.Backoff(initialRetryDelay, maxRetryDelay), reconcile.NamespaceOf(syncItem.namespace))
 	return m, nil
@@ -154,6 +155,7 @@ func (s *syncer) upsert(name string, value []byte, triggers ...k8s.Trigger) {
 		return
 	}
 	s.state.desired[name] = value
+	s.refused.Set(s.prefix+name, "")
 	s.fought.changed(name, true)
 	s.enqueue(name, triggers...)
 }
@@ -170,6 +172,7 @@ func (s *syncer) delete(name string, triggers ...k8s.Trigger) {
 		return
 	}
 	delete(s.state.desired, name)
+	s.refused.Set(s.prefix+name, "")
 	s.state.written[name] = struct{}{} // perhaps without success
 	s.enqueue(name, triggers...)
 }
@@ -326,6 +329,9 @@ func (s *syncer) nextStep(t syncItem) step {
 	want, wanted := s.state.desired[t.name]
 	next := step{todo: s.state.nextAction(t.name, s.client.leases.has), revision: s.state.lastRevision(t.name), want: want, isGone: s.state.listed && !wanted}
 	switch {
+	case next.todo == putKey && s.refused.Has(s.prefix+t.name):
+		next.todo = noAction
+		s.keep(t)
 	case next.todo == putKey:
 		if next.pause = s.fought.wait(t.name, time.Now()); next.pause == 0 {
 			s.state.written[t.name] = struct{}{}
@@ -392,6 +398,11 @@ func (s *syncer) put(ctx context.Context, t syncItem, value []byte, seen int64) 
 		},
 	}
 	revision, err := s.commit(ctx, b)
+	var tooLarge *TooLargeError
+	if errors.As(err, &tooLarge) {
+		s.refuse(t, value, tooLarge)
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -59,10 +60,14 @@ type Condition struct {
 	Message slim.String `json:"message"`
 }
 
-// Problems are what is wrong with the rules of a policy, the first finding of each, in the order of the rules.
-func (p *Policy) Problems(on policy.Features) (texts []string) {
-	for _, f := range append([]policy.Findings{p.Spec.findings}, p.Specs.findings...) {
-		if text := f.First(on); text != "" {
+// Problems are what is wrong with the rules of a policy for agents of a release, the first finding of each, in the order of the rules.
+func (p *Policy) Problems(on policy.Features, r release.Release) (texts []string) {
+	for _, f := range append([]ruleFindings{{p.Spec.findings, p.Spec.subject}}, p.Specs.findings...) {
+		text := f.findings.of(r).First(on)
+		if of := f.subject.problem(p.Namespace.String()); of != "" {
+			text = of
+		}
+		if text != "" {
 			texts = append(texts, text)
 		}
 	}
@@ -71,8 +76,12 @@ func (p *Policy) Problems(on policy.Features) (texts []string) {
 
 // HasGroups reports whether a rule refers to groups of a cloud. unknown says that some of the rules cannot be decoded.
 func (p *Policy) HasGroups() (has, unknown bool) {
-	return p.Spec.hasGroups || p.Specs.hasGroups, p.Spec.undecoded || p.Specs.undecoded
+	return len(p.Spec.groups)+len(p.Specs.groups) > 0, p.Spec.undecoded || p.Specs.undecoded
 }
+
+// Groups are the groups that rules refer to, each once; those of rules that cannot be decoded are not among them. Of more than
+// MaxGroups there is one more than that.
+func (p *Policy) Groups() []Group { return addGroups(slices.Clone(p.Spec.groups), p.Specs.groups...) }
 
 // Secrets are those that rules refer to. unknown says that some of the rules cannot be decoded.
 func (p *Policy) Secrets() (all []slim.Key, unknown bool) {

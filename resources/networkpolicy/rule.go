@@ -5,6 +5,7 @@ package networkpolicy
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
@@ -20,19 +21,60 @@ import (
 
 // Rule is what is known of a rule that was checked. Decoding one never fails: what cannot be decoded is a finding.
 type Rule struct {
-	findings policy.Findings
+	findings findings
+	subject  // of a policy of a namespace
 	checked
 }
 
 // Rules are a list of rules.
 type Rules struct {
-	findings []policy.Findings // of rules that have any
+	findings []ruleFindings // of rules that have any
 	checked
 }
 
+// ruleFindings are those of one rule, and what depends on the namespace of its policy.
+type ruleFindings struct {
+	findings findings
+	subject  subject
+}
+
+// subject is what a rule says of what it is for that no policy of a namespace may say.
+type subject struct {
+	nodes     bool
+	namespace string // of the pods, as the selector of endpoints has it; "" if it has none
+}
+
+// The keys of a namespace in selectors.
+var namespaceKeys = []string{"k8s:io.kubernetes.pod.namespace", "any:io.kubernetes.pod.namespace", "io.kubernetes.pod.namespace"}
+
+func subjectOf(r *v2.Rule) (s subject) {
+	s.nodes = r.NodeSelector != nil
+	if r.EndpointSelector != nil {
+		for _, key := range namespaceKeys {
+			s.namespace = cmp.Or(s.namespace, r.EndpointSelector.MatchLabels[key])
+		}
+	}
+	return s
+}
+
+// problem is what is wrong with it in a policy of a namespace, "" for none.
+func (s subject) problem(namespace string) string {
+	switch {
+	case namespace == "":
+		return ""
+	case s.nodes:
+		return textNodeSelector
+	case s.namespace != "" && s.namespace != namespace:
+		return fmt.Sprintf("EndpointSelector is for the namespace %s, and the rule is applied to pods of the policy's own", s.namespace)
+	}
+	return ""
+}
+
+const textNodeSelector = "rule cannot have NodeSelector"
+
 type checked struct {
 	digest    uint64
-	hasGroups bool
+	groups    []Group
 	undecoded bool
 	secrets   []slim.Key
 }
@@ -50,11 +92,12 @@ func (r *Rule) UnmarshalJSON(raw []byte) error {
 	r.digest = maphash.Bytes(digestSeed, raw)
 	var rule v2.Rule
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &rule); err != nil {
-		r.findings = policy.Findings{undecodable("the rule", err)}
+		r.findings = undecodableIn(undecodable("the rule", err))
 		r.undecoded = true
 		return nil
 	}
-	r.findings, r.hasGroups, r.secrets = policy.Check(&rule), hasGroups(&rule), secretsOf(&rule)
+	r.findings, r.groups, r.secrets = findingsOf(&rule), groupsOf(&rule), secretsOf(&rule)
+	r.subject = subjectOf(&rule)
 	return nil
 }
 
@@ -67,17 +110,17 @@ func (r *Rules) UnmarshalJSON(raw []byte) error {
 	r.digest = maphash.Bytes(digestSeed, raw)
 	var all []json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
-		r.findings = []policy.Findings{{undecodable("the list of rules", err)}}
+		r.findings = []ruleFindings{{findings: undecodableIn(undecodable("the list of rules", err))}}
 		r.undecoded = true
 		return nil
 	}
 	for _, one := range all {
 		var rule Rule
 		_ = rule.UnmarshalJSON(one) // it returns none
-		if len(rule.findings) > 0 {
-			r.findings = append(r.findings, rule.findings)
+		if f := (ruleFindings{rule.findings, rule.subject}); len(f.findings) > 0 || f.subject != (subject{}) {
+			r.findings = append(r.findings, f)
 		}
-		r.hasGroups = r.hasGroups || rule.hasGroups
+		r.groups = addGroups(r.groups, rule.groups...)
 		r.undecoded = r.undecoded || rule.undecoded
 		r.secrets = append(r.secrets, rule.secrets...)
 	}
@@ -86,14 +129,6 @@ func (r *Rules) UnmarshalJSON(raw []byte) error {
 
 func undecodable(what string, err error) policy.Finding {
 	return policy.Finding{Text: fmt.Sprintf("cannot decode %s: %v", what, err)}
-}
-
-// hasGroups reports whether an entry of a rule refers to groups.
-func hasGroups(r *v2.Rule) bool {
-	return slices.ContainsFunc(r.Ingress, func(e v2.IngressRule) bool { return len(e.FromGroups) > 0 }) ||
-		slices.ContainsFunc(r.IngressDeny, func(e v2.IngressDenyRule) bool { return len(e.FromGroups) > 0 }) ||
-		slices.ContainsFunc(r.Egress, func(e v2.EgressRule) bool { return len(e.ToGroups) > 0 }) ||
-		slices.ContainsFunc(r.EgressDeny, func(e v2.EgressDenyRule) bool { return len(e.ToGroups) > 0 })
 }
 
 // secretsOf are the Secrets that a rule refers to. A reference without a namespace or a name is to none.

@@ -42,7 +42,7 @@ func TestServerGroupsOfPolicies(t *testing.T) {
 	}
 	derived := fmt.Sprintf("web-groups-%s", u.GetUID())
 	o := operatortest.Setup{Process: []cell.Cell{cloudipam.Cell}}.Start(t, cell.Set(Cell, derivative.Cell), env.Kubeconfig(), "--ipam=eni",
-		"--limit-ipam-api-qps=1000", "--limit-ipam-api-burst=1000", "--derived-policies-refresh-interval=1s")
+		"--limit-ipam-api-qps=1000", "--limit-ipam-api-burst=1000", "--derived-policies-refresh-interval=1s", "--cilium-release=1.19")
 
 	wants := func(addresses ...string) {
 		t.Helper()

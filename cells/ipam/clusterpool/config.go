@@ -29,7 +29,11 @@ func validate(c Config, shared cluster.Config) error {
 	var errs []error
 	for _, f := range families(c, shared) {
 		for _, text := range f.cidrs {
-			if prefix, err := netip.ParsePrefix(text); err == nil && f.mask < prefix.Bits() {
+			prefix, err := netip.ParsePrefix(text)
+			if err == nil && prefix != prefix.Masked() {
+				errs = append(errs, cell.Questionable(f.cidrFlag, "should be %s: %s counts as that", prefix.Masked(), text))
+			}
+			if err == nil && f.mask < prefix.Bits() {
 				errs = append(errs, cell.Questionable(f.maskFlag, "should be at least %d: no node's CIDR is cut from %s, which is not used", prefix.Bits(), text))
 			}
 		}

@@ -4,6 +4,7 @@
 package clusterpool
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
@@ -198,8 +200,9 @@ func TestExample8And9ConfigurationIsRefused(t *testing.T) {
 			}
 		})
 	}
-	if err := validate(v4(24, "10.0.1.5/16")); err != nil {
-		t.Errorf("host bits are masked away: %v", err)
+	err := validate(v4(24, "10.0.1.5/16"))
+	if invalid, ok := errors.AsType[*cell.InvalidError](err); !ok || !invalid.Questionable || !strings.Contains(err.Error(), "should be 10.0.0.0/16") {
+		t.Errorf("host bits are masked away, and questionable: %v", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/networkpolicy"
@@ -22,38 +23,53 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// controller writes derived policies. A key is that of a policy with groups; one without a namespace is of a clusterwide
-// policy.
+// controller writes derived policies and CIDR groups. A key is that of a policy with groups, one without a namespace is of a
+// clusterwide policy; or it is that of a group.
 type controller struct {
 	params
-	features    policy.Features
-	lookups     *lookups
+	checks      agentChecks
+	lookups     *lookups // for derived policies
+	external    *lookups // for CIDR groups, which are refreshed at other times
+	users       *users
+	cidrGroups  reconcile.OnDemand[cidrGroup]
+	fresh       reconcile.Fresh
 	policies    *stream.Store[networkpolicy.Policy]
 	clusterwide *stream.Store[networkpolicy.ClusterwidePolicy]
 	began       time.Time
 	seen        map[slim.Key]fingerprint // used by functions that map changes
 
-	mu     sync.Mutex
-	states map[slim.Key]string // the label of the metric
+	mu         sync.Mutex
+	states     map[slim.Key]string       // the label of the metric
+	agents     map[slim.Key]agentRelease // by pod
+	inGroups   map[string]time.Time      // since when groups have their CIDR groups in this term, zero: not yet
+	inPolicies map[slim.Key]time.Time    // since when policies have their derived ones in this term
 }
 
 type params struct {
 	cell.In
 
 	Config      Config
+	Timing      timing
 	Agents      networkpolicy.Config
+	Release     release.Configured
 	Policies    stream.Resource[networkpolicy.Policy]
 	Clusterwide stream.Resource[networkpolicy.ClusterwidePolicy]
 	Providers   []networkpolicy.Provider `group:"policy group providers"`
 	Client      k8s.Client
+	Permissions *k8s.Permissions
+	Events      *k8s.Events
 	Deps        reconcile.Deps
 	Metrics     *derivativeMetrics
 }
 
 func newController(p params) *controller {
 	return &controller{
-		params: p, features: p.Agents.Features(), lookups: newLookups(p.Providers, p.Metrics.Lookups),
+		params: p, lookups: newLookups(p.Providers, p.Metrics.Lookups),
+		// Agents enforce rules with authentication in any case.
+		checks:   agentChecks{p.Release.Release, p.Agents.Features().With(policy.Authentication)},
+		external: newLookups(p.Providers, p.Metrics.Lookups), users: newUsers(), agents: map[slim.Key]agentRelease{},
 		began: p.Deps.Plan.Now(), seen: map[slim.Key]fingerprint{}, states: map[slim.Key]string{},
+		inGroups: map[string]time.Time{}, inPolicies: map[slim.Key]time.Time{},
 	}
 }
 
@@ -94,11 +110,23 @@ const (
 	undecodable = "none: the policy cannot be decoded, its derived policy stays as it is"
 )
 
-// Reconcile brings the policy that is derived from one to its desired state, and the status that tells of it.
+// Reconcile brings what is made of a policy or a group to its desired state.
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
+	switch {
+	case key == leftovers:
+		return c.reconcileLeftovers(ctx)
+	case key.Namespace == groupNamespace:
+		return c.reconcileGroup(ctx, key)
+	}
+	return c.reconcilePolicy(ctx, key)
+}
+
+// reconcilePolicy brings the policy that is derived from one to its desired state, and the status that tells of it.
+func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	p, ref, exists := c.get(key)
 	if !exists {
 		c.setState(key, "")
+		c.setDerived(key, false)
 		return reconcile.Result{Reason: isGone}, nil
 	}
 	groups, unknown := p.HasGroups()
@@ -110,6 +138,9 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		return reconcile.Result{}, nil
 	}
 	ref.UID = p.UID.API()
+	if groups && !c.needsDerived(p.Groups()) {
+		return c.replaceDerived(ctx, key, p, ref)
+	}
 	parent, err := c.Client.Get(ctx, ref)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -119,6 +150,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	}
 	if !groups {
 		c.setState(key, "")
+		c.setDerived(key, false)
 		return reconcile.Result{}, c.remove(ctx, parent, ref)
 	}
 	if !mayHaveGroups(parent) { // the cache is behind
@@ -145,6 +177,9 @@ func (c *controller) refresh(ctx context.Context, key slim.Key, parent *unstruct
 		return reconcile.Result{}, failure
 	}
 	c.setState(key, stateOf(failure))
+	if failure == nil {
+		c.setDerived(key, true)
+	}
 	name := nameOf(parent.GetName(), string(parent.GetUID()))
 	if err := errors.Join(failure, c.writeStatus(ctx, parent, ref, name, failure)); err != nil {
 		return reconcile.Result{}, err
@@ -154,11 +189,15 @@ func (c *controller) refresh(ctx context.Context, key slim.Key, parent *unstruct
 
 // derive writes the derived policy if it differs. Nothing is written if a group cannot be looked up.
 func (c *controller) derive(ctx context.Context, parent *unstructured.Unstructured, ref k8s.Ref, refresh int64) error {
-	rules, err := rulesOf(parent, c.features)
+	rules, err := rulesOf(parent, c.checks)
 	if err != nil {
 		return err
 	}
-	addresses, err := c.lookups.all(ctx, refresh, groupsOf(rules))
+	groups := groupsOf(rules)
+	if len(groups) > networkpolicy.MaxGroups {
+		return &invalidError{parent.GetKind(), "spec", fmt.Sprintf("it has more than %d groups, and none is looked up", networkpolicy.MaxGroups)}
+	}
+	addresses, err := c.lookups.all(ctx, refresh, groups)
 	if err != nil {
 		return err
 	}
@@ -203,6 +242,11 @@ func (c *controller) remove(ctx context.Context, parent *unstructured.Unstructur
 	if mayHaveGroups(parent) { // the cache is behind
 		return reconcile.Recheck()
 	}
+	return c.removeDerived(ctx, parent, ref)
+}
+
+// removeDerived deletes what is derived from a policy, and the entry of its status.
+func (c *controller) removeDerived(ctx context.Context, parent *unstructured.Unstructured, ref k8s.Ref) error {
 	at := k8s.Ref{Resource: ref.Resource, Namespace: ref.Namespace, Name: nameOf(parent.GetName(), string(parent.GetUID()))}
 	d, err := c.Client.Get(ctx, at)
 	if err != nil && !k8s.IsNotFound(err, at) {
@@ -222,8 +266,9 @@ func (c *controller) remove(ctx context.Context, parent *unstructured.Unstructur
 }
 
 const (
-	stateOK    = "ok"
-	stateError = "error"
+	stateOK      = "ok"
+	stateError   = "error"
+	statePending = "pending"
 )
 
 func stateOf(failure error) string {

@@ -18,6 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/networkpolicy"
 )
@@ -46,9 +47,15 @@ type group struct {
 	query    string // as JSON
 }
 
+// agentChecks is what agents check of a rule: their release, and what they support.
+type agentChecks struct {
+	release  release.Release
+	features policy.Features
+}
+
 // rulesOf are copies of the rules of a policy as agents read them: spec, and then specs. The error says that agents do not
 // accept one.
-func rulesOf(parent *unstructured.Unstructured, on policy.Features) (rules []map[string]any, err error) {
+func rulesOf(parent *unstructured.Unstructured, on agentChecks) (rules []map[string]any, err error) {
 	add := func(field string, value any) error {
 		rule, err := checkedRule(parent, value, on)
 		if err != nil {
@@ -91,7 +98,7 @@ func (e *invalidError) Error() string {
 	return fmt.Sprintf("Invalid %s %s: %s", e.kind, e.field, e.text)
 }
 
-func checkedRule(parent *unstructured.Unstructured, value any, on policy.Features) (map[string]any, error) {
+func checkedRule(parent *unstructured.Unstructured, value any, on agentChecks) (map[string]any, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, err
@@ -103,7 +110,7 @@ func checkedRule(parent *unstructured.Unstructured, value any, on policy.Feature
 	if parent.GetNamespace() != "" && rule.NodeSelector != nil {
 		return nil, errors.New("rule cannot have NodeSelector")
 	}
-	if text := policy.Check(&rule).First(on); text != "" {
+	if text := policy.NewChecker(&rule).Check(networkpolicy.DialectOf(on.release)).First(on.features); text != "" {
 		return nil, errors.New(text)
 	}
 	content, ok := value.(map[string]any)

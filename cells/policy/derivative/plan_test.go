@@ -17,10 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/networkpolicy"
 )
 
-var features = networkpolicy.Config{EnableL7Proxy: true, EnableICMPRules: true, EnableNodeSelectorLabels: true}.Features()
+var checks = agentChecks{release.All()[0], networkpolicy.Config{EnableL7Proxy: true, EnableICMPRules: true, EnableNodeSelectorLabels: true}.Features()}
 
 // parent is a policy, of a namespace if that is not empty.
 func parent(t *testing.T, namespace, rules string) *unstructured.Unstructured {
@@ -63,7 +64,7 @@ func addressesOf(t *testing.T, groups []group) map[group][]netip.Addr {
 
 func derivedSpecs(t *testing.T, u *unstructured.Unstructured) (*unstructured.Unstructured, string) {
 	t.Helper()
-	rules, err := rulesOf(u, features)
+	rules, err := rulesOf(u, checks)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +177,7 @@ func TestInvalidPolicies(t *testing.T) {
 		{"", `"specs":[null]`, "Invalid CiliumClusterwideNetworkPolicy specs: rule must have one of EndpointSelector or NodeSelector"},
 		{"", `"spec":{"endpointSelector":{},"egress":7}`, "Invalid CiliumClusterwideNetworkPolicy spec: json: cannot unmarshal number into Go struct field Rule.egress of type []v2.EgressRule"},
 	} {
-		_, err := rulesOf(parent(t, test.namespace, test.rules), features)
+		_, err := rulesOf(parent(t, test.namespace, test.rules), checks)
 		if got := fmt.Sprint(err); got != test.want && (test.want != "" || err != nil) {
 			t.Errorf("%s: %v, want %q", test.rules, err, test.want)
 		}

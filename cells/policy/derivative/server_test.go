@@ -150,7 +150,7 @@ func TestFailures(t *testing.T) {
 	o := w.start(w.Kubeconfig(), soon)
 	w.status(w.policies, "web", here+failure)
 	w.status(elsewhere, "web", there+failure)
-	w.status(w.policies, "both", both+": <nil> Invalid CiliumNetworkPolicy spec: Combining ToCIDRSet and ToGroups is not supported yet")
+	w.status(w.policies, "both", both+": <nil> Invalid CiliumNetworkPolicy spec: combining ToCIDRSet and ToGroups is not supported yet")
 	if w.get(w.policies, here) != nil || w.get(w.policies, both) != nil {
 		t.Error("there is a derived policy")
 	}
@@ -180,7 +180,7 @@ func TestUnknownProvider(t *testing.T) {
 	o := w.start(w.Kubeconfig())
 	w.status(w.policies, "web", web+isOK)
 	o.Stop()
-	o = operatortest.Start(t, Cell, w.Kubeconfig())
+	o = operatortest.Start(t, Cell, w.Kubeconfig(), "--cilium-release=1.19")
 	w.status(w.policies, "web", web+": <nil> Provider AWS is not registered")
 	w.cidrs(w.policies, web, "10.0.0.1/32")
 	operatortest.Eventually(t, "health says it, too", func() bool {

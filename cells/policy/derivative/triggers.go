@@ -27,9 +27,27 @@ func (c *controller) clusterwidePolicyChanged(ch stream.Change[networkpolicy.Clu
 	return c.changed(ch.Key, (*networkpolicy.Policy)(ch.Object), ch.Kind == stream.Delete)
 }
 
-// changed are the policies with groups that a change concerns: the policy itself, or the one that it is derived from. Of most
-// policies nothing is kept.
+// changed are the policies with groups that a change concerns, and the groups whose users are others than before.
 func (c *controller) changed(key slim.Key, p *networkpolicy.Policy, deleted bool) []slim.Key {
+	keys := c.changedPolicies(key, p, deleted)
+	var groups []networkpolicy.Group
+	unknown := false
+	if !deleted {
+		groups = p.Groups()
+		_, unknown = p.HasGroups()
+	}
+	if len(groups) > networkpolicy.MaxGroups { // none of them is looked up
+		groups = nil
+	}
+	for _, id := range c.users.set(key, groups, unknown) {
+		keys = append(keys, groupKey(id))
+	}
+	return keys
+}
+
+// changedPolicies are the policies with groups that a change concerns: the policy itself, or the one that it is derived from. Of most
+// policies nothing is kept.
+func (c *controller) changedPolicies(key slim.Key, p *networkpolicy.Policy, deleted bool) []slim.Key {
 	was, known := c.seen[key]
 	parent, isDerived := parentOf(key, p)
 	groups, _ := p.HasGroups()

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,21 +102,28 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Env: operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy"), cloud: newCloud()}
-	w.Clear(v2.CiliumNetworkPolicyResource, v2.CiliumClusterwideNetworkPolicyResource)
+	w := &world{Env: operatortest.NewEnv(t, clustertest.Shared(t), "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy", "CiliumCIDRGroup"), cloud: newCloud()}
+	w.Clear(v2.CiliumNetworkPolicyResource, v2.CiliumClusterwideNetworkPolicyResource, v2.CiliumCIDRGroupResource)
 	w.CreateNamespace()
 	w.policies = w.Dynamic.Resource(v2.CiliumNetworkPolicyResource).Namespace(w.Namespace)
 	w.clusterwide = w.Dynamic.Resource(v2.CiliumClusterwideNetworkPolicyResource)
 	return w
 }
 
-// start runs an operator with the cloud's cell beside the duty.
+// start runs an operator with the cloud's cell beside the duty, in a cluster of agents that need derived policies.
 func (w *world) start(kubeconfig string, args ...string) *operatortest.Operator {
+	return w.startIn(kubeconfig, append(args, "--cilium-release=1.19")...)
+}
+
+// startIn is start in a cluster of agents as the options and pods say. What takes a minute takes a second.
+func (w *world) startIn(kubeconfig string, args ...string) *operatortest.Operator {
 	provider := cell.Module("cloud", "Looks up the groups of a cloud", cell.Provide(func() networkpolicy.ProviderOut {
 		return networkpolicy.ProviderOut{Provider: w.cloud}
 	}))
-	return operatortest.Start(w.T, cell.Set(Cell, provider), kubeconfig, args...)
+	return operatortest.Start(w.T, cell.Set(module(quick), provider), kubeconfig, append(args, "--cilium-pod-namespace="+w.Namespace)...)
 }
+
+var quick = timing{leftovers: time.Second, overlap: time.Second, recheck: 200 * time.Millisecond}
 
 // groupRule is a rule for members of groups and a port.
 func groupRule(groups ...string) string {

@@ -13,10 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/networkpolicy"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/spire"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -35,6 +38,8 @@ type params struct {
 	cell.In
 
 	Agents      networkpolicy.Config
+	Cluster     cluster.Config
+	Mesh        spire.Config
 	Policies    stream.Resource[networkpolicy.Policy]
 	Clusterwide stream.Resource[networkpolicy.ClusterwidePolicy]
 	Client      k8s.Client
@@ -44,7 +49,11 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, features: p.Agents.Features(), invalid: map[slim.Key]bool{}}
+	features := p.Agents.Features()
+	if p.Mesh.MeshAuthEnabled {
+		features = features.With(policy.Authentication)
+	}
+	return &controller{params: p, features: features, invalid: map[slim.Key]bool{}}
 }
 
 // Open is called before anything is watched.
@@ -67,8 +76,9 @@ func (c *controller) clusterwidePolicyChanged(ch stream.Change[networkpolicy.Clu
 // changed is the key of a policy whose condition has to be written: most have the right one.
 func (c *controller) changed(key slim.Key, p *networkpolicy.Policy, deleted bool) []slim.Key {
 	want := validity{}
+	deleted = deleted || !c.isChecked(key)
 	if !deleted {
-		want = validityOf(p.Problems(c.features))
+		want = validityOf(p.Problems(c.features, c.Cluster.Release))
 	}
 	if want.Message == succeeded || deleted {
 		delete(c.invalid, key)
@@ -80,6 +90,17 @@ func (c *controller) changed(key slim.Key, p *networkpolicy.Policy, deleted bool
 		return nil
 	}
 	return []slim.Key{key}
+}
+
+// isChecked reports whether policies of the kind of a key get a condition.
+func (c *controller) isChecked(key slim.Key) bool {
+	if !release.CheckedByKind.In(c.Cluster.Release) {
+		return true
+	}
+	if key.Namespace == "" {
+		return c.Cluster.EnableCiliumClusterwideNetworkPolicy
+	}
+	return c.Cluster.EnableCiliumNetworkPolicy
 }
 
 // conditionsField holds the condition.
@@ -97,7 +118,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if p.CannotDecode(conditionsField) {
 		return reconcile.Result{}, fmt.Errorf("comparing the condition Valid of %s: %w", ref, p.DecodeError())
 	}
-	want, is := validityOf(p.Problems(c.features)), current(p)
+	want, is := validityOf(p.Problems(c.features, c.Cluster.Release)), current(p)
 	if want == is {
 		return reconcile.Result{}, nil
 	}

@@ -14,6 +14,7 @@ import (
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/networkpolicy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -53,7 +54,7 @@ func TestValidity(t *testing.T) {
 		`"spec":{"endpointSelector":{},"future":{"x":1},"egress":[{"more":[1]}]}`: succeeded,
 	} {
 		p := decode(t, "{"+metadata+","+spec+"}")
-		got := validityOf(p.Problems(networkpolicy.Config{}.Features()))
+		got := validityOf(p.Problems(networkpolicy.Config{}.Features(), release.All()[0]))
 		if prefix, open := strings.CutSuffix(want, "*"); open && !strings.HasPrefix(got.Message, prefix) || !open && got.Message != want {
 			t.Errorf("%s: %q, want %q", spec, got.Message, want)
 		}

@@ -22,6 +22,8 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/spire"
+	"github.com/skep-operator/skep/runtime/cell"
 )
 
 // world is all network policies of the cluster.
@@ -40,8 +42,18 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// duty is the module, and the one that has an option that it reads.
+var duty = cell.Set(spire.Cell, Cell)
+
+// start runs an operator in a cluster of 1.17.
 func (w *world) start(args ...string) *operatortest.Operator {
-	return operatortest.Start(w.T, Cell, w.Kubeconfig(), args...)
+	w.T.Helper()
+	return w.startIn("1.17", args...)
+}
+
+func (w *world) startIn(release string, args ...string) *operatortest.Operator {
+	w.T.Helper()
+	return operatortest.Start(w.T, duty, w.Kubeconfig(), append(args, "--cilium-release="+release)...)
 }
 
 func (w *world) create(name, rules string) {
@@ -179,7 +191,7 @@ func TestRoleOfTheChart(t *testing.T) {
 	kubeconfig := w.As("stock", role...)
 	w.create("bad", `"spec":`+ruleWithPort("99999"))
 	w.createIn(w.clusterwide, "CiliumClusterwideNetworkPolicy", "good", `"spec":`+goodRule)
-	o := operatortest.Start(t, Cell, kubeconfig)
+	o := operatortest.Start(t, duty, kubeconfig, "--cilium-release=1.17")
 	w.want("bad", "False", "Unable to parse port:")
 	w.wantIn(w.clusterwide, "good", "True", succeeded)
 	w.CheckHealthy(o)

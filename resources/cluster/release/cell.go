@@ -17,6 +17,7 @@ import (
 // Cell offers the release that the cluster is configured for, as a [Configured].
 var Cell = cell.Module("cluster.release", "Finds out which release of Cilium the cluster runs",
 	cell.Config(Config{}),
+	cell.Annotate(whyCommand),
 	cell.Provide(Find, newSection),
 	cell.Hook("log", newLog), // not before all is built: errors are the only line then
 )

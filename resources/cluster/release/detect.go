@@ -45,13 +45,15 @@ type Configured struct {
 	Forced bool
 	// KnownBy says what tells it, for people.
 	KnownBy string
+	// Unknown is whether nothing tells it: it is the newest then.
+	Unknown bool
 }
 
 // Find finds the release out by the option cilium-release, and by the keys of the configuration.
 func Find(values *config.Values) Configured {
 	if option, _ := values.Lookup(optionName); option.Value != "" {
 		if r, _, err := Parse(option.Value); err == nil {
-			return Configured{r, true, "the option " + optionName}
+			return Configured{Release: r, Forced: true, KnownBy: "the option " + optionName}
 		}
 	}
 	written := func(key string) bool {
@@ -60,7 +62,7 @@ func Find(values *config.Values) Configured {
 	}
 	r, known := ofChart(written)
 	if !known {
-		return Configured{Newest(), false, "nothing: it is the newest that is served"}
+		return Configured{Release: Newest(), KnownBy: "nothing: it is the newest that is served", Unknown: true}
 	}
-	return Configured{r, false, fmt.Sprintf("the keys of its chart, such as %s", charts[r.index()][0])}
+	return Configured{Release: r, KnownBy: fmt.Sprintf("the keys of its chart, such as %s", charts[r.index()][0])}
 }

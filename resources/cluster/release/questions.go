@@ -71,6 +71,41 @@ var (
 		[...]bool{false, false, false, true})
 )
 
+// Network policies.
+var (
+	// GroupsAreCIDRGroups is whether agents take the addresses of groups of a cloud from CiliumCIDRGroups.
+	GroupsAreCIDRGroups = question("GroupsAreCIDRGroups", "Are groups of a cloud CiliumCIDRGroups, and no derived policies?", "DERIV-18",
+		[...]bool{false, false, false, true})
+
+	// LaterFindings is whether the checks of policies are those of 1.18 and later: their order, their texts, and what they allow.
+	LaterFindings = question("LaterFindings", "Are policies checked as from 1.18 on: rules without entries are not valid, toServices with toPorts and cidrGroupSelector are?", "VALID-20",
+		[...]bool{false, true, true, true})
+
+	// PortProtocols are the protocols that ports of policies can have.
+	PortProtocols = question("PortProtocols", "Which protocols can ports of policies have?", "VALID-20",
+		[...]string{"tcp | udp | sctp | any", "tcp | udp | sctp | any", "tcp | udp | sctp | vrrp | igmp | any", "tcp | udp | sctp | vrrp | igmp | gre | ipip | ipv6 | esp | ah | any"})
+
+	// PortsCanBeEmpty is whether enable-extended-ip-protocols allows ports of policies without a number.
+	PortsCanBeEmpty = question("PortsCanBeEmpty", "Can ports of policies be empty, if an option says so, and are names checked for underscores and length?", "VALID-20",
+		[...]bool{false, false, true, true})
+
+	// ExceptsWithin is whether an exception of a CIDR of a policy is to be no larger than that.
+	ExceptsWithin = question("ExceptsWithin", "Is an exception that is larger than its CIDR not valid, and a group selector sanitized?", "VALID-20",
+		[...]bool{false, false, false, true})
+
+	// AuthenticationChecked is whether rules with authentication are not valid where that is off.
+	AuthenticationChecked = question("AuthenticationChecked", "Are rules with authentication not valid while it is off?", "VALID-21",
+		[...]bool{false, false, false, true})
+
+	// CheckedWherePolicies is whether policies of both kinds are checked only where agents enforce one of them.
+	CheckedWherePolicies = question("CheckedWherePolicies", "Are policies not checked where agents enforce neither kind?", "VALID-22",
+		[...]bool{false, true, true, true})
+
+	// CheckedByKind is whether policies of a kind are checked only where agents enforce that kind.
+	CheckedByKind = question("CheckedByKind", "Are policies of a kind not checked where agents do not enforce it?", "VALID-22",
+		[...]bool{false, false, false, true})
+)
+
 // The CIDRs of nodes.
 var (
 	// DuplicatesTakenOut is whether agents expect that a CIDR that another node has is taken out of the podCIDRs of theirs.
@@ -109,6 +144,10 @@ var (
 	// BoundedSliceRates is whether rates of writes of slices are capped.
 	BoundedSliceRates = question("BoundedSliceRates", "Are the limits of --ces-rate-limits capped?", "CES-32",
 		[...]bool{true, true, false, false})
+
+	// PriorityNamespaces is whether slices of Namespaces with an annotation are written before others.
+	PriorityNamespaces = question("PriorityNamespaces", "Are slices of Namespaces with priority written first?", "CES-34",
+		[...]bool{false, true, true, true})
 
 	// PodUIDsInSlices is whether entries of CiliumEndpointSlices have the uids of pods.
 	PodUIDsInSlices = question("PodUIDsInSlices", "Do entries of CiliumEndpointSlices have uids of pods?", "CES-30",

@@ -55,6 +55,15 @@ func (b budget) check(least int) error { return b.spend(least) }
 
 // checkHost is check for a host.
 func (b budget) checkHost(o Options, h *hostRoutes) error {
+	for _, wider := range h.ahead {
+		if err := b.spendHost(o, wider.of); err != nil {
+			return err
+		}
+	}
+	return b.spendHost(o, h)
+}
+
+func (b *budget) spendHost(o Options, h *hostRoutes) error {
 	seen := map[matchKey]bool{}
 	for _, r := range slices.Concat(h.forced, h.routes) {
 		key := r.request()

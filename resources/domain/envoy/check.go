@@ -5,8 +5,10 @@ package envoy
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/skep-operator/skep/resources/domain/expression"
 )
@@ -29,6 +31,14 @@ func (r *Route) Check() error {
 func (r *Route) checkContent() error {
 	if err := r.checkRegexes(); err != nil {
 		return err
+	}
+	if total := totalWeight(r.Backends); total > math.MaxUint32 {
+		return fmt.Errorf("the weights of backends add up to %d, more than %d", total, uint32(math.MaxUint32))
+	}
+	for text := range r.texts {
+		if !utf8.ValidString(text) {
+			return fmt.Errorf("the text %s is not UTF-8", expression.Quote(text))
+		}
 	}
 	edits := []*HeaderEdit{r.RequestHeaders, r.ResponseHeaders}
 	for _, b := range r.Backends {
@@ -57,4 +67,53 @@ func (e *HeaderEdit) check() error {
 		}
 	}
 	return nil
+}
+
+// texts are those of a route that others have written.
+func (r *Route) texts(yield func(string) bool) {
+	all := []string{r.Path.Value, r.Method}
+	for _, m := range slices.Concat(r.Headers, r.Queries) {
+		all = append(all, m.Name, m.Value)
+	}
+	edits := []*HeaderEdit{r.RequestHeaders, r.ResponseHeaders}
+	for _, b := range r.Backends {
+		edits = append(edits, b.RequestHeaders, b.ResponseHeaders)
+	}
+	for _, e := range edits {
+		all = append(all, e.texts()...)
+	}
+	if c := r.CORS; c != nil {
+		for _, m := range c.Origins {
+			all = append(all, m.Value)
+		}
+		all = slices.Concat(all, c.Methods, c.RequestHeaders, c.ResponseHeaders)
+	}
+	var paths []*string
+	if to := r.Rewrite; to != nil {
+		all, paths = append(all, to.Host), append(paths, to.PrefixPath, to.CompletePath)
+	}
+	if to := r.Redirect; to != nil {
+		all, paths = append(all, to.Scheme, to.Host), append(paths, to.PrefixPath, to.CompletePath)
+	}
+	for _, path := range paths {
+		if path != nil {
+			all = append(all, *path)
+		}
+	}
+	for _, text := range all {
+		if !yield(text) {
+			return
+		}
+	}
+}
+
+// texts are the names and the values of headers.
+func (e *HeaderEdit) texts() (all []string) {
+	if e == nil {
+		return nil
+	}
+	for _, h := range slices.Concat(e.Add, e.Set) {
+		all = append(all, h.Name, h.Value)
+	}
+	return append(all, e.Remove...)
 }

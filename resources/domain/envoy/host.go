@@ -6,9 +6,7 @@ package envoy
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 
@@ -27,6 +25,7 @@ type hostRoutes struct {
 	forced    []ranked // redirected to HTTPS
 	exclusive bool     // the host is there without any route, too
 	domains   []string
+	ahead     []widerHost // whose requests with other ports come here, too
 }
 
 // ranked is a route, and the rank of its namespace at the host.
@@ -37,13 +36,13 @@ type ranked struct {
 
 func (h *hostRoutes) equal(other *hostRoutes) bool {
 	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive &&
-		slices.Equal(h.domains, other.domains)
+		slices.Equal(h.domains, other.domains) && slices.EqualFunc(h.ahead, other.ahead, widerHost.equal)
 }
 
 // host is a translated virtual host.
 type host struct {
 	of       *hostRoutes
-	json     json.RawMessage // nil: it has no valid routes
+	json     json.RawMessage // nil: Envoy would refuse it
 	backends []usedBackend
 	problems []Problem
 }
@@ -80,21 +79,23 @@ func (p part) table(l Listener) string {
 
 // tables divides the routes of a part by virtual host.
 func (p part) tables(o Options) map[hostKey]*hostRoutes {
-	found, main := map[hostKey]*hostRoutes{}, p.mainPorts(o)
+	found, ports := map[hostKey]*hostRoutes{}, p.tablePorts(o)
 	at := func(l Listener, table, hostname string) *hostRoutes {
 		key := hostKey{table: table, hostname: hostname}
-		first, several := main[table]
-		if several {
+		if ports[table].areApart() {
 			key.port = l.Port
 		}
 		if found[key] == nil {
-			found[key] = &hostRoutes{domains: key.domains(first)}
+			found[key] = &hostRoutes{}
 		}
 		return found[key]
 	}
 	for _, l := range p.HTTP {
 		if l.Exclusive {
 			at(l, p.table(l), orAll(l.Hostname)).exclusive = true
+		}
+		for _, name := range l.Unserved {
+			at(l, p.table(l), orAll(name)).exclusive = true
 		}
 		for _, r := range l.Routes {
 			for _, name := range l.hostnames(r) {
@@ -107,79 +108,99 @@ func (p part) tables(o Options) map[hostKey]*hostRoutes {
 			}
 		}
 	}
+	setDomains(found, ports)
 	return found
-}
-
-// mainPorts are the main ports of the tables in which ports are told apart.
-func (p part) mainPorts(o Options) map[string]uint32 {
-	ports := map[string][]uint32{}
-	for _, l := range p.HTTP {
-		if table := p.table(l); o.PortHosts && !slices.Contains(ports[table], l.Port) {
-			ports[table] = append(ports[table], l.Port)
-		}
-	}
-	main := map[string]uint32{}
-	for table, all := range ports {
-		ofScheme := uint32(80)
-		if table == p.secureTable {
-			ofScheme = 443
-		}
-		if len(all) > 1 {
-			main[table] = mainPort(all, ofScheme)
-		}
-	}
-	return main
-}
-
-// mainPort is the port that serves a request whose Host has another one: that of the scheme, or the lowest.
-func mainPort(all []uint32, ofScheme uint32) uint32 {
-	if slices.Contains(all, ofScheme) {
-		return ofScheme
-	}
-	return slices.Min(all)
 }
 
 // translateHost translates a virtual host. Routes that are not valid are left out.
 func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
-	h, hostname, oneLabel := &host{of: of}, key.hostname, ""
-	if o.OneLabelWildcards && hostname != "*" {
-		oneLabel = hostname
-	}
-	var all []*Route
-	isForced := map[*Route]bool{}
-	for _, rank := range of.ranks() {
-		forced := o.merge(h.valid(ofRank(of.forced, rank), func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
-		requests := map[matchKey]bool{}
-		for _, r := range forced {
-			isForced[r], requests[r.request()] = true, true
-		}
-		others := slices.DeleteFunc(ofRank(of.routes, rank), func(r *Route) bool { return requests[r.request()] })
-		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
-		own := slices.Concat(forced, others)
-		slices.SortStableFunc(own, comparePrecedence)
-		all = h.join(hostname, all, own)
-	}
+	h := &host{of: of}
 	v := &routev3.VirtualHost{Name: of.domains[0], Domains: of.domains}
-	for _, r := range all {
-		if isForced[r] {
-			v.Routes = append(v.Routes, r.httpsRedirect(oneLabel))
-			continue
-		}
-		v.Routes = append(v.Routes, r.routes(oneLabel)...)
-		h.use(r)
+	for _, wider := range of.ahead {
+		v.Routes = append(v.Routes, o.withPort(wider)...)
 	}
-	if len(v.Routes) == 0 && !of.exclusive {
-		return h
-	}
+	all := h.translate(o, key.hostname)
+	v.Routes = append(v.Routes, all.routes...)
 	text, err := encode(v)
 	if err != nil {
-		for _, r := range all {
-			h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("host %s is left out: %v", hostname, err)})
+		for _, r := range all.from {
+			h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("host %s is left out: %v", key.hostname, err)})
 		}
 		h.backends = nil
 	}
 	h.json = text
 	return h
+}
+
+// translated are the routes of a virtual host, and what they are made from.
+type translated struct {
+	routes []*routev3.Route
+	from   []*Route
+}
+
+// translate translates the routes of a virtual host.
+func (h *host) translate(o Options, hostname string) (all translated) {
+	oneLabel := ""
+	if o.OneLabelWildcards && hostname != "*" {
+		oneLabel = hostname
+	}
+	isForced := map[*Route]bool{}
+	for _, rank := range h.of.ranks() {
+		forced := o.merge(h.valid(ofRank(h.of.forced, rank), func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
+		redirected := h.redirects(rank, forced)
+		for _, r := range forced {
+			isForced[r] = true
+		}
+		others := slices.DeleteFunc(ofRank(h.of.routes, rank), func(r *Route) bool { return h.isRedirected(hostname, r, redirected) })
+		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
+		own := slices.Concat(forced, others)
+		slices.SortStableFunc(own, comparePrecedence)
+		all.from = h.join(hostname, all.from, own)
+	}
+	for _, r := range all.from {
+		if isForced[r] {
+			all.routes = append(all.routes, r.httpsRedirect(oneLabel))
+			continue
+		}
+		all.routes = append(all.routes, r.routes(oneLabel)...)
+		h.use(r)
+	}
+	return all
+}
+
+// redirects are requests that are redirected to HTTPS: the route that has it so, and which objects ask for it.
+type redirects map[matchKey]*redirected
+
+type redirected struct {
+	by      *Route
+	askedBy map[Name]bool
+}
+
+// redirects are those of a rank, by the routes that are written for them.
+func (h *host) redirects(rank int, written []*Route) redirects {
+	all := redirects{}
+	for _, r := range written {
+		all[r.request()] = &redirected{r, map[Name]bool{}}
+	}
+	for _, r := range ofRank(h.of.forced, rank) {
+		if to := all[r.request()]; to != nil {
+			to.askedBy[r.Source] = true
+		}
+	}
+	return all
+}
+
+// isRedirected reports whether the requests of a route are redirected to HTTPS. An object that does not ask for it is to know.
+func (h *host) isRedirected(hostname string, r *Route, all redirects) bool {
+	to := all[r.request()]
+	if to == nil {
+		return false
+	}
+	if !to.askedBy[r.Source] {
+		h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf(
+			"path %s of host %s is not served without TLS: %s has it redirected to HTTPS", expression.Quote(r.Path.Value), hostname, to.by.Source)})
+	}
+	return true
 }
 
 // ranks are the ranks of the routes, the lowest first.
@@ -262,22 +283,4 @@ func (o Options) merge(all []*Route) []*Route {
 		}
 	}
 	return found
-}
-
-// domains are the values of Host that a virtual host stands for. Where ports are told apart, that of the main port has those
-// with other ports.
-func (k hostKey) domains(main uint32) []string {
-	host := k.hostname
-	if ip, err := netip.ParseAddr(host); err == nil && ip.Is6() {
-		host = "[" + host + "]"
-	}
-	switch withPort := fmt.Sprintf("%s:%d", host, k.port); {
-	case k.port != main:
-		return []string{withPort}
-	case host == "*":
-		return []string{host}
-	case k.port != 0 && strings.HasPrefix(host, "*"):
-		return []string{host, withPort} // Envoy has no domain for a wildcard with any port
-	}
-	return []string{k.hostname, host + ":*"}
 }

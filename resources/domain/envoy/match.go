@@ -123,7 +123,7 @@ func (r *Route) match(oneLabel string) *routev3.RouteMatch {
 	}
 	if rest, ok := strings.CutPrefix(oneLabel, "*."); ok {
 		labels := strings.ReplaceAll(rest, ".", "[.]")
-		m.Headers = append(m.Headers, headerMatcher(NamedMatch{":authority", Match{Regex, "^[^.]+[.]" + labels + "$"}}))
+		m.Headers = append(m.Headers, headerMatcher(NamedMatch{":authority", Match{Regex, "(?i)^[^.]+[.]" + labels + "(:[0-9]*)?$"}}))
 	}
 	for _, h := range sortedMatches(r.Headers) {
 		m.Headers = append(m.Headers, headerMatcher(h))

@@ -29,6 +29,8 @@ type Listener struct {
 	ForceHTTPS bool   // of a TLS listener: plain requests for its routes are redirected
 	// Exclusive has the host name be that of its routes alone: without any, routes of less specific names do not serve it.
 	Exclusive bool
+	// Unserved are host names of objects none of whose routes can be written: routes of less specific names do not serve them, either.
+	Unserved []string
 	// Absent says that the object has no place in the configuration: nothing else is served at its hosts.
 	Absent bool
 	Routes []*Route

@@ -65,7 +65,11 @@ func (s Service) Translate(t Connections) (v2.CiliumEnvoyConfigSpec, error) {
 			number := strconv.FormatUint(uint64(port), 10)
 			spec.Services[0].Ports = append(spec.Services[0].Ports, int(port))
 			backend.Ports = append(backend.Ports, number)
-			add(name+":"+number, hostKey{hostname: "*", port: port}.domains(first))
+			domain := "*"
+			if port != first {
+				domain = withPort("*", port)
+			}
+			add(name+":"+number, []string{domain})
 		}
 		spec.BackendServices = []v2.EnvoyBackendService{backend}
 	}

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -139,7 +138,7 @@ func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, 
 		if key.table != name {
 			continue
 		}
-		ignorePort = ignorePort || o.FirstWins && key.port == 0 && strings.HasPrefix(key.hostname, "*.")
+		ignorePort = ignorePort || key.port == 0 && isWildcard(key.hostname) && key.hostname != "*"
 		h, err := t.hosts.get(key, func(h *host) bool { return h.of.equal(all[key]) }, func() (*host, error) {
 			if err := left.checkHost(o, all[key]); err != nil {
 				return nil, err

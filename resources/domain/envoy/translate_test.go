@@ -428,11 +428,12 @@ func TestPortHosts(t *testing.T) {
 	shown := func(m Model) (all []string) {
 		result, c := translate(t, m, o)
 		for _, v := range c.Tables[plainTable].VirtualHosts {
-			all = append(all, fmt.Sprint(v.Domains, " ", strings.TrimPrefix(v.Routes[0].GetRoute().GetCluster(), "shop:s:")))
+			last := v.Routes[len(v.Routes)-1]
+			all = append(all, fmt.Sprint(v.Domains, " ", strings.TrimPrefix(last.GetRoute().GetCluster(), "shop:s:")))
 		}
 		return append(all, fmt.Sprint(result.Spec.Services[0].Ports, c.Tables[plainTable].IgnorePortInHostMatching))
 	}
-	want := []string{"[*] 1", "[*:8080] 3", "[*.b.com *.b.com:80] 6", "[*.b.com:8080] 5", "[a.com a.com:*] 2", "[a.com:8080] 4", "[80 8080] false"}
+	want := []string{"[*] 1", "[*:8080] 3", "[*.b.com] 6", "[*.b.com:8080] 5", "[a.com a.com:*] 2", "[a.com:8080] 4", "[80 8080] false"}
 	if diff := cmp.Diff(want, shown(m)); diff != "" {
 		t.Error(diff)
 	}
@@ -509,14 +510,79 @@ func TestLostShare(t *testing.T) {
 	}
 }
 
-// ENV-1: requests for a wildcard host have any port for the Gateway API.
+// ENV-1: requests for a wildcard host have any port; tables without one are as the original writes them.
 func TestPortOfWildcard(t *testing.T) {
+	for _, firstWins := range []bool{false, true} {
+		o := options
+		o.FirstWins = firstWins
+		for host, want := range map[string]bool{"*.example.com": true, "a.example.com": false, "": false} {
+			_, c := translate(t, Model{HTTP: []Listener{{Hostname: host, Port: 8080, Routes: []*Route{route(Prefix, "/", to("s", "1"))}}}}, o)
+			if got := c.Tables[plainTable].IgnorePortInHostMatching; got != want {
+				t.Errorf("%q, first wins %t: %t", host, firstWins, got)
+			}
+		}
+	}
+}
+
+// ENV-4: an object whose plain routes another one has redirected to HTTPS is to know; one that asks for it itself has nothing to know.
+func TestRedirectedByAnother(t *testing.T) {
+	of := func(name, backend string) []*Route {
+		r := route(Prefix, "/a", to(backend, "80"))
+		r.Source = Name{"shop", name}
+		return []*Route{r}
+	}
+	forced, plain, both := of("forced", "s1"), of("plain", "s2"), of("both", "s3")
+	secure := func(routes []*Route) Listener {
+		return Listener{Hostname: "h", Port: 443, TLS: true, ForceHTTPS: true, Secrets: []Name{{"shop", "t"}}, Routes: routes}
+	}
+	m := Model{HTTP: []Listener{
+		{Hostname: "h", Port: 80, Routes: forced}, secure(forced), {Hostname: "h", Port: 80, Routes: plain}, {Hostname: "h", Port: 80, Routes: both}, secure(both),
+	}}
+	result, _ := translate(t, m, options)
+	want := []Problem{{Source: Name{"shop", "plain"}, Message: `path "/a" of host h is not served without TLS: shop/forced has it redirected to HTTPS`}}
+	if diff := cmp.Diff(want, result.Problems); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// ENV-1: a host of which all routes are left out is not served by a wider name.
+func TestHostWithoutValidRoutes(t *testing.T) {
+	m := Model{HTTP: []Listener{
+		{Hostname: "*.example.com", Port: 80, Routes: []*Route{route(Prefix, "/", to("s", "80"))}},
+		{Hostname: "a.example.com", Port: 80, Routes: []*Route{route(Regex, "/bad[", to("s", "80"))}},
+	}}
+	result, c := translate(t, m, options)
+	if got := answerOf(t, c.Tables[plainTable], "a.example.com", "/"); got != "404" || len(result.Problems) != 1 {
+		t.Errorf("%s %v", got, result.Problems)
+	}
+}
+
+// ENV-41: where several ports have wildcards, the routes for a wildcard of the main port are those for ports of no listener, too, and nothing
+// of a wider name is. Hosts below it are named with each port.
+func TestWildcardsAtSeveralPorts(t *testing.T) {
+	at := func(port uint32, hostname, backend string) Listener {
+		return Listener{Port: port, Hostname: hostname, Exclusive: true, Routes: []*Route{route(Exact, "/p", to("s", backend))}}
+	}
+	m := Model{HTTP: []Listener{at(80, "", "all"), at(80, "*.b.com", "b"), at(80, "a.b.com", "a"), at(8080, "x.com", "x")}}
 	o := options
-	o.FirstWins = true
-	for host, want := range map[string]bool{"*.example.com": true, "a.example.com": false, "": false} {
-		_, c := translate(t, Model{HTTP: []Listener{{Hostname: host, Port: 8080, Routes: []*Route{route(Prefix, "/", to("s", "1"))}}}}, o)
-		if got := c.Tables[plainTable].IgnorePortInHostMatching; got != want {
-			t.Errorf("%q: %t", host, got)
+	o.FirstWins, o.PortHosts = true, true
+	_, c := translate(t, m, o)
+	table := c.Tables[plainTable]
+	for host, want := range map[string]string{
+		"z.b.com": "b", "Z.B.com:80": "b", "z.b.com:8080": "b", "z.b.com:9": "b", "a.b.com": "a", "a.b.com:80": "a", "a.b.com:8080": "a", "a.b.com:9": "a",
+		"b.com:9": "all", "x.com": "all", "x.com:8080": "x", "x.com:9": "all",
+	} {
+		if got := answerOf(t, table, host, "/p"); got != "shop:s:"+want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	if got := answerOf(t, table, "z.b.com:9", "/other"); got != "404" {
+		t.Errorf("what the wildcard has no route for: %s", got)
+	}
+	m.HTTP[0].Routes = []*Route{route(Prefix, "/", to("s", "all"))}
+	for _, host := range []string{"z.b.com", "z.b.com:80", "z.b.com:9"} {
+		if _, c = translate(t, m, o); answerOf(t, c.Tables[plainTable], host, "/other") != "404" {
+			t.Errorf("%s: what the wildcard has no route for is served by all", host)
 		}
 	}
 }

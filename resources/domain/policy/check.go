@@ -4,6 +4,10 @@
 package policy
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
@@ -18,31 +22,57 @@ const (
 	textICMPWithPorts   = "The ICMPs block may only be present without ToPorts. Define a separate rule to use ToPorts."
 	textNodesOff        = `FromNodes/ToNodes rules can only be applied when the "enable-node-selector-labels" flag is set`
 	textServicePorts    = "Combining ToServices and ToPorts is not supported yet"
+
+	textNoEntries = "rule must have at least one of Ingress, IngressDeny, Egress, EgressDeny"
+	textAuth      = "mutual auth feature is disabled but an %s auth rule is defined in policy"
 )
 
-// Check returns what agents find wrong with a rule. Each entry of the rule is checked in its order: ingress, ingressDeny,
-// egress, egressDeny. The rule is not changed.
-func Check(r *v2.Rule) Findings {
-	var f Findings
-	f.addText(checkSubject(r))
+// check is the check of a rule for a release.
+type check struct {
+	*Checker
+	*Dialect
+	Findings
+}
+
+// Check returns what is wrong with the rule for the agents of a release.
+func (c *Checker) Check(d Dialect) Findings {
+	r, k := c.rule, check{Checker: c, Dialect: &d}
+	k.checkAuthentication()
+	if d.Later && len(r.Ingress)+len(r.IngressDeny)+len(r.Egress)+len(r.EgressDeny) == 0 {
+		k.add(Always, textNoEntries)
+	}
+	k.addText(checkSubject(r))
 	host := r.NodeSelector != nil
 	for i := range r.Ingress {
 		e := &r.Ingress[i]
-		checkEntry(&f, entry{host: host, ingress: true, peers: ingressPeers(&e.IngressPeers), ports: e.ToPorts, icmps: e.ICMPs})
+		k.checkEntry(entry{host: host, ingress: true, peers: ingressPeers(&e.IngressPeers, &d), ports: e.ToPorts, icmps: e.ICMPs})
 	}
 	for i := range r.IngressDeny {
 		e := &r.IngressDeny[i]
-		checkEntry(&f, entry{host: host, ingress: true, peers: ingressPeers(&e.IngressPeers), ports: openPorts(e.ToPorts), icmps: e.ICMPs})
+		k.checkEntry(entry{host: host, ingress: true, peers: ingressPeers(&e.IngressPeers, &d), ports: openPorts(e.ToPorts), icmps: e.ICMPs})
 	}
 	for i := range r.Egress {
 		e := &r.Egress[i]
-		checkEntry(&f, entry{host: host, peers: egressPeers(&e.EgressPeers, e.ToFQDNs), ports: e.ToPorts, icmps: e.ICMPs})
+		k.checkEntry(entry{host: host, peers: egressPeers(&e.EgressPeers, e.ToFQDNs, &d), ports: e.ToPorts, icmps: e.ICMPs})
 	}
 	for i := range r.EgressDeny {
 		e := &r.EgressDeny[i]
-		checkEntry(&f, entry{host: host, peers: egressPeers(&e.EgressPeers, nil), ports: openPorts(e.ToPorts), icmps: e.ICMPs})
+		k.checkEntry(entry{host: host, peers: egressPeers(&e.EgressPeers, nil, &d), ports: openPorts(e.ToPorts), icmps: e.ICMPs})
 	}
-	return f
+	return k.Findings
+}
+
+// checkAuthentication comes first: its finding does not depend on others.
+func (k *check) checkAuthentication() {
+	if !k.Authentication {
+		return
+	}
+	switch {
+	case slices.ContainsFunc(k.rule.Ingress, func(e v2.IngressRule) bool { return e.Authentication != nil }):
+		k.add(Authentication, fmt.Sprintf(textAuth, "ingress"))
+	case slices.ContainsFunc(k.rule.Egress, func(e v2.EgressRule) bool { return e.Authentication != nil }):
+		k.add(Authentication, fmt.Sprintf(textAuth, "egress"))
+	}
 }
 
 // checkSubject checks what the rule is about.
@@ -74,54 +104,83 @@ type entry struct {
 	icmps         []v2.ICMPRule
 }
 
-func checkEntry(f *Findings, e entry) {
-	if f.done() {
+func (k *check) checkEntry(e entry) {
+	if k.done() {
 		return
 	}
-	f.addText(checkSelectors(e.peers.selectors))
-	if e.host && e.ingress && e.hasL7() {
-		f.add(Always, textL7OnHostIngress)
+	if k.Later {
+		k.checkLaterEntry(e)
+		return
 	}
-	f.addText(checkCombination(e.peers))
+	k.addText(checkSelectors(e.peers.selectors))
+	k.checkHostIngress(e)
+	k.addText(k.checkCombination(e.peers))
 	if e.peers.services && len(e.ports) > 0 {
-		f.add(Always, textServicePorts)
+		k.add(Always, textServicePorts)
 	}
-	checkL7Support(f, e)
-	checkICMP(f, e)
+	k.checkL7Support(e)
+	k.checkICMP(e)
+	k.checkFields(e)
 	for i := range e.ports {
-		f.addText(checkPorts(&e.ports[i], e.ingress))
+		k.checkPorts(&e.ports[i], e.ingress)
 	}
-	f.addText(checkAddresses(e.peers))
+	k.addText(k.checkAddresses(e.peers))
+	k.addText(k.checkNames(e.peers))
 	if e.peers.nodes {
-		f.add(NodeSelectors, textNodesOff)
+		k.add(NodeSelectors, textNodesOff)
 	}
 }
 
-func (e entry) hasL7() bool {
+// checkLaterEntry has the order of 1.18 and later.
+func (k *check) checkLaterEntry(e entry) {
+	k.addText(k.checkCombination(e.peers))
+	peers := checkSelectors(e.peers.selectors)
+	if peers == "" {
+		peers = k.checkAddresses(e.peers)
+	}
+	switch {
+	case e.peers.nodes && peers != "":
+		k.add(NodeSelectors, peers+"\n"+textNodesOff)
+	case e.peers.nodes:
+		k.add(NodeSelectors, textNodesOff)
+	}
+	k.addText(peers)
+	k.checkHostIngress(e)
+	k.checkL7Support(e)
+	k.checkICMP(e)
 	for i := range e.ports {
-		if hasL7(e.ports[i].Rules) {
-			return true
-		}
+		k.checkPorts(&e.ports[i], e.ingress)
 	}
-	return false
+	k.checkFields(e)
+	k.addText(k.checkNames(e.peers))
 }
 
-// checkL7Support checks whether the messages of an entry can be checked at all.
-func checkL7Support(f *Findings, e entry) {
-	if !e.hasL7() {
+func (k *check) checkHostIngress(e entry) {
+	if e.host && e.ingress && k.entryHasL7(e) {
+		k.add(Always, textL7OnHostIngress)
+	}
+}
+
+func (k *check) entryHasL7(e entry) bool {
+	return slices.ContainsFunc(e.ports, func(p v2.PortRule) bool { return k.hasL7(p.Rules) })
+}
+
+// checkL7Support reports protocols that are not supported in a place, whatever their rules are.
+func (k *check) checkL7Support(e entry) {
+	if !k.entryHasL7(e) {
 		return
 	}
-	f.add(L7Proxy, textL7Proxy)
+	k.add(L7Proxy, textL7Proxy)
 	for i := range e.ports {
 		rules := e.ports[i].Rules
 		switch {
 		case rules == nil:
 		case e.ingress && rules.DNS != nil:
-			f.add(Always, textDNSOnIngress)
+			k.add(Always, textDNSOnIngress)
 		case e.host && !e.ingress && rules.HTTP != nil:
-			f.add(Always, onHostEgress("HTTP"))
-		case e.host && !e.ingress && rules.Kafka != nil:
-			f.add(Always, onHostEgress("Kafka"))
+			k.add(Always, onHostEgress("HTTP"))
+		case e.host && !e.ingress && rules.Kafka != nil && k.Messages:
+			k.add(Always, onHostEgress("Kafka"))
 		}
 	}
 }
@@ -133,21 +192,28 @@ func onHostEgress(protocol string) string {
 // maxElements is how many ports an entry of toPorts may have, and how many fields one of icmps.
 const maxElements = 40
 
-func checkICMP(f *Findings, e entry) {
+func (k *check) checkICMP(e entry) {
 	if len(e.icmps) == 0 {
 		return
 	}
-	f.add(ICMPRules, textICMPOff)
+	k.add(ICMPRules, textICMPOff)
 	if len(e.ports) > 0 {
-		f.add(Always, textICMPWithPorts)
+		text := k.text(textICMPWithPorts)
+		if k.Later {
+			text = strings.TrimSuffix(text, ".")
+		}
+		k.add(Always, text)
 	}
+}
+
+func (k *check) checkFields(e entry) {
 	for _, rule := range e.icmps {
 		if len(rule.Fields) > maxElements {
-			f.add(Always, "too many types, the max is 40")
+			k.add(Always, "too many types, the max is 40")
 		}
 		for _, field := range rule.Fields {
 			if field.Family != "" && field.Family != v2.ICMPv4 && field.Family != v2.ICMPv6 {
-				f.add(Always, "wrong family: "+string(field.Family))
+				k.add(Always, "wrong family: "+string(field.Family))
 			}
 		}
 	}

@@ -14,6 +14,8 @@ const (
 	L7Proxy
 	ICMPRules
 	NodeSelectors
+	EmptyPorts // ports without a number
+	Authentication
 )
 
 // Features are the features that agents have, a bit each.
@@ -35,14 +37,23 @@ type Finding struct {
 // rule has none. They do not depend on the options, so that they can be kept in place of the rule.
 type Findings []Finding
 
-// First is the first finding that holds with the features of the agents, "" if there is none.
+// First is the first finding that holds with the features of the agents, "" if there is none. That of authentication, which is checked
+// apart from all others, is a line of its own.
 func (f Findings) First(on Features) string {
+	first, apart := "", ""
 	for _, one := range f {
-		if !on.Has(one.Without) {
-			return one.Text
+		switch {
+		case on.Has(one.Without):
+		case one.Without == Authentication:
+			apart = one.Text
+		case first == "":
+			first = one.Text
 		}
 	}
-	return ""
+	if first != "" && apart != "" {
+		return first + "\n" + apart
+	}
+	return first + apart
 }
 
 // done reports whether a finding holds always: the rest of the rule is not checked.

@@ -18,11 +18,13 @@ const (
 )
 
 // hasL7 reports whether rules for messages are present, if only as an empty list.
-func hasL7(r *v2.L7Rules) bool { return r != nil && (protocols(r) > 0 || r.L7 != nil) }
+func (k *check) hasL7(r *v2.L7Rules) bool {
+	return r != nil && (k.protocols(r) > 0 || r.L7 != nil && k.Messages)
+}
 
 // protocols is the number of protocols that have rules.
-func protocols(r *v2.L7Rules) (n int) {
-	for _, present := range []bool{r.HTTP != nil, r.Kafka != nil, r.DNS != nil, r.L7Proto != ""} {
+func (k *check) protocols(r *v2.L7Rules) (n int) {
+	for _, present := range []bool{r.HTTP != nil, r.DNS != nil, r.Kafka != nil && k.Messages, r.L7Proto != "" && k.Messages} {
 		if present {
 			n++
 		}
@@ -30,22 +32,20 @@ func protocols(r *v2.L7Rules) (n int) {
 	return n
 }
 
-func checkL7(r *v2.L7Rules) string {
+func (k *check) checkL7(r *v2.L7Rules) string {
 	switch {
 	case r == nil:
 		return ""
-	case protocols(r) > 1:
+	case k.protocols(r) > 1:
 		return textManyL7
-	case r.L7 != nil && r.L7Proto == "":
+	case k.Messages && r.L7 != nil && r.L7Proto == "":
 		return textNoL7Proto
 	}
-	for _, rule := range r.HTTP {
-		if text := checkHTTP(rule); text != "" {
-			return text
-		}
+	if text := k.checkHTTP(r.HTTP); text != "" {
+		return text
 	}
 	for _, s := range r.DNS {
-		if text := checkFQDN(s); text != "" {
+		if text := k.checkFQDN(s); text != "" {
 			return text
 		}
 	}

@@ -35,7 +35,7 @@ func (p *peers) addSelectors(all []v2.LabelSelector) {
 	}
 }
 
-func ingressPeers(in *v2.IngressPeers) peers {
+func ingressPeers(in *v2.IngressPeers, d *Dialect) peers {
 	p := peers{cidrs: in.FromCIDR, cidrSets: in.FromCIDRSet, entities: in.FromEntities, nodes: len(in.FromNodes) > 0}
 	p.addKind("FromCIDR", len(in.FromCIDR))
 	p.addKind("FromCIDRSet", len(in.FromCIDRSet))
@@ -44,12 +44,14 @@ func ingressPeers(in *v2.IngressPeers) peers {
 	p.addKind("FromGroups", len(in.FromGroups))
 	p.addKind("FromNodes", len(in.FromNodes))
 	p.addSelectors(in.FromEndpoints)
-	p.addSelectors(in.FromRequires)
+	if d.Requires {
+		p.addSelectors(in.FromRequires)
+	}
 	p.addSelectors(in.FromNodes)
 	return p
 }
 
-func egressPeers(out *v2.EgressPeers, fqdns []v2.FQDNSelector) peers {
+func egressPeers(out *v2.EgressPeers, fqdns []v2.FQDNSelector, d *Dialect) peers {
 	p := peers{
 		cidrs: out.ToCIDR, cidrSets: out.ToCIDRSet, entities: out.ToEntities, fqdns: fqdns,
 		services: len(out.ToServices) > 0, nodes: len(out.ToNodes) > 0,
@@ -63,7 +65,9 @@ func egressPeers(out *v2.EgressPeers, fqdns []v2.FQDNSelector) peers {
 	p.addKind("ToNodes", len(out.ToNodes))
 	p.addKind("ToServices", len(out.ToServices))
 	p.addSelectors(out.ToEndpoints)
-	p.addSelectors(out.ToRequires)
+	if d.Requires {
+		p.addSelectors(out.ToRequires)
+	}
 	p.addSelectors(out.ToNodes)
 	for _, s := range out.ToServices {
 		if s.K8sServiceSelector != nil {
@@ -73,21 +77,21 @@ func egressPeers(out *v2.EgressPeers, fqdns []v2.FQDNSelector) peers {
 	return p
 }
 
-func checkCombination(p peers) string {
+func (k *check) checkCombination(p peers) string {
 	if len(p.kinds) < 2 {
 		return ""
 	}
-	return fmt.Sprintf("Combining %s and %s is not supported yet", p.kinds[0], p.kinds[1])
+	return k.text(fmt.Sprintf("Combining %s and %s is not supported yet", p.kinds[0], p.kinds[1]))
 }
 
-func checkAddresses(p peers) string {
+func (k *check) checkAddresses(p peers) string {
 	for _, text := range p.cidrs {
 		if text := checkCIDR(text); text != "" {
 			return text
 		}
 	}
 	for _, rule := range p.cidrSets {
-		if text := checkCIDRRule(rule); text != "" {
+		if text := k.checkCIDRRule(rule); text != "" {
 			return text
 		}
 	}
@@ -96,8 +100,12 @@ func checkAddresses(p peers) string {
 			return fmt.Sprintf("unsupported entity: %s", e)
 		}
 	}
+	return ""
+}
+
+func (k *check) checkNames(p peers) string {
 	for _, s := range p.fqdns {
-		if text := checkFQDN(s); text != "" {
+		if text := k.checkFQDN(s); text != "" {
 			return text
 		}
 	}
@@ -116,31 +124,66 @@ func checkCIDR(text string) string {
 	return fmt.Sprintf("unable to parse CIDR: %v", err)
 }
 
-// checkCIDRRule checks a prefix, or a group of prefixes, and what is excepted of it.
-func checkCIDRRule(rule v2.CIDRRule) string {
+const (
+	textNoCIDR   = "one of cidr, cidrGroupRef, or cidrGroupSelector is required"
+	textTwoCIDRs = "more than one of cidr, cidrGroupRef, or cidrGroupSelector may not be set"
+)
+
+func (k *check) checkCIDRRule(rule v2.CIDRRule) string {
+	if !k.Later {
+		return k.checkRange(rule, rule.CIDRGroupRef == "")
+	}
+	set := 0
+	for _, is := range []bool{rule.CIDR != "", rule.CIDRGroupRef != "", rule.CIDRGroupSelector != nil} {
+		if is {
+			set++
+		}
+	}
+	switch {
+	case set == 0:
+		return textNoCIDR
+	case set > 1:
+		return textTwoCIDRs
+	case rule.CIDR != "":
+		return k.checkRange(rule, true)
+	case rule.CIDRGroupSelector == nil:
+		return ""
+	}
+	text := checkSelector(rule.CIDRGroupSelector)
+	switch {
+	case text == "":
+		return ""
+	case k.Within:
+		return "failed to sanitize cidrGroupSelector: " + text
+	}
+	return "failed to parse cidrGroupSelector: " + text
+}
+
+// checkRange is the finding of a range with exceptions; own says that it is one, and no reference to a group.
+func (k *check) checkRange(rule v2.CIDRRule, own bool) string {
 	var whole netip.Prefix
-	if rule.CIDRGroupRef == "" {
+	if own {
 		var text string
-		if whole, text = parseCIDRRule(rule.CIDR); text != "" {
+		if whole, text = k.parseCIDRRule(rule.CIDR); text != "" {
 			return text
 		}
 	}
 	for _, text := range rule.Except {
-		part, problem := parseCIDRRule(text)
+		part, problem := k.parseCIDRRule(text)
 		if problem != "" {
 			return problem
 		}
-		if rule.CIDRGroupRef == "" && (!whole.Contains(part.Addr()) || part.Bits() < whole.Bits()) {
+		if own && (!whole.Contains(part.Addr()) || k.Within && part.Bits() < whole.Bits()) {
 			return fmt.Sprintf("allow CIDR prefix %s does not contain exclude CIDR prefix %s", whole, part)
 		}
 	}
 	return ""
 }
 
-func parseCIDRRule(text string) (p netip.Prefix, problem string) {
+func (k *check) parseCIDRRule(text string) (p netip.Prefix, problem string) {
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Sprintf("Unable to parse CIDRRule %q: %v", text, err)
+		return p, k.text(fmt.Sprintf("Unable to parse CIDRRule %q: %v", text, err))
 	}
 	return p, ""
 }
@@ -157,14 +200,23 @@ var (
 
 const textTwoFQDNs = "only one of MatchName or MatchPattern is allowed in an FQDNSelector"
 
-func checkFQDN(s v2.FQDNSelector) string {
+// maxPattern is how long a pattern may be from 1.19 on.
+const maxPattern = 255
+
+func (k *check) checkFQDN(s v2.FQDNSelector) string {
+	name, pattern := ". and -", "., - and *"
+	if k.EmptyPorts {
+		name, pattern = "., -, _", "., -, _ and *"
+	}
 	switch {
 	case s.MatchName != "" && s.MatchPattern != "":
 		return textTwoFQDNs
 	case s.MatchName != "" && !nameCharacters.MatchString(s.MatchName):
-		return fmt.Sprintf("Invalid characters in MatchName: %q. Only 0-9, a-z, A-Z and . and - characters are allowed", s.MatchName)
+		return fmt.Sprintf("Invalid characters in MatchName: %q. Only 0-9, a-z, A-Z and %s characters are allowed", s.MatchName, name)
 	case s.MatchPattern != "" && !patternCharacters.MatchString(s.MatchPattern):
-		return fmt.Sprintf("Invalid characters in MatchPattern: %q. Only 0-9, a-z, A-Z and ., - and * characters are allowed", s.MatchPattern)
+		return fmt.Sprintf("Invalid characters in MatchPattern: %q. Only 0-9, a-z, A-Z and %s characters are allowed", s.MatchPattern, pattern)
+	case k.EmptyPorts && len(s.MatchPattern) > maxPattern:
+		return fmt.Sprintf("Invalid MatchPattern: %q. Must be <= %d characters long.", s.MatchPattern, maxPattern)
 	}
 	return ""
 }

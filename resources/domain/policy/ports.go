@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -21,28 +22,26 @@ const (
 	textDNSNoPort     = "Port 53 must be specified for DNS rules"
 	textServerNamesL7 = "ServerNames are not allowed with L7 rules without TLS termination"
 	textServerName    = "Empty server name is not allowed"
+
+	textNoPortPossible = "port must be empty or 0"
 )
 
-// checkPorts checks an entry of toPorts.
-func checkPorts(r *v2.PortRule, ingress bool) string {
+func (k *check) checkPorts(r *v2.PortRule, ingress bool) {
 	if len(r.Ports) > maxElements {
-		return textTooManyPorts
+		k.add(Always, textTooManyPorts)
 	}
 	for _, p := range r.Ports {
-		if text := checkPort(p, r.Rules); text != "" {
-			return text
+		if k.done() {
+			return
 		}
+		k.checkPort(p, r.Rules)
 	}
 	if r.Rules != nil && r.Rules.DNS != nil && len(r.Ports) == 0 {
-		return textDNSNoPort
+		k.add(Always, k.text(textDNSNoPort))
 	}
-	if text := checkTLS(r); text != "" {
-		return text
-	}
-	if text := checkListener(r, ingress); text != "" {
-		return text
-	}
-	return checkL7(r.Rules)
+	k.addText(k.checkTLS(r))
+	k.addText(k.checkListener(r, ingress))
+	k.addText(k.checkL7(r.Rules))
 }
 
 // maxServiceName is the most letters of a service name, of RFC 6335.
@@ -54,54 +53,65 @@ func isServiceName(text string) bool {
 	return len(text) <= maxServiceName && serviceName.MatchString(text)
 }
 
-func checkPort(p v2.PortProtocol, rules *v2.L7Rules) string {
-	if p.Port == "" {
-		return textNoPort
+func (k *check) checkPort(p v2.PortProtocol, rules *v2.L7Rules) {
+	var number uint64
+	named := false
+	switch {
+	case p.Port == "" && k.EmptyPorts:
+		k.add(EmptyPorts, k.text(textNoPort))
+	case p.Port == "":
+		k.add(Always, textNoPort)
+		return
+	default:
+		var err error
+		number, err = strconv.ParseUint(p.Port, 10, 16)
+		if named = isServiceName(p.Port); err != nil && !named {
+			k.add(Always, k.text(fmt.Sprintf("Unable to parse port: %v", err)))
+			return
+		}
 	}
-	number, err := strconv.ParseUint(p.Port, 10, 16)
-	named := isServiceName(p.Port)
-	if err != nil && !named {
-		return fmt.Sprintf("Unable to parse port: %v", err)
+	protocol := cmp.Or(strings.ToUpper(string(p.Protocol)), string(v2.ProtocolAny))
+	if !k.has(protocol) {
+		k.add(Always, fmt.Sprintf("invalid protocol %q, must be { %s }", p.Protocol, k.Protocols))
+		return
 	}
-	protocol := strings.ToUpper(string(p.Protocol))
 	switch v2.L4Protocol(protocol) {
-	case "":
-		protocol = string(v2.ProtocolAny)
 	case v2.ProtocolTCP, v2.ProtocolUDP, v2.ProtocolSCTP, v2.ProtocolAny:
 	default:
-		return fmt.Sprintf("invalid protocol %q, must be { tcp | udp | sctp | any }", p.Protocol)
+		if number != 0 || named {
+			k.add(Always, textNoPortPossible)
+		}
 	}
-	if !hasL7(rules) {
-		return ""
+	if !k.hasL7(rules) {
+		return
 	}
 	switch {
 	case number == 0 && !named:
-		return textL7PortZero
+		k.add(Always, textL7PortZero)
 	case rules.DNS == nil && protocol != string(v2.ProtocolTCP):
-		return fmt.Sprintf("L7 rules can only apply to TCP (not %s) except for DNS rules", protocol)
+		k.add(Always, fmt.Sprintf("L7 rules can only apply to TCP (not %s) except for DNS rules", protocol))
 	case rules.DNS != nil && uint64(max(0, p.EndPort)) > number:
-		return textDNSRange
+		k.add(Always, textDNSRange)
 	}
-	return ""
 }
 
-func checkTLS(r *v2.PortRule) string {
+func (k *check) checkTLS(r *v2.PortRule) string {
 	switch {
-	case len(r.ServerNames) > 0 && hasL7(r.Rules) && r.TerminatingTLS == nil:
+	case len(r.ServerNames) > 0 && k.hasL7(r.Rules) && r.TerminatingTLS == nil:
 		return textServerNamesL7
 	case slices.Contains(r.ServerNames, ""):
-		return textServerName
+		return k.text(textServerName)
 	}
 	return ""
 }
 
-func checkListener(r *v2.PortRule, ingress bool) string {
+func (k *check) checkListener(r *v2.PortRule, ingress bool) string {
 	switch {
 	case r.Listener == nil:
 		return ""
 	case ingress:
 		return fmt.Sprintf("Listener is not allowed on ingress (%s)", r.Listener.Name)
-	case hasL7(r.Rules):
+	case k.hasL7(r.Rules):
 		return fmt.Sprintf("Listener is not allowed with L7 rules (%s)", r.Listener.Name)
 	}
 	return ""

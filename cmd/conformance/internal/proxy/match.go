@@ -101,8 +101,10 @@ func newString(m *matcherv3.StringMatcher) (func(string) bool, error) {
 	switch {
 	case m == nil:
 		return nil, nil
-	case m.GetSuffix() != "", m.IgnoreCase:
-		return nil, errors.New("a match of a suffix, or without case, is served for names of certificates alone")
+	case m.GetContains() != "" && m.IgnoreCase:
+		return func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(m.GetContains())) }, nil
+	case m.GetSuffix() != "", m.GetContains() != "", m.IgnoreCase:
+		return nil, errors.New("a match of a suffix, or without case, is served for names of certificates and ports of hosts alone")
 	case m.GetSafeRegex() != nil:
 		return full(m.GetSafeRegex())
 	case m.GetPrefix() != "":

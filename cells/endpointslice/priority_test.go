@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslice
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/time/rate"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skep-operator/skep/resources/operatortest"
+)
+
+// CES-34: what waits in the fast queue is next, in whatever order they came; one that gives up takes no turn.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		turns := newTurns(rate.NewLimiter(1, 1))
+		var order []string
+		wait := func(ctx context.Context, name string, isFast bool) {
+			go func() {
+				if turns.wait(ctx, isFast) == nil {
+					order = append(order, name)
+				}
+			}()
+			synctest.Wait()
+		}
+		go func() { _ = turns.run(ctx) }()
+		wait(ctx, "first", false) // has the burst
+		for _, name := range []string{"a", "b", "c"} {
+			wait(ctx, name, false)
+		}
+		gone, giveUp := context.WithCancel(ctx)
+		wait(gone, "gone", true)
+		giveUp()
+		wait(ctx, "x", true)
+		wait(ctx, "y", true)
+		time.Sleep(5500 * time.Millisecond)
+		synctest.Wait()
+		if got := strings.Join(order, " "); got != "first x y a b c" {
+			t.Errorf("the order is %s", got)
+		}
+		cancel()
+	})
+}
+
+// Number 22 of the contract's endpoint-slices.md; CES-34, CES-E19: with 50 slices due at one a second, that of a Namespace with priority is next.
+func TestPriorityNamespaces(t *testing.T) {
+	w := newWorld(t)
+	const first = "first"
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: first, Annotations: map[string]string{priorityAnnotation: priority}}}
+	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.core.CoreV1().Namespaces().Delete(context.Background(), first, metav1.DeleteOptions{}) })
+	o := w.start("fcfs", `--ces-rate-limits=[{"nodes":0,"limit":1,"burst":1}]`, "--ces-max-ciliumendpoints-per-ces=1")
+	w.many("shop", 50, 7)
+	operatortest.Eventually(t, "the first is written", func() bool { return len(w.list()) > 0 })
+	w.endpoint(first, "web", status(8))
+	operatortest.Eventually(t, "that of the Namespace with priority is written", func() bool {
+		for _, s := range w.list() {
+			if s.Object["namespace"] == first {
+				return true
+			}
+		}
+		return false
+	})
+	if n := len(w.list()); n > 40 { // in the order in which they were due it would be the last of 51
+		t.Errorf("%d slices are written before it", n)
+	}
+	if n := o.Metric("ces_queueing_delay_seconds", fast); n != 1 {
+		t.Errorf("%v writes of the fast queue", n)
+	}
+}

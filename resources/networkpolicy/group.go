@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package networkpolicy
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"slices"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+)
+
+// Group is a group of a cloud that a rule refers to, as the JSON of which agents compute its id.
+type Group string
+
+// ID is what a CiliumCIDRGroup with the addresses of the group is found by.
+func (g Group) ID() string {
+	sum := sha256.Sum224([]byte(g))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// groupJSON is a v2.PolicyGroup whose empty fields are left out.
+type groupJSON struct {
+	AWS *awsJSON `json:"aws,omitempty"`
+}
+
+type awsJSON struct {
+	Labels              map[string]string `json:"labels,omitempty"`
+	SecurityGroupsIDs   []string          `json:"securityGroupsIds,omitempty"`
+	SecurityGroupsNames []string          `json:"securityGroupsNames,omitempty"`
+	Region              string            `json:"region,omitempty"`
+}
+
+func newGroup(g *v2.PolicyGroup) Group {
+	var text groupJSON
+	if g.AWS != nil {
+		own := awsJSON(*g.AWS)
+		text.AWS = &own
+	}
+	raw, _ := json.Marshal(text) // of strings
+	return Group(raw)
+}
+
+// MaxGroups is the most groups of a policy that are looked up. One more is kept, as the sign that there are more.
+const MaxGroups = 256
+
+// groupsOf are the groups that a rule refers to, each once.
+func groupsOf(r *v2.Rule) (all []Group) {
+	add := func(groups []v2.PolicyGroup) {
+		for i := range groups {
+			all = addGroups(all, newGroup(&groups[i]))
+		}
+	}
+	for i := range r.Ingress {
+		add(r.Ingress[i].FromGroups)
+	}
+	for i := range r.IngressDeny {
+		add(r.IngressDeny[i].FromGroups)
+	}
+	for i := range r.Egress {
+		add(r.Egress[i].ToGroups)
+	}
+	for i := range r.EgressDeny {
+		add(r.EgressDeny[i].ToGroups)
+	}
+	return all
+}
+
+// addGroups adds groups that are not there yet, up to the bound.
+func addGroups(all []Group, more ...Group) []Group {
+	for _, g := range more {
+		if len(all) <= MaxGroups && !slices.Contains(all, g) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
