@@ -20,6 +20,13 @@ import (
 // The addresses of groups have two forms: derived policies, which all agents take, and CIDR groups. One form is removed when the
 // other one has been in place for so long that agents have it: they watch the two kinds independently of each other.
 
+// timing is how long the change from one form to the other takes. Tests have shorter times.
+type timing struct {
+	leftovers time.Duration // from the beginning of a term until what others have left is looked at
+	overlap   time.Duration // for which both forms are in place
+	recheck   time.Duration // between looks at what is waited for
+}
+
 // agentRelease is the release of an agent, if it is known.
 type agentRelease struct {
 	release release.Release
