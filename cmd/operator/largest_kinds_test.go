@@ -488,6 +488,9 @@ var ciliumGiants = []giant{
 	ciliumOf(v2alpha1.CiliumPodIPPoolResource, "CiliumPodIPPool", "CIDRs", 60_000, func(n int) set {
 		return set{"spec": set{"ipv4": set{"maskSize": int64(28), "cidrs": of(n, func(i int) any { return fmt.Sprintf("11.%d.%d.0/24", i>>8&0xff, i&0xff) })}}}
 	}),
+	ciliumOf(v2.CiliumCIDRGroupResource, "CiliumCIDRGroup", "CIDRs", 60_000, func(n int) set {
+		return set{"spec": set{"externalCIDRs": of(n, func(i int) any { return fmt.Sprintf("11.%d.%d.0/24", i>>8&0xff, i&0xff) })}}
+	}),
 	ciliumOf(v2.CiliumEnvoyConfigResource, "CiliumEnvoyConfig", "resources", 12_000, func(n int) set {
 		return set{"spec": set{"resources": of(n, func(i int) any {
 			return set{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": fmt.Sprintf("cluster-%d", i), "deep": set{"a": list{set{"b": int64(i)}}}}

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,7 +27,9 @@ type Names struct {
 
 	mu     sync.Mutex
 	owners map[copyName]*owner
-	names  map[copyOf]string // what was answered
+	held   map[Object][]copyName // the names of an owner, few; not those of other writers
+	names  map[copyOf]string     // what was answered
+	freed  []copyName            // were released, in that order
 }
 
 // copyName is a name in a namespace of copies, and copyOf an object that is copied there.
@@ -48,7 +51,7 @@ const reuse = time.Minute
 
 // NewNames returns names of which none is given yet.
 func NewNames() *Names {
-	return &Names{now: time.Now, known: make(chan struct{}), owners: map[copyName]*owner{}, names: map[copyOf]string{}}
+	return &Names{now: time.Now, known: make(chan struct{}), owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{}}
 }
 
 // Known returns a channel that is closed once the copies that exist have their names. Before that, no name is to be asked for.
@@ -81,7 +84,7 @@ func (n *Names) Exists(namespace, name string, of Object) {
 	if has := n.owners[at]; has != nil && has.of != of && has.released.IsZero() && has.of != (Object{}) {
 		return // who was given the name keeps it; the Secret is not written then
 	}
-	n.owners[at] = &owner{of: of}
+	n.give(at, of)
 	if was, answered := n.names[key]; of != (Object{}) && (!answered || was != of.CopyName() && name == of.CopyName() && !n.isKnown()) {
 		n.names[key] = name
 	}
@@ -101,7 +104,7 @@ func (n *Names) Gone(namespace, name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if has := n.owners[copyName{namespace, name}]; has != nil && has.of == (Object{}) {
-		delete(n.owners, copyName{namespace, name})
+		n.free(copyName{namespace, name})
 	}
 }
 
@@ -111,7 +114,7 @@ func (n *Names) Of(namespace string, o Object) string {
 	defer n.mu.Unlock()
 	key := copyOf{namespace, o}
 	if name, answered := n.names[key]; answered {
-		n.owners[copyName{namespace, name}] = &owner{of: o}
+		n.give(copyName{namespace, name}, o)
 		return name
 	}
 	name := o.CopyName()
@@ -135,8 +138,33 @@ func (n *Names) assign(at copyName, o Object) bool {
 	if has != nil && has.of != o && (has.released.IsZero() || n.now().Sub(has.released) < reuse) {
 		return false
 	}
-	n.owners[at] = &owner{of: o}
+	n.give(at, o)
 	return true
+}
+
+// give makes an object the owner of a name, which is in use then.
+func (n *Names) give(at copyName, o Object) {
+	if has := n.owners[at]; has != nil && has.of == o {
+		has.released = time.Time{}
+		return
+	}
+	n.free(at)
+	n.owners[at] = &owner{of: o}
+	if o != (Object{}) {
+		n.held[o] = append(n.held[o], at)
+	}
+}
+
+// free takes a name from its owner.
+func (n *Names) free(at copyName) {
+	has := n.owners[at]
+	if has == nil {
+		return
+	}
+	delete(n.owners, at)
+	if n.held[has.of] = slices.DeleteFunc(n.held[has.of], func(a copyName) bool { return a == at }); len(n.held[has.of]) == 0 {
+		delete(n.held, has.of)
+	}
 }
 
 // Release takes the names from an object that nothing refers to any more, and that has no copy.
@@ -144,14 +172,23 @@ func (n *Names) Release(o Object) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	now := n.now()
-	for at, has := range n.owners {
-		if has.of == o && has.released.IsZero() {
+	for _, at := range n.held[o] {
+		if has := n.owners[at]; has.released.IsZero() {
 			has.released = now
+			n.freed = append(n.freed, at)
 			delete(n.names, copyOf{at.namespace, o})
 		}
-		if !has.released.IsZero() && now.Sub(has.released) >= reuse {
-			delete(n.owners, at)
+	}
+	for len(n.freed) > 0 {
+		has := n.owners[n.freed[0]]
+		switch {
+		case has == nil, has.released.IsZero(): // another one has it, or this one again
+		case now.Sub(has.released) < reuse:
+			return
+		default:
+			n.free(n.freed[0])
 		}
+		n.freed = n.freed[1:]
 	}
 }
 

@@ -65,6 +65,29 @@ func TestNamesOfCopies(t *testing.T) {
 	}
 }
 
+// What is released goes once its name may be another's, and what is asked for again meanwhile stays.
+func TestReleasedNamesGo(t *testing.T) {
+	now := time.Unix(1000, 0)
+	n := NewNames()
+	n.now = func() time.Time { return now }
+	n.MarkKnown()
+	const many = 100
+	numbered := func(i int) Object { return object("a", fmt.Sprint("s", i)) }
+	for i := range many {
+		n.Of("copies", numbered(i))
+		n.Of("others", numbered(i))
+	}
+	for i := range many {
+		n.Release(numbered(i))
+	}
+	n.Of("copies", numbered(0))
+	now = now.Add(reuse)
+	n.Release(object("b", "none"))
+	if len(n.owners) != 1 || len(n.names) != 1 || len(n.held) != 1 || len(n.freed) != 0 {
+		t.Errorf("of %d objects %d names, %d answers, %d owners and %d releases are left, and one is in use", many, len(n.owners), len(n.names), len(n.held), len(n.freed))
+	}
+}
+
 // Whichever object comes first, and whatever copies exist at the start: no two objects have one name, each keeps its own, and the
 // next leader gives the same to those that have copies.
 func TestNamesAreOfOneObject(t *testing.T) {
