@@ -31,7 +31,7 @@ func streamOf[T any](t *testing.T, objs ...*T) *stream.Local[T] {
 	return l
 }
 
-// MCS-49; rule K3 of the contract's tenants.md: an export of the largest objects that the API server accepts fits into a request of etcd; the
+// MCS-49; K3 of the contract's tenants.md: an export of the largest objects that the API server accepts fits into a request of etcd; the
 // ports that are left out are named on the ServiceExport and in health.
 func TestExportsLargerThanAKey(t *testing.T) {
 	var ports []corev1.ServicePort

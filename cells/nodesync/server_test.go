@@ -290,7 +290,7 @@ func TestNoCiliumNode(t *testing.T) {
 	w.stay("a")
 }
 
-// NSYN-16; rule K3 of the contract's tenants.md: a node that is too large for its key is written without annotations, or not at all, which is named
+// NSYN-16; K3 of the contract's tenants.md: a node that is too large for its key is written without annotations, or not at all, which is named
 // and not tried again; the keys of others are written.
 func TestServerNodesLargerThanAKey(t *testing.T) {
 	w := newWorld(t)

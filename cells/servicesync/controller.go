@@ -123,11 +123,12 @@ func (c *controller) reportBeyond(s *service, out beyond) {
 	}
 	text := out.text() + ": with them the key would be larger than etcd accepts; use fewer"
 	c.Log.Warn("a Service is not exported as a whole", "service", key.String(), "detail", text)
-	reason := "BackendsNotExported"
-	if out.backends == 0 {
-		reason = "ServiceTooLarge"
+	about := corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}
+	if out.backends > 0 {
+		c.Events.Warning(about, "BackendsNotExported", text)
+	} else {
+		c.Events.Warning(about, "ServiceTooLarge", text)
 	}
-	c.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}, reason, text)
 }
 
 // forget removes what was reported of a Service that has no key.

@@ -252,7 +252,7 @@ func TestBackendsBeyondTheSizeOfAKey(t *testing.T) {
 	}
 }
 
-// SSYNC-21; rule K3 of the contract's tenants.md: whatever a Service and its slices have, the value fits into a request of etcd, and uses most
+// SSYNC-21; K3 of the contract's tenants.md: whatever a Service and its slices have, the value fits into a request of etcd, and uses most
 // of it; what is left out is counted.
 func TestValuesOfTheLargestObjects(t *testing.T) {
 	text := func(prefix string, i, length int) string {

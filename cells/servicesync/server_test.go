@@ -504,7 +504,7 @@ func TestEndpointSlicesInAnyCase(t *testing.T) {
 	}
 }
 
-// SSYNC-21; rule K3 of the contract's tenants.md: of a Service that is larger than a key can be, as much is exported as fits; the Service has an
+// SSYNC-21; K3 of the contract's tenants.md: of a Service that is larger than a key can be, as much is exported as fits; the Service has an
 // Event, health names it, and the keys of others come and go.
 func TestServiceLargerThanAKey(t *testing.T) {
 	t.Parallel()
