@@ -29,4 +29,7 @@ var Cell = cell.Module("health", "Tells how the operator fares, over HTTP and a 
 	cell.Annotate(status.Command),
 	cell.Annotate(api.MetricsCommand),
 	cell.Annotate(api.ClusterCommand),
+	cell.Annotate(status.DumpInShell),
+	cell.Annotate(status.HealthInShell),
+	cell.Annotate(api.MetricsInShell),
 )

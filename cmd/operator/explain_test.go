@@ -31,6 +31,19 @@ func (o *operator) askFor(code int, args ...string) string {
 	return string(out)
 }
 
+// asksInShell asks by the names of the original's shell. CONF-18; number B8 of the contract's operator-shell.md.
+func (o *operator) asksInShell() {
+	o.t.Helper()
+	var dump struct{ Sections []any }
+	if text := o.ask("shell", "db/dump"); json.Unmarshal([]byte(text), &dump) != nil || len(dump.Sections) == 0 {
+		o.t.Errorf("shell db/dump: %s", text)
+	}
+	if text := o.ask("shell", "health"); !strings.Contains(text, "leader") {
+		o.t.Errorf("shell health: %s", text)
+	}
+	o.askFor(1, "shell", "db/tables")
+}
+
 // Every mutating call in the audit log is in the operator's own list of writes,
 // with its cause, and can be explained.
 func TestEveryWriteHasItsCause(t *testing.T) {
@@ -76,6 +89,7 @@ func TestEveryWriteHasItsCause(t *testing.T) {
 			t.Errorf("explain %s lacks %q:\n%s", of, want, text)
 		}
 	}
+	o.asksInShell()
 	standby, _ := w.run("standby", nil)
 	standby.says("standing by", 1)
 	for _, args := range [][]string{{"explain", "CiliumNode/node-7"}, {"writes"}} {

@@ -641,35 +641,41 @@ func (s *scene) occupy(address string) string {
 // certificate that is no longer valid.
 func (s *scene) expireCertificate() {
 	s.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	leaf := &x509.Certificate{
+	certificate, key := selfSigned(s.t, &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "late", Organization: []string{"system:masters"}},
 		NotBefore: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC), NotAfter: time.Date(2020, 2, 2, 2, 2, 2, 0, time.UTC),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, key.Public(), key)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	})
 	config := s.loadKubeconfig()
 	user := userOf(config)
 	dir := s.t.TempDir()
 	user.ClientCertificate, user.ClientKey = filepath.Join(dir, "client.crt"), filepath.Join(dir, "client.key")
 	user.ClientCertificateData, user.ClientKeyData = nil, nil
-	s.write(user.ClientCertificate, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
-	s.write(user.ClientKey, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
+	s.write(user.ClientCertificate, certificate)
+	s.write(user.ClientKey, key)
 	s.valid = s.kubeconfig
 	s.kubeconfig = filepath.Join(dir, "kubeconfig")
 	if err := clientcmd.WriteToFile(*config, s.kubeconfig); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// selfSigned is a certificate by itself, and its key, as PEM.
+func selfSigned(t *testing.T, leaf *x509.Certificate) (certificate, private []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, leaf, leaf, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})
 }
 
 // renewCertificate puts a certificate that is valid into the files.

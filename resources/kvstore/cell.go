@@ -37,6 +37,8 @@ var Cell = cell.Module("kvstore", "Connects the leader to etcd; all writes pass 
 	cell.Job("check", checkJob),
 	cell.Job("heartbeat", heartbeatJob),
 	cell.Annotate(troubleshootCommand),
+	cell.Annotate(keysCommand),
+	cell.Annotate(keysOfShell),
 )
 
 type provideParams struct {

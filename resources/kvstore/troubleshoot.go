@@ -155,10 +155,15 @@ func (c fileConfig) checkEndpoint(ctx context.Context, w io.Writer, endpoint str
 	return printed(w, "certificate of "+address, describeCertificate(server), nil)
 }
 
+// newReader is the client of a command, which only reads.
+func newReader(name, file string) (*Remote, error) {
+	deps := reconcile.Deps{Module: cell.ModuleInfo{ID: name}, Log: slog.New(slog.DiscardHandler), Health: health.NewTree().Reporter(name)}
+	return NewRemote(file, deps, nil)
+}
+
 // checkEtcd connects to etcd, reads the heartbeat, and makes the further checks.
 func checkEtcd(ctx context.Context, w io.Writer, file string, further func(context.Context, io.Writer, Client) error) error {
-	deps := reconcile.Deps{Module: cell.ModuleInfo{ID: "troubleshoot"}, Log: slog.New(slog.DiscardHandler), Health: health.NewTree().Reporter("troubleshoot")}
-	r, err := NewRemote(file, deps, nil)
+	r, err := newReader("troubleshoot", file)
 	if err != nil {
 		return err
 	}

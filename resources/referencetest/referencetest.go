@@ -6,6 +6,7 @@
 package referencetest
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -78,19 +79,70 @@ func State(t testing.TB, release, file, namespace string) []*unstructured.Unstru
 
 // merge returns the objects of a namespace, of two that are the same the later one.
 func merge(inputs, left []*unstructured.Unstructured, namespace string) (all []*unstructured.Unstructured) {
-	places := map[string]int{}
-	for _, u := range slices.Concat(inputs, left) {
-		id := u.GetKind() + " " + u.GetName()
-		switch place, known := places[id]; {
-		case u.GetNamespace() != namespace:
-		case known:
-			all[place] = u
-		default:
-			places[id] = len(all)
+	for _, u := range latest(slices.Concat(inputs, left)) {
+		if u.GetNamespace() == namespace {
 			all = append(all, u)
 		}
 	}
 	return all
+}
+
+// latest are objects of which the last one with a name stays, in the place of the first one.
+func latest(objects []*unstructured.Unstructured) (all []*unstructured.Unstructured) {
+	places := map[string]int{}
+	for _, u := range objects {
+		id := u.GetKind() + " " + u.GetNamespace() + "/" + u.GetName()
+		if place, known := places[id]; known {
+			all[place] = u
+			continue
+		}
+		places[id] = len(all)
+		all = append(all, u)
+	}
+	return all
+}
+
+// scenario is a file of a state.
+type scenario struct {
+	Inputs, Left []*unstructured.Unstructured
+	Etcd         map[string]any
+}
+
+func scenarios(t testing.TB, release string, names []string) (all []scenario) {
+	t.Helper()
+	for _, name := range names {
+		text, err := os.ReadFile(filepath.Join(Folder(t, "state-"+release), name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var one scenario
+		if err := yaml.UnmarshalStrict(text, &one); err != nil {
+			t.Fatalf("decoding %s of %s: %v", name, release, err)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// Whole returns all objects of scenarios that there were when the original of a release ended: the inputs, then what it made. Those
+// that it left are as it left them. Where one refers to the uid of another, it has "uid of" with the kind and the name.
+func Whole(t testing.TB, release string, names ...string) []*unstructured.Unstructured {
+	t.Helper()
+	var inputs, left []*unstructured.Unstructured
+	for _, one := range scenarios(t, release, names) {
+		inputs, left = append(inputs, one.Inputs...), append(left, one.Left...)
+	}
+	return latest(slices.Concat(inputs, left))
+}
+
+// Keys returns what there is in the etcd of the other cluster of scenarios: texts, and what is encoded as JSON.
+func Keys(t testing.TB, release string, names ...string) map[string]any {
+	t.Helper()
+	keys := map[string]any{}
+	for _, one := range scenarios(t, release, names) {
+		maps.Copy(keys, one.Etcd)
+	}
+	return keys
 }
 
 // Left returns an object of State, by its kind and its name.

@@ -95,7 +95,7 @@ func New(name string, cells cell.Cell, opts ...hive.Option) *cobra.Command {
 		return nil
 	}
 	root.AddCommand(graphCommand(h), cellsCommand(h), configCommand(h), whyCommand(h), validateCommand(h),
-		metricsCommand(h), versionCommand(h), hiveCommand(h))
+		metricsCommand(h), versionCommand(h), hiveCommand(h), shellCommand(h), referenceCommand())
 	h.Annotations(func(_ string, a any) {
 		if contribute, ok := a.(Subcommand); ok {
 			add(root, contribute(h))
@@ -180,6 +180,14 @@ func versionCommand(h *hive.Hive) *cobra.Command {
 func printVersion(w io.Writer, h *hive.Hive) error {
 	_, err := fmt.Fprintln(w, h.VersionText())
 	return err
+}
+
+// referenceCommand is the flag --cmdref as a command.
+func referenceCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "cmdref DIRECTORY", Short: "Write the reference of all commands as Markdown into a directory", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return writeReference(cmd.Root(), args[0]) },
+	}
 }
 
 // writeReference writes the Markdown of all commands, the same bytes each day.

@@ -6,6 +6,8 @@ package command
 import (
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -39,8 +41,37 @@ func metricsCommand(h *hive.Hive) *cobra.Command {
 	}
 	describe.Flags().StringVarP(&pattern, "match-pattern", "p", "", "Only names that match this regular expression")
 	describe.Flags().StringVarP(&output, "output", "o", "text", "text, json or yaml")
-	cmd.AddCommand(describe)
+	cmd.AddCommand(describe, dumpCommand(h))
 	return cmd
+}
+
+// dumpCommand writes the features of an operator, as tools of the original read them.
+func dumpCommand(h *hive.Hive) *cobra.Command {
+	features := &cobra.Command{
+		Use: "features DIRECTORY", Short: "Write the metrics of features that are on as feature-metrics.prom into a directory", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := Prepare(cmd, h); err != nil {
+				return err
+			}
+			declared, err := h.DeclaredMetrics()
+			if err != nil {
+				return err
+			}
+			var text strings.Builder
+			for _, m := range declared {
+				if strings.Contains(m.Name, "_feature_") {
+					fmt.Fprintf(&text, "# HELP %s %s\n# TYPE %s %s\n", m.Name, m.Help, m.Name, m.Type)
+				}
+			}
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(args[0], "feature-metrics.prom"), []byte(text.String()), 0o644)
+		},
+	}
+	dump := &cobra.Command{Use: "dump", Short: "Write metrics into files", Hidden: true}
+	dump.AddCommand(features)
+	return dump
 }
 
 func describeMetrics(w io.Writer, h *hive.Hive, match *regexp.Regexp, output string) error {

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"log/syslog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,7 +30,7 @@ const Subsys = "subsys"
 type Config struct {
 	Debug     bool              `flag:"debug" usage:"Log debug messages" short:"D"`
 	LogDriver []string          `flag:"log-driver" usage:"Log drivers besides stderr: syslog"`
-	LogOpt    map[string]string `flag:"log-opt" usage:"Log options: level, format (text, text-ts, json, json-ts), syslog.{level,facility,severity,tag,network,address}"`
+	LogOpt    map[string]string `flag:"log-opt" usage:"Log options: level, format (text, text-ts, json, json-ts), writer (stderr, stdout), syslog.{level,facility,severity,tag,network,address}"`
 }
 
 // Validate implements the check of config structs.
@@ -89,6 +90,15 @@ func (l *Log) CountProblems(count func(level, subsys string)) { l.count.Store(&c
 // is an error. It is called once.
 func (l *Log) Configure(c Config) error {
 	log := l.Logger("logging")
+	switch writer := c.LogOpt["writer"]; writer {
+	case "":
+	case "stdout":
+		l.logrus.SetOutput(os.Stdout)
+	case "stderr":
+		l.logrus.SetOutput(os.Stderr)
+	default:
+		log.Warn("log-opt writer is unknown and left out", "writer", writer)
+	}
 	if f := formatter(valueOr(c.LogOpt, "format", "text-ts")); f != nil {
 		l.logrus.SetFormatter(f)
 	} else {
@@ -114,7 +124,7 @@ func (l *Log) Configure(c Config) error {
 	return nil
 }
 
-var knownOptions = []string{"level", "format", "syslog.level", "syslog.facility", "syslog.severity", "syslog.tag", "syslog.network", "syslog.address"}
+var knownOptions = []string{"level", "format", "writer", "syslog.level", "syslog.facility", "syslog.severity", "syslog.tag", "syslog.network", "syslog.address"}
 
 // formatter is a new formatter of the given name, or nil.
 func formatter(name string) logrus.Formatter {

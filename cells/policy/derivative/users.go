@@ -87,16 +87,6 @@ func (u *users) group(id string) (g networkpolicy.Group, policies []slim.Key, wa
 	return g, policies, wanted, len(u.unknown) > 0
 }
 
-// groupsOf are the groups of a policy.
-func (u *users) groupsOf(key slim.Key) (all []networkpolicy.Group) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for _, id := range u.of[key] {
-		all = append(all, u.groups[id])
-	}
-	return all
-}
-
 // all are the policies with groups, and the ids of all groups.
 func (u *users) all() (policies []slim.Key, ids []string) {
 	u.mu.Lock()

@@ -28,6 +28,9 @@ import (
 // listTimeout is the timeout of the request.
 const listTimeout = 10 * time.Second
 
+// MetricsInShell lists the metrics by the name that the original's tools ask for.
+var MetricsInShell = command.ShellCommand{Name: "metrics", Short: "The metrics with their values", Args: []string{"metrics", "list"}}
+
 // MetricsCommand lists the metrics of a running operator, with the flags and the output of the original's command.
 var MetricsCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
 	var pattern, server, output string

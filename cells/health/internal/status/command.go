@@ -15,6 +15,12 @@ import (
 	"github.com/skep-operator/skep/runtime/hive"
 )
 
+// What the original's tools ask for by other names.
+var (
+	DumpInShell   = command.ShellCommand{Name: "db/dump", Short: "All that the operator tells of its state, as JSON", Args: []string{"status", "--json"}}
+	HealthInShell = command.ShellCommand{Name: "health", Short: "The health tree", Args: []string{"status", "health"}}
+)
+
 // Command prints the state of the operator on this machine.
 var Command command.Subcommand = func(h *hive.Hive) *cobra.Command {
 	var asJSON bool
