@@ -106,13 +106,21 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if !known {
 		return c.awaiting(sets), nil
 	}
-	s.planner.oneListener = oneListener
-	plan := s.planner.plan(g, all, onceByID(routes), ask)
+	s.planner.oneListener, s.planner.taken = oneListener, c.takenPorts(g, sets, ask)
+	routes = onceByID(routes)
+	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, ask) }
+	plan := planned()
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
+	desired := c.desiredConfig(g, s, plan, planned)
+	if waiting {
+		return reconcile.Result{Reason: isWaiting}, nil
+	}
+	plan = desired.plan
 	c.publish(g, s, plan)
-	result, err := c.write(ctx, g, s, plan, config, placed)
+	c.reportTaken(g, s.planner.taken)
+	result, err := c.write(ctx, g, s, desired, config, placed)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -155,7 +163,8 @@ func (c *controller) drop(key slim.Key) {
 }
 
 // write writes the Service, its placeholder and the CiliumEnvoyConfig of a Gateway.
-func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, config serviceConfig, placed *envoyres.Placed[duty]) (outcome, error) {
+func (c *controller) write(ctx context.Context, g *gateway, s *state, desired desiredConfig, config serviceConfig, placed *envoyres.Placed[duty]) (outcome, error) {
+	plan := desired.plan
 	at := serviceKey(g.Key())
 	var o outcome
 	if ports := portsOf(plan.listeners); len(ports) > 0 {
@@ -164,7 +173,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, plan *gate
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed)
 		if err == nil {
-			err = errors.Join(c.writeConfig(ctx, g, s, plan), c.writePorts(ctx, g, plan, placed))
+			err = errors.Join(c.writeConfig(ctx, g, s, desired), c.writePorts(ctx, g, plan, placed))
 		}
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()
@@ -236,33 +245,46 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 	})
 }
 
-// writeConfig writes the CiliumEnvoyConfig of a Gateway.
-func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, plan *gatewayPlan) error {
+// desiredConfig is the CiliumEnvoyConfig of a Gateway, by its plan.
+type desiredConfig struct {
+	plan      *gatewayPlan
+	isCurrent bool // it is there, and was not translated again
+	envoyres.Desired
+	packed
+	err error
+}
+
+// desiredConfig translates a plan unless the CiliumEnvoyConfig is what came of it. again plans the Gateway with less.
+func (c *controller) desiredConfig(g *gateway, s *state, plan *gatewayPlan, again func() *gatewayPlan) desiredConfig {
 	labels, annotations := metadataOf(g)
 	key, other := configNames(g.Key()).Choose(c.configs, ownerOf(g), c.Cluster.Release)
-	desired := envoyres.Desired{Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations}
-	if desired.Spec.Digest = s.translated.digest; s.translated.of == plan.assembly && other == (slim.Key{}) && envoyres.IsCurrent(c.configs, desired) {
-		return nil
+	d := desiredConfig{plan: plan, Desired: envoyres.Desired{Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations}}
+	d.Spec.Digest = s.translated.digest
+	if d.isCurrent = s.translated.of == plan.assembly && other == (slim.Key{}) && envoyres.IsCurrent(c.configs, d.Desired); d.isCurrent {
+		return d
 	}
 	o := c.options(serviceKey(g.Key()))
 	o.HostNetwork, o.PerPort = c.Config.hostNetwork(c.Cluster), !plan.oneListener
-	t, err := s.translator.Translate(plan.model, o)
-	if err != nil {
-		return err
+	d.plan, d.packed, d.err = pack(s, plan, o, again)
+	d.Spec = d.packed.spec
+	return d
+}
+
+// writeConfig writes the CiliumEnvoyConfig of a Gateway.
+func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, d desiredConfig) error {
+	if d.isCurrent || d.err != nil {
+		return d.err
 	}
 	var notices []envoyres.Notice
-	for _, p := range t.Problems {
+	for _, p := range d.problems {
 		notices = append(notices, envoyres.Notice{Reason: "NotTranslated", Message: p.Source.String() + ": " + p.Message})
 	}
 	c.reports.Set(kindGateway, aboutGateway(g), notices...)
-	if t.Empty {
+	if d.isEmpty {
 		return c.deleteConfig(ctx, g)
 	}
-	if desired.Spec, err = envoy.Encode(t.Spec); err != nil {
-		return err
-	}
-	s.translated = translated{plan.assembly, desired.Spec.Digest}
-	written, err := configNames(g.Key()).Write(ctx, c.Client, c.configs, desired, c.Cluster.Release)
+	s.translated = translated{d.plan.assembly, d.Spec.Digest}
+	written, err := configNames(g.Key()).Write(ctx, c.Client, c.configs, d.Desired, c.Cluster.Release)
 	if written {
 		s.written = c.Deps.Plan.Now()
 	}

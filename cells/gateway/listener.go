@@ -41,10 +41,11 @@ type acceptance struct {
 	conflicted *condition // nil if it is not
 	// inseparable says that its TLS connections would be those of another port.
 	inseparable bool
+	leftOut     *condition // why it is not configured although it could be, nil if it is
 }
 
 // usable reports whether a listener is configured.
-func (l *listener) usable() bool { return l.accepted.ok && l.ready }
+func (l *listener) usable() bool { return l.accepted.ok && l.ready && l.leftOut == nil }
 
 // terminates reports whether TLS ends at a listener.
 func (l *listener) terminates() bool {
@@ -259,6 +260,8 @@ func (l *listener) programmed() condition {
 	switch {
 	case l.conflicted != nil:
 		reason = l.conflicted.reason
+	case l.leftOut != nil:
+		reason, why = l.leftOut.reason, l.leftOut.message
 	case l.accepted.ok:
 		why = l.resolved.message
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -42,6 +43,10 @@ func (h holder) id() slim.Key {
 // id is the key of a ListenerSet among objects of all kinds.
 func (s *listenerSet) id() slim.Key { return keyOf(kindListenerSet, s.Key()) }
 
+func (s *listenerSet) reference() corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: api.String(), Kind: kindListenerSet, Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
+}
+
 // gatewayKey is the Gateway whose listeners a ListenerSet adds to. ok is false if its parent is something else.
 func (s *listenerSet) gatewayKey() (key slim.Key, ok bool) {
 	ref := gatewayv1.ParentReference{Group: s.Spec.ParentRef.Group, Kind: s.Spec.ParentRef.Kind, Namespace: s.Spec.ParentRef.Namespace, Name: s.Spec.ParentRef.Name}
@@ -70,6 +75,23 @@ type setPlan struct {
 	of        *listenerSet
 	allowed   bool
 	listeners []*listener // none if it is not allowed
+}
+
+// leftOut is why a ListenerSet is left out, nil if it is not.
+func (p *setPlan) leftOut() *condition {
+	for _, l := range p.listeners {
+		if l.leftOut != nil {
+			return l.leftOut
+		}
+	}
+	return nil
+}
+
+// saidLeftOut reports whether the status of a ListenerSet says that it is left out.
+func (p *setPlan) saidLeftOut() bool {
+	return slices.ContainsFunc(p.of.Status.Listeners, func(l gatewayv1.ListenerEntryStatus) bool {
+		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool { return c.Reason == leftOut })
+	})
 }
 
 // setResult is what the status of a ListenerSet says, beside its listeners.

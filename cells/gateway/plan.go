@@ -19,10 +19,13 @@ type planner struct {
 	holders  map[slim.Key]*plannedListeners // the Gateway and its ListenerSets, by id
 	together []listenerState
 	routes   map[slim.Key]*plannedRoute // by id
+	packing  packing
 	last     *assembly
 
 	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
 	oneListener bool
+	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
+	taken map[gatewayv1.PortNumber]condition
 }
 
 // assembly is what listeners and routes are together. It is the same one as long as these are.
@@ -30,6 +33,7 @@ type assembly struct {
 	attached    map[*listener]int32 // the number of routes
 	model       envoy.Model
 	oneListener bool
+	out         map[slim.Key]bool                   // what is left out, by id
 	backends    []portTo                            // of ports of TCP and UDP, sorted by port
 	refused     map[slim.Key]map[*listener]*refusal // by id of a route
 	shared      []sharing
@@ -61,6 +65,7 @@ type plannedRoute struct {
 	refused  map[*listener]*refusal // why listeners of these do not serve it
 	attached []*listener            // those that serve it
 	rules    []attachedRule
+	names    map[place][]string // the host names that it has
 	unserved map[place][]string // host names of a route none of whose matches Envoy accepts
 	tls      []envoy.Passthrough
 	ports    []portBackend
@@ -89,11 +94,11 @@ func (p *gatewayPlan) isProgrammable() bool {
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
 func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route, ask asker) *gatewayPlan {
 	if p.uid != g.UID {
-		*p = planner{uid: g.UID, oneListener: p.oneListener}
+		*p = planner{uid: g.UID, oneListener: p.oneListener, taken: p.taken}
 	}
 	plan := p.planHolders(g, sets, ask)
 	moved := p.listenersChanged(plan.listeners)
-	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || len(routes) != len(p.routes)
+	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || !maps.Equal(p.last.out, p.packing.out) || len(routes) != len(p.routes)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
 	for _, r := range routes {
 		id := r.id()
@@ -141,6 +146,8 @@ func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatew
 	if plan.listeners = merge(objects); p.oneListener {
 		markInseparable(plan.listeners)
 	}
+	p.markTaken(plan.listeners)
+	p.markLeftOut(plan)
 	p.holders = now
 	return plan
 }
@@ -179,7 +186,7 @@ func (was *plannedRoute) stays(p *gatewayPlan, r *route, ask asker) bool {
 
 // compile makes what a route is at the listeners that do not refuse it.
 func (to *plannedRoute) compile(refused map[*listener]*refusal, ask asker) {
-	to.compiled, to.refused, to.attached, to.rules, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil
+	to.compiled, to.refused, to.attached, to.rules, to.names, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil, nil
 	names := map[*listener][]string{}
 	for _, h := range to.at {
 		if refused[h.listener] == nil {
@@ -245,6 +252,7 @@ func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
 	for _, where := range places {
 		at[where] = slices.Compact(slices.Sorted(slices.Values(at[where])))
 	}
+	to.names = at
 	if len(c.routes) == 0 && c.isDropped() {
 		to.unserved = at
 	}
@@ -282,7 +290,7 @@ func comparePlaces(a, b place) int {
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
 func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
-	to := &assembly{attached: map[*listener]int32{}, oneListener: p.oneListener, refused: map[slim.Key]map[*listener]*refusal{}}
+	to := &assembly{attached: map[*listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener]*refusal{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
 	claims := newHostClaims(listeners, !p.oneListener)
 	routes, unserved, ports := map[place][]*envoy.Route{}, map[place][]string{}, map[protocolPort]bool{}
@@ -291,8 +299,16 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*refusal).equal) {
 			r.compile(refused, ask)
 		}
+		out := p.packing.out[r.of.id()]
+		if out {
+			refused = r.withLeftOut(refused)
+		}
 		if len(refused) > 0 {
 			to.refused[r.of.id()] = refused
+		}
+		if out {
+			to.close(r, unserved)
+			continue
 		}
 		for _, l := range r.attached {
 			if to.attached[l]++; l.isPort() && l.usable() && !ports[l.protocolPort()] { // the oldest route has the port
@@ -310,6 +326,7 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 	}
 	to.shared = claims.share
 	slices.SortStableFunc(to.backends, func(a, b portTo) int { return comparePorts(a.at, b.at) })
+	to.closePlain(listeners)
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
 	for _, l := range listeners {
 		if l.accepted.ok && l.hostname != "" && l.of.Protocol != gatewayv1.HTTPProtocolType {

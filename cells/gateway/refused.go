@@ -140,12 +140,23 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	owners, sharers := map[slim.Key]*meeting{}, map[slim.Key]*meeting{}
 	for id, byListener := range plan.refused {
 		r := s.planner.routes[id].of
+		said := wasRefused(r.status)
 		for l, why := range byListener {
 			now[refusedAt{id, l.holder, l.of.Name}] = why.condition
-			if why.by != nil && !wasRefused(r.status) {
+			switch {
+			case said:
+			case why.reason == leftOut:
+				c.Events.Warning(referenceTo(r), "LeftOut", why.message)
+				said = true // it is so at all listeners
+			case why.by != nil:
 				c.Events.Warning(referenceTo(r), "HostOfAnother", why.message)
 				meet(owners, why.by, r)
 			}
+		}
+	}
+	for _, set := range plan.sets {
+		if why := set.leftOut(); why != nil && !set.saidLeftOut() {
+			c.Events.Warning(set.of.reference(), "LeftOut", why.message)
 		}
 	}
 	c.refused.set(g.Key(), now)
@@ -192,7 +203,7 @@ func referenceTo(r *route) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: api.String(), Kind: r.kind, Namespace: r.Namespace.String(), Name: r.Name, UID: r.UID.API()}
 }
 
-// wasRefused reports whether a status says that a host or a port is another's.
+// wasRefused reports whether a status says that a host or a port is another's, or that the route is left out.
 func wasRefused(status []gatewayv1.RouteParentStatus) bool {
 	return slices.ContainsFunc(status, func(s gatewayv1.RouteParentStatus) bool { return s.ControllerName == controllerName && hasRefusal(s) })
 }
@@ -200,7 +211,7 @@ func wasRefused(status []gatewayv1.RouteParentStatus) bool {
 // hasRefusal reports whether an entry of a status does.
 func hasRefusal(s gatewayv1.RouteParentStatus) bool {
 	for _, c := range s.Conditions {
-		if c.Type == string(gatewayv1.RouteConditionAccepted) && (c.Reason == hostConflict || c.Reason == portsNotApart) {
+		if c.Type == string(gatewayv1.RouteConditionAccepted) && slices.Contains([]string{hostConflict, portsNotApart, leftOut}, c.Reason) {
 			return true
 		}
 	}

@@ -172,7 +172,7 @@ func (c *controller) gatewayChanged(ch stream.Change[gateway]) []slim.Key {
 	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.objectMeta) {
 		return []slim.Key{ch.Key}
 	}
-	return c.withRoutes(ch.Object)
+	return append(c.withRoutes(ch.Object), c.hostPortsChanged()...)
 }
 
 // routeChanged is the route; and if more than its status has changed, its parents and the policies of its backends, before and after.
@@ -201,7 +201,7 @@ func (c *controller) listenerSetChanged(ch stream.Change[listenerSet]) []slim.Ke
 		keys = append(keys, c.seen.parents[id]...)
 	}
 	if c.seen.changed(id, ch.Kind, &ch.Object.objectMeta) {
-		keys = append(keys, c.attachedTo(id)...)
+		keys = append(append(keys, c.attachedTo(id)...), c.hostPortsChanged()...)
 	}
 	return keys
 }

@@ -17,6 +17,7 @@ var Cell = cell.Module("health", "Tells how the operator fares, over HTTP and a 
 	cell.Config(defaults),
 	cell.Metrics(prometheus.NewMetrics),
 	cell.ProvidePrivate(Config.api, Config.metricsEnabled, Config.prometheus, Config.pprof, Config.gops, Config.socket, status.New, api.NewCheck),
+	cell.Provide(api.NewPage),
 
 	cell.Hook("api", api.New),
 	cell.Hook("metrics", prometheus.NewServer),

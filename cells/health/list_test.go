@@ -5,6 +5,7 @@ package health
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -57,11 +58,21 @@ func TestMetricsList(t *testing.T) {
 	}
 }
 
-// Where the operator serves is an option of its configuration, too.
-func TestMetricsListAsksTheAddressOfTheOptions(t *testing.T) {
+// MET-4: the local socket is asked; where there is none, the address of the options.
+func TestMetricsListFindsTheOperator(t *testing.T) {
 	o := start(t, "--enable-metrics")
-	out, err := run(o, "metrics", "list", "--operator-api-serve-addr="+o.address("api"), "-p", "go_info")
-	if err != nil || !strings.Contains(out, "go_info") {
-		t.Errorf("%v\n%s", err, out)
+	none := filepath.Join(t.TempDir(), "none")
+	for what, args := range map[string][]string{
+		"the socket":  {"--operator-sock-path=" + o.socket, "--operator-api-serve-addr=127.0.0.1:1"},
+		"the address": {"--operator-sock-path=" + none, "--operator-api-serve-addr=" + o.address("api")},
+	} {
+		out, err := run(o, append([]string{"metrics", "list", "-p", "go_info"}, args...)...)
+		if err != nil || !strings.Contains(out, "go_info") {
+			t.Errorf("%s: %v\n%s", what, err, out)
+		}
+	}
+	_, err := run(o, "metrics", "list", "--operator-sock-path="+none, "--operator-api-serve-addr=127.0.0.1:1")
+	if err == nil || !strings.Contains(err.Error(), "there is no socket "+none) || !strings.Contains(err.Error(), "the operator at 127.0.0.1:1") {
+		t.Errorf("without an operator: %v", err)
 	}
 }

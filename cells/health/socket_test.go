@@ -149,12 +149,15 @@ func TestStatus(t *testing.T) {
 	out = regexp.MustCompile(`\b\d+s\b`).ReplaceAllString(out, "0s") // it may have taken a moment
 	for _, want := range []string{
 		"Operator    operator 1.2.3, up ", "API server  " + nowhere, "Leader      this replica (me) for 0s, by lease kube-system/lock",
-		"duty   OK     Does something for the cluster", "DUTY   STATE  ABOUT\n", "other  off    other needs that pigs fly (--gops-port)",
+		"duty   OK     Does something for the cluster", "DUTY   STATE  ABOUT\n", "1 more are off: status -v says why\n",
 		"Streams:\nSTREAM  LAG\npods    12ms\n", "Degraded:\n", "Degraded pool: nodes get no addresses: permission denied (0s)",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}
+	}
+	if all, err := run(o, "status", "-v", "--operator-sock-path="+o.socket); err != nil || !strings.Contains(all, "other  off    other needs that pigs fly (--gops-port)") {
+		t.Errorf("%v\n%s", err, all)
 	}
 	if n := strings.Count(out, "\n"); n > 40 {
 		t.Errorf("%d lines are no screen:\n%s", n, out)

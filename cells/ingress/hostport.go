@@ -8,18 +8,9 @@ import (
 	"fmt"
 	"slices"
 
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
-
-// componentPorts are those of the nodes on which components of the cluster listen: Envoy would share them, and connections be divided.
-var componentPorts = map[uint32]string{
-	2379: "etcd", 2380: "etcd", 2381: "etcd",
-	6443:  "the API server",
-	10248: "the kubelet", 10250: "the kubelet", 10255: "the kubelet", 10256: "kube-proxy",
-	10257: "the controller manager", 10259: "the scheduler",
-	4240: "agents", 4244: "agents", 4250: "agents", 4251: "agents", 9878: "agents", 9879: "agents", 9890: "agents", 9901: "agents", 9962: "agents", 9964: "agents", 9965: "agents",
-	9234: "this operator", 9891: "this operator", 9963: "this operator",
-}
 
 // hostPortProblem is why an Ingress does not have the port of the nodes that it asks for, "" if it has it (ING-25). A port belongs to
 // the namespace of the oldest Ingress that asks for it; those of the shared listener to that.
@@ -27,7 +18,7 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	if !c.Config.IngressHostNetworkEnabled || s.shared {
 		return ""
 	}
-	if of, is := componentPorts[s.hostPort]; is {
+	if of := envoyres.ComponentAt(s.hostPort); of != "" {
 		return fmt.Sprintf("port %d of the nodes is that of %s: ask for another one by the annotation %shost-listener-port", s.hostPort, of, prefix)
 	}
 	if len(c.Config.IngressHostNetworkPorts) > 0 && !slices.Contains(c.Config.IngressHostNetworkPorts, fmt.Sprint(s.hostPort)) {

@@ -631,6 +631,31 @@ func TestImportConditions(t *testing.T) {
 	}
 }
 
+// MCS-50: what an original has said of the same stays, until there is something else to say.
+func TestConditionsOfOriginals(t *testing.T) {
+	for ours, theirs := range byOriginals {
+		want := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Exported", Message: ours}
+		has := metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: theirs.reason, Message: theirs.message}
+		for _, test := range []struct {
+			what    string
+			change  func(has, want *metav1.Condition)
+			changed bool
+		}{
+			{"the same", func(_, _ *metav1.Condition) {}, false},
+			{"another status", func(has, _ *metav1.Condition) { has.Status = metav1.ConditionFalse }, true},
+			{"another reason", func(has, _ *metav1.Condition) { has.Reason = "Other" }, true},
+			{"more to say", func(_, want *metav1.Condition) { want.Message += "; a port is left out" }, true},
+		} {
+			has, want := has, want
+			test.change(&has, &want)
+			all := []metav1.Condition{has}
+			if got := setConditions(&all, []string{"Ready"}, []metav1.Condition{want}); got != test.changed || !got && all[0] != has {
+				t.Errorf("%q, %s: changed %v, %+v", ours, test.what, got, all)
+			}
+		}
+	}
+}
+
 // MCS-26: a permission that is optional is no failure, alone or beside others of its kind.
 func TestWithoutPermission(t *testing.T) {
 	lacks := &k8s.PermissionError{Permission: "update serviceexports/status", Err: errors.New("forbidden")}

@@ -20,22 +20,50 @@ type refusal struct {
 // failed is the reason of a ServiceImport whose derived Service cannot be written; the API has none for it.
 const failed mcsv1alpha1.ServiceImportConditionReason = "Failed"
 
+// Messages that say no more than their reasons.
+const (
+	canBeExported   = "The Service can be exported"
+	noServiceOfName = "There is no Service of this name and namespace"
+	notValid        = "The ServiceExport is not valid"
+	isExported      = "The Service is exported"
+	allAgree        = "All exports agree"
+	derivedExists   = "The derived Service exists"
+)
+
+// said is what a condition says.
+type said struct{ reason, message string }
+
+// byOriginals is how originals say what these messages do (MCS-50).
+var byOriginals = map[string]said{
+	canBeExported:   {"Valid", "ServiceExport is valid"},
+	noServiceOfName: {"NoService", "Service doesn't exist"},
+	notValid:        {"Pending", "ServiceExport is not valid"},
+	isExported:      {"Ready", "ServiceExport is ready"},
+	allAgree:        {"NoConflicts", "ServiceExport has no conflicts"},
+	derivedExists:   {"Ready", "ServiceImport is ready"},
+}
+
+// saysTheSame reports whether a condition is one with which an original says what is wanted.
+func saysTheSame(has *metav1.Condition, want metav1.Condition) bool {
+	return has != nil && has.Status == want.Status && byOriginals[want.Message] == said{has.Reason, has.Message}
+}
+
 // exportConditions are the conditions of the ServiceExport.
 func (s *state) exportConditions(m merged, refused refusal) []metav1.Condition {
-	valid := newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonValid, "The Service can be exported")
+	valid := newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonValid, canBeExported)
 	switch reason := s.whyInvalid(); reason {
 	case "":
 		return []metav1.Condition{valid, s.readyCondition(refused), s.conflictCondition(m)}
 	case notGlobal:
 		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "The Namespace is not global, so that nothing in it is exported")
 	case mcsv1alpha1.ServiceExportReasonNoService:
-		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "There is no Service of this name and namespace")
+		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, noServiceOfName)
 	default:
 		valid = newCondition(mcsv1alpha1.ServiceExportConditionValid, metav1.ConditionFalse, reason, "A Service of type ExternalName cannot be exported")
 	}
 	return []metav1.Condition{
 		valid,
-		newCondition(mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonPending, "The ServiceExport is not valid"),
+		newCondition(mcsv1alpha1.ServiceExportConditionReady, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonPending, notValid),
 	}
 }
 
@@ -61,7 +89,7 @@ func limited(message string) string {
 }
 
 func (s *state) readyCondition(refused refusal) metav1.Condition {
-	status, reason, message := metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonExported, "The Service is exported"
+	status, reason, message := metav1.ConditionTrue, mcsv1alpha1.ServiceExportReasonExported, isExported
 	if left := s.export.leftOut(); left != "" {
 		message += "; " + left
 	}
@@ -84,7 +112,7 @@ func (s *state) conflictCondition(m merged) metav1.Condition {
 		return *has // it may still be so
 	}
 	if len(m.conflicts) == 0 {
-		return newCondition(mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonNoConflicts, "All exports agree")
+		return newCondition(mcsv1alpha1.ServiceExportConditionConflict, metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonNoConflicts, allAgree)
 	}
 	var reasons, texts []string
 	for _, c := range m.conflicts {
@@ -103,7 +131,7 @@ func (s *state) conflictCondition(m merged) metav1.Condition {
 func (s *state) importConditions(refused refusal) []metav1.Condition {
 	ready := metav1.Condition{
 		Type: string(mcsv1alpha1.ServiceImportConditionReady), Status: metav1.ConditionTrue,
-		Reason: string(mcsv1alpha1.ServiceImportReasonReady), Message: "The derived Service exists",
+		Reason: string(mcsv1alpha1.ServiceImportReasonReady), Message: derivedExists,
 	}
 	switch {
 	case s.isLocal:
@@ -123,10 +151,15 @@ var (
 	importConditionTypes = []string{string(mcsv1alpha1.ServiceImportConditionReady)}
 )
 
-// setConditions makes the conditions of some types those that are wanted, and reports whether they were others.
+// setConditions makes the conditions of some types those that are wanted, and reports whether they were others. Those with which an original
+// says the same stay.
 func setConditions(all *[]metav1.Condition, types []string, want []metav1.Condition) (changed bool) {
 	for _, t := range types {
-		if c := meta.FindStatusCondition(want, t); c != nil {
+		c := meta.FindStatusCondition(want, t)
+		if c != nil && saysTheSame(meta.FindStatusCondition(*all, t), *c) {
+			continue
+		}
+		if c != nil {
 			changed = meta.SetStatusCondition(all, *c) || changed
 		} else {
 			changed = meta.RemoveStatusCondition(all, t) || changed

@@ -13,7 +13,7 @@ import (
 type Listed[I any] interface {
 	// Key is the id of the interface, and of its instance.
 	Key() (id, instance string)
-	// Holds are its primary address, its other addresses and its prefixes.
+	// Holds are its primary address, "" in clouds without one, its other addresses and its prefixes.
 	Holds() (primary string, addresses, prefixes []string)
 	// With is a copy that has others.
 	With(addresses, prefixes []string) I
@@ -57,7 +57,11 @@ func (r *Recent[I]) Assigned(id string, addresses, prefixes []string, now time.T
 // held are all addresses and prefixes of an interface.
 func held[I Listed[I]](i I) []string {
 	primary, addresses, prefixes := i.Holds()
-	return slices.Concat(addresses, prefixes, []string{primary})
+	all := slices.Concat(addresses, prefixes)
+	if primary != "" {
+		all = append(all, primary)
+	}
+	return all
 }
 
 // taken forgets what other interfaces had of the addresses and prefixes of one: they have been deleted since.
@@ -101,7 +105,7 @@ func (a *addition[I]) remove(isGone func(string) bool) {
 		return
 	}
 	primary, addresses, prefixes := a.created.Holds()
-	if isGone(primary) {
+	if primary != "" && isGone(primary) {
 		a.isNew = false
 		return
 	}

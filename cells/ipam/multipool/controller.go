@@ -50,7 +50,8 @@ type params struct {
 
 func newController(p params) *controller {
 	a := newAllocator(p.Shared)
-	a.byAddress, a.namesOrphans = release.CIDRsByAddress.In(p.Release.Release), release.OrphansNamed.In(p.Release.Release)
+	r := p.Release.Release
+	a.byAddress, a.namesOrphans, a.prefixesErrors = release.CIDRsByAddress.In(r), release.OrphansNamed.In(r), release.PoolErrorsPrefixed.In(r)
 	return &controller{params: p, alloc: a}
 }
 

@@ -32,7 +32,9 @@ func (a *allocator) desiredOf(n *node) desired {
 	if !d.keep {
 		d.Allocated = a.allocation(n)
 	}
-	d.Error, d.reason = a.errorOf(n)
+	if d.Error, d.reason = a.errorOf(n); d.Error != "" && a.prefixesErrors {
+		d.Error = errorPrefix + d.Error
+	}
 	return d
 }
 

@@ -46,25 +46,26 @@ type observed struct {
 // Before markSynced it only collects pools and nodes: a block that a node has must not be allocated to another because
 // its node is not in the cache yet.
 type allocator struct {
-	enabled      [2]bool // by family
-	byAddress    bool    // CIDRs are sorted by address, not as texts
-	namesOrphans bool    // errors name the CIDRs whose pool does not exist
-	blocks       *alloc.Blocks[string]
-	pools        map[string]*pool
-	nodes        map[string]*node
-	synced       bool
-	pending      []string            // nodes that lack something, the longest waiting first
-	failing      map[string]*node    // nodes with an error, or a conflict
-	full         map[poolFamily]bool // pools that had no free block in the current retry
-	claims       claims
-	shown        *alloc.Sightings[string] // CIDRs outside of pools, by the name of their node
-	touched      map[string]bool          // nodes whose errors may have changed with what others hold or show
-	unmigrated   map[string]string        // why podCIDRs of nodes are no CIDRs of a pool, as they should be
-	changes      uint64                   // of what pending nodes wait for
-	retried      uint64                   // the value of changes at their last retry
-	edits        uint64                   // of pools and of desired states
-	counted      uint64                   // the value of edits at the last update of metrics
-	current      k8s.Trigger              // the node that is being handled
+	enabled        [2]bool // by family
+	byAddress      bool    // CIDRs are sorted by address, not as texts
+	namesOrphans   bool    // errors name the CIDRs whose pool does not exist
+	prefixesErrors bool    // errors begin with errorPrefix
+	blocks         *alloc.Blocks[string]
+	pools          map[string]*pool
+	nodes          map[string]*node
+	synced         bool
+	pending        []string            // nodes that lack something, the longest waiting first
+	failing        map[string]*node    // nodes with an error, or a conflict
+	full           map[poolFamily]bool // pools that had no free block in the current retry
+	claims         claims
+	shown          *alloc.Sightings[string] // CIDRs outside of pools, by the name of their node
+	touched        map[string]bool          // nodes whose errors may have changed with what others hold or show
+	unmigrated     map[string]string        // why podCIDRs of nodes are no CIDRs of a pool, as they should be
+	changes        uint64                   // of what pending nodes wait for
+	retried        uint64                   // the value of changes at their last retry
+	edits          uint64                   // of pools and of desired states
+	counted        uint64                   // the value of edits at the last update of metrics
+	current        k8s.Trigger              // the node that is being handled
 }
 
 // handling records which node is being handled, for the case that this panics.

@@ -527,3 +527,23 @@ func TestWhatMayHaveBeenAllocatedIsKept(t *testing.T) {
 		})
 	}
 }
+
+// MPOOL-47: what a node has lost is known from its status, whoever has written it.
+func TestPrefixOfErrors(t *testing.T) {
+	first, second := poolCIDR{"a", netip.MustParsePrefix("10.0.0.0/24")}, poolCIDR{"b", netip.MustParsePrefix("10.0.1.0/24")}
+	text := textTaken(first) + "\n" + textTaken(second)
+	for _, text := range []string{text, errorPrefix + text} {
+		if got := lostIn(text); !slices.Equal(got, []poolCIDR{first, second}) {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	for prefixed, begin := range map[bool]string{true: errorPrefix + "failed to allocate", false: "failed to allocate"} {
+		s := newStory(t)
+		s.alloc.prefixesErrors = prefixed
+		s.markSynced()
+		s.node(testNode{name: "n1", requested: []string{"none: 16 0"}})
+		if got := s.nodes["n1"].Error; !strings.HasPrefix(got, begin) {
+			t.Errorf("with a prefix %v: %q", prefixed, got)
+		}
+	}
+}

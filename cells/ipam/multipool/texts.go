@@ -47,7 +47,10 @@ func textTaken(c poolCIDR) string {
 	return fmt.Sprintf("unable to reuse from pool %s: cidr %s has already been allocated", c.pool, c.cidr)
 }
 
-var taken = regexp.MustCompile(`(?m)^unable to reuse from pool (.+): cidr (\S+) has already been allocated$`)
+// errorPrefix begins the errors of nodes since 1.20.
+const errorPrefix = "ipam-multi-pool-sync allocation failed: "
+
+var taken = regexp.MustCompile(`(?m)^(?:` + errorPrefix + `)?unable to reuse from pool (.+): cidr (\S+) has already been allocated$`)
 
 // lostIn are the CIDRs of which a status says that they were taken.
 func lostIn(text string) (list []poolCIDR) {

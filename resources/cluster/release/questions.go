@@ -122,6 +122,10 @@ var (
 	// OrphansNamed is whether the error about a CIDR whose pool does not exist names the CIDR, as an orphan.
 	OrphansNamed = question("OrphansNamed", "Does a node's error name the CIDRs whose pool does not exist?", "MPOOL-29",
 		[...]bool{false, false, true, true})
+
+	// PoolErrorsPrefixed is whether the error of a node with pools begins with what the operator was about to do.
+	PoolErrorsPrefixed = question("PoolErrorsPrefixed", "Does a node's error begin with ipam-multi-pool-sync allocation failed?", "MPOOL-47",
+		[...]bool{false, false, false, true})
 )
 
 // LoadBalancer Services.

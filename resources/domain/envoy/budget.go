@@ -70,7 +70,7 @@ func (b *budget) spendHost(o Options, h *hostRoutes) error {
 		size := 0
 		switch {
 		case !seen[key]:
-			size = r.leastSize()
+			size = r.LeastSize()
 		case !o.FirstWins:
 			size = leastSizeOf(r.Backends) // they are joined
 		}
@@ -82,8 +82,8 @@ func (b *budget) spendHost(o Options, h *hostRoutes) error {
 	return nil
 }
 
-// leastSize is what is written at least for a route at one host.
-func (r *Route) leastSize() int {
+// LeastSize is how many bytes are written at least for a route at one host.
+func (r *Route) LeastSize() int {
 	size := leastRoute + len(r.Path.Value) + leastSizeOf(r.Backends) + r.RequestHeaders.leastSize() + r.ResponseHeaders.leastSize()
 	for _, m := range slices.Concat(r.Headers, r.Queries) {
 		size += leastMatch + len(m.Name) + len(m.Value)

@@ -13,9 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/skep-operator/skep/cells/health/internal/httpserver"
 	"github.com/skep-operator/skep/cells/health/internal/status"
+	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/metrics"
 )
 
 // handlers serve the HTTP API. The responses that the original has are byte-exact.
@@ -50,7 +55,7 @@ func (a *handlers) router() httpserver.Router {
 	return httpserver.Router{
 		"/healthz":      a.healthz,
 		"/v1/healthz":   a.endpoint("GetHealthz", httpserver.Producing("text/plain", a.v1Healthz)),
-		"/v1/metrics":   a.endpoint("GetMetrics", httpserver.Producing("application/json", a.v1Metrics)),
+		metricsPath:     a.endpoint("GetMetrics", httpserver.Producing("application/json", a.v1Metrics)),
 		"/v1/cluster":   a.endpoint("GetCluster", httpserver.Producing("application/json", a.v1Cluster)),
 		"/v1/docs":      httpserver.GetOnly(a.docs),
 		"/swagger.json": httpserver.GetOnly(a.swagger),
@@ -95,15 +100,34 @@ func (a *handlers) writeCheck(w http.ResponseWriter, r *http.Request, contentTyp
 }
 
 func (a *handlers) v1Metrics(w http.ResponseWriter, _ *http.Request) {
+	writeSamples(w, a.metrics, a.report.Registry)
+}
+
+func writeSamples(w http.ResponseWriter, enabled MetricsEnabled, from prometheus.Gatherer) {
 	samples := []Sample{}
-	if a.metrics {
+	if enabled {
 		var err error
-		if samples, err = gather(a.report.Registry); err != nil {
+		if samples, err = gather(from); err != nil {
 			httpserver.WriteError(w, http.StatusInternalServerError, err.Error())
 			return
 		}
 	}
 	httpserver.WriteJSON(w, samples)
+}
+
+// Page has the metrics at the local socket, too.
+type Page struct {
+	cell.Out
+
+	Metrics command.Endpoint `group:"local api"`
+}
+
+// metricsPath is where the API and the local socket have the metrics.
+const metricsPath = "/v1/metrics"
+
+// NewPage returns the page of the metrics.
+func NewPage(enabled MetricsEnabled, from *metrics.Registry) Page {
+	return Page{Metrics: command.Endpoint{Path: metricsPath, Serve: func(w http.ResponseWriter, _ *http.Request) { writeSamples(w, enabled, from) }}}
 }
 
 // v1Cluster lists the remote clusters that this replica reads, while it leads.

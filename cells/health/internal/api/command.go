@@ -6,6 +6,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -43,26 +44,38 @@ var MetricsCommand command.Subcommand = func(h *hive.Hive) *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("-p: %w", err)
 			}
-			if server == "" {
-				server = apiAddress(cmd, h)
-			}
 			var samples []Sample
-			if err := getJSON(cmd.Context(), server, "/v1/metrics", &samples); err != nil {
+			if err := getSamples(cmd, h, server, &samples); err != nil {
 				return err
 			}
 			if len(samples) == 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "The operator at %s has no metrics: it runs without --enable-metrics.\n", server)
+				fmt.Fprintln(cmd.ErrOrStderr(), "The operator has no metrics: it runs without --enable-metrics.")
 			}
 			samples = slices.DeleteFunc(samples, func(s Sample) bool { return !match.MatchString(s.Name) })
 			return writeValue(cmd.OutOrStdout(), samples, output, func(w io.Writer) error { return writeTable(w, samples) })
 		},
 	}
 	list.Flags().StringVarP(&pattern, "match-pattern", "p", "", "Only names that match this regular expression")
-	list.Flags().StringVarP(&server, "server-address", "s", "", "Address of the operator's API; empty for that of --operator-api-serve-addr")
+	list.Flags().StringVarP(&server, "server-address", "s", "", "Address of the operator's API; empty for its local socket, and where there is none, for --operator-api-serve-addr")
 	list.Flags().StringVarP(&output, "output", "o", "", "json, yaml or jsonpath='{}'; empty for a table")
 	cmd := &cobra.Command{Use: "metrics"}
 	cmd.AddCommand(list)
 	return cmd
+}
+
+// getSamples asks at the local socket, as other commands do, and where no operator has one, at its API. The socket needs the user of the operator.
+func getSamples(cmd *cobra.Command, h *hive.Hive, server string, into *[]Sample) error {
+	if server != "" {
+		return getJSON(cmd.Context(), server, metricsPath, into)
+	}
+	local := command.GetJSON(cmd, h, metricsPath, into)
+	if local == nil {
+		return nil
+	}
+	if err := getJSON(cmd.Context(), apiAddress(cmd, h), metricsPath, into); err != nil {
+		return errors.Join(local, err)
+	}
+	return nil
 }
 
 // apiAddress is the address of the API of an operator with the options of the command, of which others may be invalid.

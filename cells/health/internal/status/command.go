@@ -23,7 +23,7 @@ var (
 
 // Command prints the state of the operator on this machine.
 var Command command.Subcommand = func(h *hive.Hive) *cobra.Command {
-	var asJSON bool
+	var asJSON, verbose bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show the running operator on one screen: who leads, duties, what is degraded and why",
@@ -36,10 +36,11 @@ var Command command.Subcommand = func(h *hive.Hive) *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			}
-			return s.write(cmd.OutOrStdout(), time.Now())
+			return s.write(cmd.OutOrStdout(), time.Now(), verbose)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "Print JSON")
+	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "Show duties that are off, too, and why")
 	cmd.AddCommand(&cobra.Command{
 		Use: "health", Short: "Show the health tree of the running operator", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

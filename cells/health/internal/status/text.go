@@ -6,6 +6,7 @@ package status
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -16,8 +17,8 @@ import (
 	"github.com/skep-operator/skep/runtime/printable"
 )
 
-// write prints the screen.
-func (s Screen) write(w io.Writer, now time.Time) error {
+// write prints the screen. Duties that are off are only counted, unless all are to be shown.
+func (s Screen) write(w io.Writer, now time.Time, all bool) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	row := func(cells ...string) {
 		shown := make([]string, len(cells))
@@ -50,7 +51,15 @@ func (s Screen) write(w io.Writer, now time.Time) error {
 			row(r...)
 		}
 	}
-	table("", []string{"DUTY", "STATE", "ABOUT"}, dutyRows(s.Duties))
+	shown := s.Duties
+	if !all {
+		shown = slices.DeleteFunc(slices.Clone(shown), func(d duty) bool { return d.State == off })
+	}
+	table("", []string{"DUTY", "STATE", "ABOUT"}, dutyRows(shown))
+	if hidden := len(s.Duties) - len(shown); hidden > 0 {
+		_ = t.Flush()
+		fmt.Fprintf(w, "%d more are off: status -v says why\n", hidden)
+	}
 	for _, added := range s.Sections {
 		table(added.Title, added.Columns, added.Rows)
 	}

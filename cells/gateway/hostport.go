@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// takenPorts are the ports of the nodes that a Gateway asks for and does not have, and why.
+func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatewayv1.PortNumber]condition {
+	if !c.Config.GatewayAPIHostNetworkEnabled {
+		return nil
+	}
+	var others []*gateway
+	for other := range c.gateways.All() {
+		cl, exists := c.classes.Get(slim.Key{Name: string(other.Spec.GatewayClassName)})
+		if other.Key() != g.Key() && other.DeletionTimestamp.IsZero() && exists && cl.Spec.ControllerName == controllerName {
+			others = append(others, other)
+		}
+	}
+	return takenPorts(g, others, sets.of, ask)
+}
+
+// takenPorts decides about ports of the nodes: components of the cluster listen there, or an older object of another namespace has them at
+// another Gateway (GW-55).
+func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, ask asker) map[gatewayv1.PortNumber]condition {
+	taken, own := map[gatewayv1.PortNumber]condition{}, portHolders(g, setsOf(g.Key()), ask)
+	refuse := func(port gatewayv1.PortNumber, format string, args ...any) {
+		taken[port] = condition{false, string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf(format, args...)}
+	}
+	for port := range own {
+		if of := envoyres.ComponentAt(uint32(port)); of != "" {
+			refuse(port, "Port %d of the nodes is that of %s", port, of)
+		}
+	}
+	slices.SortFunc(others, func(a, b *gateway) int { return compareObjects(&b.objectMeta, &a.objectMeta) }) // the oldest is named
+	for _, other := range others {
+		for port, by := range portHolders(other, setsOf(other.Key()), ask) {
+			if mine := own[port]; mine != nil && by.Namespace != mine.Namespace && compareObjects(by, mine) < 0 {
+				refuse(port, "Port %d of the nodes belongs to the Gateway %s, which is older", port, other.Key())
+			}
+		}
+	}
+	return taken
+}
+
+// portHolders are the oldest objects that ask for ports of the nodes for a Gateway: itself, or a ListenerSet that it allows.
+func portHolders(g *gateway, sets []*listenerSet, ask asker) map[gatewayv1.PortNumber]*objectMeta {
+	oldest := map[gatewayv1.PortNumber]*objectMeta{}
+	add := func(h holder) {
+		for _, l := range h.listeners {
+			if l.Protocol == gatewayv1.TCPProtocolType || l.Protocol == gatewayv1.UDPProtocolType { // Envoy does not listen for these
+				continue
+			}
+			if has := oldest[l.Port]; has == nil || compareObjects(h.objectMeta, has) < 0 {
+				oldest[l.Port] = h.objectMeta
+			}
+		}
+	}
+	add(g.holder())
+	for _, s := range sets {
+		if g.allowsSets(s.Namespace.String(), ask) {
+			add(s.holder())
+		}
+	}
+	return oldest
+}
+
+// markTaken has no listener accepted at a port of the nodes that the Gateway does not have.
+func (p *planner) markTaken(all []*listener) {
+	for _, l := range all {
+		if why, is := p.taken[l.of.Port]; is && l.accepted.ok && !l.isPort() {
+			l.accepted = why
+		}
+	}
+}
+
+// reportTaken reports on a Gateway which ports of the nodes it does not have.
+func (c *controller) reportTaken(g *gateway, taken map[gatewayv1.PortNumber]condition) {
+	var notices []envoyres.Notice
+	for _, port := range slices.Sorted(maps.Keys(taken)) {
+		notices = append(notices, envoyres.Notice{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: " + taken[port].message})
+	}
+	c.reports.Set(portsOfNodes, aboutGateway(g), notices...)
+}
+
+// portsOfNodes is the part of the reports of a Gateway that are about these.
+const portsOfNodes = "ports of the nodes"
+
+// hostPortsChanged are all Gateways: one may get or lose a port of the nodes as another one changes, or a ListenerSet.
+func (c *controller) hostPortsChanged() (keys []slim.Key) {
+	if !c.Config.GatewayAPIHostNetworkEnabled {
+		return nil
+	}
+	for g := range c.gateways.All() {
+		keys = append(keys, g.Key())
+	}
+	return keys
+}

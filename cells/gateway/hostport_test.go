@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// GW-55: number 1.8 of the contract's tenants.md, for Gateways: a port of the nodes belongs to the namespace of the oldest object that asks for
+// it, and those of components to nobody.
+func TestPortsOfNodes(t *testing.T) {
+	at := func(namespace, name string, second int, ports ...string) *gateway {
+		listeners := ""
+		for i, port := range ports {
+			listeners += fmt.Sprintf("{name: l%d, port: %s}, ", i, port)
+		}
+		return parse[gateway](t, fmt.Sprintf(
+			"{metadata: {name: %s, namespace: %s, uid: %s-%s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {allowedListeners: {namespaces: {from: All}}, listeners: [%s]}}",
+			name, namespace, namespace, name, second, listeners))
+	}
+	set := func(of *gateway, namespace string, second int, port string) *listenerSet {
+		return parse[listenerSet](t, fmt.Sprintf(
+			"{metadata: {name: s, namespace: %s, uid: set-%s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {parentRef: {name: %s, namespace: %s}, listeners: [{name: l, port: %s, protocol: HTTP}]}}",
+			namespace, namespace, second, of.Name, of.Namespace, port))
+	}
+	const http = "8080, protocol: HTTP"
+	old := at("aa", "old", 1, http)
+	for name, test := range map[string]struct {
+		gateways []*gateway
+		sets     []*listenerSet
+		want     []string
+	}{
+		"the older has it":             {[]*gateway{old, at("bb", "new", 2, http)}, nil, []string{"bb/new 8080: belongs to the Gateway aa/old, which is older"}},
+		"the oldest is named":          {[]*gateway{at("cc", "third", 3, http), at("bb", "new", 2, http), old}, nil, []string{"bb/new 8080: belongs to the Gateway aa/old, which is older", "cc/third 8080: belongs to the Gateway aa/old, which is older"}},
+		"a namespace shares":           {[]*gateway{old, at("aa", "new", 2, http)}, nil, nil},
+		"other ports":                  {[]*gateway{old, at("bb", "new", 2, "8081, protocol: HTTP")}, nil, nil},
+		"whatever the protocol":        {[]*gateway{old, at("bb", "new", 2, "8080, protocol: TLS")}, nil, []string{"bb/new 8080: belongs to the Gateway aa/old, which is older"}},
+		"TCP is not at the nodes":      {[]*gateway{old, at("bb", "new", 2, "8080, protocol: TCP")}, nil, nil},
+		"the kubelet":                  {[]*gateway{at("bb", "new", 2, "10250, protocol: HTTPS")}, nil, []string{"bb/new 10250: is that of the kubelet"}},
+		"a younger ListenerSet":        {[]*gateway{old, at("infra", "edge", 3, "80, protocol: HTTP")}, []*listenerSet{set(at("infra", "edge", 3), "bb", 4, "8080")}, []string{"infra/edge 8080: belongs to the Gateway aa/old, which is older"}},
+		"an older ListenerSet":         {[]*gateway{at("aa", "new", 9, http), at("infra", "edge", 3, "80, protocol: HTTP")}, []*listenerSet{set(at("infra", "edge", 3), "bb", 4, "8080")}, []string{"aa/new 8080: belongs to the Gateway infra/edge, which is older"}},
+		"a ListenerSet of one's own":   {[]*gateway{at("bb", "new", 9, http), at("infra", "edge", 3, "80, protocol: HTTP")}, []*listenerSet{set(at("infra", "edge", 3), "bb", 4, "8080")}, nil},
+		"one of a component's, nobody": {[]*gateway{at("aa", "a", 1, "6443, protocol: TLS"), at("bb", "b", 2, "6443, protocol: TLS")}, nil, []string{"aa/a 6443: is that of the API server", "bb/b 6443: is that of the API server"}},
+	} {
+		setsOf := func(key slim.Key) (of []*listenerSet) {
+			for _, s := range test.sets {
+				if slices.Contains(s.gatewayKeys(), key) {
+					of = append(of, s)
+				}
+			}
+			return of
+		}
+		var got []string
+		for _, g := range test.gateways {
+			others := slices.DeleteFunc(slices.Clone(test.gateways), func(other *gateway) bool { return other == g })
+			taken := takenPorts(g, others, setsOf, objects{}.ask)
+			for port, why := range taken {
+				var rest string
+				_, _ = fmt.Sscanf(why.message, "Port %d of the nodes", &port)
+				rest = why.message[len(fmt.Sprintf("Port %d of the nodes ", port)):]
+				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, rest))
+			}
+			p := planner{taken: taken}
+			plan := p.plan(g, setsOf(g.Key()), nil, objects{}.ask)
+			for _, l := range plan.listeners {
+				if _, is := taken[l.of.Port]; is == l.accepted.ok && !l.isPort() {
+					t.Errorf("%s: the listener at port %d of %s is %+v", name, l.of.Port, g.Key(), l.accepted)
+				}
+			}
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// packing is what the configuration of a Gateway goes without so that it fits (GW-54): routes and ListenerSets, which others may add. What
+// the Gateway itself has is never left out.
+type packing struct {
+	limit int               // of the sizes together, 0 while all fit
+	out   map[slim.Key]bool // by id
+	// routes are the sizes that routes had at all their listeners: some of these may be left out.
+	routes map[slim.Key]int
+}
+
+const (
+	// packings is how often a Gateway is planned again with less. Sizes are known about: the second time fits nearly always.
+	packings = 8
+	// packingAim is the size that is aimed at, a little less than what fits.
+	packingAim = envoy.MaxSize / 100 * 98
+
+	// About what is written once for a Gateway, for a listener of HTTP, for one with TLS, for a certificate and for a cluster.
+	sizeOfGateway, sizeOfPlain, sizeOfTLS, sizeOfCertificate, sizeOfCluster = 2000, 200, 1500, 60, 400
+)
+
+// leftOut is the reason of what does not fit.
+const leftOut = "LeftOut"
+
+func tooLarge(size int, fewer string) condition {
+	return condition{false, leftOut, fmt.Sprintf(
+		"It is not served: with its %d bytes the configuration of the Gateway would be larger than the %d bytes that an object may have, and no namespace has more of it: use fewer %s, or another Gateway",
+		size, envoy.MaxSize, fewer)}
+}
+
+// packed is the configuration of a plan.
+type packed struct {
+	spec     envoy.Encoded
+	isEmpty  bool
+	problems []envoy.Problem
+}
+
+// pack translates a plan. While the result is too large, again plans the Gateway with less.
+func pack(s *state, plan *gatewayPlan, o envoy.Options, again func() *gatewayPlan) (*gatewayPlan, packed, error) {
+	if s.planner.leaveOut(plan) {
+		plan = again()
+	}
+	for n := 1; ; n++ {
+		p, err := translate(s, plan, o)
+		large := new(envoy.TooLargeError)
+		if !errors.As(err, &large) || n == packings {
+			return plan, p, err
+		}
+		kept, parts := s.planner.sizes(plan)
+		for _, part := range parts {
+			if s.planner.packing.out[part.Object] {
+				kept -= part.Size
+			}
+		}
+		s.planner.packing.limit = max(1, int(int64(kept)*packingAim/int64(large.Size)))
+		if !s.planner.leaveOut(plan) {
+			return plan, p, err // there is nothing more
+		}
+		plan = again()
+	}
+}
+
+// translate translates and encodes the model of a plan.
+func translate(s *state, plan *gatewayPlan, o envoy.Options) (p packed, err error) {
+	t, err := s.translator.Translate(plan.model, o)
+	if p.problems, p.isEmpty = t.Problems, t.Empty; err != nil || t.Empty {
+		return p, err
+	}
+	p.spec, err = envoy.Encode(t.Spec)
+	return p, err
+}
+
+// leaveOut chooses what the configuration goes without, and reports whether that is something else than before.
+func (p *planner) leaveOut(plan *gatewayPlan) (changed bool) {
+	was := p.packing.out
+	p.packing.out = nil
+	if p.packing.limit > 0 {
+		if total, parts := p.sizes(plan); total <= p.packing.limit {
+			p.packing.limit = 0 // all fit, as far as is known
+		} else {
+			for _, part := range parts {
+				total -= part.Size
+			}
+			p.packing.out = map[slim.Key]bool{}
+			for _, id := range envoyres.LeaveOut(parts, p.packing.limit-total) {
+				p.packing.out[id] = true
+			}
+		}
+	}
+	return !maps.Equal(was, p.packing.out)
+}
+
+// sizes are about what is written for a Gateway with all that it could have, together, and for each object that can be left out.
+func (p *planner) sizes(plan *gatewayPlan) (total int, parts []envoyres.Part) {
+	total = sizeOfGateway + sizeOfListeners(plan.own)
+	add := func(id slim.Key, created slim.Time, size int) {
+		if total += size; size > 0 {
+			parts = append(parts, envoyres.Part{Object: id, Created: created, Size: size})
+		}
+	}
+	for _, set := range plan.sets {
+		add(set.of.id(), set.of.CreationTimestamp, sizeOfListeners(set.listeners))
+	}
+	sizes := make(map[slim.Key]int, len(p.routes))
+	for id, r := range p.routes {
+		size := r.size()
+		if slices.ContainsFunc(r.at, func(h hosts) bool { return h.listener.leftOut != nil }) {
+			size = max(size, p.packing.routes[id])
+		}
+		sizes[id] = size
+		add(id, r.of.CreationTimestamp, size)
+	}
+	p.packing.routes = sizes
+	return total, parts
+}
+
+// size is about what is written for a route at all its listeners.
+func (r *plannedRoute) size() (size int) {
+	clusters := map[envoy.Name]bool{}
+	for _, rule := range r.rules {
+		size += max(1, len(rule.route.Hostnames)) * rule.route.LeastSize()
+		for _, b := range rule.route.Backends {
+			clusters[b.Name] = true
+		}
+	}
+	for _, p := range r.tls {
+		size += len(p.Hostnames) * (sizeOfTLS + len(p.Backends)*sizeOfCertificate)
+		for _, b := range p.Backends {
+			clusters[b.Name] = true
+		}
+	}
+	return size + len(clusters)*sizeOfCluster
+}
+
+// sizeOfListeners is about what is written for listeners without routes.
+func sizeOfListeners(all []*listener) (size int) {
+	for _, l := range all {
+		switch {
+		case !l.accepted.ok || !l.ready || l.isPort():
+		case l.hasTLS():
+			size += sizeOfTLS + len(l.hostname)
+			for _, name := range l.secrets {
+				size += sizeOfCertificate + len(name.Namespace) + len(name.Name)
+			}
+		default:
+			size += sizeOfPlain + len(l.hostname)
+		}
+	}
+	return size
+}
+
+// markLeftOut has the listeners of a ListenerSet that is left out serve nothing. Their hosts stay their own.
+func (p *planner) markLeftOut(plan *gatewayPlan) {
+	for _, set := range plan.sets {
+		if !p.packing.out[set.of.id()] {
+			continue
+		}
+		why := tooLarge(sizeOfListeners(set.listeners), "listeners or certificates")
+		for _, l := range set.listeners {
+			l.leftOut = &why
+		}
+	}
+}
+
+// withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it.
+func (r *plannedRoute) withLeftOut(refused map[*listener]*refusal) map[*listener]*refusal {
+	why := &refusal{condition: tooLarge(r.size(), "matches, hostnames or backends")}
+	all := maps.Clone(refused)
+	if all == nil {
+		all = map[*listener]*refusal{}
+	}
+	for _, l := range r.attached {
+		all[l] = why
+	}
+	return all
+}
+
+// close keeps the hosts of a route that is left out from others.
+func (to *assembly) close(r *plannedRoute, unserved map[place][]string) {
+	for at, names := range r.names {
+		unserved[at] = append(unserved[at], names...)
+	}
+	for _, p := range r.tls {
+		to.model.Passthrough = append(to.model.Passthrough, envoy.Passthrough{Source: p.Source, Hostnames: p.Hostnames, Port: p.Port, Exclusive: true})
+	}
+}
+
+// closePlain keeps the hosts of listeners of HTTP that are left out from others of their ports.
+func (to *assembly) closePlain(all []*listener) {
+	open := map[int32]bool{}
+	for _, l := range all {
+		open[l.of.Port] = open[l.of.Port] || l.usable() && l.of.Protocol == gatewayv1.HTTPProtocolType
+	}
+	for _, l := range all {
+		if l.leftOut == nil || !l.accepted.ok || l.of.Protocol != gatewayv1.HTTPProtocolType || !open[l.of.Port] {
+			continue
+		}
+		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), Exclusive: true})
+	}
+}

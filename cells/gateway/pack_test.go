@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// sharedByAll has listeners of HTTP for all namespaces.
+const sharedByAll = `{metadata: {name: edge, namespace: infra, uid: g}, spec: {allowedListeners: {namespaces: {from: All}}, listeners: [
+{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}`
+
+// manyMatches has hosts of its own, and matches at each of them, with long names of backends.
+func manyMatches(t *testing.T, namespace, name string, second, matches int) *route {
+	t.Helper()
+	var hosts, paths, refs []string
+	for i := range 16 {
+		hosts = append(hosts, fmt.Sprintf("h%d.%s.%s.test", i, name, namespace))
+		refs = append(refs, "{name: v1, port: 80}")
+	}
+	for i := range matches {
+		paths = append(paths, fmt.Sprintf("{path: {type: Exact, value: /%d}}", i))
+	}
+	return parse[httpRoute](t, fmt.Sprintf(
+		"{metadata: {name: %s, namespace: %s, uid: %s-%s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {parentRefs: [{name: edge, namespace: infra}], hostnames: [%s], rules: [{matches: [%s], backendRefs: [%s]}]}}",
+		name, namespace, namespace, name, second, strings.Join(hosts, ", "), strings.Join(paths, ", "), strings.Join(refs, ", "))).route()
+}
+
+// packedGateway plans a Gateway, and packs it.
+type packedGateway struct {
+	t *testing.T
+	s *state
+	g *gateway
+	c objects
+}
+
+func newPackedGateway(t *testing.T) *packedGateway {
+	t.Helper()
+	c := objects{services: map[slim.Key]bool{}, secrets: map[slim.Key]bool{}}
+	for _, namespace := range []string{"aa", "bb"} {
+		c.services[slim.Key{Namespace: namespace, Name: "v1"}] = true
+	}
+	return &packedGateway{t, &state{}, parse[gateway](t, sharedByAll), c}
+}
+
+// pack returns the plan, and the configuration that fits.
+func (p *packedGateway) pack(sets []*listenerSet, routes ...*route) (*gatewayPlan, *envoytest.Config) {
+	p.t.Helper()
+	again := func() *gatewayPlan { return p.s.planner.plan(p.g, sets, routes, p.c.ask) }
+	o := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "edge"}, FirstWins: true, PerPort: true}
+	plan, packed, err := pack(p.s, again(), o, again)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if len(packed.spec.JSON) > envoy.MaxSize {
+		p.t.Errorf("it has %d bytes", len(packed.spec.JSON))
+	}
+	if again().assembly != plan.assembly {
+		p.t.Error("the same is planned anew")
+	}
+	t, err := p.s.translator.Translate(plan.model, o)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	config, err := envoytest.Verify(t.Spec)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return plan, config
+}
+
+// leftOutOf are the ids of routes that are left out.
+func leftOutOf(plan *gatewayPlan) (ids []string) {
+	for id, refused := range plan.refused {
+		for _, why := range refused {
+			if why.reason == leftOut {
+				ids = append(ids, id.String())
+				break
+			}
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// GW-54: K3 of the contract's tenants.md. Routes of one namespace that do not fit are left out, the youngest first; those of others come and go, and
+// the hosts of what is left out are nobody else's.
+func TestRoutesArePacked(t *testing.T) {
+	p := newPackedGateway(t)
+	first, second := manyMatches(t, "bb", "first", 1, 32), manyMatches(t, "bb", "second", 2, 32)
+	small := manyMatches(t, "aa", "small", 9, 1)
+	wide := parse[httpRoute](t, `{metadata: {name: wide, namespace: aa, uid: wide, creationTimestamp: "2026-01-01T00:00:08Z"}, spec: {parentRefs: [{name: edge, namespace: infra}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`).route()
+	third := manyMatches(t, "bb", "third", 3, 32)
+	for _, step := range []struct {
+		what   string
+		routes []*route
+		out    []string
+	}{
+		{"what fits", []*route{first, small}, nil},
+		{"one is too many", []*route{first, second, third, small, wide}, []string{"bb/HTTPRoute/third"}},
+		{"the other namespace adds nothing", []*route{first, second, third, small}, []string{"bb/HTTPRoute/third"}},
+		{"space again", []*route{first, third, small, wide}, nil},
+	} {
+		plan, config := p.pack(nil, step.routes...)
+		if got := leftOutOf(plan); !slices.Equal(got, step.out) {
+			t.Errorf("%s: %q are left out, want %q", step.what, got, step.out)
+		}
+		if want := int32(len(step.routes) - len(step.out)); plan.attached[plan.own[0]] != want {
+			t.Errorf("%s: %d routes are attached, want %d", step.what, plan.attached[plan.own[0]], want)
+		}
+		routes := map[string]int{}
+		for _, v := range config.Tables["listener-insecure"].VirtualHosts {
+			routes[v.Domains[0]] = len(v.Routes)
+		}
+		for _, r := range step.routes {
+			host := "h0." + r.Name + "." + r.Namespace.String() + ".test"
+			n, exists := routes[host]
+			switch {
+			case r == wide:
+			case !exists:
+				t.Errorf("%s: there is no host %s", step.what, host)
+			case (n == 0) != slices.Contains(step.out, r.id().String()):
+				t.Errorf("%s: %s has %d routes", step.what, host, n)
+			}
+		}
+	}
+}
+
+// GW-54: a ListenerSet that does not fit is left out with the certificates that it has, and says so.
+func TestListenerSetsArePacked(t *testing.T) {
+	p := newPackedGateway(t)
+	set := func(namespace, name string, second, listeners, certificates int) *listenerSet {
+		var refs, all []string
+		for i := range certificates {
+			secret := fmt.Sprintf("%0200d", i)
+			p.c.secrets[slim.Key{Namespace: namespace, Name: secret}] = true
+			refs = append(refs, fmt.Sprintf("{name: %q}", secret))
+		}
+		for i := range listeners {
+			all = append(all, fmt.Sprintf("{name: l%d, port: 443, protocol: HTTPS, hostname: h%d.%s.%s.test, tls: {certificateRefs: [%s]}}", i, i, name, namespace, strings.Join(refs, ", ")))
+		}
+		return setOf(t, name, namespace, 50-second, "["+strings.Join(all, ", ")+"]")
+	}
+	small, first, second := set("aa", "small", 9, 1, 1), set("bb", "first", 1, 64, 40), set("bb", "second", 2, 64, 40)
+	plan, _ := p.pack([]*listenerSet{small, first, second})
+	out := map[string]bool{}
+	for _, s := range plan.sets {
+		out[s.of.Name] = s.leftOut() != nil
+		for _, l := range s.listeners {
+			if l.usable() == out[s.of.Name] || l.programmed().ok == out[s.of.Name] {
+				t.Fatalf("%s: %+v", s.of.Name, l.programmed())
+			}
+		}
+	}
+	if out["small"] || out["first"] || !out["second"] {
+		t.Errorf("left out are %v", out)
+	}
+	if plan, _ = p.pack([]*listenerSet{small, second}); plan.sets[0].leftOut() != nil || plan.sets[1].leftOut() != nil {
+		t.Error("what fits again is left out")
+	}
+}
