@@ -6,6 +6,7 @@ package endpointslice
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,10 +23,13 @@ func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		turns := newTurns(rate.NewLimiter(1, 1))
+		var mu sync.Mutex
 		var order []string
 		wait := func(ctx context.Context, name string, isFast bool) {
 			go func() {
 				if turns.wait(ctx, isFast) == nil {
+					mu.Lock()
+					defer mu.Unlock()
 					order = append(order, name)
 				}
 			}()

@@ -224,8 +224,9 @@ func (f *turmoil) admit() faults {
 }
 
 // notWritten are resources that the operator may write and does not: Events are counted elsewhere, Endpoints are written where the
-// role allows no EndpointSlices, cells of these tests write ConfigMaps, and only newer definitions of the others have a status.
-var notWritten = []string{"events", "endpoints", "configmaps", "ciliumbgpclusterconfigs", "ciliumbgppeerconfigs"}
+// role allows no EndpointSlices, cells of these tests write ConfigMaps, only newer definitions of two have a status, and CIDR groups are for
+// agents of 1.20, while no release is known of those here.
+var notWritten = []string{"events", "endpoints", "configmaps", "ciliumbgpclusterconfigs", "ciliumbgppeerconfigs", "ciliumcidrgroups"}
 
 // mayWrite are the resources that the operator asks to be allowed to write, but for notWritten.
 func (f *turmoil) mayWrite() map[string]bool {

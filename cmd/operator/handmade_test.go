@@ -146,7 +146,7 @@ func newHandwork(t *testing.T) *handwork {
 func (h *handwork) relax() {
 	h.t.Helper()
 	h.world.relax(
-		"CiliumNode", "CiliumEndpoint", "CiliumIdentity", "CiliumEndpointSlice", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy",
+		"CiliumNode", "CiliumEndpoint", "CiliumIdentity", "CiliumEndpointSlice", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy", "CiliumCIDRGroup",
 	)
 }
 
@@ -222,6 +222,9 @@ func (h *handwork) populate() {
 				case "ciliumloadbalancerippools":
 					m.resource = v2.CiliumLoadBalancerIPPoolResource
 					h.makePool(name, fmt.Sprintf("10.89.%d.0/24", len(h.all)%256))
+				case "ciliumcidrgroups":
+					m.resource = v2.CiliumCIDRGroupResource
+					h.makeCIDRGroup(name)
 				case "ciliumnetworkpolicies", "ciliumclusterwidenetworkpolicies":
 					if (when == before) != (i%2 == 0) != (resource == "ciliumnetworkpolicies") {
 						continue // a value is odd for one kind at the start, and for the other later
@@ -254,6 +257,18 @@ func (h *handwork) populate() {
 				h.all = append(h.all, m)
 			}
 		}
+	}
+}
+
+// makeCIDRGroup makes a CIDR group of a user.
+func (h *handwork) makeCIDRGroup(name string) {
+	h.t.Helper()
+	_, err := h.dynamic.Resource(v2.CiliumCIDRGroupResource).Create(h.ctx(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v2.SchemeGroupVersion.String(), "kind": "CiliumCIDRGroup", "metadata": map[string]any{"name": name},
+		"spec": map[string]any{"externalCIDRs": []any{"192.0.2.0/24"}},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		h.t.Fatal(err)
 	}
 }
 

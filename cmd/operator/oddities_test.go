@@ -92,6 +92,11 @@ var oddities = map[string][]oddity{
 		{what: "taints", patch: `{"spec":{"unschedulable":true,"taints":[{"key":"a","effect":"NoExecute"},{"key":"node.cilium.io/agent-not-ready","effect":"NoSchedule","value":"odd"}]}}`},
 		{what: "pod CIDRs of somebody else", patch: `{"spec":{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"],"providerID":"odd://x"}}`},
 	},
+	"ciliumcidrgroups": { // of users, which no duty minds
+		{what: "spec is a text", patch: `{"spec":"x"}`},
+		{what: "CIDRs are numbers", patch: `{"spec":{"externalCIDRs":[1,null,{}]}}`},
+		{what: "an id of a group, and no owner", patch: `{"metadata":{"labels":{"extgrp.cilium.io/x":"","extgrp.cilium.io/y":""}}}`},
+	},
 	"namespaces": {
 		{what: "labels without values", patch: `{"metadata":{"labels":{"a.b.c/d":"","x":""}}}`},
 		{what: "many labels", patch: `{"metadata":{"labels":{$LABELS}}}`},

@@ -58,7 +58,7 @@ func newTenants(t *testing.T, opts ...clustertest.Option) *tenants {
 func (w *tenants) define() {
 	w.t.Helper()
 	w.world.define(
-		"CiliumNode", "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy",
+		"CiliumNode", "CiliumIdentity", "CiliumEndpoint", "CiliumEndpointSlice", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy", "CiliumClusterwideNetworkPolicy", "CiliumCIDRGroup",
 	)
 }
 
