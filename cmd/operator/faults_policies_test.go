@@ -4,7 +4,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -120,7 +119,6 @@ func networkPoliciesUnderFaults(f *turmoil) underFaults {
 		f.witness(resource, p.see)
 		f.follows(resource)
 	}
-	p.leaveGroup()
 	return underFaults{
 		name: "network policies",
 		args: []string{"--derived-policies-refresh-interval=2s"},
@@ -133,27 +131,6 @@ func networkPoliciesUnderFaults(f *turmoil) underFaults {
 		rest:    p.rest,
 		missing: p.missing,
 	}
-}
-
-// leaveGroup makes a CIDR group as another operator has left it, of a group that no policy has: it goes a minute after a term has begun. The
-// agents of these tests, of which no release is known, need none.
-func (p *policiesUnderFaults) leaveGroup() {
-	const own = "cilium.io/external-group-controller"
-	p.define("CiliumCIDRGroup")
-	all := p.dynamic.Resource(v2.CiliumCIDRGroupResource)
-	_, err := all.Create(p.t.Context(), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "cilium.io/v2", "kind": "CiliumCIDRGroup",
-		"metadata": map[string]any{"generateName": "left-", "labels": map[string]any{own: "", "extgrp.cilium.io/left": ""}},
-		"spec":     map[string]any{"externalCIDRs": []any{"192.0.2.1/32"}},
-	}}, metav1.CreateOptions{})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() {
-		if err := all.DeleteCollection(context.Background(), metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: own}); err != nil {
-			p.t.Error(err)
-		}
-	})
 }
 
 // client is that of the policies of a kind.
