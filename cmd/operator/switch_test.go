@@ -43,7 +43,6 @@ var takeovers = []struct {
 	name   string
 	files  []string
 	config map[string]string // beside that of the chart
-	env    []corev1.EnvVar
 	writes map[string]string // "update gateways/status gw/a": why
 }{
 	{
@@ -52,16 +51,73 @@ var takeovers = []struct {
 			"common", "l7-services", "nodes-cluster-pool", "gateway-plain", "gateway-https", "gateway-longname", "gateway-l4", "gateway-passthrough",
 			"gateway-classes", "gamma", "ingress", "lb-ipam", "node-ipam", "identities", "bgp", "policies",
 		},
+		writes: map[string]string{
+			"update gatewayclasses/status cilium": versionOfClass,
+		},
 	},
-	{name: "pools", files: []string{"common", "nodes-multi-pool"}, config: map[string]string{"ipam": "multi-pool"}},
 	{
-		name: "mesh", files: []string{"common", "mesh"},
-		config: map[string]string{"cluster-name": "alpha", "cluster-id": "1", "clustermesh-enable-endpoint-sync": "true", "clustermesh-enable-mcs-api": "true"},
+		name: "pools", files: []string{"common", "nodes-multi-pool"}, config: map[string]string{"ipam": "multi-pool"},
+		writes: map[string]string{
+			"update gatewayclasses/status cilium":         versionOfClass,
+			"patch ciliumloadbalancerippools/status blue": countsOfPool,
+		},
+	},
+	{
+		name: "a mesh where the oldest export decides", files: []string{"common", "mesh"}, config: withKeys(mesh, asOriginals),
+		writes: map[string]string{
+			"update gatewayclasses/status cilium":         versionOfClass,
+			"patch ciliumloadbalancerippools/status blue": countsOfPool,
+			"update serviceexports/status mesh/differ":    "MCS-23: the message of a conflict names the clusters",
+			"update serviceexports/status mesh/web":       "MCS-23: the message of a conflict names the clusters",
+		},
+	},
+	{
+		name: "a mesh", files: []string{"common", "mesh"}, config: mesh,
+		writes: map[string]string{
+			"update gatewayclasses/status cilium":             versionOfClass,
+			"patch ciliumloadbalancerippools/status blue":     countsOfPool,
+			"update serviceexports/status mesh/differ":        ownDecides,
+			"update serviceexports/status mesh/web":           ownDecides,
+			"update serviceimports mesh/differ":               ownDecides,
+			"update services mesh/derived-b0304crkeu":         ownDecides,
+			"update serviceimports mesh/web":                  ownDecides,
+			"update services mesh/derived-5rmhv20t4a":         ownDecides,
+			"update endpointslices mesh/derived-5rmhv20t4a-1": ownDecides,
+			"update serviceimports mesh/far":                  listedLabels,
+			"update services mesh/derived-nvmhlsh8rn":         listedLabels,
+		},
 	},
 	{
 		name: "host network", files: []string{"common", "nodes-cluster-pool", "host-network"},
 		config: map[string]string{"gateway-api-hostnetwork-enabled": "true", "ingress-hostnetwork-enabled": "true"},
+		writes: map[string]string{
+			"update gatewayclasses/status cilium":         versionOfClass,
+			"patch ciliumloadbalancerippools/status blue": countsOfPool,
+		},
 	},
+}
+
+// Why there is a write.
+const (
+	versionOfClass = "GW-1: a class says whether the version of the Gateway API is supported, and which of its features are"
+	countsOfPool   = "the pool of this state has addresses of Services that are in another cluster"
+	ownDecides     = "MCS-47: the export of this cluster comes before others"
+	listedLabels   = "MCS-48: labels of other clusters come by a list"
+)
+
+var mesh = map[string]string{"cluster-name": "alpha", "cluster-id": "1", "clustermesh-enable-endpoint-sync": "true", "clustermesh-enable-mcs-api": "true"}
+
+// asOriginals are the options by which exports are merged as originals do.
+var asOriginals = map[string]string{
+	"clustermesh-mcs-api-oldest-decides": "true", "clustermesh-mcs-api-labels": "*", "clustermesh-mcs-api-annotations": "*",
+}
+
+func withKeys(all ...map[string]string) map[string]string {
+	keys := map[string]string{}
+	for _, some := range all {
+		maps.Copy(keys, some)
+	}
+	return keys
 }
 
 // The switch from an original of 1.20 that was killed, under the roles of its chart, with the options that it had: what it left is right
