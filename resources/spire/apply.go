@@ -18,6 +18,9 @@ import (
 	"github.com/skep-operator/skep/resources/sweep"
 )
 
+// mostDeleted is how many entries are remembered that were deleted.
+const mostDeleted = 100_000
+
 // compareAll lists all entries. It returns what has none, and keeps what has one and should not, but for what is due anyway.
 func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, err error) {
 	if r.at, err = r.server.list(ctx); err != nil {
@@ -32,15 +35,34 @@ func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, er
 		}
 	}
 	all := compare(maps.Keys(keys), r.desired.State, r.at)
-	r.stale, r.compared = except(slices.Compact(keysOf(all.remove)), due), r.now()
+	r.stale, r.compared = r.ours(except(slices.Compact(keysOf(all.remove)), due)), r.now()
 	r.metrics.Compared.Set(float64(r.compared.Unix()))
-	if len(r.stale) == 0 {
-		r.deps.Health.Child("stale").OK("")
-	}
 	if !all.none() {
 		r.deps.Log.Info("registration entries differ from those that should exist", "entries", len(r.at), "missing", len(all.create), "stale", len(r.stale))
 	}
 	return all.create, nil
+}
+
+// ours are the entries that belong to nothing here, and are no other operator's: one that comes back after it was deleted is, and from then on
+// none is deleted that a comparison finds.
+func (r *Registrar[K]) ours(stale []K) []K {
+	part := r.deps.Health.Child("stale")
+	if i := slices.IndexFunc(stale, func(k K) bool { return r.deleted[k] }); i >= 0 && r.contested == "" && !r.deps.Keep {
+		r.contested = r.server.kind.Path(stale[i])
+		r.deps.Log.Warn("a registration entry is back after it was deleted: another operator keeps entries of the trust domain", "entry", r.contested)
+	}
+	switch {
+	case r.contested != "":
+		part.Degraded(fmt.Sprintf("the entry of %s is back after it was deleted, another operator keeps entries of the trust domain: "+
+			"none is deleted that belongs to nothing here; give each cluster a cluster-id or a trust domain of its own, or set --mesh-auth-spire-prune=false", r.contested), nil)
+		return nil
+	case len(stale) > 0 && r.deps.Keep:
+		part.OK(fmt.Sprintf("%d registration entries that belong to nothing here stay, by --mesh-auth-spire-prune=false", len(stale)))
+		return nil
+	case len(stale) == 0:
+		part.OK("")
+	}
+	return stale
 }
 
 // confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share.
@@ -55,6 +77,9 @@ func (r *Registrar[K]) confirm(ctx context.Context, stale []K) ([]K, error) {
 		return nil, nil
 	}
 	limit.OK("")
+	if len(stale) > 0 && r.deps.Unnumbered {
+		limit.OK(fmt.Sprintf("%d registration entries that belong to nothing here are deleted: if another cluster without a cluster-id has this trust domain, set --mesh-auth-spire-prune=false", len(stale)))
+	}
 	return stale, nil
 }
 
@@ -116,6 +141,7 @@ func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) {
 	default:
 		r.at[k] = []string{result.Entry.ID}
 		delete(r.refused, k)
+		delete(r.deleted, k)
 	}
 }
 
@@ -128,6 +154,9 @@ func (r *Registrar[K]) recordRemoved(removed removal[K], result entryapi.Result)
 	if r.at[k] = slices.DeleteFunc(r.at[k], func(id string) bool { return id == removed.entry }); len(r.at[k]) == 0 {
 		delete(r.at, k)
 		delete(r.refused, k)
+		if len(r.deleted) < mostDeleted {
+			r.deleted[k] = true
+		}
 	}
 }
 

@@ -26,6 +26,8 @@ type Config struct {
 	MeshAuthSPIREServerConnectionTimeout time.Duration `flag:"mesh-auth-spire-server-connection-timeout" usage:"How long an attempt to connect to SPIRE may last"`
 	MeshAuthSPIFFETrustDomain            string        `flag:"mesh-auth-spiffe-trust-domain" usage:"Trust domain of the SPIFFE IDs that are registered"`
 
+	MeshAuthSPIREPrune bool `flag:"mesh-auth-spire-prune" usage:"Delete entries at the SPIRE server that belong to nothing in this cluster; off where clusters that share a trust domain have no cluster-id of their own"`
+
 	EnableZTunnel bool   `flag:"enable-ztunnel" usage:"Traffic of enrolled namespaces is encrypted by ztunnel"`
 	ZTunnelCAType string `flag:"ztunnel-ca-type" usage:"Who issues the certificates of ztunnel: internal (the agents) or spire, for which service accounts of enrolled namespaces are registered"`
 }
@@ -33,7 +35,7 @@ type Config struct {
 // DefaultConfig are the defaults.
 var DefaultConfig = Config{
 	MeshAuthEnabled: true, MeshAuthSPIREAgentSocket: "/run/spire/sockets/agent/agent.sock", MeshAuthSPIREServerAddress: "spire-server.spire.svc:8081",
-	MeshAuthSPIREServerConnectionTimeout: 10 * time.Second, MeshAuthSPIFFETrustDomain: "spiffe.cilium", ZTunnelCAType: internalCA,
+	MeshAuthSPIREServerConnectionTimeout: 10 * time.Second, MeshAuthSPIFFETrustDomain: "spiffe.cilium", MeshAuthSPIREPrune: true, ZTunnelCAType: internalCA,
 }
 
 const caTypeFlag = "ztunnel-ca-type"

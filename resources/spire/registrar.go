@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -29,6 +30,10 @@ type Deps struct {
 	Log        *slog.Logger
 	// MaxShare is the share of all entries that a comparison may delete, as in sweep.Config. 1 is no limit.
 	MaxShare float64
+	// Keep has a comparison delete nothing: entries that belong to nothing here may be another cluster's.
+	Keep bool
+	// Unnumbered says that the cluster has no ID, so that entries of others without one look like its own.
+	Unnumbered bool
 
 	api     *outside.APIMetrics // nil: not counted
 	metrics *serverMetrics      // nil: not counted
@@ -42,13 +47,15 @@ type depsParams struct {
 	Queue      reconcile.Deps
 	Health     health.Reporter
 	Log        *slog.Logger
+	Config     Config
+	Cluster    cluster.Config
 	Sweep      sweep.Config
 	API        *outside.APIMetrics
 	Metrics    *serverMetrics
 }
 
 func newDeps(_ cell.ModuleInfo, p depsParams) Deps {
-	return Deps{p.Connection, p.Scope, p.Queue, p.Health, p.Log, p.Sweep.SweepMaxShare, p.API, p.Metrics}
+	return Deps{p.Connection, p.Scope, p.Queue, p.Health, p.Log, p.Sweep.SweepMaxShare, !p.Config.MeshAuthSPIREPrune, p.Cluster.ClusterID == 0, p.API, p.Metrics}
 }
 
 // Registrar compares the entries of a kind at the server with those that a duty wants, one attempt at a time: all of them at
@@ -72,6 +79,9 @@ type Registrar[K cmp.Ordered] struct {
 	compared time.Time  // when all were
 	stale    []K        // found by the last comparison, and not confirmed yet
 	refused  map[K]refusal
+	deleted  map[K]bool // in this term, and not created again since
+	// contested is the path of an entry that came back after it was deleted, "" if none did.
+	contested string
 }
 
 const (
@@ -86,7 +96,7 @@ const (
 // NewRegistrar returns a registrar that does not run.
 func NewRegistrar[K cmp.Ordered](d Deps, k Kind[K], desired Desired[K], m EntryMetrics) *Registrar[K] {
 	r := &Registrar[K]{
-		Interval: interval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{}, refused: map[K]refusal{},
+		Interval: interval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{}, refused: map[K]refusal{}, deleted: map[K]bool{},
 	}
 	r.queue = reconcile.NewQueue(d.Queue, "register", r.register, reconcile.Workers(1), reconcile.Backoff(firstPause, longestPause), reconcile.HonorBackoff())
 	return r

@@ -8,9 +8,11 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 
@@ -71,6 +73,62 @@ func kindOf(parent, prefix string) Kind[string] {
 	}
 }
 
+// newPaths is a registrar of paths that does not run.
+func newPaths(connection *Connection, tree *health.Tree, id string, k Kind[string], wanted ...string) (*Registrar[string], *paths) {
+	info, reporter, log := cell.ModuleInfo{ID: id, Term: "leader"}, tree.Reporter(id), slog.New(slog.DiscardHandler)
+	p := &paths{wanted: map[string]bool{}}
+	for _, path := range wanted {
+		p.set(path, true)
+	}
+	deps := Deps{
+		Connection: connection, Health: reporter, Log: log, MaxShare: 1,
+		Scope: outside.Scope{Module: info, Log: log, Health: reporter, Fence: leading.Unfenced(), Book: explain.NewHistory()},
+		Queue: reconcile.Deps{Module: info, Log: log, Health: reporter, Book: explain.NewHistory()},
+	}
+	return NewRegistrar(deps, k, p, NewEntryMetrics(metrics.Factory{}, "paths")), p
+}
+
+// SPIRE-19: S2 of the contract's mutual-auth.md. What another operator keeps in the trust domain is deleted once, at most; the own entries are kept in
+// order all the same.
+func TestEntriesOfAnotherOperator(t *testing.T) {
+	for name, keep := range map[string]bool{"entries are pruned": false, "entries are kept": true} {
+		t.Run(name, func(t *testing.T) {
+			s := spiretest.Start(t, "spiffe.cilium")
+			connection := connect(t, s)
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			t.Cleanup(func() { cancel(); running.Wait() })
+			tree := health.NewTree()
+			k := kindOf("/first", "/a/")
+			r, p := newPaths(connection, tree, "first", k, "/a/1")
+			r.Interval, r.deps.Keep, r.deps.Unnumbered = 20*time.Millisecond, keep, true
+			foreign := func() {
+				s.Put(spiretest.Entry{SPIFFEID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/a/9"}, ParentID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/first"}, Selectors: k.Selectors("/a/9")})
+			}
+			foreign()
+			running.Go(func() { _ = r.Run(ctx) })
+			has := func(path string) bool { _, exists := s.Entries()[path]; return exists }
+			operatortest.Eventually(t, "the own entry is there", func() bool { return has("/a/1") })
+			if !keep {
+				operatortest.Eventually(t, "the other one is deleted", func() bool { return !has("/a/9") })
+				foreign()
+				operatortest.Eventually(t, "that it is back is said", func() bool {
+					return slices.ContainsFunc(tree.Degraded(), func(d health.Status) bool { return strings.Contains(d.Message, "/a/9 is back after it was deleted") })
+				})
+			}
+			calls := s.Calls()["ListEntries"]
+			operatortest.Eventually(t, "all are compared three times more", func() bool { return s.Calls()["ListEntries"] > calls+3 })
+			if !has("/a/9") {
+				t.Error("the entry of another operator is deleted")
+			}
+			p.set("/a/1", false)
+			p.set("/a/2", true)
+			r.Enqueue(k8s.Trigger{}, "/a/1", "/a/2")
+			operatortest.Eventually(t, "the own entries follow", func() bool { return !has("/a/1") && has("/a/2") })
+		})
+	}
+}
+
 // ZT-8 and ZT-11: two duties at one server, over one connection. Neither touches the entries of the other, whatever fails.
 func TestTwoDuties(t *testing.T) {
 	s := spiretest.Start(t, "spiffe.cilium")
@@ -80,17 +138,7 @@ func TestTwoDuties(t *testing.T) {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	tree := health.NewTree()
 	start := func(id string, k Kind[string], wanted ...string) (*Registrar[string], *paths) {
-		info, reporter, log := cell.ModuleInfo{ID: id, Term: "leader"}, tree.Reporter(id), slog.New(slog.DiscardHandler)
-		p := &paths{wanted: map[string]bool{}}
-		for _, path := range wanted {
-			p.set(path, true)
-		}
-		deps := Deps{
-			Connection: connection, Health: reporter, Log: log, MaxShare: 1,
-			Scope: outside.Scope{Module: info, Log: log, Health: reporter, Fence: leading.Unfenced(), Book: explain.NewHistory()},
-			Queue: reconcile.Deps{Module: info, Log: log, Health: reporter, Book: explain.NewHistory()},
-		}
-		r := NewRegistrar(deps, k, p, NewEntryMetrics(metrics.Factory{}, "paths"))
+		r, p := newPaths(connection, tree, id, k, wanted...)
 		running.Go(func() { _ = r.Run(ctx) })
 		return r, p
 	}
