@@ -103,7 +103,7 @@ func TestEntriesOfAnotherOperator(t *testing.T) {
 			r, p := newPaths(connection, tree, "first", k, "/a/1")
 			r.Interval, r.deps.Keep, r.deps.Unnumbered = 20*time.Millisecond, keep, true
 			foreign := func() {
-				s.Put(spiretest.Entry{SPIFFEID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/a/9"}, ParentID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/first"}, Selectors: k.Selectors("/a/9")})
+				s.Put(spiretest.Entry{SPIFFEID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/a/9"}, ParentID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/first"}, Selectors: []spiretest.Selector{{Type: "k8s", Value: "ns:/a/"}}})
 			}
 			foreign()
 			running.Go(func() { _ = r.Run(ctx) })

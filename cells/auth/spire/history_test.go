@@ -37,7 +37,7 @@ func history(t *testing.T, r *rand.Rand) {
 	refused := map[string]bool{}
 	methods := []string{"ListEntries", "BatchCreateEntry", "BatchDeleteEntry"}
 	failures := []codes.Code{codes.Internal, codes.Unavailable, codes.PermissionDenied}
-	for range 60 {
+	for step := range 60 {
 		name := strconv.Itoa(300 + r.IntN(30))
 		switch r.IntN(16) {
 		case 0:
@@ -57,7 +57,7 @@ func history(t *testing.T, r *rand.Rand) {
 		case 5:
 			s.ReplaceAuthority()
 		case 6:
-			s.Put(s.Own(400 + r.IntN(10)))
+			s.Put(s.Own(400 + step)) // one that comes back is another operator's (SPIRE-19)
 		case 7, 8, 9, 10:
 			d.delete(name)
 			delete(names, name)

@@ -41,7 +41,7 @@ func history(t *testing.T, r *rand.Rand) {
 	refused := map[string]bool{}
 	methods := []string{"ListEntries", "BatchCreateEntry", "BatchDeleteEntry"}
 	failures := []codes.Code{codes.Internal, codes.Unavailable, codes.PermissionDenied}
-	for range 80 {
+	for step := range 80 {
 		namespace := []string{"b", "c", "d"}[r.IntN(3)]
 		account := fmt.Sprint(namespace, "/", r.IntN(8))
 		switch r.IntN(20) {
@@ -63,7 +63,7 @@ func history(t *testing.T, r *rand.Rand) {
 		case 5:
 			s.ReplaceAuthority()
 		case 6:
-			s.Put(s.OfServiceAccount(namespace, "stale"))
+			s.Put(s.OfServiceAccount(namespace, fmt.Sprint("stale-", step))) // one that comes back is another operator's (SPIRE-19)
 		case 7, 8, 9:
 			d.enrol(namespace)
 			enrolled[namespace] = true
