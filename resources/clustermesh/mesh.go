@@ -97,7 +97,7 @@ func (m *Mesh) load() dryrun.Load {
 	case time.Since(m.began) < m.Config.ClusterMeshSyncTimeout:
 		return dryrun.Load{Busy: []string{what}}
 	}
-	return dryrun.Load{Waiting: []string{what}}
+	return dryrun.Load{Failed: []string{what}}
 }
 
 func (m *Mesh) isRead() bool {

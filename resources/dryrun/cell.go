@@ -20,7 +20,7 @@ var Cell = cell.Module("plan", "Finds out what would be written, and writes noth
 
 // Config switches the dry run.
 type Config struct {
-	Plan        bool          `flag:"plan" usage:"Dry run: write nothing and acquire no lease; print what a leading operator would write now and later, and exit with 0 if that is nothing, 2 if there are changes, 3 on timeout"`
+	Plan        bool          `flag:"plan" usage:"Dry run: write nothing and acquire no lease; print what a leading operator would write now and later, and exit with 0 if that is nothing, 2 if there are changes, 3 on timeout, 4 if none were found and not all could be looked at"`
 	PlanTimeout time.Duration `flag:"plan-timeout" usage:"Timeout of --plan" min:"100ms"`
 }
 

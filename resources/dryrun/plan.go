@@ -59,13 +59,16 @@ type Load struct {
 	Busy []string
 	// Retrying is what failed and is tried again by the real clock, soon.
 	Retrying []string
-	// Waiting is what the plan does not wait for, and tells at its end.
+	// Failed is what failed, and waits for a retry: what follows from it is not planned.
+	Failed []string
+	// Waiting is what else the plan does not wait for, and tells at its end.
 	Waiting []string
 }
 
 func (l *Load) add(other Load) {
 	l.Busy = append(l.Busy, other.Busy...)
 	l.Retrying = append(l.Retrying, other.Retrying...)
+	l.Failed = append(l.Failed, other.Failed...)
 	l.Waiting = append(l.Waiting, other.Waiting...)
 }
 
@@ -111,7 +114,7 @@ func (p *Plan) load() Load {
 		all.add(load())
 	}
 	all.add(p.objects.load())
-	for _, list := range []*[]string{&all.Busy, &all.Retrying, &all.Waiting} {
+	for _, list := range []*[]string{&all.Busy, &all.Retrying, &all.Failed, &all.Waiting} {
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}

@@ -100,6 +100,28 @@ func TestPlanWaitsForWork(t *testing.T) {
 	})
 }
 
+// A plan without writes is no promise while something failed: a server outside may not have answered.
+func TestIncomplete(t *testing.T) {
+	for _, test := range []struct {
+		load Load
+		code int
+		last string
+	}{
+		{Load{}, 0, "Plan: nothing to do."},
+		{Load{Waiting: []string{"stream gateways: not defined"}}, 0, "Plan: nothing to do."},
+		{Load{Failed: []string{"spire: no answer"}}, 4, "Plan: no writes, NOT PLANNED TO THE END."},
+	} {
+		r := New(time.Minute).report(test.load, true)
+		var text bytes.Buffer
+		if err := r.WriteText(&text); err != nil {
+			t.Fatal(err)
+		}
+		if lines := strings.Split(strings.TrimSpace(text.String()), "\n"); r.ExitCode() != test.code || lines[len(lines)-1] != test.last {
+			t.Errorf("%+v: exit code %d\n%s", test.load, r.ExitCode(), &text)
+		}
+	}
+}
+
 // A plan that does not come to rest says what it waits for.
 func TestNotStable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,8 @@ type Report struct {
 	// Waiting is what could not be planned to its end: it failed, and waits for a
 	// retry or for the user.
 	Waiting []string `json:"waiting,omitempty"`
+	// Incomplete says that something of it failed, such as a server outside that does not answer: there may be more to do.
+	Incomplete bool `json:"incomplete,omitempty"`
 
 	limit time.Duration
 }
@@ -74,7 +76,7 @@ func (p *Plan) report(load Load, stable bool) *Report {
 	defer p.mu.Unlock()
 	r := &Report{
 		Stable: stable, Simulated: Duration(p.ahead - p.entered), Writes: []ReportedWrite{},
-		Waiting: append(load.Waiting, load.Retrying...), limit: p.limit,
+		Waiting: slices.Concat(load.Waiting, load.Failed, load.Retrying), Incomplete: len(load.Failed)+len(load.Retrying) > 0, limit: p.limit,
 	}
 	if !stable {
 		r.Busy = load.Busy
@@ -152,6 +154,8 @@ func (r *Report) Error() string {
 	switch {
 	case !r.Stable:
 		return fmt.Sprintf("the plan is not stable within %s", r.limit)
+	case len(r.Writes) == 0 && r.Incomplete:
+		return "no writes are planned, and not all could be planned to the end"
 	case len(r.Writes) == 0:
 		return "nothing to do"
 	}
@@ -159,13 +163,15 @@ func (r *Report) Error() string {
 }
 
 // ExitCode is 0 for nothing to do, 2 for something to do, 3 for a plan that is
-// not stable.
+// not stable, 4 if nothing was found and something failed.
 func (r *Report) ExitCode() int {
 	switch {
 	case !r.Stable:
 		return 3
 	case len(r.Writes) > 0:
 		return 2
+	case r.Incomplete:
+		return 4
 	}
 	return 0
 }
@@ -208,6 +214,8 @@ func (r *Report) WriteText(w io.Writer) error {
 func (r *Report) summary() string {
 	var text string
 	switch n := len(r.Writes); {
+	case n == 0 && r.Incomplete:
+		text = "Plan: no writes, NOT PLANNED TO THE END"
 	case n == 0:
 		text = "Plan: nothing to do"
 	case n == 1:

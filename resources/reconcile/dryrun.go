@@ -116,7 +116,7 @@ func (q *Queue[K]) load() (load dryrun.Load) {
 		load.Busy = append(load.Busy, fmt.Sprintf("%s: %d keys queued", q.rule, n))
 	}
 	for key, f := range q.failing.keys {
-		load.Waiting = append(load.Waiting, fmt.Sprintf("%s, %v: waits for a retry: %v", q.rule, key, f.err))
+		load.Failed = append(load.Failed, fmt.Sprintf("%s, %v: waits for a retry: %v", q.rule, key, f.err))
 	}
 	return load
 }

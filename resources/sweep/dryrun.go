@@ -92,7 +92,7 @@ func (s *Sweep[K, T]) load() (load dryrun.Load) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.planned.last != nil {
-		load.Waiting = append(load.Waiting, fmt.Sprintf("%s: %v", s.rule, s.planned.last))
+		load.Failed = append(load.Failed, fmt.Sprintf("%s: %v", s.rule, s.planned.last))
 	}
 	return load
 }
