@@ -23,7 +23,11 @@ const mostDeleted = 100_000
 
 // compareAll lists all entries. It returns what has none, and keeps what has one and should not, but for what is due anyway.
 func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, err error) {
-	if r.at, err = r.server.list(ctx); err != nil {
+	var listed int
+	if r.at, listed, err = r.server.list(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.begin(ctx, listed); err != nil {
 		return nil, err
 	}
 	r.readBy = r.server.link.generation()
@@ -139,6 +143,11 @@ func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) {
 	case result.Entry.ID == "" || result.Entry.SPIFFEID.Path != path:
 		r.refuse(k, fmt.Errorf("creating the entry of %s: the server answers with entry %q of %s", path, result.Entry.ID, result.Entry.SPIFFEID))
 	default:
+		if result.Code == codes.OK {
+			r.number.n++
+		} else {
+			r.number.isKnown = false // it may have been counted, or not
+		}
 		r.at[k] = []string{result.Entry.ID}
 		delete(r.refused, k)
 		delete(r.deleted, k)
@@ -151,6 +160,7 @@ func (r *Registrar[K]) recordRemoved(removed removal[K], result entryapi.Result)
 		r.refuse(k, fmt.Errorf("deleting the entry of %s: %s: %s", r.server.kind.Path(k), result.Code, result.Message))
 		return
 	}
+	r.number.n--
 	if r.at[k] = slices.DeleteFunc(r.at[k], func(id string) bool { return id == removed.entry }); len(r.at[k]) == 0 {
 		delete(r.at, k)
 		delete(r.refused, k)

@@ -63,8 +63,8 @@ func (s *server[K]) close(failed bool) {
 	}
 }
 
-// list returns the entries of the kind.
-func (s *server[K]) list(ctx context.Context) (all entries[K], err error) {
+// list returns the entries of the kind, and how many the server has listed, others among them.
+func (s *server[K]) list(ctx context.Context) (all entries[K], listed int, err error) {
 	all = entries[K]{}
 	for token := ""; ; {
 		var page entryapi.Page
@@ -72,21 +72,34 @@ func (s *server[K]) list(ctx context.Context) (all entries[K], err error) {
 			page, err = s.api.List(ctx, s.kind.filter(s.domain), pageSize, token)
 			return err
 		})); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
+		listed += len(page.Entries)
 		for _, e := range page.Entries {
 			if key, ours := s.kind.keyOf(s.domain, e); ours {
 				all[key] = append(all[key], e.ID)
 			}
 		}
 		if page.Next == "" {
-			return all, nil
+			return all, listed, nil
 		}
 		if page.Next == token {
-			return nil, fmt.Errorf("ListEntries: the server answers with the token %q of the same page", token)
+			return nil, 0, fmt.Errorf("ListEntries: the server answers with the token %q of the same page", token)
 		}
 		token = page.Next
 	}
+}
+
+// count is how many entries the server would list. known is false for a server that does not count.
+func (s *server[K]) count(ctx context.Context) (n int, known bool, err error) {
+	err = s.calls.ReadOperation(ctx, "CountEntries", s.limited(func(ctx context.Context) (err error) {
+		n, err = s.api.Count(ctx, s.kind.filter(s.domain))
+		if known = status.Code(err) != codes.Unimplemented; !known {
+			return nil
+		}
+		return err
+	}))
+	return n, known && err == nil, err
 }
 
 // create creates entries, and returns a result for each.

@@ -61,8 +61,9 @@ func newDeps(_ cell.ModuleInfo, p depsParams) Deps {
 // Registrar compares the entries of a kind at the server with those that a duty wants, one attempt at a time: all of them at
 // the start, at an interval and after each failure, and in between those that are enqueued.
 type Registrar[K cmp.Ordered] struct {
-	// Interval is the time between comparisons of all entries, an hour: the server may lose them. It is set before Run.
-	Interval time.Duration
+	// Interval is the time between comparisons of all entries, an hour. CountInterval is that between counts of them, 30 s, by which it is
+	// noticed that the server has lost some. They are set before Run.
+	Interval, CountInterval time.Duration
 
 	deps    Deps
 	server  *server[K]
@@ -77,6 +78,7 @@ type Registrar[K cmp.Ordered] struct {
 	at       entries[K] // at the server; nil: unknown
 	readBy   generation // of the connection
 	compared time.Time  // when all were
+	number   census
 	stale    []K        // found by the last comparison, and not confirmed yet
 	refused  map[K]refusal
 	deleted  map[K]bool // in this term, and not created again since
@@ -89,6 +91,8 @@ const (
 	key = "entries"
 	// interval is the time between comparisons of all entries.
 	interval = time.Hour
+	// countInterval is the time between counts.
+	countInterval = 30 * time.Second
 	// maxChanges is the number of changes of an attempt, which health reports if it takes long.
 	maxChanges = 2000
 )
@@ -96,7 +100,7 @@ const (
 // NewRegistrar returns a registrar that does not run.
 func NewRegistrar[K cmp.Ordered](d Deps, k Kind[K], desired Desired[K], m EntryMetrics) *Registrar[K] {
 	r := &Registrar[K]{
-		Interval: interval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{}, refused: map[K]refusal{}, deleted: map[K]bool{},
+		Interval: interval, CountInterval: countInterval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{}, refused: map[K]refusal{}, deleted: map[K]bool{},
 	}
 	r.queue = reconcile.NewQueue(d.Queue, "register", r.register, reconcile.Workers(1), reconcile.Backoff(firstPause, longestPause), reconcile.HonorBackoff())
 	return r
@@ -143,6 +147,9 @@ func (r *Registrar[K]) makeSome(ctx context.Context, now time.Time) (more bool, 
 	}
 	if r.server.link.generation() != r.readBy {
 		r.at = nil
+	}
+	if err := r.recount(ctx, now); err != nil {
+		return false, err
 	}
 	if r.at == nil || !now.Before(r.compared.Add(r.Interval)) {
 		missing, err := r.compareAll(ctx, due)
@@ -193,6 +200,9 @@ func (r *Registrar[K]) drain(now time.Time) []K {
 // wait is the time to the next attempt if nothing is enqueued before.
 func (r *Registrar[K]) wait() time.Duration {
 	next := r.compared.Add(r.Interval)
+	if count := r.number.counted.Add(r.CountInterval); r.number.isKnown && count.Before(next) {
+		next = count
+	}
 	for _, f := range r.refused {
 		if f.until.Before(next) {
 			next = f.until

@@ -129,6 +129,46 @@ func TestEntriesOfAnotherOperator(t *testing.T) {
 	}
 }
 
+// SPIRE-12: S1 of the contract's mutual-auth.md. Entries that the server loses without a word are there again within the interval of counts; a server that
+// counts others, too, is not listed again and again.
+func TestLostEntriesAreNoticed(t *testing.T) {
+	for name, countsAll := range map[string]bool{"it counts what it lists": false, "it counts all": true} {
+		t.Run(name, func(t *testing.T) {
+			s := spiretest.Start(t, "spiffe.cilium")
+			connection := connect(t, s)
+			ctx, cancel := context.WithCancel(context.Background())
+			var running sync.WaitGroup
+			t.Cleanup(func() { cancel(); running.Wait() })
+			if countsAll {
+				s.CountAll()
+			}
+			s.Put(spiretest.Entry{SPIFFEID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/z"}, ParentID: spiretest.ID{TrustDomain: "spiffe.cilium", Path: "/other"}})
+			r, p := newPaths(connection, health.NewTree(), "first", kindOf("/first", "/a/"), "/a/1", "/a/2", "/a/3")
+			r.CountInterval = 20 * time.Millisecond
+			running.Go(func() { _ = r.Run(ctx) })
+			operatortest.Eventually(t, "the entries are there", func() bool { return s.Len() == 4 })
+			p.set("/a/3", false)
+			r.Enqueue(k8s.Trigger{}, "/a/3")
+			operatortest.Eventually(t, "one is deleted", func() bool { return s.Len() == 3 })
+			lists := s.Calls()["ListEntries"]
+			if countsAll {
+				time.Sleep(200 * time.Millisecond) // what is tested is that time passes
+			} else {
+				counts := s.Calls()["CountEntries"]
+				operatortest.Eventually(t, "they are counted three times more", func() bool { return s.Calls()["CountEntries"] > counts+3 })
+			}
+			if n := s.Calls()["ListEntries"]; n != lists {
+				t.Errorf("all are listed %d times more, and nothing has changed", n-lists)
+			}
+			if countsAll {
+				return
+			}
+			s.Wipe()
+			operatortest.Eventually(t, "what was lost is there again", func() bool { return s.Len() == 2 })
+		})
+	}
+}
+
 // ZT-8 and ZT-11: two duties at one server, over one connection. Neither touches the entries of the other, whatever fails.
 func TestTwoDuties(t *testing.T) {
 	s := spiretest.Start(t, "spiffe.cilium")

@@ -28,6 +28,8 @@ var definitions = map[string]string{
 	"Filter":                   "1 by_spiffe_id SPIFFEID, 2 by_parent_id SPIFFEID, 3 by_selectors SelectorMatch",
 	"ListEntriesRequest":       "1 filter Filter, 3 page_size int32, 4 page_token string",
 	"ListEntriesResponse":      "1 entries *Entry, 2 next_page_token string",
+	"CountEntriesRequest":      "1 filter Filter",
+	"CountEntriesResponse":     "1 count int32",
 	"BatchCreateEntryRequest":  "1 entries *Entry",
 	"CreateResult":             "1 status Status, 2 entry Entry",
 	"BatchCreateEntryResponse": "1 results *CreateResult",

@@ -68,6 +68,7 @@ type Server struct {
 	lastID   int
 	pages    int // the most entries of a page
 	admin    bool
+	countAll bool           // whatever the filter is
 	calls    map[string]int // by method, answered or not
 	requests map[string][]string
 	serials  []string              // of the clients' certificates
@@ -107,7 +108,7 @@ func (s *Server) Listen(address string) {
 	s.listener = listener
 	s.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(tlsconfig.MTLSServerConfig(source, source, tlsconfig.AuthorizeMemberOf(s.authority.domain)))))
 	s.server.RegisterService(&grpc.ServiceDesc{ServiceName: "spire.api.server.entry.v1.Entry", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
-		method(s, "ListEntries", s.list), method(s, "BatchCreateEntry", s.create), method(s, "BatchDeleteEntry", s.remove),
+		method(s, "ListEntries", s.list), method(s, "CountEntries", s.count), method(s, "BatchCreateEntry", s.create), method(s, "BatchDeleteEntry", s.remove),
 	}}, s)
 	go func(g *grpc.Server) { _ = g.Serve(listener) }(s.server)
 }
@@ -152,6 +153,9 @@ func (s *Server) SetAdmin(admin bool) { s.lock(func() { s.admin = admin }) }
 
 // SetPageSize sets the most entries of a page.
 func (s *Server) SetPageSize(n int) { s.lock(func() { s.pages = n }) }
+
+// CountAll has the server count all entries whatever the filter is, as servers before 1.9.6 do.
+func (s *Server) CountAll() { s.lock(func() { s.countAll = true }) }
 
 // Fail has all calls of a method fail with a code, until it is OK.
 func (s *Server) Fail(method string, code codes.Code) { s.lock(func() { s.failing[method] = code }) }
@@ -244,14 +248,40 @@ func (s *Server) admit(ctx context.Context, method string, request proto.Message
 	return nil
 }
 
+type filter struct {
+	ByParentID  *ID `json:"by_parent_id"`
+	BySelectors *struct {
+		Selectors []Selector `json:"selectors"`
+		Match     int        `json:"match"`
+	} `json:"by_selectors"`
+}
+
+func (f filter) selects(e Entry) bool {
+	return (f.ByParentID == nil || e.ParentID == *f.ByParentID) && (f.BySelectors == nil || slices.Equal(e.Selectors, f.BySelectors.Selectors))
+}
+
+type countRequest struct {
+	Filter filter `json:"filter"`
+}
+
+type countResponse struct {
+	Count int `json:"count,omitempty"`
+}
+
+// count answers CountEntries.
+func (s *Server) count(in countRequest) (out countResponse) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.entries {
+		if s.countAll || in.Filter.selects(e) {
+			out.Count++
+		}
+	}
+	return out
+}
+
 type listRequest struct {
-	Filter struct {
-		ByParentID  *ID `json:"by_parent_id"`
-		BySelectors *struct {
-			Selectors []Selector `json:"selectors"`
-			Match     int        `json:"match"`
-		} `json:"by_selectors"`
-	} `json:"filter"`
+	Filter   filter `json:"filter"`
 	PageSize  int    `json:"page_size"`
 	PageToken string `json:"page_token"`
 }
@@ -271,8 +301,7 @@ func (s *Server) list(in listRequest) (out listResponse) {
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[id]
-		if id <= in.PageToken || in.Filter.ByParentID != nil && e.ParentID != *in.Filter.ByParentID ||
-			in.Filter.BySelectors != nil && !slices.Equal(e.Selectors, in.Filter.BySelectors.Selectors) {
+		if id <= in.PageToken || !in.Filter.selects(e) {
 			continue
 		}
 		if len(out.Entries) == size {

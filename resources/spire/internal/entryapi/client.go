@@ -45,6 +45,20 @@ func (c Client) List(ctx context.Context, f Filter, size int32, token string) (p
 	})
 }
 
+// Count is the number of entries. Servers before 1.9.6 do not know the filter, and count all.
+func (c Client) Count(ctx context.Context, f Filter) (n int, err error) {
+	answer, err := c.call(ctx, "CountEntries", appendMessage(nil, listFilter, f.marshal()))
+	if err != nil {
+		return 0, err
+	}
+	return n, decode("CountEntriesResponse", answer, func(f field) error {
+		if f.number == counted {
+			n = int(f.varint) //nolint:gosec // of an int32
+		}
+		return nil
+	})
+}
+
 // Create creates entries, and returns a result for each in their order.
 func (c Client) Create(ctx context.Context, entries []Entry) ([]Result, error) {
 	var request []byte

@@ -68,6 +68,8 @@ const (
 	listedEntries   protowire.Number = 1
 	listedPageToken protowire.Number = 2
 
+	counted protowire.Number = 1
+
 	batchItems   protowire.Number = 1 // entries, ids or results
 	resultStatus protowire.Number = 1
 	resultEntry  protowire.Number = 2
@@ -102,12 +104,16 @@ func (e Entry) marshal() []byte {
 	return appendSelectors(b, entrySelectors, e.Selectors)
 }
 
-func marshalList(f Filter, size int32, token string) []byte {
+func (f Filter) marshal() []byte {
 	filter := appendMessage(nil, filterParentID, f.ParentID.marshal())
 	if len(f.Selectors) > 0 {
 		filter = appendMessage(filter, filterSelectors, appendSelectors(nil, matchSelectors, f.Selectors))
 	}
-	b := appendMessage(nil, listFilter, filter)
+	return filter
+}
+
+func marshalList(f Filter, size int32, token string) []byte {
+	b := appendMessage(nil, listFilter, f.marshal())
 	b = protowire.AppendVarint(protowire.AppendTag(b, listPageSize, protowire.VarintType), uint64(size)) //nolint:gosec // it is positive
 	return appendString(b, listPageToken, token)
 }
