@@ -79,7 +79,7 @@ type Registrar[K cmp.Ordered] struct {
 	readBy   generation // of the connection
 	compared time.Time  // when all were
 	number   census
-	stale    []K        // found by the last comparison, and not confirmed yet
+	stale    []K // found by the last comparison, and not confirmed yet
 	refused  map[K]refusal
 	deleted  map[K]bool // in this term, and not created again since
 	// contested is the path of an entry that came back after it was deleted, "" if none did.

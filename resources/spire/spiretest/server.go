@@ -281,7 +281,7 @@ func (s *Server) count(in countRequest) (out countResponse) {
 }
 
 type listRequest struct {
-	Filter   filter `json:"filter"`
+	Filter    filter `json:"filter"`
 	PageSize  int    `json:"page_size"`
 	PageToken string `json:"page_token"`
 }
