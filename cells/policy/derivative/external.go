@@ -183,14 +183,18 @@ func (c *controller) removeCIDRGroups(ctx context.Context, groups []*cidrGroup) 
 
 // reconcileLeftovers has the CIDR groups of earlier operators looked at, once, and deletes those without an id.
 func (c *controller) reconcileLeftovers(ctx context.Context) (reconcile.Result, error) {
-	if wait := c.Timing.leftovers - c.Deps.Plan.Now().Sub(c.began); wait > 0 { // a term begins without a request
+	pause := c.Timing.leftovers // a term begins without a request
+	if c.Deps.Plan != nil {     // and how far a plan looks ahead is the same each time
+		pause = 0
+	}
+	if wait := pause - c.Deps.Plan.Now().Sub(c.began); wait > 0 {
 		return reconcile.Result{RequeueAfter: wait}, nil
 	}
 	switch {
 	case !c.mayRemoveCIDRGroups() && c.Permissions.Known():
 		return reconcile.Result{}, nil
 	case !c.mayRemoveCIDRGroups():
-		return reconcile.Result{RequeueAfter: c.Timing.leftovers}, nil
+		return reconcile.Result{RequeueAfter: max(pause, time.Second)}, nil
 	}
 	store := c.cidrGroups.Need(leftovers)
 	if store == nil {
