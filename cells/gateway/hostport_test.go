@@ -6,6 +6,7 @@ package gateway
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,10 +63,7 @@ func TestPortsOfNodes(t *testing.T) {
 			others := slices.DeleteFunc(slices.Clone(test.gateways), func(other *gateway) bool { return other == g })
 			taken := takenPorts(g, others, setsOf, objects{}.ask)
 			for port, why := range taken {
-				var rest string
-				_, _ = fmt.Sscanf(why.message, "Port %d of the nodes", &port)
-				rest = why.message[len(fmt.Sprintf("Port %d of the nodes ", port)):]
-				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, rest))
+				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, strings.TrimPrefix(why.message, fmt.Sprintf("Port %d of the nodes ", port))))
 			}
 			p := planner{taken: taken}
 			plan := p.plan(g, setsOf(g.Key()), nil, objects{}.ask)
