@@ -111,7 +111,11 @@ func releasesTable() string {
 	}
 	b.WriteString(" Rule |\n|" + strings.Repeat("---|", len(release.All())+2) + "\n")
 	for _, f := range release.Facts() {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.Text, strings.Join(f.Answers, " | "), f.Source)
+		var answers []string
+		for _, a := range f.Answers {
+			answers = append(answers, strings.ReplaceAll(a, "|", `\|`))
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", f.Text, strings.Join(answers, " | "), f.Source)
 	}
 	return b.String()
 }
