@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -45,6 +46,7 @@ type Set struct {
 
 	reporting sync.Mutex // around all that follows and the calls of log and health
 	logged    map[string]error
+	missing   *time.Timer // until it is logged that the kind is not defined; nil: it is not missing, or was logged
 	reported  string
 }
 
@@ -98,6 +100,7 @@ func (c *Set) SetOK(message string) {
 func (c *Set) Clear() {
 	c.reporting.Lock()
 	c.logged = map[string]error{} // it has not recovered: it is not in use
+	c.stopMissing()
 	c.reporting.Unlock()
 	c.mu.Lock()
 	clear(c.wrong)
@@ -139,16 +142,45 @@ func (c *Set) Report() {
 
 func (c *Set) logChanges(wrong map[string]error) {
 	for name, err := range wrong {
-		if _, known := c.logged[name]; !known {
+		if _, known := c.logged[name]; known {
+			continue
+		}
+		if name == Resource {
+			c.missing = time.AfterFunc(patience, c.logMissing)
+		} else {
 			c.log.Log(context.Background(), logLevel(name, err), "stream degraded", "condition", name, "error", err)
 		}
 	}
 	for name, err := range c.logged {
-		if _, still := wrong[name]; !still {
+		if _, still := wrong[name]; !still && (name != Resource || !c.stopMissing()) {
 			c.log.Log(context.Background(), min(slog.LevelInfo, logLevel(name, err)), "stream recovered", "condition", name)
 		}
 	}
 	c.logged = wrong
+}
+
+// patience is how long a kind may be without a definition until the log says so: on a fresh cluster the operator makes those of its own kinds
+// within seconds.
+const patience = 10 * time.Second
+
+// logMissing logs that the kind is still not defined.
+func (c *Set) logMissing() {
+	c.reporting.Lock()
+	defer c.reporting.Unlock()
+	if err, still := c.logged[Resource]; still && c.missing != nil {
+		c.missing = nil
+		c.log.Log(context.Background(), logLevel(Resource, err), "stream degraded", "condition", Resource, "error", err)
+	}
+}
+
+// stopMissing reports whether it was not logged yet that the kind is not defined, and will not be. The caller holds reporting.
+func (c *Set) stopMissing() (unlogged bool) {
+	unlogged = c.missing != nil
+	if unlogged {
+		c.missing.Stop()
+		c.missing = nil
+	}
+	return unlogged
 }
 
 // logLevel is the level that a condition is logged at. A fresh cluster has no
