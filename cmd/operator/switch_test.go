@@ -63,7 +63,7 @@ var takeovers = []struct {
 		},
 	},
 	{
-		name: "a mesh where the oldest export decides", files: []string{"common", "mesh"}, config: withKeys(mesh, asOriginals),
+		name: "a mesh where the oldest export decides", files: []string{"common", "mesh"}, config: withKeys(meshOptions, asOriginals),
 		writes: map[string]string{
 			"update gatewayclasses/status cilium":         versionOfClass,
 			"patch ciliumloadbalancerippools/status blue": countsOfPool,
@@ -72,7 +72,7 @@ var takeovers = []struct {
 		},
 	},
 	{
-		name: "a mesh", files: []string{"common", "mesh"}, config: mesh,
+		name: "a mesh", files: []string{"common", "mesh"}, config: meshOptions,
 		writes: map[string]string{
 			"update gatewayclasses/status cilium":             versionOfClass,
 			"patch ciliumloadbalancerippools/status blue":     countsOfPool,
@@ -105,7 +105,7 @@ const (
 	listedLabels   = "MCS-48: labels of other clusters come by a list"
 )
 
-var mesh = map[string]string{"cluster-name": "alpha", "cluster-id": "1", "clustermesh-enable-endpoint-sync": "true", "clustermesh-enable-mcs-api": "true"}
+var meshOptions = map[string]string{"cluster-name": "alpha", "cluster-id": "1", "clustermesh-enable-endpoint-sync": "true", "clustermesh-enable-mcs-api": "true"}
 
 // asOriginals are the options by which exports are merged as originals do.
 var asOriginals = map[string]string{
