@@ -36,17 +36,17 @@ func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listener
 	refuse := func(port gatewayv1.PortNumber, format string, args ...any) {
 		taken[port] = condition{false, string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf(format, args...)}
 	}
-	for port := range own {
-		if of := envoyres.ComponentAt(uint32(port)); of != "" {
-			refuse(port, "Port %d of the nodes is that of %s", port, of)
-		}
-	}
 	slices.SortFunc(others, func(a, b *gateway) int { return compareObjects(&b.objectMeta, &a.objectMeta) }) // the oldest is named
 	for _, other := range others {
 		for port, by := range portHolders(other, setsOf(other.Key()), ask) {
 			if mine := own[port]; mine != nil && by.Namespace != mine.Namespace && compareObjects(by, mine) < 0 {
 				refuse(port, "Port %d of the nodes belongs to the Gateway %s, which is older", port, other.Key())
 			}
+		}
+	}
+	for port := range own {
+		if of := envoyres.ComponentAt(uint32(port)); of != "" {
+			refuse(port, "Port %d of the nodes is that of %s", port, of)
 		}
 	}
 	return taken

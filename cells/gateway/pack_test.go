@@ -55,11 +55,12 @@ func newPackedGateway(t *testing.T) *packedGateway {
 func (p *packedGateway) pack(sets []*listenerSet, routes ...*route) (*gatewayPlan, *envoytest.Config) {
 	p.t.Helper()
 	again := func() *gatewayPlan { return p.s.planner.plan(p.g, sets, routes, p.c.ask) }
-	o := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "edge"}, FirstWins: true, PerPort: true}
+	o := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "edge"}, SecretsNamespace: "copies", FirstWins: true, PerPort: true}
 	plan, packed, err := pack(p.s, again(), o, again)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	p.t.Logf("the configuration has %d bytes", len(packed.spec.JSON))
 	if len(packed.spec.JSON) > envoy.MaxSize {
 		p.t.Errorf("it has %d bytes", len(packed.spec.JSON))
 	}
@@ -95,10 +96,10 @@ func leftOutOf(plan *gatewayPlan) (ids []string) {
 // the hosts of what is left out are nobody else's.
 func TestRoutesArePacked(t *testing.T) {
 	p := newPackedGateway(t)
-	first, second := manyMatches(t, "bb", "first", 1, 32), manyMatches(t, "bb", "second", 2, 32)
+	first, second := manyMatches(t, "bb", "first", 1, 50), manyMatches(t, "bb", "second", 2, 50)
 	small := manyMatches(t, "aa", "small", 9, 1)
 	wide := parse[httpRoute](t, `{metadata: {name: wide, namespace: aa, uid: wide, creationTimestamp: "2026-01-01T00:00:08Z"}, spec: {parentRefs: [{name: edge, namespace: infra}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`).route()
-	third := manyMatches(t, "bb", "third", 3, 32)
+	third := manyMatches(t, "bb", "third", 3, 50)
 	for _, step := range []struct {
 		what   string
 		routes []*route
@@ -138,23 +139,27 @@ func TestRoutesArePacked(t *testing.T) {
 func TestListenerSetsArePacked(t *testing.T) {
 	p := newPackedGateway(t)
 	set := func(namespace, name string, second, listeners, certificates int) *listenerSet {
-		var refs, all []string
-		for i := range certificates {
-			secret := fmt.Sprintf("%0200d", i)
-			p.c.secrets[slim.Key{Namespace: namespace, Name: secret}] = true
-			refs = append(refs, fmt.Sprintf("{name: %q}", secret))
-		}
+		var all []string
 		for i := range listeners {
+			var refs []string
+			for c := range certificates {
+				secret := fmt.Sprintf("%s-%0200d", name, i*certificates+c)
+				p.c.secrets[slim.Key{Namespace: namespace, Name: secret}] = true
+				refs = append(refs, fmt.Sprintf("{name: %q}", secret))
+			}
 			all = append(all, fmt.Sprintf("{name: l%d, port: 443, protocol: HTTPS, hostname: h%d.%s.%s.test, tls: {certificateRefs: [%s]}}", i, i, name, namespace, strings.Join(refs, ", ")))
 		}
 		return setOf(t, name, namespace, 50-second, "["+strings.Join(all, ", ")+"]")
 	}
-	small, first, second := set("aa", "small", 9, 1, 1), set("bb", "first", 1, 64, 40), set("bb", "second", 2, 64, 40)
+	small, first, second := set("aa", "small", 9, 1, 1), set("bb", "first", 1, 64, 64), set("bb", "second", 2, 64, 64)
 	plan, _ := p.pack([]*listenerSet{small, first, second})
 	out := map[string]bool{}
 	for _, s := range plan.sets {
 		out[s.of.Name] = s.leftOut() != nil
 		for _, l := range s.listeners {
+			if !out[s.of.Name] && !l.usable() {
+				t.Fatalf("%s: %+v %+v", s.of.Name, l.accepted, l.resolved)
+			}
 			if l.usable() == out[s.of.Name] || l.programmed().ok == out[s.of.Name] {
 				t.Fatalf("%s: %+v", s.of.Name, l.programmed())
 			}
