@@ -19,6 +19,7 @@ import (
 
 	"github.com/skep-operator/skep/cells/internal/stockchart"
 	"github.com/skep-operator/skep/resources/api"
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/runtime/seedtest"
@@ -142,7 +143,12 @@ func TestOverridesWithoutEffect(t *testing.T) {
 	w.node("n3", "{rack: r1}")
 	o := w.start()
 	messages := func(name string) (all []string) {
-		events, err := w.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=OverrideWithoutEffect,involvedObject.name=" + name})
+		override, err := w.Dynamic.Resource(v2.CiliumBGPNodeConfigOverrideResource).Get(t.Context(), name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		of := "reason=OverrideWithoutEffect,involvedObject.uid=" + string(override.GetUID()) // other tests have had one of that name
+		events, err := w.Core.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: of})
 		if err != nil {
 			t.Fatal(err)
 		}
