@@ -34,6 +34,14 @@ func TestTooMuchIsNotTranslated(t *testing.T) {
 	for i := range 200_000 {
 		many = append(many, Name{"a", fmt.Sprint("s", i)})
 	}
+	fits := time.Duration(1<<63 - 1)
+	for range 3 {
+		began := time.Now()
+		if _, err := new(Translator).Translate(Model{HTTP: []Listener{{Port: 80, Routes: routes(8000, plain)}}}, Options{Service: Name{"a", "lb"}}); err != nil {
+			t.Fatal(err)
+		}
+		fits = min(fits, time.Since(began))
+	}
 	for name, m := range map[string]Model{
 		"routes at many hosts":   hosts,
 		"many certificates":      certificates,
@@ -54,8 +62,8 @@ func TestTooMuchIsNotTranslated(t *testing.T) {
 		if !errors.As(err, &tooLarge) || !tooLarge.AtLeast || tooLarge.Size <= MaxSize {
 			t.Errorf("%s: %v", name, err)
 		}
-		if took := time.Since(began); took > 10*time.Second {
-			t.Errorf("%s: it took %s", name, took)
+		if took := time.Since(began); took > 20*fits {
+			t.Errorf("%s: it took %s; what fits took %s", name, took, fits)
 		}
 	}
 	service := Service{Name: Name{"a", "s"}}
