@@ -245,7 +245,9 @@ func (s *servicesUnderFaults) rest() error {
 		for _, c := range service.Status.Conditions {
 			conditions = append(conditions, c.Type+"="+string(c.Status))
 		}
-		ok := len(service.Status.LoadBalancer.Ingress) == want && slices.Contains(conditions, "cilium.io/IPAMRequestSatisfied=True") == ours
+		// A Service of an Ingress prefers both families, and no pool has addresses of IPv6.
+		satisfied := ours && !slices.Contains(service.Spec.IPFamilies, corev1.IPv6Protocol)
+		ok := len(service.Status.LoadBalancer.Ingress) == want && slices.Contains(conditions, "cilium.io/IPAMRequestSatisfied=True") == satisfied
 		for _, in := range service.Status.LoadBalancer.Ingress {
 			used[netip.MustParseAddr(in.IP)] = true
 		}
