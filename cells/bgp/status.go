@@ -234,11 +234,24 @@ type conditional struct {
 	} `json:"status,omitzero"`
 }
 
+// keepMessages has conditions that tell of no problem keep their messages: those of originals have some.
+func (s *conditionsWrite) keepMessages() {
+	none := slim.MakeString(string(metav1.ConditionFalse))
+	for i, w := range s.want {
+		for _, c := range s.has {
+			if c.Type == w.Type && c.Status == none && w.Status == none {
+				s.want[i].Message = c.Message
+			}
+		}
+	}
+}
+
 // writeConditions writes the conditions of an object that has others. Without reports it removes them.
 func (c *controller) writeConditions(ctx context.Context, s conditionsWrite) error {
 	if !c.Config.StatusReport {
 		s.want = nil
 	}
+	s.keepMessages()
 	if slices.Equal(ofTypes(s.has, s.types), s.want) {
 		return nil
 	}

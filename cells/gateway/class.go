@@ -94,13 +94,15 @@ func supportedVersion(bundle string) condition {
 
 // features are the supported features as the installed schema has them: objects with a name, or names; nil for neither.
 func features(supported []string, itemType string) []any {
-	var all []any
+	if itemType != "object" && itemType != "string" {
+		return nil
+	}
+	all := []any{}
 	for _, name := range supported {
-		switch itemType {
-		case "object":
-			all = append(all, map[string]any{"name": name})
-		case "string":
+		if itemType == "string" {
 			all = append(all, name)
+		} else {
+			all = append(all, map[string]any{"name": name})
 		}
 	}
 	return all
@@ -165,6 +167,9 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 		absent[kind.kind] = kind.ifAllowed && v == nil
 	}
 	supported := supportedFeatures(absent)
+	if problem != "" {
+		supported = nil
+	}
 	want := features(supported, d.features)
 	conditions := slices.Clone(cl.Status.Conditions)
 	if !apply(&conditions) && (want == nil || equalFeatures(cl.Status.SupportedFeatures, supported)) {

@@ -42,6 +42,7 @@ func (c *controller) options(of slim.Key) envoy.Options {
 		Service: envoy.Name{Namespace: of.Namespace, Name: of.Name}, SecretsNamespace: c.Envoy.GatewayAPISecretsNamespace, Copies: c.copies,
 		FirstWins: true, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
+		RedirectsByScheme: release.RedirectsByScheme.In(c.Cluster.Release), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release),
 		Connections: connections,
 	}
 }
@@ -259,6 +260,7 @@ func (c *controller) desiredConfig(g *gateway, s *state, plan *gatewayPlan, agai
 	labels, annotations := metadataOf(g)
 	key, other := configNames(g.Key()).Choose(c.configs, ownerOf(g), c.Cluster.Release)
 	d := desiredConfig{plan: plan, Desired: envoyres.Desired{Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations}}
+	d.LabelLater = !release.SourceAddressLabels.In(c.Cluster.Release)
 	d.Spec.Digest = s.translated.digest
 	if d.isCurrent = s.translated.of == plan.assembly && other == (slim.Key{}) && envoyres.IsCurrent(c.configs, d.Desired); d.isCurrent {
 		return d

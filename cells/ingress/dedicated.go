@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -31,9 +32,12 @@ func (c *controller) options(of slim.Key) envoy.Options {
 	return envoy.Options{
 		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, Copies: c.copies, OneLabelWildcards: true,
 		ProxyProtocol: c.Config.EnableIngressProxyProtocol, XFFNumTrustedHops: c.Config.IngressDefaultXFFTrusted,
-		HostNetwork: c.Config.hostNetwork(c.Cluster), Connections: connections,
+		HostNetwork: c.Config.hostNetwork(c.Cluster), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release), Connections: connections,
 	}
 }
+
+// labelsLater reports whether agents do without the label of the source address.
+func (c *controller) labelsLater() bool { return !release.SourceAddressLabels.In(c.Cluster.Release) }
 
 // sharedOptions are those of the translation that all Ingresses share.
 func (c *controller) sharedOptions() envoy.Options {
@@ -148,7 +152,7 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 		return err
 	}
 	_, err = configNames(key).Write(ctx, c.Client, c.configs, envoyres.Desired{
-		Owner: ownerOf(i, true), NodeSourceAddress: true, Spec: spec,
+		Owner: ownerOf(i, true), NodeSourceAddress: true, LabelLater: c.labelsLater(), Spec: spec,
 	}, c.Cluster.Release)
 	if envoyres.IsTerminating(err) {
 		return nil

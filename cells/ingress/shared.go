@@ -68,7 +68,7 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	if c.ingestShared() {
 		c.shared.isTranslated = false
 	}
-	desired := envoyres.Desired{Key: c.sharedService(), NodeSourceAddress: true}
+	desired := envoyres.Desired{Key: c.sharedService(), NodeSourceAddress: true, LabelLater: c.labelsLater()}
 	if desired.Spec.Digest = c.shared.digest; c.shared.isTranslated && envoyres.IsCurrent(c.configs, desired) {
 		return reconcile.Result{}, nil
 	}

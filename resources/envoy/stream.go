@@ -39,7 +39,7 @@ func (s *Spec) UnmarshalJSON(text []byte) (err error) {
 	return err
 }
 
-// The label, of agents up to 1.17, and the annotation, of later ones, with which the source address of connections to
+// The label, of agents up to 1.18, and the annotation, of later ones, with which the source address of connections to
 // backends is that of the node, not of the client.
 const (
 	sourceAddressLabel      = "cilium.io/use-original-source-address"

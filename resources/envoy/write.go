@@ -31,6 +31,9 @@ type Desired struct {
 	Former func(kind, name string, uid types.UID) bool
 	// NodeSourceAddress has connections to backends come from the address of the node.
 	NodeSourceAddress bool
+	// LabelLater has the label for that come with the next other change of an object which has the annotation: agents of the release
+	// read that (ENV-14).
+	LabelLater bool
 	// Labels and Annotations are added to those that the object has.
 	Labels, Annotations map[string]string
 	Spec                envoy.Encoded
@@ -119,6 +122,9 @@ func IsCurrent(in *stream.Store[Object], d Desired) bool {
 // isCurrent reports whether an object is as it is desired.
 func (o *Object) isCurrent(d Desired) bool {
 	labels, annotations := d.metadata()
+	if d.LabelLater {
+		delete(labels, sourceAddressLabel)
+	}
 	return o.Spec.Digest == d.Spec.Digest && !o.CannotDecode("spec", "metadata") &&
 		hasAll(o.Labels, labels) && hasAll(o.Annotations.Labels, annotations)
 }

@@ -211,6 +211,18 @@ var (
 	ListenersPerPort = question("ListenersPerPort", "Can the ports of one Service lead to several listeners of Envoy?", "ENV-39",
 		[...]bool{false, false, false, true})
 
+	// RedirectsByScheme is whether a redirect to a scheme leaves the requests alone that came by it.
+	RedirectsByScheme = question("RedirectsByScheme", "Is a redirect to a scheme for the requests of other schemes alone?", "ENV-43",
+		[...]bool{false, false, false, true})
+
+	// HostsOfTCP is whether the statistics of TLS that is passed through are named after its hosts.
+	HostsOfTCP = question("HostsOfTCP", "Are statistics of TLS that is passed through named after its hosts?", "ENV-44",
+		[...]bool{false, false, false, true})
+
+	// SourceAddressLabels is whether agents read the label alone that has connections to backends come from the address of the node.
+	SourceAddressLabels = question("SourceAddressLabels", "Is the source address of connections to backends in a label alone?", "ENV-14",
+		[...]bool{true, true, false, false})
+
 	// GatewaysAtNodes is whether Gateways on the network of nodes have Services of type NodePort, and Gateways of that type the addresses of
 	// nodes in their status.
 	GatewaysAtNodes = question("GatewaysAtNodes", "Do Gateways without a load balancer have ports and addresses of nodes?", "GW-50",

@@ -23,6 +23,28 @@ func (r *Route) httpsRedirect(oneLabel string) *routev3.Route {
 	}}}
 }
 
+// isByScheme reports whether a route is a redirect for the requests alone that did not come by its scheme.
+func (o Options) isByScheme(r *Route) bool {
+	return o.RedirectsByScheme && r.Redirect != nil && r.Redirect.Scheme != ""
+}
+
+// routes are those that a route becomes.
+func (o Options) routes(r *Route, oneLabel string) []*routev3.Route {
+	all := r.routes(oneLabel)
+	if !o.isByScheme(r) {
+		return all
+	}
+	for _, to := range all {
+		to.Match.Headers = append(to.Match.Headers, &routev3.HeaderMatcher{
+			Name: "X-Forwarded-Proto", InvertMatch: true,
+			HeaderMatchSpecifier: &routev3.HeaderMatcher_StringMatch{StringMatch: &matcherv3.StringMatcher{
+				MatchPattern: &matcherv3.StringMatcher_Exact{Exact: r.Redirect.Scheme}, IgnoreCase: true,
+			}},
+		})
+	}
+	return all
+}
+
 // route returns the route with its action.
 func (r *Route) route(oneLabel string) *routev3.Route {
 	to := &routev3.Route{Match: r.match(oneLabel)}

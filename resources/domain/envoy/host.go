@@ -152,7 +152,7 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 			isForced[r] = true
 		}
 		others := slices.DeleteFunc(ofRank(h.of.routes, rank), func(r *Route) bool { return h.isRedirected(hostname, r, redirected) })
-		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return r.routes(oneLabel) }))
+		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return o.routes(r, oneLabel) }))
 		own := slices.Concat(forced, others)
 		slices.SortStableFunc(own, comparePrecedence)
 		all.from = h.join(hostname, all.from, own)
@@ -162,7 +162,7 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 			all.routes = append(all.routes, r.httpsRedirect(oneLabel))
 			continue
 		}
-		all.routes = append(all.routes, r.routes(oneLabel)...)
+		all.routes = append(all.routes, o.routes(r, oneLabel)...)
 		h.use(r)
 	}
 	return all
@@ -261,7 +261,7 @@ func (r *Route) request() matchKey {
 }
 
 // merge makes one of routes for the same requests: the first one, with the backends of all unless it is to take them alone. A
-// fallback gives way to another route.
+// fallback gives way to another route. A redirect that is for one scheme alone leaves the requests of others to the next route.
 func (o Options) merge(all []*Route) []*Route {
 	var found []*Route
 	at := map[matchKey]int{}
@@ -270,10 +270,14 @@ func (o Options) merge(all []*Route) []*Route {
 			if r.Fallback != fallbacks {
 				continue
 			}
-			i, exists := at[r.request()]
+			key := r.request()
+			if o.isByScheme(r) {
+				key.scheme = r.Redirect.Scheme
+			}
+			i, exists := at[key]
 			switch {
 			case !exists:
-				at[r.request()] = len(found)
+				at[key] = len(found)
 				found = append(found, r)
 			case found[i].Fallback == r.Fallback && !o.FirstWins:
 				joined := *found[i]

@@ -4,6 +4,9 @@
 package envoy
 
 import (
+	"cmp"
+	"strings"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
@@ -119,6 +122,9 @@ func (o Options) tcpChain(serverNames []string, to tcp) *listenerv3.FilterChain 
 	}
 	name := backends[0].cluster()
 	tcp := &tcpv3.TcpProxy{StatPrefix: name, ClusterSpecifier: &tcpv3.TcpProxy_Cluster{Cluster: name}}
+	if o.HostsOfTCP && len(to.secrets) == 0 {
+		tcp.StatPrefix = "tls-passthrough:" + cmp.Or(strings.Join(serverNames, ","), "*")
+	}
 	if len(backends) > 1 {
 		weighted := &tcpv3.TcpProxy_WeightedCluster{}
 		for _, b := range backends {

@@ -39,6 +39,7 @@ func (r *Route) checkRegexes() error {
 // matchKey is equal for routes that match the same requests.
 type matchKey struct {
 	method, path, headers, queries string
+	scheme                         string // that a redirect is to, where it is for the requests of other schemes alone
 	fallback                       bool
 }
 
@@ -72,7 +73,9 @@ func (r *Route) normalPath() Match {
 }
 
 func (r *Route) key() matchKey {
-	return matchKey{strings.ToUpper(r.Method), textOf(r.normalPath()), textsOf(r.Headers), textsOf(r.Queries), r.Fallback}
+	return matchKey{
+		method: strings.ToUpper(r.Method), path: textOf(r.normalPath()), headers: textsOf(r.Headers), queries: textsOf(r.Queries), fallback: r.Fallback,
+	}
 }
 
 // comparePrecedence sorts routes: the most specific first, fallbacks last.

@@ -23,7 +23,11 @@ type Options struct {
 	PortHosts bool
 	// PerPort has listeners of their own for ports whose TLS connections are others' than those of another port (ENV-39): agents have to
 	// know several listeners of a Service.
-	PerPort           bool
+	PerPort bool
+	// RedirectsByScheme has a redirect to a scheme be for requests that came by another one, as X-Forwarded-Proto has it (ENV-43).
+	RedirectsByScheme bool
+	// HostsOfTCP has the statistics of TLS that is passed through named after its hosts, in place of its first backend (ENV-44).
+	HostsOfTCP        bool
 	ALPN              bool
 	ProxyProtocol     bool
 	AppProtocol       bool // backends say which version of HTTP they speak

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -108,7 +109,7 @@ func DigestOf(text []byte) (Digest, error) {
 	if err := utiljson.Unmarshal(text, &spec); err != nil {
 		return Digest{}, err
 	}
-	dropEmptyListeners(spec)
+	normalize(spec)
 	sorted, err := marshal(spec)
 	if err != nil {
 		return Digest{}, err
@@ -116,13 +117,55 @@ func DigestOf(text []byte) (Digest, error) {
 	return sha256.Sum256(sorted), nil
 }
 
-// dropEmptyListeners leaves out empty names of listeners, which the original writes: they mean the first one, as none does.
-func dropEmptyListeners(spec any) {
+// normalize leaves out what originals write and what means nothing: empty names of listeners, which mean the first one as none does; a
+// port that is named again; and empty route tables that no listener refers to.
+func normalize(spec any) {
 	fields, _ := spec.(map[string]any)
 	services, _ := fields["services"].([]any)
 	for _, item := range services {
-		if s, ok := item.(map[string]any); ok && s["listener"] == "" {
+		s, ok := item.(map[string]any)
+		if !ok {
+			continue
+		}
+		if s["listener"] == "" {
 			delete(s, "listener")
 		}
+		if ports, ok := s["ports"].([]any); ok {
+			s["ports"] = withoutRepeated(ports)
+		}
 	}
+	if resources, ok := fields["resources"].([]any); ok {
+		fields["resources"] = slices.DeleteFunc(resources, func(r any) bool { return isEmptyTable(r) && !refersTo(resources, r.(map[string]any)["name"]) })
+	}
+}
+
+// withoutRepeated are sorted numbers, each once.
+func withoutRepeated(all []any) (found []any) {
+	for i, n := range all {
+		if i == 0 || n != all[i-1] {
+			found = append(found, n)
+		}
+	}
+	return found
+}
+
+func isEmptyTable(resource any) bool {
+	r, _ := resource.(map[string]any)
+	hosts, _ := r["virtualHosts"].([]any)
+	return r["@type"] == "type.googleapis.com/envoy.config.route.v3.RouteConfiguration" && len(hosts) == 0
+}
+
+// refersTo reports whether a part of a resource names a route table.
+func refersTo(part, table any) bool {
+	switch part := part.(type) {
+	case []any:
+		return slices.ContainsFunc(part, func(item any) bool { return refersTo(item, table) })
+	case map[string]any:
+		for key, value := range part {
+			if key == "routeConfigName" && value == table || refersTo(value, table) {
+				return true
+			}
+		}
+	}
+	return false
 }
