@@ -119,7 +119,7 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 		c.dropClass(key)
 		return reconcile.Result{Reason: notOurs}, nil
 	}
-	_, problem, known := c.serviceConfigOf(cl, key)
+	_, problem, known := c.parametersOf(cl, key)
 	if !known {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
@@ -212,8 +212,15 @@ type classStatus struct {
 	SupportedFeatures []any              `json:"supportedFeatures,omitempty"`
 }
 
-// serviceConfigOf is what the Services of a class are like, or why that cannot be said. known is false while it is not known yet.
-func (c *controller) serviceConfigOf(cl *class, key slim.Key) (config serviceConfig, problem string, known bool) {
+// parameters are those of a class.
+type parameters struct {
+	service serviceConfig
+	// noGRPCWeb has requests of gRPC-Web not be turned into gRPC (GW-56).
+	noGRPCWeb bool
+}
+
+// parametersOf are those of a class, or why there are none. known is false while it is not known yet.
+func (c *controller) parametersOf(cl *class, key slim.Key) (config parameters, problem string, known bool) {
 	ref := cl.Spec.ParametersRef
 	if ref == nil {
 		c.classConfigs.Drop(key)
@@ -237,8 +244,10 @@ func (c *controller) serviceConfigOf(cl *class, key slim.Key) (config serviceCon
 		return config, noConfig, true
 	}
 	if has.Spec.Service != nil {
-		config = *has.Spec.Service
+		config.service = *has.Spec.Service
 	}
+	enabled := has.Spec.HTTPOptions.GRPCWebTranslation.Enabled
+	config.noGRPCWeb = enabled != nil && !*enabled
 	return config, "", true
 }
 

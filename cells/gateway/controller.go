@@ -78,6 +78,7 @@ type state struct {
 	planner     planner
 	translator  envoy.Translator
 	translated  translated
+	noGRPCWeb   bool // of all that was translated
 	service     envoyres.Checked
 	placeholder envoyres.Checked
 	written     time.Time // the CiliumEnvoyConfig
@@ -89,6 +90,13 @@ type state struct {
 type translated struct {
 	of     *assembly
 	digest envoy.Digest
+}
+
+// useGRPCWeb says whether gRPC-Web is turned into gRPC. Nothing that was translated before stays when it changes.
+func (s *state) useGRPCWeb(on bool) {
+	if s.noGRPCWeb == on {
+		s.noGRPCWeb, s.translator, s.translated = !on, envoy.Translator{}, translated{}
+	}
 }
 
 type params struct {

@@ -78,7 +78,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if err != nil || !policiesKnown {
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, err
 	}
-	config, problem, known := c.serviceConfigOf(cl, key)
+	config, problem, known := c.parametersOf(cl, key)
 	routesKnown, err := c.needOptionalRoutes(ctx, key)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -107,6 +107,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if !known {
 		return c.awaiting(sets), nil
 	}
+	s.useGRPCWeb(!config.noGRPCWeb)
 	s.planner.oneListener, s.planner.taken = oneListener, c.takenPorts(g, sets, ask)
 	routes = onceByID(routes)
 	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, ask) }
@@ -121,7 +122,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	plan = desired.plan
 	c.publish(g, s, plan)
 	c.reportTaken(g, s.planner.taken)
-	result, err := c.write(ctx, g, s, desired, config, placed)
+	result, err := c.write(ctx, g, s, desired, config.service, placed)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -266,7 +267,7 @@ func (c *controller) desiredConfig(g *gateway, s *state, plan *gatewayPlan, agai
 		return d
 	}
 	o := c.options(serviceKey(g.Key()))
-	o.HostNetwork, o.PerPort = c.Config.hostNetwork(c.Cluster), !plan.oneListener
+	o.HostNetwork, o.PerPort, o.NoGRPCWeb = c.Config.hostNetwork(c.Cluster), !plan.oneListener, s.noGRPCWeb
 	d.plan, d.packed, d.err = pack(s, plan, o, again)
 	d.Spec = d.packed.spec
 	return d

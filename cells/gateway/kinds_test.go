@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -105,6 +107,19 @@ func TestClassConfigs(t *testing.T) {
 		w.must(convert(u.Object["status"], &s))
 		return says(s.Conditions, "Accepted")
 	})
+	grpcWeb := func() bool {
+		u, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Get(t.Context(), config, metav1.GetOptions{})
+		w.must(err)
+		text, err := json.Marshal(u.Object)
+		w.must(err)
+		return strings.Contains(string(text), "envoy.filters.http.grpc_web")
+	}
+	operatortest.Eventually(t, "GW-56: gRPC-Web is turned into gRPC", grpcWeb)
+	for _, enabled := range []bool{false, true} {
+		w.apply(classConfigs.Resource(), fmt.Sprintf(`{apiVersion: cilium.io/v2alpha1, kind: CiliumGatewayClassConfig, metadata: {name: nodes},
+			spec: {service: {type: NodePort, externalTrafficPolicy: Local}, httpOptions: {grpcWebTranslation: {enabled: %t}}}}`, enabled))
+		operatortest.Eventually(t, "GW-56: gRPC-Web is turned into gRPC where it is on; number 43 of the contract's gateway-api.md", func() bool { return grpcWeb() == enabled })
+	}
 	refer(`{"group":"example.com","kind":"Other","name":"nodes"}`)
 	w.await("a class with parameters of another kind", "False InvalidParameters: Invalid GatewayClass", class)
 	if s := w.loadBalancer(config); s.Spec.Type != corev1.ServiceTypeNodePort {

@@ -317,7 +317,12 @@ type classConfig struct {
 }
 
 type classConfigSpec struct {
-	Service *serviceConfig `json:"service"`
+	Service     *serviceConfig `json:"service"`
+	HTTPOptions struct {
+		GRPCWebTranslation struct {
+			Enabled *bool `json:"enabled"` // by default it is
+		} `json:"grpcWebTranslation"`
+	} `json:"httpOptions"`
 }
 
 // serviceConfig is what Services of a class are like.

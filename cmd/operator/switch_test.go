@@ -52,7 +52,20 @@ var takeovers = []struct {
 			"gateway-classes", "gamma", "ingress", "lb-ipam", "node-ipam", "identities", "bgp", "policies",
 		},
 		writes: map[string]string{
-			"update gatewayclasses/status cilium": versionOfClass,
+			"update gatewayclasses/status cilium":                      versionOfClass,
+			"update gatewayclasses/status deny":                        versionOfClass,
+			"update gatewayclasses/status nodeport":                    versionOfClass,
+			"update gatewayclasses/status lost":                        versionOfClass,
+			"update gateways/status gw-https/secure":                   noCertificate,
+			"update ciliumenvoyconfigs gw-https/cilium-gateway-secure": noCertificate,
+			"update ciliumenvoyconfigs gw-pass/cilium-gateway-both":    "ENV-5: a filter chain for plain HTTP is there for a listener of plain HTTP alone",
+			"update ciliumenvoyconfigs gw-plain/cilium-gateway-front":  "ENV-20: routes of the second port are served there, too",
+			"update ciliumenvoyconfigs l7/cilium-envoy-lb-outside":     "L7S-3: requests stay with the endpoints of their port",
+			"update ciliumenvoyconfigs gamma/api":                      "GW-48: it is the Service's, and does not go with one of its routes",
+			"update httproutes/status gamma/lost":                      "GW-16: the author of a route whose Service does not exist is to know",
+			"update httproutes/status gw-plain/wronghost":              "GW-17: a route without a host of the listener is not accepted",
+			"patch ciliumloadbalancerippools/status clash":             "LBIP-10: a pool counts what is in use in its ranges, also by a pool that it overlaps",
+			"patch ciliumnetworkpolicies/status pol/invalid":           "VALID-6: of peers that cannot be combined the names are in order; the original has them in any",
 		},
 	},
 	{
@@ -91,8 +104,9 @@ var takeovers = []struct {
 		name: "host network", files: []string{"common", "nodes-cluster-pool", "host-network"},
 		config: map[string]string{"gateway-api-hostnetwork-enabled": "true", "ingress-hostnetwork-enabled": "true"},
 		writes: map[string]string{
-			"update gatewayclasses/status cilium":         versionOfClass,
-			"patch ciliumloadbalancerippools/status blue": countsOfPool,
+			"update gatewayclasses/status cilium":                  versionOfClass,
+			"patch ciliumloadbalancerippools/status blue":          countsOfPool,
+			"create ciliumenvoyconfigs kube-system/cilium-ingress": "ING-8: on the network of nodes a shared Ingress needs no Service of the chart, which is not there",
 		},
 	},
 }
@@ -100,6 +114,7 @@ var takeovers = []struct {
 // Why there is a write.
 const (
 	versionOfClass = "GW-1: a class says whether the version of the Gateway API is supported, and which of its features are"
+	noCertificate  = "GW-9: a listener whose certificate does not exist is not programmed, and no filter chain waits for it"
 	countsOfPool   = "the pool of this state has addresses of Services that are in another cluster"
 	ownDecides     = "MCS-47: the export of this cluster comes before others"
 	listedLabels   = "MCS-48: labels of other clusters come by a list"

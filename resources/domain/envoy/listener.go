@@ -72,9 +72,11 @@ func (c Connections) internal() (all []*corev3.CidrRange) {
 func (o Options) httpFilterChain(table string, match *listenerv3.FilterChainMatch, socket *corev3.TransportSocket) *listenerv3.FilterChain {
 	m := o.manager(table)
 	m.HttpFilters = append([]*hcmv3.HttpFilter{
-		httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{}),
 		httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{EmitFilterState: true, EnableUpstreamStats: true}),
 	}, m.HttpFilters...)
+	if !o.NoGRPCWeb {
+		m.HttpFilters = append([]*hcmv3.HttpFilter{httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})}, m.HttpFilters...)
+	}
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxStreamDuration: durationpb.New(0)}
 	m.XffNumTrustedHops = o.XFFNumTrustedHops
 	return filterChain(match, "envoy.filters.network.http_connection_manager", m, socket)

@@ -26,6 +26,8 @@ type Options struct {
 	PerPort bool
 	// RedirectsByScheme has a redirect to a scheme be for requests that came by another one, as X-Forwarded-Proto has it (ENV-43).
 	RedirectsByScheme bool
+	// NoGRPCWeb has requests of gRPC-Web sent on as they are.
+	NoGRPCWeb bool
 	// HostsOfTCP has the statistics of TLS that is passed through named after its hosts, in place of its first backend (ENV-44).
 	HostsOfTCP        bool
 	ALPN              bool
