@@ -143,7 +143,7 @@ func (h *Hive) logEvent(e Event) {
 
 func logHook(log *slog.Logger, e Event, phase lifecycle.Phase) {
 	level := slog.LevelDebug
-	if e.Took >= slowHookLevel || e.Term != "" {
+	if e.Took >= slowHookLevel {
 		level = slog.LevelInfo
 	}
 	attrs := []slog.Attr{slog.String("hook", e.Name), slog.String("phase", string(phase)), slog.Duration("took", e.Took)}
