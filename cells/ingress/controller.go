@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -36,9 +37,9 @@ type controller struct {
 	placeholders *envoyres.Placeholders[duty]
 	reports      *envoyres.Reports
 	shared       shared
-	inputs       map[slim.Key]input        // of Ingresses; used by functions that map changes
-	known        map[slim.Key]bool         // Services that exist; used by functions that map changes
-	modes        *metrics.States[slim.Key] // of Ingresses that are managed
+	inputs       map[slim.Key]input         // of Ingresses; used by functions that map changes
+	known        map[slim.Key][]servicePort // ports of Services that exist; used by functions that map changes
+	modes        *metrics.States[slim.Key]  // of Ingresses that are managed
 }
 
 type params struct {
@@ -66,7 +67,7 @@ func newController(p params) *controller {
 	return &controller{
 		params: p, reports: envoyres.NewReports("Ingress", p.Events, p.Log, p.Health),
 		placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
-		inputs:       map[slim.Key]input{}, known: map[slim.Key]bool{},
+		inputs:       map[slim.Key]input{}, known: map[slim.Key][]servicePort{},
 		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode),
 	}
 }
@@ -129,11 +130,17 @@ func (c *controller) byDefault() bool {
 	return exists && isDefaultClass(is)
 }
 
-// exists reports whether a Service exists. One that cannot be decoded does.
-func (c *controller) exists(name envoy.Name) bool {
-	key := slim.Key{Namespace: name.Namespace, Name: name.Name}
-	_, known := c.services.Get(key)
-	return known || c.services.Hides(key)
+// find is what there is of a port of a Service. One that cannot be decoded has all ports.
+func (c *controller) find(of backendPort) found {
+	key := slim.Key{Namespace: of.Namespace, Name: of.Name.Name}
+	s, known := c.services.Get(key)
+	switch {
+	case known && !slices.ContainsFunc(s.Spec.Ports, func(p servicePort) bool { return p.is(of.port) }):
+		return withoutPort
+	case known, c.services.Hides(key):
+		return withPort
+	}
+	return noService
 }
 
 // Why nothing is written.

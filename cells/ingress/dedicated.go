@@ -53,7 +53,7 @@ func (c *controller) ingest(i *ingress, s settings) ingested {
 		p = ports{s.hostPort, s.hostPort, s.hostPort}
 	}
 	secret, _ := c.Envoy.DefaultSecret()
-	return ingest(i, s, p, secret, c.exists)
+	return ingest(i, s, p, secret, c.find)
 }
 
 // reconcileDedicated writes the load balancer of an Ingress: its Service, its CiliumEnvoyConfig, its placeholder.

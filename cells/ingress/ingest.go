@@ -5,6 +5,7 @@ package ingress
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -19,9 +20,24 @@ import (
 type ingested struct {
 	model   envoy.Model
 	notices []envoyres.Notice
-	// backends are the Services that it refers to, and whether they existed.
-	backends map[envoy.Name]bool
+	// backends are the ports of Services that it refers to, and what there was of them.
+	backends map[backendPort]found
 }
+
+// backendPort is a port of a Service, by its number or its name.
+type backendPort struct {
+	envoy.Name
+	port string
+}
+
+// found is what there is of a port of a Service.
+type found int
+
+const (
+	noService found = iota
+	withoutPort
+	withPort
+)
 
 // claimOf is the claim of an Ingress to its hosts.
 func claimOf(i *ingress) envoy.Claim {
@@ -56,19 +72,19 @@ type ingester struct {
 	settings      settings
 	ports         ports
 	defaultSecret envoy.Name // zero: none
-	exists        func(envoy.Name) bool
+	find          func(backendPort) found
 
 	hosts []string // in the order of the rules
 	plain map[string]*envoy.Listener
 }
 
 // ingest turns an Ingress into listeners and routes. What it asks for and cannot have is left out, and has a notice.
-func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, exists func(envoy.Name) bool) ingested {
+func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find func(backendPort) found) ingested {
 	in := &ingester{
 		of: of, name: envoy.Name{Namespace: of.Namespace.String(), Name: of.Name}, settings: s, ports: p,
-		defaultSecret: defaultSecret, exists: exists, plain: map[string]*envoy.Listener{},
+		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{},
 	}
-	in.backends = map[envoy.Name]bool{}
+	in.backends = map[backendPort]found{}
 	if s.passthrough {
 		in.passthrough()
 		return in.ingested
@@ -82,8 +98,11 @@ func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, exists f
 	return in.ingested
 }
 
+// notice adds a notice, once.
 func (in *ingester) notice(reason, format string, args ...any) {
-	in.notices = append(in.notices, envoyres.Notice{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	if n := (envoyres.Notice{Reason: reason, Message: fmt.Sprintf(format, args...)}); !slices.Contains(in.notices, n) {
+		in.notices = append(in.notices, n)
+	}
 }
 
 // listener is the plain listener of a host, "" for all hosts.
@@ -161,18 +180,27 @@ func (in *ingester) backend(b networkingv1.IngressServiceBackend) []envoy.Backen
 	if b.Port.Number != 0 {
 		to.Port = strconv.Itoa(int(b.Port.Number))
 	}
-	known, asked := in.backends[to.Name]
-	if !asked {
-		known = in.exists(to.Name)
-		in.backends[to.Name] = known
-		if !known {
-			in.notice("BackendNotFound", "the Service %s does not exist: its requests are answered with 503", to.Name)
-		}
-	}
-	if !known {
+	if in.findOnce(backendPort{to.Name, to.Port}) == noService {
 		return nil
 	}
 	return []envoy.Backend{to}
+}
+
+// findOnce is what there is of a port. What there is not has one notice.
+func (in *ingester) findOnce(of backendPort) found {
+	is, asked := in.backends[of]
+	if asked {
+		return is
+	}
+	is = in.find(of)
+	in.backends[of] = is
+	switch is {
+	case noService:
+		in.notice("BackendNotFound", "the Service %s does not exist: its requests are answered with 503", of.Name)
+	case withoutPort:
+		in.notice("BackendPortNotFound", "the Service %s has no port %s: its requests are answered with 503", of.Name, expression.Quote(of.port))
+	}
+	return is
 }
 
 // defaultBackend is where requests go that no rule is for.

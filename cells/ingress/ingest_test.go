@@ -36,6 +36,7 @@ type rig struct {
 	config        Config
 	defaultSecret envoy.Name
 	missing       []string // Services
+	withoutPorts  bool     // the Services have none
 }
 
 func newRig(t *testing.T) *rig { return &rig{T: t, config: defaultConfig} }
@@ -55,7 +56,15 @@ func (r *rig) translate(texts ...string) (*envoytest.Config, []string) {
 		if r.config.IngressHostNetworkEnabled && !s.shared {
 			p = ports{s.hostPort, s.hostPort, s.hostPort}
 		}
-		in := ingest(i, s, p, r.defaultSecret, func(n envoy.Name) bool { return !slices.Contains(r.missing, n.Name) })
+		in := ingest(i, s, p, r.defaultSecret, func(of backendPort) found {
+			switch {
+			case slices.Contains(r.missing, of.Name.Name):
+				return noService
+			case r.withoutPorts:
+				return withoutPort
+			}
+			return withPort
+		})
 		m.HTTP = append(m.HTTP, in.model.HTTP...)
 		m.Passthrough = append(m.Passthrough, in.model.Passthrough...)
 		for _, n := range slices.Concat(s.notices, in.notices) {
@@ -297,6 +306,10 @@ spec:
 	if len(c.Clusters)+len(c.Spec.BackendServices) != 0 {
 		t.Error("ING-16: a cluster without a Service")
 	}
+	r.missing, r.withoutPorts = nil, true
+	c, reasons = r.translate(annotated(withTLS))
+	check(t, "ING-16", routes(c, "secure", "shop.example.com"), "/api → shop:api:8080")
+	check(t, "ING-16", reasons, "BackendPortNotFound")
 }
 
 // ING-3 and ING-9: the Service of a load balancer, by the annotations.

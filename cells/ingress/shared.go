@@ -45,12 +45,12 @@ type cached struct {
 }
 
 // isFresh reports whether an Ingress would be turned into the same.
-func (e cached) isFresh(now input, exists func(envoy.Name) bool) bool {
+func (e cached) isFresh(now input, find func(backendPort) found) bool {
 	if e.input != now {
 		return false
 	}
-	for name, existed := range e.backends {
-		if exists(name) != existed {
+	for of, was := range e.backends {
+		if find(of) != was {
 			return false
 		}
 	}
@@ -107,7 +107,7 @@ func (c *controller) ingestShared() (changed bool) {
 		}
 		key := i.Key()
 		e, known := c.shared.ingested[key]
-		if !known || !e.isFresh(inputOf(i), c.exists) {
+		if !known || !e.isFresh(inputOf(i), c.find) {
 			s := settingsOf(i, c.Config)
 			if !s.shared {
 				continue

@@ -52,10 +52,26 @@ type isDefault struct{}
 // Keep implements slim.KeyFilter.
 func (isDefault) Keep(key string) bool { return key == networkingv1.AnnotationIsDefaultIngressClass }
 
-// service is what this duty reads of a Service: whether it exists, whose it is, and its addresses.
+// service is what this duty reads of a Service: whether it exists, its ports, whose it is, and its addresses.
 type service struct {
 	serviceMeta `json:"metadata"`
+	Spec        serviceSpec          `json:"spec"`
 	Status      corev1.ServiceStatus `json:"status"`
+}
+
+type serviceSpec struct {
+	Ports []servicePort `json:"ports"`
+}
+
+// servicePort is a port of a Service.
+type servicePort struct {
+	Name slim.String `json:"name"`
+	Port int32       `json:"port"`
+}
+
+// is reports whether a backend refers to the port, by its number or its name.
+func (p servicePort) is(port string) bool {
+	return port == strconv.Itoa(int(p.Port)) || port == p.Name.String()
 }
 
 type serviceMeta struct {

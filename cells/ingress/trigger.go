@@ -4,6 +4,7 @@
 package ingress
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -50,7 +51,7 @@ func (c *controller) classChanged(stream.Change[ingressClass]) []slim.Key {
 	return keys
 }
 
-// serviceChanged is the Ingress of a Service, all that share it, and those that refer to one that comes or goes.
+// serviceChanged is the Ingress of a Service, all that share it, and those that refer to one that comes, goes, or has other ports.
 func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key) {
 	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
@@ -62,9 +63,10 @@ func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key)
 			keys = append(keys, i.Key())
 		}
 	}
-	if exists := ch.Kind == stream.Upsert; c.known[ch.Key] != exists {
-		if delete(c.known, ch.Key); exists {
-			c.known[ch.Key] = true
+	had, was := c.known[ch.Key]
+	if is := ch.Kind == stream.Upsert; was != is || is && !slices.Equal(had, ch.Object.Spec.Ports) {
+		if delete(c.known, ch.Key); is {
+			c.known[ch.Key] = ch.Object.Spec.Ports
 		}
 		for i := range stream.ByIndex(c.ingresses, byBackend, ch.Key) {
 			keys = append(keys, i.Key(), sharedKey)
