@@ -89,7 +89,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 		for j := range 3 {
 			i, names := h.ingress(t, fmt.Sprint("ns", j%2), fmt.Sprint("web", j))
 			s := settings{shared: true, forceHTTPS: h.IntN(2) == 0, passthrough: h.IntN(6) == 0}
-			in := ingest(i, s, c.Config.sharedPorts(), envoy.Name{}, func(envoy.Name) bool { return true })
+			in := ingest(i, s, c.Config.sharedPorts(), envoy.Name{}, func(backendPort) found { return withPort })
 			m.HTTP, m.Passthrough = slices.Concat(m.HTTP, in.model.HTTP), slices.Concat(m.Passthrough, in.model.Passthrough)
 			of := nameOf(i.Key())
 			backends[of] = names
