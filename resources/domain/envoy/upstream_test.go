@@ -34,7 +34,7 @@ func TestUpstreamTLS(t *testing.T) {
 		t.Error(diff)
 	}
 	want := `{
-		name: envoy.transport_sockets.tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, sni: a.example.com, commonTlsContext: {combinedValidationContext: {
+		name: envoy.transport_sockets.tls, typedConfig: {"@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext, sni: a.example.com, commonTlsContext: {tlsParams: {tlsMaximumProtocolVersion: TLSv1_3}, combinedValidationContext: {
 			validationContextSdsSecretConfig: {name: cilium-secrets/shop-cfgmap-ca}, defaultValidationContext: {matchTypedSubjectAltNames: [
 				{sanType: DNS, matcher: {exact: b.example.com}}, {sanType: DNS, matcher: {suffix: .example.org, ignoreCase: true}}, {sanType: URI, matcher: {exact: "spiffe://a/b"}}]}}}}}`
 	if diff := cmp.Diff(plainOf(t, want), socketIn(t, result, "shop:s:443:tls")); diff != "" {
