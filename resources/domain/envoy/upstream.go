@@ -93,7 +93,7 @@ func (o Options) upstreamSocket(t *UpstreamTLS) *corev3.TransportSocket {
 			Sni: t.ServerName,
 			CommonTlsContext: &tlsv3.CommonTlsContext{
 				// Envoy as a client speaks 1.2 at most by itself.
-				TlsParams: &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
+				TlsParams:             &tlsv3.TlsParameters{TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3},
 				ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: authority},
 			},
 		})},
