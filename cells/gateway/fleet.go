@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"iter"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -38,23 +39,38 @@ func podsOf(all iter.Seq[*agent]) iter.Seq[*agents.Pod] {
 	}
 }
 
-// needsOneListener reports whether an agent runs that has one listener of Envoy for all ports of a Gateway. Agents are watched while
-// that makes a difference. known is false until they are known.
-func (c *controller) needsOneListener(g *gateway, sets []*listenerSet) (one, known bool) {
-	key := g.Key()
-	canTell := release.ListenersPerPort.In(c.Cluster.Release) // else the operator of a newer release comes before its agents
-	if !canTell || c.Release.Forced || !hasSeveralOfTLS(g, sets) || c.Permissions.Denies("list", k8s.Ref{Resource: agentPods.Resource()}) {
+// fleet is the releases of the agents that run. They are watched while that matters to a key, and can make a difference; else it is the
+// release that the cluster is configured for: the operator of a newer one comes before its agents. known is false until they are known.
+func (c *controller) fleet(key slim.Key, matters bool) (all release.Set, known bool) {
+	configured := release.SetOf(c.Cluster.Release)
+	newest := release.ListenersPerPort.In(c.Cluster.Release) && release.ExternalAuth.In(c.Cluster.Release)
+	if !matters || !newest || c.Release.Forced || c.Permissions.Denies("list", k8s.Ref{Resource: agentPods.Resource()}) {
 		c.agents.Drop(key)
-		return !canTell, true
+		return configured, true
 	}
 	if !c.Permissions.Known() && time.Since(c.began) < roleLimit {
-		return false, false
+		return all, false
 	}
 	pods := c.agents.Need(key)
 	if pods == nil {
-		return false, false
+		return all, false
 	}
-	return !release.InAll(release.ListenersPerPort, agents.Running(podsOf(pods.All()), c.Release)), true
+	return agents.Running(podsOf(pods.All()), c.Release), true
+}
+
+// askFleet answers whether the Envoy of all agents asks servers about requests.
+func (c *controller) askFleet(key slim.Key, waiting *bool) answer {
+	all, known := c.fleet(key, true)
+	if !known {
+		*waiting = true
+		return answer{}
+	}
+	return answer{exists: release.InAll(release.ExternalAuth, all)}
+}
+
+// anyAsks reports whether a route has a server asked about its requests.
+func anyAsks(all []*route) bool {
+	return slices.ContainsFunc(all, func(r *route) bool { return r.asks() })
 }
 
 // hasSeveralOfTLS reports whether a Gateway and its ListenerSets have several ports to which TLS connections come.
@@ -74,7 +90,7 @@ func hasSeveralOfTLS(g *gateway, sets []*listenerSet) bool {
 	return len(ports) > 1
 }
 
-// agentChanged is the Gateways that agents make a difference to, if the release of one has changed.
+// agentChanged is what agents make a difference to, if the release of one has changed.
 func (c *controller) agentChanged(ch stream.Change[agent]) (keys []slim.Key) {
 	was, known := c.seen.agents[ch.Key]
 	if ch.Kind == stream.Delete {
@@ -86,10 +102,5 @@ func (c *controller) agentChanged(ch stream.Change[agent]) (keys []slim.Key) {
 		}
 		c.seen.agents[ch.Key] = now
 	}
-	for g := range c.gateways.All() {
-		if c.agents.Needs(g.Key()) {
-			keys = append(keys, g.Key())
-		}
-	}
-	return keys
+	return c.agents.Keys()
 }

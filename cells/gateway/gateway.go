@@ -103,13 +103,13 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	for _, set := range all {
 		routes = append(routes, c.routes(routesByParent, set.id())...)
 	}
-	oneListener, known := c.needsOneListener(g, all)
+	routes = onceByID(routes)
+	fleet, known := c.fleet(key, hasSeveralOfTLS(g, all) || anyAsks(routes))
 	if !known {
 		return c.awaiting(sets), nil
 	}
 	s.useGRPCWeb(!config.noGRPCWeb)
-	s.planner.oneListener, s.planner.taken = oneListener, c.takenPorts(g, sets, ask)
-	routes = onceByID(routes)
+	s.planner.oneListener, s.planner.taken = !release.InAll(release.ListenersPerPort, fleet), c.takenPorts(g, sets, ask)
 	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, ask) }
 	plan := planned()
 	if waiting {

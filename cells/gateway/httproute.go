@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,11 +23,18 @@ func (r *httpRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) 
 			}
 		}
 		for _, f := range rule.Filters {
-			if f.RequestMirror != nil && !yield(f.RequestMirror.BackendRef) {
+			if f.RequestMirror != nil && !yield(f.RequestMirror.BackendRef) || f.ExternalAuth != nil && !yield(f.ExternalAuth.BackendRef) {
 				return
 			}
 		}
 	}
+}
+
+// asks reports whether a rule has a server asked about its requests.
+func (r *httpRoute) asks() bool {
+	return slices.ContainsFunc(r.Spec.Rules, func(rule gatewayv1.HTTPRouteRule) bool {
+		return slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.ExternalAuth != nil })
+	})
 }
 
 func (r *httpRoute) compile(c *compiler) {
@@ -91,10 +99,38 @@ func (c *compiler) httpFilter(to *envoy.Route, f gatewayv1.HTTPRouteFilter) (why
 			to.Rewrite.Host = string(*f.URLRewrite.Hostname)
 		}
 		to.Rewrite.PrefixPath, to.Rewrite.CompletePath = pathOf(f.URLRewrite.Path)
+	case f.ExternalAuth != nil:
+		return c.addAuth(to, f.ExternalAuth)
 	case f.CORS != nil:
 		to.CORS = corsOf(f.CORS)
 	default:
 		return fmt.Sprintf("the filter %s is not supported", f.Type)
+	}
+	return ""
+}
+
+// addAuth has a server asked about the requests of a rule (GW-57). If the reference to it is not valid, none of them is served.
+func (c *compiler) addAuth(to *envoy.Route, f *gatewayv1.HTTPExternalAuthFilter) (why string) {
+	switch {
+	case to.Auth != nil:
+		return "there are two filters ExternalAuth"
+	case !c.ask.asksServers():
+		return "the filter ExternalAuth needs agents of 1.20 on all nodes"
+	}
+	to.Auth = &envoy.ExternalAuth{GRPC: f.ExternalAuthProtocol == gatewayv1.HTTPRouteExternalAuthGRPCProtocol}
+	server, ok := c.resolve(f.BackendRef)
+	if !ok {
+		return ""
+	}
+	to.Auth.Server = server
+	if f.ForwardBody != nil {
+		to.Auth.MaxBody = f.ForwardBody.MaxSize
+	}
+	if g := f.GRPCAuthConfig; g != nil && to.Auth.GRPC {
+		to.Auth.RequestHeaders = g.AllowedRequestHeaders
+	}
+	if h := f.HTTPAuthConfig; h != nil && !to.Auth.GRPC {
+		to.Auth.Path, to.Auth.RequestHeaders, to.Auth.ResponseHeaders = h.Path, h.AllowedRequestHeaders, h.AllowedResponseHeaders
 	}
 	return ""
 }

@@ -42,6 +42,8 @@ func (c *controller) asker(key slim.Key, waiting *bool) (ask asker) {
 			return answer{exists: c.servedOf(q.toKind).routeStore != nil}
 		case aboutAuthority:
 			return c.askAuthority(q, key, waiting)
+		case aboutFleet:
+			return c.askFleet(key, waiting)
 		}
 		return answer{}
 	}

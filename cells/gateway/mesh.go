@@ -95,6 +95,7 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 		c.meshReports.Forget(of)
 		c.imports.Drop(key)
 		c.dropPolicies(key)
+		c.agents.Drop(key)
 		c.forget(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
@@ -104,8 +105,11 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	if c.hidesRoute() {
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	}
-	waiting := false
-	model := planMesh(s, c.routes(routesByParent, key), c.asker(key, &waiting))
+	routes, waiting := c.routes(routesByParent, key), false
+	if !anyAsks(routes) {
+		c.agents.Drop(key)
+	}
+	model := planMesh(s, routes, c.asker(key, &waiting))
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}

@@ -31,6 +31,7 @@ const (
 	aboutTLS                      // how a port of a Service is spoken to
 	aboutKind                     // whether routes of a kind, toKind, are served
 	aboutAuthority                // a ConfigMap with certificates of authorities
+	aboutFleet                    // whether the Envoy of all agents asks servers about requests
 )
 
 // answer is the answer to a question.
@@ -107,6 +108,9 @@ func (ask asker) withoutPolicies() asker {
 		return ask(q)
 	}
 }
+
+// asksServers reports whether the Envoy of all agents asks servers about requests.
+func (ask asker) asksServers() bool { return ask(question{about: aboutFleet}).exists }
 
 // granted reports whether an object may refer to one of another namespace.
 func (ask asker) granted(fromKind, fromNamespace, toKind string, to slim.Key) bool {

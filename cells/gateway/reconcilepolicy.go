@@ -128,6 +128,7 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 		c.dropOptionalRoutes(key)
 		c.imports.Drop(key)
 		c.sets.Drop(key)
+		c.agents.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
 	routesKnown, err := c.needOptionalRoutes(ctx, key)

@@ -26,7 +26,11 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 		c.accepted.Set(key, "")
 		c.imports.Drop(key)
 		c.sets.Drop(key)
+		c.agents.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
+	}
+	if !r.asks() {
+		c.agents.Drop(key)
 	}
 	var sets knownSets
 	if r.hasListenerSet() {

@@ -24,30 +24,34 @@ type route struct {
 	// backends calls a function with the references to backends, until it returns false.
 	backends func(func(gatewayv1.BackendObjectReference) bool)
 	compile  func(*compiler)
+	guarded  func() bool // nil where no route can have a server asked
 }
 
+// asks reports whether a route has a server asked about its requests.
+func (r *route) asks() bool { return r.guarded != nil && r.guarded() }
+
 func (r *httpRoute) route() *route {
-	return &route{&r.objectMeta, kindHTTP, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile}
+	return &route{&r.objectMeta, kindHTTP, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile, r.asks}
 }
 
 func (r *grpcRoute) route() *route {
-	return &route{&r.objectMeta, kindGRPC, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile}
+	return &route{&r.objectMeta, kindGRPC, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile, nil}
 }
 
 func (r *tlsRoute) route() *route {
-	return &route{&r.objectMeta, kindTLS, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile}
+	return &route{&r.objectMeta, kindTLS, r.Spec.ParentRefs, r.Spec.Hostnames, r.Status.Parents, r.backends, r.compile, nil}
 }
 
 func (r *tlsRouteAlpha) route() *route { return (*tlsRoute)(r).route() }
 
 func (r *tcpRoute) route() *route {
-	return &route{&r.objectMeta, kindTCP, r.Spec.ParentRefs, nil, r.Status.Parents, backendsOf(r.Spec.Rules, tcpBackends), compilePorts(r.Spec.Rules, tcpBackends)}
+	return &route{&r.objectMeta, kindTCP, r.Spec.ParentRefs, nil, r.Status.Parents, backendsOf(r.Spec.Rules, tcpBackends), compilePorts(r.Spec.Rules, tcpBackends), nil}
 }
 
 func (r *tcpRouteAlpha) route() *route { return (*tcpRoute)(r).route() }
 
 func (r *udpRoute) route() *route {
-	return &route{&r.objectMeta, kindUDP, r.Spec.ParentRefs, nil, r.Status.Parents, backendsOf(r.Spec.Rules, udpBackends), compilePorts(r.Spec.Rules, udpBackends)}
+	return &route{&r.objectMeta, kindUDP, r.Spec.ParentRefs, nil, r.Status.Parents, backendsOf(r.Spec.Rules, udpBackends), compilePorts(r.Spec.Rules, udpBackends), nil}
 }
 
 func (r *udpRouteAlpha) route() *route { return (*udpRoute)(r).route() }

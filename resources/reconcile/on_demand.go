@@ -5,6 +5,8 @@ package reconcile
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/skep-operator/skep/resources/dryrun"
@@ -55,6 +57,13 @@ func (d *OnDemand[T]) Needs(key slim.Key) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.keys[key]
+}
+
+// Keys are the keys that need the kind, in no order. The slice is the caller's.
+func (d *OnDemand[T]) Keys() []slim.Key {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.keys))
 }
 
 // await waits for the first key. It returns a context that ends when no key needs the kind any more, or nil if ctx ends.

@@ -223,6 +223,10 @@ var (
 	SourceAddressLabels = question("SourceAddressLabels", "Is the source address of connections to backends in a label alone?", "ENV-14",
 		[...]bool{true, true, false, false})
 
+	// ExternalAuth is whether Envoy asks other servers whether a request is allowed.
+	ExternalAuth = question("ExternalAuth", "Does Envoy ask servers whether a request is allowed?", "GW-57",
+		[...]bool{false, false, false, true})
+
 	// GatewaysAtNodes is whether Gateways on the network of nodes have Services of type NodePort, and Gateways of that type the addresses of
 	// nodes in their status.
 	GatewaysAtNodes = question("GatewaysAtNodes", "Do Gateways without a load balancer have ports and addresses of nodes?", "GW-50",

@@ -35,6 +35,7 @@ const (
 	leastBackend = 20  // {"name":"","weight":1}
 	leastSecret  = 40  // {"name":"//"}, with the namespace of the copies
 	leastPort    = 400 // a virtual host and a cluster
+	leastAuth    = 100 // {"":{"@type":"type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute","disabled":true}}
 )
 
 // tooManyPlaces reports whether routes have more places than are looked at. It ends once it knows.
@@ -64,13 +65,16 @@ func (b budget) checkHost(o Options, h *hostRoutes) error {
 }
 
 func (b *budget) spendHost(o Options, h *hostRoutes) error {
-	seen := map[matchKey]bool{}
+	seen, switches := map[matchKey]bool{}, 0 // by which a route switches off the filters of others
+	for _, name := range h.filters[min(1, len(h.filters)):] {
+		switches += leastAuth + len(name)
+	}
 	for _, r := range slices.Concat(h.forced, h.routes) {
 		key := r.request()
 		size := 0
 		switch {
 		case !seen[key]:
-			size = r.LeastSize()
+			size = r.LeastSize() + switches
 		case !o.FirstWins:
 			size = leastSizeOf(r.Backends) // they are joined
 		}

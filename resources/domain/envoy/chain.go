@@ -167,15 +167,18 @@ func (t tcp) text() string {
 
 // chains are the filter chains of a listener: of plain HTTP, of certificates, of backends.
 func (o Options) chains(p part, certificates map[string][]Name, passed map[string]tcp) (all []chain) {
+	filters := o.auths.names()
+	filterText := strings.Join(filters, "\n")
+	least := len(filters)*leastAuth + len(filterText)
 	if p.hasPlain() {
-		all = append(all, chain{"plain", leastRoute, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
+		all = append(all, chain{"plain\n" + filterText, leastRoute + least, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
 	}
 	hosts := hostsOf(certificates, passed)
 	byCertificates := groups(certificates, secretsText, hosts)
 	for _, text := range slices.Sorted(maps.Keys(byCertificates)) {
 		for _, group := range byCertificates[text] {
 			names, secrets := serverNames(group), certificates[group[0]]
-			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + strings.Join(names, ","), len(secrets)*leastSecret + len(text), func() *listenerv3.FilterChain {
+			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + strings.Join(names, ",") + "\n" + filterText, len(secrets)*leastSecret + len(text) + least, func() *listenerv3.FilterChain {
 				return o.tlsFilterChain(p.secureTable, names, secrets)
 			}})
 		}

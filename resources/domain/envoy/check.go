@@ -40,6 +40,9 @@ func (r *Route) checkContent() error {
 			return fmt.Errorf("the text %s is not UTF-8", expression.Quote(text))
 		}
 	}
+	if err := r.Auth.check(); err != nil {
+		return err
+	}
 	edits := []*HeaderEdit{r.RequestHeaders, r.ResponseHeaders}
 	for _, b := range r.Backends {
 		edits = append(edits, b.RequestHeaders, b.ResponseHeaders)
@@ -87,6 +90,9 @@ func (r *Route) texts(yield func(string) bool) {
 			all = append(all, m.Value)
 		}
 		all = slices.Concat(all, c.Methods, c.RequestHeaders, c.ResponseHeaders)
+	}
+	if a := r.Auth; a != nil {
+		all = slices.Concat(all, []string{a.Path}, a.RequestHeaders, a.ResponseHeaders)
 	}
 	var paths []*string
 	if to := r.Rewrite; to != nil {

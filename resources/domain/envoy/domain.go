@@ -118,7 +118,7 @@ func addAhead(all map[hostKey]*hostRoutes, table string, main uint32) {
 	})
 	key := hostKey{table, "*", main}
 	if all[key] == nil {
-		all[key] = &hostRoutes{domains: []string{"*"}}
+		all[key] = &hostRoutes{domains: []string{"*"}, filters: ahead[0].of.filters}
 	}
 	all[key].ahead = ahead
 }
@@ -127,7 +127,7 @@ func addAhead(all map[hostKey]*hostRoutes, table string, main uint32) {
 func (o Options) withPort(w widerHost) []*routev3.Route {
 	h := &host{of: w.of} // what is wrong with the routes, and their backends, are known from the host itself
 	notFound := &Route{NoBackend: 404}
-	all := append(h.translate(o, w.hostname).routes, notFound.route(""))
+	all := append(h.translate(o, w.hostname).routes, w.of.authorize(notFound, []*routev3.Route{notFound.route("")})...)
 	for _, r := range all {
 		r.Match.Headers = slices.Insert(r.Match.Headers, 0, &routev3.HeaderMatcher{
 			Name: ":authority",

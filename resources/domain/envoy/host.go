@@ -25,6 +25,7 @@ type hostRoutes struct {
 	forced    []ranked // redirected to HTTPS
 	exclusive bool     // the host is there without any route, too
 	domains   []string
+	filters   []string    // for authorization, of all routes of the configuration
 	ahead     []widerHost // whose requests with other ports come here, too
 }
 
@@ -36,7 +37,7 @@ type ranked struct {
 
 func (h *hostRoutes) equal(other *hostRoutes) bool {
 	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive &&
-		slices.Equal(h.domains, other.domains) && slices.EqualFunc(h.ahead, other.ahead, widerHost.equal)
+		slices.Equal(h.domains, other.domains) && slices.Equal(h.filters, other.filters) && slices.EqualFunc(h.ahead, other.ahead, widerHost.equal)
 }
 
 // host is a translated virtual host.
@@ -77,8 +78,8 @@ func (p part) table(l Listener) string {
 	return plainTable
 }
 
-// tables divides the routes of a part by virtual host.
-func (p part) tables(o Options) map[hostKey]*hostRoutes {
+// tables divides the routes of a part by virtual host. filters are those for authorization.
+func (p part) tables(o Options, filters []string) map[hostKey]*hostRoutes {
 	found, ports := map[hostKey]*hostRoutes{}, p.tablePorts(o)
 	at := func(l Listener, table, hostname string) *hostRoutes {
 		key := hostKey{table: table, hostname: hostname}
@@ -86,7 +87,7 @@ func (p part) tables(o Options) map[hostKey]*hostRoutes {
 			key.port = l.Port
 		}
 		if found[key] == nil {
-			found[key] = &hostRoutes{}
+			found[key] = &hostRoutes{filters: filters}
 		}
 		return found[key]
 	}
@@ -159,10 +160,10 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 	}
 	for _, r := range all.from {
 		if isForced[r] {
-			all.routes = append(all.routes, r.httpsRedirect(oneLabel))
+			all.routes = append(all.routes, h.of.authorize(&Route{}, []*routev3.Route{r.httpsRedirect(oneLabel)})...)
 			continue
 		}
-		all.routes = append(all.routes, o.routes(r, oneLabel)...)
+		all.routes = append(all.routes, h.of.authorize(r, o.routes(r, oneLabel))...)
 		h.use(r)
 	}
 	return all
@@ -242,7 +243,7 @@ func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (fou
 
 // use records the backends that a route refers to.
 func (h *host) use(r *Route) {
-	if r.Redirect != nil || totalWeight(r.Backends) == 0 {
+	if r.Redirect != nil || totalWeight(r.Backends) == 0 || !h.of.canAsk(r) {
 		return
 	}
 	for _, b := range r.Backends {

@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -71,12 +72,12 @@ func (c Connections) internal() (all []*corev3.CidrRange) {
 // httpFilterChain serves a route table of an Ingress or a Gateway. match and socket are of TLS, nil without.
 func (o Options) httpFilterChain(table string, match *listenerv3.FilterChainMatch, socket *corev3.TransportSocket) *listenerv3.FilterChain {
 	m := o.manager(table)
-	m.HttpFilters = append([]*hcmv3.HttpFilter{
-		httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{EmitFilterState: true, EnableUpstreamStats: true}),
-	}, m.HttpFilters...)
+	var first []*hcmv3.HttpFilter
 	if !o.NoGRPCWeb {
-		m.HttpFilters = append([]*hcmv3.HttpFilter{httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{})}, m.HttpFilters...)
+		first = append(first, httpFilter("envoy.filters.http.grpc_web", &grpcwebv3.GrpcWeb{}))
 	}
+	first = append(first, httpFilter("envoy.filters.http.grpc_stats", &grpcstatsv3.FilterConfig{EmitFilterState: true, EnableUpstreamStats: true}))
+	m.HttpFilters = slices.Concat(first, o.auths.filters(), m.HttpFilters)
 	m.CommonHttpProtocolOptions = &corev3.HttpProtocolOptions{MaxStreamDuration: durationpb.New(0)}
 	m.XffNumTrustedHops = o.XFFNumTrustedHops
 	return filterChain(match, "envoy.filters.network.http_connection_manager", m, socket)

@@ -102,6 +102,7 @@ type Route struct {
 	GRPC                            bool
 	Retry                           *Retry
 	CORS                            *CORS
+	Auth                            *ExternalAuth // nil: no server is asked
 }
 
 // Retry has requests that failed sent again: if there was no response, and for some status codes.

@@ -36,6 +36,8 @@ type Options struct {
 	XFFNumTrustedHops uint32
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
 	Connections
+
+	auths auths // of the model
 }
 
 // CopyNames gives the copies of Secrets and of ConfigMaps their names.

@@ -64,6 +64,11 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	}
 	result := Translation{Problems: lost}
 	used, left := usage{}, budget(mostTranslated)
+	var problems []Problem
+	if o.auths, problems = m.auths(); len(o.auths) > 0 {
+		o.auths.use(used)
+	}
+	result.Problems = append(result.Problems, problems...)
 	var listeners, tables []json.RawMessage
 	var served []part
 	for _, p := range m.parts(o) {
@@ -119,7 +124,7 @@ func (t *Translator) translate(p part, o Options, used usage, left *budget) (to 
 	for _, at := range passed {
 		used.add(at.backends...)
 	}
-	hosts := p.tables(o)
+	hosts := p.tables(o, o.auths.names())
 	for _, table := range p.usedTables(certificates) {
 		text, problems, err := t.table(table, hosts, o, used, left)
 		if err != nil {
