@@ -111,7 +111,7 @@ var defects = []defect{
 	{
 		what: "a ServiceImport loses the ports of a cluster that is away",
 		file: "cells/mcsapi/plan.go",
-		old:  "case len(all) == 0, s.isHeld():", new: "case len(all) == 0:",
+		old:  "return slices.ContainsFunc(of, func(c mcsv1alpha1.ClusterStatus) bool { return slices.Contains(s.unknown, c.Cluster) })", new: "return false",
 		pkg: "cells/mcsapi", test: "^TestPlanImport$",
 	},
 	{
