@@ -19,6 +19,7 @@ import (
 // run, and wherever the reference goes.
 func TestExternalAuthByAgents(t *testing.T) {
 	w := newWorld(t)
+	w.crds.InstallGatewayAPI("experimental", "httproutes")
 	w.agent("n1", "1.20.1")
 	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"))
 	w.apply(httpRoutes.Resource(), httpRouteTo("web", "", "v1"))
