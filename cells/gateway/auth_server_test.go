@@ -23,19 +23,8 @@ func TestExternalAuthByAgents(t *testing.T) {
 	w.agent("n1", "1.20.1")
 	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"))
 	w.apply(httpRoutes.Resource(), httpRouteTo("web", "", "v1"))
-	guarded := func(server string) {
-		w.apply(httpRoutes.Resource(), `
-apiVersion: gateway.networking.k8s.io/v1
-kind: HTTPRoute
-metadata: {name: admin}
-spec:
-  parentRefs: [{name: edge}]
-  rules:
-  - matches: [{path: {value: /admin}}]
-    filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, http: {path: /check}, backendRef: {name: `+server+`, port: 80}}}]
-    backendRefs: [{name: v1, port: 80}]`)
-	}
-	guarded("v2")
+	w.apply(httpRoutes.Resource(), strings.Replace(httpRouteTo("admin", "", "v1"), "[{backendRefs", `[{matches: [{path: {value: /admin}}],
+filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, http: {path: /check}, backendRef: {name: v2, port: 80}}}], backendRefs`, 1))
 	filters := func() string {
 		u, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Get(t.Context(), "cilium-gateway-edge", metav1.GetOptions{})
 		if err != nil {
@@ -64,7 +53,8 @@ spec:
 	w.awaitAccepted(httpRoutes.Resource(), "admin", httpOK)
 	w.await("without it the server is asked", asked, filters)
 
-	guarded("gone")
+	w.patch(httpRoutes.Resource(), "admin", `{"spec":{"rules":[{"matches":[{"path":{"value":"/admin"}}],"backendRefs":[{"name":"v1","port":80}],
+		"filters":[{"type":"ExternalAuth","externalAuth":{"protocol":"HTTP","backendRef":{"name":"gone","port":80}}}]}]}}`)
 	w.awaitResolved(httpRoutes.Resource(), "admin", `False BackendNotFound: Service "gone" not found`)
 	w.awaitRoutes("cilium-gateway-edge", "insecure", closed...)
 	w.service(w.Namespace, "gone")
