@@ -116,8 +116,7 @@ func TestClassConfigs(t *testing.T) {
 	}
 	operatortest.Eventually(t, "GW-56: gRPC-Web is turned into gRPC", grpcWeb)
 	for _, enabled := range []bool{false, true} {
-		w.apply(classConfigs.Resource(), fmt.Sprintf(`{apiVersion: cilium.io/v2alpha1, kind: CiliumGatewayClassConfig, metadata: {name: nodes},
-			spec: {service: {type: NodePort, externalTrafficPolicy: Local}, httpOptions: {grpcWebTranslation: {enabled: %t}}}}`, enabled))
+		w.patch(classConfigs.Resource(), "nodes", fmt.Sprintf(`{"spec":{"httpOptions":{"grpcWebTranslation":{"enabled":%t}}}}`, enabled))
 		operatortest.Eventually(t, "GW-56: gRPC-Web is turned into gRPC where it is on; number 43 of the contract's gateway-api.md", func() bool { return grpcWeb() == enabled })
 	}
 	refer(`{"group":"example.com","kind":"Other","name":"nodes"}`)

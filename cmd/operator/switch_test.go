@@ -197,11 +197,15 @@ func newTakeover(t *testing.T) *takeover {
 	crds.InstallGatewayAPI("experimental",
 		"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "tlsroutes", "tcproutes", "udproutes", "listenersets", "backendtlspolicies")
 	s.define("ServiceExport", "ServiceImport")
-	groups, err := restmapper.GetAPIGroupResources(s.core.Discovery())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+	operatortest.Eventually(t, "discovery has the kinds that were defined last", func() bool {
+		groups, err := restmapper.GetAPIGroupResources(s.core.Discovery())
+		if err != nil {
+			return false
+		}
+		s.mapper = restmapper.NewDiscoveryRESTMapper(groups)
+		_, err = s.mapper.RESTMapping(schema.GroupKind{Group: "multicluster.x-k8s.io", Kind: "ServiceImport"}, "v1beta1")
+		return err == nil
+	})
 	c.apply(s.world)
 	certificate, key := selfSigned(t, &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"*.example"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour),
