@@ -54,7 +54,7 @@ filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, http: {path: /chec
 	w.await("without it the server is asked", asked, filters)
 
 	w.patch(httpRoutes.Resource(), "admin", `{"spec":{"rules":[{"matches":[{"path":{"value":"/admin"}}],"backendRefs":[{"name":"v1","port":80}],
-		"filters":[{"type":"ExternalAuth","externalAuth":{"protocol":"HTTP","backendRef":{"name":"gone","port":80}}}]}]}}`)
+		"filters":[{"type":"ExternalAuth","externalAuth":{"protocol":"HTTP","http":{"path":"/check"},"backendRef":{"name":"gone","port":80}}}]}]}}`)
 	w.awaitResolved(httpRoutes.Resource(), "admin", `False BackendNotFound: Service "gone" not found`)
 	w.awaitRoutes("cilium-gateway-edge", "insecure", closed...)
 	w.service(w.Namespace, "gone")
