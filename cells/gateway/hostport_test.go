@@ -15,7 +15,7 @@ import (
 )
 
 // GW-55: number 1.8 of the contract's tenants.md, for Gateways: a port of the nodes belongs to the namespace of the oldest object that asks for
-// it, and those of components to nobody.
+// it, and those of components to no other object.
 func TestPortsOfNodes(t *testing.T) {
 	at := func(namespace, name string, second int, ports ...string) *gateway {
 		listeners := ""

@@ -87,8 +87,8 @@ func (p *setPlan) leftOut() *condition {
 	return nil
 }
 
-// saidLeftOut reports whether the status of a ListenerSet says that it is left out.
-func (p *setPlan) saidLeftOut() bool {
+// showsLeftOut reports whether the status of a ListenerSet says that it is left out.
+func (p *setPlan) showsLeftOut() bool {
 	return slices.ContainsFunc(p.of.Status.Listeners, func(l gatewayv1.ListenerEntryStatus) bool {
 		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool { return c.Reason == leftOut })
 	})

@@ -93,7 +93,7 @@ func leftOutOf(plan *gatewayPlan) (ids []string) {
 }
 
 // GW-54: K3 of the contract's tenants.md. Routes of one namespace that do not fit are left out, the youngest first; those of others come and go, and
-// the hosts of what is left out are nobody else's.
+// the hosts of what is left out are those of no other object.
 func TestRoutesArePacked(t *testing.T) {
 	p := newPackedGateway(t)
 	first, second := manyMatches(t, "bb", "first", 1, 50), manyMatches(t, "bb", "second", 2, 50)

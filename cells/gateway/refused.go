@@ -155,7 +155,7 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 		}
 	}
 	for _, set := range plan.sets {
-		if why := set.leftOut(); why != nil && !set.saidLeftOut() {
+		if why := set.leftOut(); why != nil && !set.showsLeftOut() {
 			c.Events.Warning(set.of.reference(), "LeftOut", why.message)
 		}
 	}

@@ -30,11 +30,11 @@ const (
 	derivedExists   = "The derived Service exists"
 )
 
-// said is what a condition says.
-type said struct{ reason, message string }
+// wording is how a condition puts it.
+type wording struct{ reason, message string }
 
 // byOriginals is how originals say what these messages do (MCS-50).
-var byOriginals = map[string]said{
+var byOriginals = map[string]wording{
 	canBeExported:   {"Valid", "ServiceExport is valid"},
 	noServiceOfName: {"NoService", "Service doesn't exist"},
 	notValid:        {"Pending", "ServiceExport is not valid"},
@@ -43,9 +43,9 @@ var byOriginals = map[string]said{
 	derivedExists:   {"Ready", "ServiceImport is ready"},
 }
 
-// saysTheSame reports whether a condition is one with which an original says what is wanted.
-func saysTheSame(has *metav1.Condition, want metav1.Condition) bool {
-	return has != nil && has.Status == want.Status && byOriginals[want.Message] == said{has.Reason, has.Message}
+// meansTheSame reports whether a condition is one with which an original says what is wanted.
+func meansTheSame(has *metav1.Condition, want metav1.Condition) bool {
+	return has != nil && has.Status == want.Status && byOriginals[want.Message] == wording{has.Reason, has.Message}
 }
 
 // exportConditions are the conditions of the ServiceExport.
@@ -156,7 +156,7 @@ var (
 func setConditions(all *[]metav1.Condition, types []string, want []metav1.Condition) (changed bool) {
 	for _, t := range types {
 		c := meta.FindStatusCondition(want, t)
-		if c != nil && saysTheSame(meta.FindStatusCondition(*all, t), *c) {
+		if c != nil && meansTheSame(meta.FindStatusCondition(*all, t), *c) {
 			continue
 		}
 		if c != nil {

@@ -528,7 +528,7 @@ func TestWhatMayHaveBeenAllocatedIsKept(t *testing.T) {
 	}
 }
 
-// MPOOL-47: what a node has lost is known from its status, whoever has written it.
+// MPOOL-47: what a node has lost is known from its status, with or without the prefix of 1.20.
 func TestPrefixOfErrors(t *testing.T) {
 	first, second := poolCIDR{"a", netip.MustParsePrefix("10.0.0.0/24")}, poolCIDR{"b", netip.MustParsePrefix("10.0.1.0/24")}
 	text := textTaken(first) + "\n" + textTaken(second)

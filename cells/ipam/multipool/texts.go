@@ -50,7 +50,7 @@ func textTaken(c poolCIDR) string {
 // errorPrefix begins the errors of nodes since 1.20.
 const errorPrefix = "ipam-multi-pool-sync allocation failed: "
 
-var taken = regexp.MustCompile(`(?m)^(?:` + errorPrefix + `)?unable to reuse from pool (.+): cidr (\S+) has already been allocated$`)
+var taken = regexp.MustCompile(`(?m)^(?:ipam-multi-pool-sync allocation failed: )?unable to reuse from pool (.+): cidr (\S+) has already been allocated$`)
 
 // lostIn are the CIDRs of which a status says that they were taken.
 func lostIn(text string) (list []poolCIDR) {
