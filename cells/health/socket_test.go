@@ -149,7 +149,7 @@ func TestStatus(t *testing.T) {
 	out = regexp.MustCompile(`\b\d+s\b`).ReplaceAllString(out, "0s") // it may have taken a moment
 	for _, want := range []string{
 		"Operator    operator 1.2.3, up ", "API server  " + nowhere, "Leader      this replica (me) for 0s, by lease kube-system/lock",
-		"duty   OK     Does something for the cluster", "DUTY   STATE  ABOUT\n", "1 more are off: status -v says why\n",
+		"duty  OK     Does something for the cluster", "DUTY  STATE  ABOUT\n", "1 more are off: status -v says why\n",
 		"Streams:\nSTREAM  LAG\npods    12ms\n", "Degraded:\n", "Degraded pool: nodes get no addresses: permission denied (0s)",
 	} {
 		if !strings.Contains(out, want) {
