@@ -292,7 +292,7 @@ spec:
   - {host: "a.*.example.com", http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: a, port: {number: 1}}}}]}}
   - {host: "*.example.com", http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: b, port: {number: 1}}}}]}}
 `)
-	check(t, "ING-26, ING-12", reasons, "NotTranslated", "NotTranslated", "HostWithoutRule")
+	check(t, "ING-26, ING-12", reasons, "NotTranslated", "HostWithoutRule")
 	check(t, "ING-26", chains(t, c), "raw_buffer[]")
 	check(t, "ING-26", routes(c, "insecure", "*.example.com"), "/ → shop:b:1")
 
@@ -308,7 +308,7 @@ spec:
 	}
 	r.missing, r.withoutPorts = nil, true
 	c, reasons = r.translate(annotated(withTLS))
-	check(t, "ING-16", routes(c, "secure", "shop.example.com"), "/api → shop:api:8080")
+	check(t, "ING-16", routes(c, "secure", "shop.example.com"), "/api → shop:api:80")
 	check(t, "ING-16", reasons, "BackendPortNotFound")
 }
 

@@ -71,7 +71,7 @@ const hostile = "a\x1b[31m\u202eb\r\n" + forged
 // createHostile makes an object of a kind in which as many texts are hostile as the API server accepts, and returns how many these are.
 func (l *largest) createHostile(g giant, name string) (accepted int) {
 	l.t.Helper()
-	object := runtime.DeepCopyJSON(normal(g.build(min(g.n, 300))).(map[string]any))
+	object := runtime.DeepCopyJSON(normal(g.build(min(g.n, 2))).(map[string]any))
 	var paths [][]string
 	collect(object, nil, &paths)
 	try := func(candidate map[string]any, options metav1.CreateOptions) bool {

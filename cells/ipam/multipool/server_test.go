@@ -233,7 +233,7 @@ func textsOf(u *unstructured.Unstructured) (allocated []string, text string) {
 		allocated = append(allocated, p.Pool+": "+strings.Join(p.CIDRs, " "))
 	}
 	text, _, _ = unstructured.NestedString(u.Object, "status", "ipam", "operator-status", "error")
-	return allocated, text
+	return allocated, strings.TrimPrefix(text, errorPrefix) // TestPrefixOfErrors is about that
 }
 
 func (s *server) want(name string, allocated ...string) {
