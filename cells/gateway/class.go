@@ -251,6 +251,19 @@ func (c *controller) parametersOf(cl *class, key slim.Key) (config parameters, p
 	return config, "", true
 }
 
+// messageOf is what a Gateway is told of the parameters of its class.
+func messageOf(problem string, ref *gatewayv1.ParametersReference) string {
+	switch {
+	case string(ref.Group) != classConfigs.Resource().Group || ref.Kind != kindClassConfig:
+		return "Invalid GatewayClass parameters: spec.parametersRef.kind must be " + kindClassConfig
+	case problem == invalidParameters:
+		return "Invalid GatewayClass parametersRef: both name and namespace are required"
+	case problem == noConfigCRD:
+		return "Invalid GatewayClass parameters: there is no CRD of " + kindClassConfig
+	}
+	return fmt.Sprintf("Invalid GatewayClass parameters: %s %s/%s does not exist", kindClassConfig, *ref.Namespace, ref.Name)
+}
+
 // reconcileClassConfig writes the status of a CiliumGatewayClassConfig that a class of ours refers to.
 func (c *controller) reconcileClassConfig(ctx context.Context, key, of slim.Key) (reconcile.Result, error) {
 	if !c.isReferred(of) || !c.isInstalled(classConfigs.Resource().GroupResource()) {

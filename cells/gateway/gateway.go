@@ -92,7 +92,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	case !known || !routesKnown || !sets.known():
 		return c.awaiting(sets), nil
 	case problem != "":
-		return reconcile.Result{Reason: problem}, nil
+		return reconcile.Result{Reason: problem}, c.refuseParameters(ctx, g, cl, problem)
 	case c.hidesRoute():
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	case sets.hidesOneOf(g, ask):
@@ -343,6 +343,23 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 		}
 	}
 	return result, errors.Join(errs...)
+}
+
+// refuseParameters says on a Gateway that the parameters of its class are not valid. What is served stays, and so does all else that its
+// status says (GW-2).
+func (c *controller) refuseParameters(ctx context.Context, g *gateway, cl *class, problem string) error {
+	accepted := condition{false, string(gatewayv1.GatewayReasonInvalidParameters), messageOf(problem, cl.Spec.ParametersRef)}
+	now := metav1.NewTime(c.Deps.Plan.Now())
+	w := writeOf(statusRef(gateways.Resource(), &g.objectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, _ bool) bool {
+		return setCondition(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
+	})
+	if !w.differs(true) {
+		return nil
+	}
+	if err := w.write(ctx, c.Client); !k8s.IsNotFound(err, w.ref) {
+		return err
+	}
+	return nil
 }
 
 // statusWrite is a status that is written if it differs.

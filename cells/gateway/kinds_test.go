@@ -93,6 +93,7 @@ func TestClassConfigs(t *testing.T) {
 	}
 	refer(fmt.Sprintf(`{"group":"cilium.io","kind":"CiliumGatewayClassConfig","namespace":%q,"name":"nodes"}`, w.Namespace))
 	w.await("a class whose parameters do not exist", "False InvalidParameters: Invalid GatewayClass", class)
+	w.awaitGateway("edge", "Accepted", "False InvalidParameters: Invalid GatewayClass parameters: CiliumGatewayClassConfig "+w.Namespace+"/nodes does not exist")
 	w.apply(classConfigs.Resource(), `{apiVersion: cilium.io/v2alpha1, kind: CiliumGatewayClassConfig, metadata: {name: nodes}, spec: {service: {type: NodePort, externalTrafficPolicy: Local}}}`)
 	w.await("a class whose parameters exist", "True Accepted: Valid GatewayClass", class)
 	operatortest.Eventually(t, "the Service has its type", func() bool {
@@ -121,6 +122,10 @@ func TestClassConfigs(t *testing.T) {
 	}
 	refer(`{"group":"example.com","kind":"Other","name":"nodes"}`)
 	w.await("a class with parameters of another kind", "False InvalidParameters: Invalid GatewayClass", class)
+	w.awaitGateway("edge", "Accepted", "False InvalidParameters: Invalid GatewayClass parameters: spec.parametersRef.kind must be CiliumGatewayClassConfig")
+	w.awaitGateway("edge", "Programmed", "True Programmed: Gateway Programmed") // what is served stays
+	refer(`{"group":"cilium.io","kind":"CiliumGatewayClassConfig","namespace":null,"name":"nodes"}`)
+	w.awaitGateway("edge", "Accepted", "False InvalidParameters: Invalid GatewayClass parametersRef: both name and namespace are required")
 	if s := w.loadBalancer(config); s.Spec.Type != corev1.ServiceTypeNodePort {
 		t.Errorf("GW-2: the Service has become %s", s.Spec.Type)
 	}
