@@ -161,8 +161,14 @@ func (l *largest) in(resource schema.GroupVersionResource, global bool) dynamic.
 func (l *largest) start() {
 	l.t.Helper()
 	// The collector has to hold the limit by itself: that the heap may grow to four times is for tests that measure nothing.
-	l.o, _ = l.run("largest", []string{fmt.Sprint("GOMEMLIMIT=", l.soft)}, l.args...)
+	l.launch(fmt.Sprint("GOMEMLIMIT=", l.soft))
 	go l.limit()
+}
+
+// launch runs the operator, and makes what others share.
+func (l *largest) launch(env ...string) {
+	l.t.Helper()
+	l.o, _ = l.run("largest", env, l.args...)
 	l.o.leads()
 	l.apply(beside{gatewayAPIResource("gatewayclasses"), map[string]any{
 		"metadata": map[string]any{"name": "cilium"}, "spec": map[string]any{"controllerName": "io.cilium/gateway-controller"},

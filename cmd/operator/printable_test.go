@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// K6 of the contract's tenants.md: whatever stands in the fields of objects, nothing that the operator shows (log, status, health, explain,
+// writes, metrics, Events) controls a terminal, turns the direction of writing, or looks like a line of its own. Each text of an object of each kind
+// is one that does, as far as the API server accepts that.
+func TestTextsOfOthersAreEscaped(t *testing.T) {
+	l := newLargest(t)
+	l.launch()
+	objects, texts := 0, 0
+	for i, g := range giants {
+		if g.global && g.kind != "CiliumNode" {
+			continue // tenants do not write it
+		}
+		name := fmt.Sprintf("hostile-%d", i)
+		for _, b := range g.beside {
+			l.apply(b)
+		}
+		n := l.createHostile(g, name)
+		if n == 0 {
+			t.Logf("%s: the API server accepts no such text", g)
+			continue
+		}
+		objects, texts = objects+1, texts+n
+		shown := l.o.ask("explain", g.kind+"/"+attacker+"/"+name)
+		isPrintable(t, "explain "+g.kind, shown)
+	}
+	if objects < 15 || texts < 40 {
+		t.Errorf("only %d texts of %d objects were accepted: the test shows nothing", texts, objects)
+	}
+	l.servesOthers("hostile texts")
+	l.rests("hostile texts")
+	for _, command := range []string{"status -v", "status health", "writes", "metrics list", "shell health", "explain"} {
+		fields := strings.Fields(command)
+		if command == "explain" {
+			fields = append(fields, "Service/"+attacker+"/"+hostile)
+		}
+		isPrintable(t, command, l.o.ask(fields...))
+	}
+	isPrintable(t, "the log", l.o.log.String())
+	events, err := l.core.CoreV1().Events(attacker).List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(events.Items) == 0 {
+		t.Fatalf("%d Events: %v", len(events.Items), err)
+	}
+	for _, e := range events.Items {
+		isPrintable(t, "an Event "+e.Reason, e.Message)
+	}
+}
+
+// forged is what a line of ours would look like.
+const forged = "level=error msg=forged"
+
+// hostile draws on a terminal, writes from right to left, and begins a line.
+const hostile = "a\x1b[31m\u202eb\r\n" + forged
+
+// createHostile makes an object of a kind in which as many texts are hostile as the API server accepts, and returns how many these are.
+func (l *largest) createHostile(g giant, name string) (accepted int) {
+	l.t.Helper()
+	object := runtime.DeepCopyJSON(normal(g.build(min(g.n, 120))).(map[string]any))
+	var paths [][]string
+	collect(object, nil, map[string]bool{}, &paths)
+	try := func(candidate map[string]any, options metav1.CreateOptions) bool {
+		u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(candidate)}
+		u.SetGroupVersionKind(g.resource.GroupVersion().WithKind(g.kind))
+		u.SetName(name)
+		_, err := l.in(g.resource, g.global).Create(l.t.Context(), u, options)
+		return err == nil
+	}
+	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
+	for _, path := range paths {
+		for _, text := range []string{hostile, "/" + hostile} {
+			candidate := replaceText(object, path, text).(map[string]any)
+			if try(candidate, dry) {
+				object = candidate
+				accepted++
+				break
+			}
+		}
+	}
+	if accepted == 0 || !try(object, metav1.CreateOptions{}) {
+		return 0
+	}
+	return accepted
+}
+
+// normal is a value with the types of JSON alone.
+func normal(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, part := range value {
+			value[key] = normal(part)
+		}
+		return value
+	case []any:
+		for i, part := range value {
+			value[i] = normal(part)
+		}
+		return value
+	case []string:
+		all := make([]any, len(value))
+		for i, part := range value {
+			all[i] = part
+		}
+		return all
+	case map[string]string:
+		all := make(map[string]any, len(value))
+		for key, part := range value {
+			all[key] = part
+		}
+		return all
+	case int:
+		return int64(value)
+	}
+	return value
+}
+
+// mostTexts is how many texts of an object are tried.
+const mostTexts = 25
+
+// collect adds the places of the texts of a value: of the items of a list the first one that has such a text.
+func collect(value any, path []string, seen map[string]bool, to *[][]string) {
+	if len(*to) >= mostTexts {
+		return
+	}
+	switch value := value.(type) {
+	case string:
+		if place := index.ReplaceAllString(strings.Join(path, "."), "*"); !seen[place] {
+			seen[place] = true
+			*to = append(*to, slices.Clone(path))
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(value)) {
+			collect(value[key], append(path, key), seen, to)
+		}
+	case []any:
+		for i := range value {
+			collect(value[i], append(path, fmt.Sprint(i)), seen, to)
+		}
+	}
+}
+
+// index is the place of an item of a list.
+var index = regexp.MustCompile(`\b\d+\b`)
+
+// replaceText is a copy of a value with another text at a place.
+func replaceText(value any, path []string, text string) any {
+	if len(path) == 0 {
+		return text
+	}
+	switch value := runtime.DeepCopyJSONValue(value).(type) {
+	case map[string]any:
+		value[path[0]] = replaceText(value[path[0]], path[1:], text)
+		return value
+	case []any:
+		var i int
+		_, _ = fmt.Sscan(path[0], &i)
+		value[i] = replaceText(value[i], path[1:], text)
+		return value
+	}
+	panic("no such path")
+}
+
+// isPrintable fails the test if a text controls what it is shown with.
+func isPrintable(t *testing.T, what, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.ContainsFunc(line, func(r rune) bool { return r != '\t' && (unicode.Is(unicode.C, r) || r == '\u2028' || r == '\u2029') }) {
+			t.Errorf("%s shows what is not printable: %.300q", what, line)
+			return
+		}
+		if strings.HasPrefix(strings.TrimSpace(line), forged) {
+			t.Errorf("%s has a line of another author: %.300q", what, line)
+			return
+		}
+	}
+}
