@@ -149,7 +149,7 @@ func (w Write) String() string {
 
 // print writes the explanation of an object for a terminal, also where there is none.
 func (x Explanation) print(w io.Writer, kind, namespace, name string) error {
-	if len(x.Writes)+len(x.Decisions) > 0 {
+	if len(x.Writes)+len(x.Decisions)+len(x.Events) > 0 {
 		return x.WriteText(w)
 	}
 	text := fmt.Sprintf("Nothing is remembered of %s %s.\n", kind, joined(namespace, name))
@@ -176,6 +176,12 @@ func (x Explanation) WriteText(w io.Writer) error {
 		b.WriteString("Last decisions:\n")
 		for _, d := range x.Decisions {
 			fmt.Fprintf(&b, "  %s  %s\n", d.At.Format(time.RFC3339), printable.Line(fmt.Sprintf("%s, %s: %s%s", d.Rule, d.Key, d.Outcome, because(d.Triggers))))
+		}
+	}
+	if len(x.Events) > 0 {
+		b.WriteString("Events:\n")
+		for _, e := range x.Events {
+			fmt.Fprintf(&b, "  %s  %s\n", e.At.Format(time.RFC3339), printable.Line(fmt.Sprintf("%s: %s: %s", e.Module, e.Reason, e.Message)))
 		}
 	}
 	if slices.ContainsFunc(x.Decisions, func(d Decision) bool { return d.Outcome != wrote && d.Outcome != equal }) {

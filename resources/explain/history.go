@@ -43,13 +43,22 @@ type Decision struct {
 	Triggers []Trigger `json:"triggers,omitempty"`
 }
 
+// Event is the last Event of a module about an object with a reason.
+type Event struct {
+	At      time.Time `json:"at"` // when it was made last; the role may not allow to write it
+	Module  string    `json:"module"`
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+}
+
 // resultOK is the result of a write that was made.
 const resultOK = "ok"
 
-// How much is remembered. A write takes some 400 bytes, a decision 300.
+// How much is remembered. A write takes some 400 bytes, a decision 300, an Event 400 and up to 4,000.
 const (
 	keptWrites    = 4096
 	keptDecisions = 8192
+	keptEvents    = 1024
 )
 
 // History remembers writes and decisions. The zero value is not usable; a nil History
@@ -59,7 +68,9 @@ type History struct {
 	seq       uint64
 	writes    []Write // a ring: the write with number n is at n % keptWrites
 	decisions map[decided]*list.Element
-	order     *list.List    // of decision, the oldest first
+	order     *list.List // of decision, the oldest first
+	events    map[told]*list.Element
+	eventsIn  *list.List    // of event, the oldest first
 	news      chan struct{} // closed and replaced when there is another write
 }
 
@@ -86,7 +97,39 @@ func (d decision) text() string {
 
 // NewHistory returns an empty book.
 func NewHistory() *History {
-	return &History{decisions: map[decided]*list.Element{}, order: list.New(), news: make(chan struct{})}
+	return &History{
+		decisions: map[decided]*list.Element{}, order: list.New(), events: map[told]*list.Element{}, eventsIn: list.New(), news: make(chan struct{}),
+	}
+}
+
+// told is what an Event is about.
+type told struct{ module, kind, namespace, name, reason string }
+
+// event is an Event as it is kept.
+type event struct {
+	told
+	at      time.Time
+	message string
+}
+
+// RecordEvent notes an Event about an object: of each module and reason the last one.
+func (b *History) RecordEvent(module, kind, namespace, name, reason, message string) {
+	if b == nil {
+		return
+	}
+	e := event{told{module, kind, namespace, name, reason}, time.Now(), message}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if has := b.events[e.told]; has != nil {
+		has.Value = e
+		b.eventsIn.MoveToBack(has)
+		return
+	}
+	if len(b.events) == keptEvents {
+		oldest := b.eventsIn.Remove(b.eventsIn.Front()).(event)
+		delete(b.events, oldest.told)
+	}
+	b.events[e.told] = b.eventsIn.PushBack(e)
 }
 
 // RecordWrite notes a write; its number and time are set here. The cause may be nil.
@@ -156,6 +199,8 @@ func (b *History) RecordDecision(c *Cause, key any, err error) {
 type Explanation struct {
 	Writes    []Write    `json:"writes"`
 	Decisions []Decision `json:"decisions"`
+	// Events are those about the object, of each module and reason the last one.
+	Events []Event `json:"events,omitempty"`
 	// Namespaces are those in which an object of the kind and name is known, where
 	// nothing is remembered of the one that was asked about.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -182,7 +227,12 @@ func (b *History) For(kind, namespace, name string) Explanation {
 		}
 	}
 	slices.SortStableFunc(x.Decisions, func(a, b Decision) int { return a.At.Compare(b.At) })
-	if len(x.Writes)+len(x.Decisions) == 0 {
+	for at := b.eventsIn.Front(); at != nil; at = at.Next() {
+		if e := at.Value.(event); e.namespace == namespace && e.name == name && sameKind(e.kind, kind) {
+			x.Events = append(x.Events, Event{e.at, e.module, e.reason, e.message})
+		}
+	}
+	if len(x.Writes)+len(x.Decisions)+len(x.Events) == 0 {
 		x.Namespaces = b.namespacesOf(kind, name)
 	}
 	return x

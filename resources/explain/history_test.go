@@ -234,3 +234,30 @@ func TestAWriteCostsFewAllocations(t *testing.T) {
 		t.Errorf("%.1f allocations per write", allocs)
 	}
 }
+
+// What an object was told is in its explanation, of each module and reason the last, and no more than are kept.
+func TestEventsOfAnObject(t *testing.T) {
+	b := NewHistory()
+	b.RecordEvent("ingress", "Ingress", "shop", "web", "HostOfAnother", "host a.test belongs to old/web")
+	b.RecordEvent("ingress", "Ingress", "shop", "web", "HostOfAnother", "host b.test belongs to old/web")
+	b.RecordEvent("secretsync", "Ingress", "shop", "web", "SecretNotFound", "Secret shop/t\x1b[31m does not exist")
+	b.RecordEvent("ingress", "Ingress", "other", "web", "HostOfAnother", "x")
+	x := b.For("ingresses", "shop", "web")
+	var out strings.Builder
+	if err := x.print(&out, "Ingress", "shop", "web"); err != nil {
+		t.Fatal(err)
+	}
+	got := out.String()
+	if len(x.Events) != 2 || !strings.HasPrefix(got, "Events:\n") || !strings.Contains(got, "ingress: HostOfAnother: host b.test belongs to old/web\n") ||
+		!strings.Contains(got, "secretsync: SecretNotFound: ") || strings.Contains(got, "\x1b") {
+		t.Errorf("%v\n%s", x.Events, got)
+	}
+	for i := range keptEvents {
+		b.RecordEvent("ingress", "Ingress", "many", fmt.Sprint(i), "HostOfAnother", "x")
+	}
+	if x := b.For("Ingress", "shop", "web"); len(x.Events) != 0 || len(b.events) != keptEvents || b.eventsIn.Len() != keptEvents {
+		t.Errorf("%d Events of %d are kept", len(x.Events), len(b.events))
+	}
+	var none *History
+	none.RecordEvent("ingress", "Ingress", "shop", "web", "HostOfAnother", "x")
+}

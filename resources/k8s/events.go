@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/skep-operator/skep/resources/builtin"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/printable"
@@ -26,6 +27,7 @@ import (
 //   - An Event is made only by a module of the leader's term, while that lasts,
 //     where the role is known to allow it, and not in a plan. Those from before
 //     the API server has told what the role allows are made then.
+//   - What explain tells of the object has it, also where the role does not allow it.
 //   - Recording one never waits and never fails; it may be lost.
 //   - Repetitions are counted on the existing Event, and an object that has very
 //     many gets no more for a while.
@@ -35,6 +37,7 @@ type Events struct {
 	writer      *writer // nil: no Events
 	permissions *Permissions
 	election    leading.Election // nil: the lease is unknown
+	history     *explain.History // nil: not recorded
 
 	start    sync.Once
 	recorder record.EventRecorder // nil until the first Event, or if there cannot be one
@@ -50,7 +53,7 @@ type eventsParams struct {
 }
 
 func newEvents(s cell.ModuleInfo, p eventsParams) *Events {
-	e := &Events{scope: s, client: p.Client, permissions: p.Permissions, election: p.Election}
+	e := &Events{scope: s, client: p.Client, permissions: p.Permissions, election: p.Election, history: p.Transport.history}
 	if s.Term != "" && p.Transport.plan == nil {
 		e.writer = p.Transport.term.Load()
 	}
@@ -76,7 +79,11 @@ func (e *Events) Normal(about corev1.ObjectReference, reason, message string) {
 }
 
 func (e *Events) event(about corev1.ObjectReference, eventType, reason, message string) {
-	if e == nil || e.writer == nil || e.permissions.Denies("create", Ref{Resource: events, Namespace: about.Namespace}) {
+	if e == nil || e.writer == nil {
+		return
+	}
+	e.history.RecordEvent(e.scope.ID, about.Kind, about.Namespace, about.Name, reason, shown(message))
+	if e.permissions.Denies("create", Ref{Resource: events, Namespace: about.Namespace}) {
 		return
 	}
 	e.start.Do(e.record)
