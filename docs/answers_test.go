@@ -50,6 +50,7 @@ var events = map[string]event{
 	"AlgorithmWithoutHash":      {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` asks for an algorithm of hashes, which balances as random"},
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"BackendPortNotFound":       {"the Ingress", "its own", "a Service that it refers to has no such port; its requests are answered with 503"},
+	"SecretNotValid":            {"what refers to the Secret", "its own", "a Secret for TLS has no certificate with its key, and Envoy does not take it"},
 	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
 	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule, or an entry no host"},
 	"ClassNotServed":            {"the Service", "its own", "its load-balancer class begins as those of Cilium, and is not known, or its option is off"},

@@ -5,6 +5,7 @@ package secretsync
 
 import (
 	"cmp"
+	"crypto/tls"
 	"encoding/base64"
 	"maps"
 	"reflect"
@@ -55,6 +56,20 @@ func contentOf(of secretref.Object, u *unstructured.Unstructured) content {
 		c.annotations[nameKey(of.Kind)] = of.Name
 	}
 	return c
+}
+
+// checkCertificate returns why a Secret for TLS has no certificate with its key. The error has nothing of the key.
+func (c content) checkCertificate() error {
+	if c.secretType != string(corev1.SecretTypeTLS) {
+		return nil
+	}
+	part := func(name string) []byte {
+		text, _ := c.data[name].(string)
+		decoded, _ := base64.StdEncoding.DecodeString(text) // the API server takes no other
+		return decoded
+	}
+	_, err := tls.X509KeyPair(part(corev1.TLSCertKey), part(corev1.TLSPrivateKeyKey))
+	return err
 }
 
 // copyMap copies labels or annotations, but for those that say whose copy an object is.

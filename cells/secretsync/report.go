@@ -61,6 +61,11 @@ func missing(of secretref.Object) envoy.Notice {
 	return envoy.Notice{Reason: "SecretNotFound", Message: fmt.Sprintf("%s does not exist: TLS that needs it is not served", of)}
 }
 
+// notValid is that a Secret has no certificate with its key (SEC-17).
+func notValid(of secretref.Object, err error) envoy.Notice {
+	return envoy.Notice{Reason: "SecretNotValid", Message: fmt.Sprintf("%s has no certificate with its key, which Envoy does not take: %v", of, err)}
+}
+
 func notCopied(err error) envoy.Notice {
 	return envoy.Notice{Reason: "SecretNotCopied", Message: err.Error(), Degrades: true}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/secretref"
@@ -54,7 +55,7 @@ func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed m
 		case err != nil:
 			errs = append(errs, inNamespace(at.namespace, err))
 		default:
-			c.reportCopied(of, needed[at])
+			c.reportCopied(of, needed[at], want)
 		}
 	}
 	if len(needed) > 0 && (len(errs) == 0 || state == stateConflict) {
@@ -63,14 +64,19 @@ func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed m
 	return result, errors.Join(errs...)
 }
 
-// reportCopied takes back what was said of references before. A network policy that uses what is of another namespace is told so.
-func (c *controller) reportCopied(of secretref.Object, all []reference) {
+// reportCopied takes back what was said of references before. A network policy that uses what is of another namespace is told so, and all
+// are told of a certificate that Envoy does not take.
+func (c *controller) reportCopied(of secretref.Object, all []reference, has content) {
+	var unfit []envoy.Notice
+	if err := has.checkCertificate(); err != nil {
+		unfit = append(unfit, notValid(of, err))
+	}
 	for _, ref := range all {
+		notices := unfit
 		if c.borrows(ref, of) {
-			c.reports.set(of, []reference{ref}, borrowed(of))
-		} else {
-			c.reports.set(of, []reference{ref})
+			notices = append(slices.Clone(unfit), borrowed(of))
 		}
+		c.reports.set(of, []reference{ref}, notices...)
 	}
 }
 
