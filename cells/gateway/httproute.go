@@ -178,9 +178,9 @@ func retryOf(r *gatewayv1.HTTPRouteRetry) *envoy.Retry {
 	if r == nil {
 		return nil
 	}
-	to := &envoy.Retry{Attempts: 1}
+	to := &envoy.Retry{}
 	if r.Attempts != nil {
-		to.Attempts = uint32(max(0, *r.Attempts))
+		to.Attempts = new(uint32(max(0, *r.Attempts)))
 	}
 	for _, code := range r.Codes {
 		to.Codes = append(to.Codes, uint32(code))

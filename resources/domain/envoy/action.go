@@ -181,31 +181,37 @@ func (r *Route) action() *routev3.RouteAction {
 	}
 	r.rewrite(a)
 	for _, m := range r.Mirrors {
-		share := &typev3.FractionalPercent{Numerator: 100}
-		if m.Denominator > 0 { // a percentage keeps what is below a millionth
-			share = &typev3.FractionalPercent{
-				Numerator:   uint32(uint64(m.Numerator) * 1_000_000 / uint64(m.Denominator)),
-				Denominator: typev3.FractionalPercent_MILLION,
-			}
-		}
 		a.RequestMirrorPolicies = append(a.RequestMirrorPolicies, &routev3.RouteAction_RequestMirrorPolicy{
-			Cluster: m.cluster(), RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: share},
+			Cluster: m.cluster(), RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: m.share()},
 		})
 	}
 	return a
 }
 
-// retry has failed requests sent again: also those whose connection broke, or that timed out, without a response. The timeout of
-// backends is that of each attempt.
+// share is the share of requests that a mirror gets: in hundredths where these are enough, as the original has it, else in millionths.
+func (m Mirror) share() *typev3.FractionalPercent {
+	if m.Denominator == 0 {
+		return &typev3.FractionalPercent{Numerator: 100}
+	}
+	numerator, denominator := uint64(m.Numerator), uint64(m.Denominator)
+	if numerator*100%denominator == 0 {
+		return &typev3.FractionalPercent{Numerator: uint32(numerator * 100 / denominator)}
+	}
+	return &typev3.FractionalPercent{Numerator: uint32(numerator * 1_000_000 / denominator), Denominator: typev3.FractionalPercent_MILLION}
+}
+
+// retriedOn is what has a request sent again: a connection that broke, or an attempt that timed out, without a response, a stream that the
+// backend refused, and the status codes that are named.
+const retriedOn = "retriable-status-codes,connect-failure,reset,refused-stream"
+
+// retry has failed requests sent again. The timeout of backends is that of each attempt.
 func (r *Route) retry(a *routev3.RouteAction) {
 	if r.Retry == nil {
 		return
 	}
-	p := &routev3.RetryPolicy{
-		RetryOn: "connect-failure,reset", NumRetries: wrapperspb.UInt32(r.Retry.Attempts), RetriableStatusCodes: r.Retry.Codes,
-	}
-	if len(r.Retry.Codes) > 0 {
-		p.RetryOn += ",retriable-status-codes"
+	p := &routev3.RetryPolicy{RetryOn: retriedOn, RetriableStatusCodes: r.Retry.Codes}
+	if r.Retry.Attempts != nil {
+		p.NumRetries = wrapperspb.UInt32(*r.Retry.Attempts)
 	}
 	if base := r.Retry.Backoff; base > 0 {
 		p.RetryBackOff = &routev3.RetryPolicy_RetryBackOff{BaseInterval: durationpb.New(base), MaxInterval: durationpb.New(2 * base)}

@@ -107,7 +107,7 @@ type Route struct {
 
 // Retry has requests that failed sent again: if there was no response, and for some status codes.
 type Retry struct {
-	Attempts uint32
+	Attempts *uint32 // nil for Envoy's own, 1
 	Codes    []uint32
 	Backoff  time.Duration // 0 for Envoy's own
 }

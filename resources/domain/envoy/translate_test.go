@@ -324,8 +324,8 @@ func TestActions(t *testing.T) {
 		"to HTTPS":         {Route{Redirect: &Redirect{Scheme: "https", Code: 302, ListenerPort: 80}}, `{match: {prefix: /}, redirect: {schemeRedirect: https, portRedirect: 443, responseCode: FOUND}}`},
 		"to a port":        {Route{Redirect: &Redirect{Scheme: "http", Port: 8080, Code: 999, CompletePath: text("/x")}}, `{match: {prefix: /}, redirect: {schemeRedirect: http, portRedirect: 8080, pathRedirect: /x}}`},
 		"to a prefix":      {Route{Path: Match{Prefix, "/a"}, Redirect: &Redirect{Code: 308, PrefixPath: text("")}}, `{match: {pathSeparatedPrefix: /a}, redirect: {responseCode: PERMANENT_REDIRECT, regexRewrite: {pattern: {regex: "^/a(/?)(.*)"}, substitution: '/\2'}}}`},
-		"mirrors": {Route{Mirrors: []Mirror{{Backend: to("v2", "80")[0]}, {Backend: to("v3", "80")[0], Numerator: 1, Denominator: 8}}}, `{match: {prefix: /}, route: {cluster: "shop:v1:80", requestMirrorPolicies: [
-			{cluster: "shop:v2:80", runtimeFraction: {defaultValue: {numerator: 100}}}, {cluster: "shop:v3:80", runtimeFraction: {defaultValue: {numerator: 125000, denominator: MILLION}}}], maxStreamDuration: {maxStreamDuration: 0s}}}`},
+		"mirrors": {Route{Mirrors: []Mirror{{Backend: to("v2", "80")[0]}, {Backend: to("v3", "80")[0], Numerator: 1, Denominator: 8}, {Backend: to("v4", "80")[0], Numerator: 2, Denominator: 4}}}, `{match: {prefix: /}, route: {cluster: "shop:v1:80", requestMirrorPolicies: [
+			{cluster: "shop:v2:80", runtimeFraction: {defaultValue: {numerator: 100}}}, {cluster: "shop:v3:80", runtimeFraction: {defaultValue: {numerator: 125000, denominator: MILLION}}}, {cluster: "shop:v4:80", runtimeFraction: {defaultValue: {numerator: 50}}}], maxStreamDuration: {maxStreamDuration: 0s}}}`},
 		"headers": {Route{RequestHeaders: &HeaderEdit{Set: []Header{{"S", "2"}}, Add: []Header{{"A", "1"}}, Remove: []string{"R"}}}, `{match: {prefix: /}, requestHeadersToAdd: [{header: {key: A, value: "1"}}, {appendAction: OVERWRITE_IF_EXISTS_OR_ADD, header: {key: S, value: "2"}}],
 			requestHeadersToRemove: [R], route: {cluster: "shop:v1:80", maxStreamDuration: {maxStreamDuration: 0s}}}`},
 		"weights": {Route{Backends: []Backend{{Name: Name{"shop", "v1"}, Port: "80", Weight: new(uint32(9)), RequestHeaders: &HeaderEdit{Set: []Header{{"B", "b"}}}}, to("v2", "80")[0]}}, `{match: {prefix: /}, route: {weightedClusters: {clusters: [
@@ -587,17 +587,23 @@ func TestWildcardsAtSeveralPorts(t *testing.T) {
 	}
 }
 
-// ENV-17: retries, with the timeout of each attempt and of all.
+// ENV-17, number 43 of the contract's envoy-config.md: retries, with the timeout of each attempt and of all.
 func TestRetry(t *testing.T) {
 	r := route(Prefix, "/", to("s", "1"))
-	r.Retry = &Retry{Attempts: 3, Codes: []uint32{500, 503}, Backoff: 100 * time.Millisecond}
+	r.Retry = &Retry{Attempts: new(uint32(3)), Codes: []uint32{500, 503}, Backoff: 100 * time.Millisecond}
 	r.RequestTimeout, r.BackendTimeout = new(10*time.Second), new(2*time.Second)
 	_, c := translate(t, Model{HTTP: []Listener{{Port: 80, Routes: []*Route{r}}}}, options)
 	got := c.Tables[plainTable].VirtualHosts[0].Routes[0].GetRoute()
 	if p := got.RetryPolicy; got.Timeout.AsDuration() != 10*time.Second || p.NumRetries.Value != 3 || p.PerTryTimeout.AsDuration() != 2*time.Second ||
-		p.RetryOn != "connect-failure,reset,retriable-status-codes" || len(p.RetriableStatusCodes) != 2 ||
+		p.RetryOn != "retriable-status-codes,connect-failure,reset,refused-stream" || len(p.RetriableStatusCodes) != 2 ||
 		p.RetryBackOff.BaseInterval.AsDuration() != 100*time.Millisecond || p.RetryBackOff.MaxInterval.AsDuration() != 200*time.Millisecond {
 		t.Errorf("%v", got)
+	}
+	once := route(Prefix, "/", to("s", "1"))
+	once.Retry = &Retry{Codes: []uint32{503}}
+	_, c = translate(t, Model{HTTP: []Listener{{Port: 80, Routes: []*Route{once}}}}, options)
+	if p := c.Tables[plainTable].VirtualHosts[0].Routes[0].GetRoute().RetryPolicy; p.NumRetries != nil {
+		t.Errorf("without a number there is one: %v", p)
 	}
 }
 
