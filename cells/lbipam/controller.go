@@ -94,7 +94,9 @@ func (c *controller) watchPools(ctx context.Context) error {
 	for batch := range c.Pools.Changes(ctx) {
 		for _, ch := range batch.Changes {
 			c.recordSeen(ch)
+			began := time.Now()
 			c.process(poolKind.Trigger(ch.Object), func(a *allocator) { c.handlePool(a, ch) }, func() { c.unknownPools.keys[ch.Key] = true })
+			c.Metrics.processed(ch.Kind, "pool", began)
 		}
 		synced = synced || batch.Synced
 		c.update(func(a *allocator) {
@@ -144,7 +146,9 @@ func (c *controller) watchServices(ctx context.Context) error {
 	c.mu.Unlock()
 	for batch := range c.Services.Changes(ctx) {
 		for _, ch := range batch.Changes {
+			began := time.Now()
 			c.process(serviceKind.Trigger(ch.Object), func(a *allocator) { c.handleService(a, ch) }, func() { c.unknown.keys[ch.Key] = true })
+			c.Metrics.processed(ch.Kind, "service", began)
 		}
 		if batch.Synced {
 			c.handleSynced()

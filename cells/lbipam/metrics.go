@@ -5,9 +5,11 @@ package lbipam
 
 import (
 	"math/big"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -18,6 +20,7 @@ type lbMetrics struct {
 	Used        *prometheus.GaugeVec
 	Matching    prometheus.Gauge
 	Unsatisfied prometheus.Gauge
+	Processing  *prometheus.HistogramVec
 
 	// Their names before 1.17.
 	OlderConflicting, OlderAvailable, OlderUsed, OlderMatching, OlderUnsatisfied *metrics.Older
@@ -31,6 +34,8 @@ func newMetrics(f metrics.Factory) *lbMetrics {
 		Used:        f.GaugeVec("ips_used", "Addresses of a pool that are allocated or reserved", "pool"),
 		Matching:    f.Gauge("services_matching", "LoadBalancer Services that get their addresses here"),
 		Unsatisfied: f.Gauge("services_unsatisfied", "LoadBalancer Services that miss an address"),
+		Processing: f.HistogramVec("event_processing_time_seconds", "How long the change of a pool or a Service took to be taken over",
+			prometheus.ExponentialBuckets(0.0001, 4, 9), "event", "resource"),
 	}
 	m.OlderConflicting = f.Older("conflicting_pools_total", "conflicting_pools", m.Conflicting)
 	m.OlderAvailable = f.Older("ips_available_total", "ips_available", m.Available, "pool")
@@ -38,6 +43,15 @@ func newMetrics(f metrics.Factory) *lbMetrics {
 	m.OlderMatching = f.Older("services_matching_total", "services_matching", m.Matching)
 	m.OlderUnsatisfied = f.Older("services_unsatisfied_total", "services_unsatisfied", m.Unsatisfied)
 	return m
+}
+
+// processed records how long a change took. kind is that of a change in the stream.
+func (m *lbMetrics) processed(kind stream.ChangeKind, resource string, began time.Time) {
+	event := "upsert"
+	if kind == stream.Delete {
+		event = "delete"
+	}
+	m.Processing.WithLabelValues(event, resource).Observe(time.Since(began).Seconds())
 }
 
 // update sets the gauges, of pools those that changed. The caller has the lock of the allocator.
