@@ -23,7 +23,7 @@ type lbMetrics struct {
 	Processing  *prometheus.HistogramVec
 
 	// Their names before 1.17.
-	OlderConflicting, OlderAvailable, OlderUsed, OlderMatching, OlderUnsatisfied *metrics.Older
+	OlderConflicting, OlderAvailable, OlderUsed, OlderMatching, OlderUnsatisfied *metrics.Also
 }
 
 func newMetrics(f metrics.Factory) *lbMetrics {
@@ -37,11 +37,11 @@ func newMetrics(f metrics.Factory) *lbMetrics {
 		Processing: f.HistogramVec("event_processing_time_seconds", "How long the change of a pool or a Service took to be taken over",
 			prometheus.ExponentialBuckets(0.0001, 4, 9), "event", "resource"),
 	}
-	m.OlderConflicting = f.Older("conflicting_pools_total", "conflicting_pools", m.Conflicting)
-	m.OlderAvailable = f.Older("ips_available_total", "ips_available", m.Available, "pool")
-	m.OlderUsed = f.Older("ips_used_total", "ips_used", m.Used, "pool")
-	m.OlderMatching = f.Older("services_matching_total", "services_matching", m.Matching)
-	m.OlderUnsatisfied = f.Older("services_unsatisfied_total", "services_unsatisfied", m.Unsatisfied)
+	m.OlderConflicting = f.Also("conflicting_pools_total", "conflicting_pools", m.Conflicting)
+	m.OlderAvailable = f.Also("ips_available_total", "ips_available", m.Available, "pool")
+	m.OlderUsed = f.Also("ips_used_total", "ips_used", m.Used, "pool")
+	m.OlderMatching = f.Also("services_matching_total", "services_matching", m.Matching)
+	m.OlderUnsatisfied = f.Also("services_unsatisfied_total", "services_unsatisfied", m.Unsatisfied)
 	return m
 }
 

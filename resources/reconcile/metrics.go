@@ -24,22 +24,30 @@ type queueMetrics struct {
 	Retries    *prometheus.CounterVec
 	Runs       *prometheus.CounterVec // of the groups that are selected
 	Panics     *prometheus.CounterVec
+
+	// Their names since 1.19.
+	KubernetesDepth, KubernetesAdds, KubernetesLatency, KubernetesWork, KubernetesUnfinished, KubernetesLongest, KubernetesRetries *metrics.Also
 }
 
 func newQueueMetrics(f metrics.Factory) *queueMetrics {
-	const name = "queue_name"
+	const queueName = "queue_name"
 	q, seconds := f.In("workqueue"), prometheus.ExponentialBuckets(0.001, 4, 9)
-	return &queueMetrics{
-		Depth:      q.GaugeVec("depth", "Keys that wait for a worker", name),
-		Adds:       q.CounterVec("adds_total", "Keys that were added, except those that waited already", name),
-		Latency:    q.HistogramVec("queue_duration_seconds", "Seconds that keys waited for a worker", seconds, name),
-		Work:       q.HistogramVec("work_duration_seconds", "Seconds that attempts took", seconds, name),
-		Unfinished: q.GaugeVec("unfinished_work_seconds", "Seconds that the attempts under way have taken, in total", name),
-		Longest:    q.GaugeVec("longest_running_processor_seconds", "Seconds that the longest attempt under way has taken", name),
-		Retries:    q.CounterVec("retries_total", "Keys that were scheduled again, after a failure or because they asked for it", name),
+	m := &queueMetrics{
+		Depth:      q.GaugeVec("depth", "Keys that wait for a worker", queueName),
+		Adds:       q.CounterVec("adds_total", "Keys that were added, except those that waited already", queueName),
+		Latency:    q.HistogramVec("queue_duration_seconds", "Seconds that keys waited for a worker", seconds, queueName),
+		Work:       q.HistogramVec("work_duration_seconds", "Seconds that attempts took", seconds, queueName),
+		Unfinished: q.GaugeVec("unfinished_work_seconds", "Seconds that the attempts under way have taken, in total", queueName),
+		Longest:    q.GaugeVec("longest_running_processor_seconds", "Seconds that the longest attempt under way has taken", queueName),
+		Retries:    q.CounterVec("retries_total", "Keys that were scheduled again, after a failure or because they asked for it", queueName),
 		Runs:       f.In("").CounterVec("controllers_group_runs_total", "Attempts of the work queues that controller-group-metrics selects", "group_name", "status"),
 		Panics:     f.In("").CounterVec("panics_total", "Panics while an object was handled, which then waits while others go on", "module"),
 	}
+	also := func(name string, of prometheus.Collector) *metrics.Also { return f.In("k8s_workqueue").Also(name, name, of, "name="+queueName) }
+	m.KubernetesDepth, m.KubernetesAdds, m.KubernetesRetries = also("depth", m.Depth), also("adds_total", m.Adds), also("retries_total", m.Retries)
+	m.KubernetesLatency, m.KubernetesWork = also("queue_duration_seconds", m.Latency), also("work_duration_seconds", m.Work)
+	m.KubernetesUnfinished, m.KubernetesLongest = also("unfinished_work_seconds", m.Unfinished), also("longest_running_processor_seconds", m.Longest)
+	return m
 }
 
 // provider returns nil without metrics, as client-go has it.
