@@ -43,7 +43,9 @@ func newQueueMetrics(f metrics.Factory) *queueMetrics {
 		Runs:       f.In("").CounterVec("controllers_group_runs_total", "Attempts of the work queues that controller-group-metrics selects", "group_name", "status"),
 		Panics:     f.In("").CounterVec("panics_total", "Panics while an object was handled, which then waits while others go on", "module"),
 	}
-	also := func(name string, of prometheus.Collector) *metrics.Also { return f.In("k8s_workqueue").Also(name, name, of, "name="+queueName) }
+	also := func(name string, of prometheus.Collector) *metrics.Also {
+		return f.In("").Also("k8s_workqueue_"+name, "workqueue_"+name, of, "name="+queueName)
+	}
 	m.KubernetesDepth, m.KubernetesAdds, m.KubernetesRetries = also("depth", m.Depth), also("adds_total", m.Adds), also("retries_total", m.Retries)
 	m.KubernetesLatency, m.KubernetesWork = also("queue_duration_seconds", m.Latency), also("work_duration_seconds", m.Work)
 	m.KubernetesUnfinished, m.KubernetesLongest = also("unfinished_work_seconds", m.Unfinished), also("longest_running_processor_seconds", m.Longest)
