@@ -153,7 +153,7 @@ func New(name string, cells cell.Cell, opts ...Option) *Hive {
 		o(&h.options)
 	}
 	h.log = logging.New(h.options.logTo)
-	h.jobs = newJobMetrics(h.options.namespace)
+	h.jobs = newJobMetrics(h.options.namespace, h.options.version)
 	h.metrics.Module("hive").MustRegister(h.jobs.Runs, h.jobs.Duration)
 	began := time.Now()
 	own := cell.Module("hive", "Finds the configuration, builds the graph and starts the cells",

@@ -142,7 +142,9 @@ func (h *Hive) Run(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	h.emit(Event{Kind: EventRunning, Took: time.Since(began)})
+	took := time.Since(began)
+	h.jobs.Start.Set(took.Seconds())
+	h.emit(Event{Kind: EventRunning, Took: took})
 	<-ctx.Done()
 	h.emit(Event{Kind: EventStopping})
 	return errors.Join(h.shutdown.err(), h.Stop(context.WithoutCancel(ctx)))
