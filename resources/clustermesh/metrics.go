@@ -20,6 +20,9 @@ type meshMetrics struct {
 	Exports     *prometheus.GaugeVec
 	Unreadable  *prometheus.GaugeVec
 	LeftOut     *prometheus.GaugeVec
+
+	// Those of 1.19 and 1.20, of each cluster.
+	RemoteServices, RemoteExports *prometheus.GaugeVec
 }
 
 func newMetrics(f metrics.Factory) *meshMetrics {
@@ -33,14 +36,17 @@ func newMetrics(f metrics.Factory) *meshMetrics {
 		Exports:     f.GaugeVec("global_service_exports", "Services that remote clusters export by the multi-cluster services API", "source_cluster"),
 		Unreadable:  f.GaugeVec("unreadable_values", "Values of a remote cluster that cannot be used", "source_cluster", "target_cluster"),
 		LeftOut:     f.GaugeVec("left_out_values", "Values of a remote cluster that are left out, as it has too many keys", "source_cluster", "target_cluster"),
+
+		RemoteServices: f.GaugeVec("remote_cluster_services", "Global services of a remote cluster", "target_cluster"),
+		RemoteExports:  f.GaugeVec("remote_cluster_service_exports", "Services that a remote cluster exports by the multi-cluster services API", "target_cluster"),
 	}
 }
 
 // report sets the metrics of a cluster.
 func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	of := append(slices.Clone(source), r.name)
-	_, services := r.mesh.Services.count(r.name)
-	_, exports := r.mesh.ServiceExports.count(r.name)
+	numberOfServices, services := r.mesh.Services.count(r.name)
+	numberOfExports, exports := r.mesh.ServiceExports.count(r.name)
 	r.mu.Lock()
 	failures, last := r.status.failures, r.status.lastFailure
 	r.mu.Unlock()
@@ -53,6 +59,8 @@ func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	m.LastFailure.WithLabelValues(of...).Set(seconds)
 	m.Services.WithLabelValues(source[0]).Set(float64(len(r.mesh.Services.Keys())))
 	m.Exports.WithLabelValues(source[0]).Set(float64(len(r.mesh.ServiceExports.Keys())))
+	m.RemoteServices.WithLabelValues(r.name).Set(float64(numberOfServices))
+	m.RemoteExports.WithLabelValues(r.name).Set(float64(numberOfExports))
 	m.Unreadable.WithLabelValues(source[0], r.name).Set(float64(services + exports))
 	m.LeftOut.WithLabelValues(source[0], r.name).Set(float64(r.leftOut()))
 }
@@ -65,4 +73,6 @@ func (m *meshMetrics) forget(source []string, name string) {
 	}
 	m.Unreadable.DeleteLabelValues(source[0], name)
 	m.LeftOut.DeleteLabelValues(source[0], name)
+	m.RemoteServices.DeleteLabelValues(name)
+	m.RemoteExports.DeleteLabelValues(name)
 }
