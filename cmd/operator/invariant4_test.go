@@ -106,7 +106,7 @@ func crashAtEveryWrite(t *testing.T) {
 			eventually(t, "an answer is lost", func() bool { return lost.Hits(t) > 0 })
 			leader.kill()
 		}
-		standby.says("hook=ipam.clusterpool.job-watch phase=start", 1)
+		standby.says("level=info msg=leading ", 1)
 		// It must not decide by what it has seen. A rash one has the time to do so.
 		for began := time.Now(); time.Since(began) < time.Second && standby.log.Count("caches synced, allocating pod CIDRs") == 0; {
 			time.Sleep(10 * time.Millisecond) // between looks

@@ -137,9 +137,10 @@ func (c *client) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, 
 
 func (c *client) get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	ref.Subresource = "" // the object has it
-	if !c.permissions.Denies("get", ref) {
-		obj, err := c.getByName(ctx, ref, true)
-		if !apierrors.IsForbidden(err) {
+	canList := c.transport.asked.declares("list", ref)
+	if !canList || !c.permissions.Denies("get", ref) {
+		obj, err := c.getByName(ctx, ref, canList)
+		if !canList || !apierrors.IsForbidden(err) {
 			return obj, err
 		}
 	}

@@ -39,15 +39,31 @@ func (u *undeclared) check(module string, req *http.Request) {
 	want := permissionOf(verbOf(req.Method, ref, isWatch(req)), Ref{Resource: ref.Resource, Subresource: ref.Subresource})
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.declared == nil {
-		u.declared, u.found = declaredBy(u.graph()), map[string][]string{}
-	}
-	if u.declared[want] || slices.Contains(u.found[module], want.String()) {
+	if u.isDeclared(want) || slices.Contains(u.found[module], want.String()) {
 		return
 	}
 	u.found[module] = append(u.found[module], want.String())
 	u.tree.Reporter(module).Child("undeclared").Degraded("no module declares these permissions, so that a role made by the rbac command lacks them: "+strings.Join(u.found[module], ", "), nil)
 	u.log.Warn("request without a declared permission; declare it with k8s.RBAC", "module", module, "permission", want.String())
+}
+
+// isDeclared reports whether an enabled module has declared a permission. The caller has the lock.
+func (u *undeclared) isDeclared(want permission) bool {
+	if u.declared == nil {
+		u.declared, u.found = declaredBy(u.graph()), map[string][]string{}
+	}
+	return u.declared[want]
+}
+
+// declares reports whether an enabled module has declared that it may do something with a kind: what none has is not tried where the role
+// forbids another way.
+func (u *undeclared) declares(verb string, ref Ref) bool {
+	if u == nil {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.isDeclared(permissionOf(verb, Ref{Resource: ref.Resource, Subresource: ref.Subresource}))
 }
 
 // withoutCause degrades a module that writes without a cause: explain, writes and plans cannot say why.

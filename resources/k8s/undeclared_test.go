@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,17 +25,9 @@ import (
 	"github.com/skep-operator/skep/runtime/logging/logtest"
 )
 
-// A request that no module has declared degrades the module that sends it, once: the role that is made of the
-// declarations forbids it.
-func TestRequestsThatNoModuleDeclares(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","items":[]}`)
-	}))
-	t.Cleanup(api.Close)
-	var client Client
-	var tree *health.Tree
-	log := &logtest.Buffer{}
+// fjord is the client of a module that has declared little.
+func fjord(t *testing.T, server string, log *logtest.Buffer) (client Client, tree *health.Tree) {
+	t.Helper()
 	h := hive.New("test", cell.Set(Cell,
 		cell.Module("fjord", "Asks for more than it has declared",
 			RBAC(Allow("list", schema.GroupResource{Resource: "pods"}), AllowNamed("get", schema.GroupResource{Resource: "nodes"}, "a")),
@@ -42,7 +35,7 @@ func TestRequestsThatNoModuleDeclares(t *testing.T) {
 		cell.Module("other", "Has declared for it", OptionalRBAC(Allow("watch", schema.GroupResource{Resource: "pods"})))),
 		hive.LogTo(log), hive.Environ(func(string) (string, bool) { return "", false }))
 	fs := h.FlagSet()
-	if err := fs.Parse([]string{"--k8s-api-server=" + api.URL}); err != nil {
+	if err := fs.Parse([]string{"--k8s-api-server=" + server}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.Configure(fs); err != nil {
@@ -51,6 +44,36 @@ func TestRequestsThatNoModuleDeclares(t *testing.T) {
 	if err := h.Build(); err != nil {
 		t.Fatal(err)
 	}
+	return client, tree
+}
+
+// An object that may be read by its name, and is refused once, is not looked for in a list that no module has declared.
+func TestARefusedGetIsNoUndeclaredList(t *testing.T) {
+	var asked []string
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.URL.Path)
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
+	}))
+	t.Cleanup(api.Close)
+	client, tree := fjord(t, api.URL, &logtest.Buffer{})
+	_, err := client.Get(t.Context(), Ref{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "a"})
+	if err == nil || slices.Contains(asked, "/api/v1/nodes") || len(tree.Degraded()) != 0 {
+		t.Errorf("%v; it asked for %q; degraded: %v", err, asked, tree.Degraded())
+	}
+}
+
+// A request that no module has declared degrades the module that sends it, once: the role that is made of the
+// declarations forbids it.
+func TestRequestsThatNoModuleDeclares(t *testing.T) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"List","apiVersion":"v1","items":[]}`)
+	}))
+	t.Cleanup(api.Close)
+	log := &logtest.Buffer{}
+	client, tree := fjord(t, api.URL, log)
 	core, err := kubernetes.NewForConfig(client.RESTConfig())
 	if err != nil {
 		t.Fatal(err)
