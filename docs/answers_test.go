@@ -282,6 +282,8 @@ var labelValues = map[string]string{
 	"group_name":        "the name of a work queue, as in `queue_name`",
 	"operation":         "a call to a server outside of Kubernetes, in the words of its API",
 	"queue":             "of slices `fast`, `standard`",
+	"event":             "`upsert` or `delete`",
+	"name":              "as `queue_name`",
 	"queue_name":        "a work queue: the id of its module, a slash and its work, such as `ipam.clusterpool/allocate`",
 	"response_code":     "`OK`, the HTTP status, or `Failed` where there was no answer",
 	"subnet_id":         "a subnet of a cloud",

@@ -69,7 +69,7 @@ type History struct {
 	writes    []Write // a ring: the write with number n is at n % keptWrites
 	decisions map[decided]*list.Element
 	order     *list.List // of decision, the oldest first
-	events    map[told]*list.Element
+	events    map[subject]*list.Element
 	eventsIn  *list.List    // of event, the oldest first
 	news      chan struct{} // closed and replaced when there is another write
 }
@@ -98,16 +98,16 @@ func (d decision) text() string {
 // NewHistory returns an empty book.
 func NewHistory() *History {
 	return &History{
-		decisions: map[decided]*list.Element{}, order: list.New(), events: map[told]*list.Element{}, eventsIn: list.New(), news: make(chan struct{}),
+		decisions: map[decided]*list.Element{}, order: list.New(), events: map[subject]*list.Element{}, eventsIn: list.New(), news: make(chan struct{}),
 	}
 }
 
-// told is what an Event is about.
-type told struct{ module, kind, namespace, name, reason string }
+// subject is what an Event is about.
+type subject struct{ module, kind, namespace, name, reason string }
 
 // event is an Event as it is kept.
 type event struct {
-	told
+	subject
 	at      time.Time
 	message string
 }
@@ -117,19 +117,19 @@ func (b *History) RecordEvent(module, kind, namespace, name, reason, message str
 	if b == nil {
 		return
 	}
-	e := event{told{module, kind, namespace, name, reason}, time.Now(), message}
+	e := event{subject{module, kind, namespace, name, reason}, time.Now(), message}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if has := b.events[e.told]; has != nil {
+	if has := b.events[e.subject]; has != nil {
 		has.Value = e
 		b.eventsIn.MoveToBack(has)
 		return
 	}
 	if len(b.events) == keptEvents {
 		oldest := b.eventsIn.Remove(b.eventsIn.Front()).(event)
-		delete(b.events, oldest.told)
+		delete(b.events, oldest.subject)
 	}
-	b.events[e.told] = b.eventsIn.PushBack(e)
+	b.events[e.subject] = b.eventsIn.PushBack(e)
 }
 
 // RecordWrite notes a write; its number and time are set here. The cause may be nil.
