@@ -29,7 +29,8 @@ var known = map[protoreflect.FullName]string{
 
 	"envoy.extensions.filters.listener.tls_inspector.v3.TlsInspector": "",
 	"envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext":  "common_tls_context",
-	"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext":      "tls_certificate_sds_secret_configs alpn_protocols combined_validation_context",
+	"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext":      "tls_params tls_certificate_sds_secret_configs alpn_protocols combined_validation_context",
+	"envoy.extensions.transport_sockets.tls.v3.TlsParameters":         "tls_maximum_protocol_version",
 	"envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext":    "common_tls_context sni",
 	"envoy.extensions.transport_sockets.tls.v3.CommonTlsContext.CombinedCertificateValidationContext": "default_validation_context " +
 		"validation_context_sds_secret_config",

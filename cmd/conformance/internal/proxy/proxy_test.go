@@ -161,7 +161,7 @@ func TestRetriesAndTimeouts(t *testing.T) {
 	var attempts atomic.Int32
 	blocked := make(chan struct{})
 	address := serve(t, plainly(
-		&envoy.Route{Path: envoy.Match{Kind: envoy.Exact, Value: "/retry"}, Backends: to("b"), Retry: &envoy.Retry{Attempts: 2, Codes: []uint32{503}, Backoff: time.Millisecond}},
+		&envoy.Route{Path: envoy.Match{Kind: envoy.Exact, Value: "/retry"}, Backends: to("b"), Retry: &envoy.Retry{Attempts: new(uint32(2)), Codes: []uint32{503}, Backoff: time.Millisecond}},
 		&envoy.Route{Path: envoy.Match{Kind: envoy.Exact, Value: "/slow"}, Backends: to("b"), RequestTimeout: new(50 * time.Millisecond)},
 	), func(w http.ResponseWriter, r *http.Request) {
 		switch {

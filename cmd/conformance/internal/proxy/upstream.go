@@ -135,6 +135,7 @@ const (
 	onConnect = "connect-failure"
 	onEarly   = "reset-before-request"
 	onReset   = "reset"
+	onRefused = "refused-stream" // a kind of reset here
 	onCodes   = "retriable-status-codes"
 )
 
@@ -144,7 +145,7 @@ func checkRetry(p *routev3.RetryPolicy) error {
 		return nil
 	}
 	for on := range strings.SplitSeq(p.RetryOn, ",") {
-		if !slices.Contains([]string{onConnect, onEarly, onReset, onCodes}, on) {
+		if !slices.Contains([]string{onConnect, onEarly, onReset, onRefused, onCodes}, on) {
 			return fmt.Errorf("retries on %s are not served here", on)
 		}
 	}

@@ -23,6 +23,7 @@ type upstreamTLS struct {
 	serverName string
 	authority  string // the name of the secret
 	names      []*tlsv3.SubjectAltNameMatcher
+	newest     uint16 // version of TLS
 }
 
 func newUpstreamTLS(s *corev3.TransportSocket) (*upstreamTLS, error) {
@@ -34,7 +35,10 @@ func newUpstreamTLS(s *corev3.TransportSocket) (*upstreamTLS, error) {
 		return nil, fmt.Errorf("the transport socket %s of a cluster is not served here", s.Name)
 	}
 	combined := socket.GetCommonTlsContext().GetCombinedValidationContext()
-	t := &upstreamTLS{socket.Sni, combined.GetValidationContextSdsSecretConfig().GetName(), combined.GetDefaultValidationContext().GetMatchTypedSubjectAltNames()}
+	t := &upstreamTLS{socket.Sni, combined.GetValidationContextSdsSecretConfig().GetName(), combined.GetDefaultValidationContext().GetMatchTypedSubjectAltNames(), tls.VersionTLS12}
+	if socket.GetCommonTlsContext().GetTlsParams().GetTlsMaximumProtocolVersion() == tlsv3.TlsParameters_TLSv1_3 {
+		t.newest = tls.VersionTLS13 // which Envoy does not speak as a client by itself
+	}
 	if t.authority == "" || len(t.names) == 0 || len(socket.GetCommonTlsContext().GetAlpnProtocols()) > 0 {
 		return nil, errors.New("TLS of a cluster that does not verify certificates, or has protocols of its own, is not served here")
 	}
@@ -94,7 +98,7 @@ func (c *Config) dialTLS(ctx context.Context, t *upstreamTLS, address string, pr
 		return nil, err
 	}
 	conn := tls.Client(plain, &tls.Config{
-		ServerName: t.serverName, NextProtos: protocols, InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it as Envoy would
+		ServerName: t.serverName, NextProtos: protocols, MaxVersion: t.newest, InsecureSkipVerify: true, //nolint:gosec // VerifyConnection does it as Envoy would
 		VerifyConnection: func(s tls.ConnectionState) error { return t.verify(authority, s.PeerCertificates) },
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
