@@ -64,9 +64,10 @@ func newMetrics(f metrics.Factory) *ipamMetrics {
 
 // Types of allocation_duration_seconds and release_duration_seconds.
 const (
-	typeCreate  = "createInterfaceAndAllocateIP"
-	typeAssign  = "allocateIP"
-	typeRelease = "releaseIP"
+	typeCreate          = "createInterfaceAndAllocateIP"
+	typeAssign          = "allocateIP"
+	typeRelease         = "releaseIP"
+	typeReleasePrefixes = "releaseIPPrefixes"
 )
 
 // statusOf is the label of a result.
