@@ -17,6 +17,8 @@ import (
 //   - Complete: Read returns every instance and subnet, of all pages, or an error. An error of any page is an error of Read.
 //   - Fresh: ReadInstances asks the cloud, and returns those of the instances that exist. An instance that is left out
 //     does not exist.
+//   - Lasting: what the provider has added is in its later reads, also while the lists of the cloud do not show it yet: [Recent] is
+//     for that.
 //   - Immutable: what a read has returned is not changed later.
 //   - Pure: Limits, Addresses, FreeInterface, Releasable and SetStatus make no call, depend on their arguments only, change
 //     none but the status, and return the same for the same.

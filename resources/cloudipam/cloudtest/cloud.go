@@ -36,6 +36,7 @@ type Cloud struct {
 	free      map[string][]netip.Addr // by subnet, the one released last at the end
 	calls     map[string]int          // by operation
 	number    int                     // of the last interface
+	frozen    map[string]machineView  // what reads show, nil for what is so
 }
 
 // Fault is what goes wrong in a call.
@@ -177,7 +178,21 @@ type machineView struct {
 	interfaces []nic
 }
 
+// Freeze has reads show none of the changes that are made from now on.
+func (c *Cloud) Freeze() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frozen := map[string]machineView{}
+	for id := range c.instances {
+		frozen[id] = c.view(id)
+	}
+	c.frozen = frozen
+}
+
 func (c *Cloud) view(id string) machineView {
+	if of, is := c.frozen[id]; is {
+		return of
+	}
 	v := machineView{id: id, public: c.instances[id].public}
 	for _, n := range c.instances[id].interfaces {
 		copied := *n
