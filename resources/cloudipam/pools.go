@@ -110,9 +110,16 @@ func (r *releases) leave(addresses []string, now time.Time, delay time.Duration)
 	return ready, pause
 }
 
-// isHidden reports whether an agent with the protocol of pools is not to see an address: it is to be unassigned, or was.
-func (st *nodeState) isHidden(address string) bool {
-	return st.pools && st.byAddress[address].marked || st.isDetached(address)
+// hidden says which addresses the agent of a CiliumNode is not to see: those that were unassigned, and those that are to be, unless the
+// agent has listed them again, or is of another release now.
+func (c *controller) hidden(n *v2.CiliumNode, st *nodeState, s snapshot) func(string) bool {
+	if !s.pools || !hasPools(c.Cluster.IPAM, &n.Spec.IPAM, &n.Status.IPAM) {
+		return st.isDetached
+	}
+	listed := allocated(&n.Spec.IPAM)
+	return func(a string) bool {
+		return st.isDetached(a) || st.byAddress[a].marked && !listed[cidrOf(a, s.has[a])]
+	}
 }
 
 // hide takes addresses, and prefixes whose first address is hidden, off what an agent with the protocol of pools uses.

@@ -4,6 +4,7 @@
 package cloudipam_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -181,6 +182,22 @@ func TestListedAgainAtTheLastMoment(t *testing.T) {
 	}
 	_ = w.leader.op.Reconcile(w.ctx, "n0")
 	w.settle(t)
+	w.wantAttached(t, "listed again", 10)
+}
+
+// CIPAM-40: what the agent lists while it is hidden is shown again, also while the cloud cannot be read.
+func TestListedAgainWhileTheCloudIsAway(t *testing.T) {
+	w := pooled(t, 10, nil)
+	all := shown(w.nodes["n0"])
+	w.request(8)
+	w.list(all[1:]...)
+	w.settle(t)
+	w.after(t, 180*time.Second)
+	w.cloud.Fault = func(string) cloudtest.Fault { return cloudtest.Fault{Refuse: errors.New("503")} }
+	_ = w.leader.op.ReadAll(w.ctx)
+	w.list(all...)
+	_ = w.process()
+	w.cloud.Fault = nil
 	w.wantAttached(t, "listed again", 10)
 }
 

@@ -33,7 +33,7 @@ func (c *controller) writeNode(ctx context.Context, n *ciliumNode, st *nodeState
 		return err
 	}
 	return c.update(ctx, n, st, "", func(n *v2.CiliumNode) error {
-		setSpec(n, st, s)
+		c.setSpec(n, st, s)
 		return nil
 	})
 }
@@ -96,7 +96,7 @@ func (c *controller) setStatus(n *v2.CiliumNode, st *nodeState, s snapshot) {
 	}
 	c.Provider.SetStatus(s.node, s.instance, status)
 	if s.pools {
-		hide(&status.ENI, st.isHidden)
+		hide(&status.ENI, c.hidden(n, st, s))
 		status.IPAM.ReleaseIPs = nil
 		return
 	}
@@ -113,9 +113,9 @@ func (r *releases) isDetached(address string) bool {
 }
 
 // setSpec sets what the operator has in the spec. spec.ipam.pools is the agent's.
-func setSpec(n *v2.CiliumNode, st *nodeState, s snapshot) {
+func (c *controller) setSpec(n *v2.CiliumNode, st *nodeState, s snapshot) {
 	ipam := &n.Spec.IPAM
-	ipam.Pool = s.pool(ipam.Pool, st.isHidden)
+	ipam.Pool = s.pool(ipam.Pool, c.hidden(n, st, s))
 	if ipam.PreAllocate == 0 {
 		ipam.PreAllocate = s.limits.PreAllocate
 	}
