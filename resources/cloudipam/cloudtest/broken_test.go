@@ -81,6 +81,7 @@ type wasteful struct{ *provider }
 
 func (p wasteful) AssignStaticIP(ctx context.Context, n *cloudipam.Node, i *cloudipam.Instance) (string, error) {
 	p.cloud.unpublish(i.ID)
+	i.Detail = ""
 	return p.provider.AssignStaticIP(ctx, n, i)
 }
 

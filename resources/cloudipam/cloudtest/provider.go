@@ -167,6 +167,9 @@ func (p *provider) StaticIP(_ *cloudipam.Node, i *cloudipam.Instance) string {
 
 // AssignStaticIP implements cloudipam.StaticAddresser.
 func (p *provider) AssignStaticIP(ctx context.Context, n *cloudipam.Node, i *cloudipam.Instance) (address string, err error) {
+	if has := p.StaticIP(n, i); has != "" {
+		return has, nil
+	}
 	err = p.do(ctx, "associate", OpPublish, "addresses", i.ID, map[string]any{"tags": n.Spec.IPAM.StaticIPTags}, func(ctx context.Context) error {
 		address, err = p.cloud.publish(ctx, i.ID, n.Spec.IPAM.StaticIPTags)
 		return err
