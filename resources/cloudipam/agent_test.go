@@ -5,8 +5,8 @@ package cloudipam_test
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
-	"strings"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
@@ -20,12 +20,30 @@ type agent struct {
 	seen  *v2.CiliumNode // its cache
 }
 
+// replace starts an agent of another release: pods keep their addresses. What it writes first is whose protocol it has.
+func (a *agent) replace() {
+	if a.pools && len(a.inUse) == 0 {
+		return // an agent of 1.19 uses an address itself, and lists it
+	}
+	a.pools = !a.pools
+	a.world.tally["agent replaced"]++
+	a.world.logf("the agent of %s is replaced, pools: %t", a.name, a.pools)
+	n := a.world.nodes[a.name].DeepCopy()
+	if n.Status.IPAM.Used = nil; a.pools {
+		a.list(n)
+	} else {
+		a.answer(n)
+	}
+	a.world.stored(n)
+	a.sync()
+}
+
 // usable are the addresses that the agent may hand to a pod, by an object.
 func (a *agent) usable(n *v2.CiliumNode) (list []string) {
 	if a.pools {
 		for _, p := range n.Spec.IPAM.Pools.Allocated {
 			for _, c := range p.CIDRs {
-				list = append(list, strings.TrimSuffix(c, "/32"))
+				list = append(list, within(c)...)
 			}
 		}
 		return list
@@ -66,7 +84,7 @@ func (a *agent) startPod() {
 }
 
 func (a *agent) stopPod() {
-	if list := slices.Sorted(maps.Keys(a.inUse)); len(list) > 0 {
+	if list := slices.Sorted(maps.Keys(a.inUse)); len(list) > 1 || len(list) == 1 && a.pools {
 		delete(a.inUse, list[a.world.r.IntN(len(list))])
 	}
 }
@@ -75,7 +93,7 @@ func (a *agent) stopPod() {
 func (a *agent) report() {
 	w, n := a.world, a.seen.DeepCopy()
 	if a.pools {
-		a.release(n)
+		a.list(n)
 	} else {
 		a.answer(n)
 	}
@@ -119,20 +137,54 @@ func (a *agent) answer(n *v2.CiliumNode) {
 	}
 }
 
-// release requests what the agent needs of a pool, and removes CIDRs that it does not need.
-func (a *agent) release(n *v2.CiliumNode) {
+// within are the addresses of a CIDR.
+func within(cidr string) (list []string) {
+	p := netip.MustParsePrefix(cidr)
+	for ip := p.Addr(); p.Contains(ip); ip = ip.Next() {
+		list = append(list, ip.String())
+	}
+	return list
+}
+
+// shown are the CIDRs that the status shows: prefixes, and single addresses.
+func shown(n *v2.CiliumNode) (list []string) {
+	for _, of := range n.Status.ENI.ENIs {
+		list = append(list, of.Prefixes...)
+		for _, ip := range of.Addresses {
+			if !slices.ContainsFunc(of.Prefixes, func(p string) bool { return netip.MustParsePrefix(p).Contains(netip.MustParseAddr(ip)) }) {
+				list = append(list, ip+"/32")
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// list requests what the agent needs of a pool, and lists CIDRs of the status for it: those with addresses in use, and others until
+// there are enough. It takes a CIDR off the list that it does not need, and lists it again when it does.
+func (a *agent) list(n *v2.CiliumNode) {
 	want := len(a.inUse) + n.Spec.IPAM.PreAllocate
 	n.Spec.IPAM.Pools.Requested = []v2.IPAMPoolRequest{{Pool: "default", Needed: v2.IPAMPoolDemand{IPv4Addrs: want}}}
-	for i := range n.Spec.IPAM.Pools.Allocated {
-		p := &n.Spec.IPAM.Pools.Allocated[i]
-		surplus := len(p.CIDRs) - want
-		p.CIDRs = slices.DeleteFunc(slices.Clone(p.CIDRs), func(c string) bool {
-			surplus--
-			drop := surplus >= 0 && !a.inUse[strings.TrimSuffix(c, "/32")]
-			if drop {
-				a.world.tally["returned"]++
-			}
-			return drop
-		})
+	var listed, spare []string
+	has := 0
+	for _, c := range shown(n) {
+		all := within(c)
+		if !slices.ContainsFunc(all, func(ip string) bool { return a.inUse[ip] }) {
+			spare = append(spare, c)
+			continue
+		}
+		listed, has = append(listed, c), has+len(all)
+	}
+	for _, c := range spare {
+		if has < want {
+			listed, has = append(listed, c), has+len(within(c))
+		} else if slices.ContainsFunc(n.Spec.IPAM.Pools.Allocated, func(p v2.IPAMPoolAllocation) bool { return slices.Contains(p.CIDRs, c) }) {
+			a.world.tally["returned"]++
+		}
+	}
+	slices.Sort(listed)
+	n.Spec.IPAM.Pools.Allocated = nil
+	if len(listed) > 0 {
+		n.Spec.IPAM.Pools.Allocated = []v2.IPAMPoolAllocation{{Pool: "default", CIDRs: listed, AllowFirstIP: true, AllowLastIP: true}}
 	}
 }

@@ -21,3 +21,21 @@ func backoff(failure, nodes int, random float64) time.Duration {
 	seconds := (1 + random*(longest-1)) * math.Log1p(float64(nodes))
 	return min(time.Duration(seconds*float64(time.Second)), longestBackoff)
 }
+
+// retry is when a change that has failed is tried again.
+type retry struct {
+	failures int
+	failedAt time.Time
+	at       time.Time
+}
+
+// failed records a failure, and returns the pause before the next attempt.
+func (r *retry) failed(now time.Time, nodes int, random float64) time.Duration {
+	if now.Sub(r.failedAt) > backoffMemory+r.at.Sub(r.failedAt) {
+		r.failures = 0
+	}
+	r.failures++
+	pause := max(backoff(r.failures, nodes, random), time.Second)
+	r.failedAt, r.at = now, now.Add(pause)
+	return pause
+}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -53,6 +54,7 @@ type params struct {
 	cell.In
 
 	Config   Config
+	Cluster  cluster.Config
 	Provider Provider
 	Nodes    stream.Resource[ciliumNode]
 	Pods     stream.Resource[pendingPod]
@@ -69,17 +71,16 @@ type nodeState struct {
 	uid      string
 	instance string
 	releases
-	awaits   uint64 // nothing is changed before an instance was read later than by the read of this number
-	added    bool   // by the last run, to the instance
-	failures int
-	failedAt time.Time
-	retryAt  time.Time
-	paused   *v2.CiliumNodeSpec // what the pause until retryAt holds for; nil for any
-	problem  string             // for users, "" for none
-	slotsAt  time.Time
-	offered  map[string]bool     // addresses that the agent has returned, and is to use again
-	idle     map[string]idleEdit // the last, by subresource
-	numbers  numbers             // guarded by controller.mu
+	pools   bool   // releases are those of the protocol of pools
+	awaits  uint64 // nothing is changed before an instance was read later than by the read of this number
+	added   bool   // by the last run, to the instance
+	retry   retry
+	paused  *v2.CiliumNodeSpec // what the pause of retry holds for; nil for any
+	problem string             // for users, "" for none
+	slotsAt time.Time
+	static  static
+	idle    map[string]idleEdit // the last, by subresource
+	numbers numbers             // guarded by controller.mu
 }
 
 func newController(p params) *controller {
@@ -236,7 +237,7 @@ func (c *controller) rank(n *ciliumNode) int {
 	}
 	var s snapshot
 	err := lifecycle.Recover(func() (err error) { // a node for which it panics is told of when its turn comes
-		s, err = snapshotOf(c.Provider, n.forProvider(), i.Instance, func(string) bool { return false }, c.cloud.isShared)
+		s, err = snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(), i.Instance, func(string) bool { return false }, c.cloud.isShared)
 		return err
 	})
 	switch {

@@ -65,7 +65,7 @@ func TestSharedAddresses(t *testing.T) {
 	check := func(what, want, unfit string) {
 		t.Helper()
 		i, _, _ := cloud.get("i-a")
-		s, err := snapshotOf(p, node, i.Instance, func(string) bool { return false }, cloud.isShared)
+		s, err := snapshotOf(p, modeWithPools, node, i.Instance, func(string) bool { return false }, cloud.isShared)
 		if got := strings.Join(slices.Sorted(maps.Keys(s.has)), " "); err != nil || got != want || strings.Join(s.unfit, " ") != unfit {
 			t.Errorf("%s: %v, the node has %q and not %q", what, err, got, s.unfit)
 		}

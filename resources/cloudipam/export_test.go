@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -37,7 +38,7 @@ func NewOperator(ctx context.Context, p Provider, client k8s.Client, config Conf
 	}
 	log, h := slog.New(slog.DiscardHandler), health.NewTree().Reporter("ipam.memory")
 	c := newController(params{
-		Config: config, Provider: p, Nodes: nodes, Pods: pods, Client: client, Health: h, Log: log,
+		Config: config, Cluster: cluster.Config{IPAM: modeWithPools}, Provider: p, Nodes: nodes, Pods: pods, Client: client, Health: h, Log: log,
 		Deps:    reconcile.Deps{Module: cell.ModuleInfo{ID: "ipam.memory", Term: "leader"}, Log: log, Health: h},
 		Metrics: newMetrics(metrics.Factory{Namespace: "test"}),
 	})
@@ -84,6 +85,12 @@ func (o *Operator) ReadWanted(ctx context.Context) error {
 	_, err := o.c.cloud.readWanted(ctx)
 	return err
 }
+
+// KeepExcess has nothing released.
+func (o *Operator) KeepExcess() { o.c.Config.ReleaseExcessIPs = false }
+
+// ReturnDelay is for how long an address is hidden from an agent with pools before it is unassigned.
+const ReturnDelay = returnDelay
 
 // Backoff is the pause after a failure.
 var Backoff = backoff

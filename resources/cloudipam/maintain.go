@@ -74,14 +74,17 @@ func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeSt
 	}
 	now := c.now()
 	st.confirm(i.read, i.shows, now)
-	s, err := snapshotOf(c.Provider, n.forProvider(), i.Instance, st.isDetached, c.cloud.isShared)
+	s, err := snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(), i.Instance, st.isDetached, c.cloud.isShared)
 	if err != nil {
 		c.count(name, st, numbers{known: true, used: s.used})
 		c.refuse(name, fmt.Sprintf("Instance limits not found.: %v", err))
 		return nil
 	}
 	c.reportUnfit(name, s.unfit)
-	st.added = false
+	if st.added = false; st.pools != s.pools {
+		st.pools = s.pools
+		st.propose(nil, now) // an answer in one protocol is none in the other
+	}
 	pause := c.maintain(ctx, st, s, maintenance{unstable: unstable, read: i.read, now: now})
 	c.countSnapshot(name, st, s)
 	if st.added && s.isInPool() {
@@ -153,17 +156,35 @@ func (c *controller) maintain(ctx context.Context, st *nodeState, s snapshot, m 
 	case st.awaits >= m.read && st.awaits > 0:
 		explain.SetReason(ctx, reasonAwaits)
 		return 0
-	case m.now.Before(st.retryAt) && !st.isResumed(s.node):
-		return st.retryAt.Sub(m.now)
+	}
+	called, retry := c.maintainStaticIP(ctx, st, s, m.now)
+	if called {
+		return retry
+	}
+	return sooner(retry, c.maintainAddresses(ctx, st, s, m.now))
+}
+
+// maintainAddresses changes at most one interface.
+func (c *controller) maintainAddresses(ctx context.Context, st *nodeState, s snapshot, now time.Time) (pause time.Duration) {
+	if rest := st.retry.at.Sub(now); rest > 0 && !st.isResumed(s.node) {
+		return rest
 	}
 	st.paused = nil
-	pause, err := c.change(ctx, st, s, m.now)
+	pause, err := c.change(ctx, st, s, now)
 	if err == nil {
 		st.problem = ""
-		c.report(s.node.Name, "")
+		c.report(s.node.Name, st.static.problem)
 		return pause
 	}
-	return c.fail(ctx, st, s, err, m.now)
+	return c.fail(ctx, st, s, err, now)
+}
+
+// sooner is the shorter of two pauses, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
 }
 
 // isResumed reports whether a node was paused by its provider, and what others write of its spec has changed since.
@@ -180,47 +201,38 @@ func ofOthers(spec *v2.CiliumNodeSpec) *v2.CiliumNodeSpec {
 
 // change releases what is surplus, or assigns what is needed.
 func (c *controller) change(ctx context.Context, st *nodeState, s snapshot, now time.Time) (time.Duration, error) {
-	excess := s.excess()
-	_, pools := requested(&s.node.Spec.IPAM)
-	st.offered = nil
-	if missing := s.used + s.preAllocate - s.available; missing > 0 && len(s.back) > 0 {
-		st.propose(nil, now)
-		st.offer(s.back[:min(missing, len(s.back))])
-		return 0, nil
-	}
 	if s.needed() > 0 {
 		st.propose(nil, now) // nothing is surplus any more
 		return 0, c.allocate(ctx, st, s, now)
 	}
 	st.slotsAt = time.Time{}
-	var ready []string
-	switch delay := c.Config.delay(); {
+	ready, pause := c.surplus(st, s, now)
+	if len(ready) > 0 {
+		return pause, c.release(ctx, st, s, ready, now)
+	}
+	return pause, nil
+}
+
+// surplus are the addresses that the agent has given back. pause is when there may be more, 0 for at the next change.
+func (c *controller) surplus(st *nodeState, s snapshot, now time.Time) (ready []string, pause time.Duration) {
+	delay, excess := c.Config.delay(), s.excess()
+	switch {
 	case !c.Config.ReleaseExcessIPs:
 		st.propose(nil, now)
-	case pools:
-		ready = st.agree(s.back, now, delay)
-		ready = ready[:max(0, min(len(ready), len(s.has)-s.minAllocate))]
+	case s.pools:
+		return st.leave(s.unlisted(c.Provider), now, delay)
 	case excess > 0:
-		st.propose(c.Provider.Releasable(s.node, s.instance, s.isUsed, excess).Addresses, now)
+		var all []string
+		for _, unit := range s.unitsOf(c.Provider.Releasable(s.node, s.instance, s.isUsed, excess)) {
+			all = append(all, unit...)
+		}
+		st.propose(all, now)
 		ready = st.advance(s.node.Status.IPAM.ReleaseIPs, now, delay)
 	default:
 		st.propose(nil, now)
 	}
-	if len(ready) > 0 {
-		if err := c.release(ctx, st, s, ready, now); err != nil {
-			return 0, err
-		}
-	}
-	pause, _ := st.next(now, c.Config.delay())
-	return pause, nil
-}
-
-// offer has the next write list addresses that the agent has returned.
-func (st *nodeState) offer(addresses []string) {
-	st.offered = map[string]bool{}
-	for _, a := range addresses {
-		st.offered[a] = true
-	}
+	pause, _ = st.next(now, delay)
+	return ready, pause
 }
 
 // slotsInterval is how often it is logged that a node can have no more interfaces.
@@ -305,50 +317,39 @@ func (c *controller) changed(st *nodeState) {
 	c.want(st.instance)
 }
 
-// release removes addresses that the agent has released from the first of their interfaces.
+// release removes addresses that the agent has released, or prefixes of these, from the first of their interfaces.
 func (c *controller) release(ctx context.Context, st *nodeState, s snapshot, ready []string, now time.Time) error {
 	ready, err := c.confirmed(ctx, s, ready)
-	if err != nil || len(ready) == 0 {
+	if err != nil {
 		return err
 	}
-	from := Surplus{Interface: s.has[ready[0]].Resource}
-	for _, a := range ready {
-		if s.has[a].Resource == from.Interface {
-			from.Addresses = append(from.Addresses, a)
-		}
-	}
-	for _, of := range s.instance.Interfaces {
-		if of.ID == from.Interface {
-			from.Subnet = of.Subnet
-		}
+	from, all := s.surplusOf(ready)
+	if len(all) == 0 {
+		return nil
 	}
 	began := time.Now()
 	err = c.Provider.Unassign(ctx, s.node, s.instance, from)
 	if errors.Is(err, outside.ErrPlanned) {
 		return err
 	}
-	observe(c.Metrics.ReleaseDuration, typeRelease, from.Subnet, began, err)
+	what := typeRelease
+	if len(from.Prefixes) > 0 {
+		what = typeReleasePrefixes
+	}
+	observe(c.Metrics.ReleaseDuration, what, from.Subnet, began, err)
 	c.changed(st)
 	if err != nil {
 		return err
 	}
-	st.detach(from.Addresses, c.cloud.begun(), now)
-	c.Metrics.Releases.WithLabelValues(from.Subnet).Add(float64(len(from.Addresses)))
+	st.detach(all, c.cloud.begun(), now)
+	c.Metrics.Releases.WithLabelValues(from.Subnet).Add(float64(len(all)))
 	return nil
 }
 
 // fail records a failure, and returns the pause before the next attempt.
 func (c *controller) fail(ctx context.Context, st *nodeState, s snapshot, err error, now time.Time) time.Duration {
-	name, asked := s.node.Name, new(outside.ThrottledError)
-	switch {
-	case ctx.Err() != nil || errors.Is(err, leading.ErrFenced):
-		return time.Second
-	case errors.Is(err, outside.ErrPlanned):
-		explain.SetReason(ctx, err.Error())
-		return 0
-	case errors.As(err, &asked):
-		pause := max(asked.RetryAfter(), time.Second/10)
-		st.retryAt = now.Add(pause)
+	name := s.node.Name
+	if pause, is := c.isNoFailure(ctx, &st.retry, err, now); is {
 		return pause
 	}
 	text, of := err.Error(), new(NodeError)
@@ -359,19 +360,35 @@ func (c *controller) fail(ctx context.Context, st *nodeState, s snapshot, err er
 		c.Log.Warn("changing addresses of instance failed, retrying", "name", name, "instance", s.instance.ID, "error", err)
 	}
 	if of.Pause > 0 {
-		st.paused, st.retryAt = ofOthers(s.node.Spec).DeepCopy(), now.Add(of.Pause)
+		st.paused, st.retry.at = ofOthers(s.node.Spec).DeepCopy(), now.Add(of.Pause)
 		return of.Pause
 	}
-	if now.Sub(st.failedAt) > backoffMemory+st.retryAt.Sub(st.failedAt) {
-		st.failures = 0
+	return c.retryAfter(&st.retry, now)
+}
+
+// isNoFailure reports whether a call was not made, or is to be repeated when the cloud wants it, and the pause before.
+func (c *controller) isNoFailure(ctx context.Context, r *retry, err error, now time.Time) (pause time.Duration, is bool) {
+	asked := new(outside.ThrottledError)
+	switch {
+	case ctx.Err() != nil || errors.Is(err, leading.ErrFenced):
+		return time.Second, true
+	case errors.Is(err, outside.ErrPlanned):
+		explain.SetReason(ctx, err.Error())
+		return 0, true
+	case errors.As(err, &asked):
+		pause := max(asked.RetryAfter(), time.Second/10)
+		r.at = now.Add(pause)
+		return pause, true
 	}
-	st.failures++
+	return 0, false
+}
+
+// retryAfter is the pause after a failure.
+func (c *controller) retryAfter(r *retry, now time.Time) time.Duration {
 	c.mu.Lock()
 	nodes := len(c.states)
 	c.mu.Unlock()
-	pause := max(backoff(st.failures, nodes, c.random()), time.Second)
-	st.failedAt, st.retryAt = now, now.Add(pause)
-	return pause
+	return r.failed(now, nodes, c.random())
 }
 
 // isPause reports whether the cloud wants to be left alone.

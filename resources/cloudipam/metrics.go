@@ -22,6 +22,7 @@ type ipamMetrics struct {
 	Nodes        *prometheus.GaugeVec
 	Subnets      *prometheus.GaugeVec
 	Interfaces   prometheus.Gauge
+	Candidates   prometheus.Gauge
 	EmptySlots   prometheus.Gauge
 	Missing      prometheus.Gauge
 
@@ -48,6 +49,7 @@ func newMetrics(f metrics.Factory) *ipamMetrics {
 		Nodes:        f.GaugeVec("nodes", "Nodes: all (total), that lack addresses (in-deficit), that lack addresses and can have no more (at-capacity)", "category"),
 		Subnets:      f.GaugeVec("available_ips_per_subnet", "Free addresses of each subnet", "subnet_id", "availability_zone"),
 		Interfaces:   f.Gauge("available_interfaces", "Interfaces that can be attached or have room"),
+		Candidates:   f.Gauge("interface_candidates", "Interfaces that are attached and have room"),
 		EmptySlots:   f.Gauge("empty_interface_slots", "Interfaces that can be attached"),
 		Missing:      f.Gauge("nodes_without_instance", "CiliumNodes whose instance the cloud does not have"),
 
@@ -64,9 +66,10 @@ func newMetrics(f metrics.Factory) *ipamMetrics {
 
 // Types of allocation_duration_seconds and release_duration_seconds.
 const (
-	typeCreate  = "createInterfaceAndAllocateIP"
-	typeAssign  = "allocateIP"
-	typeRelease = "releaseIP"
+	typeCreate          = "createInterfaceAndAllocateIP"
+	typeAssign          = "allocateIP"
+	typeRelease         = "releaseIP"
+	typeReleasePrefixes = "releaseIPPrefixes"
 )
 
 // statusOf is the label of a result.
@@ -143,6 +146,7 @@ func (m *ipamMetrics) setTotals(t totals) {
 	m.Nodes.WithLabelValues("in-deficit").Set(float64(t.deficit))
 	m.Nodes.WithLabelValues("at-capacity").Set(float64(t.full))
 	m.Interfaces.Set(float64(t.interfaces + t.slots))
+	m.Candidates.Set(float64(t.interfaces))
 	m.EmptySlots.Set(float64(t.slots))
 	m.Missing.Set(float64(t.missing))
 }

@@ -59,7 +59,7 @@ func TestModel(t *testing.T) {
 	}
 	for _, what := range []string{
 		cloudtest.OpAssign, cloudtest.OpAttach, cloudtest.OpUnassign, "used again by another node", "crash", "leader", "fence shut in a call", "refused", "lost", "partial",
-		"lost write", "conflict", "marked", "ready", "refused by agent", "returned", "pod", "instance terminated", "converged",
+		"lost write", "conflict", "marked", "ready", "refused by agent", "returned", "pod", "instance terminated", "agent replaced", "prefix unassigned", "converged",
 	} {
 		if total[what] == 0 {
 			t.Errorf("the histories leave something out: %s", what)
@@ -138,7 +138,9 @@ func newWorld(seed uint64) *world {
 	}
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	w.ctx = explain.WithCause(w.ctx, &explain.Cause{Rule: "ipam.memory allocate"})
-	w.cloud.PerInterface, w.cloud.Interfaces = 6, 2
+	if w.cloud.PerInterface, w.cloud.Interfaces = 6, 2; seed%3 == 0 {
+		w.cloud.PerInterface, w.cloud.PrefixBits = 8, 30
+	}
 	w.cloud.Fault = w.fault
 	for i := range 3 {
 		w.register(fmt.Sprintf("n%d", i), i == 2)
@@ -214,6 +216,10 @@ func (w *world) administer(name string) {
 	if w.chance(70) {
 		n.Spec.IPAM.PreAllocate, n.Spec.IPAM.MinAllocate = 1+w.r.IntN(4), w.r.IntN(7)
 		w.stored(n)
+		return
+	}
+	if w.chance(40) {
+		w.agents[name].replace()
 		return
 	}
 	w.tally["instance terminated"]++
@@ -301,6 +307,9 @@ func (w *world) fault(operation string) (f cloudtest.Fault) {
 	}
 	if f.Refuse == nil {
 		w.tally[operation]++
+		if operation == cloudtest.OpUnassign && w.cloud.PrefixBits > 0 {
+			w.tally["prefix unassigned"]++
+		}
 	}
 	w.logf("  %s %+v", operation, f)
 	return f
@@ -453,6 +462,7 @@ func (c client) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured,
 		return nil, apierrors.NewNotFound(ref.Resource.GroupResource(), ref.Name)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(n.DeepCopy())
+	w.meanwhile()
 	return &unstructured.Unstructured{Object: content}, err
 }
 

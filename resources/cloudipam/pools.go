@@ -4,7 +4,6 @@
 package cloudipam
 
 import (
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,9 +11,17 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
-// Agents from 1.20 have the protocol of pools: they request a number of addresses of the pool named default, the operator
-// lists CIDRs in spec.ipam.pools.allocated, and an agent releases one by removing it from there. It is visible per node.
-const poolName = "default"
+// Agents from 1.20 have the protocol of pools in the mode eni: they request a number of addresses of the pool named default, use what
+// status.eni.enis shows, and list the CIDRs that they use, or may use, in spec.ipam.pools.allocated. They alone write that list. A
+// CIDR that they take off it may be used again for as long as the status shows it.
+const (
+	poolName      = "default"
+	modeWithPools = "eni"
+)
+
+// returnDelay is for how long the status must not have shown a CIDR before it is unassigned: an agent that uses it again at the last
+// moment lists it within this time.
+const returnDelay = 10 * time.Second
 
 // requested is how many addresses an agent with the protocol of pools asks for.
 func requested(spec *v2.IPAMSpec) (n int, ok bool) {
@@ -26,7 +33,14 @@ func requested(spec *v2.IPAMSpec) (n int, ok bool) {
 	return n, ok
 }
 
-// allocated are the CIDRs that are listed for an agent with the protocol of pools.
+// hasPools reports whether the agent of a node has the protocol of pools now (CIPAM-37). One of 1.19 leaves the request of a newer
+// agent as it was, and lists which addresses are used; a newer one lists none of these.
+func hasPools(mode string, spec *v2.IPAMSpec, status *v2.IPAMStatus) bool {
+	_, asks := requested(spec)
+	return mode == modeWithPools && asks && len(status.Used) == 0
+}
+
+// allocated are the CIDRs that an agent with the protocol of pools lists.
 func allocated(spec *v2.IPAMSpec) map[string]bool {
 	set := map[string]bool{}
 	for _, p := range spec.Pools.Allocated {
@@ -51,53 +65,81 @@ func cidrOf(address string, a Address) string {
 	return netip.PrefixFrom(ip, ip.BitLen()).String()
 }
 
-// returned are the addresses of the pool that the agent has removed from the CIDRs: the operator lists an address in both at
-// once, and agents do not change the pool. Without any CIDR nothing was listed yet.
-func returned(spec *v2.IPAMSpec, has map[string]Address) []string {
-	if _, ok := requested(spec); !ok {
-		return nil
-	}
-	listed := allocated(spec)
+// unlisted are the addresses that can be unassigned and that the agent's list lacks, as many as the node can do without. Those of a
+// prefix are all among them, or none. An agent that lists nothing has not begun.
+func (s snapshot) unlisted(p Provider) (list []string) {
+	listed := allocated(&s.node.Spec.IPAM)
 	if len(listed) == 0 {
 		return nil
 	}
-	var list []string
-	for a := range spec.Pool {
-		if of, ok := has[a]; ok && !listed[cidrOf(a, of)] {
-			list = append(list, a)
+	isListed := func(a string) bool { return listed[cidrOf(a, s.has[a])] }
+	spare := len(s.has) - max(s.minAllocate, s.used+s.preAllocate)
+	for _, of := range s.instance.Interfaces {
+		one := *s.instance
+		one.Interfaces = []Interface{of}
+		for _, unit := range s.unitsOf(p.Releasable(s.node, &one, isListed, len(s.has))) {
+			if len(unit) <= spare {
+				list = append(list, unit...)
+				spare -= len(unit)
+			}
 		}
 	}
-	slices.Sort(list)
 	return list
 }
 
-// setAllocated lists the CIDRs of a pool: those that are listed, those of addresses that are new in the pool, and those of
-// addresses that are offered again. pool is what the object has had.
-func setAllocated(spec *v2.IPAMSpec, pool map[string]v2.AllocationIP, has map[string]Address, offered func(string) bool) {
-	_, wanted := requested(spec)
-	listed, want := allocated(spec), map[string]bool{}
-	for a := range spec.Pool {
-		c := cidrOf(a, has[a])
-		if _, known := pool[a]; wanted && c != "" && (len(listed) == 0 || listed[c] || !known || offered(a)) {
-			want[c] = true
+// leave takes over the addresses that the agent's list lacks. Those that it has lacked for the delay are hidden from the agent, and
+// ready are those that have been hidden for returnDelay. pause is when the next step is due, 0 for never.
+func (r *releases) leave(addresses []string, now time.Time, delay time.Duration) (ready []string, pause time.Duration) {
+	r.propose(addresses, now)
+	for _, a := range addresses {
+		of := r.byAddress[a]
+		if !of.marked && now.Sub(of.since) >= delay {
+			of = release{since: now, marked: true}
+			r.byAddress[a] = of
 		}
+		rest := delay - now.Sub(of.since)
+		if of.marked {
+			rest = returnDelay - now.Sub(of.since)
+		}
+		if rest <= 0 {
+			ready = append(ready, a)
+			continue
+		}
+		pause = sooner(pause, rest)
 	}
-	if maps.Equal(listed, want) {
-		return
+	return ready, pause
+}
+
+// hidden says which addresses the agent of a CiliumNode is not to see: those that were unassigned, and those that are to be, unless the
+// agent has listed them again, or is of another release now.
+func (c *controller) hidden(n *v2.CiliumNode, st *nodeState, s snapshot) func(string) bool {
+	if !s.pools || !hasPools(c.Cluster.IPAM, &n.Spec.IPAM, &n.Status.IPAM) {
+		return st.isDetached
 	}
-	spec.Pools.Allocated = slices.DeleteFunc(slices.Clone(spec.Pools.Allocated), func(p v2.IPAMPoolAllocation) bool { return p.Pool == poolName })
-	if len(want) > 0 {
-		spec.Pools.Allocated = append(spec.Pools.Allocated, v2.IPAMPoolAllocation{Pool: poolName, CIDRs: slices.Sorted(maps.Keys(want))})
+	listed := allocated(&n.Spec.IPAM)
+	return func(a string) bool {
+		return st.isDetached(a) || st.byAddress[a].marked && !listed[cidrOf(a, s.has[a])]
 	}
 }
 
-// agree takes over the addresses that an agent has returned, and returns those that it has not used for the delay.
-func (r *releases) agree(addresses []string, now time.Time, delay time.Duration) (ready []string) {
-	r.propose(addresses, now)
-	for _, a := range addresses {
-		if now.Sub(r.byAddress[a].since) >= delay {
-			ready = append(ready, a)
+// hide takes addresses, and prefixes whose first address is hidden, off what an agent with the protocol of pools uses.
+func hide(status *v2.ENIStatus, isHidden func(string) bool) {
+	for id, of := range status.ENIs {
+		of.Addresses = slices.DeleteFunc(slices.Clone(of.Addresses), isHidden)
+		of.Prefixes = slices.DeleteFunc(slices.Clone(of.Prefixes), func(prefix string) bool {
+			p, err := netip.ParsePrefix(prefix)
+			return err == nil && isHidden(p.Masked().Addr().String())
+		})
+		status.ENIs[id] = of
+	}
+}
+
+// shows reports whether a status shows an address, or the prefix that has it, to an agent with the protocol of pools.
+func shows(status *v2.ENIStatus, address string, a Address) bool {
+	for _, of := range status.ENIs {
+		if slices.Contains(of.Addresses, address) || a.Prefix != "" && slices.Contains(of.Prefixes, a.Prefix) {
+			return true
 		}
 	}
-	return ready
+	return false
 }

@@ -17,6 +17,8 @@ import (
 //   - Complete: Read returns every instance and subnet, of all pages, or an error. An error of any page is an error of Read.
 //   - Fresh: ReadInstances asks the cloud, and returns those of the instances that exist. An instance that is left out
 //     does not exist.
+//   - Lasting: what the provider has added is in its later reads, also while the lists of the cloud do not show it yet: [Recent] is
+//     for that.
 //   - Immutable: what a read has returned is not changed later.
 //   - Pure: Limits, Addresses, FreeInterface, Releasable and SetStatus make no call, depend on their arguments only, change
 //     none but the status, and return the same for the same.
@@ -24,7 +26,7 @@ import (
 //     Where a cloud has prefixes, count is rounded up to whole ones.
 //   - Whole: a call that returns an error has changed nothing, or what it has changed is in the next read. An interface
 //     that could not be attached is deleted. CreateInterface says in which subnet it was to be, also with an error.
-//   - Idempotent: Unassign of an address that the interface does not have is no error.
+//   - Idempotent: Unassign of an address or prefix that the interface does not have is no error.
 //   - Guarded: every call passes the door. Nothing is changed behind a shut fence, outside the term, or in a plan, where
 //     the error is outside.ErrPlanned.
 //   - Prompt: calls end when their context ends.
@@ -46,9 +48,10 @@ type Provider interface {
 	// CreateInterface attaches a new interface with up to count addresses for pods. It is called if Limits shows an empty
 	// slot. The result says in which subnet, also with an error, and how many addresses it has.
 	CreateInterface(ctx context.Context, n *Node, i *Instance, subnets map[string]Subnet, count int) (Created, error)
-	// Releasable returns up to count addresses of one interface, the one with most, that can be released and are not used.
+	// Releasable returns up to count addresses of one interface, the one with most, that can be released and are not used. A
+	// prefix is released as a whole: all of its addresses count.
 	Releasable(n *Node, i *Instance, isUsed func(address string) bool, count int) Surplus
-	// Unassign removes addresses from an interface. It is not known to the agent that uses none of them any more.
+	// Unassign removes addresses, or prefixes, from an interface. It is not known to the agent that uses none of them any more.
 	Unassign(ctx context.Context, n *Node, i *Instance, from Surplus) error
 	// SetStatus sets the provider's part of the status of a CiliumNode. i is nil if the instance is not known. Lists are
 	// in a fixed order.
@@ -61,6 +64,18 @@ type Provider interface {
 // limits. It is called for instances without an empty slot, and is Pure.
 type Explainer interface {
 	ExhaustedError(n *Node, i *Instance, subnets map[string]Subnet) error
+}
+
+// StaticAddresser is a [Provider] whose instances can have a public address of their own: spec.ipam.static-ip-tags of a CiliumNode asks
+// for one that has all of these tags. The address goes to status.ipam.assigned-static-ip, and is never taken away.
+type StaticAddresser interface {
+	// StaticIP returns the public address that the instance was read with, "" if it has none, or if reads do not show it. It is
+	// Pure.
+	StaticIP(n *Node, i *Instance) string
+	// AssignStaticIP gives the instance a public address that has the tags and is free, and returns it. If the instance has
+	// one already, that is returned. An error has changed nothing, or the next call takes over what it has changed. It is Guarded
+	// and Prompt.
+	AssignStaticIP(ctx context.Context, n *Node, i *Instance) (address string, err error)
 }
 
 // Node is a CiliumNode for a provider, which does not change it.
@@ -134,7 +149,8 @@ type Created struct {
 type Surplus struct {
 	Interface string
 	Subnet    string
-	Addresses []string
+	Addresses []string // single ones
+	Prefixes  []string // with all of their addresses. Unassign gets these or single addresses, not both
 }
 
 // NodeError is an error that users see in the status of the CiliumNode, since they can remedy it. Text is the same for the

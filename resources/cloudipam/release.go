@@ -22,6 +22,7 @@ type releases struct {
 	detached map[string]tombstone
 }
 
+// release is the state of one address: surplus since then, or marked for the agent, by an entry or because it is hidden since then.
 type release struct {
 	since  time.Time
 	marked bool

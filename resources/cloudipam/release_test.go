@@ -10,37 +10,66 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
-// CIPAM-25: an address is released if the object shows that the agent does not use it, whatever the cache has shown.
+// CIPAM-25 and CIPAM-38: an address is released if the object shows that the agent does not use it, whatever the cache has shown.
 func TestIsReleased(t *testing.T) {
-	pools := func(listed ...string) func(*v2.CiliumNode) {
+	pools := func(shown string, listed ...string) func(*v2.CiliumNode) {
 		return func(n *v2.CiliumNode) {
-			n.Spec.IPAM.Pool = map[string]v2.AllocationIP{"10.0.0.1": {}}
 			n.Spec.IPAM.Pools.Requested = []v2.IPAMPoolRequest{{Pool: "default"}}
 			n.Spec.IPAM.Pools.Allocated = []v2.IPAMPoolAllocation{{Pool: "default", CIDRs: listed}}
+			n.Status.ENI.ENIs = map[string]v2.ENI{"eni-1": {Addresses: []string{"10.0.0.9", shown}}}
 		}
 	}
 	state := func(s v2.IPReleaseStatus) func(*v2.CiliumNode) {
 		return func(n *v2.CiliumNode) { n.Status.IPAM.ReleaseIPs = states{"10.0.0.1": s} }
 	}
 	for name, test := range map[string]struct {
-		edit func(*v2.CiliumNode)
-		want bool
+		edit  func(*v2.CiliumNode)
+		pools bool
+		want  bool
 	}{
-		"ready":  {state(v2.IPReadyForRelease), true},
-		"marked": {state(v2.IPMarkedForRelease), false},
-		"kept":   {state(v2.IPDoNotRelease), false},
-		"none":   {func(*v2.CiliumNode) {}, false},
+		"ready":  {state(v2.IPReadyForRelease), false, true},
+		"marked": {state(v2.IPMarkedForRelease), false, false},
+		"kept":   {state(v2.IPDoNotRelease), false, false},
+		"none":   {func(*v2.CiliumNode) {}, false, false},
 		"ready and used": {func(n *v2.CiliumNode) {
 			state(v2.IPReadyForRelease)(n)
 			n.Status.IPAM.Used = map[string]v2.AllocationIP{"10.0.0.1": {}}
-		}, false},
-		"returned":          {pools("10.0.0.2/32"), true},
-		"listed":            {pools("10.0.0.1/32"), false},
-		"nothing is listed": {pools(), false},
+		}, false, false},
+		"returned and hidden": {pools("10.0.0.2", "10.0.0.2/32"), true, true},
+		"returned and shown":  {pools("10.0.0.1", "10.0.0.2/32"), true, false},
+		"listed":              {pools("10.0.0.2", "10.0.0.1/32"), true, false},
+		"nothing is listed":   {pools("10.0.0.2"), true, false},
 	} {
 		var n v2.CiliumNode
-		if test.edit(&n); isReleased(&n, "10.0.0.1", Address{}) != test.want {
+		if test.edit(&n); isReleased(&n, test.pools, "10.0.0.1", Address{}) != test.want {
 			t.Errorf("%s: not %t", name, test.want)
+		}
+	}
+}
+
+// CIPAM-37; number 44 of the contract's ipam-cloud.md: which protocol an agent has.
+func TestWhichProtocol(t *testing.T) {
+	asks := v2.IPAMSpec{Pools: v2.IPAMPools{Requested: []v2.IPAMPoolRequest{{Pool: "default", Needed: v2.IPAMPoolDemand{IPv4Addrs: 38}}}}}
+	of := v2.IPAMSpec{Pools: v2.IPAMPools{Requested: []v2.IPAMPoolRequest{{Pool: "other"}}}}
+	used := v2.IPAMStatus{Used: map[string]v2.AllocationIP{"10.0.0.1": {}}}
+	none := v2.IPAMStatus{Used: map[string]v2.AllocationIP{}}
+	for name, test := range map[string]struct {
+		mode   string
+		spec   v2.IPAMSpec
+		status v2.IPAMStatus
+		want   bool
+	}{
+		"1.20":                  {"eni", asks, v2.IPAMStatus{}, true},
+		"1.20, empty":           {"eni", asks, none, true},
+		"back to 1.19":          {"eni", asks, used, false},
+		"1.19":                  {"eni", v2.IPAMSpec{}, none, false},
+		"another pool":          {"eni", of, none, false},
+		"Azure after pools":     {"azure", asks, none, false},
+		"Alibaba after pools":   {"alibabacloud", asks, none, false},
+		"1.19 that uses others": {"eni", of, used, false},
+	} {
+		if got := hasPools(test.mode, &test.spec, &test.status); got != test.want {
+			t.Errorf("%s: %t", name, got)
 		}
 	}
 }

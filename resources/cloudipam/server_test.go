@@ -290,7 +290,7 @@ func TestServerRestartsDuringAHandshake(t *testing.T) {
 	s.wantPool("a", 30)
 }
 
-// CIPAM-37 to CIPAM-40: agents from 1.20 request addresses of a pool, and release CIDRs.
+// CIPAM-37 to CIPAM-40: agents from 1.20 request addresses of a pool, list what they use, and release CIDRs.
 func TestServerAgentsWithPools(t *testing.T) {
 	s := newServer(t)
 	s.cloud.PerInterface = 50
@@ -300,27 +300,24 @@ func TestServerAgentsWithPools(t *testing.T) {
 	}
 	s.run("a", func(n *v2.CiliumNode) { request(n, 20) })
 	s.wantPool("a", 20)
-	listed := func() []string {
-		if of := s.nodes.Read("a").Spec.IPAM.Pools.Allocated; len(of) == 1 && of[0].Pool == "default" {
-			return of[0].CIDRs
-		}
-		return nil
-	}
-	operatortest.Eventually(t, "all are listed", func() bool { return len(listed()) == 20 })
-	back := listed()[10:]
+	all := shown(s.nodes.Read("a"))
 	s.nodes.Edit("a", false, func(n *v2.CiliumNode) {
 		request(n, 10)
-		n.Spec.IPAM.Pools.Allocated[0].CIDRs = n.Spec.IPAM.Pools.Allocated[0].CIDRs[:10]
+		n.Spec.IPAM.Pools.Allocated = []v2.IPAMPoolAllocation{{Pool: "default", CIDRs: all[:10], AllowFirstIP: true, AllowLastIP: true}}
 	})
 	s.wantPool("a", 10)
+	operatortest.Eventually(t, "they are unassigned", func() bool { return len(s.cloud.Owners()) == 10 })
 	owners := s.cloud.Owners()
-	for _, c := range back {
+	for _, c := range all[10:] {
 		if owners[strings.TrimSuffix(c, "/32")] != "" {
 			t.Errorf("%s is still assigned", c)
 		}
 	}
+	if listed := s.nodes.Read("a").Spec.IPAM.Pools.Allocated; len(listed) != 1 || !slices.Equal(listed[0].CIDRs, all[:10]) || !listed[0].AllowFirstIP {
+		t.Errorf("the list of the agent is %v", listed)
+	}
 	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { request(n, 12) })
-	operatortest.Eventually(t, "more are listed", func() bool { return len(listed()) == 12 })
+	s.wantPool("a", 12)
 }
 
 // CIPAM-E10; CIPAM-31: a conflict costs another attempt, and what the agent wrote stays.

@@ -12,8 +12,6 @@ const defaultPreAllocate = 8
 type watermarks struct {
 	available int // addresses that its pods can use, used or not
 	used      int
-	returned  int // more addresses, which an agent with pools does not want now
-	blocked   int // addresses that cannot be released: used, or of a prefix with a used one
 
 	preAllocate  int
 	minAllocate  int
@@ -39,15 +37,15 @@ func newWatermarks(spec *v2.IPAMSpec, l Limits) watermarks {
 func (w watermarks) needed() int {
 	n := w.preAllocate - (w.available - w.used)
 	if w.minAllocate > 0 {
-		n = max(n, w.minAllocate-w.available-w.returned)
+		n = max(n, w.minAllocate-w.available)
 	}
 	return max(0, w.capped(n))
 }
 
 // capped is a number of further addresses, or what max-allocate leaves of it.
 func (w watermarks) capped(n int) int {
-	if has := w.available + w.returned; w.maxAllocate > 0 && has+n > w.maxAllocate {
-		n = w.maxAllocate - has
+	if w.maxAllocate > 0 && w.available+n > w.maxAllocate {
+		n = w.maxAllocate - w.available
 	}
 	return n
 }
@@ -61,13 +59,13 @@ func (w watermarks) request(pending int) int {
 // excess is how many addresses the node does not need.
 func (w watermarks) excess() int {
 	reserved := w.minAllocate + w.maxAboveMark
-	if w.blocked <= reserved {
+	if w.used <= reserved {
 		if w.available <= reserved {
 			return 0
 		}
-		if w.blocked+w.preAllocate <= reserved {
+		if w.used+w.preAllocate <= reserved {
 			return w.available - reserved
 		}
 	}
-	return max(0, w.available-w.blocked-w.preAllocate-w.maxAboveMark)
+	return max(0, w.available-w.used-w.preAllocate-w.maxAboveMark)
 }

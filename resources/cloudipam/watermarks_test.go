@@ -41,7 +41,7 @@ func TestExcess(t *testing.T) {
 		{16, 8, 4, 24, 1, 4},
 		{0, 8, 8, 24, 4, 4},
 	} {
-		w := watermarks{available: test.available, used: test.used, blocked: test.used, preAllocate: test.pre, minAllocate: test.minimum, maxAboveMark: test.above}
+		w := watermarks{available: test.available, used: test.used, preAllocate: test.pre, minAllocate: test.minimum, maxAboveMark: test.above}
 		if got := w.excess(); got != test.want {
 			t.Errorf("%+v: %d", test, got)
 		}
@@ -71,7 +71,6 @@ func TestWatermarksAgree(t *testing.T) {
 		w := newWatermarks(spec, Limits{Addresses: r.IntN(40)})
 		w.available = r.IntN(60)
 		w.used = r.IntN(w.available + 1)
-		w.blocked = w.used
 		needed, excess, request := w.needed(), w.excess(), w.request(r.IntN(30))
 		after := w
 		after.available += request

@@ -4,6 +4,7 @@
 package cloudipam
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -32,7 +33,7 @@ func (c *controller) writeNode(ctx context.Context, n *ciliumNode, st *nodeState
 		return err
 	}
 	return c.update(ctx, n, st, "", func(n *v2.CiliumNode) error {
-		setSpec(n, st, s)
+		c.setSpec(n, st, s)
 		return nil
 	})
 }
@@ -89,9 +90,13 @@ func (c *controller) setStatus(n *v2.CiliumNode, st *nodeState, s snapshot) {
 	if status.IPAM.Used == nil {
 		status.IPAM.Used = map[string]v2.AllocationIP{}
 	}
-	status.IPAM.OperatorStatus.Error = st.problem
+	status.IPAM.OperatorStatus.Error = cmp.Or(st.problem, st.static.problem)
+	if address := c.staticIP(st, s); address != "" {
+		status.IPAM.AssignedStaticIP = address
+	}
 	c.Provider.SetStatus(s.node, s.instance, status)
-	if _, pools := requested(&n.Spec.IPAM); pools {
+	if s.pools {
+		hide(&status.ENI, c.hidden(n, st, s))
 		status.IPAM.ReleaseIPs = nil
 		return
 	}
@@ -107,15 +112,13 @@ func (r *releases) isDetached(address string) bool {
 	return is
 }
 
-// setSpec sets what the operator has in the spec.
-func setSpec(n *v2.CiliumNode, st *nodeState, s snapshot) {
+// setSpec sets what the operator has in the spec. spec.ipam.pools is the agent's.
+func (c *controller) setSpec(n *v2.CiliumNode, st *nodeState, s snapshot) {
 	ipam := &n.Spec.IPAM
-	was := ipam.Pool
-	ipam.Pool = s.pool(was, st.isDetached)
+	ipam.Pool = s.pool(ipam.Pool, c.hidden(n, st, s))
 	if ipam.PreAllocate == 0 {
 		ipam.PreAllocate = s.limits.PreAllocate
 	}
-	setAllocated(ipam, was, s.has, func(a string) bool { return st.offered[a] })
 }
 
 // confirmed are those of the addresses that the API server shows as released by the agent, too: the cache may show an answer
@@ -133,18 +136,21 @@ func (c *controller) confirmed(ctx context.Context, s snapshot, addresses []stri
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &is); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return !isReleased(&is, a, s.has[a]) }), nil
+	if hasPools(c.Cluster.IPAM, &is.Spec.IPAM, &is.Status.IPAM) != s.pools {
+		return nil, nil // by another agent
+	}
+	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return !isReleased(&is, s.pools, a, s.has[a]) }), nil
 }
 
-// isReleased reports whether an agent uses an address neither now nor before the operator offers it again.
-func isReleased(n *v2.CiliumNode, address string, of Address) bool {
+// isReleased reports whether an agent, with the protocol of pools or without, uses an address neither now nor before the operator
+// offers it again.
+func isReleased(n *v2.CiliumNode, pools bool, address string, of Address) bool {
 	if _, used := n.Status.IPAM.Used[address]; used {
 		return false
 	}
-	if _, pools := requested(&n.Spec.IPAM); pools {
-		_, isInPool := n.Spec.IPAM.Pool[address]
+	if pools {
 		listed := allocated(&n.Spec.IPAM)
-		return isInPool && len(listed) > 0 && !listed[cidrOf(address, of)]
+		return len(listed) > 0 && !listed[cidrOf(address, of)] && !shows(&n.Status.ENI, address, of)
 	}
 	return n.Status.IPAM.ReleaseIPs[address] == v2.IPReadyForRelease
 }

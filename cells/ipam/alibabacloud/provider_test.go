@@ -57,7 +57,7 @@ func TestProvider(t *testing.T) {
 				}
 				return cloudtest.Subject{
 					New:  func(d *outside.Door) cloudipam.Provider { return providerOf(t, Config{}, n, d) },
-					Node: node, Other: "i-2", Changes: c.Changes, Breaker: &breaker,
+					Node: node, Other: "i-2", Changes: c.Changes, Breaker: &breaker, Lag: func() { c.SetStale(4) },
 				}
 			})
 		})

@@ -116,7 +116,7 @@ func TestProvider(t *testing.T) {
 				return cloudtest.Subject{
 					New:   func(d *outside.Door) cloudipam.Provider { return providerOf(t, config, d) },
 					Node:  nodeOf("i-1", nil),
-					Other: "i-2", Changes: c.Changes, Breaker: &breaker,
+					Other: "i-2", Changes: c.Changes, Breaker: &breaker, Lag: c.Freeze,
 				}
 			})
 		})

@@ -28,6 +28,9 @@ func TestCheckNotices(t *testing.T) {
 				p := whole(d).(*provider)
 				return broken[name].edit(p)
 			}
+			if broken[name].promise == "Lasting" {
+				s.Lag = whole(nil).(*provider).cloud.Freeze
+			}
 			return s
 		})
 		return
@@ -62,6 +65,8 @@ var broken = map[string]struct {
 	"one address too many":             {"Exact", func(p *provider) cloudipam.Provider { return generous{p} }},
 	"no subnet with an error":          {"Whole", func(p *provider) cloudipam.Provider { return silent{p} }},
 	"surplus of the first interface":   {"Idempotent", func(p *provider) cloudipam.Provider { return first{p} }},
+	"changes that lists do not show":   {"Lasting", func(p *provider) cloudipam.Provider { return p }},
+	"a public address for each call":   {"Static", func(p *provider) cloudipam.Provider { return wasteful{p} }},
 	"surplus of the last interface":    {"Idempotent", func(p *provider) cloudipam.Provider { return last{p} }},
 }
 
@@ -70,6 +75,21 @@ type unguarded struct{ *provider }
 func (p unguarded) ReadInstances(ctx context.Context, ids []string) (map[string]*cloudipam.Instance, error) {
 	list, _, err := p.cloud.get(ctx, OpGet, ids)
 	return instancesOf(list), err
+}
+
+type wasteful struct{ *provider }
+
+func (p wasteful) AssignStaticIP(ctx context.Context, n *cloudipam.Node, i *cloudipam.Instance) (string, error) {
+	p.cloud.unpublish(i.ID)
+	i.Detail = ""
+	return p.provider.AssignStaticIP(ctx, n, i)
+}
+
+// unpublish takes the public address off an instance.
+func (c *Cloud) unpublish(instance string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.instances[instance].public = ""
 }
 
 type deaf struct{ *provider }

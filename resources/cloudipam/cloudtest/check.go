@@ -33,6 +33,12 @@ type Subject struct {
 	Changes func() int
 	// Breaker is asked by the cloud whether a call fails.
 	Breaker *Breaker
+	// Lag has the lists of the cloud be late from now on: they do not show, for a while, what is changed. It is nil for a cloud that is
+	// consistent.
+	Lag func()
+	// Static are the tags of a public address of the cloud that is free, if the provider is a [cloudipam.StaticAddresser]. No other
+	// address has them.
+	Static map[string]string
 	// Fixed is a cloud whose instances keep their interfaces and addresses: its provider attaches and releases nothing, and
 	// there is no empty slot.
 	Fixed bool
@@ -43,7 +49,7 @@ func Check(t *testing.T, newSubject func(*testing.T) Subject) {
 	t.Helper()
 	for name, check := range map[string]func(*checker){
 		"Complete": (*checker).complete, "Fresh": (*checker).fresh, "Immutable": (*checker).immutable, "Pure": (*checker).pure,
-		"Exact": (*checker).exact, "Whole": (*checker).whole, "Idempotent": (*checker).idempotent, "Guarded": (*checker).guarded,
+		"Exact": (*checker).exact, "Lasting": (*checker).lasting, "Static": (*checker).static, "Whole": (*checker).whole, "Idempotent": (*checker).idempotent, "Guarded": (*checker).guarded,
 		"Prompt": (*checker).prompt, "Concurrent": (*checker).concurrent,
 	} {
 		t.Run(name, func(t *testing.T) {

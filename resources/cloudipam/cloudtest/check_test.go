@@ -20,6 +20,7 @@ func TestProvider(t *testing.T) { Check(t, subject) }
 
 func subject(*testing.T) Subject {
 	c := NewCloud("10.0.0.0/24")
+	c.Public = map[string]map[string]string{"203.0.113.7": {"pool": "eip"}}
 	var breaker Breaker
 	c.Fault = func(string) (f Fault) {
 		if breaker.Fails() {
@@ -33,6 +34,6 @@ func subject(*testing.T) Subject {
 		New:     func(d *outside.Door) cloudipam.Provider { return NewProvider(c, d) },
 		Node:    &cloudipam.Node{Name: "a", InstanceID: "i-1", Spec: &v2.CiliumNodeSpec{InstanceID: "i-1"}, Status: &v2.CiliumNodeStatus{}},
 		Other:   "i-2",
-		Changes: c.Changes, Breaker: &breaker,
+		Changes: c.Changes, Breaker: &breaker, Static: map[string]string{"pool": "eip"},
 	}
 }

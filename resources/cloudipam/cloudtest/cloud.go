@@ -20,6 +20,10 @@ import (
 type Cloud struct {
 	// Interfaces and PerInterface are the quotas of every instance: by default 3 interfaces of 9 addresses.
 	Interfaces, PerInterface int
+	// PrefixBits has interfaces get prefixes of this length, and no single addresses; 0 for single addresses.
+	PrefixBits int
+	// Public are public addresses that no instance has yet, by the tags that they have.
+	Public map[string]map[string]string
 	// Fault is called for every call with the name of its operation, with the lock of the cloud: it must not use the cloud.
 	// nil is for no faults.
 	Fault func(operation string) Fault
@@ -32,6 +36,7 @@ type Cloud struct {
 	free      map[string][]netip.Addr // by subnet, the one released last at the end
 	calls     map[string]int          // by operation
 	number    int                     // of the last interface
+	frozen    map[string]machineView  // what reads show, nil for what is so
 }
 
 // Fault is what goes wrong in a call.
@@ -44,7 +49,10 @@ type Fault struct {
 	Partial bool
 }
 
-type machine struct{ interfaces []*nic }
+type machine struct {
+	interfaces []*nic
+	public     string
+}
 
 type nic struct {
 	id, subnet string
@@ -63,6 +71,7 @@ const (
 	OpAssign   = "AssignAddresses"
 	OpUnassign = "UnassignAddresses"
 	OpAttach   = "AttachInterface"
+	OpPublish  = "AssociatePublicAddress"
 )
 
 // NewCloud returns a cloud with one subnet.
@@ -130,7 +139,7 @@ func (c *Cloud) Calls() map[string]int {
 // Changes is the number of calls that change something.
 func (c *Cloud) Changes() int {
 	calls := c.Calls()
-	return calls[OpAssign] + calls[OpUnassign] + calls[OpAttach]
+	return calls[OpAssign] + calls[OpUnassign] + calls[OpAttach] + calls[OpPublish]
 }
 
 // call runs f as a call of an operation.
@@ -165,11 +174,26 @@ func Throttled(d time.Duration) error {
 // machineView is an instance as a client reads it.
 type machineView struct {
 	id         string
+	public     string
 	interfaces []nic
 }
 
+// Freeze has reads show none of the changes that are made from now on.
+func (c *Cloud) Freeze() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frozen := map[string]machineView{}
+	for id := range c.instances {
+		frozen[id] = c.view(id)
+	}
+	c.frozen = frozen
+}
+
 func (c *Cloud) view(id string) machineView {
-	v := machineView{id: id}
+	if of, is := c.frozen[id]; is {
+		return of
+	}
+	v := machineView{id: id, public: c.instances[id].public}
 	for _, n := range c.instances[id].interfaces {
 		copied := *n
 		copied.addresses = slices.Clone(n.addresses)
@@ -228,43 +252,110 @@ func (c *Cloud) assign(ctx context.Context, instance, nicID string, count int) e
 	})
 }
 
+// blocks is how many addresses are given out together.
+func (c *Cloud) block() int {
+	if c.PrefixBits == 0 {
+		return 1
+	}
+	return 1 << (32 - c.PrefixBits)
+}
+
+// prefixOf is the prefix of an address, "" for a single one.
+func (c *Cloud) prefixOf(address string) string {
+	if c.PrefixBits == 0 {
+		return ""
+	}
+	return netip.PrefixFrom(netip.MustParseAddr(address), c.PrefixBits).Masked().String()
+}
+
 func (c *Cloud) add(n *nic, count int, f Fault) error {
+	count = (count + c.block() - 1) / c.block() * c.block()
 	if len(n.addresses)+count > c.PerInterface || c.freeIn(n.subnet) < count {
 		return ErrQuota
 	}
 	if f.Partial {
-		count = 1
+		count = c.block()
 	}
-	for range count {
-		n.addresses = append(n.addresses, c.take(n.subnet))
+	for range count / c.block() {
+		n.addresses = append(n.addresses, c.take(n.subnet)...)
 	}
 	return nil
 }
 
-// take returns a free address: the one that was released last.
-func (c *Cloud) take(id string) string {
+// take returns a free address, or those of a free prefix: what was released last.
+func (c *Cloud) take(id string) (block []string) {
+	size := c.block()
 	if free := c.free[id]; len(free) > 0 {
-		c.free[id] = free[:len(free)-1]
-		return free[len(free)-1].String()
+		c.free[id] = free[:len(free)-size]
+		for _, a := range free[len(free)-size:] {
+			block = append(block, a.String())
+		}
+		return block
 	}
 	s := c.subnets[id]
-	a := s.next
-	s.next = a.Next()
-	return a.String()
+	if size > 1 { // prefixes begin where their length wants it
+		for netip.PrefixFrom(s.next, c.PrefixBits).Masked().Addr() != s.next {
+			s.next = s.next.Next()
+		}
+	}
+	for range size {
+		block = append(block, s.next.String())
+		s.next = s.next.Next()
+	}
+	return block
 }
 
-func (c *Cloud) unassign(ctx context.Context, instance, nicID string, addresses []string) error {
+// errNotWhole is the error of a request to take single addresses off a prefix.
+var errNotWhole = errors.New("the address is part of a prefix")
+
+func (c *Cloud) unassign(ctx context.Context, instance, nicID string, addresses, prefixes []string) error {
 	return c.call(ctx, OpUnassign, func(f Fault) error {
 		n, err := c.find(instance, nicID)
 		if err != nil {
 			return err
 		}
+		if c.PrefixBits > 0 && len(addresses) > 0 {
+			return errNotWhole
+		}
 		if f.Partial {
-			addresses = addresses[:1]
+			addresses, prefixes = addresses[:min(1, len(addresses))], prefixes[:min(1, len(prefixes))]
 		}
 		c.release(n, addresses)
+		for _, prefix := range prefixes {
+			c.release(n, slices.DeleteFunc(slices.Clone(n.addresses), func(a string) bool { return c.prefixOf(a) != prefix }))
+		}
 		return nil
 	})
+}
+
+// publish associates a free public address that has all of the tags.
+func (c *Cloud) publish(ctx context.Context, instance string, tags map[string]string) (address string, err error) {
+	err = c.call(ctx, OpPublish, func(Fault) error {
+		m := c.instances[instance]
+		if m == nil {
+			return fmt.Errorf("instance %s does not exist", instance)
+		}
+		for _, free := range slices.Sorted(maps.Keys(c.Public)) {
+			if m.public == "" && hasAll(c.Public[free], tags) {
+				m.public = free
+				delete(c.Public, free)
+			}
+		}
+		if address = m.public; address == "" {
+			return fmt.Errorf("no free public address has the tags %v", tags)
+		}
+		return nil
+	})
+	return address, err
+}
+
+func hasAll(tags, wanted map[string]string) bool {
+	for key, value := range wanted {
+		if tags[key] != value {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *Cloud) release(n *nic, addresses []string) {

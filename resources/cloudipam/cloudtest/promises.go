@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"reflect"
 	"slices"
 	"sync"
@@ -70,6 +71,80 @@ func (k *checker) fresh() {
 	k.Breaker.breakAll()
 	if _, err := k.p.ReadInstances(k.Context(), []string{k.Node.InstanceID}); err == nil {
 		k.Error("all calls fail, and ReadInstances returns no error")
+	}
+}
+
+// lasting checks what reads show while the lists of the cloud are late.
+func (k *checker) lasting() {
+	if k.Lag == nil {
+		k.Skip("the lists of the cloud are never late")
+	}
+	s, i := k.read()
+	had := len(k.p.Addresses(k.Node, i))
+	k.Lag()
+	k.showsBoth("2 assigned addresses", k.assign(2), had+2, len(i.Interfaces))
+	if k.Fixed {
+		return
+	}
+	after, made := k.attach(s, k.one(), 2)
+	k.showsBoth("an attached interface", after, had+2+made.Count, len(i.Interfaces)+1)
+}
+
+// showsBoth checks what a read of an instance alone, and one of all, show of it.
+func (k *checker) showsBoth(what string, alone *cloudipam.Instance, addresses, interfaces int) {
+	k.Helper()
+	_, all := k.read()
+	for read, i := range map[string]*cloudipam.Instance{"ReadInstances": alone, "Read": all} {
+		if n := len(k.p.Addresses(k.Node, i)); n != addresses || len(i.Interfaces) != interfaces {
+			k.Errorf("%s after %s, which the cloud does not show yet: %d addresses on %d interfaces, want %d on %d", read, what, n, len(i.Interfaces), addresses, interfaces)
+		}
+	}
+}
+
+// static checks the public address of an instance.
+func (k *checker) static() {
+	p, can := k.p.(cloudipam.StaticAddresser)
+	if !can {
+		k.Skip("the provider assigns no public addresses")
+	}
+	node := *k.Node
+	spec := *node.Spec
+	spec.IPAM.StaticIPTags = k.Static
+	node.Spec = &spec
+	_, i := k.read()
+	if of := p.StaticIP(&node, i); of != "" {
+		k.Errorf("the instance has the public address %s before one was assigned", of)
+	}
+	changes := k.Changes()
+	k.Breaker.breakAll()
+	if of, err := p.AssignStaticIP(k.ctx(), &node, i); err == nil {
+		k.Errorf("all calls fail, and AssignStaticIP returns %s", of)
+	}
+	k.Breaker.repair()
+	for what, edit := range map[string]func(*outside.Scope){"behind the fence": func(s *outside.Scope) { s.Fence.Close() }, "in a plan": func(s *outside.Scope) { s.Plan = dryrun.New(time.Minute) }} {
+		if of, err := k.New(k.door(edit)).(cloudipam.StaticAddresser).AssignStaticIP(k.ctx(), &node, i); err == nil {
+			k.Errorf("AssignStaticIP returns %s %s", of, what)
+		}
+	}
+	if k.Changes() != changes {
+		k.Errorf("the cloud was changed %d times", k.Changes()-changes)
+	}
+	first, err := p.AssignStaticIP(k.ctx(), &node, i)
+	if _, parseErr := netip.ParseAddr(first); err != nil || parseErr != nil {
+		k.Fatalf("AssignStaticIP returns %q, %v: want an address", first, err)
+	}
+	changes = k.Changes()
+	if again, err := p.AssignStaticIP(k.ctx(), &node, k.one()); err != nil || again != first || k.Changes() != changes {
+		k.Errorf("AssignStaticIP returns %s, %v after %s, with %d changes", again, err, first, k.Changes()-changes)
+	}
+	if of := p.StaticIP(&node, k.one()); of != "" && of != first {
+		k.Errorf("the instance is read with %s, and %s was assigned", of, first)
+	}
+	spec.IPAM.StaticIPTags = map[string]string{"of": "no address"}
+	other := cloudipam.Node{Name: "other", InstanceID: k.Other, Spec: &spec, Status: &v2.CiliumNodeStatus{}}
+	s, _ := k.read()
+	if of, err := p.AssignStaticIP(k.ctx(), &other, s.Instances[k.Other]); err == nil {
+		k.Errorf("AssignStaticIP returns %s for tags that no address has", of)
 	}
 }
 

@@ -54,7 +54,7 @@ func (p *provider) get(ctx context.Context, operation string, ids []string) (map
 func instancesOf(list []machineView) map[string]*cloudipam.Instance {
 	instances := map[string]*cloudipam.Instance{}
 	for _, m := range list {
-		i := &cloudipam.Instance{ID: m.id}
+		i := &cloudipam.Instance{ID: m.id, Detail: m.public}
 		for _, n := range m.interfaces {
 			i.Interfaces = append(i.Interfaces, cloudipam.Interface{ID: n.id, Subnet: n.subnet, Addresses: n.addresses})
 		}
@@ -69,7 +69,7 @@ func (p *provider) Limits(_ *cloudipam.Node, i *cloudipam.Instance) (cloudipam.L
 		PreAllocate: 8, EmptySlots: p.cloud.Interfaces - len(i.Interfaces),
 	}
 	for _, n := range i.Interfaces {
-		if len(n.Addresses) < p.cloud.PerInterface {
+		if len(n.Addresses)+p.cloud.block() <= p.cloud.PerInterface {
 			l.Interfaces++
 		}
 	}
@@ -80,7 +80,7 @@ func (p *provider) Addresses(_ *cloudipam.Node, i *cloudipam.Instance) map[strin
 	all := map[string]cloudipam.Address{}
 	for _, n := range i.Interfaces {
 		for _, a := range n.Addresses {
-			all[a] = cloudipam.Address{Resource: n.ID}
+			all[a] = cloudipam.Address{Resource: n.ID, Prefix: p.cloud.prefixOf(a)}
 		}
 	}
 	return all
@@ -88,7 +88,8 @@ func (p *provider) Addresses(_ *cloudipam.Node, i *cloudipam.Instance) map[strin
 
 func (p *provider) FreeInterface(_ *cloudipam.Node, i *cloudipam.Instance, subnets map[string]cloudipam.Subnet) (cloudipam.Candidate, bool) {
 	for _, n := range i.Interfaces {
-		if count := min(p.cloud.PerInterface-len(n.Addresses), subnets[n.Subnet].Free); count > 0 {
+		count := min(p.cloud.PerInterface-len(n.Addresses), subnets[n.Subnet].Free)
+		if count -= count % p.cloud.block(); count > 0 {
 			return cloudipam.Candidate{Interface: n.ID, Subnet: n.Subnet, Count: count}, true
 		}
 	}
@@ -111,7 +112,8 @@ func (p *provider) Assign(ctx context.Context, _ *cloudipam.Node, i *cloudipam.I
 
 func (p *provider) CreateInterface(ctx context.Context, _ *cloudipam.Node, i *cloudipam.Instance, subnets map[string]cloudipam.Subnet, count int) (made cloudipam.Created, err error) {
 	made.Subnet = "subnet-1"
-	made.Count = min(count, p.cloud.PerInterface, subnets[made.Subnet].Free)
+	most := min(p.cloud.PerInterface, subnets[made.Subnet].Free)
+	made.Count = min((count+p.cloud.block()-1)/p.cloud.block()*p.cloud.block(), most-most%p.cloud.block())
 	if made.Count == 0 {
 		return made, &cloudipam.NodeError{Status: "unableToFindSubnet", Text: "no matching subnet available for interface creation"}
 	}
@@ -123,26 +125,67 @@ func (p *provider) CreateInterface(ctx context.Context, _ *cloudipam.Node, i *cl
 }
 
 func (p *provider) Releasable(_ *cloudipam.Node, i *cloudipam.Instance, isUsed func(string) bool, count int) (best cloudipam.Surplus) {
+	most := 0
 	for _, n := range i.Interfaces {
 		unused := slices.DeleteFunc(slices.Clone(n.Addresses), isUsed)
-		if unused = unused[:min(count, len(unused))]; len(unused) > len(best.Addresses) {
-			best = cloudipam.Surplus{Interface: n.ID, Subnet: n.Subnet, Addresses: unused}
+		of := cloudipam.Surplus{Interface: n.ID, Subnet: n.Subnet, Addresses: unused[:min(count, len(unused))]}
+		if p.cloud.PrefixBits > 0 {
+			of.Addresses, of.Prefixes = nil, p.wholePrefixes(unused)
+			of.Prefixes = of.Prefixes[:min(count/p.cloud.block(), len(of.Prefixes))]
+		}
+		if has := len(of.Addresses) + len(of.Prefixes)*p.cloud.block(); has > most {
+			best, most = of, has
 		}
 	}
 	return best
 }
 
+// wholePrefixes are the prefixes of which all addresses are listed.
+func (p *provider) wholePrefixes(addresses []string) (whole []string) {
+	count := map[string]int{}
+	for _, a := range addresses {
+		if of := p.cloud.prefixOf(a); count[of]+1 == p.cloud.block() {
+			whole = append(whole, of)
+		} else {
+			count[of]++
+		}
+	}
+	return whole
+}
+
 func (p *provider) Unassign(ctx context.Context, _ *cloudipam.Node, i *cloudipam.Instance, from cloudipam.Surplus) error {
-	return p.do(ctx, "unassign", OpUnassign, "addresses", from.Interface, map[string]any{"addresses": from.Addresses}, func(ctx context.Context) error {
-		return p.cloud.unassign(ctx, i.ID, from.Interface, from.Addresses)
+	return p.do(ctx, "unassign", OpUnassign, "addresses", from.Interface, map[string]any{"addresses": from.Addresses, "prefixes": from.Prefixes}, func(ctx context.Context) error {
+		return p.cloud.unassign(ctx, i.ID, from.Interface, from.Addresses, from.Prefixes)
 	})
+}
+
+// StaticIP implements cloudipam.StaticAddresser.
+func (p *provider) StaticIP(_ *cloudipam.Node, i *cloudipam.Instance) string {
+	public, _ := i.Detail.(string)
+	return public
+}
+
+// AssignStaticIP implements cloudipam.StaticAddresser.
+func (p *provider) AssignStaticIP(ctx context.Context, n *cloudipam.Node, i *cloudipam.Instance) (address string, err error) {
+	if has := p.StaticIP(n, i); has != "" {
+		return has, nil
+	}
+	err = p.do(ctx, "associate", OpPublish, "addresses", i.ID, map[string]any{"tags": n.Spec.IPAM.StaticIPTags}, func(ctx context.Context) error {
+		address, err = p.cloud.publish(ctx, i.ID, n.Spec.IPAM.StaticIPTags)
+		return err
+	})
+	return address, err
 }
 
 func (p *provider) SetStatus(_ *cloudipam.Node, i *cloudipam.Instance, status *v2.CiliumNodeStatus) {
 	enis := map[string]v2.ENI{}
 	if i != nil {
 		for number, n := range i.Interfaces {
-			enis[n.ID] = v2.ENI{ID: n.ID, Number: number, Subnet: v2.AWSSubnet{ID: n.Subnet}, Addresses: n.Addresses}
+			of := v2.ENI{ID: n.ID, Number: number, Subnet: v2.AWSSubnet{ID: n.Subnet}, Addresses: n.Addresses}
+			if p.cloud.PrefixBits > 0 {
+				of.Prefixes = p.wholePrefixes(n.Addresses)
+			}
+			enis[n.ID] = of
 		}
 	}
 	if status.ENI.ENIs = enis; len(enis) == 0 {

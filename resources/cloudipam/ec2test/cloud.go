@@ -42,6 +42,7 @@ type Cloud struct {
 	types     map[string]Type
 	enis      map[string]*eni // replaced, never changed
 	history   []snapshot
+	frozen    map[string]*eni   // what descriptions show, nil for what is so
 	tokens    map[string]string // interfaces by client token
 	public    map[string]string // by private address
 	buckets   map[string]*bucket
@@ -272,6 +273,13 @@ func (c *Cloud) drop(e *eni) {
 	s.releasePrefixes(e.prefixes...)
 }
 
+// Freeze has descriptions show none of the changes of interfaces that are made from now on.
+func (c *Cloud) Freeze() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frozen = maps.Clone(c.enis)
+}
+
 // remember keeps what was so before a change, for as long as descriptions may show it.
 func (c *Cloud) remember() {
 	if c.Lag == 0 {
@@ -284,6 +292,9 @@ func (c *Cloud) remember() {
 
 // shown are the interfaces as a description shows them: as they are, or as they were a moment ago.
 func (c *Cloud) shown() map[string]*eni {
+	if c.frozen != nil {
+		return c.frozen
+	}
 	if c.Lag == 0 {
 		return c.enis
 	}

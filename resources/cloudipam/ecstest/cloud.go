@@ -276,6 +276,13 @@ func (c *Cloud) drop(e *eni) {
 	}
 }
 
+// SetStale sets Stale of a cloud that has had requests.
+func (c *Cloud) SetStale(requests int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Stale = requests
+}
+
 // remember keeps what was so before a change, for as long as descriptions may show it.
 func (c *Cloud) remember() {
 	if c.Stale == 0 {
