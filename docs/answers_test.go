@@ -155,6 +155,7 @@ var parts = map[string]string{
 	"directory":    "files of the directory of remote clusters that cannot be used",
 	"etcd":         "the state of the connection to etcd",
 	"gops":         "the gops agent",
+	"interfaces":   "interfaces of which EC2 shows what is no address",
 	"job-…":        "a job",
 	"loop-…":       "keys of a work queue that fail",
 	"too-large":    "what is not written to etcd, or not as a whole, since it is larger than a request can be",

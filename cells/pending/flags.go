@@ -28,6 +28,7 @@ var flags = []flag{
 
 // withoutEffect are the options of what is not to be built, with what serves the purpose.
 var withoutEffect = map[string]string{
+	"aws-pagination-enabled":        "lists of EC2 always have pages",
 	"metrics-sampling-interval":     "Prometheus keeps samples of metrics",
 	"register-dummy-external-group": "it is for tests of the original",
 	"shell-sock-path":               "the commands beside operator status answer at --operator-sock-path",

@@ -79,6 +79,7 @@ const (
 	codeNoInterface     = "InvalidNetworkInterfaceID.NotFound"
 	codeNoAttachment    = "InvalidAttachmentID.NotFound"
 	codeInUse           = "InvalidNetworkInterface.InUse"
+	codeAssociated      = "Resource.AlreadyAssociated"
 )
 
 func codeOf(err error) string {
@@ -102,10 +103,17 @@ func lacksPrefixes(err error) bool {
 	return codeOf(err) == codeNoPrefixes || isError(err, codeInvalid, "There aren't sufficient free Ipv4 addresses or prefixes")
 }
 
+// Operations without which there is less, and not nothing.
+const (
+	opTypes  = "DescribeInstanceTypes"
+	opTables = "DescribeRouteTables"
+)
+
 // Bounds of EC2.
 const (
 	maxResults      = 1000
 	maxTypeResults  = 100
+	maxTableResults = 100
 	maxFilterValues = 200
 )
 
@@ -150,6 +158,8 @@ func listIn[T any](ctx context.Context, s *session, region, operation string, ge
 	}
 }
 
+// pageSize is that of all lists. None is asked for without pages: EC2 refuses that to accounts that have much, and allows fewer of
+// such calls to others.
 func (s *session) pageSize() *int32 {
 	if n := s.Config.AWSMaxResultsPerCall; n > 0 {
 		return sdk.Int32(int32(n)) //nolint:gosec // it is at most a thousand
@@ -187,9 +197,26 @@ func (s *session) securityGroups(ctx context.Context) ([]types.SecurityGroup, er
 	})
 }
 
-func (s *session) instanceTypes(ctx context.Context) ([]types.InstanceTypeInfo, error) {
-	return list(ctx, s, "DescribeInstanceTypes", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.InstanceTypeInfo], err error) {
-		out, err := c.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{MaxResults: sdk.Int32(min(*s.pageSize(), maxTypeResults)), NextToken: token})
+// routeTables are all of the account: a VPC has few.
+func (s *session) routeTables(ctx context.Context) ([]types.RouteTable, error) {
+	return list(ctx, s, opTables, func(ctx context.Context, c *ec2.Client, token *string) (p page[types.RouteTable], err error) {
+		out, err := c.DescribeRouteTables(ctx, &ec2.DescribeRouteTablesInput{MaxResults: sdk.Int32(min(*s.pageSize(), maxTableResults)), NextToken: token})
+		if err != nil {
+			return p, err
+		}
+		return page[types.RouteTable]{out.RouteTables, out.NextToken}, nil
+	})
+}
+
+// instanceTypes are those of the names, or all. A filter has those that do not exist be no error.
+func (s *session) instanceTypes(ctx context.Context, names ...string) ([]types.InstanceTypeInfo, error) {
+	in := ec2.DescribeInstanceTypesInput{MaxResults: sdk.Int32(min(*s.pageSize(), maxTypeResults))}
+	if len(names) > 0 {
+		in.Filters = []types.Filter{filter("instance-type", names...)}
+	}
+	return list(ctx, s, opTypes, func(ctx context.Context, c *ec2.Client, token *string) (p page[types.InstanceTypeInfo], err error) {
+		in.NextToken = token
+		out, err := c.DescribeInstanceTypes(ctx, &in)
 		if err != nil {
 			return p, err
 		}
@@ -281,7 +308,7 @@ func (s *session) unattached(ctx context.Context, tags map[string]string, count 
 // clusterOf is the EKS cluster of an instance, "" for none.
 func (s *session) clusterOf(ctx context.Context, client *ec2.Client, instance string) (name string, err error) {
 	err = s.readWith(ctx, client, "DescribeTags", func(ctx context.Context, c *ec2.Client) error {
-		out, err := c.DescribeTags(ctx, &ec2.DescribeTagsInput{Filters: []types.Filter{
+		out, err := c.DescribeTags(ctx, &ec2.DescribeTagsInput{MaxResults: s.pageSize(), Filters: []types.Filter{
 			filter("resource-type", "instance"), filter("resource-id", instance), filter("key", eksTag),
 		}})
 		if err == nil && len(out.Tags) > 0 {
@@ -318,10 +345,41 @@ func (o order) request() map[string]any {
 	return map[string]any{"addresses": o.addresses}
 }
 
-func (s *session) unassign(ctx context.Context, id string, addresses []string) error {
-	return change(ctx, s, outside.Call{Verb: "unassign", Operation: "UnassignPrivateIpAddresses", Resource: "addresses", Name: id}, map[string]any{"addresses": addresses},
+// holding are addresses or prefixes of an interface, of which EC2 takes one kind in a call.
+type holding struct{ addresses, prefixes []string }
+
+func (h holding) len() int { return len(h.addresses) + len(h.prefixes) }
+
+func (s *session) unassign(ctx context.Context, id string, these holding) error {
+	c, request := outside.Call{Verb: "unassign", Operation: "UnassignPrivateIpAddresses", Resource: "addresses", Name: id}, map[string]any{"addresses": these.addresses}
+	if len(these.prefixes) > 0 {
+		request = map[string]any{"prefixes": these.prefixes}
+	}
+	return change(ctx, s, c, request, func(ctx context.Context, b *begun) error {
+		_, err := b.client.UnassignPrivateIpAddresses(ctx, &ec2.UnassignPrivateIpAddressesInput{
+			NetworkInterfaceId: &id, PrivateIpAddresses: these.addresses, Ipv4Prefixes: these.prefixes,
+		})
+		return err
+	})
+}
+
+// elasticAddresses are those with all tags. EC2 has no pages of them.
+func (s *session) elasticAddresses(ctx context.Context, tags map[string]string) (all []types.Address, err error) {
+	err = read(ctx, s, "DescribeAddresses", func(ctx context.Context, c *ec2.Client) error {
+		out, err := c.DescribeAddresses(ctx, &ec2.DescribeAddressesInput{Filters: tagFilters(tags)})
+		if err == nil {
+			all = out.Addresses
+		}
+		return err
+	})
+	return all, err
+}
+
+// associate gives an interface an elastic address. One that is associated stays where it is, and so does that of the interface.
+func (s *session) associate(ctx context.Context, allocation, id string) error {
+	return change(ctx, s, outside.Call{Verb: "associate", Operation: "AssociateAddress", Resource: "interfaces", Name: id}, map[string]any{"allocation": allocation},
 		func(ctx context.Context, b *begun) error {
-			_, err := b.client.UnassignPrivateIpAddresses(ctx, &ec2.UnassignPrivateIpAddressesInput{NetworkInterfaceId: &id, PrivateIpAddresses: addresses})
+			_, err := b.client.AssociateAddress(ctx, &ec2.AssociateAddressInput{AllocationId: &allocation, NetworkInterfaceId: &id, AllowReassociation: sdk.Bool(false)})
 			return err
 		})
 }
@@ -351,7 +409,7 @@ func (s *session) attach(ctx context.Context, id, instance string, index int) (a
 	err = change(ctx, s, outside.Call{Verb: "attach", Operation: "AttachNetworkInterface", Resource: "interfaces", Name: id}, map[string]any{"instance": instance, "deviceIndex": index},
 		func(ctx context.Context, b *begun) error {
 			out, err := b.client.AttachNetworkInterface(ctx, &ec2.AttachNetworkInterfaceInput{
-				NetworkInterfaceId: &id, InstanceId: &instance, DeviceIndex: sdk.Int32(int32(index)), //nolint:gosec // of an interface
+				NetworkInterfaceId: &id, InstanceId: &instance, NetworkCardIndex: sdk.Int32(0), DeviceIndex: sdk.Int32(int32(index)), //nolint:gosec // of an interface
 			})
 			if err == nil {
 				attachment = sdk.ToString(out.AttachmentId)

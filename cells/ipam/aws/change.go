@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -31,7 +30,7 @@ func (p *provider) Assign(ctx context.Context, n *cloudipam.Node, i *cloudipam.I
 	out, err := p.session.assign(ctx, to.Interface, o)
 	if o.prefixes > 0 && lacksPrefixes(err) {
 		p.log.Info("subnet has no room for a prefix, assigning single addresses", "name", n.Name, "subnet", to.Subnet)
-		out, err = p.session.assign(ctx, to.Interface, order{addresses: count})
+		out, err = p.session.assign(ctx, to.Interface, order{addresses: v.singles(to.Interface, count)})
 	}
 	if err != nil {
 		return pausing(err, "", i.ID)
@@ -45,35 +44,6 @@ func (p *provider) Assign(ctx context.Context, n *cloudipam.Node, i *cloudipam.I
 	}
 	p.recent.Assigned(to.Interface, addresses, prefixes, time.Now())
 	return nil
-}
-
-// Unassign implements cloudipam.Provider. Addresses that the interface does not have are no error.
-func (p *provider) Unassign(ctx context.Context, _ *cloudipam.Node, _ *cloudipam.Instance, from cloudipam.Surplus) error {
-	p.recent.Removed(from.Interface, from.Addresses)
-	err := p.session.unassign(ctx, from.Interface, from.Addresses)
-	if codeOf(err) != codeInvalid {
-		return err
-	}
-	// EC2 refuses all of them if the interface does not have one.
-	list, readErr := p.session.interfaces(ctx, filter("network-interface-id", from.Interface))
-	if readErr != nil {
-		return errors.Join(err, readErr)
-	}
-	var has []string
-	for _, of := range list {
-		for _, a := range of.PrivateIpAddresses {
-			if ip := sdk.ToString(a.PrivateIpAddress); slices.Contains(from.Addresses, ip) && !sdk.ToBool(a.Primary) {
-				has = append(has, ip)
-			}
-		}
-	}
-	switch {
-	case len(has) == 0:
-		return nil
-	case len(has) == len(from.Addresses):
-		return err
-	}
-	return p.session.unassign(ctx, from.Interface, has)
 }
 
 // CreateInterface implements cloudipam.Provider.
@@ -91,6 +61,7 @@ func (p *provider) CreateInterface(ctx context.Context, n *cloudipam.Node, i *cl
 		return made, err
 	}
 	made.Subnet = subnet.ID
+	p.warnRoutes(n.Name, v, subnets, subnet)
 	groups, unmatched, err := v.chooseGroups(a.groups, subnet.Detail.(*subnetDetail).vpc)
 	if unmatched {
 		p.log.Warn("no security group has the tags that the node wants", "name", n.Name, "tags", v.spec.SecurityGroupTags)

@@ -58,8 +58,8 @@ func TestInvalidOptions(t *testing.T) {
 func TestLimits(t *testing.T) {
 	known := builtInLimits()
 	for name, want := range map[string]limit{
-		"m5.large": {3, 10, nitro}, "m5.xlarge": {4, 15, nitro}, "c5.4xlarge": {8, 30, nitro}, "m5.24xlarge": {15, 50, nitro}, "p4d.24xlarge": {60, 50, nitro},
-		"m4.xlarge": {4, 15, xen}, "t2.micro": {2, 2, xen}, "t3.micro": {2, 2, nitro}, "c5.metal": {15, 50, metal},
+		"m5.large": {3, 10, nitro, 0}, "m5.xlarge": {4, 15, nitro, 0}, "c5.4xlarge": {8, 30, nitro, 0}, "m5.24xlarge": {15, 50, nitro, 0}, "p4d.24xlarge": {60, 50, nitro, 0},
+		"m4.xlarge": {4, 15, xen, 0}, "t2.micro": {2, 2, xen, 0}, "t3.micro": {2, 2, nitro, 0}, "c5.metal": {15, 50, metal, 0},
 	} {
 		if known[name] != want {
 			t.Errorf("%s is built in as %+v, want %+v", name, known[name], want)
@@ -74,8 +74,8 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	before := maps.Clone(known)
-	got := merge(known, limits{"m5.large": {3, 11, nitro}, "new": {1, 2, ""}}, limits{"m5.large": {2, 5, ""}, "mine": {4, 4, ""}, "m4.xlarge": {4, 15, nitro}})
-	for name, want := range map[string]limit{"m5.large": {2, 5, nitro}, "new": {1, 2, ""}, "mine": {4, 4, ""}, "m4.xlarge": {4, 15, nitro}, "t3.micro": {2, 2, nitro}} {
+	got := merge(known, limits{"m5.large": {3, 11, nitro, 0}, "new": {1, 2, "", 0}}, limits{"m5.large": {2, 5, "", 0}, "mine": {4, 4, "", 0}, "m4.xlarge": {4, 15, nitro, 0}})
+	for name, want := range map[string]limit{"m5.large": {2, 5, nitro, 0}, "new": {1, 2, "", 0}, "mine": {4, 4, "", 0}, "m4.xlarge": {4, 15, nitro, 0}, "t3.micro": {2, 2, nitro, 0}} {
 		if got[name] != want {
 			t.Errorf("%s is %+v, want %+v", name, got[name], want)
 		}

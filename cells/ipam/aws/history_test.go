@@ -4,6 +4,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -45,7 +46,7 @@ func TestHistories(t *testing.T) {
 	if os.Getenv("SKEP_SEED") != "" || t.Failed() {
 		return
 	}
-	for _, what := range []string{"refused", "lost", "stuck", "leader", "assigned", "created", "unassigned", "collected", "left behind", "terminated", "converged"} {
+	for _, what := range []string{"refused", "lost", "stuck", "leader", "assigned", "created", "unassigned", "prefixes unassigned", "collected", "left behind", "terminated", "converged"} {
 		if total[what] == 0 {
 			t.Errorf("the histories leave something out: %s", what)
 		}
@@ -92,6 +93,7 @@ type history struct {
 	ids     []string  // of instances
 	next    int       // number of the next instance: EC2 uses no id again
 	used    map[string]string
+	config  Config
 	quiet   bool
 	tally   map[string]int
 	steps   []string
@@ -105,8 +107,11 @@ type leader struct {
 
 func newHistory(t *testing.T, s *switched, seed uint64) *history {
 	h := &history{
-		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 7)), ec2: region("m5.large", "i-0", "i-1", "i-2"), //nolint:gosec // no secret
+		t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 7)), ec2: region("m5.large", "i-0", "i-1", "i-2"), config: Config{AWSEnablePrefixDelegation: seed%2 == 1}, //nolint:gosec // no secret
 		server: s, ids: []string{"i-0", "i-1", "i-2"}, next: 3, used: map[string]string{}, tally: map[string]int{},
+	}
+	if h.config.AWSEnablePrefixDelegation {
+		h.ec2.Empty("subnet-a") // which has prefixes then
 	}
 	h.ec2.Lag = lag
 	h.ec2.Now = func() time.Time { return time.Unix(0, h.clock.Add(int64(lag/16))) }
@@ -120,8 +125,16 @@ func newHistory(t *testing.T, s *switched, seed uint64) *history {
 func (h *history) fault(operation string, parameters map[string]string) (f ec2test.Fault) {
 	if operation == "UnassignPrivateIpAddresses" {
 		for name, a := range parameters {
-			if strings.HasPrefix(name, "PrivateIpAddress.") && h.used[a] != "" {
+			switch {
+			case strings.HasPrefix(name, "PrivateIpAddress.") && h.used[a] != "":
 				h.fail("%s is unassigned, and used on %s", a, h.used[a])
+			case strings.HasPrefix(name, "Ipv4Prefix."):
+				for _, of := range addressesOf(a) {
+					if h.used[of] != "" {
+						h.fail("%s is unassigned, and %s is used on %s", a, of, h.used[of])
+					}
+				}
+				h.tally["prefixes unassigned"]++
 			}
 		}
 	}
@@ -164,7 +177,7 @@ func (h *history) lead() {
 	door := outside.New(scope, "ec2", outside.Limits{QPS: 1e9, Burst: 1e9})
 	last := max(0, len(h.leaders)-1)
 	h.end(h.leaders[:last])
-	h.leaders = append(h.leaders[last:], &leader{p: providerOf(h.t, Config{}, door), fence: fence})
+	h.leaders = append(h.leaders[last:], &leader{p: providerOf(h.t, h.config, door), fence: fence})
 	h.logf("another leader")
 }
 
@@ -221,17 +234,20 @@ func (h *history) step() {
 		if limits, err := l.p.Limits(n, i); err != nil || limits.EmptySlots == 0 {
 			return
 		}
-		_, err := l.p.CreateInterface(h.ctx(), n, i, l.state.Subnets, 1+h.r.IntN(9))
+		_, err := l.p.CreateInterface(h.ctx(), n, i, l.state.Subnets, 1+h.r.IntN(9*h.unit()))
 		h.count("created", err)
 		h.refresh(l, id)
 	case k < 17:
-		surplus := l.p.Releasable(n, l.state.Instances[id], func(a string) bool { return h.used[a] != "" }, 3)
-		if len(surplus.Addresses) > 0 {
+		surplus := l.p.Releasable(n, l.state.Instances[id], func(a string) bool { return h.used[a] != "" }, 3*h.unit())
+		if len(surplus.Addresses)+len(surplus.Prefixes) > 0 {
 			h.count("unassigned", l.p.Unassign(h.ctx(), n, l.state.Instances[id], surplus))
 			h.refresh(l, id)
 		}
 	case k < 18: // an agent uses what the instance has
 		for _, i := range h.ec2.Interfaces() {
+			for _, p := range i.Prefixes {
+				i.Addresses = append(i.Addresses, addressesOf(p)...)
+			}
 			if i.Instance == id && len(i.Addresses) > 0 && len(h.used) < 6 {
 				h.used[i.Addresses[0]] = id
 			}
@@ -250,6 +266,14 @@ func (h *history) step() {
 			h.fail("%v", err)
 		}
 	}
+}
+
+// unit is how many addresses are asked for at least where there are prefixes.
+func (h *history) unit() int {
+	if h.config.AWSEnablePrefixDelegation {
+		return prefixSize
+	}
+	return 1
 }
 
 func (h *history) count(what string, err error) {
@@ -279,8 +303,8 @@ func (h *history) check(l *leader, instances map[string]*cloudipam.Instance) {
 		if i == nil {
 			continue
 		}
-		for a := range (&provider{}).Addresses(nodeOf(id, nil), i) {
-			if of := owners[a]; of != "" && of != id {
+		for a, at := range (&provider{}).Addresses(nodeOf(id, nil), i) {
+			if of := owners[cmp.Or(at.Prefix, a)]; of != "" && of != id {
 				h.fail("%s is shown on %s, and is of %s", a, id, of)
 			}
 		}
@@ -321,18 +345,18 @@ func (h *history) converge() {
 		h.fail("reads fail without a fault")
 		return
 	}
-	has := map[string]string{}
+	has, shows := map[string]string{}, map[string]string{}
 	for id, i := range state.Instances {
-		for a := range l.p.Addresses(nodeOf(id, nil), i) {
-			has[a] = id
+		for a, at := range l.p.Addresses(nodeOf(id, nil), i) {
+			has[cmp.Or(at.Prefix, a)], shows[a] = id, id
 		}
 	}
 	if owners := h.ec2.Owners(); !maps.Equal(has, owners) {
 		h.fail("it shows %v, and the cloud has %v", has, owners)
 	}
 	for a, id := range h.used {
-		if has[a] != id {
-			h.fail("%s is used on %s, and is of %q", a, id, has[a])
+		if shows[a] != id {
+			h.fail("%s is used on %s, and is of %q", a, id, shows[a])
 		}
 	}
 	h.tally["converged"]++

@@ -15,6 +15,7 @@ import (
 type limit struct {
 	interfaces, ipv4 int
 	hypervisor       string // "" if it is not known
+	firstCard        int    // interfaces of the first network card, 0 if it is not known: on some types it has a few of them only
 }
 
 // Hypervisors. Machines of metal are those that have none: their network is that of Nitro.
@@ -47,7 +48,7 @@ var builtInLimits = sync.OnceValue(func() limits {
 		}
 		interfaces, _ := strconv.Atoi(fields[1])
 		ipv4, _ := strconv.Atoi(fields[2])
-		table[fields[0]] = limit{interfaces, ipv4, fields[3]}
+		table[fields[0]] = limit{interfaces, ipv4, fields[3], 0}
 	}
 	return table
 })

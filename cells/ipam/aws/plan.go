@@ -4,9 +4,6 @@
 package aws
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
 	"slices"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -40,15 +37,22 @@ func (c Config) viewOf(n *cloudipam.Node, i *cloudipam.Instance) (view, bool) {
 	if v.limit, known = d.limits[v.spec.InstanceType]; !known {
 		return v, false
 	}
-	v.delegated = c.AWSEnablePrefixDelegation && !v.spec.DisablePrefixDelegation && v.limit.supportsPrefixes() &&
-		!slices.ContainsFunc(i.Interfaces, func(of cloudipam.Interface) bool {
-			e := eniOf(of)
-			return len(e.singles) > 0 && len(e.Prefixes) == 0
-		})
+	// An interface can have both. One that has got single addresses because its subnet had no prefix gets prefixes once there are some.
+	v.delegated = c.AWSEnablePrefixDelegation && !v.spec.DisablePrefixDelegation && v.limit.supportsPrefixes()
 	return v, true
 }
 
 func eniOf(of cloudipam.Interface) *eni { return of.Detail.(*eni) }
+
+// firstOf is the interface that an instance was started with, nil if it is not known.
+func firstOf(i *cloudipam.Instance) *eni {
+	for _, of := range i.Interfaces {
+		if e := eniOf(of); e.Number == 0 && e.card == 0 {
+			return e
+		}
+	}
+	return nil
+}
 
 // first is the device index of the first interface whose addresses pods can use.
 func (v view) first() int {
@@ -87,8 +91,18 @@ func (v view) unit() int {
 func (v view) slots() int { return max(0, v.limit.ipv4-1) }
 
 // unused is how many addresses can be assigned to an interface. A prefix takes the place of one address.
-func (v view) unused(e *eni) int {
-	return max(0, v.slots()-len(e.singles)-len(e.Prefixes)) * v.unit()
+func (v view) unused(e *eni) int { return v.freeSlots(e) * v.unit() }
+
+func (v view) freeSlots(e *eni) int { return max(0, v.slots()-e.slots()) }
+
+// singles are how many of count addresses an interface has slots for if they are single ones.
+func (v view) singles(id string, count int) int {
+	for _, of := range v.instance.Interfaces {
+		if of.ID == id {
+			return min(count, v.freeSlots(eniOf(of)))
+		}
+	}
+	return count
 }
 
 // capacity is how many addresses the pods of the node can have at most.
@@ -110,12 +124,22 @@ func (v view) capacity() int {
 	return max(0, n)
 }
 
-// emptySlots is how many interfaces can be attached, at the device indexes that the node wants.
+// emptySlots is how many interfaces can be attached, at the device indexes that the node wants. They are all of the first network card.
 func (v view) emptySlots() int {
-	return max(0, min(v.limit.interfaces-len(v.instance.Interfaces), len(v.freeIndexes())))
+	free := min(v.limit.interfaces-len(v.instance.Interfaces), len(v.freeIndexes()))
+	if v.limit.firstCard > 0 {
+		onCard := 0
+		for _, of := range v.instance.Interfaces {
+			if eniOf(of).card == 0 {
+				onCard++
+			}
+		}
+		free = min(free, v.limit.firstCard-onCard)
+	}
+	return max(0, free)
 }
 
-// freeIndexes are the device indexes without an interface, in order.
+// freeIndexes are the device indexes of the first network card without an interface, in order.
 func (v view) freeIndexes() (free []int) {
 	taken := map[int]bool{}
 	for _, of := range v.instance.Interfaces {
@@ -157,88 +181,16 @@ func (v view) freeInterface(subnets map[string]cloudipam.Subnet) (cloudipam.Cand
 	return cloudipam.Candidate{}, false
 }
 
-// releasable are addresses of the interface that has most of those that can be released. Prefixes are not.
-func releasable(n *cloudipam.Node, i *cloudipam.Instance, isUsed func(string) bool, count int) (best cloudipam.Surplus) {
-	for _, of := range slices.SortedFunc(slices.Values(i.Interfaces), func(a, b cloudipam.Interface) int { return cmp.Compare(a.ID, b.ID) }) {
-		e := eniOf(of)
-		if isExcluded(&n.Spec.ENI, e) || len(e.Prefixes) > 0 {
-			continue
-		}
-		free := slices.DeleteFunc(slices.Clone(e.singles), isUsed)
-		if free = free[:max(0, min(count, len(free)))]; len(free) > len(best.Addresses) {
-			best = cloudipam.Surplus{Interface: of.ID, Subnet: of.Subnet, Addresses: free}
-		}
-	}
-	return best
-}
-
-// subnetDetail is what else is known of a subnet.
-type subnetDetail struct {
-	vpc, cidr string
-	tags      map[string]string
-	eligible  bool // for new interfaces, by the filters
-}
-
-// home is the VPC and the zone of an instance: what the agent has written, or else those of the first interface.
-func (v view) home(subnets map[string]cloudipam.Subnet) (vpc, zone string) {
-	vpc, zone = v.spec.VPCID, v.spec.AvailabilityZone
-	if len(v.instance.Interfaces) > 0 {
-		first := v.instance.Interfaces[0]
-		vpc, zone = cmp.Or(vpc, eniOf(first).VPC.ID), cmp.Or(zone, subnets[first.Subnet].Zone)
-	}
-	return vpc, zone
-}
-
-// chooseSubnet is the subnet for a new interface.
-func (v view) chooseSubnet(subnets map[string]cloudipam.Subnet) (cloudipam.Subnet, error) {
-	vpc, zone := v.home(subnets)
-	most := func(matches func(cloudipam.Subnet, *subnetDetail) bool) (best cloudipam.Subnet) {
-		for _, id := range slices.Sorted(maps.Keys(subnets)) {
-			s := subnets[id]
-			d, _ := s.Detail.(*subnetDetail)
-			if d == nil || !d.eligible || d.vpc != vpc || s.Zone != zone || !matches(s, d) {
-				continue
-			}
-			if best.ID == "" || s.Free > best.Free {
-				best = s
-			}
-		}
-		return best
-	}
-	var best cloudipam.Subnet
-	switch {
-	case len(v.spec.SubnetIDs) > 0:
-		best = most(func(s cloudipam.Subnet, _ *subnetDetail) bool { return slices.Contains(v.spec.SubnetIDs, s.ID) })
-	case len(v.spec.SubnetTags) > 0:
-		best = most(func(_ cloudipam.Subnet, d *subnetDetail) bool { return hasTags(d.tags, v.spec.SubnetTags) })
-	default:
-		best = most(func(s cloudipam.Subnet, _ *subnetDetail) bool {
-			return s.ID == v.spec.NodeSubnetID && s.Free >= v.limit.ipv4
-		})
-		if best.ID == "" {
-			best = most(func(cloudipam.Subnet, *subnetDetail) bool { return true })
-		}
-	}
-	if best.ID == "" {
-		return best, &cloudipam.NodeError{Status: "unableToFindSubnet", Text: fmt.Sprintf(
-			"No matching subnet available for interface creation (VPC=%s AZ=%s SubnetIDs=%v SubnetTags=%v)", vpc, zone, v.spec.SubnetIDs, v.spec.SubnetTags)}
-	}
-	if best.Free < 2 {
-		return best, &cloudipam.NodeError{Status: "unableToFindSubnet", Text: fmt.Sprintf("subnet %s has no free addresses for another interface", best.ID)}
-	}
-	return best, nil
-}
-
 // securityGroup is a group that interfaces can have.
 type securityGroup struct {
 	id, vpc string
 	tags    map[string]string
 }
 
-// chooseGroups are the security groups of a new interface. unmatched is that no group has the tags that the node wants.
+// chooseGroups are the security groups of a new interface, in order. unmatched is that no group has the tags that the node wants.
 func (v view) chooseGroups(all []securityGroup, vpc string) (ids []string, unmatched bool, err error) {
 	if len(v.spec.SecurityGroups) > 0 {
-		return v.spec.SecurityGroups, false, nil
+		return slices.Sorted(slices.Values(v.spec.SecurityGroups)), false, nil
 	}
 	if len(v.spec.SecurityGroupTags) > 0 {
 		for _, g := range all {
@@ -252,10 +204,8 @@ func (v view) chooseGroups(all []securityGroup, vpc string) (ids []string, unmat
 		}
 		unmatched = true
 	}
-	for _, of := range v.instance.Interfaces {
-		if e := eniOf(of); e.Number == 0 && e.card == 0 && len(e.SecurityGroups) > 0 {
-			return e.SecurityGroups, unmatched, nil
-		}
+	if e := firstOf(v.instance); e != nil && len(e.SecurityGroups) > 0 {
+		return slices.Sorted(slices.Values(e.SecurityGroups)), unmatched, nil
 	}
 	return nil, unmatched, &cloudipam.NodeError{Status: "unableToGetSecurityGroups", Text: "no security groups for interface creation: neither the node nor its first interface has some"}
 }

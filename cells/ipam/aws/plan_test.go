@@ -49,7 +49,7 @@ func mustView(t *testing.T, c Config, i *cloudipam.Instance, edit func(*v2.Ciliu
 	return v
 }
 
-// AWS-11: when new addresses are prefixes.
+// AWS-11: when new addresses are prefixes. Those that interfaces have do not matter: an interface can have both.
 func TestDelegation(t *testing.T) {
 	on := Config{AWSEnablePrefixDelegation: true}
 	for name, test := range map[string]struct {
@@ -65,13 +65,13 @@ func TestDelegation(t *testing.T) {
 		"Xen":                              {on, xen, nil, false, false},
 		"unknown":                          {on, "", nil, false, false},
 		"disabled by the node":             {on, nitro, nil, true, false},
-		"single addresses":                 {on, nitro, []*eni{eniWith("a", 1, 0)}, false, false},
+		"single addresses":                 {on, nitro, []*eni{eniWith("a", 1, 0)}, false, true},
 		"prefixes":                         {on, nitro, []*eni{eniWith("a", 0, 1)}, false, true},
 		"both on one interface":            {on, nitro, []*eni{eniWith("a", 1, 1)}, false, true},
-		"single addresses on another one":  {on, nitro, []*eni{eniWith("a", 1, 1), eniWith("b", 1, 0)}, false, false},
+		"single addresses on another one":  {on, nitro, []*eni{eniWith("a", 1, 1), eniWith("b", 1, 0)}, false, true},
 		"an interface without any of both": {on, nitro, []*eni{eniWith("a", 0, 1), eniWith("b", 0, 0)}, false, true},
 	} {
-		v := mustView(t, test.config, instanceOf(limits{"m5.large": {3, 10, test.kind}}, test.enis...), func(s *v2.CiliumNodeSpec) { s.ENI.DisablePrefixDelegation = test.off })
+		v := mustView(t, test.config, instanceOf(limits{"m5.large": {3, 10, test.kind, 0}}, test.enis...), func(s *v2.CiliumNodeSpec) { s.ENI.DisablePrefixDelegation = test.off })
 		if v.delegated != test.want {
 			t.Errorf("%s: %v", name, v.delegated)
 		}
@@ -80,7 +80,7 @@ func TestDelegation(t *testing.T) {
 
 // AWS-9, AWS-13, AWS-E8: limits, and interfaces that are excluded.
 func TestNumbersOfInstances(t *testing.T) {
-	table := limits{"m5.large": {3, 10, nitro}}
+	table := limits{"m5.large": {3, 10, nitro, 0}}
 	one, five := 1, 5
 	for name, test := range map[string]struct {
 		config Config
@@ -130,21 +130,25 @@ func TestSubnets(t *testing.T) {
 		"that of the node":                  {func(*v2.ENISpec) {}, 10, "subnet-a"},
 		"that of the node has too few":      {func(*v2.ENISpec) {}, 9, "subnet-b"},
 		"by id":                             {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-a", "subnet-c"} }, 10, "subnet-c"},
-		"by an id of another zone":          {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-d"} }, 10, ""},
+		"by an id of another zone":          {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-d"} }, 10, "subnet-a"},
 		"by tag":                            {func(s *v2.ENISpec) { s.SubnetTags = role }, 10, "subnet-b"},
-		"by a tag that none has":            {func(s *v2.ENISpec) { s.SubnetTags = map[string]string{"role": "x"} }, 10, ""},
-		"by one that the filter leaves out": {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-f"} }, 10, ""},
-		"ids before tags":                   {func(s *v2.ENISpec) { s.SubnetIDs, s.SubnetTags = []string{"subnet-a"}, role }, 10, "subnet-a"},
+		"by a tag that none has":            {func(s *v2.ENISpec) { s.SubnetTags = map[string]string{"role": "x"} }, 10, "subnet-a"},
+		"by one that the filter leaves out": {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-f"} }, 10, "subnet-a"},
+		"by nothing that there is, and that of the node has too few": {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-x"} }, 9, "subnet-b"},
+		"by an id of none, and a tag":                                {func(s *v2.ENISpec) { s.SubnetIDs, s.SubnetTags = []string{"subnet-x"}, role }, 10, "subnet-b"},
+		"by an id that is full":                                      {func(s *v2.ENISpec) { s.SubnetIDs = []string{"subnet-a"} }, 1, "subnet-a"},
+		"in a zone without any":                                      {func(s *v2.ENISpec) { s.AvailabilityZone = "eu-west-1c" }, 10, ""},
+		"ids before tags":                                            {func(s *v2.ENISpec) { s.SubnetIDs, s.SubnetTags = []string{"subnet-a"}, role }, 10, "subnet-a"},
 	} {
 		add("subnet-a", "vpc-1", "eu-west-1a", test.free, true, nil)
-		v := mustView(t, Config{}, instanceOf(limits{"m5.large": {3, 10, nitro}}, eniWith("a", 0, 0)), func(s *v2.CiliumNodeSpec) { test.edit(&s.ENI) })
+		v := mustView(t, Config{}, instanceOf(limits{"m5.large": {3, 10, nitro, 0}}, eniWith("a", 0, 0)), func(s *v2.CiliumNodeSpec) { test.edit(&s.ENI) })
 		got, err := v.chooseSubnet(subnets)
-		if got.ID != test.want || (err == nil) != (test.want != "") {
+		if got.ID != test.want || (err == nil) != (test.want != "" && got.Free >= minFree) {
 			t.Errorf("%s: %s, %v, want %s", name, got.ID, err, test.want)
 		}
 	}
 	add("subnet-a", "vpc-1", "eu-west-1a", 1, true, nil)
-	v := mustView(t, Config{}, instanceOf(limits{"m5.large": {3, 10, nitro}}, eniWith("a", 0, 0)), func(s *v2.CiliumNodeSpec) { s.ENI.SubnetIDs = []string{"subnet-a"} })
+	v := mustView(t, Config{}, instanceOf(limits{"m5.large": {3, 10, nitro, 0}}, eniWith("a", 0, 0)), func(s *v2.CiliumNodeSpec) { s.ENI.SubnetIDs = []string{"subnet-a"} })
 	if _, err := v.chooseSubnet(subnets); err == nil || !strings.Contains(err.Error(), "subnet-a has no free addresses") {
 		t.Error(err)
 	}
@@ -154,7 +158,7 @@ func TestSubnets(t *testing.T) {
 func TestRequestsFit(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 3)) //nolint:gosec // no secret
-		l := limit{1 + r.IntN(5), 1 + r.IntN(12), []string{nitro, xen, metal, ""}[r.IntN(4)]}
+		l := limit{1 + r.IntN(5), 1 + r.IntN(12), []string{nitro, xen, metal, ""}[r.IntN(4)], r.IntN(4)}
 		var enis []*eni
 		for n := range 1 + r.IntN(l.interfaces) {
 			singles := r.IntN(l.ipv4)

@@ -31,9 +31,14 @@ type provider struct {
 	health  health.Reporter
 
 	// accounts are read by one worker; changes look at the last one.
-	mu      sync.Mutex
-	account *account
-	advised bool
+	mu       sync.Mutex
+	account  *account
+	warned   map[string]bool      // what was logged, and is not logged again
+	unknown  map[string]bool      // instance types that nodes have
+	askedAt  time.Time            // for the limits of those
+	denied   map[string]time.Time // operations, and when IAM has denied them
+	reserved map[string]time.Time // elastic addresses, and until when they are left to the node that gets them
+	odd      map[string][]string  // what EC2 shows as addresses, and is none, by interface
 }
 
 func newProvider(c Config, shared cloudipam.Config, s *session, u *upkeep, log *slog.Logger, h health.Reporter) (cloudipam.Provider, error) {
@@ -41,11 +46,44 @@ func newProvider(c Config, shared cloudipam.Config, s *session, u *upkeep, log *
 	if err != nil {
 		return nil, err
 	}
-	return &provider{config: c, filter: shared.InstanceTagsFilter, mapped: mapped, session: s, upkeep: u, log: log, health: h}, nil
+	return &provider{
+		config: c, filter: shared.InstanceTagsFilter, mapped: mapped, session: s, upkeep: u, log: log, health: h,
+		warned: map[string]bool{}, unknown: map[string]bool{}, denied: map[string]time.Time{}, reserved: map[string]time.Time{},
+	}, nil
 }
 
-// typesInterval is how long the limits of instance types hold: EC2 gets new types every few weeks.
-const typesInterval = time.Hour
+// isNews reports whether something was not logged before.
+func (p *provider) isNews(about string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.warned[about] {
+		return false
+	}
+	p.warned[about] = true
+	return true
+}
+
+// deniedInterval is when a call that IAM has denied is made again: a permission may be granted meanwhile.
+const deniedInterval = time.Hour
+
+// isDenied reports whether IAM has denied an operation lately.
+func (p *provider) isDenied(operation string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at, has := p.denied[operation]
+	return has && time.Since(at) < deniedInterval
+}
+
+// setDenied records whether IAM denies an operation, and returns whether it has denied it before.
+func (p *provider) setDenied(operation string, isDenied bool) (before bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, before = p.denied[operation]
+	if delete(p.denied, operation); isDenied {
+		p.denied[operation] = time.Now()
+	}
+	return before
+}
 
 func (p *provider) last() *account {
 	p.mu.Lock()
@@ -65,20 +103,21 @@ func (p *provider) Read(ctx context.Context) (*cloudipam.State, error) {
 	if err != nil {
 		return nil, err
 	}
-	instances, err := p.readInstances(ctx, a)
+	instances, odd, err := p.readInstances(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	p.setAccount(a)
+	p.reportOdd(odd)
 	return &cloudipam.State{Instances: instances, Subnets: a.subnets}, nil
 }
 
 // readInstances reads the instances that the filters select. An instance is read with all its interfaces, or not at all.
-func (p *provider) readInstances(ctx context.Context, a *account) (map[string]*cloudipam.Instance, error) {
+func (p *provider) readInstances(ctx context.Context, a *account) (instances map[string]*cloudipam.Instance, odd map[string][]string, err error) {
 	if len(p.filter) > 0 {
 		ids, err := p.session.instances(ctx, p.filter)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		return p.readSome(ctx, a, ids)
 	}
@@ -92,41 +131,45 @@ func (p *provider) readInstances(ctx context.Context, a *account) (map[string]*c
 		}
 		if len(vpcs) == 0 {
 			p.health.Degraded("no subnet matches --subnet-ids-filter and --subnet-tags-filter: no interface can be created", nil)
-			return map[string]*cloudipam.Instance{}, nil
+			return map[string]*cloudipam.Instance{}, nil, nil
 		}
 		filters = append(filters, filter("vpc-id", slices.Sorted(maps.Keys(vpcs))...))
 	}
 	list, err := p.session.interfaces(ctx, filters...)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.health.OK("")
-	return p.instancesOf(list, a), nil
+	instances, odd = p.instancesOf(list, a)
+	return instances, odd, nil
 }
 
-func (p *provider) readSome(ctx context.Context, a *account, ids []string) (map[string]*cloudipam.Instance, error) {
+func (p *provider) readSome(ctx context.Context, a *account, ids []string) (instances map[string]*cloudipam.Instance, odd map[string][]string, err error) {
 	list, err := p.session.interfacesOf(ctx, ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return p.instancesOf(list, a), nil
+	instances, odd = p.instancesOf(list, a)
+	return instances, odd, nil
 }
 
-// readLimits reads the limits of instance types from EC2, unless it was done lately.
-func (p *provider) readLimits(ctx context.Context) (of limits, at time.Time, err error) {
-	if last := p.last(); last != nil && (!p.config.UpdateEC2AdapterLimitViaAPI || time.Since(last.limitsAt) < typesInterval) {
-		return last.limits, last.limitsAt, nil
+// reportOdd reports what EC2 shows as addresses of interfaces, and is none. It is left out: agents get addresses from the status of
+// the CiliumNode, and one that is none would keep them from all others.
+func (p *provider) reportOdd(odd map[string][]string) {
+	p.mu.Lock()
+	isNews := !maps.EqualFunc(p.odd, odd, slices.Equal)
+	p.odd = odd
+	p.mu.Unlock()
+	h := p.health.Child("interfaces")
+	if len(odd) == 0 {
+		h.OK("")
+		return
 	}
-	var ec2 limits
-	if p.config.UpdateEC2AdapterLimitViaAPI {
-		if ec2, err = p.readTypes(ctx); err != nil && !isDenied(err) {
-			return nil, at, err
-		}
-		if err != nil {
-			p.log.Warn("reading the limits of instance types is denied, using the table that is built in: allow ec2:DescribeInstanceTypes, or set --update-ec2-adapter-limit-via-api=false", "error", err)
-		}
+	first := slices.Min(slices.Collect(maps.Keys(odd)))
+	h.Degraded(fmt.Sprintf("EC2 shows what is no address as one of %d interfaces, %s among them, and it is left out: %.100q", len(odd), first, odd[first]), nil)
+	if isNews {
+		p.log.Warn("EC2 shows addresses that are none, and they are left out", "interfaces", odd)
 	}
-	return merge(builtInLimits(), ec2, p.mapped), time.Now(), nil
 }
 
 // ReadInstances implements cloudipam.Provider.
@@ -135,7 +178,8 @@ func (p *provider) ReadInstances(ctx context.Context, ids []string) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	return p.readSome(ctx, a, ids)
+	instances, _, err := p.readSome(ctx, a, ids) // the next complete read reports what is odd
+	return instances, err
 }
 
 // current is the account as of the last read, or of now if there was none.
@@ -158,21 +202,6 @@ func (p *provider) Limits(n *cloudipam.Node, i *cloudipam.Instance) (cloudipam.L
 		return cloudipam.Limits{}, p.unknownType(n)
 	}
 	return v.limitsOf(), nil
-}
-
-// unknownType is the error of a node whose limits are not known. What to do about it is logged once.
-func (p *provider) unknownType(n *cloudipam.Node) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	name := n.Spec.ENI.InstanceType
-	if name == "" {
-		return &cloudipam.NodeError{Status: "unableToDetermineLimits", Text: "unable to determine limits: spec.eni.instance-type is empty, the agent sets it"}
-	}
-	if !p.advised {
-		p.advised = true
-		p.log.Warn("instance type is not known: set --update-ec2-adapter-limit-via-api, or --aws-instance-limit-mapping", "type", name)
-	}
-	return &cloudipam.NodeError{Status: "unableToDetermineLimits", Text: fmt.Sprintf("unable to determine limits: instance type %s is not known", name)}
 }
 
 // Addresses implements cloudipam.Provider.
@@ -206,7 +235,7 @@ func (p *provider) FreeInterface(n *cloudipam.Node, i *cloudipam.Instance, subne
 
 // Releasable implements cloudipam.Provider.
 func (p *provider) Releasable(n *cloudipam.Node, i *cloudipam.Instance, isUsed func(string) bool, count int) cloudipam.Surplus {
-	return releasable(n, i, isUsed, count)
+	return releasable(&n.Spec.ENI, i, isUsed, count)
 }
 
 // SetStatus implements cloudipam.Provider.

@@ -22,10 +22,14 @@ import (
 type eni struct {
 	v2.ENI            // as in the status of the CiliumNode
 	singles  []string // secondary addresses, without those of prefixes
+	odd      []string // what EC2 shows as addresses and prefixes, and is none
 	instance string
 	card     int
 	attached bool
 }
+
+// slots are how many secondary addresses and prefixes it has.
+func (e *eni) slots() int { return len(e.singles) + len(e.Prefixes) + len(e.odd) }
 
 // Key implements cloudipam.Listed.
 func (e *eni) Key() (id, instance string) { return e.ID, e.instance }
@@ -46,12 +50,13 @@ func (e *eni) With(addresses, prefixes []string) *eni {
 type account struct {
 	vpcs     map[string]v2.AWSVPC
 	subnets  map[string]cloudipam.Subnet
+	routes   routes
 	groups   []securityGroup
 	limits   limits
 	limitsAt time.Time // when they were read
 }
 
-// readAccount reads VPCs, subnets, security groups and the limits of instance types.
+// readAccount reads VPCs, subnets, security groups, route tables and the limits of instance types.
 func (p *provider) readAccount(ctx context.Context) (*account, error) {
 	vpcs, err := p.session.vpcs(ctx)
 	if err != nil {
@@ -69,13 +74,16 @@ func (p *provider) readAccount(ctx context.Context) (*account, error) {
 	if a.limits, a.limitsAt, err = p.readLimits(ctx); err != nil {
 		return nil, err
 	}
+	if a.routes, err = p.readRoutes(ctx); err != nil {
+		return nil, err
+	}
 	for _, v := range vpcs {
 		a.vpcs[sdk.ToString(v.VpcId)] = vpcOf(v)
 	}
 	for _, s := range subnets {
 		d := &subnetDetail{vpc: sdk.ToString(s.VpcId), cidr: sdk.ToString(s.CidrBlock), tags: tagMap(s.Tags)}
 		id := sdk.ToString(s.SubnetId)
-		d.eligible = p.isEligible(id, d.tags)
+		d.eligible, d.routes = p.isEligible(id, d.tags), a.routes.of(id, d.vpc)
 		a.subnets[id] = cloudipam.Subnet{ID: id, Zone: sdk.ToString(s.AvailabilityZone), Free: int(sdk.ToInt32(s.AvailableIpAddressCount)), Detail: d}
 	}
 	for _, g := range groups {
@@ -102,41 +110,13 @@ func vpcOf(v types.Vpc) v2.AWSVPC {
 	return of
 }
 
-// readTypes are the limits of instance types that EC2 knows.
-func (p *provider) readTypes(ctx context.Context) (limits, error) {
-	all, err := p.session.instanceTypes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	table := limits{}
-	for _, t := range all {
-		if t.NetworkInfo == nil {
-			continue
-		}
-		l := limit{
-			interfaces: int(sdk.ToInt32(t.NetworkInfo.MaximumNetworkInterfaces)), ipv4: int(sdk.ToInt32(t.NetworkInfo.Ipv4AddressesPerInterface)),
-			hypervisor: string(t.Hypervisor),
-		}
-		if l.hypervisor == "" && sdk.ToBool(t.BareMetal) {
-			l.hypervisor = metal
-		}
-		if l.interfaces > 0 && l.ipv4 > 0 {
-			table[string(t.InstanceType)] = l
-		}
-	}
-	return table, nil
-}
-
-// eniOfEC2 returns nil for an interface that is not attached to an instance, or that has no address of IPv4.
+// eniOfEC2 returns nil for an interface that is not attached to an instance.
 func (p *provider) eniOfEC2(n types.NetworkInterface, a *account) *eni {
 	at := n.Attachment
 	if at == nil || sdk.ToString(at.InstanceId) == "" || at.Status == types.AttachmentStatusDetached || sdk.ToString(n.NetworkInterfaceId) == "" {
 		return nil
 	}
 	e := p.describe(n, a)
-	if e.IP == "" {
-		return nil
-	}
 	e.instance = *at.InstanceId
 	e.Number, e.card = int(sdk.ToInt32(at.DeviceIndex)), int(sdk.ToInt32(at.NetworkCardIndex))
 	e.attached = at.Status != types.AttachmentStatusDetaching
@@ -145,10 +125,7 @@ func (p *provider) eniOfEC2(n types.NetworkInterface, a *account) *eni {
 
 // describe makes an interface of what EC2 says of it, without its attachment. It is to be listed.
 func (p *provider) describe(n types.NetworkInterface, a *account) *eni {
-	e := &eni{ENI: v2.ENI{
-		ID: sdk.ToString(n.NetworkInterfaceId), IP: sdk.ToString(n.PrivateIpAddress), MAC: sdk.ToString(n.MacAddress), Description: sdk.ToString(n.Description),
-		Tags: tagMap(n.TagSet),
-	}}
+	e := &eni{ENI: v2.ENI{ID: sdk.ToString(n.NetworkInterfaceId), MAC: sdk.ToString(n.MacAddress), Description: sdk.ToString(n.Description), Tags: tagMap(n.TagSet)}}
 	e.Subnet.ID, e.VPC = sdk.ToString(n.SubnetId), v2.AWSVPC{ID: sdk.ToString(n.VpcId)}
 	if d, ok := a.subnets[e.Subnet.ID].Detail.(*subnetDetail); ok {
 		e.Subnet.CIDR = d.cidr
@@ -159,17 +136,45 @@ func (p *provider) describe(n types.NetworkInterface, a *account) *eni {
 	for _, g := range n.Groups {
 		e.SecurityGroups = append(e.SecurityGroups, sdk.ToString(g.GroupId))
 	}
+	e.addAddresses(n)
+	return e
+}
+
+// addAddresses takes over those that are addresses. A public one may be missing where something is associated: that of a carrier.
+func (e *eni) addAddresses(n types.NetworkInterface) {
+	isFit := func(text string, fits bool) bool {
+		if text != "" && !fits && !slices.Contains(e.odd, text) {
+			e.odd = append(e.odd, text)
+		}
+		return text != "" && fits
+	}
+	if ip := sdk.ToString(n.PrivateIpAddress); isFit(ip, isIPv4(ip)) {
+		e.IP = ip
+	}
 	for _, address := range n.PrivateIpAddresses {
-		if sdk.ToBool(address.Primary) {
-			e.IP = cmp.Or(e.IP, sdk.ToString(address.PrivateIpAddress))
-		} else if ip := sdk.ToString(address.PrivateIpAddress); ip != "" {
+		switch ip := sdk.ToString(address.PrivateIpAddress); {
+		case !isFit(ip, isIPv4(ip)):
+		case sdk.ToBool(address.Primary):
+			e.IP = cmp.Or(e.IP, ip)
+		default:
 			e.singles = append(e.singles, ip)
 		}
 	}
-	for _, prefix := range n.Ipv4Prefixes {
-		e.Prefixes = append(e.Prefixes, sdk.ToString(prefix.Ipv4Prefix))
+	for _, of := range n.Ipv4Prefixes {
+		if prefix := sdk.ToString(of.Ipv4Prefix); isFit(prefix, len(addressesOf(prefix)) > 0) {
+			e.Prefixes = append(e.Prefixes, prefix)
+		}
 	}
-	return e
+	if n.Association != nil {
+		if ip := sdk.ToString(n.Association.PublicIp); isFit(ip, isIPv4(ip)) {
+			e.PublicIP = ip
+		}
+	}
+}
+
+func isIPv4(text string) bool {
+	ip, err := netip.ParseAddr(text)
+	return err == nil && ip.Is4()
 }
 
 // list puts the addresses in order, as in the status: the primary one where pods can use it, single ones, those of prefixes.
@@ -210,12 +215,19 @@ func addressesOf(prefix string) (list []string) {
 	return list
 }
 
-// instancesOf groups interfaces by their instances.
-func (p *provider) instancesOf(list []types.NetworkInterface, a *account) map[string]*cloudipam.Instance {
+// instancesOf groups interfaces by their instances. One that has no address of IPv4 is left out. odd is what is no address, by interface.
+func (p *provider) instancesOf(list []types.NetworkInterface, a *account) (all map[string]*cloudipam.Instance, odd map[string][]string) {
 	byInstance := map[string]map[string]*eni{}
+	odd = map[string][]string{}
 	for _, n := range list {
 		e := p.eniOfEC2(n, a)
 		if e == nil {
+			continue
+		}
+		if len(e.odd) > 0 {
+			odd[e.ID] = e.odd
+		}
+		if e.IP == "" {
 			continue
 		}
 		if byInstance[e.instance] == nil {
@@ -225,7 +237,7 @@ func (p *provider) instancesOf(list []types.NetworkInterface, a *account) map[st
 	}
 	p.recent.Complete(byInstance, time.Now())
 	d := &detail{limits: a.limits}
-	all := map[string]*cloudipam.Instance{}
+	all = map[string]*cloudipam.Instance{}
 	for id, enis := range byInstance {
 		i := &cloudipam.Instance{ID: id, Detail: d}
 		for _, e := range enis {
@@ -238,5 +250,5 @@ func (p *provider) instancesOf(list []types.NetworkInterface, a *account) map[st
 		})
 		all[id] = i
 	}
-	return all
+	return all, odd
 }

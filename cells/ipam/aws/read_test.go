@@ -4,6 +4,7 @@
 package aws
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -163,6 +164,21 @@ func TestRecentChanges(t *testing.T) {
 		}
 		if got := shown(also...); !slices.Equal(got, step.want) {
 			t.Errorf("%s: %v, want %v", step.what, got, step.want)
+		}
+	}
+}
+
+// AWS-1: large answers are read whole, also those that come before the transport is done with the request.
+func TestLargeAnswers(t *testing.T) {
+	c := region("m5.large")
+	for n := range 300 {
+		c.AddType(fmt.Sprintf("m%d.large", 100+n), ec2test.Type{Interfaces: 3, IPv4: 10, Hypervisor: "nitro"})
+	}
+	serve(t, c)
+	p := providerOf(t, Config{}, nil)
+	for range 100 {
+		if all, err := p.readTypes(t.Context()); err != nil || len(all) < 300 {
+			t.Fatalf("%d types: %v", len(all), err)
 		}
 	}
 }

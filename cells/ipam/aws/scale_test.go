@@ -89,9 +89,9 @@ func (s *scale) join(count int) {
 	s.billed = calls
 	t.Logf("%d nodes beside %d in %s: %d changes, %d descriptions, refused for their rate: %v",
 		count, s.nodes-count, took.Round(time.Second), changes, descriptions, s.ec2.Throttled())
-	const start = 8 + 9          // descriptions whatever the number of nodes: the complete read, and the burst; and five a minute
+	const start = 9 + 9          // descriptions whatever the number of nodes: the complete read, and the burst; and six a minute
 	const pace = 3 * time.Second // of descriptions: a 15th of five a second
-	if most := start + 5*int(took.Minutes()) + max(count/10, int(took/pace)); changes > 2*count || descriptions > most {
+	if most := start + 6*int(took.Minutes()) + max(count/10, int(took/pace)); changes > 2*count || descriptions > most {
 		t.Errorf("%d changes and %d descriptions of %d nodes, at most %d and %d are good", changes, descriptions, count, 2*count, most)
 	}
 	if len(s.ec2.Throttled()) > 0 {
@@ -114,7 +114,7 @@ func nodesOr(t *testing.T, count int) int {
 	return n
 }
 
-// What is kept of EC2 is a few kilobytes of each node: two interfaces, with nine addresses each. Route tables are not read.
+// What is kept of EC2 is a few kilobytes of each node: two interfaces, with nine addresses each. Of route tables only their ids are.
 func TestMemory(t *testing.T) {
 	const most = 8 << 10 // bytes of each node
 	count := nodesOr(t, 200)

@@ -335,10 +335,10 @@ func TestServerNodesThatCannotBeServed(t *testing.T) {
 	s := newServer(t)
 	o := s.start()
 	name := s.run("m5.large", func(n *v2.CiliumNode) {
-		n.Spec.ENI.SubnetIDs, n.Spec.IPAM.MinAllocate = []string{"subnet-x"}, 12
+		n.Spec.ENI.AvailabilityZone, n.Spec.ENI.SubnetIDs, n.Spec.IPAM.MinAllocate = "eu-west-1c", []string{"subnet-x"}, 12
 	})
 	operatortest.Eventually(t, "it is reported", func() bool {
-		return s.nodes.Read(name).Status.IPAM.OperatorStatus.Error == "No matching subnet available for interface creation (VPC=vpc-1 AZ=eu-west-1a SubnetIDs=[subnet-x] SubnetTags=map[])"
+		return s.nodes.Read(name).Status.IPAM.OperatorStatus.Error == "No matching subnet available for interface creation (VPC=vpc-1 AZ=eu-west-1c SubnetIDs=[subnet-x] SubnetTags=map[])"
 	})
 	if s.ec2.Calls()["CreateNetworkInterface"] != 0 {
 		t.Error("an interface was created")

@@ -4,9 +4,11 @@
 package aws
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -138,8 +140,26 @@ func (s *session) load(ctx context.Context) (sdk.Config, error) {
 	if of, ok := loaded.HTTPClient.(*awshttp.BuildableClient); ok {
 		s.http = of.GetTransport() // a copy, with the authorities of AWS_CA_BUNDLE
 	}
-	loaded.HTTPClient = &http.Client{Transport: outside.Bounded(s.http)}
+	loaded.HTTPClient = &http.Client{Transport: outside.Bounded(ownBodies{s.http})}
 	return loaded, nil
+}
+
+// ownBodies sends copies of the bodies of requests, which are small. AWS' SDK closes a body once it has the head of the answer. If the
+// transport has not come to the end of the body until then, it closes the connection, and the rest of the answer is lost.
+type ownBodies struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (o ownBodies) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Body == nil || req.Body == http.NoBody {
+		return o.next.RoundTrip(req)
+	}
+	body, err := io.ReadAll(req.Body)
+	if err = errors.Join(err, req.Body.Close()); err != nil {
+		return nil, err
+	}
+	own := req.WithContext(req.Context())
+	own.Body = io.NopCloser(bytes.NewReader(body))
+	return o.next.RoundTrip(own)
 }
 
 // identity is who the operator's instance is.

@@ -28,6 +28,9 @@ var operations = map[string]operation{
 	"DescribeInstances":               {false, (*Cloud).describeInstances},
 	"DescribeInstanceTypes":           {false, (*Cloud).describeInstanceTypes},
 	"DescribeTags":                    {false, (*Cloud).describeTags},
+	"DescribeRouteTables":             {false, (*Cloud).describeRouteTables},
+	"DescribeAddresses":               {false, (*Cloud).describeAddresses},
+	"AssociateAddress":                {true, (*Cloud).associateAddress},
 	"CreateNetworkInterface":          {true, (*Cloud).createNetworkInterface},
 	"AttachNetworkInterface":          {true, (*Cloud).attachNetworkInterface},
 	"ModifyNetworkInterfaceAttribute": {true, (*Cloud).modifyNetworkInterfaceAttribute},
@@ -134,10 +137,19 @@ func (c *Cloud) handle(r *http.Request) (body any, slow time.Duration, lost bool
 	if r.Form.Get("DryRun") == "true" {
 		return nil, 0, false, &Error{http.StatusPreconditionFailed, "DryRunOperation", "Request would have succeeded, but DryRun flag is set."}
 	}
+	if c.PagesOnly && isUnpaged(name, req) {
+		return nil, req.fault.Slow, false, &Error{Code: "OperationNotPermitted", Message: "You must use pagination: specify MaxResults."}
+	}
 	if body, err = op.do(c, req); err == nil && op.changes {
 		c.calls[changed]++
 	}
 	return body, req.fault.Slow, req.fault.Lose, err
+}
+
+// isUnpaged reports whether a request is for a whole list at once, of those that have pages.
+func isUnpaged(name string, r request) bool {
+	return strings.HasPrefix(name, "Describe") && name != "DescribeAddresses" && r.text("MaxResults") == "" &&
+		!r.values.Has("NetworkInterfaceId.1") && !r.values.Has("InstanceType.1")
 }
 
 // authenticate checks who signed a request, and not the signature.

@@ -118,6 +118,10 @@ func (c *Cloud) attachNetworkInterface(r request) (any, *Error) {
 	if err != nil {
 		return nil, err
 	}
+	card, err := r.number("NetworkCardIndex")
+	if err != nil {
+		return nil, err
+	}
 	e, i := c.enis[r.text("NetworkInterfaceId")], c.instances[r.text("InstanceId")]
 	switch {
 	case i == nil:
@@ -131,24 +135,32 @@ func (c *Cloud) attachNetworkInterface(r request) (any, *Error) {
 	case c.subnets[e.subnet] != nil && c.subnets[i.subnet] != nil && c.subnets[e.subnet].zone != c.subnets[i.subnet].zone:
 		return nil, &Error{Code: "InvalidParameterCombination", Message: "You may not attach a network interface to an instance if they are not in the same availability zone"}
 	}
-	of, attached := c.types[i.kind], 0
+	of := c.types[i.kind]
+	if card < 0 || card >= max(1, of.Cards) {
+		return nil, invalid("Network card index %d is not valid for %s", card, i.kind)
+	}
+	attached, onCard := 0, 0
 	for _, other := range c.enis {
 		if other.instance != i.id {
 			continue
 		}
 		attached++
+		if other.card != card {
+			continue
+		}
+		onCard++
 		if other.index == index {
 			return nil, invalid("Instance '%s' already has an interface attached at device index '%d'.", i.id, index)
 		}
 	}
 	switch {
-	case attached >= of.Interfaces:
+	case attached >= of.Interfaces || onCard >= of.perCard():
 		return nil, &Error{Code: "AttachmentLimitExceeded", Message: fmt.Sprintf("Interface count %d exceeds the limit for %s", attached+1, i.kind)}
 	case 1+len(e.singles)+len(e.prefixes) > of.IPv4:
 		return nil, tooMany(of.IPv4, i.kind)
 	}
 	next := *e
-	next.instance, next.attachment, next.status, next.index = i.id, c.next("eni-attach"), "attached", index
+	next.instance, next.attachment, next.status, next.index, next.card = i.id, c.next("eni-attach"), "attached", index, card
 	if r.fault.Stuck {
 		next.status = "attaching"
 	}
@@ -230,19 +242,46 @@ func (c *Cloud) unassignPrivateIPAddresses(r request) (any, *Error) {
 	if e == nil {
 		return nil, notFound("NetworkInterfaceID", r.text("NetworkInterfaceId"))
 	}
-	addresses := r.list("PrivateIpAddress")
-	for _, a := range addresses {
-		if !slices.Contains(e.singles, a) {
-			return nil, invalid("Some of the specified addresses are not assigned to interface %s: %s", e.id, a)
-		}
+	addresses, prefixes := r.list("PrivateIpAddress"), r.list("Ipv4Prefix")
+	if err := e.holds(addresses, prefixes); err != nil {
+		return nil, err
 	}
 	next := *e
 	next.singles = slices.DeleteFunc(slices.Clone(e.singles), func(a string) bool { return slices.Contains(addresses, a) })
+	next.prefixes = slices.DeleteFunc(slices.Clone(e.prefixes), func(p string) bool { return slices.Contains(prefixes, p) })
 	c.put(&next)
+	for _, a := range addresses {
+		c.disassociateAddress(a)
+	}
 	if s := c.subnets[e.subnet]; s != nil {
 		s.release(addresses...)
+		s.releasePrefixes(prefixes...)
 	}
 	return done, nil
+}
+
+// holds checks that addresses, or prefixes, can be unassigned. EC2 refuses all of them if the interface does not have one: an address
+// of a prefix is none of its own.
+func (e *eni) holds(addresses, prefixes []string) *Error {
+	switch {
+	case len(addresses)+len(prefixes) == 0:
+		return &Error{Code: "MissingParameter", Message: "The request must contain private IP addresses or prefixes"}
+	case len(addresses) > 0 && len(prefixes) > 0:
+		return &Error{Code: "InvalidParameterCombination", Message: "You cannot specify both private IP addresses and prefixes"}
+	case slices.Contains(addresses, e.primary):
+		return invalid("The primary private IP address %s of interface %s cannot be unassigned", e.primary, e.id)
+	}
+	for _, a := range addresses {
+		if !slices.Contains(e.singles, a) {
+			return invalid("Some of the specified addresses are not assigned to interface %s: %s", e.id, a)
+		}
+	}
+	for _, p := range prefixes {
+		if !slices.Contains(e.prefixes, p) {
+			return invalid("Some of the specified prefixes are not assigned to interface %s: %s", e.id, p)
+		}
+	}
+	return nil
 }
 
 func (c *Cloud) deleteNetworkInterface(r request) (any, *Error) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +29,8 @@ type Cloud struct {
 	Latency time.Duration
 	// MaxInterfaces is the quota of the region; 0 is 5000.
 	MaxInterfaces int
+	// PagesOnly has lists without MaxResults be refused, as for accounts that have much.
+	PagesOnly bool
 	// Now is the clock; nil is the time of the day.
 	Now func() time.Time
 	// Credential is the key id that is accepted; "" is for any.
@@ -44,7 +47,10 @@ type Cloud struct {
 	history   []snapshot
 	frozen    map[string]*eni   // what descriptions show, nil for what is so
 	tokens    map[string]string // interfaces by client token
-	public    map[string]string // by private address
+	public    map[string]string // by private address; "" for an association without an address of IPv4
+	tables    map[string]*routeTable
+	elastic   map[string]*elasticAddress // by allocation
+	odd       map[string]string          // what descriptions show as another address of an interface
 	buckets   map[string]*bucket
 	calls     map[string]int
 	refused   map[string]int
@@ -55,7 +61,11 @@ type Cloud struct {
 type Type struct {
 	Interfaces, IPv4 int
 	Hypervisor       string // "" for bare metal
+	Cards            int    // network cards, with as many interfaces each; 0 is 1
 }
+
+// perCard is how many interfaces a network card can have.
+func (t Type) perCard() int { return t.Interfaces / max(1, t.Cards) }
 
 // Fault is what goes wrong in a request.
 type Fault struct {
@@ -76,6 +86,16 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Code + ": " + e.Message }
+
+// Deny is a [Cloud.Fault] by which IAM denies operations.
+func Deny(operations ...string) func(string, map[string]string) Fault {
+	return func(operation string, _ map[string]string) (f Fault) {
+		if slices.Contains(operations, operation) {
+			f.Refuse = &Error{http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation."}
+		}
+		return f
+	}
+}
 
 type vpc struct {
 	id, cidr string
@@ -101,7 +121,7 @@ type eni struct {
 	primary                      string
 	singles, prefixes            []string
 	instance, attachment, status string // of the attachment; "" for none
-	index                        int
+	index, card                  int
 	deletedWithInstance          bool
 }
 
@@ -116,14 +136,16 @@ func New() *Cloud {
 	c := &Cloud{
 		Region: "eu-west-1", Self: "i-operator", vpcs: map[string]*vpc{}, subnets: map[string]*subnet{}, groups: map[string]*group{},
 		instances: map[string]*instance{}, enis: map[string]*eni{}, tokens: map[string]string{}, public: map[string]string{}, buckets: map[string]*bucket{},
+		tables: map[string]*routeTable{}, elastic: map[string]*elasticAddress{}, odd: map[string]string{},
 		calls: map[string]int{}, refused: map[string]int{}, random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // no secret
 		types: map[string]Type{
-			"t2.micro": {2, 2, "xen"}, "t2.xlarge": {3, 15, "xen"}, "t3.micro": {2, 2, "nitro"}, "m4.xlarge": {4, 15, "xen"},
-			"m5.large": {3, 10, "nitro"}, "m5.xlarge": {4, 15, "nitro"}, "m5a.large": {3, 10, "nitro"}, "c5.4xlarge": {8, 30, "nitro"},
-			"m5.24xlarge": {15, 50, "nitro"}, "c5.metal": {15, 50, ""}, "x9.large": {3, 10, "nitro"},
+			"t2.micro": {2, 2, "xen", 1}, "t2.xlarge": {3, 15, "xen", 1}, "t3.micro": {2, 2, "nitro", 1}, "m4.xlarge": {4, 15, "xen", 1},
+			"m5.large": {3, 10, "nitro", 1}, "m5.xlarge": {4, 15, "nitro", 1}, "m5a.large": {3, 10, "nitro", 1}, "c5.4xlarge": {8, 30, "nitro", 1},
+			"m5.24xlarge": {15, 50, "nitro", 1}, "c5.metal": {15, 50, "", 1}, "x9.large": {3, 10, "nitro", 1}, "p5.48xlarge": {64, 50, "nitro", 32},
 		},
 	}
 	c.vpcs["vpc-1"] = &vpc{id: "vpc-1", cidr: "10.0.0.0/8", cidrs: []string{"100.64.0.0/16"}}
+	c.tables[mainTable("vpc-1")] = &routeTable{id: mainTable("vpc-1"), vpc: "vpc-1", isMain: true}
 	c.AddGroup("sg-1", "vpc-1", nil)
 	return c
 }
@@ -140,6 +162,14 @@ func (c *Cloud) AddVPC(id, cidr string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.vpcs[id] = &vpc{id: id, cidr: cidr}
+	c.tables[mainTable(id)] = &routeTable{id: mainTable(id), vpc: id, isMain: true}
+}
+
+// AddType adds an instance type.
+func (c *Cloud) AddType(name string, t Type) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.types[name] = t
 }
 
 // AddSubnet adds a subnet.
@@ -154,6 +184,9 @@ func (c *Cloud) RemoveSubnet(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.subnets, id)
+	for _, t := range c.tables {
+		t.subnets = slices.DeleteFunc(t.subnets, func(of string) bool { return of == id })
+	}
 }
 
 // Fill has all addresses of a subnet be taken, but for some.
@@ -161,6 +194,13 @@ func (c *Cloud) Fill(id string, free int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.subnets[id].fill(free)
+}
+
+// Empty frees the addresses of a subnet that Fill has taken.
+func (c *Cloud) Empty(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subnets[id].empty()
 }
 
 // AddGroup adds a security group.
@@ -203,10 +243,23 @@ func (c *Cloud) Terminate(id string) {
 			c.drop(e)
 		default:
 			detached := *e
-			detached.instance, detached.attachment, detached.status, detached.index = "", "", "", 0
+			detached.instance, detached.attachment, detached.status, detached.index, detached.card = "", "", "", 0, 0
 			c.put(&detached)
 		}
 	}
+}
+
+// Attach adds an interface to an instance, on a network card, at a device index.
+func (c *Cloud) Attach(instance, subnet string, card, index int) (id string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, refused := c.newENI(subnet, []string{"sg-1"}, 0, 0)
+	if refused != nil {
+		return "", refused
+	}
+	e.instance, e.attachment, e.status, e.card, e.index, e.deletedWithInstance = instance, c.next("eni-attach"), "attached", card, index, true
+	c.put(e)
+	return e.id, nil
 }
 
 // Leave adds an interface that is attached to nothing, and returns its id.
@@ -240,7 +293,14 @@ func (c *Cloud) SetGroups(id string, groups ...string) {
 	c.put(&e)
 }
 
-// Associate gives a private address a public one.
+// ShowAddress has descriptions of an interface show something as one more of its addresses.
+func (c *Cloud) ShowAddress(id, address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.odd[id] = address
+}
+
+// Associate gives a private address a public one; "" is for that of a carrier, which has none of IPv4.
 func (c *Cloud) Associate(private, public string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,6 +325,7 @@ func (c *Cloud) put(e *eni) {
 func (c *Cloud) drop(e *eni) {
 	c.remember()
 	delete(c.enis, e.id)
+	c.disassociate(e)
 	s := c.subnets[e.subnet]
 	if s == nil {
 		return
@@ -310,11 +371,12 @@ func (c *Cloud) shown() map[string]*eni {
 // Interface is an interface for tests.
 type Interface struct {
 	ID, Subnet, Instance, Description string
-	Index                             int
+	Index, Card                       int
 	Groups                            []string
 	Tags                              map[string]string
 	Addresses, Prefixes               []string // without the primary one
 	Primary                           string
+	Public                            string // of the primary address
 	DeletedWithInstance               bool
 }
 
@@ -325,7 +387,8 @@ func (c *Cloud) Interfaces() (list []Interface) {
 	for _, id := range slices.Sorted(maps.Keys(c.enis)) {
 		e := c.enis[id]
 		list = append(list, Interface{
-			e.id, e.subnet, e.instance, e.description, e.index, e.groups, e.tags, slices.Clone(e.singles), slices.Clone(e.prefixes), e.primary, e.deletedWithInstance,
+			e.id, e.subnet, e.instance, e.description, e.index, e.card, e.groups, e.tags, slices.Clone(e.singles), slices.Clone(e.prefixes), e.primary,
+			c.public[e.primary], e.deletedWithInstance,
 		})
 	}
 	return list

@@ -107,7 +107,7 @@ func paged[T, X any](r request, all map[string]T, most int, of func(T) (fields, 
 // knownFilters are those that things may not have a field for.
 var knownFilters = []string{
 	"attachment.instance-id", "attachment.status", "subnet-id", "vpc-id", "status", "private-ip-address", "network-interface-id", "resource-type", "resource-id", "key",
-	"addresses.private-ip-address", "instance-id", "instance-state-name", "group-id", "group-name", "description",
+	"addresses.private-ip-address", "association.subnet-id", "association.main", "route-table-id", "instance-id", "instance-state-name", "group-id", "group-name", "description",
 }
 
 // tokenOf ties a token to the filters of its request.
@@ -230,19 +230,20 @@ func (c *Cloud) describeNetworkInterfaces(r request) (any, *Error) {
 
 // eniItem is an interface in responses.
 type eniItem struct {
-	ID          string          `xml:"networkInterfaceId"`
-	Subnet      string          `xml:"subnetId"`
-	VPC         string          `xml:"vpcId"`
-	Zone        string          `xml:"availabilityZone"`
-	Description string          `xml:"description"`
-	Status      string          `xml:"status"`
-	MAC         string          `xml:"macAddress"`
-	Primary     string          `xml:"privateIpAddress"`
-	Groups      []groupItem     `xml:"groupSet>item"`
-	Attachment  *attachmentItem `xml:"attachment"`
-	Tags        []tagItem       `xml:"tagSet>item"`
-	Addresses   []addressItem   `xml:"privateIpAddressesSet>item"`
-	Prefixes    []prefixItem    `xml:"ipv4PrefixSet>item"`
+	ID          string           `xml:"networkInterfaceId"`
+	Subnet      string           `xml:"subnetId"`
+	VPC         string           `xml:"vpcId"`
+	Zone        string           `xml:"availabilityZone"`
+	Description string           `xml:"description"`
+	Status      string           `xml:"status"`
+	MAC         string           `xml:"macAddress"`
+	Primary     string           `xml:"privateIpAddress"`
+	Groups      []groupItem      `xml:"groupSet>item"`
+	Attachment  *attachmentItem  `xml:"attachment"`
+	Tags        []tagItem        `xml:"tagSet>item"`
+	Addresses   []addressItem    `xml:"privateIpAddressesSet>item"`
+	Prefixes    []prefixItem     `xml:"ipv4PrefixSet>item"`
+	Association *associationItem `xml:"association"`
 }
 
 type groupItem struct {
@@ -292,7 +293,7 @@ func (c *Cloud) vpcOf(e *eni) string {
 func (c *Cloud) item(e *eni) eniItem {
 	i := eniItem{
 		ID: e.id, Subnet: e.subnet, VPC: c.vpcOf(e), Description: e.description, Status: e.state(), MAC: e.mac, Primary: e.primary, Tags: tagItems(e.tags),
-		Addresses: []addressItem{{e.primary, true, c.association(e.primary)}},
+		Addresses: []addressItem{{e.primary, true, c.association(e.primary)}}, Association: c.association(e.primary),
 	}
 	if s := c.subnets[e.subnet]; s != nil {
 		i.Zone = s.zone
@@ -303,17 +304,20 @@ func (c *Cloud) item(e *eni) eniItem {
 	for _, a := range e.singles {
 		i.Addresses = append(i.Addresses, addressItem{a, false, c.association(a)})
 	}
+	if a, is := c.odd[e.id]; is {
+		i.Addresses = append(i.Addresses, addressItem{a, false, nil})
+	}
 	for _, p := range e.prefixes {
 		i.Prefixes = append(i.Prefixes, prefixItem{p})
 	}
 	if e.instance != "" {
-		i.Attachment = &attachmentItem{e.attachment, e.instance, "123456789012", e.index, 0, e.status, e.deletedWithInstance}
+		i.Attachment = &attachmentItem{e.attachment, e.instance, "123456789012", e.index, e.card, e.status, e.deletedWithInstance}
 	}
 	return i
 }
 
 func (c *Cloud) association(private string) *associationItem {
-	if public := c.public[private]; public != "" {
+	if public, is := c.public[private]; is {
 		return &associationItem{public}
 	}
 	return nil
@@ -361,6 +365,10 @@ func (c *Cloud) describeInstances(r request) (any, *Error) {
 }
 
 func (c *Cloud) describeInstanceTypes(r request) (any, *Error) {
+	type card struct {
+		Index      int `xml:"networkCardIndex"`
+		Interfaces int `xml:"maximumNetworkInterfaces"`
+	}
 	type item struct {
 		Name       string `xml:"instanceType"`
 		Hypervisor string `xml:"hypervisor,omitempty"`
@@ -368,6 +376,7 @@ func (c *Cloud) describeInstanceTypes(r request) (any, *Error) {
 		Interfaces int    `xml:"networkInfo>maximumNetworkInterfaces"`
 		IPv4       int    `xml:"networkInfo>ipv4AddressesPerInterface"`
 		IPv6       int    `xml:"networkInfo>ipv6AddressesPerInterface"`
+		Cards      []card `xml:"networkInfo>networkCards>item"`
 	}
 	type named struct {
 		name string
@@ -377,8 +386,17 @@ func (c *Cloud) describeInstanceTypes(r request) (any, *Error) {
 	for name, t := range c.types {
 		all[name] = named{name, t}
 	}
+	for _, name := range r.list("InstanceType") {
+		if _, exists := all[name]; !exists {
+			return nil, &Error{Code: "InvalidInstanceType", Message: fmt.Sprintf("The following supplied instance types do not exist: [%s]", name)}
+		}
+	}
 	list, next, err := paged(r, all, 100, func(t named) (fields, item) {
-		return fields{}, item{t.name, t.Hypervisor, t.Hypervisor == "", t.Interfaces, t.IPv4, t.IPv4}
+		i := item{t.name, t.Hypervisor, t.Hypervisor == "", t.Interfaces, t.IPv4, t.IPv4, nil}
+		for n := range max(1, t.Cards) {
+			i.Cards = append(i.Cards, card{n, t.perCard()})
+		}
+		return fields{"instance-type": {t.name}}, i
 	})
 	return struct {
 		nextToken

@@ -15,6 +15,7 @@ type subnet struct {
 	tags          map[string]string
 	taken         map[netip.Addr]bool
 	released      []netip.Addr
+	filled        []netip.Addr // taken for no interface
 	next          netip.Addr
 	size          int
 }
@@ -123,8 +124,17 @@ func (s *subnet) fill(free int) {
 	}
 	slices.SortStableFunc(all, func(a, b netip.Addr) int { return int(a.As4()[3]%2) - int(b.As4()[3]%2) })
 	for _, a := range all {
-		if s.free() > free {
+		if s.free() > free && !s.taken[a] {
 			s.taken[a] = true
+			s.filled = append(s.filled, a)
 		}
 	}
+}
+
+// empty frees what was filled.
+func (s *subnet) empty() {
+	for _, a := range s.filled {
+		delete(s.taken, a)
+	}
+	s.filled = nil
 }
