@@ -180,6 +180,7 @@ var parts = map[string]string{
 	"undeclared":   "requests that no module declares",
 	"waits-for-…":  "what the module has waited for longer than five seconds",
 	"provisioning": "addresses that Azure has failed to provision",
+	"subnets":      "subnets of interfaces that cannot be read at Azure",
 }
 
 // levels are the health levels, with what a change to them means.

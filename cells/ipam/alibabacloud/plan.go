@@ -85,7 +85,7 @@ func (v view) unused(e *eni) int {
 	if !isForPods(e) || e.status != inUse {
 		return 0
 	}
-	return max(0, v.limit.ipv4-len(e.PrivateIPSets))
+	return max(0, v.limit.ipv4-len(e.PrivateIPSets)-len(e.unreadable))
 }
 
 // limitsOf are the numbers of a node: all interfaces but the primary one are for pods.

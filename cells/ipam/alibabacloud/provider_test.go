@@ -474,3 +474,37 @@ func TestStatus(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// ALI-9; numbers 16 and 17 of the contract's ipam-azure.md: what is no address is in no status, counts against the limit of its interface,
+// and is left to the engine, which reports it. A VPC with a range that is none fails the read.
+func TestWhatCannotBeParsed(t *testing.T) {
+	c := region("ecs.large", "i-1")
+	p, node := providerOf(t, Config{}, serve(t, c), nil), nodeOf("i-1", nil)
+	s := stateOf(t, p)
+	if _, err := p.CreateInterface(caused(t), node, s.Instances["i-1"], s.Subnets, 3); err != nil {
+		t.Fatal(err)
+	}
+	before, _ := p.FreeInterface(node, stateOf(t, p).Instances["i-1"], s.Subnets)
+	e := c.Interfaces()[1]
+	c.Garble(e.ID, "", "10.1.0.256")
+	i := stateOf(t, p).Instances["i-1"]
+	var status v2.CiliumNodeStatus
+	p.SetStatus(node, i, &status)
+	var published []string
+	for _, a := range status.AlibabaCloud.ENIs[e.ID].PrivateIPSets {
+		published = append(published, a.PrivateIPAddress)
+	}
+	if want := append([]string{e.Primary}, e.Secondary...); !slices.Equal(published, want) {
+		t.Errorf("published are %q, want %q", published, want)
+	}
+	if has := slices.Sorted(maps.Keys(p.Addresses(node, i))); len(has) != 5 || has[0] != "" || !slices.Contains(has, "10.1.0.256") {
+		t.Errorf("the engine gets %q", has)
+	}
+	if after, _ := p.FreeInterface(node, i, s.Subnets); after.Count != before.Count-2 {
+		t.Errorf("there is room for %d, and was for %d", after.Count, before.Count)
+	}
+	c.AddVPC(ecstest.VPC, "10.0.0.0/33")
+	if _, err := p.Read(t.Context()); err == nil || !strings.Contains(err.Error(), ecstest.VPC+` has "10.0.0.0/33" among its ranges`) {
+		t.Errorf("a VPC with a range that is none: %v", err)
+	}
+}

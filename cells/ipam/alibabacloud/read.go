@@ -20,6 +20,8 @@ import (
 type eni struct {
 	v2.AlibabaCloudENI // as in the status of the CiliumNode
 	status             string
+	// unreadable are what ECS lists as addresses, and is none: an agent from 1.20 on could not read the status.
+	unreadable []string
 }
 
 // States and types of interfaces.
@@ -112,6 +114,9 @@ func (p *provider) readAccount(ctx context.Context) (*account, error) {
 	for _, v := range vpcs {
 		of := v2.AlibabaCloudVPC{VPCID: v.VpcID, CIDRBlock: v.CidrBlock, IPv6CIDRBlock: v.Ipv6CidrBlock, SecondaryCIDRs: v.SecondaryCidrBlocks.SecondaryCidrBlock}
 		slices.Sort(of.SecondaryCIDRs)
+		if err := checkRanges(of); err != nil {
+			return nil, err
+		}
 		a.vpcs[v.VpcID] = of
 	}
 	for _, s := range vSwitches {
@@ -124,6 +129,20 @@ func (p *provider) readAccount(ctx context.Context) (*account, error) {
 		a.groups = append(a.groups, securityGroup{g.SecurityGroupID, g.VpcID, tagMap(g.Tags.Tag)})
 	}
 	return a, nil
+}
+
+// checkRanges returns an error for a VPC with a range that is none: agents from 1.20 on could not read what is published of it.
+func checkRanges(v v2.AlibabaCloudVPC) error {
+	ranges := append([]string{v.CIDRBlock}, v.SecondaryCIDRs...)
+	if v.IPv6CIDRBlock != "" {
+		ranges = append(ranges, v.IPv6CIDRBlock)
+	}
+	for _, text := range ranges {
+		if _, err := netip.ParsePrefix(text); err != nil {
+			return fmt.Errorf("VPC %s has %q among its ranges, which is no CIDR: correct the VPC, or name another one with --alibaba-cloud-vpc-id", v.VPCID, text)
+		}
+	}
+	return nil
 }
 
 // typesInterval is how long the limits of instance types hold: ECS gets new types every few weeks.
@@ -160,10 +179,14 @@ func (a *account) describe(n interfaceItem) *eni {
 	if d, ok := a.subnets[n.VSwitchID].Detail.(*vSwitch); ok {
 		e.VSwitch.CIDRBlock, e.VSwitch.IPv6CIDRBlock = d.cidr, d.ipv6
 	}
+	if e.PrimaryIPAddress != "" && !isAddress(e.PrimaryIPAddress) {
+		e.PrimaryIPAddress = ""
+	}
 	var others []string
 	for _, ip := range n.PrivateIPSets.PrivateIPSet {
 		switch {
-		case ip.PrivateIPAddress == "":
+		case !isAddress(ip.PrivateIPAddress):
+			e.unreadable = append(e.unreadable, ip.PrivateIPAddress)
 		case ip.Primary:
 			e.PrimaryIPAddress = ip.PrivateIPAddress
 		default:
@@ -171,6 +194,11 @@ func (a *account) describe(n interfaceItem) *eni {
 		}
 	}
 	return e.With(others, nil)
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
 }
 
 // instancesOf groups interfaces by their instances. Those that are attached to none are left out.
@@ -193,7 +221,7 @@ func (p *provider) instancesOf(list []interfaceItem, a *account) map[string]*clo
 		for _, e := range enis {
 			of := cloudipam.Interface{ID: e.NetworkInterfaceID, Subnet: e.VSwitch.VSwitchID, Detail: e}
 			if isForPods(e) {
-				of.Addresses = e.all()
+				of.Addresses = append(e.all(), e.unreadable...) // which the engine reports
 			}
 			i.Interfaces = append(i.Interfaces, of)
 		}

@@ -243,7 +243,29 @@ func TestOutages(t *testing.T) {
 	operatortest.Eventually(t, "health is good again", func() bool { return o.Degraded("ipam.alibabacloud") == "" })
 }
 
-// ALI-17: surplus addresses are released after the handshake with the agent, and not the primary ones.
+// ALI-9 and CIPAM-44; number 17 of the contract's ipam-azure.md: an address that is none is in neither the status nor the pool, and is
+// logged and in health; the others are used.
+func TestAddressesThatAreNone(t *testing.T) {
+	c := region("ecs.large")
+	s := newServer(t, c)
+	s.run("a", "ecs.large", nil)
+	o := s.start()
+	s.wantPool("a", 8)
+	c.Garble(s.interfacesOf("i-a")[0].ID, "")
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = 9 })
+	n := s.wantPool("a", 9)
+	for _, e := range n.Status.AlibabaCloud.ENIs {
+		if slices.ContainsFunc(e.PrivateIPSets, func(a v2.AlibabaCloudPrivateIP) bool { return a.PrivateIPAddress == "" }) {
+			t.Errorf("the status has %+v", e)
+		}
+	}
+	o.Log().Wait(t, "the cloud shows addresses that no pod can have")
+	operatortest.Eventually(t, "it is in health", func() bool {
+		return strings.Contains(o.Degraded("ipam.alibabacloud"), "addresses that no pod can have")
+	})
+}
+
+// ALI-17; number 16 of the contract's ipam-azure.md: surplus addresses are released after the handshake with the agent, and not the primary ones.
 func TestRelease(t *testing.T) {
 	c := region("ecs.large")
 	s := newServer(t, c)

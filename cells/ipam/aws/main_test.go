@@ -112,11 +112,12 @@ func TestProvider(t *testing.T) {
 					}
 					return f
 				}
+				c.AllocateAddress("eipalloc-1", "203.0.113.7", map[string]string{"pool": "eip"})
 				serve(t, c)
 				return cloudtest.Subject{
 					New:   func(d *outside.Door) cloudipam.Provider { return providerOf(t, config, d) },
 					Node:  nodeOf("i-1", nil),
-					Other: "i-2", Changes: c.Changes, Breaker: &breaker, Lag: c.Freeze,
+					Other: "i-2", Changes: c.Changes, Breaker: &breaker, Lag: c.Freeze, Static: map[string]string{"pool": "eip"},
 				}
 			})
 		})

@@ -41,12 +41,17 @@ func (p *provider) Assign(ctx context.Context, node *cloudipam.Node, i *cloudipa
 	}
 	n := nicOf(i.Interfaces[at])
 	if p.config.isBeingAdded(node, n) {
-		return &outside.ThrottledError{Server: "machine " + i.ID, Until: time.Now().Add(pollInterval)}
+		return pauseOf(i.ID)
 	}
 	if m, ok := parseMachine(to.Interface); ok && m.scaleSet != "" {
 		return api.assignToMachine(ctx, m, n, to, count)
 	}
 	return api.assignToNIC(ctx, n, to, count)
+}
+
+// pauseOf is the error of a machine that Azure works on.
+func pauseOf(id string) error {
+	return &outside.ThrottledError{Server: "machine " + id, Until: time.Now().Add(pollInterval)}
 }
 
 // CreateInterface implements cloudipam.Provider.
@@ -60,11 +65,10 @@ func (p *provider) Unassign(context.Context, *cloudipam.Node, *cloudipam.Instanc
 }
 
 func (a *clients) assignToMachine(ctx context.Context, m machine, n nic, to cloudipam.Candidate, count int) error {
-	got, err := a.machines.Get(reading(ctx, opGetMachine), a.group, m.scaleSet, m.name, nil)
+	model, err := a.getMachine(ctx, m)
 	if err != nil {
-		return describe(opGetMachine, err)
+		return err
 	}
-	model := got.VirtualMachineScaleSetVM
 	config := configOf(model, n.name)
 	if config == nil {
 		return &cloudipam.NodeError{Status: "unableToFindInterface", Text: fmt.Sprintf("interface %s does not exist in VM %s", n.name, m.name)}
@@ -74,34 +78,57 @@ func (a *clients) assignToMachine(ctx context.Context, m machine, n nic, to clou
 		return err
 	}
 	of.IPConfigurations = append(of.IPConfigurations, newMachineConfigs(of.IPConfigurations, to.Subnet, count)...)
-	if s := model.Properties.StorageProfile; s != nil {
-		s.ImageReference = nil // a gallery of another subscription may not be readable
+	return a.putMachine(ctx, m, model, assignCall(opUpdateMachine, to, count))
+}
+
+// putMachine writes the model of a machine, unless another writer has changed it since it was read, and waits until Azure has made the
+// change.
+func (a *clients) putMachine(ctx context.Context, m machine, model armcompute.VirtualMachineScaleSetVM, c outside.Call) error {
+	if p := model.Properties; p != nil && p.StorageProfile != nil {
+		p.StorageProfile.ImageReference = nil // a gallery of another subscription may not be readable
 	}
-	change := changing(ctx, assignCall(opUpdateMachine, to, count))
-	poller, err := a.machines.BeginUpdate(change, a.group, m.scaleSet, m.name, model, &armcompute.VirtualMachineScaleSetVMsClientBeginUpdateOptions{IfMatch: model.Etag})
+	poller, err := a.machines.BeginUpdate(changing(ctx, c), a.group, m.scaleSet, m.name, model, &armcompute.VirtualMachineScaleSetVMsClientBeginUpdateOptions{IfMatch: model.Etag})
 	return await(ctx, opUpdateMachine, poller, err)
 }
 
-func (a *clients) assignToNIC(ctx context.Context, n nic, to cloudipam.Candidate, count int) error {
-	group, name := groupOf(to.Interface), lastOf(to.Interface)
-	got, err := a.nics.Get(reading(ctx, opGetNIC), group, name, nil)
-	if err != nil {
-		return describe(opGetNIC, err)
+// putNIC writes an interface, unless another writer has changed it since it was read, and waits until Azure has made the change.
+func (a *clients) putNIC(ctx context.Context, id string, of armnetwork.Interface, c outside.Call) error {
+	change := changing(ctx, c)
+	if tag := deref(of.Etag); tag != "" {
+		change = policy.WithHTTPHeader(change, http.Header{"If-Match": []string{tag}})
 	}
-	of := got.Interface
-	if of.Properties == nil {
-		return fmt.Errorf("interface %s has no properties", name)
+	poller, err := a.nics.BeginCreateOrUpdate(change, groupOf(id), lastOf(id), of, nil)
+	return await(ctx, opUpdateNIC, poller, err)
+}
+
+// getMachine reads the model of a machine.
+func (a *clients) getMachine(ctx context.Context, m machine) (armcompute.VirtualMachineScaleSetVM, error) {
+	got, err := a.machines.Get(reading(ctx, opGetMachine), a.group, m.scaleSet, m.name, nil)
+	return got.VirtualMachineScaleSetVM, describe(opGetMachine, err)
+}
+
+// getNIC reads an interface of a stand-alone machine by its id.
+func (a *clients) getNIC(ctx context.Context, id string) (armnetwork.Interface, error) {
+	got, err := a.nics.Get(reading(ctx, opGetNIC), groupOf(id), lastOf(id), nil)
+	switch {
+	case err != nil:
+		return got.Interface, describe(opGetNIC, err)
+	case got.Properties == nil:
+		return got.Interface, fmt.Errorf("interface %s has no properties", lastOf(id))
+	}
+	return got.Interface, nil
+}
+
+func (a *clients) assignToNIC(ctx context.Context, n nic, to cloudipam.Candidate, count int) error {
+	of, err := a.getNIC(ctx, to.Interface)
+	if err != nil {
+		return err
 	}
 	if count, err = notShown(n, len(of.Properties.IPConfigurations), count); err != nil {
 		return err
 	}
 	of.Properties.IPConfigurations = append(of.Properties.IPConfigurations, newNICConfigs(of.Properties.IPConfigurations, to.Subnet, count)...)
-	change := changing(ctx, assignCall(opUpdateNIC, to, count))
-	if tag := deref(of.Etag); tag != "" {
-		change = policy.WithHTTPHeader(change, http.Header{"If-Match": []string{tag}})
-	}
-	poller, err := a.nics.BeginCreateOrUpdate(change, group, name, of, nil)
-	return await(ctx, opUpdateNIC, poller, err)
+	return a.putNIC(ctx, to.Interface, of, assignCall(opUpdateNIC, to, count))
 }
 
 // await waits until Azure has made a change.

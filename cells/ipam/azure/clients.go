@@ -17,17 +17,23 @@ import (
 	"github.com/skep-operator/skep/resources/outside"
 )
 
-// Operations, in the words of the original's metrics where it has them.
+// Operations, in the words of the original's metrics, from 1.18 on, where it has them.
 const (
-	opScaleSets       = "VirtualMachineScaleSets.ListAll"
-	opScaleSetNICs    = "Interfaces.ListVirtualMachineScaleSetNetworkInterfacesComplete"
-	opMachineNICs     = "Interfaces.ListVirtualMachineScaleSetVMNetworkInterfacesComplete"
-	opNICs            = "Interfaces.ListComplete"
-	opNetworks        = "virtualnetworks.ListAll"
+	opScaleSets       = "VirtualMachineScaleSets.List"
+	opScaleSetNICs    = "Interfaces.ListVirtualMachineScaleSetNetworkInterfaces"
+	opMachineNICs     = "Interfaces.ListVirtualMachineScaleSetVMNetworkInterfaces"
+	opNICs            = "Interfaces.List"
+	opNetworks        = "VirtualNetworks.ListAll"
+	opSubnet          = "Subnets.Get"
 	opGetMachine      = "VirtualMachineScaleSetVMs.Get"
 	opUpdateMachine   = "VirtualMachineScaleSetVMs.Update"
 	opGetNIC          = "Interfaces.Get"
 	opUpdateNIC       = "Interfaces.CreateOrUpdate"
+	opPrefixes        = "PublicIPPrefixes.List"
+	opMachinePublics  = "PublicIPAddresses.ListVirtualMachineScaleSetVMPublicIPAddresses"
+	opGetPublic       = "PublicIPAddresses.Get"
+	opCreatePublic    = "PublicIPAddresses.CreateOrUpdate"
+	opDeletePublic    = "PublicIPAddresses.Delete"
 	opWait            = "Operations.Get"
 	opToken           = "Tokens.Get"
 	pollInterval      = 5 * time.Second // where Azure does not say when to ask again
@@ -40,10 +46,15 @@ const (
 // clients are those of the SDK.
 type clients struct {
 	settings
+	identity  credential
 	scaleSets *armcompute.VirtualMachineScaleSetsClient
 	machines  *armcompute.VirtualMachineScaleSetVMsClient
 	nics      *armnetwork.InterfacesClient
 	networks  *armnetwork.VirtualNetworksClient
+	prefixes  *armnetwork.PublicIPPrefixesClient
+	publics   *armnetwork.PublicIPAddressesClient
+	// subnetsIn returns the client of a subscription: a subnet can be one that another subscription shares.
+	subnetsIn func(subscription string) (*armnetwork.SubnetsClient, error)
 }
 
 // newClients returns clients whose requests pass the door, each attempt of its own. 429 is not retried by the SDK: the engine
@@ -59,22 +70,26 @@ func newClients(s settings, c Config, to pass) (*clients, error) {
 	forTokens := options
 	to.operation = opToken
 	forTokens.Transport = to
-	tokens, err := newCredential(c, forTokens)
+	identity, err := newCredential(c, forTokens)
 	if err != nil {
 		return nil, err
 	}
 	arms := &arm.ClientOptions{ClientOptions: options, DisableRPRegistration: true}
-	compute, err := armcompute.NewClientFactory(s.subscription, tokens, arms)
+	compute, err := armcompute.NewClientFactory(s.subscription, identity, arms)
 	if err != nil {
 		return nil, err
 	}
-	network, err := armnetwork.NewClientFactory(s.subscription, tokens, arms)
+	network, err := armnetwork.NewClientFactory(s.subscription, identity, arms)
 	if err != nil {
 		return nil, err
 	}
 	return &clients{
-		settings: s, scaleSets: compute.NewVirtualMachineScaleSetsClient(), machines: compute.NewVirtualMachineScaleSetVMsClient(),
+		settings: s, identity: identity, scaleSets: compute.NewVirtualMachineScaleSetsClient(), machines: compute.NewVirtualMachineScaleSetVMsClient(),
 		nics: network.NewInterfacesClient(), networks: network.NewVirtualNetworksClient(),
+		prefixes: network.NewPublicIPPrefixesClient(), publics: network.NewPublicIPAddressesClient(),
+		subnetsIn: func(subscription string) (*armnetwork.SubnetsClient, error) {
+			return armnetwork.NewSubnetsClient(subscription, identity, arms)
+		},
 	}, nil
 }
 
@@ -125,4 +140,44 @@ func (a *clients) listNICs(ctx context.Context) ([]*armnetwork.Interface, error)
 
 func (a *clients) listNetworks(ctx context.Context) ([]*armnetwork.VirtualNetwork, error) {
 	return all(ctx, opNetworks, a.networks.NewListAllPager(nil), func(p armnetwork.VirtualNetworksClientListAllResponse) []*armnetwork.VirtualNetwork { return p.Value })
+}
+
+// getSubnet reads one subnet, by its id.
+func (a *clients) getSubnet(ctx context.Context, id string) (*armnetwork.Subnet, error) {
+	of, ok := parseSubnet(id)
+	if !ok {
+		return nil, &refusal{operation: opSubnet, status: http.StatusNotFound, code: "no id of a subnet"}
+	}
+	client, err := a.subnetsIn(of.subscription)
+	if err != nil {
+		return nil, err
+	}
+	got, err := client.Get(reading(ctx, opSubnet), of.group, of.network, of.name, nil)
+	if err != nil {
+		return nil, describe(opSubnet, err)
+	}
+	return &got.Subnet, nil
+}
+
+// listPrefixes lists the public IP prefixes of the resource group.
+func (a *clients) listPrefixes(ctx context.Context) ([]*armnetwork.PublicIPPrefix, error) {
+	return all(ctx, opPrefixes, a.prefixes.NewListPager(a.group, nil), func(p armnetwork.PublicIPPrefixesClientListResponse) []*armnetwork.PublicIPPrefix { return p.Value })
+}
+
+// listMachinePublics lists the public addresses of an ipConfiguration of a machine of a scale set.
+func (a *clients) listMachinePublics(ctx context.Context, m machine, nic, config string) ([]*armnetwork.PublicIPAddress, error) {
+	list, err := all(ctx, opMachinePublics, a.publics.NewListVirtualMachineScaleSetVMPublicIPAddressesPager(a.group, m.scaleSet, m.name, nic, config, nil),
+		func(p armnetwork.PublicIPAddressesClientListVirtualMachineScaleSetVMPublicIPAddressesResponse) []*armnetwork.PublicIPAddress {
+			return p.Value
+		})
+	return list, unlessNotFound(err)
+}
+
+// getPublic reads a public address by its id, nil if it does not exist.
+func (a *clients) getPublic(ctx context.Context, id string) (*armnetwork.PublicIPAddress, error) {
+	got, err := a.publics.Get(reading(ctx, opGetPublic), groupOf(id), lastOf(id), nil)
+	if err != nil {
+		return nil, unlessNotFound(describe(opGetPublic, err))
+	}
+	return &got.PublicIPAddress, nil
 }

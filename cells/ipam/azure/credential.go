@@ -21,6 +21,8 @@ import (
 type credential struct {
 	azcore.TokenCredential
 	source string
+	// isSecond is that one that comes before it was asked for, and could not be used. It is asked for again.
+	isSecond bool
 }
 
 // GetToken implements azcore.TokenCredential.
@@ -58,42 +60,42 @@ type authFile struct {
 
 // newCredential is the managed identity that the options name; else that of the file that AZURE_AUTH_LOCATION names, if it can
 // be used; else that of the environment; else the identity of the machine.
-func newCredential(c Config, options policy.ClientOptions) (azcore.TokenCredential, error) {
+func newCredential(c Config, options policy.ClientOptions) (credential, error) {
 	if id := c.AzureUserAssignedIdentityID; id != "" {
 		return newManaged(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options, ID: azidentity.ClientID(id)},
-			"the managed identity "+id+" (--azure-user-assigned-identity-id)")
+			"the managed identity "+id+" (--azure-user-assigned-identity-id)", false)
 	}
 	tried := ""
 	if path := os.Getenv("AZURE_AUTH_LOCATION"); path != "" {
 		of, err := fromFile(path, options)
 		if err == nil {
-			return credential{of, "the file " + path + " (AZURE_AUTH_LOCATION)"}, nil
+			return credential{of, "the file " + path + " (AZURE_AUTH_LOCATION)", false}, nil
 		}
 		tried = fmt.Sprintf("; AZURE_AUTH_LOCATION was not used: %v", err)
 	}
 	if os.Getenv("AZURE_FEDERATED_TOKEN_FILE") != "" {
 		of, err := azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{ClientOptions: options})
 		if err == nil {
-			return credential{of, "the workload identity of AZURE_FEDERATED_TOKEN_FILE" + tried}, nil
+			return credential{of, "the workload identity of AZURE_FEDERATED_TOKEN_FILE" + tried, tried != ""}, nil
 		}
 		tried += fmt.Sprintf("; AZURE_FEDERATED_TOKEN_FILE was not used: %v", err)
 	}
 	if os.Getenv("AZURE_CLIENT_ID") != "" && os.Getenv("AZURE_TENANT_ID") != "" {
 		of, err := azidentity.NewEnvironmentCredential(&azidentity.EnvironmentCredentialOptions{ClientOptions: options})
 		if err == nil {
-			return credential{of, "the client " + os.Getenv("AZURE_CLIENT_ID") + " of the environment (AZURE_CLIENT_ID)" + tried}, nil
+			return credential{of, "the client " + os.Getenv("AZURE_CLIENT_ID") + " of the environment (AZURE_CLIENT_ID)" + tried, tried != ""}, nil
 		}
 		tried += fmt.Sprintf("; AZURE_CLIENT_ID was not used: %v", err)
 	}
-	return newManaged(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options}, "the managed identity of the machine"+tried)
+	return newManaged(&azidentity.ManagedIdentityCredentialOptions{ClientOptions: options}, "the managed identity of the machine"+tried, tried != "")
 }
 
-func newManaged(options *azidentity.ManagedIdentityCredentialOptions, source string) (azcore.TokenCredential, error) {
+func newManaged(options *azidentity.ManagedIdentityCredentialOptions, source string, isSecond bool) (credential, error) {
 	of, err := azidentity.NewManagedIdentityCredential(options)
 	if err != nil {
-		return nil, fmt.Errorf("using %s: %w", source, err)
+		return credential{}, fmt.Errorf("using %s: %w", source, err)
 	}
-	return credential{of, source}, nil
+	return credential{of, source, isSecond}, nil
 }
 
 func fromFile(path string, options policy.ClientOptions) (azcore.TokenCredential, error) {

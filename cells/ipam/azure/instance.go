@@ -17,8 +17,9 @@ import (
 // nic is what is read of a network interface.
 type nic struct {
 	name, mac, securityGroup string
-	cidr, gateway            string // of the subnet of its listed addresses
+	subnet, cidr, gateway    string // see subnetOf
 	primary                  bool
+	ip                       string     // its primary address
 	addresses                []ipConfig // IPv4
 	listed                   []ipConfig // those that are published
 	all                      int        // ipConfigurations, whatever they are
@@ -35,18 +36,29 @@ type ipConfig struct {
 type vnetSubnet struct {
 	cidr, gateway string
 	reserved      bool // for a service of Azure
+	// missed is how many complete reads could not read it since; isUnread is that nothing but its id is known.
+	missed   int
+	isUnread bool
 }
 
-// subnets are those of all virtual networks, by id in lower case.
+// subnets are those that are known, by id in lower case.
 type subnets map[string]cloudipam.Subnet
 
-// byID are the subnets by id as Azure sends it.
+// byID are the subnets that were read, by id as Azure sends it.
 func (s subnets) byID() map[string]cloudipam.Subnet {
 	all := make(map[string]cloudipam.Subnet, len(s))
 	for _, of := range s {
-		all[of.ID] = of
+		if !of.Detail.(vnetSubnet).isUnread {
+			all[of.ID] = of
+		}
 	}
 	return all
+}
+
+// rangeOf is what is known of a subnet by its id, false if its IPv4 range is not.
+func (s subnets) rangeOf(id string) (vnetSubnet, bool) {
+	of, _ := s[strings.ToLower(id)].Detail.(vnetSubnet)
+	return of, of.cidr != ""
 }
 
 // reservedAddresses are those of each subnet that Azure keeps.
@@ -63,18 +75,21 @@ func subnetsOf(networks []*armnetwork.VirtualNetwork) subnets {
 			if s == nil || s.Properties == nil || deref(s.ID) == "" {
 				continue
 			}
-			of := cloudipam.Subnet{ID: *s.ID}
-			var detail vnetSubnet
-			if p, ok := ipv4Of(s.Properties); ok {
-				detail.cidr, detail.gateway = p.Masked().String(), p.Masked().Addr().Next().String()
-				of.Free = max(0, 1<<(32-p.Bits())-reservedAddresses-len(s.Properties.IPConfigurations))
-			}
-			detail.reserved = len(s.Properties.Delegations) > 0
-			of.Detail = detail
-			all[strings.ToLower(of.ID)] = of
+			all[strings.ToLower(*s.ID)] = subnetFrom(*s.ID, s.Properties)
 		}
 	}
 	return all
+}
+
+// subnetFrom reads a subnet.
+func subnetFrom(id string, s *armnetwork.SubnetPropertiesFormat) cloudipam.Subnet {
+	of, detail := cloudipam.Subnet{ID: id}, vnetSubnet{reserved: len(s.Delegations) > 0}
+	if p, ok := ipv4Of(s); ok {
+		detail.cidr, detail.gateway = p.Masked().String(), p.Masked().Addr().Next().String()
+		of.Free = max(0, 1<<(32-p.Bits())-reservedAddresses-len(s.IPConfigurations))
+	}
+	of.Detail = detail
+	return of
 }
 
 // ipv4Of is the IPv4 range of a subnet.
@@ -142,16 +157,18 @@ func (c Config) interfaceOf(n *armnetwork.Interface, known subnets) cloudipam.In
 			address.subnet = deref(p.Subnet.ID)
 		}
 		of.addresses = append(of.addresses, address)
-		if deref(p.Primary) && !c.AzureUsePrimaryAddress {
-			continue
+		if deref(p.Primary) {
+			of.ip = address.address
+			if !c.AzureUsePrimaryAddress {
+				continue
+			}
 		}
 		of.listed = append(of.listed, address)
 		i.Addresses = append(i.Addresses, address.address)
-		if s, ok := known[strings.ToLower(address.subnet)]; ok {
-			d := s.Detail.(vnetSubnet)
-			of.cidr, of.gateway = d.cidr, d.gateway
-		}
 	}
+	var subnet vnetSubnet
+	of.subnet, subnet = of.subnetOf(known)
+	of.cidr, of.gateway = subnet.cidr, subnet.gateway
 	if order := of.subnets(); len(order) > 0 {
 		i.Subnet = order[0]
 		if s, ok := known[strings.ToLower(order[0])]; ok {
@@ -160,6 +177,22 @@ func (c Config) interfaceOf(n *armnetwork.Interface, known subnets) cloudipam.In
 	}
 	i.Detail = of
 	return i
+}
+
+// subnetOf is the subnet that is published: that of the last of the listed addresses whose range is known, or else of the primary
+// address, which is all that a new machine has. If no range is known it is the first one.
+func (n nic) subnetOf(known subnets) (id string, of vnetSubnet) {
+	for _, list := range [][]ipConfig{n.listed, n.addresses} {
+		for _, a := range slices.Backward(list) {
+			if of, ok := known.rangeOf(a.subnet); ok {
+				return a.subnet, of
+			}
+		}
+	}
+	if order := n.subnets(); len(order) > 0 {
+		return order[0], of
+	}
+	return "", of
 }
 
 // subnets are those of the addresses, in order: of listed ones first. That of the primary address is the one that a new

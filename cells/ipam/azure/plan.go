@@ -15,11 +15,10 @@ import (
 )
 
 const (
-	// perInterface is how many ipConfigurations Azure allows on an interface, the primary one among them.
+	// perInterface is how many ipConfigurations Azure allows on an interface, the primary one among them. It is the limit of a node,
+	// too.
 	perInterface = 256
-	// capacity is that of a node in the metric available_ips: without the primary address.
-	capacity    = perInterface - 1
-	preAllocate = 8
+	preAllocate  = 8
 	// prefix begins the names of ipConfigurations that the operator adds.
 	prefix = "Cilium-"
 )
@@ -33,13 +32,23 @@ const (
 
 // Limits implements cloudipam.Provider. No interface can be attached.
 func (p *provider) Limits(n *cloudipam.Node, i *cloudipam.Instance) (cloudipam.Limits, error) {
-	l := cloudipam.Limits{Addresses: perInterface, Capacity: capacity, PreAllocate: preAllocate}
+	l := cloudipam.Limits{Addresses: perInterface, Capacity: max(0, perInterface-p.config.primariesOf(i)), PreAllocate: preAllocate}
 	for _, of := range usableInterfaces(n, i) {
 		if unassigned(of) > 0 {
 			l.Interfaces++
 		}
 	}
 	return l, nil
+}
+
+// primariesOf is how many primary addresses of an instance are not for pods: each of them is one of its interface's 256.
+func (c Config) primariesOf(i *cloudipam.Instance) (n int) {
+	for _, of := range i.Interfaces {
+		if nicOf(of).ip != "" && !c.AzureUsePrimaryAddress {
+			n++
+		}
+	}
+	return n
 }
 
 // usableInterfaces are those that addresses are added to: all, or the one that the agent names.
@@ -152,7 +161,7 @@ func (p *provider) ExhaustedError(n *cloudipam.Node, i *cloudipam.Instance, all 
 			return &cloudipam.NodeError{Status: "unableToFindSubnet", Text: fmt.Sprintf("interface %s has no address with a subnet", name)}
 		}
 		if _, known := subnetByID(all, order[0]); !known {
-			return &cloudipam.NodeError{Status: "unableToFindSubnet", Text: fmt.Sprintf("subnet %s of interface %s does not exist, or the operator may not read it: Microsoft.Network/virtualNetworks/read", order[0], name)}
+			return &cloudipam.NodeError{Status: "unableToFindSubnet", Text: fmt.Sprintf("subnet %s of interface %s does not exist, or the operator may not read it: Microsoft.Network/virtualNetworks/subnets/read", order[0], name)}
 		}
 		return &cloudipam.NodeError{Status: "unableToFindSubnet", Text: fmt.Sprintf("subnet %s of interface %s is full, and no other subnet of its virtual network has free addresses", order[0], name)}
 	}
@@ -164,18 +173,50 @@ func (p *provider) Releasable(*cloudipam.Node, *cloudipam.Instance, func(string)
 	return cloudipam.Surplus{}
 }
 
-// SetStatus implements cloudipam.Provider.
+// SetStatus implements cloudipam.Provider. What the installed definition lacks, the API server drops: GatewayIP from 1.20 on, ip and
+// subnet up to 1.19.
 func (p *provider) SetStatus(_ *cloudipam.Node, i *cloudipam.Instance, status *v2.CiliumNodeStatus) {
+	was := status.Azure.Interfaces
 	status.Azure.Interfaces = nil
 	if i == nil {
 		return
 	}
 	for _, of := range i.Interfaces {
-		n := nicOf(of)
-		published := v2.AzureInterface{ID: of.ID, Name: n.name, MAC: n.mac, SecurityGroup: n.securityGroup, GatewayIP: n.gateway, Gateway: n.gateway, CIDR: n.cidr}
-		for _, a := range n.listed {
-			published.Addresses = append(published.Addresses, v2.AzureAddress{IP: a.address, Subnet: a.subnet, State: a.state})
+		next := published(of)
+		if next.CIDR == "" {
+			keepRange(&next, was)
 		}
-		status.Azure.Interfaces = append(status.Azure.Interfaces, published)
+		status.Azure.Interfaces = append(status.Azure.Interfaces, next)
 	}
+}
+
+// published is an interface as the status has it.
+func published(of cloudipam.Interface) v2.AzureInterface {
+	n := nicOf(of)
+	i := v2.AzureInterface{
+		ID: of.ID, Name: n.name, MAC: n.mac, SecurityGroup: n.securityGroup, GatewayIP: n.gateway, Gateway: n.gateway, CIDR: n.cidr,
+		IP: n.ip, Subnet: v2.AzureSubnet{ID: n.subnet, CIDR: n.cidr},
+	}
+	for _, a := range n.listed {
+		i.Addresses = append(i.Addresses, v2.AzureAddress{IP: a.address, Subnet: a.subnet, State: a.state})
+	}
+	return i
+}
+
+// keepRange has an interface whose subnet cannot be read now keep the range that was published of this subnet: agents route by it.
+func keepRange(of *v2.AzureInterface, before []v2.AzureInterface) {
+	for _, was := range before {
+		if was.ID != of.ID || was.CIDR == "" || !isIn(was, of.Subnet.ID) {
+			continue
+		}
+		of.CIDR, of.Gateway, of.GatewayIP, of.Subnet.CIDR = was.CIDR, was.Gateway, was.Gateway, was.CIDR
+	}
+}
+
+// isIn reports whether what was published of an interface is of a subnet. Up to 1.19 only the addresses say so.
+func isIn(was v2.AzureInterface, subnet string) bool {
+	if was.Subnet.ID != "" {
+		return strings.EqualFold(was.Subnet.ID, subnet)
+	}
+	return slices.ContainsFunc(was.Addresses, func(a v2.AzureAddress) bool { return strings.EqualFold(a.Subnet, subnet) })
 }

@@ -4,9 +4,11 @@
 package azure
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -138,6 +140,92 @@ func TestChoice(t *testing.T) {
 	}
 }
 
+// AZIPAM-7, AZIPAM-26; numbers 18 and 19 of the contract's ipam-azure.md: what is published of an interface, and that of a new machine has the subnet
+// of its primary address.
+func TestStatus(t *testing.T) {
+	s1, s2, unread := network1+"/subnets/s1", network1+"/subnets/s2", network1+"/subnets/unread"
+	known := subnets{
+		strings.ToLower(s1):     {ID: s1, Free: 20, Detail: vnetSubnet{cidr: "10.240.0.0/16", gateway: "10.240.0.1"}},
+		strings.ToLower(s2):     {ID: s2, Free: 20, Detail: vnetSubnet{cidr: "10.241.0.0/16", gateway: "10.241.0.1"}},
+		strings.ToLower(unread): {ID: unread, Detail: vnetSubnet{isUnread: true}},
+	}
+	of := func(id, cidr, gateway string, addresses ...v2.AzureAddress) v2.AzureInterface {
+		return v2.AzureInterface{
+			ID: "/x/eth0", Name: "eth0", IP: "10.240.0.4", Subnet: v2.AzureSubnet{ID: id, CIDR: cidr}, CIDR: cidr, Gateway: gateway, GatewayIP: gateway, Addresses: addresses,
+		}
+	}
+	in := func(ip, subnet string) v2.AzureAddress {
+		return v2.AzureAddress{IP: ip, Subnet: subnet, State: "succeeded"}
+	}
+	for name, test := range map[string]struct {
+		primary string // its subnet
+		others  map[string]string
+		was     []v2.AzureInterface
+		want    v2.AzureInterface
+	}{
+		"18":                              {s1, map[string]string{"10.240.0.12": s1}, nil, of(s1, "10.240.0.0/16", "10.240.0.1", in("10.240.0.12", s1))},
+		"19":                              {s1, nil, nil, of(s1, "10.240.0.0/16", "10.240.0.1")},
+		"of another subnet":               {s1, map[string]string{"10.241.0.12": s2}, nil, of(s2, "10.241.0.0/16", "10.241.0.1", in("10.241.0.12", s2))},
+		"of one that is not read":         {s1, map[string]string{"10.242.0.12": unread}, nil, of(s1, "10.240.0.0/16", "10.240.0.1", in("10.242.0.12", unread))},
+		"none is read":                    {unread, nil, nil, of(unread, "", "")},
+		"none is read any more":           {unread, nil, []v2.AzureInterface{of(unread, "10.242.0.0/16", "10.242.0.1")}, of(unread, "10.242.0.0/16", "10.242.0.1")},
+		"what was published is of others": {unread, nil, []v2.AzureInterface{of(s1, "10.240.0.0/16", "10.240.0.1")}, of(unread, "", "")},
+		"published for agents up to 1.19": {
+			unread, map[string]string{"10.242.0.12": unread}, []v2.AzureInterface{of("", "10.242.0.0/16", "10.242.0.1", in("10.242.0.12", unread))},
+			of(unread, "10.242.0.0/16", "10.242.0.1", in("10.242.0.12", unread)),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &provider{}
+			configs := []*armnetwork.InterfaceIPConfiguration{configOfTest("primary", "10.240.0.4", test.primary, "Succeeded", true)}
+			for _, ip := range slices.Sorted(maps.Keys(test.others)) {
+				configs = append(configs, configOfTest("x", ip, test.others[ip], "Succeeded", false))
+			}
+			i := p.config.instancesOf([]*armnetwork.Interface{nicOfTest("eth0", configs...)}, known)["/vm"]
+			status := v2.CiliumNodeStatus{Azure: v2.AzureStatus{Interfaces: test.was}}
+			for range 2 {
+				p.SetStatus(nodeOf("/vm"), i, &status)
+				if got := status.Azure.Interfaces; len(got) != 1 || !reflect.DeepEqual(got[0], test.want) {
+					t.Fatalf("\ngot  %+v\nwant %+v", got, test.want)
+				}
+			}
+			if name == "19" {
+				if to, ok := p.FreeInterface(nodeOf("/vm"), i, known.byID()); !ok || to.Subnet != s1 {
+					t.Errorf("addresses are added from %+v", to)
+				}
+			}
+		})
+	}
+}
+
+// AZIPAM-11; number 20 of the contract's ipam-azure.md: primary addresses count against the 256 of an interface in any case, and against
+// the capacity unless pods use them.
+func TestLimits(t *testing.T) {
+	subnet := network1 + "/subnets/a"
+	var full []*armnetwork.InterfaceIPConfiguration
+	for k := range perInterface {
+		full = append(full, configOfTest("x", fmt.Sprintf("10.1.0.%d", k), subnet, "Succeeded", k == 0))
+	}
+	fresh := nicOfTest("eth1", configOfTest("primary", "10.2.0.4", subnet, "Succeeded", true))
+	for name, test := range map[string]struct {
+		usesPrimary bool
+		nics        []*armnetwork.Interface
+		want        cloudipam.Limits
+	}{
+		"20":                   {false, []*armnetwork.Interface{nicOfTest("eth0", full...)}, cloudipam.Limits{Addresses: 256, Capacity: 255, PreAllocate: 8}},
+		"with the primary one": {true, []*armnetwork.Interface{nicOfTest("eth0", full...)}, cloudipam.Limits{Addresses: 256, Capacity: 256, PreAllocate: 8}},
+		"two interfaces":       {false, []*armnetwork.Interface{nicOfTest("eth0", full...), fresh}, cloudipam.Limits{Addresses: 256, Capacity: 254, PreAllocate: 8, Interfaces: 1}},
+	} {
+		p := &provider{config: Config{AzureUsePrimaryAddress: test.usesPrimary}}
+		i := p.config.instancesOf(test.nics, nil)["/vm"]
+		got, err := p.Limits(nodeOf("/vm"), i)
+		to, ok := p.FreeInterface(nodeOf("/vm"), i, subnetsForTest(map[string]int{subnet: 20}))
+		if err != nil || got != test.want || ok != (test.want.Interfaces > 0) {
+			t.Errorf("%s: %+v, %v, want %+v; %+v has room", name, got, err, test.want, to)
+		}
+	}
+}
+
 // AZIPAM-13: free addresses, by range and number of ipConfigurations.
 func TestFreeAddresses(t *testing.T) {
 	for prefix, want := range map[string]int{"10.0.0.0/24": 251 - 2, "10.0.0.0/29": 1, "10.0.0.0/30": 0, "fd00::/64": 0} {
@@ -162,6 +250,22 @@ func TestParseMachine(t *testing.T) {
 	} {
 		got, ok := parseMachine(id)
 		if got != want || ok != (want != machine{}) {
+			t.Errorf("%q is %+v, %v", id, got, ok)
+		}
+	}
+}
+
+// AZIPAM-25: ids of subnets.
+func TestParseSubnet(t *testing.T) {
+	for id, want := range map[string]subnetPath{
+		"/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/one/subnets/a": {"s", "g", "one", "a"},
+		"/subscriptions/S/resourcegroups/G/providers/microsoft.network/virtualnetworks/One/Subnets/A": {"S", "G", "One", "A"},
+		"/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/one/subnets/":  {},
+		"/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/one":           {},
+		"": {}, "//////////": {},
+	} {
+		got, ok := parseSubnet(id)
+		if ok != (want != subnetPath{}) || ok && got != want {
 			t.Errorf("%q is %+v, %v", id, got, ok)
 		}
 	}
@@ -202,7 +306,7 @@ func TestCredentials(t *testing.T) {
 				t.Setenv(variable, test.env[variable])
 			}
 			got, err := newCredential(Config{AzureUserAssignedIdentityID: test.id}, policy.ClientOptions{})
-			if err != nil || !strings.Contains(got.(credential).source, test.want) {
+			if err != nil || !strings.Contains(got.source, test.want) || got.isSecond != strings.Contains(test.want, "was not used") {
 				t.Errorf("%+v, %v, want %q", got, err, test.want)
 			}
 		})

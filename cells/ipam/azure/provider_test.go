@@ -4,15 +4,23 @@
 package azure
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/skep-operator/skep/cells/ipam/azure/armtest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/cloudipam/cloudtest"
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/outside"
+	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 )
 
@@ -58,5 +66,81 @@ func TestProvider(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// caused is the context of a decision.
+func caused(t *testing.T) context.Context {
+	return explain.WithCause(t.Context(), &explain.Cause{Rule: "ipam.azure test"})
+}
+
+// doorOf is a door of a module in its term.
+func doorOf(t testing.TB, edit func(*outside.Scope)) *outside.Door {
+	fence := leading.Unfenced()
+	t.Cleanup(fence.Close)
+	s := outside.Scope{
+		Module: cell.ModuleInfo{ID: "ipam.azure", Term: "leader"}, Log: slog.New(slog.DiscardHandler),
+		Health: health.NewTree().Reporter("ipam.azure"), Fence: fence, Book: explain.NewHistory(),
+	}
+	edit(&s)
+	return outside.New(s, "azure", outside.Limits{QPS: 1e6, Burst: 1e6})
+}
+
+// inTerm is a provider in its term, with its health.
+func inTerm(t testing.TB, c Config, n network) (*provider, *health.Tree) {
+	t.Helper()
+	tree := health.NewTree()
+	p := providerOf(c, doorOf(t, func(*outside.Scope) {}), n)
+	p.Health = tree.Reporter("ipam.azure")
+	return p, tree
+}
+
+// degraded is what health says.
+func degraded(of *health.Tree) (text string) {
+	for _, s := range of.Degraded() {
+		text += s.Message + "\n"
+	}
+	return text
+}
+
+func readAll(t testing.TB, p *provider) *cloudipam.State {
+	t.Helper()
+	s, err := p.Read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// AZIPAM-2: a credential that comes first is used as soon as it can be.
+func TestCredentialThatComesLater(t *testing.T) {
+	c := armtest.NewCloud("10.240.0.0/16")
+	id := c.Run(armtest.Machine{ScaleSet: "pool1", Name: "3"})
+	file := filepath.Join(t.TempDir(), "auth.json")
+	for name, value := range map[string]string{
+		"AZURE_AUTH_LOCATION": file, "AZURE_CLIENT_ID": "e", "AZURE_TENANT_ID": "tenant", "AZURE_CLIENT_SECRET": "s", "AZURE_FEDERATED_TOKEN_FILE": "",
+	} {
+		t.Setenv(name, value)
+	}
+	p, _ := inTerm(t, Config{}, serve(t, c))
+	source := func() string {
+		p.chosenAt = time.Time{} // long ago
+		if readAll(t, p).Instances[id] == nil {
+			t.Error("the machine is not read")
+		}
+		return p.api.identity.source
+	}
+	if of := source(); !strings.HasPrefix(of, "the client e of the environment") {
+		t.Errorf("without the file %s is used", of)
+	}
+	before := p.api
+	if source(); p.api != before {
+		t.Error("the clients are made again, and nothing has changed")
+	}
+	if err := os.WriteFile(file, []byte(`{"clientId": "c", "clientSecret": "s", "tenantId": "tenant"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if of := source(); !strings.HasPrefix(of, "the file "+file) {
+		t.Errorf("with the file %s is used", of)
 	}
 }

@@ -15,46 +15,46 @@ import (
 	"github.com/skep-operator/skep/resources/cloudipam"
 )
 
-// Read implements cloudipam.Provider: virtual networks first, then the interfaces of scale sets, then those of stand-alone
-// machines.
+// Read implements cloudipam.Provider: the interfaces of scale sets, then those of stand-alone machines, then the subnets.
 func (p *provider) Read(ctx context.Context) (*cloudipam.State, error) {
 	api, err := p.clients(ctx)
 	if err != nil {
 		return nil, err
 	}
-	known, err := p.readSubnets(ctx, api)
+	nics, err := api.listAllNICs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	scaleSets, err := api.listScaleSets(ctx)
+	known, err := p.readSubnets(ctx, api, nics)
 	if err != nil {
 		return nil, err
 	}
-	var nics []*armnetwork.Interface
+	s := &cloudipam.State{Instances: p.config.instancesOf(nics, known), Subnets: known.byID()}
+	p.reportFailed(slices.Collect(maps.Keys(s.Instances)), s.Instances, true)
+	return s, nil
+}
+
+// listAllNICs lists the interfaces of all machines. A scale set that is to have no machines is not asked for its interfaces.
+func (a *clients) listAllNICs(ctx context.Context) (nics []*armnetwork.Interface, err error) {
+	scaleSets, err := a.listScaleSets(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, s := range scaleSets {
-		of, err := api.listScaleSetNICs(ctx, deref(s.Name))
+		if s.SKU != nil && s.SKU.Capacity != nil && *s.SKU.Capacity == 0 {
+			continue // a machine that it has yet is read alone
+		}
+		of, err := a.listScaleSetNICs(ctx, deref(s.Name))
 		if err != nil {
 			return nil, err
 		}
 		nics = append(nics, of...)
 	}
-	alone, err := api.listNICs(ctx)
+	alone, err := a.listNICs(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &cloudipam.State{Instances: p.config.instancesOf(append(nics, alone...), known), Subnets: known.byID()}
-	p.reportFailed(slices.Collect(maps.Keys(s.Instances)), s.Instances, true)
-	return s, nil
-}
-
-func (p *provider) readSubnets(ctx context.Context, api *clients) (subnets, error) {
-	networks, err := api.listNetworks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known := subnetsOf(networks)
-	p.subnets.Store(&known)
-	return known, nil
+	return append(nics, alone...), nil
 }
 
 // ReadInstances implements cloudipam.Provider.
@@ -67,11 +67,9 @@ func (p *provider) ReadInstances(ctx context.Context, ids []string) (map[string]
 	if err != nil {
 		return nil, err
 	}
-	known := deref(p.subnets.Load())
-	if known == nil || hasUnknownSubnet(nics, known) {
-		if known, err = p.readSubnets(ctx, api); err != nil {
-			return nil, err
-		}
+	known, err := p.knownSubnets(ctx, api, nics)
+	if err != nil {
+		return nil, err
 	}
 	wanted := map[string]bool{}
 	for _, id := range ids {
@@ -118,24 +116,6 @@ func (a *clients) listNICsOf(ctx context.Context, ids []string) (nics []*armnetw
 		nics = append(nics, of...)
 	}
 	return nics, nil
-}
-
-// hasUnknownSubnet reports whether an interface is in a subnet that is newer than the last read of subnets.
-func hasUnknownSubnet(nics []*armnetwork.Interface, known subnets) bool {
-	for _, n := range nics {
-		if n.Properties == nil {
-			continue
-		}
-		for _, c := range n.Properties.IPConfigurations {
-			if c == nil || c.Properties == nil || c.Properties.Subnet == nil {
-				continue
-			}
-			if _, ok := known[strings.ToLower(deref(c.Properties.Subnet.ID))]; !ok {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // reportFailed reports addresses that Azure has failed to provision: they are not used, and count against the limit of their

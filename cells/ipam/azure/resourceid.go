@@ -52,3 +52,18 @@ func networkOf(subnet string) string {
 	}
 	return ""
 }
+
+// subnetPath is where a subnet is.
+type subnetPath struct{ subscription, group, network, name string }
+
+// parseSubnet parses the id of a subnet.
+func parseSubnet(id string) (s subnetPath, ok bool) {
+	part := strings.Split(id, "/")
+	for at, name := range map[int]string{1: "subscriptions", 3: "resourceGroups", 6: "Microsoft.Network", 7: "virtualNetworks", 9: "subnets"} {
+		if len(part) != 11 || !strings.EqualFold(part[at], name) {
+			return s, false
+		}
+	}
+	s = subnetPath{part[2], part[4], part[8], part[10]}
+	return s, s.subscription != "" && s.group != "" && s.network != "" && s.name != ""
+}

@@ -90,7 +90,7 @@ func (s *server) versions() map[string]string {
 func TestExamples(t *testing.T) {
 	c := armtest.NewCloud("10.240.0.0/16")
 	c.Gallery, c.PageSize = true, 2
-	c.AddScaleSet("empty")
+	c.AddScaleSet("empty", 2)
 	s := newServer(t, c)
 	run := func(name string, m armtest.Machine, edit func(*v2.CiliumNode)) string {
 		id := c.Run(m)
@@ -251,7 +251,7 @@ func TestScaleOut(t *testing.T) {
 	t.Logf("%d machines, calls: %v", machines, c.Calls())
 }
 
-// AZIPAM-E13 and K8S-17: where the definition lacks GatewayIP, as that of 1.20, the rest of the status is stored, the pool
+// AZIPAM-E13, AZIPAM-7 and K8S-17; numbers 16 and 18 of the contract's ipam-azure.md: where the definition lacks GatewayIP, as that of 1.20, the rest of the status is stored, the pool
 // follows in the same pass, and nothing is written again. A restart writes nothing.
 func TestDefinitionWithoutGatewayIP(t *testing.T) {
 	c := armtest.NewCloud("10.240.0.0/16")
@@ -260,7 +260,8 @@ func TestDefinitionWithoutGatewayIP(t *testing.T) {
 	s.nodes.Register("a", c.Run(armtest.Machine{ScaleSet: "pool1", Name: "3", Secondary: 8}), nil)
 	o := s.start()
 	of := s.wantPool("a", 8).Status.Azure.Interfaces[0]
-	if of.GatewayIP != "" || of.Gateway != "10.240.0.1" || of.CIDR != "10.240.0.0/16" || len(of.Addresses) != 8 {
+	if of.GatewayIP != "" || of.Gateway != "10.240.0.1" || of.CIDR != "10.240.0.0/16" || len(of.Addresses) != 8 || of.Addresses[0].Subnet != armtest.SubnetID ||
+		of.IP != "10.240.0.4" || of.Subnet != (v2.AzureSubnet{ID: armtest.SubnetID, CIDR: "10.240.0.0/16"}) {
 		t.Errorf("the status is %+v", of)
 	}
 	each := []string{"update a/status", "update a"}
@@ -289,6 +290,56 @@ func TestDefinitionWithoutGatewayIP(t *testing.T) {
 	if writes, reads, _ = s.requests(last); !slices.Equal(writes, each) || reads < 2 {
 		t.Errorf("after a restart and a change the writes are %q, with %d requests for the definition", writes, reads)
 	}
+}
+
+// AZIPAM-7; number 17 of the contract's ipam-azure.md: the definition of 1.19 has both names of the gateway, and neither ip nor subnet. Nothing
+// is written again.
+func TestDefinitionWithGatewayIP(t *testing.T) {
+	c := armtest.NewCloud("10.240.0.0/16")
+	s := newServer(t, c)
+	s.defineAs("1.19")
+	s.nodes.Register("a", c.Run(armtest.Machine{ScaleSet: "pool1", Name: "3", Secondary: 8}), nil)
+	o := s.start()
+	of := s.wantPool("a", 8).Status.Azure.Interfaces[0]
+	if of.GatewayIP != "10.240.0.1" || of.Gateway != "10.240.0.1" || of.CIDR != "10.240.0.0/16" || of.IP != "" || of.Subnet != (v2.AzureSubnet{}) {
+		t.Errorf("the status is %+v", of)
+	}
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = 10 })
+	s.wantPool("a", 10)
+	if writes, _, _ := s.requests(0); len(writes) != 4 || strings.Contains(o.Log().String(), "does not show the change") {
+		t.Errorf("the writes are %q", writes)
+	}
+	s.env.CheckHealthy(o)
+}
+
+// AZIPAM-25; number 21 of the contract's ipam-azure.md: an identity that may neither list virtual networks nor read subnets publishes the
+// addresses that there are, and says once what it lacks. When it may, all is served.
+func TestSubnetsThatMayNotBeRead(t *testing.T) {
+	c := armtest.NewCloud("10.240.0.0/16")
+	var allowed atomic.Bool
+	c.Forbidden = func(operation, _ string) bool {
+		return !allowed.Load() && (operation == armtest.OpNetworks || operation == armtest.OpSubnet)
+	}
+	s := newServer(t, c)
+	s.nodes.Register("a", c.Run(armtest.Machine{ScaleSet: "pool1", Name: "3", Secondary: 3}), nil)
+	o := s.start()
+	if of := s.wantPool("a", 3).Status.Azure.Interfaces[0]; of.CIDR != "" || of.Gateway != "" || of.Subnet.ID != armtest.SubnetID || len(of.Addresses) != 3 {
+		t.Errorf("the status is %+v", of)
+	}
+	operatortest.Eventually(t, "the permission is named in health and in the status", func() bool {
+		return strings.Contains(o.Degraded("ipam.azure.subnets"), "Microsoft.Network/virtualNetworks/subnets/read") &&
+			strings.Contains(s.nodes.Read("a").Status.IPAM.OperatorStatus.Error, "Microsoft.Network/virtualNetworks/subnets/read")
+	})
+	o.Stop()
+	if n := strings.Count(o.Log().String(), "subnets cannot be read"); n != 1 {
+		t.Errorf("it is logged %d times", n)
+	}
+	allowed.Store(true)
+	o = s.start()
+	if of := s.wantPool("a", 8).Status.Azure.Interfaces[0]; of.CIDR != "10.240.0.0/16" {
+		t.Errorf("the status is %+v", of)
+	}
+	operatortest.Eventually(t, "health is good again", func() bool { return o.Degraded("ipam.azure") == "" })
 }
 
 // defineAs has the definition of CiliumNodes be that of a release.

@@ -113,6 +113,7 @@ type eni struct {
 	secondary                           []string
 	status, instance                    string
 	attachedAt                          int // the request from which on it is attached
+	garbage                             []string
 }
 
 // snapshot is what was so until a request.
@@ -238,6 +239,15 @@ func (c *Cloud) Tag(id string, tags map[string]string) {
 	defer c.mu.Unlock()
 	e := *c.enis[id]
 	e.tags = tags
+	c.put(&e)
+}
+
+// Garble has an interface be described with further addresses, which may be none.
+func (c *Cloud) Garble(id string, addresses ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := *c.enis[id]
+	e.garbage = addresses
 	c.put(&e)
 }
 

@@ -247,7 +247,7 @@ func (c *Cloud) describeNetworkInterfaces(r request) (map[string]any, *refusal) 
 
 func (c *Cloud) item(e *eni, vpcID string) object {
 	sets := []object{{"PrivateIpAddress": e.primary, "Primary": true}}
-	for _, a := range e.secondary {
+	for _, a := range slices.Concat(e.secondary, e.garbage) {
 		sets = append(sets, object{"PrivateIpAddress": a, "Primary": false})
 	}
 	zone := c.Zone

@@ -40,6 +40,8 @@ type Cloud struct {
 	Latency time.Duration
 	// Gallery has models of machines refer to an image that the operator may not read.
 	Gallery bool
+	// Forbidden is called as Fault is, with the path of the request, too: true refuses it for want of a permission.
+	Forbidden func(operation, path string) bool
 	// Fault is called for every request with its operation, with the lock of the cloud: it must not use the cloud.
 	Fault func(operation string) Fault
 
@@ -48,6 +50,9 @@ type Cloud struct {
 	subnets  map[string]*subnet  // by id in lower case
 	machines map[string]*machine // by id in lower case
 	sets     []string            // scale sets, by name
+	capacity map[string]int64    // by scale set, where it has more than machines
+	prefixes map[string]*prefix  // public ones, by id in lower case
+	publics  map[string]*public  // public addresses of their own, by id in lower case
 	running  map[string]*operation
 	calls    map[string]int
 	adds     map[string]int // calls that changed a machine, by its id in lower case
@@ -95,7 +100,8 @@ type machine struct {
 	name     string
 	nics     []*nic
 	tag      int
-	busy     int // running operations
+	busy     int  // running operations
+	failed   bool // the last operation
 }
 
 type nic struct {
@@ -109,6 +115,7 @@ type config struct {
 	name, address, subnet, state string
 	groups                       []string
 	primary                      bool
+	public                       *public
 }
 
 type operation struct {
@@ -122,7 +129,7 @@ type operation struct {
 func NewCloud(cidr string) *Cloud {
 	c := &Cloud{
 		PageSize: 100, Settle: 1, subnets: map[string]*subnet{}, machines: map[string]*machine{}, running: map[string]*operation{},
-		calls: map[string]int{}, adds: map[string]int{},
+		calls: map[string]int{}, adds: map[string]int{}, capacity: map[string]int64{}, prefixes: map[string]*prefix{}, publics: map[string]*public{},
 	}
 	c.AddSubnet(SubnetID, cidr)
 	return c
@@ -147,10 +154,11 @@ func (c *Cloud) RemoveSubnet(id string) {
 	delete(c.subnets, strings.ToLower(id))
 }
 
-// AddScaleSet adds a scale set without machines.
-func (c *Cloud) AddScaleSet(name string) {
+// AddScaleSet adds a scale set without machines, which says that it has a number of them.
+func (c *Cloud) AddScaleSet(name string, capacity int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.capacity[name] = capacity
 	if !slices.Contains(c.sets, name) {
 		c.sets = append(c.sets, name)
 	}
@@ -168,6 +176,9 @@ type Machine struct {
 	ApplicationGroups []string
 	// Subnet is SubnetID by default.
 	Subnet string
+	// PublicPrefix is the id of the prefix that the primary ipConfiguration has a public address of, called PublicName. It has failed if
+	// the prefix is full.
+	PublicPrefix, PublicName string
 }
 
 // Run adds a machine and returns its id as a CiliumNode has it, in lower case.
@@ -202,6 +213,9 @@ func (c *Cloud) Run(m Machine) string {
 			}
 		}
 		of.nics = append(of.nics, n)
+	}
+	if m.PublicPrefix != "" {
+		c.givePublic(of, m.PublicName, m.PublicPrefix)
 	}
 	c.machines[strings.ToLower(of.id)] = of
 	return strings.ToLower(of.id)
@@ -249,6 +263,7 @@ func (c *Cloud) Terminate(id string) {
 	for _, n := range m.nics {
 		for _, a := range n.configs {
 			c.subnets[strings.ToLower(a.subnet)].release(a.address)
+			c.dropPublic(a)
 		}
 	}
 	m.nics = nil
@@ -369,6 +384,7 @@ func (c *Cloud) tick() {
 type wanted struct {
 	name, subnet string
 	groups       []string
+	public       *public
 }
 
 // change gives an interface the ipConfigurations that a change asks for, and returns the id of the operation.
@@ -408,8 +424,10 @@ func (c *Cloud) change(m *machine, n *nic, list []wanted) (id, code string) {
 		}
 		c.removed++
 		c.subnets[strings.ToLower(a.subnet)].release(a.address)
+		c.dropPublic(a)
 		return true
 	})
+	c.changePublics(n, list)
 	var added []*config
 	for _, w := range list {
 		if has[w.name] {
@@ -438,6 +456,10 @@ func (c *Cloud) change(m *machine, n *nic, list []wanted) (id, code string) {
 	o.finish = func() {
 		m.busy--
 		m.tag++
+		if code := c.settlePublics(n, fail); code != "" && o.failed == "" {
+			o.failed = code
+		}
+		m.failed = o.failed != ""
 		for _, a := range added {
 			if a.state = "Succeeded"; fail {
 				a.state = "Failed"

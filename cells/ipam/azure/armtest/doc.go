@@ -6,5 +6,5 @@
 // understand fails; what these leave to tests (pages, long-running operations, entity tags, faults) is done here as Azure
 // documents it. It is a package for tests and for cmd/cloudsim, and lives beside its cell, since only that may import the SDK.
 //
-// cloud.go is the state, fakes.go what the fake servers call, server.go the HTTP server.
+// cloud.go is the state, public.go that of public addresses, fakes.go what the fake servers call, server.go the HTTP server.
 package armtest

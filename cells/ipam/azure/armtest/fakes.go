@@ -31,7 +31,12 @@ func (c *Cloud) factories() (*computefake.ServerFactoryTransport, *networkfake.S
 			NewListVirtualMachineScaleSetNetworkInterfacesPager:   c.listScaleSetNICs,
 			NewListVirtualMachineScaleSetVMNetworkInterfacesPager: c.listMachineNICs,
 		},
-		VirtualNetworksServer: networkfake.VirtualNetworksServer{NewListAllPager: c.listNetworks},
+		VirtualNetworksServer:  networkfake.VirtualNetworksServer{NewListAllPager: c.listNetworks},
+		SubnetsServer:          networkfake.SubnetsServer{Get: c.getSubnet},
+		PublicIPPrefixesServer: networkfake.PublicIPPrefixesServer{NewListPager: c.listPrefixes},
+		PublicIPAddressesServer: networkfake.PublicIPAddressesServer{
+			Get: c.getPublic, BeginCreateOrUpdate: c.putPublic, BeginDelete: c.deletePublic, NewListVirtualMachineScaleSetVMPublicIPAddressesPager: c.listMachinePublics,
+		},
 	}
 	return computefake.NewServerFactoryTransport(compute), networkfake.NewServerFactoryTransport(network)
 }
@@ -54,7 +59,16 @@ func page[T any](c *Cloud, list []*T) (items []*T, next *string) {
 func (c *Cloud) listScaleSets(string, *armcompute.VirtualMachineScaleSetsClientListOptions) (resp azfake.PagerResponder[armcompute.VirtualMachineScaleSetsClientListResponse]) {
 	var list []*armcompute.VirtualMachineScaleSet
 	for _, name := range c.sets {
-		list = append(list, &armcompute.VirtualMachineScaleSet{Location: to.Ptr("westeurope"), ID: to.Ptr(scope + "/Microsoft.Compute/virtualMachineScaleSets/" + name), Name: to.Ptr(name)})
+		capacity := c.capacity[name]
+		for _, m := range c.machines {
+			if m.scaleSet == name {
+				capacity++
+			}
+		}
+		list = append(list, &armcompute.VirtualMachineScaleSet{
+			Location: to.Ptr("westeurope"), ID: to.Ptr(scope + "/Microsoft.Compute/virtualMachineScaleSets/" + name), Name: to.Ptr(name),
+			SKU: &armcompute.SKU{Name: to.Ptr("Standard_D2"), Capacity: to.Ptr(capacity)},
+		})
 	}
 	items, next := page(c, list)
 	resp.AddPage(http.StatusOK, armcompute.VirtualMachineScaleSetsClientListResponse{VirtualMachineScaleSetListResult: armcompute.VirtualMachineScaleSetListResult{Value: items, NextLink: next}}, nil)
@@ -84,8 +98,11 @@ func (c *Cloud) getMachine(_ context.Context, _, scaleSet, name string, _ *armco
 // model is a machine of a scale set as Compute shows it.
 func (c *Cloud) model(m *machine) armcompute.VirtualMachineScaleSetVM {
 	state := "Succeeded"
-	if m.busy > 0 {
+	switch {
+	case m.busy > 0:
 		state = "Updating"
+	case m.failed:
+		state = "Failed"
 	}
 	v := armcompute.VirtualMachineScaleSetVM{
 		Location: to.Ptr("westeurope"), ID: to.Ptr(m.id), InstanceID: to.Ptr(m.name), Etag: to.Ptr(m.etag()),
@@ -97,12 +114,18 @@ func (c *Cloud) model(m *machine) armcompute.VirtualMachineScaleSetVM {
 	if c.Gallery {
 		v.Properties.StorageProfile.ImageReference = &armcompute.ImageReference{ID: to.Ptr("/subscriptions/other/galleries/g/images/i")}
 	}
-	for _, n := range m.nics {
-		of := &armcompute.VirtualMachineScaleSetNetworkConfiguration{Name: to.Ptr(n.name), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{}}
+	for at, n := range m.nics {
+		of := &armcompute.VirtualMachineScaleSetNetworkConfiguration{Name: to.Ptr(n.name), Properties: &armcompute.VirtualMachineScaleSetNetworkConfigurationProperties{Primary: to.Ptr(at == 0)}}
 		for _, a := range n.configs {
 			p := &armcompute.VirtualMachineScaleSetIPConfigurationProperties{Primary: to.Ptr(a.primary), Subnet: &armcompute.APIEntityReference{ID: to.Ptr(a.subnet)}, PrivateIPAddressVersion: to.Ptr(armcompute.IPVersionIPv4)}
 			for _, g := range a.groups {
 				p.ApplicationSecurityGroups = append(p.ApplicationSecurityGroups, &armcompute.SubResource{ID: to.Ptr(g)})
+			}
+			if a.public != nil {
+				p.PublicIPAddressConfiguration = &armcompute.VirtualMachineScaleSetPublicIPAddressConfiguration{
+					Name:       to.Ptr(a.public.name),
+					Properties: &armcompute.VirtualMachineScaleSetPublicIPAddressConfigurationProperties{PublicIPPrefix: &armcompute.SubResource{ID: to.Ptr(a.public.prefix)}},
+				}
 			}
 			of.Properties.IPConfigurations = append(of.Properties.IPConfigurations, &armcompute.VirtualMachineScaleSetIPConfiguration{Name: to.Ptr(a.name), Properties: p})
 		}
@@ -144,10 +167,17 @@ func (c *Cloud) updateMachine(_ context.Context, _, scaleSet, name string, body 
 			for _, g := range a.Properties.ApplicationSecurityGroups {
 				w.groups = append(w.groups, *g.ID)
 			}
+			if of := a.Properties.PublicIPAddressConfiguration; of != nil {
+				w.public = &public{name: *of.Name, prefix: *of.Properties.PublicIPPrefix.ID, state: "Updating"}
+				if c.prefixes[strings.ToLower(w.public.prefix)] == nil {
+					errs.SetResponseError(http.StatusBadRequest, "InvalidResourceReference")
+					return resp, errs
+				}
+			}
 			list = append(list, w)
 		}
 		if len(list) == len(n.configs) && !slices.ContainsFunc(list, func(w wanted) bool {
-			return !slices.ContainsFunc(n.configs, func(a *config) bool { return a.name == w.name })
+			return !slices.ContainsFunc(n.configs, func(a *config) bool { return a.name == w.name && samePublic(a.public, w.public) })
 		}) {
 			continue // as it is
 		}
@@ -178,7 +208,7 @@ func (c *Cloud) shown(m *machine, n *nic, configs []config) *armnetwork.Interfac
 		state = armnetwork.ProvisioningStateUpdating
 	}
 	of := &armnetwork.Interface{
-		ID: to.Ptr(n.id), Name: to.Ptr(n.name), Etag: to.Ptr(m.etag()),
+		ID: to.Ptr(n.id), Name: to.Ptr(n.name), Etag: to.Ptr(m.etag()), Location: to.Ptr("westeurope"),
 		Properties: &armnetwork.InterfacePropertiesFormat{
 			MacAddress: to.Ptr(n.mac), Primary: to.Ptr(n == m.nics[0]), ProvisioningState: to.Ptr(state),
 			VirtualMachine: &armnetwork.SubResource{ID: to.Ptr(m.id)}, NetworkSecurityGroup: &armnetwork.SecurityGroup{ID: to.Ptr(GroupID)},
@@ -191,6 +221,9 @@ func (c *Cloud) shown(m *machine, n *nic, configs []config) *armnetwork.Interfac
 		}
 		for _, g := range a.groups {
 			p.ApplicationSecurityGroups = append(p.ApplicationSecurityGroups, &armnetwork.ApplicationSecurityGroup{ID: to.Ptr(g)})
+		}
+		if a.public != nil && a.public.id != "" { // no more than the id
+			p.PublicIPAddress = &armnetwork.PublicIPAddress{ID: to.Ptr(a.public.id)}
 		}
 		of.Properties.IPConfigurations = append(of.Properties.IPConfigurations, &armnetwork.InterfaceIPConfiguration{Name: to.Ptr(a.name), Properties: p})
 	}
@@ -283,6 +316,12 @@ func (c *Cloud) updateNIC(_ context.Context, _, name string, body armnetwork.Int
 		for _, g := range a.Properties.ApplicationSecurityGroups {
 			w.groups = append(w.groups, *g.ID)
 		}
+		if of := a.Properties.PublicIPAddress; of != nil {
+			if w.public = c.publics[strings.ToLower(*of.ID)]; w.public == nil || w.public.config != "" && w.public.config != n.id+"/ipConfigurations/"+w.name {
+				errs.SetResponseError(http.StatusBadRequest, "PublicIPAddressInUse")
+				return resp, errs
+			}
+		}
 		list = append(list, w)
 	}
 	id, code := c.change(m, n, list)
@@ -293,6 +332,15 @@ func (c *Cloud) updateNIC(_ context.Context, _, name string, body armnetwork.Int
 	c.request.operation = id
 	resp.SetTerminalResponse(http.StatusOK, armnetwork.InterfacesClientCreateOrUpdateResponse{Interface: *c.shown(m, n, values(n.configs))}, nil)
 	return resp, errs
+}
+
+// shown is a subnet as Network shows it.
+func (s *subnet) shown() *armnetwork.Subnet {
+	p := &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr(s.cidr.String())}
+	for k := range s.used {
+		p.IPConfigurations = append(p.IPConfigurations, &armnetwork.IPConfiguration{ID: to.Ptr(s.id + "/ipConfigurations/" + strconv.Itoa(k))})
+	}
+	return &armnetwork.Subnet{ID: to.Ptr(s.id), Properties: p}
 }
 
 func (c *Cloud) listNetworks(*armnetwork.VirtualNetworksClientListAllOptions) (resp azfake.PagerResponder[armnetwork.VirtualNetworksClientListAllResponse]) {
@@ -306,11 +354,7 @@ func (c *Cloud) listNetworks(*armnetwork.VirtualNetworksClientListAllOptions) (r
 			byNetwork[id] = of
 			list = append(list, of)
 		}
-		p := &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr(s.cidr.String())}
-		for k := range s.used {
-			p.IPConfigurations = append(p.IPConfigurations, &armnetwork.IPConfiguration{ID: to.Ptr(s.id + "/ipConfigurations/" + strconv.Itoa(k))})
-		}
-		of.Properties.Subnets = append(of.Properties.Subnets, &armnetwork.Subnet{ID: to.Ptr(s.id), Properties: p})
+		of.Properties.Subnets = append(of.Properties.Subnets, s.shown())
 	}
 	slices.SortFunc(list, func(a, b *armnetwork.VirtualNetwork) int { return strings.Compare(*a.ID, *b.ID) })
 	items, next := page(c, list)

@@ -41,6 +41,12 @@ const (
 	OpUpdateMachine = "VirtualMachineScaleSetVMsClient.BeginUpdate"
 	OpGetNIC        = "InterfacesClient.Get"
 	OpUpdateNIC     = "InterfacesClient.BeginCreateOrUpdate"
+	OpSubnet        = "SubnetsClient.Get"
+	OpPrefixes      = "PublicIPPrefixesClient.NewListPager"
+	OpMachinePublic = "PublicIPAddressesClient.NewListVirtualMachineScaleSetVMPublicIPAddressesPager"
+	OpGetPublic     = "PublicIPAddressesClient.Get"
+	OpPutPublic     = "PublicIPAddressesClient.BeginCreateOrUpdate"
+	OpDeletePublic  = "PublicIPAddressesClient.BeginDelete"
 	OpPoll          = "operations"
 	OpToken         = "token"
 	OpMetadata      = "metadata"
@@ -59,6 +65,12 @@ var routes = []struct {
 	{"GET", OpGetNIC, path(`/resourceGroups/[^/]+/providers/microsoft.network/networkInterfaces/[^/]+`)},
 	{"PUT", OpUpdateNIC, path(`/resourceGroups/[^/]+/providers/microsoft.network/networkInterfaces/[^/]+`)},
 	{"GET", OpNetworks, path(`/providers/microsoft.network/virtualNetworks`)},
+	{"GET", OpSubnet, path(`/resourceGroups/[^/]+/providers/microsoft.network/virtualNetworks/[^/]+/subnets/[^/]+`)},
+	{"GET", OpPrefixes, path(`/resourceGroups/[^/]+/providers/microsoft.network/publicIPPrefixes`)},
+	{"GET", OpMachinePublic, path(`/resourceGroups/[^/]+/providers/microsoft.compute/virtualMachineScaleSets/[^/]+/virtualMachines/[^/]+/networkInterfaces/[^/]+/ipconfigurations/[^/]+/publicipaddresses`)},
+	{"GET", OpGetPublic, path(`/resourceGroups/[^/]+/providers/microsoft.network/publicIPAddresses/[^/]+`)},
+	{"PUT", OpPutPublic, path(`/resourceGroups/[^/]+/providers/microsoft.network/publicIPAddresses/[^/]+`)},
+	{"DELETE", OpDeletePublic, path(`/resourceGroups/[^/]+/providers/microsoft.network/publicIPAddresses/[^/]+`)},
 	{"GET", OpPoll, path(`/providers/microsoft.compute/locations/westeurope/operations/[^/]+`)},
 }
 
@@ -193,6 +205,9 @@ func (s *server) manage(w http.ResponseWriter, r *http.Request) {
 	var fault Fault
 	if c.Fault != nil {
 		fault = c.Fault(operation)
+	}
+	if c.Forbidden != nil && c.Forbidden(operation, r.URL.Path) {
+		fault = Fault{Status: http.StatusForbidden, Code: "AuthorizationFailed"}
 	}
 	if fault.Status != 0 {
 		if fault.RetryAfter > 0 {
