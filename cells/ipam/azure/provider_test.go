@@ -58,11 +58,12 @@ func TestProvider(t *testing.T) {
 				}
 				id := c.Run(armtest.Machine{ScaleSet: scaleSet, Name: "3"})
 				other := c.Run(armtest.Machine{ScaleSet: scaleSet, Name: "4"})
+				c.AddPrefix("public", "203.0.113.0/30", map[string]string{"net": "egress"})
 				n := serve(t, c)
 				return cloudtest.Subject{
 					New:   func(d *outside.Door) cloudipam.Provider { return providerOf(managed, d, n) },
 					Node:  nodeOf(id),
-					Other: other, Changes: c.Changes, Breaker: &breaker, Fixed: true,
+					Other: other, Changes: c.Changes, Breaker: &breaker, Fixed: true, Static: map[string]string{"net": "egress"},
 				}
 			})
 		})
