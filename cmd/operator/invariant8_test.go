@@ -62,7 +62,7 @@ var stockCharts = []struct {
 }
 
 // gatewayAPI are the CRDs that Gateways need.
-var gatewayAPI = []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"}
+var gatewayAPI = []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "backendtlspolicies"}
 
 // Under the stock chart of each release that is served (its ConfigMap, arguments, environment, probes and role) the operator serves, is
 // quiet, and is never refused a request.
