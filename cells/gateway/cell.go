@@ -24,7 +24,7 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		k8s.Allow("get", definitions.Resource().GroupResource()),
 	),
 	statusRBAC(classes.Resource(), gateways.Resource(), httpRoutes.Resource(), grpcRoutes.Resource(), tlsRoutes.Resource()),
-	optionalStatusRBAC(classConfigs.Resource(), tlsPolicyKind.Resource(), listenerSets.Resource(), tcpRoutes.Resource(), udpRoutes.Resource()),
+	optionalStatusRBAC(classConfigs.Resource(), tlsPolicyKind.Resource(), listenerSets.Resource(), tcpRoutes.Resource(), udpRoutes.Resource(), services.Resource()),
 	k8s.EventRBAC(),
 	envoyres.PlaceholderRBAC,
 

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -123,7 +125,10 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	about := corev1.ObjectReference{APIVersion: core.String(), Kind: kindService, Namespace: of.Namespace, Name: of.Name, UID: s.UID.API()}
 	if t.Empty {
 		c.meshReports.Set(kindService, about)
-		return reconcile.Result{Reason: noRoutes}, envoyres.Delete(ctx, c.Client, c.configs, of, owner)
+		if err := envoyres.Delete(ctx, c.Client, c.configs, of, owner); err != nil {
+			return reconcile.Result{Reason: noRoutes}, err
+		}
+		return reconcile.Result{Reason: noRoutes}, c.writeMeshStatus(ctx, s, nil)
 	}
 	spec, err := envoy.Encode(t.Spec)
 	if err == nil {
@@ -131,7 +136,53 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 			Key: of, Owner: owner, Former: c.formerOwner(key), Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},
 		})
 	}
-	return c.report(c.meshReports, about, t.Problems, err)
+	if err != nil && !envoyres.ConcernsUser(err) {
+		return reconcile.Result{}, err
+	}
+	result, reportErr := c.report(c.meshReports, about, t.Problems, err)
+	return result, errors.Join(reportErr, c.writeMeshStatus(ctx, s, meshConditions(err)))
+}
+
+// Conditions of a Service that is a parent of routes (GW-58).
+const (
+	meshAttached   = "gamma.cilium.io/GammaRoutesAttached"
+	meshProgrammed = "gamma.cilium.io/GammaRoutesProgrammed"
+)
+
+// meshConditions are those of a Service with routes. refused is why its configuration was not written, nil if it was.
+func meshConditions(refused error) map[string]condition {
+	programmed := condition{true, string(gatewayv1.GatewayReasonProgrammed), "Gamma Service has been programmed"}
+	if refused != nil {
+		programmed = condition{false, string(gatewayv1.GatewayReasonNoResources), refused.Error()}
+	}
+	return map[string]condition{
+		meshAttached:   {true, string(gatewayv1.RouteReasonAccepted), "Gamma Service has routes attached"},
+		meshProgrammed: programmed,
+	}
+}
+
+// writeMeshStatus writes the conditions of a Service, or takes off those that are not among want, if that differs and the role allows
+// it. Conditions of other types stay.
+func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[string]condition) error {
+	ref := k8s.Ref{Resource: services.Resource(), Namespace: s.Namespace.String(), Name: s.Name, Subresource: "status", UID: s.UID.API()}
+	if c.Permissions.Denies("update", ref) {
+		return nil
+	}
+	now := metav1.NewTime(c.Deps.Plan.Now())
+	apply := func(to *[]metav1.Condition) (changed bool) {
+		for _, kind := range []string{meshAttached, meshProgrammed} {
+			if is, wanted := want[kind]; wanted {
+				changed = setCondition(to, kind, is, 0, now) || changed // Services of older API servers have no generation
+			} else {
+				changed = removeCondition(to, kind) || changed
+			}
+		}
+		return changed
+	}
+	if has := slices.Clone(s.Status.Conditions); !apply(&has) {
+		return nil
+	}
+	return modifyStatus(ctx, c.Client, ref, func(of *corev1.ServiceStatus) { apply(&of.Conditions) })
 }
 
 // formerOwner finds the controllers that the original gives the CiliumEnvoyConfig of a Service: one of its routes (GW-48).

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -230,7 +231,7 @@ spec: {parentRefs: [{name: edge}], hostnames: [pass.example.com], rules: [{backe
 	w.awaitRoutes(config, "insecure", "*/ → NS:v2:80")
 }
 
-// GW-E14: routes of a Service.
+// GW-E14 and GW-58: routes of a Service, and its conditions.
 func TestMesh(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), &corev1.Service{
@@ -257,6 +258,20 @@ spec: {parentRefs: [{group: "", kind: Service, name: web}], hostnames: [ignored.
 	if c := metav1.GetControllerOf(u); c == nil || c.Kind != "Service" || len(u.GetLabels()) != 1 {
 		t.Errorf("GW-E14: %v %v", c, u.GetLabels())
 	}
+	conditions := func() (all []string) {
+		s, err := w.Core.CoreV1().Services(w.Namespace).Get(t.Context(), "web", metav1.GetOptions{})
+		w.must(err)
+		for _, c := range s.Status.Conditions {
+			all = append(all, fmt.Sprintf("%s %s %s: %s", c.Type, c.Status, c.Reason, c.Message))
+		}
+		return all
+	}
+	operatortest.Eventually(t, "GW-58: the Service has conditions", func() bool {
+		return slices.Equal(conditions(), []string{
+			"gamma.cilium.io/GammaRoutesAttached True Accepted: Gamma Service has routes attached",
+			"gamma.cilium.io/GammaRoutesProgrammed True Programmed: Gamma Service has been programmed",
+		})
+	})
 	w.patch(httpRoutes.Resource(), "two", `{"spec":{"parentRefs":[{"group":"","kind":"Service","name":"absent"}]}}`)
 	w.awaitAccepted(httpRoutes.Resource(), "two", `False InvalidHTTPRoute: service "absent" does not exist`)
 	w.awaitRoutes("web", "insecure", "*/ → NS:v1:80")
@@ -264,7 +279,7 @@ spec: {parentRefs: [{group: "", kind: Service, name: web}], hostnames: [ignored.
 		t.Fatal(err)
 	}
 	w.awaitAccepted(httpRoutes.Resource(), "one", "False NoMatchingParent: The Service has no port with appProtocol http")
-	operatortest.Eventually(t, "GW-22: nothing is left", func() bool { return w.config("web") == nil })
+	operatortest.Eventually(t, "GW-22: nothing is left", func() bool { return w.config("web") == nil && len(conditions()) == 0 })
 	w.patch(httpRoutes.Resource(), "one", `{"spec":{"parentRefs":[{"group":"","kind":"Service","name":"web","port":81}]}}`)
 	w.awaitRoutes("web", "insecure", "*/ → NS:v1:80")
 	w.delete(httpRoutes.Resource(), "one")

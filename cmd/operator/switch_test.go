@@ -140,7 +140,7 @@ func withKeys(all ...map[string]string) map[string]string {
 func TestSwitch(t *testing.T) {
 	for _, test := range takeovers {
 		t.Run(test.name, func(t *testing.T) {
-			s := newTakeover(t)
+			s := newTakeover(t, "1.20")
 			maps.Copy(s.chart.config.Data, test.config)
 			s.load(referencetest.Whole(t, "1.20", test.files...))
 			s.mesh(referencetest.Keys(t, "1.20", test.files...))
@@ -175,24 +175,34 @@ type takeover struct {
 	pem    map[string]string // what CERT and KEY stand for
 }
 
-// newTakeover has the definitions and the roles of an original of 1.20.
-func newTakeover(t *testing.T) *takeover {
+// readWholeChart is a chart with the roles and the options of all duties.
+func readWholeChart(t *testing.T, of string) *chart {
 	t.Helper()
-	c := readChartOf(t, "1.20", "gateway-ingress")
+	c := readChartOf(t, of, "gateway-ingress")
 	for _, values := range []string{"operator-identities", "all-features", "clustermesh", "multi-pool"} {
-		c.joinRoles(readChartOf(t, "1.20", values))
+		c.joinRoles(readChartOf(t, of, values))
 	}
 	maps.Copy(c.config.Data, map[string]string{
 		"enable-node-ipam": "true", "enable-bgp-control-plane": "true", "enable-bgp-control-plane-status-report": "true",
 		"enable-cilium-endpoint-slice": "true", "identity-management-mode": "operator", "bgp-secrets-namespace": "kube-system",
 	})
+	return c
+}
+
+// newTakeover has the definitions and the roles of an original of a release, and the roles of further charts.
+func newTakeover(t *testing.T, of string, further ...*chart) *takeover {
+	t.Helper()
+	c := readWholeChart(t, of)
+	for _, other := range further {
+		c.joinRoles(other)
+	}
 	s := &takeover{
 		world: newWorldIn(t, clustertest.Start(t)), chart: c,
 		uids: map[string]string{}, loaded: map[string]*unstructured.Unstructured{}, pem: map[string]string{},
 	}
 	crds := operatortest.NewDefinitions(t, s.Cluster)
-	for _, text := range referencetest.Definitions(t, "1.20") {
-		crds.Apply(labelledSchema(t, text))
+	for _, text := range referencetest.Definitions(t, of) {
+		crds.Apply(labelledSchema(t, text, of))
 	}
 	crds.InstallGatewayAPI("experimental",
 		"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "tlsroutes", "tcproutes", "udproutes", "listenersets", "backendtlspolicies")
@@ -214,8 +224,8 @@ func newTakeover(t *testing.T) *takeover {
 	return s
 }
 
-// labelledSchema is a definition with the label that an original of 1.20 gives to it.
-func labelledSchema(t *testing.T, text []byte) []byte {
+// labelledSchema is a definition with the label that an original of a release gives to it.
+func labelledSchema(t *testing.T, text []byte, of string) []byte {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	if err := yaml.Unmarshal(text, u); err != nil {
@@ -225,10 +235,13 @@ func labelledSchema(t *testing.T, text []byte) []byte {
 	if labels == nil {
 		labels = map[string]string{}
 	}
-	labels["io.cilium.k8s.crd.schema.version"] = release.SchemaVersion.In(release.Newest())
-	u.SetLabels(labels)
-	text, err := yaml.Marshal(u)
+	nearest, _, err := release.Parse(of)
 	if err != nil {
+		t.Fatal(err)
+	}
+	labels["io.cilium.k8s.crd.schema.version"] = release.SchemaVersion.In(nearest)
+	u.SetLabels(labels)
+	if text, err = yaml.Marshal(u); err != nil {
 		t.Fatal(err)
 	}
 	return text

@@ -135,6 +135,15 @@ func Whole(t testing.TB, release string, names ...string) []*unstructured.Unstru
 	return latest(slices.Concat(inputs, left))
 }
 
+// Inputs returns the objects of scenarios that users, agents and other clusters wrote, as Whole does, without what the original made.
+func Inputs(t testing.TB, release string, names ...string) (all []*unstructured.Unstructured) {
+	t.Helper()
+	for _, one := range scenarios(t, release, names) {
+		all = append(all, one.Inputs...)
+	}
+	return latest(all)
+}
+
 // Keys returns what there is in the etcd of the other cluster of scenarios: texts, and what is encoded as JSON.
 func Keys(t testing.TB, release string, names ...string) map[string]any {
 	t.Helper()
