@@ -229,7 +229,8 @@ func (s *server) dispatch(w http.ResponseWriter, r *http.Request, operation stri
 	c := s.cloud
 	skip, _ := strconv.Atoi(r.URL.Query().Get("$skiptoken"))
 	c.request = request{url: *r.URL, ifMatch: r.Header.Get("If-Match"), skip: skip, fail: fault.Fail}
-	req := r.Clone(context.WithValue(r.Context(), runtime.CtxAPINameKey{}, operation))
+	// Azure carries out what it was asked for, whether the client waits or not; the fake servers panic if the context ends in between.
+	req := r.Clone(context.WithValue(context.WithoutCancel(r.Context()), runtime.CtxAPINameKey{}, operation))
 	req.RequestURI = ""
 	req.URL.Scheme, req.URL.Host = "https", managementHost
 	req.URL.Path, req.URL.RawPath = spelled(req.URL.Path, operation), ""
