@@ -320,7 +320,7 @@ var labelValues = map[string]string{
 	"source_node_name":  "the node of the operator, or its host",
 	"target_cluster":    "the name of a remote cluster",
 	"topology":          "whether EndpointSlices have topology hints: Disabled",
-	"state":             "of blocks `used`, `free`, `draining`; of nodes `allocated`, `error`, `waiting`, `unstored`; of endpoints `stale-owner`, `foreign-address`; of groups of a cloud `ok`, `pending`; of Services `served`, `skipped`, `conflict`, `no_node`, `invalid_selector`; of secrets `copied`, `missing`, `conflict`",
+	"state":             "of blocks `used`, `free`, `draining`; of nodes `allocated`, `error`, `waiting`, `unstored`; of endpoints `stale-owner`, `foreign-address`; of groups of a cloud `ok`, `pending`; of Services `served`, `skipped`, `conflict`, `no_node`, `invalid_selector`; of secrets `copied`, `missing`, `conflict`; of registration entries `desired`, `present`, `foreign`, `refused`",
 	"status":            "of identities `alive`, `deleted`; of `cilium_hive_status` the levels; of changes of a cloud `success`, `failed`, or why they failed; of attempts of work queues `success`, `failure`; of conditions True, False, Unknown",
 	"subsystem":         "the id of a module",
 	"verb":              "the verb of a request, as RBAC names it",

@@ -43,6 +43,9 @@ const (
 	grantPause = 10 * time.Minute
 )
 
+// awaiting is an error of an attempt that is worth another one as soon as a channel is closed, whatever is left of its back-off.
+type awaiting interface{ Awaited() <-chan struct{} }
+
 // HoldOf is the hold that an error causes. backOff is the pause without a hold.
 func HoldOf(err error, backOff time.Duration, now time.Time) Hold {
 	var (
@@ -50,6 +53,7 @@ func HoldOf(err error, backOff time.Duration, now time.Time) Hold {
 		contention *ContentionError
 		dropped    *NotStoredError
 		invalid    *InvalidResponseError
+		waiting    awaiting
 	)
 	switch {
 	case errors.As(err, &permission):
@@ -62,7 +66,10 @@ func HoldOf(err error, backOff time.Duration, now time.Time) Hold {
 		return Hold{Cause: Unbelieved, Pause: backOff}
 	}
 	asked := retryAfter(err)
-	if asked == 0 {
+	switch {
+	case asked == 0 && errors.As(err, &waiting):
+		return Hold{Pause: backOff, Granted: waiting.Awaited()}
+	case asked == 0:
 		return Hold{Pause: backOff}
 	}
 	detail := fmt.Sprintf("the API server asks for a pause of %s", asked)

@@ -152,6 +152,42 @@ func TestKeysWaitForAPermission(t *testing.T) {
 	})
 }
 
+// awaited is the error of an attempt that is worth another one when a channel is closed.
+type awaited struct{ over chan struct{} }
+
+func (awaited) Error() string { return "not yet" }
+
+func (a awaited) Awaited() <-chan struct{} { return a.over }
+
+// What an attempt waits for ends its back-off, which changes of the key do not.
+func TestWhatIsAwaitedEndsABackOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		over := make(chan struct{})
+		seen := newLooks()
+		r := newRig()
+		l := NewQueue(r.scope, "connect", func(_ context.Context, key string) error {
+			if seen.note(key) == 1 {
+				return fmt.Errorf("connecting: %w", awaited{over})
+			}
+			return nil
+		}, Backoff(time.Hour, time.Hour), HonorBackoff())
+		r.run(t, l.Run)
+		l.Add("k")
+		time.Sleep(time.Second)
+		l.Add("k")
+		time.Sleep(time.Minute)
+		close(over)
+		synctest.Wait()
+		if got := r.degraded(); len(got) > 0 {
+			t.Errorf("afterwards: %v", got)
+		}
+		r.stop()
+		if diff := cmp.Diff([]time.Duration{0, 61 * time.Second}, seen.at["k"]); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
 // A change that others undo is not tried before its time, whatever happens to the key.
 func TestContentionIsWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -9,11 +9,8 @@ import (
 	"maps"
 	"slices"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 
-	"github.com/skep-operator/skep/resources/explain"
-	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/spire/internal/entryapi"
 	"github.com/skep-operator/skep/resources/sweep"
 )
@@ -23,15 +20,15 @@ const mostDeleted = 100_000
 
 // compareAll lists all entries. It returns what has none, and keeps what has one and should not, but for what is due anyway.
 func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, err error) {
-	var listed int
-	if r.at, listed, err = r.server.list(ctx); err != nil {
+	at, listed, err := r.server.list(ctx)
+	if err != nil {
 		return nil, err
 	}
 	if err := r.begin(ctx, listed); err != nil {
 		return nil, err
 	}
-	r.readBy = r.server.link.generation()
-	clear(r.refused)
+	r.at, r.doubtful, r.countedBy = at, false, r.server.link.generation()
+	clear(r.late)
 	keys := maps.Clone(r.at)
 	for k := range r.desired.All() {
 		if _, known := keys[k]; !known {
@@ -39,12 +36,45 @@ func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, er
 		}
 	}
 	all := compare(maps.Keys(keys), r.desired.State, r.at)
-	r.stale, r.compared = r.ours(except(slices.Compact(keysOf(all.remove)), due)), r.now()
+	decided := slices.Concat(due, slices.Collect(maps.Keys(r.refused)))
+	r.stale, r.compared = r.ours(except(slices.Compact(keysOf(all.remove)), decided)), r.now()
+	r.foreign = r.others(slices.Concat(decided, r.stale))
 	r.metrics.Compared.Set(float64(r.compared.Unix()))
 	if !all.none() {
 		r.deps.Log.Info("registration entries differ from those that should exist", "entries", len(r.at), "missing", len(all.create), "stale", len(r.stale))
 	}
 	return all.create, nil
+}
+
+// others are the entries that belong to nothing known here, but for some that may be deleted. Where it is not known what there should be, there are none.
+func (r *Registrar[K]) others(deletable []K) map[K]bool {
+	all := map[K]bool{}
+	if _, known := r.desired.Len(); !known {
+		return all
+	}
+	for k := range r.at {
+		if r.desired.State(k) != Wanted {
+			all[k] = true
+		}
+	}
+	for _, k := range deletable {
+		delete(all, k)
+	}
+	return all
+}
+
+// settle forgets of what was due that it is foreign or refused, if it is not any more.
+func (r *Registrar[K]) settle(due []K) {
+	for _, k := range due {
+		if r.foreign[k] && (len(r.at[k]) == 0 || r.desired.State(k) == Wanted) {
+			delete(r.foreign, k)
+		}
+	}
+	pending := map[K]bool{}
+	for _, k := range compare(maps.Keys(r.refused), r.desired.State, r.at).keys() {
+		pending[k] = true
+	}
+	maps.DeleteFunc(r.refused, func(k K, _ refusal) bool { return !pending[k] })
 }
 
 // ours are the entries that belong to nothing here, and are no other operator's: one that comes back after it was deleted is, and from then on
@@ -65,73 +95,37 @@ func (r *Registrar[K]) ours(stale []K) []K {
 		return nil
 	case len(stale) == 0:
 		part.OK("")
+		r.held = false
 	}
 	return stale
 }
 
 // confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share.
 func (r *Registrar[K]) confirm(ctx context.Context, stale []K) ([]K, error) {
-	stale, err := r.desired.Confirm(ctx, stale)
+	confirmed, err := r.desired.Confirm(ctx, slices.Clone(stale))
 	if err != nil {
-		return nil, fmt.Errorf("confirming that %d entries should not exist: %w", len(r.stale), err)
+		return nil, fmt.Errorf("confirming that %d entries should not exist: %w", len(stale), err)
+	}
+	for _, k := range except(slices.Clone(stale), confirmed) {
+		if r.desired.State(k) != Wanted {
+			r.foreign[k] = true
+		}
 	}
 	limit := r.deps.Health.Child("stale")
-	if sweep.Implausible(len(stale), len(r.at), r.deps.MaxShare) {
-		limit.Degraded(fmt.Sprintf("%d of %d registration entries should not exist, none is deleted: set --sweep-max-share=1 if they should be", len(stale), len(r.at)), nil)
+	if sweep.Implausible(len(confirmed), len(r.at), r.deps.MaxShare) {
+		limit.Degraded(fmt.Sprintf("%d of %d registration entries should not exist, none is deleted: set --sweep-max-share=1 if they should be", len(confirmed), len(r.at)), nil)
+		if !r.held {
+			r.deps.Log.Warn("so many registration entries should not exist that none is deleted: set --sweep-max-share=1 if they should be", "stale", len(confirmed), "entries", len(r.at))
+		}
+		r.held = true
 		return nil, nil
 	}
+	r.held = false
 	limit.OK("")
-	if len(stale) > 0 && r.deps.Unnumbered {
-		limit.OK(fmt.Sprintf("%d registration entries that belong to nothing here are deleted: if another cluster without a cluster-id has this trust domain, set --mesh-auth-spire-prune=false", len(stale)))
+	if len(confirmed) > 0 && r.deps.Unnumbered {
+		limit.OK(fmt.Sprintf("%d registration entries that belong to nothing here are deleted: if another cluster without a cluster-id has this trust domain, set --mesh-auth-spire-prune=false", len(confirmed)))
 	}
-	return stale, nil
-}
-
-// apply makes changes in batches, several calls at once. Entries that the server refuses are tried again later, and keep no
-// others from being changed.
-func (r *Registrar[K]) apply(ctx context.Context, ch changes[K]) error {
-	if ch.none() {
-		return nil
-	}
-	calls, limited := errgroup.WithContext(ctx)
-	calls.SetLimit(parallel)
-	created, removed := make([]entryapi.Result, len(ch.create)), make([]entryapi.Result, len(ch.remove))
-	for from := 0; from < len(ch.create); from += batchSize {
-		to := min(from+batchSize, len(ch.create))
-		calls.Go(func() error {
-			results, err := r.server.create(r.withTriggers(limited, ch.create[from:to]), ch.create[from:to])
-			copy(created[from:to], results)
-			return err
-		})
-	}
-	for from := 0; from < len(ch.remove); from += batchSize {
-		to := min(from+batchSize, len(ch.remove))
-		calls.Go(func() error {
-			results, err := r.server.remove(r.withTriggers(limited, keysOf(ch.remove[from:to])), ch.remove[from:to])
-			copy(removed[from:to], results)
-			return err
-		})
-	}
-	if err := calls.Wait(); err != nil {
-		return err
-	}
-	for i, k := range ch.create {
-		r.recordCreated(k, created[i])
-	}
-	for i, removal := range ch.remove {
-		r.recordRemoved(removal, removed[i])
-	}
-	explain.SetReason(ctx, fmt.Sprintf("%d entries created, %d deleted, %d refused", len(ch.create), len(ch.remove), len(r.refused)))
-	return nil
-}
-
-// withTriggers makes what the entries of a batch are for the triggers of its call.
-func (r *Registrar[K]) withTriggers(ctx context.Context, keys []K) context.Context {
-	triggers := make([]k8s.Trigger, len(keys))
-	for i, k := range keys {
-		triggers[i] = r.server.kind.Trigger(k)
-	}
-	return k8s.WithCause(ctx, &k8s.Cause{Rule: explain.CauseOf(ctx).Rule, Triggers: triggers})
+	return confirmed, nil
 }
 
 // recordCreated records what became of a creation. One that has existed already is as good.
@@ -146,7 +140,7 @@ func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) {
 		if result.Code == codes.OK {
 			r.number.n++
 		} else {
-			r.number.isKnown = false // it may have been counted, or not
+			r.number.unsure++
 		}
 		r.at[k] = []string{result.Entry.ID}
 		delete(r.refused, k)
@@ -177,14 +171,13 @@ func (r *Registrar[K]) refuse(k K, err error) {
 	r.refused[k] = r.refused[k].again(err, r.now())
 }
 
-// report sets metrics and health.
+// report sets metrics and health by entries that are known.
 func (r *Registrar[K]) report() {
 	if n, known := r.desired.Len(); known {
 		r.metrics.Entries.WithLabelValues(StateDesired).Set(float64(n))
 	}
-	if r.at != nil {
-		r.metrics.Entries.WithLabelValues(StatePresent).Set(float64(len(r.at)))
-	}
+	r.metrics.Entries.WithLabelValues(StatePresent).Set(float64(len(r.at) - len(r.foreign)))
+	r.metrics.Entries.WithLabelValues(StateForeign).Set(float64(len(r.foreign)))
 	r.metrics.Entries.WithLabelValues(StateRefused).Set(float64(len(r.refused)))
 	part := r.deps.Health.Child("entries")
 	for k, f := range r.refused {

@@ -6,6 +6,7 @@ package spire
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
@@ -66,5 +67,41 @@ func BenchmarkBareClient(b *testing.B) {
 		if s.Len() != many {
 			b.Error(fmt.Sprint(s.Len(), " entries"))
 		}
+	}
+}
+
+// BenchmarkSQLite registers some with a server whose creations cost what they cost sqlite, many times as fast. Its seconds are those of such a server; least are those
+// of the same entries by calls of fifty, one at a time, with nothing around them.
+func BenchmarkSQLite(b *testing.B) {
+	for _, c := range []struct{ others, more, scale int }{{0, 20_000, 10}, {2_000, 1_000, 5}, {10_000, 1_000, 5}, {30_000, 1_000, 5}, {50_000, 1_000, 5}, {100_000, 1_000, 5}} {
+		if testing.Short() {
+			c.more, c.scale = 100, 1000
+		}
+		b.Run(fmt.Sprintf("%d-to-%d", c.more, c.others), func(b *testing.B) {
+			for range b.N {
+				b.StopTimer()
+				s := spiretest.Start(b, "spiffe.cilium")
+				s.CostAsSQLite(c.scale, c.others)
+				r := newRig(b, s, numbered(c.more)...)
+				r.connection.pacer.patience = scaled(time.Duration(c.scale))
+				r.connection.pacer.patience.attempt = usualPatience.attempt // what an attempt costs the operator is not scaled
+				var least time.Duration
+				for n := range c.more {
+					least += spiretest.CostOf(c.others+n) / batchSize
+				}
+				b.StartTimer()
+				began := time.Now()
+				end := r.start()
+				r.eventually("all have entries", func() bool { return s.Len() == c.more })
+				took := time.Since(began)
+				b.StopTimer()
+				end()
+				b.ReportMetric(took.Seconds()*float64(c.scale), "server-s")
+				b.ReportMetric(least.Seconds(), "least-s")
+				b.ReportMetric(float64(s.Calls()["BatchCreateEntry"]), "calls")
+				b.ReportMetric(float64(s.Calls()["ListEntries"]-1), "lists-after-time-outs")
+				b.ReportMetric(float64(s.MostCreating()), "at-once")
+			}
+		})
 	}
 }

@@ -9,4 +9,4 @@ import (
 	"github.com/skep-operator/skep/runtime/benchtest"
 )
 
-func TestBenchmarks(t *testing.T) { benchtest.Once(t, BenchmarkBareClient) }
+func TestBenchmarks(t *testing.T) { benchtest.Once(t, BenchmarkBareClient, BenchmarkSQLite) }

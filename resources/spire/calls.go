@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,10 +19,13 @@ import (
 )
 
 const (
-	batchSize   = 50               // entries of a call
-	pageSize    = 1000             // entries of a page
-	parallel    = 4                // calls at once
-	callTimeout = 30 * time.Second // of a call
+	batchSize = 50   // entries of a call, at most
+	pageSize  = 1000 // entries of a page, at most
+	parallel  = 4    // calls at once, at most
+	// pageTries is how often a page is asked for that does not come in time, and smallestPage how many entries it has then, at least: a server that
+	// hangs for a while is not asked for one at a time afterwards.
+	pageTries    = 3
+	smallestPage = 100
 	// pauseOfLimit is the pause after the server has refused a call for its rate.
 	pauseOfLimit = 30 * time.Second
 )
@@ -37,14 +41,15 @@ type server[K cmp.Ordered] struct {
 	calls      *outside.Door
 	metrics    *serverMetrics // nil: not counted
 
-	link *link           // since open
-	api  entryapi.Client // of the link
+	pageSize int32
+	link     *link           // since open
+	api      entryapi.Client // of the link
 }
 
 func newServer[K cmp.Ordered](d Deps, k Kind[K]) *server[K] {
 	return &server[K]{
 		kind: k, domain: d.Connection.workload.domain.Name(), connection: d.Connection,
-		calls: outside.New(d.Scope, "spire", limits).Measured(d.api), metrics: d.metrics,
+		calls: outside.New(d.Scope, "spire", limits).Measured(d.api), metrics: d.metrics, pageSize: pageSize,
 	}
 }
 
@@ -67,11 +72,8 @@ func (s *server[K]) close(failed bool) {
 func (s *server[K]) list(ctx context.Context) (all entries[K], listed int, err error) {
 	all = entries[K]{}
 	for token := ""; ; {
-		var page entryapi.Page
-		if err := s.calls.ReadOperation(ctx, "ListEntries", s.limited(func(ctx context.Context) (err error) {
-			page, err = s.api.List(ctx, s.kind.filter(s.domain), pageSize, token)
-			return err
-		})); err != nil {
+		page, err := s.page(ctx, token)
+		if err != nil {
 			return nil, 0, err
 		}
 		listed += len(page.Entries)
@@ -87,6 +89,31 @@ func (s *server[K]) list(ctx context.Context) (all entries[K], listed int, err e
 			return nil, 0, fmt.Errorf("ListEntries: the server answers with the token %q of the same page", token)
 		}
 		token = page.Next
+	}
+}
+
+// page returns the page with a token. One that is too large for a message, or does not come in time, is asked for with half as many entries, and
+// so are all from then on; the pages before it count.
+func (s *server[K]) page(ctx context.Context, token string) (page entryapi.Page, err error) {
+	for tries := 1; ; {
+		tooLarge := false
+		err := s.calls.ReadOperation(ctx, "ListEntries", s.limited(func(ctx context.Context) (err error) {
+			page, err = s.api.List(ctx, s.kind.filter(s.domain), s.pageSize, token)
+			if tooLarge = entryapi.TooLarge(err) && s.pageSize > 1; tooLarge {
+				return nil // the server is well
+			}
+			return err
+		}))
+		late := timedOut(err) && tries < pageTries
+		switch {
+		case late:
+			tries++
+			s.pageSize = max(s.pageSize/2, min(s.pageSize, smallestPage))
+		case tooLarge:
+			s.pageSize /= 2
+		default:
+			return page, err
+		}
 	}
 }
 
@@ -147,18 +174,19 @@ func (s *server[K]) remove(ctx context.Context, removals []removal[K]) (results 
 	return results, err
 }
 
-// nameOf is the name of a batch for people.
+// nameOf is the name of a batch for people, without the slash with which paths begin.
 func (s *server[K]) nameOf(keys []K) string {
+	first := strings.TrimPrefix(s.kind.Path(keys[0]), "/")
 	if len(keys) == 1 {
-		return s.kind.Path(keys[0])
+		return first
 	}
-	return fmt.Sprintf("%s and %d more", s.kind.Path(keys[0]), len(keys)-1)
+	return fmt.Sprintf("%s and %d more", first, len(keys)-1)
 }
 
 // limited bounds a call. A server that limits the rate is left alone for a while, which it does not state.
 func (s *server[K]) limited(call func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		limited, cancel := context.WithTimeout(ctx, callTimeout)
+		limited, cancel := context.WithTimeout(ctx, s.connection.pacer.patience.call)
 		defer cancel()
 		err := call(limited)
 		s.metrics.answered(err == nil)
@@ -167,11 +195,19 @@ func (s *server[K]) limited(call func(context.Context) error) func(context.Conte
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
+		case entryapi.TooLarge(err):
+			return fmt.Errorf("an entry is larger than a message of gRPC can be: delete it at the server, or give it fewer selectors: %w", err)
 		case status.Code(err) == codes.ResourceExhausted:
 			return outside.Throttled(err, pauseOfLimit)
 		case status.Code(err) == codes.PermissionDenied:
 			return fmt.Errorf("the operator is no administrator of the SPIRE server: add %s to its admin_ids: %w", s.connection.workload.self, err)
 		}
+		if ended := s.connection.workload.ended(time.Now()); ended != nil && status.Code(err) == codes.Unavailable {
+			return fmt.Errorf("%w: %w", ended, err)
+		}
 		return err
 	}
 }
+
+// timedOut reports whether the answer to a call did not come in time. What it asked for may have been done, or not; answers to others count.
+func timedOut(err error) bool { return status.Code(err) == codes.DeadlineExceeded }

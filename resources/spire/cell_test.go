@@ -66,7 +66,7 @@ func TestBackoff(t *testing.T) {
 	for range 9 {
 		got = append(got, p.Next())
 	}
-	if got[0] != 100*time.Millisecond || got[3] != 800*time.Millisecond || got[8] != 10*time.Second {
+	if got[0] != 100*time.Millisecond || got[3] != 800*time.Millisecond || got[8] != 2*time.Second {
 		t.Errorf("the pauses are %v", got)
 	}
 	if p.Reset(); p.Next() != 100*time.Millisecond {

@@ -29,6 +29,7 @@ type Connection struct {
 	address  string
 	timeout  time.Duration
 	workload *workload
+	pacer    *pacer
 	client   k8s.Client
 	log      *slog.Logger
 
@@ -47,8 +48,8 @@ type link struct {
 	dialed *dialed
 }
 
-// generation tells connections apart: those of links, and those that gRPC makes anew within one. Behind another one may be
-// another server.
+// generation tells connections apart: those of links, and those that gRPC makes anew within one, as servers end each after a while. Behind another
+// one may be another server.
 type generation struct{ link, connection int64 }
 
 func (l *link) generation() generation { return generation{int64(l.number), l.dialed.begun.Load()} }
@@ -69,7 +70,9 @@ func (d *dialed) HandleConn(_ context.Context, s stats.ConnStats) {
 // NewConnection returns a connection that does not exist yet.
 func NewConnection(c Config, client k8s.Client, log *slog.Logger) (*Connection, error) {
 	w, err := newWorkload(c)
-	return &Connection{address: c.MeshAuthSPIREServerAddress, timeout: c.MeshAuthSPIREServerConnectionTimeout, workload: w, client: client, log: log}, err
+	return &Connection{
+		address: c.MeshAuthSPIREServerAddress, timeout: c.MeshAuthSPIREServerConnectionTimeout, workload: w, pacer: newPacer(usualPatience), client: client, log: log,
+	}, err
 }
 
 // Run watches the operator's own certificate until ctx ends. Nothing connects without it.

@@ -104,7 +104,7 @@ func TestSharedConnection(t *testing.T) {
 }
 
 // connect returns a connection whose certificate is watched until the test ends.
-func connect(t *testing.T, s *spiretest.Server) *Connection {
+func connect(t testing.TB, s *spiretest.Server) *Connection {
 	t.Helper()
 	config := DefaultConfig
 	config.MeshAuthSPIREAgentSocket, config.MeshAuthSPIREServerAddress = s.Agent.Socket, s.Address()

@@ -28,13 +28,14 @@ type EntryMetrics struct {
 const (
 	StateDesired = "desired"
 	StatePresent = "present"
+	StateForeign = "foreign"
 	StateRefused = "refused"
 )
 
 // NewEntryMetrics makes the metrics of entries of something, in the plural.
 func NewEntryMetrics(f metrics.Factory, of string) EntryMetrics {
 	return EntryMetrics{
-		Entries:  f.GaugeVec("entries", "Registration entries of "+of+": those that should exist (desired), those at the SPIRE server (present), and those that it refuses to create or delete (refused)", "state"),
+		Entries:  f.GaugeVec("entries", "Registration entries of "+of+": those that should exist (desired), those at the SPIRE server (present), those there that belong to nothing here and stay (foreign), and those that it refuses to create or delete (refused)", "state"),
 		Compared: f.Gauge("last_comparison_timestamp_seconds", "When all entries at the SPIRE server were last listed and compared with the "+of),
 	}
 }

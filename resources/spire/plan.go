@@ -41,6 +41,50 @@ type changes[K cmp.Ordered] struct {
 
 func (c changes[K]) none() bool { return len(c.create) == 0 && len(c.remove) == 0 }
 
+func (c changes[K]) len() int { return len(c.create) + len(c.remove) }
+
+// keys are what the changes are for, creations first.
+func (c changes[K]) keys() []K { return slices.Concat(c.create, keysOf(c.remove)) }
+
+// batch returns up to some changes for one call, all of which are creations or deletions, and the others. most is how many a call may have with a
+// key, 0 for any number.
+func (c changes[K]) batch(some int, most func(K) int) (first, rest changes[K]) {
+	if len(c.create) > 0 {
+		n := fitting(c.create, some, most)
+		return changes[K]{create: c.create[:n]}, changes[K]{create: c.create[n:], remove: c.remove}
+	}
+	n := fitting(keysOf(c.remove[:min(some, len(c.remove))]), some, most)
+	return changes[K]{remove: c.remove[:n]}, changes[K]{remove: c.remove[n:]}
+}
+
+// fitting is how many of the first keys a call may have.
+func fitting[K cmp.Ordered](keys []K, some int, most func(K) int) int {
+	for n, k := range keys {
+		limit := min(some, cmp.Or(most(k), some))
+		if n >= limit { // what is before it may be more than it allows
+			return min(n, some)
+		}
+		some = limit
+	}
+	return len(keys)
+}
+
+// last returns the changes with those of some keys after all others.
+func (c changes[K]) last(isLast func(K) bool) changes[K] {
+	order := func(a, b K) int {
+		switch x, y := isLast(a), isLast(b); {
+		case x == y:
+			return 0
+		case y:
+			return -1
+		}
+		return 1
+	}
+	slices.SortStableFunc(c.create, order)
+	slices.SortStableFunc(c.remove, func(a, b removal[K]) int { return order(a.key, b.key) })
+	return c
+}
+
 // split returns up to some of the changes, creations first, and the keys of the others.
 func (c changes[K]) split(some int) (first changes[K], rest []K) {
 	created := min(some, len(c.create))
@@ -81,6 +125,7 @@ type refusal struct {
 	times int
 	until time.Time // of the next attempt
 	err   error
+	alone bool // it has no answer, and no other is to wait for it
 }
 
 // The pauses after a refusal.

@@ -60,6 +60,27 @@ func TestSplit(t *testing.T) {
 	}
 }
 
+// SPIRE-20. What a call has left unanswered comes last, in calls of its own with fewer entries.
+func TestBatch(t *testing.T) {
+	most := map[int]int{301: 1, 303: 2, 304: 2, 305: 2, 311: 1}
+	mostOf := func(n int) int { return most[n] }
+	all := changes[int]{create: []int{300, 301, 302, 303, 304, 305}, remove: []removal[int]{{310, "a"}, {311, "b"}, {312, "c"}}}
+	rest := all.last(func(n int) bool { return most[n] > 0 })
+	var got []string
+	for !rest.none() {
+		var first changes[int]
+		first, rest = rest.batch(10, mostOf)
+		got = append(got, fmt.Sprint(len(first.create), len(first.remove), first.keys()))
+	}
+	if want := []string{"2 0 [300 302]", "1 0 [301]", "2 0 [303 304]", "1 0 [305]", "0 2 [310 312]", "0 1 [311]"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	first, rest := changes[int]{create: []int{300, 302, 304}}.batch(2, func(int) int { return 0 })
+	if len(first.create) != 2 || len(rest.create) != 1 {
+		t.Errorf("%v and %v", first, rest)
+	}
+}
+
 // SPIRE-9.
 func TestRefusal(t *testing.T) {
 	now := time.Unix(0, 0)

@@ -76,14 +76,20 @@ type Registrar[K cmp.Ordered] struct {
 
 	// Of the queue's worker:
 	at       entries[K] // at the server; nil: unknown
-	readBy   generation // of the connection
+	doubtful bool       // a call has not been answered, and all are compared when nothing else is due
 	compared time.Time  // when all were
 	number   census
-	stale    []K // found by the last comparison, and not confirmed yet
+	stale    []K        // found by the last comparison, and not confirmed yet
+	foreign  map[K]bool // entries that belong to nothing known here, and stay
 	refused  map[K]refusal
+	late     map[K]int  // how many entries the next call may have, as the last one was not answered
 	deleted  map[K]bool // in this term, and not created again since
+	// countedBy is the connection by which the entries were last listed or counted.
+	countedBy generation
 	// contested is the path of an entry that came back after it was deleted, "" if none did.
 	contested string
+	// held says that stale entries are kept, since they are too many.
+	held bool
 }
 
 const (
@@ -100,7 +106,8 @@ const (
 // NewRegistrar returns a registrar that does not run.
 func NewRegistrar[K cmp.Ordered](d Deps, k Kind[K], desired Desired[K], m EntryMetrics) *Registrar[K] {
 	r := &Registrar[K]{
-		Interval: interval, CountInterval: countInterval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{}, refused: map[K]refusal{}, deleted: map[K]bool{},
+		Interval: interval, CountInterval: countInterval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{},
+		foreign: map[K]bool{}, refused: map[K]refusal{}, late: map[K]int{}, deleted: map[K]bool{},
 	}
 	r.queue = reconcile.NewQueue(d.Queue, "register", r.register, reconcile.Workers(1), reconcile.Backoff(firstPause, longestPause), reconcile.HonorBackoff())
 	return r
@@ -122,63 +129,91 @@ func (r *Registrar[K]) Enqueue(trigger k8s.Trigger, keys ...K) {
 	r.queue.Add(key, trigger)
 }
 
-// register brings the entries to what they should be. A failed call makes them unknown, so that all are compared then: its
-// changes may have been made. So does another connection: a server that returns may have lost some.
+// register brings the entries to what they should be. A failed call makes them unknown, so that all are compared then: its changes may have been
+// made. Where one was only not answered in time, that can wait until the rest is done. Another connection has them counted: a server that returns may have
+// lost some.
 func (r *Registrar[K]) register(ctx context.Context, _ string) error {
-	more, err := r.makeSome(ctx, r.now())
+	arrived := r.deps.Connection.workload.arrival()
+	more, err := r.attempt(ctx, r.now())
 	r.server.close(err != nil)
-	if err != nil {
+	if err != nil && !timedOut(err) {
 		r.at = nil
-		return err
 	}
-	r.report()
-	if more {
+	if r.at != nil {
+		r.report()
+	}
+	switch {
+	case err != nil:
+		return &arrivalError{err, arrived}
+	case more:
 		return reconcile.RequeueAfter(time.Millisecond)
 	}
 	r.desired.Converged(func(k K) bool { return len(r.at[k]) > 0 })
 	return reconcile.RequeueAfter(r.wait())
 }
 
-// makeSome makes up to maxChanges changes, and reports whether there are more: stale entries are deleted last.
-func (r *Registrar[K]) makeSome(ctx context.Context, now time.Time) (more bool, err error) {
-	due := r.drain(now)
-	if err := r.server.open(ctx); err != nil {
-		return false, err
+// attempt makes some changes, and reports whether there is more to be done.
+func (r *Registrar[K]) attempt(ctx context.Context, now time.Time) (more bool, err error) {
+	left, err := r.makeSome(ctx, r.drain(now), now)
+	if err == nil || timedOut(err) {
+		r.postpone(left)
 	}
-	if r.server.link.generation() != r.readBy {
-		r.at = nil
-	}
-	if err := r.recount(ctx, now); err != nil {
-		return false, err
-	}
-	if r.at == nil || !now.Before(r.compared.Add(r.Interval)) {
-		missing, err := r.compareAll(ctx, due)
-		if err != nil {
-			return false, err
-		}
-		due = slices.Concat(due, missing)
-	}
-	some, rest := compare(slices.Values(due), r.desired.State, r.at).split(maxChanges)
-	if err := r.apply(ctx, some); err != nil {
-		return false, err
-	}
-	maps.DeleteFunc(r.refused, func(_ K, f refusal) bool { return !now.Before(f.until) }) // there is nothing to do any more
-	if len(rest) == 0 && len(r.stale) > 0 {
-		if rest, err = r.confirm(ctx, r.stale); err != nil {
-			return false, err
-		}
-		r.stale = nil
-	}
-	if r.server.link.generation() != r.readBy { // gRPC has repeated a call by another connection
+	switch {
+	case err != nil || len(left) > 0:
+		return true, err
+	case r.doubtful:
 		r.at = nil
 		return true, nil
 	}
+	return r.server.link.generation() != r.countedBy, nil
+}
+
+// makeSome makes up to maxChanges changes of what is due, and returns what is left: stale entries are deleted last.
+func (r *Registrar[K]) makeSome(ctx context.Context, due []K, now time.Time) (left []K, err error) {
+	missing, err := r.look(ctx, due, now)
+	if err != nil {
+		return due, err
+	}
+	due = r.ripe(slices.Concat(due, missing), now)
+	some, rest := compare(slices.Values(due), r.desired.State, r.at).last(func(k K) bool { return r.most(k) > 0 }).split(maxChanges)
+	left, err = r.apply(ctx, some)
+	left = append(left, rest...)
+	r.settle(due)
+	if err != nil || len(left) > 0 || len(r.stale) == 0 {
+		return left, err
+	}
+	if left, err = r.confirm(ctx, r.stale); err == nil {
+		r.stale = nil
+	}
+	return left, err
+}
+
+// look learns what the server has, if that is not known, and returns what lacks an entry then.
+func (r *Registrar[K]) look(ctx context.Context, due []K, now time.Time) (missing []K, err error) {
+	if err := r.server.open(ctx); err != nil {
+		return nil, err
+	}
+	if err := r.recount(ctx, now); err != nil {
+		return nil, err
+	}
+	if r.at != nil && now.Before(r.compared.Add(r.Interval)) {
+		return nil, nil
+	}
+	return r.compareAll(ctx, due)
+}
+
+// postpone has what is left be due in the next attempt.
+func (r *Registrar[K]) postpone(left []K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, k := range rest {
+	for _, k := range left {
 		r.due[k] = true
 	}
-	return len(rest) > 0, nil
+}
+
+// ripe returns what is due but for what the server has refused, before its pause is over.
+func (r *Registrar[K]) ripe(due []K, now time.Time) []K {
+	return slices.DeleteFunc(due, func(k K) bool { return now.Before(r.refused[k].until) })
 }
 
 func (r *Registrar[K]) now() time.Time { return r.deps.Queue.Plan.Now() }

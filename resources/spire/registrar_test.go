@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"google.golang.org/grpc/codes"
 
 	"github.com/skep-operator/skep/resources/explain"
@@ -57,7 +58,16 @@ func (p *paths) All() iter.Seq[string] {
 	return maps.Keys(wanted)
 }
 
-func (*paths) Len() (int, bool) { return 0, false }
+func (p *paths) Len() (n int, known bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, is := range p.wanted {
+		if is {
+			n++
+		}
+	}
+	return n, true
+}
 
 func (*paths) Confirm(_ context.Context, stale []string) ([]string, error) { return stale, nil }
 
@@ -121,6 +131,8 @@ func TestEntriesOfAnotherOperator(t *testing.T) {
 			if !has("/a/9") {
 				t.Error("the entry of another operator is deleted")
 			}
+			of := func(state string) float64 { return testutil.ToFloat64(r.metrics.Entries.WithLabelValues(state)) }
+			operatortest.Eventually(t, "it is foreign (S9 of the contract's mutual-auth.md)", func() bool { return of(StatePresent) == 1 && of(StateForeign) == 1 })
 			p.set("/a/1", false)
 			p.set("/a/2", true)
 			r.Enqueue(k8s.Trigger{}, "/a/1", "/a/2")

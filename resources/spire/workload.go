@@ -33,8 +33,10 @@ type workload struct {
 	mu      sync.Mutex
 	svid    *x509svid.SVID  // nil: there is none
 	bundles *x509bundle.Set // nil: there are none
-	err     error           // why there is no certificate, nil while the agent has not answered
+	err     error           // why there is no certificate, or no other one, nil while the agent has not answered
 	changed chan struct{}   // closed and replaced when one of these changes
+	sent    time.Time       // when the agent sent the certificate, or authorities
+	arrived chan struct{}   // closed and replaced then
 }
 
 func newWorkload(c Config) (*workload, error) {
@@ -43,14 +45,14 @@ func newWorkload(c Config) (*workload, error) {
 		return nil, err
 	}
 	self, err := spiffeid.FromPath(domain, OperatorPath)
-	return &workload{socket: c.MeshAuthSPIREAgentSocket, domain: domain, self: self, changed: make(chan struct{})}, err
+	return &workload{socket: c.MeshAuthSPIREAgentSocket, domain: domain, self: self, changed: make(chan struct{}), arrived: make(chan struct{})}, err
 }
 
 // run watches the Workload API until ctx ends.
 func (w *workload) run(ctx context.Context) error {
 	client, err := workloadapi.New(ctx, workloadapi.WithAddr("unix://"+w.socket), workloadapi.WithBackoffStrategy(doubling{}),
 		workloadapi.WithDialOptions(grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff: backoff.Config{BaseDelay: firstPause, Multiplier: 2, MaxDelay: longestPause}, MinConnectTimeout: longestPause,
+			Backoff: backoff.Config{BaseDelay: firstPause, Multiplier: 2, MaxDelay: longestWatchPause}, MinConnectTimeout: longestPause,
 		})))
 	if err != nil {
 		return fmt.Errorf("opening the Workload API at %s: %w", w.socket, err)
@@ -91,7 +93,45 @@ func (w *workload) set(svid *x509svid.SVID, bundles *x509bundle.Set, err error) 
 	w.svid, w.bundles, w.err = svid, bundles, err
 	close(w.changed)
 	w.changed = make(chan struct{})
+	if err == nil {
+		close(w.arrived)
+		w.arrived, w.sent = make(chan struct{}), time.Now()
+	}
 }
+
+// arrival is closed when the agent sends the certificate, or authorities, the next time.
+func (w *workload) arrival() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.arrived
+}
+
+// ended is why servers do not accept the operator any more, nil while its certificate has not ended. It is used all the same: the clock of
+// the server decides.
+func (w *workload) ended(now time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.svid == nil || !now.After(w.svid.Certificates[0].NotAfter) {
+		return nil
+	}
+	text := func(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+	err := fmt.Errorf("the operator's own certificate ended at %s, and the SPIRE agent at %s has not answered with another since %s", text(w.svid.Certificates[0].NotAfter), w.socket, text(w.sent))
+	if w.err != nil {
+		err = fmt.Errorf("%w: %w", err, w.err)
+	}
+	return err
+}
+
+// arrivalError is the error of an attempt that is repeated as soon as the agent sends a certificate, or authorities: they may be what it lacked.
+type arrivalError struct {
+	error
+	arrived <-chan struct{}
+}
+
+func (e *arrivalError) Unwrap() error { return e.error }
+
+// Awaited has the work queue end the back-off.
+func (e *arrivalError) Awaited() <-chan struct{} { return e.arrived }
 
 // await returns when there is a certificate, or why there is none.
 func (w *workload) await(ctx context.Context) error {
@@ -140,6 +180,10 @@ func (w *workload) tls() *tls.Config {
 	return tlsconfig.MTLSClientConfig(w, w, tlsconfig.AuthorizeMemberOf(w.domain))
 }
 
+// longestWatchPause is the longest pause between attempts to watch the Workload API. The agent is on the same node, and an entry for the operator
+// is worth nothing before the next one.
+const longestWatchPause = 2 * time.Second
+
 // doubling is the back-off of the Workload API's watch.
 type doubling struct{}
 
@@ -150,7 +194,7 @@ type pause struct{ last time.Duration }
 
 // Next implements workloadapi.Backoff.
 func (p *pause) Next() time.Duration {
-	p.last = min(max(firstPause, 2*p.last), longestPause)
+	p.last = min(max(firstPause, 2*p.last), longestWatchPause)
 	return p.last
 }
 

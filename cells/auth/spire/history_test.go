@@ -50,6 +50,10 @@ func history(t *testing.T, r *rand.Rand) {
 			refused["/identity/"+name] = true
 			s.Refuse("/identity/"+name, codes.Internal)
 		case 3:
+			if r.IntN(2) == 0 {
+				s.EndConnections()
+				break
+			}
 			s.Stop()
 			s.Listen(address)
 		case 4:

@@ -56,6 +56,10 @@ func history(t *testing.T, r *rand.Rand) {
 			refused[path] = true
 			s.Refuse(path, codes.Internal)
 		case 3:
+			if r.IntN(2) == 0 {
+				s.EndConnections()
+				break
+			}
 			s.Stop()
 			s.Listen(address)
 		case 4:

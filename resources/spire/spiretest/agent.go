@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/proto/spiffe/workload"
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
@@ -29,9 +30,10 @@ type Agent struct {
 	authority *authority
 	server    *grpc.Server // nil: it does not run
 
-	mu      sync.Mutex
-	knows   []string      // paths of the workload's SPIFFE IDs
-	changed chan struct{} // closed and replaced
+	mu       sync.Mutex
+	knows    []string      // paths of the workload's SPIFFE IDs
+	lifetime time.Duration // of certificates
+	changed  chan struct{} // closed and replaced
 }
 
 func newAgent(t testing.TB, a *authority) *Agent {
@@ -39,7 +41,7 @@ func newAgent(t testing.TB, a *authority) *Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Agent{Socket: filepath.Join(dir, "agent.sock"), t: t, authority: a, knows: []string{OperatorPath}, changed: make(chan struct{})}
+	g := &Agent{Socket: filepath.Join(dir, "agent.sock"), t: t, authority: a, knows: []string{OperatorPath}, lifetime: lifetime, changed: make(chan struct{})}
 	t.Cleanup(func() {
 		g.Stop()
 		_ = os.RemoveAll(dir)
@@ -84,6 +86,13 @@ func (g *Agent) Rotate() {
 	g.Knows(knows...)
 }
 
+// SetLifetime sets how long certificates last that the agent sends from now on. They end at full seconds.
+func (g *Agent) SetLifetime(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.lifetime = d
+}
+
 // FetchX509SVID implements the Workload API.
 func (g *Agent) FetchX509SVID(_ *workload.X509SVIDRequest, stream grpc.ServerStreamingServer[workload.X509SVIDResponse]) error {
 	if header, _ := metadata.FromIncomingContext(stream.Context()); len(header.Get("workload.spiffe.io")) != 1 {
@@ -91,14 +100,14 @@ func (g *Agent) FetchX509SVID(_ *workload.X509SVIDRequest, stream grpc.ServerStr
 	}
 	for {
 		g.mu.Lock()
-		knows, changed := g.knows, g.changed
+		knows, changed, lasts := g.knows, g.changed, g.lifetime
 		g.mu.Unlock()
 		if len(knows) == 0 {
 			return status.Error(codes.PermissionDenied, "no identity issued")
 		}
 		answer := &workload.X509SVIDResponse{}
 		for _, path := range knows {
-			answer.Svids = append(answer.Svids, g.svid(path))
+			answer.Svids = append(answer.Svids, g.svid(path, lasts))
 		}
 		if err := stream.Send(answer); err != nil {
 			return err
@@ -111,9 +120,9 @@ func (g *Agent) FetchX509SVID(_ *workload.X509SVIDRequest, stream grpc.ServerStr
 	}
 }
 
-func (g *Agent) svid(path string) *workload.X509SVID {
+func (g *Agent) svid(path string, lasts time.Duration) *workload.X509SVID {
 	id := spiffeid.RequireFromPath(g.authority.domain, path)
-	issued := g.authority.issue(id)
+	issued := g.authority.issue(id, lasts)
 	key, err := x509.MarshalPKCS8PrivateKey(issued.PrivateKey)
 	if err != nil {
 		g.t.Error(err)

@@ -42,7 +42,7 @@ func (a *authority) replace() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.key = a.newKey()
-	template := a.template(a.domain.ID())
+	template := a.template(a.domain.ID(), lifetime)
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	a.root = a.sign(template, template, &a.key.PublicKey, a.key)
 }
@@ -55,11 +55,14 @@ func (a *authority) newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-func (a *authority) template(id spiffeid.ID) *x509.Certificate {
+// lifetime is how long certificates last.
+const lifetime = time.Hour
+
+func (a *authority) template(id spiffeid.ID, lasts time.Duration) *x509.Certificate {
 	a.serial++
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(a.serial), Subject: pkix.Name{Organization: []string{"SPIRE"}}, URIs: []*url.URL{id.URL()},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour),
+		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(lasts),
 	}
 }
 
@@ -76,11 +79,11 @@ func (a *authority) sign(template, parent *x509.Certificate, public *ecdsa.Publi
 }
 
 // issue issues a certificate.
-func (a *authority) issue(id spiffeid.ID) *x509svid.SVID {
+func (a *authority) issue(id spiffeid.ID, lasts time.Duration) *x509svid.SVID {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	key := a.newKey()
-	template := a.template(id)
+	template := a.template(id, lasts)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}
 	return &x509svid.SVID{ID: id, Certificates: []*x509.Certificate{a.sign(template, a.root, &key.PublicKey, a.key)}, PrivateKey: key}
@@ -99,7 +102,7 @@ type serverSource struct {
 }
 
 // GetX509SVID implements x509svid.Source.
-func (s serverSource) GetX509SVID() (*x509svid.SVID, error) { return s.issue(s.id), nil }
+func (s serverSource) GetX509SVID() (*x509svid.SVID, error) { return s.issue(s.id, lifetime), nil }
 
 // GetX509BundleForTrustDomain implements x509bundle.Source.
 func (s serverSource) GetX509BundleForTrustDomain(domain spiffeid.TrustDomain) (*x509bundle.Bundle, error) {

@@ -26,11 +26,12 @@ var definitions = map[string]string{
 	"Status":                   "1 code int32, 2 message string",
 	"Entry":                    "1 id string, 2 spiffe_id SPIFFEID, 3 parent_id SPIFFEID, 4 selectors *Selector, 5 x509_svid_ttl int32, 6 federates_with *string, 7 admin bool, 8 downstream bool, 9 expires_at int64, 10 dns_names *string, 11 revision_number int64, 12 store_svid bool, 13 jwt_svid_ttl int32, 14 hint string, 15 created_at int64",
 	"Filter":                   "1 by_spiffe_id SPIFFEID, 2 by_parent_id SPIFFEID, 3 by_selectors SelectorMatch",
-	"ListEntriesRequest":       "1 filter Filter, 3 page_size int32, 4 page_token string",
+	"EntryMask":                "2 spiffe_id bool, 3 parent_id bool, 4 selectors bool, 14 hint bool",
+	"ListEntriesRequest":       "1 filter Filter, 2 output_mask EntryMask, 3 page_size int32, 4 page_token string",
 	"ListEntriesResponse":      "1 entries *Entry, 2 next_page_token string",
 	"CountEntriesRequest":      "1 filter Filter",
 	"CountEntriesResponse":     "1 count int32",
-	"BatchCreateEntryRequest":  "1 entries *Entry",
+	"BatchCreateEntryRequest":  "1 entries *Entry, 2 output_mask EntryMask",
 	"CreateResult":             "1 status Status, 2 entry Entry",
 	"BatchCreateEntryResponse": "1 results *CreateResult",
 	"BatchDeleteEntryRequest":  "1 ids *string",
@@ -78,7 +79,7 @@ func parseField(text string) *descriptorpb.FieldDescriptorProto {
 }
 
 // method is a method of the service whose messages a function sees as JSON.
-func method[In, Out any](s *Server, name string, serve func(In) Out) grpc.MethodDesc {
+func method[In, Out any](s *Server, name string, serve func(context.Context, In) (Out, error)) grpc.MethodDesc {
 	handler := func(_ any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
 		request := dynamicpb.NewMessage(messages.ByName(protoreflect.Name(name + "Request")))
 		if err := decode(request); err != nil {
@@ -95,8 +96,11 @@ func method[In, Out any](s *Server, name string, serve func(In) Out) grpc.Method
 		if err := json.Unmarshal(text, &in); err != nil {
 			return nil, err
 		}
-		text, err = json.Marshal(serve(in))
+		out, err := serve(ctx, in)
 		if err != nil {
+			return nil, err
+		}
+		if text, err = json.Marshal(out); err != nil {
 			return nil, err
 		}
 		answer := dynamicpb.NewMessage(messages.ByName(protoreflect.Name(name + "Response")))

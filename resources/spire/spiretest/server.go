@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/spiffe/go-spiffe/v2/spiffeid"
 	"github.com/spiffe/go-spiffe/v2/spiffetls/tlsconfig"
@@ -19,6 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -60,7 +62,7 @@ type Server struct {
 	t         testing.TB
 	authority *authority
 	server    *grpc.Server
-	listener  net.Listener
+	port      *port
 
 	mu       sync.Mutex
 	entries  map[string]Entry  // by id
@@ -74,6 +76,12 @@ type Server struct {
 	serials  []string              // of the clients' certificates
 	failing  map[string]codes.Code // by method
 	refused  map[string]codes.Code // by path of the SPIFFE ID
+	hanging  map[string]bool       // by path of the SPIFFE ID
+	hangs    map[string]int        // by method, the number of the call
+	creating int                   // calls under way
+	most     int                   // of them at once
+	costs    *costs                // nil: creations cost nothing
+	age      time.Duration         // of connections that are ended, 0: none are
 }
 
 // Start starts a server and its agent in a trust domain.
@@ -90,7 +98,7 @@ func Prepare(t testing.TB, domain string) *Server {
 	a := newAuthority(t, domain)
 	s := &Server{
 		Agent: newAgent(t, a), t: t, authority: a, pages: 1000, admin: true, entries: map[string]Entry{}, similar: map[string]string{}, calls: map[string]int{},
-		requests: map[string][]string{}, failing: map[string]codes.Code{}, refused: map[string]codes.Code{},
+		requests: map[string][]string{}, failing: map[string]codes.Code{}, refused: map[string]codes.Code{}, hanging: map[string]bool{}, hangs: map[string]int{},
 	}
 	s.Listen("127.0.0.1:0")
 	t.Cleanup(s.Stop)
@@ -100,26 +108,48 @@ func Prepare(t testing.TB, domain string) *Server {
 // Listen has the server serve at an address.
 func (s *Server) Listen(address string) {
 	s.t.Helper()
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
+	var err error
+	if s.port, err = openPort(address); err != nil {
 		s.t.Fatal(err)
 	}
+	s.serve()
+}
+
+// serve has another server serve at the address.
+func (s *Server) serve() {
 	source := serverSource{s.authority, spiffeid.RequireFromPath(s.authority.domain, "/spire/server")}
-	s.listener = listener
-	s.server = grpc.NewServer(grpc.Creds(credentials.NewTLS(tlsconfig.MTLSServerConfig(source, source, tlsconfig.AuthorizeMemberOf(s.authority.domain)))))
+	s.server = grpc.NewServer(
+		grpc.Creds(credentials.NewTLS(tlsconfig.MTLSServerConfig(source, source, tlsconfig.AuthorizeMemberOf(s.authority.domain)))),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionAge: s.age}),
+	)
 	s.server.RegisterService(&grpc.ServiceDesc{ServiceName: "spire.api.server.entry.v1.Entry", HandlerType: (*any)(nil), Methods: []grpc.MethodDesc{
 		method(s, "ListEntries", s.list), method(s, "CountEntries", s.count), method(s, "BatchCreateEntry", s.create), method(s, "BatchDeleteEntry", s.remove),
 	}}, s)
-	go func(g *grpc.Server) { _ = g.Serve(listener) }(s.server)
+	go func(g *grpc.Server, l net.Listener) { _ = g.Serve(l) }(s.server, s.port.listener())
 }
 
 // Address is where the server listens.
-func (s *Server) Address() string { return s.listener.Addr().String() }
+func (s *Server) Address() string { return s.port.Addr().String() }
 
 // Stop ends the server with all connections.
 func (s *Server) Stop() {
 	s.server.Stop()
-	_ = s.listener.Close() // it may not serve yet
+	s.port.end()
+}
+
+// EndConnections has the server end all connections in an orderly way (GOAWAY), as it does when it is restarted: calls under way are answered.
+func (s *Server) EndConnections() {
+	s.t.Helper()
+	old := s.server
+	s.serve()
+	old.GracefulStop()
+}
+
+// SetConnectionAge has the server end each connection of an age in an orderly way, as SPIRE servers do after three minutes, from now on.
+func (s *Server) SetConnectionAge(age time.Duration) {
+	s.t.Helper()
+	s.age = age
+	s.EndConnections()
 }
 
 // Args are the options of an operator for this server and its agent, and those that have it register something.
@@ -162,6 +192,12 @@ func (s *Server) Fail(method string, code codes.Code) { s.lock(func() { s.failin
 
 // Refuse has changes of entries with a path fail with a code each, until it is OK.
 func (s *Server) Refuse(path string, code codes.Code) { s.lock(func() { s.refused[path] = code }) }
+
+// Hang has the creation of an entry with a path last until the client gives up, or no longer.
+func (s *Server) Hang(path string, hangs bool) { s.lock(func() { s.hanging[path] = hangs }) }
+
+// HangCall has one call of a method, by its number from 1, last until the client gives up.
+func (s *Server) HangCall(method string, number int) { s.lock(func() { s.hangs[method] = number }) }
 
 // Put stores an entry, and returns its id.
 func (s *Server) Put(e Entry) (id string) {
@@ -221,14 +257,23 @@ const keptRequests = 100
 
 // admit records a call, and returns the error with which it is answered.
 func (s *Server) admit(ctx context.Context, method string, request proto.Message, text []byte) error {
+	hangs, err := s.judge(ctx, method, request, text)
+	if hangs {
+		<-ctx.Done()
+		return status.FromContextError(ctx.Err()).Err()
+	}
+	return err
+}
+
+func (s *Server) judge(ctx context.Context, method string, request proto.Message, text []byte) (hangs bool, err error) {
 	if unknown := request.ProtoReflect().GetUnknown(); len(unknown) > 0 {
-		return status.Errorf(codes.InvalidArgument, "unknown fields: %x", unknown)
+		return false, status.Errorf(codes.InvalidArgument, "unknown fields: %x", unknown)
 	}
 	p, _ := peer.FromContext(ctx)
 	certificate := p.AuthInfo.(credentials.TLSInfo).State.PeerCertificates[0]
 	id, err := x509svid.IDFromCert(certificate)
 	if err != nil {
-		return status.Error(codes.Unauthenticated, err.Error())
+		return false, status.Error(codes.Unauthenticated, err.Error())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -240,12 +285,12 @@ func (s *Server) admit(ctx context.Context, method string, request proto.Message
 		s.serials = append(s.serials, serial)
 	}
 	if !s.admin || id.Path() != OperatorPath {
-		return status.Errorf(codes.PermissionDenied, "authorization denied for method /spire.api.server.entry.v1.Entry/%s", method)
+		return false, status.Errorf(codes.PermissionDenied, "authorization denied for method /spire.api.server.entry.v1.Entry/%s", method)
 	}
 	if code := s.failing[method]; code != codes.OK {
-		return status.Error(code, "simulated")
+		return false, status.Error(code, "simulated")
 	}
-	return nil
+	return s.hangs[method] == s.calls[method], nil
 }
 
 type filter struct {
@@ -269,7 +314,7 @@ type countResponse struct {
 }
 
 // count answers CountEntries.
-func (s *Server) count(in countRequest) (out countResponse) {
+func (s *Server) count(_ context.Context, in countRequest) (out countResponse, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.entries {
@@ -277,11 +322,40 @@ func (s *Server) count(in countRequest) (out countResponse) {
 			out.Count++
 		}
 	}
-	return out
+	return out, nil
+}
+
+// mask are the fields of entries that a client asks for, all if it has none.
+type mask struct {
+	SPIFFEID  bool `json:"spiffe_id"`
+	ParentID  bool `json:"parent_id"`
+	Selectors bool `json:"selectors"`
+	Hint      bool `json:"hint"`
+}
+
+func (m *mask) of(e Entry) Entry {
+	if m == nil {
+		return e
+	}
+	masked := Entry{ID: e.ID}
+	if m.SPIFFEID {
+		masked.SPIFFEID = e.SPIFFEID
+	}
+	if m.ParentID {
+		masked.ParentID = e.ParentID
+	}
+	if m.Selectors {
+		masked.Selectors = e.Selectors
+	}
+	if m.Hint {
+		masked.Hint = e.Hint
+	}
+	return masked
 }
 
 type listRequest struct {
 	Filter    filter `json:"filter"`
+	Mask      *mask  `json:"output_mask"`
 	PageSize  int    `json:"page_size"`
 	PageToken string `json:"page_token"`
 }
@@ -292,7 +366,7 @@ type listResponse struct {
 }
 
 // list answers ListEntries: a page token is the id of the last entry before. Selectors match exactly.
-func (s *Server) list(in listRequest) (out listResponse) {
+func (s *Server) list(_ context.Context, in listRequest) (out listResponse, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	size := s.pages
@@ -308,9 +382,9 @@ func (s *Server) list(in listRequest) (out listResponse) {
 			out.NextPageToken = out.Entries[size-1].ID
 			break
 		}
-		out.Entries = append(out.Entries, e)
+		out.Entries = append(out.Entries, in.Mask.of(e))
 	}
-	return out
+	return out, nil
 }
 
 // store stores an entry under a new id. The caller has the lock.
@@ -323,6 +397,7 @@ func (s *Server) store(e Entry) Entry {
 
 type createRequest struct {
 	Entries []Entry `json:"entries"`
+	Mask    *mask   `json:"output_mask"`
 }
 
 type createResult struct {
@@ -334,23 +409,59 @@ type createResponse struct {
 	Results []createResult `json:"results,omitempty"`
 }
 
-func (s *Server) create(in createRequest) (out createResponse) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// create answers BatchCreateEntry. Entries are created one after the other: those before the client gives up are.
+func (s *Server) create(ctx context.Context, in createRequest) (out createResponse, err error) {
+	s.beginCreating()
+	defer func() { s.lock(func() { s.creating-- }) }()
 	for _, e := range in.Entries {
-		r := createResult{}
-		if code := s.refused[e.SPIFFEID.Path]; code != codes.OK {
-			r.Status = answerStatus{code, "simulated"}
-		} else if id, exists := s.similar[similarity(e)]; exists {
-			known := s.entries[id]
-			r.Status, r.Entry = answerStatus{codes.AlreadyExists, "similar entry already exists"}, &known
-		} else {
-			e = s.store(e)
-			r.Entry = &e
+		if err := s.spend(ctx, e.SPIFFEID.Path); err != nil {
+			return out, status.FromContextError(err).Err()
 		}
-		out.Results = append(out.Results, r)
+		s.lock(func() { out.Results = append(out.Results, s.createOne(e, in.Mask)) })
 	}
-	return out
+	return out, nil
+}
+
+func (s *Server) beginCreating() {
+	s.lock(func() {
+		s.creating++
+		s.most = max(s.most, s.creating)
+	})
+	s.costs.begin()
+}
+
+// MostCreating is how many calls that create entries were under way at once, at most.
+func (s *Server) MostCreating() (n int) {
+	s.lock(func() { n = s.most })
+	return n
+}
+
+// spend returns when an entry can be created, or the client has given up.
+func (s *Server) spend(ctx context.Context, path string) error {
+	var hangs, alone bool
+	s.lock(func() { hangs, alone = s.hanging[path], s.creating == 1 })
+	if hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return s.costs.spend(ctx, s.Len(), alone)
+}
+
+// createOne creates an entry. The caller has the lock.
+func (s *Server) createOne(e Entry, m *mask) (r createResult) {
+	if code := s.refused[e.SPIFFEID.Path]; code != codes.OK {
+		r.Status = answerStatus{code, "simulated"}
+		return r
+	}
+	created, exists := s.entries[s.similar[similarity(e)]]
+	if exists {
+		r.Status = answerStatus{codes.AlreadyExists, "similar entry already exists"}
+	} else {
+		created = s.store(e)
+	}
+	created = m.of(created)
+	r.Entry = &created
+	return r
 }
 
 func similarity(e Entry) string { return fmt.Sprint(e.SPIFFEID, e.ParentID, e.Selectors) }
@@ -368,7 +479,7 @@ type deleteResponse struct {
 	Results []deleteResult `json:"results,omitempty"`
 }
 
-func (s *Server) remove(in deleteRequest) (out deleteResponse) {
+func (s *Server) remove(_ context.Context, in deleteRequest) (out deleteResponse, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range in.IDs {
@@ -385,7 +496,7 @@ func (s *Server) remove(in deleteRequest) (out deleteResponse) {
 		}
 		out.Results = append(out.Results, r)
 	}
-	return out
+	return out, nil
 }
 
 // Own is the entry of an identity as the operator creates it.

@@ -6,8 +6,11 @@ package entryapi
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 // Client calls the service over a connection, which may be shared.
@@ -25,7 +28,8 @@ type Page struct {
 	Next    string
 }
 
-// List returns the page of entries with a token, which has at most size entries.
+// List returns the page of entries with a token, which has at most size entries. An error is one for which TooLarge holds if they are
+// too large for a message: fewer of them may not be.
 func (c Client) List(ctx context.Context, f Filter, size int32, token string) (p Page, err error) {
 	answer, err := c.call(ctx, "ListEntries", marshalList(f, size, token))
 	if err != nil {
@@ -59,12 +63,13 @@ func (c Client) Count(ctx context.Context, f Filter) (n int, err error) {
 	})
 }
 
-// Create creates entries, and returns a result for each in their order.
+// Create creates entries, and returns a result for each in their order. Of the entries in it are the ids and the SPIFFE IDs.
 func (c Client) Create(ctx context.Context, entries []Entry) ([]Result, error) {
 	var request []byte
 	for _, e := range entries {
 		request = appendMessage(request, batchItems, e.marshal())
 	}
+	request = appendMask(request, batchMask, entrySPIFFEID)
 	return c.batch(ctx, "BatchCreateEntry", request, len(entries), (*Result).unmarshalCreated)
 }
 
@@ -96,6 +101,12 @@ func (c Client) batch(ctx context.Context, method string, request []byte, count 
 		err = fmt.Errorf("%s: the server answers with %d results for %d entries", method, len(results), count)
 	}
 	return results, err
+}
+
+// TooLarge reports whether a call has failed because its answer, or its request, is larger than a message can be. gRPC has the code of a
+// server that limits the rate for it, and no other sign than the text.
+func TooLarge(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(status.Convert(err).Message(), "larger than max")
 }
 
 const service = "/spire.api.server.entry.v1.Entry/"

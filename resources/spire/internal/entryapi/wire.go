@@ -62,6 +62,7 @@ const (
 	filterSelectors protowire.Number = 3
 
 	listFilter    protowire.Number = 1
+	listMask      protowire.Number = 2
 	listPageSize  protowire.Number = 3
 	listPageToken protowire.Number = 4
 
@@ -71,6 +72,7 @@ const (
 	counted protowire.Number = 1
 
 	batchItems   protowire.Number = 1 // entries, ids or results
+	batchMask    protowire.Number = 2 // of creations
 	resultStatus protowire.Number = 1
 	resultEntry  protowire.Number = 2
 )
@@ -112,8 +114,19 @@ func (f Filter) marshal() []byte {
 	return filter
 }
 
+// appendMask appends which fields of entries are answered, by their numbers. The id always is.
+func appendMask(b []byte, field protowire.Number, wanted ...protowire.Number) []byte {
+	var mask []byte
+	for _, number := range wanted {
+		mask = protowire.AppendVarint(protowire.AppendTag(mask, number, protowire.VarintType), 1)
+	}
+	return appendMessage(b, field, mask)
+}
+
+// marshalList asks for the fields that are decoded, and no others: a page of entries with many DNS names may be larger than a message can be.
 func marshalList(f Filter, size int32, token string) []byte {
 	b := appendMessage(nil, listFilter, f.marshal())
+	b = appendMask(b, listMask, entrySPIFFEID, entryParentID, entrySelectors)
 	b = protowire.AppendVarint(protowire.AppendTag(b, listPageSize, protowire.VarintType), uint64(size)) //nolint:gosec // it is positive
 	return appendString(b, listPageToken, token)
 }
