@@ -27,7 +27,7 @@ func (r *Registrar[K]) compareAll(ctx context.Context, due []K) (missing []K, er
 	if err := r.begin(ctx, listed); err != nil {
 		return nil, err
 	}
-	r.at, r.doubtful, r.countedBy = at, false, r.server.link.generation()
+	r.at, r.unanswered, r.countedBy = at, false, r.server.link.generation()
 	clear(r.late)
 	keys := maps.Clone(r.at)
 	for k := range r.desired.All() {
@@ -63,8 +63,8 @@ func (r *Registrar[K]) others(deletable []K) map[K]bool {
 	return all
 }
 
-// settle forgets of what was due that it is foreign or refused, if it is not any more.
-func (r *Registrar[K]) settle(due []K) {
+// forgetDone forgets of what was due that it is foreign or refused, if it is not any more.
+func (r *Registrar[K]) forgetDone(due []K) {
 	for _, k := range due {
 		if r.foreign[k] && (len(r.at[k]) == 0 || r.desired.State(k) == Wanted) {
 			delete(r.foreign, k)

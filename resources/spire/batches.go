@@ -126,7 +126,7 @@ func (r *Registrar[K]) most(k K) int {
 // recordUnanswered returns what is to be changed again of a batch without an answer. It may have been changed, so that all are compared in the end.
 // If one of its entries is to blame, it is found by halves, after all others. One for which alone a call does not end is as one that is refused.
 func (r *Registrar[K]) recordUnanswered(b *batch[K]) []K {
-	r.doubtful = true
+	r.unanswered = true
 	for _, k := range b.create {
 		delete(r.deleted, k) // if it is there, it is our own
 	}

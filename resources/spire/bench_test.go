@@ -73,7 +73,7 @@ func BenchmarkBareClient(b *testing.B) {
 // BenchmarkSQLite registers some with a server whose creations cost what they cost sqlite, many times as fast. Its seconds are those of such a server; least are those
 // of the same entries by calls of fifty, one at a time, with nothing around them.
 func BenchmarkSQLite(b *testing.B) {
-	for _, c := range []struct{ others, more, scale int }{{0, 20_000, 10}, {2_000, 1_000, 5}, {10_000, 1_000, 5}, {30_000, 1_000, 5}, {50_000, 1_000, 5}, {100_000, 1_000, 5}} {
+	for _, c := range []struct{ others, more, scale int }{{0, 20_000, 5}, {2_000, 1_000, 5}, {10_000, 1_000, 5}, {30_000, 1_000, 5}, {50_000, 1_000, 5}, {100_000, 1_000, 5}} {
 		if testing.Short() {
 			c.more, c.scale = 100, 1000
 		}

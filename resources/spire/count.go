@@ -34,7 +34,7 @@ func (r *Registrar[K]) begin(ctx context.Context, listed int) error {
 func (r *Registrar[K]) recount(ctx context.Context, now time.Time) error {
 	isNew := r.server.link.generation() != r.countedBy
 	switch {
-	case r.at == nil || r.doubtful: // they are compared anyway
+	case r.at == nil || r.unanswered: // they are compared anyway
 		return nil
 	case !r.number.isKnown:
 		if isNew {

@@ -75,15 +75,15 @@ type Registrar[K cmp.Ordered] struct {
 	due map[K]bool // enqueued since the last attempt
 
 	// Of the queue's worker:
-	at       entries[K] // at the server; nil: unknown
-	doubtful bool       // a call has not been answered, and all are compared when nothing else is due
-	compared time.Time  // when all were
-	number   census
-	stale    []K        // found by the last comparison, and not confirmed yet
-	foreign  map[K]bool // entries that belong to nothing known here, and stay
-	refused  map[K]refusal
-	late     map[K]int  // how many entries the next call may have, as the last one was not answered
-	deleted  map[K]bool // in this term, and not created again since
+	at         entries[K] // at the server; nil: unknown
+	unanswered bool       // a call has not been answered, and all are compared when nothing else is due
+	compared   time.Time  // when all were
+	number     census
+	stale      []K        // found by the last comparison, and not confirmed yet
+	foreign    map[K]bool // entries that belong to nothing known here, and stay
+	refused    map[K]refusal
+	late       map[K]int  // how many entries the next call may have, as the last one was not answered
+	deleted    map[K]bool // in this term, and not created again since
 	// countedBy is the connection by which the entries were last listed or counted.
 	countedBy generation
 	// contested is the path of an entry that came back after it was deleted, "" if none did.
@@ -161,7 +161,7 @@ func (r *Registrar[K]) attempt(ctx context.Context, now time.Time) (more bool, e
 	switch {
 	case err != nil || len(left) > 0:
 		return true, err
-	case r.doubtful:
+	case r.unanswered:
 		r.at = nil
 		return true, nil
 	}
@@ -170,15 +170,15 @@ func (r *Registrar[K]) attempt(ctx context.Context, now time.Time) (more bool, e
 
 // makeSome makes up to maxChanges changes of what is due, and returns what is left: stale entries are deleted last.
 func (r *Registrar[K]) makeSome(ctx context.Context, due []K, now time.Time) (left []K, err error) {
-	missing, err := r.look(ctx, due, now)
+	missing, err := r.readServer(ctx, due, now)
 	if err != nil {
 		return due, err
 	}
-	due = r.ripe(slices.Concat(due, missing), now)
+	due = r.retriable(slices.Concat(due, missing), now)
 	some, rest := compare(slices.Values(due), r.desired.State, r.at).last(func(k K) bool { return r.most(k) > 0 }).split(maxChanges)
 	left, err = r.apply(ctx, some)
 	left = append(left, rest...)
-	r.settle(due)
+	r.forgetDone(due)
 	if err != nil || len(left) > 0 || len(r.stale) == 0 {
 		return left, err
 	}
@@ -188,8 +188,8 @@ func (r *Registrar[K]) makeSome(ctx context.Context, due []K, now time.Time) (le
 	return left, err
 }
 
-// look learns what the server has, if that is not known, and returns what lacks an entry then.
-func (r *Registrar[K]) look(ctx context.Context, due []K, now time.Time) (missing []K, err error) {
+// readServer learns what the server has, if that is not known, and returns what lacks an entry then.
+func (r *Registrar[K]) readServer(ctx context.Context, due []K, now time.Time) (missing []K, err error) {
 	if err := r.server.open(ctx); err != nil {
 		return nil, err
 	}
@@ -211,8 +211,8 @@ func (r *Registrar[K]) postpone(left []K) {
 	}
 }
 
-// ripe returns what is due but for what the server has refused, before its pause is over.
-func (r *Registrar[K]) ripe(due []K, now time.Time) []K {
+// retriable returns what is due but for what the server has refused, before its pause is over.
+func (r *Registrar[K]) retriable(due []K, now time.Time) []K {
 	return slices.DeleteFunc(due, func(k K) bool { return now.Before(r.refused[k].until) })
 }
 

@@ -257,7 +257,7 @@ const keptRequests = 100
 
 // admit records a call, and returns the error with which it is answered.
 func (s *Server) admit(ctx context.Context, method string, request proto.Message, text []byte) error {
-	hangs, err := s.judge(ctx, method, request, text)
+	hangs, err := s.record(ctx, method, request, text)
 	if hangs {
 		<-ctx.Done()
 		return status.FromContextError(ctx.Err()).Err()
@@ -265,7 +265,7 @@ func (s *Server) admit(ctx context.Context, method string, request proto.Message
 	return err
 }
 
-func (s *Server) judge(ctx context.Context, method string, request proto.Message, text []byte) (hangs bool, err error) {
+func (s *Server) record(ctx context.Context, method string, request proto.Message, text []byte) (hangs bool, err error) {
 	if unknown := request.ProtoReflect().GetUnknown(); len(unknown) > 0 {
 		return false, status.Errorf(codes.InvalidArgument, "unknown fields: %x", unknown)
 	}
