@@ -91,6 +91,7 @@ var Shell = cell.Set(
 
 // Duties live while leading.
 var Duties = cell.Set(
+	agents.Releases,
 	kvstore.Cell,
 	crds.Cell,
 	clusterpool.Cell,

@@ -181,6 +181,20 @@ type status struct {
 		Leading  bool
 	}
 	Degraded []degradedPart
+	Sections []struct {
+		Title string
+		Rows  [][]string
+	}
+}
+
+// rows are those of a table of the screen.
+func (s status) rows(title string) [][]string {
+	for _, section := range s.Sections {
+		if section.Title == title {
+			return section.Rows
+		}
+	}
+	return nil
 }
 
 func (s status) degraded() string {

@@ -147,7 +147,7 @@ func TestSwitch(t *testing.T) {
 			audit := s.Audit(t)
 			o := s.chart.run(s.world)
 			o.leads()
-			written := s.rests(o, audit)
+			written := s.rests(o, audit, 15*time.Second)
 			for _, w := range slices.Sorted(maps.Keys(written)) {
 				if test.writes[w] == "" {
 					t.Errorf("it writes %d times: %s\n%s", written[w], w, s.diff(w))
@@ -419,10 +419,9 @@ func (s *takeover) mesh(keys map[string]any) {
 	container.Env = append(container.Env, corev1.EnvVar{Name: "CILIUM_CLUSTERMESH_CONFIG", Value: folder})
 }
 
-// rests waits until the operator writes nothing any more, and returns what it has written, and how often.
-func (s *takeover) rests(o *operator, audit *clustertest.Audit) map[string]int {
+// rests waits until the operator has written nothing for a time, and returns what it has written, and how often.
+func (s *takeover) rests(o *operator, audit *clustertest.Audit, quiet time.Duration) map[string]int {
 	s.t.Helper()
-	quiet := 15 * time.Second
 	if seedtest.Soak() {
 		quiet = 90 * time.Second
 	}

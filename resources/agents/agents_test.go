@@ -27,8 +27,15 @@ import (
 func TestMain(m *testing.M) { waittest.Main(m) }
 
 func TestCell(t *testing.T) {
-	celltest.Check(t, Cell, celltest.With(cluster.Cell(cluster.DefaultConfig), cell.Module("ipam", "Allocates", cell.Annotate(cluster.Allocator{Mode: "cluster-pool"})), k8s.Cell, stream.Cell),
-		celltest.Args("--k8s-api-server=http://127.0.0.1:1"), celltest.OffArgs("--enable-k8s=false"))
+	celltest.Check(t, Cell, celltest.With(below...), celltest.Args("--k8s-api-server=http://127.0.0.1:1"), celltest.OffArgs("--enable-k8s=false"))
+}
+
+func TestReleases(t *testing.T) {
+	celltest.Check(t, Releases, celltest.With(append(below, release.Cell, Cell)...), celltest.Args("--k8s-api-server=http://127.0.0.1:1"), celltest.OffArgs("--enable-k8s=false"))
+}
+
+var below = []cell.Cell{
+	cluster.Cell(cluster.DefaultConfig), cell.Module("ipam", "Allocates", cell.Annotate(cluster.Allocator{Mode: "cluster-pool"})), k8s.Cell, stream.Cell,
 }
 
 // The fields are those of the API server.
@@ -131,7 +138,7 @@ func TestState(t *testing.T) {
 	})
 }
 
-func version(t *testing.T, text string) release.Release {
+func releaseOf(t *testing.T, text string) release.Release {
 	t.Helper()
 	r, _, err := release.Parse(text)
 	if err != nil {
@@ -173,7 +180,7 @@ func TestReleaseOfAnAgent(t *testing.T) {
 
 // ID-41.
 func TestFleet(t *testing.T) {
-	old, newest := version(t, "1.19"), version(t, "1.20")
+	old, newest := releaseOf(t, "1.19"), releaseOf(t, "1.20")
 	f := NewFleet(release.Configured{Release: old})
 	on := func(node string) string {
 		is, known := f.On(slim.MakeString(node))

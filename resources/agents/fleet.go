@@ -121,17 +121,37 @@ func (f *Fleet) Running() release.Set {
 // Release returns the release of the agent: that of the image of its container, or else of its chart. tells is false if
 // neither has a version.
 func (p *Pod) Release() (r release.Release, tells bool) {
+	v := p.version()
+	return v.Release, v.text != ""
+}
+
+// version is what a pod says of the release of its agent.
+type version struct {
+	release.Release
+	text    string // as the pod has it, "" for none
+	exact   bool   // it is one of a release that is served, and not just nearest to that
+	knownBy string // what has it, for people
+}
+
+func (v version) isServed() bool { return v.exact || v.text == "" }
+
+// version returns what the pod says. An image counts before a chart, unless the chart alone has the version of a release that is served.
+func (p *Pod) version() (nearest version) {
 	chart, _ := p.Labels.Lookup(chartLabel)
-	for _, version := range []string{tagOf(p.Spec.Images.Of(agentContainer)), strings.TrimPrefix(chart, chartPrefix)} {
-		nearest, exact, err := release.Parse(version)
-		if err == nil && exact {
-			return nearest, true
+	for _, v := range []version{
+		{text: tagOf(p.Spec.Images.Of(agentContainer)), knownBy: "the image of the container " + agentContainer},
+		{text: strings.TrimPrefix(chart, chartPrefix), knownBy: "the label " + chartLabel},
+	} {
+		var err error
+		v.Release, v.exact, err = release.Parse(v.text)
+		if err == nil && v.exact {
+			return v
 		}
-		if err == nil && !tells {
-			r, tells = nearest, true // unless the other one is served itself
+		if err == nil && nearest.text == "" {
+			nearest = v
 		}
 	}
-	return r, tells
+	return nearest
 }
 
 // Running returns the releases of agents by their pods. configured is as in [NewFleet].
