@@ -26,27 +26,42 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatew
 			others = append(others, other)
 		}
 	}
-	return takenPorts(g, others, sets.of, ask)
+	taken := takenPorts(g, others, sets.of, ask)
+	for port, by := range portHolders(g, sets.of(g.Key()), ask) {
+		if _, is := taken[port]; is {
+			continue
+		}
+		asks := envoyres.PortAsker{
+			Namespace: by.Namespace.String(),
+			IsMine:    func(o *envoyres.Object) bool { return configNames(g.Key()).Has(o.Key()) },
+			IsOfDuty:  func(o *envoyres.Object) bool { return o.Controller.Kind() == kindGateway },
+		}
+		if of := asks.HolderOf(uint32(port), c.configs); of != nil {
+			taken[port] = unavailable("Port %d of the nodes belongs to the %s, which has it already", port, of.Describe())
+		}
+	}
+	return taken
+}
+
+func unavailable(format string, args ...any) condition {
+	return condition{false, string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf(format, args...)}
 }
 
 // takenPorts decides about ports of the nodes: components of the cluster listen there, or an older object of another namespace has them at
 // another Gateway (GW-55).
 func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, ask asker) map[gatewayv1.PortNumber]condition {
 	taken, own := map[gatewayv1.PortNumber]condition{}, portHolders(g, setsOf(g.Key()), ask)
-	refuse := func(port gatewayv1.PortNumber, format string, args ...any) {
-		taken[port] = condition{false, string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf(format, args...)}
-	}
 	slices.SortFunc(others, func(a, b *gateway) int { return compareObjects(&b.objectMeta, &a.objectMeta) }) // the oldest is named
 	for _, other := range others {
 		for port, by := range portHolders(other, setsOf(other.Key()), ask) {
 			if mine := own[port]; mine != nil && by.Namespace != mine.Namespace && compareObjects(by, mine) < 0 {
-				refuse(port, "Port %d of the nodes belongs to the Gateway %s, which is older", port, other.Key())
+				taken[port] = unavailable("Port %d of the nodes belongs to the Gateway %s, which is older", port, other.Key())
 			}
 		}
 	}
 	for port := range own {
 		if of := envoyres.ComponentAt(uint32(port)); of != "" {
-			refuse(port, "Port %d of the nodes is that of %s", port, of)
+			taken[port] = unavailable("Port %d of the nodes is that of %s", port, of)
 		}
 	}
 	return taken

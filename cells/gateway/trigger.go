@@ -26,6 +26,7 @@ type seen struct {
 	namespaces map[string]slim.Labels
 	nodes      map[string]string            // the addresses of Nodes that have one
 	agents     map[slim.Key]release.Release // of their pods
+	hostPorts  envoyres.HostPortChanges     // of other duties
 }
 
 // input is what planning depends on of an object: all but its status.
@@ -36,7 +37,7 @@ type input struct {
 }
 
 func newSeen() seen {
-	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}, map[string]string{}, map[slim.Key]release.Release{}}
+	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}, map[string]string{}, map[slim.Key]release.Release{}, envoyres.HostPortChanges{}}
 }
 
 // changed reports whether more than the status of an object has changed.
@@ -283,10 +284,12 @@ func (c *controller) gatewaysOfService(key slim.Key) (keys []slim.Key) {
 	return keys
 }
 
-// configChanged is the Gateway of a CiliumEnvoyConfig, or the Service with routes.
+// configChanged is the Gateway of a CiliumEnvoyConfig, or the Service with routes, and all Gateways that another duty may take a port of the nodes from.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
 	if owner := ch.Object.Controller; owner.Kind() == kindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
+	} else if c.seen.hostPorts.Apply(ch) {
+		keys = append(keys, c.hostPortsChanged()...)
 	}
 	if key, ok := meshOf(ch.Object); ok {
 		keys = append(keys, key)

@@ -39,6 +39,7 @@ type controller struct {
 	shared       shared
 	inputs       map[slim.Key]input         // of Ingresses; used by functions that map changes
 	known        map[slim.Key][]servicePort // ports of Services that exist; used by functions that map changes
+	hostPorts    envoyres.HostPortChanges   // of other duties; used by functions that map changes
 	modes        *metrics.States[slim.Key]  // of Ingresses that are managed
 }
 
@@ -67,7 +68,7 @@ func newController(p params) *controller {
 	return &controller{
 		params: p, reports: envoyres.NewReports("Ingress", p.Events, p.Log, p.Health),
 		placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
-		inputs:       map[slim.Key]input{}, known: map[slim.Key][]servicePort{},
+		inputs:       map[slim.Key]input{}, known: map[slim.Key][]servicePort{}, hostPorts: envoyres.HostPortChanges{},
 		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode),
 	}
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // hostPortProblem is why an Ingress does not have the port of the nodes that it asks for, "" if it has it (ING-25). A port belongs to
-// the namespace of the oldest Ingress that asks for it; those of the shared listener to that.
+// the namespace of the oldest Ingress that asks for it, unless a Gateway has it; those of the shared listener to that.
 func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	if !c.Config.IngressHostNetworkEnabled || s.shared {
 		return ""
@@ -41,7 +41,20 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 			return fmt.Sprintf("port %d of the nodes belongs to the Ingress %s, which is older", s.hostPort, other.Key())
 		}
 	}
+	ask := envoyres.PortAsker{
+		Namespace: i.Namespace.String(),
+		IsMine:    func(o *envoyres.Object) bool { return configNames(i.Key()).Has(o.Key()) },
+		IsOfDuty:  c.isOfDuty,
+	}
+	if of := ask.HolderOf(s.hostPort, c.configs); of != nil {
+		return fmt.Sprintf("port %d of the nodes belongs to the %s, which has it already", s.hostPort, of.Describe())
+	}
 	return ""
+}
+
+// isOfDuty reports whether a CiliumEnvoyConfig is that of an Ingress, or of all that share one.
+func (c *controller) isOfDuty(o *envoyres.Object) bool {
+	return o.Controller.Kind() == "Ingress" || o.Key() == c.sharedService()
 }
 
 // compareAge sorts Ingresses: the older first, then by namespace and name.
@@ -69,13 +82,13 @@ func (c *controller) atHostPort(port uint32, than *ingress) func(yield func(*ing
 	}
 }
 
-// hostPortChanged are the Ingresses that may get or lose a port of the nodes as another Ingress changes.
-func (c *controller) hostPortChanged(by *ingress) (keys []slim.Key) {
+// hostPortChanged are the Ingresses that may get or lose a port of the nodes as something changes in a namespace.
+func (c *controller) hostPortChanged(namespace slim.String) (keys []slim.Key) {
 	if !c.Config.IngressHostNetworkEnabled {
 		return nil
 	}
 	for i := range c.ingresses.All() {
-		if i.Namespace != by.Namespace && !settingsOf(i, c.Config).shared {
+		if i.Namespace != namespace && !settingsOf(i, c.Config).shared {
 			keys = append(keys, i.Key())
 		}
 	}

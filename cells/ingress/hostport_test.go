@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -52,6 +53,14 @@ func TestHostPorts(t *testing.T) {
 	}
 	classes.Replace()
 	if c.classes, err = classes.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	configs, err := stream.NewLocal[envoyres.Object]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs.Replace()
+	if c.configs, err = configs.Store(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range all {

@@ -31,13 +31,13 @@ func (c *controller) ingressChanged(ch stream.Change[ingress]) []slim.Key {
 	now := inputOf(ch.Object)
 	if ch.Kind == stream.Delete {
 		delete(c.inputs, ch.Key)
-		return append(c.hostPortChanged(ch.Object), ch.Key, sharedKey)
+		return append(c.hostPortChanged(ch.Object.Namespace), ch.Key, sharedKey)
 	}
 	c.inputs[ch.Key] = now
 	if known && was == now {
 		return []slim.Key{ch.Key}
 	}
-	return append(c.hostPortChanged(ch.Object), ch.Key, sharedKey)
+	return append(c.hostPortChanged(ch.Object.Namespace), ch.Key, sharedKey)
 }
 
 // classChanged is every Ingress without a class.
@@ -91,8 +91,11 @@ func ingressOf(m *envoyres.PlaceholderMeta) []slim.Key {
 	return nil
 }
 
-// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share.
+// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, or those that it may take a port of the nodes from.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) []slim.Key {
+	if !c.isOfDuty(ch.Object) && c.hostPorts.Apply(ch) {
+		return c.hostPortChanged(ch.Object.Namespace)
+	}
 	if ch.Key == c.sharedService() {
 		return []slim.Key{sharedKey}
 	}

@@ -15,7 +15,7 @@ import (
 // Objects is the stream of CiliumEnvoyConfigs.
 var Objects = stream.Custom[Object](v2.CiliumEnvoyConfigResource).OfKind("CiliumEnvoyConfig")
 
-// Object is what duties read of a CiliumEnvoyConfig. Of its spec only a digest is kept.
+// Object is what duties read of a CiliumEnvoyConfig. Of its spec a digest is kept, and the ports of the nodes.
 type Object struct {
 	ObjectMeta     `json:"metadata"`
 	slim.Undecoded `json:"-"`
@@ -28,13 +28,20 @@ type ObjectMeta struct {
 	Labels      slim.Labels              `json:"labels"`
 	Annotations slim.Subset[annotations] `json:"annotations"`
 	Controller  slim.Owner               `json:"ownerReferences"`
+
+	CreationTimestamp slim.Time `json:"creationTimestamp"`
+	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
 }
 
-// Spec is the digest of a spec.
-type Spec struct{ Digest envoy.Digest }
+// Spec is what is kept of a spec.
+type Spec struct {
+	Digest    envoy.Digest
+	HostPorts HostPorts
+}
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Spec) UnmarshalJSON(text []byte) (err error) {
+	s.HostPorts = hostPortsOf(text)
 	s.Digest, err = envoy.DigestOf(text)
 	return err
 }

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package envoy
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// GW-55 and ING-25: the ports at which a configuration listens on the nodes are those of the addresses of its listeners.
+func TestHostPortsOf(t *testing.T) {
+	listener := func(fields string) string {
+		return `{"resources":[{"@type":"type.googleapis.com/envoy.config.listener.v3.Listener","name":"l"` + fields + `}]}`
+	}
+	at := func(ip string, port int) string {
+		return fmt.Sprintf(`{"socketAddress":{"address":%q,"portValue":%d}}`, ip, port)
+	}
+	for spec, want := range map[string][]uint32{
+		`{}`:                               nil,
+		listener(""):                       nil,
+		listener(`,"address":{}`):          nil,
+		listener(`,"address":"portValue"`): nil,
+		listener(`,"address":` + at("0.0.0.0", 8080)): {8080},
+		listener(`,"address":` + at("0.0.0.0", 8080) + `,"additionalAddresses":[{"address":` + at("::", 8080) + `},{"address":` + at("0.0.0.0", 80) + `}]`): {80, 8080},
+		`{"resources":[{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster","address":` + at("10.0.0.1", 53) + `}]}`:                              nil,
+	} {
+		var s Spec
+		if err := json.Unmarshal([]byte(spec), &s); err != nil {
+			t.Errorf("%s: %v", spec, err)
+		}
+		if !slices.Equal(s.HostPorts, want) {
+			t.Errorf("%s: ports %d, want %d", spec, s.HostPorts, want)
+		}
+	}
+}
+
+// GW-55 and ING-25: whose a port of the nodes is.
+func TestHolderOfAPort(t *testing.T) {
+	type config struct {
+		namespace, kind, name string
+		created               int64
+		ports                 HostPorts
+		deleted               bool
+	}
+	edge, web := config{"aa", "Gateway", "edge", 20, HostPorts{80, 8080}, false}, config{"bb", "Ingress", "web", 10, HostPorts{8080}, false}
+	asker := func(namespace, kind, name string) PortAsker {
+		return PortAsker{
+			Namespace: namespace,
+			IsMine:    func(o *Object) bool { return o.Key() == slim.Key{Namespace: namespace, Name: name} },
+			IsOfDuty:  func(o *Object) bool { return o.Controller.Kind() == kind },
+		}
+	}
+	toEdge, toWeb := asker("aa", "Gateway", "edge"), asker("bb", "Ingress", "web")
+	shared := config{"kube-system", "", "cilium-ingress", 30, HostPorts{8080}, false}
+	for name, test := range map[string]struct {
+		configs []config
+		ask     PortAsker
+		want    string
+	}{
+		"nothing is there":                   {nil, toWeb, ""},
+		"it has the port alone":              {[]config{web}, toWeb, ""},
+		"another has it":                     {[]config{edge}, toWeb, "Gateway aa/edge"},
+		"another has other ports":            {[]config{{"aa", "Gateway", "edge", 20, HostPorts{80}, false}}, toWeb, ""},
+		"another is being deleted":           {[]config{{"aa", "Gateway", "edge", 20, HostPorts{8080}, true}}, toWeb, ""},
+		"both have it, and it is older":      {[]config{edge, web}, toWeb, ""},
+		"both have it, and it is younger":    {[]config{edge, web}, toEdge, "Ingress bb/web"},
+		"another of its namespace":           {[]config{{"bb", "Gateway", "edge", 5, HostPorts{8080}, false}}, toWeb, ""},
+		"another of its duty":                {[]config{{"cc", "Ingress", "edge", 5, HostPorts{8080}, false}}, toWeb, ""},
+		"the shared listener is younger":     {[]config{edge, shared}, toEdge, "CiliumEnvoyConfig kube-system/cilium-ingress"},
+		"the oldest of several is named":     {[]config{edge, {"cc", "Gateway", "a", 19, HostPorts{8080}, false}}, toWeb, "Gateway cc/a"},
+		"of one time that of the first name": {[]config{edge, {"bb", "Ingress", "web", 20, HostPorts{8080}, false}}, toWeb, "Gateway aa/edge"},
+	} {
+		local, err := stream.NewLocal[Object]()
+		if err != nil {
+			t.Fatal(err)
+		}
+		local.Replace()
+		for _, c := range test.configs {
+			o := &Object{}
+			o.Namespace, o.Name = slim.MakeString(c.namespace), c.name
+			o.CreationTimestamp, o.Spec.HostPorts = slim.Time(c.created), c.ports
+			if c.kind != "" {
+				owner := fmt.Sprintf(`[{"apiVersion":"v1","kind":%q,"name":%q,"uid":"u","controller":true}]`, c.kind, c.name)
+				if err := json.Unmarshal([]byte(owner), &o.Controller); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if c.deleted {
+				o.DeletionTimestamp = slim.Time(c.created)
+			}
+			local.Upsert(o)
+		}
+		store, err := local.Store(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if of := test.ask.HolderOf(8080, store); of != nil {
+			got = of.Describe()
+		}
+		if got != test.want {
+			t.Errorf("%s: it is %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A change of a CiliumEnvoyConfig counts if its ports are others than before.
+func TestHostPortChanges(t *testing.T) {
+	changes := HostPortChanges{}
+	var got []string
+	for _, ports := range []HostPorts{nil, {80}, {80}, {80, 81}, nil} {
+		o := &Object{}
+		o.Name, o.Spec.HostPorts = "a", ports
+		got = append(got, fmt.Sprint(changes.Apply(stream.Change[Object]{Kind: stream.Upsert, Key: o.Key(), Object: o})))
+	}
+	gone := &Object{}
+	gone.Name, gone.Spec.HostPorts = "a", HostPorts{80}
+	got = append(got, fmt.Sprint(changes.Apply(stream.Change[Object]{Kind: stream.Delete, Key: gone.Key(), Object: gone})))
+	if want := "false true false true true false"; strings.Join(got, " ") != want || len(changes) > 0 {
+		t.Errorf("%s, want %s; %d are left", got, want, len(changes))
+	}
+}
