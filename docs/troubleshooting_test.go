@@ -19,6 +19,7 @@ var saysAt = map[string]int{
 	"ReportBlocked": 2, // runtime/health
 	"SetReason":     1, // resources/explain
 	"refuse":        1, // cells/ipam/clusterpool
+	"unavailable":   0, // cells/gateway
 }
 
 var (
