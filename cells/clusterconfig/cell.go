@@ -17,6 +17,7 @@ var Cell = cell.Module("clusterconfig", "Publishes the ID and the capabilities o
 	cell.ProvidePrivate(newController),
 	cell.Job("publish", (*controller).publish),
 	cell.Job("watch", (*controller).watch),
+	cell.Job("watch-slices", (*controller).watchMarker),
 )
 
 // inMesh reports whether the cluster has a name and a number of its own.

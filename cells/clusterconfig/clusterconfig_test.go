@@ -25,6 +25,11 @@ const (
 	value = `{"id":1,"capabilities":{"maxConnectedClusters":255,"serviceExportsEnabled":false}}`
 )
 
+const (
+	withSlicesToo = `{"id":1,"capabilities":{"maxConnectedClusters":255,"serviceExportsEnabled":false,"endpointSlicesExportMode":"services-and-endpointslices"}}`
+	slicesAlone   = `{"id":1,"capabilities":{"maxConnectedClusters":255,"serviceExportsEnabled":false,"endpointSlicesExportMode":"endpointslices-only"}}`
+)
+
 func lead(t *testing.T, endpoint string, args ...string) *operatortest.Operator {
 	t.Helper()
 	args = append([]string{"--cluster-name=cluster1", "--cluster-id=1"}, args...)
@@ -49,13 +54,19 @@ func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		id, most uint32
 		mcs      bool
+		slices   bool
+		mode     string
 		want     string
 	}{
-		{1, 255, false, value},
-		{1, 511, true, `{"id":1,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":true}}`},
-		{511, 511, false, `{"id":511,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":false}}`},
+		{1, 255, false, false, "prefer-legacy", value},
+		{1, 255, false, true, "prefer-legacy", withSlicesToo},
+		{1, 255, false, true, "prefer-endpointslice", withSlicesToo},
+		{1, 255, false, true, "only-endpointslice", slicesAlone},
+		{1, 255, false, false, "only-endpointslice", value},
+		{1, 511, true, false, "prefer-legacy", `{"id":1,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":true}}`},
+		{511, 511, false, false, "prefer-legacy", `{"id":511,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":false}}`},
 	} {
-		got, err := encode(cluster.Config{ClusterID: c.id, MaxConnectedClusters: c.most, ClusterMeshEnableMCSAPI: c.mcs})
+		got, err := encode(cluster.Config{ClusterID: c.id, MaxConnectedClusters: c.most, ClusterMeshEnableMCSAPI: c.mcs, ClusterMeshServiceV2: c.mode}, c.slices)
 		if err != nil || string(got) != c.want {
 			t.Errorf("got  %s, %v\nwant %s", got, err, c.want)
 		}
@@ -90,6 +101,30 @@ func TestPublished(t *testing.T) {
 	operatortest.Eventually(t, "the new value", func() bool {
 		return string(e.Get(key).Value) == `{"id":1,"capabilities":{"maxConnectedClusters":511,"serviceExportsEnabled":true}}`
 	})
+}
+
+// CC-7; CC-E9; number 15 of the contract's heartbeat-and-locks.md: the configuration says of EndpointSlices what is true.
+func TestSlicesAreToldOnceTheyAreThere(t *testing.T) {
+	t.Parallel()
+	const slices = "cilium/synced/cluster1/cilium/state/endpointslices/v1"
+	e := kvstoretest.Start(t, 1)
+	has := func(want string) func() bool {
+		return func() bool { kv := e.Get(key); return kv != nil && string(kv.Value) == want }
+	}
+	o := lead(t, e.Endpoints()[0])
+	operatortest.Eventually(t, "they are not there", has(value))
+	e.Put(slices, "2026-01-01T00:00:00Z", 0)
+	operatortest.Eventually(t, "they are there", has(withSlicesToo))
+	e.Delete(slices)
+	operatortest.Eventually(t, "they are not there any more", has(value))
+	e.Put(slices, "2026-01-01T00:00:00Z", 0)
+	operatortest.Eventually(t, "they are there again", has(withSlicesToo))
+	o.Stop()
+	o = lead(t, e.Endpoints()[0], "--clustermesh-service-v2=only-endpointslice")
+	operatortest.Eventually(t, "they are there alone", has(slicesAlone))
+	o.Stop()
+	lead(t, e.Endpoints()[0], "--cilium-release=1.19")
+	operatortest.Eventually(t, "up to 1.19 there are none", has(value))
 }
 
 // CC-1; CC-E4.

@@ -4,6 +4,7 @@
 package clusterconfig
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -20,15 +21,17 @@ import (
 type controller struct {
 	params
 	key       string
-	value     []byte
+	marker    string // of EndpointSlices, "" if this cluster exports none
 	queue     *reconcile.Queue[string]
 	lastWrite time.Time // of the queue's worker
+	last      []byte    // what it has written then
 }
 
 type params struct {
 	cell.In
 
 	Cluster   cluster.Config
+	KVStore   kvstore.Config
 	Store     kvstore.Client
 	Reconcile reconcile.Deps
 }
@@ -36,14 +39,13 @@ type params struct {
 // minWriteInterval is the minimum time between two writes, for a conflict with another writer.
 const minWriteInterval = 10 * time.Second
 
-func newController(p params) (*controller, error) {
-	value, err := encode(p.Cluster)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the configuration of cluster %s: %w", p.Cluster.ClusterName, err)
+func newController(p params) *controller {
+	c := &controller{params: p, key: kvstore.Key(kvstore.ClusterConfigPrefix, p.Cluster.ClusterName)}
+	if p.KVStore.SynchronizeK8sServices && p.Cluster.ExportsSlices() {
+		c.marker = kvstore.Key(kvstore.SyncedPrefix, p.Cluster.ClusterName, kvstore.EndpointSlicesPrefix)
 	}
-	c := &controller{params: p, key: kvstore.Key(kvstore.ClusterConfigPrefix, p.Cluster.ClusterName), value: value}
 	c.queue = reconcile.NewQueue(p.Reconcile, "publish", c.ensure, reconcile.Workers(1), reconcile.Backoff(time.Second, 5*time.Second))
-	return c, nil
+	return c
 }
 
 func (c *controller) publish() job.Job { return c.queue.Job() }
@@ -61,14 +63,48 @@ func (c *controller) watch(ctx context.Context) error {
 	return ctx.Err()
 }
 
+// watchMarker enqueues the key when EndpointSlices are there, and when they are not any more.
+func (c *controller) watchMarker(ctx context.Context) error {
+	if c.marker == "" {
+		return nil
+	}
+	for e := range c.Store.Watch(ctx, c.marker) {
+		if e.Key == c.marker {
+			c.queue.Add(c.key, k8s.Trigger{Kind: "EtcdKey", Name: e.Key, ResourceVersion: fmt.Sprint(e.ModRevision)})
+		}
+	}
+	return ctx.Err()
+}
+
+// desired is the value of the key. It has what readers need of EndpointSlices once these are written: it would be a lie before, or where the user in
+// etcd may not write them (CC-7).
+func (c *controller) desired(ctx context.Context) ([]byte, error) {
+	var marker *kvstore.Entry
+	if c.marker != "" {
+		var err error
+		if marker, err = c.Store.Get(ctx, c.marker); err != nil {
+			return nil, err
+		}
+	}
+	value, err := encode(c.Cluster, marker != nil)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the configuration of cluster %s: %w", c.Cluster.ClusterName, err)
+	}
+	return value, nil
+}
+
 // ensure writes the key if it differs.
 func (c *controller) ensure(ctx context.Context, key string) error {
-	if pause := minWriteInterval - time.Since(c.lastWrite); pause > 0 {
+	value, err := c.desired(ctx)
+	if err != nil {
+		return err
+	}
+	if pause := minWriteInterval - time.Since(c.lastWrite); pause > 0 && bytes.Equal(value, c.last) {
 		return reconcile.RequeueAfter(pause)
 	}
-	written, err := c.Store.Ensure(ctx, key, c.value)
+	written, err := c.Store.Ensure(ctx, key, value)
 	if written {
-		c.lastWrite = time.Now()
+		c.lastWrite, c.last = time.Now(), value
 	}
 	return err
 }

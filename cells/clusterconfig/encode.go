@@ -19,8 +19,24 @@ type document struct {
 type capabilities struct {
 	MaxConnectedClusters  uint32 `json:"maxConnectedClusters,omitempty"`
 	ServiceExportsEnabled bool   `json:"serviceExportsEnabled"` // absent is unknown
+
+	EndpointSlicesExportMode string `json:"endpointSlicesExportMode,omitempty"` // absent is none
 }
 
-func encode(shared cluster.Config) ([]byte, error) {
-	return json.Marshal(document{shared.ClusterID, capabilities{shared.MaxConnectedClusters, shared.ClusterMeshEnableMCSAPI}})
+// The values of endpointSlicesExportMode.
+const (
+	withSlices = "services-and-endpointslices"
+	onlySlices = "endpointslices-only"
+)
+
+// encode returns the value. haveSlices is whether the EndpointSlices of exported Services are in the kvstore.
+func encode(shared cluster.Config, haveSlices bool) ([]byte, error) {
+	d := document{shared.ClusterID, capabilities{MaxConnectedClusters: shared.MaxConnectedClusters, ServiceExportsEnabled: shared.ClusterMeshEnableMCSAPI}}
+	switch {
+	case haveSlices && shared.ExportsServices():
+		d.Capabilities.EndpointSlicesExportMode = withSlices
+	case haveSlices:
+		d.Capabilities.EndpointSlicesExportMode = onlySlices
+	}
+	return json.Marshal(d)
 }

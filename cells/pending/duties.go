@@ -17,7 +17,6 @@ import (
 // implemented is removed here, and its options from flags.go.
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
-	duty("servicesync.slices", "Exports EndpointSlices of global Services to etcd", is("clustermesh-service-v2", "prefer-endpointslice", "only-endpointslice")),
 )
 
 // ask is an option that enables a duty.
@@ -41,11 +40,6 @@ func isOn(option string) ask {
 	return ask{option, func(v *config.Values) bool {
 		return !isZero(valueOf(v, option))
 	}}
-}
-
-// is holds where the option has one of the values.
-func is(option string, values ...string) ask {
-	return ask{option, func(v *config.Values) bool { return slices.Contains(values, valueOf(v, option)) }}
 }
 
 // valueOf returns the value of an option, or of a key that is no option. Options that no module reads have no value by

@@ -22,7 +22,6 @@ var flags = []flag{
 	{"legacy BGP (removed)", "bgp-config-path", "string", "/var/lib/cilium/bgp/config.yaml", true},
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
 	{"groups of tests", "register-dummy-external-group", "bool", "false", false},
-	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
 	{"AWS", "aws-pagination-enabled", "bool", "true", false},
 }
 

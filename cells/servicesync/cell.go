@@ -29,4 +29,5 @@ var Cell = cell.Module("servicesync", "Copies global Services to etcd for other 
 		cell.EnabledBy(cell.When("the multi-cluster services API is off", []string{"clustermesh-enable-mcs-api"}, func(c cluster.Config) bool { return !c.ClusterMeshEnableMCSAPI })),
 		cell.Job("write", newExports),
 	),
+	slicesCell,
 )

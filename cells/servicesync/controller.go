@@ -82,6 +82,9 @@ func (c *controller) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []
 	return keys
 }
 
+// IsUnmarked implements mirror.Unmarked: other clusters are to read EndpointSlices alone (SSYNC-25).
+func (c *controller) IsUnmarked() bool { return !c.Cluster.ExportsServices() }
+
 // Desired is the value of a Service's key. It is not known while an object that decides it cannot be decoded.
 func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 	s, exists := c.services.Get(key)
@@ -90,7 +93,7 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, !c.services.Hides(key)
 	}
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
-	if !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
+	if c.IsUnmarked() || !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
 		c.forget(key)
 		return nil, true
 	}

@@ -16,19 +16,26 @@ import (
 )
 
 // clusterService is the value of a key. Its fields are an interface: agents of all clusters read them. Maps are never
-// nil.
+// nil, but for those that a release leaves out.
 type clusterService struct {
 	Cluster         string             `json:"cluster"`
 	Namespace       string             `json:"namespace"`
 	Name            string             `json:"name"`
 	Frontends       map[string]portMap `json:"frontends"`
 	Backends        map[string]portMap `json:"backends"`
-	Hostnames       map[string]string  `json:"hostnames"`
+	Hostnames       *map[string]string `json:"hostnames,omitempty"`
+	Zones           map[string]*zone   `json:"zones,omitempty"`
 	Labels          map[string]string  `json:"labels"`
 	Selector        map[string]string  `json:"selector"`
 	IncludeExternal bool               `json:"includeExternal"`
 	Shared          bool               `json:"shared"`
 	ClusterID       uint32             `json:"clusterID"`
+}
+
+// zone is where a backend is, and for which zones it is meant.
+type zone struct {
+	Zone     string    `json:"zone"`
+	ForZones []forZone `json:"forZones"`
 }
 
 // portMap is ports by name.
@@ -73,22 +80,27 @@ func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (v
 		Labels: mapOf(s.Labels), Selector: mapOf(s.Spec.Selector),
 		IncludeExternal: true, Shared: true, ClusterID: shared.ClusterID,
 	}
-	if out.beyond.labels = sizeOfMap(v.Labels)+sizeOfMap(v.Selector) > mostLabels; out.beyond.labels {
+	if out.beyond.labels = sizeOf(v.Labels)+sizeOf(v.Selector) > mostLabels; out.beyond.labels {
 		v.Labels, v.Selector = map[string]string{}, map[string]string{}
 	}
 	var invalidFrontends []string
-	v.Frontends, invalidFrontends, out.beyond.ports = frontendsOf(s)
+	v.Frontends, invalidFrontends, out.beyond.ports = frontendsOf(s, shared.Release)
 	without, _ := json.Marshal(v) // maps of strings and numbers always have JSON
-	v.Backends, v.Hostnames = out.addBackends(of, c, shared.Release, kvstore.MaxValue-len(without))
+	b := newBackends(shared.Release, kvstore.MaxValue-len(without)-len(`"hostnames":{},"zones":{},`))
+	b.add(of, c, &out)
+	v.Backends, v.Zones = b.ports, b.zones
+	if len(b.hostnames) > 0 || !release.ZonesOfBackends.In(shared.Release) {
+		v.Hostnames = &b.hostnames
+	}
 	value, _ = json.Marshal(v)
 	out.invalid = append(out.invalid, invalidFrontends...)
 	return value, out
 }
 
 // frontendsOf are the frontends of a Service, the addresses that are none, and how many ports are left out.
-func frontendsOf(s *service) (frontends map[string]portMap, invalid []string, beyond int) {
+func frontendsOf(s *service, r release.Release) (frontends map[string]portMap, invalid []string, beyond int) {
 	frontends = map[string]portMap{}
-	if isHeadless(s) || s.Spec.ClusterIP == "" {
+	if isHeadless(s, r) || s.Spec.ClusterIP == "" {
 		return frontends, nil, 0
 	}
 	ports, left := portMap{}, mostFrontendPorts
@@ -112,17 +124,28 @@ func frontendsOf(s *service) (frontends map[string]portMap, invalid []string, be
 	return frontends, invalid, beyond
 }
 
-// addBackends returns the backends whose JSON, with that of their hostnames, is no longer than left, and records what is left out.
-func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release, left int) (backends map[string]portMap, hostnames map[string]string) {
-	backends, hostnames = map[string]portMap{}, map[string]string{}
+// backends are those of a Service, and what is known of them, by address. Their JSON has so many bytes left, less than 0 once something did not fit.
+type backends struct {
+	of        release.Release
+	ports     map[string]portMap
+	hostnames map[string]string
+	zones     map[string]*zone
+	left      int
+}
+
+func newBackends(of release.Release, left int) *backends {
+	return &backends{of: of, ports: map[string]portMap{}, hostnames: map[string]string{}, zones: map[string]*zone{}, left: left}
+}
+
+// add adds the endpoints of slices, and records what is left out.
+func (b *backends) add(of []*endpointSlice, c Config, out *leftOut) {
 	for _, slice := range of {
 		done := map[string]bool{}
-		for state, text := range slice.endpoints() {
-			if !c.isBackend(state, r) {
+		for e := range slice.endpoints() {
+			if !c.isBackend(e.state, b.of) {
 				continue
 			}
-			hostname := text[0]
-			for _, address := range text[1:] {
+			for _, address := range e.addresses {
 				ip, ok := canonical(address)
 				if !ok {
 					out.invalid = append(out.invalid, address)
@@ -130,49 +153,55 @@ func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release
 				}
 				if !done[ip] {
 					done[ip] = true
-					fits := true
-					if left, fits = slice.addBackend(backends, ip, left); !fits {
+					if !b.addPorts(slice, ip) {
 						out.beyond.backends++
 					}
 				}
-				if backends[ip] != nil && hostname != "" && hostnames[ip] != hostname {
-					if left = setHostname(hostnames, ip, hostname, left); left < 0 {
-						out.beyond.hostnames++
-					}
+				if b.ports[ip] != nil {
+					b.describe(ip, e, out)
 				}
 			}
 		}
 	}
-	return backends, hostnames
 }
 
-// addBackend adds the ports of a slice to an address. It returns how many bytes are left, less than 0 once something did not fit: a new
-// address is left out then, one of an earlier slice keeps the ports that it has.
-func (s *endpointSlice) addBackend(backends map[string]portMap, ip string, left int) (after int, fits bool) {
-	ports, has := backends[ip]
-	if left < 0 {
-		return left, has
+// addPorts adds the ports of a slice to an address. It returns false for a new address that does not fit, which is left out; one of an
+// earlier slice keeps the ports that it has.
+func (b *backends) addPorts(s *endpointSlice, ip string) (fits bool) {
+	ports, has := b.ports[ip]
+	if b.left < 0 {
+		return has
 	}
 	if !has {
 		ports = portMap{}
-		left -= sizeOfBackend(ip)
+		b.left -= sizeOfBackend(ip)
 	}
-	if left -= s.addPorts(ports, left); left >= 0 {
-		backends[ip] = ports
+	if b.left -= s.addPorts(ports, b.left); b.left >= 0 {
+		b.ports[ip] = ports
 	}
-	return left, left >= 0
+	return b.left >= 0
 }
 
-// setHostname sets the hostname of an address. It returns how many bytes are left, less than 0 if it does not fit.
-func setHostname(hostnames map[string]string, ip, hostname string, left int) int {
-	more := sizeOfHostname(ip, hostname)
-	if has, is := hostnames[ip]; is {
-		more -= sizeOfHostname(ip, has)
+// describe sets the hostname and the zone of a backend.
+func (b *backends) describe(ip string, e found, out *leftOut) {
+	if e.hostname != "" && b.hostnames[ip] != e.hostname && !set(b, b.hostnames, ip, e.hostname) {
+		out.beyond.hostnames++
 	}
-	if left -= more; left >= 0 {
-		hostnames[ip] = hostname
+	if e.zone != nil && release.ZonesOfBackends.In(b.of) && !set(b, b.zones, ip, e.zone) {
+		out.beyond.zones++
 	}
-	return left
+}
+
+// set sets what is known of a backend. It returns false if it does not fit, and is left out.
+func set[V any](b *backends, of map[string]V, ip string, value V) (fits bool) {
+	more := sizeOfEntry(ip, value)
+	if has, is := of[ip]; is {
+		more -= sizeOfEntry(ip, has)
+	}
+	if b.left -= more; b.left >= 0 {
+		of[ip] = value
+	}
+	return b.left >= 0
 }
 
 // canonical returns the canonical text of an address.

@@ -56,8 +56,11 @@ func isControlPlane(name string) bool {
 	return name == "kube-scheduler" || name == "kube-controller-manager"
 }
 
-// isHeadless reports whether a Service has no frontends.
-func isHeadless(s *service) bool { return strings.EqualFold(s.Spec.ClusterIP, corev1.ClusterIPNone) }
+// isHeadless reports whether a Service has no frontends, for the agents of a release.
+func isHeadless(s *service, of release.Release) bool {
+	_, labelled := s.Labels.Lookup(corev1.IsHeadlessService)
+	return strings.EqualFold(s.Spec.ClusterIP, corev1.ClusterIPNone) || labelled && release.HeadlessByLabel.In(of)
+}
 
 // isBackend reports whether an endpoint in a state is a backend, for the agents of a release.
 func (c Config) isBackend(state byte, of release.Release) bool {

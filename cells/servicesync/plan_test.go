@@ -216,9 +216,60 @@ func TestEncode(t *testing.T) {
 			t.Errorf("%s: %v\n got %s\nwant %s", name, out.invalid, got, c.want)
 		}
 		withOption, _ := encode(decodeService(t, c.service), of, Config{EnableK8sTerminatingEndpoint: true}, cluster1)
-		if always, _ := encode(decodeService(t, c.service), of, Config{}, newest); string(always) != string(withOption) {
-			t.Errorf("%s, from 1.18 on:\n got %s\nwant %s", name, always, withOption)
+		want := strings.Replace(string(withOption), `"hostnames":{},`, "", 1)
+		if always, _ := encode(decodeService(t, c.service), of, Config{}, newest); string(always) != want {
+			t.Errorf("%s, from 1.18 on:\n got %s\nwant %s", name, always, want)
 		}
+	}
+}
+
+// SSYNC-3 and SSYNC-22, by release; numbers 17 to 19 of the contract's service-sync.md.
+func TestEncodeByRelease(t *testing.T) {
+	headless := decodeService(t, func(s *corev1.Service) { s.Labels[corev1.IsHeadlessService] = "" })
+	zones := decodeSlice(t, func(s *discoveryv1.EndpointSlice) {
+		s.Endpoints = []discoveryv1.Endpoint{
+			{Addresses: []string{"10.0.1.5"}, Zone: new("z1"), Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z3"}}}},
+			{Addresses: []string{"10.0.1.6"}, Zone: new("z2")},
+			{Addresses: []string{"10.0.1.7"}, DeprecatedTopology: map[string]string{corev1.LabelTopologyZone: "z2"}},
+			{Addresses: []string{"10.0.1.8"}, Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z1"}}}},
+			{Addresses: []string{"10.0.1.9"}, Zone: new("a\tb\nc")}, // it would be taken apart
+		}
+	})
+	const ofZones = `"zones":{"10.0.1.5":{"zone":"z1","forZones":[{"name":"z1"},{"name":"z3"}]},"10.0.1.6":{"zone":"z2","forZones":[]},"10.0.1.7":{"zone":"z2","forZones":[]}},`
+	for i, r := range release.All() {
+		of := cluster1
+		of.Release = r
+		value, out := encode(decodeService(t, nil), []*endpointSlice{zones}, Config{}, of)
+		if has := strings.Contains(string(value), ofZones); has != (i >= 2) || strings.Contains(string(value), "zones") != has || out.beyond.some() {
+			t.Errorf("%s: %+v, %s", r, out, value)
+		}
+		if has := strings.Contains(string(value), `"hostnames":{},`); has != (i < 2) {
+			t.Errorf("%s: empty hostnames: %t", r, has)
+		}
+		value, _ = encode(headless, nil, Config{}, of)
+		if has := strings.Contains(string(value), `"frontends":{},`); has != (i >= 1) {
+			t.Errorf("%s: it is headless by its label: %t", r, has)
+		}
+	}
+}
+
+// SSYNC-21 and SSYNC-22: zones that do not fit are left out, and counted.
+func TestZonesBeyondTheSizeOfAKey(t *testing.T) {
+	slice := decodeSlice(t, func(s *discoveryv1.EndpointSlice) {
+		s.Endpoints = nil
+		for i := range 1000 {
+			s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{fmt.Sprintf("10.0.%d.%d", i>>8, i&0xff)}, Zone: new(fmt.Sprint(i, strings.Repeat("<", 1000)))})
+		}
+	})
+	of := cluster1
+	of.Release = release.Newest()
+	value, out := encode(decodeService(t, nil), []*endpointSlice{slice}, Config{}, of)
+	var v clusterService
+	if err := json.Unmarshal(value, &v); err != nil {
+		t.Fatal(err)
+	}
+	if len(value) > kvstore.MaxValue || len(v.Zones) == 0 || len(v.Backends)+out.beyond.backends != 1000 || len(v.Zones)+out.beyond.zones != len(v.Backends) {
+		t.Errorf("%d bytes, %d backends, %d zones, left out %+v", len(value), len(v.Backends), len(v.Zones), out.beyond)
 	}
 }
 

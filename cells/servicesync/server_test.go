@@ -149,7 +149,7 @@ func (w *world) awaitMarker() *mvccpb.KeyValue {
 
 // json is the value of a Service that slice and service make.
 func (w *world) json(s *corev1.Service, backends string) string {
-	return fmt.Sprintf(`{"cluster":"cluster1","namespace":%q,"name":%q,"frontends":{%q:{"http":{"Protocol":"TCP","Port":80}}},"backends":{%s},"hostnames":{},`+
+	return fmt.Sprintf(`{"cluster":"cluster1","namespace":%q,"name":%q,"frontends":{%q:{"http":{"Protocol":"TCP","Port":80}}},"backends":{%s},`+
 		`"labels":{"app":%q,%q:%q},"selector":{},"includeExternal":true,"shared":true,"clusterID":1}`,
 		w.Namespace, s.Name, s.Spec.ClusterIP, backends, s.Name, proxyName, w.proxy())
 }
@@ -539,4 +539,55 @@ func TestServiceLargerThanAKey(t *testing.T) {
 	operatortest.EventuallyWithin(t, 20*time.Second, "others come and go", func() bool { return w.key("new") != nil && w.key("gone") == nil })
 	w.deleteService(huge.Name)
 	operatortest.Eventually(t, "it is over", func() bool { return w.key(huge.Name) == nil && o.Degraded("servicesync") == "" })
+}
+
+const (
+	sliceFolder1 = "cilium/state/endpointslices/v1/cluster1/"
+	sliceMarker1 = "cilium/synced/cluster1/cilium/state/endpointslices/v1"
+)
+
+// SSYNC-24 to SSYNC-26; numbers 23 and 24 of the contract's service-sync.md, and B22 of its bgp.md: EndpointSlices of exported Services are in etcd as
+// long as the Service is exported, beside Services or in their place; up to 1.19 there are none.
+func TestSlicesInEtcd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	slice := func(name string) *mvccpb.KeyValue { return w.etcd.Get(sliceFolder1 + w.Namespace + "/" + name) }
+	w.service("echo", global, nil)
+	w.slice("echo-x", "echo", nil, "10.0.1.5")
+	w.service("local", nil, nil)
+	w.slice("local-x", "local", nil, "10.0.1.6")
+	o := w.start("--cilium-release=1.19")
+	w.awaitMarker()
+	o.Stop()
+	if slice("echo-x") != nil || w.etcd.Get(sliceMarker1) != nil {
+		t.Error("1.19 has EndpointSlices in etcd")
+	}
+
+	o = w.start()
+	operatortest.Eventually(t, "the marker of EndpointSlices", func() bool { return w.etcd.Get(sliceMarker1) != nil })
+	kv := slice("echo-x")
+	if kv == nil || kv.Lease == 0 || slice("local-x") != nil {
+		t.Fatalf("echo-x has %v, local-x %v", kv, slice("local-x"))
+	}
+	if e := readExported(t, kv.Value); e.ID != 1 || len(e.Endpoints) != 1 || e.Endpoints[0].Addresses[0] != "10.0.1.5" || e.Texts[fieldCluster] != "cluster1" {
+		t.Errorf("echo-x has %+v", e)
+	}
+	w.slice("echo-y", "echo", nil, "10.0.1.7")
+	operatortest.Eventually(t, "another slice", func() bool { return slice("echo-y") != nil })
+	if err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Delete(t.Context(), "echo-y", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	operatortest.Eventually(t, "it is deleted", func() bool { return slice("echo-y") == nil })
+	w.annotate("echo", `{"service.cilium.io/shared":"false"}`)
+	operatortest.Eventually(t, "a Service that is not shared has no slices", func() bool { return slice("echo-x") == nil })
+	w.annotate("echo", `{"service.cilium.io/shared":"true"}`)
+	operatortest.Eventually(t, "a Service that is shared again has them", func() bool { return slice("echo-x") != nil })
+	o.Stop()
+
+	before := slice("echo-x").ModRevision
+	w.start("--clustermesh-service-v2=only-endpointslice")
+	operatortest.Eventually(t, "Services have no keys, and no marker", func() bool { return w.key("echo") == nil && w.etcd.Get(marker1) == nil })
+	if kv := slice("echo-x"); kv == nil || kv.ModRevision != before {
+		t.Errorf("the slice was written again: %v, before at %d", kv, before)
+	}
 }

@@ -21,6 +21,7 @@ const (
 type beyond struct {
 	backends  int  // addresses
 	hostnames int  // of addresses that are backends
+	zones     int  // of these
 	ports     int  // of the frontends
 	labels    bool // and the selector
 }
@@ -28,8 +29,8 @@ type beyond struct {
 func (b beyond) some() bool { return b != beyond{} }
 
 // kinds is which kinds of parts are left out.
-func (b beyond) kinds() [4]bool {
-	return [...]bool{b.backends > 0, b.hostnames > 0, b.ports > 0, b.labels}
+func (b beyond) kinds() [5]bool {
+	return [...]bool{b.backends > 0, b.hostnames > 0, b.zones > 0, b.ports > 0, b.labels}
 }
 
 // text is what other clusters do not see, "" for nothing.
@@ -40,6 +41,9 @@ func (b beyond) text() string {
 	}
 	if b.hostnames > 0 {
 		parts = append(parts, fmt.Sprintf("%d hostnames", b.hostnames))
+	}
+	if b.zones > 0 {
+		parts = append(parts, fmt.Sprintf("%d zones", b.zones))
 	}
 	if b.ports > 0 {
 		parts = append(parts, fmt.Sprintf("%d ports", b.ports))
@@ -53,7 +57,7 @@ func (b beyond) text() string {
 	return "other clusters do not see " + strings.Join(parts, ", nor ")
 }
 
-// How long parts of a value are as JSON. Names of ports, hostnames and labels have no character that is escaped.
+// How long parts of a value are as JSON. Names of ports have no character that is escaped.
 
 func sizeOfPort(name, protocol string, port int32) int {
 	return len(`"":{"Protocol":"","Port":},`) + len(name) + len(protocol) + len(strconv.Itoa(int(port)))
@@ -61,9 +65,11 @@ func sizeOfPort(name, protocol string, port int32) int {
 
 func sizeOfBackend(ip string) int { return len(`"":{},`) + len(ip) }
 
-func sizeOfHostname(ip, hostname string) int { return len(`"":"",`) + len(ip) + len(hostname) }
+// sizeOfEntry is how long what is known of a backend is.
+func sizeOfEntry(ip string, value any) int { return len(`"":,`) + len(ip) + sizeOf(value) }
 
-func sizeOfMap(m map[string]string) int {
-	text, _ := json.Marshal(m) // strings
+// sizeOf is how long strings, and maps of them, are.
+func sizeOf(value any) int {
+	text, _ := json.Marshal(value)
 	return len(text)
 }

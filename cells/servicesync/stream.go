@@ -69,8 +69,10 @@ type endpointSlice struct {
 	Endpoints   []endpoint  `json:"endpoints"` // nil after Trim
 	Ports       []port      `json:"ports"`     // nil after Trim
 
-	// endpointText has a line for each endpoint: its state, its hostname, and its addresses.
+	// endpointText has a line for each endpoint: its state, its hostname, the line of its zone or "", and its addresses.
 	endpointText string `json:"-"`
+	// zoneText has a line for each zone of the endpoints: its name, and the zones that they are meant for.
+	zoneText slim.String `json:"-"`
 	// portText has a line for each port: name, protocol and number.
 	portText slim.String `json:"-"`
 }
@@ -87,6 +89,15 @@ type endpoint struct {
 		Ready   *bool `json:"ready"`
 		Serving *bool `json:"serving"`
 	} `json:"conditions"`
+	Zone     string      `json:"zone"`
+	Topology slim.Labels `json:"deprecatedTopology"`
+	Hints    struct {
+		ForZones []forZone `json:"forZones"`
+	} `json:"hints"`
+}
+
+type forZone struct {
+	Name string `json:"name"`
 }
 
 type port struct {
@@ -118,15 +129,44 @@ func (e *endpoint) state() (state byte, ok bool) {
 	return 0, false
 }
 
+// zoneLine is the line of zoneText of an endpoint, "" for one without a zone, or with one that no cluster has.
+func (e *endpoint) zoneLine() string {
+	zone := e.Zone
+	if zone == "" {
+		zone, _ = e.Topology.Lookup(corev1.LabelTopologyZone) // of Endpoints that are mirrored
+	}
+	if zone == "" {
+		return ""
+	}
+	line := zone
+	for _, z := range e.Hints.ForZones {
+		line += "\t" + z.Name
+	}
+	if strings.Contains(line, "\n") || strings.Count(line, "\t") != len(e.Hints.ForZones) {
+		return ""
+	}
+	return line + "\n"
+}
+
 // Trim implements slim.Trimmer.
 func (s *endpointSlice) Trim() {
-	var endpoints, ports strings.Builder
+	var endpoints, ports, zones strings.Builder
+	lines := map[string]string{"": ""} // of zones: their numbers
 	if t := discoveryv1.AddressType(s.AddressType.String()); t == discoveryv1.AddressTypeIPv4 || t == discoveryv1.AddressTypeIPv6 {
 		for _, e := range s.Endpoints {
-			if state, ok := e.state(); ok && len(e.Addresses) > 0 {
-				endpoints.WriteByte(state)
-				endpoints.WriteString(e.Hostname + "\t" + strings.Join(e.Addresses, "\t") + "\n")
+			state, ok := e.state()
+			if !ok || len(e.Addresses) == 0 {
+				continue
 			}
+			line := e.zoneLine()
+			number, known := lines[line]
+			if !known {
+				number = strconv.Itoa(len(lines) - 1)
+				lines[line] = number
+				zones.WriteString(line)
+			}
+			endpoints.WriteByte(state)
+			endpoints.WriteString(e.Hostname + "\t" + number + "\t" + strings.Join(e.Addresses, "\t") + "\n")
 		}
 		for _, p := range s.Ports {
 			if p.Port != nil {
@@ -134,19 +174,46 @@ func (s *endpointSlice) Trim() {
 			}
 		}
 	}
-	s.endpointText, s.portText = endpoints.String(), slim.MakeString(ports.String())
+	s.endpointText, s.portText, s.zoneText = endpoints.String(), slim.MakeString(ports.String()), slim.MakeString(zones.String())
 	s.Endpoints, s.Ports = nil, nil
 }
 
-// endpoints yields the state, the hostname and the addresses of each endpoint.
-func (s *endpointSlice) endpoints() iter.Seq2[byte, []string] {
-	return func(yield func(byte, []string) bool) {
+// found is an endpoint that may be a backend.
+type found struct {
+	state     byte
+	hostname  string
+	zone      *zone // nil for none
+	addresses []string
+}
+
+// endpoints yields the endpoints that may be backends.
+func (s *endpointSlice) endpoints() iter.Seq[found] {
+	zones := s.zones()
+	return func(yield func(found) bool) {
 		for line := range strings.Lines(s.endpointText) {
-			if !yield(line[0], strings.Split(line[1:len(line)-1], "\t")) {
+			parts := strings.Split(line[1:len(line)-1], "\t")
+			f := found{state: line[0], hostname: parts[0], addresses: parts[2:]}
+			if number, err := strconv.Atoi(parts[1]); err == nil { // written by Trim
+				f.zone = zones[number]
+			}
+			if !yield(f) {
 				return
 			}
 		}
 	}
+}
+
+// zones are those of the endpoints.
+func (s *endpointSlice) zones() (all []*zone) {
+	for line := range strings.Lines(s.zoneText.String()) {
+		parts := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		z := &zone{Zone: parts[0], ForZones: []forZone{}}
+		for _, name := range parts[1:] {
+			z.ForZones = append(z.ForZones, forZone{name})
+		}
+		all = append(all, z)
+	}
+	return all
 }
 
 // addPorts adds the ports of the endpoints that are not there yet. It returns how much longer the value is by them, more than most if they

@@ -72,6 +72,9 @@ type Config struct {
 	// ClusterMeshDefaultGlobalNamespace is whether Namespaces without the annotation clustermesh.cilium.io/global are global.
 	ClusterMeshDefaultGlobalNamespace bool `flag:"clustermesh-default-global-namespace" usage:"Namespaces without the annotation clustermesh.cilium.io/global are global: what is in them is exported to other clusters"`
 
+	// ClusterMeshServiceV2 says which keys other clusters read the backends of Services from; see ExportsServices and ExportsSlices.
+	ClusterMeshServiceV2 string `flag:"clustermesh-service-v2" usage:"Keys in the kvstore that have the backends of Services: of Services and, from 1.20 on, of EndpointSlices (prefer-legacy, prefer-endpointslice), or of EndpointSlices alone (only-endpointslice)" oneof:"prefer-legacy,prefer-endpointslice,only-endpointslice" hidden:"true"`
+
 	// EnableNodePort is an option of agents: with it, they serve NodePort Services.
 	EnableNodePort bool `flag:"enable-node-port" usage:"Agents serve NodePort Services" hidden:"true"`
 	// EnableL2Announcements is an option of agents: with it, they announce Services of the class io.cilium/l2-announcer.
@@ -93,6 +96,7 @@ var DefaultConfig = Config{
 	EnablePolicy: "default", EnableK8sNetworkPolicy: true, EnableCiliumNetworkPolicy: true, EnableCiliumClusterwideNetworkPolicy: true,
 	EnableCiliumNodeCRD:               true,
 	ClusterMeshDefaultGlobalNamespace: true,
+	ClusterMeshServiceV2:              preferServices,
 	DefaultLBServiceIPAM:              LBIPAM,
 }
 

@@ -3,6 +3,8 @@
 
 package cluster
 
+import "github.com/skep-operator/skep/resources/cluster/release"
+
 // The values of --default-lb-service-ipam: what assigns addresses to LoadBalancer Services without a class.
 const (
 	LBIPAM   = "lbipam"
@@ -23,3 +25,17 @@ func (c Config) ServiceSelector() string {
 
 // NodeIPAM reports whether the operator assigns addresses of nodes to Services.
 func (c Config) NodeIPAM() bool { return c.EnableNodeIPAM || c.DefaultLBServiceIPAM == NodeIPAM }
+
+// The values of --clustermesh-service-v2.
+const (
+	preferServices = "prefer-legacy"
+	onlySlices     = "only-endpointslice"
+)
+
+// ExportsServices reports whether exported Services have keys of their own in the kvstore.
+func (c Config) ExportsServices() bool { return c.ClusterMeshServiceV2 != onlySlices }
+
+// ExportsSlices reports whether the EndpointSlices of exported Services have keys in the kvstore.
+func (c Config) ExportsSlices() bool {
+	return release.SlicesInKVStore.In(c.Release) || c.ClusterMeshServiceV2 != preferServices
+}

@@ -18,6 +18,7 @@ import (
 var kinds = []struct{ name, prefix string }{
 	{"cluster configurations", Folder(ClusterConfigPrefix)},
 	{"services", Folder(ServicesPrefix)},
+	{"EndpointSlices", Folder(EndpointSlicesPrefix)},
 	{"service exports", Folder(ServiceExportsPrefix)},
 	{"nodes", Folder(NodesPrefix)},
 	{"identities", Folder(IdentitiesPrefix)},

@@ -17,6 +17,7 @@ const (
 	SyncedPrefix        = "cilium/synced"
 
 	ServicesPrefix       = "cilium/state/services/v1"
+	EndpointSlicesPrefix = "cilium/state/endpointslices/v1"
 	ServiceExportsPrefix = "cilium/state/serviceexports/v1"
 	NodesPrefix          = "cilium/state/nodes/v1"
 

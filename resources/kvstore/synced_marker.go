@@ -15,6 +15,7 @@ import (
 // syncedMarker is the key that marks the initial state as written.
 type syncedMarker struct {
 	key        string
+	unwanted   bool // it is deleted
 	waitingFor map[string]struct{}
 	onWritten  func()
 	queued     bool
@@ -27,7 +28,7 @@ func (s *syncer) enqueueMarkerIfReady() {
 	}
 }
 
-// writeMarker writes the synced marker, unless it is there on a lease that is kept alive.
+// writeMarker writes the synced marker, unless it is there on a lease that is kept alive. One that is not wanted is deleted.
 func (s *syncer) writeMarker(ctx context.Context) error {
 	if s.client.leases.hasUnleasedKeys() {
 		return reconcile.RequeueAfter(initialPause) // keys of a lost lease come first
@@ -35,6 +36,9 @@ func (s *syncer) writeMarker(ctx context.Context) error {
 	is, err := s.client.Get(ctx, s.marker.key)
 	if err != nil {
 		return err
+	}
+	if s.marker.unwanted {
+		return s.removeMarker(ctx, is)
 	}
 	if is != nil && is.Lease != 0 {
 		s.adoptLease(ctx, is.Lease)
@@ -51,6 +55,15 @@ func (s *syncer) writeMarker(ctx context.Context) error {
 	return nil
 }
 
+// removeMarker deletes the marker as it is, or nil for none. If it changes meanwhile, watchMarker sees that.
+func (s *syncer) removeMarker(ctx context.Context, is *Entry) error {
+	if is == nil {
+		return nil
+	}
+	_, err := s.client.WriteIf(ctx, []Guard{Unchanged(*is)}, Remove(is.Key))
+	return err
+}
+
 // watchMarker writes the synced marker again when it is deleted or put on another lease,
 // such as by a late write of a predecessor.
 func (s *syncer) watchMarker(ctx context.Context, key string) {
@@ -58,7 +71,7 @@ func (s *syncer) watchMarker(ctx context.Context, key string) {
 		s.mu.Lock()
 		ours := s.marker != nil && s.marker.queued && e.Key == key
 		s.mu.Unlock()
-		if !ours || e.Kind == Upsert && s.client.leases.has(e.Lease) {
+		if !ours || e.Kind == Upsert && !s.marker.unwanted && s.client.leases.has(e.Lease) {
 			continue
 		}
 		if err := s.client.health.leaseCheck(ctx); err != nil { // other keys of the lease come first

@@ -38,6 +38,9 @@ func OwnedIf(owns func(name string) bool, confirm func(context.Context) error) S
 	return func(s *SyncStore) { s.syncer.state.owns, s.syncer.confirm = owns, confirm }
 }
 
+// Unmarked has the store write no synced marker, and delete one that is there: what is not marked is never complete for its readers.
+func Unmarked() SyncOption { return func(s *SyncStore) { s.marker.unwanted = true } }
+
 // NewSyncStore returns a store of <prefix>/<cluster>/<name>. c is the client of the
 // module that the scope belongs to. A process may have only one store per prefix and
 // cluster.

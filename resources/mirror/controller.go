@@ -27,6 +27,11 @@ type Mapper interface {
 	Desired(key slim.Key) (value []byte, known bool)
 }
 
+// Unmarked is a [Mapper] that may publish nothing: then there is no synced marker.
+type Unmarked interface {
+	IsUnmarked() bool
+}
+
 // Controller declares the mirror of its module: newMapper is a constructor of C, which is private to the module. The
 // key of an object is <prefix>/<cluster>/<namespace>/<name>, or <prefix>/<cluster>/<name>. A module has one.
 //
@@ -85,7 +90,11 @@ func Watches[C Mapper, T any](kind stream.Kind[T], keys func(C, stream.Change[T]
 
 func (d *declaration[C]) newMirror(mapper C, client kvstore.Client, s reconcile.Deps, shared cluster.Config) (*mirror[C], error) {
 	m := &mirror[C]{mapper: mapper, rule: s.RuleOf("mirror"), changes: s.ObjectsOf("watch"), values: s.ObjectsOf("mirror"), unsynced: d.watches, early: map[slim.Key]k8s.Trigger{}, unknown: map[slim.Key]struct{}{}}
-	keys, err := kvstore.NewSyncStore(client, s, d.prefix, shared.ClusterName, kvstore.OwnedIf(m.isStale, m.awaitFresh))
+	opts := []kvstore.SyncOption{kvstore.OwnedIf(m.isStale, m.awaitFresh)}
+	if u, ok := any(mapper).(Unmarked); ok && u.IsUnmarked() {
+		opts = append(opts, kvstore.Unmarked())
+	}
+	keys, err := kvstore.NewSyncStore(client, s, d.prefix, shared.ClusterName, opts...)
 	m.keys = keys
 	return m, err
 }

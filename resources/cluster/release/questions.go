@@ -187,6 +187,18 @@ var (
 	// of these releases do not have it.
 	ServingBackends = question("ServingBackends", "Are endpoints that terminate and still serve backends, whatever the options?", "SSYNC-6",
 		[...]bool{false, true, true, true})
+
+	// HeadlessByLabel is whether a Service with an address is headless for other clusters if it has the label service.kubernetes.io/headless.
+	HeadlessByLabel = question("HeadlessByLabel", "Is a Service headless that has the label of headless ones?", "SSYNC-3",
+		[...]bool{false, true, true, true})
+
+	// ZonesOfBackends is whether the value of a Service has the zones of its backends, and no hostnames where there are none.
+	ZonesOfBackends = question("ZonesOfBackends", "Do Services in etcd have the zones of their backends, and hostnames only if there are any?", "SSYNC-22",
+		[...]bool{false, false, true, true})
+
+	// SlicesInKVStore is whether the EndpointSlices of exported Services are in etcd, too.
+	SlicesInKVStore = question("SlicesInKVStore", "Are the EndpointSlices of exported Services in etcd, too?", "SSYNC-24",
+		[...]bool{false, false, false, true})
 )
 
 // Ingresses and Gateways.
