@@ -593,7 +593,7 @@ func TestGlobalNamespaces(t *testing.T) {
 	w.awaitConditions("web", exported)
 	w.awaitDerived("mine", "is back", exists)
 	w.awaitReady("mine", "True/Ready")
-	w.annotateNamespace("truthy") // the default counts
+	w.annotateNamespace("truthy")
 	operatortest.Eventually(t, "the key is gone", func() bool { return w.value("web") == "" })
 	w.awaitDerived("web", "is gone", isGone)
 	w.awaitHealthy(o)

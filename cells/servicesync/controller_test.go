@@ -140,7 +140,7 @@ func TestScopes(t *testing.T) {
 	for _, step := range []struct {
 		annotation    string
 		exists, known bool
-	}{{"-", false, false}, {"", true, true}, {"false", false, true}, {"nonsense", true, true}, {"FALSE", false, true}, {"true", true, true}} {
+	}{{"-", false, false}, {"", true, true}, {"false", false, true}, {"nonsense", false, true}, {"FALSE", false, true}, {"true", true, true}} {
 		if step.annotation != "-" {
 			namespaces.Upsert(namespace("test", step.annotation))
 		}

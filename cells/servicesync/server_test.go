@@ -376,7 +376,7 @@ func TestGlobalNamespaces(t *testing.T) {
 	want := w.json(s, at("10.0.1.5"))
 	op := w.start()
 	for _, step := range []struct{ annotation, value string }{
-		{"true", want}, {"false", ""}, {"true", want}, {"False", ""}, {"no boolean", want}, {"false", ""}, {strings.Repeat("x", 200_000), want},
+		{"true", want}, {"false", ""}, {"true", want}, {"False", ""}, {"TRUE", want}, {"yes", ""}, {"true", want}, {strings.Repeat("x", 200_000), ""},
 	} {
 		w.annotateNamespace(step.annotation)
 		w.awaitValue("web", step.value)
@@ -384,10 +384,15 @@ func TestGlobalNamespaces(t *testing.T) {
 	if w.key("local") != nil {
 		t.Error("a Service is exported that is not global")
 	}
+	w.annotateNamespace("true")
+	w.awaitValue("web", want)
 	before := w.key("web").ModRevision
 	op.Stop()
+	if _, err := w.Core.CoreV1().Namespaces().Patch(t.Context(), w.Namespace, "application/merge-patch+json", []byte(`{"metadata":{"annotations":null}}`), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
 
-	op = w.start("--clustermesh-default-global-namespace=false") // what is no boolean does not override it
+	op = w.start("--clustermesh-default-global-namespace=false")
 	w.awaitMarker()
 	w.awaitValue("web", "")
 	w.annotateNamespace("TRUE")

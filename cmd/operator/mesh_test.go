@@ -341,7 +341,8 @@ func (m *mesh) objects(namespace string) (*meshObjects, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.isGlobal = ns.Annotations[globalNamespace] != "false"
+	scope, annotated := ns.Annotations[globalNamespace]
+	o.isGlobal = !annotated || scope == "true"
 	all, err := m.core.CoreV1().Services(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err

@@ -29,6 +29,7 @@ func (c Config) NodeIPAM() bool { return c.EnableNodeIPAM || c.DefaultLBServiceI
 // The values of --clustermesh-service-v2.
 const (
 	preferServices = "prefer-legacy"
+	preferSlices   = "prefer-endpointslice"
 	onlySlices     = "only-endpointslice"
 )
 
@@ -37,5 +38,5 @@ func (c Config) ExportsServices() bool { return c.ClusterMeshServiceV2 != onlySl
 
 // ExportsSlices reports whether the EndpointSlices of exported Services have keys in the kvstore.
 func (c Config) ExportsSlices() bool {
-	return release.SlicesInKVStore.In(c.Release) || c.ClusterMeshServiceV2 != preferServices
+	return release.SlicesInKVStore.In(c.Release) || c.ClusterMeshServiceV2 == preferSlices || c.ClusterMeshServiceV2 == onlySlices
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Cell reports Namespaces whose annotation is invalid, where a duty reads it.
-var Cell = cell.Module("globalnamespace", "Reports Namespaces whose annotation "+Annotation+" is no boolean",
+var Cell = cell.Module("globalnamespace", "Reports Namespaces whose annotation "+Annotation+" is neither true nor false",
 	cell.EnabledBy(cell.When("Services or ServiceExports are exported", []string{"kvstore", "synchronize-k8s-services", "clustermesh-enable-mcs-api"},
 		func(shared cluster.Config, c kvstore.Config) bool {
 			return shared.ClusterMeshEnableMCSAPI || shared.KVStore != "" && c.SynchronizeK8sServices

@@ -4,7 +4,6 @@
 package globalnamespace
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/skep-operator/skep/resources/cluster"
@@ -40,16 +39,13 @@ func Of(namespaces *stream.Store[slim.Namespace], name string, shared cluster.Co
 	return Local
 }
 
-// decide returns whether a Namespace with the given annotations is global. The default counts for one without the annotation,
-// and for one whose annotation is no boolean, which is invalid.
+// decide returns whether a Namespace with the given annotations is global. The default counts for one without the annotation. One whose
+// annotation is neither true nor false is not global, as for agents, and invalid.
 func decide(annotations slim.Labels, byDefault bool) (isGlobal, valid bool) {
 	text, set := annotations.Lookup(Annotation)
 	if !set {
 		return byDefault, true
 	}
-	value, err := strconv.ParseBool(strings.ToLower(text))
-	if err != nil {
-		return byDefault, false
-	}
-	return value, true
+	isGlobal = strings.EqualFold(text, "true")
+	return isGlobal, isGlobal || strings.EqualFold(text, "false")
 }

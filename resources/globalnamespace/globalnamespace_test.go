@@ -36,14 +36,14 @@ func on(byDefault bool) cluster.Config {
 	return cluster.Config{ClusterMeshDefaultGlobalNamespace: byDefault}
 }
 
-// GNS-1, GNS-2 and GNS-4: the annotation decides, or else the default.
+// GNS-1, GNS-2 and GNS-4; number B19 of the contract's bgp.md, and 26 of its service-sync.md: the annotation decides, or else the default.
 func TestDecide(t *testing.T) {
 	huge := strings.Repeat("true", 50_000)
 	for value, test := range map[string]struct{ byDefault, otherwise, valid bool }{
 		"absent": {true, false, true},
-		"true":   {true, true, true}, "TRUE": {true, true, true}, "1": {true, true, true},
-		"false": {false, false, true}, "False": {false, false, true}, "0": {false, false, true},
-		"": {true, false, false}, "yes": {true, false, false}, " true": {true, false, false}, "\x00\xff": {true, false, false}, huge: {true, false, false},
+		"true":   {true, true, true}, "TRUE": {true, true, true}, "1": {false, false, false},
+		"false": {false, false, true}, "False": {false, false, true}, "0": {false, false, false},
+		"": {false, false, false}, "yes": {false, false, false}, " true": {false, false, false}, "\x00\xff": {false, false, false}, huge: {false, false, false},
 	} {
 		namespaces, err := stream.NewLocal[slim.Namespace]()
 		if err != nil {

@@ -53,7 +53,7 @@ func (r *reporter) watch(ctx context.Context) error {
 
 // check reports a Namespace when its annotation becomes invalid, or another invalid one.
 func (r *reporter) check(n *slim.Namespace) {
-	isGlobal, valid := decide(n.Annotations.Labels, r.Cluster.ClusterMeshDefaultGlobalNamespace)
+	_, valid := decide(n.Annotations.Labels, r.Cluster.ClusterMeshDefaultGlobalNamespace)
 	if valid {
 		delete(r.invalid, n.Name)
 		return
@@ -63,11 +63,10 @@ func (r *reporter) check(n *slim.Namespace) {
 		return
 	}
 	r.invalid[n.Name] = value
-	r.Log.Warn("the annotation of a Namespace is no boolean: the default decides whether it is global",
-		"namespace", n.Name, "annotation", Annotation, "value", short(value), "isGlobal", isGlobal)
+	r.Log.Warn("the annotation of a Namespace is neither true nor false: the Namespace is not global, and nothing of it is exported",
+		"namespace", n.Name, "annotation", Annotation, "value", short(value))
 	r.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: n.Name, UID: n.UID.API()}, "InvalidGlobalAnnotation", fmt.Sprintf(
-		"the annotation %s is %q, which is neither true nor false: the Namespace %s, as --clustermesh-default-global-namespace says", Annotation, short(value),
-		map[bool]string{true: "is global", false: "is not global"}[isGlobal]))
+		"the annotation %s is %q, which is neither true nor false: the Namespace is not global, and nothing of it is exported to other clusters", Annotation, short(value)))
 }
 
 // short is the beginning of a value, which may have the size of an object.
@@ -85,6 +84,6 @@ type scopeMetrics struct {
 
 func newMetrics(f metrics.Factory) *scopeMetrics {
 	return &scopeMetrics{
-		Invalid: f.In("globalnamespace").Gauge("invalid_annotations", "Namespaces whose annotation "+Annotation+" is no boolean"),
+		Invalid: f.In("globalnamespace").Gauge("invalid_annotations", "Namespaces whose annotation "+Annotation+" is neither true nor false"),
 	}
 }
