@@ -33,6 +33,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
+	"github.com/skep-operator/skep/resources/agents/agenttest"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/referencetest"
@@ -105,6 +106,7 @@ func TestInvariant8StockChart(t *testing.T) {
 				others := slices.ContainsFunc(s.Degraded, func(d degradedPart) bool { return test.away == "" || !strings.HasPrefix(d.ID, test.away) })
 				return ok && !others && (test.away == "" || len(s.Degraded) > 0)
 			})
+			o.until("an agent of the release is ready", func() bool { return c.serves(w, test.release) })
 			c.hasAllDuties(o)
 			c.isQuiet(o, idle)
 			c.probesAnswer(o)
@@ -135,6 +137,16 @@ type chart struct {
 	ports map[string]string
 	// cloud are the variables that point at a cloud.
 	cloud []string
+}
+
+// serves reports whether an agent of a release finds what it waits for and lists.
+func (c *chart) serves(w *world, of string) bool {
+	c.t.Helper()
+	missing, err := agenttest.Agent{Release: of, Config: c.config.Data}.Missing(c.t.Context(), w.dynamic)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return len(missing) == 0
 }
 
 // ec2 serves a cloud and returns the variables that point AWS' SDK at it.

@@ -103,6 +103,11 @@ func (s *takeover) isAtRest(o *operator, step string, audit *clustertest.Audit, 
 	if diff := cmp.Diff(agents, status.rows("Agents")); diff != "" {
 		s.t.Errorf("%s: the agents in the status:\n%s", step, diff)
 	}
+	for _, row := range agents {
+		if !s.chart.serves(s.world, row[0]) {
+			s.t.Errorf("%s: an agent of %s would not be ready", step, row[0])
+		}
+	}
 }
 
 // deleteAgents deletes the agents of the state, which have no release.
