@@ -32,8 +32,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 	"github.com/skep-operator/skep/resources/agents/agenttest"
+	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/referencetest"
