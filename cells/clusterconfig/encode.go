@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/kvstore"
 )
 
 // document is the value of the key. Readers ignore unknown fields.
@@ -23,20 +24,14 @@ type capabilities struct {
 	EndpointSlicesExportMode string `json:"endpointSlicesExportMode,omitempty"` // absent is none
 }
 
-// The values of endpointSlicesExportMode.
-const (
-	withSlices = "services-and-endpointslices"
-	onlySlices = "endpointslices-only"
-)
-
 // encode returns the value. haveSlices is whether the EndpointSlices of exported Services are in the kvstore.
 func encode(shared cluster.Config, haveSlices bool) ([]byte, error) {
 	d := document{shared.ClusterID, capabilities{MaxConnectedClusters: shared.MaxConnectedClusters, ServiceExportsEnabled: shared.ClusterMeshEnableMCSAPI}}
 	switch {
 	case haveSlices && shared.ExportsServices():
-		d.Capabilities.EndpointSlicesExportMode = withSlices
+		d.Capabilities.EndpointSlicesExportMode = kvstore.ServicesAndSlices
 	case haveSlices:
-		d.Capabilities.EndpointSlicesExportMode = onlySlices
+		d.Capabilities.EndpointSlicesExportMode = kvstore.SlicesAlone
 	}
 	return json.Marshal(d)
 }

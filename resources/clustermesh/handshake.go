@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/kvstore"
 )
 
 // clusterConfig is what a cluster publishes about itself.
@@ -26,17 +27,11 @@ type capabilities struct {
 	EndpointSlicesExportMode string `json:"endpointSlicesExportMode"`
 }
 
-// The modes of clusters that publish EndpointSlices.
-const (
-	servicesAndSlices = "services-and-endpointslices"
-	slicesAlone       = "endpointslices-only"
-)
-
 // knowsServiceExports reports whether the cluster writes the synced marker of service exports, whether or not it has any.
 func (c capabilities) knowsServiceExports() bool { return c.ServiceExportsEnabled != nil }
 
 // hasServices reports whether the cluster writes the keys of services.
-func (c capabilities) hasServices() bool { return c.EndpointSlicesExportMode != slicesAlone }
+func (c capabilities) hasServices() bool { return c.EndpointSlicesExportMode != kvstore.SlicesAlone }
 
 // sameReading reports whether two configurations are read in the same way.
 func (c clusterConfig) sameReading(other clusterConfig) bool {
@@ -63,7 +58,7 @@ func parseClusterConfig(value []byte, own cluster.Config) (clusterConfig, error)
 		return c, fmt.Errorf("its max-connected-clusters is %d, that of this cluster is 511: they must be equal", max(c.Capabilities.MaxConnectedClusters, 255))
 	}
 	switch mode := c.Capabilities.EndpointSlicesExportMode; mode {
-	case "", servicesAndSlices, slicesAlone:
+	case "", kvstore.ServicesAndSlices, kvstore.SlicesAlone:
 		return c, nil
 	default:
 		return c, fmt.Errorf("its mode %.64q of exporting EndpointSlices is not known", mode)

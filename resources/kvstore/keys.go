@@ -28,6 +28,13 @@ const (
 	initLockPrefix = "cilium/.initlock"
 )
 
+// What the configuration of a cluster says of the keys that have the backends of its services, in the field endpointSlicesExportMode; without
+// it they are those of services (CC-7, MESH-20).
+const (
+	ServicesAndSlices = "services-and-endpointslices"
+	SlicesAlone       = "endpointslices-only"
+)
+
 // Key joins a prefix and segments with slashes, as they are: nothing is cleaned
 // or escaped.
 func Key(prefix string, segments ...string) string {
