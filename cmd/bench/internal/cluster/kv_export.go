@@ -40,7 +40,8 @@ func (b KVBench) servicesExport() export {
 	name := func(i int) string { return fmt.Sprintf("service-%d", i) }
 	address := func(i, times int) string { return fmt.Sprintf("10.%d.%d.%d", 100+times%100, i/250, i%250+1) }
 	return export{
-		kind: "services", n: b.Services, args: []string{"--synchronize-k8s-services"},
+		// From 1.20 on each EndpointSlice has a key, too.
+		kind: "services", n: b.Services, args: []string{"--synchronize-k8s-services", "--cilium-release=1.19"},
 		prefix: "cilium/state/services/v1/" + keysOf + "/", marker: "cilium/synced/" + keysOf + "/cilium/state/services/v1",
 		prepare: func(ctx context.Context, p *plane) error {
 			_, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchSpace}}, metav1.CreateOptions{})
