@@ -78,6 +78,8 @@ func (b Bench) scenarios() []scenario {
 		{b.servicesContest(), b.recordedServices(), b.services},
 		{b.ingressesContest(), b.ingresses().recorded, b.measurePaths(b.ingresses())},
 		{b.routesContest(), b.routes().recorded, b.measurePaths(b.routes())},
+		{b.listenersContest(), nil, b.measurePaths(b.listeners())},
+		{b.definitionsContest(), nil, b.definitions},
 		{b.joiningContest(), nil, b.joining},
 		{b.taintsContest(), nil, b.taints},
 		{b.instancesContest(), nil, b.instances},

@@ -45,12 +45,17 @@ type kvScenario struct {
 
 func (b KVBench) scenarios() []kvScenario {
 	return []kvScenario{
-		{b.exportContest(b.servicesExport()), func(ctx context.Context, r record) error { return b.export(ctx, b.servicesExport(), r) }},
-		{b.exportContest(b.nodesExport()), func(ctx context.Context, r record) error { return b.export(ctx, b.nodesExport(), r) }},
+		b.exportScenario(b.servicesExport("services", b.Services, 1)),
+		b.exportScenario(b.servicesExport("backends", min(b.Services, 2000), 20)),
+		b.exportScenario(b.nodesExport()),
 		{b.collectContest(), b.collect},
 		{b.outageContest(), b.outage},
 		{b.meshContest(), b.mesh},
 	}
+}
+
+func (b KVBench) exportScenario(e export) kvScenario {
+	return kvScenario{b.exportContest(e), func(ctx context.Context, r record) error { return b.export(ctx, e, r) }}
 }
 
 // KVScenarios are the names of what can be measured.

@@ -21,6 +21,7 @@ import (
 
 // export is a duty that writes a key for each object.
 type export struct {
+	name   string // of the scenario
 	kind   string
 	n      int
 	args   []string
@@ -36,12 +37,13 @@ type export struct {
 
 const benchSpace = "bench"
 
-func (b KVBench) servicesExport() export {
+// servicesExport is Services with so many backends each.
+func (b KVBench) servicesExport(scenario string, n, backends int) export {
 	name := func(i int) string { return fmt.Sprintf("service-%d", i) }
 	address := func(i, times int) string { return fmt.Sprintf("10.%d.%d.%d", 100+times%100, i/250, i%250+1) }
 	return export{
 		// From 1.20 on each EndpointSlice has a key, too.
-		kind: "services", n: b.Services, args: []string{"--synchronize-k8s-services", "--cilium-release=1.19"},
+		name: scenario, kind: "services", n: n, args: []string{"--synchronize-k8s-services", "--cilium-release=1.19"},
 		prefix: "cilium/state/services/v1/" + keysOf + "/", marker: "cilium/synced/" + keysOf + "/cilium/state/services/v1",
 		prepare: func(ctx context.Context, p *plane) error {
 			_, err := p.core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchSpace}}, metav1.CreateOptions{})
@@ -63,16 +65,18 @@ func (b KVBench) servicesExport() export {
 			slice := &discoveryv1.EndpointSlice{
 				ObjectMeta:  metav1.ObjectMeta{Name: name(i), Labels: map[string]string{discoveryv1.LabelServiceName: name(i)}},
 				AddressType: discoveryv1.AddressTypeIPv4,
-				Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{address(i, 0)}}},
 				Ports:       []discoveryv1.EndpointPort{{Name: &port, Port: &number, Protocol: &protocol}},
+			}
+			for at := range backends {
+				slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address(i*backends+at, 0)}})
 			}
 			_, err := p.core.DiscoveryV1().EndpointSlices(benchSpace).Create(ctx, slice, metav1.CreateOptions{})
 			return err
 		},
 		change: func(ctx context.Context, p *plane, i, times int) (string, error) {
-			patch := fmt.Sprintf(`[{"op":"replace","path":"/endpoints/0/addresses/0","value":%q}]`, address(i, times))
+			patch := fmt.Sprintf(`[{"op":"replace","path":"/endpoints/0/addresses/0","value":%q}]`, address(i*backends, times))
 			_, err := p.core.DiscoveryV1().EndpointSlices(benchSpace).Patch(ctx, name(i), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
-			return `"` + address(i, times) + `"`, err
+			return `"` + address(i*backends, times) + `"`, err
 		},
 		key: func(i int) string { return "cilium/state/services/v1/" + keysOf + "/" + benchSpace + "/" + name(i) },
 	}
@@ -84,7 +88,7 @@ const maxClusterIPs = 10_000
 func (b KVBench) nodesExport() export {
 	name := func(i int) string { return fmt.Sprintf("node-%d", i) }
 	return export{
-		kind: "nodes", n: b.Nodes, args: []string{"--synchronize-k8s-nodes"}, prefix: "cilium/state/nodes/v1/" + keysOf + "/",
+		name: "nodes", kind: "nodes", n: b.Nodes, args: []string{"--synchronize-k8s-nodes"}, prefix: "cilium/state/nodes/v1/" + keysOf + "/",
 		prepare: func(ctx context.Context, p *plane) error {
 			o, err := b.run(ctx, p, "registrar", raised...) // registers the CRDs
 			if err != nil {
@@ -134,7 +138,7 @@ const (
 
 func (b KVBench) exportContest(e export) contest.Contest {
 	return contest.Contest{
-		Name: e.kind, Title: fmt.Sprintf("%d %s written to etcd", e.n, e.kind),
+		Name: e.name, Title: fmt.Sprintf("%d %s written to etcd", e.n, e.kind),
 		Note: "The objects exist before the operator starts, and etcd is empty. etcd's own client puts the same keys on the same etcd, by 32 workers; its change of one object " +
 			"is the same request to the API server, and then one put. Times of changes begin before the request to the API server.",
 		Contestants: kvContestants,

@@ -52,6 +52,11 @@ var definitionKind = schema.GroupVersionResource{Group: "apiextensions.k8s.io", 
 
 // prepareGateway defines the Gateway API, and makes the Gateway of the routes.
 func prepareGateway(ctx context.Context, p *plane) error {
+	return prepareGatewayOf(ctx, p, map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP"})
+}
+
+// prepareGatewayOf makes the Gateway with these listeners.
+func prepareGatewayOf(ctx context.Context, p *plane, listeners ...any) error {
 	plurals := []string{"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants"}
 	definitions, err := gatewayapi.Definitions(ctx, "standard", plurals...)
 	if err != nil {
@@ -74,7 +79,7 @@ func prepareGateway(ctx context.Context, p *plane) error {
 	}
 	gateway := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": map[string]any{"name": "bench"},
-		"spec": map[string]any{"gatewayClassName": "bench", "listeners": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "HTTP"}}},
+		"spec": map[string]any{"gatewayClassName": "bench", "listeners": listeners},
 	}}
 	_, err = p.client.Resource(gatewayAPI("gateways")).Namespace(pathNamespace).Create(ctx, gateway, metav1.CreateOptions{})
 	return err
