@@ -23,7 +23,7 @@ const (
 func (b KVBench) outageExport() export {
 	e := b.nodesExport()
 	if b.OutageOf == "services" {
-		e = b.servicesExport()
+		e = b.servicesExport("services", b.Services, 1)
 	}
 	e.n = b.OutageKeys
 	return e
