@@ -88,6 +88,7 @@ func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (v
 	without, _ := json.Marshal(v) // maps of strings and numbers always have JSON
 	b := newBackends(shared.Release, kvstore.MaxValue-len(without)-len(`"hostnames":{},"zones":{},`))
 	b.add(of, c, &out)
+	b.addZones(&out)
 	v.Backends, v.Zones = b.ports, b.zones
 	if len(b.hostnames) > 0 || !release.ZonesOfBackends.In(shared.Release) {
 		v.Hostnames = &b.hostnames
@@ -130,7 +131,14 @@ type backends struct {
 	ports     map[string]portMap
 	hostnames map[string]string
 	zones     map[string]*zone
+	inZones   []inZone // in order
 	left      int
+}
+
+// inZone is a backend and its zone.
+type inZone struct {
+	ip   string
+	zone *zone
 }
 
 func newBackends(of release.Release, left int) *backends {
@@ -187,8 +195,17 @@ func (b *backends) describe(ip string, e found, out *leftOut) {
 	if e.hostname != "" && b.hostnames[ip] != e.hostname && !set(b, b.hostnames, ip, e.hostname) {
 		out.beyond.hostnames++
 	}
-	if e.zone != nil && release.ZonesOfBackends.In(b.of) && !set(b, b.zones, ip, e.zone) {
-		out.beyond.zones++
+	if e.zone != nil && release.ZonesOfBackends.In(b.of) {
+		b.inZones = append(b.inZones, inZone{ip, e.zone})
+	}
+}
+
+// addZones adds the zones of backends in what all else has left.
+func (b *backends) addZones(out *leftOut) {
+	for _, z := range b.inZones {
+		if !set(b, b.zones, z.ip, z.zone) {
+			out.beyond.zones++
+		}
 	}
 }
 
