@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,9 +139,10 @@ func TestStaticIPsAtOnce(t *testing.T) {
 // faster.
 func TestStaticIPOfAnEarlierAttempt(t *testing.T) {
 	c := region("m5.large", "i-1", "i-2")
-	lost := true
+	var lost atomic.Bool
+	lost.Store(true)
 	c.Fault = func(operation string, _ map[string]string) (f ec2test.Fault) {
-		f.Lose = operation == "AssociateAddress" && lost
+		f.Lose = operation == "AssociateAddress" && lost.Load()
 		return f
 	}
 	c.AllocateAddress("eipalloc-1", "198.51.100.1", staticTags)
@@ -150,7 +152,7 @@ func TestStaticIPOfAnEarlierAttempt(t *testing.T) {
 	if ip, err := s.AssignStaticIP(s.ctx(), n, before); err == nil {
 		t.Fatalf("%s, and the answer was lost", ip)
 	}
-	lost = false
+	lost.Store(false)
 	if ip, err := s.AssignStaticIP(s.ctx(), n, before); ip != "198.51.100.1" || err != nil {
 		t.Errorf("%s, %v", ip, err)
 	}
