@@ -341,14 +341,14 @@ func TestValuesOfTheLargestObjects(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*corev1.Service)
 		slices []func(*discoveryv1.EndpointSlice)
-		want   [4]bool // backends, hostnames, ports, labels
+		want   [5]bool // backends, hostnames, zones, ports, labels
 		full   bool
 	}{
-		"ports":            {manyPorts, nil, [4]bool{false, false, true, false}, false},
-		"labels":           {manyLabels, nil, [4]bool{false, false, false, true}, false},
-		"hostnames":        {nil, []func(*discoveryv1.EndpointSlice){manyHosts}, [4]bool{true, true, false, false}, true},
-		"longer hostnames": {nil, []func(*discoveryv1.EndpointSlice){fewHosts(12, "echo-a"), fewHosts(63, "echo-b")}, [4]bool{false, true, false, false}, true},
-		"all":              {func(s *corev1.Service) { manyPorts(s); manyLabels(s) }, []func(*discoveryv1.EndpointSlice){manyHosts}, [4]bool{true, true, true, true}, true},
+		"ports":            {manyPorts, nil, [5]bool{false, false, false, true, false}, false},
+		"labels":           {manyLabels, nil, [5]bool{false, false, false, false, true}, false},
+		"hostnames":        {nil, []func(*discoveryv1.EndpointSlice){manyHosts}, [5]bool{true, true, false, false, false}, true},
+		"longer hostnames": {nil, []func(*discoveryv1.EndpointSlice){fewHosts(12, "echo-a"), fewHosts(63, "echo-b")}, [5]bool{false, true, false, false, false}, true},
+		"all":              {func(s *corev1.Service) { manyPorts(s); manyLabels(s) }, []func(*discoveryv1.EndpointSlice){manyHosts}, [5]bool{true, true, false, true, true}, true},
 	} {
 		var of []*endpointSlice
 		for _, change := range c.slices {

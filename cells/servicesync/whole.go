@@ -25,8 +25,8 @@ type wholeSlice struct {
 	Endpoints   []wholeEndpoint `json:"endpoints"` // nil after Trim
 	Ports       []port          `json:"ports"`     // nil after Trim
 
-	of   slim.String // its Service
-	text string      // compressed
+	of   slim.String `json:"-"` // its Service
+	text string      `json:"-"` // compressed
 }
 
 type wholeMeta struct {

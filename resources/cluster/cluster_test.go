@@ -108,6 +108,7 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 	want := map[string]string{
 		"clustermesh-enable-mcs-api":               "bool false",
 		"clustermesh-default-global-namespace":     "bool true",
+		"clustermesh-service-v2":                   "string prefer-legacy",
 		"cluster-name":                             "string default",
 		"cluster-id":                               "uint32 0",
 		"max-connected-clusters":                   "uint32 255",
@@ -142,7 +143,7 @@ func TestFlagsAreThoseOfTheContract(t *testing.T) {
 		t.Error(diff)
 	}
 	wantHidden := []string{
-		"disable-endpoint-crd", "enable-bgp-control-plane", "enable-cilium-clusterwide-network-policy", "enable-cilium-network-policy",
+		"clustermesh-service-v2", "disable-endpoint-crd", "enable-bgp-control-plane", "enable-cilium-clusterwide-network-policy", "enable-cilium-network-policy",
 		"enable-ciliumnode-crd", "enable-envoy-config", "enable-ipsec", "enable-k8s-cluster-network-policy", "enable-k8s-networkpolicy", "enable-l2-announcements",
 		"enable-node-port", "enable-policy", "enable-wireguard",
 	}
