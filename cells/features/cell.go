@@ -15,6 +15,7 @@ import (
 var Cell = cell.Module("features", "Reports to Prometheus which features are enabled",
 	cell.Metrics(newMetrics),
 	cell.Hook("report", newReport),
+	cell.Job("kubernetes", newVersionJob),
 )
 
 func newReport(m *featureMetrics, source graph.Source) lifecycle.Hook {

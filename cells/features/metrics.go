@@ -17,9 +17,13 @@ type featureMetrics struct {
 	L7Traffic  prometheus.Gauge
 	LBIPAM     prometheus.Gauge
 	NodeIPAM   prometheus.Gauge
+
+	// Kubernetes is 1 for the version of the API server, once it is known.
+	Kubernetes *prometheus.GaugeVec
 }
 
 func newMetrics(f metrics.Factory) *featureMetrics {
+	controlPlane := f.In("feature_controlplane")
 	f = f.In("feature_adv_connect_and_lb")
 	return &featureMetrics{
 		GatewayAPI: f.Gauge("gateway_api_enabled", "1 if Gateways are served"),
@@ -27,6 +31,7 @@ func newMetrics(f metrics.Factory) *featureMetrics {
 		L7Traffic:  f.Gauge("l7_aware_traffic_management_enabled", "1 if Envoy balances requests of annotated Services"),
 		LBIPAM:     f.Gauge("lb_ipam_enabled", "1 if Services get addresses of pools"),
 		NodeIPAM:   f.Gauge("node_ipam_enabled", "1 if Services get addresses of nodes"),
+		Kubernetes: controlPlane.GaugeVec("kubernetes_version", "1 for the version of the API server", "version"),
 	}
 }
 

@@ -124,6 +124,10 @@ func TestMetricsTLS(t *testing.T) {
 	if s := o.status("metrics.tls"); s.Level != health.Degraded || !strings.Contains(s.Error, "tls.crt: no such file") {
 		t.Errorf("without files: %+v", s)
 	}
+	reads, failures := o.sample("certwatcher_read_certificate_total"), o.sample("certwatcher_read_certificate_errors_total")
+	if reads == 0 || failures != reads {
+		t.Errorf("without files: %v reads, of which %v failed", reads, failures)
+	}
 	url := "https://" + o.address("metrics") + "/metrics"
 	var served string
 	ask := func(certs ...tls.Certificate) error {
@@ -155,6 +159,9 @@ func TestMetricsTLS(t *testing.T) {
 	if s := o.status("metrics.tls"); s.Level != health.OK {
 		t.Errorf("once the files are there: %+v", s)
 	}
+	if n := o.sample("certwatcher_read_certificate_total"); n != reads+2 || o.sample("certwatcher_read_certificate_errors_total") != failures+1 {
+		t.Errorf("%v reads after a connection that failed and one that did not, and %v before", n, reads)
+	}
 	if err := ask(); err == nil {
 		t.Error("a client without a certificate is served")
 	}
@@ -184,6 +191,22 @@ func TestTLSNeedsFiles(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "needs --operator-prometheus-tls-cert-file and --operator-prometheus-tls-key-file") {
 		t.Errorf("accepted: %v", err)
 	}
+}
+
+// sample is the value of a counter without labels.
+func (o *operator) sample(name string) float64 {
+	o.t.Helper()
+	var samples []api.Sample
+	if err := json.Unmarshal([]byte(o.get("/v1/metrics").body), &samples); err != nil {
+		o.t.Fatal(err)
+	}
+	for _, s := range samples {
+		if s.Name == name {
+			return s.Value
+		}
+	}
+	o.t.Fatalf("there is no sample of %s", name)
+	return 0
 }
 
 // The job runs where there is a configuration that can change, and not elsewhere.

@@ -184,7 +184,7 @@ func TestEveryServerHasLimits(t *testing.T) {
 	c.EnableMetrics, c.OperatorPprof = true, true
 	for name, hook := range map[string]any{
 		"api":     api.New(c.apiConfig, true, api.NewCheck(api.CheckParams{}), status.New(status.Params{}), log, h),
-		"metrics": prometheus.NewServer(c.prometheusConfig, metrics.NewRegistry(), log, h),
+		"metrics": prometheus.NewServer(c.prometheusConfig, prometheus.NewMetrics(metrics.Factory{}), metrics.NewRegistry(), log, h),
 		"pprof":   debug.NewPprof(c.pprofConfig, log, h),
 		"socket":  status.NewSocket(c.socketConfig, status.New(status.Params{}), log, h),
 	} {

@@ -62,6 +62,9 @@ type params struct {
 	Handover leading.Handover
 	Deps     reconcile.Deps
 	Metrics  *ipamMetrics
+	Deficit  *deficitMetrics
+	Sync     *syncMetrics
+	Resync   *resyncMetrics
 	Health   health.Reporter
 	Log      *slog.Logger
 }
@@ -94,8 +97,11 @@ func newController(p params) *controller {
 	c.cloud = newCloudState(p.Provider, func() time.Time { return c.now() })
 	c.open = sync.OnceFunc(func() { close(c.opened) })
 	c.start = sync.OnceFunc(func() { close(c.started) })
-	c.queue = reconcile.NewQueue(p.Deps, "allocate", c.reconcile, reconcile.Workers(max(1, p.Config.ParallelAllocWorkers)), reconcile.AwaitReady(await(c.started)))
-	c.reads = reconcile.NewQueue(p.Deps, "read", c.read, reconcile.Workers(1), reconcile.Backoff(time.Second, readInterval), reconcile.HonorBackoff(), reconcile.AwaitReady(await(c.opened)))
+	// An attempt changes the cloud for a node and writes its CiliumNode, which the originals do one after the other.
+	c.queue = reconcile.NewQueue(p.Deps, "allocate", c.reconcile, reconcile.Workers(max(1, p.Config.ParallelAllocWorkers)), reconcile.AwaitReady(await(c.started)),
+		reconcile.CountedAs((*reconcile.DutyMetrics)(p.Deficit), (*reconcile.DutyMetrics)(p.Sync)))
+	c.reads = reconcile.NewQueue(p.Deps, "read", c.read, reconcile.Workers(1), reconcile.Backoff(time.Second, readInterval), reconcile.HonorBackoff(), reconcile.AwaitReady(await(c.opened)),
+		reconcile.CountedAs((*reconcile.DutyMetrics)(p.Resync)))
 	return c
 }
 

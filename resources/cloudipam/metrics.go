@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -62,6 +63,25 @@ func newMetrics(f metrics.Factory) *ipamMetrics {
 		ReleaseDuration:    f.HistogramVec("release_duration_seconds", "How long it took to release addresses", seconds, "type", "status", "subnet_id"),
 		ReadDuration:       f.HistogramVec("background_sync_duration_seconds", "How long reads of the cloud took", seconds, "status"),
 	}
+}
+
+// Work of the queues, by the names that the originals have for their triggers.
+type (
+	deficitMetrics reconcile.DutyMetrics
+	syncMetrics    reconcile.DutyMetrics
+	resyncMetrics  reconcile.DutyMetrics
+)
+
+func newDeficitMetrics(f metrics.Factory) *deficitMetrics {
+	return (*deficitMetrics)(reconcile.NewDutyMetrics(f.In("ipam"), "deficit_resolver", "Bringing the addresses of a node, and its CiliumNode, to what they should be"))
+}
+
+func newSyncMetrics(f metrics.Factory) *syncMetrics {
+	return (*syncMetrics)(reconcile.NewDutyMetrics(f.In("ipam"), "k8s_sync", "Bringing a CiliumNode to what it should be"))
+}
+
+func newResyncMetrics(f metrics.Factory) *resyncMetrics {
+	return (*resyncMetrics)(reconcile.NewDutyMetrics(f.In("ipam"), "resync", "Reading the cloud, or some of its instances"))
 }
 
 // Types of allocation_duration_seconds and release_duration_seconds.

@@ -132,6 +132,12 @@ func TestServerNodesGetAddresses(t *testing.T) {
 		return o.Metric("ipam_nodes", "total") == 2 && o.Metric("ipam_nodes", "in-deficit") == 0 && o.Metric("ipam_ips", "available") == 18 &&
 			o.Metric("ipam_ip_allocation_ops", "subnet-1") == 18 && o.Metric("ipam_needed_ips", "b") == 0
 	})
+	for _, duty := range []string{"ipam_deficit_resolver_", "ipam_k8s_sync_", "ipam_resync_"} {
+		of := func(what string) float64 { return o.Metric(duty + what) }
+		operatortest.Eventually(t, duty+"… has metrics", func() bool {
+			return of("latency_seconds") >= 1 && of("duration_seconds") >= of("latency_seconds") && of("queued_total") >= of("latency_seconds") && of("folds") >= 1
+		})
+	}
 	s.env.CheckHealthy(o)
 	o.Stop()
 

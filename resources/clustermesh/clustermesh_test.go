@@ -115,9 +115,16 @@ func TestCacheTTL(t *testing.T) {
 	w.file("a", a.ProxyEndpoints()[0])
 	w.start("--clustermesh-cache-ttl=1s")
 	w.awaitBackends("a", "10.2.0.1")
+	revocations := func(n float64) func() bool {
+		return func() bool {
+			return len(w.Samples("clustermesh_remote_cluster_cache_revocations")) == 1 && w.Metric("clustermesh_remote_cluster_cache_revocations", "a") == n
+		}
+	}
+	w.eventually("nothing was forgotten yet", revocations(0))
 	proxy.Refuse(t)
 	proxy.Cut(t)
 	w.awaitBackends("a", "absent")
+	w.eventually("that it was forgotten is counted", revocations(1))
 	proxy.Heal(t)
 	a.mark(kvstore.ServicesPrefix)
 	w.awaitBackends("a", "10.2.0.1")

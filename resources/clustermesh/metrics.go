@@ -22,7 +22,7 @@ type meshMetrics struct {
 	LeftOut     *prometheus.GaugeVec
 
 	// Those of 1.19 and 1.20, of each cluster.
-	RemoteServices, RemoteExports *prometheus.GaugeVec
+	RemoteServices, RemoteExports, Revocations *prometheus.GaugeVec
 }
 
 func newMetrics(f metrics.Factory) *meshMetrics {
@@ -39,6 +39,7 @@ func newMetrics(f metrics.Factory) *meshMetrics {
 
 		RemoteServices: f.GaugeVec("remote_cluster_services", "Global services of a remote cluster", "target_cluster"),
 		RemoteExports:  f.GaugeVec("remote_cluster_service_exports", "Services that a remote cluster exports by the multi-cluster services API", "target_cluster"),
+		Revocations:    f.GaugeVec("remote_cluster_cache_revocations", "How often what is known of a remote cluster was forgotten, as it was unreachable for longer than --clustermesh-cache-ttl, in this term", "target_cluster"),
 	}
 }
 
@@ -48,7 +49,7 @@ func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	numberOfServices, services := r.mesh.Services.count(r.name)
 	numberOfExports, exports := r.mesh.ServiceExports.count(r.name)
 	r.mu.Lock()
-	failures, last := r.status.failures, r.status.lastFailure
+	failures, last, revocations := r.status.failures, r.status.lastFailure, r.status.revocations
 	r.mu.Unlock()
 	m.Ready.WithLabelValues(of...).Set(map[bool]float64{true: 1}[ready])
 	m.Failures.WithLabelValues(of...).Set(float64(failures))
@@ -61,6 +62,7 @@ func (m *meshMetrics) report(source []string, r *remote, ready bool) {
 	m.Exports.WithLabelValues(source[0]).Set(float64(len(r.mesh.ServiceExports.Keys())))
 	m.RemoteServices.WithLabelValues(r.name).Set(float64(numberOfServices))
 	m.RemoteExports.WithLabelValues(r.name).Set(float64(numberOfExports))
+	m.Revocations.WithLabelValues(r.name).Set(float64(revocations))
 	m.Unreadable.WithLabelValues(source[0], r.name).Set(float64(services + exports))
 	m.LeftOut.WithLabelValues(source[0], r.name).Set(float64(r.leftOut()))
 }
@@ -73,6 +75,7 @@ func (m *meshMetrics) forget(source []string, name string) {
 	}
 	m.Unreadable.DeleteLabelValues(source[0], name)
 	m.LeftOut.DeleteLabelValues(source[0], name)
-	m.RemoteServices.DeleteLabelValues(name)
-	m.RemoteExports.DeleteLabelValues(name)
+	for _, v := range []*prometheus.GaugeVec{m.RemoteServices, m.RemoteExports, m.Revocations} {
+		v.DeleteLabelValues(name)
+	}
 }

@@ -40,6 +40,7 @@ type remoteStatus struct {
 	problem     error          // that keeps the cluster from being read
 	unreachable time.Time      // since when; zero while it is reachable
 	expired     bool           // what was known of it is forgotten
+	revocations int            // how often that happened
 	failures    int
 	lastFailure time.Time
 	late        bool // it was reported that it is not read in time
@@ -266,6 +267,7 @@ func (r *remote) observe(etcd kvstore.Status, now time.Time) {
 	expires := ttl > 0 && !s.expired && !s.unreachable.IsZero() && now.Sub(s.unreachable) >= ttl
 	if expires {
 		s.expired = true
+		s.revocations++
 		r.endSession()
 	}
 	r.mu.Unlock()

@@ -85,13 +85,13 @@ var ErrNoCause = errors.New("a write without a cause: write through resources/re
 func (d *moduleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	d.asked.check(d.module, req)
 	if d.plan == nil || !mutates(req) {
-		if err := d.limiter.Wait(req.Context(), d.module); err != nil {
+		if err := d.awaitTurn(req); err != nil {
 			return refuse(req, err)
 		}
 	}
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", d.agent+" ("+d.module+")")
-	began := time.Now()
+	began, host := time.Now(), d.servers.url().Host
 	var resp *http.Response
 	var err error
 	if mutates(req) {
@@ -101,8 +101,15 @@ func (d *moduleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err = verified(req, resp, err)
 	}
 	hidePauses(req, resp)
-	d.metrics.requested(d.module, req.Method, resp, time.Since(began))
+	d.metrics.requested(d.module, host, req, resp, time.Since(began))
 	return resp, err
+}
+
+// awaitTurn waits until the rate limit allows a request.
+func (d *moduleTransport) awaitTurn(req *http.Request) error {
+	began := time.Now()
+	defer func() { d.metrics.Throttled.Observe(time.Since(began).Seconds()) }()
+	return d.limiter.Wait(req.Context(), d.module)
 }
 
 func (d *moduleTransport) write(req *http.Request) (*http.Response, error) {

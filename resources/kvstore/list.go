@@ -43,9 +43,9 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 var errStopped = errors.New("the consumer stopped")
 
 // pages reads a prefix page by page, all pages at the revision of the first, which is
-// at least atLeast: if a member lags behind, the read is repeated with a quorum. started
-// is called after the first page.
-func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string, o listOptions, atLeast int64, started func(), each func(Entry) bool) (revision int64, err error) {
+// at least atLeast: if a member lags behind, the read is repeated with a quorum. arrived
+// is called after each page, before its entries.
+func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string, o listOptions, atLeast int64, arrived func(), each func(Entry) bool) (revision int64, err error) {
 	options := []clientv3.OpOption{clientv3.WithRange(clientv3.GetPrefixRangeEnd(prefix))}
 	if o.keysOnly {
 		options = append(options, clientv3.WithKeysOnly())
@@ -58,9 +58,9 @@ func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string
 	if err != nil {
 		return 0, err
 	}
-	started()
 	revision = resp.Header.Revision
 	for {
+		arrived()
 		for _, kv := range resp.Kvs {
 			if !each(entryOf(kv)) {
 				return revision, errStopped

@@ -17,6 +17,7 @@ type storeMetrics struct {
 	LeasesLost   prometheus.Counter
 	Uncaused     prometheus.Counter
 	Relists      *prometheus.CounterVec
+	EventsQueued *prometheus.HistogramVec
 
 	SyncQueue   *prometheus.GaugeVec
 	SyncErrors  *prometheus.CounterVec
@@ -43,6 +44,7 @@ func newMetrics() *storeMetrics {
 		LeasesLost:   prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "kvstore_leases_lost_total", Help: "Leases that expired or were revoked while in use"}),
 		Uncaused:     prometheus.NewCounter(prometheus.CounterOpts{Namespace: ns, Name: "kvstore_writes_without_cause_total", Help: "Writes without a cause in their context; always a defect"}),
 		Relists:      counter("kvstore_relists_total", "Listings repeated by a watch", "scope"),
+		EventsQueued: histogram("kvstore_events_queue_seconds", "How long the changes of a watch waited until its consumer was done with those before", "scope", "action"),
 		SyncQueue:    gauge("kvstore_sync_queue_size", "Keys waiting to be written or deleted", "scope", "source_cluster"),
 		SyncErrors:   counter("kvstore_sync_errors_total", "Failed attempts to write or delete a key", "scope", "source_cluster"),
 		InitialSync:  gauge("kvstore_initial_sync_completed", "1 once the initial keys are written or read", "scope", "source_cluster", "action"),

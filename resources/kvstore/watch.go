@@ -55,6 +55,7 @@ type watch struct {
 	listed         bool             // delivered is complete as of revision
 	synced         bool             // Synced is delivered
 
+	arrived time.Time // when what is delivered came from etcd
 	backoff wait.Backoff
 	failing bool
 }
@@ -107,11 +108,15 @@ func (w *watch) list(ctx context.Context, replaced <-chan struct{}) error {
 	if err != nil {
 		return err
 	}
-	release = sync.OnceFunc(release) // the consumer may need the limiter itself
+	release = sync.OnceFunc(release)
 	defer release()
+	arrived := func() {
+		release() // the consumer may need the limiter itself
+		w.arrived = time.Now()
+	}
 	w.dryRunPosition = w.interceptor.overlay.position()
 	present := make(map[string]struct{}, len(w.delivered))
-	revision, err := w.pages(clientv3.WithRequireLeader(ctx), etcd, w.prefix, listOptions{}, w.revision, release, func(e Entry) bool {
+	revision, err := w.pages(clientv3.WithRequireLeader(ctx), etcd, w.prefix, listOptions{}, w.revision, arrived, func(e Entry) bool {
 		present[e.Key] = struct{}{}
 		return w.upsert(e)
 	})
@@ -159,13 +164,14 @@ func (w *watch) watchChanges(ctx context.Context, replaced <-chan struct{}) erro
 	}
 	release() // only the start of a watch is limited
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	changes := etcd.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.revision+1), clientv3.WithProgressNotify())
+	changes, ended := stamped(ctx, etcd.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.revision+1), clientv3.WithProgressNotify()))
+	defer func() { cancel(); <-ended }()
 	for {
 		select {
 		case <-replaced:
 			return errRestored
 		case <-w.interceptor.overlay.changedSince(w.dryRunPosition):
+			w.arrived = time.Now()
 			if !w.deliverPlanned() {
 				return errStopped
 			}
@@ -176,7 +182,8 @@ func (w *watch) watchChanges(ctx context.Context, replaced <-chan struct{}) erro
 			if err := resp.Err(); err != nil {
 				return w.wrapError("watch", w.prefix, err)
 			}
-			if err := w.handleResponse(resp); err != nil {
+			w.arrived = resp.at
+			if err := w.handleResponse(resp.WatchResponse); err != nil {
 				return err
 			}
 			w.markHealthy()
@@ -231,6 +238,11 @@ func (w *watch) upsert(e Entry) bool {
 	if w.delivered[e.Key] == e.ModRevision {
 		return true // unchanged since it was delivered
 	}
+	action := actionCreate
+	if _, known := w.delivered[e.Key]; known {
+		action = actionModify
+	}
+	w.observeWait(action)
 	w.delivered[e.Key] = e.ModRevision
 	return w.yield(Event{Upsert, e})
 }
@@ -239,6 +251,7 @@ func (w *watch) delete(key string, revision int64) bool {
 	if _, ok := w.delivered[key]; !ok {
 		return true
 	}
+	w.observeWait(actionDelete)
 	delete(w.delivered, key)
 	return w.yield(Event{Delete, Entry{Key: key, ModRevision: revision}})
 }

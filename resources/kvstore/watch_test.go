@@ -10,8 +10,13 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/skep-operator/skep/resources/clustertest"
@@ -180,6 +185,17 @@ func TestWatchSurvives(t *testing.T) {
 	if !slices.Contains(v.events, "delete p/X") {
 		t.Error("the deletion of X was not delivered")
 	}
+	measured := uint64(0)
+	for _, action := range []string{"create", "modify", "delete"} {
+		n := sampleCount(t, r.metrics.EventsQueued, keyClass("p/"), action)
+		if n == 0 {
+			t.Errorf("no wait of a change is measured that is a %s", action)
+		}
+		measured += n
+	}
+	if measured != uint64(len(v.events)-v.synced) {
+		t.Errorf("the waits of %d changes are measured, of %d", measured, len(v.events)-v.synced)
+	}
 }
 
 // KV-W3: while a consumer is busy, nothing is lost.
@@ -195,6 +211,56 @@ func TestWatchWaitsForItsConsumer(t *testing.T) {
 	close(v.hold)
 	eventually(t, "the view is right", func() bool { return v.equals(t, etcd, "p/") })
 	v.complain(t)
+}
+
+// Metrics have how long changes wait for a consumer that is busy with those before, by what they are.
+func TestWaitOfChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		from := make(chan clientv3.WatchResponse)
+		changes, ended := stamped(ctx, from)
+		put := func(key string, revision int64) *clientv3.Event {
+			return &clientv3.Event{Type: clientv3.EventTypePut, Kv: &mvccpb.KeyValue{Key: []byte(key), ModRevision: revision}}
+		}
+		from <- clientv3.WatchResponse{Events: []*clientv3.Event{put("cilium/state/nodes/v1/a", 1), put("cilium/state/nodes/v1/b", 2)}}
+		time.Sleep(time.Second) // in the bubble: the consumer is busy
+		from <- clientv3.WatchResponse{Events: []*clientv3.Event{put("cilium/state/nodes/v1/a", 3), {Type: clientv3.EventTypeDelete, Kv: put("cilium/state/nodes/v1/b", 4).Kv}}}
+		close(from)
+
+		w := &watch{client: &client{&conn{metrics: newMetrics(), interceptor: &interceptor{}}, "test"}, prefix: "cilium/state/nodes/v1/", delivered: map[string]int64{}}
+		w.yield = func(Event) bool { time.Sleep(10 * time.Second); return true } // the work of the consumer, in the bubble
+		for resp := range changes {
+			w.arrived = resp.at
+			check(t, w.handleResponse(resp.WatchResponse))
+		}
+		<-ended
+		for action, want := range map[string]struct {
+			n   uint64
+			sum float64
+		}{"create": {2, 1 + 11}, "modify": {1, 20}, "delete": {1, 30}} {
+			var m dto.Metric
+			check(t, w.metrics.EventsQueued.WithLabelValues("nodes/v1", action).(prometheus.Metric).Write(&m))
+			if h := m.GetHistogram(); h.GetSampleCount() != want.n || h.GetSampleSum() != want.sum {
+				t.Errorf("%s: %d changes waited %v s, want %+v", action, h.GetSampleCount(), h.GetSampleSum(), want)
+			}
+		}
+	})
+}
+
+// A queue of changes ends with its watch, also when nothing receives from it.
+func TestQueueOfChangesEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		from := make(chan clientv3.WatchResponse)
+		changes, ended := stamped(ctx, from)
+		from <- clientv3.WatchResponse{}
+		cancel()
+		<-ended
+		if _, open := <-changes; open {
+			t.Error("it is open")
+		}
+	})
 }
 
 // KV-O2: a consumer may write from within the loop, even when one request at a time is

@@ -48,6 +48,7 @@ type Queue[K comparable] struct {
 	limiter    workqueue.TypedRateLimiter[K]
 	preStart   []K // added before
 	triggers   map[K][]k8s.Trigger
+	requests   requests[K]
 	failing    failures[K]
 	dryRun     dryRunState[K]
 	missingJob missingJob
@@ -73,6 +74,7 @@ type options struct {
 	plan           *dryrun.Plan
 	metrics        *queueMetrics
 	countRuns      bool
+	duties         []*DutyMetrics
 }
 
 // Option changes a queue.
@@ -109,7 +111,7 @@ func NewQueue[K comparable](s Deps, rule string, do func(context.Context, K) err
 	o.health, o.countRuns = o.health.Child("loop-"+dashed), s.config.selects(name)
 	q := &Queue[K]{
 		rule: s.Module.ID + " " + rule, name: name, do: do, options: o, panics: s.RuleOf(rule),
-		triggers: map[K][]k8s.Trigger{}, failing: newFailures[K](),
+		triggers: map[K][]k8s.Trigger{}, requests: newRequests[K](o.duties), failing: newFailures[K](),
 		dryRun:   dryRunState[K]{requeues: map[K]requeue{}},
 		attempts: inflight.New(o.health, o.log, s.Module.ID+" "+rule), awaited: map[<-chan struct{}]bool{},
 	}
@@ -140,6 +142,7 @@ func (q *Queue[K]) Add(key K, triggers ...k8s.Trigger) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.triggers[key] = last(slices.Concat(q.triggers[key], triggers))
+	q.requests.added(key)
 	if f, fails := q.failing.keys[key]; fails && (q.options.honorBackoff || !f.until.IsZero()) {
 		return // a retry is scheduled
 	}
@@ -267,6 +270,7 @@ func (q *Queue[K]) processNext(ctx context.Context, queue workqueue.TypedRateLim
 	attempt := q.startAttempt(key)
 	defer attempt.finish()
 	defer q.attempts.Begin(key)()
+	defer q.requests.ended(time.Now())
 	err := q.panics.Run(key, func() error { return q.doLimited(attempt.withContext(k8s.WithCause(ctx, cause)), key) })
 	again := new(requeueError)
 	if ctx.Err() == nil {
@@ -311,7 +315,9 @@ func (q *Queue[K]) popTriggers(key K) (triggers []k8s.Trigger, due bool) {
 			return nil, false
 		}
 	}
-	triggers, due = q.triggers[key]
+	if triggers, due = q.triggers[key]; due {
+		q.requests.begun(key)
+	}
 	delete(q.triggers, key)
 	if len(q.triggers) == 0 { // a map keeps the size that it had when all objects arrived
 		q.triggers = map[K][]k8s.Trigger{}

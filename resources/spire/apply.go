@@ -128,8 +128,8 @@ func (r *Registrar[K]) confirm(ctx context.Context, stale []K) ([]K, error) {
 	return confirmed, nil
 }
 
-// recordCreated records what became of a creation. One that has existed already is as good.
-func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) {
+// recordCreated records what became of a creation, and reports whether there is the entry. One that has existed already is as good.
+func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) (made bool) {
 	path := r.server.kind.Path(k)
 	switch {
 	case result.Code != codes.OK && result.Code != codes.AlreadyExists:
@@ -145,14 +145,17 @@ func (r *Registrar[K]) recordCreated(k K, result entryapi.Result) {
 		r.at[k] = []string{result.Entry.ID}
 		delete(r.refused, k)
 		delete(r.deleted, k)
+		made = true
 	}
+	return made
 }
 
-func (r *Registrar[K]) recordRemoved(removed removal[K], result entryapi.Result) {
+// recordRemoved records what became of a deletion, and reports whether the entry is gone.
+func (r *Registrar[K]) recordRemoved(removed removal[K], result entryapi.Result) (made bool) {
 	k := removed.key
 	if result.Code != codes.OK && result.Code != codes.NotFound {
 		r.refuse(k, fmt.Errorf("deleting the entry of %s: %s: %s", r.server.kind.Path(k), result.Code, result.Message))
-		return
+		return false
 	}
 	r.number.n--
 	if r.at[k] = slices.DeleteFunc(r.at[k], func(id string) bool { return id == removed.entry }); len(r.at[k]) == 0 {
@@ -162,6 +165,7 @@ func (r *Registrar[K]) recordRemoved(removed removal[K], result entryapi.Result)
 			r.deleted[k] = true
 		}
 	}
+	return true
 }
 
 func (r *Registrar[K]) refuse(k K, err error) {

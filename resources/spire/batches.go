@@ -108,10 +108,10 @@ func (r *Registrar[K]) record(b *batch[K]) {
 		delete(r.late, k)
 	}
 	for i, k := range b.create {
-		r.recordCreated(k, b.results[i])
+		r.metrics.count(methodUpsert, r.recordCreated(k, b.results[i]))
 	}
 	for i, removal := range b.remove {
-		r.recordRemoved(removal, b.results[i])
+		r.metrics.count(methodDelete, r.recordRemoved(removal, b.results[i]))
 	}
 }
 
@@ -129,6 +129,10 @@ func (r *Registrar[K]) recordUnanswered(b *batch[K]) []K {
 	r.unanswered = true
 	for _, k := range b.create {
 		delete(r.deleted, k) // if it is there, it is our own
+		r.metrics.count(methodUpsert, false)
+	}
+	for range b.remove {
+		r.metrics.count(methodDelete, false)
 	}
 	keys := b.keys()
 	switch {

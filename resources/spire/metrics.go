@@ -22,6 +22,25 @@ func newMetrics(f metrics.Factory) *serverMetrics {
 type EntryMetrics struct {
 	Entries  *prometheus.GaugeVec
 	Compared prometheus.Gauge
+	// Operations are the changes that were asked for, by method and outcome; nil: not counted.
+	Operations *prometheus.CounterVec
+}
+
+// Methods of changes.
+const (
+	methodUpsert = "upsert"
+	methodDelete = "delete"
+)
+
+// count counts a change of an entry.
+func (m EntryMetrics) count(method string, made bool) {
+	outcome := "fail"
+	if made {
+		outcome = "success"
+	}
+	if m.Operations != nil {
+		m.Operations.WithLabelValues(method, outcome).Inc()
+	}
 }
 
 // The states of entries.

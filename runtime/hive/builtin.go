@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	goruntime "runtime"
-	"runtime/debug"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -85,68 +82,6 @@ func (h *Hive) buildInfo() cell.BuildInfo {
 	return cell.BuildInfo{Name: h.name, Version: h.options.version}
 }
 
-// jobMetrics are the metrics of a hive and of all its jobs.
-type jobMetrics struct {
-	Runs     *prometheus.CounterVec
-	Duration *prometheus.HistogramVec
-
-	// Those that other operators of its kind have.
-	JobRuns, JobFailures *prometheus.CounterVec
-	Version              *prometheus.GaugeVec
-	Start                prometheus.Gauge
-}
-
-func newJobMetrics(namespace, version string) *jobMetrics {
-	counter := func(name, help string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, []string{"module_id", "job_name"})
-	}
-	m := &jobMetrics{
-		JobRuns:     counter("hive_jobs_runs_total", "Runs of background jobs, whatever came of them"),
-		JobFailures: counter("hive_jobs_runs_failed", "Runs of background jobs that failed"),
-		Version: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "version", Help: "1, with the version of the program",
-		}, []string{"version", "revision", "arch"}),
-		Start: prometheus.NewGauge(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "hive_start_duration", Help: "Seconds that the start of the program took",
-		}),
-		Runs: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: namespace, Name: "job_runs_total", Help: "Runs of background jobs",
-		}, []string{"module", "job", "outcome"}),
-		Duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "job_run_duration_seconds", Help: "How long runs of background jobs took",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 10),
-		}, []string{"module", "job"}),
-	}
-	m.Version.WithLabelValues(version, revision(), goruntime.GOARCH).Set(1)
-	return m
-}
-
-// revision is the commit that the program was built from, "" if that is not known.
-func revision() string {
-	info, _ := debug.ReadBuildInfo()
-	if info == nil {
-		return ""
-	}
-	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
-	if i < 0 {
-		return ""
-	}
-	return info.Settings[i].Value
-}
-
-func (m *jobMetrics) record(module, name string, took time.Duration, err error) {
-	outcome := "success"
-	if err != nil {
-		outcome = "fail"
-	}
-	m.Runs.WithLabelValues(module, name, outcome).Inc()
-	m.JobRuns.WithLabelValues(module, name).Inc()
-	if err != nil {
-		m.JobFailures.WithLabelValues(module, name).Inc()
-	}
-	m.Duration.WithLabelValues(module, name).Observe(took.Seconds())
-}
-
 // declaredCollectors runs a constructor of metrics.
 func declaredCollectors(n *resolve.Node) ([]prometheus.Collector, error) {
 	made, err := resolve.CallWithConfigs(n.Fn, nil)
@@ -165,7 +100,7 @@ func (h *Hive) DeclaredMetrics() ([]metrics.Metric, error) {
 	if err := h.Select(); err != nil {
 		return nil, err
 	}
-	list := metrics.Describe("hive", []prometheus.Collector{h.jobs.Runs, h.jobs.Duration})
+	list := metrics.Describe("hive", h.own.collectors())
 	for _, n := range h.graph.Nodes {
 		if !n.Metrics || !n.Module.Enabled {
 			continue

@@ -30,7 +30,7 @@ type Hive struct {
 	log     *logging.Log
 	health  *health.Tree
 	metrics *metrics.Registry
-	jobs    *jobMetrics
+	own     *ownMetrics
 	profile *profile
 	eventMu sync.Mutex // one event at a time
 
@@ -153,8 +153,8 @@ func New(name string, cells cell.Cell, opts ...Option) *Hive {
 		o(&h.options)
 	}
 	h.log = logging.New(h.options.logTo)
-	h.jobs = newJobMetrics(h.options.namespace, h.options.version)
-	h.metrics.Module("hive").MustRegister(h.jobs.Runs, h.jobs.Duration)
+	h.own = newOwnMetrics(h.options.namespace, h.options.version)
+	h.metrics.Module("hive").MustRegister(h.own.collectors()...)
 	began := time.Now()
 	own := cell.Module("hive", "Finds the configuration, builds the graph and starts the cells",
 		cell.Config(Config{}), cell.Config(logging.Config{}))

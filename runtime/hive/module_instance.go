@@ -5,7 +5,6 @@ package hive
 
 import (
 	"context"
-	"time"
 
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/internal/resolve"
@@ -33,7 +32,7 @@ func (s *scope) module(m *resolve.Module) *moduleInstance {
 	i := &moduleInstance{metrics: s.hive.metrics.Module(id)}
 	i.health, i.closeHealth = s.hive.health.Open(id)
 	i.jobs = job.NewGroup(id, i.health, job.Hooks{
-		Ran: func(name string, took time.Duration, err error) { s.hive.jobs.record(id, name, took, err) },
+		Ran: func(r job.Run) { s.hive.own.recordRun(id, r) },
 		Failed: func(name, action string, repeated bool, err error) {
 			s.hive.emit(Event{Kind: EventJobFailed, Module: id, Name: name, Term: s.name(), Action: action, Repeated: repeated, Err: err})
 		},

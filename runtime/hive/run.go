@@ -19,10 +19,12 @@ import (
 // of the phases before, if they failed; otherwise with all constructors that
 // failed.
 func (h *Hive) Build() error {
+	began := time.Now()
 	if err := h.Check(); err != nil {
 		return err
 	}
 	return h.built.once(func() error {
+		defer timeOf(h.own.BuildDuration, began)
 		if err := h.log.Configure(h.logConfig()); err != nil {
 			return err
 		}
@@ -58,7 +60,9 @@ func (h *Hive) Start(ctx context.Context) error {
 		h.reportQuestionable()
 		ctx, cancel := context.WithTimeoutCause(ctx, h.options.startTimeout, errStartTimeout)
 		defer cancel()
+		began := time.Now()
 		err := h.timed(Event{Kind: EventStarted}, func() error { return h.process.start(ctx) })
+		timeOf(h.own.StartDuration, began)
 		if err != nil {
 			err = errors.Join(err, h.leaveTermsAfter(ctx))
 		}
@@ -143,7 +147,6 @@ func (h *Hive) Run(ctx context.Context) error {
 		return err
 	}
 	took := time.Since(began)
-	h.jobs.Start.Set(took.Seconds())
 	h.emit(Event{Kind: EventRunning, Took: took})
 	<-ctx.Done()
 	h.emit(Event{Kind: EventStopping})

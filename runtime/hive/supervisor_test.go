@@ -432,7 +432,7 @@ func TestWhatWasReportedAndRegisteredGoesWithTheModule(t *testing.T) {
 				b.t.Error(err)
 			}
 			for _, f := range families {
-				if name := f.GetName(); !strings.HasPrefix(name, "job_") {
+				if name := f.GetName(); strings.HasPrefix(name, "goes_") || strings.HasPrefix(name, "stays_") { // those of the module
 					list = append(list, fmt.Sprint(name, f.Metric[0].GetCounter().GetValue()))
 				}
 			}

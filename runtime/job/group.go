@@ -26,13 +26,21 @@ type Group interface {
 
 // Hooks are the callbacks of a group. Nil functions are not called.
 type Hooks struct {
-	// Ran is called after every run. A run that was stopped has no error.
-	Ran func(name string, took time.Duration, err error)
+	// Ran is called after every run.
+	Ran func(Run)
 	// Failed is called after a run that failed, with what the job does next.
 	// repeated is true where the run before failed, too.
 	Failed func(name, action string, repeated bool, err error)
 	// Panicked is called when a job has ended with a panic.
 	Panicked func(name string, value any, stack []byte)
+}
+
+// Run is what came of one run of a job.
+type Run struct {
+	Job  string // its name
+	Kind Kind
+	Took time.Duration
+	Err  error // nil if the run was stopped
 }
 
 // Runner is a Group that can be started and stopped, again and again; the

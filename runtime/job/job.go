@@ -13,9 +13,20 @@ import (
 // Job is work to be run by a group. It is immutable and may be run by one
 // group at a time. The zero Job does nothing.
 type Job struct {
+	kind    Kind
 	loop    func(ctx context.Context, r *running)
 	options options
 }
+
+// Kind is when a job runs.
+type Kind string
+
+// The kinds of jobs.
+const (
+	KindOneShot  Kind = "oneshot"
+	KindTimer    Kind = "timer"
+	KindObserver Kind = "observer"
+)
 
 type options struct {
 	retry         func() backoff.Pauses // nil: no retry
@@ -35,12 +46,12 @@ func Retry(first, longest time.Duration) Option {
 	}
 }
 
-func newJob(opts []Option, loop func(ctx context.Context, r *running, o options)) Job {
+func newJob(kind Kind, opts []Option, loop func(ctx context.Context, r *running, o options)) Job {
 	var o options
 	for _, apply := range opts {
 		apply(&o)
 	}
-	return Job{options: o, loop: func(ctx context.Context, r *running) { loop(ctx, r, o) }}
+	return Job{kind: kind, options: o, loop: func(ctx context.Context, r *running) { loop(ctx, r, o) }}
 }
 
 // runWithRetries runs do until it succeeds or is not to be repeated. alive is

@@ -42,8 +42,8 @@ type bench struct {
 func newBench() *bench {
 	b := &bench{health: health.NewTree()}
 	b.Runner = job.NewGroup("m", b.health.Reporter("m"), job.Hooks{
-		Ran: func(name string, took time.Duration, err error) {
-			b.note(&b.ran, fmt.Sprintf("%s %s %v", name, took, err))
+		Ran: func(r job.Run) {
+			b.note(&b.ran, fmt.Sprintf("%s %s %s %v", r.Kind, r.Job, r.Took, r.Err))
 		},
 		Failed: func(name, action string, repeated bool, err error) {
 			if !repeated {
@@ -186,7 +186,7 @@ func TestOneShotRunsOnce(t *testing.T) {
 		if got := b.status("x"); runs != 1 || got != "Stopped done" {
 			t.Errorf("%d runs, %q", runs, got)
 		}
-		if diff := cmp.Diff([]string{"x 1s <nil>"}, b.ran); diff != "" {
+		if diff := cmp.Diff([]string{"oneshot x 1s <nil>"}, b.ran); diff != "" {
 			t.Error(diff)
 		}
 		b.end(t)
@@ -430,7 +430,7 @@ func TestAPanicEndsTheJobAndIsTold(t *testing.T) {
 		if got := b.status("x"); runs != 1 || got != "Degraded panicked: whoops" {
 			t.Errorf("%d runs, %q", runs, got)
 		}
-		if diff := cmp.Diff([]string{"x 0s panicked"}, b.ran); diff != "" {
+		if diff := cmp.Diff([]string{"timer x 0s panicked"}, b.ran); diff != "" {
 			t.Error(diff)
 		}
 		b.end(t)

@@ -10,7 +10,7 @@ import "context"
 // those after it wait; a failure degrades the job until an event
 // succeeds.
 func Observer[E any](events <-chan E, each func(context.Context, E) error, opts ...Option) Job {
-	return newJob(opts, func(ctx context.Context, r *running, o options) {
+	return newJob(KindObserver, opts, func(ctx context.Context, r *running, o options) {
 		for {
 			select {
 			case <-ctx.Done():

@@ -7,7 +7,7 @@ import "context"
 
 // OneShot runs once, and again after a failure with [Retry].
 func OneShot(run func(context.Context) error, opts ...Option) Job {
-	return newJob(opts, func(ctx context.Context, r *running, o options) {
+	return newJob(KindOneShot, opts, func(ctx context.Context, r *running, o options) {
 		switch err, alive := o.runWithRetries(ctx, r, run); {
 		case !alive:
 		case err != nil:

@@ -43,7 +43,7 @@ func (t *task) run(ctx context.Context) (ended bool) {
 	if t.job.loop == nil {
 		return true
 	}
-	r := &running{group: t.group, name: t.name, health: t.group.health.Child("job-" + t.name)}
+	r := &running{group: t.group, name: t.name, kind: t.job.kind, health: t.group.health.Child("job-" + t.name)}
 	defer func() {
 		t.left = r.left
 		if v := recover(); v != nil {
@@ -99,6 +99,7 @@ var guard = reflect.TypeFor[running]().PkgPath() + ".(*running).run"
 type running struct {
 	group   *Runner
 	name    string
+	kind    Kind
 	health  health.Reporter
 	failing bool
 	left    error // lifecycle.HangErrors of goroutines that did not return when the job was stopped
@@ -149,7 +150,7 @@ var errPanicked = errors.New("panicked")
 
 func (r *running) reportRun(began time.Time, err error) {
 	if r.group.hooks.Ran != nil {
-		r.group.hooks.Ran(r.name, time.Since(began), err)
+		r.group.hooks.Ran(Run{r.name, r.kind, time.Since(began), err})
 	}
 }
 

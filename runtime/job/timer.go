@@ -19,7 +19,7 @@ func Timer(run func(context.Context) error, interval time.Duration, opts ...Opti
 	if interval <= 0 {
 		return OneShot(run, opts...)
 	}
-	return newJob(opts, func(ctx context.Context, r *running, o options) {
+	return newJob(KindTimer, opts, func(ctx context.Context, r *running, o options) {
 		t := timer{interval: interval, options: o}
 		if o.delayFirstRun && !Sleep(ctx, interval) {
 			return

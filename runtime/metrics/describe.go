@@ -74,6 +74,8 @@ func sortByName(list []Metric) {
 
 func typeOf(c prometheus.Collector) string {
 	switch c := c.(type) {
+	case *Also:
+		return typeOf(c.of)
 	case *prometheus.CounterVec:
 		return "counter"
 	case *prometheus.GaugeVec:

@@ -87,6 +87,10 @@ func TestOneNamespace(t *testing.T) {
 	d.eventually("metrics", func() bool {
 		return d.metric(spire.StateDesired) == 0 && d.metric(spire.StatePresent) == 0 && testutil.ToFloat64(d.controller.Metrics.Namespaces) == 0
 	})
+	ops := d.controller.Metrics.Enrollment // since the restart: web came, pay and web went
+	if n := testutil.CollectAndCount(ops); n != 2 || testutil.ToFloat64(ops.WithLabelValues("upsert", "success")) != 1 || testutil.ToFloat64(ops.WithLabelValues("delete", "success")) != 2 {
+		t.Errorf("A18: the operations are not one upsert and two deletes, in %d series", n)
+	}
 }
 
 // ZT-6 and ZT-8; ZT-E5: what is ours and stale is deleted, and nothing else.
@@ -381,6 +385,14 @@ func TestRefusedEntries(t *testing.T) {
 	s.Refuse("/ns/shop/sa/web", codes.OK)
 	d.wantEntries()
 	d.eventually("it is healthy", func() bool { return d.degraded() == "" && d.metric(spire.StateRefused) == 0 })
+	for _, method := range []string{"upsert", "delete"} {
+		of := func(outcome string) float64 {
+			return testutil.ToFloat64(d.controller.Metrics.Enrollment.WithLabelValues(method, outcome))
+		}
+		if of("success") == 0 || of("fail") == 0 {
+			t.Errorf("%s: %v changes are made, and %v refused", method, of("success"), of("fail"))
+		}
+	}
 }
 
 // ZT-10: entries that the server has lost are created again at the interval, and after an outage.

@@ -15,6 +15,7 @@ type entryMetrics struct {
 	Compared   prometheus.Gauge
 	Ignored    prometheus.Gauge
 	Namespaces prometheus.Gauge
+	Enrollment *prometheus.CounterVec
 }
 
 func newMetrics(f metrics.Factory) *entryMetrics {
@@ -24,9 +25,10 @@ func newMetrics(f metrics.Factory) *entryMetrics {
 		m.Entries, m.Compared,
 		f.Gauge("ignored_service_accounts", "ServiceAccounts whose names cannot be a part of a SPIFFE ID"),
 		f.Gauge("enrolled_namespaces", "Namespaces that are enrolled in ztunnel"),
+		f.CounterVec("enrollment_ops_total", "Creates (upsert) and deletes of registration entries of service accounts", "method", "outcome"),
 	}
 }
 
 func (m *entryMetrics) common() spire.EntryMetrics {
-	return spire.EntryMetrics{Entries: m.Entries, Compared: m.Compared}
+	return spire.EntryMetrics{Entries: m.Entries, Compared: m.Compared, Operations: m.Enrollment}
 }

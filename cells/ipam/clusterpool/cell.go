@@ -28,6 +28,7 @@ var Cell = cell.Module("ipam.clusterpool", "Allocates pod CIDRs to nodes from th
 	k8s.EventRBAC(),
 
 	cell.Metrics(newMetrics),
+	cell.Metrics(newSyncMetrics),
 	cell.ProvidePrivate(newAllocator, newController),
 	cell.Job("write", (*controller).write),
 	cell.Job("watch", (*controller).watchNodes, cell.Retry(time.Second, time.Minute)),

@@ -52,6 +52,7 @@ type params struct {
 	Handover leading.Handover
 	Deps     reconcile.Deps
 	Metrics  *poolMetrics
+	Sync     *syncMetrics
 	Health   health.Reporter
 	Log      *slog.Logger
 }
@@ -59,7 +60,7 @@ type params struct {
 func newController(p params) *controller {
 	c := &controller{params: p, objects: p.Deps.ObjectsOf("observe"), unstored: map[string]bool{}, fleet: newFleet(p.Release)}
 	p.Alloc.losesDuplicates = c.fleet.losesDuplicates
-	c.queue = reconcile.NewQueue(p.Deps, "allocate", c.writeNode, reconcile.Workers(writers))
+	c.queue = reconcile.NewQueue(p.Deps, "allocate", c.writeNode, reconcile.Workers(writers), reconcile.CountedAs((*reconcile.DutyMetrics)(p.Sync)))
 	return c
 }
 

@@ -6,6 +6,7 @@ package clusterpool
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -16,6 +17,13 @@ type poolMetrics struct {
 
 	Outside    prometheus.Gauge
 	Duplicates prometheus.Gauge
+}
+
+// syncMetrics are those of writes of CiliumNodes, by the name that the original has for them.
+type syncMetrics reconcile.DutyMetrics
+
+func newSyncMetrics(f metrics.Factory) *syncMetrics {
+	return (*syncMetrics)(reconcile.NewDutyMetrics(f.In("ipam"), "k8s_sync", "Bringing a CiliumNode to what it should be"))
 }
 
 func newMetrics(f metrics.Factory) *poolMetrics {

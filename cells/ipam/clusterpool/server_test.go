@@ -173,7 +173,7 @@ func values(o *operatortest.Operator) map[string]float64 {
 // POOL-E1, POOL-E2 and POOL-E12; POOL-13 and POOL-16.
 func TestServerAllocatesBlocksInOrder(t *testing.T) {
 	s := newServer(t)
-	s.start(24, "10.0.0.0/16")
+	o := s.start(24, "10.0.0.0/16")
 	s.create("a")
 	s.want("a", "10.0.0.0/24")
 	s.create("b")
@@ -195,6 +195,10 @@ func TestServerAllocatesBlocksInOrder(t *testing.T) {
 	if ip, _, _ := unstructured.NestedSlice(s.get("b").Object, "spec", "addresses"); len(ip) != 1 {
 		t.Errorf("what the agent wrote is gone: %v", s.get("b"))
 	}
+	of := func(what string) float64 { return o.Metric("ipam_k8s_sync_" + what) }
+	operatortest.Eventually(t, "metrics of 1.19 have the writes of six nodes", func() bool {
+		return of("latency_seconds") >= 6 && of("duration_seconds") >= of("latency_seconds") && of("queued_total") >= of("latency_seconds") && of("folds") >= 1
+	})
 }
 
 // POOL-E3 and POOL-E13, and a second family that is full.

@@ -47,7 +47,7 @@ func (c Config) Validate() error {
 }
 
 // NewServer returns the metrics server, nil if metrics are disabled.
-func NewServer(c Config, registry *metrics.Registry, log *slog.Logger, h health.Reporter) lifecycle.Hook {
+func NewServer(c Config, m *Metrics, registry *metrics.Registry, log *slog.Logger, h health.Reporter) lifecycle.Hook {
 	if !c.EnableMetrics {
 		return nil
 	}
@@ -55,7 +55,7 @@ func NewServer(c Config, registry *metrics.Registry, log *slog.Logger, h health.
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelError)}))
 	s := httpserver.New("metrics", httpserver.Common, mux, log, h, httpserver.TCP(c.OperatorPrometheusServeAddr))
 	if c.OperatorPrometheusEnableTLS {
-		files := &certificates{config: c, health: s.Health.Child("tls")}
+		files := &certificates{config: c, metrics: m, health: s.Health.Child("tls")}
 		s.OnStart = func() { _, _ = files.read(nil) } // reported to health
 		s.TLS = &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: files.read}
 	}
@@ -65,14 +65,17 @@ func NewServer(c Config, registry *metrics.Registry, log *slog.Logger, h health.
 // certificates are those of the metrics server. They are read for every connection: scrapes are rare, and changed files are
 // used at once.
 type certificates struct {
-	config Config
-	health health.Reporter
+	config  Config
+	metrics *Metrics
+	health  health.Reporter
 }
 
 // read returns the TLS configuration of the files. Unusable files are reported to health.
 func (c *certificates) read(*tls.ClientHelloInfo) (*tls.Config, error) {
 	config, err := c.config.serverTLS()
+	c.metrics.CertificateReads.Inc()
 	if err != nil {
+		c.metrics.CertificateErrors.Inc()
 		c.health.Degraded("metrics cannot be read", err)
 		return nil, err
 	}
@@ -101,16 +104,24 @@ func (c Config) serverTLS() (*tls.Config, error) {
 	return config, nil
 }
 
-// Metrics are those of the log.
+// Metrics are those of the log, and of the certificates of the metrics server, under the names that other operators have for them.
 type Metrics struct {
-	Problems *prometheus.CounterVec
+	Problems          *prometheus.CounterVec
+	CertificateReads  prometheus.Counter
+	CertificateErrors prometheus.Counter
 
 	namespace string
 }
 
 // NewMetrics returns the metrics.
 func NewMetrics(f metrics.Factory) *Metrics {
-	return &Metrics{f.In("").CounterVec("errors_warnings_total", "Warnings and errors in the log", "level", "subsystem"), f.Namespace}
+	certwatcher := metrics.Factory{Namespace: "certwatcher"}
+	return &Metrics{
+		Problems:          f.In("").CounterVec("errors_warnings_total", "Warnings and errors in the log", "level", "subsystem"),
+		CertificateReads:  certwatcher.Counter("read_certificate_total", "How often the certificate of the metrics server was read: at the start, and for each connection"),
+		CertificateErrors: certwatcher.Counter("read_certificate_errors_total", "How often the certificate of the metrics server could not be used when it was read"),
+		namespace:         f.Namespace,
+	}
 }
 
 // RegisterStandard registers the collectors that the original always has.
