@@ -183,11 +183,11 @@ func TestConfigIsChecked(t *testing.T) {
 			c.KVStore, c.DisableEndpointCRD, c.IdentityAllocationMode = "etcd", true, "crd"
 			c.EnableCiliumEndpointSlice, c.CESControllerMode, c.IdentityManagementMode = true, "slim", "operator"
 		}, ""},
-		"slices of pods without identities":  {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, "ces-controller-mode"},
-		"another source of slices":           {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
-		"another maker of identities":        {func(c *Config) { c.IdentityManagementMode = "kubelet" }, "identity-management-mode"},
-		"identities by the operator in etcd": {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
-		"slices without, not even a kvstore": {func(c *Config) { c.Release, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, true, true }, "enable-cilium-endpoint-slice"},
+		"slices of pods without identities; number 30 of the contract's endpoint-slices.md": {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, "ces-controller-mode"},
+		"another source of slices": {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
+		"another maker of identities; number 29 of the contract's identities.md": {func(c *Config) { c.IdentityManagementMode = "sometimes" }, "identity-management-mode"},
+		"identities by the operator in etcd":                                     {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
+		"slices without, not even a kvstore":                                     {func(c *Config) { c.Release, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, true, true }, "enable-cilium-endpoint-slice"},
 	} {
 		config := DefaultConfig
 		c.change(&config)
