@@ -106,6 +106,15 @@ func TestServerWhichPods(t *testing.T) {
 	}
 }
 
+// ID-11: where agents make no CiliumNodes, pods count on any node.
+func TestServerWithoutCiliumNodes(t *testing.T) {
+	w := newWorld(t)
+	w.start("--enable-ciliumnode-crd=false", "--ipam=delegated-plugin")
+	w.pod("web-1", pairs{"app": "web"}, onNode("plain-"+w.namespace))
+	w.only(w.with(pairs{"app": "web"}))
+	w.requested("create: 201")
+}
+
 func (w *world) setPhase(pod string, phase corev1.PodPhase) {
 	w.t.Helper()
 	api := w.core.CoreV1().Pods(w.namespace)
