@@ -16,19 +16,20 @@ import (
 )
 
 // clusterService is the value of a key. Its fields are an interface: agents of all clusters read them. Maps are never
-// nil.
+// nil, but for zones.
 type clusterService struct {
-	Cluster         string             `json:"cluster"`
-	Namespace       string             `json:"namespace"`
-	Name            string             `json:"name"`
-	Frontends       map[string]portMap `json:"frontends"`
-	Backends        map[string]portMap `json:"backends"`
-	Hostnames       map[string]string  `json:"hostnames"`
-	Labels          map[string]string  `json:"labels"`
-	Selector        map[string]string  `json:"selector"`
-	IncludeExternal bool               `json:"includeExternal"`
-	Shared          bool               `json:"shared"`
-	ClusterID       uint32             `json:"clusterID"`
+	Cluster         string                  `json:"cluster"`
+	Namespace       string                  `json:"namespace"`
+	Name            string                  `json:"name"`
+	Frontends       map[string]portMap      `json:"frontends"`
+	Backends        map[string]portMap      `json:"backends"`
+	Hostnames       map[string]string       `json:"hostnames"`
+	Zones           map[string]*backendZone `json:"zones,omitempty"` // those that are known, for agents from 1.19 on
+	Labels          map[string]string       `json:"labels"`
+	Selector        map[string]string       `json:"selector"`
+	IncludeExternal bool                    `json:"includeExternal"`
+	Shared          bool                    `json:"shared"`
+	ClusterID       uint32                  `json:"clusterID"`
 }
 
 // portMap is ports by name.
@@ -77,18 +78,20 @@ func encode(s *service, of []*endpointSlice, c Config, shared cluster.Config) (v
 		v.Labels, v.Selector = map[string]string{}, map[string]string{}
 	}
 	var invalidFrontends []string
-	v.Frontends, invalidFrontends, out.beyond.ports = frontendsOf(s)
+	v.Frontends, invalidFrontends, out.beyond.ports = frontendsOf(s, shared.Release)
 	without, _ := json.Marshal(v) // maps of strings and numbers always have JSON
-	v.Backends, v.Hostnames = out.addBackends(of, c, shared.Release, kvstore.MaxValue-len(without))
+	var left int
+	v.Backends, v.Hostnames, left = out.addBackends(of, c, shared.Release, kvstore.MaxValue-len(without))
+	v.addZones(of, c, shared.Release, left)
 	value, _ = json.Marshal(v)
 	out.invalid = append(out.invalid, invalidFrontends...)
 	return value, out
 }
 
 // frontendsOf are the frontends of a Service, the addresses that are none, and how many ports are left out.
-func frontendsOf(s *service) (frontends map[string]portMap, invalid []string, beyond int) {
+func frontendsOf(s *service, r release.Release) (frontends map[string]portMap, invalid []string, beyond int) {
 	frontends = map[string]portMap{}
-	if isHeadless(s) || s.Spec.ClusterIP == "" {
+	if isHeadless(s, r) || s.Spec.ClusterIP == "" {
 		return frontends, nil, 0
 	}
 	ports, left := portMap{}, mostFrontendPorts
@@ -112,8 +115,9 @@ func frontendsOf(s *service) (frontends map[string]portMap, invalid []string, be
 	return frontends, invalid, beyond
 }
 
-// addBackends returns the backends whose JSON, with that of their hostnames, is no longer than left, and records what is left out.
-func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release, left int) (backends map[string]portMap, hostnames map[string]string) {
+// addBackends returns the backends whose JSON, with that of their hostnames, is no longer than left, and how many bytes are left then. It
+// records what is left out.
+func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release, left int) (backends map[string]portMap, hostnames map[string]string, rest int) {
 	backends, hostnames = map[string]portMap{}, map[string]string{}
 	for _, slice := range of {
 		done := map[string]bool{}
@@ -122,7 +126,7 @@ func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release
 				continue
 			}
 			hostname := text[0]
-			for _, address := range text[1:] {
+			for _, address := range text[2:] {
 				ip, ok := canonical(address)
 				if !ok {
 					out.invalid = append(out.invalid, address)
@@ -143,7 +147,7 @@ func (out *leftOut) addBackends(of []*endpointSlice, c Config, r release.Release
 			}
 		}
 	}
-	return backends, hostnames
+	return backends, hostnames, left
 }
 
 // addBackend adds the ports of a slice to an address. It returns how many bytes are left, less than 0 once something did not fit: a new

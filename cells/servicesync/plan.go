@@ -56,8 +56,10 @@ func isControlPlane(name string) bool {
 	return name == "kube-scheduler" || name == "kube-controller-manager"
 }
 
-// isHeadless reports whether a Service has no frontends.
-func isHeadless(s *service) bool { return strings.EqualFold(s.Spec.ClusterIP, corev1.ClusterIPNone) }
+// isHeadless reports whether a Service has no frontends, for the agents of a release.
+func isHeadless(s *service, of release.Release) bool {
+	return strings.EqualFold(s.Spec.ClusterIP, corev1.ClusterIPNone) || release.HeadlessByLabel.In(of) && s.Labels.Has(corev1.IsHeadlessService)
+}
 
 // isBackend reports whether an endpoint in a state is a backend, for the agents of a release.
 func (c Config) isBackend(state byte, of release.Release) bool {

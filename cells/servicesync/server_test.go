@@ -365,6 +365,7 @@ func (w *world) annotateNamespace(value string) {
 	}
 }
 
+// Number 26 of the contract's service-sync.md, and number B19 of its bgp.md, but that an annotation that is no boolean counts as absent (GNS-4);
 // SSYNC-19; SSYNC-E12 to SSYNC-E14: what is in a Namespace that is not global is withdrawn, and is back when it is global again, also
 // by a restart with another default.
 func TestGlobalNamespaces(t *testing.T) {
@@ -376,7 +377,7 @@ func TestGlobalNamespaces(t *testing.T) {
 	want := w.json(s, at("10.0.1.5"))
 	op := w.start()
 	for _, step := range []struct{ annotation, value string }{
-		{"true", want}, {"false", ""}, {"true", want}, {"False", ""}, {"no boolean", want}, {"false", ""}, {strings.Repeat("x", 200_000), want},
+		{"true", want}, {"false", ""}, {"true", want}, {"False", ""}, {"yes", want}, {"no boolean", want}, {"false", ""}, {strings.Repeat("x", 200_000), want},
 	} {
 		w.annotateNamespace(step.annotation)
 		w.awaitValue("web", step.value)

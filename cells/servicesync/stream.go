@@ -69,8 +69,10 @@ type endpointSlice struct {
 	Endpoints   []endpoint  `json:"endpoints"` // nil after Trim
 	Ports       []port      `json:"ports"`     // nil after Trim
 
-	// endpointText has a line for each endpoint: its state, its hostname, and its addresses.
+	// endpointText has a line for each endpoint: its state, its hostname, the number of its zone, and its addresses.
 	endpointText string `json:"-"`
+	// zoneText has a line for each zone of endpoints, in the order of their numbers: its name, and the zones that the endpoints are for.
+	zoneText slim.String `json:"-"`
 	// portText has a line for each port: name, protocol and number.
 	portText slim.String `json:"-"`
 }
@@ -83,10 +85,21 @@ type sliceMeta struct {
 type endpoint struct {
 	Addresses  []string `json:"addresses"`
 	Hostname   string   `json:"hostname"`
+	Zone       string   `json:"zone"`
+	Hints      hints    `json:"hints"`
 	Conditions struct {
 		Ready   *bool `json:"ready"`
 		Serving *bool `json:"serving"`
 	} `json:"conditions"`
+}
+
+// hints say for which zones an endpoint is.
+type hints struct {
+	ForZones []zoneName `json:"forZones"`
+}
+
+type zoneName struct {
+	Name string `json:"name"`
 }
 
 type port struct {
@@ -121,11 +134,12 @@ func (e *endpoint) state() (state byte, ok bool) {
 // Trim implements slim.Trimmer.
 func (s *endpointSlice) Trim() {
 	var endpoints, ports strings.Builder
+	var zones zoneTable
 	if t := discoveryv1.AddressType(s.AddressType.String()); t == discoveryv1.AddressTypeIPv4 || t == discoveryv1.AddressTypeIPv6 {
 		for _, e := range s.Endpoints {
 			if state, ok := e.state(); ok && len(e.Addresses) > 0 {
 				endpoints.WriteByte(state)
-				endpoints.WriteString(e.Hostname + "\t" + strings.Join(e.Addresses, "\t") + "\n")
+				endpoints.WriteString(e.Hostname + "\t" + zones.number(&e) + "\t" + strings.Join(e.Addresses, "\t") + "\n")
 			}
 		}
 		for _, p := range s.Ports {
@@ -134,11 +148,11 @@ func (s *endpointSlice) Trim() {
 			}
 		}
 	}
-	s.endpointText, s.portText = endpoints.String(), slim.MakeString(ports.String())
+	s.endpointText, s.portText, s.zoneText = endpoints.String(), slim.MakeString(ports.String()), slim.MakeString(zones.text.String())
 	s.Endpoints, s.Ports = nil, nil
 }
 
-// endpoints yields the state, the hostname and the addresses of each endpoint.
+// endpoints yields the state of each endpoint, and its hostname, the number of its zone and its addresses.
 func (s *endpointSlice) endpoints() iter.Seq2[byte, []string] {
 	return func(yield func(byte, []string) bool) {
 		for line := range strings.Lines(s.endpointText) {

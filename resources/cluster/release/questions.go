@@ -187,6 +187,14 @@ var (
 	// of these releases do not have it.
 	ServingBackends = question("ServingBackends", "Are endpoints that terminate and still serve backends, whatever the options?", "SSYNC-6",
 		[...]bool{false, true, true, true})
+
+	// HeadlessByLabel is whether a Service with the label service.kubernetes.io/headless is headless, whatever address it has.
+	HeadlessByLabel = question("HeadlessByLabel", "Is a Service headless that has the label service.kubernetes.io/headless?", "SSYNC-22",
+		[...]bool{false, true, true, true})
+
+	// ZonesOfBackends is whether agents read the zones of the backends of other clusters.
+	ZonesOfBackends = question("ZonesOfBackends", "Do exports of Services have the zones of their backends?", "SSYNC-23",
+		[...]bool{false, false, true, true})
 )
 
 // Ingresses and Gateways.
