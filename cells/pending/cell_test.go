@@ -80,9 +80,11 @@ func TestDutiesThatAreAskedFor(t *testing.T) {
 		"a setting only":    {[]string{"--metrics-sampling-interval=1m"}, map[string]string{"enforce-ingress-https": "true"}, nil},
 		"a bare flag":       {[]string{"--bgp-announce-lb-ip"}, nil, []string{"ignoring removed flags bgp-announce-lb-ip", asked + "bgp.metallb (bgp-announce-lb-ip)"}},
 		"a switch":          {nil, map[string]string{"enable-bgp-control-plane": "true", "bgp-announce-lb-ip": "true"}, []string{asked + "bgp.metallb (bgp-announce-lb-ip)"}},
-		"etcd":              {[]string{"--kvstore=etcd", "--identity-allocation-mode=kvstore"}, nil, nil},
-		"a removed flag":    {[]string{"--bgp-config-path=x"}, nil, []string{"ignoring removed flags bgp-config-path"}},
-		"a removed key":     {nil, map[string]string{"bgp-config-path": "x"}, nil},
+		"number 24 of the contract's service-sync.md: Services are written all the same": {nil, map[string]string{"clustermesh-service-v2": "only-endpointslice"},
+			[]string{asked + "servicesync.slices (clustermesh-service-v2)"}},
+		"etcd":           {[]string{"--kvstore=etcd", "--identity-allocation-mode=kvstore"}, nil, nil},
+		"a removed flag": {[]string{"--bgp-config-path=x"}, nil, []string{"ignoring removed flags bgp-config-path"}},
+		"a removed key":  {nil, map[string]string{"bgp-config-path": "x"}, nil},
 		"options of policy status, which had a duty up to 1.14": {nil, map[string]string{
 			"cnp-node-status-gc-interval": "2m", "cnp-status-cleanup-qps": "10", "cnp-status-cleanup-burst": "20", "skip-cnp-status-startup-clean": "true",
 		}, nil},
@@ -122,13 +124,16 @@ func TestDutiesOnTheStatusScreen(t *testing.T) {
 	}
 }
 
-// Values that the original rejects are reported, so that going back to it is possible.
+// Number B22 of the contract's bgp.md: values that the original rejects are reported, so that going back to it is possible.
 func TestTypesOfOptionsThatNoDutyReads(t *testing.T) {
 	const back = "; cilium-operator does not start with it, and no duty of this operator reads it yet"
 	for text, want := range map[string]string{
 		"metrics-sampling-interval=soon": "must be a duration such as 1m30s",
 		"metrics-sampling-interval=5":    "",
 		"metrics-sampling-interval=1m":   "",
+
+		"clustermesh-service-v2=both":               "must be one of prefer-legacy, prefer-endpointslice, only-endpointslice",
+		"clustermesh-service-v2=only-endpointslice": "",
 	} {
 		option, value, _ := strings.Cut(text, "=")
 		var found []string

@@ -17,7 +17,7 @@ import (
 // implemented is removed here, and its options from flags.go.
 var duties = cell.Set(
 	duty("bgp.metallb", "Announces LoadBalancer addresses by MetalLB's BGP; removed from the original", isOn("bgp-announce-lb-ip")),
-	duty("servicesync.slices", "Exports EndpointSlices of global Services to etcd", is("clustermesh-service-v2", "prefer-endpointslice", "only-endpointslice")),
+	duty("servicesync.slices", "Exports EndpointSlices of global Services to etcd", is(serviceModeFlag, serviceModes[1:]...)),
 )
 
 // ask is an option that enables a duty.

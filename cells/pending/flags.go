@@ -22,9 +22,14 @@ var flags = []flag{
 	{"legacy BGP (removed)", "bgp-config-path", "string", "/var/lib/cilium/bgp/config.yaml", true},
 	{"shell", "shell-sock-path", "string", "/var/run/cilium/shell.sock", false},
 	{"groups of tests", "register-dummy-external-group", "bool", "false", false},
-	{"services by slices", "clustermesh-service-v2", "string", "prefer-legacy", false},
+	{"services by slices", serviceModeFlag, "string", "prefer-legacy", false},
 	{"AWS", "aws-pagination-enabled", "bool", "true", false},
 }
+
+const serviceModeFlag = "clustermesh-service-v2"
+
+// serviceModes are its values.
+var serviceModes = []string{"prefer-legacy", "prefer-endpointslice", "only-endpointslice"}
 
 // withoutEffect are the options of what is not to be built, with what serves the purpose.
 var withoutEffect = map[string]string{

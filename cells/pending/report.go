@@ -6,6 +6,7 @@ package pending
 import (
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,7 +48,10 @@ func checkTypes(v *config.Values) error {
 // allowed describes the valid values of the option if the value is invalid. A flag of the same type parses it, as in the
 // original.
 func (f flag) allowed(value string) string {
-	if f.kind != "duration" {
+	switch {
+	case f.name == serviceModeFlag && !slices.Contains(serviceModes, value):
+		return "one of " + strings.Join(serviceModes, ", ")
+	case f.kind != "duration":
 		return ""
 	}
 	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
