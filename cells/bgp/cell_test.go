@@ -4,6 +4,8 @@
 package bgp
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,6 +23,17 @@ func TestCell(t *testing.T) {
 }
 
 const enabled = "--enable-bgp-control-plane"
+
+// Number A18 of the contract's bgp.md; BGP-21: what charts of 1.19 and 1.20 have in their ConfigMap, and no operator reads, refuses no start.
+func TestOptionOfNoOperator(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "enable-bgp-legacy-origin-attribute"), []byte("true"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := operatortest.New(t, Cell, "", unreachable, enabled, "--config-dir="+dir); err != nil {
+		t.Error(err)
+	}
+}
 
 // BGP-21: options that are not valid are refused before anything starts, by name.
 func TestOptions(t *testing.T) {

@@ -248,7 +248,7 @@ func (w *routerWorld) judge() (wrong string) {
 	return ""
 }
 
-// BGP-16: router IDs stay over restarts, move into a pool that was moved, and are lowest first; overrides come first.
+// Number A13 of the contract's bgp.md; BGP-16: router IDs stay over restarts, move into a pool that was moved, and are lowest first; overrides come first.
 func TestRouterIDs(t *testing.T) {
 	w := newRouterWorld(t, 1)
 	for _, name := range worldNodes {

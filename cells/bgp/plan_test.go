@@ -112,7 +112,7 @@ func TestDesired(t *testing.T) {
 	}
 }
 
-// BGP-4, BGP-5: fields of newer definitions. An override replaces what it sets, and nothing else.
+// Number A10 of the contract's bgp.md; BGP-4, BGP-5: fields of newer definitions. An override replaces what it sets, and nothing else.
 func TestDesiredOfNewerDefinitions(t *testing.T) {
 	p := newPlanner(nil)
 	p.setConfig(decode[clusterConfig](t, `
@@ -222,6 +222,26 @@ func mergeInto(to, from map[string]any) {
 	}
 }
 
+// Number A11 of the contract's bgp.md; BGP-8 and BGP-23: what an older operator has made is not written for the form of its owner.
+func TestOwnerReferenceOfAnOlderOperator(t *testing.T) {
+	p := newPlanner(nil)
+	p.setConfig(decode[clusterConfig](t, rackConfig))
+	p.setNode("n1", labelsOf(t, "{rack: r1}"))
+	p.setNodeConfig(decode[nodeConfig](t, `
+metadata:
+  {name: n1, uid: 00000000-0000-4000-8000-000000000005, resourceVersion: "5", `+ownedBy("rack", rackUID)+`}
+spec:
+  bgpInstances:
+  - name: main
+    localASN: 64512
+    peers:
+    - {name: tor, peerAddress: 192.0.2.1, peerASN: 64500, peerConfigRef: {group: cilium.io, kind: CiliumBGPPeerConfig, name: std}}
+`))
+	if a, err := p.decide("n1"); err != nil || a.verb != leave || a.reason != upToDate {
+		t.Errorf("%v %q (%v)", a.verb, a.reason, err)
+	}
+}
+
 // BGP-F3: an override that cannot be decoded holds its node up, and says so.
 func TestOverrideThatCannotBeDecoded(t *testing.T) {
 	p := newPlanner(nil)
@@ -282,7 +302,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// BGP-14: conditions of others stay, the time changes with the status alone, and the order is that of the types.
+// Number A17 of the contract's bgp.md; BGP-14: conditions of others stay, the time changes with the status alone, and the order is that of the types.
 func TestSetConditions(t *testing.T) {
 	old, now := metav1.Unix(1, 0), metav1.Unix(2, 0)
 	all := []metav1.Condition{

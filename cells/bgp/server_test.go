@@ -42,7 +42,7 @@ const overriddenRouters = `
 // allConfig is a CiliumBGPClusterConfig of all nodes.
 const allConfig = "{metadata: {name: all}, spec: {nodeSelector: null}}"
 
-// BGP-E1, BGP-E2, BGP-E5, BGP-E6.
+// Number A11 of the contract's bgp.md, of a new CiliumBGPNodeConfig; BGP-E1, BGP-E2, BGP-E5, BGP-E6.
 func TestNodeConfig(t *testing.T) {
 	w := newWorld(t)
 	w.servesNode(w.Kubeconfig())
@@ -173,7 +173,7 @@ func TestOverridesWithoutEffect(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
-// BGP-14, BGP-15: what is missing is in conditions, and those are removed when they are switched off.
+// Numbers A16 and A17 of the contract's bgp.md; BGP-14, BGP-15: what is missing is in conditions, and those are removed when they are switched off.
 func TestConditions(t *testing.T) {
 	w := newWorld(t)
 	w.CreateNamespace()
@@ -315,7 +315,7 @@ func TestWrites(t *testing.T) {
 // isOfStatus reports whether a write is one of conditions, of which there is one at first.
 func isOfStatus(text string) bool { return strings.HasSuffix(text, "/status") }
 
-// BGP-23 (A8, A9): under the definitions of the originals, no write of ours takes a field off an object.
+// Numbers A8 and A9 of the contract's bgp.md; BGP-23: under the definitions of the originals, no write of ours takes a field off an object.
 func TestDefinitionsOfOriginals(t *testing.T) {
 	for _, release := range []string{"1.18", "1.19", "1.20"} {
 		t.Run(release, func(t *testing.T) {
@@ -396,7 +396,7 @@ func definitionOf(t *testing.T, name string) []byte {
 	return text
 }
 
-// BGP-16, BGP-17: router IDs of a pool, over restarts and with overrides.
+// Numbers A13, A14 and A15 of the contract's bgp.md; BGP-16, BGP-17: router IDs of a pool, over restarts and with overrides.
 func TestServerRouterIDs(t *testing.T) {
 	args := []string{"--bgp-router-id-allocation-mode=ip-pool", "--bgp-router-id-allocation-ip-pool=10.9.0.0/30"}
 	w := newWorld(t)
@@ -435,6 +435,43 @@ func TestServerRouterIDs(t *testing.T) {
 	w.start() // agents choose again
 	w.routers("n4", "[{name: main}]")
 	w.routers("n2", "[{name: main, routerID: 10.9.0.1}]")
+}
+
+// Number A14 of the contract's bgp.md; BGP-16: a router that an override gives an address outside of the pool gives up the one that it had.
+func TestServerOverrideOutsideOfThePool(t *testing.T) {
+	w := newWorld(t)
+	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
+	w.create("CiliumBGPClusterConfig", "{metadata: {name: all}, spec: {bgpInstances: [{name: main}]}}")
+	w.node("n1", "{}")
+	o := w.start("--bgp-router-id-allocation-mode=ip-pool", "--bgp-router-id-allocation-ip-pool=10.255.0.0/30")
+	w.routers("n1", "[{name: main, routerID: 10.255.0.0}]")
+	w.node("n2", "{}")
+	w.routers("n2", "[{name: main, routerID: 10.255.0.1}]")
+	w.create("CiliumBGPNodeConfigOverride", "{metadata: {name: n2}, spec: {bgpInstances: [{name: main, routerID: 192.0.2.7}]}}")
+	w.routers("n2", "[{name: main, routerID: 192.0.2.7}]")
+	w.node("n3", "{}")
+	w.routers("n3", "[{name: main, routerID: 10.255.0.1}]")
+	w.CheckHealthy(o)
+}
+
+// Number A12 of the contract's bgp.md; BGP-7: a CiliumBGPClusterConfig that is made again at once owns what it had.
+func TestServerConfigIsMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	w.create("CiliumBGPPeerConfig", "{metadata: {name: std}, spec: {}}")
+	w.create("CiliumBGPClusterConfig", rackConfig)
+	w.node("n1", "{rack: r1}")
+	w.start()
+	w.routers("n1", rackRouters)
+	w.delete("CiliumBGPClusterConfig", "rack")
+	again := w.create("CiliumBGPClusterConfig", rackConfig)
+	operatortest.Eventually(t, "n1 is owned by the new one", func() bool {
+		n1 := w.get("CiliumBGPNodeConfig", "n1")
+		if n1 == nil || len(n1.GetOwnerReferences()) != 1 {
+			return false
+		}
+		return n1.GetOwnerReferences()[0].UID == again.GetUID()
+	})
+	w.routers("n1", rackRouters)
 }
 
 // BGP-24: a dry run plans what would be written, each CiliumBGPNodeConfig once, and writes nothing.

@@ -49,7 +49,7 @@ var marking = cell.Module("marking", "Writes a key", cell.Job("mark", func(c kvs
 
 const marker = "cilium/marker"
 
-// CC-2 and CC-3; CC-E5 and CC-E6.
+// Number 15 of the contract's heartbeat-and-locks.md, of a cluster that writes no EndpointSlices; CC-2 and CC-3; CC-E5 and CC-E6.
 func TestEncode(t *testing.T) {
 	for _, c := range []struct {
 		id, most uint32
@@ -173,7 +173,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// CC-5; CC-E8: what others do to the key is undone, and not at full speed
+// Number 16 of the contract's heartbeat-and-locks.md; CC-5; CC-E8: what others do to the key is undone, and not at full speed
 // where they insist.
 func TestRestored(t *testing.T) {
 	t.Parallel()
@@ -193,7 +193,7 @@ func TestRestored(t *testing.T) {
 	}
 }
 
-// An etcd that is away at the start, and again later, hurts nothing for good.
+// Number 19 of the contract's heartbeat-and-locks.md: an etcd that is away at the start, and again later, hurts nothing for good.
 func TestEtcdAway(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)

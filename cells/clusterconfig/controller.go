@@ -37,7 +37,7 @@ type params struct {
 }
 
 // minWriteInterval is the minimum time between two writes, for a conflict with another writer.
-const minWriteInterval = 10 * time.Second
+const minWriteInterval = 5 * time.Second
 
 func newController(p params) *controller {
 	c := &controller{params: p, key: kvstore.Key(kvstore.ClusterConfigPrefix, p.Cluster.ClusterName)}

@@ -201,7 +201,8 @@ func TestEstablished(t *testing.T) {
 	}
 }
 
-// Section "Which kinds"; CRD-20, CRD-E1 and CRD-E11 (14 to 18).
+// Section "Which kinds"; CRD-20, CRD-E1 and CRD-E11 (14 to 18). Pools of load balancers are always among them, number 45 of the contract's
+// lb-ipam.md.
 func TestWanted(t *testing.T) {
 	always := "CIDRGroup ClusterwideNetworkPolicy Endpoint Identity L2AnnouncementPolicy LoadBalancerIPPool NetworkPolicy Node NodeConfig PodIPPool"
 	const bgp = " BGPAdvertisement BGPClusterConfig BGPNodeConfig BGPNodeConfigOverride BGPPeerConfig"

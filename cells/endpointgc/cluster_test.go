@@ -161,11 +161,18 @@ func TestDeleteFails(t *testing.T) {
 // without are the options of a cluster whose endpoints are told to a kvstore.
 var without = []string{"--kvstore=etcd", "--identity-allocation-mode=kvstore", "--cilium-endpoint-gc-interval=0"}
 
-// EPGC-E15, with either option that switches endpoints off, and under the role
+// noPolicies are the options of a cluster whose agents enforce no policies, and make no endpoints.
+var noPolicies = []string{
+	"--disable-endpoint-crd", "--enable-policy=never", "--identity-allocation-mode=crd",
+	"--enable-k8s-networkpolicy=false", "--enable-cilium-network-policy=false", "--enable-cilium-clusterwide-network-policy=false",
+}
+
+// Number 23 of the contract's endpoint-gc.md, endpoints of any age; EPGC-E15, with either option that switches endpoints off, and under the role
 // of the original's chart.
 func TestOnce(t *testing.T) {
 	t.Run("no interval", func(t *testing.T) { testOnce(t, nil, without...) })
 	t.Run("no endpoints", func(t *testing.T) { testOnce(t, nil, "--kvstore=etcd", "--disable-endpoint-crd") })
+	t.Run("no policies, number 21 of the contract's endpoint-gc.md", func(t *testing.T) { testOnce(t, nil, noPolicies...) })
 	t.Run("role of the chart", func(t *testing.T) { testOnce(t, stockchart.Role(t), without...) })
 }
 

@@ -57,12 +57,14 @@ var examples = []struct {
 	{"two pods, the first has finished", []string{"Pod/p-done", "Pod/p-run"}, true},
 	{"p-run", []string{"CiliumNode/gone"}, false},
 	{"p-done", []string{"CiliumNode/gone"}, true},
+	{"x11 without its node", []string{"Pod/gone", "CiliumNode/gone"}, true},
 	{"unknown after gone", []string{"Pod/gone", "Job/j"}, false},
 	{"unknown after finished", []string{"Pod/p-done", "Job/j"}, true},
 	{"a pod of another namespace", []string{"Pod/other"}, true},
 }
 
-// EPGC-2, EPGC-3 and EPGC-4.
+// EPGC-2, EPGC-3 and EPGC-4. Of number 24 of the contract's endpoint-gc.md, x11: it is kept while its CiliumNode is there, in all releases,
+// and not any longer.
 func TestJudge(t *testing.T) {
 	for _, x := range examples {
 		e := endpoint(x.name, x.owners...)
@@ -97,10 +99,10 @@ func TestPhases(t *testing.T) {
 	}
 }
 
-// EPGC-11; EPGC-E18.
+// Number 23 of the contract's endpoint-gc.md; EPGC-11; EPGC-E18.
 func TestYoung(t *testing.T) {
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	for age, want := range map[time.Duration]bool{20 * time.Second: true, 5 * time.Minute: false, time.Hour: false, -time.Hour: true} {
+	for age, want := range map[time.Duration]bool{20 * time.Second: true, 4 * time.Minute: true, 6 * time.Minute: false, 5 * time.Minute: false, time.Hour: false, -time.Hour: true} {
 		e := endpoint("x")
 		e.CreationTimestamp = slim.MakeTime(now.Add(-age))
 		if got := young(e, now, 5*time.Minute); got != want {

@@ -81,7 +81,8 @@ func pod(name, ip string, change ...func(*slim.Pod)) *slim.Pod {
 	return p
 }
 
-// CES-23 to CES-25.
+// Numbers 26, 28 and 29 of the contract's endpoint-slices.md; CES-23 to CES-25. Which identity is chosen of two with equal labels,
+// number 29, is shown by TestChosenIdentityIsDeleted of the duty that gives them.
 func TestPods(t *testing.T) {
 	pods, err := stream.NewLocal[slim.Pod]()
 	if err != nil {
@@ -95,11 +96,11 @@ func TestPods(t *testing.T) {
 	node.Name, node.Spec.Encryption.Key = "n1", 3
 	nodes.Replace(node)
 	phase := func(text string) func(*slim.Pod) { return func(p *slim.Pod) { p.Status.Phase = slim.MakeString(text) } }
-	pods.Replace(pod("web-1", "10.0.1.5", phase("Running")), pod("new", "10.0.1.6"), pod("done", "10.0.1.7", phase("Succeeded")), pod("failed", "10.0.1.8", phase("Failed")),
+	pods.Replace(pod("web-1", "10.0.1.5", phase("Running")), pod("new", "10.0.1.6"), pod("early", "10.0.1.10", func(p *slim.Pod) { p.Spec.NodeName = slim.MakeString("n2") }), pod("done", "10.0.1.7", phase("Succeeded")), pod("failed", "10.0.1.8", phase("Failed")),
 		pod("host", "192.168.0.2", func(p *slim.Pod) { p.Spec.HostNetwork = true }), pod("bare", ""), pod("pending", "10.0.1.9", func(p *slim.Pod) { p.Spec.NodeName = slim.String{} }))
 	web := slim.Key{Namespace: "shop", Name: "web-1"}
 	a := &assigned{numbers: map[types.NamespacedName]identity.Number{}, complete: make(chan struct{})}
-	for _, name := range []string{"web-1", "done", "failed", "host", "bare", "pending"} {
+	for _, name := range []string{"web-1", "early", "done", "failed", "host", "bare", "pending"} {
 		a.numbers[types.NamespacedName{Namespace: "shop", Name: name}] = 300
 	}
 
@@ -146,9 +147,14 @@ func TestPods(t *testing.T) {
 	<-synced
 	const rest = `,"networking":{"addressing":[{"ipv4":"10.0.1.5","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},"encryption":{"key":3},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]}`
 	is(web, `{"name":"web-1","id":300`+rest)
-	for _, name := range []string{"new", "done", "failed", "host", "bare", "pending"} {
+	for _, name := range []string{"new", "early", "done", "failed", "host", "bare", "pending"} {
 		is(slim.Key{Namespace: "shop", Name: name}, "")
 	}
+	appears := &ciliumio.Node{}
+	appears.Name, appears.Spec.Encryption.Key = "n2", 5
+	nodes.Upsert(appears)
+	is(slim.Key{Namespace: "shop", Name: "early"}, `{"name":"early","id":300,"networking":{"addressing":[{"ipv4":"10.0.1.10","ipv6":"fd00:1::5"}],"node":"192.168.0.2"},`+
+		`"encryption":{"key":5},"named-ports":[{"name":"http","port":8080,"protocol":"TCP"}]}`)
 	// Its labels get another identity, which does not exist yet.
 	a.set(web, 0)
 	is(web, "")

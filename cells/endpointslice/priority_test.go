@@ -54,6 +54,25 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// Number 23 of the contract's endpoint-slices.md; CES-34: with any other value slices wait in the standard queue.
+func TestOtherValueIsNoPriority(t *testing.T) {
+	w := newWorld(t)
+	const second = "second"
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: second, Annotations: map[string]string{priorityAnnotation: "other"}}}
+	if _, err := w.core.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.core.CoreV1().Namespaces().Delete(context.Background(), second, metav1.DeleteOptions{}) })
+	w.endpoint("shop", "web", status(8))
+	o := w.start("fcfs")
+	w.sizes(1) // what is there when a term begins has not waited
+	w.endpoint(second, "web", status(8))
+	operatortest.Eventually(t, "the write is counted in the standard queue", func() bool { return o.Metric("ces_queueing_delay_seconds", standard) >= 1 })
+	if n := o.Metric("ces_queueing_delay_seconds", fast); n != 0 {
+		t.Errorf("%v writes of the fast queue", n)
+	}
+}
+
 // Number 22 of the contract's endpoint-slices.md; CES-34, CES-E19: with 50 slices due at one a second, that of a Namespace with priority is next.
 func TestPriorityNamespaces(t *testing.T) {
 	w := newWorld(t)

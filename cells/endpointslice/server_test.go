@@ -359,11 +359,11 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// CES-E18.
+// Number 24 of the contract's endpoint-slices.md, and CES-E18: a conflict passes without a warning.
 func TestConflict(t *testing.T) {
 	w := newWorld(t)
 	w.endpoint("shop", "web-1", status(7))
-	w.start("fcfs")
+	o := w.start("fcfs")
 	w.sizes(1)
 	rule := w.proxy.Rule(t, clustertest.Rule{Match: clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumendpointslices"}}, Delay: &clustertest.Delay{For: -1}, Times: 1})
 	w.endpoint("shop", "web-2", status(7))
@@ -377,6 +377,30 @@ func TestConflict(t *testing.T) {
 	w.sizes(2)
 	if all := w.writes(0); !slices.Contains(all, "update: 409") {
 		t.Errorf("the writes are %v: none was refused", all)
+	}
+	operatortest.Eventually(t, "two writes have succeeded", func() bool { return o.Metric("ces_sync_total", "", "success") == 2 })
+	if transient, fatal := o.Metric("ces_sync_total", "transient", "fail"), o.Metric("ces_sync_total", "fatal", "fail"); transient != 1 || fatal != 0 {
+		t.Errorf("%v transient failures and %v fatal ones", transient, fatal)
+	}
+	if all := o.Warnings("endpointslice"); len(all) > 0 {
+		t.Errorf("there are warnings: %v", all)
+	}
+}
+
+// Number 24 of the contract's endpoint-slices.md: what the API server cannot do is fatal in the metric, and tried again.
+func TestErrorOfTheServer(t *testing.T) {
+	w := newWorld(t)
+	o := w.start("fcfs")
+	creates := clustertest.Match{Verbs: []string{"create"}, Resources: []string{"ciliumendpointslices"}}
+	w.proxy.Rule(t, clustertest.Rule{Match: creates, Status: &clustertest.Status{Code: 500}, Times: 1})
+	w.endpoint("shop", "web-1", status(7))
+	w.sizes(1)
+	if all := w.writes(0); !slices.Equal(all, []string{"create: 500", "create: 201"}) {
+		t.Errorf("the writes are %v", all)
+	}
+	operatortest.Eventually(t, "the second write is counted", func() bool { return o.Metric("ces_sync_total", "", "success") == 1 })
+	if transient, fatal := o.Metric("ces_sync_total", "transient", "fail"), o.Metric("ces_sync_total", "fatal", "fail"); transient != 0 || fatal != 1 {
+		t.Errorf("%v transient failures and %v fatal ones", transient, fatal)
 	}
 }
 
@@ -406,7 +430,7 @@ func TestOddSlices(t *testing.T) {
 	w.sizes(1, 1, 1)
 }
 
-// Slices that are not in use are left alone for a while, and then go; a role that
+// Number 25 of the contract's endpoint-slices.md; CES-26: slices that are not in use are left alone for a while, and then go; a role that
 // does not allow it is asked for nothing.
 func TestCleanUp(t *testing.T) {
 	w := newWorld(t)

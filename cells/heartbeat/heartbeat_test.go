@@ -38,7 +38,7 @@ func lead(t *testing.T, endpoint string, more ...cell.Cell) *operatortest.Operat
 	return operatortest.Start(t, cell.Set(append(more, kvstore.Cell, Cell)...), "", kvstoretest.Args(endpoint)...)
 }
 
-// HB-1 and HB-2; HB-E1.
+// Number 18 of the contract's heartbeat-and-locks.md; HB-1 and HB-2; HB-E1.
 func TestFirstHeartbeat(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
@@ -160,7 +160,7 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// HB-1: an etcd that is away at the start is waited for, and no failure of
+// Number 19 of the contract's heartbeat-and-locks.md; HB-1: an etcd that is away at the start is waited for, and no failure of
 // the heartbeat.
 func TestEtcdAwayAtTheStart(t *testing.T) {
 	t.Parallel()

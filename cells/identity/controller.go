@@ -76,6 +76,7 @@ func newController(p params) *controller {
 		params: p, objects: p.Deps.ObjectsOf("observe"), synced: make(chan struct{}), agents: make(chan struct{}),
 		table: newTable(p.Config.ClusterName, bounds, p.Filters, agents.NewFleet(p.Release), rand.IntN),
 	}
+	c.table.withoutNodes = !p.Config.NodeCRD()
 	c.unsynced = len([]any{p.Agents, p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
 	c.queue = reconcile.NewQueue(p.Deps, "make", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(50*time.Millisecond, 100*time.Second), reconcile.HonorBackoff(),
 		reconcile.NamespaceOf(podNamespace))

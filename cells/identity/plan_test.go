@@ -224,7 +224,7 @@ func TestNothingKept(t *testing.T) {
 	}
 }
 
-// ID-17, ID-18 and ID-21, in all combinations.
+// Number 29 of the contract's endpoint-slices.md; ID-17, ID-18 and ID-21, in all combinations.
 func TestChosenIdentityIsDeleted(t *testing.T) {
 	for _, test := range []struct {
 		name           string

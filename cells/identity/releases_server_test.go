@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/skep-operator/skep/resources/operatortest"
@@ -81,6 +82,7 @@ func TestServerLabelsOfTheNodesAgent(t *testing.T) {
 	f.pod("b", zone("z2"), onNode(f.on("new")))
 	f.pod("c", zone("z1"), onNode(f.on("old")))
 	f.only(f.with(pairs{"app": "web"}), f.with(zone("z1")))
+	f.bindingMakesNone()
 
 	dns := ports(port("dns", 53, "UDP"), port("dns-tcp", 53, "TCP"), port("metrics", 9153, "TCP"), corev1.ContainerPort{ContainerPort: 8080})
 	f.pod("dns-new", pairs{"app": "dns"}, onNode(f.on("new")), dns)
@@ -109,7 +111,32 @@ func TestServerLabelsOfTheNodesAgent(t *testing.T) {
 	}
 }
 
-// numbers 27 of the contract's identities.md; ID-42, ID-43, ID-E24: an upgrade of a node, and back.
+// bindingMakesNone binds a pod to a node whose agent does not look at the zone, which the API server copies to the pod then.
+func (f *fleet) bindingMakesNone() {
+	f.t.Helper()
+	web := f.with(pairs{"app": "web"})
+	name := f.made(web).GetName()
+	f.pod("unbound", pairs{"app": "web"})
+	f.bears("unbound", name)
+	before := f.createdIdentities()
+	api := f.core.CoreV1().Pods(f.namespace)
+	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "unbound"}, Target: corev1.ObjectReference{Kind: "Node", Name: f.on("new")}}
+	if err := api.Bind(f.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+	patch := []byte(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"z3"}}}`)
+	if _, err := api.Patch(f.t.Context(), "unbound", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		f.t.Fatal(err)
+	}
+	f.pod("later", pairs{"app": "later"}, onNode(f.on("new"))) // is seen after that
+	f.made(f.with(pairs{"app": "later"}))
+	f.bears("unbound", name)
+	if n := f.createdIdentities() - before; n != 1 {
+		f.t.Errorf("%d identities are made for the later pod alone", n)
+	}
+}
+
+// Numbers 27 of the contract's identities.md; ID-42, ID-43, ID-E24: an upgrade of a node, and back.
 func TestServerUpgradeOfANode(t *testing.T) {
 	f := newFleet(t)
 	f.node(f.on("n"))
@@ -164,7 +191,7 @@ func TestServerPodsOnNoNode(t *testing.T) {
 	f.only(plain, plus(plain, "http.TCP.80"), f.with(pairs{"app": "db"}))
 }
 
-// numbers 17 and 18 of the contract's identities.md; ID-40: what an agent of 1.18 or later wrote is no edit.
+// Numbers 17, 18 and 19 of the contract's identities.md; ID-40: what an agent of 1.18 or later wrote is no edit.
 func TestServerIdentityOfAnAgent(t *testing.T) {
 	w := newWorld(t)
 	want := w.with(pairs{"app": "web"})

@@ -106,6 +106,15 @@ func TestServerWhichPods(t *testing.T) {
 	}
 }
 
+// ID-11: where agents make no CiliumNodes, pods count on any node.
+func TestServerWithoutCiliumNodes(t *testing.T) {
+	w := newWorld(t)
+	w.start("--enable-ciliumnode-crd=false", "--ipam=delegated-plugin")
+	w.pod("web-1", pairs{"app": "web"}, onNode("plain-"+w.namespace))
+	w.only(w.with(pairs{"app": "web"}))
+	w.requested("create: 201")
+}
+
 func (w *world) setPhase(pod string, phase corev1.PodPhase) {
 	w.t.Helper()
 	api := w.core.CoreV1().Pods(w.namespace)
@@ -129,10 +138,12 @@ func (w *world) node(name string) {
 	}
 }
 
-// ID-E5; ID-16 to ID-18.
+// Number 19 of the contract's identities.md; ID-E5; ID-16 to ID-18: of two the older one is chosen, whichever form it has.
 func TestServerAdopts(t *testing.T) {
 	w := newWorld(t)
-	w.identity("400", w.with(pairs{"app": "web"}))
+	first := identityObject("400", w.with(pairs{"app": "web"}))
+	first.SetLabels(pairs{"app": "web", "io.kubernetes.pod.namespace": w.namespace}) // the form of 1.17
+	w.store(first)
 	w.identity("foo", w.with(pairs{"app": "odd"}))
 	w.identity("70000", w.with(pairs{"app": "far"}))
 	w.identity("500", nil)
@@ -270,10 +281,10 @@ func TestServerNamespaceChanges(t *testing.T) {
 	w.requested(slices.Repeat([]string{"create: 201"}, 6)...)
 }
 
-// ID-E8; ID-21.
+// Number 28 of the contract's identities.md; ID-E8; ID-21: also where agents make identities, too.
 func TestServerMadeAgainWithItsNumber(t *testing.T) {
 	w := newWorld(t)
-	w.start()
+	w.start("--identity-management-mode=both")
 	w.pod("web-1", pairs{"app": "web"})
 	u := w.made(w.with(pairs{"app": "web"}))
 	for range 3 {
@@ -323,7 +334,7 @@ func TestServerNumberIsTaken(t *testing.T) {
 	w.bears("other", "500") // known from the answer
 }
 
-// ID-E10 and ID-E11.
+// Number 22 of the contract's identities.md; ID-E10 and ID-E11.
 func TestServerLabelFilter(t *testing.T) {
 	for name, test := range map[string]struct{ release, option, without string }{
 		"allow":          {"1.17", "k8s:app", "team serviceaccount"},

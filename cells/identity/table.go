@@ -35,6 +35,7 @@ type table struct {
 	several        map[slim.Key]bool                      // pods with more than one template
 	unmanaged      map[slim.String]map[slim.Key]*slim.Pod // by node without CiliumNode
 	nodes          map[string]bool
+	withoutNodes   bool // agents make no CiliumNodes
 	namespaces     map[string]*namespace
 	sets           map[slim.Labels]*set
 	objects        map[identity.Number]*object
@@ -251,7 +252,7 @@ func (tmpl *template) waitReason() string {
 // isManaged reports whether pods on a node are managed. A managed pod stays so: a CiliumNode may be missing for a
 // moment.
 func (t *table) isManaged(node slim.String, was *pod) bool {
-	return node == slim.String{} || t.nodes[node.String()] || was != nil && was.template != nil && was.node == node
+	return t.withoutNodes || node == slim.String{} || t.nodes[node.String()] || was != nil && was.template != nil && was.node == node
 }
 
 func (t *table) parkUnmanaged(p *slim.Pod) {

@@ -185,7 +185,7 @@ func TestBadPools(t *testing.T) {
 	}
 }
 
-// A pool that becomes invalid takes nothing from the Services that hold its addresses, also after a restart.
+// Number 49 of the contract's lb-ipam.md, but for one thing: the first block does not serve on (LBIP-7). A pool that becomes invalid takes nothing from the Services that hold its addresses, also after a restart.
 func TestInvalidPoolKeepsAllocations(t *testing.T) {
 	o := newPool("p", 1, blocks("10.0.0.0/24", "10.0.1.0/24"))
 	p := newPlan(t, o)
@@ -286,7 +286,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// LBIP-22.
+// Numbers 38, 41, 42 and 43 of the contract's lb-ipam.md; LBIP-22.
 func TestSharing(t *testing.T) {
 	base := func(edits ...func(*serviceObject)) *sharing {
 		o := newService("a", append([]func(*serviceObject){annotated(sharingKeyAnnotation, "k")}, edits...)...)
@@ -343,7 +343,7 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// LBIP-22 (43): agents of 1.18 tell protocols apart if an option says so, later ones always.
+// Number 43 of the contract's lb-ipam.md; LBIP-22: agents of 1.18 tell protocols apart if an option says so, later ones always.
 func TestPortsByProtocol(t *testing.T) {
 	for i, r := range release.All() {
 		for _, option := range []bool{false, true} {
@@ -356,7 +356,7 @@ func TestPortsByProtocol(t *testing.T) {
 	}
 }
 
-// LBIP-15 (39, 40): an address that Services share at the start stays with them, whatever their ports, and one whose ports change
+// Numbers 39 and 40 of the contract's lb-ipam.md; LBIP-15: an address that Services share at the start stays with them, whatever their ports, and one whose ports change
 // after that keeps to the rule.
 func TestSharesAtTheStartStay(t *testing.T) {
 	udp := func(o *serviceObject) { o.Spec.Ports = []servicePort{{53, slim.MakeString("UDP")}} }
@@ -555,7 +555,7 @@ func TestOldestFirst(t *testing.T) {
 	p.want("young", "out_of_ips")
 }
 
-// LBIP-1 and the options that newer agents know.
+// Number 44 of the contract's lb-ipam.md; LBIP-1 and the options that newer agents know.
 func TestClasses(t *testing.T) {
 	class := func(name string) *serviceObject {
 		return newService("a", func(o *serviceObject) { o.Spec.LoadBalancerClass = slim.MakeString(name) })
@@ -570,6 +570,8 @@ func TestClasses(t *testing.T) {
 		{Config{LBIPAMRequireLBClass: true}, func(c *cluster.Config) { c.EnableL2Announcements = true }, classL2},
 		{Config{}, func(c *cluster.Config) { c.DefaultLBServiceIPAM = cluster.NodeIPAM; c.EnableBGPControlPlane = true }, classBGP},
 		{Config{}, func(c *cluster.Config) { c.DefaultLBServiceIPAM = cluster.NoLBIPAM }, ""},
+		{Config{}, func(c *cluster.Config) { c.DefaultLBServiceIPAM = cluster.NoLBIPAM; c.EnableL2Announcements = true }, classL2},
+		{Config{}, func(c *cluster.Config) { c.DefaultLBServiceIPAM = cluster.NodeIPAM; c.EnableL2Announcements = true }, classL2},
 	} {
 		c := shared
 		test.edit(&c)

@@ -319,7 +319,7 @@ func (s *server) writes(after int64) (all []string, last int64) {
 
 const noPool = "no_pool There are no enabled CiliumLoadBalancerIPPools that match this service"
 
-// LBIP-E1 and LBIP-E2.
+// Number 46 of the contract's lb-ipam.md, with pools of v2; LBIP-E1 and LBIP-E2.
 func TestServerAddressesInOrderAndFamilies(t *testing.T) {
 	s := newServer(t)
 	s.pool("blue", cidrs("10.0.10.0/24", "FF::0/48"))

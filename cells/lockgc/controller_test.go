@@ -216,7 +216,7 @@ func TestLeaseIsGone(t *testing.T) {
 	}
 }
 
-// LOCK-7 and LOCK-9: a run that fails loses nothing of what was seen, and what
+// Number 20 of the contract's heartbeat-and-locks.md; LOCK-7 and LOCK-9: a run that fails loses nothing of what was seen, and what
 // cannot be deleted is tried again.
 func TestFailedRuns(t *testing.T) {
 	t.Parallel()

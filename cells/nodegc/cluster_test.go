@@ -16,7 +16,7 @@ import (
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// NGC-2, NGC-3 and NGC-6; NGC-E1 and NGC-E2, under the role that the duty asks for
+// Number 17 of the contract's nodes.md; NGC-2, NGC-3 and NGC-6; NGC-E1 and NGC-E2, under the role that the duty asks for
 // and under that of the original's chart.
 func TestOrphans(t *testing.T) {
 	t.Run("own role", func(t *testing.T) { testOrphans(t, "own", least) })
@@ -38,8 +38,8 @@ func testOrphans(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	o.Log().Wait(t, "connected to the API server") // it knows its role, and asks for nothing beyond
 	w.ciliumNode("c1")
 	w.ciliumNode("c2", owned)
-	w.ciliumNode("c3", annotated("true"))
-	w.ciliumNode("c4", annotated("false"))
+	w.ciliumNode("c3", annotated("TRUE"))
+	w.ciliumNode("c4", annotated("yes"))
 	w.gone("c1", "c4")
 	w.ciliumNode("last")
 	w.gone("last")
@@ -55,7 +55,7 @@ func testOrphans(t *testing.T, user string, rules []rbacv1.PolicyRule) {
 	}
 }
 
-// NGC-5: one that fails does not keep others.
+// Number 18 of the contract's nodes.md; NGC-5: one that fails does not keep others.
 func TestDeleteFails(t *testing.T) {
 	w := newWorld(t)
 	w.ciliumNode("a")

@@ -122,7 +122,7 @@ func testService(name string, change func(*service)) *service {
 	return s
 }
 
-// NIPAM-1.
+// Number 44 of the contract's lb-ipam.md; NIPAM-1.
 func TestServed(t *testing.T) {
 	byDefault := cluster.Config{DefaultLBServiceIPAM: cluster.NodeIPAM}
 	ofProxy := cluster.Config{DefaultLBServiceIPAM: cluster.NodeIPAM, K8sServiceProxyName: "x"}

@@ -57,7 +57,7 @@ func TestReadable(t *testing.T) {
 	}
 }
 
-// NSYN-12: the key of an agent that has just started is left alone for a minute, whatever is written to it.
+// Number 24 of the contract's nodes.md; NSYN-12: the key of an agent that has just started is left alone for a minute, whatever is written to it.
 func TestTooNew(t *testing.T) {
 	began := time.Now()
 	ours := observe(observedKey{}, "cluster1", "n", entry("{}", 0, 7), began)

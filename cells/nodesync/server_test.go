@@ -90,7 +90,7 @@ func TestRestartWritesNothing(t *testing.T) {
 	}
 }
 
-// NSYN-3; NSYN-E3: the key of an agent keeps its lease and its value, until the lease ends.
+// Number 23 of the contract's kvstore.md; NSYN-3; NSYN-E3: the key of an agent keeps its lease and its value, until the lease ends.
 func TestAgentsKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,7 +139,7 @@ func TestOthersWrite(t *testing.T) {
 	}
 }
 
-// NSYN-10 and NSYN-13; NSYN-E4: two operators of two clusters in one etcd. Stale keys of the own cluster are deleted, but for
+// Number 24 of the contract's nodes.md; NSYN-10 and NSYN-13; NSYN-E4: two operators of two clusters in one etcd. Stale keys of the own cluster are deleted, but for
 // those that say something else, and those of nodes with an agent.
 func TestStaleKeys(t *testing.T) {
 	t.Parallel()
@@ -187,6 +187,24 @@ func TestStaleKeys(t *testing.T) {
 	o.Stop()
 	w.startWith(timing{interval: fast.interval, grace: fast.grace, agentGrace: time.Second}, w.etcd.Endpoints()[0], "--cluster-name=cluster1", "--cluster-id=1")
 	w.gone("leased")
+}
+
+// Number 25 of the contract's nodes.md; NSYN-10: a CiliumNode is deleted while its agent runs. Its key goes after that. The time of that, by
+// the intervals of the duty, is within two minutes.
+func TestCiliumNodeGoesBeforeItsAgent(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("stays", noSpec)
+	w.create("n1", noSpec)
+	w.agent("n1")
+	o := w.start()
+	w.holds("n1", w.valueOf("cluster1", "n1", "custom-resource"))
+	w.remove("n1")
+	w.sweeps(o, 2)
+	w.stay("n1")
+	w.removeAgent("n1")
+	w.gone("n1")
+	w.stay("stays")
 }
 
 // NSYN-11: a CiliumNode that the watch has not delivered yet.

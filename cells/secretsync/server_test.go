@@ -362,10 +362,11 @@ spec:
 	operatortest.Eventually(t, "health is good", func() bool { return o.Degraded("secretsync") == "" })
 }
 
-// SEC-E5 and SEC-F7: all references of policies, and one copy for policies and Ingresses.
+// Numbers A13, A14 and A16 of the contract's secret-sync.md; SEC-E5 and SEC-F7: all references of policies, one copy for policies and
+// Ingresses, and none under another name than the one that agents compute.
 func TestPolicies(t *testing.T) {
 	w := newWorld(t)
-	for _, name := range []string{"a", "b", "c", "d", "e"} {
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "unused"} {
 		w.secret(name, name)
 	}
 	w.ingress("web", "a")
@@ -379,6 +380,8 @@ spec:
 specs:
 - endpointSelector: {}
   egress: [{toPorts: [{ports: [{port: "80", protocol: TCP}], rules: {http: [{headerMatches: [{name: x, secret: {namespace: NS, name: c}}]}]}}]}]
+- endpointSelector: {}
+  egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], originatingTLS: {secret: {namespace: NS, name: e}}}]}]
 `, "NS", w.Namespace)
 	clusterwide := strings.ReplaceAll(`
 apiVersion: cilium.io/v2
@@ -387,24 +390,57 @@ metadata: {name: NS}
 spec:
   endpointSelector: {}
   egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: NS, name: d}}}]}]
+  ingress: [{toPorts: [{ports: [{port: "80", protocol: TCP}], rules: {http: [{headerMatches: [{name: x, secret: {namespace: NS, name: f}}]}]}}]}]
 `, "NS", w.Namespace)
 	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, policy)
 	w.apply(v2.CiliumClusterwideNetworkPolicyResource, "", clusterwide)
 	o := w.start("--enable-policy-secrets-sync")
-	for _, name := range []string{"a", "b", "c", "d"} {
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		w.awaitCopy("SEC-F7: the Secret "+name+" is copied", name, name)
+	}
+	if all, err := w.Core.CoreV1().Secrets(w.copies).List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 6 {
+		t.Errorf("there are %d copies: %v", len(all.Items), err)
 	}
 	w.removeIngress("web")
 	w.must(w.Dynamic.Resource(v2.CiliumClusterwideNetworkPolicyResource).Delete(t.Context(), w.Namespace, metav1.DeleteOptions{}))
 	w.awaitNone("the policy of the cluster is gone", "d")
+	w.awaitNone("the policy of the cluster is gone", "f")
 	if w.copy("a") == nil {
 		t.Error("SEC-E5: the copy went with one of two references")
 	}
 	w.must(w.Dynamic.Resource(v2.CiliumNetworkPolicyResource).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
-	for _, name := range []string{"a", "b", "c"} {
+	for _, name := range []string{"a", "b", "c", "e"} {
 		w.awaitNone("the policy is gone", name)
 	}
 	w.CheckHealthy(o)
+}
+
+// Number A15 of the contract's secret-sync.md: where Secrets of policies are not copied, those of Ingresses are, and stay.
+func TestPoliciesAreNotSynchronized(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b", "c"} {
+		w.secret(name, name)
+	}
+	w.ingress("web", "a")
+	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, strings.ReplaceAll(`
+apiVersion: cilium.io/v2
+kind: CiliumNetworkPolicy
+metadata: {name: p}
+spec:
+  endpointSelector: {}
+  egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: NS, name: a}}, originatingTLS: {secret: {namespace: NS, name: b}}}]}]
+`, "NS", w.Namespace))
+	o := w.start("--enable-policy-secrets-sync")
+	w.awaitCopy("the Secret of the policy is copied", "b", "b")
+	w.awaitCopy("that of the Ingress is copied", "a", "a")
+	o.Stop()
+	w.remove(w.copies, w.Namespace+"-b")
+	w.start("--enable-policy-secrets-sync=false")
+	w.ingress("later", "c")
+	w.awaitCopy("the Secret of the later Ingress is copied", "c", "c")
+	if w.copy("a") == nil || w.copy("b") != nil {
+		t.Errorf("the copies are %v and %v", w.copy("a"), w.copy("b"))
+	}
 }
 
 func (w *world) apply(resource schema.GroupVersionResource, namespace, text string) {

@@ -141,7 +141,7 @@ const echo = `{"cluster":"cluster1","namespace":"test","name":"echo","frontends"
 	`"backends":{"10.0.1.5":{"http":{"Protocol":"TCP","Port":8080}}},"hostnames":{"10.0.1.5":"echo-0"},"labels":{"app":"echo"},"selector":{"app":"echo"},` +
 	`"includeExternal":true,"shared":true,"clusterID":1}`
 
-// The value of a key, byte for byte. SSYNC-5 to SSYNC-10; SSYNC-E1, SSYNC-E5 to SSYNC-E9.
+// The value of a key, byte for byte. Numbers 16, 18, 20 and 22 of the contract's service-sync.md; SSYNC-5 to SSYNC-10; SSYNC-E1, SSYNC-E5 to SSYNC-E9.
 func TestEncode(t *testing.T) {
 	type slices []func(*discoveryv1.EndpointSlice)
 	service := func(s func(*corev1.ServiceSpec)) func(*corev1.Service) {

@@ -17,7 +17,7 @@ import (
 	"github.com/skep-operator/skep/resources/kvstore/kvstoretest"
 )
 
-// An etcd that refuses an operator, for want of space, of a permission or of a password, or that is refused, for another's
+// Numbers 19 and 22 of the contract's kvstore.md, as far as keys are written here. An etcd that refuses an operator, for want of space, of a permission or of a password, or that is refused, for another's
 // certificate: health names the endpoint, the user, and the reason; what is no matter of etcd goes on; and what was wanted
 // meanwhile is written as soon as etcd takes it (KV-O1, KV-T1, KV-T4).
 func TestEtcdRefuses(t *testing.T) {

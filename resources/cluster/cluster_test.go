@@ -76,7 +76,7 @@ func TestEndpointCRD(t *testing.T) {
 	}
 }
 
-// CONF-15 (nodes 19).
+// Number 19 of the contract's nodes.md; CONF-15: where agents make no CiliumNodes.
 func TestNodeCRD(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*Config)
@@ -158,24 +158,24 @@ func TestConfigIsChecked(t *testing.T) {
 		change func(*Config)
 		flag   string // that the error is about; "" for none
 	}{
-		"defaults":                {func(*Config) {}, ""},
-		"a mesh of 511":           {func(c *Config) { c.ClusterName, c.ClusterID, c.MaxConnectedClusters = "a", 511, 511 }, ""},
-		"a number of the name's":  {func(c *Config) { c.ClusterName = "007" }, ""},
-		"32 characters":           {func(c *Config) { c.ClusterName = strings.Repeat("a", 32) }, ""},
-		"33 characters":           {func(c *Config) { c.ClusterName = strings.Repeat("a", 33) }, "cluster-name"},
-		"upper case":              {func(c *Config) { c.ClusterName = "Prod" }, "cluster-name"},
-		"a dash at the end":       {func(c *Config) { c.ClusterName = "prod-" }, "cluster-name"},
-		"a namespace":             {func(c *Config) { c.K8sNamespace = "kube-system" }, ""},
-		"a path for a namespace":  {func(c *Config) { c.K8sNamespace = "../../x" }, "k8s-namespace"},
-		"a long namespace":        {func(c *Config) { c.K8sNamespace = strings.Repeat("a", 64) }, "k8s-namespace"},
-		"no name":                 {func(c *Config) { c.ClusterName = "" }, "cluster-name"},
-		"a number without a name": {func(c *Config) { c.ClusterID = 1 }, "cluster-name"},
-		"a number out of range":   {func(c *Config) { c.ClusterName, c.ClusterID = "a", 256 }, "cluster-id"},
-		"another size of a mesh":  {func(c *Config) { c.MaxConnectedClusters = 300 }, "max-connected-clusters"},
-		"another kvstore":         {func(c *Config) { c.KVStore = "consul" }, "kvstore"},
-		"another identity mode":   {func(c *Config) { c.IdentityAllocationMode = "etcd" }, "identity-allocation-mode"},
-		"double writes":           {func(c *Config) { c.IdentityAllocationMode = "doublewrite-readcrd" }, ""},
-		"another IPAM":            {func(c *Config) { c.IPAM = "dhcp" }, "ipam"},
+		"defaults":               {func(*Config) {}, ""},
+		"a mesh of 511":          {func(c *Config) { c.ClusterName, c.ClusterID, c.MaxConnectedClusters = "a", 511, 511 }, ""},
+		"a number of the name's": {func(c *Config) { c.ClusterName = "007" }, ""},
+		"32 characters":          {func(c *Config) { c.ClusterName = strings.Repeat("a", 32) }, ""},
+		"33 characters":          {func(c *Config) { c.ClusterName = strings.Repeat("a", 33) }, "cluster-name"},
+		"upper case; number 21 of the contract's heartbeat-and-locks.md": {func(c *Config) { c.ClusterName = "Prod_1" }, "cluster-name"},
+		"a dash at the end":      {func(c *Config) { c.ClusterName = "prod-" }, "cluster-name"},
+		"a namespace":            {func(c *Config) { c.K8sNamespace = "kube-system" }, ""},
+		"a path for a namespace": {func(c *Config) { c.K8sNamespace = "../../x" }, "k8s-namespace"},
+		"a long namespace":       {func(c *Config) { c.K8sNamespace = strings.Repeat("a", 64) }, "k8s-namespace"},
+		"no name":                {func(c *Config) { c.ClusterName = "" }, "cluster-name"},
+		"a number without a name; number 17 of the contract's heartbeat-and-locks.md": {func(c *Config) { c.ClusterID = 3 }, "cluster-name"},
+		"a number out of range":  {func(c *Config) { c.ClusterName, c.ClusterID = "a", 256 }, "cluster-id"},
+		"another size of a mesh": {func(c *Config) { c.MaxConnectedClusters = 300 }, "max-connected-clusters"},
+		"another kvstore":        {func(c *Config) { c.KVStore = "consul" }, "kvstore"},
+		"another identity mode":  {func(c *Config) { c.IdentityAllocationMode = "etcd" }, "identity-allocation-mode"},
+		"double writes":          {func(c *Config) { c.IdentityAllocationMode = "doublewrite-readcrd" }, ""},
+		"another IPAM":           {func(c *Config) { c.IPAM = "dhcp" }, "ipam"},
 		"slices without endpoints": {func(c *Config) {
 			c.Release, c.KVStore, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, "etcd", true, true
 		}, "enable-cilium-endpoint-slice"},
@@ -184,11 +184,11 @@ func TestConfigIsChecked(t *testing.T) {
 			c.KVStore, c.DisableEndpointCRD, c.IdentityAllocationMode = "etcd", true, "crd"
 			c.EnableCiliumEndpointSlice, c.CESControllerMode, c.IdentityManagementMode = true, "slim", "operator"
 		}, ""},
-		"slices of pods without identities":  {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, "ces-controller-mode"},
-		"another source of slices":           {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
-		"another maker of identities":        {func(c *Config) { c.IdentityManagementMode = "kubelet" }, "identity-management-mode"},
-		"identities by the operator in etcd": {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
-		"slices without, not even a kvstore": {func(c *Config) { c.Release, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, true, true }, "enable-cilium-endpoint-slice"},
+		"slices of pods without identities; number 30 of the contract's endpoint-slices.md": {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, "ces-controller-mode"},
+		"another source of slices": {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
+		"another maker of identities; number 29 of the contract's identities.md": {func(c *Config) { c.IdentityManagementMode = "sometimes" }, "identity-management-mode"},
+		"identities by the operator in etcd":                                     {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},
+		"slices without, not even a kvstore":                                     {func(c *Config) { c.Release, c.DisableEndpointCRD, c.EnableCiliumEndpointSlice = before120, true, true }, "enable-cilium-endpoint-slice"},
 	} {
 		config := DefaultConfig
 		c.change(&config)

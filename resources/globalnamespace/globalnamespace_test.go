@@ -147,7 +147,7 @@ func TestReports(t *testing.T) {
 	})
 }
 
-// GNS-4: on a real API server, the Namespace has an Event, and the metric counts it.
+// Number B19 of the contract's bgp.md; GNS-4: on a real API server, the Namespace has an Event, and the metric counts it.
 func TestEvent(t *testing.T) {
 	t.Parallel()
 	w := operatortest.NewEnv(t, clustertest.Shared(t))

@@ -101,7 +101,7 @@ func TestFile(t *testing.T) {
 	}
 }
 
-// KV-C4: what can never work is found before anything starts; what may come
+// Numbers 17 and 18 of the contract's kvstore.md; KV-C2 and KV-C4: what can never work is found before anything starts; what may come
 // later is not.
 func TestValidate(t *testing.T) {
 	t.Parallel()
@@ -118,6 +118,9 @@ func TestValidate(t *testing.T) {
 		"a file without another":   {func(c *Config) { c.KVStoreOpt = map[string]string{"etcd.config": lacking} }, ""},
 		"no address":               {func(c *Config) { c.KVStoreOpt = nil }, "kvstore-opt"},
 		"a TTL that agents fear":   {func(c *Config) { c.KVStoreLeaseTTL = 24 * time.Second }, "kvstore-lease-ttl"},
+		"a TTL of 10 seconds":      {func(c *Config) { c.KVStoreLeaseTTL = 10 * time.Second }, "25s"},
+		"a TTL of a day":           {func(c *Config) { c.KVStoreLeaseTTL = 24 * time.Hour }, ""},
+		"an interval of old":       {func(c *Config) { c.KVStorePeriodicSync = 5 * time.Minute }, ""},
 		"a TTL of more than a day": {func(c *Config) { c.KVStoreLeaseTTL = 25 * time.Hour }, "kvstore-lease-ttl"},
 		"a negative interval":      {func(c *Config) { c.KVStorePeriodicSync = -1 }, "kvstore-periodic-sync"},
 		"defaults":                 {func(*Config) {}, ""},

@@ -92,7 +92,7 @@ func TestSyncStore(t *testing.T) {
 	}
 }
 
-// docs/wire/kvstore.md, KV-E8: a key that is refused delays the synced marker
+// Number 22 of the contract's kvstore.md; docs/wire/kvstore.md, KV-E8: a key that is refused delays the synced marker
 // and nothing else.
 func TestSyncStoreAwaitsWhatIsRefused(t *testing.T) {
 	t.Parallel()

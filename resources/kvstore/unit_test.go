@@ -57,8 +57,8 @@ func TestStatusText(t *testing.T) {
 	}
 }
 
-// KV-Q3: so many quorum errors in a row are tolerated; one good
-// check resets their number.
+// Numbers 16 and 20 of the contract's kvstore.md; KV-Q3: so many quorum errors in a row are tolerated, two by default; one good check resets
+// their number. A heartbeat that is too old is one.
 func TestEvaluate(t *testing.T) {
 	t.Parallel()
 	up, down := []EndpointStatus{{URL: "a"}}, []EndpointStatus{{URL: "a", Err: errors.New("away")}}
@@ -73,7 +73,7 @@ func TestEvaluate(t *testing.T) {
 		{up, nil, true, 0}, {up, old, true, 1}, {up, old, true, 2}, {up, old, false, 3}, {up, old, false, 4},
 		{up, nil, true, 0}, {down, nil, false, 0}, {up, old, true, 1}, {nil, nil, false, 0},
 	} {
-		s = evaluate(s, c.endpoints, c.quorum, 2)
+		s = evaluate(s, c.endpoints, c.quorum, int(DefaultConfig.KVStoreMaxConsecutiveQuorumErrors))
 		if (s.Err == nil) != c.healthy || s.QuorumErrors != c.errors || s.Quorum != (c.quorum == nil) {
 			t.Errorf("check %d: %+v", i, s)
 		}

@@ -118,6 +118,24 @@ func TestWatchListsInPages(t *testing.T) {
 	}
 }
 
+// Number 21 of the contract's kvstore.md; KV-O5: where a member answers that lags behind what is known, the list is asked for with a quorum.
+func TestListOfAMemberThatLags(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	known := must(etcd.Put(t.Context(), "k/1", "1"))(t).Header.Revision
+	requests := func(atLeast int64) uint64 {
+		count := func() uint64 { return sampleCount(t, r.metrics.Operations, keyClass("k/"), "read", "list", "success") }
+		before := count()
+		_, err := r.pages(t.Context(), etcd, "k/", listOptions{}, atLeast, func() {}, func(Entry) bool { return true })
+		check(t, err)
+		return count() - before
+	}
+	if current, behind := requests(known), requests(known+1000); current != 1 || behind != 2 {
+		t.Errorf("%d requests to a member that does not lag, %d to one that does", current, behind)
+	}
+}
+
 // KV-O5: a listing during which keys change shows one moment, not two.
 func TestListIsOneMoment(t *testing.T) {
 	t.Parallel()

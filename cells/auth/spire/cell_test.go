@@ -20,9 +20,13 @@ var withSPIRE = cell.Set(spire.Cell, Cell)
 
 const unreachable = "--k8s-api-server=http://127.0.0.1:1"
 
+// Number A16 of the contract's mutual-auth.md: where agents do not authenticate, whatever else is on, nothing is registered (SPIRE-2), and the
+// entries that there are stay.
 func TestCell(t *testing.T) {
-	celltest.Check(t, Cell, celltest.With(append(operatortest.Resources, spire.Cell)...), celltest.InTerm("leader"),
-		celltest.Args(unreachable, "--mesh-auth-mutual-enabled"), celltest.OffArgs(unreachable))
+	for _, off := range [][]string{{}, {"--mesh-auth-mutual-enabled", "--mesh-auth-enabled=false"}} {
+		celltest.Check(t, Cell, celltest.With(append(operatortest.Resources, spire.Cell)...), celltest.InTerm("leader"),
+			celltest.Args(unreachable, "--mesh-auth-mutual-enabled"), celltest.OffArgs(append(off, unreachable)...))
+	}
 }
 
 // SPIRE-3: in etcd alone there are no identities to register, which is no reason to refuse the start.

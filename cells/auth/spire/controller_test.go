@@ -37,7 +37,7 @@ func (d *duty) wantRequest(method string, at int, want string) {
 	}
 }
 
-// SPIRE-4 to SPIRE-6; SPIRE-E1, SPIRE-E2 and SPIRE-E4: requests of one identity, from its creation to its deletion.
+// Number A11 of the contract's mutual-auth.md; SPIRE-4 to SPIRE-6; SPIRE-E1, SPIRE-E2 and SPIRE-E4: requests of one identity, from its creation to its deletion.
 func TestOneIdentity(t *testing.T) {
 	d := newDuty(t, spiretest.Start(t, domain))
 	d.lead()
@@ -143,7 +143,7 @@ func TestImplausibleShare(t *testing.T) {
 	d.eventually("it is healthy", func() bool { return d.degraded() == "" })
 }
 
-// SPIRE-9; SPIRE-E7: an entry that is refused is retried, and keeps no others.
+// Number A13 of the contract's mutual-auth.md; SPIRE-9; SPIRE-E7: an entry that is refused is retried, and keeps no others.
 func TestRefusedEntries(t *testing.T) {
 	s := spiretest.Start(t, domain)
 	s.Refuse("/identity/301", codes.Internal)
@@ -176,7 +176,7 @@ func TestRefusedEntries(t *testing.T) {
 	}
 }
 
-// SPIRE-9: an entry that exists, or that does not, is as it should be.
+// Number A12 of the contract's mutual-auth.md, whatever else the entry has (resources/spire, TestFieldsThatAreNotUsed); SPIRE-9: an entry that exists, or that does not, is as it should be.
 func TestChangesOfOthers(t *testing.T) {
 	s := spiretest.Start(t, domain)
 	d := newDuty(t, s)

@@ -93,6 +93,23 @@ func TestOneNamespace(t *testing.T) {
 	}
 }
 
+// Number A14 of the contract's mutual-auth.md; ZT-6 and ZT-7: the entries of a namespace are one call.
+func TestAccountsOfANamespace(t *testing.T) {
+	d := newDuty(t, spiretest.Start(t, domain))
+	d.create("shop/cart", "shop/pay", "other/cart")
+	d.lead()
+	d.eventually("the list", func() bool { return d.spire.Calls()["ListEntries"] == 1 })
+	d.enrol("shop")
+	d.wantEntries("shop/cart", "shop/pay")
+	if n := d.spire.Calls()["BatchCreateEntry"]; n != 1 {
+		t.Errorf("%d calls create the entries of a namespace", n)
+	}
+	d.delete("shop/pay")
+	d.wantEntries("shop/cart")
+	d.disenrol("shop")
+	d.wantEntries()
+}
+
 // ZT-6 and ZT-8; ZT-E5: what is ours and stale is deleted, and nothing else.
 func TestStaleEntries(t *testing.T) {
 	s := spiretest.Start(t, domain)

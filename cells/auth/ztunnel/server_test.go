@@ -83,7 +83,8 @@ var (
 	getServices     = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"get"}}
 )
 
-// ZT-3, ZT-6 to ZT-8, ZT-10 and ZT-13; ZT-E1 to ZT-E5: with the least permissions, and a restart that changes nothing,
+// Number A17 of the contract's mutual-auth.md, of no DaemonSet anything is asked; ZT-3, ZT-6 to ZT-8, ZT-10 and ZT-13; ZT-E1 to ZT-E5: with the
+// least permissions, which are for no DaemonSets, and a restart that changes nothing,
 // neither at SPIRE nor at the API server.
 func TestOnARealAPIServer(t *testing.T) {
 	s := spiretest.Prepare(t, domain)
@@ -161,7 +162,7 @@ func TestMissingPermissions(t *testing.T) {
 	operatortest.Eventually(t, "it is healthy", func() bool { return o.Degraded("") == "" })
 }
 
-// ZT-1: without --ztunnel-ca-type=spire nothing is watched, and there is no connection.
+// Number A15 of the contract's mutual-auth.md; ZT-1: without --ztunnel-ca-type=spire nothing is watched, and there is no connection.
 func TestOff(t *testing.T) {
 	s := spiretest.Start(t, domain)
 	w := newWorld(t, s)

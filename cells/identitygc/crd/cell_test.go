@@ -19,11 +19,16 @@ func TestCell(t *testing.T) {
 	celltest.Check(t, Cell, celltest.With(append(operatortest.Resources, identitygc.Cell)...), celltest.InTerm("leader"), celltest.Args(nowhere), celltest.OffArgs(nowhere, "--identity-gc-interval=0"))
 }
 
-// IDGC-E12, and IDGC-4: with identities, or endpoints, in the kvstore alone it costs nothing, either.
+// Number 18 of the contract's identity-gc.md; IDGC-E12, and IDGC-4: with identities, or endpoints, in the kvstore alone, or where agents enforce
+// no policies and make no endpoints, it costs nothing, either.
 func TestCellOfKVStore(t *testing.T) {
 	for _, args := range [][]string{
 		{"--kvstore=etcd", "--identity-allocation-mode=kvstore"},
 		{"--kvstore=etcd", "--identity-allocation-mode=crd", "--disable-endpoint-crd"},
+		{
+			"--identity-allocation-mode=crd", "--disable-endpoint-crd", "--enable-policy=never", "--enable-k8s-networkpolicy=false",
+			"--enable-cilium-network-policy=false", "--enable-cilium-clusterwide-network-policy=false",
+		},
 	} {
 		celltest.Check(t, Cell, celltest.With(append(operatortest.Resources, identitygc.Cell)...), celltest.InTerm("leader"), celltest.Args(nowhere), celltest.OffArgs(append(args, nowhere)...))
 	}

@@ -36,14 +36,16 @@ func newWorld(t *testing.T, c *clustertest.Cluster) *world {
 	return w
 }
 
-// identity creates a CiliumIdentity with labels of its own, and a field that the
+// identity creates a CiliumIdentity with labels of its own, as agents from 1.18 on do, and a field that the
 // operator does not know.
 func (w *world) identity(name string) *unstructured.Unstructured {
 	w.T.Helper()
 	u := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cilium.io/v2", "kind": "CiliumIdentity",
-		"metadata":        map[string]any{"name": name, "labels": map[string]any{"app": "web-" + name}, "annotations": map[string]any{"example.com/note": "kept"}},
-		"security-labels": map[string]any{"k8s:app": "web-" + name},
+		"metadata": map[string]any{
+			"name": name, "labels": map[string]any{"io.kubernetes.pod.namespace": w.Namespace}, "annotations": map[string]any{"example.com/note": "kept"},
+		},
+		"security-labels": map[string]any{"k8s:app": "web-" + name, "k8s:io.kubernetes.pod.namespace": w.Namespace},
 	}}
 	made, err := w.Dynamic.Resource(identities).Create(w.T.Context(), u, metav1.CreateOptions{})
 	if err != nil {
@@ -139,7 +141,7 @@ func (w *world) requests(verb string) []string {
 	return all
 }
 
-// IDGC-E1, IDGC-E2, IDGC-E3 and IDGC-E6, IDGC-3 and IDGC-9, under the role that the duty asks for,
+// Number 21 of the contract's identity-gc.md; IDGC-E1, IDGC-E2, IDGC-E3 and IDGC-E6, IDGC-3 and IDGC-9, under the role that the duty asks for,
 // which has neither get nor patch, and under that of the original's chart. A mark
 // changes nothing else of an object.
 func TestExamples(t *testing.T) {

@@ -96,17 +96,21 @@ func TestTerminating(t *testing.T) {
 	})
 }
 
-// IDGC-E3; IDGC-9.
+// Number 16 of the contract's identity-gc.md, "both"; IDGC-E3; IDGC-9.
 func TestUsedAgain(t *testing.T) {
 	for name, use := range map[string]func(*rig){
 		"endpoint": func(r *rig) { r.endpoint("web", 1001) },
 		"slice":    func(r *rig) { r.cluster.EnableCiliumEndpointSlice = true; r.slice("s", 7, 1001) },
 		"pod":      func(r *rig) { r.assigned.set("web", 1001) },
+		"both":     func(r *rig) { r.endpoint("web", 1001) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(r *rig) {
 				r.cluster.EnableCiliumEndpointSlice = name == "slice"
 				r.cluster.OperatorManagesIdentities = name == "pod"
+				if name == "both" {
+					r.cluster.IdentityManagementMode = "both"
+				}
 				r.identity("1001")
 				r.start()
 				r.at(20 * time.Minute)
@@ -117,6 +121,20 @@ func TestUsedAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Number 17 of the contract's identity-gc.md: an agent that takes an identity into use takes its mark off, so that there is nothing to write.
+func TestAgentUsesAgain(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		r.identity("1001")
+		r.start()
+		r.at(20 * time.Minute)
+		r.happened("17m0s mark 1001")
+		r.setMark("1001", "")
+		r.endpoint("web", 1001)
+		r.at(3 * time.Hour)
+		r.happened()
+	})
 }
 
 // IDGC-9: a use between two looks counts, though no look sees it.
@@ -217,22 +235,25 @@ func TestUsedBySlice(t *testing.T) {
 	})
 }
 
-// IDGC-4: where there are slices and no endpoints, endpoints are not read.
+// Number 19 of the contract's identity-gc.md; IDGC-4: where there are slices and no endpoints, endpoints are not read; in 1.20 also without a
+// kvstore.
 func TestSlicesAlone(t *testing.T) {
-	inBubble(t, func(r *rig) {
-		r.cluster.KVStore, r.cluster.DisableEndpointCRD, r.cluster.EnableCiliumEndpointSlice = "etcd", true, true
-		r.cluster.IdentityAllocationMode = "crd"
-		r.identity("1002")
-		r.slice("s", 1002, 999)
-		r.identity("1001")
-		r.endpoint("unheard", 1001)
-		r.start()
-		r.at(50 * time.Minute)
-		r.happened("17m0s mark 1001", "49m0s delete 1001")
-		if n := r.endpoints.State().Users; n != 0 {
-			t.Errorf("%d users of CiliumEndpoints", n)
-		}
-	})
+	for _, kvstore := range []string{"etcd", ""} {
+		inBubble(t, func(r *rig) {
+			r.cluster.KVStore, r.cluster.DisableEndpointCRD, r.cluster.EnableCiliumEndpointSlice = kvstore, true, true
+			r.cluster.IdentityAllocationMode = "crd"
+			r.identity("1002")
+			r.slice("s", 1002, 999)
+			r.identity("1001")
+			r.endpoint("unheard", 1001)
+			r.start()
+			r.at(50 * time.Minute)
+			r.happened("17m0s mark 1001", "49m0s delete 1001")
+			if n := r.endpoints.State().Users; n != 0 {
+				t.Errorf("%d users of CiliumEndpoints", n)
+			}
+		})
+	}
 }
 
 // IDGC-E7; IDGC-11: no stretch of a minute has more deletes than the limit.

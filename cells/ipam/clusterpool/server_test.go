@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -357,7 +358,8 @@ func TestServerTerminatingNodeKeepsItsBlock(t *testing.T) {
 	s.want("b", "10.0.0.0/24")
 }
 
-// Bad input of a node is reported on it, and affects no other node.
+// Number 36 of the contract's ipam-cluster-pool.md: bad input of a node is reported on it, and affects no other node. No definition of ours
+// refuses it (CRD-22).
 func TestServerBadInput(t *testing.T) {
 	s := newServer(t)
 	s.create("garbage", "10.0.0.0/24", "xyz")
@@ -492,6 +494,36 @@ func TestServerTermEndsWithAnswers(t *testing.T) {
 	revision, err := slim.ParseRevision(s.get("a").GetResourceVersion())
 	if got := written.Revisions["ciliumnodes.cilium.io"]; err != nil || got != uint64(revision) {
 		t.Errorf("the next leader is told %v, not %d (%v)", written, revision, err)
+	}
+}
+
+// Number 37 of the contract's ipam-cluster-pool.md; POOL-29: a term ends while 20 nodes wait to be written. The next one writes the rest, and
+// no block is given twice.
+func TestServerTermEndsAmongManyWrites(t *testing.T) {
+	s := newServer(t)
+	slow := clustertest.Match{Verbs: []string{"update"}, Resources: []string{"ciliumnodes"}}
+	s.proxy.Rule(t, clustertest.Rule{Match: slow, Delay: &clustertest.Delay{For: 50 * time.Millisecond}})
+	o := s.start(24, "10.0.0.0/16")
+	for i := range 20 {
+		s.create(fmt.Sprint("n", i))
+	}
+	operatortest.Eventually(t, "some are written", func() bool { all, _ := s.requests(0); return len(all) > 3 })
+	o.Stop()
+	s.start(24, "10.0.0.0/16")
+	blocks := map[string]bool{}
+	for i := range 20 {
+		name := fmt.Sprint("n", i)
+		operatortest.Eventually(t, name+" has one block", func() bool {
+			cidrs, text := says(s.get(name))
+			if len(cidrs) != 1 || text != "" {
+				return false
+			}
+			blocks[cidrs[0]] = true
+			return true
+		})
+	}
+	if len(blocks) != 20 {
+		t.Errorf("20 nodes have the blocks %v", slices.Sorted(maps.Keys(blocks)))
 	}
 }
 

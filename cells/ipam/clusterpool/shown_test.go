@@ -163,7 +163,10 @@ func TestServerIgnoredNodes(t *testing.T) {
 			t.Error(request)
 		}
 	}
-	annotate("ign", "no")
+	if n := strings.Count(strings.Join(all, " "), "update w1: 200"); n != 1 {
+		t.Errorf("w1 is written %d times", n)
+	}
+	s.edit("ign", func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 	s.want("ign", "10.40.3.0/24")
 	used := func() float64 { return o.Metric("ipam_cluster_pool_blocks", "10.40.0.0/16", "IPv4", "used") }
 	operatortest.Eventually(t, "five nodes have blocks", func() bool { return used() == 4 })

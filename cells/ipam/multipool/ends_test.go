@@ -103,7 +103,7 @@ func TestElementsKeepTheirFields(t *testing.T) {
 	}
 }
 
-// MPOOL-44 on a server, number 30 of the contract's ipam-multi-pool.md, and MPOOL-45: numbers 31, 34 and 35.
+// Numbers 30, 31, 33 and 35 of the contract's ipam-multi-pool.md; MPOOL-44 and MPOOL-45 on a server.
 func TestServerEndsOrphansAndIgnoredNodes(t *testing.T) {
 	s := newServer(t)
 	ignored := has("ignored").needs("tight: 5").object()
@@ -132,7 +132,7 @@ func TestServerEndsOrphansAndIgnoredNodes(t *testing.T) {
 	if first, last := flags(); first != true || last != true {
 		t.Errorf("without the pool the flags are %v and %v", first, last)
 	}
-	s.createPool("q", "10.50.0.0/16 mask 28", "") // number 33
+	s.createPool("q", "10.50.0.0/16 mask 28", "") // number 33: what n lists is not given away
 	s.create(has("m").needs("q: 5"))
 	s.want("m", "q: 10.50.0.16/28")
 	all, _ := s.updates(0)
@@ -149,4 +149,29 @@ func TestServerEndsOrphansAndIgnoredNodes(t *testing.T) {
 	s.setAllocated("n")
 	s.want("n")
 	operatortest.Eventually(t, "it is counted", func() bool { return o.Metric("ipam_pool_blocks", "IPv4", "q", "used") == 2 })
+}
+
+// Numbers 32, 34 and 41 of the contract's ipam-multi-pool.md; MPOOL-6, MPOOL-29 and MPOOL-30: a term begins where nodes list CIDRs of a
+// pool that is gone, and of one that has others now.
+func TestServerListsOfEarlierPools(t *testing.T) {
+	s := newServer(t)
+	s.create(has("n1", "p: 10.1.0.0/24"), has("n2", "moved: 10.100.4.0/24"))
+	s.createPool("moved", "10.200.0.0/16 mask 24", "")
+	s.start()
+	s.wantError("n1", "unable to find pool p, prefix 10.1.0.0/24 is still allocated to the node but is marked as orphan", "p: 10.1.0.0/24")
+	const outside = "unable to reuse from pool moved: cidr 10.100.4.0/24 is not part of the requested pool"
+	s.wantError("n2", outside, "moved: 10.100.4.0/24")
+	s.setRequested("n2", "moved: 300")
+	s.wantError("n2", outside, "moved: 10.100.4.0/24 10.200.0.0/24")
+
+	s.createPool("p", "10.1.0.0/16 mask 24", "") // number 32: n1 has again what it had
+	s.want("n1", "p: 10.1.0.0/24")
+	s.create(has("m").needs("p: 5"))
+	s.want("m", "p: 10.1.1.0/24")
+
+	edit(s, s.pools, "p", func(u *unstructured.Unstructured) { // number 41: selectors are for agents
+		_ = unstructured.SetNestedStringMap(u.Object, map[string]string{"app": "web"}, "spec", "podSelector", "matchLabels")
+	})
+	s.create(has("o").needs("p: 5"))
+	s.want("o", "p: 10.1.2.0/24")
 }

@@ -56,7 +56,7 @@ func TestServerPodCIDRsAreTaken(t *testing.T) {
 	s.want("c", "default: 10.40.2.0/24 10.40.3.0/24 10.40.6.0/24 fd00::/112")
 }
 
-// Numbers 36, 38 and 39 of the contract's ipam-multi-pool.md, and back (POOL-39 is the other way).
+// Numbers 36 and 39 of the contract's ipam-multi-pool.md, and back (POOL-39 is the other way).
 func TestServerMigratesFromClusterPool(t *testing.T) {
 	for name, mask := range map[string]string{"the same mask": "24", "another mask": "25"} {
 		t.Run(name, func(t *testing.T) {
@@ -147,5 +147,35 @@ func TestServerMigrationIsInterrupted(t *testing.T) {
 	}
 	if left := check(); left > 0 {
 		t.Errorf("%d podCIDRs are left", left)
+	}
+}
+
+// Number 38 of the contract's ipam-multi-pool.md; MPOOL-42: an agent writes twice while its node is converted. It is converted all the same,
+// and has what the agent wrote.
+func TestServerMigrationKeepsWhatTheAgentWrote(t *testing.T) {
+	s := newServer(t)
+	s.createPool("default", "10.40.0.0/16 mask 24", "fd00::/104 mask 112")
+	s.createWithPodCIDRs("b", "10.40.1.0/24", "fd00::1:0/112")
+	rule := s.hold()
+	operatortest.Start(t, Cell, s.proxy.Kubeconfig(), ours, migrating)
+	for round := range 2 {
+		operatortest.Eventually(t, "the write is held", func() bool { return rule.Hits(t) > 0 })
+		edit(s, s.nodes, "b", func(u *unstructured.Unstructured) {
+			address := map[string]any{"type": "InternalIP", "ip": fmt.Sprint("192.0.2.", 7+round)}
+			_ = unstructured.SetNestedSlice(u.Object, []any{address}, "spec", "addresses")
+		})
+		held := rule
+		if round == 0 {
+			rule = s.hold() // the next attempt, too
+		}
+		held.Remove(t)
+	}
+	s.want("b", "default: 10.40.1.0/24 fd00::1:0/112")
+	addresses, _, _ := unstructured.NestedSlice(s.get("b").Object, "spec", "addresses")
+	if len(addresses) != 1 || addresses[0].(map[string]any)["ip"] != "192.0.2.8" || len(s.podCIDRs("b")) > 0 {
+		t.Errorf("addresses are %v, podCIDRs %v", addresses, s.podCIDRs("b"))
+	}
+	if all, _ := s.updates(0); !slices.Equal(all, []string{"update b: 409", "update b: 409", "update b: 200"}) {
+		t.Errorf("the writes are %q", all)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
 )
@@ -100,7 +101,7 @@ func TestRestartsExpire(t *testing.T) {
 	}
 }
 
-// NUNM-13 and the options: seconds and durations, and selectors.
+// Number 20 of the contract's nodes.md, NUNM-13 and the options: seconds and durations, and selectors.
 func TestConfig(t *testing.T) {
 	for text, want := range map[string]time.Duration{"15": 15 * time.Second, "0": 0, "15s": 15 * time.Second, "1m": time.Minute, "0s": 0} {
 		var s seconds
@@ -136,6 +137,32 @@ func TestConfig(t *testing.T) {
 	} {
 		if !on {
 			t.Error("it is enabled where it should not be, or the other way round")
+		}
+	}
+}
+
+// Numbers 21 and 22 of the contract's nodes.md; NUNM-1: where agents make no CiliumEndpoints, which pods are unmanaged is not known.
+func TestOffWithoutEndpoints(t *testing.T) {
+	noPolicies := func(c *cluster.Config) {
+		c.EnablePolicy, c.IdentityAllocationMode = "never", "crd"
+		c.EnableK8sNetworkPolicy, c.EnableCiliumNetworkPolicy, c.EnableCiliumClusterwideNetworkPolicy = false, false, false
+	}
+	slices := func(c *cluster.Config) { c.EnableCiliumEndpointSlice = true }
+	for name, test := range map[string]struct {
+		change func(*cluster.Config)
+		on     [4]bool // in each release
+	}{
+		"21, no policies": {noPolicies, [4]bool{true, false, false, false}},
+		"policies":        {func(*cluster.Config) {}, [4]bool{true, true, true, true}},
+		"22, slices":      {slices, [4]bool{true, true, true, false}},
+	} {
+		for i, r := range release.All() {
+			shared := cluster.DefaultConfig
+			shared.Release, shared.DisableEndpointCRD = r, true
+			test.change(&shared)
+			if got := enabled(Config{UnmanagedPodWatcherInterval: seconds(time.Second)}, shared); got != test.on[i] {
+				t.Errorf("%s, %s: pods are restarted: %t", name, r, got)
+			}
 		}
 	}
 }
