@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -48,7 +49,7 @@ func (p parents) ancestors(services []slim.Key, routes []*route, ask asker) (a a
 func reaches(r *route, services []slim.Key, ask asker) (found bool) {
 	r.backends(func(ref gatewayv1.BackendObjectReference) bool {
 		b, v := resolve(r, ref, ask)
-		found = v.ok && slices.Contains(services, slim.Key(b.Name))
+		found = v.OK && slices.Contains(services, slim.Key(b.Name))
 		return !found
 	})
 	return found
@@ -81,7 +82,7 @@ func (p parents) ancestorOf(r *route, ref gatewayv1.ParentReference) (at gateway
 // that cannot be said.
 func (p parents) serves(r *route, ref, at gatewayv1.ParentReference, ask asker) (serves, known bool) {
 	if parentKind(ref) == kindService {
-		serves = r.isHTTP() && attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted.ok
+		serves = r.isHTTP() && attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted.OK
 	} else {
 		g, ours, known := p.gateway(parentKey("", at))
 		if !known {
@@ -94,7 +95,7 @@ func (p parents) serves(r *route, ref, at gatewayv1.ParentReference, ask asker) 
 		if of == kept {
 			return false, false
 		}
-		serves = of == decided && a.accepted.ok && (r.isHTTP() || slices.ContainsFunc(a.at, func(h hosts) bool { return h.listener.terminates() }))
+		serves = of == decided && a.accepted.OK && (r.isHTTP() || slices.ContainsFunc(a.at, func(h hosts) bool { return h.listener.terminates() }))
 	}
 	return serves && !compile(r, ask.withoutPolicies()).isDropped(), true
 }
@@ -138,6 +139,6 @@ func mergeAncestors(has []gatewayv1.PolicyAncestorStatus, a ancestors, v policyR
 
 // apply sets the conditions of an ancestor.
 func (v policyResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
-	changed = setCondition(to, string(gatewayv1.PolicyConditionAccepted), v.accepted, generation, now)
-	return setCondition(to, string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), v.resolved, generation, now) || changed
+	changed = condition.Set(to, string(gatewayv1.PolicyConditionAccepted), v.accepted, generation, now)
+	return condition.Set(to, string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), v.resolved, generation, now) || changed
 }

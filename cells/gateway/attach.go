@@ -11,12 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // attachment is what becomes of a route at one of its parents.
 type attachment struct {
-	accepted condition
+	accepted condition.Condition
 	at       []hosts
 }
 
@@ -32,7 +33,7 @@ func (h hosts) equal(other hosts) bool {
 }
 
 func notAccepted(reason gatewayv1.RouteConditionReason, format string, args ...any) attachment {
-	return attachment{accepted: condition{false, string(reason), fmt.Sprintf(format, args...)}}
+	return attachment{accepted: condition.False(reason, fmt.Sprintf(format, args...))}
 }
 
 // attach decides which listeners of a Gateway or a ListenerSet serve a route by its reference to that. It is accepted if one does.
@@ -60,7 +61,7 @@ func attach(r *route, ref gatewayv1.ParentReference, listeners, all []*listener,
 	if len(ofKind) == 0 {
 		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to route kind restrictions", r.kind, parent)
 	}
-	a := attachment{accepted: condition{true, string(gatewayv1.RouteReasonAccepted), "Accepted " + r.kind}}
+	a := attachment{accepted: condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.kind)}
 	shared := false
 	for _, l := range ofKind {
 		names := intersect(r.hostnames, l.hostname)
@@ -164,7 +165,7 @@ func isolate(names []string, l *listener, all []*listener) (left []string) {
 
 // isBetter reports whether a listener matches a host name better than another one.
 func (l *listener) isBetter(name string, than *listener) bool {
-	if l.of.Port != than.of.Port || l.of.Protocol != than.of.Protocol || !l.accepted.ok || l.hostname == "" || name == than.hostname {
+	if l.of.Port != than.of.Port || l.of.Protocol != than.of.Protocol || !l.accepted.OK || l.hostname == "" || name == than.hostname {
 		return false
 	}
 	return name == l.hostname || isBelow(name, l.hostname) && len(l.hostname) > len(than.hostname)

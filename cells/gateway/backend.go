@@ -9,18 +9,19 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-var validRefs = condition{true, string(gatewayv1.RouteReasonResolvedRefs), "Service reference is valid"}
+var validRefs = condition.True(gatewayv1.RouteReasonResolvedRefs, "Service reference is valid")
 
-func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) condition {
-	return condition{false, string(reason), fmt.Sprintf(format, args...)}
+func unresolved(reason gatewayv1.RouteConditionReason, format string, args ...any) condition.Condition {
+	return condition.False(reason, fmt.Sprintf(format, args...))
 }
 
 // resolve returns the backend that a route refers to, or why there is none.
-func resolve(r *route, ref gatewayv1.BackendObjectReference, ask asker) (envoy.Backend, condition) {
+func resolve(r *route, ref gatewayv1.BackendObjectReference, ask asker) (envoy.Backend, condition.Condition) {
 	var none envoy.Backend
 	kind, key := backendOf(r, ref)
 	switch {
@@ -75,14 +76,14 @@ func backendOf(r *route, ref gatewayv1.BackendObjectReference) (kind string, key
 }
 
 // resolveAll decides about all references of a route to backends: the first that is not valid is the one that is reported.
-func resolveAll(r *route, ask asker) condition {
+func resolveAll(r *route, ask asker) condition.Condition {
 	all := validRefs
 	r.backends(func(ref gatewayv1.BackendObjectReference) bool {
 		_, v := resolve(r, ref, ask)
-		if !v.ok {
+		if !v.OK {
 			all = v
 		}
-		return v.ok
+		return v.OK
 	})
 	return all
 }

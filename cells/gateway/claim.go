@@ -9,16 +9,18 @@ import (
 	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 )
 
 // refusal is why a listener that accepts a route does not serve it.
 type refusal struct {
-	condition
+	condition.Condition
 	by *route // the older one, which has the host; nil if the listener itself is why
 }
 
 func (r *refusal) equal(other *refusal) bool {
-	return r.condition == other.condition && (r.by == nil) == (other.by == nil) && (r.by == nil || r.by.id() == other.by.id())
+	return r.Condition == other.Condition && (r.by == nil) == (other.by == nil) && (r.by == nil || r.by.id() == other.by.id())
 }
 
 // Why a listener does not serve a route, in its status.
@@ -74,7 +76,7 @@ func orAny(host string) string {
 // claim has a route have its hosts at a listener, unless older ones have one of them.
 func (c *hostClaims) claim(r *route, h hosts) *refusal {
 	if h.listener.inseparable {
-		return &refusal{condition: condition{false, portsNotApart, h.listener.accepted.message}}
+		return &refusal{Condition: condition.False(portsNotApart, h.listener.accepted.Message)}
 	}
 	if !h.listener.usable() {
 		return nil
@@ -94,8 +96,8 @@ func (c *hostClaims) claim(r *route, h hosts) *refusal {
 func (c *hostClaims) refuse(r *route, l *listener, host string) *refusal {
 	for _, other := range c.at[hostAt{l, host}] {
 		if other.kind != r.kind && other.Namespace != r.Namespace {
-			return &refusal{condition{false, hostConflict, fmt.Sprintf(
-				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.of.Name, other.kind, other.name())}, other}
+			return &refusal{condition.False(hostConflict, fmt.Sprintf(
+				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.of.Name, other.kind, other.name())), other}
 		}
 	}
 	if c.apart || !l.hasTLS() {
@@ -104,8 +106,8 @@ func (c *hostClaims) refuse(r *route, l *listener, host string) *refusal {
 	isTLS := l.of.Protocol == gatewayv1.TLSProtocolType
 	for _, other := range c.own[host] {
 		if isTLS && other.of.Port != l.of.Port {
-			return &refusal{condition: condition{false, portsNotApart, fmt.Sprintf(
-				"TLS of host %s ends at port %d for HTTPS, and cannot be served at port %d: %s", host, other.of.Port, l.of.Port, oneListenerIs)}}
+			return &refusal{Condition: condition.False(portsNotApart, fmt.Sprintf(
+				"TLS of host %s ends at port %d for HTTPS, and cannot be served at port %d: %s", host, other.of.Port, l.of.Port, oneListenerIs))}
 		}
 	}
 	for _, other := range c.tls[host] {
@@ -113,8 +115,8 @@ func (c *hostClaims) refuse(r *route, l *listener, host string) *refusal {
 			continue // both ports serve the same
 		}
 		if other.listener.of.Port != l.of.Port && (isTLS || other.listener.of.Protocol == gatewayv1.TLSProtocolType) {
-			return &refusal{condition{false, portsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
-				host, other.listener.of.Port, other.by.kind, other.by.name(), l.of.Port, oneListenerIs)}, other.by}
+			return &refusal{condition.False(portsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
+				host, other.listener.of.Port, other.by.kind, other.by.name(), l.of.Port, oneListenerIs)), other.by}
 		}
 	}
 	return nil
@@ -140,7 +142,7 @@ func (c *hostClaims) add(r *route, l *listener, host string) {
 func markInseparable(all []*listener) {
 	first := map[string]*listener{}
 	for _, l := range all {
-		if l.inseparable = false; !l.accepted.ok || !l.hasTLS() || l.hostname == "" || strings.HasPrefix(l.hostname, "*") {
+		if l.inseparable = false; !l.accepted.OK || !l.hasTLS() || l.hostname == "" || strings.HasPrefix(l.hostname, "*") {
 			continue
 		}
 		other := first[l.hostname]
@@ -149,8 +151,8 @@ func markInseparable(all []*listener) {
 			first[l.hostname] = l
 		case other.of.Port != l.of.Port && other.of.Protocol != l.of.Protocol: // routes claim what two of one protocol serve
 			l.inseparable = true
-			l.accepted = condition{false, string(gatewayv1.ListenerReasonUnsupportedValue), fmt.Sprintf(
-				"Listener %s has the hostname at port %d, and TLS of both cannot be told apart: %s", other.of.Name, other.of.Port, oneListenerIs)}
+			l.accepted = condition.False(gatewayv1.ListenerReasonUnsupportedValue, fmt.Sprintf(
+				"Listener %s has the hostname at port %d, and TLS of both cannot be told apart: %s", other.of.Name, other.of.Port, oneListenerIs))
 		}
 	}
 }

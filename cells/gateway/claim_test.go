@@ -18,7 +18,7 @@ import (
 func refusedBy(p *gatewayPlan) (all []string) {
 	for id, byListener := range p.refused {
 		for l, why := range byListener {
-			all = append(all, fmt.Sprintf("%s at %s: %s", id, l.of.Name, why.reason))
+			all = append(all, fmt.Sprintf("%s at %s: %s", id, l.of.Name, why.Reason))
 		}
 	}
 	slices.Sort(all)

@@ -10,6 +10,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -55,11 +56,11 @@ func (c *compiler) keepFirst() {
 }
 
 // partiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
-func (c *compiler) partiallyInvalid() *condition {
+func (c *compiler) partiallyInvalid() *condition.Condition {
 	if len(c.dropped) == 0 {
 		return nil
 	}
-	return &condition{true, string(gatewayv1.RouteReasonUnsupportedValue), strings.Join(c.dropped, "; ")}
+	return new(condition.True(gatewayv1.RouteReasonUnsupportedValue, strings.Join(c.dropped, "; ")))
 }
 
 // isDropped reports whether no rule is left.
@@ -120,7 +121,7 @@ func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit f
 // spoken to.
 func (c *compiler) resolve(ref gatewayv1.BackendObjectReference) (b envoy.Backend, ok bool) {
 	b, v := resolve(c.route, ref, c.ask)
-	if !v.ok {
+	if !v.OK {
 		return b, false
 	}
 	a := c.ask.tls(slim.Key(b.Name), int32(*ref.Port))

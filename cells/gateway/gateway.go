@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
@@ -311,9 +312,9 @@ func (c *controller) remove(ctx context.Context, g *gateway, placed *envoyres.Pl
 // writeStatus writes the status of a Gateway and of its ListenerSets, each if it differs. Numbers of routes alone are not written
 // more than once a second.
 func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, r gatewayResult) (result reconcile.Result, err error) {
-	c.programmed.Set(g.Key(), stateOf(r.programmed.ok))
-	if !r.programmed.ok {
-		result.Reason = "not programmed: " + r.programmed.reason + ": " + r.programmed.message
+	c.programmed.Set(g.Key(), stateOf(r.programmed.OK))
+	if !r.programmed.OK {
+		result.Reason = "not programmed: " + r.programmed.Reason + ": " + r.programmed.Message
 	}
 	now := c.Deps.Plan.Now()
 	all := []statusWrite{writeOf(statusRef(gateways.Resource(), &g.objectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, counts bool) bool {
@@ -348,10 +349,10 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 // refuseParameters says on a Gateway that the parameters of its class are not valid. What is served stays, and so does all else that its
 // status says (GW-2).
 func (c *controller) refuseParameters(ctx context.Context, g *gateway, cl *class, problem string) error {
-	accepted := condition{false, string(gatewayv1.GatewayReasonInvalidParameters), messageOf(problem, cl.Spec.ParametersRef)}
+	accepted := condition.False(gatewayv1.GatewayReasonInvalidParameters, messageOf(problem, cl.Spec.ParametersRef))
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	w := writeOf(statusRef(gateways.Resource(), &g.objectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, _ bool) bool {
-		return setCondition(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
+		return condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
 	})
 	if !w.differs(true) {
 		return nil

@@ -10,12 +10,13 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // takenPorts are the ports of the nodes that a Gateway asks for and does not have, and why.
-func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatewayv1.PortNumber]condition {
+func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatewayv1.PortNumber]condition.Condition {
 	if !c.Config.GatewayAPIHostNetworkEnabled {
 		return nil
 	}
@@ -43,14 +44,14 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatew
 	return taken
 }
 
-func unavailable(format string, args ...any) condition {
-	return condition{false, string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf(format, args...)}
+func unavailable(format string, args ...any) condition.Condition {
+	return condition.False(gatewayv1.ListenerReasonPortUnavailable, fmt.Sprintf(format, args...))
 }
 
 // takenPorts decides about ports of the nodes: components of the cluster listen there, or an older object of another namespace has them at
 // another Gateway (GW-55).
-func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, ask asker) map[gatewayv1.PortNumber]condition {
-	taken, own := map[gatewayv1.PortNumber]condition{}, portHolders(g, setsOf(g.Key()), ask)
+func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, ask asker) map[gatewayv1.PortNumber]condition.Condition {
+	taken, own := map[gatewayv1.PortNumber]condition.Condition{}, portHolders(g, setsOf(g.Key()), ask)
 	slices.SortFunc(others, func(a, b *gateway) int { return compareObjects(&b.objectMeta, &a.objectMeta) }) // the oldest is named
 	for _, other := range others {
 		for port, by := range portHolders(other, setsOf(other.Key()), ask) {
@@ -92,17 +93,17 @@ func portHolders(g *gateway, sets []*listenerSet, ask asker) map[gatewayv1.PortN
 // markTaken has no listener accepted at a port of the nodes that the Gateway does not have.
 func (p *planner) markTaken(all []*listener) {
 	for _, l := range all {
-		if why, is := p.taken[l.of.Port]; is && l.accepted.ok && !l.isPort() {
+		if why, is := p.taken[l.of.Port]; is && l.accepted.OK && !l.isPort() {
 			l.accepted = why
 		}
 	}
 }
 
 // reportTaken reports on a Gateway which ports of the nodes it does not have.
-func (c *controller) reportTaken(g *gateway, taken map[gatewayv1.PortNumber]condition) {
+func (c *controller) reportTaken(g *gateway, taken map[gatewayv1.PortNumber]condition.Condition) {
 	var notices []envoyres.Notice
 	for _, port := range slices.Sorted(maps.Keys(taken)) {
-		notices = append(notices, envoyres.Notice{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: " + taken[port].message})
+		notices = append(notices, envoyres.Notice{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: " + taken[port].Message})
 	}
 	c.reports.Set(portsOfNodes, aboutGateway(g), notices...)
 }

@@ -9,15 +9,10 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
-
-// condition is the status of a condition, with its reason and message.
-type condition struct {
-	ok              bool
-	reason, message string
-}
 
 // listener is a listener of a Gateway or a ListenerSet, and what is to be said of it.
 type listener struct {
@@ -30,22 +25,22 @@ type listener struct {
 
 	acceptance
 	known    bool // there are routes for its protocol
-	resolved condition
+	resolved condition.Condition
 	ready    bool       // there is a kind of routes that it serves, and its certificates are valid
 	alone    acceptance // without the listeners of other objects
 }
 
 // acceptance is whether a listener is accepted beside others.
 type acceptance struct {
-	accepted   condition
-	conflicted *condition // nil if it is not
+	accepted   condition.Condition
+	conflicted *condition.Condition // nil if it is not
 	// inseparable says that its TLS connections would be those of another port.
 	inseparable bool
-	leftOut     *condition // why it is not configured although it could be, nil if it is
+	leftOut     *condition.Condition // why it is not configured although it could be, nil if it is
 }
 
 // usable reports whether a listener is configured.
-func (l *listener) usable() bool { return l.accepted.ok && l.ready && l.leftOut == nil }
+func (l *listener) usable() bool { return l.accepted.OK && l.ready && l.leftOut == nil }
 
 // terminates reports whether TLS ends at a listener.
 func (l *listener) terminates() bool {
@@ -84,7 +79,7 @@ func planListeners(h holder, ask asker) []*listener {
 			l.hostname = string(*of.Hostname)
 		}
 		l.accepted = l.accept(ask)
-		if l.resolved = l.resolve(h.kind, ask); !l.accepted.ok {
+		if l.resolved = l.resolve(h.kind, ask); !l.accepted.OK {
 			l.kinds = []gatewayv1.RouteGroupKind{} // it serves none
 		}
 		all[i] = l
@@ -97,20 +92,20 @@ func planListeners(h holder, ask asker) []*listener {
 }
 
 // accept decides whether a listener can be served by its protocol.
-func (l *listener) accept(ask asker) condition {
+func (l *listener) accept(ask asker) condition.Condition {
 	kinds := supportedKinds(l.of.Protocol)
 	l.known = kinds != nil && (!l.isPort() || ask.serves(kinds[0]))
 	switch {
 	case !l.known:
-		return condition{false, string(gatewayv1.ListenerReasonUnsupportedProtocol), "Unsupported Listener Protocol."}
+		return condition.False(gatewayv1.ListenerReasonUnsupportedProtocol, "Unsupported Listener Protocol.")
 	case l.of.Protocol == gatewayv1.HTTPSProtocolType && l.mode() != gatewayv1.TLSModeTerminate:
-		return condition{false, string(gatewayv1.ListenerReasonUnsupportedValue), "HTTPS is terminated: set tls.mode to Terminate, or protocol to TLS"}
+		return condition.False(gatewayv1.ListenerReasonUnsupportedValue, "HTTPS is terminated: set tls.mode to Terminate, or protocol to TLS")
 	}
-	return condition{true, string(gatewayv1.ListenerReasonAccepted), "Listener Accepted"}
+	return condition.True(gatewayv1.ListenerReasonAccepted, "Listener Accepted")
 }
 
 // resolve decides about the kinds of routes and the certificates of a listener.
-func (l *listener) resolve(holder string, ask asker) condition {
+func (l *listener) resolve(holder string, ask asker) condition.Condition {
 	supported, invalid := supportedKinds(l.of.Protocol), false
 	if l.of.AllowedRoutes == nil || len(l.of.AllowedRoutes.Kinds) == 0 {
 		for _, kind := range supported {
@@ -125,18 +120,18 @@ func (l *listener) resolve(holder string, ask asker) condition {
 			}
 		}
 	}
-	certificates := condition{ok: true}
+	certificates := condition.Condition{OK: true}
 	if l.terminates() {
 		certificates = l.certificates(holder, ask)
 	}
-	l.ready = certificates.ok && len(l.kinds) > 0
+	l.ready = certificates.OK && len(l.kinds) > 0
 	switch {
 	case invalid:
-		return condition{false, string(gatewayv1.ListenerReasonInvalidRouteKinds), "Invalid Route Kinds"}
-	case !certificates.ok:
+		return condition.False(gatewayv1.ListenerReasonInvalidRouteKinds, "Invalid Route Kinds")
+	case !certificates.OK:
 		return certificates
 	}
-	return condition{true, string(gatewayv1.ListenerReasonResolvedRefs), "Resolved Refs"}
+	return condition.True(gatewayv1.ListenerReasonResolvedRefs, "Resolved Refs")
 }
 
 func routeKind(kind string) gatewayv1.RouteGroupKind {
@@ -149,8 +144,8 @@ func (l *listener) serves(kind string) bool {
 }
 
 // certificates checks those of a listener of a Gateway or a ListenerSet. All are to be usable.
-func (l *listener) certificates(holder string, ask asker) condition {
-	invalid := condition{false, string(gatewayv1.ListenerReasonInvalidCertificateRef), "Invalid CertificateRef"}
+func (l *listener) certificates(holder string, ask asker) condition.Condition {
+	invalid := condition.False(gatewayv1.ListenerReasonInvalidCertificateRef, "Invalid CertificateRef")
 	if l.of.TLS == nil || len(l.of.TLS.CertificateRefs) == 0 {
 		return invalid
 	}
@@ -160,13 +155,13 @@ func (l *listener) certificates(holder string, ask asker) condition {
 		case !ok:
 			return invalid
 		case !ask.granted(holder, l.namespace, kindSecret, key):
-			return condition{false, string(gatewayv1.ListenerReasonRefNotPermitted), "CertificateRef is not permitted"}
+			return condition.False(gatewayv1.ListenerReasonRefNotPermitted, "CertificateRef is not permitted")
 		case !ask(question{about: aboutSecret, key: key}).ok:
 			return invalid
 		}
 		l.secrets = append(l.secrets, envoy.Name{Namespace: key.Namespace, Name: key.Name})
 	}
-	return condition{ok: true}
+	return condition.Condition{OK: true}
 }
 
 // secretOf is the Secret that a Gateway or a ListenerSet refers to. ok is false for a reference to something else.
@@ -218,7 +213,7 @@ func merge(objects [][]*listener) (all []*listener) {
 			}
 		}
 		for _, l := range listeners {
-			if l.accepted.ok {
+			if l.accepted.OK {
 				c.ports[l.protocolPort()], c.hosts[claimedHost{l.protocolPort(), l.hostname}] = l, l
 			}
 		}
@@ -234,16 +229,16 @@ func (l *listener) conflict(with *listener, name string) {
 		return
 	}
 	same, sameHost := l.of.Protocol == with.of.Protocol, l.hostname == with.hostname
-	v := condition{ok: true}
+	v := condition.Condition{OK: true}
 	switch {
 	case !same && (sameHost || !l.hasTLS() || !with.hasTLS()):
-		v.reason, v.message = string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has another protocol on port %d", name, l.of.Port)
+		v.Reason, v.Message = string(gatewayv1.ListenerReasonProtocolConflict), fmt.Sprintf("%s has another protocol on port %d", name, l.of.Port)
 	case same && sameHost:
-		v.reason, v.message = string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has the same hostname on port %d", name, l.of.Port)
+		v.Reason, v.Message = string(gatewayv1.ListenerReasonHostnameConflict), fmt.Sprintf("%s has the same hostname on port %d", name, l.of.Port)
 	default:
 		return
 	}
-	l.conflicted, l.accepted = &v, condition{false, v.reason, v.message}
+	l.conflicted, l.accepted = &v, condition.False(v.Reason, v.Message)
 }
 
 // hasTLS reports whether connections of a listener begin with a server name.
@@ -252,18 +247,18 @@ func (l *listener) hasTLS() bool {
 }
 
 // programmed is what the condition of that name says.
-func (l *listener) programmed() condition {
+func (l *listener) programmed() condition.Condition {
 	if l.usable() {
-		return condition{true, string(gatewayv1.ListenerReasonProgrammed), "Listener Programmed"}
+		return condition.True(gatewayv1.ListenerReasonProgrammed, "Listener Programmed")
 	}
-	reason, why := string(gatewayv1.ListenerReasonInvalid), l.accepted.message
+	reason, why := string(gatewayv1.ListenerReasonInvalid), l.accepted.Message
 	switch {
 	case l.conflicted != nil:
-		reason = l.conflicted.reason
+		reason = l.conflicted.Reason
 	case l.leftOut != nil:
-		reason, why = l.leftOut.reason, l.leftOut.message
-	case l.accepted.ok:
-		why = l.resolved.message
+		reason, why = l.leftOut.Reason, l.leftOut.Message
+	case l.accepted.OK:
+		why = l.resolved.Message
 	}
-	return condition{false, reason, "Listener not valid. " + why}
+	return condition.False(reason, "Listener not valid. "+why)
 }

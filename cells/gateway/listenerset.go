@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -78,7 +79,7 @@ type setPlan struct {
 }
 
 // leftOut is why a ListenerSet is left out, nil if it is not.
-func (p *setPlan) leftOut() *condition {
+func (p *setPlan) leftOut() *condition.Condition {
 	for _, l := range p.listeners {
 		if l.leftOut != nil {
 			return l.leftOut
@@ -95,7 +96,7 @@ func (p *setPlan) showsLeftOut() bool {
 }
 
 // setResult is what the status of a ListenerSet says, beside its listeners.
-type setResult struct{ accepted, programmed condition }
+type setResult struct{ accepted, programmed condition.Condition }
 
 // ownMark is how the message of the condition Accepted begins that is written here. A ListenerSet has no other field that says
 // which controller its status is of.
@@ -115,27 +116,27 @@ const parentNotProgrammed = "ParentNotProgrammed"
 // is for those who can read them.
 func (p *setPlan) result(of gatewayResult) setResult {
 	refuse := func(reason gatewayv1.ListenerSetConditionReason, message string) setResult {
-		return setResult{condition{false, string(reason), ownMark + message}, condition{false, string(reason), message}}
+		return setResult{condition.False(reason, ownMark+message), condition.False(reason, message)}
 	}
 	isInvalid := func(l *listener) bool { return !l.usable() }
 	r := setResult{
-		accepted:   condition{true, string(gatewayv1.ListenerSetReasonAccepted), ownMark + "ListenerSet accepted"},
-		programmed: condition{true, string(gatewayv1.ListenerSetReasonProgrammed), "ListenerSet programmed"},
+		accepted:   condition.True(gatewayv1.ListenerSetReasonAccepted, ownMark+"ListenerSet accepted"),
+		programmed: condition.True(gatewayv1.ListenerSetReasonProgrammed, "ListenerSet programmed"),
 	}
 	switch {
 	case !p.allowed:
 		return refuse(gatewayv1.ListenerSetReasonNotAllowed, "spec.allowedListeners of the Gateway does not allow ListenerSets of this namespace")
-	case !of.accepted.ok:
-		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.reason)
-		r.programmed.reason = parentNotProgrammed
+	case !of.accepted.OK:
+		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.Reason)
+		r.programmed.Reason = parentNotProgrammed
 		return r
 	case !slices.ContainsFunc(p.listeners, (*listener).usable):
 		return refuse(gatewayv1.ListenerSetReasonListenersNotValid, "No listener is valid: see status.listeners")
 	case slices.ContainsFunc(p.listeners, isInvalid):
-		r.accepted.reason, r.accepted.message = string(gatewayv1.ListenerSetReasonListenersNotValid), ownMark+"Some listeners are not valid: see status.listeners"
+		r.accepted.Reason, r.accepted.Message = string(gatewayv1.ListenerSetReasonListenersNotValid), ownMark+"Some listeners are not valid: see status.listeners"
 	}
-	if !of.programmed.ok {
-		r.programmed = condition{false, parentNotProgrammed, "The Gateway is not programmed: " + of.programmed.reason}
+	if !of.programmed.OK {
+		r.programmed = condition.False(parentNotProgrammed, "The Gateway is not programmed: "+of.programmed.Reason)
 	}
 	return r
 }
@@ -143,8 +144,8 @@ func (p *setPlan) result(of gatewayResult) setResult {
 // applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
 func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener]int32, counts bool, now metav1.Time) (changed bool) {
 	generation := p.of.Generation
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
 	var has []gatewayv1.ListenerStatus
 	for _, s := range to.Listeners {
 		has = append(has, gatewayv1.ListenerStatus(s))
@@ -165,7 +166,7 @@ func resetStatus(to *gatewayv1.ListenerSetStatus, why string, now metav1.Time) (
 	}
 	to.Listeners = nil
 	for _, kind := range []gatewayv1.ListenerSetConditionType{gatewayv1.ListenerSetConditionAccepted, gatewayv1.ListenerSetConditionProgrammed} {
-		removeCondition(&to.Conditions, string(kind))
+		condition.Remove(&to.Conditions, string(kind))
 		to.Conditions = append(to.Conditions, metav1.Condition{
 			Type: string(kind), Status: metav1.ConditionUnknown, Reason: string(gatewayv1.ListenerSetReasonPending), Message: why, LastTransitionTime: now,
 		})

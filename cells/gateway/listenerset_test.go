@@ -52,14 +52,14 @@ func summary(p *gatewayPlan, g *gateway) string {
 	all := []string{fmt.Sprintf("%d sets", p.attachedSets(r))}
 	say := func(listeners []*listener) (text string) {
 		for _, l := range listeners {
-			text += fmt.Sprintf(" %s:%s", l.of.Name, l.programmed().reason)
+			text += fmt.Sprintf(" %s:%s", l.of.Name, l.programmed().Reason)
 		}
 		return text
 	}
 	all = append(all, "edge"+say(p.own))
 	for _, s := range p.sets {
 		of := s.result(r)
-		all = append(all, fmt.Sprintf("%s %t %s, %t %s%s", s.of.Name, of.accepted.ok, of.accepted.reason, of.programmed.ok, of.programmed.reason, say(s.listeners)))
+		all = append(all, fmt.Sprintf("%s %t %s, %t %s%s", s.of.Name, of.accepted.OK, of.accepted.Reason, of.programmed.OK, of.programmed.Reason, say(s.listeners)))
 	}
 	return strings.Join(all, "; ")
 }
@@ -184,7 +184,7 @@ func TestRoutesOfListenerSets(t *testing.T) {
 		r := parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r, namespace: %s, generation: 1}, spec: {parentRefs: [%s], rules: [{}]}}", test.namespace, test.ref)).route()
 		got := ""
 		for _, result := range p.results(r, objects{}.ask) {
-			if got = result.accepted.reason; result.kept {
+			if got = result.accepted.Reason; result.kept {
 				got = "kept"
 			}
 		}
@@ -199,7 +199,7 @@ func TestRoutesOfListenerSets(t *testing.T) {
 		}
 	}
 	r := parse[httpRoute](t, `{metadata: {name: r, namespace: shop}, spec: {parentRefs: [{kind: ListenerSet, name: none}]}, status: {parents: [{controllerName: io.cilium/gateway-controller, parentRef: {kind: ListenerSet, name: none}}]}}`).route()
-	if all := p.results(r, objects{}.ask); len(all) != 1 || all[0].accepted.message != `ListenerSet "none" does not exist` {
+	if all := p.results(r, objects{}.ask); len(all) != 1 || all[0].accepted.Message != `ListenerSet "none" does not exist` {
 		t.Errorf("%v", all)
 	}
 }

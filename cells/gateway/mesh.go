@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -22,14 +23,14 @@ import (
 
 // meshAttachment is what becomes of a route at a Service.
 type meshAttachment struct {
-	accepted condition
+	accepted condition.Condition
 	ports    []int32
 }
 
 // attachMesh decides which ports of a Service a route is for. s is nil if there is no such Service.
 func attachMesh(r *route, ref gatewayv1.ParentReference, s *service) meshAttachment {
 	refuse := func(reason, message string) meshAttachment {
-		return meshAttachment{accepted: condition{false, reason, message}}
+		return meshAttachment{accepted: condition.False(reason, message)}
 	}
 	noParent := string(gatewayv1.RouteReasonNoMatchingParent)
 	switch {
@@ -52,7 +53,7 @@ func attachMesh(r *route, ref gatewayv1.ParentReference, s *service) meshAttachm
 	}
 	switch {
 	case len(ports) > 0:
-		return meshAttachment{condition{true, string(gatewayv1.RouteReasonAccepted), "Accepted " + r.kind}, ports}
+		return meshAttachment{condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.kind), ports}
 	case ref.Port != nil || ref.SectionName != nil:
 		return refuse(noParent, "The Service has no such port")
 	}
@@ -150,20 +151,20 @@ const (
 )
 
 // meshConditions are those of a Service with routes. refused is why its configuration was not written, nil if it was.
-func meshConditions(refused error) map[string]condition {
-	programmed := condition{true, string(gatewayv1.GatewayReasonProgrammed), "Gamma Service has been programmed"}
+func meshConditions(refused error) map[string]condition.Condition {
+	programmed := condition.True(gatewayv1.GatewayReasonProgrammed, "Gamma Service has been programmed")
 	if refused != nil {
-		programmed = condition{false, string(gatewayv1.GatewayReasonNoResources), refused.Error()}
+		programmed = condition.False(gatewayv1.GatewayReasonNoResources, refused.Error())
 	}
-	return map[string]condition{
-		meshAttached:   {true, string(gatewayv1.RouteReasonAccepted), "Gamma Service has routes attached"},
+	return map[string]condition.Condition{
+		meshAttached:   condition.True(gatewayv1.RouteReasonAccepted, "Gamma Service has routes attached"),
 		meshProgrammed: programmed,
 	}
 }
 
 // writeMeshStatus writes the conditions of a Service, or takes off those that are not among want, if that differs and the role allows
 // it. Conditions of other types stay.
-func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[string]condition) error {
+func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[string]condition.Condition) error {
 	ref := k8s.Ref{Resource: services.Resource(), Namespace: s.Namespace.String(), Name: s.Name, Subresource: "status", UID: s.UID.API()}
 	if c.Permissions.Denies("update", ref) {
 		return nil
@@ -172,9 +173,9 @@ func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[s
 	apply := func(to *[]metav1.Condition) (changed bool) {
 		for _, kind := range []string{meshAttached, meshProgrammed} {
 			if is, wanted := want[kind]; wanted {
-				changed = setCondition(to, kind, is, 0, now) || changed // Services of older API servers have no generation
+				changed = condition.Set(to, kind, is, 0, now) || changed // Services of older API servers have no generation
 			} else {
-				changed = removeCondition(to, kind) || changed
+				changed = condition.Remove(to, kind) || changed
 			}
 		}
 		return changed

@@ -155,7 +155,7 @@ func (d desiredService) servicePorts(has []corev1.ServicePort) (all []corev1.Ser
 // unserved are the ports of listeners for TCP and UDP that are not served here.
 func unserved(all []*listener) (ports []protocolPort) {
 	for _, l := range all {
-		if l.isPort() && !l.accepted.ok {
+		if l.isPort() && !l.accepted.OK {
 			ports = append(ports, l.protocolPort())
 		}
 	}

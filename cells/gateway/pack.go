@@ -11,6 +11,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -38,10 +39,10 @@ const (
 // leftOut is the reason of what does not fit.
 const leftOut = "LeftOut"
 
-func tooLarge(size int, fewer string) condition {
-	return condition{false, leftOut, fmt.Sprintf(
+func tooLarge(size int, fewer string) condition.Condition {
+	return condition.False(leftOut, fmt.Sprintf(
 		"It is not served: with its %d bytes the configuration of the Gateway would be larger than the %d bytes that an object may have, and no namespace has more of it: use fewer %s, or another Gateway",
-		size, envoy.MaxSize, fewer)}
+		size, envoy.MaxSize, fewer))
 }
 
 // packed is the configuration of a plan.
@@ -152,7 +153,7 @@ func (r *plannedRoute) size() (size int) {
 func sizeOfListeners(all []*listener) (size int) {
 	for _, l := range all {
 		switch {
-		case !l.accepted.ok || !l.ready || l.isPort():
+		case !l.accepted.OK || !l.ready || l.isPort():
 		case l.hasTLS():
 			size += sizeOfTLS + len(l.hostname)
 			for _, name := range l.secrets {
@@ -180,7 +181,7 @@ func (p *planner) markLeftOut(plan *gatewayPlan) {
 
 // withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it.
 func (r *plannedRoute) withLeftOut(refused map[*listener]*refusal) map[*listener]*refusal {
-	why := &refusal{condition: tooLarge(r.size(), "matches, hostnames or backends")}
+	why := &refusal{Condition: tooLarge(r.size(), "matches, hostnames or backends")}
 	all := maps.Clone(refused)
 	if all == nil {
 		all = map[*listener]*refusal{}
@@ -208,7 +209,7 @@ func (to *assembly) closePlain(all []*listener) {
 		open[l.of.Port] = open[l.of.Port] || l.usable() && l.of.Protocol == gatewayv1.HTTPProtocolType
 	}
 	for _, l := range all {
-		if l.leftOut == nil || !l.accepted.ok || l.of.Protocol != gatewayv1.HTTPProtocolType || !open[l.of.Port] {
+		if l.leftOut == nil || !l.accepted.OK || l.of.Protocol != gatewayv1.HTTPProtocolType || !open[l.of.Port] {
 			continue
 		}
 		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), Exclusive: true})

@@ -82,7 +82,7 @@ func (p *packedGateway) pack(sets []*listenerSet, routes ...*route) (*gatewayPla
 func leftOutOf(plan *gatewayPlan) (ids []string) {
 	for id, refused := range plan.refused {
 		for _, why := range refused {
-			if why.reason == leftOut {
+			if why.Reason == leftOut {
 				ids = append(ids, id.String())
 				break
 			}
@@ -160,7 +160,7 @@ func TestListenerSetsArePacked(t *testing.T) {
 			if !out[s.of.Name] && !l.usable() {
 				t.Fatalf("%s: %+v %+v", s.of.Name, l.accepted, l.resolved)
 			}
-			if l.usable() == out[s.of.Name] || l.programmed().ok == out[s.of.Name] {
+			if l.usable() == out[s.of.Name] || l.programmed().OK == out[s.of.Name] {
 				t.Fatalf("%s: %+v", s.of.Name, l.programmed())
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -19,9 +20,9 @@ type parentResult struct {
 	ref gatewayv1.ParentReference
 	// kept says that the parent is not known: what the status says of it stays.
 	kept     bool
-	accepted condition
-	resolved condition
-	partial  *condition
+	accepted condition.Condition
+	resolved condition.Condition
+	partial  *condition.Condition
 }
 
 // parents finds the parents of routes that are served here.
@@ -34,7 +35,7 @@ type parents struct {
 	service func(slim.Key) *service
 	// refused says why a listener that accepts a route does not serve it. planned is false while that is not known of the Gateway. Without it
 	// nothing is refused.
-	refused func(gateway slim.Key, at refusedAt) (why condition, refused, planned bool)
+	refused func(gateway slim.Key, at refusedAt) (why condition.Condition, refused, planned bool)
 }
 
 // parentState is what is known of a parent, and so what is to be done with the entry of a status.
@@ -70,8 +71,8 @@ func (p parents) results(r *route, ask asker) (all []parentResult) {
 		default:
 			continue
 		}
-		if result.accepted.ok && c.isDropped() {
-			result.accepted, result.partial = condition{false, string(gatewayv1.RouteReasonUnsupportedValue), result.partial.message}, nil
+		if result.accepted.OK && c.isDropped() {
+			result.accepted, result.partial = condition.False(gatewayv1.RouteReasonUnsupportedValue, result.partial.Message), nil
 		}
 		all = append(all, result)
 	}
@@ -85,7 +86,7 @@ func (p parents) attach(r *route, ref gatewayv1.ParentReference, ask asker) (att
 		if !hasEntry(r.status, ref) { // it may be another controller's
 			return attachment{}, foreign
 		}
-		return attachment{accepted: condition{false, "Invalid" + r.kind, fmt.Sprintf("%s %q does not exist", what, key.Name)}}, decided
+		return attachment{accepted: condition.False("Invalid"+r.kind, fmt.Sprintf("%s %q does not exist", what, key.Name))}, decided
 	}
 	var set *listenerSet
 	if parentKind(ref) == kindListenerSet {
@@ -126,7 +127,7 @@ func (p parents) withRefusals(r *route, ref gatewayv1.ParentReference, gateway s
 		return a, decided
 	}
 	var left []hosts
-	var first *condition
+	var first *condition.Condition
 	for _, h := range a.at {
 		why, refused, planned := p.refused(gateway, refusedAt{r.id(), h.listener.holder, h.listener.of.Name})
 		if !planned && slices.ContainsFunc(r.status, func(s gatewayv1.RouteParentStatus) bool {
@@ -194,41 +195,10 @@ func mergeParents(has []gatewayv1.RouteParentStatus, results []parentResult, gen
 
 // apply sets the conditions of a parent.
 func (r parentResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
-	changed = setCondition(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
-	changed = setCondition(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
+	changed = condition.Set(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
+	changed = condition.Set(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
 	if r.partial == nil {
-		return removeCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid)) || changed
+		return condition.Remove(to, string(gatewayv1.RouteConditionPartiallyInvalid)) || changed
 	}
-	return setCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
-}
-
-// maxMessage is the length of the message of a condition.
-const maxMessage = 32768
-
-// setCondition sets a condition, and reports whether it was another one. Its time changes with it.
-func setCondition(to *[]metav1.Condition, kind string, v condition, generation int64, now metav1.Time) (changed bool) {
-	want := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: v.message[:min(len(v.message), maxMessage)],
-		ObservedGeneration: generation, LastTransitionTime: now,
-	}
-	if v.ok {
-		want.Status = metav1.ConditionTrue
-	}
-	i := slices.IndexFunc(*to, func(c metav1.Condition) bool { return c.Type == kind })
-	if i < 0 {
-		*to = append(*to, want)
-		return true
-	}
-	has := &(*to)[i]
-	if has.Status == want.Status && has.Reason == want.Reason && has.Message == want.Message && has.ObservedGeneration == generation {
-		return false
-	}
-	*has = want
-	return true
-}
-
-func removeCondition(from *[]metav1.Condition, kind string) (changed bool) {
-	before := len(*from)
-	*from = slices.DeleteFunc(*from, func(c metav1.Condition) bool { return c.Type == kind })
-	return len(*from) != before
+	return condition.Set(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
 }

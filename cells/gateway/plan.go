@@ -9,6 +9,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -25,7 +26,7 @@ type planner struct {
 	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
 	oneListener bool
 	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
-	taken map[gatewayv1.PortNumber]condition
+	taken map[gatewayv1.PortNumber]condition.Condition
 }
 
 // assembly is what listeners and routes are together. It is the same one as long as these are.
@@ -157,7 +158,7 @@ func (p *planner) listenersChanged(all []*listener) bool {
 	was := p.together
 	p.together = nil
 	for _, l := range all {
-		p.together = append(p.together, listenerState{l, l.accepted.ok, l.usable()})
+		p.together = append(p.together, listenerState{l, l.accepted.OK, l.usable()})
 	}
 	return !slices.Equal(was, p.together)
 }
@@ -329,10 +330,10 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 	to.closePlain(listeners)
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
 	for _, l := range listeners {
-		if l.accepted.ok && l.hostname != "" && l.of.Protocol != gatewayv1.HTTPProtocolType {
+		if l.accepted.OK && l.hostname != "" && l.of.Protocol != gatewayv1.HTTPProtocolType {
 			to.model.Passthrough = append(to.model.Passthrough, envoy.Passthrough{Hostnames: []string{l.hostname}, Port: uint32(l.of.Port), Exclusive: true})
 		}
-		if l.accepted.ok && !l.usable() && l.of.Protocol == gatewayv1.HTTPSProtocolType {
+		if l.accepted.OK && !l.usable() && l.of.Protocol == gatewayv1.HTTPSProtocolType {
 			to.model.HTTPSPorts = append(to.model.HTTPSPorts, uint32(l.of.Port))
 		}
 		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType || l.isPort() {

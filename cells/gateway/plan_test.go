@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -91,7 +92,7 @@ func TestPlanListeners(t *testing.T) {
 			for _, k := range l.kinds {
 				kinds = append(kinds, string(k.Kind))
 			}
-			got = append(got, fmt.Sprintf("%s %s %s %s %t", l.of.Name, strings.Join(kinds, ","), l.accepted.reason, l.resolved.reason, l.programmed().ok))
+			got = append(got, fmt.Sprintf("%s %s %s %s %t", l.of.Name, strings.Join(kinds, ","), l.accepted.Reason, l.resolved.Reason, l.programmed().OK))
 		}
 		if text2 := strings.Join(got, "; "); text2 != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, text2, want)
@@ -147,12 +148,12 @@ func TestAttach(t *testing.T) {
 		}
 		r := parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r, namespace: %s}, spec: {%sparentRefs: [%s]}}", test.namespace, hosts, test.ref)).route()
 		a := attach(r, r.parents[0], ls, ls, c.ask)
-		got := a.accepted.reason
+		got := a.accepted.Reason
 		for _, h := range a.at {
 			got += fmt.Sprintf(" %s:%s", h.listener.of.Name, strings.Join(h.names, ","))
 		}
-		if got != test.want || a.accepted.ok != strings.HasPrefix(test.want, "Accepted") {
-			t.Errorf("%s %s %s: %s, want %s (%s)", test.namespace, test.ref, test.host, got, test.want, a.accepted.message)
+		if got != test.want || a.accepted.OK != strings.HasPrefix(test.want, "Accepted") {
+			t.Errorf("%s %s %s: %s, want %s (%s)", test.namespace, test.ref, test.host, got, test.want, a.accepted.Message)
 		}
 	}
 }
@@ -273,7 +274,7 @@ func TestRouteWithoutMatchesKeepsItsHost(t *testing.T) {
 // GW-10: a listener with a kind of routes that is not supported serves the others.
 func TestUnknownKindOfListener(t *testing.T) {
 	all := listenersOf(t, objects{}, "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Other}]}}, {name: b, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: Other}]}}]")
-	if !all[0].usable() || all[0].resolved.ok || all[1].usable() {
+	if !all[0].usable() || all[0].resolved.OK || all[1].usable() {
 		t.Errorf("%+v %+v", all[0], all[1])
 	}
 }
@@ -338,7 +339,7 @@ maxAge: 60`))
 // GW-16 and GW-20: entries of others stay, ours of other parents go, and equal ones are not written.
 func TestMergeParents(t *testing.T) {
 	now := metav1.Now()
-	ok := condition{true, "Accepted", "Accepted"}
+	ok := condition.True("Accepted", "Accepted")
 	ref := func(name string) gatewayv1.ParentReference {
 		return gatewayv1.ParentReference{Name: gatewayv1.ObjectName(name)}
 	}
@@ -534,7 +535,7 @@ func TestPorts(t *testing.T) {
 func TestParametersOfGateways(t *testing.T) {
 	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}], infrastructure: {parametersRef: {group: x, kind: Y, name: z}}}}`)
 	r := new(planner).plan(g, nil, nil, objects{}.ask).result(g, outcome{})
-	if r.accepted.ok || r.accepted.reason != string(gatewayv1.GatewayReasonInvalidParameters) || r.programmed.ok {
+	if r.accepted.OK || r.accepted.Reason != string(gatewayv1.GatewayReasonInvalidParameters) || r.programmed.OK {
 		t.Errorf("%+v", r)
 	}
 }

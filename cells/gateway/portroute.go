@@ -56,9 +56,9 @@ func (c *compiler) portBackend(ref gatewayv1.BackendRef) (b portBackend, ok bool
 	resolved, v := resolve(c.route, ref.BackendObjectReference, c.ask)
 	kind, key := backendOf(c.route, ref.BackendObjectReference)
 	switch {
-	case v.ok:
+	case v.OK:
 		return portBackend{slim.Key{Namespace: resolved.Namespace, Name: resolved.Name.Name}, int32(*ref.Port), ref.Weight}, true
-	case kind == kindService && v.reason == string(gatewayv1.RouteReasonBackendNotFound):
+	case kind == kindService && v.Reason == string(gatewayv1.RouteReasonBackendNotFound):
 		return portBackend{key, int32(*ref.Port), ref.Weight}, true
 	}
 	return b, false
@@ -90,7 +90,7 @@ func (l *listener) isPort() bool {
 // portsOf are the ports of the listeners that are accepted, sorted.
 func portsOf(all []*listener) (ports []protocolPort) {
 	for _, l := range all {
-		if l.accepted.ok {
+		if l.accepted.OK {
 			ports = append(ports, l.protocolPort())
 		}
 	}

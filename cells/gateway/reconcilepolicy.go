@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -163,9 +164,9 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 func (c *controller) writePolicyStatus(ctx context.Context, p *tlsPolicy, found ancestors, v policyResult) (reconcile.Result, error) {
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	var result reconcile.Result
-	for _, said := range []condition{v.resolved, v.accepted} {
-		if !said.ok {
-			result.Reason = fmt.Sprintf("not served as it asks for: %s: %s", said.reason, said.message)
+	for _, said := range []condition.Condition{v.resolved, v.accepted} {
+		if !said.OK {
+			result.Reason = fmt.Sprintf("not served as it asks for: %s: %s", said.Reason, said.Message)
 		}
 	}
 	if _, changed := mergeAncestors(p.Status.Ancestors, found, v, p.Generation, now); !changed {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -69,9 +70,9 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 // refusalOf is the words of the status for a route that a parent does not accept, or a backend that is not found.
 func refusalOf(all []parentResult) string {
 	for _, r := range all {
-		for _, v := range []condition{r.accepted, r.resolved} {
-			if !r.kept && !v.ok {
-				return fmt.Sprintf("not served by %s as it asks for: %s: %s", r.ref.Name, v.reason, v.message)
+		for _, v := range []condition.Condition{r.accepted, r.resolved} {
+			if !r.kept && !v.OK {
+				return fmt.Sprintf("not served by %s as it asks for: %s: %s", r.ref.Name, v.Reason, v.Message)
 			}
 		}
 	}

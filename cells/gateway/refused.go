@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -19,9 +20,9 @@ import (
 // refusals are what the plans of Gateways refuse routes, for the status of these. It is safe for concurrent use.
 type refusals struct {
 	mu      sync.Mutex
-	of      map[slim.Key]map[refusedAt]condition // by Gateway that was planned
-	waiting map[slim.Key]map[slim.Key]bool       // routes by Gateway that was not yet
-	queue   map[slim.Key]bool                    // routes whose status is to be written
+	of      map[slim.Key]map[refusedAt]condition.Condition // by Gateway that was planned
+	waiting map[slim.Key]map[slim.Key]bool                 // routes by Gateway that was not yet
+	queue   map[slim.Key]bool                              // routes whose status is to be written
 	wake    chan struct{}
 }
 
@@ -32,11 +33,11 @@ type refusedAt struct {
 }
 
 func newRefusals() *refusals {
-	return &refusals{of: map[slim.Key]map[refusedAt]condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
+	return &refusals{of: map[slim.Key]map[refusedAt]condition.Condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // set replaces those of a Gateway. Routes of which something else is refused than before are reconciled.
-func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition) {
+func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition.Condition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.of[gateway]
@@ -92,7 +93,7 @@ func (s *refusals) notify() {
 }
 
 // at is why a listener does not serve a route. planned is false before the Gateway was planned; the route is reconciled then.
-func (s *refusals) at(gateway slim.Key, at refusedAt) (why condition, refused, planned bool) {
+func (s *refusals) at(gateway slim.Key, at refusedAt) (why condition.Condition, refused, planned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, planned := s.of[gateway]
@@ -136,27 +137,27 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 		return
 	}
 	s.published = plan.assembly
-	now := map[refusedAt]condition{}
+	now := map[refusedAt]condition.Condition{}
 	owners, sharers := map[slim.Key]*meeting{}, map[slim.Key]*meeting{}
 	for id, byListener := range plan.refused {
 		r := s.planner.routes[id].of
 		said := wasRefused(r.status)
 		for l, why := range byListener {
-			now[refusedAt{id, l.holder, l.of.Name}] = why.condition
+			now[refusedAt{id, l.holder, l.of.Name}] = why.Condition
 			switch {
 			case said:
-			case why.reason == leftOut:
-				c.Events.Warning(referenceTo(r), "LeftOut", why.message)
+			case why.Reason == leftOut:
+				c.Events.Warning(referenceTo(r), "LeftOut", why.Message)
 				said = true // it is so at all listeners
 			case why.by != nil:
-				c.Events.Warning(referenceTo(r), "HostOfAnother", why.message)
+				c.Events.Warning(referenceTo(r), "HostOfAnother", why.Message)
 				meet(owners, why.by, r)
 			}
 		}
 	}
 	for _, set := range plan.sets {
 		if why := set.leftOut(); why != nil && !set.showsLeftOut() {
-			c.Events.Warning(set.of.reference(), "LeftOut", why.message)
+			c.Events.Warning(set.of.reference(), "LeftOut", why.Message)
 		}
 	}
 	c.refused.set(g.Key(), now)

@@ -9,6 +9,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -84,26 +85,26 @@ type tlsPolicies struct {
 
 // policyResult is what becomes of a policy.
 type policyResult struct {
-	accepted, resolved condition
+	accepted, resolved condition.Condition
 	// tls is how its backends are spoken to, nil if they cannot be. It does not say whether another policy goes first.
 	tls *envoy.UpstreamTLS
 }
 
-func refusedPolicy(reason gatewayv1.PolicyConditionReason, format string, args ...any) condition {
-	return condition{false, string(reason), fmt.Sprintf(format, args...)}
+func refusedPolicy(reason gatewayv1.PolicyConditionReason, format string, args ...any) condition.Condition {
+	return condition.False(reason, fmt.Sprintf(format, args...))
 }
 
 // settings decides how the backends of a policy are spoken to.
 func (c tlsPolicies) settings(p *tlsPolicy) policyResult {
 	v := policyResult{
-		accepted: condition{true, string(gatewayv1.PolicyReasonAccepted), "Accepted BackendTLSPolicy"},
-		resolved: condition{true, string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), "Resolved Refs"},
+		accepted: condition.True(gatewayv1.PolicyReasonAccepted, "Accepted BackendTLSPolicy"),
+		resolved: condition.True(gatewayv1.BackendTLSPolicyReasonResolvedRefs, "Resolved Refs"),
 	}
 	refs, valid := p.Spec.Validation.CACertificateRefs, 0
 	for _, ref := range refs {
-		if why := c.resolve(p, ref); why.ok {
+		if why := c.resolve(p, ref); why.OK {
 			valid++
-		} else if v.resolved.ok { // the first one is reported
+		} else if v.resolved.OK { // the first one is reported
 			v.resolved = why
 		}
 	}
@@ -111,11 +112,11 @@ func (c tlsPolicies) settings(p *tlsPolicy) policyResult {
 	case len(refs) == 0:
 		v.accepted = refusedPolicy(gatewayv1.PolicyReasonInvalid, "wellKnownCACertificates are not supported, since those of the proxy are not known: name a ConfigMap in caCertificateRefs")
 	case valid == 0:
-		v.accepted = refusedPolicy(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "No caCertificateRef is valid: %s", v.resolved.message)
+		v.accepted = refusedPolicy(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "No caCertificateRef is valid: %s", v.resolved.Message)
 	case len(refs) > 1:
 		v.accepted = refusedPolicy(gatewayv1.PolicyReasonInvalid, "Several caCertificateRefs are not supported: put all certificates into the key %s of one ConfigMap", authorityKey)
 	}
-	if !v.accepted.ok {
+	if !v.accepted.OK {
 		return v
 	}
 	tls := &envoy.UpstreamTLS{ServerName: string(p.Spec.Validation.Hostname), Authority: envoy.Name(p.authorities()[0])}
@@ -135,7 +136,7 @@ func (c tlsPolicies) settings(p *tlsPolicy) policyResult {
 }
 
 // resolve decides about a reference to certificates of authorities.
-func (c tlsPolicies) resolve(p *tlsPolicy, ref gatewayv1.LocalObjectReference) condition {
+func (c tlsPolicies) resolve(p *tlsPolicy, ref gatewayv1.LocalObjectReference) condition.Condition {
 	if ref.Group != "" || ref.Kind != kindConfigMap {
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidKind, "Unsupported kind %s of group %q: only ConfigMaps have certificates of authorities", ref.Kind, ref.Group)
 	}
@@ -145,7 +146,7 @@ func (c tlsPolicies) resolve(p *tlsPolicy, ref gatewayv1.LocalObjectReference) c
 	case !a.ok:
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "ConfigMap %q has no certificates in PEM under the key %s", ref.Name, authorityKey)
 	}
-	return condition{ok: true}
+	return condition.Condition{OK: true}
 }
 
 // evaluate decides what is said of a policy.
@@ -157,7 +158,7 @@ func (c tlsPolicies) evaluate(p *tlsPolicy) policyResult {
 		case first != nil && first.Key() != p.Key():
 			v.accepted = refusedPolicy(gatewayv1.PolicyReasonConflicted, "BackendTLSPolicy %q goes first for the same target %q", first.Name, t.service.Name)
 			return v
-		case v.accepted.ok && t.port != "" && !c.hasPort(t.service, t.port):
+		case v.accepted.OK && t.port != "" && !c.hasPort(t.service, t.port):
 			v.accepted = refusedPolicy(gatewayv1.PolicyReasonTargetNotFound, "Service %q has no port named %q", t.service.Name, t.port)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -64,12 +65,12 @@ func TestPolicySettings(t *testing.T) {
 	} {
 		p := policyFrom(t, "p", targetRef("s", ""), validation)
 		v := policyWorld(p).evaluate(p)
-		got := v.accepted.reason + " " + v.resolved.reason
+		got := v.accepted.Reason + " " + v.resolved.Reason
 		if v.tls != nil {
 			got += fmt.Sprintf(" %s %s %v", v.tls.ServerName, v.tls.Authority, v.tls.Names)
 		}
-		if got != want || v.accepted.ok != strings.HasPrefix(want, "Accepted") || (v.tls != nil) != v.accepted.ok || v.accepted.message == "" {
-			t.Errorf("%s:\n got %s (%s; %s)\nwant %s", validation, got, v.accepted.message, v.resolved.message, want)
+		if got != want || v.accepted.OK != strings.HasPrefix(want, "Accepted") || (v.tls != nil) != v.accepted.OK || v.accepted.Message == "" {
+			t.Errorf("%s:\n got %s (%s; %s)\nwant %s", validation, got, v.accepted.Message, v.resolved.Message, want)
 		}
 	}
 }
@@ -93,8 +94,8 @@ func TestPolicyPrecedence(t *testing.T) {
 		t.Errorf("the Service of another namespace: %s", p.Name)
 	}
 	for i, want := range []string{"Conflicted", "Conflicted", "Accepted", "Accepted", "Conflicted", "TargetNotFound", "Accepted"} {
-		if v := c.evaluate(all[i]); v.accepted.reason != want {
-			t.Errorf("%s: %s, want %s (%s)", all[i].Name, v.accepted.reason, want, v.accepted.message)
+		if v := c.evaluate(all[i]); v.accepted.Reason != want {
+			t.Errorf("%s: %s, want %s (%s)", all[i].Name, v.accepted.Reason, want, v.accepted.Message)
 		}
 	}
 	other := slim.Key{Namespace: "shop", Name: "other"}
@@ -193,7 +194,7 @@ func TestAncestors(t *testing.T) {
 	}
 
 	now := metav1.Now()
-	v := policyResult{accepted: condition{true, "Accepted", "x"}, resolved: condition{true, "ResolvedRefs", "x"}}
+	v := policyResult{accepted: condition.True("Accepted", "x"), resolved: condition.True("ResolvedRefs", "x")}
 	others := []gatewayv1.PolicyAncestorStatus{
 		{AncestorRef: a.found[0], ControllerName: "other"}, {AncestorRef: gatewayv1.ParentReference{Name: "old"}, ControllerName: controllerName}, {AncestorRef: a.kept[0], ControllerName: controllerName},
 	}
