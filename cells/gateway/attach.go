@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -38,8 +39,8 @@ func notAccepted(reason gatewayv1.RouteConditionReason, format string, args ...a
 
 // attach decides which listeners of a Gateway or a ListenerSet serve a route by its reference to that. It is accepted if one does.
 // The listeners may be a part of those that are configured together.
-func attach(r *route, ref gatewayv1.ParentReference, listeners, all []*listener, ask asker) attachment {
-	selected, parent := selectListeners(ref, listeners), parentKind(ref)
+func attach(r *route.Route, ref gatewayv1.ParentReference, listeners, all []*listener, lookup route.Lookup) attachment {
+	selected, parent := selectListeners(ref, listeners), route.ParentKind(ref)
 	if len(selected) == 0 {
 		if ref.Port != nil && !slices.ContainsFunc(listeners, func(l *listener) bool { return l.of.Port == *ref.Port }) {
 			return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with port %d", *ref.Port)
@@ -49,22 +50,22 @@ func attach(r *route, ref gatewayv1.ParentReference, listeners, all []*listener,
 		}
 		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The %s has no listeners", parent)
 	}
-	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *listener) bool { return !l.allowsNamespace(r, ask) })
+	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *listener) bool { return !l.allowsNamespace(r, lookup) })
 	if len(inNamespace) == 0 {
 		why := "namespace restrictions"
 		if !slices.ContainsFunc(selected, func(l *listener) bool { from, _ := l.allowed(); return from != gatewayv1.NamespacesFromSelector }) {
 			why = "namespace selector restrictions"
 		}
-		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to %s", r.kind, parent, why)
+		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to %s", r.Kind, parent, why)
 	}
-	ofKind := slices.DeleteFunc(inNamespace, func(l *listener) bool { return !l.serves(r.kind) })
+	ofKind := slices.DeleteFunc(inNamespace, func(l *listener) bool { return !l.serves(r.Kind) })
 	if len(ofKind) == 0 {
-		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to route kind restrictions", r.kind, parent)
+		return notAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to route kind restrictions", r.Kind, parent)
 	}
-	a := attachment{accepted: condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.kind)}
+	a := attachment{accepted: condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.Kind)}
 	shared := false
 	for _, l := range ofKind {
-		names := intersect(r.hostnames, l.hostname)
+		names := intersect(r.Hostnames, l.hostname)
 		shared = shared || len(names) > 0
 		if names = isolate(names, l, all); len(names) > 0 {
 			a.at = append(a.at, hosts{l, l.usable(), names})
@@ -95,13 +96,13 @@ func (l *listener) allowed() (gatewayv1.FromNamespaces, *metav1.LabelSelector) {
 }
 
 // allowsNamespace reports whether a listener takes routes of the namespace of one.
-func (l *listener) allowsNamespace(r *route, ask asker) bool {
+func (l *listener) allowsNamespace(r *route.Route, lookup route.Lookup) bool {
 	from, selector := l.allowed()
-	return selectsNamespace(from, selector, l.namespace, r.Namespace.String(), ask)
+	return selectsNamespace(from, selector, l.namespace, r.Namespace.String(), lookup)
 }
 
 // selectsNamespace reports whether an object of the namespace own allows those of another one.
-func selectsNamespace(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, other string, ask asker) bool {
+func selectsNamespace(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, other string, lookup route.Lookup) bool {
 	switch from {
 	case gatewayv1.NamespacesFromAll:
 		return true
@@ -112,24 +113,24 @@ func selectsNamespace(from gatewayv1.FromNamespaces, selector *metav1.LabelSelec
 		if err != nil {
 			return false
 		}
-		a := ask(question{about: aboutNamespace, key: slim.Key{Name: other}})
-		return a.exists && s.Matches(a.labels)
+		a := lookup(route.Query{About: route.AboutNamespace, Key: slim.Key{Name: other}})
+		return a.Exists && s.Matches(a.Labels)
 	}
 	return false
 }
 
 // intersect returns the host names that a route and a listener share, sorted; * for all.
-func intersect(route []gatewayv1.Hostname, listener string) (shared []string) {
+func intersect(of []gatewayv1.Hostname, listener string) (shared []string) {
 	if listener == "*" {
 		listener = ""
 	}
-	if len(route) == 0 {
+	if len(of) == 0 {
 		if listener == "" {
 			return []string{"*"}
 		}
 		return []string{listener}
 	}
-	for _, h := range route {
+	for _, h := range of {
 		switch name := string(h); {
 		case name == "*":
 			if listener == "" {

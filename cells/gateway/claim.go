@@ -11,16 +11,17 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 )
 
 // refusal is why a listener that accepts a route does not serve it.
 type refusal struct {
 	condition.Condition
-	by *route // the older one, which has the host; nil if the listener itself is why
+	by *route.Route // the older one, which has the host; nil if the listener itself is why
 }
 
 func (r *refusal) equal(other *refusal) bool {
-	return r.Condition == other.Condition && (r.by == nil) == (other.by == nil) && (r.by == nil || r.by.id() == other.by.id())
+	return r.Condition == other.Condition && (r.by == nil) == (other.by == nil) && (r.by == nil || r.by.ID() == other.by.ID())
 }
 
 // Why a listener does not serve a route, in its status.
@@ -32,7 +33,7 @@ const (
 
 // sharing is a host that a route of another namespace than its oldest one has at a listener, too.
 type sharing struct {
-	oldest, younger *route
+	oldest, younger *route.Route
 	host            string
 }
 
@@ -40,9 +41,9 @@ type sharing struct {
 type hostClaims struct {
 	// apart says that connections of TLS are told apart by their ports.
 	apart bool
-	at    map[hostAt][]*route      // the oldest of each kind and namespace
-	tls   map[string][]secureClaim // by host
-	own   map[string][]*listener   // of HTTPS, by their host
+	at    map[hostAt][]*route.Route // the oldest of each kind and namespace
+	tls   map[string][]secureClaim  // by host
+	own   map[string][]*listener    // of HTTPS, by their host
 	share []sharing
 }
 
@@ -53,11 +54,11 @@ type hostAt struct {
 
 type secureClaim struct {
 	listener *listener
-	by       *route
+	by       *route.Route
 }
 
 func newHostClaims(listeners []*listener, apart bool) *hostClaims {
-	c := &hostClaims{apart: apart, at: map[hostAt][]*route{}, tls: map[string][]secureClaim{}, own: map[string][]*listener{}}
+	c := &hostClaims{apart: apart, at: map[hostAt][]*route.Route{}, tls: map[string][]secureClaim{}, own: map[string][]*listener{}}
 	for _, l := range listeners {
 		if l.of.Protocol == gatewayv1.HTTPSProtocolType && l.usable() {
 			c.own[orAny(l.hostname)] = append(c.own[orAny(l.hostname)], l)
@@ -74,7 +75,7 @@ func orAny(host string) string {
 }
 
 // claim has a route have its hosts at a listener, unless older ones have one of them.
-func (c *hostClaims) claim(r *route, h hosts) *refusal {
+func (c *hostClaims) claim(r *route.Route, h hosts) *refusal {
 	if h.listener.inseparable {
 		return &refusal{Condition: condition.False(portsNotApart, h.listener.accepted.Message)}
 	}
@@ -93,11 +94,11 @@ func (c *hostClaims) claim(r *route, h hosts) *refusal {
 }
 
 // refuse finds what keeps a route from a host.
-func (c *hostClaims) refuse(r *route, l *listener, host string) *refusal {
+func (c *hostClaims) refuse(r *route.Route, l *listener, host string) *refusal {
 	for _, other := range c.at[hostAt{l, host}] {
-		if other.kind != r.kind && other.Namespace != r.Namespace {
+		if other.Kind != r.Kind && other.Namespace != r.Namespace {
 			return &refusal{condition.False(hostConflict, fmt.Sprintf(
-				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.of.Name, other.kind, other.name())), other}
+				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.of.Name, other.Kind, other.Source())), other}
 		}
 	}
 	if c.apart || !l.hasTLS() {
@@ -116,20 +117,20 @@ func (c *hostClaims) refuse(r *route, l *listener, host string) *refusal {
 		}
 		if other.listener.of.Port != l.of.Port && (isTLS || other.listener.of.Protocol == gatewayv1.TLSProtocolType) {
 			return &refusal{condition.False(portsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
-				host, other.listener.of.Port, other.by.kind, other.by.name(), l.of.Port, oneListenerIs)), other.by}
+				host, other.listener.of.Port, other.by.Kind, other.by.Source(), l.of.Port, oneListenerIs)), other.by}
 		}
 	}
 	return nil
 }
 
 // add has a route have a host.
-func (c *hostClaims) add(r *route, l *listener, host string) {
+func (c *hostClaims) add(r *route.Route, l *listener, host string) {
 	at := hostAt{l, host}
 	all := c.at[at]
 	if len(all) > 0 && all[0].Namespace != r.Namespace && host != "*" {
 		c.share = append(c.share, sharing{all[0], r, host})
 	}
-	if !slices.ContainsFunc(all, func(other *route) bool { return other.kind == r.kind && other.Namespace == r.Namespace }) {
+	if !slices.ContainsFunc(all, func(other *route.Route) bool { return other.Kind == r.Kind && other.Namespace == r.Namespace }) {
 		c.at[at] = append(all, r)
 	}
 	if !c.apart && l.hasTLS() {

@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -65,11 +66,11 @@ var allFeatures = []string{
 	"Mesh",
 	"MeshClusterIPMatching",
 	"ReferenceGrant",
-	kindTCP,
+	route.KindTCP,
 	"TLSRoute",
 	"TLSRouteModeMixed",
 	"TLSRouteModeTerminate",
-	kindUDP,
+	route.KindUDP,
 }
 
 // policyFeatures are those of BackendTLSPolicies.

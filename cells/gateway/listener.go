@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -59,27 +60,27 @@ func (l *listener) mode() gatewayv1.TLSModeType {
 func supportedKinds(p gatewayv1.ProtocolType) []string {
 	switch p {
 	case gatewayv1.HTTPProtocolType, gatewayv1.HTTPSProtocolType:
-		return []string{kindHTTP, kindGRPC}
+		return []string{route.KindHTTP, route.KindGRPC}
 	case gatewayv1.TLSProtocolType:
-		return []string{kindTLS}
+		return []string{route.KindTLS}
 	case gatewayv1.TCPProtocolType:
-		return []string{kindTCP}
+		return []string{route.KindTCP}
 	case gatewayv1.UDPProtocolType:
-		return []string{kindUDP}
+		return []string{route.KindUDP}
 	}
 	return nil
 }
 
 // planListeners decides about the listeners of a Gateway or a ListenerSet, without those of others.
-func planListeners(h holder, ask asker) []*listener {
+func planListeners(h holder, lookup route.Lookup) []*listener {
 	all := make([]*listener, len(h.listeners))
 	for i, of := range h.listeners {
 		l := &listener{of: of, holder: h.id(), namespace: h.Namespace.String(), kinds: []gatewayv1.RouteGroupKind{}}
 		if of.Hostname != nil && !l.isPort() {
 			l.hostname = string(*of.Hostname)
 		}
-		l.accepted = l.accept(ask)
-		if l.resolved = l.resolve(h.kind, ask); !l.accepted.OK {
+		l.accepted = l.accept(lookup)
+		if l.resolved = l.resolve(h.kind, lookup); !l.accepted.OK {
 			l.kinds = []gatewayv1.RouteGroupKind{} // it serves none
 		}
 		all[i] = l
@@ -92,9 +93,9 @@ func planListeners(h holder, ask asker) []*listener {
 }
 
 // accept decides whether a listener can be served by its protocol.
-func (l *listener) accept(ask asker) condition.Condition {
+func (l *listener) accept(lookup route.Lookup) condition.Condition {
 	kinds := supportedKinds(l.of.Protocol)
-	l.known = kinds != nil && (!l.isPort() || ask.serves(kinds[0]))
+	l.known = kinds != nil && (!l.isPort() || lookup.Serves(kinds[0]))
 	switch {
 	case !l.known:
 		return condition.False(gatewayv1.ListenerReasonUnsupportedProtocol, "Unsupported Listener Protocol.")
@@ -105,7 +106,7 @@ func (l *listener) accept(ask asker) condition.Condition {
 }
 
 // resolve decides about the kinds of routes and the certificates of a listener.
-func (l *listener) resolve(holder string, ask asker) condition.Condition {
+func (l *listener) resolve(holder string, lookup route.Lookup) condition.Condition {
 	supported, invalid := supportedKinds(l.of.Protocol), false
 	if l.of.AllowedRoutes == nil || len(l.of.AllowedRoutes.Kinds) == 0 {
 		for _, kind := range supported {
@@ -122,7 +123,7 @@ func (l *listener) resolve(holder string, ask asker) condition.Condition {
 	}
 	certificates := condition.Condition{OK: true}
 	if l.terminates() {
-		certificates = l.certificates(holder, ask)
+		certificates = l.certificates(holder, lookup)
 	}
 	l.ready = certificates.OK && len(l.kinds) > 0
 	switch {
@@ -144,7 +145,7 @@ func (l *listener) serves(kind string) bool {
 }
 
 // certificates checks those of a listener of a Gateway or a ListenerSet. All are to be usable.
-func (l *listener) certificates(holder string, ask asker) condition.Condition {
+func (l *listener) certificates(holder string, lookup route.Lookup) condition.Condition {
 	invalid := condition.False(gatewayv1.ListenerReasonInvalidCertificateRef, "Invalid CertificateRef")
 	if l.of.TLS == nil || len(l.of.TLS.CertificateRefs) == 0 {
 		return invalid
@@ -154,9 +155,9 @@ func (l *listener) certificates(holder string, ask asker) condition.Condition {
 		switch {
 		case !ok:
 			return invalid
-		case !ask.granted(holder, l.namespace, kindSecret, key):
+		case !lookup.Granted(holder, l.namespace, kindSecret, key):
 			return condition.False(gatewayv1.ListenerReasonRefNotPermitted, "CertificateRef is not permitted")
-		case !ask(question{about: aboutSecret, key: key}).ok:
+		case !lookup(route.Query{About: route.AboutSecret, Key: key}).OK:
 			return invalid
 		}
 		l.secrets = append(l.secrets, envoy.Name{Namespace: key.Namespace, Name: key.Name})

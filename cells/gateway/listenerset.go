@@ -13,20 +13,21 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // holder is what has listeners: a Gateway or a ListenerSet.
 type holder struct {
-	*objectMeta
+	*route.ObjectMeta
 	kind      string
 	listeners []gatewayv1.Listener
 }
 
-func (g *gateway) holder() holder { return holder{&g.objectMeta, kindGateway, g.Spec.Listeners} }
+func (g *gateway) holder() holder { return holder{&g.ObjectMeta, route.KindGateway, g.Spec.Listeners} }
 
 func (s *listenerSet) holder() holder {
-	h := holder{objectMeta: &s.objectMeta, kind: kindListenerSet}
+	h := holder{ObjectMeta: &s.ObjectMeta, kind: route.KindListenerSet}
 	for _, l := range s.Spec.Listeners {
 		h.listeners = append(h.listeners, gatewayv1.Listener(l))
 	}
@@ -35,23 +36,23 @@ func (s *listenerSet) holder() holder {
 
 // id is the key of a holder among the parents of routes.
 func (h holder) id() slim.Key {
-	if h.kind == kindGateway {
+	if h.kind == route.KindGateway {
 		return h.Key()
 	}
-	return keyOf(h.kind, h.Key())
+	return route.KeyOf(h.kind, h.Key())
 }
 
 // id is the key of a ListenerSet among objects of all kinds.
-func (s *listenerSet) id() slim.Key { return keyOf(kindListenerSet, s.Key()) }
+func (s *listenerSet) id() slim.Key { return route.KeyOf(route.KindListenerSet, s.Key()) }
 
 func (s *listenerSet) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: api.String(), Kind: kindListenerSet, Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
+	return corev1.ObjectReference{APIVersion: api.String(), Kind: route.KindListenerSet, Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
 }
 
 // gatewayKey is the Gateway whose listeners a ListenerSet adds to. ok is false if its parent is something else.
 func (s *listenerSet) gatewayKey() (key slim.Key, ok bool) {
 	ref := gatewayv1.ParentReference{Group: s.Spec.ParentRef.Group, Kind: s.Spec.ParentRef.Kind, Namespace: s.Spec.ParentRef.Namespace, Name: s.Spec.ParentRef.Name}
-	return parentKey(s.Namespace.String(), ref), parentKind(ref) == kindGateway
+	return route.ParentKey(s.Namespace.String(), ref), route.ParentKind(ref) == route.KindGateway
 }
 
 // comparePrecedence sorts ListenerSets: listeners of the older one stay, then of the one whose name is first.
@@ -63,12 +64,12 @@ func comparePrecedence(a, b *listenerSet) int {
 }
 
 // allowsSets reports whether a Gateway allows ListenerSets of a namespace. By default it allows none.
-func (g *gateway) allowsSets(namespace string, ask asker) bool {
+func (g *gateway) allowsSets(namespace string, lookup route.Lookup) bool {
 	a := g.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
 		return false
 	}
-	return selectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, ask)
+	return selectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, lookup)
 }
 
 // setPlan is what becomes of a ListenerSet at its Gateway.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -44,7 +45,7 @@ func configNames(of slim.Key) envoyres.ConfigNames {
 
 func ownerOf(g *gateway) *metav1.OwnerReference {
 	return &metav1.OwnerReference{
-		APIVersion: gatewayv1.GroupVersion.String(), Kind: kindGateway, Name: g.Name, UID: g.UID.API(), Controller: new(true),
+		APIVersion: gatewayv1.GroupVersion.String(), Kind: route.KindGateway, Name: g.Name, UID: g.UID.API(), Controller: new(true),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -48,30 +49,30 @@ const (
 )
 
 // results decides about a route at all parents that are served here. References to others have no result.
-func (p parents) results(r *route, ask asker) (all []parentResult) {
-	c := compile(r, ask.withoutPolicies())
-	resolved := resolveAll(r, ask)
-	for i, ref := range r.parents {
-		if slices.ContainsFunc(r.parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
+func (p parents) results(r *route.Route, lookup route.Lookup) (all []parentResult) {
+	c := route.Compile(r, lookup.WithoutPolicies())
+	resolved := r.ResolveRefs(lookup)
+	for i, ref := range r.Parents {
+		if slices.ContainsFunc(r.Parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
 			continue
 		}
-		result := parentResult{ref: ref, resolved: resolved, partial: c.partiallyInvalid()}
-		switch parentKind(ref) {
-		case kindGateway, kindListenerSet:
-			a, of := p.attach(r, ref, ask)
+		result := parentResult{ref: ref, resolved: resolved, partial: c.PartiallyInvalid()}
+		switch route.ParentKind(ref) {
+		case route.KindGateway, route.KindListenerSet:
+			a, of := p.attach(r, ref, lookup)
 			if of == foreign {
 				continue
 			}
 			result.accepted, result.kept = a.accepted, of == kept
-		case kindService:
-			if !r.isHTTP() {
+		case route.KindService:
+			if !r.IsHTTP() {
 				continue
 			}
-			result.accepted = attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted
+			result.accepted = attachMesh(r, ref, p.service(route.ParentKey(r.Namespace.String(), ref))).accepted
 		default:
 			continue
 		}
-		if result.accepted.OK && c.isDropped() {
+		if result.accepted.OK && c.IsDropped() {
 			result.accepted, result.partial = condition.False(gatewayv1.RouteReasonUnsupportedValue, result.partial.Message), nil
 		}
 		all = append(all, result)
@@ -80,22 +81,22 @@ func (p parents) results(r *route, ask asker) (all []parentResult) {
 }
 
 // attach decides about a route at a Gateway or a ListenerSet.
-func (p parents) attach(r *route, ref gatewayv1.ParentReference, ask asker) (attachment, parentState) {
-	key := parentKey(r.Namespace.String(), ref)
+func (p parents) attach(r *route.Route, ref gatewayv1.ParentReference, lookup route.Lookup) (attachment, parentState) {
+	key := route.ParentKey(r.Namespace.String(), ref)
 	missing := func(what string) (attachment, parentState) {
-		if !hasEntry(r.status, ref) { // it may be another controller's
+		if !hasEntry(r.Status, ref) { // it may be another controller's
 			return attachment{}, foreign
 		}
-		return attachment{accepted: condition.False("Invalid"+r.kind, fmt.Sprintf("%s %q does not exist", what, key.Name))}, decided
+		return attachment{accepted: condition.False("Invalid"+r.Kind, fmt.Sprintf("%s %q does not exist", what, key.Name))}, decided
 	}
 	var set *listenerSet
-	if parentKind(ref) == kindListenerSet {
+	if route.ParentKind(ref) == route.KindListenerSet {
 		var known, ok bool
 		if set, known = p.listenerSet(key); !known {
 			return attachment{}, kept
 		}
 		if set == nil {
-			return missing(kindListenerSet)
+			return missing(route.KindListenerSet)
 		}
 		if key, ok = set.gatewayKey(); !ok {
 			return attachment{}, foreign
@@ -109,28 +110,28 @@ func (p parents) attach(r *route, ref gatewayv1.ParentReference, ask asker) (att
 		return attachment{}, foreign
 	case g == nil:
 		return missing("gateway")
-	case set != nil && !g.allowsSets(set.Namespace.String(), ask):
+	case set != nil && !g.allowsSets(set.Namespace.String(), lookup):
 		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The ListenerSet is not accepted: see its status"), decided
 	}
 	h := g.holder()
 	if set != nil {
 		h = set.holder()
 	}
-	listeners := planListeners(h, ask) // those of others have no influence but by what they are refused
-	return p.withRefusals(r, ref, key, attach(r, ref, listeners, listeners, ask))
+	listeners := planListeners(h, lookup) // those of others have no influence but by what they are refused
+	return p.withRefusals(r, ref, key, attach(r, ref, listeners, listeners, lookup))
 }
 
 // withRefusals leaves out the listeners that do not serve a route for what others have. If none is left, it is not accepted. While the
 // Gateway was not planned, a status that says so stays.
-func (p parents) withRefusals(r *route, ref gatewayv1.ParentReference, gateway slim.Key, a attachment) (attachment, parentState) {
+func (p parents) withRefusals(r *route.Route, ref gatewayv1.ParentReference, gateway slim.Key, a attachment) (attachment, parentState) {
 	if p.refused == nil {
 		return a, decided
 	}
 	var left []hosts
 	var first *condition.Condition
 	for _, h := range a.at {
-		why, refused, planned := p.refused(gateway, refusedAt{r.id(), h.listener.holder, h.listener.of.Name})
-		if !planned && slices.ContainsFunc(r.status, func(s gatewayv1.RouteParentStatus) bool {
+		why, refused, planned := p.refused(gateway, refusedAt{r.ID(), h.listener.holder, h.listener.of.Name})
+		if !planned && slices.ContainsFunc(r.Status, func(s gatewayv1.RouteParentStatus) bool {
 			return s.ControllerName == controllerName && sameRef(s.ParentRef, ref) && hasRefusal(s)
 		}) {
 			return attachment{}, kept
@@ -156,7 +157,7 @@ func hasEntry(status []gatewayv1.RouteParentStatus, ref gatewayv1.ParentReferenc
 
 // sameRef compares references to parents, with the defaults of the API server.
 func sameRef(a, b gatewayv1.ParentReference) bool {
-	return parentKind(a) == parentKind(b) && a.Name == b.Name && reflect.DeepEqual(a.Namespace, b.Namespace) &&
+	return route.ParentKind(a) == route.ParentKind(b) && a.Name == b.Name && reflect.DeepEqual(a.Namespace, b.Namespace) &&
 		reflect.DeepEqual(a.SectionName, b.SectionName) && reflect.DeepEqual(a.Port, b.Port)
 }
 

@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -44,7 +45,7 @@ type assembly struct {
 type plannedListeners struct {
 	uid    slim.UID
 	number int64 // of the generation
-	asked  recorded
+	asked  route.Answers
 	all    []*listener
 }
 
@@ -56,10 +57,10 @@ type listenerState struct {
 
 // plannedRoute is what a Gateway has of a route.
 type plannedRoute struct {
-	of     *route
+	of     *route.Route
 	uid    slim.UID
 	number int64 // of the generation
-	asked  recorded
+	asked  route.Answers
 
 	at       []hosts                // the listeners that accept it
 	compiled bool                   // the rest is known, for these refusals
@@ -69,7 +70,7 @@ type plannedRoute struct {
 	names    map[place][]string // the host names that it has
 	unserved map[place][]string // host names of a route none of whose matches Envoy accepts
 	tls      []envoy.Passthrough
-	ports    []portBackend
+	ports    []route.PortBackend
 }
 
 // attachedRule is a route of Envoy with the host names that it has at a port.
@@ -93,40 +94,40 @@ func (p *gatewayPlan) isProgrammable() bool {
 }
 
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
-func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route, ask asker) *gatewayPlan {
+func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	if p.uid != g.UID {
 		*p = planner{uid: g.UID, oneListener: p.oneListener, taken: p.taken}
 	}
-	plan := p.planHolders(g, sets, ask)
+	plan := p.planHolders(g, sets, lookup)
 	moved := p.listenersChanged(plan.listeners)
 	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || !maps.Equal(p.last.out, p.packing.out) || len(routes) != len(p.routes)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
 	for _, r := range routes {
-		id := r.id()
+		id := r.ID()
 		was := p.routes[id]
-		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.isFresh(ask) || moved && !was.stays(plan, r, ask) {
-			was = &plannedRoute{uid: r.UID, number: r.Generation, asked: recorded{}}
-			was.at = plan.hostsOf(r, ask.record(was.asked))
+		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.IsFresh(lookup) || moved && !was.stays(plan, r, lookup) {
+			was = &plannedRoute{uid: r.UID, number: r.Generation, asked: route.Answers{}}
+			was.at = plan.hostsOf(r, lookup.Record(was.asked))
 			changed = true
 		}
 		was.of = r
 		now[id] = was
 	}
 	if p.routes = now; changed {
-		p.last = p.assemble(plan.listeners, ask)
+		p.last = p.assemble(plan.listeners, lookup)
 	}
 	plan.assembly = p.last
 	return plan
 }
 
 // planHolders plans the listeners of a Gateway and of the ListenerSets that it allows.
-func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatewayPlan {
+func (p *planner) planHolders(g *gateway, sets []*listenerSet, lookup route.Lookup) *gatewayPlan {
 	now := map[slim.Key]*plannedListeners{}
 	listenersOf := func(h holder) []*listener {
 		was := p.holders[h.id()]
-		if was == nil || was.uid != h.UID || was.number != h.Generation || !was.asked.isFresh(ask) {
-			was = &plannedListeners{uid: h.UID, number: h.Generation, asked: recorded{}}
-			was.all = planListeners(h, ask.record(was.asked))
+		if was == nil || was.uid != h.UID || was.number != h.Generation || !was.asked.IsFresh(lookup) {
+			was = &plannedListeners{uid: h.UID, number: h.Generation, asked: route.Answers{}}
+			was.all = planListeners(h, lookup.Record(was.asked))
 		}
 		now[h.id()] = was
 		return was.all
@@ -136,7 +137,7 @@ func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatew
 	plan.byHolder = map[slim.Key][]*listener{own.id(): plan.own}
 	objects := [][]*listener{plan.own}
 	for _, s := range slices.SortedFunc(slices.Values(sets), comparePrecedence) {
-		to := setPlan{of: s, allowed: g.allowsSets(s.Namespace.String(), ask)}
+		to := setPlan{of: s, allowed: g.allowsSets(s.Namespace.String(), lookup)}
 		if to.allowed {
 			to.listeners = listenersOf(s.holder())
 			plan.byHolder[s.id()] = to.listeners
@@ -164,14 +165,14 @@ func (p *planner) listenersChanged(all []*listener) bool {
 }
 
 // hostsOf are the listeners that accept a route by any of its references, with the host names that it has there.
-func (p *gatewayPlan) hostsOf(r *route, ask asker) (at []hosts) {
-	for _, ref := range r.parents {
-		id, ok := r.parentID(ref)
+func (p *gatewayPlan) hostsOf(r *route.Route, lookup route.Lookup) (at []hosts) {
+	for _, ref := range r.Parents {
+		id, ok := r.ParentID(ref)
 		listeners, here := p.byHolder[id]
 		if !ok || !here {
 			continue
 		}
-		for _, h := range attach(r, ref, listeners, p.listeners, ask).at {
+		for _, h := range attach(r, ref, listeners, p.listeners, lookup).at {
 			if !slices.ContainsFunc(at, func(other hosts) bool { return other.listener == h.listener }) {
 				at = append(at, h)
 			}
@@ -181,12 +182,12 @@ func (p *gatewayPlan) hostsOf(r *route, ask asker) (at []hosts) {
 }
 
 // stays reports whether the same listeners accept a route as before.
-func (was *plannedRoute) stays(p *gatewayPlan, r *route, ask asker) bool {
-	return slices.EqualFunc(was.at, p.hostsOf(r, ask.record(was.asked)), hosts.equal)
+func (was *plannedRoute) stays(p *gatewayPlan, r *route.Route, lookup route.Lookup) bool {
+	return slices.EqualFunc(was.at, p.hostsOf(r, lookup.Record(was.asked)), hosts.equal)
 }
 
 // compile makes what a route is at the listeners that do not refuse it.
-func (to *plannedRoute) compile(refused map[*listener]*refusal, ask asker) {
+func (to *plannedRoute) compile(refused map[*listener]*refusal, lookup route.Lookup) {
 	to.compiled, to.refused, to.attached, to.rules, to.names, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil, nil
 	names := map[*listener][]string{}
 	for _, h := range to.at {
@@ -199,22 +200,22 @@ func (to *plannedRoute) compile(refused map[*listener]*refusal, ask asker) {
 		return
 	}
 	r := to.of
-	c := compile(r, ask.record(to.asked))
+	c := route.Compile(r, lookup.Record(to.asked))
 	to.addRules(c, names)
-	to.ports = c.ports
-	if c.isDropped() { // all that it has is closed, and it is not accepted
+	to.ports = c.Ports
+	if c.IsDropped() { // all that it has is closed, and it is not accepted
 		to.attached = nil
 	}
 	for _, l := range to.attached {
-		if len(c.passthrough) == 0 || !l.usable() {
+		if len(c.Passthrough) == 0 || !l.usable() {
 			continue
 		}
-		backends := c.passthrough[0]
+		backends := c.Passthrough[0]
 		if l.terminates() {
-			backends = c.terminated[0]
+			backends = c.Terminated[0]
 		}
 		to.tls = append(to.tls, envoy.Passthrough{
-			Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: backends, Secrets: l.secrets,
+			Source: r.Source(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: backends, Secrets: l.secrets,
 		})
 	}
 }
@@ -242,7 +243,7 @@ func (l *listener) place() place { return place{l.terminates(), uint32(l.of.Port
 
 // addRules adds the routes of Envoy with the host names that they have at all listeners of a place together. Places with the same names
 // have the same route, so that one with many rules costs no more at many listeners.
-func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
+func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener][]string) {
 	at := map[place][]string{}
 	for _, l := range to.attached {
 		if l.usable() {
@@ -254,10 +255,10 @@ func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
 		at[where] = slices.Compact(slices.Sorted(slices.Values(at[where])))
 	}
 	to.names = at
-	if len(c.routes) == 0 && c.isDropped() {
+	if len(c.Routes) == 0 && c.IsDropped() {
 		to.unserved = at
 	}
-	for _, from := range c.routes {
+	for _, from := range c.Routes {
 		var last *envoy.Route
 		for _, where := range places {
 			if last == nil || from.Redirect != nil || !slices.Equal(last.Hostnames, at[where]) {
@@ -290,22 +291,22 @@ func comparePlaces(a, b place) int {
 }
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
-func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
+func (p *planner) assemble(listeners []*listener, lookup route.Lookup) *assembly {
 	to := &assembly{attached: map[*listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener]*refusal{}}
-	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
+	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return route.CompareAge(a.of, b.of) })
 	claims := newHostClaims(listeners, !p.oneListener)
 	routes, unserved, ports := map[place][]*envoy.Route{}, map[place][]string{}, map[protocolPort]bool{}
 	for _, r := range all {
 		refused := r.claim(claims)
 		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*refusal).equal) {
-			r.compile(refused, ask)
+			r.compile(refused, lookup)
 		}
-		out := p.packing.out[r.of.id()]
+		out := p.packing.out[r.of.ID()]
 		if out {
 			refused = r.withLeftOut(refused)
 		}
 		if len(refused) > 0 {
-			to.refused[r.of.id()] = refused
+			to.refused[r.of.ID()] = refused
 		}
 		if out {
 			to.close(r, unserved)
@@ -347,7 +348,7 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 }
 
 // addBackends has a port lead to backends.
-func (to *assembly) addBackends(at protocolPort, all []portBackend) {
+func (to *assembly) addBackends(at protocolPort, all []route.PortBackend) {
 	for _, b := range all {
 		to.backends = append(to.backends, portTo{at, b})
 	}
@@ -355,5 +356,5 @@ func (to *assembly) addBackends(at protocolPort, all []portBackend) {
 
 // hasWeights reports whether backends of ports have weights.
 func (to *assembly) hasWeights() bool {
-	return slices.ContainsFunc(to.backends, func(b portTo) bool { return b.weight != nil })
+	return slices.ContainsFunc(to.backends, func(b portTo) bool { return b.Weight != nil })
 }

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -77,7 +78,7 @@ var (
 
 	slicesByService = stream.NewIndex("service", func(s *backendSlice, add func(slim.Key)) { add(s.service()) })
 	slicesByGateway = stream.NewIndex("gateway", func(s *portSlice, add func(slim.Key)) {
-		if s.Controller.Kind() == kindGateway {
+		if s.Controller.Kind() == route.KindGateway {
 			add(slim.Key{Namespace: s.Namespace.String(), Name: s.Controller.Name()})
 		}
 	})
@@ -90,7 +91,7 @@ func (s *backendSlice) service() slim.Key {
 // portTo is a backend that a port of the Service of a Gateway leads to.
 type portTo struct {
 	at protocolPort
-	portBackend
+	route.PortBackend
 }
 
 // portPlan plans the EndpointSlices of a Gateway.
@@ -152,10 +153,10 @@ func (p portPlan) desired() map[string]*discoveryv1.EndpointSlice {
 // numbers are the EndpointSlices for a backend in a family: one for each number that the port has at endpoints, or the one that is there,
 // without endpoints.
 func (p portPlan) numbers(to portTo, family discoveryv1.AddressType) (keys []sliceKey) {
-	key := sliceKey{service: to.service, port: protocolPort{to.at.protocol, to.port}, family: family}
-	portName, exists := p.portName(to.service, key.port)
+	key := sliceKey{service: to.Service, port: protocolPort{to.at.protocol, to.Port}, family: family}
+	portName, exists := p.portName(to.Service, key.port)
 	if exists {
-		for _, s := range p.slicesOf(to.service) {
+		for _, s := range p.slicesOf(to.Service) {
 			if number, ok := s.number(portName, key); ok {
 				key.number = number
 				keys = append(keys, key)
@@ -206,10 +207,10 @@ func (p portPlan) newSlice(sliceName string, to portTo, key sliceKey) *discovery
 	g := p.gateway
 	labels, annotations := metadataOf(g)
 	labels[discoveryv1.LabelServiceName], labels[discoveryv1.LabelManagedBy] = serviceKey(g.Key()).Name, portSliceManager
-	annotations[backendAnnotation] = to.service.Namespace + "/" + to.service.Name
-	annotations[portAnnotation] = strconv.Itoa(int(to.port))
-	if to.weight != nil {
-		annotations[weightAnnotation] = strconv.Itoa(min(int(*to.weight), math.MaxUint16))
+	annotations[backendAnnotation] = to.Service.Namespace + "/" + to.Service.Name
+	annotations[portAnnotation] = strconv.Itoa(int(to.Port))
+	if to.Weight != nil {
+		annotations[weightAnnotation] = strconv.Itoa(min(int(*to.Weight), math.MaxUint16))
 	}
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: g.Namespace.String(), Name: sliceName, Labels: labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*ownerOf(g)}},
@@ -286,7 +287,7 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 			return nil
 		}
 	}
-	if has == nil || slices.ContainsFunc(plan.backends, func(to portTo) bool { return hidesIn(of, to.service.Namespace) }) {
+	if has == nil || slices.ContainsFunc(plan.backends, func(to portTo) bool { return hidesIn(of, to.Service.Namespace) }) {
 		return nil
 	}
 	p := portPlan{gateway: g, backends: plan.backends, kept: unserved(plan.listeners), portName: c.portName, slicesOf: func(key slim.Key) (all []*backendSlice) {
@@ -395,10 +396,10 @@ func (c *controller) updatePort(ctx context.Context, is *portSlice, want *discov
 // backendChanged is the Gateways of the routes that have the Service of an EndpointSlice as a backend.
 func (c *controller) backendChanged(ch stream.Change[backendSlice]) (keys []slim.Key) {
 	of := ch.Object.service()
-	all := slices.Concat(c.routes(routesByTarget, keyOf(kindService, of)), c.routes(routesByTarget, anyImport))
+	all := slices.Concat(c.routes(routesByTarget, route.KeyOf(route.KindService, of)), c.routes(routesByTarget, route.AnyImport))
 	for _, r := range all {
-		if !r.isHTTP() && r.kind != kindTLS {
-			keys = append(keys, c.plannersOf(r.parentKeys())...)
+		if !r.IsHTTP() && r.Kind != route.KindTLS {
+			keys = append(keys, c.plannersOf(r.ParentKeys())...)
 		}
 	}
 	return keys
@@ -406,7 +407,7 @@ func (c *controller) backendChanged(ch stream.Change[backendSlice]) (keys []slim
 
 // portSliceChanged is the Gateway of an EndpointSlice.
 func (c *controller) portSliceChanged(ch stream.Change[portSlice]) (keys []slim.Key) {
-	if owner := ch.Object.Controller; owner.Kind() == kindGateway {
+	if owner := ch.Object.Controller; owner.Kind() == route.KindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
 	}
 	return keys

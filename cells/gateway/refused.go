@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -51,8 +52,8 @@ func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition.Condition) 
 			s.queue[at.route] = true
 		}
 	}
-	for route := range s.waiting[gateway] {
-		s.queue[route] = true
+	for id := range s.waiting[gateway] {
+		s.queue[id] = true
 	}
 	delete(s.waiting, gateway)
 	s.of[gateway] = now
@@ -75,8 +76,8 @@ func (s *refusals) forget(gateway slim.Key) {
 func (s *refusals) enqueue(routes []slim.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, route := range routes {
-		s.queue[route] = true
+	for _, id := range routes {
+		s.queue[id] = true
 	}
 	s.notify()
 }
@@ -119,8 +120,8 @@ func (s *refusals) follow(ctx context.Context, enqueue reconcile.Enqueue) {
 		routes := s.queue
 		s.queue = map[slim.Key]bool{}
 		s.mu.Unlock()
-		for route := range routes {
-			enqueue(route)
+		for id := range routes {
+			enqueue(id)
 		}
 	}
 }
@@ -141,7 +142,7 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	owners, sharers := map[slim.Key]*meeting{}, map[slim.Key]*meeting{}
 	for id, byListener := range plan.refused {
 		r := s.planner.routes[id].of
-		said := wasRefused(r.status)
+		said := wasRefused(r.Status)
 		for l, why := range byListener {
 			now[refusedAt{id, l.holder, l.of.Name}] = why.Condition
 			switch {
@@ -162,7 +163,7 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	}
 	c.refused.set(g.Key(), now)
 	for _, shared := range plan.shared {
-		if len(shared.younger.status) == 0 { // it is new
+		if len(shared.younger.Status) == 0 { // it is new
 			meet(sharers, shared.oldest, shared.younger)
 		}
 	}
@@ -176,17 +177,17 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 
 // meeting is routes that ask for what another one has.
 type meeting struct {
-	of  *route
+	of  *route.Route
 	ids []string
 }
 
-func meet(all map[slim.Key]*meeting, of, other *route) {
-	m := all[of.id()]
+func meet(all map[slim.Key]*meeting, of, other *route.Route) {
+	m := all[of.ID()]
 	if m == nil {
 		m = &meeting{of: of}
-		all[of.id()] = m
+		all[of.ID()] = m
 	}
-	if id := other.kind + " " + other.name().String(); !slices.Contains(m.ids, id) {
+	if id := other.Kind + " " + other.Source().String(); !slices.Contains(m.ids, id) {
 		m.ids = append(m.ids, id)
 	}
 }
@@ -200,8 +201,8 @@ func (m *meeting) text() string {
 	return fmt.Sprintf("%s, and %d more", first, len(m.ids)-1)
 }
 
-func referenceTo(r *route) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: api.String(), Kind: r.kind, Namespace: r.Namespace.String(), Name: r.Name, UID: r.UID.API()}
+func referenceTo(r *route.Route) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: api.String(), Kind: r.Kind, Namespace: r.Namespace.String(), Name: r.Name, UID: r.UID.API()}
 }
 
 // wasRefused reports whether a status says that a host or a port is another's, or that the route is left out.

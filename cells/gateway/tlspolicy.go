@@ -10,6 +10,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -23,7 +24,7 @@ type tlsTarget struct {
 // targets are those of a policy, without references to something else.
 func (p *tlsPolicy) targets() (all []tlsTarget) {
 	for _, ref := range p.Spec.TargetRefs {
-		if ref.Group != "" || ref.Kind != kindService {
+		if ref.Group != "" || ref.Kind != route.KindService {
 			continue
 		}
 		t := tlsTarget{service: slim.Key{Namespace: p.Namespace.String(), Name: string(ref.Name)}}
@@ -58,7 +59,7 @@ func (p *tlsPolicy) authorities() (keys []slim.Key) {
 // winner is the policy that goes first of those with a target, nil if there is none.
 func winner(all []*tlsPolicy, of tlsTarget) (first *tlsPolicy) {
 	for _, p := range all {
-		if slices.Contains(p.targets(), of) && (first == nil || compareObjects(&p.objectMeta, &first.objectMeta) < 0) {
+		if slices.Contains(p.targets(), of) && (first == nil || route.CompareObjects(&p.ObjectMeta, &first.ObjectMeta) < 0) {
 			first = p
 		}
 	}
@@ -80,7 +81,7 @@ type tlsPolicies struct {
 	// hasPort reports whether a Service has a port of that name.
 	hasPort func(service slim.Key, port string) bool
 	// authority answers for a ConfigMap: whether it exists, and whether it has certificates of authorities.
-	authority func(slim.Key) answer
+	authority func(slim.Key) route.Answer
 }
 
 // policyResult is what becomes of a policy.
@@ -141,9 +142,9 @@ func (c tlsPolicies) resolve(p *tlsPolicy, ref gatewayv1.LocalObjectReference) c
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidKind, "Unsupported kind %s of group %q: only ConfigMaps have certificates of authorities", ref.Kind, ref.Group)
 	}
 	switch a := c.authority(slim.Key{Namespace: p.Namespace.String(), Name: string(ref.Name)}); {
-	case !a.exists:
+	case !a.Exists:
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "ConfigMap %q not found", ref.Name)
-	case !a.ok:
+	case !a.OK:
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "ConfigMap %q has no certificates in PEM under the key %s", ref.Name, authorityKey)
 	}
 	return condition.Condition{OK: true}
@@ -166,11 +167,11 @@ func (c tlsPolicies) evaluate(p *tlsPolicy) policyResult {
 }
 
 // at answers how a port of a Service is spoken to: whether there is a policy, and whether it is valid.
-func (c tlsPolicies) at(service slim.Key, port string) answer {
+func (c tlsPolicies) at(service slim.Key, port string) route.Answer {
 	p := policyOf(c.of(service), service, port)
 	if p == nil {
-		return answer{}
+		return route.Answer{}
 	}
 	tls := c.settings(p).tls
-	return answer{exists: true, ok: tls != nil, tls: tls}
+	return route.Answer{Exists: true, OK: tls != nil, TLS: tls}
 }
