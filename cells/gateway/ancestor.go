@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -86,7 +87,7 @@ func (p parents) serves(r *route.Route, ref, at gatewayv1.ParentReference, looku
 		if of == kept {
 			return false, false
 		}
-		serves = of == decided && a.accepted.OK && (r.IsHTTP() || slices.ContainsFunc(a.at, func(h hosts) bool { return h.listener.terminates() }))
+		serves = of == decided && a.Accepted.OK && (r.IsHTTP() || slices.ContainsFunc(a.At, func(h listener.Hosts) bool { return h.Listener.Terminates() }))
 	}
 	return serves && !route.Compile(r, lookup.WithoutPolicies()).IsDropped(), true
 }

@@ -19,7 +19,7 @@ import (
 func refusedBy(p *gatewayPlan) (all []string) {
 	for id, byListener := range p.refused {
 		for l, why := range byListener {
-			all = append(all, fmt.Sprintf("%s at %s: %s", id, l.of.Name, why.Reason))
+			all = append(all, fmt.Sprintf("%s at %s: %s", id, l.Of.Name, why.Reason))
 		}
 	}
 	slices.Sort(all)
@@ -96,7 +96,7 @@ func TestSharedHosts(t *testing.T) {
 	routes := []*route.Route{routeOf(t, route.KindHTTP, "aa", 1, "", "a.test"), routeOf(t, route.KindHTTP, "bb", 2, "", "a.test, '*.test'"), routeOf(t, route.KindHTTP, "aa", 3, "", "a.test"), routeOf(t, route.KindHTTP, "cc", 4, "", "'*.test'")}
 	var got []string
 	for _, s := range new(planner).plan(g, nil, routes, objects{}.lookup).shared {
-		got = append(got, fmt.Sprint(s.host, " of ", s.oldest.Source(), ": ", s.younger.Source()))
+		got = append(got, fmt.Sprint(s.Host, " of ", s.Oldest.Source(), ": ", s.Younger.Source()))
 	}
 	if diff := cmp.Diff([]string{"a.test of aa/httproute-1: bb/httproute-2", "*.test of bb/httproute-2: cc/httproute-4"}, got); diff != "" {
 		t.Error(diff)
@@ -157,7 +157,7 @@ func TestPortsOfTLS(t *testing.T) {
 			for _, one := range []bool{false, true, false} {
 				p.oneListener = one
 				plan := p.plan(g, nil, test.routes, c.lookup)
-				usable, want, refused := fmt.Sprint(plan.own[0].usable(), " ", plan.own[1].usable()), "true true", []string(nil)
+				usable, want, refused := fmt.Sprint(plan.own[0].Usable(), " ", plan.own[1].Usable()), "true true", []string(nil)
 				if one {
 					want, refused = test.listeners, test.refused
 				}

@@ -6,9 +6,10 @@
 // configure the proxies of its clients.
 //
 // internal/route compiles routes into those of resources/domain/envoy; it knows the cluster by the answers that a lookup gives it (lookup.go), so
-// that a route is planned again only if its object or an answer has changed. internal/condition is what conditions say.
+// that a route is planned again only if its object or an answer has changed. internal/listener decides about listeners, and about routes at them.
+// internal/condition is what conditions say.
 //
-// listener.go, listenerset.go and attach.go decide what the statuses say; plan.go puts a Gateway together. tlspolicy.go decides which backends
+// plan.go puts a Gateway together; status.go, listenerset.go and parents.go decide what the statuses say. tlspolicy.go decides which backends
 // are spoken to with TLS, and ancestor.go where the status of a BackendTLSPolicy says so. class.go, gateway.go, reconcileroute.go,
 // reconcilelistenerset.go, reconcilepolicy.go and mesh.go write. The rules are in docs/wire/gateway.md.
 package gateway

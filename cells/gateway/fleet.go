@@ -86,7 +86,7 @@ func hasSeveralOfTLS(g *gateway, sets []*listenerSet) bool {
 	}
 	add(g.Spec.Listeners)
 	for _, s := range sets {
-		add(s.holder().listeners)
+		add(s.asParent().Listeners)
 	}
 	return len(ports) > 1
 }

@@ -17,6 +17,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -171,7 +172,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 	plan := desired.plan
 	at := serviceKey(g.Key())
 	var o outcome
-	if ports := portsOf(plan.listeners); len(ports) > 0 {
+	if ports := listener.PortsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
 			ports: ports, hasBackends: len(plan.backends) > 0, weighted: plan.hasWeights(), kept: unserved(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,

@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -72,8 +73,8 @@ func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listener
 // portHolders are the oldest objects that ask for ports of the nodes for a Gateway: itself, or a ListenerSet that it allows.
 func portHolders(g *gateway, sets []*listenerSet, lookup route.Lookup) map[gatewayv1.PortNumber]*route.ObjectMeta {
 	oldest := map[gatewayv1.PortNumber]*route.ObjectMeta{}
-	add := func(h holder) {
-		for _, l := range h.listeners {
+	add := func(h listener.Parent) {
+		for _, l := range h.Listeners {
 			if l.Protocol == gatewayv1.TCPProtocolType || l.Protocol == gatewayv1.UDPProtocolType { // Envoy does not listen for these
 				continue
 			}
@@ -82,20 +83,20 @@ func portHolders(g *gateway, sets []*listenerSet, lookup route.Lookup) map[gatew
 			}
 		}
 	}
-	add(g.holder())
+	add(g.asParent())
 	for _, s := range sets {
 		if g.allowsSets(s.Namespace.String(), lookup) {
-			add(s.holder())
+			add(s.asParent())
 		}
 	}
 	return oldest
 }
 
 // markTaken has no listener accepted at a port of the nodes that the Gateway does not have.
-func (p *planner) markTaken(all []*listener) {
+func (p *planner) markTaken(all []*listener.Listener) {
 	for _, l := range all {
-		if why, is := p.taken[l.of.Port]; is && l.accepted.OK && !l.isPort() {
-			l.accepted = why
+		if why, is := p.taken[l.Of.Port]; is && l.Accepted.OK && !l.IsPort() {
+			l.Accepted = why
 		}
 	}
 }

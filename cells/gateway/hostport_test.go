@@ -68,8 +68,8 @@ func TestPortsOfNodes(t *testing.T) {
 			p := planner{taken: taken}
 			plan := p.plan(g, setsOf(g.Key()), nil, objects{}.lookup)
 			for _, l := range plan.listeners {
-				if _, is := taken[l.of.Port]; is == l.accepted.OK && !l.isPort() {
-					t.Errorf("%s: the listener at port %d of %s is %+v", name, l.of.Port, g.Key(), l.accepted)
+				if _, is := taken[l.Of.Port]; is == l.Accepted.OK && !l.IsPort() {
+					t.Errorf("%s: the listener at port %d of %s is %+v", name, l.Of.Port, g.Key(), l.Accepted)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ package gateway
 import (
 	"slices"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -171,21 +172,11 @@ func hides[T any](s *stream.Store[T]) bool {
 }
 
 // secretKeys are the secrets that listeners refer to, and the other namespaces of those.
-func (h holder) secretKeys() (keys []slim.Key) {
-	namespace := h.Namespace.String()
-	for _, l := range h.listeners {
-		if l.TLS == nil {
-			continue
-		}
-		for _, ref := range l.TLS.CertificateRefs {
-			key, ok := secretOf(namespace, ref)
-			if !ok {
-				continue
-			}
-			keys = append(keys, key)
-			if key.Namespace != namespace {
-				keys = append(keys, namespaceKey(key.Namespace))
-			}
+func secretKeys(of listener.Parent) (keys []slim.Key) {
+	for _, key := range of.Secrets() {
+		keys = append(keys, key)
+		if key.Namespace != of.Namespace.String() {
+			keys = append(keys, namespaceKey(key.Namespace))
 		}
 	}
 	return keys
@@ -196,8 +187,8 @@ var (
 	// gatewaysByService finds Gateways by the name of their Service.
 	gatewaysByService = stream.NewIndex("service", func(g *gateway, add func(slim.Key)) { add(serviceKey(g.Key())) })
 	// gatewaysBySecret finds Gateways by the secrets that they refer to, and by the other namespaces of those.
-	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) { addOnce(g.holder().secretKeys(), add) })
-	setsBySecret     = stream.NewIndex("secret", func(s *listenerSet, add func(slim.Key)) { addOnce(s.holder().secretKeys(), add) })
+	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) { addOnce(secretKeys(g.asParent()), add) })
+	setsBySecret     = stream.NewIndex("secret", func(s *listenerSet, add func(slim.Key)) { addOnce(secretKeys(s.asParent()), add) })
 	setsByNamespace  = stream.NewIndex("namespace", func(s *listenerSet, add func(string)) { add(s.Namespace.String()) })
 	setsByGateway    = stream.NewIndex("gateway", func(s *listenerSet, add func(slim.Key)) {
 		if key, ok := s.gatewayKey(); ok {

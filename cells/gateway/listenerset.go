@@ -13,33 +13,23 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// holder is what has listeners: a Gateway or a ListenerSet.
-type holder struct {
-	*route.ObjectMeta
-	kind      string
-	listeners []gatewayv1.Listener
+// asParent is a Gateway as what has listeners.
+func (g *gateway) asParent() listener.Parent {
+	return listener.Parent{ObjectMeta: &g.ObjectMeta, Kind: route.KindGateway, Listeners: g.Spec.Listeners}
 }
 
-func (g *gateway) holder() holder { return holder{&g.ObjectMeta, route.KindGateway, g.Spec.Listeners} }
-
-func (s *listenerSet) holder() holder {
-	h := holder{ObjectMeta: &s.ObjectMeta, kind: route.KindListenerSet}
+// asParent is a ListenerSet as what has listeners.
+func (s *listenerSet) asParent() listener.Parent {
+	p := listener.Parent{ObjectMeta: &s.ObjectMeta, Kind: route.KindListenerSet}
 	for _, l := range s.Spec.Listeners {
-		h.listeners = append(h.listeners, gatewayv1.Listener(l))
+		p.Listeners = append(p.Listeners, gatewayv1.Listener(l))
 	}
-	return h
-}
-
-// id is the key of a holder among the parents of routes.
-func (h holder) id() slim.Key {
-	if h.kind == route.KindGateway {
-		return h.Key()
-	}
-	return route.KeyOf(h.kind, h.Key())
+	return p
 }
 
 // id is the key of a ListenerSet among objects of all kinds.
@@ -69,21 +59,21 @@ func (g *gateway) allowsSets(namespace string, lookup route.Lookup) bool {
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
 		return false
 	}
-	return selectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, lookup)
+	return listener.SelectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, lookup)
 }
 
 // setPlan is what becomes of a ListenerSet at its Gateway.
 type setPlan struct {
 	of        *listenerSet
 	allowed   bool
-	listeners []*listener // none if it is not allowed
+	listeners []*listener.Listener // none if it is not allowed
 }
 
 // leftOut is why a ListenerSet is left out, nil if it is not.
 func (p *setPlan) leftOut() *condition.Condition {
 	for _, l := range p.listeners {
-		if l.leftOut != nil {
-			return l.leftOut
+		if l.LeftOut != nil {
+			return l.LeftOut
 		}
 	}
 	return nil
@@ -119,7 +109,7 @@ func (p *setPlan) result(of gatewayResult) setResult {
 	refuse := func(reason gatewayv1.ListenerSetConditionReason, message string) setResult {
 		return setResult{condition.False(reason, ownMark+message), condition.False(reason, message)}
 	}
-	isInvalid := func(l *listener) bool { return !l.usable() }
+	isInvalid := func(l *listener.Listener) bool { return !l.Usable() }
 	r := setResult{
 		accepted:   condition.True(gatewayv1.ListenerSetReasonAccepted, ownMark+"ListenerSet accepted"),
 		programmed: condition.True(gatewayv1.ListenerSetReasonProgrammed, "ListenerSet programmed"),
@@ -131,7 +121,7 @@ func (p *setPlan) result(of gatewayResult) setResult {
 		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.Reason)
 		r.programmed.Reason = parentNotProgrammed
 		return r
-	case !slices.ContainsFunc(p.listeners, (*listener).usable):
+	case !slices.ContainsFunc(p.listeners, (*listener.Listener).Usable):
 		return refuse(gatewayv1.ListenerSetReasonListenersNotValid, "No listener is valid: see status.listeners")
 	case slices.ContainsFunc(p.listeners, isInvalid):
 		r.accepted.Reason, r.accepted.Message = string(gatewayv1.ListenerSetReasonListenersNotValid), ownMark+"Some listeners are not valid: see status.listeners"
@@ -143,7 +133,7 @@ func (p *setPlan) result(of gatewayResult) setResult {
 }
 
 // applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
-func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener]int32, counts bool, now metav1.Time) (changed bool) {
+func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener.Listener]int32, counts bool, now metav1.Time) (changed bool) {
 	generation := p.of.Generation
 	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
 	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed

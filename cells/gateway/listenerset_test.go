@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -51,9 +52,9 @@ func edgeOf(t testing.TB, allowed, listeners string) *gateway {
 func summary(p *gatewayPlan, g *gateway) string {
 	r := p.result(g, outcome{addressless: true})
 	all := []string{fmt.Sprintf("%d sets", p.attachedSets(r))}
-	say := func(listeners []*listener) (text string) {
+	say := func(listeners []*listener.Listener) (text string) {
 		for _, l := range listeners {
-			text += fmt.Sprintf(" %s:%s", l.of.Name, l.programmed().Reason)
+			text += fmt.Sprintf(" %s:%s", l.Of.Name, l.Programmed().Reason)
 		}
 		return text
 	}
@@ -192,7 +193,7 @@ func TestRoutesOfListenerSets(t *testing.T) {
 		plan, at := new(planner).plan(g, []*listenerSet{set}, []*route.Route{r}, objects{}.lookup), []string{}
 		for _, l := range plan.listeners {
 			if plan.attached[l] > 0 {
-				at = append(at, string(l.of.Name))
+				at = append(at, string(l.Of.Name))
 			}
 		}
 		if got != test.want || strings.Join(at, " ") != test.at {
@@ -276,7 +277,7 @@ func TestOrdersOfArrival(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text, err = json.MarshalIndent([]any{result.Spec, statusesOf(plan, g), portsOf(plan.listeners)}, "", " "); err != nil {
+			if text, err = json.MarshalIndent([]any{result.Spec, statusesOf(plan, g), listener.PortsOf(plan.listeners)}, "", " "); err != nil {
 				t.Fatal(err)
 			}
 		}

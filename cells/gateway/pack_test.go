@@ -158,11 +158,11 @@ func TestListenerSetsArePacked(t *testing.T) {
 	for _, s := range plan.sets {
 		out[s.of.Name] = s.leftOut() != nil
 		for _, l := range s.listeners {
-			if !out[s.of.Name] && !l.usable() {
-				t.Fatalf("%s: %+v %+v", s.of.Name, l.accepted, l.resolved)
+			if !out[s.of.Name] && !l.Usable() {
+				t.Fatalf("%s: %+v %+v", s.of.Name, l.Accepted, l.Resolved)
 			}
-			if l.usable() == out[s.of.Name] || l.programmed().OK == out[s.of.Name] {
-				t.Fatalf("%s: %+v", s.of.Name, l.programmed())
+			if l.Usable() == out[s.of.Name] || l.Programmed().OK == out[s.of.Name] {
+				t.Fatalf("%s: %+v", s.of.Name, l.Programmed())
 			}
 		}
 	}

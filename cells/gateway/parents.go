@@ -12,6 +12,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -63,7 +64,7 @@ func (p parents) results(r *route.Route, lookup route.Lookup) (all []parentResul
 			if of == foreign {
 				continue
 			}
-			result.accepted, result.kept = a.accepted, of == kept
+			result.accepted, result.kept = a.Accepted, of == kept
 		case route.KindService:
 			if !r.IsHTTP() {
 				continue
@@ -81,60 +82,60 @@ func (p parents) results(r *route.Route, lookup route.Lookup) (all []parentResul
 }
 
 // attach decides about a route at a Gateway or a ListenerSet.
-func (p parents) attach(r *route.Route, ref gatewayv1.ParentReference, lookup route.Lookup) (attachment, parentState) {
+func (p parents) attach(r *route.Route, ref gatewayv1.ParentReference, lookup route.Lookup) (listener.Attachment, parentState) {
 	key := route.ParentKey(r.Namespace.String(), ref)
-	missing := func(what string) (attachment, parentState) {
+	missing := func(what string) (listener.Attachment, parentState) {
 		if !hasEntry(r.Status, ref) { // it may be another controller's
-			return attachment{}, foreign
+			return listener.Attachment{}, foreign
 		}
-		return attachment{accepted: condition.False("Invalid"+r.Kind, fmt.Sprintf("%s %q does not exist", what, key.Name))}, decided
+		return listener.Attachment{Accepted: condition.False("Invalid"+r.Kind, fmt.Sprintf("%s %q does not exist", what, key.Name))}, decided
 	}
 	var set *listenerSet
 	if route.ParentKind(ref) == route.KindListenerSet {
 		var known, ok bool
 		if set, known = p.listenerSet(key); !known {
-			return attachment{}, kept
+			return listener.Attachment{}, kept
 		}
 		if set == nil {
 			return missing(route.KindListenerSet)
 		}
 		if key, ok = set.gatewayKey(); !ok {
-			return attachment{}, foreign
+			return listener.Attachment{}, foreign
 		}
 	}
 	g, ours, known := p.gateway(key)
 	switch {
 	case !known:
-		return attachment{}, kept
+		return listener.Attachment{}, kept
 	case !ours:
-		return attachment{}, foreign
+		return listener.Attachment{}, foreign
 	case g == nil:
 		return missing("gateway")
 	case set != nil && !g.allowsSets(set.Namespace.String(), lookup):
-		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The ListenerSet is not accepted: see its status"), decided
+		return listener.NotAccepted(gatewayv1.RouteReasonNoMatchingParent, "The ListenerSet is not accepted: see its status"), decided
 	}
-	h := g.holder()
+	h := g.asParent()
 	if set != nil {
-		h = set.holder()
+		h = set.asParent()
 	}
-	listeners := planListeners(h, lookup) // those of others have no influence but by what they are refused
-	return p.withRefusals(r, ref, key, attach(r, ref, listeners, listeners, lookup))
+	listeners := listener.Plan(h, lookup) // those of others have no influence but by what they are refused
+	return p.withRefusals(r, ref, key, listener.Attach(r, ref, listeners, listeners, lookup))
 }
 
 // withRefusals leaves out the listeners that do not serve a route for what others have. If none is left, it is not accepted. While the
 // Gateway was not planned, a status that says so stays.
-func (p parents) withRefusals(r *route.Route, ref gatewayv1.ParentReference, gateway slim.Key, a attachment) (attachment, parentState) {
+func (p parents) withRefusals(r *route.Route, ref gatewayv1.ParentReference, gateway slim.Key, a listener.Attachment) (listener.Attachment, parentState) {
 	if p.refused == nil {
 		return a, decided
 	}
-	var left []hosts
+	var left []listener.Hosts
 	var first *condition.Condition
-	for _, h := range a.at {
-		why, refused, planned := p.refused(gateway, refusedAt{r.ID(), h.listener.holder, h.listener.of.Name})
+	for _, h := range a.At {
+		why, refused, planned := p.refused(gateway, refusedAt{r.ID(), h.Listener.Parent, h.Listener.Of.Name})
 		if !planned && slices.ContainsFunc(r.Status, func(s gatewayv1.RouteParentStatus) bool {
 			return s.ControllerName == controllerName && sameRef(s.ParentRef, ref) && hasRefusal(s)
 		}) {
-			return attachment{}, kept
+			return listener.Attachment{}, kept
 		}
 		if !refused {
 			left = append(left, h)
@@ -142,8 +143,8 @@ func (p parents) withRefusals(r *route.Route, ref gatewayv1.ParentReference, gat
 			first = &why
 		}
 	}
-	if a.at = left; first != nil && len(left) == 0 {
-		a.accepted = *first
+	if a.At = left; first != nil && len(left) == 0 {
+		a.Accepted = *first
 	}
 	return a, decided
 }

@@ -61,104 +61,6 @@ func parse[T any](t testing.TB, text string) *T {
 	return obj
 }
 
-func listenersOf(t testing.TB, c objects, text string) []*listener {
-	t.Helper()
-	return planListeners(parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+text+"}}").holder(), c.lookup)
-}
-
-// GW-7 to GW-11, GW-E17: what is said of listeners.
-func TestPlanListeners(t *testing.T) {
-	c := objects{secrets: map[slim.Key]bool{{Namespace: "infra", Name: "cert"}: true, {Namespace: "other", Name: "cert"}: true}}
-	for text, want := range map[string]string{
-		`[{name: a, port: 80, protocol: HTTP}]`:                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 80, protocol: TCP}]`:                                                              "a  UnsupportedProtocol ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:     "a HTTPRoute Accepted InvalidRouteKinds true",
-		`[{name: a, port: 443, protocol: HTTPS}]`:                                                           "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]`:                   "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: ConfigMap}]}}]`:  "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, namespace: other}]}}]`: "a HTTPRoute,GRPCRoute Accepted RefNotPermitted false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: none}, {name: cert}]}}]`:     "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}]`:                                   "a TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: TLS}]`:                                                             "a TLSRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}}]`:                     "a TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}]`:                                 "a  UnsupportedValue InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, hostname: a, tls: {certificateRefs: [{name: cert}]}}, {name: b, port: 443, protocol: TLS, hostname: b, tls: {mode: Passthrough}}]`: "a TLSRoute Accepted ResolvedRefs true; b TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}]`:                                                                                             "a HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false; b HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: TLS, tls: {mode: Passthrough}}]`:                                                                    "a HTTPRoute,GRPCRoute ProtocolConflict ResolvedRefs false; b TLSRoute ProtocolConflict ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]`:                                                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true; b HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-	} {
-		var got []string
-		for _, l := range listenersOf(t, c, text) {
-			var kinds []string
-			for _, k := range l.kinds {
-				kinds = append(kinds, string(k.Kind))
-			}
-			got = append(got, fmt.Sprintf("%s %s %s %s %t", l.of.Name, strings.Join(kinds, ","), l.accepted.Reason, l.resolved.Reason, l.programmed().OK))
-		}
-		if text2 := strings.Join(got, "; "); text2 != want {
-			t.Errorf("%s:\n got %s\nwant %s", text, text2, want)
-		}
-	}
-}
-
-// GW-17 and GW-18: host names of a route at a listener.
-func TestIntersect(t *testing.T) {
-	for text, want := range map[string]string{
-		" | ": "*", " | a.example.com": "a.example.com", "a.example.com | ": "a.example.com", "a.example.com | a.example.com": "a.example.com",
-		"a.example.com | *.example.com": "a.example.com", "a.b.example.com | *.example.com": "a.b.example.com", "example.com | *.example.com": "",
-		"*.example.com | a.example.com": "a.example.com", "*.example.com | *.b.example.com": "*.b.example.com", "*.b.example.com | *.example.com": "*.b.example.com",
-		"other.org | *.example.com": "", "badexample.com | *.example.com": "", "b.org,a.org,a.org | ": "a.org b.org",
-	} {
-		of, listener, _ := strings.Cut(text, "|")
-		var names []gatewayv1.Hostname
-		for name := range strings.SplitSeq(strings.TrimSpace(of), ",") {
-			if name != "" {
-				names = append(names, gatewayv1.Hostname(name))
-			}
-		}
-		if got := strings.Join(intersect(names, strings.TrimSpace(listener)), " "); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-// GW-17: each listener decides for itself; the reason is that of the first check that none passes.
-func TestAttach(t *testing.T) {
-	c := objects{namespaces: map[string]slim.Labels{"shop": slim.MakeLabels(map[string]string{"team": "a"}), "other": {}}}
-	const all = `[
-		{name: same, port: 80, protocol: HTTP}, {name: all, port: 8080, protocol: HTTP, hostname: "*.example.com", allowedRoutes: {namespaces: {from: All}}},
-		{name: team, port: 8081, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}, kinds: [{kind: GRPCRoute}]}}]`
-	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+all+"}}")
-	ls := planListeners(g.holder(), c.lookup)
-	for _, test := range []struct{ namespace, ref, host, want string }{
-		{"infra", "{name: edge}", "", "Accepted same:* all:*.example.com"},
-		{"shop", "{name: edge}", "", "Accepted all:*.example.com"},
-		{"shop", "{name: edge}", "a.example.com", "Accepted all:a.example.com"},
-		{"shop", "{name: edge}", "other.org", "NoMatchingListenerHostname"},
-		{"shop", "{name: edge, sectionName: same}", "", "NotAllowedByListeners"},
-		{"shop", "{name: edge, sectionName: team}", "", "NotAllowedByListeners"},
-		{"other", "{name: edge, sectionName: team}", "", "NotAllowedByListeners"},
-		{"infra", "{name: edge, sectionName: nope}", "", "NoMatchingParent"},
-		{"infra", "{name: edge, port: 8080}", "", "Accepted all:*.example.com"},
-		{"infra", "{name: edge, port: 1}", "", "NoMatchingParent"},
-		{"infra", "{name: edge, sectionName: same, port: 8080}", "", "NoMatchingParent"},
-	} {
-		hosts := ""
-		if test.host != "" {
-			hosts = fmt.Sprintf("hostnames: [%q], ", test.host)
-		}
-		r := parse[route.HTTP](t, fmt.Sprintf("{metadata: {name: r, namespace: %s}, spec: {%sparentRefs: [%s]}}", test.namespace, hosts, test.ref)).Route()
-		a := attach(r, r.Parents[0], ls, ls, c.lookup)
-		got := a.accepted.Reason
-		for _, h := range a.at {
-			got += fmt.Sprintf(" %s:%s", h.listener.of.Name, strings.Join(h.names, ","))
-		}
-		if got != test.want || a.accepted.OK != strings.HasPrefix(test.want, "Accepted") {
-			t.Errorf("%s %s %s: %s, want %s (%s)", test.namespace, test.ref, test.host, got, test.want, a.accepted.Message)
-		}
-	}
-}
-
 // GW-23: the requests of a rule that is left out are answered with 500, and not by a broader rule, or by that of another route of the host;
 // also where no rule is left, so that the route is not accepted.
 func TestDroppedRulesAreClosed(t *testing.T) {
@@ -215,14 +117,6 @@ func TestRouteWithoutMatchesKeepsItsHost(t *testing.T) {
 	}
 	if n, exists := routes["a.foo.com"]; !exists || n != 0 || routes["*.foo.com"] != 1 {
 		t.Errorf("routes by host: %v", routes)
-	}
-}
-
-// GW-10: a listener with a kind of routes that is not supported serves the others.
-func TestUnknownKindOfListener(t *testing.T) {
-	all := listenersOf(t, objects{}, "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Other}]}}, {name: b, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: Other}]}}]")
-	if !all[0].usable() || all[0].resolved.OK || all[1].usable() {
-		t.Errorf("%+v %+v", all[0], all[1])
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
@@ -90,7 +91,7 @@ func (s *backendSlice) service() slim.Key {
 
 // portTo is a backend that a port of the Service of a Gateway leads to.
 type portTo struct {
-	at protocolPort
+	at listener.ProtocolPort
 	route.PortBackend
 }
 
@@ -99,15 +100,15 @@ type portPlan struct {
 	gateway  *gateway
 	backends []portTo
 	// portName is the name of a port of a Service; ok is false if it has none of that number and protocol.
-	portName func(slim.Key, protocolPort) (name string, ok bool)
+	portName func(slim.Key, listener.ProtocolPort) (name string, ok bool)
 	slicesOf func(slim.Key) []*backendSlice
 	has      []*portSlice
-	kept     []protocolPort // of listeners that are not served here: what leads to them stays (GW-49)
+	kept     []listener.ProtocolPort // of listeners that are not served here: what leads to them stays (GW-49)
 }
 
 // isKept reports whether an EndpointSlice leads to a port that is not served here.
 func (p portPlan) isKept(s *portSlice) bool {
-	return slices.ContainsFunc(p.kept, func(at protocolPort) bool {
+	return slices.ContainsFunc(p.kept, func(at listener.ProtocolPort) bool {
 		return slices.ContainsFunc(s.Ports, func(port discoveryv1.EndpointPort) bool { return name(port.Name) == servicePort(at).Name })
 	})
 }
@@ -115,14 +116,14 @@ func (p portPlan) isKept(s *portSlice) bool {
 // sliceKey is what there is one EndpointSlice for.
 type sliceKey struct {
 	service slim.Key
-	port    protocolPort // of that
+	port    listener.ProtocolPort // of that
 	family  discoveryv1.AddressType
 	number  int32 // at the endpoints; 0 for those of a Service without any
 }
 
 // name is that of the EndpointSlice, as the original has it. Where endpoints have several numbers for a port, the others have theirs in it.
 func (k sliceKey) name(service string, first bool) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s|%d|%s", k.service.Namespace, k.service.Name, k.port.port, k.port.protocol))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s|%d|%s", k.service.Namespace, k.service.Name, k.port.Port, k.port.Protocol))
 	name := fmt.Sprintf("%s-%x-%s", service, sum[:4], strings.ToLower(string(k.family)))
 	if !first {
 		name += "-" + strconv.Itoa(int(k.number))
@@ -153,7 +154,7 @@ func (p portPlan) desired() map[string]*discoveryv1.EndpointSlice {
 // numbers are the EndpointSlices for a backend in a family: one for each number that the port has at endpoints, or the one that is there,
 // without endpoints.
 func (p portPlan) numbers(to portTo, family discoveryv1.AddressType) (keys []sliceKey) {
-	key := sliceKey{service: to.Service, port: protocolPort{to.at.protocol, to.Port}, family: family}
+	key := sliceKey{service: to.Service, port: listener.ProtocolPort{Protocol: to.at.Protocol, Port: to.Port}, family: family}
 	portName, exists := p.portName(to.Service, key.port)
 	if exists {
 		for _, s := range p.slicesOf(to.Service) {
@@ -181,7 +182,7 @@ func (s *backendSlice) number(portName string, key sliceKey) (number int32, ok b
 		return 0, false
 	}
 	for _, port := range s.Ports {
-		if port.Port != nil && name(port.Name) == portName && protocolOf(port.Protocol) == key.port.protocol {
+		if port.Port != nil && name(port.Name) == portName && protocolOf(port.Protocol) == key.port.Protocol {
 			return *port.Port, true
 		}
 	}
@@ -244,14 +245,14 @@ func (p portPlan) endpoints(key sliceKey) (all []discoveryv1.Endpoint) {
 }
 
 // addPort has a port of the Service of the Gateway lead to a number at the endpoints.
-func addPort(to *discoveryv1.EndpointSlice, at protocolPort, number int32) {
+func addPort(to *discoveryv1.EndpointSlice, at listener.ProtocolPort, number int32) {
 	portName := servicePort(at).Name
 	if slices.ContainsFunc(to.Ports, func(p discoveryv1.EndpointPort) bool { return name(p.Name) == portName }) {
 		return
 	}
-	port := discoveryv1.EndpointPort{Name: &portName, Protocol: &at.protocol, Port: &number}
+	port := discoveryv1.EndpointPort{Name: &portName, Protocol: &at.Protocol, Port: &number}
 	if number == 0 {
-		port.Port = new(at.port)
+		port.Port = new(at.Port)
 	}
 	to.Ports = append(to.Ports, port)
 }
@@ -313,13 +314,13 @@ func hidesIn(s *stream.Store[backendSlice], namespace string) bool {
 }
 
 // portName is the name of a port of a Service.
-func (c *controller) portName(of slim.Key, port protocolPort) (name string, ok bool) {
+func (c *controller) portName(of slim.Key, port listener.ProtocolPort) (name string, ok bool) {
 	s, exists := c.services.Get(of)
 	if !exists {
 		return "", false
 	}
 	for _, p := range s.Spec.Ports {
-		if p.Port == port.port && p.Protocol.String() == string(port.protocol) {
+		if p.Port == port.Port && p.Protocol.String() == string(port.Protocol) {
 			return p.Name.String(), true
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -29,7 +30,7 @@ type refusals struct {
 
 // refusedAt is a route at a listener of a Gateway or a ListenerSet.
 type refusedAt struct {
-	route, holder slim.Key
+	route, parent slim.Key
 	section       gatewayv1.SectionName
 }
 
@@ -144,15 +145,15 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 		r := s.planner.routes[id].of
 		said := wasRefused(r.Status)
 		for l, why := range byListener {
-			now[refusedAt{id, l.holder, l.of.Name}] = why.Condition
+			now[refusedAt{id, l.Parent, l.Of.Name}] = why.Condition
 			switch {
 			case said:
 			case why.Reason == leftOut:
 				c.Events.Warning(referenceTo(r), "LeftOut", why.Message)
 				said = true // it is so at all listeners
-			case why.by != nil:
+			case why.By != nil:
 				c.Events.Warning(referenceTo(r), "HostOfAnother", why.Message)
-				meet(owners, why.by, r)
+				meet(owners, why.By, r)
 			}
 		}
 	}
@@ -163,8 +164,8 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	}
 	c.refused.set(g.Key(), now)
 	for _, shared := range plan.shared {
-		if len(shared.younger.Status) == 0 { // it is new
-			meet(sharers, shared.oldest, shared.younger)
+		if len(shared.Younger.Status) == 0 { // it is new
+			meet(sharers, shared.Oldest, shared.Younger)
 		}
 	}
 	for _, m := range owners {
@@ -213,7 +214,7 @@ func wasRefused(status []gatewayv1.RouteParentStatus) bool {
 // hasRefusal reports whether an entry of a status does.
 func hasRefusal(s gatewayv1.RouteParentStatus) bool {
 	for _, c := range s.Conditions {
-		if c.Type == string(gatewayv1.RouteConditionAccepted) && slices.Contains([]string{hostConflict, portsNotApart, leftOut}, c.Reason) {
+		if c.Type == string(gatewayv1.RouteConditionAccepted) && slices.Contains([]string{listener.HostConflict, listener.PortsNotApart, leftOut}, c.Reason) {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 )
 
 // gatewayResult is what the status of a Gateway says, beside its listeners.
@@ -42,7 +43,7 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 		r.addresses = addressesOf(o.service)
 	}
 	notValid := string(gatewayv1.GatewayReasonListenersNotValid)
-	isAccepted := func(l *listener) bool { return l.accepted.OK } // of the Gateway itself: those of ListenerSets are theirs to report
+	isAccepted := func(l *listener.Listener) bool { return l.Accepted.OK } // of the Gateway itself: those of ListenerSets are theirs to report
 	ips, supported := staticAddresses(g)
 	switch {
 	case g.Spec.Infrastructure != nil && g.Spec.Infrastructure.ParametersRef != nil:
@@ -67,7 +68,7 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 	case len(r.addresses) == 0:
 		r.programmed = condition.False(gatewayv1.GatewayReasonAddressNotAssigned, "Gateway waiting for address")
 	}
-	if r.accepted.OK && slices.ContainsFunc(p.own, func(l *listener) bool { return !l.accepted.OK }) {
+	if r.accepted.OK && slices.ContainsFunc(p.own, func(l *listener.Listener) bool { return !l.Accepted.OK }) {
 		r.accepted.Reason, r.accepted.Message = notValid, "Some listeners are not valid"
 	}
 	return r
@@ -110,15 +111,15 @@ func (p *gatewayPlan) attachedSets(r gatewayResult) (n int32) {
 
 // applyListeners returns what a status says of listeners, and whether that is something else. Without counts the numbers of
 // routes stay as they are.
-func applyListeners(has []gatewayv1.ListenerStatus, all []*listener, attached map[*listener]int32, generation int64, counts bool, now metav1.Time) (merged []gatewayv1.ListenerStatus, changed bool) {
+func applyListeners(has []gatewayv1.ListenerStatus, all []*listener.Listener, attached map[*listener.Listener]int32, generation int64, counts bool, now metav1.Time) (merged []gatewayv1.ListenerStatus, changed bool) {
 	for _, l := range all {
-		s := gatewayv1.ListenerStatus{Name: l.of.Name}
-		i := slices.IndexFunc(has, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.of.Name })
+		s := gatewayv1.ListenerStatus{Name: l.Of.Name}
+		i := slices.IndexFunc(has, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.Of.Name })
 		if i >= 0 {
 			s = has[i]
 			s.Conditions = slices.Clone(s.Conditions)
 		}
-		changed = l.applyStatus(&s, generation, now) || i != len(merged) || changed
+		changed = applyListener(l, &s, generation, now) || i != len(merged) || changed
 		if n := attached[l]; (counts || i < 0) && s.AttachedRoutes != n {
 			s.AttachedRoutes, changed = n, true
 		}
@@ -127,15 +128,15 @@ func applyListeners(has []gatewayv1.ListenerStatus, all []*listener, attached ma
 	return merged, changed || len(has) != len(merged)
 }
 
-// applyStatus sets what is said of a listener.
-func (l *listener) applyStatus(to *gatewayv1.ListenerStatus, generation int64, now metav1.Time) (changed bool) {
-	changed = len(to.SupportedKinds)+len(l.kinds) > 0 && !reflect.DeepEqual(to.SupportedKinds, l.kinds)
-	to.SupportedKinds = l.kinds // also without any: older definitions want a list
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.accepted, generation, now) || changed
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.programmed(), generation, now) || changed
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.resolved, generation, now) || changed
-	if l.conflicted == nil {
+// applyListener sets what is said of a listener.
+func applyListener(l *listener.Listener, to *gatewayv1.ListenerStatus, generation int64, now metav1.Time) (changed bool) {
+	changed = len(to.SupportedKinds)+len(l.Kinds) > 0 && !reflect.DeepEqual(to.SupportedKinds, l.Kinds)
+	to.SupportedKinds = l.Kinds // also without any: older definitions want a list
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.Accepted, generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.Programmed(), generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.Resolved, generation, now) || changed
+	if l.Conflicted == nil {
 		return condition.Remove(&to.Conditions, string(gatewayv1.ListenerConditionConflicted)) || changed
 	}
-	return condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionConflicted), *l.conflicted, generation, now) || changed
+	return condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionConflicted), *l.Conflicted, generation, now) || changed
 }

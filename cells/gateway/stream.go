@@ -322,7 +322,6 @@ var (
 
 // Kinds of objects that are referred to, or part of keys, beside those of package route.
 const (
-	kindSecret      = "Secret"
 	kindClassConfig = "CiliumGatewayClassConfig"
 	kindTLSPolicy   = "BackendTLSPolicy"
 	kindConfigMap   = "ConfigMap"
