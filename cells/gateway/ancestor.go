@@ -10,6 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -20,17 +23,17 @@ type ancestors struct {
 }
 
 // ancestors finds those of Services among the parents of routes.
-func (p parents) ancestors(services []slim.Key, routes []*route, ask asker) (a ancestors) {
+func (p parents) ancestors(services []slim.Key, routes []*route.Route, lookup route.Lookup) (a ancestors) {
 	for _, r := range routes {
-		if !reaches(r, services, ask) {
+		if !r.Reaches(services, lookup) {
 			continue
 		}
-		for _, ref := range r.parents {
+		for _, ref := range r.Parents {
 			at, ok := p.ancestorOf(r, ref)
 			if !ok || slices.ContainsFunc(a.found, func(has gatewayv1.ParentReference) bool { return sameRef(has, at) }) {
 				continue
 			}
-			switch serves, known := p.serves(r, ref, at, ask); {
+			switch serves, known := p.serves(r, ref, at, lookup); {
 			case !known:
 				a.kept = append(a.kept, at)
 			case serves:
@@ -44,21 +47,11 @@ func (p parents) ancestors(services []slim.Key, routes []*route, ask asker) (a a
 	return a
 }
 
-// reaches reports whether a route has a valid backend of one of the Services.
-func reaches(r *route, services []slim.Key, ask asker) (found bool) {
-	r.backends(func(ref gatewayv1.BackendObjectReference) bool {
-		b, v := resolve(r, ref, ask)
-		found = v.ok && slices.Contains(services, slim.Key(b.Name))
-		return !found
-	})
-	return found
-}
-
 // ancestorOf is a parent of a route as the status of a policy names it: in place of a ListenerSet its Gateway. ok is false for a
 // parent of another kind, and for a ListenerSet that is not known.
-func (p parents) ancestorOf(r *route, ref gatewayv1.ParentReference) (at gatewayv1.ParentReference, ok bool) {
-	kind, key := parentKind(ref), parentKey(r.Namespace.String(), ref)
-	if kind == kindListenerSet {
+func (p parents) ancestorOf(r *route.Route, ref gatewayv1.ParentReference) (at gatewayv1.ParentReference, ok bool) {
+	kind, key := route.ParentKind(ref), route.ParentKey(r.Namespace.String(), ref)
+	if kind == route.KindListenerSet {
 		set, _ := p.listenerSet(key)
 		if set == nil {
 			return at, false
@@ -66,10 +59,10 @@ func (p parents) ancestorOf(r *route, ref gatewayv1.ParentReference) (at gateway
 		if key, ok = set.gatewayKey(); !ok {
 			return at, false
 		}
-		kind = kindGateway
+		kind = route.KindGateway
 	}
 	group := gatewayv1.Group(gatewayv1.GroupName)
-	if kind == kindService {
+	if kind == route.KindService {
 		group = ""
 	}
 	return gatewayv1.ParentReference{
@@ -79,24 +72,24 @@ func (p parents) ancestorOf(r *route, ref gatewayv1.ParentReference) (at gateway
 
 // serves reports whether a parent, whose ancestor is at, serves a route, and does not pass TLS of it through. known is false while
 // that cannot be said.
-func (p parents) serves(r *route, ref, at gatewayv1.ParentReference, ask asker) (serves, known bool) {
-	if parentKind(ref) == kindService {
-		serves = r.isHTTP() && attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted.ok
+func (p parents) serves(r *route.Route, ref, at gatewayv1.ParentReference, lookup route.Lookup) (serves, known bool) {
+	if route.ParentKind(ref) == route.KindService {
+		serves = r.IsHTTP() && attachMesh(r, ref, p.service(route.ParentKey(r.Namespace.String(), ref))).accepted.OK
 	} else {
-		g, ours, known := p.gateway(parentKey("", at))
+		g, ours, known := p.gateway(route.ParentKey("", at))
 		if !known {
 			return false, false
 		}
 		if !ours || g == nil || !g.DeletionTimestamp.IsZero() {
 			return false, true
 		}
-		a, of := p.attach(r, ref, ask)
+		a, of := p.attach(r, ref, lookup)
 		if of == kept {
 			return false, false
 		}
-		serves = of == decided && a.accepted.ok && (r.isHTTP() || slices.ContainsFunc(a.at, func(h hosts) bool { return h.listener.terminates() }))
+		serves = of == decided && a.Accepted.OK && (r.IsHTTP() || slices.ContainsFunc(a.At, func(h listener.Hosts) bool { return h.Listener.Terminates() }))
 	}
-	return serves && !compile(r, ask.withoutPolicies()).isDropped(), true
+	return serves && !route.Compile(r, lookup.WithoutPolicies()).IsDropped(), true
 }
 
 // maxAncestors is how many entries the status of a policy has.
@@ -138,6 +131,6 @@ func mergeAncestors(has []gatewayv1.PolicyAncestorStatus, a ancestors, v policyR
 
 // apply sets the conditions of an ancestor.
 func (v policyResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
-	changed = setCondition(to, string(gatewayv1.PolicyConditionAccepted), v.accepted, generation, now)
-	return setCondition(to, string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), v.resolved, generation, now) || changed
+	changed = condition.Set(to, string(gatewayv1.PolicyConditionAccepted), v.accepted, generation, now)
+	return condition.Set(to, string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), v.resolved, generation, now) || changed
 }

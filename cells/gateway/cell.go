@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
@@ -41,11 +42,11 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 		reconcile.Watches(definitions, (*controller).definitionChanged),
 		reconcile.Watches(classes, (*controller).classChanged),
 		reconcile.Watches(gateways, (*controller).gatewayChanged),
-		reconcile.Watches(httpRoutes, func(c *controller, ch stream.Change[httpRoute]) []slim.Key {
-			return c.routeChanged(ch.Kind, ch.Object.route())
+		reconcile.Watches(httpRoutes, func(c *controller, ch stream.Change[route.HTTP]) []slim.Key {
+			return c.routeChanged(ch.Kind, ch.Object.Route())
 		}),
-		reconcile.Watches(grpcRoutes, func(c *controller, ch stream.Change[grpcRoute]) []slim.Key {
-			return c.routeChanged(ch.Kind, ch.Object.route())
+		reconcile.Watches(grpcRoutes, func(c *controller, ch stream.Change[route.GRPC]) []slim.Key {
+			return c.routeChanged(ch.Kind, ch.Object.Route())
 		}),
 		reconcile.Watches(grants, (*controller).grantChanged),
 		reconcile.Watches(services, (*controller).serviceChanged),

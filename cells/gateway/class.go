@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -64,11 +66,11 @@ var allFeatures = []string{
 	"Mesh",
 	"MeshClusterIPMatching",
 	"ReferenceGrant",
-	kindTCP,
+	route.KindTCP,
 	"TLSRoute",
 	"TLSRouteModeMixed",
 	"TLSRouteModeTerminate",
-	kindUDP,
+	route.KindUDP,
 }
 
 // policyFeatures are those of BackendTLSPolicies.
@@ -83,13 +85,13 @@ func supportedFeatures(absent map[string]bool) []string {
 const latestMinor = 6
 
 // supportedVersion decides about the release that the definitions are of.
-func supportedVersion(bundle string) condition {
+func supportedVersion(bundle string) condition.Condition {
 	major, rest, _ := strings.Cut(strings.TrimPrefix(bundle, "v"), ".")
 	minor, _, _ := strings.Cut(rest, ".")
 	if n, err := strconv.Atoi(minor); err == nil && major == "1" && n <= latestMinor {
-		return condition{true, string(gatewayv1.GatewayClassReasonSupportedVersion), "Gateway API CRD bundle version " + bundle + " is supported"}
+		return condition.True(gatewayv1.GatewayClassReasonSupportedVersion, "Gateway API CRD bundle version "+bundle+" is supported")
 	}
-	return condition{false, string(gatewayv1.GatewayClassReasonUnsupportedVersion), fmt.Sprintf("Gateway API CRD bundle version %q is not known: versions 1.0 to 1.%d are", bundle, latestMinor)}
+	return condition.False(gatewayv1.GatewayClassReasonUnsupportedVersion, fmt.Sprintf("Gateway API CRD bundle version %q is not known: versions 1.0 to 1.%d are", bundle, latestMinor))
 }
 
 // features are the supported features as the installed schema has them: objects with a name, or names; nil for neither.
@@ -123,26 +125,26 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 	if !known {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
-	accepted := condition{true, string(gatewayv1.GatewayClassReasonAccepted), "Valid GatewayClass"}
+	accepted := condition.True(gatewayv1.GatewayClassReasonAccepted, "Valid GatewayClass")
 	if problem != "" {
-		accepted = condition{false, string(gatewayv1.GatewayClassReasonInvalidParameters), "Invalid GatewayClass"}
+		accepted = condition.False(gatewayv1.GatewayClassReasonInvalidParameters, "Invalid GatewayClass")
 	}
 	d, err := c.definition(ctx, classes.Resource().GroupResource())
 	if err != nil {
 		return reconcile.Result{}, err
 	}
 	installed, _ := c.installed.Get(slim.Key{Name: classes.Resource().GroupResource().String()})
-	version := condition{}
+	version := condition.Condition{}
 	if installed != nil {
 		version = supportedVersion(installed.Annotations.Get(bundleAnnotation))
 	}
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	apply := func(to *[]metav1.Condition) bool {
-		changed := setCondition(to, string(gatewayv1.GatewayClassConditionStatusAccepted), accepted, cl.Generation, now)
-		if version.reason == "" {
+		changed := condition.Set(to, string(gatewayv1.GatewayClassConditionStatusAccepted), accepted, cl.Generation, now)
+		if version.Reason == "" {
 			return changed
 		}
-		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusSupportedVersion), version, cl.Generation, now) || changed
+		return condition.Set(to, string(gatewayv1.GatewayClassConditionStatusSupportedVersion), version, cl.Generation, now) || changed
 	}
 	sets, err := c.needListenerSets(ctx, key)
 	switch {
@@ -278,10 +280,10 @@ func (c *controller) reconcileClassConfig(ctx context.Context, key, of slim.Key)
 	if !exists {
 		return reconcile.Result{Reason: isGone}, nil
 	}
-	valid := condition{true, string(gatewayv1.GatewayClassReasonAccepted), "Valid GatewayClassConfig"}
+	valid := condition.True(gatewayv1.GatewayClassReasonAccepted, "Valid GatewayClassConfig")
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	apply := func(to *[]metav1.Condition) bool {
-		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusAccepted), valid, has.Generation, now)
+		return condition.Set(to, string(gatewayv1.GatewayClassConditionStatusAccepted), valid, has.Generation, now)
 	}
 	if conditions := slices.Clone(has.Status.Conditions); !apply(&conditions) {
 		return reconcile.Result{}, nil

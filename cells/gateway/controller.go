@@ -13,6 +13,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
@@ -31,14 +32,14 @@ import (
 const controllerName gatewayv1.GatewayController = "io.cilium/gateway-controller"
 
 // controller serves the Gateway API. A key without a namespace is that of a GatewayClass; one whose name has a kind in front,
-// as keyOf makes them, is that of a route, of a Service with routes, of a ListenerSet, of a CiliumGatewayClassConfig, or of a
+// as route.KeyOf makes them, is that of a route, of a Service with routes, of a ListenerSet, of a CiliumGatewayClassConfig, or of a
 // BackendTLSPolicy; others are Gateways.
 type controller struct {
 	params
 	classes    *stream.Store[class]
 	gateways   *stream.Store[gateway]
-	http       *stream.Store[httpRoute]
-	grpc       *stream.Store[grpcRoute]
+	http       *stream.Store[route.HTTP]
+	grpc       *stream.Store[route.GRPC]
 	grants     *stream.Store[grant]
 	services   *stream.Store[service]
 	namespaces *stream.Store[namespace]
@@ -110,8 +111,8 @@ type params struct {
 	Release     release.Configured
 	Classes     stream.Resource[class]
 	Gateways    stream.Resource[gateway]
-	HTTPRoutes  stream.Resource[httpRoute]
-	GRPCRoutes  stream.Resource[grpcRoute]
+	HTTPRoutes  stream.Resource[route.HTTP]
+	GRPCRoutes  stream.Resource[route.GRPC]
 	Grants      stream.Resource[grant]
 	Services    stream.Resource[service]
 	Namespaces  stream.Resource[namespace]
@@ -130,7 +131,7 @@ type params struct {
 func newController(p params) *controller {
 	return &controller{
 		params: p, refused: newRefusals(), optional: newOptionalRoutes(), servedRoutes: map[string]servedRoutes{}, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
-		reports: envoyres.NewReports(kindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(kindService, p.Events, p.Log, p.Health.Child("mesh")),
+		reports: envoyres.NewReports(route.KindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(route.KindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
 		began:      time.Now(),
@@ -186,24 +187,19 @@ func (c *controller) QueueOptions() []reconcile.Option {
 // configures reports whether a key is that of what a CiliumEnvoyConfig is written for, not of what has a status alone.
 func configures(key slim.Key) bool {
 	kind, _, ok := strings.Cut(key.Name, "/")
-	return !ok || kind == kindService
+	return !ok || kind == route.KindService
 }
 
-// keyOf is the key of an object that is no Gateway and no GatewayClass.
-func keyOf(kind string, key slim.Key) slim.Key {
-	return slim.Key{Namespace: key.Namespace, Name: kind + "/" + key.Name}
-}
-
-func (c *controller) tlsOnDemand() *reconcile.OnDemand[tlsRoute] { return c.optional.tls.onDemand() }
-func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[tlsRouteAlpha] {
+func (c *controller) tlsOnDemand() *reconcile.OnDemand[route.TLS] { return c.optional.tls.onDemand() }
+func (c *controller) tlsAlphaOnDemand() *reconcile.OnDemand[route.TLSAlpha] {
 	return c.optional.tlsAlpha.onDemand()
 }
-func (c *controller) tcpOnDemand() *reconcile.OnDemand[tcpRoute] { return c.optional.tcp.onDemand() }
-func (c *controller) tcpAlphaOnDemand() *reconcile.OnDemand[tcpRouteAlpha] {
+func (c *controller) tcpOnDemand() *reconcile.OnDemand[route.TCP] { return c.optional.tcp.onDemand() }
+func (c *controller) tcpAlphaOnDemand() *reconcile.OnDemand[route.TCPAlpha] {
 	return c.optional.tcpAlpha.onDemand()
 }
-func (c *controller) udpOnDemand() *reconcile.OnDemand[udpRoute] { return c.optional.udp.onDemand() }
-func (c *controller) udpAlphaOnDemand() *reconcile.OnDemand[udpRouteAlpha] {
+func (c *controller) udpOnDemand() *reconcile.OnDemand[route.UDP] { return c.optional.udp.onDemand() }
+func (c *controller) udpAlphaOnDemand() *reconcile.OnDemand[route.UDPAlpha] {
 	return c.optional.udpAlpha.onDemand()
 }
 func (c *controller) backendsOnDemand() *reconcile.OnDemand[backendSlice]    { return &c.backends }
@@ -258,13 +254,13 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	}
 	of := slim.Key{Namespace: key.Namespace, Name: name}
 	switch kind {
-	case kindService:
+	case route.KindService:
 		return c.reconcileMesh(ctx, key, of)
 	case kindClassConfig:
 		return c.reconcileClassConfig(ctx, key, of)
 	case kindTLSPolicy:
 		return c.reconcilePolicy(ctx, key, of)
-	case kindListenerSet:
+	case route.KindListenerSet:
 		return c.reconcileListenerSet(ctx, of)
 	}
 	return c.reconcileRoute(ctx, key, kind, of)

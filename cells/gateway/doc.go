@@ -5,9 +5,11 @@
 // the Envoy of agents: each has a Service, a placeholder of its backends and a CiliumEnvoyConfig. HTTPRoutes and GRPCRoutes whose parent is a Service
 // configure the proxies of its clients.
 //
-// listener.go, listenerset.go, attach.go and backend.go decide what the statuses say; httproute.go, grpcroute.go and tlsroute.go
-// turn routes into those of resources/domain/envoy; plan.go puts a Gateway together. They know the cluster by the answers to
-// questions (question.go), so that a route is planned again only if its object or an answer has changed. tlspolicy.go decides which backends
+// internal/route compiles routes into those of resources/domain/envoy; it knows the cluster by the answers that a lookup gives it (lookup.go), so
+// that a route is planned again only if its object or an answer has changed. internal/listener decides about listeners, and about routes at them.
+// internal/condition is what conditions say.
+//
+// plan.go puts a Gateway together; status.go, listenerset.go and parents.go decide what the statuses say. tlspolicy.go decides which backends
 // are spoken to with TLS, and ancestor.go where the status of a BackendTLSPolicy says so. class.go, gateway.go, reconcileroute.go,
 // reconcilelistenerset.go, reconcilepolicy.go and mesh.go write. The rules are in docs/wire/gateway.md.
 package gateway

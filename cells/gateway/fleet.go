@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/agents"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -59,18 +60,18 @@ func (c *controller) fleet(key slim.Key, matters bool) (all release.Set, known b
 }
 
 // askFleet answers whether the Envoy of all agents asks servers about requests.
-func (c *controller) askFleet(key slim.Key, waiting *bool) answer {
+func (c *controller) askFleet(key slim.Key, waiting *bool) route.Answer {
 	all, known := c.fleet(key, true)
 	if !known {
 		*waiting = true
-		return answer{}
+		return route.Answer{}
 	}
-	return answer{exists: release.InAll(release.ExternalAuth, all)}
+	return route.Answer{Exists: release.InAll(release.ExternalAuth, all)}
 }
 
 // anyAsks reports whether a route has a server asked about its requests.
-func anyAsks(all []*route) bool {
-	return slices.ContainsFunc(all, func(r *route) bool { return r.asks() })
+func anyAsks(all []*route.Route) bool {
+	return slices.ContainsFunc(all, func(r *route.Route) bool { return r.AsksServer() })
 }
 
 // hasSeveralOfTLS reports whether a Gateway and its ListenerSets have several ports to which TLS connections come.
@@ -85,7 +86,7 @@ func hasSeveralOfTLS(g *gateway, sets []*listenerSet) bool {
 	}
 	add(g.Spec.Listeners)
 	for _, s := range sets {
-		add(s.holder().listeners)
+		add(s.asParent().Listeners)
 	}
 	return len(ports) > 1
 }

@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
@@ -85,7 +88,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	}
 	sets, err := c.needListenerSets(ctx, key)
 	waiting := false
-	ask := c.asker(key, &waiting)
+	lookup := c.lookup(key, &waiting)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
@@ -95,7 +98,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 		return reconcile.Result{Reason: problem}, c.refuseParameters(ctx, g, cl, problem)
 	case c.hidesRoute():
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
-	case sets.hidesOneOf(g, ask):
+	case sets.hidesOneOf(g, lookup):
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
 	}
 	all := sets.of(key)
@@ -109,8 +112,8 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 		return c.awaiting(sets), nil
 	}
 	s.useGRPCWeb(!config.noGRPCWeb)
-	s.planner.oneListener, s.planner.taken = !release.InAll(release.ListenersPerPort, fleet), c.takenPorts(g, sets, ask)
-	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, ask) }
+	s.planner.oneListener, s.planner.taken = !release.InAll(release.ListenersPerPort, fleet), c.takenPorts(g, sets, lookup)
+	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, lookup) }
 	plan := planned()
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
@@ -137,10 +140,10 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 }
 
 // onceByID removes what is there twice: a route may refer to a Gateway and to its ListenerSets.
-func onceByID(all []*route) []*route {
+func onceByID(all []*route.Route) []*route.Route {
 	seen := make(map[slim.Key]bool, len(all))
-	return slices.DeleteFunc(all, func(r *route) bool {
-		id := r.id()
+	return slices.DeleteFunc(all, func(r *route.Route) bool {
+		id := r.ID()
 		was := seen[id]
 		seen[id] = true
 		return was
@@ -169,7 +172,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 	plan := desired.plan
 	at := serviceKey(g.Key())
 	var o outcome
-	if ports := portsOf(plan.listeners); len(ports) > 0 {
+	if ports := listener.PortsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
 			ports: ports, hasBackends: len(plan.backends) > 0, weighted: plan.hasWeights(), kept: unserved(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
@@ -181,7 +184,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			o.failure = err.Error()
 		} else if err != nil && !envoyres.IsTerminating(err) {
 			if apierrors.IsInvalid(err) { // what the Gateway asks for may be accepted later
-				c.reports.Set(kindService, aboutGateway(g), envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})
+				c.reports.Set(route.KindService, aboutGateway(g), envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})
 			}
 			return o, err
 		}
@@ -189,9 +192,9 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 		return o, err
 	}
 	if o.failure != "" {
-		c.reports.Set(kindService, aboutGateway(g), envoyres.Notice{Reason: "NotWritten", Message: o.failure, Degrades: true})
+		c.reports.Set(route.KindService, aboutGateway(g), envoyres.Notice{Reason: "NotWritten", Message: o.failure, Degrades: true})
 	} else {
-		c.reports.Set(kindService, aboutGateway(g))
+		c.reports.Set(route.KindService, aboutGateway(g))
 	}
 	c.setNodeAddresses(&o, g, config)
 	if has, exists := c.services.Get(at); exists && has.Controller.Reference().UID == g.UID {
@@ -224,7 +227,7 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 	ips, _ := staticAddresses(g)
 	desired := desiredObjects{labels, annotations, ips, d}
 	err := envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
-		Resource: services.Resource(), Kind: kindService, Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
+		Resource: services.Resource(), Kind: route.KindService, Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
 		Edit: func(to *corev1.Service, isNew bool) {
 			last, _ := s.service.Desired().(desiredObjects)
 			envoyres.AddMeta(to, map[string]string{gatewayLabel: labels[gatewayLabel], owningLabel: labels[owningLabel]}, nil)
@@ -282,7 +285,7 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, d de
 	for _, p := range d.problems {
 		notices = append(notices, envoyres.Notice{Reason: "NotTranslated", Message: p.Source.String() + ": " + p.Message})
 	}
-	c.reports.Set(kindGateway, aboutGateway(g), notices...)
+	c.reports.Set(route.KindGateway, aboutGateway(g), notices...)
 	if d.isEmpty {
 		return c.deleteConfig(ctx, g)
 	}
@@ -311,17 +314,17 @@ func (c *controller) remove(ctx context.Context, g *gateway, placed *envoyres.Pl
 // writeStatus writes the status of a Gateway and of its ListenerSets, each if it differs. Numbers of routes alone are not written
 // more than once a second.
 func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, r gatewayResult) (result reconcile.Result, err error) {
-	c.programmed.Set(g.Key(), stateOf(r.programmed.ok))
-	if !r.programmed.ok {
-		result.Reason = "not programmed: " + r.programmed.reason + ": " + r.programmed.message
+	c.programmed.Set(g.Key(), stateOf(r.programmed.OK))
+	if !r.programmed.OK {
+		result.Reason = "not programmed: " + r.programmed.Reason + ": " + r.programmed.Message
 	}
 	now := c.Deps.Plan.Now()
-	all := []statusWrite{writeOf(statusRef(gateways.Resource(), &g.objectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, counts bool) bool {
+	all := []statusWrite{writeOf(statusRef(gateways.Resource(), &g.ObjectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, counts bool) bool {
 		return plan.applyStatus(to, r, g.Generation, counts, metav1.NewTime(now))
 	})}
 	for _, set := range plan.sets {
 		of := set.result(r)
-		all = append(all, writeOf(statusRef(listenerSets.Resource(), &set.of.objectMeta), &set.of.Status, func(to *gatewayv1.ListenerSetStatus, counts bool) bool {
+		all = append(all, writeOf(statusRef(listenerSets.Resource(), &set.of.ObjectMeta), &set.of.Status, func(to *gatewayv1.ListenerSetStatus, counts bool) bool {
 			return set.applyStatus(to, of, plan.attached, counts, metav1.NewTime(now))
 		}))
 	}
@@ -348,10 +351,10 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 // refuseParameters says on a Gateway that the parameters of its class are not valid. What is served stays, and so does all else that its
 // status says (GW-2).
 func (c *controller) refuseParameters(ctx context.Context, g *gateway, cl *class, problem string) error {
-	accepted := condition{false, string(gatewayv1.GatewayReasonInvalidParameters), messageOf(problem, cl.Spec.ParametersRef)}
+	accepted := condition.False(gatewayv1.GatewayReasonInvalidParameters, messageOf(problem, cl.Spec.ParametersRef))
 	now := metav1.NewTime(c.Deps.Plan.Now())
-	w := writeOf(statusRef(gateways.Resource(), &g.objectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, _ bool) bool {
-		return setCondition(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
+	w := writeOf(statusRef(gateways.Resource(), &g.ObjectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, _ bool) bool {
+		return condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
 	})
 	if !w.differs(true) {
 		return nil
@@ -383,12 +386,12 @@ func writeOf[T any, P interface {
 	}
 }
 
-func statusRef(resource schema.GroupVersionResource, m *objectMeta) k8s.Ref {
+func statusRef(resource schema.GroupVersionResource, m *route.ObjectMeta) k8s.Ref {
 	return k8s.Ref{Resource: resource, Namespace: m.Namespace.String(), Name: m.Name, Subresource: "status", UID: m.UID.API()}
 }
 
 func aboutGateway(g *gateway) corev1.ObjectReference {
 	return corev1.ObjectReference{
-		APIVersion: gatewayv1.GroupVersion.String(), Kind: kindGateway, Namespace: g.Namespace.String(), Name: g.Name, UID: g.UID.API(),
+		APIVersion: gatewayv1.GroupVersion.String(), Kind: route.KindGateway, Namespace: g.Namespace.String(), Name: g.Name, UID: g.UID.API(),
 	}
 }

@@ -10,12 +10,15 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // takenPorts are the ports of the nodes that a Gateway asks for and does not have, and why.
-func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatewayv1.PortNumber]condition {
+func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup) map[gatewayv1.PortNumber]condition.Condition {
 	if !c.Config.GatewayAPIHostNetworkEnabled {
 		return nil
 	}
@@ -26,15 +29,15 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatew
 			others = append(others, other)
 		}
 	}
-	taken := takenPorts(g, others, sets.of, ask)
-	for port, by := range portHolders(g, sets.of(g.Key()), ask) {
+	taken := takenPorts(g, others, sets.of, lookup)
+	for port, by := range portHolders(g, sets.of(g.Key()), lookup) {
 		if _, is := taken[port]; is {
 			continue
 		}
 		asks := envoyres.PortAsker{
 			Namespace: by.Namespace.String(),
 			IsMine:    func(o *envoyres.Object) bool { return configNames(g.Key()).Has(o.Key()) },
-			IsOfDuty:  func(o *envoyres.Object) bool { return o.Controller.Kind() == kindGateway },
+			IsOfDuty:  func(o *envoyres.Object) bool { return o.Controller.Kind() == route.KindGateway },
 		}
 		if of := asks.HolderOf(uint32(port), c.configs); of != nil {
 			taken[port] = unavailable("Port %d of the nodes belongs to the %s, which has it already", port, of.Describe())
@@ -43,18 +46,18 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, ask asker) map[gatew
 	return taken
 }
 
-func unavailable(format string, args ...any) condition {
-	return condition{false, string(gatewayv1.ListenerReasonPortUnavailable), fmt.Sprintf(format, args...)}
+func unavailable(format string, args ...any) condition.Condition {
+	return condition.False(gatewayv1.ListenerReasonPortUnavailable, fmt.Sprintf(format, args...))
 }
 
 // takenPorts decides about ports of the nodes: components of the cluster listen there, or an older object of another namespace has them at
 // another Gateway (GW-55).
-func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, ask asker) map[gatewayv1.PortNumber]condition {
-	taken, own := map[gatewayv1.PortNumber]condition{}, portHolders(g, setsOf(g.Key()), ask)
-	slices.SortFunc(others, func(a, b *gateway) int { return compareObjects(&b.objectMeta, &a.objectMeta) }) // the oldest is named
+func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, lookup route.Lookup) map[gatewayv1.PortNumber]condition.Condition {
+	taken, own := map[gatewayv1.PortNumber]condition.Condition{}, portHolders(g, setsOf(g.Key()), lookup)
+	slices.SortFunc(others, func(a, b *gateway) int { return route.CompareObjects(&b.ObjectMeta, &a.ObjectMeta) }) // the oldest is named
 	for _, other := range others {
-		for port, by := range portHolders(other, setsOf(other.Key()), ask) {
-			if mine := own[port]; mine != nil && by.Namespace != mine.Namespace && compareObjects(by, mine) < 0 {
+		for port, by := range portHolders(other, setsOf(other.Key()), lookup) {
+			if mine := own[port]; mine != nil && by.Namespace != mine.Namespace && route.CompareObjects(by, mine) < 0 {
 				taken[port] = unavailable("Port %d of the nodes belongs to the Gateway %s, which is older", port, other.Key())
 			}
 		}
@@ -68,41 +71,41 @@ func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listener
 }
 
 // portHolders are the oldest objects that ask for ports of the nodes for a Gateway: itself, or a ListenerSet that it allows.
-func portHolders(g *gateway, sets []*listenerSet, ask asker) map[gatewayv1.PortNumber]*objectMeta {
-	oldest := map[gatewayv1.PortNumber]*objectMeta{}
-	add := func(h holder) {
-		for _, l := range h.listeners {
+func portHolders(g *gateway, sets []*listenerSet, lookup route.Lookup) map[gatewayv1.PortNumber]*route.ObjectMeta {
+	oldest := map[gatewayv1.PortNumber]*route.ObjectMeta{}
+	add := func(h listener.Parent) {
+		for _, l := range h.Listeners {
 			if l.Protocol == gatewayv1.TCPProtocolType || l.Protocol == gatewayv1.UDPProtocolType { // Envoy does not listen for these
 				continue
 			}
-			if has := oldest[l.Port]; has == nil || compareObjects(h.objectMeta, has) < 0 {
-				oldest[l.Port] = h.objectMeta
+			if has := oldest[l.Port]; has == nil || route.CompareObjects(h.ObjectMeta, has) < 0 {
+				oldest[l.Port] = h.ObjectMeta
 			}
 		}
 	}
-	add(g.holder())
+	add(g.asParent())
 	for _, s := range sets {
-		if g.allowsSets(s.Namespace.String(), ask) {
-			add(s.holder())
+		if g.allowsSets(s.Namespace.String(), lookup) {
+			add(s.asParent())
 		}
 	}
 	return oldest
 }
 
 // markTaken has no listener accepted at a port of the nodes that the Gateway does not have.
-func (p *planner) markTaken(all []*listener) {
+func (p *planner) markTaken(all []*listener.Listener) {
 	for _, l := range all {
-		if why, is := p.taken[l.of.Port]; is && l.accepted.ok && !l.isPort() {
-			l.accepted = why
+		if why, is := p.taken[l.Of.Port]; is && l.Accepted.OK && !l.IsPort() {
+			l.Accepted = why
 		}
 	}
 }
 
 // reportTaken reports on a Gateway which ports of the nodes it does not have.
-func (c *controller) reportTaken(g *gateway, taken map[gatewayv1.PortNumber]condition) {
+func (c *controller) reportTaken(g *gateway, taken map[gatewayv1.PortNumber]condition.Condition) {
 	var notices []envoyres.Notice
 	for _, port := range slices.Sorted(maps.Keys(taken)) {
-		notices = append(notices, envoyres.Notice{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: " + taken[port].message})
+		notices = append(notices, envoyres.Notice{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: " + taken[port].Message})
 	}
 	c.reports.Set(portsOfNodes, aboutGateway(g), notices...)
 }

@@ -61,15 +61,15 @@ func TestPortsOfNodes(t *testing.T) {
 		var got []string
 		for _, g := range test.gateways {
 			others := slices.DeleteFunc(slices.Clone(test.gateways), func(other *gateway) bool { return other == g })
-			taken := takenPorts(g, others, setsOf, objects{}.ask)
+			taken := takenPorts(g, others, setsOf, objects{}.lookup)
 			for port, why := range taken {
-				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, strings.TrimPrefix(why.message, fmt.Sprintf("Port %d of the nodes ", port))))
+				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, strings.TrimPrefix(why.Message, fmt.Sprintf("Port %d of the nodes ", port))))
 			}
 			p := planner{taken: taken}
-			plan := p.plan(g, setsOf(g.Key()), nil, objects{}.ask)
+			plan := p.plan(g, setsOf(g.Key()), nil, objects{}.lookup)
 			for _, l := range plan.listeners {
-				if _, is := taken[l.of.Port]; is == l.accepted.ok && !l.isPort() {
-					t.Errorf("%s: the listener at port %d of %s is %+v", name, l.of.Port, g.Key(), l.accepted)
+				if _, is := taken[l.Of.Port]; is == l.Accepted.OK && !l.IsPort() {
+					t.Errorf("%s: the listener at port %d of %s is %+v", name, l.Of.Port, g.Key(), l.Accepted)
 				}
 			}
 		}

@@ -6,8 +6,8 @@ package gateway
 import (
 	"slices"
 
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -15,17 +15,17 @@ import (
 // routeObject is a pointer to a route of one kind.
 type routeObject[T any] interface {
 	*T
-	route() *route
+	Route() *route.Route
 }
 
 // byParent finds routes by their parents.
 func byParent[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 	return stream.NewIndex("parent", func(obj *T, add func(slim.Key)) {
-		r := P(obj).route()
-		for _, key := range r.parentKeys() {
+		r := P(obj).Route()
+		for _, key := range r.ParentKeys() {
 			add(key)
 		}
-		if r.hasListenerSet() {
+		if r.HasListenerSet() {
 			add(anyListenerSet)
 		}
 	})
@@ -34,10 +34,10 @@ func byParent[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 // byTarget finds routes by what they refer to, and by the other namespaces that they refer to.
 func byTarget[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 	return stream.NewIndex("target", func(obj *T, add func(slim.Key)) {
-		r := P(obj).route()
-		keys := r.targets()
+		r := P(obj).Route()
+		keys := r.Targets()
 		for _, key := range keys {
-			if key != anyImport && key.Namespace != r.Namespace.String() {
+			if key != route.AnyImport && key.Namespace != r.Namespace.String() {
 				keys = append(keys, namespaceKey(key.Namespace))
 			}
 		}
@@ -45,29 +45,13 @@ func byTarget[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
 	})
 }
 
-// targets are the keys of what a route refers to as backends, with anyImport if a ServiceImport is among them.
-func (r *route) targets() (keys []slim.Key) {
-	r.backends(func(ref gatewayv1.BackendObjectReference) bool {
-		kind, key := backendOf(r, ref)
-		keys = append(keys, keyOf(kind, key))
-		if kind == kindImport {
-			keys = append(keys, anyImport)
-		}
-		return true
-	})
-	return keys
-}
-
 // byNamespace finds routes by their namespace.
 func byNamespace[T any, P routeObject[T]]() *stream.Index[T, slim.Key] {
-	return stream.NewIndex("namespace", func(obj *T, add func(slim.Key)) { add(namespaceKey(P(obj).route().Namespace.String())) })
+	return stream.NewIndex("namespace", func(obj *T, add func(slim.Key)) { add(namespaceKey(P(obj).Route().Namespace.String())) })
 }
 
-// anyImport is the key of all ServiceImports, anyListenerSet that of all ListenerSets.
-var (
-	anyImport      = slim.Key{Name: kindImport + "/"}
-	anyListenerSet = slim.Key{Name: kindListenerSet + "/"}
-)
+// anyListenerSet is the key of all ListenerSets.
+var anyListenerSet = slim.Key{Name: route.KindListenerSet + "/"}
 
 // namespaceKey is the key of a namespace: it cannot be that of an object in one.
 func namespaceKey(name string) slim.Key { return slim.Key{Name: name} }
@@ -78,21 +62,6 @@ func addOnce(keys []slim.Key, add func(slim.Key)) {
 			add(key)
 		}
 	}
-}
-
-// parentKeys are the keys of the Gateways, ListenerSets and Services that a route refers to as its parents.
-func (r *route) parentKeys() (keys []slim.Key) {
-	for _, ref := range r.parents {
-		if id, ok := r.parentID(ref); ok && !slices.Contains(keys, id) {
-			keys = append(keys, id)
-		}
-	}
-	return keys
-}
-
-// hasListenerSet reports whether a route refers to a ListenerSet as its parent.
-func (r *route) hasListenerSet() bool {
-	return slices.ContainsFunc(r.parents, func(ref gatewayv1.ParentReference) bool { return parentKind(ref) == kindListenerSet })
 }
 
 // routeKey is what routes are found by.
@@ -113,8 +82,8 @@ func newRouteIndexes[T any, P routeObject[T]]() *routeIndexes[T] {
 
 // routeStore is the routes of a kind.
 type routeStore interface {
-	by(routeKey, slim.Key) []*route
-	at(slim.Key) (r *route, exists bool)
+	by(routeKey, slim.Key) []*route.Route
+	at(slim.Key) (r *route.Route, exists bool)
 	// ids are the ids of all.
 	ids() []slim.Key
 	// hides reports whether there is a route of which nothing could be decoded.
@@ -127,24 +96,24 @@ type storeOf[T any, P routeObject[T]] struct {
 	indexes *routeIndexes[T]
 }
 
-func (s storeOf[T, P]) by(index routeKey, key slim.Key) (found []*route) {
+func (s storeOf[T, P]) by(index routeKey, key slim.Key) (found []*route.Route) {
 	for r := range stream.ByIndex(s.store, s.indexes[index], key) {
-		found = append(found, P(r).route())
+		found = append(found, P(r).Route())
 	}
 	return found
 }
 
-func (s storeOf[T, P]) at(key slim.Key) (*route, bool) {
+func (s storeOf[T, P]) at(key slim.Key) (*route.Route, bool) {
 	r, exists := s.store.Get(key)
 	if !exists {
 		return nil, false
 	}
-	return P(r).route(), true
+	return P(r).Route(), true
 }
 
 func (s storeOf[T, P]) ids() (all []slim.Key) {
 	for r := range s.store.All() {
-		all = append(all, P(r).route().id())
+		all = append(all, P(r).Route().ID())
 	}
 	return all
 }
@@ -153,7 +122,7 @@ func (s storeOf[T, P]) hides() bool { return hides(s.store) }
 
 // routeStores are the routes of all kinds that are served, by their kind.
 func (c *controller) routeStores() map[string]routeStore {
-	all := map[string]routeStore{kindHTTP: storeOf[httpRoute, *httpRoute]{c.http, httpIndexes}, kindGRPC: storeOf[grpcRoute, *grpcRoute]{c.grpc, grpcIndexes}}
+	all := map[string]routeStore{route.KindHTTP: storeOf[route.HTTP, *route.HTTP]{c.http, httpIndexes}, route.KindGRPC: storeOf[route.GRPC, *route.GRPC]{c.grpc, grpcIndexes}}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for kind, served := range c.servedRoutes {
@@ -165,14 +134,14 @@ func (c *controller) routeStores() map[string]routeStore {
 }
 
 var (
-	httpIndexes = newRouteIndexes[httpRoute]()
-	grpcIndexes = newRouteIndexes[grpcRoute]()
+	httpIndexes = newRouteIndexes[route.HTTP]()
+	grpcIndexes = newRouteIndexes[route.GRPC]()
 )
 
 // routes are the routes of all kinds that have a key, by their kinds.
-func (c *controller) routes(by routeKey, key slim.Key) (found []*route) {
+func (c *controller) routes(by routeKey, key slim.Key) (found []*route.Route) {
 	all := c.routeStores()
-	for _, kind := range routeKinds {
+	for _, kind := range route.Kinds {
 		if store := all[kind]; store != nil {
 			found = append(found, store.by(by, key)...)
 		}
@@ -181,7 +150,7 @@ func (c *controller) routes(by routeKey, key slim.Key) (found []*route) {
 }
 
 // route is a route by its kind and key.
-func (c *controller) route(kind string, key slim.Key) (r *route, exists bool) {
+func (c *controller) route(kind string, key slim.Key) (r *route.Route, exists bool) {
 	if store := c.routeStores()[kind]; store != nil {
 		return store.at(key)
 	}
@@ -203,21 +172,11 @@ func hides[T any](s *stream.Store[T]) bool {
 }
 
 // secretKeys are the secrets that listeners refer to, and the other namespaces of those.
-func (h holder) secretKeys() (keys []slim.Key) {
-	namespace := h.Namespace.String()
-	for _, l := range h.listeners {
-		if l.TLS == nil {
-			continue
-		}
-		for _, ref := range l.TLS.CertificateRefs {
-			key, ok := secretOf(namespace, ref)
-			if !ok {
-				continue
-			}
-			keys = append(keys, key)
-			if key.Namespace != namespace {
-				keys = append(keys, namespaceKey(key.Namespace))
-			}
+func secretKeys(of listener.Parent) (keys []slim.Key) {
+	for _, key := range of.Secrets() {
+		keys = append(keys, key)
+		if key.Namespace != of.Namespace.String() {
+			keys = append(keys, namespaceKey(key.Namespace))
 		}
 	}
 	return keys
@@ -228,8 +187,8 @@ var (
 	// gatewaysByService finds Gateways by the name of their Service.
 	gatewaysByService = stream.NewIndex("service", func(g *gateway, add func(slim.Key)) { add(serviceKey(g.Key())) })
 	// gatewaysBySecret finds Gateways by the secrets that they refer to, and by the other namespaces of those.
-	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) { addOnce(g.holder().secretKeys(), add) })
-	setsBySecret     = stream.NewIndex("secret", func(s *listenerSet, add func(slim.Key)) { addOnce(s.holder().secretKeys(), add) })
+	gatewaysBySecret = stream.NewIndex("secret", func(g *gateway, add func(slim.Key)) { addOnce(secretKeys(g.asParent()), add) })
+	setsBySecret     = stream.NewIndex("secret", func(s *listenerSet, add func(slim.Key)) { addOnce(secretKeys(s.asParent()), add) })
 	setsByNamespace  = stream.NewIndex("namespace", func(s *listenerSet, add func(string)) { add(s.Namespace.String()) })
 	setsByGateway    = stream.NewIndex("gateway", func(s *listenerSet, add func(slim.Key)) {
 		if key, ok := s.gatewayKey(); ok {

@@ -12,45 +12,37 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// holder is what has listeners: a Gateway or a ListenerSet.
-type holder struct {
-	*objectMeta
-	kind      string
-	listeners []gatewayv1.Listener
+// asParent is a Gateway as what has listeners.
+func (g *gateway) asParent() listener.Parent {
+	return listener.Parent{ObjectMeta: &g.ObjectMeta, Kind: route.KindGateway, Listeners: g.Spec.Listeners}
 }
 
-func (g *gateway) holder() holder { return holder{&g.objectMeta, kindGateway, g.Spec.Listeners} }
-
-func (s *listenerSet) holder() holder {
-	h := holder{objectMeta: &s.objectMeta, kind: kindListenerSet}
+// asParent is a ListenerSet as what has listeners.
+func (s *listenerSet) asParent() listener.Parent {
+	p := listener.Parent{ObjectMeta: &s.ObjectMeta, Kind: route.KindListenerSet}
 	for _, l := range s.Spec.Listeners {
-		h.listeners = append(h.listeners, gatewayv1.Listener(l))
+		p.Listeners = append(p.Listeners, gatewayv1.Listener(l))
 	}
-	return h
-}
-
-// id is the key of a holder among the parents of routes.
-func (h holder) id() slim.Key {
-	if h.kind == kindGateway {
-		return h.Key()
-	}
-	return keyOf(h.kind, h.Key())
+	return p
 }
 
 // id is the key of a ListenerSet among objects of all kinds.
-func (s *listenerSet) id() slim.Key { return keyOf(kindListenerSet, s.Key()) }
+func (s *listenerSet) id() slim.Key { return route.KeyOf(route.KindListenerSet, s.Key()) }
 
 func (s *listenerSet) reference() corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: api.String(), Kind: kindListenerSet, Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
+	return corev1.ObjectReference{APIVersion: api.String(), Kind: route.KindListenerSet, Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
 }
 
 // gatewayKey is the Gateway whose listeners a ListenerSet adds to. ok is false if its parent is something else.
 func (s *listenerSet) gatewayKey() (key slim.Key, ok bool) {
 	ref := gatewayv1.ParentReference{Group: s.Spec.ParentRef.Group, Kind: s.Spec.ParentRef.Kind, Namespace: s.Spec.ParentRef.Namespace, Name: s.Spec.ParentRef.Name}
-	return parentKey(s.Namespace.String(), ref), parentKind(ref) == kindGateway
+	return route.ParentKey(s.Namespace.String(), ref), route.ParentKind(ref) == route.KindGateway
 }
 
 // comparePrecedence sorts ListenerSets: listeners of the older one stay, then of the one whose name is first.
@@ -62,26 +54,26 @@ func comparePrecedence(a, b *listenerSet) int {
 }
 
 // allowsSets reports whether a Gateway allows ListenerSets of a namespace. By default it allows none.
-func (g *gateway) allowsSets(namespace string, ask asker) bool {
+func (g *gateway) allowsSets(namespace string, lookup route.Lookup) bool {
 	a := g.Spec.AllowedListeners
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
 		return false
 	}
-	return selectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, ask)
+	return listener.SelectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, lookup)
 }
 
 // setPlan is what becomes of a ListenerSet at its Gateway.
 type setPlan struct {
 	of        *listenerSet
 	allowed   bool
-	listeners []*listener // none if it is not allowed
+	listeners []*listener.Listener // none if it is not allowed
 }
 
 // leftOut is why a ListenerSet is left out, nil if it is not.
-func (p *setPlan) leftOut() *condition {
+func (p *setPlan) leftOut() *condition.Condition {
 	for _, l := range p.listeners {
-		if l.leftOut != nil {
-			return l.leftOut
+		if l.LeftOut != nil {
+			return l.LeftOut
 		}
 	}
 	return nil
@@ -95,7 +87,7 @@ func (p *setPlan) showsLeftOut() bool {
 }
 
 // setResult is what the status of a ListenerSet says, beside its listeners.
-type setResult struct{ accepted, programmed condition }
+type setResult struct{ accepted, programmed condition.Condition }
 
 // ownMark is how the message of the condition Accepted begins that is written here. A ListenerSet has no other field that says
 // which controller its status is of.
@@ -115,36 +107,36 @@ const parentNotProgrammed = "ParentNotProgrammed"
 // is for those who can read them.
 func (p *setPlan) result(of gatewayResult) setResult {
 	refuse := func(reason gatewayv1.ListenerSetConditionReason, message string) setResult {
-		return setResult{condition{false, string(reason), ownMark + message}, condition{false, string(reason), message}}
+		return setResult{condition.False(reason, ownMark+message), condition.False(reason, message)}
 	}
-	isInvalid := func(l *listener) bool { return !l.usable() }
+	isInvalid := func(l *listener.Listener) bool { return !l.Usable() }
 	r := setResult{
-		accepted:   condition{true, string(gatewayv1.ListenerSetReasonAccepted), ownMark + "ListenerSet accepted"},
-		programmed: condition{true, string(gatewayv1.ListenerSetReasonProgrammed), "ListenerSet programmed"},
+		accepted:   condition.True(gatewayv1.ListenerSetReasonAccepted, ownMark+"ListenerSet accepted"),
+		programmed: condition.True(gatewayv1.ListenerSetReasonProgrammed, "ListenerSet programmed"),
 	}
 	switch {
 	case !p.allowed:
 		return refuse(gatewayv1.ListenerSetReasonNotAllowed, "spec.allowedListeners of the Gateway does not allow ListenerSets of this namespace")
-	case !of.accepted.ok:
-		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.reason)
-		r.programmed.reason = parentNotProgrammed
+	case !of.accepted.OK:
+		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.Reason)
+		r.programmed.Reason = parentNotProgrammed
 		return r
-	case !slices.ContainsFunc(p.listeners, (*listener).usable):
+	case !slices.ContainsFunc(p.listeners, (*listener.Listener).Usable):
 		return refuse(gatewayv1.ListenerSetReasonListenersNotValid, "No listener is valid: see status.listeners")
 	case slices.ContainsFunc(p.listeners, isInvalid):
-		r.accepted.reason, r.accepted.message = string(gatewayv1.ListenerSetReasonListenersNotValid), ownMark+"Some listeners are not valid: see status.listeners"
+		r.accepted.Reason, r.accepted.Message = string(gatewayv1.ListenerSetReasonListenersNotValid), ownMark+"Some listeners are not valid: see status.listeners"
 	}
-	if !of.programmed.ok {
-		r.programmed = condition{false, parentNotProgrammed, "The Gateway is not programmed: " + of.programmed.reason}
+	if !of.programmed.OK {
+		r.programmed = condition.False(parentNotProgrammed, "The Gateway is not programmed: "+of.programmed.Reason)
 	}
 	return r
 }
 
 // applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
-func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener]int32, counts bool, now metav1.Time) (changed bool) {
+func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener.Listener]int32, counts bool, now metav1.Time) (changed bool) {
 	generation := p.of.Generation
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
 	var has []gatewayv1.ListenerStatus
 	for _, s := range to.Listeners {
 		has = append(has, gatewayv1.ListenerStatus(s))
@@ -165,7 +157,7 @@ func resetStatus(to *gatewayv1.ListenerSetStatus, why string, now metav1.Time) (
 	}
 	to.Listeners = nil
 	for _, kind := range []gatewayv1.ListenerSetConditionType{gatewayv1.ListenerSetConditionAccepted, gatewayv1.ListenerSetConditionProgrammed} {
-		removeCondition(&to.Conditions, string(kind))
+		condition.Remove(&to.Conditions, string(kind))
 		to.Conditions = append(to.Conditions, metav1.Condition{
 			Type: string(kind), Status: metav1.ConditionUnknown, Reason: string(gatewayv1.ListenerSetReasonPending), Message: why, LastTransitionTime: now,
 		})

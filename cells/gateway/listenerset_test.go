@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -50,16 +52,16 @@ func edgeOf(t testing.TB, allowed, listeners string) *gateway {
 func summary(p *gatewayPlan, g *gateway) string {
 	r := p.result(g, outcome{addressless: true})
 	all := []string{fmt.Sprintf("%d sets", p.attachedSets(r))}
-	say := func(listeners []*listener) (text string) {
+	say := func(listeners []*listener.Listener) (text string) {
 		for _, l := range listeners {
-			text += fmt.Sprintf(" %s:%s", l.of.Name, l.programmed().reason)
+			text += fmt.Sprintf(" %s:%s", l.Of.Name, l.Programmed().Reason)
 		}
 		return text
 	}
 	all = append(all, "edge"+say(p.own))
 	for _, s := range p.sets {
 		of := s.result(r)
-		all = append(all, fmt.Sprintf("%s %t %s, %t %s%s", s.of.Name, of.accepted.ok, of.accepted.reason, of.programmed.ok, of.programmed.reason, say(s.listeners)))
+		all = append(all, fmt.Sprintf("%s %t %s, %t %s%s", s.of.Name, of.accepted.OK, of.accepted.Reason, of.programmed.OK, of.programmed.Reason, say(s.listeners)))
 	}
 	return strings.Join(all, "; ")
 }
@@ -128,7 +130,7 @@ func TestListenerSets(t *testing.T) {
 	} {
 		g := edgeOf(t, test.allowed, test.listeners)
 		slices.Reverse(test.sets)
-		if got := summary(new(planner).plan(g, test.sets, nil, c.ask), g); got != test.want {
+		if got := summary(new(planner).plan(g, test.sets, nil, c.lookup), g); got != test.want {
 			t.Errorf("%s %s:\n got %s\nwant %s", test.allowed, test.listeners, got, test.want)
 		}
 	}
@@ -137,7 +139,7 @@ func TestListenerSets(t *testing.T) {
 // GW-42: a status is ours by its message, and reset once.
 func TestResetStatus(t *testing.T) {
 	g := edgeOf(t, "{from: All}", "[{name: a, port: 80, protocol: HTTP}]")
-	p := new(planner).plan(g, []*listenerSet{setOf(t, "x", "infra", 1, "[{name: b, port: 81, protocol: HTTP}]")}, nil, objects{}.ask)
+	p := new(planner).plan(g, []*listenerSet{setOf(t, "x", "infra", 1, "[{name: b, port: 81, protocol: HTTP}]")}, nil, objects{}.lookup)
 	now := metav1.Now()
 	status := gatewayv1.ListenerSetStatus{Conditions: []metav1.Condition{{Type: "Accepted", Message: "another's"}, {Type: "Other"}}}
 	if resetStatus(&status, "why", now) {
@@ -181,25 +183,25 @@ func TestRoutesOfListenerSets(t *testing.T) {
 		{"shop", "{kind: ListenerSet, name: none}", "", ""},
 		{"shop", "{kind: ListenerSet, name: hidden}", "kept", ""},
 	} {
-		r := parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r, namespace: %s, generation: 1}, spec: {parentRefs: [%s], rules: [{}]}}", test.namespace, test.ref)).route()
+		r := parse[route.HTTP](t, fmt.Sprintf("{metadata: {name: r, namespace: %s, generation: 1}, spec: {parentRefs: [%s], rules: [{}]}}", test.namespace, test.ref)).Route()
 		got := ""
-		for _, result := range p.results(r, objects{}.ask) {
-			if got = result.accepted.reason; result.kept {
+		for _, result := range p.results(r, objects{}.lookup) {
+			if got = result.accepted.Reason; result.kept {
 				got = "kept"
 			}
 		}
-		plan, at := new(planner).plan(g, []*listenerSet{set}, []*route{r}, objects{}.ask), []string{}
+		plan, at := new(planner).plan(g, []*listenerSet{set}, []*route.Route{r}, objects{}.lookup), []string{}
 		for _, l := range plan.listeners {
 			if plan.attached[l] > 0 {
-				at = append(at, string(l.of.Name))
+				at = append(at, string(l.Of.Name))
 			}
 		}
 		if got != test.want || strings.Join(at, " ") != test.at {
 			t.Errorf("%s %s: %s at %q, want %s at %q", test.namespace, test.ref, got, at, test.want, test.at)
 		}
 	}
-	r := parse[httpRoute](t, `{metadata: {name: r, namespace: shop}, spec: {parentRefs: [{kind: ListenerSet, name: none}]}, status: {parents: [{controllerName: io.cilium/gateway-controller, parentRef: {kind: ListenerSet, name: none}}]}}`).route()
-	if all := p.results(r, objects{}.ask); len(all) != 1 || all[0].accepted.message != `ListenerSet "none" does not exist` {
+	r := parse[route.HTTP](t, `{metadata: {name: r, namespace: shop}, spec: {parentRefs: [{kind: ListenerSet, name: none}]}, status: {parents: [{controllerName: io.cilium/gateway-controller, parentRef: {kind: ListenerSet, name: none}}]}}`).Route()
+	if all := p.results(r, objects{}.lookup); len(all) != 1 || all[0].accepted.Message != `ListenerSet "none" does not exist` {
 		t.Errorf("%v", all)
 	}
 }
@@ -209,21 +211,21 @@ func TestListenerSetsPlanWhatTheyTouch(t *testing.T) {
 	c := objects{services: map[slim.Key]bool{{Namespace: "infra", Name: "s1"}: true}}
 	g := edgeOf(t, "{from: All}", `[{name: own, port: 80, protocol: HTTP, hostname: "*.own.com"}]`)
 	x, y := setOf(t, "x", "infra", 2, "[{name: l, port: 80, protocol: HTTP, hostname: x.com}]"), setOf(t, "y", "infra", 1, "[{name: l, port: 80, protocol: HTTP, hostname: y.com}]")
-	var routes []*route
+	var routes []*route.Route
 	for _, ref := range []string{"{name: edge}", "{kind: ListenerSet, name: x}", "{kind: ListenerSet, name: 'y'}"} {
-		routes = append(routes, parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r%d, namespace: infra, generation: 1}, spec: {parentRefs: [%s], rules: [{backendRefs: [{name: s1, port: 80}]}]}}", len(routes), ref)).route())
+		routes = append(routes, parse[route.HTTP](t, fmt.Sprintf("{metadata: {name: r%d, namespace: infra, generation: 1}, spec: {parentRefs: [%s], rules: [{backendRefs: [{name: s1, port: 80}]}]}}", len(routes), ref)).Route())
 	}
 	var p planner
 	planned := func() (all [3]*plannedRoute) {
 		for i, r := range routes {
-			all[i] = p.routes[r.id()]
+			all[i] = p.routes[r.ID()]
 		}
 		return all
 	}
 	step := func(what string, sets []*listenerSet, again ...int) {
 		t.Helper()
 		before := planned()
-		p.plan(g, sets, routes, c.ask)
+		p.plan(g, sets, routes, c.lookup)
 		for i, now := range planned() {
 			if (now != before[i]) != slices.Contains(again, i) {
 				t.Errorf("%s: the route %d is planned again: %t", what, i, now != before[i])
@@ -248,7 +250,7 @@ func TestOrdersOfArrival(t *testing.T) {
 		c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "s1"}: true}, secrets: map[slim.Key]bool{}, grants: map[string]bool{}}
 		var g *gateway
 		var sets []*listenerSet
-		var routes []*route
+		var routes []*route.Route
 		arrive := []func(){
 			func() { c.secrets[slim.Key{Namespace: "certs", Name: "cert"}] = true },
 			func() {
@@ -259,7 +261,7 @@ func TestOrdersOfArrival(t *testing.T) {
 				sets = append(sets, setOf(t, "x", "shop", 1, "[{name: x, port: 443, protocol: HTTPS, hostname: x.com, tls: {certificateRefs: [{name: cert, namespace: certs}]}}, {name: yy, port: 81, protocol: HTTP}]"))
 			},
 			func() {
-				routes = append(routes, parse[httpRoute](t, "{metadata: {name: r, namespace: shop, generation: 1}, spec: {parentRefs: [{name: edge, namespace: infra}, {kind: ListenerSet, name: x}], rules: [{backendRefs: [{name: s1, port: 80}]}]}}").route())
+				routes = append(routes, parse[route.HTTP](t, "{metadata: {name: r, namespace: shop, generation: 1}, spec: {parentRefs: [{name: edge, namespace: infra}, {kind: ListenerSet, name: x}], rules: [{backendRefs: [{name: s1, port: 80}]}]}}").Route())
 			},
 		}
 		var p planner
@@ -270,12 +272,12 @@ func TestOrdersOfArrival(t *testing.T) {
 			if arrive[i](); g == nil {
 				continue
 			}
-			plan := p.plan(g, sets, routes, c.ask)
+			plan := p.plan(g, sets, routes, c.lookup)
 			result, err := translator.Translate(plan.model, options)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if text, err = json.MarshalIndent([]any{result.Spec, statusesOf(plan, g), portsOf(plan.listeners)}, "", " "); err != nil {
+			if text, err = json.MarshalIndent([]any{result.Spec, statusesOf(plan, g), listener.PortsOf(plan.listeners)}, "", " "); err != nil {
 				t.Fatal(err)
 			}
 		}

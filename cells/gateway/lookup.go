@@ -11,86 +11,83 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// asker answers questions for the Reconcile of a key. It sets waiting if an answer is not known yet.
-func (c *controller) asker(key slim.Key, waiting *bool) (ask asker) {
-	ask = func(q question) answer {
-		switch q.about {
-		case aboutPort:
+// lookup answers what is asked for the Reconcile of a key. It sets waiting if an answer is not known yet.
+func (c *controller) lookup(key slim.Key, waiting *bool) (lookup route.Lookup) {
+	lookup = func(q route.Query) route.Answer {
+		switch q.About {
+		case route.AboutPort:
 			return c.askPort(q)
-		case aboutImport:
+		case route.AboutImport:
 			return c.askImport(q, key, waiting)
-		case aboutNamespace:
-			n, exists := c.namespaces.Get(q.key)
+		case route.AboutNamespace:
+			n, exists := c.namespaces.Get(q.Key)
 			if !exists {
-				return answer{}
+				return route.Answer{}
 			}
-			return answer{exists: true, labels: n.Labels}
-		case aboutGrant:
-			return answer{exists: c.isGranted(q)}
-		case aboutSecret:
-			s, exists := c.secrets.Get(q.key)
-			return answer{exists: exists, ok: exists && s.Data.Valid}
-		case aboutTLS:
-			return c.askTLS(q, ask)
-		case aboutKind:
-			return answer{exists: c.servedOf(q.toKind).routeStore != nil}
-		case aboutAuthority:
+			return route.Answer{Exists: true, Labels: n.Labels}
+		case route.AboutGrant:
+			return route.Answer{Exists: c.isGranted(q)}
+		case route.AboutSecret:
+			s, exists := c.secrets.Get(q.Key)
+			return route.Answer{Exists: exists, OK: exists && s.Data.Valid}
+		case route.AboutTLS:
+			return c.askTLS(q, lookup)
+		case route.AboutKind:
+			return route.Answer{Exists: c.servedOf(q.ToKind).routeStore != nil}
+		case route.AboutAuthority:
 			return c.askAuthority(q, key, waiting)
-		case aboutFleet:
+		case route.AboutFleet:
 			return c.askFleet(key, waiting)
 		}
-		return answer{}
+		return route.Answer{}
 	}
-	return ask
+	return lookup
 }
 
 // askPort answers for a port of a Service. A Service that cannot be decoded has all ports.
-func (c *controller) askPort(q question) answer {
-	s, exists := c.services.Get(q.key)
+func (c *controller) askPort(q route.Query) route.Answer {
+	s, exists := c.services.Get(q.Key)
 	if !exists {
-		hidden := c.services.Hides(q.key)
-		return answer{exists: hidden, ok: hidden}
+		hidden := c.services.Hides(q.Key)
+		return route.Answer{Exists: hidden, OK: hidden}
 	}
 	i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool {
-		return p.Port == q.port && (q.protocol == "" || p.Protocol.String() == q.protocol)
+		return p.Port == q.Port && (q.Protocol == "" || p.Protocol.String() == q.Protocol)
 	})
 	if i < 0 {
-		return answer{exists: true}
+		return route.Answer{Exists: true}
 	}
-	return answer{exists: true, ok: true, appProtocol: s.Spec.Ports[i].AppProtocol.String()}
+	return route.Answer{Exists: true, OK: true, AppProtocol: s.Spec.Ports[i].AppProtocol.String()}
 }
 
-func (c *controller) askImport(q question, key slim.Key, waiting *bool) answer {
+func (c *controller) askImport(q route.Query, key slim.Key, waiting *bool) route.Answer {
 	if !c.isInstalled(imports.Resource().GroupResource()) {
 		c.imports.Drop(key)
-		return answer{noCRD: true}
+		return route.Answer{NoCRD: true}
 	}
 	known := c.imports.Need(key)
 	if known == nil {
 		*waiting = true
-		return answer{}
+		return route.Answer{}
 	}
-	i, exists := known.Get(q.key)
+	i, exists := known.Get(q.Key)
 	if !exists {
-		return answer{}
+		return route.Answer{}
 	}
-	return answer{exists: true, target: slim.Key{Namespace: q.key.Namespace, Name: i.Annotations.Get(derivedAnnotation)}}
+	return route.Answer{Exists: true, Target: slim.Key{Namespace: q.Key.Namespace, Name: i.Annotations.Get(route.DerivedAnnotation)}}
 }
 
 // isGranted reports whether a ReferenceGrant allows a reference to an object of its namespace.
-func (c *controller) isGranted(q question) bool {
-	group := ""
-	if q.toKind == kindImport {
-		group = importGroup
-	}
-	for g := range stream.ByIndex(c.grants, grantsByNamespace, q.key.Namespace) {
-		if allows(g, q, group) {
+func (c *controller) isGranted(q route.Query) bool {
+	for g := range stream.ByIndex(c.grants, grantsByNamespace, q.Key.Namespace) {
+		if q.IsAllowedBy(g.Spec) {
 			return true
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -22,24 +24,24 @@ import (
 
 // meshAttachment is what becomes of a route at a Service.
 type meshAttachment struct {
-	accepted condition
+	accepted condition.Condition
 	ports    []int32
 }
 
 // attachMesh decides which ports of a Service a route is for. s is nil if there is no such Service.
-func attachMesh(r *route, ref gatewayv1.ParentReference, s *service) meshAttachment {
+func attachMesh(r *route.Route, ref gatewayv1.ParentReference, s *service) meshAttachment {
 	refuse := func(reason, message string) meshAttachment {
-		return meshAttachment{accepted: condition{false, reason, message}}
+		return meshAttachment{accepted: condition.False(reason, message)}
 	}
 	noParent := string(gatewayv1.RouteReasonNoMatchingParent)
 	switch {
-	case parentKey(r.Namespace.String(), ref).Namespace != r.Namespace.String():
-		return refuse(noParent, r.kind+" is not allowed to attach to this Service - it and the Service must be in the same namespace")
+	case route.ParentKey(r.Namespace.String(), ref).Namespace != r.Namespace.String():
+		return refuse(noParent, r.Kind+" is not allowed to attach to this Service - it and the Service must be in the same namespace")
 	case s == nil:
-		return refuse("Invalid"+r.kind, "service \""+string(ref.Name)+"\" does not exist")
+		return refuse("Invalid"+r.Kind, "service \""+string(ref.Name)+"\" does not exist")
 	}
 	protocol := "http"
-	if r.kind == kindGRPC {
+	if r.Kind == route.KindGRPC {
 		protocol = "grpc"
 	}
 	var ports []int32
@@ -52,7 +54,7 @@ func attachMesh(r *route, ref gatewayv1.ParentReference, s *service) meshAttachm
 	}
 	switch {
 	case len(ports) > 0:
-		return meshAttachment{condition{true, string(gatewayv1.RouteReasonAccepted), "Accepted " + r.kind}, ports}
+		return meshAttachment{condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.Kind), ports}
 	case ref.Port != nil || ref.SectionName != nil:
 		return refuse(noParent, "The Service has no such port")
 	}
@@ -60,22 +62,22 @@ func attachMesh(r *route, ref gatewayv1.ParentReference, s *service) meshAttachm
 }
 
 // planMesh is the model of the routes of a Service. Host names of routes do not count.
-func planMesh(s *service, routes []*route, ask asker) (m envoy.Model) {
+func planMesh(s *service, routes []*route.Route, lookup route.Lookup) (m envoy.Model) {
 	var ports []int32
 	var all []*envoy.Route
-	for _, r := range slices.SortedFunc(slices.Values(routes), compareAge) {
+	for _, r := range slices.SortedFunc(slices.Values(routes), route.CompareAge) {
 		var at []int32
-		for _, ref := range r.parents {
-			if r.isHTTP() && r.isParent(ref, kindService, s.Key()) {
+		for _, ref := range r.Parents {
+			if r.IsHTTP() && r.IsParent(ref, route.KindService, s.Key()) {
 				at = append(at, attachMesh(r, ref, s).ports...)
 			}
 		}
 		if len(at) == 0 {
 			continue
 		}
-		c := compile(r, ask)
+		c := route.Compile(r, lookup)
 		ports = append(ports, at...)
-		for _, from := range c.routes {
+		for _, from := range c.Routes {
 			all = append(all, &from)
 		}
 	}
@@ -111,20 +113,20 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	if !anyAsks(routes) {
 		c.agents.Drop(key)
 	}
-	model := planMesh(s, routes, c.asker(key, &waiting))
+	model := planMesh(s, routes, c.lookup(key, &waiting))
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
-	owner := &metav1.OwnerReference{APIVersion: core.String(), Kind: kindService, Name: of.Name, UID: s.UID.API(), Controller: new(true)}
+	owner := &metav1.OwnerReference{APIVersion: core.String(), Kind: route.KindService, Name: of.Name, UID: s.UID.API(), Controller: new(true)}
 	o := c.options(of)
 	o.PortHosts = false // the ports of a Service share their routes
 	t, err := c.state(key).translator.Translate(model, o)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	about := corev1.ObjectReference{APIVersion: core.String(), Kind: kindService, Namespace: of.Namespace, Name: of.Name, UID: s.UID.API()}
+	about := corev1.ObjectReference{APIVersion: core.String(), Kind: route.KindService, Namespace: of.Namespace, Name: of.Name, UID: s.UID.API()}
 	if t.Empty {
-		c.meshReports.Set(kindService, about)
+		c.meshReports.Set(route.KindService, about)
 		if err := envoyres.Delete(ctx, c.Client, c.configs, of, owner); err != nil {
 			return reconcile.Result{Reason: noRoutes}, err
 		}
@@ -150,20 +152,20 @@ const (
 )
 
 // meshConditions are those of a Service with routes. refused is why its configuration was not written, nil if it was.
-func meshConditions(refused error) map[string]condition {
-	programmed := condition{true, string(gatewayv1.GatewayReasonProgrammed), "Gamma Service has been programmed"}
+func meshConditions(refused error) map[string]condition.Condition {
+	programmed := condition.True(gatewayv1.GatewayReasonProgrammed, "Gamma Service has been programmed")
 	if refused != nil {
-		programmed = condition{false, string(gatewayv1.GatewayReasonNoResources), refused.Error()}
+		programmed = condition.False(gatewayv1.GatewayReasonNoResources, refused.Error())
 	}
-	return map[string]condition{
-		meshAttached:   {true, string(gatewayv1.RouteReasonAccepted), "Gamma Service has routes attached"},
+	return map[string]condition.Condition{
+		meshAttached:   condition.True(gatewayv1.RouteReasonAccepted, "Gamma Service has routes attached"),
 		meshProgrammed: programmed,
 	}
 }
 
 // writeMeshStatus writes the conditions of a Service, or takes off those that are not among want, if that differs and the role allows
 // it. Conditions of other types stay.
-func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[string]condition) error {
+func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[string]condition.Condition) error {
 	ref := k8s.Ref{Resource: services.Resource(), Namespace: s.Namespace.String(), Name: s.Name, Subresource: "status", UID: s.UID.API()}
 	if c.Permissions.Denies("update", ref) {
 		return nil
@@ -172,9 +174,9 @@ func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[s
 	apply := func(to *[]metav1.Condition) (changed bool) {
 		for _, kind := range []string{meshAttached, meshProgrammed} {
 			if is, wanted := want[kind]; wanted {
-				changed = setCondition(to, kind, is, 0, now) || changed // Services of older API servers have no generation
+				changed = condition.Set(to, kind, is, 0, now) || changed // Services of older API servers have no generation
 			} else {
-				changed = removeCondition(to, kind) || changed
+				changed = condition.Remove(to, kind) || changed
 			}
 		}
 		return changed
@@ -188,8 +190,8 @@ func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[s
 // formerOwner finds the controllers that the original gives the CiliumEnvoyConfig of a Service: one of its routes (GW-48).
 func (c *controller) formerOwner(service slim.Key) func(kind, name string, uid types.UID) bool {
 	return func(kind, name string, uid types.UID) bool {
-		return slices.ContainsFunc(c.routes(routesByParent, service), func(r *route) bool {
-			return r.kind == kind && r.Name == name && r.UID.API() == uid
+		return slices.ContainsFunc(c.routes(routesByParent, service), func(r *route.Route) bool {
+			return r.Kind == kind && r.Name == name && r.UID.API() == uid
 		})
 	}
 }

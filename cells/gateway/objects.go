@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -44,7 +46,7 @@ func configNames(of slim.Key) envoyres.ConfigNames {
 
 func ownerOf(g *gateway) *metav1.OwnerReference {
 	return &metav1.OwnerReference{
-		APIVersion: gatewayv1.GroupVersion.String(), Kind: kindGateway, Name: g.Name, UID: g.UID.API(), Controller: new(true),
+		APIVersion: gatewayv1.GroupVersion.String(), Kind: route.KindGateway, Name: g.Name, UID: g.UID.API(), Controller: new(true),
 	}
 }
 
@@ -77,20 +79,20 @@ func staticAddresses(g *gateway) (ips []string, ok bool) {
 }
 
 // servicePort is the port of a Service for listeners.
-func servicePort(p protocolPort) corev1.ServicePort {
-	name := "port-" + strconv.Itoa(int(p.port))
-	if p.protocol == corev1.ProtocolUDP {
+func servicePort(p listener.ProtocolPort) corev1.ServicePort {
+	name := "port-" + strconv.Itoa(int(p.Port))
+	if p.Protocol == corev1.ProtocolUDP {
 		name += "-udp"
 	}
-	return corev1.ServicePort{Name: name, Port: p.port, Protocol: p.protocol}
+	return corev1.ServicePort{Name: name, Port: p.Port, Protocol: p.Protocol}
 }
 
 // desiredService is what the Service of a Gateway is to be.
 type desiredService struct {
-	ports       []protocolPort
-	hasBackends bool           // of ports for TCP or UDP, which are in EndpointSlices
-	weighted    bool           // they have weights
-	kept        []protocolPort // that stay if they are there
+	ports       []listener.ProtocolPort
+	hasBackends bool                    // of ports for TCP or UDP, which are in EndpointSlices
+	weighted    bool                    // they have weights
+	kept        []listener.ProtocolPort // that stay if they are there
 	hostNetwork bool
 	atNodes     bool          // on the network of the nodes there are ports of nodes, too
 	policy      string        // the external traffic policy without a serviceConfig
@@ -139,10 +141,10 @@ func (d desiredService) set(s *corev1.Service, isNew bool) {
 func (d desiredService) servicePorts(has []corev1.ServicePort) (all []corev1.ServicePort) {
 	missing := slices.Clone(d.ports)
 	for _, p := range has {
-		if i := slices.Index(missing, protocolPort{p.Protocol, p.Port}); i >= 0 && p.Name == servicePort(missing[i]).Name {
+		if i := slices.Index(missing, listener.ProtocolPort{Protocol: p.Protocol, Port: p.Port}); i >= 0 && p.Name == servicePort(missing[i]).Name {
 			missing = slices.Delete(missing, i, i+1)
 			all = append(all, p)
-		} else if slices.Contains(d.kept, protocolPort{p.Protocol, p.Port}) {
+		} else if slices.Contains(d.kept, listener.ProtocolPort{Protocol: p.Protocol, Port: p.Port}) {
 			all = append(all, p)
 		}
 	}
@@ -153,10 +155,10 @@ func (d desiredService) servicePorts(has []corev1.ServicePort) (all []corev1.Ser
 }
 
 // unserved are the ports of listeners for TCP and UDP that are not served here.
-func unserved(all []*listener) (ports []protocolPort) {
+func unserved(all []*listener.Listener) (ports []listener.ProtocolPort) {
 	for _, l := range all {
-		if l.isPort() && !l.accepted.ok {
-			ports = append(ports, l.protocolPort())
+		if l.IsPort() && !l.Accepted.OK {
+			ports = append(ports, l.ProtocolPort())
 		}
 	}
 	return ports

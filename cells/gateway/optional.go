@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -59,28 +60,28 @@ type servedRoutes struct {
 
 // optionalRoutes are all optional kinds.
 type optionalRoutes struct {
-	tls      demanded[tlsRoute, *tlsRoute]
-	tlsAlpha demanded[tlsRouteAlpha, *tlsRouteAlpha]
-	tcp      demanded[tcpRoute, *tcpRoute]
-	tcpAlpha demanded[tcpRouteAlpha, *tcpRouteAlpha]
-	udp      demanded[udpRoute, *udpRoute]
-	udpAlpha demanded[udpRouteAlpha, *udpRouteAlpha]
+	tls      demanded[route.TLS, *route.TLS]
+	tlsAlpha demanded[route.TLSAlpha, *route.TLSAlpha]
+	tcp      demanded[route.TCP, *route.TCP]
+	tcpAlpha demanded[route.TCPAlpha, *route.TCPAlpha]
+	udp      demanded[route.UDP, *route.UDP]
+	udpAlpha demanded[route.UDPAlpha, *route.UDPAlpha]
 
 	kinds []optionalKind
 }
 
 func newOptionalRoutes() *optionalRoutes {
 	o := &optionalRoutes{}
-	o.tls.of, o.tls.by = tlsRoutes, newRouteIndexes[tlsRoute]()
-	o.tlsAlpha.of, o.tlsAlpha.by = tlsRoutesAlpha, newRouteIndexes[tlsRouteAlpha]()
-	o.tcp.of, o.tcp.by = tcpRoutes, newRouteIndexes[tcpRoute]()
-	o.tcpAlpha.of, o.tcpAlpha.by = tcpRoutesAlpha, newRouteIndexes[tcpRouteAlpha]()
-	o.udp.of, o.udp.by = udpRoutes, newRouteIndexes[udpRoute]()
-	o.udpAlpha.of, o.udpAlpha.by = udpRoutesAlpha, newRouteIndexes[udpRouteAlpha]()
+	o.tls.of, o.tls.by = tlsRoutes, newRouteIndexes[route.TLS]()
+	o.tlsAlpha.of, o.tlsAlpha.by = tlsRoutesAlpha, newRouteIndexes[route.TLSAlpha]()
+	o.tcp.of, o.tcp.by = tcpRoutes, newRouteIndexes[route.TCP]()
+	o.tcpAlpha.of, o.tcpAlpha.by = tcpRoutesAlpha, newRouteIndexes[route.TCPAlpha]()
+	o.udp.of, o.udp.by = udpRoutes, newRouteIndexes[route.UDP]()
+	o.udpAlpha.of, o.udpAlpha.by = udpRoutesAlpha, newRouteIndexes[route.UDPAlpha]()
 	o.kinds = []optionalKind{
-		{kindTLS, []routeVersion{&o.tls, &o.tlsAlpha}, false},
-		{kindTCP, []routeVersion{&o.tcp, &o.tcpAlpha}, true},
-		{kindUDP, []routeVersion{&o.udp, &o.udpAlpha}, true},
+		{route.KindTLS, []routeVersion{&o.tls, &o.tlsAlpha}, false},
+		{route.KindTCP, []routeVersion{&o.tcp, &o.tcpAlpha}, true},
+		{route.KindUDP, []routeVersion{&o.udp, &o.udpAlpha}, true},
 	}
 	return o
 }
@@ -169,6 +170,6 @@ func (c *controller) servedOf(kind string) servedRoutes {
 // watchesRoutes has a version of a kind of routes watched while keys need it.
 func watchesRoutes[T any, P routeObject[T]](of stream.Kind[T], demand func(*controller) *reconcile.OnDemand[T]) reconcile.ControllerOption[*controller] {
 	return reconcile.WatchesOnDemand(of, demand, func(c *controller, ch stream.Change[T]) []slim.Key {
-		return c.routeChanged(ch.Kind, P(ch.Object).route())
+		return c.routeChanged(ch.Kind, P(ch.Object).Route())
 	})
 }

@@ -11,6 +11,8 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -38,10 +40,10 @@ const (
 // leftOut is the reason of what does not fit.
 const leftOut = "LeftOut"
 
-func tooLarge(size int, fewer string) condition {
-	return condition{false, leftOut, fmt.Sprintf(
+func tooLarge(size int, fewer string) condition.Condition {
+	return condition.False(leftOut, fmt.Sprintf(
 		"It is not served: with its %d bytes the configuration of the Gateway would be larger than the %d bytes that an object may have, and no namespace has more of it: use fewer %s, or another Gateway",
-		size, envoy.MaxSize, fewer)}
+		size, envoy.MaxSize, fewer))
 }
 
 // packed is the configuration of a plan.
@@ -120,7 +122,7 @@ func (p *planner) sizes(plan *gatewayPlan) (total int, parts []envoyres.Part) {
 	sizes := make(map[slim.Key]int, len(p.routes))
 	for id, r := range p.routes {
 		size := r.size()
-		if slices.ContainsFunc(r.at, func(h hosts) bool { return h.listener.leftOut != nil }) {
+		if slices.ContainsFunc(r.at, func(h listener.Hosts) bool { return h.Listener.LeftOut != nil }) {
 			size = max(size, p.packing.routes[id])
 		}
 		sizes[id] = size
@@ -149,17 +151,17 @@ func (r *plannedRoute) size() (size int) {
 }
 
 // sizeOfListeners is about what is written for listeners without routes.
-func sizeOfListeners(all []*listener) (size int) {
+func sizeOfListeners(all []*listener.Listener) (size int) {
 	for _, l := range all {
 		switch {
-		case !l.accepted.ok || !l.ready || l.isPort():
-		case l.hasTLS():
-			size += sizeOfTLS + len(l.hostname)
-			for _, name := range l.secrets {
+		case !l.Accepted.OK || !l.Ready || l.IsPort():
+		case l.HasTLS():
+			size += sizeOfTLS + len(l.Hostname)
+			for _, name := range l.Secrets {
 				size += sizeOfCertificate + len(name.Namespace) + len(name.Name)
 			}
 		default:
-			size += sizeOfPlain + len(l.hostname)
+			size += sizeOfPlain + len(l.Hostname)
 		}
 	}
 	return size
@@ -173,17 +175,17 @@ func (p *planner) markLeftOut(plan *gatewayPlan) {
 		}
 		why := tooLarge(sizeOfListeners(set.listeners), "listeners or certificates")
 		for _, l := range set.listeners {
-			l.leftOut = &why
+			l.LeftOut = &why
 		}
 	}
 }
 
 // withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it.
-func (r *plannedRoute) withLeftOut(refused map[*listener]*refusal) map[*listener]*refusal {
-	why := &refusal{condition: tooLarge(r.size(), "matches, hostnames or backends")}
+func (r *plannedRoute) withLeftOut(refused map[*listener.Listener]*listener.Refusal) map[*listener.Listener]*listener.Refusal {
+	why := &listener.Refusal{Condition: tooLarge(r.size(), "matches, hostnames or backends")}
 	all := maps.Clone(refused)
 	if all == nil {
-		all = map[*listener]*refusal{}
+		all = map[*listener.Listener]*listener.Refusal{}
 	}
 	for _, l := range r.attached {
 		all[l] = why
@@ -202,15 +204,15 @@ func (to *assembly) close(r *plannedRoute, unserved map[place][]string) {
 }
 
 // closePlain keeps the hosts of listeners of HTTP that are left out from others of their ports.
-func (to *assembly) closePlain(all []*listener) {
+func (to *assembly) closePlain(all []*listener.Listener) {
 	open := map[int32]bool{}
 	for _, l := range all {
-		open[l.of.Port] = open[l.of.Port] || l.usable() && l.of.Protocol == gatewayv1.HTTPProtocolType
+		open[l.Of.Port] = open[l.Of.Port] || l.Usable() && l.Of.Protocol == gatewayv1.HTTPProtocolType
 	}
 	for _, l := range all {
-		if l.leftOut == nil || !l.accepted.ok || l.of.Protocol != gatewayv1.HTTPProtocolType || !open[l.of.Port] {
+		if l.LeftOut == nil || !l.Accepted.OK || l.Of.Protocol != gatewayv1.HTTPProtocolType || !open[l.Of.Port] {
 			continue
 		}
-		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), Exclusive: true})
+		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.Hostname, Port: uint32(l.Of.Port), Exclusive: true})
 	}
 }

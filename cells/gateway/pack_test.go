@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -19,7 +20,7 @@ const sharedByAll = `{metadata: {name: edge, namespace: infra, uid: g}, spec: {a
 {name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}`
 
 // manyMatches has hosts of its own, and matches at each of them, with long names of backends.
-func manyMatches(t *testing.T, namespace, name string, second, matches int) *route {
+func manyMatches(t *testing.T, namespace, name string, second, matches int) *route.Route {
 	t.Helper()
 	var hosts, paths, refs []string
 	for i := range 16 {
@@ -29,9 +30,9 @@ func manyMatches(t *testing.T, namespace, name string, second, matches int) *rou
 	for i := range matches {
 		paths = append(paths, fmt.Sprintf("{path: {type: Exact, value: /%d}}", i))
 	}
-	return parse[httpRoute](t, fmt.Sprintf(
+	return parse[route.HTTP](t, fmt.Sprintf(
 		"{metadata: {name: %s, namespace: %s, uid: %s-%s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {parentRefs: [{name: edge, namespace: infra}], hostnames: [%s], rules: [{matches: [%s], backendRefs: [%s]}]}}",
-		name, namespace, namespace, name, second, strings.Join(hosts, ", "), strings.Join(paths, ", "), strings.Join(refs, ", "))).route()
+		name, namespace, namespace, name, second, strings.Join(hosts, ", "), strings.Join(paths, ", "), strings.Join(refs, ", "))).Route()
 }
 
 // packedGateway plans a Gateway, and packs it.
@@ -52,9 +53,9 @@ func newPackedGateway(t *testing.T) *packedGateway {
 }
 
 // pack returns the plan, and the configuration that fits.
-func (p *packedGateway) pack(sets []*listenerSet, routes ...*route) (*gatewayPlan, *envoytest.Config) {
+func (p *packedGateway) pack(sets []*listenerSet, routes ...*route.Route) (*gatewayPlan, *envoytest.Config) {
 	p.t.Helper()
-	again := func() *gatewayPlan { return p.s.planner.plan(p.g, sets, routes, p.c.ask) }
+	again := func() *gatewayPlan { return p.s.planner.plan(p.g, sets, routes, p.c.lookup) }
 	o := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "edge"}, SecretsNamespace: "copies", FirstWins: true, PerPort: true}
 	plan, packed, err := pack(p.s, again(), o, again)
 	if err != nil {
@@ -82,7 +83,7 @@ func (p *packedGateway) pack(sets []*listenerSet, routes ...*route) (*gatewayPla
 func leftOutOf(plan *gatewayPlan) (ids []string) {
 	for id, refused := range plan.refused {
 		for _, why := range refused {
-			if why.reason == leftOut {
+			if why.Reason == leftOut {
 				ids = append(ids, id.String())
 				break
 			}
@@ -98,17 +99,17 @@ func TestRoutesArePacked(t *testing.T) {
 	p := newPackedGateway(t)
 	first, second := manyMatches(t, "bb", "first", 1, 50), manyMatches(t, "bb", "second", 2, 50)
 	small := manyMatches(t, "aa", "small", 9, 1)
-	wide := parse[httpRoute](t, `{metadata: {name: wide, namespace: aa, uid: wide, creationTimestamp: "2026-01-01T00:00:08Z"}, spec: {parentRefs: [{name: edge, namespace: infra}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`).route()
+	wide := parse[route.HTTP](t, `{metadata: {name: wide, namespace: aa, uid: wide, creationTimestamp: "2026-01-01T00:00:08Z"}, spec: {parentRefs: [{name: edge, namespace: infra}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`).Route()
 	third := manyMatches(t, "bb", "third", 3, 50)
 	for _, step := range []struct {
 		what   string
-		routes []*route
+		routes []*route.Route
 		out    []string
 	}{
-		{"what fits", []*route{first, small}, nil},
-		{"one is too many", []*route{first, second, third, small, wide}, []string{"bb/HTTPRoute/third"}},
-		{"the other namespace adds nothing", []*route{first, second, third, small}, []string{"bb/HTTPRoute/third"}},
-		{"space again", []*route{first, third, small, wide}, nil},
+		{"what fits", []*route.Route{first, small}, nil},
+		{"one is too many", []*route.Route{first, second, third, small, wide}, []string{"bb/HTTPRoute/third"}},
+		{"the other namespace adds nothing", []*route.Route{first, second, third, small}, []string{"bb/HTTPRoute/third"}},
+		{"space again", []*route.Route{first, third, small, wide}, nil},
 	} {
 		plan, config := p.pack(nil, step.routes...)
 		if got := leftOutOf(plan); !slices.Equal(got, step.out) {
@@ -128,7 +129,7 @@ func TestRoutesArePacked(t *testing.T) {
 			case r == wide:
 			case !exists:
 				t.Errorf("%s: there is no host %s", step.what, host)
-			case (n == 0) != slices.Contains(step.out, r.id().String()):
+			case (n == 0) != slices.Contains(step.out, r.ID().String()):
 				t.Errorf("%s: %s has %d routes", step.what, host, n)
 			}
 		}
@@ -157,11 +158,11 @@ func TestListenerSetsArePacked(t *testing.T) {
 	for _, s := range plan.sets {
 		out[s.of.Name] = s.leftOut() != nil
 		for _, l := range s.listeners {
-			if !out[s.of.Name] && !l.usable() {
-				t.Fatalf("%s: %+v %+v", s.of.Name, l.accepted, l.resolved)
+			if !out[s.of.Name] && !l.Usable() {
+				t.Fatalf("%s: %+v %+v", s.of.Name, l.Accepted, l.Resolved)
 			}
-			if l.usable() == out[s.of.Name] || l.programmed().ok == out[s.of.Name] {
-				t.Fatalf("%s: %+v", s.of.Name, l.programmed())
+			if l.Usable() == out[s.of.Name] || l.Programmed().OK == out[s.of.Name] {
+				t.Fatalf("%s: %+v", s.of.Name, l.Programmed())
 			}
 		}
 	}

@@ -11,6 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -19,9 +22,9 @@ type parentResult struct {
 	ref gatewayv1.ParentReference
 	// kept says that the parent is not known: what the status says of it stays.
 	kept     bool
-	accepted condition
-	resolved condition
-	partial  *condition
+	accepted condition.Condition
+	resolved condition.Condition
+	partial  *condition.Condition
 }
 
 // parents finds the parents of routes that are served here.
@@ -34,7 +37,7 @@ type parents struct {
 	service func(slim.Key) *service
 	// refused says why a listener that accepts a route does not serve it. planned is false while that is not known of the Gateway. Without it
 	// nothing is refused.
-	refused func(gateway slim.Key, at refusedAt) (why condition, refused, planned bool)
+	refused func(gateway slim.Key, at refusedAt) (why condition.Condition, refused, planned bool)
 }
 
 // parentState is what is known of a parent, and so what is to be done with the entry of a status.
@@ -47,31 +50,31 @@ const (
 )
 
 // results decides about a route at all parents that are served here. References to others have no result.
-func (p parents) results(r *route, ask asker) (all []parentResult) {
-	c := compile(r, ask.withoutPolicies())
-	resolved := resolveAll(r, ask)
-	for i, ref := range r.parents {
-		if slices.ContainsFunc(r.parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
+func (p parents) results(r *route.Route, lookup route.Lookup) (all []parentResult) {
+	c := route.Compile(r, lookup.WithoutPolicies())
+	resolved := r.ResolveRefs(lookup)
+	for i, ref := range r.Parents {
+		if slices.ContainsFunc(r.Parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
 			continue
 		}
-		result := parentResult{ref: ref, resolved: resolved, partial: c.partiallyInvalid()}
-		switch parentKind(ref) {
-		case kindGateway, kindListenerSet:
-			a, of := p.attach(r, ref, ask)
+		result := parentResult{ref: ref, resolved: resolved, partial: c.PartiallyInvalid()}
+		switch route.ParentKind(ref) {
+		case route.KindGateway, route.KindListenerSet:
+			a, of := p.attach(r, ref, lookup)
 			if of == foreign {
 				continue
 			}
-			result.accepted, result.kept = a.accepted, of == kept
-		case kindService:
-			if !r.isHTTP() {
+			result.accepted, result.kept = a.Accepted, of == kept
+		case route.KindService:
+			if !r.IsHTTP() {
 				continue
 			}
-			result.accepted = attachMesh(r, ref, p.service(parentKey(r.Namespace.String(), ref))).accepted
+			result.accepted = attachMesh(r, ref, p.service(route.ParentKey(r.Namespace.String(), ref))).accepted
 		default:
 			continue
 		}
-		if result.accepted.ok && c.isDropped() {
-			result.accepted, result.partial = condition{false, string(gatewayv1.RouteReasonUnsupportedValue), result.partial.message}, nil
+		if result.accepted.OK && c.IsDropped() {
+			result.accepted, result.partial = condition.False(gatewayv1.RouteReasonUnsupportedValue, result.partial.Message), nil
 		}
 		all = append(all, result)
 	}
@@ -79,60 +82,60 @@ func (p parents) results(r *route, ask asker) (all []parentResult) {
 }
 
 // attach decides about a route at a Gateway or a ListenerSet.
-func (p parents) attach(r *route, ref gatewayv1.ParentReference, ask asker) (attachment, parentState) {
-	key := parentKey(r.Namespace.String(), ref)
-	missing := func(what string) (attachment, parentState) {
-		if !hasEntry(r.status, ref) { // it may be another controller's
-			return attachment{}, foreign
+func (p parents) attach(r *route.Route, ref gatewayv1.ParentReference, lookup route.Lookup) (listener.Attachment, parentState) {
+	key := route.ParentKey(r.Namespace.String(), ref)
+	missing := func(what string) (listener.Attachment, parentState) {
+		if !hasEntry(r.Status, ref) { // it may be another controller's
+			return listener.Attachment{}, foreign
 		}
-		return attachment{accepted: condition{false, "Invalid" + r.kind, fmt.Sprintf("%s %q does not exist", what, key.Name)}}, decided
+		return listener.Attachment{Accepted: condition.False("Invalid"+r.Kind, fmt.Sprintf("%s %q does not exist", what, key.Name))}, decided
 	}
 	var set *listenerSet
-	if parentKind(ref) == kindListenerSet {
+	if route.ParentKind(ref) == route.KindListenerSet {
 		var known, ok bool
 		if set, known = p.listenerSet(key); !known {
-			return attachment{}, kept
+			return listener.Attachment{}, kept
 		}
 		if set == nil {
-			return missing(kindListenerSet)
+			return missing(route.KindListenerSet)
 		}
 		if key, ok = set.gatewayKey(); !ok {
-			return attachment{}, foreign
+			return listener.Attachment{}, foreign
 		}
 	}
 	g, ours, known := p.gateway(key)
 	switch {
 	case !known:
-		return attachment{}, kept
+		return listener.Attachment{}, kept
 	case !ours:
-		return attachment{}, foreign
+		return listener.Attachment{}, foreign
 	case g == nil:
 		return missing("gateway")
-	case set != nil && !g.allowsSets(set.Namespace.String(), ask):
-		return notAccepted(gatewayv1.RouteReasonNoMatchingParent, "The ListenerSet is not accepted: see its status"), decided
+	case set != nil && !g.allowsSets(set.Namespace.String(), lookup):
+		return listener.NotAccepted(gatewayv1.RouteReasonNoMatchingParent, "The ListenerSet is not accepted: see its status"), decided
 	}
-	h := g.holder()
+	h := g.asParent()
 	if set != nil {
-		h = set.holder()
+		h = set.asParent()
 	}
-	listeners := planListeners(h, ask) // those of others have no influence but by what they are refused
-	return p.withRefusals(r, ref, key, attach(r, ref, listeners, listeners, ask))
+	listeners := listener.Plan(h, lookup) // those of others have no influence but by what they are refused
+	return p.withRefusals(r, ref, key, listener.Attach(r, ref, listeners, listeners, lookup))
 }
 
 // withRefusals leaves out the listeners that do not serve a route for what others have. If none is left, it is not accepted. While the
 // Gateway was not planned, a status that says so stays.
-func (p parents) withRefusals(r *route, ref gatewayv1.ParentReference, gateway slim.Key, a attachment) (attachment, parentState) {
+func (p parents) withRefusals(r *route.Route, ref gatewayv1.ParentReference, gateway slim.Key, a listener.Attachment) (listener.Attachment, parentState) {
 	if p.refused == nil {
 		return a, decided
 	}
-	var left []hosts
-	var first *condition
-	for _, h := range a.at {
-		why, refused, planned := p.refused(gateway, refusedAt{r.id(), h.listener.holder, h.listener.of.Name})
-		if !planned && slices.ContainsFunc(r.status, func(s gatewayv1.RouteParentStatus) bool {
+	var left []listener.Hosts
+	var first *condition.Condition
+	for _, h := range a.At {
+		why, refused, planned := p.refused(gateway, refusedAt{r.ID(), h.Listener.Parent, h.Listener.Of.Name})
+		if !planned && slices.ContainsFunc(r.Status, func(s gatewayv1.RouteParentStatus) bool {
 			return s.ControllerName == controllerName && sameRef(s.ParentRef, ref) && hasRefusal(s)
 		}) {
-			return attachment{}, kept
+			return listener.Attachment{}, kept
 		}
 		if !refused {
 			left = append(left, h)
@@ -140,8 +143,8 @@ func (p parents) withRefusals(r *route, ref gatewayv1.ParentReference, gateway s
 			first = &why
 		}
 	}
-	if a.at = left; first != nil && len(left) == 0 {
-		a.accepted = *first
+	if a.At = left; first != nil && len(left) == 0 {
+		a.Accepted = *first
 	}
 	return a, decided
 }
@@ -155,7 +158,7 @@ func hasEntry(status []gatewayv1.RouteParentStatus, ref gatewayv1.ParentReferenc
 
 // sameRef compares references to parents, with the defaults of the API server.
 func sameRef(a, b gatewayv1.ParentReference) bool {
-	return parentKind(a) == parentKind(b) && a.Name == b.Name && reflect.DeepEqual(a.Namespace, b.Namespace) &&
+	return route.ParentKind(a) == route.ParentKind(b) && a.Name == b.Name && reflect.DeepEqual(a.Namespace, b.Namespace) &&
 		reflect.DeepEqual(a.SectionName, b.SectionName) && reflect.DeepEqual(a.Port, b.Port)
 }
 
@@ -194,41 +197,10 @@ func mergeParents(has []gatewayv1.RouteParentStatus, results []parentResult, gen
 
 // apply sets the conditions of a parent.
 func (r parentResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
-	changed = setCondition(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
-	changed = setCondition(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
+	changed = condition.Set(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
+	changed = condition.Set(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
 	if r.partial == nil {
-		return removeCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid)) || changed
+		return condition.Remove(to, string(gatewayv1.RouteConditionPartiallyInvalid)) || changed
 	}
-	return setCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
-}
-
-// maxMessage is the length of the message of a condition.
-const maxMessage = 32768
-
-// setCondition sets a condition, and reports whether it was another one. Its time changes with it.
-func setCondition(to *[]metav1.Condition, kind string, v condition, generation int64, now metav1.Time) (changed bool) {
-	want := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: v.reason, Message: v.message[:min(len(v.message), maxMessage)],
-		ObservedGeneration: generation, LastTransitionTime: now,
-	}
-	if v.ok {
-		want.Status = metav1.ConditionTrue
-	}
-	i := slices.IndexFunc(*to, func(c metav1.Condition) bool { return c.Type == kind })
-	if i < 0 {
-		*to = append(*to, want)
-		return true
-	}
-	has := &(*to)[i]
-	if has.Status == want.Status && has.Reason == want.Reason && has.Message == want.Message && has.ObservedGeneration == generation {
-		return false
-	}
-	*has = want
-	return true
-}
-
-func removeCondition(from *[]metav1.Condition, kind string) (changed bool) {
-	before := len(*from)
-	*from = slices.DeleteFunc(*from, func(c metav1.Condition) bool { return c.Type == kind })
-	return len(*from) != before
+	return condition.Set(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
 }

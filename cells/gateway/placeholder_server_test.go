@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/cells/internal/stockchart"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/referencetest"
@@ -125,7 +126,7 @@ func TestPlaceholdersOfOriginal(t *testing.T) {
 	for _, file := range []string{"gamma", "gateway-https", "gateway-l4", "gateway-longname", "gateway-passthrough", "gateway-plain"} {
 		objects := referencetest.State(t, "1.20", file+".yaml", w.namespace(file))
 		for _, u := range objects {
-			if u.GetKind() == kindGateway {
+			if u.GetKind() == route.KindGateway {
 				w.must(unstructured.SetNestedField(u.Object, w.class, "spec", "gatewayClassName"))
 			}
 		}

@@ -9,6 +9,9 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -16,7 +19,7 @@ import (
 // planner plans the successive states of a Gateway. Listeners and routes that have not changed are not planned again.
 type planner struct {
 	uid      slim.UID
-	holders  map[slim.Key]*plannedListeners // the Gateway and its ListenerSets, by id
+	parents  map[slim.Key]*plannedListeners // the Gateway and its ListenerSets, by id
 	together []listenerState
 	routes   map[slim.Key]*plannedRoute // by id
 	packing  packing
@@ -25,50 +28,50 @@ type planner struct {
 	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
 	oneListener bool
 	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
-	taken map[gatewayv1.PortNumber]condition
+	taken map[gatewayv1.PortNumber]condition.Condition
 }
 
 // assembly is what listeners and routes are together. It is the same one as long as these are.
 type assembly struct {
-	attached    map[*listener]int32 // the number of routes
+	attached    map[*listener.Listener]int32 // the number of routes
 	model       envoy.Model
 	oneListener bool
-	out         map[slim.Key]bool                   // what is left out, by id
-	backends    []portTo                            // of ports of TCP and UDP, sorted by port
-	refused     map[slim.Key]map[*listener]*refusal // by id of a route
-	shared      []sharing
+	out         map[slim.Key]bool                                     // what is left out, by id
+	backends    []portTo                                              // of ports of TCP and UDP, sorted by port
+	refused     map[slim.Key]map[*listener.Listener]*listener.Refusal // by id of a route
+	shared      []listener.Sharing
 }
 
 // plannedListeners are those of a Gateway or a ListenerSet, and the answers that they depend on.
 type plannedListeners struct {
 	uid    slim.UID
 	number int64 // of the generation
-	asked  recorded
-	all    []*listener
+	asked  route.Answers
+	all    []*listener.Listener
 }
 
 // listenerState is what routes depend on of a listener beside others.
 type listenerState struct {
-	*listener
+	*listener.Listener
 	isAccepted, isUsable bool
 }
 
 // plannedRoute is what a Gateway has of a route.
 type plannedRoute struct {
-	of     *route
+	of     *route.Route
 	uid    slim.UID
 	number int64 // of the generation
-	asked  recorded
+	asked  route.Answers
 
-	at       []hosts                // the listeners that accept it
-	compiled bool                   // the rest is known, for these refusals
-	refused  map[*listener]*refusal // why listeners of these do not serve it
-	attached []*listener            // those that serve it
+	at       []listener.Hosts                         // the listeners that accept it
+	compiled bool                                     // the rest is known, for these refusals
+	refused  map[*listener.Listener]*listener.Refusal // why listeners of these do not serve it
+	attached []*listener.Listener                     // those that serve it
 	rules    []attachedRule
 	names    map[place][]string // the host names that it has
 	unserved map[place][]string // host names of a route none of whose matches Envoy accepts
 	tls      []envoy.Passthrough
-	ports    []portBackend
+	ports    []route.PortBackend
 }
 
 // attachedRule is a route of Envoy with the host names that it has at a port.
@@ -79,99 +82,99 @@ type attachedRule struct {
 
 // gatewayPlan is what a Gateway is to be.
 type gatewayPlan struct {
-	own       []*listener              // of the Gateway itself
-	sets      []setPlan                // of all ListenerSets that refer to it, in the order of their precedence
-	listeners []*listener              // its own, and those of the ListenerSets that it allows
-	byHolder  map[slim.Key][]*listener // by the id of the Gateway or the ListenerSet
+	own       []*listener.Listener              // of the Gateway itself
+	sets      []setPlan                         // of all ListenerSets that refer to it, in the order of their precedence
+	listeners []*listener.Listener              // its own, and those of the ListenerSets that it allows
+	byParent  map[slim.Key][]*listener.Listener // by the id of the Gateway or the ListenerSet
 	*assembly
 }
 
 // isProgrammable reports whether there is a listener of the Gateway itself that accepts connections.
 func (p *gatewayPlan) isProgrammable() bool {
-	return slices.ContainsFunc(p.own, (*listener).usable)
+	return slices.ContainsFunc(p.own, (*listener.Listener).Usable)
 }
 
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
-func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route, ask asker) *gatewayPlan {
+func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	if p.uid != g.UID {
 		*p = planner{uid: g.UID, oneListener: p.oneListener, taken: p.taken}
 	}
-	plan := p.planHolders(g, sets, ask)
+	plan := p.planParents(g, sets, lookup)
 	moved := p.listenersChanged(plan.listeners)
 	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || !maps.Equal(p.last.out, p.packing.out) || len(routes) != len(p.routes)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
 	for _, r := range routes {
-		id := r.id()
+		id := r.ID()
 		was := p.routes[id]
-		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.isFresh(ask) || moved && !was.stays(plan, r, ask) {
-			was = &plannedRoute{uid: r.UID, number: r.Generation, asked: recorded{}}
-			was.at = plan.hostsOf(r, ask.record(was.asked))
+		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.IsFresh(lookup) || moved && !was.stays(plan, r, lookup) {
+			was = &plannedRoute{uid: r.UID, number: r.Generation, asked: route.Answers{}}
+			was.at = plan.hostsOf(r, lookup.Record(was.asked))
 			changed = true
 		}
 		was.of = r
 		now[id] = was
 	}
 	if p.routes = now; changed {
-		p.last = p.assemble(plan.listeners, ask)
+		p.last = p.assemble(plan.listeners, lookup)
 	}
 	plan.assembly = p.last
 	return plan
 }
 
-// planHolders plans the listeners of a Gateway and of the ListenerSets that it allows.
-func (p *planner) planHolders(g *gateway, sets []*listenerSet, ask asker) *gatewayPlan {
+// planParents plans the listeners of a Gateway and of the ListenerSets that it allows.
+func (p *planner) planParents(g *gateway, sets []*listenerSet, lookup route.Lookup) *gatewayPlan {
 	now := map[slim.Key]*plannedListeners{}
-	listenersOf := func(h holder) []*listener {
-		was := p.holders[h.id()]
-		if was == nil || was.uid != h.UID || was.number != h.Generation || !was.asked.isFresh(ask) {
-			was = &plannedListeners{uid: h.UID, number: h.Generation, asked: recorded{}}
-			was.all = planListeners(h, ask.record(was.asked))
+	listenersOf := func(h listener.Parent) []*listener.Listener {
+		was := p.parents[h.ID()]
+		if was == nil || was.uid != h.UID || was.number != h.Generation || !was.asked.IsFresh(lookup) {
+			was = &plannedListeners{uid: h.UID, number: h.Generation, asked: route.Answers{}}
+			was.all = listener.Plan(h, lookup.Record(was.asked))
 		}
-		now[h.id()] = was
+		now[h.ID()] = was
 		return was.all
 	}
-	own := g.holder()
+	own := g.asParent()
 	plan := &gatewayPlan{own: listenersOf(own)}
-	plan.byHolder = map[slim.Key][]*listener{own.id(): plan.own}
-	objects := [][]*listener{plan.own}
+	plan.byParent = map[slim.Key][]*listener.Listener{own.ID(): plan.own}
+	objects := [][]*listener.Listener{plan.own}
 	for _, s := range slices.SortedFunc(slices.Values(sets), comparePrecedence) {
-		to := setPlan{of: s, allowed: g.allowsSets(s.Namespace.String(), ask)}
+		to := setPlan{of: s, allowed: g.allowsSets(s.Namespace.String(), lookup)}
 		if to.allowed {
-			to.listeners = listenersOf(s.holder())
-			plan.byHolder[s.id()] = to.listeners
+			to.listeners = listenersOf(s.asParent())
+			plan.byParent[s.id()] = to.listeners
 			objects = append(objects, to.listeners)
 		}
 		plan.sets = append(plan.sets, to)
 	}
-	if plan.listeners = merge(objects); p.oneListener {
-		markInseparable(plan.listeners)
+	if plan.listeners = listener.Merge(objects); p.oneListener {
+		listener.MarkInseparable(plan.listeners)
 	}
 	p.markTaken(plan.listeners)
 	p.markLeftOut(plan)
-	p.holders = now
+	p.parents = now
 	return plan
 }
 
 // listenersChanged reports whether the listeners that are configured together are others than before.
-func (p *planner) listenersChanged(all []*listener) bool {
+func (p *planner) listenersChanged(all []*listener.Listener) bool {
 	was := p.together
 	p.together = nil
 	for _, l := range all {
-		p.together = append(p.together, listenerState{l, l.accepted.ok, l.usable()})
+		p.together = append(p.together, listenerState{l, l.Accepted.OK, l.Usable()})
 	}
 	return !slices.Equal(was, p.together)
 }
 
 // hostsOf are the listeners that accept a route by any of its references, with the host names that it has there.
-func (p *gatewayPlan) hostsOf(r *route, ask asker) (at []hosts) {
-	for _, ref := range r.parents {
-		id, ok := r.parentID(ref)
-		listeners, here := p.byHolder[id]
+func (p *gatewayPlan) hostsOf(r *route.Route, lookup route.Lookup) (at []listener.Hosts) {
+	for _, ref := range r.Parents {
+		id, ok := r.ParentID(ref)
+		listeners, here := p.byParent[id]
 		if !ok || !here {
 			continue
 		}
-		for _, h := range attach(r, ref, listeners, p.listeners, ask).at {
-			if !slices.ContainsFunc(at, func(other hosts) bool { return other.listener == h.listener }) {
+		for _, h := range listener.Attach(r, ref, listeners, p.listeners, lookup).At {
+			if !slices.ContainsFunc(at, func(other listener.Hosts) bool { return other.Listener == h.Listener }) {
 				at = append(at, h)
 			}
 		}
@@ -180,52 +183,52 @@ func (p *gatewayPlan) hostsOf(r *route, ask asker) (at []hosts) {
 }
 
 // stays reports whether the same listeners accept a route as before.
-func (was *plannedRoute) stays(p *gatewayPlan, r *route, ask asker) bool {
-	return slices.EqualFunc(was.at, p.hostsOf(r, ask.record(was.asked)), hosts.equal)
+func (was *plannedRoute) stays(p *gatewayPlan, r *route.Route, lookup route.Lookup) bool {
+	return slices.EqualFunc(was.at, p.hostsOf(r, lookup.Record(was.asked)), listener.Hosts.Equal)
 }
 
 // compile makes what a route is at the listeners that do not refuse it.
-func (to *plannedRoute) compile(refused map[*listener]*refusal, ask asker) {
+func (to *plannedRoute) compile(refused map[*listener.Listener]*listener.Refusal, lookup route.Lookup) {
 	to.compiled, to.refused, to.attached, to.rules, to.names, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil, nil
-	names := map[*listener][]string{}
+	names := map[*listener.Listener][]string{}
 	for _, h := range to.at {
-		if refused[h.listener] == nil {
-			to.attached = append(to.attached, h.listener)
-			names[h.listener] = h.names
+		if refused[h.Listener] == nil {
+			to.attached = append(to.attached, h.Listener)
+			names[h.Listener] = h.Names
 		}
 	}
 	if len(to.attached) == 0 {
 		return
 	}
 	r := to.of
-	c := compile(r, ask.record(to.asked))
+	c := route.Compile(r, lookup.Record(to.asked))
 	to.addRules(c, names)
-	to.ports = c.ports
-	if c.isDropped() { // all that it has is closed, and it is not accepted
+	to.ports = c.Ports
+	if c.IsDropped() { // all that it has is closed, and it is not accepted
 		to.attached = nil
 	}
 	for _, l := range to.attached {
-		if len(c.passthrough) == 0 || !l.usable() {
+		if len(c.Passthrough) == 0 || !l.Usable() {
 			continue
 		}
-		backends := c.passthrough[0]
-		if l.terminates() {
-			backends = c.terminated[0]
+		backends := c.Passthrough[0]
+		if l.Terminates() {
+			backends = c.Terminated[0]
 		}
 		to.tls = append(to.tls, envoy.Passthrough{
-			Source: r.name(), Hostnames: names[l], Port: uint32(l.of.Port), Backends: backends, Secrets: l.secrets,
+			Source: r.Source(), Hostnames: names[l], Port: uint32(l.Of.Port), Backends: backends, Secrets: l.Secrets,
 		})
 	}
 }
 
 // claim claims the hosts of a route at all its listeners. It returns why some do not serve it.
-func (to *plannedRoute) claim(at *hostClaims) (refused map[*listener]*refusal) {
+func (to *plannedRoute) claim(at *listener.HostClaims) (refused map[*listener.Listener]*listener.Refusal) {
 	for _, h := range to.at {
-		if why := at.claim(to.of, h); why != nil {
+		if why := at.Claim(to.of, h); why != nil {
 			if refused == nil {
-				refused = map[*listener]*refusal{}
+				refused = map[*listener.Listener]*listener.Refusal{}
 			}
-			refused[h.listener] = why
+			refused[h.Listener] = why
 		}
 	}
 	return refused
@@ -237,15 +240,15 @@ type place struct {
 	port   uint32
 }
 
-func (l *listener) place() place { return place{l.terminates(), uint32(l.of.Port)} }
+func placeOf(l *listener.Listener) place { return place{l.Terminates(), uint32(l.Of.Port)} }
 
 // addRules adds the routes of Envoy with the host names that they have at all listeners of a place together. Places with the same names
 // have the same route, so that one with many rules costs no more at many listeners.
-func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
+func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener.Listener][]string) {
 	at := map[place][]string{}
 	for _, l := range to.attached {
-		if l.usable() {
-			at[l.place()] = append(at[l.place()], names[l]...)
+		if l.Usable() {
+			at[placeOf(l)] = append(at[placeOf(l)], names[l]...)
 		}
 	}
 	places := slices.SortedFunc(maps.Keys(at), comparePlaces)
@@ -253,10 +256,10 @@ func (to *plannedRoute) addRules(c *compiler, names map[*listener][]string) {
 		at[where] = slices.Compact(slices.Sorted(slices.Values(at[where])))
 	}
 	to.names = at
-	if len(c.routes) == 0 && c.isDropped() {
+	if len(c.Routes) == 0 && c.IsDropped() {
 		to.unserved = at
 	}
-	for _, from := range c.routes {
+	for _, from := range c.Routes {
 		var last *envoy.Route
 		for _, where := range places {
 			if last == nil || from.Redirect != nil || !slices.Equal(last.Hostnames, at[where]) {
@@ -289,31 +292,31 @@ func comparePlaces(a, b place) int {
 }
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
-func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
-	to := &assembly{attached: map[*listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener]*refusal{}}
-	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return compareAge(a.of, b.of) })
-	claims := newHostClaims(listeners, !p.oneListener)
-	routes, unserved, ports := map[place][]*envoy.Route{}, map[place][]string{}, map[protocolPort]bool{}
+func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) *assembly {
+	to := &assembly{attached: map[*listener.Listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener.Listener]*listener.Refusal{}}
+	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return route.CompareAge(a.of, b.of) })
+	claims := listener.NewHostClaims(listeners, !p.oneListener)
+	routes, unserved, ports := map[place][]*envoy.Route{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
 		refused := r.claim(claims)
-		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*refusal).equal) {
-			r.compile(refused, ask)
+		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*listener.Refusal).Equal) {
+			r.compile(refused, lookup)
 		}
-		out := p.packing.out[r.of.id()]
+		out := p.packing.out[r.of.ID()]
 		if out {
 			refused = r.withLeftOut(refused)
 		}
 		if len(refused) > 0 {
-			to.refused[r.of.id()] = refused
+			to.refused[r.of.ID()] = refused
 		}
 		if out {
 			to.close(r, unserved)
 			continue
 		}
 		for _, l := range r.attached {
-			if to.attached[l]++; l.isPort() && l.usable() && !ports[l.protocolPort()] { // the oldest route has the port
-				ports[l.protocolPort()] = true
-				to.addBackends(l.protocolPort(), r.ports)
+			if to.attached[l]++; l.IsPort() && l.Usable() && !ports[l.ProtocolPort()] { // the oldest route has the port
+				ports[l.ProtocolPort()] = true
+				to.addBackends(l.ProtocolPort(), r.ports)
 			}
 		}
 		for _, rule := range r.rules {
@@ -324,29 +327,29 @@ func (p *planner) assemble(listeners []*listener, ask asker) *assembly {
 		}
 		to.model.Passthrough = append(to.model.Passthrough, r.tls...)
 	}
-	to.shared = claims.share
-	slices.SortStableFunc(to.backends, func(a, b portTo) int { return comparePorts(a.at, b.at) })
+	to.shared = claims.Shared
+	slices.SortStableFunc(to.backends, func(a, b portTo) int { return listener.ComparePorts(a.at, b.at) })
 	to.closePlain(listeners)
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.
 	for _, l := range listeners {
-		if l.accepted.ok && l.hostname != "" && l.of.Protocol != gatewayv1.HTTPProtocolType {
-			to.model.Passthrough = append(to.model.Passthrough, envoy.Passthrough{Hostnames: []string{l.hostname}, Port: uint32(l.of.Port), Exclusive: true})
+		if l.Accepted.OK && l.Hostname != "" && l.Of.Protocol != gatewayv1.HTTPProtocolType {
+			to.model.Passthrough = append(to.model.Passthrough, envoy.Passthrough{Hostnames: []string{l.Hostname}, Port: uint32(l.Of.Port), Exclusive: true})
 		}
-		if l.accepted.ok && !l.usable() && l.of.Protocol == gatewayv1.HTTPSProtocolType {
-			to.model.HTTPSPorts = append(to.model.HTTPSPorts, uint32(l.of.Port))
+		if l.Accepted.OK && !l.Usable() && l.Of.Protocol == gatewayv1.HTTPSProtocolType {
+			to.model.HTTPSPorts = append(to.model.HTTPSPorts, uint32(l.Of.Port))
 		}
-		if !l.usable() || l.of.Protocol == gatewayv1.TLSProtocolType || l.isPort() {
+		if !l.Usable() || l.Of.Protocol == gatewayv1.TLSProtocolType || l.IsPort() {
 			continue
 		}
-		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.hostname, Port: uint32(l.of.Port), TLS: l.terminates(), Secrets: l.secrets, Exclusive: true, Unserved: unserved[l.place()], Routes: routes[l.place()]})
-		delete(routes, l.place())
-		delete(unserved, l.place())
+		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.Hostname, Port: uint32(l.Of.Port), TLS: l.Terminates(), Secrets: l.Secrets, Exclusive: true, Unserved: unserved[placeOf(l)], Routes: routes[placeOf(l)]})
+		delete(routes, placeOf(l))
+		delete(unserved, placeOf(l))
 	}
 	return to
 }
 
 // addBackends has a port lead to backends.
-func (to *assembly) addBackends(at protocolPort, all []portBackend) {
+func (to *assembly) addBackends(at listener.ProtocolPort, all []route.PortBackend) {
 	for _, b := range all {
 		to.backends = append(to.backends, portTo{at, b})
 	}
@@ -354,5 +357,5 @@ func (to *assembly) addBackends(at protocolPort, all []portBackend) {
 
 // hasWeights reports whether backends of ports have weights.
 func (to *assembly) hasWeights() bool {
-	return slices.ContainsFunc(to.backends, func(b portTo) bool { return b.weight != nil })
+	return slices.ContainsFunc(to.backends, func(b portTo) bool { return b.Weight != nil })
 }

@@ -17,37 +17,39 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
-// objects is what questions are about: Services with port 80, namespaces by their labels, grants, secrets.
+// objects is what lookups are about: Services with port 80, namespaces by their labels, grants, secrets.
 type objects struct {
 	services   map[slim.Key]bool
 	namespaces map[string]slim.Labels
 	grants     map[string]bool // FROM>TO of namespaces, or KIND FROM>TO of a kind
 	secrets    map[slim.Key]bool
-	tls        map[slim.Key]answer // of Services
+	tls        map[slim.Key]route.Answer // of Services
 }
 
-func (c objects) ask(q question) answer {
-	switch q.about {
-	case aboutPort:
-		return answer{exists: c.services[q.key], ok: c.services[q.key] && q.port == 80}
-	case aboutNamespace:
-		l, exists := c.namespaces[q.key.Name]
-		return answer{exists: exists, labels: l}
-	case aboutGrant:
-		way := q.fromNamespace + ">" + q.key.Namespace
-		return answer{exists: c.grants[way] || c.grants[q.fromKind+" "+way]}
-	case aboutSecret:
-		return answer{exists: true, ok: c.secrets[q.key]}
-	case aboutTLS:
-		return c.tls[q.key]
+func (c objects) lookup(q route.Query) route.Answer {
+	switch q.About {
+	case route.AboutPort:
+		return route.Answer{Exists: c.services[q.Key], OK: c.services[q.Key] && q.Port == 80}
+	case route.AboutNamespace:
+		l, exists := c.namespaces[q.Key.Name]
+		return route.Answer{Exists: exists, Labels: l}
+	case route.AboutGrant:
+		way := q.FromNamespace + ">" + q.Key.Namespace
+		return route.Answer{Exists: c.grants[way] || c.grants[q.FromKind+" "+way]}
+	case route.AboutSecret:
+		return route.Answer{Exists: true, OK: c.secrets[q.Key]}
+	case route.AboutTLS:
+		return c.tls[q.Key]
 	}
-	return answer{noCRD: true}
+	return route.Answer{NoCRD: true}
 }
 
 func parse[T any](t testing.TB, text string) *T {
@@ -59,172 +61,20 @@ func parse[T any](t testing.TB, text string) *T {
 	return obj
 }
 
-func listenersOf(t testing.TB, c objects, text string) []*listener {
-	t.Helper()
-	return planListeners(parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+text+"}}").holder(), c.ask)
-}
-
-// GW-7 to GW-11, GW-E17: what is said of listeners.
-func TestPlanListeners(t *testing.T) {
-	c := objects{secrets: map[slim.Key]bool{{Namespace: "infra", Name: "cert"}: true, {Namespace: "other", Name: "cert"}: true}}
-	for text, want := range map[string]string{
-		`[{name: a, port: 80, protocol: HTTP}]`:                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 80, protocol: TCP}]`:                                                              "a  UnsupportedProtocol ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: X}]}}]`:     "a HTTPRoute Accepted InvalidRouteKinds true",
-		`[{name: a, port: 443, protocol: HTTPS}]`:                                                           "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}}]`:                   "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, kind: ConfigMap}]}}]`:  "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert, namespace: other}]}}]`: "a HTTPRoute,GRPCRoute Accepted RefNotPermitted false",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: none}, {name: cert}]}}]`:     "a HTTPRoute,GRPCRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, tls: {mode: Passthrough}}]`:                                   "a TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: TLS}]`:                                                             "a TLSRoute Accepted InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}}]`:                     "a TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 443, protocol: HTTPS, tls: {mode: Passthrough}}]`:                                 "a  UnsupportedValue InvalidCertificateRef false",
-		`[{name: a, port: 443, protocol: TLS, hostname: a, tls: {certificateRefs: [{name: cert}]}}, {name: b, port: 443, protocol: TLS, hostname: b, tls: {mode: Passthrough}}]`: "a TLSRoute Accepted ResolvedRefs true; b TLSRoute Accepted ResolvedRefs true",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: HTTP}]`:                                                                                             "a HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false; b HTTPRoute,GRPCRoute HostnameConflict ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 80, protocol: TLS, tls: {mode: Passthrough}}]`:                                                                    "a HTTPRoute,GRPCRoute ProtocolConflict ResolvedRefs false; b TLSRoute ProtocolConflict ResolvedRefs false",
-		`[{name: a, port: 80, protocol: HTTP}, {name: b, port: 81, protocol: HTTP}]`:                                                                                             "a HTTPRoute,GRPCRoute Accepted ResolvedRefs true; b HTTPRoute,GRPCRoute Accepted ResolvedRefs true",
-	} {
-		var got []string
-		for _, l := range listenersOf(t, c, text) {
-			var kinds []string
-			for _, k := range l.kinds {
-				kinds = append(kinds, string(k.Kind))
-			}
-			got = append(got, fmt.Sprintf("%s %s %s %s %t", l.of.Name, strings.Join(kinds, ","), l.accepted.reason, l.resolved.reason, l.programmed().ok))
-		}
-		if text2 := strings.Join(got, "; "); text2 != want {
-			t.Errorf("%s:\n got %s\nwant %s", text, text2, want)
-		}
-	}
-}
-
-// GW-17 and GW-18: host names of a route at a listener.
-func TestIntersect(t *testing.T) {
-	for text, want := range map[string]string{
-		" | ": "*", " | a.example.com": "a.example.com", "a.example.com | ": "a.example.com", "a.example.com | a.example.com": "a.example.com",
-		"a.example.com | *.example.com": "a.example.com", "a.b.example.com | *.example.com": "a.b.example.com", "example.com | *.example.com": "",
-		"*.example.com | a.example.com": "a.example.com", "*.example.com | *.b.example.com": "*.b.example.com", "*.b.example.com | *.example.com": "*.b.example.com",
-		"other.org | *.example.com": "", "badexample.com | *.example.com": "", "b.org,a.org,a.org | ": "a.org b.org",
-	} {
-		route, listener, _ := strings.Cut(text, "|")
-		var names []gatewayv1.Hostname
-		for name := range strings.SplitSeq(strings.TrimSpace(route), ",") {
-			if name != "" {
-				names = append(names, gatewayv1.Hostname(name))
-			}
-		}
-		if got := strings.Join(intersect(names, strings.TrimSpace(listener)), " "); got != want {
-			t.Errorf("%q: %q, want %q", text, got, want)
-		}
-	}
-}
-
-// GW-17: each listener decides for itself; the reason is that of the first check that none passes.
-func TestAttach(t *testing.T) {
-	c := objects{namespaces: map[string]slim.Labels{"shop": slim.MakeLabels(map[string]string{"team": "a"}), "other": {}}}
-	const all = `[
-		{name: same, port: 80, protocol: HTTP}, {name: all, port: 8080, protocol: HTTP, hostname: "*.example.com", allowedRoutes: {namespaces: {from: All}}},
-		{name: team, port: 8081, protocol: HTTP, allowedRoutes: {namespaces: {from: Selector, selector: {matchLabels: {team: a}}}, kinds: [{kind: GRPCRoute}]}}]`
-	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: "+all+"}}")
-	ls := planListeners(g.holder(), c.ask)
-	for _, test := range []struct{ namespace, ref, host, want string }{
-		{"infra", "{name: edge}", "", "Accepted same:* all:*.example.com"},
-		{"shop", "{name: edge}", "", "Accepted all:*.example.com"},
-		{"shop", "{name: edge}", "a.example.com", "Accepted all:a.example.com"},
-		{"shop", "{name: edge}", "other.org", "NoMatchingListenerHostname"},
-		{"shop", "{name: edge, sectionName: same}", "", "NotAllowedByListeners"},
-		{"shop", "{name: edge, sectionName: team}", "", "NotAllowedByListeners"},
-		{"other", "{name: edge, sectionName: team}", "", "NotAllowedByListeners"},
-		{"infra", "{name: edge, sectionName: nope}", "", "NoMatchingParent"},
-		{"infra", "{name: edge, port: 8080}", "", "Accepted all:*.example.com"},
-		{"infra", "{name: edge, port: 1}", "", "NoMatchingParent"},
-		{"infra", "{name: edge, sectionName: same, port: 8080}", "", "NoMatchingParent"},
-	} {
-		hosts := ""
-		if test.host != "" {
-			hosts = fmt.Sprintf("hostnames: [%q], ", test.host)
-		}
-		r := parse[httpRoute](t, fmt.Sprintf("{metadata: {name: r, namespace: %s}, spec: {%sparentRefs: [%s]}}", test.namespace, hosts, test.ref)).route()
-		a := attach(r, r.parents[0], ls, ls, c.ask)
-		got := a.accepted.reason
-		for _, h := range a.at {
-			got += fmt.Sprintf(" %s:%s", h.listener.of.Name, strings.Join(h.names, ","))
-		}
-		if got != test.want || a.accepted.ok != strings.HasPrefix(test.want, "Accepted") {
-			t.Errorf("%s %s %s: %s, want %s (%s)", test.namespace, test.ref, test.host, got, test.want, a.accepted.message)
-		}
-	}
-}
-
-// GW-23 to GW-25: rules, and those that are left out.
-func TestCompile(t *testing.T) {
-	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
-	r := parse[httpRoute](t, `
-metadata: {name: r, namespace: shop}
-spec:
-  rules:
-  - matches: [{path: {type: RegularExpression, value: "/bad["}}]
-  - filters: [{type: ExtensionRef, extensionRef: {group: x, kind: Y, name: z}}]
-  - matches: [{path: {type: Exact, value: /a}, method: GET, headers: [{name: X-A, value: "1"}, {name: x-a, value: "2"}]}]
-    timeouts: {request: 10s, backendRequest: soon}
-    backendRefs: [{name: v1, port: 80, weight: 0}, {name: none, port: 80}, {name: v1, port: 81}]
-  - filters: [{type: RequestRedirect, requestRedirect: {hostname: n.example.com}}, {type: RequestMirror, requestMirror: {backendRef: {name: v1, port: 80}, percent: 20}}]`)
-	got := compile(r.route(), c.ask)
-	if len(got.routes) != 3 || len(got.dropped) != 2 || got.isDropped() || !strings.HasPrefix(got.dropped[1], "Dropped Rule 1: the filter ExtensionRef") {
-		t.Fatalf("%v %q", got.routes, got.dropped)
-	}
-	closed, a, b := got.routes[0], got.routes[1], got.routes[2]
-	if closed.Path.Value != "/" || len(closed.Backends) != 0 || closed.Redirect != nil {
-		t.Errorf("a rule that is left out is answered by %+v", closed)
-	}
-	if a.Lost != 2 {
-		t.Errorf("backends that are not valid have the weight %d", a.Lost)
-	}
-	if a.Method != "GET" || len(a.Headers) != 1 || a.Headers[0].Value != "1" || *a.RequestTimeout != 10*time.Second || a.BackendTimeout != nil || len(a.Backends) != 1 || *a.Backends[0].Weight != 0 {
-		t.Errorf("%+v", a)
-	}
-	if b.Path.Value != "/" || b.Redirect.Host != "n.example.com" || b.Redirect.Code != 302 || len(b.Mirrors) != 1 || b.Mirrors[0].Numerator != 20 {
-		t.Errorf("%+v", b)
-	}
-	for text, want := range map[string]string{
-		"{service: a, method: b}": "/a/b", "{service: a}": "/a/", "{method: b}": "/.+/b", "{type: RegularExpression, service: a|b, method: c.}": "/(?:a|b)/c.",
-	} {
-		if got := grpcPath(parse[gatewayv1.GRPCMethodMatch](t, text)).Value; got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
-
-// GW-23: all rules for connections match the same: those that have none are named.
-func TestFurtherRulesOfConnections(t *testing.T) {
-	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
-	const text = "{metadata: {name: r, namespace: shop}, spec: {rules: [{backendRefs: [{name: v1, port: 80}]}, {backendRefs: [{name: v1, port: 80}]}]}}"
-	for _, r := range []*route{parse[tlsRoute](t, text).route(), parse[tcpRoute](t, text).route(), parse[udpRoute](t, text).route()} {
-		got := compile(r, c.ask)
-		if got.isDropped() || len(got.dropped) != 1 || !strings.HasPrefix(got.dropped[0], "Dropped Rule 1: ") || got.partiallyInvalid() == nil {
-			t.Errorf("%s: %q", r.kind, got.dropped)
-		}
-	}
-	if got := compile(parse[tlsRoute](t, strings.Replace(text, "}, {backendRefs: [{name: v1, port: 80}]}]", "}]", 1)).route(), c.ask); len(got.dropped) > 0 {
-		t.Errorf("one rule: %q", got.dropped)
-	}
-}
-
 // GW-23: the requests of a rule that is left out are answered with 500, and not by a broader rule, or by that of another route of the host;
 // also where no rule is left, so that the route is not accepted.
 func TestDroppedRulesAreClosed(t *testing.T) {
 	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
 	g := parse[gateway](t, "{metadata: {name: edge, namespace: shop, uid: g}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}]}}")
-	web := parse[httpRoute](t, "{metadata: {name: web, namespace: shop, uid: web}, spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}")
+	web := parse[route.HTTP](t, "{metadata: {name: web, namespace: shop, uid: web}, spec: {parentRefs: [{name: edge}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}")
 	for name, rule := range map[string]string{
 		"authentication": "filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, backendRef: {name: v1, port: 80}}}], ",
 		"sessions":       "sessionPersistence: {sessionName: x}, ",
 		"a header":       "filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: Host, value: x}]}}], ",
 	} {
-		admin := parse[httpRoute](t, "{metadata: {name: admin, namespace: shop, uid: admin}, spec: {parentRefs: [{name: edge}], rules: [{"+rule+
+		admin := parse[route.HTTP](t, "{metadata: {name: admin, namespace: shop, uid: admin}, spec: {parentRefs: [{name: edge}], rules: [{"+rule+
 			"matches: [{path: {value: /admin}}], backendRefs: [{name: v1, port: 80}]}]}}")
-		plan := new(planner).plan(g, nil, []*route{web.route(), admin.route()}, c.ask)
+		plan := new(planner).plan(g, nil, []*route.Route{web.Route(), admin.Route()}, c.lookup)
 		t.Run(name, func(t *testing.T) {
 			tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true})
 			if err != nil {
@@ -249,10 +99,10 @@ func TestDroppedRulesAreClosed(t *testing.T) {
 func TestRouteWithoutMatchesKeepsItsHost(t *testing.T) {
 	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
 	g := parse[gateway](t, "{metadata: {name: edge, namespace: shop, uid: g}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}]}}")
-	wide := parse[httpRoute](t, `{metadata: {name: wide, namespace: shop, uid: wide}, spec: {parentRefs: [{name: edge}], hostnames: ["*.foo.com"], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`)
-	bad := parse[httpRoute](t, `{metadata: {name: bad, namespace: shop, uid: bad}, spec: {parentRefs: [{name: edge}], hostnames: [a.foo.com], rules: [
+	wide := parse[route.HTTP](t, `{metadata: {name: wide, namespace: shop, uid: wide}, spec: {parentRefs: [{name: edge}], hostnames: ["*.foo.com"], rules: [{backendRefs: [{name: v1, port: 80}]}]}}`)
+	bad := parse[route.HTTP](t, `{metadata: {name: bad, namespace: shop, uid: bad}, spec: {parentRefs: [{name: edge}], hostnames: [a.foo.com], rules: [
 {matches: [{path: {type: RegularExpression, value: "/(?=x)"}}], backendRefs: [{name: v1, port: 80}]}]}}`)
-	plan := new(planner).plan(g, nil, []*route{wide.route(), bad.route()}, c.ask)
+	plan := new(planner).plan(g, nil, []*route.Route{wide.Route(), bad.Route()}, c.lookup)
 	tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true})
 	if err != nil {
 		t.Fatal(err)
@@ -267,14 +117,6 @@ func TestRouteWithoutMatchesKeepsItsHost(t *testing.T) {
 	}
 	if n, exists := routes["a.foo.com"]; !exists || n != 0 || routes["*.foo.com"] != 1 {
 		t.Errorf("routes by host: %v", routes)
-	}
-}
-
-// GW-10: a listener with a kind of routes that is not supported serves the others.
-func TestUnknownKindOfListener(t *testing.T) {
-	all := listenersOf(t, objects{}, "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Other}]}}, {name: b, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: Other}]}}]")
-	if !all[0].usable() || all[0].resolved.ok || all[1].usable() {
-		t.Errorf("%+v %+v", all[0], all[1])
 	}
 }
 
@@ -294,51 +136,10 @@ func TestSourceRanges(t *testing.T) {
 	}
 }
 
-// GW-E33: a rule with an expression that is too large is left out, wherever it is; the others stay.
-func TestCompileLarge(t *testing.T) {
-	long := strings.Repeat(".{1000}", 500)
-	r := parse[httpRoute](t, strings.ReplaceAll(`
-metadata: {name: r, namespace: shop}
-spec:
-  rules:
-  - matches: [{path: {type: RegularExpression, value: "LONG"}}]
-  - matches: [{headers: [{type: RegularExpression, name: X-A, value: "LONG"}]}]
-  - matches: [{queryParams: [{type: RegularExpression, name: q, value: "LONG"}]}]
-  - matches: [{path: {type: RegularExpression, value: "/.{1000}"}}]`, "LONG", long))
-	got := compile(r.route(), objects{}.ask)
-	if len(got.routes) != 1 || len(got.dropped) != 3 || !strings.Contains(got.dropped[2], "Dropped Rule 2: regular expression") || !strings.Contains(got.dropped[2], "is too large") {
-		t.Errorf("%v %q", got.routes, got.dropped)
-	}
-}
-
-// GW-31: a filter for CORS as the model has it.
-func TestCORS(t *testing.T) {
-	got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `
-allowOrigins: ["https://Foo.com:443", "http://foo.com:443", "https://*.bar.com", "http://*:80"]
-allowMethods: [GET, PUT]
-allowHeaders: [X-A]
-exposeHeaders: [X-B]
-allowCredentials: true
-maxAge: 60`))
-	want := &envoy.CORS{
-		Origins: []envoy.Match{
-			{Kind: envoy.Exact, Value: "https://foo.com"}, {Kind: envoy.Exact, Value: "http://foo.com:443"},
-			{Kind: envoy.Regex, Value: `https://[^:/]+\.bar\.com`}, {Kind: envoy.Regex, Value: "http://[^:/]+"},
-		},
-		Credentials: true, Methods: []string{"GET", "PUT"}, RequestHeaders: []string{"X-A"}, ResponseHeaders: []string{"X-B"}, MaxAge: 60,
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `allowOrigins: ["*"]`)); got.MaxAge != 5 || got.Credentials || got.Origins[0].Kind != envoy.Any {
-		t.Errorf("%+v", got)
-	}
-}
-
 // GW-16 and GW-20: entries of others stay, ours of other parents go, and equal ones are not written.
 func TestMergeParents(t *testing.T) {
 	now := metav1.Now()
-	ok := condition{true, "Accepted", "Accepted"}
+	ok := condition.True("Accepted", "Accepted")
 	ref := func(name string) gatewayv1.ParentReference {
 		return gatewayv1.ParentReference{Name: gatewayv1.ObjectName(name)}
 	}
@@ -361,7 +162,7 @@ func TestMergeParents(t *testing.T) {
 func TestRandomPlans(t *testing.T) {
 	r := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
 	c := objects{
-		services: map[slim.Key]bool{}, grants: map[string]bool{}, secrets: map[slim.Key]bool{}, tls: map[slim.Key]answer{},
+		services: map[slim.Key]bool{}, grants: map[string]bool{}, secrets: map[slim.Key]bool{}, tls: map[slim.Key]route.Answer{},
 		namespaces: map[string]slim.Labels{"infra": {}, "shop": {}},
 	}
 	hosts := []string{"", "a.example.com", "*.example.com", "b.example.com", "*.b.example.com"}
@@ -379,7 +180,7 @@ func TestRandomPlans(t *testing.T) {
 		return "[" + strings.Join(all, ", ") + "]"
 	}
 	generation := int64(0)
-	newRoute := func(i int) *route {
+	newRoute := func(i int) *route.Route {
 		generation++
 		section := pick("", "", "", ", sectionName: l0", ", port: 80")
 		parent := pick("name: edge, namespace: infra", "kind: ListenerSet, name: ls0, namespace: infra", "kind: ListenerSet, name: ls1, namespace: shop")
@@ -389,11 +190,11 @@ func TestRandomPlans(t *testing.T) {
 		backend := fmt.Sprintf("{name: %s, namespace: %s, port: 80}", pick("s1", "s2"), pick("infra", "shop"))
 		switch r.IntN(5) {
 		case 0:
-			return parse[grpcRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{method: {service: %s}}], backendRefs: [%s]}]}}", head, spec, pick("a", "b"), backend)).route()
+			return parse[route.GRPC](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{method: {service: %s}}], backendRefs: [%s]}]}}", head, spec, pick("a", "b"), backend)).Route()
 		case 1:
-			return parse[tlsRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{backendRefs: [%s]}]}}", head, spec, backend)).route()
+			return parse[route.TLS](t, fmt.Sprintf("{%s, spec: {%s, rules: [{backendRefs: [%s]}]}}", head, spec, backend)).Route()
 		}
-		return parse[httpRoute](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{path: {type: %s, value: %s}}], backendRefs: [%s]}]}}", head, spec, pick("PathPrefix", "Exact", "RegularExpression"), pick("/", "/a", "/a/b"), backend)).route()
+		return parse[route.HTTP](t, fmt.Sprintf("{%s, spec: {%s, rules: [{matches: [{path: {type: %s, value: %s}}], backendRefs: [%s]}]}}", head, spec, pick("PathPrefix", "Exact", "RegularExpression"), pick("/", "/a", "/a/b"), backend)).Route()
 	}
 	newGateway := func(generation int) *gateway {
 		allowed := pick("{from: All}", "{from: Same}", "{from: Selector, selector: {matchLabels: {team: a}}}", "{from: None}", "{from: All}")
@@ -406,7 +207,7 @@ func TestRandomPlans(t *testing.T) {
 	}
 	g := newGateway(1)
 	sets := []*listenerSet{newSet(0), newSet(1), newSet(2)}
-	routes := make([]*route, 8)
+	routes := make([]*route.Route, 8)
 	for i := range routes {
 		routes[i] = newRoute(i)
 	}
@@ -422,7 +223,7 @@ func TestRandomPlans(t *testing.T) {
 		case 7:
 			key := slim.Key{Namespace: pick("infra", "shop"), Name: pick("s1", "s2")}
 			tls := &envoy.UpstreamTLS{ServerName: pick("a.example.com", "b.example.com"), Authority: envoy.Name{Namespace: key.Namespace, Name: "ca"}}
-			c.tls[key] = []answer{{}, {exists: true}, {exists: true, ok: true, tls: tls}}[r.IntN(3)]
+			c.tls[key] = []route.Answer{{}, {Exists: true}, {Exists: true, OK: true, TLS: tls}}[r.IntN(3)]
 		case 0:
 			g = newGateway(n + 2)
 		case 1:
@@ -450,7 +251,7 @@ func TestRandomPlans(t *testing.T) {
 		some = some[:len(some)-r.IntN(2)]
 		one := r.IntN(8) == 0 != kept.oneListener
 		kept.oneListener, options.PerPort = one, !one
-		keptPlan, newPlan := kept.plan(g, some, shuffled, c.ask), (&planner{oneListener: one}).plan(g, some, routes, c.ask)
+		keptPlan, newPlan := kept.plan(g, some, shuffled, c.lookup), (&planner{oneListener: one}).plan(g, some, routes, c.lookup)
 		got, err := translator.Translate(keptPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
@@ -483,7 +284,7 @@ func TestRandomPlans(t *testing.T) {
 			if !c.services[slim.Key{Namespace: parts[0], Name: parts[1]}] {
 				t.Fatalf("step %d: a cluster of a Service that does not exist: %s", n, name)
 			}
-			if is := c.tls[slim.Key{Namespace: parts[0], Name: parts[1]}]; len(parts) == 4 && !is.ok {
+			if is := c.tls[slim.Key{Namespace: parts[0], Name: parts[1]}]; len(parts) == 4 && !is.OK {
 				t.Fatalf("step %d: a cluster with TLS that no policy asks for: %s", n, name)
 			}
 		}
@@ -491,7 +292,7 @@ func TestRandomPlans(t *testing.T) {
 			for _, v := range table.VirtualHosts {
 				for _, r := range v.Routes {
 					parts := strings.Split(r.GetRoute().GetCluster(), ":")
-					if len(parts) == 3 && c.tls[slim.Key{Namespace: parts[0], Name: parts[1]}].exists {
+					if len(parts) == 3 && c.tls[slim.Key{Namespace: parts[0], Name: parts[1]}].Exists {
 						t.Fatalf("step %d: %s is spoken to without TLS against its policy", n, r.GetRoute().GetCluster())
 					}
 				}
@@ -505,10 +306,10 @@ func TestPorts(t *testing.T) {
 	c := objects{services: map[slim.Key]bool{{Namespace: "infra", Name: "s1"}: true, {Namespace: "infra", Name: "s2"}: true}}
 	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [
 		{name: a, port: 80, protocol: HTTP, hostname: foo.com}, {name: b, port: 8080, protocol: HTTP, hostname: foo.com}, {name: c, port: 8080, protocol: HTTP, hostname: bar.com}]}}`)
-	routeAt := func(port, backend string) *route {
-		return parse[httpRoute](t, fmt.Sprintf(`{metadata: {name: at-%s, namespace: infra}, spec: {parentRefs: [{name: edge, %s}], rules: [{backendRefs: [{name: %s, port: 80}]}]}}`, backend, port, backend)).route()
+	routeAt := func(port, backend string) *route.Route {
+		return parse[route.HTTP](t, fmt.Sprintf(`{metadata: {name: at-%s, namespace: infra}, spec: {parentRefs: [{name: edge, %s}], rules: [{backendRefs: [{name: %s, port: 80}]}]}}`, backend, port, backend)).Route()
 	}
-	plan := new(planner).plan(g, nil, []*route{routeAt("port: 80", "s1"), routeAt("sectionName: b", "s2")}, c.ask)
+	plan := new(planner).plan(g, nil, []*route.Route{routeAt("port: 80", "s1"), routeAt("sectionName: b", "s2")}, c.lookup)
 	result, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, FirstWins: true, PortHosts: true})
 	if err != nil {
 		t.Fatal(err)
@@ -533,8 +334,8 @@ func TestPorts(t *testing.T) {
 // GW-33: parameters of a Gateway are not supported, whatever they are.
 func TestParametersOfGateways(t *testing.T) {
 	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [{name: a, port: 80, protocol: HTTP}], infrastructure: {parametersRef: {group: x, kind: Y, name: z}}}}`)
-	r := new(planner).plan(g, nil, nil, objects{}.ask).result(g, outcome{})
-	if r.accepted.ok || r.accepted.reason != string(gatewayv1.GatewayReasonInvalidParameters) || r.programmed.ok {
+	r := new(planner).plan(g, nil, nil, objects{}.lookup).result(g, outcome{})
+	if r.accepted.OK || r.accepted.Reason != string(gatewayv1.GatewayReasonInvalidParameters) || r.programmed.OK {
 		t.Errorf("%+v", r)
 	}
 }

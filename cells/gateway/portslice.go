@@ -22,6 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -77,7 +79,7 @@ var (
 
 	slicesByService = stream.NewIndex("service", func(s *backendSlice, add func(slim.Key)) { add(s.service()) })
 	slicesByGateway = stream.NewIndex("gateway", func(s *portSlice, add func(slim.Key)) {
-		if s.Controller.Kind() == kindGateway {
+		if s.Controller.Kind() == route.KindGateway {
 			add(slim.Key{Namespace: s.Namespace.String(), Name: s.Controller.Name()})
 		}
 	})
@@ -89,8 +91,8 @@ func (s *backendSlice) service() slim.Key {
 
 // portTo is a backend that a port of the Service of a Gateway leads to.
 type portTo struct {
-	at protocolPort
-	portBackend
+	at listener.ProtocolPort
+	route.PortBackend
 }
 
 // portPlan plans the EndpointSlices of a Gateway.
@@ -98,15 +100,15 @@ type portPlan struct {
 	gateway  *gateway
 	backends []portTo
 	// portName is the name of a port of a Service; ok is false if it has none of that number and protocol.
-	portName func(slim.Key, protocolPort) (name string, ok bool)
+	portName func(slim.Key, listener.ProtocolPort) (name string, ok bool)
 	slicesOf func(slim.Key) []*backendSlice
 	has      []*portSlice
-	kept     []protocolPort // of listeners that are not served here: what leads to them stays (GW-49)
+	kept     []listener.ProtocolPort // of listeners that are not served here: what leads to them stays (GW-49)
 }
 
 // isKept reports whether an EndpointSlice leads to a port that is not served here.
 func (p portPlan) isKept(s *portSlice) bool {
-	return slices.ContainsFunc(p.kept, func(at protocolPort) bool {
+	return slices.ContainsFunc(p.kept, func(at listener.ProtocolPort) bool {
 		return slices.ContainsFunc(s.Ports, func(port discoveryv1.EndpointPort) bool { return name(port.Name) == servicePort(at).Name })
 	})
 }
@@ -114,14 +116,14 @@ func (p portPlan) isKept(s *portSlice) bool {
 // sliceKey is what there is one EndpointSlice for.
 type sliceKey struct {
 	service slim.Key
-	port    protocolPort // of that
+	port    listener.ProtocolPort // of that
 	family  discoveryv1.AddressType
 	number  int32 // at the endpoints; 0 for those of a Service without any
 }
 
 // name is that of the EndpointSlice, as the original has it. Where endpoints have several numbers for a port, the others have theirs in it.
 func (k sliceKey) name(service string, first bool) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s|%d|%s", k.service.Namespace, k.service.Name, k.port.port, k.port.protocol))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s|%d|%s", k.service.Namespace, k.service.Name, k.port.Port, k.port.Protocol))
 	name := fmt.Sprintf("%s-%x-%s", service, sum[:4], strings.ToLower(string(k.family)))
 	if !first {
 		name += "-" + strconv.Itoa(int(k.number))
@@ -152,10 +154,10 @@ func (p portPlan) desired() map[string]*discoveryv1.EndpointSlice {
 // numbers are the EndpointSlices for a backend in a family: one for each number that the port has at endpoints, or the one that is there,
 // without endpoints.
 func (p portPlan) numbers(to portTo, family discoveryv1.AddressType) (keys []sliceKey) {
-	key := sliceKey{service: to.service, port: protocolPort{to.at.protocol, to.port}, family: family}
-	portName, exists := p.portName(to.service, key.port)
+	key := sliceKey{service: to.Service, port: listener.ProtocolPort{Protocol: to.at.Protocol, Port: to.Port}, family: family}
+	portName, exists := p.portName(to.Service, key.port)
 	if exists {
-		for _, s := range p.slicesOf(to.service) {
+		for _, s := range p.slicesOf(to.Service) {
 			if number, ok := s.number(portName, key); ok {
 				key.number = number
 				keys = append(keys, key)
@@ -180,7 +182,7 @@ func (s *backendSlice) number(portName string, key sliceKey) (number int32, ok b
 		return 0, false
 	}
 	for _, port := range s.Ports {
-		if port.Port != nil && name(port.Name) == portName && protocolOf(port.Protocol) == key.port.protocol {
+		if port.Port != nil && name(port.Name) == portName && protocolOf(port.Protocol) == key.port.Protocol {
 			return *port.Port, true
 		}
 	}
@@ -206,10 +208,10 @@ func (p portPlan) newSlice(sliceName string, to portTo, key sliceKey) *discovery
 	g := p.gateway
 	labels, annotations := metadataOf(g)
 	labels[discoveryv1.LabelServiceName], labels[discoveryv1.LabelManagedBy] = serviceKey(g.Key()).Name, portSliceManager
-	annotations[backendAnnotation] = to.service.Namespace + "/" + to.service.Name
-	annotations[portAnnotation] = strconv.Itoa(int(to.port))
-	if to.weight != nil {
-		annotations[weightAnnotation] = strconv.Itoa(min(int(*to.weight), math.MaxUint16))
+	annotations[backendAnnotation] = to.Service.Namespace + "/" + to.Service.Name
+	annotations[portAnnotation] = strconv.Itoa(int(to.Port))
+	if to.Weight != nil {
+		annotations[weightAnnotation] = strconv.Itoa(min(int(*to.Weight), math.MaxUint16))
 	}
 	return &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Namespace: g.Namespace.String(), Name: sliceName, Labels: labels, Annotations: annotations, OwnerReferences: []metav1.OwnerReference{*ownerOf(g)}},
@@ -243,14 +245,14 @@ func (p portPlan) endpoints(key sliceKey) (all []discoveryv1.Endpoint) {
 }
 
 // addPort has a port of the Service of the Gateway lead to a number at the endpoints.
-func addPort(to *discoveryv1.EndpointSlice, at protocolPort, number int32) {
+func addPort(to *discoveryv1.EndpointSlice, at listener.ProtocolPort, number int32) {
 	portName := servicePort(at).Name
 	if slices.ContainsFunc(to.Ports, func(p discoveryv1.EndpointPort) bool { return name(p.Name) == portName }) {
 		return
 	}
-	port := discoveryv1.EndpointPort{Name: &portName, Protocol: &at.protocol, Port: &number}
+	port := discoveryv1.EndpointPort{Name: &portName, Protocol: &at.Protocol, Port: &number}
 	if number == 0 {
-		port.Port = new(at.port)
+		port.Port = new(at.Port)
 	}
 	to.Ports = append(to.Ports, port)
 }
@@ -286,7 +288,7 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 			return nil
 		}
 	}
-	if has == nil || slices.ContainsFunc(plan.backends, func(to portTo) bool { return hidesIn(of, to.service.Namespace) }) {
+	if has == nil || slices.ContainsFunc(plan.backends, func(to portTo) bool { return hidesIn(of, to.Service.Namespace) }) {
 		return nil
 	}
 	p := portPlan{gateway: g, backends: plan.backends, kept: unserved(plan.listeners), portName: c.portName, slicesOf: func(key slim.Key) (all []*backendSlice) {
@@ -312,13 +314,13 @@ func hidesIn(s *stream.Store[backendSlice], namespace string) bool {
 }
 
 // portName is the name of a port of a Service.
-func (c *controller) portName(of slim.Key, port protocolPort) (name string, ok bool) {
+func (c *controller) portName(of slim.Key, port listener.ProtocolPort) (name string, ok bool) {
 	s, exists := c.services.Get(of)
 	if !exists {
 		return "", false
 	}
 	for _, p := range s.Spec.Ports {
-		if p.Port == port.port && p.Protocol.String() == string(port.protocol) {
+		if p.Port == port.Port && p.Protocol.String() == string(port.Protocol) {
 			return p.Name.String(), true
 		}
 	}
@@ -395,10 +397,10 @@ func (c *controller) updatePort(ctx context.Context, is *portSlice, want *discov
 // backendChanged is the Gateways of the routes that have the Service of an EndpointSlice as a backend.
 func (c *controller) backendChanged(ch stream.Change[backendSlice]) (keys []slim.Key) {
 	of := ch.Object.service()
-	all := slices.Concat(c.routes(routesByTarget, keyOf(kindService, of)), c.routes(routesByTarget, anyImport))
+	all := slices.Concat(c.routes(routesByTarget, route.KeyOf(route.KindService, of)), c.routes(routesByTarget, route.AnyImport))
 	for _, r := range all {
-		if !r.isHTTP() && r.kind != kindTLS {
-			keys = append(keys, c.plannersOf(r.parentKeys())...)
+		if !r.IsHTTP() && r.Kind != route.KindTLS {
+			keys = append(keys, c.plannersOf(r.ParentKeys())...)
 		}
 	}
 	return keys
@@ -406,7 +408,7 @@ func (c *controller) backendChanged(ch stream.Change[backendSlice]) (keys []slim
 
 // portSliceChanged is the Gateway of an EndpointSlice.
 func (c *controller) portSliceChanged(ch stream.Change[portSlice]) (keys []slim.Key) {
-	if owner := ch.Object.Controller; owner.Kind() == kindGateway {
+	if owner := ch.Object.Controller; owner.Kind() == route.KindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
 	}
 	return keys

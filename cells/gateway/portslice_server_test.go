@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -72,7 +73,7 @@ func TestPortRoutes(t *testing.T) {
 	w.backendService("web", corev1.ProtocolTCP, 9000, "10.0.1.8", "10.0.1.7")
 	w.backendService("names", corev1.ProtocolUDP, 53, "10.0.2.1")
 	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: tcp, port: 9000, protocol: TCP}, {name: dns, port: 53, protocol: UDP}, {name: dnst, port: 53, protocol: TCP}"))
-	w.apply(tcpRoutes.Resource(), portRoute(kindTCP, "older", "tcp", "{name: web, port: 9000}"))
+	w.apply(tcpRoutes.Resource(), portRoute(route.KindTCP, "older", "tcp", "{name: web, port: 9000}"))
 	o := w.start()
 	webSlice := "cilium-gateway-edge-" + sumOf(w.Namespace+"/web|9000|TCP") + "-ipv4"
 	namesSlice := "cilium-gateway-edge-" + sumOf(w.Namespace+"/names|53|UDP") + "-ipv4"
@@ -92,7 +93,7 @@ func TestPortRoutes(t *testing.T) {
 	if w.config("cilium-gateway-edge") != nil {
 		t.Error("there is a CiliumEnvoyConfig")
 	}
-	w.apply(udpRoutes.Resource(), portRoute(kindUDP, "dns", "dns", "{name: names, port: 53, weight: 0}"))
+	w.apply(udpRoutes.Resource(), portRoute(route.KindUDP, "dns", "dns", "{name: names, port: 53, weight: 0}"))
 	names := namesSlice + " port-53-udp=54/UDP 10.0.2.1 names:53 weight 0"
 	both := func(all ...string) string { slices.Sort(all); return strings.Join(all, "; ") }
 	w.await("26: both", both(web, names), func() string { return w.slicesOf("edge") })
@@ -105,7 +106,7 @@ func TestPortRoutes(t *testing.T) {
 	w.must(err)
 	web = webSlice + " port-9000=9001/TCP 10.0.1.8 web:9000 weight 1"
 	w.await("27: the endpoints change", both(web, names), func() string { return w.slicesOf("edge") })
-	w.apply(tcpRoutes.Resource(), portRoute(kindTCP, "younger", "tcp", "{name: v1, port: 80}"))
+	w.apply(tcpRoutes.Resource(), portRoute(route.KindTCP, "younger", "tcp", "{name: v1, port: 80}"))
 	w.awaitAccepted(tcpRoutes.Resource(), "younger", "True Accepted: Accepted TCPRoute")
 	w.await("27: the older route has the port", both(web, names), func() string { return w.slicesOf("edge") })
 
@@ -145,7 +146,7 @@ func TestPortRoutesWithoutDefinitions(t *testing.T) {
 	g := w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}, {name: tcp, port: 9000, protocol: TCP}"))
 	slice, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "cilium-gateway-edge-12345678-ipv4", OwnerReferences: []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: kindGateway, Name: "edge", UID: g.GetUID(), Controller: new(true)}},
+			Name: "cilium-gateway-edge-12345678-ipv4", OwnerReferences: []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: route.KindGateway, Name: "edge", UID: g.GetUID(), Controller: new(true)}},
 			Labels: map[string]string{discoveryv1.LabelServiceName: "cilium-gateway-edge", discoveryv1.LabelManagedBy: portSliceManager, gatewayLabel: "edge"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("port-9000"), Port: new(int32(9001)), Protocol: new(corev1.ProtocolTCP)}},

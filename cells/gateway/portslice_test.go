@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -36,11 +38,11 @@ func TestPortSlices(t *testing.T) {
 	p := portPlan{
 		gateway: parse[gateway](t, "{metadata: {name: l4, namespace: infra, uid: u}}"),
 		backends: []portTo{
-			{protocolPort{corev1.ProtocolTCP, 9000}, portBackend{web, 9000, new(int32(70000))}},
-			{protocolPort{corev1.ProtocolTCP, 9100}, portBackend{web, 9000, nil}},
-			{protocolPort{corev1.ProtocolTCP, 9100}, portBackend{slim.Key{Namespace: "infra", Name: "none"}, 80, nil}},
+			{listener.ProtocolPort{Protocol: corev1.ProtocolTCP, Port: 9000}, route.PortBackend{Service: web, Port: 9000, Weight: new(int32(70000))}},
+			{listener.ProtocolPort{Protocol: corev1.ProtocolTCP, Port: 9100}, route.PortBackend{Service: web, Port: 9000}},
+			{listener.ProtocolPort{Protocol: corev1.ProtocolTCP, Port: 9100}, route.PortBackend{Service: slim.Key{Namespace: "infra", Name: "none"}, Port: 80}},
 		},
-		portName: func(of slim.Key, at protocolPort) (string, bool) { return "in", of == web && at.port == 9000 },
+		portName: func(of slim.Key, at listener.ProtocolPort) (string, bool) { return "in", of == web && at.Port == 9000 },
 		slicesOf: func(of slim.Key) []*backendSlice {
 			return []*backendSlice{slice("IPv4", 9001, "10.0.1.8"), slice("IPv4", 9001, "10.0.1.7", "10.0.1.8"), slice("IPv4", 9002, "10.0.1.9"), slice("IPv6", 9001, "fd00::1"), slice("FQDN", 9001, "a.test")}
 		},

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -73,10 +74,10 @@ func (s knownSets) get(key slim.Key) (set *listenerSet, known bool) {
 }
 
 // hidesOneOf reports whether there is a ListenerSet of which nothing could be decoded, and which may be of a Gateway.
-func (s knownSets) hidesOneOf(g *gateway, ask asker) bool {
+func (s knownSets) hidesOneOf(g *gateway, lookup route.Lookup) bool {
 	return s.store != nil && slices.ContainsFunc(s.store.Unreadable(), func(key slim.Key) bool {
 		_, known := s.store.Get(key)
-		return !known && g.allowsSets(key.Namespace, ask)
+		return !known && g.allowsSets(key.Namespace, lookup)
 	})
 }
 
@@ -143,7 +144,7 @@ func (c *controller) reconcileListenerSet(ctx context.Context, of slim.Key) (rec
 	if !resetStatus(s.Status.DeepCopy(), why, now) {
 		return reconcile.Result{Reason: noParent}, nil
 	}
-	return reconcile.Result{Reason: noParent}, modifyStatus(ctx, c.Client, statusRef(listenerSets.Resource(), &s.objectMeta), func(to *gatewayv1.ListenerSetStatus) {
+	return reconcile.Result{Reason: noParent}, modifyStatus(ctx, c.Client, statusRef(listenerSets.Resource(), &s.ObjectMeta), func(to *gatewayv1.ListenerSetStatus) {
 		resetStatus(to, why, now)
 	})
 }

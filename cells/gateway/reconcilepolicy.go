@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -74,43 +76,43 @@ func (c *controller) policiesIn(index *stream.Index[tlsPolicy, slim.Key], key sl
 	return slices.Collect(stream.ByIndex(store, index, key))
 }
 
-// tlsPolicies are those of the cluster, for an asker.
-func (c *controller) tlsPolicies(ask asker) tlsPolicies {
+// tlsPolicies are those of the cluster, for a lookup.
+func (c *controller) tlsPolicies(lookup route.Lookup) tlsPolicies {
 	return tlsPolicies{
 		of: func(service slim.Key) []*tlsPolicy { return c.policiesIn(policiesByService, service) },
 		hasPort: func(service slim.Key, port string) bool {
 			s, exists := c.services.Get(service)
 			return !exists && c.services.Hides(service) || exists && slices.ContainsFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Name.String() == port })
 		},
-		authority: func(of slim.Key) answer { return ask(question{about: aboutAuthority, key: of}) },
+		authority: func(of slim.Key) route.Answer { return lookup(route.Query{About: route.AboutAuthority, Key: of}) },
 	}
 }
 
 // askTLS answers how a port of a Service is spoken to. That of a Service that cannot be decoded is not, if there is a policy: it may
 // be for the port.
-func (c *controller) askTLS(q question, ask asker) answer {
-	if len(c.policiesIn(policiesByService, q.key)) == 0 {
-		return answer{}
+func (c *controller) askTLS(q route.Query, lookup route.Lookup) route.Answer {
+	if len(c.policiesIn(policiesByService, q.Key)) == 0 {
+		return route.Answer{}
 	}
-	s, exists := c.services.Get(q.key)
+	s, exists := c.services.Get(q.Key)
 	if !exists {
-		return answer{exists: true}
+		return route.Answer{Exists: true}
 	}
 	name := ""
-	if i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Port == q.port }); i >= 0 {
+	if i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Port == q.Port }); i >= 0 {
 		name = s.Spec.Ports[i].Name.String()
 	}
-	return c.tlsPolicies(ask).at(q.key, name)
+	return c.tlsPolicies(lookup).at(q.Key, name)
 }
 
-func (c *controller) askAuthority(q question, key slim.Key, waiting *bool) answer {
+func (c *controller) askAuthority(q route.Query, key slim.Key, waiting *bool) route.Answer {
 	known := c.configMaps.Need(key)
 	if known == nil {
 		*waiting = true
-		return answer{}
+		return route.Answer{}
 	}
-	m, exists := known.Get(q.key)
-	return answer{exists: exists, ok: exists && m.isAuthority()}
+	m, exists := known.Get(q.Key)
+	return route.Answer{Exists: exists, OK: exists && m.isAuthority()}
 }
 
 // reconcilePolicy writes the status of a BackendTLSPolicy.
@@ -147,12 +149,12 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	}
 	waiting := false
-	ask := c.asker(key, &waiting)
-	found := c.parents(sets).ancestors(p.services(), c.routesTo(p.services()), ask)
+	lookup := c.lookup(key, &waiting)
+	found := c.parents(sets).ancestors(p.services(), c.routesTo(p.services()), lookup)
 	if len(found.found) == 0 && !waiting && !p.hasEntry() {
 		return reconcile.Result{Reason: noAncestor}, nil
 	}
-	v := c.tlsPolicies(ask).evaluate(p)
+	v := c.tlsPolicies(lookup).evaluate(p)
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
@@ -163,9 +165,9 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 func (c *controller) writePolicyStatus(ctx context.Context, p *tlsPolicy, found ancestors, v policyResult) (reconcile.Result, error) {
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	var result reconcile.Result
-	for _, said := range []condition{v.resolved, v.accepted} {
-		if !said.ok {
-			result.Reason = fmt.Sprintf("not served as it asks for: %s: %s", said.reason, said.message)
+	for _, said := range []condition.Condition{v.resolved, v.accepted} {
+		if !said.OK {
+			result.Reason = fmt.Sprintf("not served as it asks for: %s: %s", said.Reason, said.Message)
 		}
 	}
 	if _, changed := mergeAncestors(p.Status.Ancestors, found, v, p.Generation, now); !changed {
@@ -178,10 +180,10 @@ func (c *controller) writePolicyStatus(ctx context.Context, p *tlsPolicy, found 
 }
 
 // routesTo are the routes that refer to Services, and those that may by a ServiceImport.
-func (c *controller) routesTo(services []slim.Key) []*route {
-	all := c.routes(routesByTarget, anyImport)
+func (c *controller) routesTo(services []slim.Key) []*route.Route {
+	all := c.routes(routesByTarget, route.AnyImport)
 	for _, s := range services {
-		all = append(all, c.routes(routesByTarget, keyOf(kindService, s))...)
+		all = append(all, c.routes(routesByTarget, route.KeyOf(route.KindService, s))...)
 	}
 	return all
 }
@@ -189,9 +191,9 @@ func (c *controller) routesTo(services []slim.Key) []*route {
 // policyChanged is the BackendTLSPolicy, and if more than its status has changed, the others of its Services before and after, and
 // the parents of the routes that refer to them.
 func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
-	id := keyOf(kindTLSPolicy, ch.Key)
+	id := route.KeyOf(kindTLSPolicy, ch.Key)
 	keys := []slim.Key{id}
-	if !c.seen.changed(id, ch.Kind, &ch.Object.objectMeta) {
+	if !c.seen.changed(id, ch.Kind, &ch.Object.ObjectMeta) {
 		return keys
 	}
 	services := slices.Concat(c.seen.targets[id], ch.Object.services())
@@ -202,7 +204,7 @@ func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
 		keys = append(keys, policyKeys(c.policiesIn(policiesByService, s))...)
 	}
 	for _, r := range c.routesTo(services) {
-		keys = append(keys, r.parentKeys()...)
+		keys = append(keys, r.ParentKeys()...)
 	}
 	return keys
 }
@@ -210,9 +212,9 @@ func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
 // configMapChanged is the BackendTLSPolicies that refer to a ConfigMap, and the parents of the routes that refer to their Services.
 func (c *controller) configMapChanged(ch stream.Change[configMap]) (keys []slim.Key) {
 	for _, p := range c.policiesIn(policiesByAuthority, ch.Key) {
-		keys = append(keys, keyOf(kindTLSPolicy, p.Key()))
+		keys = append(keys, route.KeyOf(kindTLSPolicy, p.Key()))
 		for _, r := range c.routesTo(p.services()) {
-			keys = append(keys, r.parentKeys()...)
+			keys = append(keys, r.ParentKeys()...)
 		}
 	}
 	return keys
@@ -220,7 +222,7 @@ func (c *controller) configMapChanged(ch stream.Change[configMap]) (keys []slim.
 
 func policyKeys(all []*tlsPolicy) (keys []slim.Key) {
 	for _, p := range all {
-		keys = append(keys, keyOf(kindTLSPolicy, p.Key()))
+		keys = append(keys, route.KeyOf(kindTLSPolicy, p.Key()))
 	}
 	return keys
 }
@@ -240,10 +242,10 @@ func (c *controller) policiesOf(targets []slim.Key) (keys []slim.Key) {
 		return nil
 	}
 	for _, target := range targets {
-		if target == anyImport {
+		if target == route.AnyImport {
 			return c.allPolicies()
 		}
-		if name, ok := strings.CutPrefix(target.Name, kindService+"/"); ok {
+		if name, ok := strings.CutPrefix(target.Name, route.KindService+"/"); ok {
 			keys = append(keys, policyKeys(c.policiesIn(policiesByService, slim.Key{Namespace: target.Namespace, Name: name}))...)
 		}
 	}
@@ -251,12 +253,12 @@ func (c *controller) policiesOf(targets []slim.Key) (keys []slim.Key) {
 }
 
 // policiesTo is the BackendTLSPolicies of the backends of routes.
-func (c *controller) policiesTo(routes []*route) (keys []slim.Key) {
+func (c *controller) policiesTo(routes []*route.Route) (keys []slim.Key) {
 	if c.storeOfPolicies() == nil {
 		return nil
 	}
 	for _, r := range routes {
-		keys = append(keys, c.policiesOf(r.targets())...)
+		keys = append(keys, c.policiesOf(r.Targets())...)
 	}
 	return keys
 }

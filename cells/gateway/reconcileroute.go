@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -29,11 +31,11 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 		c.agents.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
-	if !r.asks() {
+	if !r.AsksServer() {
 		c.agents.Drop(key)
 	}
 	var sets knownSets
-	if r.hasListenerSet() {
+	if r.HasListenerSet() {
 		var err error
 		if sets, err = c.needListenerSets(ctx, key); err != nil {
 			return reconcile.Result{}, err
@@ -45,7 +47,7 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 		c.sets.Drop(key)
 	}
 	waiting := false
-	results := c.parents(sets).results(r, c.asker(key, &waiting))
+	results := c.parents(sets).results(r, c.lookup(key, &waiting))
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
@@ -56,11 +58,11 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 	}
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	result := sets.result(refusalOf(results))
-	if _, changed := mergeParents(r.status, results, r.Generation, now); !changed {
+	if _, changed := mergeParents(r.Status, results, r.Generation, now); !changed {
 		return result, nil
 	}
 	ref := k8s.Ref{Resource: c.resourceOf(kind), Namespace: of.Namespace, Name: of.Name, Subresource: "status", UID: r.UID.API()}
-	err := modifyStatus(ctx, c.Client, ref, func(s *routeStatus) {
+	err := modifyStatus(ctx, c.Client, ref, func(s *route.Status) {
 		s.Parents, _ = mergeParents(s.Parents, results, r.Generation, now)
 	})
 	return result, err
@@ -69,9 +71,9 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 // refusalOf is the words of the status for a route that a parent does not accept, or a backend that is not found.
 func refusalOf(all []parentResult) string {
 	for _, r := range all {
-		for _, v := range []condition{r.accepted, r.resolved} {
-			if !r.kept && !v.ok {
-				return fmt.Sprintf("not served by %s as it asks for: %s: %s", r.ref.Name, v.reason, v.message)
+		for _, v := range []condition.Condition{r.accepted, r.resolved} {
+			if !r.kept && !v.OK {
+				return fmt.Sprintf("not served by %s as it asks for: %s: %s", r.ref.Name, v.Reason, v.Message)
 			}
 		}
 	}
@@ -80,9 +82,9 @@ func refusalOf(all []parentResult) string {
 
 func (c *controller) resourceOf(kind string) schema.GroupVersionResource {
 	switch kind {
-	case kindHTTP:
+	case route.KindHTTP:
 		return httpRoutes.Resource()
-	case kindGRPC:
+	case route.KindGRPC:
 		return grpcRoutes.Resource()
 	}
 	return c.servedOf(kind).resource

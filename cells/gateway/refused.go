@@ -12,6 +12,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -19,24 +22,24 @@ import (
 // refusals are what the plans of Gateways refuse routes, for the status of these. It is safe for concurrent use.
 type refusals struct {
 	mu      sync.Mutex
-	of      map[slim.Key]map[refusedAt]condition // by Gateway that was planned
-	waiting map[slim.Key]map[slim.Key]bool       // routes by Gateway that was not yet
-	queue   map[slim.Key]bool                    // routes whose status is to be written
+	of      map[slim.Key]map[refusedAt]condition.Condition // by Gateway that was planned
+	waiting map[slim.Key]map[slim.Key]bool                 // routes by Gateway that was not yet
+	queue   map[slim.Key]bool                              // routes whose status is to be written
 	wake    chan struct{}
 }
 
 // refusedAt is a route at a listener of a Gateway or a ListenerSet.
 type refusedAt struct {
-	route, holder slim.Key
+	route, parent slim.Key
 	section       gatewayv1.SectionName
 }
 
 func newRefusals() *refusals {
-	return &refusals{of: map[slim.Key]map[refusedAt]condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
+	return &refusals{of: map[slim.Key]map[refusedAt]condition.Condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // set replaces those of a Gateway. Routes of which something else is refused than before are reconciled.
-func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition) {
+func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition.Condition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.of[gateway]
@@ -50,8 +53,8 @@ func (s *refusals) set(gateway slim.Key, now map[refusedAt]condition) {
 			s.queue[at.route] = true
 		}
 	}
-	for route := range s.waiting[gateway] {
-		s.queue[route] = true
+	for id := range s.waiting[gateway] {
+		s.queue[id] = true
 	}
 	delete(s.waiting, gateway)
 	s.of[gateway] = now
@@ -74,8 +77,8 @@ func (s *refusals) forget(gateway slim.Key) {
 func (s *refusals) enqueue(routes []slim.Key) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, route := range routes {
-		s.queue[route] = true
+	for _, id := range routes {
+		s.queue[id] = true
 	}
 	s.notify()
 }
@@ -92,7 +95,7 @@ func (s *refusals) notify() {
 }
 
 // at is why a listener does not serve a route. planned is false before the Gateway was planned; the route is reconciled then.
-func (s *refusals) at(gateway slim.Key, at refusedAt) (why condition, refused, planned bool) {
+func (s *refusals) at(gateway slim.Key, at refusedAt) (why condition.Condition, refused, planned bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, planned := s.of[gateway]
@@ -118,8 +121,8 @@ func (s *refusals) follow(ctx context.Context, enqueue reconcile.Enqueue) {
 		routes := s.queue
 		s.queue = map[slim.Key]bool{}
 		s.mu.Unlock()
-		for route := range routes {
-			enqueue(route)
+		for id := range routes {
+			enqueue(id)
 		}
 	}
 }
@@ -136,33 +139,33 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 		return
 	}
 	s.published = plan.assembly
-	now := map[refusedAt]condition{}
+	now := map[refusedAt]condition.Condition{}
 	owners, sharers := map[slim.Key]*meeting{}, map[slim.Key]*meeting{}
 	for id, byListener := range plan.refused {
 		r := s.planner.routes[id].of
-		said := wasRefused(r.status)
+		said := wasRefused(r.Status)
 		for l, why := range byListener {
-			now[refusedAt{id, l.holder, l.of.Name}] = why.condition
+			now[refusedAt{id, l.Parent, l.Of.Name}] = why.Condition
 			switch {
 			case said:
-			case why.reason == leftOut:
-				c.Events.Warning(referenceTo(r), "LeftOut", why.message)
+			case why.Reason == leftOut:
+				c.Events.Warning(referenceTo(r), "LeftOut", why.Message)
 				said = true // it is so at all listeners
-			case why.by != nil:
-				c.Events.Warning(referenceTo(r), "HostOfAnother", why.message)
-				meet(owners, why.by, r)
+			case why.By != nil:
+				c.Events.Warning(referenceTo(r), "HostOfAnother", why.Message)
+				meet(owners, why.By, r)
 			}
 		}
 	}
 	for _, set := range plan.sets {
 		if why := set.leftOut(); why != nil && !set.showsLeftOut() {
-			c.Events.Warning(set.of.reference(), "LeftOut", why.message)
+			c.Events.Warning(set.of.reference(), "LeftOut", why.Message)
 		}
 	}
 	c.refused.set(g.Key(), now)
 	for _, shared := range plan.shared {
-		if len(shared.younger.status) == 0 { // it is new
-			meet(sharers, shared.oldest, shared.younger)
+		if len(shared.Younger.Status) == 0 { // it is new
+			meet(sharers, shared.Oldest, shared.Younger)
 		}
 	}
 	for _, m := range owners {
@@ -175,17 +178,17 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 
 // meeting is routes that ask for what another one has.
 type meeting struct {
-	of  *route
+	of  *route.Route
 	ids []string
 }
 
-func meet(all map[slim.Key]*meeting, of, other *route) {
-	m := all[of.id()]
+func meet(all map[slim.Key]*meeting, of, other *route.Route) {
+	m := all[of.ID()]
 	if m == nil {
 		m = &meeting{of: of}
-		all[of.id()] = m
+		all[of.ID()] = m
 	}
-	if id := other.kind + " " + other.name().String(); !slices.Contains(m.ids, id) {
+	if id := other.Kind + " " + other.Source().String(); !slices.Contains(m.ids, id) {
 		m.ids = append(m.ids, id)
 	}
 }
@@ -199,8 +202,8 @@ func (m *meeting) text() string {
 	return fmt.Sprintf("%s, and %d more", first, len(m.ids)-1)
 }
 
-func referenceTo(r *route) corev1.ObjectReference {
-	return corev1.ObjectReference{APIVersion: api.String(), Kind: r.kind, Namespace: r.Namespace.String(), Name: r.Name, UID: r.UID.API()}
+func referenceTo(r *route.Route) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: api.String(), Kind: r.Kind, Namespace: r.Namespace.String(), Name: r.Name, UID: r.UID.API()}
 }
 
 // wasRefused reports whether a status says that a host or a port is another's, or that the route is left out.
@@ -211,7 +214,7 @@ func wasRefused(status []gatewayv1.RouteParentStatus) bool {
 // hasRefusal reports whether an entry of a status does.
 func hasRefusal(s gatewayv1.RouteParentStatus) bool {
 	for _, c := range s.Conditions {
-		if c.Type == string(gatewayv1.RouteConditionAccepted) && slices.Contains([]string{hostConflict, portsNotApart, leftOut}, c.Reason) {
+		if c.Type == string(gatewayv1.RouteConditionAccepted) && slices.Contains([]string{listener.HostConflict, listener.PortsNotApart, leftOut}, c.Reason) {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/domain/envoy/refusetest"
@@ -228,13 +229,13 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 	dropped := 0
 	for range n {
 		const meta = "{metadata: {name: %s, namespace: shop, uid: %s}, spec: {parentRefs: [{name: edge}]}}"
-		web := parse[httpRoute](t, fmt.Sprintf(meta, "web", "web"))
-		calls := parse[grpcRoute](t, fmt.Sprintf(meta, "calls", "calls"))
+		web := parse[route.HTTP](t, fmt.Sprintf(meta, "web", "web"))
+		calls := parse[route.GRPC](t, fmt.Sprintf(meta, "calls", "calls"))
 		for i := range rules / 2 {
 			web.Spec.Rules = append(web.Spec.Rules, h.httpRule(i))
 			calls.Spec.Rules = append(calls.Spec.Rules, h.grpcRule(rules/2+i))
 		}
-		plan := new(planner).plan(g, nil, []*route{web.route(), calls.route()}, c.ask)
+		plan := new(planner).plan(g, nil, []*route.Route{web.Route(), calls.Route()}, c.lookup)
 		tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true, PortHosts: true})
 		if err != nil {
 			t.Fatal(err)
@@ -246,7 +247,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 		if len(tr.Problems) > 0 {
 			t.Fatalf("what the translation leaves out is in no status: %v", tr.Problems)
 		}
-		for offset, all := range map[int][]string{0: compile(web.route(), c.ask).dropped, rules / 2: compile(calls.route(), c.ask).dropped} {
+		for offset, all := range map[int][]string{0: route.Compile(web.Route(), c.lookup).Dropped, rules / 2: route.Compile(calls.Route(), c.lookup).Dropped} {
 			dropped += len(all)
 			for i := range rules / 2 {
 				isDropped := slices.ContainsFunc(all, func(why string) bool { return strings.HasPrefix(why, fmt.Sprintf("Dropped Rule %d: ", i)) })
@@ -254,7 +255,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 			}
 		}
 		if t.Failed() {
-			t.Fatalf("%q", compile(web.route(), c.ask).dropped)
+			t.Fatalf("%q", route.Compile(web.Route(), c.lookup).Dropped)
 		}
 	}
 	if most := n * rules; dropped < most/5 || dropped > most*4/5 {

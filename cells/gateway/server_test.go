@@ -19,6 +19,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
@@ -313,7 +314,7 @@ spec: {parentRefs: [{name: edge}], %srules: [{backendRefs: [{name: %s, port: 80}
 
 // portFeatures are what classes of the test lack: routes of TCP and UDP have no definition there.
 func portFeatures(withPolicies bool) map[string]bool {
-	absent := map[string]bool{kindTCP: true, kindUDP: true}
+	absent := map[string]bool{route.KindTCP: true, route.KindUDP: true}
 	for _, name := range policyFeatures {
 		absent[name] = !withPolicies
 	}

@@ -9,11 +9,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 )
 
 // gatewayResult is what the status of a Gateway says, beside its listeners.
 type gatewayResult struct {
-	accepted, programmed condition
+	accepted, programmed condition.Condition
 	addresses            []gatewayv1.GatewayStatusAddress
 }
 
@@ -33,40 +36,40 @@ type outcome struct {
 // result decides about the conditions and addresses of a Gateway.
 func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 	r := gatewayResult{
-		accepted:   condition{true, string(gatewayv1.GatewayReasonAccepted), "Gateway successfully scheduled"},
-		programmed: condition{true, string(gatewayv1.GatewayReasonProgrammed), "Gateway Programmed"},
+		accepted:   condition.True(gatewayv1.GatewayReasonAccepted, "Gateway successfully scheduled"),
+		programmed: condition.True(gatewayv1.GatewayReasonProgrammed, "Gateway Programmed"),
 	}
 	if r.addresses = o.addresses; !o.atNodes && o.service != nil {
 		r.addresses = addressesOf(o.service)
 	}
 	notValid := string(gatewayv1.GatewayReasonListenersNotValid)
-	isAccepted := func(l *listener) bool { return l.accepted.ok } // of the Gateway itself: those of ListenerSets are theirs to report
+	isAccepted := func(l *listener.Listener) bool { return l.Accepted.OK } // of the Gateway itself: those of ListenerSets are theirs to report
 	ips, supported := staticAddresses(g)
 	switch {
 	case g.Spec.Infrastructure != nil && g.Spec.Infrastructure.ParametersRef != nil:
-		r.accepted = condition{false, string(gatewayv1.GatewayReasonInvalidParameters), "infrastructure.parametersRef is not supported: GatewayClasses have parameters"}
-		r.programmed = condition{false, string(gatewayv1.GatewayReasonInvalid), r.accepted.message}
+		r.accepted = condition.False(gatewayv1.GatewayReasonInvalidParameters, "infrastructure.parametersRef is not supported: GatewayClasses have parameters")
+		r.programmed = condition.False(gatewayv1.GatewayReasonInvalid, r.accepted.Message)
 	case !supported:
-		r.accepted = condition{false, string(gatewayv1.GatewayReasonUnsupportedAddress), "Only addresses of type IPAddress are supported"}
+		r.accepted = condition.False(gatewayv1.GatewayReasonUnsupportedAddress, "Only addresses of type IPAddress are supported")
 		r.programmed = r.accepted
 	case !slices.ContainsFunc(p.own, isAccepted):
-		r.accepted = condition{false, notValid, "No Accepted Listeners"}
+		r.accepted = condition.False(notValid, "No Accepted Listeners")
 		r.programmed = r.accepted
 	case o.failure != "":
-		r.programmed = condition{false, string(gatewayv1.GatewayReasonNoResources), o.failure}
+		r.programmed = condition.False(gatewayv1.GatewayReasonNoResources, o.failure)
 	case !p.isProgrammable():
-		r.programmed = condition{false, notValid, "No listener can be programmed"}
+		r.programmed = condition.False(notValid, "No listener can be programmed")
 	case o.addressless && (!o.atNodes || len(r.addresses) > 0):
 	case !o.atNodes && !hasAll(r.addresses, ips):
-		r.programmed = condition{false, string(gatewayv1.GatewayReasonAddressNotUsable), "The addresses are not assigned to the Service"}
+		r.programmed = condition.False(gatewayv1.GatewayReasonAddressNotUsable, "The addresses are not assigned to the Service")
 		if len(r.addresses) == 0 {
-			r.programmed = condition{false, string(gatewayv1.GatewayReasonAddressNotAssigned), "Gateway waiting for address"}
+			r.programmed = condition.False(gatewayv1.GatewayReasonAddressNotAssigned, "Gateway waiting for address")
 		}
 	case len(r.addresses) == 0:
-		r.programmed = condition{false, string(gatewayv1.GatewayReasonAddressNotAssigned), "Gateway waiting for address"}
+		r.programmed = condition.False(gatewayv1.GatewayReasonAddressNotAssigned, "Gateway waiting for address")
 	}
-	if r.accepted.ok && slices.ContainsFunc(p.own, func(l *listener) bool { return !l.accepted.ok }) {
-		r.accepted.reason, r.accepted.message = notValid, "Some listeners are not valid"
+	if r.accepted.OK && slices.ContainsFunc(p.own, func(l *listener.Listener) bool { return !l.Accepted.OK }) {
+		r.accepted.Reason, r.accepted.Message = notValid, "Some listeners are not valid"
 	}
 	return r
 }
@@ -82,8 +85,8 @@ func hasAll(has []gatewayv1.GatewayStatusAddress, want []string) bool {
 
 // applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
 func (p *gatewayPlan) applyStatus(to *gatewayv1.GatewayStatus, r gatewayResult, generation int64, counts bool, now metav1.Time) (changed bool) {
-	changed = setCondition(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), r.accepted, generation, now)
-	changed = setCondition(&to.Conditions, string(gatewayv1.GatewayConditionProgrammed), r.programmed, generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), r.accepted, generation, now)
+	changed = condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionProgrammed), r.programmed, generation, now) || changed
 	if !slices.EqualFunc(to.Addresses, r.addresses, func(a, b gatewayv1.GatewayStatusAddress) bool { return reflect.DeepEqual(a, b) }) {
 		to.Addresses, changed = r.addresses, true
 	}
@@ -99,7 +102,7 @@ func (p *gatewayPlan) applyStatus(to *gatewayv1.GatewayStatus, r gatewayResult, 
 // attachedSets is the number of ListenerSets that are accepted.
 func (p *gatewayPlan) attachedSets(r gatewayResult) (n int32) {
 	for _, s := range p.sets {
-		if s.result(r).accepted.ok {
+		if s.result(r).accepted.OK {
 			n++
 		}
 	}
@@ -108,15 +111,15 @@ func (p *gatewayPlan) attachedSets(r gatewayResult) (n int32) {
 
 // applyListeners returns what a status says of listeners, and whether that is something else. Without counts the numbers of
 // routes stay as they are.
-func applyListeners(has []gatewayv1.ListenerStatus, all []*listener, attached map[*listener]int32, generation int64, counts bool, now metav1.Time) (merged []gatewayv1.ListenerStatus, changed bool) {
+func applyListeners(has []gatewayv1.ListenerStatus, all []*listener.Listener, attached map[*listener.Listener]int32, generation int64, counts bool, now metav1.Time) (merged []gatewayv1.ListenerStatus, changed bool) {
 	for _, l := range all {
-		s := gatewayv1.ListenerStatus{Name: l.of.Name}
-		i := slices.IndexFunc(has, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.of.Name })
+		s := gatewayv1.ListenerStatus{Name: l.Of.Name}
+		i := slices.IndexFunc(has, func(s gatewayv1.ListenerStatus) bool { return s.Name == l.Of.Name })
 		if i >= 0 {
 			s = has[i]
 			s.Conditions = slices.Clone(s.Conditions)
 		}
-		changed = l.applyStatus(&s, generation, now) || i != len(merged) || changed
+		changed = applyListener(l, &s, generation, now) || i != len(merged) || changed
 		if n := attached[l]; (counts || i < 0) && s.AttachedRoutes != n {
 			s.AttachedRoutes, changed = n, true
 		}
@@ -125,15 +128,15 @@ func applyListeners(has []gatewayv1.ListenerStatus, all []*listener, attached ma
 	return merged, changed || len(has) != len(merged)
 }
 
-// applyStatus sets what is said of a listener.
-func (l *listener) applyStatus(to *gatewayv1.ListenerStatus, generation int64, now metav1.Time) (changed bool) {
-	changed = len(to.SupportedKinds)+len(l.kinds) > 0 && !reflect.DeepEqual(to.SupportedKinds, l.kinds)
-	to.SupportedKinds = l.kinds // also without any: older definitions want a list
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.accepted, generation, now) || changed
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.programmed(), generation, now) || changed
-	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.resolved, generation, now) || changed
-	if l.conflicted == nil {
-		return removeCondition(&to.Conditions, string(gatewayv1.ListenerConditionConflicted)) || changed
+// applyListener sets what is said of a listener.
+func applyListener(l *listener.Listener, to *gatewayv1.ListenerStatus, generation int64, now metav1.Time) (changed bool) {
+	changed = len(to.SupportedKinds)+len(l.Kinds) > 0 && !reflect.DeepEqual(to.SupportedKinds, l.Kinds)
+	to.SupportedKinds = l.Kinds // also without any: older definitions want a list
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.Accepted, generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.Programmed(), generation, now) || changed
+	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.Resolved, generation, now) || changed
+	if l.Conflicted == nil {
+		return condition.Remove(&to.Conditions, string(gatewayv1.ListenerConditionConflicted)) || changed
 	}
-	return setCondition(&to.Conditions, string(gatewayv1.ListenerConditionConflicted), *l.conflicted, generation, now) || changed
+	return condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionConflicted), *l.Conflicted, generation, now) || changed
 }

@@ -19,89 +19,38 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// objectMeta is what is kept of the metadata of objects of the Gateway API.
-type objectMeta struct {
-	slim.Meta
-	Generation        int64     `json:"generation"`
-	CreationTimestamp slim.Time `json:"creationTimestamp"`
-	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
-}
-
 // class is a GatewayClass.
 type class struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.GatewayClassSpec   `json:"spec"`
-	Status     gatewayv1.GatewayClassStatus `json:"status"`
+	route.ObjectMeta `json:"metadata"`
+	Spec             gatewayv1.GatewayClassSpec   `json:"spec"`
+	Status           gatewayv1.GatewayClassStatus `json:"status"`
 }
 
 // gateway is a Gateway.
 type gateway struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.GatewaySpec   `json:"spec"`
-	Status     gatewayv1.GatewayStatus `json:"status"`
+	route.ObjectMeta `json:"metadata"`
+	Spec             gatewayv1.GatewaySpec   `json:"spec"`
+	Status           gatewayv1.GatewayStatus `json:"status"`
 }
 
 // listenerSet is a ListenerSet.
 type listenerSet struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.ListenerSetSpec   `json:"spec"`
-	Status     gatewayv1.ListenerSetStatus `json:"status"`
+	route.ObjectMeta `json:"metadata"`
+	Spec             gatewayv1.ListenerSetSpec   `json:"spec"`
+	Status           gatewayv1.ListenerSetStatus `json:"status"`
 }
-
-type httpRoute struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.HTTPRouteSpec `json:"spec"`
-	Status     routeStatus             `json:"status"`
-}
-
-type grpcRoute struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.GRPCRouteSpec `json:"spec"`
-	Status     routeStatus             `json:"status"`
-}
-
-// tlsRoute is a TLSRoute of version v1.
-type tlsRoute struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.TLSRouteSpec `json:"spec"`
-	Status     routeStatus            `json:"status"`
-}
-
-// tlsRouteAlpha is a TLSRoute of version v1alpha2, which has the same fields.
-type tlsRouteAlpha tlsRoute
-
-type tcpRoute struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.TCPRouteSpec `json:"spec"`
-	Status     routeStatus            `json:"status"`
-}
-
-type udpRoute struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.UDPRouteSpec `json:"spec"`
-	Status     routeStatus            `json:"status"`
-}
-
-// Version v1alpha2 of them has the same fields.
-type (
-	tcpRouteAlpha tcpRoute
-	udpRouteAlpha udpRoute
-)
 
 // tlsPolicy is a BackendTLSPolicy.
 type tlsPolicy struct {
-	objectMeta `json:"metadata"`
-	Spec       gatewayv1.BackendTLSPolicySpec `json:"spec"`
-	Status     gatewayv1.PolicyStatus         `json:"status"`
-}
-
-type routeStatus struct {
-	Parents []gatewayv1.RouteParentStatus `json:"parents"`
+	route.ObjectMeta `json:"metadata"`
+	Spec             gatewayv1.BackendTLSPolicySpec `json:"spec"`
+	Status           gatewayv1.PolicyStatus         `json:"status"`
 }
 
 // grant is a ReferenceGrant.
@@ -301,19 +250,16 @@ type importMeta struct {
 	Annotations slim.Subset[derivedService] `json:"annotations"`
 }
 
-// derivedAnnotation has the name of the Service of a ServiceImport.
-const derivedAnnotation = "multicluster.kubernetes.io/derived-service"
-
 type derivedService struct{}
 
 // Keep implements slim.KeyFilter.
-func (derivedService) Keep(key string) bool { return key == derivedAnnotation }
+func (derivedService) Keep(key string) bool { return key == route.DerivedAnnotation }
 
 // classConfig is a CiliumGatewayClassConfig.
 type classConfig struct {
-	objectMeta `json:"metadata"`
-	Spec       classConfigSpec   `json:"spec"`
-	Status     classConfigStatus `json:"status"`
+	route.ObjectMeta `json:"metadata"`
+	Spec             classConfigSpec   `json:"spec"`
+	Status           classConfigStatus `json:"status"`
 }
 
 type classConfigSpec struct {
@@ -348,19 +294,19 @@ var (
 
 	classes        = stream.Custom[class](api.WithResource("gatewayclasses")).OfKind("GatewayClass")
 	gateways       = stream.Custom[gateway](api.WithResource("gateways")).OfKind("Gateway")
-	listenerSets   = stream.Custom[listenerSet](api.WithResource("listenersets")).OfKind(kindListenerSet)
-	httpRoutes     = stream.Custom[httpRoute](api.WithResource("httproutes")).OfKind(kindHTTP)
-	grpcRoutes     = stream.Custom[grpcRoute](api.WithResource("grpcroutes")).OfKind(kindGRPC)
-	tlsRoutes      = stream.Custom[tlsRoute](api.WithResource("tlsroutes")).OfKind(kindTLS)
-	tlsRoutesAlpha = stream.Custom[tlsRouteAlpha](tlsRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindTLS)
-	tcpRoutes      = stream.Custom[tcpRoute](api.WithResource("tcproutes")).OfKind(kindTCP)
-	tcpRoutesAlpha = stream.Custom[tcpRouteAlpha](tcpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindTCP)
-	udpRoutes      = stream.Custom[udpRoute](api.WithResource("udproutes")).OfKind(kindUDP)
-	udpRoutesAlpha = stream.Custom[udpRouteAlpha](udpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(kindUDP)
+	listenerSets   = stream.Custom[listenerSet](api.WithResource("listenersets")).OfKind(route.KindListenerSet)
+	httpRoutes     = stream.Custom[route.HTTP](api.WithResource("httproutes")).OfKind(route.KindHTTP)
+	grpcRoutes     = stream.Custom[route.GRPC](api.WithResource("grpcroutes")).OfKind(route.KindGRPC)
+	tlsRoutes      = stream.Custom[route.TLS](api.WithResource("tlsroutes")).OfKind(route.KindTLS)
+	tlsRoutesAlpha = stream.Custom[route.TLSAlpha](tlsRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(route.KindTLS)
+	tcpRoutes      = stream.Custom[route.TCP](api.WithResource("tcproutes")).OfKind(route.KindTCP)
+	tcpRoutesAlpha = stream.Custom[route.TCPAlpha](tcpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(route.KindTCP)
+	udpRoutes      = stream.Custom[route.UDP](api.WithResource("udproutes")).OfKind(route.KindUDP)
+	udpRoutesAlpha = stream.Custom[route.UDPAlpha](udpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(route.KindUDP)
 	grants         = stream.Custom[grant](api.WithResource("referencegrants").GroupResource().WithVersion("v1beta1")).OfKind("ReferenceGrant")
 	classConfigs   = stream.Custom[classConfig](schema.GroupVersionResource{Group: "cilium.io", Version: "v2alpha1", Resource: "ciliumgatewayclassconfigs"}).OfKind(kindClassConfig)
 	tlsPolicyKind  = stream.Custom[tlsPolicy](api.WithResource("backendtlspolicies")).OfKind(kindTLSPolicy)
-	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: importGroup, Version: "v1beta1", Resource: "serviceimports"}).OfKind(kindImport)
+	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: route.ImportGroup, Version: "v1beta1", Resource: "serviceimports"}).OfKind(route.KindImport)
 	services       = stream.Core[service, corev1.Service](core.WithResource("services"))
 	nodes          = stream.Core[node, corev1.Node](core.WithResource("nodes"))
 	namespaces     = stream.Core[namespace, corev1.Namespace](core.WithResource("namespaces"))
@@ -374,21 +320,9 @@ var (
 	definitions    = stream.Metadata[definition](schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
 )
 
-// Kinds of objects that are referred to, or part of keys.
+// Kinds of objects that are referred to, or part of keys, beside those of package route.
 const (
-	kindHTTP        = "HTTPRoute"
-	kindGRPC        = "GRPCRoute"
-	kindTLS         = "TLSRoute"
-	kindTCP         = "TCPRoute"
-	kindUDP         = "UDPRoute"
-	kindGateway     = "Gateway"
-	kindListenerSet = "ListenerSet"
-	kindService     = "Service"
-	kindSecret      = "Secret"
-	kindImport      = "ServiceImport"
 	kindClassConfig = "CiliumGatewayClassConfig"
 	kindTLSPolicy   = "BackendTLSPolicy"
 	kindConfigMap   = "ConfigMap"
-
-	importGroup = "multicluster.x-k8s.io"
 )

@@ -9,6 +9,8 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -22,7 +24,7 @@ type tlsTarget struct {
 // targets are those of a policy, without references to something else.
 func (p *tlsPolicy) targets() (all []tlsTarget) {
 	for _, ref := range p.Spec.TargetRefs {
-		if ref.Group != "" || ref.Kind != kindService {
+		if ref.Group != "" || ref.Kind != route.KindService {
 			continue
 		}
 		t := tlsTarget{service: slim.Key{Namespace: p.Namespace.String(), Name: string(ref.Name)}}
@@ -57,7 +59,7 @@ func (p *tlsPolicy) authorities() (keys []slim.Key) {
 // winner is the policy that goes first of those with a target, nil if there is none.
 func winner(all []*tlsPolicy, of tlsTarget) (first *tlsPolicy) {
 	for _, p := range all {
-		if slices.Contains(p.targets(), of) && (first == nil || compareObjects(&p.objectMeta, &first.objectMeta) < 0) {
+		if slices.Contains(p.targets(), of) && (first == nil || route.CompareObjects(&p.ObjectMeta, &first.ObjectMeta) < 0) {
 			first = p
 		}
 	}
@@ -79,31 +81,31 @@ type tlsPolicies struct {
 	// hasPort reports whether a Service has a port of that name.
 	hasPort func(service slim.Key, port string) bool
 	// authority answers for a ConfigMap: whether it exists, and whether it has certificates of authorities.
-	authority func(slim.Key) answer
+	authority func(slim.Key) route.Answer
 }
 
 // policyResult is what becomes of a policy.
 type policyResult struct {
-	accepted, resolved condition
+	accepted, resolved condition.Condition
 	// tls is how its backends are spoken to, nil if they cannot be. It does not say whether another policy goes first.
 	tls *envoy.UpstreamTLS
 }
 
-func refusedPolicy(reason gatewayv1.PolicyConditionReason, format string, args ...any) condition {
-	return condition{false, string(reason), fmt.Sprintf(format, args...)}
+func refusedPolicy(reason gatewayv1.PolicyConditionReason, format string, args ...any) condition.Condition {
+	return condition.False(reason, fmt.Sprintf(format, args...))
 }
 
 // settings decides how the backends of a policy are spoken to.
 func (c tlsPolicies) settings(p *tlsPolicy) policyResult {
 	v := policyResult{
-		accepted: condition{true, string(gatewayv1.PolicyReasonAccepted), "Accepted BackendTLSPolicy"},
-		resolved: condition{true, string(gatewayv1.BackendTLSPolicyReasonResolvedRefs), "Resolved Refs"},
+		accepted: condition.True(gatewayv1.PolicyReasonAccepted, "Accepted BackendTLSPolicy"),
+		resolved: condition.True(gatewayv1.BackendTLSPolicyReasonResolvedRefs, "Resolved Refs"),
 	}
 	refs, valid := p.Spec.Validation.CACertificateRefs, 0
 	for _, ref := range refs {
-		if why := c.resolve(p, ref); why.ok {
+		if why := c.resolve(p, ref); why.OK {
 			valid++
-		} else if v.resolved.ok { // the first one is reported
+		} else if v.resolved.OK { // the first one is reported
 			v.resolved = why
 		}
 	}
@@ -111,11 +113,11 @@ func (c tlsPolicies) settings(p *tlsPolicy) policyResult {
 	case len(refs) == 0:
 		v.accepted = refusedPolicy(gatewayv1.PolicyReasonInvalid, "wellKnownCACertificates are not supported, since those of the proxy are not known: name a ConfigMap in caCertificateRefs")
 	case valid == 0:
-		v.accepted = refusedPolicy(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "No caCertificateRef is valid: %s", v.resolved.message)
+		v.accepted = refusedPolicy(gatewayv1.BackendTLSPolicyReasonNoValidCACertificate, "No caCertificateRef is valid: %s", v.resolved.Message)
 	case len(refs) > 1:
 		v.accepted = refusedPolicy(gatewayv1.PolicyReasonInvalid, "Several caCertificateRefs are not supported: put all certificates into the key %s of one ConfigMap", authorityKey)
 	}
-	if !v.accepted.ok {
+	if !v.accepted.OK {
 		return v
 	}
 	tls := &envoy.UpstreamTLS{ServerName: string(p.Spec.Validation.Hostname), Authority: envoy.Name(p.authorities()[0])}
@@ -135,17 +137,17 @@ func (c tlsPolicies) settings(p *tlsPolicy) policyResult {
 }
 
 // resolve decides about a reference to certificates of authorities.
-func (c tlsPolicies) resolve(p *tlsPolicy, ref gatewayv1.LocalObjectReference) condition {
+func (c tlsPolicies) resolve(p *tlsPolicy, ref gatewayv1.LocalObjectReference) condition.Condition {
 	if ref.Group != "" || ref.Kind != kindConfigMap {
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidKind, "Unsupported kind %s of group %q: only ConfigMaps have certificates of authorities", ref.Kind, ref.Group)
 	}
 	switch a := c.authority(slim.Key{Namespace: p.Namespace.String(), Name: string(ref.Name)}); {
-	case !a.exists:
+	case !a.Exists:
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "ConfigMap %q not found", ref.Name)
-	case !a.ok:
+	case !a.OK:
 		return refusedPolicy(gatewayv1.BackendTLSPolicyReasonInvalidCACertificateRef, "ConfigMap %q has no certificates in PEM under the key %s", ref.Name, authorityKey)
 	}
-	return condition{ok: true}
+	return condition.Condition{OK: true}
 }
 
 // evaluate decides what is said of a policy.
@@ -157,7 +159,7 @@ func (c tlsPolicies) evaluate(p *tlsPolicy) policyResult {
 		case first != nil && first.Key() != p.Key():
 			v.accepted = refusedPolicy(gatewayv1.PolicyReasonConflicted, "BackendTLSPolicy %q goes first for the same target %q", first.Name, t.service.Name)
 			return v
-		case v.accepted.ok && t.port != "" && !c.hasPort(t.service, t.port):
+		case v.accepted.OK && t.port != "" && !c.hasPort(t.service, t.port):
 			v.accepted = refusedPolicy(gatewayv1.PolicyReasonTargetNotFound, "Service %q has no port named %q", t.service.Name, t.port)
 		}
 	}
@@ -165,11 +167,11 @@ func (c tlsPolicies) evaluate(p *tlsPolicy) policyResult {
 }
 
 // at answers how a port of a Service is spoken to: whether there is a policy, and whether it is valid.
-func (c tlsPolicies) at(service slim.Key, port string) answer {
+func (c tlsPolicies) at(service slim.Key, port string) route.Answer {
 	p := policyOf(c.of(service), service, port)
 	if p == nil {
-		return answer{}
+		return route.Answer{}
 	}
 	tls := c.settings(p).tls
-	return answer{exists: true, ok: tls != nil, tls: tls}
+	return route.Answer{Exists: true, OK: tls != nil, TLS: tls}
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -27,8 +29,10 @@ func policyWorld(all ...*tlsPolicy) tlsPolicies {
 		of: func(service slim.Key) []*tlsPolicy {
 			return slices.DeleteFunc(slices.Clone(all), func(p *tlsPolicy) bool { return !slices.Contains(p.services(), service) })
 		},
-		hasPort:   func(_ slim.Key, port string) bool { return port == "http" || port == "https" },
-		authority: func(key slim.Key) answer { return answer{exists: key.Name != "none", ok: key.Name == "good"} },
+		hasPort: func(_ slim.Key, port string) bool { return port == "http" || port == "https" },
+		authority: func(key slim.Key) route.Answer {
+			return route.Answer{Exists: key.Name != "none", OK: key.Name == "good"}
+		},
 	}
 }
 
@@ -64,12 +68,12 @@ func TestPolicySettings(t *testing.T) {
 	} {
 		p := policyFrom(t, "p", targetRef("s", ""), validation)
 		v := policyWorld(p).evaluate(p)
-		got := v.accepted.reason + " " + v.resolved.reason
+		got := v.accepted.Reason + " " + v.resolved.Reason
 		if v.tls != nil {
 			got += fmt.Sprintf(" %s %s %v", v.tls.ServerName, v.tls.Authority, v.tls.Names)
 		}
-		if got != want || v.accepted.ok != strings.HasPrefix(want, "Accepted") || (v.tls != nil) != v.accepted.ok || v.accepted.message == "" {
-			t.Errorf("%s:\n got %s (%s; %s)\nwant %s", validation, got, v.accepted.message, v.resolved.message, want)
+		if got != want || v.accepted.OK != strings.HasPrefix(want, "Accepted") || (v.tls != nil) != v.accepted.OK || v.accepted.Message == "" {
+			t.Errorf("%s:\n got %s (%s; %s)\nwant %s", validation, got, v.accepted.Message, v.resolved.Message, want)
 		}
 	}
 }
@@ -93,45 +97,39 @@ func TestPolicyPrecedence(t *testing.T) {
 		t.Errorf("the Service of another namespace: %s", p.Name)
 	}
 	for i, want := range []string{"Conflicted", "Conflicted", "Accepted", "Accepted", "Conflicted", "TargetNotFound", "Accepted"} {
-		if v := c.evaluate(all[i]); v.accepted.reason != want {
-			t.Errorf("%s: %s, want %s (%s)", all[i].Name, v.accepted.reason, want, v.accepted.message)
+		if v := c.evaluate(all[i]); v.accepted.Reason != want {
+			t.Errorf("%s: %s, want %s (%s)", all[i].Name, v.accepted.Reason, want, v.accepted.Message)
 		}
 	}
 	other := slim.Key{Namespace: "shop", Name: "other"}
-	if a := c.at(other, "http"); !a.ok || a.tls == nil {
+	if a := c.at(other, "http"); !a.OK || a.TLS == nil {
 		t.Errorf("the other target of a policy with a conflict: %+v", a)
 	}
 	invalid := policyWorld(policyFrom(t, "p", targetRef("s", ""), `wellKnownCACertificates: System`))
-	if a := invalid.at(s, "http"); !a.exists || a.ok || a.tls != nil {
+	if a := invalid.at(s, "http"); !a.Exists || a.OK || a.TLS != nil {
 		t.Errorf("an invalid policy: %+v", a)
 	}
 }
 
-// GW-37: a backend is spoken to with TLS, or not at all; TLS that is passed through is that of the backend.
+// GW-37: a backend of a Service, and of a listener, is spoken to with TLS, or not at all; TLS that is passed through is that of the backend.
 func TestBackendsUnderPolicies(t *testing.T) {
 	key := func(name string) slim.Key { return slim.Key{Namespace: "infra", Name: name} }
 	tls := &envoy.UpstreamTLS{ServerName: "a.example.com", Authority: envoy.Name{Namespace: "infra", Name: "ca"}}
 	c := objects{
 		services: map[slim.Key]bool{key("plain"): true, key("secure"): true, key("broken"): true}, secrets: map[slim.Key]bool{key("cert"): true},
-		tls: map[slim.Key]answer{key("secure"): {exists: true, ok: true, tls: tls}, key("broken"): {exists: true}},
+		tls: map[slim.Key]route.Answer{key("secure"): {Exists: true, OK: true, TLS: tls}, key("broken"): {Exists: true}},
 	}
 	const refs = `[{name: plain, port: 80}, {name: secure, port: 80}, {name: broken, port: 80}]`
-	r := parse[httpRoute](t, `{metadata: {name: r, namespace: infra}, spec: {rules: [{backendRefs: `+refs+`, filters: [
-		{type: RequestMirror, requestMirror: {backendRef: {name: secure, port: 80}}}, {type: RequestMirror, requestMirror: {backendRef: {name: broken, port: 80}}}]}]}}`)
-	got := compile(r.route(), c.ask).routes[0]
-	if b := got.Backends; len(b) != 2 || b[0].TLS != nil || b[1].TLS != tls || len(got.Mirrors) != 1 || got.Mirrors[0].TLS != tls {
-		t.Errorf("%+v", got)
-	}
-	mesh := parse[httpRoute](t, `{metadata: {name: m, namespace: infra}, spec: {parentRefs: [{group: "", kind: Service, name: web}], rules: [{backendRefs: `+refs+`}]}}`)
+	mesh := parse[route.HTTP](t, `{metadata: {name: m, namespace: infra}, spec: {parentRefs: [{group: "", kind: Service, name: web}], rules: [{backendRefs: `+refs+`}]}}`)
 	web := parse[service](t, `{metadata: {name: web, namespace: infra}, spec: {ports: [{port: 80, protocol: TCP, appProtocol: http}]}}`)
-	if b := planMesh(web, []*route{mesh.route()}, c.ask).HTTP[0].Routes[0].Backends; len(b) != 2 || b[0].TLS != nil || b[1].TLS != tls {
+	if b := planMesh(web, []*route.Route{mesh.Route()}, c.lookup).HTTP[0].Routes[0].Backends; len(b) != 2 || b[0].TLS != nil || b[1].TLS != tls {
 		t.Errorf("a route of a Service: %+v", b)
 	}
 	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [
 		{name: pass, port: 443, protocol: TLS, hostname: a.example.com, tls: {mode: Passthrough}},
 		{name: end, port: 443, protocol: TLS, hostname: b.example.com, tls: {certificateRefs: [{name: cert}]}}]}}`)
-	of := parse[tlsRoute](t, `{metadata: {name: t, namespace: infra}, spec: {parentRefs: [{name: edge}], hostnames: [a.example.com, b.example.com], rules: [{backendRefs: `+refs+`}]}}`)
-	for _, p := range new(planner).plan(g, nil, []*route{of.route()}, c.ask).model.Passthrough {
+	of := parse[route.TLS](t, `{metadata: {name: t, namespace: infra}, spec: {parentRefs: [{name: edge}], hostnames: [a.example.com, b.example.com], rules: [{backendRefs: `+refs+`}]}}`)
+	for _, p := range new(planner).plan(g, nil, []*route.Route{of.Route()}, c.lookup).model.Passthrough {
 		if p.Exclusive {
 			continue
 		}
@@ -173,15 +171,15 @@ func TestAncestors(t *testing.T) {
 			return parse[service](t, `{metadata: {name: mesh, namespace: shop}, spec: {ports: [{port: 80, protocol: TCP, appProtocol: http}]}}`)
 		},
 	}
-	routeOf := func(parents, backend string) *route {
-		return parse[httpRoute](t, fmt.Sprintf(`{metadata: {name: r, namespace: shop}, spec: {parentRefs: [%s], rules: [{backendRefs: [{name: %s, port: 80}]}]}}`, parents, backend)).route()
+	routeOf := func(parents, backend string) *route.Route {
+		return parse[route.HTTP](t, fmt.Sprintf(`{metadata: {name: r, namespace: shop}, spec: {parentRefs: [%s], rules: [{backendRefs: [{name: %s, port: 80}]}]}}`, parents, backend)).Route()
 	}
-	routes := []*route{
+	routes := []*route.Route{
 		routeOf(`{name: two}, {name: foreign}, {name: gone}, {name: hidden}, {name: refused, sectionName: nope}`, "s"), routeOf(`{name: one, sectionName: a}, {name: one}`, "s"),
 		routeOf(`{kind: ListenerSet, name: set}, {kind: ListenerSet, name: none}`, "s"), routeOf(`{group: "", kind: Service, name: mesh}`, "s"), routeOf(`{name: three}`, "other"), routeOf(`{name: four}`, "absent"),
-		parse[tlsRoute](t, `{metadata: {name: t, namespace: shop}, spec: {parentRefs: [{name: five}], rules: [{backendRefs: [{name: s, port: 80}]}]}}`).route(),
+		parse[route.TLS](t, `{metadata: {name: t, namespace: shop}, spec: {parentRefs: [{name: five}], rules: [{backendRefs: [{name: s, port: 80}]}]}}`).Route(),
 	}
-	a := p.ancestors([]slim.Key{{Namespace: "shop", Name: "s"}}, routes, c.ask)
+	a := p.ancestors([]slim.Key{{Namespace: "shop", Name: "s"}}, routes, c.lookup)
 	names := func(all []gatewayv1.ParentReference) (text string) {
 		for _, ref := range all {
 			text += fmt.Sprintf("%s/%s ", *ref.Kind, ref.Name)
@@ -193,7 +191,7 @@ func TestAncestors(t *testing.T) {
 	}
 
 	now := metav1.Now()
-	v := policyResult{accepted: condition{true, "Accepted", "x"}, resolved: condition{true, "ResolvedRefs", "x"}}
+	v := policyResult{accepted: condition.True("Accepted", "x"), resolved: condition.True("ResolvedRefs", "x")}
 	others := []gatewayv1.PolicyAncestorStatus{
 		{AncestorRef: a.found[0], ControllerName: "other"}, {AncestorRef: gatewayv1.ParentReference{Name: "old"}, ControllerName: controllerName}, {AncestorRef: a.kept[0], ControllerName: controllerName},
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
@@ -21,7 +22,7 @@ import (
 type seen struct {
 	objects    map[slim.Key]input      // of Gateways, and of routes and ListenerSets by their id
 	parents    map[slim.Key][]slim.Key // of routes and ListenerSets
-	targets    map[slim.Key][]slim.Key // of routes, as route.targets has them; of BackendTLSPolicies, Services
+	targets    map[slim.Key][]slim.Key // of routes, as Route.Targets has them; of BackendTLSPolicies, Services
 	ports      map[slim.Key][]slim.ServicePort
 	namespaces map[string]slim.Labels
 	nodes      map[string]string            // the addresses of Nodes that have one
@@ -41,7 +42,7 @@ func newSeen() seen {
 }
 
 // changed reports whether more than the status of an object has changed.
-func (s seen) changed(key slim.Key, kind stream.ChangeKind, m *objectMeta) bool {
+func (s seen) changed(key slim.Key, kind stream.ChangeKind, m *route.ObjectMeta) bool {
 	now := input{m.UID, m.Generation, !m.DeletionTimestamp.IsZero()}
 	was, known := s.objects[key]
 	if kind == stream.Delete {
@@ -52,9 +53,9 @@ func (s seen) changed(key slim.Key, kind stream.ChangeKind, m *objectMeta) bool 
 	return !known || was != now
 }
 
-func idsOf(all []*route) (keys []slim.Key) {
+func idsOf(all []*route.Route) (keys []slim.Key) {
 	for _, r := range all {
-		keys = append(keys, r.id())
+		keys = append(keys, r.ID())
 	}
 	return keys
 }
@@ -77,9 +78,9 @@ func (c *controller) attachedTo(parent slim.Key) []slim.Key {
 }
 
 // withParents is routes, and all that plans them: their parents, but of ListenerSets the Gateways; and the policies of their backends.
-func (c *controller) withParents(all []*route) (keys []slim.Key) {
+func (c *controller) withParents(all []*route.Route) (keys []slim.Key) {
 	for _, r := range all {
-		keys = append(append(keys, r.id()), c.plannersOf(r.parentKeys())...)
+		keys = append(append(keys, r.ID()), c.plannersOf(r.ParentKeys())...)
 	}
 	return append(keys, c.policiesTo(all)...)
 }
@@ -88,7 +89,7 @@ func (c *controller) withParents(all []*route) (keys []slim.Key) {
 // Gateway reconciled when it comes.
 func (c *controller) plannersOf(parents []slim.Key) (keys []slim.Key) {
 	for _, key := range parents {
-		if name, is := strings.CutPrefix(key.Name, kindListenerSet+"/"); is {
+		if name, is := strings.CutPrefix(key.Name, route.KindListenerSet+"/"); is {
 			keys = append(keys, c.gatewayOfSet(slim.Key{Namespace: key.Namespace, Name: name})...)
 		} else {
 			keys = append(keys, key)
@@ -155,39 +156,39 @@ func (c *controller) definitionChanged(ch stream.Change[definition]) (keys []sli
 
 // withImports is the routes that refer to ServiceImports, of which there are few, and their parents.
 func (c *controller) withImports() []slim.Key {
-	return c.withParents(c.routes(routesByTarget, anyImport))
+	return c.withParents(c.routes(routesByTarget, route.AnyImport))
 }
 
 func (c *controller) classChanged(ch stream.Change[class]) []slim.Key {
 	keys := []slim.Key{ch.Key}
-	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.objectMeta) {
+	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.ObjectMeta) {
 		return keys
 	}
 	if ref := ch.Object.Spec.ParametersRef; ref != nil && ref.Namespace != nil {
-		keys = append(keys, keyOf(kindClassConfig, slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name}))
+		keys = append(keys, route.KeyOf(kindClassConfig, slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name}))
 	}
 	return append(keys, c.withRoutes(slices.Collect(stream.ByIndex(c.gateways, gatewaysByClass, ch.Key.Name))...)...)
 }
 
 func (c *controller) gatewayChanged(ch stream.Change[gateway]) []slim.Key {
-	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.objectMeta) {
+	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.ObjectMeta) {
 		return []slim.Key{ch.Key}
 	}
 	return append(c.withRoutes(ch.Object), c.hostPortsChanged()...)
 }
 
 // routeChanged is the route; and if more than its status has changed, its parents and the policies of its backends, before and after.
-func (c *controller) routeChanged(kind stream.ChangeKind, r *route) []slim.Key {
-	id := r.id()
+func (c *controller) routeChanged(kind stream.ChangeKind, r *route.Route) []slim.Key {
+	id := r.ID()
 	keys := []slim.Key{id}
-	if !c.seen.changed(id, kind, r.objectMeta) {
+	if !c.seen.changed(id, kind, r.ObjectMeta) {
 		return keys
 	}
 	before := slices.Concat(c.plannersOf(c.seen.parents[id]), c.policiesOf(c.seen.targets[id]))
 	delete(c.seen.parents, id)
 	delete(c.seen.targets, id)
 	if kind != stream.Delete {
-		c.seen.parents[id], c.seen.targets[id] = r.parentKeys(), r.targets()
+		c.seen.parents[id], c.seen.targets[id] = r.ParentKeys(), r.Targets()
 	}
 	return slices.Concat(keys, before, c.plannersOf(c.seen.parents[id]), c.policiesOf(c.seen.targets[id]))
 }
@@ -201,7 +202,7 @@ func (c *controller) listenerSetChanged(ch stream.Change[listenerSet]) []slim.Ke
 		c.seen.parents[id] = ch.Object.gatewayKeys()
 		keys = append(keys, c.seen.parents[id]...)
 	}
-	if c.seen.changed(id, ch.Kind, &ch.Object.objectMeta) {
+	if c.seen.changed(id, ch.Kind, &ch.Object.ObjectMeta) {
 		keys = append(append(keys, c.attachedTo(id)...), c.hostPortsChanged()...)
 	}
 	return keys
@@ -233,7 +234,7 @@ func (c *controller) serviceChanged(ch stream.Change[service]) []slim.Key {
 			return keys
 		}
 	}
-	mesh := keyOf(kindService, ch.Key)
+	mesh := route.KeyOf(route.KindService, ch.Key)
 	if parents := c.routes(routesByParent, mesh); len(parents) > 0 {
 		keys = append(append(append(keys, mesh), idsOf(parents)...), c.policiesTo(parents)...)
 	}
@@ -266,7 +267,7 @@ func (c *controller) secretChanged(ch stream.Change[secret]) []slim.Key {
 // sliceChanged is the Gateway of a placeholder, and that which controls an EndpointSlice.
 func (c *controller) sliceChanged(ch stream.Change[envoyres.Slice[duty]]) []slim.Key {
 	keys := c.gatewaysOfService(ch.Key)
-	if owner := ch.Object.Controller; owner.Kind() == kindGateway {
+	if owner := ch.Object.Controller; owner.Kind() == route.KindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
 	}
 	return keys
@@ -286,7 +287,7 @@ func (c *controller) gatewaysOfService(key slim.Key) (keys []slim.Key) {
 
 // configChanged is the Gateway of a CiliumEnvoyConfig, or the Service with routes, and all Gateways that another duty may take a port of the nodes from.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
-	if owner := ch.Object.Controller; owner.Kind() == kindGateway {
+	if owner := ch.Object.Controller; owner.Kind() == route.KindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
 	} else if c.seen.hostPorts.Apply(ch) {
 		keys = append(keys, c.hostPortsChanged()...)
@@ -294,7 +295,7 @@ func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []sl
 	if key, ok := meshOf(ch.Object); ok {
 		keys = append(keys, key)
 	}
-	if mesh := keyOf(kindService, ch.Key); len(c.routes(routesByParent, mesh)) > 0 { // it may be in the place of one
+	if mesh := route.KeyOf(route.KindService, ch.Key); len(c.routes(routesByParent, mesh)) > 0 { // it may be in the place of one
 		keys = append(keys, mesh)
 	}
 	return keys
@@ -302,21 +303,21 @@ func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []sl
 
 // meshOf is the key of the Service with routes that a CiliumEnvoyConfig is of.
 func meshOf(o *envoyres.Object) (key slim.Key, ok bool) {
-	if owner := o.Controller; owner.Kind() != kindService || owner.Name() != o.Name {
+	if owner := o.Controller; owner.Kind() != route.KindService || owner.Name() != o.Name {
 		return key, false
 	}
-	return keyOf(kindService, o.Key()), true
+	return route.KeyOf(route.KindService, o.Key()), true
 }
 
 // importChanged is the routes that refer to a ServiceImport, and their parents.
 func (c *controller) importChanged(ch stream.Change[serviceImport]) []slim.Key {
-	return c.withParents(c.routes(routesByTarget, keyOf(kindImport, ch.Key)))
+	return c.withParents(c.routes(routesByTarget, route.KeyOf(route.KindImport, ch.Key)))
 }
 
 // classConfigChanged is the CiliumGatewayClassConfig, its classes and their Gateways.
 func (c *controller) classConfigChanged(ch stream.Change[classConfig]) []slim.Key {
-	keys := []slim.Key{keyOf(kindClassConfig, ch.Key)}
-	if !c.seen.changed(keys[0], ch.Kind, &ch.Object.objectMeta) {
+	keys := []slim.Key{route.KeyOf(kindClassConfig, ch.Key)}
+	if !c.seen.changed(keys[0], ch.Kind, &ch.Object.ObjectMeta) {
 		return keys
 	}
 	for cl := range stream.ByIndex(c.classes, classesByConfig, ch.Key) {

@@ -26,6 +26,8 @@ func TestImports(t *testing.T) {
 		{"resources/domain", []string{"k8s.io/client-go", "go.etcd.io/etcd/client", own("resources/k8s"), own("resources/kvstore"), own("resources/stream")},
 			"domain logic is pure; take values, and leave clients to the caller"},
 		{"cells", []string{own("cmd")}, "binaries are made of cells, not cells of binaries"},
+		{"cells/gateway/internal", []string{"k8s.io/client-go", own("resources/k8s"), own("resources/kvstore"), own("resources/reconcile"), own("resources/envoy"), own("runtime")},
+			"what decides does no I/O and knows no controller; ask a lookup, and leave clients and stores to the cell"},
 	} {
 		t.Run(rule.folder, func(t *testing.T) {
 			for _, p := range allPackages(t) {

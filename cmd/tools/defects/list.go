@@ -134,9 +134,9 @@ var defects = []defect{
 	},
 	{
 		what: "a backend whose BackendTLSPolicy is not valid is spoken to without TLS",
-		file: "cells/gateway/compile.go",
-		old:  "return b, a.ok || !a.exists", new: "return b, true",
-		pkg: "cells/gateway", test: "^TestBackendsUnderPolicies$",
+		file: "cells/gateway/internal/route/compile.go",
+		old:  "return b, a.OK || !a.Exists", new: "return b, true",
+		pkg: "cells/gateway/internal/route", test: "^TestBackendsUnderPolicies$",
 	},
 	{
 		what: "a cluster keeps the TLS of the model before",

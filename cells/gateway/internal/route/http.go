@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package gateway
+package route
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 )
 
 // backends yields the references of an HTTPRoute to backends.
-func (r *httpRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
+func (r *HTTP) backends(yield func(gatewayv1.BackendObjectReference) bool) {
 	for _, rule := range r.Spec.Rules {
 		for _, b := range rule.BackendRefs {
 			if !yield(b.BackendObjectReference) {
@@ -30,17 +30,17 @@ func (r *httpRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) 
 	}
 }
 
-// asks reports whether a rule has a server asked about its requests.
-func (r *httpRoute) asks() bool {
+// asksServer reports whether a rule has a server asked about its requests.
+func (r *HTTP) asksServer() bool {
 	return slices.ContainsFunc(r.Spec.Rules, func(rule gatewayv1.HTTPRouteRule) bool {
 		return slices.ContainsFunc(rule.Filters, func(f gatewayv1.HTTPRouteFilter) bool { return f.ExternalAuth != nil })
 	})
 }
 
-func (r *httpRoute) compile(c *compiler) {
+func (r *HTTP) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
 	for i := range r.Spec.Rules {
-		to := rule{Route: envoy.Route{Source: c.route.name()}, matches: httpMatches(r.Spec.Rules[i].Matches)}
+		to := rule{Route: envoy.Route{Source: c.route.Source()}, matches: httpMatches(r.Spec.Rules[i].Matches)}
 		if why := c.httpRule(&to.Route, &r.Spec.Rules[i]); why != "" {
 			c.drop(i, to, why)
 			continue
@@ -114,7 +114,7 @@ func (c *compiler) addAuth(to *envoy.Route, f *gatewayv1.HTTPExternalAuthFilter)
 	switch {
 	case to.Auth != nil:
 		return "there are two filters ExternalAuth"
-	case !c.ask.asksServers():
+	case !c.lookup.asksServers():
 		return "the filter ExternalAuth needs agents of 1.20 on all nodes"
 	}
 	to.Auth = &envoy.ExternalAuth{GRPC: f.ExternalAuthProtocol == gatewayv1.HTTPRouteExternalAuthGRPCProtocol}

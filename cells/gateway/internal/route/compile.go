@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package gateway
+package route
 
 import (
 	"fmt"
@@ -10,39 +10,57 @@ import (
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// compiler turns the rules of a route into routes of Envoy, without the host names.
-type compiler struct {
-	route *route
-	ask   asker
+// Compiled is what a route is without the host names that it has where it is attached. It is not changed.
+type Compiled struct {
+	// Routes are those of HTTP and gRPC, in their order.
+	Routes []envoy.Route
+	// Passthrough is the backends of each rule for TLS that is passed through, and Terminated that for TLS that is not.
+	Passthrough, Terminated [][]envoy.Backend
+	// Ports is the backends of a TCPRoute or a UDPRoute.
+	Ports []PortBackend
+	// Dropped says which rules are left out, and why.
+	Dropped []string
 
 	rules int // that the route has
-	// routes are those of HTTP and gRPC, in their order.
-	routes []envoy.Route
-	// passthrough is the backends of each rule for TLS that is passed through, and terminated that for TLS that is not.
-	passthrough, terminated [][]envoy.Backend
-	// ports is the backends of a TCPRoute or a UDPRoute.
-	ports []portBackend
-	// dropped says which rules are left out, and why.
-	dropped []string
 }
 
-func compile(r *route, ask asker) *compiler {
-	c := &compiler{route: r, ask: ask}
-	r.compile(c)
-	return c
+// compiler turns the rules of a route into routes of Envoy.
+type compiler struct {
+	*Compiled
+	route  *Route
+	lookup Lookup
 }
+
+// Compile compiles a route. The result is the same as long as the route and what it asks are.
+func Compile(r *Route, lookup Lookup) *Compiled {
+	c := &compiler{Compiled: &Compiled{}, route: r, lookup: lookup}
+	r.compile(c)
+	return c.Compiled
+}
+
+// PartiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
+func (c *Compiled) PartiallyInvalid() *condition.Condition {
+	if len(c.Dropped) == 0 {
+		return nil
+	}
+	return new(condition.True(gatewayv1.RouteReasonUnsupportedValue, strings.Join(c.Dropped, "; ")))
+}
+
+// IsDropped reports whether no rule is left.
+func (c *Compiled) IsDropped() bool { return len(c.Dropped) > 0 && len(c.Dropped) == c.rules }
 
 // drop leaves a rule out. Its requests are answered with 500: they are not those of a broader rule, which may lack what protects them.
 func (c *compiler) drop(index int, r rule, why string) {
-	c.dropped = append(c.dropped, fmt.Sprintf("Dropped Rule %d: %s", index, why))
+	c.Dropped = append(c.Dropped, fmt.Sprintf("Dropped Rule %d: %s", index, why))
 	for _, m := range r.matches {
 		m.Source, m.GRPC = r.Source, r.GRPC
 		if m.Check() == nil {
-			c.routes = append(c.routes, m)
+			c.Routes = append(c.Routes, m)
 		}
 	}
 }
@@ -50,20 +68,9 @@ func (c *compiler) drop(index int, r rule, why string) {
 // keepFirst leaves out all rules but the first one: all match the same connections.
 func (c *compiler) keepFirst() {
 	for i := 1; i < c.rules; i++ {
-		c.dropped = append(c.dropped, fmt.Sprintf("Dropped Rule %d: it matches the connections of the first rule, which has them all", i))
+		c.Dropped = append(c.Dropped, fmt.Sprintf("Dropped Rule %d: it matches the connections of the first rule, which has them all", i))
 	}
 }
-
-// partiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
-func (c *compiler) partiallyInvalid() *condition {
-	if len(c.dropped) == 0 {
-		return nil
-	}
-	return &condition{true, string(gatewayv1.RouteReasonUnsupportedValue), strings.Join(c.dropped, "; ")}
-}
-
-// isDropped reports whether no rule is left.
-func (c *compiler) isDropped() bool { return len(c.dropped) > 0 && len(c.dropped) == c.rules }
 
 // rule is what the matches of a rule share.
 type rule struct {
@@ -82,7 +89,7 @@ func (c *compiler) add(index int, r rule) {
 			return
 		}
 	}
-	c.routes = append(c.routes, all...)
+	c.Routes = append(c.Routes, all...)
 }
 
 // checked is what is to be checked of the route for a match of a rule. What matches share is checked with the first of them: it may be
@@ -119,13 +126,13 @@ func (c *compiler) backend(to *[]envoy.Backend, ref gatewayv1.BackendRef, edit f
 // resolve returns the backend that a reference is to, with TLS if a BackendTLSPolicy asks for it. Without a valid one it is not to be
 // spoken to.
 func (c *compiler) resolve(ref gatewayv1.BackendObjectReference) (b envoy.Backend, ok bool) {
-	b, v := resolve(c.route, ref, c.ask)
-	if !v.ok {
+	b, v := resolve(c.route, ref, c.lookup)
+	if !v.OK {
 		return b, false
 	}
-	a := c.ask.tls(slim.Key(b.Name), int32(*ref.Port))
-	b.TLS = a.tls
-	return b, a.ok || !a.exists
+	a := c.lookup.tls(slim.Key(b.Name), int32(*ref.Port))
+	b.TLS = a.TLS
+	return b, a.OK || !a.Exists
 }
 
 // addEdit adds the edits of a filter.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package gateway
+package route
 
 import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -10,7 +10,7 @@ import (
 )
 
 // backends yields the references of a TLSRoute to backends.
-func (r *tlsRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
+func (r *TLS) backends(yield func(gatewayv1.BackendObjectReference) bool) {
 	for _, rule := range r.Spec.Rules {
 		for _, b := range rule.BackendRefs {
 			if !yield(b.BackendObjectReference) {
@@ -22,16 +22,16 @@ func (r *tlsRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
 
 // compile takes the backends of the rules. All rules match the same connections: the first one counts. TLS that is passed through
 // is that of the backend, whatever its policy.
-func (r *tlsRoute) compile(c *compiler) {
+func (r *TLS) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
 	c.keepFirst()
 	for _, rule := range r.Spec.Rules {
 		var passed, terminated []envoy.Backend
-		through := compiler{route: c.route, ask: c.ask.withoutPolicies()}
+		through := compiler{route: c.route, lookup: c.lookup.WithoutPolicies()}
 		for _, ref := range rule.BackendRefs {
 			through.backend(&passed, ref, func(*envoy.Backend) {})
 			c.backend(&terminated, ref, func(*envoy.Backend) {})
 		}
-		c.passthrough, c.terminated = append(c.passthrough, passed), append(c.terminated, terminated)
+		c.Passthrough, c.Terminated = append(c.Passthrough, passed), append(c.Terminated, terminated)
 	}
 }

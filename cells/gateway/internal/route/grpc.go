@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright Authors of Skep
 
-package gateway
+package route
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 )
 
 // backends yields the references of a GRPCRoute to backends.
-func (r *grpcRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) {
+func (r *GRPC) backends(yield func(gatewayv1.BackendObjectReference) bool) {
 	for _, rule := range r.Spec.Rules {
 		for _, b := range rule.BackendRefs {
 			if !yield(b.BackendObjectReference) {
@@ -29,10 +29,10 @@ func (r *grpcRoute) backends(yield func(gatewayv1.BackendObjectReference) bool) 
 	}
 }
 
-func (r *grpcRoute) compile(c *compiler) {
+func (r *GRPC) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
 	for i := range r.Spec.Rules {
-		to := rule{Route: envoy.Route{Source: c.route.name(), GRPC: true}, matches: grpcMatches(r.Spec.Rules[i].Matches)}
+		to := rule{Route: envoy.Route{Source: c.route.Source(), GRPC: true}, matches: grpcMatches(r.Spec.Rules[i].Matches)}
 		if why := c.grpcRule(&to.Route, &r.Spec.Rules[i]); why != "" {
 			c.drop(i, to, why)
 			continue

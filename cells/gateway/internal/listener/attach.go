@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package listener
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// Attachment is what becomes of a route at one of its parents.
+type Attachment struct {
+	Accepted condition.Condition
+	At       []Hosts
+}
+
+// Hosts are the host names of a route at a listener.
+type Hosts struct {
+	Listener *Listener
+	usable   bool     // what the listener was
+	Names    []string // * for all
+}
+
+// Equal compares host names at listeners, and what these were.
+func (h Hosts) Equal(other Hosts) bool {
+	return h.Listener == other.Listener && h.usable == other.usable && slices.Equal(h.Names, other.Names)
+}
+
+// NotAccepted is the attachment of a route that no listener serves.
+func NotAccepted(reason gatewayv1.RouteConditionReason, format string, args ...any) Attachment {
+	return Attachment{Accepted: condition.False(reason, fmt.Sprintf(format, args...))}
+}
+
+// Attach decides which listeners of a Gateway or a ListenerSet serve a route by its reference to that. It is accepted if one does.
+// The listeners may be a part of those that are configured together.
+func Attach(r *route.Route, ref gatewayv1.ParentReference, listeners, all []*Listener, lookup route.Lookup) Attachment {
+	selected, parent := selectListeners(ref, listeners), route.ParentKind(ref)
+	if len(selected) == 0 {
+		if ref.Port != nil && !slices.ContainsFunc(listeners, func(l *Listener) bool { return l.Of.Port == *ref.Port }) {
+			return NotAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with port %d", *ref.Port)
+		}
+		if ref.SectionName != nil {
+			return NotAccepted(gatewayv1.RouteReasonNoMatchingParent, "No matching listener with sectionName %s", *ref.SectionName)
+		}
+		return NotAccepted(gatewayv1.RouteReasonNoMatchingParent, "The %s has no listeners", parent)
+	}
+	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *Listener) bool { return !l.allowsNamespace(r, lookup) })
+	if len(inNamespace) == 0 {
+		why := "namespace restrictions"
+		if !slices.ContainsFunc(selected, func(l *Listener) bool { from, _ := l.allowed(); return from != gatewayv1.NamespacesFromSelector }) {
+			why = "namespace selector restrictions"
+		}
+		return NotAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to %s", r.Kind, parent, why)
+	}
+	ofKind := slices.DeleteFunc(inNamespace, func(l *Listener) bool { return !l.serves(r.Kind) })
+	if len(ofKind) == 0 {
+		return NotAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to route kind restrictions", r.Kind, parent)
+	}
+	a := Attachment{Accepted: condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.Kind)}
+	shared := false
+	for _, l := range ofKind {
+		names := intersect(r.Hostnames, l.Hostname)
+		shared = shared || len(names) > 0
+		if names = isolate(names, l, all); len(names) > 0 {
+			a.At = append(a.At, Hosts{l, l.Usable(), names})
+		}
+	}
+	if !shared {
+		return NotAccepted(gatewayv1.RouteReasonNoMatchingListenerHostname, "No matching listener hostname")
+	}
+	return a
+}
+
+// selectListeners are the listeners that a reference names.
+func selectListeners(ref gatewayv1.ParentReference, all []*Listener) (selected []*Listener) {
+	for _, l := range all {
+		if (ref.SectionName == nil || *ref.SectionName == l.Of.Name) && (ref.Port == nil || *ref.Port == l.Of.Port) {
+			selected = append(selected, l)
+		}
+	}
+	return selected
+}
+
+// allowed is which namespaces a listener takes routes from.
+func (l *Listener) allowed() (gatewayv1.FromNamespaces, *metav1.LabelSelector) {
+	if l.Of.AllowedRoutes == nil || l.Of.AllowedRoutes.Namespaces == nil || l.Of.AllowedRoutes.Namespaces.From == nil {
+		return gatewayv1.NamespacesFromSame, nil
+	}
+	return *l.Of.AllowedRoutes.Namespaces.From, l.Of.AllowedRoutes.Namespaces.Selector
+}
+
+// allowsNamespace reports whether a listener takes routes of the namespace of one.
+func (l *Listener) allowsNamespace(r *route.Route, lookup route.Lookup) bool {
+	from, selector := l.allowed()
+	return SelectsNamespace(from, selector, l.namespace, r.Namespace.String(), lookup)
+}
+
+// SelectsNamespace reports whether an object of the namespace own allows those of another one.
+func SelectsNamespace(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, other string, lookup route.Lookup) bool {
+	switch from {
+	case gatewayv1.NamespacesFromAll:
+		return true
+	case gatewayv1.NamespacesFromSame:
+		return own == other
+	case gatewayv1.NamespacesFromSelector:
+		s, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			return false
+		}
+		a := lookup(route.Query{About: route.AboutNamespace, Key: slim.Key{Name: other}})
+		return a.Exists && s.Matches(a.Labels)
+	}
+	return false
+}
+
+// intersect returns the host names that a route and a listener share, sorted; * for all.
+func intersect(of []gatewayv1.Hostname, listener string) (shared []string) {
+	if listener == "*" {
+		listener = ""
+	}
+	if len(of) == 0 {
+		if listener == "" {
+			return []string{"*"}
+		}
+		return []string{listener}
+	}
+	for _, h := range of {
+		switch name := string(h); {
+		case name == "*":
+			if listener == "" {
+				shared = append(shared, "*")
+			} else {
+				shared = append(shared, listener)
+			}
+		case listener == "", name == listener, isBelow(name, listener):
+			shared = append(shared, name)
+		case isBelow(listener, name):
+			shared = append(shared, listener)
+		}
+	}
+	slices.Sort(shared)
+	return slices.Compact(shared)
+}
+
+// isBelow reports whether a wildcard stands for a host name with at least one more label, which may be a wildcard, too.
+func isBelow(name, wildcard string) bool {
+	suffix, ok := strings.CutPrefix(wildcard, "*")
+	return ok && name != wildcard && len(strings.TrimPrefix(name, "*")) > len(suffix) && strings.HasSuffix(name, suffix)
+}
+
+// isolate removes the host names that are another listener's of the same port and protocol, which matches them better.
+func isolate(names []string, l *Listener, all []*Listener) (left []string) {
+	for _, name := range names {
+		if !slices.ContainsFunc(all, func(other *Listener) bool { return other != l && other.isBetter(name, l) }) {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// isBetter reports whether a listener matches a host name better than another one.
+func (l *Listener) isBetter(name string, than *Listener) bool {
+	if l.Of.Port != than.Of.Port || l.Of.Protocol != than.Of.Protocol || !l.Accepted.OK || l.Hostname == "" || name == than.Hostname {
+		return false
+	}
+	return name == l.Hostname || isBelow(name, l.Hostname) && len(l.Hostname) > len(than.Hostname)
+}

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package listener
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+
+	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/route"
+)
+
+// Refusal is why a listener that accepts a route does not serve it.
+type Refusal struct {
+	condition.Condition
+	By *route.Route // the older one, which has the host; nil if the listener itself is why
+}
+
+// Equal compares reasons.
+func (r *Refusal) Equal(other *Refusal) bool {
+	return r.Condition == other.Condition && (r.By == nil) == (other.By == nil) && (r.By == nil || r.By.ID() == other.By.ID())
+}
+
+// Why a listener does not serve a route, in its status.
+const (
+	HostConflict  = string(gatewayv1.ListenerReasonHostnameConflict)
+	PortsNotApart = string(gatewayv1.RouteReasonUnsupportedValue)
+	oneListenerIs = "an agent of a release before 1.20 runs, which has one listener for all ports"
+)
+
+// Sharing is a host that a route of another namespace than its oldest one has at a listener, too.
+type Sharing struct {
+	Oldest, Younger *route.Route
+	Host            string
+}
+
+// HostClaims are the hosts that routes have, which claim them from the oldest on (GW-51, GW-52).
+type HostClaims struct {
+	// apart says that connections of TLS are told apart by their ports.
+	apart bool
+	at    map[hostAt][]*route.Route // the oldest of each kind and namespace
+	tls   map[string][]secureClaim  // by host
+	own   map[string][]*Listener    // of HTTPS, by their host
+	// Shared are the hosts that routes of several namespaces have.
+	Shared []Sharing
+}
+
+type hostAt struct {
+	listener *Listener
+	host     string
+}
+
+type secureClaim struct {
+	listener *Listener
+	by       *route.Route
+}
+
+// NewHostClaims returns claims of no route to the hosts of listeners. apart says that connections of TLS are told apart by their ports.
+func NewHostClaims(listeners []*Listener, apart bool) *HostClaims {
+	c := &HostClaims{apart: apart, at: map[hostAt][]*route.Route{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}}
+	for _, l := range listeners {
+		if l.Of.Protocol == gatewayv1.HTTPSProtocolType && l.Usable() {
+			c.own[orAny(l.Hostname)] = append(c.own[orAny(l.Hostname)], l)
+		}
+	}
+	return c
+}
+
+func orAny(host string) string {
+	if host == "" {
+		return "*"
+	}
+	return host
+}
+
+// Claim has a route have its hosts at a listener, unless older ones have one of them.
+func (c *HostClaims) Claim(r *route.Route, h Hosts) *Refusal {
+	if h.Listener.inseparable {
+		return &Refusal{Condition: condition.False(PortsNotApart, h.Listener.Accepted.Message)}
+	}
+	if !h.Listener.Usable() {
+		return nil
+	}
+	for _, host := range h.Names {
+		if why := c.refuse(r, h.Listener, host); why != nil {
+			return why
+		}
+	}
+	for _, host := range h.Names {
+		c.add(r, h.Listener, host)
+	}
+	return nil
+}
+
+// refuse finds what keeps a route from a host.
+func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
+	for _, other := range c.at[hostAt{l, host}] {
+		if other.Kind != r.Kind && other.Namespace != r.Namespace {
+			return &Refusal{condition.False(HostConflict, fmt.Sprintf(
+				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.Of.Name, other.Kind, other.Source())), other}
+		}
+	}
+	if c.apart || !l.HasTLS() {
+		return nil
+	}
+	isTLS := l.Of.Protocol == gatewayv1.TLSProtocolType
+	for _, other := range c.own[host] {
+		if isTLS && other.Of.Port != l.Of.Port {
+			return &Refusal{Condition: condition.False(PortsNotApart, fmt.Sprintf(
+				"TLS of host %s ends at port %d for HTTPS, and cannot be served at port %d: %s", host, other.Of.Port, l.Of.Port, oneListenerIs))}
+		}
+	}
+	for _, other := range c.tls[host] {
+		if other.by == r && other.listener.Terminates() == l.Terminates() {
+			continue // both ports serve the same
+		}
+		if other.listener.Of.Port != l.Of.Port && (isTLS || other.listener.Of.Protocol == gatewayv1.TLSProtocolType) {
+			return &Refusal{condition.False(PortsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
+				host, other.listener.Of.Port, other.by.Kind, other.by.Source(), l.Of.Port, oneListenerIs)), other.by}
+		}
+	}
+	return nil
+}
+
+// add has a route have a host.
+func (c *HostClaims) add(r *route.Route, l *Listener, host string) {
+	at := hostAt{l, host}
+	all := c.at[at]
+	if len(all) > 0 && all[0].Namespace != r.Namespace && host != "*" {
+		c.Shared = append(c.Shared, Sharing{all[0], r, host})
+	}
+	if !slices.ContainsFunc(all, func(other *route.Route) bool { return other.Kind == r.Kind && other.Namespace == r.Namespace }) {
+		c.at[at] = append(all, r)
+	}
+	if !c.apart && l.HasTLS() {
+		c.tls[host] = append(c.tls[host], secureClaim{l, r})
+	}
+}
+
+// MarkInseparable has no listener accepted whose TLS connections are those of an earlier one at another port, where agents have one
+// listener of Envoy for all ports (GW-52).
+func MarkInseparable(all []*Listener) {
+	first := map[string]*Listener{}
+	for _, l := range all {
+		if l.inseparable = false; !l.Accepted.OK || !l.HasTLS() || l.Hostname == "" || strings.HasPrefix(l.Hostname, "*") {
+			continue
+		}
+		other := first[l.Hostname]
+		switch {
+		case other == nil:
+			first[l.Hostname] = l
+		case other.Of.Port != l.Of.Port && other.Of.Protocol != l.Of.Protocol: // routes claim what two of one protocol serve
+			l.inseparable = true
+			l.Accepted = condition.False(gatewayv1.ListenerReasonUnsupportedValue, fmt.Sprintf(
+				"Listener %s has the hostname at port %d, and TLS of both cannot be told apart: %s", other.Of.Name, other.Of.Port, oneListenerIs))
+		}
+	}
+}
