@@ -87,7 +87,7 @@ func addEntry(t *testing.T, to map[string]string, entry []byte) {
 	to[parts[0]] = parts[1]
 }
 
-// SSYNC-24; rule 24 of the contract's service-sync.md: the value has all endpoints, whatever their conditions, and of each what other clusters see.
+// SSYNC-24; number 23 of the contract's service-sync.md: the value has all endpoints, whatever their conditions, and of each what other clusters see.
 func TestEncodeWhole(t *testing.T) {
 	full := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
