@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ import (
 
 // A cluster goes from 1.18 to 1.20 and back: the chart of each release first, with which the operator starts anew, then the agents, that of
 // one node before those of the others. The definitions are those that the original of 1.18 has registered. After each step nothing is
-// degraded, the status has the releases of the agents, an object was written twice at most, and what users wrote is as it was. In the end what was made
+// degraded, the status has the releases of the agents, an object but the status of a pool was written twice at most, and what users wrote is as it was. In the end what was made
 // of it is as at first.
 func TestUpgradeAndBack(t *testing.T) {
 	charts := map[string]*chart{}
@@ -91,7 +92,11 @@ func (s *takeover) isAtRest(o *operator, step string, audit *clustertest.Audit, 
 	s.t.Helper()
 	written, total := s.rests(o, audit, 5*time.Second), 0
 	for _, w := range slices.Sorted(maps.Keys(written)) {
-		if total += written[w]; written[w] > 2 {
+		most := 2
+		if strings.Contains(w, "ciliumloadbalancerippools/status") {
+			most = 5 // it has the numbers of addresses, which change as Services get theirs
+		}
+		if total += written[w]; written[w] > most {
 			s.t.Errorf("%s: %d times: %s", step, written[w], w)
 		}
 	}

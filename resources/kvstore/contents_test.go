@@ -36,7 +36,7 @@ func TestContents(t *testing.T) {
 		}
 		return all
 	}
-	want := []string{"cluster configurations 0", "services 0", "service exports 0", "nodes 3", "identities 1", "users of identities 1", "identity locks 0"}
+	want := []string{"cluster configurations 0", "services 0", "EndpointSlices 0", "service exports 0", "nodes 3", "identities 1", "users of identities 1", "identity locks 0"}
 	eventually(t, "keys are counted", func() bool { return slices.Equal(numbers(), want) })
 	must(etcd.Delete(t.Context(), "cilium/state/nodes/v1/c1/a"))(t)
 	eventually(t, "a deleted key is not counted", func() bool { return slices.Contains(numbers(), "nodes 2") })
