@@ -28,8 +28,8 @@ import (
 
 // A cluster goes from 1.18 to 1.20 and back: the chart of each release first, with which the operator starts anew, then the agents, that of
 // one node before those of the others. The definitions are those that the original of 1.18 has registered. After each step nothing is
-// degraded, the status has the releases of the agents, an object but the status of a pool was written twice at most, and what users wrote is as it was. In the end what was made
-// of it is as at first.
+// degraded, the status has the releases of the agents, an object but the status of a pool was written twice at most, and what users wrote
+// is as it was. In the end what was made of it is as at first.
 func TestUpgradeAndBack(t *testing.T) {
 	charts := map[string]*chart{}
 	for _, of := range []string{"1.18", "1.19", "1.20"} {
