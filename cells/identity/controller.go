@@ -249,7 +249,11 @@ func (c *controller) markSourceSynced() {
 	}
 	if synced {
 		close(c.synced)
-		c.Log.Info("caches synced, creating missing CiliumIdentities", "pods", pods, "labelSets", sets, "identities", objects)
+		text := "caches synced, creating missing CiliumIdentities"
+		if !c.Config.OperatorIdentities() {
+			text = "caches synced, agents create CiliumIdentities"
+		}
+		c.Log.Info(text, "pods", pods, "labelSets", sets, "identities", objects)
 	}
 }
 
@@ -260,7 +264,10 @@ func (c *controller) watchEndpoints(ctx context.Context) error {
 			return err
 		}
 		c.update(func(t *table) {
-			t.inUseByEndpoint, t.endpointsWith, t.numberOfEndpoint = c.Endpoints.has, c.Endpoints.with, c.Endpoints.of
+			t.endpointsWith, t.numberOfEndpoint = c.Endpoints.with, c.Endpoints.of
+			if c.Config.OperatorIdentities() { // agents do not make an identity again that endpoints have: another one with its labels counts
+				t.inUseByEndpoint = c.Endpoints.has
+			}
 		})
 	}
 	c.markSourceSynced()

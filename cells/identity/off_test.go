@@ -8,6 +8,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/operatortest"
 )
 
 // Number 30 of the contract's identities.md; ID-45: no identities are made where all policies, and CiliumEndpoints, are switched off from 1.18 on.
@@ -35,5 +36,31 @@ func TestOffWithoutPolicies(t *testing.T) {
 				t.Errorf("in %s no identities are made with %s", r, name)
 			}
 		}
+	}
+}
+
+// Number 30 of the contract's endpoint-slices.md; ID-46: where agents make identities, slices of pods name these.
+func TestServerIdentitiesOfAgents(t *testing.T) {
+	w := newWorld(t)
+	web := w.with(pairs{"app": "web"})
+	w.identity("300", web)
+	o := w.start("--identity-management-mode=agent", "--enable-cilium-endpoint-slice", "--ces-controller-mode=slim")
+	w.pod("web-1", pairs{"app": "web"})
+	w.pod("new-1", pairs{"app": "new"})
+	w.bears("web-1", "300")
+	w.identity("400", web)
+	w.identity("500", w.with(pairs{"app": "new"}))
+	w.bears("new-1", "500")
+	w.bears("web-1", "300") // what is chosen is kept
+	w.deleteIdentity("300")
+	w.bears("web-1", "400")
+	w.deleteIdentity("400")
+	operatortest.Eventually(t, "no identity is left", func() bool { _, exists := w.of("web-1"); return !exists })
+	w.identity("600", web)
+	w.bears("web-1", "600")
+	operatortest.Eventually(t, "the table is quiet", func() bool { return o.Metric("identity_used") == 2 })
+	w.requested()
+	if d := o.Degraded("identity"); d != "" {
+		t.Errorf("it is degraded:\n%s", d)
 	}
 }

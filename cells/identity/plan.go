@@ -187,9 +187,10 @@ func (t *table) postpone(of slim.Labels, todo action) {
 
 // Reasons why nothing is written for a set.
 const (
-	noPod    = "none: no pod has these labels any more"
-	noneFree = "waits: no number of the cluster's range is free"
-	braked   = "waits: numbers are scarce, and the pods of the namespace change their labels so often that it gets one a second"
+	noPod        = "none: no pod has these labels any more"
+	madeByAgents = "none: the options leave identities to agents"
+	noneFree     = "waits: no number of the cluster's range is free"
+	braked       = "waits: numbers are scarce, and the pods of the namespace change their labels so often that it gets one a second"
 )
 
 // allocateNumber allocates a free number to a set.

@@ -26,6 +26,10 @@ const writers = 64
 
 // reconcile creates the object of a label set, or restores its labels.
 func (c *controller) reconcile(ctx context.Context, of slim.Labels) error {
+	if !c.Config.OperatorIdentities() {
+		explain.SetReason(ctx, madeByAgents)
+		return nil
+	}
 	started := time.Now()
 	var todo action
 	var pause time.Duration

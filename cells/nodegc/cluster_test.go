@@ -128,7 +128,7 @@ func TestNoNodes(t *testing.T) {
 	w.ciliumNode("first")
 	w.gone("first")
 	w.removeNode("one")
-	runs := func() float64 { return o.Metric("sweep_runs_total", "nodegc", "success") }
+	runs := func() float64 { return o.Metric("sweep_runs_total", "nodegc.periodic", "success") }
 	seen := runs()
 	operatortest.Eventually(t, "there are sweeps", func() bool { return runs() >= seen+4 })
 	w.stay("one")
@@ -147,7 +147,7 @@ func TestBrake(t *testing.T) {
 	w.ciliumNode("one")
 	o := w.start()
 	operatortest.Eventually(t, "it is told", func() bool {
-		return strings.Contains(o.Degraded("nodegc"), "11 of 12 objects look like garbage") && o.Metric("sweep_braked", "nodegc") == 1
+		return strings.Contains(o.Degraded("nodegc"), "11 of 12 objects look like garbage") && o.Metric("sweep_braked", "nodegc.periodic") == 1
 	})
 	w.stay(names...)
 	o.Stop()

@@ -127,5 +127,5 @@ func (w *world) start(args ...string) *operatortest.Operator {
 }
 
 func became(o *operatortest.Operator, outcome string) float64 {
-	return o.Metric("sweep_objects_total", "nodegc", outcome)
+	return o.Metric("sweep_objects_total", "nodegc.periodic", outcome)
 }

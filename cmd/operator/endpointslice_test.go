@@ -27,3 +27,25 @@ func TestSlicesOfPods(t *testing.T) {
 	w.end("shop", "web-1")
 	eventually(t, "one of them is not any more", func() bool { return len(w.slicedIn()) == 2 && len(w.slicedIn()["shop/web-1"]) == 0 })
 }
+
+// Number 30 of the contract's endpoint-slices.md: the same with the identities that agents make. The operator makes none.
+func TestSlicesOfPodsWithIdentitiesOfAgents(t *testing.T) {
+	w := newTenants(t)
+	w.define()
+	w.addNode("n1")
+	w.node = "n1"
+	w.label("shop", nil)
+	o, _ := w.run("slim", nil, "--identity-management-mode=agent", "--enable-cilium-endpoint-slice", "--ces-controller-mode=slim")
+	o.leads()
+	for i := range 3 {
+		name := fmt.Sprint("web-", i)
+		labels := map[string]string{"app": name}
+		w.begin("shop", name, labels)
+		w.runs("shop", name, fmt.Sprint("10.255.0.", i+1))
+		w.identity(fmt.Sprint(1000+i), w.set("shop", labels))
+	}
+	eventually(t, "all pods are in a slice", func() bool { return len(w.slicedIn()) == 3 })
+	if all := w.identities(); len(all) != 3 {
+		t.Errorf("there are %d identities, three of them of agents", len(all))
+	}
+}

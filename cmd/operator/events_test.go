@@ -80,7 +80,7 @@ func TestEventsTellWhatWasRefused(t *testing.T) {
 	for _, want := range []struct{ namespace, kind, name, reason, message, from string }{
 		{"default", "CiliumNode", hungry, "PodCIDRPoolExhausted", "allocator full", "skep/ipam.clusterpool"},
 		{"default", "CiliumNode", foreign, "PodCIDRRefused", "allocator not configured for the requested CIDR 192.168.7.0/24", "skep/ipam.clusterpool"},
-		{w.namespace, "Lease", leaseName, "SweepBraked", "nodegc collect: 12 of 15 objects look like garbage", "skep/nodegc"},
+		{w.namespace, "Lease", leaseName, "SweepBraked", "nodegc.periodic collect: 12 of 15 objects look like garbage", "skep/nodegc.periodic"},
 	} {
 		var e corev1.Event
 		o.until(want.reason+" on "+want.kind+" "+want.name, func() bool {

@@ -147,8 +147,8 @@ func (c Config) check() error {
 		return cell.Invalid("kvstore", "must be etcd, or empty for none")
 	case c.OperatorIdentities() && c.IdentityMode() != "crd":
 		return cell.Invalid("identity-management-mode", "the operator makes identities as objects only; set --identity-allocation-mode=crd, or leave identities to agents")
-	case c.SlimEndpointSlices() && !c.OperatorIdentities():
-		return cell.Invalid("ces-controller-mode", "slices are made of pods only where the operator knows their identities; set --identity-management-mode=operator or both")
+	case c.SlimEndpointSlices() && !c.IdentitiesInCRD():
+		return cell.Invalid("ces-controller-mode", "slices are made of pods only where identities are objects; set --identity-allocation-mode=crd, or --ces-controller-mode=default")
 	case len(validation.IsValidLabelValue(c.K8sServiceProxyName)) > 0:
 		return cell.Invalid("k8s-service-proxy-name", "%q is no value of a label", c.K8sServiceProxyName)
 	case !slices.Contains(ipamModes, c.IPAM):

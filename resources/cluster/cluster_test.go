@@ -184,7 +184,10 @@ func TestConfigIsChecked(t *testing.T) {
 			c.KVStore, c.DisableEndpointCRD, c.IdentityAllocationMode = "etcd", true, "crd"
 			c.EnableCiliumEndpointSlice, c.CESControllerMode, c.IdentityManagementMode = true, "slim", "operator"
 		}, ""},
-		"slices of pods without identities; number 30 of the contract's endpoint-slices.md": {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, "ces-controller-mode"},
+		"slices of pods whose agents make identities; number 30 of the contract's endpoint-slices.md": {func(c *Config) { c.EnableCiliumEndpointSlice, c.CESControllerMode = true, "slim" }, ""},
+		"slices of pods with identities in etcd": {func(c *Config) {
+			c.KVStore, c.IdentityAllocationMode, c.EnableCiliumEndpointSlice, c.CESControllerMode = "etcd", "kvstore", true, "slim"
+		}, "ces-controller-mode"},
 		"another source of slices": {func(c *Config) { c.CESControllerMode = "thin" }, "ces-controller-mode"},
 		"another maker of identities; number 29 of the contract's identities.md": {func(c *Config) { c.IdentityManagementMode = "sometimes" }, "identity-management-mode"},
 		"identities by the operator in etcd":                                     {func(c *Config) { c.KVStore, c.IdentityManagementMode = "etcd", "operator" }, "identity-management-mode"},

@@ -89,7 +89,7 @@ func (m *endpoints) ofPods(ctx context.Context, atLeast int, identities *identit
 }
 
 func endpointOf(pod *corev1.Pod, ofNamespace map[string]string, identities *identities) (endpoint, error) {
-	number := identities.number(labelSet(securityLabels(pod.Namespace, ofNamespace, pod.Labels)))
+	number := identities.number(labelSet(securityLabels(pod.Namespace, ofNamespace, pod.Labels, pod.Spec.Containers)))
 	id, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
 		return endpoint{}, fmt.Errorf("pod %s/%s of the load has no identity", pod.Namespace, pod.Name)

@@ -5,12 +5,14 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -25,9 +27,9 @@ func labelSet(security map[string]string) string {
 }
 
 // securityLabels are those that a pod's identity is to have, as
-// docs/wire/identity.md tells, for the labels that the pods here have. The
-// operator has code of its own for it.
-func securityLabels(namespace string, ofNamespace, ofPod map[string]string) map[string]string {
+// docs/wire/identity.md tells, for the labels and the few ports that the pods
+// here have. The operator has code of its own for it.
+func securityLabels(namespace string, ofNamespace, ofPod map[string]string, containers []corev1.Container) map[string]string {
 	security := map[string]string{
 		"k8s:io.kubernetes.pod.namespace":         namespace,
 		"k8s:io.cilium.k8s.policy.cluster":        "default",
@@ -40,6 +42,18 @@ func securityLabels(namespace string, ofNamespace, ofPod map[string]string) map[
 		if !slices.Contains(templates, key) {
 			security["k8s:"+key] = value
 		}
+	}
+	var ports []string
+	for _, c := range containers {
+		for _, p := range c.Ports {
+			if p.Name != "" {
+				ports = append(ports, fmt.Sprintf("%s.%s.%d", p.Name, p.Protocol, p.ContainerPort))
+			}
+		}
+	}
+	if len(ports) > 0 {
+		slices.Sort(ports)
+		security["gen:io.cilium.k8s.named-ports"] = strings.Join(ports, "_")
 	}
 	return security
 }

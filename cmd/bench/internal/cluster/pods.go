@@ -81,8 +81,12 @@ func (m *pods) relabel(ctx context.Context, namespace, key, value string) error 
 // plan names a pod that is to be made. Its app decides its label set.
 func (m *pods) plan(namespace, name, app string) pod {
 	labels := map[string]string{"app": app, byBench: "pod", "pod-template-hash": "5b7d9c4f6"}
-	return pod{namespace: namespace, name: name, labels: labels, set: labelSet(securityLabels(namespace, m.namespaces[namespace], labels))}
+	return pod{namespace: namespace, name: name, labels: labels, set: labelSet(securityLabels(namespace, m.namespaces[namespace], labels, benchContainers))}
 }
+
+// benchContainers are those of each pod. Their named port is part of its identity.
+var benchContainers = []corev1.Container{{Name: "app", Image: "registry.example.com/apps/bench:v1", Ports: []corev1.ContainerPort{
+	{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}}
 
 // resource is the pod as the API server gets it.
 func (p pod) resource() *corev1.Pod {
@@ -91,8 +95,7 @@ func (p pod) resource() *corev1.Pod {
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "default", AutomountServiceAccountToken: new(false),
 			TerminationGracePeriodSeconds: new(int64(0)),
-			Containers: []corev1.Container{{Name: "app", Image: "registry.example.com/apps/bench:v1", Ports: []corev1.ContainerPort{
-				{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}}}},
+			Containers:                    benchContainers,
 		},
 	}
 }

@@ -133,8 +133,9 @@ func TestDuplicates(t *testing.T) {
 // The labels are those of an example in docs/wire.
 func TestLabelSetOfAPod(t *testing.T) {
 	got := labelSet(securityLabels("shop",
-		map[string]string{"kubernetes.io/metadata.name": "shop"}, map[string]string{"app": "web", "pod-template-hash": "abc"}))
-	want := "k8s:app=web;" +
+		map[string]string{"kubernetes.io/metadata.name": "shop"}, map[string]string{"app": "web", "pod-template-hash": "abc"}, benchContainers))
+	want := "gen:io.cilium.k8s.named-ports=http.TCP.8080;" +
+		"k8s:app=web;" +
 		"k8s:io.cilium.k8s.namespace.labels.kubernetes.io/metadata.name=shop;" +
 		"k8s:io.cilium.k8s.policy.cluster=default;" +
 		"k8s:io.cilium.k8s.policy.serviceaccount=default;" +
