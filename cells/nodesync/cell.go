@@ -17,7 +17,7 @@ import (
 var Cell = module(timing{interval: time.Minute, grace: 5 * time.Second, agentGrace: time.Minute})
 
 func module(t timing) cell.Cell {
-	return cell.Module("nodesync", "Writes CiliumNodes to etcd where no agent does, and deletes the keys of gone nodes",
+	return cell.Module("nodesync", "Deletes the keys of gone nodes from etcd, and writes those that agents before 1.19 need",
 		cell.EnabledBy(kvstore.InUse),
 		cell.EnabledBy(cell.When("nodes are synchronized", []string{"synchronize-k8s-nodes"}, func(c kvstore.Config) bool { return c.SynchronizeK8sNodes })),
 		ciliumNodes.Permissions(),
@@ -29,6 +29,7 @@ func module(t timing) cell.Cell {
 		stream.Provide(ciliumNodes),
 		cell.ProvidePrivate(func() timing { return t }, newController),
 		cell.Job("watch-nodes", (*controller).watchNodes),
+		cell.Job("watch-agents", (*controller).watchAgents),
 		cell.Job("watch-keys", (*controller).watchKeys),
 		cell.Job("write", (*controller).write),
 		cell.Job("collect", (*controller).collect),

@@ -17,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -54,6 +55,7 @@ type params struct {
 	Cluster    cluster.Config
 	Nodes      stream.Resource[node]
 	Pods       stream.Resource[agents.Pod]
+	Release    release.Configured
 	Store      kvstore.Client
 	Kubernetes k8s.Client
 	Reconcile  reconcile.Deps
@@ -145,6 +147,18 @@ func (c *controller) watchNodes(ctx context.Context) (err error) {
 	return ctx.Err()
 }
 
+// watchAgents enqueues the nodes whose agents change: their releases decide who writes the keys.
+func (c *controller) watchAgents(ctx context.Context) error {
+	for batch := range c.Pods.Changes(ctx) {
+		for _, ch := range batch.Changes {
+			if node := ch.Object.Spec.NodeName.String(); node != "" {
+				c.enqueue(node, agents.Pods.Trigger(ch.Object))
+			}
+		}
+	}
+	return ctx.Err()
+}
+
 // watchKeys observes the keys of the cluster.
 func (c *controller) watchKeys(ctx context.Context) error {
 	defer c.Metrics.Keys.Reset()
@@ -215,6 +229,10 @@ func (c *controller) writeKey(ctx context.Context, name string) error {
 		c.tooLarge.Set(name, "")
 	}
 	if !exists || c.nodes.Hides(slim.Key{Name: name}) {
+		return nil
+	}
+	if !release.InAll(release.NodeKeysByOperator, agents.ReleasesOn(c.pods, name, c.Release)) {
+		c.tooLarge.Set(name, "")
 		return nil
 	}
 	want, leftOut, err := encode(c.Cluster, n)

@@ -58,6 +58,7 @@ func (w *world) startWith(when timing, endpoint string, args ...string) *operato
 	w.T.Helper()
 	return operatortest.Start(w.T, cell.Set(kvstore.Cell, module(when)), w.Kubeconfig(), append([]string{
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=1000,etcd.address=" + endpoint, "--cilium-pod-namespace=" + w.Namespace,
+		"--cilium-release=1.18", // else it only deletes keys
 	}, args...)...)
 }
 
@@ -104,10 +105,13 @@ func (w *world) remove(name string) {
 }
 
 // agent creates the pod of an agent on a node.
-func (w *world) agent(name string) {
+func (w *world) agent(name string) { w.agentOf(name, "i") }
+
+// agentOf creates the pod of an agent with an image.
+func (w *world) agentOf(name, image string) {
 	w.T.Helper()
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "agent-" + name, Labels: map[string]string{"k8s-app": "cilium"}}}
-	p.Spec = corev1.PodSpec{NodeName: w.full(name), Containers: []corev1.Container{{Name: "c", Image: "i"}}}
+	p.Spec = corev1.PodSpec{NodeName: w.full(name), Containers: []corev1.Container{{Name: "cilium-agent", Image: image}}}
 	operatortest.Eventually(w.T, "the pod is created", func() bool { // when the service account exists
 		_, err := w.Core.CoreV1().Pods(w.Namespace).Create(w.T.Context(), p, metav1.CreateOptions{})
 		return err == nil

@@ -122,6 +122,46 @@ func TestAgentsKey(t *testing.T) {
 	}
 }
 
+// Numbers 23 of the contract's nodes.md and 25 of its service-sync.md; NSYN-17: keys of nodes whose agents are of 1.19 and later are theirs alone, also once
+// their lease has ended. Without an agent the release of the configuration counts.
+func TestKeysOfNewerAgents(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	lease := w.etcd.Grant(time.Hour)
+	for _, name := range []string{"bare", "held", "new", "old", "back"} {
+		w.create(name, noSpec)
+	}
+	w.put("held", "local", lease)
+	w.agentOf("new", "example.com/cilium:v1.20.0")
+	w.agentOf("held", "example.com/cilium:v1.19.2")
+	w.agentOf("back", "example.com/cilium:v1.19.2")
+	w.agentOf("old", "example.com/cilium:v1.18.5")
+	o := w.start("--cilium-release=")
+	w.holds("old", w.valueOf("cluster1", "old", "custom-resource"))
+	if _, err := w.etcd.Client.Revoke(t.Context(), lease); err != nil {
+		t.Fatal(err)
+	}
+	w.removeAgent("held")
+	w.removeAgent("back")
+	w.agentOf("back", "example.com/cilium:v1.18.5") // a downgrade
+	w.holds("back", w.valueOf("cluster1", "back", "custom-resource"))
+	w.change("new", "b-2", "spec", "bootid")
+	w.sweeps(o, 2)
+	for _, name := range []string{"bare", "held", "new"} {
+		if kv := w.etcd.Get(w.key(name)); kv != nil {
+			t.Errorf("the operator has written the key of %s: %s", name, kv.Value)
+		}
+	}
+	for _, wr := range writes(o) {
+		if strings.HasSuffix(wr.Name, w.Namespace) && wr.Name != "cluster1/"+w.full("old") && wr.Name != "cluster1/"+w.full("back") {
+			t.Errorf("it wrote %s", wr)
+		}
+	}
+	if kv := w.etcd.Get(w.key("old")); kv == nil {
+		t.Error("the key of an older agent's node is gone")
+	}
+}
+
 // NSYN-2: what another writer did to a key without a lease is undone.
 func TestOthersWrite(t *testing.T) {
 	t.Parallel()

@@ -168,6 +168,11 @@ func Running(pods iter.Seq[*Pod], configured release.Configured) (s release.Set)
 	return s
 }
 
+// ReleasesOn returns the releases of the agents on a node; where none is known, that of the configuration. configured is as in [NewFleet].
+func ReleasesOn(pods *stream.Store[Pod], node string, configured release.Configured) release.Set {
+	return Running(stream.ByIndex(pods, byNode, slim.MakeString(node)), configured)
+}
+
 // ReleaseOr is Release, or another one of an agent that does not tell its own.
 func (p *Pod) ReleaseOr(otherwise release.Release) release.Release {
 	if r, tells := p.Release(); tells {

@@ -56,6 +56,14 @@ var (
 		[...]bool{false, false, false, true})
 )
 
+// The nodes of the cluster.
+var (
+	// NodeKeysByOperator is whether the operator writes keys of nodes that no agent holds. Later, the key of a node whose agent is gone ends
+	// with the agent's lease.
+	NodeKeysByOperator = question("NodeKeysByOperator", "Does the operator write the keys of nodes to the kvstore?", "NSYN-17",
+		[...]bool{true, true, false, false})
+)
+
 // The identities of pods.
 var (
 	// ServiceAccountsInList is whether the default label filter of agents includes the service account.

@@ -88,7 +88,7 @@ const maxClusterIPs = 10_000
 func (b KVBench) nodesExport() export {
 	name := func(i int) string { return fmt.Sprintf("node-%d", i) }
 	return export{
-		name: "nodes", kind: "nodes", n: b.Nodes, args: []string{"--synchronize-k8s-nodes"}, prefix: "cilium/state/nodes/v1/" + keysOf + "/",
+		name: "nodes", kind: "nodes", n: b.Nodes, args: []string{"--synchronize-k8s-nodes", "--cilium-release=1.18"}, prefix: "cilium/state/nodes/v1/" + keysOf + "/",
 		prepare: func(ctx context.Context, p *plane) error {
 			o, err := b.run(ctx, p, "registrar", raised...) // registers the CRDs
 			if err != nil {
