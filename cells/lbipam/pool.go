@@ -39,7 +39,12 @@ type pool struct {
 type problem struct{ reason, message string }
 
 // serves reports whether the pool allocates addresses.
-func (p *pool) serves() bool { return p.problem == nil && p.conflict == "" && !p.object.Spec.Disabled }
+func (p *pool) serves() bool { return p.isUsable() && p.conflict == "" && !p.object.Spec.Disabled }
+
+// isUsable reports whether the spec says what the pool has. A block that is not valid keeps the others from nothing.
+func (p *pool) isUsable() bool {
+	return p.problem == nil || p.problem.reason == reasonInvalidBlock && len(p.ranges) > 0 && !p.object.CannotDecode(specPath)
+}
 
 // selects reports whether the selector of the pool matches a Service.
 func (p *pool) selects(s *service) bool { return p.selector != nil && p.selector.Matches(s.labels()) }
@@ -213,13 +218,13 @@ func (p *pool) marked() int {
 	return 0
 }
 
-// findConflicts returns the message for each pool that overlaps itself or an older one. Pools that are not valid serve
+// findConflicts returns the message for each pool that overlaps itself or an older one. Pools that are not usable serve
 // nothing, and conflict with none.
 func findConflicts(pools []*pool) map[*pool]string {
 	conflicts := map[*pool]string{}
 	var older []*pool
 	for _, p := range slices.SortedFunc(slices.Values(pools), olderPool) {
-		if p.problem != nil {
+		if !p.isUsable() {
 			continue
 		}
 		if text := p.overlap(older); text != "" {

@@ -736,7 +736,9 @@ func TestServerBadInput(t *testing.T) {
 	s.service("garbage", annotate(requestAnnotation, "x"))
 	s.wantFinding("garbage", "invalid_ip The requested IP 'x' is not valid")
 	s.service("b", annotate(requestAnnotation, "10.0.20.7"))
-	s.wantFinding("b", "no_pool No pool exists with a CIDR containing '10.0.20.7'")
+	s.want("b", "10.0.20.7") // of the block that is valid
+	s.service("c", annotate(requestAnnotation, "10.0.30.7"))
+	s.wantFinding("c", "no_pool No pool exists with a CIDR containing '10.0.30.7'")
 	operatortest.Eventually(t, "three pools are invalid", func() bool { return o.Metric("lbipam_invalid_pools") == 3 })
 	s.editPool("reversed", cidrs("10.0.20.0/24"))
 	s.want("b", "10.0.20.7")
