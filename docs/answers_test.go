@@ -63,7 +63,7 @@ var events = map[string]event{
 	"HostShared":                {"the route", "its own", "a younger route of another namespace has one of its hosts at a listener, too, and gets the requests that it describes better"},
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
 	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},
-	"InvalidGlobalAnnotation":   {"the Namespace", "`default`", "the annotation `clustermesh.cilium.io/global` is neither `true` nor `false`: nothing of the Namespace is exported"},
+	"InvalidGlobalAnnotation":   {"the Namespace or Service", "`default`, or the Service's", "the annotation `clustermesh.cilium.io/global` of a Namespace, or `service.cilium.io/global` or `shared` of a Service, is neither `true` nor `false`, and counts as `false`"},
 	"InvalidName":               {"the Ingress", "its own", "its name has dots, and is no name of a Service, so that it has no load balancer"},
 	"NoClusterIP":               {"the Service", "its own", "its requests are not balanced: it has no address that agents could redirect"},
 	"SecretOfAnotherNamespace":  {"the network policy", "its own", "a Secret that it refers to is of another namespace, and is copied for agents"},

@@ -5,6 +5,7 @@ package nodegc
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/skep-operator/skep/resources/k8s"
@@ -51,13 +52,21 @@ func orphan(n *ciliumio.Node) bool {
 	return len(n.Owners) == 0 && !strings.EqualFold(n.Annotations.Get(keep), "true")
 }
 
+// why says why a CiliumNode without a Node is garbage. An annotation that looks as if it were to be kept is named.
+func why(n *ciliumio.Node) string {
+	if value, set := n.Annotations.Lookup(keep); set {
+		return fmt.Sprintf("its Node is gone, and its annotation %s is %.64q, which keeps it only if it is true", keep, value)
+	}
+	return "its Node is gone"
+}
+
 // Garbage is a CiliumNode without a Node. A cluster without any Node allows no conclusions.
-func (c *controller) Garbage(n *ciliumio.Node) (why string, garbage bool) {
+func (c *controller) Garbage(n *ciliumio.Node) (reason string, garbage bool) {
 	key := slim.Key{Name: n.Name}
 	if _, ok := c.nodes.Get(key); ok || c.nodes.Hides(key) || c.nodes.Len() == 0 {
 		return "", false
 	}
-	return "its Node is gone", orphan(n)
+	return why(n), orphan(n)
 }
 
 // Confirm asks the API server, as the store may miss a Node that exists.

@@ -34,6 +34,7 @@ type controller struct {
 	mu      sync.Mutex
 	invalid map[slim.Key]string // addresses that are left out, by Service
 	beyond  map[slim.Key]beyond // what is left out of Services that are too large
+	flags   map[slim.Key]string // annotations that are neither true nor false, by Service
 }
 
 type params struct {
@@ -54,7 +55,7 @@ func newController(p params) *controller {
 	if !p.Config.EnableK8sEndpointSlice {
 		p.Log.Warn("reading EndpointSlices, and no Endpoints, although the option for EndpointSlices is off", "flag", "enable-k8s-endpoint-slice")
 	}
-	return &controller{params: p, tooLarge: kvstore.NewSizeReport(p.Health, "Services"), invalid: map[slim.Key]string{}, beyond: map[slim.Key]beyond{}}
+	return &controller{params: p, tooLarge: kvstore.NewSizeReport(p.Health, "Services"), invalid: map[slim.Key]string{}, beyond: map[slim.Key]beyond{}, flags: map[slim.Key]string{}}
 }
 
 // Open is called before anything is watched.
@@ -90,8 +91,10 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 	s, exists := c.services.Get(key)
 	if !exists {
 		c.forget(key)
+		c.forgetFlags(key)
 		return nil, !c.services.Hides(key)
 	}
+	c.reportFlags(s)
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
 	if c.IsUnmarked() || !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
 		c.forget(key)
