@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -158,9 +159,11 @@ func TestListeners(t *testing.T) {
 	w.awaitAccepted(httpRoutes.Resource(), "foo", "none")
 }
 
-// GW-E10, GW-15: long names; an object of another in the place of one.
+// GW-E10, GW-15; number 3.5 of the contract's tenants.md: long names, also the longest; an object of another in the place of one.
 func TestNames(t *testing.T) {
 	w := newWorld(t)
+	longest := strings.Repeat("n", 253)
+	w.apply(gateways.Resource(), strings.Replace(fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"), "edge", longest, 1))
 	long := "test-long-long-long-long-long-long-long-long-long-long-long-long-name"
 	w.apply(gateways.Resource(), strings.Replace(fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"), "edge", long, 1))
 	w.service(w.Namespace, config)
@@ -173,6 +176,9 @@ func TestNames(t *testing.T) {
 	}
 	w.setAddresses(short, corev1.LoadBalancerIngress{IP: "203.0.113.9"})
 	w.awaitGateway(long, "Programmed", "True Programmed: Gateway Programmed")
+	operatortest.Eventually(t, "the longest name has a Service", func() bool { return w.loadBalancer(envoy.Shorten("cilium-gateway-"+longest)) != nil })
+	w.setAddresses(envoy.Shorten("cilium-gateway-"+longest), corev1.LoadBalancerIngress{IP: "203.0.113.10"})
+	w.awaitGateway(longest, "Programmed", "True Programmed: Gateway Programmed")
 
 	w.awaitGateway("edge", "Programmed", "False NoResources: editing services "+w.Namespace+"/cilium-gateway-edge: the Service "+w.Namespace+"/cilium-gateway-edge exists and does not belong to the Gateway: delete or rename one of them")
 	operatortest.Eventually(t, "health says so", func() bool { return strings.Contains(o.Degraded("gateway"), "does not belong to the Gateway") })
