@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // GW-25: what GRPCRoutes match, and HTTP/2 to their backends.
@@ -219,7 +220,8 @@ func TestVersionsOfRoutes(t *testing.T) {
 			versions = append(versions, map[string]any{"name": version, "served": is})
 		}
 		read := readDefinition(&unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"versions": versions}}})
-		read.revision = d.ResourceVersion
+		has, _ := store.Get(slim.Key{Name: d.Name})
+		read.revision = has.ResourceVersion
 		c := &controller{installed: store, served: map[string]servedDefinition{d.Name: read}}
 		v, err := c.servedVersion(t.Context(), kind)
 		got := ""
@@ -241,9 +243,13 @@ func TestVersionsOfGrants(t *testing.T) {
 	w.apply(httpRoutes.Resource(), strings.Replace(httpRouteTo("web", "", "svc"), "{name: svc", "{name: svc, namespace: "+other, 1))
 	for _, version := range []string{"v1beta1", "v1"} {
 		w.crds.Serve("referencegrants.gateway.networking.k8s.io", version)
+		of := grants.Resource().GroupResource().WithVersion(version)
+		operatortest.Eventually(t, version+" is served", func() bool {
+			_, err := w.Dynamic.Resource(of).List(t.Context(), metav1.ListOptions{})
+			return err == nil
+		})
 		o := w.start()
 		w.awaitResolved(httpRoutes.Resource(), "web", "False RefNotPermitted: Cross namespace references are not allowed")
-		of := grants.Resource().GroupResource().WithVersion(version)
 		w.apply(of, fmt.Sprintf(`
 apiVersion: gateway.networking.k8s.io/%s
 kind: ReferenceGrant
