@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,7 +73,7 @@ spec:
 `
 )
 
-// GW-4, GW-46, GW-47: under the roles of the charts, one after another, the Service has the kind of placeholder that the role allows
+// Numbers 20 and 21 of the contract's gateway-api.md; GW-4, GW-46, GW-47: under the roles of the charts, one after another, the Service has the kind of placeholder that the role allows
 // to write; what is left of the other kind goes where it may be deleted; and nothing is asked for that is forbidden.
 func TestPlaceholders(t *testing.T) {
 	const slice, endpoints = "EndpointSlice", "Endpoints"
@@ -100,6 +101,9 @@ func TestPlaceholders(t *testing.T) {
 			t.Errorf("run %d, under the role of %s: %q, want %q", i, run.release, got, run.writes)
 		}
 	}
+	if s := w.placeholder(slice, front); s.GetLabels()[discoveryv1.LabelServiceName] != front || !strings.Contains(fmt.Sprint(s.Object["endpoints"]), "ready:true") {
+		t.Errorf("number 20: it has the labels %v and the endpoints %v", s.GetLabels(), s.Object["endpoints"])
+	}
 	has, left := w.placeholder(slice, front), referencetest.Left(t, "1.20", "gateway-plain.yaml", "gw-plain", slice, front)
 	if diff := cmp.Diff(referencetest.Content(left), referencetest.Content(has)); diff != "" {
 		t.Errorf("GW-4: it is not as the original has it: %s", diff)
@@ -119,8 +123,8 @@ func TestPlaceholders(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
-// ENV-24, ENV-28: nothing is written of the placeholders that the original of 1.20 has left, nor beside its EndpointSlices for TCP and
-// UDP.
+// Number 21 of the contract's gateway-api.md; ENV-24, ENV-28: nothing is written of the placeholders that the original of 1.20 has left,
+// nor beside its EndpointSlices for TCP and UDP. Those of 1.19 belong to no Service, and get its name.
 func TestPlaceholdersOfOriginal(t *testing.T) {
 	w := newWorld(t)
 	for _, file := range []string{"gamma", "gateway-https", "gateway-l4", "gateway-longname", "gateway-passthrough", "gateway-plain"} {
@@ -132,6 +136,18 @@ func TestPlaceholdersOfOriginal(t *testing.T) {
 		}
 		w.Restore(objects...)
 	}
+	const last = "cilium-gateway-older"
+	older := w.apply(gateways.Resource(), strings.ReplaceAll(frontGateway, "front", "older"))
+	_, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: last, Labels: map[string]string{owningLabel: "older", gatewayLabel: "older"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: route.KindGateway, Name: "older", UID: older.GetUID(), Controller: new(true)}},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"192.192.192.192"}}},
+		Ports:       []discoveryv1.EndpointPort{{Port: new(int32(9999))}},
+	}, metav1.CreateOptions{})
+	w.must(err)
 	o := w.underChart("user", "1.20", "gateway-ingress")
 	operatortest.Eventually(t, "all Gateways have a status", func() bool {
 		all, err := w.Dynamic.Resource(gateways.Resource()).List(t.Context(), metav1.ListOptions{})
@@ -143,7 +159,11 @@ func TestPlaceholdersOfOriginal(t *testing.T) {
 	})
 	w.apply(gateways.Resource(), frontGateway)
 	w.awaitPlaceholders(front, "EndpointSlice")
-	if diff := cmp.Diff([]string{"create endpointslices"}, w.placeholderWrites()); diff != "" {
+	w.awaitPlaceholders(last, "EndpointSlice")
+	if s := w.placeholder("EndpointSlice", last); s.GetLabels()[discoveryv1.LabelServiceName] != last {
+		t.Errorf("that of 1.19 has the labels %v", s.GetLabels())
+	}
+	if diff := cmp.Diff([]string{"update endpointslices " + last, "create endpointslices"}, w.placeholderWrites()); diff != "" {
 		t.Error(diff)
 	}
 	if got := o.Degraded("gateway.placeholders"); got != "" {

@@ -94,8 +94,9 @@ const (
 	policyNoCA = ours + "Accepted=NoValidCACertificate ResolvedRefs=InvalidCACertificateRef"
 )
 
-// GW-34 to GW-39, GW-E18 to GW-E21: policies and their ConfigMaps that come, change and go, a restart that writes nothing, and a
-// definition that comes later.
+// Number 41 of the contract's gateway-api.md, but for one thing: a policy whose Service does not exist has no ancestor, and so nothing is said
+// of it (GW-38). Number 14 of its secret-sync.md: a ConfigMap that goes and comes. GW-34 to GW-39, GW-E18 to GW-E21: policies and their
+// ConfigMaps that come, change and go, a restart that writes nothing, and a definition that comes later.
 func TestBackendTLS(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), &corev1.Service{
@@ -107,6 +108,7 @@ func TestBackendTLS(t *testing.T) {
 	o := operatortest.Start(t, Cell, w.As("skep", roleOfTheDuty...), w.args()...)
 	w.awaitRoutes(config, "insecure", "*/ → NS:secure:443")
 
+	w.policy("lost", targetRef("absent", ""), "a.example.com")
 	w.policy("first", targetRef("secure", ""), "a.example.com")
 	w.awaitPolicy("first", policyNoCA)
 	w.awaitRoutes(config, "insecure", "*/ → 500")
@@ -121,6 +123,13 @@ func TestBackendTLS(t *testing.T) {
 		_, err := maps.Patch(t.Context(), "ca", "application/merge-patch+json", fmt.Appendf(nil, `{"data":{"ca.crt":%q}}`, text), metav1.PatchOptions{})
 		w.must(err)
 	}
+	w.must(maps.Delete(t.Context(), "ca", metav1.DeleteOptions{}))
+	w.awaitPolicy("first", policyNoCA)
+	w.awaitRoutes(config, "insecure", "*/ → 500")
+	_, err = maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": testCA}}, metav1.CreateOptions{})
+	w.must(err)
+	w.awaitPolicy("first", policyOK)
+	w.awaitPolicy("lost", "")
 	set("garbage")
 	w.awaitPolicy("first", policyNoCA)
 	w.awaitRoutes(config, "insecure", "*/ → 500")

@@ -65,7 +65,7 @@ func portRoute(kind, name, section, backends string) string {
 	return fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: %s, metadata: {name: %s}, spec: {parentRefs: [{name: edge, sectionName: %s}], rules: [{backendRefs: [%s]}]}}`, kind, name, section, backends)
 }
 
-// GW-53: numbers 25 to 28 of the contract's gateway-api.md.
+// GW-53: numbers 25 to 29 of the contract's gateway-api.md.
 func TestPortRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.crds.InstallGatewayAPI("standard", "tcproutes", "udproutes")
@@ -120,12 +120,22 @@ func TestPortRoutes(t *testing.T) {
 	w.CheckHealthy(o)
 	o.Stop()
 
-	from := len(w.writes())
-	o = w.start()
-	w.apply(httpRoutes.Resource(), httpRouteTo("last", "last.test", "v1"))
-	w.awaitAccepted(httpRoutes.Resource(), "last", httpOK)
-	if n := w.writesOf(from, "endpointslices") + w.writesOf(from, "services") + w.writesOf(from, "tcproutes"); n > 0 {
-		t.Errorf("a restart writes %d times: %s", n, strings.Join(w.writes()[from:], "; "))
+	// 29: agents of 1.18 and 1.19 are served all the same.
+	for _, release := range []string{"1.18", "1.19", "1.20"} {
+		from := len(w.writes())
+		o = w.start("--cilium-release=" + release)
+		name := "last-" + release[2:]
+		w.apply(httpRoutes.Resource(), httpRouteTo(name, name+".test", "v1"))
+		w.awaitAccepted(httpRoutes.Resource(), name, httpOK)
+		if n := w.writesOf(from, "endpointslices") + w.writesOf(from, "services") + w.writesOf(from, "tcproutes"); n > 0 {
+			t.Errorf("29: with agents of %s a restart writes %d times: %s", release, n, strings.Join(w.writes()[from:], "; "))
+		}
+		w.await("29: the listener", fmt.Sprintf(listenerOK, 2), func() string { return w.listener("edge", "tcp") })
+		w.await("29: the slices", both(web, names), func() string { return w.slicesOf("edge") })
+		if release != "1.20" {
+			w.CheckHealthy(o)
+			o.Stop()
+		}
 	}
 	w.must(w.Core.CoreV1().Services(w.Namespace).Delete(t.Context(), "web", metav1.DeleteOptions{}))
 	w.await("27: the Service of the backend is gone", both(strings.Replace(web, "9001/TCP 10.0.1.8", "9000/TCP", 1), names), func() string { return w.slicesOf("edge") })
@@ -140,13 +150,21 @@ func TestPortRoutes(t *testing.T) {
 	w.crds.Delete("tcproutes.gateway.networking.k8s.io", "udproutes.gateway.networking.k8s.io") // other tests are without
 }
 
-// GW-53, GW-49: what leads to ports whose routes have no definition stays.
+// Number 29 of the contract's gateway-api.md; GW-53, GW-49: what leads to ports whose routes have no definition stays.
 func TestPortRoutesWithoutDefinitions(t *testing.T) {
 	w := newWorld(t)
 	g := w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}, {name: tcp, port: 9000, protocol: TCP}"))
+	owners := []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: route.KindGateway, Name: "edge", UID: g.GetUID(), Controller: new(true)}}
+	_, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "cilium-gateway-edge", Labels: map[string]string{owningLabel: "edge", gatewayLabel: "edge"}, OwnerReferences: owners},
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeLoadBalancer, Ports: []corev1.ServicePort{
+			{Name: "port-80", Port: 80, Protocol: corev1.ProtocolTCP}, {Name: "port-9000", Port: 9000, Protocol: corev1.ProtocolTCP},
+		}},
+	}, metav1.CreateOptions{})
+	w.must(err)
 	slice, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Create(t.Context(), &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "cilium-gateway-edge-12345678-ipv4", OwnerReferences: []metav1.OwnerReference{{APIVersion: "gateway.networking.k8s.io/v1", Kind: route.KindGateway, Name: "edge", UID: g.GetUID(), Controller: new(true)}},
+			Name: "cilium-gateway-edge-12345678-ipv4", OwnerReferences: owners,
 			Labels: map[string]string{discoveryv1.LabelServiceName: "cilium-gateway-edge", discoveryv1.LabelManagedBy: portSliceManager, gatewayLabel: "edge"},
 		},
 		AddressType: discoveryv1.AddressTypeIPv4, Ports: []discoveryv1.EndpointPort{{Name: new("port-9000"), Port: new(int32(9001)), Protocol: new(corev1.ProtocolTCP)}},
@@ -159,6 +177,9 @@ func TestPortRoutesWithoutDefinitions(t *testing.T) {
 	w.awaitAccepted(httpRoutes.Resource(), "last", httpOK)
 	if is, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Get(t.Context(), slice.Name, metav1.GetOptions{}); err != nil || is.ResourceVersion != slice.ResourceVersion {
 		t.Errorf("the EndpointSlice of the original: %v, %v", is, err)
+	}
+	if ports := w.loadBalancer("cilium-gateway-edge").Spec.Ports; len(ports) != 2 || ports[1].Name != "port-9000" {
+		t.Errorf("29: the Service has the ports %v", ports)
 	}
 	w.CheckHealthy(o)
 }

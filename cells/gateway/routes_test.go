@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,7 +31,21 @@ spec:
 
 const config = "cilium-gateway-edge"
 
-// GW-E4 to GW-E8, GW-E11, GW-E15, GW-F3: what is said of routes, and what is served of them.
+// remoteAddresses says of each connection manager of a CiliumEnvoyConfig whether the address of a client is that of its connection.
+func (w *world) remoteAddresses(name string) (all []bool) {
+	w.T.Helper()
+	for _, l := range w.config(name).Listeners {
+		for _, chain := range l.FilterChains {
+			m := &hcmv3.HttpConnectionManager{}
+			w.must(chain.Filters[0].GetTypedConfig().UnmarshalTo(m))
+			all = append(all, m.GetUseRemoteAddress().GetValue())
+		}
+	}
+	return all
+}
+
+// GW-E4 to GW-E8, GW-E11, GW-E15, GW-F3: what is said of routes, and what is served of them. ENV-36 and number 32 of the contract's
+// gateway-api.md: with a proxy in front, of whom.
 func TestRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.secret(w.Namespace, "cert", testPEM)
@@ -39,12 +54,15 @@ func TestRoutes(t *testing.T) {
 	b := w.namespace("b")
 	foreign := w.apply(httpRoutes.Resource(), strings.Replace(httpRouteTo("foreign", "", "v1"), "name: edge", "name: elsewhere", 1))
 	w.apply(httpRoutes.Resource(), strings.Replace(httpRouteTo("inb", "www.example.com", "v1"), "name: inb}", "name: inb, namespace: "+b+"}", 1))
-	o := w.start()
+	o := w.start("--gateway-api-use-remote-address=false")
 
 	w.apply(httpRoutes.Resource(), httpRouteTo("www", "www.example.com", "v1"))
 	w.awaitAccepted(httpRoutes.Resource(), "www", httpOK)
 	for _, table := range []string{"insecure", "secure"} {
 		w.awaitRoutes(config, table, "www.example.com/ → NS:v1:80")
+	}
+	if got := w.remoteAddresses(config); !slices.Equal(got, []bool{false, false}) {
+		t.Errorf("number 32: connection managers have useRemoteAddress %v", got)
 	}
 	// GW-E15: the younger one has the same requests.
 	operatortest.Eventually(t, "the clock goes on", func() bool {
@@ -84,7 +102,7 @@ func TestRoutes(t *testing.T) {
 	w.awaitResolved(httpRoutes.Resource(), "www", "False RefNotPermitted: Cross namespace references are not allowed")
 	w.awaitRoutes(config, "insecure", "www.example.com/ → 500")
 	w.apply(grants.Resource(), fmt.Sprintf(`
-apiVersion: gateway.networking.k8s.io/v1beta1
+apiVersion: gateway.networking.k8s.io/v1
 kind: ReferenceGrant
 metadata: {name: g, namespace: %s}
 spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: NS}], to: [{group: "", kind: Service}]}`, b))
@@ -190,7 +208,8 @@ func TestNames(t *testing.T) {
 	operatortest.Eventually(t, "health is well", func() bool { return o.Degraded("gateway") == "" })
 }
 
-// GW-E13: definitions that come later, and go.
+// Numbers 37 and 38 of the contract's gateway-api.md; GW-E13, GW-39: definitions that come later, and go. Gateways are served with those of
+// the Gateway API 1.3, which have no BackendTLSPolicies of v1, and TLSRoutes of v1alpha2.
 func TestLateDefinitions(t *testing.T) {
 	w := newWorld(t)
 	var names []string
@@ -201,6 +220,9 @@ func TestLateDefinitions(t *testing.T) {
 	o := w.start()
 	operatortest.Eventually(t, "GW-E13: health names what is missing", func() bool { return strings.Contains(o.Degraded(""), "gateway.networking.k8s.io") })
 	w.crds.InstallGatewayAPI("standard", required...)
+	w.crds.InstallGatewayAPI("experimental", "backendtlspolicies")
+	w.crds.Serve("backendtlspolicies.gateway.networking.k8s.io", "v1alpha3")
+	w.crds.Serve("referencegrants.gateway.networking.k8s.io", "v1beta1")
 	create := func() {
 		w.apply(classes.Resource(), `{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: CLASS}, spec: {controllerName: io.cilium/gateway-controller}}`)
 		w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}, {name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}}"))
@@ -209,6 +231,9 @@ func TestLateDefinitions(t *testing.T) {
 	create()
 	w.awaitRoutes(config, "insecure", "*/ → NS:v1:80")
 	operatortest.Eventually(t, "all is well", func() bool { return o.Degraded("") == "" })
+	absent := portFeatures(false)
+	absent[featureListenerSet] = true
+	operatortest.Eventually(t, "number 38: there are no BackendTLSPolicies", func() bool { return slices.Equal(w.features(), supportedFeatures(absent)) })
 
 	// The optional one comes later, first in an older version.
 	tls := `
@@ -237,7 +262,8 @@ spec: {parentRefs: [{name: edge}], hostnames: [pass.example.com], rules: [{backe
 	w.awaitRoutes(config, "insecure", "*/ → NS:v2:80")
 }
 
-// GW-E14 and GW-58: routes of a Service, and its conditions.
+// GW-E14 and GW-58: routes of a Service, and its conditions. Number 24 of the contract's gateway-api.md: connections to its backends come
+// from the address of the client, which is what agents do where nothing is said.
 func TestMesh(t *testing.T) {
 	w := newWorld(t)
 	_, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), &corev1.Service{
@@ -263,6 +289,9 @@ spec: {parentRefs: [{group: "", kind: Service, name: web}], hostnames: [ignored.
 	w.must(err)
 	if c := metav1.GetControllerOf(u); c == nil || c.Kind != "Service" || len(u.GetLabels()) != 1 {
 		t.Errorf("GW-E14: %v %v", c, u.GetLabels())
+	}
+	if _, labelled := u.GetLabels()["cilium.io/use-original-source-address"]; labelled || len(u.GetAnnotations()) > 0 {
+		t.Errorf("number 24: it has the labels %v and the annotations %v", u.GetLabels(), u.GetAnnotations())
 	}
 	conditions := func() (all []string) {
 		s, err := w.Core.CoreV1().Services(w.Namespace).Get(t.Context(), "web", metav1.GetOptions{})

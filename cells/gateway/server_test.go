@@ -6,6 +6,7 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -393,6 +394,9 @@ func TestGateway(t *testing.T) {
 	w.awaitRoutes("cilium-gateway-edge", "secure", "*/ → NS:v1:80")
 	for _, name := range []string{"http", "https"} {
 		w.await("listener "+name, fmt.Sprintf(listenerOK, 1), func() string { return w.listener("edge", name) })
+	}
+	if got := w.remoteAddresses("cilium-gateway-edge"); !slices.Equal(got, []bool{true, true}) {
+		t.Errorf("ENV-36: connection managers have useRemoteAddress %v", got)
 	}
 
 	// GW-E12: a certificate that is none.

@@ -303,7 +303,7 @@ var (
 	tcpRoutesAlpha = stream.Custom[route.TCPAlpha](tcpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(route.KindTCP)
 	udpRoutes      = stream.Custom[route.UDP](api.WithResource("udproutes")).OfKind(route.KindUDP)
 	udpRoutesAlpha = stream.Custom[route.UDPAlpha](udpRoutes.Resource().GroupResource().WithVersion("v1alpha2")).OfKind(route.KindUDP)
-	grants         = stream.Custom[grant](api.WithResource("referencegrants").GroupResource().WithVersion("v1beta1")).OfKind("ReferenceGrant")
+	grants         = stream.Custom[grant](api.WithResource("referencegrants")).OfKind("ReferenceGrant")
 	classConfigs   = stream.Custom[classConfig](schema.GroupVersionResource{Group: "cilium.io", Version: "v2alpha1", Resource: "ciliumgatewayclassconfigs"}).OfKind(kindClassConfig)
 	tlsPolicyKind  = stream.Custom[tlsPolicy](api.WithResource("backendtlspolicies")).OfKind(kindTLSPolicy)
 	imports        = stream.Custom[serviceImport](schema.GroupVersionResource{Group: route.ImportGroup, Version: "v1beta1", Resource: "serviceimports"}).OfKind(route.KindImport)

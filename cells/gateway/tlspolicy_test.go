@@ -51,7 +51,7 @@ func targetRef(service, port string) string {
 	return fmt.Sprintf(`{group: "", kind: Service, name: %s%s}`, service, port)
 }
 
-// GW-35, GW-36: what is said of a policy by itself, and how its backends are spoken to.
+// Number 41 of the contract's gateway-api.md; GW-35, GW-36: what is said of a policy by itself, and how its backends are spoken to.
 func TestPolicySettings(t *testing.T) {
 	for validation, want := range map[string]string{
 		caGood: "Accepted ResolvedRefs a.example.com shop/good []",
@@ -78,7 +78,7 @@ func TestPolicySettings(t *testing.T) {
 	}
 }
 
-// GW-34: which policy a port is under, and which ones conflict.
+// Number 41 of the contract's gateway-api.md; GW-34: which policy a port is under, and which ones conflict.
 func TestPolicyPrecedence(t *testing.T) {
 	at := func(p *tlsPolicy, second slim.Time) *tlsPolicy { p.CreationTimestamp = second; return p }
 	all := []*tlsPolicy{

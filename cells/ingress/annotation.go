@@ -25,8 +25,8 @@ const (
 type settings struct {
 	shared            bool
 	loadBalancerClass string
-	nodePort          bool // the type of the Service
-	localTraffic      bool
+	nodePort          bool                                // the type of the Service
+	trafficPolicy     corev1.ServiceExternalTrafficPolicy // "" where no annotation has one
 	insecureNodePort  int32
 	secureNodePort    int32
 	hostPort          uint32
@@ -97,10 +97,11 @@ func (s *settings) readService(i *ingress, c Config) {
 	case exists && text != string(corev1.ServiceTypeLoadBalancer):
 		s.invalid("service-type", text, "it should be LoadBalancer or NodePort")
 	}
-	switch text, exists := annotation(i, "service-external-traffic-policy", false); {
-	case text == string(corev1.ServiceExternalTrafficPolicyLocal):
-		s.localTraffic = true
-	case exists && text != string(corev1.ServiceExternalTrafficPolicyCluster):
+	text, exists := annotation(i, "service-external-traffic-policy", false)
+	switch policy := corev1.ServiceExternalTrafficPolicy(text); {
+	case policy == corev1.ServiceExternalTrafficPolicyLocal, policy == corev1.ServiceExternalTrafficPolicyCluster:
+		s.trafficPolicy = policy
+	case exists:
 		s.invalid("service-external-traffic-policy", text, "it should be Cluster or Local")
 	}
 	if s.nodePort {

@@ -43,6 +43,9 @@ func (c *controller) labelsLater() bool { return !release.SourceAddressLabels.In
 func (c *controller) sharedOptions() envoy.Options {
 	o := c.options(c.sharedService())
 	o.Owners = !c.Config.IngressJoinNamespaces
+	if release.SharedHTTPSPort.In(c.Cluster.Release) {
+		o.AlsoPort = int(loadBalancerPorts.https)
+	}
 	return o
 }
 

@@ -11,11 +11,13 @@ import (
 	"testing"
 	"time"
 
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
@@ -34,17 +36,20 @@ func decode(t *testing.T, text string) *ingress {
 type rig struct {
 	*testing.T
 	config        Config
+	cluster       cluster.Config
 	defaultSecret envoy.Name
 	missing       []string // Services
 	withoutPorts  bool     // the Services have none
 }
 
-func newRig(t *testing.T) *rig { return &rig{T: t, config: defaultConfig} }
+func newRig(t *testing.T) *rig {
+	return &rig{T: t, config: defaultConfig, cluster: cluster.DefaultConfig}
+}
 
 // translate translates Ingresses together. It returns the configuration, nil if it is empty, and the reasons of notices.
 func (r *rig) translate(texts ...string) (*envoytest.Config, []string) {
 	r.Helper()
-	c := &controller{params: params{Config: r.config, Cluster: cluster.DefaultConfig, Envoy: envoyres.Config{
+	c := &controller{params: params{Config: r.config, Cluster: r.cluster, Envoy: envoyres.Config{
 		IngressSecretsNamespace: "cilium-secrets", ProxyIdleTimeoutSeconds: 60, ProxyStreamIdleTimeoutSeconds: 300,
 	}}}
 	var m envoy.Model
@@ -71,7 +76,11 @@ func (r *rig) translate(texts ...string) (*envoytest.Config, []string) {
 			reasons = append(reasons, n.Reason)
 		}
 	}
-	t, err := new(envoy.Translator).Translate(m, c.options(serviceKey(decode(r.T, texts[0]).Key())))
+	o := c.options(serviceKey(decode(r.T, texts[0]).Key()))
+	if r.config.IngressDefaultLBMode == sharedMode {
+		o = c.sharedOptions()
+	}
+	t, err := new(envoy.Translator).Translate(m, o)
 	if err != nil {
 		r.Fatal(err)
 	}
@@ -312,15 +321,19 @@ spec:
 	check(t, "ING-16", reasons, "BackendPortNotFound")
 }
 
-// ING-3 and ING-9: the Service of a load balancer, by the annotations.
+// Number 26 of the contract's ingress.md; ING-3, ING-4 and ING-9: the Service of a load balancer, by the annotations.
 func TestService(t *testing.T) {
 	for name, test := range map[string]struct {
 		annotations []string
 		hostNetwork bool
 		passthrough bool
+		has         corev1.ServiceExternalTrafficPolicy // of a Service that exists
 		want        string
 		reasons     string
 	}{
+		"26: local by hand":     {has: "Local", want: "LoadBalancer Local http:80:0 https:443:0"},
+		"26: as annotated":      {has: "Local", annotations: []string{"ingress.cilium.io/service-external-traffic-policy: Cluster"}, want: "LoadBalancer Cluster http:80:0 https:443:0"},
+		"26: no load balancer":  {has: "Local", hostNetwork: true, annotations: []string{"ingress.cilium.io/host-listener-port: '9090'"}, want: "ClusterIP  http:80:0 https:443:0"},
 		"by default":            {want: "LoadBalancer Cluster http:80:0 https:443:0"},
 		"local traffic":         {annotations: []string{"ingress.cilium.io/service-external-traffic-policy: Local"}, want: "LoadBalancer Local http:80:0 https:443:0"},
 		"ING-F2: a node port":   {annotations: []string{"io.cilium.ingress/service-type: NodePort", "ingress.cilium.io/secure-node-port: '30443'", "io.cilium.ingress/insecure-node-port: '30080'"}, passthrough: true, want: "NodePort Cluster https:443:30443"},
@@ -340,7 +353,8 @@ func TestService(t *testing.T) {
 			m = envoy.Model{Passthrough: []envoy.Passthrough{{}}}
 		}
 		got := &corev1.Service{}
-		setService(got, s, test.hostNetwork, m, true)
+		got.Spec.ExternalTrafficPolicy = test.has
+		setService(got, s, test.hostNetwork, m, test.has == "")
 		text := fmt.Sprint(got.Spec.Type, " ", got.Spec.ExternalTrafficPolicy)
 		if got.Spec.LoadBalancerClass != nil {
 			text += " " + *got.Spec.LoadBalancerClass
@@ -358,7 +372,7 @@ func TestService(t *testing.T) {
 	}
 }
 
-// ING-E9 and ING-8: ports on the network of the nodes.
+// Numbers 27 and 28 of the contract's ingress.md; ING-E9 and ING-8: ports on the network of the nodes.
 func TestHostNetwork(t *testing.T) {
 	r := newRig(t)
 	r.config.IngressHostNetworkEnabled, r.config.IngressHostNetworkNodeSelector = true, "a=b"
@@ -378,6 +392,130 @@ func TestHostNetwork(t *testing.T) {
 	check(t, "ING-8", addresses(annotated(withTLS)), "0.0.0.0 8080", ":: 8080")
 	r.config.IngressDefaultLBMode, r.config.IngressHostNetworkPort, r.config.IngressHostNetworkHTTPSPort = sharedMode, 8000, 8443
 	check(t, "ING-8", addresses(annotated(withTLS)), "0.0.0.0 8000", ":: 8000", "0.0.0.0 8443", ":: 8443")
+
+	r.config.IngressHostNetworkPort, r.config.IngressHostNetworkHTTPPort, r.config.IngressHostNetworkHTTPSPort, r.config.IngressHostNetworkTLSPort = 0, 80, 443, 9443
+	check(t, "27", addresses(annotated(withTLS), passedThrough("pt.example.com")), "0.0.0.0 80", ":: 80", "0.0.0.0 443", ":: 443", "0.0.0.0 9443", ":: 9443")
+	c, reasons := r.translate(annotated(withTLS), passedThrough("shop.example.com"))
+	check(t, "27: a host that another Ingress has TLS for", reasons, "NotTranslated of shop/pt")
+	check(t, "27: and its routes", routes(c, "secure", "shop.example.com"), "/api → shop:api:80")
+	if n := len(c.Listeners["listener"].FilterChains); n != 2 {
+		t.Errorf("27: %d filter chains", n)
+	}
+	for of, want := range map[[4]uint32]ports{
+		{}:                 {8080, 8080, 8080},
+		{9000, 0, 9443, 0}: {9000, 9443, 9000},
+		{0, 80, 443, 9443}: {80, 443, 9443},
+	} {
+		r.config.IngressHostNetworkPort, r.config.IngressHostNetworkHTTPPort, r.config.IngressHostNetworkHTTPSPort, r.config.IngressHostNetworkTLSPort = of[0], of[1], of[2], of[3]
+		if got := r.config.sharedPorts(); got != want {
+			t.Errorf("28: with the options %v the ports are %v, want %v", of, got, want)
+		}
+	}
+}
+
+// passedThrough is the Ingress pt, whose TLS is passed through.
+func passedThrough(host string) string {
+	return fmt.Sprintf(`
+metadata: {name: pt, namespace: shop, annotations: {ingress.cilium.io/tls-passthrough: enabled}}
+spec: {rules: [{host: %s, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: tls-app, port: {number: 8443}}}}]}}]}`, host)
+}
+
+// Numbers 29 and 30 of the contract's ingress.md; ING-28: the ports that lead to the shared listener, of which there is one whatever agents
+// run.
+func TestPortsOfSharedService(t *testing.T) {
+	r := newRig(t)
+	r.config.IngressDefaultLBMode = sharedMode
+	plain := strings.Replace(annotated(withTLS), "tls:", "x:", 1)
+	for _, of := range release.All() {
+		r.cluster.Release = of
+		for name, test := range map[string]struct {
+			texts []string
+			want  []int
+		}{
+			"without TLS":    {[]string{plain}, []int{80}},
+			"with TLS":       {[]string{annotated(withTLS)}, []int{80, 443}},
+			"passed through": {[]string{plain, passedThrough("pt.example.com")}, []int{80, 443}},
+		} {
+			if release.SharedHTTPSPort.In(of) {
+				test.want = []int{80, 443}
+			}
+			c, _ := r.translate(test.texts...)
+			if s := c.Spec.Services; len(s) != 1 || s[0].Listener != "" || len(c.Listeners) != 1 || !slices.Equal(s[0].Ports, test.want) {
+				t.Errorf("%s in %s: %+v, %d listeners, want the ports %v", name, of, s, len(c.Listeners), test.want)
+			}
+		}
+	}
+	if !release.SharedHTTPSPort.In(release.Newest()) {
+		t.Error("29: the newest release does without port 443")
+	}
+}
+
+// managers are the connection managers of the listener.
+func managers(t *testing.T, c *envoytest.Config) (all []*hcmv3.HttpConnectionManager) {
+	t.Helper()
+	for _, chain := range c.Listeners["listener"].FilterChains {
+		m := &hcmv3.HttpConnectionManager{}
+		if err := chain.Filters[0].GetTypedConfig().UnmarshalTo(m); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// Number 24 of the contract's ingress.md; ENV-36: whose the address of a client is.
+func TestProxyInFront(t *testing.T) {
+	r := newRig(t)
+	for _, test := range []struct {
+		remote bool
+		hops   uint32
+	}{{defaultConfig.IngressUseRemoteAddress, 0}, {true, 0}, {false, 1}} {
+		r.config.IngressUseRemoteAddress, r.config.IngressDefaultXFFTrusted = test.remote, test.hops
+		c, _ := r.translate(annotated(withTLS))
+		all := managers(t, c)
+		for _, m := range all {
+			if m.GetUseRemoteAddress().GetValue() != test.remote || m.XffNumTrustedHops != test.hops {
+				t.Errorf("%+v: %s has %t and %d", test, m.StatPrefix, m.GetUseRemoteAddress().GetValue(), m.XffNumTrustedHops)
+			}
+		}
+		if len(all) != 2 {
+			t.Errorf("%d connection managers", len(all))
+		}
+	}
+	if !defaultConfig.IngressUseRemoteAddress {
+		t.Error("without the key addresses are those of headers")
+	}
+}
+
+// Number 32 of the contract's ingress.md; ING-11 to ING-13, ING-F5, ING-F6, ING-F11: hosts, TLS, redirects, timeouts and the default backend are
+// the same in all releases.
+func TestAllReleases(t *testing.T) {
+	const all = `
+metadata: {name: web, namespace: shop, annotations: {ingress.cilium.io/request-timeout: 5s}}
+spec:
+  defaultBackend: {service: {name: fallback, port: {number: 80}}}
+  tls: [{hosts: [shop.example.com], secretName: shop-tls}, {hosts: [bare.example.com]}]
+  rules:
+  - {host: shop.example.com, http: {paths: [{path: /api, pathType: Prefix, backend: {service: {name: api, port: {number: 80}}}}]}}
+  - {host: bare.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}}
+  - {host: "*.tenant.example.com", http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}}
+`
+	second := strings.NewReplacer("shop-tls", "other-tls", "name: web", "name: second", "/api", "/other").Replace(annotated(withTLS))
+	r := newRig(t)
+	for _, of := range release.All() {
+		r.cluster.Release = of
+		c, reasons := r.translate(all, second)
+		check(t, "F5", routes(c, "secure", "shop.example.com"), "/other → shop:api:80", "/api → shop:api:80 5s", "/ → shop:fallback:80 5s")
+		check(t, "F5", routes(c, "insecure", "shop.example.com"), "/other → https", "/api → https", "/ → https")
+		check(t, "F5", routes(c, "insecure", "*"), "/ → shop:fallback:80 5s")
+		check(t, "F6 and D1", routes(c, "insecure", "bare.example.com"), "/ → shop:front:80 5s")
+		check(t, "F6 and D1", reasons, "NoSecret")
+		check(t, "F11", routes(c, "insecure", "*.tenant.example.com"), "/ → shop:front:80 5s")
+		found := chains(t, c)
+		if len(found) != 2 || !strings.Contains(found[1], "shop-shop-tls") || !strings.Contains(found[1], "shop-other-tls") {
+			t.Errorf("D2 in %s: %q", of, found)
+		}
+	}
 }
 
 // ING-1: which Ingresses are managed.

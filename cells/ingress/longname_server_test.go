@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// ENV-32; numbers 21 and 22 of the contract's ingress.md: an Ingress whose name is long is served, under the name of the release,
-// and what it has under the other one is taken over. Of two, one stays.
+// ENV-32 and ING-22; numbers 21 to 23 of the contract's ingress.md: an Ingress whose name is long is served, under the name of the release,
+// and what it has under the other one is taken over. Of two, one stays. Of another class, it loses all that it has, under whichever name and of
+// whichever kind.
 func TestLongNames(t *testing.T) {
 	w := newWorld(t)
 	name := strings.Repeat("long", 20)
@@ -47,10 +49,7 @@ func TestLongNames(t *testing.T) {
 	configs := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace)
 	left, err := configs.Get(t.Context(), long, metav1.GetOptions{})
 	w.must(err)
-	left.SetName(short)
-	left.SetResourceVersion("")
-	left.SetUID("")
-	_, err = configs.Create(t.Context(), left, metav1.CreateOptions{})
+	_, err = configs.Create(t.Context(), relocated(left, short), metav1.CreateOptions{})
 	w.must(err)
 	o = w.start("--cilium-release=1.20")
 	operatortest.Eventually(t, "of two that of the release stays", exist(short))
@@ -59,6 +58,32 @@ func TestLongNames(t *testing.T) {
 		return err == nil && c.GetAnnotations()["skep.dev/replaces"] == long
 	})
 	w.CheckHealthy(o)
+	o.Stop()
+
+	_, err = configs.Create(t.Context(), relocated(left, long), metav1.CreateOptions{})
+	w.must(err)
+	service := envoy.Shorten(namePrefix + name)[len(namePrefix):]
+	slice := w.slice(service)
+	older := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Endpoints"}}
+	older.SetName(slice.Name)
+	older.SetLabels(map[string]string{ingressLabel: "true"})
+	older.SetOwnerReferences(slice.OwnerReferences)
+	_, err = w.Dynamic.Resource(ownedEndpoints.Resource()).Namespace(w.Namespace).Create(t.Context(), older, metav1.CreateOptions{})
+	w.must(err)
 	w.patch(name, `{"spec":{"ingressClassName":"nginx"}}`)
-	operatortest.Eventually(t, "none is left", exist())
+	o = w.start("--cilium-release=1.20")
+	operatortest.Eventually(t, "number 23: none is left", exist())
+	operatortest.Eventually(t, "number 23: nor is the Service or a placeholder", func() bool {
+		return w.loadBalancer(service) == nil && w.slice(service) == nil && w.placeholder("Endpoints", service) == nil
+	})
+	w.CheckHealthy(o)
+}
+
+// relocated is an object under another name, to be created.
+func relocated(u *unstructured.Unstructured, name string) *unstructured.Unstructured {
+	u = u.DeepCopy()
+	u.SetName(name)
+	u.SetResourceVersion("")
+	u.SetUID("")
+	return u
 }

@@ -4,6 +4,8 @@
 package ingress
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,10 +45,8 @@ func isOwner(i *ingress, of slim.Owner) bool {
 
 // setService sets what is written of the spec of a Service. What the API server allocates stays.
 func setService(s *corev1.Service, of settings, hostNetwork bool, model envoy.Model, isNew bool) {
-	s.Spec.Type, s.Spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyCluster
-	if of.localTraffic {
-		s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-	}
+	s.Spec.Type = corev1.ServiceTypeLoadBalancer
+	s.Spec.ExternalTrafficPolicy = cmp.Or(of.trafficPolicy, s.Spec.ExternalTrafficPolicy, corev1.ServiceExternalTrafficPolicyCluster)
 	switch {
 	case of.nodePort:
 		s.Spec.Type = corev1.ServiceTypeNodePort

@@ -73,7 +73,7 @@ func (w *world) placeholderWrites() (all []string) {
 	return all
 }
 
-// ING-20 to ING-22: under the roles of the charts, one after another, a Service has the kind of placeholder that the role allows to
+// Numbers 19 and 20 of the contract's ingress.md; ING-20 to ING-22: under the roles of the charts, one after another, a Service has the kind of placeholder that the role allows to
 // write; what is left of the other kind goes where it may be deleted; and nothing is asked for that is forbidden.
 func TestPlaceholders(t *testing.T) {
 	const slice, endpoints = "EndpointSlice", "Endpoints"
@@ -106,6 +106,9 @@ func TestPlaceholders(t *testing.T) {
 		}
 	}
 
+	if s := w.slice("own"); s.Labels[ingressLabel] != "true" || s.Labels[discoveryv1.LabelServiceName] != namePrefix+"own" || !*s.Endpoints[0].Conditions.Ready {
+		t.Errorf("number 19: it has the labels %v and the endpoints %v", s.Labels, s.Endpoints)
+	}
 	// ING-20: it is as the original has it.
 	has, left := w.placeholder(slice, "own"), referencetest.Left(t, "1.20", "ingress.yaml", "ing", slice, namePrefix+"own")
 	if diff := cmp.Diff(referencetest.Content(left), referencetest.Content(has)); diff != "" {
@@ -113,7 +116,7 @@ func TestPlaceholders(t *testing.T) {
 	}
 }
 
-// ENV-26 and ING-22: where both kinds are allowed, an Ingress does not wait for the one that is not written; it has a placeholder
+// Number 20 of the contract's ingress.md; ENV-26 and ING-22: where both kinds are allowed, an Ingress does not wait for the one that is not written; it has a placeholder
 // at any time, and loses both kinds with its load balancer.
 func TestPlaceholderOfOtherKind(t *testing.T) {
 	w := newWorld(t)
@@ -191,7 +194,7 @@ func (w *world) changeRole(user, release string) {
 	})
 }
 
-// ENV-24: nothing is written of the placeholders that the original of 1.20 has left. Those of 1.19 belong to no Service, and get
+// Number 20 of the contract's ingress.md; ENV-24: nothing is written of the placeholders that the original of 1.20 has left. Those of 1.19 belong to no Service, and get
 // its name.
 func TestPlaceholdersOfOriginal(t *testing.T) {
 	w := newWorld(t)

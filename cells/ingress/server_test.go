@@ -375,7 +375,8 @@ func TestClass(t *testing.T) {
 	}
 }
 
-// ING-7, ING-F2, ING-F3: the Service follows the annotations, and what others set stays.
+// ING-4, ING-7, ING-F2, ING-F3: the Service follows the annotations, and what others set stays; the external traffic policy among it, number 26
+// of the contract's ingress.md.
 func TestServiceFollows(t *testing.T) {
 	w := newWorld(t)
 	w.apply(simple("web", "a.example.com", "front"))
@@ -392,6 +393,12 @@ func TestServiceFollows(t *testing.T) {
 		}
 	}
 	operatortest.Eventually(t, "ING-7: the ports are restored", is("LoadBalancer", "Cluster"))
+	_, err = w.Core.CoreV1().Services(w.Namespace).Patch(t.Context(), first.Name, "application/merge-patch+json",
+		[]byte(`{"spec":{"externalTrafficPolicy":"Local","ports":[{"name":"http","port":81}]}}`), metav1.PatchOptions{})
+	w.must(err)
+	operatortest.Eventually(t, "number 26: a policy that was set by hand stays", is("LoadBalancer", "Local"))
+	w.annotate("web", "service-external-traffic-policy", "Cluster")
+	operatortest.Eventually(t, "ING-4: the annotation sets it back", is("LoadBalancer", "Cluster"))
 	w.annotate("web", "service-external-traffic-policy", "Local")
 	operatortest.Eventually(t, "traffic stays on the node", is("LoadBalancer", "Local"))
 	w.annotate("web", "service-type", "NodePort")

@@ -25,7 +25,7 @@ var (
 	gatewayKind   = stream.Custom[gateway](gatewayAPI("v1", "gateways")).OfKind("Gateway")
 	setKind       = stream.Custom[listenerSet](gatewayAPI("v1", "listenersets")).OfKind("ListenerSet")
 	classKind     = stream.Custom[gatewayClass](gatewayAPI("v1", "gatewayclasses")).OfKind("GatewayClass")
-	grantKind     = stream.Custom[referenceGrant](gatewayAPI("v1beta1", "referencegrants")).OfKind("ReferenceGrant")
+	grantKind     = stream.Custom[referenceGrant](gatewayAPI("v1", "referencegrants")).OfKind("ReferenceGrant")
 	tlsPolicyKind = stream.Custom[backendTLSPolicy](gatewayAPI("v1", "backendtlspolicies")).OfKind("BackendTLSPolicy")
 	configMaps    = stream.Metadata[configMap](corev1.SchemeGroupVersion.WithResource("configmaps"))
 )

@@ -96,7 +96,7 @@ func (w *world) grant(namespace, name, secret string) {
 // grantTo permits objects of a kind and a namespace to refer to a Secret.
 func (w *world) grantTo(kind, from, namespace, name, secret string) {
 	w.T.Helper()
-	w.apply(grantKind.Resource(), namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {name: %s}, spec: {
+	w.apply(grantKind.Resource(), namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: %s}, spec: {
 		from: [{group: gateway.networking.k8s.io, kind: %s, namespace: %s}], to: [{group: "", kind: Secret, name: %s}]}}`, name, kind, from, secret))
 }
 
@@ -253,6 +253,7 @@ func TestOrdersOfListenerSets(t *testing.T) {
 	operatortest.Eventually(t, "the operator is healthy", func() bool { return o.Degraded("secretsync") == "" })
 }
 
+// Numbers 11 to 15 of the contract's secret-sync.md, but for one thing: a copy does not go with the last route, but with the last policy.
 // SEC-11: the ConfigMaps of BackendTLSPolicies, whose CRD comes later.
 func TestAuthorities(t *testing.T) {
 	w := newWorld(t)
@@ -261,10 +262,15 @@ func TestAuthorities(t *testing.T) {
 	w.define(tlsPolicyKind.Resource(), "BackendTLSPolicy", apiextensionsv1.NamespaceScoped)
 	w.Clear(tlsPolicyKind.Resource())
 	maps := w.Core.CoreV1().ConfigMaps(w.Namespace)
-	_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": "one", "more": "x"}}, metav1.CreateOptions{})
+	_, err := maps.Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: "ca", Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}}, Data: map[string]string{"ca.crt": "one", "more": "x"},
+	}, metav1.CreateOptions{})
 	w.must(err)
-	w.apply(tlsPolicyKind.Resource(), w.Namespace, `{apiVersion: gateway.networking.k8s.io/v1, kind: BackendTLSPolicy, metadata: {name: p}, spec: {
-		validation: {hostname: a.b, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}`)
+	policy := func(name string) {
+		w.apply(tlsPolicyKind.Resource(), w.Namespace, fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: BackendTLSPolicy, metadata: {name: %s}, spec: {
+			validation: {hostname: a.b, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}`, name))
+	}
+	policy("p")
 	await := func(what, value string) {
 		t.Helper()
 		operatortest.Eventually(t, what, func() bool {
@@ -273,12 +279,35 @@ func TestAuthorities(t *testing.T) {
 		})
 	}
 	await("SEC-11: the ConfigMap is copied", "one")
+	labels := map[string]string{"secretsync.cilium.io/owning-configmap-namespace": w.Namespace, "secretsync.cilium.io/owning-configmap-name": "ca"}
+	first := w.copy("cfgmap-ca")
+	if first.Type != corev1.SecretTypeOpaque || fmt.Sprint(first.Labels) != fmt.Sprint(labels) || len(first.Annotations) > 0 {
+		t.Errorf("11: it has the type %s, the labels %v and the annotations %v", first.Type, first.Labels, first.Annotations)
+	}
+	policy("q")
+	w.must(w.Dynamic.Resource(tlsPolicyKind.Resource()).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
 	_, err = maps.Patch(t.Context(), "ca", "application/merge-patch+json", []byte(`{"data":{"ca.crt":"two"}}`), metav1.PatchOptions{})
 	w.must(err)
 	await("SEC-11: the copy follows", "two")
+	if s := w.copy("cfgmap-ca"); s.UID != first.UID {
+		t.Error("13: the copy went with one of two policies")
+	}
+	again := func(value string) {
+		t.Helper()
+		_, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Immutable: new(true), Data: map[string]string{"ca.crt": value}}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	w.must(maps.Delete(t.Context(), "ca", metav1.DeleteOptions{}))
+	await("14: the ConfigMap is gone", "")
+	again("three")
+	await("14: it is there again", "three")
+	w.patchSecret(w.copies, w.Namespace+"-cfgmap-ca", `{"immutable":true}`) // as the original has it
+	w.must(maps.Delete(t.Context(), "ca", metav1.DeleteOptions{}))
+	again("two")
+	await("15: the copy is made again", "two")
 	w.remove(w.copies, w.Namespace+"-cfgmap-ca")
 	await("SEC-11: the copy is restored", "two")
-	w.must(w.Dynamic.Resource(tlsPolicyKind.Resource()).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
+	w.must(w.Dynamic.Resource(tlsPolicyKind.Resource()).Namespace(w.Namespace).Delete(t.Context(), "q", metav1.DeleteOptions{}))
 	await("SEC-11: the policy is gone", "")
 	operatortest.Eventually(t, "the operator is healthy", func() bool { return o.Degraded("secretsync") == "" })
 }

@@ -217,8 +217,9 @@ func plain(t *testing.T, v any) (decoded any) {
 
 var enabled = map[string]string{enabledAnnotation: "enabled"}
 
-// L7S-E1, L7S-E2, L7S-E3, L7S-E5, L7S-E6 and L7S-E11, under the role that the duty asks for and under that of the original's chart;
-// L7S-8: a restart writes nothing.
+// Numbers 14 and 16 of the contract's l7-service-lb.md, but for one thing: with agents of 1.20, too, several ports have one listener, and are told
+// apart by the port in Host (L7S-3). L7S-E1, L7S-E2, L7S-E3, L7S-E5, L7S-E6 and L7S-E11, under the role that the duty asks for and under that
+// of the original's chart; L7S-8: a restart writes nothing.
 func TestServices(t *testing.T) {
 	for name, rules := range map[string]func(testing.TB) []rbacv1.PolicyRule{
 		"own role": func(testing.TB) []rbacv1.PolicyRule {
@@ -244,6 +245,9 @@ func TestServices(t *testing.T) {
 				"apiVersion": "v1", "kind": "Service", "name": "cart", "uid": string(cart.UID), "controller": true, "blockOwnerDeletion": true,
 			}, got.Object["metadata"].(map[string]any)["ownerReferences"].([]any)[0]); diff != "" {
 				t.Errorf("L7S-E1: %s", diff)
+			}
+			if labels, annotations := got.GetLabels(), got.GetAnnotations(); len(labels)+len(annotations) > 0 {
+				t.Errorf("number 16: it has the labels %v and the annotations %v", labels, annotations)
 			}
 			var want any
 			if err := yaml.Unmarshal([]byte(strings.ReplaceAll(example, "NS", w.Namespace)), &want); err != nil {
@@ -285,15 +289,15 @@ func TestServices(t *testing.T) {
 	}
 }
 
-// L7S-E4, L7S-E7 and L7S-E10: what is changed by hand is restored, and what is not asked for is deleted.
+// Number 17 of the contract's l7-service-lb.md; L7S-E4, L7S-E7 and L7S-E10: what is changed by hand is restored, and what is not asked for is deleted.
 func TestRepair(t *testing.T) {
 	w := newWorld(t)
 	w.service("cart", enabled, 80)
 	o := w.start()
 	first := w.awaitConfig("cart")
-	w.edit("cart", `{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b"}},"spec":{"services":[{"name":"other","listener":"x"}],"resources":[]}}`)
+	w.edit("cart", `{"metadata":{"labels":{"team":"a"},"annotations":{"note":"b","cec.cilium.io/is-l7lb":"true"}},"spec":{"services":[{"name":"other","listener":"x"}],"resources":[]}}`)
 	operatortest.Eventually(t, "L7S-E7: the spec is restored", func() bool { return cmp.Equal(first.Object["spec"], w.config("cart").Object["spec"]) })
-	if u := w.config("cart"); u.GetLabels()["team"] != "a" || u.GetAnnotations()["note"] != "b" {
+	if u := w.config("cart"); u.GetLabels()["team"] != "a" || u.GetAnnotations()["note"] != "b" || u.GetAnnotations()["cec.cilium.io/is-l7lb"] != "true" {
 		t.Error("L7S-5: metadata of others is gone")
 	}
 	if err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Delete(t.Context(), prefix+"cart", metav1.DeleteOptions{}); err != nil {
@@ -310,6 +314,39 @@ func TestRepair(t *testing.T) {
 	}
 	w.awaitNone("cart") // L7S-E10: by garbage collection
 	w.awaitCounted(o)
+	w.CheckHealthy(o)
+}
+
+// Number 15 of the contract's l7-service-lb.md; L7S-3: what the original has left of a Service with two ports is ours by its owner, and is changed
+// at once to what tells them apart.
+func TestOfTheOriginal(t *testing.T) {
+	w := newWorld(t)
+	s := w.service("cart", enabled, 80, 8080)
+	left := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumEnvoyConfig", "metadata": map[string]any{"name": prefix + "cart"},
+		"spec": map[string]any{"services": []any{map[string]any{"name": "cart", "namespace": w.Namespace, "listener": ""}}, "resources": []any{}},
+	}}
+	left.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "cart", UID: s.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
+	left, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Create(t.Context(), left, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := w.start()
+	operatortest.Eventually(t, "the ports are told apart", func() bool {
+		u := w.config("cart")
+		if u == nil || u.GetUID() != left.GetUID() {
+			t.Fatal("the CiliumEnvoyConfig of the original is gone")
+		}
+		text, err := json.Marshal(u.Object["spec"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := envoytest.VerifyJSON(text)
+		return err == nil && len(c.Clusters) == 2 && domains(c) == "[*] [*:8080]" && len(c.Spec.Services) == 1
+	})
+	if n := w.writes(); n != 1 {
+		t.Errorf("%d writes", n)
+	}
 	w.CheckHealthy(o)
 }
 

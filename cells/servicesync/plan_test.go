@@ -78,7 +78,7 @@ func decode[T any](t testing.TB, makeCodec func() (*slim.Codec[T], error), full 
 	return obj
 }
 
-// SSYNC-1 to SSYNC-4: which Services have a key. SSYNC-E2 to SSYNC-E4.
+// SSYNC-1 to SSYNC-4: which Services have a key; number 21 of the contract's service-sync.md. SSYNC-E2 to SSYNC-E4.
 func TestIsExported(t *testing.T) {
 	annotated := func(pairs ...string) func(*corev1.Service) {
 		return func(s *corev1.Service) {

@@ -203,7 +203,7 @@ func TestExamples(t *testing.T) {
 			if after := w.key("flip").ModRevision; after != before {
 				t.Errorf("the key was written at %d, after %d", after, before)
 			}
-			// SSYNC-2: a Service that becomes an ExternalName loses its key, also when its slices are gone.
+			// SSYNC-2; number 21 of the contract's service-sync.md: a Service that becomes an ExternalName loses its key, also when its slices are gone.
 			if err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Delete(t.Context(), "flip-x", metav1.DeleteOptions{}); err != nil {
 				t.Fatal(err)
 			}

@@ -135,7 +135,7 @@ func withKeys(all ...map[string]string) map[string]string {
 	return keys
 }
 
-// The switch from an original of 1.20 that was killed, under the roles of its chart, with the options that it had: what it left is right
+// Number 31 of the contract's ingress.md, and 13 of its l7-service-lb.md: the switch from an original of 1.20 that was killed, under the roles of its chart, with the options that it had: what it left is right
 // for its agents, and stays.
 func TestSwitch(t *testing.T) {
 	for _, test := range takeovers {

@@ -429,7 +429,7 @@ func TestServerFalsifiedResponses(t *testing.T) {
 	}
 }
 
-// CIPAM-45: a node with the annotation is left alone, until it has it no more.
+// Number 49 of the contract's ipam-cloud.md; CIPAM-45: a node with the annotation is left alone, until it has it no more.
 func TestServerIgnoredNode(t *testing.T) {
 	s := newServer(t)
 	s.run("ign", func(n *v2.CiliumNode) { n.Annotations = map[string]string{"ipam.cilium.io/ignore": "True"} })
@@ -439,6 +439,9 @@ func TestServerIgnoredNode(t *testing.T) {
 	all, _ := s.writes(0)
 	if slices.ContainsFunc(all, func(write string) bool { return strings.Contains(write, "ign") }) {
 		t.Errorf("it was written: %q", all)
+	}
+	if calls := s.cloud.Calls(); calls[cloudtest.OpAssign] != 1 || s.cloud.Changes() != 1 {
+		t.Errorf("the cloud was called for it: %v", calls)
 	}
 	s.nodes.Edit("ign", false, func(n *v2.CiliumNode) { n.Annotations = nil })
 	s.wantPool("ign", 8)

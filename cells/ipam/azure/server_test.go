@@ -251,7 +251,7 @@ func TestScaleOut(t *testing.T) {
 	t.Logf("%d machines, calls: %v", machines, c.Calls())
 }
 
-// AZIPAM-E13, AZIPAM-7 and K8S-17; numbers 16 and 18 of the contract's ipam-azure.md: where the definition lacks GatewayIP, as that of 1.20, the rest of the status is stored, the pool
+// AZIPAM-E13, AZIPAM-7 and K8S-17; numbers 16 and 18 of the contract's ipam-azure.md, and 50 of its ipam-cloud.md: where the definition lacks GatewayIP, as that of 1.20, the rest of the status is stored, the pool
 // follows in the same pass, and nothing is written again. A restart writes nothing.
 func TestDefinitionWithoutGatewayIP(t *testing.T) {
 	c := armtest.NewCloud("10.240.0.0/16")

@@ -239,6 +239,10 @@ var (
 	HostsOfTCP = question("HostsOfTCP", "Are statistics of TLS that is passed through named after its hosts?", "ENV-44",
 		[...]bool{false, false, false, true})
 
+	// SharedHTTPSPort is whether port 443 of the load balancer that Ingresses share leads to Envoy even if none of them has TLS.
+	SharedHTTPSPort = question("SharedHTTPSPort", "Does port 443 of the shared load balancer lead to Envoy without any TLS?", "ING-28",
+		[...]bool{false, false, false, true})
+
 	// SourceAddressLabels is whether agents read the label alone that has connections to backends come from the address of the node.
 	SourceAddressLabels = question("SourceAddressLabels", "Is the source address of connections to backends in a label alone?", "ENV-14",
 		[...]bool{true, true, false, false})

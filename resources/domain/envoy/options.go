@@ -29,7 +29,9 @@ type Options struct {
 	// NoGRPCWeb has requests of gRPC-Web sent on as they are.
 	NoGRPCWeb bool
 	// HostsOfTCP has the statistics of TLS that is passed through named after its hosts, in place of its first backend (ENV-44).
-	HostsOfTCP        bool
+	HostsOfTCP bool
+	// AlsoPort is a port of the Service that leads to the listener whatever the model has, 0 for none.
+	AlsoPort          int
 	ALPN              bool
 	ProxyProtocol     bool
 	AppProtocol       bool // backends say which version of HTTP they speak

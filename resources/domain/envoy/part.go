@@ -166,7 +166,12 @@ func (p part) entries(o Options) (all []entry) {
 // servicesOf are the entries of all parts. A listener that is alone need not be named.
 func servicesOf(all []part, o Options) (found []v2.EnvoyServiceListener) {
 	if len(all) == 1 && all[0].alone {
-		return []v2.EnvoyServiceListener{{Name: Shorten(o.Service.Name), Namespace: o.Service.Namespace, Ports: portsOf(all[0].Model, o)}}
+		ports := portsOf(all[0].Model, o)
+		if o.AlsoPort > 0 && !slices.Contains(ports, o.AlsoPort) {
+			ports = append(ports, o.AlsoPort)
+			slices.Sort(ports)
+		}
+		return []v2.EnvoyServiceListener{{Name: Shorten(o.Service.Name), Namespace: o.Service.Namespace, Ports: ports}}
 	}
 	var entries []entry
 	for _, p := range all {

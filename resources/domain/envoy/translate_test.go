@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
@@ -359,11 +360,12 @@ func TestFormatted(t *testing.T) {
 	}
 }
 
-// ENV-31; numbers 40 of the contract's gateway-api.md: what Envoy refuses of a route is left out, and named.
+// ENV-31; number 40 of the contract's gateway-api.md, and 49 of its envoy-config.md: what Envoy refuses of a route is left out, and named.
 func TestRefusedRoutes(t *testing.T) {
 	edit := func(name, value string) *HeaderEdit { return &HeaderEdit{Set: []Header{{name, value}}} }
-	edited := to("s", "80")
+	edited, answered := to("s", "80"), append(to("s", "80"), to("s2", "80")...)
 	edited[0].RequestHeaders = &HeaderEdit{Remove: []string{"HOST"}}
+	answered[1].ResponseHeaders = &HeaderEdit{Add: []Header{{":status", "200"}}}
 	text := func(s string) *string { return &s }
 	for name, r := range map[string]*Route{
 		"Host is set":                   {RequestHeaders: edit("Host", "a.test")},
@@ -371,7 +373,11 @@ func TestRefusedRoutes(t *testing.T) {
 		"Host is added":                 {RequestHeaders: &HeaderEdit{Add: []Header{{"hOsT", "a"}}}},
 		"a pseudo header":               {RequestHeaders: edit(":path", "/")},
 		"a pseudo header is removed":    {RequestHeaders: &HeaderEdit{Remove: []string{":authority"}}},
+		"Host is removed":               {RequestHeaders: &HeaderEdit{Remove: []string{"Host"}}},
+		"a pseudo header is added":      {RequestHeaders: &HeaderEdit{Add: []Header{{":method", "GET"}}}},
+		"one of a response is removed":  {ResponseHeaders: &HeaderEdit{Remove: []string{":status"}}},
 		"Host of a backend's requests":  {Backends: edited},
+		"one of a backend's responses":  {Backends: answered},
 		"a line break in a value":       {ResponseHeaders: edit("x", "a\r\nb")},
 		"no name":                       {ResponseHeaders: &HeaderEdit{Remove: []string{""}}},
 		"a line break in a path":        {Rewrite: &Rewrite{PrefixPath: text("/a\nb")}, Path: Match{Prefix, "/x"}},
@@ -496,6 +502,30 @@ func TestClosed(t *testing.T) {
 		if got := len(c.Listeners[listenerName].FilterChains); got != 1 {
 			t.Errorf("without a wider name there are %d chains", got)
 		}
+	}
+}
+
+// Number 41 of the contract's envoy-config.md; ENV-6: backends of TLS that is passed through have one chain, with their weights.
+func TestWeightsOfTCP(t *testing.T) {
+	weighted := func(name string, weight uint32) Backend {
+		return Backend{Name: Name{"shop", name}, Port: "443", Weight: &weight}
+	}
+	m := Model{Passthrough: []Passthrough{{Hostnames: []string{"a"}, Port: 443, Backends: []Backend{weighted("s1", 9), weighted("s2", 1), weighted("s3", 0)}}}}
+	_, c := translate(t, m, perPort())
+	chains := c.Listeners[listenerName].FilterChains
+	if len(chains) != 1 || len(c.Clusters) != 2 {
+		t.Fatalf("%d chains, clusters %v", len(chains), c.Clusters)
+	}
+	proxy := &tcpv3.TcpProxy{}
+	if err := chains[0].Filters[0].GetTypedConfig().UnmarshalTo(proxy); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range proxy.GetWeightedClusters().GetClusters() {
+		got = append(got, fmt.Sprint(w.Name, "=", w.Weight))
+	}
+	if diff := cmp.Diff([]string{"shop:s1:443=9", "shop:s2:443=1"}, got); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// ENV-22, ENV-E17: a backend with TLS has a cluster of its own, beside that of TLS that is passed through.
+// Number 46 of the contract's envoy-config.md; ENV-22, ENV-E17: a backend with TLS has a cluster of its own, beside that of TLS that is passed through.
 func TestUpstreamTLS(t *testing.T) {
 	secure := to("s", "443")
 	secure[0].TLS = &UpstreamTLS{ServerName: "a.example.com", Authority: Name{"shop", "ca"}, Names: []SubjectAltName{{Value: "b.example.com"}, {Value: "*.example.org"}, {IsURI: true, Value: "spiffe://a/b"}}}

@@ -112,7 +112,7 @@ spec:
 	}
 }
 
-// GW-31: a filter for CORS as the model has it.
+// GW-31: a filter for CORS as the model has it; number 44 of the contract's envoy-config.md.
 func TestCORS(t *testing.T) {
 	got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `
 allowOrigins: ["https://Foo.com:443", "http://foo.com:443", "https://*.bar.com", "http://*:80"]
@@ -130,6 +130,10 @@ maxAge: 60`))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
+	}
+	got = corsOf(parse[gatewayv1.HTTPCORSFilter](t, `{allowOrigins: ["https://*.example.com"], allowCredentials: true, maxAge: 10}`))
+	if !got.Credentials || got.MaxAge != 10 || !cmp.Equal(got.Origins, []envoy.Match{{Kind: envoy.Regex, Value: `https://[^:/]+\.example\.com`}}) {
+		t.Errorf("44: %+v", got)
 	}
 	if got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `allowOrigins: ["*"]`)); got.MaxAge != 5 || got.Credentials || got.Origins[0].Kind != envoy.Any {
 		t.Errorf("%+v", got)

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretsync
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/explain"
+	"github.com/skep-operator/skep/resources/operatortest"
+)
+
+// awaitWaiting waits until a Secret was looked at while references to it might be missing.
+func (w *world) awaitWaiting(o *operatortest.Operator, namespace, name string) {
+	w.T.Helper()
+	operatortest.Eventually(w.T, "references to "+name+" may be missing", func() bool {
+		return slices.ContainsFunc(o.Book.For("Secret", namespace, name).Decisions, func(d explain.Decision) bool { return d.Outcome == isIncomplete })
+	})
+}
+
+// Number 19 of the contract's secret-sync.md; SEC-10: a Secret of another namespace is not copied without a grant. A copy that the original has made of
+// it goes once it is certain that there is none.
+func TestCopyWithoutGrant(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), grantKind.Resource())
+	other := w.Namespace + "-infra"
+	_, err := w.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{})
+	w.must(err)
+	for _, name := range []string{"left", "granted", "never"} {
+		_, err := w.Core.CoreV1().Secrets(other).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string][]byte{"tls.crt": []byte(name)}}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	exists := func(name string) bool { return w.copy("infra-"+name) != nil }
+	for _, name := range []string{"left", "granted"} {
+		_, err := w.Core.CoreV1().Secrets(w.copies).Create(t.Context(), &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: other + "-" + name, Labels: map[string]string{
+				"secretsync.cilium.io/owning-secret-namespace": other, "secretsync.cilium.io/owning-secret-name": name,
+			}},
+			Data: map[string][]byte{"tls.crt": []byte(name)},
+		}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	w.gatewayClass("ours", controllerName)
+	for _, name := range []string{"left", "granted", "never"} {
+		w.gateway(name, "ours", other, name)
+	}
+	w.grant(other, "granted", "granted")
+	before := w.copy("infra-granted")
+	fails := w.Proxy.Answer(t, 500, clustertest.Match{Resources: []string{"referencegrants"}})
+	o := w.start("--enable-gateway-api")
+	operatortest.Eventually(t, "the operator has tried to list ReferenceGrants", func() bool { return fails.Hits(t) > 2 })
+	w.secret("own", "own")
+	w.gateway("own", "ours", w.Namespace, "own")
+	w.awaitCopy("what needs no grant is copied", "own", "own")
+	w.must(w.Dynamic.Resource(gatewayKind.Resource()).Namespace(w.Namespace).Delete(t.Context(), "own", metav1.DeleteOptions{}))
+	w.awaitWaiting(o, w.Namespace, "own")
+	if !exists("left") || !exists("granted") {
+		t.Error("a copy was deleted while grants are not known")
+	}
+	fails.Remove(t)
+	operatortest.Eventually(t, "it is certain that there is no grant", func() bool { return !exists("left") })
+	w.awaitNone("nothing refers to it", "own")
+	if s := w.copy("infra-granted"); s == nil || s.UID != before.UID || exists("never") {
+		t.Error("what is granted was deleted, or what is not was copied")
+	}
+	operatortest.Eventually(t, "health is well", func() bool { return o.Degraded("secretsync") == "" })
+}
+
+// Number 20 of the contract's secret-sync.md, but for one thing: a kind that the API server has not served for a minute has no objects (SEC-6). Copies
+// for Gateways stay while a kind is missing, and where the Gateway API is off.
+func TestCopiesWithoutGatewayAPI(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), grantKind.Resource())
+	w.secret("own", "own")
+	w.gatewayClass("ours", controllerName)
+	w.gateway("own", "ours", w.Namespace, "own")
+	o := w.start("--enable-gateway-api")
+	w.awaitCopy("it is copied", "own", "own")
+	o.Stop()
+	before := w.copy("own")
+
+	definitions := operatortest.NewDefinitions(t, clustertest.Shared(t))
+	definitions.Delete(classKind.Resource().GroupResource().String())
+	o = w.start("--enable-gateway-api")
+	w.awaitWaiting(o, w.Namespace, "own")
+	o.Stop()
+
+	w.secret("of-policy", "p")
+	space := w.Namespace + "-policies"
+	_, err := w.Core.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: space}}, metav1.CreateOptions{})
+	w.must(err)
+	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: p}, spec: {
+		endpointSelector: {}, egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: %s, name: of-policy}}}]}]}}`, w.Namespace))
+	o = operatortest.Start(t, Cell, w.Kubeconfig(), "--enable-policy-secrets-sync", "--policy-secrets-namespace="+space, "--gateway-api-secrets-namespace="+w.copies)
+	copied := func() bool {
+		_, err := w.Core.CoreV1().Secrets(space).Get(t.Context(), w.Namespace+"-of-policy", metav1.GetOptions{})
+		return err == nil
+	}
+	operatortest.Eventually(t, "what a policy refers to is copied", copied)
+	if s := w.copy("own"); s == nil || s.UID != before.UID || s.ResourceVersion != before.ResourceVersion {
+		t.Error("the copy for the Gateway was written or deleted")
+	}
+	w.CheckHealthy(o)
+	o.Stop()
+	w.define(classKind.Resource(), "GatewayClass", apiextensionsv1.ClusterScoped) // other tests have it
+}
+
+// Number 21 of the contract's secret-sync.md: where the secrets of Gateways are not copied, their ConfigMaps are not either, and those of Ingresses are.
+func TestGatewaysAreNotSynchronized(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	w.define(tlsPolicyKind.Resource(), "BackendTLSPolicy", apiextensionsv1.NamespaceScoped)
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), tlsPolicyKind.Resource())
+	for _, name := range []string{"own", "web"} {
+		w.secret(name, name)
+	}
+	_, err := w.Core.CoreV1().ConfigMaps(w.Namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "ca"}, Data: map[string]string{"ca.crt": "one"}}, metav1.CreateOptions{})
+	w.must(err)
+	w.gatewayClass("ours", controllerName)
+	w.gateway("own", "ours", w.Namespace, "own")
+	w.apply(tlsPolicyKind.Resource(), w.Namespace, `{apiVersion: gateway.networking.k8s.io/v1, kind: BackendTLSPolicy, metadata: {name: p}, spec: {
+		validation: {hostname: a.b, caCertificateRefs: [{group: "", kind: ConfigMap, name: ca}]}}}`)
+	w.ingress("web", "web")
+	o := w.start("--enable-gateway-api", "--enable-gateway-api-secrets-sync=false")
+	w.awaitCopy("the Secret of the Ingress is copied", "web", "web")
+	all, err := w.Core.CoreV1().Secrets(w.copies).List(t.Context(), metav1.ListOptions{})
+	w.must(err)
+	if len(all.Items) != 1 {
+		t.Errorf("there are %d copies", len(all.Items))
+	}
+	for _, r := range w.Proxy.Requests(t, 0) {
+		if slices.Contains([]string{"gateways", "backendtlspolicies", "configmaps"}, r.Resource) {
+			t.Errorf("asked for is %s %s", r.Verb, r.Path)
+		}
+	}
+	w.CheckHealthy(o)
+}
