@@ -89,7 +89,7 @@ func (p parents) serves(r *route.Route, ref, at gatewayv1.ParentReference, looku
 		}
 		serves = of == decided && a.Accepted.OK && (r.IsHTTP() || slices.ContainsFunc(a.At, func(h listener.Hosts) bool { return h.Listener.Terminates() }))
 	}
-	return serves && !route.Compile(r, lookup.WithoutPolicies()).IsDropped(), true
+	return serves && !p.cache.Dropped(r, lookup).IsDropped(), true
 }
 
 // maxAncestors is how many entries the status of a policy has.

@@ -60,6 +60,7 @@ type controller struct {
 	portSlices   reconcile.OnDemand[portSlice]    // those of Gateways
 	placeholders *envoyres.Placeholders[duty]
 	refused      *refusals
+	cache        *route.Cache
 
 	reports, meshReports *envoyres.Reports
 	programmed, accepted *metrics.States[slim.Key]
@@ -129,7 +130,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{
+	c := &controller{
 		params: p, refused: newRefusals(), optional: newOptionalRoutes(), servedRoutes: map[string]servedRoutes{}, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		reports: envoyres.NewReports(route.KindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(route.KindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
@@ -137,6 +138,8 @@ func newController(p params) *controller {
 		began:      time.Now(),
 		seen:       newSeen(), states: map[slim.Key]*state{}, served: map[string]servedDefinition{},
 	}
+	c.cache = route.NewCache(c.hasRoute)
+	return c
 }
 
 // Open is called before anything is watched. CustomResourceDefinitions go first: without those of the Gateway API, the others
@@ -271,7 +274,7 @@ func (c *controller) state(key slim.Key) *state {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.states[key] == nil {
-		c.states[key] = &state{}
+		c.states[key] = &state{planner: planner{cache: c.cache}}
 	}
 	return c.states[key]
 }

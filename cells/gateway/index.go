@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
@@ -155,6 +156,13 @@ func (c *controller) route(kind string, key slim.Key) (r *route.Route, exists bo
 		return store.at(key)
 	}
 	return nil, false
+}
+
+// hasRoute reports whether there is a route of an id.
+func (c *controller) hasRoute(id slim.Key) bool {
+	kind, name, _ := strings.Cut(id.Name, "/")
+	_, exists := c.route(kind, slim.Key{Namespace: id.Namespace, Name: name})
+	return exists
 }
 
 // hidesRoute reports whether there is a route, or a BackendTLSPolicy, of which nothing could be decoded: it may be of any Gateway.

@@ -62,7 +62,7 @@ func attachMesh(r *route.Route, ref gatewayv1.ParentReference, s *service) meshA
 }
 
 // planMesh is the model of the routes of a Service. Host names of routes do not count.
-func planMesh(s *service, routes []*route.Route, lookup route.Lookup) (m envoy.Model) {
+func planMesh(s *service, routes []*route.Route, cache *route.Cache, lookup route.Lookup) (m envoy.Model) {
 	var ports []int32
 	var all []*envoy.Route
 	for _, r := range slices.SortedFunc(slices.Values(routes), route.CompareAge) {
@@ -75,7 +75,7 @@ func planMesh(s *service, routes []*route.Route, lookup route.Lookup) (m envoy.M
 		if len(at) == 0 {
 			continue
 		}
-		c := route.Compile(r, lookup)
+		c := cache.Compile(r, lookup)
 		ports = append(ports, at...)
 		for _, from := range c.Routes {
 			all = append(all, &from)
@@ -113,7 +113,7 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	if !anyAsks(routes) {
 		c.agents.Drop(key)
 	}
-	model := planMesh(s, routes, c.lookup(key, &waiting))
+	model := planMesh(s, routes, c.cache, c.lookup(key, &waiting))
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}

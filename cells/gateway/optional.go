@@ -158,6 +158,11 @@ func (c *controller) setServed(kind string, routes servedRoutes) {
 	if was.routeStore == nil && routes.routeStore != nil {
 		c.refused.enqueue(routes.ids())
 	}
+	if was.routeStore != nil && was.routeStore != routes.routeStore { // what went while they were not watched is not seen to go
+		for _, id := range was.ids() {
+			c.cache.Forget(id)
+		}
+	}
 }
 
 // servedOf are the routes of an optional kind. The store is nil if they are not served, or not known yet.

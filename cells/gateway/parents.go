@@ -38,6 +38,8 @@ type parents struct {
 	// refused says why a listener that accepts a route does not serve it. planned is false while that is not known of the Gateway. Without it
 	// nothing is refused.
 	refused func(gateway slim.Key, at refusedAt) (why condition.Condition, refused, planned bool)
+	// cache has the routes as configurations have them. Without it nothing is kept.
+	cache *route.Cache
 }
 
 // parentState is what is known of a parent, and so what is to be done with the entry of a status.
@@ -51,13 +53,13 @@ const (
 
 // results decides about a route at all parents that are served here. References to others have no result.
 func (p parents) results(r *route.Route, lookup route.Lookup) (all []parentResult) {
-	c := route.Compile(r, lookup.WithoutPolicies())
+	dropped := p.cache.Dropped(r, lookup)
 	resolved := r.ResolveRefs(lookup)
 	for i, ref := range r.Parents {
 		if slices.ContainsFunc(r.Parents[:i], func(other gatewayv1.ParentReference) bool { return sameRef(ref, other) }) {
 			continue
 		}
-		result := parentResult{ref: ref, resolved: resolved, partial: c.PartiallyInvalid()}
+		result := parentResult{ref: ref, resolved: resolved, partial: dropped.PartiallyInvalid()}
 		switch route.ParentKind(ref) {
 		case route.KindGateway, route.KindListenerSet:
 			a, of := p.attach(r, ref, lookup)
@@ -73,7 +75,7 @@ func (p parents) results(r *route.Route, lookup route.Lookup) (all []parentResul
 		default:
 			continue
 		}
-		if result.accepted.OK && c.IsDropped() {
+		if result.accepted.OK && dropped.IsDropped() {
 			result.accepted, result.partial = condition.False(gatewayv1.RouteReasonUnsupportedValue, result.partial.Message), nil
 		}
 		all = append(all, result)

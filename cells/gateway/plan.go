@@ -24,6 +24,7 @@ type planner struct {
 	routes   map[slim.Key]*plannedRoute // by id
 	packing  packing
 	last     *assembly
+	cache    *route.Cache // which other Gateways and the statuses share; nil: nothing is shared
 
 	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
 	oneListener bool
@@ -97,7 +98,7 @@ func (p *gatewayPlan) isProgrammable() bool {
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
 func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	if p.uid != g.UID {
-		*p = planner{uid: g.UID, oneListener: p.oneListener, taken: p.taken}
+		*p = planner{uid: g.UID, cache: p.cache, oneListener: p.oneListener, taken: p.taken}
 	}
 	plan := p.planParents(g, sets, lookup)
 	moved := p.listenersChanged(plan.listeners)
@@ -188,7 +189,7 @@ func (was *plannedRoute) stays(p *gatewayPlan, r *route.Route, lookup route.Look
 }
 
 // compile makes what a route is at the listeners that do not refuse it.
-func (to *plannedRoute) compile(refused map[*listener.Listener]*listener.Refusal, lookup route.Lookup) {
+func (to *plannedRoute) compile(refused map[*listener.Listener]*listener.Refusal, cache *route.Cache, lookup route.Lookup) {
 	to.compiled, to.refused, to.attached, to.rules, to.names, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil, nil
 	names := map[*listener.Listener][]string{}
 	for _, h := range to.at {
@@ -201,7 +202,7 @@ func (to *plannedRoute) compile(refused map[*listener.Listener]*listener.Refusal
 		return
 	}
 	r := to.of
-	c := route.Compile(r, lookup.Record(to.asked))
+	c := cache.Compile(r, lookup.Record(to.asked))
 	to.addRules(c, names)
 	to.ports = c.Ports
 	if c.IsDropped() { // all that it has is closed, and it is not accepted
@@ -300,7 +301,7 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 	for _, r := range all {
 		refused := r.claim(claims)
 		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*listener.Refusal).Equal) {
-			r.compile(refused, lookup)
+			r.compile(refused, p.cache, lookup)
 		}
 		out := p.packing.out[r.of.ID()]
 		if out {

@@ -211,7 +211,7 @@ func TestRandomPlans(t *testing.T) {
 	for i := range routes {
 		routes[i] = newRoute(i)
 	}
-	var kept planner
+	kept := planner{cache: route.NewCache(func(slim.Key) bool { return true })}
 	var translator envoy.Translator
 	options := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, PortHosts: true}
 	steps := 120
@@ -251,7 +251,11 @@ func TestRandomPlans(t *testing.T) {
 		some = some[:len(some)-r.IntN(2)]
 		one := r.IntN(8) == 0 != kept.oneListener
 		kept.oneListener, options.PerPort = one, !one
+		if r.IntN(2) == 0 { // a status asks before the plan, or after it
+			checkDropped(t, kept.cache, routes, c.lookup)
+		}
 		keptPlan, newPlan := kept.plan(g, some, shuffled, c.lookup), (&planner{oneListener: one}).plan(g, some, routes, c.lookup)
+		checkDropped(t, kept.cache, routes, c.lookup)
 		got, err := translator.Translate(keptPlan.model, options)
 		if err != nil {
 			t.Fatal(err)
@@ -297,6 +301,16 @@ func TestRandomPlans(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// checkDropped checks what a cache has for the statuses of routes.
+func checkDropped(t *testing.T, cache *route.Cache, routes []*route.Route, lookup route.Lookup) {
+	t.Helper()
+	for _, r := range routes {
+		if diff := cmp.Diff(route.Compile(r, lookup.WithoutPolicies()).Dropped, cache.Dropped(r, lookup).Dropped); diff != "" {
+			t.Fatalf("%s: %s", r.ID(), diff)
 		}
 	}
 }

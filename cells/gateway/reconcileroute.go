@@ -26,6 +26,7 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 	r, exists := c.route(kind, of)
 	if !exists || !r.DeletionTimestamp.IsZero() {
 		c.accepted.Set(key, "")
+		c.cache.Forget(key)
 		c.imports.Drop(key)
 		c.sets.Drop(key)
 		c.agents.Drop(key)
@@ -106,6 +107,7 @@ func (c *controller) parents(sets knownSets) parents {
 		},
 		listenerSet: sets.get,
 		refused:     c.refused.at,
+		cache:       c.cache,
 		service: func(key slim.Key) *service {
 			s, _ := c.services.Get(key)
 			return s

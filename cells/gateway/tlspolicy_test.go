@@ -122,7 +122,7 @@ func TestBackendsUnderPolicies(t *testing.T) {
 	const refs = `[{name: plain, port: 80}, {name: secure, port: 80}, {name: broken, port: 80}]`
 	mesh := parse[route.HTTP](t, `{metadata: {name: m, namespace: infra}, spec: {parentRefs: [{group: "", kind: Service, name: web}], rules: [{backendRefs: `+refs+`}]}}`)
 	web := parse[service](t, `{metadata: {name: web, namespace: infra}, spec: {ports: [{port: 80, protocol: TCP, appProtocol: http}]}}`)
-	if b := planMesh(web, []*route.Route{mesh.Route()}, c.lookup).HTTP[0].Routes[0].Backends; len(b) != 2 || b[0].TLS != nil || b[1].TLS != tls {
+	if b := planMesh(web, []*route.Route{mesh.Route()}, nil, c.lookup).HTTP[0].Routes[0].Backends; len(b) != 2 || b[0].TLS != nil || b[1].TLS != tls {
 		t.Errorf("a route of a Service: %+v", b)
 	}
 	g := parse[gateway](t, `{metadata: {name: edge, namespace: infra, generation: 1}, spec: {listeners: [

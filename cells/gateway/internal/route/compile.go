@@ -23,7 +23,12 @@ type Compiled struct {
 	Passthrough, Terminated [][]envoy.Backend
 	// Ports is the backends of a TCPRoute or a UDPRoute.
 	Ports []PortBackend
-	// Dropped says which rules are left out, and why.
+	DroppedRules
+}
+
+// DroppedRules are the rules of a route that are left out.
+type DroppedRules struct {
+	// Dropped says which ones, and why.
 	Dropped []string
 
 	rules int // that the route has
@@ -44,15 +49,15 @@ func Compile(r *Route, lookup Lookup) *Compiled {
 }
 
 // PartiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.
-func (c *Compiled) PartiallyInvalid() *condition.Condition {
-	if len(c.Dropped) == 0 {
+func (d DroppedRules) PartiallyInvalid() *condition.Condition {
+	if len(d.Dropped) == 0 {
 		return nil
 	}
-	return new(condition.True(gatewayv1.RouteReasonUnsupportedValue, strings.Join(c.Dropped, "; ")))
+	return new(condition.True(gatewayv1.RouteReasonUnsupportedValue, strings.Join(d.Dropped, "; ")))
 }
 
 // IsDropped reports whether no rule is left.
-func (c *Compiled) IsDropped() bool { return len(c.Dropped) > 0 && len(c.Dropped) == c.rules }
+func (d DroppedRules) IsDropped() bool { return len(d.Dropped) > 0 && len(d.Dropped) == d.rules }
 
 // drop leaves a rule out. Its requests are answered with 500: they are not those of a broader rule, which may lack what protects them.
 func (c *compiler) drop(index int, r rule, why string) {
@@ -132,7 +137,7 @@ func (c *compiler) resolve(ref gatewayv1.BackendObjectReference) (b envoy.Backen
 	}
 	a := c.lookup.tls(slim.Key(b.Name), int32(*ref.Port))
 	b.TLS = a.TLS
-	return b, a.OK || !a.Exists
+	return b, !a.losesBackend()
 }
 
 // addEdit adds the edits of a filter.

@@ -57,6 +57,9 @@ func (a Answer) equal(other Answer) bool {
 	return a == other
 }
 
+// losesBackend reports whether a backend is not to be spoken to, by the answer about its policy.
+func (a Answer) losesBackend() bool { return a.Exists && !a.OK }
+
 // Lookup answers what is asked of the cluster.
 type Lookup func(Query) Answer
 
