@@ -54,7 +54,7 @@ func TestOptionWithoutEffect(t *testing.T) {
 	w.ciliumNode("one")
 	w.ciliumNode("c1")
 	w.ciliumNode("c2", annotated("true"))
-	w.start("--enable-ciliumnode-crd=false", "--ipam=cluster-pool")
+	w.start("--enable-ciliumnode-crd=false", "--ipam=kubernetes")
 	w.gone("c1")
 	w.stay("one", "c2")
 }
