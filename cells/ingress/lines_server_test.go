@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -23,7 +24,7 @@ func TestLinesAreBounded(t *testing.T) {
 	w.apply("metadata: {name: many}\nspec:\n  ingressClassName: cilium\n  rules:\n  - host: many.example.com\n    http:\n      paths:\n" + paths.String())
 	w.apply(simple("last", "last.example.com", "front"))
 	o := w.start()
-	w.awaitRoutes(w.shared, "last.example.com", "/ → NS:front:80")
+	w.awaitRoutes(func() *envoytest.Config { return w.dedicated("last") }, "last.example.com", "/ → NS:front:80")
 	about := func() (n int, last string) {
 		events, err := w.Core.CoreV1().Events(w.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=many"})
 		w.must(err)

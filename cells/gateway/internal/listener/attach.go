@@ -156,7 +156,8 @@ func isBelow(name, wildcard string) bool {
 	return ok && name != wildcard && len(strings.TrimPrefix(name, "*")) > len(suffix) && strings.HasSuffix(name, suffix)
 }
 
-// isolate removes the host names that are another listener's of the same port and protocol, which matches them better.
+// isolate removes the host names that are another listener's of the same port and protocol, which matches them better. TLS is not passed
+// through where a listener for HTTPS matches better.
 func isolate(names []string, l *Listener, all []*Listener) (left []string) {
 	for _, name := range names {
 		if !slices.ContainsFunc(all, func(other *Listener) bool { return other != l && other.isBetter(name, l) }) {
@@ -168,7 +169,8 @@ func isolate(names []string, l *Listener, all []*Listener) (left []string) {
 
 // isBetter reports whether a listener matches a host name better than another one.
 func (l *Listener) isBetter(name string, than *Listener) bool {
-	if l.Of.Port != than.Of.Port || l.Of.Protocol != than.Of.Protocol || !l.Accepted.OK || l.Hostname == "" || name == than.Hostname {
+	terminates := l.Of.Protocol == gatewayv1.HTTPSProtocolType && than.Of.Protocol == gatewayv1.TLSProtocolType && l.Usable()
+	if l.Of.Port != than.Of.Port || l.Of.Protocol != than.Of.Protocol && !terminates || !l.Accepted.OK || l.Hostname == "" || name == than.Hostname {
 		return false
 	}
 	return name == l.Hostname || isBelow(name, l.Hostname) && len(l.Hostname) > len(than.Hostname)

@@ -146,6 +146,30 @@ func TestAttach(t *testing.T) {
 	}
 }
 
+// GW-18: TLS of a host that a listener for HTTPS of the port has is not passed through by a wider one, unless that cannot serve it.
+func TestPassedThroughBesideHTTPS(t *testing.T) {
+	c := objects{secrets: map[slim.Key]bool{{Namespace: "infra", Name: "cert"}: true}}
+	const all = `[
+		{name: https, port: 443, protocol: HTTPS, hostname: a.example.com, tls: {certificateRefs: [{name: %s}]}},
+		{name: tls, port: %d, protocol: TLS, hostname: "*.example.com", tls: {mode: Passthrough}}]`
+	r := parse[route.TLS](t, "{metadata: {name: r, namespace: infra}, spec: {hostnames: [a.example.com, b.example.com], parentRefs: [{name: edge, sectionName: tls}], rules: [{}]}}").Route()
+	for _, test := range []struct {
+		secret string
+		port   int
+		want   string
+	}{
+		{"cert", 443, "b.example.com"},
+		{"none", 443, "a.example.com,b.example.com"},
+		{"cert", 8443, "a.example.com,b.example.com"},
+	} {
+		ls := listenersOf(t, c, fmt.Sprintf(all, test.secret, test.port))
+		a := Attach(r, r.Parents[0], ls, ls, c.lookup)
+		if !a.Accepted.OK || len(a.At) != 1 || strings.Join(a.At[0].Names, ",") != test.want {
+			t.Errorf("%+v: %+v", test, a)
+		}
+	}
+}
+
 // GW-10: a listener with a kind of routes that is not supported serves the others.
 func TestUnknownKindOfListener(t *testing.T) {
 	all := listenersOf(t, objects{}, "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {kinds: [{kind: HTTPRoute}, {kind: Other}]}}, {name: b, port: 81, protocol: HTTP, allowedRoutes: {kinds: [{kind: Other}]}}]")
