@@ -82,15 +82,16 @@ func (w *world) clearServices(ctx context.Context) {
 	_ = w.core.DiscoveryV1().EndpointSlices(w.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
-// withDuties are the options of an operator that runs all duties of an etcd with these endpoints, and writes keys of nodes, which it does
-// up to 1.18. Services of other tests do not count. Garbage is looked for all the time.
+// withDuties are the options of an operator that runs all duties of an etcd with these endpoints. Without remote clusters it writes keys
+// of nodes, which it does up to 1.18. Services of other tests do not count. Garbage is looked for all the time.
 func (d *etcdDuties) withDuties(args ...string) []string {
 	if d.mesh != nil {
 		args = append(args, d.mesh.args()...)
+	} else {
+		args = append(args, "--cilium-release=1.18")
 	}
 	return withEtcd(d.etcd, append([]string{
 		"--identity-allocation-mode=" + d.mode, "--k8s-service-proxy-name=" + d.namespace, "--identity-gc-interval=1s", "--sweep-max-share=1",
-		"--cilium-release=1.18",
 	}, args...)...)
 }
 

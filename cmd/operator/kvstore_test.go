@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -83,6 +84,7 @@ func restartInEtcd(d *etcdDuties) {
 	record := e.Follow("", 1)
 	wanted := d.populate()
 	d.joinMesh()
+	maps.DeleteFunc(wanted.nodes, func(key, _ string) bool { return e.Get(key) == nil }) // agents write them
 	d.populateMesh()
 	o, _ := d.run("first", nil, d.withDuties()...)
 	o.leads()
@@ -232,7 +234,9 @@ func (d *etcdDuties) sentinels(want converged) {
 	d.service(sentinel, "10.1.1.1")
 	want.services[d.serviceKey(sentinel)] = `"10.1.1.1"`
 	d.addNode(sentinel, "10.2.99.0/24")
-	want.nodes[nodeKeys+sentinel] = `"10.2.99.0"`
+	if d.mesh == nil {
+		want.nodes[nodeKeys+sentinel] = `"10.2.99.0"`
+	}
 	d.identity(sentinelIdentity, false)
 	if d.mesh != nil {
 		d.a.serve(d.named(sentinel), 80, addressesOf(99, 2)...)
