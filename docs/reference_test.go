@@ -30,6 +30,7 @@ var variants = [][]string{
 	{"--kvstore=etcd", "--identity-allocation-mode=doublewrite-readcrd"},
 	{"--identity-management-mode=operator"},
 	{"--enable-node-ipam"},
+	{"--enable-ciliumnode-crd=false", "--ipam=delegated-plugin"},
 	{"--ipam=eni"},
 	{"--ipam=azure"},
 	{"--ipam=alibabacloud"},

@@ -45,7 +45,7 @@ func (w *world) remoteAddresses(name string) (all []bool) {
 }
 
 // GW-E4 to GW-E8, GW-E11, GW-E15, GW-F3: what is said of routes, and what is served of them. ENV-36 and number 32 of the contract's
-// gateway-api.md: with a proxy in front, of whom.
+// gateway-api.md: which address counts as that of the client.
 func TestRoutes(t *testing.T) {
 	w := newWorld(t)
 	w.secret(w.Namespace, "cert", testPEM)

@@ -194,7 +194,7 @@ func checkCached(c *Cache, r *Route, lookup Lookup) error {
 	return compare("the status", without, c.Dropped(r, lookup.Record(again)), asked, again)
 }
 
-// Whatever changes, and whoever asks first, a cache is not seen, neither in what it returns nor in what is asked.
+// Whatever changes, and whichever use asks first, a cache is not seen, neither in what it returns nor in what is asked.
 func TestCacheIsNotSeen(t *testing.T) {
 	random := rand.New(rand.NewPCG(seedtest.Seed(t), 0))
 	c, w, routes := newTestCache(), newWorld(), cachedRoutes(t)
