@@ -135,7 +135,7 @@ var defects = []defect{
 	{
 		what: "a backend whose BackendTLSPolicy is not valid is spoken to without TLS",
 		file: "cells/gateway/internal/route/compile.go",
-		old:  "return b, a.OK || !a.Exists", new: "return b, true",
+		old:  "return b, !a.losesBackend()", new: "return b, true",
 		pkg: "cells/gateway/internal/route", test: "^TestBackendsUnderPolicies$",
 	},
 	{
