@@ -111,7 +111,7 @@ func numbered(n int) []string {
 // SPIRE-20: S3 of the contract's mutual-auth.md. A server that makes changes at once gets as many calls as there may be.
 func TestServersThatAreQuick(t *testing.T) {
 	s := spiretest.Start(t, "spiffe.cilium")
-	s.CostEach(30 * time.Millisecond)
+	s.CostEach(100 * time.Millisecond) // so long that all of them meet, on a busy machine as well
 	all := numbered(1500)
 	r := newRig(t, s, all...)
 	r.start()
