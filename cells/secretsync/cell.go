@@ -30,7 +30,7 @@ var Cell = cell.Module("secretsync", "Copies the secrets that Ingresses, Gateway
 		reconcile.Watches(secrets, (*controller).secretChanged),
 		reconcile.Follows((*controller).follow),
 	),
-	policies, gateways, authorities,
+	policies, gateways, configurations, authorities,
 )
 
 var (
@@ -46,6 +46,11 @@ var (
 		stream.Provide(gatewayKind, quiet), stream.Provide(classKind, quiet), stream.Provide(grantKind, quiet),
 		stream.Provide(setKind, stream.OnDemand(), quiet),
 		cell.Provide(newGatewaySource),
+	)
+	configurations = cell.Module("configurations", "Reports the TLS secrets in the configurations of Gateways that are not served any more",
+		cell.EnabledBy(cell.When("secrets of Gateways are not copied, and others are to the same namespace", flags, secretref.KeptOfGateways)),
+		configurationKind.Permissions(), stream.Provide(configurationKind, quiet),
+		cell.Provide(newConfigurationSource),
 	)
 	authorities = cell.Module("authorities", "Reports the ConfigMaps of BackendTLSPolicies, which agents get copies of",
 		cell.EnabledBy(cell.When("secrets of Gateways are copied", secretref.GatewayFlags, secretref.OfGateways)),

@@ -19,10 +19,12 @@ import (
 )
 
 // gatewaySource reports the certificates of Gateways of our classes and of the ListenerSets that they allow, those of other
-// namespaces if a ReferenceGrant permits it. Where the role does not allow to read ListenerSets, they are not served either.
+// namespaces if a ReferenceGrant permits it. Of a Gateway whose class does not exist it reports those that have a copy: what is served stays until
+// it is known whose the Gateway is. Where the role does not allow to read ListenerSets, they are not served either.
 type gatewaySource struct {
 	config      envoy.Config
 	permissions *k8s.Permissions
+	names       *secretref.Names
 	gateways    *secretref.Watch[gateway]
 	sets        *secretref.Watch[listenerSet]
 	classes     *secretref.Watch[gatewayClass]
@@ -31,15 +33,15 @@ type gatewaySource struct {
 	mu      sync.Mutex
 	all     map[slim.Key]*gateway
 	allSets map[slim.Key]*listenerSet
-	ours    map[string]bool // classes
+	ours    map[string]bool // by class; one that does not exist has no entry
 	granted map[slim.Key]*referenceGrant
 }
 
 func newGatewaySource(
-	c envoy.Config, p *k8s.Permissions, g stream.Resource[gateway], ls stream.Resource[listenerSet], gc stream.Resource[gatewayClass], rg stream.Resource[referenceGrant],
+	c envoy.Config, p *k8s.Permissions, n *secretref.Names, g stream.Resource[gateway], ls stream.Resource[listenerSet], gc stream.Resource[gatewayClass], rg stream.Resource[referenceGrant],
 ) secretref.SourceOut {
 	return secretref.SourceOut{Source: &gatewaySource{
-		config: c, permissions: p,
+		config: c, permissions: p, names: n,
 		gateways: secretref.NewWatch(g, "spec").Optional(), sets: secretref.NewWatch(ls, "spec").Optional(), classes: secretref.NewWatch(gc, "spec").Optional(), grants: secretref.NewWatch(rg, "spec").Optional(),
 		all: map[slim.Key]*gateway{}, allSets: map[slim.Key]*listenerSet{}, ours: map[string]bool{}, granted: map[slim.Key]*referenceGrant{},
 	}}
@@ -103,9 +105,13 @@ func (s *gatewaySource) Follow(ctx context.Context, r secretref.Recorder) {
 func (s *gatewaySource) classChanged(ch stream.Change[gatewayClass], r secretref.Recorder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is := ch.Kind != stream.Delete && ch.Object.Spec.ControllerName.String() == controllerName
-	if s.ours[ch.Key.Name] != is {
-		s.ours[ch.Key.Name] = is
+	was, existed := s.ours[ch.Key.Name]
+	if ch.Kind == stream.Delete {
+		delete(s.ours, ch.Key.Name)
+	} else {
+		s.ours[ch.Key.Name] = ch.Object.Spec.ControllerName.String() == controllerName
+	}
+	if is, exists := s.ours[ch.Key.Name]; is != was || exists != existed {
 		s.recordAll(r)
 	}
 }
@@ -163,11 +169,7 @@ func (s *gatewaySource) record(g *gateway, r secretref.Recorder) {
 	if g.CannotDecode("spec") {
 		return
 	}
-	var to []secretref.Object
-	if s.ours[g.Spec.GatewayClassName.String()] {
-		to = s.permitted("Gateway", g.Namespace.String(), g.Spec.Listeners)
-	}
-	r.Set(aboutGateway(g), to...)
+	r.Set(aboutGateway(g), s.ofClass(g, "Gateway", g.Namespace.String(), g.Spec.Listeners)...)
 }
 
 // recordSet records the references of a ListenerSet. They stay while it, or its Gateway, cannot be decoded.
@@ -181,11 +183,27 @@ func (s *gatewaySource) recordSet(set *listenerSet, r secretref.Recorder) {
 		switch {
 		case g.CannotDecode("spec"):
 			return
-		case s.ours[g.Spec.GatewayClassName.String()] && g.mayAllow(namespace):
-			to = s.permitted("ListenerSet", namespace, set.Spec.Listeners)
+		case g.mayAllow(namespace):
+			to = s.ofClass(g, "ListenerSet", namespace, set.Spec.Listeners)
 		}
 	}
 	r.Set(aboutSet(set), to...)
+}
+
+// ofClass are the certificates of listeners of an object of a kind and a namespace that belongs to a Gateway, by the class of that.
+func (s *gatewaySource) ofClass(g *gateway, kind, namespace string, listeners []listener) (to []secretref.Object) {
+	switch ours, exists := s.ours[g.Spec.GatewayClassName.String()]; {
+	case ours:
+		return s.permitted(kind, namespace, listeners)
+	case exists: // it is another controller's
+		return nil
+	}
+	for _, of := range s.permitted(kind, namespace, listeners) {
+		if s.names.Has(s.Namespace(), of) {
+			to = append(to, of)
+		}
+	}
+	return to
 }
 
 // permitted are the certificates of listeners that an object of a kind and a namespace may refer to.

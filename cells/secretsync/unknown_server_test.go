@@ -92,7 +92,7 @@ func TestCopiesWithoutGatewayAPI(t *testing.T) {
 	definitions := operatortest.NewDefinitions(t, clustertest.Shared(t))
 	definitions.Delete(classKind.Resource().GroupResource().String())
 	o = w.start("--enable-gateway-api")
-	w.awaitWaiting(o, w.Namespace, "own")
+	operatortest.Eventually(t, "the Secret was looked at", func() bool { return len(o.Book.For("Secret", w.Namespace, "own").Decisions) > 0 })
 	o.Stop()
 
 	w.secret("of-policy", "p")
@@ -113,6 +113,41 @@ func TestCopiesWithoutGatewayAPI(t *testing.T) {
 	w.CheckHealthy(o)
 	o.Stop()
 	w.define(classKind.Resource(), "GatewayClass", apiextensionsv1.ClusterScoped) // other tests have it
+}
+
+// SEC-18; number 20 of the contract's secret-sync.md: with the Gateway API off, and Ingresses served from the same namespace of copies, a copy stays, and follows
+// its Secret, while the configuration of a Gateway names it; the copy beside it goes.
+func TestCopiesOfGatewaysAmongOthers(t *testing.T) {
+	w := newWorld(t)
+	w.defineGateways()
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), grantKind.Resource(), v2.CiliumEnvoyConfigResource)
+	w.gatewayClass("ours", controllerName)
+	for _, name := range []string{"served", "gone"} {
+		w.secret(name, name)
+		w.gateway(name, "ours", w.Namespace, name)
+	}
+	o := w.start("--enable-gateway-api")
+	w.awaitCopy("it is copied", "served", "served")
+	w.awaitCopy("it is copied", "gone", "gone")
+	o.Stop()
+	config := func(name, owner, secret string) {
+		w.apply(v2.CiliumEnvoyConfigResource, w.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumEnvoyConfig, metadata: {name: %s, ownerReferences: [
+			{apiVersion: x/v1, kind: %s, name: g, uid: u, controller: true}]}, spec: {resources: [{"@type": type.googleapis.com/envoy.config.listener.v3.Listener,
+			name: listener, filterChains: [{transportSocket: {name: envoy.transport_sockets.tls, typedConfig: {commonTlsContext: {
+			tlsCertificateSdsSecretConfigs: [{name: %s/%s-%s, sdsConfig: {resourceApiVersion: V3}}]}}}}]}]}}`, name, owner, w.copies, w.Namespace, secret))
+	}
+	config("of-a-gateway", "Gateway", "served")
+	config("of-another", "Deployment", "gone")
+
+	w.start()
+	w.awaitNone("SEC-18: no configuration of a Gateway names it", "gone")
+	w.patchSecret(w.Namespace, "served", `{"stringData":{"tls.crt":"new"}}`)
+	operatortest.Eventually(t, "SEC-18: the copy follows its Secret", func() bool {
+		s := w.copy("served")
+		return s != nil && string(s.Data["tls.crt"]) == "new"
+	})
+	w.must(w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Delete(t.Context(), "of-a-gateway", metav1.DeleteOptions{}))
+	w.awaitNone("SEC-18: the configuration is gone", "served")
 }
 
 // Number 21 of the contract's secret-sync.md: where the secrets of Gateways are not copied, their ConfigMaps are not either, and those of Ingresses are.

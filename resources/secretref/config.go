@@ -46,6 +46,14 @@ func OfGateways(c Config, e envoy.Config, shared cluster.Config) bool {
 	return c.EnableGatewayAPISecretsSync && e.GatewayAPISecretsNamespace != "" && envoy.ServesGateways(e, shared)
 }
 
+// KeptOfGateways reports whether the copies that Gateways had are among those of others, while none are made for Gateways: agents serve what they
+// were given until it is deleted.
+func KeptOfGateways(c Config, e envoy.Config, shared cluster.Config) bool {
+	namespace := e.GatewayAPISecretsNamespace
+	return !OfGateways(c, e, shared) && namespace != "" &&
+		(OfIngresses(c, e, shared) && namespace == e.IngressSecretsNamespace || OfPolicies(c) && namespace == c.PolicySecretsNamespace)
+}
+
 // OfPolicies reports whether the secrets of network policies are copied.
 func OfPolicies(c Config) bool { return c.EnablePolicySecretsSync && c.PolicySecretsNamespace != "" }
 

@@ -132,6 +132,23 @@ func (n *Names) Plain(namespace string, o Object) bool {
 	return n.assign(copyName{namespace, o.CopyName()}, o)
 }
 
+// Has reports whether an object has a name in a namespace: it has a copy there, or something has asked for its name.
+func (n *Names) Has(namespace string, o Object) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.ContainsFunc(n.held[o], func(at copyName) bool { return at.namespace == namespace && n.owners[at].released.IsZero() })
+}
+
+// Owner returns whose copy has a name in a namespace.
+func (n *Names) Owner(namespace, name string) (of Object, isCopy bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if has := n.owners[copyName{namespace, name}]; has != nil && has.released.IsZero() {
+		of = has.of
+	}
+	return of, of != (Object{})
+}
+
 // assign gives a name to an object unless another one has it.
 func (n *Names) assign(at copyName, o Object) bool {
 	has := n.owners[at]
