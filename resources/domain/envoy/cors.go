@@ -23,8 +23,8 @@ type CORS struct {
 	MaxAge                                   uint32 // of answers to preflight requests, in seconds; 0 has none told
 }
 
-// constant reports whether all responses have the same headers, so that they need not tell allowed origins from others.
-func (c *CORS) constant() bool { return c.all() && !c.Credentials }
+// uniform reports whether one route has the headers of all responses: of those without an origin it adds no header that depends on it.
+func (c *CORS) uniform() bool { return c.all() && !c.Credentials }
 
 // all reports whether all origins are allowed.
 func (c *CORS) all() bool {
@@ -43,7 +43,7 @@ func (r *Route) routes(oneLabel string) (all []*routev3.Route) {
 	}
 	all = append(all, r.preflight(oneLabel, 204, nil, r.CORS.preflightHeaders()))
 	all = append(all, r.lost(oneLabel)...)
-	if !r.CORS.constant() {
+	if !r.CORS.uniform() {
 		other := r.route(oneLabel)
 		other.Match.Headers = append(other.Match.Headers, others...)
 		other.ResponseHeadersToAdd = append(other.ResponseHeadersToAdd, varyOrigin())
@@ -84,13 +84,10 @@ func (c *CORS) others() (all []*routev3.HeaderMatcher) {
 	return all
 }
 
-// headers are those of responses to allowed origins.
+// headers are those of responses to allowed origins. They name the origin also where all are allowed, as Envoy's filter does: a request may have
+// credentials that it is not known to have.
 func (c *CORS) headers() (all []*corev3.HeaderValueOption) {
-	if c.constant() {
-		all = append(all, header("access-control-allow-origin", "*"))
-	} else {
-		all = append(all, header("access-control-allow-origin", requestHeader("origin")), varyOrigin())
-	}
+	all = append(all, header("access-control-allow-origin", requestHeader("origin")), varyOrigin())
 	if c.Credentials {
 		all = append(all, header("access-control-allow-credentials", "true"))
 	}
