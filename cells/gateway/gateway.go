@@ -311,6 +311,10 @@ func (c *controller) remove(ctx context.Context, g *gateway, placed *envoyres.Pl
 	return errors.Join(append(errs, placed.Remove(ctx, c.Client, key, g.UID.API()))...)
 }
 
+// statusTime is how long the statuses of a Gateway and of its ListenerSets are written before it is looked at again: they may be many, and others
+// wait for what changes meanwhile.
+const statusTime = 500 * time.Millisecond
+
 // writeStatus writes the status of a Gateway and of its ListenerSets, each if it differs. Numbers of routes alone are not written
 // more than once a second.
 func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, r gatewayResult) (result reconcile.Result, err error) {
@@ -330,10 +334,14 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 	}
 	var errs []error
 	pause := countPause - now.Sub(s.counted)
+	began := time.Now()
 	for _, w := range all {
 		switch {
 		case !w.differs(true):
 			continue
+		case time.Since(began) > statusTime:
+			result.RequeueAfter = time.Millisecond
+			return result, errors.Join(errs...)
 		case pause > 0 && !w.differs(false):
 			result.RequeueAfter = pause
 			continue

@@ -28,7 +28,7 @@ type Listener struct {
 	known    bool // there are routes for its protocol
 	Resolved condition.Condition
 	Ready    bool       // there is a kind of routes that it serves, and its certificates are valid
-	alone    acceptance // without the listeners of other objects
+	alone    acceptance // without other listeners
 }
 
 // acceptance is whether a listener is accepted beside others.
@@ -85,10 +85,10 @@ func Plan(p Parent, lookup route.Lookup) []*Listener {
 		}
 		all[i] = l
 	}
-	markConflicts(all)
 	for _, l := range all {
 		l.alone = l.acceptance
 	}
+	markConflicts(all)
 	return all
 }
 
@@ -187,21 +187,24 @@ type claimedHost struct {
 	hostname string
 }
 
-// Merge decides about the listeners of several objects together. Those of the first object have precedence.
+// Merge decides about the listeners of several objects together. Those of the first object have precedence: what they keep out of a later object
+// contradicts nothing there.
 func Merge(objects [][]*Listener) (all []*Listener) {
 	c := claims{map[ProtocolPort]*Listener{}, map[claimedHost]*Listener{}}
 	for _, listeners := range objects {
+		var left []*Listener
 		for _, l := range listeners {
 			l.acceptance = l.alone
-			if !l.known && l.Of.Protocol != gatewayv1.TCPProtocolType {
-				continue // it may not share the port at all
-			}
 			for _, other := range []*Listener{c.hosts[claimedHost{l.ProtocolPort(), l.Hostname}], c.ports[l.ProtocolPort()]} {
-				if other != nil {
+				if other != nil && (l.known || l.Of.Protocol == gatewayv1.TCPProtocolType) { // of others it is not known whether they share the port
 					l.conflict(other, "A listener of the Gateway, or of a ListenerSet that is older,")
 				}
 			}
+			if l.Conflicted == nil {
+				left = append(left, l)
+			}
 		}
+		markConflicts(left)
 		for _, l := range listeners {
 			if l.Accepted.OK {
 				c.ports[l.ProtocolPort()], c.hosts[claimedHost{l.ProtocolPort(), l.Hostname}] = l, l

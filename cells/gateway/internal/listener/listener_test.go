@@ -177,3 +177,37 @@ func TestUnknownKindOfListener(t *testing.T) {
 		t.Errorf("%+v %+v", all[0], all[1])
 	}
 }
+
+// GW-41: what an older object keeps out contradicts nothing in its own; two that are left contradict each other.
+func TestConflictsOfObjects(t *testing.T) {
+	const first, tcp = "{name: first, port: 80, protocol: HTTP, hostname: a.com}", "{name: tcp, port: 80, protocol: TCP}"
+	for _, test := range []struct{ gateway, set, want string }{
+		{first, tcp + ", {name: b, port: 80, protocol: HTTP, hostname: b.com}", "tcp ProtocolConflict, b Accepted"},
+		{first, "{name: a, port: 80, protocol: HTTP, hostname: a.com}, {name: b, port: 80, protocol: HTTP, hostname: b.com}", "a HostnameConflict, b Accepted"},
+		{"{name: other, port: 81, protocol: HTTP}", tcp + ", {name: b, port: 80, protocol: HTTP, hostname: b.com}", "tcp ProtocolConflict, b ProtocolConflict"},
+		{tcp, tcp + ", {name: b, port: 81, protocol: HTTP}", "tcp HostnameConflict, b Accepted"},
+	} {
+		c := servingPorts{}
+		gateway, set := Plan(parentOf(t, "["+test.gateway+"]"), c.lookup), Plan(parentOf(t, "["+test.set+"]"), c.lookup)
+		for range 2 { // the same once more: nothing is left of the time before
+			Merge([][]*Listener{gateway, set})
+			var got []string
+			for _, l := range set {
+				got = append(got, string(l.Of.Name)+" "+l.Accepted.Reason)
+			}
+			if strings.Join(got, ", ") != test.want || !gateway[0].Accepted.OK {
+				t.Errorf("%s beside %s: %s, want %s", test.set, test.gateway, got, test.want)
+			}
+		}
+	}
+}
+
+// servingPorts is a cluster that has all kinds of routes.
+type servingPorts struct{ objects }
+
+func (c servingPorts) lookup(q route.Query) route.Answer {
+	if q.About == route.AboutKind {
+		return route.Answer{Exists: true, OK: true}
+	}
+	return c.objects.lookup(q)
+}
