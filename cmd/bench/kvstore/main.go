@@ -44,6 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	flags.StringVar(&b.OutageOf, "outage-of", "nodes", "what the keys of the outage are made of: nodes or services")
 	flags.IntVar(&b.MeshServices, "mesh-services", 1_000, "global Services that each remote cluster has, too")
 	flags.IntVar(&b.Clusters, "clusters", 10, "remote clusters with an etcd of their own")
+	flags.IntVar(&b.Derived, "derived", 2_000, "exported Services whose derived Services one operator leaves to another")
 	flags.IntVar(&b.Churn, "churn", 1_000, "objects that change while etcd is down")
 	flags.DurationVar(&b.Down, "down", 30*time.Second, "how long etcd is down")
 	flags.IntVar(&b.QPS, "qps", 100_000, "the operator's etcd.qps; its default is 20")

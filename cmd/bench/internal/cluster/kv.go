@@ -25,6 +25,7 @@ type KVBench struct {
 	Down       time.Duration // how long that is
 
 	MeshServices, Clusters int // of a mesh
+	Derived                int // Services of exports
 
 	QPS  int      // etcd.qps of the operator
 	Args []string // more of the operator's
@@ -51,6 +52,7 @@ func (b KVBench) scenarios() []kvScenario {
 		{b.collectContest(), b.collect},
 		{b.outageContest(), b.outage},
 		{b.meshContest(), b.mesh},
+		{b.derivedContest(), b.derived},
 	}
 }
 
@@ -80,6 +82,8 @@ func (b KVBench) Check(only []string) error {
 		return fmt.Errorf("%d identities: a cluster has room for 65,000", b.Identities)
 	case b.Clusters < 1 || b.Clusters > 10 || b.MeshServices < 1 || b.MeshServices > 2000:
 		return fmt.Errorf("%d remote clusters with %d services: at most 10 with 2,000 each have addresses", b.Clusters, b.MeshServices)
+	case b.Derived < 1 || b.Derived > 10_000:
+		return fmt.Errorf("%d derived services: 10,000 at most have addresses", b.Derived)
 	case b.Rounds < 1 || b.Services < 1 || b.Nodes < 1 || b.Identities < 2 || b.OutageKeys < 1 || b.Churn > b.OutageKeys:
 		return fmt.Errorf("numbers are at least 1, and no more objects change than there are")
 	}

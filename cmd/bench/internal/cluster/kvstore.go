@@ -131,6 +131,8 @@ type tracker struct {
 	gone          map[string]bool // deleted at least once
 	puts, deletes int
 	first, last   time.Time // changes
+	// onEvent is called for each event, with mu held.
+	onEvent func(deleted bool, key, value string)
 }
 
 // track begins with the keys there are. The watch survives etcd.
@@ -158,6 +160,9 @@ func (s *store) track(ctx context.Context, prefix string) (*tracker, error) {
 }
 
 func (t *tracker) observe(e *clientv3.Event, now time.Time) {
+	if t.onEvent != nil {
+		t.onEvent(e.Type == clientv3.EventTypeDelete, string(e.Kv.Key), string(e.Kv.Value))
+	}
 	if t.first.IsZero() {
 		t.first = now
 	}
