@@ -226,12 +226,14 @@ soak: devcluster oldest defects ## The long forms of tests, those on the control
 	$(call step,Soaking) SKEP_SOAK=1 go test -race -p 1 -count $(or $(SOAK),1) -shuffle on -timeout 0 $(SOAK_PACKAGES) $(took)
 
 .PHONY: conformance
-conformance: devcluster ## Run the conformance suite of the Gateway API, and write its report into docs/reference; RUN=HTTPRouteCORS for one of its tests
+conformance: devcluster ## Run the conformance suite of the Gateway API, and write its report into docs/reference; GATEWAY=1.5 for that of 1.5; RUN=HTTPRouteCORS for one of its tests
 	$(call step,Conformance to the Gateway API; the log is bin/conformance.log) \
+	modfile=; report='$(CURDIR)/docs/reference/gateway-conformance.yaml'; \
+	[ -z '$(GATEWAY)' ] || { modfile='-modfile=gateway-$(GATEWAY).mod -tags=gateway$(subst .,,$(GATEWAY))'; report='$(CURDIR)/docs/reference/gateway-conformance-$(GATEWAY).yaml'; }; \
 	go build $(PROGRAM) $(LDFLAGS) -o bin/operator ./cmd/operator; \
-	go build -C cmd/conformance -o $(CURDIR)/bin/echo-basic sigs.k8s.io/gateway-api/conformance/echo-basic; \
-	report='$(CURDIR)/docs/reference/gateway-conformance.yaml'; [ -z '$(RUN)' ] || report=$(CURDIR)/bin/conformance.yaml; status=0; \
-	SKEP_CONFORMANCE=$(CURDIR)/bin SKEP_CONFORMANCE_RUN='$(RUN)' SKEP_CONFORMANCE_REPORT="$$report" \
+	go build -C cmd/conformance $$modfile -o $(CURDIR)/bin/echo-basic sigs.k8s.io/gateway-api/conformance/echo-basic; \
+	[ -z '$(RUN)' ] || report=$(CURDIR)/bin/conformance.yaml; status=0; \
+	SKEP_CONFORMANCE=$(CURDIR)/bin SKEP_CONFORMANCE_RUN='$(RUN)' SKEP_CONFORMANCE_REPORT="$$report" GOFLAGS="$$modfile" \
 		go test -C cmd/conformance -count=1 -vet=off -run '^TestGatewayAPI$$' -v -timeout 60m . >bin/conformance.log 2>&1 || status=$$?; \
 	grep -aE '^ *--- FAIL|^(ok|FAIL)\s|^    --- PASS' bin/conformance.log || true; \
 	[ ! -f "$$report" ] || chmod 644 "$$report"; [ $$status = 0 ] || exit $$status $(took)

@@ -28,11 +28,10 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 	gatewayv1alpha3 "sigs.k8s.io/gateway-api/apis/v1alpha3"
+	gatewayv1beta1 "sigs.k8s.io/gateway-api/apis/v1beta1"
 	xv1alpha1 "sigs.k8s.io/gateway-api/apisx/v1alpha1"
-	suite "sigs.k8s.io/gateway-api/conformance"
 	report "sigs.k8s.io/gateway-api/conformance/apis/v1"
 	"sigs.k8s.io/gateway-api/conformance/utils/config"
-	options "sigs.k8s.io/gateway-api/conformance/utils/suite"
 	"sigs.k8s.io/gateway-api/pkg/features"
 	"sigs.k8s.io/yaml"
 
@@ -49,11 +48,6 @@ const (
 	usableAddress, unusableAddress = "127.201.200.1", "127.202.0.1"
 	pool                           = "127.201.0.0/16"
 )
-
-// profiles are what the report is about.
-var profiles = []options.ConformanceProfileName{
-	options.GatewayHTTPConformanceProfileName, options.GatewayGRPCConformanceProfileName, options.GatewayTLSConformanceProfileName,
-}
 
 // TestGatewayAPI runs the suite.
 func TestGatewayAPI(t *testing.T) {
@@ -96,27 +90,21 @@ func TestGatewayAPI(t *testing.T) {
 	must(t, err)
 	for _, install := range []func() error{
 		func() error { return gatewayv1.Install(k8s.Scheme()) }, func() error { return gatewayv1alpha2.Install(k8s.Scheme()) },
+		func() error { return gatewayv1beta1.Install(k8s.Scheme()) },
 		func() error { return gatewayv1alpha3.Install(k8s.Scheme()) }, func() error { return xv1alpha1.Install(k8s.Scheme()) },
 		func() error { return apiextensionsv1.AddToScheme(k8s.Scheme()) },
 	} {
 		must(t, install())
 	}
-	address := func(value string) []gatewayv1.GatewaySpecAddress {
-		return []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: value}}
-	}
-	suite.RunConformanceWithOptions(t, options.ConformanceOptions{
-		ConfigurableOptions: options.ConfigurableOptions{
-			GatewayClassName: className, Mode: "default", CleanupTestResources: true, RunTest: os.Getenv("SKEP_CONFORMANCE_RUN"),
-			TimeoutConfig: timeouts(), SupportedFeatures: supported(t, untyped), ConformanceProfiles: profiles,
-			ReportOutputPath:       os.Getenv("SKEP_CONFORMANCE_REPORT"),
-			UsableNetworkAddresses: address(usableAddress), UnusableNetworkAddresses: address(unusableAddress),
-			Implementation: report.Implementation{
-				Organization: "skep-operator", Project: "skep", URL: "https://github.com/skep-operator/skep", Version: "devel",
-				Contact: []string{"https://github.com/skep-operator/skep"},
-			},
-		},
-		Client: k8s, ClientOptions: client.Options{Scheme: k8s.Scheme()}, Clientset: core, RestConfig: restConfig,
-	})
+	runSuite(t, k8s, core, restConfig, report.Implementation{
+		Organization: "skep-operator", Project: "skep", URL: "https://github.com/skep-operator/skep", Version: "devel",
+		Contact: []string{"https://github.com/skep-operator/skep"},
+	}, supported(t, untyped))
+}
+
+// address is an address that a Gateway asks for.
+func address(value string) []gatewayv1.GatewaySpecAddress {
+	return []gatewayv1.GatewaySpecAddress{{Type: new(gatewayv1.IPAddressType), Value: value}}
 }
 
 // timeouts are shorter than the suite's own: nothing here takes a minute.
@@ -209,7 +197,7 @@ func runOperator(t *testing.T, program, kubeconfig string) {
 	cmd := exec.Command(program,
 		"--k8s-kubeconfig-path="+kubeconfig, "--k8s-namespace=kube-system", "--operator-sock-path="+filepath.Join(dir, "operator.sock"),
 		"--operator-api-serve-addr=", "--enable-gops=false", "--ipam=kubernetes", "--log-opt=format=text",
-		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
+		"--cilium-release=1.20", "--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
 		"--enable-envoy-config", "--kube-proxy-replacement=true", "--enable-lb-ipam", "--enable-gateway-api",
 		"--enable-gateway-api-alpn", "--enable-gateway-api-app-protocol", "--gateway-api-secrets-namespace="+secretsNamespace)
 	cmd.Stdout, cmd.Stderr = out, out

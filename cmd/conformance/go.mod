@@ -7,6 +7,7 @@ tool sigs.k8s.io/gateway-api/conformance/echo-basic
 require (
 	github.com/envoyproxy/go-control-plane/envoy v1.37.0
 	github.com/go-logr/logr v1.4.3
+	github.com/miekg/dns v1.1.72
 	github.com/skep-operator/skep v0.0.0
 	google.golang.org/protobuf v1.36.12
 	k8s.io/api v0.36.3
@@ -53,7 +54,6 @@ require (
 	github.com/gorilla/websocket v1.5.4-0.20250319132907-e064f32e3674 // indirect
 	github.com/inconshreveable/mousetrap v1.1.0 // indirect
 	github.com/json-iterator/go v1.1.12 // indirect
-	github.com/miekg/dns v1.1.72 // indirect
 	github.com/moby/spdystream v0.5.1 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
 	github.com/modern-go/reflect2 v1.0.3-0.20250322232337-35a7c28c31ee // indirect

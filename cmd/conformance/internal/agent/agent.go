@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/skep-operator/skep/cmd/conformance/internal/balance"
 	"github.com/skep-operator/skep/cmd/conformance/internal/proxy"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
@@ -44,11 +46,11 @@ type Agent struct {
 	configs   cache.GenericLister
 	services  corelisters.ServiceLister
 	slices    discoverylisters.EndpointSliceLister
-	pods      corelisters.PodLister
 	secrets   corelisters.SecretLister
 	changed   chan struct{}
 	compiled  map[string]compiled        // by namespace and name of the CiliumEnvoyConfig
 	listeners map[string]*proxy.Listener // by address
+	ports     map[port]io.Closer         // those that no proxy has
 	reported  map[string]string          // what was reported of an address
 }
 
@@ -59,14 +61,21 @@ type compiled struct {
 	config  *proxy.Config // nil if it cannot be served
 }
 
+// port is a port of a Service that connections or datagrams come to.
+type port struct {
+	protocol corev1.Protocol
+	address  string // host:port
+}
+
 // Run serves until the context ends.
 func (a *Agent) Run(ctx context.Context) error {
 	a.changed = make(chan struct{}, 1)
 	a.compiled, a.listeners, a.reported = map[string]compiled{}, map[string]*proxy.Listener{}, map[string]string{}
+	a.ports = map[port]io.Closer{}
 	typed := informers.NewSharedInformerFactory(a.Core, 0)
 	untyped := dynamicinformer.NewDynamicSharedInformerFactory(a.Dynamic, 0)
 	all := untyped.ForResource(v2.CiliumEnvoyConfigResource)
-	a.configs, a.services, a.pods = all.Lister(), typed.Core().V1().Services().Lister(), typed.Core().V1().Pods().Lister()
+	a.configs, a.services = all.Lister(), typed.Core().V1().Services().Lister()
 	a.slices, a.secrets = typed.Discovery().V1().EndpointSlices().Lister(), typed.Core().V1().Secrets().Lister()
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { a.wake() }, UpdateFunc: func(any, any) { a.wake() }, DeleteFunc: func(any) { a.wake() },
@@ -102,6 +111,9 @@ func (a *Agent) close() {
 	for _, l := range a.listeners {
 		l.Close()
 	}
+	for _, l := range a.ports {
+		_ = l.Close()
+	}
 }
 
 // frontend is an address of a Service that a listener of a configuration serves.
@@ -110,13 +122,21 @@ type frontend struct {
 	config   *proxy.Config
 }
 
-// sync has the listeners that the configurations ask for.
+// sync has the listeners that the configurations ask for, and those of the ports that no configuration has. What ends goes first: a port may
+// come to a proxy, or leave it.
 func (a *Agent) sync() {
 	want := a.frontends()
+	plain := a.unproxied(want)
 	for address, l := range a.listeners {
 		if _, wanted := want[address]; !wanted {
 			l.Close()
 			delete(a.listeners, address)
+		}
+	}
+	for at, l := range a.ports {
+		if _, wanted := plain[at]; !wanted {
+			_ = l.Close()
+			delete(a.ports, at)
 		}
 	}
 	for _, address := range slices.Sorted(maps.Keys(want)) {
@@ -132,6 +152,28 @@ func (a *Agent) sync() {
 		}
 		a.listeners[address] = l
 	}
+	for at, to := range plain {
+		if a.ports[at] == nil {
+			a.open(at, to)
+		}
+	}
+}
+
+// open serves a port without a proxy. Its backends are looked at with each connection.
+func (a *Agent) open(at port, to servicePort) {
+	var l io.Closer
+	var err error
+	backends := func() []balance.Backend { return a.backends(to) }
+	if at.protocol == corev1.ProtocolUDP {
+		l, err = balance.ListenUDP(at.address, backends)
+	} else {
+		l, err = balance.ListenTCP(at.address, backends)
+	}
+	if err != nil {
+		a.report(string(at.protocol)+" "+at.address, err)
+		return
+	}
+	a.ports[at] = l
 }
 
 // report reports a failure once.
@@ -160,21 +202,44 @@ func (a *Agent) frontends() map[string]frontend {
 			if err != nil {
 				continue // it is not there yet
 			}
-			for _, address := range addresses(svc, s.Ports) {
-				found[address] = frontend{s.Listener, c.config}
+			for _, p := range svc.Spec.Ports {
+				if p.Protocol == corev1.ProtocolUDP || len(s.Ports) > 0 && !slices.Contains(s.Ports, int(p.Port)) {
+					continue
+				}
+				for _, address := range addresses(svc, p) {
+					found[address] = frontend{s.Listener, c.config}
+				}
 			}
 		}
 	}
 	return found
 }
 
-// addresses are those of a Service of load balancers, with the ports that are meant.
-func addresses(svc *corev1.Service, ports []int) (all []string) {
-	for _, in := range svc.Status.LoadBalancer.Ingress {
+// unproxied are the ports of load balancers without a proxy.
+func (a *Agent) unproxied(proxied map[string]frontend) map[port]servicePort {
+	found := map[port]servicePort{}
+	all, err := a.services.List(labels.Everything())
+	if err != nil {
+		a.Report(err)
+		return found
+	}
+	for _, svc := range all {
 		for _, p := range svc.Spec.Ports {
-			if in.IP != "" && (len(ports) == 0 || slices.Contains(ports, int(p.Port))) {
-				all = append(all, net.JoinHostPort(in.IP, strconv.Itoa(int(p.Port))))
+			for _, address := range addresses(svc, p) {
+				if _, ok := proxied[address]; p.Protocol == corev1.ProtocolUDP || !ok {
+					found[port{p.Protocol, address}] = servicePort{svc.Namespace, svc.Name, p.Name}
+				}
 			}
+		}
+	}
+	return found
+}
+
+// addresses are those of a port of a Service of a load balancer.
+func addresses(svc *corev1.Service, p corev1.ServicePort) (all []string) {
+	for _, in := range svc.Status.LoadBalancer.Ingress {
+		if in.IP != "" {
+			all = append(all, net.JoinHostPort(in.IP, strconv.Itoa(int(p.Port))))
 		}
 	}
 	return all

@@ -13,8 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/skep-operator/skep/cmd/conformance/internal/balance"
 )
+
+// servicePort is a port of a Service.
+type servicePort struct{ namespace, service, port string }
 
 // endpoints are the addresses on this host of the endpoints namespace/name:port, and namespace:name:port.
 func (a *Agent) endpoints(of string) (all []string) {
@@ -29,59 +33,42 @@ func (a *Agent) endpoints(of string) (all []string) {
 		if strconv.Itoa(int(p.Port)) != number && p.Name != number {
 			continue
 		}
-		if len(svc.Spec.Selector) > 0 {
-			return a.selected(svc, p)
+		for _, b := range a.backends(servicePort{namespace, name, p.Name}) {
+			all = append(all, b.Address)
 		}
-		return a.listed(svc, p)
+		return all
 	}
 	return nil
 }
 
-// selected are the endpoints of the ready pods that a Service selects: what EndpointSlices of it would have.
-func (a *Agent) selected(svc *corev1.Service, p corev1.ServicePort) (all []string) {
-	pods, err := a.pods.Pods(svc.Namespace).List(labels.SelectorFromSet(svc.Spec.Selector))
-	if err != nil {
-		return nil
-	}
-	port := p.TargetPort.IntVal
-	if p.TargetPort.Type == intstr.Int && port == 0 {
-		port = p.Port
-	}
-	for _, pod := range pods {
-		if pod.DeletionTimestamp != nil || !isReady(pod) {
-			continue
-		}
-		if address := a.Address(pod.Status.PodIP, port); address != "" {
-			all = append(all, address)
-		}
-	}
-	return all
-}
+// weightAnnotation has the weight of the endpoints of an EndpointSlice, for agents from 1.20 on.
+const weightAnnotation = "service.cilium.io/weight"
 
-func isReady(pod *corev1.Pod) bool {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
-}
-
-// listed are the endpoints of the EndpointSlices of a Service without a selector.
-func (a *Agent) listed(svc *corev1.Service, p corev1.ServicePort) (all []string) {
-	found, err := a.slices.EndpointSlices(svc.Namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: svc.Name}))
+// backends are the ready endpoints of a port in the EndpointSlices of the Service, with their addresses on this host.
+func (a *Agent) backends(of servicePort) (all []balance.Backend) {
+	found, err := a.slices.EndpointSlices(of.namespace).List(labels.SelectorFromSet(labels.Set{discoveryv1.LabelServiceName: of.service}))
 	if err != nil {
 		return nil
 	}
 	for _, s := range found {
-		for _, port := range s.Ports {
-			if port.Name == nil || *port.Name != p.Name || port.Port == nil {
+		weight := uint64(1)
+		if text, ok := s.Annotations[weightAnnotation]; ok {
+			if weight, err = strconv.ParseUint(text, 10, 16); err != nil {
+				a.Report(fmt.Errorf("EndpointSlice %s/%s: the weight %q is no number up to 65535", s.Namespace, s.Name, text))
+				continue
+			}
+		}
+		for _, p := range s.Ports {
+			if p.Name == nil || *p.Name != of.port || p.Port == nil {
 				continue
 			}
 			for _, e := range s.Endpoints {
+				if e.Conditions.Ready != nil && !*e.Conditions.Ready {
+					continue
+				}
 				for _, ip := range e.Addresses {
-					if address := a.Address(ip, *port.Port); address != "" {
-						all = append(all, address)
+					if address := a.Address(ip, *p.Port); address != "" {
+						all = append(all, balance.Backend{Address: address, Weight: uint32(weight)})
 					}
 				}
 			}

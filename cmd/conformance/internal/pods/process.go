@@ -14,7 +14,9 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
+	"github.com/miekg/dns"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -24,6 +26,8 @@ type process struct {
 	ports map[int32]int // on this host, by the port in the pod
 	main  int           // the port that it serves in any case, 0 if nothing runs
 	cmd   *exec.Cmd
+	dns   *dns.Server // in place of a program
+	udp   bool        // main is a port of datagrams
 	log   log
 }
 
@@ -52,11 +56,17 @@ type variable struct {
 	port int32
 }
 
+// udpServer is the variable that has the echo server echo datagrams.
+const udpServer = "UDP_ECHO_SERVER"
+
 // variables are those of the kinds of the echo server.
 func variables(c *corev1.Container) []variable {
 	for _, e := range c.Env {
-		if e.Name == "TCP_ECHO_SERVER" {
+		switch e.Name {
+		case "TCP_ECHO_SERVER":
 			return []variable{{"TCP_PORT", 3000}, {"TLS_PORT", 8443}}
+		case udpServer:
+			return []variable{{"UDP_PORT", 8080}}
 		}
 	}
 	return []variable{{"HTTP_PORT", 3000}, {"H2C_PORT", 3001}, {"HTTPS_PORT", 8443}}
@@ -66,6 +76,9 @@ func variables(c *corev1.Container) []variable {
 func (r *Runner) launch(pod *corev1.Pod) (*process, error) {
 	p := &process{ports: map[int32]int{}}
 	c := &pod.Spec.Containers[0]
+	if strings.Contains(c.Image, "/coredns:") {
+		return p, p.serveDNS()
+	}
 	if !strings.Contains(c.Image, "/echo-basic:") {
 		return p, nil
 	}
@@ -80,10 +93,31 @@ func (r *Runner) launch(pod *corev1.Pod) (*process, error) {
 		p.ports[of[i].port] = port
 		p.cmd.Env = append(p.cmd.Env, of[i].name+"="+strconv.Itoa(port))
 	}
-	p.main = p.ports[of[0].port]
+	p.main, p.udp = p.ports[of[0].port], of[0].name == "UDP_PORT"
 	p.cmd.Stdout, p.cmd.Stderr = &p.log, &p.log
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return p, p.cmd.Start()
+}
+
+// serveDNS answers queries as CoreDNS does by its plugin "whoami": with where they came from.
+func (p *process) serveDNS() error {
+	const port = 53
+	socket, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	p.ports[port] = socket.LocalAddr().(*net.UDPAddr).Port
+	p.dns = &dns.Server{PacketConn: socket, Handler: dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) {
+		answer := new(dns.Msg).SetReply(query)
+		answer.Authoritative = true
+		if len(query.Question) == 1 {
+			from := w.RemoteAddr().(*net.UDPAddr)
+			answer.Extra = []dns.RR{&dns.A{Hdr: dns.RR_Header{Name: query.Question[0].Name, Rrtype: dns.TypeA, Class: dns.ClassINET}, A: from.IP}}
+		}
+		_ = w.WriteMsg(answer)
+	})}
+	go func() { _ = p.dns.ActivateAndServe() }()
+	return nil
 }
 
 // listens reports whether the process serves.
@@ -91,14 +125,31 @@ func (p *process) listens() bool {
 	if p.cmd == nil {
 		return true
 	}
-	conn, err := net.Dial("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(p.main)))
+	network := "tcp"
+	if p.udp {
+		network = "udp"
+	}
+	conn, err := net.Dial(network, net.JoinHostPort("127.0.0.1", strconv.Itoa(p.main)))
 	if err != nil {
 		return false
 	}
-	return conn.Close() == nil
+	defer conn.Close()
+	if !p.udp {
+		return true
+	}
+	const answerTime = 200 * time.Millisecond
+	_ = conn.SetDeadline(time.Now().Add(answerTime))
+	if _, err := conn.Write([]byte("?")); err != nil {
+		return false
+	}
+	_, err = conn.Read(make([]byte, 1<<10))
+	return err == nil
 }
 
 func (p *process) stop() {
+	if p.dns != nil {
+		_ = p.dns.Shutdown()
+	}
 	if p.cmd == nil {
 		return
 	}

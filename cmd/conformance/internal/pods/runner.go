@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	appslisters "k8s.io/client-go/listers/apps/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	discoverylisters "k8s.io/client-go/listers/discovery/v1"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -39,6 +40,8 @@ type Runner struct {
 	deployments appslisters.DeploymentLister
 	pods        corelisters.PodLister
 	secrets     corelisters.SecretLister
+	services    corelisters.ServiceLister
+	slices      discoverylisters.EndpointSliceLister
 	changed     chan struct{}
 
 	mu      sync.Mutex
@@ -63,10 +66,14 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer r.stop()
 	all := informers.NewSharedInformerFactory(r.Client, 0)
 	r.deployments, r.pods, r.secrets = all.Apps().V1().Deployments().Lister(), all.Core().V1().Pods().Lister(), all.Core().V1().Secrets().Lister()
+	r.services, r.slices = all.Core().V1().Services().Lister(), all.Discovery().V1().EndpointSlices().Lister()
 	handler := cache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) { r.wake() }, UpdateFunc: func(any, any) { r.wake() }, DeleteFunc: func(any) { r.wake() },
 	}
-	for _, i := range []cache.SharedIndexInformer{all.Apps().V1().Deployments().Informer(), all.Core().V1().Pods().Informer(), all.Core().V1().Secrets().Informer()} {
+	for _, i := range []cache.SharedIndexInformer{
+		all.Apps().V1().Deployments().Informer(), all.Core().V1().Pods().Informer(), all.Core().V1().Secrets().Informer(),
+		all.Core().V1().Services().Informer(), all.Discovery().V1().EndpointSlices().Informer(),
+	} {
 		if _, err := i.AddEventHandler(handler); err != nil {
 			return err
 		}
@@ -137,7 +144,7 @@ func (r *Runner) sync(ctx context.Context) error {
 			return fmt.Errorf("starting the pod %s/%s: %w", pod.Namespace, pod.Name, err)
 		}
 	}
-	return nil
+	return r.publish(ctx, pods)
 }
 
 func replicas(d *appsv1.Deployment) int {

@@ -41,14 +41,15 @@ var known = map[protoreflect.FullName]string{
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.WeightedCluster":               "clusters",
 	"envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy.WeightedCluster.ClusterWeight": "name weight",
 	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager": "stat_prefix rds use_remote_address upgrade_configs " +
-		"http_filters common_http_protocol_options",
-	"envoy.extensions.filters.network.http_connection_manager.v3.Rds":                                 "route_config_name",
-	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.UpgradeConfig": "upgrade_type",
-	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter":                          "name typed_config",
-	"envoy.extensions.filters.http.router.v3.Router":                                                  "",
-	"envoy.extensions.filters.http.grpc_web.v3.GrpcWeb":                                               "",
-	"envoy.extensions.filters.http.grpc_stats.v3.FilterConfig":                                        opaque,
-	"envoy.config.core.v3.HttpProtocolOptions":                                                        "idle_timeout max_stream_duration",
+		"http_filters common_http_protocol_options stream_idle_timeout internal_address_config",
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.InternalAddressConfig": opaque, // no header of it is looked at
+	"envoy.extensions.filters.network.http_connection_manager.v3.Rds":                                         "route_config_name",
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager.UpgradeConfig":         "upgrade_type",
+	"envoy.extensions.filters.network.http_connection_manager.v3.HttpFilter":                                  "name typed_config",
+	"envoy.extensions.filters.http.router.v3.Router":                                                          "",
+	"envoy.extensions.filters.http.grpc_web.v3.GrpcWeb":                                                       "",
+	"envoy.extensions.filters.http.grpc_stats.v3.FilterConfig":                                                opaque,
+	"envoy.config.core.v3.HttpProtocolOptions":                                                                "idle_timeout max_stream_duration",
 
 	"envoy.config.route.v3.RouteConfiguration":              "name virtual_hosts ignore_port_in_host_matching",
 	"envoy.config.route.v3.VirtualHost":                     "name domains routes",

@@ -27,6 +27,10 @@ func (l *Listener) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(w, r, http.StatusNotFound, "")
 		return
 	}
+	r.Header.Set("X-Forwarded-Proto", "http") // as Envoy does with use_remote_address, whatever the client has sent
+	if r.TLS != nil {
+		r.Header.Set("X-Forwarded-Proto", "https")
+	}
 	found := t.find(r)
 	switch {
 	case found == nil:

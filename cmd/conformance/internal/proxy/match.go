@@ -98,19 +98,26 @@ func newRoute(from *routev3.Route) (r *route, err error) {
 
 // newString is nil for any value.
 func newString(m *matcherv3.StringMatcher) (func(string) bool, error) {
-	switch {
-	case m == nil:
+	if m == nil {
 		return nil, nil
-	case m.GetContains() != "" && m.IgnoreCase:
-		return func(s string) bool { return strings.Contains(strings.ToLower(s), strings.ToLower(m.GetContains())) }, nil
-	case m.GetSuffix() != "", m.GetContains() != "", m.IgnoreCase:
-		return nil, errors.New("a match of a suffix, or without case, is served for names of certificates and ports of hosts alone")
-	case m.GetSafeRegex() != nil:
-		return full(m.GetSafeRegex())
-	case m.GetPrefix() != "":
-		return func(s string) bool { return strings.HasPrefix(s, m.GetPrefix()) }, nil
 	}
-	return func(s string) bool { return s == m.GetExact() }, nil
+	fold := func(s string) string { return s }
+	if m.IgnoreCase {
+		fold = strings.ToLower
+	}
+	switch p := m.MatchPattern.(type) {
+	case *matcherv3.StringMatcher_Exact:
+		return func(s string) bool { return fold(s) == fold(p.Exact) }, nil
+	case *matcherv3.StringMatcher_Prefix:
+		return func(s string) bool { return strings.HasPrefix(fold(s), fold(p.Prefix)) }, nil
+	case *matcherv3.StringMatcher_Suffix:
+		return func(s string) bool { return strings.HasSuffix(fold(s), fold(p.Suffix)) }, nil
+	case *matcherv3.StringMatcher_Contains:
+		return func(s string) bool { return strings.Contains(fold(s), fold(p.Contains)) }, nil
+	case *matcherv3.StringMatcher_SafeRegex:
+		return full(p.SafeRegex)
+	}
+	return nil, fmt.Errorf("the match %v of a text is not served here", m)
 }
 
 // full matches whole values, as Envoy's regular expressions do.

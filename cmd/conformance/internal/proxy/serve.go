@@ -16,6 +16,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/skep-operator/skep/cmd/conformance/internal/balance"
 )
 
 // Listener serves an address with a listener of a configuration, which may be replaced.
@@ -156,20 +158,12 @@ func (readOnly) SetWriteDeadline(time.Time) error { return nil }
 
 // splice connects a client with a backend.
 func (c *Config) splice(client net.Conn, f *chain) {
-	defer client.Close()
 	backend, err := c.dial(f.tcp[choose(f.tcp)].cluster)
 	if err != nil {
+		_ = client.Close()
 		return
 	}
-	defer backend.Close()
-	ended := make(chan struct{}, 2)
-	for _, way := range [][2]net.Conn{{client, backend}, {backend, client}} {
-		go func() {
-			_, _ = io.Copy(way[0], way[1])
-			ended <- struct{}{}
-		}()
-	}
-	<-ended // either side closes: the deferred calls end the other one
+	balance.Splice(client, backend)
 }
 
 // queue hands connections to an HTTP server.
