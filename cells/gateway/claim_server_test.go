@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/skep-operator/skep/resources/agents/agenttest"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -96,10 +96,7 @@ func TestHostOfAnotherNamespace(t *testing.T) {
 // agent creates the pod of an agent of a release on a node.
 func (w *world) agent(node, version string) {
 	w.T.Helper()
-	_, err := w.Core.CoreV1().Pods(w.Namespace).Create(w.T.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: "cilium-" + node, Labels: map[string]string{"k8s-app": "cilium"}},
-		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "cilium-agent", Image: "agent:v" + version}}},
-	}, metav1.CreateOptions{})
+	_, err := w.Core.CoreV1().Pods(w.Namespace).Create(w.T.Context(), agenttest.Pod(node, version), metav1.CreateOptions{})
 	w.must(err)
 }
 

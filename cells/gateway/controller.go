@@ -55,7 +55,7 @@ type controller struct {
 	policies     reconcile.OnDemand[tlsPolicy]
 	configMaps   reconcile.OnDemand[configMap]
 	sets         reconcile.OnDemand[listenerSet]
-	agents       reconcile.OnDemand[agent]
+	agents       *envoyres.Fleet[duty]
 	backends     reconcile.OnDemand[backendSlice] // EndpointSlices of the backends of TCPRoutes and UDPRoutes
 	portSlices   reconcile.OnDemand[portSlice]    // those of Gateways
 	placeholders *envoyres.Placeholders[duty]
@@ -131,7 +131,7 @@ type params struct {
 
 func newController(p params) *controller {
 	c := &controller{
-		params: p, refused: newRefusals(), optional: newOptionalRoutes(), servedRoutes: map[string]servedRoutes{}, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
+		params: p, agents: envoyres.NewFleet[duty](p.Release, p.Permissions), refused: newRefusals(), optional: newOptionalRoutes(), servedRoutes: map[string]servedRoutes{}, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		reports: envoyres.NewReports(route.KindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(route.KindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
@@ -209,7 +209,9 @@ func (c *controller) backendsOnDemand() *reconcile.OnDemand[backendSlice]    { r
 func (c *controller) portSlicesOnDemand() *reconcile.OnDemand[portSlice]     { return &c.portSlices }
 func (c *controller) importsOnDemand() *reconcile.OnDemand[serviceImport]    { return &c.imports }
 func (c *controller) classConfigsOnDemand() *reconcile.OnDemand[classConfig] { return &c.classConfigs }
-func (c *controller) agentsOnDemand() *reconcile.OnDemand[agent]             { return &c.agents }
+func (c *controller) agentsOnDemand() *reconcile.OnDemand[envoyres.Agent[duty]] {
+	return &c.agents.OnDemand
+}
 func (c *controller) nodesOnDemand() *reconcile.OnDemand[node]               { return &c.nodes }
 func (c *controller) policiesOnDemand() *reconcile.OnDemand[tlsPolicy]       { return &c.policies }
 func (c *controller) configMapsOnDemand() *reconcile.OnDemand[configMap]     { return &c.configMaps }

@@ -12,7 +12,6 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
-	"github.com/skep-operator/skep/resources/cluster/release"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -25,9 +24,8 @@ type seen struct {
 	targets    map[slim.Key][]slim.Key // of routes, as Route.Targets has them; of BackendTLSPolicies, Services
 	ports      map[slim.Key][]slim.ServicePort
 	namespaces map[string]slim.Labels
-	nodes      map[string]string            // the addresses of Nodes that have one
-	agents     map[slim.Key]release.Release // of their pods
-	hostPorts  envoyres.HostPortChanges     // of other duties
+	nodes      map[string]string        // the addresses of Nodes that have one
+	hostPorts  envoyres.HostPortChanges // of other duties
 }
 
 // input is what planning depends on of an object: all but its status.
@@ -38,7 +36,7 @@ type input struct {
 }
 
 func newSeen() seen {
-	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}, map[string]string{}, map[slim.Key]release.Release{}, envoyres.HostPortChanges{}}
+	return seen{map[slim.Key]input{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.Key{}, map[slim.Key][]slim.ServicePort{}, map[string]slim.Labels{}, map[string]string{}, envoyres.HostPortChanges{}}
 }
 
 // changed reports whether more than the status of an object has changed.

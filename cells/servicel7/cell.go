@@ -4,6 +4,7 @@
 package servicel7
 
 import (
+	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -21,9 +22,11 @@ var Cell = cell.Module("servicel7", "Configures Envoy to balance the requests of
 
 	cell.Metrics(newMetrics),
 	stream.Provide(services),
+	stream.ProvideSelected(agentPods, agents.Selected[envoyres.Agent[duty]], stream.OnDemand()),
 	reconcile.Controller(newController,
 		reconcile.Watches(services, (*controller).serviceChanged),
 		reconcile.Watches(envoyres.Objects, (*controller).configChanged),
+		reconcile.WatchesOnDemand(agentPods, (*controller).agentsOnDemand, (*controller).agentChanged),
 		reconcile.Writes[*controller](v2.CiliumEnvoyConfigResource),
 	),
 )

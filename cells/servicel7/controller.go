@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -28,26 +29,29 @@ type controller struct {
 	configs  *stream.Store[envoyres.Object]
 	reports  *envoyres.Reports
 	states   *metrics.States[slim.Key] // of Services that are selected
+	agents   *envoyres.Fleet[duty]
 }
 
 type params struct {
 	cell.In
 
-	Config   Config
-	Envoy    envoyres.Config
-	Cluster  cluster.Config
-	Services stream.Resource[service]
-	Configs  stream.Resource[envoyres.Object]
-	Client   k8s.Client
-	Events   *k8s.Events
-	Metrics  *serviceMetrics
-	Health   health.Reporter
-	Log      *slog.Logger
+	Config      Config
+	Envoy       envoyres.Config
+	Cluster     cluster.Config
+	Release     release.Configured
+	Services    stream.Resource[service]
+	Configs     stream.Resource[envoyres.Object]
+	Client      k8s.Client
+	Permissions *k8s.Permissions
+	Events      *k8s.Events
+	Metrics     *serviceMetrics
+	Health      health.Reporter
+	Log         *slog.Logger
 }
 
 func newController(p params) *controller {
 	return &controller{
-		params: p, reports: envoyres.NewReports("Service", p.Events, p.Log, p.Health),
+		params: p, agents: envoyres.NewFleet[duty](p.Release, p.Permissions), reports: envoyres.NewReports("Service", p.Events, p.Log, p.Health),
 		states: metrics.NewStates[slim.Key](p.Metrics.Services, stateServed, stateSkipped, stateConflict),
 	}
 }
@@ -77,12 +81,22 @@ func (c *controller) configChanged(ch stream.Change[envoyres.Object]) []slim.Key
 	return nil
 }
 
+func (c *controller) agentsOnDemand() *reconcile.OnDemand[envoyres.Agent[duty]] {
+	return &c.agents.OnDemand
+}
+
+// agentChanged is the Services with several ports, if the release of an agent has changed.
+func (c *controller) agentChanged(ch stream.Change[envoyres.Agent[duty]]) []slim.Key {
+	return c.agents.Changed(ch)
+}
+
 // Why nothing is written.
 const (
 	isGone      = "none: the Service does not exist, garbage collection deletes what it owned"
 	isDeleted   = "none: the Service is being deleted"
 	notSelected = "none: the Service has neither the annotation service.cilium.io/lb-l7: enabled nor a port of --loadbalancer-l7-ports"
 	isSkipped   = "none: agents cannot redirect the Service, its Events name the reason"
+	isWaiting   = "waits: the releases of the agents are not known yet"
 	isForeign   = "none: the CiliumEnvoyConfig of that name is not the Service's"
 )
 
@@ -105,9 +119,15 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	}
 	p := planFor(s, c.Config)
 	if !p.serves {
+		c.agents.Drop(key)
 		c.report(s, stateSkipped, p.notices)
 		return reconcile.Result{Reason: isSkipped}, envoyres.Delete(ctx, c.Client, c.configs, configKey(key), ownerOf(s))
 	}
+	fleet, known := c.agents.Of(key, p.mayBeApart() && release.ListenersPerPort.In(c.Cluster.Release))
+	if !known {
+		return reconcile.Result{RequeueAfter: c.agents.Pause(), Reason: isWaiting}, nil
+	}
+	p.service.PerPort = p.mayBeApart() && release.InAll(release.ListenersPerPort, fleet)
 	err := c.write(ctx, s, p.service)
 	if envoyres.ConcernsUser(err) {
 		c.report(s, stateConflict, append(p.notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true}))
@@ -142,6 +162,7 @@ func (c *controller) report(s *service, state string, notices []envoyres.Notice)
 }
 
 func (c *controller) forget(key slim.Key) {
+	c.agents.Drop(key)
 	c.reports.Forget(key)
 	c.states.Set(key, "")
 }

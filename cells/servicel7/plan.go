@@ -66,6 +66,14 @@ type plan struct {
 	notices []envoyres.Notice
 }
 
+// mostListeners is how many ports of a Service have listeners of their own: each takes a port of the proxy on all nodes.
+const mostListeners = 16
+
+// mayBeApart reports whether the ports have a listener each where agents can redirect them so.
+func (p plan) mayBeApart() bool {
+	return len(p.service.Ports) > 1 && len(p.service.Ports) <= mostListeners
+}
+
 func notServed(reason, message string) plan {
 	return plan{notices: []envoyres.Notice{{Reason: reason, Message: message, Degrades: true}}}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/cells/internal/stockchart"
+	"github.com/skep-operator/skep/resources/agents/agenttest"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
@@ -62,6 +63,14 @@ func (w *world) service(name string, annotations map[string]string, ports ...int
 		w.T.Fatal(err)
 	}
 	return s
+}
+
+// agent creates the pod of an agent.
+func (w *world) agent(node, version string) {
+	w.T.Helper()
+	if _, err := w.Core.CoreV1().Pods(w.Namespace).Create(w.T.Context(), agenttest.Pod(node, version), metav1.CreateOptions{}); err != nil {
+		w.T.Fatal(err)
+	}
 }
 
 func (w *world) annotate(name, patch string) {
@@ -449,4 +458,56 @@ func domains(c *envoytest.Config) string {
 		}
 	}
 	return strings.Join(all, " ")
+}
+
+// L7S-3; number 14 of the contract's l7-service-lb.md: a listener for each port where all agents are of 1.20, one with an older agent, and a write each way.
+func TestListenersByAgents(t *testing.T) {
+	w := newWorld(t)
+	w.agent("n1", "1.20.1")
+	w.service("cart", map[string]string{enabledAnnotation: "enabled"}, 80, 8080)
+	w.service("many", map[string]string{enabledAnnotation: "enabled"}, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17)
+	entries := func(service string) func() string {
+		return func() string {
+			u := w.config(service)
+			if u == nil {
+				return ""
+			}
+			text, err := json.Marshal(u.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := envoytest.VerifyJSON(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := fmt.Sprint(len(c.Listeners), " ", len(c.Clusters))
+			for _, s := range c.Spec.Services {
+				all += fmt.Sprint(" ", strings.TrimPrefix(s.Listener, w.Namespace+"/"), s.Ports)
+			}
+			return all
+		}
+	}
+	await := func(what, service, want string) {
+		t.Helper()
+		got := ""
+		operatortest.Eventually(t, what+": "+want, func() bool { got = entries(service)(); return got == want })
+	}
+	o := w.start("--cilium-pod-namespace=" + w.Namespace)
+	const apart, together = "2 2 cart:80[80] cart:8080[8080]", "1 2 [80 8080]"
+	await("ports are apart", "cart", apart)
+	await("17 are not", "many", "1 17 [1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17]")
+	from := w.config("cart").GetGeneration()
+	w.agent("n2", "1.19.4")
+	await("with an older agent they are not", "cart", together)
+	if err := w.Core.CoreV1().Pods(w.Namespace).Delete(t.Context(), "cilium-n2", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+		t.Fatal(err)
+	}
+	await("without it they are", "cart", apart)
+	if n := w.config("cart").GetGeneration() - from; n != 2 {
+		t.Errorf("an older agent that comes and goes costs %d writes", n)
+	}
+	w.CheckHealthy(o)
+	o.Stop()
+	w.start("--cilium-release=1.19")
+	await("with the release of the option", "cart", together)
 }

@@ -6,6 +6,7 @@ package servicel7
 import (
 	corev1 "k8s.io/api/core/v1"
 
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -53,5 +54,10 @@ func (s *service) Trim() {
 		s.Spec.ClusterIP = ""
 	}
 }
+
+// duty tells the stream of agents of this duty from those of others.
+type duty struct{}
+
+var agentPods = envoyres.AgentPods[duty]()
 
 var services = stream.Core[service, corev1.Service](corev1.SchemeGroupVersion.WithResource("services"))

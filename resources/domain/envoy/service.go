@@ -41,39 +41,44 @@ type Service struct {
 	Name
 	Ports     []uint32 // those that are redirected; none for all
 	Algorithm Algorithm
+	// PerPort has a listener of its own for each of several ports: agents have to redirect ports of one Service to several listeners.
+	PerPort bool
+}
+
+// servicePart is a listener with its route table.
+type servicePart struct {
+	name  string // of both
+	ports []int  // of the Service that lead there; none for all
+	hosts []*routev3.VirtualHost
 }
 
 // Translate returns the configuration of a Service. With ports, each has a virtual host and a cluster of its own, so that requests
-// stay with the endpoints of their port; they have one listener, since agents keep one redirect for a Service.
+// stay with the endpoints of their port; they have one listener unless agents can redirect them to several.
 func (s Service) Translate(t Connections) (v2.CiliumEnvoyConfigSpec, error) {
 	if err := budget(mostTranslated).check(len(s.Ports) * leastPort); err != nil {
 		return v2.CiliumEnvoyConfigSpec{}, err
 	}
-	name := s.Name.String()
-	spec := v2.CiliumEnvoyConfigSpec{Services: []v2.EnvoyServiceListener{{Name: s.Name.Name, Namespace: s.Namespace}}}
-	table, clusters := &routev3.RouteConfiguration{Name: name}, []message{}
-	add := func(of string, domains []string) {
-		table.VirtualHosts = append(table.VirtualHosts, virtualHost(of, domains))
-		clusters = append(clusters, s.cluster(of, t))
+	spec := v2.CiliumEnvoyConfigSpec{}
+	var messages, clusters []message
+	for _, p := range s.parts() {
+		to := v2.EnvoyServiceListener{Name: s.Name.Name, Namespace: s.Namespace, Ports: p.ports}
+		if s.isApart() {
+			to.Listener = p.name
+		}
+		spec.Services = append(spec.Services, to)
+		messages = append(messages, s.listener(p.name, t), &routev3.RouteConfiguration{Name: p.name, VirtualHosts: p.hosts})
+		for _, h := range p.hosts {
+			clusters = append(clusters, s.cluster(h.Name, t))
+		}
 	}
-	if len(s.Ports) == 0 {
-		add(name, []string{"*"})
-	} else {
+	if len(s.Ports) > 0 {
 		backend := v2.EnvoyBackendService{Name: s.Name.Name, Namespace: s.Namespace}
-		first := mainPort(s.Ports, 80)
 		for _, port := range s.Ports {
-			number := strconv.FormatUint(uint64(port), 10)
-			spec.Services[0].Ports = append(spec.Services[0].Ports, int(port))
-			backend.Ports = append(backend.Ports, number)
-			domain := "*"
-			if port != first {
-				domain = withPort("*", port)
-			}
-			add(name+":"+number, []string{domain})
+			backend.Ports = append(backend.Ports, portText(port))
 		}
 		spec.BackendServices = []v2.EnvoyBackendService{backend}
 	}
-	for _, m := range append([]message{s.listener(name, t), table}, clusters...) {
+	for _, m := range append(messages, clusters...) {
 		text, err := encodeAny(m)
 		if err != nil {
 			return v2.CiliumEnvoyConfigSpec{}, err
@@ -82,6 +87,37 @@ func (s Service) Translate(t Connections) (v2.CiliumEnvoyConfigSpec, error) {
 	}
 	return spec, nil
 }
+
+// isApart reports whether ports have listeners of their own.
+func (s Service) isApart() bool { return s.PerPort && len(s.Ports) > 1 }
+
+// parts are the listeners: one, unless each port has its own. Requests that come to one are told apart by the port in Host.
+func (s Service) parts() (all []servicePart) {
+	name := s.Name.String()
+	if len(s.Ports) == 0 {
+		return []servicePart{{name: name, hosts: []*routev3.VirtualHost{virtualHost(name, []string{"*"})}}}
+	}
+	one := servicePart{name: name}
+	first := mainPort(s.Ports, 80)
+	for _, port := range s.Ports {
+		of := name + ":" + portText(port)
+		if s.isApart() {
+			all = append(all, servicePart{of, []int{int(port)}, []*routev3.VirtualHost{virtualHost(of, []string{"*"})}})
+			continue
+		}
+		domain := "*"
+		if port != first {
+			domain = withPort("*", port)
+		}
+		one.ports, one.hosts = append(one.ports, int(port)), append(one.hosts, virtualHost(of, []string{domain}))
+	}
+	if s.isApart() {
+		return all
+	}
+	return []servicePart{one}
+}
+
+func portText(port uint32) string { return strconv.FormatUint(uint64(port), 10) }
 
 // listener serves a route table of its name.
 func (s Service) listener(name string, t Connections) *listenerv3.Listener {
