@@ -224,6 +224,8 @@ defects: devcluster ## Plant defects in the product, and see that tests notice e
 .PHONY: soak
 soak: devcluster oldest defects ## The long forms of tests, those on the control plane among them, in random order: SOAK=3 times
 	$(call step,Soaking) SKEP_SOAK=1 go test -race -p 1 -count $(or $(SOAK),1) -shuffle on -timeout 0 $(SOAK_PACKAGES) $(took)
+	$(call step,A hundred of the largest objects of each kind without the race detector) \
+	SKEP_SOAK=1 go test -vet=off -count 1 -timeout 0 -v -run '^TestAHundredLargestObjects$$' ./cmd/operator $(took)
 
 .PHONY: conformance
 conformance: devcluster ## Run the conformance suite of the Gateway API, and write its report into docs/reference; GATEWAY=1.5 for that of 1.5; RUN=HTTPRouteCORS for one of its tests

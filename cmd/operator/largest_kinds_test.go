@@ -352,6 +352,28 @@ var trusting = []beside{
 	}}},
 }
 
+// withCertificate is a Gateway that uses the Secret of a number.
+func withCertificate(i int) []beside {
+	return []beside{{gatewayAPIResource("gateways"), set{"metadata": set{"name": fmt.Sprint("gw-", i), "namespace": attacker}, "spec": set{"gatewayClassName": "cilium", "listeners": list{
+		set{"name": "a", "protocol": "HTTPS", "port": int64(443), "tls": set{"certificateRefs": list{set{"name": fmt.Sprint("giant-", i)}}}},
+	}}}}}
+}
+
+// withAuthority is a policy that refers to the ConfigMap of a number, for a Service of its own.
+func withAuthority(i int) []beside {
+	service := fmt.Sprint("s-", i)
+	return []beside{
+		{services, aService(service)},
+		{gatewayAPIResource("backendtlspolicies"), set{"metadata": set{"name": fmt.Sprint("tls-", i), "namespace": attacker}, "spec": set{
+			"targetRefs": list{set{"group": "", "kind": "Service", "name": service}},
+			"validation": set{"hostname": "a.example.com", "caCertificateRefs": list{set{"group": "", "kind": "ConfigMap", "name": fmt.Sprint("giant-", i)}}},
+		}}},
+	}
+}
+
+// withService is the Service that the ServiceExport of a number exports.
+func withService(i int) []beside { return []beside{{services, aService(fmt.Sprint("giant-", i))}} }
+
 // exported is a Service that other clusters see.
 var exported = set{"metadata": set{"name": "s", "namespace": attacker, "annotations": set{globalService: "true"}}, "spec": set{"ports": ports(80)}}
 
@@ -397,17 +419,17 @@ var coreGiants = []giant{
 	{resource: core("pods"), kind: "Pod", what: "ports", n: 20_000, build: func(n int) map[string]any {
 		return aPod(of(n, func(i int) any { return set{"name": fmt.Sprint("p", i), "containerPort": int64(1 + i)} }))
 	}},
-	{resource: core("secrets"), kind: "Secret", what: "data", n: 1 << 20, build: func(n int) map[string]any {
+	{resource: core("secrets"), each: withCertificate, kind: "Secret", what: "data", n: 1 << 20, build: func(n int) map[string]any {
 		text := base64.StdEncoding.EncodeToString([]byte(certificates(n - 100)))
 		return set{"type": "kubernetes.io/tls", "data": set{"tls.crt": text, "tls.key": "eA=="}}
 	}, beside: []beside{{gatewayAPIResource("gateways"), set{"metadata": set{"name": "whole", "namespace": attacker}, "spec": set{"gatewayClassName": "cilium", "listeners": list{
 		set{"name": "a", "protocol": "HTTPS", "port": int64(443), "tls": set{"certificateRefs": list{set{"name": "giant-0"}}}},
 	}}}}}},
-	{resource: core("configmaps"), kind: "ConfigMap", what: "beginnings of authorities", n: 1 << 20, build: func(n int) map[string]any {
+	{resource: core("configmaps"), each: withAuthority, kind: "ConfigMap", what: "beginnings of authorities", n: 1 << 20, build: func(n int) map[string]any {
 		const begin = "-----BEGIN CERTIFICATE-----\n"
 		return set{"data": set{"ca.crt": strings.Repeat(begin, (n-100)/len(begin))}}
 	}, beside: trusting},
-	{resource: core("configmaps"), kind: "ConfigMap", what: "authorities", n: 1 << 20, build: func(n int) map[string]any {
+	{resource: core("configmaps"), each: withAuthority, kind: "ConfigMap", what: "authorities", n: 1 << 20, build: func(n int) map[string]any {
 		return set{"data": set{"ca.crt": certificates(n - 100)}}
 	}, beside: trusting},
 	{resource: core("endpoints"), kind: "Endpoints", what: "addresses", n: 60_000, build: func(n int) map[string]any {
@@ -513,7 +535,7 @@ var ciliumGiants = []giant{
 	ciliumOf(v2.CiliumBGPPeerConfigResource, "CiliumBGPPeerConfig", "values of a selector", 120_000, func(n int) set {
 		return set{"spec": set{"families": list{set{"afi": "ipv4", "safi": "unicast", "advertisements": values(n)}}}}
 	}),
-	{resource: api.ServiceExportResource, kind: "ServiceExport", what: "labels for all clusters", n: 14_000, build: func(n int) map[string]any {
+	{resource: api.ServiceExportResource, each: withService, kind: "ServiceExport", what: "labels for all clusters", n: 14_000, build: func(n int) map[string]any {
 		labels := set{}
 		for i := range n {
 			labels[fmt.Sprintf("giant.example.com/%040d", i)] = fmt.Sprintf("%030d", i)

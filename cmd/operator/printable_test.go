@@ -45,7 +45,8 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 		t.Errorf("only %d texts of %d objects were accepted: the test shows nothing", texts, objects)
 	}
 	l.servesOthers("hostile texts")
-	l.rests("hostile texts")
+	l.rests("hostile texts", 3*mostWork)
+	l.alive()
 	for _, command := range []string{"status -v", "status health", "writes", "metrics list", "shell health", "explain"} {
 		fields := strings.Fields(command)
 		if command == "explain" {
@@ -79,7 +80,7 @@ func (l *largest) createHostile(g giant, name string) (accepted int) {
 		u := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(candidate)}
 		u.SetGroupVersionKind(g.resource.GroupVersion().WithKind(g.kind))
 		u.SetName(name)
-		_, err := l.in(g.resource, g.global).Create(l.t.Context(), u, options)
+		_, err := l.in(g.resource, g.namespace()).Create(l.t.Context(), u, options)
 		return err == nil
 	}
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
