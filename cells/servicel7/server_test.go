@@ -329,34 +329,47 @@ func TestRepair(t *testing.T) {
 // Number 15 of the contract's l7-service-lb.md; L7S-3: what the original has left of a Service with two ports is ours by its owner, and is changed
 // at once to what tells them apart.
 func TestOfTheOriginal(t *testing.T) {
-	w := newWorld(t)
-	s := w.service("cart", enabled, 80, 8080)
-	left := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "cilium.io/v2", "kind": "CiliumEnvoyConfig", "metadata": map[string]any{"name": prefix + "cart"},
-		"spec": map[string]any{"services": []any{map[string]any{"name": "cart", "namespace": w.Namespace, "listener": ""}}, "resources": []any{}},
+	for _, test := range []struct {
+		release, domains string
+		entries          int
+	}{{"1.19", "[*] [*:8080]", 1}, {"1.20", "[*] [*]", 2}} {
+		t.Run(test.release, func(t *testing.T) {
+			w := newWorld(t)
+			left := w.leave("cart", w.service("cart", enabled, 80, 8080).UID)
+			o := w.start("--cilium-release=" + test.release)
+			operatortest.Eventually(t, "the ports are told apart", func() bool {
+				u := w.config("cart")
+				if u == nil || u.GetUID() != left {
+					t.Fatal("the CiliumEnvoyConfig of the original is gone")
+				}
+				text, err := json.Marshal(u.Object["spec"])
+				if err != nil {
+					t.Fatal(err)
+				}
+				c, err := envoytest.VerifyJSON(text)
+				return err == nil && len(c.Clusters) == 2 && domains(c) == test.domains && len(c.Spec.Services) == test.entries
+			})
+			if n := w.writes(); n != 1 {
+				t.Errorf("%d writes", n)
+			}
+			w.CheckHealthy(o)
+		})
+	}
+}
+
+// leave creates what the original leaves of a Service, and returns its UID.
+func (w *world) leave(service string, of types.UID) types.UID {
+	w.T.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "cilium.io/v2", "kind": "CiliumEnvoyConfig", "metadata": map[string]any{"name": prefix + service},
+		"spec": map[string]any{"services": []any{map[string]any{"name": service, "namespace": w.Namespace, "listener": ""}}, "resources": []any{}},
 	}}
-	left.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: "cart", UID: s.UID, Controller: new(true), BlockOwnerDeletion: new(true)}})
-	left, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Create(t.Context(), left, metav1.CreateOptions{})
+	u.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: service, UID: of, Controller: new(true), BlockOwnerDeletion: new(true)}})
+	u, err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Create(w.T.Context(), u, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatal(err)
+		w.T.Fatal(err)
 	}
-	o := w.start()
-	operatortest.Eventually(t, "the ports are told apart", func() bool {
-		u := w.config("cart")
-		if u == nil || u.GetUID() != left.GetUID() {
-			t.Fatal("the CiliumEnvoyConfig of the original is gone")
-		}
-		text, err := json.Marshal(u.Object["spec"])
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := envoytest.VerifyJSON(text)
-		return err == nil && len(c.Clusters) == 2 && domains(c) == "[*] [*:8080]" && len(c.Spec.Services) == 1
-	})
-	if n := w.writes(); n != 1 {
-		t.Errorf("%d writes", n)
-	}
-	w.CheckHealthy(o)
+	return u.GetUID()
 }
 
 // L7S-E8 and L7S-6: a CiliumEnvoyConfig of another writer is left alone, and reported.
