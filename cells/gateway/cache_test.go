@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
@@ -28,7 +29,7 @@ func (s *tlsRouteStore) at(key slim.Key) (*route.Route, bool) {
 func TestCacheOfController(t *testing.T) {
 	r := parse[route.TLS](t, "{metadata: {name: r, namespace: shop, uid: u}, spec: {rules: [{}]}}").Route()
 	store := &tlsRouteStore{map[slim.Key]*route.Route{r.ID(): r}}
-	c := &controller{refused: newRefusals(), servedRoutes: map[string]servedRoutes{}, states: map[slim.Key]*state{}, accepted: metrics.NewStates[slim.Key](nil)}
+	c := &controller{refused: newRefusals(), agents: &envoyres.Fleet[duty]{}, servedRoutes: map[string]servedRoutes{}, states: map[slim.Key]*state{}, accepted: metrics.NewStates[slim.Key](nil)}
 	c.cache = route.NewCache(c.hasRoute)
 	c.setServed(route.KindTLS, servedRoutes{routeStore: store})
 	compiled := func() *route.Compiled { return c.cache.Compile(r, objects{}.lookup) }

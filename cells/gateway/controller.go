@@ -235,6 +235,7 @@ const (
 	isGone            = "none: the object does not exist, garbage collection deletes what it owned"
 	notOurs           = "none: the GatewayClass is of another controller"
 	noClass           = "none: the GatewayClass does not exist"
+	isLarge           = "none: the large objects of the namespace of the Gateway need more memory than there is for them; what there is of it stays"
 	noRoutes          = "none: no route of the Service is accepted"
 	noAncestor        = "none: nothing that is served here has a route to a Service of the policy"
 	isRefused         = "none: an object of the name of one of the Gateway's is another's, or its configuration is too large"

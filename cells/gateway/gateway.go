@@ -73,6 +73,10 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if placed == nil {
 		return reconcile.Result{RequeueAfter: awaitsRole, Reason: isWaiting}, nil
 	}
+	if g.IsCut() { // what there is of it stays
+		text := "It is not served: " + g.CutError().Error()
+		return reconcile.Result{Reason: isLarge}, c.refuse(ctx, g, condition.False(gatewayv1.GatewayReasonInvalid, text))
+	}
 	s := c.state(key)
 	if pause := writePause - c.Deps.Plan.Now().Sub(s.written); pause > 0 {
 		return reconcile.Result{RequeueAfter: pause, Reason: isPaused}, nil
@@ -359,7 +363,11 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 // refuseParameters says on a Gateway that the parameters of its class are not valid. What is served stays, and so does all else that its
 // status says (GW-2).
 func (c *controller) refuseParameters(ctx context.Context, g *gateway, cl *class, problem string) error {
-	accepted := condition.False(gatewayv1.GatewayReasonInvalidParameters, messageOf(problem, cl.Spec.ParametersRef))
+	return c.refuse(ctx, g, condition.False(gatewayv1.GatewayReasonInvalidParameters, messageOf(problem, cl.Spec.ParametersRef)))
+}
+
+// refuse writes that a Gateway is not accepted.
+func (c *controller) refuse(ctx context.Context, g *gateway, accepted condition.Condition) error {
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	w := writeOf(statusRef(gateways.Resource(), &g.ObjectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, _ bool) bool {
 		return condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)

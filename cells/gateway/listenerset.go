@@ -121,6 +121,8 @@ func (p *setPlan) result(of gatewayResult) setResult {
 		r = refuse(gatewayv1.ListenerSetReasonParentNotAccepted, "The Gateway is not accepted: "+of.accepted.Reason)
 		r.programmed.Reason = parentNotProgrammed
 		return r
+	case p.of.IsCut():
+		return refuse(gatewayv1.ListenerSetReasonListenersNotValid, "It is not served: "+p.of.CutError().Error())
 	case !slices.ContainsFunc(p.listeners, (*listener.Listener).Usable):
 		return refuse(gatewayv1.ListenerSetReasonListenersNotValid, "No listener is valid: see status.listeners")
 	case slices.ContainsFunc(p.listeners, isInvalid):

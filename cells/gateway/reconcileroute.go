@@ -100,7 +100,7 @@ func (c *controller) parents(sets knownSets) parents {
 				return nil, true, !c.gateways.Hides(key)
 			}
 			cl, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)})
-			if !exists {
+			if !exists || g.IsCut() {
 				return g, false, false
 			}
 			return g, cl.Spec.ControllerName == controllerName, true

@@ -46,6 +46,18 @@ type listenerSet struct {
 	Status           gatewayv1.ListenerSetStatus `json:"status"`
 }
 
+// CutDown implements slim.Cutter: the class stays.
+func (g *gateway) CutDown() {
+	g.Spec = gatewayv1.GatewaySpec{GatewayClassName: g.Spec.GatewayClassName}
+	route.CutStatus(&g.Status)
+}
+
+// CutDown implements slim.Cutter: the Gateway stays.
+func (s *listenerSet) CutDown() {
+	s.Spec.Listeners = nil
+	route.CutStatus(&s.Status)
+}
+
 // tlsPolicy is a BackendTLSPolicy.
 type tlsPolicy struct {
 	route.ObjectMeta `json:"metadata"`

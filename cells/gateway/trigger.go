@@ -33,6 +33,7 @@ type input struct {
 	uid        slim.UID
 	generation int64
 	deleted    bool
+	cut        slim.Cut
 }
 
 func newSeen() seen {
@@ -41,7 +42,7 @@ func newSeen() seen {
 
 // changed reports whether more than the status of an object has changed.
 func (s seen) changed(key slim.Key, kind stream.ChangeKind, m *route.ObjectMeta) bool {
-	now := input{m.UID, m.Generation, !m.DeletionTimestamp.IsZero()}
+	now := input{m.UID, m.Generation, !m.DeletionTimestamp.IsZero(), m.Cut}
 	was, known := s.objects[key]
 	if kind == stream.Delete {
 		delete(s.objects, key)

@@ -150,6 +150,7 @@ const (
 	isDeleted  = "none: the Ingress is being deleted"
 	notManaged = "none: the Ingress is of another class"
 	isEmpty    = "none: the Ingress has no rule or backend that can be served"
+	isLarge    = "none: the large objects of the namespace of the Ingress need more memory than there is for them; what there is of its load balancer stays"
 	isUnnamed  = "none: the name of the Ingress is too long for that of a Service, or has dots"
 	isRefused  = "none: an object of the name of one of the Ingress's is another's, or its configuration is too large"
 	noPort     = "none: the port of the nodes is another's"

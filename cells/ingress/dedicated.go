@@ -71,6 +71,10 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		c.reports.Set(dedicatedMode, aboutIngress(i), envoyres.Notice{Reason: "HostPortOfAnother", Message: "the Ingress is not served: " + text})
 		return reconcile.Result{Reason: noPort}, c.removeDedicated(ctx, i, placed)
 	}
+	if i.IsCut() { // what there is of its load balancer stays
+		c.reports.Set(dedicatedMode, aboutIngress(i), tooLarge(i.CutError()))
+		return reconcile.Result{Reason: isLarge}, nil
+	}
 	in := c.ingest(i, s)
 	var translator envoy.Translator
 	t, err := translator.Translate(in.model, c.options(serviceKey(key)))

@@ -85,6 +85,10 @@ func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find fun
 		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{},
 	}
 	in.backends = map[backendPort]found{}
+	if of.IsCut() {
+		in.cut()
+		return in.ingested
+	}
 	if s.passthrough {
 		in.passthrough()
 		return in.ingested
@@ -96,6 +100,23 @@ func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find fun
 	}
 	in.tls()
 	return in.ingested
+}
+
+// cut is an Ingress that is too large to be kept: its hosts stay its own.
+func (in *ingester) cut() {
+	port := in.ports.http
+	if in.settings.passthrough {
+		port = in.ports.passthrough
+	}
+	for _, rule := range in.of.Spec.Rules {
+		in.model.HTTP = append(in.model.HTTP, envoy.Listener{Claim: claimOf(in.of), Hostname: rule.Host, Port: port, Absent: true})
+	}
+	in.notices = append(in.notices, tooLarge(in.of.CutError()))
+}
+
+// tooLarge tells the user of an Ingress that it is not served.
+func tooLarge(why error) envoyres.Notice {
+	return envoyres.Notice{Reason: "LeftOut", Message: "it is not served: " + why.Error(), Degrades: true}
 }
 
 // notice adds a notice, once.

@@ -70,7 +70,7 @@ func (s *secretSource) classChanged(ch stream.Change[ingressClass], r secretref.
 	}
 	s.byDefault = byDefault
 	for _, i := range s.all {
-		r.Set(aboutIngress(i), secretsOf(i, byDefault)...)
+		s.record(i, r)
 	}
 }
 
@@ -83,7 +83,14 @@ func (s *secretSource) ingressChanged(ch stream.Change[ingress], r secretref.Rec
 		return
 	}
 	s.all[ch.Key] = ch.Object
-	r.Set(aboutIngress(ch.Object), secretsOf(ch.Object, s.byDefault)...)
+	s.record(ch.Object, r)
+}
+
+// record records the references of an Ingress. One that is too large keeps those that it had. The caller has the lock.
+func (s *secretSource) record(i *ingress, r secretref.Recorder) {
+	if !i.IsCut() {
+		r.Set(aboutIngress(i), secretsOf(i, s.byDefault)...)
+	}
 }
 
 // secretsOf are the Secrets that an Ingress refers to, none of one that is not managed.

@@ -19,10 +19,11 @@ type input struct {
 	generation  int64
 	annotations slim.Labels
 	deleted     bool
+	cut         slim.Cut
 }
 
 func inputOf(i *ingress) input {
-	return input{i.UID, i.Generation, i.Annotations.Labels, !i.DeletionTimestamp.IsZero()}
+	return input{i.UID, i.Generation, i.Annotations.Labels, !i.DeletionTimestamp.IsZero(), i.Cut}
 }
 
 // ingressChanged is the Ingress, and what Ingresses share if more than the status has changed.

@@ -34,8 +34,12 @@ var (
 type gateway struct {
 	gatewayMeta    `json:"metadata"`
 	slim.Undecoded `json:"-"`
+	slim.Cut       `json:"-"`
 	Spec           gatewaySpec `json:"spec"`
 }
+
+// CutDown implements slim.Cutter.
+func (g *gateway) CutDown() { g.Spec.Listeners = nil }
 
 type gatewayMeta struct{ slim.Meta }
 
@@ -69,8 +73,12 @@ func (g *gateway) mayAllow(namespace string) bool {
 type listenerSet struct {
 	gatewayMeta    `json:"metadata"`
 	slim.Undecoded `json:"-"`
+	slim.Cut       `json:"-"`
 	Spec           listenerSetSpec `json:"spec"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *listenerSet) CutDown() { s.Spec.Listeners = nil }
 
 type listenerSetSpec struct {
 	ParentRef objectRef  `json:"parentRef"`

@@ -164,17 +164,17 @@ func (s *gatewaySource) recordAll(r secretref.Recorder) {
 	}
 }
 
-// record records the references of a Gateway. One that cannot be decoded keeps those that it had.
+// record records the references of a Gateway. One that cannot be decoded, or is too large, keeps those that it had.
 func (s *gatewaySource) record(g *gateway, r secretref.Recorder) {
-	if g.CannotDecode("spec") {
+	if g.CannotDecode("spec") || g.IsCut() {
 		return
 	}
 	r.Set(aboutGateway(g), s.ofClass(g, "Gateway", g.Namespace.String(), g.Spec.Listeners)...)
 }
 
-// recordSet records the references of a ListenerSet. They stay while it, or its Gateway, cannot be decoded.
+// recordSet records the references of a ListenerSet. They stay while it, or its Gateway, cannot be decoded, and while it is too large.
 func (s *gatewaySource) recordSet(set *listenerSet, r secretref.Recorder) {
-	if set.CannotDecode("spec") {
+	if set.CannotDecode("spec") || set.IsCut() {
 		return
 	}
 	var to []secretref.Object

@@ -152,7 +152,7 @@ func (c *crowd) come(many int) bool {
 }
 
 // makeAll makes so many of them, and returns how many there were when the operator was last seen. The first one shows how many items the
-// API server accepts. The others are sent as text: the test is not to be what takes the time.
+// API server accepts. The others are sent as text, of which the name in the metadata is the first: the test is not to be what takes the time.
 func (c *crowd) makeAll(many int) (seen int) {
 	c.t.Helper()
 	for _, namespace := range c.namespaces {
@@ -173,8 +173,8 @@ func (c *crowd) makeAll(many int) (seen int) {
 		c.t.Fatal(err)
 	}
 	name := func(i int) []byte { return fmt.Appendf(nil, `"name":%q`, giantName(i)) }
-	if n := bytes.Count(text, name(0)); n != 1 {
-		c.t.Fatalf("%s: its name stands there %d times", c.giant, n)
+	if !bytes.Contains(text, name(0)) {
+		c.t.Fatalf("%s: its name does not stand in its text", c.giant)
 	}
 	var all sync.WaitGroup
 	var next, made, last atomic.Int64

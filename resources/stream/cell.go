@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/internal/conditions"
+	"github.com/skep-operator/skep/resources/stream/internal/reflector"
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -117,7 +119,7 @@ type streamsParams struct {
 func newStreams(p streamsParams) (*Streams, error) {
 	connect, err := connectThrough(p.Client)
 	s := &Streams{source: NewSource(connect)}
-	s.source.plan = p.Plan
+	s.source.plan, s.source.memory = p.Plan, reflector.NewMemory(debug.SetMemoryLimit(-1))
 	p.Plan.Observe(s.load)
 	return s, err
 }

@@ -35,6 +35,7 @@ type Source struct {
 	connect Connect
 	crds    func() (*Stream[crd], error) // used only while a definition is missing
 	plan    *dryrun.Plan                 // nil: a real run
+	memory  *reflector.Memory            // nil: no bound
 }
 
 // NewSource makes a source; it does nothing until a stream is used.

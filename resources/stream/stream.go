@@ -47,7 +47,7 @@ func New[T any](source *Source, kind Kind[T], opts ...Option) (*Stream[T], error
 	s.config = reflector.Config[*T]{
 		Name: o.name, Resource: kind.gvr, Custom: kind.custom, Kind: kind.name,
 		Namespace: kind.namespace, Labels: kind.labels, Fields: kind.fields, Codec: reflector.NewCodec(codec),
-		Connect: source.connect, Definitions: definitions{source}, Plan: source.plan,
+		Connect: source.connect, Definitions: definitions{source}, Plan: source.plan, Memory: source.memory,
 		Logger: o.log, Conditions: conditions.New(o.log, o.health),
 	}
 	s.base = base[T]{use: s.use, name: o.name}

@@ -25,6 +25,7 @@ type Cache struct {
 // keptRoute is what is kept of a generation of a route. What it points to is not changed.
 type keptRoute struct {
 	uid        slim.UID
+	cut        slim.Cut
 	generation int64
 	compiled   *compilation // nil if there is none
 	dropped    *droppedRules
@@ -125,7 +126,7 @@ func (c *Cache) keep(r *Route, edit func(*keptRoute)) {
 	c.mu.Lock()
 	now := c.kept[id]
 	if !now.isOf(r) {
-		now = keptRoute{uid: r.UID, generation: r.Generation}
+		now = keptRoute{uid: r.UID, cut: r.Cut, generation: r.Generation}
 	}
 	edit(&now)
 	c.kept[id] = now
@@ -135,7 +136,9 @@ func (c *Cache) keep(r *Route, edit func(*keptRoute)) {
 	}
 }
 
-func (k keptRoute) isOf(r *Route) bool { return k.uid == r.UID && k.generation == r.Generation }
+func (k keptRoute) isOf(r *Route) bool {
+	return k.uid == r.UID && k.cut == r.Cut && k.generation == r.Generation
+}
 
 // compileAsking compiles a route, and keeps what is asked for it.
 func compileAsking(r *Route, lookup Lookup) *compilation {

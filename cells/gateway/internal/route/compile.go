@@ -44,6 +44,10 @@ type compiler struct {
 // Compile compiles a route. The result is the same as long as the route and what it asks are.
 func Compile(r *Route, lookup Lookup) *Compiled {
 	c := &compiler{Compiled: &Compiled{}, route: r, lookup: lookup}
+	if err := r.CutError(); err != nil {
+		c.DroppedRules = DroppedRules{[]string{"It is not served: " + err.Error()}, 1}
+		return c.Compiled
+	}
 	r.compile(c)
 	return c.Compiled
 }

@@ -34,6 +34,7 @@ const DerivedAnnotation = "multicluster.kubernetes.io/derived-service"
 // ObjectMeta is what is kept of the metadata of objects of the Gateway API.
 type ObjectMeta struct {
 	slim.Meta
+	slim.Cut          `json:"-"`
 	Generation        int64     `json:"generation"`
 	CreationTimestamp slim.Time `json:"creationTimestamp"`
 	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
@@ -85,3 +86,52 @@ type (
 type Status struct {
 	Parents []gatewayv1.RouteParentStatus `json:"parents"`
 }
+
+// mostStatus is how many bytes of a status are kept of an object that is cut: others may write into it.
+const mostStatus = 16 << 10
+
+// CutStatus drops a status that is large.
+func CutStatus[T any](s *T) {
+	if slim.SizeOf(s) > mostStatus {
+		*s = *new(T)
+	}
+}
+
+// CutDown implements slim.Cutter: the parents stay, whose status says so.
+func (r *HTTP) CutDown() {
+	r.Spec.Rules = nil
+	CutStatus(&r.Status)
+}
+
+// CutDown implements slim.Cutter: the parents stay, whose status says so.
+func (r *GRPC) CutDown() {
+	r.Spec.Rules = nil
+	CutStatus(&r.Status)
+}
+
+// CutDown implements slim.Cutter: the parents stay, whose status says so.
+func (r *TLS) CutDown() {
+	r.Spec.Rules = nil
+	CutStatus(&r.Status)
+}
+
+// CutDown implements slim.Cutter: the parents stay, whose status says so.
+func (r *TCP) CutDown() {
+	r.Spec.Rules = nil
+	CutStatus(&r.Status)
+}
+
+// CutDown implements slim.Cutter: the parents stay, whose status says so.
+func (r *UDP) CutDown() {
+	r.Spec.Rules = nil
+	CutStatus(&r.Status)
+}
+
+// CutDown implements slim.Cutter.
+func (r *TLSAlpha) CutDown() { (*TLS)(r).CutDown() }
+
+// CutDown implements slim.Cutter.
+func (r *TCPAlpha) CutDown() { (*TCP)(r).CutDown() }
+
+// CutDown implements slim.Cutter.
+func (r *UDPAlpha) CutDown() { (*UDP)(r).CutDown() }

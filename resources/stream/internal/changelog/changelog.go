@@ -90,7 +90,7 @@ func (l *Log[P]) Current(key slim.Key) (obj P, exists bool) {
 func (l *Log[P]) CurrentRevision() slim.Revision { return l.revision }
 
 // Upsert takes over a new state of an object. A state with the resourceVersion
-// that is known already is no change.
+// that is known already is no change, but for what was cut and is not any more.
 func (l *Log[P]) Upsert(obj P) {
 	l.Put(obj)
 	l.Advance(slim.MetaOf(obj).ResourceVersion)
@@ -125,7 +125,7 @@ func (l *Log[P]) Put(obj P) {
 		l.live++
 		n.obj = obj
 		l.index(n)
-	case n.meta().ResourceVersion == meta.ResourceVersion:
+	case n.meta().ResourceVersion == meta.ResourceVersion && slim.CutOf(n.obj) == slim.CutOf(obj):
 		return
 	default:
 		old := n.obj

@@ -234,10 +234,11 @@ type decoder[P any] struct {
 	codec    Codec[P]
 	interner *slim.Interner
 	verify   func(metav1.TypeMeta) error // of a list
+	fit      func(obj any, message int)  // cuts down what there is no memory for
 }
 
 func (lw *listerWatcher[P]) newDecoder() *decoder[P] {
-	return &decoder[P]{codec: lw.Codec, interner: slim.NewInterner(), verify: lw.verifyList}
+	return &decoder[P]{codec: lw.Codec, interner: slim.NewInterner(), verify: lw.verifyList, fit: lw.fit}
 }
 
 // object decodes an object: an item, or *metadataOnly if it cannot be read.
@@ -261,6 +262,7 @@ func (d *decoder[P]) read(message []byte, enc encoding) runtime.Object {
 	if err != nil {
 		return d.readMetadata(message, enc, err)
 	}
+	d.fit(obj.pointer(), len(message))
 	return obj
 }
 

@@ -37,6 +37,7 @@ type listerWatcher[P any] struct {
 	since   atomic.Pointer[time.Time]
 
 	relists         relists
+	large           listing
 	progress        progress
 	refused         atomic.Pointer[error] // of the last request for initial events
 	suspectRollback atomic.Bool           // the server may have gone back since it was seen
@@ -45,10 +46,15 @@ type listerWatcher[P any] struct {
 var _ cache.ListerWatcherWithContext = (*listerWatcher[*struct{}])(nil)
 
 func newListerWatcher[P any](c Config[P]) *listerWatcher[P] {
-	return &listerWatcher[P]{
+	lw := &listerWatcher[P]{
 		Config: c, timing: defaultTiming, changes: changelog.New[P](c.Conditions), backoff: newRequestBackoff(defaultTiming),
 	}
+	lw.large.again = func() { lw.relists.add() }
+	return lw
 }
+
+// fit cuts an object of a message down if there is no memory for it.
+func (lw *listerWatcher[P]) fit(obj any, message int) { lw.Memory.fit(&lw.large, obj, message) }
 
 // List implements cache.ListerWatcher, which the Reflector does not call.
 func (lw *listerWatcher[P]) List(opts metav1.ListOptions) (runtime.Object, error) {
@@ -241,7 +247,8 @@ func (lw *listerWatcher[P]) dedupe(obj runtime.Object) runtime.Object {
 		return obj
 	}
 	meta := fresh.meta()
-	if held, exists := lw.changes.Get(meta.Key()); exists && slim.MetaOf(held).ResourceVersion == meta.ResourceVersion {
+	held, exists := lw.changes.Get(meta.Key())
+	if exists && slim.MetaOf(held).ResourceVersion == meta.ResourceVersion && slim.CutOf(held) == slim.CutOf(fresh.pointer()) {
 		return &unchanged{meta: slim.MetaOf(held)}
 	}
 	return obj

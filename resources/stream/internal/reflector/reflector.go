@@ -36,6 +36,7 @@ type Config[P any] struct {
 	Connect     func(ctx context.Context) (rest.Interface, error)
 	Definitions Definitions
 	Plan        *dryrun.Plan // nil: a real run
+	Memory      *Memory      // nil: no bound
 	Logger      *slog.Logger
 	Conditions  *conditions.Set
 }
@@ -67,6 +68,7 @@ func Start[P any](c Config[P], previous <-chan struct{}) *Reflector[P] {
 		r.loop(ctx)
 		stop()
 		r.reading.Wait()
+		r.Memory.removeAll(&r.large)
 		r.changes.Lock()
 		r.namelessRelists.stop()
 		r.changes.Unlock()
@@ -191,6 +193,7 @@ func (r *Reflector[P]) Replace(items []any, resourceVersion string) error {
 	r.changes.Lock()
 	objs, same = r.mergePlan(objs, same)
 	r.changes.Replace(objs, same, undecoded, at)
+	r.Memory.retain(&r.large, func(key slim.Key) bool { _, exists := r.changes.Current(key); return exists })
 	r.scheduleNamelessRelist()
 	r.changes.Unlock()
 	r.resourceFound()

@@ -263,7 +263,9 @@ func (w *watcher[P]) event(dec *decoder[P], f frames, typ string, raw []byte) (w
 			e.Object = w.dedupe(e.Object)
 		}
 	case watch.Deleted:
-		e.Object = dec.metadata(f.encoding(), raw, nil)
+		gone := dec.metadata(f.encoding(), raw, nil)
+		w.Memory.remove(&w.large, gone.meta.Key())
+		e.Object = gone
 	case watch.Bookmark:
 		e.Object, err = dec.bookmark(f.encoding(), raw)
 	case watch.Error:

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package ingress
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// ING-29, K8S-24: an Ingress that is cut has its hosts, the class and the annotations, and nothing that is served.
+func TestCut(t *testing.T) {
+	text := `
+metadata:
+  name: large
+  namespace: shop
+  labels: {team: shop}
+  annotations: {ingress.cilium.io/loadbalancer-mode: shared}
+spec:
+  ingressClassName: cilium
+  defaultBackend: {service: {name: front, port: {number: 80}}}
+  tls: [{hosts: [h0.example.com], secretName: key}]
+  rules:
+`
+	for i := range mostHosts + 10 {
+		text += fmt.Sprintf("  - {host: h%d.example.com, http: {paths: [{path: /, pathType: Prefix, backend: {service: {name: front, port: {number: 80}}}}]}}\n", i)
+	}
+	i := decode(t, text)
+	whole, before := slim.SizeOf(i), inputOf(i)
+	if !slim.CutDown(i, whole) {
+		t.Fatal("it cannot be cut")
+	}
+	if inputOf(i) == before {
+		t.Error("it is ingested as before")
+	}
+	if n := slim.SizeOf(i); n > whole/2 || i.Spec.TLS != nil || i.Labels != (slim.Labels{}) {
+		t.Errorf("%d bytes are kept of %d: %+v", n, whole, i.Spec)
+	}
+	if !isManaged(i, false) || !settingsOf(i, defaultConfig).shared {
+		t.Error("it is another controller's, or has another mode")
+	}
+	in := ingest(i, settingsOf(i, defaultConfig), defaultConfig.sharedPorts(), envoy.Name{}, func(backendPort) found { return withPort })
+	if len(in.model.HTTP) != mostHosts || len(in.model.Passthrough) != 0 {
+		t.Fatalf("it has %d listeners", len(in.model.HTTP))
+	}
+	for n, l := range in.model.HTTP {
+		if !l.Absent || l.TLS || len(l.Routes) > 0 || l.Hostname != fmt.Sprintf("h%d.example.com", n) || l.Claim.Of.Name != "large" {
+			t.Errorf("listener %d is %+v", n, l)
+		}
+	}
+	if len(in.notices) != 1 || in.notices[0].Reason != "LeftOut" || !strings.Contains(in.notices[0].Message, "GOMEMLIMIT") {
+		t.Errorf("it says %v", in.notices)
+	}
+	if m := in.absent(i); len(m.HTTP) != mostHosts {
+		t.Errorf("left out it keeps %d hosts", len(m.HTTP))
+	}
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package slim
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Cut says whether parts of an object are not kept, since the large objects of its namespace would need more memory than there is for
+// them. A slim type whose objects may be large embeds it, and implements [Cutter]:
+//
+//	type Thing struct {
+//		slim.Meta `json:"metadata"`
+//		slim.Cut  `json:"-"`
+//		Spec      ThingSpec `json:"spec"`
+//	}
+//
+// A duty does not serve what is cut, and says so on the object. The zero Cut is that of an object that is kept whole. It is one word, immutable, and
+// comparable with ==.
+type Cut struct{ size int }
+
+// IsCut reports whether parts of the object are not kept.
+func (c Cut) IsCut() bool { return c.size > 0 }
+
+// CutError says that the object is not kept, and what helps. It is nil if the object is whole.
+func (c Cut) CutError() error {
+	if !c.IsCut() {
+		return nil
+	}
+	return fmt.Errorf("it needs %d KiB of memory, and the large objects of its namespace have no more: make them smaller, or raise the memory of the operator (GOMEMLIMIT)", c.size>>10)
+}
+
+func (c *Cut) cut() *Cut { return c }
+
+// A Cutter is a pointer to a slim type that embeds [Cut]. CutDown drops what may be large: the spec, but for what says whose the object is.
+type Cutter interface {
+	CutDown()
+	cut() *Cut
+}
+
+// CutDown cuts an object that needs so many bytes down, and reports whether its type can be. obj is a pointer.
+func CutDown(obj any, size int) bool {
+	c, ok := obj.(Cutter)
+	if ok {
+		*c.cut() = Cut{size}
+		c.CutDown()
+	}
+	return ok
+}
+
+// CutOf returns the Cut that *obj embeds, the zero Cut if its type has none. obj is a pointer.
+func CutOf(obj any) Cut {
+	if c, ok := obj.(Cutter); ok {
+		return *c.cut()
+	}
+	return Cut{}
+}
+
+// SizeOf returns how many bytes of memory *obj takes, with all that it refers to; what several fields share is counted for each. obj is a pointer.
+func SizeOf(obj any) int {
+	v := reflect.ValueOf(obj).Elem()
+	return int(v.Type().Size()) + behind(v)
+}
+
+// behind is how many bytes a value refers to.
+func behind(v reflect.Value) (size int) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.Len()
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			size = int(v.Elem().Type().Size()) + behind(v.Elem())
+		}
+	case reflect.Slice:
+		size = v.Cap() * int(v.Type().Elem().Size())
+		if hasReferences(v.Type().Elem()) {
+			for i := range v.Len() {
+				size += behind(v.Index(i))
+			}
+		}
+	case reflect.Array:
+		for i := range v.Len() {
+			size += behind(v.Index(i))
+		}
+	case reflect.Map:
+		size = v.Len() * int(v.Type().Key().Size()+v.Type().Elem().Size()) * 2
+		for of := v.MapRange(); of.Next(); {
+			size += behind(of.Key()) + behind(of.Value())
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return 0 // all times share what they refer to
+		}
+		for i := range v.NumField() {
+			size += behind(v.Field(i))
+		}
+	}
+	return size
+}
+
+// hasReferences is false for the elements of texts and of numbers, which are many.
+func hasReferences(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.String, reflect.Pointer, reflect.Interface, reflect.Slice, reflect.Array, reflect.Map, reflect.Struct:
+		return true
+	}
+	return false
+}
