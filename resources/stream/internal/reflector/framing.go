@@ -62,9 +62,7 @@ func newFrames(r io.Reader) (frames, error) {
 	if enc == inProtobuf {
 		return &protobufFrames{r: br}, nil
 	}
-	lines := bufio.NewScanner(br)
-	lines.Buffer(make([]byte, 0, frameBuffer), maxMessage)
-	return &jsonFrames{lines}, nil
+	return &jsonFrames{r: br}, nil
 }
 
 // protobufFrames are metav1.WatchEvents behind four bytes of length. Unlike the
@@ -77,6 +75,7 @@ type protobufFrames struct {
 func (f *protobufFrames) encoding() encoding { return inProtobuf }
 
 func (f *protobufFrames) next() (typ string, object []byte, err error) {
+	dropLarge(&f.buf)
 	var length [4]byte
 	if _, err := io.ReadFull(f.r, length[:]); err != nil {
 		return "", nil, err
@@ -114,8 +113,8 @@ func readMessage(r io.Reader, buf *[]byte, n uint64) ([]byte, error) {
 	if n > maxMessage {
 		return nil, fmt.Errorf("message of %d bytes, more than %d", n, maxMessage)
 	}
-	if cap(*buf) > maxKept && n <= maxKept {
-		*buf = nil // do not keep the buffer of a giant
+	if n <= maxKept {
+		dropLarge(buf)
 	}
 	b := (*buf)[:0]
 	for uint64(len(b)) < n {
@@ -130,8 +129,15 @@ func readMessage(r io.Reader, buf *[]byte, n uint64) ([]byte, error) {
 	return b, nil
 }
 
-// maxKept is the largest buffer that is kept for the next message.
-const maxKept = 1 << 20
+// maxKept is the largest buffer that is kept for the next message: each watch has one, and most of them wait.
+const maxKept = 128 << 10
+
+// dropLarge drops the buffer of a large message.
+func dropLarge(buf *[]byte) {
+	if cap(*buf) > maxKept {
+		*buf = nil
+	}
+}
 
 // unexpectedEOF makes an end of file an error where a message should go on.
 func unexpectedEOF(err error) error {
@@ -142,18 +148,18 @@ func unexpectedEOF(err error) error {
 }
 
 // jsonFrames are metav1.WatchEvents, one per line.
-type jsonFrames struct{ lines *bufio.Scanner }
+type jsonFrames struct {
+	r   *bufio.Reader
+	buf []byte // of a line that is longer than the buffer of r
+}
 
 func (f *jsonFrames) encoding() encoding { return inJSON }
 
 func (f *jsonFrames) next() (typ string, object []byte, err error) {
-	if !f.lines.Scan() {
-		if err := f.lines.Err(); err != nil {
-			return "", nil, err
-		}
-		return "", nil, io.EOF
+	line, err := f.line()
+	if err != nil {
+		return "", nil, err
 	}
-	line := f.lines.Bytes()
 	if typ, object, ok := cutEvent(line); ok {
 		return typ, object, nil
 	}
@@ -165,6 +171,27 @@ func (f *jsonFrames) next() (typ string, object []byte, err error) {
 		return "", nil, fmt.Errorf("watch event: %w", err)
 	}
 	return e.Type, e.Object, nil
+}
+
+// line reads a line, the last one also without its end.
+func (f *jsonFrames) line() ([]byte, error) {
+	dropLarge(&f.buf)
+	f.buf = f.buf[:0]
+	for {
+		part, err := f.r.ReadSlice('\n')
+		if err == nil && len(f.buf) == 0 {
+			return part, nil
+		}
+		f.buf = append(f.buf, part...)
+		switch {
+		case len(f.buf) > maxMessage:
+			return nil, fmt.Errorf("event of more than %d bytes", maxMessage)
+		case err == nil, errors.Is(err, io.EOF) && len(f.buf) > 0:
+			return f.buf, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
 }
 
 // cutEvent cuts the object out of an event as API servers write it, without a
@@ -344,153 +371,4 @@ func decodeStatus(enc encoding, raw []byte) (*metav1.Status, error) {
 		return nil, fmt.Errorf("status in a watch: %w", err)
 	}
 	return status, nil
-}
-
-// list decodes a list as it is read and passes on its objects. The type of a list of
-// custom resources is known at its end: the fields are sorted.
-func (d *decoder[P]) list(r io.Reader, item func(runtime.Object)) (metav1.ListMeta, error) {
-	br := bufio.NewReaderSize(r, listBuffer)
-	enc, err := sniff(br)
-	if err != nil {
-		return metav1.ListMeta{}, unexpectedEOF(err)
-	}
-	read := d.listProtobuf
-	if enc == inJSON {
-		read = d.listJSON
-	}
-	head, meta, err := read(br, item)
-	if err != nil {
-		return metav1.ListMeta{}, err
-	}
-	return meta, d.verify(head)
-}
-
-func (d *decoder[P]) listProtobuf(r *bufio.Reader, item func(runtime.Object)) (head metav1.TypeMeta, meta metav1.ListMeta, err error) {
-	start := make([]byte, len(envelope))
-	if _, err := io.ReadFull(r, start); err != nil {
-		return head, meta, unexpectedEOF(err)
-	}
-	if !bytes.Equal(start, envelope) {
-		return head, meta, fmt.Errorf("list does not begin with %q", envelope)
-	}
-	var buf []byte
-	err = readFields(r, func(num protowire.Number, length uint64) error {
-		if num == unknownTypeMeta {
-			message, err := readMessage(r, &buf, length)
-			if err == nil {
-				head, err = typeMeta(message)
-			}
-			return err
-		}
-		if num != unknownRaw {
-			_, err := io.CopyN(io.Discard, r, int64(length))
-			return unexpectedEOF(err)
-		}
-		within := &io.LimitedReader{R: r, N: int64(length)}
-		body := bufio.NewReader(within)
-		err := readFields(body, func(num protowire.Number, length uint64) error {
-			message, err := readMessage(body, &buf, length)
-			if err != nil {
-				return err
-			}
-			switch num {
-			case listMetadata:
-				return meta.Unmarshal(message)
-			case listItems:
-				item(d.read(message, inProtobuf))
-			}
-			return nil
-		})
-		if err == nil && within.N > 0 {
-			err = io.ErrUnexpectedEOF // cut between two items
-		}
-		return err
-	})
-	return head, meta, err
-}
-
-// readFields reads a message whose fields are all length-delimited, as those of
-// runtime.Unknown and of lists are, up to the end of r.
-func readFields(r *bufio.Reader, field func(num protowire.Number, length uint64) error) error {
-	for {
-		tag, err := binary.ReadUvarint(r)
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return unexpectedEOF(err)
-		}
-		num, typ := protowire.DecodeTag(tag)
-		if typ != protowire.BytesType {
-			return fmt.Errorf("list: field %d has wire type %d", num, typ)
-		}
-		length, err := binary.ReadUvarint(r)
-		if err != nil {
-			return unexpectedEOF(err)
-		}
-		if length > 1<<40 {
-			return fmt.Errorf("list: field %d of %d bytes", num, length)
-		}
-		if err := field(num, length); err != nil {
-			return err
-		}
-	}
-}
-
-func (d *decoder[P]) listJSON(r *bufio.Reader, item func(runtime.Object)) (head metav1.TypeMeta, meta metav1.ListMeta, err error) {
-	dec := json.NewDecoder(r)
-	if err := expectDelim(dec, '{'); err != nil {
-		return head, meta, err
-	}
-	var raw json.RawMessage
-	for dec.More() {
-		name, err := dec.Token()
-		if err != nil {
-			return head, meta, unexpectedEOF(err)
-		}
-		switch name {
-		case "apiVersion":
-			err = dec.Decode(&head.APIVersion)
-		case "kind":
-			err = dec.Decode(&head.Kind)
-		case "metadata":
-			err = dec.Decode(&meta)
-		case "items":
-			err = d.itemsJSON(dec, &raw, item)
-		default:
-			err = dec.Decode(&raw)
-		}
-		if err != nil {
-			return head, meta, fmt.Errorf("list: %v: %w", name, unexpectedEOF(err))
-		}
-	}
-	return head, meta, expectDelim(dec, '}')
-}
-
-func (d *decoder[P]) itemsJSON(dec *json.Decoder, raw *json.RawMessage, item func(runtime.Object)) error {
-	start, err := dec.Token()
-	if err != nil || start == nil { // null: no items
-		return err
-	}
-	if start != json.Delim('[') {
-		return fmt.Errorf("%v in place of a list", start)
-	}
-	for dec.More() {
-		if err := dec.Decode(raw); err != nil {
-			return err
-		}
-		item(d.read(*raw, inJSON))
-	}
-	return expectDelim(dec, ']')
-}
-
-func expectDelim(dec *json.Decoder, want json.Delim) error {
-	token, err := dec.Token()
-	if err != nil {
-		return unexpectedEOF(err)
-	}
-	if token != want {
-		return fmt.Errorf("%v in place of %v", token, want)
-	}
-	return nil
 }

@@ -94,6 +94,7 @@ func (lw *listerWatcher[P]) ListWithContext(ctx context.Context, opts metav1.Lis
 	if err != nil {
 		return nil, lw.recordFailure("list", body.cause(err))
 	}
+	lw.Memory.listed(&lw.large)
 	lw.markConnected()
 	return list, nil
 }

@@ -31,6 +31,8 @@ type Memory struct {
 	count atomic.Int64 // of large objects, for all that have none
 	mu    sync.Mutex
 	used  int
+	cut   int    // objects
+	seq   uint64 // of the last object that was counted
 	of    map[string]*share
 }
 
@@ -50,11 +52,13 @@ type large struct {
 type held struct {
 	size int
 	cut  bool
+	seq  uint64
 }
 
 // listing is a stream that can read again what it has cut.
 type listing struct {
 	again func()
+	end   uint64      // seq of the last object of the last list; what follows is not in it
 	timer *time.Timer // nil: it does not wait; with what follows, under the lock of the Memory
 	last  time.Time
 }
@@ -62,11 +66,11 @@ type listing struct {
 // The parts of the memory of a process. What duties make of an object is up to four times as large.
 const (
 	partOfNamespace = 14
-	partOfAll       = 5
+	partOfAll       = 9
 	partOfLeast     = 200
 )
 
-// NewMemory returns what large objects may have in a process with a limit to its memory, in bytes: a fourteenth for those of a namespace, a fifth for
+// NewMemory returns what large objects may have in a process with a limit to its memory, in bytes: a fourteenth for those of a namespace, a ninth for
 // all, and a little for each namespace also when others have that. Without a limit it is nil.
 func NewMemory(limit int64) *Memory {
 	if limit <= 0 || limit == math.MaxInt64 {
@@ -108,7 +112,7 @@ func (m *Memory) add(stream *listing, key slim.Key, size int) bool {
 	was, known := s.objects[id]
 	m.release(s, id)
 	fits := known && !was.cut && size <= was.size || m.hasMemory(s, size) // what is kept stays
-	m.put(s, id, held{size, !fits})
+	m.put(s, id, held{size: size, cut: !fits})
 	m.admit()
 	return fits
 }
@@ -126,12 +130,16 @@ func (m *Memory) keep(stream *listing, key slim.Key) {
 }
 
 func (m *Memory) put(s *share, id large, h held) {
+	m.seq++
+	h.seq = m.seq
 	s.objects[id] = h
 	m.count.Add(1)
-	if !h.cut {
-		s.used += h.size
-		m.used += h.size
+	if h.cut {
+		m.cut++
+		return
 	}
+	s.used += h.size
+	m.used += h.size
 }
 
 // release returns what an object had, which is free from now on.
@@ -142,10 +150,12 @@ func (m *Memory) release(s *share, id large) held {
 	}
 	delete(s.objects, id)
 	m.count.Add(-1)
-	if !h.cut {
-		s.used -= h.size
-		m.used -= h.size
+	if h.cut {
+		m.cut--
+		return h
 	}
+	s.used -= h.size
+	m.used -= h.size
 	return h
 }
 
@@ -167,14 +177,24 @@ func (m *Memory) remove(stream *listing, key slim.Key) {
 	m.admit()
 }
 
-// retain frees what those objects of a stream had that do not exist any more.
+// listed marks the end of a list: what is counted from now on is not in it, and may not be in the stream yet.
+func (m *Memory) listed(stream *listing) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	stream.end = m.seq
+}
+
+// retain frees what those objects of a stream had that do not exist any more, after a list.
 func (m *Memory) retain(stream *listing, exists func(slim.Key) bool) {
 	if m == nil || m.count.Load() == 0 {
 		return
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.filter(stream, exists)
+	m.filter(stream, func(key slim.Key, h held) bool { return h.seq > stream.end || exists(key) })
 	m.admit()
 }
 
@@ -188,14 +208,14 @@ func (m *Memory) removeAll(stream *listing) {
 	if stream.timer != nil {
 		stream.timer.Stop()
 	}
-	m.filter(stream, func(slim.Key) bool { return false })
+	m.filter(stream, func(slim.Key, held) bool { return false })
 	m.admit()
 }
 
-func (m *Memory) filter(stream *listing, exists func(slim.Key) bool) {
+func (m *Memory) filter(stream *listing, stays func(slim.Key, held) bool) {
 	for namespace, s := range m.of {
-		for id := range maps.Clone(s.objects) {
-			if id.stream == stream && !exists(slim.Key{Namespace: namespace, Name: id.name}) {
+		for id, h := range maps.Clone(s.objects) {
+			if id.stream == stream && !stays(slim.Key{Namespace: namespace, Name: id.name}, h) {
 				m.release(s, id)
 			}
 		}
@@ -207,6 +227,9 @@ func (m *Memory) filter(stream *listing, exists func(slim.Key) bool) {
 
 // admit has the streams list again that have cut an object for which there is memory now.
 func (m *Memory) admit() {
+	if m.cut == 0 {
+		return
+	}
 	for _, s := range m.of {
 		for id, h := range s.objects {
 			if h.cut && m.hasMemory(s, h.size) {

@@ -225,6 +225,9 @@ func (w *watcher[P]) read(body *body) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
+		if mark, ok := e.Object.(*bookmark); ok && w.initial && mark.end {
+			w.Memory.listed(&w.large)
+		}
 		if e.Type != watch.Error {
 			w.markAlive(w.initial)
 		}
