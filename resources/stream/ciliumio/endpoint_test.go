@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -101,6 +102,29 @@ func TestSliceOfEndpoint(t *testing.T) {
 			t.Errorf("the same sum:\n%s\n%s", rest, other)
 		}
 		seen[s.Endpoints[0].Sum] = rest
+	}
+}
+
+// CES-27: what is larger than an endpoint needs is not read, and the rest is.
+func TestLargeEndpoints(t *testing.T) {
+	codec, err := slim.JSON[ciliumio.Endpoint]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, field := range map[string]string{
+		`"networking":{"addressing":[` + strings.Repeat(`{"ipv4":"10.0.1.5"},`, 2000) + `{}]}`:     "status.networking",
+		`"networking":{"addressing":[{"ipv4":"` + strings.Repeat("x", 40_000) + `"}]}`:             "status.networking",
+		`"named-ports":[` + strings.Repeat(`{"name":"http","port":8080},`, 2000) + `{}]`:           "status.named-ports",
+		`"networking":{"addressing":[` + strings.Repeat(`{"ipv4":"10.0.1.5"},`, 1000) + `{}]}`:     "",
+		`"named-ports":[` + strings.Repeat(`{"name":"http","port":8080},`, 1000) + `{"name":"a"}]`: "",
+	} {
+		var e ciliumio.Endpoint
+		if err := codec.DecodeJSON([]byte(`{"metadata":{"name":"web-1"},"status":{"identity":{"id":12345},`+text+`}}`), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Status.Identity.ID != 12345 || e.CannotDecode("status.networking", "status.named-ports") != (field != "") || field != "" && !e.CannotDecode(field) {
+			t.Errorf("%.40s…: cannot be decoded: %v", text, e.Undecoded)
+		}
 	}
 }
 

@@ -43,6 +43,9 @@ func (n NamedPorts) MarshalJSON() ([]byte, error) { return json.Marshal(n.API())
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *NamedPorts) UnmarshalJSON(data []byte) error {
+	if err := checkSize(data); err != nil {
+		return err
+	}
 	var full []v2.NamedPort
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &full); err != nil {
 		return err

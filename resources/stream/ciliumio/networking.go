@@ -6,6 +6,7 @@ package ciliumio
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"iter"
 	"net/netip"
 
@@ -75,11 +76,25 @@ func (n EndpointNetworking) MarshalJSON() ([]byte, error) { return json.Marshal(
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (n *EndpointNetworking) UnmarshalJSON(data []byte) error {
+	if err := checkSize(data); err != nil {
+		return err
+	}
 	var full *v2.EndpointNetworking
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &full); err != nil {
 		return err
 	}
 	*n = PackNetworking(full)
+	return nil
+}
+
+// maxPart bounds what is read of an endpoint's addresses, and of its ports, in bytes of JSON. An agent writes one pair of addresses, and the
+// ports of a pod; entries of many that are larger would be in memory several times while slices are written.
+const maxPart = 32 << 10
+
+func checkSize(data []byte) error {
+	if len(data) > maxPart {
+		return fmt.Errorf("it has %d bytes, and no endpoint needs more than %d", len(data), maxPart)
+	}
 	return nil
 }
 

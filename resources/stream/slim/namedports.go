@@ -15,7 +15,8 @@ import (
 )
 
 // NamedPorts are the container ports of a pod that have names, in their order,
-// in one word that all pods of a template share. It decodes spec.containers.
+// in one word that all pods of a template share. It decodes spec.containers. Of
+// more than some 1,600 ports the first are kept.
 type NamedPorts struct{ packed String }
 
 // NamedPort is a container port that has a name.
@@ -68,11 +69,15 @@ func (n *NamedPorts) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &all); err != nil {
 		return err
 	}
-	var named []NamedPort
+	var b []byte
 	for _, c := range all {
-		named = append(named, slices.DeleteFunc(c.Ports, func(p NamedPort) bool { return p.Name == "" })...)
+		for _, p := range c.Ports {
+			if p.Name != "" && len(b) < maxNamedPorts {
+				b = packNamedPort(b, []byte(p.Name), []byte(p.Protocol), p.Port)
+			}
+		}
 	}
-	*n = MakeNamedPorts(named...)
+	n.packed = MakeString(string(b))
 	return nil
 }
 
@@ -105,7 +110,7 @@ func (n *NamedPorts) DecodeField(f Field) error {
 				continue
 			}
 			port, err := part.bytes()
-			if err == nil {
+			if err == nil && len(packed) < maxNamedPorts {
 				packed, err = appendContainerPort(packed, port)
 			}
 			if err != nil {
@@ -116,6 +121,10 @@ func (n *NamedPorts) DecodeField(f Field) error {
 	n.packed = f.internScratch(packed)
 	return nil
 }
+
+// maxNamedPorts bounds what is kept of a pod, in bytes: some 1,600 ports. They are part of its identity, and of its entry in a slice, and a
+// hundred pods with a megabyte of them would need more memory than there is.
+const maxNamedPorts = 32 << 10
 
 func appendContainerPort(packed, message []byte) ([]byte, error) {
 	var name, protocol []byte

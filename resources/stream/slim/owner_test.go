@@ -5,6 +5,7 @@ package slim
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -69,6 +70,21 @@ func TestOwnerIsWrittenAsItIsRead(t *testing.T) {
 		var got Owner
 		if err := json.Unmarshal(text, &got); err != nil || got != owner {
 			t.Errorf("%s is read as %+v, %v", text, got.Reference(), err)
+		}
+	}
+}
+
+// ID-32: of the ports of a pod, the first that fit count.
+func TestMostNamedPorts(t *testing.T) {
+	full := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web"}, {Name: "more"}}}}
+	for i := range 10_000 {
+		c := &full.Spec.Containers[i%2]
+		c.Ports = append(c.Ports, corev1.ContainerPort{Name: fmt.Sprintf("port-%d", i), ContainerPort: int32(i), Protocol: corev1.ProtocolTCP})
+	}
+	for from, pod := range bothWays(t, full) {
+		got := slices.Collect(pod.Spec.NamedPorts.All())
+		if n := len(pod.Spec.NamedPorts.packed.String()); n < maxNamedPorts || n > maxNamedPorts+64 || got[0] != (NamedPort{"port-0", 0, "TCP"}) || got[1].Name != "port-2" {
+			t.Errorf("%s: %d ports of %d bytes: %v", from, len(got), n, got[:2])
 		}
 	}
 }
