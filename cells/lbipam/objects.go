@@ -35,6 +35,13 @@ type serviceObject struct {
 	Status      serviceStatus `json:"status"`
 }
 
+// Trim implements slim.Trimmer: ports matter to those who share an address.
+func (o *serviceObject) Trim() {
+	if key, _ := annotation(o, sharingKeyAnnotation, sharingKeyAlias); key == "" {
+		o.Spec.Ports = nil
+	}
+}
+
 type serviceMeta struct {
 	slim.Meta
 	Generation        int64                    `json:"generation"`

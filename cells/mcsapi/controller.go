@@ -202,7 +202,7 @@ const undecodedRetry = time.Minute
 
 // Why nothing is written.
 const (
-	isHidden   = "none: the ServiceExport, the ServiceImport, a Service or the Namespace cannot be decoded"
+	isHidden   = "none: the ServiceExport, the ServiceImport, a Service or the Namespace cannot be decoded, or is too large"
 	isUnread   = "waits: the remote clusters are not known yet"
 	isDeleting = "waits: the ServiceImport or the derived Service is being deleted"
 	isNowhere  = "none: the namespace does not exist in this cluster"
@@ -215,7 +215,7 @@ const (
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	derived := derivedKey(key)
 	c.setName(derived, key)
-	if c.exports.Hides(key) || c.imports.Hides(key) || c.services.Hides(key) || c.services.Hides(derived) || c.spaces.Hides(slim.Key{Name: key.Namespace}) {
+	if c.exports.Hides(key) || c.imports.Hides(key) || hidesService(c.services, key) || hidesService(c.services, derived) || c.spaces.Hides(slim.Key{Name: key.Namespace}) {
 		return reconcile.Result{Reason: isHidden, RequeueAfter: undecodedRetry}, nil
 	}
 	s, known := c.state(key, derived)

@@ -84,10 +84,13 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	case globalnamespace.Unknown:
 		return nil, false
 	}
-	if x.services.Hides(key) {
+	s, exists := x.services.Get(key)
+	if exists && s.IsCut() {
+		x.tooLarge.Set(key.String(), "its key stays as it is: "+s.CutError().Error())
+	}
+	if hidesService(x.services, key) {
 		return nil, false
 	}
-	s, _ := x.services.Get(key)
 	published := exportOf(e, s, x.Cluster.ClusterName, x.Cluster.Release)
 	if published == nil {
 		x.tooLarge.Set(key.String(), "")

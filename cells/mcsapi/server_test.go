@@ -908,7 +908,8 @@ func TestCopiesDeletedWithTheirService(t *testing.T) {
 	}
 	after := func(verb, resource string) (found bool) {
 		for _, r := range w.Proxy.Answered(t, requests[len(requests)-1].Seq) {
-			found = found || r.Namespace == w.Namespace && r.Verb == verb && r.Resource == resource
+			isStored := r.Status < http.StatusMultipleChoices // a copy that the operator has not seen yet is created once more, in vain
+			found = found || r.Namespace == w.Namespace && r.Verb == verb && r.Resource == resource && (isStored || verb != "create")
 		}
 		return found
 	}

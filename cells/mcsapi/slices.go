@@ -40,10 +40,14 @@ const (
 // endpointSlice is an EndpointSlice of a Service, of Kubernetes or of its user.
 type endpointSlice struct {
 	sliceMeta   `json:"metadata"`
+	slim.Cut    `json:"-"`
 	AddressType slim.String                `json:"addressType"`
 	Endpoints   []discoveryv1.Endpoint     `json:"endpoints"`
 	Ports       []discoveryv1.EndpointPort `json:"ports"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *endpointSlice) CutDown() { s.Endpoints, s.Ports = nil, nil }
 
 type sliceMeta struct {
 	slim.Meta
@@ -101,6 +105,9 @@ func (c *controller) localSlices(s *state) (l localSlices) {
 	}
 	l.isKnown = true
 	for of := range stream.ByIndex(store, byService, s.key) {
+		if of.IsCut() { // copies stay as they are
+			l.isKnown = false
+		}
 		l.sources = append(l.sources, of)
 	}
 	slices.SortFunc(l.sources, func(a, b *endpointSlice) int { return cmp.Compare(a.Name, b.Name) })

@@ -58,7 +58,17 @@ type importMeta struct {
 // service is what is read of a Service. Labels and annotations are kept of derived ones.
 type service struct {
 	serviceMeta `json:"metadata"`
+	slim.Cut    `json:"-"`
 	Spec        serviceSpec `json:"spec"`
+}
+
+// CutDown implements slim.Cutter.
+func (s *service) CutDown() { s.Spec.Ports = nil }
+
+// hidesService reports whether a Service cannot be decoded, or is too large: what follows from it stays.
+func hidesService(all *stream.Store[service], key slim.Key) bool {
+	s, exists := all.Get(key)
+	return exists && s.IsCut() || all.Hides(key)
 }
 
 type serviceMeta struct {

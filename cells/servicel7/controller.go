@@ -97,6 +97,7 @@ const (
 	notSelected = "none: the Service has neither the annotation service.cilium.io/lb-l7: enabled nor a port of --loadbalancer-l7-ports"
 	isSkipped   = "none: agents cannot redirect the Service, its Events name the reason"
 	isWaiting   = "waits: the releases of the agents are not known yet"
+	isLarge     = "none: the large objects of the namespace of the Service need more memory than there is for them; what there is stays"
 	isForeign   = "none: the CiliumEnvoyConfig of that name is not the Service's"
 )
 
@@ -109,6 +110,9 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		return reconcile.Result{Reason: isGone}, nil
 	case !s.DeletionTimestamp.IsZero():
 		return reconcile.Result{Reason: isDeleted}, nil
+	case s.IsCut():
+		c.report(s, stateSkipped, []envoyres.Notice{{Reason: "LeftOut", Message: "it is not served, and what there is stays: " + s.CutError().Error(), Degrades: true}})
+		return reconcile.Result{Reason: isLarge}, nil
 	case !isSelected(s, c.Config):
 		if unknown := unknownMode(s); unknown != nil {
 			c.report(s, stateSkipped, unknown)

@@ -14,8 +14,12 @@ import (
 // service is what this duty reads of a Service.
 type service struct {
 	serviceMeta `json:"metadata"`
+	slim.Cut    `json:"-"`
 	Spec        serviceSpec `json:"spec"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *service) CutDown() { s.Spec.Ports = nil }
 
 type serviceMeta struct {
 	slim.Meta

@@ -34,6 +34,7 @@ type controller struct {
 	mu      sync.Mutex
 	invalid map[slim.Key]string // addresses that are left out, by Service
 	beyond  map[slim.Key]beyond // what is left out of Services that are too large
+	cut     map[slim.Key]bool   // Services that are too large to be kept
 	flags   map[slim.Key]string // annotations that are neither true nor false, by Service
 }
 
@@ -55,7 +56,7 @@ func newController(p params) *controller {
 	if !p.Config.EnableK8sEndpointSlice {
 		p.Log.Warn("reading EndpointSlices, and no Endpoints, although the option for EndpointSlices is off", "flag", "enable-k8s-endpoint-slice")
 	}
-	return &controller{params: p, tooLarge: kvstore.NewSizeReport(p.Health, "Services"), invalid: map[slim.Key]string{}, beyond: map[slim.Key]beyond{}, flags: map[slim.Key]string{}}
+	return &controller{params: p, tooLarge: kvstore.NewSizeReport(p.Health, "Services"), invalid: map[slim.Key]string{}, beyond: map[slim.Key]beyond{}, cut: map[slim.Key]bool{}, flags: map[slim.Key]string{}}
 }
 
 // Open is called before anything is watched.
@@ -95,6 +96,9 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, !c.services.Hides(key)
 	}
 	c.reportFlags(s)
+	if c.reportCut(s); s.IsCut() {
+		return nil, false
+	}
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
 	if c.IsUnmarked() || !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
 		c.forget(key)
@@ -108,6 +112,25 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 	c.reportInvalid(key, out.invalid)
 	c.reportBeyond(s, out.beyond)
 	return value, true
+}
+
+// reportCut reports a Service that is too large to be kept, when that begins: its key stays as it is.
+func (c *controller) reportCut(s *service) {
+	key := s.Key()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cut[key] == s.IsCut() {
+		return
+	}
+	if delete(c.cut, key); !s.IsCut() {
+		c.tooLarge.Set(key.String(), "")
+		return
+	}
+	delete(c.beyond, key)
+	c.cut[key] = true
+	text := "its key stays as it is: " + s.CutError().Error()
+	c.tooLarge.Set(key.String(), text)
+	c.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}, "ServiceTooLarge", text)
 }
 
 // reportBeyond reports what is left out of the key of a Service for its size, when that begins, when something else is left out, and when
@@ -143,6 +166,7 @@ func (c *controller) forget(key slim.Key) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.beyond, key)
+	delete(c.cut, key)
 	c.tooLarge.Set(key.String(), "")
 }
 

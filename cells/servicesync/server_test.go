@@ -57,11 +57,14 @@ func (w *world) start(args ...string) *operatortest.Operator {
 
 func (w *world) startAs(name, id string, args ...string) *operatortest.Operator {
 	w.T.Helper()
-	args = append([]string{
+	return operatortest.Start(w.T, cell.Set(kvstore.Cell, Cell), w.Kubeconfig(), w.args(name, id, args...)...)
+}
+
+func (w *world) args(name, id string, args ...string) []string {
+	return append([]string{
 		"--kvstore=etcd", "--kvstore-opt=etcd.qps=10000,etcd.address=" + w.etcd.Endpoints()[0], "--identity-allocation-mode=crd",
 		"--cluster-name=" + name, "--cluster-id=" + id, "--k8s-service-proxy-name=" + w.proxy(),
 	}, args...)
-	return operatortest.Start(w.T, cell.Set(kvstore.Cell, Cell), w.Kubeconfig(), args...)
 }
 
 // proxy is the value of the label that selects the test's Services.

@@ -85,7 +85,7 @@ func (c *sliceController) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, !c.slices.Hides(key)
 	}
 	of, exists := c.services.Get(s.serviceKey())
-	if !exists && c.services.Hides(s.serviceKey()) {
+	if !exists && c.services.Hides(s.serviceKey()) || exists && of.IsCut() {
 		return nil, false
 	}
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)

@@ -19,6 +19,7 @@ import (
 // service is what this duty reads of a Service. Of one that is not shared, annotations are all that is kept.
 type service struct {
 	serviceMeta `json:"metadata"`
+	slim.Cut    `json:"-"`
 	Spec        serviceSpec `json:"spec"`
 }
 
@@ -42,6 +43,9 @@ type servicePort struct {
 	Protocol slim.String `json:"protocol"`
 	Port     int32       `json:"port"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *service) CutDown() { s.Labels, s.Spec = slim.Labels{}, serviceSpec{} }
 
 // Trim implements slim.Trimmer.
 func (s *service) Trim() {
