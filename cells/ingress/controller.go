@@ -41,6 +41,7 @@ type controller struct {
 	known        map[slim.Key][]servicePort // ports of Services that exist; used by functions that map changes
 	hostPorts    envoyres.HostPortChanges   // of other duties; used by functions that map changes
 	modes        *metrics.States[slim.Key]  // of Ingresses that are managed
+	class        defaultClass
 }
 
 type params struct {
@@ -125,18 +126,12 @@ var sharedKey = slim.Key{Name: sharedMode}
 // Synced is called when all is known: what Ingresses share may be there without any of them.
 func (c *controller) Synced(context.Context) []slim.Key { return []slim.Key{sharedKey} }
 
-// byDefault reports whether Ingresses without a class are managed.
-func (c *controller) byDefault() bool {
-	is, exists := c.classes.Get(slim.Key{Name: class})
-	return exists && isDefaultClass(is)
-}
-
-// find is what there is of a port of a Service. One that cannot be decoded has all ports.
+// find is what there is of a port of a Service. One that cannot be decoded, or is too large, has all ports.
 func (c *controller) find(of backendPort) found {
 	key := slim.Key{Namespace: of.Namespace, Name: of.Name.Name}
 	s, known := c.services.Get(key)
 	switch {
-	case known && !slices.ContainsFunc(s.Spec.Ports, func(p servicePort) bool { return p.is(of.port) }):
+	case known && !s.IsCut() && !slices.ContainsFunc(s.Spec.Ports, func(p servicePort) bool { return p.is(of.port) }):
 		return withoutPort
 	case known, c.services.Hides(key):
 		return withPort
@@ -163,8 +158,14 @@ const (
 // Reconcile brings what an Ingress needs to its desired state.
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	if key == sharedKey {
-		return c.reconcileShared(ctx)
+		r, err := c.reconcileShared(ctx)
+		return c.whileClassIsAway(r), err
 	}
+	r, err := c.reconcileIngress(ctx, key)
+	return c.whileClassIsAway(r), err
+}
+
+func (c *controller) reconcileIngress(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	i, exists := c.ingresses.Get(key)
 	if !exists {
 		c.reports.Forget(key)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -57,5 +58,32 @@ spec:
 	}
 	if m := in.absent(i); len(m.HTTP) != mostHosts {
 		t.Errorf("left out it keeps %d hosts", len(m.HTTP))
+	}
+}
+
+// ING-29, K8S-24: a Service that is cut has all ports: the Ingresses that refer to it stay.
+func TestCutService(t *testing.T) {
+	all, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{}
+	s.Name, s.Spec.Ports = "web", []servicePort{{Port: 80}}
+	all.Replace(s)
+	c := &controller{}
+	if c.services, err = all.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	of := backendPort{envoy.Name{Name: "web"}, "81"}
+	if is := c.find(of); is != withoutPort {
+		t.Errorf("whole it is %v", is)
+	}
+	cut := *s
+	if !slim.CutDown(&cut, 100<<10) {
+		t.Fatal("it cannot be cut")
+	}
+	all.Replace(&cut)
+	if is := c.find(of); is != withPort {
+		t.Errorf("cut it is %v", is)
 	}
 }

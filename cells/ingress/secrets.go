@@ -6,6 +6,7 @@ package ingress
 import (
 	"context"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -25,6 +26,7 @@ type secretSource struct {
 	mu        sync.Mutex
 	all       map[slim.Key]*ingress
 	byDefault bool
+	hold      *time.Timer // of a class that is away, nil if it is not
 }
 
 func newSecretSource(c envoyres.Config, ingresses stream.Resource[ingress], classes stream.Resource[ingressClass]) secretref.SourceOut {
@@ -51,9 +53,10 @@ func (s *secretSource) Follow(ctx context.Context, r secretref.Recorder) {
 		about := corev1.ObjectReference{APIVersion: "v1", Kind: "Secret", Namespace: name.Namespace, Name: name.Name}
 		r.Set(about, secretref.Object{Kind: secretref.Secret, Key: slim.Key(name)})
 	}
+	defer s.stopHold()
 	reconcile.RunTogether(ctx, []func(context.Context){
 		func(ctx context.Context) {
-			s.classes.Follow(ctx, func(ch stream.Change[ingressClass]) { s.classChanged(ch, r) })
+			s.classes.Follow(ctx, func(ch stream.Change[ingressClass]) { s.classChanged(ctx, ch, r) })
 		},
 		func(ctx context.Context) {
 			s.ingresses.Follow(ctx, func(ch stream.Change[ingress]) { s.ingressChanged(ch, r) })
@@ -61,10 +64,40 @@ func (s *secretSource) Follow(ctx context.Context, r secretref.Recorder) {
 	})
 }
 
-func (s *secretSource) classChanged(ch stream.Change[ingressClass], r secretref.Recorder) {
+func (s *secretSource) stopHold() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	byDefault := ch.Kind != stream.Delete && isDefaultClass(ch.Object)
+	if s.hold != nil {
+		s.hold.Stop()
+	}
+}
+
+// classChanged records the references of Ingresses without a class, if they are others: when a class that is deleted does not come again.
+func (s *secretSource) classChanged(ctx context.Context, ch stream.Change[ingressClass], r secretref.Recorder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.hold != nil {
+		s.hold.Stop()
+		s.hold = nil
+	}
+	if ch.Kind != stream.Delete {
+		s.setDefault(isDefaultClass(ch.Object), r)
+		return
+	}
+	var hold *time.Timer
+	hold = time.AfterFunc(classHold, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.hold == hold && ctx.Err() == nil {
+			s.setDefault(false, r)
+		}
+	})
+	s.hold = hold
+}
+
+// setDefault records the references of Ingresses if those without a class are managed, and were not, or the other way round. The caller has
+// the lock.
+func (s *secretSource) setDefault(byDefault bool, r secretref.Recorder) {
 	if byDefault == s.byDefault {
 		return
 	}

@@ -352,13 +352,28 @@ func TestClass(t *testing.T) {
 	w.start()
 	w.awaitDedicated("web", true)
 	w.awaitDedicated("classless", false)
-	_, err := w.Core.NetworkingV1().IngressClasses().Create(t.Context(), &networkingv1.IngressClass{
-		ObjectMeta: metav1.ObjectMeta{Name: class, Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: "true"}},
-		Spec:       networkingv1.IngressClassSpec{Controller: "cilium.io/ingress-controller"},
-	}, metav1.CreateOptions{})
-	w.must(err)
+	api := w.Core.NetworkingV1().IngressClasses()
+	create := func(isDefault string) {
+		_, err := api.Create(t.Context(), &networkingv1.IngressClass{
+			ObjectMeta: metav1.ObjectMeta{Name: class, Annotations: map[string]string{networkingv1.AnnotationIsDefaultIngressClass: isDefault}},
+			Spec:       networkingv1.IngressClassSpec{Controller: "cilium.io/ingress-controller"},
+		}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	create("true")
 	w.awaitDedicated("classless", true)
-	w.must(w.Core.NetworkingV1().IngressClasses().Delete(t.Context(), class, metav1.DeleteOptions{}))
+	served := w.loadBalancer("classless").UID
+	w.must(api.Delete(t.Context(), class, metav1.DeleteOptions{}))
+	w.apply(strings.ReplaceAll(simple("later", "d.example.com", "front"), "ingressClassName: cilium", ""))
+	w.awaitDedicated("later", true) // ING-30: what replaces the class has deleted it
+	create("true")
+	w.patch("later", `{"spec":{"ingressClassName":"nginx"}}`)
+	w.awaitDedicated("later", false)
+	if w.loadBalancer("classless").UID != served {
+		t.Error("an Ingress without a class has lost its load balancer while its class was replaced")
+	}
+	w.must(api.Delete(t.Context(), class, metav1.DeleteOptions{}))
+	create("false")
 	w.awaitDedicated("classless", false)
 
 	w.patch("web", `{"spec":{"ingressClassName":"nginx"}}`)

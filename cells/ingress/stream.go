@@ -68,9 +68,13 @@ func (isDefault) Keep(key string) bool { return key == networkingv1.AnnotationIs
 // service is what this duty reads of a Service: whether it exists, its ports, whose it is, and its addresses.
 type service struct {
 	serviceMeta `json:"metadata"`
+	slim.Cut    `json:"-"`
 	Spec        serviceSpec          `json:"spec"`
 	Status      corev1.ServiceStatus `json:"status"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *service) CutDown() { s.Spec.Ports = nil }
 
 type serviceSpec struct {
 	Ports []servicePort `json:"ports"`
