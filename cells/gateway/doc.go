@@ -10,6 +10,6 @@
 // statuses. internal/listener decides about listeners, and about routes at them. internal/condition is what conditions say.
 //
 // plan.go puts a Gateway together; status.go, listenerset.go and parents.go decide what the statuses say. tlspolicy.go decides which backends
-// are spoken to with TLS, and ancestor.go where the status of a BackendTLSPolicy says so. class.go, gateway.go, reconcileroute.go,
-// reconcilelistenerset.go, reconcilepolicy.go and mesh.go write. The rules are in docs/wire/gateway.md.
+// are spoken to with TLS, and ancestor.go where the status of a BackendTLSPolicy says so. class.go, gateway.go, listenerset.go,
+// route.go, policy.go and mesh.go write. The rules are in docs/wire/gateway.md.
 package gateway

@@ -51,11 +51,11 @@ func (c *controller) lookup(key slim.Key, waiting *bool) (lookup route.Lookup) {
 	return lookup
 }
 
-// askPort answers for a port of a Service. A Service that cannot be decoded has all ports.
+// askPort answers for a port of a Service. A Service that cannot be decoded, or is too large, has all ports.
 func (c *controller) askPort(q route.Query) route.Answer {
 	s, exists := c.services.Get(q.Key)
-	if !exists {
-		hidden := c.services.Hides(q.Key)
+	if !exists || s.IsCut() {
+		hidden := exists || c.services.Hides(q.Key)
 		return route.Answer{Exists: hidden, OK: hidden}
 	}
 	i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool {

@@ -39,6 +39,8 @@ func attachMesh(r *route.Route, ref gatewayv1.ParentReference, s *service) meshA
 		return refuse(noParent, r.Kind+" is not allowed to attach to this Service - it and the Service must be in the same namespace")
 	case s == nil:
 		return refuse("Invalid"+r.Kind, "service \""+string(ref.Name)+"\" does not exist")
+	case s.IsCut():
+		return refuse(noParent, "The Service is not served: "+s.CutError().Error())
 	}
 	protocol := "http"
 	if r.Kind == route.KindGRPC {

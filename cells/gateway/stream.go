@@ -74,9 +74,13 @@ type grant struct {
 // service is what is read of a Service.
 type service struct {
 	serviceMeta `json:"metadata"`
+	slim.Cut    `json:"-"`
 	Spec        serviceSpec          `json:"spec"`
 	Status      corev1.ServiceStatus `json:"status"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *service) CutDown() { s.Spec.Ports = nil }
 
 type serviceMeta struct {
 	slim.Meta

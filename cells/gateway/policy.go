@@ -82,20 +82,20 @@ func (c *controller) tlsPolicies(lookup route.Lookup) tlsPolicies {
 		of: func(service slim.Key) []*tlsPolicy { return c.policiesIn(policiesByService, service) },
 		hasPort: func(service slim.Key, port string) bool {
 			s, exists := c.services.Get(service)
-			return !exists && c.services.Hides(service) || exists && slices.ContainsFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Name.String() == port })
+			return !exists && c.services.Hides(service) || exists && s.IsCut() || exists && slices.ContainsFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Name.String() == port })
 		},
 		authority: func(of slim.Key) route.Answer { return lookup(route.Query{About: route.AboutAuthority, Key: of}) },
 	}
 }
 
-// askTLS answers how a port of a Service is spoken to. That of a Service that cannot be decoded is not, if there is a policy: it may
-// be for the port.
+// askTLS answers how a port of a Service is spoken to. That of a Service that cannot be decoded, or is too large, is not, if there is a policy: it
+// may be for the port.
 func (c *controller) askTLS(q route.Query, lookup route.Lookup) route.Answer {
 	if len(c.policiesIn(policiesByService, q.Key)) == 0 {
 		return route.Answer{}
 	}
 	s, exists := c.services.Get(q.Key)
-	if !exists {
+	if !exists || s.IsCut() {
 		return route.Answer{Exists: true}
 	}
 	name := ""
