@@ -243,7 +243,7 @@ func (c *controller) rank(n *ciliumNode) int {
 	}
 	var s snapshot
 	err := lifecycle.Recover(func() (err error) { // a node for which it panics is told of when its turn comes
-		s, err = snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(), i.Instance, func(string) bool { return false }, c.cloud.isShared)
+		s, err = snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(c.Cluster), i.Instance, func(string) bool { return false }, c.cloud.isShared)
 		return err
 	})
 	switch {
@@ -257,8 +257,8 @@ func (c *controller) rank(n *ciliumNode) int {
 	return 0
 }
 
-func (n *ciliumNode) forProvider() *Node {
-	return &Node{Name: n.Name, InstanceID: n.instanceID(), Spec: &n.Spec, Status: &n.Status}
+func (n *ciliumNode) forProvider(c cluster.Config) *Node {
+	return &Node{Name: n.Name, InstanceID: n.instanceID(), Spec: &n.Spec, Status: &n.Status, IPv6: asksForIPv6(c, &n.Spec.IPAM, &n.Status.IPAM)}
 }
 
 // stateOf returns the state of a node. One of another object, or of another instance, starts over, and the instance is

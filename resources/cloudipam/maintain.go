@@ -74,7 +74,7 @@ func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeSt
 	}
 	now := c.now()
 	st.confirm(i.read, i.shows, now)
-	s, err := snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(), i.Instance, st.isDetached, c.cloud.isShared)
+	s, err := snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(c.Cluster), i.Instance, st.isDetached, c.cloud.isShared)
 	if err != nil {
 		c.count(name, st, numbers{known: true, used: s.used})
 		c.refuse(name, fmt.Sprintf("Instance limits not found.: %v", err))
@@ -199,8 +199,11 @@ func ofOthers(spec *v2.CiliumNodeSpec) *v2.CiliumNodeSpec {
 	return &of
 }
 
-// change releases what is surplus, or assigns what is needed.
+// change assigns a prefix of IPv6, releases what is surplus, or assigns what is needed.
 func (c *controller) change(ctx context.Context, st *nodeState, s snapshot, now time.Time) (time.Duration, error) {
+	if called, err := c.assignIPv6(ctx, st, s); called {
+		return 0, err
+	}
 	if s.needed() > 0 {
 		st.propose(nil, now) // nothing is surplus any more
 		return 0, c.allocate(ctx, st, s, now)

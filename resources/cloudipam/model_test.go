@@ -108,8 +108,9 @@ type world struct {
 	old      *term
 	acting   *term // in a step
 	quiet    bool
-	prunes   func(*v2.CiliumNode) // the installed definition, nil for one that has all fields
-	edits    int                  // of terms, stored or not
+	prunes   func(*v2.CiliumNode)                        // the installed definition, nil for one that has all fields
+	edits    int                                         // of terms, stored or not
+	edit     func(cloudipam.Provider) cloudipam.Provider // of terms, nil for that of the cloud
 	careless bool
 	depth    int
 
@@ -248,7 +249,11 @@ func (w *world) lead() {
 		Module: cell.ModuleInfo{ID: "ipam.memory", Term: "leader"}, Log: log, Health: health.NewTree().Reporter("ipam.memory"), Fence: t.fence, Book: explain.NewHistory(),
 	}, "ec2", outside.Limits{QPS: 1e9, Burst: 1e9})
 	config := cloudipam.Config{ParallelAllocWorkers: 1, ReleaseExcessIPs: true}
-	op, err := cloudipam.NewOperator(w.ctx, cloudtest.NewProvider(w.cloud, door), client{term: t}, config, func() time.Time { return w.now })
+	provider := cloudtest.NewProvider(w.cloud, door)
+	if w.edit != nil {
+		provider = w.edit(provider)
+	}
+	op, err := cloudipam.NewOperator(w.ctx, provider, client{term: t}, config, func() time.Time { return w.now })
 	if err != nil {
 		w.wrong = err.Error()
 		return

@@ -6,6 +6,7 @@ package cloudipam
 import (
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -40,13 +41,15 @@ func hasPools(mode string, spec *v2.IPAMSpec, status *v2.IPAMStatus) bool {
 	return mode == modeWithPools && asks && len(status.Used) == 0
 }
 
-// allocated are the CIDRs that an agent with the protocol of pools lists.
+// allocated are the CIDRs of IPv4 that an agent with the protocol of pools lists. A prefix of IPv6 is never released.
 func allocated(spec *v2.IPAMSpec) map[string]bool {
 	set := map[string]bool{}
 	for _, p := range spec.Pools.Allocated {
 		if p.Pool == poolName {
 			for _, c := range p.CIDRs {
-				set[c] = true
+				if !strings.Contains(c, ":") {
+					set[c] = true
+				}
 			}
 		}
 	}

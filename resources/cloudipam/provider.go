@@ -84,6 +84,8 @@ type Node struct {
 	InstanceID string // as it is in spec.instance-id, never empty
 	Spec       *v2.CiliumNodeSpec
 	Status     *v2.CiliumNodeStatus
+	// IPv6 is whether the agent asks for addresses of IPv6, and can use a prefix of these: see [IPv6Prefixer].
+	IPv6 bool
 }
 
 // State is what a cloud has.

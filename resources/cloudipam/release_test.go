@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/cluster"
+	cilium "github.com/skep-operator/skep/resources/cluster/release"
 )
 
 // CIPAM-25 and CIPAM-38: an address is released if the object shows that the agent does not use it, whatever the cache has shown.
@@ -71,6 +73,44 @@ func TestWhichProtocol(t *testing.T) {
 		if got := hasPools(test.mode, &test.spec, &test.status); got != test.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+// CIPAM-49; number 43 of the contract's ipam-aws-eni.md: agents of 1.20 alone get a prefix of IPv6, when they ask for addresses of it.
+func TestAsksForIPv6(t *testing.T) {
+	asks := func(pool string, ipv6 int) v2.IPAMSpec {
+		return v2.IPAMSpec{Pools: v2.IPAMPools{Requested: []v2.IPAMPoolRequest{{Pool: pool, Needed: v2.IPAMPoolDemand{IPv4Addrs: 8, IPv6Addrs: ipv6}}}}}
+	}
+	for name, test := range map[string]struct {
+		release, mode string
+		spec          v2.IPAMSpec
+		used          map[string]v2.AllocationIP
+		want          bool
+	}{
+		"1.20":           {"1.20", "eni", asks("default", 8), nil, true},
+		"IPv4 alone":     {"1.20", "eni", asks("default", 0), nil, false},
+		"another pool":   {"1.20", "eni", asks("other", 8), nil, false},
+		"back to 1.19":   {"1.20", "eni", asks("default", 8), map[string]v2.AllocationIP{"10.0.0.1": {}}, false},
+		"1.19":           {"1.19", "eni", asks("default", 8), nil, false},
+		"another cloud":  {"1.20", "azure", asks("default", 8), nil, false},
+		"asks for none":  {"1.20", "eni", v2.IPAMSpec{}, nil, false},
+		"1.18 and older": {"1.18", "eni", asks("default", 8), nil, false},
+	} {
+		r, _, err := cilium.Parse(test.release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := asksForIPv6(cluster.Config{IPAM: test.mode, Release: r}, &test.spec, &v2.IPAMStatus{Used: test.used}); got != test.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// CIPAM-39: a prefix of IPv6 on the list of an agent says nothing of its addresses of IPv4.
+func TestIPv6IsNotListed(t *testing.T) {
+	spec := v2.IPAMSpec{Pools: v2.IPAMPools{Allocated: []v2.IPAMPoolAllocation{{Pool: "default", CIDRs: []string{"2001:db8::/80"}}}}}
+	if all := allocated(&spec); len(all) != 0 {
+		t.Errorf("%v", all)
 	}
 }
 

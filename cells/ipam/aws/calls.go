@@ -388,6 +388,9 @@ func (s *session) create(ctx context.Context, instance, subnet string, groups []
 	in := &ec2.CreateNetworkInterfaceInput{SubnetId: &subnet, Groups: groups, Description: sdk.String("Cilium-CNI (" + instance + ")")}
 	in.SecondaryPrivateIpAddressCount, in.Ipv4PrefixCount = o.counts()
 	request := o.request()
+	if o.ipv6 {
+		in.Ipv6PrefixCount, request["ipv6Prefixes"] = sdk.Int32(1), 1
+	}
 	request["subnet"], request["securityGroups"] = subnet, groups
 	err = change(ctx, s, outside.Call{Verb: "create", Operation: "CreateNetworkInterface", Resource: "interfaces", Name: instance}, request,
 		func(ctx context.Context, b *begun) error {

@@ -73,10 +73,11 @@ func (p *provider) CreateInterface(ctx context.Context, n *cloudipam.Node, i *cl
 	if o.addresses+o.prefixes == 0 {
 		return made, &cloudipam.NodeError{Status: "unableToCreateENI", Text: fmt.Sprintf("interfaces of instance type %s have their primary address only", v.spec.InstanceType)}
 	}
+	o.ipv6 = n.IPv6 && !v.hasIPv6()
 	of, err := p.session.create(ctx, n.InstanceID, subnet.ID, groups, o)
 	if o.prefixes > 0 && lacksPrefixes(err) {
 		p.log.Info("subnet has no room for a prefix, assigning single addresses", "name", n.Name, "subnet", subnet.ID)
-		of, err = p.session.create(ctx, n.InstanceID, subnet.ID, groups, order{addresses: max(1, min(count, v.slots(), subnet.Free-1))})
+		of, err = p.session.create(ctx, n.InstanceID, subnet.ID, groups, order{addresses: max(1, min(count, v.slots(), subnet.Free-1)), ipv6: o.ipv6})
 	}
 	if err != nil {
 		return made, pausing(err, "unableToCreateENI", i.ID)

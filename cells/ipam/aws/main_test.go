@@ -105,6 +105,7 @@ func TestProvider(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			cloudtest.Check(t, func(t *testing.T) cloudtest.Subject {
 				c := region("m5.large", "i-1", "i-2")
+				c.AddIPv6("subnet-a", "2001:db8:0:a::/64")
 				var breaker cloudtest.Breaker
 				c.Fault = func(string, map[string]string) (f ec2test.Fault) {
 					if breaker.Fails() {

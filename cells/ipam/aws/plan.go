@@ -210,8 +210,11 @@ func (v view) chooseGroups(all []securityGroup, vpc string) (ids []string, unmat
 	return nil, unmatched, &cloudipam.NodeError{Status: "unableToGetSecurityGroups", Text: "no security groups for interface creation: neither the node nor its first interface has some"}
 }
 
-// order is how much to ask for of a new interface: addresses, or prefixes.
-type order struct{ addresses, prefixes int }
+// order is how much to ask for of an interface: addresses, or prefixes. A new one may get a prefix of IPv6, too.
+type order struct {
+	addresses, prefixes int
+	ipv6                bool
+}
 
 // orderOf is what count addresses are asked for as, of an interface in a subnet with free addresses.
 func (v view) orderOf(count, free int) order {

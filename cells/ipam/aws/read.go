@@ -16,6 +16,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cloudipam"
+	"github.com/skep-operator/skep/resources/cluster/release"
 )
 
 // eni is an interface. It is not changed.
@@ -23,6 +24,7 @@ type eni struct {
 	v2.ENI            // as in the status of the CiliumNode
 	singles  []string // secondary addresses, without those of prefixes
 	odd      []string // what EC2 shows as addresses and prefixes, and is none
+	oddIPv6  []string // the same of prefixes of IPv6, which take no slot of the others
 	instance string
 	card     int
 	attached bool
@@ -36,13 +38,14 @@ func (e *eni) Key() (id, instance string) { return e.ID, e.instance }
 
 // Holds implements cloudipam.Listed.
 func (e *eni) Holds() (primary string, addresses, prefixes []string) {
-	return e.IP, e.singles, e.Prefixes
+	return e.IP, e.singles, slices.Concat(e.Prefixes, e.IPv6Prefixes)
 }
 
 // With implements cloudipam.Listed. The copy is to be listed.
 func (e *eni) With(addresses, prefixes []string) *eni {
 	of := *e
-	of.singles, of.Prefixes = slices.Clone(addresses), slices.Clone(prefixes)
+	of.singles = slices.Clone(addresses)
+	of.Prefixes, of.IPv6Prefixes = byFamily(prefixes)
 	return &of
 }
 
@@ -137,6 +140,9 @@ func (p *provider) describe(n types.NetworkInterface, a *account) *eni {
 		e.SecurityGroups = append(e.SecurityGroups, sdk.ToString(g.GroupId))
 	}
 	e.addAddresses(n)
+	if release.IPv6PrefixesOfInterfaces.In(p.session.Cluster.Release) {
+		e.addIPv6(n)
+	}
 	return e
 }
 
@@ -172,6 +178,18 @@ func (e *eni) addAddresses(n types.NetworkInterface) {
 	}
 }
 
+// addIPv6 takes over the prefixes of IPv6.
+func (e *eni) addIPv6(n types.NetworkInterface) {
+	for _, of := range n.Ipv6Prefixes {
+		switch prefix := sdk.ToString(of.Ipv6Prefix); {
+		case isIPv6Prefix(prefix):
+			e.IPv6Prefixes = append(e.IPv6Prefixes, prefix)
+		case prefix != "":
+			e.oddIPv6 = append(e.oddIPv6, prefix)
+		}
+	}
+}
+
 func isIPv4(text string) bool {
 	ip, err := netip.ParseAddr(text)
 	return err == nil && ip.Is4()
@@ -183,6 +201,8 @@ func (p *provider) list(e *eni) {
 	e.singles = slices.Compact(e.singles)
 	slices.SortFunc(e.Prefixes, compareAddresses)
 	e.Prefixes = slices.Compact(e.Prefixes)
+	slices.SortFunc(e.IPv6Prefixes, compareAddresses)
+	e.IPv6Prefixes = slices.Compact(e.IPv6Prefixes)
 	e.Addresses = nil
 	if p.config.AWSUsePrimaryAddress {
 		e.Addresses = append(e.Addresses, e.IP)
@@ -224,8 +244,8 @@ func (p *provider) instancesOf(list []types.NetworkInterface, a *account) (all m
 		if e == nil {
 			continue
 		}
-		if len(e.odd) > 0 {
-			odd[e.ID] = e.odd
+		if all := slices.Concat(e.odd, e.oddIPv6); len(all) > 0 {
+			odd[e.ID] = all
 		}
 		if e.IP == "" {
 			continue

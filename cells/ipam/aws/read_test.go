@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cloudipam"
 	"github.com/skep-operator/skep/resources/cloudipam/ec2test"
 )
@@ -62,6 +63,45 @@ func TestFilters(t *testing.T) {
 		eligible := s.Subnets["subnet-a"].Detail.(*subnetDetail).eligible
 		if filtered := len(test.config.SubnetIDsFilter)+len(test.config.SubnetTagsFilter) > 0; eligible == filtered {
 			t.Errorf("%s: interfaces in subnet-a: %v", name, eligible)
+		}
+	}
+}
+
+// AWS-35: what there is in all VPCs is read with one call of each kind, and a node that joins in another VPC has its addresses, and the
+// ranges of that VPC, without one more of these.
+func TestNodeInAnotherVPC(t *testing.T) {
+	c := region("m5.large", "i-1")
+	c.AddVPC("vpc-2", "172.16.0.0/16")
+	c.AddGroup("sg-2", "vpc-2", nil)
+	c.AddSubnet("subnet-2", "vpc-2", "eu-west-1a", "172.16.1.0/24", nil)
+	s := newSubject(t, Config{}, c)
+	state := s.read()
+	if err := c.Run("i-2", "m5.large", "subnet-2", nil); err != nil {
+		t.Fatal(err)
+	}
+	n := nodeOf("i-2", func(spec *v2.CiliumNodeSpec) { spec.ENI.VPCID, spec.ENI.NodeSubnetID = "vpc-2", "subnet-2" })
+	all, err := s.ReadInstances(s.ctx(), []string{"i-2"})
+	if err != nil || all["i-2"] == nil {
+		t.Fatalf("%v, %v", all, err)
+	}
+	to, ok := s.FreeInterface(n, all["i-2"], state.Subnets)
+	if !ok {
+		t.Fatal("no interface has room")
+	}
+	if err := s.Assign(s.ctx(), n, all["i-2"], to, 8); err != nil {
+		t.Error(err)
+	}
+	if made, err := s.CreateInterface(s.ctx(), n, all["i-2"], state.Subnets, 8); err != nil || made.Subnet != "subnet-2" {
+		t.Errorf("%+v, %v", made, err)
+	}
+	var status v2.CiliumNodeStatus
+	s.SetStatus(n, all["i-2"], &status)
+	if of := status.ENI.ENIs[to.Interface]; of.VPC.PrimaryCIDR != "172.16.0.0/16" || of.Subnet.CIDR != "172.16.1.0/24" {
+		t.Errorf("%+v", of)
+	}
+	for _, operation := range []string{"DescribeVpcs", "DescribeSubnets", "DescribeSecurityGroups", "DescribeRouteTables"} {
+		if calls := s.calls.of(operation); len(calls) != 1 || calls[0]["Filter.1.Name"] != "" {
+			t.Errorf("%s: %v", operation, calls)
 		}
 	}
 }

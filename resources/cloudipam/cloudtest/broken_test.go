@@ -67,6 +67,7 @@ var broken = map[string]struct {
 	"surplus of the first interface":   {"Idempotent", func(p *provider) cloudipam.Provider { return first{p} }},
 	"changes that lists do not show":   {"Lasting", func(p *provider) cloudipam.Provider { return p }},
 	"a public address for each call":   {"Static", func(p *provider) cloudipam.Provider { return wasteful{p} }},
+	"no interface for a prefix":        {"IPv6", func(p *provider) cloudipam.Provider { return familiar{p} }},
 	"surplus of the last interface":    {"Idempotent", func(p *provider) cloudipam.Provider { return last{p} }},
 }
 
@@ -81,7 +82,7 @@ type wasteful struct{ *provider }
 
 func (p wasteful) AssignStaticIP(ctx context.Context, n *cloudipam.Node, i *cloudipam.Instance) (string, error) {
 	p.cloud.unpublish(i.ID)
-	i.Detail = ""
+	i.Detail = detail{}
 	return p.provider.AssignStaticIP(ctx, n, i)
 }
 
@@ -90,6 +91,12 @@ func (c *Cloud) unpublish(instance string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances[instance].public = ""
+}
+
+type familiar struct{ *provider }
+
+func (familiar) IPv6Interface(*cloudipam.Node, *cloudipam.Instance, map[string]cloudipam.Subnet) (cloudipam.Candidate, bool) {
+	return cloudipam.Candidate{}, false
 }
 
 type deaf struct{ *provider }

@@ -49,7 +49,7 @@ func Check(t *testing.T, newSubject func(*testing.T) Subject) {
 	t.Helper()
 	for name, check := range map[string]func(*checker){
 		"Complete": (*checker).complete, "Fresh": (*checker).fresh, "Immutable": (*checker).immutable, "Pure": (*checker).pure,
-		"Exact": (*checker).exact, "Lasting": (*checker).lasting, "Static": (*checker).static, "Whole": (*checker).whole, "Idempotent": (*checker).idempotent, "Guarded": (*checker).guarded,
+		"Exact": (*checker).exact, "Lasting": (*checker).lasting, "Static": (*checker).static, "IPv6": (*checker).prefix, "Whole": (*checker).whole, "Idempotent": (*checker).idempotent, "Guarded": (*checker).guarded,
 		"Prompt": (*checker).prompt, "Concurrent": (*checker).concurrent,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,13 +91,19 @@ func (k *checker) ctx() context.Context {
 
 func (k *checker) read() (*cloudipam.State, *cloudipam.Instance) {
 	k.Helper()
+	return k.readFor(k.Node.InstanceID)
+}
+
+// readFor reads everything, and returns one of the instances, too.
+func (k *checker) readFor(id string) (*cloudipam.State, *cloudipam.Instance) {
+	k.Helper()
 	s, err := k.p.Read(k.Context())
 	if err != nil {
 		k.Fatal(err)
 	}
-	i := s.Instances[k.Node.InstanceID]
+	i := s.Instances[id]
 	if i == nil {
-		k.Fatalf("Read does not have the instance %s", k.Node.InstanceID)
+		k.Fatalf("Read does not have the instance %s", id)
 	}
 	return s, i
 }

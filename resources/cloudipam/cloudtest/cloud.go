@@ -51,7 +51,13 @@ type Fault struct {
 
 type machine struct {
 	interfaces []*nic
-	public     string
+	detail
+}
+
+// detail is what an instance has beside its interfaces.
+type detail struct {
+	public string
+	prefix bool // of IPv6
 }
 
 type nic struct {
@@ -72,6 +78,7 @@ const (
 	OpUnassign = "UnassignAddresses"
 	OpAttach   = "AttachInterface"
 	OpPublish  = "AssociatePublicAddress"
+	OpPrefix   = "AssignIPv6Prefix"
 )
 
 // NewCloud returns a cloud with one subnet.
@@ -139,7 +146,7 @@ func (c *Cloud) Calls() map[string]int {
 // Changes is the number of calls that change something.
 func (c *Cloud) Changes() int {
 	calls := c.Calls()
-	return calls[OpAssign] + calls[OpUnassign] + calls[OpAttach] + calls[OpPublish]
+	return calls[OpAssign] + calls[OpUnassign] + calls[OpAttach] + calls[OpPublish] + calls[OpPrefix]
 }
 
 // call runs f as a call of an operation.
@@ -174,8 +181,8 @@ func Throttled(d time.Duration) error {
 // machineView is an instance as a client reads it.
 type machineView struct {
 	id         string
-	public     string
 	interfaces []nic
+	detail
 }
 
 // Freeze has reads show none of the changes that are made from now on.
@@ -193,7 +200,7 @@ func (c *Cloud) view(id string) machineView {
 	if of, is := c.frozen[id]; is {
 		return of
 	}
-	v := machineView{id: id, public: c.instances[id].public}
+	v := machineView{id: id, detail: c.instances[id].detail}
 	for _, n := range c.instances[id].interfaces {
 		copied := *n
 		copied.addresses = slices.Clone(n.addresses)
@@ -349,6 +356,21 @@ func (c *Cloud) publish(ctx context.Context, instance string, tags map[string]st
 	return address, err
 }
 
+// assignPrefix gives an instance a prefix of IPv6.
+func (c *Cloud) assignPrefix(ctx context.Context, instance string) error {
+	return c.call(ctx, OpPrefix, func(Fault) error {
+		m := c.instances[instance]
+		if m == nil {
+			return fmt.Errorf("instance %s does not exist", instance)
+		}
+		if m.prefix {
+			return fmt.Errorf("instance %s: %w", instance, ErrQuota)
+		}
+		m.prefix = true
+		return nil
+	})
+}
+
 func hasAll(tags, wanted map[string]string) bool {
 	for key, value := range wanted {
 		if tags[key] != value {
@@ -367,7 +389,7 @@ func (c *Cloud) release(n *nic, addresses []string) {
 	}
 }
 
-func (c *Cloud) attach(ctx context.Context, instance string, count int) (id string, err error) {
+func (c *Cloud) attach(ctx context.Context, instance string, count int, prefix bool) (id string, err error) {
 	err = c.call(ctx, OpAttach, func(f Fault) error {
 		m := c.instances[instance]
 		if m == nil || len(m.interfaces) >= c.Interfaces {
@@ -378,6 +400,7 @@ func (c *Cloud) attach(ctx context.Context, instance string, count int) (id stri
 			return err
 		}
 		m.interfaces = append(m.interfaces, n)
+		m.prefix = m.prefix || prefix
 		id = n.id
 		return nil
 	})

@@ -142,11 +142,8 @@ func (k *checker) static() {
 	}
 	spec.IPAM.StaticIPTags = map[string]string{"of": "no address"}
 	other := cloudipam.Node{Name: "other", InstanceID: k.Other, Spec: &spec, Status: &v2.CiliumNodeStatus{}}
-	s, _ := k.read()
-	if s.Instances[k.Other] == nil {
-		k.Fatalf("Read does not have the instance %s", k.Other)
-	}
-	if of, err := p.AssignStaticIP(k.ctx(), &other, s.Instances[k.Other]); err == nil {
+	_, its := k.readFor(k.Other)
+	if of, err := p.AssignStaticIP(k.ctx(), &other, its); err == nil {
 		k.Errorf("AssignStaticIP returns %s for tags that no address has", of)
 	}
 }

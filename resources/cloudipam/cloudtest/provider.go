@@ -54,7 +54,7 @@ func (p *provider) get(ctx context.Context, operation string, ids []string) (map
 func instancesOf(list []machineView) map[string]*cloudipam.Instance {
 	instances := map[string]*cloudipam.Instance{}
 	for _, m := range list {
-		i := &cloudipam.Instance{ID: m.id, Detail: m.public}
+		i := &cloudipam.Instance{ID: m.id, Detail: m.detail}
 		for _, n := range m.interfaces {
 			i.Interfaces = append(i.Interfaces, cloudipam.Interface{ID: n.id, Subnet: n.subnet, Addresses: n.addresses})
 		}
@@ -110,7 +110,7 @@ func (p *provider) Assign(ctx context.Context, _ *cloudipam.Node, i *cloudipam.I
 	})
 }
 
-func (p *provider) CreateInterface(ctx context.Context, _ *cloudipam.Node, i *cloudipam.Instance, subnets map[string]cloudipam.Subnet, count int) (made cloudipam.Created, err error) {
+func (p *provider) CreateInterface(ctx context.Context, n *cloudipam.Node, i *cloudipam.Instance, subnets map[string]cloudipam.Subnet, count int) (made cloudipam.Created, err error) {
 	made.Subnet = "subnet-1"
 	most := min(p.cloud.PerInterface, subnets[made.Subnet].Free)
 	made.Count = min((count+p.cloud.block()-1)/p.cloud.block()*p.cloud.block(), most-most%p.cloud.block())
@@ -118,7 +118,7 @@ func (p *provider) CreateInterface(ctx context.Context, _ *cloudipam.Node, i *cl
 		return made, &cloudipam.NodeError{Status: "unableToFindSubnet", Text: "no matching subnet available for interface creation"}
 	}
 	err = p.do(ctx, "attach", OpAttach, "interfaces", i.ID, map[string]any{"count": made.Count}, func(ctx context.Context) error {
-		made.Interface, err = p.cloud.attach(ctx, i.ID, made.Count)
+		made.Interface, err = p.cloud.attach(ctx, i.ID, made.Count, n.IPv6)
 		return err
 	})
 	return made, err
@@ -161,8 +161,13 @@ func (p *provider) Unassign(ctx context.Context, _ *cloudipam.Node, i *cloudipam
 
 // StaticIP implements cloudipam.StaticAddresser.
 func (p *provider) StaticIP(_ *cloudipam.Node, i *cloudipam.Instance) string {
-	public, _ := i.Detail.(string)
-	return public
+	return detailOf(i).public
+}
+
+// detailOf is what the instance has beside its interfaces.
+func detailOf(i *cloudipam.Instance) detail {
+	d, _ := i.Detail.(detail)
+	return d
 }
 
 // AssignStaticIP implements cloudipam.StaticAddresser.

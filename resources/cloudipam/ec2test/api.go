@@ -35,6 +35,7 @@ var operations = map[string]operation{
 	"AttachNetworkInterface":          {true, (*Cloud).attachNetworkInterface},
 	"ModifyNetworkInterfaceAttribute": {true, (*Cloud).modifyNetworkInterfaceAttribute},
 	"AssignPrivateIpAddresses":        {true, (*Cloud).assignPrivateIPAddresses},
+	"AssignIpv6Addresses":             {true, (*Cloud).assignIPv6Addresses},
 	"UnassignPrivateIpAddresses":      {true, (*Cloud).unassignPrivateIPAddresses},
 	"DeleteNetworkInterface":          {true, (*Cloud).deleteNetworkInterface},
 }

@@ -16,8 +16,11 @@ type returned struct {
 
 var done = returned{"00000000-0000-4000-8000-000000000000", true}
 
+// amounts are how many addresses and prefixes a request is for.
+type amounts struct{ addresses, prefixes, ipv6 int }
+
 // newENI returns an interface that is not stored yet.
-func (c *Cloud) newENI(subnetID string, groups []string, addresses, prefixes int) (*eni, *Error) {
+func (c *Cloud) newENI(subnetID string, groups []string, of amounts) (*eni, *Error) {
 	s := c.subnets[subnetID]
 	most := c.MaxInterfaces
 	if most == 0 {
@@ -28,7 +31,7 @@ func (c *Cloud) newENI(subnetID string, groups []string, addresses, prefixes int
 		return nil, notFound("SubnetID", subnetID)
 	case len(c.enis) >= most:
 		return nil, &Error{Code: "NetworkInterfaceLimitExceeded", Message: "You have reached the maximum number of network interfaces that you can create"}
-	case s.free() < 1+addresses:
+	case s.free() < 1+of.addresses:
 		return nil, noAddresses(s)
 	}
 	for _, g := range groups {
@@ -36,19 +39,25 @@ func (c *Cloud) newENI(subnetID string, groups []string, addresses, prefixes int
 			return nil, notFound("Group", g)
 		}
 	}
-	blocks, ok := s.allocatePrefixes(prefixes)
+	ipv6, err := s.allocateIPv6(of.ipv6)
+	if err != nil {
+		return nil, err
+	}
+	blocks, ok := s.allocatePrefixes(of.prefixes)
 	if !ok {
+		s.ipv6Count -= of.ipv6
 		return nil, noPrefixes(s)
 	}
-	list, ok := s.allocate(1 + addresses)
+	list, ok := s.allocate(1 + of.addresses)
 	if !ok {
 		s.releasePrefixes(blocks...)
+		s.ipv6Count -= of.ipv6
 		return nil, noAddresses(s)
 	}
 	id := c.next("eni")
 	return &eni{
 		id: id, subnet: subnetID, mac: fmt.Sprintf("06:00:00:%02x:%02x:%02x", c.number>>16&255, c.number>>8&255, c.number&255), groups: groups,
-		primary: list[0], singles: list[1:], prefixes: blocks,
+		primary: list[0], singles: list[1:], prefixes: blocks, ipv6: ipv6,
 	}, nil
 }
 
@@ -60,7 +69,16 @@ func noPrefixes(s *subnet) *Error {
 	return &Error{Code: "InsufficientCidrBlocks", Message: fmt.Sprintf("There are not enough contiguous free CIDR blocks of size /28 in the subnet %s", s.id)}
 }
 
-// counts are how many addresses and prefixes a request asks for.
+// amounts are those that a request asks for.
+func (r request) amounts() (of amounts, err *Error) {
+	if of.ipv6, err = r.number("Ipv6PrefixCount"); err != nil {
+		return of, err
+	}
+	of.addresses, of.prefixes, err = r.counts()
+	return of, err
+}
+
+// counts are how many addresses and prefixes of IPv4 a request asks for.
 func (r request) counts() (addresses, prefixes int, err *Error) {
 	if addresses, err = r.number("SecondaryPrivateIpAddressCount"); err != nil {
 		return 0, 0, err
@@ -84,7 +102,7 @@ func (c *Cloud) createNetworkInterface(r request) (any, *Error) {
 	if id := c.tokens[token]; token != "" && id != "" && c.enis[id] != nil {
 		return response{done.RequestID, c.item(c.enis[id]), token}, nil
 	}
-	addresses, prefixes, err := r.counts()
+	of, err := r.amounts()
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +119,7 @@ func (c *Cloud) createNetworkInterface(r request) (any, *Error) {
 			tags[r.text(fmt.Sprintf("TagSpecification.%d.Tag.%d.Key", n, m))] = r.text(fmt.Sprintf("TagSpecification.%d.Tag.%d.Value", n, m))
 		}
 	}
-	e, err := c.newENI(r.text("SubnetId"), groups, addresses, prefixes)
+	e, err := c.newENI(r.text("SubnetId"), groups, of)
 	if err != nil {
 		return nil, err
 	}
@@ -158,6 +176,9 @@ func (c *Cloud) attachNetworkInterface(r request) (any, *Error) {
 		return nil, &Error{Code: "AttachmentLimitExceeded", Message: fmt.Sprintf("Interface count %d exceeds the limit for %s", attached+1, i.kind)}
 	case 1+len(e.singles)+len(e.prefixes) > of.IPv4:
 		return nil, tooMany(of.IPv4, i.kind)
+	}
+	if err := c.checkIPv6(i.id, len(e.ipv6)); err != nil {
+		return nil, err
 	}
 	next := *e
 	next.instance, next.attachment, next.status, next.index, next.card = i.id, c.next("eni-attach"), "attached", index, card

@@ -120,7 +120,8 @@ type eni struct {
 	tags                         map[string]string
 	primary                      string
 	singles, prefixes            []string
-	instance, attachment, status string // of the attachment; "" for none
+	ipv6                         []string // prefixes
+	instance, attachment, status string   // of the attachment; "" for none
 	index, card                  int
 	deletedWithInstance          bool
 }
@@ -210,12 +211,22 @@ func (c *Cloud) AddGroup(id, vpc string, tags map[string]string) {
 	c.groups[id] = &group{id, vpc, tags}
 }
 
+// firstGroup is the first security group of the VPC of a subnet.
+func (c *Cloud) firstGroup(subnet string) []string {
+	for _, id := range slices.Sorted(maps.Keys(c.groups)) {
+		if s := c.subnets[subnet]; s != nil && c.groups[id].vpc == s.vpc {
+			return []string{id}
+		}
+	}
+	return nil
+}
+
 // Run starts an instance, with its first interface.
 func (c *Cloud) Run(id, kind, subnet string, tags map[string]string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.instances[id] = &instance{id: id, kind: kind, subnet: subnet, state: "running", tags: tags}
-	e, err := c.newENI(subnet, []string{"sg-1"}, 0, 0)
+	e, err := c.newENI(subnet, c.firstGroup(subnet), amounts{})
 	if err != nil {
 		return err
 	}
@@ -253,7 +264,7 @@ func (c *Cloud) Terminate(id string) {
 func (c *Cloud) Attach(instance, subnet string, card, index int) (id string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, refused := c.newENI(subnet, []string{"sg-1"}, 0, 0)
+	e, refused := c.newENI(subnet, c.firstGroup(subnet), amounts{})
 	if refused != nil {
 		return "", refused
 	}
@@ -266,7 +277,7 @@ func (c *Cloud) Attach(instance, subnet string, card, index int) (id string, err
 func (c *Cloud) Leave(subnet string, tags map[string]string) (id string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e, refused := c.newENI(subnet, []string{"sg-1"}, 0, 0)
+	e, refused := c.newENI(subnet, c.firstGroup(subnet), amounts{})
 	if refused != nil {
 		return "", refused
 	}
@@ -377,6 +388,7 @@ type Interface struct {
 	Addresses, Prefixes               []string // without the primary one
 	Primary                           string
 	Public                            string // of the primary address
+	IPv6Prefixes                      []string
 	DeletedWithInstance               bool
 }
 
@@ -388,7 +400,7 @@ func (c *Cloud) Interfaces() (list []Interface) {
 		e := c.enis[id]
 		list = append(list, Interface{
 			e.id, e.subnet, e.instance, e.description, e.index, e.card, e.groups, e.tags, slices.Clone(e.singles), slices.Clone(e.prefixes), e.primary,
-			c.public[e.primary], e.deletedWithInstance,
+			c.public[e.primary], slices.Clone(e.ipv6), e.deletedWithInstance,
 		})
 	}
 	return list

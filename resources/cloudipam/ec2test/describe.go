@@ -243,6 +243,7 @@ type eniItem struct {
 	Tags        []tagItem        `xml:"tagSet>item"`
 	Addresses   []addressItem    `xml:"privateIpAddressesSet>item"`
 	Prefixes    []prefixItem     `xml:"ipv4PrefixSet>item"`
+	IPv6        []ipv6Item       `xml:"ipv6PrefixSet>item"`
 	Association *associationItem `xml:"association"`
 }
 
@@ -273,6 +274,10 @@ type associationItem struct {
 
 type prefixItem struct {
 	Prefix string `xml:"ipv4Prefix"`
+}
+
+type ipv6Item struct {
+	Prefix string `xml:"ipv6Prefix"`
 }
 
 // state is "available" or "in-use".
@@ -309,6 +314,9 @@ func (c *Cloud) item(e *eni) eniItem {
 	}
 	for _, p := range e.prefixes {
 		i.Prefixes = append(i.Prefixes, prefixItem{p})
+	}
+	for _, p := range e.ipv6 {
+		i.IPv6 = append(i.IPv6, ipv6Item{p})
 	}
 	if e.instance != "" {
 		i.Attachment = &attachmentItem{e.attachment, e.instance, "123456789012", e.index, e.card, e.status, e.deletedWithInstance}

@@ -18,6 +18,8 @@ type subnet struct {
 	filled        []netip.Addr // taken for no interface
 	next          netip.Addr
 	size          int
+	ipv6          netip.Prefix // not valid if it has none
+	ipv6Count     int          // prefixes of IPv6 that were given
 }
 
 // reserved are the addresses of a subnet that AWS has: the first four and the last.

@@ -134,6 +134,10 @@ var (
 	// PoolErrorsPrefixed is whether the error of a node with pools begins with what the operator was about to do.
 	PoolErrorsPrefixed = question("PoolErrorsPrefixed", "Does a node's error begin with ipam-multi-pool-sync allocation failed?", "MPOOL-47",
 		[...]bool{false, false, false, true})
+
+	// IPv6PrefixesOfInterfaces is whether pods can have addresses of a prefix of IPv6 that an interface of the cloud has.
+	IPv6PrefixesOfInterfaces = question("IPv6PrefixesOfInterfaces", "Can an interface of the cloud have a prefix of IPv6 for pods?", "CIPAM-49",
+		[...]bool{false, false, false, true})
 )
 
 // LoadBalancer Services.

@@ -87,6 +87,7 @@ func (o options) cloud() (*ec2test.Cloud, error) {
 		return nil, fmt.Errorf("-subnet: %w", err)
 	}
 	c.AddSubnet("subnet-a", "vpc-1", c.Region+"a", o.subnet, nil)
+	c.AddIPv6("subnet-a", "2001:db8:0:a::/64")
 	for i := range o.instances {
 		if err := c.Run(fmt.Sprintf("i-%d", i), o.kind, "subnet-a", nil); err != nil {
 			return nil, fmt.Errorf("starting instance %d: %w", i, err)
