@@ -37,7 +37,7 @@ func TestLargeObjectsOfANamespace(t *testing.T) {
 			c.makeAll(many)
 			var cut []string
 			eventually(t, "some of them are cut", func() bool { cut = c.cut(); return len(cut) > 0 || !l.o.running() })
-			l.servesOthers(g.String())
+			l.servesOthers(g.String(), servedWithin)
 			l.rests(g.String(), restsWithin)
 			l.alive()
 			if cut = c.cut(); len(cut) == 0 || len(cut) == many {

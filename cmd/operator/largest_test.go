@@ -45,7 +45,7 @@ func TestLargestObjects(t *testing.T) {
 	l := newLargest(t)
 	l.isComplete()
 	l.start()
-	l.servesOthers("nothing yet")
+	l.servesOthers("nothing yet", servedWithin)
 	l.alive()
 	for _, g := range giants {
 		only := os.Getenv("SKEP_LARGEST")
@@ -66,8 +66,8 @@ type giant struct {
 	beside []beside
 	// each are objects that the one of a number needs besides, where there are many.
 	each func(i int) []beside
-	// holds is how many of them the operator lives with, 0 for a hundred.
-	holds int
+	// many is how many of them a crowd is, 0 for a hundred.
+	many int
 	// n is the number of items that is tried first. It gets smaller until the API server accepts the object.
 	n     int
 	build func(n int) map[string]any
@@ -297,7 +297,7 @@ func (l *largest) try(g giant) {
 		l.apply(b)
 	}
 	n, size := l.create(g, g.namespace(), "giant-0", g.n)
-	l.servesOthers(g.String())
+	l.servesOthers(g.String(), servedWithin)
 	l.rests(g.String(), 3*mostWork)
 	l.alive()
 	_, peak := l.o.memory()
@@ -421,7 +421,7 @@ func (l *largest) rests(beside string, most time.Duration) {
 
 // servesOthers makes small objects in another namespace, waits until they are served, or the process has ended, and returns how
 // long that took.
-func (l *largest) servesOthers(beside string) time.Duration {
+func (l *largest) servesOthers(beside string, within time.Duration) time.Duration {
 	l.t.Helper()
 	l.number++
 	began := time.Now()
@@ -430,8 +430,8 @@ func (l *largest) servesOthers(beside string) time.Duration {
 		if left = slices.DeleteFunc(left, func(b bystander) bool { return b.isServed() }); len(left) == 0 {
 			break
 		}
-		if time.Since(began) > servedWithin {
-			l.t.Errorf("%s: after %s not served in another namespace: %s", beside, servedWithin, left)
+		if time.Since(began) > within {
+			l.t.Errorf("%s: after %s not served in another namespace: %s", beside, within, left)
 			break
 		}
 		time.Sleep(10 * time.Millisecond) // between two looks

@@ -64,6 +64,9 @@ type mesh struct {
 	spaces []string
 	own    *kvstoretest.Etcd // nil without
 	last   error             // of rests
+
+	before119     bool // the agents of this cluster are of 1.18
+	oldestDecides bool
 }
 
 // peer is a remote cluster. What it publishes is in an etcd, which others may have their keys in, too.
@@ -78,11 +81,12 @@ type peer struct {
 
 // published is what a cluster says of a Service, or of its export.
 type published struct {
-	cluster string
-	created time.Time
-	kind    string // of an export
-	ports   []int32
-	ips     []string // of a Service
+	cluster  string
+	created  time.Time
+	kind     string // of an export
+	ports    []int32
+	ips      []string // of a Service
+	families []string // of an export, which those of 1.18 do not publish
 }
 
 func newMesh(w *world, own *kvstoretest.Etcd, spaces ...string) *mesh {
@@ -246,9 +250,13 @@ func (p *peer) putExport(of types.NamespacedName) {
 	for i, n := range e.ports {
 		ports = append(ports, map[string]any{"name": portNames[i], "protocol": "TCP", "port": n})
 	}
-	p.put(p.exportKey(of), map[string]any{
+	value := map[string]any{
 		"cluster": p.name, "namespace": of.Namespace, "name": of.Name, "exportCreationTimestamp": e.created, "ports": ports, "type": e.kind, "sessionAffinity": "None",
-	})
+	}
+	if e.families != nil {
+		value["ipFamilies"] = e.families
+	}
+	p.put(p.exportKey(of), value)
 }
 
 var portNames = []string{"http", "more"}
@@ -282,12 +290,17 @@ func (m *mesh) apply(resource schema.GroupVersionResource, kind, namespace, name
 // service makes a Service without a selector, and a slice of an endpoint that its user writes.
 func (m *mesh) service(namespace, name, address string, headless bool) {
 	m.t.Helper()
-	spec := map[string]any{ // a headless Service without a selector has two families by default
-		"ports": []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}, "ipFamilies": []any{"IPv4"}, "ipFamilyPolicy": "SingleStack",
-	}
+	spec := map[string]any{"ipFamilies": []any{"IPv4"}, "ipFamilyPolicy": "SingleStack"} // a headless Service without a selector has two families by default
 	if headless {
 		spec["clusterIP"] = corev1.ClusterIPNone
 	}
+	m.serviceOf(namespace, name, address, spec)
+}
+
+// serviceOf is service with the given spec, but for the port.
+func (m *mesh) serviceOf(namespace, name, address string, spec map[string]any) {
+	m.t.Helper()
+	spec["ports"] = []any{map[string]any{"name": "http", "port": int64(80), "protocol": "TCP"}}
 	m.apply(services, "Service", namespace, name, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{globalService: "true"}, "labels": map[string]any{"app": name}}, "spec": spec,
 	})
@@ -420,27 +433,78 @@ func (o *meshObjects) isValid(name string) bool {
 	return o.isGlobal && o.exports[name] != nil && o.services[name] != nil
 }
 
-// exported are the exports of a name: that of this cluster, which decides (MCS-47), then the oldest first.
+// exported are the exports of a name, the oldest first; that of this cluster is before all others, where it decides (MCS-47).
 func (m *mesh) exported(o *meshObjects, name string) (all []published) {
 	for _, p := range m.peers {
 		if e, exists := p.exports[o.key(name)]; exists {
 			all = append(all, e)
 		}
 	}
-	slices.SortFunc(all, func(a, b published) int {
-		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.cluster, b.cluster))
-	})
 	if o.isValid(name) {
-		own := published{cluster: "c1", created: o.exports[name].CreationTimestamp.Time, kind: "ClusterSetIP"}
-		if o.services[name].Spec.ClusterIP == corev1.ClusterIPNone {
-			own.kind = "Headless"
-		}
-		for _, p := range o.services[name].Spec.Ports {
-			own.ports = append(own.ports, p.Port)
-		}
-		all = slices.Insert(all, 0, own)
+		all = append(all, m.exportHere(o, name))
 	}
+	isFirst := func(e published) int {
+		if e.cluster == "c1" && !m.oldestDecides {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b published) int {
+		return cmp.Or(cmp.Compare(isFirst(a), isFirst(b)), a.created.Compare(b.created), cmp.Compare(a.cluster, b.cluster))
+	})
 	return all
+}
+
+// exportHere is what this cluster publishes of a Service that it exports.
+func (m *mesh) exportHere(o *meshObjects, name string) published {
+	own, s := published{cluster: "c1", created: o.exports[name].CreationTimestamp.Time, kind: "ClusterSetIP"}, o.services[name]
+	if s.Spec.ClusterIP == corev1.ClusterIPNone {
+		own.kind = "Headless"
+	}
+	for _, p := range s.Spec.Ports {
+		own.ports = append(own.ports, p.Port)
+	}
+	for _, f := range s.Spec.IPFamilies {
+		own.families = append(own.families, string(f))
+	}
+	if m.before119 && slices.Equal(own.families, []string{"IPv4"}) {
+		own.families = nil
+	}
+	return own
+}
+
+// mergedFamilies are the IP families that exports have in common (MCS-37). One that has none of them does not count.
+func mergedFamilies(all []published) (families []string, conflict bool) {
+	for _, e := range all {
+		common := slices.DeleteFunc(slices.Clone(families), func(f string) bool { return !slices.Contains(e.families, f) })
+		switch {
+		case e.families == nil:
+		case families == nil:
+			families = e.families
+		case len(common) == 0:
+			conflict = true
+		default:
+			families = common
+		}
+	}
+	return families, conflict
+}
+
+// conflictsOf are the reasons of the condition Conflict of exports.
+func conflictsOf(all []published) (reasons []string) {
+	if _, conflict := merged(all); conflict {
+		reasons = append(reasons, "PortConflict")
+	}
+	if slices.ContainsFunc(all, func(other published) bool { return other.kind != all[0].kind }) {
+		reasons = append(reasons, "TypeConflict")
+	}
+	if _, conflict := mergedFamilies(all); conflict {
+		reasons = append(reasons, "IPFamilyConflict")
+	}
+	if reasons == nil {
+		return []string{"NoConflicts"}
+	}
+	return reasons
 }
 
 // merged are the ports of exports: of each name that of the first one that has it.
@@ -496,8 +560,10 @@ func (m *mesh) importRest(o *meshObjects, name string) error {
 		for _, p := range i.Spec.Ports {
 			has = append(has, p.Port)
 		}
-		if ports, _ := merged(all); string(i.Spec.Type) != all[0].kind || !slices.Equal(has, ports) {
-			return fmt.Errorf("%s is %s %v, and is to be %s %v", what, i.Spec.Type, has, all[0].kind, ports)
+		ports, _ := merged(all)
+		families, _ := mergedFamilies(all)
+		if string(i.Spec.Type) != all[0].kind || !slices.Equal(has, ports) || fmt.Sprint(i.Spec.IPFamilies) != fmt.Sprint(families) {
+			return fmt.Errorf("%s is %s %v %v, and is to be %s %v %v", what, i.Spec.Type, has, i.Spec.IPFamilies, all[0].kind, ports, families)
 		}
 	}
 	return m.derivedRest(o, i)
@@ -508,9 +574,10 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	name := derivedServiceName(o.key(i.Name))
 	d, what := o.services[name], fmt.Sprintf("the Service %s/%s, derived of %s,", o.namespace, name, i.Name)
 	ready := meta.IsStatusConditionTrue(i.Status.Conditions, string(mcsv1alpha1.ServiceImportConditionReady))
-	if !o.isGlobal {
+	isSupported := len(i.Spec.IPFamilies) == 0 || slices.Contains(i.Spec.IPFamilies, corev1.IPv4Protocol)
+	if !o.isGlobal || !isSupported {
 		if d != nil || len(i.Spec.IPs) > 0 || i.Annotations[derivedService] != "" || ready {
-			return fmt.Errorf("%s exists or is referred to, and the Namespace is not global", what)
+			return fmt.Errorf("%s exists or is referred to, and the Namespace is not global (%t), or its IP families are not supported (%v)", what, !o.isGlobal, i.Spec.IPFamilies)
 		}
 		return nil
 	}
@@ -519,7 +586,9 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	}
 	headless := d.Spec.ClusterIP == corev1.ClusterIPNone
 	supported := d.Annotations[supportedFamilies] // IPv6, too, where the options of the test have it and no export says that it has IPv4
-	if supported != "IPv4" && (supported != "IPv4,IPv6" || len(i.Spec.IPFamilies) > 0) {
+	if m.before119 && supported == "" {
+		supported = "IPv4"
+	} else if supported != "IPv4" && (supported != "IPv4,IPv6" || len(i.Spec.IPFamilies) > 0) {
 		return fmt.Errorf("%s says that it supports %q, and the ServiceImport %v", what, supported, i.Spec.IPFamilies)
 	}
 	ips := d.Spec.ClusterIPs
@@ -542,7 +611,9 @@ func (m *mesh) derivedRest(o *meshObjects, i *mcsv1alpha1.ServiceImport) error {
 	maps.Copy(annotations, i.Annotations)
 	labels[serviceOfSet], labels[sourceCluster] = i.Name, "c1"
 	annotations[globalService], annotations[sharedService] = "true", strconv.FormatBool(o.isValid(i.Name))
-	annotations[supportedFamilies] = supported
+	if !m.before119 {
+		annotations[supportedFamilies] = supported
+	}
 	delete(annotations, madeFromExports)
 	delete(annotations, derivedService)
 	switch {
@@ -575,11 +646,13 @@ func (m *mesh) exportRest(o *meshObjects, name string) error {
 	if valid == nil || valid.Reason != want || (valid.Status == metav1.ConditionTrue) != o.isValid(name) {
 		return fmt.Errorf("the ServiceExport %s/%s is to be %s, and has %v", o.namespace, name, want, e.Status.Conditions)
 	}
+	if !o.isValid(name) {
+		return nil
+	}
 	all := m.exported(o, name)
-	_, conflict := merged(all)
-	conflict = conflict || slices.ContainsFunc(all, func(other published) bool { return other.kind != all[0].kind })
-	if o.isValid(name) && meta.IsStatusConditionTrue(e.Status.Conditions, "Conflict") != conflict {
-		return fmt.Errorf("the ServiceExport %s/%s of %v is in conflict: %t, and has %v", o.namespace, name, all, conflict, e.Status.Conditions)
+	reasons, has := conflictsOf(all), meta.FindStatusCondition(e.Status.Conditions, "Conflict")
+	if has == nil || has.Reason != strings.Join(reasons, ",") || (has.Status == metav1.ConditionTrue) == (reasons[0] == "NoConflicts") {
+		return fmt.Errorf("the ServiceExport %s/%s of %v is to have %q, and has %v", o.namespace, name, all, reasons, e.Status.Conditions)
 	}
 	return nil
 }
@@ -678,7 +751,7 @@ func (m *mesh) copiesRest(o *meshObjects) error {
 		switch {
 		case manager == copyManager:
 			has[text(name, slice.Labels["service.cilium.io/local-endpointslice"], slice)] = true
-		case manager != meshManager && o.isValid(name) && o.leads(name, slice):
+		case manager != meshManager && o.isValid(name) && o.services[derived] != nil && (m.before119 || o.leads(name, slice)):
 			want[text(derived, slice.Name, slice)] = true
 		}
 	}

@@ -44,7 +44,7 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 	if objects < 15 || texts < 40 {
 		t.Errorf("only %d texts of %d objects were accepted: the test shows nothing", texts, objects)
 	}
-	l.servesOthers("hostile texts")
+	l.servesOthers("hostile texts", servedWithin)
 	l.rests("hostile texts", 3*mostWork)
 	l.alive()
 	for _, command := range []string{"status -v", "status health", "writes", "metrics list", "shell health", "explain"} {

@@ -5,6 +5,7 @@ package operatortest
 
 import (
 	"context"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -50,6 +51,8 @@ type Setup struct {
 	Process []cell.Cell
 	// Elector is the cell that enters and leaves the term in place of the test.
 	Elector cell.Cell
+	// Memory is the limit of the memory of the process, in bytes, by which streams bound large objects. 0 is none.
+	Memory int64
 }
 
 // Operator is an operator in the test's process.
@@ -114,6 +117,9 @@ func (s Setup) New(t testing.TB, duty cell.Cell, kubeconfig string, args ...stri
 	}
 	if err := o.hive.Configure(flags); err != nil {
 		return nil, err
+	}
+	if s.Memory > 0 { // while streams are made: the test needs more
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(s.Memory))
 	}
 	return o, o.hive.Build()
 }
