@@ -88,8 +88,7 @@ $(shell mkdir -p bin)
 ##@ Run
 
 .PHONY: run
-run: build ## Run the operator in a small real cluster and show what it does; ARGS='--flag=…' go to the operator; CLOUD=aws or azure for nodes in a simulated cloud
-	@[ -z '$(CLOUD)' ] || go build -C cmd/cloudsim -o $(CURDIR)/bin/cloudsim .
+run: build $(if $(CLOUD),cloudsim) ## Run the operator in a small real cluster and show what it does; ARGS='--flag=…' go to the operator; CLOUD=aws or azure for nodes in a simulated cloud
 	@bin/demo -cloud '$(CLOUD)' -- $(ARGS)
 
 .PHONY: build
@@ -105,6 +104,11 @@ build: ## Build the operators, and graphdraw and demo beside them, into bin/
 devcluster: ## Build the control plane of tests; the first build compiles Kubernetes and takes minutes
 	$(call step,Building the control plane; the first build compiles Kubernetes and takes 3 to 10 minutes) \
 	go build $(LDFLAGS) -o bin/demo ./cmd/demo; bin/demo -build $(took)
+
+.PHONY: cloudsim
+cloudsim: ## Build the simulated clouds, which tests start, and make run with CLOUD
+	$(call step,Building the simulated clouds) \
+	go build -C cmd/cloudsim -o $(CURDIR)/bin/cloudsim . $(took)
 
 ##@ Ship
 
@@ -165,7 +169,7 @@ TIMES := $(or $(TMPDIR),/tmp)/skep-test-times-$(shell id -u)
 tests uncached cluster: export SKEP_TEST_TIMES = $(TIMES)
 
 .PHONY: tests
-tests: devcluster ## Tests of the root module under the race detector, those on the real control plane among them; but for uncached
+tests: devcluster cloudsim ## Tests of the root module under the race detector, those on the real control plane among them; but for uncached
 	$(call step,Tests under the race detector and on the real control plane; the first time compiles for minutes) \
 	$(call go_test,tests,$(RACE),$(SLOW_PACKAGES) $(filter-out $(SLOW_PACKAGES) $(UNCACHED_PACKAGES),$(PACKAGES))) $(took)
 
@@ -175,7 +179,7 @@ uncached: ## Tests of the root module whose results Go must not keep
 	$(call go_test,uncached,$(RACE) -count=1,$(UNCACHED_PACKAGES)) $(took)
 
 .PHONY: cluster
-cluster: devcluster ## The tests on the real control plane alone, under the race detector
+cluster: devcluster cloudsim ## The tests on the real control plane alone, under the race detector
 	$(call step,Tests on the real control plane) \
 	$(call go_test,cluster,$(RACE),$(filter $(CLUSTER_PACKAGES),$(SLOW_PACKAGES)) $(filter-out $(SLOW_PACKAGES),$(CLUSTER_PACKAGES))) $(took)
 
