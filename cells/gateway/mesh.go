@@ -79,8 +79,8 @@ func planMesh(s *service, routes []*route.Route, cache *route.Cache, lookup rout
 		}
 		c := cache.Compile(r, lookup)
 		ports = append(ports, at...)
-		for _, from := range c.Routes {
-			all = append(all, &from)
+		for i := range c.Routes {
+			all = append(all, &c.Routes[i])
 		}
 	}
 	slices.Sort(ports)

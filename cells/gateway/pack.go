@@ -135,12 +135,17 @@ func (p *planner) sizes(plan *gatewayPlan) (total int, parts []envoyres.Part) {
 // size is about what is written for a route at all its listeners.
 func (r *plannedRoute) size() (size int) {
 	clusters := map[envoy.Name]bool{}
-	for _, rule := range r.rules {
-		size += max(1, len(rule.route.Hostnames)) * rule.route.LeastSize()
-		for _, b := range rule.route.Backends {
+	for i := range r.rules {
+		size += r.rules[i].LeastSize()
+		for _, b := range r.rules[i].Backends {
 			clusters[b.Name] = true
 		}
 	}
+	places := 0
+	for _, names := range r.names {
+		places += len(names)
+	}
+	size *= places
 	for _, p := range r.tls {
 		size += len(p.Hostnames) * (sizeOfTLS + len(p.Backends)*sizeOfCertificate)
 		for _, b := range p.Backends {

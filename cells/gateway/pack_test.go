@@ -173,3 +173,29 @@ func TestListenerSetsArePacked(t *testing.T) {
 		t.Error("what fits again is left out")
 	}
 }
+
+// K8S-23: listeners, Gateways and configurations share what a route was compiled to: with a copy for each port, a hundred routes of 8 kB with
+// redirects would have 328 MiB.
+func TestListenersShareRoutes(t *testing.T) {
+	var listeners []string
+	for i := range 64 {
+		listeners = append(listeners, fmt.Sprintf("{name: l%d, port: %d, hostname: %q, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}", i, 8000+i, []string{"", "*.r.aa.test"}[i%2]))
+	}
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra, uid: g}, spec: {listeners: ["+strings.Join(listeners, ", ")+"]}}")
+	r := manyMatches(t, "aa", "r", 1, 64)
+	cache := route.NewCache(func(slim.Key) bool { return true })
+	c := objects{services: map[slim.Key]bool{{Namespace: "aa", Name: "v1"}: true}}
+	compiled := cache.Compile(r, c.lookup)
+	for range 2 { // Gateways
+		p := &planner{cache: cache}
+		plan := p.plan(g, nil, []*route.Route{r}, c.lookup)
+		if len(plan.model.HTTP) != 64 || len(compiled.Routes) != 64 {
+			t.Fatalf("%d listeners, %d routes", len(plan.model.HTTP), len(compiled.Routes))
+		}
+		for _, l := range plan.model.HTTP {
+			if len(l.Routes) > 0 || len(l.Named) != 1 || len(l.Named[0].Hostnames) != 16 || &l.Named[0].Routes[0] != &compiled.Routes[0] {
+				t.Errorf("port %d has routes of its own", l.Port)
+			}
+		}
+	}
+}

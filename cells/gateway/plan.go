@@ -68,17 +68,11 @@ type plannedRoute struct {
 	compiled bool                                     // the rest is known, for these refusals
 	refused  map[*listener.Listener]*listener.Refusal // why listeners of these do not serve it
 	attached []*listener.Listener                     // those that serve it
-	rules    []attachedRule
-	names    map[place][]string // the host names that it has
-	unserved map[place][]string // host names of a route none of whose matches Envoy accepts
+	rules    []envoy.Route                            // what it was compiled to, for all places
+	names    map[place][]string                       // the host names that it has
+	unserved map[place][]string                       // host names of a route none of whose matches Envoy accepts
 	tls      []envoy.Passthrough
 	ports    []route.PortBackend
-}
-
-// attachedRule is a route of Envoy with the host names that it has at a port.
-type attachedRule struct {
-	at    place
-	route *envoy.Route
 }
 
 // gatewayPlan is what a Gateway is to be.
@@ -243,8 +237,8 @@ type place struct {
 
 func placeOf(l *listener.Listener) place { return place{l.Terminates(), uint32(l.Of.Port)} }
 
-// addRules adds the routes of Envoy with the host names that they have at all listeners of a place together. Places with the same names
-// have the same route, so that one with many rules costs no more at many listeners.
+// addRules adds the routes of Envoy, and the host names that they have at all listeners of a place together. All places have the same
+// routes: one with many rules costs no more at many listeners.
 func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener.Listener][]string) {
 	at := map[place][]string{}
 	for _, l := range to.attached {
@@ -252,44 +246,13 @@ func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener.Listener
 			at[placeOf(l)] = append(at[placeOf(l)], names[l]...)
 		}
 	}
-	places := slices.SortedFunc(maps.Keys(at), comparePlaces)
-	for _, where := range places {
-		at[where] = slices.Compact(slices.Sorted(slices.Values(at[where])))
+	for where, all := range at {
+		at[where] = slices.Compact(slices.Sorted(slices.Values(all)))
 	}
-	to.names = at
+	to.names, to.rules = at, c.Routes
 	if len(c.Routes) == 0 && c.IsDropped() {
 		to.unserved = at
 	}
-	for _, from := range c.Routes {
-		var last *envoy.Route
-		for _, where := range places {
-			if last == nil || from.Redirect != nil || !slices.Equal(last.Hostnames, at[where]) {
-				last = placed(from, where, at[where])
-			}
-			to.rules = append(to.rules, attachedRule{where, last})
-		}
-	}
-}
-
-// placed is a route with the host names that it has at a place.
-func placed(r envoy.Route, where place, names []string) *envoy.Route {
-	r.Hostnames = names
-	if r.Redirect != nil {
-		redirect := *r.Redirect
-		redirect.ListenerPort = where.port
-		r.Redirect = &redirect
-	}
-	return &r
-}
-
-func comparePlaces(a, b place) int {
-	if a.secure != b.secure {
-		if a.secure {
-			return 1
-		}
-		return -1
-	}
-	return int(a.port) - int(b.port)
 }
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
@@ -297,7 +260,7 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 	to := &assembly{attached: map[*listener.Listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener.Listener]*listener.Refusal{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return route.CompareAge(a.of, b.of) })
 	claims := listener.NewHostClaims(listeners, !p.oneListener)
-	routes, unserved, ports := map[place][]*envoy.Route{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
+	routes, unserved, ports := map[place][]envoy.NamedRoutes{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
 		refused := r.claim(claims)
 		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*listener.Refusal).Equal) {
@@ -320,8 +283,8 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 				to.addBackends(l.ProtocolPort(), r.ports)
 			}
 		}
-		for _, rule := range r.rules {
-			routes[rule.at] = append(routes[rule.at], rule.route)
+		for at, names := range r.names {
+			routes[at] = append(routes[at], envoy.NamedRoutes{Hostnames: names, Routes: r.rules})
 		}
 		for at, names := range r.unserved {
 			unserved[at] = append(unserved[at], names...)
@@ -342,7 +305,11 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 		if !l.Usable() || l.Of.Protocol == gatewayv1.TLSProtocolType || l.IsPort() {
 			continue
 		}
-		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.Hostname, Port: uint32(l.Of.Port), TLS: l.Terminates(), Secrets: l.Secrets, Exclusive: true, Unserved: unserved[placeOf(l)], Routes: routes[placeOf(l)]})
+		port := uint32(l.Of.Port)
+		to.model.HTTP = append(to.model.HTTP, envoy.Listener{
+			Hostname: l.Hostname, Port: port, RedirectPort: port, TLS: l.Terminates(), Secrets: l.Secrets, Exclusive: true,
+			Unserved: unserved[placeOf(l)], Named: routes[placeOf(l)],
+		})
 		delete(routes, placeOf(l))
 		delete(unserved, placeOf(l))
 	}

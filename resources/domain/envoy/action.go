@@ -311,5 +311,5 @@ func (to *Redirect) port() uint32 {
 	case to.Scheme != "":
 		return 0
 	}
-	return to.ListenerPort
+	return to.listenerPort
 }

@@ -66,17 +66,27 @@ func (u usage) add(all ...Backend) {
 	}
 }
 
-// addHTTP adds backends of routes. If several routes differ, the latest version of HTTP is spoken.
-func (u usage) addHTTP(o Options, all []usedBackend) {
-	for _, b := range all {
-		protocol := downstreamHTTP
-		switch {
-		case b.grpc, o.AppProtocol && b.AppProtocol == "kubernetes.io/h2c":
-			protocol = http2
-		case o.AppProtocol:
-			protocol = http1
-		}
-		u[b.cluster()] = usedCluster{b.Backend, max(protocol, u[b.cluster()].protocol)}
+// addHTTP adds a backend of a route.
+func (u usage) addHTTP(o Options, b Backend, isGRPC bool) {
+	protocol := downstreamHTTP
+	switch {
+	case isGRPC, o.AppProtocol && b.AppProtocol == "kubernetes.io/h2c":
+		protocol = http2
+	case o.AppProtocol:
+		protocol = http1
+	}
+	u.put(b.cluster(), usedCluster{b, protocol})
+}
+
+// put adds a cluster. If several routes differ, the latest version of HTTP is spoken.
+func (u usage) put(name string, c usedCluster) {
+	u[name] = usedCluster{c.backend, max(c.protocol, u[name].protocol)}
+}
+
+// join adds what another part refers to.
+func (u usage) join(other usage) {
+	for name, c := range other {
+		u.put(name, c)
 	}
 }
 

@@ -107,7 +107,7 @@ func (m Model) auths() (all auths, problems []Problem) {
 	all = auths{}
 	number, refused := map[string]int{}, map[string]bool{}
 	for _, l := range m.HTTP {
-		for _, r := range l.Routes {
+		for _, r := range l.all() {
 			name := r.Auth.filter()
 			if _, exists := all[name]; exists || name == "" || refused[name] {
 				continue

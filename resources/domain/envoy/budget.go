@@ -42,8 +42,8 @@ const (
 func (m Model) tooManyPlaces() bool {
 	places := 0
 	for _, l := range m.HTTP {
-		for _, r := range l.Routes {
-			if places += max(1, len(r.Hostnames)); places > mostPlaces {
+		for names := range l.all() {
+			if places += max(1, len(names)); places > mostPlaces {
 				return true
 			}
 		}

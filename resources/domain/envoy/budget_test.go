@@ -29,7 +29,10 @@ func TestTooMuchIsNotTranslated(t *testing.T) {
 		hosts.HTTP = append(hosts.HTTP, Listener{Hostname: host, Port: 443, TLS: true, ForceHTTPS: true, Secrets: []Name{{"a", "s"}}, Routes: shared})
 		certificates.HTTP = append(certificates.HTTP, Listener{Hostname: host, Port: 443, TLS: true, Secrets: []Name{{"a", fmt.Sprint("s", i)}}, Routes: shared[:1]})
 	}
-	manyNames := routes(128, func(r *Route) { r.Hostnames = strings.Split(strings.Repeat("x.example.com ", 8000), " ") })
+	manyNames := NamedRoutes{Hostnames: strings.Split(strings.Repeat("x.example.com ", 8000), " ")}
+	for _, r := range shared[:128] {
+		manyNames.Routes = append(manyNames.Routes, *r)
+	}
 	var many []Name
 	for i := range 200_000 {
 		many = append(many, Name{"a", fmt.Sprint("s", i)})
@@ -45,7 +48,7 @@ func TestTooMuchIsNotTranslated(t *testing.T) {
 	for name, m := range map[string]Model{
 		"routes at many hosts":   hosts,
 		"many certificates":      certificates,
-		"names of routes":        {HTTP: []Listener{{Port: 80, Routes: manyNames}}},
+		"names of routes":        {HTTP: []Listener{{Port: 80, Named: []NamedRoutes{manyNames}}}},
 		"certificates of a host": {HTTP: []Listener{{Hostname: "a.example.com", Port: 443, TLS: true, Secrets: many, Routes: shared[:1]}}},
 		"edits of headers": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) {
 			r.RequestHeaders = &HeaderEdit{Set: []Header{{"a", strings.Repeat("v", 4000)}}}

@@ -125,7 +125,7 @@ func addAhead(all map[hostKey]*hostRoutes, table string, main uint32) {
 
 // withPort are the routes of a wildcard host for requests whose Host has a port. What none of them is for is not found, as at that host.
 func (o Options) withPort(w widerHost) []*routev3.Route {
-	h := &host{of: w.of} // what is wrong with the routes, and their backends, are known from the host itself
+	h := &host{of: w.of, backends: usage{}} // what is wrong with the routes, and their backends, are known from the host itself
 	notFound := &Route{NoBackend: 404}
 	all := append(h.translate(o, w.hostname).routes, w.of.authorize(notFound, []*routev3.Route{notFound.route("")})...)
 	for _, r := range all {

@@ -179,11 +179,10 @@ func (r random) domains(tls bool, ports ...uint32) (m Model, all asked) {
 				if path != "/" {
 					one.Path.Kind = Exact
 				}
-				one.Hostnames = names
-				l.Routes = append(l.Routes, one)
+				l.Named = append(l.Named, NamedRoutes{names, []Route{*one}})
 				all[port][names[0]][path] = one.Backends[0].cluster()
 			}
-			if len(l.Routes) == 0 && names[0] != name {
+			if len(l.Named) == 0 && names[0] != name {
 				delete(all[port], names[0])
 			}
 			m.HTTP = append(m.HTTP, l)

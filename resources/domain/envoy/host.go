@@ -29,10 +29,30 @@ type hostRoutes struct {
 	ahead     []widerHost // whose requests with other ports come here, too
 }
 
-// ranked is a route, and the rank of its namespace at the host.
+// ranked is a route, the rank of its namespace at the host, and the port of its listener, if it redirects to that.
 type ranked struct {
 	*Route
 	rank int
+	port uint32
+}
+
+func (l Listener) ranked(r *Route) ranked {
+	at := ranked{Route: r, rank: l.rank}
+	if r.Redirect.hasPortOfListener() {
+		at.port = l.RedirectPort
+	}
+	return at
+}
+
+// atPort is the route as it is at its listener.
+func (r ranked) atPort() *Route {
+	if r.port == 0 {
+		return r.Route
+	}
+	of, redirect := *r.Route, *r.Redirect
+	redirect.listenerPort = r.port
+	of.Redirect = &redirect
+	return &of
 }
 
 func (h *hostRoutes) equal(other *hostRoutes) bool {
@@ -44,22 +64,8 @@ func (h *hostRoutes) equal(other *hostRoutes) bool {
 type host struct {
 	of       *hostRoutes
 	json     json.RawMessage // nil: Envoy would refuse it
-	backends []usedBackend
+	backends usage
 	problems []Problem
-}
-
-// usedBackend is a backend that a route refers to.
-type usedBackend struct {
-	Backend
-	grpc bool
-}
-
-// hostnames are those of a route of a listener.
-func (l Listener) hostnames(r *Route) []string {
-	if len(r.Hostnames) > 0 {
-		return r.Hostnames
-	}
-	return []string{orAll(l.Hostname)}
 }
 
 // orAll is a host name, or * for all.
@@ -98,13 +104,13 @@ func (p part) tables(o Options, filters []string) map[hostKey]*hostRoutes {
 		for _, name := range l.Unserved {
 			at(l, p.table(l), orAll(name)).exclusive = true
 		}
-		for _, r := range l.Routes {
-			for _, name := range l.hostnames(r) {
+		for names, r := range l.all() {
+			for _, name := range names {
 				to := at(l, p.table(l), name)
-				to.routes = append(to.routes, ranked{r, l.rank})
+				to.routes = append(to.routes, l.ranked(r))
 				if l.TLS && l.ForceHTTPS {
 					plain := at(l, plainTable, name)
-					plain.forced = append(plain.forced, ranked{r, l.rank})
+					plain.forced = append(plain.forced, l.ranked(r))
 				}
 			}
 		}
@@ -115,7 +121,7 @@ func (p part) tables(o Options, filters []string) map[hostKey]*hostRoutes {
 
 // translateHost translates a virtual host. Routes that are not valid are left out.
 func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
-	h := &host{of: of}
+	h := &host{of: of, backends: usage{}}
 	v := &routev3.VirtualHost{Name: of.domains[0], Domains: of.domains}
 	for _, wider := range of.ahead {
 		v.Routes = append(v.Routes, o.withPort(wider)...)
@@ -164,7 +170,7 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 			continue
 		}
 		all.routes = append(all.routes, h.of.authorize(r, o.routes(r, oneLabel))...)
-		h.use(r)
+		h.use(o, r)
 	}
 	return all
 }
@@ -217,7 +223,7 @@ func (h *hostRoutes) ranks() (all []int) {
 func ofRank(all []ranked, rank int) (found []*Route) {
 	for _, r := range all {
 		if r.rank == rank {
-			found = append(found, r.Route)
+			found = append(found, r.atPort())
 		}
 	}
 	return found
@@ -242,15 +248,15 @@ func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (fou
 }
 
 // use records the backends that a route refers to.
-func (h *host) use(r *Route) {
+func (h *host) use(o Options, r *Route) {
 	if r.Redirect != nil || totalWeight(r.Backends) == 0 || !h.of.canAsk(r) {
 		return
 	}
 	for _, b := range r.Backends {
-		h.backends = append(h.backends, usedBackend{b, r.GRPC})
+		h.backends.addHTTP(o, b, r.GRPC)
 	}
 	for _, m := range r.Mirrors {
-		h.backends = append(h.backends, usedBackend{m.Backend, r.GRPC})
+		h.backends.addHTTP(o, m.Backend, r.GRPC)
 	}
 }
 

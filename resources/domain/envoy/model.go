@@ -3,7 +3,10 @@
 
 package envoy
 
-import "time"
+import (
+	"iter"
+	"time"
+)
 
 // Name is a namespaced name.
 type Name struct{ Namespace, Name string }
@@ -33,9 +36,37 @@ type Listener struct {
 	Unserved []string
 	// Absent says that the object has no place in the configuration: nothing else is served at its hosts.
 	Absent bool
-	Routes []*Route
+	Routes []*Route      // for its host name
+	Named  []NamedRoutes // for others; only without [Options.Owners]
+	// RedirectPort is the port of redirects that name neither a scheme nor a port, 0 for that of the request.
+	RedirectPort uint32
 
 	rank int // of the namespace at the host, by age: 0 for its owner
+}
+
+// NamedRoutes are routes with host names of their own. They may be in many listeners, and in many models.
+type NamedRoutes struct {
+	Hostnames []string
+	Routes    []Route // see Route
+}
+
+// all are the routes, with the host names that each of them has.
+func (l Listener) all() iter.Seq2[[]string, *Route] {
+	return func(yield func([]string, *Route) bool) {
+		host := []string{orAll(l.Hostname)}
+		for _, r := range l.Routes {
+			if !yield(host, r) {
+				return
+			}
+		}
+		for _, named := range l.Named {
+			for i := range named.Routes {
+				if !yield(named.Hostnames, &named.Routes[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // Passthrough sends what TLS connections have on by their server names.
@@ -80,12 +111,11 @@ type NamedMatch struct {
 // Route is a set of requests, and what is done with them. Translations compare routes by address: a route is not changed
 // once it is part of a model.
 type Route struct {
-	Source    Name     // the object that it is of
-	Hostnames []string // empty for those of the listener
-	Path      Match
-	Headers   []NamedMatch
-	Queries   []NamedMatch
-	Method    string
+	Source  Name // the object that it is of
+	Path    Match
+	Headers []NamedMatch
+	Queries []NamedMatch
+	Method  string
 	// Fallback has all other routes of the host go first, and none of them merged with it.
 	Fallback bool
 
@@ -152,10 +182,16 @@ type Rewrite struct {
 type Redirect struct {
 	Scheme, Host string
 	Port         uint32 // 0: that of the scheme, or the listener's
-	ListenerPort uint32
-	Code         int // 0 for 301
+	Code         int    // 0 for 301
 	PrefixPath   *string
 	CompletePath *string
+
+	listenerPort uint32 // where it is, if that matters
+}
+
+// hasPortOfListener reports whether the new location has the port of the listener.
+func (to *Redirect) hasPortOfListener() bool {
+	return to != nil && to.Port == 0 && to.Scheme == ""
 }
 
 // Mirror is a backend that gets copies of requests.

@@ -79,9 +79,6 @@ func (r random) route(source Name) *Route {
 		to.NoBackend = 503
 	}
 	if r.IntN(8) == 0 {
-		to.Hostnames = []string{pick(r, "a.example.com", "d.example.com")}
-	}
-	if r.IntN(8) == 0 {
 		to.Mirrors = []Mirror{{Backend: Backend{Name: Name{"m", "mirror"}, Port: "80"}}}
 	}
 	return to
@@ -92,7 +89,11 @@ func (r random) of(source Name) (m Model) {
 	for range r.IntN(4) {
 		l := Listener{Hostname: r.host(), Port: 80, Exclusive: r.IntN(4) == 0}
 		for range r.IntN(5) {
-			l.Routes = append(l.Routes, r.route(source))
+			if one := r.route(source); r.IntN(8) == 0 && !one.Fallback {
+				l.Named = append(l.Named, NamedRoutes{[]string{pick(r, "a.example.com", "d.example.com")}, []Route{*one}})
+			} else {
+				l.Routes = append(l.Routes, one)
+			}
 		}
 		m.HTTP = append(m.HTTP, l)
 		if r.IntN(2) == 0 {
@@ -333,8 +334,8 @@ func byHost(routes []string) map[string][]string {
 // mentions reports whether a model has routes of a host.
 func mentions(m Model, host string) bool {
 	for _, l := range m.HTTP {
-		for _, r := range l.Routes {
-			if slices.Contains(l.hostnames(r), host) {
+		for names := range l.all() {
+			if slices.Contains(names, host) {
 				return true
 			}
 		}

@@ -24,9 +24,9 @@ func perPort() Options {
 }
 
 func httpsAt(port uint32, host string) Listener {
-	return Listener{Hostname: host, Port: port, TLS: true, Secrets: []Name{{"ns", "c"}}, Exclusive: true, Routes: []*Route{{
-		Hostnames: []string{orAll(host)}, Path: Match{Prefix, "/"}, Backends: to("https", fmt.Sprint(port)),
-	}}}
+	return Listener{Hostname: host, Port: port, TLS: true, Secrets: []Name{{"ns", "c"}}, Exclusive: true, Named: []NamedRoutes{{[]string{orAll(host)}, []Route{{
+		Path: Match{Prefix, "/"}, Backends: to("https", fmt.Sprint(port)),
+	}}}}}
 }
 
 func passedAt(port uint32, host string) Passthrough {
@@ -34,7 +34,7 @@ func passedAt(port uint32, host string) Passthrough {
 }
 
 func plainAt(port uint32) Listener {
-	return Listener{Port: port, Exclusive: true, Routes: []*Route{{Hostnames: []string{"*"}, Path: Match{Prefix, "/"}, Backends: to("plain", fmt.Sprint(port))}}}
+	return Listener{Port: port, Exclusive: true, Named: []NamedRoutes{{[]string{"*"}, []Route{{Path: Match{Prefix, "/"}, Backends: to("plain", fmt.Sprint(port))}}}}}
 }
 
 // ENV-39: numbers 36 and 38 to 40 of the contract's envoy-config.md, and numbers 30 and 31 of its gateway-api.md.

@@ -215,11 +215,7 @@ func reference(m Model, firstWins bool) *expectation {
 				secrets[name] = append(secrets[name], s.Namespace+"-"+s.Name)
 			}
 		}
-		for _, r := range l.Routes {
-			hosts := r.Hostnames
-			if len(hosts) == 0 {
-				hosts = []string{name}
-			}
+		for hosts, r := range l.all() {
 			for _, h := range hosts {
 				route := referenceRoute{r, false, r.Backends}
 				if !l.TLS {

@@ -12,9 +12,39 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
+// ENV-E15: a redirect that names neither a scheme nor a port has the port of its listener, also where listeners share the route.
+func TestRedirectsToThePortOfTheListener(t *testing.T) {
+	o := options
+	o.FirstWins, o.PortHosts = true, true
+	shared := []NamedRoutes{{[]string{"a.test", "b.test"}, []Route{
+		{Path: Match{Exact, "/scheme"}, Redirect: &Redirect{Scheme: "http"}},
+		{Path: Match{Exact, "/host"}, Redirect: &Redirect{Host: "n.test"}},
+		{Path: Match{Exact, "/port"}, Redirect: &Redirect{Port: 99}},
+	}}}
+	_, c := translate(t, Model{HTTP: []Listener{
+		{Port: 80, RedirectPort: 80, Named: shared}, {Port: 8080, RedirectPort: 8080, Named: shared}, {Port: 8081, Named: shared},
+	}}, o)
+	got := map[string][]uint32{}
+	for _, v := range c.Tables[plainTable].VirtualHosts {
+		for _, r := range v.Routes {
+			got[v.Domains[0]] = append(got[v.Domains[0]], r.GetRedirect().GetPortRedirect())
+		}
+	}
+	want := map[string][]uint32{
+		"a.test": {80, 80, 99}, "b.test": {80, 80, 99}, "a.test:8080": {80, 8080, 99}, "b.test:8080": {80, 8080, 99},
+		"a.test:8081": {80, 0, 99}, "b.test:8081": {80, 0, 99},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if shared[0].Routes[1].Redirect.listenerPort != 0 {
+		t.Error("a route of a model is changed")
+	}
+}
+
 // ENV-43; number 42 of the contract's envoy-config.md, and 39 of its gateway-api.md: who came by HTTPS gets the backend.
 func TestRedirectsByScheme(t *testing.T) {
-	secure := &Route{Redirect: &Redirect{Scheme: "https", Code: 302, ListenerPort: 80}}
+	secure := &Route{Redirect: &Redirect{Scheme: "https", Code: 302}}
 	served := &Route{Backends: to("v1", "80")}
 	const (
 		redirect = `redirect: {schemeRedirect: https, portRedirect: 443, responseCode: FOUND}`

@@ -160,7 +160,7 @@ func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, 
 		if h.json != nil {
 			encoded = append(encoded, h.json)
 		}
-		used.addHTTP(o, h.backends)
+		used.join(h.backends)
 	}
 	text, err = routeTable(name, encoded, ignorePort)
 	return text, problems, err
