@@ -251,6 +251,17 @@ func httpRoute(matches, n int, value string) set {
 	})}}
 }
 
+// redirects has n matches that are redirected to the port of each listener.
+func redirects(n int) set {
+	route := httpRoute(n, 0, "")
+	for _, r := range route["spec"].(set)["rules"].(list) {
+		rule := r.(set)
+		delete(rule, "backendRefs")
+		rule["filters"] = list{set{"type": "RequestRedirect", "requestRedirect": set{"hostname": "a.example.com"}}}
+	}
+	return route
+}
+
 func certificateRefs(n int) list {
 	return of(64, func(i int) any { return set{"name": fmt.Sprintf("%0*d", n, i)} })
 }
@@ -277,6 +288,7 @@ var gatewayGiants = []giant{
 		return set{"spec": set{"parentRef": set{"name": "whole"}, "listeners": tlsListeners(n)}}
 	}),
 	gatewayOf("httproutes", "HTTPRoute", "matches at all listeners", 1, func(int) set { return httpRoute(128, 0, "") }),
+	gatewayOf("httproutes", "HTTPRoute", "redirects at all listeners", 1, func(int) set { return redirects(128) }),
 	gatewayOf("httproutes", "HTTPRoute", "edits of headers of each backend", 4096, func(n int) set { return httpRoute(64, n, "v") }),
 	gatewayOf("httproutes", "HTTPRoute", "values of headers that have to be changed", 4096, func(n int) set { return httpRoute(64, n, "%") }),
 	gatewayOf("httproutes", "HTTPRoute", "expressions", 1, func(int) set {
