@@ -126,14 +126,16 @@ func get(t *testing.T, address, host, path string) (int, string, http.Header) {
 
 func TestRoutes(t *testing.T) {
 	prefix := "/new"
-	address := serve(t, plainly(
-		&envoy.Route{Hostnames: []string{"*.a.com"}, Path: envoy.Match{Kind: envoy.Exact, Value: "/x"}, Backends: to("b"), RequestHeaders: &envoy.HeaderEdit{
-			Add: []envoy.Header{{Name: "X-A", Value: "2"}}, Set: []envoy.Header{{Name: "X-A", Value: "100%"}},
+	address := serve(t, envoy.Model{HTTP: []envoy.Listener{{Port: 80, Named: []envoy.NamedRoutes{
+		{Hostnames: []string{"*.a.com"}, Routes: []envoy.Route{
+			{Path: envoy.Match{Kind: envoy.Exact, Value: "/x"}, Backends: to("b"), RequestHeaders: &envoy.HeaderEdit{
+				Add: []envoy.Header{{Name: "X-A", Value: "2"}}, Set: []envoy.Header{{Name: "X-A", Value: "100%"}},
+			}},
+			{Path: envoy.Match{Kind: envoy.Prefix, Value: "/old"}, Backends: to("b"), Rewrite: &envoy.Rewrite{Host: "in", PrefixPath: &prefix}},
 		}},
-		&envoy.Route{Hostnames: []string{"*.a.com"}, Path: envoy.Match{Kind: envoy.Prefix, Value: "/old"}, Backends: to("b"), Rewrite: &envoy.Rewrite{Host: "in", PrefixPath: &prefix}},
-		&envoy.Route{Hostnames: []string{"one.a.com"}, Redirect: &envoy.Redirect{Scheme: "https", Code: 302, PrefixPath: &prefix}},
-		&envoy.Route{Hostnames: []string{"none"}},
-	), echo)
+		{Hostnames: []string{"one.a.com"}, Routes: []envoy.Route{{Redirect: &envoy.Redirect{Scheme: "https", Code: 302, PrefixPath: &prefix}}}},
+		{Hostnames: []string{"none"}, Routes: []envoy.Route{{}}},
+	}}}}, echo)
 	for _, test := range []struct {
 		host, path string
 		code       int
