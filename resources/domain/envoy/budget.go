@@ -11,8 +11,8 @@ const (
 	mostTranslated = 2 * MaxSize
 
 	// mostPlaces is how many routes are looked at, each once for every host that it has. At least 50 bytes are written for one,
-	// unless it is for the same requests as another: this is twenty times what can be written.
-	mostPlaces = 20 * MaxSize / 50
+	// unless it is for the same requests as another: this is four times what can be written.
+	mostPlaces = 4 * MaxSize / 50
 )
 
 // budget is what is left of mostTranslated. What an object has once is multiplied by hosts, listeners and backends: its size
