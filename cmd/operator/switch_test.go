@@ -173,6 +173,7 @@ type takeover struct {
 	uids   map[string]string // by kind, namespace and name
 	loaded map[string]*unstructured.Unstructured
 	pem    map[string]string // what CERT and KEY stand for
+	ports  int64             // node ports that its Services have
 }
 
 // readWholeChart is a chart with the roles and the options of all duties.
@@ -335,6 +336,7 @@ func (s *takeover) resolve(value any) (known bool) {
 func (s *takeover) create(u *unstructured.Unstructured) {
 	s.t.Helper()
 	s.fill(u)
+	s.renumber(u)
 	resource, objects := s.objects(u)
 	was := u.GetGeneration()
 	made, err := objects.Create(s.t.Context(), u, metav1.CreateOptions{})
@@ -355,6 +357,32 @@ func (s *takeover) create(u *unstructured.Unstructured) {
 	}
 	s.uids[u.GetKind()+" "+nameOf(u)] = string(made.GetUID())
 	s.loaded[resource.Resource+" "+nameOf(u)] = made
+}
+
+// lowestNodePort is the first of 86 that the API server gives only to those who ask for them, as long as it has others.
+const lowestNodePort = 30000
+
+// renumber gives a Service node ports that no Service before it can have: those of a state are from the whole range.
+func (s *takeover) renumber(u *unstructured.Unstructured) {
+	if u.GetKind() != "Service" {
+		return
+	}
+	spec, _, _ := unstructured.NestedMap(u.Object, "spec")
+	ports, _, _ := unstructured.NestedSlice(spec, "ports")
+	next := func(of map[string]any, field string) {
+		if of[field] != nil {
+			of[field] = lowestNodePort + s.ports
+			s.ports++
+		}
+	}
+	next(spec, "healthCheckNodePort")
+	for _, port := range ports {
+		next(port.(map[string]any), "nodePort")
+	}
+	if len(ports) > 0 {
+		spec["ports"] = ports
+	}
+	u.Object["spec"] = spec
 }
 
 // fill gives Secrets their data.
