@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Write is a mutating request that left the operator, or tried to.
@@ -59,6 +61,9 @@ const (
 	keptWrites    = 4096
 	keptDecisions = 8192
 	keptEvents    = 1024
+
+	// maxOutcome is how much of an outcome or a result is kept, in bytes.
+	maxOutcome = 1000
 )
 
 // History remembers writes and decisions. The zero value is not usable; a nil History
@@ -140,6 +145,7 @@ func (b *History) RecordWrite(w Write) {
 	if w.Result == resultOK {
 		w.Cause.wrote()
 	}
+	w.Result = printable.Cut(w.Result, maxOutcome)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seq++
@@ -170,11 +176,11 @@ func (b *History) RecordDecision(c *Cause, key any, err error) {
 	writes, reason := c.result()
 	switch {
 	case err != nil:
-		d.outcome = err.Error()
+		d.outcome = printable.Cut(err.Error(), maxOutcome)
 	case writes > 0:
 		d.outcome = wrote
 	case reason != "":
-		d.outcome = reason
+		d.outcome = printable.Cut(reason, maxOutcome)
 	default:
 		d.outcome = equal
 	}

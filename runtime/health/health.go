@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Level is the state of a part.
@@ -19,6 +21,9 @@ const (
 	Degraded Level = "Degraded"
 	Stopped  Level = "Stopped"
 )
+
+// maxText is how much of a message or an error a report has, in bytes: what others write can be in it.
+const maxText = 1000
 
 // Reporter reports for one part. Its methods may be called at any time, by any
 // goroutine; each replaces the report before.
@@ -108,9 +113,9 @@ func (r reporter) report(level Level, message string, err error) {
 	if s.Level != level {
 		s.Level, s.Since = level, time.Now()
 	}
-	s.by, s.Message, s.Error = r.by, message, ""
+	s.by, s.Message, s.Error = r.by, printable.Cut(message, maxText), ""
 	if err != nil {
-		s.Error = err.Error()
+		s.Error = printable.Cut(err.Error(), maxText)
 	}
 	s.Reports++
 }

@@ -6,9 +6,10 @@ package logging
 import (
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/sirupsen/logrus"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // maxText is how much of a text a line has, in bytes: objects, clouds and remote clusters have longer ones.
@@ -25,13 +26,13 @@ func (bound) Levels() []logrus.Level { return logrus.AllLevels }
 
 // Fire implements logrus.Hook.
 func (bound) Fire(e *logrus.Entry) error {
-	e.Message = cut(e.Message)
+	e.Message = printable.Cut(e.Message, maxText)
 	for key, value := range e.Data {
 		if key == Stack {
 			continue
 		}
 		if text, is := textOf(value); is && len(text) > maxText {
-			e.Data[key] = cut(text)
+			e.Data[key] = printable.Cut(text, maxText)
 		}
 	}
 	return nil
@@ -52,11 +53,4 @@ func textOf(value any) (text string, is bool) {
 		return fmt.Sprint(value), true
 	}
 	return "", false
-}
-
-func cut(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }

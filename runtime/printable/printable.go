@@ -21,6 +21,14 @@ func Line(text string) string { return escape(text, "") }
 // Text returns a text of several lines; all but line breaks and tabs is escaped as by [Line].
 func Text(text string) string { return escape(text, "\n\t") }
 
+// Cut returns at most so many bytes of a text; one that has more ends in an ellipsis. What it returns does not keep the rest in memory.
+func Cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}
+
 // escape escapes what does not print, but for these.
 func escape(text, keep string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return isUnsafe(r) && !strings.ContainsRune(keep, r) }) {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Undecoded names the fields of an object that could not be decoded. A slim type
@@ -146,10 +148,7 @@ func decodeParts(object []byte, obj any) (u Undecoded, err error) {
 type salvager struct{ fields []undecodedField }
 
 func (s *salvager) give(path string, raw []byte, why error) {
-	f := undecodedField{path: path, why: why.Error()}
-	if len(f.why) > maxWhy {
-		f.why = strings.ToValidUTF8(f.why[:maxWhy], "") + "…"
-	}
+	f := undecodedField{path: path, why: printable.Cut(why.Error(), maxWhy)}
 	if len(raw) <= maxRaw {
 		f.raw = append([]byte(nil), raw...)
 	}
