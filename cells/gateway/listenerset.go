@@ -63,7 +63,7 @@ func (g *gateway) allowsSets(namespace string, lookup route.Lookup) bool {
 	if a == nil || a.Namespaces == nil || a.Namespaces.From == nil {
 		return false
 	}
-	return listener.SelectsNamespace(*a.Namespaces.From, a.Namespaces.Selector, g.Namespace.String(), namespace, lookup)
+	return listener.NewNamespaces(*a.Namespaces.From, a.Namespaces.Selector).Allow(g.Namespace.String(), namespace, lookup)
 }
 
 // setPlan is what becomes of a ListenerSet at its Gateway.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/selector"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -107,7 +107,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		c.states.remove(key)
 		return reconcile.Result{Reason: notServed}, nil
 	}
-	selector, err := labels.Parse(s.Annotations.Get(selectorAnnotation))
+	nodesWanted, err := selector.Parse(s.Annotations.Get(selectorAnnotation))
 	if err != nil {
 		c.slices.Drop(key)
 		c.states.set(s, selectorError(err))
@@ -117,7 +117,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !known {
 		return reconcile.Result{Reason: slicesUnknown}, nil
 	}
-	want := addresses(c.nodes.All(), selector, on, familiesOf(s))
+	want := addresses(c.nodes.All(), nodesWanted, on, familiesOf(s))
 	has, only := current(s)
 	var result reconcile.Result
 	if c.undecoded(s) { // one of the nodes may have any address

@@ -9,10 +9,12 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
+	"github.com/skep-operator/skep/resources/domain/selector"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -55,7 +57,7 @@ func Attach(r *route.Route, ref gatewayv1.ParentReference, listeners, all []*Lis
 	inNamespace := slices.DeleteFunc(slices.Clone(selected), func(l *Listener) bool { return !l.allowsNamespace(r, lookup) })
 	if len(inNamespace) == 0 {
 		why := "namespace restrictions"
-		if !slices.ContainsFunc(selected, func(l *Listener) bool { from, _ := l.allowed(); return from != gatewayv1.NamespacesFromSelector }) {
+		if !slices.ContainsFunc(selected, func(l *Listener) bool { return l.allowed.from != gatewayv1.NamespacesFromSelector }) {
 			why = "namespace selector restrictions"
 		}
 		return NotAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to %s", r.Kind, parent, why)
@@ -89,34 +91,36 @@ func selectListeners(ref gatewayv1.ParentReference, all []*Listener) (selected [
 	return selected
 }
 
-// allowed is which namespaces a listener takes routes from.
-func (l *Listener) allowed() (gatewayv1.FromNamespaces, *metav1.LabelSelector) {
-	if l.Of.AllowedRoutes == nil || l.Of.AllowedRoutes.Namespaces == nil || l.Of.AllowedRoutes.Namespaces.From == nil {
-		return gatewayv1.NamespacesFromSame, nil
-	}
-	return *l.Of.AllowedRoutes.Namespaces.From, l.Of.AllowedRoutes.Namespaces.Selector
-}
-
 // allowsNamespace reports whether a listener takes routes of the namespace of one.
 func (l *Listener) allowsNamespace(r *route.Route, lookup route.Lookup) bool {
-	from, selector := l.allowed()
-	return SelectsNamespace(from, selector, l.namespace, r.Namespace.String(), lookup)
+	return l.allowed.Allow(l.namespace, r.Namespace.String(), lookup)
 }
 
-// SelectsNamespace reports whether an object of the namespace own allows those of another one.
-func SelectsNamespace(from gatewayv1.FromNamespaces, selector *metav1.LabelSelector, own, other string, lookup route.Lookup) bool {
-	switch from {
+// Namespaces are those whose objects may attach to one. The zero value is the namespace of that one.
+type Namespaces struct {
+	from     gatewayv1.FromNamespaces
+	selector labels.Selector // nil if there is none, or an invalid one
+}
+
+// NewNamespaces reads which namespaces are allowed. A selector that is invalid, or too large to be read, allows none.
+func NewNamespaces(from gatewayv1.FromNamespaces, of *metav1.LabelSelector) Namespaces {
+	n := Namespaces{from: from}
+	if from == gatewayv1.NamespacesFromSelector {
+		n.selector, _ = selector.Of(of)
+	}
+	return n
+}
+
+// Allow reports whether an object of the namespace own allows those of another one.
+func (n Namespaces) Allow(own, other string, lookup route.Lookup) bool {
+	switch n.from {
 	case gatewayv1.NamespacesFromAll:
 		return true
-	case gatewayv1.NamespacesFromSame:
+	case gatewayv1.NamespacesFromSame, "":
 		return own == other
 	case gatewayv1.NamespacesFromSelector:
-		s, err := metav1.LabelSelectorAsSelector(selector)
-		if err != nil {
-			return false
-		}
 		a := lookup(route.Query{About: route.AboutNamespace, Key: slim.Key{Name: other}})
-		return a.Exists && s.Matches(a.Labels)
+		return n.selector != nil && a.Exists && n.selector.Matches(a.Labels)
 	}
 	return false
 }

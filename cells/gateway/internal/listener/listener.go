@@ -20,6 +20,7 @@ type Listener struct {
 	Of        gatewayv1.Listener
 	Parent    slim.Key                   // the id of the Gateway or the ListenerSet
 	namespace string                     // of that
+	allowed   Namespaces                 // whose routes may attach
 	Hostname  string                     // "" for all
 	Kinds     []gatewayv1.RouteGroupKind // of routes that it serves
 	Secrets   []envoy.Name
@@ -76,6 +77,9 @@ func Plan(p Parent, lookup route.Lookup) []*Listener {
 	all := make([]*Listener, len(p.Listeners))
 	for i, of := range p.Listeners {
 		l := &Listener{Of: of, Parent: p.ID(), namespace: p.Namespace.String(), Kinds: []gatewayv1.RouteGroupKind{}}
+		if a := of.AllowedRoutes; a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
+			l.allowed = NewNamespaces(*a.Namespaces.From, a.Namespaces.Selector)
+		}
 		if of.Hostname != nil && !l.IsPort() {
 			l.Hostname = string(*of.Hostname)
 		}
