@@ -201,6 +201,9 @@ func (c *controller) derive(ctx context.Context, parent *unstructured.Unstructur
 	if err != nil {
 		return err
 	}
+	if tooMany(rules, addresses) {
+		return &invalidError{parent.GetKind(), "spec", fmt.Sprintf("its groups have more than %d addresses in all entries together, and none is written: refer to fewer groups, or to each in fewer entries", maxAddresses)}
+	}
 	want := derive(parent, rules, addresses)
 	at := k8s.Ref{Resource: ref.Resource, Namespace: ref.Namespace, Name: want.GetName()}
 	_, _, err = c.Client.Modify(ctx, at, func(u *unstructured.Unstructured) error {

@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/networkpolicy"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 const (
@@ -84,12 +85,7 @@ func rulesOf(parent *unstructured.Unstructured, on agentChecks) (rules []map[str
 // maxText is the most bytes of what a status says of a policy or a look-up: a finding has the value that it is about.
 const maxText = 1 << 10
 
-func shorten(text string) string {
-	if len(text) <= maxText {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxText], "") + "…"
-}
+func shorten(text string) string { return printable.Cut(text, maxText) }
 
 // invalidError says that agents do not accept a policy.
 type invalidError struct{ kind, field, text string }
@@ -157,6 +153,28 @@ func parseGroup(value any) (parts []group) {
 		parts = append(parts, group{provider, string(query)})
 	}
 	return parts
+}
+
+// maxAddresses is how many addresses the entries of a policy may lead to together: more do not fit in an object of the API server.
+const maxAddresses = 50_000
+
+// tooMany reports whether the derived policy would have more addresses than there may be: many entries may refer to one group.
+func tooMany(rules []map[string]any, addresses map[group][]netip.Addr) bool {
+	n := 0
+	for _, rule := range rules {
+		entriesOf(rule, func(d direction, entry map[string]any) {
+			if n > maxAddresses {
+				return
+			}
+			groups, _ := entry[d.groups].([]any)
+			for _, g := range groups {
+				for _, part := range parseGroup(g) {
+					n += len(addresses[part])
+				}
+			}
+		})
+	}
+	return n > maxAddresses
 }
 
 // derive returns the derived policy. addresses has those of all groups.

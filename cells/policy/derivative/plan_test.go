@@ -312,3 +312,22 @@ func TestStatusEntries(t *testing.T) {
 		}
 	}
 }
+
+// DERIV-27: number 3.1 of the contract's tenants.md is of the same kind: one group in 36,000 entries of a policy is not multiplied with its addresses.
+func TestOneGroupInManyEntries(t *testing.T) {
+	var addresses []string
+	for i := range 256 {
+		addresses = append(addresses, fmt.Sprintf("10.0.%d.1", i))
+	}
+	of := func(entries int) bool {
+		entry := `{"toGroups":[` + aws(addresses...) + `]}`
+		rules, err := rulesOf(parent(t, "default", `"spec":{"endpointSelector":{},"egress":[`+strings.Repeat(entry+",", entries-1)+entry+`]}`), checks)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tooMany(rules, addressesOf(t, groupsOf(rules)))
+	}
+	if most := maxAddresses / 256; of(most) || !of(most+1) || !of(2000) {
+		t.Errorf("%d entries are %t, one more %t", most, of(most), of(most+1))
+	}
+}
