@@ -16,6 +16,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/resources/spire/internal/entryapi"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 const (
@@ -26,6 +27,8 @@ const (
 	// hangs for a while is not asked for one at a time afterwards.
 	pageTries    = 3
 	smallestPage = 100
+	// maxID is how long the id of an entry is at most, in bytes. The server's own have 36.
+	maxID = 255
 	// pauseOfLimit is the pause after the server has refused a call for its rate.
 	pauseOfLimit = 30 * time.Second
 )
@@ -71,13 +74,19 @@ func (s *server[K]) close(failed bool) {
 // list returns the entries of the kind, and how many the server has listed, others among them.
 func (s *server[K]) list(ctx context.Context) (all entries[K], listed int, err error) {
 	all = entries[K]{}
-	for token := ""; ; {
+	for token, pages := "", 1; ; pages++ {
 		page, err := s.page(ctx, token)
 		if err != nil {
 			return nil, 0, err
 		}
 		listed += len(page.Entries)
+		if err := outside.CheckList("ListEntries", pages, listed); err != nil {
+			return nil, 0, err
+		}
 		for _, e := range page.Entries {
+			if len(e.ID) > maxID {
+				return nil, 0, fmt.Errorf("ListEntries: the server answers with an entry whose id %q has %d bytes", printable.Cut(e.ID, maxID), len(e.ID))
+			}
 			if key, ours := s.kind.keyOf(s.domain, e); ours {
 				all[key] = append(all[key], e.ID)
 			}

@@ -47,3 +47,15 @@ func TestPageThatIsTooLarge(t *testing.T) {
 	}
 	r.eventually("there is one entry", func() bool { return r.metric(StatePresent) == 1 })
 }
+
+// SPIRE-22: a list that does not end, as a server has it that answers each page with the token of another one, is given up, and health says so.
+func TestListWithoutEnd(t *testing.T) {
+	s := spiretest.Start(t, "spiffe.cilium")
+	s.ListWithoutEnd()
+	r := newRig(t, s, "/a/1")
+	r.start()
+	r.eventually("the list is given up", func() bool { return strings.Contains(r.degraded(), "ListEntries has not ended after") })
+	if s.Changes() > 0 {
+		t.Error("entries are changed")
+	}
+}

@@ -64,24 +64,25 @@ type Server struct {
 	server    *grpc.Server
 	port      *port
 
-	mu       sync.Mutex
-	entries  map[string]Entry  // by id
-	similar  map[string]string // ids by what makes an entry the same as another
-	lastID   int
-	pages    int // the most entries of a page
-	admin    bool
-	countAll bool           // whatever the filter is
-	calls    map[string]int // by method, answered or not
-	requests map[string][]string
-	serials  []string              // of the clients' certificates
-	failing  map[string]codes.Code // by method
-	refused  map[string]codes.Code // by path of the SPIFFE ID
-	hanging  map[string]bool       // by path of the SPIFFE ID
-	hangs    map[string]int        // by method, the number of the call
-	creating int                   // calls under way
-	most     int                   // of them at once
-	costs    *costs                // nil: creations cost nothing
-	age      time.Duration         // of connections that are ended, 0: none are
+	mu        sync.Mutex
+	entries   map[string]Entry  // by id
+	similar   map[string]string // ids by what makes an entry the same as another
+	lastID    int
+	pages     int // the most entries of a page
+	isEndless bool
+	admin     bool
+	countAll  bool           // whatever the filter is
+	calls     map[string]int // by method, answered or not
+	requests  map[string][]string
+	serials   []string              // of the clients' certificates
+	failing   map[string]codes.Code // by method
+	refused   map[string]codes.Code // by path of the SPIFFE ID
+	hanging   map[string]bool       // by path of the SPIFFE ID
+	hangs     map[string]int        // by method, the number of the call
+	creating  int                   // calls under way
+	most      int                   // of them at once
+	costs     *costs                // nil: creations cost nothing
+	age       time.Duration         // of connections that are ended, 0: none are
 }
 
 // Start starts a server and its agent in a trust domain.
@@ -183,6 +184,9 @@ func (s *Server) SetAdmin(admin bool) { s.lock(func() { s.admin = admin }) }
 
 // SetPageSize sets the most entries of a page.
 func (s *Server) SetPageSize(n int) { s.lock(func() { s.pages = n }) }
+
+// ListWithoutEnd has the server answer each page of a list with entries of others, and the token of another page.
+func (s *Server) ListWithoutEnd() { s.lock(func() { s.isEndless = true }) }
 
 // CountAll has the server count all entries whatever the filter is, as servers before 1.9.6 do.
 func (s *Server) CountAll() { s.lock(func() { s.countAll = true }) }
@@ -372,6 +376,10 @@ func (s *Server) list(_ context.Context, in listRequest) (out listResponse, err 
 	size := s.pages
 	if in.PageSize > 0 {
 		size = min(size, in.PageSize)
+	}
+	if s.isEndless {
+		s.lastID++
+		return listResponse{Entries: slices.Repeat([]Entry{{ID: "other"}}, size), NextPageToken: fmt.Sprint(s.lastID)}, nil
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.entries)) {
 		e := s.entries[id]
