@@ -5,7 +5,6 @@ package ingress
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -74,15 +73,16 @@ type ingester struct {
 	defaultSecret envoy.Name // zero: none
 	find          func(backendPort) found
 
-	hosts []string // in the order of the rules
-	plain map[string]*envoy.Listener
+	hosts   []string // in the order of the rules
+	plain   map[string]*envoy.Listener
+	noticed map[string]bool
 }
 
 // ingest turns an Ingress into listeners and routes. What it asks for and cannot have is left out, and has a notice.
 func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find func(backendPort) found) ingested {
 	in := &ingester{
 		of: of, name: envoy.Name{Namespace: of.Namespace.String(), Name: of.Name}, settings: s, ports: p,
-		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{},
+		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{}, noticed: map[string]bool{},
 	}
 	in.backends = map[backendPort]found{}
 	if of.IsCut() {
@@ -119,9 +119,19 @@ func tooLarge(why error) envoyres.Notice {
 	return envoyres.Notice{Reason: "LeftOut", Message: "it is not served: " + why.Error(), Degrades: true}
 }
 
+// mostNotices is how many notices are kept of an Ingress. The others are counted.
+const mostNotices = 20
+
 // notice adds a notice, once.
 func (in *ingester) notice(reason, format string, args ...any) {
-	if n := (envoyres.Notice{Reason: reason, Message: fmt.Sprintf(format, args...)}); !slices.Contains(in.notices, n) {
+	n := envoyres.Notice{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	switch is := reason + " " + n.Message; {
+	case in.noticed[is]:
+	case len(in.notices) == mostNotices:
+		in.noticed[is] = true
+		in.notices[mostNotices-1].Others++
+	default:
+		in.noticed[is] = true
 		in.notices = append(in.notices, n)
 	}
 }

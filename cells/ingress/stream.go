@@ -4,6 +4,8 @@
 package ingress
 
 import (
+	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -74,10 +76,21 @@ type service struct {
 }
 
 // CutDown implements slim.Cutter.
-func (s *service) CutDown() { s.Spec.Ports = nil }
+func (s *service) CutDown() { s.Spec = serviceSpec{} }
+
+// Trim implements slim.Trimmer: it sorts the ports, since each path asks for one of them, and both can be many.
+func (s *service) Trim() {
+	slices.SortStableFunc(s.Spec.Ports, func(a, b servicePort) int { return cmp.Compare(a.Port, b.Port) })
+	s.Spec.names = make([]slim.String, len(s.Spec.Ports))
+	for i, p := range s.Spec.Ports {
+		s.Spec.names[i] = p.Name
+	}
+	slices.SortFunc(s.Spec.names, func(a, b slim.String) int { return strings.Compare(a.String(), b.String()) })
+}
 
 type serviceSpec struct {
-	Ports []servicePort `json:"ports"`
+	Ports []servicePort `json:"ports"` // by number
+	names []slim.String `json:"-"`     // of the ports, sorted
 }
 
 // servicePort is a port of a Service.
@@ -86,9 +99,15 @@ type servicePort struct {
 	Port int32       `json:"port"`
 }
 
-// is reports whether a backend refers to the port, by its number or its name.
-func (p servicePort) is(port string) bool {
-	return port == strconv.Itoa(int(p.Port)) || port == p.Name.String()
+// has reports whether there is a port of this number or name.
+func (s *serviceSpec) has(port string) bool {
+	if number, err := strconv.ParseInt(port, 10, 32); err == nil && strconv.FormatInt(number, 10) == port {
+		if _, is := slices.BinarySearchFunc(s.Ports, int32(number), func(p servicePort, n int32) int { return cmp.Compare(p.Port, n) }); is {
+			return true
+		}
+	}
+	_, is := slices.BinarySearchFunc(s.names, port, func(name slim.String, port string) int { return strings.Compare(name.String(), port) })
+	return is
 }
 
 type serviceMeta struct {

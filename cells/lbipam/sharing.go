@@ -4,6 +4,7 @@
 package lbipam
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -14,9 +15,9 @@ import (
 type sharing struct {
 	key           string // "" for none
 	namespace     string
-	permitted     []string // other namespaces, or *
-	ports         []servicePort
-	numbersOnly   bool // ports of one number are equal, whatever their protocols
+	permitted     []string      // other namespaces, or *
+	ports         []servicePort // sorted
+	numbersOnly   bool          // ports of one number are equal, whatever their protocols
 	trafficPolicy slim.String
 	selector      slim.Labels
 }
@@ -35,6 +36,7 @@ func (s settings) parseSharing(o *serviceObject) sharing {
 		}
 		of.ports = append(of.ports, p)
 	}
+	slices.SortFunc(of.ports, comparePorts)
 	return of
 }
 
@@ -74,18 +76,25 @@ func (s *sharing) differs(o *sharing) (reason string) {
 	return ""
 }
 
-// collides returns why the ports of two Services cannot be on one address, "" if they can.
+// collides returns why the ports of two Services cannot be on one address, "" if they can. Both are sorted: a Service can have 40,000.
 func (s *sharing) collides(o *sharing) (reason string) {
-	for _, p := range s.ports {
-		for _, other := range o.ports {
-			switch {
-			case p.Port != other.Port:
-			case s.numbersOnly:
-				return "same port"
-			case p.Protocol == other.Protocol:
-				return "same port and protocol"
-			}
+	for a, b := s.ports, o.ports; len(a) > 0 && len(b) > 0; {
+		order := comparePorts(a[0], b[0])
+		switch {
+		case order == 0 && !s.numbersOnly:
+			return "same port and protocol"
+		case a[0].Port == b[0].Port && s.numbersOnly:
+			return "same port"
+		case order < 0:
+			a = a[1:]
+		default:
+			b = b[1:]
 		}
 	}
 	return ""
+}
+
+// comparePorts sorts ports by their number, then by their protocol.
+func comparePorts(a, b servicePort) int {
+	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol.String(), b.Protocol.String()))
 }

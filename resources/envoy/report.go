@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +16,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Notice is something that the user of an object is to know.
@@ -27,6 +27,8 @@ type Notice struct {
 	Degrades bool
 	// IsServed says that the object is served as it asks for, and that it is told what that means.
 	IsServed bool
+	// Others is how many findings there are beside it that have no Notice of their own.
+	Others int
 }
 
 // Reports tell users what is wrong with their objects: each Notice once, as long as it holds, in the log and by an Event.
@@ -66,7 +68,7 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		if n.IsServed {
 			text = "object is served with a warning"
 		}
-		r.log.Warn(text, "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", shown(n.Message))
+		r.log.Warn(text, "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", printable.Cut(n.Message, maxDetail))
 		r.events.Warning(about, n.Reason, n.Message)
 	}
 	if r.all[key] == nil {
@@ -86,26 +88,24 @@ const maxNotices = 5
 
 // bounded are the first notices, and how many more there are.
 func bounded(all []Notice) []Notice {
-	if len(all) <= maxNotices {
+	others := max(0, len(all)-maxNotices)
+	for _, n := range all {
+		others += n.Others
+	}
+	if others == 0 {
 		return all
 	}
-	more := all[maxNotices-1]
-	for _, n := range all[maxNotices:] {
+	last := min(maxNotices, len(all)) - 1
+	more := all[last]
+	for _, n := range all[last:] {
 		more.Degrades = more.Degrades || n.Degrades
 	}
-	more.Message = fmt.Sprintf("%s; and %d more such findings", more.Message, len(all)-maxNotices)
-	return append(slices.Clone(all[:maxNotices-1]), more)
+	more.Message, more.Others = fmt.Sprintf("%s; and %d more such findings", more.Message, others), 0
+	return append(slices.Clone(all[:last]), more)
 }
 
 // maxDetail is the length of the text of a notice in the log, in bytes.
 const maxDetail = 1000
-
-func shown(text string) string {
-	if len(text) <= maxDetail {
-		return text
-	}
-	return strings.ToValidUTF8(text[:maxDetail], "") + "…"
-}
 
 // Forget removes an object.
 func (r *Reports) Forget(key slim.Key) {
