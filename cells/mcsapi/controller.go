@@ -215,7 +215,7 @@ const (
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	derived := derivedKey(key)
 	c.setName(derived, key)
-	if c.exports.Hides(key) || c.imports.Hides(key) || hidesService(c.services, key) || hidesService(c.services, derived) || c.spaces.Hides(slim.Key{Name: key.Namespace}) {
+	if hides(c.exports, key) || hides(c.imports, key) || hides(c.services, key) || hides(c.services, derived) || c.spaces.Hides(slim.Key{Name: key.Namespace}) {
 		return reconcile.Result{Reason: isHidden, RequeueAfter: undecodedRetry}, nil
 	}
 	s, known := c.state(key, derived)

@@ -69,10 +69,13 @@ func (x *exporter) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []sl
 // Desired is the value of the key of a ServiceExport. It is not known while the ServiceExport or its Service cannot be
 // decoded, nor while the scope of the Namespace is not known.
 func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
-	if x.exports.Hides(key) {
+	e, exists := x.exports.Get(key)
+	if exists && e.IsCut() {
+		x.tooLarge.Set(key.String(), "its key stays as it is: "+e.CutError().Error())
+	}
+	if hides(x.exports, key) {
 		return nil, false
 	}
-	e, exists := x.exports.Get(key)
 	if !exists {
 		x.tooLarge.Set(key.String(), "")
 		return nil, true
@@ -88,7 +91,7 @@ func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	if exists && s.IsCut() {
 		x.tooLarge.Set(key.String(), "its key stays as it is: "+s.CutError().Error())
 	}
-	if hidesService(x.services, key) {
+	if hides(x.services, key) {
 		return nil, false
 	}
 	published := exportOf(e, s, x.Cluster.ClusterName, x.Cluster.Release)

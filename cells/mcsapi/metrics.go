@@ -4,9 +4,11 @@
 package mcsapi
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -119,21 +121,28 @@ func (m *mcsMetrics) valuesOf(s *state) map[series]float64 {
 	values := map[series]float64{}
 	if e := s.export; e != nil {
 		values[series{of: m.ExportInfo}] = 1
-		addConditions(values, m.ExportConditions, e.Status.Conditions)
+		addConditions(values, m.ExportConditions, e.Status.Conditions, exportConditionTypes)
 	}
 	if i := s.imported; i != nil {
 		values[series{m.ImportInfo, [2]string{string(i.Spec.Type)}}] = 1
 		values[series{of: m.ImportClusters}] = float64(len(i.Status.Clusters))
-		addConditions(values, m.ImportConditions, i.Status.Conditions)
+		addConditions(values, m.ImportConditions, i.Status.Conditions, importConditionTypes)
 	}
 	return values
 }
 
-func addConditions(to map[series]float64, of *prometheus.GaugeVec, conditions []metav1.Condition) {
-	for _, c := range conditions {
+// addConditions adds those of conditions that are of the duty's types: those who may write a status can put any number of others there.
+func addConditions(to map[series]float64, of *prometheus.GaugeVec, conditions []metav1.Condition, types []string) {
+	for _, t := range types {
+		c := meta.FindStatusCondition(conditions, t)
+		if c == nil || !slices.Contains(conditionStatuses, c.Status) {
+			continue
+		}
 		to[series{of, [2]string{c.Type, string(c.Status)}}] = 1
 	}
 }
+
+var conditionStatuses = []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown}
 
 // reportLeftOut sets how many exports of each cluster are left out, and removes clusters of which none is any more.
 func (m *mcsMetrics) reportLeftOut(source string, was, now map[string]int) {

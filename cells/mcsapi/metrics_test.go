@@ -20,6 +20,9 @@ func TestSeriesAreBounded(t *testing.T) {
 	of := func(i int) *state {
 		s := &state{key: slim.Key{Namespace: "bb", Name: fmt.Sprintf("x%d", i)}, export: &serviceExport{}}
 		s.export.Status.Conditions = []metav1.Condition{{Type: "Valid", Status: metav1.ConditionFalse}}
+		for n := range i % 10 { // of others, who may write any
+			s.export.Status.Conditions = append(s.export.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("x%d", n), Status: metav1.ConditionTrue})
+		}
 		return s
 	}
 	for range 2 {
@@ -32,6 +35,9 @@ func TestSeriesAreBounded(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(m.ExportConditions.WithLabelValues(others, others, "Valid", "False")); n != 2000 {
 		t.Errorf("%v others have the condition", n)
+	}
+	if n := testutil.CollectAndCount(m.ExportConditions); n != maxNamed+1 {
+		t.Errorf("%d series of conditions", n)
 	}
 	for i := range 3000 {
 		s := of(i)

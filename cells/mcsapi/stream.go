@@ -20,6 +20,7 @@ import (
 type serviceExport struct {
 	APIVersion slim.String `json:"apiVersion"`
 	exportMeta `json:"metadata"`
+	slim.Cut   `json:"-"`
 	Spec       struct {
 		ExportedLabels      slim.Labels `json:"exportedLabels"`
 		ExportedAnnotations slim.Labels `json:"exportedAnnotations"`
@@ -27,6 +28,11 @@ type serviceExport struct {
 	Status struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
+}
+
+// CutDown implements slim.Cutter.
+func (e *serviceExport) CutDown() {
+	e.Spec.ExportedLabels, e.Spec.ExportedAnnotations, e.Status.Conditions = slim.Labels{}, slim.Labels{}, nil
 }
 
 // servedVersion is the version in which an object was read, which the installed definition serves.
@@ -44,8 +50,14 @@ type exportMeta struct {
 type serviceImport struct {
 	APIVersion slim.String `json:"apiVersion"`
 	importMeta `json:"metadata"`
+	slim.Cut   `json:"-"`
 	Spec       mcsv1alpha1.ServiceImportSpec   `json:"spec"`
 	Status     mcsv1alpha1.ServiceImportStatus `json:"status"`
+}
+
+// CutDown implements slim.Cutter.
+func (i *serviceImport) CutDown() {
+	i.Labels, i.Spec.Ports, i.Status = slim.Labels{}, nil, mcsv1alpha1.ServiceImportStatus{}
 }
 
 type importMeta struct {
@@ -65,10 +77,10 @@ type service struct {
 // CutDown implements slim.Cutter.
 func (s *service) CutDown() { s.Spec.Ports = nil }
 
-// hidesService reports whether a Service cannot be decoded, or is too large: what follows from it stays.
-func hidesService(all *stream.Store[service], key slim.Key) bool {
-	s, exists := all.Get(key)
-	return exists && s.IsCut() || all.Hides(key)
+// hides reports whether an object cannot be decoded, or is too large: what follows from it stays.
+func hides[T any](all *stream.Store[T], key slim.Key) bool {
+	obj, exists := all.Get(key)
+	return exists && slim.CutOf(obj).IsCut() || all.Hides(key)
 }
 
 type serviceMeta struct {
