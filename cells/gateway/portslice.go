@@ -45,9 +45,22 @@ const (
 // backendSlice is an EndpointSlice of a Service.
 type backendSlice struct {
 	backendSliceMeta `json:"metadata"`
+	slim.Cut         `json:"-"`
 	AddressType      slim.String                `json:"addressType"`
 	Endpoints        []discoveryv1.Endpoint     `json:"endpoints"`
 	Ports            []discoveryv1.EndpointPort `json:"ports"`
+}
+
+// CutDown implements slim.Cutter.
+func (s *backendSlice) CutDown() { s.Endpoints, s.Ports = nil, nil }
+
+// Trim implements slim.Trimmer: agents use the first address of an endpoint alone.
+func (s *backendSlice) Trim() {
+	for i, e := range s.Endpoints {
+		if len(e.Addresses) > 1 {
+			s.Endpoints[i].Addresses = slices.Clone(e.Addresses[:1])
+		}
+	}
 }
 
 type backendSliceMeta struct {
@@ -102,14 +115,21 @@ type portPlan struct {
 	// portName is the name of a port of a Service; ok is false if it has none of that number and protocol.
 	portName func(slim.Key, listener.ProtocolPort) (name string, ok bool)
 	slicesOf func(slim.Key) []*backendSlice
+	// isHidden reports whether it is not known which endpoints a Service has: what leads to them stays.
+	isHidden func(slim.Key) bool
 	has      []*portSlice
 	kept     []listener.ProtocolPort // of listeners that are not served here: what leads to them stays (GW-49)
 }
 
-// isKept reports whether an EndpointSlice leads to a port that is not served here.
+// isKept reports whether an EndpointSlice leads to a port that is not served here, or to endpoints that are not known.
 func (p portPlan) isKept(s *portSlice) bool {
+	namespace, name, _ := strings.Cut(s.Annotations.Get(backendAnnotation), "/")
+	return p.isHidden(slim.Key{Namespace: namespace, Name: name}) || p.isUnserved(s)
+}
+
+func (p portPlan) isUnserved(s *portSlice) bool {
 	return slices.ContainsFunc(p.kept, func(at listener.ProtocolPort) bool {
-		return slices.ContainsFunc(s.Ports, func(port discoveryv1.EndpointPort) bool { return name(port.Name) == servicePort(at).Name })
+		return slices.ContainsFunc(s.Ports, func(port discoveryv1.EndpointPort) bool { return nameOf(port.Name) == servicePort(at).Name })
 	})
 }
 
@@ -122,27 +142,40 @@ type sliceKey struct {
 }
 
 // name is that of the EndpointSlice, as the original has it. Where endpoints have several numbers for a port, the others have theirs in it.
-func (k sliceKey) name(service string, first bool) string {
+// hash is how many bytes of the hash of the port it has.
+func (k sliceKey) name(service string, first bool, hash int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s|%d|%s", k.service.Namespace, k.service.Name, k.port.Port, k.port.Protocol))
-	name := fmt.Sprintf("%s-%x-%s", service, sum[:4], strings.ToLower(string(k.family)))
+	name := fmt.Sprintf("%s-%x-%s", service, sum[:hash], strings.ToLower(string(k.family)))
 	if !first {
 		name += "-" + strconv.Itoa(int(k.number))
 	}
 	return envoy.Shorten(name)
 }
 
+// How many bytes of a hash are in names: as many as the original has, and so many that no two ports have one name, whatever tenants try.
+const (
+	shortHash = 4
+	longHash  = 20
+)
+
 // families are those of EndpointSlices that lead to ports.
 var families = []discoveryv1.AddressType{discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
 
-// desired are the EndpointSlices that are to be, by name.
+// desired are the EndpointSlices that are to be, by name. Of two ports whose names would be one, the second has a longer one.
 func (p portPlan) desired() map[string]*discoveryv1.EndpointSlice {
-	wanted := map[string]*discoveryv1.EndpointSlice{}
+	wanted, of, service := map[string]*discoveryv1.EndpointSlice{}, map[string]sliceKey{}, serviceKey(p.gateway.Key()).Name
 	for _, to := range p.backends {
+		if p.isHidden(to.Service) {
+			continue
+		}
 		for _, family := range families {
 			for i, key := range p.numbers(to, family) {
-				name := key.name(serviceKey(p.gateway.Key()).Name, i == 0)
+				name := key.name(service, i == 0, shortHash)
+				if other, taken := of[name]; taken && other != key {
+					name = key.name(service, i == 0, longHash)
+				}
 				if wanted[name] == nil {
-					wanted[name] = p.newSlice(name, to, key)
+					wanted[name], of[name] = p.newSlice(name, to, key), key
 				}
 				addPort(wanted[name], to.at, key.number)
 			}
@@ -150,6 +183,9 @@ func (p portPlan) desired() map[string]*discoveryv1.EndpointSlice {
 	}
 	return wanted
 }
+
+// maxNumbers is how many numbers of a port at the endpoints of a backend have an EndpointSlice: the lowest. Pods of a rollout have two.
+const maxNumbers = 16
 
 // numbers are the EndpointSlices for a backend in a family: one for each number that the port has at endpoints, or the one that is there,
 // without endpoints.
@@ -166,10 +202,10 @@ func (p portPlan) numbers(to portTo, family discoveryv1.AddressType) (keys []sli
 	}
 	slices.SortFunc(keys, func(a, b sliceKey) int { return cmp.Compare(a.number, b.number) })
 	if keys = slices.Compact(keys); len(keys) > 0 {
-		return keys
+		return keys[:min(len(keys), maxNumbers)]
 	}
 	key.number = 0
-	name := key.name(serviceKey(p.gateway.Key()).Name, true)
+	name := key.name(serviceKey(p.gateway.Key()).Name, true, shortHash)
 	if slices.ContainsFunc(p.has, func(s *portSlice) bool { return s.Name == name }) { // it stays, without endpoints
 		return []sliceKey{key}
 	}
@@ -182,14 +218,14 @@ func (s *backendSlice) number(portName string, key sliceKey) (number int32, ok b
 		return 0, false
 	}
 	for _, port := range s.Ports {
-		if port.Port != nil && name(port.Name) == portName && protocolOf(port.Protocol) == key.port.Protocol {
+		if port.Port != nil && nameOf(port.Name) == portName && protocolOf(port.Protocol) == key.port.Protocol {
 			return *port.Port, true
 		}
 	}
 	return 0, false
 }
 
-func name(of *string) string {
+func nameOf(of *string) string {
 	if of == nil {
 		return ""
 	}
@@ -247,7 +283,7 @@ func (p portPlan) endpoints(key sliceKey) (all []discoveryv1.Endpoint) {
 // addPort has a port of the Service of the Gateway lead to a number at the endpoints.
 func addPort(to *discoveryv1.EndpointSlice, at listener.ProtocolPort, number int32) {
 	portName := servicePort(at).Name
-	if slices.ContainsFunc(to.Ports, func(p discoveryv1.EndpointPort) bool { return name(p.Name) == portName }) {
+	if slices.ContainsFunc(to.Ports, func(p discoveryv1.EndpointPort) bool { return nameOf(p.Name) == portName }) {
 		return
 	}
 	port := discoveryv1.EndpointPort{Name: &portName, Protocol: &at.Protocol, Port: &number}
@@ -288,15 +324,14 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 			return nil
 		}
 	}
-	if has == nil || slices.ContainsFunc(plan.backends, func(to portTo) bool { return hidesIn(of, to.Service.Namespace) }) {
+	if has == nil {
 		return nil
 	}
-	p := portPlan{gateway: g, backends: plan.backends, kept: unserved(plan.listeners), portName: c.portName, slicesOf: func(key slim.Key) (all []*backendSlice) {
-		for s := range stream.ByIndex(of, slicesByService, key) {
-			all = append(all, s)
-		}
-		return all
-	}}
+	p := portPlan{
+		gateway: g, backends: plan.backends, kept: unserved(plan.listeners), portName: c.portName,
+		slicesOf: func(key slim.Key) []*backendSlice { return slices.Collect(stream.ByIndex(of, slicesByService, key)) },
+		isHidden: func(key slim.Key) bool { return of != nil && hidesEndpoints(of, key) },
+	}
 	for s := range stream.ByIndex(has, slicesByGateway, g.Key()) {
 		if s.Controller.Reference().UID == g.UID {
 			p.has = append(p.has, s)
@@ -308,9 +343,15 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 	return placed.Remove(ctx, c.Client, serviceKey(g.Key()), g.UID.API())
 }
 
-// hidesIn reports whether there is an EndpointSlice of a namespace that could not be decoded.
-func hidesIn(s *stream.Store[backendSlice], namespace string) bool {
-	return slices.ContainsFunc(s.Unreadable(), func(key slim.Key) bool { return key.Namespace == namespace })
+// hidesEndpoints reports whether an EndpointSlice of a Service is too large, or there is one in its namespace that could not be decoded: that may be
+// one of the Service.
+func hidesEndpoints(all *stream.Store[backendSlice], of slim.Key) bool {
+	for s := range stream.ByIndex(all, slicesByService, of) {
+		if s.IsCut() {
+			return true
+		}
+	}
+	return slices.ContainsFunc(all.Unreadable(), func(key slim.Key) bool { return key.Namespace == of.Namespace })
 }
 
 // portName is the name of a port of a Service.
