@@ -155,10 +155,11 @@ func (c *controller) Open(ctx context.Context) (err error) {
 
 // awaitCopies waits until the names of the copies of secrets are known.
 func (c *controller) awaitCopies(ctx context.Context) (err error) {
-	if c.Copies == nil || !secretref.OfGateways(c.References, c.Envoy, c.Cluster) {
+	to := c.Envoy.GatewayAPISecretsNamespace
+	if c.Copies == nil || !secretref.CopiesTo(to, c.References, c.Envoy, c.Cluster) {
 		return nil
 	}
-	if c.copies, err = c.Copies.AwaitIn(ctx, c.Envoy.GatewayAPISecretsNamespace); err != nil && ctx.Err() == nil {
+	if c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfGateways(c.References, c.Envoy, c.Cluster)); err != nil && ctx.Err() == nil {
 		c.Log.Warn("a host may be served with the secret of another namespace", "error", err)
 	}
 	return ctx.Err()

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -93,10 +92,11 @@ func (c *controller) Open(ctx context.Context) (err error) {
 
 // awaitCopies waits until the names of the copies of secrets are known.
 func (c *controller) awaitCopies(ctx context.Context) (err error) {
-	if c.Copies == nil || !secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster) {
+	to := c.Envoy.IngressSecretsNamespace
+	if c.Copies == nil || !secretref.CopiesTo(to, c.Secrets, c.Envoy, c.Cluster) {
 		return nil
 	}
-	if c.copies, err = c.Copies.AwaitIn(ctx, c.Envoy.IngressSecretsNamespace); err != nil && ctx.Err() == nil {
+	if c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster)); err != nil && ctx.Err() == nil {
 		c.Log.Warn("a host may be served with the secret of another namespace", "error", err)
 	}
 	return ctx.Err()
@@ -131,7 +131,7 @@ func (c *controller) find(of backendPort) found {
 	key := slim.Key{Namespace: of.Namespace, Name: of.Name.Name}
 	s, known := c.services.Get(key)
 	switch {
-	case known && !s.IsCut() && !slices.ContainsFunc(s.Spec.Ports, func(p servicePort) bool { return p.is(of.port) }):
+	case known && !s.IsCut() && !s.Spec.has(of.port):
 		return withoutPort
 	case known, c.services.Hides(key):
 		return withPort

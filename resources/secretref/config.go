@@ -49,9 +49,13 @@ func OfGateways(c Config, e envoy.Config, shared cluster.Config) bool {
 // KeptOfGateways reports whether the copies that Gateways had are among those of others, while none are made for Gateways: agents serve what they
 // were given until it is deleted.
 func KeptOfGateways(c Config, e envoy.Config, shared cluster.Config) bool {
-	namespace := e.GatewayAPISecretsNamespace
-	return !OfGateways(c, e, shared) && namespace != "" &&
-		(OfIngresses(c, e, shared) && namespace == e.IngressSecretsNamespace || OfPolicies(c) && namespace == c.PolicySecretsNamespace)
+	return !OfGateways(c, e, shared) && CopiesTo(e.GatewayAPISecretsNamespace, c, e, shared)
+}
+
+// CopiesTo reports whether any secrets are copied to a namespace.
+func CopiesTo(namespace string, c Config, e envoy.Config, shared cluster.Config) bool {
+	return namespace != "" && (OfIngresses(c, e, shared) && namespace == e.IngressSecretsNamespace ||
+		OfGateways(c, e, shared) && namespace == e.GatewayAPISecretsNamespace || OfPolicies(c) && namespace == c.PolicySecretsNamespace)
 }
 
 // OfPolicies reports whether the secrets of network policies are copied.

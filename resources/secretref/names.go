@@ -63,11 +63,15 @@ func (n *Names) MarkKnown() { n.once.Do(func() { close(n.known) }) }
 // patience is how long a duty waits for the copies that exist: without them it would give names anew.
 const patience = time.Minute
 
-// AwaitIn returns the names in a namespace, as translations ask for them, once the copies that exist are known. Where they cannot be
-// read, the error says so: then translations do with the plain names, which two objects may have.
-func (n *Names) AwaitIn(ctx context.Context, namespace string) (envoy.CopyNames, error) {
+// AwaitIn returns the names in a namespace, as translations ask for them, once the copies that exist are known. made says whether the objects
+// of the translation are copied there: without, they have the copies that exist alone. Where those cannot be read, the error says so: then
+// translations do with the plain names, which two objects may have.
+func (n *Names) AwaitIn(ctx context.Context, namespace string, made bool) (envoy.CopyNames, error) {
 	select {
 	case <-n.known:
+		if !made {
+			return existing{n, namespace}, nil
+		}
 		return namesIn{n, namespace}, nil
 	case <-time.After(patience):
 		return nil, fmt.Errorf("the copies of secrets in namespace %s are not known after %s: let the operator list and watch secrets", namespace, patience)
@@ -222,6 +226,36 @@ func (n namesIn) SecretCopy(s envoy.Name) string {
 // ConfigMapCopy implements envoy.CopyNames.
 func (n namesIn) ConfigMapCopy(s envoy.Name) string {
 	return n.names.Of(n.namespace, Object{ConfigMap, slim.Key(s)})
+}
+
+// existing are the names in a namespace where other objects are copied to.
+type existing namesIn
+
+// SecretCopy implements envoy.CopyNames.
+func (e existing) SecretCopy(s envoy.Name) string {
+	return e.names.existing(e.namespace, Object{Secret, slim.Key(s)})
+}
+
+// ConfigMapCopy implements envoy.CopyNames.
+func (e existing) ConfigMapCopy(s envoy.Name) string {
+	return e.names.existing(e.namespace, Object{ConfigMap, slim.Key(s)})
+}
+
+// noCopy ends names that no Secret can have.
+const noCopy = "-"
+
+// existing is the name of the copy that an object has, or the plain one if a Secret of another writer has that: it was made for the object. Any other
+// name could be that of another object's copy, now or later.
+func (n *Names) existing(namespace string, o Object) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if name, has := n.names[copyOf{namespace, o}]; has {
+		return name
+	}
+	if has := n.owners[copyName{namespace, o.CopyName()}]; has != nil && has.of == (Object{}) {
+		return o.CopyName()
+	}
+	return o.CopyName() + noCopy
 }
 
 // maxName is the length of the longest name of a Secret.

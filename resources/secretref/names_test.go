@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
+	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -131,5 +132,32 @@ func TestNamesAreOfOneObject(t *testing.T) {
 				seen[name] = o
 			}
 		}
+	}
+}
+
+// SEC-14: objects that are not copied are served with no Secret but the copy that they had, or one that was made for them by hand, although others are
+// copied to the same namespace: number 2.1 of the contract's tenants.md.
+func TestNamesOfObjectsThatAreNotCopied(t *testing.T) {
+	n := NewNames()
+	had, byHand, victim, attacker := object("a", "had"), object("a", "hand"), object("team-prod", "tls"), object("team", "prod-tls")
+	n.Exists("c", "a-had-0123456789ab", had)
+	n.Exists("c", byHand.CopyName(), Object{})
+	n.MarkKnown()
+	names, err := n.AwaitIn(t.Context(), "c", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // before the victim has its copy, and after
+		for of, want := range map[Object]string{had: "a-had-0123456789ab", byHand: "a-hand", attacker: "team-prod-tls-"} {
+			if got := names.SecretCopy(envoy.Name(of.Key)); got != want {
+				t.Errorf("%s: %q, want %q", of, got, want)
+			}
+		}
+		if got := n.Of("c", victim); got != "team-prod-tls" {
+			t.Errorf("the copy of %s is %s", victim, got)
+		}
+	}
+	if n.Has("c", attacker) {
+		t.Error("an object that is not copied has a name")
 	}
 }
