@@ -71,10 +71,11 @@ type timing struct {
 var defaultTiming = timing{scan: 2 * time.Second, monitor: time.Second, sessionPause: time.Second, refusedPause: 10 * time.Second, record: 10 * time.Second, relist: time.Minute}
 
 func newMesh(p params) *Mesh {
+	bytes := mostBytes(debug.SetMemoryLimit(-1))
 	m := &Mesh{
 		params: p, began: time.Now(), timing: defaultTiming, panicked: make(chan *lifecycle.PanicError, 1),
-		Services:       newObjects(decodeService(p.Cluster.MaxConnectedClusters), p.Config.ClusterMeshMaxKeys),
-		ServiceExports: newObjects(decodeServiceExport, p.Config.ClusterMeshMaxKeys),
+		Services:       newObjects(decodeService(p.Cluster.MaxConnectedClusters), p.Config.ClusterMeshMaxKeys, bytes),
+		ServiceExports: newObjects(decodeServiceExport, p.Config.ClusterMeshMaxKeys, bytes),
 		ids:            newIDs(), recorded: make(chan struct{}), remotes: map[string]*remote{},
 	}
 	p.Deps.Plan.Observe(m.load)

@@ -4,6 +4,8 @@
 package clustermesh
 
 import (
+	"fmt"
+	"math"
 	"sync"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -32,6 +34,8 @@ type Change struct {
 type Objects[T any] struct {
 	decode func(cluster string, key slim.Key, value []byte) (*T, error)
 	most   int // of a cluster, 0 for any number
+	// mostBytes is how many bytes the values of a cluster may have together, 0 for any number.
+	mostBytes int
 
 	mu        sync.RWMutex
 	clusters  map[string]*published[T]
@@ -42,6 +46,7 @@ type Objects[T any] struct {
 type published[T any] struct {
 	complete bool // all have been read
 	objects  map[slim.Key]object[T]
+	bytes    int // of the values of the objects
 	// left is how many values were left out, as there were too many objects: those of as many objects at most. Until a listing is complete
 	// those of before it count, too: what is left out must not be absent for a moment.
 	left    int
@@ -52,12 +57,24 @@ type published[T any] struct {
 // object has the last value that could be decoded.
 type object[T any] struct {
 	value  *T
+	size   int   // of the value in etcd, in bytes
 	err    error // of the latest value
 	unseen bool  // since the listing began
 }
 
-func newObjects[T any](decode func(cluster string, key slim.Key, value []byte) (*T, error), most int) *Objects[T] {
-	return &Objects[T]{decode: decode, most: most, clusters: map[string]*published[T]{}, observers: map[*func(Change)]struct{}{}}
+// partOfMemory is what the values of one kind of a cluster may have of the memory of the process. What duties make of them is larger.
+const partOfMemory = 8
+
+// mostBytes is how many bytes the values of one kind of a cluster may have in a process with a limit to its memory, 0 for any number.
+func mostBytes(limit int64) int {
+	if limit <= 0 || limit == math.MaxInt64 {
+		return 0
+	}
+	return int(limit / partOfMemory)
+}
+
+func newObjects[T any](decode func(cluster string, key slim.Key, value []byte) (*T, error), most, mostBytes int) *Objects[T] {
+	return &Objects[T]{decode: decode, most: most, mostBytes: mostBytes, clusters: map[string]*published[T]{}, observers: map[*func(Change)]struct{}{}}
 }
 
 // Get returns the object of a cluster.
@@ -168,7 +185,7 @@ func (o *Objects[T]) complete(cluster string) {
 		changed := !p.complete
 		for key, one := range p.objects {
 			if one.unseen {
-				delete(p.objects, key)
+				p.drop(key)
 				changed = true
 			}
 		}
@@ -183,24 +200,35 @@ func (o *Objects[T]) complete(cluster string) {
 
 // set sets an object. One that cannot be decoded keeps its last value, and one that is too many is left out.
 func (o *Objects[T]) set(cluster string, key slim.Key, value []byte) error {
-	if o.leaveOut(cluster, key) {
+	if o.leaveOut(cluster, key, len(value)) {
 		return nil
 	}
 	decoded, err := o.decode(cluster, key, value)
 	o.change(Change{cluster, key}, func(p *published[T]) bool {
-		if err != nil {
-			decoded = p.objects[key].value
+		is, was := object[T]{value: decoded, size: len(value), err: err}, p.objects[key]
+		if grows := is.size - was.size; err == nil && grows > 0 && o.mostBytes > 0 && p.bytes+grows > o.mostBytes {
+			is.err = fmt.Errorf("it has %d bytes, and with them the values of the cluster would have more than %d together", is.size, o.mostBytes)
 		}
-		p.objects[key] = object[T]{value: decoded, err: err}
+		if is.err != nil {
+			is.value, is.size = was.value, was.size
+		}
+		p.drop(key)
+		p.objects[key], p.bytes, err = is, p.bytes+is.size, is.err
 		return p.complete
 	})
 	return err
 }
 
-// leaveOut reports whether an object is left out, as the cluster has too many.
-func (o *Objects[T]) leaveOut(cluster string, key slim.Key) (left bool) {
+// drop removes an object.
+func (p *published[T]) drop(key slim.Key) {
+	p.bytes -= p.objects[key].size
+	delete(p.objects, key)
+}
+
+// leaveOut reports whether an object of some bytes is left out, as the cluster has too many.
+func (o *Objects[T]) leaveOut(cluster string, key slim.Key, size int) (left bool) {
 	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
-		if _, has := p.objects[key]; !has && o.most > 0 && len(p.objects) >= o.most {
+		if _, has := p.objects[key]; !has && (o.most > 0 && len(p.objects) >= o.most || o.mostBytes > 0 && p.bytes+size > o.mostBytes) {
 			p.left++
 			p.listed++
 			left = true
@@ -225,7 +253,7 @@ func (o *Objects[T]) fitsMore(cluster string) bool {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	p := o.clusters[cluster]
-	return p != nil && p.complete && p.left > 0 && len(p.objects) < o.most
+	return p != nil && p.complete && p.left > 0 && (o.most == 0 || len(p.objects) < o.most) && (o.mostBytes == 0 || p.bytes < o.mostBytes/4*3)
 }
 
 // removeLeft notes that an object that was left out is gone, and reports whether there was one.
@@ -246,7 +274,7 @@ func (o *Objects[T]) remove(cluster string, key slim.Key) {
 		return
 	}
 	o.change(Change{cluster, key}, func(p *published[T]) bool {
-		delete(p.objects, key)
+		p.drop(key)
 		return p.complete
 	})
 }
@@ -255,7 +283,7 @@ func (o *Objects[T]) remove(cluster string, key slim.Key) {
 func (o *Objects[T]) setNone(cluster string) {
 	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
 		changed := !p.complete || len(p.objects) > 0
-		p.complete, p.objects, p.left = true, map[slim.Key]object[T]{}, 0
+		p.complete, p.objects, p.bytes, p.left = true, map[slim.Key]object[T]{}, 0, 0
 		return changed
 	})
 }

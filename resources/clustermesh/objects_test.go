@@ -11,17 +11,26 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// MESH-19: over any history of listings and changes no more objects are kept than the bound, and what is there is never absent.
+// MESH-19: over any history of listings and changes no more objects are kept than the bound, nor more bytes, and what is there is never absent.
 func TestObjectsAreBounded(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 19))
 		most := 1 + r.IntN(4)
-		o := newObjects(func(string, slim.Key, []byte) (*int, error) { return new(int), nil }, most)
+		mostBytes := r.IntN(2) * 10 * most
+		o := newObjects(func(string, slim.Key, []byte) (*int, error) { return new(int), nil }, most, mostBytes)
+		value := func() []byte { return make([]byte, r.IntN(20)) }
 		published := map[slim.Key]bool{}
 		check := func(at string) {
 			t.Helper()
 			if n, _ := o.count("a"); n > most {
 				t.Fatalf("seed %d, %s: %d are kept, of %d", seed, at, n, most)
+			}
+			bytes := 0
+			for _, one := range o.clusters["a"].objects {
+				bytes += one.size
+			}
+			if bytes != o.clusters["a"].bytes || mostBytes > 0 && bytes > mostBytes {
+				t.Fatalf("seed %d, %s: %d bytes are kept, of %d, and %d are counted", seed, at, bytes, mostBytes, o.clusters["a"].bytes)
 			}
 			for key := range published {
 				if _, state := o.Get("a", key); state == Absent {
@@ -33,7 +42,7 @@ func TestObjectsAreBounded(t *testing.T) {
 			o.begin("a")
 			check("a listing begins")
 			for key := range published {
-				_ = o.set("a", key, nil)
+				_ = o.set("a", key, value())
 				check("a listing")
 			}
 			o.complete("a")
@@ -43,7 +52,7 @@ func TestObjectsAreBounded(t *testing.T) {
 				switch {
 				case r.IntN(2) > 0:
 					published[key] = true
-					_ = o.set("a", key, nil)
+					_ = o.set("a", key, value())
 				case published[key]: // etcd reports no other deletions
 					delete(published, key)
 					o.remove("a", key)

@@ -304,7 +304,7 @@ func (r *remote) reportLeftOut() {
 		r.mesh.Log.Warn("remote cluster has more keys than are kept, and what follows from the others stays as it is", "cluster", r.name, "most", most, "leftOut", n)
 		fallthrough
 	case n > 0:
-		part.Degraded("keys of a remote cluster are left out", fmt.Errorf("%d values: of services, and of exports, %d are kept (--clustermesh-max-keys), and what follows from others stays as it is", n, most))
+		part.Degraded("keys of a remote cluster are left out", fmt.Errorf("%d values: of services, and of exports, %d are kept (--clustermesh-max-keys), or as many as an eighth of the memory holds (GOMEMLIMIT), and what follows from others stays as it is", n, most))
 	case r.isOver:
 		part.Remove()
 	}

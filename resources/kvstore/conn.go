@@ -73,6 +73,7 @@ type timing struct {
 	maxHeartbeatAge   time.Duration // the oldest heartbeat that proves a quorum
 	maxReconnectDelay time.Duration // between attempts to connect
 	maxRelistDelay    time.Duration // between attempts to list or watch
+	maxMessage        int           // bytes of an answer of etcd
 }
 
 var defaultTiming = timing{
@@ -81,6 +82,7 @@ var defaultTiming = timing{
 	maxHeartbeatAge:   2 * time.Minute,
 	maxReconnectDelay: 3 * time.Second,
 	maxRelistDelay:    maxRetryDelay,
+	maxMessage:        maxMessage,
 }
 
 // checkTimeoutVariable is the environment variable that overrides the timeout of
@@ -223,6 +225,10 @@ func (c *conn) open(ctx context.Context) error {
 // should recover as soon as etcd does.
 var reconnectBackoff = backoff.Config{BaseDelay: 250 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 1500 * time.Millisecond}
 
+// maxMessage is how large an answer of etcd may be, in bytes: a page of keys that others write would fill the memory. It is
+// above what the largest values with which etcd is run need, one at a time.
+const maxMessage = 16 << 20
+
 // newClient creates etcd's client. With a user it authenticates at once, bounded by
 // the check timeout and ctx.
 func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client, error) {
@@ -235,6 +241,7 @@ func (c *conn) newClient(ctx context.Context, file fileConfig) (*clientv3.Client
 	config := file.Config
 	config.Context, config.Logger = life, zapLogger(c.log)
 	config.DialTimeout = c.timing.checkTimeout
+	config.MaxCallRecvMsgSize = c.timing.maxMessage
 	config.DialKeepAliveTime, config.DialKeepAliveTimeout = c.options.keepAlive, c.options.keepAliveTimeout
 	config.DialOptions = []grpc.DialOption{
 		grpc.WithContextDialer(c.dialer.dial),

@@ -6,11 +6,14 @@ package kvstore
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (Listing, error) {
@@ -50,10 +53,9 @@ func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string
 	if o.keysOnly {
 		options = append(options, clientv3.WithKeysOnly())
 	}
-	first := append(options, clientv3.WithLimit(int64(c.options.pageSize)))
-	resp, err := c.page(ctx, etcd, prefix, prefix, append(first, clientv3.WithSerializable()))
+	resp, err := c.page(ctx, etcd, prefix, prefix, c.options.pageSize, append(options, clientv3.WithSerializable()))
 	if err == nil && resp.Header.Revision < atLeast {
-		resp, err = c.page(ctx, etcd, prefix, prefix, first)
+		resp, err = c.page(ctx, etcd, prefix, prefix, c.options.pageSize, options)
 	}
 	if err != nil {
 		return 0, err
@@ -70,18 +72,37 @@ func (c *client) pages(ctx context.Context, etcd *clientv3.Client, prefix string
 			return revision, nil
 		}
 		next := string(resp.Kvs[len(resp.Kvs)-1].Key) + "\x00"
-		limit := clientv3.WithLimit(int64(c.options.nextPage(len(resp.Kvs), (*pb.RangeResponse)(resp).Size())))
-		if resp, err = c.page(ctx, etcd, prefix, next, append(options, limit, clientv3.WithRev(revision), clientv3.WithSerializable())); err != nil {
+		limit := c.options.nextPage(len(resp.Kvs), (*pb.RangeResponse)(resp).Size())
+		if resp, err = c.page(ctx, etcd, prefix, next, limit, append(options, clientv3.WithRev(revision), clientv3.WithSerializable())); err != nil {
 			return 0, err
 		}
 	}
 }
 
-func (c *client) page(ctx context.Context, etcd *clientv3.Client, prefix, from string, options []clientv3.OpOption) (*clientv3.GetResponse, error) {
+// page reads at most limit keys, 0 for all there are. A page that is too large for a message is asked for with half as many keys.
+func (c *client) page(ctx context.Context, etcd *clientv3.Client, prefix, from string, limit int, options []clientv3.OpOption) (*clientv3.GetResponse, error) {
+	for {
+		resp, err := c.readPage(ctx, etcd, prefix, from, append(options, clientv3.WithLimit(int64(limit))))
+		if !isTooLarge(err) || limit == 1 {
+			return resp, c.wrapError("list", prefix, err)
+		}
+		if limit == 0 {
+			limit = maxPage
+		}
+		limit /= 2
+	}
+}
+
+func (c *client) readPage(ctx context.Context, etcd *clientv3.Client, prefix, from string, options []clientv3.OpOption) (*clientv3.GetResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.operation)
 	defer cancel()
 	began := time.Now()
 	resp, err := etcd.Get(ctx, from, options...)
 	c.metrics.observeRequest(prefix, "read", "list", began, err)
-	return resp, c.wrapError("list", prefix, err)
+	return resp, err
+}
+
+// isTooLarge reports whether an answer is larger than a message may be. etcd itself has other limits with the same code.
+func isTooLarge(err error) bool {
+	return status.Code(err) == codes.ResourceExhausted && strings.Contains(status.Convert(err).Message(), "larger than max")
 }

@@ -25,12 +25,15 @@ type options struct {
 	growPages        bool // pages may be larger where keys are small
 }
 
-// A page may grow to so many bytes, by the size of the keys of the page before, and to so many keys.
-const pageBytes, maxPage = 512 << 10, 4096
+// A page may grow to so many bytes, by the size of the keys of the page before, and to so many keys. From largePage on it shrinks.
+const pageBytes, maxPage, largePage = 512 << 10, 4096, 4 << 20
 
 // nextPage is how many keys the page after one of some keys and bytes has.
 func (o options) nextPage(keys, bytes int) int {
-	if !o.growPages || keys == 0 || bytes == 0 {
+	switch {
+	case keys > 0 && bytes > largePage:
+		return max(1, keys*largePage/bytes)
+	case !o.growPages || keys == 0 || bytes == 0:
 		return o.pageSize
 	}
 	return max(o.pageSize, min(maxPage, keys*pageBytes/bytes))

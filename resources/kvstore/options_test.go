@@ -149,7 +149,10 @@ func TestNextPage(t *testing.T) {
 	}{
 		{byDefault, 256, 256 * 200, pageBytes / 200},
 		{byDefault, 256, 256 * 10, maxPage},
-		{byDefault, 256, 256 << 20, 256},
+		{byDefault, 256, 256 * 16 << 10, 256},
+		{byDefault, 256, 256 << 20, 4},
+		{set, 256, 256 << 20, 4},
+		{byDefault, 1, 8 << 20, 1},
 		{byDefault, 0, 0, 256},
 		{set, 256, 256 * 10, 256},
 	} {

@@ -164,7 +164,7 @@ func (w *watch) watchChanges(ctx context.Context, replaced <-chan struct{}) erro
 	}
 	release() // only the start of a watch is limited
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	changes, ended := stamped(ctx, etcd.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.revision+1), clientv3.WithProgressNotify()))
+	changes, ended := stamped(ctx, etcd.Watch(ctx, w.prefix, clientv3.WithPrefix(), clientv3.WithRev(w.revision+1), clientv3.WithProgressNotify(), clientv3.WithFragment()))
 	defer func() { cancel(); <-ended }()
 	for {
 		select {
