@@ -124,7 +124,7 @@ func newLargest(t *testing.T) *largest {
 	}
 	operatortest.NewDefinitions(t, w.Cluster).InstallGatewayAPI("standard",
 		"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "tlsroutes", "tcproutes", "udproutes", "listenersets", "backendtlspolicies")
-	w.define("CiliumGatewayClassConfig", "ServiceExport", "ServiceImport", "CiliumNode", "CiliumEnvoyConfig", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy")
+	w.define("CiliumGatewayClassConfig", "ServiceExport", "ServiceImport", "CiliumNode", "CiliumEndpointSlice", "CiliumEnvoyConfig", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy")
 	resources := readManifests(t).container().Resources
 	l.soft, l.hard = resources.Requests.Memory().Value(), resources.Limits.Memory().Value()
 	l.args = withEtcd(l.etcd,
