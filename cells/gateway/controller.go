@@ -73,6 +73,7 @@ type controller struct {
 	servedRoutes map[string]servedRoutes     // by optional kind
 	policyStore  *stream.Store[tlsPolicy]    // nil if they are not served
 	setStore     *stream.Store[listenerSet]  // nil: ListenerSets are not served, or not known yet
+	oddNodes     *health.Named               // addresses of Nodes that are left out
 }
 
 // state is what is kept of a Gateway, or of a Service with routes, between two Reconciles.
@@ -136,6 +137,7 @@ func newController(p params) *controller {
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
 		began:      time.Now(),
+		oddNodes:   health.NewNamed("Node", p.Health.Child("node-addresses")),
 		seen:       newSeen(), states: map[slim.Key]*state{}, served: map[string]servedDefinition{},
 	}
 	c.cache = route.NewCache(c.hasRoute)

@@ -163,7 +163,7 @@ func (c *controller) drop(key slim.Key) {
 	c.sets.Drop(key)
 	c.imports.Drop(key)
 	c.classConfigs.Drop(key)
-	c.nodes.Drop(key)
+	c.dropNodes(key)
 	c.agents.Drop(key)
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)

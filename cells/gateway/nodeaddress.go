@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"fmt"
 	"iter"
 	"net/netip"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -30,7 +32,7 @@ type nodeMeta struct {
 	Labels slim.Labels `json:"labels"`
 }
 
-// address is the first IP address of a Node, "" without one, or if the labels do not select it.
+// address is the first address at which a Node is reached, "" without one, or if the labels do not select it.
 func (n *node) address(selector map[string]string) string {
 	for key, value := range selector {
 		if has, exists := n.Labels.Lookup(key); !exists || has != value {
@@ -38,8 +40,19 @@ func (n *node) address(selector map[string]string) string {
 		}
 	}
 	for _, a := range n.Status.Addresses {
-		if _, err := netip.ParseAddr(a.Address); err == nil {
-			return a.Address
+		if ip, ok := cidr.ParseHost(a.Address); ok {
+			return ip.String()
+		}
+	}
+	return ""
+}
+
+// problem is what a Node has as addresses and is not reached at, "" for nothing. Host names are none of these.
+func (n *node) problem() string {
+	for _, a := range n.Status.Addresses {
+		_, err := netip.ParseAddr(a.Address)
+		if _, ok := cidr.ParseHost(a.Address); err == nil && !ok {
+			return fmt.Sprintf("its status has an address at which no node is reached, and it is left out: %.60q", a.Address)
 		}
 	}
 	return ""
@@ -77,7 +90,7 @@ func (c *controller) nodeSelector() map[string]string {
 func (c *controller) setNodeAddresses(o *outcome, g *gateway, config serviceConfig) {
 	o.addressless = c.Config.GatewayAPIHostNetworkEnabled || config.Type == corev1.ServiceTypeNodePort
 	if o.atNodes = o.addressless && release.GatewaysAtNodes.In(c.Cluster.Release); !o.atNodes {
-		c.nodes.Drop(g.Key())
+		c.dropNodes(g.Key())
 		return
 	}
 	if store := c.nodes.Need(g.Key()); store != nil {
@@ -87,11 +100,27 @@ func (c *controller) setNodeAddresses(o *outcome, g *gateway, config serviceConf
 	}
 }
 
+// dropNodes is for a Gateway that is not reached at nodes. Without another one Nodes are not watched any more.
+func (c *controller) dropNodes(key slim.Key) {
+	if c.nodes.Drop(key); !c.oddNodes.Any() {
+		return
+	}
+	for g := range c.gateways.All() {
+		if c.nodes.Needs(g.Key()) {
+			return
+		}
+	}
+	c.oddNodes.Clear()
+}
+
 // nodeChanged is the Gateways that are reached at nodes, if the address of one has changed.
 func (c *controller) nodeChanged(ch stream.Change[node]) (keys []slim.Key) {
-	now := ""
+	now, problem := "", ""
 	if ch.Kind != stream.Delete {
-		now = ch.Object.address(c.nodeSelector())
+		now, problem = ch.Object.address(c.nodeSelector()), ch.Object.problem()
+	}
+	if c.oddNodes.Set(ch.Key.Name, problem) {
+		c.Log.Warn("an address of a Node is left out", "node", ch.Key.Name, "reason", problem)
 	}
 	if c.seen.nodes[ch.Key.Name] == now {
 		return nil

@@ -93,3 +93,22 @@ func TestAddressesOfNodes(t *testing.T) {
 		t.Errorf("the addresses are %q", got)
 	}
 }
+
+// GW-50, NIPAM-13: the first address at which others reach the Node counts, in its usual form, and what is none is named.
+func TestAddressOfANode(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"192.0.2.1 \"0.0.0.0\"":        {"host", "0.0.0.0", "fe80::1%eth0", "127.0.0.1", "192.0.2.1", "192.0.2.2"},
+		"2001:db8::1 \"fe80::1%eth0\"": {"fe80::1%eth0", "2001:db8:0::1"},
+		" \"169.254.0.1\"":             {"169.254.0.1"},
+		"192.0.2.1 ":                   {"host", "192.0.2.1"},
+	} {
+		n := &node{}
+		for _, text := range texts {
+			n.Status.Addresses = append(n.Status.Addresses, slim.NodeAddress{Address: text})
+		}
+		problem := strings.TrimPrefix(n.problem(), "its status has an address at which no node is reached, and it is left out: ")
+		if got := n.address(nil) + " " + problem; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}

@@ -29,7 +29,8 @@ type controller struct {
 	nodes    *stream.Store[node]
 	slices   reconcile.OnDemand[endpointSlice]
 	states   *states
-	synced   bool // used by functions that map changes
+	odd      *health.Named // addresses of nodes that are left out
+	synced   bool          // used by functions that map changes
 }
 
 type params struct {
@@ -46,7 +47,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, states: newStates(p)}
+	return &controller{params: p, states: newStates(p), odd: health.NewNamed("Node", p.Health.Child("node-addresses"))}
 }
 
 // Open is called before anything is watched.
@@ -67,7 +68,14 @@ func (c *controller) Synced(context.Context) []slim.Key {
 func (c *controller) slicesOnDemand() *reconcile.OnDemand[endpointSlice] { return &c.slices }
 
 // nodeChanged is every Service that is served: any field that is kept of a node can matter to it.
-func (c *controller) nodeChanged(stream.Change[node]) (keys []slim.Key) {
+func (c *controller) nodeChanged(ch stream.Change[node]) (keys []slim.Key) {
+	problem := ""
+	if ch.Kind != stream.Delete {
+		problem = ch.Object.problem()
+	}
+	if c.odd.Set(ch.Key.Name, problem) {
+		c.Log.Warn("addresses of a node are left out", "node", ch.Key.Name, "reason", problem)
+	}
 	if !c.synced {
 		return nil
 	}

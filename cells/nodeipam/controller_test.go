@@ -7,6 +7,7 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -95,19 +96,52 @@ func TestNodeChanged(t *testing.T) {
 	without := func(s *service) { s.Spec.LoadBalancerClass = slim.String{} }
 	local.Replace(testService("served", nil), testService("classless", without),
 		testService("other", func(s *service) { s.Spec.Type = slim.MakeString(string(corev1.ServiceTypeNodePort)) }))
-	c := newController(params{Cluster: cluster.DefaultConfig, Services: local, Metrics: newMetrics(metrics.Factory{})})
+	c := newController(params{Cluster: cluster.DefaultConfig, Services: local, Metrics: newMetrics(metrics.Factory{}), Health: health.NewTree().Reporter("nodeipam")})
 	if c.services, err = local.Store(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if keys := c.nodeChanged(stream.Change[node]{}); len(keys) > 0 {
+	if keys := c.nodeChanged(stream.Change[node]{Kind: stream.Delete}); len(keys) > 0 {
 		t.Errorf("%v before the initial state is complete", keys)
 	}
 	c.Synced(t.Context())
-	if keys, want := c.nodeChanged(stream.Change[node]{}), []slim.Key{{Namespace: "shop", Name: "served"}}; !slices.Equal(keys, want) {
+	if keys, want := c.nodeChanged(stream.Change[node]{Kind: stream.Delete}), []slim.Key{{Namespace: "shop", Name: "served"}}; !slices.Equal(keys, want) {
 		t.Errorf("%v, want %v", keys, want)
 	}
 	c.Cluster.DefaultLBServiceIPAM = cluster.NodeIPAM
-	if keys := c.nodeChanged(stream.Change[node]{}); len(keys) != 2 {
+	if keys := c.nodeChanged(stream.Change[node]{Kind: stream.Delete}); len(keys) != 2 {
 		t.Errorf("%v with the Services without a class", keys)
 	}
+}
+
+// NIPAM-13: a node whose addresses are left out is named in health and once in the log, until it is corrected or gone.
+func TestOddAddressesOfNodes(t *testing.T) {
+	tree, log := health.NewTree(), &strings.Builder{}
+	c := newController(params{Metrics: newMetrics(metrics.Factory{}), Health: tree.Reporter("nodeipam"), Log: slog.New(slog.NewTextHandler(log, nil))})
+	is := func(kind stream.ChangeKind, name string, texts ...string) {
+		c.nodeChanged(stream.Change[node]{Kind: kind, Key: slim.Key{Name: name}, Object: testNode(name, nil, texts...)})
+	}
+	degraded := func(want string) {
+		t.Helper()
+		got := ""
+		for _, d := range tree.Degraded() {
+			got += d.Message
+		}
+		if got != want {
+			t.Errorf("health has %q, want %q", got, want)
+		}
+	}
+	is(stream.Upsert, "a", "+203.0.113.1", "10.0.0.1", "fd00::1")
+	degraded("")
+	const text = `Node b: its status has 2 addresses at which no node is reached, or more than 8 of a family, and they are left out: ["127.0.0.1" "0.0.0.0"]`
+	is(stream.Upsert, "b", "+127.0.0.1", "0.0.0.0", "10.0.0.2")
+	is(stream.Upsert, "b", "+127.0.0.1", "0.0.0.0", "10.0.0.3")
+	degraded(text)
+	is(stream.Upsert, "c", "fe80::1")
+	degraded(text + "; and 1 more")
+	if lines := strings.Count(log.String(), "addresses of a node are left out"); lines != 2 {
+		t.Errorf("%d lines: %s", lines, log)
+	}
+	is(stream.Delete, "b")
+	is(stream.Upsert, "c", "10.0.0.4")
+	degraded("")
 }

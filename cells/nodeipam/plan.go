@@ -4,6 +4,7 @@
 package nodeipam
 
 import (
+	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/cidr"
 )
 
 // class is the load balancer class of Services that get addresses of nodes.
@@ -68,10 +70,12 @@ func addresses(all iter.Seq[*node], selector labels.Selector, on map[string]bool
 		if !isEligible(n) || !selector.Matches(n.Labels) || on != nil && !on[n.Name] {
 			continue
 		}
-		for _, a := range n.Status.Addresses {
-			ofType := found[a.Type.String()]
-			if ip, ok := parse(a.Address, families); ok && ofType != nil {
-				ofType[ip] = true
+		for addressType, ofType := range found {
+			all, _ := n.hosts(addressType)
+			for _, a := range all {
+				if isOf(a, families) {
+					ofType[a.String()] = true
+				}
 			}
 		}
 	}
@@ -83,18 +87,35 @@ func addresses(all iter.Seq[*node], selector labels.Selector, on map[string]bool
 	return nil
 }
 
-// parse returns an address of one of the families in canonical form. The API server refuses zones.
-func parse(text string, families []string) (ip string, ok bool) {
-	addr, err := netip.ParseAddr(text)
-	if err != nil || addr.Zone() != "" {
-		return "", false
+// hosts are the addresses of a type at which a node is reached. refused are texts that are none, or too many.
+func (n *node) hosts(addressType string) (all []netip.Addr, refused []string) {
+	var texts []string
+	for _, a := range n.Status.Addresses {
+		if a.Type.String() == addressType {
+			texts = append(texts, a.Address)
+		}
 	}
-	addr = addr.Unmap()
-	family := string(corev1.IPv4Protocol)
-	if addr.Is6() {
-		family = string(corev1.IPv6Protocol)
+	return cidr.Hosts(texts)
+}
+
+// problem is what is refused of the addresses of a node, "" for nothing.
+func (n *node) problem() string {
+	_, external := n.hosts(string(corev1.NodeExternalIP))
+	_, internal := n.hosts(string(corev1.NodeInternalIP))
+	all := slices.Concat(external, internal)
+	if len(all) == 0 {
+		return ""
 	}
-	return addr.String(), len(families) == 0 || slices.Contains(families, family)
+	return fmt.Sprintf("its status has %d addresses at which no node is reached, or more than %d of a family, and they are left out: %.60q", len(all), cidr.MaxOfNode, all[:min(len(all), 3)])
+}
+
+// isOf reports whether an address is of one of the families.
+func isOf(a netip.Addr, families []string) bool {
+	family := corev1.IPv4Protocol
+	if a.Is6() {
+		family = corev1.IPv6Protocol
+	}
+	return len(families) == 0 || slices.Contains(families, string(family))
 }
 
 // familiesOf are the families of a Service, as in its spec.

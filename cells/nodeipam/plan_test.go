@@ -70,6 +70,10 @@ func TestAddresses(t *testing.T) {
 			n.Status.Addresses = append(n.Status.Addresses, slim.NodeAddress{Type: slim.MakeString("Hostname"), Address: "10.0.0.7"})
 		}, "host-1", "fe80::1%eth0", "1.2.3", "::ffff:10.0.0.3", "2001:0:0::1")}, "", nil, nil, []string{"10.0.0.3", "2001::1"}},
 
+		"NIPAM-13": {[]*node{testNode("a", nil, "+127.0.0.1", "+0.0.0.0", "+224.0.0.1", "+169.254.169.254", "+fe80::1", "+::1", "10.0.0.1"), testNode("b", nil, "10.0.0.2")}, "", nil, nil, []string{"10.0.0.1", "10.0.0.2"}},
+		"NIPAM-13, too many": {[]*node{testNode("a", nil, "10.0.0.9", "10.0.0.8", "10.0.0.7", "10.0.0.6", "10.0.0.5", "10.0.0.4", "10.0.0.3", "10.0.0.2", "10.0.0.1", "fd00::1")}, "", nil, nil,
+			[]string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7", "10.0.0.8", "10.0.0.9", "fd00::1"}},
+
 		"NIPAM-E2, set":     {[]*node{testNode("a", labelled("zone", "a"), "10.0.0.1"), testNode("b", labelled("zone", "b"), "10.0.0.2"), testNode("c", nil, "10.0.0.3")}, "zone in (a,b)", nil, nil, []string{"10.0.0.1", "10.0.0.2"}},
 		"NIPAM-E2, two":     {[]*node{testNode("a", labelled("zone", "a", "ingress-ready", "true"), "10.0.0.1"), testNode("b", labelled("zone", "b"), "10.0.0.2")}, "ingress-ready=true,zone in (a,b)", nil, nil, []string{"10.0.0.1"}},
 		"NIPAM-E2, nothing": {mixed, "zone=a", nil, nil, nil},

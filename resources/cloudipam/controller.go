@@ -243,7 +243,7 @@ func (c *controller) rank(n *ciliumNode) int {
 	}
 	var s snapshot
 	err := lifecycle.Recover(func() (err error) { // a node for which it panics is told of when its turn comes
-		s, err = snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(c.Cluster), i.Instance, func(string) bool { return false }, c.cloud.isShared)
+		s, err = snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(c.Cluster), i.Instance, func(string) bool { return false }, c.isShared(n.instanceID()))
 		return err
 	})
 	switch {

@@ -5,7 +5,6 @@ package cloudipam
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -18,30 +17,21 @@ type snapshot struct {
 	limits   Limits
 	has      map[string]Address // of the cloud, without detached ones
 	pools    bool               // the agent has the protocol of pools
-	unfit    []string           // that the cloud shows, and that no pod can have, or that other instances have, too
+	left     map[place]bool     // what the cloud shows, and what the node's pods do not get
+	own      map[string]bool    // the instance's own addresses, which are not for pods
+	unfit    []string           // the same, and what of it the node keeps
 	watermarks
 }
 
-// snapshotOf computes the numbers of a node in an IPAM mode. isShared says which addresses the cloud shows of other instances, too: what
-// is new of these is given to none (CIPAM-46).
-func snapshotOf(p Provider, mode string, n *Node, i *Instance, isDetached, isShared func(string) bool) (s snapshot, err error) {
+// snapshotOf computes the numbers of a node in an IPAM mode. isShared says which addresses and prefixes the cloud shows of other
+// instances, too: what is new of these is given to none (CIPAM-46).
+func snapshotOf(p Provider, mode string, n *Node, i *Instance, isDetached func(string) bool, isShared func(of Interface, text string) bool) (s snapshot, err error) {
 	s = snapshot{node: n, instance: i, pools: hasPools(mode, &n.Spec.IPAM, &n.Status.IPAM)}
 	if s.limits, err = p.Limits(n, i); err != nil {
 		return s, err
 	}
 	s.has = p.Addresses(n, i)
-	for a := range s.has {
-		_, holds := n.Spec.IPAM.Pool[a]
-		switch {
-		case !isFit(a):
-			s.unfit = append(s.unfit, a)
-			delete(s.has, a)
-		case isShared(a):
-			if s.unfit = append(s.unfit, a+" (of several instances)"); !holds {
-				delete(s.has, a)
-			}
-		}
-	}
+	s.filter(isShared)
 	maps.DeleteFunc(s.has, func(a string, _ Address) bool { return isDetached(a) })
 	s.watermarks = newWatermarks(&n.Spec.IPAM, s.limits)
 	s.available = len(s.has)
@@ -51,12 +41,6 @@ func snapshotOf(p Provider, mode string, n *Node, i *Instance, isDetached, isSha
 		s.used = max(0, r-s.preAllocate)
 	}
 	return s, nil
-}
-
-// isFit reports whether a text is an address that a pod can have (CIPAM-44).
-func isFit(text string) bool {
-	a, err := netip.ParseAddr(text)
-	return err == nil && a.Zone() == "" && a.IsGlobalUnicast()
 }
 
 func (s snapshot) isUsed(address string) bool {

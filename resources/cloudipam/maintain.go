@@ -74,7 +74,7 @@ func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeSt
 	}
 	now := c.now()
 	st.confirm(i.read, i.shows, now)
-	s, err := snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(c.Cluster), i.Instance, st.isDetached, c.cloud.isShared)
+	s, err := snapshotOf(c.Provider, c.Cluster.IPAM, n.forProvider(c.Cluster), i.Instance, st.isDetached, c.isShared(st.instance))
 	if err != nil {
 		c.count(name, st, numbers{known: true, used: s.used})
 		c.refuse(name, fmt.Sprintf("Instance limits not found.: %v", err))

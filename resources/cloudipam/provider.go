@@ -5,6 +5,7 @@ package cloudipam
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -54,7 +55,7 @@ type Provider interface {
 	// Unassign removes addresses, or prefixes, from an interface. It is not known to the agent that uses none of them any more.
 	Unassign(ctx context.Context, n *Node, i *Instance, from Surplus) error
 	// SetStatus sets the provider's part of the status of a CiliumNode. i is nil if the instance is not known. Lists are
-	// in a fixed order.
+	// in a fixed order. The engine takes off what pods cannot have, as it does of Addresses.
 	SetStatus(n *Node, i *Instance, status *v2.CiliumNodeStatus)
 }
 
@@ -106,7 +107,16 @@ type Interface struct {
 	ID        string
 	Subnet    string
 	Addresses []string // for pods
-	Detail    any      // what else the provider reads of it
+	// Own are addresses that it has besides, such as its primary one. Pods of this instance and of others get none of them.
+	Own []string
+	// IPv6Prefixes are those for pods.
+	IPv6Prefixes []string
+	// Ranges are those of its subnet, or of several where its addresses are of several; none if one of them is not known. Pods get no
+	// addresses that are outside.
+	Ranges []netip.Prefix
+	// Network is the id of that within which no address is twice; "" for all of the cloud.
+	Network string
+	Detail  any // what else the provider reads of it
 }
 
 // Subnet is what addresses are taken from.

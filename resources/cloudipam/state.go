@@ -6,7 +6,6 @@ package cloudipam
 import (
 	"context"
 	"errors"
-	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -24,7 +23,7 @@ type cloudState struct {
 	mu        sync.Mutex
 	reads     uint64 // that have begun
 	instances map[string]observed
-	shownBy   map[string]int    // of how many instances an address is
+	holders   holders
 	subnets   map[string]Subnet // replaced, never changed
 	wanted    map[string]bool   // instances to read
 	unstable  error             // of the last read
@@ -39,7 +38,7 @@ type observed struct {
 }
 
 func newCloudState(p Provider, now func() time.Time) *cloudState {
-	return &cloudState{provider: p, now: now, instances: map[string]observed{}, shownBy: map[string]int{}, wanted: map[string]bool{}, unstable: errNotRead, synced: make(chan struct{})}
+	return &cloudState{provider: p, now: now, instances: map[string]observed{}, holders: newHolders(), wanted: map[string]bool{}, unstable: errNotRead, synced: make(chan struct{})}
 }
 
 var errNotRead = errors.New("the cloud was not read yet")
@@ -71,7 +70,7 @@ func (s *cloudState) readAll(ctx context.Context) (missing []string, err error) 
 		return nil, err
 	}
 	before := s.instances
-	s.instances, s.shownBy = make(map[string]observed, len(state.Instances)), make(map[string]int, len(s.shownBy))
+	s.instances, s.holders = make(map[string]observed, len(state.Instances)), newHolders()
 	for id, i := range state.Instances {
 		s.set(id, observed{i, number, began})
 	}
@@ -161,42 +160,17 @@ func (s *cloudState) outdate(id string, before time.Time) {
 func (s *cloudState) set(id string, now observed) {
 	s.remove(id)
 	s.instances[id] = now
-	for a := range now.addresses() {
-		s.shownBy[a]++
+	for key := range now.keys() {
+		s.holders.add(key, id)
 	}
 }
 
 // remove removes an instance. The caller has the lock.
 func (s *cloudState) remove(id string) {
-	for a := range s.instances[id].addresses() {
-		if s.shownBy[a]--; s.shownBy[a] == 0 {
-			delete(s.shownBy, a)
-		}
+	for key := range s.instances[id].keys() {
+		s.holders.remove(key, id)
 	}
 	delete(s.instances, id)
-}
-
-// addresses are those that the cloud shows of an instance.
-func (o observed) addresses() iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if o.Instance == nil {
-			return
-		}
-		for _, i := range o.Interfaces {
-			for _, a := range i.Addresses {
-				if !yield(a) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// isShared reports whether the cloud shows an address of several instances.
-func (s *cloudState) isShared(address string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shownBy[address] > 1
 }
 
 // allSubnets is shared: it is not changed.

@@ -95,6 +95,7 @@ func (c *controller) setStatus(n *v2.CiliumNode, st *nodeState, s snapshot) {
 		status.IPAM.AssignedStaticIP = address
 	}
 	c.Provider.SetStatus(s.node, s.instance, status)
+	s.restrict(status)
 	if s.pools {
 		hide(&status.ENI, c.hidden(n, st, s))
 		status.IPAM.ReleaseIPs = nil

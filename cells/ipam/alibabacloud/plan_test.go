@@ -55,6 +55,29 @@ func viewWith(t *testing.T, i *cloudipam.Instance, edit func(*v2.AlibabaCloudSpe
 	return v
 }
 
+// CIPAM-44, CIPAM-46, CIPAM-50, ALI-9, ALI-10: what the engine knows of interfaces. One text of an address is the one of all others.
+func TestWhatTheEngineKnows(t *testing.T) {
+	a := &account{subnets: map[string]cloudipam.Subnet{"vsw-a": {ID: "vsw-a", Detail: &vSwitch{cidr: "10.0.0.0/24"}}}}
+	item := func(kind, vSwitch, own string, others ...string) interfaceItem {
+		n := interfaceItem{NetworkInterfaceID: "eni-1", Type: kind, Status: inUse, VpcID: "vpc-1", VSwitchID: vSwitch, PrivateIPAddress: own}
+		for _, o := range others {
+			n.PrivateIPSets.PrivateIPSet = append(n.PrivateIPSets.PrivateIPSet, privateIP{PrivateIPAddress: o})
+		}
+		return n
+	}
+	for want, n := range map[string]interfaceItem{
+		"[10.0.0.4 10.0.0.5 ::ffff:10.0.0.6 fd00::1 0.0.0.0 169.254.169.10] [] [10.0.0.0/24] vpc-1 10.0.0.4 2 6": item(secondary, "vsw-a", "10.0.0.4", "::ffff:10.0.0.6", "10.0.0.5", "fd00::1", "0.0.0.0", "169.254.169.10"),
+		"[] [10.0.0.4 10.0.0.5] [10.0.0.0/24] vpc-1 10.0.0.4 2 2":                                                item(primary, "vsw-a", "10.0.0.4", "10.0.0.5"),
+		"[10.0.0.5 ::ffff:10.0.0.6] [] [] vpc-1  1 2":                                                            item(secondary, "vsw-b", "::ffff:10.0.0.4", "10.0.0.5", "::ffff:10.0.0.6"),
+	} {
+		e := a.describe(n)
+		i := a.interfaceOf(e)
+		if got := fmt.Sprintf("%v %v %v %s %s %d %d", i.Addresses, i.Own, i.Ranges, i.Network, e.PrimaryIPAddress, len(e.PrivateIPSets), len(e.PrivateIPSets)+len(e.unreadable)); got != want {
+			t.Errorf("%s\nwant %s", got, want)
+		}
+	}
+}
+
 // ALI-11: what an instance can have.
 func TestLimits(t *testing.T) {
 	for name, test := range map[string]struct {

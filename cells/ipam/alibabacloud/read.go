@@ -179,13 +179,13 @@ func (a *account) describe(n interfaceItem) *eni {
 	if d, ok := a.subnets[n.VSwitchID].Detail.(*vSwitch); ok {
 		e.VSwitch.CIDRBlock, e.VSwitch.IPv6CIDRBlock = d.cidr, d.ipv6
 	}
-	if e.PrimaryIPAddress != "" && !isAddress(e.PrimaryIPAddress) {
+	if e.PrimaryIPAddress != "" && !cloudipam.IsForPods(e.PrimaryIPAddress) {
 		e.PrimaryIPAddress = ""
 	}
 	var others []string
 	for _, ip := range n.PrivateIPSets.PrivateIPSet {
 		switch {
-		case !isAddress(ip.PrivateIPAddress):
+		case !cloudipam.IsForPods(ip.PrivateIPAddress):
 			e.unreadable = append(e.unreadable, ip.PrivateIPAddress)
 		case ip.Primary:
 			e.PrimaryIPAddress = ip.PrivateIPAddress
@@ -194,11 +194,6 @@ func (a *account) describe(n interfaceItem) *eni {
 		}
 	}
 	return e.With(others, nil)
-}
-
-func isAddress(text string) bool {
-	_, err := netip.ParseAddr(text)
-	return err == nil
 }
 
 // instancesOf groups interfaces by their instances. Those that are attached to none are left out.
@@ -219,16 +214,25 @@ func (p *provider) instancesOf(list []interfaceItem, a *account) map[string]*clo
 	for id, enis := range byInstance {
 		i := &cloudipam.Instance{ID: id, Detail: d}
 		for _, e := range enis {
-			of := cloudipam.Interface{ID: e.NetworkInterfaceID, Subnet: e.VSwitch.VSwitchID, Detail: e}
-			if isForPods(e) {
-				of.Addresses = append(e.all(), e.unreadable...) // which the engine reports
-			}
-			i.Interfaces = append(i.Interfaces, of)
+			i.Interfaces = append(i.Interfaces, a.interfaceOf(e))
 		}
 		slices.SortFunc(i.Interfaces, func(a, b cloudipam.Interface) int { return compareInterfaces(eniOf(a), eniOf(b)) })
 		all[id] = i
 	}
 	return all
+}
+
+// interfaceOf is an interface for the engine, which reports what is no address.
+func (a *account) interfaceOf(e *eni) cloudipam.Interface {
+	i := cloudipam.Interface{ID: e.NetworkInterfaceID, Subnet: e.VSwitch.VSwitchID, Network: e.VPC.VPCID, Detail: e}
+	all := append(e.all(), e.unreadable...)
+	if i.Own = all; isForPods(e) {
+		i.Own, i.Addresses = nil, all
+	}
+	if r, err := netip.ParsePrefix(e.VSwitch.CIDRBlock); err == nil {
+		i.Ranges = []netip.Prefix{r}
+	}
+	return i
 }
 
 // compareInterfaces has the primary one first, and the others in the order in which they were created here.

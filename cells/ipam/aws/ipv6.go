@@ -66,10 +66,13 @@ func (s *session) assignIPv6(ctx context.Context, id string) (prefixes []string,
 	return prefixes, err
 }
 
-// isIPv6Prefix reports whether a text is a prefix of IPv6.
+// bitsOfIPv6 are those of each prefix of IPv6 that EC2 assigns: so two of them are the same, or have no address in common.
+const bitsOfIPv6 = 80
+
+// isIPv6Prefix reports whether a text is a prefix of IPv6 whose addresses pods can have.
 func isIPv6Prefix(text string) bool {
 	p, err := netip.ParsePrefix(text)
-	return err == nil && p.Addr().Is6() && !p.Addr().Is4In6()
+	return err == nil && p.Addr().Is6() && !p.Addr().Is4In6() && p.Bits() == bitsOfIPv6 && p == p.Masked() && p.Addr().IsGlobalUnicast()
 }
 
 // byFamily divides prefixes.

@@ -84,7 +84,7 @@ func (p *provider) readAccount(ctx context.Context) (*account, error) {
 		a.vpcs[sdk.ToString(v.VpcId)] = vpcOf(v)
 	}
 	for _, s := range subnets {
-		d := &subnetDetail{vpc: sdk.ToString(s.VpcId), cidr: sdk.ToString(s.CidrBlock), tags: tagMap(s.Tags)}
+		d := &subnetDetail{vpc: sdk.ToString(s.VpcId), cidr: sdk.ToString(s.CidrBlock), ranges: rangesOf(s), tags: tagMap(s.Tags)}
 		id := sdk.ToString(s.SubnetId)
 		d.eligible, d.routes = p.isEligible(id, d.tags), a.routes.of(id, d.vpc)
 		a.subnets[id] = cloudipam.Subnet{ID: id, Zone: sdk.ToString(s.AvailabilityZone), Free: int(sdk.ToInt32(s.AvailableIpAddressCount)), Detail: d}
@@ -93,6 +93,20 @@ func (p *provider) readAccount(ctx context.Context) (*account, error) {
 		a.groups = append(a.groups, securityGroup{sdk.ToString(g.GroupId), sdk.ToString(g.VpcId), tagMap(g.Tags)})
 	}
 	return a, nil
+}
+
+// rangesOf are the ranges of a subnet, of both families.
+func rangesOf(s types.Subnet) (ranges []netip.Prefix) {
+	texts := []string{sdk.ToString(s.CidrBlock)}
+	for _, of := range s.Ipv6CidrBlockAssociationSet {
+		texts = append(texts, sdk.ToString(of.Ipv6CidrBlock))
+	}
+	for _, text := range texts {
+		if r, err := netip.ParsePrefix(text); err == nil {
+			ranges = append(ranges, r)
+		}
+	}
+	return ranges
 }
 
 // isEligible reports whether interfaces can be created in a subnet, by the filters.
@@ -154,12 +168,12 @@ func (e *eni) addAddresses(n types.NetworkInterface) {
 		}
 		return text != "" && fits
 	}
-	if ip := sdk.ToString(n.PrivateIpAddress); isFit(ip, isIPv4(ip)) {
+	if ip := sdk.ToString(n.PrivateIpAddress); isFit(ip, cloudipam.IsForPods(ip)) {
 		e.IP = ip
 	}
 	for _, address := range n.PrivateIpAddresses {
 		switch ip := sdk.ToString(address.PrivateIpAddress); {
-		case !isFit(ip, isIPv4(ip)):
+		case !isFit(ip, cloudipam.IsForPods(ip)):
 		case sdk.ToBool(address.Primary):
 			e.IP = cmp.Or(e.IP, ip)
 		default:
@@ -172,7 +186,7 @@ func (e *eni) addAddresses(n types.NetworkInterface) {
 		}
 	}
 	if n.Association != nil {
-		if ip := sdk.ToString(n.Association.PublicIp); isFit(ip, isIPv4(ip)) {
+		if ip := sdk.ToString(n.Association.PublicIp); isFit(ip, cloudipam.IsForPods(ip)) {
 			e.PublicIP = ip
 		}
 	}
@@ -188,11 +202,6 @@ func (e *eni) addIPv6(n types.NetworkInterface) {
 			e.oddIPv6 = append(e.oddIPv6, prefix)
 		}
 	}
-}
-
-func isIPv4(text string) bool {
-	ip, err := netip.ParseAddr(text)
-	return err == nil && ip.Is4()
 }
 
 // list puts the addresses in order, as in the status: the primary one where pods can use it, single ones, those of prefixes.
@@ -223,16 +232,28 @@ func compareAddresses(a, b string) int {
 	return cmp.Or(parse(a).Compare(parse(b)), cmp.Compare(a, b))
 }
 
-// addressesOf are all addresses of a prefix of IPv4 of at most 256 addresses.
+// addressesOf are all addresses of a prefix of IPv4 of at most 256 addresses, none if pods cannot have them.
 func addressesOf(prefix string) (list []string) {
 	p, err := netip.ParsePrefix(prefix)
-	if err != nil || !p.Addr().Is4() || p.Bits() < 24 {
+	if err != nil || !p.Addr().Is4() || p.Bits() < 24 || p != p.Masked() || !p.Addr().IsGlobalUnicast() {
 		return nil
 	}
-	for ip := p.Masked().Addr(); p.Contains(ip); ip = ip.Next() {
+	for ip := p.Addr(); p.Contains(ip); ip = ip.Next() {
 		list = append(list, ip.String())
 	}
 	return list
+}
+
+// interfaceOf is an interface for the engine.
+func (p *provider) interfaceOf(e *eni, a *account) cloudipam.Interface {
+	i := cloudipam.Interface{ID: e.ID, Subnet: e.Subnet.ID, Addresses: e.Addresses, IPv6Prefixes: e.IPv6Prefixes, Network: e.VPC.ID, Detail: e}
+	if !p.config.AWSUsePrimaryAddress {
+		i.Own = []string{e.IP}
+	}
+	if d, ok := a.subnets[e.Subnet.ID].Detail.(*subnetDetail); ok {
+		i.Ranges = d.ranges
+	}
+	return i
 }
 
 // instancesOf groups interfaces by their instances. One that has no address of IPv4 is left out. odd is what is no address, by interface.
@@ -262,7 +283,7 @@ func (p *provider) instancesOf(list []types.NetworkInterface, a *account) (all m
 		i := &cloudipam.Instance{ID: id, Detail: d}
 		for _, e := range enis {
 			p.list(e)
-			i.Interfaces = append(i.Interfaces, cloudipam.Interface{ID: e.ID, Subnet: e.Subnet.ID, Addresses: e.Addresses, Detail: e})
+			i.Interfaces = append(i.Interfaces, p.interfaceOf(e, a))
 		}
 		slices.SortFunc(i.Interfaces, func(a, b cloudipam.Interface) int {
 			x, y := eniOf(a), eniOf(b)

@@ -75,7 +75,7 @@ func (p *provider) associate(ctx context.Context, n *cloudipam.Node, e *eni, fre
 // freeAddresses are those that nothing has, in the order of their allocations.
 func freeAddresses(all []types.Address) (free []types.Address) {
 	for _, a := range all {
-		if cmp.Or(sdk.ToString(a.AssociationId), sdk.ToString(a.NetworkInterfaceId), sdk.ToString(a.InstanceId)) == "" && sdk.ToString(a.AllocationId) != "" && isIPv4(sdk.ToString(a.PublicIp)) {
+		if cmp.Or(sdk.ToString(a.AssociationId), sdk.ToString(a.NetworkInterfaceId), sdk.ToString(a.InstanceId)) == "" && sdk.ToString(a.AllocationId) != "" && cloudipam.IsForPods(sdk.ToString(a.PublicIp)) {
 			free = append(free, a)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -19,7 +20,8 @@ import (
 // subnetDetail is what else is known of a subnet.
 type subnetDetail struct {
 	vpc, cidr string
-	routes    string // its route table, "" if it is not known
+	ranges    []netip.Prefix // of both families
+	routes    string         // its route table, "" if it is not known
 	tags      map[string]string
 	eligible  bool // for new interfaces, by the filters
 }

@@ -468,7 +468,7 @@ func TestOddAddress(t *testing.T) {
 	if n := s.log.Count("EC2 shows addresses that are none"); n != 1 {
 		t.Errorf("it is logged %d times", n)
 	}
-	c.ShowAddress(id, "")
+	c.ShowAddress(id)
 	s.read()
 	if d := tree.Degraded(); len(d) != 0 {
 		t.Errorf("%+v", d)

@@ -35,7 +35,8 @@ type ipConfig struct {
 // vnetSubnet is what is read of a subnet.
 type vnetSubnet struct {
 	cidr, gateway string
-	reserved      bool // for a service of Azure
+	ranges        []netip.Prefix // of IPv4, the first of which cidr is
+	reserved      bool           // for a service of Azure
 	// missed is how many complete reads could not read it since; isUnread is that nothing but its id is known.
 	missed   int
 	isUnread bool
@@ -61,6 +62,18 @@ func (s subnets) rangeOf(id string) (vnetSubnet, bool) {
 	return of, of.cidr != ""
 }
 
+// rangesOf are the ranges of IPv4 of subnets, none if those of one are not known.
+func (s subnets) rangesOf(ids []string) (all []netip.Prefix) {
+	for _, id := range ids {
+		of, ok := s.rangeOf(id)
+		if !ok {
+			return nil
+		}
+		all = append(all, of.ranges...)
+	}
+	return all
+}
+
 // reservedAddresses are those of each subnet that Azure keeps.
 const reservedAddresses = 5
 
@@ -84,7 +97,8 @@ func subnetsOf(networks []*armnetwork.VirtualNetwork) subnets {
 // subnetFrom reads a subnet.
 func subnetFrom(id string, s *armnetwork.SubnetPropertiesFormat) cloudipam.Subnet {
 	of, detail := cloudipam.Subnet{ID: id}, vnetSubnet{reserved: len(s.Delegations) > 0}
-	if p, ok := ipv4Of(s); ok {
+	if detail.ranges = ipv4Of(s); len(detail.ranges) > 0 {
+		p := detail.ranges[0]
 		detail.cidr, detail.gateway = p.Masked().String(), p.Masked().Addr().Next().String()
 		of.Free = max(0, 1<<(32-p.Bits())-reservedAddresses-len(s.IPConfigurations))
 	}
@@ -92,14 +106,14 @@ func subnetFrom(id string, s *armnetwork.SubnetPropertiesFormat) cloudipam.Subne
 	return of
 }
 
-// ipv4Of is the IPv4 range of a subnet.
-func ipv4Of(s *armnetwork.SubnetPropertiesFormat) (netip.Prefix, bool) {
+// ipv4Of are the IPv4 ranges of a subnet.
+func ipv4Of(s *armnetwork.SubnetPropertiesFormat) (ranges []netip.Prefix) {
 	for _, text := range append([]*string{s.AddressPrefix}, s.AddressPrefixes...) {
 		if p, err := netip.ParsePrefix(deref(text)); err == nil && p.Addr().Is4() {
-			return p, true
+			ranges = append(ranges, p)
 		}
 	}
-	return netip.Prefix{}, false
+	return ranges
 }
 
 // instancesOf groups network interfaces by machine. Those without a machine are left out.
@@ -148,10 +162,16 @@ func (c Config) interfaceOf(n *armnetwork.Interface, known subnets) cloudipam.In
 	}
 	i := cloudipam.Interface{ID: *n.ID}
 	for _, config := range n.Properties.IPConfigurations {
-		if config == nil || config.Properties == nil || !isIPv4(deref(config.Properties.PrivateIPAddress)) {
+		if config == nil || config.Properties == nil {
 			continue
 		}
 		p := config.Properties
+		if text := deref(p.PrivateIPAddress); !cloudipam.IsForPods(text) {
+			if text != "" && !isIPv6(text) {
+				i.Addresses = append(i.Addresses, text) // which the engine reports
+			}
+			continue
+		}
 		address := ipConfig{name: deref(config.Name), address: *p.PrivateIPAddress, state: strings.ToLower(string(deref(p.ProvisioningState)))}
 		if p.Subnet != nil {
 			address.subnet = deref(p.Subnet.ID)
@@ -160,6 +180,7 @@ func (c Config) interfaceOf(n *armnetwork.Interface, known subnets) cloudipam.In
 		if deref(p.Primary) {
 			of.ip = address.address
 			if !c.AzureUsePrimaryAddress {
+				i.Own = append(i.Own, address.address)
 				continue
 			}
 		}
@@ -174,6 +195,7 @@ func (c Config) interfaceOf(n *armnetwork.Interface, known subnets) cloudipam.In
 		if s, ok := known[strings.ToLower(order[0])]; ok {
 			i.Subnet = s.ID
 		}
+		i.Ranges, i.Network = known.rangesOf(order), networkOf(order[0])
 	}
 	i.Detail = of
 	return i
@@ -208,9 +230,10 @@ func (n nic) subnets() (ids []string) {
 	return ids
 }
 
-func isIPv4(text string) bool {
+// isIPv6 reports whether a text is an address of IPv6: interfaces may have both families.
+func isIPv6(text string) bool {
 	a, err := netip.ParseAddr(text)
-	return err == nil && a.Is4()
+	return err == nil && a.Is6() && !a.Is4In6()
 }
 
 // deref is what a pointer of the SDK points to.

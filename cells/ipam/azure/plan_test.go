@@ -283,6 +283,39 @@ func TestInterfacesThatLackParts(t *testing.T) {
 	}
 }
 
+// CIPAM-44, CIPAM-46, CIPAM-50, AZIPAM-7: what the engine knows of an interface: texts that are no address, for a report, the primary address,
+// and the ranges of all of its subnets, if all are known. What is no address counts against the limit.
+func TestWhatTheEngineKnows(t *testing.T) {
+	a, b := network1+"/subnets/a", network1+"/subnets/b"
+	known := subnetsOf([]*armnetwork.VirtualNetwork{{Properties: &armnetwork.VirtualNetworkPropertiesFormat{Subnets: []*armnetwork.Subnet{
+		{ID: to.Ptr(a), Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefixes: []*string{to.Ptr("10.0.0.0/24"), to.Ptr("fd00::/64"), to.Ptr("10.7.0.0/24")}}},
+		{ID: to.Ptr(b), Properties: &armnetwork.SubnetPropertiesFormat{AddressPrefix: to.Ptr("10.1.0.0/24")}},
+	}}}})
+	configs := []*armnetwork.InterfaceIPConfiguration{configOfTest("p", "10.0.0.4", a, "Succeeded", true), configOfTest("x", "10.0.0.5", a, "Succeeded", false)}
+	for n, text := range []string{"169.254.169.10", "0.0.0.0", "not-an-ip", "::ffff:10.0.0.6", "fd00::1", ""} {
+		configs = append(configs, configOfTest("odd"+string(rune('0'+n)), text, a, "Succeeded", false))
+	}
+	read := func(configs ...*armnetwork.InterfaceIPConfiguration) cloudipam.Interface {
+		return Config{}.instancesOf([]*armnetwork.Interface{nicOfTest("eth0", configs...)}, known)["/vm"].Interfaces[0]
+	}
+	i := read(configs...)
+	if !slices.Equal(i.Addresses, []string{"10.0.0.5", "169.254.169.10", "0.0.0.0", "not-an-ip", "::ffff:10.0.0.6"}) || !slices.Equal(i.Own, []string{"10.0.0.4"}) || i.Network != networkOf(a) {
+		t.Errorf("%q, own %q, in %s", i.Addresses, i.Own, i.Network)
+	}
+	if of := published(i); len(of.Addresses) != 1 || of.IP != "10.0.0.4" || unassigned(i) != perInterface-len(configs) {
+		t.Errorf("%+v, room for %d", of, unassigned(i))
+	}
+	for want, configs := range map[string][]*armnetwork.InterfaceIPConfiguration{
+		"[10.0.0.0/24 10.7.0.0/24]":             configs[:2],
+		"[10.1.0.0/24 10.0.0.0/24 10.7.0.0/24]": {configs[0], configOfTest("y", "10.1.0.5", b, "Succeeded", false)},
+		"[]":                                    {configs[0], configOfTest("y", "10.2.0.5", network1+"/subnets/c", "Succeeded", false)},
+	} {
+		if got := fmt.Sprint(read(configs...).Ranges); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
 // AZIPAM-2 and AZIPAM-3: which credential is used, by what there is.
 func TestCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "auth.json")

@@ -257,7 +257,7 @@ func isWorking(state string) bool {
 // addressIn is the first address in a list of public addresses, "" for none.
 func addressIn(list []*armnetwork.PublicIPAddress) string {
 	for _, p := range list {
-		if p != nil && p.Properties != nil && isIPv4(deref(p.Properties.IPAddress)) {
+		if p != nil && p.Properties != nil && cloudipam.IsForPods(deref(p.Properties.IPAddress)) {
 			return *p.Properties.IPAddress
 		}
 	}

@@ -50,7 +50,7 @@ type Cloud struct {
 	public    map[string]string // by private address; "" for an association without an address of IPv4
 	tables    map[string]*routeTable
 	elastic   map[string]*elasticAddress // by allocation
-	odd       map[string]string          // what descriptions show as another address of an interface
+	odd       map[string][]string        // what descriptions show as more addresses of an interface
 	buckets   map[string]*bucket
 	calls     map[string]int
 	refused   map[string]int
@@ -137,7 +137,7 @@ func New() *Cloud {
 	c := &Cloud{
 		Region: "eu-west-1", Self: "i-operator", vpcs: map[string]*vpc{}, subnets: map[string]*subnet{}, groups: map[string]*group{},
 		instances: map[string]*instance{}, enis: map[string]*eni{}, tokens: map[string]string{}, public: map[string]string{}, buckets: map[string]*bucket{},
-		tables: map[string]*routeTable{}, elastic: map[string]*elasticAddress{}, odd: map[string]string{},
+		tables: map[string]*routeTable{}, elastic: map[string]*elasticAddress{}, odd: map[string][]string{},
 		calls: map[string]int{}, refused: map[string]int{}, random: rand.New(rand.NewPCG(1, 2)), //nolint:gosec // no secret
 		types: map[string]Type{
 			"t2.micro": {2, 2, "xen", 1}, "t2.xlarge": {3, 15, "xen", 1}, "t3.micro": {2, 2, "nitro", 1}, "m4.xlarge": {4, 15, "xen", 1},
@@ -304,11 +304,12 @@ func (c *Cloud) SetGroups(id string, groups ...string) {
 	c.put(&e)
 }
 
-// ShowAddress has descriptions of an interface show something as one more of its addresses.
-func (c *Cloud) ShowAddress(id, address string) {
+// ShowAddress has descriptions of an interface show texts as more of its secondary addresses, or as prefixes of either family if they have
+// a slash.
+func (c *Cloud) ShowAddress(id string, texts ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.odd[id] = address
+	c.odd[id] = texts
 }
 
 // Associate gives a private address a public one; "" is for that of a carrier, which has none of IPv4.

@@ -163,13 +163,14 @@ func (c *Cloud) describeSubnets(r request) (any, *Error) {
 		State string    `xml:"state"`
 		VPC   string    `xml:"vpcId"`
 		CIDR  string    `xml:"cidrBlock"`
+		IPv6  []string  `xml:"ipv6CidrBlockAssociationSet>item>ipv6CidrBlock,omitempty"`
 		Free  int       `xml:"availableIpAddressCount"`
 		Zone  string    `xml:"availabilityZone"`
 		Tags  []tagItem `xml:"tagSet>item"`
 	}
 	list, next, err := paged(r, c.subnets, 1000, func(s *subnet) (fields, item) {
 		return fields{"subnet-id": {s.id}, "vpc-id": {s.vpc}}.withTags(s.tags),
-			item{s.id, "available", s.vpc, s.cidr.String(), s.free(), s.zone, tagItems(s.tags)}
+			item{s.id, "available", s.vpc, s.cidr.String(), s.blocksOfIPv6(), s.free(), s.zone, tagItems(s.tags)}
 	})
 	return struct {
 		nextToken
@@ -295,6 +296,20 @@ func (c *Cloud) vpcOf(e *eni) string {
 	return ""
 }
 
+// show has a description show what the interface does not have.
+func (i *eniItem) show(texts []string) {
+	for _, text := range texts {
+		switch isPrefix := strings.Contains(text, "/"); {
+		case isPrefix && strings.Contains(text, ":"):
+			i.IPv6 = append(i.IPv6, ipv6Item{text})
+		case isPrefix:
+			i.Prefixes = append(i.Prefixes, prefixItem{text})
+		default:
+			i.Addresses = append(i.Addresses, addressItem{text, false, nil})
+		}
+	}
+}
+
 func (c *Cloud) item(e *eni) eniItem {
 	i := eniItem{
 		ID: e.id, Subnet: e.subnet, VPC: c.vpcOf(e), Description: e.description, Status: e.state(), MAC: e.mac, Primary: e.primary, Tags: tagItems(e.tags),
@@ -309,9 +324,7 @@ func (c *Cloud) item(e *eni) eniItem {
 	for _, a := range e.singles {
 		i.Addresses = append(i.Addresses, addressItem{a, false, c.association(a)})
 	}
-	if a, is := c.odd[e.id]; is {
-		i.Addresses = append(i.Addresses, addressItem{a, false, nil})
-	}
+	i.show(c.odd[e.id])
 	for _, p := range e.prefixes {
 		i.Prefixes = append(i.Prefixes, prefixItem{p})
 	}

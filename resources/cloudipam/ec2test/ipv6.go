@@ -16,6 +16,14 @@ func (c *Cloud) AddIPv6(subnet, cidr string) {
 	c.subnets[subnet].ipv6 = netip.MustParsePrefix(cidr).Masked()
 }
 
+// blocksOfIPv6 are those of a subnet, one or none.
+func (s *subnet) blocksOfIPv6() []string {
+	if !s.ipv6.IsValid() {
+		return nil
+	}
+	return []string{s.ipv6.String()}
+}
+
 // ipv6Block is the n-th block of 80 bits of one of 64.
 func ipv6Block(of netip.Prefix, n int) string {
 	bytes := of.Addr().As16()
