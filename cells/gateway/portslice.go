@@ -305,7 +305,7 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 	if err := c.bringPorts(ctx, p); err != nil || len(plan.backends) == 0 {
 		return err
 	}
-	return placed.Remove(ctx, c.Client, serviceKey(g.Key()), g.UID.API())
+	return placed.Remove(k8s.WithManySources(ctx), c.Client, serviceKey(g.Key()), g.UID.API())
 }
 
 // hidesIn reports whether there is an EndpointSlice of a namespace that could not be decoded.
@@ -349,6 +349,7 @@ func (c *controller) bringPorts(ctx context.Context, p portPlan) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	ctx = k8s.WithManySources(ctx) // slices of a Gateway are made of routes of many namespaces
 	for _, is := range surplus {
 		errs = append(errs, k8s.Delete(ctx, c.Client, is.ref()))
 	}

@@ -277,6 +277,7 @@ func (c *controller) writeKey(ctx context.Context, name string) error {
 	if !written {
 		return reconcile.Recheck() // the change is to come
 	}
+	c.fought.Put(key, true, time.Now())
 	c.Metrics.Written.Inc()
 	return nil
 }
@@ -285,12 +286,13 @@ func (c *controller) writeKey(ctx context.Context, name string) error {
 func (c *controller) begin(name string, want []byte) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if bytes.Equal(c.written[name], want) {
-		if pause := c.fought.Wait(c.prefix+name, time.Now()); pause > 0 {
-			return pause
-		}
+	key := c.prefix + name
+	c.fought.Changed(key, !bytes.Equal(c.written[name], want))
+	if pause := c.fought.Wait(key, time.Now()); pause > 0 {
+		return pause
 	}
 	c.written[name] = want
+	c.fought.Changed(key, false)
 	return 0
 }
 

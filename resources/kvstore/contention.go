@@ -21,11 +21,25 @@ type Contention struct {
 
 	mu   sync.Mutex
 	keys map[string]*foughtKey
+	// counts are those of writes and deletes since a time, of keys that are not remembered as too many.
+	counts map[string]written
+	since  time.Time
 }
+
+// written is how often a key was written and deleted.
+type written struct{ puts, deletes int }
+
+// Keys of one source, those that are fought over, and deletes are counted, as for objects (K8S-25): more of them within the window are braked.
+const (
+	mostPuts    = 30
+	mostDeletes = 10
+	countWindow = time.Minute
+)
 
 type foughtKey struct {
 	k8s.Undone
-	isNew bool // another value is to be written, which was not undone yet
+	isNew  bool // another value is to be written, which was not undone yet
+	churns bool // it is changed, or written and deleted, more often than in ordinary life, whatever the reason
 }
 
 // NewContention returns a Contention that degrades the part "contended-keys" of a health.
@@ -67,10 +81,53 @@ func (c *Contention) Wait(key string, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := c.keys[key]
-	if u == nil || u.isNew {
+	if u == nil || u.isNew && !u.churns {
 		return 0
 	}
 	return u.Wait(now)
+}
+
+// Put counts a put that was made. The key has one source, or is counted while others fight over it alone: the keys of what has many backends
+// change often in ordinary life.
+func (c *Contention) Put(key string, oneSource bool, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if oneSource || c.keys[key] != nil {
+		c.count(key, now, written{puts: 1})
+	}
+}
+
+// Deleted counts a delete that was made.
+func (c *Contention) Deleted(key string, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count(key, now, written{deletes: 1})
+}
+
+// count has a key wait that is written too often. The caller holds the lock.
+func (c *Contention) count(key string, now time.Time, more written) {
+	k := c.keys[key]
+	if k != nil && k.IsOver(now) {
+		k.churns = false
+	}
+	if k == nil || !k.churns {
+		if now.Sub(c.since) > countWindow || len(c.counts) >= maxFought {
+			c.since, c.counts = now, map[string]written{}
+		}
+		n := c.counts[key]
+		n.puts, n.deletes = n.puts+more.puts, n.deletes+more.deletes
+		c.counts[key] = n
+		if n.puts <= mostPuts && n.deletes <= mostDeletes {
+			return
+		}
+		if k = c.remembered(key, now); k == nil {
+			return
+		}
+		delete(c.counts, key)
+		k.churns = true
+	}
+	k.Exceed(now)
+	c.show(now)
 }
 
 // Changed says whether another value is desired of a key than the one that was undone, which is written at once, or, as the value is written,
@@ -133,10 +190,18 @@ func (c *Contention) show(now time.Time) {
 		c.health.OK("")
 		return
 	}
-	text := fmt.Sprintf("another writer has changed the key %s %d times after it was written or deleted here; it is written again in %s: stop the operator of another cluster with the same name, or what else writes there",
-		worst, most, c.keys[worst].Wait(now).Round(time.Second))
+	text := fmt.Sprintf("the key %s changes again and again, since what it is made of does, or another writer creates it after each delete; it is written again in %s",
+		worst, c.keys[worst].Wait(now).Round(time.Second))
+	if !c.keys[worst].churns {
+		text = c.undoneText(worst, now)
+	}
 	if fought > 1 {
 		text += fmt.Sprintf("; and %d more keys", fought-1)
 	}
 	c.health.Degraded(text, nil)
+}
+
+func (c *Contention) undoneText(key string, now time.Time) string {
+	return fmt.Sprintf("another writer has changed the key %s %d times after it was written or deleted here; it is written again in %s: stop the operator of another cluster with the same name, or what else writes there",
+		key, c.keys[key].Times(), c.keys[key].Wait(now).Round(time.Second))
 }

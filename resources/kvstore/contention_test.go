@@ -6,6 +6,7 @@ package kvstore
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -149,5 +150,65 @@ func TestContention(t *testing.T) {
 	}
 	if c.Rest(a, now.Add(time.Hour)) != 0 || len(c.keys) != 0 || strings.Contains(shown(), "7 times") {
 		t.Errorf("it is not over: %q", shown())
+	}
+}
+
+// KV-S9; K9 of the contract's tenants.md: a key whose input flips is deleted and written less and less often, and named; the last state is written
+// after the pause. So is one with one source whose value flips. One with many sources, and another key, are written as ever.
+func TestKeysThatFlip(t *testing.T) {
+	t.Parallel()
+	const key = servicesOfC1 + "ns/a"
+	for name, c := range map[string]struct {
+		opts []SyncOption
+		flip func(s *SyncStore, i int)
+		most int64 // revisions, 0 for no limit
+	}{
+		"chain": {nil, func(s *SyncStore, i int) {
+			if i%2 == 0 {
+				s.Upsert("ns/a", []byte("a"))
+			} else {
+				s.Delete("ns/a")
+			}
+		}, 2 * (mostDeletes + 4)},
+		"value":        {[]SyncOption{OneSource()}, func(s *SyncStore, i int) { s.Upsert("ns/a", fmt.Append(nil, i)) }, mostPuts + 4},
+		"many sources": {nil, func(s *SyncStore, i int) { s.Upsert("ns/a", fmt.Append(nil, i)) }, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := clustertest.StartEtcd(t, 1)
+			tree := health.NewTree()
+			etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+			r.scope.Health = tree.Reporter("test")
+			s := must(NewSyncStore(r.client, r.scope, ServicesPrefix, "c1", c.opts...))(t)
+			s.Synced()
+			run(t, s.Run)
+			eventually(t, "the marker is there", func() bool { return read(t, etcd, syncedOfC1) != nil })
+			var written atomic.Int64
+			changes := etcd.Watch(t.Context(), key)
+			go func() {
+				for resp := range changes {
+					written.Add(int64(len(resp.Events)))
+				}
+			}()
+			i := 0
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) { // the input flips each 20 ms
+				c.flip(s, i)
+				i++
+			}
+			if n := written.Load(); c.most > 0 && (n < mostDeletes || n > c.most) || c.most == 0 && n <= mostPuts {
+				t.Errorf("there were %d writes of %d changes in 4 s, want at most %d", n, i, c.most)
+			}
+			if named := strings.Contains(fmt.Sprint(tree.Snapshot()), key+" changes again and again"); named != (c.most > 0) {
+				t.Errorf("health says %v", tree.Snapshot())
+			}
+			began := time.Now()
+			s.Upsert("ns/b", []byte("b"))
+			eventually(t, "another key is written", func() bool { return holds(t, etcd, servicesOfC1+"ns/b", "b") })
+			if d := time.Since(began); d > time.Second {
+				t.Errorf("it is written after %s", d)
+			}
+			s.Upsert("ns/a", []byte("last"))
+			eventually(t, "the last value is written", func() bool { return holds(t, etcd, key, "last") })
+		})
 	}
 }

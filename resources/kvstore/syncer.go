@@ -31,8 +31,10 @@ type syncer struct {
 	prefix string // with a slash at its end
 	// confirm, if set, is called once before the first key of others is deleted.
 	confirm func(context.Context) error
-	queue   *reconcile.Queue[syncItem]
-	metrics SyncMetrics
+	// oneSource says that a key follows one object, or one of its name of a few kinds.
+	oneSource bool
+	queue     *reconcile.Queue[syncItem]
+	metrics   SyncMetrics
 
 	mu      sync.Mutex
 	state   *syncState
@@ -434,6 +436,9 @@ func (s *syncer) put(ctx context.Context, t syncItem, value []byte, seen int64) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if revision != 0 {
+		s.fought.Put(key, s.oneSource, time.Now())
+	}
 	s.queue.Add(t) // to finish it, or to write what changed meanwhile
 	if k, ok := s.client.leases.get(key); ok {
 		s.state.observePut(t.name, observedKey{k.value, k.lease, max(revision, k.revision)})
@@ -461,6 +466,7 @@ func (s *syncer) remove(ctx context.Context, t syncItem, seen int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.fought.Deleted(key, time.Now())
 	s.queue.Add(t)
 	s.state.observeDelete(t.name, revision)
 	return nil
