@@ -140,7 +140,7 @@ func TestOrdinaryChangesDoNotWait(t *testing.T) {
 // A process remembers no more than some thousand objects.
 func TestChurnIsBounded(t *testing.T) {
 	c, now := newChurn(), time.Now()
-	for i := range 3 * keptRecurrences {
+	for i := range keptRecurrences + 100 {
 		for range mostDeletes + 2 {
 			c.add(churnKey{ref: Ref{Name: fmt.Sprint(i)}, deletes: true}, now)
 		}

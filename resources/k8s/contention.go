@@ -418,7 +418,7 @@ func (r *contentionReport) show(keys []digest, calm time.Duration, err *Contenti
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.fought) == 0 {
-		r.log.Warn("changes are undone or made again and again, pausing before each attempt", "object", err.Ref.String(), "error", err)
+		r.log.Warn("changes recur, pausing before each attempt", "object", err.Ref.String(), "error", err)
 	}
 	for _, key := range keys {
 		r.fought[key] = time.Now().Add(calm)
