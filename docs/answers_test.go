@@ -149,6 +149,7 @@ var parts = map[string]string{
 	"config":         "a change of the ConfigMap or file that has no effect before a restart",
 	"addresses":      "what a cloud shows as addresses, and no pod can have",
 	"contention":     "changes that another writer undoes",
+	"contended-keys": "keys of etcd that another writer changes, deletes or creates again and again",
 	"restarts":       "unmanaged pods that the role does not allow to delete",
 	"create":         "creates of identities that are forbidden",
 	"entries":        "registration entries that the SPIRE server refuses to create or delete",

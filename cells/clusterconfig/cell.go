@@ -10,15 +10,19 @@ import (
 )
 
 // Cell publishes the cluster's configuration in the kvstore.
-var Cell = cell.Module("clusterconfig", "Publishes the ID and the capabilities of this cluster to others",
-	cell.EnabledBy(kvstore.InUse),
-	cell.EnabledBy(cell.When("the cluster has a name and a number", []string{"cluster-name", "cluster-id"}, inMesh)),
+var Cell = module(minWriteInterval)
 
-	cell.ProvidePrivate(newController),
-	cell.Job("publish", (*controller).publish),
-	cell.Job("watch", (*controller).watch),
-	cell.Job("watch-slices", (*controller).watchMarker),
-)
+func module(t timing) cell.Cell {
+	return cell.Module("clusterconfig", "Publishes the ID and the capabilities of this cluster to others",
+		cell.EnabledBy(kvstore.InUse),
+		cell.EnabledBy(cell.When("the cluster has a name and a number", []string{"cluster-name", "cluster-id"}, inMesh)),
+
+		cell.ProvidePrivate(func() timing { return t }, newController),
+		cell.Job("publish", (*controller).publish),
+		cell.Job("watch", (*controller).watch),
+		cell.Job("watch-slices", (*controller).watchMarker),
+	)
+}
 
 // inMesh reports whether the cluster has a name and a number of its own.
 func inMesh(c cluster.Config) bool {

@@ -6,6 +6,7 @@ package clusterconfig
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,8 +33,13 @@ const (
 
 func lead(t *testing.T, endpoint string, args ...string) *operatortest.Operator {
 	t.Helper()
+	return leadWith(t, Cell, endpoint, args...)
+}
+
+func leadWith(t *testing.T, duty cell.Cell, endpoint string, args ...string) *operatortest.Operator {
+	t.Helper()
 	args = append([]string{"--cluster-name=cluster1", "--cluster-id=1"}, args...)
-	return operatortest.Start(t, cell.Set(kvstore.Cell, Cell, marking), "", kvstoretest.Args(endpoint, args...)...)
+	return operatortest.Start(t, cell.Set(kvstore.Cell, duty, marking), "", kvstoretest.Args(endpoint, args...)...)
 }
 
 // marking is another duty: what it writes is there when others could have been
@@ -188,8 +194,48 @@ func TestRestored(t *testing.T) {
 		e.Put(key, fmt.Sprint("other ", i), 0)
 	}
 	operatortest.Eventually(t, "it is right again", whole)
-	if n, most := e.Get(key).Version-50, 3+int64(time.Since(began)/minWriteInterval); n > most {
+	if n, most := e.Get(key).Version-50, 3+int64(time.Since(began)/time.Duration(minWriteInterval)); n > most {
 		t.Errorf("it was written %d times against 50 in %s", n, time.Since(began))
+	}
+}
+
+// CC-5; number 9.1 of the contract's tenants.md: a key that another writer changes after each write, and one whose value flips with a marker
+// that comes and goes, is written slower and slower, which health says.
+func TestContention(t *testing.T) {
+	t.Parallel()
+	const slices = "cilium/synced/cluster1/cilium/state/endpointslices/v1"
+	for name, undo := range map[string]func(e *kvstoretest.Etcd, is string){
+		"changed": func(e *kvstoretest.Etcd, _ string) { e.Put(key, "theirs", 0) },
+		"marker": func(e *kvstoretest.Etcd, is string) {
+			if is == value {
+				e.Put(slices, "", 0)
+			} else {
+				e.Delete(slices)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := kvstoretest.Start(t, 1)
+			o := leadWith(t, module(0), e.Endpoints()[0])
+			operatortest.Eventually(t, "the key", func() bool { return e.Get(key) != nil })
+			writes, last := 0, ""
+			for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // the other writer looks each 5 ms
+				is := string(e.Get(key).Value)
+				if is == "theirs" || is == last {
+					continue
+				}
+				writes, last = writes+1, is
+				undo(e, is)
+				if name == "changed" {
+					last = ""
+				}
+			}
+			if writes < 5 || writes > 8 {
+				t.Errorf("the key was written %d times in 4 s, want the first five and then one after 1 s and one after 2 s more", writes)
+			}
+			operatortest.Eventually(t, "health names the key", func() bool { return strings.Contains(fmt.Sprint(o.Degraded("clusterconfig")), key) })
+		})
 	}
 }
 

@@ -23,6 +23,7 @@ type controller struct {
 	key       string
 	marker    string // of EndpointSlices, "" if this cluster exports none
 	queue     *reconcile.Queue[string]
+	fought    *kvstore.Contention
 	lastWrite time.Time // of the queue's worker
 	last      []byte    // what it has written then
 }
@@ -30,17 +31,20 @@ type controller struct {
 type params struct {
 	cell.In
 
+	Timing    timing
 	Cluster   cluster.Config
 	KVStore   kvstore.Config
 	Store     kvstore.Client
 	Reconcile reconcile.Deps
 }
 
-// minWriteInterval is the minimum time between two writes, for a conflict with another writer.
-const minWriteInterval = 5 * time.Second
+// timing is the minimum time between two writes of one value, for a conflict with another writer.
+type timing time.Duration
+
+const minWriteInterval = timing(5 * time.Second)
 
 func newController(p params) *controller {
-	c := &controller{params: p, key: kvstore.Key(kvstore.ClusterConfigPrefix, p.Cluster.ClusterName)}
+	c := &controller{params: p, fought: kvstore.NewContention(p.Reconcile.Health), key: kvstore.Key(kvstore.ClusterConfigPrefix, p.Cluster.ClusterName)}
 	if p.KVStore.SynchronizeK8sServices && p.Cluster.ExportsSlices() {
 		c.marker = kvstore.Key(kvstore.SyncedPrefix, p.Cluster.ClusterName, kvstore.EndpointSlicesPrefix)
 	}
@@ -93,18 +97,29 @@ func (c *controller) desired(ctx context.Context) ([]byte, error) {
 	return value, nil
 }
 
-// ensure writes the key if it differs.
+// ensure writes the key if it differs. All writes but the first count as undone, also those of another value: what changes the value, a
+// marker (CC-7), is another writer's, too, if it comes and goes again and again.
 func (c *controller) ensure(ctx context.Context, key string) error {
+	if pause := c.fought.Wait(key, time.Now()); pause > 0 {
+		return reconcile.RequeueAfter(pause)
+	}
 	value, err := c.desired(ctx)
 	if err != nil {
 		return err
 	}
-	if pause := minWriteInterval - time.Since(c.lastWrite); pause > 0 && bytes.Equal(value, c.last) {
+	if pause := time.Duration(c.Timing) - time.Since(c.lastWrite); pause > 0 && bytes.Equal(value, c.last) {
 		return reconcile.RequeueAfter(pause)
 	}
 	written, err := c.Store.Ensure(ctx, key, value)
-	if written {
-		c.lastWrite, c.last = time.Now(), value
+	if err != nil {
+		return err
 	}
-	return err
+	if !written {
+		return c.fought.Done(key)
+	}
+	if c.last != nil {
+		c.fought.Undone(key, time.Now())
+	}
+	c.lastWrite, c.last = time.Now(), value
+	return c.fought.Done(key)
 }

@@ -192,7 +192,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			}
 			return o, err
 		}
-	} else if err := errors.Join(c.deleteConfig(ctx, g), c.writePorts(ctx, g, plan, placed)); err != nil {
+	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), c.writePorts(ctx, g, plan, placed)); err != nil {
 		return o, err
 	}
 	if o.failure != "" {
@@ -291,7 +291,7 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, d de
 	}
 	c.reports.Set(route.KindGateway, aboutGateway(g), notices...)
 	if d.isEmpty {
-		return c.deleteConfig(ctx, g)
+		return c.deleteConfig(k8s.WithManySources(ctx), g)
 	}
 	s.translated = translated{d.plan.assembly, d.Spec.Digest}
 	written, err := configNames(g.Key()).Write(ctx, c.Client, c.configs, d.Desired, c.Cluster.Release)
@@ -301,6 +301,7 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, d de
 	return err
 }
 
+// deleteConfig deletes the configuration of a Gateway. Where its routes, which are of many namespaces, leave none, the context says that.
 func (c *controller) deleteConfig(ctx context.Context, g *gateway) error {
 	return configNames(g.Key()).Delete(ctx, c.Client, c.configs, ownerOf(g))
 }

@@ -129,7 +129,7 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	about := corev1.ObjectReference{APIVersion: core.String(), Kind: route.KindService, Namespace: of.Namespace, Name: of.Name, UID: s.UID.API()}
 	if t.Empty {
 		c.meshReports.Set(route.KindService, about)
-		if err := envoyres.Delete(ctx, c.Client, c.configs, of, owner); err != nil {
+		if err := envoyres.Delete(k8s.WithManySources(ctx), c.Client, c.configs, of, owner); err != nil {
 			return reconcile.Result{Reason: noRoutes}, err
 		}
 		return reconcile.Result{Reason: noRoutes}, c.writeMeshStatus(ctx, s, nil)

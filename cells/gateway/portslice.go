@@ -340,7 +340,7 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 	if err := c.bringPorts(ctx, p); err != nil || len(plan.backends) == 0 {
 		return err
 	}
-	return placed.Remove(ctx, c.Client, serviceKey(g.Key()), g.UID.API())
+	return placed.Remove(k8s.WithManySources(ctx), c.Client, serviceKey(g.Key()), g.UID.API())
 }
 
 // hidesEndpoints reports whether an EndpointSlice of a Service is too large, or there is one in its namespace that could not be decoded: that may be
@@ -390,6 +390,7 @@ func (c *controller) bringPorts(ctx context.Context, p portPlan) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
+	ctx = k8s.WithManySources(ctx) // slices of a Gateway are made of routes of many namespaces
 	for _, is := range surplus {
 		errs = append(errs, k8s.Delete(ctx, c.Client, is.ref()))
 	}

@@ -215,7 +215,7 @@ func (c *controller) writeStatus(ctx context.Context, i *ingress, from slim.Key)
 		return nil
 	}
 	ref := k8s.Ref{Resource: ingresses.Resource(), Namespace: i.Namespace.String(), Name: i.Name, Subresource: "status", UID: i.UID.API()}
-	_, err := k8s.Update(ctx, c.Client, ref, func(full *networkingv1.Ingress) error {
+	_, err := k8s.Update(k8s.WithOneSource(ctx), c.Client, ref, func(full *networkingv1.Ingress) error {
 		if !equalStatus(full.Status.LoadBalancer.Ingress, want) {
 			full.Status.LoadBalancer.Ingress = want
 		}

@@ -143,6 +143,7 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 	if err != nil {
 		return err
 	}
+	ctx = k8s.WithOneSource(ctx)
 	key, owner := i.Key(), ownerOf(i, false)
 	labels := inherited(i.Labels, c.Config.IngressLBAnnotationPrefixes)
 	annotations := inherited(i.Annotations.Labels, c.Config.IngressLBAnnotationPrefixes)

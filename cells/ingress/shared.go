@@ -10,6 +10,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -76,7 +77,7 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	if err == nil && t.Empty {
 		c.reportShared(t.Problems, nil)
 		c.Metrics.SharedSize.Set(0)
-		return reconcile.Result{Reason: noShared}, envoyres.Delete(ctx, c.Client, c.configs, c.sharedService(), nil)
+		return reconcile.Result{Reason: noShared}, envoyres.Delete(k8s.WithManySources(ctx), c.Client, c.configs, c.sharedService(), nil)
 	}
 	if err == nil {
 		c.Metrics.SharedSize.Set(float64(len(spec.JSON)))

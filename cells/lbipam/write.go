@@ -58,7 +58,7 @@ func (c *controller) writeService(ctx context.Context, key slim.Key) error {
 	if w == nil {
 		return c.resolveSent(ctx, key)
 	}
-	revision, err := c.write(ctx, w)
+	revision, err := c.write(k8s.WithOneSource(ctx), w)
 	c.recordSent(key, revision, w, err)
 	if err != nil {
 		return err
@@ -239,7 +239,7 @@ func (c *controller) patch(ctx context.Context, w *statusWrite) (*unstructured.U
 		return nil, err
 	}
 	stored, err := c.Client.Patch(ctx, w.ref, body)
-	if err == nil || !k8s.Refused(err) {
+	if err == nil || !k8s.Refused(err) || errors.As(err, new(*k8s.ContentionError)) {
 		return stored, err
 	}
 	return nil, reconcile.PatchRefused(ctx, c.Client, w.ref, w.revision.String(), err)

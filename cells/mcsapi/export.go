@@ -66,6 +66,9 @@ func (x *exporter) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []sl
 	return keys
 }
 
+// HasOneSource implements mirror.OneSource: a key is made of a ServiceExport and its Service.
+func (x *exporter) HasOneSource() bool { return true }
+
 // Desired is the value of the key of a ServiceExport. It is not known while the ServiceExport or its Service cannot be
 // decoded, nor while the scope of the Namespace is not known.
 func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {

@@ -108,7 +108,7 @@ func (c *controller) bringDerived(ctx context.Context, s *state, p importPlan) (
 
 // writeDerived creates, updates or deletes the derived Service. One whose type changes is created again when it is gone.
 func (c *controller) writeDerived(ctx context.Context, s *state, v verb, want *corev1.Service) error {
-	ref := s.derivedRef()
+	ctx, ref := k8s.WithOneSource(ctx), s.derivedRef()
 	switch v {
 	case create:
 		_, err := k8s.Create(ctx, c.Client, services.Resource(), want)
@@ -206,7 +206,7 @@ func (c *controller) updateImport(ctx context.Context, s *state, p importPlan) e
 		fields = append(fields, "ports", "type", "sessionAffinity", "sessionAffinityConfig", "ipFamilies", "internalTrafficPolicy", "trafficDistribution")
 	}
 	ref := s.importRef()
-	_, _, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+	_, _, err = c.Client.Modify(k8s.WithOneSource(ctx), ref, func(u *unstructured.Unstructured) error {
 		labels, annotations := metadata(u.GetLabels(), u.GetAnnotations())
 		u.SetLabels(labels)
 		u.SetAnnotations(annotations)
@@ -246,7 +246,7 @@ func (c *controller) updateStatus(ctx context.Context, s *state, p importPlan, r
 	if c.denies(s, "update", ref) || !setConditions(&has, exportConditionTypes, want) {
 		return nil
 	}
-	_, err := k8s.Update(ctx, c.Client, ref, func(e *mcsv1alpha1.ServiceExport) error {
+	_, err := k8s.Update(k8s.WithOneSource(ctx), c.Client, ref, func(e *mcsv1alpha1.ServiceExport) error {
 		setConditions(&e.Status.Conditions, exportConditionTypes, want)
 		return nil
 	})
@@ -268,7 +268,7 @@ func (c *controller) updateImportStatus(ctx context.Context, s *state, m merged,
 	if !setConditions(&has, importConditionTypes, conditions) && slices.Equal(s.imported.Status.Clusters, clusters) {
 		return nil
 	}
-	_, err := k8s.Update(ctx, c.Client, ref, func(i *mcsv1alpha1.ServiceImport) error {
+	_, err := k8s.Update(k8s.WithOneSource(ctx), c.Client, ref, func(i *mcsv1alpha1.ServiceImport) error {
 		i.Status.Clusters = clusters
 		setConditions(&i.Status.Conditions, importConditionTypes, conditions)
 		return nil

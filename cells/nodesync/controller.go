@@ -4,6 +4,7 @@
 package nodesync
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,13 @@ type controller struct {
 	status kvstore.SyncMetrics
 
 	tooLarge *kvstore.SizeReport
+	fought   *kvstore.Contention
 
 	mu      sync.Mutex // guards the following; never held during a request
 	keys    map[string]observedKey
-	pending map[string]int // names that are queued, and how often they changed since
-	synced  bool           // all CiliumNodes were queued
+	written map[string][]byte // the values that this process wrote last, by name
+	pending map[string]int    // names that are queued, and how often they changed since
+	synced  bool              // all CiliumNodes were queued
 }
 
 type params struct {
@@ -71,8 +74,9 @@ func newController(p params) (*controller, error) {
 		return nil, err
 	}
 	c := &controller{
-		params: p, tooLarge: kvstore.NewSizeReport(p.Reconcile.Health, "CiliumNodes"), prefix: kvstore.Folder(kvstore.NodesPrefix, p.Cluster.ClusterName), status: status,
-		opened: make(chan struct{}), listed: make(chan struct{}), keys: map[string]observedKey{}, pending: map[string]int{},
+		params: p, tooLarge: kvstore.NewSizeReport(p.Reconcile.Health, "CiliumNodes"), fought: kvstore.NewContention(p.Reconcile.Health),
+		prefix: kvstore.Folder(kvstore.NodesPrefix, p.Cluster.ClusterName), status: status,
+		opened: make(chan struct{}), listed: make(chan struct{}), keys: map[string]observedKey{}, written: map[string][]byte{}, pending: map[string]int{},
 	}
 	c.queue = reconcile.NewQueue(p.Reconcile, "write", c.syncKey, reconcile.AwaitReady(c.awaitSynced))
 	c.sweep = c.newSweep()
@@ -181,6 +185,11 @@ func (c *controller) handleEvent(name string, e kvstore.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	before := c.keys[name]
+	last, wrote := c.written[name]
+	ours := wrote && e.Kind == kvstore.Upsert && e.Lease == 0 && bytes.Equal(last, e.Value)
+	if before.ours && !ours && e.Lease == 0 { // an agent may put its key on its lease
+		c.fought.Undone(e.Key, time.Now())
+	}
 	if e.Kind == kvstore.Delete {
 		delete(c.keys, name)
 		c.Metrics.count(before, observedKey{})
@@ -189,6 +198,9 @@ func (c *controller) handleEvent(name string, e kvstore.Event) {
 	k := observe(before, c.Cluster.ClusterName, name, e.Entry, time.Now())
 	if !k.readable && (before.readable || !before.exists()) {
 		c.Log.Warn("the value of a node's key cannot be decoded", "key", e.Key, "revision", e.ModRevision)
+	}
+	if k.ours = ours; ours {
+		k.entry.Value = last // one copy
 	}
 	c.keys[name] = k
 	c.Metrics.count(before, k)
@@ -226,7 +238,7 @@ func (c *controller) node(name string) (n *node, exists bool) {
 func (c *controller) writeKey(ctx context.Context, name string) error {
 	n, exists := c.node(name)
 	if !exists {
-		c.tooLarge.Set(name, "")
+		c.forget(name)
 	}
 	if !exists || c.nodes.Hides(slim.Key{Name: name}) {
 		return nil
@@ -245,7 +257,10 @@ func (c *controller) writeKey(ctx context.Context, name string) error {
 	}
 	if !needsWrite(k, want) {
 		c.reportSize(n, leftOut)
-		return nil
+		return c.fought.Done(key)
+	}
+	if pause := c.begin(name, want); pause > 0 {
+		return reconcile.RequeueAfter(pause)
 	}
 	written, err := c.Store.WriteIf(ctx, []kvstore.Guard{k.guard(key)}, kvstore.Put(key, want))
 	var tooLarge *kvstore.TooLargeError
@@ -262,8 +277,31 @@ func (c *controller) writeKey(ctx context.Context, name string) error {
 	if !written {
 		return reconcile.Recheck() // the change is to come
 	}
+	c.fought.Put(key, true, time.Now())
 	c.Metrics.Written.Inc()
 	return nil
+}
+
+// begin records the value that is about to be written, or returns the pause before that, as another writer undoes it.
+func (c *controller) begin(name string, want []byte) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	key := c.prefix + name
+	c.fought.Changed(key, !bytes.Equal(c.written[name], want))
+	if pause := c.fought.Wait(key, time.Now()); pause > 0 {
+		return pause
+	}
+	c.written[name] = want
+	c.fought.Changed(key, false)
+	return 0
+}
+
+// forget forgets what was reported and written of a CiliumNode that is gone.
+func (c *controller) forget(name string) {
+	c.tooLarge.Set(name, "")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.written, name)
 }
 
 // reportSize reports what the key of a CiliumNode goes without, if that is new.

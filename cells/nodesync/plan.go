@@ -16,6 +16,7 @@ type observedKey struct {
 	name     string
 	entry    kvstore.Entry // without the value of one on a lease
 	readable bool          // the value is that of this node in this cluster
+	ours     bool          // it is what this process wrote last
 	since    time.Time     // when it was first observed
 }
 

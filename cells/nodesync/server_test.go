@@ -385,3 +385,33 @@ func TestServerNodesLargerThanAKey(t *testing.T) {
 		t.Errorf("%v attempts of a key that cannot be written", n)
 	}
 }
+
+// NSYN-18; number 9.1 of the contract's tenants.md: a key that another writer changes after each write is written slower and slower, which
+// health says. Another value of it, and keys of other nodes, do not wait.
+func TestContention(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.create("fought", noSpec)
+	o := w.start()
+	ours := w.valueOf("cluster1", "fought", "custom-resource")
+	w.holds("fought", ours)
+	writes := 0
+	for end := time.Now().Add(4 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) { // the other writer looks each 5 ms
+		if string(w.etcd.Get(w.key("fought")).Value) == ours {
+			writes++
+			w.put("fought", "theirs", 0)
+		}
+	}
+	if writes < 5 || writes > 8 {
+		t.Errorf("the key was written %d times in 4 s, want the first five and then one after 1 s and one after 2 s more", writes)
+	}
+	operatortest.Eventually(t, "health names the key", func() bool { return strings.Contains(fmt.Sprint(o.Degraded("nodesync")), w.key("fought")) })
+	began := time.Now()
+	w.create("other", noSpec)
+	w.holds("other", w.valueOf("cluster1", "other", "custom-resource"))
+	w.change("fought", "b-2", "spec", "bootid")
+	w.holds("fought", strings.Replace(ours, `"BootID":""`, `"BootID":"b-2"`, 1))
+	if d := time.Since(began); d > 2*time.Second {
+		t.Errorf("they are written after %s", d)
+	}
+}

@@ -153,7 +153,7 @@ func (c *controller) write(ctx context.Context, s *service, of envoy.Service) er
 	if d.Spec, err = envoy.Encode(spec); err != nil {
 		return err
 	}
-	_, err = envoyres.Write(ctx, c.Client, c.configs, d)
+	_, err = envoyres.Write(k8s.WithOneSource(ctx), c.Client, c.configs, d)
 	return err
 }
 

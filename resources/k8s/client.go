@@ -280,10 +280,17 @@ func (w writing) shownBy(stored *unstructured.Unstructured, subresource string) 
 }
 
 func (c *client) put(ctx context.Context, ref Ref, sent *unstructured.Unstructured, body []byte, w writing) (*unstructured.Unstructured, error) {
+	change := churnKey{ref: ref.byName()}
+	if err := c.contention.mayChange(ctx, change); err != nil {
+		return nil, err
+	}
 	is := expected{method: http.MethodPut, ref: ref, kind: sent.GetKind(), uid: sent.GetUID()}
 	is.least, _ = parseRevision(sent.GetResourceVersion())
 	is.ref.Subresource = ""
 	stored, err := c.write(ctx, request{method: http.MethodPut, ref: ref, body: body}, is, w)
+	if err == nil {
+		c.contention.hasChanged(ctx, change)
+	}
 	if ref.Subresource != "" && IsNotFound(err, ref) {
 		return nil, c.withoutSubresource(ctx, ref, err)
 	}
@@ -395,6 +402,10 @@ func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error 
 	if only.UID == "" {
 		return fmt.Errorf("deleting %s: a precondition without UID could hit another object of that name", ref)
 	}
+	change := churnKey{ref: ref, deletes: true}
+	if err := c.contention.mayChange(ctx, change); err != nil {
+		return err
+	}
 	options := metav1.DeleteOptions{
 		TypeMeta:      metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
 		Preconditions: &metav1.Preconditions{UID: &only.UID},
@@ -414,6 +425,7 @@ func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error 
 	result.complete(c.transport.guardedTransport, nil, err)
 	if err == nil {
 		c.contention.deletion(ref)
+		c.contention.hasChanged(ctx, change)
 		observeDeletion(ctx, ref, uid, left)
 	}
 	return err

@@ -54,6 +54,9 @@ type ContentionError struct {
 	// Dropped says that the change is undone as it is written, by a webhook, or by an
 	// installed definition that cannot be looked up.
 	Dropped bool
+	// Churns says that the object is changed, or deleted and created, again and again, whatever
+	// the reason.
+	Churns bool
 }
 
 func (e *ContentionError) Error() string {
@@ -63,6 +66,8 @@ func (e *ContentionError) Error() string {
 	}
 	what := fmt.Sprintf("%s undoes the change of %s in %s", by, e.Field, e.Ref)
 	switch {
+	case e.Churns:
+		what = fmt.Sprintf("%s changes again and again, since what it is made of does, or another client creates it after each delete", e.Ref)
 	case e.Dropped:
 		what = fmt.Sprintf("a mutating webhook, or the installed definition, drops the change of %s in %s", e.Field, e.Ref)
 	case e.Field == "":
@@ -113,14 +118,16 @@ type contention struct {
 	mu       sync.Mutex
 	now, old map[digest]changed // since the last turn, and before
 	turned   time.Time
+	churn    *churn
 }
 
 func newContention() *contention {
-	return &contention{now: map[digest]changed{}, turned: time.Now()}
+	return &contention{now: map[digest]changed{}, turned: time.Now(), churn: newChurn()}
 }
 
 // reset forgets all: another leader may have written since.
 func (c *contention) reset() {
+	c.churn.reset()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now, c.old, c.turned = map[digest]changed{}, nil, time.Now()
@@ -399,16 +406,28 @@ func newContentionReport(c *contention, h health.Reporter, log *slog.Logger) *co
 
 // repeated records that fields were undone, and written again.
 func (r *contentionReport) repeated(fought []followed, err *ContentionError) {
+	keys := make([]digest, len(fought))
+	for i, f := range fought {
+		keys[i] = f.key
+	}
+	r.show(keys, calmAfter(err.Times), err)
+}
+
+// show has health name changes until they have lasted for so long.
+func (r *contentionReport) show(keys []digest, calm time.Duration, err *ContentionError) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.fought) == 0 {
-		r.log.Warn("changes are undone again and again, pausing before each attempt", "object", err.Ref.String(), "error", err)
+		r.log.Warn("changes recur, pausing before each attempt", "object", err.Ref.String(), "error", err)
 	}
-	calm := calmAfter(err.Times) // that they have to last now
-	for _, f := range fought {
-		r.fought[f.key] = time.Now().Add(calm)
+	for _, key := range keys {
+		r.fought[key] = time.Now().Add(calm)
 	}
-	r.health.Degraded(fmt.Sprintf("%d changes are undone again and again, that of %s among them", len(r.fought), err.Ref), err)
+	are := "are undone"
+	if err.Churns {
+		are = "are undone or made"
+	}
+	r.health.Degraded(fmt.Sprintf("%d changes %s again and again, that of %s among them", len(r.fought), are, err.Ref), err)
 	if r.calm == nil {
 		r.calm = time.AfterFunc(calm, r.expire)
 	}

@@ -335,12 +335,12 @@ func TestWritesThatAreNoRepetitionGoAtOnce(t *testing.T) {
 			c.memory.put(&unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "n", "name": "a"}}})
 			return c.set(t, "a", "field", "same")
 		},
-		"deleted by us": func(t *testing.T, c *contest, i int) error {
+		"deleted by us, of many sources": func(t *testing.T, c *contest, i int) error {
 			if err := c.create(t, "mine"); err != nil {
 				return err
 			}
 			uid := (&unstructured.Unstructured{Object: c.objects["mine"]}).GetUID()
-			return c.Delete(why(t), Ref{Resource: configMaps, Namespace: "n", Name: "mine"}, Preconditions{UID: uid})
+			return c.Delete(WithManySources(why(t)), Ref{Resource: configMaps, Namespace: "n", Name: "mine"}, Preconditions{UID: uid})
 		},
 		"the whole, to and fro by us": func(t *testing.T, c *contest, i int) error {
 			u := (&unstructured.Unstructured{Object: c.objects["a"]}).DeepCopy()

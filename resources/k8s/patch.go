@@ -36,10 +36,18 @@ func (c *client) Patch(ctx context.Context, ref Ref, patch []byte, sets ...Patch
 	if err := again.await(); err != nil {
 		return nil, err
 	}
+	change := churnKey{ref: ref}
+	if err := c.contention.mayChange(ctx, change); err != nil {
+		return nil, err
+	}
 	is := expected{method: http.MethodPatch, ref: ref}
 	is.ref.Subresource = ""
 	r := request{method: http.MethodPatch, ref: ref, contentType: patchType(patch), body: patch}
-	return c.write(ctx, r, is, writing{again: again, sets: sets})
+	stored, err := c.write(ctx, r, is, writing{again: again, sets: sets})
+	if err == nil {
+		c.contention.hasChanged(ctx, change)
+	}
+	return stored, err
 }
 
 // patchType tells a JSON patch, which is a list, from a strategic merge patch.

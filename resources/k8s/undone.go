@@ -21,6 +21,15 @@ func (u *Undone) Add(now time.Time) {
 	u.at = now
 }
 
+// Exceed counts a change that is made more often than in ordinary life, whatever the reason: it has to wait from the first one on.
+func (u *Undone) Exceed(now time.Time) {
+	if u.IsOver(now) || u.times < freeRepetitions {
+		u.times = freeRepetitions
+	}
+	u.times++
+	u.at = now
+}
+
 // Wait returns how long the change is not to be made again; 0 if it can be made.
 func (u *Undone) Wait(now time.Time) time.Duration {
 	return max(0, u.at.Add(pauseOf(u.times)).Sub(now))

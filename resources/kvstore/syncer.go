@@ -31,13 +31,15 @@ type syncer struct {
 	prefix string // with a slash at its end
 	// confirm, if set, is called once before the first key of others is deleted.
 	confirm func(context.Context) error
-	queue   *reconcile.Queue[syncItem]
-	metrics SyncMetrics
+	// oneSource says that a key follows one object, or one of its name of a few kinds.
+	oneSource bool
+	queue     *reconcile.Queue[syncItem]
+	metrics   SyncMetrics
 
 	mu      sync.Mutex
 	state   *syncState
 	pending map[string]struct{} // names not yet in their desired state
-	fought  contention
+	fought  *Contention
 	refused *SizeReport // names whose values are too large; they are not written before they have another one (KV-S8)
 	// marker is written once the names pending when it was requested are done.
 	marker *syncedMarker
@@ -88,7 +90,7 @@ func newSyncer(c Client, s reconcile.Deps, prefix, cluster string) (*syncer, err
 		state: newSyncState(), pending: map[string]struct{}{},
 	}
 	s.Health = s.Health.Child("mirror-" + strings.ReplaceAll(keyClass(m.prefix), "/", "-"))
-	m.fought, m.refused = newContention(m.prefix, s.Health), NewSizeReport(s.Health, "keys")
+	m.fought, m.refused = NewContention(s.Health), NewSizeReport(s.Health, "keys")
 	m.queue = reconcile.NewQueue(s, "mirror "+keyClass(m.prefix), m.syncKey,
 		reconcile.Backoff(initialRetryDelay, maxRetryDelay), reconcile.NamespaceOf(syncItem.namespace))
 	return m, nil
@@ -156,7 +158,7 @@ func (s *syncer) upsert(name string, value []byte, triggers ...k8s.Trigger) {
 	}
 	s.state.desired[name] = value
 	s.refused.Set(s.prefix+name, "")
-	s.fought.changed(name, true)
+	s.fought.Changed(s.prefix+name, true)
 	s.enqueue(name, triggers...)
 }
 
@@ -173,6 +175,7 @@ func (s *syncer) delete(name string, triggers ...k8s.Trigger) {
 	}
 	delete(s.state.desired, name)
 	s.refused.Set(s.prefix+name, "")
+	s.fought.Changed(s.prefix+name, true)
 	s.state.written[name] = struct{}{} // perhaps without success
 	s.enqueue(name, triggers...)
 }
@@ -210,6 +213,11 @@ func (s *syncer) markDone(name string) {
 	delete(s.pending, name)
 	s.state.prune(name)
 	s.metrics.Queue.Set(float64(len(s.pending)))
+	s.passMarker(name)
+}
+
+// passMarker has the marker not wait for a name any more. The caller holds the lock.
+func (s *syncer) passMarker(name string) {
 	if s.marker != nil {
 		delete(s.marker.waitingFor, name)
 	}
@@ -269,7 +277,7 @@ func (s *syncer) handleEvent(e Event) {
 	name := strings.TrimPrefix(e.Key, s.prefix)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wasDone := s.state.isDone(name, s.client.leases.has)
+	wasDone := s.state.isDone(name, s.client.leases.has) || s.isDeleted(name)
 	if e.Kind == Delete {
 		s.state.observeDelete(name, e.ModRevision)
 	} else {
@@ -277,10 +285,20 @@ func (s *syncer) handleEvent(e Event) {
 	}
 	if s.state.nextAction(name, s.client.leases.has) != noAction {
 		if wasDone {
-			s.fought.undone(name, time.Now())
+			s.fought.Undone(e.Key, time.Now())
 		}
 		s.enqueue(name, k8s.Trigger{Kind: "EtcdKey", Name: e.Key, ResourceVersion: fmt.Sprint(e.ModRevision)})
 	}
+}
+
+// isDeleted reports whether a name is not desired and is not there: one that appears is put by another writer. A name without a memory of its
+// deletion that is pending may be one whose put has not been answered yet. The caller holds the lock.
+func (s *syncer) isDeleted(name string) bool {
+	_, wanted := s.state.desired[name]
+	_, exists := s.state.observed[name]
+	_, pending := s.pending[name]
+	_, deleted := s.state.deletedAt[name]
+	return s.state.listed && !wanted && !exists && (deleted || !pending)
 }
 
 // namespace is that of the object that a key is of, "" for none.
@@ -328,20 +346,30 @@ func (s *syncer) nextStep(t syncItem) step {
 	defer s.mu.Unlock()
 	want, wanted := s.state.desired[t.name]
 	next := step{todo: s.state.nextAction(t.name, s.client.leases.has), revision: s.state.lastRevision(t.name), want: want, isGone: s.state.listed && !wanted}
+	key := s.prefix + t.name
 	switch {
-	case next.todo == putKey && s.refused.Has(s.prefix+t.name):
+	case next.todo == putKey && s.refused.Has(key):
 		next.todo = noAction
 		s.keep(t)
-	case next.todo == putKey:
-		if next.pause = s.fought.wait(t.name, time.Now()); next.pause == 0 {
-			s.state.written[t.name] = struct{}{}
-			s.fought.changed(t.name, false)
+	case next.todo != noAction:
+		if next.pause = s.fought.Wait(key, time.Now()); next.pause == 0 {
+			s.begin(t, next.todo)
+		} else {
+			s.passMarker(t.name) // it has been done before
 		}
-	case next.todo == noAction && s.state.listed && wanted:
+	case s.state.listed && wanted:
 		s.finishPut(t)
-		next.pause = s.fought.rest(t.name, time.Now())
+		next.pause = s.fought.Rest(key, time.Now())
 	}
 	return next
+}
+
+// begin records that a name is about to be written or deleted. The caller holds the lock.
+func (s *syncer) begin(t syncItem, todo action) {
+	if todo == putKey {
+		s.state.written[t.name] = struct{}{}
+	}
+	s.fought.Changed(s.prefix+t.name, false)
 }
 
 // finishPut stops tracking a name whose key has its desired state. The caller holds the
@@ -376,7 +404,7 @@ func (s *syncer) finishDelete(ctx context.Context, t syncItem) error {
 	}
 	s.client.leases.release(key)
 	s.markDone(t.name)
-	return nil
+	return s.fought.Done(key)
 }
 
 // commit makes one write and counts failures.
@@ -408,6 +436,9 @@ func (s *syncer) put(ctx context.Context, t syncItem, value []byte, seen int64) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if revision != 0 {
+		s.fought.Put(key, s.oneSource, time.Now())
+	}
 	s.queue.Add(t) // to finish it, or to write what changed meanwhile
 	if k, ok := s.client.leases.get(key); ok {
 		s.state.observePut(t.name, observedKey{k.value, k.lease, max(revision, k.revision)})
@@ -435,6 +466,7 @@ func (s *syncer) remove(ctx context.Context, t syncItem, seen int64) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.fought.Deleted(key, time.Now())
 	s.queue.Add(t)
 	s.state.observeDelete(t.name, revision)
 	return nil

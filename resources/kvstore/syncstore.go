@@ -41,6 +41,10 @@ func OwnedIf(owns func(name string) bool, confirm func(context.Context) error) S
 // Unmarked has the store write no synced marker, and delete one that is there: what is not marked is never complete for its readers.
 func Unmarked() SyncOption { return func(s *SyncStore) { s.marker.unwanted = true } }
 
+// OneSource says that each key follows one object of a user, or one of its name of a few kinds, and not what many of them have, such as
+// backends: one that is to be written more than thirty times within a minute gets the pauses of KV-S9.
+func OneSource() SyncOption { return func(s *SyncStore) { s.syncer.oneSource = true } }
+
 // NewSyncStore returns a store of <prefix>/<cluster>/<name>. c is the client of the
 // module that the scope belongs to. A process may have only one store per prefix and
 // cluster.

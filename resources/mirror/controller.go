@@ -32,6 +32,11 @@ type Unmarked interface {
 	IsUnmarked() bool
 }
 
+// OneSource is a [Mapper] whose keys follow one object each, as [kvstore.OneSource] says.
+type OneSource interface {
+	HasOneSource() bool
+}
+
 // Controller declares the mirror of its module: newMapper is a constructor of C, which is private to the module. The
 // key of an object is <prefix>/<cluster>/<namespace>/<name>, or <prefix>/<cluster>/<name>. A module has one.
 //
@@ -93,6 +98,9 @@ func (d *declaration[C]) newMirror(mapper C, client kvstore.Client, s reconcile.
 	opts := []kvstore.SyncOption{kvstore.OwnedIf(m.isStale, m.awaitFresh)}
 	if u, ok := any(mapper).(Unmarked); ok && u.IsUnmarked() {
 		opts = append(opts, kvstore.Unmarked())
+	}
+	if o, ok := any(mapper).(OneSource); ok && o.HasOneSource() {
+		opts = append(opts, kvstore.OneSource())
 	}
 	keys, err := kvstore.NewSyncStore(client, s, d.prefix, shared.ClusterName, opts...)
 	m.keys = keys
