@@ -19,6 +19,10 @@ const (
 	brakeRate  = 1
 	// brakeDebt is how many more count: a namespace that gives up no more is free again after so many seconds.
 	brakeDebt = 60
+
+	// largeSet is from how many bytes on a label set is large: it counts as several, and its namespace is braked however many numbers there are, as
+	// identities take memory until they are collected.
+	largeSet = 4 << 10
 )
 
 // brakes hold back namespaces whose pods take and give up identities so fast that all numbers would be in use before the collection
@@ -37,15 +41,15 @@ func (b *brake) fill(now time.Time) {
 	b.at = now
 }
 
-// giveUp records that the last pod of a namespace with an identity has another one, or is gone.
-func (all brakes) giveUp(namespace string, now time.Time) {
+// giveUp records that the last pod of a namespace with an identity has another one, or is gone. The identity counts for so many.
+func (all brakes) giveUp(namespace string, weight int, now time.Time) {
 	b := all[namespace]
 	if b == nil {
 		b = &brake{brakeBurst, now}
 		all[namespace] = b
 	}
 	b.fill(now)
-	b.left = max(-brakeDebt, b.left-1)
+	b.left = max(-brakeDebt, b.left-float64(weight))
 }
 
 // pause is how long a namespace has to wait for another identity.
@@ -83,11 +87,14 @@ func (t *table) isScarce() bool {
 
 // brakedFor is how long a set has to wait for a number, since its namespace gives up many.
 func (t *table) brakedFor(s *set) time.Duration {
-	if !t.isScarce() {
+	if !t.isScarce() && s.weight() == 1 {
 		return 0
 	}
 	return t.brakes.pause(podNamespace(s.labels), t.now)
 }
+
+// weight is for how many sets a set counts.
+func (s *set) weight() int { return max(1, s.labels.Size()/largeSet) }
 
 // brakedNamespace is the namespace that waits longest, "" if none waits.
 func (t *table) brakedNamespace() string {

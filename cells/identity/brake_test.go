@@ -5,6 +5,7 @@ package identity
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,61 @@ func TestOnePodDoesNotTakeAllNumbers(t *testing.T) {
 	for _, s := range tb.sets {
 		if s.pods > 0 && s.number == 0 {
 			t.Errorf("%s has no number", s.labels)
+		}
+	}
+}
+
+// ID-44: one pod with large labels changes them all the time, and the memory of what waits for its collection stays small, however many numbers there are.
+func TestOnePodWithLargeLabels(t *testing.T) {
+	tb := newTable("c", identity.Range{Min: 256, Max: 65535}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })
+	tb.now = time.Unix(1000, 0)
+	tb.upsertNamespace(namespaceOf("bb", nil))
+	tb.markSynced()
+	last, large := "", strings.Repeat("x", 63)
+	for i := range 50 * 60 {
+		tb.now = tb.now.Add(time.Second / 50)
+		of := pairs{"n": fmt.Sprint(i)}
+		for n := range 200 {
+			of[fmt.Sprintf("label-%d", n)] = large
+		}
+		tb.upsertPod(podOf("bb", "restless", of))
+		dirty, _ := tb.drain()
+		for _, s := range dirty {
+			if todo := tb.nextAction(s.labels); todo.number != 0 {
+				tb.recordCreate(s.labels, observation{number: todo.number, labels: s.labels, created: 1, revision: slim.Revision(i + 1)}, true)
+			} else if s.pods > 0 {
+				last = todo.reason
+			}
+		}
+	}
+	if used := tb.numbers.used(); used > 100 || last != brakedLarge {
+		t.Errorf("after a minute there are %d identities; the last pod %q", used, last)
+	}
+}
+
+// ID-47: a pod whose labels are too large has no identity, also if it had one, and has one again when they are smaller.
+func TestPodWithTooLargeLabels(t *testing.T) {
+	tb := newTable("c", identity.Range{Min: 256, Max: 65535}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })
+	tb.upsertNamespace(namespaceOf("bb", nil))
+	tb.markSynced()
+	of := pairs{}
+	for n := range 1000 {
+		of[fmt.Sprintf("label-%d", n)] = strings.Repeat("x", 63)
+	}
+	for i, want := range []string{"", largeLabels, ""} {
+		p := podOf("bb", "web", pairs{"app": "web"})
+		if want != "" {
+			p = podOf("bb", "web", of)
+		}
+		p.Trim()
+		if reason := tb.upsertPod(p); reason != want || p.LabelsCut != (want != "") {
+			t.Errorf("%d: %q, want %q", i, reason, want)
+		}
+	}
+	key := slim.Key{Namespace: "bb", Name: "web"}
+	for i, news := range []bool{tb.setLarge(key, true), !tb.setLarge(key, true), !tb.setLarge(key, false), tb.setLarge(key, true)} {
+		if !news {
+			t.Errorf("%d is not as it was reported", i)
 		}
 	}
 }

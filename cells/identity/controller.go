@@ -5,10 +5,13 @@ package identity
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skep-operator/skep/resources/agents"
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -98,12 +101,22 @@ func (c *controller) watchPods(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return watch(ctx, c, stream.Pods, c.Pods, func(t *table, ch stream.Change[slim.Pod]) (reason string) {
+		if t.setLarge(ch.Key, ch.Kind != stream.Delete && ch.Object.LabelsCut) {
+			c.reportLarge(ch.Object)
+		}
 		if ch.Kind == stream.Delete {
 			t.deletePod(ch.Key)
 			return ""
 		}
 		return t.upsertPod(ch.Object)
 	})
+}
+
+// reportLarge says on a pod that it gets no identity.
+func (c *controller) reportLarge(p *slim.Pod) {
+	c.Events.Warning(corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace.String(), Name: p.Name, UID: p.UID.API(),
+	}, "LabelsTooLarge", fmt.Sprintf("The pod gets no identity, since its labels have more than %d KiB together: remove some", slim.MaxPodLabels>>10))
 }
 
 func (c *controller) watchNamespaces(ctx context.Context) error {

@@ -169,6 +169,9 @@ func (t *table) nextAction(of slim.Labels) (todo action) {
 		todo.reason = noPod
 	case s.number == 0 && t.brakedFor(s) > 0:
 		todo.reason, todo.pause = braked, t.brakedFor(s)
+		if !t.isScarce() {
+			todo.reason = brakedLarge
+		}
 		s.queuedAt = t.now.Add(-todo.waited)
 	case s.number == 0 && !t.allocateNumber(s):
 		todo.reason = noneFree
@@ -191,6 +194,7 @@ const (
 	madeByAgents = "none: the options leave identities to agents"
 	noneFree     = "waits: no number of the cluster's range is free"
 	braked       = "waits: numbers are scarce, and the pods of the namespace change their labels so often that it gets one a second"
+	brakedLarge  = "waits: the pods of the namespace have large labels, and change them so often that it gets a new identity now and then"
 )
 
 // allocateNumber allocates a free number to a set.

@@ -89,3 +89,24 @@ func (s *set) podTriggers() (triggers []k8s.Trigger) {
 func podTrigger(pod slim.Key) k8s.Trigger {
 	return k8s.Trigger{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name}
 }
+
+// setLarge records whether the labels of a pod are too large, and reports whether that is news.
+func (t *table) setLarge(pod slim.Key, large bool) (isNews bool) {
+	if !large {
+		delete(t.large, pod)
+		return false
+	}
+	was := t.large[pod]
+	t.large[pod] = true
+	return !was
+}
+
+func (tmpl *template) waitReason() string {
+	switch {
+	case !tmpl.namespace.exists && tmpl.set == nil:
+		return noNamespace
+	case tmpl.set == nil:
+		return noLabelKept
+	}
+	return ""
+}

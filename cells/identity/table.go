@@ -33,6 +33,7 @@ type table struct {
 	synced         bool
 	pods           slim.KeyMap[*pod]
 	several        map[slim.Key]bool                      // pods with more than one template
+	large          map[slim.Key]bool                      // pods whose labels are too large
 	unmanaged      map[slim.String]map[slim.Key]*slim.Pod // by node without CiliumNode
 	nodes          map[string]bool
 	withoutNodes   bool // agents make no CiliumNodes
@@ -133,7 +134,7 @@ func newTable(cluster string, bounds identity.Range, f *filters, fleet *agents.F
 		unmanaged:        map[slim.String]map[slim.Key]*slim.Pod{}, nodes: map[string]bool{},
 		namespaces: map[string]*namespace{}, sets: map[slim.Labels]*set{}, objects: map[identity.Number]*object{},
 		owners: map[identity.Number]*set{}, awaitingNumber: map[*set]bool{}, brakes: brakes{}, unconfirmed: map[identity.Number]slim.Revision{},
-		earlyReasons: map[slim.Key]string{}, several: map[slim.Key]bool{},
+		earlyReasons: map[slim.Key]string{}, several: map[slim.Key]bool{}, large: map[slim.Key]bool{},
 	}
 	for _, filter := range f.all {
 		t.keeps = append(t.keeps, memoize(filter.Keeps))
@@ -187,6 +188,7 @@ const (
 	unmanagedNode = "none: the pod's node has no CiliumNode"
 	noNamespace   = "waits: the pod's namespace is not known yet"
 	noLabelKept   = "none: the filter keeps none of the pod's labels"
+	largeLabels   = "none: the labels of the pod have more than 32 KiB together: remove some"
 
 	createForbidden = "waits: it is forbidden to create ciliumidentities.cilium.io"
 
@@ -233,18 +235,10 @@ func (t *table) exclusion(p *slim.Pod, was *pod) string {
 		return hostNetwork
 	case phase == phaseSuccess || phase == phaseFailed:
 		return finished
+	case p.LabelsCut:
+		return largeLabels
 	case !t.isManaged(p.Spec.NodeName, was):
 		return unmanagedNode
-	}
-	return ""
-}
-
-func (tmpl *template) waitReason() string {
-	switch {
-	case !tmpl.namespace.exists && tmpl.set == nil:
-		return noNamespace
-	case tmpl.set == nil:
-		return noLabelKept
 	}
 	return ""
 }
@@ -488,7 +482,7 @@ func (t *table) addPods(s *set, pods int) {
 func (t *table) removePods(s *set, pods int) {
 	if s.pods > 0 && s.pods == pods {
 		if t.used--; s.number != 0 {
-			t.brakes.giveUp(podNamespace(s.labels), t.now)
+			t.brakes.giveUp(podNamespace(s.labels), s.weight(), t.now)
 		}
 	}
 	s.pods -= pods

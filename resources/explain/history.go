@@ -85,6 +85,9 @@ type decided struct {
 	key  any
 }
 
+// Brief is a key of which less is remembered than it is: Brief returns a comparable value that is small.
+type Brief interface{ Brief() any }
+
 // decision is a Decision as it is kept: the texts of keys can be long.
 type decision struct {
 	decided
@@ -171,6 +174,9 @@ const (
 func (b *History) RecordDecision(c *Cause, key any, err error) {
 	if b == nil {
 		return
+	}
+	if b, is := key.(Brief); is {
+		key = b.Brief()
 	}
 	d := decision{decided: decided{c.Rule, key}, at: time.Now(), triggers: c.Triggers}
 	writes, reason := c.result()

@@ -5,6 +5,7 @@ package slim
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -14,6 +15,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Labels is an immutable map[string]string in one word: equal sets share their
@@ -45,6 +48,21 @@ func (l Labels) All() iter.Seq2[string, string] {
 			}
 		}
 	}
+}
+
+// Size returns about how many bytes the pairs have together.
+func (l Labels) Size() int { return len(l.packed.String()) }
+
+// maxBrief is how many bytes Brief returns at most, about.
+const maxBrief = 1000
+
+// Brief implements explain.Brief: what is remembered of a label set does not keep a large one in memory.
+func (l Labels) Brief() any {
+	if l.Size() <= maxBrief {
+		return l
+	}
+	sum := sha256.Sum256([]byte(l.packed.String()))
+	return fmt.Sprintf("%s (%x)", printable.Cut(l.String(), maxBrief), sum[:8])
 }
 
 // Len returns the number of pairs.
