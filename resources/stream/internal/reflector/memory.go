@@ -52,7 +52,9 @@ type large struct {
 type held struct {
 	size int
 	cut  bool
-	seq  uint64
+	// alone says that it counts for its namespace alone: its type cannot be cut down, and it must not keep the objects of others out.
+	alone bool
+	seq   uint64
 }
 
 // listing is a stream that can read again what it has cut.
@@ -126,7 +128,7 @@ func (m *Memory) keep(stream *listing, key slim.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s, id := m.of[key.Namespace], large{stream, key.Name}
-	m.put(s, id, held{size: m.release(s, id).size})
+	m.put(s, id, held{size: m.release(s, id).size, alone: true})
 }
 
 func (m *Memory) put(s *share, id large, h held) {
@@ -139,7 +141,9 @@ func (m *Memory) put(s *share, id large, h held) {
 		return
 	}
 	s.used += h.size
-	m.used += h.size
+	if !h.alone {
+		m.used += h.size
+	}
 }
 
 // release returns what an object had, which is free from now on.
@@ -155,7 +159,9 @@ func (m *Memory) release(s *share, id large) held {
 		return h
 	}
 	s.used -= h.size
-	m.used -= h.size
+	if !h.alone {
+		m.used -= h.size
+	}
 	return h
 }
 

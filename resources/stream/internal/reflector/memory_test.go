@@ -113,7 +113,7 @@ func TestMemoryAfterAList(t *testing.T) {
 	}
 }
 
-// What cannot be cut is kept and counted, what is in no namespace is not counted, and without a limit nothing is.
+// What cannot be cut is kept and counted for its namespace alone, what is in no namespace is not counted, and without a limit nothing is.
 func TestMemoryWithoutBound(t *testing.T) {
 	m, s := NewMemory(14*100<<10), &listing{again: func() {}}
 	r := &rock{Text: strings.Repeat("x", 200<<10)}
@@ -122,8 +122,11 @@ func TestMemoryWithoutBound(t *testing.T) {
 		t.Errorf("%d bytes of an object in no namespace", m.used)
 	}
 	r.Namespace = slim.MakeString("shop")
-	if m.fit(s, r, len(r.Text)); r.Text == "" || m.used < 200<<10 || m.cut != 0 {
-		t.Errorf("%d bytes of what cannot be cut, %d are cut", m.used, m.cut)
+	if m.fit(s, r, len(r.Text)); r.Text == "" || m.of["shop"].used < 200<<10 || m.used != 0 || m.cut != 0 {
+		t.Errorf("%d bytes of what cannot be cut, %d for all, %d are cut", m.of["shop"].used, m.used, m.cut) // others are not kept out by it
+	}
+	if m.remove(s, r.Key()); m.used != 0 || len(m.of) != 0 {
+		t.Errorf("%d bytes are left in %d namespaces", m.used, len(m.of))
 	}
 	for _, limit := range []int64{0, -1, math.MaxInt64} {
 		none := NewMemory(limit)
