@@ -68,13 +68,15 @@ func (c *claims) setUndecoded(names []string) {
 }
 
 func (a *allocator) claimOf(n *node) (now claim) {
-	for i, c := range slices.Concat(n.cidrs, n.Found, n.inInvalid, n.Elsewhere) {
+	all := slices.Concat(n.cidrs, n.Found, n.inInvalid, n.Elsewhere)
+	for i, c := range all {
 		elsewhere := i >= len(n.cidrs)+len(n.Found)+len(n.inInvalid)
+		inTexts := i < len(n.cidrs) || i >= len(n.cidrs)+len(n.Found) && !elsewhere // of PodCIDRs, also of what is no CIDR
 		switch p := a.oversizing(c); {
 		case withinOne(c, n.allocated), len(a.poolsOf(c)) == 0:
 		case p != nil && (!elsewhere || cidr.IsVast(c)):
 			now.problem = refuseOversized(c, p).text
-		case i < len(n.cidrs) && a.isSurplus(c, n.cidrs[:i]):
+		case inTexts && a.isSurplus(c, all[:i]):
 			now.problem = refuseSurplus(c, a.poolsOf(c)[0]).text
 		default:
 			now.cidrs = append(now.cidrs, c)

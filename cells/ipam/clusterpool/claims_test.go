@@ -72,6 +72,25 @@ func TestOversizedClaimTakesNothing(t *testing.T) {
 	s.wantError("b", "requested CIDR (10.0.0.0/23) contains all of clusterCIDR: 10.0.0.0/24, nodeMask: 24", "10.0.0.0/23")
 }
 
+// POOL-41; number 4.3 of the contract's tenants.md: also in a text that is no CIDR a node can have been given one block of a pool, and health names it.
+func TestBlocksInOneText(t *testing.T) {
+	for first, want := range map[string][]string{
+		"10.0.0.0/24":  {"10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24"},
+		"10.0.0.0/24 ": {"10.0.1.0/24", "10.0.2.0/24", "10.0.3.0/24"},
+		"nonsense":     {"10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24"},
+	} {
+		t.Run(first, func(t *testing.T) {
+			s := four(t)
+			s.node("oldest", first, "10.0.1.0/24 10.0.2.0/24 10.0.3.0/24")
+			s.markSynced()
+			s.gives(want...)
+			if text := describe(s.alloc.claims.problems(false)); !strings.HasPrefix(text, "CiliumNode oldest: ") || !strings.Contains(text, "is a second one of") {
+				t.Errorf("health says %q", text)
+			}
+		})
+	}
+}
+
 // POOL-4: what agents can read is read; the CIDR is written as the node says it.
 func TestSpellings(t *testing.T) {
 	for text, block := range map[string]string{

@@ -219,17 +219,24 @@ func swallowed(c netip.Prefix, pools []*modelPool) *modelPool {
 func (m *model) claims(n *modelNode) (list []netip.Prefix) {
 	said := slices.Clone(n.Found)
 	var read []netip.Prefix
+	say := func(c netip.Prefix) {
+		read = append(read, c)
+		second := slices.ContainsFunc(m.overlapping(c), func(p *modelPool) bool {
+			return apart(p, c, slices.DeleteFunc(slices.Clone(read), func(r netip.Prefix) bool { return swallowed(r, []*modelPool{p}) != nil }))
+		})
+		if !second {
+			said = append(said, c)
+		}
+	}
 	for _, text := range n.PodCIDRs {
 		if c, ok := readCIDR(text); ok {
-			read = append(read, c)
-			second := slices.ContainsFunc(m.overlapping(c), func(p *modelPool) bool {
-				return apart(p, c, slices.DeleteFunc(slices.Clone(read), func(r netip.Prefix) bool { return swallowed(r, []*modelPool{p}) != nil }))
-			})
-			if !second {
-				said = append(said, c)
-			}
-		} else if meant[text] != "" {
-			said = append(said, netip.MustParsePrefix(meant[text]))
+			say(c)
+		}
+	}
+	read = append(read, n.Found...)
+	for _, text := range n.PodCIDRs { // agents use those before
+		if _, ok := readCIDR(text); !ok && meant[text] != "" {
+			say(netip.MustParsePrefix(meant[text]))
 		}
 	}
 	for _, c := range said {

@@ -153,7 +153,7 @@ const (
 func newObserved(n *ciliumio.Node) observed {
 	o := observed{
 		Name: n.Name, UID: n.UID.String(), Revision: uint64(n.ResourceVersion), Created: n.CreationTimestamp.Time(), Deleting: !n.DeletionTimestamp.IsZero() || n.IgnoresIPAM(),
-		Requested: n.Spec.IPAM.Pools.Requested, Allocated: n.Spec.IPAM.Pools.Allocated, Error: n.Status.IPAM.OperatorStatus.Error,
+		Requested: n.Spec.IPAM.Pools.Requested, Allocated: n.Spec.IPAM.Pools.Allocated, IsCut: n.Spec.IPAM.Pools.IsCut, Error: n.Status.IPAM.OperatorStatus.Error,
 		Elsewhere:      append(n.PodBlocks(), n.Status.IPAM.PodCIDRs...),
 		ErrorUndecoded: n.CannotDecode(errorPath),
 	}

@@ -131,6 +131,9 @@ func (a *allocator) errorOf(n *node) (text, reason string) {
 	if why := a.unmigrated[n.Name]; why != "" && len(n.Elsewhere) > 0 {
 		lines = append(lines, "migration to multi-pool IPAM failed: "+why)
 	}
+	if n.IsCut {
+		lines = append(lines, textCut)
+	}
 	slices.Sort(lines) // whatever the order of the list, which a write changes
 	for _, line := range []string{n.Undecoded, n.RequestUndecoded} {
 		if line != "" {

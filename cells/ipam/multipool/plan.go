@@ -25,6 +25,7 @@ type observed struct {
 	Deleting  bool // or not to be handled, as an annotation says
 	Requested []ciliumio.PoolRequest
 	Allocated []ciliumio.PoolAllocation
+	IsCut     bool   // Allocated has the first of what the node lists
 	Error     string // of status.ipam.operator-status
 
 	// Elsewhere are the CIDRs that the node shows outside of Allocated, as of another IPAM mode.

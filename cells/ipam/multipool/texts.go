@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/domain/cidr"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
 // The text in a status is bounded, since it repeats values of the node.
@@ -80,6 +81,8 @@ func textRefused(node, pool string, family alloc.Family, reason string) string {
 }
 
 const textEmpty = "pool empty"
+
+var textCut = fmt.Sprintf("the node lists more than %d CIDRs: the others are not believed", ciliumio.MaxCIDRs)
 
 func textAbsurd(needed int64) string {
 	return fmt.Sprintf("%d addresses are more than %d blocks: correct spec.ipam.pools.requested", needed, maxBlocks)

@@ -7,6 +7,8 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
+
+	"slices"
 )
 
 // Nodes is the stream of CiliumNodes.
@@ -45,6 +47,35 @@ type NodeSpecIPAM struct {
 type NodePools struct {
 	Requested []PoolRequest    `json:"requested"`
 	Allocated []PoolAllocation `json:"allocated"`
+	// IsCut says that Allocated has more than MaxCIDRs, of which the first are kept.
+	IsCut bool `json:"-"`
+}
+
+// MaxCIDRs is how many CIDRs a node may list together, of all pools, and how many it may show in each other place: more than it can have been given, and few
+// enough that a hundred such nodes do not fill the memory.
+const MaxCIDRs = 4096
+
+// Trim implements slim.Trimmer.
+func (n *Node) Trim() {
+	ipam := &n.Spec.IPAM
+	ipam.PodCIDRs = firstOf(ipam.PodCIDRs, MaxCIDRs)
+	n.Status.IPAM.PodCIDRs = firstOf(n.Status.IPAM.PodCIDRs, MaxCIDRs)
+	left := MaxCIDRs
+	for i, of := range ipam.Pools.Allocated {
+		if len(of.CIDRs) > left {
+			ipam.Pools.IsCut = true
+			ipam.Pools.Allocated[i].CIDRs = firstOf(of.CIDRs, left)
+		}
+		left = max(0, left-len(of.CIDRs))
+	}
+}
+
+// firstOf are the first items of a list, which does not keep the others in memory.
+func firstOf[S ~[]E, E any](list S, most int) S {
+	if len(list) <= most {
+		return list
+	}
+	return slices.Clone(list[:most])
 }
 
 // PoolRequest is how many addresses of a pool the agent of a node needs.
