@@ -65,8 +65,10 @@ func (a *allocator) importShown(s *service) {
 	for _, addr := range s.shown {
 		switch {
 		case slices.Contains(s.held, addr) || !a.covered(s, addr) || !s.request.admits(addr, s.held):
+		case len(s.request.ips) == 0 && len(s.request.invalid) > 0 && !a.starting: // any writer may have put it there
 		case a.sharesWithHolders(s, addr):
 			a.use(s, addr, holds)
+			a.use(s, addr, shows)
 		case a.starting:
 			a.contested = append(a.contested, contest{addr, s, a.holderBeside(s, addr)})
 		}
@@ -117,10 +119,10 @@ func (l *lease) sharedAtStart(a, b *service) bool {
 func (a *allocator) allocateMissing(s *service) {
 	s.result = result{}
 	if len(s.request.invalid) > 0 {
-		s.result = result{reasonInvalidIP, fmt.Sprintf("The requested IP '%s' is not valid", s.request.invalid[0])}
+		s.result = result{reason: reasonInvalidIP, message: fmt.Sprintf("The requested IP '%s' is not valid", s.request.invalid[0])}
 	}
 	if s.request.beyond > 0 {
-		s.result = result{reasonTooMany, fmt.Sprintf("The service asks for %d IPs more than the %d of a family that it may have", s.request.beyond, a.settings.most)}
+		s.result = result{reason: reasonTooMany, message: fmt.Sprintf("The service asks for %d IPs more than the %d of a family that it may have", s.request.beyond, a.settings.most)}
 	}
 	var missing []alloc.Family
 	for _, addr := range s.request.ips {
@@ -161,7 +163,7 @@ func (a *allocator) allocateThis(s *service, addr netip.Addr) result {
 		}
 	}
 	if from == nil {
-		return result{reason, fmt.Sprintf(message, addr)}
+		return result{reason: reason, message: fmt.Sprintf(message, addr)}
 	}
 	if len(a.unknownServices) > 0 {
 		return a.blocked()
@@ -175,7 +177,7 @@ func (a *allocator) allocateThis(s *service, addr netip.Addr) result {
 	}
 	l := newLease(addr)
 	if from.addresses.Allocate(addr, l) != nil { // it is free, so it is withheld
-		return result{reasonReserved, fmt.Sprintf("The IP '%s' is the first or the last of its range, and the pool does not allow those", addr)}
+		return result{reason: reasonReserved, message: fmt.Sprintf("The IP '%s' is the first or the last of its range, and the pool does not allow those", addr)}
 	}
 	a.adopt(l, s)
 	return result{}
@@ -188,9 +190,9 @@ func (l *lease) refusal(s *service) result {
 		switch {
 		case reason == "":
 		case s.request.sharing.key == "":
-			return result{reasonTaken, fmt.Sprintf("The IP '%s' is already allocated to another service", l.addr)}
+			return result{reason: reasonTaken, message: fmt.Sprintf("The IP '%s' is already allocated to another service", l.addr), has: other.key}
 		default:
-			return result{reasonIncompatible, fmt.Sprintf("The IP '%s' is already allocated to an incompatible service. Reason: %s", l.addr, reason)}
+			return result{reason: reasonIncompatible, message: fmt.Sprintf("The IP '%s' is already allocated to an incompatible service. Reason: %s", l.addr, reason), has: other.key}
 		}
 	}
 	return result{}
@@ -207,12 +209,12 @@ func (a *allocator) allocateAny(s *service, f alloc.Family) result {
 			return result{}
 		}
 	}
-	why := result{reasonNoPool, messageNoPool}
+	why := result{reason: reasonNoPool, message: messageNoPool}
 	for _, p := range a.order {
 		if !p.serves() || !p.hasFamily(f) || !p.selects(s) {
 			continue
 		}
-		why = result{reasonOutOfIPs, messageOutOfIPs}
+		why = result{reason: reasonOutOfIPs, message: messageOutOfIPs}
 		if p.full[f] {
 			continue
 		}

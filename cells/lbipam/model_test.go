@@ -566,7 +566,7 @@ func (w *world) checkService(key slim.Key, o *serviceObject, users map[netip.Add
 	if c.Status.String() == "False" {
 		w.tally.Waiting++
 	}
-	request := worldSettings.parseRequest(o)
+	request := worldSettings.parseRequest(o, nil)
 	if got := len(shownAddrs(o)) >= max(len(request.ips), len(request.families)*min(1, 1-min(1, len(request.ips)))); got != (c.Status.String() == "True") {
 		w.fail("%s has %v and condition %s", key, shownAddrs(o), c.Status)
 	}

@@ -43,7 +43,10 @@ type sending struct {
 }
 
 // result is why a Service does not have all that it wants, zero if it does.
-type result struct{ reason, message string }
+type result struct {
+	reason, message string
+	has             slim.Key // the Service that has what it wants, zero if it is not one
+}
 
 func (s *service) labels() serviceLabels { return serviceLabels{s.object.Labels, s.key} }
 
@@ -175,7 +178,11 @@ func isLeftOver(o *serviceObject) bool {
 
 // observe takes over the observed state of a Service.
 func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
-	request := a.settings.parseRequest(o)
+	has := s.held
+	if !a.synced {
+		has = shownAddrs(o)
+	}
+	request := a.settings.parseRequest(o, has)
 	if was := s.request.sharing; !was.equal(&request.sharing) {
 		s.sinceStart = s.sinceStart && slices.Equal(was.ports, request.sharing.ports)
 		for _, addr := range s.held {
@@ -195,7 +202,9 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 	s.object, s.ours, s.request = o, ours, request
 	s.shown = shownAddrs(o)
 	for _, addr := range s.shown {
-		a.use(s, addr, shows)
+		if a.hasHad(s, addr) {
+			a.use(s, addr, shows)
+		}
 	}
 	for _, addr := range before {
 		if !slices.Contains(s.shown, addr) {
@@ -205,6 +214,13 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 	if o.ResourceVersion > s.sent.revision {
 		a.forgetSent(s)
 	}
+}
+
+// hasHad reports whether a Service that shows an address may have it from an allocator: others do not get it before the status is seen without it. What
+// a status has besides, another writer has put there, and it keeps nothing from others (LBIP-34).
+func (a *allocator) hasHad(s *service, addr netip.Addr) bool {
+	l := a.leases.byAddr[addr]
+	return !a.synced || l != nil && l.users[s] != 0
 }
 
 func shownAddrs(o *serviceObject) (addrs []netip.Addr) {

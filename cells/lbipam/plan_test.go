@@ -633,14 +633,60 @@ func TestTooManyRequests(t *testing.T) {
 	}
 	o.Annotations.Labels = slim.MakeLabels(map[string]string{requestAnnotation: strings.Join(ips, ",") + ",fd00::1,x"})
 	o.Status.LoadBalancer.Ingress = append(o.Status.LoadBalancer.Ingress, ingress{IP: "10.0.0.9"})
-	r := settings{ipv4: true, ipv6: true, most: 4}.parseRequest(o)
-	if got := fmt.Sprint(r.ips, r.shown, r.beyond, r.invalid); got != "[10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 fd00::1] [10.0.0.9] 17995 [x]" {
+	r := settings{ipv4: true, ipv6: true, most: 4}.parseRequest(o, shownAddrs(o))
+	if got := fmt.Sprint(r.ips, r.had, r.beyond, r.invalid); got != "[10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4 fd00::1] [10.0.0.9] 17995 [x]" {
 		t.Error(got)
 	}
 	if !r.admits(netip.MustParseAddr("10.0.0.9"), nil) || r.admits(netip.MustParseAddr("10.0.0.8"), nil) {
 		t.Error("what is shown stays, and nothing else")
 	}
-	if r := (settings{ipv4: true}).parseRequest(o); len(r.ips) != 18_001 || r.beyond != 0 {
+	if r := (settings{ipv4: true}).parseRequest(o, nil); len(r.ips) != 18_001 || r.beyond != 0 {
 		t.Errorf("without a bound: %d addresses, %d beyond", len(r.ips), r.beyond)
+	}
+}
+
+// LBIP-35; number 4.1 of the contract's tenants.md: what a user writes into the status of a Service keeps no address from others, and the Service gets no
+// more than it may have. What it showed when the allocator began stays.
+func TestStatusWrittenByHand(t *testing.T) {
+	var all []string
+	for i := range 256 {
+		all = append(all, fmt.Sprintf("10.0.0.%d", i))
+	}
+	for name, test := range map[string]struct {
+		request string
+		most    int // addresses of the Service
+	}{"without a request": {"", 1}, "with a request": {strings.Join(all, ","), 4}, "with one that is invalid": {"x", 0}, "with one for another address": {"10.9.9.9", 0}} {
+		t.Run(name, func(t *testing.T) {
+			p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/24")))
+			p.settings.most = 4
+			edit := annotated()
+			if test.request != "" {
+				edit = annotated(requestAnnotation, test.request)
+			}
+			p.sync()
+			p.put(newService("bb", edit))
+			bb := newService("bb", edit, showing(all...))
+			p.revision++
+			bb.ResourceVersion = p.revision
+			p.upsertService(bb)
+			p.revision++
+			aa := newService("aa")
+			aa.ResourceVersion = p.revision
+			p.upsertService(aa)
+			if held := p.services[aa.Key()].held; len(held) != 1 {
+				t.Errorf("beside that status another Service has %v", held)
+			}
+			p.storeWrites()
+			if s := p.services[bb.Key()]; len(s.held) != test.most || len(s.shown) != test.most {
+				t.Errorf("it has %d, and shows %d", len(s.held), len(s.shown))
+			}
+		})
+	}
+	p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/24")))
+	p.settings.most = 4
+	p.put(newService("bb", annotated(requestAnnotation, strings.Join(all, ",")), showing(all[:9]...)))
+	p.sync()
+	if s := p.services[slim.Key{Namespace: "ns", Name: "bb"}]; len(s.held) != 9 || len(s.shown) != 9 {
+		t.Errorf("after a start it has %d of the 9 that it showed", len(s.held))
 	}
 }

@@ -19,8 +19,8 @@ type request struct {
 	// ips are the requested addresses. Without any, one of each of families is wanted.
 	ips      []netip.Addr
 	families []alloc.Family
-	// shown are addresses that are requested beyond the bound, and that the status has: they stay. beyond is how many others there are.
-	shown  []netip.Addr
+	// had are addresses that are requested beyond the bound, and that the Service has already: they stay. beyond is how many others there are.
+	had    []netip.Addr
 	beyond int
 	// invalid are requested addresses that cannot be parsed.
 	invalid []string
@@ -28,10 +28,10 @@ type request struct {
 	sharing sharing
 }
 
-// parseRequest reads the spec and the annotations of a Service.
-func (s settings) parseRequest(o *serviceObject) request {
+// parseRequest reads the spec and the annotations of a Service. has are the addresses that it has, also beyond the bound.
+func (s settings) parseRequest(o *serviceObject, has []netip.Addr) request {
 	r := request{sharing: s.parseSharing(o)}
-	shown, number := shownAddrs(o), map[alloc.Family]int{}
+	number := map[alloc.Family]int{}
 	var texts []string
 	if o.Spec.LoadBalancerIP != "" {
 		texts = append(texts, o.Spec.LoadBalancerIP)
@@ -46,12 +46,12 @@ func (s settings) parseRequest(o *serviceObject) request {
 		case text == "":
 		case err != nil || addr.Zone() != "" || addr.IsUnspecified():
 			r.invalid = append(r.invalid, text)
-		case slices.Contains(r.ips, addr), slices.Contains(r.shown, addr):
+		case slices.Contains(r.ips, addr), slices.Contains(r.had, addr):
 		case s.most == 0 || number[alloc.FamilyOf(addr)] < s.most:
 			number[alloc.FamilyOf(addr)]++
 			r.ips = append(r.ips, addr)
-		case slices.Contains(shown, addr):
-			r.shown = append(r.shown, addr)
+		case slices.Contains(has, addr):
+			r.had = append(r.had, addr)
 		default:
 			r.beyond++
 		}
@@ -104,7 +104,7 @@ func (s settings) families(o *serviceObject) []alloc.Family {
 func (r *request) admits(a netip.Addr, held []netip.Addr) bool {
 	switch {
 	case len(r.ips) > 0:
-		return slices.Contains(r.ips, a) || slices.Contains(r.shown, a)
+		return slices.Contains(r.ips, a) || slices.Contains(r.had, a)
 	case len(r.invalid) > 0: // what is meant is not known
 		return true
 	}

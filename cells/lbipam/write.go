@@ -328,7 +328,11 @@ func (s *service) warning() *warning {
 	if !s.ours || s.result == (result{}) || i >= 0 && conditions[i].Reason.String() == s.result.reason && conditions[i].Message == s.result.message {
 		return nil
 	}
-	return &warning{s.reference(), eventReasons[s.result.reason], s.result.message}
+	message := s.result.message
+	if s.result.has != (slim.Key{}) {
+		message = fmt.Sprintf("%s. Service %s has it", message, s.result.has)
+	}
+	return &warning{s.reference(), eventReasons[s.result.reason], message}
 }
 
 func (s *service) reference() corev1.ObjectReference {
