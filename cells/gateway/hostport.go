@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,8 +25,7 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 	}
 	var others []*gateway
 	for other := range c.gateways.All() {
-		cl, exists := c.classes.Get(slim.Key{Name: string(other.Spec.GatewayClassName)})
-		if other.Key() != g.Key() && other.DeletionTimestamp.IsZero() && exists && cl.Spec.ControllerName == controllerName {
+		if other.Key() != g.Key() && c.isLive(other) {
 			others = append(others, other)
 		}
 	}
@@ -35,15 +35,24 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 			continue
 		}
 		asks := envoyres.PortAsker{
-			Namespace: by.Namespace.String(),
-			IsMine:    func(o *envoyres.Object) bool { return configNames(g.Key()).Has(o.Key()) },
-			IsOfDuty:  func(o *envoyres.Object) bool { return o.Controller.Kind() == route.KindGateway },
+			Namespace: by.Namespace.String(), Operators: cmp.Or(c.Cluster.K8sNamespace, "kube-system"),
+			IsMine: func(o *envoyres.Object) bool { return configNames(g.Key()).Has(o.Key()) },
+			Competes: func(o *envoyres.Object) bool {
+				other, exists := c.gateways.Get(slim.Key{Namespace: o.Namespace.String(), Name: o.Controller.Name()})
+				return exists && o.Controller.Kind() == route.KindGateway && c.isLive(other) && portHolders(other, sets.of(other.Key()), lookup)[port] != nil
+			},
 		}
 		if of := asks.HolderOf(uint32(port), c.configs); of != nil {
 			taken[port] = unavailable("Port %d of the nodes belongs to the %s, which has it already", port, of.Describe())
 		}
 	}
 	return taken
+}
+
+// isLive reports whether a Gateway is served here. The configuration of one that is being deleted, or whose class is gone, may be there for long.
+func (c *controller) isLive(g *gateway) bool {
+	cl, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)})
+	return g.DeletionTimestamp.IsZero() && exists && cl.Spec.ControllerName == controllerName
 }
 
 func unavailable(format string, args ...any) condition.Condition {

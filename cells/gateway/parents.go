@@ -121,7 +121,7 @@ func (p parents) attach(r *route.Route, ref gatewayv1.ParentReference, lookup ro
 		h = set.asParent()
 	}
 	listeners := listener.Plan(h, lookup) // those of others have no influence but by what they are refused
-	return p.withRefusals(r, ref, key, listener.Attach(r, ref, listeners, listeners, lookup))
+	return p.withRefusals(r, ref, key, listener.Attach(r, ref, listeners, listener.NewIndex(listeners), lookup))
 }
 
 // withRefusals leaves out the listeners that do not serve a route for what others have. If none is left, it is not accepted. While the

@@ -80,6 +80,7 @@ type gatewayPlan struct {
 	own       []*listener.Listener              // of the Gateway itself
 	sets      []setPlan                         // of all ListenerSets that refer to it, in the order of their precedence
 	listeners []*listener.Listener              // its own, and those of the ListenerSets that it allows
+	index     listener.Index                    // of these
 	byParent  map[slim.Key][]*listener.Listener // by the id of the Gateway or the ListenerSet
 	*assembly
 }
@@ -94,7 +95,7 @@ func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, l
 	if p.uid != g.UID {
 		*p = planner{uid: g.UID, cache: p.cache, oneListener: p.oneListener, taken: p.taken}
 	}
-	plan := p.planParents(g, sets, lookup)
+	plan := p.planParents(g, sets, routes, lookup)
 	moved := p.listenersChanged(plan.listeners)
 	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || !maps.Equal(p.last.out, p.packing.out) || len(routes) != len(p.routes)
 	now := make(map[slim.Key]*plannedRoute, len(routes))
@@ -117,7 +118,7 @@ func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, l
 }
 
 // planParents plans the listeners of a Gateway and of the ListenerSets that it allows.
-func (p *planner) planParents(g *gateway, sets []*listenerSet, lookup route.Lookup) *gatewayPlan {
+func (p *planner) planParents(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	now := map[slim.Key]*plannedListeners{}
 	listenersOf := func(h listener.Parent) []*listener.Listener {
 		was := p.parents[h.ID()]
@@ -144,6 +145,8 @@ func (p *planner) planParents(g *gateway, sets []*listenerSet, lookup route.Look
 	if plan.listeners = listener.Merge(objects); p.oneListener {
 		listener.MarkInseparable(plan.listeners)
 	}
+	plan.index = listener.NewIndex(plan.listeners)
+	plan.keepHosts(routes, lookup)
 	p.markTaken(plan.listeners)
 	p.markLeftOut(plan)
 	p.parents = now
@@ -168,7 +171,7 @@ func (p *gatewayPlan) hostsOf(r *route.Route, lookup route.Lookup) (at []listene
 		if !ok || !here {
 			continue
 		}
-		for _, h := range listener.Attach(r, ref, listeners, p.listeners, lookup).At {
+		for _, h := range listener.Attach(r, ref, listeners, p.index, lookup).At {
 			if !slices.ContainsFunc(at, func(other listener.Hosts) bool { return other.Listener == h.Listener }) {
 				at = append(at, h)
 			}

@@ -24,16 +24,29 @@ type tlsTarget struct {
 // targets are those of a policy, without references to something else.
 func (p *tlsPolicy) targets() (all []tlsTarget) {
 	for _, ref := range p.Spec.TargetRefs {
-		if ref.Group != "" || ref.Kind != route.KindService {
-			continue
+		if isService(ref) {
+			all = append(all, tlsTarget{slim.Key{Namespace: p.Namespace.String(), Name: string(ref.Name)}, sectionOf(ref)})
 		}
-		t := tlsTarget{service: slim.Key{Namespace: p.Namespace.String(), Name: string(ref.Name)}}
-		if ref.SectionName != nil {
-			t.port = string(*ref.SectionName)
-		}
-		all = append(all, t)
 	}
 	return all
+}
+
+func isService(ref gatewayv1.LocalPolicyTargetReferenceWithSectionName) bool {
+	return ref.Group == "" && ref.Kind == route.KindService
+}
+
+func sectionOf(ref gatewayv1.LocalPolicyTargetReferenceWithSectionName) string {
+	if ref.SectionName == nil {
+		return ""
+	}
+	return string(*ref.SectionName)
+}
+
+// hasTarget reports whether a policy has a target. It is asked for each port of each route.
+func (p *tlsPolicy) hasTarget(of tlsTarget) bool {
+	return p.Namespace.String() == of.service.Namespace && slices.ContainsFunc(p.Spec.TargetRefs, func(ref gatewayv1.LocalPolicyTargetReferenceWithSectionName) bool {
+		return isService(ref) && string(ref.Name) == of.service.Name && sectionOf(ref) == of.port
+	})
 }
 
 // services are the Services of the targets.
@@ -59,7 +72,7 @@ func (p *tlsPolicy) authorities() (keys []slim.Key) {
 // winner is the policy that goes first of those with a target, nil if there is none.
 func winner(all []*tlsPolicy, of tlsTarget) (first *tlsPolicy) {
 	for _, p := range all {
-		if slices.Contains(p.targets(), of) && (first == nil || route.CompareObjects(&p.ObjectMeta, &first.ObjectMeta) < 0) {
+		if p.hasTarget(of) && (first == nil || route.CompareObjects(&p.ObjectMeta, &first.ObjectMeta) < 0) {
 			first = p
 		}
 	}

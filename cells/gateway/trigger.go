@@ -24,8 +24,8 @@ type seen struct {
 	targets    map[slim.Key][]slim.Key // of routes, as Route.Targets has them; of BackendTLSPolicies, Services
 	ports      map[slim.Key][]slim.ServicePort
 	namespaces map[string]slim.Labels
-	nodes      map[string]string        // the addresses of Nodes that have one
-	hostPorts  envoyres.HostPortChanges // of other duties
+	nodes      map[string]string // the addresses of Nodes that have one
+	hostPorts  envoyres.HostPortChanges
 }
 
 // input is what planning depends on of an object: all but its status.
@@ -286,9 +286,12 @@ func (c *controller) gatewaysOfService(key slim.Key) (keys []slim.Key) {
 
 // configChanged is the Gateway of a CiliumEnvoyConfig, or the Service with routes, and all Gateways that another duty may take a port of the nodes from.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
-	if owner := ch.Object.Controller; owner.Kind() == route.KindGateway {
+	changed, fewer := c.seen.hostPorts.Apply(ch)
+	owner := ch.Object.Controller
+	if owner.Kind() == route.KindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
-	} else if c.seen.hostPorts.Apply(ch) {
+	}
+	if fewer || changed && owner.Kind() != route.KindGateway {
 		keys = append(keys, c.hostPortsChanged()...)
 	}
 	if key, ok := meshOf(ch.Object); ok {

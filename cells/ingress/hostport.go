@@ -42,14 +42,25 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 		}
 	}
 	ask := envoyres.PortAsker{
-		Namespace: i.Namespace.String(),
-		IsMine:    func(o *envoyres.Object) bool { return configNames(i.Key()).Has(o.Key()) },
-		IsOfDuty:  c.isOfDuty,
+		Namespace: i.Namespace.String(), Operators: c.sharedService().Namespace,
+		IsMine:   func(o *envoyres.Object) bool { return configNames(i.Key()).Has(o.Key()) },
+		Competes: func(o *envoyres.Object) bool { return o.Key() == c.sharedService() || c.competes(o, s.hostPort) },
 	}
 	if of := ask.HolderOf(s.hostPort, c.configs); of != nil {
 		return fmt.Sprintf("port %d of the nodes belongs to the %s, which has it already", s.hostPort, of.Describe())
 	}
 	return ""
+}
+
+// competes reports whether a CiliumEnvoyConfig is that of an Ingress which asks for a port. Of one that is being deleted, or is no longer served, the
+// configuration may be there for long.
+func (c *controller) competes(o *envoyres.Object, port uint32) bool {
+	i, exists := c.ingresses.Get(slim.Key{Namespace: o.Namespace.String(), Name: o.Controller.Name()})
+	if !exists || o.Controller.Kind() != "Ingress" || !i.DeletionTimestamp.IsZero() || !isManaged(i, c.byDefault()) {
+		return false
+	}
+	s := settingsOf(i, c.Config)
+	return !s.shared && s.hostPort == port
 }
 
 // isOfDuty reports whether a CiliumEnvoyConfig is that of an Ingress, or of all that share one.

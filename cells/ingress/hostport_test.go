@@ -68,6 +68,29 @@ func TestHostPorts(t *testing.T) {
 			t.Errorf("%s: %q, want %q", i.Key(), got, i.problem)
 		}
 	}
+	// One that is being deleted, or of another class, has its port until its configuration is gone.
+	late := ingress("aa", "late", 600, at("9095"))
+	leaving := ingress("bb", "leaving", 700, at("9095"))
+	config := &envoyres.Object{}
+	config.Namespace, config.Name, config.Spec.HostPorts = leaving.Namespace, namePrefix+"bb-leaving", envoyres.HostPorts{9095}
+	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: leaving.Name, Controller: true})
+	configs.Upsert(config)
+	for name, edit := range map[string]func(*ingressObject){
+		"it is being deleted": func(i *ingressObject) { i.DeletionTimestamp = 800 },
+		"of another class":    func(i *ingressObject) { i.Spec.IngressClassName = new("another") },
+		"at another port":     func(i *ingressObject) { i.Annotations.Labels = slim.MakeLabels(at("9096")) },
+	} {
+		edited := *leaving
+		edit(&edited)
+		store.Upsert(&edited)
+		if got := c.hostPortProblem(late, settingsOf(late, c.Config)); !strings.Contains(got, "belongs to the Ingress bb/leaving, which has it already") {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	store.Upsert(leaving) // younger, and served
+	if got := c.hostPortProblem(late, settingsOf(late, c.Config)); got != "" {
+		t.Errorf("beside a younger one: %q", got)
+	}
 	c.Config.IngressHostNetworkPorts = []string{"9090"}
 	if got := c.hostPortProblem(all[5].ingress, settingsOf(all[5].ingress, c.Config)); !strings.Contains(got, "--ingress-hostnetwork-ports") {
 		t.Errorf("a port that is not listed: %q", got)

@@ -93,15 +93,19 @@ func ingressOf(m *envoyres.PlaceholderMeta) []slim.Key {
 }
 
 // configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, or those that it may take a port of the nodes from.
-func (c *controller) configChanged(ch stream.Change[envoyres.Object]) []slim.Key {
-	if !c.isOfDuty(ch.Object) && c.hostPorts.Apply(ch) {
-		return c.hostPortChanged(ch.Object.Namespace)
+func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
+	changed, fewer := c.hostPorts.Apply(ch)
+	if fewer || changed && !c.isOfDuty(ch.Object) {
+		keys = c.hostPortChanged(ch.Object.Namespace)
 	}
 	if ch.Key == c.sharedService() {
-		return []slim.Key{sharedKey}
+		return append(keys, sharedKey)
 	}
 	if owner := ch.Object.Controller; owner.Kind() == "Ingress" {
-		return []slim.Key{{Namespace: ch.Key.Namespace, Name: owner.Name()}}
+		return append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
+	}
+	if len(keys) > 0 {
+		return keys
 	}
 	if strings.HasPrefix(ch.Key.Name, namePrefix) {
 		return c.inPlaceOf(ch.Key, func(i slim.Key) bool { return configNames(i).Has(ch.Key) })

@@ -24,9 +24,15 @@ var componentPorts = map[uint32]string{
 	9234: "this operator", 9891: "this operator", 9963: "this operator",
 }
 
-// ComponentAt returns the component of the cluster that listens at a port of the nodes, "" for none. No Ingress and no Gateway gets such a
-// port (ING-25, GW-55).
+// componentDatagrams are those of UDP, by which nodes send each other the traffic of pods.
+var componentDatagrams = map[uint32]string{8472: "agents", 6081: "agents", 51871: "agents"}
+
+// ComponentAt returns the component of the cluster that listens at a port of the nodes for TCP, "" for none. No Ingress, no Gateway and no Service
+// with addresses of nodes gets such a port (ING-25, GW-55, NIPAM-14).
 func ComponentAt(port uint32) string { return componentPorts[port] }
+
+// ComponentAtUDP is ComponentAt for UDP.
+func ComponentAtUDP(port uint32) string { return componentDatagrams[port] }
 
 // HostPorts are the ports of the nodes at which a CiliumEnvoyConfig has listeners: those with an address, which agents give to no other listener.
 type HostPorts []uint32
@@ -75,39 +81,42 @@ var byHostPort = stream.NewIndex("host port", func(o *Object, add func(uint32)) 
 // PortAsker is who wants a port of the nodes.
 type PortAsker struct {
 	Namespace string
-	// IsMine is whether it has a CiliumEnvoyConfig, and IsOfDuty whether its duty has it, which knows better what its objects may have.
-	IsMine, IsOfDuty func(*Object) bool
+	// Operators is the namespace of the operator, where no tenant writes.
+	Operators string
+	// IsMine is whether it has a CiliumEnvoyConfig, and Competes whether that is of an object of the duty which asks for the port, too: then the
+	// duty decides by the age of the objects.
+	IsMine, Competes func(*Object) bool
 }
 
-// HolderOf returns the CiliumEnvoyConfig of another duty and namespace to which a port of the nodes belongs, nil for none. It is the
-// one without a controller, which is an administrator's, such as that of the listener which Ingresses share; or else the one that has the port already. If the
-// asker has it as well, as an original leaves it, it is the older of the two (ING-25, GW-55).
+// HolderOf returns the CiliumEnvoyConfig of another namespace to which a port of the nodes belongs, nil for none. It is the one without a
+// controller in the namespace of the operator, such as that of the listener which Ingresses share; or else the one that has the port already, until it
+// is gone: as long as it is there, agents listen. If the asker has it as well, as an original leaves it, it is the older of the two (ING-25, GW-55).
 func (a PortAsker) HolderOf(port uint32, in *stream.Store[Object]) *Object {
 	var mine, holder *Object
 	for o := range stream.ByIndex(in, byHostPort, port) {
 		switch {
 		case a.IsMine(o):
 			mine = o
-		case a.IsOfDuty(o), o.Namespace.String() == a.Namespace, !o.DeletionTimestamp.IsZero():
-		case holder == nil || o.comparePrecedence(holder) < 0:
+		case a.Competes(o), o.Namespace.String() == a.Namespace:
+		case holder == nil || a.compare(o, holder) < 0:
 			holder = o
 		}
 	}
-	if holder == nil || mine != nil && mine.comparePrecedence(holder) < 0 {
+	if holder == nil || mine != nil && a.compare(mine, holder) < 0 {
 		return nil
 	}
 	return holder
 }
 
-// comparePrecedence sorts the CiliumEnvoyConfigs that have a port: first those without a controller, then the older ones.
-func (o *Object) comparePrecedence(other *Object) int {
-	controlled := func(o *Object) int {
-		if o.Controller.IsZero() {
+// compare sorts the CiliumEnvoyConfigs that have a port: first those of the operator's namespace without a controller, then the older ones.
+func (a PortAsker) compare(o, other *Object) int {
+	rank := func(o *Object) int {
+		if o.Controller.IsZero() && o.Namespace.String() == a.Operators {
 			return 0
 		}
 		return 1
 	}
-	return cmp.Or(controlled(o)-controlled(other), cmp.Compare(o.CreationTimestamp, other.CreationTimestamp),
+	return cmp.Or(rank(o)-rank(other), cmp.Compare(o.CreationTimestamp, other.CreationTimestamp),
 		cmp.Compare(o.Namespace.String(), other.Namespace.String()), cmp.Compare(o.Name, other.Name))
 }
 
@@ -122,15 +131,15 @@ func (o *Object) Describe() string {
 // HostPortChanges knows which ports of the nodes CiliumEnvoyConfigs have had. It is not safe for concurrent use.
 type HostPortChanges map[slim.Key]HostPorts
 
-// Apply records a change, and reports whether ports are others than before.
-func (c HostPortChanges) Apply(ch stream.Change[Object]) bool {
+// Apply records a change, and reports whether ports are others than before, and whether there are some no longer.
+func (c HostPortChanges) Apply(ch stream.Change[Object]) (changed, fewer bool) {
 	var has HostPorts
 	if ch.Kind == stream.Upsert {
 		has = ch.Object.Spec.HostPorts
 	}
-	same := slices.Equal(has, c[ch.Key])
+	was := c[ch.Key]
 	if delete(c, ch.Key); len(has) > 0 {
 		c[ch.Key] = has
 	}
-	return !same
+	return !slices.Equal(has, was), slices.ContainsFunc(was, func(port uint32) bool { return !slices.Contains(has, port) })
 }

@@ -52,9 +52,9 @@ func TestHolderOfAPort(t *testing.T) {
 	edge, web := config{"aa", "Gateway", "edge", 20, HostPorts{80, 8080}, false}, config{"bb", "Ingress", "web", 10, HostPorts{8080}, false}
 	asker := func(namespace, kind, name string) PortAsker {
 		return PortAsker{
-			Namespace: namespace,
-			IsMine:    func(o *Object) bool { return o.Key() == slim.Key{Namespace: namespace, Name: name} },
-			IsOfDuty:  func(o *Object) bool { return o.Controller.Kind() == kind },
+			Namespace: namespace, Operators: "kube-system",
+			IsMine:   func(o *Object) bool { return o.Key() == slim.Key{Namespace: namespace, Name: name} },
+			Competes: func(o *Object) bool { return o.Controller.Kind() == kind && o.DeletionTimestamp.IsZero() },
 		}
 	}
 	toEdge, toWeb := asker("aa", "Gateway", "edge"), asker("bb", "Ingress", "web")
@@ -68,7 +68,10 @@ func TestHolderOfAPort(t *testing.T) {
 		"it has the port alone":              {[]config{web}, toWeb, ""},
 		"another has it":                     {[]config{edge}, toWeb, "Gateway aa/edge"},
 		"another has other ports":            {[]config{{"aa", "Gateway", "edge", 20, HostPorts{80}, false}}, toWeb, ""},
-		"another is being deleted":           {[]config{{"aa", "Gateway", "edge", 20, HostPorts{8080}, true}}, toWeb, ""},
+		"another is being deleted":           {[]config{{"aa", "Gateway", "edge", 20, HostPorts{8080}, true}}, toWeb, "Gateway aa/edge"},
+		"another of its duty is in the way":  {[]config{{"cc", "Ingress", "edge", 5, HostPorts{8080}, true}}, toWeb, "Ingress cc/edge"},
+		"a younger one that a tenant wrote":  {[]config{{"cc", "", "mine", 30, HostPorts{8080}, false}, edge}, toEdge, ""},
+		"an older one that a tenant wrote":   {[]config{{"cc", "", "mine", 10, HostPorts{8080}, false}, edge}, toEdge, "CiliumEnvoyConfig cc/mine"},
 		"both have it, and it is older":      {[]config{edge, web}, toWeb, ""},
 		"both have it, and it is younger":    {[]config{edge, web}, toEdge, "Ingress bb/web"},
 		"another of its namespace":           {[]config{{"bb", "Gateway", "edge", 5, HostPorts{8080}, false}}, toWeb, ""},
@@ -123,7 +126,7 @@ func TestHostPortChanges(t *testing.T) {
 	gone := &Object{}
 	gone.Name, gone.Spec.HostPorts = "a", HostPorts{80}
 	got = append(got, fmt.Sprint(changes.Apply(stream.Change[Object]{Kind: stream.Delete, Key: gone.Key(), Object: gone})))
-	if want := "false true false true true false"; strings.Join(got, " ") != want || len(changes) > 0 {
+	if want := "false false true false false false true false true true false false"; strings.Join(got, " ") != want || len(changes) > 0 {
 		t.Errorf("%s, want %s; %d are left", got, want, len(changes))
 	}
 }

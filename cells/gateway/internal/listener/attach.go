@@ -5,6 +5,7 @@ package listener
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -43,7 +44,7 @@ func NotAccepted(reason gatewayv1.RouteConditionReason, format string, args ...a
 
 // Attach decides which listeners of a Gateway or a ListenerSet serve a route by its reference to that. It is accepted if one does.
 // The listeners may be a part of those that are configured together.
-func Attach(r *route.Route, ref gatewayv1.ParentReference, listeners, all []*Listener, lookup route.Lookup) Attachment {
+func Attach(r *route.Route, ref gatewayv1.ParentReference, listeners []*Listener, all Index, lookup route.Lookup) Attachment {
 	selected, parent := selectListeners(ref, listeners), route.ParentKind(ref)
 	if len(selected) == 0 {
 		if ref.Port != nil && !slices.ContainsFunc(listeners, func(l *Listener) bool { return l.Of.Port == *ref.Port }) {
@@ -79,6 +80,12 @@ func Attach(r *route.Route, ref gatewayv1.ParentReference, listeners, all []*Lis
 		return NotAccepted(gatewayv1.RouteReasonNoMatchingListenerHostname, "No matching listener hostname")
 	}
 	return a
+}
+
+// Serves reports whether a listener serves a host name of a route by a reference to its object, unless another listener matches the name better.
+func (l *Listener) Serves(r *route.Route, ref gatewayv1.ParentReference, name string, lookup route.Lookup) bool {
+	return len(selectListeners(ref, []*Listener{l})) > 0 && l.Accepted.OK && (l.Hostname == "" || l.Hostname == name || isBelow(name, l.Hostname)) &&
+		l.serves(r.Kind) && l.allowsNamespace(r, lookup)
 }
 
 // selectListeners are the listeners that a reference names.
@@ -160,19 +167,61 @@ func isBelow(name, wildcard string) bool {
 	return ok && name != wildcard && len(strings.TrimPrefix(name, "*")) > len(suffix) && strings.HasSuffix(name, suffix)
 }
 
+// Index finds listeners that are configured together by their port and host name.
+type Index map[indexKey][]*Listener
+
+type indexKey struct {
+	port gatewayv1.PortNumber
+	host string
+}
+
+// NewIndex returns the index of listeners. It is as they are: they may be accepted or not later.
+func NewIndex(all []*Listener) Index {
+	in := Index{}
+	for _, l := range all {
+		if l.Hostname != "" {
+			key := indexKey{l.Of.Port, l.Hostname}
+			in[key] = append(in[key], l)
+		}
+	}
+	return in
+}
+
+// WiderNames yields a host name and the wildcards that stand for it.
+func WiderNames(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		rest := strings.TrimPrefix(name, "*.")
+		for more := yield(name); more; {
+			if _, rest, more = strings.Cut(rest, "."); more {
+				more = yield("*." + rest)
+			}
+		}
+	}
+}
+
 // isolate removes the host names that are another listener's of the same port and protocol, which matches them better. TLS is not passed
 // through where a listener for HTTPS matches better.
-func isolate(names []string, l *Listener, all []*Listener) (left []string) {
+func isolate(names []string, l *Listener, all Index) (left []string) {
 	for _, name := range names {
-		if !slices.ContainsFunc(all, func(other *Listener) bool { return other != l && other.isBetter(name, l) }) {
+		if !all.hasBetter(name, l) {
 			left = append(left, name)
 		}
 	}
 	return left
 }
 
-// isBetter reports whether a listener matches a host name better than another one.
-func (l *Listener) isBetter(name string, than *Listener) bool {
+// hasBetter reports whether another listener matches a host name better.
+func (in Index) hasBetter(name string, than *Listener) bool {
+	for wider := range WiderNames(name) {
+		if slices.ContainsFunc(in[indexKey{than.Of.Port, wider}], func(l *Listener) bool { return l != than && l.IsBetter(name, than) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsBetter reports whether a listener matches a host name better than another one.
+func (l *Listener) IsBetter(name string, than *Listener) bool {
 	terminates := l.Of.Protocol == gatewayv1.HTTPSProtocolType && than.Of.Protocol == gatewayv1.TLSProtocolType && l.Usable()
 	if l.Of.Port != than.Of.Port || l.Of.Protocol != than.Of.Protocol && !terminates || !l.Accepted.OK || l.Hostname == "" || name == than.Hostname {
 		return false

@@ -43,7 +43,8 @@ type HostClaims struct {
 	// apart says that connections of TLS are told apart by their ports.
 	apart bool
 	at    map[hostAt][]*route.Route // the oldest of each kind and namespace
-	tls   map[string][]secureClaim  // by host
+	https map[string][]secureClaim  // of listeners for HTTPS, by host
+	tls   map[string][]secureClaim  // of listeners for TLS, by host
 	own   map[string][]*Listener    // of HTTPS, by their host
 	// Shared are the hosts that routes of several namespaces have.
 	Shared []Sharing
@@ -61,7 +62,7 @@ type secureClaim struct {
 
 // NewHostClaims returns claims of no route to the hosts of listeners. apart says that connections of TLS are told apart by their ports.
 func NewHostClaims(listeners []*Listener, apart bool) *HostClaims {
-	c := &HostClaims{apart: apart, at: map[hostAt][]*route.Route{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}}
+	c := &HostClaims{apart: apart, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}}
 	for _, l := range listeners {
 		if l.Of.Protocol == gatewayv1.HTTPSProtocolType && l.Usable() {
 			c.own[orAny(l.Hostname)] = append(c.own[orAny(l.Hostname)], l)
@@ -99,9 +100,14 @@ func (c *HostClaims) Claim(r *route.Route, h Hosts) *Refusal {
 // refuse finds what keeps a route from a host.
 func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
 	for _, other := range c.at[hostAt{l, host}] {
-		if other.Kind != r.Kind && other.Namespace != r.Namespace {
+		switch {
+		case other.Namespace == r.Namespace:
+		case other.Kind != r.Kind:
 			return &Refusal{condition.False(HostConflict, fmt.Sprintf(
 				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.Of.Name, other.Kind, other.Source())), other}
+		case !r.IsHTTP():
+			return &Refusal{condition.False(HostConflict, fmt.Sprintf(
+				"Connections to host %s of listener %s belong to %s %s, which is older", host, l.Of.Name, other.Kind, other.Source())), other}
 		}
 	}
 	if c.apart || !l.HasTLS() {
@@ -114,13 +120,16 @@ func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
 				"TLS of host %s ends at port %d for HTTPS, and cannot be served at port %d: %s", host, other.Of.Port, l.Of.Port, oneListenerIs))}
 		}
 	}
-	for _, other := range c.tls[host] {
-		if other.by == r && other.listener.Terminates() == l.Terminates() {
-			continue // both ports serve the same
-		}
-		if other.listener.Of.Port != l.Of.Port && (isTLS || other.listener.Of.Protocol == gatewayv1.TLSProtocolType) {
-			return &Refusal{condition.False(PortsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
-				host, other.listener.Of.Port, other.by.Kind, other.by.Source(), l.Of.Port, oneListenerIs)), other.by}
+	contradict := [][]secureClaim{c.tls[host]} // listeners for HTTPS serve a host at any number of ports
+	if isTLS {
+		contradict = append(contradict, c.https[host])
+	}
+	for _, claims := range contradict {
+		for _, other := range claims {
+			if other.listener.Of.Port != l.Of.Port && (other.by != r || other.listener.Terminates() != l.Terminates()) { // else both ports serve the same
+				return &Refusal{condition.False(PortsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
+					host, other.listener.Of.Port, other.by.Kind, other.by.Source(), l.Of.Port, oneListenerIs)), other.by}
+			}
 		}
 	}
 	return nil
@@ -136,7 +145,11 @@ func (c *HostClaims) add(r *route.Route, l *Listener, host string) {
 	if !slices.ContainsFunc(all, func(other *route.Route) bool { return other.Kind == r.Kind && other.Namespace == r.Namespace }) {
 		c.at[at] = append(all, r)
 	}
-	if !c.apart && l.HasTLS() {
+	switch {
+	case c.apart:
+	case l.Of.Protocol == gatewayv1.HTTPSProtocolType:
+		c.https[host] = append(c.https[host], secureClaim{l, r})
+	case l.Of.Protocol == gatewayv1.TLSProtocolType:
 		c.tls[host] = append(c.tls[host], secureClaim{l, r})
 	}
 }

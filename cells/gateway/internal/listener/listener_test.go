@@ -5,6 +5,7 @@ package listener
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,7 +136,7 @@ func TestAttach(t *testing.T) {
 			hosts = fmt.Sprintf("hostnames: [%q], ", test.host)
 		}
 		r := parse[route.HTTP](t, fmt.Sprintf("{metadata: {name: r, namespace: %s}, spec: {%sparentRefs: [%s]}}", test.namespace, hosts, test.ref)).Route()
-		a := Attach(r, r.Parents[0], ls, ls, c.lookup)
+		a := Attach(r, r.Parents[0], ls, NewIndex(ls), c.lookup)
 		got := a.Accepted.Reason
 		for _, h := range a.At {
 			got += fmt.Sprintf(" %s:%s", h.Listener.Of.Name, strings.Join(h.Names, ","))
@@ -163,7 +164,7 @@ func TestPassedThroughBesideHTTPS(t *testing.T) {
 		{"cert", 8443, "a.example.com,b.example.com"},
 	} {
 		ls := listenersOf(t, c, fmt.Sprintf(all, test.secret, test.port))
-		a := Attach(r, r.Parents[0], ls, ls, c.lookup)
+		a := Attach(r, r.Parents[0], ls, NewIndex(ls), c.lookup)
 		if !a.Accepted.OK || len(a.At) != 1 || strings.Join(a.At[0].Names, ",") != test.want {
 			t.Errorf("%+v: %+v", test, a)
 		}
@@ -210,4 +211,14 @@ func (c servingPorts) lookup(q route.Query) route.Answer {
 		return route.Answer{Exists: true, OK: true}
 	}
 	return c.objects.lookup(q)
+}
+
+func TestWiderNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"a.shop.test": "a.shop.test *.shop.test *.test", "shop.test": "shop.test *.test", "*.shop.test": "*.shop.test *.test", "test": "test", "": "",
+	} {
+		if got := strings.Join(slices.Collect(WiderNames(name)), " "); got != want {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
 }
