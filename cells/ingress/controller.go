@@ -38,7 +38,7 @@ type controller struct {
 	shared       shared
 	inputs       map[slim.Key]input         // of Ingresses; used by functions that map changes
 	known        map[slim.Key][]servicePort // ports of Services that exist; used by functions that map changes
-	hostPorts    envoyres.HostPortChanges   // of other duties; used by functions that map changes
+	hostPorts    envoyres.HostPortChanges   // used by functions that map changes
 	modes        *metrics.States[slim.Key]  // of Ingresses that are managed
 	class        defaultClass
 }

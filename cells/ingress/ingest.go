@@ -5,6 +5,8 @@ package ingress
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 
 	networkingv1 "k8s.io/api/networking/v1"
@@ -73,7 +75,8 @@ type ingester struct {
 	defaultSecret envoy.Name // zero: none
 	find          func(backendPort) found
 
-	hosts   []string // in the order of the rules
+	hosts   []string        // in the order of the rules
+	claims  map[string]bool // hosts that it names
 	plain   map[string]*envoy.Listener
 	noticed map[string]bool
 }
@@ -82,7 +85,7 @@ type ingester struct {
 func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find func(backendPort) found) ingested {
 	in := &ingester{
 		of: of, name: envoy.Name{Namespace: of.Namespace.String(), Name: of.Name}, settings: s, ports: p,
-		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{}, noticed: map[string]bool{},
+		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{}, noticed: map[string]bool{}, claims: map[string]bool{},
 	}
 	in.backends = map[backendPort]found{}
 	if of.IsCut() {
@@ -91,6 +94,7 @@ func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find fun
 	}
 	if s.passthrough {
 		in.passthrough()
+		in.addClaims()
 		return in.ingested
 	}
 	in.rules()
@@ -99,6 +103,7 @@ func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find fun
 		in.model.HTTP = append(in.model.HTTP, *in.plain[host])
 	}
 	in.tls()
+	in.addClaims()
 	return in.ingested
 }
 
@@ -145,13 +150,42 @@ func (in *ingester) listener(host string) *envoy.Listener {
 	return in.plain[host]
 }
 
+// claim notes that the Ingress names a host, whatever is served there.
+func (in *ingester) claim(host string) {
+	if host != "" && in.settings.shared {
+		in.claims[host] = true
+	}
+}
+
+// addClaims adds the hosts that the Ingress names and has nothing for: others do not have them (ENV-33).
+func (in *ingester) addClaims() {
+	for _, l := range in.model.HTTP {
+		delete(in.claims, l.Hostname)
+	}
+	for _, p := range in.model.Passthrough {
+		for _, host := range p.Hostnames {
+			delete(in.claims, host)
+		}
+	}
+	port := in.ports.http
+	if in.settings.passthrough {
+		port = in.ports.passthrough
+	}
+	for _, host := range slices.Sorted(maps.Keys(in.claims)) {
+		in.model.HTTP = append(in.model.HTTP, envoy.Listener{Claim: claimOf(in.of), Hostname: host, Port: port, Claimed: true})
+	}
+}
+
 func (in *ingester) rules() {
 	for _, rule := range in.of.Spec.Rules {
 		if rule.HTTP == nil {
 			in.notice("RuleWithoutPaths", "the rule for host %q is left out: it has no paths", rule.Host)
-			continue
 		}
 		if !in.isServable(rule.Host) {
+			continue
+		}
+		in.claim(rule.Host)
+		if rule.HTTP == nil {
 			continue
 		}
 		for _, p := range rule.HTTP.Paths {
@@ -271,8 +305,10 @@ func (in *ingester) tls() {
 			}
 			switch i, exists := at[host]; {
 			case base == nil:
+				in.claim(host)
 				in.notice("HostWithoutRule", "TLS of host %s is left out: no rule is for the host", host)
 			case secret == envoy.Name{}:
+				in.claim(host)
 				in.notice("NoSecret", "TLS of host %s is left out: it has no secret, and there is no default one", host)
 			case exists:
 				in.model.HTTP[i].Secrets = append(in.model.HTTP[i].Secrets, secret)
@@ -295,9 +331,12 @@ func (in *ingester) passthrough() {
 	for _, rule := range in.of.Spec.Rules {
 		if rule.Host == "" || rule.HTTP == nil {
 			in.notice("RuleWithoutHost", "a rule is left out: TLS is passed through by host, to the backend of the path /")
+		}
+		if rule.Host == "" || !in.isServable(rule.Host) {
 			continue
 		}
-		if !in.isServable(rule.Host) {
+		in.claim(rule.Host)
+		if rule.HTTP == nil {
 			continue
 		}
 		to := envoy.Passthrough{Source: in.name, Created: in.of.CreationTimestamp.Time(), Hostnames: []string{rule.Host}, Port: in.ports.passthrough}

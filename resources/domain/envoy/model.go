@@ -36,8 +36,11 @@ type Listener struct {
 	Unserved []string
 	// Absent says that the object has no place in the configuration: nothing else is served at its hosts.
 	Absent bool
-	Routes []*Route      // for its host name
-	Named  []NamedRoutes // for others; only without [Options.Owners]
+	// Claimed says that the object names the host and has nothing to be served there: others do not have the host, and wider names of its own answer.
+	// It is for [Options.Owners] alone.
+	Claimed bool
+	Routes  []*Route      // for its host name
+	Named   []NamedRoutes // for others; only without [Options.Owners]
 	// RedirectPort is the port of redirects that name neither a scheme nor a port, 0 for that of the request.
 	RedirectPort uint32
 

@@ -61,7 +61,7 @@ func (m Model) sharing() sharing {
 	}
 	for _, l := range m.HTTP {
 		s := all[orAll(l.Hostname)]
-		if l.Of.Namespace != s.owner.Of.Namespace {
+		if l.Of.Namespace != s.owner.Of.Namespace || l.Claimed {
 			continue
 		}
 		s.plain = s.plain || !l.TLS
@@ -101,6 +101,9 @@ func (m Model) owned() (Model, []Problem) {
 	var found Model
 	var problems []Problem
 	for _, l := range m.HTTP {
+		if l.Claimed {
+			continue
+		}
 		var lost []Problem
 		if s := all[orAll(l.Hostname)]; l.Of.Namespace != s.owner.Of.Namespace {
 			l, lost = s.grant(l)
@@ -137,7 +140,7 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 	host := orAll(l.Hostname)
 	nothing := Listener{Claim: l.Claim, Hostname: l.Hostname, Port: l.Port}
 	switch {
-	case s.absent:
+	case s.absent, !s.plain && !s.terminated && !s.passed:
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served", host)}
 	case s.passed && !s.plain:
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served, since its TLS is passed through", host)}

@@ -280,6 +280,26 @@ func TestAbsentOwner(t *testing.T) {
 	}
 }
 
+// ENV-33: the hosts that an object names and has nothing for are its own: its wider names answer as before, and nothing of a younger one.
+func TestClaimedHosts(t *testing.T) {
+	claimed := older.http("shop.test")
+	claimed.HTTP[0].Claimed = true
+	mine := join([]Model{claimed, older.http("", older.route(Prefix, "/"))})
+	alone, _ := served(t, mine)
+	both, problems := served(t, join([]Model{younger.https("shop.test", true, younger.route(Prefix, "/")), mine, younger.http("x.test", younger.route(Prefix, "/"))}))
+	for _, host := range []string{"shop.test", "other.test"} {
+		if got, want := request(both, false, host, "/").String(), request(alone, false, host, "/").String(); got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	if got := request(both, true, "shop.test", "/").String(); got != "closed" {
+		t.Errorf("TLS: %s", got)
+	}
+	if len(problems) == 0 {
+		t.Error("the younger one is not told")
+	}
+}
+
 // tenantModel is what random Ingresses of a namespace have.
 func (r random) tenantModel(of tenant) Model {
 	var parts []Model
@@ -295,7 +315,14 @@ func (r random) tenantModel(of tenant) Model {
 		if r.IntN(4) == 0 {
 			routes = append(routes, of.fallback())
 		}
-		switch r.IntN(5) {
+		switch r.IntN(6) {
+		case 5:
+			if host == "" {
+				host = "c.test"
+			}
+			claimed := of.http(host)
+			claimed.HTTP[0].Claimed = true
+			parts = append(parts, claimed)
 		case 0, 1:
 			parts = append(parts, of.http(host, routes...))
 		case 2, 3:

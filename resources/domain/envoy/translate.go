@@ -61,6 +61,8 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	var lost []Problem
 	if o.Owners {
 		m, lost = m.owned()
+	} else if isClaimed := func(l Listener) bool { return l.Claimed }; slices.ContainsFunc(m.HTTP, isClaimed) {
+		m.HTTP = slices.DeleteFunc(slices.Clone(m.HTTP), isClaimed)
 	}
 	result := Translation{Problems: lost}
 	used, left := usage{}, budget(mostTranslated)
