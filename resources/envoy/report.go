@@ -10,12 +10,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/logging"
 	"github.com/skep-operator/skep/runtime/printable"
 )
 
@@ -38,6 +40,7 @@ type Reports struct {
 	log    *slog.Logger
 	health health.Reporter
 	kind   string
+	lines  logging.Quota[slim.Key]
 
 	mu       sync.Mutex
 	all      map[slim.Key]map[string][]Notice // by part
@@ -68,7 +71,9 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		if n.IsServed {
 			text = "object is served with a warning"
 		}
-		r.log.Warn(text, "kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", printable.Cut(n.Message, maxDetail))
+		if skipped, ok := r.lines.Use(key, time.Now()); ok {
+			r.log.Warn(text, append([]any{"kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", printable.Cut(n.Message, maxDetail)}, logging.Skipped(skipped)...)...)
+		}
 		r.events.Warning(about, n.Reason, n.Message)
 	}
 	if r.all[key] == nil {
