@@ -25,6 +25,7 @@ var Cell = cell.Module("nodeipam", "Assigns addresses of nodes to LoadBalancer S
 	stream.Provide(endpointSlices, stream.OnDemand(), stream.WithLinger(slicesLinger)),
 	reconcile.Controller(newController,
 		reconcile.For[*controller](services),
+		reconcile.Watches(services, (*controller).serviceChanged),
 		reconcile.Watches(nodes, (*controller).nodeChanged),
 		reconcile.WatchesOnDemand(endpointSlices, (*controller).slicesOnDemand, (*controller).sliceChanged),
 	),

@@ -125,10 +125,14 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !known {
 		return reconcile.Result{Reason: slicesUnknown}, nil
 	}
-	want := addresses(c.nodes.All(), nodesWanted, on, familiesOf(s))
+	want, holder := c.free(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
+	component := componentOf(s)
+	if component != "" {
+		want = nil
+	}
 	has, only := current(s)
 	var result reconcile.Result
-	if c.undecoded(s) { // one of the nodes may have any address
+	if component == "" && c.undecoded(s) { // one of the nodes may have any address
 		want, result.RequeueAfter = union(want, has), undecodedRetry
 	}
 	if !only || !slices.Equal(want, has) {
@@ -136,7 +140,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 			return reconcile.Result{}, err
 		}
 	}
-	c.states.set(s, stateOf(want))
+	c.states.set(s, stateOf(want, component, holder))
 	return result, nil
 }
 

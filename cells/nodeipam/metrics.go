@@ -15,7 +15,7 @@ type serviceMetrics struct {
 
 func newMetrics(f metrics.Factory) *serviceMetrics {
 	return &serviceMetrics{
-		Services: f.In("nodeipam").GaugeVec("services", "Services that get addresses of nodes, by state: with addresses (served), without an eligible node (no_node), with an invalid node selector (invalid_selector)", "state"),
+		Services: f.In("nodeipam").GaugeVec("services", "Services that get addresses of nodes, by state: with addresses (served), without an eligible node (no_node), without one whose port is free (port_taken), with an invalid node selector (invalid_selector)", "state"),
 	}
 }
 

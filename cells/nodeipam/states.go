@@ -9,10 +9,12 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/logging"
 	"github.com/skep-operator/skep/runtime/metrics"
 )
 
@@ -25,6 +27,7 @@ type state struct {
 const (
 	served          = "served"
 	noNode          = "no_node"
+	portTaken       = "port_taken"
 	invalidSelector = "invalid_selector"
 )
 
@@ -32,8 +35,14 @@ func selectorError(err error) state {
 	return state{invalidSelector, fmt.Sprintf("the annotation %s is not a label selector, addresses stay as they are: %v", selectorAnnotation, err)}
 }
 
-func stateOf(ips []string) state {
-	if len(ips) > 0 {
+// stateOf is the state of a Service with these addresses. component is why it gets none, and holder an older Service that has others of its nodes.
+func stateOf(ips []string, component, holder string) state {
+	switch {
+	case component != "":
+		return state{portTaken, component + ": the Service gets no addresses of nodes"}
+	case holder != "":
+		return state{portTaken, fmt.Sprintf("Service %s, which is older, has a port of it at addresses of nodes, which it does not get", holder)}
+	case len(ips) > 0:
 		return state{name: served}
 	}
 	return state{noNode, "no node is eligible: none that matches the Service has an address of its families"}
@@ -41,8 +50,11 @@ func stateOf(ips []string) state {
 
 // eventReason is the reason of the Event about a Service without addresses.
 func (s state) eventReason() string {
-	if s.name == invalidSelector {
+	switch s.name {
+	case invalidSelector:
 		return "InvalidNodeSelector"
+	case portTaken:
+		return "PortOfAnother"
 	}
 	return "NoEligibleNode"
 }
@@ -55,11 +67,12 @@ type states struct {
 	all     map[slim.Key]state
 	counted *metrics.States[slim.Key]
 	invalid map[slim.Key]string // why node selectors are invalid
+	lines   logging.Quota[slim.Key]
 }
 
 func newStates(p params) *states {
 	return &states{params: p, all: map[slim.Key]state{}, invalid: map[slim.Key]string{},
-		counted: metrics.NewStates[slim.Key](p.Metrics.Services, served, noNode, invalidSelector)}
+		counted: metrics.NewStates[slim.Key](p.Metrics.Services, served, noNode, portTaken, invalidSelector)}
 }
 
 // set reports the state of a Service, if it is a new one.
@@ -78,7 +91,9 @@ func (t *states) set(s *service, now state) {
 		t.reportInvalid()
 	}
 	if now.message != "" {
-		t.Log.Info("no addresses of nodes for Service", "service", key.String(), "reason", now.message)
+		if skipped, ok := t.lines.Use(key, time.Now()); ok {
+			t.Log.Info("no addresses of nodes for Service", append([]any{"service", key.String(), "reason", now.message}, logging.Skipped(skipped)...)...)
+		}
 		t.Events.Warning(corev1.ObjectReference{
 			APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API(),
 		}, now.eventReason(), now.message)

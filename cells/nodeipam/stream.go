@@ -23,10 +23,32 @@ type serviceMeta struct {
 	slim.Meta
 	Labels            slim.Subset[proxyName]    `json:"labels"`
 	Annotations       slim.Subset[nodeSelector] `json:"annotations"`
+	CreationTimestamp slim.Time                 `json:"creationTimestamp"`
 	DeletionTimestamp slim.Time                 `json:"deletionTimestamp"`
 }
 
+// maxPorts is how many ports a Service may have that gets addresses of nodes: each is looked for among those of all others.
+const maxPorts = 1000
+
+// Trim implements slim.Trimmer.
+func (s *service) Trim() {
+	if s.Spec.Type.String() != string(corev1.ServiceTypeLoadBalancer) {
+		s.Spec.Ports = nil
+	}
+	if len(s.Spec.Ports) > maxPorts {
+		s.Spec.Ports, s.Spec.portsCut = nil, true
+	}
+}
+
+// servicePort is a port of a Service.
+type servicePort struct {
+	Port     int32       `json:"port"`
+	Protocol slim.String `json:"protocol"`
+}
+
 type serviceSpec struct {
+	Ports                 []servicePort `json:"ports"`
+	portsCut              bool          `json:"-"` // there are more than maxPorts
 	Type                  slim.String   `json:"type"`
 	LoadBalancerClass     slim.String   `json:"loadBalancerClass"`
 	IPFamilies            []slim.String `json:"ipFamilies"`
@@ -118,6 +140,13 @@ func serviceOf(s *endpointSlice) slim.Key {
 
 // byService finds the EndpointSlices of a Service.
 var byService = stream.NewIndex("service", func(s *endpointSlice, add func(slim.Key)) { add(serviceOf(s)) })
+
+// byPort finds the LoadBalancer Services with a port.
+var byPort = stream.NewIndex("port", func(s *service, add func(servicePort)) {
+	for _, p := range s.Spec.Ports {
+		add(p)
+	}
+})
 
 // byClass finds the LoadBalancer Services of a class, "" for those without.
 var byClass = stream.NewIndex("load balancer class", func(s *service, add func(string)) {

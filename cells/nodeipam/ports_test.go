@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodeipam
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+func newService(namespace, name string, created int64, ips string, ports ...servicePort) *service {
+	s := &service{}
+	s.Namespace, s.Name, s.CreationTimestamp = slim.MakeString(namespace), name, slim.Time(created)
+	s.Spec.Type, s.Spec.LoadBalancerClass, s.Spec.Ports = slim.MakeString("LoadBalancer"), slim.MakeString(class), ports
+	for ip := range strings.FieldsSeq(ips) {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, ingress{IP: slim.MakeString(ip)})
+	}
+	s.Trim()
+	return s
+}
+
+func port(n int32, protocol string) servicePort {
+	return servicePort{n, slim.MakeString(protocol)}
+}
+
+// NIPAM-14: a port at which a component of the cluster listens is given to no Service.
+func TestPortsOfComponents(t *testing.T) {
+	var many []servicePort
+	for n := range int32(maxPorts + 1) {
+		many = append(many, port(20_000+n, "TCP"))
+	}
+	for name, test := range map[string]struct {
+		ports []servicePort
+		want  string
+	}{
+		"of people":      {[]servicePort{port(80, "TCP"), port(443, "UDP")}, ""},
+		"API server":     {[]servicePort{port(80, "TCP"), port(6443, "TCP")}, "port 6443 of the nodes is that of the API server"},
+		"UDP of that":    {[]servicePort{port(6443, "UDP")}, ""},
+		"kubelet":        {[]servicePort{port(10250, "TCP")}, "port 10250 of the nodes is that of the kubelet"},
+		"tunnels":        {[]servicePort{port(8472, "UDP")}, "port 8472 of the nodes is that of agents"},
+		"TCP of tunnels": {[]servicePort{port(8472, "TCP")}, ""},
+		"SCTP":           {[]servicePort{port(6443, "SCTP")}, ""},
+		"many":           {many, "it has more than 1000 ports"},
+	} {
+		if got := componentOf(newService("bb", "x", 1, "", test.ports...)); got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// NIPAM-14; number 1.8 of the contract's tenants.md is of the same kind: of two Services of different namespaces with one port the older has it at a node.
+func TestPortsOfOlderServices(t *testing.T) {
+	local, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	http := port(80, "TCP")
+	other := newService("aa", "class", 10, "10.0.0.3", http)
+	other.Spec.LoadBalancerClass = slim.MakeString("another")
+	all := []*service{
+		newService("aa", "web", 10, "10.0.0.1 10.0.0.2", http, port(443, "TCP")),
+		newService("aa", "younger", 20, "10.0.0.1", http),
+		newService("bb", "web", 15, "", http),
+		newService("bb", "same", 30, "", http),
+		newService("bb", "other", 15, "", port(81, "TCP")),
+		newService("bb", "datagrams", 15, "", port(80, "UDP")),
+		newService("cc", "oldest", 5, "", http),
+		other,
+	}
+	local.Replace(all...)
+	c := &controller{synced: true}
+	if c.services, err = local.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{
+		"aa/web": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "bb/web": "[10.0.0.3] aa/web", "bb/other": "[10.0.0.1 10.0.0.2 10.0.0.3] ",
+		"bb/datagrams": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "cc/oldest": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "aa/younger": "[10.0.0.1 10.0.0.2 10.0.0.3] ",
+	} {
+		namespace, name, _ := strings.Cut(key, "/")
+		s, _ := c.services.Get(slim.Key{Namespace: namespace, Name: name})
+		left, holder := c.free(s, []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"})
+		if got := fmt.Sprint(left, " ", holder); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+	if got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: all[0].Key(), Object: all[0]})); strings.Count(got, "bb/") != 2 || strings.Contains(got, "cc/") {
+		t.Errorf("a change of aa/web concerns %s", got)
+	}
+}
