@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // RemoteCluster is the state of a remote cluster, in the JSON of the original's API.
@@ -135,7 +137,7 @@ func (c RemoteCluster) write(b *strings.Builder) {
 		last = c.LastFailure.UTC().Format(time.RFC3339)
 	}
 	fmt.Fprintf(b, "  %s: %s, %d services, %d failures (last: %s)\n", c.Name, c.state(), c.NumSharedServices, c.NumFailures, last)
-	fmt.Fprintf(b, "    %s\n", c.Status)
+	fmt.Fprintf(b, "    %s\n", printable.Line(c.Status))
 	exports := "unsupported"
 	if on := c.Config.ServiceExportsEnabled; on != nil {
 		exports = map[bool]string{true: "enabled", false: "disabled"}[*on]

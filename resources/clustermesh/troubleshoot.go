@@ -20,6 +20,7 @@ import (
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // defaultDirectory is where the original's chart mounts the configurations.
@@ -81,7 +82,7 @@ func troubleshoot(ctx context.Context, w io.Writer, own cluster.Config, path str
 			})
 			cancel()
 		} else {
-			fmt.Fprintf(w, "  FAILED  %v\n", checkErr)
+			fmt.Fprintf(w, "  FAILED  %s\n", printable.Line(checkErr.Error()))
 		}
 		if checkErr != nil {
 			err = errors.Join(err, fmt.Errorf("remote cluster %s: %w", name, checkErr))
@@ -101,9 +102,9 @@ func checkHandshake(ctx context.Context, w io.Writer, c kvstore.Client, own clus
 		_, err = parseClusterConfig(entry.Value, own)
 	}
 	if err != nil {
-		fmt.Fprintf(w, "  FAILED  configuration of the cluster: %v\n", err)
+		fmt.Fprintf(w, "  FAILED  configuration of the cluster: %s\n", printable.Line(err.Error()))
 		return err
 	}
-	fmt.Fprintf(w, "  ok      configuration of the cluster: %s\n", entry.Value)
+	fmt.Fprintf(w, "  ok      configuration of the cluster: %s\n", printable.Line(string(entry.Value)))
 	return nil
 }

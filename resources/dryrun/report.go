@@ -15,6 +15,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Report is what a plan has found out. It is an error so that it can be the cause
@@ -257,5 +258,5 @@ func (w ReportedWrite) String() string {
 	if w.Every > 0 {
 		text += "; recurs every " + w.Every.String()
 	}
-	return text
+	return printable.Line(text)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // keysCommand lists keys of the kvstore from this machine.
@@ -70,7 +71,7 @@ func listKeys(ctx context.Context, w io.Writer, file, prefix, output string) err
 		return encoder.Encode(values)
 	}
 	for _, e := range found.Entries {
-		if _, err := fmt.Fprintf(w, "# %s\n%s\n\n", e.Key, e.Value); err != nil {
+		if _, err := fmt.Fprintf(w, "# %s\n%s\n\n", printable.Line(e.Key), printable.Line(string(e.Value))); err != nil {
 			return err
 		}
 	}

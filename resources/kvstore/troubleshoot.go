@@ -24,6 +24,7 @@ import (
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // defaultConfigFile is where the original's chart mounts the client configuration.
@@ -74,10 +75,10 @@ func Troubleshoot(ctx context.Context, w io.Writer, file string, further func(co
 // printed writes the result of a step, and returns its error.
 func printed(w io.Writer, step, result string, err error) error {
 	if err != nil {
-		fmt.Fprintf(w, "  FAILED  %s: %v\n", step, err)
+		fmt.Fprintf(w, "  FAILED  %s: %s\n", step, printable.Line(err.Error()))
 		return fmt.Errorf("%s: %w", step, err)
 	}
-	fmt.Fprintf(w, "  ok      %s: %s\n", step, result)
+	fmt.Fprintf(w, "  ok      %s: %s\n", step, printable.Line(result))
 	return nil
 }
 

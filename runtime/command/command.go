@@ -40,6 +40,7 @@ func Main(cells cell.Cell, opts ...hive.Option) int {
 	go stopOnSignal(stop)
 	root := New(filepath.Base(os.Args[0]), cells, opts...)
 	root.SetOut(printable.Writer(os.Stdout))
+	root.SetErr(printable.Writer(os.Stderr))
 	err := root.ExecuteContext(ctx)
 	if told := exitCode(0); errors.As(err, &told) {
 		return int(told)
