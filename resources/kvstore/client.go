@@ -70,6 +70,8 @@ type Entry struct {
 	CreateRevision int64
 	ModRevision    int64
 	Lease          LeaseID
+	// IsLarge says that the value is larger than was asked for, and is not kept.
+	IsLarge bool
 }
 
 // Listing is the keys of a prefix at one revision.
@@ -81,10 +83,16 @@ type Listing struct {
 // ListOption changes what List reads.
 type ListOption func(*listOptions)
 
-type listOptions struct{ keysOnly bool }
+type listOptions struct {
+	keysOnly bool
+	most     int // bytes of a value, 0 for any number
+}
 
 // KeysOnly omits the values.
 func KeysOnly() ListOption { return func(o *listOptions) { o.keysOnly = true } }
+
+// ValuesUpTo omits the values that have more bytes: a listing of what others write has a bounded size for each key.
+func ValuesUpTo(most int) ListOption { return func(o *listOptions) { o.most = most } }
 
 // EventKind is the kind of an event.
 type EventKind int

@@ -27,6 +27,9 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 		for ctx.Err() == nil {
 			listing = Listing{}
 			listing.Revision, err = c.pages(ctx, etcd, prefix, o, atLeast, func() {}, func(e Entry) bool {
+				if o.most > 0 && len(e.Value) > o.most {
+					e.Value, e.IsLarge = nil, true
+				}
 				listing.Entries = append(listing.Entries, e)
 				return true
 			})

@@ -58,7 +58,10 @@ func scan(own identity.Range, identities, values kvstore.Listing, before map[ide
 			s.foreign++
 			continue
 		}
-		s.Total++
+		if s.Total++; e.IsLarge { // whether it is used is not known
+			s.unclean = append(s.unclean, e.Key)
+			continue
+		}
 		labels := string(e.Value)
 		all, known := used.of(labels)
 		if !known || !wellFormed(labels) {
@@ -88,7 +91,7 @@ func numberOf(e kvstore.Entry) (identity.Number, bool) {
 func ownersOf(identities kvstore.Listing) map[identity.Number]string {
 	owners := make(map[identity.Number]string, len(identities.Entries))
 	for _, e := range identities.Entries {
-		if n, ok := numberOf(e); ok {
+		if n, ok := numberOf(e); ok && !e.IsLarge {
 			owners[n] = string(e.Value)
 		}
 	}
