@@ -181,10 +181,17 @@ func isEndpoint(ip netip.Addr) bool {
 	return ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
 }
 
-// validPorts are those that the API server accepts.
+// maxPorts is how many ports of a backend an EndpointSlice has. The API server accepts so many of a Service that people write, and refuses 20,000.
+const maxPorts = 1000
+
+// validPorts are those that the API server accepts, the first by name.
 func validPorts(ports clustermesh.Ports) clustermesh.Ports {
 	valid := clustermesh.Ports{}
-	for name, p := range ports {
+	for _, name := range slices.Sorted(maps.Keys(ports)) {
+		p := ports[name]
+		if len(valid) == maxPorts {
+			break
+		}
 		switch corev1.Protocol(p.Protocol) {
 		case corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
 			if p.Port != 0 && (name == "" || len(validation.IsDNS1123Label(name)) == 0) {

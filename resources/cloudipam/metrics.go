@@ -5,6 +5,7 @@ package cloudipam
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -174,7 +175,21 @@ func (m *ipamMetrics) setTotals(t totals) {
 // setSubnets shows the free addresses of all subnets.
 func (m *ipamMetrics) setSubnets(subnets map[string]Subnet) {
 	m.Subnets.Reset()
-	for id, s := range subnets {
-		m.Subnets.WithLabelValues(id, s.Zone).Set(float64(s.Free))
+	others := 0
+	for i, id := range slices.Sorted(maps.Keys(subnets)) {
+		if s := subnets[id]; i < maxSubnets {
+			m.Subnets.WithLabelValues(id, s.Zone).Set(float64(s.Free))
+		} else {
+			others += s.Free
+		}
+	}
+	if len(subnets) > maxSubnets {
+		m.Subnets.WithLabelValues(otherSubnets, "").Set(float64(others))
 	}
 }
+
+// maxSubnets is how many subnets have series of their own, the first by id: a cloud may list any number. All others are together in one.
+const (
+	maxSubnets   = 1000
+	otherSubnets = "other"
+)
