@@ -267,7 +267,7 @@ func TestLimit(t *testing.T) {
 	w := newWorld(t)
 	w.create("one", noSpec)
 	var names []string
-	for i := range 40 {
+	for i := range 200 { // many more than there are CiliumNodes of other tests, whose keys count, too
 		names = append(names, fmt.Sprint("n", i))
 		w.put(names[i], "custom-resource", 0)
 	}
