@@ -32,16 +32,28 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// However many things there are, few are remembered.
+// However many things there are, few are remembered, and the others have a bound together.
 func TestQuotaOfMany(t *testing.T) {
 	var q Quota[int]
-	at := time.Unix(1000, 0)
+	begin, lines := time.Unix(1000, 0), 0
 	for i := range 10 * maxQuotas {
-		if _, ok := q.Use(i, at.Add(time.Duration(i)*time.Millisecond)); !ok {
-			t.Fatalf("%d has no line", i)
+		if _, ok := q.Use(i, begin); ok {
+			lines++
 		}
 	}
-	if n := len(q.now) + len(q.old); n > 2*maxQuotas {
-		t.Errorf("%d are remembered", n)
+	if n := len(q.now) + len(q.old); n > 2*maxQuotas || lines != maxQuotas+restBurst {
+		t.Errorf("%d are remembered, there are %d lines", n, lines)
+	}
+	lines = 0
+	for i := range 1000 {
+		if _, ok := q.Use(-1, begin.Add(time.Duration(i)*restPause/50)); ok {
+			lines++
+		}
+	}
+	if lines < 19 || lines > 20 {
+		t.Errorf("one that is not remembered has %d lines in 20 seconds", lines)
+	}
+	if skipped, ok := q.Use(-1, begin.Add(quotaTurn-time.Minute)); !ok || skipped == 0 {
+		t.Errorf("minutes later it has a line: %t, for %d", ok, skipped)
 	}
 }

@@ -113,8 +113,9 @@ func (m *Memory) add(stream *listing, key slim.Key, size int) bool {
 	id := large{stream, key.Name}
 	was, known := s.objects[id]
 	m.release(s, id)
-	fits := known && !was.cut && size <= was.size || m.hasMemory(s, size) // what is kept stays
-	m.put(s, id, held{size: size, cut: !fits})
+	hasMemory := m.hasMemory(s, size)
+	fits := hasMemory || known && !was.cut && size <= was.size // what is kept stays
+	m.put(s, id, held{size: size, cut: !fits, alone: fits && !hasMemory && was.alone})
 	m.admit()
 	return fits
 }

@@ -122,8 +122,10 @@ func TestMemoryWithoutBound(t *testing.T) {
 		t.Errorf("%d bytes of an object in no namespace", m.used)
 	}
 	r.Namespace = slim.MakeString("shop")
-	if m.fit(s, r, len(r.Text)); r.Text == "" || m.of["shop"].used < 200<<10 || m.used != 0 || m.cut != 0 {
-		t.Errorf("%d bytes of what cannot be cut, %d for all, %d are cut", m.of["shop"].used, m.used, m.cut) // others are not kept out by it
+	for range 3 { // it changes
+		if m.fit(s, r, len(r.Text)); r.Text == "" || m.of["shop"].used < 200<<10 || m.used != 0 || m.cut != 0 {
+			t.Errorf("%d bytes of what cannot be cut, %d for all, %d are cut", m.of["shop"].used, m.used, m.cut) // others are not kept out by it
+		}
 	}
 	if m.remove(s, r.Key()); m.used != 0 || len(m.of) != 0 {
 		t.Errorf("%d bytes are left in %d namespaces", m.used, len(m.of))
