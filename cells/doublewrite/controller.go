@@ -57,7 +57,7 @@ func (c *controller) run(ctx context.Context) (err error) {
 
 // compare compares the keys with the objects, and sets the metrics. A failed listing changes none.
 func (c *controller) compare(ctx context.Context, prefix string) error {
-	keys, err := c.Store.List(ctx, kvstore.Folder(prefix), kvstore.KeysOnly())
+	keys, err := c.Store.List(ctx, kvstore.Folder(prefix), kvstore.KeysOnly(), kvstore.UpTo(kvstore.LongestLabels))
 	if err != nil {
 		return err
 	}

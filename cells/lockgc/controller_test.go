@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,15 +98,18 @@ func count(t *testing.T, e *kvstoretest.Etcd, prefix string) int64 {
 	return resp.Count
 }
 
-// LOCK-3, LOCK-5 and LOCK-7; LOCK-E10, LOCK-E13 and LOCK-E14.
+// LOCK-3, LOCK-5, LOCK-7, LOCK-10 and LOCK-11; LOCK-E10, LOCK-E13 and LOCK-E14.
 func TestStuckLocks(t *testing.T) {
 	t.Parallel()
 	e := kvstoretest.Start(t, 1)
 	lease := e.Grant(time.Hour)
-	for i := range 100 {
+	for i := range 103 {
 		e.Put(fmt.Sprintf("%sk8s:a=%d;/%x", locks, i, lease), "", lease)
 	}
-	others := []string{"cilium/.initlock/abcd/1234", "cilium/state/identities/v1/id/1", "cilium/state/identities/v1/locksmith/1"}
+	large := locks + strings.Repeat("k8s:a=b;", 9<<10) + "/"
+	e.Put(fmt.Sprintf("%s%x", large, lease), "", lease)
+	e.Put(large+"another", "", lease)
+	others := []string{large + "another", "cilium/.initlock/abcd/1234", "cilium/state/identities/v1/id/1", "cilium/state/identities/v1/locksmith/1"}
 	for _, key := range others {
 		e.Put(key, "v", 0)
 	}
@@ -113,10 +117,10 @@ func TestStuckLocks(t *testing.T) {
 	s := &spy{}
 	s.onList = func(run int) error { left[run] = count(t, e, locks); return nil }
 	o := lead(t, e.Endpoints()[0], s)
-	operatortest.Eventually(t, "all are gone", func() bool { return o.MetricSum("kvstore_locks_swept_total") == 100 })
+	operatortest.Eventually(t, "all are gone", func() bool { return o.MetricSum("kvstore_locks_swept_total") == 103 })
 	s.ran(t, 2)
 	o.Stop()
-	if left[1] != 100 || left[2] != 100 || left[3] != 0 {
+	if left[1] != 105 || left[2] != 105 || left[3] != 2 {
 		t.Errorf("locks at the start of runs: %v", left)
 	}
 	for _, key := range others {
@@ -127,6 +131,12 @@ func TestStuckLocks(t *testing.T) {
 	if n, all := o.Log().Count(`"level":"warning"`, "deleted identity lock", "k8s:a=7;", kvstore.LeaseID(lease).String()), o.Log().Count(`"level":"warning"`, "deleted identity lock"); n != 1 || all != 100 {
 		t.Errorf("%d warnings, %d for one lock", all, n)
 	}
+	if n := o.Log().Count(`"level":"warning"`, "deleted more identity locks", `"locks":3`); n != 1 {
+		t.Errorf("%d lines of those after the first hundred", n)
+	}
+	if n := o.Log().Count(`"level":"warning"`, "ignoring locks with keys that are too large", `"keys":2`); n != 1 {
+		t.Errorf("%d warnings of large keys", n)
+	}
 	written := 0
 	for _, w := range o.Book.Writes(0) {
 		if w.Module == "lockgc" {
@@ -136,7 +146,7 @@ func TestStuckLocks(t *testing.T) {
 			}
 		}
 	}
-	if written != 100 {
+	if written != 103 {
 		t.Errorf("%d writes are in the book", written)
 	}
 }

@@ -70,7 +70,7 @@ type Entry struct {
 	CreateRevision int64
 	ModRevision    int64
 	Lease          LeaseID
-	// IsLarge says that the value is larger than was asked for, and is not kept.
+	// IsLarge says that the value is larger than was asked for, and is not kept, or that of the key the beginning is kept alone.
 	IsLarge bool
 }
 
@@ -85,14 +85,20 @@ type ListOption func(*listOptions)
 
 type listOptions struct {
 	keysOnly bool
-	most     int // bytes of a value, 0 for any number
+	most     int // bytes of a key or a value, 0 for any number
+	long     int // bytes of all entries that are kept and have more than longEntry
 }
 
 // KeysOnly omits the values.
 func KeysOnly() ListOption { return func(o *listOptions) { o.keysOnly = true } }
 
-// ValuesUpTo omits the values that have more bytes: a listing of what others write has a bounded size for each key.
-func ValuesUpTo(most int) ListOption { return func(o *listOptions) { o.most = most } }
+// UpTo omits the values that have more bytes, and cuts the keys that have 1,024 more; and so it does once entries of more than 4 KiB have 16 MiB together.
+// A listing of what others write has a bounded size then (KV-O11).
+func UpTo(most int) ListOption { return func(o *listOptions) { o.most = most } }
+
+// LongestLabels is how many bytes of the label string of an identity are read, and of the keys that it is in: one agent may write any number of
+// keys of a megabyte.
+const LongestLabels = 64 << 10
 
 // EventKind is the kind of an event.
 type EventKind int

@@ -25,12 +25,9 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 	atLeast := c.restores.latestRevision() // includes all earlier writes
 	err := c.doPaged(ctx, func(ctx context.Context, etcd *clientv3.Client) (err error) {
 		for ctx.Err() == nil {
-			listing = Listing{}
+			listing, o.long = Listing{}, 0
 			listing.Revision, err = c.pages(ctx, etcd, prefix, o, atLeast, func() {}, func(e Entry) bool {
-				if o.most > 0 && len(e.Value) > o.most {
-					e.Value, e.IsLarge = nil, true
-				}
-				listing.Entries = append(listing.Entries, e)
+				listing.Entries = append(listing.Entries, o.bounded(e))
 				return true
 			})
 			if !errors.Is(err, rpctypes.ErrCompacted) { // compacted between two pages
@@ -43,6 +40,36 @@ func (c *client) List(ctx context.Context, prefix string, opts ...ListOption) (L
 		return Listing{}, err
 	}
 	return listing, nil
+}
+
+const (
+	// beginning is what is kept of a key that is too large.
+	beginning = 256
+	// longEntry is from how many bytes on entries have no more than mostLong together.
+	longEntry = 4 << 10
+	mostLong  = 16 << 20
+)
+
+// bounded is an entry without what is larger than was asked for.
+func (o *listOptions) bounded(e Entry) Entry {
+	if o.most == 0 {
+		return e
+	}
+	most := o.most
+	if size := len(e.Key) + len(e.Value); size > longEntry {
+		if o.long+size > mostLong {
+			most = longEntry
+		} else {
+			o.long += size
+		}
+	}
+	if len(e.Value) > most {
+		e.Value, e.IsLarge = nil, true
+	}
+	if len(e.Key) > most+1<<10 {
+		e.Key, e.IsLarge = strings.Clone(e.Key[:beginning]), true
+	}
+	return e
 }
 
 // errStopped is returned by pages when the consumer stops.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/skep-operator/skep/resources/clustertest"
 )
 
@@ -38,5 +40,24 @@ func TestPagesOfLargeValues(t *testing.T) {
 			}
 			v.complain(t)
 		})
+	}
+}
+
+// KV-O11: of keys and values that are larger than was asked for, a listing keeps what has a bounded size.
+func TestListUpTo(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	long := "some/" + strings.Repeat("k", 2000)
+	for key, value := range map[string]string{"some/a": "12345", "some/b": "123456", long[:5+1024]: "1", long: "12"} {
+		must(etcd.Put(t.Context(), key, value))(t)
+	}
+	var got []string
+	for _, entry := range must(r.List(t.Context(), "some/", UpTo(5)))(t).Entries {
+		got = append(got, fmt.Sprintf("%.6s of %d: %q %t", entry.Key, len(entry.Key), entry.Value, entry.IsLarge))
+	}
+	want := []string{`some/a of 6: "12345" false`, `some/b of 6: "" true`, `some/k of 1029: "1" false`, `some/k of 256: "12" true`}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -67,21 +67,18 @@ func (c *controller) run(ctx context.Context) error {
 	return c.sweep.Run(ctx)
 }
 
-// maxLabels is how many bytes of a label string are read: one agent may write any number of identities of a megabyte.
-const maxLabels = 64 << 10
-
 // scan lists the identities, then their users: a user is written after its identity.
 func (c *controller) scan(ctx context.Context) (found sweep.Found[id, unused], err error) {
 	if lost := c.Store.Status().LeasesLost; lost != c.leasesLost {
 		c.leasesLost = lost
 		c.forget() // those of agents may be lost, too
 	}
-	identities, err := c.Store.List(ctx, kvstore.Folder(kvstore.IdentitiesPrefix), kvstore.ValuesUpTo(maxLabels))
+	identities, err := c.Store.List(ctx, kvstore.Folder(kvstore.IdentitiesPrefix), kvstore.UpTo(kvstore.LongestLabels))
 	if err != nil {
 		c.forget()
 		return found, err
 	}
-	values, err := c.Store.List(ctx, kvstore.Folder(kvstore.IdentityValuesPrefix), kvstore.ValuesUpTo(maxLabels))
+	values, err := c.Store.List(ctx, kvstore.Folder(kvstore.IdentityValuesPrefix), kvstore.UpTo(kvstore.LongestLabels))
 	if err != nil {
 		c.forget()
 		return found, err

@@ -62,7 +62,10 @@ func scan(own identity.Range, identities, values kvstore.Listing, before map[ide
 			s.unclean = append(s.unclean, e.Key)
 			continue
 		}
-		labels := string(e.Value)
+		labels := owners[n] // one copy
+		if labels != string(e.Value) {
+			labels = string(e.Value)
+		}
 		all, known := used.of(labels)
 		if !known || !wellFormed(labels) {
 			s.unclean = append(s.unclean, e.Key)

@@ -147,3 +147,18 @@ func TestNoneInUseIsFound(t *testing.T) {
 		}
 	}
 }
+
+// IDKV-5: a user uses its number, also where its key is not known as a whole, and all with its labels where its value is not; an identity whose labels are not
+// known is used.
+func TestLargeKeysAndValues(t *testing.T) {
+	identities := listing(ids, map[string]string{"256": "k8s:a=1;", "257": "k8s:a=2;", "258": "", "259": "k8s:a=3;"})
+	identities.Entries[2].IsLarge = true
+	users := listing(kvstore.Folder(kvstore.IdentityValuesPrefix), map[string]string{"k8s:a=2;k8s:b=1": "257", "k8s:a=1;/n": ""})
+	for i := range users.Entries {
+		users.Entries[i].IsLarge = true
+	}
+	s := scan(identity.RangeOf(0, 255), identities, users, nil)
+	if got := found(s); !slices.Equal(got, []string{"259"}) || s.Total != 4 || len(s.unclean) != 1 || len(s.badUsers) != 1 {
+		t.Errorf("unused: %v; %d in all, label strings %q, users %q", got, s.Total, s.unclean, s.badUsers)
+	}
+}
