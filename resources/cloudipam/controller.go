@@ -270,7 +270,10 @@ func (c *controller) stateOf(n *ciliumNode) *nodeState {
 	if st != nil && st.uid == n.UID.String() && st.instance == n.instanceID() {
 		return st
 	}
-	if st != nil {
+	if st != nil && st.instance == n.instanceID() {
+		c.drop(n.Name)
+		c.cloud.outdate(st.instance, c.now())
+	} else if st != nil {
 		c.forget(n.Name)
 	}
 	st = &nodeState{uid: n.UID.String(), instance: n.instanceID(), idle: map[string]idleEdit{}}
@@ -282,21 +285,28 @@ func (c *controller) stateOf(n *ciliumNode) *nodeState {
 	return st
 }
 
-// forget drops what is kept of a node that is deleted. Nothing is detached: that is done with the instance.
+// forget drops what is kept of a node that is deleted, and of its instance. Nothing is detached: that is done with the instance.
 func (c *controller) forget(name string) {
+	if st := c.drop(name); st != nil {
+		c.cloud.forget(st.instance)
+	}
+}
+
+// drop drops what is kept of a node, and returns it.
+func (c *controller) drop(name string) *nodeState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.states[name]
 	if st == nil {
-		return
+		return nil
 	}
 	delete(c.states, name)
 	c.totals.add(st.numbers, -1)
-	c.cloud.forget(st.instance)
 	c.Metrics.remove(name)
 	c.Metrics.setTotals(c.totals)
 	c.setProblem(name, "")
 	c.setUnfit(name, nil)
+	return st
 }
 
 // count shows the numbers of a node.

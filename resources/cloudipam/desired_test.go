@@ -244,6 +244,13 @@ func TestSharedForAMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.check("of one", "10.0.0.1 10.0.0.2", "", "", "")
+	v.p.instances["ieni-0"] = &Instance{ID: "ieni-0", Interfaces: []Interface{{Addresses: []string{"10.0.0.1"}}}}
+	v.read()
+	cloud.outdate("ieni-0", time.Now())
+	if _, known, _ := cloud.get("ieni-0"); known {
+		t.Error("an instance is used before it is read again")
+	}
+	v.check("of one that is to be read again", "10.0.0.2", "", "", "10.0.0.1 (of several instances)")
 	for _, id := range []string{"i-a", "ieni-0", "ieni-1"} {
 		cloud.forget(id)
 	}

@@ -35,6 +35,7 @@ type observed struct {
 	*Instance           // nil if the cloud does not have it
 	read      uint64    // the number of the read
 	began     time.Time // of the read
+	outdated  bool      // it is read before it is used again; what it had is not given to others until then
 }
 
 func newCloudState(p Provider, now func() time.Time) *cloudState {
@@ -72,10 +73,10 @@ func (s *cloudState) readAll(ctx context.Context) (missing []string, err error) 
 	before := s.instances
 	s.instances, s.holders = make(map[string]observed, len(state.Instances)), newHolders()
 	for id, i := range state.Instances {
-		s.set(id, observed{i, number, began})
+		s.set(id, observed{Instance: i, read: number, began: began})
 	}
 	for id, was := range before {
-		if _, ok := s.instances[id]; ok {
+		if _, ok := s.instances[id]; ok || was.outdated {
 			continue
 		}
 		if s.set(id, was); was.Instance != nil {
@@ -112,7 +113,7 @@ func (s *cloudState) readWanted(ctx context.Context) (ids []string, err error) {
 		return nil, err
 	}
 	for _, id := range ids {
-		s.set(id, observed{instances[id], number, began})
+		s.set(id, observed{Instance: instances[id], read: number, began: began})
 	}
 	return ids, nil
 }
@@ -136,6 +137,9 @@ func (s *cloudState) get(id string) (i observed, known bool, unstable error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, known = s.instances[id]
+	if i.outdated {
+		return observed{}, false, s.unstable
+	}
 	return i, known, s.unstable
 }
 
@@ -147,12 +151,14 @@ func (s *cloudState) forget(id string) {
 	delete(s.wanted, id)
 }
 
-// outdate forgets an instance that was read before a time, to the second: another machine may have had its id.
+// outdate forgets an instance that was read before a time, to the second: another machine may have had its id. The addresses that it had
+// are given to no other before it is read again.
 func (s *cloudState) outdate(id string, before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, ok := s.instances[id]; ok && i.began.Before(before.Add(time.Second)) {
-		s.remove(id)
+		i.outdated = true
+		s.instances[id] = i
 	}
 }
 
