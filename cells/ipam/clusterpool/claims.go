@@ -68,20 +68,25 @@ func (c *claims) setUndecoded(names []string) {
 }
 
 func (a *allocator) claimOf(n *node) (now claim) {
-	all := slices.Concat(n.cidrs, n.Found, n.inInvalid, n.Elsewhere)
-	for i, c := range all {
+	before := map[*pool]listedBlocks{}
+	for i, c := range slices.Concat(n.cidrs, n.Found, n.inInvalid, n.Elsewhere) {
 		elsewhere := i >= len(n.cidrs)+len(n.Found)+len(n.inInvalid)
 		inTexts := i < len(n.cidrs) || i >= len(n.cidrs)+len(n.Found) && !elsewhere // of PodCIDRs, also of what is no CIDR
 		switch p := a.oversizing(c); {
 		case withinOne(c, n.allocated), len(a.poolsOf(c)) == 0:
 		case p != nil && (!elsewhere || cidr.IsVast(c)):
 			now.problem = refuseOversized(c, p).text
-		case inTexts && a.isSurplus(c, all[:i]):
+		case inTexts && a.isSurplus(c, before):
 			now.problem = refuseSurplus(c, a.poolsOf(c)[0]).text
 		default:
 			now.cidrs = append(now.cidrs, c)
 			if elsewhere {
 				now.elsewhere++
+			}
+		}
+		for _, p := range a.poolsOf(c) {
+			if !p.oversized(c) {
+				before[p] = before[p].with(p.BlockOf(c))
 			}
 		}
 	}
@@ -96,13 +101,43 @@ func (a *allocator) claimOf(n *node) (now claim) {
 	return now
 }
 
+// listedBlocks are the blocks of a pool in which the CIDRs are that a node lists: the smallest of them while all overlap, and else the least CIDR that
+// has those which are apart.
+type listedBlocks struct {
+	least netip.Prefix
+	apart bool
+}
+
+// with adds a block.
+func (l listedBlocks) with(block netip.Prefix) listedBlocks {
+	switch {
+	case !l.least.IsValid():
+		return listedBlocks{least: block}
+	case !l.least.Overlaps(block):
+		for bits := min(l.least.Bits(), block.Bits()); ; bits-- {
+			if both := netip.PrefixFrom(block.Addr(), bits).Masked(); both.Overlaps(l.least) {
+				return listedBlocks{both, true}
+			}
+		}
+	case !l.apart && block.Bits() > l.least.Bits():
+		return listedBlocks{least: block}
+	}
+	return l
+}
+
+// hasApart reports whether one of the blocks does not overlap another block.
+func (l listedBlocks) hasApart(block netip.Prefix) bool {
+	if l.apart {
+		return !cidr.Contains(block, l.least)
+	}
+	return l.least.IsValid() && !l.least.Overlaps(block)
+}
+
 // isSurplus reports whether a node lists a CIDR of another block of the same pool before this one. It can have been given
 // one of them, and its agent uses the first: what it lists more of does not keep others from it.
-func (a *allocator) isSurplus(c netip.Prefix, before []netip.Prefix) bool {
+func (a *allocator) isSurplus(c netip.Prefix, before map[*pool]listedBlocks) bool {
 	p := a.poolsOf(c)[0] // it is not oversized
-	return slices.ContainsFunc(before, func(b netip.Prefix) bool {
-		return p.prefix.Overlaps(b) && !p.oversized(b) && !p.BlockOf(b).Overlaps(p.BlockOf(c))
-	})
+	return before[p].hasApart(p.BlockOf(c))
 }
 
 // oversizing is a pool that a CIDR contains, nil if there is none.

@@ -5,10 +5,14 @@ package clusterpool
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // What nodes say, however they say it, is not given to others, and takes nothing
@@ -253,5 +257,25 @@ func TestTextsOfRefusals(t *testing.T) {
 			s.node("n", test.says...)
 			s.wantError("n", test.want, test.says...)
 		})
+	}
+}
+
+// POOL-41: whether a node lists a block apart from another one is decided without a look at all of them.
+func TestListedBlocks(t *testing.T) {
+	r := rand.New(rand.NewPCG(seedtest.Seed(t), 6))
+	block := func() netip.Prefix {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(8)) << 5, 0}), 16+r.IntN(8)).Masked()
+	}
+	for range 20_000 {
+		var all []netip.Prefix
+		var l listedBlocks
+		for range 1 + r.IntN(6) {
+			c := block()
+			want := slices.ContainsFunc(all, func(b netip.Prefix) bool { return !b.Overlaps(c) })
+			if got := l.hasApart(c); got != want {
+				t.Fatalf("%s beside %v: %t, want %t", c, all, got, want)
+			}
+			all, l = append(all, c), l.with(c)
+		}
 	}
 }

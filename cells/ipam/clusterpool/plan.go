@@ -93,6 +93,7 @@ func (n *node) update(o observed) {
 		} else {
 			n.invalid = append(n.invalid, text)
 			n.inInvalid = append(n.inInvalid, cidr.Find(text)...)
+			n.inInvalid = n.inInvalid[:min(len(n.inInvalid), ciliumio.MaxCIDRs)]
 		}
 	}
 }

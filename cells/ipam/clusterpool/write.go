@@ -120,7 +120,7 @@ func setPodCIDRs(u *unstructured.Unstructured, from, to []string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(has, from) {
+	if !slices.Equal(ciliumio.FirstCIDRs(has), from) {
 		return errOutdated
 	}
 	return unstructured.SetNestedStringSlice(u.Object, to, "spec", "ipam", "podCIDRs")

@@ -8,8 +8,8 @@ import (
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
-// maxBlocks is how many blocks of a pool a node can lack. More are not believed: the object would become too large.
-const maxBlocks = 4096
+// maxBlocks is how many blocks a node can have, of all pools together. More are not believed: the object would become too large.
+const maxBlocks = ciliumio.MaxCIDRs
 
 // refusal is why a node lacks addresses of a pool.
 type refusal struct {
@@ -25,7 +25,7 @@ const (
 	_           kind = iota
 	noPool           // it does not exist
 	exhausted        // it has no free block
-	absurd           // more than maxBlocks are needed
+	absurd           // more than maxBlocks are needed, with those that it has
 	undecidable      // another node may have any block
 )
 
@@ -95,8 +95,8 @@ func (a *allocator) serveFamily(n *node, name string, family alloc.Family, neede
 		return
 	}
 	size := of.usable([]int{32, 128}[family] - p.blocks[family].Bits())
-	if (missing-1)/size >= maxBlocks {
-		refuse(absurd, textAbsurd(needed))
+	if (missing-1)/size >= int64(maxBlocks-len(n.held)) {
+		refuse(absurd, textAbsurd(needed, len(n.held)))
 		return
 	}
 	if by, ok := a.claims.blocker(); ok {

@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/operatortest"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
 func TestMain(m *testing.M) { operatortest.Main(m) }
@@ -414,4 +415,24 @@ func TestServerReentersItsTerm(t *testing.T) {
 	if d := o.Degraded(""); d != "" {
 		t.Error(d)
 	}
+}
+
+// MPOOL-48: of a list of more CIDRs than a node can have the first count; it is written as others are.
+func TestServerListsOfManyCIDRs(t *testing.T) {
+	s := newServer(t)
+	s.createPool("default", default4, "")
+	s.create(has("aa", "default: 10.100.0.0/24"))
+	s.start()
+	s.want("aa", "default: 10.100.0.0/24")
+	many := []string{"10.100.0.0/24"} // that of the other node
+	for i := range 5000 {
+		many = append(many, fmt.Sprintf("192.0.%d.%d/32", i>>8, i&0xff))
+	}
+	s.create(has("bb", "x: "+strings.Join(many, " ")))
+	operatortest.Eventually(t, "it has the first of them without that of the other node", func() bool {
+		list, err := allocatedIn(s.get("bb"))
+		return err == nil && len(list) == 1 && len(list[0].CIDRs) == ciliumio.MaxCIDRs-1 && !slices.Contains(list[0].CIDRs, many[0])
+	})
+	s.create(has("cc").needs("default: 10"))
+	s.want("cc", "default: 10.100.1.0/24")
 }

@@ -84,7 +84,10 @@ const textEmpty = "pool empty"
 
 var textCut = fmt.Sprintf("the node lists more than %d CIDRs: the others are not believed", ciliumio.MaxCIDRs)
 
-func textAbsurd(needed int64) string {
+func textAbsurd(needed int64, has int) string {
+	if has > 0 {
+		return fmt.Sprintf("%d addresses are more than %d blocks together with the %d that the node has: correct spec.ipam.pools.requested", needed, maxBlocks, has)
+	}
 	return fmt.Sprintf("%d addresses are more than %d blocks: correct spec.ipam.pools.requested", needed, maxBlocks)
 }
 

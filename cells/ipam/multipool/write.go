@@ -79,7 +79,7 @@ func (c *controller) writeAllocated(ctx context.Context, w pendingWrite) error {
 	// Agents take CIDRs off the list to release them, and need others soon after (MPOOL-37).
 	_, err := c.modify(k8s.WithSharedFields(ctx), k8s.Ref{Resource: v2.CiliumNodeResource, Name: w.Name}, w.observed, func(u *unstructured.Unstructured) error {
 		has, err := allocatedIn(u)
-		if err != nil || !listsSame(has, w.observed.Allocated) {
+		if ciliumio.CutPools(has); err != nil || !listsSame(has, w.observed.Allocated) {
 			return errOutdated // the change decides
 		}
 		return setAllocated(u, w.desired.Allocated)

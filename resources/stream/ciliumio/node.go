@@ -58,16 +58,25 @@ const MaxCIDRs = 4096
 // Trim implements slim.Trimmer.
 func (n *Node) Trim() {
 	ipam := &n.Spec.IPAM
-	ipam.PodCIDRs = firstOf(ipam.PodCIDRs, MaxCIDRs)
+	ipam.PodCIDRs = FirstCIDRs(ipam.PodCIDRs)
 	n.Status.IPAM.PodCIDRs = firstOf(n.Status.IPAM.PodCIDRs, MaxCIDRs)
+	ipam.Pools.IsCut = CutPools(ipam.Pools.Allocated)
+}
+
+// FirstCIDRs are those of a list that count.
+func FirstCIDRs(list []string) []string { return firstOf(list, MaxCIDRs) }
+
+// CutPools leaves those CIDRs of all pools that count, and reports whether there are more.
+func CutPools(allocated []PoolAllocation) (isCut bool) {
 	left := MaxCIDRs
-	for i, of := range ipam.Pools.Allocated {
+	for i, of := range allocated {
 		if len(of.CIDRs) > left {
-			ipam.Pools.IsCut = true
-			ipam.Pools.Allocated[i].CIDRs = firstOf(of.CIDRs, left)
+			isCut = true
+			allocated[i].CIDRs = firstOf(of.CIDRs, left)
 		}
 		left = max(0, left-len(of.CIDRs))
 	}
+	return isCut
 }
 
 // firstOf are the first items of a list, which does not keep the others in memory.
