@@ -266,6 +266,7 @@ func (c *controller) writeKey(ctx context.Context, name string) error {
 	var tooLarge *kvstore.TooLargeError
 	if errors.As(err, &tooLarge) { // until the CiliumNode is another one
 		c.status.Errors.Inc()
+		c.drop(name)
 		c.reportSize(n, "not at all: "+tooLarge.Error())
 		return nil
 	}
@@ -294,6 +295,13 @@ func (c *controller) begin(name string, want []byte) time.Duration {
 	c.written[name] = want
 	c.fought.Changed(key, false)
 	return 0
+}
+
+// drop forgets a value that was not written.
+func (c *controller) drop(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.written, name)
 }
 
 // forget forgets what was reported and written of a CiliumNode that is gone.

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"strings"
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
 
 // value is the value of a node's key, byte for byte as agents read it: no field is omitted, and what is empty is null.
@@ -77,16 +79,20 @@ func encode(shared cluster.Config, n *node) (text []byte, leftOut string, err er
 	for _, pool := range n.Spec.IPAM.Pools.Allocated {
 		v.addCIDRs(pool.CIDRs)
 	}
+	cut := ""
+	if n.Spec.isCut {
+		cut = fmt.Sprintf("without addresses after the first %d, and CIDRs after the first %d; ", maxAddresses, ciliumio.MaxCIDRs)
+	}
 	if text, err = json.Marshal(v); err != nil || len(text) <= kvstore.MaxValue {
-		return text, "", err
+		return text, strings.TrimSuffix(cut, "; "), err
 	}
 	v.Annotations = nil // a character of them may have six bytes as JSON
 	if text, err = json.Marshal(v); err != nil || len(text) <= kvstore.MaxValue {
-		return text, "without annotations", err
+		return text, cut + "without annotations", err
 	}
 	v.Labels = nil
 	text, err = json.Marshal(v)
-	return text, "without annotations and labels", err
+	return text, cut + "without annotations and labels", err
 }
 
 // addCIDRs sets the CIDR of each family, or adds to those that follow it.

@@ -150,3 +150,31 @@ func TestNodesLargerThanAKey(t *testing.T) {
 		}
 	}
 }
+
+// NSYN-19: of more addresses and CIDRs than a node can have the first are in the value, and kept in memory.
+func TestEncodeTheFirstOfMany(t *testing.T) {
+	list := func(n int, item string) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
+	const spec = `{"metadata":{"name":"n"},"spec":{"addresses":[%s],"ipam":{"podCIDRs":[%s],"pools":{"allocated":[{"pool":"a","cidrs":[%s]},{"pool":"b","cidrs":[%s]}]}}}}`
+	const address, v4, v6 = `{"type":"InternalIP","ip":"10.0.0.1"}`, `"10.0.1.0/24"`, `"fd00::/64"`
+	for name, c := range map[string]struct {
+		addresses, cidrs, a, b int
+		cut                    bool
+		want                   [3]int // addresses, CIDRs of IPv4, those of IPv6
+	}{
+		"no more":          {1024, 4096, 4000, 96, false, [3]int{1024, 8096, 96}},
+		"addresses":        {1025, 1, 0, 0, true, [3]int{1024, 1, 0}},
+		"CIDRs":            {1, 4097, 0, 0, true, [3]int{1, 4096, 0}},
+		"CIDRs of a pool":  {1, 1, 60_000, 1, true, [3]int{1, 4097, 0}},
+		"of several pools": {1, 0, 4000, 97, true, [3]int{1, 4000, 96}},
+	} {
+		n := decode(t, fmt.Sprintf(spec, list(c.addresses, address), list(c.cidrs, v4), list(c.a, v4), list(c.b, v6)))
+		text, leftOut, err := encode(cluster1, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := [3]int{strings.Count(string(text), "InternalIP"), strings.Count(string(text), `"10.0.1.0"`), strings.Count(string(text), `"fd00::"`)}
+		if want := "without addresses after the first 1024, and CIDRs after the first 4096"; got != c.want || (leftOut == want) != c.cut || (leftOut == "") == c.cut {
+			t.Errorf("%s: %v, want %v; %q", name, got, c.want, leftOut)
+		}
+	}
+}

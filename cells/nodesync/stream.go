@@ -4,8 +4,11 @@
 package nodesync
 
 import (
+	"slices"
+
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -33,6 +36,8 @@ type nodeSpec struct {
 	Encryption   encryption `json:"encryption"`
 	IPAM         ipam       `json:"ipam"`
 	NodeIdentity int64      `json:"nodeidentity"`
+	// isCut says that there are more addresses or CIDRs, of which the first are kept.
+	isCut bool `json:"-"`
 }
 
 type address struct {
@@ -60,4 +65,27 @@ type pools struct {
 
 type allocation struct {
 	CIDRs []string `json:"cidrs"`
+}
+
+// maxAddresses is how many addresses of a node are kept.
+const maxAddresses = 1024
+
+// Trim implements slim.Trimmer.
+func (n *node) Trim() {
+	n.Spec.Addresses = firstOf(&n.Spec, n.Spec.Addresses, maxAddresses)
+	n.Spec.IPAM.PodCIDRs = firstOf(&n.Spec, n.Spec.IPAM.PodCIDRs, ciliumio.MaxCIDRs)
+	left := ciliumio.MaxCIDRs
+	for i, of := range n.Spec.IPAM.Pools.Allocated {
+		n.Spec.IPAM.Pools.Allocated[i].CIDRs = firstOf(&n.Spec, of.CIDRs, left)
+		left = max(0, left-len(of.CIDRs))
+	}
+}
+
+// firstOf are the first items of a list, which does not keep the others in memory.
+func firstOf[E any](of *nodeSpec, list []E, most int) []E {
+	if len(list) <= most {
+		return list
+	}
+	of.isCut = true
+	return slices.Clone(list[:most])
 }
