@@ -23,7 +23,15 @@ const (
 	// largeSet is from how many bytes on a label set is large: it counts as several, and its namespace is braked however many numbers there are, as
 	// identities take memory until they are collected.
 	largeSet = 4 << 10
+	// largePause is how soon a large set that waits is looked at again.
+	largePause = 2 * time.Second
 )
+
+// largeHeld is a namespace with a large set that had to wait while there were many numbers.
+type largeHeld struct {
+	namespace string
+	at        time.Time
+}
 
 // brakes hold back namespaces whose pods take and give up identities so fast that all numbers would be in use before the collection
 // finds them (ID-44). They are not safe for concurrent use.
@@ -96,11 +104,15 @@ func (t *table) brakedFor(s *set) time.Duration {
 // weight is for how many sets a set counts.
 func (s *set) weight() int { return max(1, s.labels.Size()/largeSet) }
 
-// brakedNamespace is the namespace that waits longest, "" if none waits.
-func (t *table) brakedNamespace() string {
+// brakedNamespace is the namespace that waits longest, and whether that is for its large labels: there are many numbers. It is "" if none waits.
+func (t *table) brakedNamespace() (namespace string, isForLarge bool) {
 	t.brakes.forget(t.now)
-	if !t.isScarce() {
-		return ""
+	switch held := t.brakes.hardest(t.now); {
+	case held == "":
+	case t.isScarce():
+		return held, false
+	case t.now.Sub(t.largeHeld.at) <= 2*largePause:
+		return t.largeHeld.namespace, true
 	}
-	return t.brakes.hardest(t.now)
+	return "", false
 }

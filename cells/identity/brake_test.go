@@ -46,7 +46,7 @@ func TestOnePodDoesNotTakeAllNumbers(t *testing.T) {
 	if used := tb.numbers.used(); used < 1000 || used > 1200 {
 		t.Errorf("after a minute %d of 2000 numbers are in use", used)
 	}
-	if got := tb.brakedNamespace(); got != "bb" {
+	if got, isForLarge := tb.brakedNamespace(); got != "bb" || isForLarge {
 		t.Errorf("braked is %q", got)
 	}
 	tb.upsertPod(podOf("aa", "web", pairs{"app": "web"}))
@@ -63,8 +63,9 @@ func TestOnePodDoesNotTakeAllNumbers(t *testing.T) {
 			tb.enqueue(s)
 		}
 	}
-	if reasons := made(); len(reasons) > 2 || tb.brakedNamespace() != "" {
-		t.Errorf("after two minutes of rest: %q, braked is %q", reasons, tb.brakedNamespace())
+	reasons := made()
+	if held, _ := tb.brakedNamespace(); len(reasons) > 2 || held != "" {
+		t.Errorf("after two minutes of rest: %q, braked is %q", reasons, held)
 	}
 	for _, s := range tb.sets {
 		if s.pods > 0 && s.number == 0 {
@@ -93,11 +94,21 @@ func TestOnePodWithLargeLabels(t *testing.T) {
 				tb.recordCreate(s.labels, observation{number: todo.number, labels: s.labels, created: 1, revision: slim.Revision(i + 1)}, true)
 			} else if s.pods > 0 {
 				last = todo.reason
+				if todo.pause > largePause {
+					t.Fatalf("its labels are kept for %s", todo.pause)
+				}
 			}
 		}
 	}
 	if used := tb.numbers.used(); used > 100 || last != brakedLarge {
 		t.Errorf("after a minute there are %d identities; the last pod %q", used, last)
+	}
+	if held, isForLarge := tb.brakedNamespace(); held != "bb" || !isForLarge {
+		t.Errorf("braked is %q, for large labels: %t", held, isForLarge)
+	}
+	tb.now = tb.now.Add(3 * time.Minute)
+	if held, _ := tb.brakedNamespace(); held != "" {
+		t.Errorf("after three minutes braked is %q", held)
 	}
 }
 

@@ -101,22 +101,28 @@ func (c *controller) watchPods(ctx context.Context) error {
 		return ctx.Err()
 	}
 	return watch(ctx, c, stream.Pods, c.Pods, func(t *table, ch stream.Change[slim.Pod]) (reason string) {
-		if t.setLarge(ch.Key, ch.Kind != stream.Delete && ch.Object.LabelsCut) {
-			c.reportLarge(ch.Object)
-		}
 		if ch.Kind == stream.Delete {
+			t.setLarge(ch.Key, false)
 			t.deletePod(ch.Key)
 			return ""
 		}
-		return t.upsertPod(ch.Object)
+		reason = t.upsertPod(ch.Object)
+		if t.setLarge(ch.Key, reason == largeLabels) {
+			c.reportLarge(ch.Object)
+		}
+		return reason
 	})
 }
 
-// reportLarge says on a pod that it gets no identity.
+// reportLarge says on a pod that it gets no identity, or where agents make that, that none is known of it.
 func (c *controller) reportLarge(p *slim.Pod) {
+	lacks := "gets no identity"
+	if !c.Config.OperatorIdentities() {
+		lacks = "is in no CiliumEndpointSlice"
+	}
 	c.Events.Warning(corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace.String(), Name: p.Name, UID: p.UID.API(),
-	}, "LabelsTooLarge", fmt.Sprintf("The pod gets no identity, since its labels have more than %d KiB together: remove some", slim.MaxPodLabels>>10))
+	}, "LabelsTooLarge", fmt.Sprintf("The pod %s, since its labels have more than %d KiB together: remove some", lacks, slim.MaxPodLabels>>10))
 }
 
 func (c *controller) watchNamespaces(ctx context.Context) error {

@@ -102,7 +102,8 @@ func (u *utilization) crossed(percent int) bool {
 // reportUtilization logs a crossed threshold with an Event, and updates health.
 func (c *controller) reportUtilization(u *utilization) {
 	c.mu.Lock()
-	n, awaiting, held := c.table.numbers, len(c.table.awaitingNumber), c.table.brakedNamespace()
+	n, awaiting := c.table.numbers, len(c.table.awaitingNumber)
+	held, isForLarge := c.table.brakedNamespace()
 	percent := n.used() * 100 / n.bounds.Size()
 	crossed := u.crossed(percent)
 	var top []cardinality
@@ -116,15 +117,17 @@ func (c *controller) reportUtilization(u *utilization) {
 		c.Log.Warn("numbers for identities are running out", "usedPercent", u.passed, "min", n.bounds.Min, "max", n.bounds.Max, "topLabels", describe(top))
 		c.Events.WarnOnLease("IdentitiesRunOut", text)
 	}
-	c.reportHealth(u, awaiting, held)
+	c.reportHealth(u, awaiting, held, isForLarge)
 }
 
-// reportHealth says in health that numbers are scarce, and which namespace is held back for it.
-func (c *controller) reportHealth(u *utilization, awaiting int, held string) {
+// reportHealth says in health that numbers are scarce, and which namespace is held back.
+func (c *controller) reportHealth(u *utilization, awaiting int, held string, isForLarge bool) {
 	health := ""
 	switch {
 	case awaiting > 0:
 		health = fmt.Sprintf("no number for an identity is free: %d sets of labels wait, and their pods do not start", awaiting)
+	case isForLarge:
+		health = fmt.Sprintf("pods of namespace %s have large labels, and change them so often that it gets a new identity now and then", held)
 	case held != "":
 		health = fmt.Sprintf("numbers for identities are scarce, and pods of namespace %s change their labels so often that it gets a new one a second", held)
 	case u.passed >= degradedFrom:

@@ -171,6 +171,10 @@ func (t *table) nextAction(of slim.Labels) (todo action) {
 		todo.reason, todo.pause = braked, t.brakedFor(s)
 		if !t.isScarce() {
 			todo.reason = brakedLarge
+			t.largeHeld = largeHeld{podNamespace(s.labels), t.now}
+		}
+		if s.weight() > 1 { // its labels are not kept for long once no pod has them
+			todo.pause = min(todo.pause, largePause)
 		}
 		s.queuedAt = t.now.Add(-todo.waited)
 	case s.number == 0 && !t.allocateNumber(s):

@@ -22,7 +22,7 @@ type podReason struct {
 func (t *table) recordEarlyReason(pod slim.Key, reason string) {
 	_, known := t.earlyReasons[pod]
 	switch {
-	case reason != hostNetwork && reason != finished:
+	case reason != hostNetwork && reason != finished && reason != largeLabels:
 		delete(t.earlyReasons, pod)
 	case t.synced || !known && len(t.earlyReasons) >= maxEarlyReasons:
 	default:

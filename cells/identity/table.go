@@ -42,6 +42,7 @@ type table struct {
 	objects        map[identity.Number]*object
 	owners         map[identity.Number]*set // by chosen number
 	awaitingNumber map[*set]bool            // without a number because none is free
+	largeHeld      largeHeld                // the last one
 	brakes         brakes
 	unconfirmed    map[identity.Number]slim.Revision
 	earlyReasons   map[slim.Key]string // why pods need no identity, until markSynced
