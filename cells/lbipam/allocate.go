@@ -52,7 +52,7 @@ func (a *allocator) reconcile(all []*service) {
 func (a *allocator) dropInvalid(s *service) {
 	var kept []netip.Addr
 	for _, addr := range slices.Clone(s.held) {
-		if a.covered(s, addr) && s.request.admits(addr, kept) && a.sharesWithHolders(s, addr) {
+		if a.covered(s, addr) && s.request.admits(addr, kept) && a.sharesWith(s, addr, holds) {
 			kept = append(kept, addr)
 		} else {
 			a.unuse(s, addr, holds)
@@ -62,11 +62,15 @@ func (a *allocator) dropInvalid(s *service) {
 
 // importShown allocates to a Service what its status shows, where it may have that.
 func (a *allocator) importShown(s *service) {
+	counts := holds
+	if !a.starting { // what another one still shows is not free
+		counts |= shows | sent
+	}
 	for _, addr := range s.shown {
 		switch {
 		case slices.Contains(s.held, addr) || !a.covered(s, addr) || !s.request.admits(addr, s.held):
 		case len(s.request.ips) == 0 && len(s.request.invalid) > 0 && !a.starting: // any writer may have put it there
-		case a.sharesWithHolders(s, addr):
+		case a.sharesWith(s, addr, counts):
 			a.use(s, addr, holds)
 			a.use(s, addr, shows)
 		case a.starting:
@@ -95,13 +99,13 @@ func (c contest) claimMessage() string {
 	return fmt.Sprintf("The IP '%s' was shown by the status of Service %s, too, which is younger and loses it", c.addr, c.loses.key)
 }
 
-// sharesWithHolders reports whether the other holders of an address are compatible with a Service.
-func (a *allocator) sharesWithHolders(s *service, addr netip.Addr) bool {
+// sharesWith reports whether the others that use an address in one of these ways are compatible with a Service.
+func (a *allocator) sharesWith(s *service, addr netip.Addr, how use) bool {
 	l := a.leases.byAddr[addr]
 	if l == nil {
 		return true
 	}
-	for other := range l.others(s, holds) {
+	for other := range l.others(s, how) {
 		if s.request.sharing.differs(&other.request.sharing) != "" || s.request.sharing.collides(&other.request.sharing) != "" && !l.sharedAtStart(s, other) {
 			return false
 		}

@@ -217,7 +217,7 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 }
 
 // hasHad reports whether a Service that shows an address may have it from an allocator: others do not get it before the status is seen without it. What
-// a status has besides, another writer has put there, and it keeps nothing from others (LBIP-34).
+// a status has besides, another writer has put there, and it keeps nothing from others (LBIP-35).
 func (a *allocator) hasHad(s *service, addr netip.Addr) bool {
 	l := a.leases.byAddr[addr]
 	return !a.synced || l != nil && l.users[s] != 0
