@@ -15,6 +15,7 @@ import (
 
 // Cell writes addresses of nodes to Services.
 var Cell = cell.Module("nodeipam", "Assigns addresses of nodes to LoadBalancer Services",
+	cell.Config(Config{}),
 	cell.EnabledBy(cell.When("Services get addresses of nodes", []string{"enable-node-ipam", "default-lb-service-ipam"}, cluster.Config.NodeIPAM)),
 	k8s.RBAC(k8s.Allow("get", services.Resource().GroupResource()), k8s.Allow("update", status)),
 	k8s.EventRBAC(),

@@ -29,13 +29,15 @@ type controller struct {
 	nodes    *stream.Store[node]
 	slices   reconcile.OnDemand[endpointSlice]
 	states   *states
-	odd      *health.Named // addresses of nodes that are left out
-	synced   bool          // used by functions that map changes
+	odd      *health.Named         // addresses of nodes that are left out
+	synced   bool                  // used by functions that map changes
+	last     map[slim.Key]*service // LoadBalancer Services with ports, as they were last; used by functions that map changes
 }
 
 type params struct {
 	cell.In
 
+	Config   Config
 	Cluster  cluster.Config
 	Services stream.Resource[service]
 	Nodes    stream.Resource[node]
@@ -47,7 +49,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, states: newStates(p), odd: health.NewNamed("Node", p.Health.Child("node-addresses"))}
+	return &controller{params: p, states: newStates(p), last: map[slim.Key]*service{}, odd: health.NewNamed("Node", p.Health.Child("node-addresses"))}
 }
 
 // Open is called before anything is watched.
@@ -125,10 +127,12 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !known {
 		return reconcile.Result{Reason: slicesUnknown}, nil
 	}
-	want, holder := c.free(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
-	component := componentOf(s)
-	if component != "" {
-		want = nil
+	want, component, holder := addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)), "", ""
+	if !c.Config.NodeIPAMJoinNamespaces {
+		want, holder = c.free(s, want)
+		if component = componentOf(s); component != "" {
+			want = nil
+		}
 	}
 	has, only := current(s)
 	var result reconcile.Result

@@ -6,6 +6,7 @@ package nodeipam
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,28 +34,44 @@ func componentOf(s *service) string {
 	return ""
 }
 
-// free leaves out the addresses that an older Service of another namespace has for one of the ports, and names one of these: the address and the
+// free leaves out the addresses that older Services of another namespace have for one of the ports, and names the oldest of these: the address and the
 // port would be those of both.
 func (c *controller) free(s *service, want []string) (left []string, holder string) {
-	taken := map[string]slim.Key{}
+	wanted := make(map[string]bool, len(want))
+	for _, ip := range want {
+		wanted[ip] = true
+	}
+	taken := map[string]bool{}
+	var oldest *service
+	for other := range c.rivals(s) {
+		if compareAge(other, s) > 0 {
+			continue
+		}
+		for _, in := range other.Status.LoadBalancer.Ingress {
+			if ip := in.IP.String(); wanted[ip] {
+				if taken[ip] = true; oldest == nil || compareAge(other, oldest) < 0 {
+					oldest = other
+				}
+			}
+		}
+	}
+	if oldest == nil {
+		return want, ""
+	}
+	return slices.DeleteFunc(want, func(ip string) bool { return taken[ip] }), oldest.Key().String()
+}
+
+// rivals are the Services of other namespaces that are served and have one of the ports of a Service.
+func (c *controller) rivals(s *service) map[*service]bool {
+	all := map[*service]bool{}
 	for _, p := range s.Spec.Ports {
 		for other := range stream.ByIndex(c.services, byPort, p) {
-			if other.Namespace == s.Namespace || !isServed(other, c.Cluster) || compareAge(other, s) > 0 {
-				continue
-			}
-			for _, in := range other.Status.LoadBalancer.Ingress {
-				taken[in.IP.String()] = other.Key()
+			if other.Namespace != s.Namespace && isServed(other, c.Cluster) {
+				all[other] = true
 			}
 		}
 	}
-	for _, ip := range want {
-		if by, is := taken[ip]; !is {
-			left = append(left, ip)
-		} else if holder == "" {
-			holder = by.String()
-		}
-	}
-	return left, holder
+	return all
 }
 
 // compareAge sorts Services: the older first, then by namespace and name.
@@ -62,17 +79,25 @@ func compareAge(a, b *service) int {
 	return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
 }
 
-// serviceChanged is the younger Services of other namespaces that have a port of a Service which comes, changes or goes.
+// serviceChanged is the younger Services of other namespaces that have a port of a Service which comes, changes or goes, also one that it had.
 func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key) {
-	if !c.synced {
+	all := []*service{ch.Object}
+	if was := c.last[ch.Key]; was != nil {
+		all = append(all, was) // also one of the name that was older
+	}
+	if delete(c.last, ch.Key); ch.Kind != stream.Delete && len(ch.Object.Spec.Ports) > 0 {
+		c.last[ch.Key] = ch.Object
+	}
+	if !c.synced || c.Config.NodeIPAMJoinNamespaces {
 		return nil
 	}
-	for _, p := range ch.Object.Spec.Ports {
-		for other := range stream.ByIndex(c.services, byPort, p) {
-			if other.Namespace != ch.Object.Namespace && isServed(other, c.Cluster) && compareAge(ch.Object, other) < 0 && !slices.Contains(keys, other.Key()) {
-				keys = append(keys, other.Key())
+	younger := map[slim.Key]bool{}
+	for _, s := range all {
+		for other := range c.rivals(s) {
+			if compareAge(s, other) < 0 {
+				younger[other.Key()] = true
 			}
 		}
 	}
-	return keys
+	return slices.Collect(maps.Keys(younger))
 }

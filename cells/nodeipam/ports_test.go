@@ -72,7 +72,7 @@ func TestPortsOfOlderServices(t *testing.T) {
 		other,
 	}
 	local.Replace(all...)
-	c := &controller{synced: true}
+	c := &controller{synced: true, last: map[slim.Key]*service{}}
 	if c.services, err = local.Store(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -89,5 +89,17 @@ func TestPortsOfOlderServices(t *testing.T) {
 	}
 	if got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: all[0].Key(), Object: all[0]})); strings.Count(got, "bb/") != 2 || strings.Contains(got, "cc/") {
 		t.Errorf("a change of aa/web concerns %s", got)
+	}
+	again := newService("aa", "web", 1000, "", http) // deleted, and created again
+	if got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: again.Key(), Object: again})); !strings.Contains(got, "bb/same") {
+		t.Errorf("aa/web that is another one concerns %s", got)
+	}
+	c.last[again.Key()] = all[0]
+	for i, ports := range [][]servicePort{{port(81, "TCP")}, nil} {
+		now := newService("aa", "web", 10, "", ports...)
+		got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: now.Key(), Object: now}))
+		if strings.Contains(got, "bb/same") != (i == 0) || !strings.Contains(got, "bb/other") {
+			t.Errorf("%d: a change of aa/web, which has had other ports, concerns %s", i, got)
+		}
 	}
 }

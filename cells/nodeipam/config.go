@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package nodeipam
+
+// Config is which ports of nodes Services get.
+type Config struct {
+	// NodeIPAMJoinNamespaces is for a transition (NIPAM-14).
+	NodeIPAMJoinNamespaces bool `flag:"node-ipam-join-namespaces" usage:"Give Services addresses of nodes also at ports of components of the cluster and of older Services of other namespaces, as the original does"`
+}
