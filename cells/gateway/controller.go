@@ -87,6 +87,7 @@ type state struct {
 	written     time.Time // the CiliumEnvoyConfig
 	counted     time.Time // the numbers of routes in the status
 	published   *assembly // what the statuses of routes say
+	met         map[met]bool
 }
 
 // translated is what was translated last: it is not again as long as it is what the CiliumEnvoyConfig has.
@@ -161,10 +162,8 @@ func (c *controller) awaitCopies(ctx context.Context) (err error) {
 	if c.Copies == nil || !secretref.CopiesTo(to, c.References, c.Envoy, c.Cluster) {
 		return nil
 	}
-	if c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfGateways(c.References, c.Envoy, c.Cluster)); err != nil && ctx.Err() == nil {
-		c.Log.Warn("a host may be served with the secret of another namespace", "error", err)
-	}
-	return ctx.Err()
+	c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfGateways(c.References, c.Envoy, c.Cluster))
+	return err
 }
 
 func open[T any](ctx context.Context, from stream.Resource[T], to **stream.Store[T]) (err error) {

@@ -96,10 +96,8 @@ func (c *controller) awaitCopies(ctx context.Context) (err error) {
 	if c.Copies == nil || !secretref.CopiesTo(to, c.Secrets, c.Envoy, c.Cluster) {
 		return nil
 	}
-	if c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster)); err != nil && ctx.Err() == nil {
-		c.Log.Warn("a host may be served with the secret of another namespace", "error", err)
-	}
-	return ctx.Err()
+	c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster))
+	return err
 }
 
 func (c *controller) slicesOnDemand() *reconcile.OnDemand[envoyres.Slice[duty]] {

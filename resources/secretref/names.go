@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // Names gives the copies of objects their names, so that no two objects have one name: a configuration that names a copy names that
@@ -60,24 +61,21 @@ func (n *Names) Known() <-chan struct{} { return n.known }
 // MarkKnown is called once all copies that exist were reported by Exists.
 func (n *Names) MarkKnown() { n.once.Do(func() { close(n.known) }) }
 
-// patience is how long a duty waits for the copies that exist: without them it would give names anew.
-const patience = time.Minute
-
-// AwaitIn returns the names in a namespace, as translations ask for them, once the copies that exist are known. made says whether the objects
-// of the translation are copied there: without, they have the copies that exist alone. Where those cannot be read, the error says so: then
-// translations do with the plain names, which two objects may have.
+// AwaitIn returns the names in a namespace, as translations ask for them, once the copies that exist are known: without them an object could be
+// served with the copy of another. made says whether the objects of the translation are copied there: without, they have the copies that exist
+// alone. The error is that of ctx.
 func (n *Names) AwaitIn(ctx context.Context, namespace string, made bool) (envoy.CopyNames, error) {
+	end := health.ReportBlocked(ctx, "copies", "nothing is translated before the copies of secrets in namespace "+namespace+" are known: let the operator list and watch secrets")
+	defer end()
 	select {
 	case <-n.known:
-		if !made {
-			return existing{n, namespace}, nil
-		}
-		return namesIn{n, namespace}, nil
-	case <-time.After(patience):
-		return nil, fmt.Errorf("the copies of secrets in namespace %s are not known after %s: let the operator list and watch secrets", namespace, patience)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if !made {
+		return existing{n, namespace}, nil
+	}
+	return namesIn{n, namespace}, nil
 }
 
 // Exists reports a Secret in a namespace of copies: the copy of an object, or a Secret of another writer, which is the zero Object.

@@ -8,12 +8,14 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 func object(namespace, name string) Object {
@@ -160,4 +162,35 @@ func TestNamesOfObjectsThatAreNotCopied(t *testing.T) {
 	if n.Has("c", attacker) {
 		t.Error("an object that is not copied has a name")
 	}
+}
+
+// SEC-14: nothing has a name before the copies that exist are known, however long that is, and health says so meanwhile: number 2.2 of the
+// contract's tenants.md.
+func TestNamesAwaitTheCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, tree := NewNames(), health.NewTree()
+		var names envoy.CopyNames
+		ctx := health.NewContext(t.Context(), tree.Reporter("ingress"))
+		go func() { names, _ = n.AwaitIn(ctx, "c", true) }()
+		degraded := func() (all []string) {
+			for _, s := range tree.Degraded() {
+				all = append(all, s.ID+": "+s.Message)
+			}
+			return all
+		}
+		time.Sleep(time.Hour) // of the test's clock
+		synctest.Wait()
+		if all := degraded(); names != nil || len(all) != 1 || !strings.HasPrefix(all[0], "ingress.waits-for-copies: nothing is translated before the copies of secrets in namespace c are known") {
+			t.Errorf("after an hour: %v, %q", names, all)
+		}
+		n.Exists("c", "team-prod-tls", object("team", "prod-tls"))
+		n.MarkKnown()
+		synctest.Wait()
+		if all := degraded(); names == nil || len(all) > 0 {
+			t.Fatalf("known: %v, %q", names, all)
+		}
+		if got := names.SecretCopy(envoy.Name(object("team-prod", "tls").Key)); got == "team-prod-tls" {
+			t.Error("an object has the copy of another")
+		}
+	})
 }
