@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skep-operator/skep/resources/agents/agenttest"
 	"github.com/skep-operator/skep/resources/operatortest"
@@ -74,9 +75,16 @@ func TestHostOfAnotherNamespace(t *testing.T) {
 	w.awaitRoutes("cilium-gateway-edge", "insecure", "api.test/ → NS:v1:80")
 	operatortest.Eventually(t, "both are told, and the owner of what shares its host", func() bool {
 		return w.hasEvent(other, "bb", "HostOfAnother", w.Namespace+"/aa") && w.hasEvent(w.Namespace, "aa", "HostOfThis", other+"/bb") &&
-			w.hasEvent(w.Namespace, "aa", "HostShared", other+"/too")
+			w.hasEvent(w.Namespace, "aa", "HostShared", other+"/too") && w.hasEvent(other, "too", "HostShared", w.Namespace+"/aa")
 	})
-	w.await("attached routes", fmt.Sprintf(listenerOK, 2), func() string { return w.listener("edge", "http") })
+	w.apply(httpRoutes.Resource(), fmt.Sprintf(strings.Replace(routeInOther, "api.test", "later.test", 1), "HTTPRoute", "edited", other))
+	w.await("a host that nothing else has", "True Accepted: Accepted HTTPRoute", func() string { return w.acceptedIn(other, httpRoutes.Resource(), "edited") })
+	_, err := w.Dynamic.Resource(httpRoutes.Resource()).Namespace(other).Patch(t.Context(), "edited", types.MergePatchType, []byte(`{"spec": {"hostnames": ["api.test"]}}`), metav1.PatchOptions{})
+	w.must(err)
+	operatortest.Eventually(t, "both are told of a host that comes later", func() bool {
+		return w.hasEvent(w.Namespace, "aa", "HostShared", other+"/edited") && w.hasEvent(other, "edited", "HostShared", w.Namespace+"/aa")
+	})
+	w.await("attached routes", fmt.Sprintf(listenerOK, 3), func() string { return w.listener("edge", "http") })
 	w.CheckHealthy(o)
 	o.Stop()
 
@@ -88,7 +96,9 @@ func TestHostOfAnotherNamespace(t *testing.T) {
 		t.Errorf("a restart writes the status of the route that is refused %d times", n)
 	}
 	w.delete(httpRoutes.Resource(), "aa")
-	w.must(w.Dynamic.Resource(httpRoutes.Resource()).Namespace(other).Delete(t.Context(), "too", metav1.DeleteOptions{}))
+	for _, name := range []string{"too", "edited"} {
+		w.must(w.Dynamic.Resource(httpRoutes.Resource()).Namespace(other).Delete(t.Context(), name, metav1.DeleteOptions{}))
+	}
 	w.await("without the older route", "True Accepted: Accepted GRPCRoute", func() string { return w.acceptedIn(other, grpcRoutes.Resource(), "bb") })
 	w.CheckHealthy(o)
 }
@@ -149,4 +159,38 @@ func TestPortsOfTLSByAgents(t *testing.T) {
 	o.Stop()
 	w.start("--cilium-release=1.19")
 	w.await("with the release of the option", together, entries)
+}
+
+// GW-60: a ListenerSet whose listener does not have the host of an older route, and the route, have an Event each, once.
+func TestHostOfAnOlderRoute(t *testing.T) {
+	w := newWorld(t)
+	other := w.namespace("bb")
+	open := strings.Replace(plainGateway, "  listeners:", "  allowedListeners: {namespaces: {from: All}}\n  listeners:", 1)
+	w.apply(gateways.Resource(), fmt.Sprintf(open, "{name: http, port: 80, protocol: HTTP}"))
+	w.apply(httpRoutes.Resource(), httpRouteTo("aa", "api.test", "v1"))
+	o := w.start()
+	w.awaitAccepted(httpRoutes.Resource(), "aa", httpOK)
+	time.Sleep(1100 * time.Millisecond) // times of creation are whole seconds
+	w.apply(listenerSets.Resource(), listenerSetOf("set", other, "{name: mine, port: 80, protocol: HTTP, hostname: api.test}, {name: free, port: 80, protocol: HTTP, hostname: free.test}"))
+	told := func() (n int) {
+		for _, of := range [][]string{{other, "set", "HostOfAnother", w.Namespace + "/aa"}, {w.Namespace, "aa", "HostOfThis", other + "/set"}} {
+			if w.hasEvent(of[0], of[1], of[2], of[3]) {
+				n++
+			}
+		}
+		return n
+	}
+	listeners := func() string {
+		var all []string
+		for _, l := range w.listenerSet(other, "set").Status.Listeners {
+			summary, _, _ := strings.Cut(says(l.Conditions, "Accepted"), ":")
+			all = append(all, string(l.Name)+" "+summary)
+		}
+		return strings.Join(all, ", ")
+	}
+	operatortest.Eventually(t, "both are told", func() bool { return told() == 2 })
+	w.await("the listeners", "mine False HostnameConflict, free True Accepted", listeners)
+	w.delete(httpRoutes.Resource(), "aa")
+	w.await("without the route", "mine True Accepted, free True Accepted", listeners)
+	w.CheckHealthy(o)
 }

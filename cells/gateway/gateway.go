@@ -116,6 +116,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 		return c.awaiting(sets), nil
 	}
 	s.useGRPCWeb(!config.noGRPCWeb)
+	s.planner.joins = c.Config.GatewayAPIJoinNamespaces
 	s.planner.oneListener, s.planner.taken = !release.InAll(release.ListenersPerPort, fleet), c.takenPorts(g, sets, lookup)
 	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, lookup) }
 	plan := planned()
@@ -139,6 +140,9 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	}
 	if status.RequeueAfter == 0 {
 		status.RequeueAfter = sets.result("").RequeueAfter
+	}
+	if result.more {
+		status.RequeueAfter = afterPass
 	}
 	return status, err
 }
@@ -175,6 +179,7 @@ func (c *controller) drop(key slim.Key) {
 func (c *controller) write(ctx context.Context, g *gateway, s *state, desired desiredConfig, config serviceConfig, placed *envoyres.Placed[duty]) (outcome, error) {
 	plan := desired.plan
 	at := serviceKey(g.Key())
+	c.reportClientTLS(g)
 	var o outcome
 	if ports := listener.PortsOf(plan.listeners); len(ports) > 0 {
 		err := c.writeService(ctx, g, s, desiredService{
@@ -182,7 +187,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed)
 		if err == nil {
-			err = errors.Join(c.writeConfig(ctx, g, s, desired), c.writePorts(ctx, g, plan, placed))
+			err = errors.Join(c.writeConfig(ctx, g, s, desired), c.writePorts(ctx, g, plan, placed, &o.more))
 		}
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()
@@ -192,7 +197,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			}
 			return o, err
 		}
-	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), c.writePorts(ctx, g, plan, placed)); err != nil {
+	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), c.writePorts(ctx, g, plan, placed, &o.more)); err != nil {
 		return o, err
 	}
 	if o.failure != "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
@@ -15,68 +16,171 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// hostOwners finds listeners of ListenerSets that would have a host name of an older route of another namespace.
+// hostOwners finds listeners of ListenerSets that would have a host name of an older route of another namespace (GW-60). It is asked about them in the
+// order of precedence, so that what goes before is decided.
 type hostOwners struct {
-	plan   *gatewayPlan
-	rank   map[slim.Key]int          // of objects with listeners, by their precedence
-	sets   map[slim.Key]*listenerSet // by id
-	hosts  map[string]map[gatewayv1.PortNumber][]*listener.Listener
-	lookup route.Lookup
-	steps  int // that are left
+	plan     *gatewayPlan
+	together bool                       // agents have one listener of Envoy for all ports
+	rank     map[slim.Key]int           // of objects with listeners, by their precedence
+	sets     map[slim.Key]*setPlan      // by id
+	all      map[string]listenersByPort // the listeners of all objects, by host name
+	named    map[string][]namedRoute    // routes with a host name for which a listener of a ListenerSet is, by that of the listener; the oldest first
+	lookup   route.Lookup
+	steps    map[slim.String]int // by namespace
 }
 
-// maxSteps is how many listeners are asked about host names of routes, those of the oldest routes first. More than these fit in no configuration (ENV-40).
+// listenersByPort are listeners by their port, or those with TLS at 0 where their ports are not apart.
+type listenersByPort map[gatewayv1.PortNumber][]*listener.Listener
+
+type namedRoute struct {
+	of   *route.Route
+	name string
+}
+
+// maxSteps bounds what the listeners, and the routes, of a namespace take of a plan.
 const maxSteps = 1_000_000
 
-// keepHosts has no listener of a ListenerSet accepted that would have a host name of an older route of another namespace, which has it at a listener
-// with precedence: what matches a name better has all of its requests, and ends its TLS (GW-60).
-func (p *gatewayPlan) keepHosts(routes []*route.Route, lookup route.Lookup) {
-	k := hostOwners{p, map[slim.Key]int{}, map[slim.Key]*listenerSet{}, map[string]map[gatewayv1.PortNumber][]*listener.Listener{}, lookup, maxSteps}
-	for i, s := range p.sets {
-		k.rank[s.of.id()], k.sets[s.of.id()] = i+1, s.of
-		for _, l := range s.listeners {
-			if !l.Accepted.OK || l.Hostname == "" {
-				continue
-			}
-			if k.hosts[l.Hostname] == nil {
-				k.hosts[l.Hostname] = map[gatewayv1.PortNumber][]*listener.Listener{}
-			}
-			k.hosts[l.Hostname][l.Of.Port] = append(k.hosts[l.Hostname][l.Of.Port], l)
-		}
+// merge decides about the listeners of all objects together. No listener of a ListenerSet is accepted that would have a host name of an older route of
+// another namespace, which has it at a listener with precedence: what matches a name better has all of its requests, and ends its TLS.
+func (p *planner) merge(plan *gatewayPlan, objects [][]*listener.Listener, routes []*route.Route, lookup route.Lookup) {
+	var refuse func(*listener.Listener) *condition.Condition
+	if len(plan.sets) > 0 && !p.joins {
+		refuse = newHostOwners(plan, p.oneListener, routes, lookup).refuse
 	}
-	if len(k.hosts) == 0 {
-		return
+	if plan.listeners = listener.Merge(objects, refuse); p.oneListener {
+		listener.MarkInseparable(plan.listeners)
+	}
+}
+
+func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, lookup route.Lookup) *hostOwners {
+	k := &hostOwners{
+		plan: plan, together: together, rank: map[slim.Key]int{}, sets: map[slim.Key]*setPlan{}, all: map[string]listenersByPort{},
+		named: map[string][]namedRoute{}, lookup: lookup, steps: map[slim.String]int{},
+	}
+	k.add(plan.own)
+	for i := range plan.sets {
+		s := &plan.sets[i]
+		k.rank[s.of.id()], k.sets[s.of.id()] = i+1, s
+		k.add(s.listeners)
+		for _, l := range s.listeners {
+			if l.Hostname != "" {
+				k.named[l.Hostname] = nil
+			}
+		}
 	}
 	for _, r := range slices.SortedFunc(slices.Values(routes), route.CompareAge) {
 		for _, name := range r.Hostnames {
 			for wider := range listener.WiderNames(string(name)) {
-				if at := k.hosts[wider]; at != nil {
-					k.keep(r, string(name), at)
+				if of, is := k.named[wider]; is {
+					k.named[wider] = append(of, namedRoute{r, string(name)})
 				}
 			}
 		}
+	}
+	return k
+}
+
+func (k *hostOwners) add(all []*listener.Listener) {
+	for _, l := range all {
+		if k.all[l.Hostname] == nil {
+			k.all[l.Hostname] = listenersByPort{}
+		}
+		port := k.portOf(l)
+		k.all[l.Hostname][port] = append(k.all[l.Hostname][port], l)
 	}
 }
 
-// keep has a route keep a host name at its listeners, from the listeners of ListenerSets for it, by port.
-func (k *hostOwners) keep(r *route.Route, name string, from map[gatewayv1.PortNumber][]*listener.Listener) {
-	for _, ref := range r.Parents {
-		id, ok := r.ParentID(ref)
-		if !ok {
-			continue
-		}
-		for _, has := range k.plan.byParent[id] {
-			if k.steps--; k.steps < 0 {
-				return
-			}
-			for _, l := range from[has.Of.Port] {
-				s := k.sets[l.Parent]
-				isOlder := s.Namespace != r.Namespace && r.CreationTimestamp < s.CreationTimestamp && k.rank[id] < k.rank[l.Parent]
-				if isOlder && l.IsBetter(name, has) && has.Serves(r, ref, name, k.lookup) {
-					l.Accepted = condition.False(gatewayv1.ListenerReasonHostnameConflict, fmt.Sprintf(
-						"Host %s belongs to %s %s, which is older than the ListenerSet", name, r.Kind, r.Source()))
-				}
+func (k *hostOwners) portOf(l *listener.Listener) gatewayv1.PortNumber {
+	if k.together && l.HasTLS() {
+		return 0
+	}
+	return l.Of.Port
+}
+
+// use uses a step of a namespace, if it has one.
+func (k *hostOwners) use(namespace slim.String) bool {
+	k.steps[namespace]++
+	return k.steps[namespace] <= maxSteps
+}
+
+// refuse says why a listener of a ListenerSet does not have its host, nil if it may. Of a host name the oldest route decides that has it.
+func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
+	s := k.sets[l.Parent]
+	if s == nil {
+		return nil
+	}
+	decided := map[string]bool{}
+	for _, r := range k.named[l.Hostname] {
+		switch {
+		case decided[r.name]:
+		case !k.use(s.of.Namespace):
+			return new(condition.False(gatewayv1.ListenerReasonHostnameConflict, "The ListenerSets of the namespace have too many listeners for host names of too many routes"))
+		case k.hasBefore(l, r):
+			if decided[r.name] = true; !k.gives(r, l, s.of) {
+				s.lost = append(s.lost, lostHost{l, r.of})
+				return new(condition.False(gatewayv1.ListenerReasonHostnameConflict, fmt.Sprintf(
+					"Host %s belongs to %s %s, which is older than the ListenerSet", r.name, r.of.Kind, r.of.Source())))
 			}
 		}
 	}
+	return nil
+}
+
+// hasBefore reports whether a route has a host name at a listener with precedence over another one, which would take it from that.
+func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute) bool {
+	for _, ref := range r.of.Parents {
+		id, ok := r.of.ParentID(ref)
+		if !ok || k.rank[id] >= k.rank[l.Parent] {
+			continue
+		}
+		for _, has := range k.plan.byParent[id] {
+			if !k.use(r.of.Namespace) {
+				return false
+			}
+			if l.Shadows(has, r.name, k.together) && has.Serves(r.of, ref, r.name, k.lookup) && !k.isBeside(has, r.name, l) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isBeside reports whether another listener with precedence matches a host name better than one, so that no route has it there.
+func (k *hostOwners) isBeside(has *listener.Listener, name string, l *listener.Listener) bool {
+	for wider := range listener.WiderNames(name) {
+		for _, other := range k.all[wider][k.portOf(has)] {
+			if other != has && k.rank[other.Parent] < k.rank[l.Parent] && other.IsBetter(name, has) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// gives reports whether a route leaves a host name to a listener: that is of its namespace, or older, or one that it attaches to itself.
+func (k *hostOwners) gives(r namedRoute, l *listener.Listener, s *listenerSet) bool {
+	if s.Namespace == r.of.Namespace || r.of.CreationTimestamp >= s.CreationTimestamp {
+		return true
+	}
+	return slices.ContainsFunc(r.of.Parents, func(ref gatewayv1.ParentReference) bool {
+		id, ok := r.of.ParentID(ref)
+		return ok && id == l.Parent && l.Serves(r.of, ref, r.name, k.lookup)
+	})
+}
+
+// lostHost is a listener of a ListenerSet without a host name that a route has.
+type lostHost struct {
+	at *listener.Listener
+	by *route.Route
+}
+
+// isShown reports whether the status of the ListenerSet says so.
+func (l lostHost) isShown(in *listenerSet) bool {
+	return slices.ContainsFunc(in.Status.Listeners, func(s gatewayv1.ListenerEntryStatus) bool {
+		if s.Name != l.at.Of.Name {
+			return false
+		}
+		has := meta.FindStatusCondition(s.Conditions, string(gatewayv1.ListenerConditionAccepted))
+		return has != nil && has.Reason == l.at.Accepted.Reason && has.Message == l.at.Accepted.Message
+	})
 }

@@ -56,6 +56,74 @@ func TestHostsOfOlderRoutes(t *testing.T) {
 			if l.Accepted.OK != test.want || !test.want && !strings.Contains(l.Accepted.Message, "which is older than the ListenerSet") {
 				t.Errorf("the listener is accepted: %v", l.Accepted)
 			}
+			if lost := plan.sets[0].lost; (len(lost) == 0) != test.want || len(lost) > 0 && (len(lost) > 1 || lost[0].by != r || lost[0].at != l) {
+				t.Errorf("it has lost %v", lost)
+			}
+		})
+	}
+}
+
+// GW-60: which route decides, what a ListenerSet that is refused keeps from others, and agents with one listener for all ports.
+func TestHostsOfSeveralRoutes(t *testing.T) {
+	const (
+		plain     = `[{name: plain, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]`
+		tls       = `[{name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}]`
+		shop      = `[{name: mine, port: 80, protocol: HTTP, hostname: shop.test, allowedRoutes: {namespaces: {from: All}}}]`
+		elsewhere = `[{name: mine, port: 8443, protocol: TLS, tls: {mode: Passthrough}, hostname: %s, allowedRoutes: {namespaces: {from: All}}}]`
+		two       = `[{name: any, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: shop, port: 80, protocol: HTTP, hostname: "*.test", allowedRoutes: {namespaces: {from: All}}}]`
+		toGateway = "{name: edge, namespace: infra}"
+	)
+	type aRoute struct{ namespace, parents string }
+	for name, test := range map[string]struct {
+		own    string
+		sets   []string // namespace: listeners; each younger than all routes, and than the one before
+		routes []aRoute // the oldest first
+		one    bool     // agents have one listener of Envoy for all ports
+		joins  bool
+		want   string // which are accepted
+	}{
+		"the oldest route decides":            {plain, []string{"bb: " + shop}, []aRoute{{"bb", toGateway}, {"aa", toGateway}}, false, false, "bb"},
+		"that of another namespace":           {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway}, {"bb", toGateway}}, false, false, ""},
+		"the option":                          {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway}}, false, true, "bb"},
+		"the route attaches to it, too":       {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway + ", {name: s0, namespace: bb, kind: ListenerSet}"}}, false, false, "bb"},
+		"the owner's own comes later":         {plain, []string{"bb: " + shop, "aa: " + shop}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
+		"another port with TLS":               {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "shop.test")}, []aRoute{{"aa", toGateway}}, false, false, "bb"},
+		"another port with TLS, one listener": {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "shop.test")}, []aRoute{{"aa", toGateway}}, true, false, ""},
+		"a wildcard at another port":          {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "'*.test'")}, []aRoute{{"aa", toGateway}}, true, false, ""},
+		"another host at another port":        {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "other.test")}, []aRoute{{"aa", toGateway}}, true, false, "bb"},
+		"several before the owner's own":      {plain, []string{"bb: " + shop, "bb: " + shop, "cc: " + shop, "bb: " + shop, "bb: " + shop, "aa: " + shop}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
+		"a route without the name there":      {two, []string{"bb: " + shop}, []aRoute{{"bb", "{name: edge, namespace: infra, sectionName: any}"}, {"aa", "{name: edge, namespace: infra, sectionName: shop}"}}, false, false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sets []*listenerSet
+			for i, text := range test.sets {
+				namespace, listeners, _ := strings.Cut(text, ": ")
+				set := setOf(t, fmt.Sprint("s", i), namespace, i+1, listeners)
+				set.CreationTimestamp = slim.Time(100 + i)
+				sets = append(sets, set)
+			}
+			var routes []*route.Route
+			for i, r := range test.routes {
+				text := fmt.Sprintf("{metadata: {name: r%d, namespace: %s, generation: 1}, spec: {parentRefs: [%s], hostnames: [shop.test], rules: [{}]}}", i, r.namespace, r.parents)
+				of := parse[route.HTTP](t, text).Route()
+				if test.own == tls {
+					of = parse[route.TLS](t, text).Route()
+				}
+				of.CreationTimestamp = slim.Time(10 + i)
+				routes = append(routes, of)
+			}
+			p := planner{oneListener: test.one, joins: test.joins}
+			for range 2 { // again, with what is kept
+				var accepted []string
+				for _, s := range p.plan(edgeOf(t, "{from: All}", test.own), sets, routes, objects{}.lookup).sets {
+					if s.listeners[0].Accepted.OK {
+						accepted = append(accepted, s.of.Namespace.String())
+					}
+				}
+				if got := strings.Join(accepted, " "); got != test.want {
+					t.Errorf("accepted are those of %q, want %q", got, test.want)
+				}
+			}
 		})
 	}
 }

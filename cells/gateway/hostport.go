@@ -30,6 +30,13 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 		}
 	}
 	taken := takenPorts(g, others, sets.of, lookup)
+	holders := map[slim.Key]map[gatewayv1.PortNumber]*route.ObjectMeta{}
+	asksFor := func(other *gateway, port gatewayv1.PortNumber) bool {
+		if holders[other.Key()] == nil {
+			holders[other.Key()] = portHolders(other, sets.of(other.Key()), lookup)
+		}
+		return holders[other.Key()][port] != nil
+	}
 	for port, by := range portHolders(g, sets.of(g.Key()), lookup) {
 		if _, is := taken[port]; is {
 			continue
@@ -39,7 +46,7 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 			IsMine: func(o *envoyres.Object) bool { return configNames(g.Key()).Has(o.Key()) },
 			Competes: func(o *envoyres.Object) bool {
 				other, exists := c.gateways.Get(slim.Key{Namespace: o.Namespace.String(), Name: o.Controller.Name()})
-				return exists && o.Controller.Kind() == route.KindGateway && c.isLive(other) && portHolders(other, sets.of(other.Key()), lookup)[port] != nil
+				return exists && o.Controller.Kind() == route.KindGateway && c.isLive(other) && asksFor(other, port)
 			},
 		}
 		if of := asks.HolderOf(uint32(port), c.configs); of != nil {

@@ -71,6 +71,7 @@ type setPlan struct {
 	of        *listenerSet
 	allowed   bool
 	listeners []*listener.Listener // none if it is not allowed
+	lost      []lostHost           // to older routes
 }
 
 // leftOut is why a ListenerSet is left out, nil if it is not.

@@ -28,6 +28,8 @@ type planner struct {
 
 	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
 	oneListener bool
+	// joins says that a ListenerSet may have host names of older routes. It is set before plan.
+	joins bool
 	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
 	taken map[gatewayv1.PortNumber]condition.Condition
 }
@@ -93,7 +95,7 @@ func (p *gatewayPlan) isProgrammable() bool {
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
 func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	if p.uid != g.UID {
-		*p = planner{uid: g.UID, cache: p.cache, oneListener: p.oneListener, taken: p.taken}
+		*p = planner{uid: g.UID, cache: p.cache, oneListener: p.oneListener, joins: p.joins, taken: p.taken}
 	}
 	plan := p.planParents(g, sets, routes, lookup)
 	moved := p.listenersChanged(plan.listeners)
@@ -142,11 +144,8 @@ func (p *planner) planParents(g *gateway, sets []*listenerSet, routes []*route.R
 		}
 		plan.sets = append(plan.sets, to)
 	}
-	if plan.listeners = listener.Merge(objects); p.oneListener {
-		listener.MarkInseparable(plan.listeners)
-	}
+	p.merge(plan, objects, routes, lookup)
 	plan.index = listener.NewIndex(plan.listeners)
-	plan.keepHosts(routes, lookup)
 	p.markTaken(plan.listeners)
 	p.markLeftOut(plan)
 	p.parents = now

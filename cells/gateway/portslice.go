@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -309,8 +310,8 @@ func (s *portSlice) differs(want *discoveryv1.EndpointSlice) bool {
 }
 
 // writePorts writes the EndpointSlices of the ports of a Gateway, in place of a placeholder. Nothing is deleted before the others are written,
-// nor while it is not known which endpoints there are.
-func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPlan, placed *envoyres.Placed[duty]) error {
+// nor while it is not known which endpoints there are. more is set if there are more than a turn has.
+func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPlan, placed *envoyres.Placed[duty], more *bool) error {
 	if len(plan.backends) == 0 {
 		c.backends.Drop(g.Key())
 		if !placed.HasSlices(g.UID.API()) {
@@ -337,7 +338,8 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 			p.has = append(p.has, s)
 		}
 	}
-	if err := c.bringPorts(ctx, p); err != nil || len(plan.backends) == 0 {
+	err := c.bringPorts(ctx, p, more)
+	if err != nil || *more || len(plan.backends) == 0 {
 		return err
 	}
 	return placed.Remove(k8s.WithManySources(ctx), c.Client, serviceKey(g.Key()), g.UID.API())
@@ -368,10 +370,37 @@ func (c *controller) portName(of slim.Key, port listener.ProtocolPort) (name str
 	return "", false
 }
 
-// bringPorts brings EndpointSlices to their plan.
-func (c *controller) bringPorts(ctx context.Context, p portPlan) error {
-	wanted, errs := p.desired(), []error(nil)
-	var surplus []*portSlice
+// slicesPerPass is how many EndpointSlices of a Gateway are written, or deleted, before others have their turn; afterPass is the pause, in which
+// the watch shows those.
+const (
+	slicesPerPass = 64
+	afterPass     = 100 * time.Millisecond
+)
+
+// inTurn makes writes in order until there were as many as a turn has, and sets more if some are left. What fails does not count, and keeps nothing from
+// the others.
+func inTurn(writes []func() error, more *bool) error {
+	var errs []error
+	done := 0
+	for _, write := range writes {
+		if done == slicesPerPass {
+			*more = true
+			break
+		}
+		if err := write(); err != nil {
+			errs = append(errs, err)
+		} else {
+			done++
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// bringPorts brings EndpointSlices to their plan, or does so in part.
+func (c *controller) bringPorts(ctx context.Context, p portPlan, more *bool) error {
+	wanted := p.desired()
+	var writes, deletes []func() error
+	many := k8s.WithManySources(ctx) // slices of a Gateway are made of routes of many namespaces
 	for _, is := range p.has {
 		want := wanted[is.Name]
 		delete(wanted, is.Name)
@@ -379,22 +408,18 @@ func (c *controller) bringPorts(ctx context.Context, p portPlan) error {
 			continue
 		}
 		if want == nil || string(want.AddressType) != is.AddressType.String() {
-			surplus = append(surplus, is)
+			deletes = append(deletes, func() error { return k8s.Delete(many, c.Client, is.ref()) })
 		} else if is.differs(want) {
-			errs = append(errs, c.updatePort(ctx, is, want))
+			writes = append(writes, func() error { return c.updatePort(ctx, is, want) })
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		errs = append(errs, c.createPort(ctx, wanted[name]))
+		writes = append(writes, func() error { return c.createPort(ctx, wanted[name]) })
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := inTurn(writes, more); err != nil || *more {
 		return err
 	}
-	ctx = k8s.WithManySources(ctx) // slices of a Gateway are made of routes of many namespaces
-	for _, is := range surplus {
-		errs = append(errs, k8s.Delete(ctx, c.Client, is.ref()))
-	}
-	return errors.Join(errs...)
+	return inTurn(deletes, more)
 }
 
 func (s *portSlice) ref() k8s.Ref {

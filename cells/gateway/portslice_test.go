@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -159,6 +160,27 @@ func TestPortSlicesAreBounded(t *testing.T) {
 	for of, want := range map[string]bool{"bb/web": true, "aa/web": false, "": false} {
 		if is := p.isKept(&portSlice{portSliceMeta: portSliceMeta{Annotations: slim.MakeLabels(map[string]string{backendAnnotation: of})}}); is != want {
 			t.Errorf("what leads to %q is kept: %t", of, is)
+		}
+	}
+}
+
+// GW-53; K3 of the contract's tenants.md: after so many writes others have their turn. What fails does not keep any of the rest from being written.
+func TestSlicesInTurns(t *testing.T) {
+	for _, n := range []int{0, slicesPerPass, slicesPerPass + 1, 3 * slicesPerPass} {
+		for _, fail := range []int{0, 100} {
+			failure, more := errors.New("refused"), false
+			var writes []func() error
+			done := 0
+			for range fail {
+				writes = append(writes, func() error { return failure })
+			}
+			for range n {
+				writes = append(writes, func() error { done++; return nil })
+			}
+			err := inTurn(writes, &more)
+			if done != min(n, slicesPerPass) || more != (n > slicesPerPass) || errors.Is(err, failure) != (fail > 0) {
+				t.Errorf("%d of %d are written, %d fail: %t, %v", done, n, fail, more, err)
+			}
 		}
 	}
 }

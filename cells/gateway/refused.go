@@ -133,14 +133,14 @@ func (c *controller) followRefusals(ctx context.Context, enqueue reconcile.Enque
 }
 
 // publish has the statuses of routes say what a plan refuses them. Where the status of the route does not say so yet, it and the one that
-// has the host get an Event.
+// has the host get an Event; and so do routes that share one.
 func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	if s.published == plan.assembly {
 		return
 	}
 	s.published = plan.assembly
 	now := map[refusedAt]condition.Condition{}
-	owners, sharers := map[slim.Key]*meeting{}, map[slim.Key]*meeting{}
+	owners := map[slim.Key]*meeting{}
 	for id, byListener := range plan.refused {
 		r := s.planner.routes[id].of
 		said := wasRefused(r.Status)
@@ -163,14 +163,48 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 		}
 	}
 	c.refused.set(g.Key(), now)
-	for _, shared := range plan.shared {
-		if len(shared.Younger.Status) == 0 { // it is new
-			meet(sharers, shared.Oldest, shared.Younger)
-		}
-	}
 	for _, m := range owners {
 		c.Events.Normal(referenceTo(m.of), "HostOfThis", m.text()+": not served at a host that this has")
 	}
+	c.publishMeetings(g.Key(), s, plan)
+}
+
+// met is that a younger object has, or asks for, a host of an older route of another namespace.
+type met struct{ oldest, younger slim.Key }
+
+// publishMeetings has two routes that share a host get an Event each, once, and a ListenerSet that does not have a host, and the route that has it.
+// After a start what their status says already is no news, and neither is a shared host of a route that has a status.
+func (c *controller) publishMeetings(of slim.Key, s *state, plan *gatewayPlan) {
+	before, now := s.met, make(map[met]bool, len(plan.shared))
+	isNews := func(key met, wasTold bool) bool {
+		first := !now[key]
+		now[key] = true
+		return first && !before[key] && (before != nil || !wasTold)
+	}
+	count := 0
+	for _, set := range plan.sets {
+		count += len(set.lost)
+		for _, lost := range set.lost {
+			if isNews(met{lost.by.ID(), set.of.id()}, lost.isShown(set.of)) {
+				c.Events.Warning(set.of.reference(), "HostOfAnother", lost.at.Accepted.Message)
+				c.Events.Normal(referenceTo(lost.by), "HostOfThis", fmt.Sprintf("ListenerSet %s/%s: not served at a host that this has", set.of.Namespace, set.of.Name))
+			}
+		}
+	}
+	if count > 0 && before == nil {
+		c.Log.Warn("listeners of ListenerSets are not accepted, since their hosts are those of older routes of other namespaces; gateway-api-join-namespaces has them accepted, as the original does",
+			"gateway", of.String(), "listeners", count)
+	}
+	sharers := map[slim.Key]*meeting{}
+	for _, shared := range plan.shared {
+		if !isNews(met{shared.Oldest.ID(), shared.Younger.ID()}, len(shared.Younger.Status) > 0) {
+			continue
+		}
+		meet(sharers, shared.Oldest, shared.Younger)
+		c.Events.Normal(referenceTo(shared.Younger), "HostShared", fmt.Sprintf("%s %s has host %s, too, and is older: it gets the requests that both describe alike",
+			shared.Oldest.Kind, shared.Oldest.Source(), shared.Host))
+	}
+	s.met = now
 	for _, m := range sharers {
 		c.Events.Normal(referenceTo(m.of), "HostShared", m.text()+": served at a host of this, too, where it describes requests better")
 	}

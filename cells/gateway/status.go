@@ -31,6 +31,8 @@ type outcome struct {
 	// atNodes says that the Gateway has the addresses of nodes then, which are these.
 	atNodes   bool
 	addresses []gatewayv1.GatewayStatusAddress
+	// more says that there are EndpointSlices to be written, or to be deleted, when others have had their turn.
+	more bool
 }
 
 // result decides about the conditions and addresses of a Gateway.

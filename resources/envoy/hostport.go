@@ -97,7 +97,7 @@ func (a PortAsker) HolderOf(port uint32, in *stream.Store[Object]) *Object {
 		switch {
 		case a.IsMine(o):
 			mine = o
-		case a.Competes(o), o.Namespace.String() == a.Namespace:
+		case o.Namespace.String() == a.Namespace, a.Competes(o):
 		case holder == nil || a.compare(o, holder) < 0:
 			holder = o
 		}

@@ -220,6 +220,16 @@ func (in Index) hasBetter(name string, than *Listener) bool {
 	return false
 }
 
+// Shadows reports whether a listener would have connections for a host name from another one: it matches the name better at its port; or at another
+// port with TLS, where all of them are one listener of Envoy, as well.
+func (l *Listener) Shadows(than *Listener, name string, together bool) bool {
+	if l.Of.Port == than.Of.Port {
+		return l.IsBetter(name, than)
+	}
+	return together && l.HasTLS() && than.HasTLS() && l.Usable() && l.Hostname != "" &&
+		(name == l.Hostname || isBelow(name, l.Hostname) && len(l.Hostname) >= len(than.Hostname))
+}
+
 // IsBetter reports whether a listener matches a host name better than another one.
 func (l *Listener) IsBetter(name string, than *Listener) bool {
 	terminates := l.Of.Protocol == gatewayv1.HTTPSProtocolType && than.Of.Protocol == gatewayv1.TLSProtocolType && l.Usable()

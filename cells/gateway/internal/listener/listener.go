@@ -192,13 +192,19 @@ type claimedHost struct {
 }
 
 // Merge decides about the listeners of several objects together. Those of the first object have precedence: what they keep out of a later object
-// contradicts nothing there.
-func Merge(objects [][]*Listener) (all []*Listener) {
+// contradicts nothing there. refuse, unless nil, is asked about each that would be accepted without those which contradict it, once those of the objects
+// before are decided; what it refuses contradicts nothing either.
+func Merge(objects [][]*Listener, refuse func(*Listener) *condition.Condition) (all []*Listener) {
 	c := claims{map[ProtocolPort]*Listener{}, map[claimedHost]*Listener{}}
 	for _, listeners := range objects {
 		var left []*Listener
 		for _, l := range listeners {
-			l.acceptance = l.alone
+			if l.acceptance = l.alone; refuse != nil && l.Accepted.OK {
+				if why := refuse(l); why != nil {
+					l.Accepted = *why
+					continue
+				}
+			}
 			for _, other := range []*Listener{c.hosts[claimedHost{l.ProtocolPort(), l.Hostname}], c.ports[l.ProtocolPort()]} {
 				if other != nil && (l.known || l.Of.Protocol == gatewayv1.TCPProtocolType) { // of others it is not known whether they share the port
 					l.conflict(other, "A listener of the Gateway, or of a ListenerSet that is older,")

@@ -191,7 +191,7 @@ func TestConflictsOfObjects(t *testing.T) {
 		c := servingPorts{}
 		gateway, set := Plan(parentOf(t, "["+test.gateway+"]"), c.lookup), Plan(parentOf(t, "["+test.set+"]"), c.lookup)
 		for range 2 { // the same once more: nothing is left of the time before
-			Merge([][]*Listener{gateway, set})
+			Merge([][]*Listener{gateway, set}, nil)
 			var got []string
 			for _, l := range set {
 				got = append(got, string(l.Of.Name)+" "+l.Accepted.Reason)
