@@ -33,7 +33,7 @@ var events = map[string]event{
 	"InvalidPolicy":             {"the network policy", "its own", "agents do not accept a rule of it; the condition `Valid` has all of them"},
 	"GroupNotLookedUp":          {"the network policy", "its own", "a group that it refers to cannot be looked up in the cloud, and its CiliumCIDRGroup stays as it is"},
 	"ServiceTooLarge":           {"the Service", "its own", "other clusters do not see all of its ports, hostnames or labels, since its key would be larger than etcd accepts"},
-	"NodeTooLarge":              {"the CiliumNode", "`default`", "its key in etcd is written without annotations and labels, or not at all, since it would be larger than etcd accepts"},
+	"NodeTooLarge":              {"the CiliumNode", "`default`", "its key in etcd is written without annotations and labels, or without more addresses and CIDRs than a node has, or not at all, since it would be larger than etcd accepts"},
 	"BackendsNotExported":       {"the Service", "its own", "it has so many backends and ports that other clusters do not see all of them"},
 	"PortOfAnother":             {"the Service", "its own", "it has a port of the nodes that a component of the cluster or an older Service of another namespace has, and gets no addresses there"},
 	"NoEligibleNode":            {"the Service", "its own", "no node is eligible, and the Service has no addresses"},
@@ -41,7 +41,7 @@ var events = map[string]event{
 	"PodCIDRRefused":            {"the CiliumNode", "`default`", "a CIDR that the node says it has is another's, is not of the cluster, is too large, or is none"},
 	"PodCIDRUndecided":          {"the CiliumNode", "`default`", "the node waits for another one that cannot be decoded, and may have any CIDR"},
 	"PodCIDRsUndecodable":       {"the CiliumNode", "`default`", "`spec.ipam.podCIDRs` of the node cannot be decoded"},
-	"LabelsTooLarge":            {"the Pod", "its own", "its labels have more than 32 KiB together, and it gets no identity"},
+	"LabelsTooLarge":            {"the Pod", "its own", "its labels have more than 32 KiB together, and it gets no identity, or is in no CiliumEndpointSlice where agents make identities"},
 	"SecurityLabelsRestored":    {"the CiliumIdentity", "`default`", "its labels were edited, and those that it was given were put back"},
 	"IdentitiesRunOut":          {"the operator's lease", "the operator's", "the range of numbers of identities is nearly full"},
 	"UnmanagedPod":              {"the pod", "the pod's", "the pod has no CiliumEndpoint, and restarts are off (`enable-unmanaged-pod-observe-only`)"},
@@ -59,10 +59,10 @@ var events = map[string]event{
 	"UnknownAnnotation":         {"the Service", "its own", "annotations begin as those for addresses of load balancers, and have no effect, since they are not known"},
 	"AddressOfAnother":          {"the Service", "its own", "an address that its status showed when the operator began belongs to an older Service, whose status shows it, too"},
 	"AddressContested":          {"the Service", "its own", "the status of a younger Service showed its address, too, when the operator began"},
-	"HostOfAnother":             {"the Ingress or route", "its own", "what it asks for of a host belongs to an older object, mostly of another namespace"},
+	"HostOfAnother":             {"the Ingress, route or ListenerSet", "its own", "what it asks for of a host belongs to an older object, mostly of another namespace"},
 	"HostPortOfAnother":         {"the Ingress or the Gateway", "its own", "a port of the nodes that it asks for belongs to a component of the cluster, or to an older one of another namespace, and it is not served there"},
 	"HostOfThis":                {"the Ingress or route", "its own", "younger objects, mostly of other namespaces, ask for what it has of its hosts, and do not get it"},
-	"HostShared":                {"the route", "its own", "a younger route of another namespace has one of its hosts at a listener, too, and gets the requests that it describes better"},
+	"HostShared":                {"the route", "its own", "a route of another namespace has one of its hosts at a listener, too: the older one gets the requests that both describe alike, the younger one those that it describes better"},
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
 	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},
 	"InvalidGlobalAnnotation":   {"the Namespace or Service", "`default`, or the Service's", "the annotation `clustermesh.cilium.io/global` of a Namespace, or `service.cilium.io/global` or `shared` of a Service, is neither `true` nor `false`, and counts as `false`"},
@@ -83,6 +83,7 @@ var events = map[string]event{
 	"RuleWithoutPaths":          {"the Ingress", "its own", "a rule is left out that has no paths"},
 	"UnsupportedBackend":        {"the Ingress", "its own", "a backend is left out that is no Service"},
 	"UnsupportedPath":           {"the Ingress", "its own", "a path is left out: TLS is passed through for `/` alone"},
+	"ClientCertificatesIgnored": {"the Gateway", "its own", "`spec.tls` asks for client certificates to be verified, or sent to backends, and neither is done"},
 }
 
 var camelCase = regexp.MustCompile(`^([A-Z]+[a-z]+){2,}[A-Z]*$`)

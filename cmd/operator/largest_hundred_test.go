@@ -175,6 +175,7 @@ func (c *crowd) makeAll(many int) (seen int) {
 		c.t.Fatal(err)
 	}
 	name := func(i int) []byte { return fmt.Appendf(nil, `"name":%q`, giantName(i)) }
+	label := func(i int) []byte { return fmt.Appendf(nil, "%q:\"%030d\"", labelOfGiant(0), i) } // each has labels of its own
 	if !bytes.Contains(text, name(0)) {
 		c.t.Fatalf("%s: its name does not stand in its text", c.giant)
 	}
@@ -185,7 +186,8 @@ func (c *crowd) makeAll(many int) (seen int) {
 	for range 4 {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < many; i = int(next.Add(1)) - 1 {
-				if err := c.post(c.namespaceOf(i), bytes.Replace(text, name(0), name(i), 1)); err != nil {
+				of := bytes.Replace(text, name(0), name(i), 1)
+				if err := c.post(c.namespaceOf(i), bytes.Replace(of, label(0), label(i), 1)); err != nil {
 					c.t.Errorf("%s %d: %.1000v", c.giant, i, err)
 				}
 				if n := made.Add(1); c.o.running() {

@@ -36,11 +36,13 @@ func textOf(format string) func(i int) any {
 	return func(i int) any { return fmt.Sprintf(format, i) }
 }
 
+func labelOfGiant(i int) string { return fmt.Sprintf("giant.example.com/%040d", i) }
+
 // labelled has n labels of about 100 bytes.
 func labelled(n int, object set) set {
 	labels := set{}
 	for i := range n {
-		labels[fmt.Sprintf("giant.example.com/%040d", i)] = fmt.Sprintf("%030d", i)
+		labels[labelOfGiant(i)] = fmt.Sprintf("%030d", i)
 	}
 	object["metadata"] = set{"labels": labels}
 	return object
