@@ -227,14 +227,24 @@ func (w *world) slowly() {
 }
 
 // written are the names of objects of a resource that were written in the test's namespace. A view that is behind creates what exists, which is
-// refused.
+// refused, a moment later.
 func (w *world) written(resource string) (names []string) {
 	w.T.Helper()
-	for _, r := range w.Proxy.Requests(w.T, 0) {
-		if r.Namespace == w.Namespace && r.Resource == resource && r.Mutates() && r.Status < 300 {
-			names = append(names, r.Verb+" "+r.Name)
+	operatortest.Eventually(w.T, "all writes are answered", func() bool {
+		names = nil
+		for _, r := range w.Proxy.Requests(w.T, 0) {
+			if r.Namespace != w.Namespace || r.Resource != resource || !r.Mutates() {
+				continue
+			}
+			if r.Status == 0 {
+				return false
+			}
+			if r.Status < 300 {
+				names = append(names, r.Verb+" "+r.Name)
+			}
 		}
-	}
+		return true
+	})
 	return names
 }
 
