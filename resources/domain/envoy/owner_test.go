@@ -4,140 +4,19 @@
 package envoy
 
 import (
-	"fmt"
 	"math/rand/v2"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
-// answer is what becomes of a request.
-type answer struct {
-	secrets string // that TLS is terminated with
-	to      string // clusters, or what else answers; closed, or no host
-	kind    MatchKind
-	path    string // of the route
-	at      int    // how much less exact the name is that answers
-}
-
-func (a answer) String() string { return strings.TrimSpace(a.secrets + " " + a.to) }
-
-// wildcards are the names that answer for a host, the nearest first.
-func namesFor(host string) []string {
-	names := []string{host}
-	for rest := host; ; {
-		_, after, found := strings.Cut(rest, ".")
-		if !found {
-			return append(names, "*")
-		}
-		names, rest = append(names, "*."+after), after
-	}
-}
-
 // request asks a configuration with one listener as Envoy answers.
-func request(c *envoytest.Config, tls bool, host, path string) answer {
-	return requestAt(c, listenerName, tls, host, path)
-}
-
-// requestAt asks a listener, closed if there is none.
-func requestAt(c *envoytest.Config, listener string, tls bool, host, path string) answer {
-	if c == nil || c.Listeners[listener] == nil {
-		return answer{to: "closed"}
-	}
-	chain, at := chainFor(c.Listeners[listener].FilterChains, tls, host)
-	if chain == nil || len(chain.Filters) == 0 {
-		return answer{to: "closed", at: at}
-	}
-	manager, proxy := &hcmv3.HttpConnectionManager{}, &tcpv3.TcpProxy{}
-	if chain.Filters[0].GetTypedConfig().UnmarshalTo(proxy) == nil {
-		all := []string{proxy.GetCluster()}
-		for _, w := range proxy.GetWeightedClusters().GetClusters() {
-			all = append(all, w.Name)
-		}
-		return answer{to: strings.Trim(strings.Join(all, "+"), "+"), at: at}
-	}
-	if err := chain.Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
-		return answer{to: err.Error(), at: at}
-	}
-	a := routed(c.Tables[manager.GetRds().GetRouteConfigName()], host, path)
-	if tls {
-		a.secrets, a.at = chain.TransportSocket.String(), max(a.at, at)
-	}
-	return a
-}
-
-func chainFor(all []*listenerv3.FilterChain, tls bool, host string) (chain *listenerv3.FilterChain, at int) {
-	for at, name := range namesFor(host) {
-		for _, chain := range all {
-			m := chain.FilterChainMatch
-			if (m.TransportProtocol == "tls") == tls && (slices.Contains(m.ServerNames, name) || len(m.ServerNames) == 0 && name == "*") {
-				return chain, at
-			}
-		}
-	}
-	return nil, 0
-}
-
-func routed(table *routev3.RouteConfiguration, host, path string) answer {
-	for at, name := range namesFor(host) {
-		for _, v := range table.VirtualHosts {
-			if !slices.Contains(v.Domains, name) {
-				continue
-			}
-			for _, r := range v.Routes {
-				if a := (answer{to: strings.Join(clustersOf(r), "+"), at: at}); a.matches(r, path) {
-					return a
-				}
-			}
-			return answer{to: "404", at: at}
-		}
-	}
-	return answer{to: "no host"}
-}
-
-func (a *answer) matches(r *routev3.Route, path string) bool {
-	switch p := r.Match.PathSpecifier.(type) {
-	case *routev3.RouteMatch_Path:
-		a.kind, a.path = Exact, p.Path
-		return path == p.Path
-	case *routev3.RouteMatch_SafeRegex:
-		a.kind, a.path = Regex, p.SafeRegex.Regex
-		return regexp.MustCompile("^(?:" + a.path + ")$").MatchString(path)
-	case *routev3.RouteMatch_Prefix:
-		a.kind, a.path = Prefix, p.Prefix
-		return strings.HasPrefix(path, p.Prefix)
-	case *routev3.RouteMatch_PathSeparatedPrefix:
-		a.kind, a.path = Prefix, p.PathSeparatedPrefix
-		return path == a.path || strings.HasPrefix(path, a.path+"/")
-	}
-	return false
-}
-
-func clustersOf(r *routev3.Route) []string {
-	to := r.GetRoute()
-	switch {
-	case r.GetRedirect() != nil:
-		return []string{"redirect"}
-	case to == nil:
-		return []string{fmt.Sprint(r.GetDirectResponse().GetStatus())}
-	case to.GetCluster() != "":
-		return []string{to.GetCluster()}
-	}
-	var all []string
-	for _, w := range to.GetWeightedClusters().GetClusters() {
-		all = append(all, w.Name)
-	}
-	return all
+func request(c *envoytest.Config, tls bool, host, path string) envoytest.Answer {
+	return c.Answer(listenerName, tls, host, path)
 }
 
 // ingresses makes what Ingresses have in models.
@@ -248,11 +127,13 @@ func TestOwners(t *testing.T) {
 			for _, m := range []Model{join([]Model{test.older, test.younger}), join([]Model{test.younger, test.older})} {
 				both, problems := served(t, m)
 				for _, a := range test.asks {
-					want := a.want
+					got, want := request(both, a.tls, a.host, a.path).String(), a.want
+					is := strings.Contains(got, want)
 					if want == "" {
 						want = request(alone, a.tls, a.host, a.path).String()
+						is = got == want
 					}
-					if got := request(both, a.tls, a.host, a.path).String(); !strings.Contains(got, want) && !(want == "closed" && got == "no host") {
+					if !is && !(want == "closed" && got == "no host") {
 						t.Errorf("TLS %t %s%s: %s, want %s", a.tls, a.host, a.path, got, want)
 					}
 				}
@@ -346,7 +227,7 @@ func nearest(m Model, host string) int {
 	for _, p := range m.Passthrough {
 		named[p.Hostnames[0]] = true
 	}
-	names := namesFor(host)
+	names := envoytest.NamesFor(host)
 	return slices.IndexFunc(append(names, ""), func(name string) bool { return named[name] || name == "" })
 }
 
@@ -369,17 +250,17 @@ func TestYoungerChangesNothing(t *testing.T) {
 			if nearest(b, host) < nearest(a, host) {
 				continue // it names the host better
 			}
-			if nearest(a, host) == len(namesFor(host)) {
+			if nearest(a, host) == len(envoytest.NamesFor(host)) {
 				continue // neither names it
 			}
 			for _, path := range []string{"/", "/a", "/a/b", "/a/b/c", "/a/x", "/b", "/b/c", "/z"} {
 				for _, tls := range []bool{false, true} {
 					was, is := request(alone, tls, host, path), request(both, tls, host, path)
-					if nearest(b, host) < was.at && (is.to == "404" || is.to == "closed") {
+					if nearest(b, host) < was.At && (is.To == "404" || is.To == "closed") {
 						continue // its own wider name would have answered, and the younger one's is nearer
 					}
 					if !mayBecome(was, is) {
-						t.Fatalf("%d: TLS %t %s%s: %s (%s), was %s (%s)\nolder %+v\nyounger %+v\n%v", i, tls, host, path, is, is.path, was, was.path, a, b, problems)
+						t.Fatalf("%d: TLS %t %s%s: %s (%s), was %s (%s)\nolder %+v\nyounger %+v\n%v", i, tls, host, path, is, is.Path, was, was.Path, a, b, problems)
 					}
 				}
 			}
@@ -388,18 +269,18 @@ func TestYoungerChangesNothing(t *testing.T) {
 }
 
 // mayBecome reports whether a younger object of another namespace may make one answer of another one.
-func mayBecome(was, is answer) bool {
-	was.at, is.at = 0, 0
-	byYounger := strings.Contains(is.to, "bb:") || is.to == "redirect"
+func mayBecome(was, is envoytest.Answer) bool {
+	was.At, is.At = 0, 0
+	byYounger := strings.Contains(is.To, "bb:") || is.To == "redirect"
 	switch {
 	case was == is:
 		return true
-	case was.secrets != is.secrets:
+	case was.Secrets != is.Secrets:
 		return false
-	case was.to == "closed" || was.to == "no host":
-		return is.to == "closed" || is.to == "no host" || is.to == "404"
-	case was.to == "404" && byYounger:
+	case was.To == "closed" || was.To == "no host":
+		return is.To == "closed" || is.To == "no host" || is.To == "404"
+	case was.To == "404" && byYounger:
 		return true
 	}
-	return byYounger && was.kind == Prefix && (is.kind == Prefix || is.kind == Exact) && len(is.path) > len(was.path)
+	return byYounger && was.Kind == "prefix" && (is.Kind == "prefix" || is.Kind == "exact") && len(is.Path) > len(was.Path)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
@@ -108,7 +109,7 @@ func TestListenersOfPorts(t *testing.T) {
 			}
 			for at, want := range test.answers {
 				port, host, _ := strings.Cut(at, " ")
-				got := requestAt(c, listeners[port], true, host, "/").to
+				got := c.Answer(listeners[port], true, host, "/").To
 				if got != want {
 					t.Errorf("%s goes to %q, want %q", at, got, want)
 				}
@@ -189,14 +190,14 @@ func TestPortsAreApart(t *testing.T) {
 			alone := m.at(port)
 			_, own := translate(t, alone, perPort())
 			for _, host := range []string{"a.test", "b.test", "c.test", "x.a.test", "other"} {
-				if port != 80 && nearest(alone, host) == len(namesFor(host)) {
+				if port != 80 && nearest(alone, host) == len(envoytest.NamesFor(host)) {
 					continue // no listener of the port has the name: which chain it gets does not matter
 				}
 				want := request(own, port != 80, host, "/").String()
 				if len(portsOf(alone, perPort())) == 0 {
 					want = "closed"
 				}
-				got := requestAt(c, listeners[fmt.Sprint(port)], port != 80, host, "/").String()
+				got := c.Answer(listeners[fmt.Sprint(port)], port != 80, host, "/").String()
 				if strings.ReplaceAll(got, fmt.Sprintf("listener-%d", port), secureTable) != want {
 					t.Fatalf("%s at %d gets %s, alone %s: %+v", host, port, got, want, m)
 				}

@@ -493,8 +493,8 @@ func TestClosed(t *testing.T) {
 			"no route, terminated":   {HTTP: []Listener{ended}, Passthrough: []Passthrough{{Hostnames: []string{"a.test"}, Port: 443, Exclusive: true}}},
 		} {
 			_, c := translate(t, m, o)
-			chain, _ := chainFor(c.Listeners[listenerName].FilterChains, true, "a.test")
-			if other, _ := chainFor(c.Listeners[listenerName].FilterChains, true, "b.test"); len(chain.Filters) != 0 || other == nil || len(other.Filters) == 0 {
+			chain, _ := envoytest.ChainFor(c.Listeners[listenerName].FilterChains, true, "a.test")
+			if other, _ := envoytest.ChainFor(c.Listeners[listenerName].FilterChains, true, "b.test"); len(chain.Filters) != 0 || other == nil || len(other.Filters) == 0 {
 				t.Errorf("%s, first wins %t: %v, others %v", name, firstWins, chain, other)
 			}
 		}
