@@ -188,8 +188,13 @@ func TestHostOfAnOlderRoute(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	operatortest.Eventually(t, "both are told", func() bool { return told() == 2 })
+	operatortest.Eventually(t, "both are told", func() bool { return told() == 2 && o.Metric("gateway_conflicts") == 1 })
 	w.await("the listeners", "mine False HostnameConflict, free True Accepted", listeners)
+	w.CheckHealthy(o)
+	o.Stop()
+	o = w.start()
+	const line = "hosts or ports of a Gateway belong to older objects of other namespaces"
+	operatortest.Eventually(t, "the first start of a leader has a line", func() bool { return o.Log().Count(`"level":"warning"`, line, `"listeners":1`, `"routes":0`) == 1 })
 	w.delete(httpRoutes.Resource(), "aa")
 	w.await("without the route", "mine True Accepted, free True Accepted", listeners)
 	w.CheckHealthy(o)

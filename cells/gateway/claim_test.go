@@ -40,6 +40,10 @@ func routeOf(t *testing.T, kind, namespace string, second int, section, hosts st
 		return parse[route.GRPC](t, text).Route()
 	case route.KindTLS:
 		return parse[route.TLS](t, text).Route()
+	case route.KindTCP:
+		return parse[route.TCP](t, strings.Replace(text, "hostnames: [], ", "", 1)).Route()
+	case route.KindUDP:
+		return parse[route.UDP](t, strings.Replace(text, "hostnames: [], ", "", 1)).Route()
 	}
 	return parse[route.HTTP](t, text).Route()
 }
@@ -47,7 +51,15 @@ func routeOf(t *testing.T, kind, namespace string, second int, section, hosts st
 // GW-51: number 1.6 of the contract's tenants.md.
 func TestHostsOfKinds(t *testing.T) {
 	c := objects{services: map[slim.Key]bool{{Namespace: "aa", Name: "s"}: true, {Namespace: "bb", Name: "s"}: true, {Namespace: "cc", Name: "s"}: true}}
-	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: other, port: 81, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]}}")
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: infra}, spec: {listeners: [{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: other, port: 81, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, "+
+		"{name: tls, port: 443, protocol: TLS, tls: {mode: Passthrough}, allowedRoutes: {namespaces: {from: All}}}, {name: tcp, port: 9000, protocol: TCP, allowedRoutes: {namespaces: {from: All}}}, "+
+		"{name: udp, port: 53, protocol: UDP, allowedRoutes: {namespaces: {from: All}}}]}}")
+	lookup := func(q route.Query) route.Answer {
+		if q.About == route.AboutKind {
+			return route.Answer{Exists: true, OK: true}
+		}
+		return c.lookup(q)
+	}
 	type of struct {
 		kind, namespace string
 		second          int
@@ -64,6 +76,10 @@ func TestHostsOfKinds(t *testing.T) {
 		"another listener":                   {[]of{{route.KindHTTP, "aa", 1, "http", "api.test"}, {route.KindGRPC, "bb", 2, "other", "api.test"}}, nil},
 		"another host":                       {[]of{{route.KindHTTP, "aa", 1, "http", "'*.test'"}, {route.KindGRPC, "bb", 2, "http", "api.test"}}, nil},
 		"at the listener that has it":        {[]of{{route.KindHTTP, "aa", 1, "http", "api.test"}, {route.KindGRPC, "bb", 2, "", "api.test"}}, []string{"bb/GRPCRoute/grpcroute-2 at http: HostnameConflict"}},
+		"TLS that is passed through":         {[]of{{route.KindTLS, "aa", 1, "tls", "api.test"}, {route.KindTLS, "bb", 2, "tls", "api.test"}, {route.KindTLS, "bb", 3, "tls", "other.test"}}, []string{"bb/TLSRoute/tlsroute-2 at tls: HostnameConflict"}},
+		"TLS of one namespace":               {[]of{{route.KindTLS, "aa", 1, "tls", "api.test"}, {route.KindTLS, "aa", 2, "tls", "api.test"}}, nil},
+		"TCP":                                {[]of{{route.KindTCP, "aa", 1, "tcp", ""}, {route.KindTCP, "bb", 2, "tcp", ""}}, []string{"bb/TCPRoute/tcproute-2 at tcp: HostnameConflict"}},
+		"UDP, whose older route comes later": {[]of{{route.KindUDP, "aa", 2, "udp", ""}, {route.KindUDP, "bb", 1, "udp", ""}}, []string{"aa/UDPRoute/udproute-2 at udp: HostnameConflict"}},
 		"what is refused has no other hosts": {[]of{{route.KindHTTP, "aa", 1, "http", "a.test"}, {route.KindGRPC, "bb", 2, "http", "a.test, b.test"}, {route.KindHTTP, "cc", 3, "http", "b.test"}}, []string{"bb/GRPCRoute/grpcroute-2 at http: HostnameConflict"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,9 +87,12 @@ func TestHostsOfKinds(t *testing.T) {
 			for _, r := range test.routes {
 				routes = append(routes, routeOf(t, r.kind, r.namespace, r.second, r.section, r.hosts))
 			}
-			plan := new(planner).plan(g, nil, routes, c.lookup)
+			plan := new(planner).plan(g, nil, routes, lookup)
 			if diff := cmp.Diff(test.want, refusedBy(plan)); diff != "" {
 				t.Error(diff)
+			}
+			if joined := refusedBy((&planner{joins: true}).plan(g, nil, routes, lookup)); len(joined) > 0 {
+				t.Errorf("where namespaces share hosts, refused are %v", joined)
 			}
 			attached := int32(0)
 			for _, n := range plan.attached {
@@ -81,7 +100,7 @@ func TestHostsOfKinds(t *testing.T) {
 			}
 			served := int32(0)
 			for _, r := range routes {
-				served += int32(len(plan.hostsOf(r, c.lookup)) - len(plan.refused[r.ID()]))
+				served += int32(len(plan.hostsOf(r, lookup)) - len(plan.refused[r.ID()]))
 			}
 			if attached != served {
 				t.Errorf("%d routes are attached, %d are served", attached, served)

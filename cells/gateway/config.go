@@ -20,8 +20,8 @@ type Config struct {
 	GatewayAPIUseRemoteAddress    bool   `flag:"gateway-api-use-remote-address" usage:"Take the address of a client from its connection; otherwise from the headers of a proxy in front"`
 	GatewayAPIServiceExternalTP   string `flag:"gateway-api-service-externaltrafficpolicy" usage:"External traffic policy of the Services of Gateways: Cluster or Local"`
 
-	// GatewayAPIJoinNamespaces is for a transition (GW-60).
-	GatewayAPIJoinNamespaces bool `flag:"gateway-api-join-namespaces" usage:"Accept listeners of ListenerSets for hosts of older routes of other namespaces, as the original does; otherwise the host stays the route's"`
+	// GatewayAPIJoinNamespaces is for a transition (GW-51, GW-55, GW-60).
+	GatewayAPIJoinNamespaces bool `flag:"gateway-api-join-namespaces" usage:"Let namespaces share hosts of routes and of ListenerSets, and ports of the nodes, as the original does; otherwise these are the oldest object's"`
 
 	GatewayAPIHostNetworkEnabled      bool   `flag:"gateway-api-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
 	GatewayAPIHostNetworkNodeSelector string `flag:"gateway-api-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`

@@ -172,6 +172,7 @@ func (c *controller) drop(key slim.Key) {
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)
 	c.refused.forget(key)
+	c.Metrics.Conflicts.Set(float64(c.refused.count(key, 0)))
 	c.forget(key)
 }
 

@@ -25,11 +25,14 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 	}
 	var others []*gateway
 	for other := range c.gateways.All() {
-		if other.Key() != g.Key() && c.isLive(other) {
+		if other.Key() != g.Key() && c.isLive(other) && !c.Config.GatewayAPIJoinNamespaces {
 			others = append(others, other)
 		}
 	}
 	taken := takenPorts(g, others, sets.of, lookup)
+	if c.Config.GatewayAPIJoinNamespaces {
+		return taken
+	}
 	holders := map[slim.Key]map[gatewayv1.PortNumber]*route.ObjectMeta{}
 	asksFor := func(other *gateway, port gatewayv1.PortNumber) bool {
 		if holders[other.Key()] == nil {

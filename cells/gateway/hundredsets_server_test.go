@@ -36,7 +36,7 @@ func TestHundredListenerSets(t *testing.T) {
 	w.apply(httpRoutes.Resource(), httpRouteTo("two", "own.com", "v2"))
 	w.delete(httpRoutes.Resource(), "one")
 	w.awaitRoutes("cilium-gateway-edge", "insecure", "own.com/ → NS:v2:80")
-	t.Logf("changes of others are written after %s", time.Since(began).Round(time.Millisecond))
+	operatortest.Soon(t, "changes of others are written", began)
 	for i := range sets {
 		name := fmt.Sprint("s", i)
 		operatortest.Eventually(t, name+" has its status", func() bool {

@@ -304,12 +304,26 @@ func (c *controller) reconcileListenerSet(ctx context.Context, of slim.Key) (rec
 	})
 }
 
-// refusal is the words of the status for a ListenerSet that is not served as it asks for.
+// refusal is the words of the status for a ListenerSet that is not served as it asks for: those about its first such listener, or about itself.
 func (s *listenerSet) refusal() string {
-	for _, c := range s.Status.Conditions {
-		if c.Status == metav1.ConditionFalse {
-			return "not served as it asks for: " + c.Type + " " + c.Reason + ": " + c.Message
+	for _, l := range s.Status.Listeners {
+		if c := firstFalse(l.Conditions); c != nil {
+			return "not served as it asks for: listener " + string(l.Name) + ": " + c.Type + " " + c.Reason + ": " + c.Message
 		}
 	}
+	if c := firstFalse(s.Status.Conditions); c != nil {
+		return "not served as it asks for: " + c.Type + " " + c.Reason + ": " + c.Message
+	}
 	return ""
+}
+
+// firstFalse is the first condition that is false, but for Conflicted, which is well then.
+func firstFalse(all []metav1.Condition) *metav1.Condition {
+	i := slices.IndexFunc(all, func(c metav1.Condition) bool {
+		return c.Status == metav1.ConditionFalse && c.Type != string(gatewayv1.ListenerConditionConflicted)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
 }

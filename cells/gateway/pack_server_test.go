@@ -68,7 +68,7 @@ func TestGatewayIsPacked(t *testing.T) {
 		all := strings.Join(w.routesOf("cilium-gateway-edge", "insecure"), "\n")
 		return strings.Contains(all, "two.test/ → ") && !strings.Contains(all, "one.test/")
 	})
-	t.Logf("changes of others are written after %s", time.Since(began).Round(time.Millisecond))
+	operatortest.Soon(t, "changes of others are written", began)
 	own := w.Namespace
 	w.Namespace = other
 	w.delete(httpRoutes.Resource(), "first")

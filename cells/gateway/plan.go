@@ -28,7 +28,7 @@ type planner struct {
 
 	// oneListener says that agents have one listener of Envoy for all ports of a Gateway. It is set before plan.
 	oneListener bool
-	// joins says that a ListenerSet may have host names of older routes. It is set before plan.
+	// joins says that namespaces share hosts, whichever object is older. It is set before plan.
 	joins bool
 	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
 	taken map[gatewayv1.PortNumber]condition.Condition
@@ -261,7 +261,7 @@ func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener.Listener
 func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) *assembly {
 	to := &assembly{attached: map[*listener.Listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener.Listener]*listener.Refusal{}}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return route.CompareAge(a.of, b.of) })
-	claims := listener.NewHostClaims(listeners, !p.oneListener)
+	claims := listener.NewHostClaims(listeners, !p.oneListener, p.joins)
 	routes, unserved, ports := map[place][]envoy.NamedRoutes{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
 		refused := r.claim(claims)

@@ -25,6 +25,7 @@ type refusals struct {
 	of      map[slim.Key]map[refusedAt]condition.Condition // by Gateway that was planned
 	waiting map[slim.Key]map[slim.Key]bool                 // routes by Gateway that was not yet
 	queue   map[slim.Key]bool                              // routes whose status is to be written
+	lost    map[slim.Key]int                               // conflicts by Gateway
 	wake    chan struct{}
 }
 
@@ -35,7 +36,7 @@ type refusedAt struct {
 }
 
 func newRefusals() *refusals {
-	return &refusals{of: map[slim.Key]map[refusedAt]condition.Condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
+	return &refusals{of: map[slim.Key]map[refusedAt]condition.Condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, lost: map[slim.Key]int{}, wake: make(chan struct{}, 1)}
 }
 
 // set replaces those of a Gateway. Routes of which something else is refused than before are reconciled.
@@ -71,6 +72,19 @@ func (s *refusals) forget(gateway slim.Key) {
 	delete(s.of, gateway)
 	delete(s.waiting, gateway)
 	s.notify()
+}
+
+// count sets how many conflicts a Gateway has, and returns those of all.
+func (s *refusals) count(gateway slim.Key, conflicts int) (all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost[gateway] = conflicts; conflicts == 0 {
+		delete(s.lost, gateway)
+	}
+	for _, n := range s.lost {
+		all += n
+	}
+	return all
 }
 
 // enqueue has routes reconciled.
@@ -138,6 +152,7 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	if s.published == plan.assembly {
 		return
 	}
+	c.countConflicts(g.Key(), s.published == nil, plan, len(s.planner.taken))
 	s.published = plan.assembly
 	now := map[refusedAt]condition.Condition{}
 	owners := map[slim.Key]*meeting{}
@@ -166,7 +181,28 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 	for _, m := range owners {
 		c.Events.Normal(referenceTo(m.of), "HostOfThis", m.text()+": not served at a host that this has")
 	}
-	c.publishMeetings(g.Key(), s, plan)
+	c.publishMeetings(s, plan)
+}
+
+// countConflicts counts what is not served of a Gateway since older objects of other namespaces have it. The first time, the log has it in one line.
+func (c *controller) countConflicts(of slim.Key, isFirst bool, plan *gatewayPlan, ports int) {
+	routes, listeners := 0, 0
+	for _, byListener := range plan.refused {
+		for _, why := range byListener {
+			if why.By != nil {
+				routes++
+				break
+			}
+		}
+	}
+	for _, set := range plan.sets {
+		listeners += len(set.lost)
+	}
+	all := routes + listeners + ports
+	if c.Metrics.Conflicts.Set(float64(c.refused.count(of, all))); isFirst && all > 0 {
+		c.Log.Warn("hosts or ports of a Gateway belong to older objects of other namespaces; gateway-api-join-namespaces shares them, as the original does",
+			"gateway", of.String(), "routes", routes, "listeners", listeners, "ports", ports)
+	}
 }
 
 // met is that a younger object has, or asks for, a host of an older route of another namespace.
@@ -174,26 +210,20 @@ type met struct{ oldest, younger slim.Key }
 
 // publishMeetings has two routes that share a host get an Event each, once, and a ListenerSet that does not have a host, and the route that has it.
 // After a start what their status says already is no news, and neither is a shared host of a route that has a status.
-func (c *controller) publishMeetings(of slim.Key, s *state, plan *gatewayPlan) {
+func (c *controller) publishMeetings(s *state, plan *gatewayPlan) {
 	before, now := s.met, make(map[met]bool, len(plan.shared))
 	isNews := func(key met, wasTold bool) bool {
 		first := !now[key]
 		now[key] = true
 		return first && !before[key] && (before != nil || !wasTold)
 	}
-	count := 0
 	for _, set := range plan.sets {
-		count += len(set.lost)
 		for _, lost := range set.lost {
 			if isNews(met{lost.by.ID(), set.of.id()}, lost.isShown(set.of)) {
 				c.Events.Warning(set.of.reference(), "HostOfAnother", lost.at.Accepted.Message)
 				c.Events.Normal(referenceTo(lost.by), "HostOfThis", fmt.Sprintf("ListenerSet %s/%s: not served at a host that this has", set.of.Namespace, set.of.Name))
 			}
 		}
-	}
-	if count > 0 && before == nil {
-		c.Log.Warn("listeners of ListenerSets are not accepted, since their hosts are those of older routes of other namespaces; gateway-api-join-namespaces has them accepted, as the original does",
-			"gateway", of.String(), "listeners", count)
 	}
 	sharers := map[slim.Key]*meeting{}
 	for _, shared := range plan.shared {

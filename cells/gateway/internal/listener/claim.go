@@ -40,12 +40,12 @@ type Sharing struct {
 
 // HostClaims are the hosts that routes have, which claim them from the oldest on (GW-51, GW-52).
 type HostClaims struct {
-	// apart says that connections of TLS are told apart by their ports.
-	apart bool
-	at    map[hostAt][]*route.Route // the oldest of each kind and namespace
-	https map[string][]secureClaim  // of listeners for HTTPS, by host
-	tls   map[string][]secureClaim  // of listeners for TLS, by host
-	own   map[string][]*Listener    // of HTTPS, by their host
+	// apart says that connections of TLS are told apart by their ports, and joins that namespaces share hosts, whichever route is older.
+	apart, joins bool
+	at           map[hostAt][]*route.Route // the oldest of each kind and namespace
+	https        map[string][]secureClaim  // of listeners for HTTPS, by host
+	tls          map[string][]secureClaim  // of listeners for TLS, by host
+	own          map[string][]*Listener    // of HTTPS, by their host
 	// Shared are the hosts that routes of several namespaces have.
 	Shared []Sharing
 }
@@ -60,9 +60,10 @@ type secureClaim struct {
 	by       *route.Route
 }
 
-// NewHostClaims returns claims of no route to the hosts of listeners. apart says that connections of TLS are told apart by their ports.
-func NewHostClaims(listeners []*Listener, apart bool) *HostClaims {
-	c := &HostClaims{apart: apart, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}}
+// NewHostClaims returns claims of no route to the hosts of listeners. apart says that connections of TLS are told apart by their ports, and joins that
+// namespaces share hosts, whichever route is older.
+func NewHostClaims(listeners []*Listener, apart, joins bool) *HostClaims {
+	c := &HostClaims{apart: apart, joins: joins, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}}
 	for _, l := range listeners {
 		if l.Of.Protocol == gatewayv1.HTTPSProtocolType && l.Usable() {
 			c.own[orAny(l.Hostname)] = append(c.own[orAny(l.Hostname)], l)
@@ -101,7 +102,7 @@ func (c *HostClaims) Claim(r *route.Route, h Hosts) *Refusal {
 func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
 	for _, other := range c.at[hostAt{l, host}] {
 		switch {
-		case other.Namespace == r.Namespace:
+		case c.joins || other.Namespace == r.Namespace:
 		case other.Kind != r.Kind:
 			return &Refusal{condition.False(HostConflict, fmt.Sprintf(
 				"Host %s of listener %s belongs to %s %s, which is older: a host is that of one kind of routes", host, l.Of.Name, other.Kind, other.Source())), other}
