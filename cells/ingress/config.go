@@ -18,7 +18,7 @@ type Config struct {
 	IngressLBAnnotationPrefixes []string      `flag:"ingress-lb-annotation-prefixes" usage:"Prefixes of annotations and labels that Services of Ingresses inherit"`
 	IngressSharedLBServiceName  string        `flag:"ingress-shared-lb-service-name" usage:"Service of the load balancer that Ingresses share"`
 	IngressDefaultLBMode        string        `flag:"ingress-default-lb-mode" usage:"Load balancer of Ingresses without an annotation: dedicated or shared"`
-	IngressJoinNamespaces       bool          `flag:"ingress-join-namespaces" usage:"Join the rules that several namespaces have for a host of the shared load balancer, as the original does; otherwise the host belongs to the oldest Ingress that names it"`
+	IngressJoinNamespaces       bool          `flag:"ingress-join-namespaces" usage:"Join the rules that several namespaces have for a host of the shared load balancer, and share ports of the nodes, as the original does; otherwise they are those of the oldest Ingress"`
 	IngressDefaultTimeout       time.Duration `flag:"ingress-default-request-timeout" usage:"Timeout of requests of Ingresses without an annotation; 0 for none" min:"1ms" zero:"sets none"`
 	IngressDefaultXFFTrusted    uint32        `flag:"ingress-default-xff-num-trusted-hops" usage:"Number of proxies in front whose X-Forwarded-For is trusted"`
 
