@@ -257,11 +257,11 @@ func (c *controller) allocate(ctx context.Context, st *nodeState, s snapshot, no
 		if errors.Is(assignErr, outside.ErrPlanned) {
 			return assignErr
 		}
-		observe(c.Metrics.AllocationDuration, typeAssign, room.Subnet, began, assignErr)
+		c.Metrics.observe(c.Metrics.AllocationDuration, typeAssign, room.Subnet, began, assignErr)
 		c.changed(st)
 		if assignErr == nil {
 			st.slotsAt = time.Time{}
-			c.Metrics.Allocations.WithLabelValues(room.Subnet).Add(float64(count))
+			c.Metrics.Allocations.WithLabelValues(c.Metrics.subnets.of(room.Subnet)).Add(float64(count))
 			c.cloud.use(room.Subnet, count)
 			st.added = true
 			return nil
@@ -302,13 +302,13 @@ func (c *controller) createInterface(ctx context.Context, st *nodeState, s snaps
 	if errors.Is(err, outside.ErrPlanned) {
 		return err
 	}
-	observe(c.Metrics.AllocationDuration, typeCreate, made.Subnet, began, err)
+	c.Metrics.observe(c.Metrics.AllocationDuration, typeCreate, made.Subnet, began, err)
 	c.changed(st)
 	if err != nil {
 		return err
 	}
-	c.Metrics.Creations.WithLabelValues(made.Subnet).Inc()
-	c.Metrics.Allocations.WithLabelValues(made.Subnet).Add(float64(made.Count))
+	c.Metrics.Creations.WithLabelValues(c.Metrics.subnets.of(made.Subnet)).Inc()
+	c.Metrics.Allocations.WithLabelValues(c.Metrics.subnets.of(made.Subnet)).Add(float64(made.Count))
 	c.cloud.use(made.Subnet, made.Count)
 	st.added = true
 	return nil
@@ -339,13 +339,13 @@ func (c *controller) release(ctx context.Context, st *nodeState, s snapshot, rea
 	if len(from.Prefixes) > 0 {
 		what = typeReleasePrefixes
 	}
-	observe(c.Metrics.ReleaseDuration, what, from.Subnet, began, err)
+	c.Metrics.observe(c.Metrics.ReleaseDuration, what, from.Subnet, began, err)
 	c.changed(st)
 	if err != nil {
 		return err
 	}
 	st.detach(all, c.cloud.begun(), now)
-	c.Metrics.Releases.WithLabelValues(from.Subnet).Add(float64(len(all)))
+	c.Metrics.Releases.WithLabelValues(c.Metrics.subnets.of(from.Subnet)).Add(float64(len(all)))
 	return nil
 }
 

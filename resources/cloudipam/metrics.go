@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,8 @@ type ipamMetrics struct {
 	AllocationDuration *prometheus.HistogramVec
 	ReleaseDuration    *prometheus.HistogramVec
 	ReadDuration       *prometheus.HistogramVec
+
+	subnets subnetLabels
 }
 
 // seconds are the buckets of the original: 0.25, 0.5 and 1 to 60.
@@ -105,8 +108,30 @@ func statusOf(err error) string {
 	return "failed"
 }
 
-func observe(h *prometheus.HistogramVec, what, subnet string, began time.Time, err error) {
-	h.WithLabelValues(what, statusOf(err), subnet).Observe(time.Since(began).Seconds())
+func (m *ipamMetrics) observe(h *prometheus.HistogramVec, what, subnet string, began time.Time, err error) {
+	h.WithLabelValues(what, statusOf(err), m.subnets.of(subnet)).Observe(time.Since(began).Seconds())
+}
+
+// subnetLabels are the subnets that have counters and histograms of their own, the first that are seen. It is safe for concurrent use.
+type subnetLabels struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+// of is the label of a subnet.
+func (l *subnetLabels) of(subnet string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.known[subnet]:
+		return subnet
+	case len(l.known) == maxSubnets:
+		return otherSubnets
+	case l.known == nil:
+		l.known = map[string]bool{}
+	}
+	l.known[subnet] = true
+	return subnet
 }
 
 // numbers are those of a node that are counted.
@@ -188,7 +213,7 @@ func (m *ipamMetrics) setSubnets(subnets map[string]Subnet) {
 	}
 }
 
-// maxSubnets is how many subnets have series of their own, the first by id: a cloud may list any number. All others are together in one.
+// maxSubnets is how many subnets have series of their own, of gauges the first by id: a cloud may list any number. All others are together in one.
 const (
 	maxSubnets   = 1000
 	otherSubnets = "other"

@@ -59,6 +59,9 @@ func (p *provider) settings(ctx context.Context) (s settings, err error) {
 	return s, nil
 }
 
+// maxMetadata is more than a field of the metadata has.
+const maxMetadata = 64 << 10
+
 // metadata reads a field of the metadata of the operator's own instance.
 func (p *provider) metadata(ctx context.Context, field string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
@@ -77,7 +80,7 @@ func (p *provider) metadata(ctx context.Context, field string) (string, error) {
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("the answer is %s", resp.Status)
 	}
-	text, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxMetadata))
 	value := strings.TrimSpace(string(text))
 	if err == nil && value == "" {
 		return "", fmt.Errorf("the answer is empty")
