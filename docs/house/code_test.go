@@ -15,7 +15,7 @@ import (
 // TestCode checks what code does, without tests.
 func TestCode(t *testing.T) {
 	exits, panics, undocumented, credulous := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
-	compiled := map[string]string{}
+	compiled, whole := map[string]string{}, map[string]string{}
 	for _, s := range allSources(t) {
 		if !s.isGo() || s.isTest() || s.isGenerated() || s.isProgram() {
 			continue
@@ -31,6 +31,9 @@ func TestCode(t *testing.T) {
 			name, called := declName(d), calls(d)
 			if what := compiledText(d); what != "" {
 				compiled[s.path+" "+name] = what + " of a text that does not stand in the code"
+			}
+			if what := wholeBody(d); what != "" && !strings.Contains(s.path, "test/") {
+				whole[s.path+" "+name] = what
 			}
 			for _, what := range called {
 				if what == "os.Exit" || strings.HasPrefix(what, "log.Fatal") || strings.HasPrefix(what, "log.Panic") {
@@ -60,6 +63,9 @@ func TestCode(t *testing.T) {
 	})
 	t.Run("what others write is not compiled", func(t *testing.T) {
 		compiling.check(t, "use expression.Check: a regular expression of 20 kB can be a program that takes all memory", compiled)
+	})
+	t.Run("what others send has a bound", func(t *testing.T) {
+		reading.check(t, "read an io.LimitReader, or have the client bound what it reads, and list that here: a body of 1 GB takes all memory", whole)
 	})
 	t.Run("what is exported is explained", func(t *testing.T) {
 		unexplained.check(t, "say what it is, in units, who owns it, and whether it is safe for concurrent use", undocumented)
@@ -92,6 +98,38 @@ func compiledText(d ast.Decl) (what string) {
 		return true
 	})
 	return what
+}
+
+// wholeBody says how a declaration reads all of what is sent to it, "" if it does not, or not without a bound.
+func wholeBody(d ast.Decl) (how string) {
+	ast.Inspect(d, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return true
+		}
+		fun, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		x, ok := fun.X.(*ast.Ident)
+		if !ok {
+			return true
+		}
+		of, isSelector := call.Args[0].(*ast.SelectorExpr)
+		switch name := x.Name + "." + fun.Sel.Name; {
+		case name == "io.ReadAll":
+			if limit, isCall := call.Args[0].(*ast.CallExpr); isCall {
+				if f, ok := limit.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "LimitReader" {
+					return true
+				}
+			}
+			how = name
+		case strings.HasSuffix(name, ".NewDecoder") && isSelector && of.Sel.Name == "Body":
+			how = name + " of a body"
+		}
+		return true
+	})
+	return how
 }
 
 // isText reports whether a text stands in the code, maybe in parts.

@@ -65,6 +65,22 @@ var compiling = exceptions{
 	"runtime/command/metrics.go metricsCommand":           "an argument of the command line, in its own process",
 }
 
+// reading are functions that read all of what is sent to them, and what bounds it.
+var reading = exceptions{
+	"cells/health/internal/api/command.go getJSON":    "a command, which asks the operator of its own machine",
+	"cells/ipam/alibabacloud/session.go network.Call": "outside.Exchange has bounded the answer",
+	"cells/ipam/aws/session.go ownBodies.RoundTrip":   "a request of its own",
+	"resources/dryrun/fetch.go origin.ask":            "a command, in its own process",
+	"resources/dryrun/transport.go Objects.Write":     "a command, in its own process",
+	"resources/dryrun/transport.go Objects.get":       "a command, in its own process",
+	"resources/dryrun/transport.go Objects.list":      "a command, in its own process",
+	"resources/k8s/object_name.go nameIn":             "a request of its own",
+	"resources/k8s/served.go setBodyVersion":          "a request of its own",
+	"resources/outside/transport.go Exchange":         "the body was bounded before",
+	"resources/outside/transport.go buffered":         "a request of its own",
+	"runtime/command/socket.go GetJSON":               "a command, which asks the operator of its own machine",
+}
+
 // credulousFiles are files that judge errors without the object that they are about.
 var credulousFiles = exceptions{}
 

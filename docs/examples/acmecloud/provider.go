@@ -188,6 +188,9 @@ func addressesOf(i *cloudipam.Instance, nic string) string {
 	return "/v1/instances/" + url.PathEscape(i.ID) + "/interfaces/" + url.PathEscape(nic) + "/addresses"
 }
 
+// maxBody is more than an answer has.
+const maxBody = 16 << 20
+
 // do sends a request and decodes its answer, if answer is not nil.
 func (p *provider) do(ctx context.Context, method, path string, request, answer any) error {
 	var body io.Reader
@@ -213,5 +216,5 @@ func (p *provider) do(ctx context.Context, method, path string, request, answer 
 	if answer == nil {
 		return nil
 	}
-	return json.NewDecoder(resp.Body).Decode(answer)
+	return json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(answer)
 }

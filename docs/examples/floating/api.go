@@ -47,6 +47,9 @@ func (a *api) release(ctx context.Context, uid string) error {
 	return err
 }
 
+// maxBody is more than an answer has.
+const maxBody = 16 << 20
+
 // do returns the status of an answer, which is OK or NotFound, and decodes the body into answer.
 func (a *api) do(ctx context.Context, method, uid string, answer any) (status int, err error) {
 	a.metrics.Requests.WithLabelValues(method).Inc()
@@ -65,7 +68,7 @@ func (a *api) do(ctx context.Context, method, uid string, answer any) (status in
 	case resp.StatusCode != http.StatusOK:
 		return 0, fmt.Errorf("%s address %s: the API answers %s", method, uid, resp.Status)
 	case answer != nil:
-		err = json.NewDecoder(resp.Body).Decode(answer)
+		err = json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(answer)
 	}
 	return resp.StatusCode, err
 }

@@ -81,6 +81,9 @@ func (r *registrar) register(ctx context.Context, m machine) error {
 	return r.ask(ctx, http.MethodPut, m.Node, m, &known)
 }
 
+// maxBody is more than an answer has.
+const maxBody = 16 << 20
+
 func (r *registrar) ask(ctx context.Context, method, node string, send, receive any) error {
 	body, err := json.Marshal(send)
 	if err != nil {
@@ -98,5 +101,5 @@ func (r *registrar) ask(ctx context.Context, method, node string, send, receive 
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the registry answers %s", resp.Status)
 	}
-	return json.NewDecoder(resp.Body).Decode(receive)
+	return json.NewDecoder(io.LimitReader(resp.Body, maxBody)).Decode(receive)
 }
