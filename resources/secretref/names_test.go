@@ -16,6 +16,7 @@ import (
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 func object(namespace, name string) Object {
@@ -94,8 +95,11 @@ func TestReleasedNamesGo(t *testing.T) {
 // Whichever object comes first, and whatever copies exist at the start: no two objects have one name, each keeps its own, and the
 // next leader gives the same to those that have copies.
 func TestNamesAreOfOneObject(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for range 500 {
+	r, rounds := rand.New(rand.NewPCG(seedtest.Seed(t), 2)), 500
+	if seedtest.Soak() {
+		rounds = 50_000
+	}
+	for range rounds {
 		copies := map[string]Object{}
 		for range 3 {
 			n := NewNames()
