@@ -79,6 +79,7 @@ func TestInvariant8StockChart(t *testing.T) {
 			}
 			c := readChartOf(t, test.release, test.values)
 			w := newWorld(t)
+			w.define("CiliumEnvoyConfig") // it is read also where it is not made here
 			audit := w.Audit(t)
 			c.apply(w)
 			if test.values == "aws" {

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -15,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/skep-operator/skep/resources/kvstore"
 )
 
 // K6 of the contract's tenants.md: whatever stands in the fields of objects, nothing that the operator shows (log, status, health, explain,
@@ -22,10 +25,11 @@ import (
 // is one that does, as far as the API server accepts that.
 func TestTextsOfOthersAreEscaped(t *testing.T) {
 	l := newLargest(t)
+	l.putHostile()
 	l.launch()
 	objects, texts := 0, 0
 	for i, g := range giants {
-		if g.global && g.kind != "CiliumNode" {
+		if g.global && !byAgents[g.kind] {
 			continue // tenants do not write it
 		}
 		name := fmt.Sprintf("hostile-%d", i)
@@ -38,8 +42,11 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 			continue
 		}
 		objects, texts = objects+1, texts+n
-		shown := l.o.ask("explain", g.kind+"/"+attacker+"/"+name)
-		isPrintable(t, "explain "+g.kind, shown)
+		key := g.kind + "/" + attacker + "/" + name
+		if g.global {
+			key = g.kind + "/" + name
+		}
+		isPrintable(t, "explain "+key, l.o.ask("explain", key))
 	}
 	if objects < 15 || texts < 40 {
 		t.Errorf("only %d texts of %d objects were accepted: the test shows nothing", texts, objects)
@@ -55,6 +62,11 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 		isPrintable(t, command, l.o.ask(fields...))
 	}
 	isPrintable(t, "the log", l.o.log.String())
+	for _, command := range []string{"shell db/dump", "metrics list -o json"} {
+		if text := l.o.ask(strings.Fields(command)...); !json.Valid([]byte(text)) {
+			t.Errorf("%s: %.300s", command, text)
+		}
+	}
 	events, err := l.core.CoreV1().Events(attacker).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(events.Items) == 0 {
 		t.Fatalf("%d Events: %v", len(events.Items), err)
@@ -62,6 +74,20 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 	for _, e := range events.Items {
 		isPrintable(t, "an Event "+e.Reason, e.Message)
 	}
+}
+
+// byAgents are the kinds without a namespace that agents write.
+var byAgents = map[string]bool{"CiliumNode": true, "CiliumIdentity": true, "CiliumEndpointSlice": true}
+
+// putHostile puts keys and values into etcd, as an agent may.
+func (l *largest) putHostile() {
+	for _, prefix := range []string{kvstore.IdentitiesPrefix, kvstore.IdentityValuesPrefix, kvstore.IdentityLocksPrefix, kvstore.NodesPrefix, kvstore.ServicesPrefix, kvstore.ServiceExportsPrefix} {
+		for _, cluster := range []string{"default", hostile} {
+			l.etcd.Put(kvstore.Key(prefix, cluster, hostile), hostile, 0)
+			l.etcd.Put(kvstore.Key(prefix, cluster)+"/300", hostile, 0)
+		}
+	}
+	l.etcd.Put(kvstore.Key(kvstore.IdentitiesPrefix, "300"), hostile, 0)
 }
 
 // forged is what a line of ours would look like.
