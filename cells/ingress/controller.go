@@ -40,6 +40,7 @@ type controller struct {
 	known        map[slim.Key][]servicePort // ports of Services that exist; used by functions that map changes
 	hostPorts    envoyres.HostPortChanges   // used by functions that map changes
 	modes        *metrics.States[slim.Key]  // of Ingresses that are managed
+	conflicts    *metrics.Sum[slim.Key]     // of Ingresses, and of sharedKey
 	class        defaultClass
 }
 
@@ -69,7 +70,7 @@ func newController(p params) *controller {
 		params: p, reports: envoyres.NewReports("Ingress", p.Events, p.Log, p.Health),
 		placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		inputs:       map[slim.Key]input{}, known: map[slim.Key][]servicePort{}, hostPorts: envoyres.HostPortChanges{},
-		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode),
+		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode), conflicts: metrics.NewSum[slim.Key](p.Metrics.Conflicts),
 	}
 }
 
@@ -122,7 +123,10 @@ func (c *controller) QueueOptions() []reconcile.Option {
 var sharedKey = slim.Key{Name: sharedMode}
 
 // Synced is called when all is known: what Ingresses share may be there without any of them.
-func (c *controller) Synced(context.Context) []slim.Key { return []slim.Key{sharedKey} }
+func (c *controller) Synced(context.Context) []slim.Key {
+	c.logHostPorts()
+	return []slim.Key{sharedKey}
+}
 
 // find is what there is of a port of a Service. One that cannot be decoded, or is too large, has all ports.
 func (c *controller) find(of backendPort) found {
@@ -166,8 +170,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 func (c *controller) reconcileIngress(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	i, exists := c.ingresses.Get(key)
 	if !exists {
-		c.reports.Forget(key)
-		c.modes.Set(key, "")
+		c.forget(key)
 		c.placeholders.Drop(key)
 		return reconcile.Result{Reason: isGone}, nil
 	}
@@ -180,13 +183,13 @@ func (c *controller) reconcileIngress(ctx context.Context, key slim.Key) (reconc
 		return reconcile.Result{RequeueAfter: awaitsRole, Reason: isWaiting}, nil
 	}
 	if !isManaged(i, c.byDefault()) {
-		c.reports.Forget(key)
-		c.modes.Set(key, "")
+		c.forget(key)
 		return reconcile.Result{Reason: notManaged}, c.removeDedicated(ctx, i, placed)
 	}
 	s := settingsOf(i, c.Config)
 	if s.shared {
 		c.modes.Set(key, sharedMode)
+		c.conflicts.Set(key, 0)
 		c.reports.Set(dedicatedMode, aboutIngress(i))
 		if err := c.removeDedicated(ctx, i, placed); err != nil {
 			return reconcile.Result{}, err
@@ -195,6 +198,13 @@ func (c *controller) reconcileIngress(ctx context.Context, key slim.Key) (reconc
 	}
 	c.modes.Set(key, dedicatedMode)
 	return c.reconcileDedicated(ctx, i, s, placed)
+}
+
+// forget forgets an Ingress that is not there, or not managed.
+func (c *controller) forget(key slim.Key) {
+	c.reports.Forget(key)
+	c.modes.Set(key, "")
+	c.conflicts.Set(key, 0)
 }
 
 // sharedService is the Service of the shared load balancer.

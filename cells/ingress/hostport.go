@@ -52,6 +52,23 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	return ""
 }
 
+// logHostPorts says in one line how many Ingresses are not served at the ports of the nodes that they ask for, as a leader begins.
+func (c *controller) logHostPorts() {
+	if !c.Config.IngressHostNetworkEnabled {
+		return
+	}
+	without := 0
+	for i := range c.ingresses.All() {
+		if i.DeletionTimestamp.IsZero() && isManaged(i, c.byDefault()) && c.hostPortProblem(i, settingsOf(i, c.Config)) != "" {
+			without++
+		}
+	}
+	if without > 0 {
+		c.Log.Warn("ports of the nodes are those of components of the cluster, or of older objects of other namespaces; ingress-join-namespaces shares the latter, as the original does",
+			"ingresses", without)
+	}
+}
+
 // competes reports whether a CiliumEnvoyConfig is that of an Ingress which asks for a port. Of one that is being deleted, or is no longer served, the
 // configuration may be there for long.
 func (c *controller) competes(o *envoyres.Object, port uint32) bool {

@@ -5,6 +5,7 @@ package ingress
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -67,6 +68,11 @@ func TestHostPorts(t *testing.T) {
 		if got := c.hostPortProblem(i.ingress, settingsOf(i.ingress, c.Config)); !strings.Contains(got, i.problem) || (got == "") != (i.problem == "") {
 			t.Errorf("%s: %q, want %q", i.Key(), got, i.problem)
 		}
+	}
+	var log strings.Builder
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	if c.logHostPorts(); strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "ingresses=3") {
+		t.Errorf("a leader that begins logs %q", &log)
 	}
 	// One that is being deleted, or of another class, has its port until its configuration is gone.
 	late := ingress("aa", "late", 600, at("9095"))

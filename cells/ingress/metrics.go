@@ -19,8 +19,6 @@ func newMetrics(f metrics.Factory) *ingressMetrics {
 	return &ingressMetrics{
 		Ingresses:  f.In("ingress").GaugeVec("ingresses", "Ingresses of the class cilium, by their load balancer: dedicated or shared", "mode"),
 		SharedSize: f.In("ingress").Gauge("shared_config_bytes", "Size of the CiliumEnvoyConfig of the shared load balancer, in bytes"),
-		Conflicts:  f.In("ingress").Gauge("host_conflicts", "Ingresses of the shared load balancer that ask for what an older one of another namespace has"),
+		Conflicts:  f.In("ingress").Gauge("host_conflicts", "Ingresses that ask for a host or a port of the nodes that an older object of another namespace, or a component of the cluster, has"),
 	}
 }
-
-// update sets the gauges to the number of Ingresses by mode.

@@ -4,6 +4,7 @@
 package ingress
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -75,6 +77,9 @@ spec:
 	operatortest.Eventually(t, "both are told", func() bool {
 		return event(other, "aa-younger", "HostOfAnother", w.Namespace+"/zz-older") && event(w.Namespace, "zz-older", "HostOfThis", other+"/aa-younger")
 	})
+	if !slices.ContainsFunc(o.Book.For("Ingress", other, "aa-younger").Events, func(e explain.Event) bool { return strings.Contains(e.Message, w.Namespace+"/zz-older") }) {
+		t.Error("explain does not name the owner")
+	}
 	if o.Metric("ingress_host_conflicts") != 1 {
 		t.Error("the metric does not count it")
 	}

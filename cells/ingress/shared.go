@@ -165,7 +165,7 @@ func (c *controller) countConflicts(problems []envoy.Problem) {
 			losers[p.Source] = true
 		}
 	}
-	c.Metrics.Conflicts.Set(float64(len(losers)))
+	c.conflicts.Set(sharedKey, len(losers))
 	if len(losers) > 0 && !c.shared.warned {
 		c.shared.warned = true
 		c.Log.Warn("hosts of some of them belong to older Ingresses of other namespaces; ingress-join-namespaces joins them, as the original does",

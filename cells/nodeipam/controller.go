@@ -64,6 +64,7 @@ func (c *controller) Open(ctx context.Context) (err error) {
 // Synced is called when Services and Nodes are known. All Services are queued by then.
 func (c *controller) Synced(context.Context) []slim.Key {
 	c.synced = true
+	c.logLosers()
 	return nil
 }
 

@@ -18,5 +18,3 @@ func newMetrics(f metrics.Factory) *serviceMetrics {
 		Services: f.In("nodeipam").GaugeVec("services", "Services that get addresses of nodes, by state: with addresses (served), without an eligible node (no_node), without one whose port is free (port_taken), with an invalid node selector (invalid_selector)", "state"),
 	}
 }
-
-// update sets the gauges to the number of Services by state.

@@ -6,6 +6,7 @@ package nodeipam
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -61,17 +62,38 @@ func (c *controller) free(s *service, want []string) (left []string, holder stri
 	return slices.DeleteFunc(want, func(ip string) bool { return taken[ip] }), oldest.Key().String()
 }
 
-// rivals are the Services of other namespaces that are served and have one of the ports of a Service.
-func (c *controller) rivals(s *service) map[*service]bool {
-	all := map[*service]bool{}
-	for _, p := range s.Spec.Ports {
-		for other := range stream.ByIndex(c.services, byPort, p) {
-			if other.Namespace != s.Namespace && isServed(other, c.Cluster) {
-				all[other] = true
+// rivals yields the Services of other namespaces that are served and have one of the ports of a Service, for each such port.
+func (c *controller) rivals(s *service) iter.Seq[*service] {
+	return func(yield func(*service) bool) {
+		for _, p := range s.Spec.Ports {
+			for other := range stream.ByIndex(c.services, byPort, p) {
+				if other.Namespace != s.Namespace && isServed(other, c.Cluster) && !yield(other) {
+					return
+				}
 			}
 		}
 	}
-	return all
+}
+
+// logLosers says in one line how many Services have addresses in their status, and do not keep them, or not all, for their ports, as a leader begins.
+func (c *controller) logLosers() {
+	if c.Config.NodeIPAMJoinNamespaces {
+		return
+	}
+	losers := 0
+	for s := range c.services.All() {
+		has, _ := current(s)
+		if len(has) == 0 || !isServed(s, c.Cluster) {
+			continue
+		}
+		if left, _ := c.free(s, has); len(left) < len(has) || componentOf(s) != "" {
+			losers++
+		}
+	}
+	if losers > 0 {
+		c.Log.Warn("ports of some of them are those of components of the cluster, or of older Services of other namespaces, at addresses of nodes that they have and do not keep; node-ipam-join-namespaces leaves them, as the original does",
+			"services", losers)
+	}
 }
 
 // compareAge sorts Services: the older first, then by namespace and name.

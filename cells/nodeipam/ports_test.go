@@ -5,6 +5,7 @@ package nodeipam
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -86,6 +87,19 @@ func TestPortsOfOlderServices(t *testing.T) {
 		if got := fmt.Sprint(left, " ", holder); got != want {
 			t.Errorf("%s: %q, want %q", key, got, want)
 		}
+	}
+	var log strings.Builder
+	c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	local.Upsert(newService("bb", "component", 15, "10.0.0.9", port(10250, "TCP")))
+	local.Upsert(newService("bb", "left", 30, "10.0.0.1 10.0.0.9", http)) // as the original left it
+	if c.logLosers(); strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "services=2") {
+		t.Errorf("a leader that begins logs %q", &log)
+	}
+	local.Delete(slim.Key{Namespace: "bb", Name: "component"})
+	local.Delete(slim.Key{Namespace: "bb", Name: "left"})
+	log.Reset()
+	if c.logLosers(); log.Len() > 0 {
+		t.Errorf("where nothing changes, a leader that begins logs %q", &log)
 	}
 	if got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: all[0].Key(), Object: all[0]})); strings.Count(got, "bb/") != 2 || strings.Contains(got, "cc/") {
 		t.Errorf("a change of aa/web concerns %s", got)
