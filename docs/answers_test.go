@@ -9,6 +9,8 @@ import (
 	"go/ast"
 	"go/token"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -281,73 +283,97 @@ func healthPage(t *testing.T, s sources, hives []*hive.Hive) string {
 	return b.String()
 }
 
-// labelValues are the labels of metrics, with their values.
-var labelValues = map[string]string{
-	"action":            "`read`, `write`, `delete`, and what else a request to etcd does; of changes of a watch `create`, `modify`, `delete`",
-	"arch":              "the architecture that the program is built for, such as amd64",
-	"availability_zone": "a zone of a cloud, empty where it has none",
-	"category":          "of nodes `total`, `in-deficit`, `at-capacity`",
-	"group_name":        "the name of a work queue, as in `queue_name`",
-	"operation":         "a call to a server outside of Kubernetes, in the words of its API",
-	"queue":             "of slices `fast`, `standard`",
-	"event":             "`upsert` or `delete`",
-	"name":              "as `queue_name`",
-	"queue_name":        "a work queue: the id of its module, a slash and its work, such as `ipam.clusterpool/allocate`",
-	"response_code":     "`OK`, the HTTP status, or `Failed` where there was no answer",
-	"subnet_id":         "a subnet of a cloud",
-	"target_node":       "the name of a CiliumNode",
-	"type":              "of addresses `used`, `available`, `needed`; of changes of a cloud createInterfaceAndAllocateIP, allocateIP, releaseIP; of ServiceImports ClusterSetIP, Headless",
-	"cidr":              "a cluster CIDR",
-	"resource_kind":     "the kind of an object, such as `CiliumBGPClusterConfig`",
-	"resource_name":     "the name of an object",
-	"pool":              "the name of a CiliumPodIPPool, or of a CiliumLoadBalancerIPPool",
-	"code":              "the HTTP status, or `error` where there was no answer",
-	"crd":               "the name of a CustomResourceDefinition",
-	"error":             "why the check of etcd failed",
-	"failure_type":      "of slices `transient`, `fatal`, empty for those that are written",
-	"family":            "`IPv4`, `IPv6`",
-	"host":              "the API server, with its port",
-	"identity_type":     "`crd`",
-	"installed":         "the schema version that is installed, empty for none",
-	"job":               "the name of a job",
-	"job_name":          "as `job`",
-	"kind":              "the kind of request to etcd",
-	"level":             "`error`, `warning`",
-	"method":            "the HTTP method; of registration entries `upsert`, `delete`",
-	"module":            "the id of a module",
-	"module_id":         "as `module`",
-	"provider":          "what looks up the groups of a cloud, by its field in a policy",
-	"opcode":            "`cepinserted`, `cepremoved`",
-	"outcome":           "`success`, `fail`; of sweeps `braked`, too; of deletes `deleted`, `gone`, `failed` and the like",
-	"path":              "the path of a resource with {namespace} and {name} in place of names; of what is no resource the first part, such as /healthz",
-	"phase":             "`enqueued`: waiting in the queue; `processing`",
-	"resource":          "`pod`: a label set; `cid`: a CiliumIdentity",
-	"result":            "of CRDs `created`, `updated`, `equal`, `newer`, `foreign`, `failed`; of objects what came of the request",
-	"reason":            "why keys of identities are left alone: `foreign-number`, `no-number`, `bad-labels`, `bad-user`",
-	"return_code":       "the HTTP status, or `<error>` where there was no answer",
-	"revision":          "the commit that the program was built from, empty if that is not known",
-	"scope":             "the kind of key in etcd",
-	"server":            "the name of a server outside of Kubernetes",
-	"source_cluster":    "the name of a cluster",
-	"source_node_name":  "the node of the operator, or its host",
-	"target_cluster":    "the name of a remote cluster",
-	"topology":          "whether EndpointSlices have topology hints: Disabled",
-	"state":             "of blocks `used`, `free`, `draining`; of nodes `allocated`, `error`, `waiting`, `unstored`; of endpoints `stale-owner`, `foreign-address`; of groups of a cloud `ok`, `pending`; of Services `served`, `skipped`, `conflict`, `no_node`, `port_taken`, `invalid_selector`; of secrets `copied`, `missing`, `conflict`; of registration entries `desired`, `present`, `foreign`, `refused`",
-	"status":            "of identities `alive`, `deleted`; of `cilium_hive_status` the levels; of changes of a cloud `success`, `failed`, or why they failed; of attempts of work queues `success`, `failure`; of conditions True, False, Unknown",
-	"subsystem":         "the id of a module",
-	"verb":              "the verb of a request, as RBAC names it",
-	"version":           "a version: of the operator, or of the API server, such as 1.34.1",
-	"wanted":            "the schema version of this operator",
-	"accepted":          "whether parents accept a route: true or false",
-	"programmed":        "whether a Gateway is programmed: true or false",
-	"mode":              "of Ingresses `dedicated`, `shared`",
-	"serviceexport":     "the name of a ServiceExport",
-	"serviceimport":     "the name of a ServiceImport",
-	"namespace":         "the namespace of an object",
-	"condition":         "the type of a condition, such as `Ready`",
+// label is what the reference has about a label: its values, and what bounds their number.
+type label struct{ values, bound string }
+
+// What bounds the number of values of a label. None is a text that tenants, nodes, remote clusters or clouds choose without a bound.
+const (
+	ofCode    = "the code has them all"
+	ofSetup   = "as the administrator sets it up"
+	ofObjects = "objects that the administrator makes, and instances of the cloud: series go with them"
+	ofNames   = "the first 1,000, and `other`, of errors `failed`, for the rest"
+)
+
+// seriesTests are the tests that the series of a label have its bound, by directory.
+var seriesTests = map[string]map[string]string{
+	"availability_zone": {"resources/cloudipam": "TestSeriesOfSubnetsAreBounded"},
+	"subnet_id":         {"resources/cloudipam": "TestSeriesOfSubnetsAreBounded"},
+	"status":            {"resources/cloudipam": "TestSeriesOfErrorsAreBounded"},
+	"serviceexport":     {"cells/mcsapi": "TestSeriesAreBounded"},
+	"serviceimport":     {"cells/mcsapi": "TestSeriesAreBounded"},
+	"namespace":         {"cells/mcsapi": "TestSeriesAreBounded"},
+	"target_node":       {"resources/cloudipam": "TestSeriesOfNodesGo"},
+	"resource_name":     {"cells/bgp": "TestBadObjects"},
+	"pool":              {"cells/ipam/multipool": "TestSeriesAreBounded", "cells/lbipam": "TestSeriesOfPoolsGo"},
 }
 
-// spelled are the values in labelValues that the code spells out.
+// labels are those of all metrics.
+var labels = map[string]label{
+	"action":            {"`read`, `write`, `delete`, and what else a request to etcd does; of changes of a watch `create`, `modify`, `delete`", ofCode},
+	"arch":              {"the architecture that the program is built for, such as amd64", ofSetup},
+	"availability_zone": {"a zone of a cloud, empty where it has none", ofNames},
+	"category":          {"of nodes `total`, `in-deficit`, `at-capacity`", ofCode},
+	"group_name":        {"the name of a work queue, as in `queue_name`", ofCode},
+	"operation":         {"a call to a server outside of Kubernetes, in the words of its API", ofCode},
+	"queue":             {"of slices `fast`, `standard`", ofCode},
+	"event":             {"`upsert` or `delete`", ofCode},
+	"name":              {"as `queue_name`", ofCode},
+	"queue_name":        {"a work queue: the id of its module, a slash and its work, such as `ipam.clusterpool/allocate`", ofCode},
+	"response_code":     {"`OK`, the HTTP status, or `Failed` where there was no answer", ofCode},
+	"subnet_id":         {"a subnet of a cloud", ofNames},
+	"target_node":       {"the name of a CiliumNode", ofObjects},
+	"type":              {"of addresses `used`, `available`, `needed`; of changes of a cloud createInterfaceAndAllocateIP, allocateIP, releaseIP; of ServiceImports ClusterSetIP, Headless", ofCode},
+	"cidr":              {"a cluster CIDR", ofSetup},
+	"resource_kind":     {"the kind of an object, such as `CiliumBGPClusterConfig`", ofCode},
+	"resource_name":     {"the name of an object", ofObjects},
+	"pool":              {"the name of a CiliumPodIPPool, or of a CiliumLoadBalancerIPPool", ofObjects},
+	"code":              {"the HTTP status, or `error` where there was no answer", ofCode},
+	"crd":               {"the name of a CustomResourceDefinition", ofCode},
+	"error":             {"why the check of etcd failed", ofCode},
+	"failure_type":      {"of slices `transient`, `fatal`, empty for those that are written", ofCode},
+	"family":            {"`IPv4`, `IPv6`", ofCode},
+	"host":              {"the API server, with its port", ofSetup},
+	"identity_type":     {"`crd`", ofCode},
+	"installed":         {"the schema version that is installed, empty for none", ofSetup},
+	"job":               {"the name of a job", ofCode},
+	"job_name":          {"as `job`", ofCode},
+	"kind":              {"the kind of request to etcd", ofCode},
+	"level":             {"`error`, `warning`", ofCode},
+	"method":            {"the HTTP method; of registration entries `upsert`, `delete`", ofCode},
+	"module":            {"the id of a module", ofCode},
+	"module_id":         {"as `module`", ofCode},
+	"provider":          {"what looks up the groups of a cloud, by its field in a policy", ofCode},
+	"opcode":            {"`cepinserted`, `cepremoved`", ofCode},
+	"outcome":           {"`success`, `fail`; of sweeps `braked`, too; of deletes `deleted`, `gone`, `failed` and the like", ofCode},
+	"path":              {"the path of a resource with {namespace} and {name} in place of names; of what is no resource the first part, such as /healthz", ofCode},
+	"phase":             {"`enqueued`: waiting in the queue; `processing`", ofCode},
+	"resource":          {"`pod`: a label set; `cid`: a CiliumIdentity", ofCode},
+	"result":            {"of CRDs `created`, `updated`, `equal`, `newer`, `foreign`, `failed`; of objects what came of the request", ofCode},
+	"reason":            {"why keys of identities are left alone: `foreign-number`, `no-number`, `bad-labels`, `bad-user`", ofCode},
+	"return_code":       {"the HTTP status, or `<error>` where there was no answer", ofCode},
+	"revision":          {"the commit that the program was built from, empty if that is not known", ofSetup},
+	"scope":             {"the kind of key in etcd", ofCode},
+	"server":            {"the name of a server outside of Kubernetes", ofSetup},
+	"source_cluster":    {"the name of a cluster", ofSetup},
+	"source_node_name":  {"the node of the operator, or its host", ofSetup},
+	"target_cluster":    {"the name of a remote cluster", ofSetup},
+	"topology":          {"whether EndpointSlices have topology hints: Disabled", ofCode},
+	"state":             {"of blocks `used`, `free`, `draining`; of nodes `allocated`, `error`, `waiting`, `unstored`; of endpoints `stale-owner`, `foreign-address`; of groups of a cloud `ok`, `pending`; of Services `served`, `skipped`, `conflict`, `no_node`, `port_taken`, `invalid_selector`; of secrets `copied`, `missing`, `conflict`; of registration entries `desired`, `present`, `foreign`, `refused`", ofCode},
+	"status":            {"of identities `alive`, `deleted`; of `cilium_hive_status` the levels; of changes of a cloud `success`, `failed`, or why they failed; of attempts of work queues `success`, `failure`; of conditions True, False, Unknown", ofNames},
+	"subsystem":         {"the id of a module", ofCode},
+	"verb":              {"the verb of a request, as RBAC names it", ofCode},
+	"version":           {"a version: of the operator, or of the API server, such as 1.34.1", ofSetup},
+	"wanted":            {"the schema version of this operator", ofCode},
+	"accepted":          {"whether parents accept a route: true or false", ofCode},
+	"programmed":        {"whether a Gateway is programmed: true or false", ofCode},
+	"mode":              {"of Ingresses `dedicated`, `shared`", ofCode},
+	"serviceexport":     {"the name of a ServiceExport", ofNames},
+	"serviceimport":     {"the name of a ServiceImport", ofNames},
+	"namespace":         {"the namespace of an object", ofNames},
+	"condition":         {"the type of a condition, such as `Ready`", ofCode},
+}
+
+// spelled are the values in labels that the code spells out.
 var spelled = regexp.MustCompile("`([a-z][a-z-]*)`")
 
 func labelsPage(t *testing.T, s sources, hives []*hive.Hive) string {
@@ -358,22 +384,43 @@ func labelsPage(t *testing.T, s sources, hives []*hive.Hive) string {
 			used[label] = append(used[label], "`"+name+"`")
 		}
 	}
-	sameKeys(t, "labels of metrics", used, labelValues)
+	sameKeys(t, "labels of metrics", used, labels)
 	literals := s.literals()
-	for label, values := range labelValues {
-		for _, value := range spelled.FindAllStringSubmatch(values, -1) {
+	for name, l := range labels {
+		for _, value := range spelled.FindAllStringSubmatch(l.values, -1) {
 			if !literals[value[1]] {
-				t.Errorf("the value %q of label %s is nowhere in the code", value[1], label)
+				t.Errorf("the value %q of label %s is nowhere in the code", value[1], name)
+			}
+		}
+		if hasTest := len(seriesTests[name]) > 0; hasTest != (l.bound == ofObjects || l.bound == ofNames) {
+			t.Errorf("label %s: a test of its series: %v, its bound: %s", name, hasTest, l.bound)
+		}
+		for dir, test := range seriesTests[name] {
+			if !hasTestNamed(t, dir, test) {
+				t.Errorf("label %s: %s has no test %s", name, dir, test)
 			}
 		}
 	}
 	var b strings.Builder
-	b.WriteString("The labels of the [metrics](metrics.md).\n\n| Label | Values | Metrics |\n|---|---|---|\n")
-	for _, label := range slices.Sorted(maps.Keys(labelValues)) {
-		slices.Sort(used[label])
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", label, labelValues[label], strings.Join(used[label], ", "))
+	b.WriteString("The labels of the [metrics](metrics.md). No label has values that others choose without a bound.\n\n| Label | Values | How many | Metrics |\n|---|---|---|---|\n")
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		slices.Sort(used[name])
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", name, labels[name].values, labels[name].bound, strings.Join(used[name], ", "))
 	}
 	return b.String()
+}
+
+// hasTestNamed reports whether the tests of a directory have one of this name.
+func hasTestNamed(t *testing.T, dir, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("..", dir, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no tests in %s: %v", dir, err)
+	}
+	return slices.ContainsFunc(files, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), "func "+name+"(t *testing.T)")
+	})
 }
 
 // literals are all string literals.

@@ -231,6 +231,10 @@ func TestBadObjects(t *testing.T) {
 	w.patch("CiliumBGPClusterConfig", "rack", "{spec: {nodeSelector: {matchLabels: {rack: r9}, matchExpressions: null}}}")
 	w.owners(map[string]string{"n1": "all", "n2": "all", "n3": "all"})
 	operatortest.Eventually(t, "nothing is degraded", func() bool { return o.Degraded("") == "" })
+	w.delete("CiliumBGPClusterConfig", "rack")
+	operatortest.Eventually(t, "the counter goes with its object", func() bool {
+		return o.Metric("bgp_control_plane_reconcile_errors_total", "CiliumBGPClusterConfig", "rack") == 0
+	})
 }
 
 // BGP-E7: while the API server fails nothing is given up, and all is written when it is well again.

@@ -108,6 +108,7 @@ func (c *controller) inspect(name string) (*config, findings) {
 	config := c.planner.config(name)
 	if config == nil {
 		c.report(nil, name, "", nil)
+		c.Metrics.Errors.DeleteLabelValues(clusterConfigs.Name(), name)
 		return nil, nil
 	}
 	if config.problem != "" {
@@ -183,6 +184,7 @@ const noSecrets = "none: bgp-secrets-namespace is not set, or conditions are swi
 func (c *controller) reconcilePeer(ctx context.Context, name string) (reconcile.Result, error) {
 	peer, exists := c.peerConfigs.Get(slim.Key{Name: name})
 	if !exists {
+		c.Metrics.Errors.DeleteLabelValues(peerConfigs.Name(), name)
 		return reconcile.Result{}, nil
 	}
 	if why, cannot := c.cannotReport(peerConfigs.Resource()); cannot {

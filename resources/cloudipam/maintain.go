@@ -261,7 +261,7 @@ func (c *controller) allocate(ctx context.Context, st *nodeState, s snapshot, no
 		c.changed(st)
 		if assignErr == nil {
 			st.slotsAt = time.Time{}
-			c.Metrics.Allocations.WithLabelValues(c.Metrics.subnets.of(room.Subnet)).Add(float64(count))
+			c.Metrics.Allocations.WithLabelValues(c.Metrics.subnetLabel(room.Subnet)).Add(float64(count))
 			c.cloud.use(room.Subnet, count)
 			st.added = true
 			return nil
@@ -307,8 +307,8 @@ func (c *controller) createInterface(ctx context.Context, st *nodeState, s snaps
 	if err != nil {
 		return err
 	}
-	c.Metrics.Creations.WithLabelValues(c.Metrics.subnets.of(made.Subnet)).Inc()
-	c.Metrics.Allocations.WithLabelValues(c.Metrics.subnets.of(made.Subnet)).Add(float64(made.Count))
+	c.Metrics.Creations.WithLabelValues(c.Metrics.subnetLabel(made.Subnet)).Inc()
+	c.Metrics.Allocations.WithLabelValues(c.Metrics.subnetLabel(made.Subnet)).Add(float64(made.Count))
 	c.cloud.use(made.Subnet, made.Count)
 	st.added = true
 	return nil
@@ -345,7 +345,7 @@ func (c *controller) release(ctx context.Context, st *nodeState, s snapshot, rea
 		return err
 	}
 	st.detach(all, c.cloud.begun(), now)
-	c.Metrics.Releases.WithLabelValues(c.Metrics.subnets.of(from.Subnet)).Add(float64(len(all)))
+	c.Metrics.Releases.WithLabelValues(c.Metrics.subnetLabel(from.Subnet)).Add(float64(len(all)))
 	return nil
 }
 

@@ -38,7 +38,7 @@ type ipamMetrics struct {
 	ReleaseDuration    *prometheus.HistogramVec
 	ReadDuration       *prometheus.HistogramVec
 
-	subnets subnetLabels
+	subnets, results firstNames
 }
 
 // seconds are the buckets of the original: 0.25, 0.5 and 1 to 60.
@@ -105,33 +105,45 @@ func statusOf(err error) string {
 	case errors.As(err, &of) && of.Status != "":
 		return of.Status
 	}
-	return "failed"
+	return statusFailed
 }
+
+// statusFailed is the label of an attempt that failed for a reason without a name.
+const statusFailed = "failed"
 
 func (m *ipamMetrics) observe(h *prometheus.HistogramVec, what, subnet string, began time.Time, err error) {
-	h.WithLabelValues(what, statusOf(err), m.subnets.of(subnet)).Observe(time.Since(began).Seconds())
+	status, of := statusOf(err), m.subnetLabel(subnet)
+	if !m.results.admit(status+" "+of, maxResults) {
+		status, of = statusFailed, otherSubnets
+	}
+	h.WithLabelValues(what, status, of).Observe(time.Since(began).Seconds())
 }
 
-// subnetLabels are the subnets that have counters and histograms of their own, the first that are seen. It is safe for concurrent use.
-type subnetLabels struct {
+// subnetLabel is the label of a subnet in counters and histograms.
+func (m *ipamMetrics) subnetLabel(subnet string) string {
+	if m.subnets.admit(subnet, maxSubnets) {
+		return subnet
+	}
+	return otherSubnets
+}
+
+// firstNames are the names that have series of their own, the first that are seen. It is safe for concurrent use.
+type firstNames struct {
 	mu    sync.Mutex
 	known map[string]bool
 }
 
-// of is the label of a subnet.
-func (l *subnetLabels) of(subnet string) string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case l.known[subnet]:
-		return subnet
-	case len(l.known) == maxSubnets:
-		return otherSubnets
-	case l.known == nil:
-		l.known = map[string]bool{}
+// admit reports whether a name is one of the first, of which there are so many at most.
+func (n *firstNames) admit(name string, most int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.known) < most && !n.known[name] {
+		if n.known == nil {
+			n.known = map[string]bool{}
+		}
+		n.known[name] = true
 	}
-	l.known[subnet] = true
-	return subnet
+	return n.known[name]
 }
 
 // numbers are those of a node that are counted.
@@ -170,8 +182,12 @@ func (t *totals) add(n numbers, sign int) {
 	count(&t.missing, !n.known)
 }
 
-// set shows the numbers of a node.
+// set shows the numbers of a node. One whose instance the cloud does not have shows none: agents create CiliumNodes of any names.
 func (m *ipamMetrics) set(node string, n numbers) {
+	if !n.known {
+		m.remove(node)
+		return
+	}
 	m.NodeCapacity.WithLabelValues(node).Set(float64(n.capacity))
 	m.NodeUsed.WithLabelValues(node).Set(float64(n.used))
 	m.NodeNeeded.WithLabelValues(node).Set(float64(n.needed))
@@ -217,4 +233,6 @@ func (m *ipamMetrics) setSubnets(subnets map[string]Subnet) {
 const (
 	maxSubnets   = 1000
 	otherSubnets = "other"
+	// maxResults is how many pairs of a status, which may be the code of an error of the cloud, and a subnet have histograms.
+	maxResults = 1000
 )
