@@ -53,6 +53,39 @@ func TestLargestObjects(t *testing.T) {
 			l.try(g)
 		}
 	}
+	l.startsWith("Ingress", "CiliumNetworkPolicy")
+}
+
+// startsWith has an operator begin with the objects of some kinds, all at once. Numbers 3.1 and 3.2 of the contract's tenants.md: a policy that ends the
+// process does so at each start.
+func (l *largest) startsWith(kinds ...string) {
+	l.t.Helper()
+	if code := l.o.stop(); code != 0 {
+		l.t.Fatalf("the operator ended with %d", code)
+	}
+	made := 0
+	for i, g := range giants {
+		if g.long || !slices.Contains(kinds, g.kind) {
+			continue
+		}
+		for _, b := range g.beside {
+			l.apply(b)
+		}
+		l.create(g, g.namespace(), fmt.Sprintf("start-%d", i), g.n)
+		made++
+	}
+	what := fmt.Sprintf("a start with %d objects of %s", made, strings.Join(kinds, " and "))
+	l.tries(what)
+	if !l.begins() {
+		l.t.Fatal(l.end())
+	}
+	l.servesOthers(what, startsWithin)
+	l.rests(what, 3*mostWork)
+	l.alive()
+	_, peak := l.o.memory()
+	if l.t.Logf("%s: peak %d MiB, CPU %.1f s", what, peak>>20, l.o.worked().Seconds()); l.o.worked() > 2*mostWork {
+		l.t.Errorf("%s: it cost %s of CPU", what, l.o.worked())
+	}
 }
 
 // giant makes objects of a kind as large or as expensive as the API server accepts.
