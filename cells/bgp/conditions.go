@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // The types of conditions. A condition that is True is a problem.
@@ -159,7 +160,7 @@ func (f findings) conditions(types []string, generation int64) (list []condition
 		if f[t] != "" {
 			status = metav1.ConditionTrue
 		}
-		list = append(list, condition{slim.MakeString(t), slim.MakeString(string(status)), slim.MakeString(reasons[t]), f[t], generation})
+		list = append(list, condition{slim.MakeString(t), slim.MakeString(string(status)), slim.MakeString(reasons[t]), printable.Line(f[t]), generation})
 	}
 	return list
 }

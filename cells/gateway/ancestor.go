@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
-	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -131,6 +130,6 @@ func mergeAncestors(has []gatewayv1.PolicyAncestorStatus, a ancestors, v policyR
 
 // apply sets the conditions of an ancestor.
 func (v policyResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
-	changed = condition.Set(to, string(gatewayv1.PolicyConditionAccepted), v.accepted, generation, now)
-	return condition.Set(to, string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), v.resolved, generation, now) || changed
+	changed = setCondition(to, string(gatewayv1.PolicyConditionAccepted), v.accepted, generation, now)
+	return setCondition(to, string(gatewayv1.BackendTLSPolicyConditionResolvedRefs), v.resolved, generation, now) || changed
 }

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skep-operator/skep/resources/agents/agenttest"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
@@ -92,6 +94,7 @@ func TestHostOfAnotherNamespace(t *testing.T) {
 	o = w.start()
 	w.apply(httpRoutes.Resource(), httpRouteTo("last", "other.test", "v1"))
 	w.awaitAccepted(httpRoutes.Resource(), "last", httpOK)
+	w.awaitExplained(o, "GRPCRoute", other, "bb", w.Namespace+"/aa")
 	if n := w.writesOf(from, "grpcroutes"); n > 0 {
 		t.Errorf("a restart writes the status of the route that is refused %d times", n)
 	}
@@ -101,6 +104,19 @@ func TestHostOfAnotherNamespace(t *testing.T) {
 	}
 	w.await("without the older route", "True Accepted: Accepted GRPCRoute", func() string { return w.acceptedIn(other, grpcRoutes.Resource(), "bb") })
 	w.CheckHealthy(o)
+}
+
+// awaitExplained waits until explain names the owner of what an object asks for and does not get.
+func (w *world) awaitExplained(o *operatortest.Operator, kind, namespace, name, owner string) {
+	w.T.Helper()
+	w.T.Cleanup(func() {
+		if w.T.Failed() {
+			w.T.Logf("explain %s/%s/%s: %+v", kind, namespace, name, o.Book.For(kind, namespace, name))
+		}
+	})
+	operatortest.Eventually(w.T, "explain has why "+kind+" "+name+" is refused", func() bool {
+		return slices.ContainsFunc(o.Book.For(kind, namespace, name).Decisions, func(d explain.Decision) bool { return strings.Contains(d.Outcome, owner) })
+	})
 }
 
 // agent creates the pod of an agent of a release on a node.
@@ -195,6 +211,7 @@ func TestHostOfAnOlderRoute(t *testing.T) {
 	o = w.start()
 	const line = "hosts or ports of a Gateway belong to older objects of other namespaces"
 	operatortest.Eventually(t, "the first start of a leader has a line", func() bool { return o.Log().Count(`"level":"warning"`, line, `"listeners":1`, `"routes":0`) == 1 })
+	w.awaitExplained(o, "ListenerSet", other, "set", w.Namespace+"/aa")
 	w.delete(httpRoutes.Resource(), "aa")
 	w.await("without the route", "mine True Accepted, free True Accepted", listeners)
 	w.CheckHealthy(o)

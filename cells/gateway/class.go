@@ -140,11 +140,11 @@ func (c *controller) reconcileClass(ctx context.Context, key slim.Key) (reconcil
 	}
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	apply := func(to *[]metav1.Condition) bool {
-		changed := condition.Set(to, string(gatewayv1.GatewayClassConditionStatusAccepted), accepted, cl.Generation, now)
+		changed := setCondition(to, string(gatewayv1.GatewayClassConditionStatusAccepted), accepted, cl.Generation, now)
 		if version.Reason == "" {
 			return changed
 		}
-		return condition.Set(to, string(gatewayv1.GatewayClassConditionStatusSupportedVersion), version, cl.Generation, now) || changed
+		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusSupportedVersion), version, cl.Generation, now) || changed
 	}
 	sets, err := c.needListenerSets(ctx, key)
 	switch {
@@ -283,7 +283,7 @@ func (c *controller) reconcileClassConfig(ctx context.Context, key, of slim.Key)
 	valid := condition.True(gatewayv1.GatewayClassReasonAccepted, "Valid GatewayClassConfig")
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	apply := func(to *[]metav1.Condition) bool {
-		return condition.Set(to, string(gatewayv1.GatewayClassConditionStatusAccepted), valid, has.Generation, now)
+		return setCondition(to, string(gatewayv1.GatewayClassConditionStatusAccepted), valid, has.Generation, now)
 	}
 	if conditions := slices.Clone(has.Status.Conditions); !apply(&conditions) {
 		return reconcile.Result{}, nil

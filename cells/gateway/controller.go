@@ -64,7 +64,8 @@ type controller struct {
 
 	reports, meshReports *envoyres.Reports
 	programmed, accepted *metrics.States[slim.Key]
-	seen                 seen // used by functions that map changes
+	conflicts            *metrics.Sum[slim.Key] // of Gateways
+	seen                 seen                   // used by functions that map changes
 
 	began        time.Time
 	mu           sync.Mutex
@@ -137,6 +138,7 @@ func newController(p params) *controller {
 		reports: envoyres.NewReports(route.KindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(route.KindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
+		conflicts:  metrics.NewSum[slim.Key](p.Metrics.Conflicts),
 		began:      time.Now(),
 		oddNodes:   health.NewNamed("Node", p.Health.Child("node-addresses")),
 		seen:       newSeen(), states: map[slim.Key]*state{}, served: map[string]servedDefinition{},

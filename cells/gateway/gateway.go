@@ -172,7 +172,7 @@ func (c *controller) drop(key slim.Key) {
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)
 	c.refused.forget(key)
-	c.Metrics.Conflicts.Set(float64(c.refused.count(key, 0)))
+	c.conflicts.Set(key, 0)
 	c.forget(key)
 }
 
@@ -377,7 +377,7 @@ func (c *controller) refuseParameters(ctx context.Context, g *gateway, cl *class
 func (c *controller) refuse(ctx context.Context, g *gateway, accepted condition.Condition) error {
 	now := metav1.NewTime(c.Deps.Plan.Now())
 	w := writeOf(statusRef(gateways.Resource(), &g.ObjectMeta), &g.Status, func(to *gatewayv1.GatewayStatus, _ bool) bool {
-		return condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
+		return setCondition(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), accepted, g.Generation, now)
 	})
 	if !w.differs(true) {
 		return nil

@@ -181,6 +181,6 @@ func (l lostHost) isShown(in *listenerSet) bool {
 			return false
 		}
 		has := meta.FindStatusCondition(s.Conditions, string(gatewayv1.ListenerConditionAccepted))
-		return has != nil && has.Reason == l.at.Accepted.Reason && has.Message == l.at.Accepted.Message
+		return has != nil && has.Reason == l.at.Accepted.Reason && has.Message == shown(l.at.Accepted).Message
 	})
 }

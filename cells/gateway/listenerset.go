@@ -142,8 +142,8 @@ func (p *setPlan) result(of gatewayResult) setResult {
 // applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
 func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, attached map[*listener.Listener]int32, counts bool, now metav1.Time) (changed bool) {
 	generation := p.of.Generation
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionAccepted), r.accepted, generation, now)
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerSetConditionProgrammed), r.programmed, generation, now) || changed
 	var has []gatewayv1.ListenerStatus
 	for _, s := range to.Listeners {
 		has = append(has, gatewayv1.ListenerStatus(s))
@@ -262,8 +262,19 @@ func (c *controller) needListenerSets(ctx context.Context, key slim.Key) (s know
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.setStore == nil && s.store != nil {
+		c.refused.enqueue(idsOfSets(s.store))
+	}
 	c.setStore = s.store
 	return s, nil
+}
+
+// idsOfSets are the keys of all ListenerSets: while these are not known, each waits.
+func idsOfSets(store *stream.Store[listenerSet]) (keys []slim.Key) {
+	for set := range store.All() {
+		keys = append(keys, set.id())
+	}
+	return keys
 }
 
 // listenerSetStore is the store of ListenerSets, nil while they are not known.
@@ -289,7 +300,7 @@ func (c *controller) reconcileListenerSet(ctx context.Context, of slim.Key) (rec
 		g, ours, known := c.parents(knownSets{}).gateway(key)
 		switch {
 		case !known:
-			return reconcile.Result{Reason: isWaiting}, nil
+			return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, nil
 		case g != nil && ours:
 			return reconcile.Result{Reason: s.refusal()}, nil
 		}

@@ -176,7 +176,7 @@ func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[s
 	apply := func(to *[]metav1.Condition) (changed bool) {
 		for _, kind := range []string{meshAttached, meshProgrammed} {
 			if is, wanted := want[kind]; wanted {
-				changed = condition.Set(to, kind, is, 0, now) || changed // Services of older API servers have no generation
+				changed = setCondition(to, kind, is, 0, now) || changed // Services of older API servers have no generation
 			} else {
 				changed = condition.Remove(to, kind) || changed
 			}

@@ -199,10 +199,10 @@ func mergeParents(has []gatewayv1.RouteParentStatus, results []parentResult, gen
 
 // apply sets the conditions of a parent.
 func (r parentResult) apply(to *[]metav1.Condition, generation int64, now metav1.Time) (changed bool) {
-	changed = condition.Set(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
-	changed = condition.Set(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
+	changed = setCondition(to, string(gatewayv1.RouteConditionAccepted), r.accepted, generation, now)
+	changed = setCondition(to, string(gatewayv1.RouteConditionResolvedRefs), r.resolved, generation, now) || changed
 	if r.partial == nil {
 		return condition.Remove(to, string(gatewayv1.RouteConditionPartiallyInvalid)) || changed
 	}
-	return condition.Set(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
+	return setCondition(to, string(gatewayv1.RouteConditionPartiallyInvalid), *r.partial, generation, now) || changed
 }

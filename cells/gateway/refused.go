@@ -25,7 +25,6 @@ type refusals struct {
 	of      map[slim.Key]map[refusedAt]condition.Condition // by Gateway that was planned
 	waiting map[slim.Key]map[slim.Key]bool                 // routes by Gateway that was not yet
 	queue   map[slim.Key]bool                              // routes whose status is to be written
-	lost    map[slim.Key]int                               // conflicts by Gateway
 	wake    chan struct{}
 }
 
@@ -36,7 +35,7 @@ type refusedAt struct {
 }
 
 func newRefusals() *refusals {
-	return &refusals{of: map[slim.Key]map[refusedAt]condition.Condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, lost: map[slim.Key]int{}, wake: make(chan struct{}, 1)}
+	return &refusals{of: map[slim.Key]map[refusedAt]condition.Condition{}, waiting: map[slim.Key]map[slim.Key]bool{}, queue: map[slim.Key]bool{}, wake: make(chan struct{}, 1)}
 }
 
 // set replaces those of a Gateway. Routes of which something else is refused than before are reconciled.
@@ -72,19 +71,6 @@ func (s *refusals) forget(gateway slim.Key) {
 	delete(s.of, gateway)
 	delete(s.waiting, gateway)
 	s.notify()
-}
-
-// count sets how many conflicts a Gateway has, and returns those of all.
-func (s *refusals) count(gateway slim.Key, conflicts int) (all int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.lost[gateway] = conflicts; conflicts == 0 {
-		delete(s.lost, gateway)
-	}
-	for _, n := range s.lost {
-		all += n
-	}
-	return all
 }
 
 // enqueue has routes reconciled.
@@ -199,7 +185,7 @@ func (c *controller) countConflicts(of slim.Key, isFirst bool, plan *gatewayPlan
 		listeners += len(set.lost)
 	}
 	all := routes + listeners + ports
-	if c.Metrics.Conflicts.Set(float64(c.refused.count(of, all))); isFirst && all > 0 {
+	if c.conflicts.Set(of, all); isFirst && all > 0 {
 		c.Log.Warn("hosts or ports of a Gateway belong to older objects of other namespaces; gateway-api-join-namespaces shares them, as the original does",
 			"gateway", of.String(), "routes", routes, "listeners", listeners, "ports", ports)
 	}

@@ -87,8 +87,8 @@ func hasAll(has []gatewayv1.GatewayStatusAddress, want []string) bool {
 
 // applyStatus sets a status, and reports whether it was another one. Without counts the numbers of routes stay as they are.
 func (p *gatewayPlan) applyStatus(to *gatewayv1.GatewayStatus, r gatewayResult, generation int64, counts bool, now metav1.Time) (changed bool) {
-	changed = condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), r.accepted, generation, now)
-	changed = condition.Set(&to.Conditions, string(gatewayv1.GatewayConditionProgrammed), r.programmed, generation, now) || changed
+	changed = setCondition(&to.Conditions, string(gatewayv1.GatewayConditionAccepted), r.accepted, generation, now)
+	changed = setCondition(&to.Conditions, string(gatewayv1.GatewayConditionProgrammed), r.programmed, generation, now) || changed
 	if !slices.EqualFunc(to.Addresses, r.addresses, func(a, b gatewayv1.GatewayStatusAddress) bool { return reflect.DeepEqual(a, b) }) {
 		to.Addresses, changed = r.addresses, true
 	}
@@ -134,11 +134,11 @@ func applyListeners(has []gatewayv1.ListenerStatus, all []*listener.Listener, at
 func applyListener(l *listener.Listener, to *gatewayv1.ListenerStatus, generation int64, now metav1.Time) (changed bool) {
 	changed = len(to.SupportedKinds)+len(l.Kinds) > 0 && !reflect.DeepEqual(to.SupportedKinds, l.Kinds)
 	to.SupportedKinds = l.Kinds // also without any: older definitions want a list
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.Accepted, generation, now) || changed
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.Programmed(), generation, now) || changed
-	changed = condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.Resolved, generation, now) || changed
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionAccepted), l.Accepted, generation, now) || changed
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionProgrammed), l.Programmed(), generation, now) || changed
+	changed = setCondition(&to.Conditions, string(gatewayv1.ListenerConditionResolvedRefs), l.Resolved, generation, now) || changed
 	if l.Conflicted == nil {
 		return condition.Remove(&to.Conditions, string(gatewayv1.ListenerConditionConflicted)) || changed
 	}
-	return condition.Set(&to.Conditions, string(gatewayv1.ListenerConditionConflicted), *l.Conflicted, generation, now) || changed
+	return setCondition(&to.Conditions, string(gatewayv1.ListenerConditionConflicted), *l.Conflicted, generation, now) || changed
 }

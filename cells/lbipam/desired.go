@@ -6,6 +6,8 @@ package lbipam
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // The types of conditions.
@@ -51,7 +53,7 @@ func (a *allocator) desiredService(s *service) (w wanted, ok bool) {
 	w.ingress = func(addr netip.Addr) bool { return slices.Contains(w.addrs, addr) }
 	c := wantedCondition{kind: conditionSatisfied, status: statusTrue, reason: reasonSatisfied, generation: s.object.Generation}
 	if s.result != (result{}) {
-		c.status, c.reason, c.message = statusFalse, s.result.reason, s.result.message
+		c.status, c.reason, c.message = statusFalse, s.result.reason, printable.Line(s.result.message)
 	}
 	w.conditions = []wantedCondition{c}
 	return w, true
@@ -77,7 +79,7 @@ func (a *allocator) desiredPool(p *pool) (w wanted, ok bool) {
 		return w, false
 	}
 	add := func(kind, status, reason, message string) {
-		w.conditions = append(w.conditions, wantedCondition{kind, status, reason, message, p.object.Generation, true})
+		w.conditions = append(w.conditions, wantedCondition{kind, status, reason, printable.Line(message), p.object.Generation, true})
 	}
 	if p.conflict != "" {
 		add(conditionConflict, statusTrue, reasonOverlap, p.conflict)

@@ -18,6 +18,7 @@ import (
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 const (
@@ -325,7 +326,7 @@ var eventReasons = map[string]string{
 func (s *service) warning() *warning {
 	conditions := s.object.Status.Conditions
 	i := slices.IndexFunc(conditions, isSatisfied)
-	if !s.ours || s.result == (result{}) || i >= 0 && conditions[i].Reason.String() == s.result.reason && conditions[i].Message == s.result.message {
+	if !s.ours || s.result == (result{}) || i >= 0 && conditions[i].Reason.String() == s.result.reason && conditions[i].Message == printable.Line(s.result.message) {
 		return nil
 	}
 	message := s.result.message

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // refusal is why the derived Service cannot be written; its text is empty if it can.
@@ -79,9 +81,11 @@ func newCondition(t mcsv1alpha1.ServiceExportConditionType, status metav1.Condit
 	return metav1.Condition{Type: string(t), Status: status, Reason: string(reason), Message: limited(message)}
 }
 
-// limited is a message of a condition without what the API server would refuse for its length.
+// limited is a message of a condition as readers get it: without what the API server would refuse for its length, and in one line that controls
+// nothing, whatever others have written in it.
 func limited(message string) string {
 	const most = 32 << 10
+	message = printable.Line(message)
 	if len(message) <= most {
 		return message
 	}

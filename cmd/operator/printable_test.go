@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/skep-operator/skep/resources/kvstore"
+	"github.com/skep-operator/skep/runtime/printable/printabletest"
 )
 
 // K6 of the contract's tenants.md: whatever stands in the fields of objects, nothing that the operator shows (log, status, health, explain,
@@ -27,7 +27,7 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 	l := newLargest(t)
 	l.putHostile()
 	l.launch()
-	objects, texts := 0, 0
+	objects, texts, messages := 0, 0, 0
 	for i, g := range giants {
 		if g.global && !byAgents[g.kind] {
 			continue // tenants do not write it
@@ -46,7 +46,7 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 		if g.global {
 			key = g.kind + "/" + name
 		}
-		isPrintable(t, "explain "+key, l.o.ask("explain", key))
+		printabletest.Check(t, "explain "+key, l.o.ask("explain", key))
 	}
 	if objects < 15 || texts < 40 {
 		t.Errorf("only %d texts of %d objects were accepted: the test shows nothing", texts, objects)
@@ -59,9 +59,24 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 		if command == "explain" {
 			fields = append(fields, "Service/"+attacker+"/"+hostile)
 		}
-		isPrintable(t, command, l.o.ask(fields...))
+		printabletest.Check(t, command, l.o.ask(fields...))
 	}
-	isPrintable(t, "the log", l.o.log.String())
+	printabletest.Check(t, "the log", l.o.log.String())
+	for i, g := range giants {
+		u, err := l.in(g.resource, g.namespace()).Get(t.Context(), fmt.Sprintf("hostile-%d", i), metav1.GetOptions{})
+		if err != nil {
+			continue // it was not accepted
+		}
+		conditions, _, _ := unstructured.NestedSlice(u.Object, "status", "conditions")
+		for _, c := range conditions {
+			message, _, _ := unstructured.NestedString(c.(map[string]any), "message")
+			printabletest.Check(t, fmt.Sprintf("a condition of %s/%s", g.kind, u.GetName()), message)
+			messages++
+		}
+	}
+	if messages < 5 {
+		t.Errorf("only %d conditions: they show nothing", messages)
+	}
 	for _, command := range []string{"shell db/dump", "metrics list -o json"} {
 		if text := l.o.ask(strings.Fields(command)...); !json.Valid([]byte(text)) {
 			t.Errorf("%s: %.300s", command, text)
@@ -72,7 +87,7 @@ func TestTextsOfOthersAreEscaped(t *testing.T) {
 		t.Fatalf("%d Events: %v", len(events.Items), err)
 	}
 	for _, e := range events.Items {
-		isPrintable(t, "an Event "+e.Reason, e.Message)
+		printabletest.Check(t, "an Event "+e.Reason, e.Message)
 	}
 }
 
@@ -90,11 +105,8 @@ func (l *largest) putHostile() {
 	l.etcd.Put(kvstore.Key(kvstore.IdentitiesPrefix, "300"), hostile, 0)
 }
 
-// forged is what a line of ours would look like.
-const forged = "level=error msg=forged"
-
-// hostile draws on a terminal, writes from right to left, and begins a line.
-const hostile = "a\x1b[31m\u202eb\r\n" + forged
+// hostile is what an attacker writes.
+const hostile = printabletest.Hostile
 
 // createHostile makes an object of a kind in which as many texts are hostile as the API server accepts, and returns how many these are.
 func (l *largest) createHostile(g giant, name string) (accepted int) {
@@ -201,20 +213,4 @@ func replaceText(value any, path []string, text string) any {
 		return value
 	}
 	panic("no such path")
-}
-
-// isPrintable fails the test if a text controls what it is shown with.
-func isPrintable(t *testing.T, what, text string) {
-	t.Helper()
-	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if strings.ContainsFunc(line, func(r rune) bool { return r != '\t' && (unicode.Is(unicode.C, r) || r == '\u2028' || r == '\u2029') }) {
-			t.Errorf("%s shows what is not printable: %.300q", what, line)
-			return
-		}
-		if strings.HasPrefix(strings.TrimSpace(line), forged) {
-			t.Errorf("%s has a line of another author: %.300q", what, line)
-			return
-		}
-	}
 }

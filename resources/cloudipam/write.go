@@ -17,6 +17,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 func (n *ciliumNode) ref(subresource string) k8s.Ref {
@@ -44,7 +45,7 @@ func (c *controller) writeProblem(ctx context.Context, n *ciliumNode, text strin
 		return nil // health has it
 	}
 	return c.update(ctx, n, c.stateOf(n), "status", func(n *v2.CiliumNode) error {
-		n.Status.IPAM.OperatorStatus.Error = text
+		n.Status.IPAM.OperatorStatus.Error = printable.Line(text)
 		return nil
 	})
 }
@@ -90,7 +91,7 @@ func (c *controller) setStatus(n *v2.CiliumNode, st *nodeState, s snapshot) {
 	if status.IPAM.Used == nil {
 		status.IPAM.Used = map[string]v2.AllocationIP{}
 	}
-	status.IPAM.OperatorStatus.Error = cmp.Or(st.problem, st.static.problem)
+	status.IPAM.OperatorStatus.Error = printable.Line(cmp.Or(st.problem, st.static.problem))
 	if address := c.staticIP(st, s); address != "" {
 		status.IPAM.AssignedStaticIP = address
 	}

@@ -45,7 +45,7 @@ func readDirectory(path, ownName string, known func(cluster string) bool) (direc
 		case known(name), err == nil && isClientConfig(content) && len(name) <= 32 && validName.MatchString(name):
 			d.files[name] = configFile{file, string(content)}
 		case err == nil && isClientConfig(content):
-			d.unusable = append(d.unusable, fmt.Errorf("%s: %q is no name of a cluster: those are at most 32 lower-case letters, digits and dashes", file, name))
+			d.unusable = append(d.unusable, fmt.Errorf("%s: %q is no name of a cluster: those are at most 32 lower-case letters, digits and dashes", path, name))
 		}
 	}
 	return d, nil

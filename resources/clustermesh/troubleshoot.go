@@ -102,8 +102,9 @@ func checkHandshake(ctx context.Context, w io.Writer, c kvstore.Client, own clus
 		_, err = parseClusterConfig(entry.Value, own)
 	}
 	if err != nil {
-		fmt.Fprintf(w, "  FAILED  configuration of the cluster: %s\n", printable.Line(err.Error()))
-		return err
+		text := printable.Line(err.Error())
+		fmt.Fprintf(w, "  FAILED  configuration of the cluster: %s\n", text)
+		return errors.New(text)
 	}
 	fmt.Fprintf(w, "  ok      configuration of the cluster: %s\n", printable.Line(string(entry.Value)))
 	return nil

@@ -72,13 +72,14 @@ func Troubleshoot(ctx context.Context, w io.Writer, file string, further func(co
 	return errors.Join(append(errs, checkEtcd(ctx, w, file, further))...)
 }
 
-// printed writes the result of a step, and returns its error.
+// printed writes the result of a step in a line, and returns its error, which is one line, too.
 func printed(w io.Writer, step, result string, err error) error {
 	if err != nil {
-		fmt.Fprintf(w, "  FAILED  %s: %s\n", step, printable.Line(err.Error()))
-		return fmt.Errorf("%s: %w", step, err)
+		text := printable.Line(fmt.Sprintf("%s: %v", step, err))
+		fmt.Fprintf(w, "  FAILED  %s\n", text)
+		return errors.New(text)
 	}
-	fmt.Fprintf(w, "  ok      %s: %s\n", step, printable.Line(result))
+	fmt.Fprintf(w, "  ok      %s\n", printable.Line(step+": "+result))
 	return nil
 }
 

@@ -188,7 +188,11 @@ func (o *Operator) start() error {
 	o.t.Cleanup(o.Stop)
 	o.t.Cleanup(func() {
 		if o.t.Failed() {
-			o.t.Logf("degraded:\n%s\nlog:\n%s", o.Degraded(""), strings.Join(o.Messages(""), "\n"))
+			log := o.log.WithoutOptions()
+			if strings.HasPrefix(log, "{") {
+				log = strings.Join(o.Messages(""), "\n")
+			}
+			o.t.Logf("degraded:\n%s\nlog:\n%s", o.Degraded(""), log)
 		}
 	})
 	return o.hive.Start(o.t.Context())

@@ -18,6 +18,7 @@ import (
 	"github.com/skep-operator/skep/runtime/graph/query"
 	"github.com/skep-operator/skep/runtime/graph/render"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 func cellsCommand(h *hive.Hive) *cobra.Command {
@@ -114,7 +115,7 @@ func validateCommand(h *hive.Hive) *cobra.Command {
 
 func printValid(w io.Writer, h *hive.Hive, verbose bool) error {
 	for _, warning := range h.Warnings() {
-		fmt.Fprintln(w, "warning:", warning)
+		fmt.Fprintln(w, "warning:", printable.Line(warning))
 	}
 	g := h.Graph()
 	if verbose {
@@ -168,7 +169,7 @@ func writeEntries(w io.Writer, entries []config.Entry, output string) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "OPTION\tVALUE\tSOURCE\tCELL")
 		for _, e := range entries {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", e.Name, e.Value, e.Source, e.Module)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", printable.Line(e.Name), printable.Line(e.Value), printable.Line(e.Source.String()), e.Module)
 		}
 		return t.Flush()
 	}

@@ -6,6 +6,8 @@ package config
 import (
 	"fmt"
 	"strings"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Problem is one value that cannot be used.
@@ -68,7 +70,7 @@ func (r *Report) Error() string {
 		if len(r.Problems) > 1 {
 			b.WriteString("  ")
 		}
-		b.WriteString(p.String())
+		b.WriteString(printable.Line(p.String()))
 	}
 	return b.String()
 }

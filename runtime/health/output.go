@@ -28,7 +28,7 @@ func WriteText(w io.Writer, statuses []Status, now time.Time) error {
 			if len(above) > depth && slices.Equal(above[:depth+1], path[:depth+1]) {
 				continue
 			}
-			fmt.Fprintf(&b, "%s%-8s %s\n", indent(depth), worst[strings.Join(path[:depth+1], ".")], path[depth])
+			fmt.Fprintf(&b, "%s%-8s %s\n", indent(depth), worst[strings.Join(path[:depth+1], ".")], printable.Line(path[depth]))
 		}
 		above = path
 		fmt.Fprintf(&b, "%s%s\n", indent(last), s.line(path[last], now))
@@ -38,7 +38,7 @@ func WriteText(w io.Writer, statuses []Status, now time.Time) error {
 }
 
 func (s Status) line(name string, now time.Time) string {
-	line := fmt.Sprintf("%-8s %s", s.Level, name)
+	line := fmt.Sprintf("%-8s %s", s.Level, printable.Line(name))
 	if s.Message != "" {
 		line += ": " + printable.Line(s.Message)
 	}

@@ -11,6 +11,7 @@ import (
 	"io"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -18,7 +19,8 @@ import (
 // string of Go.
 func Line(text string) string { return escape(text, "") }
 
-// Text returns a text of several lines; all but line breaks and tabs is escaped as by [Line].
+// Text returns a text of several lines, in which line breaks and tabs stay. All else is escaped as by [Line], but that what JSON may have in a
+// string has the form that JSON has for it: JSON stays JSON.
 func Text(text string) string { return escape(text, "\n\t") }
 
 // Cut returns at most so many bytes of a text; one that has more ends in an ellipsis. What it returns does not keep the rest in memory.
@@ -48,7 +50,10 @@ func escape(text, keep string) string {
 			b.WriteString(`\t`)
 		case r == '\r':
 			b.WriteString(`\r`)
-		case r < 0x100:
+		case keep != "" && r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		case r < ' ' || r < 0x100 && keep == "":
 			fmt.Fprintf(&b, `\x%02x`, r)
 		case r < 0x10000:
 			fmt.Fprintf(&b, `\u%04x`, r)

@@ -4,6 +4,7 @@
 package printable
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"unicode"
@@ -30,6 +31,19 @@ func TestLine(t *testing.T) {
 	}
 	if got := Text("a\tb\n\x1bc"); got != "a\tb\n"+`\x1bc` {
 		t.Errorf("a text: %q", got)
+	}
+}
+
+// K6 of the contract's tenants.md: JSON that is printed stays JSON, and has the same values.
+func TestJSONStaysJSON(t *testing.T) {
+	const all = "a\x1b\r\n\t\x7f\u009b31m\u202e\u2028\ufffd\U000e0041😀\U0010fffd"
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back string
+	if shown := Text(string(text)); json.Unmarshal([]byte(shown), &back) != nil || back != all {
+		t.Errorf("%s is %q", shown, back)
 	}
 }
 

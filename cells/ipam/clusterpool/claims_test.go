@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/runtime/printable"
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
@@ -120,7 +121,7 @@ func TestInvalidCIDRsReleaseNothing(t *testing.T) {
 			s := four(t)
 			s.node("a", text)
 			s.markSynced()
-			s.wantError("a", "invalid CIDR address: "+text, text)
+			s.wantError("a", "invalid CIDR address: "+printable.Line(text), text) // K6 of the contract's tenants.md
 			s.gives("10.0.0.0/24", "10.0.2.0/24", "10.0.3.0/24")
 		})
 	}

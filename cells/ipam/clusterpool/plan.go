@@ -17,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // observed is the state of a CiliumNode, as far as the allocator needs it.
@@ -241,7 +242,7 @@ func (a *allocator) desired(name string) (d desired, ok bool) {
 	} else {
 		d.PodCIDRs = a.withoutDuplicates(n)
 	}
-	if d.Error = r.text; d.Error != "" {
+	if d.Error = printable.Line(r.text); d.Error != "" {
 		d.reason = r.eventReason()
 	}
 	return d, true

@@ -12,6 +12,7 @@ import (
 	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // The text in a status is bounded, since it repeats values of the node.
@@ -21,7 +22,7 @@ const (
 )
 
 func bounded(line string) string {
-	line = strings.ReplaceAll(line, "\n", " ")
+	line = printable.Line(strings.ReplaceAll(line, "\n", " "))
 	if n := len(line); n > maxLine {
 		return fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(line[:maxLine], ""), n)
 	}

@@ -14,6 +14,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/networkpolicy"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // validity is the Valid condition without its time.
@@ -35,10 +36,11 @@ func validityOf(problems []string) validity {
 	return validity{metav1.ConditionFalse, shorten(problems)}
 }
 
-// shorten joins lines, and counts those for which there is no room.
+// shorten joins lines, of which nothing that others have written in them makes more, and counts those for which there is no room.
 func shorten(lines []string) string {
 	var b strings.Builder
 	for i, line := range lines {
+		line = printable.Line(line)
 		if b.Len()+len(line) >= maxMessage {
 			if i == 0 {
 				b.WriteString(strings.ToValidUTF8(line[:maxMessage/2], "") + "…")

@@ -4,6 +4,7 @@
 package ecstest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -173,7 +174,7 @@ func (c *Cloud) handle(r *http.Request, version string) (map[string]any, Fault, 
 		req.fault = c.Fault(name, parameters)
 	}
 	if req.fault.Status != 0 {
-		return nil, req.fault, &refusal{req.fault.Status, req.fault.Code, "The request was refused."}
+		return nil, req.fault, &refusal{req.fault.Status, req.fault.Code, cmp.Or(req.fault.Message, "The request was refused.")}
 	}
 	c.calls[name]++
 	body, err := op.do(c, req)

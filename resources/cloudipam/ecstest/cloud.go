@@ -62,6 +62,8 @@ type Fault struct {
 	// Status and Code are those of a refusal; 0 for none.
 	Status int
 	Code   string
+	// Message is that of a refusal, by default one that says nothing else.
+	Message string
 	// RetryAfter is the header of a refusal, in seconds; TimeLeft is that of the rate limit of users, in milliseconds.
 	RetryAfter, TimeLeft int
 	// Lose has the request be carried out, and the connection be closed without an answer.

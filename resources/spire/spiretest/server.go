@@ -82,6 +82,7 @@ type Server struct {
 	creating  int                   // calls under way
 	most      int                   // of them at once
 	costs     *costs                // nil: creations cost nothing
+	message   string                // of errors
 	age       time.Duration         // of connections that are ended, 0: none are
 }
 
@@ -98,7 +99,7 @@ func Prepare(t testing.TB, domain string) *Server {
 	t.Helper()
 	a := newAuthority(t, domain)
 	s := &Server{
-		Agent: newAgent(t, a), t: t, authority: a, pages: 1000, admin: true, entries: map[string]Entry{}, similar: map[string]string{}, calls: map[string]int{},
+		Agent: newAgent(t, a), t: t, authority: a, pages: 1000, admin: true, message: "simulated", entries: map[string]Entry{}, similar: map[string]string{}, calls: map[string]int{},
 		requests: map[string][]string{}, failing: map[string]codes.Code{}, refused: map[string]codes.Code{}, hanging: map[string]bool{}, hangs: map[string]int{},
 	}
 	s.Listen("127.0.0.1:0")
@@ -194,6 +195,9 @@ func (s *Server) CountAll() { s.lock(func() { s.countAll = true }) }
 // Fail has all calls of a method fail with a code, until it is OK.
 func (s *Server) Fail(method string, code codes.Code) { s.lock(func() { s.failing[method] = code }) }
 
+// Say sets the message of errors that Fail and Refuse cause.
+func (s *Server) Say(message string) { s.lock(func() { s.message = message }) }
+
 // Refuse has changes of entries with a path fail with a code each, until it is OK.
 func (s *Server) Refuse(path string, code codes.Code) { s.lock(func() { s.refused[path] = code }) }
 
@@ -207,6 +211,12 @@ func (s *Server) HangCall(method string, number int) { s.lock(func() { s.hangs[m
 func (s *Server) Put(e Entry) (id string) {
 	s.lock(func() { id = s.store(e).ID })
 	return id
+}
+
+// PutAs stores an entry under an id of a caller's choice.
+func (s *Server) PutAs(id string, e Entry) {
+	e.ID = id
+	s.lock(func() { s.entries[id], s.similar[similarity(e)] = e, id })
 }
 
 // Entries are all entries, by the paths of their SPIFFE IDs.
@@ -292,7 +302,7 @@ func (s *Server) record(ctx context.Context, method string, request proto.Messag
 		return false, status.Errorf(codes.PermissionDenied, "authorization denied for method /spire.api.server.entry.v1.Entry/%s", method)
 	}
 	if code := s.failing[method]; code != codes.OK {
-		return false, status.Error(code, "simulated")
+		return false, status.Error(code, s.message)
 	}
 	return s.hangs[method] == s.calls[method], nil
 }
@@ -458,7 +468,7 @@ func (s *Server) spend(ctx context.Context, path string) error {
 // createOne creates an entry. The caller has the lock.
 func (s *Server) createOne(e Entry, m *mask) (r createResult) {
 	if code := s.refused[e.SPIFFEID.Path]; code != codes.OK {
-		r.Status = answerStatus{code, "simulated"}
+		r.Status = answerStatus{code, s.message}
 		return r
 	}
 	created, exists := s.entries[s.similar[similarity(e)]]
@@ -497,7 +507,7 @@ func (s *Server) remove(_ context.Context, in deleteRequest) (out deleteResponse
 		case !exists:
 			r.Status = answerStatus{codes.NotFound, "entry not found"}
 		case code != codes.OK:
-			r.Status = answerStatus{code, "simulated"}
+			r.Status = answerStatus{code, s.message}
 		default:
 			delete(s.entries, id)
 			delete(s.similar, similarity(e))

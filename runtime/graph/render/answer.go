@@ -13,6 +13,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/graph/query"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // WriteAnswer writes the answer to a query as text.
@@ -51,8 +52,9 @@ func (p *page) separate() {
 	p.started = true
 }
 
+// line writes a text as one line: values of options are texts of others.
 func (p *page) line(depth int, format string, args ...any) {
-	fmt.Fprintf(p, strings.Repeat("  ", depth)+format+"\n", args...)
+	fmt.Fprintln(p, strings.Repeat("  ", depth)+printable.Line(fmt.Sprintf(format, args...)))
 }
 
 // field is a line with a label; one without text is left out.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/graph/query"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // WriteCells writes the catalogue of cells: what each does, whether it is on,
@@ -25,7 +26,7 @@ func WriteCells(w io.Writer, g *graph.Graph, verbose bool) error {
 	fmt.Fprintln(t, "CELL\tTERM\tSTATE\tTITLE")
 	for _, term := range x.Scopes() {
 		for _, m := range x.Shown(term) {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Label(), emptyAs(m.Term, "-"), onOff(m.Enabled), remarks(m))
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Label(), emptyAs(m.Term, "-"), onOff(m.Enabled), printable.Line(remarks(m)))
 		}
 	}
 	for _, n := range g.NotBuilt {

@@ -6,6 +6,7 @@ package condition
 
 import (
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -32,7 +33,7 @@ const maxMessage = 32768
 // Set sets a condition, and reports whether it was another one. Its time changes with it.
 func Set(to *[]metav1.Condition, kind string, v Condition, generation int64, now metav1.Time) (changed bool) {
 	want := metav1.Condition{
-		Type: kind, Status: metav1.ConditionFalse, Reason: v.Reason, Message: v.Message[:min(len(v.Message), maxMessage)],
+		Type: kind, Status: metav1.ConditionFalse, Reason: v.Reason, Message: strings.ToValidUTF8(v.Message[:min(len(v.Message), maxMessage)], ""),
 		ObservedGeneration: generation, LastTransitionTime: now,
 	}
 	if v.OK {

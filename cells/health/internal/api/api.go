@@ -21,6 +21,7 @@ import (
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/metrics"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // handlers serve the HTTP API. The responses that the original has are byte-exact.
@@ -93,7 +94,7 @@ func (a *handlers) writeCheck(w http.ResponseWriter, r *http.Request, contentTyp
 		return
 	}
 	if err := a.check.Run(r.Context()); err != nil {
-		httpserver.Write(w, http.StatusInternalServerError, contentType, err.Error())
+		httpserver.Write(w, http.StatusInternalServerError, contentType, printable.Line(err.Error()))
 		return
 	}
 	httpserver.Write(w, http.StatusOK, contentType, "ok")
@@ -152,7 +153,7 @@ func (a *handlers) verbose(w http.ResponseWriter, r *http.Request) {
 		code, first = http.StatusInternalServerError, err.Error()
 	}
 	var b strings.Builder
-	fmt.Fprintln(&b, first)
+	fmt.Fprintln(&b, printable.Line(first))
 	_ = health.WriteText(&b, a.report.Health.Snapshot(), time.Now()) // a Builder does not fail
 	httpserver.WriteText(w, code, b.String())
 }
@@ -165,7 +166,7 @@ func (a *handlers) livez(w http.ResponseWriter, _ *http.Request) {
 // readyz is ok once this replica could take over at once: the lease holder is known, and the streams are synced.
 func (a *handlers) readyz(w http.ResponseWriter, _ *http.Request) {
 	if why := a.report.NotReady(); why != "" {
-		httpserver.WriteText(w, http.StatusServiceUnavailable, why)
+		httpserver.WriteText(w, http.StatusServiceUnavailable, printable.Line(why))
 		return
 	}
 	httpserver.WriteText(w, http.StatusOK, "ok")

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+// Package printabletest has a text as an attacker writes it, and the check of what people read where it went in.
+package printabletest
+
+import (
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// Forged is what a line of ours would look like.
+const Forged = "level=error msg=forged"
+
+// Hostile draws on a terminal, writes from right to left, and begins a line.
+const Hostile = "a\x1b[31m\u202eb\r\n" + Forged
+
+// escaped is a part of Hostile as it is shown. The rest may be cut, and is no part of what XML can have.
+const escaped = `\u202eb`
+
+// Check fails the test if a text controls what it is shown with, or has a line of another author.
+func Check(t testing.TB, what, text string) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		t.Helper() // the body is a function of its own
+		line = strings.TrimSuffix(line, "\n")
+		if strings.ContainsFunc(line, func(r rune) bool { return r != '\t' && (unicode.Is(unicode.C, r) || r == '\u2028' || r == '\u2029') }) {
+			t.Errorf("%s shows what is not printable: %.300q", what, line)
+			return
+		}
+		if strings.HasPrefix(strings.TrimSpace(line), Forged) {
+			t.Errorf("%s has a line of another author: %.300q", what, line)
+			return
+		}
+	}
+}
+
+// CheckLine is Check of a text that has to be one line.
+func CheckLine(t testing.TB, what, text string) {
+	t.Helper()
+	if Check(t, what, text); strings.ContainsAny(text, "\r\n") {
+		t.Errorf("%s has more than one line: %.300q", what, text)
+	}
+}
+
+// CheckContains is Check of a text that has to have what is left of Hostile when it is escaped: else the test shows nothing.
+func CheckContains(t testing.TB, what, text string) {
+	t.Helper()
+	if Check(t, what, text); !strings.Contains(text, escaped) {
+		t.Errorf("%s has nothing of the hostile text: %.2000s", what, text)
+	}
+}
