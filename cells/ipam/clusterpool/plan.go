@@ -46,6 +46,7 @@ type desired struct {
 	PodCIDRs []string
 	Error    string
 	reason   string // of the Event about Error
+	holder   string // what it says besides, "" for nothing
 }
 
 // allocator allocates blocks. It is not safe for concurrent use.
@@ -243,7 +244,7 @@ func (a *allocator) desired(name string) (d desired, ok bool) {
 		d.PodCIDRs = a.withoutDuplicates(n)
 	}
 	if d.Error = printable.Line(r.text); d.Error != "" {
-		d.reason = r.eventReason()
+		d.reason, d.holder = r.eventReason(), r.holder
 	}
 	return d, true
 }
