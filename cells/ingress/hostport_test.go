@@ -13,6 +13,7 @@ import (
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/seedtest"
 )
 
 // ING-25; number 1.8 of the contract's tenants.md: a port of the nodes belongs to the oldest that asks for it.
@@ -156,7 +157,7 @@ func TestManyAskForAHostPort(t *testing.T) {
 			t.Fatalf("%s: %s", i.Key(), text)
 		}
 	}
-	if took := time.Since(begin); took > 2*time.Second {
+	if took := time.Since(begin); took > time.Second && !seedtest.RaceEnabled {
 		t.Errorf("it took %v", took)
 	}
 	if oldest, _ := c.hostPortOwners().at(20000, c.Config.sharedPorts()); oldest != all[many-1] {

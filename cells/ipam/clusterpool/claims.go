@@ -68,7 +68,7 @@ func (c *claims) setUndecoded(names []string) {
 }
 
 func (a *allocator) claimOf(n *node) (now claim) {
-	before, shown := map[*pool]listedBlocks{}, map[*pool]*shownBlocks{}
+	before := map[*pool]listedBlocks{}
 	for i, c := range slices.Concat(n.cidrs, n.Found, n.inInvalid, n.Elsewhere) {
 		elsewhere := i >= len(n.cidrs)+len(n.Found)+len(n.inInvalid)
 		inTexts := i < len(n.cidrs) || i >= len(n.cidrs)+len(n.Found) && !elsewhere // of PodCIDRs, also of what is no CIDR
@@ -78,8 +78,6 @@ func (a *allocator) claimOf(n *node) (now claim) {
 			now.problem = refuseOversized(c, p).text
 		case inTexts && a.isSurplus(c, before):
 			now.problem = refuseSurplus(c, a.poolsOf(c)[0]).text
-		case elsewhere && !a.admitShown(c, shown):
-			now.problem = refuseShownBeyond(c, a.poolsOf(c)[0]).text
 		default:
 			now.cidrs = append(now.cidrs, c)
 			if elsewhere {
@@ -101,35 +99,6 @@ func (a *allocator) claimOf(n *node) (now claim) {
 		}
 	}
 	return now
-}
-
-// maxShown is how many blocks of a cluster CIDR a node is believed for that it shows outside of its podCIDRs: more are none that it was given.
-const maxShown = 8
-
-// shownBlocks are the blocks of a pool that a node shows outside of its podCIDRs.
-type shownBlocks struct {
-	of map[netip.Prefix]bool // of CIDRs that are no larger than a block
-	n  int
-}
-
-// admitShown reports whether a node can show a CIDR outside of its podCIDRs beside what it shows of the same pools already.
-func (a *allocator) admitShown(c netip.Prefix, shown map[*pool]*shownBlocks) bool {
-	for _, p := range a.poolsOf(c) {
-		if shown[p] == nil {
-			shown[p] = &shownBlocks{of: map[netip.Prefix]bool{}}
-		}
-		if has := shown[p]; !has.of[p.BlockOf(c)] && has.n+p.covered(c) > maxShown {
-			return false
-		}
-	}
-	for _, p := range a.poolsOf(c) {
-		has, block := shown[p], p.BlockOf(c)
-		if !has.of[block] {
-			has.n += p.covered(c)
-		}
-		has.of[block] = true
-	}
-	return true
 }
 
 // listedBlocks are the blocks of a pool in which the CIDRs are that a node lists: the smallest of them while all overlap, and else the least CIDR that

@@ -41,12 +41,6 @@ func (p *pool) free() uint64 { return p.Free().Uint64() }
 // full reports whether all blocks are allocated.
 func (p *pool) full() bool { return p.used() == p.size() }
 
-// covered is how many blocks of the pool a CIDR overlaps that is one of it, or contains it.
-func (p *pool) covered(c netip.Prefix) int {
-	bits := max(c.Bits(), p.prefix.Bits())
-	return 1 << min(max(p.mask-bits, 0), 30)
-}
-
 // oversized reports whether a CIDR is larger than a block and contains the whole pool. No node is allocated one, and a
 // node that lists one must not block the pool.
 func (p *pool) oversized(c netip.Prefix) bool {
