@@ -236,16 +236,34 @@ func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) 
 	if due, err = s.confirm(ctx, due); err != nil {
 		return nextDue, err
 	}
-	if !s.spec.NoSafetyLimit && Implausible(len(due), found.Total, s.deps.MaxShare) {
-		result = runLimited
-		s.markProcessed(due...)
-		return nextDue, &limitError{len(due), found.Total}
-	}
+	due, limit := s.limit(due, found.Total)
 	if outcomes, err = s.deleteAll(ctx, due); err != nil {
 		return nextDue, err
 	}
+	if limit != nil {
+		result = runLimited
+		return nextDue, limit
+	}
 	result = runSucceeded
 	return nextDue, nil
+}
+
+// limit returns the candidates that are to be believed, and what is wrong with the others, nil if there are none: all of them, or those of one namespace.
+func (s *Sweep[K, T]) limit(due []Candidate[K, T], total int) ([]Candidate[K, T], error) {
+	if s.spec.NoSafetyLimit || !Implausible(len(due), total, s.deps.MaxShare) {
+		return due, nil
+	}
+	rest, namespace, believed := apart(due, total, s.deps.MaxShare, s.spec.Namespace)
+	if !believed {
+		s.markProcessed(due...)
+		return nil, &limitError{due: len(due), total: total}
+	}
+	for _, c := range due {
+		if s.spec.Namespace(c.Object) == namespace {
+			s.markProcessed(c)
+		}
+	}
+	return rest, &limitError{len(due) - len(rest), total, namespace}
 }
 
 // logTerminating logs objects that are deleted and wait for their finalizers,
@@ -275,10 +293,16 @@ func waitingText(leaving map[string]bool) string {
 	return fmt.Sprintf("%d deleted, waiting for finalizers: %s", len(leaving), first)
 }
 
-// limitError is a sweep that would have deleted too much.
-type limitError struct{ due, total int }
+// limitError is a sweep that would have deleted too much, of a namespace or in all.
+type limitError struct {
+	due, total int
+	namespace  string
+}
 
 func (e *limitError) Error() string {
+	if e.namespace != "" {
+		return fmt.Sprintf("%d of %d objects look like garbage and are of the namespace %s, which is hard to believe: none of that namespace is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, e.namespace, "sweep-max-share")
+	}
 	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, "sweep-max-share")
 }
 
