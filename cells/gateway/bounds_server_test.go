@@ -22,7 +22,7 @@ func TestNumbersWithoutBounds(t *testing.T) {
 	w.crds.InstallGatewayAPI("experimental", "httproutes")
 	w.agent("n1", "1.20.1")
 	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"))
-	const rule = `{matches: [{path: {value: /%s}}], filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, backendRef: {name: v2, port: 80}, forwardBody: {maxSize: %s}}}], backendRefs: [{name: v1, port: 80}]}`
+	const rule = `{matches: [{path: {value: /%s}}], filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, http: {path: /check}, backendRef: {name: v2, port: 80}, forwardBody: {maxSize: %s}}}], backendRefs: [{name: v1, port: 80}]}`
 	w.apply(httpRoutes.Resource(), strings.Replace(httpRouteTo("auth", "", "v1"), "[{backendRefs", "["+fmt.Sprintf(rule, "large", "70000")+", "+fmt.Sprintf(rule, "less", "-1")+", {backendRefs", 1))
 	o := w.start("--cilium-pod-namespace=" + w.Namespace)
 	w.awaitRoutes(config, "insecure", "*/large → 500", "*/less → 500", "*/ → NS:v1:80")
