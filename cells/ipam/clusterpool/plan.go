@@ -30,6 +30,7 @@ type observed struct {
 	Error    string // of status.ipam.operator-status
 	// Elsewhere are the CIDRs that the node shows outside of PodCIDRs, as of another IPAM mode.
 	Elsewhere []netip.Prefix
+	beyond    string // why it is not believed for others of those, "" for none
 
 	// Undecoded is why PodCIDRs cannot be decoded, "" if they can be. Found are the CIDRs in the undecodable value.
 	Undecoded string
@@ -132,6 +133,7 @@ func oldestFirst(a, b *node) int {
 
 // upsert records the state of a node. It returns the nodes to reconcile.
 func (a *allocator) upsert(o observed) []string {
+	o = a.believe(o)
 	n := a.nodes[o.Name]
 	switch {
 	case n != nil && n.UID != o.UID:

@@ -79,6 +79,10 @@ func refuseSurplus(c netip.Prefix, p *pool) refusal {
 	return refuse(surplus, "requested CIDR (%s) is a second one of %s: a node is given one", c, p)
 }
 
+func refuseShownBeyond(c netip.Prefix, p *pool) refusal {
+	return refuse(surplus, "CIDR %s, which the node shows outside of spec.ipam.podCIDRs, is beyond the %d blocks of %s for which it is believed", c, maxShown, p)
+}
+
 func refuseShown(c, other netip.Prefix, by string) refusal {
 	return refuse(shownElsewhere, "CIDR %s overlaps %s, which the older CiliumNode %s has, too", c, other, by)
 }
