@@ -56,6 +56,13 @@ func (o tenant) https(host string, force bool, routes ...*Route) Model {
 	return m
 }
 
+// tls is TLS of a host that a rule without host is for.
+func (o tenant) tls(host string, force bool, routes ...*Route) Model {
+	m := o.https(host, force, routes...)
+	m.HTTP = m.HTTP[1:]
+	return m
+}
+
 func (o tenant) passthrough(host, service string) Model {
 	p := Passthrough{Source: o.claim().Of, Created: o.created, Hostnames: []string{host}, Port: 443}
 	if service != "" {
@@ -120,6 +127,8 @@ func TestOwners(t *testing.T) {
 		"a host of a wildcard": {older.https("*.test", false, older.route(Prefix, "/")), younger.http(shop, younger.route(Prefix, "/")), []ask{{false, shop, "/", "bb:s"}, {true, shop, "/", ""}}, false},
 		"a younger wildcard":   {own, younger.https("*.test", false, younger.route(Prefix, "/")), []ask{{false, shop, "/", ""}, {true, shop, "/", "closed"}, {true, "x.test", "/", "bb:s"}}, false},
 		"no backend":           {older.passthrough("pt.test", ""), younger.passthrough("*.test", "s"), []ask{{true, "pt.test", "/", "closed"}}, false},
+		"TLS alone":            {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {true, shop, "/x", ""}}, true},
+		"TLS alone, redirects": {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.https(shop, true, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", ""}}, true},
 		"no plain host":        {older.passthrough("pt.test", "s"), younger.http("", younger.route(Prefix, "/")), []ask{{false, "pt.test", "/", "404"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
