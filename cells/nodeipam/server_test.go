@@ -417,5 +417,6 @@ func TestPortsThatComeLater(t *testing.T) {
 	}
 	w.patchService("selector", `{"metadata": {"annotations": null}, "spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}`)
 	w.awaitAddresses("selector", "10.0.0.1")
+	operatortest.Eventually(t, "nothing is degraded", func() bool { return o.Degraded("") == "" })
 	w.CheckHealthy(o)
 }
