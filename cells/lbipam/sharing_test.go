@@ -49,13 +49,11 @@ func TestManyPortsAreCompared(t *testing.T) {
 	}
 	last := servicePort{Port: 65535, Protocol: slim.MakeString("SCTP")}
 	a.ports, b.ports = append(a.ports, last), append(b.ports, last)
-	begin := time.Now()
-	if got := a.collides(&b); got == "" {
-		t.Error("they do not collide")
-	}
-	if took := time.Since(begin); took > 100*time.Millisecond && !seedtest.RaceEnabled {
-		t.Errorf("it took %v", took)
-	}
+	within(t, 100*time.Millisecond, func() {
+		if got := a.collides(&b); got == "" {
+			t.Error("they do not collide")
+		}
+	})
 }
 
 // LBIP-36; K3 of the contract's tenants.md: of texts that a hundred Services may have, of a quarter of a megabyte each, the allocator keeps little.
@@ -97,11 +95,22 @@ func TestRefusalsNameTheOldest(t *testing.T) {
 	if by, _ := l.blocker(of(5000, 2000)); by != nil {
 		t.Errorf("a free port is that of %v", by.key)
 	}
-	begin := time.Now()
-	for range 100 {
-		l.blocker(of(5000, 100))
+	within(t, 50*time.Millisecond, func() {
+		for range 100 {
+			l.blocker(of(5000, 100))
+		}
+	})
+}
+
+// within fails a test in which something takes much longer than it may, as others wait for it.
+func within(t *testing.T, most time.Duration, do func()) {
+	t.Helper()
+	if seedtest.RaceEnabled { // which is slower, and shares the machine with many others
+		most *= 5
 	}
-	if took := time.Since(begin); took > 50*time.Millisecond && !seedtest.RaceEnabled {
-		t.Errorf("a hundred took %v", took)
+	begin := time.Now()
+	do()
+	if took := time.Since(begin); took > most {
+		t.Errorf("it took %v, of %v", took, most)
 	}
 }
