@@ -76,38 +76,6 @@ func intersect[K comparable, T any](due, again []Candidate[K, T]) []Candidate[K,
 	return both
 }
 
-// minForLimit deletes are plausible whatever the share: of three objects, two may go.
-const minForLimit = 10
-
-// Implausible reports whether so many deletes are more than is believed.
-func Implausible(due, total int, maxShare float64) bool {
-	return due > minForLimit && float64(due) > maxShare*float64(total)
-}
-
-// apart leaves out of too many candidates those of the namespace that has most of them. It reports whether the rest is to be believed by itself, as if there
-// were nothing of that namespace.
-func apart[K comparable, T any](due []Candidate[K, T], total int, maxShare float64, namespaceOf func(T) string) (rest []Candidate[K, T], namespace string, believed bool) {
-	if namespaceOf == nil {
-		return nil, "", false
-	}
-	count := map[string]int{}
-	for _, c := range due {
-		of := namespaceOf(c.Object)
-		if count[of]++; of != "" && (namespace == "" || count[of] > count[namespace] || count[of] == count[namespace] && of < namespace) {
-			namespace = of
-		}
-	}
-	if namespace == "" {
-		return nil, "", false
-	}
-	for _, c := range due {
-		if namespaceOf(c.Object) != namespace {
-			rest = append(rest, c)
-		}
-	}
-	return rest, namespace, float64(len(rest)) <= maxShare*float64(total-count[namespace])
-}
-
 // nextPause is the time to the next sweep after one that ended well.
 func nextPause(interval time.Duration, now, nextDue time.Time) time.Duration {
 	if nextDue.IsZero() {

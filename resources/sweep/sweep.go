@@ -248,24 +248,6 @@ func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) 
 	return nextDue, nil
 }
 
-// limit returns the candidates that are to be believed, and what is wrong with the others, nil if there are none: all of them, or those of one namespace.
-func (s *Sweep[K, T]) limit(due []Candidate[K, T], total int) ([]Candidate[K, T], error) {
-	if s.spec.NoSafetyLimit || !Implausible(len(due), total, s.deps.MaxShare) {
-		return due, nil
-	}
-	rest, namespace, believed := apart(due, total, s.deps.MaxShare, s.spec.Namespace)
-	if !believed {
-		s.markProcessed(due...)
-		return nil, &limitError{due: len(due), total: total}
-	}
-	for _, c := range due {
-		if s.spec.Namespace(c.Object) == namespace {
-			s.markProcessed(c)
-		}
-	}
-	return rest, &limitError{len(due) - len(rest), total, namespace}
-}
-
 // logTerminating logs objects that are deleted and wait for their finalizers,
 // each when a scan finds it first.
 func (s *Sweep[K, T]) logTerminating(found []Candidate[K, T]) {
@@ -291,24 +273,6 @@ func waitingText(leaving map[string]bool) string {
 		first += " first"
 	}
 	return fmt.Sprintf("%d deleted, waiting for finalizers: %s", len(leaving), first)
-}
-
-// limitError is a sweep that would have deleted too much, of a namespace or in all.
-type limitError struct {
-	due, total int
-	namespace  string
-}
-
-func (e *limitError) Error() string {
-	if e.namespace != "" {
-		return fmt.Sprintf("%d of %d objects look like garbage and are of the namespace %s, which is hard to believe: none of that namespace is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, e.namespace, "sweep-max-share")
-	}
-	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, "sweep-max-share")
-}
-
-func isLimited(err error) bool {
-	_, ok := err.(*limitError)
-	return ok
 }
 
 // confirm returns the candidates that are found again in stores that are up to date.
