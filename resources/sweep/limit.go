@@ -62,10 +62,11 @@ type limitError struct {
 }
 
 func (e *limitError) Error() string {
+	where, spared := "", "nothing is deleted"
 	if e.namespace != "" {
-		return fmt.Sprintf("%d of %d objects look like garbage and are of the namespace %s, which is hard to believe: none of that namespace is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, e.namespace, "sweep-max-share")
+		where, spared = " and are of the namespace "+e.namespace, "nothing of that namespace is deleted"
 	}
-	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, "sweep-max-share")
+	return fmt.Sprintf("%d of %d objects look like garbage%s, which is hard to believe: %s; if it is right, set --%s to 1 until they are gone", e.due, e.total, where, spared, "sweep-max-share")
 }
 
 func isLimited(err error) bool {
