@@ -62,11 +62,11 @@ type limitError struct {
 }
 
 func (e *limitError) Error() string {
-	where, spared := "", "nothing is deleted"
+	where := ""
 	if e.namespace != "" {
-		where, spared = " and are of the namespace "+e.namespace, "nothing of that namespace is deleted"
+		where = " in the namespace " + e.namespace + ", which has them all"
 	}
-	return fmt.Sprintf("%d of %d objects look like garbage%s, which is hard to believe: %s; if it is right, set --%s to 1 until they are gone", e.due, e.total, where, spared, "sweep-max-share")
+	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted%s; if it is right, set --%s to 1 until they are gone", e.due, e.total, where, "sweep-max-share")
 }
 
 func isLimited(err error) bool {
