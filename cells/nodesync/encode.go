@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"net/netip"
 	"strings"
 
 	"github.com/skep-operator/skep/resources/cluster"
+	"github.com/skep-operator/skep/resources/domain/cidr"
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
@@ -65,13 +67,13 @@ func encode(shared cluster.Config, n *node) (text []byte, leftOut string, err er
 	}
 	v := value{
 		Name: n.Name, Cluster: shared.ClusterName, ClusterID: shared.ClusterID, Source: source,
-		IPv4HealthIP: net.ParseIP(n.Spec.Health.IPv4), IPv6HealthIP: net.ParseIP(n.Spec.Health.IPv6),
-		IPv4IngressIP: net.ParseIP(n.Spec.Ingress.IPv4), IPv6IngressIP: net.ParseIP(n.Spec.Ingress.IPv6),
+		IPv4HealthIP: hostIP(n.Spec.Health.IPv4), IPv6HealthIP: hostIP(n.Spec.Health.IPv6),
+		IPv4IngressIP: hostIP(n.Spec.Ingress.IPv4), IPv6IngressIP: hostIP(n.Spec.Ingress.IPv6),
 		EncryptionKey: uint8(n.Spec.Encryption.Key), NodeIdentity: uint32(n.Spec.NodeIdentity), BootID: n.Spec.BootID,
 		Labels: n.Labels.Map(), Annotations: n.Annotations.Map(), WireguardPubKey: wireguardKey(n),
 	}
 	for _, a := range n.Spec.Addresses {
-		if ip := net.ParseIP(a.IP); ip != nil {
+		if ip := a.parse(); ip != nil {
 			v.IPAddresses = append(v.IPAddresses, ipAddress{a.Type.String(), ip})
 		}
 	}
@@ -98,20 +100,39 @@ func encode(shared cluster.Config, n *node) (text []byte, leftOut string, err er
 // addCIDRs sets the CIDR of each family, or adds to those that follow it.
 func (v *value) addCIDRs(texts []string) {
 	for _, text := range texts {
-		_, cidr, err := net.ParseCIDR(text)
-		if err != nil {
+		_, network, err := net.ParseCIDR(text)
+		if c, ok := cidr.Parse(text); err != nil || !ok || !ofPods(c) {
 			continue
 		}
 		first, more := &v.IPv6AllocCIDR, &v.IPv6SecondaryAllocCIDRs
-		if cidr.IP.To4() != nil {
+		if network.IP.To4() != nil {
 			first, more = &v.IPv4AllocCIDR, &v.IPv4SecondaryAllocCIDRs
 		}
 		if *first == nil {
-			*first = cidr
+			*first = network
 		} else {
-			*more = append(*more, cidr)
+			*more = append(*more, network)
 		}
 	}
+}
+
+// ofPods reports whether a CIDR can be one of a node's pods. Agents of other clusters send what goes to a CIDR to the node that has it.
+func ofPods(c netip.Prefix) bool { return c.Addr().IsGlobalUnicast() && !cidr.IsVast(c) }
+
+// parse returns an address of a node, nil for one that no node has. Agents may be configured with a link-local one for themselves.
+func (a address) parse() net.IP {
+	if ip := net.ParseIP(a.IP); a.Type.String() == "CiliumInternalIP" && ip.IsLinkLocalUnicast() {
+		return ip
+	}
+	return hostIP(a.IP)
+}
+
+// hostIP parses an address at which other machines can reach something, nil for one that is none.
+func hostIP(text string) net.IP {
+	if _, ok := cidr.ParseHost(text); !ok {
+		return nil
+	}
+	return net.ParseIP(text)
 }
 
 func wireguardKey(n *node) string {

@@ -79,6 +79,16 @@ func TestEncode(t *testing.T) {
 				`"IPv6AllocCIDR":null`, `"IPv6AllocCIDR":{"IP":"fd00::","Mask":"//////////8AAAAAAAAAAA=="}`,
 			},
 		},
+		"addresses that no node has (K4 of the contract's tenants.md)": {
+			object: `{"metadata":{"name":"n"},"spec":{"addresses":[{"type":"InternalIP","ip":"0.0.0.0"},{"type":"InternalIP","ip":"127.0.0.1"},{"type":"ExternalIP","ip":"ff02::1"},
+				{"type":"InternalIP","ip":"169.254.0.1"},{"type":"CiliumInternalIP","ip":"169.254.23.0"},{"type":"CiliumInternalIP","ip":"::1"}],
+				"health":{"ipv4":"224.0.0.1","ipv6":"::"},"ingress":{"ipv4":"127.0.0.1","ipv6":"fe80::1"},
+				"ipam":{"podCIDRs":["0.0.0.0/0","10.0.0.0/15","127.0.0.0/24","::/48","fd00::/47"],"pools":{"allocated":[{"pool":"a","cidrs":["224.0.0.0/24","169.254.0.0/24","10.0.0.0/16"]}]}}}}`,
+			replace: []string{
+				`"IPAddresses":null`, `"IPAddresses":[{"Type":"CiliumInternalIP","IP":"169.254.23.0"}]`,
+				`"IPv4AllocCIDR":null`, `"IPv4AllocCIDR":{"IP":"10.0.0.0","Mask":"//8AAA=="}`,
+			},
+		},
 		"ingress": {
 			object:  `{"metadata":{"name":"n"},"spec":{"ingress":{"ipv4":"10.0.0.5","ipv6":"fd00::5"}}}`,
 			replace: []string{`"IPv4IngressIP":"","IPv6IngressIP":""`, `"IPv4IngressIP":"10.0.0.5","IPv6IngressIP":"fd00::5"`},
