@@ -21,6 +21,7 @@ type desired struct {
 	keep      bool
 	Error     string
 	reason    string // of the Event about Error
+	holders   string // for that Event: who has what the node lost, "" if no node has
 }
 
 func (d desired) equal(o desired) bool {
@@ -35,7 +36,42 @@ func (a *allocator) desiredOf(n *node) desired {
 	if d.Error, d.reason = a.errorOf(n); d.Error != "" && a.prefixesErrors {
 		d.Error = errorPrefix + d.Error
 	}
+	d.holders = a.holdersOfLost(n)
 	return d
+}
+
+// eventText is the error behind who has what the node lost: Events have a bound.
+func (d desired) eventText() string {
+	if d.holders == "" {
+		return d.Error
+	}
+	return d.holders + ": " + d.Error
+}
+
+// holdersOfLost names the nodes that have what a node lost, those of the first few CIDRs.
+func (a *allocator) holdersOfLost(n *node) string {
+	var lines []string
+	for _, c := range n.conflicts() {
+		if line := a.textHolder(n, c.cidr); line != "" && len(lines) < maxHolders && !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	return strings.Join(lines, ", ")
+}
+
+// textHolder names another node that has a part of a CIDR, "" if none has.
+func (a *allocator) textHolder(n *node, c netip.Prefix) string {
+	for held, name := range a.blocks.Overlapping(c) {
+		if name != n.Name {
+			return textHeld(held, name)
+		}
+	}
+	for _, name := range a.shown.Overlapping(c) {
+		if name != n.Name {
+			return textHeld(c, name)
+		}
+	}
+	return ""
 }
 
 // allocation is what the node holds, and what it lists and is not for us to remove: sorted by pool; in each IPv4, then

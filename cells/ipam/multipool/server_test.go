@@ -20,6 +20,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/clustertest"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
 )
@@ -297,6 +298,11 @@ func TestServerServesNodes(t *testing.T) {
 	s.create(has("node3", "default: 10.100.10.0/24"))
 	s.wantError("node3", taken)
 	operatortest.Eventually(t, "the conflict is counted", func() bool { return o.Metric("ipam_pool_conflicts", "default") == 1 })
+	operatortest.Eventually(t, "the Event names the holder (K4 of the contract's tenants.md)", func() bool {
+		return slices.ContainsFunc(o.Book.For("CiliumNode", "", "node3").Events, func(e explain.Event) bool {
+			return strings.Contains(e.Message, "CiliumNode node1 has 10.100.10.0/24: ")
+		})
+	})
 	o.Stop()
 	_, last := s.updates(0)
 	o = s.start()

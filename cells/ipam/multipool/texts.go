@@ -19,6 +19,8 @@ import (
 const (
 	maxLine  = 512 // bytes
 	maxLines = 16
+	// maxHolders is how many CIDRs an Event names that a node lost, with who has them.
+	maxHolders = 5
 )
 
 func bounded(line string) string {
@@ -48,6 +50,8 @@ func textOutside(c poolCIDR) string {
 func textTaken(c poolCIDR) string {
 	return fmt.Sprintf("unable to reuse from pool %s: cidr %s has already been allocated", c.pool, c.cidr)
 }
+
+func textHeld(c netip.Prefix, by string) string { return fmt.Sprintf("CiliumNode %s has %s", by, c) }
 
 // errorPrefix begins the errors of nodes since 1.20.
 const errorPrefix = "ipam-multi-pool-sync allocation failed: "

@@ -94,7 +94,7 @@ func (c *controller) writeError(ctx context.Context, w pendingWrite) error {
 	ref := k8s.Ref{Resource: v2.CiliumNodeResource, Name: w.Name, Subresource: "status"}
 	written, err := c.modify(ctx, ref, w.observed, func(u *unstructured.Unstructured) error { return setError(u, w.desired.Error) })
 	if err == nil && written && w.desired.Error != "" {
-		c.Events.Warning(w.reference(), w.reason, w.desired.Error)
+		c.Events.Warning(w.reference(), w.reason, w.desired.eventText())
 	}
 	return err
 }
