@@ -42,7 +42,9 @@ func contentOf(of secretref.Object, u *unstructured.Unstructured) content {
 		}
 	} else {
 		c.secretType, _, _ = unstructured.NestedString(u.Object, "type")
-		c.secretType = cmp.Or(c.secretType, string(corev1.SecretTypeOpaque))
+		if c.secretType = cmp.Or(c.secretType, string(corev1.SecretTypeOpaque)); isCredential(c.secretType) {
+			c.secretType = string(corev1.SecretTypeOpaque)
+		}
 		c.immutable, _, _ = unstructured.NestedBool(u.Object, "immutable")
 		data, _, _ := unstructured.NestedMap(u.Object, "data")
 		maps.Copy(c.data, data)
@@ -56,6 +58,12 @@ func contentOf(of secretref.Object, u *unstructured.Unstructured) content {
 		c.annotations[nameKey(of.Kind)] = of.Name
 	}
 	return c
+}
+
+// isCredential reports whether the cluster itself acts on Secrets of a type, by their namespace: it puts the token of an account of that namespace into them,
+// or lets nodes in that know what is in them.
+func isCredential(secretType string) bool {
+	return secretType == string(corev1.SecretTypeServiceAccountToken) || secretType == string(corev1.SecretTypeBootstrapToken)
 }
 
 // checkCertificate returns why a Secret for TLS has no certificate with its key. The error has nothing of the key.

@@ -33,7 +33,7 @@ func secretNamed(namespace, name string) secretref.Object {
 	return secretref.Object{Kind: secretref.Secret, Key: slim.Key{Namespace: namespace, Name: name}}
 }
 
-// SEC-8, SEC-11: what a copy has, and whose it is.
+// SEC-8, SEC-11, SEC-20: what a copy has, and whose it is.
 func TestContent(t *testing.T) {
 	long := strings.Repeat("n", 100)
 	for _, test := range []struct {
@@ -44,6 +44,10 @@ func TestContent(t *testing.T) {
 			`{type: T, immutable: true, data: {k: dg==}, metadata: {annotations: {note: "2"}, labels: {x: "1", secretsync.cilium.io/owning-secret-name: b, secretsync.cilium.io/owning-secret-namespace: a}}}`},
 		{secretNamed("a", long), `{}`, `{type: Opaque, metadata: {annotations: {secretsync.cilium.io/owning-secret-name: ` + long + `}, labels: {secretsync.cilium.io/owning-secret-name: ` +
 			`SHORT, secretsync.cilium.io/owning-secret-namespace: a}}}`},
+		{secretNamed("a", "b"), `{type: kubernetes.io/service-account-token, data: {k: dg==}}`,
+			`{type: Opaque, data: {k: dg==}, metadata: {labels: {secretsync.cilium.io/owning-secret-name: b, secretsync.cilium.io/owning-secret-namespace: a}}}`},
+		{secretNamed("bootstrap-token", "abcdef"), `{type: bootstrap.kubernetes.io/token, data: {token-id: dg==}}`,
+			`{type: Opaque, data: {token-id: dg==}, metadata: {labels: {secretsync.cilium.io/owning-secret-name: abcdef, secretsync.cilium.io/owning-secret-namespace: bootstrap-token}}}`},
 		{secretref.Object{Kind: secretref.ConfigMap, Key: slim.Key{Namespace: "a", Name: "b"}}, `{data: {ca.crt: v, other: w}}`,
 			`{type: Opaque, data: {ca.crt: dg==}, metadata: {labels: {secretsync.cilium.io/owning-configmap-name: b, secretsync.cilium.io/owning-configmap-namespace: a}}}`},
 		{secretref.Object{Kind: secretref.ConfigMap, Key: slim.Key{Namespace: "a", Name: "b"}}, `{binaryData: {ca.crt: dg==}}`,
