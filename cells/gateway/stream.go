@@ -65,8 +65,24 @@ type tlsPolicy struct {
 	Status           gatewayv1.PolicyStatus         `json:"status"`
 }
 
-// Trim implements slim.Trimmer: what cannot be decoded of the status is not kept, and neither is why.
-func (p *tlsPolicy) Trim() { p.Undecoded = slim.Undecoded{} }
+// Trim implements slim.Trimmer: what cannot be decoded of the status is not kept, and neither is why. Others may write into a status: of their entries it is
+// kept that they are there, and of ours what this duty writes.
+func (p *tlsPolicy) Trim() {
+	p.Undecoded, p.Spec.Options = slim.Undecoded{}, nil
+	for i := range p.Status.Ancestors {
+		s := &p.Status.Ancestors[i]
+		s.Conditions = slices.DeleteFunc(s.Conditions, func(of metav1.Condition) bool { return s.ControllerName != controllerName || !isOfPolicy(of) })
+		s.Conditions = slices.Clip(slices.Clone(s.Conditions))
+	}
+}
+
+// mostMessage is more bytes than the message of a condition of ours has.
+const mostMessage = 4 << 10
+
+// isOfPolicy reports whether a condition may be one that this duty writes to a BackendTLSPolicy.
+func isOfPolicy(of metav1.Condition) bool {
+	return len(of.Message) < mostMessage && (of.Type == string(gatewayv1.PolicyConditionAccepted) || of.Type == string(gatewayv1.BackendTLSPolicyConditionResolvedRefs))
+}
 
 // grant is a ReferenceGrant.
 type grant struct {

@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -250,6 +251,41 @@ func TestAncestors(t *testing.T) {
 	}
 	if merged, _ := mergeAncestors(full, a, v, 3, now); len(merged) != maxAncestors || merged[maxAncestors-1].AncestorRef.Name != "of-set" {
 		t.Errorf("%d entries", len(merged))
+	}
+}
+
+// GW-59; K3 of the contract's tenants.md: others may write a megabyte into the status of a policy, of which is kept what this duty writes.
+func TestStatusOfPolicyIsBounded(t *testing.T) {
+	codec, err := slim.JSON[tlsPolicy]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := policyResult{accepted: condition.True("Accepted", "yes"), resolved: condition.True("ResolvedRefs", "yes")}
+	ours, _ := mergeAncestors(nil, ancestors{found: []gatewayv1.ParentReference{{Name: "edge"}}}, v, 1, metav1.Now())
+	long := strings.Repeat("x", 32<<10)
+	foreign := append(slices.Clone(ours[0].Conditions), metav1.Condition{Type: "Other", Message: long})
+	full := []gatewayv1.PolicyAncestorStatus{{AncestorRef: ours[0].AncestorRef, ControllerName: controllerName, Conditions: foreign}}
+	for i := range 15 {
+		full = append(full, gatewayv1.PolicyAncestorStatus{AncestorRef: gatewayv1.ParentReference{Name: gatewayv1.ObjectName(fmt.Sprint("of-another-", i))}, ControllerName: "of/another", Conditions: []metav1.Condition{
+			{Type: "Accepted", Message: long}, {Type: "ResolvedRefs", Message: long},
+		}})
+	}
+	status, _ := json.Marshal(gatewayv1.PolicyStatus{Ancestors: full})
+	p := &tlsPolicy{}
+	if err := codec.DecodeJSON([]byte(`{"metadata":{"name":"p","namespace":"a"},"spec":{"options":{"a":"`+long+`"}},"status":`+string(status)+`}`), p); err != nil {
+		t.Fatal(err)
+	}
+	if size := slim.SizeOf(p); size > 16<<10 {
+		t.Errorf("%d bytes are kept of %d", size, len(status))
+	}
+	if merged, changed := mergeAncestors(p.Status.Ancestors, ancestors{found: []gatewayv1.ParentReference{{Name: "edge"}}}, v, 1, metav1.Now()); changed || len(merged) != 16 {
+		t.Errorf("changed: %v, %d entries", changed, len(merged))
+	}
+	ours[0].Conditions[0].Message = long
+	p.Status.Ancestors = ours
+	p.Trim()
+	if _, changed := mergeAncestors(p.Status.Ancestors, ancestors{found: []gatewayv1.ParentReference{{Name: "edge"}}}, v, 1, metav1.Now()); !changed {
+		t.Error("what another wrote into an entry of ours stays")
 	}
 }
 
