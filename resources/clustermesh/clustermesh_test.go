@@ -136,7 +136,7 @@ func TestConfigurationThatFlips(t *testing.T) {
 	w, a := newWorld(t), newPeer(t, "a", 2).publish("")
 	a.serve("state", web, "10.2.0.1")
 	w.file("a", a.Endpoints()[0])
-	w.start()
+	w.start("--clustermesh-sync-timeout=2s") // for which what is read again is not believed to be all
 	w.awaitBackends("a", "10.2.0.1")
 	w.eventually("it is named", func() bool {
 		a.id = 5 - a.id
