@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -102,6 +103,31 @@ func TestKeysAreThereOnce(t *testing.T) {
 	c.importStore = nil
 	if keys := c.serviceChanged(serviceOf("derived-3")); len(keys) > 0 {
 		t.Errorf("while no ServiceImport is known, a Service has %v", keys)
+	}
+}
+
+// GW-37, GW-55: what plans a route at a ListenerSet is the Gateway. It is planned as a policy of a backend changes, or the ConfigMap of that; and as another
+// Gateway has got a port of the nodes.
+func TestGatewaysOfRoutesAtSets(t *testing.T) {
+	c, edge := mapping(t), slim.Key{Namespace: "infra", Name: "edge"}
+	c.http = localStore(t, parse[route.HTTP](t, "{metadata: {name: r, namespace: bb}, spec: {parentRefs: [{group: gateway.networking.k8s.io, kind: ListenerSet, name: more}], rules: [{backendRefs: [{name: a, namespace: shop, port: 80}]}]}}"))
+	c.setStore = localStore(t, setOf(t, "more", "bb", 0, "[{name: http, port: 81, protocol: HTTP}]"))
+	c.gateways = localStore(t, edgeOf(t, "{from: All}", "[{name: http, port: 80, protocol: HTTP}]"))
+	c.Config.GatewayAPIHostNetworkEnabled = true
+	p, _ := c.policyStore.Get(slim.Key{Namespace: "shop", Name: "p0"})
+	m := &configMap{}
+	m.Name, m.Namespace = "good", slim.MakeString("shop")
+	config := &envoyres.Object{}
+	config.Name, config.Namespace, config.Spec.HostPorts = "cilium-gateway-other", slim.MakeString("shop"), envoyres.HostPorts{80}
+	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString(route.KindGateway), Name: "other", Controller: true})
+	for what, keys := range map[string][]slim.Key{
+		"a policy":        c.policyChanged(stream.Change[tlsPolicy]{Kind: stream.Upsert, Key: p.Key(), Object: p}),
+		"a ConfigMap":     c.configMapChanged(stream.Change[configMap]{Kind: stream.Upsert, Key: m.Key(), Object: m}),
+		"a configuration": c.configChanged(stream.Change[envoyres.Object]{Kind: stream.Upsert, Key: config.Key(), Object: config}),
+	} {
+		if !slices.Contains(keys, edge) {
+			t.Errorf("%s: %v", what, keys)
+		}
 	}
 }
 

@@ -192,7 +192,7 @@ func (c *controller) routesTo(services []slim.Key) (all []*route.Route) {
 }
 
 // policyChanged is the BackendTLSPolicy, and if more than its status has changed, the others of its Services before and after, and
-// the parents of the routes that refer to them.
+// what plans the routes that refer to them.
 func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
 	id, keys, services := route.KeyOf(kindTLSPolicy, ch.Key), &keySet{}, &keySet{}
 	keys.add(id)
@@ -208,12 +208,12 @@ func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
 		addPolicies(keys, c.policiesIn(policiesByService, s))
 	}
 	for _, r := range c.routesTo(services.all) {
-		keys.add(r.ParentKeys()...)
+		keys.add(c.plannersOf(r.ParentKeys())...)
 	}
 	return keys.all
 }
 
-// configMapChanged is the BackendTLSPolicies that refer to a ConfigMap, and the parents of the routes that refer to their Services.
+// configMapChanged is the BackendTLSPolicies that refer to a ConfigMap, and what plans the routes that refer to their Services.
 func (c *controller) configMapChanged(ch stream.Change[configMap]) []slim.Key {
 	keys, services := &keySet{}, &keySet{}
 	all := c.policiesIn(policiesByAuthority, ch.Key)
@@ -225,7 +225,7 @@ func (c *controller) configMapChanged(ch stream.Change[configMap]) []slim.Key {
 		services.add(p.services()...)
 	}
 	for _, r := range c.routesTo(services.all) {
-		keys.add(r.ParentKeys()...)
+		keys.add(c.plannersOf(r.ParentKeys())...)
 	}
 	return keys.all
 }

@@ -314,14 +314,13 @@ func (c *controller) gatewaysOfService(key slim.Key) (keys []slim.Key) {
 	return keys
 }
 
-// configChanged is the Gateway of a CiliumEnvoyConfig, or the Service with routes, and all Gateways that another duty may take a port of the nodes from.
+// configChanged is the Gateway of a CiliumEnvoyConfig, or the Service with routes, and all Gateways if it has other ports of the nodes than before.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
-	changed, fewer := c.seen.hostPorts.Apply(ch)
 	owner := ch.Object.Controller
 	if owner.Kind() == route.KindGateway {
 		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
 	}
-	if fewer || changed && owner.Kind() != route.KindGateway {
+	if c.seen.hostPorts.Apply(ch) {
 		keys = append(keys, c.hostPortsChanged()...)
 	}
 	if key, ok := meshOf(ch.Object); ok {

@@ -74,11 +74,6 @@ func (c *controller) competes(o *envoyres.Object, port uint32) bool {
 	return !s.shared && s.hostPort == port
 }
 
-// isOfDuty reports whether a CiliumEnvoyConfig is that of an Ingress, or of all that share one.
-func (c *controller) isOfDuty(o *envoyres.Object) bool {
-	return o.Controller.Kind() == "Ingress" || o.Key() == c.sharedService()
-}
-
 // compareAge sorts Ingresses: the older first, then by namespace and name.
 func compareAge(a, b *ingress) int {
 	return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))

@@ -106,6 +106,37 @@ func TestHostPorts(t *testing.T) {
 	}
 }
 
+// ING-25: an Ingress may get a port of the nodes without a change of its own, as the class becomes the default one. Younger ones of other namespaces that have
+// the port are reconciled as its configuration comes, and as that goes.
+func TestConfigurationsOfIngressesWakeOthers(t *testing.T) {
+	store, err := stream.NewLocal[ingress]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(namespace string) *ingress {
+		return decode(t, fmt.Sprintf("metadata: {name: web, namespace: %s, annotations: {ingress.cilium.io/host-listener-port: '9090', ingress.cilium.io/loadbalancer-mode: dedicated}}\nspec: {ingressClassName: cilium}", namespace))
+	}
+	store.Replace(at("aa"), at("bb"))
+	c := &controller{hostPorts: envoyres.HostPortChanges{}}
+	c.Config = defaultConfig
+	c.Config.IngressHostNetworkEnabled = true
+	if c.ingresses, err = store.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	config := &envoyres.Object{}
+	config.Namespace, config.Name, config.Spec.HostPorts = slim.MakeString("aa"), namePrefix+"aa-web", envoyres.HostPorts{9090}
+	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: "web", Controller: true})
+	younger := slim.Key{Namespace: "bb", Name: "web"}
+	for _, step := range []struct {
+		kind stream.Kind
+		want bool
+	}{{stream.Upsert, true}, {stream.Upsert, false}, {stream.Delete, true}} {
+		if keys := c.configChanged(stream.Change[envoyres.Object]{Kind: step.kind, Key: config.Key(), Object: config}); slices.Contains(keys, younger) != step.want {
+			t.Errorf("%v: %v", step, keys)
+		}
+	}
+}
+
 type ingressObject = ingress
 
 type ingressWithPort struct {

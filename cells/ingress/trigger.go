@@ -95,10 +95,9 @@ func ingressOf(m *envoyres.PlaceholderMeta) []slim.Key {
 	return nil
 }
 
-// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, or those that it may take a port of the nodes from.
+// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, and those of other namespaces if it has other ports of the nodes than before.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
-	changed, fewer := c.hostPorts.Apply(ch)
-	if fewer || changed && !c.isOfDuty(ch.Object) {
+	if c.hostPorts.Apply(ch) {
 		keys = c.hostPortChanged(ch.Object.Namespace)
 	}
 	if ch.Key == c.sharedService() {

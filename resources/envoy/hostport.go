@@ -131,8 +131,8 @@ func (o *Object) Describe() string {
 // HostPortChanges knows which ports of the nodes CiliumEnvoyConfigs have had. It is not safe for concurrent use.
 type HostPortChanges map[slim.Key]HostPorts
 
-// Apply records a change, and reports whether ports are others than before, and whether there are some no longer.
-func (c HostPortChanges) Apply(ch stream.Change[Object]) (changed, fewer bool) {
+// Apply records a change, and reports whether ports are others than before.
+func (c HostPortChanges) Apply(ch stream.Change[Object]) (changed bool) {
 	var has HostPorts
 	if ch.Kind == stream.Upsert {
 		has = ch.Object.Spec.HostPorts
@@ -141,5 +141,5 @@ func (c HostPortChanges) Apply(ch stream.Change[Object]) (changed, fewer bool) {
 	if delete(c, ch.Key); len(has) > 0 {
 		c[ch.Key] = has
 	}
-	return !slices.Equal(has, was), slices.ContainsFunc(was, func(port uint32) bool { return !slices.Contains(has, port) })
+	return !slices.Equal(has, was)
 }
