@@ -135,7 +135,12 @@ func normalize(spec any) {
 		}
 	}
 	if resources, ok := fields["resources"].([]any); ok {
-		fields["resources"] = slices.DeleteFunc(resources, func(r any) bool { return isEmptyTable(r) && !refersTo(resources, r.(map[string]any)["name"]) })
+		named := map[string]bool{}
+		addTables(named, resources)
+		fields["resources"] = slices.DeleteFunc(resources, func(r any) bool {
+			table, isTable := emptyTable(r)
+			return isTable && !named[table]
+		})
 	}
 }
 
@@ -149,23 +154,27 @@ func withoutRepeated(all []any) (found []any) {
 	return found
 }
 
-func isEmptyTable(resource any) bool {
+// emptyTable is the name of a route table without hosts.
+func emptyTable(resource any) (name string, ok bool) {
 	r, _ := resource.(map[string]any)
 	hosts, _ := r["virtualHosts"].([]any)
-	return r["@type"] == "type.googleapis.com/envoy.config.route.v3.RouteConfiguration" && len(hosts) == 0
+	name, _ = r["name"].(string)
+	return name, r["@type"] == "type.googleapis.com/envoy.config.route.v3.RouteConfiguration" && len(hosts) == 0
 }
 
-// refersTo reports whether a part of a resource names a route table.
-func refersTo(part, table any) bool {
+// addTables adds the names of route tables to which a part of a resource refers.
+func addTables(named map[string]bool, part any) {
 	switch part := part.(type) {
 	case []any:
-		return slices.ContainsFunc(part, func(item any) bool { return refersTo(item, table) })
+		for _, item := range part {
+			addTables(named, item)
+		}
 	case map[string]any:
-		for key, value := range part {
-			if key == "routeConfigName" && value == table || refersTo(value, table) {
-				return true
-			}
+		if table, ok := part["routeConfigName"].(string); ok {
+			named[table] = true
+		}
+		for _, value := range part {
+			addTables(named, value)
 		}
 	}
-	return false
 }
