@@ -19,7 +19,8 @@ type body struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	reads   atomic.Uint64
+	reads   atomic.Uint64 // begun, and ended with data
+	reading atomic.Bool
 	checked uint64 // reads at the last check; of the timer's goroutine
 	silence atomic.Int64
 	timer   *time.Timer
@@ -40,8 +41,10 @@ type errSilent struct {
 
 func (e errSilent) Error() string { return fmt.Sprintf("%s from the server for %v", e.what, e.limit) }
 
-// limitIdle ends the body if nothing is read for so long, or up to twice as long: a
-// check per period is cheaper than a timer per read.
+// limitIdle ends the body if a read has no data for so long, or up to twice as long: a
+// check per period is cheaper than a timer per read. Between two reads the reader may be at
+// work on an object for longer: that is no silence of the server, and to list all again
+// would have it meet the object again.
 func (b *body) limitIdle(d time.Duration) {
 	b.silence.Store(int64(d))
 	if b.timer == nil {
@@ -54,7 +57,7 @@ func (b *body) limitIdle(d time.Duration) {
 func (b *body) checkIdle() {
 	limit := time.Duration(b.silence.Load())
 	reads := b.reads.Load()
-	if reads == b.checked {
+	if reads == b.checked && b.reading.Load() {
 		b.cancel(errSilent{"nothing", limit})
 		return
 	}
@@ -68,7 +71,10 @@ func (b *body) limitLifetime(d time.Duration) {
 }
 
 func (b *body) Read(p []byte) (int, error) {
+	b.reads.Add(1)
+	b.reading.Store(true)
 	n, err := b.ReadCloser.Read(p)
+	b.reading.Store(false)
 	if n > 0 {
 		b.reads.Add(1)
 	}
