@@ -26,8 +26,12 @@ type hostOwners struct {
 	all      map[string]listenersByPort // the listeners of all objects, by host name
 	named    map[string][]namedRoute    // routes with a host name for which a listener of a ListenerSet is, by that of the listener; the oldest first
 	lookup   route.Lookup
-	steps    map[slim.String]int // by namespace
+	steps    map[namespaces]int
+	count    map[slim.String]int // of listeners of ListenerSets with a host name, and of host names of routes, by namespace
 }
+
+// namespaces are that of ListenerSets, and that of routes; "" for all routes.
+type namespaces struct{ sets, routes slim.String }
 
 // listenersByPort are listeners by their port, or those with TLS at 0 where their ports are not apart.
 type listenersByPort map[gatewayv1.PortNumber][]*listener.Listener
@@ -37,8 +41,12 @@ type namedRoute struct {
 	name string
 }
 
-// maxSteps bounds what the listeners, and the routes, of a namespace take of a plan.
-const maxSteps = 1_000_000
+const (
+	// maxSteps bounds what the ListenerSets of one namespace and the routes of one cost a plan together.
+	maxSteps = 1_000_000
+	// maxAllSteps bounds what the ListenerSets of one namespace cost.
+	maxAllSteps = 8 * maxSteps
+)
 
 // merge decides about the listeners of all objects together. No listener of a ListenerSet is accepted that would have a host name of an older route of
 // another namespace, which has it at a listener with precedence: what matches a name better has all of its requests, and ends its TLS.
@@ -55,7 +63,7 @@ func (p *planner) merge(plan *gatewayPlan, objects [][]*listener.Listener, route
 func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, lookup route.Lookup) *hostOwners {
 	k := &hostOwners{
 		plan: plan, together: together, rank: map[slim.Key]int{}, sets: map[slim.Key]*setPlan{}, all: map[string]listenersByPort{},
-		named: map[string][]namedRoute{}, lookup: lookup, steps: map[slim.String]int{},
+		named: map[string][]namedRoute{}, lookup: lookup, steps: map[namespaces]int{}, count: map[slim.String]int{},
 	}
 	k.add(plan.own)
 	for i := range plan.sets {
@@ -65,10 +73,12 @@ func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, look
 		for _, l := range s.listeners {
 			if l.Hostname != "" {
 				k.named[l.Hostname] = nil
+				k.count[s.of.Namespace]++
 			}
 		}
 	}
 	for _, r := range slices.SortedFunc(slices.Values(routes), route.CompareAge) {
+		k.count[r.Namespace] += len(r.Hostnames)
 		for _, name := range r.Hostnames {
 			for wider := range listener.WiderNames(string(name)) {
 				if of, is := k.named[wider]; is {
@@ -97,10 +107,10 @@ func (k *hostOwners) portOf(l *listener.Listener) gatewayv1.PortNumber {
 	return l.Of.Port
 }
 
-// use uses a step of a namespace, if it has one.
-func (k *hostOwners) use(namespace slim.String) bool {
-	k.steps[namespace]++
-	return k.steps[namespace] <= maxSteps
+// use uses a step of two namespaces, if they have one.
+func (k *hostOwners) use(of namespaces, most int) bool {
+	k.steps[of]++
+	return k.steps[of] <= most
 }
 
 // refuse says why a listener of a ListenerSet does not have its host, nil if it may. Of a host name the oldest route decides that has it.
@@ -111,11 +121,14 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 	}
 	decided := map[string]bool{}
 	for _, r := range k.named[l.Hostname] {
+		if decided[r.name] {
+			continue
+		}
+		has, known := k.hasBefore(l, r, s.of.Namespace)
 		switch {
-		case decided[r.name]:
-		case !k.use(s.of.Namespace):
+		case !known && k.crowds(s.of.Namespace, r.of.Namespace):
 			return new(condition.False(gatewayv1.ListenerReasonHostnameConflict, "The ListenerSets of the namespace have too many listeners for host names of too many routes"))
-		case k.hasBefore(l, r):
+		case has:
 			if decided[r.name] = true; !k.gives(r, l, s.of) {
 				s.lost = append(s.lost, lostHost{l, r.of})
 				return new(condition.False(gatewayv1.ListenerReasonHostnameConflict, fmt.Sprintf(
@@ -126,23 +139,34 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 	return nil
 }
 
-// hasBefore reports whether a route has a host name at a listener with precedence over another one, which would take it from that.
-func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute) bool {
+// crowds reports whether it is the ListenerSets of a namespace that are too many, rather than the routes of another, for both to be compared: so many
+// of one must not cost the other its hosts.
+func (k *hostOwners) crowds(sets, routes slim.String) bool {
+	return k.steps[namespaces{sets: sets}] > maxAllSteps || k.count[sets] >= k.count[routes]
+}
+
+// hasBefore reports whether a route has a host name at a listener with precedence over another one, which would take it from that. It is not known if that
+// costs too much.
+func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute, sets slim.String) (has, known bool) {
+	of := namespaces{sets, r.of.Namespace}
+	if !k.use(namespaces{sets: sets}, maxAllSteps) || !k.use(of, maxSteps) {
+		return false, false
+	}
 	for _, ref := range r.of.Parents {
 		id, ok := r.of.ParentID(ref)
 		if !ok || k.rank[id] >= k.rank[l.Parent] {
 			continue
 		}
 		for _, has := range k.plan.byParent[id] {
-			if !k.use(r.of.Namespace) {
-				return false
+			if !k.use(of, maxSteps) {
+				return false, false
 			}
 			if l.Shadows(has, r.name, k.together) && has.Serves(r.of, ref, r.name, k.lookup) && !k.isBeside(has, r.name, l) {
-				return true
+				return true, true
 			}
 		}
 	}
-	return false
+	return false, true
 }
 
 // isBeside reports whether another listener with precedence matches a host name better than one, so that no route has it there.
@@ -157,9 +181,10 @@ func (k *hostOwners) isBeside(has *listener.Listener, name string, l *listener.L
 	return false
 }
 
-// gives reports whether a route leaves a host name to a listener: that is of its namespace, or older, or one that it attaches to itself.
+// gives reports whether a route leaves a host name to a listener: that is of its namespace, or older, or one that it attaches to
+// itself. Of one second the name decides.
 func (k *hostOwners) gives(r namedRoute, l *listener.Listener, s *listenerSet) bool {
-	if s.Namespace == r.of.Namespace || r.of.CreationTimestamp >= s.CreationTimestamp {
+	if s.Namespace == r.of.Namespace || route.CompareObjects(&s.ObjectMeta, &r.of.ObjectMeta) < 0 {
 		return true
 	}
 	return slices.ContainsFunc(r.of.Parents, func(ref gatewayv1.ParentReference) bool {

@@ -26,7 +26,8 @@ func TestHostsOfOlderRoutes(t *testing.T) {
 		"younger":                          {20, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "shop.test", false},
 		"a wildcard":                       {20, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "*.test", false},
 		"older":                            {5, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "shop.test", true},
-		"of one second":                    {10, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "shop.test", true},
+		"of one second, by name":           {10, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "shop.test", false},
+		"of one second, after its name":    {10, "HTTPRoute", "cc", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "shop.test", true},
 		"of one namespace":                 {20, "HTTPRoute", "bb", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "shop.test", true},
 		"another host":                     {20, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 80, "HTTP", "other.test", true},
 		"another port":                     {20, "HTTPRoute", "aa", "[shop.test]", "{name: edge, namespace: infra}", 81, "HTTP", "shop.test", true},
@@ -60,6 +61,37 @@ func TestHostsOfOlderRoutes(t *testing.T) {
 				t.Errorf("it has lost %v", lost)
 			}
 		})
+	}
+}
+
+// GW-60, K3 of the contract's tenants.md: what is compared has a bound, and many ListenerSets do not use up the protection of an older route.
+func TestManyListenersForHostsOfRoutes(t *testing.T) {
+	const own = "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: b, port: 81, protocol: HTTP}, {name: c, port: 82, protocol: HTTP}, {name: d, port: 83, protocol: HTTP}]"
+	var sets []*listenerSet
+	for n := range 64 {
+		var filler []string
+		for i := range 64 {
+			filler = append(filler, fmt.Sprintf(`{name: l%d, port: %d, protocol: HTTP, hostname: "*.test"}`, i, 1000+64*n+i))
+		}
+		sets = append(sets, setOf(t, fmt.Sprint("filler", n), "bb", 1, "["+strings.Join(filler, ", ")+"]"))
+		sets[n].CreationTimestamp = 20
+	}
+	last := setOf(t, "shop", "bb", 1, "[{name: mine, port: 80, protocol: HTTP, hostname: shop.test}]")
+	last.CreationTimestamp = 30
+	sets = append(sets, last)
+	var routes []*route.Route
+	for n := range 5 {
+		hosts := []string{"shop.test"}
+		for i := range 15 {
+			hosts = append(hosts, fmt.Sprintf("h%d-%d.test", n, i))
+		}
+		r := parse[route.HTTP](t, fmt.Sprintf("{metadata: {name: r%d, namespace: aa, generation: 1}, spec: {parentRefs: [{name: edge, namespace: infra}], hostnames: [%s], rules: [{}]}}", n, strings.Join(hosts, ", "))).Route()
+		r.CreationTimestamp = 10
+		routes = append(routes, r)
+	}
+	plan := new(planner).plan(edgeOf(t, "{from: All}", own), sets, routes, objects{}.lookup)
+	if l := plan.sets[len(sets)-1].listeners[0]; l.Accepted.OK {
+		t.Error("the last ListenerSet has the host of older routes")
 	}
 }
 
