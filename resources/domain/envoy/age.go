@@ -5,8 +5,11 @@ package envoy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/skep-operator/skep/resources/domain/expression"
 )
 
 // ages are the places of the namespaces of a host's routes by age: the one of the first route has 0.
@@ -47,6 +50,22 @@ func sortByAge(routes []*Route, ages map[string]int) {
 		}
 		return cmp.Or(cmp.Compare(sections[a], sections[b]), comparePrecedence(a, b))
 	})
+}
+
+// reportBehind reports expressions that get no requests, since an older namespace has a route for all of the host.
+func (h *host) reportBehind(hostname string, sorted []*Route, ages map[string]int) {
+	rest := (&Route{Path: Match{Prefix, "/"}}).request()
+	at := slices.IndexFunc(sorted, func(r *Route) bool { return !r.Fallback && r.request() == rest })
+	if at < 0 {
+		return
+	}
+	by := sorted[at]
+	for _, r := range sorted[at:] {
+		if r.normalPath().Kind == Regex && ages[r.Source.Namespace] > ages[by.Source.Namespace] {
+			h.problems = append(h.problems, Problem{Source: r.Source, Owner: by.Source, Message: fmt.Sprintf(
+				"the expression %s has no requests of host %s: %s has all of the host, and its namespace is older there", expression.Quote(r.Path.Value), hostname, by.Source)})
+		}
+	}
 }
 
 // sectionOf is what the nearest of the prefixes that have all of a path's requests is in.

@@ -45,7 +45,10 @@ func TestExpressionsByAge(t *testing.T) {
 				if o.FirstWins, o.ByAge = true, byAge; byAge {
 					want = test.asks
 				}
-				_, c := translate(t, Model{HTTP: []Listener{{Hostname: "shop.test", Port: 80, Routes: slices.Concat(test.older, test.younger)}}}, o)
+				tr, c := translate(t, Model{HTTP: []Listener{{Hostname: "shop.test", Port: 80, Routes: slices.Concat(test.older, test.younger)}}}, o)
+				if behind := byAge && name == "an expression"; (len(tr.Problems) == 1) != behind || behind && tr.Problems[0].Source != younger.claim().Of {
+					t.Errorf("by age %t: %v", byAge, tr.Problems)
+				}
 				got := map[string]string{}
 				for path := range want {
 					got[path] = strings.TrimSuffix(request(c, false, "shop.test", path).To, ":80")

@@ -163,7 +163,9 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 		own := slices.Concat(forced, others)
 		slices.SortStableFunc(own, comparePrecedence)
 		if o.ByAge {
-			sortByAge(own, h.of.ages())
+			ages := h.of.ages()
+			sortByAge(own, ages)
+			h.reportBehind(hostname, own, ages)
 		}
 		all.from = h.join(hostname, all.from, own)
 	}
