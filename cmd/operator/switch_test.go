@@ -289,6 +289,9 @@ func (s *takeover) load(all []*unstructured.Unstructured) {
 				later = append(later, u)
 				continue
 			}
+			if u.GetKind() == "CiliumLoadBalancerIPPool" && u.GetName() == "clash" {
+				time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // it and the one that it overlaps are of one second
+			}
 			s.create(u)
 		}
 		if len(later) == len(all) {
