@@ -45,6 +45,7 @@ type controller struct {
 	nodes  *stream.Store[ciliumNode]
 	pods   *stream.Store[pendingPod]
 	states map[string]*nodeState // by name of the CiliumNode
+	owners map[string]string     // by instance, the UID of the CiliumNode that has it in this term
 	totals totals
 	failed map[string]string // what nodes lack addresses for
 	unfit  map[string]string // what nodes have of the cloud that no pod can have
@@ -90,7 +91,7 @@ func newController(p params) *controller {
 	c := &controller{
 		params: p, random: rand.Float64, now: p.Deps.Plan.Now,
 		opened: make(chan struct{}), started: make(chan struct{}),
-		states: map[string]*nodeState{}, failed: map[string]string{}, unfit: map[string]string{},
+		states: map[string]*nodeState{}, owners: map[string]string{}, failed: map[string]string{}, unfit: map[string]string{},
 	}
 	// Reads of instances get a small part of the calls: while many nodes need one, more of them share it.
 	c.batches = rate.NewLimiter(rate.Limit(p.Config.LimitIPAMAPIQPS/15), max(4, p.Config.LimitIPAMAPIBurst/10))
@@ -301,6 +302,7 @@ func (c *controller) drop(name string) *nodeState {
 		return nil
 	}
 	delete(c.states, name)
+	c.disown(st)
 	c.totals.add(st.numbers, -1)
 	c.Metrics.remove(name)
 	c.Metrics.setTotals(c.totals)

@@ -18,7 +18,6 @@ import (
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/resources/reconcile"
-	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -62,6 +61,7 @@ func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeSt
 		c.refuse(name, text)
 		return c.writeProblem(ctx, n, text)
 	}
+	c.own(st)
 	i, known, unstable := c.cloud.get(st.instance)
 	switch {
 	case !known:
@@ -112,10 +112,8 @@ func (c *controller) refusal(n *ciliumNode) string {
 	if id == "" {
 		return "spec.instance-id is empty: the agent sets it"
 	}
-	for other := range stream.ByIndex(c.nodes, byInstance, id) {
-		if other.Name != n.Name && other.isOlderThan(n) {
-			return fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", id, other.Name)
-		}
+	if owner := c.ownerOf(n); owner != nil {
+		return fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", id, owner.Name)
 	}
 	return ""
 }
