@@ -61,16 +61,27 @@ func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeSt
 		c.refuse(name, text)
 		return c.writeProblem(ctx, n, text)
 	}
-	c.own(st)
 	i, known, unstable := c.cloud.get(st.instance)
-	switch {
-	case !known:
+	if !known {
 		c.want(st.instance)
 		return nil
+	}
+	owner, err := c.ownerOf(ctx, n, i.Instance)
+	switch {
+	case err != nil:
+		return err
+	case owner != name:
+		text := fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", st.instance, owner)
+		c.refuse(name, text)
+		return c.writeProblem(ctx, n, text)
 	case i.Instance == nil:
 		c.count(name, st, numbers{used: len(n.Status.IPAM.Used)})
 		c.refuse(name, "Instance not found! Please delete corresponding ciliumnode if instance has already been deleted.")
 		return nil // the instance may be filtered: what it has had stays
+	case c.own(st.instance, name):
+		c.cloud.outdate(st.instance, c.now()) // the other one may have changed it
+		c.want(st.instance)
+		return nil
 	}
 	now := c.now()
 	st.confirm(i.read, i.shows, now)
@@ -108,12 +119,8 @@ func (c *controller) refusal(n *ciliumNode) string {
 	if err := n.DecodeError(); err != nil {
 		return err.Error()
 	}
-	id := n.instanceID()
-	if id == "" {
+	if n.instanceID() == "" {
 		return "spec.instance-id is empty: the agent sets it"
-	}
-	if owner := c.ownerOf(n); owner != nil {
-		return fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", id, owner.Name)
 	}
 	return ""
 }

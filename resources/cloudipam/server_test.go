@@ -4,6 +4,7 @@
 package cloudipam_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -427,6 +428,35 @@ func TestServerInstanceOfAnother(t *testing.T) {
 	}
 	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.InstanceID = "i-a" })
 	operatortest.Eventually(t, "its own instance is its own", func() bool { return s.nodes.Read("a").Status.IPAM.OperatorStatus.Error == "" })
+}
+
+// CIPAM-41: an agent that shows all that another node shows, and names its instance, gets none of its addresses where Nodes have provider IDs.
+func TestServerInstanceOfAnotherByProviderID(t *testing.T) {
+	s := newServer(t)
+	for _, name := range []string{"a", "b"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "aws:///zone-a/i-" + name}}
+		if _, err := s.env.Core.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.env.Core.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	o := s.start(false)
+	s.create("a", func(n *v2.CiliumNode) { n.Spec.InstanceID = "" }) // the older one
+	s.run("b", nil)
+	s.wantPool("b", 8)
+	o.Stop()
+	b := s.nodes.Read("b")
+	s.nodes.Edit("a", true, func(n *v2.CiliumNode) { n.Status = b.Status })
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.InstanceID, n.Spec.IPAM = b.Spec.InstanceID, b.Spec.IPAM })
+	o = s.start(false)
+	operatortest.Eventually(t, "it is refused", func() bool {
+		return strings.Contains(s.nodes.Read("a").Status.IPAM.OperatorStatus.Error, "belongs to CiliumNode b")
+	})
+	s.nodes.Edit("b", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = 9 })
+	s.wantPool("b", 9)
+	if o.Degraded("ipam.memory.undeclared") != "" || len(s.nodes.Read("a").Spec.IPAM.Pool) != 8 {
+		t.Errorf("%v, degraded: %s", s.nodes.Read("a").Spec.IPAM.Pool, o.Degraded(""))
+	}
 }
 
 // CIPAM-33: an instance that the cloud does not have costs nothing but a report; a terminated one keeps what it has.
