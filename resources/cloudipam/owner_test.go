@@ -44,7 +44,7 @@ type rivals struct {
 func newRivals(t *testing.T, provided map[string]any, order ...string) *rivals {
 	t.Helper()
 	r := &rivals{calm(t, 4, func(w *world) { w.provided = provided }), t, order}
-	r.settle()
+	r.finish()
 	return r
 }
 
@@ -54,13 +54,13 @@ func (r *rivals) join() {
 	r.register("n1", false)
 	r.nodes["n1"].Spec.IPAM = v2.IPAMSpec{PreAllocate: 4}
 	r.now = r.now.Add(time.Minute)
-	r.settle()
+	r.finish()
 }
 
 // name has the agent of a node name an instance.
 func (r *rivals) name(node, instance string) {
 	r.edited(node, func(n *v2.CiliumNode) { n.Spec.InstanceID = instance })
-	r.settle()
+	r.finish()
 }
 
 func (r *rivals) edited(node string, edit func(*v2.CiliumNode)) {
@@ -73,11 +73,11 @@ func (r *rivals) edited(node string, edit func(*v2.CiliumNode)) {
 func (r *rivals) restart() {
 	r.leader.fence.Close()
 	r.lead()
-	r.settle()
+	r.finish()
 }
 
-// settle processes the nodes until all of them have been read and written.
-func (r *rivals) settle() {
+// finish processes the nodes until all of them have been read and written.
+func (r *rivals) finish() {
 	r.t.Helper()
 	for range 8 {
 		for _, name := range r.order {
@@ -100,7 +100,7 @@ func (r *rivals) wantOwner(when, owner, other string) {
 	r.t.Helper()
 	count := len(r.nodes[owner].Spec.IPAM.Pool) + 1
 	r.edited(owner, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = count })
-	r.settle()
+	r.finish()
 	is, not := r.nodes[owner], r.nodes[other]
 	if text := is.Status.IPAM.OperatorStatus.Error; len(is.Spec.IPAM.Pool) != count || text != "" {
 		r.t.Errorf("%s: %s has %v, want %d addresses: %q", when, owner, poolOf(is), count, text)
@@ -134,8 +134,8 @@ func TestAnInstanceStaysWithTheNodeThatHasIt(t *testing.T) {
 		n.UID, n.CreationTimestamp.Time = "00000000-0000-4000-8000-00000000ffff", r.now
 		n.Spec.IPAM.Pool, n.Status = nil, v2.CiliumNodeStatus{}
 		r.stored(n)
-		r.settle()
-		r.wantOwner("made again", "n1", "n0")
+		r.finish()
+		r.wantOwner("created again", "n1", "n0")
 
 		r.cloud.Run("i-next")
 		r.name("n1", "i-next")
@@ -189,7 +189,7 @@ func TestAnInstanceIsThatOfTheNodeOfItsProviderID(t *testing.T) {
 		r.edited("n0", func(n *v2.CiliumNode) { n.Spec.IPAM.Pool = nil }) // which stays, and is not written again
 		r.wantOwner("that another one has named first", "n1", "n0")
 		reads := r.tally["node read"]
-		r.settle()
+		r.finish()
 		if r.tally["node read"] != reads {
 			t.Error("Nodes are read for each attempt")
 		}
@@ -223,7 +223,7 @@ func TestAnInstanceWithoutProviderIDs(t *testing.T) {
 		t.Errorf("%q, %d changes", text, r.cloud.Changes()-changes)
 	}
 	provided["n1"] = "aws:///zone-a/i-n1"
-	r.settle()
+	r.finish()
 	r.wantOwner("after an error", "n1", "n0")
 }
 
@@ -240,12 +240,12 @@ func TestAnInstanceOfTwoNewNodes(t *testing.T) {
 				n.Spec.InstanceID, n.Spec.IPAM.Pool, n.Status = "i-new", nil, v2.CiliumNodeStatus{}
 			})
 		}
-		r.settle()
+		r.finish()
 		r.wantOwner("new", "n0", "n1")
 		r.restart()
 		r.wantOwner("after a restart", "n0", "n1")
 		delete(r.nodes, "n0")
-		r.settle()
+		r.finish()
 		if n := r.nodes["n1"]; len(n.Spec.IPAM.Pool) < 4 || n.Status.IPAM.OperatorStatus.Error != "" {
 			t.Errorf("%v: %q", poolOf(n), n.Status.IPAM.OperatorStatus.Error)
 		}
