@@ -57,6 +57,7 @@ func Module(id, title, mode, server string, newProvider any, cells ...cell.Cell)
 			k8s.Allow("get,update", v2.CiliumNodeResource.GroupResource()),
 			k8s.Allow("update", statusResource),
 		),
+		k8s.OptionalRBAC(k8s.Allow("get,list", coreNodes.GroupResource())), // one by its name, where two CiliumNodes name one instance
 		cell.Metrics(newMetrics),
 		cell.Metrics(newDeficitMetrics),
 		cell.Metrics(newSyncMetrics),

@@ -45,9 +45,12 @@ type controller struct {
 	nodes  *stream.Store[ciliumNode]
 	pods   *stream.Store[pendingPod]
 	states map[string]*nodeState // by name of the CiliumNode
-	totals totals
-	failed map[string]string // what nodes lack addresses for
-	unfit  map[string]string // what nodes have of the cloud that no pod can have
+	owners map[string]string     // by instance, the name of the CiliumNode that has it in this term
+	// provided are answers about Nodes, by name.
+	provided map[string]provided
+	totals   totals
+	failed   map[string]string // what nodes lack addresses for
+	unfit    map[string]string // what nodes have of the cloud that no pod can have
 }
 
 type params struct {
@@ -90,7 +93,7 @@ func newController(p params) *controller {
 	c := &controller{
 		params: p, random: rand.Float64, now: p.Deps.Plan.Now,
 		opened: make(chan struct{}), started: make(chan struct{}),
-		states: map[string]*nodeState{}, failed: map[string]string{}, unfit: map[string]string{},
+		states: map[string]*nodeState{}, owners: map[string]string{}, provided: map[string]provided{}, failed: map[string]string{}, unfit: map[string]string{},
 	}
 	// Reads of instances get a small part of the calls: while many nodes need one, more of them share it.
 	c.batches = rate.NewLimiter(rate.Limit(p.Config.LimitIPAMAPIQPS/15), max(4, p.Config.LimitIPAMAPIBurst/10))
@@ -285,9 +288,10 @@ func (c *controller) stateOf(n *ciliumNode) *nodeState {
 	return st
 }
 
-// forget drops what is kept of a node that is deleted, and of its instance. Nothing is detached: that is done with the instance.
+// forget drops what is kept of a node that is deleted, and of its instance, unless that is another one's. Nothing is detached: that is done with the instance.
 func (c *controller) forget(name string) {
-	if st := c.drop(name); st != nil {
+	st := c.drop(name)
+	if st != nil && (c.disown(st.instance, name) || !c.isOfNode(st.instance)) {
 		c.cloud.forget(st.instance)
 	}
 }
@@ -296,6 +300,7 @@ func (c *controller) forget(name string) {
 func (c *controller) drop(name string) *nodeState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.provided, name)
 	st := c.states[name]
 	if st == nil {
 		return nil

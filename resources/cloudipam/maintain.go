@@ -18,7 +18,6 @@ import (
 	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/outside"
 	"github.com/skep-operator/skep/resources/reconcile"
-	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -63,14 +62,26 @@ func (c *controller) maintainNode(ctx context.Context, n *ciliumNode, st *nodeSt
 		return c.writeProblem(ctx, n, text)
 	}
 	i, known, unstable := c.cloud.get(st.instance)
-	switch {
-	case !known:
+	if !known {
 		c.want(st.instance)
 		return nil
+	}
+	owner, err := c.ownerOf(ctx, n, i.Instance)
+	switch {
+	case err != nil:
+		return err
+	case owner != name:
+		text := fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", st.instance, owner)
+		c.refuse(name, text)
+		return c.writeProblem(ctx, n, text)
 	case i.Instance == nil:
 		c.count(name, st, numbers{used: len(n.Status.IPAM.Used)})
 		c.refuse(name, "Instance not found! Please delete corresponding ciliumnode if instance has already been deleted.")
 		return nil // the instance may be filtered: what it has had stays
+	case c.own(st.instance, name):
+		c.cloud.outdate(st.instance, c.now()) // the other one may have changed it
+		c.want(st.instance)
+		return nil
 	}
 	now := c.now()
 	st.confirm(i.read, i.shows, now)
@@ -108,14 +119,8 @@ func (c *controller) refusal(n *ciliumNode) string {
 	if err := n.DecodeError(); err != nil {
 		return err.Error()
 	}
-	id := n.instanceID()
-	if id == "" {
+	if n.instanceID() == "" {
 		return "spec.instance-id is empty: the agent sets it"
-	}
-	for other := range stream.ByIndex(c.nodes, byInstance, id) {
-		if other.Name != n.Name && other.isOlderThan(n) {
-			return fmt.Sprintf("instance %s belongs to CiliumNode %s: delete the CiliumNode that is obsolete", id, other.Name)
-		}
 	}
 	return ""
 }

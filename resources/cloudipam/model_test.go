@@ -111,6 +111,7 @@ type world struct {
 	prunes   func(*v2.CiliumNode)                        // the installed definition, nil for one that has all fields
 	edits    int                                         // of terms, stored or not
 	edit     func(cloudipam.Provider) cloudipam.Provider // of terms, nil for that of the cloud
+	provided map[string]any                              // spec.providerID by Node, or the error of its read; nil for no Nodes
 	careless bool
 	depth    int
 
@@ -461,6 +462,9 @@ type client struct {
 
 func (c client) Get(_ context.Context, ref k8s.Ref) (*unstructured.Unstructured, error) {
 	w := c.term.world
+	if ref.Resource.Resource == "nodes" {
+		return w.node(ref)
+	}
 	w.meanwhile()
 	n := w.nodes[ref.Name]
 	if n == nil || ref.UID != "" && n.UID != ref.UID {

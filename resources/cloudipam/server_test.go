@@ -4,6 +4,7 @@
 package cloudipam_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -390,6 +392,71 @@ func TestServerNodesOfOneInstance(t *testing.T) {
 	}
 	s.create("b", func(n *v2.CiliumNode) { n.Spec.InstanceID = "i-other" })
 	s.wantPool("b", 8)
+}
+
+// CIPAM-41, K4 of the contract's tenants.md: the agent of an older node that writes the instance of another one into its CiliumNode gets nothing of that,
+// now or after a restart, and the other one loses nothing.
+func TestServerInstanceOfAnother(t *testing.T) {
+	s := newServer(t)
+	o := s.start(false)
+	s.run("a", nil)
+	s.wantPool("a", 8)
+	time.Sleep(1100 * time.Millisecond) // times of creation are whole seconds
+	s.run("b", nil)
+	s.wantPool("b", 8)
+	pool := s.nodes.Read("b").Spec.IPAM.Pool
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.InstanceID = "i-b" })
+	isRefused := func() bool {
+		return strings.Contains(s.nodes.Read("a").Status.IPAM.OperatorStatus.Error, "belongs to CiliumNode b")
+	}
+	operatortest.Eventually(t, "it is refused", isRefused)
+	for restarts := range 2 {
+		for address := range s.nodes.Read("a").Spec.IPAM.Pool {
+			if _, is := pool[address]; is {
+				t.Errorf("after %d restarts a has %s of b", restarts, address)
+			}
+		}
+		most := []int{9, 17}[restarts]
+		s.nodes.Edit("b", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = most })
+		s.wantPool("b", most)
+		if restarts == 0 {
+			o.Stop()
+			s.nodes.Edit("a", true, func(n *v2.CiliumNode) { n.Status.IPAM.OperatorStatus.Error = "" })
+			o = s.start(false)
+			operatortest.Eventually(t, "it is refused again", isRefused)
+		}
+	}
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.InstanceID = "i-a" })
+	operatortest.Eventually(t, "its own instance is its own", func() bool { return s.nodes.Read("a").Status.IPAM.OperatorStatus.Error == "" })
+}
+
+// CIPAM-41: an agent that shows all that another node shows, and names its instance, gets none of its addresses where Nodes have provider IDs.
+func TestServerInstanceOfAnotherByProviderID(t *testing.T) {
+	s := newServer(t)
+	for _, name := range []string{"a", "b"} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: "aws:///zone-a/i-" + name}}
+		if _, err := s.env.Core.CoreV1().Nodes().Create(t.Context(), node, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.env.Core.CoreV1().Nodes().Delete(context.Background(), name, metav1.DeleteOptions{}) })
+	}
+	o := s.start(false)
+	s.create("a", func(n *v2.CiliumNode) { n.Spec.InstanceID = "" }) // the older one
+	s.run("b", nil)
+	s.wantPool("b", 8)
+	o.Stop()
+	b := s.nodes.Read("b")
+	s.nodes.Edit("a", true, func(n *v2.CiliumNode) { n.Status = b.Status })
+	s.nodes.Edit("a", false, func(n *v2.CiliumNode) { n.Spec.InstanceID, n.Spec.IPAM = b.Spec.InstanceID, b.Spec.IPAM })
+	o = s.start(false)
+	operatortest.Eventually(t, "it is refused", func() bool {
+		return strings.Contains(s.nodes.Read("a").Status.IPAM.OperatorStatus.Error, "belongs to CiliumNode b")
+	})
+	s.nodes.Edit("b", false, func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = 9 })
+	s.wantPool("b", 9)
+	if o.Degraded("ipam.memory.undeclared") != "" || len(s.nodes.Read("a").Spec.IPAM.Pool) != 8 {
+		t.Errorf("%v, degraded: %s", s.nodes.Read("a").Spec.IPAM.Pool, o.Degraded(""))
+	}
 }
 
 // CIPAM-33: an instance that the cloud does not have costs nothing but a report; a terminated one keeps what it has.

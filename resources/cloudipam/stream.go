@@ -37,7 +37,7 @@ func (n *ciliumNode) instanceID() string { return cmp.Or(n.Spec.InstanceID, n.Sp
 // isIgnored reports whether the addresses of the node are to be left alone.
 func (n *ciliumNode) isIgnored() bool { return ciliumio.IgnoresIPAM(n.Annotations.Map()) }
 
-// isOlderThan reports which of two CiliumNodes of the same instance has its addresses.
+// isOlderThan reports which of two CiliumNodes was there first.
 func (n *ciliumNode) isOlderThan(other *ciliumNode) bool {
 	return cmp.Or(n.CreationTimestamp.Time().Compare(other.CreationTimestamp.Time()), cmp.Compare(n.Name, other.Name)) < 0
 }
