@@ -26,12 +26,12 @@ type hostOwners struct {
 	all      map[string]listenersByPort // the listeners of all objects, by host name
 	named    map[string][]namedRoute    // routes with a host name for which a listener of a ListenerSet is, by that of the listener; the oldest first
 	lookup   route.Lookup
-	steps    map[namespaces]int
+	steps    map[between]int
 	count    map[slim.String]int // of listeners of ListenerSets with a host name, and of host names of routes, by namespace
 }
 
-// namespaces are that of ListenerSets, and that of routes; "" for all routes.
-type namespaces struct{ sets, routes slim.String }
+// between is the namespace of ListenerSets, and that of routes; "" for all routes.
+type between struct{ sets, routes slim.String }
 
 // listenersByPort are listeners by their port, or those with TLS at 0 where their ports are not apart.
 type listenersByPort map[gatewayv1.PortNumber][]*listener.Listener
@@ -63,7 +63,7 @@ func (p *planner) merge(plan *gatewayPlan, objects [][]*listener.Listener, route
 func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, lookup route.Lookup) *hostOwners {
 	k := &hostOwners{
 		plan: plan, together: together, rank: map[slim.Key]int{}, sets: map[slim.Key]*setPlan{}, all: map[string]listenersByPort{},
-		named: map[string][]namedRoute{}, lookup: lookup, steps: map[namespaces]int{}, count: map[slim.String]int{},
+		named: map[string][]namedRoute{}, lookup: lookup, steps: map[between]int{}, count: map[slim.String]int{},
 	}
 	k.add(plan.own)
 	for i := range plan.sets {
@@ -108,7 +108,7 @@ func (k *hostOwners) portOf(l *listener.Listener) gatewayv1.PortNumber {
 }
 
 // use uses a step of two namespaces, if they have one.
-func (k *hostOwners) use(of namespaces, most int) bool {
+func (k *hostOwners) use(of between, most int) bool {
 	k.steps[of]++
 	return k.steps[of] <= most
 }
@@ -142,14 +142,14 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 // crowds reports whether it is the ListenerSets of a namespace that are too many, rather than the routes of another, for both to be compared: so many
 // of one must not cost the other its hosts.
 func (k *hostOwners) crowds(sets, routes slim.String) bool {
-	return k.steps[namespaces{sets: sets}] > maxAllSteps || k.count[sets] >= k.count[routes]
+	return k.steps[between{sets: sets}] > maxAllSteps || k.count[sets] >= k.count[routes]
 }
 
 // hasBefore reports whether a route has a host name at a listener with precedence over another one, which would take it from that. It is not known if that
 // costs too much.
 func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute, sets slim.String) (has, known bool) {
-	of := namespaces{sets, r.of.Namespace}
-	if !k.use(namespaces{sets: sets}, maxAllSteps) || !k.use(of, maxSteps) {
+	of := between{sets, r.of.Namespace}
+	if !k.use(between{sets: sets}, maxAllSteps) || !k.use(of, maxSteps) {
 		return false, false
 	}
 	for _, ref := range r.of.Parents {
@@ -184,7 +184,7 @@ func (k *hostOwners) isBeside(has *listener.Listener, name string, l *listener.L
 // gives reports whether a route leaves a host name to a listener: that is of its namespace, or older, or one that it attaches to
 // itself. Of one second the name decides.
 func (k *hostOwners) gives(r namedRoute, l *listener.Listener, s *listenerSet) bool {
-	if s.Namespace == r.of.Namespace || route.CompareObjects(&s.ObjectMeta, &r.of.ObjectMeta) < 0 {
+	if s.Namespace == r.of.Namespace || route.CompareObjects(&s.ObjectMeta, r.of.ObjectMeta) < 0 {
 		return true
 	}
 	return slices.ContainsFunc(r.of.Parents, func(ref gatewayv1.ParentReference) bool {

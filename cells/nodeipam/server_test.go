@@ -239,7 +239,7 @@ func TestNodeThatFlips(t *testing.T) {
 	for i := range 20 {
 		flip(i)
 	}
-	operatortest.Eventually(t, "it is named", func() bool { return strings.Contains(o.Degraded(""), "/web changes again and again") })
+	operatortest.Eventually(t, "it is named", func() bool { return strings.Contains(o.Degraded(""), "/web (status) changes again and again") })
 	w.awaitAddresses("web", both...)
 	if got := w.writes("web") - before; got > 6 {
 		t.Errorf("%d writes for 20 changes", got)
