@@ -33,7 +33,7 @@ type tally struct {
 	rules int
 }
 
-// pattern says for which agents a rule has findings: for each release, in the order of release.All, those without these features.
+// pattern is the agents for which a rule has findings: for each release, in the order of release.All, those without these features.
 type pattern [8]policy.Features
 
 func (all findings) pattern() (p pattern) {

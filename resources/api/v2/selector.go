@@ -49,7 +49,7 @@ type LabelSelectorRequirement struct {
 // A nil selector matches nothing and an empty one everything, as in Kubernetes;
 // a field whose absence means everything has to be asked for nil first.
 // It is not for selectors of endpoints and identities, whose keys carry the source of the label.
-// An error has a kilobyte at most, whatever the selector is, and says of the first bad value what is wrong with it.
+// An error has a kilobyte at most, whatever the selector is, and is about the first bad value.
 func (s *LabelSelector) AsSelector() (labels.Selector, error) {
 	if s == nil {
 		return labels.Nothing(), nil
