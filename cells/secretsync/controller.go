@@ -146,8 +146,13 @@ type recorder struct {
 
 // Set implements secretref.Recorder.
 func (r *recorder) Set(from corev1.ObjectReference, to ...secretref.Object) {
+	r.SetFirst(from, 0, to...)
+}
+
+// SetFirst implements secretref.Recorder.
+func (r *recorder) SetFirst(from corev1.ObjectReference, others int, to ...secretref.Object) {
 	to, beyond := bounded(to)
-	r.reports.setBeyond(from, beyond)
+	r.reports.setBeyond(from, others+beyond)
 	added, removed := r.references.set(reference{r.source, from}, to)
 	for _, of := range removed {
 		r.reports.clear(from, of)

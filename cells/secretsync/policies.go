@@ -74,13 +74,13 @@ func (s *policySource) changed(p *networkpolicy.Policy, deleted bool, r secretre
 	if about.Namespace == "" {
 		about.Kind = networkpolicy.ClusterwidePolicies.Name()
 	}
-	keys, unknown := p.Secrets()
+	keys, others, unknown := p.Secrets()
 	s.unknown.set(slim.Key{Namespace: about.Namespace, Name: about.Name}, unknown && !deleted)
 	switch {
 	case deleted:
 		r.Set(about)
 	case !unknown:
-		r.Set(about, secretsOf(keys)...)
+		r.SetFirst(about, others, secretsOf(keys)...)
 	}
 }
 

@@ -150,6 +150,9 @@ var ingressGiants = []giant{
 func policyOf(resource schema.GroupVersionResource, kind, what string, n int, spec func(n int) set) giant {
 	return giant{resource: resource, kind: kind, what: what, long: kind == "CiliumClusterwideNetworkPolicy" && what != "rules" || !inShort[what], global: kind == "CiliumClusterwideNetworkPolicy", n: n, build: func(n int) map[string]any {
 		s := spec(n)
+		if s["specs"] != nil {
+			return s
+		}
 		if s["endpointSelector"] == nil {
 			s["endpointSelector"] = set{}
 		}
@@ -166,7 +169,10 @@ func httpRules(paths list) set {
 }
 
 // inShort are those that cost most.
-var inShort = map[string]bool{"one expression": true, "expressions": true, "rules": true, "secrets": true, "groups of a cloud": true}
+var inShort = map[string]bool{
+	"one expression": true, "expressions": true, "rules": true, "secrets": true, "groups of a cloud": true,
+	"values of a selector that are none": true, "rules that are not valid": true,
+}
 
 // policyGiants are those of both kinds of policies.
 func policyGiants() (all []giant) {
@@ -188,6 +194,14 @@ func policyGiants() (all []giant) {
 		})
 		add("values of a selector", 120_000, func(n int) set {
 			return set{"endpointSelector": set{"matchExpressions": list{set{"key": "a", "operator": "In", "values": of(n, textOf("v%06d"))}}}}
+		})
+		add("values of a selector that are none", 350_000, func(n int) set {
+			return set{"endpointSelector": set{"matchExpressions": list{set{"key": "a", "operator": "In", "values": of(n, func(int) any { return "!" })}}}}
+		})
+		add("rules that are not valid", 23_000, func(n int) set {
+			return set{"specs": of(n, func(int) any {
+				return set{"endpointSelector": set{"matchLabels": set{"!": ""}}, "ingress": list{set{}}}
+			})}
 		})
 		add("rules", 60_000, func(n int) set {
 			return set{"ingress": of(n, func(int) any { return set{"fromEntities": list{"all"}} })}

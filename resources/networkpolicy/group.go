@@ -68,11 +68,28 @@ func groupsOf(r *v2.Rule) (all []Group) {
 	return all
 }
 
-// addGroups adds groups that are not there yet, up to the bound.
+// LargeGroups stands for groups of a policy whose JSON is together larger than what is kept. It is none itself.
+const LargeGroups Group = ""
+
+// maxGroups is the most bytes of the groups of a list of rules, as much as an annotation of a CIDR group has place for.
+const maxGroups = 200 << 10
+
+// addGroups adds groups that are not there yet, up to the bounds.
 func addGroups(all []Group, more ...Group) []Group {
+	size := 0
+	for _, g := range all {
+		size += len(g)
+	}
 	for _, g := range more {
-		if len(all) <= MaxGroups && !slices.Contains(all, g) {
+		if len(all) > MaxGroups {
+			break
+		}
+		if !slices.Contains(all, g) && size+len(g) > maxGroups {
+			g = LargeGroups
+		}
+		if !slices.Contains(all, g) {
 			all = append(all, g)
+			size += len(g)
 		}
 	}
 	return all

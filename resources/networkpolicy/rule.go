@@ -9,33 +9,26 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/maphash"
-	"maps"
-	"slices"
 
 	kjson "sigs.k8s.io/json"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
-	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Rule is what is known of a rule that was checked. Decoding one never fails: what cannot be decoded is a finding.
 type Rule struct {
 	findings findings
-	subject  // of a policy of a namespace
+	subject  // of a policy of a namespace, until the rule is settled
 	checked
 }
 
-// Rules are a list of rules.
+// Rules are a list of rules. They are checked when the policy is trimmed.
 type Rules struct {
-	findings []ruleFindings // of rules that have any
+	raw []byte // until then
+	problems
 	checked
-}
-
-// ruleFindings are those of one rule, and what depends on the namespace of its policy.
-type ruleFindings struct {
-	findings findings
-	subject  subject
 }
 
 // subject is what a rule says of what it is for that no policy of a namespace may say.
@@ -51,7 +44,7 @@ func subjectOf(r *v2.Rule) (s subject) {
 	s.nodes = r.NodeSelector != nil
 	if r.EndpointSelector != nil {
 		for _, key := range namespaceKeys {
-			s.namespace = cmp.Or(s.namespace, r.EndpointSelector.MatchLabels[key])
+			s.namespace = cmp.Or(s.namespace, printable.Cut(r.EndpointSelector.MatchLabels[key], maxName))
 		}
 	}
 	return s
@@ -76,7 +69,7 @@ type checked struct {
 	digest    uint64
 	groups    []Group
 	undecoded bool
-	secrets   []slim.Key
+	secrets   secrets
 }
 
 var digestSeed = maphash.MakeSeed()
@@ -85,20 +78,33 @@ var null = []byte("null")
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (r *Rule) UnmarshalJSON(raw []byte) error {
+	r.decode(raw, knownSecrets{})
+	return nil
+}
+
+// decode decodes and checks a rule. Secrets that are known are left out.
+func (r *Rule) decode(raw []byte, known knownSecrets) {
 	*r = Rule{}
 	if raw = bytes.TrimSpace(raw); bytes.Equal(raw, null) {
-		return nil
+		return
 	}
 	r.digest = maphash.Bytes(digestSeed, raw)
 	var rule v2.Rule
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &rule); err != nil {
-		r.findings = undecodableIn(undecodable("the rule", err))
+		r.findings = undecodable("the rule", err)
 		r.undecoded = true
-		return nil
+		return
 	}
-	r.findings, r.groups, r.secrets = findingsOf(&rule), groupsOf(&rule), secretsOf(&rule)
+	r.findings, r.groups, r.secrets = findingsOf(&rule), groupsOf(&rule), secretsOf(&rule, known)
 	r.subject = subjectOf(&rule)
-	return nil
+}
+
+// settle makes a finding of what the rule is for, if it is one of a policy of this namespace.
+func (r *Rule) settle(namespace string) {
+	if text := r.subject.problem(namespace); text != "" {
+		r.findings = inAll(text)
+	}
+	r.subject = subject{}
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -108,36 +114,67 @@ func (r *Rules) UnmarshalJSON(raw []byte) error {
 		return nil
 	}
 	r.digest = maphash.Bytes(digestSeed, raw)
-	var all []json.RawMessage
-	if err := json.Unmarshal(raw, &all); err != nil {
-		r.findings = []ruleFindings{{findings: undecodableIn(undecodable("the list of rules", err))}}
-		r.undecoded = true
-		return nil
-	}
-	for _, one := range all {
-		var rule Rule
-		_ = rule.UnmarshalJSON(one) // it returns none
-		if f := (ruleFindings{rule.findings, rule.subject}); len(f.findings) > 0 || f.subject != (subject{}) {
-			r.findings = append(r.findings, f)
-		}
-		r.groups = addGroups(r.groups, rule.groups...)
-		r.undecoded = r.undecoded || rule.undecoded
-		r.secrets = append(r.secrets, rule.secrets...)
-	}
+	r.raw = bytes.Clone(raw)
 	return nil
 }
 
-func undecodable(what string, err error) policy.Finding {
-	return policy.Finding{Text: fmt.Sprintf("cannot decode %s: %v", what, err)}
+// check checks the rules of a policy of a namespace, which are not kept.
+func (r *Rules) check(namespace string) {
+	raw := r.raw
+	if r.raw = nil; raw == nil {
+		return
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		r.kept = []findings{undecodable("the list of rules", err)}
+		r.undecoded = true
+		return
+	}
+	found, known := newCollector(), knownSecrets{}
+	for _, one := range all {
+		var rule Rule
+		rule.decode(one, known)
+		rule.settle(namespace)
+		found.add(rule.findings)
+		r.groups = addGroups(r.groups, rule.groups...)
+		r.undecoded = r.undecoded || rule.undecoded
+		r.secrets.beyond += rule.secrets.beyond
+		for _, key := range rule.secrets.first {
+			r.secrets.add(key)
+		}
+	}
+	r.problems = found.problems
 }
 
-// secretsOf are the Secrets that a rule refers to. A reference without a namespace or a name is to none.
-func secretsOf(r *v2.Rule) (found []slim.Key) {
-	known := map[slim.Key]bool{}
+func undecodable(what string, err error) findings {
+	return inAll(fmt.Sprintf("cannot decode %s: %v", what, err))
+}
+
+// MaxSecrets is the most Secrets of a list of rules that are kept: no more are copied.
+const MaxSecrets = 1000
+
+// secrets are those that rules refer to.
+type secrets struct {
+	first  []slim.Key
+	beyond int // how many others there are
+}
+
+type knownSecrets map[slim.Key]bool
+
+func (s *secrets) add(key slim.Key) {
+	if len(s.first) < MaxSecrets {
+		s.first = append(s.first, key)
+	} else {
+		s.beyond++
+	}
+}
+
+// secretsOf are the Secrets that a rule refers to, but for those that are known. A reference without a namespace or a name is to none.
+func secretsOf(r *v2.Rule, known knownSecrets) (found secrets) {
 	add := func(s v2.SecretReference) {
-		if key := (slim.Key{Namespace: s.Namespace, Name: s.Name}); s.Namespace != "" && s.Name != "" && !known[key] {
+		if key := (slim.Key{Namespace: printable.Cut(s.Namespace, maxName), Name: printable.Cut(s.Name, maxName)}); s.Namespace != "" && s.Name != "" && !known[key] {
 			known[key] = true
-			found = append(found, key)
+			found.add(key)
 		}
 	}
 	addPorts := func(ports []v2.PortRule) {
@@ -166,17 +203,4 @@ func secretsOf(r *v2.Rule) (found []slim.Key) {
 		addPorts(entry.ToPorts)
 	}
 	return found
-}
-
-// Names are the keys of a map, sorted.
-type Names []string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (n *Names) UnmarshalJSON(raw []byte) error {
-	var all map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return err
-	}
-	*n = slices.Sorted(maps.Keys(all))
-	return nil
 }

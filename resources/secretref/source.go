@@ -69,6 +69,8 @@ type SourceOut struct {
 type Recorder interface {
 	// Set replaces what an object refers to. Without any it refers to none.
 	Set(from corev1.ObjectReference, to ...Object)
+	// SetFirst is a Set where the object refers to more than is known by name: the number of others.
+	SetFirst(from corev1.ObjectReference, others int, first ...Object)
 	// Changed reports that an object may have changed that is referred to. Changes of Secrets are known without.
 	Changed(Object)
 }

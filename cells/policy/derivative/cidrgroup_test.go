@@ -58,6 +58,21 @@ func TestBoundOfGroups(t *testing.T) {
 	}
 }
 
+// DERIV-25: of groups that are large together those are kept that have a CIDR group, and that there are more, so that there is a derived policy.
+func TestLargeGroups(t *testing.T) {
+	group := func(name string) string {
+		return fmt.Sprintf(`{"aws":{"region":"%s%s"}}`, name, strings.Repeat("x", maxGroupText/4))
+	}
+	three := []string{group("a"), group("b"), group("c")}
+	if all := policyWith(t, strings.Join(slices.Repeat(three, 3), ",")).Groups(); len(all) != 3 || slices.Contains(all, networkpolicy.LargeGroups) {
+		t.Errorf("%d groups of %d are kept", len(all), len(three))
+	}
+	all := policyWith(t, strings.Join(append(three, group("d"), group("e"), `{"aws":{"region":"f"}}`), ",")).Groups()
+	if len(all) != 5 || all[3] != networkpolicy.LargeGroups || isServable(all[3]) || len(all[4]) > 100 {
+		t.Errorf("%d groups are kept, the last one is %.100q", len(all), all[len(all)-1])
+	}
+}
+
 // decodeCIDRGroup is a CIDR group as the stream has it.
 func decodeCIDRGroup(t *testing.T, content map[string]any) *cidrGroup {
 	t.Helper()

@@ -275,6 +275,7 @@ func mayHaveGroups(u *unstructured.Unstructured) bool {
 	var p networkpolicy.Policy
 	if err == nil {
 		err = json.Unmarshal(raw, &p)
+		p.Trim()
 	}
 	has, unknown := p.HasGroups()
 	return err != nil || has || unknown

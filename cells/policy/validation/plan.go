@@ -6,7 +6,6 @@ package validation
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,16 +27,16 @@ const succeeded = "Policy validation succeeded"
 // maxMessage is the most bytes of a message, about ten lines of a terminal for each of ten findings.
 const maxMessage = 8 << 10
 
-// validityOf is the condition of a policy whose rules have these problems, one line each.
-func validityOf(problems []string) validity {
-	if len(problems) == 0 {
+// validityOf is the condition of a policy whose first rules have these problems, one line each, and more rules others.
+func validityOf(problems []string, more int) validity {
+	if len(problems)+more == 0 {
 		return validity{metav1.ConditionTrue, succeeded}
 	}
-	return validity{metav1.ConditionFalse, shorten(problems)}
+	return validity{metav1.ConditionFalse, shorten(problems, more)}
 }
 
-// shorten joins lines, of which nothing that others have written in them makes more, and counts those for which there is no room.
-func shorten(lines []string) string {
+// shorten joins lines, of which nothing that others have written in them makes more, and counts those for which there is no place, and more.
+func shorten(lines []string, more int) string {
 	var b strings.Builder
 	for i, line := range lines {
 		line = printable.Line(line)
@@ -46,9 +45,7 @@ func shorten(lines []string) string {
 				b.WriteString(strings.ToValidUTF8(line[:maxMessage/2], "") + "…")
 				i++
 			}
-			if i < len(lines) {
-				fmt.Fprintf(&b, "\nand %d more rules are not valid", len(lines)-i)
-			}
+			more += len(lines) - i
 			break
 		}
 		if i > 0 {
@@ -56,21 +53,22 @@ func shorten(lines []string) string {
 		}
 		b.WriteString(line)
 	}
+	switch {
+	case more > 0 && b.Len() == 0: // their findings are too long to be kept
+		fmt.Fprintf(&b, "%d rules are not valid", more)
+	case more > 0:
+		fmt.Fprintf(&b, "\nand %d more rules are not valid", more)
+	}
 	return b.String()
-}
-
-func isValid(c networkpolicy.Condition) bool {
-	return c.Type.String() == string(v2.PolicyConditionValid)
 }
 
 // current is the validity in a policy's status, the zero validity if there is none.
 func current(p *networkpolicy.Policy) validity {
-	conditions := p.Conditions()
-	i := slices.IndexFunc(conditions, isValid)
-	if i < 0 {
+	is := p.Conditions().Valid
+	if is == nil {
 		return validity{}
 	}
-	return validity{metav1.ConditionStatus(conditions[i].Status.String()), conditions[i].Message.String()}
+	return validity{metav1.ConditionStatus(is.Status.String()), is.Message.String()}
 }
 
 // operation is one of a JSON patch.
@@ -91,22 +89,22 @@ func patch(p *networkpolicy.Policy, want validity, now time.Time) ([]byte, error
 	return json.Marshal(append(ops, changes(p.Conditions(), want, now.UTC().Format(time.RFC3339))...))
 }
 
-func changes(conditions []networkpolicy.Condition, want validity, now string) (ops []operation) {
-	i := slices.IndexFunc(conditions, isValid)
-	if i < 0 {
+func changes(conditions networkpolicy.Conditions, want validity, now string) (ops []operation) {
+	is := conditions.Valid
+	if is == nil {
 		added := map[string]any{
 			"type": v2.PolicyConditionValid, "status": want.Status, "lastTransitionTime": now, "message": want.Message,
 		}
-		if len(conditions) == 0 {
+		if conditions.Len == 0 {
 			return []operation{{"add", conditionsPath, []any{added}}}
 		}
 		return []operation{{"add", conditionsPath + "/-", added}}
 	}
-	path := fmt.Sprintf("%s/%d/", conditionsPath, i)
-	if conditions[i].Status.String() != string(want.Status) {
+	path := fmt.Sprintf("%s/%d/", conditionsPath, conditions.Place)
+	if is.Status.String() != string(want.Status) {
 		ops = append(ops, operation{"add", path + "status", want.Status}, operation{"add", path + "lastTransitionTime", now})
 	}
-	if conditions[i].Message.String() != want.Message {
+	if is.Message.String() != want.Message {
 		ops = append(ops, operation{"add", path + "message", want.Message})
 	}
 	return ops

@@ -75,7 +75,7 @@ func TestLongMessages(t *testing.T) {
 		"two":  {[]string{long, "x"}, "…\nand 1 more rules are not valid"},
 		"many": {slices.Repeat([]string{strings.Repeat("x", 99)}, 1000), "\nand 919 more rules are not valid"},
 	} {
-		got := shorten(test.lines)
+		got := shorten(test.lines, 0)
 		if len(got) > maxMessage+50 || !strings.HasSuffix(got, test.tail) || strings.ToValidUTF8(got, "?") != got {
 			t.Errorf("%s: %d bytes, …%q", name, len(got), got[max(0, len(got)-60):])
 		}

@@ -102,7 +102,8 @@ func TestReleases(t *testing.T) {
 		}
 		p := decode(t, "{"+of+","+c.rules+"}")
 		for i, r := range release.All() {
-			got := strings.Join(p.Problems(c.on, r), "\n")
+			texts, _ := p.Problems(c.on, r)
+			got := strings.Join(texts, "\n")
 			if !matches(got, c.want[i]) {
 				t.Errorf("%s, in %s: %q, want %q", name, r, got, c.want[i])
 			}

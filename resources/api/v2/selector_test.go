@@ -4,6 +4,8 @@
 package v2_test
 
 import (
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,5 +49,24 @@ func TestAsSelectorNamesWhatIsWrong(t *testing.T) {
 	wrong := &v2.LabelSelector{MatchExpressions: []v2.LabelSelectorRequirement{{Key: "zone", Operator: metav1.LabelSelectorOpIn}}}
 	if _, err := wrong.AsSelector(); err == nil || !strings.Contains(err.Error(), "zone") {
 		t.Errorf("the error is %v", err)
+	}
+}
+
+// K8S-23: an error costs and has a kilobyte, whatever the selector is.
+func TestAsSelectorOfTheLargest(t *testing.T) {
+	bad := slices.Repeat([]string{"!"}, 300_000)
+	for name, s := range map[string]*v2.LabelSelector{
+		"bad values":   {MatchExpressions: []v2.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: bad}}},
+		"a long value": {MatchExpressions: []v2.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{strings.Repeat("!", 1<<20)}}}},
+		"a long key":   {MatchExpressions: []v2.LabelSelectorRequirement{{Key: strings.Repeat("!", 1<<20), Operator: metav1.LabelSelectorOpIn, Values: []string{"!"}}}},
+		"a long label": {MatchLabels: map[string]string{"a": strings.Repeat("!", 1<<20)}},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := s.AsSelector()
+		runtime.ReadMemStats(&after)
+		if cost := after.TotalAlloc - before.TotalAlloc; err == nil || len(err.Error()) > 1<<10 || cost > 32<<20 {
+			t.Errorf("%s: %d KiB were allocated, %.100v", name, cost>>10, err)
+		}
 	}
 }

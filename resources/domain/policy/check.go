@@ -41,7 +41,7 @@ func (c *Checker) Check(d Dialect) Findings {
 	if d.Later && len(r.Ingress)+len(r.IngressDeny)+len(r.Egress)+len(r.EgressDeny) == 0 {
 		k.add(Always, textNoEntries)
 	}
-	k.addText(checkSubject(r))
+	k.addText(k.checkSubject())
 	host := r.NodeSelector != nil
 	for i := range r.Ingress {
 		e := &r.Ingress[i]
@@ -76,16 +76,17 @@ func (k *check) checkAuthentication() {
 }
 
 // checkSubject checks what the rule is about.
-func checkSubject(r *v2.Rule) string {
-	switch {
+func (c *Checker) checkSubject() string {
+	switch r := c.rule; {
 	case r.EndpointSelector == nil && r.NodeSelector == nil:
 		return textNoSelector
 	case r.EndpointSelector != nil && r.NodeSelector != nil:
 		return textTwoSelectors
 	case r.NodeSelector != nil:
-		return checkSelector(r.NodeSelector)
+		return c.checkSelector(r.NodeSelector)
+	default:
+		return c.checkSelector(r.EndpointSelector)
 	}
-	return checkSelector(r.EndpointSelector)
 }
 
 // openPorts are ports that have no rules for messages.
@@ -112,7 +113,7 @@ func (k *check) checkEntry(e entry) {
 		k.checkLaterEntry(e)
 		return
 	}
-	k.addText(checkSelectors(e.peers.selectors))
+	k.addText(k.checkSelectors(e.peers.selectors))
 	k.checkHostIngress(e)
 	k.addText(k.checkCombination(e.peers))
 	if e.peers.services && len(e.ports) > 0 {
@@ -134,7 +135,7 @@ func (k *check) checkEntry(e entry) {
 // checkLaterEntry has the order of 1.18 and later.
 func (k *check) checkLaterEntry(e entry) {
 	k.addText(k.checkCombination(e.peers))
-	peers := checkSelectors(e.peers.selectors)
+	peers := k.checkSelectors(e.peers.selectors)
 	if peers == "" {
 		peers = k.checkAddresses(e.peers)
 	}

@@ -44,11 +44,14 @@ func (d *Dialect) text(t string) string {
 // Checker checks one rule for several releases: what they have in common, and costs, is checked once. It is not safe for concurrent use.
 type Checker struct {
 	rule *v2.Rule
-	http map[*v2.HTTPRule]string // by the first rule of a list
+	http map[*v2.HTTPRule]string      // by the first rule of a list
+	bad  map[*v2.LabelSelector]string // what is wrong with selectors that are not valid
 }
 
 // NewChecker returns a checker of a rule, which it does not change.
-func NewChecker(r *v2.Rule) *Checker { return &Checker{r, map[*v2.HTTPRule]string{}} }
+func NewChecker(r *v2.Rule) *Checker {
+	return &Checker{r, map[*v2.HTTPRule]string{}, map[*v2.LabelSelector]string{}}
+}
 
 // checkHTTP is the finding of a list of rules for HTTP.
 func (c *Checker) checkHTTP(rules []v2.HTTPRule) string {

@@ -3,7 +3,11 @@
 
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/skep-operator/skep/runtime/printable"
+)
 
 // Feature is an option of agents without which some rules are not valid.
 type Feature uint8
@@ -27,10 +31,21 @@ func (f Features) With(one Feature) Features { return f | 1<<one }
 // Has reports whether agents have a feature. None has Always.
 func (f Features) Has(one Feature) bool { return one != Always && f&(1<<one) != 0 }
 
+// HasAll reports whether agents have all of these features. None has Always.
+func (f Features) HasAll(these Features) bool { return these&^f == 0 && these&(1<<Always) == 0 }
+
 // Finding is what is wrong with a rule where agents lack a feature.
 type Finding struct {
 	Without Feature
-	Text    string
+	Text    string // of no more than MaxText bytes
+}
+
+// MaxText is the most bytes of a finding that are kept: it has the value that it is about, which may be a megabyte.
+const MaxText = 1000
+
+// NewFinding returns a finding of which the beginning of a text is kept.
+func NewFinding(without Feature, text string) Finding {
+	return Finding{without, printable.Cut(text, MaxText)}
 }
 
 // Findings are those of one rule in their order: at most one for each feature, and at last one that always holds. A valid
@@ -56,6 +71,14 @@ func (f Findings) First(on Features) string {
 	return first + apart
 }
 
+// Without are the features without which there is a finding; Always is among them if one holds in any case.
+func (f Findings) Without() (all Features) {
+	for _, one := range f {
+		all = all.With(one.Without)
+	}
+	return all
+}
+
 // done reports whether a finding holds always: the rest of the rule is not checked.
 func (f Findings) done() bool { return len(f) > 0 && f[len(f)-1].Without == Always }
 
@@ -64,7 +87,7 @@ func (f *Findings) add(without Feature, text string) {
 	if f.done() || slices.ContainsFunc(*f, func(one Finding) bool { return one.Without == without }) {
 		return
 	}
-	*f = append(*f, Finding{without, text})
+	*f = append(*f, NewFinding(without, text))
 }
 
 // addText adds a finding that always holds, if the text is not empty.

@@ -149,7 +149,7 @@ func (k *check) checkCIDRRule(rule v2.CIDRRule) string {
 	case rule.CIDRGroupSelector == nil:
 		return ""
 	}
-	text := checkSelector(rule.CIDRGroupSelector)
+	text := k.checkSelector(rule.CIDRGroupSelector)
 	switch {
 	case text == "":
 		return ""
