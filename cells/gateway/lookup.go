@@ -58,13 +58,16 @@ func (c *controller) askPort(q route.Query) route.Answer {
 		hidden := exists || c.services.Hides(q.Key)
 		return route.Answer{Exists: hidden, OK: hidden}
 	}
-	i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool {
-		return p.Port == q.Port && (q.Protocol == "" || p.Protocol.String() == q.Protocol)
-	})
+	i := portAsked(s, q)
 	if i < 0 {
 		return route.Answer{Exists: true}
 	}
 	return route.Answer{Exists: true, OK: true, AppProtocol: s.Spec.Ports[i].AppProtocol.String()}
+}
+
+// portAsked is the index of the port of a Service that is asked about, -1 if there is none: one number may be that of a port of TCP and one of UDP.
+func portAsked(s *service, q route.Query) int {
+	return slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Port == q.Port && p.Protocol.String() == string(q.Protocol) })
 }
 
 func (c *controller) askImport(q route.Query, key slim.Key, waiting *bool) route.Answer {

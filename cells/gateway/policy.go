@@ -99,7 +99,7 @@ func (c *controller) askTLS(q route.Query, lookup route.Lookup) route.Answer {
 		return route.Answer{Exists: true}
 	}
 	name := ""
-	if i := slices.IndexFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Port == q.Port }); i >= 0 {
+	if i := portAsked(s, q); i >= 0 {
 		name = s.Spec.Ports[i].Name.String()
 	}
 	return c.tlsPolicies(lookup).at(q.Key, name)

@@ -17,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -144,6 +145,42 @@ func TestBackendsUnderPolicies(t *testing.T) {
 		if got := strings.Join(with, " "); got != want {
 			t.Errorf("%v: %s, want %s", p.Hostnames, got, want)
 		}
+	}
+}
+
+// GW-37: of a number that is a port of UDP, and one of TCP, it is the latter whose policy and protocol count; one of UDP alone is no port for requests.
+func TestPolicyOfPortOfTCP(t *testing.T) {
+	services, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	policies, err := stream.NewLocal[tlsPolicy]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	services.Replace(parse[service](t, `{metadata: {name: s, namespace: shop}, spec: {ports: [{name: quic, port: 443, protocol: UDP}, {name: https, port: 443, protocol: TCP, appProtocol: kubernetes.io/h2c}, {name: dns, port: 53, protocol: UDP}]}}`))
+	policies.Replace(policyFrom(t, "p", targetRef("s", "https"), caGood))
+	c := &controller{}
+	if c.services, err = services.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if c.policyStore, err = policies.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var lookup route.Lookup
+	lookup = func(q route.Query) route.Answer {
+		switch q.About {
+		case route.AboutPort:
+			return c.askPort(q)
+		case route.AboutTLS:
+			return c.askTLS(q, lookup)
+		}
+		return route.Answer{Exists: true, OK: true}
+	}
+	r := parse[route.HTTP](t, "{metadata: {name: r, namespace: shop}, spec: {rules: [{matches: [{path: {type: PathPrefix, value: /}}], backendRefs: [{name: s, port: 443}, {name: s, port: 53}]}]}}").Route()
+	b := route.Compile(r, lookup).Routes[0].Backends
+	if len(b) != 1 || b[0].TLS == nil || b[0].TLS.ServerName != "a.example.com" || b[0].AppProtocol != "kubernetes.io/h2c" {
+		t.Errorf("%+v", b)
 	}
 }
 

@@ -4,17 +4,18 @@
 package route
 
 import (
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // Query is what planning asks of the cluster. It is comparable.
 type Query struct {
-	About Subject
-	Key   slim.Key
-	Port  int32 // of a Service
-	// Protocol is that of the port, "" for any.
-	Protocol string
+	About    Subject
+	Key      slim.Key
+	Port     int32           // of a Service
+	Protocol corev1.Protocol // of the port
 	// From is the object that refers to another one, of a grant. Its name does not matter.
 	FromKind, FromNamespace string
 	ToKind                  string
@@ -88,8 +89,8 @@ func (r Answers) IsFresh(lookup Lookup) bool {
 	return true
 }
 
-// port asks for a port of a Service, of a protocol or, for "", of any.
-func (lookup Lookup) port(service slim.Key, port int32, protocol string) Answer {
+// port asks for a port of a Service.
+func (lookup Lookup) port(service slim.Key, port int32, protocol corev1.Protocol) Answer {
 	return lookup(Query{About: AboutPort, Key: service, Port: port, Protocol: protocol})
 }
 
@@ -98,9 +99,9 @@ func (lookup Lookup) Serves(kind string) bool {
 	return lookup(Query{About: AboutKind, ToKind: kind}).Exists
 }
 
-// tls asks how a port of a Service is spoken to.
+// tls asks how a port of TCP of a Service is spoken to.
 func (lookup Lookup) tls(service slim.Key, port int32) Answer {
-	return lookup(Query{About: AboutTLS, Key: service, Port: port})
+	return lookup(Query{About: AboutTLS, Key: service, Port: port, Protocol: corev1.ProtocolTCP})
 }
 
 // WithoutPolicies is a Lookup for which all ports are spoken to without TLS, for what does not depend on it.

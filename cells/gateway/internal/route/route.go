@@ -67,15 +67,12 @@ func (r *Route) AsksServer() bool { return r.guarded != nil && r.guarded() }
 // IsHTTP reports whether a route is one of requests.
 func (r *Route) IsHTTP() bool { return r.Kind == KindHTTP || r.Kind == KindGRPC }
 
-// protocol is that of the ports of backends, "" for any.
-func (r *Route) protocol() string {
-	switch r.Kind {
-	case KindTCP:
-		return string(corev1.ProtocolTCP)
-	case KindUDP:
-		return string(corev1.ProtocolUDP)
+// protocol is that of the ports of backends.
+func (r *Route) protocol() corev1.Protocol {
+	if r.Kind == KindUDP {
+		return corev1.ProtocolUDP
 	}
-	return ""
+	return corev1.ProtocolTCP
 }
 
 // Source is the name of a route in a translation.
