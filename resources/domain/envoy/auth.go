@@ -4,6 +4,8 @@
 package envoy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"regexp"
 	"slices"
@@ -63,6 +65,10 @@ func (a *ExternalAuth) filter() string {
 	}
 	if len(a.ResponseHeaders) > 0 {
 		name += ":esh:" + strings.Join(sorted(a.ResponseHeaders), ",")
+	}
+	if strings.Contains(a.Path, ":") { // no other part can have one: the path may read like those that follow
+		sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %q", a.Path, a.MaxBody, sorted(a.RequestHeaders), sorted(a.ResponseHeaders)))
+		name += ":sha256:" + hex.EncodeToString(sum[:])
 	}
 	return name
 }

@@ -188,6 +188,40 @@ func TestExternalAuthFailsClosed(t *testing.T) {
 	}
 }
 
+// ENV-45: a path that reads like other parts of the name makes none that another filter has; names of usual paths are those of the original.
+func TestNamesOfExternalAuth(t *testing.T) {
+	server := to("auth", "9000")[0]
+	all := []*ExternalAuth{
+		{Server: server, Path: "/check", RequestHeaders: []string{"authorization"}},
+		{Server: server, Path: "/check:arh:authorization"},
+		{Server: server, Path: "/check", MaxBody: 9, RequestHeaders: []string{"a", "b"}, ResponseHeaders: []string{"c"}},
+		{Server: server, Path: "/check:fb:9", RequestHeaders: []string{"a", "b"}, ResponseHeaders: []string{"c"}},
+		{Server: server, Path: "/check:fb:9:arh:a,b", ResponseHeaders: []string{"c"}},
+		{Server: server, Path: "/check:fb:9:arh:a,b:esh:c"},
+		{Server: server, Path: "/check,b"},
+	}
+	var routes []*Route
+	for i, auth := range all {
+		r := guarded(fmt.Sprint("/", i), auth)
+		r.Source.Namespace = fmt.Sprint("n", i)
+		routes = append(routes, r)
+	}
+	_, c := translate(t, Model{HTTP: []Listener{{Port: 80, Routes: routes}}}, options)
+	names, configs := filtersOf(t, c, 0)
+	prefixes := map[string]bool{}
+	for _, config := range configs {
+		prefixes[config.GetHttpService().PathPrefix] = true
+	}
+	if len(configs) != len(all) || len(prefixes) != len(all)-1 {
+		t.Errorf("%q: %v", names, prefixes)
+	}
+	for i, want := range map[int]string{0: ":pp:/check:arh:authorization", 2: ":pp:/check:fb:9:arh:a,b:esh:c", 6: ":pp:/check,b"} {
+		if got := all[i].filter(); got != "envoy.filters.http.ext_authz/HTTP:shop:auth:9000"+want {
+			t.Error(got)
+		}
+	}
+}
+
 // ENV-31: what Envoy would refuse with all routes of the listener.
 func TestExternalAuthIsChecked(t *testing.T) {
 	for name, auth := range map[string]*ExternalAuth{
