@@ -149,7 +149,7 @@ func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute) bool {
 func (k *hostOwners) isBeside(has *listener.Listener, name string, l *listener.Listener) bool {
 	for wider := range listener.WiderNames(name) {
 		for _, other := range k.all[wider][k.portOf(has)] {
-			if other != has && k.rank[other.Parent] < k.rank[l.Parent] && other.IsBetter(name, has) {
+			if other != has && k.rank[other.Parent] < k.rank[l.Parent] && other.Shadows(has, name, false) {
 				return true
 			}
 		}

@@ -71,8 +71,12 @@ func TestHostsOfSeveralRoutes(t *testing.T) {
 		shop      = `[{name: mine, port: 80, protocol: HTTP, hostname: shop.test, allowedRoutes: {namespaces: {from: All}}}]`
 		elsewhere = `[{name: mine, port: 8443, protocol: TLS, tls: {mode: Passthrough}, hostname: %s, allowedRoutes: {namespaces: {from: All}}}]`
 		two       = `[{name: any, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: shop, port: 80, protocol: HTTP, hostname: "*.test", allowedRoutes: {namespaces: {from: All}}}]`
+		https     = `[{name: https, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}, allowedRoutes: {namespaces: {from: All}}}]`
+		passed    = `[{name: mine, port: 443, protocol: TLS, tls: {mode: Passthrough}, hostname: %s}]`
+		ended     = `[{name: mine, port: 443, protocol: TLS, tls: {certificateRefs: [{name: %s}]}, hostname: shop.test}]`
 		toGateway = "{name: edge, namespace: infra}"
 	)
+	c := objects{secrets: map[slim.Key]bool{{Namespace: "infra", Name: "cert"}: true, {Namespace: "bb", Name: "cert"}: true}}
 	type aRoute struct{ namespace, parents string }
 	for name, test := range map[string]struct {
 		own    string
@@ -82,17 +86,23 @@ func TestHostsOfSeveralRoutes(t *testing.T) {
 		joins  bool
 		want   string // which are accepted
 	}{
-		"the oldest route decides":            {plain, []string{"bb: " + shop}, []aRoute{{"bb", toGateway}, {"aa", toGateway}}, false, false, "bb"},
-		"that of another namespace":           {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway}, {"bb", toGateway}}, false, false, ""},
-		"the option":                          {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway}}, false, true, "bb"},
-		"the route attaches to it, too":       {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway + ", {name: s0, namespace: bb, kind: ListenerSet}"}}, false, false, "bb"},
-		"the owner's own comes later":         {plain, []string{"bb: " + shop, "aa: " + shop}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
-		"another port with TLS":               {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "shop.test")}, []aRoute{{"aa", toGateway}}, false, false, "bb"},
-		"another port with TLS, one listener": {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "shop.test")}, []aRoute{{"aa", toGateway}}, true, false, ""},
-		"a wildcard at another port":          {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "'*.test'")}, []aRoute{{"aa", toGateway}}, true, false, ""},
-		"another host at another port":        {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "other.test")}, []aRoute{{"aa", toGateway}}, true, false, "bb"},
-		"several before the owner's own":      {plain, []string{"bb: " + shop, "bb: " + shop, "cc: " + shop, "bb: " + shop, "bb: " + shop, "aa: " + shop}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
-		"a route without the name there":      {two, []string{"bb: " + shop}, []aRoute{{"bb", "{name: edge, namespace: infra, sectionName: any}"}, {"aa", "{name: edge, namespace: infra, sectionName: shop}"}}, false, false, ""},
+		"the oldest route decides":             {plain, []string{"bb: " + shop}, []aRoute{{"bb", toGateway}, {"aa", toGateway}}, false, false, "bb"},
+		"that of another namespace":            {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway}, {"bb", toGateway}}, false, false, ""},
+		"the option":                           {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway}}, false, true, "bb"},
+		"the route attaches to it, too":        {plain, []string{"bb: " + shop}, []aRoute{{"aa", toGateway + ", {name: s0, namespace: bb, kind: ListenerSet}"}}, false, false, "bb"},
+		"the owner's own comes later":          {plain, []string{"bb: " + shop, "aa: " + shop}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
+		"another port with TLS":                {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "shop.test")}, []aRoute{{"aa", toGateway}}, false, false, "bb"},
+		"another port with TLS, one listener":  {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "shop.test")}, []aRoute{{"aa", toGateway}}, true, false, ""},
+		"a wildcard at another port":           {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "'*.test'")}, []aRoute{{"aa", toGateway}}, true, false, ""},
+		"another host at another port":         {tls, []string{"bb: " + fmt.Sprintf(elsewhere, "other.test")}, []aRoute{{"aa", toGateway}}, true, false, "bb"},
+		"several before the owner's own":       {plain, []string{"bb: " + shop, "bb: " + shop, "cc: " + shop, "bb: " + shop, "bb: " + shop, "aa: " + shop}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
+		"TLS that is passed through, of HTTPS": {https, []string{"bb: " + fmt.Sprintf(passed, "shop.test")}, []aRoute{{"aa", toGateway}}, false, false, ""},
+		"a wildcard of it":                     {https, []string{"bb: " + fmt.Sprintf(passed, "'*.test'")}, []aRoute{{"aa", toGateway}}, false, false, ""},
+		"TLS that ends, of HTTPS":              {https, []string{"bb: " + fmt.Sprintf(ended, "cert")}, []aRoute{{"aa", toGateway}}, false, false, ""},
+		"TLS without a certificate, of HTTPS":  {https, []string{"bb: " + fmt.Sprintf(ended, "none")}, []aRoute{{"aa", toGateway}}, false, false, ""},
+		"TLS of another host":                  {https, []string{"bb: " + fmt.Sprintf(passed, "other.test")}, []aRoute{{"aa", toGateway}}, false, false, "bb"},
+		"TLS of the route's own namespace":     {https, []string{"aa: " + fmt.Sprintf(passed, "shop.test")}, []aRoute{{"aa", toGateway}}, false, false, "aa"},
+		"a route without the name there":       {two, []string{"bb: " + shop}, []aRoute{{"bb", "{name: edge, namespace: infra, sectionName: any}"}, {"aa", "{name: edge, namespace: infra, sectionName: shop}"}}, false, false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var sets []*listenerSet
@@ -115,7 +125,7 @@ func TestHostsOfSeveralRoutes(t *testing.T) {
 			p := planner{oneListener: test.one, joins: test.joins}
 			for range 2 { // again, with what is kept
 				var accepted []string
-				for _, s := range p.plan(edgeOf(t, "{from: All}", test.own), sets, routes, objects{}.lookup).sets {
+				for _, s := range p.plan(edgeOf(t, "{from: All}", test.own), sets, routes, c.lookup).sets {
 					if s.listeners[0].Accepted.OK {
 						accepted = append(accepted, s.of.Namespace.String())
 					}

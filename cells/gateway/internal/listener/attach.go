@@ -220,20 +220,27 @@ func (in Index) hasBetter(name string, than *Listener) bool {
 	return false
 }
 
-// Shadows reports whether a listener would have connections for a host name from another one: it matches the name better at its port; or at another
-// port with TLS, where all of them are one listener of Envoy, as well.
+// Shadows reports whether a listener would have connections for a host name from another one: it matches the name better at its port, also with another
+// protocol, since the server name decides which of them has a connection with TLS; or at another port with TLS, where all of them are one listener of Envoy,
+// as well.
 func (l *Listener) Shadows(than *Listener, name string, together bool) bool {
+	closes := l.Accepted.OK && than.Of.Protocol == gatewayv1.HTTPSProtocolType // also if it has nothing: a TLSRoute has a filter chain of its own name
 	if l.Of.Port == than.Of.Port {
-		return l.IsBetter(name, than)
+		return closes && l.Of.Protocol == gatewayv1.TLSProtocolType && l.isNearer(name, than) || l.IsBetter(name, than)
 	}
-	return together && l.HasTLS() && than.HasTLS() && l.Usable() && l.Hostname != "" &&
+	return together && l.HasTLS() && than.HasTLS() && (closes || l.Usable()) && l.Hostname != "" &&
 		(name == l.Hostname || isBelow(name, l.Hostname) && len(l.Hostname) >= len(than.Hostname))
 }
 
 // IsBetter reports whether a listener matches a host name better than another one.
 func (l *Listener) IsBetter(name string, than *Listener) bool {
 	terminates := l.Of.Protocol == gatewayv1.HTTPSProtocolType && than.Of.Protocol == gatewayv1.TLSProtocolType && l.Usable()
-	if l.Of.Port != than.Of.Port || l.Of.Protocol != than.Of.Protocol && !terminates || !l.Accepted.OK || l.Hostname == "" || name == than.Hostname {
+	return l.Of.Port == than.Of.Port && (l.Of.Protocol == than.Of.Protocol || terminates) && l.Accepted.OK && l.isNearer(name, than)
+}
+
+// isNearer reports whether the hostname of a listener is nearer to a host name than that of another one.
+func (l *Listener) isNearer(name string, than *Listener) bool {
+	if l.Hostname == "" || name == than.Hostname {
 		return false
 	}
 	return name == l.Hostname || isBelow(name, l.Hostname) && len(l.Hostname) > len(than.Hostname)
