@@ -43,7 +43,7 @@ func (c *controller) options(of slim.Key) envoy.Options {
 	connections.Forwarded = !c.Config.GatewayAPIUseRemoteAddress
 	return envoy.Options{
 		Service: envoy.Name{Namespace: of.Namespace, Name: of.Name}, SecretsNamespace: c.Envoy.GatewayAPISecretsNamespace, Copies: c.copies,
-		FirstWins: true, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
+		FirstWins: true, ByAge: !c.Config.GatewayAPIJoinNamespaces, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
 		RedirectsByScheme: release.RedirectsByScheme.In(c.Cluster.Release), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release),
 		Connections: connections,

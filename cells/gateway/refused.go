@@ -217,7 +217,7 @@ func (c *controller) publishMeetings(s *state, plan *gatewayPlan) {
 			continue
 		}
 		meet(sharers, shared.Oldest, shared.Younger)
-		c.Events.Normal(referenceTo(shared.Younger), "HostShared", fmt.Sprintf("%s %s has host %s, too, and is older: it gets the requests that both describe alike",
+		c.Events.Normal(referenceTo(shared.Younger), "HostShared", fmt.Sprintf("%s %s has host %s, too, and is older: it gets the requests that both describe alike, and its paths go before expressions of this",
 			shared.Oldest.Kind, shared.Oldest.Source(), shared.Host))
 	}
 	s.met = now

@@ -52,9 +52,12 @@ func (n *tenant) route(t *testing.T, parent string, protocols ...bool) {
 		hosts = fmt.Sprintf(", hostnames: [%q]", host)
 	}
 	match := fmt.Sprintf("{path: {type: %s, value: %s}}", n.pick("PathPrefix", "PathPrefix", "Exact"), n.pick("/", "/a", "/a/b", "/b"))
-	grpc := n.IntN(5) == 0
+	if n.IntN(4) == 0 {
+		match = fmt.Sprintf("{path: {type: RegularExpression, value: %q}}", n.pick("/.*", "/a.*", "/[a-z]", "/b/c"))
+	}
+	grpc := n.IntN(4) == 0
 	if grpc {
-		match = fmt.Sprintf("{method: {service: %s}}", n.pick("a", "b"))
+		match = n.pick("{method: {service: a}}", "{method: {service: b}}", "{method: {method: b}}", "{method: {service: a, method: b}}")
 	}
 	text := fmt.Sprintf("{metadata: {name: r%d, namespace: %s, generation: 1}, spec: {parentRefs: [%s]%s, rules: [{matches: [%s], backendRefs: [{name: s, port: 80}]}]}}", len(n.routes), n.namespace, parent, hosts, match)
 	var r *route.Route
@@ -71,10 +74,9 @@ func (n *tenant) route(t *testing.T, parent string, protocols ...bool) {
 func (n *tenant) set(t *testing.T) {
 	var all []string
 	for i := range 1 + n.IntN(3) {
-		tls, text := n.IntN(2) == 0, fmt.Sprintf("{name: l%d, port: 80, protocol: HTTP", i)
-		if tls {
-			text = fmt.Sprintf("{name: l%d, port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}", i)
-		}
+		protocol := n.pick("port: 80, protocol: HTTP", "port: 80, protocol: HTTP", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {mode: Passthrough}",
+			"port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {certificateRefs: [{name: none}]}", "port: 8443, protocol: TLS, tls: {mode: Passthrough}")
+		tls, text := strings.Contains(protocol, "tls"), fmt.Sprintf("{name: l%d, %s", i, protocol)
 		if host := n.host(tls); host != "" {
 			text += fmt.Sprintf(", hostname: %q", host)
 		}
@@ -84,7 +86,15 @@ func (n *tenant) set(t *testing.T) {
 	s := parse[listenerSet](t, fmt.Sprintf("{metadata: {name: %s, namespace: %s, uid: %s, generation: 1}, spec: {parentRef: {name: edge, namespace: infra}, listeners: [%s]}}", name, n.namespace, name, strings.Join(all, ", ")))
 	s.CreationTimestamp = n.created + slim.Time(len(n.sets))
 	n.sets = append(n.sets, s)
-	n.route(t, fmt.Sprintf("{kind: ListenerSet, name: %s, namespace: %s}", name, n.namespace), false, true)
+	parent := fmt.Sprintf("{kind: ListenerSet, name: %s, namespace: %s}", name, n.namespace)
+	n.route(t, parent, false, true)
+	if n.IntN(2) == 0 {
+		hosts := cmp.Or(n.host(true), "*.test")
+		r := parse[route.TLS](t, fmt.Sprintf("{metadata: {name: %s-tls, namespace: %s, generation: 1}, spec: {parentRefs: [%s], hostnames: [%q], rules: [{backendRefs: [{name: s, port: 80}]}]}}", name, n.namespace, parent, hosts)).Route()
+		n.names[true][hosts] = true
+		r.CreationTimestamp = n.created + slim.Time(len(n.routes))
+		n.routes = append(n.routes, r)
+	}
 }
 
 // nearest is the name that a tenant has for a host, by its distance: 0 for the host itself.
@@ -112,7 +122,7 @@ func TestYoungerChangesNothing(t *testing.T) {
 	g := edgeOf(t, "{from: All}", own)
 	served := func(sets []*listenerSet, routes []*route.Route) *envoytest.Config {
 		plan := (&planner{oneListener: true}).plan(g, sets, routes, c.lookup)
-		of, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, PortHosts: true})
+		of, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, ByAge: true, PortHosts: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -179,7 +189,7 @@ func mayBecome(was, is envoytest.Answer) bool {
 	case was.Secrets != is.Secrets || !byYounger:
 		return false
 	}
-	return was.Kind == "prefix" && (is.Kind == "exact" || len(is.Path) > len(was.Path))
+	return is.Kind == "exact" && was.Kind != "exact" || is.Kind == "prefix" && was.Kind == "prefix" && len(is.Path) > len(was.Path)
 }
 
 // describe is the objects of tenants, for a failure.

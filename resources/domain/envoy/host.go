@@ -162,6 +162,9 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return o.routes(r, oneLabel) }))
 		own := slices.Concat(forced, others)
 		slices.SortStableFunc(own, comparePrecedence)
+		if o.ByAge {
+			sortByAge(own, h.of.ages())
+		}
 		all.from = h.join(hostname, all.from, own)
 	}
 	for _, r := range all.from {

@@ -18,6 +18,9 @@ type Options struct {
 	Owners bool
 	// FirstWins has the first of the routes for the same requests take them alone; without, backends are joined.
 	FirstWins bool
+	// ByAge has the routes of a host be those of the older objects first: an expression for paths goes after the prefixes, and the expressions, of the
+	// namespaces whose routes there begin before (GW-62).
+	ByAge bool
 	// PortHosts has the routes of a port be those of no other: if there are several ports for plain HTTP, or for HTTPS, they are
 	// told apart by the port in Host.
 	PortHosts bool
