@@ -144,6 +144,8 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served", host)}
 	case s.passed && !s.plain:
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served, since its TLS is passed through", host)}
+	case !l.TLS && !s.plain:
+		return nothing, []Problem{s.lost(l.Of, "host %s is not served without TLS", host)}
 	case l.TLS && !s.terminated:
 		return nothing, []Problem{s.lost(l.Of, "host %s has neither TLS nor a redirect to it", host)}
 	}
@@ -157,45 +159,6 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), isDefault)
 	}
 	return l, lost
-}
-
-// close has no wider name of a younger object answer for a host that its owner does not serve in plain, or with TLS.
-func (all sharing) close(m Model) Model {
-	plain, secure := map[string]Listener{}, map[string]uint32{}
-	for _, l := range m.HTTP {
-		switch {
-		case !isWildcard(orAll(l.Hostname)):
-		case !l.TLS:
-			plain[orAll(l.Hostname)] = l
-		case len(l.Secrets) > 0:
-			secure[orAll(l.Hostname)] = l.Port
-		}
-	}
-	for _, p := range m.Passthrough {
-		for _, host := range p.Hostnames {
-			if isWildcard(orAll(host)) && totalWeight(p.Backends) > 0 {
-				secure[orAll(host)] = p.Port
-			}
-		}
-	}
-	for host, s := range all {
-		if s.absent {
-			continue
-		}
-		if wider, ok := widerOf(host, plain); !s.plain && ok && all.isOlder(s, wider) {
-			m.HTTP = append(m.HTTP, Listener{Claim: s.owner, Hostname: host, Port: plain[wider].Port, Exclusive: true})
-		}
-		if wider, ok := widerOf(host, secure); !s.terminated && !s.passed && ok && all.isOlder(s, wider) {
-			m.Passthrough = append(m.Passthrough, Passthrough{Source: s.owner.Of, Created: s.owner.Created, Hostnames: []string{host}, Port: secure[wider], Exclusive: true})
-		}
-	}
-	return m
-}
-
-// isOlder reports whether a host belongs to another namespace than a wider name, and to an older object.
-func (all sharing) isOlder(s *shares, wider string) bool {
-	than := all[wider].owner
-	return than.Of.Namespace != s.owner.Of.Namespace && s.owner.compare(than) < 0
 }
 
 func isWildcard(host string) bool { return strings.HasPrefix(host, "*") }

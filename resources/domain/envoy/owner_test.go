@@ -4,6 +4,7 @@
 package envoy
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -26,6 +27,7 @@ type tenant struct {
 }
 
 var (
+	oldest  = tenant{"cc", time.Unix(500, 0)}
 	older   = tenant{"aa", time.Unix(1000, 0)}
 	younger = tenant{"bb", time.Unix(2000, 0)}
 )
@@ -53,6 +55,20 @@ func (o tenant) https(host string, force bool, routes ...*Route) Model {
 	m.HTTP = append(m.HTTP, Listener{
 		Claim: o.claim(), Hostname: host, Port: 443, TLS: true, ForceHTTPS: force, Secrets: []Name{{o.namespace, "tls"}}, Routes: routes,
 	})
+	return m
+}
+
+// tls is TLS of a host that a rule without host is for.
+func (o tenant) tls(host string, force bool, routes ...*Route) Model {
+	m := o.https(host, force, routes...)
+	m.HTTP = m.HTTP[1:]
+	return m
+}
+
+// absent is an object that is left out.
+func (o tenant) absent(host string) Model {
+	m := o.http(host)
+	m.HTTP[0].Absent = true
 	return m
 }
 
@@ -120,6 +136,9 @@ func TestOwners(t *testing.T) {
 		"a host of a wildcard": {older.https("*.test", false, older.route(Prefix, "/")), younger.http(shop, younger.route(Prefix, "/")), []ask{{false, shop, "/", "bb:s"}, {true, shop, "/", ""}}, false},
 		"a younger wildcard":   {own, younger.https("*.test", false, younger.route(Prefix, "/")), []ask{{false, shop, "/", ""}, {true, shop, "/", "closed"}, {true, "x.test", "/", "bb:s"}}, false},
 		"no backend":           {older.passthrough("pt.test", ""), younger.passthrough("*.test", "s"), []ask{{true, "pt.test", "/", "closed"}}, false},
+		"TLS alone":            {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {true, shop, "/x", ""}}, true},
+		"TLS alone, redirects": {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, true, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", ""}}, true},
+		"TLS alone, wildcard":  {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http("*.test", younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {false, "x.test", "/", "bb:s"}}, false},
 		"no plain host":        {older.passthrough("pt.test", "s"), younger.http("", younger.route(Prefix, "/")), []ask{{false, "pt.test", "/", "404"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,18 +165,65 @@ func TestOwners(t *testing.T) {
 	}
 }
 
-// ENV-33: the hosts of an object that has no place in the configuration are served to none.
+// ENV-33: the hosts of an object that has no place in the configuration are served to none: not by their names, nor by wider ones.
 func TestAbsentOwner(t *testing.T) {
-	m := older.http("shop.test")
-	m.HTTP[0].Absent = true
-	both, problems := served(t, join([]Model{younger.https("shop.test", true, younger.route(Prefix, "/")), m, younger.http("x.test", younger.route(Prefix, "/"))}))
-	for _, tls := range []bool{false, true} {
-		if got := request(both, tls, "shop.test", "/").String(); got != "closed" && got != "no host" {
-			t.Errorf("TLS %t: %s", tls, got)
+	for name, other := range map[string]Model{
+		"the host":    join([]Model{younger.https("shop.test", true, younger.route(Prefix, "/")), younger.http("x.test", younger.route(Prefix, "/"))}),
+		"a wildcard":  younger.https("*.test", true, younger.route(Prefix, "/")),
+		"all hosts":   younger.http("", younger.route(Prefix, "/")),
+		"TLS":         younger.tls("*.test", true, younger.route(Prefix, "/")),
+		"an older":    oldest.https("*.test", false, oldest.route(Prefix, "/")),
+		"passed":      younger.passthrough("*.test", "s"),
+		"two of them": join([]Model{younger.http("*.test", younger.route(Prefix, "/")), oldest.https("", false, oldest.route(Prefix, "/"))}),
+	} {
+		both, problems := served(t, join([]Model{other, older.absent("shop.test")}))
+		for _, tls := range []bool{false, true} {
+			if got := request(both, tls, "shop.test", "/").To; got != "closed" && got != "no host" && got != "404" {
+				t.Errorf("%s: TLS %t: %s", name, tls, got)
+			}
+		}
+		if told := len(problems) > 0; told != (name == "the host") {
+			t.Errorf("%s: the younger one is told: %t", name, told)
 		}
 	}
-	if len(problems) == 0 {
-		t.Error("the younger one is not told")
+	mine, _ := served(t, join([]Model{older.absent("shop.test"), older.http("*.test", older.route(Prefix, "/")), younger.http("*.test", younger.route(Prefix, "/b"))}))
+	if got := request(mine, false, "shop.test", "/b").To; got != "aa:s:80" {
+		t.Errorf("beside a wildcard of its own: %s", got)
+	}
+}
+
+// ENV-33: a host that its owner does not serve has of a wider name what older objects, and its owner's namespace, have there.
+func TestClosedHosts(t *testing.T) {
+	health, all := oldest.http("", oldest.route(Exact, "/healthz")), younger.http("", younger.route(Prefix, "/"))
+	secure := join([]Model{oldest.https("", false, oldest.route(Prefix, "/a")), younger.https("", false, younger.route(Prefix, "/b"), younger.route(Prefix, "/a/b"))})
+	for name, test := range map[string]struct {
+		of   []Model
+		tls  bool
+		asks map[string]string // of shop.test
+	}{
+		"passed through":        {[]Model{health, older.passthrough("shop.test", "s"), all}, false, map[string]string{"/healthz": "cc:s:80", "/": "404"}},
+		"many":                  {[]Model{health, older.passthrough("a.test", "s"), older.passthrough("shop.test", "s"), older.passthrough("*.b.test", "s"), all}, false, map[string]string{"/healthz": "cc:s:80", "/": "404"}},
+		"a younger wildcard":    {[]Model{health, older.passthrough("shop.test", "s"), younger.http("*.test", younger.route(Prefix, "/"))}, false, map[string]string{"/healthz": "cc:s:80", "/": "404"}},
+		"a redirect":            {[]Model{oldest.https("*.test", true, oldest.route(Prefix, "/a")), older.passthrough("shop.test", "s"), younger.http("*.test", younger.route(Prefix, "/a/b"))}, false, map[string]string{"/a/b": "redirect", "/b": "404"}},
+		"without TLS":           {[]Model{older.http("shop.test", older.route(Prefix, "/")), secure}, true, map[string]string{"/a/b": "cc:s:80", "/b": "404"}},
+		"nothing of a younger":  {[]Model{health, older.passthrough("shop.test", "s")}, false, map[string]string{"/healthz": "cc:s:80", "/": "404"}},
+		"its namespace's own":   {[]Model{older.passthrough("shop.test", "s"), older.http("", older.route(Prefix, "/a")), all}, false, map[string]string{"/a": "aa:s:80", "/": "404"}},
+		"the younger one alone": {[]Model{older.passthrough("shop.test", "s"), all}, false, map[string]string{"/": "404"}},
+	} {
+		c, problems := served(t, join(test.of))
+		for path, want := range test.asks {
+			if got := request(c, test.tls, "shop.test", path).To; got != want {
+				t.Errorf("%s: %s: %s, want %s", name, path, got, want)
+			}
+		}
+		if name == "many" {
+			if got := request(c, false, "x.b.test", "/healthz").To; got != "cc:s:80" || len(c.Tables[plainTable].VirtualHosts) != 2 {
+				t.Errorf("%s, %d hosts", got, len(c.Tables[plainTable].VirtualHosts))
+			}
+		}
+		if len(problems) > 0 && !test.tls {
+			t.Errorf("%s: %v", name, problems)
+		}
 	}
 }
 
@@ -196,7 +262,11 @@ func (r random) tenantModel(of tenant) Model {
 		if r.IntN(4) == 0 {
 			routes = append(routes, of.fallback())
 		}
-		switch r.IntN(6) {
+		switch r.IntN(9) {
+		case 6:
+			parts = append(parts, of.absent(host))
+		case 7, 8:
+			parts = append(parts, of.tls(cmp.Or(host, "c.test"), r.IntN(2) == 0, routes...), of.http("", routes...))
 		case 5:
 			if host == "" {
 				host = "c.test"
@@ -231,7 +301,7 @@ func nearest(m Model, host string) int {
 	return slices.IndexFunc(append(names, ""), func(name string) bool { return named[name] || name == "" })
 }
 
-// ENV-33, for random Ingresses of two namespaces: what the younger ones add changes nothing of what the older ones' requests and
+// ENV-33, for random Ingresses of three namespaces: what the youngest ones add changes nothing of what the older ones' requests and
 // connections are, but for paths and hosts that Kubernetes' rule puts first.
 func TestYoungerChangesNothing(t *testing.T) {
 	n := 3_000
@@ -244,23 +314,27 @@ func TestYoungerChangesNothing(t *testing.T) {
 	r := random{rand.New(rand.NewPCG(seedtest.Seed(t), 1))}
 	for i := range n {
 		a, b := r.tenantModel(older), r.tenantModel(younger)
+		if r.IntN(2) == 0 {
+			a = join([]Model{r.tenantModel(oldest), a})
+		}
 		alone, _ := served(t, a)
 		both, problems := served(t, join([]Model{b, a}))
 		for _, host := range []string{"a.test", "b.test", "a.b.test", "c.b.test", "c.test", "other.example"} {
-			if nearest(b, host) < nearest(a, host) {
+			near := nearest(a, host)
+			if nearest(b, host) < near {
 				continue // it names the host better
 			}
-			if nearest(a, host) == len(envoytest.NamesFor(host)) {
+			if near == len(envoytest.NamesFor(host)) {
 				continue // neither names it
 			}
 			for _, path := range []string{"/", "/a", "/a/b", "/a/b/c", "/a/x", "/b", "/b/c", "/z"} {
 				for _, tls := range []bool{false, true} {
 					was, is := request(alone, tls, host, path), request(both, tls, host, path)
-					if nearest(b, host) < was.At && (is.To == "404" || is.To == "closed") {
-						continue // its own wider name would have answered, and the younger one's is nearer
+					if tls && nearest(b, host) < was.At && is.To == "closed" {
+						continue // a wider name would have answered, and the younger one's is nearer
 					}
-					if !mayBecome(was, is) {
-						t.Fatalf("%d: TLS %t %s%s: %s (%s), was %s (%s)\nolder %+v\nyounger %+v\n%v", i, tls, host, path, is, is.Path, was, was.Path, a, b, problems)
+					if !mayBecome(was, is) || was.At > near && isYounger(is) {
+						t.Fatalf("%d: TLS %t %s%s: %s (%s), was %s (%s) at %d\nolder %+v\nyounger %+v\n%v", i, tls, host, path, is, is.Path, was, was.Path, was.At, a, b, problems)
 					}
 				}
 			}
@@ -268,10 +342,13 @@ func TestYoungerChangesNothing(t *testing.T) {
 	}
 }
 
+// isYounger reports whether the younger namespace answers.
+func isYounger(is envoytest.Answer) bool { return strings.Contains(is.To, "bb:") }
+
 // mayBecome reports whether a younger object of another namespace may make one answer of another one.
 func mayBecome(was, is envoytest.Answer) bool {
 	was.At, is.At = 0, 0
-	byYounger := strings.Contains(is.To, "bb:") || is.To == "redirect"
+	byYounger := isYounger(is) || is.To == "redirect"
 	switch {
 	case was == is:
 		return true
