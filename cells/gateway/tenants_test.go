@@ -75,7 +75,7 @@ func (n *tenant) set(t *testing.T) {
 	var all []string
 	for i := range 1 + n.IntN(3) {
 		protocol := n.pick("port: 80, protocol: HTTP", "port: 80, protocol: HTTP", "port: 443, protocol: HTTPS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {mode: Passthrough}",
-			"port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {certificateRefs: [{name: none}]}", "port: 8443, protocol: TLS, tls: {mode: Passthrough}")
+			"port: 443, protocol: TLS, tls: {certificateRefs: [{name: cert}]}", "port: 443, protocol: TLS, tls: {certificateRefs: [{name: none}]}")
 		tls, text := strings.Contains(protocol, "tls"), fmt.Sprintf("{name: l%d, %s", i, protocol)
 		if host := n.host(tls); host != "" {
 			text += fmt.Sprintf(", hostname: %q", host)

@@ -153,6 +153,7 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 		lost = append(lost, s.lost(l.Of, "TLS of host %s has the certificate of the owner alone", host))
 	}
 	l.Secrets, l.Exclusive, l.rank = nil, false, s.rank(l.Of.Namespace)
+	l.ForceHTTPS = l.ForceHTTPS && s.plain // without plain paths the host is not there for requests without TLS
 	isDefault := func(r *Route) bool { return r.Fallback }
 	if slices.ContainsFunc(l.Routes, isDefault) {
 		lost = append(lost, s.lost(l.Of, "host %s has not the default backend", host))
