@@ -333,6 +333,9 @@ func TestYoungerChangesNothing(t *testing.T) {
 					if tls && nearest(b, host) < was.At && is.To == "closed" {
 						continue // a wider name would have answered, and the younger one's is nearer
 					}
+					if was.To == "404" && was.At > near && !isYounger(is) {
+						continue // of a wider name that is closed itself: the host has its own owner's
+					}
 					if !mayBecome(was, is) || was.At > near && isYounger(is) {
 						t.Fatalf("%d: TLS %t %s%s: %s (%s), was %s (%s) at %d\nolder %+v\nyounger %+v\n%v", i, tls, host, path, is, is.Path, was, was.Path, was.At, a, b, problems)
 					}
