@@ -50,7 +50,8 @@ func newController(p params) *controller {
 	c.sweep = sweep.New(p.Sweep, sweep.Spec[id, *ciliumio.Endpoint]{
 		Rule: "collect", Interval: p.Config.CiliumEndpointGCInterval, Grace: min(gracePeriod, p.Config.CiliumEndpointGCInterval),
 		Scan: c.scan, Check: c.check, Delete: c.delete,
-		Trigger: func(e *ciliumio.Endpoint) k8s.Trigger { return trigger(e.Key(), e.ResourceVersion.String()) },
+		Namespace: func(e *ciliumio.Endpoint) string { return e.Namespace.String() },
+		Trigger:   func(e *ciliumio.Endpoint) k8s.Trigger { return trigger(e.Key(), e.ResourceVersion.String()) },
 	})
 	return c
 }

@@ -176,9 +176,9 @@ func groupsOf(s *service, backends *clustermesh.Service) map[group]map[string]bo
 	return groups
 }
 
-// isEndpoint reports whether the API server accepts an address as an endpoint: it would refuse the whole slice.
+// isEndpoint reports whether an address is one that pods can have. The API server refuses a whole slice for some others.
 func isEndpoint(ip netip.Addr) bool {
-	return ip.Zone() == "" && !ip.IsUnspecified() && !ip.IsLoopback() && !ip.IsLinkLocalUnicast() && !ip.IsLinkLocalMulticast()
+	return ip.Zone() == "" && ip.IsGlobalUnicast()
 }
 
 // maxPorts is how many ports of a backend an EndpointSlice has. The API server accepts so many of a Service that people write, and refuses 20,000.

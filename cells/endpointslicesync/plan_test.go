@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -328,5 +329,18 @@ func TestSlicesAreBounded(t *testing.T) {
 	}
 	if all := planFor(s, "c", b, world, bounds{100, 0}); len(all.create) != 49-7 || all.left > 0 {
 		t.Errorf("without a bound: %d, %d left out", len(all.create), all.left)
+	}
+}
+
+// ESS-16, K4 of the contract's tenants.md: what no pod can have is no endpoint, whatever a remote cluster says.
+func TestAddressesThatNoPodHas(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.1.2.3": true, "fd00::1": true, "8.8.8.8": true, "2001:db8::1": true,
+		"0.0.0.0": false, "::": false, "127.0.0.1": false, "::1": false, "169.254.169.254": false, "fe80::1": false,
+		"224.0.0.1": false, "239.1.1.1": false, "ff0e::1": false, "ff02::1": false, "255.255.255.255": false, "fd00::1%eth0": false,
+	} {
+		if got := isEndpoint(netip.MustParseAddr(text)); got != want {
+			t.Errorf("%s: %t", text, got)
+		}
 	}
 }

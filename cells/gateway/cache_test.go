@@ -19,7 +19,7 @@ type tlsRouteStore struct{ all map[slim.Key]*route.Route }
 
 func (s *tlsRouteStore) by(routeKey, slim.Key) []*route.Route { return nil }
 func (s *tlsRouteStore) ids() []slim.Key                      { return slices.Collect(maps.Keys(s.all)) }
-func (s *tlsRouteStore) hides() bool                          { return false }
+func (s *tlsRouteStore) hidden() []slim.Key                   { return nil }
 func (s *tlsRouteStore) at(key slim.Key) (*route.Route, bool) {
 	r, exists := s.all[route.KeyOf(route.KindTLS, key)]
 	return r, exists

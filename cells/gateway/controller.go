@@ -69,12 +69,13 @@ type controller struct {
 
 	began        time.Time
 	mu           sync.Mutex
-	states       map[slim.Key]*state         // of Gateways and Services; each is used by the worker of its key
-	served       map[string]servedDefinition // by the name of the definition
-	servedRoutes map[string]servedRoutes     // by optional kind
-	policyStore  *stream.Store[tlsPolicy]    // nil if they are not served
-	setStore     *stream.Store[listenerSet]  // nil: ListenerSets are not served, or not known yet
-	oddNodes     *health.Named               // addresses of Nodes that are left out
+	states       map[slim.Key]*state          // of Gateways and Services; each is used by the worker of its key
+	served       map[string]servedDefinition  // by the name of the definition
+	servedRoutes map[string]servedRoutes      // by optional kind
+	policyStore  *stream.Store[tlsPolicy]     // nil if they are not served
+	setStore     *stream.Store[listenerSet]   // nil: ListenerSets are not served, or not known yet
+	importStore  *stream.Store[serviceImport] // nil: nothing has needed one yet
+	oddNodes     *health.Named                // addresses of Nodes that are left out
 }
 
 // state is what is kept of a Gateway, or of a Service with routes, between two Reconciles.

@@ -45,3 +45,26 @@ func TestCutService(t *testing.T) {
 		t.Errorf("in the mesh it is %+v", a)
 	}
 }
+
+// GW-59, K8S-24: what was cut is planned anew once there is memory for it, and the other way round, although its generation is the same.
+func TestCutIsPlannedAnew(t *testing.T) {
+	g, c := edgeOf(t, "{from: All}", "[]"), objects{services: map[slim.Key]bool{{Namespace: "bb", Name: "v1"}: true}}
+	newSet := func() *listenerSet { return setOf(t, "set", "bb", 0, "[{name: l, port: 80, protocol: HTTP}]") }
+	newRoute := func() *route.HTTP {
+		return parse[route.HTTP](t, "{metadata: {name: r, namespace: bb, uid: r, generation: 1}, spec: {parentRefs: [{kind: ListenerSet, name: set}], rules: [{backendRefs: [{name: v1, port: 80}]}]}}")
+	}
+	p := new(planner)
+	for i, step := range []struct{ cutSet, cutRoute bool }{{}, {false, true}, {}, {true, false}, {}} {
+		set, r := newSet(), newRoute()
+		if step.cutSet && !slim.CutDown(set, 100<<10) || step.cutRoute && !slim.CutDown(r, 100<<10) {
+			t.Fatal("they cannot be cut")
+		}
+		plan := p.plan(g, []*listenerSet{set}, []*route.Route{r.Route()}, c.lookup)
+		if got := len(plan.model.HTTP); (got == 0) != step.cutSet {
+			t.Errorf("step %d: %d listeners", i, got)
+		}
+		if planned := p.routes[r.Route().ID()]; (len(planned.rules) == 1) == (step.cutSet || step.cutRoute) {
+			t.Errorf("step %d: %d rules", i, len(planned.rules))
+		}
+	}
+}

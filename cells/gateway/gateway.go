@@ -100,7 +100,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 		return c.awaiting(sets), nil
 	case problem != "":
 		return reconcile.Result{Reason: problem}, c.refuseParameters(ctx, g, cl, problem)
-	case c.hidesRoute():
+	case c.hidesRoute(func(namespace string) bool { return sets.mayServe(g, namespace, lookup) }):
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	case sets.hidesOneOf(g, lookup):
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
@@ -338,6 +338,9 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 		return plan.applyStatus(to, r, g.Generation, counts, metav1.NewTime(now))
 	})}
 	for _, set := range plan.sets {
+		if set.of.CannotDecode("status") {
+			continue
+		}
 		of := set.result(r)
 		all = append(all, writeOf(statusRef(listenerSets.Resource(), &set.of.ObjectMeta), &set.of.Status, func(to *gatewayv1.ListenerSetStatus, counts bool) bool {
 			return set.applyStatus(to, of, plan.attached, counts, metav1.NewTime(now))

@@ -87,8 +87,8 @@ type routeStore interface {
 	at(slim.Key) (r *route.Route, exists bool)
 	// ids are the ids of all.
 	ids() []slim.Key
-	// hides reports whether there is a route of which nothing could be decoded.
-	hides() bool
+	// hidden are the keys of routes whose parents or hosts could not be decoded.
+	hidden() []slim.Key
 }
 
 // storeOf is a routeStore.
@@ -119,7 +119,7 @@ func (s storeOf[T, P]) ids() (all []slim.Key) {
 	return all
 }
 
-func (s storeOf[T, P]) hides() bool { return hides(s.store) }
+func (s storeOf[T, P]) hidden() []slim.Key { return hidden(s.store) }
 
 // routeStores are the routes of all kinds that are served, by their kind.
 func (c *controller) routeStores() map[string]routeStore {
@@ -165,18 +165,23 @@ func (c *controller) hasRoute(id slim.Key) bool {
 	return exists
 }
 
-// hidesRoute reports whether there is a route, or a BackendTLSPolicy, of which nothing could be decoded: it may be of any Gateway.
-func (c *controller) hidesRoute() bool {
+// hidesRoute reports whether there is a route whose parents or hosts could not be decoded, in a namespace whose routes may be meant; or a
+// BackendTLSPolicy, which may be for a backend of any route. The key of an object without a name that can be decoded is zero.
+func (c *controller) hidesRoute(mayBe func(namespace string) bool) bool {
 	for _, store := range c.routeStores() {
-		if store.hides() {
+		if slices.ContainsFunc(store.hidden(), func(key slim.Key) bool { return key == slim.Key{} || mayBe(key.Namespace) }) {
 			return true
 		}
 	}
-	return hides(c.storeOfPolicies())
+	return len(hidden(c.storeOfPolicies())) > 0
 }
 
-func hides[T any](s *stream.Store[T]) bool {
-	return s != nil && slices.ContainsFunc(s.Unreadable(), func(key slim.Key) bool { _, known := s.Get(key); return !known })
+// hidden are the keys of objects that are not known, since they could not be decoded.
+func hidden[T any](s *stream.Store[T]) []slim.Key {
+	if s == nil {
+		return nil
+	}
+	return slices.DeleteFunc(s.Unreadable(), func(key slim.Key) bool { _, known := s.Get(key); return known })
 }
 
 // secretKeys are the secrets that listeners refer to, and the other namespaces of those.
@@ -214,5 +219,10 @@ var (
 		}
 	})
 	policiesByAuthority = stream.NewIndex("authority", func(p *tlsPolicy, add func(slim.Key)) { addOnce(p.authorities(), add) })
-	grantsByNamespace   = stream.NewIndex("namespace", func(g *grant, add func(string)) { add(g.Namespace.String()) })
+	importsByService    = stream.NewIndex("service", func(i *serviceImport, add func(slim.Key)) {
+		if name := i.Annotations.Get(route.DerivedAnnotation); name != "" {
+			add(slim.Key{Namespace: i.Namespace.String(), Name: name})
+		}
+	})
+	grantsByNamespace = stream.NewIndex("namespace", func(g *grant, add func(string)) { add(g.Namespace.String()) })
 )

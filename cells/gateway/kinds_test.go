@@ -263,29 +263,30 @@ spec: {from: [{group: gateway.networking.k8s.io, kind: HTTPRoute, namespace: NS}
 	}
 }
 
+// longRoute has as many matches as an HTTPRoute may have, with long paths.
+func longRoute(name, parent string) string {
+	var rules []string
+	for r := range 2 {
+		var matches []string
+		for m := range 64 {
+			matches = append(matches, fmt.Sprintf("{path: {type: Exact, value: /%s-%d-%d-%s}}", name, r, m, strings.Repeat("x", 980)))
+		}
+		rules = append(rules, fmt.Sprintf("{matches: [%s], backendRefs: [{name: v1, port: 80}]}", strings.Join(matches, ", ")))
+	}
+	return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s}, spec: {parentRefs: [%s], rules: [%s]}}", name, parent, strings.Join(rules, ", "))
+}
+
 // GW-54, ENV-12: a Gateway whose configuration would be too large has routes left out, and others go on.
 func TestTooLarge(t *testing.T) {
 	w := newWorld(t)
 	w.apply(gateways.Resource(), fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"))
 	w.apply(gateways.Resource(), strings.Replace(fmt.Sprintf(plainGateway, "{name: http, port: 80, protocol: HTTP}"), "edge", "other", 1))
-	// 128 matches are what an HTTPRoute may have.
-	large := func(name string) string {
-		var rules []string
-		for r := range 2 {
-			var matches []string
-			for m := range 64 {
-				matches = append(matches, fmt.Sprintf("{path: {type: Exact, value: /%s-%d-%d-%s}}", name, r, m, strings.Repeat("x", 980)))
-			}
-			rules = append(rules, fmt.Sprintf("{matches: [%s], backendRefs: [{name: v1, port: 80}]}", strings.Join(matches, ", ")))
-		}
-		return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: %s}, spec: {parentRefs: [{name: edge}], rules: [%s]}}", name, strings.Join(rules, ", "))
-	}
 	w.apply(httpRoutes.Resource(), httpRouteTo("first", "first.example.com", "v1"))
 	o := w.start()
 	w.awaitRoutes(config, "insecure", "first.example.com/ → NS:v1:80")
 	const many = 12
 	for i := range many {
-		w.apply(httpRoutes.Resource(), large(fmt.Sprint("large-", i)))
+		w.apply(httpRoutes.Resource(), longRoute(fmt.Sprint("large-", i), "{name: edge}"))
 	}
 	operatortest.Eventually(t, "some of them are left out, and told", func() bool {
 		left := 0

@@ -236,6 +236,13 @@ func (s knownSets) hidesOneOf(g *gateway, lookup route.Lookup) bool {
 	})
 }
 
+// mayServe reports whether a Gateway, by itself or by a ListenerSet, has a listener that allows routes of a namespace.
+func (s knownSets) mayServe(g *gateway, namespace string, lookup route.Lookup) bool {
+	return g.asParent().AllowsRoutes(namespace, lookup) || slices.ContainsFunc(s.of(g.Key()), func(set *listenerSet) bool {
+		return g.allowsSets(set.Namespace.String(), lookup) && set.asParent().AllowsRoutes(namespace, lookup)
+	})
+}
+
 // hides reports whether there is a ListenerSet of which nothing could be decoded.
 func (s knownSets) hides() bool {
 	return s.store != nil && slices.ContainsFunc(s.store.Unreadable(), s.store.Hides)

@@ -73,6 +73,7 @@ func portAsked(s *service, q route.Query) int {
 func (c *controller) askImport(q route.Query, key slim.Key, waiting *bool) route.Answer {
 	if !c.isInstalled(imports.Resource().GroupResource()) {
 		c.imports.Drop(key)
+		c.setImports(nil)
 		return route.Answer{NoCRD: true}
 	}
 	known := c.imports.Need(key)
@@ -80,6 +81,7 @@ func (c *controller) askImport(q route.Query, key slim.Key, waiting *bool) route
 		*waiting = true
 		return route.Answer{}
 	}
+	c.setImports(known)
 	i, exists := known.Get(q.Key)
 	if !exists {
 		return route.Answer{}

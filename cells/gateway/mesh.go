@@ -6,6 +6,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,26 +66,27 @@ func attachMesh(r *route.Route, ref gatewayv1.ParentReference, s *service) meshA
 
 // planMesh is the model of the routes of a Service. Host names of routes do not count.
 func planMesh(s *service, routes []*route.Route, cache *route.Cache, lookup route.Lookup) (m envoy.Model) {
-	var ports []int32
+	ports := map[int32]bool{}
 	var all []*envoy.Route
 	for _, r := range slices.SortedFunc(slices.Values(routes), route.CompareAge) {
-		var at []int32
+		attached := false
 		for _, ref := range r.Parents {
-			if r.IsHTTP() && r.IsParent(ref, route.KindService, s.Key()) {
-				at = append(at, attachMesh(r, ref, s).ports...)
+			if !r.IsHTTP() || !r.IsParent(ref, route.KindService, s.Key()) {
+				continue
+			}
+			for _, port := range attachMesh(r, ref, s).ports {
+				ports[port], attached = true, true
 			}
 		}
-		if len(at) == 0 {
+		if !attached {
 			continue
 		}
 		c := cache.Compile(r, lookup)
-		ports = append(ports, at...)
 		for i := range c.Routes {
 			all = append(all, &c.Routes[i])
 		}
 	}
-	slices.Sort(ports)
-	for i, port := range slices.Compact(ports) {
+	for i, port := range slices.Sorted(maps.Keys(ports)) {
 		l := envoy.Listener{Port: uint32(port)}
 		if i == 0 {
 			l.Routes = all
@@ -108,7 +110,7 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	if known, err := c.needPolicies(ctx, key); err != nil || !known {
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: isWaiting}, err
 	}
-	if c.hidesRoute() {
+	if c.hidesRoute(func(namespace string) bool { return namespace == of.Namespace }) {
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	}
 	routes, waiting := c.routes(routesByParent, key), false
@@ -123,18 +125,21 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	o := c.options(of)
 	o.PortHosts = false // the ports of a Service share their routes
 	t, err := c.state(key).translator.Translate(model, o)
-	if err != nil {
+	if err != nil && !envoyres.ConcernsUser(err) {
 		return reconcile.Result{}, err
 	}
 	about := corev1.ObjectReference{APIVersion: core.String(), Kind: route.KindService, Namespace: of.Namespace, Name: of.Name, UID: s.UID.API()}
-	if t.Empty {
+	if err == nil && t.Empty {
 		c.meshReports.Set(route.KindService, about)
 		if err := envoyres.Delete(k8s.WithManySources(ctx), c.Client, c.configs, of, owner); err != nil {
 			return reconcile.Result{Reason: noRoutes}, err
 		}
 		return reconcile.Result{Reason: noRoutes}, c.writeMeshStatus(ctx, s, nil)
 	}
-	spec, err := envoy.Encode(t.Spec)
+	var spec envoy.Encoded
+	if err == nil {
+		spec, err = envoy.Encode(t.Spec)
+	}
 	if err == nil {
 		_, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
 			Key: of, Owner: owner, Former: c.formerOwner(key), Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},

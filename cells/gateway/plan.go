@@ -4,6 +4,7 @@
 package gateway
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -30,6 +31,8 @@ type planner struct {
 	oneListener bool
 	// joins says that namespaces share hosts, whichever object is older. It is set before plan.
 	joins bool
+	// most is how many places of host names there may be, 0 for as many as are translated. It is set before plan.
+	most int
 	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
 	taken map[gatewayv1.PortNumber]condition.Condition
 }
@@ -43,12 +46,14 @@ type assembly struct {
 	backends    []portTo                                              // of ports of TCP and UDP, sorted by port
 	refused     map[slim.Key]map[*listener.Listener]*listener.Refusal // by id of a route
 	shared      []listener.Sharing
+	crowd       map[slim.Key]condition.Condition // why routes are not attached at all, by id
 }
 
 // plannedListeners are those of a Gateway or a ListenerSet, and the answers that they depend on.
 type plannedListeners struct {
 	uid    slim.UID
 	number int64 // of the generation
+	cut    slim.Cut
 	asked  route.Answers
 	all    []*listener.Listener
 }
@@ -66,6 +71,8 @@ type plannedRoute struct {
 	number int64 // of the generation
 	asked  route.Answers
 
+	places   int                                      // of its host names at listeners
+	crowded  bool                                     // it is not attached, since the places are too many
 	at       []listener.Hosts                         // the listeners that accept it
 	compiled bool                                     // the rest is known, for these refusals
 	refused  map[*listener.Listener]*listener.Refusal // why listeners of these do not serve it
@@ -95,22 +102,37 @@ func (p *gatewayPlan) isProgrammable() bool {
 // plan plans a Gateway with the ListenerSets that refer to it, and the routes that refer to any of them.
 func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	if p.uid != g.UID {
-		*p = planner{uid: g.UID, cache: p.cache, oneListener: p.oneListener, joins: p.joins, taken: p.taken}
+		*p = planner{uid: g.UID, cache: p.cache, oneListener: p.oneListener, joins: p.joins, most: p.most, taken: p.taken}
 	}
 	plan := p.planParents(g, sets, routes, lookup)
 	moved := p.listenersChanged(plan.listeners)
 	changed := moved || p.last == nil || p.last.oneListener != p.oneListener || !maps.Equal(p.last.out, p.packing.out) || len(routes) != len(p.routes)
-	now := make(map[slim.Key]*plannedRoute, len(routes))
+	now, isNew := make(map[slim.Key]*plannedRoute, len(routes)), map[slim.Key]bool{}
 	for _, r := range routes {
 		id := r.ID()
 		was := p.routes[id]
-		if was == nil || was.uid != r.UID || was.number != r.Generation || !was.asked.IsFresh(lookup) || moved && !was.stays(plan, r, lookup) {
-			was = &plannedRoute{uid: r.UID, number: r.Generation, asked: route.Answers{}}
-			was.at = plan.hostsOf(r, lookup.Record(was.asked))
-			changed = true
+		if was == nil || was.uid != r.UID || was.number != r.Generation || was.of.Cut != r.Cut || !was.asked.IsFresh(lookup) {
+			was, isNew[id] = newPlannedRoute(r), true
+		}
+		if moved || isNew[id] {
+			was.places = plan.places(r, lookup.Record(was.asked))
 		}
 		was.of = r
 		now[id] = was
+	}
+	crowd := crowdOf(now, p.mostPlaces())
+	for id, was := range now {
+		switch {
+		case crowd[id] && was.crowded && !moved:
+		case crowd[id]:
+			now[id], changed = &plannedRoute{of: was.of, uid: was.uid, number: was.number, asked: was.asked, places: was.places, crowded: true}, true
+		case isNew[id]:
+			was.at, changed = plan.hostsOf(was.of, lookup.Record(was.asked)), true
+		case was.crowded || moved && !was.stays(plan, was.of, lookup):
+			again := newPlannedRoute(was.of)
+			again.places, again.at = was.places, plan.hostsOf(was.of, lookup.Record(again.asked))
+			now[id], changed = again, true
+		}
 	}
 	if p.routes = now; changed {
 		p.last = p.assemble(plan.listeners, lookup)
@@ -119,13 +141,19 @@ func (p *planner) plan(g *gateway, sets []*listenerSet, routes []*route.Route, l
 	return plan
 }
 
+func (p *planner) mostPlaces() int { return cmp.Or(p.most, envoy.MostPlaces) }
+
+func newPlannedRoute(r *route.Route) *plannedRoute {
+	return &plannedRoute{of: r, uid: r.UID, number: r.Generation, asked: route.Answers{}}
+}
+
 // planParents plans the listeners of a Gateway and of the ListenerSets that it allows.
 func (p *planner) planParents(g *gateway, sets []*listenerSet, routes []*route.Route, lookup route.Lookup) *gatewayPlan {
 	now := map[slim.Key]*plannedListeners{}
 	listenersOf := func(h listener.Parent) []*listener.Listener {
 		was := p.parents[h.ID()]
-		if was == nil || was.uid != h.UID || was.number != h.Generation || !was.asked.IsFresh(lookup) {
-			was = &plannedListeners{uid: h.UID, number: h.Generation, asked: route.Answers{}}
+		if was == nil || was.uid != h.UID || was.number != h.Generation || was.cut != h.Cut || !was.asked.IsFresh(lookup) {
+			was = &plannedListeners{uid: h.UID, number: h.Generation, cut: h.Cut, asked: route.Answers{}}
 			was.all = listener.Plan(h, lookup.Record(was.asked))
 		}
 		now[h.ID()] = was
@@ -164,6 +192,7 @@ func (p *planner) listenersChanged(all []*listener.Listener) bool {
 
 // hostsOf are the listeners that accept a route by any of its references, with the host names that it has there.
 func (p *gatewayPlan) hostsOf(r *route.Route, lookup route.Lookup) (at []listener.Hosts) {
+	seen := map[*listener.Listener]bool{}
 	for _, ref := range r.Parents {
 		id, ok := r.ParentID(ref)
 		listeners, here := p.byParent[id]
@@ -171,7 +200,8 @@ func (p *gatewayPlan) hostsOf(r *route.Route, lookup route.Lookup) (at []listene
 			continue
 		}
 		for _, h := range listener.Attach(r, ref, listeners, p.index, lookup).At {
-			if !slices.ContainsFunc(at, func(other listener.Hosts) bool { return other.Listener == h.Listener }) {
+			if !seen[h.Listener] {
+				seen[h.Listener] = true
 				at = append(at, h)
 			}
 		}
@@ -242,14 +272,25 @@ func placeOf(l *listener.Listener) place { return place{l.Terminates(), uint32(l
 // addRules adds the routes of Envoy, and the host names that they have at all listeners of a place together. All places have the same
 // routes: one with many rules costs no more at many listeners.
 func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener.Listener][]string) {
-	at := map[place][]string{}
+	at, several := map[place][]string{}, map[place][][]string{}
 	for _, l := range to.attached {
-		if l.Usable() {
-			at[placeOf(l)] = append(at[placeOf(l)], names[l]...)
+		if !l.Usable() {
+			continue
+		}
+		where := placeOf(l)
+		switch has, exists := at[where]; {
+		case !exists:
+			at[where] = names[l] // which are sorted, and shared with other listeners
+		case several[where] == nil:
+			several[where] = [][]string{has, names[l]}
+		default:
+			several[where] = append(several[where], names[l])
 		}
 	}
-	for where, all := range at {
-		at[where] = slices.Compact(slices.Sorted(slices.Values(all)))
+	for where, all := range several {
+		joined := slices.Concat(all...)
+		slices.Sort(joined)
+		at[where] = slices.Compact(joined)
 	}
 	to.names, to.rules = at, c.Routes
 	if len(c.Routes) == 0 && c.IsDropped() {
@@ -259,11 +300,18 @@ func (to *plannedRoute) addRules(c *route.Compiled, names map[*listener.Listener
 
 // assemble puts the model of a Gateway together. Of routes for the same requests, that of the older object goes first.
 func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) *assembly {
-	to := &assembly{attached: map[*listener.Listener]int32{}, oneListener: p.oneListener, out: p.packing.out, refused: map[slim.Key]map[*listener.Listener]*listener.Refusal{}}
+	to := &assembly{
+		attached: map[*listener.Listener]int32{}, oneListener: p.oneListener, out: p.packing.out,
+		refused: map[slim.Key]map[*listener.Listener]*listener.Refusal{}, crowd: map[slim.Key]condition.Condition{},
+	}
 	all := slices.SortedFunc(maps.Values(p.routes), func(a, b *plannedRoute) int { return route.CompareAge(a.of, b.of) })
 	claims := listener.NewHostClaims(listeners, !p.oneListener, p.joins)
 	routes, unserved, ports := map[place][]envoy.NamedRoutes{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
+		if r.crowded {
+			to.crowd[r.of.ID()] = tooManyPlaces(r.places, p.mostPlaces())
+			continue
+		}
 		refused := r.claim(claims)
 		if !r.compiled || !maps.EqualFunc(refused, r.refused, (*listener.Refusal).Equal) {
 			r.compile(refused, p.cache, lookup)

@@ -251,10 +251,25 @@ func TestRandomPlans(t *testing.T) {
 		some = some[:len(some)-r.IntN(2)]
 		one := r.IntN(8) == 0 != kept.oneListener
 		kept.oneListener, options.PerPort = one, !one
+		if r.IntN(8) == 0 {
+			kept.most = r.IntN(12)
+		}
 		if r.IntN(2) == 0 { // a status asks before the plan, or after it
 			checkDropped(t, kept.cache, routes, c.lookup)
 		}
-		keptPlan, newPlan := kept.plan(g, some, shuffled, c.lookup), (&planner{oneListener: one}).plan(g, some, routes, c.lookup)
+		keptPlan, newPlan := kept.plan(g, some, shuffled, c.lookup), (&planner{oneListener: one, most: kept.most}).plan(g, some, routes, c.lookup)
+		for _, r := range routes {
+			names := 0
+			for _, h := range newPlan.hostsOf(r, c.lookup) {
+				names += len(h.Names)
+			}
+			if places := newPlan.places(r, c.lookup); places < names {
+				t.Fatalf("step %d: %s has %d host names, %d were counted", n, r.ID(), names, places)
+			}
+		}
+		if diff := cmp.Diff(crowded(newPlan), crowded(keptPlan)); diff != "" {
+			t.Fatalf("step %d: what is out of what was kept differs: %s", n, diff)
+		}
 		checkDropped(t, kept.cache, routes, c.lookup)
 		got, err := translator.Translate(keptPlan.model, options)
 		if err != nil {
@@ -303,6 +318,15 @@ func TestRandomPlans(t *testing.T) {
 			}
 		}
 	}
+}
+
+// crowded are the ids of routes that are not attached since they have too many places.
+func crowded(p *gatewayPlan) map[slim.Key]bool {
+	ids := map[slim.Key]bool{}
+	for id := range p.crowd {
+		ids[id] = true
+	}
+	return ids
 }
 
 // checkDropped checks what a cache has for the statuses of routes.

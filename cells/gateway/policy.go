@@ -145,12 +145,13 @@ func (c *controller) reconcilePolicy(ctx context.Context, key, of slim.Key) (rec
 		return c.awaiting(sets), nil
 	case sets.hides():
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
-	case c.hidesRoute():
+	case c.hidesRoute(func(string) bool { return true }):
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	}
 	waiting := false
 	lookup := c.lookup(key, &waiting)
-	found := c.parents(sets).ancestors(p.services(), c.routesTo(p.services()), lookup)
+	routes := onceByID(append(c.routesTo(p.services()), c.routes(routesByTarget, route.AnyImport)...)) // what these refer to may not be known yet
+	found := c.parents(sets).ancestors(p.services(), routes, lookup)
 	if len(found.found) == 0 && !waiting && !p.hasEntry() {
 		return reconcile.Result{Reason: noAncestor}, nil
 	}
@@ -179,88 +180,96 @@ func (c *controller) writePolicyStatus(ctx context.Context, p *tlsPolicy, found 
 	})
 }
 
-// routesTo are the routes that refer to Services, and those that may by a ServiceImport.
-func (c *controller) routesTo(services []slim.Key) []*route.Route {
-	all := c.routes(routesByTarget, route.AnyImport)
+// routesTo are the routes that refer to Services, by themselves or by a ServiceImport that is known, each once.
+func (c *controller) routesTo(services []slim.Key) (all []*route.Route) {
 	for _, s := range services {
 		all = append(all, c.routes(routesByTarget, route.KeyOf(route.KindService, s))...)
+		for i := range c.importsOf(s) {
+			all = append(all, c.routes(routesByTarget, route.KeyOf(route.KindImport, i.Key()))...)
+		}
 	}
-	return all
+	return onceByID(all)
 }
 
 // policyChanged is the BackendTLSPolicy, and if more than its status has changed, the others of its Services before and after, and
 // the parents of the routes that refer to them.
 func (c *controller) policyChanged(ch stream.Change[tlsPolicy]) []slim.Key {
-	id := route.KeyOf(kindTLSPolicy, ch.Key)
-	keys := []slim.Key{id}
+	id, keys, services := route.KeyOf(kindTLSPolicy, ch.Key), &keySet{}, &keySet{}
+	keys.add(id)
 	if !c.seen.changed(id, ch.Kind, &ch.Object.ObjectMeta) {
-		return keys
+		return keys.all
 	}
-	services := slices.Concat(c.seen.targets[id], ch.Object.services())
+	services.add(c.seen.targets[id]...)
+	services.add(ch.Object.services()...)
 	if delete(c.seen.targets, id); ch.Kind != stream.Delete {
 		c.seen.targets[id] = ch.Object.services()
 	}
-	for _, s := range services {
-		keys = append(keys, policyKeys(c.policiesIn(policiesByService, s))...)
+	for _, s := range services.all {
+		addPolicies(keys, c.policiesIn(policiesByService, s))
 	}
-	for _, r := range c.routesTo(services) {
-		keys = append(keys, r.ParentKeys()...)
+	for _, r := range c.routesTo(services.all) {
+		keys.add(r.ParentKeys()...)
 	}
-	return keys
+	return keys.all
 }
 
 // configMapChanged is the BackendTLSPolicies that refer to a ConfigMap, and the parents of the routes that refer to their Services.
-func (c *controller) configMapChanged(ch stream.Change[configMap]) (keys []slim.Key) {
-	for _, p := range c.policiesIn(policiesByAuthority, ch.Key) {
-		keys = append(keys, route.KeyOf(kindTLSPolicy, p.Key()))
-		for _, r := range c.routesTo(p.services()) {
-			keys = append(keys, r.ParentKeys()...)
-		}
+func (c *controller) configMapChanged(ch stream.Change[configMap]) []slim.Key {
+	keys, services := &keySet{}, &keySet{}
+	all := c.policiesIn(policiesByAuthority, ch.Key)
+	if len(all) == 0 {
+		return nil
 	}
-	return keys
-}
-
-func policyKeys(all []*tlsPolicy) (keys []slim.Key) {
+	addPolicies(keys, all)
 	for _, p := range all {
-		keys = append(keys, route.KeyOf(kindTLSPolicy, p.Key()))
+		services.add(p.services()...)
 	}
-	return keys
+	for _, r := range c.routesTo(services.all) {
+		keys.add(r.ParentKeys()...)
+	}
+	return keys.all
 }
 
-// allPolicies is all BackendTLSPolicies.
-func (c *controller) allPolicies() []slim.Key {
-	store := c.storeOfPolicies()
-	if store == nil {
-		return nil
+func addPolicies(to *keySet, all []*tlsPolicy) {
+	for _, p := range all {
+		to.add(route.KeyOf(kindTLSPolicy, p.Key()))
 	}
-	return policyKeys(slices.Collect(store.All()))
 }
 
-// policiesOf is the BackendTLSPolicies of the Services among the targets of a route; all where it has ServiceImports.
-func (c *controller) policiesOf(targets []slim.Key) (keys []slim.Key) {
+// addAllPolicies adds all BackendTLSPolicies.
+func (c *controller) addAllPolicies(to *keySet) {
+	if store := c.storeOfPolicies(); store != nil && !to.hasPolicies {
+		to.hasPolicies = true
+		addPolicies(to, slices.Collect(store.All()))
+	}
+}
+
+// addPoliciesOf adds the BackendTLSPolicies of the Services among the targets of routes; all where there are ServiceImports.
+func (c *controller) addPoliciesOf(to *keySet, targets []slim.Key) {
 	if c.storeOfPolicies() == nil {
-		return nil
+		return
+	}
+	if slices.Contains(targets, route.AnyImport) {
+		c.addAllPolicies(to)
+		return
 	}
 	for _, target := range targets {
-		if target == route.AnyImport {
-			return c.allPolicies()
-		}
 		if name, ok := strings.CutPrefix(target.Name, route.KindService+"/"); ok {
-			keys = append(keys, policyKeys(c.policiesIn(policiesByService, slim.Key{Namespace: target.Namespace, Name: name}))...)
+			addPolicies(to, c.policiesIn(policiesByService, slim.Key{Namespace: target.Namespace, Name: name}))
 		}
 	}
-	return keys
 }
 
-// policiesTo is the BackendTLSPolicies of the backends of routes.
-func (c *controller) policiesTo(routes []*route.Route) (keys []slim.Key) {
+// addPoliciesTo adds the BackendTLSPolicies of the backends of routes.
+func (c *controller) addPoliciesTo(to *keySet, routes []*route.Route) {
 	if c.storeOfPolicies() == nil {
-		return nil
+		return
 	}
+	targets := &keySet{}
 	for _, r := range routes {
-		keys = append(keys, c.policiesOf(r.Targets())...)
+		targets.add(r.Targets()...)
 	}
-	return keys
+	c.addPoliciesOf(to, targets.all)
 }
 
 // hasEntry reports whether the status of a policy has an entry of ours.

@@ -462,15 +462,14 @@ func (c *controller) updatePort(ctx context.Context, is *portSlice, want *discov
 }
 
 // backendChanged is the Gateways of the routes that have the Service of an EndpointSlice as a backend.
-func (c *controller) backendChanged(ch stream.Change[backendSlice]) (keys []slim.Key) {
-	of := ch.Object.service()
-	all := slices.Concat(c.routes(routesByTarget, route.KeyOf(route.KindService, of)), c.routes(routesByTarget, route.AnyImport))
-	for _, r := range all {
+func (c *controller) backendChanged(ch stream.Change[backendSlice]) []slim.Key {
+	keys := &keySet{}
+	for _, r := range c.routesTo([]slim.Key{ch.Object.service()}) {
 		if !r.IsHTTP() && r.Kind != route.KindTLS {
-			keys = append(keys, c.plannersOf(r.ParentKeys())...)
+			keys.add(c.plannersOf(r.ParentKeys())...)
 		}
 	}
-	return keys
+	return keys.all
 }
 
 // portSliceChanged is the Gateway of an EndpointSlice.

@@ -28,7 +28,7 @@ type refusals struct {
 	wake    chan struct{}
 }
 
-// refusedAt is a route at a listener of a Gateway or a ListenerSet.
+// refusedAt is a route at a listener of a Gateway or a ListenerSet; without a parent, at all of a Gateway and its ListenerSets.
 type refusedAt struct {
 	route, parent slim.Key
 	section       gatewayv1.SectionName
@@ -105,7 +105,9 @@ func (s *refusals) at(gateway slim.Key, at refusedAt) (why condition.Condition, 
 		}
 		s.waiting[gateway][at.route] = true
 	}
-	why, refused = all[at]
+	if why, refused = all[at]; !refused {
+		why, refused = all[refusedAt{route: at.route}]
+	}
 	return why, refused, planned
 }
 
@@ -156,6 +158,12 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 				c.Events.Warning(referenceTo(r), "HostOfAnother", why.Message)
 				meet(owners, why.By, r)
 			}
+		}
+	}
+	for id, why := range plan.crowd {
+		r := s.planner.routes[id].of
+		if now[refusedAt{route: id}] = why; !wasRefused(r.Status) {
+			c.Events.Warning(referenceTo(r), "LeftOut", why.Message)
 		}
 	}
 	for _, set := range plan.sets {

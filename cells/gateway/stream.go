@@ -48,13 +48,13 @@ type listenerSet struct {
 
 // CutDown implements slim.Cutter: the class stays.
 func (g *gateway) CutDown() {
-	g.Spec = gatewayv1.GatewaySpec{GatewayClassName: g.Spec.GatewayClassName}
+	g.Spec, g.Undecoded = gatewayv1.GatewaySpec{GatewayClassName: g.Spec.GatewayClassName}, slim.Undecoded{}
 	route.CutStatus(&g.Status)
 }
 
 // CutDown implements slim.Cutter: the Gateway stays.
 func (s *listenerSet) CutDown() {
-	s.Spec.Listeners = nil
+	s.Spec.Listeners, s.Undecoded = nil, slim.Undecoded{}
 	route.CutStatus(&s.Status)
 }
 
@@ -64,6 +64,9 @@ type tlsPolicy struct {
 	Spec             gatewayv1.BackendTLSPolicySpec `json:"spec"`
 	Status           gatewayv1.PolicyStatus         `json:"status"`
 }
+
+// Trim implements slim.Trimmer: what cannot be decoded of the status is not kept, and neither is why.
+func (p *tlsPolicy) Trim() { p.Undecoded = slim.Undecoded{} }
 
 // grant is a ReferenceGrant.
 type grant struct {

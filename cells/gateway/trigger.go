@@ -21,7 +21,7 @@ import (
 type seen struct {
 	objects    map[slim.Key]input      // of Gateways, and of routes and ListenerSets by their id
 	parents    map[slim.Key][]slim.Key // of routes and ListenerSets
-	targets    map[slim.Key][]slim.Key // of routes, as Route.Targets has them; of BackendTLSPolicies, Services
+	targets    map[slim.Key][]slim.Key // of routes, each of Route.Targets once; of BackendTLSPolicies, Services
 	ports      map[slim.Key][]slim.ServicePort
 	namespaces map[string]slim.Labels
 	nodes      map[string]string // the addresses of Nodes that have one
@@ -52,36 +52,32 @@ func (s seen) changed(key slim.Key, kind stream.ChangeKind, m *route.ObjectMeta)
 	return !known || was != now
 }
 
-func idsOf(all []*route.Route) (keys []slim.Key) {
-	for _, r := range all {
-		keys = append(keys, r.ID())
+// addGateway adds a Gateway, its ListenerSets, and all routes that refer to any of them, with the policies of their backends.
+func (c *controller) addGateway(to *keySet, g *gateway) {
+	to.add(g.Key())
+	c.addAttached(to, g.Key())
+	for s := range setsBy(c, setsByGateway, g.Key()) {
+		to.add(s.id())
+		c.addAttached(to, s.id())
 	}
-	return keys
 }
 
-// withRoutes is Gateways, their ListenerSets, and all routes that refer to any of them, with the policies of their backends.
-func (c *controller) withRoutes(all ...*gateway) (keys []slim.Key) {
-	for _, g := range all {
-		keys = append(append(keys, g.Key()), c.attachedTo(g.Key())...)
-		for s := range setsBy(c, setsByGateway, g.Key()) {
-			keys = append(append(keys, s.id()), c.attachedTo(s.id())...)
-		}
-	}
-	return keys
-}
-
-// attachedTo is the routes of a parent, and the policies of their backends.
-func (c *controller) attachedTo(parent slim.Key) []slim.Key {
+// addAttached adds the routes of a parent, and the policies of their backends.
+func (c *controller) addAttached(to *keySet, parent slim.Key) {
 	routes := c.routes(routesByParent, parent)
-	return append(idsOf(routes), c.policiesTo(routes)...)
+	for _, r := range routes {
+		to.add(r.ID())
+	}
+	c.addPoliciesTo(to, routes)
 }
 
-// withParents is routes, and all that plans them: their parents, but of ListenerSets the Gateways; and the policies of their backends.
-func (c *controller) withParents(all []*route.Route) (keys []slim.Key) {
+// addRoutes adds routes, and all that plans them: their parents, but of ListenerSets the Gateways; and the policies of their backends.
+func (c *controller) addRoutes(to *keySet, all []*route.Route) {
 	for _, r := range all {
-		keys = append(append(keys, r.ID()), c.plannersOf(r.ParentKeys())...)
+		to.add(r.ID())
+		to.add(c.plannersOf(r.ParentKeys())...)
 	}
-	return append(keys, c.policiesTo(all)...)
+	c.addPoliciesTo(to, all)
 }
 
 // plannersOf is parents of routes with the Gateways of ListenerSets in place of these. A ListenerSet that is not known yet has its
@@ -107,14 +103,6 @@ func (c *controller) gatewayOfSet(key slim.Key) (keys []slim.Key) {
 	return nil
 }
 
-// gatewaysOf is the Gateways of ListenerSets.
-func gatewaysOf(all iter.Seq[*listenerSet]) (keys []slim.Key) {
-	for s := range all {
-		keys = append(keys, s.gatewayKeys()...)
-	}
-	return keys
-}
-
 func (s *listenerSet) gatewayKeys() (keys []slim.Key) {
 	if key, ok := s.gatewayKey(); ok {
 		keys = append(keys, key)
@@ -133,112 +121,150 @@ func setsBy[K comparable](c *controller, by *stream.Index[listenerSet, K], key K
 
 // definitionChanged is all GatewayClasses and Gateways, and the routes of ListenerSets; of that of BackendTLSPolicies all that they
 // concern.
-func (c *controller) definitionChanged(ch stream.Change[definition]) (keys []slim.Key) {
-	of := schema.ParseGroupResource(ch.Key.Name)
+func (c *controller) definitionChanged(ch stream.Change[definition]) []slim.Key {
+	of, keys := schema.ParseGroupResource(ch.Key.Name), &keySet{}
 	switch {
 	case of == imports.Resource().GroupResource():
-		return c.withImports()
+		c.addRoutes(keys, c.routes(routesByTarget, route.AnyImport))
+		return keys.all
 	case of.Group != gatewayv1.GroupName && of != classConfigs.Resource().GroupResource():
 		return nil
 	}
 	for cl := range c.classes.All() {
-		keys = append(keys, cl.Key())
+		keys.add(cl.Key())
 	}
 	for g := range c.gateways.All() {
-		keys = append(keys, g.Key())
+		keys.add(g.Key())
 	}
 	if of == tlsPolicyKind.Resource().GroupResource() {
-		keys = append(append(keys, c.meshKeys()...), c.allPolicies()...)
+		keys.add(c.meshKeys()...)
+		c.addAllPolicies(keys)
 	}
-	return append(keys, c.attachedTo(anyListenerSet)...)
-}
-
-// withImports is the routes that refer to ServiceImports, of which there are few, and their parents.
-func (c *controller) withImports() []slim.Key {
-	return c.withParents(c.routes(routesByTarget, route.AnyImport))
+	c.addAttached(keys, anyListenerSet)
+	return keys.all
 }
 
 func (c *controller) classChanged(ch stream.Change[class]) []slim.Key {
-	keys := []slim.Key{ch.Key}
+	keys := &keySet{}
+	keys.add(ch.Key)
 	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.ObjectMeta) {
-		return keys
+		return keys.all
 	}
 	if ref := ch.Object.Spec.ParametersRef; ref != nil && ref.Namespace != nil {
-		keys = append(keys, route.KeyOf(kindClassConfig, slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name}))
+		keys.add(route.KeyOf(kindClassConfig, slim.Key{Namespace: string(*ref.Namespace), Name: ref.Name}))
 	}
-	return append(keys, c.withRoutes(slices.Collect(stream.ByIndex(c.gateways, gatewaysByClass, ch.Key.Name))...)...)
+	for g := range stream.ByIndex(c.gateways, gatewaysByClass, ch.Key.Name) {
+		c.addGateway(keys, g)
+	}
+	return keys.all
 }
 
 func (c *controller) gatewayChanged(ch stream.Change[gateway]) []slim.Key {
 	if !c.seen.changed(ch.Key, ch.Kind, &ch.Object.ObjectMeta) {
 		return []slim.Key{ch.Key}
 	}
-	return append(c.withRoutes(ch.Object), c.hostPortsChanged()...)
+	keys := &keySet{}
+	c.addGateway(keys, ch.Object)
+	keys.add(c.hostPortsChanged()...)
+	return keys.all
 }
 
 // routeChanged is the route; and if more than its status has changed, its parents and the policies of its backends, before and after.
 func (c *controller) routeChanged(kind stream.ChangeKind, r *route.Route) []slim.Key {
-	id := r.ID()
-	keys := []slim.Key{id}
+	id, keys := r.ID(), &keySet{}
+	keys.add(id)
 	if !c.seen.changed(id, kind, r.ObjectMeta) {
-		return keys
+		return keys.all
 	}
-	before := slices.Concat(c.plannersOf(c.seen.parents[id]), c.policiesOf(c.seen.targets[id]))
+	addSeen := func() {
+		keys.add(c.plannersOf(c.seen.parents[id])...)
+		c.addPoliciesOf(keys, c.seen.targets[id])
+	}
+	addSeen()
 	delete(c.seen.parents, id)
 	delete(c.seen.targets, id)
 	if kind != stream.Delete {
-		c.seen.parents[id], c.seen.targets[id] = r.ParentKeys(), r.Targets()
+		targets := &keySet{}
+		targets.add(r.Targets()...)
+		c.seen.parents[id], c.seen.targets[id] = r.ParentKeys(), targets.all
 	}
-	return slices.Concat(keys, before, c.plannersOf(c.seen.parents[id]), c.policiesOf(c.seen.targets[id]))
+	addSeen()
+	return keys.all
 }
 
 // listenerSetChanged is the ListenerSet, its Gateway before and after, which writes its status, and if more than its status has
 // changed, its routes with the policies of their backends.
 func (c *controller) listenerSetChanged(ch stream.Change[listenerSet]) []slim.Key {
-	id := ch.Object.id()
-	keys := append([]slim.Key{id}, c.seen.parents[id]...)
+	id, keys := ch.Object.id(), &keySet{}
+	keys.add(id)
+	keys.add(c.seen.parents[id]...)
 	if delete(c.seen.parents, id); ch.Kind != stream.Delete {
 		c.seen.parents[id] = ch.Object.gatewayKeys()
-		keys = append(keys, c.seen.parents[id]...)
+		keys.add(c.seen.parents[id]...)
 	}
 	if c.seen.changed(id, ch.Kind, &ch.Object.ObjectMeta) {
-		keys = append(append(keys, c.attachedTo(id)...), c.hostPortsChanged()...)
+		c.addAttached(keys, id)
+		keys.add(c.hostPortsChanged()...)
 	}
-	return keys
+	return keys.all
 }
 
 // grantChanged is all that refers to objects of the namespace from another one.
 func (c *controller) grantChanged(ch stream.Change[grant]) []slim.Key {
-	into := namespaceKey(ch.Key.Namespace)
-	return append(c.withParents(c.routes(routesByTarget, into)), c.withSecret(into)...)
+	into, keys := namespaceKey(ch.Key.Namespace), &keySet{}
+	c.addRoutes(keys, c.routes(routesByTarget, into))
+	c.addBySecret(keys, into)
+	return keys.all
 }
 
-// withSecret is the Gateways that have a key of gatewaysBySecret, by themselves or by their ListenerSets.
-func (c *controller) withSecret(key slim.Key) (keys []slim.Key) {
+// addBySecret adds the Gateways that have a key of gatewaysBySecret, by themselves or by their ListenerSets.
+func (c *controller) addBySecret(to *keySet, key slim.Key) {
 	for g := range stream.ByIndex(c.gateways, gatewaysBySecret, key) {
-		keys = append(keys, g.Key())
+		to.add(g.Key())
 	}
-	return append(keys, gatewaysOf(setsBy(c, setsBySecret, key))...)
+	for s := range setsBy(c, setsBySecret, key) {
+		to.add(s.gatewayKeys()...)
+	}
 }
 
-// serviceChanged is the Gateway of a Service; and where ports have changed, the routes that refer to it.
+// serviceChanged is the Gateway of a Service; and where ports have changed, the routes that refer to it, by themselves or by a ServiceImport.
 func (c *controller) serviceChanged(ch stream.Change[service]) []slim.Key {
-	keys := c.gatewaysOfService(ch.Key)
+	keys := &keySet{}
+	keys.add(c.gatewaysOfService(ch.Key)...)
 	was, known := c.seen.ports[ch.Key]
 	if ch.Kind == stream.Delete {
 		delete(c.seen.ports, ch.Key)
 	} else {
 		c.seen.ports[ch.Key] = ch.Object.Spec.Ports
 		if known && slices.Equal(was, ch.Object.Spec.Ports) {
-			return keys
+			return keys.all
 		}
 	}
 	mesh := route.KeyOf(route.KindService, ch.Key)
 	if parents := c.routes(routesByParent, mesh); len(parents) > 0 {
-		keys = append(append(append(keys, mesh), idsOf(parents)...), c.policiesTo(parents)...)
+		keys.add(mesh)
+		c.addAttached(keys, mesh)
 	}
-	keys = append(keys, c.withParents(c.routes(routesByTarget, mesh))...)
-	return append(keys, c.withImports()...) // it may be that of one
+	c.addRoutes(keys, c.routesTo([]slim.Key{ch.Key}))
+	return keys.all
+}
+
+// importsOf are the ServiceImports that have a Service as theirs. While ServiceImports are not known nothing refers to one: what does is reconciled when
+// they are.
+func (c *controller) importsOf(service slim.Key) iter.Seq[*serviceImport] {
+	c.mu.Lock()
+	store := c.importStore
+	c.mu.Unlock()
+	if store == nil {
+		return func(func(*serviceImport) bool) {}
+	}
+	return stream.ByIndex(store, importsByService, service)
+}
+
+func (c *controller) setImports(store *stream.Store[serviceImport]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.importStore = store
 }
 
 // namespaceChanged is the Gateways that select namespaces, and the routes and ListenerSets of this one, if its labels have changed.
@@ -252,15 +278,19 @@ func (c *controller) namespaceChanged(ch stream.Change[namespace]) []slim.Key {
 			return nil
 		}
 	}
-	keys := c.withParents(c.routes(routesByNamespace, namespaceKey(ch.Key.Name)))
+	keys := &keySet{}
+	c.addRoutes(keys, c.routes(routesByNamespace, namespaceKey(ch.Key.Name)))
 	for s := range setsBy(c, setsByNamespace, ch.Key.Name) {
-		keys = append(append(keys, s.gatewayKeys()...), c.attachedTo(s.id())...)
+		keys.add(s.gatewayKeys()...)
+		c.addAttached(keys, s.id())
 	}
-	return keys
+	return keys.all
 }
 
 func (c *controller) secretChanged(ch stream.Change[secret]) []slim.Key {
-	return c.withSecret(ch.Key)
+	keys := &keySet{}
+	c.addBySecret(keys, ch.Key)
+	return keys.all
 }
 
 // sliceChanged is the Gateway of a placeholder, and that which controls an EndpointSlice.
@@ -313,7 +343,9 @@ func meshOf(o *envoyres.Object) (key slim.Key, ok bool) {
 
 // importChanged is the routes that refer to a ServiceImport, and their parents.
 func (c *controller) importChanged(ch stream.Change[serviceImport]) []slim.Key {
-	return c.withParents(c.routes(routesByTarget, route.KeyOf(route.KindImport, ch.Key)))
+	keys := &keySet{}
+	c.addRoutes(keys, c.routes(routesByTarget, route.KeyOf(route.KindImport, ch.Key)))
+	return keys.all
 }
 
 // classConfigChanged is the CiliumGatewayClassConfig, its classes and their Gateways.

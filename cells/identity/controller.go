@@ -88,7 +88,7 @@ func newController(p params) *controller {
 }
 
 // podNamespace is the namespace of the pods with a label set, "" where the filters leave it out.
-func podNamespace(set slim.Labels) string { return set.Get("k8s:io.kubernetes.pod.namespace") }
+func podNamespace(set slim.Labels) string { return set.Get(identity.NamespaceLabel) }
 
 // write runs the work queue.
 func (c *controller) write(ctx context.Context) error { return c.queue.Run(ctx) }

@@ -39,8 +39,9 @@ type controller struct {
 	inputs       map[slim.Key]input         // of Ingresses; used by functions that map changes
 	known        map[slim.Key][]servicePort // ports of Services that exist; used by functions that map changes
 	hostPorts    envoyres.HostPortChanges   // used by functions that map changes
-	modes        *metrics.States[slim.Key]  // of Ingresses that are managed
-	conflicts    *metrics.Sum[slim.Key]     // of Ingresses, and of sharedKey
+	owners       knownOwners
+	modes        *metrics.States[slim.Key] // of Ingresses that are managed
+	conflicts    *metrics.Sum[slim.Key]    // of Ingresses, and of sharedKey
 	class        defaultClass
 }
 

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -27,23 +28,16 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	if c.Config.IngressJoinNamespaces {
 		return ""
 	}
-	oldest := i // of the namespace
-	for other := range c.atHostPort(s.hostPort, i) {
-		if other.Namespace == i.Namespace && compareAge(other, oldest) < 0 && !settingsOf(other, c.Config).shared {
-			oldest = other
-		}
+	switch oldest, isShared := c.hostPortOwners().at(s.hostPort, c.Config.sharedPorts()); {
+	case isShared:
+		return fmt.Sprintf("port %d of the nodes is that of the listener which Ingresses share", s.hostPort)
+	case oldest != nil && oldest.Namespace != i.Namespace && compareAge(oldest, i) < 0:
+		return fmt.Sprintf("port %d of the nodes belongs to the Ingress %s, which is older", s.hostPort, oldest.Key())
 	}
-	for other := range c.atHostPort(s.hostPort, i) {
-		switch of := settingsOf(other, c.Config); {
-		case of.shared:
-			return fmt.Sprintf("port %d of the nodes is that of the listener which Ingresses share", s.hostPort)
-		case other.Namespace != i.Namespace && compareAge(other, oldest) < 0:
-			return fmt.Sprintf("port %d of the nodes belongs to the Ingress %s, which is older", s.hostPort, other.Key())
-		}
-	}
+	names := configNames(i.Key())
 	ask := envoyres.PortAsker{
 		Namespace: i.Namespace.String(), Operators: c.sharedService().Namespace,
-		IsMine:   func(o *envoyres.Object) bool { return configNames(i.Key()).Has(o.Key()) },
+		IsMine:   func(o *envoyres.Object) bool { return o.Namespace == i.Namespace && names.Has(o.Key()) },
 		Competes: func(o *envoyres.Object) bool { return o.Key() == c.sharedService() || c.competes(o, s.hostPort) },
 	}
 	if of := ask.HolderOf(s.hostPort, c.configs); of != nil {
@@ -90,24 +84,59 @@ func compareAge(a, b *ingress) int {
 	return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
 }
 
-// atHostPort yields the other Ingresses that listen at a port of the nodes.
-func (c *controller) atHostPort(port uint32, than *ingress) func(yield func(*ingress) bool) {
-	shared, byDefault := c.Config.sharedPorts(), c.byDefault()
-	return func(yield func(*ingress) bool) {
-		for i := range c.ingresses.All() {
-			if i.Key() == than.Key() || !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
-				continue
-			}
-			s := settingsOf(i, c.Config)
-			listens := s.hostPort == port
-			if s.shared {
-				listens = port == shared.http || port == shared.https || port == shared.passthrough
-			}
-			if listens && !yield(i) {
-				return
-			}
+// hostPortOwners are which Ingresses have the ports of the nodes.
+type hostPortOwners struct {
+	oldest    map[uint32]*ingress // of those with a load balancer of their own
+	anyShares bool
+	byDefault bool // Ingresses without a class are managed
+}
+
+// at is the oldest Ingress at a port, nil for none, and whether the listener that Ingresses share is there.
+func (o *hostPortOwners) at(port uint32, shared ports) (oldest *ingress, isShared bool) {
+	return o.oldest[port], o.anyShares && (port == shared.http || port == shared.https || port == shared.passthrough)
+}
+
+// knownOwners keeps the hostPortOwners until an Ingress changes: there may be thousands, and each asks.
+type knownOwners struct {
+	mu      sync.Mutex
+	changes uint64
+	owners  *hostPortOwners // nil: they are to be found anew
+}
+
+// forget has the owners found anew. It is called once the store has a change.
+func (k *knownOwners) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changes++
+	k.owners = nil
+}
+
+func (c *controller) hostPortOwners() *hostPortOwners {
+	k, byDefault := &c.owners, c.byDefault()
+	k.mu.Lock()
+	owners, changes := k.owners, k.changes
+	k.mu.Unlock()
+	if owners != nil && owners.byDefault == byDefault {
+		return owners
+	}
+	owners = &hostPortOwners{oldest: map[uint32]*ingress{}, byDefault: byDefault}
+	for i := range c.ingresses.All() {
+		if !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
+			continue
+		}
+		s := settingsOf(i, c.Config)
+		if s.shared {
+			owners.anyShares = true
+		} else if has := owners.oldest[s.hostPort]; has == nil || compareAge(i, has) < 0 {
+			owners.oldest[s.hostPort] = i
 		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.changes == changes {
+		k.owners = owners
+	}
+	return owners
 }
 
 // hostPortChanged are the Ingresses that may get or lose a port of the nodes as something changes in a namespace.

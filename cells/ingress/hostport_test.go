@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
@@ -89,11 +90,13 @@ func TestHostPorts(t *testing.T) {
 		edited := *leaving
 		edit(&edited)
 		store.Upsert(&edited)
+		c.owners.forget()
 		if got := c.hostPortProblem(late, settingsOf(late, c.Config)); !strings.Contains(got, "belongs to the Ingress bb/leaving, which has it already") {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
 	store.Upsert(leaving) // younger, and served
+	c.owners.forget()
 	if got := c.hostPortProblem(late, settingsOf(late, c.Config)); got != "" {
 		t.Errorf("beside a younger one: %q", got)
 	}
@@ -108,4 +111,60 @@ type ingressObject = ingress
 type ingressWithPort struct {
 	*ingress
 	problem string
+}
+
+// ING-25, K3 of the contract's tenants.md: thousands of Ingresses that ask for one port of the nodes are looked through once after a change, not by each.
+func TestManyAskForAHostPort(t *testing.T) {
+	const many = 3000
+	store, err := stream.NewLocal[ingressObject]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := make([]*ingress, many)
+	for n := range all {
+		i := decode(t, fmt.Sprintf("metadata: {name: x%d, namespace: bb, uid: u%d, annotations: {ingress.cilium.io/host-listener-port: '20000'}}\nspec: {ingressClassName: cilium}", n, n))
+		i.CreationTimestamp = slim.Time(many - n)
+		all[n] = i
+		store.Upsert(i)
+	}
+	store.Synced()
+	c := &controller{inputs: map[slim.Key]input{}}
+	c.Config = defaultConfig
+	c.Config.IngressHostNetworkEnabled = true
+	classes, err := stream.NewLocal[ingressClass]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	classes.Replace()
+	configs, err := stream.NewLocal[envoyres.Object]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs.Replace()
+	for _, open := range []func() error{
+		func() (err error) { c.ingresses, err = store.Store(t.Context()); return err },
+		func() (err error) { c.classes, err = classes.Store(t.Context()); return err },
+		func() (err error) { c.configs, err = configs.Store(t.Context()); return err },
+	} {
+		if err := open(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	within(t, time.Second, func() {
+		for _, i := range all {
+			if text := c.hostPortProblem(i, settingsOf(i, c.Config)); text != "" {
+				t.Fatalf("%s: %s", i.Key(), text)
+			}
+		}
+	})
+	if oldest, _ := c.hostPortOwners().at(20000, c.Config.sharedPorts()); oldest != all[many-1] {
+		t.Errorf("the oldest is %v", oldest.Key())
+	}
+	older := *all[0]
+	older.CreationTimestamp = 0
+	store.Upsert(&older)
+	c.ingressChanged(stream.Change[ingress]{Kind: stream.Upsert, Key: older.Key(), Object: &older})
+	if oldest, _ := c.hostPortOwners().at(20000, c.Config.sharedPorts()); oldest.Name != "x0" {
+		t.Errorf("after a change the oldest is %v", oldest.Key())
+	}
 }

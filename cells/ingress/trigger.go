@@ -30,6 +30,9 @@ func inputOf(i *ingress) input {
 func (c *controller) ingressChanged(ch stream.Change[ingress]) []slim.Key {
 	was, known := c.inputs[ch.Key]
 	now := inputOf(ch.Object)
+	if ch.Kind == stream.Delete || !known || was != now {
+		c.owners.forget()
+	}
 	if ch.Kind == stream.Delete {
 		delete(c.inputs, ch.Key)
 		return append(c.hostPortChanged(ch.Object.Namespace), ch.Key, sharedKey)

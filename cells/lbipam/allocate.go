@@ -69,7 +69,7 @@ func (a *allocator) importShown(s *service) {
 	for _, addr := range s.shown {
 		switch {
 		case slices.Contains(s.held, addr) || !a.covered(s, addr) || !s.request.admits(addr, s.held):
-		case len(s.request.ips) == 0 && len(s.request.invalid) > 0 && !a.starting: // any writer may have put it there
+		case len(s.request.ips) == 0 && s.request.invalid != "" && !a.starting: // any writer may have put it there
 		case a.sharesWith(s, addr, counts):
 			a.use(s, addr, holds)
 			a.use(s, addr, shows)
@@ -122,8 +122,8 @@ func (l *lease) sharedAtStart(a, b *service) bool {
 // allocateMissing allocates what a Service wants and does not hold. One that misses something waits.
 func (a *allocator) allocateMissing(s *service) {
 	s.result = result{}
-	if len(s.request.invalid) > 0 {
-		s.result = result{reason: reasonInvalidIP, message: fmt.Sprintf("The requested IP '%s' is not valid", s.request.invalid[0])}
+	if s.request.invalid != "" {
+		s.result = result{reason: reasonInvalidIP, message: fmt.Sprintf("The requested IP '%s' is not valid", s.request.invalid)}
 	}
 	if s.request.beyond > 0 {
 		s.result = result{reason: reasonTooMany, message: fmt.Sprintf("The service asks for %d IPs more than the %d of a family that it may have", s.request.beyond, a.settings.most)}
@@ -136,7 +136,7 @@ func (a *allocator) allocateMissing(s *service) {
 			}
 		}
 	}
-	if len(s.request.ips) == 0 && len(s.request.invalid) == 0 {
+	if len(s.request.ips) == 0 && s.request.invalid == "" {
 		for _, f := range s.request.families {
 			if hasFamily(s.held, f) {
 				continue
@@ -189,17 +189,28 @@ func (a *allocator) allocateThis(s *service, addr netip.Addr) result {
 
 // refusal is why a Service cannot have an address that is in use, zero if it can.
 func (l *lease) refusal(s *service) result {
-	for _, other := range slices.SortedFunc(l.others(s, holds|shows|sent), oldestFirst) {
-		reason := incompatible(&s.request.sharing, &other.request.sharing)
-		switch {
-		case reason == "":
-		case s.request.sharing.key == "":
-			return result{reason: reasonTaken, message: fmt.Sprintf("The IP '%s' is already allocated to another service", l.addr), has: other.key}
-		default:
-			return result{reason: reasonIncompatible, message: fmt.Sprintf("The IP '%s' is already allocated to an incompatible service. Reason: %s", l.addr, reason), has: other.key}
+	by, reason := l.blocker(s)
+	switch {
+	case by == nil:
+		return result{}
+	case s.request.sharing.key == "":
+		return result{reason: reasonTaken, message: fmt.Sprintf("The IP '%s' is already allocated to another service", l.addr), has: by.key}
+	}
+	return result{reason: reasonIncompatible, message: fmt.Sprintf("The IP '%s' is already allocated to an incompatible service. Reason: %s", l.addr, reason), has: by.key}
+}
+
+// blocker is the oldest Service with which another one cannot share the address, nil if it can have it. There may be thousands that share it, and
+// thousands that ask for it at each change.
+func (l *lease) blocker(s *service) (by *service, reason string) {
+	for other := range l.others(s, holds|shows|sent) {
+		if by != nil && oldestFirst(by, other) < 0 {
+			continue
+		}
+		if text := incompatible(&s.request.sharing, &other.request.sharing); text != "" {
+			by, reason = other, text
 		}
 	}
-	return result{}
+	return by, reason
 }
 
 // allocateAny allocates an address of a family: one that it can share, or a free one.
@@ -208,7 +219,7 @@ func (a *allocator) allocateAny(s *service, f alloc.Family) result {
 		return a.blocked()
 	}
 	for _, l := range a.leases.shared(s.request.sharing.key) {
-		if alloc.FamilyOf(l.addr) == f && l.refusal(s) == (result{}) && a.served(s, l.addr) {
+		if by, _ := l.blocker(s); by == nil && alloc.FamilyOf(l.addr) == f && a.served(s, l.addr) {
 			a.use(s, l.addr, holds)
 			return result{}
 		}

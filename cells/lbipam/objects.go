@@ -40,7 +40,13 @@ func (o *serviceObject) Trim() {
 	if key, _ := annotation(o, sharingKeyAnnotation, sharingKeyAlias); key == "" {
 		o.Spec.Ports = nil
 	}
+	if len(o.Spec.Ports) > maxPorts {
+		o.Spec.Ports, o.Spec.portsCut = nil, true
+	}
 }
+
+// maxPorts is how many ports a Service may have that shares an address.
+const maxPorts = 5000
 
 type serviceMeta struct {
 	slim.Meta
@@ -59,6 +65,7 @@ type serviceSpec struct {
 	ExternalTrafficPolicy slim.String   `json:"externalTrafficPolicy"`
 	Selector              slim.Labels   `json:"selector"`
 	Ports                 []servicePort `json:"ports"`
+	portsCut              bool          `json:"-"` // there are more than maxPorts
 }
 
 type servicePort struct {

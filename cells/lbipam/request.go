@@ -4,6 +4,8 @@
 package lbipam
 
 import (
+	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/domain/alloc"
 	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // request is what a Service wants.
@@ -22,30 +25,41 @@ type request struct {
 	// had are addresses that are requested beyond the bound, and that the Service has already: they stay. beyond is how many others there are.
 	had    []netip.Addr
 	beyond int
-	// invalid are requested addresses that cannot be parsed.
-	invalid []string
+	// invalid is the first requested address that cannot be parsed, "" for none.
+	invalid string
 
 	sharing sharing
+}
+
+// maxInvalid is how much of a text that is no address a status shows.
+const maxInvalid = 256
+
+// requested are the texts of the addresses that a Service asks for.
+func requested(o *serviceObject) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if text := o.Spec.LoadBalancerIP; text != "" && !yield(text) {
+			return
+		}
+		list, _ := annotation(o, requestAnnotation, requestAlias)
+		for text := range strings.SplitSeq(list, ",") {
+			if !yield(text) {
+				return
+			}
+		}
+	}
 }
 
 // parseRequest reads the spec and the annotations of a Service. has are the addresses that it has, also beyond the bound.
 func (s settings) parseRequest(o *serviceObject, has []netip.Addr) request {
 	r := request{sharing: s.parseSharing(o)}
 	number := map[alloc.Family]int{}
-	var texts []string
-	if o.Spec.LoadBalancerIP != "" {
-		texts = append(texts, o.Spec.LoadBalancerIP)
-	}
-	if list, ok := annotation(o, requestAnnotation, requestAlias); ok {
-		texts = append(texts, strings.Split(list, ",")...)
-	}
-	for _, text := range texts {
+	for text := range requested(o) {
 		text = strings.TrimSpace(text)
 		addr, err := netip.ParseAddr(text)
 		switch addr = addr.Unmap(); {
 		case text == "":
 		case err != nil || addr.Zone() != "" || addr.IsUnspecified():
-			r.invalid = append(r.invalid, text)
+			r.invalid = cmp.Or(r.invalid, printable.Cut(text, maxInvalid))
 		case slices.Contains(r.ips, addr), slices.Contains(r.had, addr):
 		case s.most == 0 || number[alloc.FamilyOf(addr)] < s.most:
 			number[alloc.FamilyOf(addr)]++
@@ -105,7 +119,7 @@ func (r *request) admits(a netip.Addr, held []netip.Addr) bool {
 	switch {
 	case len(r.ips) > 0:
 		return slices.Contains(r.ips, a) || slices.Contains(r.had, a)
-	case len(r.invalid) > 0: // what is meant is not known
+	case r.invalid != "": // what is meant is not known
 		return true
 	}
 	return slices.Contains(r.families, alloc.FamilyOf(a)) && !hasFamily(held, alloc.FamilyOf(a))

@@ -22,13 +22,22 @@ type sharing struct {
 	selector      slim.Labels
 }
 
+// maxPermitted is how many other namespaces a Service can name.
+const maxPermitted = 1000
+
 func (s settings) parseSharing(o *serviceObject) sharing {
 	of := sharing{namespace: o.Namespace.String(), numbersOnly: s.numbersOnly, trafficPolicy: o.Spec.ExternalTrafficPolicy, selector: o.Spec.Selector}
-	if of.key, _ = annotation(o, sharingKeyAnnotation, sharingKeyAlias); of.key == "" {
+	if of.key, _ = annotation(o, sharingKeyAnnotation, sharingKeyAlias); of.key == "" || o.Spec.portsCut {
+		of.key = ""
 		return of
 	}
 	if list, ok := annotation(o, crossNamespaceAnnotation, crossNamespaceAlias); ok {
-		of.permitted = strings.Split(list, ",")
+		for name := range strings.SplitSeq(list, ",") {
+			if len(of.permitted) == maxPermitted {
+				break
+			}
+			of.permitted = append(of.permitted, name)
+		}
 	}
 	for _, p := range o.Spec.Ports {
 		if p.Protocol == (slim.String{}) {

@@ -121,7 +121,7 @@ func (a *admission) leftOut() (byCluster map[string]int, text string) {
 	}
 	for key, ports := range a.ports {
 		for cluster, n := range ports {
-			parts = append(parts, leftPart{n, fmt.Sprintf("%d ports of %s of cluster %s (--clustermesh-mcs-api-max-ports)", n, key, cluster)})
+			parts = append(parts, leftPart{n, fmt.Sprintf("%d ports of %s of cluster %s (--clustermesh-mcs-api-max-ports, or no Service can have them)", n, key, cluster)})
 		}
 	}
 	return byCluster, textOf(parts)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/skep-operator/skep/resources/clustermesh"
@@ -53,8 +54,29 @@ func (c *controller) held(cluster, namespace string) (names []string) {
 	return names
 }
 
-// boundPorts is an export with a bounded number of ports, and how many are left out. Those that the ServiceImport has stay, and come first.
+// boundPorts is an export with a bounded number of ports that a Service can have, and how many are left out. Those that the ServiceImport has stay, and
+// come first.
 func boundPorts(e *clustermesh.ServiceExport, imported *serviceImport, most int) (bounded *clustermesh.ServiceExport, left int) {
+	if !slices.ContainsFunc(e.Ports, isInvalid) {
+		return firstPorts(e, imported, most)
+	}
+	with := *e
+	with.Ports = slices.DeleteFunc(slices.Clone(e.Ports), isInvalid)
+	bounded, left = firstPorts(&with, imported, most)
+	return bounded, left + len(e.Ports) - len(with.Ports)
+}
+
+// isInvalid reports whether the API server would refuse a Service for one of its ports. The number of a port is checked where the export is decoded.
+func isInvalid(p mcsv1alpha1.ServicePort) bool {
+	switch p.Protocol {
+	case "", corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP:
+		return p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0 || p.AppProtocol != nil && len(validation.IsQualifiedName(*p.AppProtocol)) > 0
+	}
+	return true
+}
+
+// firstPorts is boundPorts of ports that a Service can have.
+func firstPorts(e *clustermesh.ServiceExport, imported *serviceImport, most int) (bounded *clustermesh.ServiceExport, left int) {
 	if most <= 0 || len(e.Ports) <= most {
 		return e, 0
 	}

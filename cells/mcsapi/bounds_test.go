@@ -211,7 +211,7 @@ func TestPortsAreBounded(t *testing.T) {
 	}
 	a := newAdmission(1, nil)
 	a.leavePorts(web, map[string]int{"a": 47})
-	if _, text := a.leftOut(); text != "47 ports of shop/web of cluster a (--clustermesh-mcs-api-max-ports)" {
+	if _, text := a.leftOut(); text != "47 ports of shop/web of cluster a (--clustermesh-mcs-api-max-ports, or no Service can have them)" {
 		t.Error(text)
 	}
 	if a.leavePorts(web, nil); len(a.ports) > 0 {
@@ -322,5 +322,27 @@ func TestLists(t *testing.T) {
 		if err := c.Validate(); (err == nil) != want {
 			t.Errorf("%q: %v", list, err)
 		}
+	}
+}
+
+// MCS-46, K8 of the contract's tenants.md: a port that no Service can have is that of its export alone.
+func TestPortsThatNoServiceHas(t *testing.T) {
+	http := port("http", 80)
+	odd := func(edit func(*mcsv1alpha1.ServicePort)) mcsv1alpha1.ServicePort {
+		p := port("odd", 81)
+		edit(&p)
+		return p
+	}
+	e := of("a", 0, ports(
+		odd(func(p *mcsv1alpha1.ServicePort) { p.Name = "Bad_Name" }), http, odd(func(p *mcsv1alpha1.ServicePort) { p.Protocol = "XYZ" }),
+		odd(func(p *mcsv1alpha1.ServicePort) { p.AppProtocol = new("a b") }), odd(func(p *mcsv1alpha1.ServicePort) { p.Name = strings.Repeat("a", 64) }),
+	))
+	for most, left := range map[int]int{0: 4, 1: 4, 100: 4} {
+		if got, n := boundPorts(e, nil, most); len(got.Ports) != 1 || got.Ports[0].Name != "http" || n != left {
+			t.Errorf("at most %d: %v, %d are left out", most, got.Ports, n)
+		}
+	}
+	if len(e.Ports) != 5 {
+		t.Error("the export was changed")
 	}
 }

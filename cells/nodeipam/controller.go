@@ -113,32 +113,32 @@ const undecodedRetry = time.Minute
 // Reconcile writes the addresses of eligible nodes to a Service that has others.
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	s, exists := c.services.Get(key)
-	if !exists || !isServed(s, c.Cluster) {
+	if !exists || !isOurs(s, c.Cluster) {
 		c.slices.Drop(key)
 		c.states.remove(key)
 		return reconcile.Result{Reason: notServed}, nil
+	}
+	if !s.DeletionTimestamp.IsZero() {
+		c.slices.Drop(key)
+		c.states.remove(key)
+		return reconcile.Result{Reason: notServed}, c.reconcileHeld(ctx, s)
 	}
 	nodesWanted, err := selector.Parse(s.Annotations.Get(selectorAnnotation))
 	if err != nil {
 		c.slices.Drop(key)
 		c.states.set(s, selectorError(err))
-		return reconcile.Result{Reason: err.Error()}, nil
+		return reconcile.Result{Reason: err.Error()}, c.reconcileHeld(ctx, s)
 	}
 	on, known := c.nodesOf(s)
 	if !known {
 		return reconcile.Result{Reason: slicesUnknown}, nil
 	}
-	want, component, holder := addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)), "", ""
-	if !c.Config.NodeIPAMJoinNamespaces {
-		want, holder = c.free(s, want)
-		if component = componentOf(s); component != "" {
-			want = nil
-		}
-	}
+	want, component, holder := c.allowed(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
 	has, only := current(s)
 	var result reconcile.Result
 	if component == "" && c.undecoded(s) { // one of the nodes may have any address
-		want, result.RequeueAfter = union(want, has), undecodedRetry
+		held, _, _ := c.allowed(s, has)
+		want, result.RequeueAfter = union(want, held), undecodedRetry
 	}
 	if !only || !slices.Equal(want, has) {
 		if err := c.write(ctx, s, want); err != nil {
@@ -147,6 +147,15 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	}
 	c.states.set(s, stateOf(want, component, holder))
 	return result, nil
+}
+
+// reconcileHeld lets a Service have what it has, but for the addresses at which a port of it is not its own: its ports may have changed.
+func (c *controller) reconcileHeld(ctx context.Context, s *service) error {
+	has, _ := current(s)
+	if want, _, _ := c.allowed(s, has); len(want) < len(has) {
+		return c.write(ctx, s, want)
+	}
+	return nil
 }
 
 // nodesOf are the nodes with endpoints of a Service, nil if it does not depend on them. They are not known before the

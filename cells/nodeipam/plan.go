@@ -22,7 +22,12 @@ const class = "io.cilium/node"
 
 // isServed reports whether a Service gets addresses of nodes.
 func isServed(s *service, c cluster.Config) bool {
-	if s.Spec.Type.String() != string(corev1.ServiceTypeLoadBalancer) || !s.DeletionTimestamp.IsZero() {
+	return isOurs(s, c) && s.DeletionTimestamp.IsZero()
+}
+
+// isOurs reports whether the addresses of a Service are those of nodes. One that is being deleted has them until it is gone.
+func isOurs(s *service, c cluster.Config) bool {
+	if s.Spec.Type.String() != string(corev1.ServiceTypeLoadBalancer) {
 		return false
 	}
 	switch s.Spec.LoadBalancerClass.String() {

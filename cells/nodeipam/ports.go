@@ -35,8 +35,20 @@ func componentOf(s *service) string {
 	return ""
 }
 
+// allowed leaves out the addresses at which a Service does not have one of its ports. component and holder are why.
+func (c *controller) allowed(s *service, want []string) (left []string, component, holder string) {
+	if c.Config.NodeIPAMJoinNamespaces {
+		return want, "", ""
+	}
+	if component = componentOf(s); component != "" {
+		return nil, component, ""
+	}
+	left, holder = c.free(s, want)
+	return left, "", holder
+}
+
 // free leaves out the addresses that older Services of another namespace have for one of the ports, and names the oldest of these: the address and the
-// port would be those of both.
+// port would be those of both. A node port is one at all addresses.
 func (c *controller) free(s *service, want []string) (left []string, holder string) {
 	wanted := make(map[string]bool, len(want))
 	for _, ip := range want {
@@ -44,30 +56,46 @@ func (c *controller) free(s *service, want []string) (left []string, holder stri
 	}
 	taken := map[string]bool{}
 	var oldest *service
-	for other := range c.rivals(s) {
+	note := func(other *service) {
+		if oldest == nil || compareAge(other, oldest) < 0 {
+			oldest = other
+		}
+	}
+	for other := range c.rivals(s, s.Spec.Ports) {
 		if compareAge(other, s) > 0 {
 			continue
 		}
 		for _, in := range other.Status.LoadBalancer.Ingress {
 			if ip := in.IP.String(); wanted[ip] {
-				if taken[ip] = true; oldest == nil || compareAge(other, oldest) < 0 {
-					oldest = other
-				}
+				taken[ip] = true
+				note(other)
 			}
 		}
 	}
-	if oldest == nil {
-		return want, ""
+	everywhere := false
+	for _, p := range s.Spec.Ports {
+		for other := range stream.ByIndex(c.services, byNodePort, p) {
+			if other.Namespace != s.Namespace && compareAge(other, s) < 0 && len(want) > 0 {
+				everywhere = true
+				note(other)
+			}
+		}
 	}
-	return slices.DeleteFunc(want, func(ip string) bool { return taken[ip] }), oldest.Key().String()
+	switch {
+	case oldest == nil:
+		return want, ""
+	case everywhere:
+		return nil, oldest.Key().String()
+	}
+	return slices.DeleteFunc(slices.Clone(want), func(ip string) bool { return taken[ip] }), oldest.Key().String()
 }
 
-// rivals yields the Services of other namespaces that are served and have one of the ports of a Service, for each such port.
-func (c *controller) rivals(s *service) iter.Seq[*service] {
+// rivals yields the Services of other namespaces than a Service's that have addresses of nodes, and one of some ports, for each such port.
+func (c *controller) rivals(s *service, ports []servicePort) iter.Seq[*service] {
 	return func(yield func(*service) bool) {
-		for _, p := range s.Spec.Ports {
+		for _, p := range ports {
 			for other := range stream.ByIndex(c.services, byPort, p) {
-				if other.Namespace != s.Namespace && isServed(other, c.Cluster) && !yield(other) {
+				if other.Namespace != s.Namespace && isOurs(other, c.Cluster) && !yield(other) {
 					return
 				}
 			}
@@ -83,10 +111,10 @@ func (c *controller) logLosers() {
 	losers := 0
 	for s := range c.services.All() {
 		has, _ := current(s)
-		if len(has) == 0 || !isServed(s, c.Cluster) {
+		if len(has) == 0 || !isOurs(s, c.Cluster) {
 			continue
 		}
-		if left, _ := c.free(s, has); len(left) < len(has) || componentOf(s) != "" {
+		if left, _, _ := c.allowed(s, has); len(left) < len(has) {
 			losers++
 		}
 	}
@@ -101,13 +129,13 @@ func compareAge(a, b *service) int {
 	return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
 }
 
-// serviceChanged is the younger Services of other namespaces that have a port of a Service which comes, changes or goes, also one that it had.
+// serviceChanged is the younger Services of other namespaces that have a port, or as one the node port, of a Service which comes, changes or goes, also one that it had.
 func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key) {
 	all := []*service{ch.Object}
 	if was := c.last[ch.Key]; was != nil {
 		all = append(all, was) // also one of the name that was older
 	}
-	if delete(c.last, ch.Key); ch.Kind != stream.Delete && len(ch.Object.Spec.Ports) > 0 {
+	if delete(c.last, ch.Key); ch.Kind != stream.Delete && len(ch.Object.Spec.Ports)+len(ch.Object.Spec.nodePorts) > 0 {
 		c.last[ch.Key] = ch.Object
 	}
 	if !c.synced || c.Config.NodeIPAMJoinNamespaces {
@@ -115,7 +143,7 @@ func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key)
 	}
 	younger := map[slim.Key]bool{}
 	for _, s := range all {
-		for other := range c.rivals(s) {
+		for other := range c.rivals(s, slices.Concat(s.Spec.Ports, s.Spec.nodePorts)) {
 			if compareAge(s, other) < 0 {
 				younger[other.Key()] = true
 			}

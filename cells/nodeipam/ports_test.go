@@ -25,7 +25,7 @@ func newService(namespace, name string, created int64, ips string, ports ...serv
 }
 
 func port(n int32, protocol string) servicePort {
-	return servicePort{n, slim.MakeString(protocol)}
+	return servicePort{Port: n, Protocol: slim.MakeString(protocol)}
 }
 
 // NIPAM-14: a port at which a component of the cluster listens is given to no Service.
@@ -115,5 +115,38 @@ func TestPortsOfOlderServices(t *testing.T) {
 		if strings.Contains(got, "bb/same") != (i == 0) || !strings.Contains(got, "bb/other") {
 			t.Errorf("%d: a change of aa/web, which has had other ports, concerns %s", i, got)
 		}
+	}
+}
+
+// NIPAM-14, K1 of the contract's tenants.md: a port of the nodes is also what a node port is, and the older of two Services has it.
+func TestNodePortsOfOlderServices(t *testing.T) {
+	local, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	withNodePort := func(s *service, n int32) *service {
+		s.Spec.Ports = []servicePort{{Port: 80, NodePort: n, Protocol: slim.MakeString("TCP")}}
+		s.Trim()
+		return s
+	}
+	older := withNodePort(newService("aa", "web", 10, ""), 30080)
+	older.Spec.Type, older.Spec.Ports = slim.MakeString("NodePort"), nil
+	younger := withNodePort(newService("aa", "late", 100, ""), 30081)
+	local.Replace(older, younger, newService("bb", "x", 50, "", port(30080, "TCP")), newService("bb", "y", 50, "", port(30081, "TCP")),
+		newService("bb", "udp", 50, "", port(30080, "UDP")), newService("aa", "own", 50, "", port(30080, "TCP")))
+	c := &controller{synced: true, last: map[slim.Key]*service{}}
+	if c.services, err = local.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"bb/x": "[] aa/web", "bb/y": "[10.0.0.1] ", "bb/udp": "[10.0.0.1] ", "aa/own": "[10.0.0.1] "} {
+		namespace, name, _ := strings.Cut(key, "/")
+		s, _ := c.services.Get(slim.Key{Namespace: namespace, Name: name})
+		left, holder := c.free(s, []string{"10.0.0.1"})
+		if got := fmt.Sprint(left, " ", holder); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+	if got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: older.Key(), Object: older})); got != "[bb/x]" {
+		t.Errorf("a change of aa/web concerns %s", got)
 	}
 }

@@ -386,3 +386,37 @@ func TestStaleService(t *testing.T) {
 	held.Remove(t)
 	w.awaitAddresses("web")
 }
+
+// NIPAM-14, K1 of the contract's tenants.md: a port that a Service gets later is not its own because its selector cannot be parsed, or because it is being
+// deleted and waits for a finalizer.
+func TestPortsThatComeLater(t *testing.T) {
+	w := newWorld(t)
+	w.node("n", nil, "10.0.0.1")
+	w.service("selector", nil)
+	w.service("deleted", func(s *corev1.Service) { s.Finalizers = []string{"example.com/stays"} })
+	w.service("stays", func(s *corev1.Service) { s.Finalizers = []string{"example.com/stays"} })
+	o := w.start()
+	for _, name := range []string{"selector", "deleted", "stays"} {
+		w.awaitAddresses(name, "10.0.0.1")
+	}
+	for _, name := range []string{"deleted", "stays"} {
+		if err := w.Core.CoreV1().Services(w.Namespace).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const kubelet = `"ports": [{"port": 10250, "protocol": "TCP"}]`
+	w.patchService("selector", `{"metadata": {"annotations": {"`+selectorAnnotation+`": "zone in (a"}}, "spec": {`+kubelet+`}}`)
+	w.patchService("deleted", `{"spec": {`+kubelet+`}}`)
+	w.awaitAddresses("selector")
+	w.awaitAddresses("deleted")
+	if got := w.addresses("stays"); !slices.Equal(got, []string{"10.0.0.1"}) {
+		t.Errorf("one that is being deleted, and whose ports are its own, has %q", got)
+	}
+	for _, name := range []string{"deleted", "stays"} {
+		w.patchService(name, `{"metadata": {"finalizers": null}}`)
+	}
+	w.patchService("selector", `{"metadata": {"annotations": null}, "spec": {"ports": [{"port": 80, "protocol": "TCP"}]}}`)
+	w.awaitAddresses("selector", "10.0.0.1")
+	operatortest.Eventually(t, "nothing is degraded", func() bool { return o.Degraded("") == "" })
+	w.CheckHealthy(o)
+}

@@ -32,21 +32,30 @@ const maxPorts = 1000
 
 // Trim implements slim.Trimmer.
 func (s *service) Trim() {
+	if len(s.Spec.Ports) > maxPorts {
+		s.Spec.Ports, s.Spec.portsCut = nil, s.Spec.Type.String() == string(corev1.ServiceTypeLoadBalancer)
+	}
+	for i := range s.Spec.Ports {
+		p := &s.Spec.Ports[i]
+		if p.NodePort != 0 {
+			s.Spec.nodePorts = append(s.Spec.nodePorts, servicePort{Port: p.NodePort, Protocol: p.Protocol})
+		}
+		p.NodePort = 0
+	}
 	if s.Spec.Type.String() != string(corev1.ServiceTypeLoadBalancer) {
 		s.Spec.Ports = nil
 	}
-	if len(s.Spec.Ports) > maxPorts {
-		s.Spec.Ports, s.Spec.portsCut = nil, true
-	}
 }
 
-// servicePort is a port of a Service.
+// servicePort is a port of a Service, or of the nodes.
 type servicePort struct {
 	Port     int32       `json:"port"`
+	NodePort int32       `json:"nodePort"` // 0 once it is trimmed
 	Protocol slim.String `json:"protocol"`
 }
 
 type serviceSpec struct {
+	nodePorts             []servicePort `json:"-"` // at all addresses of nodes
 	Ports                 []servicePort `json:"ports"`
 	portsCut              bool          `json:"-"` // there are more than maxPorts
 	Type                  slim.String   `json:"type"`
@@ -144,6 +153,13 @@ var byService = stream.NewIndex("service", func(s *endpointSlice, add func(slim.
 // byPort finds the LoadBalancer Services with a port.
 var byPort = stream.NewIndex("port", func(s *service, add func(servicePort)) {
 	for _, p := range s.Spec.Ports {
+		add(p)
+	}
+})
+
+// byNodePort finds the Services with a port of the nodes.
+var byNodePort = stream.NewIndex("node port", func(s *service, add func(servicePort)) {
+	for _, p := range s.Spec.nodePorts {
 		add(p)
 	}
 })

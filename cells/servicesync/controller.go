@@ -6,6 +6,7 @@ package servicesync
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -96,7 +97,8 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, !c.services.Hides(key)
 	}
 	c.reportFlags(s)
-	if c.reportCut(s); s.IsCut() {
+	if s.IsCut() {
+		c.reportCut(s, s.CutError())
 		return nil, false
 	}
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
@@ -108,27 +110,42 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, false
 	}
 	of := slices.SortedFunc(stream.ByIndex(c.slices, byService, key), func(a, b *endpointSlice) int { return cmp.Compare(a.Name, b.Name) })
+	cut := cutOf(of)
+	if c.reportCut(s, cut); cut != nil {
+		return nil, false
+	}
 	value, out := encode(s, of, c.Config, c.Cluster)
 	c.reportInvalid(key, out.invalid)
 	c.reportBeyond(s, out.beyond)
 	return value, true
 }
 
-// reportCut reports a Service that is too large to be kept, when that begins: its key stays as it is.
-func (c *controller) reportCut(s *service) {
+// cutOf is why one of some EndpointSlices is not kept, nil if all are.
+func cutOf(all []*endpointSlice) error {
+	for _, s := range all {
+		if err := s.CutError(); err != nil {
+			return fmt.Errorf("EndpointSlice %s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
+
+// reportCut reports a Service that is too large to be kept, or an EndpointSlice of which is, when that begins: its key stays as it is. why is nil where
+// all is kept.
+func (c *controller) reportCut(s *service, why error) {
 	key := s.Key()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.cut[key] == s.IsCut() {
+	if c.cut[key] == (why != nil) {
 		return
 	}
-	if delete(c.cut, key); !s.IsCut() {
+	if delete(c.cut, key); why == nil {
 		c.tooLarge.Set(key.String(), "")
 		return
 	}
 	delete(c.beyond, key)
 	c.cut[key] = true
-	text := "its key stays as it is: " + s.CutError().Error()
+	text := "its key stays as it is: " + why.Error()
 	c.tooLarge.Set(key.String(), text)
 	c.Events.Warning(corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: key.Namespace, Name: key.Name, UID: s.UID.API()}, "ServiceTooLarge", text)
 }

@@ -181,3 +181,26 @@ func TestDecisionCosts(t *testing.T) {
 		t.Errorf("allocations: %v", cost)
 	}
 }
+
+// SSYNC-27, K8S-24: the key of a Service with an EndpointSlice that is cut stays as it is, and so does that of the EndpointSlice.
+func TestCutSlices(t *testing.T) {
+	small := decodeSlice(t, nil)
+	large := decodeSlice(t, nil)
+	large.Name += "-2"
+	if !slim.CutDown(large, 2<<20) || large.endpointText != "" || serviceOf(large) != echoKey {
+		t.Fatal("it cannot be cut, or its Service is not known any more")
+	}
+	slices := local(t, small, large)
+	c := open(t, local(t, decodeService(t, nil)), slices, slog.New(slog.DiscardHandler))
+	if value, known := c.Desired(echoKey); known || value != nil || !c.tooLarge.Has(echoKey.String()) {
+		t.Errorf("the key is to be %s, %t", value, known)
+	}
+	slices.Delete(large.Key())
+	if value, known := c.Desired(echoKey); !known || value == nil || c.tooLarge.Has(echoKey.String()) {
+		t.Errorf("without it the key is to be %s, %t", value, known)
+	}
+	whole := &wholeSlice{text: "x", of: slim.MakeString("echo")}
+	if !slim.CutDown(whole, 2<<20) || whole.text != "" || whole.serviceKey().Name != "echo" {
+		t.Error("that of other releases cannot be cut, or its Service is not known any more")
+	}
+}

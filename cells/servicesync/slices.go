@@ -96,6 +96,10 @@ func (c *sliceController) Desired(key slim.Key) (value []byte, known bool) {
 	if scope == globalnamespace.Unknown {
 		return nil, false
 	}
+	if err := s.CutError(); err != nil {
+		c.tooLarge.Set(key.String(), "its key stays as it is: "+err.Error())
+		return nil, false
+	}
 	return c.valueOf(s)
 }
 

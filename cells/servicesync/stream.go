@@ -69,6 +69,7 @@ func (annotations) Keep(key string) bool {
 // are kept as text.
 type endpointSlice struct {
 	sliceMeta   `json:"metadata"`
+	slim.Cut    `json:"-"`
 	AddressType slim.String `json:"addressType"`
 	Endpoints   []endpoint  `json:"endpoints"` // nil after Trim
 	Ports       []port      `json:"ports"`     // nil after Trim
@@ -180,6 +181,12 @@ func (s *endpointSlice) Trim() {
 	}
 	s.endpointText, s.portText, s.zoneText = endpoints.String(), slim.MakeString(ports.String()), slim.MakeString(zones.String())
 	s.Endpoints, s.Ports = nil, nil
+}
+
+// CutDown implements slim.Cutter.
+func (s *endpointSlice) CutDown() {
+	s.Endpoints, s.Ports = nil, nil
+	s.endpointText, s.portText, s.zoneText = "", slim.String{}, slim.String{}
 }
 
 // found is an endpoint that may be a backend.

@@ -21,6 +21,7 @@ import (
 // cluster: most belong to Services that are not shared.
 type wholeSlice struct {
 	wholeMeta   `json:"metadata"`
+	slim.Cut    `json:"-"`
 	AddressType slim.String     `json:"addressType"`
 	Endpoints   []wholeEndpoint `json:"endpoints"` // nil after Trim
 	Ports       []port          `json:"ports"`     // nil after Trim
@@ -85,6 +86,11 @@ func (s *wholeSlice) Trim() {
 	service, _ := s.Labels.Lookup(discoveryv1.LabelServiceName)
 	s.of, s.text = slim.MakeString(service), string(compressor.EncodeAll(s.body(), nil))
 	s.Labels, s.Annotations, s.Endpoints, s.Ports = slim.Labels{}, slim.Subset[notLastApplied]{}, nil, nil
+}
+
+// CutDown implements slim.Cutter: its Service is still known.
+func (s *wholeSlice) CutDown() {
+	s.Labels, s.Annotations, s.Endpoints, s.Ports, s.text = slim.Labels{}, slim.Subset[notLastApplied]{}, nil, nil, ""
 }
 
 // body is the fields that follow from the EndpointSlice.

@@ -130,6 +130,24 @@ func TestCacheTTL(t *testing.T) {
 	w.awaitBackends("a", "10.2.0.1")
 }
 
+// MESH-21, K9 of the contract's tenants.md: a cluster whose configuration changes again and again is read more and more rarely, and is named. It is read when
+// that is over.
+func TestConfigurationThatFlips(t *testing.T) {
+	w, a := newWorld(t), newPeer(t, "a", 2).publish("")
+	a.serve("state", web, "10.2.0.1")
+	w.file("a", a.Endpoints()[0])
+	w.start()
+	w.awaitBackends("a", "10.2.0.1")
+	w.eventually("it is named", func() bool {
+		a.id = 5 - a.id
+		a.publish("")
+		return strings.Contains(w.Degraded("clustermesh.a"), "changes again and again")
+	})
+	a.serve("state", web, "10.2.0.2")
+	w.awaitBackends("a", "10.2.0.2")
+	w.eventually("it is healthy again", func() bool { return w.Degraded("clustermesh.a") == "" })
+}
+
 // MESH-E5, MESH-7, MESH-8: a cached cluster that marks what is complete is not read before the mark.
 func TestMarksAndCaches(t *testing.T) {
 	w, a := newWorld(t), newPeer(t, "a", 2).publish(`"syncedCanaries":true,"cached":true`)

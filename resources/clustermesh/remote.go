@@ -59,10 +59,31 @@ func (r *remote) run(ctx context.Context) {
 	defer running.Wait()
 	r.mesh.guard(&running, cancel, func() { _ = etcd.Run(ctx) })
 	r.mesh.guard(&running, cancel, func() { r.monitor(ctx, etcd) })
+	changes := 0 // of its configuration, in a row
 	for ctx.Err() == nil {
-		r.runSession(ctx, etcd)
-		job.Sleep(ctx, r.mesh.timing.sessionPause)
+		began := time.Now()
+		changed := r.runSession(ctx, etcd)
+		if changes++; !changed || time.Since(began) > changesPause(r.mesh.timing.sessionPause, mostChanges) {
+			changes = 0
+		}
+		pause := changesPause(r.mesh.timing.sessionPause, changes)
+		if changes > fewChanges {
+			r.setProblem(fmt.Errorf("its configuration in etcd changes again and again, and it is read again in %s", pause))
+		}
+		job.Sleep(ctx, pause)
 	}
+}
+
+const (
+	// fewChanges of the configuration of a cluster in a row may be an administrator's: more are reported.
+	fewChanges = 3
+	// mostChanges are those after which the pause gets no longer: some two minutes.
+	mostChanges = 7
+)
+
+// changesPause is how long a cluster is not read after so many changes of its configuration in a row: all is read again after each.
+func changesPause(first time.Duration, changes int) time.Duration {
+	return first << min(changes, mostChanges)
 }
 
 func (r *remote) deps() reconcile.Deps {
@@ -71,8 +92,9 @@ func (r *remote) deps() reconcile.Deps {
 	return d
 }
 
-// runSession reads the cluster until the connection ends, its configuration changes, or its data are replaced.
-func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) {
+// runSession reads the cluster until the connection ends, its configuration changes, or its data are replaced. It reports whether the configuration of a
+// cluster that was read has changed.
+func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) (changed bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	r.mu.Lock()
 	r.endSession = cancel
@@ -90,19 +112,20 @@ func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) {
 		case e.Kind != kvstore.Upsert || e.Key != key:
 		case current == nil:
 			if !r.mesh.awaitRecord(ctx) {
-				return
+				return false
 			}
 			if current = r.accept(e.Value); current == nil { // another cluster may give way
 				job.Sleep(ctx, r.mesh.timing.refusedPause)
-				return
+				return false
 			}
 			r.follow(ctx, cancel, &running, etcd, *current)
 		default:
 			if next, err := parseClusterConfig(e.Value, r.mesh.Cluster); err != nil || !next.sameReading(*current) {
-				return
+				return true
 			}
 		}
 	}
+	return false
 }
 
 // accept checks the configuration of the cluster. It returns nil if the cluster cannot be used.

@@ -76,14 +76,6 @@ func intersect[K comparable, T any](due, again []Candidate[K, T]) []Candidate[K,
 	return both
 }
 
-// minForLimit deletes are plausible whatever the share: of three objects, two may go.
-const minForLimit = 10
-
-// Implausible reports whether so many deletes are more than is believed.
-func Implausible(due, total int, maxShare float64) bool {
-	return due > minForLimit && float64(due) > maxShare*float64(total)
-}
-
 // nextPause is the time to the next sweep after one that ended well.
 func nextPause(interval time.Duration, now, nextDue time.Time) time.Duration {
 	if nextDue.IsZero() {

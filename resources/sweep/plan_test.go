@@ -110,6 +110,41 @@ func TestImplausible(t *testing.T) {
 	}
 }
 
+// K7 of the contract's tenants.md: what one namespace deletes at once does not stop the collection for others. Where too much of others looks like garbage,
+// too, as in a view that is not complete, nothing is deleted.
+func TestApart(t *testing.T) {
+	of := func(counts map[string]int) (due []Candidate[string, string]) {
+		for namespace, n := range counts {
+			for i := range n {
+				due = append(due, Candidate[string, string]{Key: fmt.Sprint(namespace, i), Object: namespace})
+			}
+		}
+		return due
+	}
+	for name, test := range map[string]struct {
+		due       map[string]int
+		total     int
+		rest      int
+		namespace string
+		believed  bool
+	}{
+		"one namespace":         {map[string]int{"bb": 3000, "aa": 20, "": 5}, 4500, 25, "bb", true},
+		"that alone":            {map[string]int{"bb": 3000}, 4500, 0, "bb", true},
+		"nothing is seen":       {map[string]int{"bb": 3000, "aa": 1000, "": 500}, 4500, 1500, "bb", false},
+		"few, and all of those": {map[string]int{"bb": 4490, "aa": 10}, 4500, 10, "bb", false},
+		"of no namespace":       {map[string]int{"": 3000}, 4500, 0, "", false},
+		"of equal size":         {map[string]int{"bb": 1000, "aa": 1000}, 3000, 1000, "aa", true},
+	} {
+		rest, namespace, believed := apart(of(test.due), test.total, 0.5, func(namespace string) string { return namespace })
+		if believed != test.believed || namespace != test.namespace || len(rest) != test.rest {
+			t.Errorf("%s: %d of others, without %q, believed: %t", name, len(rest), namespace, believed)
+		}
+	}
+	if _, _, believed := apart(of(map[string]int{"bb": 11}), 12, 0.5, nil); believed {
+		t.Error("without namespaces all are one")
+	}
+}
+
 func TestPauses(t *testing.T) {
 	const interval = 5 * time.Minute
 	for _, test := range []struct {

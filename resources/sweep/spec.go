@@ -34,6 +34,9 @@ type Spec[K comparable, T any] struct {
 	Workers int
 	// NoSafetyLimit is for sweeps that delete all objects.
 	NoSafetyLimit bool
+	// Namespace, if set, is the namespace of an object, "" for none. Where so many objects of one namespace look like garbage that it is hard to
+	// believe, those of the others are deleted.
+	Namespace func(T) string
 
 	// Scan finds what looks like garbage. An error says that the view is not
 	// complete: nothing follows from it.

@@ -236,13 +236,13 @@ func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) 
 	if due, err = s.confirm(ctx, due); err != nil {
 		return nextDue, err
 	}
-	if !s.spec.NoSafetyLimit && Implausible(len(due), found.Total, s.deps.MaxShare) {
-		result = runLimited
-		s.markProcessed(due...)
-		return nextDue, &limitError{len(due), found.Total}
-	}
+	due, limit := s.limit(due, found.Total)
 	if outcomes, err = s.deleteAll(ctx, due); err != nil {
 		return nextDue, err
+	}
+	if limit != nil {
+		result = runLimited
+		return nextDue, limit
 	}
 	result = runSucceeded
 	return nextDue, nil
@@ -273,18 +273,6 @@ func waitingText(leaving map[string]bool) string {
 		first += " first"
 	}
 	return fmt.Sprintf("%d deleted, waiting for finalizers: %s", len(leaving), first)
-}
-
-// limitError is a sweep that would have deleted too much.
-type limitError struct{ due, total int }
-
-func (e *limitError) Error() string {
-	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted; if it is right, set --%s to 1 until they are gone", e.due, e.total, "sweep-max-share")
-}
-
-func isLimited(err error) bool {
-	_, ok := err.(*limitError)
-	return ok
 }
 
 // confirm returns the candidates that are found again in stores that are up to date.

@@ -79,7 +79,7 @@ func newController(p params) *controller {
 		Rule: "collect", Interval: p.Config.IdentityGCInterval, Grace: p.Config.IdentityGCInterval,
 		Rate: p.Budget.Limiter, Workers: workers,
 		Scan: c.scan, Confirm: func(ctx context.Context) error { return c.refresh(ctx, 0) },
-		Check: c.check, Delete: c.delete, Trigger: trigger, Ended: c.recordSweep,
+		Check: c.check, Delete: c.delete, Trigger: trigger, Ended: c.recordSweep, Namespace: namespaceOf,
 	})
 	return c
 }
@@ -254,6 +254,9 @@ func (c *controller) recordSweep(r sweep.Result) {
 	}
 	c.scanned = -1
 }
+
+// namespaceOf is the namespace of the pods of an identity.
+func namespaceOf(i *ciliumio.Identity) string { return i.SecurityLabels.Get(identity.NamespaceLabel) }
 
 func trigger(i *ciliumio.Identity) k8s.Trigger {
 	return k8s.Trigger{Kind: ciliumio.Identities.Name(), Name: i.Name, ResourceVersion: i.ResourceVersion.String()}

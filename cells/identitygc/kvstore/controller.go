@@ -55,7 +55,7 @@ func newController(p params) *controller {
 	c.sweep = sweep.New(p.Sweep, sweep.Spec[id, unused]{
 		Rule: "collect", Interval: p.Config.IdentityGCInterval, Grace: p.Config.IdentityGCInterval,
 		Rate: p.Budget.Limiter, Batch: int(max(1, min(maxBatch, allowed))),
-		Scan: c.scan, DeleteBatch: c.delete, Trigger: trigger, Ended: c.recordSweep,
+		Scan: c.scan, DeleteBatch: c.delete, Trigger: trigger, Ended: c.recordSweep, Namespace: namespaceOf,
 	})
 	return c
 }
@@ -154,6 +154,9 @@ func (c *controller) reportKeys(reason, message string, keys, before []string) {
 
 // mostlyForeign reports whether at least nine of ten identities belong to other clusters.
 func mostlyForeign(s scanResult) bool { return s.foreign > 0 && 10*s.foreign >= 9*s.count }
+
+// namespaceOf is the namespace of the pods of an identity.
+func namespaceOf(u unused) string { return identity.NamespaceIn(u.labels) }
 
 func trigger(u unused) k8s.Trigger {
 	return k8s.Trigger{

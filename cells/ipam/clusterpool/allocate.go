@@ -127,7 +127,7 @@ func (a *allocator) reserve(c netip.Prefix, n *node) refusal {
 	block := p.BlockOf(c)
 	for _, owner := range a.blocks.Overlapping(block) {
 		if owner != n.Name {
-			return refuseTaken(c, p)
+			return refuseTaken(c, p, owner)
 		}
 	}
 	if i := slices.IndexFunc(n.allocated, c.Overlaps); i >= 0 {

@@ -90,6 +90,9 @@ func (a *allocator) claimOf(n *node) (now claim) {
 			}
 		}
 	}
+	if n.beyond != "" {
+		now.problem = n.beyond
+	}
 	if n.Undecoded != "" {
 		now.problem = n.Undecoded
 	}

@@ -252,6 +252,33 @@ func (m *model) claims(n *modelNode) (list []netip.Prefix) {
 	return list
 }
 
+// believed is what counts of what a node shows elsewhere: of each pool eight blocks.
+func (m *model) believed(shown []netip.Prefix) (list []netip.Prefix) {
+	has := map[netip.Prefix]bool{}
+	for _, c := range shown {
+		vast := c.Bits() < []int{16, 48}[c.Addr().BitLen()/128] && swallowed(c, m.overlapping(c)) != nil
+		fits := vast || !slices.ContainsFunc(m.overlapping(c), func(p *modelPool) bool {
+			n := 0
+			for _, b := range p.blocks {
+				if has[b] || b.Overlaps(c) {
+					n++
+				}
+			}
+			return n > 8
+		})
+		if !fits {
+			continue
+		}
+		list = append(list, c)
+		for _, p := range m.overlapping(c) {
+			for _, b := range p.blocks {
+				has[b] = has[b] || !vast && b.Overlaps(c)
+			}
+		}
+	}
+	return list
+}
+
 // clash is the first CIDR of a node that an older one has, too, where one of them shows it elsewhere.
 func (m *model) clash(n *modelNode) string {
 	type pair struct {
@@ -455,6 +482,7 @@ func (m *model) upsert(o observed) {
 	if n := m.nodes[o.Name]; n != nil && n.UID != o.UID {
 		m.forget(n)
 		successor := &modelNode{observed: o}
+		successor.Elsewhere = m.believed(o.Elsewhere)
 		m.nodes[o.Name] = successor
 		if m.begun {
 			m.accept(successor)
@@ -466,6 +494,7 @@ func (m *model) upsert(o observed) {
 		n = &modelNode{}
 		m.nodes[o.Name] = n
 	}
+	o.Elsewhere = m.believed(o.Elsewhere)
 	n.observed = o
 	if o.Deleting && o.Undecoded == "" && len(o.PodCIDRs)+len(n.has)+len(o.Elsewhere) == 0 {
 		m.remove(o.Name)

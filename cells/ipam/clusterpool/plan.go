@@ -30,6 +30,7 @@ type observed struct {
 	Error    string // of status.ipam.operator-status
 	// Elsewhere are the CIDRs that the node shows outside of PodCIDRs, as of another IPAM mode.
 	Elsewhere []netip.Prefix
+	beyond    string // why it is not believed for others of those, "" for none
 
 	// Undecoded is why PodCIDRs cannot be decoded, "" if they can be. Found are the CIDRs in the undecodable value.
 	Undecoded string
@@ -46,6 +47,7 @@ type desired struct {
 	PodCIDRs []string
 	Error    string
 	reason   string // of the Event about Error
+	holder   string // what it says besides, "" for nothing
 }
 
 // allocator allocates blocks. It is not safe for concurrent use.
@@ -131,6 +133,7 @@ func oldestFirst(a, b *node) int {
 
 // upsert records the state of a node. It returns the nodes to reconcile.
 func (a *allocator) upsert(o observed) []string {
+	o = a.believe(o)
 	n := a.nodes[o.Name]
 	switch {
 	case n != nil && n.UID != o.UID:
@@ -243,7 +246,7 @@ func (a *allocator) desired(name string) (d desired, ok bool) {
 		d.PodCIDRs = a.withoutDuplicates(n)
 	}
 	if d.Error = printable.Line(r.text); d.Error != "" {
-		d.reason = r.eventReason()
+		d.reason, d.holder = r.eventReason(), r.holder
 	}
 	return d, true
 }

@@ -11,8 +11,9 @@ import (
 
 // refusal is why a CIDR that a node lists is not allocated to it, or why it gets none. The zero refusal is none.
 type refusal struct {
-	kind kind
-	text string // of status.ipam.operator-status
+	kind   kind
+	text   string // of status.ipam.operator-status
+	holder string // for the Event: who has what is refused, "" if no node has
 }
 
 type kind uint8
@@ -42,7 +43,7 @@ func refuse(k kind, format string, args ...any) refusal {
 	if n := len(text); n > maxText {
 		text = fmt.Sprintf("%s… (%d bytes)", strings.ToValidUTF8(text[:maxText], ""), n)
 	}
-	return refusal{k, text}
+	return refusal{kind: k, text: text}
 }
 
 // Texts that the original has are the same byte for byte: users search for them.
@@ -57,11 +58,13 @@ func refuseNotConfigured(c netip.Prefix) refusal {
 	return refuse(notConfigured, "allocator not configured for the requested CIDR %s", c)
 }
 
-func refuseTaken(c netip.Prefix, by *pool) refusal {
-	if by.full() {
-		return refuse(poolFull, "allocator %s full", by)
+func refuseTaken(c netip.Prefix, of *pool, by string) refusal {
+	r := refuse(alreadyAllocated, "requested CIDR (%s) is already allocated", c)
+	if of.full() {
+		r = refuse(poolFull, "allocator %s full", of)
 	}
-	return refuse(alreadyAllocated, "requested CIDR (%s) is already allocated", c)
+	r.holder = fmt.Sprintf("CiliumNode %s has %s", by, c)
+	return r
 }
 
 func refuseOversized(c netip.Prefix, p *pool) refusal {
@@ -74,6 +77,10 @@ func refuseOverlap(c, other netip.Prefix) refusal {
 
 func refuseSurplus(c netip.Prefix, p *pool) refusal {
 	return refuse(surplus, "requested CIDR (%s) is a second one of %s: a node is given one", c, p)
+}
+
+func refuseShownBeyond(c netip.Prefix, p *pool) refusal {
+	return refuse(surplus, "CIDR %s, which the node shows outside of spec.ipam.podCIDRs, is beyond the %d blocks of %s for which it is believed", c, maxShown, p)
 }
 
 func refuseShown(c, other netip.Prefix, by string) refusal {

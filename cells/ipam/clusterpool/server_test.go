@@ -24,6 +24,7 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
 	"github.com/skep-operator/skep/resources/clustertest/control"
+	"github.com/skep-operator/skep/resources/explain"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/operatortest"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -187,6 +188,9 @@ func TestServerAllocatesBlocksInOrder(t *testing.T) {
 	s.wantError("b", "node has CIDRs allocated ([10.0.1.0/24]) that conflict with requested CIDRs [10.0.7.0/24]", "10.0.7.0/24")
 	s.create("d", "10.0.1.0/24") // stays reserved
 	s.wantError("d", "requested CIDR (10.0.1.0/24) is already allocated", "10.0.1.0/24")
+	operatortest.Eventually(t, "the Event names the holder (K4 of the contract's tenants.md)", func() bool {
+		return slices.ContainsFunc(o.Book.For("CiliumNode", "", "d").Events, func(e explain.Event) bool { return strings.HasSuffix(e.Message, ": CiliumNode b has 10.0.1.0/24") })
+	})
 	s.create("e", "10.0.7.0/24") // is not reserved
 	s.create("last")
 	s.want("last", "10.0.3.0/24")

@@ -6,8 +6,11 @@ package clusterpool
 import (
 	"cmp"
 	"maps"
+	"math/bits"
 	"net/netip"
 	"slices"
+
+	"go4.org/netipx"
 
 	"github.com/skep-operator/skep/resources/domain/cidr"
 )
@@ -21,6 +24,67 @@ func (a *allocator) show(name string, elsewhere []netip.Prefix) {
 			a.touched[holder] = true
 		}
 		a.touchShowers(c)
+	}
+}
+
+// maxShown is how many blocks of a cluster CIDR a node is believed for that it shows outside of its podCIDRs: more are none that it was given.
+const maxShown = 8
+
+// believe leaves out what a node shows beyond that. A CIDR that is not believed in any case (POOL-38) does not count.
+func (a *allocator) believe(o observed) observed {
+	var believed []netip.Prefix
+	blocks := map[*pool]map[netip.Prefix]bool{}
+	for _, c := range o.Elsewhere {
+		switch {
+		case cidr.IsVast(c) && a.oversizing(c) != nil, a.admitShown(c, blocks):
+			believed = append(believed, c)
+		case o.beyond == "":
+			o.beyond = refuseShownBeyond(c, a.poolsOf(c)[0]).text
+		}
+	}
+	o.Elsewhere = believed
+	return o
+}
+
+// admitShown adds a CIDR to the blocks that a node shows, unless they would be too many of a pool.
+func (a *allocator) admitShown(c netip.Prefix, blocks map[*pool]map[netip.Prefix]bool) bool {
+	pools := a.poolsOf(c)
+	for _, p := range pools {
+		in := p.blocksIn(c)
+		added := 0
+		for _, b := range in {
+			if !blocks[p][b] {
+				added++
+			}
+		}
+		if in == nil || len(blocks[p])+added > maxShown {
+			return false
+		}
+	}
+	for _, p := range pools {
+		if blocks[p] == nil {
+			blocks[p] = map[netip.Prefix]bool{}
+		}
+		for _, b := range p.blocksIn(c) {
+			blocks[p][b] = true
+		}
+	}
+	return true
+}
+
+// blocksIn are the blocks of the pool that a CIDR overlaps which is one of it, or contains it; nil if these are more than maxShown.
+func (p *pool) blocksIn(c netip.Prefix) (blocks []netip.Prefix) {
+	if c.Bits() < p.prefix.Bits() {
+		c = p.prefix
+	}
+	if p.mask-c.Bits() > bits.Len(maxShown)-1 {
+		return nil
+	}
+	for b := netip.PrefixFrom(c.Addr(), max(p.mask, c.Bits())); ; b = netip.PrefixFrom(netipx.PrefixLastIP(b).Next(), b.Bits()) {
+		if !b.IsValid() || !c.Contains(b.Addr()) {
+			return blocks
+		}
+		blocks = append(blocks, p.BlockOf(b))
 	}
 }
 

@@ -57,6 +57,31 @@ func TestWhatNodesShowElsewhereIsTaken(t *testing.T) {
 	}
 }
 
+// POOL-38; number 4.3 of the contract's tenants.md is of the same kind: a node that shows all blocks of a cluster CIDR is believed for some of them.
+func TestNodesCannotShowAllBlocks(t *testing.T) {
+	var all []string
+	for i := range 16 {
+		all = append(all, fmt.Sprintf("10.0.%d.0/24", i), fmt.Sprintf("10.0.%d.0/28", i))
+	}
+	for name, shown := range map[string][]string{"one by one": all, "as one": {"10.0.0.0/20"}, "as more": {"10.0.0.0/16"}, "in halves": {"10.0.0.0/21", "10.0.8.0/21"}} {
+		t.Run(name, func(t *testing.T) {
+			c, shared := v4(24, "10.0.0.0/20")
+			s := newStory(t, c, shared)
+			s.showing("a", shown...)
+			s.markSynced()
+			for i := range 7 {
+				s.node(fmt.Sprint("new-", i))
+				if got := s.nodes[fmt.Sprint("new-", i)]; len(got.PodCIDRs) != 1 || got.Error != "" {
+					t.Errorf("node %d has %v and error %q", i, got.PodCIDRs, got.Error)
+				}
+			}
+			if text := describe(s.alloc.claims.problems(false)); !strings.HasPrefix(text, "CiliumNode a: ") || !strings.Contains(text, "is beyond the 8 blocks") {
+				t.Errorf("health says %q", text)
+			}
+		})
+	}
+}
+
 // POOL-39: a node that comes from another mode without podCIDRs has a block of those that it shows; the others stay taken.
 func TestNodesComeBackToWhatTheyHad(t *testing.T) {
 	c, shared := dual("10.0.0.0/21", "fd00::/109")

@@ -94,9 +94,14 @@ func (c *controller) recordStored(name string, err error) {
 
 // recordEvent records an Event about the error that was written to a node.
 func (c *controller) recordEvent(o observed, d desired) {
-	if d.Error != "" {
-		c.Events.Warning(o.reference(), d.reason, d.Error)
+	if d.Error == "" {
+		return
 	}
+	text := d.Error
+	if d.holder != "" {
+		text += ": " + d.holder
+	}
+	c.Events.Warning(o.reference(), d.reason, text)
 }
 
 // modify changes a node that is still the observed one.

@@ -10,9 +10,9 @@ const (
 	// who leave something out know how much.
 	mostTranslated = 2 * MaxSize
 
-	// mostPlaces is how many routes are looked at, each once for every host that it has. At least 50 bytes are written for one,
+	// MostPlaces is how many routes are looked at, each once for every host that it has. At least 50 bytes are written for one,
 	// unless it is for the same requests as another: this is four times what can be written.
-	mostPlaces = 4 * MaxSize / 50
+	MostPlaces = 4 * MaxSize / 50
 )
 
 // budget is what is left of mostTranslated. What an object has once is multiplied by hosts, listeners and backends: its size
@@ -43,7 +43,7 @@ func (m Model) tooManyPlaces() bool {
 	places := 0
 	for _, l := range m.HTTP {
 		for names := range l.all() {
-			if places += max(1, len(names)); places > mostPlaces {
+			if places += max(1, len(names)); places > MostPlaces {
 				return true
 			}
 		}

@@ -139,6 +139,7 @@ func TestOwners(t *testing.T) {
 		"TLS alone":            {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {true, shop, "/x", ""}}, true},
 		"TLS alone, redirects": {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, true, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", ""}}, true},
 		"TLS alone, wildcard":  {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http("*.test", younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {false, "x.test", "/", "bb:s"}}, false},
+		"TLS alone, its own":   {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.https(shop, true, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", ""}}, true},
 		"no plain host":        {older.passthrough("pt.test", "s"), younger.http("", younger.route(Prefix, "/")), []ask{{false, "pt.test", "/", "404"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

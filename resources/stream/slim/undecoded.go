@@ -107,6 +107,10 @@ func (u *Undecoded) undecoded() *Undecoded { return u }
 // partial is met by pointers to types that embed Undecoded.
 type partial interface{ undecoded() *Undecoded }
 
+// A Needer is a pointer to a slim type that embeds [Undecoded] and is of no use without some of its fields. An object of which one of these, or a
+// part of it, cannot be decoded is as one of a type without Undecoded. Paths are as for [Undecoded.CannotDecode].
+type Needer interface{ Needs() []string }
+
 // UndecodedOf returns the Undecoded that *obj embeds, the zero Undecoded if its
 // type has none. obj is a pointer.
 func UndecodedOf(obj any) Undecoded {
@@ -124,6 +128,9 @@ func salvage(object []byte, obj any) error {
 		return err
 	}
 	if u.CannotDecode("metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion") {
+		return u.DecodeError()
+	}
+	if n, ok := obj.(Needer); ok && u.CannotDecode(n.Needs()...) {
 		return u.DecodeError()
 	}
 	if p, ok := obj.(partial); ok {

@@ -107,6 +107,36 @@ func TestUndecoded(t *testing.T) {
 	}
 }
 
+// needy is of no use without its metadata, and the node of its spec.
+type needy struct {
+	laxMeta   `json:"metadata"`
+	Undecoded `json:"-"`
+	Spec      struct {
+		Node  string `json:"node"`
+		Parts []part `json:"parts"`
+	} `json:"spec"`
+}
+
+func (*needy) Needs() []string { return []string{"metadata", "spec.node"} }
+
+// An object is kept without a part of it unless its type needs that.
+func TestNeeds(t *testing.T) {
+	codec, err := JSON[needy]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		`{"metadata":{"name":"x"},"spec":{"node":"n","parts":[{"text":7}]}}`:  "",
+		`{"metadata":{"name":"x"},"spec":{"node":7}}`:                         "cannot decode spec.node: ",
+		`{"metadata":{"name":"x"},"spec":7}`:                                  "cannot decode spec: ",
+		`{"metadata":{"name":"x","creationTimestamp":7},"spec":{"node":"n"}}`: "cannot decode metadata.creationTimestamp: ",
+	} {
+		if err := codec.DecodeJSON([]byte(text), new(needy)); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 func TestCannotDecode(t *testing.T) {
 	u := Undecoded{&[]undecodedField{{path: "spec.ipam.podCIDRs"}, {path: "status"}, {path: "metadata.owners[1].uid"}}}
 	for path, want := range map[string]bool{

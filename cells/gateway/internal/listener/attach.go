@@ -29,7 +29,7 @@ type Attachment struct {
 type Hosts struct {
 	Listener *Listener
 	usable   bool     // what the listener was
-	Names    []string // * for all
+	Names    []string // * for all; sorted, and never changed: listeners share them
 }
 
 // Equal compares host names at listeners, and what these were.
@@ -68,9 +68,13 @@ func Attach(r *route.Route, ref gatewayv1.ParentReference, listeners []*Listener
 		return NotAccepted(gatewayv1.RouteReasonNotAllowedByListeners, "%s is not allowed to attach to this %s due to route kind restrictions", r.Kind, parent)
 	}
 	a := Attachment{Accepted: condition.True(gatewayv1.RouteReasonAccepted, "Accepted "+r.Kind)}
-	shared := false
+	shared, known := false, map[string][]string{}
 	for _, l := range ofKind {
-		names := intersect(r.Hostnames, l.Hostname)
+		names, is := known[l.Hostname]
+		if !is {
+			names = intersect(r.Hostnames, l.Hostname)
+			known[l.Hostname] = names
+		}
 		shared = shared || len(names) > 0
 		if names = isolate(names, l, all); len(names) > 0 {
 			a.At = append(a.At, Hosts{l, l.Usable(), names})
@@ -91,11 +95,49 @@ func (l *Listener) Serves(r *route.Route, ref gatewayv1.ParentReference, name st
 // selectListeners are the listeners that a reference names.
 func selectListeners(ref gatewayv1.ParentReference, all []*Listener) (selected []*Listener) {
 	for _, l := range all {
-		if (ref.SectionName == nil || *ref.SectionName == l.Of.Name) && (ref.Port == nil || *ref.Port == l.Of.Port) {
+		if l.isSelected(ref) {
 			selected = append(selected, l)
 		}
 	}
 	return selected
+}
+
+func (l *Listener) isSelected(ref gatewayv1.ParentReference) bool {
+	return (ref.SectionName == nil || *ref.SectionName == l.Of.Name) && (ref.Port == nil || *ref.Port == l.Of.Port)
+}
+
+// chainCost is how many host names a filter chain of TLS counts for: the least that is written for one has as many bytes.
+const chainCost = 10
+
+// CountHosts is how many host names [Attach] makes of a route and a reference, or a few more: they are counted before any is made. What is made of a
+// TLSRoute for each listener counts, too.
+func CountHosts(r *route.Route, ref gatewayv1.ParentReference, listeners []*Listener, lookup route.Lookup) (n int) {
+	for _, l := range listeners {
+		if !l.isSelected(ref) || !l.serves(r.Kind) {
+			continue
+		}
+		hosts := countShared(r.Hostnames, l.Hostname)
+		if hosts > 0 && r.Kind == route.KindTLS {
+			hosts += chainCost
+		}
+		if hosts > 0 && l.allowsNamespace(r, lookup) {
+			n += hosts
+		}
+	}
+	return n
+}
+
+// countShared is how many host names a route and a listener share; those that are there twice count twice.
+func countShared(of []gatewayv1.Hostname, listener string) (n int) {
+	if len(of) == 0 {
+		return 1
+	}
+	for _, name := range of {
+		if _, ok := sharedName(string(name), listener); ok {
+			n++
+		}
+	}
+	return n
 }
 
 // allowsNamespace reports whether a listener takes routes of the namespace of one.
@@ -118,6 +160,14 @@ func NewNamespaces(from gatewayv1.FromNamespaces, of *metav1.LabelSelector) Name
 	return n
 }
 
+// allowedBy are the namespaces whose routes may attach to a listener.
+func allowedBy(l gatewayv1.Listener) (n Namespaces) {
+	if a := l.AllowedRoutes; a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
+		n = NewNamespaces(*a.Namespaces.From, a.Namespaces.Selector)
+	}
+	return n
+}
+
 // Allow reports whether an object of the namespace own allows those of another one.
 func (n Namespaces) Allow(own, other string, lookup route.Lookup) bool {
 	switch n.from {
@@ -134,31 +184,30 @@ func (n Namespaces) Allow(own, other string, lookup route.Lookup) bool {
 
 // intersect returns the host names that a route and a listener share, sorted; * for all.
 func intersect(of []gatewayv1.Hostname, listener string) (shared []string) {
-	if listener == "*" {
-		listener = ""
-	}
 	if len(of) == 0 {
-		if listener == "" {
-			return []string{"*"}
-		}
-		return []string{listener}
+		return []string{orAny(listener)}
 	}
 	for _, h := range of {
-		switch name := string(h); {
-		case name == "*":
-			if listener == "" {
-				shared = append(shared, "*")
-			} else {
-				shared = append(shared, listener)
-			}
-		case listener == "", name == listener, isBelow(name, listener):
+		if name, ok := sharedName(string(h), listener); ok {
 			shared = append(shared, name)
-		case isBelow(listener, name):
-			shared = append(shared, listener)
 		}
 	}
 	slices.Sort(shared)
 	return slices.Compact(shared)
+}
+
+// sharedName is the host name that one of a route and that of a listener share, if they do.
+func sharedName(name, listener string) (shared string, ok bool) {
+	listener = orAny(listener)
+	switch {
+	case name == "*":
+		return listener, true
+	case listener == "*", name == listener, isBelow(name, listener):
+		return name, true
+	case isBelow(listener, name):
+		return listener, true
+	}
+	return "", false
 }
 
 // isBelow reports whether a wildcard stands for a host name with at least one more label, which may be a wildcard, too.
@@ -202,12 +251,11 @@ func WiderNames(name string) iter.Seq[string] {
 // isolate removes the host names that are another listener's of the same port and protocol, which matches them better. TLS is not passed
 // through where a listener for HTTPS matches better.
 func isolate(names []string, l *Listener, all Index) (left []string) {
-	for _, name := range names {
-		if !all.hasBetter(name, l) {
-			left = append(left, name)
-		}
+	isOthers := func(name string) bool { return all.hasBetter(name, l) }
+	if !slices.ContainsFunc(names, isOthers) {
+		return names
 	}
-	return left
+	return slices.DeleteFunc(slices.Clone(names), isOthers)
 }
 
 // hasBetter reports whether another listener matches a host name better.

@@ -46,9 +46,12 @@ type HostClaims struct {
 	https        map[string][]secureClaim  // of listeners for HTTPS, by host
 	tls          map[string][]secureClaim  // of listeners for TLS, by host
 	own          map[string][]*Listener    // of HTTPS, by their host
-	// Shared are the hosts that routes of several namespaces have.
-	Shared []Sharing
+	// Shared are routes of several namespaces that have a host in common: the first one that two have.
+	Shared  []Sharing
+	sharers map[sharers]bool
 }
+
+type sharers struct{ oldest, younger *route.Route }
 
 type hostAt struct {
 	listener *Listener
@@ -63,7 +66,7 @@ type secureClaim struct {
 // NewHostClaims returns claims of no route to the hosts of listeners. apart says that connections of TLS are told apart by their ports, and joins that
 // namespaces share hosts, whichever route is older.
 func NewHostClaims(listeners []*Listener, apart, joins bool) *HostClaims {
-	c := &HostClaims{apart: apart, joins: joins, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}}
+	c := &HostClaims{apart: apart, joins: joins, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}, sharers: map[sharers]bool{}}
 	for _, l := range listeners {
 		if l.Of.Protocol == gatewayv1.HTTPSProtocolType && l.Usable() {
 			c.own[orAny(l.Hostname)] = append(c.own[orAny(l.Hostname)], l)
@@ -140,7 +143,8 @@ func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
 func (c *HostClaims) add(r *route.Route, l *Listener, host string) {
 	at := hostAt{l, host}
 	all := c.at[at]
-	if len(all) > 0 && all[0].Namespace != r.Namespace && host != "*" {
+	if len(all) > 0 && all[0].Namespace != r.Namespace && host != "*" && !c.sharers[sharers{all[0], r}] {
+		c.sharers[sharers{all[0], r}] = true
 		c.Shared = append(c.Shared, Sharing{all[0], r, host})
 	}
 	if !slices.ContainsFunc(all, func(other *route.Route) bool { return other.Kind == r.Kind && other.Namespace == r.Namespace }) {

@@ -76,10 +76,7 @@ func supportedKinds(p gatewayv1.ProtocolType) []string {
 func Plan(p Parent, lookup route.Lookup) []*Listener {
 	all := make([]*Listener, len(p.Listeners))
 	for i, of := range p.Listeners {
-		l := &Listener{Of: of, Parent: p.ID(), namespace: p.Namespace.String(), Kinds: []gatewayv1.RouteGroupKind{}}
-		if a := of.AllowedRoutes; a != nil && a.Namespaces != nil && a.Namespaces.From != nil {
-			l.allowed = NewNamespaces(*a.Namespaces.From, a.Namespaces.Selector)
-		}
+		l := &Listener{Of: of, Parent: p.ID(), namespace: p.Namespace.String(), allowed: allowedBy(of), Kinds: []gatewayv1.RouteGroupKind{}}
 		if of.Hostname != nil && !l.IsPort() {
 			l.Hostname = string(*of.Hostname)
 		}

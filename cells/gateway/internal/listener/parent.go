@@ -4,6 +4,8 @@
 package listener
 
 import (
+	"slices"
+
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
@@ -26,6 +28,13 @@ func (p Parent) ID() slim.Key {
 		return p.Key()
 	}
 	return route.KeyOf(p.Kind, p.Key())
+}
+
+// AllowsRoutes reports whether a listener allows routes of a namespace.
+func (p Parent) AllowsRoutes(namespace string, lookup route.Lookup) bool {
+	return slices.ContainsFunc(p.Listeners, func(l gatewayv1.Listener) bool {
+		return allowedBy(l).Allow(p.Namespace.String(), namespace, lookup)
+	})
 }
 
 // Secrets are the secrets that the listeners refer to.

@@ -44,12 +44,33 @@ type compiler struct {
 // Compile compiles a route. The result is the same as long as the route and what it asks are.
 func Compile(r *Route, lookup Lookup) *Compiled {
 	c := &compiler{Compiled: &Compiled{}, route: r, lookup: lookup}
-	if err := r.CutError(); err != nil {
-		c.DroppedRules = DroppedRules{[]string{"It is not served: " + err.Error()}, 1}
-		return c.Compiled
+	switch {
+	case r.IsCut():
+		c.refuse(r.CutError())
+	case r.CannotDecode("spec.rules[]") || !r.IsHTTP() && r.CannotDecode("spec.rules"): // the list itself, or a rule for connections
+		c.refuse(r.DecodeError())
+	default:
+		r.compile(c)
 	}
-	r.compile(c)
 	return c.Compiled
+}
+
+// refuse leaves out all rules of a route.
+func (c *compiler) refuse(why error) {
+	*c.Compiled = Compiled{DroppedRules: DroppedRules{[]string{"It is not served: " + why.Error()}, 1}}
+}
+
+// undecoded is what of a rule cannot be decoded, or "". isUnknown is true if its matches are among that: which requests it closes is not known then.
+func (c *compiler) undecoded(rule int) (why string, isUnknown bool) {
+	err := c.route.DecodeError()
+	if err == nil {
+		return "", false
+	}
+	path := fmt.Sprintf("spec.rules[%d]", rule)
+	if !c.route.CannotDecode(path) {
+		return "", false
+	}
+	return err.Error(), c.route.CannotDecode(path + ".matches")
 }
 
 // PartiallyInvalid is the condition of that name, nil if no rule is left out. If all are, the route is not accepted.

@@ -33,7 +33,15 @@ func (r *GRPC) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
 	for i := range r.Spec.Rules {
 		to := rule{Route: envoy.Route{Source: c.route.Source(), GRPC: true}, matches: grpcMatches(r.Spec.Rules[i].Matches)}
-		if why := c.grpcRule(&to.Route, &r.Spec.Rules[i]); why != "" {
+		why, isUnknown := c.undecoded(i)
+		if isUnknown {
+			c.refuse(c.route.DecodeError())
+			return
+		}
+		if why == "" {
+			why = c.grpcRule(&to.Route, &r.Spec.Rules[i])
+		}
+		if why != "" {
 			c.drop(i, to, why)
 			continue
 		}

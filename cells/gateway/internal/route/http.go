@@ -5,6 +5,7 @@ package route
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -41,7 +42,15 @@ func (r *HTTP) compile(c *compiler) {
 	c.rules = len(r.Spec.Rules)
 	for i := range r.Spec.Rules {
 		to := rule{Route: envoy.Route{Source: c.route.Source()}, matches: httpMatches(r.Spec.Rules[i].Matches)}
-		if why := c.httpRule(&to.Route, &r.Spec.Rules[i]); why != "" {
+		why, isUnknown := c.undecoded(i)
+		if isUnknown {
+			c.refuse(c.route.DecodeError())
+			return
+		}
+		if why == "" {
+			why = c.httpRule(&to.Route, &r.Spec.Rules[i])
+		}
+		if why != "" {
 			c.drop(i, to, why)
 			continue
 		}
@@ -180,7 +189,7 @@ func retryOf(r *gatewayv1.HTTPRouteRetry) *envoy.Retry {
 	}
 	to := &envoy.Retry{}
 	if r.Attempts != nil {
-		to.Attempts = new(uint32(max(0, *r.Attempts)))
+		to.Attempts = new(uint32(min(max(0, *r.Attempts), math.MaxInt32))) // the definition has no bound
 	}
 	for _, code := range r.Codes {
 		to.Codes = append(to.Codes, uint32(code))

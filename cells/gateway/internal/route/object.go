@@ -31,14 +31,46 @@ const ImportGroup = "multicluster.x-k8s.io"
 // DerivedAnnotation has the name of the Service of a ServiceImport.
 const DerivedAnnotation = "multicluster.kubernetes.io/derived-service"
 
-// ObjectMeta is what is kept of the metadata of objects of the Gateway API.
+// ObjectMeta is what is kept of the metadata of objects of the Gateway API. An object whose status cannot be decoded is kept: the definitions have times
+// that Go does not read, and others may write a status.
 type ObjectMeta struct {
 	slim.Meta
 	slim.Cut          `json:"-"`
+	slim.Undecoded    `json:"-"`
 	Generation        int64     `json:"generation"`
 	CreationTimestamp slim.Time `json:"creationTimestamp"`
 	DeletionTimestamp slim.Time `json:"deletionTimestamp"`
 }
+
+// Needs implements slim.Needer.
+func (*ObjectMeta) Needs() []string { return []string{"metadata", "spec"} }
+
+// neededOfRoutes are the parents and the hosts of a route. Its rules are left out if they cannot be decoded.
+var neededOfRoutes = []string{"metadata", "spec.parentRefs", "spec.hostnames"}
+
+// Needs implements slim.Needer.
+func (*HTTP) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*GRPC) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*TLS) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*TCP) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*UDP) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*TLSAlpha) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*TCPAlpha) Needs() []string { return neededOfRoutes }
+
+// Needs implements slim.Needer.
+func (*UDPAlpha) Needs() []string { return neededOfRoutes }
 
 // HTTP is an HTTPRoute.
 type HTTP struct {
@@ -99,31 +131,31 @@ func CutStatus[T any](s *T) {
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *HTTP) CutDown() {
-	r.Spec.Rules = nil
+	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
 	CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *GRPC) CutDown() {
-	r.Spec.Rules = nil
+	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
 	CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *TLS) CutDown() {
-	r.Spec.Rules = nil
+	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
 	CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *TCP) CutDown() {
-	r.Spec.Rules = nil
+	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
 	CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *UDP) CutDown() {
-	r.Spec.Rules = nil
+	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
 	CutStatus(&r.Status)
 }
 
