@@ -7,148 +7,212 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
+)
+
+// Bounds of what is written once more since hosts have a part of what a wider name has. What is beyond is closed, the hosts of the youngest objects first: no
+// object makes many routes of those of others.
+const (
+	mostLeft    = 200     // routes
+	leftCost    = 5       // routes for which each part counts beside its own
+	mostSecrets = 100     // certificates, of each
+	mostViewed  = 300_000 // claims, of all views
 )
 
 // close has no wider name of a younger object answer for a host where its owner has nothing, in plain or with TLS: what older objects, and those of the
-// owner's namespace, have at a wider name answers, or nothing. For a host whose object has no place in the configuration none of another namespace does.
-func (all sharing) close(m Model) Model {
-	chains := all.closedChains(m)
-	plain, secure := all.closedHosts(m, false, nil), all.closedHosts(m, true, chains)
-	m.HTTP = slices.Concat(m.HTTP, plain, secure)
-	for _, host := range slices.Sorted(maps.Keys(chains)) {
-		s := all[host]
-		m.Passthrough = append(m.Passthrough, Passthrough{Source: s.owner.Of, Created: s.owner.Created, Hostnames: []string{host}, Port: chains[host], Exclusive: true})
+// owner's namespace, have at the nearest wider name answers, as if there was nothing else, or nothing does. asked is what the model was before.
+func (all sharing) close(asked, m Model) Model {
+	wider := asked.wildcards()
+	if len(wider) == 0 {
+		return m
 	}
-	return m
-}
-
-// closedChains are the hosts whose TLS connections are closed, each with the port of the wider name that would have them.
-func (all sharing) closedChains(m Model) map[string]uint32 {
-	secure := map[string]uint32{}
-	for _, l := range m.HTTP {
-		if l.TLS && len(l.Secrets) > 0 {
-			secure[orAll(l.Hostname)] = l.Port
-		}
-	}
-	for _, p := range m.Passthrough {
-		for _, host := range p.Hostnames {
-			if totalWeight(p.Backends) > 0 {
-				secure[orAll(host)] = p.Port
+	byAge := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(all[a].owner.compare(all[b].owner), cmp.Compare(a, b)) })
+	byWidth := slices.SortedFunc(slices.Values(byAge), compareWidth)
+	closed := m
+	for _, a := range aspects {
+		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, map[*Model]bool{}}
+		own, is := m.named(a), map[string]*Model{}
+		for _, name := range byAge {
+			if !own[name] {
+				is[name] = c.answer(name, all[name])
 			}
 		}
-	}
-	closed := map[string]uint32{}
-	for host, s := range all {
-		if wider, ok := widerOf(host, secure); ok && !s.terminated && !s.passed && !s.leaves(all[wider].owner) {
-			closed[host] = secure[wider]
+		for _, at := range c.differing(byWidth, own, is) {
+			closed = at.addTo(closed, a)
 		}
 	}
 	return closed
 }
 
-// leaves reports whether the owner of a host leaves to another object what comes to a wider name of that.
-func (s *shares) leaves(to Claim) bool {
-	return to.Of.Namespace == s.owner.Of.Namespace || !s.absent && to.compare(s.owner) < 0
+// compareWidth sorts the names that answer for others before these.
+func compareWidth(a, b string) int {
+	return cmp.Or(cmp.Compare(strings.Count(a, "."), strings.Count(b, ".")), cmp.Compare(a, b))
 }
 
-// closedHosts are virtual hosts of the table for plain requests, or of that with TLS: for hosts that would have the routes of a wider name, of which some
-// are not left to them. Those whose connections are closed need none.
-func (all sharing) closedHosts(m Model, tls bool, closed map[string]uint32) (found []Listener) {
-	if !tls && !m.hasPlain() {
-		return nil
-	}
-	w := widerNames{named: m.byHost(tls), groups: map[groupKey]*group{}}
-	for _, host := range slices.Sorted(maps.Keys(all)) {
-		s := all[host]
-		if _, isClosed := closed[host]; isClosed || w.named[host] != nil || tls && s.passed {
+// closer finds what hosts that lack an aspect have of it.
+type closer struct {
+	aspect
+	wider map[string]*wildcard
+	known map[viewed]left
+	found map[string][]*Model // that differ, by wildcard
+	views int                 // claims of views that may still be made
+	left  int                 // routes that may still be written
+	// written are what is written once more.
+	written map[*Model]bool
+}
+
+type viewed struct {
+	name string
+	view
+}
+
+// left is what a wildcard has for some hosts.
+type left struct {
+	with *Model // nil: nothing
+	stop bool   // no wider name answers, either
+}
+
+// answer is what is to answer for a host that has nothing of its own: what is left to it at the nearest wider name that has something.
+func (c *closer) answer(host string, s *shares) *Model {
+	for name, ok := widerOf(host, c.wider); ok; name, ok = widerOf(name, c.wider) {
+		w := c.wider[name]
+		if !w.has[c.aspect] && !w.absent {
 			continue
 		}
-		if port := w.close(host, s); port != 0 {
-			found = append(found, Listener{Claim: s.owner, Hostname: host, Port: port, TLS: tls, Exclusive: true})
+		if is := c.see(w, w.viewOf(s)); is.with != nil || is.stop {
+			return is.with
 		}
 	}
-	for _, g := range w.order {
-		for _, l := range g.left {
-			if l.closed = g.hosts; len(g.hosts) > 0 {
-				found = append(found, l)
+	return nil
+}
+
+// see returns what a wildcard has in a view. Of one wildcard what is equal is the same.
+func (c *closer) see(w *wildcard, v view) left {
+	key := viewed{w.name, v}
+	if is, known := c.known[key]; known {
+		return is
+	}
+	isWhole := v == w.whole()
+	if !isWhole {
+		c.see(w, w.whole()) // the first one, which is there in any case
+		if c.views -= len(w.claims); c.views < 0 {
+			return left{stop: true}
+		}
+	}
+	m, absent := w.granted(v)
+	is := left{stop: absent}
+	if m = m.only(c.aspect); !m.isEmpty() {
+		is.with = c.same(w, m, isWhole)
+		is.stop = true
+	}
+	c.known[key] = is
+	return is
+}
+
+// same is the one that is equal to what a wildcard has, nil if it cannot be left any more.
+func (c *closer) same(w *wildcard, m Model, isWhole bool) *Model {
+	for _, other := range c.found[w.name] {
+		if m.sameAs(*other) {
+			return other
+		}
+	}
+	if !isWhole && !c.leave(&m) {
+		return nil
+	}
+	c.found[w.name] = append(c.found[w.name], &m)
+	return &m
+}
+
+// leave reports whether a part may be written once more.
+func (c *closer) leave(m *Model) bool {
+	if c.written[m] {
+		return true
+	}
+	cost, secrets := leftCost, 0
+	for i := range m.HTTP {
+		cost += len(m.HTTP[i].Routes)
+		secrets += len(m.HTTP[i].Secrets)
+	}
+	if cost > c.left || secrets > mostSecrets {
+		return false
+	}
+	c.left -= cost
+	c.written[m] = true
+	return true
+}
+
+// answered are hosts that have the same of a wider name, in place of what there would be.
+type answered struct {
+	with  *Model // nil: nothing
+	hosts []string
+	port  uint32 // if it is nothing
+}
+
+// differing are the hosts for which something else is to answer than what the next wider name has. Wider names are first.
+func (c *closer) differing(names []string, own map[string]bool, is map[string]*Model) (found []*answered) {
+	has, by := map[string]*Model{}, map[*Model]*answered{} // what wildcards have
+	for _, name := range names {
+		w := c.wider[name]
+		if own[name] {
+			if w != nil {
+				has[name] = c.see(w, w.whole()).with
+			}
+			continue
+		}
+		next, _ := widerOf(name, has)
+		to := is[name]
+		if to != has[next] && to != nil && !c.leave(to) {
+			to = nil
+		}
+		if to == has[next] {
+			continue
+		}
+		if w != nil {
+			has[name] = to
+		}
+		if by[to] == nil {
+			by[to] = &answered{with: to}
+			if found = append(found, by[to]); to == nil {
+				by[to].port = has[next].port()
 			}
 		}
+		by[to].hosts = append(by[to].hosts, name)
 	}
 	return found
 }
 
-// byHost are the listeners whose routes are in the table for plain requests, or in that with TLS, by host. The oldest of a host is first.
-func (m Model) byHost(tls bool) map[string][]Listener {
-	named := map[string][]Listener{}
-	for _, l := range m.HTTP {
-		if len(l.Routes) == 0 || l.TLS != tls && !(l.TLS && l.ForceHTTPS) {
-			continue
-		}
-		l.forced, l.TLS, l.ForceHTTPS, l.Secrets = l.TLS && !tls, tls, false, nil
-		named[orAll(l.Hostname)] = append(named[orAll(l.Hostname)], l)
-	}
-	for _, at := range named {
-		slices.SortStableFunc(at, func(a, b Listener) int { return a.Claim.compare(b.Claim) })
-	}
-	return named
-}
-
-// widerNames are the names of a table, and what hosts without routes of their own have of them.
-type widerNames struct {
-	named  map[string][]Listener
-	groups map[groupKey]*group
-	order  []*group
-}
-
-// groupKey is equal for hosts that have the same of a wider name: of its listeners by age so many, and those of a namespace.
-type groupKey struct {
-	wider, namespace string
-	older            int
-}
-
-// group is what hosts have of the listeners of a wider name.
-type group struct {
-	left   []Listener
-	others bool     // there are listeners that have nothing of the hosts
-	hosts  []string // which are to have what is left, and nothing else
-}
-
-// close has a host have what is left of the nearest wider name with anything for it, if others would answer as well. If nothing is left at all, it returns a
-// port of those.
-func (w *widerNames) close(host string, s *shares) (port uint32) {
-	others := false
-	for wider, ok := widerOf(host, w.named); ok; wider, ok = widerOf(wider, w.named) {
-		g := w.group(wider, s)
-		others = others || g.others
-		if len(g.left) > 0 {
-			if others {
-				g.hosts = append(g.hosts, host)
-			}
-			return 0
-		}
-		port = w.named[wider][0].Port
-	}
-	return port
-}
-
-// group divides the listeners of a wider name by whether they are left to the owner of a host.
-func (w *widerNames) group(wider string, s *shares) *group {
-	all, key := w.named[wider], groupKey{wider, s.owner.Of.Namespace, 0}
-	if !s.absent {
-		key.older, _ = slices.BinarySearchFunc(all, s.owner, func(l Listener, owner Claim) int { return cmp.Or(l.Claim.compare(owner), -1) })
-	}
-	g := w.groups[key]
-	if g != nil {
-		return g
-	}
-	g = &group{}
-	for i, l := range all {
-		if i < key.older || l.Of.Namespace == key.namespace {
-			g.left = append(g.left, l)
-		} else {
-			g.others = true
+// addTo adds what has hosts answer so to a model.
+func (at answered) addTo(m Model, a aspect) Model {
+	switch {
+	case a == connections && at.with == nil:
+		m.Passthrough = append(m.Passthrough, Passthrough{Hostnames: at.hosts, Port: at.port, Exclusive: true})
+	case a == connections:
+		return at.addConnections(m)
+	case at.with == nil:
+		m.HTTP = append(m.HTTP, Listener{Hostname: at.hosts[0], Port: at.port, TLS: a == secureRoutes, Exclusive: true, closed: at.hosts})
+	default:
+		for _, l := range at.with.HTTP {
+			l.closed = at.hosts
+			m.HTTP = append(m.HTTP, l)
 		}
 	}
-	w.groups[key], w.order = g, append(w.order, g)
-	return g
+	return m
+}
+
+// addConnections adds what has TLS connections of the hosts go where those of the wider name go.
+func (at answered) addConnections(m Model) Model {
+	for _, host := range at.hosts {
+		for _, l := range at.with.HTTP {
+			l.Hostname = host
+			m.HTTP = append(m.HTTP, l)
+		}
+	}
+	if len(at.with.HTTP) > 0 { // TLS is terminated: none is passed through
+		return m
+	}
+	for _, p := range at.with.Passthrough {
+		p.Hostnames = at.hosts
+		m.Passthrough = append(m.Passthrough, p)
+	}
+	return m
 }

@@ -98,8 +98,12 @@ func (all sharing) name(host string, by Claim) {
 // where the owner passes TLS through. [host.join] divides the paths.
 func (m Model) owned() (Model, []Problem) {
 	all := m.sharing()
-	var found Model
-	var problems []Problem
+	found, problems := all.grant(m)
+	return all.close(m, found), problems
+}
+
+// grant leaves what objects have at their names.
+func (all sharing) grant(m Model) (found Model, problems []Problem) {
 	for _, l := range m.HTTP {
 		if l.Claimed {
 			continue
@@ -126,7 +130,7 @@ func (m Model) owned() (Model, []Problem) {
 			found.Passthrough = append(found.Passthrough, p)
 		}
 	}
-	return all.close(found), problems
+	return found, problems
 }
 
 // lost is the problem of an object that asks for what is the owner's.
