@@ -308,6 +308,11 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 	claims := listener.NewHostClaims(listeners, !p.oneListener, p.joins)
 	routes, unserved, ports := map[place][]envoy.NamedRoutes{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
+		for _, h := range r.at {
+			claims.Expect(r.of, h)
+		}
+	}
+	for _, r := range all {
 		if r.crowded {
 			to.crowd[r.of.ID()] = tooManyPlaces(r.places, p.mostPlaces())
 			continue

@@ -60,6 +60,9 @@ func mainPort(all []uint32, ofScheme uint32) uint32 {
 func setDomains(all map[hostKey]*hostRoutes, ports map[string]tablePorts) {
 	for key, h := range all {
 		h.domains = key.domains(ports[key.table])
+		for _, host := range h.closed {
+			h.domains = append(h.domains, hostKey{key.table, host, key.port}.domains(ports[key.table])...)
+		}
 	}
 	for table, of := range ports {
 		if of.areApart() {

@@ -4,6 +4,7 @@
 package envoy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -24,6 +25,8 @@ type hostRoutes struct {
 	routes    []ranked
 	forced    []ranked // redirected to HTTPS
 	exclusive bool     // the host is there without any route, too
+	closed    []string // other hosts with the routes, which are those of a wider name
+	wider     string   // that name
 	domains   []string
 	filters   []string    // for authorization, of all routes of the configuration
 	ahead     []widerHost // whose requests with other ports come here, too
@@ -56,7 +59,7 @@ func (r ranked) atPort() *Route {
 }
 
 func (h *hostRoutes) equal(other *hostRoutes) bool {
-	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive &&
+	return slices.Equal(h.routes, other.routes) && slices.Equal(h.forced, other.forced) && h.exclusive == other.exclusive && h.wider == other.wider &&
 		slices.Equal(h.domains, other.domains) && slices.Equal(h.filters, other.filters) && slices.EqualFunc(h.ahead, other.ahead, widerHost.equal)
 }
 
@@ -99,7 +102,11 @@ func (p part) tables(o Options, filters []string) map[hostKey]*hostRoutes {
 	}
 	for _, l := range p.HTTP {
 		if l.Exclusive {
-			at(l, p.table(l), orAll(l.Hostname)).exclusive = true
+			at(l, p.table(l), l.host()).exclusive = true
+		}
+		if len(l.closed) > 0 {
+			to := at(l, p.table(l), l.host())
+			to.closed, to.wider = l.closed[1:], orAll(l.Hostname)
 		}
 		for _, name := range l.Unserved {
 			at(l, p.table(l), orAll(name)).exclusive = true
@@ -107,6 +114,10 @@ func (p part) tables(o Options, filters []string) map[hostKey]*hostRoutes {
 		for names, r := range l.all() {
 			for _, name := range names {
 				to := at(l, p.table(l), name)
+				if l.forced {
+					to.forced = append(to.forced, l.ranked(r))
+					continue
+				}
 				to.routes = append(to.routes, l.ranked(r))
 				if l.TLS && l.ForceHTTPS {
 					plain := at(l, plainTable, name)
@@ -127,6 +138,9 @@ func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
 		v.Routes = append(v.Routes, o.withPort(wider)...)
 	}
 	all := h.translate(o, key.hostname)
+	if of.wider != "" {
+		h.problems = nil // the wider name has them
+	}
 	v.Routes = append(v.Routes, all.routes...)
 	text, err := encode(v)
 	if err != nil {
@@ -148,8 +162,8 @@ type translated struct {
 // translate translates the routes of a virtual host.
 func (h *host) translate(o Options, hostname string) (all translated) {
 	oneLabel := ""
-	if o.OneLabelWildcards && hostname != "*" {
-		oneLabel = hostname
+	if named := cmp.Or(h.of.wider, hostname); o.OneLabelWildcards && named != "*" {
+		oneLabel = named
 	}
 	isForced := map[*Route]bool{}
 	for _, rank := range h.of.ranks() {

@@ -45,6 +45,17 @@ type Listener struct {
 	RedirectPort uint32
 
 	rank int // of the namespace at the host, by age: 0 for its owner
+	// closed are hosts that have the routes in place of the host name, which is a wider one, forced that they are all redirected to HTTPS.
+	closed []string
+	forced bool
+}
+
+// host is the name of the virtual host for the routes of a listener.
+func (l Listener) host() string {
+	if len(l.closed) > 0 {
+		return l.closed[0]
+	}
+	return orAll(l.Hostname)
 }
 
 // NamedRoutes are routes with host names of their own. They may be in many listeners, and in many models.
@@ -56,7 +67,7 @@ type NamedRoutes struct {
 // all are the routes, with the host names that each of them has.
 func (l Listener) all() iter.Seq2[[]string, *Route] {
 	return func(yield func([]string, *Route) bool) {
-		host := []string{orAll(l.Hostname)}
+		host := []string{l.host()}
 		for _, r := range l.Routes {
 			if !yield(host, r) {
 				return

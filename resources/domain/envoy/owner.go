@@ -98,8 +98,12 @@ func (all sharing) name(host string, by Claim) {
 // where the owner passes TLS through. [host.join] divides the paths.
 func (m Model) owned() (Model, []Problem) {
 	all := m.sharing()
-	var found Model
-	var problems []Problem
+	found, problems := all.grant(m)
+	return all.close(m, found), problems
+}
+
+// grant leaves what objects have at their names.
+func (all sharing) grant(m Model) (found Model, problems []Problem) {
 	for _, l := range m.HTTP {
 		if l.Claimed {
 			continue
@@ -126,7 +130,7 @@ func (m Model) owned() (Model, []Problem) {
 			found.Passthrough = append(found.Passthrough, p)
 		}
 	}
-	return all.close(found), problems
+	return found, problems
 }
 
 // lost is the problem of an object that asks for what is the owner's.
@@ -160,45 +164,6 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 		l.Routes = slices.DeleteFunc(slices.Clone(l.Routes), isDefault)
 	}
 	return l, lost
-}
-
-// close has no wider name of a younger object answer for a host that its owner does not serve in plain, or with TLS.
-func (all sharing) close(m Model) Model {
-	plain, secure := map[string]Listener{}, map[string]uint32{}
-	for _, l := range m.HTTP {
-		switch {
-		case !isWildcard(orAll(l.Hostname)):
-		case !l.TLS:
-			plain[orAll(l.Hostname)] = l
-		case len(l.Secrets) > 0:
-			secure[orAll(l.Hostname)] = l.Port
-		}
-	}
-	for _, p := range m.Passthrough {
-		for _, host := range p.Hostnames {
-			if isWildcard(orAll(host)) && totalWeight(p.Backends) > 0 {
-				secure[orAll(host)] = p.Port
-			}
-		}
-	}
-	for host, s := range all {
-		if s.absent {
-			continue
-		}
-		if wider, ok := widerOf(host, plain); !s.plain && ok && all.isOlder(s, wider) {
-			m.HTTP = append(m.HTTP, Listener{Claim: s.owner, Hostname: host, Port: plain[wider].Port, Exclusive: true})
-		}
-		if wider, ok := widerOf(host, secure); !s.terminated && !s.passed && ok && all.isOlder(s, wider) {
-			m.Passthrough = append(m.Passthrough, Passthrough{Source: s.owner.Of, Created: s.owner.Created, Hostnames: []string{host}, Port: secure[wider], Exclusive: true})
-		}
-	}
-	return m
-}
-
-// isOlder reports whether a host belongs to another namespace than a wider name, and to an older object.
-func (all sharing) isOlder(s *shares, wider string) bool {
-	than := all[wider].owner
-	return than.Of.Namespace != s.owner.Of.Namespace && s.owner.compare(than) < 0
 }
 
 func isWildcard(host string) bool { return strings.HasPrefix(host, "*") }

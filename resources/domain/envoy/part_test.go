@@ -7,6 +7,7 @@ import (
 	gocmp "cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -204,4 +205,17 @@ func TestPortsAreApart(t *testing.T) {
 			}
 		}
 	}
+}
+
+// nearest is the name that a model has for a host, by its distance: 0 for the host itself.
+func nearest(m Model, host string) int {
+	named := map[string]bool{}
+	for _, l := range m.HTTP {
+		named[orAll(l.Hostname)] = true
+	}
+	for _, p := range m.Passthrough {
+		named[p.Hostnames[0]] = true
+	}
+	names := envoytest.NamesFor(host)
+	return slices.IndexFunc(append(names, ""), func(name string) bool { return named[name] || name == "" })
 }

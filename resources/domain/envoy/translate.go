@@ -168,9 +168,9 @@ func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, 
 	return text, problems, err
 }
 
-// hasPlain reports whether there is a listener of plain HTTP.
+// hasPlain reports whether there is a listener of plain HTTP, or one that has plain requests redirected.
 func (m Model) hasPlain() bool {
-	return slices.ContainsFunc(m.HTTP, func(l Listener) bool { return !l.TLS })
+	return slices.ContainsFunc(m.HTTP, func(l Listener) bool { return !l.TLS || l.ForceHTTPS && len(l.Routes) > 0 })
 }
 
 // usedTables are the route tables that filter chains refer to.

@@ -5,6 +5,7 @@ package listener
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -46,6 +47,9 @@ type HostClaims struct {
 	https        map[string][]secureClaim  // of listeners for HTTPS, by host
 	tls          map[string][]secureClaim  // of listeners for TLS, by host
 	own          map[string][]*Listener    // of HTTPS, by their host
+	held         map[string][]secureClaim  // of TLS by host, the oldest of a port and of two namespaces
+	// under are those of HTTPS by the wildcards for their hosts, without *, as far as these are not wider than the listener, and are expected.
+	under map[string][]secureClaim
 	// Shared are routes of several namespaces that have a host in common: the first one that two have.
 	Shared  []Sharing
 	sharers map[sharers]bool
@@ -66,7 +70,8 @@ type secureClaim struct {
 // NewHostClaims returns claims of no route to the hosts of listeners. apart says that connections of TLS are told apart by their ports, and joins that
 // namespaces share hosts, whichever route is older.
 func NewHostClaims(listeners []*Listener, apart, joins bool) *HostClaims {
-	c := &HostClaims{apart: apart, joins: joins, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{}, sharers: map[sharers]bool{}}
+	c := &HostClaims{apart: apart, joins: joins, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{},
+		held: map[string][]secureClaim{}, under: map[string][]secureClaim{}, sharers: map[sharers]bool{}}
 	for _, l := range listeners {
 		if l.Of.Protocol == gatewayv1.HTTPSProtocolType && l.Usable() {
 			c.own[orAny(l.Hostname)] = append(c.own[orAny(l.Hostname)], l)
@@ -131,12 +136,101 @@ func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
 	for _, claims := range contradict {
 		for _, other := range claims {
 			if other.listener.Of.Port != l.Of.Port && (other.by != r || other.listener.Terminates() != l.Terminates()) { // else both ports serve the same
-				return &Refusal{condition.False(PortsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
-					host, other.listener.Of.Port, other.by.Kind, other.by.Source(), l.Of.Port, oneListenerIs)), other.by}
+				return other.refuse(host, l)
 			}
 		}
 	}
+	if isTLS && !c.joins {
+		return c.refuseNearer(r, l, host)
+	}
 	return nil
+}
+
+// refuse is why a listener at another port does not have a host that the claim is for.
+func (other secureClaim) refuse(host string, l *Listener) *Refusal {
+	return &Refusal{condition.False(PortsNotApart, fmt.Sprintf("TLS of host %s at port %d belongs to %s %s, which is older, and cannot be told apart from port %d: %s",
+		host, other.listener.Of.Port, other.by.Kind, other.by.Source(), l.Of.Port, oneListenerIs)), other.by}
+}
+
+// refuseNearer finds an older route of another namespace that would lose connections to its port: a filter chain of a TLSRoute is for its host, and goes
+// before that of a wildcard, which a listener for HTTPS has for its own hostname.
+func (c *HostClaims) refuseNearer(r *route.Route, l *Listener, host string) *Refusal {
+	losing := func(all []secureClaim) *Refusal {
+		for _, other := range all {
+			if other.listener.Of.Port != l.Of.Port && other.by.Namespace != r.Namespace {
+				return other.refuse(host, l)
+			}
+		}
+		return nil
+	}
+	for wider := range widerOrAny(host) {
+		if why := losing(c.held[wider]); why != nil {
+			return why
+		}
+	}
+	if suffix, ok := suffixOf(host); ok {
+		return losing(c.under[suffix])
+	}
+	return nil
+}
+
+// suffixOf is what a wildcard has after *, if a host is one.
+func suffixOf(host string) (suffix string, ok bool) { return strings.CutPrefix(host, "*") }
+
+// Expect has claims be kept as far as hosts need them that a TLSRoute claims later.
+func (c *HostClaims) Expect(r *route.Route, h Hosts) {
+	if c.apart || r.Kind != route.KindTLS {
+		return
+	}
+	for _, host := range h.Names {
+		if suffix, ok := suffixOf(host); ok && c.under[suffix] == nil {
+			c.under[suffix] = []secureClaim{}
+		}
+	}
+}
+
+// widerOrAny yields a host, the wildcards that stand for it, and * for all.
+func widerOrAny(host string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for wider := range WiderNames(host) {
+			if !yield(wider) {
+				return
+			}
+		}
+		if host != "*" {
+			yield("*")
+		}
+	}
+}
+
+// hold notes who has the connections of a host, as [HostClaims.refuseNearer] needs it.
+func (c *HostClaims) hold(r *route.Route, l *Listener, host string) {
+	hold := func(at map[string][]secureClaim, name string) {
+		ofPort := 0
+		for _, other := range at[name] {
+			if other.listener.Of.Port != l.Of.Port {
+				continue
+			}
+			if ofPort++; ofPort == 2 || other.by.Namespace == r.Namespace {
+				return
+			}
+		}
+		at[name] = append(at[name], secureClaim{l, r})
+	}
+	hold(c.held, host)
+	widest, ok := suffixOf(orAny(l.Hostname))
+	if !ok || l.Of.Protocol == gatewayv1.TLSProtocolType || len(c.under) == 0 {
+		return
+	}
+	for suffix := strings.TrimPrefix(host, "*"); suffix != widest && suffix != ""; {
+		_, rest, deeper := strings.Cut(strings.TrimPrefix(suffix, "."), ".")
+		if suffix = ""; deeper {
+			suffix = host[len(host)-len(rest)-1:]
+		}
+		if c.under[suffix] != nil {
+			hold(c.under, suffix)
+		}
+	}
 }
 
 // add has a route have a host.
@@ -149,6 +243,9 @@ func (c *HostClaims) add(r *route.Route, l *Listener, host string) {
 	}
 	if !slices.ContainsFunc(all, func(other *route.Route) bool { return other.Kind == r.Kind && other.Namespace == r.Namespace }) {
 		c.at[at] = append(all, r)
+	}
+	if !c.apart && l.HasTLS() {
+		c.hold(r, l, host)
 	}
 	switch {
 	case c.apart:

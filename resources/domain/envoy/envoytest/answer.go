@@ -62,7 +62,7 @@ func (c *Config) Answer(listener string, tls bool, host, path string) Answer {
 	if err := chain.Filters[0].GetTypedConfig().UnmarshalTo(manager); err != nil {
 		return Answer{To: err.Error(), At: at}
 	}
-	a := routed(c.Tables[manager.GetRds().GetRouteConfigName()], host, path)
+	a := Routed(c.Tables[manager.GetRds().GetRouteConfigName()], host, path)
 	if tls {
 		a.Secrets, a.At = chain.TransportSocket.String(), max(a.At, at)
 	}
@@ -82,7 +82,8 @@ func ChainFor(all []*listenerv3.FilterChain, tls bool, host string) (chain *list
 	return nil, 0
 }
 
-func routed(table *routev3.RouteConfiguration, host, path string) Answer {
+// Routed is how a route table answers a request, "no host" if it has no virtual host for it. The table may be nil.
+func Routed(table *routev3.RouteConfiguration, host, path string) Answer {
 	for at, name := range NamesFor(host) {
 		for _, v := range table.GetVirtualHosts() {
 			if !slices.Contains(v.Domains, name) {
