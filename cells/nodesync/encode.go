@@ -117,7 +117,14 @@ func (v *value) addCIDRs(texts []string) {
 }
 
 // ofPods reports whether a CIDR can be one of a node's pods. Agents of other clusters send what goes to a CIDR to the node that has it.
-func ofPods(c netip.Prefix) bool { return c.Addr().IsGlobalUnicast() && !cidr.IsVast(c) }
+// How large the options of IPAM have those of nodes is not known here: up to a /8, and for IPv6 a /32.
+func ofPods(c netip.Prefix) bool {
+	least := 32
+	if c.Addr().Is4() {
+		least = 8
+	}
+	return c.Addr().IsGlobalUnicast() && c.Bits() >= least
+}
 
 // parse returns an address of a node, nil for one that no node has. Agents may be configured with a link-local one for themselves.
 func (a address) parse() net.IP {

@@ -83,10 +83,17 @@ func TestEncode(t *testing.T) {
 			object: `{"metadata":{"name":"n"},"spec":{"addresses":[{"type":"InternalIP","ip":"0.0.0.0"},{"type":"InternalIP","ip":"127.0.0.1"},{"type":"ExternalIP","ip":"ff02::1"},
 				{"type":"InternalIP","ip":"169.254.0.1"},{"type":"CiliumInternalIP","ip":"169.254.23.0"},{"type":"CiliumInternalIP","ip":"::1"}],
 				"health":{"ipv4":"224.0.0.1","ipv6":"::"},"ingress":{"ipv4":"127.0.0.1","ipv6":"fe80::1"},
-				"ipam":{"podCIDRs":["0.0.0.0/0","10.0.0.0/15","127.0.0.0/24","::/48","fd00::/47"],"pools":{"allocated":[{"pool":"a","cidrs":["224.0.0.0/24","169.254.0.0/24","10.0.0.0/16"]}]}}}}`,
+				"ipam":{"podCIDRs":["0.0.0.0/0","10.0.0.0/7","127.0.0.0/24","::/48","fd00::/31"],"pools":{"allocated":[{"pool":"a","cidrs":["224.0.0.0/24","169.254.0.0/24","10.0.0.0/16"]}]}}}}`,
 			replace: []string{
 				`"IPAddresses":null`, `"IPAddresses":[{"Type":"CiliumInternalIP","IP":"169.254.23.0"}]`,
 				`"IPv4AllocCIDR":null`, `"IPv4AllocCIDR":{"IP":"10.0.0.0","Mask":"//8AAA=="}`,
+			},
+		},
+		"cluster-pool-ipv4-mask-size is 14, that of IPv6 32": {
+			object: `{"metadata":{"name":"n"},"spec":{"ipam":{"podCIDRs":["10.0.0.0/14","fd00::/32"]}}}`,
+			replace: []string{
+				`"IPv4AllocCIDR":null`, `"IPv4AllocCIDR":{"IP":"10.0.0.0","Mask":"//wAAA=="}`,
+				`"IPv6AllocCIDR":null`, `"IPv6AllocCIDR":{"IP":"fd00::","Mask":"/////wAAAAAAAAAAAAAAAA=="}`,
 			},
 		},
 		"ingress": {

@@ -150,8 +150,11 @@ func newConn(p connParams) (*conn, error) {
 		c.metrics.LeasesLost.Inc()
 		c.log.Warn("etcd lease lost, restoring its keys", "lease", id.String(), "keys", keys)
 	}
+	var lines restoreLines
 	c.restores.onRestore(func() {
-		c.log.Warn("etcd data was restored or replaced, listing and writing all keys again")
+		if skipped, due := lines.next(time.Now()); due {
+			c.log.Warn("etcd data was restored or replaced, listing and writing all keys again", "skippedBefore", skipped)
+		}
 		for _, id := range c.leases.ids() {
 			c.leases.markLost(id)
 		}

@@ -5,6 +5,7 @@ package kvstore
 
 import (
 	"sync"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
@@ -68,4 +69,25 @@ func (d *restoreDetector) observe(h *pb.ResponseHeader, began int64, linearizabl
 	for _, f := range callbacks {
 		f()
 	}
+}
+
+// restorePause is for how long replaced data have one line of the log: each answer of an etcd, such as that of another cluster, may be of other data.
+const restorePause = time.Minute
+
+// restoreLines decides which of the times when the data were replaced have a line of the log. It is safe for concurrent use.
+type restoreLines struct {
+	mu      sync.Mutex
+	until   time.Time // when the next line is written
+	skipped int       // since the last line
+}
+
+func (l *restoreLines) next(now time.Time) (skipped int, due bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Before(l.until) {
+		l.skipped++
+		return 0, false
+	}
+	skipped, l.skipped, l.until = l.skipped, 0, now.Add(restorePause)
+	return skipped, true
 }

@@ -114,6 +114,28 @@ func TestRestoreDetector(t *testing.T) {
 	l.observe(nil, 0, true)
 }
 
+// KV-L5, K5 of the contract's tenants.md: an etcd whose answers are of other data each time does not fill the log.
+func TestReplacedAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	r := newHarness(t, to("http://127.0.0.1:1"))
+	for i := range 100 {
+		r.conn.restores.observe(&pb.ResponseHeader{ClusterId: uint64(1 + i%2), Revision: 1}, 0, true)
+	}
+	if n := r.log.count("etcd data was restored or replaced"); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	var lines restoreLines
+	for _, at := range []struct {
+		after   time.Duration
+		skipped int
+		due     bool
+	}{{0, 0, true}, {time.Second, 0, false}, {2 * time.Second, 0, false}, {restorePause, 2, true}, {2 * restorePause, 0, true}} {
+		if skipped, due := lines.next(time.Unix(1000, 0).Add(at.after)); skipped != at.skipped || due != at.due {
+			t.Errorf("after %s: %d, %t", at.after, skipped, due)
+		}
+	}
+}
+
 // KV-C7: Services are resolved by the API, all other names by DNS.
 func TestServiceAddresses(t *testing.T) {
 	t.Parallel()

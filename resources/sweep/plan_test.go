@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,22 +123,35 @@ func TestApart(t *testing.T) {
 		return due
 	}
 	for name, test := range map[string]struct {
-		due       map[string]int
-		total     int
-		rest      int
-		namespace string
-		believed  bool
+		due        map[string]int
+		total      int
+		rest       int
+		namespaces string
+		believed   bool
 	}{
 		"one namespace":         {map[string]int{"bb": 3000, "aa": 20, "": 5}, 4500, 25, "bb", true},
 		"that alone":            {map[string]int{"bb": 3000}, 4500, 0, "bb", true},
-		"nothing is seen":       {map[string]int{"bb": 3000, "aa": 1000, "": 500}, 4500, 1500, "bb", false},
-		"few, and all of those": {map[string]int{"bb": 4490, "aa": 10}, 4500, 10, "bb", false},
+		"nothing is seen":       {map[string]int{"bb": 3000, "aa": 1000, "": 500}, 4500, 0, "", false},
+		"few, and all of those": {map[string]int{"bb": 4490, "aa": 10}, 4500, 0, "", false},
 		"of no namespace":       {map[string]int{"": 3000}, 4500, 0, "", false},
 		"of equal size":         {map[string]int{"bb": 1000, "aa": 1000}, 3000, 1000, "aa", true},
+		"a tenant has two":      {map[string]int{"bb1": 400, "bb2": 300, "aa": 30}, 1000, 30, "bb1 bb2", true},
+		"five":                  {map[string]int{"b1": 100, "b2": 100, "b3": 100, "b4": 100, "b5": 100, "aa": 20}, 580, 20, "b1 b2 b3 b4 b5", true},
+		"more":                  {map[string]int{"b1": 100, "b2": 100, "b3": 100, "b4": 100, "b5": 100, "b6": 100, "aa": 20}, 680, 0, "", false},
+		"nearly all":            {map[string]int{"b1": 500, "b2": 400, "aa": 1}, 920, 0, "", false},
 	} {
-		rest, namespace, believed := apart(of(test.due), test.total, 0.5, func(namespace string) string { return namespace })
-		if believed != test.believed || namespace != test.namespace || len(rest) != test.rest {
-			t.Errorf("%s: %d of others, without %q, believed: %t", name, len(rest), namespace, believed)
+		rest, namespaces, believed := apart(of(test.due), test.total, 0.5, func(namespace string) string { return namespace })
+		if believed != test.believed || strings.Join(namespaces, " ") != test.namespaces || len(rest) != test.rest {
+			t.Errorf("%s: %d of others, without %q, believed: %t", name, len(rest), namespaces, believed)
+		}
+	}
+	for text, namespaces := range map[string][]string{
+		"nothing is deleted; if": nil,
+		"nothing is deleted in the namespace bb, which has them all; if":             {"bb"},
+		"nothing is deleted in the namespace bb and 2 more, which have them all; if": {"bb", "b2", "b3"},
+	} {
+		if err := (&limitError{700, 1000, namespaces}).Error(); !strings.Contains(err, text) {
+			t.Error(err)
 		}
 	}
 	if _, _, believed := apart(of(map[string]int{"bb": 11}), 12, 0.5, nil); believed {

@@ -252,29 +252,53 @@ func (m *model) claims(n *modelNode) (list []netip.Prefix) {
 	return list
 }
 
-// believed is what counts of what a node shows elsewhere: of each pool eight blocks.
+// believed is what counts of what a node shows elsewhere: of each pool eight blocks' worth of addresses, in up to half of its blocks.
 func (m *model) believed(shown []netip.Prefix) (list []netip.Prefix) {
-	has := map[netip.Prefix]bool{}
-	for _, c := range shown {
-		vast := c.Bits() < []int{16, 48}[c.Addr().BitLen()/128] && swallowed(c, m.overlapping(c)) != nil
-		fits := vast || !slices.ContainsFunc(m.overlapping(c), func(p *modelPool) bool {
-			n := 0
-			for _, b := range p.blocks {
-				if has[b] || b.Overlaps(c) {
-					n++
-				}
+	share, seen := map[netip.Prefix]float64{}, map[netip.Prefix]bool{}
+	count := func(p *modelPool, block, c netip.Prefix) bool {
+		parts, sum := 0, 0.0
+		for _, b := range p.blocks {
+			if sum += share[b]; share[b] > 0 {
+				parts++
 			}
-			return n > 8
-		})
-		if !fits {
+		}
+		now := min(1, share[block]+1/float64(uint64(1)<<(c.Bits()-block.Bits())))
+		switch {
+		case seen[c]:
+			return true
+		case sum-share[block]+now > 8, share[block] == 0 && parts >= max(8, min(64, len(p.blocks)/2)):
+			return false
+		}
+		share[block], seen[c] = now, true
+		return true
+	}
+	for _, c := range shown {
+		if c.Bits() < []int{16, 48}[c.Addr().BitLen()/128] && swallowed(c, m.overlapping(c)) != nil {
+			list = append(list, c)
 			continue
 		}
-		list = append(list, c)
+		var parts []netip.Prefix
+		whole := true
 		for _, p := range m.overlapping(c) {
 			for _, b := range p.blocks {
-				has[b] = has[b] || !vast && b.Overlaps(c)
+				part := b
+				if c.Bits() > p.mask {
+					part = c
+				}
+				if !b.Overlaps(c) {
+					continue
+				}
+				if !count(p, b, part) {
+					whole = false
+					break
+				}
+				parts = append(parts, part)
 			}
 		}
+		if whole {
+			parts = []netip.Prefix{c}
+		}
+		list = append(list, parts...)
 	}
 	return list
 }

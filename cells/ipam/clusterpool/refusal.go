@@ -80,7 +80,7 @@ func refuseSurplus(c netip.Prefix, p *pool) refusal {
 }
 
 func refuseShownBeyond(c netip.Prefix, p *pool) refusal {
-	return refuse(surplus, "CIDR %s, which the node shows outside of spec.ipam.podCIDRs, is beyond the %d blocks of %s for which it is believed", c, maxShown, p)
+	return refuse(surplus, "CIDR %s, which the node shows outside of spec.ipam.podCIDRs, is beyond the %d blocks of %s, or parts of %d, for which it is believed", c, maxShown, p, p.mostParts())
 }
 
 func refuseShown(c, other netip.Prefix, by string) refusal {

@@ -5,8 +5,8 @@ package clusterpool
 
 import (
 	"cmp"
+	"iter"
 	"maps"
-	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -27,18 +27,37 @@ func (a *allocator) show(name string, elsewhere []netip.Prefix) {
 	}
 }
 
-// maxShown is how many blocks of a cluster CIDR a node is believed for that it shows outside of its podCIDRs: more are none that it was given.
-const maxShown = 8
+const (
+	// maxShown is how many blocks' worth of addresses of a cluster CIDR a node is believed for that it shows outside of its podCIDRs: more are none that it
+	// was given.
+	maxShown = 8
+	// maxParts is of how many blocks these may be parts, and beyond maxShown of no more than half of those of the cluster CIDR: no other node is given a block
+	// of which a part is shown.
+	maxParts = 64
+	// wholeBlock is a block's worth of addresses, in the unit in which parts are counted.
+	wholeBlock = 1 << 16
+)
+
+// mostParts is of how many blocks a node is believed to have shown parts.
+func (p *pool) mostParts() int { return max(maxShown, int(min(maxParts, p.size()/2))) }
+
+// shownParts is what a node is believed for.
+type shownParts struct {
+	seen  map[netip.Prefix]bool
+	of    map[*pool]map[netip.Prefix]int // by block, in parts of wholeBlock
+	worth map[*pool]int                  // in all blocks
+}
 
 // believe leaves out what a node shows beyond that. A CIDR that is not believed in any case (POOL-38) does not count.
 func (a *allocator) believe(o observed) observed {
 	var believed []netip.Prefix
-	blocks := map[*pool]map[netip.Prefix]bool{}
+	shown := shownParts{map[netip.Prefix]bool{}, map[*pool]map[netip.Prefix]int{}, map[*pool]int{}}
 	for _, c := range o.Elsewhere {
-		switch {
-		case cidr.IsVast(c) && a.oversizing(c) != nil, a.admitShown(c, blocks):
-			believed = append(believed, c)
-		case o.beyond == "":
+		parts, isWhole := []netip.Prefix{c}, true
+		if !cidr.IsVast(c) || a.oversizing(c) == nil {
+			parts, isWhole = a.admitShown(c, shown)
+		}
+		if believed = append(believed, parts...); !isWhole && o.beyond == "" {
 			o.beyond = refuseShownBeyond(c, a.poolsOf(c)[0]).text
 		}
 	}
@@ -46,46 +65,52 @@ func (a *allocator) believe(o observed) observed {
 	return o
 }
 
-// admitShown adds a CIDR to the blocks that a node shows, unless they would be too many of a pool.
-func (a *allocator) admitShown(c netip.Prefix, blocks map[*pool]map[netip.Prefix]bool) bool {
-	pools := a.poolsOf(c)
-	for _, p := range pools {
-		in := p.blocksIn(c)
-		added := 0
-		for _, b := range in {
-			if !blocks[p][b] {
-				added++
+// admitShown returns a CIDR that a node shows if it is believed, or else the first blocks of it that are.
+func (a *allocator) admitShown(c netip.Prefix, shown shownParts) (parts []netip.Prefix, isWhole bool) {
+	isWhole = true
+	for _, p := range a.poolsOf(c) {
+		for part := range p.partsOf(c) {
+			if !shown.admit(p, part) {
+				isWhole = false
+				break
 			}
-		}
-		if in == nil || len(blocks[p])+added > maxShown {
-			return false
+			parts = append(parts, part)
 		}
 	}
-	for _, p := range pools {
-		if blocks[p] == nil {
-			blocks[p] = map[netip.Prefix]bool{}
-		}
-		for _, b := range p.blocksIn(c) {
-			blocks[p][b] = true
-		}
+	if isWhole {
+		return []netip.Prefix{c}, true
 	}
-	return true
+	return parts, false
 }
 
-// blocksIn are the blocks of the pool that a CIDR overlaps which is one of it, or contains it; nil if these are more than maxShown.
-func (p *pool) blocksIn(c netip.Prefix) (blocks []netip.Prefix) {
+// partsOf is a CIDR that is a block of the pool, or in one, and else the blocks in it.
+func (p *pool) partsOf(c netip.Prefix) iter.Seq[netip.Prefix] {
 	if c.Bits() < p.prefix.Bits() {
 		c = p.prefix
 	}
-	if p.mask-c.Bits() > bits.Len(maxShown)-1 {
-		return nil
-	}
-	for b := netip.PrefixFrom(c.Addr(), max(p.mask, c.Bits())); ; b = netip.PrefixFrom(netipx.PrefixLastIP(b).Next(), b.Bits()) {
-		if !b.IsValid() || !c.Contains(b.Addr()) {
-			return blocks
+	return func(yield func(netip.Prefix) bool) {
+		for b := netip.PrefixFrom(c.Addr(), max(p.mask, c.Bits())); b.IsValid() && c.Contains(b.Addr()) && yield(b); {
+			b = netip.PrefixFrom(netipx.PrefixLastIP(b).Next(), b.Bits())
 		}
-		blocks = append(blocks, p.BlockOf(b))
 	}
+}
+
+// admit counts a block of a pool, or a part of one, unless that is more than is believed.
+func (s shownParts) admit(p *pool, c netip.Prefix) bool {
+	if s.seen[c] {
+		return true
+	}
+	if s.of[p] == nil {
+		s.of[p] = map[netip.Prefix]int{}
+	}
+	block := p.BlockOf(c)
+	before := s.of[p][block]
+	now := min(wholeBlock, before+max(1, wholeBlock>>(c.Bits()-p.mask)))
+	if s.worth[p]+now-before > maxShown*wholeBlock || before == 0 && len(s.of[p]) >= p.mostParts() {
+		return false
+	}
+	s.seen[c], s.of[p][block], s.worth[p] = true, now, s.worth[p]+now-before
+	return true
 }
 
 // touchShowers touches the nodes that show a part of a CIDR that another one gets or loses.

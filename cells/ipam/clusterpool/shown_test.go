@@ -71,7 +71,7 @@ func TestNodesCannotShowAllBlocks(t *testing.T) {
 			s.markSynced()
 			for i := range 7 {
 				s.node(fmt.Sprint("new-", i))
-				if got := s.nodes[fmt.Sprint("new-", i)]; len(got.PodCIDRs) != 1 || got.Error != "" {
+				if got := s.nodes[fmt.Sprint("new-", i)]; len(got.PodCIDRs) != 1 || got.Error != "" || netip.MustParsePrefix("10.0.0.0/21").Overlaps(netip.MustParsePrefix(got.PodCIDRs[0])) {
 					t.Errorf("node %d has %v and error %q", i, got.PodCIDRs, got.Error)
 				}
 			}
@@ -79,6 +79,55 @@ func TestNodesCannotShowAllBlocks(t *testing.T) {
 				t.Errorf("health says %q", text)
 			}
 		})
+	}
+}
+
+// POOL-38: what pods of a node have that comes back from multi-pool with small blocks, far apart, is given to no other node. What a node withholds so is bounded, too.
+func TestScatteredPartsOfBlocks(t *testing.T) {
+	parts := func(n, bits int) (list []string) {
+		for i := range n {
+			list = append(list, fmt.Sprintf("10.0.%d.128/%d", i, bits))
+		}
+		return list
+	}
+	for name, test := range map[string]struct {
+		cluster string
+		shown   []string
+		first   string // that is given
+		beyond  string
+	}{
+		"nine":                     {"10.0.0.0/16", parts(9, 27), "10.0.9.0/24", ""},
+		"eight blocks' worth":      {"10.0.0.0/16", parts(64, 27), "10.0.64.0/24", ""},
+		"more":                     {"10.0.0.0/16", parts(65, 27), "10.0.64.0/24", "CIDR 10.0.64.128/27, which"},
+		"of large ones":            {"10.0.0.0/16", parts(17, 25), "10.0.16.0/24", "CIDR 10.0.16.128/25, which"},
+		"small ones":               {"10.0.0.0/16", parts(65, 28), "10.0.64.0/24", "CIDR 10.0.64.128/28, which"},
+		"twice":                    {"10.0.0.0/16", slices.Concat(parts(64, 27), parts(64, 27)), "10.0.64.0/24", ""},
+		"in half of the blocks":    {"10.0.0.0/19", parts(16, 28), "10.0.16.0/24", ""},
+		"in more than half":        {"10.0.0.0/19", parts(32, 28), "10.0.16.0/24", "CIDR 10.0.16.128/28, which"},
+		"the end of a larger CIDR": {"10.0.0.0/16", append(parts(8, 25), "10.0.128.0/21"), "10.0.128.0/24", "CIDR 10.0.128.0/21, which"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, shared := v4(24, test.cluster)
+			s := newStory(t, c, shared)
+			s.showing("a", test.shown...)
+			s.markSynced()
+			s.want("a", test.first)
+			if text := s.alloc.claims.problems(false)["a"]; !strings.HasPrefix(text, test.beyond) || (text == "") != (test.beyond == "") {
+				t.Errorf("health says %q", text)
+			}
+		})
+	}
+	// Of a CIDR that is too large, the first blocks are believed.
+	c, shared := v4(24, "10.0.0.0/16")
+	s := newStory(t, c, shared)
+	s.showing("a", "10.0.2.0/23", "10.0.16.0/20")
+	s.markSynced()
+	var kept []string
+	for _, c := range s.alloc.nodes["a"].Elsewhere {
+		kept = append(kept, strings.TrimPrefix(c.String(), "10.0."))
+	}
+	if got := strings.Join(kept, " "); got != "2.0/23 16.0/24 17.0/24 18.0/24 19.0/24 20.0/24 21.0/24" {
+		t.Errorf("a shows %s", got)
 	}
 }
 

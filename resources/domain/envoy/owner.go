@@ -31,6 +31,7 @@ type shares struct {
 	owner  Claim
 	// What the owner has at the host.
 	plain, terminated, passed, absent bool
+	forced                            bool // plain requests are redirected
 	secrets                           []Name
 }
 
@@ -66,6 +67,7 @@ func (m Model) sharing() sharing {
 		}
 		s.plain = s.plain || !l.TLS
 		s.absent = s.absent || l.Absent
+		s.forced = s.forced || l.TLS && l.ForceHTTPS
 		if l.TLS && len(l.Secrets) > 0 {
 			s.terminated = true
 			s.secrets = append(s.secrets, l.Secrets...)
@@ -148,7 +150,7 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served", host)}
 	case s.passed && !s.plain:
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served, since its TLS is passed through", host)}
-	case !l.TLS && !s.plain:
+	case !l.TLS && !s.plain && !s.forced:
 		return nothing, []Problem{s.lost(l.Of, "host %s is not served without TLS", host)}
 	case l.TLS && !s.terminated:
 		return nothing, []Problem{s.lost(l.Of, "host %s has neither TLS nor a redirect to it", host)}
@@ -157,7 +159,7 @@ func (s *shares) grant(l Listener) (Listener, []Problem) {
 		lost = append(lost, s.lost(l.Of, "TLS of host %s has the certificate of the owner alone", host))
 	}
 	l.Secrets, l.Exclusive, l.rank = nil, false, s.rank(l.Of.Namespace)
-	l.ForceHTTPS = l.ForceHTTPS && s.plain // without plain paths the host is not there for requests without TLS
+	l.ForceHTTPS = l.ForceHTTPS && (s.plain || s.forced) // else the host is not there for requests without TLS
 	isDefault := func(r *Route) bool { return r.Fallback }
 	if slices.ContainsFunc(l.Routes, isDefault) {
 		lost = append(lost, s.lost(l.Of, "host %s has not the default backend", host))

@@ -136,9 +136,10 @@ func TestOwners(t *testing.T) {
 		"a younger wildcard":   {own, younger.https("*.test", false, younger.route(Prefix, "/")), []ask{{false, shop, "/", ""}, {true, shop, "/", "closed"}, {true, "x.test", "/", "bb:s"}}, false},
 		"no backend":           {older.passthrough("pt.test", ""), younger.passthrough("*.test", "s"), []ask{{true, "pt.test", "/", "closed"}}, false},
 		"TLS alone":            {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {true, shop, "/x", ""}}, true},
-		"TLS alone, redirects": {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, true, older.route(Prefix, "/"))}), younger.http(shop, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", ""}}, true},
 		"TLS alone, wildcard":  {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.http("*.test", younger.route(Prefix, "/")), []ask{{false, shop, "/x", ""}, {false, "x.test", "/", "bb:s"}}, false},
 		"TLS alone, its own":   {join([]Model{older.http("", older.route(Prefix, "/")), older.tls(shop, false, older.route(Prefix, "/"))}), younger.https(shop, true, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", ""}}, true},
+		"redirects of both":    {join([]Model{older.http("", older.route(Prefix, "/x")), older.tls(shop, true, older.route(Prefix, "/x"))}), younger.https(shop, true, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", "redirect"}, {true, shop, "/b", "bb:s"}, {false, shop, "/x", ""}}, true},
+		"redirects of one":     {join([]Model{older.http("", older.route(Prefix, "/x")), older.tls(shop, true, older.route(Prefix, "/x"))}), younger.http(shop, younger.route(Prefix, "/b")), []ask{{false, shop, "/b", "bb:s"}, {false, shop, "/x", "redirect"}, {true, shop, "/x", ""}}, false},
 		"no plain host":        {older.passthrough("pt.test", "s"), younger.http("", younger.route(Prefix, "/")), []ask{{false, "pt.test", "/", "404"}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
