@@ -8,7 +8,9 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/runtime/cell"
+	runtimeconfig "github.com/skep-operator/skep/runtime/config"
 )
 
 // Config is how Gateways are served.
@@ -23,11 +25,17 @@ type Config struct {
 	// GatewayAPIJoinNamespaces is for a transition (GW-51, GW-55, GW-60).
 	GatewayAPIJoinNamespaces bool `flag:"gateway-api-join-namespaces" usage:"Let namespaces share hosts of routes and of ListenerSets, and ports of the nodes, as the original does; otherwise these are the oldest object's"`
 
-	GatewayAPIHostNetworkEnabled      bool   `flag:"gateway-api-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
+	GatewayAPIHostNetworkEnabled bool `flag:"-"` // an option of resources/envoy: other duties read it, too
+
 	GatewayAPIHostNetworkNodeSelector string `flag:"gateway-api-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
 }
 
 var defaultConfig = Config{GatewayAPIUseRemoteAddress: true, GatewayAPIServiceExternalTP: string(corev1.ServiceExternalTrafficPolicyCluster)}
+
+// Derive sets the option that other duties read, too.
+func (c *Config) Derive(values *runtimeconfig.Values) {
+	c.GatewayAPIHostNetworkEnabled = envoyres.ConfigOf(values).GatewayAPIHostNetworkEnabled
+}
 
 // Validate implements the check of config structs.
 func (c Config) Validate() error {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/envoy"
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/runtime/cell"
+	runtimeconfig "github.com/skep-operator/skep/runtime/config"
 )
 
 // Config is how Ingresses are served.
@@ -24,7 +26,8 @@ type Config struct {
 
 	IngressUseRemoteAddress bool `flag:"ingress-use-remote-address" usage:"Take the address of a client from its connection; otherwise from the headers of a proxy in front"`
 
-	IngressHostNetworkEnabled      bool     `flag:"ingress-hostnetwork-enabled" usage:"Listen on ports of the nodes in place of load balancers"`
+	IngressHostNetworkEnabled bool `flag:"-"` // an option of resources/envoy: other duties read it, too
+
 	IngressHostNetworkNodeSelector string   `flag:"ingress-hostnetwork-nodelabelselector" usage:"Labels of the nodes that listen, as in a=b,c=d; empty for all nodes"`
 	IngressHostNetworkPort         uint32   `flag:"ingress-hostnetwork-shared-listener-port" usage:"Port of the nodes for Ingresses that share a listener; 0 for 8080" max:"65535"`
 	IngressHostNetworkHTTPPort     uint32   `flag:"ingress-hostnetwork-http-listener-port" usage:"The same for plain HTTP; 0 for --ingress-hostnetwork-shared-listener-port" max:"65535"`
@@ -38,6 +41,11 @@ var defaultConfig = Config{
 	IngressUseRemoteAddress:     true,
 	IngressLBAnnotationPrefixes: []string{"lbipam.cilium.io", "service.beta.kubernetes.io", "service.kubernetes.io", "cloud.google.com"},
 	IngressSharedLBServiceName:  "cilium-ingress", IngressDefaultLBMode: dedicatedMode,
+}
+
+// Derive sets the option that other duties read, too.
+func (c *Config) Derive(values *runtimeconfig.Values) {
+	c.IngressHostNetworkEnabled = envoyres.ConfigOf(values).IngressHostNetworkEnabled
 }
 
 // Validate implements the check of config structs.

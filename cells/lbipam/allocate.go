@@ -5,6 +5,7 @@ package lbipam
 
 import (
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 
@@ -35,9 +36,18 @@ func (a *allocator) reconcile(all []*service) {
 	all = slices.DeleteFunc(all, func(s *service) bool { return !s.ours })
 	slices.SortFunc(all, oldestFirst)
 	all = slices.Compact(all)
+	var losers []*service
 	for _, s := range all {
 		a.waiting.remove(s)
-		a.dropInvalid(s)
+		losers = append(losers, a.dropInvalid(s)...)
+	}
+	if len(losers) > 0 {
+		for _, s := range losers {
+			a.waiting.remove(s)
+		}
+		all = append(all, losers...)
+		slices.SortFunc(all, oldestFirst)
+		all = slices.Compact(all)
 	}
 	for _, s := range all {
 		a.importShown(s)
@@ -48,16 +58,52 @@ func (a *allocator) reconcile(all []*service) {
 	}
 }
 
-// dropInvalid drops allocations that a Service may not keep.
-func (a *allocator) dropInvalid(s *service) {
+// dropInvalid drops allocations that a Service may not keep. losers are younger Services of other namespaces, which lose an address that they cannot
+// share with it any more, whichever of them has changed (LBIP-37).
+func (a *allocator) dropInvalid(s *service) (losers []*service) {
 	var kept []netip.Addr
 	for _, addr := range slices.Clone(s.held) {
-		if a.covered(s, addr) && s.request.admits(addr, kept) && a.sharesWith(s, addr, holds) {
-			kept = append(kept, addr)
-		} else {
+		if !a.covered(s, addr) || !s.request.admits(addr, kept) {
 			a.unuse(s, addr, holds)
+			continue
+		}
+		younger, older, stays := a.opponents(s, addr)
+		if !stays {
+			a.unuse(s, addr, holds)
+			if older != nil {
+				a.contested = append(a.contested, contest{addr, s, older})
+			}
+			continue
+		}
+		kept = append(kept, addr)
+		for _, other := range younger {
+			a.unuse(other, addr, holds)
+			a.contested = append(a.contested, contest{addr, other, s})
+		}
+		losers = append(losers, younger...)
+	}
+	return losers
+}
+
+// opponents are the Services of other namespaces that hold an address and cannot share it with one that holds it, too: those that are younger, and the
+// oldest of the others. stays is whether the Service keeps the address: there is none of the others, nor one of its own namespace.
+func (a *allocator) opponents(s *service, addr netip.Addr) (younger []*service, older *service, stays bool) {
+	stays = true
+	for other := range a.leases.byAddr[addr].against(s, holds) {
+		switch {
+		case other.key.Namespace == s.key.Namespace:
+			stays = false
+		case oldestFirst(s, other) < 0:
+			younger = append(younger, other)
+		default:
+			stays = false
+			if older == nil || oldestFirst(other, older) < 0 {
+				older = other
+			}
 		}
 	}
+	slices.SortFunc(younger, oldestFirst)
+	return younger, older, stays
 }
 
 // importShown allocates to a Service what its status shows, where it may have that.
@@ -74,21 +120,18 @@ func (a *allocator) importShown(s *service) {
 			a.use(s, addr, holds)
 			a.use(s, addr, shows)
 		case a.starting:
-			a.contested = append(a.contested, contest{addr, s, a.holderBeside(s, addr)})
+			has := slices.MinFunc(slices.Collect(a.leases.byAddr[addr].against(s, counts)), oldestFirst)
+			a.contested = append(a.contested, contest{addr, s, has})
 		}
 	}
 }
 
 // contest is an address that the statuses of two Services show which cannot share it. The older one keeps it: while no operator led, any
-// writer of the other's status may have put it there, or there of the one that keeps it (LBIP-33).
+// writer of the other's status may have put it there, or there of the one that keeps it (LBIP-33). It is also one that they shared, and cannot share
+// any more (LBIP-37).
 type contest struct {
 	addr       netip.Addr
 	loses, has *service
-}
-
-// holderBeside is the oldest Service that holds an address beside another one.
-func (a *allocator) holderBeside(s *service, addr netip.Addr) *service {
-	return slices.MinFunc(slices.Collect(a.leases.byAddr[addr].others(s, holds)), oldestFirst)
 }
 
 func (c contest) lossMessage() string {
@@ -105,18 +148,29 @@ func (a *allocator) sharesWith(s *service, addr netip.Addr, how use) bool {
 	if l == nil {
 		return true
 	}
-	for other := range l.others(s, how) {
-		if s.request.sharing.differs(&other.request.sharing) != "" || s.request.sharing.collides(&other.request.sharing) != "" && !l.sharedAtStart(s, other) {
-			return false
-		}
+	for range l.against(s, how) {
+		return false
 	}
 	return true
 }
 
-// sharedAtStart reports whether two Services show the address since before the allocator began, with the ports that they have:
-// who gave it to both knew agents that serve them.
+// against are those that use the address in one of these ways and cannot have it together with a Service.
+func (l *lease) against(s *service, how use) iter.Seq[*service] {
+	return func(yield func(*service) bool) {
+		for other := range l.others(s, how) {
+			of, by := &s.request.sharing, &other.request.sharing
+			if (of.differs(by) != "" || of.collides(by) != "" && !l.sharedAtStart(s, other)) && !yield(other) {
+				return
+			}
+		}
+	}
+}
+
+// sharedAtStart reports whether two Services show the address since before the allocator began, with the ports that they have: who gave it to both
+// knew agents that serve them. None serve one port and protocol for both, so that of different namespaces the older has it.
 func (l *lease) sharedAtStart(a, b *service) bool {
-	return a.sinceStart && b.sinceStart && l.users[a]&shows != 0 && l.users[b]&shows != 0
+	return a.sinceStart && b.sinceStart && l.users[a]&shows != 0 && l.users[b]&shows != 0 &&
+		(a.key.Namespace == b.key.Namespace || !a.request.sharing.hasPortOf(&b.request.sharing))
 }
 
 // allocateMissing allocates what a Service wants and does not hold. One that misses something waits.

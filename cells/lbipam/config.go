@@ -54,5 +54,5 @@ func newSettings(c Config, shared cluster.Config) settings {
 
 // serves reports whether a Service gets its addresses here.
 func (s settings) serves(o *serviceObject) bool {
-	return o.Spec.Type.String() == typeLoadBalancer && slices.Contains(s.classes, o.Spec.LoadBalancerClass.String())
+	return o.isLoadBalancer() && slices.Contains(s.classes, o.Spec.LoadBalancerClass.String())
 }

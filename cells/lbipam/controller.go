@@ -172,16 +172,10 @@ func (c *controller) handleService(a *allocator, ch stream.Change[serviceObject]
 // handleSynced starts the allocation, as all Services are in the allocator.
 func (c *controller) handleSynced() {
 	var pools, services, waiting int
-	var contested []contest
 	c.update(func(a *allocator) {
 		a.markSynced()
-		pools, services, waiting = len(a.pools), len(a.services), len(a.waiting.services)
-		contested, a.contested = a.contested, nil
+		pools, services, waiting = len(a.pools), a.matching(), len(a.waiting.services)
 	}, c.Deps.TermTrigger())
-	for _, two := range contested {
-		c.Events.Warning(two.loses.reference(), "AddressOfAnother", two.lossMessage())
-		c.Events.Warning(two.has.reference(), "AddressContested", two.claimMessage())
-	}
 	c.Log.Info("caches synced, allocating addresses", "pools", pools, "services", services, "unsatisfied", waiting)
 }
 
@@ -212,16 +206,19 @@ func (c *controller) process(trigger k8s.Trigger, f func(*allocator), setAside f
 // update runs f on the allocator, with the current list of objects that cannot be decoded, and enqueues the objects that
 // have to be written.
 func (c *controller) update(f func(*allocator), trigger k8s.Trigger) {
-	services, pools := c.updateAllocator(f)
+	services, pools, contested := c.updateAllocator(f)
 	for _, key := range slices.SortedFunc(maps.Keys(services), compareKeys) {
 		c.serviceQueue.Add(key, trigger)
 	}
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		c.poolQueue.Add(name, trigger)
 	}
+	for _, w := range warningsOf(contested) {
+		c.Events.Warning(w.about, w.reason, w.message)
+	}
 }
 
-func (c *controller) updateAllocator(f func(*allocator)) (services map[slim.Key]bool, pools map[string]bool) {
+func (c *controller) updateAllocator(f func(*allocator)) (services map[slim.Key]bool, pools map[string]bool, contested []contest) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	defer panics.Sharing()
@@ -232,7 +229,8 @@ func (c *controller) updateAllocator(f func(*allocator)) (services map[slim.Key]
 	f(a)
 	c.setUnknown()
 	services, pools = a.drainDirty()
+	contested, a.contested = a.contested, nil
 	c.Metrics.update(a, pools)
 	c.reportUnknown()
-	return services, pools
+	return services, pools, contested
 }

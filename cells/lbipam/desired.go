@@ -38,7 +38,7 @@ const (
 // desiredService is what the status of a Service is to have, false if it is left as it is.
 func (a *allocator) desiredService(s *service) (w wanted, ok bool) {
 	switch {
-	case !a.synced:
+	case !a.synced, a.excluded[s]:
 		return w, false
 	case !s.ours:
 		w.ingress = func(addr netip.Addr) bool { return !slices.Contains(s.given, addr) }

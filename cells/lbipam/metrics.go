@@ -67,7 +67,7 @@ func (m *lbMetrics) update(a *allocator, changed map[string]bool) {
 	}
 	m.Conflicting.Set(conflicting)
 	m.Invalid.Set(invalid)
-	m.Matching.Set(float64(len(a.services)))
+	m.Matching.Set(float64(a.matching()))
 	m.Unsatisfied.Set(float64(len(a.waiting.services)))
 	for name := range changed {
 		p := a.pools[name]

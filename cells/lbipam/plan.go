@@ -59,6 +59,7 @@ type allocator struct {
 	pools     map[string]*pool
 	order     []*pool // in which they are searched
 	services  map[slim.Key]*service
+	excluded  map[*service]bool // those of services that options exclude: what their statuses show since the start is not free (LBIP-38)
 	addresses *alloc.Addresses[*lease]
 	leases    leases
 	waiting   waiting
@@ -70,14 +71,14 @@ type allocator struct {
 
 	released      []released // to be offered to waiting Services
 	starting      bool       // Services keep what they show
-	contested     []contest  // of the start, to be reported
+	contested     []contest  // to be reported
 	dirtyPools    map[string]bool
 	dirtyServices map[slim.Key]bool
 }
 
 func newAllocator(s settings) *allocator {
 	return &allocator{
-		settings: s, pools: map[string]*pool{}, services: map[slim.Key]*service{},
+		settings: s, pools: map[string]*pool{}, services: map[slim.Key]*service{}, excluded: map[*service]bool{},
 		addresses: alloc.NewAddresses[*lease](), leases: newLeases(), waiting: newWaiting(),
 		dirtyPools: map[string]bool{}, dirtyServices: map[slim.Key]bool{},
 	}
@@ -150,12 +151,16 @@ func (a *allocator) upsertService(o *serviceObject) {
 	}
 	ours := a.settings.serves(o)
 	if s == nil {
-		if !ours && !isLeftOver(o) {
+		excluded := !ours && !a.synced && isExcluded(o)
+		if !ours && !excluded && !isLeftOver(o) {
 			return
 		}
 		s = &service{key: key, uid: o.UID, created: o.CreationTimestamp}
 		a.services[key] = s
-		if !ours {
+		switch {
+		case excluded:
+			a.excluded[s] = true
+		case !ours:
 			s.given = shownAddrs(o)
 		}
 	}
@@ -173,8 +178,19 @@ func (a *allocator) upsertService(o *serviceObject) {
 
 // isLeftOver reports whether a Service got its addresses here, and is of no type that has any. No other controller cleans it.
 func isLeftOver(o *serviceObject) bool {
-	return o.Spec.Type.String() != typeLoadBalancer && slices.ContainsFunc(o.Status.Conditions, isSatisfied)
+	return !o.isLoadBalancer() && slices.ContainsFunc(o.Status.Conditions, isSatisfied)
 }
+
+// isExcluded reports whether a LoadBalancer Service that gets no addresses here got those which it shows here, with other options. Nothing is written
+// to it. It is asked at the start alone: later, any writer may have made that status.
+func isExcluded(o *serviceObject) bool {
+	return o.isLoadBalancer() && slices.ContainsFunc(o.Status.Conditions, isSatisfied)
+}
+
+func (o *serviceObject) isLoadBalancer() bool { return o.Spec.Type.String() == typeLoadBalancer }
+
+// matching is how many Services get their addresses here, or did.
+func (a *allocator) matching() int { return len(a.services) - len(a.excluded) }
 
 // observe takes over the observed state of a Service.
 func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
@@ -196,8 +212,11 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 	switch {
 	case ours:
 		s.given = nil
-	case s.ours: // it has none yet of the controller whose it is now
+	case s.ours, a.excluded[s] && !o.isLoadBalancer(): // it has none yet of the controller whose it is now
 		s.given = slices.Clone(before)
+	}
+	if ours || !o.isLoadBalancer() {
+		delete(a.excluded, s)
 	}
 	s.object, s.ours, s.request = o, ours, request
 	s.shown = shownAddrs(o)
@@ -265,6 +284,7 @@ func (a *allocator) removeService(key slim.Key) {
 		return
 	}
 	delete(a.services, key)
+	delete(a.excluded, s)
 	a.waiting.remove(s)
 	for _, addr := range slices.Clone(s.held) {
 		a.unuse(s, addr, holds)
@@ -278,8 +298,15 @@ func (a *allocator) removeService(key slim.Key) {
 	}
 }
 
-// release takes all addresses from a Service that is another's now. It is forgotten when its status shows none of them.
+// release takes all addresses from a Service that is another's now. It is forgotten when its status shows none of them. One that options exclude is
+// left as it is until then.
 func (a *allocator) release(s *service) {
+	if a.excluded[s] {
+		if !slices.ContainsFunc(s.shown, func(addr netip.Addr) bool { return a.hasHad(s, addr) }) {
+			a.removeService(s.key)
+		}
+		return
+	}
 	a.waiting.remove(s)
 	s.given = slices.Concat(s.given, s.held, s.sent.addrs)
 	for _, addr := range slices.Clone(s.held) {

@@ -103,6 +103,11 @@ func (s *sharing) collides(o *sharing) (reason string) {
 	return ""
 }
 
+// hasPortOf reports whether two Services have a port of one number and protocol.
+func (s *sharing) hasPortOf(o *sharing) bool {
+	return (&sharing{ports: s.ports}).collides(o) != ""
+}
+
 // comparePorts sorts ports by their number, then by their protocol.
 func comparePorts(a, b servicePort) int {
 	return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(a.Protocol.String(), b.Protocol.String()))

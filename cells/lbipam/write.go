@@ -336,6 +336,21 @@ func (s *service) warning() *warning {
 	return &warning{s.reference(), eventReasons[s.result.reason], message}
 }
 
+// maxClaims is how many of the Services that lose an address to one are named on that, of one change.
+const maxClaims = 5
+
+// warningsOf are the Events about addresses that Services lose to others: on each of these, and on the one that keeps it.
+func warningsOf(all []contest) (events []warning) {
+	claims := map[*service]int{}
+	for _, two := range all {
+		events = append(events, warning{two.loses.reference(), "AddressOfAnother", two.lossMessage()})
+		if claims[two.has]++; claims[two.has] <= maxClaims {
+			events = append(events, warning{two.has.reference(), "AddressContested", two.claimMessage()})
+		}
+	}
+	return events
+}
+
 func (s *service) reference() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "v1", Kind: "Service", Namespace: s.key.Namespace, Name: s.key.Name, UID: s.uid.API()}
 }

@@ -37,15 +37,16 @@ type controller struct {
 type params struct {
 	cell.In
 
-	Config   Config
-	Cluster  cluster.Config
-	Services stream.Resource[service]
-	Nodes    stream.Resource[node]
-	Client   k8s.Client
-	Events   *k8s.Events
-	Metrics  *serviceMetrics
-	Health   health.Reporter
-	Log      *slog.Logger
+	Config    Config
+	Cluster   cluster.Config
+	Services  stream.Resource[service]
+	Nodes     stream.Resource[node]
+	Listeners *listeners `optional:"true"` // nil where nothing listens on ports of the nodes, or all is shared
+	Client    k8s.Client
+	Events    *k8s.Events
+	Metrics   *serviceMetrics
+	Health    health.Reporter
+	Log       *slog.Logger
 }
 
 func newController(p params) *controller {
@@ -57,8 +58,10 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	if c.services, err = c.Services.Store(ctx); err != nil {
 		return err
 	}
-	c.nodes, err = c.Nodes.Store(ctx)
-	return err
+	if c.nodes, err = c.Nodes.Store(ctx); err != nil || c.Listeners == nil {
+		return err
+	}
+	return c.Listeners.open(ctx)
 }
 
 // Synced is called when Services and Nodes are known. All Services are queued by then.
@@ -133,11 +136,11 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !known {
 		return reconcile.Result{Reason: slicesUnknown}, nil
 	}
-	want, component, holder := c.allowed(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
+	want, why := c.allowed(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
 	has, only := current(s)
 	var result reconcile.Result
-	if component == "" && c.undecoded(s) { // one of the nodes may have any address
-		held, _, _ := c.allowed(s, has)
+	if !why.ofAll && c.undecoded(s) { // one of the nodes may have any address
+		held, _ := c.allowed(s, has)
 		want, result.RequeueAfter = union(want, held), undecodedRetry
 	}
 	if !only || !slices.Equal(want, has) {
@@ -145,14 +148,14 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 			return reconcile.Result{}, err
 		}
 	}
-	c.states.set(s, stateOf(want, component, holder))
+	c.states.set(s, stateOf(want, why))
 	return result, nil
 }
 
 // reconcileHeld lets a Service have what it has, but for the addresses at which a port of it is not its own: its ports may have changed.
 func (c *controller) reconcileHeld(ctx context.Context, s *service) error {
 	has, _ := current(s)
-	if want, _, _ := c.allowed(s, has); len(want) < len(has) {
+	if want, _ := c.allowed(s, has); len(want) < len(has) {
 		return c.write(ctx, s, want)
 	}
 	return nil

@@ -35,16 +35,36 @@ func componentOf(s *service) string {
 	return ""
 }
 
-// allowed leaves out the addresses at which a Service does not have one of its ports. component and holder are why.
-func (c *controller) allowed(s *service, want []string) (left []string, component, holder string) {
+// denial is why a Service does not get addresses of nodes, zero if it gets all.
+type denial struct {
+	message string
+	ofAll   bool // of whichever there are
+}
+
+// denied is the denial of all addresses.
+func denied(problem string) denial {
+	return denial{problem + ": the Service gets no addresses of nodes", true}
+}
+
+// allowed leaves out the addresses at which a Service does not have one of its ports, and says why.
+func (c *controller) allowed(s *service, want []string) (left []string, why denial) {
 	if c.Config.NodeIPAMJoinNamespaces {
-		return want, "", ""
+		return want, denial{}
 	}
-	if component = componentOf(s); component != "" {
-		return nil, component, ""
+	if component := componentOf(s); component != "" {
+		return nil, denied(component)
 	}
-	left, holder = c.free(s, want)
-	return left, "", holder
+	left, holder := c.free(s, want)
+	if holder != "" {
+		why.message = fmt.Sprintf("Service %s, which is older, has a port of it at addresses of nodes, which it does not get", holder)
+	}
+	if c.Listeners != nil {
+		var beside denial
+		if left, beside = c.Listeners.besides(s, left); beside.message != "" {
+			why = beside
+		}
+	}
+	return left, why
 }
 
 // free leaves out the addresses that older Services of another namespace have for one of the ports, and names the oldest of these: the address and the
@@ -90,12 +110,13 @@ func (c *controller) free(s *service, want []string) (left []string, holder stri
 	return slices.DeleteFunc(slices.Clone(want), func(ip string) bool { return taken[ip] }), oldest.Key().String()
 }
 
-// rivals yields the Services of other namespaces than a Service's that have addresses of nodes, and one of some ports, for each such port.
+// rivals yields the LoadBalancer Services of other namespaces than a Service's that have one of some ports, for each such port. What their statuses show
+// agents serve, whichever duty or other load balancer has written it.
 func (c *controller) rivals(s *service, ports []servicePort) iter.Seq[*service] {
 	return func(yield func(*service) bool) {
 		for _, p := range ports {
 			for other := range stream.ByIndex(c.services, byPort, p) {
-				if other.Namespace != s.Namespace && isOurs(other, c.Cluster) && !yield(other) {
+				if other.Namespace != s.Namespace && !yield(other) {
 					return
 				}
 			}
@@ -114,12 +135,12 @@ func (c *controller) logLosers() {
 		if len(has) == 0 || !isOurs(s, c.Cluster) {
 			continue
 		}
-		if left, _, _ := c.allowed(s, has); len(left) < len(has) {
+		if left, _ := c.allowed(s, has); len(left) < len(has) {
 			losers++
 		}
 	}
 	if losers > 0 {
-		c.Log.Warn("ports of some of them are those of components of the cluster, or of older Services of other namespaces, at addresses of nodes that they have and do not keep; node-ipam-join-namespaces leaves them, as the original does",
+		c.Log.Warn("ports of some of them are those of components of the cluster, of listeners on the network of the nodes, or of older Services of other namespaces, at addresses of nodes that they have and do not keep; node-ipam-join-namespaces leaves them, as the original does",
 			"services", losers)
 	}
 }
@@ -144,7 +165,7 @@ func (c *controller) serviceChanged(ch stream.Change[service]) (keys []slim.Key)
 	younger := map[slim.Key]bool{}
 	for _, s := range all {
 		for other := range c.rivals(s, slices.Concat(s.Spec.Ports, s.Spec.nodePorts)) {
-			if compareAge(s, other) < 0 {
+			if isOurs(other, c.Cluster) && compareAge(s, other) < 0 {
 				younger[other.Key()] = true
 			}
 		}

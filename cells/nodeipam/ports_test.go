@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -78,7 +79,7 @@ func TestPortsOfOlderServices(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"aa/web": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "bb/web": "[10.0.0.3] aa/web", "bb/other": "[10.0.0.1 10.0.0.2 10.0.0.3] ",
+		"aa/web": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "bb/web": "[] aa/class", "bb/other": "[10.0.0.1 10.0.0.2 10.0.0.3] ",
 		"bb/datagrams": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "cc/oldest": "[10.0.0.1 10.0.0.2 10.0.0.3] ", "aa/younger": "[10.0.0.1 10.0.0.2 10.0.0.3] ",
 	} {
 		namespace, name, _ := strings.Cut(key, "/")
@@ -148,5 +149,44 @@ func TestNodePortsOfOlderServices(t *testing.T) {
 	}
 	if got := fmt.Sprint(c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: older.Key(), Object: older})); got != "[bb/x]" {
 		t.Errorf("a change of aa/web concerns %s", got)
+	}
+}
+
+// NIPAM-14: an older Service counts also where it is not served here, but its status shows addresses of nodes: those that it had before
+// default-lb-service-ipam was another one, or those of another load balancer. What it no longer shows is free.
+func TestPortsOfServicesThatAreNotServed(t *testing.T) {
+	local, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	http := port(80, "TCP")
+	classless := newService("aa", "web", 10, "10.0.0.1", http)
+	classless.Spec.LoadBalancerClass = slim.String{}
+	elsewhere := newService("cc", "pool", 5, "192.0.2.1", http)
+	elsewhere.Spec.LoadBalancerClass = slim.MakeString("example.com/other")
+	younger := newService("bb", "x", 20, "", http)
+	local.Replace(classless, elsewhere, younger)
+	c := &controller{synced: true, last: map[slim.Key]*service{}}
+	c.Cluster.DefaultLBServiceIPAM = cluster.NoLBIPAM
+	if c.services, err = local.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left, holder := c.free(younger, []string{"10.0.0.1", "10.0.0.2"}); fmt.Sprintf("%v %s", left, holder) != "[10.0.0.2] aa/web" {
+		t.Errorf("it gets %q, and %q has the others", left, holder)
+	}
+	if left, holder := c.free(newService("aa", "older", 1, "", http), []string{"10.0.0.1"}); len(left) != 1 || holder != "" {
+		t.Errorf("an older one gets %q, and %q has the others", left, holder)
+	}
+	if got := c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: classless.Key(), Object: classless}); fmt.Sprint(got) != "[bb/x]" {
+		t.Errorf("a change of it concerns %s", got)
+	}
+	if got := c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: elsewhere.Key(), Object: elsewhere}); fmt.Sprint(got) != "[bb/x]" {
+		t.Errorf("a change of that which another load balancer serves concerns %s: none that is not served here", got)
+	}
+	without := newService("aa", "web", 10, "", http)
+	without.Spec.LoadBalancerClass = slim.String{}
+	local.Upsert(without)
+	if left, holder := c.free(younger, []string{"10.0.0.1"}); len(left) != 1 || holder != "" {
+		t.Errorf("then it gets %q, and %q has the others", left, holder)
 	}
 }

@@ -35,13 +35,11 @@ func selectorError(err error) state {
 	return state{invalidSelector, fmt.Sprintf("the annotation %s is not a label selector, addresses stay as they are: %v", selectorAnnotation, err)}
 }
 
-// stateOf is the state of a Service with these addresses. component is why it gets none, and holder an older Service that has others of its nodes.
-func stateOf(ips []string, component, holder string) state {
+// stateOf is the state of a Service with these addresses. why is why it gets no others of its nodes.
+func stateOf(ips []string, why denial) state {
 	switch {
-	case component != "":
-		return state{portTaken, component + ": the Service gets no addresses of nodes"}
-	case holder != "":
-		return state{portTaken, fmt.Sprintf("Service %s, which is older, has a port of it at addresses of nodes, which it does not get", holder)}
+	case why.message != "":
+		return state{portTaken, why.message}
 	case len(ips) > 0:
 		return state{name: served}
 	}

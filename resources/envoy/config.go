@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"errors"
+	"reflect"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +14,7 @@ import (
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/config"
 )
 
 // Config are options that several duties read which configure Envoy.
@@ -28,9 +30,29 @@ type Config struct {
 	EnableGatewayAPI           bool   `flag:"enable-gateway-api" usage:"Serve the Gateway API" hidden:"true"`
 	GatewayAPISecretsNamespace string `flag:"gateway-api-secrets-namespace" usage:"Namespace of the copies of TLS secrets of Gateways"`
 
+	// IngressHostNetworkEnabled and GatewayAPIHostNetworkEnabled are as given; ListensAtNodes is what holds.
+	IngressHostNetworkEnabled    bool `flag:"ingress-hostnetwork-enabled" usage:"Ingresses: listen on ports of the nodes in place of load balancers"`
+	GatewayAPIHostNetworkEnabled bool `flag:"gateway-api-hostnetwork-enabled" usage:"Gateways: listen on ports of the nodes in place of load balancers"`
+
 	// Options of agents that are part of the configuration of Envoy.
 	ProxyIdleTimeoutSeconds       int `flag:"proxy-idle-timeout-seconds" usage:"Idle timeout of connections from Envoy to backends, in seconds" hidden:"true" min:"0" max:"31536000"`
 	ProxyStreamIdleTimeoutSeconds int `flag:"proxy-stream-idle-timeout-seconds" usage:"Idle timeout of requests in Envoy, in seconds" hidden:"true" min:"0" max:"31536000"`
+}
+
+// ConfigOf is the Config among values, for what other config structs derive from it.
+func ConfigOf(values *config.Values) (c Config) {
+	if v, is := values.Struct(reflect.TypeFor[Config]()); is {
+		c = v.Interface().(Config)
+	}
+	return c
+}
+
+// AtNodesFlags are those by which ListensAtNodes changes.
+var AtNodesFlags = []string{"ingress-hostnetwork-enabled", "gateway-api-hostnetwork-enabled", "enable-ingress-controller", "enable-gateway-api", "kube-proxy-replacement", "enable-node-port"}
+
+// ListensAtNodes reports whether Ingresses or Gateways are served, and listen on ports of the nodes.
+func ListensAtNodes(c Config, shared cluster.Config) bool {
+	return c.IngressHostNetworkEnabled && ServesIngresses(c, shared) || c.GatewayAPIHostNetworkEnabled && ServesGateways(c, shared)
 }
 
 // checkRedirects reports duties that agents cannot serve.

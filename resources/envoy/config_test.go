@@ -78,3 +78,24 @@ func TestCheckRedirects(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// NIPAM-15: where a listener can be on the network of the nodes.
+func TestListensAtNodes(t *testing.T) {
+	for _, test := range []struct {
+		config   Config
+		nodePort bool
+		want     bool
+	}{
+		{Config{EnableIngressController: true, EnableGatewayAPI: true, KubeProxyReplacement: "true"}, false, false},
+		{Config{IngressHostNetworkEnabled: true, GatewayAPIHostNetworkEnabled: true, KubeProxyReplacement: "true"}, false, false},
+		{Config{IngressHostNetworkEnabled: true, EnableGatewayAPI: true, KubeProxyReplacement: "true"}, false, false},
+		{Config{IngressHostNetworkEnabled: true, EnableIngressController: true}, false, false},
+		{Config{IngressHostNetworkEnabled: true, EnableIngressController: true}, true, true},
+		{Config{IngressHostNetworkEnabled: true, EnableIngressController: true, KubeProxyReplacement: "true"}, false, true},
+		{Config{GatewayAPIHostNetworkEnabled: true, EnableGatewayAPI: true, KubeProxyReplacement: "true"}, false, true},
+	} {
+		if got := ListensAtNodes(test.config, cluster.Config{EnableNodePort: test.nodePort}); got != test.want {
+			t.Errorf("%+v: %t", test.config, got)
+		}
+	}
+}

@@ -108,10 +108,23 @@ func (a PortAsker) HolderOf(port uint32, in *stream.Store[Object]) *Object {
 	return holder
 }
 
+// ListenerAt returns the CiliumEnvoyConfig of another namespace that listens at a port of the nodes, whatever it is of, nil for none. Of several it is
+// the one that HolderOf prefers. isShared is whether it is one before which nothing goes: without a controller, in the namespace of the operator.
+func (a PortAsker) ListenerAt(port uint32, in *stream.Store[Object]) (o *Object, isShared bool) {
+	none := func(*Object) bool { return false }
+	a.IsMine, a.Competes = none, none
+	o = a.HolderOf(port, in)
+	return o, o != nil && a.isShared(o)
+}
+
+func (a PortAsker) isShared(o *Object) bool {
+	return o.Controller.IsZero() && o.Namespace.String() == a.Operators
+}
+
 // compare sorts the CiliumEnvoyConfigs that have a port: first those of the operator's namespace without a controller, then the older ones.
 func (a PortAsker) compare(o, other *Object) int {
 	rank := func(o *Object) int {
-		if o.Controller.IsZero() && o.Namespace.String() == a.Operators {
+		if a.isShared(o) {
 			return 0
 		}
 		return 1

@@ -130,3 +130,50 @@ func TestHostPortChanges(t *testing.T) {
 		t.Errorf("%s, want %s; %d are left", got, want, len(changes))
 	}
 }
+
+// NIPAM-15: who listens at a port of the nodes, whatever it is of, beside those of the asker's namespace.
+func TestListenerAtAPort(t *testing.T) {
+	local, err := stream.NewLocal[Object]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	local.Replace()
+	put := func(namespace, name string, created int64, owned bool, ports ...uint32) {
+		o := &Object{}
+		o.Namespace, o.Name, o.CreationTimestamp, o.Spec.HostPorts = slim.MakeString(namespace), name, slim.Time(created), ports
+		if owned {
+			o.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: name, Controller: true})
+		}
+		local.Upsert(o)
+	}
+	put("aa", "web", 10, true, 9090)
+	put("bb", "older", 5, true, 9090)
+	put("kube-system", "cilium-ingress", 90, false, 8080)
+	put("kube-system", "owned", 90, true, 9091)
+	put("aa", "shared", 10, true, 8080)
+	store, err := local.Store(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		namespace string
+		port      uint32
+		want      string
+	}{
+		{"bb", 9090, "Ingress aa/web false"},
+		{"aa", 9090, "Ingress bb/older false"},
+		{"cc", 9090, "Ingress bb/older false"},
+		{"cc", 8080, "CiliumEnvoyConfig kube-system/cilium-ingress true"},
+		{"kube-system", 8080, "Ingress aa/shared false"},
+		{"cc", 9091, "Ingress kube-system/owned false"},
+		{"cc", 9092, ""},
+	} {
+		got := ""
+		if of, isShared := (PortAsker{Namespace: test.namespace, Operators: "kube-system"}).ListenerAt(test.port, store); of != nil {
+			got = fmt.Sprint(of.Describe(), " ", isShared)
+		}
+		if got != test.want {
+			t.Errorf("%d, beside %s: %q, want %q", test.port, test.namespace, got, test.want)
+		}
+	}
+}
