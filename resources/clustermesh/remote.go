@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-operator/skep/resources/kvstore"
@@ -59,31 +60,38 @@ func (r *remote) run(ctx context.Context) {
 	defer running.Wait()
 	r.mesh.guard(&running, cancel, func() { _ = etcd.Run(ctx) })
 	r.mesh.guard(&running, cancel, func() { r.monitor(ctx, etcd) })
-	changes := 0 // of its configuration, in a row
+	changes, first := 0, r.mesh.timing.sessionPause // sessions in a row that the cluster ended
+	began := time.Now()                             // after the pause of the last of them
 	for ctx.Err() == nil {
-		began := time.Now()
-		changed := r.runSession(ctx, etcd)
-		if changes++; !changed || time.Since(began) > changesPause(r.mesh.timing.sessionPause, mostChanges) {
+		ended := r.runSession(ctx, etcd)
+		if time.Since(began) > changesPause(first, mostChanges) {
 			changes = 0
 		}
-		pause := changesPause(r.mesh.timing.sessionPause, changes)
-		if changes > fewChanges {
-			r.setProblem(fmt.Errorf("its configuration in etcd changes again and again, and it is read again in %s", pause))
+		pause := first
+		if ended {
+			changes++
+			pause = changesPause(first, changes)
+		}
+		if ended && changes > fewChanges {
+			r.setProblem(fmt.Errorf("its configuration, or all of its etcd, changes again and again, and it is read again in %s", pause))
 		}
 		job.Sleep(ctx, pause)
+		if ended {
+			began = time.Now()
+		}
 	}
 }
 
 const (
-	// fewChanges of the configuration of a cluster in a row may be an administrator's: more are reported.
+	// fewChanges of a cluster in a row may be an administrator's: more are reported.
 	fewChanges = 3
 	// mostChanges are those after which the pause gets no longer: some two minutes.
-	mostChanges = 7
+	mostChanges = 8
 )
 
-// changesPause is how long a cluster is not read after so many changes of its configuration in a row: all is read again after each.
+// changesPause is how long a cluster is not read after so many changes of its configuration or data in a row: all is read again after each.
 func changesPause(first time.Duration, changes int) time.Duration {
-	return first << min(changes, mostChanges)
+	return first << max(0, min(changes, mostChanges)-1)
 }
 
 func (r *remote) deps() reconcile.Deps {
@@ -92,12 +100,16 @@ func (r *remote) deps() reconcile.Deps {
 	return d
 }
 
-// runSession reads the cluster until the connection ends, its configuration changes, or its data are replaced. It reports whether the configuration of a
-// cluster that was read has changed.
-func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) (changed bool) {
-	ctx, cancel := context.WithCancel(ctx)
+// runSession reads the cluster until the connection ends, its configuration changes, or its data are replaced. It reports whether the cluster was read,
+// and has ended that: by neither the connection nor ours.
+func (r *remote) runSession(outer context.Context, etcd *kvstore.Remote) (byCluster bool) {
+	ctx, cancel := context.WithCancel(outer)
+	var ours atomic.Bool
 	r.mu.Lock()
-	r.endSession = cancel
+	r.endSession = func() {
+		ours.Store(true)
+		cancel()
+	}
 	r.mu.Unlock()
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -125,7 +137,7 @@ func (r *remote) runSession(ctx context.Context, etcd *kvstore.Remote) (changed 
 			}
 		}
 	}
-	return false
+	return current != nil && outer.Err() == nil && !ours.Load()
 }
 
 // accept checks the configuration of the cluster. It returns nil if the cluster cannot be used.

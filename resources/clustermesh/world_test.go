@@ -28,6 +28,7 @@ type world struct {
 	*operatortest.Operator
 	t      *testing.T
 	folder string
+	pause  time.Duration // between sessions
 	mesh   *Mesh
 
 	mu      sync.Mutex
@@ -37,7 +38,7 @@ type world struct {
 // newWorld returns a world whose operator does not run.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	return &world{t: t, folder: t.TempDir()}
+	return &world{t: t, folder: t.TempDir(), pause: 20 * time.Millisecond}
 }
 
 func (w *world) start(args ...string) {
@@ -49,7 +50,7 @@ func (w *world) start(args ...string) {
 func (w *world) startWith(kubeconfig string, record time.Duration, args ...string) {
 	w.t.Helper()
 	probe := cell.Module("test.probe", "Observes the remote clusters", cell.Invoke(func(m *Mesh) {
-		w.mesh, m.timing = m, timing{scan: 20 * time.Millisecond, monitor: 20 * time.Millisecond, sessionPause: 20 * time.Millisecond, refusedPause: 50 * time.Millisecond, record: record, relist: 100 * time.Millisecond}
+		w.mesh, m.timing = m, timing{scan: 20 * time.Millisecond, monitor: 20 * time.Millisecond, sessionPause: w.pause, refusedPause: 50 * time.Millisecond, record: record, relist: 100 * time.Millisecond}
 		m.Services.Observe(func(c Change) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
