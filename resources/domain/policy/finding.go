@@ -41,7 +41,7 @@ type Finding struct {
 }
 
 // MaxText is the most bytes of a finding that are kept: it has the value that it is about, which may be a megabyte.
-const MaxText = 1000
+const MaxText = 1 << 10
 
 // NewFinding returns a finding of which the beginning of a text is kept.
 func NewFinding(without Feature, text string) Finding {
