@@ -38,7 +38,7 @@ var variants = [][]string{
 	{"--mesh-auth-mutual-enabled"},
 	{"--enable-ztunnel", "--ztunnel-ca-type=spire"},
 	{"--clustermesh-enable-endpoint-sync", "--clustermesh-config=/var/lib/cilium/clustermesh", "--clustermesh-enable-mcs-api", "--kvstore=etcd"},
-	{"--enable-node-ipam", "--loadbalancer-l7=envoy", "--enable-ingress-controller", "--kube-proxy-replacement=true"},
+	{"--enable-node-ipam", "--loadbalancer-l7=envoy", "--enable-ingress-controller", "--kube-proxy-replacement=true", "--ingress-hostnetwork-enabled"},
 	{"--enable-gateway-api", "--kube-proxy-replacement=true", "--enable-policy-secrets-sync"},
 	{"--identity-management-mode=operator", "--ipam=multi-pool"},
 	{"--enable-cilium-endpoint-slice", "--identity-management-mode=operator"},

@@ -345,12 +345,20 @@ const maxClaims = 5
 func warningsOf(all []contest) (events []warning) {
 	claims := map[*service]int{}
 	for _, two := range all {
-		events = append(events, warning{two.loses.reference(), "AddressOfAnother", two.lossMessage()})
+		events = append(events, warning{two.loses.reference(), contestEventReason(true), two.lossMessage()})
 		if claims[two.has]++; claims[two.has] <= maxClaims {
-			events = append(events, warning{two.has.reference(), "AddressContested", two.claimMessage()})
+			events = append(events, warning{two.has.reference(), contestEventReason(false), two.claimMessage()})
 		}
 	}
 	return events
+}
+
+// contestEventReason is the reason of the Event on a Service that loses an address, or keeps it.
+func contestEventReason(loses bool) string {
+	if loses {
+		return "AddressOfAnother"
+	}
+	return "AddressContested"
 }
 
 func (s *service) reference() corev1.ObjectReference {

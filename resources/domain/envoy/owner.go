@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -28,6 +29,7 @@ func (c Claim) compare(other Claim) int {
 // shares are the namespaces that name a host.
 type shares struct {
 	oldest map[string]Claim // by namespace
+	ranks  map[string]int   // of the namespaces, nil until one is asked for
 	owner  Claim
 	// What the owner has at the host.
 	plain, terminated, passed, absent bool
@@ -36,14 +38,14 @@ type shares struct {
 }
 
 // rank is the place of a namespace by age; the owner's is 0.
-func (s *shares) rank(namespace string) (rank int) {
-	own := s.oldest[namespace]
-	for _, other := range s.oldest {
-		if other.compare(own) < 0 {
-			rank++
+func (s *shares) rank(namespace string) int {
+	if s.ranks == nil {
+		s.ranks = map[string]int{}
+		for i, oldest := range slices.SortedFunc(maps.Values(s.oldest), Claim.compare) {
+			s.ranks[oldest.Of.Namespace] = i
 		}
 	}
-	return rank
+	return s.ranks[namespace]
 }
 
 // sharing is who names which hosts.

@@ -148,7 +148,7 @@ func (c change) check(host string) string {
 	if was != is {
 		return fmt.Sprintf("connections: %s, were %s", is, was)
 	}
-	tables := map[string]bool{plainTable: s.plain} // whether it has paths there, beside which others may have some
+	tables := map[string]bool{plainTable: s.plain || s.forced} // whether it has paths, or redirects, there, beside which others may have some
 	if strings.Contains(was, "tls") {
 		tables[secureTable] = s.terminated
 	}

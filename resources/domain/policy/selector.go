@@ -4,6 +4,7 @@
 package policy
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -67,7 +68,7 @@ func firstError(s *v2.LabelSelector) string {
 			Key: plainKey(r.Key), Operator: metav1.LabelSelectorOperator(beginning(string(r.Operator))), Values: r.Values[:min(1, len(r.Values))],
 		}, validation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: true}, path)...)
 		for j, value := range r.Values {
-			if found.addValue(value, func() *field.Path { return path.Child("values").Index(j) }); found.enough() {
+			if found.addValue(value, func() *field.Path { return field.NewPath(fmt.Sprintf("matchExpressions[%d].values[%d]", i, j)) }); found.enough() {
 				return found.first
 			}
 		}
