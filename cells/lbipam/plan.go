@@ -298,7 +298,7 @@ func (a *allocator) removeService(key slim.Key) {
 	}
 }
 
-// release takes all addresses from a Service that is another's now. It is forgotten when its status shows none of them. One that options exclude is
+// release frees all addresses of a Service that is another's now. It is forgotten when its status shows none of them. One that options exclude is
 // left as it is until then.
 func (a *allocator) release(s *service) {
 	if a.excluded[s] {

@@ -102,7 +102,7 @@ func TestOlderServiceKeepsItsSharedAddress(t *testing.T) {
 	}
 }
 
-// LBIP-37: one that names the address waits for it, and its condition says why. What a third one of the namespace of the older has stays.
+// LBIP-37: one that names the address waits for it, and its condition has the reason. What a third one of the namespace of the older has stays.
 func TestLoserOfANamedAddressWaits(t *testing.T) {
 	shares := annotated(sharingKeyAnnotation, "k", crossNamespaceAnnotation, "*")
 	p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/24")))
@@ -168,7 +168,7 @@ func TestSharersDecideAsARestartDoes(t *testing.T) {
 	}
 }
 
-// LBIP-15 and LBIP-37: what Services of two namespaces share at a start, by agents that tell protocols apart, stays where agents do not; a port of one
+// LBIP-15 and LBIP-37: what Services of two namespaces share at a start, by agents that distinguish protocols, stays where agents do not; a port of one
 // number and protocol is the older one's.
 func TestSharesOfNamespacesAtTheStart(t *testing.T) {
 	shares := annotated(sharingKeyAnnotation, "k", crossNamespaceAnnotation, "*")

@@ -69,7 +69,7 @@ func (l *listeners) open(ctx context.Context) error {
 }
 
 // besides leaves out the addresses at which a listener of another namespace has a port of a Service. A listener has all, but for those that the status
-// of an older Service shows already. why says which one it is.
+// of an older Service shows already. why names it.
 func (l *listeners) besides(s *service, want []string) (left []string, why denial) {
 	store := l.store.Load()
 	if store == nil {

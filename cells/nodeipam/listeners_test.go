@@ -144,7 +144,7 @@ func TestListenersWithoutDefinition(t *testing.T) {
 	})
 }
 
-// NIPAM-15, on a server: a Service gets addresses of nodes when no listener has its port any more, and an Event says why not before. Where nothing
+// NIPAM-15, on a server: a Service gets addresses of nodes when no listener has its port any more, and not before, which has an Event. Where nothing
 // listens there, CiliumEnvoyConfigs are not read.
 func TestServerPortsOfListeners(t *testing.T) {
 	w := newWorld(t)
@@ -181,7 +181,7 @@ func TestServerPortsOfListeners(t *testing.T) {
 	atNodes := []string{"--enable-ingress-controller", "--kube-proxy-replacement=true", "--ingress-hostnetwork-enabled"}
 	o := w.start(atNodes...)
 	w.awaitAddresses("y", "10.0.0.1")
-	operatortest.Eventually(t, "an Event says why", func() bool {
+	operatortest.Eventually(t, "there is an Event", func() bool {
 		list, err := w.Core.CoreV1().Events(w.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=x,reason=PortOfAnother"})
 		return err == nil && len(list.Items) == 1 && strings.Contains(list.Items[0].Message, "port 8080 of the nodes is that of the CiliumEnvoyConfig "+other+"/web")
 	})

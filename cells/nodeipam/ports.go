@@ -46,7 +46,7 @@ func denied(problem string) denial {
 	return denial{problem + ": the Service gets no addresses of nodes", true}
 }
 
-// allowed leaves out the addresses at which a Service does not have one of its ports, and says why.
+// allowed leaves out the addresses at which a Service does not have one of its ports. why is the reason.
 func (c *controller) allowed(s *service, want []string) (left []string, why denial) {
 	if c.Config.NodeIPAMJoinNamespaces {
 		return want, denial{}
