@@ -10,6 +10,7 @@ import (
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/secretref"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/cell"
@@ -37,6 +38,7 @@ var Cell = cell.Module("gateway", "Serves Gateways and their routes with the Env
 	stream.Provide(backendSlices, stream.OnDemand()), stream.Provide(portSlices, stream.OnDemand()),
 	stream.Provide(tlsPolicyKind, stream.OnDemand()), stream.Provide(configMaps, stream.OnDemand()), stream.Provide(nodes, stream.OnDemand()),
 	stream.ProvideSelected(agentPods, agents.Selected[envoyres.Agent[duty]], stream.OnDemand()),
+	secretref.ProvideLeft[duty](func(c envoyres.Config) string { return c.GatewayAPISecretsNamespace }),
 	stream.Provide(listenerSets, stream.OnDemand()), stream.Provide(ownedSlices, stream.OnDemand()), stream.Provide(ownedEndpoints, stream.OnDemand()),
 	reconcile.Controller(newController,
 		reconcile.Watches(definitions, (*controller).definitionChanged),

@@ -112,6 +112,7 @@ type params struct {
 	Envoy       envoyres.Config
 	References  secretref.Config
 	Copies      *secretref.Names `optional:"true"` // nil where no secrets are copied
+	Left        stream.Resource[secretref.Left[duty]]
 	Cluster     cluster.Config
 	Release     release.Configured
 	Classes     stream.Resource[class]
@@ -162,10 +163,12 @@ func (c *controller) Open(ctx context.Context) (err error) {
 // awaitCopies waits until the names of the copies of secrets are known.
 func (c *controller) awaitCopies(ctx context.Context) (err error) {
 	to := c.Envoy.GatewayAPISecretsNamespace
-	if c.Copies == nil || !secretref.CopiesTo(to, c.References, c.Envoy, c.Cluster) {
-		return nil
+	switch {
+	case !secretref.CopiesTo(to, c.References, c.Envoy, c.Cluster):
+		c.copies, err = secretref.AwaitLeft(ctx, c.Left, c.Permissions, to)
+	case c.Copies != nil:
+		c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfGateways(c.References, c.Envoy, c.Cluster))
 	}
-	c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfGateways(c.References, c.Envoy, c.Cluster))
 	return err
 }
 

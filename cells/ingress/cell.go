@@ -39,6 +39,7 @@ var Cell = cell.Module("ingress", "Serves Ingresses of the class cilium with the
 	stream.Provide(services),
 	stream.Provide(ownedSlices, stream.OnDemand()),
 	stream.Provide(ownedEndpoints, stream.OnDemand()),
+	secretref.ProvideLeft[duty](func(c envoyres.Config) string { return c.IngressSecretsNamespace }), secretref.LeftRBAC,
 	reconcile.Controller(newController,
 		reconcile.Watches(ingresses, (*controller).ingressChanged),
 		reconcile.Watches(classes, (*controller).classChanged),

@@ -52,6 +52,7 @@ type params struct {
 	Envoy       envoyres.Config
 	Secrets     secretref.Config
 	Copies      *secretref.Names `optional:"true"` // nil where no secrets are copied
+	Left        stream.Resource[secretref.Left[duty]]
 	Cluster     cluster.Config
 	Ingresses   stream.Resource[ingress]
 	Classes     stream.Resource[ingressClass]
@@ -95,10 +96,12 @@ func (c *controller) Open(ctx context.Context) (err error) {
 // awaitCopies waits until the names of the copies of secrets are known.
 func (c *controller) awaitCopies(ctx context.Context) (err error) {
 	to := c.Envoy.IngressSecretsNamespace
-	if c.Copies == nil || !secretref.CopiesTo(to, c.Secrets, c.Envoy, c.Cluster) {
-		return nil
+	switch {
+	case !secretref.CopiesTo(to, c.Secrets, c.Envoy, c.Cluster):
+		c.copies, err = secretref.AwaitLeft(ctx, c.Left, c.Permissions, to)
+	case c.Copies != nil:
+		c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster))
 	}
-	c.copies, err = c.Copies.AwaitIn(ctx, to, secretref.OfIngresses(c.Secrets, c.Envoy, c.Cluster))
 	return err
 }
 

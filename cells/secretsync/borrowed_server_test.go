@@ -5,7 +5,9 @@ package secretsync
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,5 +51,58 @@ spec:
 	o = w.start("--enable-policy-secrets-sync", "--policy-secrets-own-namespace-only")
 	operatortest.Eventually(t, "it is refused", func() bool { return events(other, "borrows", "SecretRefused") == 1 })
 	w.awaitNone("there is no copy", "own")
+	w.CheckHealthy(o)
+}
+
+// SEC-15; number 2.4 of the contract's tenants.md: with the option, what an Ingress has copied is not under the name that agents compute for a policy of
+// another namespace that names it. When the option comes, the copy gets its other name before the one that is served goes.
+func TestPoliciesDoNotFindWhatIsServed(t *testing.T) {
+	was := renameGrace
+	t.Cleanup(func() { renameGrace = was }) // after the operators have stopped
+	renameGrace = 5 * time.Second
+	w := newWorld(t)
+	ctx := t.Context()
+	for _, name := range []string{"served", "both"} {
+		w.secret(name, name)
+		w.ingress(name, name)
+	}
+	other := w.Namespace + "-bb"
+	_, err := w.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{})
+	w.must(err)
+	for secret, namespace := range map[string]string{"served": other, "both": w.Namespace} {
+		w.apply(v2.CiliumNetworkPolicyResource, namespace, fmt.Sprintf(`
+apiVersion: cilium.io/v2
+kind: CiliumNetworkPolicy
+metadata: {name: p}
+spec:
+  endpointSelector: {}
+  egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: %s, name: %s}}}]}]
+`, w.Namespace, secret))
+	}
+	o := w.start("--enable-policy-secrets-sync")
+	for _, name := range []string{"served", "both"} {
+		if at := w.awaitServed("it is served", name, name); at != w.Namespace+"-"+name {
+			t.Errorf("%s is served with %s", name, at)
+		}
+	}
+	o.Stop()
+	before := len(w.Proxy.Requests(t, 0))
+	o = w.start("--enable-policy-secrets-sync", "--policy-secrets-own-namespace-only")
+	w.awaitNone("no policy finds what is served", "served")
+	for _, name := range []string{"served", "both"} {
+		if at := w.awaitServed("it is served", name, name); strings.Contains(at, "-") {
+			t.Errorf("%s is served with %s", name, at)
+		}
+	}
+	w.awaitCopy("a policy of its namespace finds it", "both", "both")
+	written := 0
+	for _, r := range w.Proxy.Requests(t, 0)[before:] {
+		switch {
+		case r.Resource == v2.CiliumEnvoyConfigResource.Resource && r.Verb == "update", r.Resource == "secrets" && r.Verb == "create":
+			written++
+		case r.Resource == "secrets" && r.Verb == "delete" && written < 4:
+			t.Errorf("%s goes after %d writes", r.Name, written)
+		}
+	}
 	w.CheckHealthy(o)
 }

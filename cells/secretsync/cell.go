@@ -25,7 +25,7 @@ var Cell = cell.Module("secretsync", "Copies the secrets that Ingresses, Gateway
 
 	cell.Metrics(newMetrics),
 	stream.Provide(secrets),
-	cell.Provide(secretref.NewNames),
+	cell.Provide(secretref.NamesOf),
 	reconcile.Controller(newController,
 		reconcile.Watches(secrets, (*controller).secretChanged),
 		reconcile.Follows((*controller).follow),
@@ -47,10 +47,10 @@ var (
 		stream.Provide(setKind, stream.OnDemand(), quiet),
 		cell.Provide(newGatewaySource),
 	)
-	configurations = cell.Module("configurations", "Reports the TLS secrets in the configurations of Gateways that are not served any more",
-		cell.EnabledBy(cell.When("secrets of Gateways are not copied, and others are to the same namespace", flags, secretref.KeptOfGateways)),
+	configurations = cell.Module("configurations", "Reports the TLS secrets in the configurations of Gateways and Ingresses whose secrets are not copied any more",
+		cell.EnabledBy(cell.When("secrets of Gateways or of Ingresses are not copied, and others are to the same namespace", flags, secretref.KeptOfAny)),
 		configurationKind.Permissions(), stream.Provide(configurationKind, quiet),
-		cell.Provide(newConfigurationSource),
+		cell.Provide(newConfigurationSources),
 	)
 	authorities = cell.Module("authorities", "Reports the ConfigMaps of BackendTLSPolicies, which agents get copies of",
 		cell.EnabledBy(cell.When("secrets of Gateways are copied", secretref.GatewayFlags, secretref.OfGateways)),

@@ -58,8 +58,9 @@ func newController(p params) *controller {
 		params: p, references: newReferences(), namespaces: map[secretref.Kind][]string{}, unused: map[secretref.Object]time.Time{}, incomplete: map[secretref.Kind]time.Time{},
 		states: metrics.NewStates[slim.Key](p.Metrics.Secrets, stateCopied, stateMissing, stateConflict),
 	}
+	c.Sources = slices.DeleteFunc(slices.Clone(p.Sources), func(s secretref.Source) bool { return s == nil })
 	c.reports.params = p
-	for _, s := range p.Sources {
+	for _, s := range c.Sources {
 		if !slices.Contains(c.namespaces[s.Kind()], s.Namespace()) {
 			c.namespaces[s.Kind()] = append(c.namespaces[s.Kind()], s.Namespace())
 		}
@@ -83,6 +84,11 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	for s := range c.secrets.All() {
 		c.observe(s)
 	}
+	for _, s := range c.Sources {
+		if p, ok := s.(secretref.Pins); ok {
+			p.PinAll(ctx)
+		}
+	}
 	c.Names.MarkKnown()
 	return nil
 }
@@ -90,7 +96,7 @@ func (c *controller) Open(ctx context.Context) (err error) {
 // observe has the names of copies know of a Secret.
 func (c *controller) observe(s *secret) {
 	if namespace := s.Namespace.String(); c.holdsCopies(namespace) {
-		of, _ := s.owner()
+		of, _ := s.Owner()
 		c.Names.Exists(namespace, s.Name, of)
 	}
 }
@@ -119,7 +125,7 @@ func (c *controller) secretChanged(ch stream.Change[secret]) (keys []slim.Key) {
 	} else {
 		c.observe(ch.Object)
 	}
-	if of, isCopy := ch.Object.owner(); isCopy {
+	if of, isCopy := ch.Object.Owner(); isCopy {
 		keys = append(keys, keyOf(of))
 	}
 	for _, of := range c.references.byCopy(ch.Key.Name) { // it may have taken the name of its copy, or have freed it
@@ -210,7 +216,7 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	copies := c.copiesOf(of)
 	if len(needed) == 0 && len(copies) == 0 {
 		c.Names.Release(of)
-		c.setUnused(of, false)
+		c.setUnused(of, false, grace)
 		c.states.Set(key, "")
 		return reconcile.Result{Reason: notReferenced}, nil
 	}
@@ -259,6 +265,9 @@ func (c *controller) borrows(ref reference, of secretref.Object) bool {
 }
 
 func (c *controller) placeOf(s secretref.Source, of secretref.Object) place {
+	if _, pins := s.(secretref.Pins); pins {
+		return place{s.Namespace(), c.Names.Kept(s.Namespace(), of)}
+	}
 	if _, plain := s.(secretref.PlainNames); !plain {
 		return place{s.Namespace(), c.Names.Of(s.Namespace(), of)}
 	}
@@ -281,6 +290,17 @@ func (c *controller) copiesOf(of secretref.Object) (copies []*secret) {
 // grace is how long copies stay that nothing refers to: what refers to them now may be seen later than what did before.
 const grace = 2 * time.Second
 
+// renameGrace is how long a copy stays whose object has one of another name, which configurations have to be written with. A test shortens it.
+var renameGrace = time.Minute
+
+// graceOf is how long copies stay that nothing needs.
+func (c *controller) graceOf(needed map[place][]reference, copies []*secret) time.Duration {
+	if len(needed) > 0 && slices.ContainsFunc(copies, func(s *secret) bool { return c.Names.Hides(s.Namespace.String()) }) {
+		return renameGrace
+	}
+	return grace
+}
+
 // removeUnneeded deletes the copies that nothing refers to, once all references are known.
 func (c *controller) removeUnneeded(
 	ctx context.Context, of secretref.Object, needed map[place][]reference, copies []*secret, complete bool,
@@ -289,7 +309,7 @@ func (c *controller) removeUnneeded(
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")
 	}
-	rest := c.setUnused(of, complete && len(copies) > 0)
+	rest := c.setUnused(of, complete && len(copies) > 0, c.graceOf(needed, copies))
 	if len(copies) == 0 {
 		return reconcile.Result{}, nil
 	}
@@ -303,7 +323,7 @@ func (c *controller) removeUnneeded(
 }
 
 // setUnused records since when an object has copies without references. It returns how much of the grace is left.
-func (c *controller) setUnused(of secretref.Object, unused bool) (rest time.Duration) {
+func (c *controller) setUnused(of secretref.Object, unused bool, grace time.Duration) (rest time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.Deps.Plan.Now()

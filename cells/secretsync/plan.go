@@ -52,10 +52,10 @@ func contentOf(of secretref.Object, u *unstructured.Unstructured) content {
 	copyMap(c.labels, u.GetLabels())
 	copyMap(c.annotations, u.GetAnnotations())
 	delete(c.annotations, corev1.LastAppliedConfigAnnotation) // it has the data
-	c.labels[namespaceKey(of.Kind)] = of.Namespace
-	c.labels[nameKey(of.Kind)] = envoy.Shorten(of.Name)
+	c.labels[secretref.NamespaceKey(of.Kind)] = of.Namespace
+	c.labels[secretref.NameKey(of.Kind)] = envoy.Shorten(of.Name)
 	if envoy.Shorten(of.Name) != of.Name {
-		c.annotations[nameKey(of.Kind)] = of.Name
+		c.annotations[secretref.NameKey(of.Kind)] = of.Name
 	}
 	return c
 }
@@ -83,7 +83,7 @@ func (c content) checkCertificate() error {
 // copyMap copies labels or annotations, but for those that say whose copy an object is.
 func copyMap(to, from map[string]string) {
 	for key, value := range from {
-		if !strings.HasPrefix(key, ownerPrefix) {
+		if !strings.HasPrefix(key, secretref.OwnerPrefix) {
 			to[key] = value
 		}
 	}
@@ -147,7 +147,7 @@ func merged(all, part map[string]string) map[string]string {
 // ownerOfFull is what a Secret is a copy of, as the API server has it.
 func ownerOfFull(u *unstructured.Unstructured) (of secretref.Object, isCopy bool) {
 	labels, annotations := u.GetLabels(), u.GetAnnotations()
-	return ownerOf(func(key string) string { return labels[key] }, func(key string) string { return annotations[key] })
+	return secretref.OwnerOf(func(key string) string { return labels[key] }, func(key string) string { return annotations[key] })
 }
 
 // keyOf is the key of an object in the work queue. That of a ConfigMap has a character that names do not have.

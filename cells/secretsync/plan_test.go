@@ -56,7 +56,7 @@ func TestContent(t *testing.T) {
 		c := contentOf(test.of, full(t, test.source))
 		got := &unstructured.Unstructured{Object: map[string]any{}}
 		c.apply(got)
-		want := full(t, strings.ReplaceAll(test.want, "SHORT", got.GetLabels()[nameKey(test.of.Kind)]))
+		want := full(t, strings.ReplaceAll(test.want, "SHORT", got.GetLabels()[secretref.NameKey(test.of.Kind)]))
 		if fmt.Sprint(got.Object) != fmt.Sprint(want.Object) {
 			t.Errorf("%s:\n%v\nwant\n%v", test.of, got.Object, want.Object)
 		}

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -148,6 +149,74 @@ func TestCopiesOfGatewaysAmongOthers(t *testing.T) {
 	})
 	w.must(w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Delete(t.Context(), "of-a-gateway", metav1.DeleteOptions{}))
 	w.awaitNone("SEC-18: the configuration is gone", "served")
+}
+
+// SEC-18; numbers 2.1 and 2.2 of the contract's tenants.md: with Ingresses not served, or their secrets not copied, and others copied to the same namespace, a
+// copy stays, and follows its Secret, while a configuration of theirs names it. What has the name of a copy that does not exist keeps that from others.
+func TestCopiesOfIngressesAmongOthers(t *testing.T) {
+	w := newWorld(t)
+	w.Clear(v2.CiliumEnvoyConfigResource)
+	near := &world{Env: &operatortest.Env{T: w.T, Core: w.Core, Dynamic: w.Dynamic, Proxy: w.Proxy, Namespace: w.Namespace + "-b"}, copies: w.copies}
+	near.CreateNamespace()
+	for _, name := range []string{"served", "shared", "gone", "free"} {
+		w.secret(name, name)
+		w.ingress(name, name)
+	}
+	w.ingress("login", "b-c") // does not exist
+	o := w.start("--enable-policy-secrets-sync")
+	for _, name := range []string{"served", "shared", "gone", "free"} {
+		w.awaitServed("it is served", name, name)
+	}
+	operatortest.Eventually(t, "it is served without a certificate", func() bool { return slices.Equal(w.served("login"), []string{w.Namespace + "-b-c"}) })
+	o.Stop()
+	dropConfig := func(ingress string) {
+		err := w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Delete(t.Context(), "cilium-ingress-"+w.Namespace+"-"+ingress, metav1.DeleteOptions{})
+		if !apierrors.IsNotFound(err) {
+			w.must(err)
+		}
+	}
+	drop := func(what, ingress string) {
+		t.Helper()
+		w.removeIngress(ingress)
+		operatortest.Eventually(t, what, func() bool {
+			dropConfig(ingress) // it is written again if it goes before the Ingress
+			return w.copy(ingress) == nil
+		})
+	}
+	for _, name := range []string{"gone", "shared"} {
+		w.removeIngress(name)
+		dropConfig(name)
+	}
+	w.apply(v2.CiliumEnvoyConfigResource, w.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumEnvoyConfig, metadata: {name: cilium-ingress}, spec: {
+		resources: [{"@type": type.googleapis.com/envoy.config.listener.v3.Listener, name: listener, filterChains: [{transportSocket: {name: envoy.transport_sockets.tls,
+		typedConfig: {commonTlsContext: {tlsCertificateSdsSecretConfigs: [{name: %s/%s-shared, sdsConfig: {resourceApiVersion: V3}}]}}}}]}]}}`, w.copies, w.Namespace))
+	near.secret("c", "near")
+	near.apply(v2.CiliumNetworkPolicyResource, near.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: p}, spec: {
+		endpointSelector: {}, egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: %s, name: c}}}]}]}}`, near.Namespace))
+	follows := func(what, name, value string) {
+		t.Helper()
+		w.patchSecret(w.Namespace, name, fmt.Sprintf(`{"stringData":{"tls.crt":%q}}`, value))
+		w.awaitCopy(what, name, value)
+	}
+
+	o = w.start("--enable-policy-secrets-sync", "--enable-ingress-controller=false")
+	w.awaitNone("SEC-18: no configuration names it", "gone")
+	near.awaitEvent("a name that a configuration of another namespace has is not given", "SecretNotCopied", "p")
+	follows("SEC-18: Ingresses are not served", "served", "two")
+	follows("SEC-18: the configuration is what Ingresses share", "shared", "two")
+	if w.copy("b-c") != nil {
+		t.Error("2.1: login would be served with the key of another")
+	}
+	o.Stop()
+
+	o = w.start("--enable-policy-secrets-sync", "--enable-ingress-secrets-sync=false")
+	drop("SEC-18: its configuration is gone", "free")
+	follows("SEC-18: the secrets of Ingresses are not copied", "served", "three")
+	if name := w.awaitServed("it is served with the copy that it had", "served", "three"); name != w.Namespace+"-served" {
+		t.Errorf("it is served with %s", name)
+	}
+	drop("SEC-18: the configuration is gone", "served")
+	o.Stop()
 }
 
 // Number 21 of the contract's secret-sync.md: where the secrets of Gateways are not copied, their ConfigMaps are not either, and those of Ingresses are.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,6 +41,9 @@ func (c *controller) read(ctx context.Context, of secretref.Object) (*content, e
 	return &found, nil
 }
 
+// takenRetry is how often it is looked whether the name of a copy is free.
+const takenRetry = time.Minute
+
 // writeAll writes the copies that are needed, each in its place.
 func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed map[place][]reference, want content) (reconcile.Result, error) {
 	var errs []error
@@ -50,7 +54,7 @@ func (c *controller) writeAll(ctx context.Context, of secretref.Object, needed m
 		taken := new(takenError)
 		switch {
 		case errors.As(err, &taken):
-			result.Reason, state = isTaken, stateConflict
+			result.Reason, result.RequeueAfter, state = isTaken, takenRetry, stateConflict
 			c.reports.set(of, needed[at], notCopied(taken))
 		case err != nil:
 			errs = append(errs, inNamespace(at.namespace, err))
@@ -102,7 +106,7 @@ func (e *takenError) Error() string { return e.text }
 // write creates or updates the copy of an object in a place. A Secret that is not the copy is left as it is.
 func (c *controller) write(ctx context.Context, of secretref.Object, at place, want content) error {
 	if at.name == "" {
-		return &takenError{fmt.Sprintf("%s is not copied: the name of its copy, %s/%s, which agents compute for network policies, is that of another object's: rename one of them", of, at.namespace, of.CopyName())}
+		return &takenError{fmt.Sprintf("%s is not copied: the name of its copy, %s/%s, which agents compute for network policies, is that of another object's, or in a CiliumEnvoyConfig that is left: rename one of them, or delete that one", of, at.namespace, of.CopyName())}
 	}
 	ref := k8s.Ref{Resource: secrets.Resource(), Namespace: at.namespace, Name: at.name}
 	if problems := validation.NameIsDNSSubdomain(ref.Name, false); len(problems) > 0 {
@@ -191,7 +195,7 @@ func (c *controller) remove(ctx context.Context, ref k8s.Ref, only k8s.Precondit
 
 // reportMissing reports that an object does not exist.
 func (c *controller) reportMissing(of secretref.Object, needed map[place][]reference) {
-	c.setUnused(of, false)
+	c.setUnused(of, false, grace)
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")
 		return

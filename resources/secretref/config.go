@@ -52,6 +52,16 @@ func KeptOfGateways(c Config, e envoy.Config, shared cluster.Config) bool {
 	return !OfGateways(c, e, shared) && CopiesTo(e.GatewayAPISecretsNamespace, c, e, shared)
 }
 
+// KeptOfIngresses is KeptOfGateways of Ingresses.
+func KeptOfIngresses(c Config, e envoy.Config, shared cluster.Config) bool {
+	return !OfIngresses(c, e, shared) && CopiesTo(e.IngressSecretsNamespace, c, e, shared)
+}
+
+// KeptOfAny reports whether copies that Gateways or Ingresses had are among those of others.
+func KeptOfAny(c Config, e envoy.Config, shared cluster.Config) bool {
+	return KeptOfGateways(c, e, shared) || KeptOfIngresses(c, e, shared)
+}
+
 // CopiesTo reports whether any secrets are copied to a namespace.
 func CopiesTo(namespace string, c Config, e envoy.Config, shared cluster.Config) bool {
 	return namespace != "" && (OfIngresses(c, e, shared) && namespace == e.IngressSecretsNamespace ||

@@ -9,6 +9,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,7 +23,9 @@ import (
 // one has it; then it has one with a hash. What was answered once stays, until the object is released. It is safe for concurrent
 // use, and for one term (SEC-14).
 type Names struct {
-	now   func() time.Time
+	now func() time.Time
+	// hides reports whether no object but one of a network policy has the plain name in a namespace (SEC-15).
+	hides func(namespace string) bool
 	known chan struct{}
 	once  sync.Once
 
@@ -31,6 +34,8 @@ type Names struct {
 	held   map[Object][]copyName // the names of an owner, few; not those of other writers
 	names  map[copyOf]string     // what was answered
 	freed  []copyName            // were released, in that order
+	// pinned are the names that configurations have which nothing writes anew, and in how many of them, by the namespace of these.
+	pinned map[copyName]map[string]int
 }
 
 // copyName is a name in a namespace of copies, and copyOf an object that is copied there.
@@ -52,7 +57,16 @@ const reuse = time.Minute
 
 // NewNames returns names of which none is given yet.
 func NewNames() *Names {
-	return &Names{now: time.Now, known: make(chan struct{}), owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{}}
+	return &Names{now: time.Now, hides: func(string) bool { return false }, known: make(chan struct{}), owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{}, pinned: map[copyName]map[string]int{}}
+}
+
+// NamesOf returns names, as options have them, of which none is given yet.
+func NamesOf(c Config) *Names {
+	n := NewNames()
+	n.hides = func(namespace string) bool {
+		return c.PolicySecretsOwnNamespaceOnly && OfPolicies(c) && namespace == c.PolicySecretsNamespace
+	}
+	return n
 }
 
 // Known returns a channel that is closed once the copies that exist have their names. Before that, no name is to be asked for.
@@ -110,22 +124,73 @@ func (n *Names) Gone(namespace, name string) {
 	}
 }
 
+// Pin reports that a configuration names a copy, and stays as it is: agents serve what has that name. No object has the name from now on but the one
+// that has it already, and those of the namespace of the configuration.
+func (n *Names) Pin(namespace, name, by string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := copyName{namespace, name}
+	if n.pinned[at] == nil {
+		n.pinned[at] = map[string]int{}
+	}
+	n.pinned[at][by]++
+}
+
+// Unpin reports that a configuration names a copy no more that it was reported to name.
+func (n *Names) Unpin(namespace, name, by string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := copyName{namespace, name}
+	if n.pinned[at][by]--; n.pinned[at][by] == 0 {
+		delete(n.pinned[at], by)
+	}
+	if len(n.pinned[at]) == 0 {
+		delete(n.pinned, at)
+	}
+}
+
 // Of returns the name of the copy of an object in a namespace, and gives it to the object.
 func (n *Names) Of(namespace string, o Object) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	key := copyOf{namespace, o}
-	if name, answered := n.names[key]; answered {
+	hides := n.hides(namespace)
+	if name, answered := n.names[key]; answered && !(hides && isComputed(name)) {
 		n.give(copyName{namespace, name}, o)
 		return name
 	}
-	name := o.CopyName()
+	name, another := o.CopyName(), hashedName
+	if hides {
+		name, another = hiddenName(o, 0), hiddenName
+	}
 	for i := 0; len(name) > maxName || !n.assign(copyName{namespace, name}, o); i++ {
-		name = hashedName(o, i)
+		name = another(o, i)
 	}
 	n.names[key] = name
 	return name
 }
+
+// Kept returns the name of an object in a namespace that a configuration has, by Pin, or gives it one as Of does.
+func (n *Names) Kept(namespace string, o Object) string {
+	if name, is := n.pinnedOf(namespace, o); is {
+		return name
+	}
+	return n.Of(namespace, o)
+}
+
+func (n *Names) pinnedOf(namespace string, o Object) (name string, is bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, at := range n.held[o] {
+		if at.namespace == namespace && len(n.pinned[at]) > 0 && (!is || at.name < name) {
+			name, is = at.name, true
+		}
+	}
+	return name, is
+}
+
+// Hides reports whether no object but one of a network policy has a name in a namespace that a policy may name.
+func (n *Names) Hides(namespace string) bool { return n.hides(namespace) }
 
 // Plain gives an object the plain name of its copy, and reports whether it has it.
 func (n *Names) Plain(namespace string, o Object) bool {
@@ -151,11 +216,19 @@ func (n *Names) Owner(namespace, name string) (of Object, isCopy bool) {
 	return of, of != (Object{})
 }
 
-// assign gives a name to an object unless another one has it.
+// assign gives a name to an object unless another one has it, or a configuration may mean another one by it.
 func (n *Names) assign(at copyName, o Object) bool {
 	has := n.owners[at]
-	if has != nil && has.of != o && (has.released.IsZero() || n.now().Sub(has.released) < reuse) {
+	switch {
+	case has != nil && has.of == o:
+	case has != nil && (has.released.IsZero() || n.now().Sub(has.released) < reuse):
 		return false
+	default:
+		for by := range n.pinned[at] {
+			if by != o.Namespace {
+				return false
+			}
+		}
 	}
 	n.give(at, o)
 	return true
@@ -266,3 +339,12 @@ func hashedName(o Object, i int) string {
 	plain := o.CopyName()
 	return plain[:min(len(plain), maxName-len(hash))] + hash
 }
+
+// hiddenName is the i-th name that agents compute for no network policy, whatever it refers to: what they compute has a dash.
+func hiddenName(o Object, i int) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", o.Kind, o.Namespace, o.Name, i))
+	return "copy" + hex.EncodeToString(sum[:])
+}
+
+// isComputed reports whether agents may compute a name for a network policy.
+func isComputed(name string) bool { return strings.Contains(name, "-") }

@@ -69,6 +69,82 @@ func TestNamesOfCopies(t *testing.T) {
 	}
 }
 
+// SEC-18; number 2.1 of the contract's tenants.md: a name that a configuration has which stays as it is goes to no other object, whether or not a copy has
+// it, but for those of the namespace of the configuration.
+func TestPinnedNames(t *testing.T) {
+	now := time.Unix(1000, 0)
+	n := NewNames()
+	n.now = func() time.Time { return now }
+	bank, other := object("team-prod", "tls"), object("team", "prod-tls")
+	n.Exists("copies", "team-prod-tls", bank)
+	n.Pin("copies", "team-prod-tls", "team-prod")
+	n.MarkKnown()
+	n.Release(bank)
+	now = now.Add(2 * reuse)
+	if n.Plain("copies", other) || n.Of("copies", other) == "team-prod-tls" {
+		t.Error("an object has the name that the configuration of another one has")
+	}
+	if !n.Plain("copies", bank) || n.Of("copies", bank) != "team-prod-tls" {
+		t.Error("what is of the namespace of the configuration has not the name")
+	}
+	if got := n.Of("elsewhere", other); got != "team-prod-tls" {
+		t.Errorf("in another namespace it is %s", got)
+	}
+
+	n.Pin("copies", "a-b-c", "a") // without a copy, and in two configurations
+	n.Pin("copies", "a-b-c", "a")
+	n.Unpin("copies", "a-b-c", "a")
+	if n.Plain("copies", object("a-b", "c")) {
+		t.Error("a configuration of another namespace would have the key")
+	}
+	n.Unpin("copies", "a-b-c", "a")
+	n.Unpin("copies", "team-prod-tls", "team-prod")
+	if !n.Plain("copies", object("a-b", "c")) || len(n.pinned) > 0 {
+		t.Errorf("a name that no configuration has is not given: %v", n.pinned)
+	}
+}
+
+// SEC-15; number 2.4 of the contract's tenants.md: where network policies may not name Secrets of other namespaces, no object has a name that agents may
+// compute for one, but what a policy may name, and what a configuration has that is left. The next leader gives the same names.
+func TestHiddenNames(t *testing.T) {
+	served, own, left := object("team-prod", "tls"), object("team", "prod-tls"), object("a", "left")
+	newNames := func() *Names {
+		n := NamesOf(Config{PolicySecretsOwnNamespaceOnly: true, EnablePolicySecretsSync: true, PolicySecretsNamespace: "c"})
+		n.Exists("c", "team-prod-tls", served) // of an operator without the option
+		n.Exists("c", "a-left", left)
+		n.Pin("c", "a-left", "a")
+		return n
+	}
+	n, next := newNames(), newNames()
+	n.MarkKnown()
+	name := n.Of("c", served)
+	if strings.Contains(name, "-") || len(validation.NameIsDNSSubdomain(name, false)) > 0 || n.Of("c", served) != name || n.Of("c", object("x", "y")) == name {
+		t.Errorf("the copy of what is served is %s", name)
+	}
+	next.Exists("c", name, served)
+	next.MarkKnown()
+	if again := next.Of("c", served); again != name {
+		t.Errorf("the next leader gives %s in place of %s", again, name)
+	}
+	if got := n.Of("d", served); got != "team-prod-tls" {
+		t.Errorf("in another namespace it is %s", got)
+	}
+	if got := n.Kept("c", left); got != "a-left" {
+		t.Errorf("the copy of what a configuration has is %s", got)
+	}
+	if n.Plain("c", own) || !n.Plain("c", served) || !n.Plain("c", object("b", "own")) {
+		t.Error("what a policy may name has not the name that agents compute, or another one's")
+	}
+	if name := n.Of("c", object("b", "own")); strings.Contains(name, "-") {
+		t.Errorf("beside it for others it is %s", name)
+	}
+	for _, c := range []Config{{PolicySecretsOwnNamespaceOnly: true, PolicySecretsNamespace: "c"}, {EnablePolicySecretsSync: true, PolicySecretsNamespace: "c"}} {
+		if got := NamesOf(c).Of("c", served); got != "team-prod-tls" {
+			t.Errorf("with %+v it is %s", c, got)
+		}
+	}
+}
+
 // What is released goes once its name may be another's, and what is asked for again meanwhile stays.
 func TestReleasedNamesGo(t *testing.T) {
 	now := time.Unix(1000, 0)

@@ -58,6 +58,12 @@ type PlainNames interface {
 	NeedsPlainNames()
 }
 
+// Pins is a source that pins names of copies: no object is given one before PinAll has returned.
+type Pins interface {
+	Source
+	PinAll(ctx context.Context)
+}
+
 // SourceOut offers a source to the duty that copies.
 type SourceOut struct {
 	cell.Out

@@ -58,6 +58,38 @@ func (w *Watch[T]) Follow(ctx context.Context, changed func(stream.Change[T])) {
 	}
 }
 
+// Initial calls each for the objects of the initial state. It gives up after limit, and as soon as the API server does not serve the kind.
+func (w *Watch[T]) Initial(ctx context.Context, limit time.Duration, each func(*T)) {
+	bounded, cancel := context.WithTimeout(context.Background(), limit) // health is not to report it
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	go func() {
+		for ; bounded.Err() == nil; sleep(bounded, pollInterval) {
+			if w.stream.State().NotServed() {
+				cancel()
+			}
+		}
+	}()
+	store, err := w.stream.Store(bounded)
+	if err != nil {
+		return
+	}
+	for obj := range store.All() {
+		each(obj)
+	}
+}
+
+// pollInterval is how often the state of what is waited for is read.
+const pollInterval = 50 * time.Millisecond
+
+// sleep waits, at most until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
 // absentAfter is how long the API server does not serve a kind until that has no objects: a server that is starting does not
 // serve custom resources either.
 const absentAfter = time.Minute
