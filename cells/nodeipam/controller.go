@@ -193,8 +193,7 @@ var errOutdated = errors.New("the Service has changed since it was read from the
 // write writes the addresses of a Service that is still the one in the cache.
 func (c *controller) write(ctx context.Context, s *service, ips []string) error {
 	ref := k8s.Ref{Resource: services.Resource(), Namespace: s.Namespace.String(), Name: s.Name, Subresource: "status", UID: s.UID.API()}
-	// A node that flips is a source of all Services, which are written slower then, with the last state in the end.
-	_, err := k8s.Update(k8s.WithOneSource(ctx), c.Client, ref, func(full *corev1.Service) error {
+	_, err := k8s.Update(ctx, c.Client, ref, func(full *corev1.Service) error {
 		if full.ResourceVersion != s.ResourceVersion.String() {
 			return errOutdated
 		}

@@ -68,34 +68,23 @@ func (l *listeners) open(ctx context.Context) error {
 	return nil
 }
 
-// besides leaves out the addresses at which a listener of another namespace has a port of a Service. A listener has all, but for those that the status
-// of an older Service shows already. why names it.
+// besides is what a Service gets beside listeners of other namespaces: nothing if one that is older has a port of it, or one before which nothing goes. why
+// names it. An older Service keeps the port, also at addresses that it does not have yet.
 func (l *listeners) besides(s *service, want []string) (left []string, why denial) {
 	store := l.store.Load()
 	if store == nil {
 		return want, denial{}
 	}
 	asks := envoyres.PortAsker{Namespace: s.Namespace.String(), Operators: l.operators}
-	has, _ := current(s)
-	left = want
 	for _, p := range s.Spec.Ports {
 		if p.Protocol.String() != string(corev1.ProtocolTCP) {
 			continue
 		}
-		of, isShared := asks.ListenerAt(uint32(p.Port), store)
-		if of == nil {
-			continue
-		}
-		problem := fmt.Sprintf("port %d of the nodes is that of the %s", p.Port, of.Describe())
-		if isShared || isOlder(of, s) {
-			return nil, denied(problem)
-		}
-		left = slices.DeleteFunc(slices.Clone(left), func(ip string) bool { return !slices.Contains(has, ip) })
-		if why.message == "" && len(left) < len(want) {
-			why = denial{message: problem + ": the Service, which is older, keeps the addresses of nodes that it has, and gets no others"}
+		if of, isShared := asks.ListenerAt(uint32(p.Port), store); of != nil && (isShared || isOlder(of, s)) {
+			return nil, denied(fmt.Sprintf("port %d of the nodes is that of the %s", p.Port, of.Describe()))
 		}
 	}
-	return left, why
+	return want, denial{}
 }
 
 // isOlder reports whether a CiliumEnvoyConfig is older than a Service.

@@ -71,16 +71,16 @@ func TestPortsOfListeners(t *testing.T) {
 		listeners []*envoyres.Object
 		want      string
 	}{
-		"nothing listens":       {newService("bb", "x", 20, "", port(8080, "TCP")), nil, "[10.0.0.1 10.0.0.2] false "},
-		"an older Ingress":      {newService("bb", "x", 20, "", port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 80, 8080)}, of("Ingress aa/web")},
-		"and it has addresses":  {newService("bb", "x", 20, both, port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, of("Ingress aa/web")},
-		"at another port":       {newService("bb", "x", 20, "", port(8081, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
-		"of datagrams":          {newService("bb", "x", 20, "", port(8080, "UDP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
-		"of its own namespace":  {newService("aa", "x", 20, "", port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
-		"a younger one":         {newService("bb", "x", 20, both, port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 30, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
-		"younger, and it is at": {newService("bb", "x", 20, "10.0.0.2 10.0.0.9", port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 30, true, 8080)}, "[10.0.0.2] false port 8080 of the nodes is that of the Ingress aa/web: the Service, which is older, keeps the addresses of nodes that it has, and gets no others"},
-		"one of two is older":   {newService("bb", "x", 20, both, port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 30, true, 8080), newListener("cc", "web", 10, true, 8080)}, of("Ingress cc/web")},
-		"the shared one":        {newService("bb", "x", 20, both, port(80, "TCP"), port(8080, "TCP")), []*envoyres.Object{newListener("kube-system", "cilium-ingress", 90, false, 8080)}, of("CiliumEnvoyConfig kube-system/cilium-ingress")},
+		"nothing listens":      {newService("bb", "x", 20, "", port(8080, "TCP")), nil, "[10.0.0.1 10.0.0.2] false "},
+		"an older Ingress":     {newService("bb", "x", 20, "", port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 80, 8080)}, of("Ingress aa/web")},
+		"and it has addresses": {newService("bb", "x", 20, both, port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, of("Ingress aa/web")},
+		"at another port":      {newService("bb", "x", 20, "", port(8081, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
+		"of datagrams":         {newService("bb", "x", 20, "", port(8080, "UDP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
+		"of its own namespace": {newService("aa", "x", 20, "", port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 10, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
+		"a younger one":        {newService("bb", "x", 20, both, port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 30, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
+		"younger, at one":      {newService("bb", "x", 20, "10.0.0.2 10.0.0.9", port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 30, true, 8080)}, "[10.0.0.1 10.0.0.2] false "},
+		"one of two is older":  {newService("bb", "x", 20, both, port(8080, "TCP")), []*envoyres.Object{newListener("aa", "web", 30, true, 8080), newListener("cc", "web", 10, true, 8080)}, of("Ingress cc/web")},
+		"the shared one":       {newService("bb", "x", 20, both, port(80, "TCP"), port(8080, "TCP")), []*envoyres.Object{newListener("kube-system", "cilium-ingress", 90, false, 8080)}, of("CiliumEnvoyConfig kube-system/cilium-ingress")},
 	} {
 		c, _ := listening(t, []*service{test.service}, test.listeners...)
 		left, why := c.allowed(test.service, strings.Fields(both))

@@ -215,37 +215,6 @@ func TestEligibilityChanges(t *testing.T) {
 	}
 }
 
-// K8S-25, K9 of the contract's tenants.md: a node that is eligible and is not, again and again, has Services written slower, and in the end as it is.
-func TestNodeThatFlips(t *testing.T) {
-	w := newWorld(t)
-	w.node("node-1", nil, "10.0.0.1")
-	w.node("node-2", nil, "10.0.0.2")
-	w.service("web", nil)
-	o := w.start()
-	both := []string{"10.0.0.1", "10.0.0.2"}
-	w.awaitAddresses("web", both...)
-	flip := func(i int) (want []string) {
-		if i%2 == 0 {
-			w.patchNode("node-1", `{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":""}}}`)
-			return both[1:]
-		}
-		w.patchNode("node-1", `{"metadata":{"labels":{"node.kubernetes.io/exclude-from-external-load-balancers":null}}}`)
-		return both
-	}
-	for i := range 30 { // as many as a roll-out may have in a minute
-		w.awaitAddresses("web", flip(i)...)
-	}
-	before := w.writes("web")
-	for i := range 20 {
-		flip(i)
-	}
-	operatortest.Eventually(t, "it is named", func() bool { return strings.Contains(o.Degraded(""), "/web (status) changes again and again") })
-	w.awaitAddresses("web", both...)
-	if got := w.writes("web") - before; got > 6 {
-		t.Errorf("%d writes for 20 changes", got)
-	}
-}
-
 // NIPAM-3 and NIPAM-6; NIPAM-E2 and NIPAM-E5: the selector of the Service, and one that cannot be parsed.
 func TestNodeSelector(t *testing.T) {
 	w := newWorld(t)
