@@ -18,7 +18,7 @@ func claimOf(name string, age int, providerID string, has, shows bool) claim {
 	n := new(ciliumNode)
 	n.Name = name
 	n.CreationTimestamp = slim.MakeTime(time.Unix(1_800_000_000-int64(age), 0))
-	return claim{ciliumNode: n, providerID: providerID, has: has, shows: shows}
+	return claim{ciliumNode: n, provided: provided{id: providerID}, has: has, shows: shows}
 }
 
 // CIPAM-41: Nodes decide where both have a provider ID, then the term, then what is shown, then age, then names.
@@ -63,8 +63,8 @@ func TestOwnerAmongAny(t *testing.T) {
 			t.Fatalf("none has it: %v", all)
 		}
 		name := owner.Name
-		isProved := slices.ContainsFunc(all, func(c claim) bool { return c.providerID == "aws:///z/i-1" })
-		if has < len(all) && all[has].Name != name && !(isProved && all[has].providerID == "aws:///z/i-2") {
+		isProved := slices.ContainsFunc(all, func(c claim) bool { return c.id == "aws:///z/i-1" })
+		if has < len(all) && all[has].Name != name && !(isProved && all[has].id == "aws:///z/i-2") {
 			t.Fatalf("%s has it, in place of %s", name, all[has].Name)
 		}
 		r.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })

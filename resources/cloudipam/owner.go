@@ -21,22 +21,22 @@ import (
 
 // claim is that of a CiliumNode to the instance that it names (CIPAM-41). An agent can write any instance into its CiliumNode, and what another one shows,
 // too. It cannot write spec.providerID of a Node: the cloud controller or the kubelet sets that once, and the API server lets no one change it. So that
-// decides where the Nodes of both have one. (Addresses of Nodes decide nothing: roles let agents write statuses of Nodes.) Where a Node has none, as where no
+// decides where the Nodes of both have one, or one has no Node at all. (Addresses of Nodes decide nothing: roles let agents write statuses of Nodes.) Where a Node has none, as where no
 // cloud controller runs, the instance stays with the CiliumNode that has it in this term of the leader. When a term begins, it is that of the one that shows
 // interfaces of it, and only then that of the older. Nodes are read only while two CiliumNodes name one instance: a watch of all is not worth that.
 type claim struct {
 	*ciliumNode
-	providerID string // of the Node, "" if that is not known
-	has        bool   // in this term
-	shows      bool   // something of its interfaces
+	provided
+	has   bool // in this term
+	shows bool // something of its interfaces
 }
 
 // ownerAmong returns which of the CiliumNodes that name an instance has it. It depends on no order of these, and is never nil if there are some.
 func ownerAmong(instance string, claims []claim) (owner *claim) {
-	isNamed := slices.ContainsFunc(claims, func(c claim) bool { return isOfInstance(c.providerID, instance) })
+	isNamed := slices.ContainsFunc(claims, func(c claim) bool { return isOfInstance(c.id, instance) })
 	for i := range claims {
 		c := &claims[i]
-		if isNamed && c.providerID != "" && !isOfInstance(c.providerID, instance) {
+		if isNamed && (c.absent || c.id != "" && !isOfInstance(c.id, instance)) {
 			continue
 		}
 		if owner == nil || c.goesBefore(owner) {
@@ -106,7 +106,7 @@ func (c *controller) ownerOf(ctx context.Context, n *ciliumNode, i *Instance) (s
 	}
 	for at := range claims {
 		var err error
-		if claims[at].providerID, err = c.providerIDOf(ctx, claims[at].Name); err != nil {
+		if claims[at].provided, err = c.providedOf(ctx, claims[at].Name); err != nil {
 			return "", err
 		}
 	}
@@ -136,36 +136,37 @@ func (c *controller) disown(instance, name string) bool {
 // providerMemory is for how long an answer about a Node counts: one that is new has no ID yet, and another Node may have its name.
 const providerMemory = 30 * time.Second
 
-// provided is the ID of a Node at its provider, "" for none.
+// provided is the ID of a Node at its provider, "" for none, and if it is not known. absent is that there is no such Node.
 type provided struct {
-	id string
-	at time.Time
+	id     string
+	absent bool
+	at     time.Time
 }
 
-// providerIDOf returns spec.providerID of the Node of a CiliumNode, "" if it has none, or if the role does not allow to read it.
-func (c *controller) providerIDOf(ctx context.Context, name string) (string, error) {
+// providedOf reads spec.providerID of the Node of a CiliumNode, if the role allows it.
+func (c *controller) providedOf(ctx context.Context, name string) (provided, error) {
 	now := c.now()
 	c.mu.Lock()
 	is, ok := c.provided[name]
 	c.mu.Unlock()
 	if ok && now.Sub(is.at) < providerMemory {
-		return is.id, nil
+		return is, nil
 	}
+	is = provided{at: now}
 	ref := k8s.Ref{Resource: coreNodes, Name: name}
 	u, err := c.Client.Get(ctx, ref)
 	switch {
 	case err == nil:
 		is.id, _, _ = unstructured.NestedString(u.Object, "spec", "providerID")
-	case k8s.IsNotFound(err, ref), apierrors.IsForbidden(err):
-		is.id = ""
-	default:
-		return "", fmt.Errorf("reading Node %s, whose instance another CiliumNode names: %w", name, err)
+	case k8s.IsNotFound(err, ref):
+		is.absent = true
+	case !apierrors.IsForbidden(err):
+		return provided{}, fmt.Errorf("reading Node %s, whose instance another CiliumNode names: %w", name, err)
 	}
-	is.at = now
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.provided[name] = is
-	return is.id, nil
+	return is, nil
 }
 
 var coreNodes = corev1.SchemeGroupVersion.WithResource("nodes")

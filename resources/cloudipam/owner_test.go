@@ -196,6 +196,20 @@ func TestAnInstanceIsThatOfTheNodeOfItsProviderID(t *testing.T) {
 	}
 }
 
+// An agent can create CiliumNodes that no Node is of, before that of the instance is there.
+func TestAnInstanceIsThatOfANode(t *testing.T) {
+	for _, order := range [][]string{{"n0", "n1"}, {"n1", "n0"}} {
+		r := newRivals(t, map[string]any{"n1": "aws:///zone-a/i-n1"}, order...)
+		r.join()
+		r.edited("n0", func(n *v2.CiliumNode) {
+			n.Spec.InstanceID, n.Spec.IPAM.Pool, n.Status.ENI = "i-n1", r.nodes["n1"].Spec.IPAM.Pool, r.nodes["n1"].Status.ENI
+		})
+		r.restart()
+		r.edited("n0", func(n *v2.CiliumNode) { n.Spec.IPAM.Pool = nil }) // what it wrote itself
+		r.wantOwner("while a CiliumNode without a Node shows its interfaces", "n1", "n0")
+	}
+}
+
 // Where Nodes have no provider ID, or cannot be read, the rest decides. An error of the API server decides nothing.
 func TestAnInstanceWithoutProviderIDs(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("role"))
