@@ -27,7 +27,7 @@ type hostOwners struct {
 	named    map[string][]namedRoute    // routes with a host name for which a listener of a ListenerSet is, by that of the listener; the oldest first
 	lookup   route.Lookup
 	steps    map[between]int
-	count    map[slim.String]int // of listeners of ListenerSets with a host name, and of host names of routes, by namespace
+	first    map[gatewayv1.PortNumber]int // the rank of the first object with a listener, by port as in listenersByPort
 }
 
 // between is the namespace of ListenerSets, and that of routes; "" for all routes.
@@ -63,7 +63,7 @@ func (p *planner) merge(plan *gatewayPlan, objects [][]*listener.Listener, route
 func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, lookup route.Lookup) *hostOwners {
 	k := &hostOwners{
 		plan: plan, together: together, rank: map[slim.Key]int{}, sets: map[slim.Key]*setPlan{}, all: map[string]listenersByPort{},
-		named: map[string][]namedRoute{}, lookup: lookup, steps: map[between]int{}, count: map[slim.String]int{},
+		named: map[string][]namedRoute{}, lookup: lookup, steps: map[between]int{}, first: map[gatewayv1.PortNumber]int{},
 	}
 	k.add(plan.own)
 	for i := range plan.sets {
@@ -73,12 +73,10 @@ func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, look
 		for _, l := range s.listeners {
 			if l.Hostname != "" {
 				k.named[l.Hostname] = nil
-				k.count[s.of.Namespace]++
 			}
 		}
 	}
 	for _, r := range slices.SortedFunc(slices.Values(routes), route.CompareAge) {
-		k.count[r.Namespace] += len(r.Hostnames)
 		for _, name := range r.Hostnames {
 			for wider := range listener.WiderNames(string(name)) {
 				if of, is := k.named[wider]; is {
@@ -97,6 +95,9 @@ func (k *hostOwners) add(all []*listener.Listener) {
 		}
 		port := k.portOf(l)
 		k.all[l.Hostname][port] = append(k.all[l.Hostname][port], l)
+		if rank, known := k.first[port]; !known || k.rank[l.Parent] < rank {
+			k.first[port] = k.rank[l.Parent]
+		}
 	}
 }
 
@@ -119,6 +120,9 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 	if s == nil {
 		return nil
 	}
+	if first, is := k.first[k.portOf(l)]; !is || first >= k.rank[l.Parent] { // there is nothing that it could have requests from
+		return nil
+	}
 	decided := map[string]bool{}
 	for _, r := range k.named[l.Hostname] {
 		if decided[r.name] {
@@ -126,7 +130,7 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 		}
 		has, known := k.hasBefore(l, r, s.of.Namespace)
 		switch {
-		case !known && k.crowds(s.of.Namespace, r.of.Namespace):
+		case !known && !k.gives(r, l, s.of):
 			return new(condition.False(gatewayv1.ListenerReasonHostnameConflict, "The ListenerSets of the namespace have too many listeners for host names of too many routes"))
 		case has:
 			if decided[r.name] = true; !k.gives(r, l, s.of) {
@@ -137,12 +141,6 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 		}
 	}
 	return nil
-}
-
-// crowds reports whether it is the ListenerSets of a namespace that are too many, rather than the routes of another, for both to be compared: so many
-// of one must not cost the other its hosts.
-func (k *hostOwners) crowds(sets, routes slim.String) bool {
-	return k.steps[between{sets: sets}] > maxAllSteps || k.count[sets] >= k.count[routes]
 }
 
 // hasBefore reports whether a route has a host name at a listener with precedence over another one, which would take it from that. It is not known if that
@@ -158,6 +156,9 @@ func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute, sets slim.Str
 			continue
 		}
 		for _, has := range k.plan.byParent[id] {
+			if k.portOf(has) != k.portOf(l) {
+				continue
+			}
 			if !k.use(of, maxSteps) {
 				return false, false
 			}
