@@ -17,6 +17,7 @@ const (
 	leftCost    = 5       // routes for which each part counts beside its own
 	mostSecrets = 100     // certificates, of each
 	mostViewed  = 300_000 // claims, of all views
+	mostChained = 2_000   // certificates and backends of connections, of all hosts: each host has a filter chain of its own
 )
 
 // close has no wider name of a younger object answer for a host where its owner has nothing, in plain or with TLS: what older objects, and those of the
@@ -30,7 +31,7 @@ func (all sharing) close(asked, m Model) Model {
 	byWidth := slices.SortedFunc(slices.Values(byAge), compareWidth)
 	closed := m
 	for _, a := range aspects {
-		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, map[*Model]bool{}}
+		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, mostChained, map[*Model]bool{}}
 		own, is := m.named(a), map[string]*Model{}
 		for _, name := range byAge {
 			if !own[name] {
@@ -57,6 +58,7 @@ type closer struct {
 	found map[string][]*Model // that differ, by wildcard
 	views int                 // claims of views that may still be made
 	left  int                 // routes that may still be written
+	chain int                 // certificates and backends of connections that may be
 	// written are what is written once more.
 	written map[*Model]bool
 }
@@ -141,6 +143,25 @@ func (c *closer) leave(m *Model) bool {
 	return true
 }
 
+// chains reports whether a host may have filter chains like those of a wider name.
+func (c *closer) chains(m *Model) bool {
+	if c.aspect != connections {
+		return true
+	}
+	cost := len(m.HTTP) + len(m.Passthrough)
+	for i := range m.HTTP {
+		cost += len(m.HTTP[i].Secrets)
+	}
+	for i := range m.Passthrough {
+		cost += len(m.Passthrough[i].Backends)
+	}
+	if cost > c.chain {
+		return false
+	}
+	c.chain -= cost
+	return true
+}
+
 // answered are hosts that have the same of a wider name, in place of what there would be.
 type answered struct {
 	with  *Model // nil: nothing
@@ -161,7 +182,7 @@ func (c *closer) differing(names []string, own map[string]bool, is map[string]*M
 		}
 		next, _ := widerOf(name, has)
 		to := is[name]
-		if to != has[next] && to != nil && !c.leave(to) {
+		if to != has[next] && to != nil && !(c.leave(to) && c.chains(to)) {
 			to = nil
 		}
 		if to == has[next] {

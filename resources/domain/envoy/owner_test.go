@@ -270,6 +270,35 @@ func TestClosedHostsAreBounded(t *testing.T) {
 	}
 }
 
+// ENV-33, K3 of the contract's tenants.md: connections of closed hosts have a bound, too: each host would have a filter chain with what its namespace has at a
+// wider name of another one.
+func TestClosedConnectionsAreBounded(t *testing.T) {
+	hosts := tenant{namespace: "bb", created: time.Unix(1, 0)}
+	for name, wider := range map[string]func(tenant) Model{
+		"certificates": func(o tenant) Model { return o.tls("*.evil.test", false, o.route(Prefix, "/")) },
+		"backends":     func(o tenant) Model { return o.passthrough("*.evil.test", "s") },
+	} {
+		of := []Model{tenant{namespace: "cc", created: time.Unix(2, 0)}.tls("*.evil.test", false, oldest.route(Prefix, "/"))}
+		for i := range 3000 {
+			of = append(of, hosts.http(fmt.Sprintf("h%d.evil.test", i), hosts.route(Prefix, "/")))
+		}
+		for i := range 90 {
+			of = append(of, wider(tenant{"bb", time.Unix(3, 0), fmt.Sprint("-", i)}))
+		}
+		m, _ := join(of).owned()
+		all := 0
+		for _, l := range m.HTTP {
+			all += len(l.Secrets)
+		}
+		for _, p := range m.Passthrough {
+			all += len(p.Backends)
+		}
+		if all > mostChained+len(of) {
+			t.Errorf("%s: %d", name, all)
+		}
+	}
+}
+
 // ENV-33: the hosts that an object names and has nothing for are its own: its wider names answer as before, and nothing of a younger one.
 func TestClaimedHosts(t *testing.T) {
 	claimed := older.http("shop.test")
