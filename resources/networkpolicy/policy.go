@@ -38,7 +38,7 @@ type ClusterwidePolicy Policy
 
 // Trim implements slim.Trimmer: rules are checked once it is known of which namespace they are.
 func (p *Policy) Trim() {
-	p.Spec.settle(p.Namespace.String())
+	p.Spec.checkSubject(p.Namespace.String())
 	p.Specs.check(p.Namespace.String())
 }
 

@@ -20,7 +20,7 @@ import (
 // Rule is what is known of a rule that was checked. Decoding one never fails: what cannot be decoded is a finding.
 type Rule struct {
 	findings findings
-	subject  // of a policy of a namespace, until the rule is settled
+	subject  // of a policy of a namespace, until the rule is checked
 	checked
 }
 
@@ -99,8 +99,8 @@ func (r *Rule) decode(raw []byte, known knownSecrets) {
 	r.subject = subjectOf(&rule)
 }
 
-// settle makes a finding of what the rule is for, if it is one of a policy of this namespace.
-func (r *Rule) settle(namespace string) {
+// checkSubject makes a finding of what the rule is for, if it is one of a policy of this namespace.
+func (r *Rule) checkSubject(namespace string) {
 	if text := r.subject.problem(namespace); text != "" {
 		r.findings = inAll(text)
 	}
@@ -134,7 +134,7 @@ func (r *Rules) check(namespace string) {
 	for _, one := range all {
 		var rule Rule
 		rule.decode(one, known)
-		rule.settle(namespace)
+		rule.checkSubject(namespace)
 		found.add(rule.findings)
 		r.groups = addGroups(r.groups, rule.groups...)
 		r.undecoded = r.undecoded || rule.undecoded
