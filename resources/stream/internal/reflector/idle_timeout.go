@@ -19,9 +19,10 @@ type body struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	reads   atomic.Uint64 // begun, and ended with data
+	reads   atomic.Uint64 // with data
 	reading atomic.Bool
 	checked uint64 // reads at the last check; of the timer's goroutine
+	busy    bool   // the reader was at work at the last check; of the same
 	silence atomic.Int64
 	timer   *time.Timer
 	end     *time.Timer
@@ -57,7 +58,9 @@ func (b *body) limitIdle(d time.Duration) {
 func (b *body) checkIdle() {
 	limit := time.Duration(b.silence.Load())
 	reads := b.reads.Load()
-	if reads == b.checked && b.reading.Load() {
+	wasBusy := b.busy
+	b.busy = !b.reading.Load()
+	if reads == b.checked && !b.busy && !wasBusy {
 		b.cancel(errSilent{"nothing", limit})
 		return
 	}
@@ -71,7 +74,6 @@ func (b *body) limitLifetime(d time.Duration) {
 }
 
 func (b *body) Read(p []byte) (int, error) {
-	b.reads.Add(1)
 	b.reading.Store(true)
 	n, err := b.ReadCloser.Read(p)
 	b.reading.Store(false)
