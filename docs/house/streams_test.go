@@ -70,7 +70,7 @@ var uncut = exceptions{
 	"stream.crd": global, "ztunnel.namespace": global,
 
 	"gateway.configMap": fewFields, "gateway.secret": fewFields, "gateway.serviceImport": fewFields, "secretsync.configMap": fewFields,
-	"secretsync.secret": fewFields, "ztunnel.serviceAccount": fewFields,
+	"secretref.Left": fewFields, "secretsync.secret": fewFields, "ztunnel.serviceAccount": fewFields,
 
 	"gateway.grant": bySchema, "gateway.tlsPolicy": bySchema, "secretsync.backendTLSPolicy": bySchema, "secretsync.referenceGrant": bySchema,
 
