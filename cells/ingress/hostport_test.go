@@ -6,6 +6,7 @@ package ingress
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -128,7 +129,7 @@ func TestConfigurationsOfIngressesWakeOthers(t *testing.T) {
 	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: "web", Controller: true})
 	younger := slim.Key{Namespace: "bb", Name: "web"}
 	for _, step := range []struct {
-		kind stream.Kind
+		kind stream.ChangeKind
 		want bool
 	}{{stream.Upsert, true}, {stream.Upsert, false}, {stream.Delete, true}} {
 		if keys := c.configChanged(stream.Change[envoyres.Object]{Kind: step.kind, Key: config.Key(), Object: config}); slices.Contains(keys, younger) != step.want {
