@@ -74,7 +74,13 @@ func (s *endpointSource) content(key slim.Key, _ int64) (entry v2alpha1.CoreCili
 func (s *endpointSource) undecodable(key slim.Key) bool {
 	store := s.store.Load()
 	e, ok := store.Get(key)
-	return ok && e.CannotDecode("status.identity", "status.networking", "status.encryption", "status.named-ports", "status.service-account") || !ok && store.Hides(key)
+	return ok && s.fields.cannotDecode(e) || !ok && store.Hides(key)
+}
+
+// cannotDecode reports whether it is not known what an entry of the endpoint has.
+func (f fields) cannotDecode(e *ciliumio.Endpoint) bool {
+	return e.CannotDecode("status.identity", "status.networking", "status.encryption", "status.named-ports", "status.service-account") ||
+		f.podUID && e.CannotDecode("metadata.ownerReferences")
 }
 
 func (s *endpointSource) awaitFresh(ctx context.Context) error { return s.stream.WaitForFresh(ctx) }

@@ -6,6 +6,7 @@ package endpointslice
 import (
 	"maps"
 	gslices "slices"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -240,16 +241,29 @@ func (p *planner) recordWrite(o writeOp, uid slim.UID, revision slim.Revision) {
 // assumedBytes is the assumed size of an undecodable endpoint.
 const assumedBytes = 256
 
-// size is about how many bytes an endpoint has in a slice.
+// size is about how many bytes an endpoint has in a slice, and no fewer than it has.
 func size(e *v2alpha1.CoreCiliumEndpoint) int {
-	n := 120 + len(e.Name)
+	n := 180 + textSize(e.Name) + textSize(e.ServiceAccount) + textSize(e.PodUID)
 	if e.Networking != nil {
+		n += textSize(e.Networking.NodeIP)
 		for _, pair := range e.Networking.Addressing {
-			n += 24 + len(pair.IPv4) + len(pair.IPv6)
+			n += 24 + textSize(pair.IPv4) + textSize(pair.IPv6)
 		}
 	}
 	for _, port := range e.NamedPorts {
-		n += 48 + len(port.Name) + len(port.Protocol)
+		n += 48 + textSize(port.Name) + textSize(port.Protocol)
+	}
+	return n
+}
+
+// textSize is how many bytes a text has in JSON at most, where what is not plain is escaped.
+func textSize(text string) int {
+	n := len(text)
+	for i := range len(text) {
+		switch c := text[i]; {
+		case c < ' ', c >= utf8.RuneSelf, c == '"', c == '\\', c == '<', c == '>', c == '&', c == 0x7f:
+			n += len(`\u0000`) - 1
+		}
 	}
 	return n
 }

@@ -5,6 +5,7 @@ package ciliumio_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -117,13 +118,46 @@ func TestLargeEndpoints(t *testing.T) {
 		`"named-ports":[` + strings.Repeat(`{"name":"http","port":8080},`, 2000) + `{}]`:           "status.named-ports",
 		`"networking":{"addressing":[` + strings.Repeat(`{"ipv4":"10.0.1.5"},`, 1000) + `{}]}`:     "",
 		`"named-ports":[` + strings.Repeat(`{"name":"http","port":8080},`, 1000) + `{"name":"a"}]`: "",
+		`"service-account":"` + strings.Repeat("x", 254) + `"`:                                     "status.service-account",
+		`"service-account":"` + strings.Repeat("x", 1_400_000) + `"`:                               "status.service-account",
+		`"service-account":"` + strings.Repeat("x", 253) + `"`:                                     "",
 	} {
 		var e ciliumio.Endpoint
 		if err := codec.DecodeJSON([]byte(`{"metadata":{"name":"web-1"},"status":{"identity":{"id":12345},`+text+`}}`), &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Status.Identity.ID != 12345 || e.CannotDecode("status.networking", "status.named-ports") != (field != "") || field != "" && !e.CannotDecode(field) {
+		if e.Status.Identity.ID != 12345 || e.CannotDecode("status") != (field != "") || field != "" && !e.CannotDecode(field) {
 			t.Errorf("%.40s…: cannot be decoded: %v", text, e.Undecoded)
+		}
+	}
+}
+
+// CES-27: what is larger than the owners of an endpoint are, or than a uid is, is not read, nor kept.
+func TestLargeOwners(t *testing.T) {
+	codec, err := slim.JSON[ciliumio.Endpoint]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pod = `{"apiVersion":"v1","kind":"Pod","name":"web-1","uid":"%s"}`
+	for _, test := range []struct {
+		owners string
+		large  bool
+	}{
+		{fmt.Sprintf(pod, strings.Repeat("x", 253)), false},
+		{fmt.Sprintf(pod, strings.Repeat("x", 254)), true},
+		{fmt.Sprintf(pod, strings.Repeat("x", 1_400_000)), true},
+		{strings.Repeat(fmt.Sprintf(pod, "u")+",", 1000) + fmt.Sprintf(pod, "u"), true},
+	} {
+		var e ciliumio.Endpoint
+		if err := codec.DecodeJSON([]byte(`{"metadata":{"name":"web-1","ownerReferences":[`+test.owners+`]},"status":{"identity":{"id":12345},"networking":{}}}`), &e); err != nil {
+			t.Fatal(err)
+		}
+		entry, _ := e.Slice()
+		if e.CannotDecode("metadata.ownerReferences") != test.large || (entry.PodUID == "") != test.large || e.Status.Identity.ID != 12345 {
+			t.Errorf("%d bytes of owners: cannot be decoded: %v", len(test.owners), e.Undecoded)
+		}
+		if size := slim.SizeOf(&e); size > 72<<10 { // of what cannot be decoded 64 KiB are kept as they are
+			t.Errorf("%d bytes of owners: %d bytes are kept", len(test.owners), size)
 		}
 	}
 }

@@ -87,8 +87,8 @@ func (n *EndpointNetworking) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// maxPart bounds what is read of an endpoint's addresses, and of its ports, in bytes of JSON. An agent writes one pair of addresses, and the
-// ports of a pod; entries of many that are larger would be in memory several times while slices are written.
+// maxPart bounds what is read of an endpoint's addresses, of its ports, and of its owners, in bytes of JSON. An agent writes one pair of addresses, the
+// ports of a pod, and the pod; entries of many that are larger would be in memory several times while slices are written.
 const maxPart = 32 << 10
 
 func checkSize(data []byte) error {
