@@ -6,6 +6,7 @@ package slim
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 )
 
@@ -41,14 +42,41 @@ type Cutter interface {
 	cut() *Cut
 }
 
-// CutDown cuts an object that needs so many bytes down, and reports whether its type can be. obj is a pointer.
+// mostLeft is how many bytes are kept of an object that is cut: the API server accepts 256 KiB of annotations.
+const mostLeft = 320 << 10
+
+// CutDown cuts an object that needs so many bytes down, and reports whether its type can be. Where what its type leaves is still large, nothing is left
+// but what names it. obj is a pointer.
 func CutDown(obj any, size int) bool {
 	c, ok := obj.(Cutter)
-	if ok {
-		*c.cut() = Cut{size}
-		c.CutDown()
+	if !ok {
+		return false
 	}
-	return ok
+	if c.CutDown(); SizeOf(obj) > mostLeft {
+		meta := *MetaOf(obj)
+		reflect.ValueOf(obj).Elem().SetZero()
+		*MetaOf(obj) = meta
+	}
+	*c.cut() = Cut{size}
+	return true
+}
+
+// mostStatus is how many bytes of a status are kept of an object that is cut: others may write into it.
+const mostStatus = 16 << 10
+
+// CutStatus drops a status that is large.
+func CutStatus[T any](status *T) {
+	if SizeOf(status) > mostStatus {
+		*status = *new(T)
+	}
+}
+
+// First returns the first n of a list, those of a longer one in memory of their own.
+func First[T any](all []T, n int) []T {
+	if len(all) <= n {
+		return all
+	}
+	return slices.Clone(all[:n:n])
 }
 
 // CutOf returns the Cut that *obj embeds, the zero Cut if its type has none. obj is a pointer.

@@ -70,3 +70,47 @@ func TestSizeOf(t *testing.T) {
 		}
 	}
 }
+
+// A status is kept of what is cut unless it is large. Of a list the first ones are kept, in memory of their own.
+func TestCutStatusAndFirst(t *testing.T) {
+	small := crate{Items: []string{"a"}}
+	if CutStatus(&small); len(small.Items) != 1 {
+		t.Error("a small one is dropped")
+	}
+	large := crate{Items: []string{strings.Repeat("a", mostStatus)}}
+	if CutStatus(&large); large.Items != nil {
+		t.Error("a large one is kept")
+	}
+	all := []int{1, 2, 3}
+	if got := First(all, 3); len(got) != 3 || &got[0] != &all[0] {
+		t.Errorf("of three the first three are %v", got)
+	}
+	if got := First(all, 2); len(got) != 2 || &got[0] == &all[0] || got[1] != 2 {
+		t.Errorf("of three the first two are %v", got)
+	}
+}
+
+// trunk is an object whose type leaves all that there is.
+type trunk struct {
+	Meta   `json:"metadata"`
+	Cut    `json:"-"`
+	Owners []OwnerReference `json:"owners"`
+	Kind   string           `json:"kind"`
+}
+
+// CutDown implements Cutter.
+func (*trunk) CutDown() {}
+
+// K8S-24: what the type of an object leaves of it is measured again: nothing that is large is kept of what is cut.
+func TestCutDownMeasuresAgain(t *testing.T) {
+	whole := trunk{Owners: make([]OwnerReference, 55_000), Kind: "trunk"}
+	whole.Name, whole.Namespace, whole.ResourceVersion = "web", MakeString("shop"), 5
+	cut := whole
+	if !CutDown(&cut, 4<<20) || SizeOf(&cut) > 1<<10 || !cut.IsCut() || !strings.Contains(cut.CutError().Error(), "4096 KiB") || cut.Meta != whole.Meta {
+		t.Errorf("%d bytes are kept of %v: %v", SizeOf(&cut), cut.Meta, cut.CutError())
+	}
+	small := trunk{Owners: make([]OwnerReference, 10), Kind: "trunk"}
+	if !CutDown(&small, 4<<20) || len(small.Owners) != 10 || !small.IsCut() {
+		t.Errorf("what is small is dropped: %v", small)
+	}
+}

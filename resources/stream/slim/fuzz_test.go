@@ -303,9 +303,10 @@ func stringMap(v reflect.Value, keep func(string) bool) map[string]string {
 func controllerOf(refs []metav1.OwnerReference) OwnerReference {
 	for _, ref := range refs {
 		if ref.Controller != nil && *ref.Controller {
+			kept := func(part string) string { return part[:min(len(part), mostOfOwner)] }
 			return OwnerReference{
-				APIVersion: MakeString(ref.APIVersion), Kind: MakeString(ref.Kind), Name: ref.Name,
-				UID: ParseUID(string(ref.UID)), Controller: true,
+				APIVersion: MakeString(kept(ref.APIVersion)), Kind: MakeString(kept(ref.Kind)), Name: kept(ref.Name),
+				UID: ParseUID(kept(string(ref.UID))), Controller: true,
 			}
 		}
 	}

@@ -103,6 +103,17 @@ func (l Labels) Map() map[string]string {
 	return maps.Collect(l.All())
 }
 
+// Only returns the pairs with these keys.
+func (l Labels) Only(keys ...string) Labels {
+	kept := map[string]string{}
+	for k, v := range l.All() {
+		if slices.Contains(keys, k) {
+			kept[k] = v
+		}
+	}
+	return MakeLabels(kept)
+}
+
 // String returns the pairs as "a=b,c=d".
 func (l Labels) String() string {
 	var pairs []string

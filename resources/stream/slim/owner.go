@@ -14,7 +14,8 @@ import (
 
 // Owner is the owner reference whose controller is true, in one word that all
 // objects of the owner share. It decodes metadata.ownerReferences. The zero
-// Owner is none. Owners are comparable with ==.
+// Owner is none. Owners are comparable with ==. Of parts of more than 512 bytes
+// the first 512 are kept: they name nothing that there is.
 type Owner struct{ packed String }
 
 // OwnerReference is one owner of an object, for slim types that keep all of
@@ -131,9 +132,12 @@ func (o *Owner) DecodeField(f Field) error {
 	return nil
 }
 
+// mostOfOwner is how many bytes of each part are kept. No object has a longer one; the API server accepts references to what there cannot be.
+const mostOfOwner = 512
+
 func packOwner[S ~[]byte | ~string](b []byte, apiVersion, kind, name, uid S) []byte {
 	for _, part := range [...]S{apiVersion, kind, name, uid} {
-		b = appendPart(b, part)
+		b = appendPart(b, part[:min(len(part), mostOfOwner)])
 	}
 	return b
 }

@@ -7,10 +7,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // bothWays decodes a pod from protobuf and from JSON.
@@ -57,6 +59,19 @@ func TestOwnerIsTheController(t *testing.T) {
 	for from, pod := range bothWays(t, full) {
 		if !pod.Controller.IsZero() || pod.Controller.Reference() != (OwnerReference{}) || pod.Controller.Name() != "" {
 			t.Errorf("%s: %+v is no controller", from, pod.Controller.Reference())
+		}
+	}
+}
+
+// K8S-24: of parts of an owner that are longer than any there is, the beginnings are kept: it is an owner still.
+func TestLongOwner(t *testing.T) {
+	long := strings.Repeat("x", 300_000)
+	full := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+		{APIVersion: long, Kind: long, Name: long, UID: types.UID(long), Controller: new(true)},
+	}}}
+	for from, pod := range bothWays(t, full) {
+		if size := SizeOf(pod); size > 8<<10 || pod.Controller.IsZero() || pod.Controller.Name() != long[:mostOfOwner] || pod.Controller.Reference().UID.String() != long[:mostOfOwner] {
+			t.Errorf("%s: %d bytes are kept, of the owner %.600s", from, size, pod.Controller.Name())
 		}
 	}
 }
