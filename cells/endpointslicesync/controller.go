@@ -145,7 +145,8 @@ func (c *controller) remainingDelay(key slim.Key) time.Duration {
 const (
 	isGathering = "none yet: changes of the remote service, or of slices that were deleted, are gathered"
 	isStale     = "none yet: the Service may have changed while another replica led"
-	isHidden    = "none: the Service cannot be decoded, its slices stay"
+	isHidden    = "none: the Service cannot be decoded, or is too large, and its slices stay"
+	isCut       = "none of a remote cluster: there is no memory for one of its slices, and all of them stay"
 )
 
 // Reconcile brings the slices of a Service to their desired state, those of each remote cluster that is known.
@@ -153,10 +154,10 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if rest := c.remainingDelay(key); rest > 0 {
 		return reconcile.Result{RequeueAfter: rest, Reason: isGathering}, nil
 	}
-	if c.services.Hides(key) {
+	s, exists := c.services.Get(key)
+	if c.services.Hides(key) || exists && s.IsCut() {
 		return reconcile.Result{Reason: isHidden}, nil
 	}
-	s, exists := c.services.Get(key)
 	if exists && (!s.DeletionTimestamp.IsZero() || !s.participates()) {
 		s = nil
 	}
@@ -177,6 +178,9 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	}
 	c.count(key, total)
 	var result reconcile.Result
+	if total.isCut {
+		result.Reason = isCut
+	}
 	if !c.fresh.Is() && total.hold() {
 		result.Reason = isStale
 	}
@@ -222,6 +226,7 @@ func (p *plan) append(other plan) {
 	p.create, p.update, p.remove = append(p.create, other.create...), append(p.update, other.update...), append(p.remove, other.remove...)
 	p.slices, p.endpoints = p.slices+other.slices, p.endpoints+other.endpoints
 	p.added, p.removed, p.left = p.added+other.added, p.removed+other.removed, p.left+other.left
+	p.isCut = p.isCut || other.isCut
 }
 
 // hold leaves out what would take slices away: deletes, and owners that are other ones. It reports whether that was something.

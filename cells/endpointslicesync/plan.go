@@ -38,6 +38,8 @@ type plan struct {
 	slices, endpoints int // that are desired
 	added, removed    int // endpoints
 	left              int // endpoints without a slice, as there are too many
+
+	isCut bool // it is not known which endpoints a slice has, so that all of them stay
 }
 
 // bounds are how many endpoints a slice has, and how many slices of a cluster a Service, 0 for any number.
@@ -67,6 +69,9 @@ type fill struct {
 func planFor(s *service, cluster string, backends *clustermesh.Service, existing []*meshSlice, most bounds) plan {
 	var p plan
 	desired := groupsOf(s, backends)
+	if len(desired) > 0 && slices.ContainsFunc(existing, func(s *meshSlice) bool { return s.IsCut() }) {
+		return plan{slices: len(existing), isCut: true}
+	}
 	names := map[string]bool{}
 	byGroup := map[group][]*meshSlice{}
 	for _, slice := range slices.SortedFunc(slices.Values(existing), func(a, b *meshSlice) int { return cmp.Compare(a.Name, b.Name) }) {

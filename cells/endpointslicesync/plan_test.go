@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/resources/clustermesh"
+	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -342,5 +343,80 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 		if got := isEndpoint(netip.MustParseAddr(text)); got != want {
 			t.Errorf("%s: %t", text, got)
 		}
+	}
+}
+
+// large is a slice of ours into which another has written as many addresses as the API server accepts.
+func large(t *testing.T, name string) *meshSlice {
+	t.Helper()
+	of := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{
+			discoveryv1.LabelManagedBy: manager, discoveryv1.LabelServiceName: "web", clusterLabel: "cluster-1",
+		}},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	for i := range 1000 {
+		e := discoveryv1.Endpoint{}
+		for j := range 100 {
+			e.Addresses = append(e.Addresses, fmt.Sprintf("10.%d.%d.%d", i>>8, i&0xff, j))
+		}
+		of.Endpoints = append(of.Endpoints, e)
+	}
+	for i := range 1000 {
+		of.Labels[fmt.Sprintf("example.com/%050d", i)] = fmt.Sprintf("%060d", i)
+		of.OwnerReferences = append(of.OwnerReferences, metav1.OwnerReference{Kind: "Service", Name: fmt.Sprint("s", i), UID: "u"})
+	}
+	return decode[meshSlice](t, of)
+}
+
+// ESS-18, K8S-24: a slice of ours can be cut down to whose it is. While one is, the slices of its Service and cluster stay, and none is made:
+// it is not known which endpoints it has. Once none are wanted, all are deleted.
+func TestCutSlices(t *testing.T) {
+	s, cut := decodeService(t, nil), large(t, "web-cluster-1-large")
+	whole := slim.SizeOf(cut)
+	if !slim.CutDown(cut, whole) || slim.SizeOf(cut) > 2<<10 || whole < 1<<20 {
+		t.Fatalf("of %d bytes %d stay", whole, slim.SizeOf(cut))
+	}
+	if serviceOf(cut) != s.Key() || cut.Labels.Get(clusterLabel) != "cluster-1" {
+		t.Fatalf("it is of %s in %q", serviceOf(cut), cut.Labels.Get(clusterLabel))
+	}
+	existing := append(stored(t, planFor(s, "cluster-1", remote("10.1.1.1"), nil, bounds{endpoints: 100}).create...), cut)
+	if p := planFor(s, "cluster-1", remote("10.1.1.2"), existing, bounds{endpoints: 100}); !p.isCut || p.slices != 2 || len(p.create)+len(p.update)+len(p.remove) > 0 {
+		t.Errorf("with a cut slice: %+v", p)
+	}
+	for what, p := range map[string]plan{
+		"no Service":        planFor(nil, "cluster-1", nil, existing, bounds{endpoints: 100}),
+		"no remote service": planFor(s, "cluster-1", nil, existing, bounds{endpoints: 100}),
+	} {
+		if p.isCut || len(p.remove) != 2 {
+			t.Errorf("%s: %+v", what, p)
+		}
+	}
+	if p := planFor(s, "cluster-1", remote("10.1.1.1"), existing[:1], bounds{endpoints: 100}); p.isCut {
+		t.Errorf("once it is gone: %+v", p)
+	}
+}
+
+// ESS-18, K8S-24: the slices of a Service that is cut stay.
+func TestCutService(t *testing.T) {
+	s := decodeService(t, func(s *corev1.Service) {
+		for i := range 5000 {
+			s.Labels[fmt.Sprintf("example.com/%050d", i)] = fmt.Sprintf("%060d", i)
+		}
+	})
+	if !slim.CutDown(s, slim.SizeOf(s)) || slim.SizeOf(s) > 1<<10 || !s.participates() {
+		t.Fatalf("%d bytes are kept of it", slim.SizeOf(s))
+	}
+	all, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Replace(s)
+	c := newController(params{})
+	if c.services, err = all.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := c.Reconcile(t.Context(), s.Key()); err != nil || r.Reason != isHidden { // neither slices nor clusters are looked for
+		t.Errorf("%+v, %v", r, err)
 	}
 }

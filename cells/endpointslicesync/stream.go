@@ -17,8 +17,12 @@ import (
 // service is what this duty reads of a Service. Of one that does not participate, annotations are all that is kept.
 type service struct {
 	serviceMeta `json:"metadata"`
+	slim.Cut    `json:"-"`
 	Spec        serviceSpec `json:"spec"`
 }
+
+// CutDown implements slim.Cutter.
+func (s *service) CutDown() { s.Labels, s.Spec = slim.Labels{}, serviceSpec{} }
 
 type serviceMeta struct {
 	slim.Meta
@@ -82,9 +86,16 @@ func (s *service) hasFamily(t discoveryv1.AddressType) bool {
 // meshSlice is an EndpointSlice of this duty.
 type meshSlice struct {
 	sliceMeta   `json:"metadata"`
+	slim.Cut    `json:"-"`
 	AddressType slim.String         `json:"addressType"`
 	Endpoints   []endpoint          `json:"endpoints"`
 	Ports       []slim.EndpointPort `json:"ports"`
+}
+
+// CutDown implements slim.Cutter: whose it is stays.
+func (s *meshSlice) CutDown() {
+	s.Labels, s.Owners = s.Labels.Only(discoveryv1.LabelServiceName, clusterLabel), nil
+	s.Endpoints, s.Ports = nil, nil
 }
 
 type sliceMeta struct {

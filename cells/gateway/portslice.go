@@ -53,7 +53,9 @@ type backendSlice struct {
 }
 
 // CutDown implements slim.Cutter.
-func (s *backendSlice) CutDown() { s.Endpoints, s.Ports = nil, nil }
+func (s *backendSlice) CutDown() {
+	s.Labels, s.Endpoints, s.Ports = s.Labels.Only(discoveryv1.LabelServiceName), nil, nil
+}
 
 // Trim implements slim.Trimmer: agents use the first address of an endpoint alone.
 func (s *backendSlice) Trim() {
@@ -73,9 +75,15 @@ type backendSliceMeta struct {
 // portSlice is an EndpointSlice of the Service of a Gateway.
 type portSlice struct {
 	portSliceMeta `json:"metadata"`
+	slim.Cut      `json:"-"`
 	AddressType   slim.String                `json:"addressType"`
 	Endpoints     []discoveryv1.Endpoint     `json:"endpoints"`
 	Ports         []discoveryv1.EndpointPort `json:"ports"`
+}
+
+// CutDown implements slim.Cutter: the Gateway stays.
+func (s *portSlice) CutDown() {
+	s.Labels, s.Annotations, s.Endpoints, s.Ports = slim.Labels{}, slim.Labels{}, nil, nil
 }
 
 type portSliceMeta struct {
@@ -404,7 +412,7 @@ func (c *controller) bringPorts(ctx context.Context, p portPlan, more *bool) err
 	for _, is := range p.has {
 		want := wanted[is.Name]
 		delete(wanted, is.Name)
-		if want == nil && p.isKept(is) {
+		if is.IsCut() || want == nil && p.isKept(is) { // it is not known what it leads to
 			continue
 		}
 		if want == nil || string(want.AddressType) != is.AddressType.String() {

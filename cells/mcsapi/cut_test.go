@@ -4,9 +4,13 @@
 package mcsapi
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/skep-operator/skep/resources/cluster"
@@ -79,5 +83,70 @@ func TestCutExportAndImport(t *testing.T) {
 	}
 	if !hides(imports, web) || hides(imports, slim.Key{Namespace: "shop", Name: "other"}) {
 		t.Error("what follows from the ServiceImport is written")
+	}
+}
+
+// MCS-51, K8S-24: a copy of an EndpointSlice that is cut stays as it is, and is deleted with what it is a copy of.
+func TestCutCopies(t *testing.T) {
+	s := exported(t, release.Newest(), nil)
+	d := s.desired(&s.imported.Spec)
+	s.local.sources = []*endpointSlice{slice("web-a", kubernetesManager, "10.0.1.1"), slice("web-b", kubernetesManager, "10.0.1.2")}
+	for _, w := range s.planCopies(d).missing {
+		s.local.copies = append(s.local.copies, copied(w))
+	}
+	cut := s.local.copies[0]
+	labels := cut.Labels.Map()
+	for i := range 1000 {
+		labels[fmt.Sprintf("example.com/%050d", i)] = fmt.Sprintf("%060d", i)
+		cut.Owners = append(cut.Owners, slim.OwnerReference{Name: fmt.Sprint("s", i)})
+		cut.Endpoints = append(cut.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.1.3"}})
+	}
+	cut.Labels = slim.MakeLabels(labels)
+	if !slim.CutDown(cut, slim.SizeOf(cut)) || slim.SizeOf(cut) > 2<<10 || cut.of() != web {
+		t.Fatalf("%d bytes stay, of %s", slim.SizeOf(cut), cut.of())
+	}
+	if got := s.planCopies(d).String(); got != "+[] ~[] -[]" {
+		t.Error(got)
+	}
+	s.local.sources = s.local.sources[1:]
+	if got := s.planCopies(d).String(); got != "+[] ~[] -[a]" {
+		t.Errorf("when it is gone what it is a copy of: %s", got)
+	}
+	s.published = nil
+	if got := s.planCopies(d).String(); got != "+[] ~[] -[a b]" {
+		t.Errorf("without an export: %s", got)
+	}
+	source := slice("web-a", kubernetesManager, "10.0.1.1")
+	labels[discoveryv1.LabelServiceName], labels[discoveryv1.LabelManagedBy] = "web", kubernetesManager
+	source.Labels, source.Owners = slim.MakeLabels(labels), make([]slim.OwnerReference, 1000)
+	if !slim.CutDown(source, slim.SizeOf(source)) || slim.SizeOf(source) > 2<<10 || source.service() != web || source.manager() != kubernetesManager {
+		t.Errorf("%d bytes stay, of %s by %s", slim.SizeOf(source), source.service(), source.manager())
+	}
+}
+
+// MCS-51, K8S-24: of a derived Service that is cut neither its owners nor its labels are kept, of which the API server accepts any number.
+func TestCutDerivedService(t *testing.T) {
+	full := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: derivedName, Namespace: "shop", Labels: map[string]string{}, Annotations: map[string]string{"example.com/long": strings.Repeat("x", 200_000)}}}
+	for i := range 55_000 {
+		full.OwnerReferences = append(full.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "a", Name: "a", UID: "a"})
+		if i < 5000 {
+			full.Labels[fmt.Sprintf("example.com/%050d", i)] = fmt.Sprintf("%060d", i)
+		}
+	}
+	codec, err := slim.Protobuf[service, corev1.Service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	message, err := full.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &service{}
+	if err := codec.DecodeProtobuf(slim.NewInterner(), message, s); err != nil {
+		t.Fatal(err)
+	}
+	whole := slim.SizeOf(s)
+	if !slim.CutDown(s, whole) || whole < 4<<20 || slim.SizeOf(s) > 1<<10 || s.Name != derivedName {
+		t.Errorf("of %d bytes %d are kept", whole, slim.SizeOf(s))
 	}
 }

@@ -47,7 +47,10 @@ type endpointSlice struct {
 }
 
 // CutDown implements slim.Cutter.
-func (s *endpointSlice) CutDown() { s.Endpoints, s.Ports = nil, nil }
+func (s *endpointSlice) CutDown() {
+	s.Labels, s.Owners = s.Labels.Only(discoveryv1.LabelServiceName, discoveryv1.LabelManagedBy), nil
+	s.Endpoints, s.Ports = nil, nil
+}
 
 type sliceMeta struct {
 	slim.Meta
@@ -58,6 +61,12 @@ type sliceMeta struct {
 
 // sliceCopy is an EndpointSlice of a derived Service that is a copy of one of the Service.
 type sliceCopy endpointSlice
+
+// CutDown implements slim.Cutter: the name that it is of stays.
+func (s *sliceCopy) CutDown() {
+	s.Labels, s.Owners = s.Labels.Only(mcsv1alpha1.LabelServiceName), nil
+	s.Endpoints, s.Ports = nil, nil
+}
 
 var (
 	// Copies are among them: a name is reconciled again when both streams have shown what was written.
@@ -261,6 +270,7 @@ func (s *state) planWanted(d *corev1.Service) (p copyPlan) {
 		switch has := copies[w.Name]; {
 		case has == nil:
 			p.missing = append(p.missing, w)
+		case has.IsCut(): // it stays as it is
 		case has.AddressType.String() != string(w.AddressType): // which cannot be changed: it is created again when it is gone
 			p.surplus = append(p.surplus, has)
 		case has.differs(w):

@@ -75,7 +75,9 @@ type service struct {
 }
 
 // CutDown implements slim.Cutter.
-func (s *service) CutDown() { s.Spec.Ports = nil }
+func (s *service) CutDown() {
+	s.Labels, s.Annotations, s.Owners, s.Spec = slim.Labels{}, slim.Labels{}, nil, serviceSpec{}
+}
 
 // hides reports whether an object cannot be decoded, or is too large: what follows from it stays.
 func hides[T any](all *stream.Store[T], key slim.Key) bool {

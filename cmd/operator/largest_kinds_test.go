@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/base64"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -391,6 +392,17 @@ func withService(i int) []beside { return []beside{{services, aService(fmt.Sprin
 // exported is a Service that other clusters see.
 var exported = set{"metadata": set{"name": "s", "namespace": attacker, "annotations": set{globalService: "true"}}, "spec": set{"ports": ports(80)}}
 
+// sliceOfOurs is an EndpointSlice that bears the label of a manager of the operator.
+func sliceOfOurs(what, manager string, labels set) giant {
+	return giant{resource: endpointSlices, kind: "EndpointSlice", what: what, n: 1000, long: true, build: func(n int) map[string]any {
+		all := set{"kubernetes.io/service-name": "s", "endpointslice.kubernetes.io/managed-by": manager}
+		maps.Copy(all, labels)
+		return set{"metadata": set{"labels": all}, "addressType": "IPv4", "ports": ports(80), "endpoints": of(n, func(i int) any {
+			return set{"addresses": of(100, func(j int) any { return fmt.Sprintf("10.%d.%d.%d", i>>8, i&0xff, j) }), "zone": "z"}
+		})}
+	}, beside: []beside{{services, exported}}}
+}
+
 var coreGiants = []giant{
 	serviceOf("ports of a load balancer", 40_000, func(n int) set {
 		return annotated("service.cilium.io/global", "true", set{"spec": set{"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": portList(n)}})
@@ -427,6 +439,9 @@ var coreGiants = []giant{
 	{resource: endpointSlices, kind: "EndpointSlice", what: "ports", n: 20_000, build: func(n int) map[string]any {
 		return set{"metadata": set{"labels": set{"kubernetes.io/service-name": "s"}}, "addressType": "IPv4", "ports": portList(n), "endpoints": list{set{"addresses": list{"10.1.1.1"}}}}
 	}, beside: []beside{{services, exported}}},
+	sliceOfOurs("addresses, in a slice of the mesh", "endpointslice-mesh-controller.cilium.io", set{"multicluster.kubernetes.io/source-cluster": "peer"}),
+	sliceOfOurs("addresses, in a copy of a slice", "endpointslice-local-mcsapi-controller.cilium.io", set{"multicluster.kubernetes.io/service-name": "s"}),
+	sliceOfOurs("addresses, in a slice of a Gateway", "cilium-operator", set{"gateway.networking.k8s.io/gateway-name": "whole"}),
 	{resource: core("pods"), kind: "Pod", what: "labels", n: 14_000, build: func(n int) map[string]any {
 		return labelled(n, aPod(nil))
 	}},
@@ -495,6 +510,9 @@ var ciliumGiants = []giant{
 		return set{"status": set{"identity": set{"id": int64(1000)}, "networking": set{"node": hostIP, "addressing": list{set{"ipv4": "10.1.1.1"}}},
 			"named-ports": of(n, func(i int) any { return set{"name": fmt.Sprint("p", i), "port": int64(i), "protocol": "TCP"} })}}
 	})),
+	ciliumOf(v2.CiliumEndpointResource, "CiliumEndpoint", "name of an account", 1_400_000, func(n int) set {
+		return set{"status": set{"identity": set{"id": int64(1000)}, "networking": set{"node": hostIP, "addressing": list{set{"ipv4": "10.1.1.1"}}}, "service-account": strings.Repeat("x", n)}}
+	}),
 	ciliumOf(v2.CiliumIdentityResource, "CiliumIdentity", "labels", 25_000, func(n int) set {
 		labels := set{}
 		for i := range n {
