@@ -4,11 +4,16 @@
 package gateway
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -66,5 +71,68 @@ func TestCutIsPlannedAnew(t *testing.T) {
 		if planned := p.routes[r.Route().ID()]; (len(planned.rules) == 1) == (step.cutSet || step.cutRoute) {
 			t.Errorf("step %d: %d rules", i, len(planned.rules))
 		}
+	}
+}
+
+// GW-53, K8S-24: an EndpointSlice of a Gateway that is cut stays as it is, whether it is wanted or not: it is not known what it leads to. So is
+// one of a backend cut down to whose it is.
+func TestCutPortSlices(t *testing.T) {
+	labels := map[string]string{discoveryv1.LabelServiceName: "web"}
+	for i := range 1000 {
+		labels[fmt.Sprintf("example.com/%050d", i)] = fmt.Sprintf("%060d", i)
+	}
+	s := &portSlice{AddressType: slim.MakeString("IPv4")}
+	s.Name, s.Namespace, s.Labels, s.Annotations = "surplus", slim.MakeString("infra"), slim.MakeLabels(labels), slim.MakeLabels(labels)
+	s.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString(route.KindGateway), Name: "l4", UID: slim.ParseUID("u")})
+	b := &backendSlice{}
+	b.Labels = s.Labels
+	for range 1000 {
+		s.Endpoints = append(s.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}})
+	}
+	b.Endpoints = s.Endpoints
+	if !slim.CutDown(s, slim.SizeOf(s)) || slim.SizeOf(s) > 2<<10 || s.Controller.Name() != "l4" {
+		t.Fatalf("%d bytes stay, of %s", slim.SizeOf(s), s.Controller.Name())
+	}
+	if !slim.CutDown(b, slim.SizeOf(b)) || slim.SizeOf(b) > 2<<10 || b.service().Name != "web" {
+		t.Errorf("%d bytes stay, of %s", slim.SizeOf(b), b.service())
+	}
+	wanted := *s
+	wanted.Name = "cilium-gateway-l4-" + sumOf("infra/web|80|TCP") + "-ipv4"
+	p := portPlan{
+		gateway: parse[gateway](t, "{metadata: {name: l4, namespace: infra, uid: u}}"), has: []*portSlice{s, &wanted},
+		backends: []portTo{{listener.ProtocolPort{Protocol: corev1.ProtocolTCP, Port: 80}, route.PortBackend{Service: slim.Key{Namespace: "infra", Name: "web"}, Port: 80}}},
+		portName: func(slim.Key, listener.ProtocolPort) (string, bool) { return "", false },
+		slicesOf: func(slim.Key) []*backendSlice { return nil }, isHidden: func(slim.Key) bool { return false },
+	}
+	if len(p.desired()) != 1 || p.desired()[wanted.Name] == nil {
+		t.Fatalf("wanted are %v", p.desired())
+	}
+	more := false
+	if err := (&controller{}).bringPorts(t.Context(), p, &more); err != nil || more { // without a client nothing can be written
+		t.Errorf("%v, %t", err, more)
+	}
+}
+
+// GW-59, K8S-24: of a Service the first addresses are kept, and none of one that is cut whose status is large. Then the Gateway keeps its own.
+func TestAddressesOfLargeServices(t *testing.T) {
+	s := &service{}
+	for i := range 100_000 {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff)})
+	}
+	s.Trim()
+	if size := slim.SizeOf(s); len(addressesOf(s)) > mostAddresses || size > 128<<10 {
+		t.Errorf("%d addresses, %d bytes", len(addressesOf(s)), size)
+	}
+	s.Status.Conditions = []metav1.Condition{{Type: "example.com/Large", Message: strings.Repeat("x", 1<<20)}}
+	if !slim.CutDown(s, slim.SizeOf(s)) || slim.SizeOf(s) > 1<<10 {
+		t.Errorf("cut %d bytes are kept", slim.SizeOf(s))
+	}
+	g := parse[gateway](t, "{metadata: {name: edge, namespace: bb}, spec: {listeners: [{name: l, port: 80, protocol: HTTP}]}, status: {addresses: [{type: IPAddress, value: 10.0.0.1}]}}")
+	p := new(planner).plan(g, nil, nil, objects{}.lookup)
+	if r := p.result(g, outcome{service: s}); len(r.addresses) != 1 || r.addresses[0].Value != "10.0.0.1" {
+		t.Errorf("addresses are %v", r.addresses)
+	}
+	if r := p.result(g, outcome{service: &service{}}); len(r.addresses) > 0 {
+		t.Errorf("of a Service without any they are %v", r.addresses)
 	}
 }

@@ -42,7 +42,9 @@ func (p *gatewayPlan) result(g *gateway, o outcome) gatewayResult {
 		programmed: condition.True(gatewayv1.GatewayReasonProgrammed, "Gateway Programmed"),
 	}
 	if r.addresses = o.addresses; !o.atNodes && o.service != nil {
-		r.addresses = addressesOf(o.service)
+		if r.addresses = addressesOf(o.service); o.service.IsCut() && len(r.addresses) == 0 { // its status may not be kept
+			r.addresses = slices.Clone(g.Status.Addresses)
+		}
 	}
 	notValid := string(gatewayv1.GatewayReasonListenersNotValid)
 	isAccepted := func(l *listener.Listener) bool { return l.Accepted.OK } // of the Gateway itself: those of ListenerSets are theirs to report

@@ -49,13 +49,13 @@ type listenerSet struct {
 // CutDown implements slim.Cutter: the class stays.
 func (g *gateway) CutDown() {
 	g.Spec, g.Undecoded = gatewayv1.GatewaySpec{GatewayClassName: g.Spec.GatewayClassName}, slim.Undecoded{}
-	route.CutStatus(&g.Status)
+	slim.CutStatus(&g.Status)
 }
 
 // CutDown implements slim.Cutter: the Gateway stays.
 func (s *listenerSet) CutDown() {
 	s.Spec.Listeners, s.Undecoded = nil, slim.Undecoded{}
-	route.CutStatus(&s.Status)
+	slim.CutStatus(&s.Status)
 }
 
 // tlsPolicy is a BackendTLSPolicy.
@@ -99,7 +99,18 @@ type service struct {
 }
 
 // CutDown implements slim.Cutter.
-func (s *service) CutDown() { s.Spec.Ports = nil }
+func (s *service) CutDown() {
+	s.Spec.Ports = nil
+	slim.CutStatus(&s.Status)
+}
+
+// mostAddresses is how many addresses of a Service are read. Others may write any number.
+const mostAddresses = 500
+
+// Trim implements slim.Trimmer.
+func (s *service) Trim() {
+	s.Status.LoadBalancer.Ingress = slim.First(s.Status.LoadBalancer.Ingress, mostAddresses)
+}
 
 type serviceMeta struct {
 	slim.Meta

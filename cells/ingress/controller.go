@@ -213,10 +213,10 @@ func (c *controller) sharedService() slim.Key {
 	return slim.Key{Namespace: cmp.Or(c.Cluster.K8sNamespace, "kube-system"), Name: c.Config.IngressSharedLBServiceName}
 }
 
-// writeStatus copies the addresses of a Service to an Ingress. Without the Service the status stays.
+// writeStatus copies the addresses of a Service to an Ingress. Without the Service, or those of one that is cut, the status stays.
 func (c *controller) writeStatus(ctx context.Context, i *ingress, from slim.Key) error {
 	s, exists := c.services.Get(from)
-	if !exists {
+	if !exists || s.IsCut() && len(s.Status.LoadBalancer.Ingress) == 0 { // its status may not be kept
 		return nil
 	}
 	want := statusOf(s)

@@ -8,6 +8,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -85,5 +89,36 @@ func TestCutService(t *testing.T) {
 	all.Replace(&cut)
 	if is := c.find(of); is != withPort {
 		t.Errorf("cut it is %v", is)
+	}
+}
+
+// ING-29, K8S-24: of a Service the first addresses are kept, and none of one that is cut whose status is large. Then the Ingress keeps its own.
+func TestAddressesOfLargeServices(t *testing.T) {
+	s := &service{}
+	s.Namespace, s.Name = slim.MakeString("shop"), "web"
+	for i := range 100_000 {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff)})
+	}
+	s.Trim()
+	if size := slim.SizeOf(s); len(statusOf(s)) > mostAddresses || size > 128<<10 {
+		t.Errorf("%d addresses, %d bytes", len(statusOf(s)), size)
+	}
+	s.Status.Conditions = []metav1.Condition{{Type: "example.com/Large", Message: strings.Repeat("x", 1<<20)}}
+	if !slim.CutDown(s, slim.SizeOf(s)) || slim.SizeOf(s) > 1<<10 {
+		t.Errorf("cut %d bytes are kept", slim.SizeOf(s))
+	}
+	all, err := stream.NewLocal[service]()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all.Replace(s)
+	c := &controller{}
+	if c.services, err = all.Store(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	i := &ingress{}
+	i.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.1"}}
+	if err := c.writeStatus(t.Context(), i, s.Key()); err != nil { // without a client nothing can be written
+		t.Error(err)
 	}
 }

@@ -76,10 +76,17 @@ type service struct {
 }
 
 // CutDown implements slim.Cutter.
-func (s *service) CutDown() { s.Spec = serviceSpec{} }
+func (s *service) CutDown() {
+	s.Spec = serviceSpec{}
+	slim.CutStatus(&s.Status)
+}
+
+// mostAddresses is how many addresses of a Service are read. Others may write any number.
+const mostAddresses = 500
 
 // Trim implements slim.Trimmer: it sorts the ports, since each path asks for one of them, and both can be many.
 func (s *service) Trim() {
+	s.Status.LoadBalancer.Ingress = slim.First(s.Status.LoadBalancer.Ingress, mostAddresses)
 	slices.SortStableFunc(s.Spec.Ports, func(a, b servicePort) int { return cmp.Compare(a.Port, b.Port) })
 	s.Spec.names = make([]slim.String, len(s.Spec.Ports))
 	for i, p := range s.Spec.Ports {

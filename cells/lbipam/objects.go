@@ -4,6 +4,7 @@
 package lbipam
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,8 +36,26 @@ type serviceObject struct {
 	Status      serviceStatus `json:"status"`
 }
 
+// mostEntries is how many addresses, and how many conditions, of a status are read. Others may write any number.
+const mostEntries = 500
+
+// trim leaves the first addresses, and of conditions ours. The last entry stands for all others then, so that the status is written.
+func (s *serviceStatus) trim() {
+	if all := &s.LoadBalancer.Ingress; len(*all) > mostEntries {
+		*all = append(slim.First(*all, mostEntries), ingress{isMore: true})
+	}
+	if len(s.Conditions) > mostEntries {
+		var ours []condition
+		if i := slices.IndexFunc(s.Conditions, isSatisfied); i >= 0 {
+			ours = append(ours, s.Conditions[i])
+		}
+		s.Conditions = append(ours, condition{isMore: true})
+	}
+}
+
 // Trim implements slim.Trimmer: ports matter to those who share an address.
 func (o *serviceObject) Trim() {
+	o.Status.trim()
 	if key, _ := annotation(o, sharingKeyAnnotation, sharingKeyAlias); key == "" {
 		o.Spec.Ports = nil
 	}
@@ -86,6 +105,7 @@ type loadBalancerStatus struct {
 type ingress struct {
 	IP       string `json:"ip"`
 	Hostname string `json:"hostname"`
+	isMore   bool   `json:"-"` // it stands for those that were not read
 }
 
 // condition is a metav1.Condition without its time.
@@ -95,6 +115,7 @@ type condition struct {
 	Reason             slim.String `json:"reason"`
 	Message            string      `json:"message"`
 	ObservedGeneration int64       `json:"observedGeneration"`
+	isMore             bool        `json:"-"` // it stands for those that were not read
 }
 
 // The annotations of Services, each with its older name.

@@ -49,6 +49,13 @@ func ingressDifference(entries []ingress, want wanted) (ops []operation) {
 	if want.ingress == nil {
 		return nil
 	}
+	if n := len(entries); n > 0 && entries[n-1].isMore && !want.foreign { // all of them are replaced
+		all := []any{}
+		for _, addr := range want.addrs {
+			all = append(all, map[string]string{"ip": addr.String()})
+		}
+		return []operation{{"add", ingressPath, all}}
+	}
 	var kept []netip.Addr
 	removed := 0
 	for i, e := range entries {
@@ -80,6 +87,15 @@ const conditionsPath = "/status/conditions"
 
 func conditionDifference(conditions []condition, want wanted, now time.Time) (ops []operation) {
 	var added []any
+	if n := len(conditions); n > 0 && conditions[n-1].isMore {
+		for _, w := range want.conditions { // which replace all
+			added = append(added, w.value(now))
+		}
+		if len(added) > 0 {
+			ops = append(ops, operation{"add", conditionsPath, added})
+		}
+		return ops
+	}
 	for _, w := range want.conditions {
 		i := slices.IndexFunc(conditions, func(c condition) bool { return c.Type.String() == w.kind })
 		if i < 0 {

@@ -280,7 +280,9 @@ func statusOf(u *unstructured.Unstructured) (status serviceStatus, err error) {
 	if err != nil {
 		return status, err
 	}
-	return status, json.Unmarshal(text, &status)
+	err = json.Unmarshal(text, &status)
+	status.trim()
+	return status, err
 }
 
 // apply applies operations to an object.

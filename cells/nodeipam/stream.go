@@ -30,8 +30,14 @@ type serviceMeta struct {
 // maxPorts is how many ports a Service may have that gets addresses of nodes: each is looked for among those of all others.
 const maxPorts = 1000
 
-// Trim implements slim.Trimmer.
+// mostAddresses is how many entries of a status are read. Others may write any number.
+const mostAddresses = 500
+
+// Trim implements slim.Trimmer. In place of more addresses there is an entry without one, so that the status is written.
 func (s *service) Trim() {
+	if all := &s.Status.LoadBalancer.Ingress; len(*all) > mostAddresses {
+		*all = append(slim.First(*all, mostAddresses), ingress{})
+	}
 	if len(s.Spec.Ports) > maxPorts {
 		s.Spec.Ports, s.Spec.portsCut = nil, s.Spec.Type.String() == string(corev1.ServiceTypeLoadBalancer)
 	}

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
-
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -38,17 +36,5 @@ func TestCut(t *testing.T) {
 		if c := cache.Compile(cut, w.lookup); len(c.Routes)+len(c.Passthrough)+len(c.Terminated)+len(c.Ports) > 0 || len(cut.Parents) != 1 {
 			t.Errorf("%s: cut it is %+v", kind, c)
 		}
-	}
-}
-
-// A status is kept of what is cut unless it is large.
-func TestCutStatus(t *testing.T) {
-	small := Status{Parents: []gatewayv1.RouteParentStatus{{ControllerName: "a"}}}
-	if CutStatus(&small); len(small.Parents) != 1 {
-		t.Error("a small one is dropped")
-	}
-	large := Status{Parents: []gatewayv1.RouteParentStatus{{ControllerName: gatewayv1.GatewayController(strings.Repeat("a", mostStatus))}}}
-	if CutStatus(&large); large.Parents != nil {
-		t.Error("a large one is kept")
 	}
 }

@@ -119,44 +119,34 @@ type Status struct {
 	Parents []gatewayv1.RouteParentStatus `json:"parents"`
 }
 
-// mostStatus is how many bytes of a status are kept of an object that is cut: others may write into it.
-const mostStatus = 16 << 10
-
-// CutStatus drops a status that is large.
-func CutStatus[T any](s *T) {
-	if slim.SizeOf(s) > mostStatus {
-		*s = *new(T)
-	}
-}
-
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *HTTP) CutDown() {
 	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
-	CutStatus(&r.Status)
+	slim.CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *GRPC) CutDown() {
 	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
-	CutStatus(&r.Status)
+	slim.CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *TLS) CutDown() {
 	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
-	CutStatus(&r.Status)
+	slim.CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *TCP) CutDown() {
 	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
-	CutStatus(&r.Status)
+	slim.CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter: the parents stay, whose status says so.
 func (r *UDP) CutDown() {
 	r.Spec.Rules, r.Undecoded = nil, slim.Undecoded{}
-	CutStatus(&r.Status)
+	slim.CutStatus(&r.Status)
 }
 
 // CutDown implements slim.Cutter.
