@@ -77,7 +77,7 @@ func (s *endpointSource) undecodable(key slim.Key) bool {
 	return ok && s.fields.cannotDecode(e) || !ok && store.Hides(key)
 }
 
-// cannotDecode reports whether it is not known what an entry of the endpoint says.
+// cannotDecode reports whether it is not known what an entry of the endpoint has.
 func (f fields) cannotDecode(e *ciliumio.Endpoint) bool {
 	return e.CannotDecode("status.identity", "status.networking", "status.encryption", "status.named-ports", "status.service-account") ||
 		f.podUID && e.CannotDecode("metadata.ownerReferences")

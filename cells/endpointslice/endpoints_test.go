@@ -98,8 +98,8 @@ func TestLongEndpointsAreApart(t *testing.T) {
 	view := map[slim.Key]v2alpha1.CoreCiliumEndpoint{}
 	n := 0
 	p := newPlanner(100, false, func() string { n++; return fmt.Sprint("ces-", n) })
-	says := func(key slim.Key, _ int64) (v2alpha1.CoreCiliumEndpoint, bool) { e, ok := view[key]; return e, ok }
-	p.bootstrap(says)
+	wants := func(key slim.Key, _ int64) (v2alpha1.CoreCiliumEndpoint, bool) { e, ok := view[key]; return e, ok }
+	p.bootstrap(wants)
 	p.confirm()
 	for i := range 100 {
 		e := v2alpha1.CoreCiliumEndpoint{Name: fmt.Sprint("web-", i), Networking: &v2.EndpointNetworking{NodeIP: strings.Repeat("x", 32_000)}}
@@ -109,7 +109,7 @@ func TestLongEndpointsAreApart(t *testing.T) {
 	}
 	entries := 0
 	for name := range p.slices {
-		text, err := json.Marshal(p.nextOp(name, says).object)
+		text, err := json.Marshal(p.nextOp(name, wants).object)
 		if err != nil || len(text) > 3<<19 {
 			t.Errorf("%s has %d bytes (%v)", name, len(text), err)
 		}

@@ -39,7 +39,7 @@ type serviceObject struct {
 // mostEntries is how many addresses, and how many conditions, of a status are read. Others may write any number.
 const mostEntries = 500
 
-// trim leaves the first addresses, and of conditions ours. The last entry says then that there are more, so that the status is written.
+// trim leaves the first addresses, and of conditions ours. The last entry stands for all others then, so that the status is written.
 func (s *serviceStatus) trim() {
 	if all := &s.LoadBalancer.Ingress; len(*all) > mostEntries {
 		*all = append(slim.First(*all, mostEntries), ingress{isMore: true})

@@ -121,7 +121,7 @@ func (p *plan) storeWrites() {
 				after.Status.LoadBalancer.Ingress = append(after.Status.LoadBalancer.Ingress, ingress{IP: addr.String()})
 			}
 			for _, c := range want.conditions {
-				after.Status.Conditions = append(after.Status.Conditions, condition{slim.MakeString(c.kind), slim.MakeString(c.status), slim.MakeString(c.reason), c.message, c.generation, false})
+				after.Status.Conditions = append(after.Status.Conditions, condition{Type: slim.MakeString(c.kind), Status: slim.MakeString(c.status), Reason: slim.MakeString(c.reason), Message: c.message, ObservedGeneration: c.generation})
 			}
 			p.upsertService(&after)
 		}

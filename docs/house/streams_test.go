@@ -17,7 +17,7 @@ var (
 	cutsDown    = regexp.MustCompile(`(?m)^func \(\w+ \*(\w+)\) CutDown\(\)`)
 )
 
-// K8S-24: what a stream keeps of an object can be cut down, or has another bound, which is said here. A type that is declared as another one has
+// K8S-24: what a stream keeps of an object can be cut down, or has another bound, which is written here. A type that is declared as another one has
 // none of its methods.
 func TestStreamsHaveABound(t *testing.T) {
 	declared, cutters := map[string]bool{}, map[string]bool{}
