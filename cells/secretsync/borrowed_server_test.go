@@ -56,7 +56,7 @@ spec:
 
 // SEC-15; number 2.4 of the contract's tenants.md: with the option, what an Ingress has copied is not under the name that agents compute for a policy of
 // another namespace that names it. When the option comes, the copy gets its other name before the one that is served goes.
-func TestPoliciesDoNotFindWhatIsServed(t *testing.T) {
+func TestServedKeysAreHidden(t *testing.T) {
 	was := renameGrace
 	t.Cleanup(func() { renameGrace = was }) // after the operators have stopped
 	renameGrace = 5 * time.Second
