@@ -34,12 +34,14 @@ type controller struct {
 	queue   *reconcile.Queue[string] // of names of CiliumNodes
 	reads   *reconcile.Queue[string]
 	batches *rate.Limiter // of reads of instances
-	random  func() float64
-	now     func() time.Time
-	opened  chan struct{} // closed when the streams show what earlier leaders wrote
-	open    func()
-	started chan struct{} // closed when all CiliumNodes and the cloud are known
-	start   func()
+	// nodeReads are those of Nodes, where several CiliumNodes name one instance.
+	nodeReads *rate.Limiter
+	random    func() float64
+	now       func() time.Time
+	opened    chan struct{} // closed when the streams show what earlier leaders wrote
+	open      func()
+	started   chan struct{} // closed when all CiliumNodes and the cloud are known
+	start     func()
 
 	mu     sync.Mutex // guards the fields below; never held during a request
 	nodes  *stream.Store[ciliumNode]
@@ -48,6 +50,7 @@ type controller struct {
 	owners map[string]string     // by instance, the name of the CiliumNode that has it in this term
 	// provided are answers about Nodes, by name.
 	provided map[string]provided
+	reading  map[string]bool // Nodes
 	totals   totals
 	failed   map[string]string // what nodes lack addresses for
 	unfit    map[string]string // what nodes have of the cloud that no pod can have
@@ -93,10 +96,11 @@ func newController(p params) *controller {
 	c := &controller{
 		params: p, random: rand.Float64, now: p.Deps.Plan.Now,
 		opened: make(chan struct{}), started: make(chan struct{}),
-		states: map[string]*nodeState{}, owners: map[string]string{}, provided: map[string]provided{}, failed: map[string]string{}, unfit: map[string]string{},
+		states: map[string]*nodeState{}, owners: map[string]string{}, provided: map[string]provided{}, reading: map[string]bool{}, failed: map[string]string{}, unfit: map[string]string{},
 	}
 	// Reads of instances get a small part of the calls: while many nodes need one, more of them share it.
 	c.batches = rate.NewLimiter(rate.Limit(p.Config.LimitIPAMAPIQPS/15), max(4, p.Config.LimitIPAMAPIBurst/10))
+	c.nodeReads = rate.NewLimiter(nodesPerSecond, nodesAtOnce)
 	c.cloud = newCloudState(p.Provider, func() time.Time { return c.now() })
 	c.open = sync.OnceFunc(func() { close(c.opened) })
 	c.start = sync.OnceFunc(func() { close(c.started) })

@@ -10,11 +10,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -31,19 +34,26 @@ type claim struct {
 	shows bool // something of its interfaces
 }
 
-// ownerAmong returns which of the CiliumNodes that name an instance has it. It depends on no order of these, and is never nil if there are some.
+// ownerAmong returns which of the CiliumNodes that name an instance has it, of those that the Nodes admit. It depends on no order of these, and is never nil
+// if there are some.
 func ownerAmong(instance string, claims []claim) (owner *claim) {
-	isNamed := slices.ContainsFunc(claims, func(c claim) bool { return isOfInstance(c.id, instance) })
+	claims = admitted(instance, claims)
 	for i := range claims {
-		c := &claims[i]
-		if isNamed && (c.absent || c.id != "" && !isOfInstance(c.id, instance)) {
-			continue
-		}
-		if owner == nil || c.goesBefore(owner) {
+		if c := &claims[i]; owner == nil || c.goesBefore(owner) {
 			owner = c
 		}
 	}
 	return owner
+}
+
+// admitted are the claims among which the Nodes do not decide: where one names the instance, not those of Nodes that name another one. Without a Node a
+// CiliumNode goes behind those whose Node does not name another instance.
+func admitted(instance string, claims []claim) []claim {
+	isNamed := slices.ContainsFunc(claims, func(c claim) bool { return isOfInstance(c.id, instance) })
+	hasNode := isNamed || slices.ContainsFunc(claims, func(c claim) bool { return c.id == "" && !c.absent })
+	return slices.DeleteFunc(slices.Clone(claims), func(c claim) bool {
+		return hasNode && c.absent || isNamed && c.id != "" && !isOfInstance(c.id, instance)
+	})
 }
 
 // goesBefore compares claims for which the Nodes decide nothing.
@@ -63,25 +73,38 @@ func isOfInstance(providerID, instance string) bool {
 	return is && instance != "" && (before == "" || strings.HasPrefix(instance, "/") || strings.HasSuffix(before, "/") || strings.HasSuffix(before, "."))
 }
 
-// shows reports whether a CiliumNode has something of an interface of its instance, which is written there when it gets addresses.
-func (n *ciliumNode) shows(i *Instance) bool {
-	if i == nil {
-		return false
+// shows reports whether a CiliumNode has something of interfaces, which is written there when it gets addresses.
+func (n *ciliumNode) shows(interfaces map[string]bool) bool {
+	for id := range interfaces {
+		if _, is := n.Status.ENI.ENIs[id]; is {
+			return true
+		}
+		if _, is := n.Status.AlibabaCloud.ENIs[id]; is {
+			return true
+		}
 	}
-	shown := map[string]bool{}
 	for _, a := range n.Spec.IPAM.Pool {
-		shown[a.Resource] = true
-	}
-	for id := range n.Status.ENI.ENIs {
-		shown[id] = true
-	}
-	for id := range n.Status.AlibabaCloud.ENIs {
-		shown[id] = true
+		if interfaces[a.Resource] {
+			return true
+		}
 	}
 	for _, of := range n.Status.Azure.Interfaces {
-		shown[of.ID] = true
+		if interfaces[of.ID] {
+			return true
+		}
 	}
-	return slices.ContainsFunc(i.Interfaces, func(of Interface) bool { return shown[of.ID] })
+	return false
+}
+
+// ids are the IDs of the interfaces of an instance.
+func (i *Instance) ids() map[string]bool {
+	ids := map[string]bool{}
+	if i != nil {
+		for _, of := range i.Interfaces {
+			ids[of.ID] = true
+		}
+	}
+	return ids
 }
 
 // ownerOf returns the name of the CiliumNode that has the instance of one, which was read from the cloud.
@@ -95,22 +118,56 @@ func (c *controller) ownerOf(ctx context.Context, n *ciliumNode, i *Instance) (s
 			return has, nil // it cannot be decoded, and keeps what it has
 		}
 	}
-	claims := []claim{{ciliumNode: n, has: n.Name == has, shows: n.shows(i)}}
+	claims := []claim{{ciliumNode: n, has: n.Name == has}}
 	for of := range stream.ByIndex(c.nodes, byInstance, instance) {
 		if of.Name != n.Name && of.DeletionTimestamp.IsZero() {
-			claims = append(claims, claim{ciliumNode: of, has: of.Name == has, shows: of.shows(i)})
+			claims = append(claims, claim{ciliumNode: of, has: of.Name == has})
 		}
 	}
 	if len(claims) == 1 {
 		return n.Name, nil
 	}
+	claims, err := c.provide(ctx, instance, claims)
+	if err != nil {
+		return "", err
+	}
+	claims = admitted(instance, claims)
+	interfaces := i.ids()
 	for at := range claims {
-		var err error
-		if claims[at].provided, err = c.providedOf(ctx, claims[at].Name); err != nil {
-			return "", err
-		}
+		claims[at].shows = claims[at].ciliumNode.shows(interfaces)
 	}
 	return ownerAmong(instance, claims).Name, nil
+}
+
+// fewClaims is how many CiliumNodes may name an instance before the Node of one of them is asked first: an agent can create thousands.
+const fewClaims = 16
+
+// provide returns the claims that count, with what their Nodes have. The first is that of the CiliumNode that is processed. If its own Node names the
+// instance, or that of the one which has it, Nodes of others need not be read.
+func (c *controller) provide(ctx context.Context, instance string, claims []claim) (count []claim, err error) {
+	has := slices.IndexFunc(claims, func(c claim) bool { return c.has })
+	if has >= 0 {
+		if claims[has].provided, err = c.providedOf(ctx, claims[has].Name, nil); err != nil || isOfInstance(claims[has].id, instance) {
+			return claims[has : has+1], err
+		}
+	}
+	if len(claims) > fewClaims {
+		if claims[0].provided, err = c.providedOf(ctx, claims[0].Name, nil); err != nil {
+			return nil, err
+		}
+		if isOfInstance(claims[0].id, instance) && has < 0 {
+			return claims[:1], nil
+		}
+		if isOfInstance(claims[0].id, instance) {
+			return []claim{claims[0], claims[has]}, nil
+		}
+	}
+	for at := range claims {
+		if claims[at].provided, err = c.providedOf(ctx, claims[at].Name, c.nodeReads); err != nil {
+			return nil, err
+		}
+	}
+	return claims, nil
 }
 
 // own records that a CiliumNode has an instance, until it is deleted, or names another one. isFromAnother is that another one had it.
@@ -133,8 +190,11 @@ func (c *controller) disown(instance, name string) bool {
 	return true
 }
 
-// providerMemory is for how long an answer about a Node counts: one that is new has no ID yet, and another Node may have its name.
+// providerMemory is for how long an answer about a Node counts at least: one that is new has no ID yet, and another Node may have its name.
 const providerMemory = 30 * time.Second
+
+// nodesPerSecond is how many Nodes are read where many CiliumNodes name instances of others. Answers count for twice as long as the reads of all take.
+const nodesPerSecond, nodesAtOnce = 10, 100
 
 // provided is the ID of a Node at its provider, "" for none, and if it is not known. absent is that there is no such Node.
 type provided struct {
@@ -143,16 +203,49 @@ type provided struct {
 	at     time.Time
 }
 
-// providedOf reads spec.providerID of the Node of a CiliumNode, if the role allows it.
-func (c *controller) providedOf(ctx context.Context, name string) (provided, error) {
+// providedOf reads spec.providerID of the Node of a CiliumNode, if the role allows it. A limit that is reached has the CiliumNode that is processed wait.
+func (c *controller) providedOf(ctx context.Context, name string, limit *rate.Limiter) (provided, error) {
 	now := c.now()
 	c.mu.Lock()
 	is, ok := c.provided[name]
+	memory := max(providerMemory, time.Duration(len(c.provided))*2*time.Second/nodesPerSecond)
+	isBeingRead := c.reading[name]
 	c.mu.Unlock()
-	if ok && now.Sub(is.at) < providerMemory {
+	switch {
+	case ok && now.Sub(is.at) < memory:
 		return is, nil
+	case isBeingRead: // for another CiliumNode
+		return provided{}, reconcile.RequeueAfter(time.Second)
 	}
-	is = provided{at: now}
+	if limit != nil {
+		if turn := limit.ReserveN(now, 1); turn.DelayFrom(now) > 0 {
+			defer turn.CancelAt(now)
+			return provided{}, reconcile.RequeueAfter(turn.DelayFrom(now))
+		}
+	}
+	is, err := c.readProvided(ctx, name)
+	if err != nil {
+		return provided{}, err
+	}
+	is.at = now
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.provided[name] = is
+	return is, nil
+}
+
+// readProvided reads spec.providerID of a Node.
+func (c *controller) readProvided(ctx context.Context, name string) (is provided, err error) {
+	mark := func(isBeingRead bool) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.reading[name] = isBeingRead
+		if !isBeingRead {
+			delete(c.reading, name)
+		}
+	}
+	mark(true)
+	defer mark(false)
 	ref := k8s.Ref{Resource: coreNodes, Name: name}
 	u, err := c.Client.Get(ctx, ref)
 	switch {
@@ -163,9 +256,6 @@ func (c *controller) providedOf(ctx context.Context, name string) (provided, err
 	case !apierrors.IsForbidden(err):
 		return provided{}, fmt.Errorf("reading Node %s, whose instance another CiliumNode names: %w", name, err)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.provided[name] = is
 	return is, nil
 }
 

@@ -5,6 +5,7 @@ package cloudipam_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -207,6 +208,48 @@ func TestAnInstanceIsThatOfANode(t *testing.T) {
 		r.restart()
 		r.edited("n0", func(n *v2.CiliumNode) { n.Spec.IPAM.Pool = nil }) // what it wrote itself
 		r.wantOwner("while a CiliumNode without a Node shows its interfaces", "n1", "n0")
+	}
+}
+
+// An agent can create thousands of CiliumNodes that name an instance: whose it is costs the node itself no more than two reads of Nodes, and all together no more
+// than one for each in the time for which answers count. Where Nodes have no provider ID, that of a Node waits until all have been read.
+func TestManyNameOneInstance(t *testing.T) {
+	const many = 150
+	for id, reads := range map[string]int{"aws:///zone-a/i-n1": many + 1, "": 2 * (many + 1)} { // the latter also after a minute
+		order := []string{"n0"}
+		for i := range many {
+			order = append(order, fmt.Sprintf("no-node-%d", i))
+		}
+		r := newRivals(t, map[string]any{"n0": id, "n1": id}, "n0", "n1")
+		for _, name := range order[1:] {
+			r.register(name, false)
+		}
+		r.join()
+		for _, name := range order[1:] {
+			r.edited(name, func(n *v2.CiliumNode) {
+				n.Spec.InstanceID, n.Spec.IPAM.Pool, n.Status.ENI = "i-n1", r.nodes["n1"].Spec.IPAM.Pool, r.nodes["n1"].Status.ENI
+			})
+		}
+		r.order = append(order, "n1")
+		r.restart()
+		if id == "" {
+			r.now = r.now.Add(time.Minute)
+			r.finish()
+		}
+		before := len(r.nodes["n1"].Spec.IPAM.Pool)
+		r.edited("n1", func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = before + 1 })
+		r.finish()
+		if n := r.nodes["n1"]; len(n.Spec.IPAM.Pool) != before+1 || n.Status.IPAM.OperatorStatus.Error != "" {
+			t.Errorf("with the ID %q it has %v: %q", id, poolOf(n), n.Status.IPAM.OperatorStatus.Error)
+		}
+		if got := r.tally["node read"]; got > reads {
+			t.Errorf("with the ID %q: %d reads, want at most %d", id, got, reads)
+		}
+		for _, name := range order[1:] {
+			if r.nodes[name].Status.IPAM.OperatorStatus.Error == "" {
+				t.Fatalf("%s has no error", name)
+			}
+		}
 	}
 }
 
