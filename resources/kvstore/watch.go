@@ -69,7 +69,11 @@ func (w *watch) run(ctx context.Context) {
 	for ctx.Err() == nil && w.ctx.Err() == nil {
 		err := w.list(ctx, replaced)
 		if err == nil {
+			began := time.Now()
 			err = w.watchChanges(ctx, replaced)
+			if time.Since(began) > w.timing.maxRelistDelay {
+				w.backoff = newBackoff(w.timing.maxRelistDelay)
+			}
 		}
 		switch {
 		case errors.Is(err, errStopped), errors.Is(err, errRestored) && w.endOnRestore:
@@ -80,9 +84,9 @@ func (w *watch) run(ctx context.Context) {
 			continue
 		case errors.Is(err, rpctypes.ErrCompacted):
 			w.listed = false // the changes in between are lost: list again
-			continue
+		default:
+			w.logFailure(ctx, err)
 		}
-		w.logFailure(ctx, err)
 		w.sleep(ctx)
 	}
 }
@@ -293,7 +297,6 @@ func (w *watch) logFailure(ctx context.Context, err error) {
 }
 
 func (w *watch) markHealthy() {
-	w.backoff = newBackoff(w.timing.maxRelistDelay)
 	if w.failing {
 		w.failing = false
 		w.log.Info("etcd watch recovered", "module", w.module, "prefix", w.prefix)

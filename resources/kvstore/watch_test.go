@@ -164,6 +164,32 @@ func TestListIsOneMoment(t *testing.T) {
 	}
 }
 
+// KV-W4: where etcd is compacted again and again before a watch begins, what is listed anew is not listed without a pause: the etcd of another cluster may
+// answer so for ever.
+func TestWatchPausesWhereEtcdCompacts(t *testing.T) {
+	t.Parallel()
+	e := clustertest.StartEtcd(t, 1)
+	etcd := directClient(t, e)
+	r := newHarness(t, to(e.Endpoints()[0]), quick, func(p *connParams) { p.Timing.maxRelistDelay = time.Minute }).ready(t)
+	must(etcd.Put(t.Context(), "p/X", "1"))(t)
+	ctx, stop := context.WithTimeout(t.Context(), 3*time.Second)
+	defer stop()
+	run(t, func(context.Context) error {
+		for ctx.Err() == nil {
+			if resp, err := etcd.Put(ctx, "p/Y", "1"); err == nil {
+				_, _ = etcd.Compact(ctx, resp.Header.Revision)
+			}
+		}
+		return nil
+	})
+	v := watchView(t, r, "p/")
+	<-ctx.Done()
+	if n := testutil.ToFloat64(r.metrics.Relists.WithLabelValues(keyClass("p/"))); n > 8 {
+		t.Errorf("%v listings in 3 s", n)
+	}
+	eventually(t, "the view is right at last", func() bool { return v.equals(t, etcd, "p/") })
+}
+
 // docs/wire/kvstore.md, KV-E13, and all that can cut a watch: nothing is missed.
 func TestWatchSurvives(t *testing.T) {
 	t.Parallel()
