@@ -137,14 +137,19 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		return reconcile.Result{Reason: slicesUnknown}, nil
 	}
 	want, why := c.allowed(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
-	has, only := current(s)
 	var result reconcile.Result
+	write := func([]string) []string { return want }
+	isShown := s.Status.shows(want)
 	if !why.ofAll && c.undecoded(s) { // one of the nodes may have any address
-		held, _ := c.allowed(s, has)
-		want, result.RequeueAfter = union(want, held), undecodedRetry
+		result.RequeueAfter = undecodedRetry
+		write = func(has []string) []string {
+			held, _ := c.allowed(s, has)
+			return union(want, held)
+		}
+		isShown = !s.Status.isCut() && s.Status.shows(write(current(s.Status.LoadBalancer.Ingress)))
 	}
-	if !only || !slices.Equal(want, has) {
-		if err := c.write(ctx, s, want); err != nil {
+	if !isShown {
+		if err := c.write(ctx, s, write); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
@@ -154,11 +159,14 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 
 // reconcileHeld lets a Service have what it has, but for the addresses at which a port of it is not its own: its ports may have changed.
 func (c *controller) reconcileHeld(ctx context.Context, s *service) error {
-	has, _ := current(s)
-	if want, _ := c.allowed(s, has); len(want) < len(has) {
-		return c.write(ctx, s, want)
+	has := current(s.Status.LoadBalancer.Ingress)
+	if want, _ := c.allowed(s, has); len(want) == len(has) && !s.Status.isCut() {
+		return nil
 	}
-	return nil
+	return c.write(ctx, s, func(has []string) []string {
+		want, _ := c.allowed(s, has)
+		return want
+	})
 }
 
 // nodesOf are the nodes with endpoints of a Service, nil if it does not depend on them. They are not known before the
@@ -190,14 +198,16 @@ func (c *controller) undecoded(s *service) bool {
 // errOutdated is returned for a Service that the API server shows in another state than the cache.
 var errOutdated = errors.New("the Service has changed since it was read from the cache")
 
-// write writes the addresses of a Service that is still the one in the cache.
-func (c *controller) write(ctx context.Context, s *service, ips []string) error {
+// write writes the addresses of a Service that is still the one in the cache. want returns them, from those that it has.
+func (c *controller) write(ctx context.Context, s *service, want func(has []string) []string) error {
 	ref := k8s.Ref{Resource: services.Resource(), Namespace: s.Namespace.String(), Name: s.Name, Subresource: "status", UID: s.UID.API()}
 	_, err := k8s.Update(ctx, c.Client, ref, func(full *corev1.Service) error {
 		if full.ResourceVersion != s.ResourceVersion.String() {
 			return errOutdated
 		}
-		full.Status.LoadBalancer.Ingress = ingressOf(ips)
+		if has := addressesIn(full.Status.LoadBalancer.Ingress); len(has) < len(full.Status.LoadBalancer.Ingress) || !slices.Equal(want(has), has) {
+			full.Status.LoadBalancer.Ingress = ingressOf(want(has))
+		}
 		return nil
 	})
 	if errors.Is(err, errOutdated) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -107,20 +108,26 @@ func (c *controller) followListeners(ctx context.Context, enqueue reconcile.Enqu
 	if l == nil {
 		return
 	}
+	wake := func(key slim.Key, ports envoyres.HostPorts, trigger k8s.Trigger) {
+		for _, port := range ports {
+			for _, of := range c.withPort(port, key.Namespace) {
+				enqueue(of, trigger)
+			}
+		}
+	}
 	for batch := range l.configs.Changes(ctx) {
-		if batch.Synced && l.store.Load() == nil { // the definition has come
+		if batch.Synced && l.store.Load() == nil { // the definition has come, and Services of earlier batches were reconciled without it
 			store, err := l.configs.Store(ctx)
 			if err != nil {
 				return
 			}
 			l.store.Store(store)
+			for key, ports := range l.ports {
+				wake(key, ports, k8s.Trigger{Kind: envoyres.Objects.Name(), Namespace: key.Namespace, Name: key.Name})
+			}
 		}
 		for _, ch := range batch.Changes {
-			for _, port := range l.changed(ch) {
-				for _, key := range c.withPort(port, ch.Key.Namespace) {
-					enqueue(key, envoyres.Objects.Trigger(ch.Object))
-				}
-			}
+			wake(ch.Key, l.changed(ch), envoyres.Objects.Trigger(ch.Object))
 		}
 	}
 }

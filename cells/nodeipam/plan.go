@@ -131,20 +131,42 @@ func familiesOf(s *service) (families []string) {
 	return families
 }
 
-// current are the addresses in the status of a Service, and whether there is nothing else, such as a host name.
-func current(s *service) (ips []string, only bool) {
-	for _, i := range s.Status.LoadBalancer.Ingress {
+// current are the addresses in a list of entries of a status.
+func current(all []ingress) (ips []string) {
+	for _, i := range all {
 		if ip := i.IP.String(); ip != "" {
 			ips = append(ips, ip)
 		}
 	}
-	return ips, len(ips) == len(s.Status.LoadBalancer.Ingress)
+	return ips
+}
+
+// shows reports whether a status has addresses in their order, and nothing else, such as a host name.
+func (s *serviceStatus) shows(ips []string) bool {
+	if s.isCut() {
+		d := newDigester()
+		for _, ip := range ips {
+			d.add(ip)
+		}
+		return d.sum() == s.digest
+	}
+	return slices.EqualFunc(s.LoadBalancer.Ingress, ips, func(i ingress, ip string) bool { return i.IP.String() == ip })
 }
 
 // union returns the addresses of two lists, sorted and each once.
 func union(a, b []string) []string {
 	all := slices.Sorted(slices.Values(slices.Concat(a, b)))
 	return slices.Compact(all)
+}
+
+// addressesIn are the addresses in a whole status.
+func addressesIn(all []corev1.LoadBalancerIngress) (ips []string) {
+	for _, i := range all {
+		if i.IP != "" {
+			ips = append(ips, i.IP)
+		}
+	}
+	return ips
 }
 
 // ingressOf is the status of a Service with these addresses.

@@ -4,7 +4,6 @@
 package nodeipam
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -172,23 +171,6 @@ func TestNodesWithEndpoints(t *testing.T) {
 	for name, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true} {
 		if got[name] != want {
 			t.Errorf("node %s: %t, want %t", name, got[name], want)
-		}
-	}
-}
-
-// NIPAM-17, K8S-24: of a status that others have filled the first addresses are kept, and it is written again.
-func TestSwollenStatus(t *testing.T) {
-	for n, differs := range map[int]bool{mostAddresses: false, mostAddresses + 1: true, 100_000: true} {
-		s := &service{}
-		for i := range n {
-			s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, ingress{IP: slim.MakeString(fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&0xff, i&0xff))})
-		}
-		s.Trim()
-		if ips, only := current(s); len(ips) != mostAddresses || only == differs {
-			t.Errorf("of %d there are %d, and nothing else: %t", n, len(ips), only)
-		}
-		if size := slim.SizeOf(s); size > 64<<10 {
-			t.Errorf("of %d addresses %d bytes are kept", n, size)
 		}
 	}
 }

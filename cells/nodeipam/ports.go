@@ -85,6 +85,12 @@ func (c *controller) free(s *service, want []string) (left []string, holder stri
 		if compareAge(other, s) > 0 {
 			continue
 		}
+		for _, ip := range want {
+			if other.Status.isCut() && other.Status.mayHide(ip) {
+				taken[ip] = true
+				note(other)
+			}
+		}
 		for _, in := range other.Status.LoadBalancer.Ingress {
 			if ip := in.IP.String(); wanted[ip] {
 				taken[ip] = true
@@ -131,7 +137,7 @@ func (c *controller) logLosers() {
 	}
 	losers := 0
 	for s := range c.services.All() {
-		has, _ := current(s)
+		has := current(s.Status.LoadBalancer.Ingress)
 		if len(has) == 0 || !isOurs(s, c.Cluster) {
 			continue
 		}

@@ -4,6 +4,12 @@
 package nodeipam
 
 import (
+	"crypto/sha256"
+	"fmt"
+	"hash"
+	"hash/maphash"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -30,14 +36,16 @@ type serviceMeta struct {
 // maxPorts is how many ports a Service may have that gets addresses of nodes: each is looked for among those of all others.
 const maxPorts = 1000
 
-// mostAddresses is how many entries of a status are read. Others may write any number.
-const mostAddresses = 500
+const (
+	// mostAddresses is how many entries of a status are kept. There may be any number: this duty writes those of all nodes, and others what they want.
+	mostAddresses = 500
+	// mostHashes is of how many others it is known whether an address is one of them.
+	mostHashes = 20_000
+)
 
-// Trim implements slim.Trimmer. In place of more addresses there is an entry without one, so that the status is written.
+// Trim implements slim.Trimmer. Of more entries it keeps what tells them from others.
 func (s *service) Trim() {
-	if all := &s.Status.LoadBalancer.Ingress; len(*all) > mostAddresses {
-		*all = append(slim.First(*all, mostAddresses), ingress{})
-	}
+	s.Status.cut()
 	if len(s.Spec.Ports) > maxPorts {
 		s.Spec.Ports, s.Spec.portsCut = nil, s.Spec.Type.String() == string(corev1.ServiceTypeLoadBalancer)
 	}
@@ -72,9 +80,41 @@ type serviceSpec struct {
 
 type serviceStatus struct {
 	LoadBalancer struct {
-		Ingress []ingress `json:"ingress"`
+		Ingress []ingress `json:"ingress"` // the first of more, if there is a digest
 	} `json:"loadBalancer"`
+	digest digest   `json:"-"` // of all entries, zero if all are kept
+	hashes []uint32 `json:"-"` // of those that are not kept, sorted
+	isVast bool     `json:"-"` // there are more than have hashes
 }
+
+func (s *serviceStatus) cut() {
+	all := s.LoadBalancer.Ingress
+	if len(all) <= mostAddresses {
+		return
+	}
+	d := newDigester()
+	for i, e := range all {
+		if d.add(e.IP.String()); i >= mostAddresses && i < mostAddresses+mostHashes {
+			s.hashes = append(s.hashes, hashOf(e.IP.String()))
+		}
+	}
+	slices.Sort(s.hashes)
+	s.LoadBalancer.Ingress, s.digest, s.isVast = slim.First(all, mostAddresses), d.sum(), len(all) > mostAddresses+mostHashes
+}
+
+// isCut reports whether there are more entries than are kept.
+func (s *serviceStatus) isCut() bool { return s.digest != digest{} }
+
+// mayHide reports whether an address may be one of the entries that are not kept.
+func (s *serviceStatus) mayHide(ip string) bool {
+	_, is := slices.BinarySearch(s.hashes, hashOf(ip))
+	return is || s.isVast
+}
+
+var seed = maphash.MakeSeed()
+
+// hashOf is another one in each process, so that no one makes addresses with one hash.
+func hashOf(ip string) uint32 { return uint32(maphash.String(seed, ip)) }
 
 type ingress struct {
 	IP slim.String `json:"ip"` // "" for a host name
@@ -123,6 +163,21 @@ const (
 	selectorAnnotation = "io.cilium.nodeipam/match-node-labels"
 	proxyNameLabel     = "service.kubernetes.io/service-proxy-name"
 )
+
+// digest tells lists of addresses apart.
+type digest [sha256.Size]byte
+
+// digester makes the digest of a list.
+type digester struct{ hash.Hash }
+
+func newDigester() digester { return digester{sha256.New()} }
+
+func (d digester) add(ip string) { _, _ = fmt.Fprintf(d, "%s\n", ip) }
+
+func (d digester) sum() (sum digest) {
+	d.Sum(sum[:0])
+	return sum
+}
 
 type (
 	nodeSelector struct{}
