@@ -4,6 +4,7 @@
 package lbipam
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/skep-operator/skep/resources/cluster"
@@ -14,7 +15,7 @@ import (
 type Config struct {
 	EnableLBIPAM         bool `flag:"enable-lb-ipam" usage:"Allocate addresses of CiliumLoadBalancerIPPools to LoadBalancer Services"`
 	BPFLBProtoDiff       bool `flag:"bpf-lb-proto-diff" usage:"Agents up to 1.18 tell ports of one number apart by their protocol" hidden:"true"`
-	LBIPAMMaxRequested   int  `flag:"lbipam-max-requested-ips" usage:"How many addresses of a family a Service may name in its annotation; 0 for any number" min:"0"`
+	LBIPAMMaxRequested   int  `flag:"lbipam-max-requested-ips" usage:"How many addresses of a family a Service may name in its annotation; 0 for 500, which are the most" min:"0"`
 	LBIPAMRequireLBClass bool `flag:"lbipam-require-lb-class" usage:"Allocate addresses only to LoadBalancer Services that have a class"`
 }
 
@@ -32,12 +33,12 @@ type settings struct {
 	// numbersOnly says that agents tell ports apart by their numbers alone.
 	numbersOnly bool
 	nodes       bool // whether the class of addresses of nodes is served, elsewhere
-	most        int  // addresses of a family that a Service may name, 0 for any number
+	most        int  // addresses of a family that a Service may name
 }
 
 func newSettings(c Config, shared cluster.Config) settings {
 	s := settings{
-		ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6, most: c.LBIPAMMaxRequested, nodes: shared.EnableNodeIPAM,
+		ipv4: shared.EnableIPv4, ipv6: shared.EnableIPv6, most: min(cmp.Or(c.LBIPAMMaxRequested, mostRequested), mostRequested), nodes: shared.EnableNodeIPAM,
 		numbersOnly: !release.PortsByProtocol.In(shared.Release) && !c.BPFLBProtoDiff,
 	}
 	if !c.LBIPAMRequireLBClass && shared.DefaultLBServiceIPAM == cluster.LBIPAM {

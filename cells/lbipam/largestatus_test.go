@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -81,8 +83,8 @@ func TestSwollenStatus(t *testing.T) {
 	if ops := difference(o.Status.LoadBalancer.Ingress, o.Status.Conditions, foreign, time.Time{}); len(ops) > 0 {
 		t.Errorf("of another controller's: %v", ops)
 	}
-	_, o = swollen(t, mostEntries-1)
-	if ops := difference(o.Status.LoadBalancer.Ingress, o.Status.Conditions, foreign, time.Time{}); len(ops) != 1 || len(o.Status.Conditions) != mostEntries {
+	_, o = swollen(t, mostConditions-1)
+	if ops := difference(o.Status.LoadBalancer.Ingress, o.Status.Conditions, foreign, time.Time{}); len(ops) != 1 || len(o.Status.Conditions) != mostConditions {
 		t.Errorf("what is not too many: %v", ops)
 	}
 }
@@ -93,5 +95,43 @@ func TestSwollenStatusIsReadAgain(t *testing.T) {
 	status, err := statusOf(u)
 	if err != nil || len(status.LoadBalancer.Ingress) != mostEntries+1 || len(status.Conditions) != 2 {
 		t.Errorf("%d entries and %d conditions (%v)", len(status.LoadBalancer.Ingress), len(status.Conditions), err)
+	}
+}
+
+// LBIP-32, LBIP-39: a Service may name as many addresses as are read of a status, whatever the option allows; what it shows beyond that stays.
+func TestAllThatAServiceMayHaveIsRead(t *testing.T) {
+	for option, most := range map[int]int{0: mostRequested, 4: 4, 100_000: mostRequested} {
+		_, o := swollen(t, mostRequested+100)
+		var names []string
+		for _, a := range shownAddrs(o) {
+			names = append(names, a.String())
+		}
+		o.Annotations.Labels = slim.MakeLabels(map[string]string{requestAnnotation: strings.Join(names, ",")})
+		shared := cluster.Config{EnableIPv4: true}
+		r := newSettings(Config{LBIPAMMaxRequested: option}, shared).parseRequest(o, shownAddrs(o))
+		if len(r.ips) != most || len(r.had) != mostRequested+100-most || r.beyond != 0 {
+			t.Errorf("with %d, %d are requested, %d stay, and %d are too many", option, len(r.ips), len(r.had), r.beyond)
+		}
+	}
+}
+
+// LBIP-20, LBIP-38; number 4.2 of the contract's tenants.md: what the status of a Service shows that asks for none of it is withheld up to a bound: any
+// writer of the status may have put it there before a leader began.
+func TestStatusesThatAskForNothing(t *testing.T) {
+	for name, change := range map[string]func(*serviceObject){
+		"of another controller": func(o *serviceObject) { o.Spec.LoadBalancerClass = slim.MakeString("example.com/x") },
+		"names none that is one": func(o *serviceObject) {
+			o.Annotations.Labels = slim.MakeLabels(map[string]string{requestAnnotation: "x"})
+		},
+	} {
+		_, o := swollen(t, 300)
+		change(o)
+		p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/16")))
+		p.upsertService(o)
+		p.markSynced()
+		p.storeWrites()
+		if used := p.pools["p"].addresses.Used().String(); used != fmt.Sprint(mostLeft) {
+			t.Errorf("%s: %s addresses are withheld", name, used)
+		}
 	}
 }

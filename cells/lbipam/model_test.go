@@ -97,7 +97,7 @@ func newWorld(seed uint64) *world {
 	return &world{r: rand.New(rand.NewPCG(seed, 13)), services: map[slim.Key]*serviceObject{}, pools: map[string]*poolObject{}}
 }
 
-var worldSettings = settings{classes: []string{""}, ipv4: true, ipv6: true}
+var worldSettings = settings{classes: []string{""}, ipv4: true, ipv6: true, most: mostRequested}
 
 func (w *world) note(format string, args ...any) { w.log = append(w.log, fmt.Sprintf(format, args...)) }
 

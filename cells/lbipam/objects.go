@@ -36,15 +36,24 @@ type serviceObject struct {
 	Status      serviceStatus `json:"status"`
 }
 
-// mostEntries is how many addresses, and how many conditions, of a status are read. Others may write any number.
-const mostEntries = 500
+const (
+	// mostRequested is how many addresses of a family a Service may have that it names, whatever the option allows.
+	mostRequested = 500
+	// mostEntries is how many addresses of a status are read, so that all are that a Service may have. Others may write any number.
+	mostEntries = 2 * mostRequested
+	// mostLeft is how many addresses of its status a Service keeps from others of which it is not known whether it asks for them: any writer of the status may
+	// put some there before a leader begins.
+	mostLeft = 64
+	// mostConditions is how many conditions are.
+	mostConditions = 500
+)
 
 // trim leaves the first addresses, and of conditions ours. The last entry stands for all others then, so that the status is written.
 func (s *serviceStatus) trim() {
 	if all := &s.LoadBalancer.Ingress; len(*all) > mostEntries {
 		*all = append(slim.First(*all, mostEntries), ingress{isMore: true})
 	}
-	if len(s.Conditions) > mostEntries {
+	if len(s.Conditions) > mostConditions {
 		var ours []condition
 		if i := slices.IndexFunc(s.Conditions, isSatisfied); i >= 0 {
 			ours = append(ours, s.Conditions[i])

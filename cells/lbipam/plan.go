@@ -219,7 +219,9 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 		delete(a.excluded, s)
 	}
 	s.object, s.ours, s.request = o, ours, request
-	s.shown = shownAddrs(o)
+	if s.shown = shownAddrs(o); a.excluded[s] {
+		s.shown = s.shown[:min(len(s.shown), mostLeft)]
+	}
 	for _, addr := range s.shown {
 		if a.hasHad(s, addr) {
 			a.use(s, addr, shows)

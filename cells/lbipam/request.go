@@ -61,7 +61,7 @@ func (s settings) parseRequest(o *serviceObject, has []netip.Addr) request {
 		case err != nil || addr.Zone() != "" || addr.IsUnspecified():
 			r.invalid = cmp.Or(r.invalid, printable.Cut(text, maxInvalid))
 		case slices.Contains(r.ips, addr), slices.Contains(r.had, addr):
-		case s.most == 0 || number[alloc.FamilyOf(addr)] < s.most:
+		case number[alloc.FamilyOf(addr)] < s.most:
 			number[alloc.FamilyOf(addr)]++
 			r.ips = append(r.ips, addr)
 		case slices.Contains(has, addr):
@@ -120,7 +120,7 @@ func (r *request) admits(a netip.Addr, held []netip.Addr) bool {
 	case len(r.ips) > 0:
 		return slices.Contains(r.ips, a) || slices.Contains(r.had, a)
 	case r.invalid != "": // what is meant is not known
-		return true
+		return len(held) < mostLeft || slices.Contains(held, a)
 	}
 	return slices.Contains(r.families, alloc.FamilyOf(a)) && !hasFamily(held, alloc.FamilyOf(a))
 }
