@@ -172,7 +172,7 @@ func httpRules(paths list) set {
 // inShort are those that cost most.
 var inShort = map[string]bool{
 	"one expression": true, "expressions": true, "rules": true, "secrets": true, "groups of a cloud": true,
-	"values of a selector that are none": true, "rules that are not valid": true,
+	"values of a selector that are none": true, "rules that are not valid": true, "rules that have nothing": true,
 }
 
 // policyGiants are those of both kinds of policies.
@@ -206,6 +206,9 @@ func policyGiants() (all []giant) {
 		})
 		add("rules", 60_000, func(n int) set {
 			return set{"ingress": of(n, func(int) any { return set{"fromEntities": list{"all"}} })}
+		})
+		add("rules that have nothing", 480_000, func(n int) set {
+			return set{"egress": of(n, func(int) any { return set{} })}
 		})
 		add("names of hosts", 20_000, func(n int) set {
 			return set{"egress": list{set{"toFQDNs": of(n, func(i int) any { return set{"matchPattern": fmt.Sprintf("*.%05d.*.example.com", i)} })}}}

@@ -8,15 +8,26 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
-// Group is a group of a cloud that a rule refers to, as the JSON of which agents compute its id.
+// Group is a group of a cloud that a rule refers to, as the JSON of which agents compute its id; or a sign and the id alone, see [Group.IsLarge].
 type Group string
+
+// large is the sign. No JSON of a group begins with it.
+const large = "#"
+
+// IsLarge reports whether the JSON of the group is not kept, since that of the groups of its policy is together larger than what is. It has an id, and no
+// addresses are looked up for it.
+func (g Group) IsLarge() bool { return strings.HasPrefix(string(g), large) }
 
 // ID is what a CiliumCIDRGroup with the addresses of the group is found by.
 func (g Group) ID() string {
+	if id, is := strings.CutPrefix(string(g), large); is {
+		return id
+	}
 	sum := sha256.Sum224([]byte(g))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
@@ -68,9 +79,6 @@ func groupsOf(r *v2.Rule) (all []Group) {
 	return all
 }
 
-// LargeGroups stands for groups of a policy whose JSON is together larger than what is kept. It is none itself.
-const LargeGroups Group = ""
-
 // maxGroups is the most bytes of the groups of a list of rules, as much as an annotation of a CIDR group has place for.
 const maxGroups = 200 << 10
 
@@ -84,8 +92,8 @@ func addGroups(all []Group, more ...Group) []Group {
 		if len(all) > MaxGroups {
 			break
 		}
-		if !slices.Contains(all, g) && size+len(g) > maxGroups {
-			g = LargeGroups
+		if !slices.Contains(all, g) && !g.IsLarge() && size+len(g) > maxGroups {
+			g = Group(large + g.ID())
 		}
 		if !slices.Contains(all, g) {
 			all = append(all, g)

@@ -148,7 +148,7 @@ func (p *Policy) HasGroups() (has, unknown bool) {
 }
 
 // Groups are the groups that rules refer to, each once; those of rules that cannot be decoded are not among them. Of more than
-// MaxGroups there is one more than that. LargeGroups stands for those beyond a size.
+// MaxGroups there is one more than that. Those beyond a size together have their ids alone.
 func (p *Policy) Groups() []Group { return addGroups(slices.Clone(p.Spec.groups), p.Specs.groups...) }
 
 // Secrets are those that rules refer to, the first MaxSecrets of spec and of specs, and how many others there are. unknown says that some of the rules cannot

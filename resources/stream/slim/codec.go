@@ -142,6 +142,9 @@ func (c *Codec[T]) DecodeJSONMeta(object []byte) (Meta, error) {
 
 func decodeJSON(raw []byte, value any) (err error) {
 	defer recoverTo(&err)
+	if err := checkEntries(raw, reflect.TypeOf(value).Elem()); err != nil {
+		return err
+	}
 	return kjson.UnmarshalCaseSensitivePreserveInts(raw, value)
 }
 

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"strings"
 
+	kjson "sigs.k8s.io/json"
+
 	"github.com/skep-operator/skep/runtime/printable"
 )
 
@@ -43,6 +45,8 @@ const (
 	maxRaw   = 64 << 10 // of a field, in bytes
 	maxWhy   = 200
 	maxNamed = 5 // fields in an error
+	// mostParts is how many elements of a list are named: of a list with more, none counts.
+	mostParts = 2000
 )
 
 // CannotDecode reports whether any of these fields, a part of it, or what it is a
@@ -175,6 +179,8 @@ func (s *salvager) decode(raw []byte, v reflect.Value, path string) {
 		return
 	}
 	switch kind := v.Kind(); {
+	case errors.Is(err, errEntries) && kind != reflect.Struct:
+		s.give(path, raw, err)
 	case fresh.Type().Implements(jsonUnmarshalerType), fresh.Type().Implements(textUnmarshalerType):
 		s.give(path, raw, err)
 	case kind == reflect.Struct:
@@ -193,7 +199,7 @@ func isObject(raw []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(raw), []
 
 func (s *salvager) decodeStruct(raw []byte, v reflect.Value, path string) {
 	var parts map[string]rawJSON
-	if decodeJSON(raw, &parts) != nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts) != nil {
 		s.give(path, raw, errors.New("it is no object"))
 		return
 	}
@@ -219,13 +225,20 @@ func (s *salvager) decodeFields(parts map[string]rawJSON, v reflect.Value, path 
 // their places.
 func (s *salvager) decodeSlice(raw []byte, v reflect.Value, path string) {
 	var parts []rawJSON
-	if decodeJSON(raw, &parts) != nil {
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &parts) != nil {
 		s.give(path, raw, errors.New("it is no list"))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(parts), len(parts)))
+	before := len(s.fields)
 	for i, part := range parts {
 		s.decode(part, v.Index(i), fmt.Sprintf("%s[%d]", path, i))
+		if len(s.fields)-before > mostParts {
+			v.SetZero()
+			s.fields = s.fields[:before]
+			s.give(path, raw, fmt.Errorf("more than %d of its elements cannot be decoded", mostParts))
+			return
+		}
 	}
 }
 
