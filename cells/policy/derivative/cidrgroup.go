@@ -81,9 +81,9 @@ func oldestFirst(a, b *cidrGroup) int {
 const maxGroupText = 200 << 10
 
 // isServable reports whether a group can have a CIDR group: its id begins the name of a label's key, which agents compute from the
-// group, and 1 in 32 begins with a character that none does. LargeGroups has none.
+// group, and 1 in 32 begins with a character that none does.
 func isServable(g networkpolicy.Group) bool {
-	return g != networkpolicy.LargeGroups && strings.IndexAny(g.ID(), "-_") != 0 && len(g) <= maxGroupText
+	return !g.IsLarge() && strings.IndexAny(g.ID(), "-_") != 0 && len(g) <= maxGroupText
 }
 
 // cidrsOf are the prefixes of the addresses of a group.

@@ -50,7 +50,7 @@ func TestIDsOfGroups(t *testing.T) {
 // DERIV-26: of groups of a policy no more are kept than are looked up, and one.
 func TestBoundOfGroups(t *testing.T) {
 	var all []string
-	for i := range 50000 {
+	for i := range 20_000 {
 		all = append(all, fmt.Sprintf(`{"aws":{"region":"r%d"}}`, i))
 	}
 	if n := len(policyWith(t, strings.Join(all, ",")).Groups()); n != networkpolicy.MaxGroups+1 {
@@ -64,12 +64,28 @@ func TestLargeGroups(t *testing.T) {
 		return fmt.Sprintf(`{"aws":{"region":"%s%s"}}`, name, strings.Repeat("x", maxGroupText/4))
 	}
 	three := []string{group("a"), group("b"), group("c")}
-	if all := policyWith(t, strings.Join(slices.Repeat(three, 3), ",")).Groups(); len(all) != 3 || slices.Contains(all, networkpolicy.LargeGroups) {
+	if all := policyWith(t, strings.Join(slices.Repeat(three, 3), ",")).Groups(); len(all) != 3 || slices.ContainsFunc(all, networkpolicy.Group.IsLarge) {
 		t.Errorf("%d groups of %d are kept", len(all), len(three))
 	}
-	all := policyWith(t, strings.Join(append(three, group("d"), group("e"), `{"aws":{"region":"f"}}`), ",")).Groups()
-	if len(all) != 5 || all[3] != networkpolicy.LargeGroups || isServable(all[3]) || len(all[4]) > 100 {
+	all := policyWith(t, strings.Join(append(three, group("d"), group("e"), group("d"), `{"aws":{"region":"f"}}`), ",")).Groups()
+	d := policyWith(t, group("d")).Groups()[0]
+	if len(all) != 6 || !all[3].IsLarge() || isServable(all[3]) || all[3].ID() != d.ID() || len(all[3]) > 100 || len(all[5]) > 100 || all[5].IsLarge() {
 		t.Errorf("%d groups are kept, the last one is %.100q", len(all), all[len(all)-1])
+	}
+}
+
+// DERIV-24, DERIV-25: a group is known whichever of its policies has its text.
+func TestUsersOfLargeGroups(t *testing.T) {
+	text := policyWith(t, `{"aws":{"region":"a"}}`).Groups()[0]
+	large := networkpolicy.Group("#" + text.ID())
+	for _, order := range [][]networkpolicy.Group{{text, large}, {large, text}} {
+		u := newUsers()
+		for i, g := range order {
+			u.set(slim.Key{Namespace: "shop", Name: fmt.Sprint(i)}, []networkpolicy.Group{g}, false)
+		}
+		if g, policies, used, _ := u.group(text.ID()); g != text || len(policies) != 2 || !used {
+			t.Errorf("%v: the group is %q of %v", order, g, policies)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ const (
 
 // QueueOptions are those of the work queue.
 func (c *controller) QueueOptions() []reconcile.Option {
-	return []reconcile.Option{reconcile.Backoff(firstBackoff, longestBackoff)}
+	return []reconcile.Option{reconcile.Backoff(firstBackoff, longestBackoff), reconcile.NamespaceOf(c.namespaceOf)}
 }
 
 // Open is called before anything is watched.

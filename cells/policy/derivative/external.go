@@ -73,14 +73,15 @@ const roleLimit = 10 * time.Second
 
 // reconcileGroup brings the CIDR group of a group to its desired state.
 func (c *controller) reconcileGroup(ctx context.Context, key slim.Key) (reconcile.Result, error) {
-	group, policies, wanted, unsure := c.users.group(key.Name)
+	group, policies, used, unsure := c.users.group(key.Name)
 	_, grouped := c.forms()
-	wanted = wanted && isServable(group)
+	wanted := used && isServable(group)
 	if !wanted || !grouped {
 		c.setGroup(key.Name, false, time.Time{})
 	}
 	needed := wanted && grouped && !c.deniesCIDRGroups()
 	if !needed && !c.cidrGroups.Needs(key) {
+		c.users.forget(key.Name)
 		return reconcile.Result{}, nil
 	}
 	if !c.Permissions.Known() && c.Deps.Plan.Now().Sub(c.began) < roleLimit {
@@ -96,10 +97,11 @@ func (c *controller) reconcileGroup(ctx context.Context, key slim.Key) (reconcil
 		return c.keepCIDRGroup(ctx, key.Name, group, policies, stored)
 	case len(stored) == 0:
 		c.cidrGroups.Drop(key)
+		c.users.forget(key.Name)
 		return reconcile.Result{}, nil
 	case unsure:
 		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: maybeUsed}, nil
-	case !grouped && !c.haveDerived(policies):
+	case (used || !grouped) && !c.haveDerived(policies): // agents have no addresses of the group yet but by this
 		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: notDerived}, nil
 	}
 	return reconcile.Result{}, c.removeCIDRGroups(ctx, stored)

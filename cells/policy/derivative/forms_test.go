@@ -205,6 +205,31 @@ func TestCIDRGroups(t *testing.T) {
 	w.CheckHealthy(o)
 }
 
+// DERIV-24, DERIV-25: where the groups of a policy become larger than what is kept, it has a derived policy before a CIDR group of them goes.
+func TestGroupsThatBecomeLarge(t *testing.T) {
+	w := newWorld(t)
+	w.agents("1.20.1")
+	var names []string
+	for i := range 4 {
+		names = append(names, fmt.Sprint("group-", i, strings.Repeat("x", 60_000)))
+	}
+	last := names[3]
+	w.cloud.set(last, "1.2.3.4")
+	web := w.create(w.policies, "web", `"spec":`+groupRule(last))
+	o := w.startIn(w.Kubeconfig(), soon, "--policy-external-group-sync-interval=1s")
+	w.external(last, "1.2.3.4/32")
+	w.cloud.fail(names[0], "throttled")
+	w.patch(w.policies, "web", `{"spec":`+groupRule(names...)+`}`)
+	operatortest.Eventually(t, "the derived policy is tried", func() bool { return w.cloud.lookups(names[0]) > 2 })
+	if n := len(w.externals(last)); n != 1 {
+		t.Errorf("there are %d CIDR groups of it, and no derived policy", n)
+	}
+	w.cloud.fail(names[0], "")
+	w.cidrs(w.policies, web, "1.2.3.4/32")
+	w.gone(last)
+	w.CheckHealthy(o)
+}
+
 // order are the creations and deletions of what agents take groups from, in the order of their arrival.
 func (w *world) order(after int64) (texts []string, requests []clustertest.Request) {
 	w.T.Helper()

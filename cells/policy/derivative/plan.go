@@ -15,9 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
 
-	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/policy"
 	"github.com/skep-operator/skep/resources/networkpolicy"
@@ -99,14 +97,14 @@ func checkedRule(parent *unstructured.Unstructured, value any, on agentChecks) (
 	if err != nil {
 		return nil, err
 	}
-	var rule v2.Rule
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &rule); err != nil {
+	rule, err := networkpolicy.DecodeRule(raw)
+	if err != nil {
 		return nil, err
 	}
 	if parent.GetNamespace() != "" && rule.NodeSelector != nil {
 		return nil, errors.New("rule cannot have NodeSelector")
 	}
-	if text := policy.NewChecker(&rule).Check(networkpolicy.DialectOf(on.release)).First(on.features); text != "" {
+	if text := policy.NewChecker(rule).Check(networkpolicy.DialectOf(on.release)).First(on.features); text != "" {
 		return nil, errors.New(text)
 	}
 	content, ok := value.(map[string]any)

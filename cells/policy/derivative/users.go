@@ -21,11 +21,13 @@ type users struct {
 	policies map[string]map[slim.Key]bool   // by id
 	of       map[slim.Key][]string          // ids
 	unknown  map[slim.Key]bool              // policies of which some rules cannot be decoded
+	lanes    lanes
 }
 
 func newUsers() *users {
 	return &users{
 		groups: map[string]networkpolicy.Group{}, policies: map[string]map[slim.Key]bool{}, of: map[slim.Key][]string{}, unknown: map[slim.Key]bool{},
+		lanes: newLanes(),
 	}
 }
 
@@ -38,7 +40,9 @@ func (u *users) set(key slim.Key, groups []networkpolicy.Group, unknown bool) (c
 	for _, g := range groups {
 		id := g.ID()
 		ids = append(ids, id)
-		u.groups[id] = g
+		if u.keep(id, key, g) {
+			changed = append(changed, id)
+		}
 	}
 	if delete(u.unknown, key); unknown {
 		u.unknown[key] = true
@@ -58,6 +62,7 @@ func (u *users) set(key slim.Key, groups []networkpolicy.Group, unknown bool) (c
 		}
 		if !u.policies[id][key] {
 			u.policies[id][key] = true
+			u.lanes.added(id, key)
 			changed = append(changed, id)
 		}
 	}
@@ -70,8 +75,27 @@ func (u *users) set(key slim.Key, groups []networkpolicy.Group, unknown bool) (c
 	return changed
 }
 
+// keep keeps the group of a policy, and reports whether it had another form. Its text stays if another policy has it, too, and may have it.
+func (u *users) keep(id string, key slim.Key, g networkpolicy.Group) (isOther bool) {
+	was, known := u.groups[id]
+	ofOthers := len(u.policies[id])
+	if u.policies[id][key] {
+		ofOthers--
+	}
+	if known && g.IsLarge() && ofOthers > 0 {
+		return false
+	}
+	u.groups[id] = g
+	return known && was != g
+}
+
 func (u *users) remove(id string, key slim.Key) {
-	if delete(u.policies[id], key); len(u.policies[id]) == 0 {
+	if !u.policies[id][key] {
+		return
+	}
+	delete(u.policies[id], key)
+	u.lanes.removed(id, key, len(u.policies[id]) == 0)
+	if len(u.policies[id]) == 0 {
 		delete(u.policies, id)
 		delete(u.groups, id)
 	}
