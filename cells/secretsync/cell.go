@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/networkpolicy"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -47,9 +48,9 @@ var (
 		stream.Provide(setKind, stream.OnDemand(), quiet),
 		cell.Provide(newGatewaySource),
 	)
-	configurations = cell.Module("configurations", "Reports the TLS secrets in the configurations of Gateways and Ingresses whose secrets are not copied any more",
-		cell.EnabledBy(cell.When("secrets of Gateways or of Ingresses are not copied, and others are to the same namespace", flags, secretref.KeptOfAny)),
-		configurationKind.Permissions(), stream.Provide(configurationKind, quiet),
+	configurations = cell.Module("configurations", "Keeps the names of copies that configurations of Gateways and Ingresses have, and reports their secrets where those are not copied any more",
+		cell.EnabledBy(cell.When("secrets are copied where those of Gateways or Ingresses are", flags, secretref.NamedByConfigurations)),
+		envoy.Objects.Permissions(),
 		cell.Provide(newConfigurationSources),
 	)
 	authorities = cell.Module("authorities", "Reports the ConfigMaps of BackendTLSPolicies, which agents get copies of",

@@ -41,6 +41,22 @@ func TestHostPortsOf(t *testing.T) {
 	}
 }
 
+// SEC-14: the names that may be those of secrets, and the bound of what is decoded.
+func TestSecretsOfASpec(t *testing.T) {
+	const text = `{"resources":[{"name":"listener"},{"name":"a/b:80"},{"name":"cilium-secrets/shop-tls"},{ "name" : "cilium-secrets/a" },{"name":"cilium-secrets/shop-tls"},{"name":7},
+		{"value":"\"name\":\"cilium-secrets/none\""},{"name":"a/b/c"},{"name":"x/\u0061"}],"name":"`
+	var s Spec
+	if err := s.UnmarshalJSON([]byte(text + `"}`)); err != nil || !slices.Equal(s.Secrets, []string{"cilium-secrets/a", "cilium-secrets/shop-tls"}) {
+		t.Errorf("%q, %v", s.Secrets, err)
+	}
+	if names := secretsIn([]byte(text)); len(names) != 2 {
+		t.Errorf("of a text that is cut: %q", names)
+	}
+	if err := s.UnmarshalJSON([]byte(`{"resources":[` + strings.Repeat(`{"":{"":{}}},`, 100_000) + `{}]}`)); err == nil {
+		t.Error("a spec of 300,000 entries is decoded")
+	}
+}
+
 // GW-55 and ING-25: whose a port of the nodes is.
 func TestHolderOfAPort(t *testing.T) {
 	type config struct {

@@ -4,6 +4,10 @@
 package envoy
 
 import (
+	"bytes"
+	"fmt"
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -15,7 +19,7 @@ import (
 // Objects is the stream of CiliumEnvoyConfigs.
 var Objects = stream.Custom[Object](v2.CiliumEnvoyConfigResource).OfKind("CiliumEnvoyConfig")
 
-// Object is what duties read of a CiliumEnvoyConfig. Of its spec a digest is kept, and the ports of the nodes.
+// Object is what duties read of a CiliumEnvoyConfig. Of its spec a digest is kept, the ports of the nodes, and the names of secrets.
 type Object struct {
 	ObjectMeta     `json:"metadata"`
 	slim.Undecoded `json:"-"`
@@ -37,13 +41,47 @@ type ObjectMeta struct {
 type Spec struct {
 	Digest    envoy.Digest
 	HostPorts HostPorts
+	Secrets   []string // names that may be those of secrets, as agents offer them: namespace/name. Sorted, each once
 }
+
+// maxEntries is how many objects a spec may have that is decoded: one is 350 bytes in memory. Those that agents accept have a third of that at most.
+const maxEntries = 150_000
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Spec) UnmarshalJSON(text []byte) (err error) {
-	s.HostPorts = hostPortsOf(text)
+	if n := slim.Entries(text); n > maxEntries {
+		return fmt.Errorf("it has more than %d entries: %d", maxEntries, n)
+	}
+	s.HostPorts, s.Secrets = hostPortsOf(text), secretsIn(text)
 	s.Digest, err = envoy.DigestOf(text)
 	return err
+}
+
+// secretsIn are the values of keys "name" that have one slash, and no colon as those of clusters do. The text is not decoded for them: it has a megabyte, and
+// a quote in a text of it is escaped.
+func secretsIn(text []byte) (names []string) {
+	for rest, found := after(text, nameKey); found; rest, found = after(rest, nameKey) {
+		value, isText := bytes.CutPrefix(bytes.TrimLeft(rest, ": \t\r\n"), []byte(`"`))
+		end := bytes.IndexByte(value, '"')
+		if !isText || end < 0 || end > maxSecretName {
+			continue
+		}
+		if name := value[:end]; bytes.Count(name, []byte("/")) == 1 && !bytes.ContainsAny(name, `:\`) {
+			names = append(names, string(name))
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+var nameKey = []byte(`"name"`)
+
+// maxSecretName is the most bytes of a namespace and a name.
+const maxSecretName = 63 + 1 + 253
+
+func after(text, sep []byte) (rest []byte, found bool) {
+	_, rest, found = bytes.Cut(text, sep)
+	return rest, found
 }
 
 // The label, of agents up to 1.18, and the annotation, of later ones, with which the source address of connections to

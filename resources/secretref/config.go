@@ -62,6 +62,11 @@ func KeptOfAny(c Config, e envoy.Config, shared cluster.Config) bool {
 	return KeptOfGateways(c, e, shared) || KeptOfIngresses(c, e, shared)
 }
 
+// NamedByConfigurations reports whether copies are made where configurations of Gateways or Ingresses name them.
+func NamedByConfigurations(c Config, e envoy.Config, shared cluster.Config) bool {
+	return CopiesTo(e.GatewayAPISecretsNamespace, c, e, shared) || CopiesTo(e.IngressSecretsNamespace, c, e, shared)
+}
+
 // CopiesTo reports whether any secrets are copied to a namespace.
 func CopiesTo(namespace string, c Config, e envoy.Config, shared cluster.Config) bool {
 	return namespace != "" && (OfIngresses(c, e, shared) && namespace == e.IngressSecretsNamespace ||

@@ -34,8 +34,10 @@ type Names struct {
 	held   map[Object][]copyName // the names of an owner, few; not those of other writers
 	names  map[copyOf]string     // what was answered
 	freed  []copyName            // were released, in that order
-	// pinned are the names that configurations have which nothing writes anew, and in how many of them, by the namespace of these.
+	// pinned are the names that configurations have, and in how many of them, by the namespace of these.
 	pinned map[copyName]map[string]int
+	// kept is in how many configurations a name is that the next leader begins with, and that is written anew then: its owner keeps it until it is in none.
+	kept map[copyName]int
 }
 
 // copyName is a name in a namespace of copies, and copyOf an object that is copied there.
@@ -52,12 +54,12 @@ type owner struct {
 	released time.Time // zero while it is in use
 }
 
-// reuse is how long a name stays without an owner: what names it is written anew before another object may have it.
+// reuse is how long a name stays without an owner: what is about to be written with it is, or is written anew. As long as a configuration has it, it stays.
 const reuse = time.Minute
 
 // NewNames returns names of which none is given yet.
 func NewNames() *Names {
-	return &Names{now: time.Now, hides: func(string) bool { return false }, known: make(chan struct{}), owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{}, pinned: map[copyName]map[string]int{}}
+	return &Names{now: time.Now, hides: func(string) bool { return false }, known: make(chan struct{}), owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{}, pinned: map[copyName]map[string]int{}, kept: map[copyName]int{}}
 }
 
 // NamesOf returns names, as options have them, of which none is given yet.
@@ -149,6 +151,26 @@ func (n *Names) Unpin(namespace, name, by string) {
 	}
 }
 
+// Keep reports that a configuration names a copy: what has that name keeps it, also if nothing refers to it any more. Without an owner, any object may have it.
+func (n *Names) Keep(namespace, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.kept[copyName{namespace, name}]++
+}
+
+// Unkeep reports that a configuration names a copy no more that was reported by Keep.
+func (n *Names) Unkeep(namespace, name string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	at := copyName{namespace, name}
+	if n.kept[at]--; n.kept[at] == 0 {
+		delete(n.kept, at)
+	}
+}
+
+// isNamed reports whether a configuration has a name.
+func (n *Names) isNamed(at copyName) bool { return n.kept[at] > 0 || len(n.pinned[at]) > 0 }
+
 // Of returns the name of the copy of an object in a namespace, and gives it to the object.
 func (n *Names) Of(namespace string, o Object) string {
 	n.mu.Lock()
@@ -162,6 +184,8 @@ func (n *Names) Of(namespace string, o Object) string {
 	name, another := o.CopyName(), hashedName
 	if hides {
 		name, another = hiddenName(o, 0), hiddenName
+	} else if hashed := hashedName(o, 0); n.isNamed(copyName{namespace, hashed}) { // an earlier leader has given it
+		name = hashed
 	}
 	for i := 0; len(name) > maxName || !n.assign(copyName{namespace, name}, o); i++ {
 		name = another(o, i)
@@ -221,7 +245,7 @@ func (n *Names) assign(at copyName, o Object) bool {
 	has := n.owners[at]
 	switch {
 	case has != nil && has.of == o:
-	case has != nil && (has.released.IsZero() || n.now().Sub(has.released) < reuse):
+	case has != nil && (has.released.IsZero() || n.isNamed(at) || n.now().Sub(has.released) < reuse):
 		return false
 	default:
 		for by := range n.pinned[at] {
@@ -271,17 +295,23 @@ func (n *Names) Release(o Object) {
 			delete(n.names, copyOf{at.namespace, o})
 		}
 	}
+	var stay []copyName
 	for len(n.freed) > 0 {
-		has := n.owners[n.freed[0]]
+		at := n.freed[0]
+		has := n.owners[at]
 		switch {
 		case has == nil, has.released.IsZero(): // another one has it, or this one again
 		case now.Sub(has.released) < reuse:
+			n.freed = append(stay, n.freed...)
 			return
+		case n.isNamed(at):
+			stay = append(stay, at)
 		default:
-			n.free(n.freed[0])
+			n.free(at)
 		}
 		n.freed = n.freed[1:]
 	}
+	n.freed = stay
 }
 
 type namesIn struct {

@@ -104,6 +104,51 @@ func TestPinnedNames(t *testing.T) {
 	}
 }
 
+// SEC-14; numbers 2.1 and 2.2 of the contract's tenants.md: while a configuration has a name, its owner keeps it, also if nothing refers to it any more: no
+// other object has it by then, and the same one has it again. Without an owner, as after a restart, a shared configuration keeps it from none.
+func TestNamesOfConfigurations(t *testing.T) {
+	bank, other := object("team-prod", "tls"), object("team", "prod-tls")
+	for name, hold := range map[string][2]func(*Names){
+		"of a Gateway": {func(n *Names) { n.Pin("copies", "team-prod-tls", "team") }, func(n *Names) { n.Unpin("copies", "team-prod-tls", "team") }},
+		"shared":       {func(n *Names) { n.Keep("copies", "team-prod-tls") }, func(n *Names) { n.Unkeep("copies", "team-prod-tls") }},
+	} {
+		now := time.Unix(1000, 0)
+		n := NewNames()
+		n.now = func() time.Time { return now }
+		n.MarkKnown()
+		if n.Of("copies", other) != "team-prod-tls" {
+			t.Fatal("the first one has not the plain name")
+		}
+		hold[0](n)
+		n.Release(other)
+		now = now.Add(2 * reuse)
+		n.Release(object("a", "b"))
+		if n.Plain("copies", bank) || n.Of("copies", bank) == "team-prod-tls" {
+			t.Errorf("%s: another one has the name that a configuration has", name)
+		}
+		if n.Of("copies", other) != "team-prod-tls" {
+			t.Errorf("%s: the owner has it no more", name)
+		}
+		n.Release(other)
+		hold[1](n)
+		now = now.Add(2 * reuse)
+		n.Release(object("a", "b"))
+		if len(n.freed)+len(n.kept)+len(n.pinned) > 0 || !n.Plain("copies", bank) {
+			t.Errorf("%s: a name that no configuration has is not given: %v", name, n.freed)
+		}
+	}
+	n := NewNames()
+	n.Keep("copies", "team-prod-tls")
+	n.Keep("copies", hashedName(object("a", "b"), 0))
+	n.MarkKnown()
+	if got := n.Of("copies", other); got != "team-prod-tls" {
+		t.Errorf("the next leader gives %s", got)
+	}
+	if got := n.Of("copies", object("a", "b")); got != hashedName(object("a", "b"), 0) {
+		t.Errorf("the next leader gives %s in place of the name with a hash", got)
+	}
+}
+
 // SEC-15; number 2.4 of the contract's tenants.md: where network policies may not name Secrets of other namespaces, no object has a name that agents may
 // compute for one, but what a policy may name, and what a configuration has that is left. The next leader gives the same names.
 func TestHiddenNames(t *testing.T) {

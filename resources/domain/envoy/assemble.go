@@ -47,6 +47,7 @@ type clusterKey struct {
 	name, service string
 	protocol      upstreamHTTP
 	tls           string // the text of its UpstreamTLS
+	authority     string // the name of the copy
 }
 
 // usage is the backends that are referred to, by the name of the cluster.
@@ -94,7 +95,10 @@ func (u usage) join(other usage) {
 func (t *Translator) encodeClusters(o Options, used usage, left *budget) (all []json.RawMessage, err error) {
 	for _, name := range slices.Sorted(maps.Keys(used)) {
 		b := used[name].backend
-		key := clusterKey{name, b.Namespace + "/" + b.Name.Name + ":" + b.Port, used[name].protocol, b.TLS.text()}
+		key := clusterKey{name: name, service: b.Namespace + "/" + b.Name.Name + ":" + b.Port, protocol: used[name].protocol, tls: b.TLS.text()}
+		if b.TLS != nil {
+			key.authority = o.authorityName(b.TLS.Authority)
+		}
 		text, err := t.clusters.get(key, always, func() (json.RawMessage, error) {
 			c := o.Connections.cluster(key.name, key.service, key.protocol)
 			c.TransportSocket = o.upstreamSocket(b.TLS)

@@ -178,7 +178,7 @@ func (o Options) chains(p part, certificates map[string][]Name, passed map[strin
 	for _, text := range slices.Sorted(maps.Keys(byCertificates)) {
 		for _, group := range byCertificates[text] {
 			names, secrets := serverNames(group), certificates[group[0]]
-			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + strings.Join(names, ",") + "\n" + filterText, len(secrets)*leastSecret + len(text) + least, func() *listenerv3.FilterChain {
+			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + o.copiesText(secrets) + strings.Join(names, ",") + "\n" + filterText, len(secrets)*leastSecret + len(text) + least, func() *listenerv3.FilterChain {
 				return o.tlsFilterChain(p.secureTable, names, secrets)
 			}})
 		}
@@ -187,7 +187,7 @@ func (o Options) chains(p part, certificates map[string][]Name, passed map[strin
 	for _, text := range slices.Sorted(maps.Keys(byBackends)) {
 		for _, group := range byBackends[text] {
 			names, to := serverNames(group), passed[group[0]]
-			all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), len(to.backends)*leastBackend + len(text), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
+			all = append(all, chain{"pass\n" + text + o.copiesText(to.secrets) + "\n" + strings.Join(names, ","), len(to.backends)*leastBackend + len(text), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
 		}
 	}
 	return all

@@ -9,7 +9,8 @@ import "strings"
 type Options struct {
 	Service          Name   // that leads to the listener; its name is shortened
 	SecretsNamespace string // where agents read copies of secrets
-	// Copies gives the copies their names, the plain ones if it is nil. It answers the same for one object each time.
+	// Copies gives the copies their names, the plain ones if it is nil. It is asked about each object of each model, and what is translated again if it has
+	// another name than before.
 	Copies CopyNames
 	// OneLabelWildcards has *.example.com stand for one label, as in an Ingress.
 	OneLabelWildcards bool
@@ -57,6 +58,16 @@ func (o Options) secretName(s Name) string {
 		return o.SecretsNamespace + "/" + o.Copies.SecretCopy(s)
 	}
 	return o.SecretsNamespace + "/" + SecretCopy(s)
+}
+
+// copiesText is the names of the copies of Secrets: what names them is another one if these are.
+func (o Options) copiesText(secrets []Name) string {
+	var b strings.Builder
+	for _, s := range secrets {
+		b.WriteString(o.secretName(s))
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // authorityName is the name by which agents offer the copy of a ConfigMap.
