@@ -174,21 +174,47 @@ func (p *postings[P, K]) move(n *node[P], old P) {
 
 // apply takes n from the keys that were collected as those of its old state to those of its new one.
 func (p *postings[P, K]) apply(n *node[P]) {
-	for _, k := range p.from {
-		if !slices.Contains(p.to, k) {
-			if left := p.byKey[k].without(n); left.len() > 0 {
-				p.byKey[k] = left
-			} else {
-				delete(p.byKey, k)
+	switch {
+	case slices.Equal(p.from, p.to): // of most changes
+	case len(p.from) < manyKeys && len(p.to) < manyKeys:
+		for _, k := range p.from {
+			if !slices.Contains(p.to, k) {
+				p.drop(n, k)
 			}
 		}
+		for _, k := range p.to {
+			if !slices.Contains(p.from, k) {
+				p.byKey[k] = p.byKey[k].with(n)
+			}
+		}
+	default:
+		p.applyMany(n)
 	}
-	for _, k := range p.to {
-		if !slices.Contains(p.from, k) {
-			p.byKey[k] = p.byKey[k].with(n)
+	p.from, p.to = reused(p.from), reused(p.to)
+}
+
+// applyMany is apply for many keys, in time that grows with their number and no faster.
+func (p *postings[P, K]) applyMany(n *node[P]) {
+	from, to := setOf(p.from), setOf(p.to)
+	for k := range from {
+		if _, stays := to[k]; stays {
+			delete(to, k)
+		} else {
+			p.drop(n, k)
 		}
 	}
-	p.from, p.to = p.from[:0], p.to[:0]
+	for k := range to {
+		p.byKey[k] = p.byKey[k].with(n)
+	}
+}
+
+// drop removes n from a key.
+func (p *postings[P, K]) drop(n *node[P], k K) {
+	if left := p.byKey[k].without(n); left.len() > 0 {
+		p.byKey[k] = left
+	} else {
+		delete(p.byKey, k)
+	}
 }
 
 // collect runs the key function. One that panics costs its object the place in
@@ -233,11 +259,31 @@ func (p *postings[P, K]) lookup(key K) []P {
 	return objs
 }
 
+// manyKeys is from how many keys of an object on a map is quicker than a search in a slice. Objects of users can have tens of thousands.
+const manyKeys = 64
+
+// appendKey appends a key that is not there yet; of many, it may be there.
 func appendKey[K comparable](keys []K, k K) []K {
-	if slices.Contains(keys, k) {
+	if len(keys) < manyKeys && slices.Contains(keys, k) {
 		return keys
 	}
 	return append(keys, k)
+}
+
+// reused is the slice for the keys of the next object. That of an object with many is given back.
+func reused[K comparable](keys []K) []K {
+	if len(keys) > manyKeys {
+		return nil
+	}
+	return keys[:0]
+}
+
+func setOf[K comparable](keys []K) map[K]struct{} {
+	set := make(map[K]struct{}, len(keys))
+	for _, k := range keys {
+		set[k] = struct{}{}
+	}
+	return set
 }
 
 // nodeSet is a set of nodes: a slice while that is quick to search.
