@@ -30,7 +30,7 @@ func BenchmarkTenClusters(b *testing.B) {
 	runtime.ReadMemStats(&before)
 	var kept *Objects[Service]
 	for b.Loop() {
-		kept = newObjects(decodeService(255), 0, 0)
+		kept = newObjects(serviceCodec(255), 0, 0)
 		for cluster, services := range values {
 			kept.begin(cluster)
 			for key, value := range services {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -92,6 +93,38 @@ func decodeServiceExport(cluster string, key slim.Key, value []byte) (*ServiceEx
 	e.Labels, _ = ExportedLabels(e.Labels)
 	e.normalizeTraffic()
 	return e, nil
+}
+
+// packedExport is an export in the form in which it is kept, with the time as exactly as it was read.
+type packedExport struct {
+	exportFields
+	Created time.Time `json:"exportCreationTimestamp"`
+}
+
+// exportCodec is the codec of service exports.
+var exportCodec = codec[ServiceExport]{pack: packServiceExport, unpack: unpackServiceExport}
+
+func packServiceExport(cluster string, key slim.Key, value []byte, most int) ([]byte, error) {
+	if most > 0 && len(value) > most*partOfValue/decodedSize { // while it is decoded it may need as much as all values of a cluster
+		return nil, errTooLarge
+	}
+	e, err := decodeServiceExport(cluster, key, value)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(packedExport{exportFields(*e), e.Created.UTC()})
+}
+
+func unpackServiceExport(_ string, _ slim.Key, packed string) (*ServiceExport, error) {
+	var p packedExport
+	if err := json.Unmarshal([]byte(packed), &p); err != nil {
+		return nil, err
+	}
+	e := ServiceExport(p.exportFields)
+	if !p.Created.IsZero() {
+		e.Created = metav1.NewTime(p.Created.Local())
+	}
+	return &e, nil
 }
 
 // normalizeTraffic leaves out what no Service of this release has: newer ones may have other values.

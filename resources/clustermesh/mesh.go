@@ -74,8 +74,8 @@ func newMesh(p params) *Mesh {
 	bytes := mostBytes(debug.SetMemoryLimit(-1))
 	m := &Mesh{
 		params: p, began: time.Now(), timing: defaultTiming, panicked: make(chan *lifecycle.PanicError, 1),
-		Services:       newObjects(decodeService(p.Cluster.MaxConnectedClusters), p.Config.ClusterMeshMaxKeys, bytes),
-		ServiceExports: newObjects(decodeServiceExport, p.Config.ClusterMeshMaxKeys, bytes),
+		Services:       newObjects(serviceCodec(p.Cluster.MaxConnectedClusters), p.Config.ClusterMeshMaxKeys, bytes),
+		ServiceExports: newObjects(exportCodec, p.Config.ClusterMeshMaxKeys, bytes),
 		ids:            newIDs(), recorded: make(chan struct{}), remotes: map[string]*remote{},
 	}
 	p.Deps.Plan.Observe(m.load)

@@ -42,8 +42,9 @@ func filter(of map[string]string, isValid func(key, value string) bool) (valid m
 		if valid == nil {
 			valid = map[string]string{}
 		}
-		valid[key] = value
-		size += len(key) + len(value)
+		if size += len(key) + len(value); size <= maxMetadata {
+			valid[key] = value
+		}
 	}
 	if size > maxMetadata {
 		valid, left = nil, slices.Collect(maps.Keys(of))

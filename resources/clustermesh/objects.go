@@ -32,21 +32,21 @@ type Change struct {
 
 // Objects are the objects of one kind that remote clusters publish. It is safe for concurrent use.
 type Objects[T any] struct {
-	decode func(cluster string, key slim.Key, value []byte) (*T, error)
-	most   int // of a cluster, 0 for any number
-	// mostBytes is how many bytes the values of a cluster may have together, 0 for any number.
+	codec codec[T]
+	most  int // of a cluster, 0 for any number
+	// mostBytes is how many bytes the objects of a cluster may need together, 0 for any number.
 	mostBytes int
 
 	mu        sync.RWMutex
-	clusters  map[string]*published[T]
+	clusters  map[string]*published
 	observers map[*func(Change)]struct{}
 }
 
 // published are the objects of one cluster.
-type published[T any] struct {
+type published struct {
 	complete bool // all have been read
-	objects  map[slim.Key]object[T]
-	bytes    int // of the values of the objects
+	objects  map[slim.Key]object
+	bytes    int // that the objects need
 	// left is how many values were left out, as there were too many objects: those of as many objects at most. Until a listing is complete
 	// those of before it count, too: what is left out must not be absent for a moment.
 	left    int
@@ -55,17 +55,29 @@ type published[T any] struct {
 }
 
 // object has the last value that could be decoded.
-type object[T any] struct {
-	value  *T
-	size   int   // of the value in etcd, in bytes
-	err    error // of the latest value
-	unseen bool  // since the listing began
+type object struct {
+	packed     string // "" for none
+	size       int    // as sizeOf has it
+	unreadable bool   // the latest value is. Its error is not kept: it may have all of the value's text.
+	unseen     bool   // since the listing began
 }
 
-// partOfMemory is what the values of one kind of a cluster may have of the memory of the process. What duties make of them is larger.
-const partOfMemory = 8
+const (
+	// partOfMemory is what the objects of one kind of a cluster may have of the memory of the process. What duties make of them is larger.
+	partOfMemory = 8
+	// partOfValue is what one value may have of that when it is decoded.
+	partOfValue = 4
+	// objectSize is more than an object needs, without its value and the texts of its key.
+	objectSize = 384
+)
 
-// mostBytes is how many bytes the values of one kind of a cluster may have in a process with a limit to its memory, 0 for any number.
+// sizeOf is how many bytes an object needs at most. An allocation is up to a quarter larger than what it is for.
+func sizeOf(key slim.Key, packed []byte) int {
+	texts := len(key.Namespace) + len(key.Name) + len(packed)
+	return objectSize + texts + texts/4
+}
+
+// mostBytes is how many bytes the objects of one kind of a cluster may need in a process with a limit to its memory, 0 for any number.
 func mostBytes(limit int64) int {
 	if limit <= 0 || limit == math.MaxInt64 {
 		return 0
@@ -73,28 +85,41 @@ func mostBytes(limit int64) int {
 	return int(limit / partOfMemory)
 }
 
-func newObjects[T any](decode func(cluster string, key slim.Key, value []byte) (*T, error), most, mostBytes int) *Objects[T] {
-	return &Objects[T]{decode: decode, most: most, mostBytes: mostBytes, clusters: map[string]*published[T]{}, observers: map[*func(Change)]struct{}{}}
+func newObjects[T any](c codec[T], most, mostBytes int) *Objects[T] {
+	return &Objects[T]{codec: c, most: most, mostBytes: mostBytes, clusters: map[string]*published{}, observers: map[*func(Change)]struct{}{}}
 }
 
-// Get returns the object of a cluster.
+// Get returns the object of a cluster. It is decoded for the caller.
 func (o *Objects[T]) Get(cluster string, key slim.Key) (*T, State) {
+	packed, state := o.find(cluster, key)
+	if state != Present {
+		return nil, state
+	}
+	object, err := o.codec.unpack(cluster, key, packed)
+	if err != nil { // it was packed here
+		return nil, Unknown
+	}
+	return object, Present
+}
+
+// find returns the packed object of a cluster.
+func (o *Objects[T]) find(cluster string, key slim.Key) (string, State) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	p := o.clusters[cluster]
 	if p == nil || !p.complete {
-		return nil, Unknown
+		return "", Unknown
 	}
 	found, exists := p.objects[key]
 	switch {
 	case !exists && p.left > 0: // it may be one that was left out
-		return nil, Unknown
+		return "", Unknown
 	case !exists:
-		return nil, Absent
-	case found.value == nil:
-		return nil, Unknown
+		return "", Absent
+	case found.packed == "":
+		return "", Unknown
 	}
-	return found.value, Present
+	return found.packed, Present
 }
 
 // Keys returns the keys of all objects, of all clusters.
@@ -140,7 +165,7 @@ func (o *Objects[T]) count(cluster string) (n, unreadable int) {
 		return 0, 0
 	}
 	for _, one := range p.objects {
-		if one.err != nil {
+		if one.unreadable {
 			unreadable++
 		}
 	}
@@ -148,11 +173,11 @@ func (o *Objects[T]) count(cluster string) (n, unreadable int) {
 }
 
 // change applies a change, and notifies the observers unless it reports that there is nothing to tell.
-func (o *Objects[T]) change(c Change, apply func(*published[T]) (changed bool)) {
+func (o *Objects[T]) change(c Change, apply func(*published) (changed bool)) {
 	o.mu.Lock()
 	p := o.clusters[c.Cluster]
 	if p == nil {
-		p = &published[T]{objects: map[slim.Key]object[T]{}}
+		p = &published{objects: map[slim.Key]object{}}
 		o.clusters[c.Cluster] = p
 	}
 	var observers []func(Change)
@@ -169,7 +194,7 @@ func (o *Objects[T]) change(c Change, apply func(*published[T]) (changed bool)) 
 
 // begin begins a listing: what it does not have is gone when it is complete.
 func (o *Objects[T]) begin(cluster string) {
-	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+	o.change(Change{Cluster: cluster}, func(p *published) bool {
 		for key, one := range p.objects {
 			one.unseen = true
 			p.objects[key] = one
@@ -181,7 +206,7 @@ func (o *Objects[T]) begin(cluster string) {
 
 // complete ends a listing.
 func (o *Objects[T]) complete(cluster string) {
-	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+	o.change(Change{Cluster: cluster}, func(p *published) bool {
 		changed := !p.complete
 		for key, one := range p.objects {
 			if one.unseen {
@@ -200,34 +225,37 @@ func (o *Objects[T]) complete(cluster string) {
 
 // set sets an object. One that cannot be decoded keeps its last value, and one that is too many is left out.
 func (o *Objects[T]) set(cluster string, key slim.Key, value []byte) error {
-	if o.leaveOut(cluster, key, len(value)) {
+	if o.leaveOut(cluster, key, sizeOf(key, nil)) {
 		return nil
 	}
-	decoded, err := o.decode(cluster, key, value)
-	o.change(Change{cluster, key}, func(p *published[T]) bool {
-		is, was := object[T]{value: decoded, size: len(value), err: err}, p.objects[key]
+	packed, err := o.codec.pack(cluster, key, value, o.mostBytes/partOfValue)
+	if err == nil && o.leaveOut(cluster, key, sizeOf(key, packed)) {
+		return nil
+	}
+	o.change(Change{cluster, key}, func(p *published) bool {
+		is, was := object{packed: string(packed), size: sizeOf(key, packed)}, p.objects[key]
 		if grows := is.size - was.size; err == nil && grows > 0 && o.mostBytes > 0 && p.bytes+grows > o.mostBytes {
-			is.err = fmt.Errorf("it has %d bytes, and with them the values of the cluster would have more than %d together", is.size, o.mostBytes)
+			err = fmt.Errorf("it needs %d bytes, and with them the values of the cluster would have more than %d together", is.size, o.mostBytes)
 		}
-		if is.err != nil {
-			is.value, is.size = was.value, was.size
+		if err != nil {
+			is = object{was.packed, max(was.size, sizeOf(key, nil)), true, false}
 		}
 		p.drop(key)
-		p.objects[key], p.bytes, err = is, p.bytes+is.size, is.err
+		p.objects[key], p.bytes = is, p.bytes+is.size
 		return p.complete
 	})
 	return err
 }
 
 // drop removes an object.
-func (p *published[T]) drop(key slim.Key) {
+func (p *published) drop(key slim.Key) {
 	p.bytes -= p.objects[key].size
 	delete(p.objects, key)
 }
 
 // leaveOut reports whether an object of some bytes is left out, as the cluster has too many.
 func (o *Objects[T]) leaveOut(cluster string, key slim.Key, size int) (left bool) {
-	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+	o.change(Change{Cluster: cluster}, func(p *published) bool {
 		if _, has := p.objects[key]; !has && (o.most > 0 && len(p.objects) >= o.most || o.mostBytes > 0 && p.bytes+size > o.mostBytes) {
 			p.left++
 			p.listed++
@@ -258,7 +286,7 @@ func (o *Objects[T]) fitsMore(cluster string) bool {
 
 // removeLeft notes that an object that was left out is gone, and reports whether there was one.
 func (o *Objects[T]) removeLeft(cluster string, key slim.Key) (wasLeft bool) {
-	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+	o.change(Change{Cluster: cluster}, func(p *published) bool {
 		if _, has := p.objects[key]; !has && p.left > 0 && !p.listing {
 			p.left--
 			wasLeft = true
@@ -273,7 +301,7 @@ func (o *Objects[T]) remove(cluster string, key slim.Key) {
 	if o.removeLeft(cluster, key) {
 		return
 	}
-	o.change(Change{cluster, key}, func(p *published[T]) bool {
+	o.change(Change{cluster, key}, func(p *published) bool {
 		p.drop(key)
 		return p.complete
 	})
@@ -281,16 +309,16 @@ func (o *Objects[T]) remove(cluster string, key slim.Key) {
 
 // setNone records that a cluster publishes nothing.
 func (o *Objects[T]) setNone(cluster string) {
-	o.change(Change{Cluster: cluster}, func(p *published[T]) bool {
+	o.change(Change{Cluster: cluster}, func(p *published) bool {
 		changed := !p.complete || len(p.objects) > 0
-		p.complete, p.objects, p.bytes, p.left = true, map[slim.Key]object[T]{}, 0, 0
+		p.complete, p.objects, p.bytes, p.left = true, map[slim.Key]object{}, 0, 0
 		return changed
 	})
 }
 
 // forget forgets a cluster that is no longer configured.
 func (o *Objects[T]) forget(cluster string) {
-	o.change(Change{Cluster: cluster}, func(*published[T]) bool {
+	o.change(Change{Cluster: cluster}, func(*published) bool {
 		delete(o.clusters, cluster)
 		return true
 	})

@@ -16,9 +16,17 @@ func TestObjectsAreBounded(t *testing.T) {
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 19))
 		most := 1 + r.IntN(4)
-		mostBytes := r.IntN(2) * 10 * most
-		o := newObjects(func(string, slim.Key, []byte) (*int, error) { return new(int), nil }, most, mostBytes)
-		value := func() []byte { return make([]byte, r.IntN(20)) }
+		mostBytes := r.IntN(2) * (objectSize + 20) * most
+		o := newObjects(codec[string]{
+			pack: func(_ string, _ slim.Key, value []byte, _ int) ([]byte, error) {
+				if len(value) == 7 {
+					return nil, errTooLarge
+				}
+				return value, nil
+			},
+			unpack: func(_ string, _ slim.Key, packed string) (*string, error) { return &packed, nil },
+		}, most, mostBytes)
+		value := func() []byte { return make([]byte, 1+r.IntN(20)) }
 		published := map[slim.Key]bool{}
 		check := func(at string) {
 			t.Helper()
@@ -26,8 +34,10 @@ func TestObjectsAreBounded(t *testing.T) {
 				t.Fatalf("seed %d, %s: %d are kept, of %d", seed, at, n, most)
 			}
 			bytes := 0
-			for _, one := range o.clusters["a"].objects {
-				bytes += one.size
+			for key, one := range o.clusters["a"].objects {
+				if bytes += one.size; one.size != sizeOf(key, []byte(one.packed)) {
+					t.Fatalf("seed %d, %s: %s with %d bytes counts as %d", seed, at, key, len(one.packed), one.size)
+				}
 			}
 			if bytes != o.clusters["a"].bytes || mostBytes > 0 && bytes > mostBytes {
 				t.Fatalf("seed %d, %s: %d bytes are kept, of %d, and %d are counted", seed, at, bytes, mostBytes, o.clusters["a"].bytes)
