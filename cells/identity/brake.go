@@ -20,9 +20,13 @@ const (
 	// brakeDebt is how many more count: a namespace that gives up no more is free again after so many seconds.
 	brakeDebt = 60
 
-	// largeSet is from how many bytes on a label set is large: it counts as several, and its namespace is braked however many numbers there are, as
-	// identities take memory until they are collected.
-	largeSet = 4 << 10
+	// setUnit is for how many bytes a label set counts as one: identities need memory until they are collected. An ordinary one is smaller than two.
+	setUnit = 512
+	// largeSet is from how many bytes on the namespace of a label set is braked however many numbers there are.
+	largeSet = 8 << 10
+	// mostIdle is how many bytes those label sets that no pod has may have together, ordinary ones aside, before the namespaces of others that are not
+	// ordinary are braked.
+	mostIdle = 16 << 20
 	// largePause is how soon a large set that waits is looked at again.
 	largePause = 2 * time.Second
 )
@@ -95,14 +99,25 @@ func (t *table) isScarce() bool {
 
 // brakedFor is how long a set has to wait for a number, since its namespace gives up many.
 func (t *table) brakedFor(s *set) time.Duration {
-	if !t.isScarce() && s.weight() == 1 {
+	if !t.isScarce() && s.labels.Size() < largeSet && (s.isOrdinary() || t.idle <= mostIdle) {
 		return 0
 	}
 	return t.brakes.pause(podNamespace(s.labels), t.now)
 }
 
 // weight is for how many sets a set counts.
-func (s *set) weight() int { return max(1, s.labels.Size()/largeSet) }
+func (s *set) weight() int { return max(1, s.labels.Size()/setUnit) }
+
+// isOrdinary reports whether a set is so small that the numbers are used up before its likes fill the memory.
+func (s *set) isOrdinary() bool { return s.weight() == 1 }
+
+// idleSize is how many bytes of a set count while no pod has it.
+func (s *set) idleSize() int {
+	if s.isOrdinary() {
+		return 0
+	}
+	return s.labels.Size()
+}
 
 // brakedNamespace is the namespace that waits longest, and whether that is for its large labels: there are many numbers. It is "" if none waits.
 func (t *table) brakedNamespace() (namespace string, isForLarge bool) {

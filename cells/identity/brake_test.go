@@ -5,6 +5,7 @@ package identity
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/skep-operator/skep/resources/agents"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -135,6 +137,151 @@ func TestPodWithTooLargeLabels(t *testing.T) {
 	for i, news := range []bool{tb.setLarge(key, true), !tb.setLarge(key, true), !tb.setLarge(key, false), tb.setLarge(key, true)} {
 		if !news {
 			t.Errorf("%d is not as it was reported", i)
+		}
+	}
+}
+
+// idleOf is how many bytes the sets have that no pod has, ordinary ones aside.
+func idleOf(t *table) (bytes int) {
+	for of, s := range t.sets {
+		if s.pods == 0 && of.Size() >= 2*setUnit {
+			bytes += of.Size()
+		}
+	}
+	return bytes
+}
+
+// createAll makes what can be made, and returns how many wait for which reason.
+func createAll(tb *table, revision *slim.Revision) (waits map[string]int) {
+	waits = map[string]int{}
+	dirty, _ := tb.drain()
+	for _, s := range dirty {
+		todo := tb.nextAction(s.labels)
+		if todo.number == 0 {
+			if s.pods > 0 {
+				waits[todo.reason]++
+			}
+			continue
+		}
+		*revision++
+		now := observation{number: todo.number, labels: s.labels, created: 1, revision: *revision}
+		if todo.edited == nil {
+			tb.recordCreate(s.labels, now, true)
+		} else {
+			tb.recordRestore(s.labels, now)
+		}
+	}
+	return waits
+}
+
+// manyLabels are labels of a pod that have some 385 bytes each, and a number.
+func manyLabels(labels, number int) pairs {
+	of := pairs{}
+	for i := range labels {
+		of[fmt.Sprintf("%s/%s-%d", strings.TrimSuffix(strings.Repeat(strings.Repeat("d", 62)+".", 4), "."), strings.Repeat("n", 58), i)] = strings.Repeat("v", 63)
+	}
+	of["number"] = fmt.Sprint(number)
+	return of
+}
+
+// ID-44, numbers K3 and 4.6 of the contract's tenants.md: a hundred pods with label sets just below those that are large change them all the time, and what
+// waits for its collection has a bounded size, however many numbers there are.
+func TestManyPodsWithManyLabels(t *testing.T) {
+	tb := newTable("c", identity.Range{Min: 256, Max: 65535}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })
+	tb.now = time.Unix(1000, 0)
+	for _, name := range []string{"bb", "aa"} {
+		tb.upsertNamespace(namespaceOf(name, nil))
+	}
+	tb.markSynced()
+	revision, flip := slim.Revision(0), 0
+	waits := map[string]int{}
+	for range 60 {
+		for i := range 100 {
+			flip++
+			tb.now = tb.now.Add(10 * time.Millisecond)
+			tb.upsertPod(podOf("bb", fmt.Sprint("restless-", i), manyLabels(20, flip)))
+			waits = createAll(tb, &revision)
+		}
+	}
+	for of := range tb.sets {
+		if of.Size() < 7<<10 || of.Size() >= largeSet {
+			t.Fatalf("a set has %d bytes", of.Size())
+		}
+	}
+	if idle := idleOf(tb); idle < mostIdle || idle > mostIdle+2<<20 || idle != tb.idle {
+		t.Errorf("after a minute %d bytes are not in use, and %d are counted", idle, tb.idle)
+	}
+	if waits[brakedLarge] != 1 {
+		t.Errorf("the last pod: %v", waits)
+	}
+	if held, isForLarge := tb.brakedNamespace(); held != "bb" || !isForLarge {
+		t.Errorf("braked is %q, for large labels: %t", held, isForLarge)
+	}
+	for _, p := range []*slim.Pod{
+		podOf("aa", "web", pairs{"app": "web"}), podOf("aa", "large", manyLabels(20, 0)), podOf("bb", "ordinary", pairs{"app": "web"}),
+	} {
+		tb.upsertPod(p)
+		if waits := createAll(tb, &revision); len(waits) > 0 {
+			t.Errorf("%s/%s: %v", p.Namespace, p.Name, waits)
+		}
+	}
+	for number, o := range tb.objects { // they are collected
+		if o.set.pods == 0 {
+			tb.deleteObject(number.String(), revision)
+		}
+	}
+	for _, s := range tb.sets {
+		tb.enqueue(s)
+	}
+	if waits := createAll(tb, &revision); waits[brakedLarge] > 0 || tb.idle != 0 {
+		t.Errorf("once they are collected %d wait, and %d bytes are counted", waits[brakedLarge], tb.idle)
+	}
+	for of, s := range tb.sets {
+		if s.number == 0 {
+			t.Errorf("%.100s has no number", of)
+		}
+	}
+}
+
+// ID-44: over any history of pods and identities, the bytes of what no pod has are counted.
+func TestIdleBytesAreCounted(t *testing.T) {
+	for seed := range uint64(50) {
+		r := rand.New(rand.NewPCG(seed, 44))
+		tb := newTable("c", identity.Range{Min: 256, Max: 300}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(of int) int { return r.IntN(of) })
+		tb.now = time.Unix(1000, 0)
+		revision := slim.Revision(0)
+		for step := range 300 {
+			tb.now = tb.now.Add(time.Minute)
+			key := slim.Key{Namespace: "n", Name: fmt.Sprint("p", r.IntN(5))}
+			switch r.IntN(8) {
+			case 0, 1, 2:
+				tb.upsertPod(podOf(key.Namespace, key.Name, manyLabels(r.IntN(5), r.IntN(3))))
+			case 3:
+				tb.deletePod(key)
+			case 4:
+				tb.upsertNamespace(namespaceOf("n", pairs{"team": fmt.Sprint(r.IntN(2))}))
+			case 5:
+				revision++
+				tb.deleteObject(identity.Number(256+r.IntN(45)).String(), revision)
+			case 6:
+				if !tb.synced {
+					tb.markSynced()
+				}
+				tb.expireQuarantine()
+			case 7:
+				if p, _ := tb.pods.Get(key); p != nil && p.template.set != nil { // an agent makes one of the same labels, or edits another
+					revision++
+					o := &ciliumio.Identity{SecurityLabels: p.template.set.labels}
+					o.Name, o.ResourceVersion = identity.Number(256+r.IntN(45)).String(), revision
+					tb.upsertObject(o)
+				}
+			}
+			if r.IntN(2) == 0 {
+				createAll(tb, &revision)
+			}
+			if idle := idleOf(tb); idle != tb.idle {
+				t.Fatalf("seed %d, step %d: %d bytes are not in use, and %d are counted", seed, step, idle, tb.idle)
+			}
 		}
 	}
 }

@@ -44,7 +44,10 @@ func (t *table) updateChoice(s *set) {
 	}
 	if s.pods == 0 && len(s.templates) == 0 && len(s.objects) == 0 && s.number == 0 && !s.inFlight {
 		delete(t.awaitingNumber, s)
-		delete(t.sets, s.labels)
+		if t.sets[s.labels] == s {
+			delete(t.sets, s.labels)
+			t.idle -= s.idleSize()
+		}
 	}
 }
 
@@ -173,7 +176,7 @@ func (t *table) nextAction(of slim.Labels) (todo action) {
 			todo.reason = brakedLarge
 			t.largeHeld = largeHeld{podNamespace(s.labels), t.now}
 		}
-		if s.weight() > 1 { // its labels are not kept for long once no pod has them
+		if !s.isOrdinary() { // its labels are not kept for long once no pod has them
 			todo.pause = min(todo.pause, largePause)
 		}
 		s.queuedAt = t.now.Add(-todo.waited)

@@ -48,6 +48,7 @@ type table struct {
 	earlyReasons   map[slim.Key]string // why pods need no identity, until markSynced
 
 	used       int // sets with pods
+	idle       int // bytes of the others, ordinary ones aside
 	duplicates int // sets with more than one object
 	havePorts  int // objects of sets with named ports
 	scratch    specs
@@ -433,6 +434,7 @@ func (t *table) ensureSet(of slim.Labels) *set {
 	if s == nil {
 		s = &set{labels: of}
 		t.sets[of] = s
+		t.idle += s.idleSize()
 	}
 	return s
 }
@@ -475,6 +477,7 @@ func (t *table) recordTemplateChanged(tmpl *template) {
 func (t *table) addPods(s *set, pods int) {
 	if s.pods == 0 && pods > 0 {
 		t.used++
+		t.idle -= s.idleSize()
 	}
 	s.pods += pods
 	t.updateChoice(s)
@@ -482,6 +485,7 @@ func (t *table) addPods(s *set, pods int) {
 
 func (t *table) removePods(s *set, pods int) {
 	if s.pods > 0 && s.pods == pods {
+		t.idle += s.idleSize()
 		if t.used--; s.number != 0 {
 			t.brakes.giveUp(podNamespace(s.labels), s.weight(), t.now)
 		}
