@@ -39,7 +39,7 @@ func TestWhenASliceIsWritten(t *testing.T) {
 				var writes []time.Duration
 				c := &controller{planner: newPlanner(100, false, randomName), batch: newBatch(), wake: make(chan struct{}, 1)}
 				deps := reconcile.Deps{Module: cell.ModuleInfo{ID: "endpointslice"}, Log: slog.New(slog.DiscardHandler), Health: health.NewTree().Reporter("endpointslice")}
-				c.standard = reconcile.NewQueue(deps, "gather", func(context.Context, string) error {
+				c.standard = reconcile.NewQueue(deps, "gather", func(context.Context, sliceKey) error {
 					writes = append(writes, time.Since(start))
 					return nil
 				}, reconcile.Workers(1))

@@ -24,9 +24,15 @@ import (
 	"github.com/skep-operator/skep/runtime/job"
 )
 
-// writers is how many slices are written at once: enough for the rate limit where a response takes 160 ms. More of them
-// do not make a slower API server faster (docs/performance.md).
+// writers is how many slices of one namespace are written at once: enough for the rate limit where a response takes 160 ms. More of them
+// do not make a slower API server faster (docs/performance.md). One more is for the other namespaces.
 const writers = 8
+
+// sliceKey is the key of a slice in the queues. The namespace of its endpoints is a part of it, so that it is the same until the key is done.
+type sliceKey struct{ namespace, name string }
+
+// String returns the name of the slice.
+func (k sliceKey) String() string { return k.name }
 
 // source is where endpoints come from.
 type source interface {
@@ -45,8 +51,8 @@ type source interface {
 // controller passes endpoints and slices to the planner and executes its writes.
 type controller struct {
 	params
-	fast     *reconcile.Queue[string] // slices of Namespaces with priority
-	standard *reconcile.Queue[string]
+	fast     *reconcile.Queue[sliceKey] // slices of Namespaces with priority
+	standard *reconcile.Queue[sliceKey]
 	limits   limits
 	limiter  *rate.Limiter
 	turns    *turns
@@ -98,9 +104,11 @@ func newController(p params) (*controller, error) {
 	return c, nil
 }
 
-func (c *controller) newQueue(rule, queue string) *reconcile.Queue[string] {
-	do := func(ctx context.Context, name string) error { return c.reconcile(ctx, name, queue) }
-	return reconcile.NewQueue(c.Deps, rule, do, reconcile.Workers(writers), reconcile.Backoff(100*time.Millisecond, 30*time.Second))
+func (c *controller) newQueue(rule, queue string) *reconcile.Queue[sliceKey] {
+	do := func(ctx context.Context, key sliceKey) error { return c.reconcile(ctx, key, queue) }
+	namespace := func(key sliceKey) string { return key.namespace }
+	return reconcile.NewQueue(c.Deps, rule, do, reconcile.Workers(writers+1), reconcile.NamespaceOf(namespace),
+		reconcile.Backoff(100*time.Millisecond, 30*time.Second))
 }
 
 // write runs a work queue, writeFirst that of Namespaces with priority.
@@ -319,15 +327,17 @@ func (c *controller) runBatch(ctx context.Context) error {
 	for {
 		c.mu.Lock()
 		due, next := c.batch.popDue(time.Now())
-		queues := make([]*reconcile.Queue[string], len(due))
+		keys, queues := make([]sliceKey, len(due)), make([]*reconcile.Queue[sliceKey], len(due))
 		for i, p := range due {
-			if queues[i] = c.standard; c.isFast(p.name) {
+			var isFast bool
+			keys[i], isFast = c.keyOf(p.name)
+			if queues[i] = c.standard; isFast {
 				queues[i] = c.fast
 			}
 		}
 		c.mu.Unlock()
 		for i, p := range due {
-			queues[i].Add(p.name, p.triggers...)
+			queues[i].Add(keys[i], p.triggers...)
 		}
 		var timer <-chan time.Time
 		if next > 0 {
@@ -346,7 +356,8 @@ func (c *controller) runBatch(ctx context.Context) error {
 const maxConflicts = 5
 
 // reconcile writes a slice if it differs from its desired state, which is computed again after the wait for the limiter.
-func (c *controller) reconcile(ctx context.Context, name, queue string) (err error) {
+func (c *controller) reconcile(ctx context.Context, key sliceKey, queue string) (err error) {
+	name := key.name
 	done, err := c.busy.acquire(ctx, name)
 	if err != nil {
 		return err
@@ -356,7 +367,7 @@ func (c *controller) reconcile(ctx context.Context, name, queue string) (err err
 		if op, _ := c.nextOp(name, false); op.kind == opNone {
 			return nil
 		}
-		if err := c.turns.wait(ctx, queue == fast); err != nil {
+		if err := c.turns.wait(ctx, queue == fast, key.namespace); err != nil {
 			return err
 		}
 		op, since := c.nextOp(name, true)

@@ -27,24 +27,69 @@ const (
 	standard = "standard"
 )
 
-// turns gives the tokens of the rate limit to those that wait, to fast ones first. It is safe for concurrent use.
+// turns gives the tokens of the rate limit to those that wait, to fast ones first, and by turns of their namespaces. It is safe for
+// concurrent use.
 type turns struct {
 	limiter *rate.Limiter
 
 	mu      sync.Mutex
-	waiting map[bool][]chan struct{} // by whether they are fast, the first one first
-	some    chan struct{}            // has an element if there may be one that waits
+	waiting map[bool]*lane // by whether they are fast
+	some    chan struct{}  // has an element if there may be one that waits
 }
 
 func newTurns(l *rate.Limiter) *turns {
-	return &turns{limiter: l, waiting: map[bool][]chan struct{}{}, some: make(chan struct{}, 1)}
+	return &turns{limiter: l, waiting: map[bool]*lane{true: newLane(), false: newLane()}, some: make(chan struct{}, 1)}
 }
 
-// wait returns when it is the caller's turn.
-func (t *turns) wait(ctx context.Context, isFast bool) error {
+// lane are those that wait, by namespace, so that one with hundreds of slices does not keep the others waiting.
+type lane struct {
+	turns map[string][]chan struct{} // the first one first
+	order []string                   // the namespaces in turns, the next one first
+}
+
+func newLane() *lane { return &lane{turns: map[string][]chan struct{}{}} }
+
+func (l *lane) add(namespace string, turn chan struct{}) {
+	if len(l.turns[namespace]) == 0 {
+		l.order = append(l.order, namespace)
+	}
+	l.turns[namespace] = append(l.turns[namespace], turn)
+}
+
+// remove removes one that gives up, if it is still there.
+func (l *lane) remove(namespace string, turn chan struct{}) {
+	i := slices.Index(l.turns[namespace], turn)
+	if i < 0 {
+		return
+	}
+	if l.turns[namespace] = slices.Delete(l.turns[namespace], i, i+1); len(l.turns[namespace]) == 0 {
+		delete(l.turns, namespace)
+		l.order = slices.DeleteFunc(l.order, func(other string) bool { return other == namespace })
+	}
+}
+
+// pop removes the next one, whose namespace is then the last one; nil if there is none.
+func (l *lane) pop() chan struct{} {
+	if len(l.order) == 0 {
+		return nil
+	}
+	namespace := l.order[0]
+	all := l.turns[namespace]
+	l.order = l.order[1:]
+	if len(all) == 1 {
+		delete(l.turns, namespace)
+	} else {
+		l.turns[namespace] = all[1:]
+		l.order = append(l.order, namespace)
+	}
+	return all[0]
+}
+
+// wait returns when it is the turn of a slice of a namespace.
+func (t *turns) wait(ctx context.Context, isFast bool, namespace string) error {
 	turn := make(chan struct{})
 	t.mu.Lock()
-	t.waiting[isFast] = append(t.waiting[isFast], turn)
+	t.waiting[isFast].add(namespace, turn)
 	t.mu.Unlock()
 	select {
 	case t.some <- struct{}{}:
@@ -56,7 +101,7 @@ func (t *turns) wait(ctx context.Context, isFast bool) error {
 	case <-ctx.Done():
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.waiting[isFast] = slices.DeleteFunc(t.waiting[isFast], func(one chan struct{}) bool { return one == turn })
+		t.waiting[isFast].remove(namespace, turn)
 		return ctx.Err()
 	}
 }
@@ -81,16 +126,15 @@ func (t *turns) run(ctx context.Context) error {
 func (t *turns) waits() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.waiting[true])+len(t.waiting[false]) > 0
+	return len(t.waiting[true].order)+len(t.waiting[false].order) > 0
 }
 
 func (t *turns) next() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, isFast := range []bool{true, false} {
-		if all := t.waiting[isFast]; len(all) > 0 {
-			close(all[0])
-			t.waiting[isFast] = all[1:]
+		if turn := t.waiting[isFast].pop(); turn != nil {
+			close(turn)
 			return
 		}
 	}
@@ -150,8 +194,11 @@ func (c *controller) watchNamespaces(ctx context.Context) error {
 
 func isPriority(n *slim.Namespace) bool { return n.Annotations.Get(priorityAnnotation) == priority }
 
-// isFast reports whether a slice goes before others. The caller has the lock.
-func (c *controller) isFast(name string) bool {
+// keyOf is the key of a slice, and whether it goes before others. The caller has the lock.
+func (c *controller) keyOf(name string) (key sliceKey, isFast bool) {
 	s := c.planner.slices[name]
-	return s != nil && c.priority[s.group.namespace]
+	if s == nil {
+		return sliceKey{name: name}, false
+	}
+	return sliceKey{s.group.namespace, name}, c.priority[s.group.namespace]
 }

@@ -18,37 +18,46 @@ import (
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// CES-34: what waits in the fast queue is next, in whatever order they came; one that gives up takes no turn.
+// CES-34: what waits in the fast queue is next, in whatever order they came; one that gives up has no turn. CES-11: in both, namespaces have
+// their turns, and in each what came first is first.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		turns := newTurns(rate.NewLimiter(1, 1))
 		var mu sync.Mutex
 		var order []string
-		wait := func(ctx context.Context, name string, isFast bool) {
-			go func() {
-				if turns.wait(ctx, isFast) == nil {
-					mu.Lock()
-					defer mu.Unlock()
-					order = append(order, name)
-				}
-			}()
-			synctest.Wait()
+		wait := func(ctx context.Context, isFast bool, names ...string) {
+			for _, name := range names {
+				namespace, _, _ := strings.Cut(name, "/")
+				go func() {
+					if turns.wait(ctx, isFast, namespace) == nil {
+						mu.Lock()
+						defer mu.Unlock()
+						order = append(order, name)
+					}
+				}()
+				synctest.Wait()
+			}
 		}
 		go func() { _ = turns.run(ctx) }()
-		wait(ctx, "first", false) // has the burst
-		for _, name := range []string{"a", "b", "c"} {
-			wait(ctx, name, false)
-		}
+		wait(ctx, false, "bb/first") // has the burst
 		gone, giveUp := context.WithCancel(ctx)
-		wait(gone, "gone", true)
+		wait(ctx, false, "bb/1", "bb/2", "bb/3")
+		wait(gone, false, "cc/gone")
+		wait(ctx, false, "aa/1")
+		wait(gone, true, "bb/gone")
 		giveUp()
-		wait(ctx, "x", true)
-		wait(ctx, "y", true)
-		time.Sleep(5500 * time.Millisecond)
 		synctest.Wait()
-		if got := strings.Join(order, " "); got != "first x y a b c" {
+		wait(ctx, true, "bb/x", "bb/y", "aa/x")
+		time.Sleep(7500 * time.Millisecond)
+		synctest.Wait()
+		if got := strings.Join(order, " "); got != "bb/first bb/x aa/x bb/y bb/1 aa/1 bb/2 bb/3" {
 			t.Errorf("the order is %s", got)
+		}
+		for isFast, lane := range turns.waiting {
+			if len(lane.turns)+len(lane.order) > 0 {
+				t.Errorf("fast %t: %d namespaces and %d turns are left", isFast, len(lane.turns), len(lane.order))
+			}
 		}
 		cancel()
 	})
