@@ -28,6 +28,7 @@ type hostOwners struct {
 	lookup   route.Lookup
 	steps    map[between]int
 	first    map[gatewayv1.PortNumber]int // the rank of the first object with a listener, by port as in listenersByPort
+	byParent map[slim.Key]listenersByPort // of the plan, as far as they were asked for
 }
 
 // between is the namespace of ListenerSets, and that of routes; "" for all routes.
@@ -64,6 +65,7 @@ func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, look
 	k := &hostOwners{
 		plan: plan, together: together, rank: map[slim.Key]int{}, sets: map[slim.Key]*setPlan{}, all: map[string]listenersByPort{},
 		named: map[string][]namedRoute{}, lookup: lookup, steps: map[between]int{}, first: map[gatewayv1.PortNumber]int{},
+		byParent: map[slim.Key]listenersByPort{},
 	}
 	k.add(plan.own)
 	for i := range plan.sets {
@@ -108,10 +110,34 @@ func (k *hostOwners) portOf(l *listener.Listener) gatewayv1.PortNumber {
 	return l.Of.Port
 }
 
-// use uses a step of two namespaces, if they have one.
-func (k *hostOwners) use(of between, most int) bool {
+// listenersOf are the listeners of an object at a port, as in listenersByPort.
+func (k *hostOwners) listenersOf(id slim.Key, port gatewayv1.PortNumber) []*listener.Listener {
+	of, is := k.byParent[id]
+	if !is {
+		of = listenersByPort{}
+		for _, l := range k.plan.byParent[id] {
+			of[k.portOf(l)] = append(of[k.portOf(l)], l)
+		}
+		k.byParent[id] = of
+	}
+	return of[port]
+}
+
+// use uses a step of two namespaces, and one of the first of these, if both have one.
+func (k *hostOwners) use(of between) bool {
+	all := between{sets: of.sets}
+	if k.steps[of] >= maxSteps || k.steps[all] >= maxAllSteps {
+		return false
+	}
 	k.steps[of]++
-	return k.steps[of] <= most
+	k.steps[all]++
+	return true
+}
+
+// isSpent reports whether the ListenerSets of a namespace have cost all that they may. Each route that is not asked about any more costs a step, too.
+func (k *hostOwners) isSpent(sets slim.String) bool {
+	k.steps[between{sets: sets}]++
+	return k.steps[between{sets: sets}] > maxAllSteps
 }
 
 // refuse says why a listener of a ListenerSet does not have its host, nil if it may. Of a host name the oldest route decides that has it.
@@ -130,7 +156,7 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 		}
 		has, known := k.hasBefore(l, r, s.of.Namespace)
 		switch {
-		case !known && !k.gives(r, l, s.of):
+		case !known && (k.isSpent(s.of.Namespace) || !k.gives(r, l, s.of)):
 			return new(condition.False(gatewayv1.ListenerReasonHostnameConflict, "The ListenerSets of the namespace have too many listeners for host names of too many routes"))
 		case has:
 			if decided[r.name] = true; !k.gives(r, l, s.of) {
@@ -147,39 +173,43 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 // costs too much.
 func (k *hostOwners) hasBefore(l *listener.Listener, r namedRoute, sets slim.String) (has, known bool) {
 	of := between{sets, r.of.Namespace}
-	if !k.use(between{sets: sets}, maxAllSteps) || !k.use(of, maxSteps) {
-		return false, false
-	}
 	for _, ref := range r.of.Parents {
+		if !k.use(of) {
+			return false, false
+		}
 		id, ok := r.of.ParentID(ref)
 		if !ok || k.rank[id] >= k.rank[l.Parent] {
 			continue
 		}
-		for _, has := range k.plan.byParent[id] {
-			if k.portOf(has) != k.portOf(l) {
-				continue
-			}
-			if !k.use(of, maxSteps) {
+		for _, at := range k.listenersOf(id, k.portOf(l)) {
+			if !k.use(of) {
 				return false, false
 			}
-			if l.Shadows(has, r.name, k.together) && has.Serves(r.of, ref, r.name, k.lookup) && !k.isBeside(has, r.name, l) {
-				return true, true
+			if !l.Shadows(at, r.name, k.together) || !at.Serves(r.of, ref, r.name, k.lookup) {
+				continue
+			}
+			if isBeside, known := k.isBeside(of, at, r.name, l); !known || !isBeside {
+				return known, known
 			}
 		}
 	}
 	return false, true
 }
 
-// isBeside reports whether another listener with precedence matches a host name better than one, so that no route has it there.
-func (k *hostOwners) isBeside(has *listener.Listener, name string, l *listener.Listener) bool {
+// isBeside reports whether another listener with precedence matches a host name better than one, so that no route has it there. It is not known if that costs
+// too much.
+func (k *hostOwners) isBeside(of between, at *listener.Listener, name string, l *listener.Listener) (is, known bool) {
 	for wider := range listener.WiderNames(name) {
-		for _, other := range k.all[wider][k.portOf(has)] {
-			if other != has && k.rank[other.Parent] < k.rank[l.Parent] && other.Shadows(has, name, false) {
-				return true
+		for _, other := range k.all[wider][k.portOf(at)] {
+			if !k.use(of) {
+				return false, false
+			}
+			if other != at && k.rank[other.Parent] < k.rank[l.Parent] && other.Shadows(at, name, false) {
+				return true, true
 			}
 		}
 	}
-	return false
+	return false, true
 }
 
 // gives reports whether a route leaves a host name to a listener: that is of its namespace, or older, or one that it attaches to

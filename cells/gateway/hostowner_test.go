@@ -98,6 +98,40 @@ func TestManyListenersForHostsOfRoutes(t *testing.T) {
 	}
 }
 
+// GW-60, K3 of the contract's tenants.md: so it is where the routes are those of the namespace of the ListenerSets itself, and are at no listener.
+func TestManyListenersForHostsOfOwnRoutes(t *testing.T) {
+	g := edgeOf(t, "{from: All}", "[{name: a, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]")
+	var sets []*listenerSet
+	for n := range 20 {
+		var all []string
+		for i := range 64 {
+			all = append(all, fmt.Sprintf(`{name: l%d, port: 80, protocol: HTTP, hostname: "*.bb.test"}`, i))
+		}
+		sets = append(sets, setOf(t, fmt.Sprint("s", n), "bb", n, "["+strings.Join(all, ", ")+"]"))
+	}
+	var routes []*route.Route
+	for n := range 600 {
+		var hosts []string
+		for i := range 16 {
+			hosts = append(hosts, fmt.Sprintf("h%d-%d.bb.test", n, i))
+		}
+		routes = append(routes, parse[route.HTTP](t, fmt.Sprintf("{metadata: {name: r%d, namespace: bb, generation: 1}, spec: {parentRefs: [{name: edge, namespace: infra, sectionName: none}], hostnames: [%s], rules: [{}]}}", n, strings.Join(hosts, ", "))).Route())
+	}
+	plan := new(planner).plan(g, sets, routes, objects{}.lookup)
+	k := newHostOwners(plan, false, routes, objects{}.lookup)
+	refused := 0
+	for i := range plan.sets {
+		for _, l := range plan.sets[i].listeners {
+			if k.refuse(l) != nil {
+				refused++
+			}
+		}
+	}
+	if steps := k.steps[between{sets: slim.MakeString("bb")}]; refused == 0 || steps > maxAllSteps+20*64 {
+		t.Errorf("%d listeners are refused after %d steps", refused, steps)
+	}
+}
+
 // GW-60: which route decides, what a ListenerSet that is refused keeps from others, and agents with one listener for all ports.
 func TestHostsOfSeveralRoutes(t *testing.T) {
 	const (
