@@ -141,7 +141,7 @@ var defects = []defect{
 	{
 		what: "a cluster keeps the TLS of the model before",
 		file: "resources/domain/envoy/assemble.go",
-		old:  "used[name].protocol, b.TLS.text()}", new: "used[name].protocol, \"\"}",
+		old:  "protocol: used[name].protocol, tls: b.TLS.text()}", new: "protocol: used[name].protocol}",
 		pkg: "resources/domain/envoy", test: "^TestUpstreamTLS$",
 	},
 	{

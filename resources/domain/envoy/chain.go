@@ -14,8 +14,9 @@ import (
 
 // chain is a filter chain that is to be translated.
 type chain struct {
-	key       string // equal for equal chains
-	least     int    // about the least that is written for it
+	key       string // equal for equal chains, but for the names of the copies of secrets
+	secrets   []Name
+	least     int // about the least that is written for it
 	translate func() *listenerv3.FilterChain
 }
 
@@ -171,14 +172,14 @@ func (o Options) chains(p part, certificates map[string][]Name, passed map[strin
 	filterText := strings.Join(filters, "\n")
 	least := len(filters)*leastAuth + len(filterText)
 	if p.hasPlain() {
-		all = append(all, chain{"plain\n" + filterText, leastRoute + least, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
+		all = append(all, chain{"plain\n" + filterText, nil, leastRoute + least, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
 	}
 	hosts := hostsOf(certificates, passed)
 	byCertificates := groups(certificates, secretsText, hosts)
 	for _, text := range slices.Sorted(maps.Keys(byCertificates)) {
 		for _, group := range byCertificates[text] {
 			names, secrets := serverNames(group), certificates[group[0]]
-			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + o.copiesText(secrets) + strings.Join(names, ",") + "\n" + filterText, len(secrets)*leastSecret + len(text) + least, func() *listenerv3.FilterChain {
+			all = append(all, chain{"tls\n" + p.secureTable + "\n" + text + strings.Join(names, ",") + "\n" + filterText, secrets, len(secrets)*leastSecret + len(text) + least, func() *listenerv3.FilterChain {
 				return o.tlsFilterChain(p.secureTable, names, secrets)
 			}})
 		}
@@ -187,7 +188,7 @@ func (o Options) chains(p part, certificates map[string][]Name, passed map[strin
 	for _, text := range slices.Sorted(maps.Keys(byBackends)) {
 		for _, group := range byBackends[text] {
 			names, to := serverNames(group), passed[group[0]]
-			all = append(all, chain{"pass\n" + text + o.copiesText(to.secrets) + "\n" + strings.Join(names, ","), len(to.backends)*leastBackend + len(text), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
+			all = append(all, chain{"pass\n" + text + "\n" + strings.Join(names, ","), to.secrets, len(to.backends)*leastBackend + len(text), func() *listenerv3.FilterChain { return o.tcpChain(names, to) }})
 		}
 	}
 	return all

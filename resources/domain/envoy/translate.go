@@ -206,12 +206,10 @@ func (t *Translator) listener(p part, o Options, chains []chain, left *budget) (
 	}
 	var encoded []json.RawMessage
 	for _, c := range chains {
-		text, err := t.chains.get(c.key, always, func() (json.RawMessage, error) {
-			if err := left.check(c.least); err != nil {
-				return nil, err
-			}
-			return encode(c.translate())
-		})
+		if err := left.check(c.least); err != nil { // before names are asked for
+			return nil, err
+		}
+		text, err := t.chains.get(c.key+"\n"+o.copiesText(c.secrets), always, func() (json.RawMessage, error) { return encode(c.translate()) })
 		if err == nil {
 			err = left.spend(len(text))
 		}
