@@ -31,7 +31,7 @@ var Cell = cell.Module("secretsync", "Copies the secrets that Ingresses, Gateway
 		reconcile.Watches(secrets, (*controller).secretChanged),
 		reconcile.Follows((*controller).follow),
 	),
-	policies, gateways, configurations, authorities,
+	policies, gateways, configurations, leftOver, authorities,
 )
 
 var (
@@ -52,6 +52,11 @@ var (
 		cell.EnabledBy(cell.When("secrets are copied where those of Gateways or Ingresses are", flags, secretref.NamedByConfigurations)),
 		envoy.Objects.Permissions(),
 		cell.Provide(newConfigurationSources),
+	)
+	leftOver = cell.Module("left", "Reports the TLS secrets in the configurations of Gateways and Ingresses that were left, of which none are served",
+		cell.EnabledBy(cell.When("secrets of network policies are copied where those of Gateways or Ingresses were, and none of these are served", flags, secretref.LeftByConfigurations)),
+		leftKind.Permissions(), stream.Provide(leftKind, quiet),
+		cell.Provide(newLeftSources),
 	)
 	authorities = cell.Module("authorities", "Reports the ConfigMaps of BackendTLSPolicies, which agents get copies of",
 		cell.EnabledBy(cell.When("secrets of Gateways are copied", secretref.GatewayFlags, secretref.OfGateways)),

@@ -6,6 +6,8 @@ package secretsync
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,10 +33,38 @@ type configurationSource struct {
 	isLeft         bool   // nothing writes the configurations anew
 	own            string // namespace of the configuration that Ingresses share
 	names          *secretref.Names
-	configurations *secretref.Watch[envoy.Object]
+	configurations configurationWatch
 
 	mu     sync.Mutex
 	pinned map[slim.Key][]string // by configuration
+	seen   map[slim.Key]bool     // those that Follow has shown, until all were
+}
+
+// configurationWatch is a secretref.Watch of configurations.
+type configurationWatch interface {
+	Follow(ctx context.Context, changed func(stream.Change[envoy.Object]), synced ...func())
+	Initial(ctx context.Context, limit time.Duration, each func(*envoy.Object))
+	Complete() error
+}
+
+// left is a configuration where neither Gateways nor Ingresses are served: it may never have had a definition, which is no fault there.
+type left envoy.Object
+
+var leftKind = stream.Custom[left](v2.CiliumEnvoyConfigResource).OfKind("CiliumEnvoyConfig")
+
+// leftWatch is a watch of these.
+type leftWatch struct{ *secretref.Watch[left] }
+
+// Follow implements configurationWatch.
+func (w leftWatch) Follow(ctx context.Context, changed func(stream.Change[envoy.Object]), synced ...func()) {
+	w.Watch.Follow(ctx, func(ch stream.Change[left]) {
+		changed(stream.Change[envoy.Object]{Kind: ch.Kind, Key: ch.Key, Object: (*envoy.Object)(ch.Object)})
+	}, synced...)
+}
+
+// Initial implements configurationWatch.
+func (w leftWatch) Initial(ctx context.Context, limit time.Duration, each func(*envoy.Object)) {
+	w.Watch.Initial(ctx, limit, func(c *left) { each((*envoy.Object)(c)) })
 }
 
 // configurationSources are those that are on. Others are nil.
@@ -45,14 +75,22 @@ type configurationSources struct {
 	OfIngresses secretref.Source `group:"references to secrets"`
 }
 
-func newConfigurationSources(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, s stream.Resource[envoy.Object]) (out configurationSources) {
+func newConfigurationSources(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, s stream.Resource[envoy.Object]) configurationSources {
+	return sourcesOf(c, e, shared, n, func() configurationWatch { return secretref.NewWatch(s, "spec").Optional() })
+}
+
+func newLeftSources(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, s stream.Resource[left]) configurationSources {
+	return sourcesOf(c, e, shared, n, func() configurationWatch { return leftWatch{secretref.NewWatch(s, "spec").Optional()} })
+}
+
+func sourcesOf(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, newWatch func() configurationWatch) (out configurationSources) {
 	own := cmp.Or(shared.K8sNamespace, "kube-system")
 	newSource := func(name, namespace string, isLeft bool, counts func(*envoy.Object) bool) secretref.Source {
 		if !secretref.CopiesTo(namespace, c, e, shared) {
 			return nil
 		}
 		return &configurationSource{
-			name: name, namespace: namespace, counts: counts, isLeft: isLeft, own: own, names: n, configurations: secretref.NewWatch(s, "spec").Optional(), pinned: map[slim.Key][]string{},
+			name: name, namespace: namespace, counts: counts, isLeft: isLeft, own: own, names: n, configurations: newWatch(), pinned: map[slim.Key][]string{},
 		}
 	}
 	out.OfGateways = newSource("configurations", e.GatewayAPISecretsNamespace, secretref.KeptOfGateways(c, e, shared), isOfGateway)
@@ -86,7 +124,21 @@ func (s *configurationSource) Complete() error {
 
 // Follow implements secretref.Source.
 func (s *configurationSource) Follow(ctx context.Context, r secretref.Recorder) {
-	s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) })
+	s.mu.Lock()
+	s.seen = map[slim.Key]bool{}
+	s.mu.Unlock()
+	s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, s.unpinOthers)
+}
+
+// unpinOthers is called when Follow has shown all configurations: those that PinAll had seen, and that went before, pin nothing any more.
+func (s *configurationSource) unpinOthers() {
+	s.mu.Lock()
+	gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.pinned)), func(key slim.Key) bool { return s.seen == nil || s.seen[key] })
+	s.seen = nil
+	s.mu.Unlock()
+	for _, key := range gone {
+		s.pin(key, nil)
+	}
 }
 
 // pinLimit is how long names wait for the configurations that exist: without them copies are made all the same.
@@ -99,6 +151,11 @@ func (s *configurationSource) PinAll(ctx context.Context) {
 
 // changed records what a configuration names. One that cannot be decoded keeps what it had.
 func (s *configurationSource) changed(ch stream.Change[envoy.Object], r secretref.Recorder) {
+	s.mu.Lock()
+	if s.seen != nil {
+		s.seen[ch.Key] = true
+	}
+	s.mu.Unlock()
 	c := ch.Object
 	from := corev1.ObjectReference{
 		APIVersion: v2.SchemeGroupVersion.String(), Kind: envoy.Objects.Name(), Namespace: c.Namespace.String(), Name: c.Name, UID: c.UID.API(),

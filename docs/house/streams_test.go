@@ -76,7 +76,7 @@ var uncut = exceptions{
 
 	"agents.Pod": ofAgents, "envoy.Agent": ofAgents, "unmanaged.pod": inEtcd, "cloudipam.pendingPod": inEtcd, "slim.Pod": inEtcd,
 	"ciliumio.Endpoint": inEtcd, "envoy.Endpoints": inEtcd, "envoy.Object": inEtcd, "envoy.Slice": inEtcd, "lbipam.serviceObject": inEtcd, "networkpolicy.Policy": inEtcd,
-	"nodeipam.endpointSlice": inEtcd, "nodeipam.service": inEtcd,
+	"nodeipam.endpointSlice": inEtcd, "nodeipam.service": inEtcd, "secretsync.left": inEtcd,
 
 	"slim.EndpointSlice": "no duty asks for it", "slim.Service": "no duty asks for it",
 }

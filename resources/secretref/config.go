@@ -57,13 +57,21 @@ func KeptOfIngresses(c Config, e envoy.Config, shared cluster.Config) bool {
 	return !OfIngresses(c, e, shared) && CopiesTo(e.IngressSecretsNamespace, c, e, shared)
 }
 
-// KeptOfAny reports whether copies that Gateways or Ingresses had are among those of others.
-func KeptOfAny(c Config, e envoy.Config, shared cluster.Config) bool {
-	return KeptOfGateways(c, e, shared) || KeptOfIngresses(c, e, shared)
+// NamedByConfigurations reports whether copies are made where configurations of Gateways or Ingresses name them, and some of these are served.
+func NamedByConfigurations(c Config, e envoy.Config, shared cluster.Config) bool {
+	return serves(e, shared) && mayBeNamed(c, e, shared)
 }
 
-// NamedByConfigurations reports whether copies are made where configurations of Gateways or Ingresses name them.
-func NamedByConfigurations(c Config, e envoy.Config, shared cluster.Config) bool {
+// LeftByConfigurations reports whether copies are made where configurations may name them that were left: none are served.
+func LeftByConfigurations(c Config, e envoy.Config, shared cluster.Config) bool {
+	return !serves(e, shared) && mayBeNamed(c, e, shared)
+}
+
+func serves(e envoy.Config, shared cluster.Config) bool {
+	return envoy.ServesIngresses(e, shared) || envoy.ServesGateways(e, shared)
+}
+
+func mayBeNamed(c Config, e envoy.Config, shared cluster.Config) bool {
 	return CopiesTo(e.GatewayAPISecretsNamespace, c, e, shared) || CopiesTo(e.IngressSecretsNamespace, c, e, shared)
 }
 

@@ -182,12 +182,13 @@ func (n *Names) Of(namespace string, o Object) string {
 		return name
 	}
 	name, another := o.CopyName(), hashedName
-	if hides {
-		name, another = hiddenName(o, 0), hiddenName
-	} else if hashed := hashedName(o, 0); n.isNamed(copyName{namespace, hashed}) { // an earlier leader has given it
-		name = hashed
+	if hidden := hiddenName(o, 0); hides || n.isNamed(copyName{namespace, hidden}) { // an earlier leader has given it
+		name, another = hidden, hiddenName
 	}
 	for i := 0; len(name) > maxName || !n.assign(copyName{namespace, name}, o); i++ {
+		if n.mayMeanOthers(copyName{namespace, name}, o) {
+			another = hiddenName // which the next leader finds again, and gives to this object alone
+		}
 		name = another(o, i)
 	}
 	n.names[key] = name
@@ -247,15 +248,25 @@ func (n *Names) assign(at copyName, o Object) bool {
 	case has != nil && has.of == o:
 	case has != nil && (has.released.IsZero() || n.isNamed(at) || n.now().Sub(has.released) < reuse):
 		return false
-	default:
-		for by := range n.pinned[at] {
-			if by != o.Namespace {
-				return false
-			}
-		}
+	case n.mayMeanOthers(at, o):
+		return false
 	}
 	n.give(at, o)
 	return true
+}
+
+// mayMeanOthers reports whether a configuration of another namespace than an object's has a name that has no owner, and that may be the plain one of another
+// object. A hidden name is that of the one object whose hash it has.
+func (n *Names) mayMeanOthers(at copyName, o Object) bool {
+	if n.owners[at] != nil && n.owners[at].released.IsZero() || !isComputed(at.name) {
+		return false
+	}
+	for by := range n.pinned[at] {
+		if by != o.Namespace {
+			return true
+		}
+	}
+	return false
 }
 
 // give makes an object the owner of a name, which is in use then.

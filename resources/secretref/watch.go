@@ -34,8 +34,8 @@ func (w *Watch[T]) Optional() *Watch[T] {
 	return w
 }
 
-// Follow calls changed for each change, until ctx ends.
-func (w *Watch[T]) Follow(ctx context.Context, changed func(stream.Change[T])) {
+// Follow calls changed for each change, until ctx ends, and synced when changed was called for all that there is.
+func (w *Watch[T]) Follow(ctx context.Context, changed func(stream.Change[T]), synced ...func()) {
 	if w.optional {
 		silent, cancel := context.WithCancel(context.Background()) // that of a job leads to its health
 		defer cancel()
@@ -54,6 +54,9 @@ func (w *Watch[T]) Follow(ctx context.Context, changed func(stream.Change[T])) {
 		}
 		if batch.Synced {
 			w.synced.Store(true)
+			for _, f := range synced {
+				f()
+			}
 		}
 	}
 }
