@@ -28,7 +28,7 @@ var variants = [][]string{
 	{"--skip-crd-creation", "--kvstore=etcd", "--cluster-name=one", "--cluster-id=1"},
 	{"--kvstore=etcd", "--disable-endpoint-crd"},
 	{"--kvstore=etcd", "--identity-allocation-mode=doublewrite-readcrd"},
-	{"--identity-management-mode=operator"},
+	{"--identity-management-mode=operator", "--enable-policy-secrets-sync"},
 	{"--enable-node-ipam"},
 	{"--enable-ciliumnode-crd=false", "--ipam=delegated-plugin"},
 	{"--ipam=eni"},
