@@ -241,6 +241,16 @@ func (n *Names) Owner(namespace, name string) (of Object, isCopy bool) {
 	return of, of != (Object{})
 }
 
+// LastOwner returns whose copy has a name in a namespace, or had it last: what still has the name means that.
+func (n *Names) LastOwner(namespace, name string) (of Object, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if has := n.owners[copyName{namespace, name}]; has != nil {
+		of = has.of
+	}
+	return of, of != (Object{})
+}
+
 // assign gives a name to an object unless another one has it, or a configuration may mean another one by it.
 func (n *Names) assign(at copyName, o Object) bool {
 	has := n.owners[at]
