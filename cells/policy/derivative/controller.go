@@ -131,7 +131,7 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 	}
 	groups, unknown := p.HasGroups()
 	switch {
-	case !groups && unknown:
+	case !groups && unknown, p.IsRefused():
 		return reconcile.Result{Reason: undecodable}, nil
 	case !groups && !c.isDerived(p) && !hasOrphans(p, groups):
 		c.setState(key, "")
@@ -140,6 +140,9 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 	ref.UID = p.UID.API()
 	if groups && !c.needsDerived(p.Groups()) {
 		return c.replaceDerived(ctx, key, p, ref)
+	}
+	if p.Entries() > mostEntries {
+		return c.reconcileLarge(ctx, key, p, ref)
 	}
 	parent, err := c.Client.Get(ctx, ref)
 	if err != nil {
@@ -153,10 +156,51 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 		c.setDerived(key, false)
 		return reconcile.Result{}, c.remove(ctx, parent, ref)
 	}
-	if !mayHaveGroups(parent) { // the cache is behind
+	if entriesIn(parent.Object["spec"])+entriesIn(parent.Object["specs"]) > mostEntries || !mayHaveGroups(parent) { // the cache is behind
 		return reconcile.Result{}, reconcile.Recheck()
 	}
 	return c.refresh(ctx, key, parent, ref)
+}
+
+// mostEntries is how many entries the rules of a policy may have that is read: each has some hundred bytes in memory, in several copies.
+const mostEntries = 30_000
+
+// reconcileLarge is the Reconcile of a policy with more entries. With groups it is told so, and its derived policy stays as it is; without, that goes.
+func (c *controller) reconcileLarge(ctx context.Context, key slim.Key, p *networkpolicy.Policy, ref k8s.Ref) (reconcile.Result, error) {
+	at := ref
+	at.Subresource = "status" // nothing else is decoded
+	parent, err := c.Client.Get(ctx, at)
+	switch groups, _ := p.HasGroups(); {
+	case err != nil:
+		return reconcile.Result{}, err
+	case parent.GetResourceVersion() != p.ResourceVersion.String(): // the cache is behind
+		return reconcile.Result{}, reconcile.Recheck()
+	case !groups:
+		c.setState(key, "")
+		c.setDerived(key, false)
+		return reconcile.Result{}, c.removeDerived(ctx, parent, ref)
+	}
+	failure := &invalidError{parent.GetKind(), "spec", fmt.Sprintf("it refers to groups, and its rules have more than %d entries together: put the rules with groups into a policy of their own", mostEntries)}
+	c.setState(key, stateOf(failure))
+	return reconcile.Result{Reason: failure.Error()}, c.writeStatus(ctx, parent, ref, nameOf(p.Name, p.UID.String()), failure)
+}
+
+// entriesIn is the number of objects and nulls in a value, which is one.
+func entriesIn(value any) (n int) {
+	switch value := value.(type) {
+	case nil:
+		n = 1
+	case map[string]any:
+		n = 1
+		for _, v := range value {
+			n += entriesIn(v)
+		}
+	case []any:
+		for _, v := range value {
+			n += entriesIn(v)
+		}
+	}
+	return n
 }
 
 // isDerived reports whether the cache has the policy that is derived from one.

@@ -144,6 +144,9 @@ func (c *controller) replaceDerived(ctx context.Context, key slim.Key, p *networ
 		c.setState(key, "")
 		return reconcile.Result{}, nil
 	}
+	if p.Entries() > mostEntries { // agents have the CIDR groups, and the derived policy stays beside them
+		return reconcile.Result{Reason: undecodable}, nil
+	}
 	parent, err := c.Client.Get(ctx, ref)
 	if err != nil {
 		return reconcile.Result{}, err
