@@ -81,13 +81,13 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	if c.secrets, err = c.Secrets.Store(ctx); err != nil {
 		return err
 	}
-	for s := range c.secrets.All() {
-		c.observe(s)
-	}
-	for _, s := range c.Sources {
+	for _, s := range c.Sources { // before copies: of two of an object the one that a configuration has goes on
 		if p, ok := s.(secretref.Pins); ok {
 			p.PinAll(ctx)
 		}
+	}
+	for s := range c.secrets.All() {
+		c.observe(s)
 	}
 	c.Names.MarkKnown()
 	return nil
@@ -319,7 +319,22 @@ func (c *controller) removeUnneeded(
 	if rest > 0 {
 		return reconcile.Result{RequeueAfter: rest, Reason: waitsForGrace}, nil
 	}
-	return reconcile.Result{}, c.removeAll(ctx, copies)
+	var result reconcile.Result
+	if named := c.named(copies); len(needed) > 0 && len(named) > 0 { // a configuration may be one that is not made anew
+		copies = slices.DeleteFunc(copies, func(s *secret) bool { return slices.Contains(named, s) })
+		result = reconcile.Result{RequeueAfter: renameGrace, Reason: waitsForGrace}
+	}
+	return result, c.removeAll(ctx, copies)
+}
+
+// named are the copies whose names configurations have.
+func (c *controller) named(copies []*secret) (named []*secret) {
+	for _, s := range copies {
+		if c.Names.IsNamed(s.Namespace.String(), s.Name) {
+			named = append(named, s)
+		}
+	}
+	return named
 }
 
 // setUnused records since when an object has copies without references. It returns how much of the grace is left.
