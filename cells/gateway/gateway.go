@@ -53,12 +53,12 @@ func (c *controller) options(of slim.Key) envoy.Options {
 // reconcileGateway writes what a Gateway consists of, and its status.
 func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	g, exists := c.gateways.Get(key)
+	if exists && !g.DeletionTimestamp.IsZero() && len(c.foreignKeysOf(g)) > 0 { // what that depends on stays known meanwhile
+		return c.leave(ctx, g, reconcile.Result{Reason: isGone})
+	}
 	if !exists || !g.DeletionTimestamp.IsZero() {
 		c.drop(key)
 		c.placeholders.Drop(key)
-		if exists {
-			return c.leave(ctx, g, reconcile.Result{Reason: isGone})
-		}
 		return reconcile.Result{Reason: isGone}, nil
 	}
 	placed, awaitsRole := c.placeholders.Need(key)
@@ -175,7 +175,7 @@ func (c *controller) drop(key slim.Key) {
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)
 	c.refused.forget(key)
-	c.conflicts.Set(key, 0)
+	c.conflicts.Set(key, 0, "")
 	c.forget(key)
 }
 

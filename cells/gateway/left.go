@@ -30,8 +30,7 @@ func (c *controller) leave(ctx context.Context, g *gateway, why reconcile.Result
 // withdrawKeys takes the keys out of the configuration of a Gateway that neither it nor a ListenerSet that refers to it may read any more. Where that is not
 // known, retry is when to look again; 0 where what comes to be known wakes the Gateway.
 func (c *controller) withdrawKeys(ctx context.Context, g *gateway) (retry time.Duration, err error) {
-	names := configNames(g.Key())
-	foreign := c.foreignKeys(names.Secrets(c.configs, ownerOf(g)), route.KindGateway, g.Namespace.String())
+	foreign := c.foreignKeysOf(g)
 	if len(foreign) == 0 {
 		return 0, nil
 	}
@@ -45,10 +44,18 @@ func (c *controller) withdrawKeys(ctx context.Context, g *gateway) (retry time.D
 	if len(foreign) == 0 {
 		return 0, nil
 	}
+	if err := configNames(g.Key()).Withdraw(ctx, c.Client, c.configs, ownerOf(g), foreign); err != nil {
+		return 0, err
+	}
 	c.reports.Set(route.KindGateway, aboutGateway(g), envoyres.Notice{
 		Reason: "NotTranslated", Message: "no ReferenceGrant allows it any more to read the Secrets with the copies " + strings.Join(foreign, ", ") + ": hosts that have no other key are not served",
 	})
-	return 0, names.Withdraw(ctx, c.Client, c.configs, ownerOf(g), foreign)
+	return 0, nil
+}
+
+// foreignKeysOf are the copies in the configuration of a Gateway that are of Secrets which it may not read itself. ListenerSets of it may.
+func (c *controller) foreignKeysOf(g *gateway) []string {
+	return c.foreignKeys(configNames(g.Key()).Secrets(c.configs, ownerOf(g)), route.KindGateway, g.Namespace.String())
 }
 
 // namespacesAt are those of the ListenerSets that refer to a Gateway, or may.
@@ -87,7 +94,7 @@ func (c *controller) mayAllow(kind, namespace string, secret slim.Key) bool {
 // addLeft adds the Gateways that are not made anew now: what these may read may have changed.
 func (c *controller) addLeft(to *keySet) {
 	for g := range c.gateways.All() {
-		if _, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)}); !exists || !g.DeletionTimestamp.IsZero() {
+		if _, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)}); !exists || !g.DeletionTimestamp.IsZero() || g.IsCut() {
 			to.add(g.Key())
 		}
 	}

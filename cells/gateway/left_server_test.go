@@ -48,7 +48,7 @@ func TestKeysOfGatewaysThatAreLeft(t *testing.T) {
 	w.secret(w.Namespace, "own", testPEM)
 	for _, from := range []string{"Gateway " + w.Namespace, "ListenerSet " + c} {
 		kind, namespace, _ := strings.Cut(from, " ")
-		w.apply(grants.Resource(), fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {name: %s, namespace: %s}, spec: {
+		w.apply(grants.Resource(), fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: %s, namespace: %s}, spec: {
 			from: [{group: gateway.networking.k8s.io, kind: %s, namespace: %s}], to: [{group: "", kind: Secret, name: key}]}}`, strings.ToLower(kind), a, kind, namespace))
 	}
 	goes := w.class + "-goes"
@@ -83,7 +83,7 @@ func TestKeysOfGatewaysThatAreLeft(t *testing.T) {
 	w.must(w.Dynamic.Resource(classes.Resource()).Delete(ctx, goes, metav1.DeleteOptions{}))
 	w.patch(gateways.Resource(), "deleted", `{"metadata":{"finalizers":["example.com/waits"]}}`)
 	w.delete(gateways.Resource(), "deleted")
-	t.Cleanup(func() { w.patch(gateways.Resource(), "deleted", `{"metadata":{"finalizers":null}}`) })
+	defer w.patch(gateways.Resource(), "deleted", `{"metadata":{"finalizers":null}}`)
 	for _, name := range []string{"several", "one", "edge"} {
 		w.awaitExplained(o, "Gateway", w.Namespace, name, noClass)
 	}
@@ -107,7 +107,7 @@ func TestKeysOfGatewaysThatAreLeft(t *testing.T) {
 	o.Stop()
 
 	w.apply(classes.Resource(), fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: GatewayClass, metadata: {name: %s}, spec: {controllerName: io.cilium/gateway-controller}}`, goes))
-	w.apply(grants.Resource(), fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1beta1, kind: ReferenceGrant, metadata: {name: gateway, namespace: %s}, spec: {
+	w.apply(grants.Resource(), fmt.Sprintf(`{apiVersion: gateway.networking.k8s.io/v1, kind: ReferenceGrant, metadata: {name: gateway, namespace: %s}, spec: {
 		from: [{group: gateway.networking.k8s.io, kind: Gateway, namespace: NS}], to: [{group: "", kind: Secret, name: key}]}}`, a))
 	start()
 	is("with the class and the grant again", map[string]string{"several": served["several"], "one": "aa-key"})

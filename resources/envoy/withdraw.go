@@ -29,7 +29,7 @@ func (n ConfigNames) Secrets(in *stream.Store[Object], owner *metav1.OwnerRefere
 }
 
 // Withdraw takes keys, by the names that agents offer them by, out of the CiliumEnvoyConfigs of an owner that are not made anew. All else in these stays: hosts
-// that have no other key are not served any more. One that would be left with a listener for no connection is deleted.
+// that have no other key are not served any more. One without a listener that is left is deleted.
 func (n ConfigNames) Withdraw(ctx context.Context, c k8s.Client, in *stream.Store[Object], owner *metav1.OwnerReference, keys []string) error {
 	for _, key := range n.owned(in, owner) {
 		ref, serves := Ref(key), true
@@ -58,29 +58,44 @@ func (n ConfigNames) owned(in *stream.Store[Object], owner *metav1.OwnerReferenc
 	return slices.DeleteFunc(slices.Compact([]slim.Key{n.long, n.short}), func(key slim.Key) bool { return !isOwned(in, key, owner) })
 }
 
-// withdraw takes keys out of the listeners of a CiliumEnvoyConfig, and the filter chains that have no other. It reports whether each listener has a filter
-// chain; it changes nothing if one has none then.
+// withdraw takes keys out of the listeners of a CiliumEnvoyConfig, the filter chains that have no other, and the listeners that have no other filter chain. It
+// reports whether it has a listener with one still; it changes nothing if not.
 func withdraw(u *unstructured.Unstructured, keys []string) (serves bool) {
 	resources, _, _ := unstructured.NestedSlice(u.Object, "spec", "resources") // a copy
-	changed := false
+	changed, gone := false, map[string]bool{}
+	var left []any
 	for _, r := range resources {
 		l, _ := r.(map[string]any)
 		chains, _ := l["filterChains"].([]any)
-		left := slices.DeleteFunc(slices.Clone(chains), func(chain any) bool {
+		rest := slices.DeleteFunc(slices.Clone(chains), func(chain any) bool {
 			took, has := withdrawFrom(chain, keys)
 			changed = changed || took
 			return took && !has
 		})
-		switch {
-		case len(left) == len(chains):
-		case len(left) == 0:
-			return false
-		default:
-			l["filterChains"] = left
+		if len(chains) > 0 && len(rest) == 0 {
+			name, _ := l["name"].(string)
+			if gone[name] = true; len(gone) == 1 && !serves {
+				gone[""] = true // what names no listener means the first one
+			}
+			continue
 		}
+		if serves = serves || len(rest) > 0; len(rest) < len(chains) {
+			l["filterChains"] = rest
+		}
+		left = append(left, r)
 	}
-	if changed {
-		_ = unstructured.SetNestedSlice(u.Object, resources, "spec", "resources") // it has been found there
+	if !changed || !serves {
+		return !changed
+	}
+	services, _, _ := unstructured.NestedSlice(u.Object, "spec", "services")
+	services = slices.DeleteFunc(services, func(s any) bool {
+		fields, _ := s.(map[string]any)
+		name, _ := fields["listener"].(string)
+		return gone[name]
+	})
+	_ = unstructured.SetNestedSlice(u.Object, left, "spec", "resources") // both have been found there
+	if len(gone) > 0 {
+		_ = unstructured.SetNestedSlice(u.Object, services, "spec", "services")
 	}
 	return true
 }
