@@ -19,9 +19,16 @@ const largeBody = 64 << 10
 
 type remainderKey struct{}
 
+type wholeKey struct{}
+
+// WithWholeObjects returns a context for writes of a status that depend on other fields of the object: they are decoded then, however large they are.
+func WithWholeObjects(ctx context.Context) context.Context {
+	return context.WithValue(ctx, wholeKey{}, true)
+}
+
 // withRemainder returns a context for a write of the status of an object; for others it is the same one.
 func withRemainder(ctx context.Context, ref Ref) context.Context {
-	if ref.Subresource != "status" {
+	if ref.Subresource != "status" || ctx.Value(wholeKey{}) != nil {
 		return ctx
 	}
 	return context.WithValue(ctx, remainderKey{}, &remainder{})

@@ -52,6 +52,14 @@ func TestStatusesOfLargeObjects(t *testing.T) {
 	if written, err = Update(why(t), d, ref, set("192.0.2.1")); err != nil || written {
 		t.Errorf("the same again: written: %v, %v", written, err)
 	}
+	if _, err := Update(WithWholeObjects(why(t)), d, ref, func(i *networkingv1.Ingress) error {
+		if len(i.Spec.Rules) != 1 || len(i.Spec.Rules[0].HTTP.Paths) != paths {
+			t.Error("an edit that needs the spec does not see it")
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
 	after, err := api.Get(t.Context(), "x", metav1.GetOptions{})
 	if err != nil || !reflect.DeepEqual(after.Spec, before.Spec) || len(after.Status.LoadBalancer.Ingress) != 1 {
 		t.Errorf("the spec was changed, or the status not: %v, %v", after.Status, err)
