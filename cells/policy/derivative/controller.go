@@ -131,7 +131,7 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 	}
 	groups, unknown := p.HasGroups()
 	switch {
-	case !groups && unknown, p.IsRefused():
+	case !groups && unknown:
 		return reconcile.Result{Reason: undecodable}, nil
 	case !groups && !c.isDerived(p) && !hasOrphans(p, groups):
 		c.setState(key, "")
@@ -141,7 +141,7 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 	if groups && !c.needsDerived(p.Groups()) {
 		return c.replaceDerived(ctx, key, p, ref)
 	}
-	if p.Entries() > mostEntries {
+	if isLarge(p) {
 		return c.reconcileLarge(ctx, key, p, ref)
 	}
 	parent, err := c.Client.Get(ctx, ref)
@@ -156,7 +156,7 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 		c.setDerived(key, false)
 		return reconcile.Result{}, c.remove(ctx, parent, ref)
 	}
-	if entriesIn(parent.Object["spec"])+entriesIn(parent.Object["specs"]) > mostEntries || !mayHaveGroups(parent) { // the cache is behind
+	if entriesOfRules(parent) > mostEntries || !mayHaveGroups(parent) { // the cache is behind
 		return reconcile.Result{}, reconcile.Recheck()
 	}
 	return c.refresh(ctx, key, parent, ref)
@@ -165,24 +165,47 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 // mostEntries is how many entries the rules of a policy may have that is read: each has some hundred bytes in memory, in several copies.
 const mostEntries = 30_000
 
-// reconcileLarge is the Reconcile of a policy with more entries. With groups it is told so, and its derived policy stays as it is; without, that goes.
+// isLarge reports whether a policy is not read, for its entries, or since agents do not accept it anyway.
+func isLarge(p *networkpolicy.Policy) bool { return p.Entries() > mostEntries || p.IsRefused() }
+
+// reconcileLarge is the Reconcile of such a policy. With groups its status says that it is none, and its derived policy stays as it is; without, that goes.
 func (c *controller) reconcileLarge(ctx context.Context, key slim.Key, p *networkpolicy.Policy, ref k8s.Ref) (reconcile.Result, error) {
-	at := ref
-	at.Subresource = "status" // nothing else is decoded
-	parent, err := c.Client.Get(ctx, at)
-	switch groups, _ := p.HasGroups(); {
-	case err != nil:
+	parent, err := c.headOf(ctx, p, ref)
+	if err != nil {
 		return reconcile.Result{}, err
-	case parent.GetResourceVersion() != p.ResourceVersion.String(): // the cache is behind
-		return reconcile.Result{}, reconcile.Recheck()
-	case !groups:
+	}
+	if groups, _ := p.HasGroups(); !groups {
 		c.setState(key, "")
 		c.setDerived(key, false)
 		return reconcile.Result{}, c.removeDerived(ctx, parent, ref)
 	}
-	failure := &invalidError{parent.GetKind(), "spec", fmt.Sprintf("it refers to groups, and its rules have more than %d entries together: put the rules with groups into a policy of their own", mostEntries)}
+	text := "it refers to groups, and a rule cannot be decoded or has too many entries: see the condition Valid"
+	if !p.IsRefused() {
+		text = fmt.Sprintf("it refers to groups, and its rules have more than %d entries together: put the rules with groups into a policy of their own", mostEntries)
+	}
+	failure := &invalidError{parent.GetKind(), "spec", text}
 	c.setState(key, stateOf(failure))
-	return reconcile.Result{Reason: failure.Error()}, c.writeStatus(ctx, parent, ref, nameOf(p.Name, p.UID.String()), failure)
+	return reconcile.Result{RequeueAfter: errorInterval, Reason: failure.Error()}, c.writeStatus(ctx, parent, ref, nameOf(p.Name, p.UID.String()), failure)
+}
+
+// headOf reads the metadata and the status of a policy that is as it is in the cache.
+func (c *controller) headOf(ctx context.Context, p *networkpolicy.Policy, ref k8s.Ref) (*unstructured.Unstructured, error) {
+	ref.Subresource = "status"
+	parent, err := c.Client.Get(ctx, ref)
+	if err == nil && parent.GetResourceVersion() != p.ResourceVersion.String() {
+		err = reconcile.Recheck()
+	}
+	return parent, err
+}
+
+// entriesOfRules is the number of objects and nulls in the rules of a policy.
+func entriesOfRules(u *unstructured.Unstructured) (n int) {
+	for _, field := range []string{"spec", "specs"} {
+		if value, is := u.Object[field]; is {
+			n += entriesIn(value)
+		}
+	}
+	return n
 }
 
 // entriesIn is the number of objects and nulls in a value, which is one.
