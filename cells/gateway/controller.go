@@ -90,6 +90,8 @@ type state struct {
 	counted     time.Time // the numbers of routes in the status
 	published   *assembly // what the statuses of routes say
 	met         map[met]bool
+	// foreignSince is since when the configuration of a Gateway that is left has a key which it may not read, zero: it has none.
+	foreignSince time.Time
 }
 
 // translated is what was translated last: it is not again as long as it is what the CiliumEnvoyConfig has.

@@ -31,8 +31,10 @@ func (c *controller) leave(ctx context.Context, g *gateway, why reconcile.Result
 // known, retry is when to look again; 0 where what comes to be known wakes the Gateway.
 func (c *controller) withdrawKeys(ctx context.Context, g *gateway) (retry time.Duration, err error) {
 	foreign := c.foreignKeysOf(g)
+	s := c.state(g.Key())
 	if len(foreign) == 0 {
-		return 0, nil
+		s.foreignSince = time.Time{}
+		return c.unreadableGrants(), nil
 	}
 	sets, err := c.needListenerSets(ctx, g.Key())
 	if err != nil || !sets.known() || sets.denied {
@@ -42,7 +44,15 @@ func (c *controller) withdrawKeys(ctx context.Context, g *gateway) (retry time.D
 		foreign = c.foreignKeys(foreign, route.KindListenerSet, namespace)
 	}
 	if len(foreign) == 0 {
-		return 0, nil
+		s.foreignSince = time.Time{}
+		return unreadableRetry, nil // one that cannot be decoded may be among these
+	}
+	now := c.Deps.Plan.Now()
+	if s.foreignSince.IsZero() {
+		s.foreignSince = now
+	}
+	if rest := foreignGrace - now.Sub(s.foreignSince); rest > 0 {
+		return rest, nil
 	}
 	if err := configNames(g.Key()).Withdraw(ctx, c.Client, c.configs, ownerOf(g), foreign); err != nil {
 		return 0, err
@@ -51,6 +61,17 @@ func (c *controller) withdrawKeys(ctx context.Context, g *gateway) (retry time.D
 		Reason: "NotTranslated", Message: "no ReferenceGrant allows it any more to read the Secrets with the copies " + strings.Join(foreign, ", ") + ": hosts that have no other key are not served",
 	})
 	return 0, nil
+}
+
+// foreignGrace is how long keys stay that nothing permits: a ReferenceGrant or a ListenerSet may be replaced by another one.
+const foreignGrace = 2 * time.Second
+
+// unreadableGrants is when to look again where ReferenceGrants cannot be decoded: there is no change when one is deleted.
+func (c *controller) unreadableGrants() time.Duration {
+	if len(c.grants.Unreadable()) > 0 {
+		return unreadableRetry
+	}
+	return 0
 }
 
 // foreignKeysOf are the copies in the configuration of a Gateway that are of Secrets which it may not read itself. ListenerSets of it may.
@@ -91,11 +112,19 @@ func (c *controller) mayAllow(kind, namespace string, secret slim.Key) bool {
 		slices.ContainsFunc(c.grants.Unreadable(), func(grant slim.Key) bool { return grant.Namespace == secret.Namespace })
 }
 
-// addLeft adds the Gateways that are not made anew now: what these may read may have changed.
-func (c *controller) addLeft(to *keySet) {
+// addLeft adds the Gateways whose configurations have a copy from a namespace, wherever it comes from: what they may read may have changed.
+func (c *controller) addLeft(to *keySet, from string) {
+	copies := c.Envoy.GatewayAPISecretsNamespace
+	if c.Copies == nil {
+		return
+	}
 	for g := range c.gateways.All() {
-		if _, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)}); !exists || !g.DeletionTimestamp.IsZero() || g.IsCut() {
-			to.add(g.Key())
+		for _, name := range configNames(g.Key()).Secrets(c.configs, ownerOf(g)) {
+			name, _ = strings.CutPrefix(name, copies+"/")
+			if of, known := c.Copies.LastOwner(copies, name); known && of.Namespace == from && from != g.Namespace.String() {
+				to.add(g.Key())
+				break
+			}
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Spec struct {
 	Digest    envoy.Digest
 	HostPorts HostPorts
 	Secrets   []string // names that may be those of secrets, as agents offer them: namespace/name. Sorted, each once
+	isVast    bool     // it has too many entries to be decoded
 }
 
 // maxEntries is how many objects a spec may have that is decoded: one is 350 bytes in memory. Those that agents accept have a third of that at most.
@@ -49,7 +50,8 @@ const maxEntries = 150_000
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Spec) UnmarshalJSON(text []byte) (err error) {
-	if s.Secrets = secretsIn(text); slim.Entries(text) > maxEntries { // it is not as anything that is written: what it names stays, and keeps nothing waiting
+	s.Secrets = secretsIn(text)
+	if s.isVast = slim.Entries(text) > maxEntries; s.isVast { // it is not as anything that is written: what it names stays, and keeps nothing waiting
 		s.Digest = sha256.Sum256(text)
 		return nil
 	}

@@ -32,6 +32,12 @@ func (n ConfigNames) Secrets(in *stream.Store[Object], owner *metav1.OwnerRefere
 // that have no other key are not served any more. One without a listener that is left is deleted.
 func (n ConfigNames) Withdraw(ctx context.Context, c k8s.Client, in *stream.Store[Object], owner *metav1.OwnerReference, keys []string) error {
 	for _, key := range n.owned(in, owner) {
+		if o, exists := in.Get(key); exists && o.Spec.isVast { // it is none that was written here
+			if err := Delete(ctx, c, in, key, owner); err != nil {
+				return err
+			}
+			continue
+		}
 		ref, serves := Ref(key), true
 		_, _, err := c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
 			if err := (Desired{Owner: owner}).check(ref, u); err != nil {
