@@ -115,9 +115,11 @@ func TestCopiesThatConfigurationsHaveStay(t *testing.T) {
 	o := w.start("--enable-gateway-api", "--enable-policy-secrets-sync")
 	w.awaitCopy("a policy needs it", "own", "own")
 	operatortest.Eventually(t, "the copy that no configuration has goes", func() bool { return !exists("free") })
-	if !exists("named") {
-		t.Error("so does the one that a configuration has")
-	}
+	w.patchSecret(w.Namespace, "own", `{"stringData":{"tls.crt":"new"}}`)
+	operatortest.Eventually(t, "the one that a configuration has stays, and follows its Secret", func() bool {
+		s, err := w.Core.CoreV1().Secrets(w.copies).Get(t.Context(), "named", metav1.GetOptions{})
+		return err == nil && string(s.Data["tls.crt"]) == "new"
+	})
 	w.must(w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Delete(t.Context(), "left", metav1.DeleteOptions{}))
 	operatortest.Eventually(t, "it goes when the configuration has gone", func() bool { return !exists("named") })
 	w.CheckHealthy(o)

@@ -228,12 +228,31 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		c.reportMissing(of, needed)
 		return reconcile.Result{Reason: isMissing}, c.removeAll(ctx, copies)
 	}
+	named := c.addNamed(needed, copies)
 	result, err := c.writeAll(ctx, of, needed, *want)
 	rest, removeErr := c.removeUnneeded(ctx, of, needed, copies, complete)
 	if rest.RequeueAfter > 0 {
 		result = rest
+	} else if named && result.RequeueAfter == 0 {
+		result = reconcile.Result{RequeueAfter: renameGrace, Reason: waitsForGrace}
 	}
 	return result, errors.Join(err, removeErr)
+}
+
+// addNamed adds the copies whose names configurations have, which may not be made anew, beside those that are needed in the same namespace. It reports whether
+// there are some: nothing wakes the object when they are named no more.
+func (c *controller) addNamed(needed map[place][]reference, copies []*secret) (some bool) {
+	in := map[string]bool{}
+	for at := range needed {
+		in[at.namespace] = true
+	}
+	for _, s := range copies {
+		at := place{s.Namespace.String(), s.Name}
+		if _, is := needed[at]; !is && in[at.namespace] && c.Names.IsNamed(at.namespace, at.name) {
+			needed[at], some = nil, true
+		}
+	}
+	return some
 }
 
 // place is where a copy is to be. Without a name another object has the plain one, which is needed.
@@ -305,7 +324,7 @@ func (c *controller) graceOf(needed map[place][]reference, copies []*secret) tim
 func (c *controller) removeUnneeded(
 	ctx context.Context, of secretref.Object, needed map[place][]reference, copies []*secret, complete bool,
 ) (reconcile.Result, error) {
-	copies = slices.DeleteFunc(copies, func(s *secret) bool { return len(needed[place{s.Namespace.String(), s.Name}]) > 0 })
+	copies = slices.DeleteFunc(copies, func(s *secret) bool { _, is := needed[place{s.Namespace.String(), s.Name}]; return is })
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")
 	}
@@ -319,22 +338,7 @@ func (c *controller) removeUnneeded(
 	if rest > 0 {
 		return reconcile.Result{RequeueAfter: rest, Reason: waitsForGrace}, nil
 	}
-	var result reconcile.Result
-	if named := c.named(copies); len(needed) > 0 && len(named) > 0 { // a configuration may be one that is not made anew
-		copies = slices.DeleteFunc(copies, func(s *secret) bool { return slices.Contains(named, s) })
-		result = reconcile.Result{RequeueAfter: renameGrace, Reason: waitsForGrace}
-	}
-	return result, c.removeAll(ctx, copies)
-}
-
-// named are the copies whose names configurations have.
-func (c *controller) named(copies []*secret) (named []*secret) {
-	for _, s := range copies {
-		if c.Names.IsNamed(s.Namespace.String(), s.Name) {
-			named = append(named, s)
-		}
-	}
-	return named
+	return reconcile.Result{}, c.removeAll(ctx, copies)
 }
 
 // setUnused records since when an object has copies without references. It returns how much of the grace is left.
