@@ -169,40 +169,55 @@ func (c *controller) reconcileHeld(ctx context.Context, s *service, reason strin
 		if !s.Status.isCut() || c.Config.NodeIPAMJoinNamespaces {
 			return result, nil
 		}
-		if result.RequeueAfter = c.reads.wait(s.Key(), time.Now()); result.RequeueAfter > 0 {
+		if result.RequeueAfter = c.reads.wait(s, time.Now()); result.RequeueAfter > 0 {
 			return result, nil
 		}
 	}
-	return result, c.write(ctx, s, func(has []string) []string {
+	err := c.write(ctx, s, func(has []string) []string {
 		want, _ := c.allowed(s, has)
 		return want
 	})
+	if err == nil {
+		c.reads.done(s, time.Now())
+	}
+	return result, err
 }
 
 // reads are when Services were read that keep what they have. It is safe for concurrent use.
 type reads struct {
 	mu sync.Mutex
-	at map[slim.Key]time.Time
+	of map[slim.Key]readAt
 }
 
-// wait returns how long a Service is not to be read, and counts it as read if that is 0.
-func (r *reads) wait(key slim.Key, now time.Time) time.Duration {
+type readAt struct {
+	revision slim.Revision
+	at       time.Time
+}
+
+// wait returns how long a Service is not to be read, in the state in which it was.
+func (r *reads) wait(s *service, now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if left := r.at[key].Add(undecodedRetry).Sub(now); left > 0 {
-		return left
+	if last := r.of[s.Key()]; last.revision == s.ResourceVersion {
+		return max(0, undecodedRetry-now.Sub(last.at))
 	}
-	if r.at == nil {
-		r.at = map[slim.Key]time.Time{}
-	}
-	r.at[key] = now
 	return 0
+}
+
+// done records that a Service was read.
+func (r *reads) done(s *service, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[slim.Key]readAt{}
+	}
+	r.of[s.Key()] = readAt{s.ResourceVersion, now}
 }
 
 func (r *reads) forget(key slim.Key) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.at, key)
+	delete(r.of, key)
 }
 
 // nodesOf are the nodes with endpoints of a Service, nil if it does not depend on them. They are not known before the
