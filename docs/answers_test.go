@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"go/types"
 	"maps"
 	"os"
 	"path/filepath"
@@ -153,6 +154,7 @@ var parts = map[string]string{
 	"attempts":       "attempts under way that take more than five seconds",
 	"config":         "a change of the ConfigMap or file that has no effect before a restart",
 	"addresses":      "what a cloud shows as addresses, and no pod can have",
+	"conflicts":      "what objects ask for of hosts and ports, and older objects of other namespaces have",
 	"contention":     "changes that another writer undoes",
 	"contended-keys": "keys of etcd that another writer changes, deletes or creates again and again",
 	"restarts":       "unmanaged pods that the role does not allow to delete",
@@ -246,6 +248,37 @@ func TestLevelTransitions(t *testing.T) {
 	}
 }
 
+// madeParts are parts of health whose names do not stand in the code, by the package and the expression, with what bounds their number.
+var madeParts = map[string]string{
+	"cells/health/internal/httpserver: name":                                                      "the servers of the process",
+	"cells/ipam/multipool: part":                                                                  "two of the code",
+	"cells/secretsync: \"references-\" + strings.ToLower(string(kind))":                           "kinds that are copied",
+	"cells/secretsync: strings.ToLower(kind)":                                                     "kinds that refer to Secrets",
+	"resources/clustermesh: name":                                                                 "remote clusters, which the administrator sets up",
+	"resources/kvstore: \"mirror-\" + strings.ReplaceAll(keyClass(m.prefix), \"/\", \"-\")":       "prefixes of keys in the code",
+	"resources/outside: \"outside-\" + server":                                                    "servers that the code names",
+	"resources/reconcile: \"loop-\" + dashed":                                                     "work queues of the code",
+	"resources/reconcile: \"objects-\" + strings.ToLower(strings.ReplaceAll(rule, \" \", \"-\"))": "rules of the code",
+	"resources/stream: kind.gvr.Resource":                                                         "kinds that the code watches",
+	"resources/sweep: \"sweep-\" + strings.ReplaceAll(spec.Rule, \" \", \"-\")":                   "sweeps of the code",
+	"runtime/health: \"waits-for-\" + name":                                                       "streams, and etcd",
+	"runtime/job: \"job-\" + t.name":                                                              "jobs of the code",
+}
+
+// API-17: the number of parts of health does not grow with what others write: a part whose name is made has a row that says what bounds it.
+func TestPartsOfHealthAreBounded(t *testing.T) {
+	found := map[string]bool{}
+	readSources(t, "cells", "resources", "runtime").calls(func(dir string, p *sourcePackage, in *ast.FuncDecl, call *ast.CallExpr) {
+		if called(call) != "Child" || len(call.Args) != 1 {
+			return
+		}
+		if names := p.texts(in, call.Args[0]); len(names) == 0 || strings.Contains(strings.Join(names, ""), "…") {
+			found[dir+": "+types.ExprString(call.Args[0])] = true
+		}
+	})
+	sameKeys(t, "made parts of health", found, madeParts)
+}
+
 func healthPage(t *testing.T, s sources, hives []*hive.Hive) string {
 	t.Helper()
 	found := map[string]bool{}
@@ -294,17 +327,40 @@ const (
 	ofNames   = "the first 1,000, and `other`, of errors `failed`, for the rest"
 )
 
-// seriesTests are the tests that the series of a label have its bound, by directory.
-var seriesTests = map[string]map[string]string{
-	"availability_zone": {"resources/cloudipam": "TestSeriesOfSubnetsAreBounded"},
-	"subnet_id":         {"resources/cloudipam": "TestSeriesOfSubnetsAreBounded"},
-	"status":            {"resources/cloudipam": "TestSeriesOfErrorsAreBounded"},
-	"serviceexport":     {"cells/mcsapi": "TestSeriesAreBounded"},
-	"serviceimport":     {"cells/mcsapi": "TestSeriesAreBounded"},
-	"namespace":         {"cells/mcsapi": "TestSeriesAreBounded"},
-	"target_node":       {"resources/cloudipam": "TestSeriesOfNodesGo"},
-	"resource_name":     {"cells/bgp": "TestBadObjects"},
-	"pool":              {"cells/ipam/multipool": "TestSeriesAreBounded", "cells/lbipam": "TestSeriesOfPoolsGo"},
+// seriesTest is a test, by its directory and name, that the series of some metrics have the bound of a label. Without a name it stands for
+// metrics in which the code has all values of that label.
+type seriesTest struct {
+	dir, name string
+	metrics   []string // without the prefix of all
+}
+
+func boundedBy(dir, name string, of ...string) seriesTest { return seriesTest{dir, name, of} }
+
+// seriesTests have a row for each metric with a label that objects or others fill: one that is added needs a test, also where the label is an old one.
+var seriesTests = map[string][]seriesTest{
+	"availability_zone": {boundedBy("resources/cloudipam", "TestSeriesOfSubnetsAreBounded", "ipam_available_ips_per_subnet")},
+	"subnet_id": {
+		// All counters have the label that the test counts.
+		boundedBy("resources/cloudipam", "TestSeriesOfSubnetsAreBounded",
+			"ipam_available_ips_per_subnet", "ipam_allocation_duration_seconds", "ipam_ip_allocation_ops", "ipam_ip_release_ops", "ipam_interface_creation_ops"),
+		boundedBy("resources/cloudipam", "TestSeriesOfErrorsAreBounded", "ipam_release_duration_seconds"),
+	},
+	"status": {
+		boundedBy("resources/cloudipam", "TestSeriesOfErrorsAreBounded", "ipam_release_duration_seconds", "ipam_allocation_duration_seconds"),
+		boundedBy("cells/mcsapi", "TestSeriesAreBounded", "mcsapi_serviceexport_status_condition", "mcsapi_serviceimport_status_condition"),
+		boundedBy("", "", "controllers_group_runs_total", "identity_gc_entries", "ipam_background_sync_duration_seconds"),
+	},
+	"serviceexport": {boundedBy("cells/mcsapi", "TestSeriesAreBounded", "mcsapi_serviceexport_info", "mcsapi_serviceexport_status_condition")},
+	"serviceimport": {boundedBy("cells/mcsapi", "TestSeriesAreBounded",
+		"mcsapi_serviceimport_info", "mcsapi_serviceimport_status_condition", "mcsapi_serviceimport_status_clusters")},
+	"namespace": {boundedBy("cells/mcsapi", "TestSeriesAreBounded", "mcsapi_serviceexport_info", "mcsapi_serviceexport_status_condition",
+		"mcsapi_serviceimport_info", "mcsapi_serviceimport_status_condition", "mcsapi_serviceimport_status_clusters")},
+	"target_node":   {boundedBy("resources/cloudipam", "TestSeriesOfNodesGo", "ipam_available_ips", "ipam_used_ips", "ipam_needed_ips")},
+	"resource_name": {boundedBy("cells/bgp", "TestBadObjects", "bgp_control_plane_reconcile_errors_total")},
+	"pool": {
+		boundedBy("cells/ipam/multipool", "TestSeriesAreBounded", "ipam_pool_blocks", "ipam_pool_nodes_starved", "ipam_pool_conflicts"),
+		boundedBy("cells/lbipam", "TestSeriesOfPoolsGo", "lbipam_ips_available", "lbipam_ips_used", "lbipam_ips_available_total", "lbipam_ips_used_total"),
+	},
 }
 
 // labels are those of all metrics.
@@ -322,7 +378,7 @@ var labels = map[string]label{
 	"response_code":     {"`OK`, the HTTP status, or `Failed` where there was no answer", ofCode},
 	"subnet_id":         {"a subnet of a cloud", ofNames},
 	"target_node":       {"the name of a CiliumNode", ofObjects},
-	"type":              {"of addresses `used`, `available`, `needed`; of changes of a cloud createInterfaceAndAllocateIP, allocateIP, releaseIP; of ServiceImports ClusterSetIP, Headless", ofCode},
+	"type":              {"of addresses `used`, `available`, `needed`; of changes of a cloud createInterfaceAndAllocateIP, allocateIP, releaseIP; of ServiceImports ClusterSetIP, Headless, and `other` for one without", ofCode},
 	"cidr":              {"a cluster CIDR", ofSetup},
 	"resource_kind":     {"the kind of an object, such as `CiliumBGPClusterConfig`", ofCode},
 	"resource_name":     {"the name of an object", ofObjects},
@@ -395,11 +451,23 @@ func labelsPage(t *testing.T, s sources, hives []*hive.Hive) string {
 		if hasTest := len(seriesTests[name]) > 0; hasTest != (l.bound == ofObjects || l.bound == ofNames) {
 			t.Errorf("label %s: a test of its series: %v, its bound: %s", name, hasTest, l.bound)
 		}
-		for dir, test := range seriesTests[name] {
-			if !hasTestNamed(t, dir, test) {
-				t.Errorf("label %s: %s has no test %s", name, dir, test)
+		if len(seriesTests[name]) == 0 {
+			continue
+		}
+		tested := map[string]bool{}
+		for _, test := range seriesTests[name] {
+			if test.name != "" && !hasTestNamed(t, test.dir, test.name) {
+				t.Errorf("label %s: %s has no test %s", name, test.dir, test.name)
+			}
+			for _, metric := range test.metrics {
+				tested["`cilium_operator_"+metric+"`"] = true
 			}
 		}
+		has := map[string]bool{}
+		for _, metric := range used[name] {
+			has[metric] = true
+		}
+		sameKeys(t, "the series of label "+name, has, tested)
 	}
 	var b strings.Builder
 	b.WriteString("The labels of the [metrics](metrics.md). No label has values that others choose without a bound.\n\n| Label | Values | How many | Metrics |\n|---|---|---|---|\n")

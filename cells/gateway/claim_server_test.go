@@ -104,6 +104,17 @@ func TestHostOfAnotherNamespace(t *testing.T) {
 	}
 	w.await("without the older route", "True Accepted: Accepted GRPCRoute", func() string { return w.acceptedIn(other, grpcRoutes.Resource(), "bb") })
 	w.CheckHealthy(o)
+	o.Stop()
+
+	w.apply(httpRoutes.Resource(), httpRouteTo("later", "api.test", "v1"))
+	o = w.start("--gateway-api-join-namespaces")
+	w.awaitAccepted(httpRoutes.Resource(), "later", httpOK)
+	w.await("with the option both kinds are attached", fmt.Sprintf(listenerOK, 3), func() string { return w.listener("edge", "http") })
+	w.await("the older one stays", "True Accepted: Accepted GRPCRoute", func() string { return w.acceptedIn(other, grpcRoutes.Resource(), "bb") })
+	if n := o.Metric("gateway_conflicts"); n != 0 || strings.Contains(o.HealthText(), "conflicts") {
+		t.Errorf("%v conflicts, health:\n%s", n, o.HealthText())
+	}
+	w.CheckHealthy(o)
 }
 
 // awaitExplained waits until explain names the owner of what an object asks for and does not get.
@@ -205,6 +216,9 @@ func TestHostOfAnOlderRoute(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	operatortest.Eventually(t, "both are told", func() bool { return told() == 2 && o.Metric("gateway_conflicts") == 1 })
+	if text := o.HealthText(); !strings.Contains(text, "OK       conflicts: 1 routes, listeners of ListenerSets and ports") || !strings.Contains(text, "at first of Gateway "+w.Namespace+"/edge;") {
+		t.Errorf("health does not have them:\n%s", text)
+	}
 	w.await("the listeners", "mine False HostnameConflict, free True Accepted", listeners)
 	w.CheckHealthy(o)
 	o.Stop()

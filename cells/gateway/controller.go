@@ -64,8 +64,8 @@ type controller struct {
 
 	reports, meshReports *envoyres.Reports
 	programmed, accepted *metrics.States[slim.Key]
-	conflicts            *metrics.Sum[slim.Key] // of Gateways
-	seen                 seen                   // used by functions that map changes
+	conflicts            *envoyres.Conflicts // of Gateways
+	seen                 seen                // used by functions that map changes
 
 	began        time.Time
 	mu           sync.Mutex
@@ -90,6 +90,8 @@ type state struct {
 	counted     time.Time // the numbers of routes in the status
 	published   *assembly // what the statuses of routes say
 	met         map[met]bool
+	// foreignSince is since when the configuration of a Gateway that is left has a key which it may not read, zero: it has none.
+	foreignSince time.Time
 }
 
 // translated is what was translated last: it is not again as long as it is what the CiliumEnvoyConfig has.
@@ -134,13 +136,17 @@ type params struct {
 	Log         *slog.Logger
 }
 
+// conflictsText is what health has of conflicts.
+const conflictsText = "%d routes, listeners of ListenerSets and ports of the nodes of Gateways are not served, since the host or the port is that of an older object of another namespace, or of a component of the cluster, " +
+	"at first of Gateway %s; gateway-api-join-namespaces shares those of others, as the original does"
+
 func newController(p params) *controller {
 	c := &controller{
 		params: p, agents: envoyres.NewFleet[duty](p.Release, p.Permissions), refused: newRefusals(), optional: newOptionalRoutes(), servedRoutes: map[string]servedRoutes{}, placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		reports: envoyres.NewReports(route.KindGateway, p.Events, p.Log, p.Health), meshReports: envoyres.NewReports(route.KindService, p.Events, p.Log, p.Health.Child("mesh")),
 		programmed: metrics.NewStates[slim.Key](p.Metrics.Gateways, stateYes, stateNo),
 		accepted:   metrics.NewStates[slim.Key](p.Metrics.Routes, stateYes, stateNo),
-		conflicts:  metrics.NewSum[slim.Key](p.Metrics.Conflicts),
+		conflicts:  envoyres.NewConflicts(p.Metrics.Conflicts, p.Health, conflictsText),
 		began:      time.Now(),
 		oddNodes:   health.NewNamed("Node", p.Health.Child("node-addresses")),
 		seen:       newSeen(), states: map[slim.Key]*state{}, served: map[string]servedDefinition{},

@@ -53,6 +53,9 @@ func (c *controller) options(of slim.Key) envoy.Options {
 // reconcileGateway writes what a Gateway consists of, and its status.
 func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	g, exists := c.gateways.Get(key)
+	if exists && !g.DeletionTimestamp.IsZero() && len(c.foreignKeysOf(g)) > 0 { // what that depends on stays known meanwhile
+		return c.leave(ctx, g, reconcile.Result{Reason: isGone})
+	}
 	if !exists || !g.DeletionTimestamp.IsZero() {
 		c.drop(key)
 		c.placeholders.Drop(key)
@@ -61,7 +64,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	placed, awaitsRole := c.placeholders.Need(key)
 	cl, exists := c.classes.Get(slim.Key{Name: string(g.Spec.GatewayClassName)})
 	if !exists {
-		return reconcile.Result{Reason: noClass}, nil
+		return c.leave(ctx, g, reconcile.Result{Reason: noClass})
 	}
 	if cl.Spec.ControllerName != controllerName {
 		c.drop(key)
@@ -75,7 +78,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	}
 	if g.IsCut() { // what there is of it stays
 		text := "It is not served: " + g.CutError().Error()
-		return reconcile.Result{Reason: isLarge}, c.refuse(ctx, g, condition.False(gatewayv1.GatewayReasonInvalid, text))
+		return c.leave(ctx, g, reconcile.Result{Reason: isLarge}, c.refuse(ctx, g, condition.False(gatewayv1.GatewayReasonInvalid, text)))
 	}
 	s := c.state(key)
 	if pause := writePause - c.Deps.Plan.Now().Sub(s.written); pause > 0 {
@@ -99,11 +102,11 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	case !known || !routesKnown || !sets.known():
 		return c.awaiting(sets), nil
 	case problem != "":
-		return reconcile.Result{Reason: problem}, c.refuseParameters(ctx, g, cl, problem)
+		return c.leave(ctx, g, reconcile.Result{Reason: problem}, c.refuseParameters(ctx, g, cl, problem))
 	case c.hidesRoute(func(namespace string) bool { return sets.mayServe(g, namespace, lookup) }):
-		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
+		return c.leave(ctx, g, reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable})
 	case sets.hidesOneOf(g, lookup):
-		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet}, nil
+		return c.leave(ctx, g, reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadableSet})
 	}
 	all := sets.of(key)
 	routes := c.routes(routesByParent, key)
@@ -172,7 +175,7 @@ func (c *controller) drop(key slim.Key) {
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)
 	c.refused.forget(key)
-	c.conflicts.Set(key, 0)
+	c.conflicts.Set(key, 0, "")
 	c.forget(key)
 }
 

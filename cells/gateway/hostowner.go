@@ -151,6 +151,9 @@ func (k *hostOwners) refuse(l *listener.Listener) *condition.Condition {
 	}
 	decided := map[string]bool{}
 	for _, r := range k.named[l.Hostname] {
+		if route.CompareObjects(&s.of.ObjectMeta, r.of.ObjectMeta) < 0 { // and so are all that follow: it costs nothing how many there are
+			return nil
+		}
 		if decided[r.name] {
 			continue
 		}

@@ -132,6 +132,35 @@ func TestManyListenersForHostsOfOwnRoutes(t *testing.T) {
 	}
 }
 
+// GW-60, K1 of the contract's tenants.md: younger routes, however many there are and of how many namespaces, cost a ListenerSet nothing, and it keeps its host.
+func TestManyYoungerRoutesAtAListener(t *testing.T) {
+	var own, refs []string
+	for i := range 64 {
+		own = append(own, fmt.Sprintf(`{name: l%d, port: 443, protocol: TLS, hostname: l%d.test, tls: {mode: Passthrough}}`, i, i))
+	}
+	for i := range 32 {
+		refs = append(refs, fmt.Sprintf("{name: edge, namespace: infra, sectionName: none%d}", i))
+	}
+	set := setOf(t, "shop", "aa", 1, `[{name: mine, port: 443, protocol: TLS, hostname: "*.aa.test", tls: {mode: Passthrough}}]`)
+	set.CreationTimestamp = 10
+	var routes []*route.Route
+	for n := range 300 {
+		var hosts []string
+		for i := range 16 {
+			hosts = append(hosts, fmt.Sprintf("h%d-%d.aa.test", n, i))
+		}
+		r := parse[route.TLS](t, fmt.Sprintf("{metadata: {name: r%d, namespace: n%d, generation: 1}, spec: {parentRefs: [%s], hostnames: [%s], rules: [{backendRefs: [{name: s, port: 1}]}]}}", n, n%10, strings.Join(refs, ", "), strings.Join(hosts, ", "))).Route()
+		r.CreationTimestamp = 20
+		routes = append(routes, r)
+	}
+	plan := new(planner).plan(edgeOf(t, "{from: All}", "["+strings.Join(own, ", ")+"]"), []*listenerSet{set}, routes, objects{}.lookup)
+	k := newHostOwners(plan, true, routes, objects{}.lookup)
+	l := plan.sets[0].listeners[0]
+	if why := k.refuse(l); why != nil || !l.Accepted.OK || len(k.steps) > 0 {
+		t.Errorf("the older ListenerSet is refused: %v, %v; steps: %v", why, l.Accepted, k.steps)
+	}
+}
+
 // GW-60: which route decides, what a ListenerSet that is refused keeps from others, and agents with one listener for all ports.
 func TestHostsOfSeveralRoutes(t *testing.T) {
 	const (

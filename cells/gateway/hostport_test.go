@@ -5,12 +5,14 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -76,6 +78,29 @@ func TestPortsOfNodes(t *testing.T) {
 		slices.Sort(got)
 		if diff := cmp.Diff(test.want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// GW-55: gateway-api-join-namespaces has namespaces share ports of the nodes, also one that the CiliumEnvoyConfig of an Ingress has, but for those of components.
+func TestPortsOfNodesByOption(t *testing.T) {
+	at := func(namespace string, second int, listeners string) *gateway {
+		return parse[gateway](t, fmt.Sprintf("{metadata: {name: edge, namespace: %s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {gatewayClassName: c, listeners: [%s]}}", namespace, second, listeners))
+	}
+	older := at("aa", 1, "{name: a, port: 8080, protocol: HTTP}")
+	g := at("bb", 2, "{name: a, port: 8080, protocol: HTTP}, {name: b, port: 8081, protocol: HTTP}, {name: c, port: 8082, protocol: HTTP}, {name: d, port: 10250, protocol: HTTP}")
+	config := &envoyres.Object{}
+	config.Namespace, config.Name, config.Spec.HostPorts = slim.MakeString("cc"), "cilium-ingress-cc-web", envoyres.HostPorts{8081}
+	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: "web", Controller: true})
+	c := &controller{
+		gateways: localStore(t, older, g), configs: localStore(t, config),
+		classes: localStore(t, parse[class](t, "{metadata: {name: c}, spec: {controllerName: io.cilium/gateway-controller}}")),
+	}
+	c.Config.GatewayAPIHostNetworkEnabled = true
+	for joins, want := range map[bool]string{false: "[8080 8081 10250]", true: "[10250]"} {
+		c.Config.GatewayAPIJoinNamespaces = joins
+		if got := fmt.Sprint(slices.Sorted(maps.Keys(c.takenPorts(g, knownSets{}, objects{}.lookup)))); got != want {
+			t.Errorf("with the option %t it does not have %s, want %s", joins, got, want)
 		}
 	}
 }

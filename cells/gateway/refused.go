@@ -193,7 +193,7 @@ func (c *controller) countConflicts(of slim.Key, isFirst bool, plan *gatewayPlan
 		listeners += len(set.lost)
 	}
 	all := routes + listeners + ports
-	if c.conflicts.Set(of, all); isFirst && all > 0 {
+	if c.conflicts.Set(of, all, of.String()); isFirst && all > 0 {
 		c.Log.Warn("hosts or ports of a Gateway belong to older objects of other namespaces; gateway-api-join-namespaces shares them, as the original does",
 			"gateway", of.String(), "routes", routes, "listeners", listeners, "ports", ports)
 	}

@@ -214,6 +214,7 @@ func (c *controller) grantChanged(ch stream.Change[grant]) []slim.Key {
 	into, keys := namespaceKey(ch.Key.Namespace), &keySet{}
 	c.addRoutes(keys, c.routes(routesByTarget, into))
 	c.addBySecret(keys, into)
+	c.addLeft(keys, ch.Key.Namespace)
 	return keys.all
 }
 

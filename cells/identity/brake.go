@@ -99,7 +99,7 @@ func (t *table) isScarce() bool {
 
 // brakedFor is how long a set has to wait for a number, since its namespace gives up many.
 func (t *table) brakedFor(s *set) time.Duration {
-	if !t.isScarce() && s.labels.Size() < largeSet && (s.isOrdinary() || t.idle <= mostIdle) {
+	if t.unbraked || !t.isScarce() && s.labels.Size() < largeSet && (s.isOrdinary() || t.idle <= mostIdle) {
 		return 0
 	}
 	return t.brakes.pause(podNamespace(s.labels), t.now)
@@ -123,7 +123,7 @@ func (s *set) idleSize() int {
 func (t *table) brakedNamespace() (namespace string, isForLarge bool) {
 	t.brakes.forget(t.now)
 	switch held := t.brakes.hardest(t.now); {
-	case held == "":
+	case held == "" || t.unbraked:
 	case t.isScarce():
 		return held, false
 	case t.now.Sub(t.largeHeld.at) <= 2*largePause:

@@ -76,6 +76,34 @@ func TestOnePodDoesNotTakeAllNumbers(t *testing.T) {
 	}
 }
 
+// ID-44; number 4.6 of the contract's tenants.md: with --identity-brake=false no namespace is braked, as in the original: one pod uses up all numbers, whatever the
+// size of its labels.
+func TestWithoutBrake(t *testing.T) {
+	for name, large := range map[string]bool{"small labels": false, "large labels": true} {
+		t.Run(name, func(t *testing.T) {
+			tb := newTable("c", identity.Range{Min: 256, Max: 455}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })
+			tb.unbraked, tb.now = true, time.Unix(1000, 0)
+			tb.upsertNamespace(namespaceOf("bb", nil))
+			tb.markSynced()
+			revision := slim.Revision(0)
+			for i := range 200 {
+				tb.now = tb.now.Add(time.Second / 74)
+				of := pairs{"n": fmt.Sprint(i)}
+				if large {
+					of = manyLabels(30, i)
+				}
+				tb.upsertPod(podOf("bb", "restless", of))
+				if waits := createAll(tb, &revision); len(waits) > 0 {
+					t.Fatalf("after %d changes: %v", i, waits)
+				}
+			}
+			if held, _ := tb.brakedNamespace(); tb.numbers.free() != 0 || held != "" {
+				t.Errorf("%d numbers are free, braked is %q", tb.numbers.free(), held)
+			}
+		})
+	}
+}
+
 // ID-44: one pod with large labels changes them all the time, and the memory of what waits for its collection stays small, however many numbers there are.
 func TestOnePodWithLargeLabels(t *testing.T) {
 	tb := newTable("c", identity.Range{Min: 256, Max: 65535}, makeFilters(nil, nil), agents.NewFleet(release.Configured{}), func(int) int { return 0 })

@@ -19,7 +19,7 @@ import (
 
 // Cell creates the identities of pods. Where agents do, it only finds out which pod has which.
 var Cell = cell.Module("identity", "Creates the CiliumIdentities of pods, one per label set of the agents' releases",
-	cell.Config(Config{}),
+	cell.Config(Config{IdentityBrake: true}),
 	cell.EnabledBy(cell.When("the operator makes identities, or slices of pods", slices.Concat(modeFlags, []string{slicesFlag, "ces-controller-mode"}), isNeeded)),
 	cell.EnabledBy(cell.When("agents distinguish endpoints", policyFlags, distinguishesEndpoints)),
 	cell.Validate(validate),

@@ -12,8 +12,9 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config says which labels are part of identities. Agents read the same options.
+// Config is the filter of the labels that are part of identities, of which agents read the same options, and whether namespaces are braked.
 type Config struct {
+	IdentityBrake   bool     `flag:"identity-brake" usage:"Hold back namespaces whose pods change their labels so often that they would use up the numbers for identities"`
 	Labels          []string `flag:"labels" usage:"Label filter: entries [source:][!]regex, separated by white space in a ConfigMap and by commas on the command line. Must be the same as the agents'" list:"white space"`
 	LabelPrefixFile string   `flag:"label-prefix-file" usage:"File of label prefixes that replaces the default label filter. Must be the same as the agents'"`
 }

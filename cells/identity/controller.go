@@ -80,6 +80,7 @@ func newController(p params) *controller {
 		table: newTable(p.Config.ClusterName, bounds, p.Filters, agents.NewFleet(p.Release), rand.IntN),
 	}
 	c.table.withoutNodes = !p.Config.NodeCRD()
+	c.table.unbraked = !p.Options.IdentityBrake
 	c.unsynced = len([]any{p.Agents, p.Pods, p.Namespaces, p.Nodes, p.Identities, p.Endpoints})
 	c.queue = reconcile.NewQueue(p.Deps, "make", c.reconcile, reconcile.Workers(writers), reconcile.Backoff(50*time.Millisecond, 100*time.Second), reconcile.HonorBackoff(),
 		reconcile.NamespaceOf(podNamespace))

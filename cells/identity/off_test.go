@@ -39,6 +39,18 @@ func TestOffWithoutPolicies(t *testing.T) {
 	}
 }
 
+// ID-44: the option reaches the brake.
+func TestServerBrakeOption(t *testing.T) {
+	w := newWorld(t)
+	for _, args := range [][]string{nil, {"--identity-brake=false"}} {
+		o := w.start(args...)
+		if w.controller.table.unbraked != (args != nil) {
+			t.Errorf("%v: namespaces are braked: %t", args, args != nil)
+		}
+		o.Stop()
+	}
+}
+
 // Number 30 of the contract's endpoint-slices.md; ID-46: where agents make identities, slices of pods name these.
 func TestServerIdentitiesOfAgents(t *testing.T) {
 	w := newWorld(t)

@@ -44,6 +44,7 @@ type table struct {
 	awaitingNumber map[*set]bool            // without a number because none is free
 	largeHeld      largeHeld                // the last one
 	brakes         brakes
+	unbraked       bool // no namespace waits for another identity
 	unconfirmed    map[identity.Number]slim.Revision
 	earlyReasons   map[slim.Key]string // why pods need no identity, until markSynced
 

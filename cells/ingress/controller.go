@@ -41,7 +41,7 @@ type controller struct {
 	hostPorts    envoyres.HostPortChanges   // used by functions that map changes
 	owners       knownOwners
 	modes        *metrics.States[slim.Key] // of Ingresses that are managed
-	conflicts    *metrics.Sum[slim.Key]    // of Ingresses, and of sharedKey
+	conflicts    *envoyres.Conflicts       // of Ingresses, and of sharedKey
 	class        defaultClass
 }
 
@@ -72,9 +72,14 @@ func newController(p params) *controller {
 		params: p, reports: envoyres.NewReports("Ingress", p.Events, p.Log, p.Health),
 		placeholders: envoyres.NewPlaceholders[duty](p.Permissions, p.Health),
 		inputs:       map[slim.Key]input{}, known: map[slim.Key][]servicePort{}, hostPorts: envoyres.HostPortChanges{},
-		modes: metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode), conflicts: metrics.NewSum[slim.Key](p.Metrics.Conflicts),
+		modes:     metrics.NewStates[slim.Key](p.Metrics.Ingresses, dedicatedMode, sharedMode),
+		conflicts: envoyres.NewConflicts(p.Metrics.Conflicts, p.Health, conflictsText),
 	}
 }
+
+// conflictsText is what health has of conflicts.
+const conflictsText = "%d Ingresses do not have a host or a port of the nodes that they ask for, since it is that of an older object of another namespace, or of a component of the cluster, at first %s; " +
+	"ingress-join-namespaces shares those of others, as the original does"
 
 // Open is called before anything is watched.
 func (c *controller) Open(ctx context.Context) (err error) {
@@ -193,7 +198,7 @@ func (c *controller) reconcileIngress(ctx context.Context, key slim.Key) (reconc
 	s := settingsOf(i, c.Config)
 	if s.shared {
 		c.modes.Set(key, sharedMode)
-		c.conflicts.Set(key, 0)
+		c.conflicts.Set(key, 0, "")
 		c.reports.Set(dedicatedMode, aboutIngress(i))
 		if err := c.removeDedicated(ctx, i, placed); err != nil {
 			return reconcile.Result{}, err
@@ -208,7 +213,7 @@ func (c *controller) reconcileIngress(ctx context.Context, key slim.Key) (reconc
 func (c *controller) forget(key slim.Key) {
 	c.reports.Forget(key)
 	c.modes.Set(key, "")
-	c.conflicts.Set(key, 0)
+	c.conflicts.Set(key, 0, "")
 }
 
 // sharedService is the Service of the shared load balancer.

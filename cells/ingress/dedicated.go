@@ -68,11 +68,11 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		return reconcile.Result{Reason: isUnnamed}, nil
 	}
 	if text := c.hostPortProblem(i, s); text != "" {
-		c.conflicts.Set(key, 1)
+		c.conflicts.Set(key, 1, key.String())
 		c.reports.Set(dedicatedMode, aboutIngress(i), envoyres.Notice{Reason: "HostPortOfAnother", Message: "the Ingress is not served: " + text})
 		return reconcile.Result{Reason: noPort}, c.removeDedicated(ctx, i, placed)
 	}
-	c.conflicts.Set(key, 0)
+	c.conflicts.Set(key, 0, "")
 	if i.IsCut() { // what there is of its load balancer stays
 		c.reports.Set(dedicatedMode, aboutIngress(i), tooLarge(i.CutError()))
 		return reconcile.Result{Reason: isLarge}, nil

@@ -105,6 +105,20 @@ func TestHostPorts(t *testing.T) {
 	if got := c.hostPortProblem(all[5].ingress, settingsOf(all[5].ingress, c.Config)); !strings.Contains(got, "--ingress-hostnetwork-ports") {
 		t.Errorf("a port that is not listed: %q", got)
 	}
+	// With the option, ports are shared, but for those of components, and those that are not listed.
+	c.Config.IngressJoinNamespaces = true
+	for _, i := range all {
+		want := map[string]string{"kubelet": "is that of the kubelet", "default": "--ingress-hostnetwork-ports", "other": "--ingress-hostnetwork-ports"}[i.Name]
+		if got := c.hostPortProblem(i.ingress, settingsOf(i.ingress, c.Config)); !strings.Contains(got, want) || (got == "") != (want == "") {
+			t.Errorf("with ingress-join-namespaces, %s: %q, want %q", i.Key(), got, want)
+		}
+	}
+	c.Config.IngressHostNetworkPorts = nil
+	for _, i := range append(all, &ingressWithPort{late, ""}) {
+		if got := c.hostPortProblem(i.ingress, settingsOf(i.ingress, c.Config)); (got != "") != (i.Name == "kubelet") {
+			t.Errorf("with it alone, %s: %q", i.Key(), got)
+		}
+	}
 }
 
 // ING-25: an Ingress may get a port of the nodes without a change of its own, as the class becomes the default one. Younger ones of other namespaces that have

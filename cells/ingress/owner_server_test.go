@@ -83,17 +83,30 @@ spec:
 	if o.Metric("ingress_host_conflicts") != 1 {
 		t.Error("the metric does not count it")
 	}
+	const line = "hosts of some of them belong to older Ingresses of other namespaces"
+	if text := o.HealthText(); !strings.Contains(text, "OK       conflicts: 1 Ingresses do not have a host") || !strings.Contains(text, "at first "+other+"/aa-younger;") {
+		t.Errorf("health does not name it:\n%s", text)
+	}
 	w.CheckHealthy(o)
+	w.apply(simple("more", "more.test", "front"))
+	w.awaitRoutes(w.shared, "more.test", "/ → NS:front:80")
 	w.must(w.Core.NetworkingV1().Ingresses(w.Namespace).Delete(ctx, "zz-older", metav1.DeleteOptions{}))
 	operatortest.Eventually(t, "without the older one the younger one has the host", func() bool {
 		return strings.Join(shared("secure"), " ") == "/sub → "+other+":front:80 / → "+other+":front:80"
 	})
+	operatortest.Eventually(t, "health names none", func() bool { return !strings.Contains(o.HealthText(), "conflicts") })
+	if n, all := o.Log().Count(`"level":"warning"`, line, `"ingresses":1`), o.Log().Count(line); n != 1 || all != 1 {
+		t.Errorf("the log has %d lines with one Ingress, of %d", n, all)
+	}
 	o.Stop()
 
 	w.apply(simple("zz-older", "shop.test", "front"))
-	w.start("--ingress-default-lb-mode=shared", "--ingress-join-namespaces")
+	o = w.start("--ingress-default-lb-mode=shared", "--ingress-join-namespaces")
 	operatortest.Eventually(t, "the option joins them", func() bool {
 		all, plain := strings.Join(shared("secure"), " "), strings.Join(shared("insecure"), " ")
 		return strings.Contains(all, other+":front:80") && strings.Contains(plain, "https")
 	})
+	if o.Log().Count(line) > 0 {
+		t.Error("the log has what they lose, and they lose nothing")
+	}
 }

@@ -159,13 +159,16 @@ func (c *controller) reportShared(problems []envoy.Problem, all []envoyres.Notic
 
 // countConflicts counts the Ingresses that lose something to older ones of other namespaces. The first time, the log has it in one line.
 func (c *controller) countConflicts(problems []envoy.Problem) {
-	losers := map[envoy.Name]bool{}
+	losers, first := map[envoy.Name]bool{}, ""
 	for _, p := range problems {
 		if p.Owner != (envoy.Name{}) {
 			losers[p.Source] = true
+			if at := p.Source.String(); first == "" || at < first {
+				first = at
+			}
 		}
 	}
-	c.conflicts.Set(sharedKey, len(losers))
+	c.conflicts.Set(sharedKey, len(losers), first)
 	if len(losers) > 0 && !c.shared.warned {
 		c.shared.warned = true
 		c.Log.Warn("hosts of some of them belong to older Ingresses of other namespaces; ingress-join-namespaces joins them, as the original does",

@@ -294,3 +294,36 @@ func TestFewClaims(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// LBIP-32, on a server; number 4.1 of the contract's tenants.md: a Service that names more addresses than it may have gets the first ones, with a condition and
+// one Event. Another Service gets its own, one that the first one has named.
+func TestServerTooManyRequests(t *testing.T) {
+	s := newServer(t)
+	s.pool("blue", cidrs("10.0.10.0/29"))
+	var all []string
+	for n := range 256 {
+		all = append(all, fmt.Sprintf("10.0.10.%d", n))
+	}
+	s.service("many", annotate(requestAnnotation, strings.Join(all, ",")))
+	o := s.start()
+	const found = "The service asks for 252 IPs more than the 4 of a family that it may have"
+	s.wantFinding("many", "too_many_ips "+found, all[:4]...)
+	s.service("one")
+	s.want("one", "10.0.10.4")
+	s.service("named", annotate(requestAnnotation, "10.0.10.6"))
+	s.want("named", "10.0.10.6")
+	s.editService("many", label("team", "net"))
+	operatortest.Eventually(t, "it has an Event", func() bool { return len(s.events("many", "TooManyIPs")) > 0 })
+	o.Stop()
+	o = s.start()
+	s.service("last", annotate(requestAnnotation, "10.0.10.7"))
+	s.want("last", "10.0.10.7")
+	s.wantFinding("many", "too_many_ips "+found, all[:4]...)
+	if events := s.events("many", "TooManyIPs"); !slices.Equal(events, []string{found}) {
+		t.Errorf("it has the Events %q", events)
+	}
+	s.env.CheckHealthy(o)
+	o.Stop()
+	s.start("--lbipam-max-requested-ips=2") // what it shows stays
+	s.wantFinding("many", "too_many_ips The service asks for 252 IPs more than the 2 of a family that it may have", all[:4]...)
+}

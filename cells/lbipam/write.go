@@ -91,7 +91,7 @@ func (c *controller) resolveSent(ctx context.Context, key slim.Key) error {
 	if rest := staleLimit - c.now().Sub(since); rest > 0 { // it may be under way
 		return reconcile.RequeueAfter(rest)
 	}
-	ref := k8s.Ref{Resource: serviceKind.Resource(), Namespace: key.Namespace, Name: key.Name}
+	ref := k8s.Ref{Resource: serviceKind.Resource(), Namespace: key.Namespace, Name: key.Name, Subresource: "status"}
 	now, err := c.Client.Get(ctx, ref)
 	switch {
 	case k8s.IsNotFound(err, ref), err == nil && now.GetResourceVersion() != revision.String():

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
 
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/metrics"
@@ -124,11 +125,19 @@ func (m *mcsMetrics) valuesOf(s *state) map[series]float64 {
 		addConditions(values, m.ExportConditions, e.Status.Conditions, exportConditionTypes)
 	}
 	if i := s.imported; i != nil {
-		values[series{m.ImportInfo, [2]string{string(i.Spec.Type)}}] = 1
+		values[series{m.ImportInfo, [2]string{typeLabel(i.Spec.Type)}}] = 1
 		values[series{of: m.ImportClusters}] = float64(len(i.Status.Clusters))
 		addConditions(values, m.ImportConditions, i.Status.Conditions, importConditionTypes)
 	}
 	return values
+}
+
+// typeLabel is a type of ServiceImports as a label. One without a spec has no type, and may have any where another definition is installed.
+func typeLabel(of mcsv1alpha1.ServiceImportType) string {
+	if of == mcsv1alpha1.ClusterSetIP || of == mcsv1alpha1.Headless {
+		return string(of)
+	}
+	return others
 }
 
 // addConditions adds those of conditions that are of the duty's types: those who may write a status can put any number of others there.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +30,7 @@ type controller struct {
 	nodes    *stream.Store[node]
 	slices   reconcile.OnDemand[endpointSlice]
 	states   *states
+	reads    reads
 	odd      *health.Named         // addresses of nodes that are left out
 	synced   bool                  // used by functions that map changes
 	last     map[slim.Key]*service // LoadBalancer Services with ports, as they were last; used by functions that map changes
@@ -119,18 +121,19 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !exists || !isOurs(s, c.Cluster) {
 		c.slices.Drop(key)
 		c.states.remove(key)
+		c.reads.forget(key)
 		return reconcile.Result{Reason: notServed}, nil
 	}
 	if !s.DeletionTimestamp.IsZero() {
 		c.slices.Drop(key)
 		c.states.remove(key)
-		return reconcile.Result{Reason: notServed}, c.reconcileHeld(ctx, s)
+		return c.reconcileHeld(ctx, s, notServed)
 	}
 	nodesWanted, err := selector.Parse(s.Annotations.Get(selectorAnnotation))
 	if err != nil {
 		c.slices.Drop(key)
 		c.states.set(s, selectorError(err))
-		return reconcile.Result{Reason: err.Error()}, c.reconcileHeld(ctx, s)
+		return c.reconcileHeld(ctx, s, err.Error())
 	}
 	on, known := c.nodesOf(s)
 	if !known {
@@ -139,34 +142,82 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	want, why := c.allowed(s, addresses(c.nodes.All(), nodesWanted, on, familiesOf(s)))
 	var result reconcile.Result
 	write := func([]string) []string { return want }
-	isShown := s.Status.shows(want)
+	isShown, shown := s.Status.shows(want), want
 	if !why.ofAll && c.undecoded(s) { // one of the nodes may have any address
 		result.RequeueAfter = undecodedRetry
 		write = func(has []string) []string {
 			held, _ := c.allowed(s, has)
 			return union(want, held)
 		}
-		isShown = !s.Status.isCut() && s.Status.shows(write(current(s.Status.LoadBalancer.Ingress)))
+		shown = write(current(s.Status.LoadBalancer.Ingress))
+		isShown = !s.Status.isCut() && s.Status.shows(shown)
 	}
 	if !isShown {
 		if err := c.write(ctx, s, write); err != nil {
 			return reconcile.Result{}, err
 		}
 	}
-	c.states.set(s, stateOf(want, why))
+	c.states.set(s, stateOf(shown, why))
 	return result, nil
 }
 
-// reconcileHeld lets a Service have what it has, but for the addresses at which a port of it is not its own: its ports may have changed.
-func (c *controller) reconcileHeld(ctx context.Context, s *service) error {
-	has := current(s.Status.LoadBalancer.Ingress)
-	if want, _ := c.allowed(s, has); len(want) == len(has) && !s.Status.isCut() {
-		return nil
+// reconcileHeld lets a Service have what it has, but for the addresses at which a port of it is not its own: its ports may have changed. One that has more
+// addresses than are known is read, once a minute: Nodes change all the time.
+func (c *controller) reconcileHeld(ctx context.Context, s *service, reason string) (reconcile.Result, error) {
+	result, has := reconcile.Result{Reason: reason}, current(s.Status.LoadBalancer.Ingress)
+	if want, _ := c.allowed(s, has); len(want) == len(has) {
+		if !s.Status.isCut() || c.Config.NodeIPAMJoinNamespaces {
+			return result, nil
+		}
+		if result.RequeueAfter = c.reads.wait(s, time.Now()); result.RequeueAfter > 0 {
+			return result, nil
+		}
 	}
-	return c.write(ctx, s, func(has []string) []string {
+	err := c.write(ctx, s, func(has []string) []string {
 		want, _ := c.allowed(s, has)
 		return want
 	})
+	if err == nil {
+		c.reads.done(s, time.Now())
+	}
+	return result, err
+}
+
+// reads are when Services were read that keep what they have. It is safe for concurrent use.
+type reads struct {
+	mu sync.Mutex
+	of map[slim.Key]readAt
+}
+
+type readAt struct {
+	revision slim.Revision
+	at       time.Time
+}
+
+// wait returns how long a Service is not to be read, in the state in which it was.
+func (r *reads) wait(s *service, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last := r.of[s.Key()]; last.revision == s.ResourceVersion {
+		return max(0, undecodedRetry-now.Sub(last.at))
+	}
+	return 0
+}
+
+// done records that a Service was read.
+func (r *reads) done(s *service, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[slim.Key]readAt{}
+	}
+	r.of[s.Key()] = readAt{s.ResourceVersion, now}
+}
+
+func (r *reads) forget(key slim.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, key)
 }
 
 // nodesOf are the nodes with endpoints of a Service, nil if it does not depend on them. They are not known before the

@@ -78,6 +78,13 @@ func TestUndecodableNode(t *testing.T) {
 		if want := []string{"10.0.0.1", "10.0.0.2"}; err != nil || !slices.Equal(client.ips(), want) || result.RequeueAfter == 0 {
 			t.Fatalf("%v, %v; the addresses are %v, want %v", result, err, client.ips(), want)
 		}
+		good := map[string]any{"metadata": map[string]any{"name": "good"}, "status": map[string]any{"addresses": []any{map[string]any{"type": "InternalIP", "address": "10.0.0.2"}}}}
+		server.Delete(gvr, slim.Key{Name: "good"})
+		synctest.Wait()
+		if _, err := c.Reconcile(t.Context(), s.Key()); err != nil || c.states.all[s.Key()].name != served || len(client.ips()) != 2 {
+			t.Errorf("%v; without another node the addresses are %v, and the state is %v", err, client.ips(), c.states.all[s.Key()])
+		}
+		server.Put(gvr, good)
 		server.Delete(gvr, slim.Key{Name: "bad"})
 		synctest.Wait()
 		result, err = c.Reconcile(t.Context(), s.Key())

@@ -85,10 +85,12 @@ func (c *controller) free(s *service, want []string) (left []string, holder stri
 		if compareAge(other, s) > 0 {
 			continue
 		}
-		for _, ip := range want {
-			if other.Status.isCut() && other.Status.mayHide(ip) {
-				taken[ip] = true
-				note(other)
+		if other.Status.isCut() {
+			for _, ip := range want {
+				if other.Status.mayHide(ip) {
+					taken[ip] = true
+					note(other)
+				}
 			}
 		}
 		for _, in := range other.Status.LoadBalancer.Ingress {

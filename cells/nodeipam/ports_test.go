@@ -96,6 +96,26 @@ func TestPortsOfOlderServices(t *testing.T) {
 	if c.logLosers(); strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "services=2") {
 		t.Errorf("a leader that begins logs %q", &log)
 	}
+	for joins, want := range map[bool]string{false: "[] [10.0.0.9]", true: "[10.0.0.9] [10.0.0.1 10.0.0.9]"} {
+		c.Config.NodeIPAMJoinNamespaces = joins
+		var got []string
+		for _, name := range []string{"component", "left"} {
+			s, _ := c.services.Get(slim.Key{Namespace: "bb", Name: name})
+			left, why := c.allowed(s, current(s.Status.LoadBalancer.Ingress))
+			if got = append(got, fmt.Sprint(left)); (why.message == "") != joins {
+				t.Errorf("with the option %t, %s: %q", joins, name, why.message)
+			}
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("with the option %t they have %s, want %s", joins, text, want)
+		}
+	}
+	c.Config.NodeIPAMJoinNamespaces = true
+	log.Reset()
+	if c.logLosers(); log.Len() > 0 || c.serviceChanged(stream.Change[service]{Kind: stream.Upsert, Key: all[0].Key(), Object: all[0]}) != nil {
+		t.Errorf("with the option, a leader that begins logs %q, or a change wakes others", &log)
+	}
+	c.Config.NodeIPAMJoinNamespaces = false
 	local.Delete(slim.Key{Namespace: "bb", Name: "component"})
 	local.Delete(slim.Key{Namespace: "bb", Name: "left"})
 	log.Reset()

@@ -83,7 +83,7 @@ type serviceStatus struct {
 		Ingress []ingress `json:"ingress"` // the first of more, if there is a digest
 	} `json:"loadBalancer"`
 	digest digest   `json:"-"` // of all entries, zero if all are kept
-	hashes []uint32 `json:"-"` // of those that are not kept, sorted
+	hashes []uint64 `json:"-"` // of those that are not kept, sorted
 	isVast bool     `json:"-"` // there are more than have hashes
 }
 
@@ -114,7 +114,7 @@ func (s *serviceStatus) mayHide(ip string) bool {
 var seed = maphash.MakeSeed()
 
 // hashOf is another one in each process, so that no one makes addresses with one hash.
-func hashOf(ip string) uint32 { return uint32(maphash.String(seed, ip)) }
+func hashOf(ip string) uint64 { return maphash.String(seed, ip) }
 
 type ingress struct {
 	IP slim.String `json:"ip"` // "" for a host name

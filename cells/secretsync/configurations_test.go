@@ -5,8 +5,12 @@ package secretsync
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/clustertest"
@@ -80,5 +84,43 @@ func TestPoliciesWithoutConfigurations(t *testing.T) {
 	operatortest.NewDefinitions(t, clustertest.Shared(t)).Delete(v2.CiliumEnvoyConfigResource.GroupResource().String())
 	o := operatortest.Start(t, Cell, w.Kubeconfig(), "--enable-policy-secrets-sync", "--policy-secrets-namespace="+w.copies, "--gateway-api-secrets-namespace="+w.copies, "--ingress-secrets-namespace="+w.copies)
 	w.awaitCopy("the secret of a policy is copied", "own", "own")
+	w.CheckHealthy(o)
+}
+
+// SEC-14: of two copies of a Secret the one that a configuration has stays as long as it has it, though the Secret has another that a policy needs.
+func TestCopiesThatConfigurationsHaveStay(t *testing.T) {
+	was := renameGrace
+	t.Cleanup(func() { renameGrace = was }) // after the operator has stopped
+	renameGrace = 2 * time.Second
+	w := newWorld(t)
+	w.defineGateways()
+	w.Clear(gatewayKind.Resource(), classKind.Resource(), v2.CiliumEnvoyConfigResource)
+	w.secret("own", "own")
+	for _, name := range []string{"named", "free"} {
+		_, err := w.Core.CoreV1().Secrets(w.copies).Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{
+			"secretsync.cilium.io/owning-secret-namespace": w.Namespace, "secretsync.cilium.io/owning-secret-name": "own",
+		}}, Data: map[string][]byte{"tls.crt": []byte("own")}}, metav1.CreateOptions{})
+		w.must(err)
+	}
+	w.apply(v2.CiliumEnvoyConfigResource, w.Namespace, fmt.Sprintf(`{apiVersion: cilium.io/v2, kind: CiliumEnvoyConfig, metadata: {name: left, ownerReferences: [
+		{apiVersion: x/v1, kind: Gateway, name: g, uid: u, controller: true}]}, spec: {resources: [{"@type": type.googleapis.com/envoy.config.listener.v3.Listener,
+		name: listener, filterChains: [{transportSocket: {name: envoy.transport_sockets.tls, typedConfig: {commonTlsContext: {
+		tlsCertificateSdsSecretConfigs: [{name: %s/named, sdsConfig: {resourceApiVersion: V3}}]}}}}]}]}}`, w.copies))
+	w.apply(v2.CiliumNetworkPolicyResource, w.Namespace, `{apiVersion: cilium.io/v2, kind: CiliumNetworkPolicy, metadata: {name: p}, spec: {
+		endpointSelector: {}, egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: `+w.Namespace+`, name: own}}}]}]}}`)
+	exists := func(name string) bool {
+		_, err := w.Core.CoreV1().Secrets(w.copies).Get(t.Context(), name, metav1.GetOptions{})
+		return err == nil
+	}
+	o := w.start("--enable-gateway-api", "--enable-policy-secrets-sync")
+	w.awaitCopy("a policy needs it", "own", "own")
+	operatortest.Eventually(t, "the copy that no configuration has goes", func() bool { return !exists("free") })
+	w.patchSecret(w.Namespace, "own", `{"stringData":{"tls.crt":"new"}}`)
+	operatortest.Eventually(t, "the one that a configuration has stays, and follows its Secret", func() bool {
+		s, err := w.Core.CoreV1().Secrets(w.copies).Get(t.Context(), "named", metav1.GetOptions{})
+		return err == nil && string(s.Data["tls.crt"]) == "new"
+	})
+	w.must(w.Dynamic.Resource(v2.CiliumEnvoyConfigResource).Namespace(w.Namespace).Delete(t.Context(), "left", metav1.DeleteOptions{}))
+	operatortest.Eventually(t, "it goes when the configuration has gone", func() bool { return !exists("named") })
 	w.CheckHealthy(o)
 }

@@ -81,13 +81,13 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	if c.secrets, err = c.Secrets.Store(ctx); err != nil {
 		return err
 	}
-	for s := range c.secrets.All() {
-		c.observe(s)
-	}
-	for _, s := range c.Sources {
+	for _, s := range c.Sources { // before copies: of two of an object the one that a configuration has goes on
 		if p, ok := s.(secretref.Pins); ok {
 			p.PinAll(ctx)
 		}
+	}
+	for s := range c.secrets.All() {
+		c.observe(s)
 	}
 	c.Names.MarkKnown()
 	return nil
@@ -228,12 +228,31 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		c.reportMissing(of, needed)
 		return reconcile.Result{Reason: isMissing}, c.removeAll(ctx, copies)
 	}
+	named := c.addNamed(needed, copies)
 	result, err := c.writeAll(ctx, of, needed, *want)
 	rest, removeErr := c.removeUnneeded(ctx, of, needed, copies, complete)
 	if rest.RequeueAfter > 0 {
 		result = rest
+	} else if named && result.RequeueAfter == 0 {
+		result = reconcile.Result{RequeueAfter: renameGrace, Reason: waitsForGrace}
 	}
 	return result, errors.Join(err, removeErr)
+}
+
+// addNamed adds the copies whose names configurations have, which may not be made anew, beside those that are needed in the same namespace. It reports whether
+// there are some: nothing wakes the object when they are named no more.
+func (c *controller) addNamed(needed map[place][]reference, copies []*secret) (some bool) {
+	in := map[string]bool{}
+	for at := range needed {
+		in[at.namespace] = true
+	}
+	for _, s := range copies {
+		at := place{s.Namespace.String(), s.Name}
+		if _, is := needed[at]; !is && in[at.namespace] && c.Names.IsNamed(at.namespace, at.name) {
+			needed[at], some = nil, true
+		}
+	}
+	return some
 }
 
 // place is where a copy is to be. Without a name another object has the plain one, which is needed.
@@ -305,7 +324,7 @@ func (c *controller) graceOf(needed map[place][]reference, copies []*secret) tim
 func (c *controller) removeUnneeded(
 	ctx context.Context, of secretref.Object, needed map[place][]reference, copies []*secret, complete bool,
 ) (reconcile.Result, error) {
-	copies = slices.DeleteFunc(copies, func(s *secret) bool { return len(needed[place{s.Namespace.String(), s.Name}]) > 0 })
+	copies = slices.DeleteFunc(copies, func(s *secret) bool { _, is := needed[place{s.Namespace.String(), s.Name}]; return is })
 	if len(needed) == 0 {
 		c.states.Set(keyOf(of), "")
 	}

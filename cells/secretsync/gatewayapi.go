@@ -4,6 +4,8 @@
 package secretsync
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -160,16 +162,24 @@ type grantFrom struct {
 	Namespace slim.String `json:"namespace"`
 }
 
-// permits reports whether objects of a kind of the Gateway API in a namespace may refer to a Secret of the grant's.
-func (g *referenceGrant) permits(kind, namespace, name string) bool {
-	from, to := false, false
-	for _, f := range g.Spec.From {
-		from = from || f.Group.String() == gatewayGroup && f.Kind.String() == kind && f.Namespace.String() == namespace
-	}
+// isFor reports whether objects of a kind of the Gateway API in a namespace have the grant.
+func (g *referenceGrant) isFor(kind, namespace string) bool {
+	return slices.ContainsFunc(g.Spec.From, func(f grantFrom) bool {
+		return f.Group.String() == gatewayGroup && f.Kind.String() == kind && f.Namespace.String() == namespace
+	})
+}
+
+// add adds the names of the Secrets to which those objects may refer. It reports whether these are all of the namespace.
+func (g *referenceGrant) add(names map[string]bool) (all bool) {
 	for _, t := range g.Spec.To {
-		to = to || t.Group.String() == "" && t.Kind != nil && t.Kind.String() == "Secret" && (t.Name == "" || t.Name == name)
+		if t.Group.String() != "" || t.Kind == nil || t.Kind.String() != "Secret" {
+			continue
+		}
+		if names[t.Name] = true; t.Name == "" {
+			all = true
+		}
 	}
-	return from && to
+	return all
 }
 
 // backendTLSPolicy is what this duty reads of a BackendTLSPolicy.

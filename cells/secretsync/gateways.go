@@ -5,6 +5,9 @@ package secretsync
 
 import (
 	"context"
+	"maps"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -33,8 +36,16 @@ type gatewaySource struct {
 	mu      sync.Mutex
 	all     map[slim.Key]*gateway
 	allSets map[slim.Key]*listenerSet
-	ours    map[string]bool // by class; one that does not exist has no entry
-	granted map[slim.Key]*referenceGrant
+	ours    map[string]bool                       // by class; one that does not exist has no entry
+	granted map[string]map[string]*referenceGrant // by namespace and name
+	into    map[string]map[referrer]bool          // what refers to Secrets of another namespace, by that
+	of      map[referrer][]string                 // those namespaces
+}
+
+// referrer is a Gateway or a ListenerSet.
+type referrer struct {
+	isSet bool
+	key   slim.Key
 }
 
 func newGatewaySource(
@@ -43,7 +54,8 @@ func newGatewaySource(
 	return secretref.SourceOut{Source: &gatewaySource{
 		config: c, permissions: p, names: n,
 		gateways: secretref.NewWatch(g, "spec").Optional(), sets: secretref.NewWatch(ls, "spec").Optional(), classes: secretref.NewWatch(gc, "spec").Optional(), grants: secretref.NewWatch(rg, "spec").Optional(),
-		all: map[slim.Key]*gateway{}, allSets: map[slim.Key]*listenerSet{}, ours: map[string]bool{}, granted: map[slim.Key]*referenceGrant{},
+		all: map[slim.Key]*gateway{}, allSets: map[slim.Key]*listenerSet{}, ours: map[string]bool{}, granted: map[string]map[string]*referenceGrant{},
+		into: map[string]map[referrer]bool{}, of: map[referrer][]string{},
 	}}
 }
 
@@ -116,13 +128,52 @@ func (s *gatewaySource) classChanged(ch stream.Change[gatewayClass], r secretref
 	}
 }
 
+// grantChanged records what refers to Secrets of the namespace of a ReferenceGrant, if that permits something else now.
 func (s *gatewaySource) grantChanged(ch stream.Change[referenceGrant], r secretref.Recorder) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.granted[ch.Key] = ch.Object; ch.Kind == stream.Delete {
-		delete(s.granted, ch.Key)
+	in := s.granted[ch.Key.Namespace]
+	was := in[ch.Key.Name]
+	switch {
+	case ch.Kind == stream.Delete:
+		delete(in, ch.Key.Name)
+	case was != nil && reflect.DeepEqual(was.Spec, ch.Object.Spec):
+		return
+	default:
+		if in == nil {
+			in = map[string]*referenceGrant{}
+			s.granted[ch.Key.Namespace] = in
+		}
+		in[ch.Key.Name] = ch.Object
 	}
-	s.recordAll(r)
+	if len(in) == 0 {
+		delete(s.granted, ch.Key.Namespace)
+	}
+	for of := range s.into[ch.Key.Namespace] {
+		if of.isSet {
+			s.recordSet(s.allSets[of.key], r)
+		} else {
+			s.record(s.all[of.key], r)
+		}
+	}
+}
+
+// refersTo keeps to which other namespaces an object refers, none if it is gone.
+func (s *gatewaySource) refersTo(from referrer, namespaces map[string]bool) {
+	for _, namespace := range s.of[from] {
+		if delete(s.into[namespace], from); len(s.into[namespace]) == 0 {
+			delete(s.into, namespace)
+		}
+	}
+	if s.of[from] = slices.Collect(maps.Keys(namespaces)); len(namespaces) == 0 {
+		delete(s.of, from)
+	}
+	for namespace := range namespaces {
+		if s.into[namespace] == nil {
+			s.into[namespace] = map[referrer]bool{}
+		}
+		s.into[namespace][from] = true
+	}
 }
 
 func (s *gatewaySource) gatewayChanged(ch stream.Change[gateway], r secretref.Recorder) {
@@ -130,9 +181,11 @@ func (s *gatewaySource) gatewayChanged(ch stream.Change[gateway], r secretref.Re
 	defer s.mu.Unlock()
 	if ch.Kind == stream.Delete {
 		delete(s.all, ch.Key)
+		s.refersTo(referrer{key: ch.Key}, nil)
 		r.Set(aboutGateway(ch.Object))
 	} else {
 		s.all[ch.Key] = ch.Object
+		s.refersTo(referrer{key: ch.Key}, others(ch.Object.Spec.Listeners, ch.Key.Namespace))
 		s.record(ch.Object, r)
 	}
 	for _, set := range s.allSets {
@@ -147,10 +200,12 @@ func (s *gatewaySource) setChanged(ch stream.Change[listenerSet], r secretref.Re
 	defer s.mu.Unlock()
 	if ch.Kind == stream.Delete {
 		delete(s.allSets, ch.Key)
+		s.refersTo(referrer{true, ch.Key}, nil)
 		r.Set(aboutSet(ch.Object))
 		return
 	}
 	s.allSets[ch.Key] = ch.Object
+	s.refersTo(referrer{true, ch.Key}, others(ch.Object.Spec.Listeners, ch.Key.Namespace))
 	s.recordSet(ch.Object, r)
 }
 
@@ -206,24 +261,55 @@ func (s *gatewaySource) ofClass(g *gateway, kind, namespace string, listeners []
 	return to
 }
 
-// permitted are the certificates of listeners that an object of a kind and a namespace may refer to.
-func (s *gatewaySource) permitted(kind, namespace string, listeners []listener) (to []secretref.Object) {
+// others are the other namespaces to which listeners of an object of one refer.
+func others(listeners []listener, namespace string) map[string]bool {
+	all := map[string]bool{}
 	for _, key := range certificates(listeners, namespace) {
-		if key.Namespace == namespace || s.permits(kind, namespace, key) {
-			to = append(to, secretref.Object{Kind: secretref.Secret, Key: key})
+		if key.Namespace != namespace {
+			all[key.Namespace] = true
 		}
+	}
+	return all
+}
+
+// permitted are the certificates of listeners that an object of a kind and a namespace may refer to, each once.
+func (s *gatewaySource) permitted(kind, namespace string, listeners []listener) (to []secretref.Object) {
+	seen, names := map[slim.Key]bool{}, map[string]secretNames{}
+	for _, key := range certificates(listeners, namespace) {
+		if seen[key] {
+			continue
+		}
+		seen[key] = true
+		if key.Namespace != namespace {
+			of, known := names[key.Namespace]
+			if !known {
+				of = s.namesFor(kind, namespace, key.Namespace)
+				names[key.Namespace] = of
+			}
+			if !of.all && !of.some[key.Name] {
+				continue
+			}
+		}
+		to = append(to, secretref.Object{Kind: secretref.Secret, Key: key})
 	}
 	return to
 }
 
-// permits reports whether objects of a kind and a namespace may refer to a Secret of another namespace.
-func (s *gatewaySource) permits(kind, from string, to slim.Key) bool {
-	for key, grant := range s.granted {
-		if key.Namespace == to.Namespace && grant.permits(kind, from, to.Name) {
-			return true
+// secretNames are the Secrets of a namespace to which objects may refer: all, or some.
+type secretNames struct {
+	all  bool
+	some map[string]bool
+}
+
+// namesFor are the Secrets of a namespace to which objects of a kind and another one may refer.
+func (s *gatewaySource) namesFor(kind, from, to string) secretNames {
+	names := secretNames{some: map[string]bool{}}
+	for _, grant := range s.granted[to] {
+		if grant.isFor(kind, from) {
+			names.all = grant.add(names.some) || names.all
 		}
 	}
-	return false
+	return names
 }
 
 func aboutGateway(g *gateway) corev1.ObjectReference { return about("Gateway", g.Meta) }

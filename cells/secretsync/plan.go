@@ -150,20 +150,27 @@ func ownerOfFull(u *unstructured.Unstructured) (of secretref.Object, isCopy bool
 	return secretref.OwnerOf(func(key string) string { return labels[key] }, func(key string) string { return annotations[key] })
 }
 
-// keyOf is the key of an object in the work queue. That of a ConfigMap has a character that names do not have.
+// keyOf is the key of an object in the work queue. That of a ConfigMap has a character that names do not have, but that what refers to a Secret may have.
 func keyOf(of secretref.Object) slim.Key {
-	if of.Kind == secretref.ConfigMap {
+	switch {
+	case of.Kind == secretref.ConfigMap:
 		return slim.Key{Namespace: of.Namespace, Name: configMapPrefix + of.Name}
+	case strings.Contains(of.Name, "/"): // no Secret has that name: who refers to it is to know
+		return slim.Key{Namespace: of.Namespace, Name: secretPrefix + of.Name}
 	}
 	return of.Key
 }
 
-const configMapPrefix = "configmap/"
+const (
+	configMapPrefix = "configmap/"
+	secretPrefix    = "secret/"
+)
 
 func objectOf(key slim.Key) secretref.Object {
 	if name, isConfigMap := strings.CutPrefix(key.Name, configMapPrefix); isConfigMap {
 		return secretref.Object{Kind: secretref.ConfigMap, Key: slim.Key{Namespace: key.Namespace, Name: name}}
 	}
+	key.Name = strings.TrimPrefix(key.Name, secretPrefix)
 	return secretref.Object{Kind: secretref.Secret, Key: key}
 }
 

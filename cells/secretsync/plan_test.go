@@ -66,8 +66,10 @@ func TestContent(t *testing.T) {
 		if !c.isIn(got) || c.replaces(got) {
 			t.Errorf("%s: what was applied differs", test.of)
 		}
-		if key := keyOf(test.of); objectOf(key) != test.of {
-			t.Errorf("the key of %s is that of %s", test.of, objectOf(key))
+		for _, of := range []secretref.Object{test.of, secretNamed("a", configMapPrefix+"b"), secretNamed("a", secretPrefix+"b"), secretNamed("a", "b/c")} {
+			if got := objectOf(keyOf(of)); got != of {
+				t.Errorf("the key of %s is that of %s", of, got)
+			}
 		}
 		got.SetLabels(merged(got.GetLabels(), map[string]string{"added": "by another"}))
 		if !c.isIn(got) {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -393,7 +394,8 @@ spec:
 }
 
 // Numbers A13, A14 and A16 of the contract's secret-sync.md; SEC-E5 and SEC-F7: all references of policies, one copy for policies and
-// Ingresses, and none under another name than the one that agents compute.
+// Ingresses, and none under another name than the one that agents compute. Number 2.5 of the contract's tenants.md, K8S-18: what cannot be the name of a Secret is
+// reported once, and not asked for.
 func TestPolicies(t *testing.T) {
 	w := newWorld(t)
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "unused"} {
@@ -412,6 +414,8 @@ specs:
   egress: [{toPorts: [{ports: [{port: "80", protocol: TCP}], rules: {http: [{headerMatches: [{name: x, secret: {namespace: NS, name: c}}]}]}}]}]
 - endpointSelector: {}
   egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], originatingTLS: {secret: {namespace: NS, name: e}}}]}]
+- endpointSelector: {}
+  egress: [{toPorts: [{ports: [{port: "443", protocol: TCP}], terminatingTLS: {secret: {namespace: NS, name: x/y}}, originatingTLS: {secret: {namespace: NS, name: configmap/y}}}]}]
 `, "NS", w.Namespace)
 	clusterwide := strings.ReplaceAll(`
 apiVersion: cilium.io/v2
@@ -431,12 +435,30 @@ spec:
 	if all, err := w.Core.CoreV1().Secrets(w.copies).List(t.Context(), metav1.ListOptions{}); err != nil || len(all.Items) != 6 {
 		t.Errorf("there are %d copies: %v", len(all.Items), err)
 	}
+	missing := func() (messages []string) {
+		events, err := w.Core.CoreV1().Events(w.Namespace).List(t.Context(), metav1.ListOptions{FieldSelector: "reason=SecretNotFound,involvedObject.name=p"})
+		w.must(err)
+		for _, e := range events.Items {
+			messages = append(messages, fmt.Sprint(strings.ReplaceAll(e.Message, w.Namespace, "NS"), " ", e.Count))
+		}
+		slices.Sort(messages)
+		return messages
+	}
+	operatortest.Eventually(t, "2.5: an Event reports each name that no Secret has", func() bool { return len(missing()) == 2 })
 	w.removeIngress("web")
 	w.must(w.Dynamic.Resource(v2.CiliumClusterwideNetworkPolicyResource).Delete(t.Context(), w.Namespace, metav1.DeleteOptions{}))
 	w.awaitNone("the policy of the cluster is gone", "d")
 	w.awaitNone("the policy of the cluster is gone", "f")
 	if w.copy("a") == nil {
 		t.Error("SEC-E5: the copy went with one of two references")
+	}
+	if got, want := missing(), []string{"Secret NS/configmap/y does not exist: TLS that needs it is not served 1", "Secret NS/x/y does not exist: TLS that needs it is not served 1"}; !slices.Equal(got, want) {
+		t.Errorf("2.5: the Events %q, want %q", got, want)
+	}
+	for _, r := range w.Proxy.Requests(t, 0) {
+		if path, err := url.PathUnescape(r.Path); err != nil || strings.Contains(path, "x/y") || strings.Contains(path, "configmap/y") {
+			t.Errorf("2.5: the request %s %s: %v", r.Verb, r.Path, err)
+		}
 	}
 	w.must(w.Dynamic.Resource(v2.CiliumNetworkPolicyResource).Namespace(w.Namespace).Delete(t.Context(), "p", metav1.DeleteOptions{}))
 	for _, name := range []string{"a", "b", "c", "e"} {

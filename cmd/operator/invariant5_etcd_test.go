@@ -201,6 +201,7 @@ func (l *liveKeys) operator(user string) (*operator, *clustertest.Proxy) {
 func (l *liveKeys) withEmptyView(late string) {
 	proxy := l.NewProxy(l.t)
 	held := proxy.HoldWatch(l.t, late, 0)
+	lists := proxy.Answer(l.t, 503, clustertest.Match{Verbs: []string{"list"}, Resources: []string{late}}) // with which a stream that gets nothing for seconds begins again
 	kubeconfig := proxy.UserKubeconfig(l.t, "blind", "system:masters")
 	o := start(l.t, kubeconfig, nil, append([]string{"--k8s-namespace=" + l.namespace, "--enable-ipv6=false", "--cluster-pool-ipv4-cidr=10.0.0.0/8"},
 		l.withDuties("--cilium-pod-namespace="+l.namespace)...)...)
@@ -210,6 +211,7 @@ func (l *liveKeys) withEmptyView(late string) {
 	l.identity(sentinelIdentity, false)
 	l.collected(o, late) // another sweep has ended
 	l.unharmed()
+	lists.Remove(l.t)
 	held.Remove(l.t)
 	l.arrives(o)
 }

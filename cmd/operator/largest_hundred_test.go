@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,6 +51,31 @@ func TestAHundredLargestObjects(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// The table of docs/performance.md has a row for each giant, and none for another one.
+func TestTableOfTheLargest(t *testing.T) {
+	text, err := os.ReadFile("../../docs/performance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := map[string]bool{}
+	_, table, _ := strings.Cut(string(text), "TestAHundredLargestObjects")
+	table, _, _ = strings.Cut(table, "\n## ")
+	for line := range strings.Lines(table) {
+		if cells := strings.Split(line, " | "); len(cells) == 4 && strings.Contains(cells[0], ": ") {
+			rows[strings.TrimPrefix(cells[0], "| ")] = true
+		}
+	}
+	for _, g := range giants {
+		if name := g.String(); g.kind != "CiliumClusterwideNetworkPolicy" && !rows[name] {
+			t.Errorf("docs/performance.md has no row for %s: add one, with – where it was not measured", name)
+		}
+		delete(rows, g.String())
+	}
+	for row := range rows {
+		t.Errorf("docs/performance.md has a row for %s, which no giant is", row)
 	}
 }
 

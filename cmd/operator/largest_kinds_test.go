@@ -113,6 +113,10 @@ var ingressGiants = []giant{
 	ingressOf("paths of one host", 27_000, func(n int) set {
 		return set{"spec": ingressSpec(rule("a.example.com", of(n, func(i int) any { return pathOf(fmt.Sprintf("/p%05d", i), "Prefix") })...))}
 	}),
+	// Few bytes in etcd, and each path four maps where it is decoded.
+	ingressOf("paths that are one", 34_000, func(n int) set {
+		return set{"spec": ingressSpec(rule("", of(n, func(int) any { return pathOf("/", "Exact") })...))}
+	}),
 	ingressOf("hosts with TLS, each with all paths", 40_000, crossed),
 	ingressOf("the same with a load balancer of its own", 40_000, func(n int) set {
 		return annotated(modeOfIngress, "dedicated", crossed(n))
@@ -172,7 +176,7 @@ func httpRules(paths list) set {
 // inShort are those that cost most.
 var inShort = map[string]bool{
 	"one expression": true, "expressions": true, "rules": true, "secrets": true, "groups of a cloud": true,
-	"values of a selector that are none": true, "rules that are not valid": true, "rules that have nothing": true,
+	"values of a selector that are none": true, "rules that are not valid": true, "rules that have nothing": true, "selectors, and a group of a cloud": true,
 }
 
 // policyGiants are those of both kinds of policies.
@@ -217,6 +221,14 @@ func policyGiants() (all []giant) {
 			return httpRules(list{set{"headerMatches": of(n, func(i int) any {
 				return set{"name": "h", "secret": set{"namespace": attacker, "name": fmt.Sprint("s", i)}}
 			})}})
+		})
+		labelsOf := func(n int, more ...any) set { // each two maps where it is decoded
+			return set{"endpointSelector": set{}, "egress": append(list{set{"toEndpoints": of(n, func(int) any { return set{"matchLabels": set{"a": ""}} })}}, more...)}
+		}
+		group := set{"toGroups": list{set{"aws": set{"securityGroupsIds": list{"sg-1"}}}}}
+		add("selectors, and a group of a cloud", 14_000, func(n int) set { return labelsOf(n, group) })
+		add("selectors of several rules, and a group of a cloud", 60_000, func(n int) set {
+			return set{"specs": list{labelsOf(n/3, group), labelsOf(n / 3), labelsOf(n / 3)}}
 		})
 		add("groups of a cloud", 60_000, func(n int) set {
 			return set{"egress": list{set{"toGroups": list{set{"aws": set{"securityGroupsIds": of(n, textOf("sg-%08d"))}}}}}}

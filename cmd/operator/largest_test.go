@@ -151,8 +151,15 @@ func newLargest(t *testing.T) *largest {
 	}
 	l.awaitAccount(attacker)
 	l.awaitAccount(l.bystander)
-	balancer := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: sharedLB}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
-	if _, err := w.core.CoreV1().Services(w.namespace).Create(t.Context(), balancer, metav1.CreateOptions{}); err != nil {
+	balancer := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: sharedLB}, Spec: corev1.ServiceSpec{
+		Type: corev1.ServiceTypeLoadBalancer, LoadBalancerClass: new("example.com/none"), Ports: []corev1.ServicePort{{Port: 80}},
+	}}
+	balancer, err := w.core.CoreV1().Services(w.namespace).Create(t.Context(), balancer, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	balancer.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "192.0.2.1"}} // each Ingress is written a status
+	if _, err := w.core.CoreV1().Services(w.namespace).UpdateStatus(t.Context(), balancer, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	operatortest.NewDefinitions(t, w.Cluster).InstallGatewayAPI("standard",

@@ -97,3 +97,9 @@ var Backoff = backoff
 
 // SetDelay sets the delay of releases, in seconds.
 func (o *Operator) SetDelay(seconds int) { o.c.Config.ExcessIPReleaseDelay = seconds }
+
+// UseUpNodeReads has no Node of others be read any more.
+func (o *Operator) UseUpNodeReads() {
+	o.c.nodeReads.SetLimit(0)
+	o.c.nodeReads.SetBurst(0)
+}

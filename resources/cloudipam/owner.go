@@ -139,11 +139,11 @@ func (c *controller) ownerOf(ctx context.Context, n *ciliumNode, i *Instance) (s
 	return ownerAmong(instance, claims).Name, nil
 }
 
-// fewClaims is how many CiliumNodes may name an instance before the Node of one of them is asked first: an agent can create thousands.
+// fewClaims is how many CiliumNodes may name an instance whose Nodes are all read at once for one whose own Node names it: an agent can create thousands.
 const fewClaims = 16
 
 // provide returns the claims that count, with what their Nodes have. The first is that of the CiliumNode that is processed. If its own Node names the
-// instance, or that of the one which has it, Nodes of others need not be read.
+// instance, or that of the one which has it, Nodes of others are not waited for.
 func (c *controller) provide(ctx context.Context, instance string, claims []claim) (count []claim, err error) {
 	has := slices.IndexFunc(claims, func(c claim) bool { return c.has })
 	if has >= 0 {
@@ -151,19 +151,20 @@ func (c *controller) provide(ctx context.Context, instance string, claims []clai
 			return claims[has : has+1], err
 		}
 	}
-	if len(claims) > fewClaims {
-		if claims[0].provided, err = c.providedOf(ctx, claims[0].Name, nil); err != nil {
-			return nil, err
-		}
-		if isOfInstance(claims[0].id, instance) && has < 0 {
-			return claims[:1], nil
-		}
-		if isOfInstance(claims[0].id, instance) {
-			return []claim{claims[0], claims[has]}, nil
-		}
+	if claims[0].provided, err = c.providedOf(ctx, claims[0].Name, nil); err != nil {
+		return nil, err
+	}
+	limit, isOwn := c.nodeReads, isOfInstance(claims[0].id, instance)
+	switch {
+	case isOwn && len(claims) <= fewClaims:
+		limit = nil // it does not wait for those that others have read
+	case isOwn && has < 0:
+		return claims[:1], nil
+	case isOwn:
+		return []claim{claims[0], claims[has]}, nil
 	}
 	for at := range claims {
-		if claims[at].provided, err = c.providedOf(ctx, claims[at].Name, c.nodeReads); err != nil {
+		if claims[at].provided, err = c.providedOf(ctx, claims[at].Name, limit); err != nil {
 			return nil, err
 		}
 	}
@@ -194,7 +195,7 @@ func (c *controller) disown(instance, name string) bool {
 const providerMemory = 30 * time.Second
 
 // nodesPerSecond is how many Nodes are read where many CiliumNodes name instances of others. Answers count for twice as long as the reads of all take.
-const nodesPerSecond, nodesAtOnce = 10, 100
+const nodesPerSecond, nodesAtOnce = 25, 100
 
 // provided is the ID of a Node at its provider, "" for none, and if it is not known. absent is that there is no such Node.
 type provided struct {
@@ -220,7 +221,7 @@ func (c *controller) providedOf(ctx context.Context, name string, limit *rate.Li
 	if limit != nil {
 		if turn := limit.ReserveN(now, 1); turn.DelayFrom(now) > 0 {
 			defer turn.CancelAt(now)
-			return provided{}, reconcile.RequeueAfter(turn.DelayFrom(now))
+			return provided{}, reconcile.RequeueAfter(max(turn.DelayFrom(now), time.Second))
 		}
 	}
 	is, err := c.readProvided(ctx, name)

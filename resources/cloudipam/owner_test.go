@@ -253,6 +253,23 @@ func TestManyNameOneInstance(t *testing.T) {
 	}
 }
 
+// CIPAM-41, K7 of the contract's tenants.md: a node whose own Node names the instance does not wait for the reads of Nodes of others, however few name it.
+func TestOwnNodeIsReadFirst(t *testing.T) {
+	r := newRivals(t, map[string]any{"n0": "aws:///zone-a/i-n0", "n1": "aws:///zone-a/i-n1"}, "n0", "n1")
+	r.join()
+	r.edited("n0", func(n *v2.CiliumNode) { n.Spec.InstanceID = "i-n1" })
+	r.leader.fence.Close()
+	r.lead()
+	r.leader.op.UseUpNodeReads()
+	r.finish()
+	before := len(r.nodes["n1"].Spec.IPAM.Pool)
+	r.edited("n1", func(n *v2.CiliumNode) { n.Spec.IPAM.MinAllocate = before + 1 })
+	r.finish()
+	if n := r.nodes["n1"]; len(n.Spec.IPAM.Pool) != before+1 {
+		t.Errorf("it has %v: %q", poolOf(n), n.Status.IPAM.OperatorStatus.Error)
+	}
+}
+
 // Where Nodes have no provider ID, or cannot be read, the rest decides. An error of the API server decides nothing.
 func TestAnInstanceWithoutProviderIDs(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("role"))

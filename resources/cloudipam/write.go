@@ -78,7 +78,7 @@ func (c *controller) update(ctx context.Context, n *ciliumNode, st *nodeState, s
 	if err != nil || st.idle[subresource] == is {
 		return err
 	}
-	written, err := k8s.Update(ctx, c.Client, n.ref(subresource), edit)
+	written, err := k8s.Update(k8s.WithWholeObjects(ctx), c.Client, n.ref(subresource), edit) // an edit of the status reads the pool
 	if err == nil && !written {
 		st.idle[subresource] = is
 	}

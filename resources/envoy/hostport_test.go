@@ -6,10 +6,12 @@ package envoy
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/skep-operator/skep/resources/domain/envoy"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -52,8 +54,13 @@ func TestSecretsOfASpec(t *testing.T) {
 	if names := secretsIn([]byte(text)); len(names) != 2 {
 		t.Errorf("of a text that is cut: %q", names)
 	}
-	if err := s.UnmarshalJSON([]byte(`{"resources":[` + strings.Repeat(`{"":{"":{}}},`, 100_000) + `{}]}`)); err == nil {
-		t.Error("a spec of 300,000 entries is decoded")
+	var before, after runtime.MemStats
+	many := []byte(`{"resources":[` + strings.Repeat(`{"":{"":{}}},`, 100_000) + `{"name":"cilium-secrets/a"}]}`)
+	runtime.ReadMemStats(&before)
+	err := s.UnmarshalJSON(many)
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; err != nil || !slices.Equal(s.Secrets, []string{"cilium-secrets/a"}) || used > 1<<20 || s.Digest == (envoy.Digest{}) {
+		t.Errorf("of a spec of 300,000 entries: %q, %v; %d bytes are allocated", s.Secrets, err, used)
 	}
 }
 

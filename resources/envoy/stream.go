@@ -5,7 +5,7 @@ package envoy
 
 import (
 	"bytes"
-	"fmt"
+	"crypto/sha256"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,6 +42,7 @@ type Spec struct {
 	Digest    envoy.Digest
 	HostPorts HostPorts
 	Secrets   []string // names that may be those of secrets, as agents offer them: namespace/name. Sorted, each once
+	isVast    bool     // it has too many entries to be decoded
 }
 
 // maxEntries is how many objects a spec may have that is decoded: one is 350 bytes in memory. Those that agents accept have a third of that at most.
@@ -49,10 +50,12 @@ const maxEntries = 150_000
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Spec) UnmarshalJSON(text []byte) (err error) {
-	if n := slim.Entries(text); n > maxEntries {
-		return fmt.Errorf("it has more than %d entries: %d", maxEntries, n)
+	s.Secrets = secretsIn(text)
+	if s.isVast = slim.Entries(text) > maxEntries; s.isVast { // it is not as anything that is written: what it names stays, and keeps nothing waiting
+		s.Digest = sha256.Sum256(text)
+		return nil
 	}
-	s.HostPorts, s.Secrets = hostPortsOf(text), secretsIn(text)
+	s.HostPorts = hostPortsOf(text)
 	s.Digest, err = envoy.DigestOf(text)
 	return err
 }

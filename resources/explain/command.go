@@ -152,9 +152,9 @@ func (x Explanation) print(w io.Writer, kind, namespace, name string) error {
 	if len(x.Writes)+len(x.Decisions)+len(x.Events) > 0 {
 		return x.WriteText(w)
 	}
-	text := fmt.Sprintf("Nothing is remembered of %s %s.\n", kind, joined(namespace, name))
+	text := printable.Line(fmt.Sprintf("Nothing is remembered of %s %s.", kind, joined(namespace, name))) + "\n"
 	for _, other := range x.Namespaces {
-		text += fmt.Sprintf("There is one in the namespace %s: explain %s/%s/%s\n", other, kind, other, name)
+		text += printable.Line(fmt.Sprintf("There is one in the namespace %s: explain %s/%s/%s", other, kind, other, name)) + "\n"
 	}
 	_, err := io.WriteString(w, text)
 	return err

@@ -37,14 +37,16 @@ type Client interface {
 	// RESTConfig is for making other clients. What they send passes the
 	// module's door, too. The config is the caller's.
 	RESTConfig() *rest.Config
-	// Get reads an object. Where the role forbids GET, it is listed by name.
+	// Get reads an object. Where the role forbids GET, it is listed by name. With a Ref of the
+	// status, a large object has its identity, its metadata and its status alone.
 	Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error)
 	// Create makes an object and returns it as stored.
 	Create(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error)
 	// Modify reads an object, lets edit change it, and writes it back if that
 	// made a difference. Fields that edit does not set stay as they are. On a
 	// conflict, it reads and edits again. It returns the object as stored, and
-	// whether it was written.
+	// whether it was written. Where ref is of a status, both have of a large object
+	// its identity, its metadata and its status alone.
 	Modify(ctx context.Context, ref Ref, edit func(*unstructured.Unstructured) error) (stored *unstructured.Unstructured, written bool, err error)
 	// Update puts an object in the place of the stored one that has its
 	// resourceVersion, and returns it as stored. It is for kinds of which the
@@ -127,6 +129,9 @@ func (c *client) RESTConfig() *rest.Config {
 func (c *client) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error) {
 	if err := checkNames(ref); err != nil {
 		return nil, err // before it may be part of a field selector
+	}
+	if remainderIn(ctx) == nil {
+		ctx = withRemainder(ctx, ref)
 	}
 	obj, err := c.get(ctx, ref.byName())
 	if err == nil && ref.UID != "" && obj.GetUID() != ref.UID {
@@ -357,6 +362,8 @@ func (c *client) shows(ctx context.Context, stored *unstructured.Unstructured, r
 const conflicts = 5
 
 func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
+	ctx, release := withHold(withRemainder(ctx, ref))
+	defer release()
 	for try := 1; ; try++ {
 		current, err := c.Get(ctx, ref)
 		if err != nil {

@@ -130,9 +130,9 @@ func origins(before, after []any, isNew bool) []int {
 	}
 	for _, matches := range rules {
 		for i, to := range after {
-			for n := range before {
+			for n := 0; n < len(before) && of[i] < 0; n++ {
 				j := (i + n) % len(before) // the same place first
-				if of[i] < 0 && !taken[j] && matches(before[j], to, i == j) {
+				if !taken[j] && matches(before[j], to, i == j) {
 					of[i], taken[j] = j, true
 				}
 			}

@@ -43,7 +43,7 @@ func (c *client) Patch(ctx context.Context, ref Ref, patch []byte, sets ...Patch
 	is := expected{method: http.MethodPatch, ref: ref}
 	is.ref.Subresource = ""
 	r := request{method: http.MethodPatch, ref: ref, contentType: patchType(patch), body: patch}
-	stored, err := c.write(ctx, r, is, writing{again: again, sets: sets})
+	stored, err := c.write(withRemainder(ctx, ref), r, is, writing{again: again, sets: sets})
 	if err == nil {
 		c.contention.hasChanged(ctx, change)
 	}

@@ -64,6 +64,9 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 	}
 	if r.body != nil {
 		body, err := opaqueField(ctx).unfold(r.body)
+		if err == nil {
+			body, err = remainderIn(ctx).unfold(body)
+		}
 		if err != nil {
 			return response{}, fmt.Errorf("encoding %s: %w", r.ref, err)
 		}
@@ -80,8 +83,8 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 	if result.ContentType(&contentType); !isJSON(contentType) {
 		return resp, expected{method: r.method, ref: r.ref}.invalid(resp.code, "content of type %q", contentType)
 	}
-	resp.body = opaqueField(ctx).fold(resp.body)
-	return resp, nil
+	resp.body = remainderIn(ctx).fold(opaqueField(ctx).fold(resp.body))
+	return resp, awaitTurn(ctx, resp.body)
 }
 
 // explain makes of an error what those who decide upon it need to know.

@@ -28,6 +28,7 @@ import (
 //   - If Ref.UID is set, another object of that name is not changed: the error is
 //     NotFound, see IsNotFound.
 //   - After a conflict the object is read and edited again, as by Client.Modify.
+//   - An edit of the status sees of a large object no other fields: they stay.
 //   - Elements of a list that edit replaces by a new list are compared with those that
 //     are there. A field that a new element leaves out keeps its value, as it may be a
 //     default of the API server. Where edit changes the elements of the list that it

@@ -21,7 +21,9 @@ import (
 func TestWritersWhoUndoEachOther(t *testing.T) {
 	t.Parallel()
 	e := clustertest.StartEtcd(t, 1)
+	tree := health.NewTree()
 	etcd, r := directClient(t, e), newHarness(t, to(e.Endpoints()[0])).ready(t)
+	r.scope.Health = tree.Reporter("test")
 	s := newServices(t, r)
 	s.Upsert("ns/a", []byte("ours"))
 	s.Synced()
@@ -37,6 +39,9 @@ func TestWritersWhoUndoEachOther(t *testing.T) {
 	}
 	if writes < 5 || writes > 8 {
 		t.Errorf("the key was written %d times in 4 s, want the first five and then one after 1 s and one after 2 s more", writes)
+	}
+	if d := fmt.Sprint(tree.Degraded()); !strings.Contains(d, "contended-keys") || !strings.Contains(d, "another writer has changed the key "+key) {
+		t.Errorf("degraded is %s", d)
 	}
 	began := time.Now()
 	s.Upsert("ns/b", []byte("b"))

@@ -57,28 +57,6 @@ func newGroup(g *v2.PolicyGroup) Group {
 // MaxGroups is the most groups of a policy that are looked up. One more is kept, as the sign that there are more.
 const MaxGroups = 256
 
-// groupsOf are the groups that a rule refers to, each once.
-func groupsOf(r *v2.Rule) (all []Group) {
-	add := func(groups []v2.PolicyGroup) {
-		for i := range groups {
-			all = addGroups(all, newGroup(&groups[i]))
-		}
-	}
-	for i := range r.Ingress {
-		add(r.Ingress[i].FromGroups)
-	}
-	for i := range r.IngressDeny {
-		add(r.IngressDeny[i].FromGroups)
-	}
-	for i := range r.Egress {
-		add(r.Egress[i].ToGroups)
-	}
-	for i := range r.EgressDeny {
-		add(r.EgressDeny[i].ToGroups)
-	}
-	return all
-}
-
 // maxGroups is the most bytes of the groups of a list of rules, as much as an annotation of a CIDR group has place for.
 const maxGroups = 200 << 10
 

@@ -147,6 +147,14 @@ func (p *Policy) HasGroups() (has, unknown bool) {
 	return len(p.Spec.groups)+len(p.Specs.groups) > 0, p.Spec.undecoded || p.Specs.undecoded
 }
 
+// IsRefused reports whether a rule cannot be decoded, or all have too many entries together (VALID-25): what they refer to may be known, and nothing else.
+func (p *Policy) IsRefused() bool {
+	return p.Spec.isRefused || p.Specs.isRefused || p.Entries() > maxEntries
+}
+
+// Entries is how many objects and nulls the JSON of the rules has, or more: each is some hundred bytes in memory where it is decoded.
+func (p *Policy) Entries() int { return p.Spec.entries + p.Specs.entries }
+
 // Groups are the groups that rules refer to, each once; those of rules that cannot be decoded are not among them. Of more than
 // MaxGroups there is one more than that. Those beyond a size together have their ids alone.
 func (p *Policy) Groups() []Group { return addGroups(slices.Clone(p.Spec.groups), p.Specs.groups...) }

@@ -68,7 +68,9 @@ const textNodeSelector = "rule cannot have NodeSelector"
 type checked struct {
 	digest    uint64
 	groups    []Group
-	undecoded bool
+	undecoded bool // what it refers to is not known
+	isRefused bool // it cannot be decoded, or has too many entries; what it refers to may be known
+	entries   int  // in its JSON, or more
 	secrets   secrets
 }
 
@@ -90,17 +92,21 @@ func (r *Rule) decode(raw []byte, known knownSecrets) {
 	}
 	r.digest = maphash.Bytes(digestSeed, raw)
 	rule, err := DecodeRule(raw)
-	if err != nil {
-		r.findings = undecodable("the rule", err)
+	var to references // apart: what a rule that cannot be decoded refers to is known, too, and keeps nothing of others waiting
+	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &to) != nil {
 		r.undecoded = true
+	}
+	r.groups, r.secrets, r.entries = to.groups(), to.secrets(known), slim.Entries(raw)
+	if r.isRefused = err != nil; r.isRefused {
+		r.findings = undecodable("the rule", err)
 		return
 	}
-	r.findings, r.groups, r.secrets = findingsOf(rule), groupsOf(rule), secretsOf(rule, known)
-	r.subject = subjectOf(rule)
+	r.findings, r.subject = findingsOf(rule), subjectOf(rule)
 }
 
-// maxEntries is how many entries the JSON of a rule may have: one is 300 bytes in memory, and three in a text of 1.5 MB.
-const maxEntries = 50_000
+// maxEntries is how many entries the JSON of a rule may have: one is 300 bytes in memory, and three in a text of 1.5 MB. It has place for all CIDRs that fit in
+// an object.
+const maxEntries = 90_000
 
 // DecodeRule decodes the JSON of a rule. One with too many entries is not decoded.
 func DecodeRule(raw []byte) (*v2.Rule, error) {
@@ -139,6 +145,7 @@ func (r *Rules) check(namespace string) {
 	if r.raw = nil; raw == nil {
 		return
 	}
+	r.entries = slim.Entries(raw)
 	var all []json.RawMessage
 	if err := json.Unmarshal(raw, &all); err != nil {
 		r.kept = []findings{undecodable("the list of rules", err)}
@@ -152,7 +159,7 @@ func (r *Rules) check(namespace string) {
 		rule.checkSubject(namespace)
 		found.add(rule.findings)
 		r.groups = addGroups(r.groups, rule.groups...)
-		r.undecoded = r.undecoded || rule.undecoded
+		r.undecoded, r.isRefused = r.undecoded || rule.undecoded, r.isRefused || rule.isRefused
 		r.secrets.beyond += rule.secrets.beyond
 		for _, key := range rule.secrets.first {
 			r.secrets.add(key)
@@ -182,40 +189,4 @@ func (s *secrets) add(key slim.Key) {
 	} else {
 		s.beyond++
 	}
-}
-
-// secretsOf are the Secrets that a rule refers to, but for those that are known. A reference without a namespace or a name is to none.
-func secretsOf(r *v2.Rule, known knownSecrets) (found secrets) {
-	add := func(s v2.SecretReference) {
-		if key := (slim.Key{Namespace: printable.Cut(s.Namespace, maxName), Name: printable.Cut(s.Name, maxName)}); s.Namespace != "" && s.Name != "" && !known[key] {
-			known[key] = true
-			found.add(key)
-		}
-	}
-	addPorts := func(ports []v2.PortRule) {
-		for _, port := range ports {
-			for _, tls := range []*v2.TLSContext{port.TerminatingTLS, port.OriginatingTLS} {
-				if tls != nil {
-					add(tls.Secret)
-				}
-			}
-			if port.Rules == nil {
-				continue
-			}
-			for _, http := range port.Rules.HTTP {
-				for _, header := range http.HeaderMatches {
-					if header.Secret != nil {
-						add(*header.Secret)
-					}
-				}
-			}
-		}
-	}
-	for _, entry := range r.Ingress {
-		addPorts(entry.ToPorts)
-	}
-	for _, entry := range r.Egress {
-		addPorts(entry.ToPorts)
-	}
-	return found
 }

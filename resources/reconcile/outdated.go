@@ -25,7 +25,9 @@ func PatchRefused(ctx context.Context, client k8s.Client, ref k8s.Ref, revision 
 		return refusal
 	}
 	ref.Subresource = ""
-	now, err := client.Get(ctx, ref)
+	at := ref
+	at.Subresource = "status" // the rest of a large object need not be decoded
+	now, err := client.Get(ctx, at)
 	switch {
 	case k8s.IsNotFound(err, ref), err == nil && now.GetResourceVersion() != revision:
 		return Recheck()

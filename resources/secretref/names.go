@@ -103,9 +103,17 @@ func (n *Names) Exists(namespace, name string, of Object) {
 		return // who was given the name keeps it; the Secret is not written then
 	}
 	n.give(at, of)
-	if was, answered := n.names[key]; of != (Object{}) && (!answered || was != of.CopyName() && name == of.CopyName() && !n.isKnown()) {
+	if was, answered := n.names[key]; of != (Object{}) && (!answered || !n.isKnown() && n.isBetter(namespace, of, name, was)) {
 		n.names[key] = name
 	}
+}
+
+// isBetter reports whether an object with copies of two names goes on with the first: configurations have it, or it is the plain one.
+func (n *Names) isBetter(namespace string, of Object, name, than string) bool {
+	if is := n.isNamed(copyName{namespace, name}); is != n.isNamed(copyName{namespace, than}) {
+		return is
+	}
+	return name == of.CopyName()
 }
 
 func (n *Names) isKnown() bool {
@@ -168,7 +176,13 @@ func (n *Names) Unkeep(namespace, name string) {
 	}
 }
 
-// isNamed reports whether a configuration has a name.
+// IsNamed reports whether a configuration has a name.
+func (n *Names) IsNamed(namespace, name string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.isNamed(copyName{namespace, name})
+}
+
 func (n *Names) isNamed(at copyName) bool { return n.kept[at] > 0 || len(n.pinned[at]) > 0 }
 
 // Of returns the name of the copy of an object in a namespace, and gives it to the object.
@@ -236,6 +250,16 @@ func (n *Names) Owner(namespace, name string) (of Object, isCopy bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if has := n.owners[copyName{namespace, name}]; has != nil && has.released.IsZero() {
+		of = has.of
+	}
+	return of, of != (Object{})
+}
+
+// LastOwner returns whose copy has a name in a namespace, or had it last: what still has the name means that.
+func (n *Names) LastOwner(namespace, name string) (of Object, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if has := n.owners[copyName{namespace, name}]; has != nil {
 		of = has.of
 	}
 	return of, of != (Object{})

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Level is the state of a part.
@@ -24,6 +22,18 @@ const (
 
 // maxText is how much of a message or an error a report has, in bytes: what others write can be in it.
 const maxText = 1000
+
+// shorten returns at most so many bytes of a text. One that has more loses its middle: a text begins with what it is about, and ends with what
+// to do, and what others write stands between. What it returns does not keep the rest in memory.
+func shorten(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = " … "
+	begin := (most - len(mark)) * 2 / 3
+	end := len(text) - (most - len(mark) - begin)
+	return strings.ToValidUTF8(text[:begin], "") + mark + strings.ToValidUTF8(text[end:], "")
+}
 
 // Reporter reports for one part. Its methods may be called at any time, by any
 // goroutine; each replaces the report before.
@@ -113,9 +123,9 @@ func (r reporter) report(level Level, message string, err error) {
 	if s.Level != level {
 		s.Level, s.Since = level, time.Now()
 	}
-	s.by, s.Message, s.Error = r.by, printable.Cut(message, maxText), ""
+	s.by, s.Message, s.Error = r.by, shorten(message, maxText), ""
 	if err != nil {
-		s.Error = printable.Cut(err.Error(), maxText)
+		s.Error = shorten(err.Error(), maxText)
 	}
 	s.Reports++
 }

@@ -37,18 +37,22 @@ func WriteText(w io.Writer, statuses []Status, now time.Time) error {
 	return err
 }
 
+// maxError is how much of an error a line has, in bytes. It is mostly a text of others; a message is ours, and has names and lists in it that
+// people need.
+const maxError = 256
+
 func (s Status) line(name string, now time.Time) string {
 	line := fmt.Sprintf("%-8s %s", s.Level, printable.Line(name))
 	if s.Message != "" {
-		line += ": " + printable.Line(s.Message)
+		line += ": " + shorten(printable.Line(s.Message), maxText)
 	}
 	if s.Error != "" {
-		line += ": " + printable.Line(firstLine(s.Error))
+		line += ": " + shorten(printable.Line(firstLine(s.Error)), maxError)
 	}
 	return fmt.Sprintf("%s (%s)", line, now.Sub(s.Since).Round(time.Second))
 }
 
-// firstLine keeps the tree a tree; the JSON form has all of an error.
+// firstLine keeps the tree a tree; the JSON form has more of an error.
 func firstLine(s string) string {
 	first, _, more := strings.Cut(s, "\n")
 	if more {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skep-operator/skep/resources/cluster"
@@ -27,11 +28,13 @@ import (
 // controller marks unused CiliumIdentities, and deletes them.
 type controller struct {
 	params
-	policy gcPolicy
-	sweep  *sweep.Sweep[id, *ciliumio.Identity]
-	marks  *reconcile.Queue[string]
-	ready  chan struct{} // closed when all stores are synced
-	store  *stream.Store[ciliumio.Identity]
+	policy      gcPolicy
+	mayBeScarce bool        // unused identities go sooner while numbers are scarce
+	scarce      atomic.Bool // at the last scan
+	sweep       *sweep.Sweep[id, *ciliumio.Identity]
+	marks       *reconcile.Queue[string]
+	ready       chan struct{} // closed when all stores are synced
+	store       *stream.Store[ciliumio.Identity]
 
 	mu       sync.Mutex // guards the following; never held during a request
 	lastScan time.Time  // time of the last scan
@@ -72,11 +75,16 @@ func newController(p params) *controller {
 	c := &controller{params: p, ready: make(chan struct{}), history: history{}, scanned: -1}
 	c.policy = gcPolicy{
 		own:      identity.RangeOf(p.Cluster.ClusterID, p.Cluster.MaxConnectedClusters),
-		interval: p.Config.IdentityGCInterval, timeout: p.Config.IdentityHeartbeatTimeout,
+		interval: p.Config.IdentityGCInterval, timeout: p.Config.IdentityHeartbeatTimeout, scarceFrom: scarceFrom,
+	}
+	grace := p.Config.IdentityGCInterval
+	// Agents that make identities need the time to publish which they use.
+	if c.mayBeScarce = p.Cluster.OperatorIdentities() && p.Cluster.IdentityManagementMode != "both"; c.mayBeScarce {
+		grace = min(grace, scarcePause) // the policy has the rest
 	}
 	c.marks = reconcile.NewQueue(p.Reconcile, "mark", c.writeMark, reconcile.Workers(workers), reconcile.Backoff(time.Second, time.Minute), reconcile.HonorBackoff())
 	c.sweep = sweep.New(p.Sweep, sweep.Spec[id, *ciliumio.Identity]{
-		Rule: "collect", Interval: p.Config.IdentityGCInterval, Grace: p.Config.IdentityGCInterval,
+		Rule: "collect", Interval: p.Config.IdentityGCInterval, Grace: grace,
 		Rate: p.Budget.Limiter, Workers: workers,
 		Scan: c.scan, Confirm: func(ctx context.Context) error { return c.refresh(ctx, 0) },
 		Check: c.check, Delete: c.delete, Trigger: trigger, Ended: c.recordSweep, Namespace: namespaceOf,
@@ -99,7 +107,40 @@ func (c *controller) run(ctx context.Context) (err error) {
 	for _, r := range c.Referrers {
 		c.Jobs.Add("watch-"+r.kind(), job.OneShot(func(ctx context.Context) error { return r.watch(ctx, c.markInUse) }))
 	}
+	if c.mayBeScarce && c.Sweep.Plan == nil { // a plan has no use for more runs
+		c.Jobs.Add("scarce", job.Timer(c.runSoon, scarcePause/4))
+	}
 	return c.sweep.Run(ctx)
+}
+
+// runSoon has the next run begin as soon as a minute has passed since the last one, while numbers are scarce.
+func (c *controller) runSoon(context.Context) error {
+	if c.isScarce() {
+		c.sweep.Kick()
+	}
+	return nil
+}
+
+// isScarce reports whether unused identities go sooner.
+func (c *controller) isScarce() bool {
+	if !c.mayBeScarce || !c.policy.isScarce(c.store.Len()) {
+		return false
+	}
+	own := 0
+	for i := range c.store.All() {
+		if n, ok := identity.ParseNumber(i.Name); ok && c.policy.own.Contains(n) {
+			own++
+		}
+	}
+	return c.policy.isScarce(own)
+}
+
+// policyNow is the policy as of the last scan.
+func (c *controller) policyNow() gcPolicy {
+	if c.scarce.Load() {
+		return c.policy.whileScarce()
+	}
+	return c.policy
 }
 
 // used reports whether an object in the stores references an identity.
@@ -140,8 +181,9 @@ func (c *controller) scan(context.Context) (found sweep.Found[id, *ciliumio.Iden
 		return found, err
 	}
 	now := c.startScan()
-	s, next := c.policy.scan(c.store.All(), c.used, c.unusedSince, c.history, now)
-	c.history, c.scanned = next, s.count
+	c.scarce.Store(c.isScarce())
+	s, next := c.policyNow().scan(c.store.All(), c.used, c.unusedSince, c.history, now)
+	c.history, c.scanned, s.scarce = next, s.count, c.scarce.Load()
 	c.report(s)
 	if !c.mayWrite() {
 		return sweep.Found[id, *ciliumio.Identity]{Total: s.Total}, nil
@@ -183,6 +225,9 @@ func (c *controller) report(s scanResult) {
 	if s.foreign > 0 && c.reported.foreign == 0 {
 		c.Log.Info("ignoring CiliumIdentities with numbers of other clusters",
 			"identities", s.foreign, "from", c.policy.own.Min, "to", c.policy.own.Max)
+	}
+	if s.scarce && !c.reported.scarce {
+		c.Log.Info("numbers for identities are scarce, those that nothing uses are deleted within minutes", "identities", s.Total, "from", c.policy.own.Min, "to", c.policy.own.Max)
 	}
 	if len(s.contested) > 0 && len(c.reported.contested) == 0 {
 		c.Log.Warn("an agent keeps removing the mark of CiliumIdentities that no endpoint uses",

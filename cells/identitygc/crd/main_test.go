@@ -61,6 +61,7 @@ type rig struct {
 	collector  *controller  // of the operator that runs
 	jobs       *job.Runner
 	wrap       func(referrers) referrers // nil: users are as they are
+	own        identity.Range            // numbers, if not all of the cluster
 	*server
 }
 
@@ -119,6 +120,9 @@ func (r *rig) start() {
 		Metrics:   r.metrics, Marks: r.marks, Log: log,
 	}
 	r.collector = newController(p)
+	if r.own != (identity.Range{}) {
+		r.collector.policy.own = r.own
+	}
 	r.collector.start(r.t, r.jobs)
 }
 

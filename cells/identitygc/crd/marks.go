@@ -36,7 +36,7 @@ func (c *controller) writeMark(ctx context.Context, name string) error {
 		return nil
 	}
 	var edit func(*unstructured.Unstructured) error
-	switch c.policy.decide(i, c.used(n), c.unusedSince(idOf(i)), c.Sweep.Plan.Now()) {
+	switch c.policyNow().decide(i, c.used(n), c.unusedSince(idOf(i)), c.Sweep.Plan.Now()) {
 	case mark:
 		edit = c.mark(i)
 	case unmark:

@@ -41,7 +41,8 @@ type universe struct {
 	lateness time.Duration
 	began    time.Time
 	shared   cluster.Config
-	mistakes // that were made on purpose
+	scarce   bool // numbers always are
+	mistakes      // that were made on purpose
 
 	mu         sync.Mutex
 	identities story[ciliumio.Identity]
@@ -406,6 +407,9 @@ func (u *universe) operate(t *testing.T, config identitygc.Config, d time.Durati
 		Reconcile: reconcile.Deps{Module: module, Log: log, Health: reporter},
 		Metrics:   identitygc.NewMetrics(metrics.Factory{}), Marks: newMarkMetrics(metrics.Factory{}), Log: log,
 	})
+	if u.scarce {
+		c.policy.scarceFrom = 0
+	}
 	c.start(t, jobs)
 	var streams sync.WaitGroup
 	for _, run := range []func(context.Context){is.run, es.run, ss.run, ps.run} {
@@ -472,7 +476,8 @@ func byOperator(u *universe) { u.shared.OperatorManagesIdentities = true }
 // empty or half loaded, answers that are late or lost, operators that follow each
 // other: no identity is deleted that is in use, and all garbage is in the end.
 func TestNothingInUseIsDeleted(t *testing.T) {
-	for name, mode := range map[string]func(*universe){"agents": func(*universe) {}, "operator": byOperator} {
+	scarce := func(u *universe) { byOperator(u); u.scarce = true }
+	for name, mode := range map[string]func(*universe){"agents": func(*universe) {}, "operator": byOperator, "operator, numbers are scarce": scarce} {
 		t.Run(name, func(t *testing.T) {
 			total := 0
 			for seed := range seedtest.Seeds(t, 40) {

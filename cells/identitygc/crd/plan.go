@@ -39,9 +39,26 @@ const (
 
 // gcPolicy is the conditions for garbage.
 type gcPolicy struct {
-	own      identity.Range // other numbers belong to other clusters
-	interval time.Duration  // minimum time unused, as seen by this process
-	timeout  time.Duration  // minimum time since the mark
+	own        identity.Range // other numbers belong to other clusters
+	interval   time.Duration  // minimum time unused, as seen by this process
+	timeout    time.Duration  // minimum time since the mark
+	scarceFrom int            // share of the range, in percent, from which on numbers are scarce
+}
+
+const (
+	// scarceFrom is the share of which the duty that makes identities warns.
+	scarceFrom = 80
+	// scarcePause is the interval and the timeout while numbers are scarce, and the time from the end of a run to the start of the next.
+	scarcePause = time.Minute
+)
+
+// isScarce reports whether so many identities of this cluster leave few numbers.
+func (t gcPolicy) isScarce(identities int) bool { return identities*100 >= t.own.Size()*t.scarceFrom }
+
+// whileScarce are the conditions while numbers are scarce.
+func (t gcPolicy) whileScarce() gcPolicy {
+	t.interval, t.timeout = min(t.interval, scarcePause), min(t.timeout, scarcePause)
+	return t
 }
 
 // decide decides about an identity of this cluster. since is the first time this process saw it unused at this revision,
@@ -75,6 +92,7 @@ func (t gcPolicy) decide(i *ciliumio.Identity, used bool, since, now time.Time) 
 type scanResult struct {
 	sweep.Found[id, *ciliumio.Identity]
 	count     int                  // of all clusters
+	scarce    bool                 // whether numbers are
 	writes    []*ciliumio.Identity // whose mark is to be written or removed
 	marked    int
 	foreign   int      // have numbers of other clusters

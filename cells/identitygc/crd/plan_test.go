@@ -22,7 +22,7 @@ func object(name, mark string) *ciliumio.Identity {
 	return i
 }
 
-var usual = gcPolicy{own: identity.RangeOf(0, 255), interval: 15 * time.Minute, timeout: 30 * time.Minute}
+var usual = gcPolicy{own: identity.RangeOf(0, 255), interval: 15 * time.Minute, timeout: 30 * time.Minute, scarceFrom: scarceFrom}
 
 // IDGC-6 to IDGC-9.
 func TestJudge(t *testing.T) {
@@ -68,6 +68,24 @@ func TestClockJumps(t *testing.T) {
 	for passed, want := range map[time.Duration]decision{2 * time.Minute: wait, 15 * time.Minute: wait, 16 * time.Minute: garbage} {
 		if got := usual.decide(i, false, seen, marked.Add(passed)); got != want {
 			t.Errorf("after %s: decision %d, want %d", passed, got, want)
+		}
+	}
+}
+
+// IDGC-21: from 80 % on numbers are scarce, and each time is a minute at most.
+func TestScarcePolicy(t *testing.T) {
+	for identities, want := range map[int]bool{0: false, 52_223: false, 52_224: true, 65_280: true} {
+		if got := usual.isScarce(identities); got != want {
+			t.Errorf("%d identities of %d numbers are scarce: %t", identities, usual.own.Size(), got)
+		}
+	}
+	for given, want := range map[gcPolicy]gcPolicy{
+		usual: {usual.own, time.Minute, time.Minute, scarceFrom},
+		{interval: time.Second, timeout: time.Hour}:      {interval: time.Second, timeout: time.Minute},
+		{interval: time.Hour, timeout: time.Millisecond}: {interval: time.Minute, timeout: time.Millisecond},
+	} {
+		if got := given.whileScarce(); got != want {
+			t.Errorf("of %v it makes %v, want %v", given, got, want)
 		}
 	}
 }

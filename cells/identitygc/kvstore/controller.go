@@ -5,6 +5,7 @@ package kvstore
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strconv"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/skep-operator/skep/resources/kvstore"
 	"github.com/skep-operator/skep/resources/sweep"
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/health"
 )
 
 // controller deletes unused identities. All but run is of the sweep's goroutine.
@@ -40,6 +42,7 @@ type params struct {
 	Metrics   *identitygc.Metrics
 	Keys      *keyMetrics
 	Deletions identity.Deletions `optional:"true"`
+	Health    health.Reporter
 	Log       *slog.Logger
 }
 
@@ -139,6 +142,13 @@ func (c *controller) report(s scanResult) {
 	c.reportKeys(noNumber, "ignoring keys of identities without a valid number", s.misnamed, before.misnamed)
 	c.reportKeys(badLabels, "identities have label strings that cannot be decoded", s.unclean, before.unclean)
 	c.reportKeys(badUser, "users of identities have no valid number, they keep all with their labels", s.badUsers, before.badUsers)
+	switch {
+	case len(s.large) > 0:
+		c.Health.Degraded(fmt.Sprintf("%d identities are not collected, since their labels are too large to be read (more than %d KiB, or 4 where there are many): remove the keys by hand if no node uses them, at first %s",
+			len(s.large), kvstore.LongestLabels>>10, s.large[0]), nil)
+	case len(before.large) > 0:
+		c.Health.OK("")
+	}
 	if mostlyForeign(s) && !mostlyForeign(before) {
 		c.Log.Warn("nearly all identities have numbers of other clusters, the cluster id may be wrong",
 			"identities", s.foreign, "clusterID", c.Cluster.ClusterID, "from", c.own.Min, "to", c.own.Max)

@@ -39,6 +39,7 @@ type scanResult struct {
 	// Names of keys that cannot be decoded:
 	misnamed []string // identities without a number
 	unclean  []string // identities with a label string that is none
+	large    []string // those of them with one that is not read, for its size
 	badUsers []string // users without a number
 }
 
@@ -59,7 +60,7 @@ func scan(own identity.Range, identities, values kvstore.Listing, before map[ide
 			continue
 		}
 		if s.Total++; e.IsLarge { // whether it is used is not known
-			s.unclean = append(s.unclean, e.Key)
+			s.unclean, s.large = append(s.unclean, e.Key), append(s.large, e.Key)
 			continue
 		}
 		labels := owners[n] // one copy

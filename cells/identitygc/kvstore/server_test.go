@@ -345,6 +345,31 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// IDKV-5; number 7.1 of the contract's tenants.md: one unused identity with a value of a megabyte does not keep five others from being collected, and health names it until
+// it is gone.
+func TestOneIdentityWithAMegabyte(t *testing.T) {
+	t.Parallel()
+	e := kvstoretest.Start(t, 1)
+	for n := range 6 {
+		labels := fmt.Sprintf("k8s:n=%d;", n)
+		if n == 2 {
+			labels = strings.Repeat(labels, 1<<20/len(labels))
+		}
+		e.Put(fmt.Sprint(ids, 1000+n), labels, 0)
+	}
+	s := &spy{}
+	o, deleted := lead(t, e.Endpoints()[0], s)
+	operatortest.Eventually(t, "five are collected", func() bool { return slices.Equal(names(t, e, ids), []string{"1002"}) })
+	if got := slices.Sorted(slices.Values(deleted.numbers())); len(got) != 5 {
+		t.Errorf("deleted are %v", got)
+	}
+	if d := o.Degraded("identitygc.kvstore"); !strings.Contains(d, "1 identities are not collected") || !strings.Contains(d, ids+"1002") || len(d) > 1000 {
+		t.Errorf("health has %.1000q", d)
+	}
+	e.Delete(ids + "1002")
+	operatortest.Eventually(t, "health recovers", func() bool { return o.Degraded("identitygc.kvstore") == "" })
+}
+
 // IDKV-13: the metrics of the original; IDKV-E1 and IDKV-E2.
 func TestMetrics(t *testing.T) {
 	t.Parallel()

@@ -133,7 +133,7 @@ func (a *allocator) reserve(c netip.Prefix, n *node) refusal {
 	if i := slices.IndexFunc(n.allocated, c.Overlaps); i >= 0 {
 		return refuseOverlap(c, n.allocated[i])
 	}
-	if slices.ContainsFunc(n.allocated, func(has netip.Prefix) bool { return p.prefix.Overlaps(has) && !p.BlockOf(has).Overlaps(block) }) {
+	if !a.believesAll && slices.ContainsFunc(n.allocated, func(has netip.Prefix) bool { return p.prefix.Overlaps(has) && !p.BlockOf(has).Overlaps(block) }) {
 		return refuseSurplus(c, p)
 	}
 	_ = a.blocks.Reserve(block, n.Name) // no other node has any of it

@@ -140,7 +140,7 @@ func (l listedBlocks) hasApart(block netip.Prefix) bool {
 // one of them, and its agent uses the first: what it lists more of does not keep others from it.
 func (a *allocator) isSurplus(c netip.Prefix, before map[*pool]listedBlocks) bool {
 	p := a.poolsOf(c)[0] // it is not oversized
-	return before[p].hasApart(p.BlockOf(c))
+	return !a.believesAll && before[p].hasApart(p.BlockOf(c))
 }
 
 // oversizing is a pool that a CIDR contains, nil if there is none.

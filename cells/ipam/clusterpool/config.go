@@ -12,12 +12,14 @@ import (
 	"github.com/skep-operator/skep/runtime/cell"
 )
 
-// Config are the cluster CIDRs and the sizes of node CIDRs.
+// Config are the cluster CIDRs and the sizes of node CIDRs, and how far nodes are believed.
 type Config struct {
 	ClusterPoolIPv4CIDR     []string `flag:"cluster-pool-ipv4-cidr" usage:"IPv4 CIDRs to allocate node CIDRs from, in order of preference"`
 	ClusterPoolIPv4MaskSize int      `flag:"cluster-pool-ipv4-mask-size" usage:"Prefix length of the IPv4 CIDR of a node"`
 	ClusterPoolIPv6CIDR     []string `flag:"cluster-pool-ipv6-cidr" usage:"IPv6 CIDRs to allocate node CIDRs from, in order of preference"`
 	ClusterPoolIPv6MaskSize int      `flag:"cluster-pool-ipv6-mask-size" usage:"Prefix length of the IPv6 CIDR of a node"`
+
+	ClusterPoolBelieveAllBlocks bool `flag:"cluster-pool-believe-all-blocks" usage:"Believe a CiliumNode for all CIDRs that it lists or shows, and not for one of each cluster CIDR: no other node is given these"`
 }
 
 // validate runs on every replica where cluster-pool is the IPAM mode.

@@ -63,7 +63,9 @@ type allocator struct {
 	pending   []string // nodes with a refusal, the longest pending first
 	retriedAt uint64   // the value of changes at the last retry
 	claims    claims
-	shown     *alloc.Sightings[string] // CIDRs outside of podCIDRs, by the name of their node
+	// believesAll has a node have all CIDRs that it lists or shows, however many blocks these are.
+	believesAll bool
+	shown       *alloc.Sightings[string] // CIDRs outside of podCIDRs, by the name of their node
 	// losesDuplicates reports whether the agents of a node expect that duplicates are taken out of its podCIDRs. nil: none do.
 	losesDuplicates func(node string) bool
 	touched         map[string]bool // nodes whose clashes may have changed with what others hold or show
@@ -103,6 +105,7 @@ func (n *node) update(o observed) {
 
 func newAllocator(c Config, shared cluster.Config) (*allocator, error) {
 	a := &allocator{blocks: alloc.NewBlocks[string](), nodes: map[string]*node{}, claims: newClaims(), shown: alloc.NewSightings[string](), touched: map[string]bool{}}
+	a.believesAll = c.ClusterPoolBelieveAllBlocks
 	var errs [2]error
 	for i, f := range families(c, shared) {
 		a.pools[i], errs[i] = f.pools(a.blocks)

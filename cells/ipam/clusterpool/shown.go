@@ -50,6 +50,9 @@ type shownParts struct {
 
 // believe leaves out what a node shows beyond that. A CIDR that is not believed in any case (POOL-38) does not count.
 func (a *allocator) believe(o observed) observed {
+	if a.believesAll {
+		return o
+	}
 	var believed []netip.Prefix
 	shown := shownParts{map[netip.Prefix]bool{}, map[*pool]map[netip.Prefix]int{}, map[*pool]int{}}
 	for _, c := range o.Elsewhere {

@@ -299,3 +299,37 @@ func TestOneBlockOfEachPoolIsBelieved(t *testing.T) {
 		})
 	}
 }
+
+// POOL-41, POOL-38; number 4.3 of the contract's tenants.md: with --cluster-pool-believe-all-blocks a node has all blocks that it lists, as in the original, and what it
+// shows elsewhere is given to no other node, either.
+func TestAllBlocksAreBelieved(t *testing.T) {
+	var all []string
+	for i := range 16 {
+		all = append(all, fmt.Sprintf("10.0.%d.0/24", i))
+	}
+	for name, early := range map[string]bool{"at start": true, "later": false} {
+		for where, lists := range map[string][]string{"listed": all, "shown": all[:1]} {
+			t.Run(where+" "+name, func(t *testing.T) {
+				c, shared := v4(24, "10.0.0.0/20")
+				c.ClusterPoolBelieveAllBlocks = true
+				s := newStory(t, c, shared)
+				if !early {
+					s.markSynced()
+				}
+				s.node("greedy", lists...)
+				s.showing("greedy", all[len(lists):]...)
+				s.node("n2")
+				if early {
+					s.markSynced()
+				}
+				s.want("greedy", lists...)
+				s.wantError("n2", "allocator full")
+				if problems := s.alloc.claims.problems(false); len(problems) > 0 {
+					t.Errorf("health says %v", problems)
+				}
+				s.delete("greedy")
+				s.want("n2", all[0])
+			})
+		}
+	}
+}

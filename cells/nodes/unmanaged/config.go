@@ -23,6 +23,7 @@ const (
 type Config struct {
 	UnmanagedPodWatcherInterval   seconds `flag:"unmanaged-pod-watcher-interval" usage:"Interval between checks for pods without CiliumEndpoint, as a duration or in seconds. 0 disables them"`
 	PodRestartSelector            string  `flag:"pod-restart-selector" usage:"Label selector of the pods that are restarted where they have no CiliumEndpoint; empty for all pods"`
+	UnmanagedPodsOneAtATime       bool    `flag:"unmanaged-pods-one-at-a-time" usage:"Restart one pod in a pass, the oldest, and not one of each namespace"`
 	EnableUnmanagedPodObserveOnly bool    `flag:"enable-unmanaged-pod-observe-only" usage:"Report pods without CiliumEndpoint by metrics and Events, and restart none"`
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/skep-operator/skep/runtime/health"
 )
 
-// maxStale is how many pods of a namespace may in a pass turn out to be managed: the cache is behind then.
+// maxStale is how many pods of a group may in a pass turn out to be managed: the cache is behind then.
 const maxStale = 5
 
 // controller restarts pods without CiliumEndpoint.
@@ -84,11 +84,11 @@ func (c *controller) open(ctx context.Context) (err error) {
 	return err
 }
 
-// pass restarts the first of the pods that are due, of each namespace.
+// pass restarts the first of the pods that are due, of each namespace or of all.
 func (c *controller) pass(ctx context.Context, _ string) error {
 	now := time.Now()
 	c.restarts.expire(now)
-	found := classify(c.pods.All(), facts{now, c.managed, c.unserved, c.restarts})
+	found := classify(c.pods.All(), facts{now, c.managed, c.unserved, c.restarts, c.Config.UnmanagedPodsOneAtATime})
 	c.Metrics.Unmanaged.Set(float64(found.unmanaged))
 	if text := found.String(); text != "" {
 		explain.SetReason(ctx, text)
@@ -121,10 +121,10 @@ func (c *controller) unserved(p *pod) string {
 	return ""
 }
 
-// restartEach restarts one pod of each namespace.
-func (c *controller) restartEach(ctx context.Context, namespaces [][]*pod) error {
+// restartEach restarts one pod of each group.
+func (c *controller) restartEach(ctx context.Context, groups [][]*pod) error {
 	var errs []error
-	for _, due := range namespaces {
+	for _, due := range groups {
 		ended, err := c.restartOne(ctx, due)
 		if errs = append(errs, err); ended {
 			break

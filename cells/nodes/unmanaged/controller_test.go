@@ -446,3 +446,22 @@ func TestAPassRestartsOnePodOfEachNamespace(t *testing.T) {
 		b.deleted("coredns after 0s", "x after 0s", "dns after 0s", "y after 15s")
 	})
 }
+
+// NUNM-3, NUNM-6; number 7.3 of the contract's tenants.md: with --unmanaged-pods-one-at-a-time a pass restarts one pod, the oldest of all namespaces, and
+// the next one if its delete is refused, as in the original.
+func TestOneOfAllNamespaces(t *testing.T) {
+	in(t, func(t *testing.T, b *bubble) {
+		b.pod("coredns", "n1", time.Hour, inNamespace("kube-system"))
+		b.pod("refused", "n1", 10*time.Hour, inNamespace("bb"))
+		b.pod("x", "n1", 9*time.Hour, inNamespace("bb"))
+		b.pod("dns", "n1", 2*time.Hour, inNamespace("aa"))
+		b.refuse["refused"] = apierrors.NewForbidden(pods.Resource().GroupResource(), "refused", fmt.Errorf("webhook"))
+		defer b.start(func(c *Config) { c.UnmanagedPodsOneAtATime = true })()
+		b.deleted("x after 0s")
+		b.mu.Lock()
+		b.refuse = map[string]error{}
+		b.mu.Unlock()
+		time.Sleep(time.Minute)
+		b.deleted("x after 0s", "refused after 15s", "dns after 30s", "coredns after 45s")
+	})
+}

@@ -110,12 +110,14 @@ type facts struct {
 	managed  func(*pod) bool   // it has a CiliumEndpoint
 	unserved func(*pod) string // why its node can create none, "" if it can
 	restarts restarts
+	// oneAtATime has a pass restart one pod, the oldest, in place of one of each namespace.
+	oneAtATime bool
 }
 
 // findings are the unmanaged ones among all pods.
 type findings struct {
 	unmanaged int
-	due       [][]*pod       // to be restarted, in their order: one of each namespace in a pass
+	due       [][]*pod       // to be restarted, in their order: one of each group in a pass, which is a namespace
 	spared    map[string]int // the others, by the reason
 }
 
@@ -140,6 +142,11 @@ func classify(all iter.Seq[*pod], f facts) findings {
 		default:
 			due = append(due, p)
 		}
+	}
+	if f.oneAtATime {
+		slices.SortFunc(due, compareAge)
+		s.due = [][]*pod{due}
+		return s
 	}
 	slices.SortFunc(due, func(a, b *pod) int { return compare(a, b, ready) })
 	s.due = byNamespace(due)
@@ -181,8 +188,12 @@ func compare(a, b *pod, ready map[workload]int) int {
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(alone(a), alone(b)), cmp.Compare(a.Status.StartTime, b.Status.StartTime),
-		cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
+	return cmp.Or(cmp.Compare(alone(a), alone(b)), compareAge(a, b))
+}
+
+// compareAge puts older pods first.
+func compareAge(a, b *pod) int {
+	return cmp.Or(cmp.Compare(a.Status.StartTime, b.Status.StartTime), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
 }
 
 // String is why pods are not restarted, "" for none.

@@ -80,6 +80,11 @@ func TestNamespacesDoNotWaitForEachOther(t *testing.T) {
 	if got := strings.Join(first, " "); got != "kube-system/coredns-1 bb/dns-00 aa/dns" || s.unmanaged != 23 {
 		t.Errorf("the pass restarts %s", got)
 	}
+	all[0].Status.StartTime = slim.MakeTime(now.Add(-time.Minute))
+	s = classify(slices.Values(all), facts{now: now, managed: func(*pod) bool { return false }, unserved: func(*pod) string { return "" }, restarts: newRestarts(), oneAtATime: true})
+	if len(s.due) != 1 || len(s.due[0]) != 23 || s.due[0][0].Key().String() != "bb/dns-01" || s.due[0][20].Key().String() != "kube-system/coredns-1" {
+		t.Errorf("with --unmanaged-pods-one-at-a-time the pass restarts one of %d, at first %s", len(s.due), s.due[0][0].Key())
+	}
 }
 
 // NUNM-7: restarts are forgotten after ten minutes.

@@ -141,6 +141,9 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 	if groups && !c.needsDerived(p.Groups()) {
 		return c.replaceDerived(ctx, key, p, ref)
 	}
+	if isLarge(p) {
+		return c.reconcileLarge(ctx, key, p, ref)
+	}
 	parent, err := c.Client.Get(ctx, ref)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -153,10 +156,74 @@ func (c *controller) reconcilePolicy(ctx context.Context, key slim.Key) (reconci
 		c.setDerived(key, false)
 		return reconcile.Result{}, c.remove(ctx, parent, ref)
 	}
-	if !mayHaveGroups(parent) { // the cache is behind
+	if entriesOfRules(parent) > mostEntries || !mayHaveGroups(parent) { // the cache is behind
 		return reconcile.Result{}, reconcile.Recheck()
 	}
 	return c.refresh(ctx, key, parent, ref)
+}
+
+// mostEntries is how many entries the rules of a policy may have that is read: each has some hundred bytes in memory, in several copies.
+const mostEntries = 30_000
+
+// isLarge reports whether a policy is not read, for its entries, or since agents do not accept it anyway.
+func isLarge(p *networkpolicy.Policy) bool { return p.Entries() > mostEntries || p.IsRefused() }
+
+// reconcileLarge is the Reconcile of such a policy. With groups its status says that it is none, and its derived policy stays as it is; without, that goes.
+func (c *controller) reconcileLarge(ctx context.Context, key slim.Key, p *networkpolicy.Policy, ref k8s.Ref) (reconcile.Result, error) {
+	parent, err := c.headOf(ctx, p, ref)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if groups, _ := p.HasGroups(); !groups {
+		c.setState(key, "")
+		c.setDerived(key, false)
+		return reconcile.Result{}, c.removeDerived(ctx, parent, ref)
+	}
+	text := "it refers to groups, and a rule cannot be decoded or has too many entries: see the condition Valid"
+	if !p.IsRefused() {
+		text = fmt.Sprintf("it refers to groups, and its rules have more than %d entries together: put the rules with groups into a policy of their own", mostEntries)
+	}
+	failure := &invalidError{parent.GetKind(), "spec", text}
+	c.setState(key, stateOf(failure))
+	return reconcile.Result{RequeueAfter: errorInterval, Reason: failure.Error()}, c.writeStatus(ctx, parent, ref, nameOf(p.Name, p.UID.String()), failure)
+}
+
+// headOf reads the metadata and the status of a policy that is as it is in the cache.
+func (c *controller) headOf(ctx context.Context, p *networkpolicy.Policy, ref k8s.Ref) (*unstructured.Unstructured, error) {
+	ref.Subresource = "status"
+	parent, err := c.Client.Get(ctx, ref)
+	if err == nil && parent.GetResourceVersion() != p.ResourceVersion.String() {
+		err = reconcile.Recheck()
+	}
+	return parent, err
+}
+
+// entriesOfRules is the number of objects and nulls in the rules of a policy.
+func entriesOfRules(u *unstructured.Unstructured) (n int) {
+	for _, field := range []string{"spec", "specs"} {
+		if value, is := u.Object[field]; is {
+			n += entriesIn(value)
+		}
+	}
+	return n
+}
+
+// entriesIn is the number of objects and nulls in a value, which is one.
+func entriesIn(value any) (n int) {
+	switch value := value.(type) {
+	case nil:
+		n = 1
+	case map[string]any:
+		n = 1
+		for _, v := range value {
+			n += entriesIn(v)
+		}
+	case []any:
+		for _, v := range value {
+			n += entriesIn(v)
+		}
+	}
+	return n
 }
 
 // isDerived reports whether the cache has the policy that is derived from one.

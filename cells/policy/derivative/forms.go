@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/skep-operator/skep/resources/agents"
 	"github.com/skep-operator/skep/resources/cluster/release"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -144,7 +146,11 @@ func (c *controller) replaceDerived(ctx context.Context, key slim.Key, p *networ
 		c.setState(key, "")
 		return reconcile.Result{}, nil
 	}
-	parent, err := c.Client.Get(ctx, ref)
+	read := func() (*unstructured.Unstructured, error) { return c.Client.Get(ctx, ref) }
+	if isLarge(p) { // its derived policy is not refreshed, and goes when agents have the CIDR groups
+		read = func() (*unstructured.Unstructured, error) { return c.headOf(ctx, p, ref) }
+	}
+	parent, err := read()
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -155,6 +161,9 @@ func (c *controller) replaceDerived(ctx context.Context, key slim.Key, p *networ
 		c.setState(key, "")
 		c.setDerived(key, false)
 		return reconcile.Result{}, c.removeDerived(ctx, parent, ref)
+	}
+	if isLarge(p) {
+		return reconcile.Result{RequeueAfter: c.Timing.recheck, Reason: undecodable}, nil
 	}
 	result, err := c.refresh(ctx, key, parent, ref)
 	result.RequeueAfter = min(result.RequeueAfter, c.Timing.recheck)

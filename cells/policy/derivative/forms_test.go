@@ -227,6 +227,7 @@ func TestGroupsThatBecomeLarge(t *testing.T) {
 	w.cloud.fail(names[0], "")
 	w.cidrs(w.policies, web, "1.2.3.4/32")
 	w.gone(last)
+	operatortest.Eventually(t, "what has failed is tried again", func() bool { return o.Degraded("") == "" })
 	w.CheckHealthy(o)
 }
 

@@ -234,3 +234,22 @@ func TestPoliciesOfOneNamespaceDoNotHoldUpThoseOfAnother(t *testing.T) {
 	w.cidrs(policies, derived, "10.1.1.1/32")
 	close(w.cloud.slow)
 }
+
+// DERIV-28, K3 of the contract's tenants.md: a policy with groups that has tens of thousands of entries is not read: its status has the error, and its derived
+// policy stays. Without groups that goes.
+func TestPoliciesWithManyEntries(t *testing.T) {
+	w := newWorld(t)
+	w.cloud.set("a", "192.168.1.1")
+	test := w.create(w.policies, "test", `"spec":`+groupRule("a"))
+	o := w.start(w.Kubeconfig(), soon)
+	w.cidrs(w.policies, test, "192.168.1.1/32")
+	many := `{"toEndpoints":[` + strings.Repeat("{},", mostEntries) + `{}]}`
+	w.patch(w.policies, "test", `{"spec":{"egress":[{"toGroups":[{"aws":{"region":"a"}}]},`+many+`]}}`)
+	operatortest.Eventually(t, "its status has the error", func() bool {
+		return strings.Contains(w.entries(w.policies, "test"), "have more than 30000 entries together")
+	})
+	w.cidrs(w.policies, test, "192.168.1.1/32")
+	w.patch(w.policies, "test", `{"spec":{"egress":[`+many+`]}}`)
+	operatortest.Eventually(t, "without groups the derived policy goes", func() bool { return w.get(w.policies, test) == nil })
+	w.CheckHealthy(o)
+}

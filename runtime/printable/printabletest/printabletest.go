@@ -16,6 +16,25 @@ const Forged = "level=error msg=forged"
 // Hostile draws on a terminal, writes from right to left, and begins a line.
 const Hostile = "a\x1b[31m\u202eb\r\n" + Forged
 
+// forgedStatus is what a line of the health tree would look like.
+const forgedStatus = "Degraded leader: lease stolen"
+
+// Texts are texts as an attacker writes them, each for one way to be more than a text: some fields have one of them, and not another.
+var Texts = []string{
+	Hostile,
+	"a\x1b]0;title\a\x1b[2Jb",
+	"a\u009b31mb",
+	"a\n" + Forged,
+	"a\n" + forgedStatus + ", run: kubectl delete lease b",
+	"a\r" + Forged,
+	"a\u2028" + Forged,
+	"a\u2029" + forgedStatus,
+	"a\u0085" + Forged,
+	"a\u202eb\u2066c",
+	"a\x00b\x7f",
+	"a\u200b\ufeff\U000e0041b",
+}
+
 // escaped is a part of Hostile as it is shown. The rest may be cut, and is no part of what XML can have.
 const escaped = `\u202eb`
 
@@ -29,7 +48,7 @@ func Check(t testing.TB, what, text string) {
 			t.Errorf("%s shows what is not printable: %.300q", what, line)
 			return
 		}
-		if strings.HasPrefix(strings.TrimSpace(line), Forged) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, Forged) || strings.HasPrefix(line, forgedStatus) {
 			t.Errorf("%s has a line of another author: %.300q", what, line)
 			return
 		}

@@ -156,7 +156,7 @@ func (l *Listener) certificates(parentKind string, lookup route.Lookup) conditio
 		switch {
 		case !ok:
 			return invalid
-		case !lookup.Granted(parentKind, l.namespace, kindSecret, key):
+		case !lookup.Granted(parentKind, l.namespace, KindSecret, key):
 			return condition.False(gatewayv1.ListenerReasonRefNotPermitted, "CertificateRef is not permitted")
 		case !lookup(route.Query{About: route.AboutSecret, Key: key}).OK:
 			return invalid

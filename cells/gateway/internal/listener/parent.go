@@ -12,8 +12,8 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// kindSecret is what certificates are of.
-const kindSecret = "Secret"
+// KindSecret is the kind of what certificates are in.
+const KindSecret = "Secret"
 
 // Parent is what has listeners: a Gateway or a ListenerSet.
 type Parent struct {
@@ -54,7 +54,7 @@ func (p Parent) Secrets() (keys []slim.Key) {
 
 // secretOf is the Secret that a Gateway or a ListenerSet refers to. ok is false for a reference to something else.
 func secretOf(namespace string, ref gatewayv1.SecretObjectReference) (key slim.Key, ok bool) {
-	if ref.Group != nil && *ref.Group != "" || ref.Kind != nil && *ref.Kind != kindSecret {
+	if ref.Group != nil && *ref.Group != "" || ref.Kind != nil && *ref.Kind != KindSecret {
 		return key, false
 	}
 	if ref.Namespace != nil {

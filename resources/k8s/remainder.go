@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package k8s
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+)
+
+// remainder is what a write of a status leaves as it is: the fields at the root of a large object but its identity and its status. A spec of three megabytes
+// would be hundreds of them in memory, several times. They are neither decoded nor compared, and sent as they were read. It is for one write, and not safe for
+// concurrent use.
+type remainder struct{ fields map[string]json.RawMessage }
+
+// largeBody is from how many bytes on an object has one.
+const largeBody = 64 << 10
+
+type remainderKey struct{}
+
+type wholeKey struct{}
+
+// WithWholeObjects returns a context for writes of a status that depend on other fields of the object: they are decoded then, however large they are.
+func WithWholeObjects(ctx context.Context) context.Context {
+	return context.WithValue(ctx, wholeKey{}, true)
+}
+
+// withRemainder returns a context for a write of the status of an object; for others it is the same one.
+func withRemainder(ctx context.Context, ref Ref) context.Context {
+	if ref.Subresource != "status" || ctx.Value(wholeKey{}) != nil {
+		return ctx
+	}
+	return context.WithValue(ctx, remainderKey{}, &remainder{})
+}
+
+func remainderIn(ctx context.Context) *remainder {
+	r, _ := ctx.Value(remainderKey{}).(*remainder)
+	return r
+}
+
+// fold returns the body of a response without the remainder. One that is small, or no object, stays as it is. A nil remainder changes nothing.
+func (r *remainder) fold(body []byte) []byte {
+	if r == nil {
+		return body
+	}
+	if r.fields = nil; len(body) < largeBody {
+		return body
+	}
+	fields := rootFields(body)
+	if _, isList := fields["items"]; fields == nil || isList {
+		return body
+	}
+	head, rest := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	for name, value := range fields {
+		switch name {
+		case "apiVersion", "kind", "metadata", "status":
+			head[name] = value
+		default:
+			rest[name] = value
+		}
+	}
+	folded, err := json.Marshal(head)
+	if err != nil {
+		return body
+	}
+	r.fields = rest
+	return folded
+}
+
+// unfold returns the body of a request with the remainder of the object that was read.
+func (r *remainder) unfold(body []byte) ([]byte, error) {
+	if r == nil || len(r.fields) == 0 {
+		return body, nil
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(body, &fields); err != nil {
+		return nil, err
+	}
+	for name, value := range r.fields {
+		if _, isSent := fields[name]; !isSent {
+			fields[name] = value
+		}
+	}
+	return json.Marshal(fields)
+}
+
+// rootFields are the fields at the root of a JSON object, as parts of its text; nil if it is none. What is in them is checked when it is decoded or encoded.
+func rootFields(text []byte) map[string]json.RawMessage {
+	rest, is := bytes.CutPrefix(bytes.TrimSpace(text), []byte("{"))
+	if !is {
+		return nil
+	}
+	fields := map[string]json.RawMessage{}
+	for {
+		rest = bytes.TrimLeft(rest, ", \t\r\n")
+		if bytes.HasPrefix(rest, []byte("}")) {
+			return fields
+		}
+		end := endOfValue(rest)
+		var name string
+		if end == 0 || json.Unmarshal(rest[:end], &name) != nil {
+			return nil
+		}
+		if rest, is = bytes.CutPrefix(bytes.TrimLeft(rest[end:], " \t\r\n"), []byte(":")); !is {
+			return nil
+		}
+		rest = bytes.TrimLeft(rest, " \t\r\n")
+		if end = endOfValue(rest); end == 0 {
+			return nil
+		}
+		fields[name], rest = json.RawMessage(rest[:end:end]), rest[end:]
+	}
+}
+
+// endOfValue is the length of the JSON value that a text begins with, 0 if it has no end.
+func endOfValue(text []byte) int {
+	depth, inString := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			if inString = !inString; !inString && depth == 0 {
+				return i + 1
+			}
+		case inString:
+		case c == '{', c == '[':
+			depth++
+		case c == '}', c == ']':
+			if depth--; depth < 0 { // it ends what is around a number or a word
+				return i
+			} else if depth == 0 {
+				return i + 1
+			}
+		case depth == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n'):
+			return i
+		}
+	}
+	return 0
+}
+
+// hold is the turn of one write of an object that needs much memory: as many copies of it are made as a write has steps, and one such write is done at a time.
+type hold struct {
+	turn chan struct{} // of the process, with one place
+	has  bool
+}
+
+// manyBytes is from how much memory on a copy of an object needs the turn.
+const manyBytes = 4 << 20
+
+type holdKey struct{}
+
+var largeTurn = make(chan struct{}, 1)
+
+// withHold returns a context in which the first large object that is read waits for its turn, until release is called.
+func withHold(ctx context.Context) (_ context.Context, release func()) {
+	h := &hold{turn: largeTurn}
+	return context.WithValue(ctx, holdKey{}, h), func() {
+		if h.has {
+			<-h.turn
+		}
+	}
+}
+
+// awaitTurn waits for the turn if a body that is about to be decoded needs it. Without a hold it does not. The error is that of ctx.
+func awaitTurn(ctx context.Context, body []byte) error {
+	h, _ := ctx.Value(holdKey{}).(*hold)
+	if h == nil || h.has || memoryOf(body) < manyBytes {
+		return nil
+	}
+	select {
+	case h.turn <- struct{}{}:
+		h.has = true
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// memoryOf estimates how much memory a JSON text needs once it is decoded into maps and lists: an object of one field has 336 bytes.
+func memoryOf(body []byte) int {
+	return len(body) + 350*(bytes.Count(body, []byte("{"))+bytes.Count(body, []byte("null"))/8)
+}
