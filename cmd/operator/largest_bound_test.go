@@ -77,7 +77,8 @@ func (c *crowd) cut() (all []string) {
 				all = append(all, e.InvolvedObject.Name)
 			}
 		}
-		return all
+		slices.Sort(all)
+		return slices.Compact(all) // it may have been cut, served, and cut again
 	}
 	list, err := c.in(c.giant.resource, attacker).List(c.t.Context(), metav1.ListOptions{})
 	if err != nil {
