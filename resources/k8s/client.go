@@ -194,6 +194,11 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 	if err != nil {
 		return nil, err
 	}
+	ctx, release := WithTurn(ctx)
+	defer release()
+	if err := awaitTurn(ctx, body); err != nil {
+		return nil, err
+	}
 	at := Ref{Resource: resource, Namespace: sent.GetNamespace()}
 	is := expected{method: http.MethodPost, ref: at, kind: sent.GetKind(), generate: sent.GetGenerateName()}
 	if is.ref.Name = sent.GetName(); is.ref.Name != "" {
@@ -212,6 +217,11 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 func (c *client) Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
 	sent, body, err := encode(obj)
 	if err != nil {
+		return nil, err
+	}
+	ctx, release := WithTurn(ctx)
+	defer release()
+	if err := awaitTurn(ctx, body); err != nil {
 		return nil, err
 	}
 	ref := Ref{Resource: resource, Namespace: sent.GetNamespace(), Name: sent.GetName()}
@@ -362,7 +372,7 @@ func (c *client) shows(ctx context.Context, stored *unstructured.Unstructured, r
 const conflicts = 5
 
 func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, bool, error) {
-	ctx, release := withHold(withRemainder(ctx, ref))
+	ctx, release := WithTurn(withRemainder(ctx, ref))
 	defer release()
 	for try := 1; ; try++ {
 		current, err := c.Get(ctx, ref)

@@ -5,14 +5,12 @@ package k8s
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,33 +117,5 @@ func TestRemainder(t *testing.T) {
 	}
 	if again, err := (*remainder)(nil).unfold(sent); err != nil || !bytes.Equal(again, sent) {
 		t.Errorf("without a remainder: %v", err)
-	}
-}
-
-// K8S-26: of writes that need much memory one is done at a time; others do not wait for it.
-func TestLargeWritesHaveTurns(t *testing.T) {
-	large, small := bytes.Repeat([]byte("{},"), 20_000), []byte("{}")
-	first, release := withHold(t.Context())
-	if err := awaitTurn(first, large); err != nil {
-		t.Fatal(err)
-	}
-	if err := awaitTurn(first, large); err != nil { // it has the turn
-		t.Fatal(err)
-	}
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	second, releaseSecond := withHold(short)
-	if err := awaitTurn(second, small); err != nil {
-		t.Errorf("a small one waits: %v", err)
-	}
-	if err := awaitTurn(second, large); err == nil {
-		t.Error("two have the turn")
-	}
-	releaseSecond()
-	release()
-	third, releaseThird := withHold(t.Context())
-	defer releaseThird()
-	if err := awaitTurn(third, large); err != nil {
-		t.Error(err)
 	}
 }
