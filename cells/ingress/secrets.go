@@ -121,9 +121,11 @@ func (s *secretSource) ingressChanged(ch stream.Change[ingress], r secretref.Rec
 
 // record records the references of an Ingress. One that is too large keeps those that it had. The caller has the lock.
 func (s *secretSource) record(i *ingress, r secretref.Recorder) {
-	if !i.IsCut() {
-		r.Set(aboutIngress(i), secretsOf(i, s.byDefault)...)
+	if i.IsCut() {
+		r.SetUnknown(aboutIngress(i))
+		return
 	}
+	r.Set(aboutIngress(i), secretsOf(i, s.byDefault)...)
 }
 
 // secretsOf are the Secrets that an Ingress refers to, none of one that is not managed.

@@ -168,6 +168,11 @@ func (r *recorder) SetFirst(from corev1.ObjectReference, others int, to ...secre
 	}
 }
 
+// SetUnknown implements secretref.Recorder.
+func (r *recorder) SetUnknown(from corev1.ObjectReference) {
+	r.references.isUnknown(reference{r.source, from})
+}
+
 // mostReferences is how many Secrets and ConfigMaps an object may refer to: each of them is read, copied and reported by itself. An
 // Envoy configuration has no place for more certificates (SEC-16).
 const mostReferences = 1000
@@ -220,6 +225,8 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		c.states.Set(key, "")
 		return reconcile.Result{Reason: notReferenced}, nil
 	}
+	ctx, release := k8s.WithTurn(ctx) // the Secret and each of its copies may be large
+	defer release()
 	want, err := c.read(ctx, of)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -228,27 +235,30 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 		c.reportMissing(of, needed)
 		return reconcile.Result{Reason: isMissing}, c.removeAll(ctx, copies)
 	}
-	named := c.addNamed(needed, copies)
+	kept := c.addKept(of, needed, copies)
 	result, err := c.writeAll(ctx, of, needed, *want)
 	rest, removeErr := c.removeUnneeded(ctx, of, needed, copies, complete)
 	if rest.RequeueAfter > 0 {
 		result = rest
-	} else if named && result.RequeueAfter == 0 {
+	} else if kept && result.RequeueAfter == 0 {
 		result = reconcile.Result{RequeueAfter: renameGrace, Reason: waitsForGrace}
 	}
 	return result, errors.Join(err, removeErr)
 }
 
-// addNamed adds the copies whose names configurations have, which may not be made anew, beside those that are needed in the same namespace. It reports whether
-// there are some: nothing wakes the object when they are named no more.
-func (c *controller) addNamed(needed map[place][]reference, copies []*secret) (some bool) {
+// addKept adds the copies whose names configurations have, which may not be made anew, beside those that are needed in the same namespace, and those to which
+// objects may refer of which nothing is known. It reports whether there are some: nothing wakes the object when that is over.
+func (c *controller) addKept(of secretref.Object, needed map[place][]reference, copies []*secret) (some bool) {
 	in := map[string]bool{}
 	for at := range needed {
 		in[at.namespace] = true
 	}
 	for _, s := range copies {
 		at := place{s.Namespace.String(), s.Name}
-		if _, is := needed[at]; !is && in[at.namespace] && c.Names.IsNamed(at.namespace, at.name) {
+		if _, is := needed[at]; is {
+			continue
+		}
+		if isNamed := c.Names.IsNamed(at.namespace, at.name); isNamed && in[at.namespace] || c.references.mayBeTo(of, isNamed) {
 			needed[at], some = nil, true
 		}
 	}

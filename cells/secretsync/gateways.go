@@ -222,6 +222,7 @@ func (s *gatewaySource) recordAll(r secretref.Recorder) {
 // record records the references of a Gateway. One that cannot be decoded, or is too large, keeps those that it had.
 func (s *gatewaySource) record(g *gateway, r secretref.Recorder) {
 	if g.CannotDecode("spec") || g.IsCut() {
+		r.SetUnknown(aboutGateway(g))
 		return
 	}
 	r.Set(aboutGateway(g), s.ofClass(g, "Gateway", g.Namespace.String(), g.Spec.Listeners)...)
@@ -230,6 +231,7 @@ func (s *gatewaySource) record(g *gateway, r secretref.Recorder) {
 // recordSet records the references of a ListenerSet. They stay while it, or its Gateway, cannot be decoded, and while it is too large.
 func (s *gatewaySource) recordSet(set *listenerSet, r secretref.Recorder) {
 	if set.CannotDecode("spec") || set.IsCut() {
+		r.SetUnknown(aboutSet(set))
 		return
 	}
 	var to []secretref.Object
@@ -237,6 +239,7 @@ func (s *gatewaySource) recordSet(set *listenerSet, r secretref.Recorder) {
 		namespace := set.Namespace.String()
 		switch {
 		case g.CannotDecode("spec"):
+			r.SetUnknown(aboutSet(set))
 			return
 		case g.mayAllow(namespace):
 			to = s.ofClass(g, "ListenerSet", namespace, set.Spec.Listeners)

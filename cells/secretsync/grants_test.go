@@ -36,6 +36,9 @@ func (r *recorded) SetFirst(from corev1.ObjectReference, _ int, to ...secretref.
 	r.Set(from, to...)
 }
 
+// SetUnknown implements secretref.Recorder.
+func (*recorded) SetUnknown(corev1.ObjectReference) {}
+
 // Changed implements secretref.Recorder.
 func (*recorded) Changed(secretref.Object) {}
 

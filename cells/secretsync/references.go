@@ -33,12 +33,16 @@ type references struct {
 	uids  map[reference]types.UID
 	from  map[secretref.Object]map[reference]bool
 	named map[string]map[secretref.Object]bool // by the name of their copies
+	// unknown are those of which nothing is known, not even what they referred to before. unknownIn counts them by namespace.
+	unknown   map[reference]bool
+	unknownIn map[string]int
 }
 
 func newReferences() *references {
 	return &references{
 		to: map[reference][]secretref.Object{}, uids: map[reference]types.UID{},
 		from: map[secretref.Object]map[reference]bool{}, named: map[string]map[secretref.Object]bool{},
+		unknown: map[reference]bool{}, unknownIn: map[string]int{},
 	}
 }
 
@@ -51,6 +55,7 @@ func (r *references) set(from reference, to []secretref.Object) (added, removed 
 	to = slices.Compact(to)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.setUnknown(from, false)
 	for _, of := range r.to[from] {
 		if _, stays := slices.BinarySearchFunc(to, of, compareObjects); !stays {
 			removed = append(removed, of)
@@ -68,6 +73,37 @@ func (r *references) set(from reference, to []secretref.Object) (added, removed 
 		delete(r.uids, from)
 	}
 	return added, removed
+}
+
+// setUnknown records whether nothing is known of an object. The caller has the lock.
+func (r *references) setUnknown(from reference, is bool) {
+	switch {
+	case is == r.unknown[from]:
+	case is:
+		r.unknown[from] = true
+		r.unknownIn[from.from.Namespace]++
+	default:
+		delete(r.unknown, from)
+		if r.unknownIn[from.from.Namespace]--; r.unknownIn[from.from.Namespace] == 0 {
+			delete(r.unknownIn, from.from.Namespace)
+		}
+	}
+}
+
+// isUnknown says that it is not known what an object refers to. It keeps what it was set to, if that is anything.
+func (r *references) isUnknown(from reference) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if from = from.key(); len(r.to[from]) == 0 {
+		r.setUnknown(from, true)
+	}
+}
+
+// mayBeTo reports whether an object of which nothing is known may refer to another one. named says that a CiliumEnvoyConfig names the copy.
+func (r *references) mayBeTo(of secretref.Object, named bool) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.unknownIn[of.Namespace] > 0 || named && len(r.unknown) > 0
 }
 
 func (r *references) add(from reference, of secretref.Object) {

@@ -77,6 +77,9 @@ type Recorder interface {
 	Set(from corev1.ObjectReference, to ...Object)
 	// SetFirst is a Set where the object refers to more than is known by name: the number of others.
 	SetFirst(from corev1.ObjectReference, others int, first ...Object)
+	// SetUnknown says that what an object refers to cannot be known now. It keeps what it was last set to. Where that is nothing, as after
+	// a start, copies stay that may be its own: of objects of its namespace, and of others those that a CiliumEnvoyConfig names.
+	SetUnknown(from corev1.ObjectReference)
 	// Changed reports that an object may have changed that is referred to. Changes of Secrets are known without.
 	Changed(Object)
 }
