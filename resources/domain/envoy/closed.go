@@ -5,7 +5,6 @@ package envoy
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 )
@@ -27,15 +26,19 @@ func (all sharing) close(asked, m Model) Model {
 	if len(wider) == 0 {
 		return m
 	}
-	byAge := slices.SortedFunc(maps.Keys(all), func(a, b string) int { return cmp.Or(all[a].owner.compare(all[b].owner), cmp.Compare(a, b)) })
+	byAge := make([]sharedName, 0, len(all))
+	for name, s := range all {
+		byAge = append(byAge, sharedName{name, s, strings.Count(name, ".")})
+	}
+	slices.SortFunc(byAge, compareAge)
 	byWidth := slices.SortedFunc(slices.Values(byAge), compareWidth)
 	closed := m
 	for _, a := range aspects {
 		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, mostChained, map[*Model]bool{}}
 		own, is := m.named(a), map[string]*Model{}
-		for _, name := range byAge {
-			if !own[name] {
-				is[name] = c.answer(name, all[name])
+		for _, at := range byAge {
+			if !own[at.name] {
+				is[at.name] = c.answer(at.name, at.shares)
 			}
 		}
 		for _, at := range c.differing(byWidth, own, is) {
@@ -45,9 +48,20 @@ func (all sharing) close(asked, m Model) Model {
 	return closed
 }
 
+// sharedName is a name, and who names it.
+type sharedName struct {
+	name string
+	*shares
+	dots int
+}
+
+func compareAge(a, b sharedName) int {
+	return cmp.Or(a.owner.compare(b.owner), cmp.Compare(a.name, b.name))
+}
+
 // compareWidth sorts the names that answer for others before these.
-func compareWidth(a, b string) int {
-	return cmp.Or(cmp.Compare(strings.Count(a, "."), strings.Count(b, ".")), cmp.Compare(a, b))
+func compareWidth(a, b sharedName) int {
+	return cmp.Or(cmp.Compare(a.dots, b.dots), cmp.Compare(a.name, b.name))
 }
 
 // closer finds what hosts that lack an aspect have of it.
@@ -170,9 +184,10 @@ type answered struct {
 }
 
 // differing are the hosts for which something else is to answer than what the next wider name has. Wider names are first.
-func (c *closer) differing(names []string, own map[string]bool, is map[string]*Model) (found []*answered) {
+func (c *closer) differing(names []sharedName, own map[string]bool, is map[string]*Model) (found []*answered) {
 	has, by := map[string]*Model{}, map[*Model]*answered{} // what wildcards have
-	for _, name := range names {
+	for _, at := range names {
+		name := at.name
 		w := c.wider[name]
 		if own[name] {
 			if w != nil {

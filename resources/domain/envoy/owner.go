@@ -28,9 +28,9 @@ func (c Claim) compare(other Claim) int {
 
 // shares are the namespaces that name a host.
 type shares struct {
-	oldest map[string]Claim // by namespace
-	ranks  map[string]int   // of the namespaces, nil until one is asked for
 	owner  Claim
+	oldest map[string]Claim // by namespace, nil while there is the owner's alone
+	ranks  map[string]int   // of the namespaces, nil until one is asked for
 	// What the owner has at the host.
 	plain, terminated, passed, absent bool
 	forced                            bool // plain requests are redirected
@@ -53,16 +53,17 @@ type sharing map[string]*shares
 
 // sharing finds who names which hosts of a model, and what their owners have there.
 func (m Model) sharing() sharing {
-	all := sharing{}
-	for _, l := range m.HTTP {
-		all.name(l.Hostname, l.Claim)
+	all := make(sharing, len(m.HTTP))
+	for i := range m.HTTP {
+		all.name(m.HTTP[i].Hostname, m.HTTP[i].Claim)
 	}
 	for _, p := range m.Passthrough {
 		for _, host := range p.Hostnames {
 			all.name(host, p.claim())
 		}
 	}
-	for _, l := range m.HTTP {
+	for i := range m.HTTP {
+		l := &m.HTTP[i]
 		s := all[orAll(l.Hostname)]
 		if l.Of.Namespace != s.owner.Of.Namespace || l.Claimed {
 			continue
@@ -87,11 +88,16 @@ func (m Model) sharing() sharing {
 func (all sharing) name(host string, by Claim) {
 	s := all[orAll(host)]
 	if s == nil {
-		s = &shares{oldest: map[string]Claim{}, owner: by}
-		all[orAll(host)] = s
+		all[orAll(host)] = &shares{owner: by}
+		return
 	}
-	if was, known := s.oldest[by.Of.Namespace]; !known || by.compare(was) < 0 {
-		s.oldest[by.Of.Namespace] = by
+	if s.oldest == nil && by.Of.Namespace != s.owner.Of.Namespace {
+		s.oldest = map[string]Claim{s.owner.Of.Namespace: s.owner}
+	}
+	if s.oldest != nil {
+		if was, known := s.oldest[by.Of.Namespace]; !known || by.compare(was) < 0 {
+			s.oldest[by.Of.Namespace] = by
+		}
 	}
 	if by.compare(s.owner) < 0 {
 		s.owner = by
@@ -108,6 +114,7 @@ func (m Model) owned() (Model, []Problem) {
 
 // grant leaves what objects have at their names.
 func (all sharing) grant(m Model) (found Model, problems []Problem) {
+	found.HTTP = make([]Listener, 0, len(m.HTTP))
 	for _, l := range m.HTTP {
 		if l.Claimed {
 			continue

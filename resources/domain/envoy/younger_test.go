@@ -191,6 +191,9 @@ func routed(c *envoytest.Config, table, host, path string) envoytest.Answer {
 // mayBecome reports whether the younger object may make one answer of another one, for a host where the owner's namespace has paths. It is named at a distance.
 func (c change) mayBecome(s *shares, near int, was, is envoytest.Answer) bool {
 	at, isNamed := s.oldest[c.younger.namespace]
+	if s.oldest == nil {
+		at, isNamed = s.owner, s.owner.Of.Namespace == c.younger.namespace
+	}
 	if !isNamed || was.At != near || is.At != near {
 		return false
 	}
