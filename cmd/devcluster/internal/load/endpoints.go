@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +15,15 @@ import (
 	ciliumv2 "github.com/skep-operator/skep/resources/api/v2"
 )
 
-// securityLabels are those of a workload's identity, as "k8s:key" to value.
+// securityLabels are those of a workload's identity, as "source:key" to value, with the named ports as agents from 1.20 on
+// give them to the endpoints that they make.
 func (p *plan) securityLabels(w *workload) map[string]string {
 	labels := map[string]string{
 		"k8s:io.kubernetes.pod.namespace":             w.namespace,
 		"k8s:io.cilium.k8s.policy.cluster":            "default",
 		"k8s:io.cilium.k8s.policy.serviceaccount":     "default",
 		namespaceLabel("kubernetes.io/metadata.name"): w.namespace,
+		"gen:io.cilium.k8s.named-ports":               fmt.Sprintf("admin.TCP.%d_http.TCP.%d_metrics.TCP.%d", portAdmin, portHTTP, portMetrics),
 	}
 	for key, value := range w.labels {
 		labels["k8s:"+key] = value
@@ -36,19 +37,13 @@ func (p *plan) securityLabels(w *workload) map[string]string {
 func namespaceLabel(key string) string { return "k8s:io.cilium.k8s.namespace.labels." + key }
 
 func (p *plan) ciliumIdentity(w *workload) item {
-	security := p.securityLabels(w)
-	labels := map[string]string{}
-	for key, value := range security {
-		if !strings.HasPrefix(key, namespaceLabel("")) {
-			labels[strings.TrimPrefix(key, "k8s:")] = value
-		}
-	}
+	labels := map[string]string{"io.kubernetes.pod.namespace": w.namespace}
 	name := strconv.FormatInt(w.identity, 10)
 	return item{kind: ciliumIdentityKind, shape: fmt.Sprintf("ciliumidentity/%v", w.daemonSet), object: &ciliumv2.CiliumIdentity{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: name, UID: p.uid("CiliumIdentity", "", name), Generation: 1, CreationTimestamp: after(2 * time.Minute), Labels: labels,
 		},
-		SecurityLabels: security,
+		SecurityLabels: p.securityLabels(w),
 	}}
 }
 
