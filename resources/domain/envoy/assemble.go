@@ -25,16 +25,7 @@ func withParts(m message, field string, parts []json.RawMessage) (json.RawMessag
 	if err != nil || len(parts) == 0 {
 		return text, err
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, err
-	}
-	list, err := marshal(parts)
-	if err != nil {
-		return nil, err
-	}
-	fields[field] = list
-	return marshal(fields)
+	return withList(text, field, parts)
 }
 
 // routeTable encodes a route table. ignorePort has Envoy compare hosts without their ports: a wildcard has no domain with any port.

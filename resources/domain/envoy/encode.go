@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -66,6 +68,47 @@ func marshal(v any) (json.RawMessage, error) {
 		return nil, err
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// withList is a JSON object with one more field, or another value of it: a list of items. All are canonical, and so is the result. Items are most of the
+// text, and are copied as they are: the encoder would read each byte of them again.
+func withList(object json.RawMessage, field string, items []json.RawMessage) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(object, &fields); err != nil {
+		return nil, err
+	}
+	fields[field] = nil
+	size := len(object) + len(field) + len(`,"":[]`) + len(items)
+	for _, item := range items {
+		size += len(item)
+	}
+	b := append(make([]byte, 0, size), '{')
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		key, err := marshal(name)
+		if err != nil {
+			return nil, err
+		}
+		b = append(append(b, key...), ':')
+		if name == field {
+			b = appendList(b, items)
+		} else {
+			b = append(b, fields[name]...)
+		}
+		b = append(b, ',')
+	}
+	b[len(b)-1] = '}'
+	return b, nil
+}
+
+func appendList(b []byte, items []json.RawMessage) []byte {
+	b = append(b, '[')
+	for i, item := range items {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, item...)
+	}
+	return append(b, ']')
 }
 
 // packed is a message of a type that is registered: encoding it does not fail.

@@ -77,14 +77,7 @@ func encodeSpec(spec v2.CiliumEnvoyConfigSpec) (json.RawMessage, error) {
 	if text, err = canonical(text); err != nil || len(resources) == 0 {
 		return text, err
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(text, &fields); err != nil {
-		return nil, err
-	}
-	if fields["resources"], err = marshal(resources); err != nil {
-		return nil, err
-	}
-	return marshal(fields)
+	return withList(text, "resources", resources)
 }
 
 // digestOfCanonical is DigestOf for canonical JSON, of which services are the last key, and the listener the first one of each.
