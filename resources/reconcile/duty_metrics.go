@@ -76,6 +76,9 @@ func (r *requests[K]) begun(key K) {
 		return
 	}
 	delete(r.waiting, key)
+	if len(r.waiting) == 0 { // a map keeps the size that it had when all objects arrived
+		r.waiting = map[K]request{}
+	}
 	for _, m := range r.duties {
 		m.Folds.Set(float64(w.adds))
 		m.Latency.Observe(time.Since(w.since).Seconds())
