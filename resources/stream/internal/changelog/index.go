@@ -5,6 +5,7 @@ package changelog
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -35,14 +36,15 @@ func Lookup[P any, K comparable](u *Indexes[P], index *Index[P, K], key K) []P {
 func Count[P any, K comparable](u *Indexes[P], index *Index[P, K], key K) int {
 	u.log.Lock()
 	defer u.log.Unlock()
-	return u.use(index).(*postings[P, K]).byKey[key].len()
+	return u.use(index).(*postings[P, K]).count(key)
 }
 
 // Keys returns the keys that objects have, in no order.
 func Keys[P any, K comparable](u *Indexes[P], index *Index[P, K]) []K {
 	u.log.Lock()
 	defer u.log.Unlock()
-	return slices.Collect(maps.Keys(u.use(index).(*postings[P, K]).byKey))
+	p := u.use(index).(*postings[P, K])
+	return slices.AppendSeq(slices.Collect(maps.Keys(p.one)), maps.Keys(p.several))
 }
 
 // Indexes are the indexes of a list that one user has used. They are kept up to
@@ -134,7 +136,8 @@ func (l *Log[P]) unindex(n *node[P]) {
 func (ix *Index[P, K]) String() string { return ix.name }
 
 func (ix *Index[P, K]) build(l *Log[P]) indexed[P] {
-	p := &postings[P, K]{index: ix, health: l.health, byKey: map[K]nodeSet[P]{}, panicked: map[slim.Key]error{}}
+	p := &postings[P, K]{index: ix, health: l.health, panicked: map[slim.Key]error{},
+		one: map[K]*node[P]{}, several: map[K]nodeSet[P]{}}
 	p.addFrom = func(k K) { p.from = appendKey(p.from, k) }
 	p.addTo = func(k K) { p.to = appendKey(p.to, k) }
 	for n := l.head; n != nil; n = n.next {
@@ -145,11 +148,13 @@ func (ix *Index[P, K]) build(l *Log[P]) indexed[P] {
 	return p
 }
 
-// postings is a built index: the nodes of each key.
+// postings is a built index: the nodes of each key. A key is in one of the maps: most indexes have
+// many keys of a single node, which need a third of the memory there.
 type postings[P any, K comparable] struct {
 	index          *Index[P, K]
 	health         *conditions.Set
-	byKey          map[K]nodeSet[P]
+	one            map[K]*node[P]
+	several        map[K]nodeSet[P]
 	panicked       map[slim.Key]error // objects for which the key function panics
 	from, to       []K                // of apply, reused
 	addFrom, addTo func(K)
@@ -184,7 +189,7 @@ func (p *postings[P, K]) apply(n *node[P]) {
 		}
 		for _, k := range p.to {
 			if !slices.Contains(p.from, k) {
-				p.byKey[k] = p.byKey[k].with(n)
+				p.put(n, k)
 			}
 		}
 	default:
@@ -204,17 +209,47 @@ func (p *postings[P, K]) applyMany(n *node[P]) {
 		}
 	}
 	for k := range to {
-		p.byKey[k] = p.byKey[k].with(n)
+		p.put(n, k)
+	}
+}
+
+// put adds n to a key.
+func (p *postings[P, K]) put(n *node[P], k K) {
+	if set, are := p.several[k]; are {
+		p.several[k] = set.with(n)
+	} else if other, is := p.one[k]; is && other != n {
+		delete(p.one, k)
+		p.several[k] = nodeSet[P]{}.with(other).with(n)
+	} else {
+		p.one[k] = n
 	}
 }
 
 // drop removes n from a key.
 func (p *postings[P, K]) drop(n *node[P], k K) {
-	if left := p.byKey[k].without(n); left.len() > 0 {
-		p.byKey[k] = left
-	} else {
-		delete(p.byKey, k)
+	set, are := p.several[k]
+	if !are {
+		if p.one[k] == n {
+			delete(p.one, k)
+		}
+		return
 	}
+	set = set.without(n)
+	if set.len() > 1 {
+		p.several[k] = set
+		return
+	}
+	delete(p.several, k)
+	for last := range set.all() {
+		p.one[k] = last
+	}
+}
+
+func (p *postings[P, K]) count(k K) int {
+	if _, is := p.one[k]; is {
+		return 1
+	}
+	return p.several[k].len()
 }
 
 // collect runs the key function. One that panics costs its object the place in
@@ -248,12 +283,12 @@ func (p *postings[P, K]) report() {
 }
 
 func (p *postings[P, K]) lookup(key K) []P {
-	found := p.byKey[key]
-	objs := make([]P, 0, found.len())
-	for _, n := range found.few {
-		objs = append(objs, n.obj)
+	if n, is := p.one[key]; is {
+		return []P{n.obj}
 	}
-	for n := range found.many {
+	found := p.several[key]
+	objs := make([]P, 0, found.len())
+	for n := range found.all() {
 		objs = append(objs, n.obj)
 	}
 	return objs
@@ -295,6 +330,22 @@ type nodeSet[P any] struct {
 const fewNodes = 128
 
 func (p nodeSet[P]) len() int { return len(p.few) + len(p.many) }
+
+// all yields the nodes in no order.
+func (p nodeSet[P]) all() iter.Seq[*node[P]] {
+	return func(yield func(*node[P]) bool) {
+		for _, n := range p.few {
+			if !yield(n) {
+				return
+			}
+		}
+		for n := range p.many {
+			if !yield(n) {
+				return
+			}
+		}
+	}
+}
 
 func (p nodeSet[P]) with(n *node[P]) nodeSet[P] {
 	switch {
