@@ -77,6 +77,7 @@ var events = map[string]event{
 	"SecretNotFound":            {"the Ingress, Gateway or network policy", "its own", "a Secret or ConfigMap that it refers to does not exist"},
 	"NoSecret":                  {"the Ingress", "its own", "a host of `spec.tls` has no secret, and is served without TLS"},
 	"NoTCPPort":                 {"the Service", "its own", "its requests are not balanced: it has no TCP port"},
+	"ServedAlready":             {"the Service", "its own", "its requests are not balanced here: it is that of an Ingress or a Gateway"},
 	"LeftOut":                   {"the Ingress, the route or the ListenerSet", "its own", "the configuration of the shared load balancer, or of the Gateway, would be too large with it"},
 	"NothingToServe":            {"the Ingress", "its own", "it has no rule or backend that can be served"},
 	"NotTranslated":             {"the Ingress", "its own", "a route is left out that Envoy would refuse"},

@@ -32,9 +32,9 @@ func serviceKey(config slim.Key) (key slim.Key, ok bool) {
 	return slim.Key{Namespace: config.Namespace, Name: name}, ok
 }
 
-// isSelected reports whether the requests of a Service are to be balanced.
+// isSelected reports whether the requests of a Service are to be balanced. By its port, none of an Ingress or a Gateway is.
 func isSelected(s *service, c Config) bool {
-	return s.Annotations.Get(enabledAnnotation) == "enabled" || slices.ContainsFunc(s.Spec.Ports, func(p servicePort) bool {
+	return s.Annotations.Get(enabledAnnotation) == "enabled" || !s.isEntry() && slices.ContainsFunc(s.Spec.Ports, func(p servicePort) bool {
 		return slices.Contains(c.LoadbalancerL7Ports, portText(p))
 	})
 }
@@ -82,6 +82,9 @@ func notServed(reason, message string) plan {
 func planFor(s *service, c Config) plan {
 	if s.Spec.Type.String() == string(corev1.ServiceTypeExternalName) || s.Spec.ClusterIP == corev1.ClusterIPNone {
 		return notServed("NoClusterIP", "requests are not balanced: the Service has no address that agents could redirect")
+	}
+	if s.isEntry() {
+		return notServed("ServedAlready", "requests are not balanced here: the Service is that of an Ingress or a Gateway, by whose rules Envoy has its requests")
 	}
 	var ports []uint32
 	for _, p := range s.Spec.Ports {

@@ -29,7 +29,14 @@ var (
 	dns   = servicePort{Port: 53, Protocol: slim.MakeString("UDP")}
 )
 
-// L7S-1: which Services are selected.
+// labelled is newService with a label.
+func labelled(key, value string, annotations map[string]string) *service {
+	s := newService(annotations, http)
+	s.Labels.Labels = slim.MakeLabels(map[string]string{key: value})
+	return s
+}
+
+// L7S-1, L7S-10 and L7S-E13: which Services are selected.
 func TestSelection(t *testing.T) {
 	for name, test := range map[string]struct {
 		of   *service
@@ -42,6 +49,9 @@ func TestSelection(t *testing.T) {
 		"another port":           {newService(nil, http), Config{LoadbalancerL7Ports: []string{"8080"}}, false},
 		"the name of a port":     {newService(nil, admin), Config{LoadbalancerL7Ports: []string{"admin"}}, false},
 		"a node port without":    {newService(nil, servicePort{NodePort: 30000}), Config{LoadbalancerL7Ports: []string{"30000"}}, true},
+		"of an Ingress":          {labelled(ingressLabel, "true", nil), Config{LoadbalancerL7Ports: []string{"80"}}, false},
+		"of a Gateway":           {labelled(gatewayLabel, "web", nil), Config{LoadbalancerL7Ports: []string{"80"}}, false},
+		"of no Ingress":          {labelled(ingressLabel, "false", nil), Config{LoadbalancerL7Ports: []string{"80"}}, true},
 		"a name without numbers": {newService(nil, servicePort{Name: slim.MakeString("web")}), Config{LoadbalancerL7Ports: []string{"web"}}, true},
 	} {
 		if got := isSelected(test.of, test.c); got != test.want {
@@ -55,6 +65,7 @@ func TestPlan(t *testing.T) {
 	external, headless := newService(nil, http), newService(nil, http)
 	external.Spec.Type = slim.MakeString(string(corev1.ServiceTypeExternalName))
 	headless.Spec.ClusterIP = corev1.ClusterIPNone
+	enabled := map[string]string{enabledAnnotation: "enabled"}
 	with := func(algorithm string) *service {
 		return newService(map[string]string{algorithmAnnotation: algorithm}, http)
 	}
@@ -77,6 +88,8 @@ func TestPlan(t *testing.T) {
 		"UDP":                {newService(nil, dns), "random", "false []  NoTCPPort"},
 		"no address":         {headless, "random", "false []  NoClusterIP"},
 		"a name of the DNS":  {external, "random", "false []  NoClusterIP"},
+		"of an Ingress":      {labelled(ingressLabel, "true", enabled), "random", "false []  ServedAlready"},
+		"of a Gateway":       {labelled(gatewayLabel, "web", enabled), "random", "false []  ServedAlready"},
 		"a name without TCP": {newService(nil), "random", "false []  NoTCPPort"},
 	} {
 		p := planFor(test.of, Config{LoadbalancerL7Algorithm: test.flag})

@@ -438,6 +438,32 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
+// L7S-10 and L7S-E13: the Services of an Ingress and of a Gateway keep the rules of these.
+func TestServicesOfEntries(t *testing.T) {
+	w := newWorld(t)
+	for name, meta := range map[string]metav1.ObjectMeta{
+		"cilium-ingress":     {Labels: map[string]string{ingressLabel: "true"}},
+		"cilium-gateway-web": {Labels: map[string]string{gatewayLabel: "web"}},
+		"asked":              {Labels: map[string]string{gatewayLabel: "web"}, Annotations: enabled},
+		"plain":              {},
+	} {
+		meta.Name = name
+		s := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}
+		if _, err := w.Core.CoreV1().Services(w.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := w.start("--loadbalancer-l7-ports=80")
+	w.awaitConfig("plain")
+	operatortest.Eventually(t, "an Event says so", func() bool { return w.event("ServedAlready", "asked") })
+	operatortest.Eventually(t, "one is served, one skipped", func() bool {
+		return o.Metric("servicel7_services", stateServed) == 1 && o.Metric("servicel7_services", stateSkipped) == 1
+	})
+	if n := w.writes(); n != 1 {
+		t.Errorf("%d writes", n)
+	}
+}
+
 // L7S-1: a value of the annotation that nothing knows has an Event, and no effect.
 func TestUnknownMode(t *testing.T) {
 	w := newWorld(t)

@@ -24,6 +24,7 @@ func (s *service) CutDown() { s.Spec.Ports = nil }
 type serviceMeta struct {
 	slim.Meta
 	Annotations       slim.Subset[l7Annotations] `json:"annotations"`
+	Labels            slim.Subset[entryLabels]   `json:"labels"`
 	DeletionTimestamp slim.Time                  `json:"deletionTimestamp"`
 }
 
@@ -50,6 +51,22 @@ type l7Annotations struct{}
 // Keep implements slim.KeyFilter.
 func (l7Annotations) Keep(key string) bool {
 	return key == enabledAnnotation || key == algorithmAnnotation
+}
+
+// Labels of the Services of Ingresses and Gateways.
+const (
+	ingressLabel = "cilium.io/ingress"
+	gatewayLabel = "io.cilium.gateway/owning-gateway"
+)
+
+type entryLabels struct{}
+
+// Keep implements slim.KeyFilter.
+func (entryLabels) Keep(key string) bool { return key == ingressLabel || key == gatewayLabel }
+
+// isEntry reports whether a Service is that of an Ingress or a Gateway. Envoy has its requests by the CiliumEnvoyConfig of these.
+func (s *service) isEntry() bool {
+	return s.Labels.Get(ingressLabel) == "true" || s.Labels.Get(gatewayLabel) != ""
 }
 
 // Trim implements slim.Trimmer: of addresses it only matters whether there are any.
