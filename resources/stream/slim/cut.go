@@ -5,6 +5,7 @@ package slim
 
 import (
 	"fmt"
+	"math/bits"
 	"reflect"
 	"slices"
 	"time"
@@ -57,8 +58,15 @@ func CutDown(obj any, size int) bool {
 		reflect.ValueOf(obj).Elem().SetZero()
 		*MetaOf(obj) = meta
 	}
-	*c.cut() = Cut{size}
+	*c.cut() = Cut{roughly(size)}
 	return true
+}
+
+// roughly rounds a number of bytes up, by a sixteenth at most: an object that grows by a little, as where its status is written, is
+// cut as before, and has no new Event.
+func roughly(size int) int {
+	step := max(1, 1<<bits.Len(uint(size))>>5)
+	return (size + step - 1) / step * step
 }
 
 // mostStatus is how many bytes of a status are kept of an object that is cut: others may write into it.

@@ -27,6 +27,15 @@ func TestCutDown(t *testing.T) {
 	if !CutDown(c, 3<<20) || !c.IsCut() || c.Items != nil || CutOf(c) != c.Cut || !strings.Contains(c.CutError().Error(), "3072 KiB") {
 		t.Errorf("it is %+v, %v", c, c.CutError())
 	}
+	other := &crate{}
+	if CutDown(other, 3<<20-100<<10); other.Cut != c.Cut {
+		t.Errorf("a little more is another cut: %v, %v", other.CutError(), c.CutError())
+	}
+	for _, size := range []int{1, 31, 33, 100 << 10, 3<<20 + 1} {
+		if got := roughly(size); got < size || got > size+size/16+1 {
+			t.Errorf("%d bytes are roughly %d", size, got)
+		}
+	}
 	if CutDown(&identity{}, 1) || CutOf(&identity{}) != (Cut{}) {
 		t.Error("what has no Cut can be cut")
 	}
