@@ -21,6 +21,12 @@ const (
 	sharedMode    = "shared"
 )
 
+// settingNames are the names of the annotations that settingsOf reads, without their prefix.
+var settingNames = []string{
+	"loadbalancer-mode", "loadbalancer-class", "request-timeout", "tls-passthrough", "force-https", "service-type", "service-external-traffic-policy",
+	"insecure-node-port", "secure-node-port", "host-listener-port",
+}
+
 // settings are what the annotations of an Ingress say.
 type settings struct {
 	shared            bool

@@ -107,23 +107,6 @@ func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find fun
 	return in.ingested
 }
 
-// cut is an Ingress that is too large to be kept: its hosts stay its own.
-func (in *ingester) cut() {
-	port := in.ports.http
-	if in.settings.passthrough {
-		port = in.ports.passthrough
-	}
-	for _, rule := range in.of.Spec.Rules {
-		in.model.HTTP = append(in.model.HTTP, envoy.Listener{Claim: claimOf(in.of), Hostname: rule.Host, Port: port, Absent: true})
-	}
-	in.notices = append(in.notices, tooLarge(in.of.CutError()))
-}
-
-// tooLarge tells the user of an Ingress that it is not served.
-func tooLarge(why error) envoyres.Notice {
-	return envoyres.Notice{Reason: "LeftOut", Message: "it is not served: " + why.Error(), Degrades: true}
-}
-
 // mostNotices is how many notices are kept of an Ingress. The others are counted.
 const mostNotices = 20
 
@@ -200,11 +183,16 @@ func (in *ingester) rules() {
 // isServable reports whether a host is one that Envoy accepts: API servers have let other wildcards pass, and let them stay. Envoy would refuse
 // the listener of all for one.
 func (in *ingester) isServable(host string) bool {
-	if host == "" || len(validation.IsDNS1123Subdomain(host)) == 0 || len(validation.IsWildcardDNS1123Subdomain(host)) == 0 {
+	if host == "" || isHost(host) {
 		return true
 	}
 	in.notice("NotTranslated", "host %s is left out: it is no name of DNS, of which the first label may be a wildcard", expression.Quote(host))
 	return false
+}
+
+// isHost reports whether a name is one of DNS, of which the first label may be a wildcard.
+func isHost(name string) bool {
+	return len(validation.IsDNS1123Subdomain(name)) == 0 || len(validation.IsWildcardDNS1123Subdomain(name)) == 0
 }
 
 // route is the route of a path, nil if it cannot be served.

@@ -121,7 +121,7 @@ func (s *secretSource) ingressChanged(ch stream.Change[ingress], r secretref.Rec
 
 // record records the references of an Ingress. One that is too large keeps those that it had. The caller has the lock.
 func (s *secretSource) record(i *ingress, r secretref.Recorder) {
-	if i.IsCut() {
+	if i.IsCut() && isManaged(i, s.byDefault) {
 		r.SetUnknown(aboutIngress(i))
 		return
 	}

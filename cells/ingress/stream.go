@@ -25,18 +25,6 @@ type ingress struct {
 	Status      networkingv1.IngressStatus `json:"status"`
 }
 
-// mostHosts is how many hosts of a large Ingress stay its own that is not served.
-const mostHosts = 256
-
-// CutDown implements slim.Cutter: the class and hosts stay.
-func (i *ingress) CutDown() {
-	rules := i.Spec.Rules
-	i.Labels, i.Spec, i.Status = slim.Labels{}, networkingv1.IngressSpec{IngressClassName: i.Spec.IngressClassName}, networkingv1.IngressStatus{}
-	for _, r := range rules[:min(mostHosts, len(rules))] {
-		i.Spec.Rules = append(i.Spec.Rules, networkingv1.IngressRule{Host: r.Host})
-	}
-}
-
 type ingressMeta struct {
 	slim.Meta
 	Generation        int64                    `json:"generation"`
@@ -137,6 +125,9 @@ func (ingressLabels) Keep(key string) bool { return key == ingressLabel }
 // class is the name of the IngressClass.
 const class = "cilium"
 
+// classAnnotation is the older place of the class of an Ingress.
+const classAnnotation = "kubernetes.io/ingress.class"
+
 var (
 	ingresses = stream.Core[ingress, networkingv1.Ingress](networkingv1.SchemeGroupVersion.WithResource("ingresses"))
 	classes   = stream.Core[ingressClass, networkingv1.IngressClass](networkingv1.SchemeGroupVersion.WithResource("ingressclasses")).
@@ -179,7 +170,7 @@ func backendsOf(i *ingress) func(yield func(networkingv1.IngressBackend) bool) {
 
 // isManaged reports whether an Ingress is of our class. byDefault says that Ingresses without a class are.
 func isManaged(i *ingress, byDefault bool) bool {
-	name, annotated := i.Annotations.Lookup("kubernetes.io/ingress.class")
+	name, annotated := i.Annotations.Lookup(classAnnotation)
 	if !annotated && i.Spec.IngressClassName != nil {
 		name = *i.Spec.IngressClassName
 	}
