@@ -17,7 +17,6 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/clustermesh"
-	"github.com/skep-operator/skep/resources/globalnamespace"
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream"
@@ -215,8 +214,8 @@ const (
 func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Result, error) {
 	derived := derivedKey(key)
 	c.setName(derived, key)
-	if hides(c.exports, key) || hides(c.imports, key) || hides(c.services, key) || hides(c.services, derived) || c.spaces.Hides(slim.Key{Name: key.Namespace}) {
-		return reconcile.Result{Reason: isHidden, RequeueAfter: undecodedRetry}, nil
+	if c.hidesAny(key, derived) {
+		return reconcile.Result{Reason: isHidden, RequeueAfter: undecodedRetry}, c.withdraw(ctx, c.withdrawn(key, derived))
 	}
 	s, known := c.state(key, derived)
 	if !known {
@@ -254,7 +253,7 @@ func (c *controller) state(key, derived slim.Key) (s *state, known bool) {
 	s.imported, _ = c.imports.Get(key)
 	s.service, _ = c.services.Get(key)
 	s.derived, _ = c.services.Get(derived)
-	s.isLocal = globalnamespace.Of(c.spaces, key.Namespace, c.Cluster) == globalnamespace.Local
+	s.isLocal = c.isLocal(key.Namespace)
 	if !s.isLocal {
 		s.published = exportOf(s.export, s.service, s.cluster, s.release)
 	}

@@ -5,8 +5,10 @@ package mcsapi
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/cluster/release"
+	"github.com/skep-operator/skep/resources/globalnamespace"
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/health"
 )
@@ -83,6 +87,145 @@ func TestCutExportAndImport(t *testing.T) {
 	}
 	if !hides(imports, web) || hides(imports, slim.Key{Namespace: "shop", Name: "other"}) {
 		t.Error("what follows from the ServiceImport is written")
+	}
+}
+
+// space is the Namespace of the tests, with the annotation that says whether it is global, unless that is empty.
+func space(annotation string) *slim.Namespace {
+	n := &slim.Namespace{}
+	if n.Name = web.Namespace; annotation != "" {
+		n.Annotations.Labels = slim.MakeLabels(map[string]string{globalnamespace.Annotation: annotation})
+	}
+	return n
+}
+
+// cutDown is an object that is too large to be kept.
+func cutDown[T any](t *testing.T, obj *T) *T {
+	t.Helper()
+	if !slim.CutDown(obj, 100<<10) {
+		t.Fatal("it cannot be cut")
+	}
+	return obj
+}
+
+// MCS-28, MCS-30, MCS-51: in a Namespace that is not global a ServiceExport has no key, also where it or its Service is cut.
+func TestCutInLocalNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		export  *serviceExport
+		service *service
+	}{
+		"the ServiceExport": {cutDown(t, newExport()), newService("10.96.0.10", localPort())},
+		"the Service":       {newExport(), cutDown(t, newService("10.96.0.10", localPort()))},
+	} {
+		spaces := streamOf[slim.Namespace](t)
+		x := newExporter(exporterParams{
+			Cluster: cluster.Config{ClusterName: "c1", ClusterMeshDefaultGlobalNamespace: true, Release: release.Newest()},
+			Exports: streamOf(t, test.export), Services: streamOf(t, test.service), Namespaces: spaces, Health: health.NewTree().Reporter("mcsapi"),
+		})
+		if err := x.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if value, known := x.Desired(web); known || value != nil {
+			t.Errorf("%s, and a Namespace that is not known: %s, %t", name, value, known)
+		}
+		for _, step := range []struct {
+			annotation string
+			isKnown    bool
+		}{{"", false}, {"false", true}, {"true", false}, {"nonsense", true}} {
+			spaces.Upsert(space(step.annotation))
+			if value, known := x.Desired(web); known != step.isKnown || value != nil || x.tooLarge.Has("shop/web") == step.isKnown {
+				t.Errorf("%s, %q: %s, %t", name, step.annotation, value, known)
+			}
+		}
+	}
+}
+
+// MCS-28, MCS-29, MCS-51: in a Namespace that is not global it does not matter how large what is exported is, and the derived Service is deleted also where it or the
+// ServiceImport is cut.
+func TestHiddenInLocalNamespace(t *testing.T) {
+	derived := exported(t, release.Newest(), nil).derived
+	derived.Namespace = text(web.Namespace)
+	foreign := *derived
+	foreign.Owners = nil
+	whole := newService("10.96.0.10", localPort())
+	for name, test := range map[string]struct {
+		export            *serviceExport
+		imported          *serviceImport
+		service, derived  *service
+		hidden, withdrawn bool // in a Namespace that is not global
+	}{
+		"the ServiceExport":                     {cutDown(t, newExport()), newImport("c1"), whole, derived, false, true},
+		"the Service":                           {newExport(), newImport("c1"), cutDown(t, newService("10.96.0.10", localPort())), derived, false, true},
+		"the ServiceImport":                     {newExport(), cutDown(t, newImport("c1")), whole, derived, true, true},
+		"the ServiceImport, and another's name": {newExport(), cutDown(t, newImport("c1")), whole, &foreign, true, false},
+		"the derived Service":                   {newExport(), newImport("c1"), whole, cutDown(t, new(*derived)), true, true},
+		"another Service of its name":           {newExport(), newImport("c1"), whole, cutDown(t, new(foreign)), true, false},
+	} {
+		spaces, exports, imports, services := streamOf(t, space("")), streamOf(t, test.export), streamOf(t, test.imported), streamOf(t, test.service, test.derived)
+		c := &controller{params: params{Cluster: cluster.Config{ClusterName: "c1", ClusterMeshDefaultGlobalNamespace: true, Release: release.Newest()}}}
+		for _, open := range []func() error{
+			func() (err error) { c.spaces, err = spaces.Store(t.Context()); return err },
+			func() (err error) { c.exports, err = exports.Store(t.Context()); return err },
+			func() (err error) { c.imports, err = imports.Store(t.Context()); return err },
+			func() (err error) { c.services, err = services.Store(t.Context()); return err },
+		} {
+			if err := open(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		of := derivedKey(web)
+		if c.withdrawn(web, of) != nil {
+			t.Errorf("%s: the derived Service goes before all is fresh", name)
+		}
+		if !c.fresh.Await(t.Context(), reconcile.Deps{}) {
+			t.Fatal("nothing is fresh")
+		}
+		if !c.hidesAny(web, of) || c.withdrawn(web, of) != nil {
+			t.Errorf("%s, in a global Namespace: hidden %t, withdrawn %t", name, c.hidesAny(web, of), c.withdrawn(web, of) != nil)
+		}
+		spaces.Upsert(space("false"))
+		if c.hidesAny(web, of) != test.hidden || c.withdrawn(web, of) != nil != test.withdrawn {
+			t.Errorf("%s: hidden %t, withdrawn %t", name, c.hidesAny(web, of), c.withdrawn(web, of) != nil)
+		}
+	}
+}
+
+// MCS-41, MCS-51, K8S-24: an EndpointSlice that Kubernetes has made for the derived Service, and that is cut, is not empty: the Service has its selector, or that
+// which selects no pods, as long as it may have endpoints, and copies stay.
+func TestCutSlicesOfKubernetes(t *testing.T) {
+	source := slice("web-a", kubernetesManager, "10.0.1.1")
+	withSlice := func(of, manager string, has map[string]string) *state {
+		r, _, _ := release.Parse(of)
+		s := exported(t, r, has)
+		s.local.sources = []*endpointSlice{source}
+		s.local.copies = []*sliceCopy{copied(s.newCopy(source, s.desired(&s.imported.Spec)))}
+		made := slice("x", manager, "10.0.1.1")
+		made.Labels = slim.MakeLabels(map[string]string{discoveryv1.LabelManagedBy: manager, discoveryv1.LabelServiceName: derivedName})
+		s.local.kubernetes = []*endpointSlice{cutDown(t, made)}
+		return s
+	}
+	c := &controller{emptied: map[slim.Key]time.Time{web: time.Now().Add(-2 * emptyPause)}}
+	s := withSlice("1.20", kubernetesManager, noPods)
+	if pause := c.awaitEmpty(s); pause != 0 || s.isEmptied || len(c.emptied) > 0 || !maps.Equal(s.desired(&s.imported.Spec).Spec.Selector, noPods) {
+		t.Errorf("Kubernetes has no endpoints: %t, %v, %v", s.isEmptied, pause, s.desired(&s.imported.Spec).Spec.Selector)
+	}
+	s.local.kubernetes = []*endpointSlice{slice("x", kubernetesManager)}
+	c.emptied[web] = time.Now().Add(-2 * emptyPause)
+	if pause := c.awaitEmpty(s); pause != 0 || !s.isEmptied || s.desired(&s.imported.Spec).Spec.Selector != nil {
+		t.Errorf("whole and empty: %t, %v, %v", s.isEmptied, pause, s.desired(&s.imported.Spec).Spec.Selector)
+	}
+	s = withSlice("1.20", mirroringManager, nil)
+	if got := s.desired(&s.imported.Spec).Spec.Selector; !s.isMirrored() || !maps.Equal(got, noPods) {
+		t.Errorf("mirrored: the selector is to be %v", got)
+	}
+	app := map[string]string{"app": "web"}
+	s = withSlice("1.20", kubernetesManager, app) // what it has made does not matter before the copies are there
+	if got := s.desired(&s.imported.Spec).Spec.Selector; !maps.Equal(got, noPods) {
+		t.Errorf("with copies the selector is to be %v", got)
+	}
+	s = withSlice("1.17", kubernetesManager, app)
+	if p := s.planCopies(s.desired(&s.imported.Spec)); s.isServed() || p.String() != "+[] ~[] -[]" {
+		t.Errorf("back: %s", p)
 	}
 }
 

@@ -39,6 +39,9 @@ func derivedKey(of slim.Key) slim.Key {
 // isDerived reports whether the Service is the derived one of a name: its label says so, and a ServiceImport or ServiceExport
 // of that name is an owner.
 func (s *service) isDerived(of slim.Key) bool {
+	if s.IsCut() {
+		return s.of == slim.MakeString(of.Name)
+	}
 	return s.Labels.Get(mcsv1alpha1.LabelServiceName) == of.Name && slices.ContainsFunc(s.Owners, func(o slim.OwnerReference) bool {
 		group, _, _ := strings.Cut(o.APIVersion.String(), "/")
 		kind := o.Kind.String()

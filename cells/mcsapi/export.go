@@ -69,25 +69,19 @@ func (x *exporter) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []sl
 // HasOneSource implements mirror.OneSource: a key is made of a ServiceExport and its Service.
 func (x *exporter) HasOneSource() bool { return true }
 
-// Desired is the value of the key of a ServiceExport. It is not known while the ServiceExport or its Service cannot be
-// decoded, nor while the scope of the Namespace is not known.
+// Desired is the value of the key of a ServiceExport, none in a Namespace that is not global. Else it is not known while the ServiceExport or its Service
+// cannot be decoded, or is too large, nor while the scope of the Namespace is not known.
 func (x *exporter) Desired(key slim.Key) (value []byte, known bool) {
 	e, exists := x.exports.Get(key)
+	scope := globalnamespace.Of(x.namespaces, key.Namespace, x.Cluster)
+	if !exists && !x.exports.Hides(key) || scope == globalnamespace.Local { // however large it is
+		x.tooLarge.Set(key.String(), "")
+		return nil, true
+	}
 	if exists && e.IsCut() {
 		x.tooLarge.Set(key.String(), "its key stays as it is: "+e.CutError().Error())
 	}
-	if hides(x.exports, key) {
-		return nil, false
-	}
-	if !exists {
-		x.tooLarge.Set(key.String(), "")
-		return nil, true
-	}
-	switch globalnamespace.Of(x.namespaces, key.Namespace, x.Cluster) {
-	case globalnamespace.Local:
-		x.tooLarge.Set(key.String(), "")
-		return nil, true
-	case globalnamespace.Unknown:
+	if hides(x.exports, key) || scope == globalnamespace.Unknown {
 		return nil, false
 	}
 	s, exists := x.services.Get(key)

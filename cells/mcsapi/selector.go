@@ -57,7 +57,7 @@ func (s *state) hasAllCopies(d *corev1.Service) bool {
 
 // isMirrored reports whether Kubernetes mirrors endpoints that the derived Service had when it lost its selector.
 func (s *state) isMirrored() bool {
-	return slices.ContainsFunc(s.local.kubernetes, func(of *endpointSlice) bool { return of.manager() == mirroringManager && len(of.Endpoints) > 0 })
+	return slices.ContainsFunc(s.local.kubernetes, func(of *endpointSlice) bool { return of.manager() == mirroringManager && of.mayHaveEndpoints() })
 }
 
 // isServed reports whether the EndpointSlices that Kubernetes makes by the selector have all endpoints that are ready and that it has made
@@ -106,8 +106,7 @@ func isReady(e discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || 
 func (c *controller) awaitEmpty(s *state) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	hasEndpoints := func(of *endpointSlice) bool { return len(of.Endpoints) > 0 }
-	if s.derived == nil || !s.local.isKnown || !maps.Equal(s.derived.Spec.Selector.Map(), noPods) || slices.ContainsFunc(s.local.kubernetes, hasEndpoints) {
+	if s.derived == nil || !s.local.isKnown || !maps.Equal(s.derived.Spec.Selector.Map(), noPods) || slices.ContainsFunc(s.local.kubernetes, (*endpointSlice).mayHaveEndpoints) {
 		delete(c.emptied, s.key)
 		return 0
 	}

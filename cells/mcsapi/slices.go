@@ -79,6 +79,9 @@ var (
 	byName    = stream.NewIndex("name", func(s *sliceCopy, add func(slim.Key)) { add(s.of()) })
 )
 
+// mayHaveEndpoints reports whether an EndpointSlice has endpoints, or is too large for them to be known.
+func (s *endpointSlice) mayHaveEndpoints() bool { return s.IsCut() || len(s.Endpoints) > 0 }
+
 // service is the Service of an EndpointSlice.
 func (s *endpointSlice) service() slim.Key {
 	return slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(discoveryv1.LabelServiceName)}
@@ -93,7 +96,7 @@ func (s *sliceCopy) of() slim.Key {
 
 // localSlices are the EndpointSlices that the endpoints of this cluster are in.
 type localSlices struct {
-	isKnown    bool             // sources and kubernetes are all that there are
+	isKnown    bool             // sources and kubernetes are all that there are, and no source is cut
 	sources    []*endpointSlice // of the Service, by name
 	kubernetes []*endpointSlice // of the derived Service, made by Kubernetes
 	copies     []*sliceCopy     // of the derived Service

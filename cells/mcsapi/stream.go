@@ -72,17 +72,17 @@ type service struct {
 	serviceMeta `json:"metadata"`
 	slim.Cut    `json:"-"`
 	Spec        serviceSpec `json:"spec"`
+
+	of slim.String `json:"-"` // of one that is cut: the name that it is the derived Service of
 }
 
-// CutDown implements slim.Cutter.
+// CutDown implements slim.Cutter: whether it is a derived Service stays.
 func (s *service) CutDown() {
+	of := slim.Key{Namespace: s.Namespace.String(), Name: s.Labels.Get(mcsv1alpha1.LabelServiceName)}
+	if derivedKey(of) == s.Key() && s.isDerived(of) {
+		s.of = slim.MakeString(of.Name)
+	}
 	s.Labels, s.Annotations, s.Owners, s.Spec = slim.Labels{}, slim.Labels{}, nil, serviceSpec{}
-}
-
-// hides reports whether an object cannot be decoded, or is too large: what follows from it stays.
-func hides[T any](all *stream.Store[T], key slim.Key) bool {
-	obj, exists := all.Get(key)
-	return exists && slim.CutOf(obj).IsCut() || all.Hides(key)
 }
 
 type serviceMeta struct {
