@@ -88,7 +88,7 @@ func (c *controller) namespaceChanged(ch stream.Change[slim.Namespace]) (keys []
 // IsUnmarked implements mirror.Unmarked: other clusters are to read EndpointSlices alone (SSYNC-25).
 func (c *controller) IsUnmarked() bool { return !c.Cluster.ExportsServices() }
 
-// Desired is the value of a Service's key. It is not known while an object that decides it cannot be decoded.
+// Desired is the value of a Service's key. It is not known while an object that decides it cannot be decoded, or is too large.
 func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 	s, exists := c.services.Get(key)
 	if !exists {
@@ -97,12 +97,16 @@ func (c *controller) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, !c.services.Hides(key)
 	}
 	c.reportFlags(s)
+	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
+	if c.IsUnmarked() || !mayBeExported(s) || scope == globalnamespace.Local { // however large it is
+		c.forget(key)
+		return nil, true
+	}
 	if s.IsCut() {
 		c.reportCut(s, s.CutError())
 		return nil, false
 	}
-	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
-	if c.IsUnmarked() || !isExported(s, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
+	if !isExported(s, c.Cluster.EnableNodePort) {
 		c.forget(key)
 		return nil, true
 	}

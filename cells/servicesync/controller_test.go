@@ -204,3 +204,67 @@ func TestCutSlices(t *testing.T) {
 		t.Error("that of other releases cannot be cut, or its Service is not known any more")
 	}
 }
+
+// SSYNC-19, SSYNC-27: a Service that is cut, or an EndpointSlice of which is, has no key in a Namespace that is not global, nor without the annotation; and so it
+// is with the keys of its EndpointSlices.
+func TestCutInLocalNamespace(t *testing.T) {
+	cutDown := func(obj any) {
+		t.Helper()
+		if !slim.CutDown(obj, 2<<20) {
+			t.Fatal("it cannot be cut")
+		}
+	}
+	large, slice := decodeService(t, nil), decodeSlice(t, nil)
+	cutDown(large)
+	cutDown(slice)
+	whole := &wholeSlice{of: slim.MakeString(echoKey.Name)}
+	whole.Namespace, whole.Name = slim.MakeString(echoKey.Namespace), "echo-1"
+	cutDown(whole)
+	for name, test := range map[string]struct {
+		service *service
+		slice   *endpointSlice
+	}{
+		"the Service":          {large, decodeSlice(t, nil)},
+		"its EndpointSlice":    {decodeService(t, nil), slice},
+		"both":                 {large, slice},
+		"of the control plane": {nil, slice},
+	} {
+		key := echoKey
+		if test.service == nil { // has none anywhere
+			key.Name = "kube-scheduler"
+			test.service = decodeService(t, func(s *corev1.Service) { s.Name = key.Name })
+			cutDown(test.service)
+		}
+		namespaces, services := local[slim.Namespace](t), local(t, test.service)
+		c := openIn(t, namespaces, services, local(t, test.slice), slog.New(slog.DiscardHandler))
+		ofSlice := *whole
+		ofSlice.of = slim.MakeString(key.Name)
+		w := newSliceController(sliceParams{Cluster: cluster1, Services: services, Slices: local(t, &ofSlice), Namespaces: namespaces, Health: health.NewTree().Reporter("slices")})
+		if err := w.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		check := func(when string, isKnown, isTooLarge bool) {
+			t.Helper()
+			isKnown = isKnown || key != echoKey
+			if value, known := c.Desired(key); value != nil || known != isKnown {
+				t.Errorf("%s, %s: the key of the Service is to be %s, %t", name, when, value, known)
+			}
+			if c.tooLarge.Has(key.String()) != (isTooLarge && key == echoKey) {
+				t.Errorf("%s, %s: health has it as too large: %t", name, when, c.tooLarge.Has(key.String()))
+			}
+			if value, known := w.Desired(ofSlice.Key()); value != nil || known != isKnown {
+				t.Errorf("%s, %s: the key of the EndpointSlice is to be %s, %t", name, when, value, known)
+			}
+		}
+		namespaces.Upsert(namespace("test", ""))
+		check("in a global Namespace", false, true)
+		namespaces.Upsert(namespace("test", "false"))
+		check("in another one", true, false)
+		namespaces.Upsert(namespace("test", "true"))
+		check("again in a global one", false, true)
+		unshared := *test.service
+		unshared.Annotations.Labels = slim.MakeLabels(map[string]string{globalAnnotation: "true", sharedAnnotation: "false"})
+		services.Upsert(&unshared)
+		check("not shared", true, false)
+	}
+}

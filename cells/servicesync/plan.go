@@ -38,7 +38,7 @@ func (m *serviceMeta) flag(name, alias string) (on, set bool) {
 // isExported reports whether a Service has a key. nodePort says that agents serve NodePort Services.
 func isExported(s *service, nodePort bool) bool {
 	switch {
-	case !isShared(&s.serviceMeta), isControlPlane(s.Name):
+	case !mayBeExported(s):
 		return false
 	case s.Spec.ClusterIP == "" && !(nodePort && len(s.Spec.ExternalIPs) > 0):
 		return false
@@ -49,6 +49,9 @@ func isExported(s *service, nodePort bool) bool {
 	}
 	return false
 }
+
+// mayBeExported reports whether a Service may have a key, by what is also kept of one that is cut.
+func mayBeExported(s *service) bool { return isShared(&s.serviceMeta) && !isControlPlane(s.Name) }
 
 // isControlPlane reports whether a Service is one that some distributions make for metrics of the control plane, without
 // endpoints.

@@ -77,7 +77,7 @@ func (c *sliceController) namespaceChanged(ch stream.Change[slim.Namespace]) (ke
 	return keys
 }
 
-// Desired is the value of an EndpointSlice's key (SSYNC-24). It is not known while an object that decides it cannot be decoded.
+// Desired is the value of an EndpointSlice's key (SSYNC-24). It is not known while an object that decides it cannot be decoded, or is too large.
 func (c *sliceController) Desired(key slim.Key) (value []byte, known bool) {
 	s, exists := c.slices.Get(key)
 	if !exists {
@@ -85,11 +85,14 @@ func (c *sliceController) Desired(key slim.Key) (value []byte, known bool) {
 		return nil, !c.slices.Hides(key)
 	}
 	of, exists := c.services.Get(s.serviceKey())
-	if !exists && c.services.Hides(s.serviceKey()) || exists && of.IsCut() {
-		return nil, false
-	}
 	scope := globalnamespace.Of(c.namespaces, key.Namespace, c.Cluster)
-	if !exists || !isExported(of, c.Cluster.EnableNodePort) || scope == globalnamespace.Local {
+	switch {
+	case scope == globalnamespace.Local, exists && !mayBeExported(of), !exists && !c.services.Hides(s.serviceKey()): // however large they are
+		c.tooLarge.Set(key.String(), "")
+		return nil, true
+	case !exists, of.IsCut():
+		return nil, false
+	case !isExported(of, c.Cluster.EnableNodePort):
 		c.tooLarge.Set(key.String(), "")
 		return nil, true
 	}
