@@ -19,30 +19,41 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// GW-59, K8S-24: a Service that is cut has all ports for the routes of Gateways, so that they stay, and none for those of the mesh.
+// GW-59, K8S-24: a Service that is cut has its first ports, and all others for the routes of Gateways, so that they stay, and none for those of the mesh.
 func TestCutService(t *testing.T) {
 	all, err := stream.NewLocal[service]()
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &service{}
-	s.Name, s.Spec.Ports = "web", []slim.ServicePort{{Port: 80}}
+	s.Name = "web"
+	for port := range int32(2 * mostPorts) {
+		s.Spec.Ports = append(s.Spec.Ports, slim.ServicePort{Port: 1 + port, AppProtocol: slim.MakeString("kubernetes.io/h2c")})
+	}
 	all.Replace(s)
 	c := &controller{}
 	if c.services, err = all.Store(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	q := route.Query{About: route.AboutPort, Key: s.Key(), Port: 81}
-	if a := c.askPort(q); a.OK {
+	first, q := route.Query{About: route.AboutPort, Key: s.Key(), Port: 1}, route.Query{About: route.AboutPort, Key: s.Key(), Port: 2*mostPorts + 1}
+	if a := c.askPort(q); a.OK || c.hidesPorts(s.Key()) {
 		t.Errorf("whole it has a port that it has not: %+v", a)
 	}
 	cut := *s
-	if !slim.CutDown(&cut, 100<<10) || cut.Spec.Ports != nil {
+	if !slim.CutDown(&cut, 100<<10) || len(cut.Spec.Ports) != mostPorts || slim.SizeOf(&cut) > 16<<10 {
 		t.Fatal("it cannot be cut")
 	}
 	all.Replace(&cut)
-	if a := c.askPort(q); !a.Exists || !a.OK {
+	if a := c.askPort(q); !a.Exists || !a.OK || !c.hidesPorts(s.Key()) { // what leads to its ports stays
 		t.Errorf("cut it is %+v", a)
+	}
+	if a := c.askPort(first); !a.OK || a.AppProtocol != "kubernetes.io/h2c" {
+		t.Errorf("cut its first port is %+v", a)
+	}
+	few := *s
+	few.Spec.Ports = few.Spec.Ports[:3]
+	if !slim.CutDown(&few, 100<<10) || few.hidesPorts() { // it is the status that is large
+		t.Error("its ports are not known, which are few")
 	}
 	r := parse[route.HTTP](t, "{metadata: {name: r}, spec: {rules: [{}]}}").Route()
 	a := attachMesh(r, gatewayv1.ParentReference{Name: "web"}, &cut)

@@ -341,7 +341,7 @@ func (c *controller) writeStatus(ctx context.Context, g *gateway, s *state, plan
 		return plan.applyStatus(to, r, g.Generation, counts, metav1.NewTime(now))
 	})}
 	for _, set := range plan.sets {
-		if set.of.CannotDecode("status") {
+		if set.of.unreadStatus || set.of.CannotDecode("status") {
 			continue
 		}
 		of := set.result(r)

@@ -74,8 +74,11 @@ type setPlan struct {
 	lost      []lostHost           // to older routes
 }
 
-// leftOut is why a ListenerSet is left out, nil if it is not.
+// leftOut is why a ListenerSet is left out, nil if it is not. One that is cut has its own condition.
 func (p *setPlan) leftOut() *condition.Condition {
+	if p.of.IsCut() {
+		return nil
+	}
 	for _, l := range p.listeners {
 		if l.LeftOut != nil {
 			return l.LeftOut
@@ -148,7 +151,11 @@ func (p *setPlan) applyStatus(to *gatewayv1.ListenerSetStatus, r setResult, atta
 	for _, s := range to.Listeners {
 		has = append(has, gatewayv1.ListenerStatus(s))
 	}
-	listeners, differ := applyListeners(has, p.listeners, attached, generation, counts, now)
+	all := p.listeners
+	if p.of.IsCut() { // little is known of them
+		all = nil
+	}
+	listeners, differ := applyListeners(has, all, attached, generation, counts, now)
 	to.Listeners = nil
 	for _, s := range listeners {
 		to.Listeners = append(to.Listeners, gatewayv1.ListenerEntryStatus(s))

@@ -305,23 +305,3 @@ func permutations(n int) (all [][]int) {
 	}
 	return all
 }
-
-// GW-59, K8S-24: a ListenerSet that is cut is not accepted, and says why. It takes nothing from others.
-func TestCutListenerSet(t *testing.T) {
-	g := edgeOf(t, "{from: All}", "[{name: http, port: 80, protocol: HTTP}]")
-	large, other := setOf(t, "large", "a", 2, "[{name: l, port: 8080, protocol: HTTP}]"), setOf(t, "other", "b", 1, "[{name: o, port: 8080, protocol: HTTP}]")
-	if !slim.CutDown(large, 100<<10) || !slim.CutDown(g, 100<<10) {
-		t.Fatal("they cannot be cut")
-	}
-	if len(g.Spec.Listeners) > 0 || g.Spec.AllowedListeners != nil || g.Spec.GatewayClassName != edgeOf(t, "{from: All}", "[]").Spec.GatewayClassName {
-		t.Errorf("of the Gateway there is %+v", g.Spec)
-	}
-	g = edgeOf(t, "{from: All}", "[{name: http, port: 80, protocol: HTTP}]")
-	plan := new(planner).plan(g, []*listenerSet{large, other}, nil, route.Lookup(func(route.Query) route.Answer { return route.Answer{} }))
-	for _, s := range plan.sets {
-		r := s.result(plan.result(g, outcome{addressless: true}))
-		if cut := s.of == large; cut != !r.accepted.OK || cut && (r.accepted.Reason != "ListenersNotValid" || !strings.Contains(r.accepted.Message, "it needs 100 KiB of memory")) {
-			t.Errorf("%s: %+v", s.of.Name, r)
-		}
-	}
-}

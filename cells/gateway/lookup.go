@@ -54,13 +54,13 @@ func (c *controller) lookup(key slim.Key, waiting *bool) (lookup route.Lookup) {
 // askPort answers for a port of a Service. A Service that cannot be decoded, or is too large, has all ports.
 func (c *controller) askPort(q route.Query) route.Answer {
 	s, exists := c.services.Get(q.Key)
-	if !exists || s.IsCut() {
-		hidden := exists || c.services.Hides(q.Key)
+	if !exists {
+		hidden := c.services.Hides(q.Key)
 		return route.Answer{Exists: hidden, OK: hidden}
 	}
 	i := portAsked(s, q)
 	if i < 0 {
-		return route.Answer{Exists: true}
+		return route.Answer{Exists: true, OK: s.hidesPorts()}
 	}
 	return route.Answer{Exists: true, OK: true, AppProtocol: s.Spec.Ports[i].AppProtocol.String()}
 }

@@ -40,7 +40,7 @@ func attachMesh(r *route.Route, ref gatewayv1.ParentReference, s *service) meshA
 		return refuse(noParent, r.Kind+" is not allowed to attach to this Service - it and the Service must be in the same namespace")
 	case s == nil:
 		return refuse("Invalid"+r.Kind, "service \""+string(ref.Name)+"\" does not exist")
-	case s.IsCut():
+	case s.hidesPorts():
 		return refuse(noParent, "The Service is not served: "+s.CutError().Error())
 	}
 	protocol := "http"
@@ -62,6 +62,13 @@ func attachMesh(r *route.Route, ref gatewayv1.ParentReference, s *service) meshA
 		return refuse(noParent, "The Service has no such port")
 	}
 	return refuse(noParent, "The Service has no port with appProtocol "+protocol)
+}
+
+// isOfMesh reports whether a route is accepted at a Service.
+func isOfMesh(r *route.Route, s *service) bool {
+	return r.IsHTTP() && slices.ContainsFunc(r.Parents, func(ref gatewayv1.ParentReference) bool {
+		return r.IsParent(ref, route.KindService, s.Key()) && attachMesh(r, ref, s).accepted.OK
+	})
 }
 
 // planMesh is the model of the routes of a Service. Host names of routes do not count.
@@ -114,6 +121,12 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 		return reconcile.Result{RequeueAfter: unreadableRetry, Reason: unreadable}, nil
 	}
 	routes, waiting := c.routes(routesByParent, key), false
+	switch {
+	case s.hidesPorts(): // what there is stays
+		return reconcile.Result{Reason: isLarge}, nil
+	case slices.ContainsFunc(routes, func(r *route.Route) bool { return isOfMesh(r, s) && c.cache.IsUnknown(r, c.lookup(key, &waiting)) }):
+		return reconcile.Result{Reason: unknownRoute}, nil
+	}
 	if !anyAsks(routes) {
 		c.agents.Drop(key)
 	}

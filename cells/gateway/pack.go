@@ -172,13 +172,18 @@ func sizeOfListeners(all []*listener.Listener) (size int) {
 	return size
 }
 
-// markLeftOut has the listeners of a ListenerSet that is left out serve nothing. Their hosts stay their own.
+// markLeftOut has the listeners of a ListenerSet that is left out, or cut, serve nothing. Their hosts stay their own.
 func (p *planner) markLeftOut(plan *gatewayPlan) {
 	for _, set := range plan.sets {
-		if !p.packing.out[set.of.id()] {
+		var why condition.Condition
+		switch {
+		case set.of.IsCut():
+			why = condition.False(leftOut, "It is not served: "+set.of.CutError().Error())
+		case p.packing.out[set.of.id()]:
+			why = tooLarge(sizeOfListeners(set.listeners), "listeners or certificates")
+		default:
 			continue
 		}
-		why := tooLarge(sizeOfListeners(set.listeners), "listeners or certificates")
 		for _, l := range set.listeners {
 			l.LeftOut = &why
 		}

@@ -231,20 +231,31 @@ func (to *plannedRoute) compile(refused map[*listener.Listener]*listener.Refusal
 	c := cache.Compile(r, lookup.Record(to.asked))
 	to.addRules(c, names)
 	to.ports = c.Ports
+	if r.Kind == route.KindTLS {
+		to.addConnections(c, names)
+	}
 	if c.IsDropped() { // all that it has is closed, and it is not accepted
 		to.attached = nil
 	}
+}
+
+// addConnections adds where the connections of a TLSRoute go at its listeners. Those of which that is not known are closed.
+func (to *plannedRoute) addConnections(c *route.Compiled, names map[*listener.Listener][]string) {
 	for _, l := range to.attached {
-		if len(c.Passthrough) == 0 || !l.Usable() {
+		at := envoy.Passthrough{Source: to.of.Source(), Hostnames: names[l], Port: uint32(l.Of.Port)}
+		switch {
+		case !l.Usable():
 			continue
+		case c.Unknown:
+			at.Exclusive = true
+		case len(c.Passthrough) == 0:
+			continue
+		case l.Terminates():
+			at.Backends, at.Secrets = c.Terminated[0], l.Secrets
+		default:
+			at.Backends, at.Secrets = c.Passthrough[0], l.Secrets
 		}
-		backends := c.Passthrough[0]
-		if l.Terminates() {
-			backends = c.Terminated[0]
-		}
-		to.tls = append(to.tls, envoy.Passthrough{
-			Source: r.Source(), Hostnames: names[l], Port: uint32(l.Of.Port), Backends: backends, Secrets: l.Secrets,
-		})
+		to.tls = append(to.tls, at)
 	}
 }
 
@@ -308,8 +319,11 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 	claims := listener.NewHostClaims(listeners, !p.oneListener, p.joins)
 	routes, unserved, ports := map[place][]envoy.NamedRoutes{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
+		isUnknown := p.cache.IsUnknown(r.of, lookup)
 		for _, h := range r.at {
-			claims.Expect(r.of, h)
+			if claims.Expect(r.of, h); isUnknown || p.packing.out[r.of.ID()] {
+				claims.Close(r.of, h, isUnknown)
+			}
 		}
 	}
 	for _, r := range all {

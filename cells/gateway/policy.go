@@ -82,25 +82,29 @@ func (c *controller) tlsPolicies(lookup route.Lookup) tlsPolicies {
 		of: func(service slim.Key) []*tlsPolicy { return c.policiesIn(policiesByService, service) },
 		hasPort: func(service slim.Key, port string) bool {
 			s, exists := c.services.Get(service)
-			return !exists && c.services.Hides(service) || exists && s.IsCut() || exists && slices.ContainsFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Name.String() == port })
+			return !exists && c.services.Hides(service) || exists && s.hidesPorts() || exists && slices.ContainsFunc(s.Spec.Ports, func(p slim.ServicePort) bool { return p.Name.String() == port })
 		},
 		authority: func(of slim.Key) route.Answer { return lookup(route.Query{About: route.AboutAuthority, Key: of}) },
 	}
 }
 
-// askTLS answers how a port of a Service is spoken to. That of a Service that cannot be decoded, or is too large, is not, if there is a policy: it
-// may be for the port.
+// askTLS answers how a port of a Service is spoken to. One of which the name is not known, since the Service cannot be decoded or is too large, is not, if
+// there is a policy for a port: it may be this one.
 func (c *controller) askTLS(q route.Query, lookup route.Lookup) route.Answer {
-	if len(c.policiesIn(policiesByService, q.Key)) == 0 {
+	all := c.policiesIn(policiesByService, q.Key)
+	if len(all) == 0 {
 		return route.Answer{}
 	}
 	s, exists := c.services.Get(q.Key)
-	if !exists || s.IsCut() {
-		return route.Answer{Exists: true}
+	name, isKnown := "", false
+	if exists {
+		i := portAsked(s, q)
+		if isKnown = i >= 0 || !s.hidesPorts(); i >= 0 {
+			name = s.Spec.Ports[i].Name.String()
+		}
 	}
-	name := ""
-	if i := portAsked(s, q); i >= 0 {
-		name = s.Spec.Ports[i].Name.String()
+	if !isKnown && slices.ContainsFunc(all, func(p *tlsPolicy) bool { return p.namesPortOf(q.Key) }) {
+		return route.Answer{Exists: true}
 	}
 	return c.tlsPolicies(lookup).at(q.Key, name)
 }

@@ -339,7 +339,7 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 	p := portPlan{
 		gateway: g, backends: plan.backends, kept: unserved(plan.listeners), portName: c.portName,
 		slicesOf: func(key slim.Key) []*backendSlice { return slices.Collect(stream.ByIndex(of, slicesByService, key)) },
-		isHidden: func(key slim.Key) bool { return of != nil && hidesEndpoints(of, key) },
+		isHidden: func(key slim.Key) bool { return c.hidesPorts(key) || of != nil && hidesEndpoints(of, key) },
 	}
 	for s := range stream.ByIndex(has, slicesByGateway, g.Key()) {
 		if s.Controller.Reference().UID == g.UID {
@@ -362,6 +362,12 @@ func hidesEndpoints(all *stream.Store[backendSlice], of slim.Key) bool {
 		}
 	}
 	return slices.ContainsFunc(all.Unreadable(), func(key slim.Key) bool { return key.Namespace == of.Namespace })
+}
+
+// hidesPorts reports whether it is not known which ports a Service has.
+func (c *controller) hidesPorts(of slim.Key) bool {
+	s, exists := c.services.Get(of)
+	return exists && s.hidesPorts() || !exists && c.services.Hides(of)
 }
 
 // portName is the name of a port of a Service.

@@ -44,6 +44,8 @@ type listenerSet struct {
 	route.ObjectMeta `json:"metadata"`
 	Spec             gatewayv1.ListenerSetSpec   `json:"spec"`
 	Status           gatewayv1.ListenerSetStatus `json:"status"`
+	// unreadStatus says that the status of one that is cut could not be decoded.
+	unreadStatus bool `json:"-"`
 }
 
 // CutDown implements slim.Cutter: the class stays.
@@ -52,10 +54,39 @@ func (g *gateway) CutDown() {
 	slim.CutStatus(&g.Status)
 }
 
-// CutDown implements slim.Cutter: the Gateway stays.
+// mostListeners is how many listeners a ListenerSet has, by its definition.
+const mostListeners = 64
+
+// CutDown implements slim.Cutter: the Gateway stays, and of the listeners what keeps others from their hosts and ports.
 func (s *listenerSet) CutDown() {
-	s.Spec.Listeners, s.Undecoded = nil, slim.Undecoded{}
+	listeners := slim.First(s.Spec.Listeners, mostListeners)
+	s.Spec.Listeners, s.unreadStatus = nil, s.CannotDecode("status")
+	for _, l := range listeners {
+		kept := gatewayv1.ListenerEntry{Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol, AllowedRoutes: cutRoutes(l.AllowedRoutes)}
+		if l.TLS != nil {
+			kept.TLS = &gatewayv1.ListenerTLSConfig{Mode: l.TLS.Mode}
+		}
+		s.Spec.Listeners = append(s.Spec.Listeners, kept)
+	}
+	s.Undecoded = slim.Undecoded{}
 	slim.CutStatus(&s.Status)
+}
+
+// cutRoutes is which routes may attach to a listener that is cut. A selector, which may be large, stands for all namespaces: it keeps the hosts of
+// routes from others.
+func cutRoutes(of *gatewayv1.AllowedRoutes) *gatewayv1.AllowedRoutes {
+	if of == nil {
+		return nil
+	}
+	kept := &gatewayv1.AllowedRoutes{Kinds: slim.First(of.Kinds, len(route.Kinds))}
+	if of.Namespaces != nil && of.Namespaces.From != nil {
+		from := *of.Namespaces.From
+		if from == gatewayv1.NamespacesFromSelector {
+			from = gatewayv1.NamespacesFromAll
+		}
+		kept.Namespaces = &gatewayv1.RouteNamespaces{From: &from}
+	}
+	return kept
 }
 
 // tlsPolicy is a BackendTLSPolicy.
@@ -98,11 +129,17 @@ type service struct {
 	Status      corev1.ServiceStatus `json:"status"`
 }
 
+// mostPorts is how many ports are kept of a Service that is cut.
+const mostPorts = 256
+
 // CutDown implements slim.Cutter.
 func (s *service) CutDown() {
-	s.Spec.Ports = nil
+	s.Spec.Ports = slim.First(s.Spec.Ports, mostPorts)
 	slim.CutStatus(&s.Status)
 }
+
+// hidesPorts reports whether a Service may have ports that are not kept.
+func (s *service) hidesPorts() bool { return s.IsCut() && len(s.Spec.Ports) >= mostPorts }
 
 // mostAddresses is how many addresses of a Service are read. Others may write any number.
 const mostAddresses = 500

@@ -49,6 +49,11 @@ func (p *tlsPolicy) hasTarget(of tlsTarget) bool {
 	})
 }
 
+// namesPortOf reports whether a policy is for a port of a Service, and not for all.
+func (p *tlsPolicy) namesPortOf(service slim.Key) bool {
+	return slices.ContainsFunc(p.targets(), func(t tlsTarget) bool { return t.service == service && t.port != "" })
+}
+
 // services are the Services of the targets.
 func (p *tlsPolicy) services() (keys []slim.Key) {
 	for _, t := range p.targets() {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // Refusal is why a listener that accepts a route does not serve it.
@@ -49,7 +50,10 @@ type HostClaims struct {
 	own          map[string][]*Listener    // of HTTPS, by their host
 	held         map[string][]secureClaim  // of TLS by host, the oldest of a port and of two namespaces
 	// under are those of HTTPS by the wildcards for their hosts, without *, as far as these are not wider than the listener, and are expected.
-	under map[string][]secureClaim
+	under  map[string][]secureClaim
+	closed map[hostAt]*closed
+	// unknown are those of the closed routes of which it is not known what they match.
+	unknown map[*route.Route]bool
 	// Shared are routes of several namespaces that have a host in common: the first one that two have.
 	Shared  []Sharing
 	sharers map[sharers]bool
@@ -71,7 +75,7 @@ type secureClaim struct {
 // namespaces share hosts, whichever route is older.
 func NewHostClaims(listeners []*Listener, apart, joins bool) *HostClaims {
 	c := &HostClaims{apart: apart, joins: joins, at: map[hostAt][]*route.Route{}, https: map[string][]secureClaim{}, tls: map[string][]secureClaim{}, own: map[string][]*Listener{},
-		held: map[string][]secureClaim{}, under: map[string][]secureClaim{}, sharers: map[sharers]bool{}}
+		held: map[string][]secureClaim{}, under: map[string][]secureClaim{}, closed: map[hostAt]*closed{}, unknown: map[*route.Route]bool{}, sharers: map[sharers]bool{}}
 	for _, l := range listeners {
 		if l.Of.Protocol == gatewayv1.HTTPSProtocolType && l.Usable() {
 			c.own[orAny(l.Hostname)] = append(c.own[orAny(l.Hostname)], l)
@@ -106,8 +110,58 @@ func (c *HostClaims) Claim(r *route.Route, h Hosts) *Refusal {
 	return nil
 }
 
+// closed are routes that have a host at a listener and are not served.
+type closed struct {
+	oldest  []*route.Route               // of two namespaces
+	unknown map[slim.String]*route.Route // by namespace, the oldest one of these
+}
+
+// Close has the hosts of a route that is not served closed at a listener: to younger routes of other namespaces, and, if it is not known which requests it is
+// for, to all others of its namespace, which may lack what protects these. It is to be called before any route claims a host, for the older routes first.
+func (c *HostClaims) Close(r *route.Route, h Hosts, isUnknown bool) {
+	if isUnknown {
+		c.unknown[r] = true
+	}
+	for _, host := range h.Names {
+		at := hostAt{h.Listener, host}
+		by := c.closed[at]
+		if by == nil {
+			by = &closed{unknown: map[slim.String]*route.Route{}}
+			c.closed[at] = by
+		}
+		if len(by.oldest) == 0 || len(by.oldest) == 1 && by.oldest[0].Namespace != r.Namespace {
+			by.oldest = append(by.oldest, r)
+		}
+		if isUnknown && by.unknown[r.Namespace] == nil {
+			by.unknown[r.Namespace] = r
+		}
+	}
+}
+
+// refuseClosed is why a route does not have a host that is closed.
+func (c *HostClaims) refuseClosed(r *route.Route, l *Listener, host string) *Refusal {
+	by := c.closed[hostAt{l, host}]
+	if by == nil {
+		return nil
+	}
+	if other := by.unknown[r.Namespace]; other != nil && !c.unknown[r] {
+		return &Refusal{Condition: condition.False(HostConflict, fmt.Sprintf(
+			"Host %s of listener %s is closed: it is not known which requests %s %s is for", host, l.Of.Name, other.Kind, other.Source()))}
+	}
+	for _, other := range by.oldest {
+		if !c.joins && other.Namespace != r.Namespace && route.CompareAge(other, r) < 0 {
+			return &Refusal{condition.False(HostConflict, fmt.Sprintf(
+				"Host %s of listener %s belongs to %s %s, which is older, and is closed", host, l.Of.Name, other.Kind, other.Source())), other}
+		}
+	}
+	return nil
+}
+
 // refuse finds what keeps a route from a host.
 func (c *HostClaims) refuse(r *route.Route, l *Listener, host string) *Refusal {
+	if why := c.refuseClosed(r, l, host); why != nil {
+		return why
+	}
 	for _, other := range c.at[hostAt{l, host}] {
 		switch {
 		case c.joins || other.Namespace == r.Namespace:

@@ -94,6 +94,11 @@ func (c *Cache) Dropped(r *Route, lookup Lookup) DroppedRules {
 	return now.DroppedRules
 }
 
+// IsUnknown reports whether it is not known which requests or connections a route is for.
+func (c *Cache) IsUnknown(r *Route, lookup Lookup) bool {
+	return r.IsCut() || r.DecodeError() != nil && c.Dropped(r, lookup).Unknown
+}
+
 // Forget removes what is kept of a route. It is to be called when the route is gone.
 func (c *Cache) Forget(id slim.Key) {
 	if c == nil {

@@ -30,6 +30,8 @@ type Compiled struct {
 type DroppedRules struct {
 	// Dropped says which ones, and why.
 	Dropped []string
+	// Unknown says that it is not known which requests or connections they are for: the route is cut, or their matches cannot be decoded.
+	Unknown bool
 
 	rules int // that the route has
 }
@@ -57,7 +59,7 @@ func Compile(r *Route, lookup Lookup) *Compiled {
 
 // refuse leaves out all rules of a route.
 func (c *compiler) refuse(why error) {
-	*c.Compiled = Compiled{DroppedRules: DroppedRules{[]string{"It is not served: " + why.Error()}, 1}}
+	*c.Compiled = Compiled{DroppedRules: DroppedRules{Dropped: []string{"It is not served: " + why.Error()}, Unknown: true, rules: 1}}
 }
 
 // undecoded is what of a rule cannot be decoded, or "". isUnknown is true if its matches are among that: which requests it closes is not known then.
