@@ -188,6 +188,7 @@ func TestPoliciesOfCutServices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	policies.Replace()
 	if c.policyStore, err = policies.Store(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -104,7 +104,8 @@ func (n *tenant) nearest(tls bool, host string) int {
 }
 
 // GW-51 and GW-60, K1 of the contract's tenants.md, for random routes and ListenerSets of two namespaces: what the younger ones add changes nothing of
-// what becomes of the older ones' requests, nor of the certificate that a client sees, but for paths that the Gateway API puts first.
+// what becomes of the older ones' requests, nor of the certificate that a client sees, but for paths that the Gateway API puts first. GW-64: where a route of the
+// older ones is cut, none of their requests go to the younger ones.
 func TestYoungerChangesNothing(t *testing.T) {
 	n := 1000
 	switch {
@@ -136,6 +137,7 @@ func TestYoungerChangesNothing(t *testing.T) {
 		return config
 	}
 	r := rand.New(rand.NewPCG(seedtest.Seed(t), 1))
+	paths := []string{"/", "/a", "/a/b", "/a/x", "/b", "/b/c", "/z"}
 	const toGateway = "{name: edge, namespace: infra%s}"
 	for i := range n {
 		a, b := newTenant(r, "aa", 10), newTenant(r, "bb", 100)
@@ -156,13 +158,19 @@ func TestYoungerChangesNothing(t *testing.T) {
 			b.set(t)
 		}
 		alone, both := served(nil, a.routes), served(b.sets, slices.Concat(b.routes, a.routes))
+		less := served(b.sets, slices.Concat(b.routes, withOneCut(r, a.routes)))
 		for _, host := range []string{"a.test", "b.test", "a.b.test", "c.b.test", "c.test", "other.example"} {
 			for _, tls := range []bool{false, true} {
+				for _, path := range paths {
+					if was, is := both.Answer("listener", tls, host, path), less.Answer("listener", tls, host, path); strings.HasPrefix(was.To, "aa:") && strings.HasPrefix(is.To, "bb:") {
+						t.Fatalf("%d: TLS %t %s%s: %s, was %s before a route was cut\n%s", i, tls, host, path, is, was, describe(a, b))
+					}
+				}
 				near := a.nearest(tls, host)
 				if b.nearest(tls, host) < near || near == len(envoytest.NamesFor(host)) {
 					continue // the younger one names it better, or the older one does not
 				}
-				for _, path := range []string{"/", "/a", "/a/b", "/a/x", "/b", "/b/c", "/z"} {
+				for _, path := range paths {
 					was, is := alone.Answer("listener", tls, host, path), both.Answer("listener", tls, host, path)
 					if b.nearest(tls, host) < was.At && (is.To == "404" || is.To == "closed") {
 						continue // its own wider name would have answered, and the younger one's is nearer
@@ -174,6 +182,16 @@ func TestYoungerChangesNothing(t *testing.T) {
 			}
 		}
 	}
+}
+
+// withOneCut is routes of which one is cut.
+func withOneCut(r *rand.Rand, all []*route.Route) []*route.Route {
+	all = slices.Clone(all)
+	i := r.IntN(len(all))
+	large, meta := *all[i], *all[i].ObjectMeta
+	large.ObjectMeta = &meta
+	all[i] = cutRoute(&large)
+	return all
 }
 
 // mayBecome reports whether younger objects of another namespace may make one answer of another one: a host without a route for the request may get one,
