@@ -23,7 +23,9 @@ func TestTextsOfTheServer(t *testing.T) {
 	w := newWorld(t, s)
 	w.create("1000", "1001")
 	o := operatortest.Start(t, withSPIRE, w.As("spire", least...), s.Args("--mesh-auth-mutual-enabled", operatortest.TextLog)...)
-	operatortest.Eventually(t, "the error of a call is reported", func() bool { return strings.Contains(o.Degraded("auth.spire"), printabletest.Forged) })
+	operatortest.Eventually(t, "the error of a call is reported, and then logged", func() bool {
+		return strings.Contains(o.Degraded("auth.spire"), printabletest.Forged) && strings.Contains(o.Log().String(), printabletest.Forged)
+	})
 	o.CheckPrintable()
 	s.Refuse("/identity/1000", codes.Internal)
 	stale := s.Own(1002)
