@@ -4,7 +4,6 @@
 package explain
 
 import (
-	"container/list"
 	"context"
 	"fmt"
 	"maps"
@@ -72,10 +71,8 @@ type History struct {
 	mu        sync.Mutex
 	seq       uint64
 	writes    []Write // a ring: the write with number n is at n % keptWrites
-	decisions map[decided]*list.Element
-	order     *list.List // of decision, the oldest first
-	events    map[subject]*list.Element
-	eventsIn  *list.List    // of event, the oldest first
+	decisions *recent[decided, decision]
+	events    *recent[subject, event]
 	news      chan struct{} // closed and replaced when there is another write
 }
 
@@ -88,15 +85,15 @@ type decided struct {
 // Brief is a key of which less is remembered than it is: Brief returns a comparable value that is small.
 type Brief interface{ Brief() any }
 
-// decision is a Decision as it is kept: the texts of keys can be long.
+// decision is a Decision as it is kept, beside what it is about.
 type decision struct {
-	decided
-	at       time.Time
+	at       int64 // Unix, in nanoseconds
 	outcome  string
 	triggers []Trigger
 }
 
-func (d decision) text() string {
+// text is that of the key, which can be long.
+func (d decided) text() string {
 	if text, is := d.key.(string); is {
 		return text
 	}
@@ -106,7 +103,7 @@ func (d decision) text() string {
 // NewHistory returns an empty book.
 func NewHistory() *History {
 	return &History{
-		decisions: map[decided]*list.Element{}, order: list.New(), events: map[subject]*list.Element{}, eventsIn: list.New(), news: make(chan struct{}),
+		decisions: newRecent[decided, decision](keptDecisions), events: newRecent[subject, event](keptEvents), news: make(chan struct{}),
 	}
 }
 
@@ -115,7 +112,6 @@ type subject struct{ module, kind, namespace, name, reason string }
 
 // event is an Event as it is kept.
 type event struct {
-	subject
 	at      time.Time
 	message string
 }
@@ -125,19 +121,9 @@ func (b *History) RecordEvent(module, kind, namespace, name, reason, message str
 	if b == nil {
 		return
 	}
-	e := event{subject{module, kind, namespace, name, reason}, time.Now(), message}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if has := b.events[e.subject]; has != nil {
-		has.Value = e
-		b.eventsIn.MoveToBack(has)
-		return
-	}
-	if len(b.events) == keptEvents {
-		oldest := b.eventsIn.Remove(b.eventsIn.Front()).(event)
-		delete(b.events, oldest.subject)
-	}
-	b.events[e.subject] = b.eventsIn.PushBack(e)
+	b.events.set(subject{module, kind, namespace, name, reason}, event{time.Now(), message})
 }
 
 // RecordWrite notes a write; its number and time are set here. The cause may be nil.
@@ -178,7 +164,7 @@ func (b *History) RecordDecision(c *Cause, key any, err error) {
 	if b, is := key.(Brief); is {
 		key = b.Brief()
 	}
-	d := decision{decided: decided{c.Rule, key}, at: time.Now(), triggers: c.Triggers}
+	of, d := decided{c.Rule, key}, decision{at: time.Now().UnixNano(), triggers: c.Triggers}
 	writes, reason := c.result()
 	switch {
 	case err != nil:
@@ -192,19 +178,10 @@ func (b *History) RecordDecision(c *Cause, key any, err error) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if e := b.decisions[d.decided]; e != nil {
-		if last := e.Value.(decision); d.outcome == equal && len(d.triggers) == 0 && (last.outcome == wrote || last.outcome == equal) {
-			return // nothing triggered it, nothing changed: the last decision stays
-		}
-		e.Value = d
-		b.order.MoveToBack(e)
-		return
+	if last, known := b.decisions.get(of); known && d.outcome == equal && len(d.triggers) == 0 && (last.outcome == wrote || last.outcome == equal) {
+		return // nothing triggered it, nothing changed: the last decision stays
 	}
-	if len(b.decisions) == keptDecisions {
-		oldest := b.order.Remove(b.order.Front()).(decision)
-		delete(b.decisions, oldest.decided)
-	}
-	b.decisions[d.decided] = b.order.PushBack(d)
+	b.decisions.set(of, d)
 }
 
 // Explanation is what is remembered of an object, the oldest first.
@@ -232,16 +209,15 @@ func (b *History) For(kind, namespace, name string) Explanation {
 			x.Writes = append(x.Writes, w)
 		}
 	}
-	for e := b.order.Front(); e != nil; e = e.Next() {
-		d := e.Value.(decision)
-		if text := d.text(); triggered(d.triggers, kind, namespace, name) || isAbout(text, kind, namespace, name) {
-			x.Decisions = append(x.Decisions, Decision{At: d.at, Rule: d.rule, Key: text, Outcome: d.outcome, Triggers: d.triggers})
+	for of, d := range b.decisions.all() {
+		if text := of.text(); triggered(d.triggers, kind, namespace, name) || isAbout(text, kind, namespace, name) {
+			x.Decisions = append(x.Decisions, Decision{At: time.Unix(0, d.at), Rule: of.rule, Key: text, Outcome: d.outcome, Triggers: d.triggers})
 		}
 	}
 	slices.SortStableFunc(x.Decisions, func(a, b Decision) int { return a.At.Compare(b.At) })
-	for at := b.eventsIn.Front(); at != nil; at = at.Next() {
-		if e := at.Value.(event); e.namespace == namespace && e.name == name && sameKind(e.kind, kind) {
-			x.Events = append(x.Events, Event{e.at, e.module, e.reason, e.message})
+	for of, e := range b.events.all() {
+		if of.namespace == namespace && of.name == name && sameKind(of.kind, kind) {
+			x.Events = append(x.Events, Event{e.at, of.module, of.reason, e.message})
 		}
 	}
 	if len(x.Writes)+len(x.Decisions)+len(x.Events) == 0 {
@@ -277,8 +253,8 @@ func (b *History) namespacesOf(kind, name string) []string {
 			note(w.Cause.Triggers)
 		}
 	}
-	for e := b.order.Front(); e != nil; e = e.Next() {
-		note(e.Value.(decision).triggers)
+	for _, d := range b.decisions.all() {
+		note(d.triggers)
 	}
 	return slices.Sorted(maps.Keys(known))
 }

@@ -144,8 +144,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	if len(writes) != keptWrites || writes[0].Seq != 3*keptDecisions-keptWrites+1 || writes[keptWrites-1].Seq != 3*keptDecisions {
 		t.Errorf("%d writes, from %d to %d", len(writes), writes[0].Seq, writes[len(writes)-1].Seq)
 	}
-	if b.order.Len() != keptDecisions || len(b.decisions) != keptDecisions {
-		t.Errorf("%d decisions", b.order.Len())
+	if b.decisions.len() != keptDecisions {
+		t.Errorf("%d decisions", b.decisions.len())
 	}
 	if x := b.For("Any", "", fmt.Sprint(3*keptDecisions-1)); len(x.Decisions) != 1 {
 		t.Error("the last decision is forgotten")
@@ -255,8 +255,8 @@ func TestEventsOfAnObject(t *testing.T) {
 	for i := range keptEvents {
 		b.RecordEvent("ingress", "Ingress", "many", fmt.Sprint(i), "HostOfAnother", "x")
 	}
-	if x := b.For("Ingress", "shop", "web"); len(x.Events) != 0 || len(b.events) != keptEvents || b.eventsIn.Len() != keptEvents {
-		t.Errorf("%d Events of %d are kept", len(x.Events), len(b.events))
+	if x := b.For("Ingress", "shop", "web"); len(x.Events) != 0 || b.events.len() != keptEvents {
+		t.Errorf("%d Events of %d are kept", len(x.Events), b.events.len())
 	}
 	var none *History
 	none.RecordEvent("ingress", "Ingress", "shop", "web", "HostOfAnother", "x")
