@@ -58,6 +58,7 @@ type serviceImport struct {
 // CutDown implements slim.Cutter.
 func (i *serviceImport) CutDown() {
 	i.Labels, i.Spec.Ports, i.Status = slim.Labels{}, nil, mcsv1alpha1.ServiceImportStatus{}
+	i.Annotations = i.Annotations.Only(madeHere, derivedAnnotation, supportedFamilies)
 }
 
 type importMeta struct {

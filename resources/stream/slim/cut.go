@@ -43,23 +43,47 @@ type Cutter interface {
 	cut() *Cut
 }
 
-// mostLeft is how many bytes are kept of an object that is cut: the API server accepts 256 KiB of annotations.
-const mostLeft = 320 << 10
+// How many bytes are kept of an object that is cut, and, if it would be more, of a field, and of a value of its labels or annotations, of which the API server
+// accepts 256 KiB.
+const (
+	mostLeft    = 64 << 10
+	mostOfField = 16 << 10
+	mostOfValue = 1 << 10
+)
 
-// CutDown cuts an object that needs so many bytes down, and reports whether its type can be. Where what its type leaves is still large, nothing is left
-// but what names it. obj is a pointer.
+// CutDown cuts an object that needs so many bytes down, and reports whether its type can be. Where what its type leaves is still large, its long fields go,
+// too: its age and its class do not. obj is a pointer.
 func CutDown(obj any, size int) bool {
 	c, ok := obj.(Cutter)
 	if !ok {
 		return false
 	}
 	if c.CutDown(); SizeOf(obj) > mostLeft {
+		dropLong(reflect.ValueOf(obj).Elem())
+	}
+	if SizeOf(obj) > mostLeft {
 		meta := *MetaOf(obj)
 		reflect.ValueOf(obj).Elem().SetZero()
 		*MetaOf(obj) = meta
 	}
 	*c.cut() = Cut{roughly(size)}
 	return true
+}
+
+// dropLong drops the long fields of a struct. Of labels and annotations it keeps the beginnings of values.
+func dropLong(v reflect.Value) {
+	for i := range v.NumField() {
+		f, t := v.Field(i), v.Type().Field(i)
+		switch {
+		case behind(f) <= mostOfField || !t.IsExported() && !t.Anonymous:
+		case f.Type() == reflect.TypeFor[Labels]():
+			f.Set(reflect.ValueOf(f.Interface().(Labels).short()))
+		case f.Kind() == reflect.Struct && f.Type() != reflect.TypeFor[Undecoded]():
+			dropLong(f)
+		case f.CanSet():
+			f.SetZero()
+		}
+	}
 }
 
 // roughly rounds a number of bytes up, by a sixteenth at most: an object that grows by a little, as where its status is written, is

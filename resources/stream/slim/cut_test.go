@@ -4,6 +4,7 @@
 package slim
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,55 @@ func TestCutDown(t *testing.T) {
 	}
 	if CutDown(&identity{}, 1) || CutOf(&identity{}) != (Cut{}) {
 		t.Error("what has no Cut can be cut")
+	}
+}
+
+// chest is an object whose type leaves much of it.
+type chest struct {
+	chestMeta `json:"metadata"`
+	Cut       `json:"-"`
+	Class     string   `json:"class"`
+	Items     []string `json:"items"`
+	Spec      struct {
+		Text string   `json:"text"`
+		Many []string `json:"many"`
+	} `json:"spec"`
+}
+
+type chestMeta struct {
+	Meta
+	CreationTimestamp Time           `json:"creationTimestamp"`
+	Labels            Labels         `json:"labels"`
+	Annotations       Subset[filter] `json:"annotations"`
+}
+
+type filter struct{}
+
+// Keep implements KeyFilter.
+func (filter) Keep(string) bool { return true }
+
+// CutDown implements Cutter.
+func (c *chest) CutDown() {}
+
+// Of what a type leaves the long fields go, and the ends of annotations. What names the object, its age and what is short stays.
+func TestCutDropsLongFields(t *testing.T) {
+	long := strings.Repeat("x", 200<<10)
+	many := map[string]string{}
+	for i := range 20_000 {
+		many[fmt.Sprint("key-", i)] = ""
+	}
+	c := &chest{Class: "ours", Items: []string{long}}
+	c.Name, c.CreationTimestamp, c.Spec.Text = "c", 7, "short"
+	c.Spec.Many = []string{long, long}
+	c.Annotations.Labels, c.Labels = MakeLabels(map[string]string{"mode": long, "class": "b"}), MakeLabels(many)
+	if !CutDown(c, SizeOf(c)) || SizeOf(c) > mostLeft {
+		t.Fatalf("%d bytes stay", SizeOf(c))
+	}
+	if c.Name != "c" || c.CreationTimestamp != 7 || c.Class != "ours" || c.Spec.Text != "short" || c.Annotations.Get("class") != "b" || len(c.Annotations.Get("mode")) != mostOfValue {
+		t.Errorf("it is %+v", c)
+	}
+	if c.Items != nil || c.Spec.Many != nil || c.Labels != (Labels{}) || !c.IsCut() {
+		t.Errorf("it has %d items, %d of the spec, %d bytes of labels", len(c.Items), len(c.Spec.Many), c.Labels.Size())
 	}
 }
 

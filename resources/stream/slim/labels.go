@@ -114,6 +114,18 @@ func (l Labels) Only(keys ...string) Labels {
 	return MakeLabels(kept)
 }
 
+// short returns the pairs with the beginnings of long values; none if that is long, too.
+func (l Labels) short() Labels {
+	kept := map[string]string{}
+	for k, v := range l.All() {
+		kept[k] = strings.Clone(v[:min(len(v), mostOfValue)])
+	}
+	if l = MakeLabels(kept); l.Size() > mostOfField {
+		return Labels{}
+	}
+	return l
+}
+
 // String returns the pairs as "a=b,c=d".
 func (l Labels) String() string {
 	var pairs []string
