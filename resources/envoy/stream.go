@@ -51,13 +51,20 @@ const maxEntries = 150_000
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Spec) UnmarshalJSON(text []byte) (err error) {
 	s.Secrets = secretsIn(text)
-	if s.isVast = slim.Entries(text) > maxEntries; s.isVast { // it is not as anything that is written: what it names stays, and keeps nothing waiting
-		s.Digest = sha256.Sum256(text)
-		return nil
+	if s.Digest, s.isVast, err = digestOf(text); !s.isVast { // what a vast one names stays, and keeps nothing waiting
+		s.HostPorts = hostPortsOf(text)
 	}
-	s.HostPorts = hostPortsOf(text)
-	s.Digest, err = envoy.DigestOf(text)
 	return err
+}
+
+// digestOf is the digest of a spec as the API server has it, in a watch or before a write. One with more than maxEntries is vast: it is not decoded, and not as
+// anything that is written.
+func digestOf(text []byte) (_ envoy.Digest, isVast bool, _ error) {
+	if slim.Entries(text) > maxEntries {
+		return sha256.Sum256(text), true, nil
+	}
+	digest, err := envoy.DigestOf(text)
+	return digest, false, err
 }
 
 // secretsIn are the values of keys "name" that have one slash, and no colon as those of clusters do. The text is not decoded for them: it has a megabyte, and

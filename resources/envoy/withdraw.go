@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 
@@ -39,11 +40,13 @@ func (n ConfigNames) Withdraw(ctx context.Context, c k8s.Client, in *stream.Stor
 			continue
 		}
 		ref, serves := Ref(key), true
-		_, _, err := c.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+		_, _, err := c.Modify(k8s.NewOpaqueField("spec", editedSpec).With(ctx), ref, func(u *unstructured.Unstructured) error {
 			if err := (Desired{Owner: owner}).check(ref, u); err != nil {
 				return err
 			}
-			serves = withdraw(u, keys)
+			if serves = u.Object["spec"] != tooLargeToEdit; serves {
+				serves = withdraw(u, keys)
+			}
 			return nil
 		})
 		if err == nil && !serves {
@@ -58,6 +61,24 @@ func (n ConfigNames) Withdraw(ctx context.Context, c k8s.Client, in *stream.Stor
 	}
 	return nil
 }
+
+// maxEdited is how many objects a spec may have that is edited, of which there are five copies in memory meanwhile. Those that are written here have fewer: each
+// of these has 25 bytes or more.
+const maxEdited = 60_000
+
+// tooLargeToEdit is in the place of a spec with more.
+const tooLargeToEdit = "too large"
+
+// editedSpec is the digest of a spec that is too large to be edited. Others have none: they are decoded.
+func editedSpec(text []byte) (string, error) {
+	if slim.Entries(text) > maxEdited {
+		return tooLargeToEdit, nil
+	}
+	return "", errEdited
+}
+
+// errEdited has a spec decoded.
+var errEdited = errors.New("it is edited")
 
 // owned are the names of those that the owner has.
 func (n ConfigNames) owned(in *stream.Store[Object], owner *metav1.OwnerReference) []slim.Key {

@@ -210,7 +210,7 @@ func create(ctx context.Context, c k8s.Client, ref k8s.Ref, d Desired) (bool, er
 // opaqueSpec is the spec, which may have a megabyte, by the digest of what it means.
 func opaqueSpec() *k8s.OpaqueField {
 	return k8s.NewOpaqueField("spec", func(value []byte) (string, error) {
-		digest, err := envoy.DigestOf(value)
+		digest, _, err := digestOf(value)
 		return digest.String(), err
 	})
 }

@@ -58,25 +58,29 @@ func (f *OpaqueField) unfold(body []byte) ([]byte, error) {
 }
 
 // fold returns the body of a response with the digest. One that is no object with the field stays as it is, and so does a list: a
-// value that is decoded is another one than any digest.
-func (f *OpaqueField) fold(body []byte) []byte {
+// value that is decoded is another one than any digest. For the digest the value may be decoded, as others have changed it: one that needs much
+// memory waits for its turn before that. The error is that of ctx.
+func (f *OpaqueField) fold(ctx context.Context, body []byte) ([]byte, error) {
 	fields, value := f.of(body)
 	if fields == nil {
-		return body
+		return body, nil
+	}
+	if err := awaitTurn(ctx, body); err != nil {
+		return nil, err
 	}
 	digest, err := f.digest(value)
 	if err != nil {
-		return body
+		return body, nil
 	}
 	f.values[digest] = value
 	if fields[f.name], err = json.Marshal(digest); err != nil {
-		return body
+		return body, nil
 	}
 	folded, err := json.Marshal(fields)
 	if err != nil {
-		return body
+		return body, nil
 	}
-	return folded
+	return folded, nil
 }
 
 // of are the fields of a body, and the value of this one; nil without.

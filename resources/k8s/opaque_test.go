@@ -4,9 +4,12 @@
 package k8s
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,6 +81,37 @@ func TestOpaqueField(t *testing.T) {
 	}
 }
 
+// K8S-26: a value that needs much memory is not decoded for its digest before its turn.
+func TestOpaqueFieldsHaveTurns(t *testing.T) {
+	body := append(append([]byte(`{"spec":{"a":[`), bytes.Repeat([]byte(`{"a":0},`), 20_000)...), `{}]}}`...)
+	decoded := 0
+	fold := func(ctx context.Context) error {
+		f := NewOpaqueField("spec", func([]byte) (string, error) { decoded++; return "d", nil })
+		folded, err := f.fold(ctx, body)
+		if err == nil && string(folded) != `{"spec":"d"}` {
+			t.Errorf("it is folded to %.60s", folded)
+		}
+		return err
+	}
+	first, release := WithTurn(t.Context())
+	if err := fold(first); err != nil || decoded != 1 {
+		t.Fatalf("decoded %d times, %v", decoded, err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	second, releaseSecond := WithTurn(short)
+	if err := fold(second); err == nil || decoded != 1 {
+		t.Errorf("two are decoded at once: %v", err)
+	}
+	releaseSecond()
+	release()
+	third, releaseThird := WithTurn(t.Context())
+	defer releaseThird()
+	if err := fold(third); err != nil || decoded != 2 {
+		t.Errorf("decoded %d times, %v", decoded, err)
+	}
+}
+
 // K8S-15: where the role allows to list alone, and for bodies that are none of the kind.
 func TestOpaqueFieldElsewhere(t *testing.T) {
 	d := newDesk(t)
@@ -93,8 +127,8 @@ func TestOpaqueFieldElsewhere(t *testing.T) {
 		t.Errorf("%v, %v", written, err)
 	}
 	for _, body := range []string{"", "null", "[]", "{}", "<html>", `{"data":`, `{"spec":{}}`} {
-		if got := string(f.fold([]byte(body))); got != body {
-			t.Errorf("%q is folded to %q", body, got)
+		if got, err := f.fold(t.Context(), []byte(body)); err != nil || string(got) != body {
+			t.Errorf("%q is folded to %q, %v", body, got, err)
 		}
 		if got, err := f.unfold([]byte(body)); err != nil || string(got) != body {
 			t.Errorf("%q is unfolded to %q, %v", body, got, err)

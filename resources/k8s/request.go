@@ -75,7 +75,8 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 	result := req.Do(OwnPauses(ctx))
 	var resp response
 	result.StatusCode(&resp.code)
-	if err := result.Error(); err != nil {
+	err := result.Error()
+	if err != nil {
 		return resp, c.explain(ctx, r, err)
 	}
 	resp.body, _ = result.Raw()
@@ -83,7 +84,10 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 	if result.ContentType(&contentType); !isJSON(contentType) {
 		return resp, expected{method: r.method, ref: r.ref}.invalid(resp.code, "content of type %q", contentType)
 	}
-	resp.body = remainderIn(ctx).fold(opaqueField(ctx).fold(resp.body))
+	if resp.body, err = opaqueField(ctx).fold(ctx, resp.body); err != nil {
+		return resp, err
+	}
+	resp.body = remainderIn(ctx).fold(resp.body)
 	return resp, awaitTurn(ctx, resp.body)
 }
 
