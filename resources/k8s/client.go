@@ -130,6 +130,8 @@ func (c *client) Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, 
 	if err := checkNames(ref); err != nil {
 		return nil, err // before it may be part of a field selector
 	}
+	ctx, release := WithTurn(ctx) // until it is decoded
+	defer release()
 	if remainderIn(ctx) == nil {
 		ctx = withRemainder(ctx, ref)
 	}

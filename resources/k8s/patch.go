@@ -32,6 +32,11 @@ func (c *client) Patch(ctx context.Context, ref Ref, patch []byte, sets ...Patch
 	if ref.UID != "" {
 		return nil, fmt.Errorf("patching %s: begin the patch with a test of /metadata/uid instead of setting Ref.UID", ref)
 	}
+	ctx, release := WithTurn(ctx)
+	defer release()
+	if err := awaitTurn(ctx, patch); err != nil {
+		return nil, err
+	}
 	again := c.contention.patch(ref, sets)
 	if err := again.await(); err != nil {
 		return nil, err

@@ -4,10 +4,14 @@
 package k8s
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -70,6 +74,48 @@ func TestPatchChangesWhatWasRead(t *testing.T) {
 	ref.UID = "u"
 	if _, err := d.Patch(why(t), ref, patch); err == nil || !strings.Contains(err.Error(), "/metadata/uid") {
 		t.Errorf("a uid in the reference: %v", err)
+	}
+}
+
+// K8S-26: what a patch or a read returns is decoded when no other work has an object that needs much memory.
+func TestPatchesAndReadsHaveTurns(t *testing.T) {
+	c := newContest(t)
+	data := map[string]string{"x": "1"}
+	for i := range 30_000 {
+		data[fmt.Sprint("key-", i)] = ""
+	}
+	for name, data := range map[string]map[string]string{"large": data, "small": {"x": "1"}} {
+		if _, err := c.Create(why(t), configMaps, newConfigMap("n", name, data)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	patch := func(ctx context.Context, name string) error {
+		_, err := c.Patch(ctx, Ref{Resource: configMaps, Namespace: "n", Name: name}, []byte(`[{"op":"add","path":"/data/x","value":"1"}]`))
+		return err
+	}
+	other, release := WithTurn(t.Context())
+	if err := awaitTurn(other, bytes.Repeat([]byte("{},"), 20_000)); err != nil {
+		t.Fatal(err)
+	}
+	read := func(ctx context.Context, name string) error {
+		_, err := c.Get(ctx, Ref{Resource: configMaps, Namespace: "n", Name: name})
+		return err
+	}
+	for what, send := range map[string]func(ctx context.Context, name string) error{"patch": patch, "read": read} {
+		if err := send(why(t), "small"); err != nil {
+			t.Errorf("a %s of a small one: %v", what, err)
+		}
+		short, cancel := context.WithTimeout(why(t), 2*time.Second)
+		if err := send(short, "large"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a %s beside another large one: %v", what, err)
+		}
+		cancel()
+	}
+	release()
+	for what, send := range map[string]func(ctx context.Context, name string) error{"patch": patch, "read": read} {
+		if err := send(why(t), "large"); err != nil {
+			t.Errorf("a %s: %v", what, err)
+		}
 	}
 }
 

@@ -3,10 +3,7 @@
 
 package k8s
 
-import (
-	"bytes"
-	"context"
-)
+import "context"
 
 // hold is the turn of work with objects that need much memory: as many copies of one are made as the work has steps, and such work is done by one at a time.
 type hold struct {
@@ -23,7 +20,7 @@ var largeTurn = make(chan struct{}, 1)
 
 // WithTurn returns a context for requests whose objects stay in memory until release is called. The first one that needs two megabytes or more waits, before it
 // is decoded, until no other work of the process has such an object: with ten of them at once there would be no memory left. Writes of a [Client] do so by themselves, and
-// do not wait again with such a context. It is for requests that are made one after the other, and release is to be called once, and soon: in the handler of one
+// reads until the object is decoded: they do not wait again with such a context. It is for requests that are made one after the other, and release is to be called once, and soon: in the handler of one
 // object. See docs/wire/k8s.md, K8S-26.
 func WithTurn(ctx context.Context) (_ context.Context, release func()) {
 	if h, _ := ctx.Value(holdKey{}).(*hold); h != nil {
@@ -52,7 +49,26 @@ func awaitTurn(ctx context.Context, body []byte) error {
 	}
 }
 
-// memoryOf estimates how much memory a JSON text needs once it is decoded into maps and lists: an object of one field has 336 bytes, each further one 100 or more.
+// memoryOf estimates how much memory it needs to decode a JSON text into maps and lists: for an object of one field 336 bytes, for each further one 100 or more, for
+// a list its head, and for an element of it, whatever it is, the places in lists that have grown beside its value.
 func memoryOf(body []byte) int {
-	return len(body) + 350*(bytes.Count(body, []byte("{"))+bytes.Count(body, []byte("null"))/8) + 100*bytes.Count(body, []byte(`":`))
+	size, inString := len(body), false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case inString && c == '\\':
+			i++
+		case c == '"':
+			inString = !inString
+		case inString:
+		case c == '{':
+			size += 350
+		case c == '[':
+			size += 40
+		case c == ':':
+			size += 60
+		case c == ',':
+			size += 70
+		}
+	}
+	return size
 }

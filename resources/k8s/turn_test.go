@@ -6,8 +6,13 @@ package k8s
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
 // K8S-26: of work that needs much memory one is done at a time; others do not wait for it.
@@ -43,5 +48,53 @@ func TestLargeWritesHaveTurns(t *testing.T) {
 	defer releaseThird()
 	if err := awaitTurn(third, large); err != nil {
 		t.Error(err)
+	}
+}
+
+// K8S-26: whatever the shape of a body, its estimate is not less than half of what decoding it allocates, and that of a usual one not more than four times as much.
+func TestMemoryOfBodies(t *testing.T) {
+	const n = 100_000
+	list := func(item string) string {
+		return `{"metadata":{"finalizers":[` + strings.Repeat(item+",", n) + item + `]}}`
+	}
+	object := func(entry string) string {
+		var all strings.Builder
+		for i := range n {
+			fmt.Fprintf(&all, `"%d":%s,`, i, entry)
+		}
+		return `{"status":{` + all.String() + `"last":` + entry + `}}`
+	}
+	for name, body := range map[string]string{
+		"texts":              list(`"a/a"`),
+		"empty texts":        list(`""`),
+		"long texts":         list(`"` + strings.Repeat("a", 100) + `"`),
+		"escaped texts":      list(`"\"{[,:\\"`),
+		"small numbers":      list("1"),
+		"large numbers":      list("1000000"),
+		"fractions":          list("1.5"),
+		"booleans":           list("true"),
+		"nulls":              list("null"),
+		"empty lists":        list("[]"),
+		"lists of one":       list("[0]"),
+		"lists of lists":     list("[[[]]]"),
+		"empty objects":      list("{}"),
+		"objects":            list(`{"a":0}`),
+		"objects of objects": list(`{"a":{"b":{}}}`),
+		"entries":            object("0"),
+		"entries of texts":   object(`"a"`),
+		"entries of lists":   object("[]"),
+		"entries of objects": object("{}"),
+		"usual objects":      list(`{"name":"backend-of-a-service","namespace":"default","ports":[{"name":"http","port":8080,"protocol":"TCP"}],"ready":true}`),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var decoded any
+		err := utiljson.Unmarshal([]byte(body), &decoded)
+		runtime.ReadMemStats(&after)
+		got, is := memoryOf([]byte(body)), int(after.TotalAlloc-before.TotalAlloc)
+		t.Logf("%s: estimated %d of %d bytes for each of %d", name, got/n, is/n, len(body)/n)
+		if err != nil || got < is/2 || name == "usual objects" && got > 4*is {
+			t.Errorf("%s: the estimate is %d bytes, and decoding allocates %d: %v", name, got, is, err)
+		}
 	}
 }
