@@ -52,7 +52,7 @@ func annotation(i *ingress, name string, aliased bool) (value string, exists boo
 
 func (s *settings) invalid(name, value, remedy string) {
 	s.notices = append(s.notices, envoyres.Notice{
-		Reason: "InvalidAnnotation", Message: fmt.Sprintf("the annotation %s%s is %q: %s", prefix, name, value, remedy),
+		Reason: "InvalidAnnotation", Message: fmt.Sprintf("the annotation %s%s is %.100q: %s", prefix, name, value, remedy),
 	})
 }
 

@@ -114,12 +114,12 @@ func algorithmOf(s *service, c Config) (envoy.Algorithm, []envoyres.Notice) {
 	switch {
 	case !algorithm.Known() && annotated:
 		return envoy.RoundRobin, []envoyres.Notice{{Reason: "InvalidAlgorithm", Message: fmt.Sprintf(
-			"the annotation %s is %q, round_robin is used: it should be round_robin, least_request or random", algorithmAnnotation, text)}}
+			"the annotation %s is %.100q, round_robin is used: it should be round_robin, least_request or random", algorithmAnnotation, text)}}
 	case !algorithm.Known():
 		return envoy.RoundRobin, nil // the option is reported at the start
 	case annotated && (algorithm == envoy.RingHash || algorithm == envoy.Maglev):
 		return algorithm, []envoyres.Notice{{Reason: "AlgorithmWithoutHash", Message: fmt.Sprintf(
-			"the annotation %s is %q, which balances as random: there is no policy for hashes", algorithmAnnotation, text)}}
+			"the annotation %s is %.100q, which balances as random: there is no policy for hashes", algorithmAnnotation, text)}}
 	}
 	return algorithm, nil
 }

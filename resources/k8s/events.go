@@ -92,16 +92,42 @@ func (e *Events) event(about corev1.ObjectReference, eventType, reason, message 
 	}
 }
 
-// maxMessage is the length of the message of an Event, in characters.
+// maxMessage is the length of the message of an Event, in bytes.
 const maxMessage = 1000
 
 // shown is a message as readers get it: what others wrote in it neither controls a terminal nor breaks a line, and has an end.
 func shown(message string) string {
-	line := []rune(printable.Line(message))
+	line := printable.Line(message[:min(len(message), 2*maxMessage)]) // of what is behind nothing is shown
 	if len(line) > maxMessage {
-		return string(line[:maxMessage-1]) + "…"
+		return printable.Cut(line, maxMessage-len("…"))
 	}
-	return string(line)
+	return line
+}
+
+// rememberedObjects is of how many objects a module remembers which Events were made: of each a few hundred bytes, and its last message.
+const rememberedObjects = 500
+
+// correlation is how Events are counted and limited: as client-go does it by default, but that less is remembered. Of the messages of a reason,
+// and of names, it keeps digests.
+var correlation = record.CorrelatorOptions{
+	LRUCacheSize: rememberedObjects,
+	KeyFunc: func(e *corev1.Event) (aggregate, local string) {
+		return aboutOf(e, e.Reason, e.ReportingController, e.ReportingInstance), keyOf(e.Message)
+	},
+	SpamKeyFunc: func(e *corev1.Event) string { return aboutOf(e) },
+}
+
+// aboutOf is a short text for the object of an Event, in whatever revision, with the type of the Event and further parts.
+func aboutOf(e *corev1.Event, parts ...any) string {
+	o := e.InvolvedObject
+	o.ResourceVersion, o.FieldPath = "", ""
+	return keyOf(e.Source, o, e.Type, parts)
+}
+
+// keyOf is a short text for its parts.
+func keyOf(parts ...any) string {
+	sum := digestOf(parts...)
+	return string(sum[:])
 }
 
 // WarnOnLease is Warning about the operator itself, which people know by its lease.
@@ -122,7 +148,7 @@ func (e *Events) record() {
 		return // a client of the module's own would have failed before
 	}
 	ctx := e.writer.fence.Context()
-	b := record.NewBroadcaster(record.WithContext(ctx))
+	b := record.NewBroadcaster(record.WithContext(ctx), record.WithCorrelatorOptions(correlation))
 	b.StartRecordingToSink(&eventSink{ctx, api, e})
 	e.recorder = b.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "skep/" + e.scope.ID})
 }
