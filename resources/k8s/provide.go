@@ -74,7 +74,7 @@ func newTransport(c Config, b cell.BuildInfo, log *slog.Logger, m *clientMetrics
 		limiter:  fair.New(fair.Limits{Rate: float64(c.QPS), Burst: c.Burst, HeldUp: m.waited}),
 		reads:    reads,
 		progress: leading.NewTracker(), contention: newContention(), served: newServedVersions(log),
-		strict: os.Getenv(StrictCause) != "",
+		strict: os.Getenv(StrictCause) != "", answerLimit: answerLimit,
 	}
 	d.unserved = newUnserved(d)
 	return d, nil

@@ -30,6 +30,8 @@ type guardedTransport struct {
 	reads   *endpointTransport
 	// strict makes a write without a cause fail. Tests set it.
 	strict bool
+	// answerLimit is how long a request may be unanswered. Tests set a shorter one.
+	answerLimit time.Duration
 
 	progress   *leading.Tracker
 	contention *contention
@@ -89,6 +91,7 @@ func (d *moduleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 			return refuse(req, err)
 		}
 	}
+	req, limited := d.limitAnswer(req)
 	req = req.Clone(req.Context())
 	req.Header.Set("User-Agent", d.agent+" ("+d.module+")")
 	began, host := time.Now(), d.servers.url().Host
@@ -100,6 +103,7 @@ func (d *moduleTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err = d.read(req)
 		resp, err = verified(req, resp, err)
 	}
+	resp, err = limited(resp, err)
 	hidePauses(req, resp)
 	d.metrics.requested(d.module, host, req, resp, time.Since(began))
 	return resp, err
@@ -130,7 +134,7 @@ func (d *moduleTransport) write(req *http.Request) (*http.Response, error) {
 	ctx, done := leading.DetachForResponse(req.Context(), fence)
 	began := time.Now()
 	resp, err := d.send(req, ctx)
-	resp, err = verified(req, resp, err)
+	resp, err = verified(req, resp, ifUnanswered(ctx, err))
 	d.recordWrite(req, resp, err, time.Since(began))
 	if err != nil {
 		done()
