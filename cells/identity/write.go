@@ -80,7 +80,7 @@ func (c *controller) create(ctx context.Context, todo action, of slim.Labels) er
 	c.Metrics.recordCreate(todo.waited, time.Since(started), err == nil)
 	var changed *k8s.NotStoredError
 	if errors.As(err, &changed) { // admission of the API server has changed its labels
-		has, err = changed.Stored, nil
+		err = nil
 	}
 	c.reportForbidden(of, ref, err)
 	created := err == nil

@@ -228,7 +228,7 @@ func (c *controller) write(ctx context.Context, w *statusWrite) (slim.Revision, 
 		return 0, err
 	}
 	if !w.want.shows(status.LoadBalancer.Ingress, status.Conditions) {
-		return 0, &k8s.NotStoredError{Ref: w.ref, Field: "status", Stored: stored}
+		return 0, &k8s.NotStoredError{Ref: w.ref, Field: "status"}
 	}
 	return slim.ParseRevision(stored.GetResourceVersion())
 }

@@ -40,7 +40,7 @@ type Client interface {
 	// Get reads an object. Where the role forbids GET, it is listed by name. With a Ref of the
 	// status, a large object has its identity, its metadata and its status alone.
 	Get(ctx context.Context, ref Ref) (*unstructured.Unstructured, error)
-	// Create makes an object and returns it as stored.
+	// Create makes an object and returns it as stored, with a NotStoredError, too.
 	Create(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error)
 	// Modify reads an object, lets edit change it, and writes it back if that
 	// made a difference. Fields that edit does not set stay as they are. On a
@@ -352,7 +352,7 @@ func (c *client) sendAndCheck(ctx context.Context, r request, is expected, w wri
 	}
 	if field, ok := c.shows(ctx, stored, r.ref, w); !ok {
 		w.again.dropped(stored, field)
-		return nil, &NotStoredError{is.ref, field, stored}
+		return stored, &NotStoredError{is.ref, field}
 	}
 	w.again.stored(stored)
 	return stored, nil

@@ -11,7 +11,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // InvalidResponseError is a response that does not come from the API server, or that
@@ -29,11 +28,11 @@ func (e *InvalidResponseError) Error() string {
 
 // NotStoredError is a write that was accepted, and whose response does not show the
 // change: a mutating webhook has undone it. What the installed definition is known to
-// lack is no change.
+// lack is no change. The object as it was stored instead is returned beside it: errors
+// are kept for as long as a key fails, and objects may be large.
 type NotStoredError struct {
-	Ref    Ref
-	Field  string                     // path of the first field that differs
-	Stored *unstructured.Unstructured // the object as it was stored instead
+	Ref   Ref
+	Field string // path of the first field that differs
 }
 
 func (e *NotStoredError) Error() string {

@@ -64,8 +64,12 @@ func TestPatchChangesWhatWasRead(t *testing.T) {
 	}
 	var dropped *NotStoredError
 	patch = []byte(`[{"op":"replace","path":"/data/x","value":"3"}]`)
-	if _, err := d.Patch(why(t), ref, patch, dataValue("x", "2", "4")); !errors.As(err, &dropped) || dropped.Field != "data.x" {
+	stored, err = d.Patch(why(t), ref, patch, dataValue("x", "2", "4"))
+	if !errors.As(err, &dropped) || dropped.Field != "data.x" {
 		t.Errorf("another value is stored: %v", err)
+	}
+	if x, _, _ := unstructured.NestedString(stored.Object, "data", "x"); x != "3" {
+		t.Errorf("returned beside the error is %v", stored)
 	}
 	ref.Name = "none"
 	if _, err := d.Patch(why(t), ref, patch); !IsNotFound(err, ref) {
