@@ -11,7 +11,7 @@ import (
 )
 
 // Urgent has the keys go first for which is is true: those of what users wait for, where the others are thousands of status
-// writes. The others wait as long as there are urgent ones, so these are to be few, or seldom. K is that of the queue.
+// writes. As long as there are urgent ones, each fourth key is one of the others. K is that of the queue.
 func Urgent[K comparable](is func(K) bool) Option { return func(o *options) { o.urgent = is } }
 
 // NamespaceOf names the namespace of each key, so that one cannot keep the others waiting. Keys of type slim.Key have their own; keys of
@@ -27,7 +27,7 @@ func namespaceOf[K comparable](key K) string {
 }
 
 // fairQueue are the waiting keys of a work queue. They go by turns of their namespaces, and in each in the order in which they came; urgent
-// ones go before all others. One namespace never has all workers: a key of a namespace that has all but one waits until one is done. Keys
+// ones go before others, but three in a row at most while another one may go. One namespace never has all workers: a key of a namespace that has all but one waits until one is done. Keys
 // without a namespace, such as nodes, take turns as one namespace does, and may have all workers.
 //
 // It is a workqueue.Queue, whose methods are called under the lock of the work queue; done is not.
@@ -38,6 +38,7 @@ type fairQueue[K comparable] struct {
 
 	mu      sync.Mutex
 	lanes   [2]lane[K]     // urgent ones, others
+	urgents int            // urgent ones that went in a row
 	total   int            // keys that wait
 	running map[string]int // keys that workers have
 }
@@ -96,18 +97,29 @@ func (q *fairQueue[K]) mayGo(namespace string) bool {
 func (q *fairQueue[K]) Pop() (key K) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i := range q.lanes {
+	order := [2]int{0, 1}
+	if q.urgents >= urgentsInARow {
+		order = [2]int{1, 0}
+	}
+	for _, i := range order {
 		l := &q.lanes[i]
 		for turn, namespace := range l.turns {
-			if q.mayGo(namespace) {
-				q.running[namespace]++
-				q.total--
-				return l.pop(turn)
+			if !q.mayGo(namespace) {
+				continue
 			}
+			q.running[namespace]++
+			q.total--
+			if q.urgents++; i != 0 {
+				q.urgents = 0
+			}
+			return l.pop(turn)
 		}
 	}
 	return key
 }
+
+// urgentsInARow is how many urgent keys go before one of the others: a tenant can keep urgent ones coming, and statuses of all would wait for ever.
+const urgentsInARow = 3
 
 // pop takes the first key of a namespace, whose next turn comes after those of all others.
 func (l *lane[K]) pop(turn int) K {
