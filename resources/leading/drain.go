@@ -18,7 +18,8 @@ import (
 // in order, which releases the lease, waits until unanswered writes cannot be on their
 // way any more. Behind a closed fence there is no need: the next leader waits itself.
 const (
-	responseTime = 5 * time.Second
+	// ResponseTime is for how long a write goes on whose caller has left.
+	ResponseTime = 5 * time.Second
 	drainTime    = 5 * time.Second
 )
 
@@ -33,7 +34,7 @@ func DetachForResponse(caller context.Context, fence *Fence) (ctx context.Contex
 			cancel(context.Cause(caller))
 			return
 		}
-		time.AfterFunc(responseTime, func() { cancel(context.Cause(caller)) })
+		time.AfterFunc(ResponseTime, func() { cancel(context.Cause(caller)) })
 	})
 	return ctx, func() { closed(); left(); cancel(nil) }
 }

@@ -30,7 +30,7 @@ func TestAWriteOutlastsItsCaller(t *testing.T) {
 		lasts time.Duration
 		cause error
 	}{
-		"the caller leaves":       {func(end context.CancelFunc, _ *Fence) { end() }, time.Hour, responseTime, context.Canceled},
+		"the caller leaves":       {func(end context.CancelFunc, _ *Fence) { end() }, time.Hour, ResponseTime, context.Canceled},
 		"the fence shuts":         {func(_ context.CancelFunc, f *Fence) { f.Close() }, time.Hour, 0, ErrFenced},
 		"the fence shuts, later":  {func(end context.CancelFunc, f *Fence) { end(); time.AfterFunc(time.Second, f.Close) }, time.Hour, time.Second, ErrFenced},
 		"the caller's time is up": {func(context.CancelFunc, *Fence) {}, time.Second, time.Second, context.DeadlineExceeded},

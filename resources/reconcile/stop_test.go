@@ -21,7 +21,7 @@ import (
 // deaf is a handler that does not end with its context.
 func deaf(release chan struct{}) { <-release }
 
-// K8S-21: a handler that does not return holds a stop for five seconds, and the error has its key and where it stands.
+// K8S-21: a handler that does not return holds a stop for six seconds, and the error has its key and where it stands.
 func TestAHandlerThatDoesNotReturnIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})

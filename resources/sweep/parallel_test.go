@@ -166,7 +166,7 @@ func TestEnded(t *testing.T) {
 	})
 }
 
-// K8S-21: a delete that does not return holds a stop for five seconds, and the error names the object.
+// K8S-21: a delete that does not return holds a stop for six seconds, and the error names the object.
 func TestADeleteThatDoesNotReturnIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, usual)

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/runtime/lifecycle"
 )
 
@@ -25,8 +26,9 @@ type Worker struct {
 	Doing func() string
 }
 
-// Grace is how long workers have to return after the end of their context. What they send with it fails at once.
-const Grace = 5 * time.Second
+// Grace is how long workers have to return after the end of their context. What they read with it fails at once; a write that is under way goes on for
+// leading.ResponseTime: a worker that waits for it does not hang.
+const Grace = leading.ResponseTime + time.Second
 
 // Forever is the grace of workers that are always waited for.
 const Forever time.Duration = 0
