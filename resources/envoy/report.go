@@ -72,7 +72,7 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 			text = "object is served with a warning"
 		}
 		if skipped, ok := r.lines.Use(key, time.Now()); ok {
-			r.log.Warn(text, append([]any{"kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", printable.Cut(n.Message, maxDetail)}, logging.Skipped(skipped)...)...)
+			r.log.Warn(text, append([]any{"kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", n.Message}, logging.Skipped(skipped)...)...)
 		}
 		r.events.Warning(about, n.Reason, n.Message)
 	}
@@ -91,8 +91,12 @@ const maxParts = 20
 // maxNotices is how many notices an object has at most of a part: each is a line of the log and an Event (ENV-34).
 const maxNotices = 5
 
-// bounded are the first notices, and how many more there are.
+// bounded are the first notices, and how many more there are. Their messages may quote texts of others of any length: they have an end.
 func bounded(all []Notice) []Notice {
+	all = slices.Clone(all)
+	for i := range all {
+		all[i].Message = printable.Cut(all[i].Message, maxDetail)
+	}
 	others := max(0, len(all)-maxNotices)
 	for _, n := range all {
 		others += n.Others
@@ -109,7 +113,7 @@ func bounded(all []Notice) []Notice {
 	return append(slices.Clone(all[:last]), more)
 }
 
-// maxDetail is the length of the text of a notice in the log, in bytes.
+// maxDetail is the length of the message of a notice, in bytes.
 const maxDetail = 1000
 
 // Forget removes an object.

@@ -6,6 +6,8 @@ package envoy
 import (
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,4 +60,16 @@ func TestReportsOfAnObjectThatChanges(t *testing.T) {
 			t.Errorf("health without the other one: %+v", all)
 		}
 	})
+}
+
+// K3, K5 of the contract's tenants.md: what is kept of a finding is bounded, whatever it quotes.
+func TestFindingsHaveAnEnd(t *testing.T) {
+	long := Notice{Reason: "NotTranslated", Message: strings.Repeat("x", 1<<20)}
+	for n, want := range map[int]string{1: "x…", 9: "x…; and 4 more such findings"} {
+		kept := bounded(slices.Repeat([]Notice{long}, n))
+		last := kept[len(kept)-1].Message
+		if len(kept) != min(n, maxNotices) || len(last) > maxDetail+100 || !strings.HasSuffix(last, want) {
+			t.Errorf("of %d there are %d, the last one of %d bytes", n, len(kept), len(last))
+		}
+	}
 }
