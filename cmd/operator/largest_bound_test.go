@@ -52,8 +52,8 @@ func TestLargeObjectsOfANamespace(t *testing.T) {
 				return
 			}
 			for i := range many {
-				if !slices.Contains(cut, giantName(i)) {
-					l.remove(g.resource, attacker, giantName(i))
+				if !slices.Contains(cut, g.name(i)) {
+					l.remove(g.resource, attacker, g.name(i))
 				}
 			}
 			left := len(cut)

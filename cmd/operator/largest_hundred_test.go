@@ -18,6 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skep-operator/skep/runtime/seedtest"
 )
@@ -112,6 +113,9 @@ func (l *largest) livesWithAHundred(t *testing.T, g giant, namespaces int) {
 		t.Fatal("beside nothing: ", l.end())
 	}
 	lived := c.come(many) && l.o.stop() == 0
+	if g.ours != "" {
+		c.makeAll(many) // the operator has written them anew
+	}
 	started := c.isFound(many)
 	for many > 1 && !started {
 		many /= 2
@@ -193,15 +197,15 @@ func (c *crowd) makeAll(many int) (seen int) {
 		}
 	}
 	c.made = many // whatever fails: all are deleted
-	c.n, c.size = c.create(c.giant, c.namespaceOf(0), giantName(0), c.giant.n)
+	c.n, c.size = c.create(c.giant, c.namespaceOf(0), c.giant.name(0), c.giant.n)
 	u := &unstructured.Unstructured{Object: c.giant.build(c.n)}
 	u.SetGroupVersionKind(c.giant.resource.GroupVersion().WithKind(c.giant.kind))
-	u.SetName(giantName(0))
+	u.SetName(c.giant.name(0))
 	text, err := u.MarshalJSON()
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	name := func(i int) []byte { return fmt.Appendf(nil, `"name":%q`, giantName(i)) }
+	name := func(i int) []byte { return fmt.Appendf(nil, `"name":%q`, c.giant.name(i)) }
 	label := func(i int) []byte { return fmt.Appendf(nil, "%q:\"%030d\"", labelOfGiant(0), i) } // each has labels of its own
 	if !bytes.Contains(text, name(0)) {
 		c.t.Fatalf("%s: its name does not stand in its text", c.giant)
@@ -214,7 +218,7 @@ func (c *crowd) makeAll(many int) (seen int) {
 		all.Go(func() {
 			for i := int(next.Add(1)) - 1; i < many; i = int(next.Add(1)) - 1 {
 				of := bytes.Replace(text, name(0), name(i), 1)
-				if err := c.post(c.namespaceOf(i), bytes.Replace(of, label(0), label(i), 1)); err != nil {
+				if err := c.send(i, bytes.Replace(of, label(0), label(i), 1)); err != nil {
 					c.t.Errorf("%s %d: %.1000v", c.giant, i, err)
 				}
 				if n := made.Add(1); c.o.running() {
@@ -229,9 +233,9 @@ func (c *crowd) makeAll(many int) (seen int) {
 
 func (c *crowd) namespaceOf(i int) string { return c.namespaces[i%len(c.namespaces)] }
 
-// post creates an object of the kind from its text.
-func (c *crowd) post(namespace string, text []byte) error {
-	group := c.giant.resource.GroupVersion().String()
+// send creates the object of a number from its text, or edits it.
+func (c *crowd) send(i int, text []byte) error {
+	group, namespace := c.giant.resource.GroupVersion().String(), c.namespaceOf(i)
 	path := []string{"apis", group}
 	if c.giant.resource.Group == "" {
 		path = []string{"api", group}
@@ -239,7 +243,17 @@ func (c *crowd) post(namespace string, text []byte) error {
 	if namespace != "" {
 		path = append(path, "namespaces", namespace)
 	}
-	return c.core.CoreV1().RESTClient().Post().SetHeader("Content-Type", "application/json").AbsPath(append(path, c.giant.resource.Resource)...).Body(text).Do(c.t.Context()).Error()
+	path = append(path, c.giant.resource.Resource)
+	client := c.core.CoreV1().RESTClient()
+	if c.giant.ours == "" {
+		return client.Post().SetHeader("Content-Type", "application/json").AbsPath(path...).Body(text).Do(c.t.Context()).Error()
+	}
+	var err error
+	eventually(c.t, c.giant.name(i)+" is there", func() bool {
+		err = client.Patch(types.MergePatchType).AbsPath(append(path, c.giant.name(i))...).Body(text).Do(c.t.Context()).Error()
+		return !apierrors.IsNotFound(err) || !c.o.running()
+	})
+	return err
 }
 
 // isFound starts an operator that finds so many of them, and reports whether it lives.
@@ -273,8 +287,6 @@ func (c *crowd) report(when string, many int, before time.Duration) {
 	}
 }
 
-func giantName(i int) string { return fmt.Sprint("giant-", i) }
-
 // add makes objects that the giants of a namespace need.
 func (c *crowd) add(all []beside, namespace string) {
 	c.t.Helper()
@@ -298,7 +310,7 @@ func (c *crowd) keep(many int) {
 	for c.made > many {
 		c.made--
 		namespace := c.namespaceOf(c.made)
-		c.remove(c.giant.resource, namespace, giantName(c.made))
+		c.delete(c.giant, namespace, c.giant.name(c.made))
 		if c.giant.each != nil {
 			c.drop(c.giant.each(c.made), namespace)
 		}

@@ -97,6 +97,24 @@ func ingressOf(what string, n int, build func(n int) set) giant {
 	return giant{resource: ingressResource, kind: "Ingress", what: what, n: n, build: build}
 }
 
+// manyOf is a giant of which a crowd is so many.
+func manyOf(many int, g giant) giant {
+	g.many, g.long = many, true
+	return g
+}
+
+// holding is a giant with finalizers.
+func holding(g giant) giant {
+	g.stays = true
+	return g
+}
+
+// finalized has n finalizers.
+func finalized(n int, object set) set {
+	object["metadata"] = set{"finalizers": of(n, func(int) any { return "a/b" })}
+	return object
+}
+
 const (
 	modeOfIngress = "ingress.cilium.io/loadbalancer-mode"
 	passesTLS     = "ingress.cilium.io/tls-passthrough"
@@ -147,6 +165,20 @@ var ingressGiants = []giant{
 	ingressOf("hosts whose TLS is passed through", 20_000, func(n int) set {
 		return annotated(passesTLS, "enabled", set{"spec": ingressSpec(of(n, func(i int) any { return rule(fmt.Sprintf("h%05d.example.com", i), pathOf("/", "Prefix")) })...)})
 	}),
+	manyOf(1000, ingressOf("annotations", 60, func(n int) set {
+		annotations := set{}
+		for i := range n {
+			annotations[fmt.Sprintf("giant.example.com/%d", i)] = strings.Repeat("x", 4096)
+		}
+		return set{"metadata": set{"annotations": annotations}, "spec": ingressSpec(rule("a.example.com", pathOf("/", "Prefix")))}
+	})),
+	// Most are cut, and their hosts stay.
+	manyOf(1000, ingressOf("hosts", 1000, func(n int) set {
+		return set{"spec": ingressSpec(of(n, func(i int) any { return rule(fmt.Sprintf("h%05d.example.com", i), pathOf("/", "Prefix")) })...)}
+	})),
+	holding(ingressOf("finalizers", 290_000, func(n int) set {
+		return finalized(n, set{"spec": ingressSpec(rule("a.example.com", pathOf("/", "Prefix")))})
+	})),
 	ingressOf("a setting that is none", 250_000, func(n int) set {
 		return annotated(modeOfIngress, strings.Repeat("x", n), set{"spec": ingressSpec(rule("a.example.com", pathOf("/", "Prefix")))})
 	}),
@@ -316,6 +348,10 @@ var gatewayGiants = []giant{
 		}
 		return set{"spec": set{"gatewayClassName": "cilium", "listeners": wholeGateway("")["spec"].(set)["listeners"], "infrastructure": set{}}, "metadata": set{"annotations": annotations}}
 	}),
+	holding(gatewayOf("gateways", "Gateway", "finalizers", 290_000, func(n int) set {
+		return finalized(n, set{"spec": set{"gatewayClassName": "cilium", "listeners": list{set{"name": "a", "protocol": "HTTP", "port": int64(80)}}}})
+	})),
+	holding(gatewayOf("httproutes", "HTTPRoute", "finalizers", 290_000, func(n int) set { return finalized(n, httpRoute(1, 0, "")) })),
 	gatewayOf("listenersets", "ListenerSet", "certificates", 250, func(n int) set {
 		return set{"spec": set{"parentRef": set{"name": "whole"}, "listeners": tlsListeners(n)}}
 	}),
@@ -525,6 +561,17 @@ func ciliumOf(resource schema.GroupVersionResource, kind, what string, n int, bu
 	}
 }
 
+// edited is the configuration of a Gateway, in place of what the operator wrote.
+func edited(g giant) giant {
+	gateway := func(i int) []beside {
+		return []beside{{gatewayAPIResource("gateways"), set{"metadata": set{"name": fmt.Sprint("giant-", i), "namespace": attacker}, "spec": set{
+			"gatewayClassName": "cilium", "listeners": list{set{"name": "a", "protocol": "HTTP", "port": int64(80)}},
+		}}}}
+	}
+	g.ours, g.beside, g.each = "cilium-gateway-", gateway(0), gateway
+	return g
+}
+
 // fewer is a giant of which the API server holds no hundred: each of these takes 200 MB of its memory.
 func fewer(g giant) giant {
 	g.many = 25
@@ -585,6 +632,9 @@ var ciliumGiants = []giant{
 			return set{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": fmt.Sprintf("cluster-%d", i), "deep": set{"a": list{set{"b": int64(i)}}}}
 		})}}
 	}),
+	edited(ciliumOf(v2.CiliumEnvoyConfigResource, "CiliumEnvoyConfig", "small objects in place of what the operator wrote", 230_000, func(n int) set {
+		return set{"spec": set{"resources": list{set{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "c", "deep": of(n, func(int) any { return set{"a": int64(0)} })}}}}
+	})),
 	ciliumOf(v2.CiliumBGPClusterConfigResource, "CiliumBGPClusterConfig", "peers", 8000, func(n int) set {
 		return set{"spec": set{"bgpInstances": list{set{"name": "i", "localASN": int64(64512), "peers": of(n, func(i int) any {
 			return set{"name": fmt.Sprint("p", i), "peerASN": int64(64513), "peerAddress": fmt.Sprintf("10.1.%d.%d", i>>8, i&0xff), "peerConfigRef": set{"name": fmt.Sprint("c", i)}}

@@ -101,6 +101,10 @@ type giant struct {
 	each func(i int) []beside
 	// many is how many of them a crowd is, 0 for a hundred.
 	many int
+	// ours begins the names of objects of the operator that are edited, in place of others that are made. It writes these anew.
+	ours string
+	// stays says that their finalizers keep them.
+	stays bool
 	// n is the number of items that is tried first. It gets smaller until the API server accepts the object.
 	n     int
 	build func(n int) map[string]any
@@ -113,6 +117,9 @@ type beside struct {
 }
 
 func (g giant) String() string { return g.resource.Resource + ": " + g.what }
+
+// name is that of the one of a number.
+func (g giant) name(i int) string { return fmt.Sprint(g.ours, "giant-", i) }
 
 // namespace is where the giants are, "" for those in none.
 func (g giant) namespace() string {
@@ -336,7 +343,7 @@ func (l *largest) try(g giant) {
 	for _, b := range g.beside {
 		l.apply(b)
 	}
-	n, size := l.create(g, g.namespace(), "giant-0", g.n)
+	n, size := l.create(g, g.namespace(), g.name(0), g.n)
 	l.servesOthers(g.String(), servedWithin)
 	l.rests(g.String(), 3*mostWork)
 	l.alive()
@@ -346,7 +353,7 @@ func (l *largest) try(g giant) {
 	if work > mostWork {
 		l.t.Errorf("%s: it cost %s of CPU", g, work)
 	}
-	l.remove(g.resource, g.namespace(), "giant-0")
+	l.delete(g, g.namespace(), g.name(0))
 	for _, b := range g.beside {
 		u := unstructured.Unstructured{Object: b.object}
 		l.remove(b.resource, u.GetNamespace(), u.GetName())
@@ -398,7 +405,7 @@ func (l *largest) create(g giant, namespace, name string, n int) (items, size in
 		u := &unstructured.Unstructured{Object: g.build(n)}
 		u.SetGroupVersionKind(g.resource.GroupVersion().WithKind(g.kind))
 		u.SetName(name)
-		made, err := l.in(g.resource, namespace).Create(l.t.Context(), u, metav1.CreateOptions{})
+		made, err := l.write(g, namespace, u)
 		switch {
 		case err == nil:
 			text, _ := made.MarshalJSON()
@@ -410,6 +417,40 @@ func (l *largest) create(g giant, namespace, name string, n int) (items, size in
 	}
 	l.t.Fatalf("%s: the API server accepts none", g)
 	return 0, 0
+}
+
+// write makes an object, or edits the one that the operator makes.
+func (l *largest) write(g giant, namespace string, u *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	in := l.in(g.resource, namespace)
+	if g.ours == "" {
+		return in.Create(l.t.Context(), u, metav1.CreateOptions{})
+	}
+	text, err := u.MarshalJSON()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	var made *unstructured.Unstructured
+	eventually(l.t, u.GetName()+" is there", func() bool {
+		made, err = in.Patch(l.t.Context(), u.GetName(), types.MergePatchType, text, metav1.PatchOptions{})
+		return !apierrors.IsNotFound(err) || !l.o.running()
+	})
+	return made, err
+}
+
+// delete deletes a giant, whatever its finalizers. That of the operator goes with what it is made of.
+func (l *largest) delete(g giant, namespace, name string) {
+	l.t.Helper()
+	if g.ours != "" {
+		return
+	}
+	l.remove(g.resource, namespace, name)
+	if !g.stays {
+		return
+	}
+	_, err := l.in(g.resource, namespace).Patch(l.t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		l.t.Error(err)
+	}
 }
 
 // isTooLarge reports whether the API server or etcd refused an object for its size.
