@@ -62,6 +62,55 @@ func TestCutService(t *testing.T) {
 	}
 }
 
+// GW-59, K8S-24: what is kept of the largest Service, ListenerSet and HTTPRoute that the API server accepts fits into what is kept of any object: ports and
+// hosts that are not kept would be those of others.
+func TestCutOfTheLargest(t *testing.T) {
+	long := func(n int, i int) string { return fmt.Sprintf("%0*d", n, i) }
+	status := []metav1.Condition{{Type: "example.com/Large", Message: strings.Repeat("x", 15<<10)}}
+	s := &service{}
+	s.Name, s.Namespace, s.Status.Conditions = long(63, 0), slim.MakeString(long(63, 1)), status
+	for i := range 1000 {
+		s.Spec.Ports = append(s.Spec.Ports, slim.ServicePort{
+			Name: slim.MakeString(long(63, i)), Protocol: slim.MakeString("SCTP"), AppProtocol: slim.MakeString("example.com/" + long(305, i)), Port: int32(1 + i), NodePort: int32(i),
+		})
+	}
+	if slim.CutDown(s, 400<<10); len(s.Spec.Ports) != mostPorts || len(s.Status.Conditions) != 1 || !s.hidesPorts() {
+		t.Errorf("of a Service %d ports are kept, %d bytes", len(s.Spec.Ports), slim.SizeOf(s))
+	}
+	set, all := &listenerSet{}, gatewayv1.NamespacesFromAll
+	set.Name, set.Namespace, set.Status.Conditions = long(253, 0), slim.MakeString(long(63, 1)), status
+	for i := range mostListeners {
+		var kinds []gatewayv1.RouteGroupKind
+		for j := range 8 {
+			kinds = append(kinds, gatewayv1.RouteGroupKind{Group: new(gatewayv1.Group(long(253, j))), Kind: gatewayv1.Kind(long(63, j))})
+		}
+		for _, kind := range route.Kinds {
+			kinds = append(kinds, gatewayv1.RouteGroupKind{Group: new(gatewayv1.Group(gatewayv1.GroupName)), Kind: gatewayv1.Kind(kind)})
+		}
+		set.Spec.Listeners = append(set.Spec.Listeners, gatewayv1.ListenerEntry{
+			Name: gatewayv1.SectionName(long(253, i)), Hostname: new(gatewayv1.Hostname(long(253, i))), Port: 443, Protocol: gatewayv1.ProtocolType("example.com/" + long(240, i)),
+			TLS:           &gatewayv1.ListenerTLSConfig{Mode: new(gatewayv1.TLSModePassthrough), CertificateRefs: make([]gatewayv1.SecretObjectReference, 64)},
+			AllowedRoutes: &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: &all}, Kinds: kinds},
+		})
+	}
+	if slim.CutDown(set, 400<<10); len(set.Spec.Listeners) != mostListeners || len(set.Status.Conditions) != 1 || len(set.Spec.Listeners[63].AllowedRoutes.Kinds) != 1+len(route.Kinds) {
+		t.Errorf("of a ListenerSet %d listeners are kept, %d bytes", len(set.Spec.Listeners), slim.SizeOf(set))
+	}
+	r := &route.HTTP{}
+	r.Name, r.Namespace = long(253, 0), slim.MakeString(long(63, 1))
+	for i := range 32 {
+		r.Spec.ParentRefs = append(r.Spec.ParentRefs, gatewayv1.ParentReference{
+			Group: new(gatewayv1.Group(long(253, i))), Kind: new(gatewayv1.Kind(long(63, i))), Namespace: new(gatewayv1.Namespace(long(63, i))), Name: gatewayv1.ObjectName(long(253, i)), SectionName: new(gatewayv1.SectionName(long(253, i))),
+		})
+	}
+	for i := range 16 {
+		r.Spec.Hostnames = append(r.Spec.Hostnames, gatewayv1.Hostname(long(253, i)))
+	}
+	if slim.CutDown(r, 400<<10); len(r.Spec.ParentRefs) != 32 || len(r.Spec.Hostnames) != 16 {
+		t.Errorf("of an HTTPRoute %d parents and %d hosts are kept, %d bytes", len(r.Spec.ParentRefs), len(r.Spec.Hostnames), slim.SizeOf(r))
+	}
+}
+
 // GW-59, K8S-24: what was cut is planned anew once there is memory for it, and the other way round, although its generation is the same.
 func TestCutIsPlannedAnew(t *testing.T) {
 	g, c := edgeOf(t, "{from: All}", "[]"), objects{services: map[slim.Key]bool{{Namespace: "bb", Name: "v1"}: true}}

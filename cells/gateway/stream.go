@@ -62,7 +62,7 @@ func (s *listenerSet) CutDown() {
 	listeners := slim.First(s.Spec.Listeners, mostListeners)
 	s.Spec.Listeners, s.unreadStatus = nil, s.CannotDecode("status")
 	for _, l := range listeners {
-		kept := gatewayv1.ListenerEntry{Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol, AllowedRoutes: cutRoutes(l.AllowedRoutes)}
+		kept := gatewayv1.ListenerEntry{Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol[:min(len(l.Protocol), mostProtocol)], AllowedRoutes: cutRoutes(l.AllowedRoutes)}
 		if l.TLS != nil {
 			kept.TLS = &gatewayv1.ListenerTLSConfig{Mode: l.TLS.Mode}
 		}
@@ -78,13 +78,27 @@ func cutRoutes(of *gatewayv1.AllowedRoutes) *gatewayv1.AllowedRoutes {
 	if of == nil {
 		return nil
 	}
-	kept := &gatewayv1.AllowedRoutes{Kinds: slim.First(of.Kinds, len(route.Kinds))}
+	kept := &gatewayv1.AllowedRoutes{Kinds: cutKinds(of.Kinds)}
 	if of.Namespaces != nil && of.Namespaces.From != nil {
 		from := *of.Namespaces.From
 		if from == gatewayv1.NamespacesFromSelector {
 			from = gatewayv1.NamespacesFromAll
 		}
 		kept.Namespaces = &gatewayv1.RouteNamespaces{From: &from}
+	}
+	return kept
+}
+
+// cutKinds are the kinds of routes of those that a listener names. Another one, whose name may be long, has none: it serves no route.
+func cutKinds(of []gatewayv1.RouteGroupKind) (kept []gatewayv1.RouteGroupKind) {
+	for _, k := range of {
+		isOurs := (k.Group == nil || *k.Group == gatewayv1.GroupName) && slices.Contains(route.Kinds, string(k.Kind))
+		if k.Group = nil; !isOurs {
+			k.Kind = ""
+		}
+		if !slices.Contains(kept, k) {
+			kept = append(kept, k)
+		}
 	}
 	return kept
 }
@@ -132,9 +146,17 @@ type service struct {
 // mostPorts is how many ports are kept of a Service that is cut.
 const mostPorts = 256
 
+// mostProtocol is more bytes than a protocol has that backends are spoken to by.
+const mostProtocol = 64
+
 // CutDown implements slim.Cutter.
 func (s *service) CutDown() {
-	s.Spec.Ports = slim.First(s.Spec.Ports, mostPorts)
+	s.Spec.Ports = slices.Clone(slim.First(s.Spec.Ports, mostPorts))
+	for i := range s.Spec.Ports {
+		if p := &s.Spec.Ports[i]; len(p.AppProtocol.String()) > mostProtocol {
+			p.AppProtocol = slim.MakeString(p.AppProtocol.String()[:mostProtocol])
+		}
+	}
 	slim.CutStatus(&s.Status)
 }
 

@@ -30,15 +30,16 @@ func (e *UnansweredError) Error() string {
 }
 
 // limitAnswer returns a request that ends when it is unanswered, and the function that its outcome passes. The limit is that of the whole answer; of a list, which
-// its reader decodes meanwhile, that of its beginning and of each read. Watches are long by nature: streams end those that are silent.
+// its reader decodes meanwhile, that of its beginning and of each read. Watches are long by nature: streams end those that are silent. A write of a plan is
+// sent to no server, and what it reads of one has a limit of its own.
 func (d *guardedTransport) limitAnswer(req *http.Request) (*http.Request, func(*http.Response, error) (*http.Response, error)) {
 	ref, isResource := refOf(req.URL.Path)
-	if isWatch(req) {
+	if isWatch(req) || d.plan != nil && mutates(req) {
 		return req, func(resp *http.Response, err error) (*http.Response, error) { return resp, err }
 	}
 	unanswered := &UnansweredError{Method: req.Method, Path: req.URL.Path, After: d.answerLimit}
 	var a *answerBody
-	if isResource && ref.Name == "" && req.Method == http.MethodGet {
+	if isResource && ref.Name == "" && req.Method == http.MethodGet && !isOfOne(req) {
 		ctx, cancel := context.WithCancelCause(req.Context())
 		a = &answerBody{ctx: ctx, end: func() { cancel(nil) }, limit: d.answerLimit}
 		a.silent = time.AfterFunc(d.answerLimit, func() { cancel(unanswered) })
@@ -59,9 +60,15 @@ func (d *guardedTransport) limitAnswer(req *http.Request) (*http.Request, func(*
 	}
 }
 
+// isOfOne reports whether a list is of at most one object: it is read as a whole.
+func isOfOne(req *http.Request) bool { return req.URL.Query().Get("limit") == "1" }
+
 // ifUnanswered is the error of a request, which is that it is unanswered if its context has ended for that.
 func ifUnanswered(ctx context.Context, err error) error {
 	var unanswered *UnansweredError
+	if errors.As(err, &unanswered) { // and it says more
+		return err
+	}
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, leading.ErrFenced) && errors.As(context.Cause(ctx), &unanswered) {
 		return unanswered
 	}

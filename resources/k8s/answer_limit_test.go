@@ -118,6 +118,7 @@ func TestAnswersThatComeSlowly(t *testing.T) {
 		"a watch":                          {"configmaps?watch=true", answerLimit + time.Second, true},
 		"a watch of one object":            {"configmaps/a?watch=1", answerLimit + time.Second, true},
 		"a list that is no watch":          {"configmaps?watch=false", answerLimit + time.Second, false},
+		"a list of one object":             {"configmaps?limit=1", time.Second, false},
 		"a list of objects with the label": {"configmaps?labelSelector=watch%3Dtrue", answerLimit + time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +144,37 @@ func TestAnswersThatComeSlowly(t *testing.T) {
 				}
 				if unanswered := errors.As(err, new(*UnansweredError)); unanswered == test.ends || !unanswered && err != nil {
 					t.Errorf("%d bytes, %v", len(body), err)
+				}
+			})
+		})
+	}
+}
+
+// K8S-27: where no other request is answered while one is not, what is behind the connections may be gone: they are closed, and the next server is asked.
+func TestUnansweredAlone(t *testing.T) {
+	for name, test := range map[string]struct {
+		method   string
+		answered bool // another one, meanwhile
+	}{
+		"a read": {http.MethodGet, false}, "a write": {http.MethodPut, false}, "a read beside others": {http.MethodGet, true}, "a write beside others": {http.MethodPut, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newContest(t)
+				if err := c.create(t, "a"); err != nil {
+					t.Fatal(err)
+				}
+				servers := c.transport.servers
+				first := servers.url()
+				servers.urls = append(servers.urls, first.JoinPath("/second"))
+				c.between().method = test.method
+				c.transport.writer.next = c.transport.reads
+				if test.answered {
+					time.AfterFunc(answerLimit/2, func() { c.transport.reads.answered(http.StatusOK) })
+				}
+				_, _, err := c.Modify(why(t), c.ref(), label)
+				if !errors.As(err, new(*UnansweredError)) || (servers.url() == first) != test.answered {
+					t.Errorf("the server is %s: %v", servers.url(), err)
 				}
 			})
 		})

@@ -5,6 +5,7 @@ package k8s
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 )
@@ -69,27 +70,38 @@ type braked struct {
 
 // churn counts writes. It belongs to the process.
 type churn struct {
-	mu     sync.Mutex
+	mu sync.Mutex
+	of map[string]*changes // by namespace: what is done in one does not end the pauses in another
+}
+
+// changes are the writes of objects of a namespace.
+type changes struct {
 	since  time.Time
 	counts map[churnKey]int // since then
 	braked map[churnKey]*braked
 }
 
-func newChurn() *churn { return &churn{counts: map[churnKey]int{}, braked: map[churnKey]*braked{}} }
+// mostChanges is of how many objects of a namespace the writes are counted, and how many are braked.
+const mostChanges = 1024
+
+func newChurn() *churn { return &churn{of: map[string]*changes{}} }
 
 // reset forgets all.
 func (c *churn) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	clear(c.counts)
-	clear(c.braked)
+	clear(c.of)
 }
 
 // until is when a write may be made, and how many there were; the zero time if it may be made now.
 func (c *churn) until(key churnKey, now time.Time) (time.Time, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if b := c.braked[key]; b != nil {
+	of := c.of[key.ref.Namespace]
+	if of == nil {
+		return time.Time{}, 0
+	}
+	if b := of.braked[key]; b != nil {
 		if pause := b.Wait(now); pause > 0 {
 			return now.Add(pause), b.total
 		}
@@ -101,13 +113,33 @@ func (c *churn) until(key churnKey, now time.Time) (time.Time, int) {
 func (c *churn) add(key churnKey, now time.Time) *braked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	b := c.in(key.ref.Namespace, now).add(key, now)
+	if b == nil {
+		return nil
+	}
+	is := *b
+	return &is
+}
+
+// in are the changes of a namespace. Of others they go where nothing was written within the window. The caller holds the lock.
+func (c *churn) in(namespace string, now time.Time) *changes {
+	of := c.of[namespace]
+	if of == nil {
+		maps.DeleteFunc(c.of, func(_ string, is *changes) bool { return now.Sub(is.since) > churnWindow && is.forgetOver(now) == 0 })
+		of = &changes{counts: map[churnKey]int{}, braked: map[churnKey]*braked{}}
+		c.of[namespace] = of
+	}
+	return of
+}
+
+func (c *changes) add(key churnKey, now time.Time) *braked {
 	b := c.braked[key]
 	if b != nil && b.IsOver(now) {
 		delete(c.braked, key)
 		b = nil
 	}
 	if b == nil {
-		if now.Sub(c.since) > churnWindow || len(c.counts) >= keptRecurrences {
+		if now.Sub(c.since) > churnWindow || len(c.counts) >= mostChanges {
 			c.since, c.counts = now, map[churnKey]int{}
 		}
 		if c.counts[key]++; c.counts[key] <= key.most() {
@@ -119,26 +151,24 @@ func (c *churn) add(key churnKey, now time.Time) *braked {
 	}
 	b.total++
 	b.Exceed(now)
-	is := *b
-	return &is
+	return b
 }
 
-// brake begins to follow what is written too often, unless too much is. The caller holds the lock.
-func (c *churn) brake(key churnKey, now time.Time) *braked {
-	if len(c.braked) >= keptRecurrences {
-		for k, b := range c.braked {
-			if b.IsOver(now) {
-				delete(c.braked, k)
-			}
-		}
-	}
-	if len(c.braked) >= keptRecurrences {
+// brake begins to follow what is written too often, unless too much is.
+func (c *changes) brake(key churnKey, now time.Time) *braked {
+	if len(c.braked) >= mostChanges && c.forgetOver(now) >= mostChanges {
 		return nil
 	}
 	b := &braked{total: c.counts[key] - 1}
 	delete(c.counts, key)
 	c.braked[key] = b
 	return b
+}
+
+// forgetOver forgets what is not written too often any more, and returns how many are left.
+func (c *changes) forgetOver(now time.Time) int {
+	maps.DeleteFunc(c.braked, func(_ churnKey, b *braked) bool { return b.IsOver(now) })
+	return len(c.braked)
 }
 
 // mayChange returns a ContentionError while a write has to wait, since there were too many of its kind.

@@ -46,7 +46,7 @@ func TestAnObjectThatFlipsIsWrittenLessAndLessOften(t *testing.T) {
 		"created by another": {func(t *testing.T, c *contest, i int) (bool, error) {
 			if c.objects["a"] == nil {
 				other := newConfigMap("n", "a", nil)
-				u, _, err := encode(other)
+				u, _, err := encode(t.Context(), other)
 				if err != nil {
 					return false, err
 				}
@@ -137,15 +137,28 @@ func TestOrdinaryChangesDoNotWait(t *testing.T) {
 	})
 }
 
-// A process remembers no more than some thousand objects.
+// K8S-25: of a namespace no more than a thousand objects are remembered, and however many it has, those of another one wait.
 func TestChurnIsBounded(t *testing.T) {
 	c, now := newChurn(), time.Now()
-	for i := range keptRecurrences + 100 {
+	key := func(namespace string, i int) churnKey {
+		return churnKey{ref: Ref{Namespace: namespace, Name: fmt.Sprint(i)}, deletes: true}
+	}
+	for range mostDeletes {
+		c.add(key("aa", 0), now)
+	}
+	for i := range mostChanges + 100 {
 		for range mostDeletes + 2 {
-			c.add(churnKey{ref: Ref{Name: fmt.Sprint(i)}, deletes: true}, now)
+			c.add(key("bb", i), now)
 		}
 	}
-	if len(c.braked) != keptRecurrences || len(c.counts) > keptRecurrences {
-		t.Errorf("it remembers %d and %d objects", len(c.braked), len(c.counts))
+	if bb := c.of["bb"]; len(bb.braked) != mostChanges || len(bb.counts) > mostChanges {
+		t.Errorf("it remembers %d and %d objects", len(bb.braked), len(bb.counts))
+	}
+	if c.add(key("aa", 0), now) == nil {
+		t.Error("what another namespace does has the count begin anew")
+	}
+	later := now.Add(24 * time.Hour)
+	if c.add(key("cc", 0), later); len(c.of) != 1 {
+		t.Errorf("a day later it remembers %d namespaces", len(c.of))
 	}
 }

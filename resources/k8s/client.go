@@ -192,13 +192,10 @@ func (c *client) getByList(ctx context.Context, ref Ref) (*unstructured.Unstruct
 }
 
 func (c *client) Create(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
-	sent, body, err := encode(obj)
-	if err != nil {
-		return nil, err
-	}
 	ctx, release := WithTurn(ctx)
 	defer release()
-	if err := awaitTurn(ctx, body); err != nil {
+	sent, body, err := encode(ctx, obj)
+	if err != nil {
 		return nil, err
 	}
 	at := Ref{Resource: resource, Namespace: sent.GetNamespace()}
@@ -217,13 +214,10 @@ func (c *client) Create(ctx context.Context, resource schema.GroupVersionResourc
 }
 
 func (c *client) Update(ctx context.Context, resource schema.GroupVersionResource, obj runtime.Object) (*unstructured.Unstructured, error) {
-	sent, body, err := encode(obj)
-	if err != nil {
-		return nil, err
-	}
 	ctx, release := WithTurn(ctx)
 	defer release()
-	if err := awaitTurn(ctx, body); err != nil {
+	sent, body, err := encode(ctx, obj)
+	if err != nil {
 		return nil, err
 	}
 	ref := Ref{Resource: resource, Namespace: sent.GetNamespace(), Name: sent.GetName()}
@@ -257,8 +251,8 @@ func (c *client) served(ctx context.Context, ref Ref, before map[string]any, sen
 	return &unstructured.Unstructured{Object: content}, body, nil
 }
 
-// encode returns an object as it is on the wire, read and written.
-func encode(obj runtime.Object) (*unstructured.Unstructured, []byte, error) {
+// encode returns an object as it is on the wire, read and written. One that needs much memory waits for its turn before it is read.
+func encode(ctx context.Context, obj runtime.Object) (*unstructured.Unstructured, []byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding %T: %w", obj, err)
@@ -266,6 +260,9 @@ func encode(obj runtime.Object) (*unstructured.Unstructured, []byte, error) {
 	body, err := json.Marshal(content)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding %T: %w", obj, err)
+	}
+	if err := awaitTurn(ctx, body); err != nil {
+		return nil, nil, err
 	}
 	sent := &unstructured.Unstructured{}
 	return sent, body, utiljson.Unmarshal(body, &sent.Object)
@@ -382,7 +379,7 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 			return nil, false, err
 		}
 		ref := ref.byName()
-		sent, body, err := edited(current, edit)
+		sent, body, err := edited(ctx, current, edit)
 		if err == nil {
 			sent, body, err = c.served(ctx, ref, current.Object, sent, body)
 		}
@@ -406,13 +403,13 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 }
 
 // edited is an object after an edit, which leaves its identity and resourceVersion.
-func edited(current *unstructured.Unstructured, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, []byte, error) {
+func edited(ctx context.Context, current *unstructured.Unstructured, edit func(*unstructured.Unstructured) error) (*unstructured.Unstructured, []byte, error) {
 	changed := current.DeepCopy()
 	if err := edit(changed); err != nil {
 		return nil, nil, err
 	}
 	changed.SetResourceVersion(current.GetResourceVersion())
-	return encode(changed)
+	return encode(ctx, changed)
 }
 
 func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error {
@@ -439,6 +436,8 @@ func (c *client) Delete(ctx context.Context, ref Ref, only Preconditions) error 
 	if err != nil {
 		return err
 	}
+	ctx, release := WithTurn(ctx) // of an object that a finalizer holds the answer is what it has
+	defer release()
 	ctx, result := withWriteResult(ctx)
 	uid, left, err := c.sendDelete(ctx, ref, only.UID, body)
 	result.complete(c.transport.guardedTransport, nil, err)
@@ -460,7 +459,7 @@ func (c *client) sendDelete(ctx context.Context, ref Ref, uid types.UID, body []
 	collection := ref
 	collection.Name = ""
 	is := expected{method: http.MethodDelete, ref: ref, uid: uid}
-	r := request{method: http.MethodDelete, ref: ref, contentType: runtime.ContentTypeJSON, body: body}
+	r := request{method: http.MethodDelete, ref: ref, contentType: runtime.ContentTypeJSON, body: body, headOnly: true}
 	if !c.permissions.Denies("delete", ref) || !c.permissions.Allows("deletecollection", collection) {
 		resp, err := c.send(ctx, r)
 		if err != nil {

@@ -57,5 +57,6 @@ func (p rateLimited) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := p.limiter.Wait(req.Context(), p.module); err != nil {
 		return refuse(req, err)
 	}
-	return p.reads.RoundTrip(req)
+	req, limited := p.limitAnswer(req)
+	return limited(p.reads.RoundTrip(req))
 }

@@ -104,13 +104,14 @@ func shown(message string) string {
 	return line
 }
 
-// rememberedObjects is of how many objects a module remembers which Events were made: of each a few hundred bytes, and its last message.
-const rememberedObjects = 500
+// remembered is of how many Events a module remembers that they were made, with their messages, and of how many objects and reasons, with digests of these: together
+// at most 2 MB.
+const remembered = 1024
 
-// correlation is how Events are counted and limited: as client-go does it by default, but that less is remembered. Of the messages of a reason,
-// and of names, it keeps digests.
+// correlation is how Events are counted and limited: as client-go does it by default, but that less is remembered. For what is
+// counted and limited it keeps digests in place of names and messages.
 var correlation = record.CorrelatorOptions{
-	LRUCacheSize: rememberedObjects,
+	LRUCacheSize: remembered,
 	KeyFunc: func(e *corev1.Event) (aggregate, local string) {
 		return aboutOf(e, e.Reason, e.ReportingController, e.ReportingInstance), keyOf(e.Message)
 	},

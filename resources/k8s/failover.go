@@ -52,6 +52,9 @@ func (r *endpointTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	case err == nil:
 		r.answered(resp.StatusCode)
 	case errors.Is(err, leading.ErrFenced):
+	case r.lost(req):
+		r.pool.CloseAll()
+		r.servers.failed(u)
 	case req.Context().Err() == nil:
 		r.servers.failed(u)
 	case r.resetOnTimeout && errors.Is(req.Context().Err(), context.DeadlineExceeded):
@@ -59,6 +62,12 @@ func (r *endpointTransport) RoundTrip(req *http.Request) (*http.Response, error)
 		r.servers.failed(u)
 	}
 	return resp, err
+}
+
+// lost reports whether a request is unanswered, and no other one has been answered meanwhile: what is behind the connection may be gone.
+func (r *endpointTransport) lost(req *http.Request) bool {
+	var unanswered *UnansweredError
+	return errors.As(context.Cause(req.Context()), &unanswered) && r.quiet() >= unanswered.After*9/10
 }
 
 // answered records a response. A certificate that expired holds for as

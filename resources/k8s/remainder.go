@@ -85,6 +85,55 @@ func (r *remainder) unfold(body []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
+// headsOf returns the body of a response with what says which object it is, or of the items of a list, and without the rest. A Status, one that is small, or no object, stays
+// as it is.
+func headsOf(body []byte) []byte {
+	if len(body) < largeBody {
+		return body
+	}
+	fields := rootFields(body)
+	if fields == nil || string(fields["kind"]) == `"Status"` {
+		return body
+	}
+	head := map[string]json.RawMessage{}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		if value, has := fields[name]; has {
+			head[name] = value
+		}
+	}
+	if items := elements(fields["items"]); items != nil {
+		for i := range items {
+			items[i] = headsOf(items[i])
+		}
+		head["items"], _ = json.Marshal(items)
+	}
+	folded, err := json.Marshal(head)
+	if err != nil {
+		return body
+	}
+	return folded
+}
+
+// elements are those of a JSON list, as parts of its text; nil if it is none.
+func elements(text []byte) []json.RawMessage {
+	rest, is := bytes.CutPrefix(bytes.TrimSpace(text), []byte("["))
+	if !is {
+		return nil
+	}
+	all := []json.RawMessage{}
+	for {
+		rest = bytes.TrimLeft(rest, ", \t\r\n")
+		if bytes.HasPrefix(rest, []byte("]")) {
+			return all
+		}
+		end := endOfValue(rest)
+		if end == 0 {
+			return nil
+		}
+		all, rest = append(all, json.RawMessage(rest[:end:end])), rest[end:]
+	}
+}
+
 // rootFields are the fields at the root of a JSON object, as parts of its text; nil if it is none. What is in them is checked when it is decoded or encoded.
 func rootFields(text []byte) map[string]json.RawMessage {
 	rest, is := bytes.CutPrefix(bytes.TrimSpace(text), []byte("{"))

@@ -5,15 +5,20 @@ package k8s
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // K8S-26, K3 of the contract's tenants.md: a write of the status of an Ingress with as many paths as the API server accepts needs a small part of what its spec
@@ -117,5 +122,75 @@ func TestRemainder(t *testing.T) {
 	}
 	if again, err := (*remainder)(nil).unfold(sent); err != nil || !bytes.Equal(again, sent) {
 		t.Errorf("without a remainder: %v", err)
+	}
+}
+
+// K8S-26: of the objects of an answer to a deletion that are large it is kept which they are.
+func TestHeadsOf(t *testing.T) {
+	long := strings.Repeat("x", largeBody)
+	object := func(name string) string {
+		return `{"apiVersion":"v1","kind":"X","metadata":{"name":"` + name + `","finalizers":["a/b"]},"spec":{"of":["` + long + `",{},[]]},"status":{}}`
+	}
+	head := func(name string) string {
+		return `{"apiVersion":"v1","kind":"X","metadata":{"name":"` + name + `","finalizers":["a/b"]}}`
+	}
+	for body, want := range map[string]string{
+		object("x"): head("x"),
+		`{"apiVersion":"v1","kind":"XList","metadata":{"resourceVersion":"7"},"items":[` + object("a") + " , " + object("b") + `]}`: `{"apiVersion":"v1","items":[` + head("a") + "," + head("b") + `],"kind":"XList","metadata":{"resourceVersion":"7"}}`,
+		`{"kind":"Status","details":{"name":"x"},"message":"` + long + `"}`:                                                         "",
+		`{"kind":"X","metadata":{},"spec":{}}`:                                                                                      "",
+		`["` + long + `"]`:                                                                                                          "",
+		`{"spec":"` + long:                                                                                                          "",
+		`<html>` + long:                                                                                                             "",
+	} {
+		if want == "" {
+			want = body
+		}
+		if got := string(headsOf([]byte(body))); got != want {
+			t.Errorf("%.60q becomes %.300q", body, got)
+		}
+	}
+}
+
+// K8S-26: an object that is deleted and held by a finalizer is not decoded, but for its metadata, which waits for its turn.
+func TestDeletionOfLargeObjects(t *testing.T) {
+	d := newDesk(t)
+	api := admin(t, d.cluster).CoreV1().ConfigMaps(d.namespace)
+	data, finalizers := map[string]string{}, make([]string, 60_000)
+	for i := range 30_000 {
+		data[fmt.Sprint("key-", i)] = "x"
+	}
+	for i := range finalizers {
+		finalizers[i] = "a/b"
+	}
+	create := func(name string, finalizers []string) types.UID {
+		t.Helper()
+		made, err := api.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Finalizers: finalizers}, Data: data}, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made.UID
+	}
+	busy, release := WithTurn(t.Context())
+	if err := awaitTurn(busy, bytes.Repeat([]byte("{},"), 20_000)); err != nil {
+		t.Fatal(err)
+	}
+	drop := func(ctx context.Context, name string, uid types.UID) (held bool, err error) {
+		ctx = ObserveWrites(ctx, func(_ Ref, revision uint64) { held = revision > 0 })
+		err = d.Delete(ctx, d.ref(name), Preconditions{UID: uid})
+		return held, err
+	}
+	if held, err := drop(why(t), "large", create("large", finalizers[:1])); err != nil || !held {
+		t.Errorf("its data are decoded, or it is not held: %t, %v", held, err)
+	}
+	short, cancel := context.WithTimeout(why(t), 3*time.Second)
+	defer cancel()
+	many := create("many", finalizers)
+	if _, err := drop(short, "many", many); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("its metadata has no turn: %v", err)
+	}
+	release()
+	if held, err := drop(why(t), "many", many); err != nil || !held {
+		t.Errorf("it is held %t, %v", held, err)
 	}
 }

@@ -28,6 +28,8 @@ type request struct {
 	body        []byte
 	// tentative says that there is another way where the role forbids this one.
 	tentative bool
+	// headOnly says that of the objects of the answer it is enough to know which they are.
+	headOnly bool
 }
 
 // response is what came of a request that was answered with success.
@@ -83,6 +85,10 @@ func (c *client) send(ctx context.Context, r request) (response, error) {
 	var contentType string
 	if result.ContentType(&contentType); !isJSON(contentType) {
 		return resp, expected{method: r.method, ref: r.ref}.invalid(resp.code, "content of type %q", contentType)
+	}
+	if r.headOnly {
+		resp.body = headsOf(resp.body)
+		return resp, awaitTurn(ctx, resp.body)
 	}
 	if resp.body, err = opaqueField(ctx).fold(ctx, resp.body); err != nil {
 		return resp, err

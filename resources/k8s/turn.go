@@ -3,16 +3,63 @@
 
 package k8s
 
-import "context"
+import (
+	"context"
+	"sync"
+	"time"
+)
 
 // hold is the turn of work with objects that need much memory: as many copies of one are made as the work has steps, and such work is done by one at a time.
 type hold struct {
 	turn chan struct{} // of the process, with one place
+
+	mu   sync.Mutex
 	has  bool
+	over bool // it has no turn from now on
+}
+
+// wait waits for the turn. The error is that of ctx.
+func (h *hold) wait(ctx context.Context) error {
+	select {
+	case h.turn <- struct{}{}: // also where ctx has ended: an answer is read
+	default:
+		select {
+		case h.turn <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
+		<-h.turn
+		return context.Cause(ctx)
+	}
+	h.has = true
+	return nil
+}
+
+func (h *hold) hasTurn() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.has
+}
+
+// end gives the turn to others.
+func (h *hold) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.has {
+		<-h.turn
+	}
+	h.has, h.over = false, true
 }
 
 // manyBytes is from how much memory on a copy of an object needs the turn.
 const manyBytes = 2 << 20
+
+// leftBehind is after which time work that has to stop has no turn any more: its module may be built anew then, in the same process.
+const leftBehind = 10 * time.Second
 
 type holdKey struct{}
 
@@ -27,26 +74,21 @@ func WithTurn(ctx context.Context) (_ context.Context, release func()) {
 		return ctx, func() {}
 	}
 	h := &hold{turn: largeTurn}
+	// A handler that does not return is left behind when it has to stop. Others go on without it.
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leftBehind, h.end) })
 	return context.WithValue(ctx, holdKey{}, h), func() {
-		if h.has {
-			<-h.turn
-		}
+		stop()
+		h.end()
 	}
 }
 
 // awaitTurn waits for the turn if a body that is about to be decoded, or was encoded, needs it. Without a hold it does not. The error is that of ctx.
 func awaitTurn(ctx context.Context, body []byte) error {
 	h, _ := ctx.Value(holdKey{}).(*hold)
-	if h == nil || h.has || memoryOf(body) < manyBytes {
+	if h == nil || h.hasTurn() || memoryOf(body) < manyBytes {
 		return nil
 	}
-	select {
-	case h.turn <- struct{}{}:
-		h.has = true
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return h.wait(ctx)
 }
 
 // memoryOf estimates how much memory it needs to decode a JSON text into maps and lists: for an object of one field 336 bytes, for each further one 100 or more, for

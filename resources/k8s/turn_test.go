@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	utiljson "k8s.io/apimachinery/pkg/util/json"
@@ -49,6 +50,50 @@ func TestLargeWritesHaveTurns(t *testing.T) {
 	if err := awaitTurn(third, large); err != nil {
 		t.Error(err)
 	}
+}
+
+// K8S-26: an answer that came is read although the work has to stop.
+func TestAnswersAreReadAtAStop(t *testing.T) {
+	large := bytes.Repeat([]byte("{},"), 20_000)
+	for range 100 {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		ctx, release := WithTurn(ctx)
+		if err := awaitTurn(ctx, large); err != nil {
+			t.Fatalf("nothing holds the turn: %v", err)
+		}
+		release()
+	}
+}
+
+// K8S-27: work that does not return has no turn ten seconds after it has to stop, and when it returns the turn is not that of another one.
+func TestTurnOfWorkThatIsLeftBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := bytes.Repeat([]byte("{},"), 20_000)
+		stopped, stop := context.WithCancel(t.Context())
+		first, releaseFirst := WithTurn(stopped)
+		if err := awaitTurn(first, large); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		began := time.Now()
+		second, releaseSecond := WithTurn(t.Context())
+		if err := awaitTurn(second, large); err != nil || time.Since(began) != leftBehind {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		releaseFirst()
+		if err := awaitTurn(first, large); err == nil {
+			t.Error("it has a turn again")
+		}
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		third, releaseThird := WithTurn(short)
+		if err := awaitTurn(third, large); err == nil {
+			t.Error("two have the turn")
+		}
+		releaseThird()
+		releaseSecond()
+	})
 }
 
 // K8S-26: whatever the shape of a body, its estimate is not less than half of what decoding it allocates, and that of a usual one not more than four times as much.

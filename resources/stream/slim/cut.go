@@ -46,7 +46,7 @@ type Cutter interface {
 // How many bytes are kept of an object that is cut, and, if it would be more, of a field, and of a value of its labels or annotations, of which the API server
 // accepts 256 KiB.
 const (
-	mostLeft    = 64 << 10
+	mostLeft    = 80 << 10
 	mostOfField = 16 << 10
 	mostOfValue = 1 << 10
 )
