@@ -57,13 +57,13 @@ func (f *OpaqueField) unfold(body []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// fold returns the body of a response with the digest. One that is no object with the field stays as it is, and so does a list: a
+// fold returns the body of a response with the digest, of a list with that of each item. One that is no object with the field stays as it is: a
 // value that is decoded is another one than any digest. For the digest the value may be decoded, as others have changed it: one that needs much
 // memory waits for its turn before that. The error is that of ctx.
 func (f *OpaqueField) fold(ctx context.Context, body []byte) ([]byte, error) {
 	fields, value := f.of(body)
 	if fields == nil {
-		return body, nil
+		return f.foldList(ctx, body)
 	}
 	if err := awaitTurn(ctx, body); err != nil {
 		return nil, err
@@ -74,6 +74,34 @@ func (f *OpaqueField) fold(ctx context.Context, body []byte) ([]byte, error) {
 	}
 	f.values[digest] = value
 	if fields[f.name], err = json.Marshal(digest); err != nil {
+		return body, nil
+	}
+	folded, err := json.Marshal(fields)
+	if err != nil {
+		return body, nil
+	}
+	return folded, nil
+}
+
+// foldList returns the body of a list with the digests of its items.
+func (f *OpaqueField) foldList(ctx context.Context, body []byte) ([]byte, error) {
+	if f == nil {
+		return body, nil
+	}
+	fields := rootFields(body)
+	items := elements(fields["items"])
+	if len(items) == 0 {
+		return body, nil
+	}
+	for i, item := range items {
+		folded, err := f.fold(ctx, item)
+		if err != nil {
+			return nil, err
+		}
+		items[i] = folded
+	}
+	var err error
+	if fields["items"], err = json.Marshal(items); err != nil {
 		return body, nil
 	}
 	folded, err := json.Marshal(fields)

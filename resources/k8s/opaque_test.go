@@ -119,8 +119,11 @@ func TestOpaqueFieldElsewhere(t *testing.T) {
 	only := d.as(t, "lister", Allow("list,update", configMaps.GroupResource()))
 	f := NewOpaqueField("data", readable)
 	_, written, err := only.Modify(f.With(why(t)), only.ref("x"), func(u *unstructured.Unstructured) error {
-		digest, err := readable([]byte(`{"a":"1"}`))
-		f.Set(u, digest, json.RawMessage(`{"a":"1"}`))
+		if u.Object["data"] != `as map[a:1]` {
+			t.Errorf("the value is decoded: %v", u.Object["data"])
+		}
+		digest, err := readable([]byte(`{"a":"2"}`))
+		f.Set(u, digest, json.RawMessage(`{"a":"2"}`))
 		return err
 	})
 	if err != nil || !written {
