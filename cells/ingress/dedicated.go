@@ -77,6 +77,11 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		c.reports.Set(dedicatedMode, aboutIngress(i), tooLarge(i.CutError()))
 		return reconcile.Result{Reason: isLarge}, nil
 	}
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	if err := k8s.AwaitTurn(ctx, slim.SizeOf(i)); err != nil {
+		return reconcile.Result{}, err
+	}
 	in := c.ingest(i, s)
 	var translator envoy.Translator
 	t, err := translator.Translate(in.model, c.options(serviceKey(key)))

@@ -42,6 +42,7 @@ type cached struct {
 	input   input
 	notices []envoyres.Notice
 	size    int // in the configuration, about; 0 while it is not known
+	memory  int // bytes of the Ingress in memory
 	ingested
 }
 
@@ -72,6 +73,11 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	desired := envoyres.Desired{Key: c.sharedService(), NodeSourceAddress: true, LabelLater: c.labelsLater()}
 	if desired.Spec.Digest = c.shared.digest; c.shared.isTranslated && envoyres.IsCurrent(c.configs, desired) {
 		return reconcile.Result{}, nil
+	}
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	if err := k8s.AwaitTurn(ctx, c.shared.memory()); err != nil {
+		return reconcile.Result{}, err
 	}
 	t, spec, err := c.packShared()
 	if err == nil && t.Empty {
@@ -114,7 +120,7 @@ func (c *controller) ingestShared() (changed bool) {
 				continue
 			}
 			changed = true
-			e = cached{input: inputOf(i), ingested: c.ingest(i, s)}
+			e = cached{input: inputOf(i), ingested: c.ingest(i, s), memory: slim.SizeOf(i)}
 			e.notices = slices.Concat(s.notices, e.ingested.notices)
 		}
 		e.of = i
@@ -128,6 +134,14 @@ func (c *controller) ingestShared() (changed bool) {
 	}
 	c.shared.ingested = now
 	return changed
+}
+
+// memory is how many bytes the Ingresses have that share a load balancer.
+func (s *shared) memory() (size int) {
+	for _, e := range s.ingested {
+		size += e.memory
+	}
+	return size
 }
 
 // model is that of the Ingresses that share a load balancer, in the order of their names. Those that are left out only keep their hosts.

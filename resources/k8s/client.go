@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -386,7 +385,7 @@ func (c *client) Modify(ctx context.Context, ref Ref, edit func(*unstructured.Un
 		if err != nil {
 			return nil, false, err
 		}
-		if reflect.DeepEqual(current.Object, sent.Object) {
+		if sameJSON(current.Object, sent.Object) {
 			return current, false, nil
 		}
 		w := writingOf(nil, current.Object, sent)

@@ -79,7 +79,7 @@ func collectChanges(at fieldPath, before, after map[string]any, all *[]fieldChan
 			*all = append(*all, fieldChange{path: path, from: from, removed: true})
 		case toIsMap && len(toMap) > 0 && (fromIsMap || !was):
 			collectChanges(path, fromMap, toMap, all)
-		case !was || !reflect.DeepEqual(from, to):
+		case !was || !sameJSON(from, to):
 			*all = append(*all, fieldChange{path: path, from: from, to: to})
 		}
 	}
@@ -138,7 +138,7 @@ func keeps(got, from any) bool {
 	gotMap, isMap := got.(map[string]any)
 	fromMap, wasMap := from.(map[string]any)
 	if !isMap || !wasMap {
-		return !isEmpty(got) && reflect.DeepEqual(got, from)
+		return !isEmpty(got) && sameJSON(got, from)
 	}
 	for name, value := range fromMap {
 		if keeps(gotMap[name], value) {
@@ -158,7 +158,7 @@ func keepsRemoved(got, from, to any) bool {
 	}
 	return slices.ContainsFunc(fromList, func(v any) bool {
 		in := func(list []any) bool {
-			return slices.ContainsFunc(list, func(w any) bool { return reflect.DeepEqual(v, w) })
+			return slices.ContainsFunc(list, func(w any) bool { return sameJSON(v, w) })
 		}
 		return !in(toList) && in(gotList)
 	})
@@ -229,8 +229,23 @@ func isEmpty(v any) bool {
 	return reflect.ValueOf(v).IsZero()
 }
 
+// sameJSON reports whether two values that were read from JSON are equal. reflect.DeepEqual remembers each pair that it has compared: some 100 bytes for each element of a list.
+func sameJSON(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, is := b.(map[string]any)
+		return is && (a == nil) == (b == nil) && maps.EqualFunc(a, b, sameJSON)
+	case []any:
+		b, is := b.([]any)
+		return is && (a == nil) == (b == nil) && slices.EqualFunc(a, b, sameJSON)
+	case string, int64, float64, bool, nil:
+		return a == b
+	}
+	return reflect.DeepEqual(a, b)
+}
+
 func sameScalar(a, b any) bool {
-	if reflect.DeepEqual(a, b) {
+	if sameJSON(a, b) {
 		return true
 	}
 	if x, ok := number(a); ok {

@@ -4,6 +4,7 @@
 package k8s
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -86,5 +87,21 @@ func TestOnlyChangesCount(t *testing.T) {
 	}
 	if all := changesOf(before, before); len(all) > 0 {
 		t.Errorf("nothing was changed: %v", all)
+	}
+}
+
+// What is equal for reflect.DeepEqual is so here, and nothing else.
+func TestSameJSON(t *testing.T) {
+	values := []any{
+		nil, true, false, "", "a", int64(1), int64(0), 1.0, 1.5, 1, map[string]any(nil), map[string]any{}, map[string]any{"a": nil}, map[string]any{"b": nil}, map[string]any{"a": int64(1)},
+		map[string]any{"a": map[string]any{"b": []any{"c"}}}, map[string]any{"a": map[string]any{"b": []any{"d"}}}, []any(nil), []any{}, []any{"a"}, []any{"a", "b"}, []any{"b", "a"}, []any{nil}, []any{[]any{}},
+		[]string{"a"}, map[string]string{"a": "b"},
+	}
+	for _, a := range values {
+		for _, b := range values {
+			if got, want := sameJSON(a, b), reflect.DeepEqual(a, b); got != want {
+				t.Errorf("%#v and %#v: %t, want %t", a, b, got, want)
+			}
+		}
 	}
 }

@@ -121,7 +121,7 @@ func origins(before, after []any, isNew bool) []int {
 	of := slices.Repeat([]int{-1}, len(after))
 	taken := make([]bool, len(before))
 	rules := []func(from, to any, samePlace bool) bool{
-		func(from, to any, _ bool) bool { return reflect.DeepEqual(from, to) },
+		func(from, to any, _ bool) bool { return sameJSON(from, to) },
 		func(from, to any, _ bool) bool { return isNew && isPartOf(from, to) },
 		func(from, to any, _ bool) bool { return sameIdentity(from, to) },
 		func(from, to any, samePlace bool) bool {
@@ -146,7 +146,7 @@ func isPartOf(from, to any) bool {
 	toMap, isMap := to.(map[string]any)
 	fromMap, wasMap := from.(map[string]any)
 	if !isMap || !wasMap {
-		return reflect.DeepEqual(from, to)
+		return sameJSON(from, to)
 	}
 	for name, value := range toMap {
 		if !isPartOf(fromMap[name], value) {
@@ -167,7 +167,7 @@ func sameIdentity(from, to any) bool {
 	for _, name := range identities {
 		a, b := fromMap[name], toMap[name]
 		if a != nil || b != nil {
-			return reflect.DeepEqual(a, b)
+			return sameJSON(a, b)
 		}
 	}
 	return false
@@ -177,7 +177,7 @@ func haveCommonField(from, to any) bool {
 	fromMap, _ := from.(map[string]any)
 	toMap, _ := to.(map[string]any)
 	for name, value := range toMap {
-		if was, ok := fromMap[name]; ok && reflect.DeepEqual(was, value) {
+		if was, ok := fromMap[name]; ok && sameJSON(was, value) {
 			return true
 		}
 	}
@@ -193,7 +193,7 @@ func sameValue(v reflect.Value, a, b any) bool {
 			return sameScalar(a, b)
 		}
 	}
-	return reflect.DeepEqual(a, b)
+	return sameJSON(a, b)
 }
 
 var marshaler = reflect.TypeFor[json.Marshaler]()

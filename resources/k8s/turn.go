@@ -82,13 +82,23 @@ func WithTurn(ctx context.Context) (_ context.Context, release func()) {
 	}
 }
 
-// awaitTurn waits for the turn if a body that is about to be decoded, or was encoded, needs it. Without a hold it does not. The error is that of ctx.
-func awaitTurn(ctx context.Context, body []byte) error {
+// AwaitTurn waits for the turn of a context of [WithTurn] before other work than a request that needs so many bytes of memory, if these are two megabytes or more: what is planned
+// and translated from large objects is as large as their copies. Without such a context it does not wait. The error is that of ctx.
+func AwaitTurn(ctx context.Context, bytes int) error {
 	h, _ := ctx.Value(holdKey{}).(*hold)
-	if h == nil || h.hasTurn() || memoryOf(body) < manyBytes {
+	if h == nil || h.hasTurn() || bytes < manyBytes {
 		return nil
 	}
 	return h.wait(ctx)
+}
+
+// awaitTurn waits for the turn if a body that is about to be decoded, or was encoded, needs it. Without a hold it does not. The error is that of ctx.
+func awaitTurn(ctx context.Context, body []byte) error {
+	h, _ := ctx.Value(holdKey{}).(*hold)
+	if h == nil || h.hasTurn() {
+		return nil
+	}
+	return AwaitTurn(ctx, memoryOf(body))
 }
 
 // memoryOf estimates how much memory it needs to decode a JSON text into maps and lists: for an object of one field 336 bytes, for each further one 100 or more, for

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -27,6 +28,33 @@ func encode(m message) (json.RawMessage, error) {
 	if err := m.ValidateAll(); err != nil {
 		return nil, err
 	}
+	return encodeValid(m)
+}
+
+// encodeHost is encode for a virtual host, of whose routes one after the other is text: what canonical makes of thousands of them at once would need some ten times the
+// memory of the text. The routes are gone from the message then.
+func encodeHost(v *routev3.VirtualHost) (json.RawMessage, error) {
+	if err := v.ValidateAll(); err != nil {
+		return nil, err
+	}
+	routes := v.Routes
+	v.Routes = nil
+	text, err := encode(v)
+	if err != nil || len(routes) == 0 {
+		return text, err
+	}
+	items := make([]json.RawMessage, len(routes))
+	for i, r := range routes {
+		if items[i], err = encodeValid(r); err != nil {
+			return nil, err
+		}
+		routes[i] = nil
+	}
+	return withList(text, "routes", items)
+}
+
+// encodeValid is encode without the check.
+func encodeValid(m proto.Message) (json.RawMessage, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", m, err)
@@ -43,11 +71,7 @@ func encodeAny(m message) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encoding %T: %w", m, err)
 	}
-	text, err := protojson.Marshal(packed)
-	if err != nil {
-		return nil, fmt.Errorf("encoding %T: %w", m, err)
-	}
-	return canonical(text)
+	return encodeValid(packed)
 }
 
 // canonical returns JSON with keys sorted and without white space: protojson's is not stable.

@@ -142,7 +142,7 @@ func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
 		h.problems = nil // the wider name has them
 	}
 	v.Routes = append(v.Routes, all.routes...)
-	text, err := encode(v)
+	text, err := encodeHost(v)
 	if err != nil {
 		for _, r := range all.from {
 			h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("host %s is left out: %v", key.hostname, err)})
