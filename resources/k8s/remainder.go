@@ -85,8 +85,11 @@ func (r *remainder) unfold(body []byte) ([]byte, error) {
 	return json.Marshal(fields)
 }
 
-// headsOf returns the body of a response with what says which object it is, or of the items of a list, and without the rest. A Status, one that is small, or no object, stays
-// as it is.
+// ofHead are the fields of the metadata that say which object it is, and whether it is held.
+var ofHead = []string{"name", "namespace", "uid", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"}
+
+// headsOf returns the body of a response with what says which object it is and whether a finalizer holds it, or so of the items of a list, and without the rest. A Status, one that
+// is small, or no object, stays as it is.
 func headsOf(body []byte) []byte {
 	if len(body) < largeBody {
 		return body
@@ -95,12 +98,13 @@ func headsOf(body []byte) []byte {
 	if fields == nil || string(fields["kind"]) == `"Status"` {
 		return body
 	}
-	head := map[string]json.RawMessage{}
-	for _, name := range []string{"apiVersion", "kind", "metadata"} {
-		if value, has := fields[name]; has {
-			head[name] = value
-		}
+	head := some(fields, "apiVersion", "kind")
+	metadata := rootFields(fields["metadata"])
+	of := some(metadata, ofHead...)
+	if finalizers := elements(metadata["finalizers"]); len(finalizers) > 0 {
+		of["finalizers"], _ = json.Marshal(finalizers[:1])
 	}
+	head["metadata"], _ = json.Marshal(of)
 	if items := elements(fields["items"]); items != nil {
 		for i := range items {
 			items[i] = headsOf(items[i])
@@ -112,6 +116,17 @@ func headsOf(body []byte) []byte {
 		return body
 	}
 	return folded
+}
+
+// some are the fields of those names.
+func some(fields map[string]json.RawMessage, names ...string) map[string]json.RawMessage {
+	of := map[string]json.RawMessage{}
+	for _, name := range names {
+		if value, has := fields[name]; has {
+			of[name] = value
+		}
+	}
+	return of
 }
 
 // elements are those of a JSON list, as parts of its text; nil if it is none.
