@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"slices"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/resources/domain/envoy"
-	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -24,7 +22,7 @@ type packing struct {
 	limit int               // of the sizes together, 0 while all fit
 	out   map[slim.Key]bool // by id
 	// routes are the sizes that routes had at all their listeners: some of these may be left out.
-	routes map[slim.Key]int
+	routes map[slim.Key]routeSize
 }
 
 const (
@@ -32,9 +30,6 @@ const (
 	packings = 8
 	// packingAim is the size that is aimed at, a little less than what fits.
 	packingAim = envoy.MaxSize / 100 * 98
-
-	// About what is written once for a Gateway, for a listener of HTTP, for one with TLS, for a certificate and for a cluster.
-	sizeOfGateway, sizeOfPlain, sizeOfTLS, sizeOfCertificate, sizeOfCluster = 2000, 200, 1500, 60, 400
 )
 
 // leftOut is the reason of what does not fit.
@@ -55,7 +50,7 @@ type packed struct {
 
 // pack translates a plan. While the result is too large, again plans the Gateway with less.
 func pack(s *state, plan *gatewayPlan, o envoy.Options, again func() *gatewayPlan) (*gatewayPlan, packed, error) {
-	if s.planner.leaveOut(plan) {
+	if s.planner.leaveOut(plan, o) {
 		plan = again()
 	}
 	for n := 1; ; n++ {
@@ -64,14 +59,8 @@ func pack(s *state, plan *gatewayPlan, o envoy.Options, again func() *gatewayPla
 		if !errors.As(err, &large) || n == packings {
 			return plan, p, err
 		}
-		kept, parts := s.planner.sizes(plan)
-		for _, part := range parts {
-			if s.planner.packing.out[part.Object] {
-				kept -= part.Size
-			}
-		}
-		s.planner.packing.limit = max(1, int(int64(kept)*packingAim/int64(large.Size)))
-		if !s.planner.leaveOut(plan) {
+		s.planner.packing.tighten(s.planner.sizes(plan, o).without(s.planner.packing.out), large)
+		if !s.planner.leaveOut(plan, o) {
 			return plan, p, err // there is nothing more
 		}
 		plan = again()
@@ -88,88 +77,28 @@ func translate(s *state, plan *gatewayPlan, o envoy.Options) (p packed, err erro
 	return p, err
 }
 
+// tighten lowers the limit, since with what is kept the configuration is too large. Where it was not translated to its end, it is about as large as
+// the sizes are.
+func (p *packing) tighten(kept int, is *envoy.TooLargeError) {
+	size := is.Size
+	if is.AtLeast {
+		size = max(size, kept)
+	}
+	p.limit = max(1, int(int64(kept)*packingAim/int64(size)))
+}
+
 // leaveOut chooses what the configuration goes without, and reports whether that is something else than before.
-func (p *planner) leaveOut(plan *gatewayPlan) (changed bool) {
+func (p *planner) leaveOut(plan *gatewayPlan, o envoy.Options) (changed bool) {
 	was := p.packing.out
 	p.packing.out = nil
 	if p.packing.limit > 0 {
-		if total, parts := p.sizes(plan); total <= p.packing.limit {
+		if all := p.sizes(plan, o); all.total <= p.packing.limit {
 			p.packing.limit = 0 // all fit, as far as is known
 		} else {
-			for _, part := range parts {
-				total -= part.Size
-			}
-			p.packing.out = map[slim.Key]bool{}
-			for _, id := range envoyres.LeaveOut(parts, p.packing.limit-total) {
-				p.packing.out[id] = true
-			}
+			p.packing.out = all.leaveOut(p.packing.limit)
 		}
 	}
 	return !maps.Equal(was, p.packing.out)
-}
-
-// sizes are about what is written for a Gateway with all that it could have, together, and for each object that can be left out.
-func (p *planner) sizes(plan *gatewayPlan) (total int, parts []envoyres.Part) {
-	total = sizeOfGateway + sizeOfListeners(plan.own)
-	add := func(id slim.Key, created slim.Time, size int) {
-		if total += size; size > 0 {
-			parts = append(parts, envoyres.Part{Object: id, Created: created, Size: size})
-		}
-	}
-	for _, set := range plan.sets {
-		add(set.of.id(), set.of.CreationTimestamp, sizeOfListeners(set.listeners))
-	}
-	sizes := make(map[slim.Key]int, len(p.routes))
-	for id, r := range p.routes {
-		size := r.size()
-		if slices.ContainsFunc(r.at, func(h listener.Hosts) bool { return h.Listener.LeftOut != nil }) {
-			size = max(size, p.packing.routes[id])
-		}
-		sizes[id] = size
-		add(id, r.of.CreationTimestamp, size)
-	}
-	p.packing.routes = sizes
-	return total, parts
-}
-
-// size is about what is written for a route at all its listeners.
-func (r *plannedRoute) size() (size int) {
-	clusters := map[envoy.Name]bool{}
-	for i := range r.rules {
-		size += r.rules[i].LeastSize()
-		for _, b := range r.rules[i].Backends {
-			clusters[b.Name] = true
-		}
-	}
-	places := 0
-	for _, names := range r.names {
-		places += len(names)
-	}
-	size *= places
-	for _, p := range r.tls {
-		size += len(p.Hostnames) * (sizeOfTLS + len(p.Backends)*sizeOfCertificate)
-		for _, b := range p.Backends {
-			clusters[b.Name] = true
-		}
-	}
-	return size + len(clusters)*sizeOfCluster
-}
-
-// sizeOfListeners is about what is written for listeners without routes.
-func sizeOfListeners(all []*listener.Listener) (size int) {
-	for _, l := range all {
-		switch {
-		case !l.Accepted.OK || !l.Ready || l.IsPort():
-		case l.HasTLS():
-			size += sizeOfTLS + len(l.Hostname)
-			for _, name := range l.Secrets {
-				size += sizeOfCertificate + len(name.Namespace) + len(name.Name)
-			}
-		default:
-			size += sizeOfPlain + len(l.Hostname)
-		}
-	}
-	return size
 }
 
 // markLeftOut has the listeners of a ListenerSet that is left out, or cut, serve nothing. Their hosts stay their own.
@@ -180,7 +109,7 @@ func (p *planner) markLeftOut(plan *gatewayPlan) {
 		case set.of.IsCut():
 			why = condition.False(leftOut, "It is not served: "+set.of.CutError().Error())
 		case p.packing.out[set.of.id()]:
-			why = tooLarge(sizeOfListeners(set.listeners), "listeners or certificates")
+			why = tooLarge(sizeOfListeners(set.listeners).rules, "listeners or certificates")
 		default:
 			continue
 		}
@@ -192,7 +121,7 @@ func (p *planner) markLeftOut(plan *gatewayPlan) {
 
 // withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it.
 func (r *plannedRoute) withLeftOut(refused map[*listener.Listener]*listener.Refusal) map[*listener.Listener]*listener.Refusal {
-	why := &listener.Refusal{Condition: tooLarge(r.size(), "matches, hostnames or backends")}
+	why := &listener.Refusal{Condition: tooLarge(r.size, "matches, hostnames or backends")}
 	all := maps.Clone(refused)
 	if all == nil {
 		all = map[*listener.Listener]*listener.Refusal{}
@@ -203,8 +132,11 @@ func (r *plannedRoute) withLeftOut(refused map[*listener.Listener]*listener.Refu
 	return all
 }
 
-// close keeps the hosts of a route that is left out from others.
+// close keeps the hosts of a route that is left out from wider names, unless there is no space for that, either.
 func (to *assembly) close(r *plannedRoute, unserved map[place][]string) {
+	if to.out[namesOf(r.of.ID())] {
+		return
+	}
 	for at, names := range r.names {
 		unserved[at] = append(unserved[at], names...)
 	}
@@ -220,7 +152,7 @@ func (to *assembly) closePlain(all []*listener.Listener) {
 		open[l.Of.Port] = open[l.Of.Port] || l.Usable() && l.Of.Protocol == gatewayv1.HTTPProtocolType
 	}
 	for _, l := range all {
-		if l.LeftOut == nil || !l.Accepted.OK || l.Of.Protocol != gatewayv1.HTTPProtocolType || !open[l.Of.Port] {
+		if l.LeftOut == nil || !l.Accepted.OK || to.out[namesOf(l.Parent)] || l.Of.Protocol != gatewayv1.HTTPProtocolType || !open[l.Of.Port] {
 			continue
 		}
 		to.model.HTTP = append(to.model.HTTP, envoy.Listener{Hostname: l.Hostname, Port: uint32(l.Of.Port), Exclusive: true})

@@ -41,6 +41,8 @@ type packedGateway struct {
 	s *state
 	g *gateway
 	c objects
+
+	size int // of the configuration
 }
 
 func newPackedGateway(t *testing.T) *packedGateway {
@@ -49,19 +51,26 @@ func newPackedGateway(t *testing.T) *packedGateway {
 	for _, namespace := range []string{"aa", "bb"} {
 		c.services[slim.Key{Namespace: namespace, Name: "v1"}] = true
 	}
-	return &packedGateway{t, &state{}, parse[gateway](t, sharedByAll), c}
+	return &packedGateway{t: t, s: &state{}, g: parse[gateway](t, sharedByAll), c: c}
 }
 
 // pack returns the plan, and the configuration that fits.
 func (p *packedGateway) pack(sets []*listenerSet, routes ...*route.Route) (*gatewayPlan, *envoytest.Config) {
 	p.t.Helper()
-	again := func() *gatewayPlan { return p.s.planner.plan(p.g, sets, routes, p.c.lookup) }
-	o := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "edge"}, SecretsNamespace: "copies", FirstWins: true, PerPort: true}
+	lookup := func(q route.Query) route.Answer {
+		if q.About == route.AboutFleet { // agents that ask servers about requests
+			return route.Answer{Exists: true}
+		}
+		return p.c.lookup(q)
+	}
+	again := func() *gatewayPlan { return p.s.planner.plan(p.g, sets, routes, lookup) }
+	o := envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "edge"}, SecretsNamespace: "copies", FirstWins: true, PortHosts: true, PerPort: true}
 	plan, packed, err := pack(p.s, again(), o, again)
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Logf("the configuration has %d bytes", len(packed.spec.JSON))
+	p.size = len(packed.spec.JSON)
+	p.t.Logf("the configuration has %d bytes", p.size)
 	if len(packed.spec.JSON) > envoy.MaxSize {
 		p.t.Errorf("it has %d bytes", len(packed.spec.JSON))
 	}

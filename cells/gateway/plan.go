@@ -82,6 +82,10 @@ type plannedRoute struct {
 	unserved map[place][]string                       // host names of a route none of whose matches Envoy accepts
 	tls      []envoy.Passthrough
 	ports    []route.PortBackend
+
+	one      *envoy.Size // of the rules at one host, nil before it is asked for
+	byScheme bool        // for which it is
+	size     int         // at all hosts, about, without what routes have of others
 }
 
 // gatewayPlan is what a Gateway is to be.
@@ -216,7 +220,7 @@ func (was *plannedRoute) stays(p *gatewayPlan, r *route.Route, lookup route.Look
 
 // compile makes what a route is at the listeners that do not refuse it.
 func (to *plannedRoute) compile(refused map[*listener.Listener]*listener.Refusal, cache *route.Cache, lookup route.Lookup) {
-	to.compiled, to.refused, to.attached, to.rules, to.names, to.unserved, to.tls, to.ports = true, refused, nil, nil, nil, nil, nil, nil
+	to.compiled, to.refused, to.attached, to.rules, to.names, to.unserved, to.tls, to.ports, to.one = true, refused, nil, nil, nil, nil, nil, nil, nil
 	names := map[*listener.Listener][]string{}
 	for _, h := range to.at {
 		if refused[h.Listener] == nil {
@@ -360,7 +364,7 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 		}
 		to.model.Passthrough = append(to.model.Passthrough, r.tls...)
 	}
-	to.shared = claims.Shared
+	to.shared, to.model.RefusedAuths = claims.Shared, refusedFilters(p.packing.out)
 	slices.SortStableFunc(to.backends, func(a, b portTo) int { return listener.ComparePorts(a.at, b.at) })
 	to.closePlain(listeners)
 	// All listeners of a place share its routes, which have host names of their own: the first listener has them.

@@ -44,7 +44,11 @@ func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err 
 		if measureErr != nil {
 			return t, spec, measureErr
 		}
-		s.limit = max(1, int(int64(kept)*packingAim/int64(tooLarge.Size)))
+		size := tooLarge.Size
+		if tooLarge.AtLeast { // it was not translated to its end, and is about as large as the sizes are
+			size = max(size, kept)
+		}
+		s.limit = max(1, int(int64(kept)*packingAim/int64(size)))
 		if err := c.chooseOut(); err != nil {
 			return t, spec, err
 		}

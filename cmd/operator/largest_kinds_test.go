@@ -326,6 +326,47 @@ func redirects(n int) set {
 	return route
 }
 
+// filtered has 128 matches at all listeners, for all host names, in rules with filters.
+func filtered(rules int, filters func(rule int) list) set {
+	return set{"spec": set{"parentRefs": toWhole, "hostnames": hostnames, "rules": of(rules, func(r int) any {
+		return set{"filters": filters(r), "backendRefs": list{set{"name": "s", "port": int64(80)}}, "matches": of(128/rules, func(i int) any {
+			return set{"path": set{"type": "Exact", "value": fmt.Sprintf("/%d/%d", r, i)}}
+		})}
+	})}}
+}
+
+// headerNames are names of headers of n bytes.
+func headerNames(items, n int) list {
+	return of(items, func(i int) any { return fmt.Sprintf("x%0*d", n-1, i) })
+}
+
+// corsOf has origins and names of headers of n bytes.
+func corsOf(n int) list {
+	return list{set{"type": "CORS", "cors": set{
+		"allowOrigins": of(64, func(i int) any { return fmt.Sprintf("https://%0*d", n-len("https://"), i) }),
+		"allowHeaders": headerNames(63, n), "exposeHeaders": headerNames(63, n),
+	}}}
+}
+
+// removing has headers removed.
+func removing(n int) list {
+	return list{set{"type": "RequestHeaderModifier", "requestHeaderModifier": set{"remove": headerNames(16, n)}}}
+}
+
+// newPath has the path replaced by one of n bytes.
+func newPath(n int) set {
+	return set{"path": set{"type": "ReplaceFullPath", "replaceFullPath": "/" + strings.Repeat("p", n-1)}}
+}
+
+// askingWith has a server asked with names of headers of n bytes.
+func askingWith(n int) func(rule int) list {
+	return func(rule int) list {
+		return list{set{"type": "ExternalAuth", "externalAuth": set{"protocol": "HTTP", "backendRef": set{"name": "s", "port": int64(80)}, "http": set{
+			"path": fmt.Sprintf("/%01000d", rule), "allowedHeaders": headerNames(64, n), "allowedResponseHeaders": headerNames(64, n),
+		}}}}
+	}
+}
+
 func certificateRefs(n int) list {
 	return of(64, func(i int) any { return set{"name": fmt.Sprintf("%0*d", n, i)} })
 }
@@ -359,6 +400,13 @@ var gatewayGiants = []giant{
 	gatewayOf("httproutes", "HTTPRoute", "redirects at all listeners", 1, func(int) set { return redirects(128) }),
 	gatewayOf("httproutes", "HTTPRoute", "edits of headers of each backend", 4096, func(n int) set { return httpRoute(64, n, "v") }),
 	gatewayOf("httproutes", "HTTPRoute", "values of headers that have to be changed", 4096, func(n int) set { return httpRoute(64, n, "%") }),
+	gatewayOf("httproutes", "HTTPRoute", "origins and headers of CORS", 253, func(n int) set { return filtered(2, func(int) list { return corsOf(n) }) }),
+	gatewayOf("httproutes", "HTTPRoute", "headers that are removed", 15_000, func(n int) set { return filtered(2, func(int) list { return removing(n) }) }),
+	gatewayOf("httproutes", "HTTPRoute", "headers that are removed, with long names", 60_000, func(n int) set { return filtered(2, func(int) list { return removing(n / 2) }) }),
+	gatewayOf("httproutes", "HTTPRoute", "paths that are replaced", 1024, func(n int) set {
+		return filtered(2, func(int) list { return list{set{"type": "URLRewrite", "urlRewrite": newPath(n)}} })
+	}),
+	gatewayOf("httproutes", "HTTPRoute", "servers that are asked, with headers", 256, func(n int) set { return filtered(8, askingWith(n)) }),
 	gatewayOf("httproutes", "HTTPRoute", "expressions", 1, func(int) set {
 		return set{"spec": set{"parentRefs": toWhole, "hostnames": hostnames, "rules": of(2, func(r int) any {
 			return set{"matches": of(64, func(i int) any {

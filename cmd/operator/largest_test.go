@@ -169,8 +169,10 @@ func newLargest(t *testing.T) *largest {
 	if _, err := w.core.CoreV1().Services(w.namespace).UpdateStatus(t.Context(), balancer, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	operatortest.NewDefinitions(t, w.Cluster).InstallGatewayAPI("standard",
+	definitions := operatortest.NewDefinitions(t, w.Cluster)
+	definitions.InstallGatewayAPI("standard",
 		"gatewayclasses", "gateways", "httproutes", "grpcroutes", "referencegrants", "tlsroutes", "tcproutes", "udproutes", "listenersets", "backendtlspolicies")
+	definitions.InstallGatewayAPI("experimental", "httproutes") // which have servers that are asked
 	w.define("CiliumGatewayClassConfig", "ServiceExport", "ServiceImport", "CiliumNode", "CiliumEndpointSlice", "CiliumEnvoyConfig", "CiliumLoadBalancerIPPool", "CiliumNetworkPolicy")
 	resources := readManifests(t).container().Resources
 	l.soft, l.hard = resources.Requests.Memory().Value(), resources.Limits.Memory().Value()

@@ -67,16 +67,21 @@ func (r *Route) route(oneLabel string) *routev3.Route {
 
 // lost answers the share of the requests that backends have which are not valid; it is none without them.
 func (r *Route) lost(oneLabel string) []*routev3.Route {
-	total := totalWeight(r.Backends)
-	if r.Lost == 0 || r.Redirect != nil || total == 0 {
+	if !r.losesShare() {
 		return nil
 	}
 	const million = 1_000_000
+	total := totalWeight(r.Backends)
 	m := r.match(oneLabel)
 	m.RuntimeFraction = &corev3.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{
 		Numerator: uint32(max(1, million*r.Lost/(r.Lost+total))), Denominator: typev3.FractionalPercent_MILLION,
 	}}
 	return []*routev3.Route{{Match: m, Action: r.noBackend()}}
+}
+
+// losesShare reports whether a share of the requests is answered, and others have a backend.
+func (r *Route) losesShare() bool {
+	return r.Lost > 0 && r.Redirect == nil && totalWeight(r.Backends) > 0
 }
 
 // noBackend answers what no backend is for.

@@ -37,15 +37,18 @@ type ExternalAuth struct {
 	MaxBody         uint16 // of the body of the request, in bytes, that the server gets; 0 for none
 }
 
-// mostAuths is how many different filters for authorization routes of a namespace have in a configuration: each route has to switch off
+// MostAuths is how many different filters for authorization routes of a namespace have in a configuration: each route has to switch off
 // all that are not its own.
-const mostAuths = 8
+const MostAuths = 8
 
 // authTimeout is how long a server may take for its decision, by HTTP.
 const authTimeout = 10 * time.Second
 
-// filter is the name of the filter, "" without a server. It is equal for those that have the same filter.
-func (a *ExternalAuth) filter() string {
+// mostOfName is how long the name of a filter is that has all of it: each route has to name the filters of others. Longer ones have its SHA-256.
+const mostOfName = 256
+
+// Filter is the name of the filter, "" without a server. It is equal for those that have the same filter.
+func (a *ExternalAuth) Filter() string {
 	if a == nil || a.Server.Name == (Name{}) {
 		return ""
 	}
@@ -53,7 +56,8 @@ func (a *ExternalAuth) filter() string {
 	if a.GRPC {
 		protocol = "GRPC"
 	}
-	name := fmt.Sprintf("envoy.filters.http.ext_authz/%s:%s:%s:%s", protocol, a.Server.Namespace, a.Server.Name.Name, a.Server.Port)
+	server := fmt.Sprintf("envoy.filters.http.ext_authz/%s:%s:%s:%s", protocol, a.Server.Namespace, a.Server.Name.Name, a.Server.Port)
+	name := server
 	if a.Path != "" {
 		name += ":pp:" + a.Path
 	}
@@ -66,7 +70,10 @@ func (a *ExternalAuth) filter() string {
 	if len(a.ResponseHeaders) > 0 {
 		name += ":esh:" + strings.Join(sorted(a.ResponseHeaders), ",")
 	}
-	if strings.Contains(a.Path, ":") { // no other part can have one: the path may read like those that follow
+	if isLong := len(name) > mostOfName; isLong || strings.Contains(a.Path, ":") { // no other part can have one: the path may read like those that follow
+		if isLong {
+			name = server
+		}
 		sum := sha256.Sum256(fmt.Appendf(nil, "%q %d %q %q", a.Path, a.MaxBody, sorted(a.RequestHeaders), sorted(a.ResponseHeaders)))
 		name += ":sha256:" + hex.EncodeToString(sum[:])
 	}
@@ -105,26 +112,47 @@ func (a *ExternalAuth) check() error {
 	return nil
 }
 
-// auths are the filters for authorization of a configuration, by name.
-type auths map[string]*ExternalAuth
+// auths are the filters for authorization of a configuration.
+type auths struct {
+	byName map[string]*ExternalAuth
+	nameOf map[*ExternalAuth]string // of those that routes have: long ones are not put together for each route
+}
+
+// name is the name of the filter of a route, "" if it has none.
+func (a auths) name(of *ExternalAuth) string {
+	if name, known := a.nameOf[of]; known {
+		return name
+	}
+	return of.Filter()
+}
 
 // auths are those that the routes of a model have, and problems of routes whose namespace has too many.
 func (m Model) auths() (all auths, problems []Problem) {
-	all = auths{}
-	number, refused := map[string]int{}, map[string]bool{}
+	all = auths{map[string]*ExternalAuth{}, map[*ExternalAuth]string{nil: ""}}
+	number, refused := map[string]int{}, map[Name]bool{}
+	refuse := func(r *Route, by Name, why string) {
+		refused[by] = true
+		problems = append(problems, Problem{Source: r.Source, Message: "requests are answered with 500: " + why})
+	}
 	for _, l := range m.HTTP {
 		for _, r := range l.all() {
-			name := r.Auth.filter()
-			if _, exists := all[name]; exists || name == "" || refused[name] {
+			if _, known := all.nameOf[r.Auth]; known {
 				continue
 			}
-			if number[r.Source.Namespace]++; number[r.Source.Namespace] <= mostAuths {
-				all[name] = r.Auth
+			name := r.Auth.Filter()
+			all.nameOf[r.Auth] = name
+			by := Name{r.Source.Namespace, name}
+			if _, exists := all.byName[name]; exists || name == "" || refused[by] {
 				continue
 			}
-			refused[name] = true
-			problems = append(problems, Problem{Source: r.Source, Message: fmt.Sprintf(
-				"requests are answered with 500: there are more than %d different filters ExternalAuth in namespace %s", mostAuths, r.Source.Namespace)})
+			switch number[r.Source.Namespace]++; {
+			case m.RefusedAuths[by]:
+				refuse(r, by, "each route of the configuration has to name the filter ExternalAuth of this one, with which it would be too large")
+			case number[r.Source.Namespace] > MostAuths:
+				refuse(r, by, fmt.Sprintf("there are more than %d different filters ExternalAuth in namespace %s", MostAuths, r.Source.Namespace))
+			default:
+				all.byName[name] = r.Auth
+			}
 		}
 	}
 	return all, problems
@@ -132,24 +160,35 @@ func (m Model) auths() (all auths, problems []Problem) {
 
 // names are the names of filters in order.
 func (a auths) names() (names []string) {
-	for name := range a {
+	for name := range a.byName {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	return names
 }
 
+// text is equal for equal filters, and about as long as what a filter chain has of them at least.
+func (a auths) text() (text string, least int) {
+	var b strings.Builder
+	for _, name := range a.names() {
+		of := a.byName[name]
+		b.WriteString(name + " " + of.cluster() + "\n")
+		least += len(name) + of.size()
+	}
+	return b.String(), least
+}
+
 // filters are the filters in the order of their names.
 func (a auths) filters() (all []*hcmv3.HttpFilter) {
 	for _, name := range a.names() {
-		all = append(all, httpFilter(name, a[name].config()))
+		all = append(all, httpFilter(name, a.byName[name].config()))
 	}
 	return all
 }
 
 // use adds the servers: each listener refers to all.
 func (a auths) use(to usage) {
-	for _, auth := range a {
+	for _, auth := range a.byName {
 		protocol := http1 // the version that the client speaks says nothing of the server
 		if auth.GRPC {
 			protocol = http2
@@ -207,19 +246,48 @@ func exactly(names []string) *matcherv3.ListStringMatcher {
 	return all
 }
 
+// Sizes are about what is written for a filter, in bytes: for each route of Envoy that switches it off, and for each filter chain of HTTP.
+func (a *ExternalAuth) Sizes() (route, chain int) {
+	name := a.Filter()
+	return switchSize(name), len(name) + a.size()
+}
+
+// size is that of the configuration of a filter.
+func (a *ExternalAuth) size() int {
+	size := len(`{"name":"","typedConfig":{"@type":"type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthz",`+
+		`"decoderHeaderMutationRules":{"disallowExpression":{"regex":"^(:authority|host)$"}}}},`) + len(a.Path)
+	for _, name := range slices.Concat(a.RequestHeaders, a.ResponseHeaders) {
+		size += len(`{"exact":"","ignoreCase":true},`) + len(name)
+	}
+	return size
+}
+
 // unauthorized switches a filter off.
 var unauthorized = packed(&extauthzv3.ExtAuthzPerRoute{Override: &extauthzv3.ExtAuthzPerRoute_Disabled{Disabled: true}})
 
+// switchSize is the size of what switches the filter of a name off for a route.
+func switchSize(name string) int {
+	return len(`"":{"@type":"type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute","disabled":true},`) + len(name)
+}
+
+// switchesSize is the size of what switches all filters off.
+func (h *hostRoutes) switchesSize() (size int) {
+	for _, name := range h.filters {
+		size += switchSize(name)
+	}
+	return listSize("typedPerFilterConfig", size)
+}
+
 // canAsk reports whether there is a filter for a route, if it is to have one.
-func (h *hostRoutes) canAsk(r *Route) bool {
-	return r.Auth == nil || slices.Contains(h.filters, r.Auth.filter())
+func (o Options) canAsk(h *hostRoutes, r *Route) bool {
+	return r.Auth == nil || slices.Contains(h.filters, o.auths.name(r.Auth))
 }
 
 // authorize has what a route becomes pass the filter of its own and no other. What no backend gets passes none. Without its filter a route
 // is not served: its requests are answered with 500.
-func (h *hostRoutes) authorize(r *Route, routes []*routev3.Route) []*routev3.Route {
-	own := r.Auth.filter()
-	if !h.canAsk(r) {
+func (o Options) authorize(h *hostRoutes, r *Route, routes []*routev3.Route) []*routev3.Route {
+	own := o.auths.name(r.Auth)
+	if !o.canAsk(h, r) {
 		for i, to := range routes {
 			routes[i] = &routev3.Route{Match: to.Match, Action: directResponse(500)}
 		}

@@ -157,7 +157,7 @@ func TestExternalAuthFailsClosed(t *testing.T) {
 	cors := guarded("/cors", askAt("/0"))
 	cors.CORS = &CORS{Origins: []Match{{Kind: Any}}}
 	routes := []*Route{none, cors}
-	for i := range mostAuths + 1 {
+	for i := range MostAuths + 1 {
 		routes = append(routes, guarded(fmt.Sprint("/", i), askAt(fmt.Sprint("/", i))))
 	}
 	other := guarded("/other", askAt("/other"))
@@ -167,13 +167,13 @@ func TestExternalAuthFailsClosed(t *testing.T) {
 		t.Errorf("%v", result.Problems)
 	}
 	names, _ := filtersOf(t, c, 0)
-	if len(names) != mostAuths+1+3 {
+	if len(names) != MostAuths+1+3 {
 		t.Errorf("%q", names)
 	}
 	for path, off := range switchedOff(t, c.Tables[plainTable].VirtualHosts) {
-		all := len(strings.Fields(off)) == mostAuths+1
+		all := len(strings.Fields(off)) == MostAuths+1
 		switch path {
-		case "/none 500", fmt.Sprintf("/%d 500", mostAuths), "/cors 204":
+		case "/none 500", fmt.Sprintf("/%d 500", MostAuths), "/cors 204":
 			if !all {
 				t.Errorf("%s has %s", path, off)
 			}
@@ -216,8 +216,64 @@ func TestNamesOfExternalAuth(t *testing.T) {
 		t.Errorf("%q: %v", names, prefixes)
 	}
 	for i, want := range map[int]string{0: ":pp:/check:arh:authorization", 2: ":pp:/check:fb:9:arh:a,b:esh:c", 6: ":pp:/check,b"} {
-		if got := all[i].filter(); got != "envoy.filters.http.ext_authz/HTTP:shop:auth:9000"+want {
+		if got := all[i].Filter(); got != "envoy.filters.http.ext_authz/HTTP:shop:auth:9000"+want {
 			t.Error(got)
+		}
+	}
+}
+
+// ENV-45: each route names the filters of others, so that a name is not as long as what a filter has.
+func TestLongNamesOfExternalAuth(t *testing.T) {
+	server := to("auth", "9000")[0]
+	const short = "envoy.filters.http.ext_authz/HTTP:shop:auth:9000:pp:"
+	names := map[string]bool{}
+	for _, auth := range []ExternalAuth{
+		{Server: server, Path: "/" + strings.Repeat("a", 1000)}, {Server: server, Path: "/" + strings.Repeat("a", 1001)}, {Server: server, Path: "/" + strings.Repeat("a:", 500)},
+		{Server: server, Path: "/", RequestHeaders: []string{strings.Repeat("a", 256)}}, {Server: server, Path: "/", ResponseHeaders: []string{strings.Repeat("a", 256)}},
+		{Server: server, Path: "/", RequestHeaders: []string{strings.Repeat("a", 256)}, MaxBody: 1}, {Server: server, RequestHeaders: []string{strings.Repeat("a", 256)}},
+	} {
+		name := auth.Filter()
+		if names[name] || len(name) > 240 || !strings.HasPrefix(name, "envoy.filters.http.ext_authz/HTTP:shop:auth:9000:sha256:") {
+			t.Error(name)
+		}
+		names[name] = true
+	}
+	kept := ExternalAuth{Server: server, Path: "/" + strings.Repeat("a", mostOfName-len(short)-1)}
+	if name := kept.Filter(); name != short+kept.Path || len(name) != mostOfName {
+		t.Error(name)
+	}
+}
+
+// ENV-45: a filter that there is no space for closes the routes of the namespace that has brought it. Another one with the same filter may have brought it as well.
+func TestRefusedFilters(t *testing.T) {
+	first, second := guarded("/1", askAt("/a")), guarded("/2", askAt("/b"))
+	other := guarded("/3", askAt("/b"))
+	other.Source.Namespace = "infra"
+	m := Model{HTTP: []Listener{{Port: 80, Routes: []*Route{first, second}}}, RefusedAuths: map[Name]bool{{"shop", second.Auth.Filter()}: true}}
+	result, c := translate(t, m, options)
+	const a, b = "HTTP:shop:auth:9000:pp:/a", "HTTP:shop:auth:9000:pp:/b"
+	if diff := cmp.Diff(map[string]string{"/1": "", "/2 500": a}, switchedOff(t, c.Tables[plainTable].VirtualHosts)); diff != "" || len(result.Problems) != 1 || result.Problems[0].Source != second.Source {
+		t.Errorf("%v %s", result.Problems, diff)
+	}
+	m.HTTP[0].Routes = append(m.HTTP[0].Routes, other)
+	if _, c = translate(t, m, options); !cmp.Equal(map[string]string{"/1": b, "/2": a, "/3": a}, switchedOff(t, c.Tables[plainTable].VirtualHosts)) {
+		t.Error(switchedOff(t, c.Tables[plainTable].VirtualHosts))
+	}
+}
+
+// A filter whose server gets TLS is another one, with the same name.
+func TestExternalAuthGetsTLS(t *testing.T) {
+	kept, auth := new(Translator), askAt("/a")
+	secure := *auth
+	secure.Server.TLS = &UpstreamTLS{ServerName: "auth.example.com", Authority: Name{"shop", "ca"}}
+	for _, of := range []*ExternalAuth{auth, &secure} {
+		m := Model{HTTP: []Listener{{Port: 80, Routes: []*Route{guarded("/", of)}}}}
+		got, err := kept.Translate(m, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want, _ := translate(t, m, options); !cmp.Equal(want.Spec, got.Spec) {
+			t.Error(cmp.Diff(want.Spec, got.Spec))
 		}
 	}
 }

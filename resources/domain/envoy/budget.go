@@ -3,7 +3,12 @@
 
 package envoy
 
-import "slices"
+import (
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+)
 
 const (
 	// mostTranslated is how many bytes are translated at most, about: more could not be written. It is twice what can, so that those
@@ -29,13 +34,10 @@ func (b *budget) spend(bytes int) error {
 
 // The least that is written for a part, beside the texts that it has of its object.
 const (
-	leastRoute   = 50  // {"match":{"prefix":"/"},"redirect":{"httpsRedirect":true}}
-	leastMatch   = 35  // {"name":"","stringMatch":{"exact":""}}
-	leastEdit    = 35  // {"header":{"key":"","value":""}}
+	leastChain   = 50  // of plain HTTP
 	leastBackend = 20  // {"name":"","weight":1}
 	leastSecret  = 40  // {"name":"//"}, with the namespace of the copies
 	leastPort    = 400 // a virtual host and a cluster
-	leastAuth    = 100 // {"":{"@type":"type.googleapis.com/envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute","disabled":true}}
 )
 
 // tooManyPlaces reports whether routes have more places than are looked at. It ends once it knows.
@@ -54,29 +56,54 @@ func (m Model) tooManyPlaces() bool {
 // check is an error if a part that has at least so many bytes is larger than what is left.
 func (b budget) check(least int) error { return b.spend(least) }
 
-// checkHost is check for a host.
-func (b budget) checkHost(o Options, h *hostRoutes) error {
+// checkHost is check for a host: what its routes are about, before any of them is made.
+func (b budget) checkHost(o Options, hostname string, h *hostRoutes) error {
+	return b.spendHost(o, hostname, h)
+}
+
+// spendHost spends what is written for the routes of a host.
+func (b *budget) spendHost(o Options, hostname string, h *hostRoutes) error {
 	for _, wider := range h.ahead {
-		if err := b.spendHost(o, wider.of); err != nil {
+		label := len(`{"name":":authority","stringMatch":{"contains":"","ignoreCase":true}},`) + len(wider.hostname)
+		if err := b.spendRoutesOf(o, wider.of, label+o.labelSize(wider.of, wider.hostname)); err != nil {
 			return err
 		}
 	}
-	return b.spendHost(o, h)
+	return b.spendRoutesOf(o, h, o.labelSize(h, hostname))
 }
 
-func (b *budget) spendHost(o Options, h *hostRoutes) error {
-	seen, switches := map[matchKey]bool{}, 0 // by which a route switches off the filters of others
-	for _, name := range h.filters[min(1, len(h.filters)):] {
-		switches += leastAuth + len(name)
+// labelSize is the size of what a route matches of a wildcard of which requests replace one label.
+func (o Options) labelSize(h *hostRoutes, hostname string) int {
+	label := o.oneLabel(h, hostname)
+	if !isWildcard(label) {
+		return 0
 	}
-	for _, r := range slices.Concat(h.forced, h.routes) {
-		key := r.request()
+	return len(`{"name":":authority","stringMatch":{"safeRegex":{"regex":"(?i)^[^.]+[.](:[0-9]*)?$"}}},`) + len(label)
+}
+
+// spendRoutesOf spends what is written for the routes that a host has itself, and so many bytes more for each route of Envoy.
+func (b *budget) spendRoutesOf(o Options, h *hostRoutes, each int) error {
+	seen := map[matchKey]bool{}
+	each += h.switchesSize()
+	for _, r := range h.forced {
+		if key := r.request(); !seen[key] {
+			seen[key] = true
+			if err := b.spend(r.redirectedSize() + each); err != nil {
+				return err
+			}
+		}
+	}
+	for _, r := range h.routes {
+		key := o.request(r.Route)
 		size := 0
 		switch {
 		case !seen[key]:
-			size = r.LeastSize() + switches
+			size = r.size(o) + r.becoming().all()*each
+			if own := o.auths.name(r.Auth); slices.Contains(h.filters, own) {
+				size -= r.becoming().served * switchSize(own)
+			}
 		case !o.FirstWins:
-			size = leastSizeOf(r.Backends) // they are joined
+			size = backendsSize(r.Backends) // they are joined
 		}
 		seen[key] = true
 		if err := b.spend(size); err != nil {
@@ -86,31 +113,12 @@ func (b *budget) spendHost(o Options, h *hostRoutes) error {
 	return nil
 }
 
-// LeastSize is how many bytes are written at least for a route at one host.
-func (r *Route) LeastSize() int {
-	size := leastRoute + len(r.Path.Value) + leastSizeOf(r.Backends) + r.RequestHeaders.leastSize() + r.ResponseHeaders.leastSize()
-	for _, m := range slices.Concat(r.Headers, r.Queries) {
-		size += leastMatch + len(m.Name) + len(m.Value)
+// spendRoutes spends what routes have as they are. It is less than what is written, and ends what sizes do not foresee.
+func (b *budget) spendRoutes(all []*routev3.Route) error {
+	for _, r := range all {
+		if err := b.spend(proto.Size(r)); err != nil {
+			return err
+		}
 	}
-	for _, m := range r.Mirrors {
-		size += len(m.cluster())
-	}
-	return size
-}
-
-func leastSizeOf(all []Backend) (size int) {
-	for _, b := range all {
-		size += leastBackend + len(b.Namespace) + len(b.Name.Name) + b.RequestHeaders.leastSize() + b.ResponseHeaders.leastSize()
-	}
-	return size
-}
-
-func (e *HeaderEdit) leastSize() (size int) {
-	if e == nil {
-		return 0
-	}
-	for _, h := range slices.Concat(e.Add, e.Set) {
-		size += leastEdit + len(h.Name) + len(h.Value)
-	}
-	return size
+	return nil
 }

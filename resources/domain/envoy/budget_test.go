@@ -6,6 +6,8 @@ package envoy
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,12 +55,47 @@ func TestTooMuchIsNotTranslated(t *testing.T) {
 		"edits of headers": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) {
 			r.RequestHeaders = &HeaderEdit{Set: []Header{{"a", strings.Repeat("v", 4000)}}}
 		})}}},
+		"origins of CORS": {HTTP: []Listener{{Port: 80, Routes: routes(200, func(r *Route) {
+			r.CORS = &CORS{}
+			for i := range 64 {
+				r.CORS.Origins = append(r.CORS.Origins, Match{Exact, fmt.Sprintf("https://%0240d", i)})
+			}
+		})}}},
+		"headers of CORS": {HTTP: []Listener{{Port: 80, Routes: routes(200, func(r *Route) {
+			r.CORS = &CORS{Origins: []Match{{Kind: Any}}, RequestHeaders: slices.Repeat([]string{strings.Repeat("h", 256)}, 63)}
+		})}}},
+		"removed headers": {HTTP: []Listener{{Port: 80, Routes: routes(200, func(r *Route) {
+			r.RequestHeaders = &HeaderEdit{Remove: slices.Repeat([]string{strings.Repeat("h", 16_000)}, 16)}
+		})}}},
+		"removed headers of backends": {HTTP: []Listener{{Port: 80, Routes: routes(200, func(r *Route) {
+			r.Backends[0].ResponseHeaders = &HeaderEdit{Remove: slices.Repeat([]string{strings.Repeat("h", 16_000)}, 16)}
+		})}}},
+		"paths":         {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) { r.Rewrite = &Rewrite{CompletePath: new("/" + strings.Repeat("p", 4000))} })}}},
+		"new locations": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) { r.Redirect = &Redirect{PrefixPath: new("/" + strings.Repeat("p", 4000))} })}}},
+		"codes":         {HTTP: []Listener{{Port: 80, Routes: routes(200, func(r *Route) { r.Retry = &Retry{Codes: slices.Repeat([]uint32{503}, 10_000)} })}}},
+		"filters of others": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) {
+			r.Source.Namespace = fmt.Sprint("n", r.Path.Value)
+			r.Auth = askAt(r.Path.Value)
+		})}}},
+		"headers of filters": {HTTP: []Listener{{Port: 80, Routes: routes(100, func(r *Route) {
+			r.Source.Namespace = fmt.Sprint("n", r.Path.Value)
+			r.Auth = askAt(r.Path.Value)
+			r.Auth.RequestHeaders = slices.Repeat([]string{strings.Repeat("h", 200)}, 64)
+			for i := range r.Auth.RequestHeaders {
+				r.Auth.RequestHeaders[i] += fmt.Sprint(i)
+			}
+			for range 3 {
+				r.Auth.ResponseHeaders = append(r.Auth.ResponseHeaders, r.Auth.RequestHeaders...)
+			}
+		})}}},
 		"backends": {HTTP: []Listener{{Port: 80, Routes: routes(2000, func(r *Route) {
 			for i := range 200 {
 				r.Backends = append(r.Backends, Backend{Name: Name{"a", fmt.Sprint("s", i)}, Port: "80"})
 			}
 		})}}},
 	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		began := time.Now()
 		_, err := new(Translator).Translate(m, Options{Service: Name{"a", "lb"}})
 		tooLarge := new(TooLargeError)
@@ -67,6 +104,10 @@ func TestTooMuchIsNotTranslated(t *testing.T) {
 		}
 		if took := time.Since(began); took > 20*fits {
 			t.Errorf("%s: it took %s; what fits took %s", name, took, fits)
+		}
+		runtime.ReadMemStats(&after)
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 200 {
+			t.Errorf("%s: it needed %d MiB", name, mib)
 		}
 	}
 	service := Service{Name: Name{"a", "s"}}

@@ -168,11 +168,9 @@ func (t tcp) text() string {
 
 // chains are the filter chains of a listener: of plain HTTP, of certificates, of backends.
 func (o Options) chains(p part, certificates map[string][]Name, passed map[string]tcp) (all []chain) {
-	filters := o.auths.names()
-	filterText := strings.Join(filters, "\n")
-	least := len(filters)*leastAuth + len(filterText)
+	filterText, least := o.auths.text()
 	if p.hasPlain() {
-		all = append(all, chain{"plain\n" + filterText, nil, leastRoute + least, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
+		all = append(all, chain{"plain\n" + filterText, nil, leastChain + least, func() *listenerv3.FilterChain { return o.httpFilterChain(plainTable, nil, nil) }})
 	}
 	hosts := hostsOf(certificates, passed)
 	byCertificates := groups(certificates, secretsText, hosts)

@@ -55,6 +55,9 @@ func (r *Route) checkContent() error {
 	return nil
 }
 
+// mostOfHeader is how many bytes the name of a header that is edited has at most.
+const mostOfHeader = 16_384
+
 // check returns which header Envoy does not let be changed.
 func (e *HeaderEdit) check() error {
 	if e == nil {
@@ -67,6 +70,9 @@ func (e *HeaderEdit) check() error {
 	for _, name := range names {
 		if strings.EqualFold(name, "host") || strings.HasPrefix(name, ":") {
 			return fmt.Errorf("the header %s cannot be changed by a filter for headers: rewrite the host name or the path", expression.Quote(name))
+		}
+		if len(name) > mostOfHeader { // the schema has no bound for those that are removed
+			return fmt.Errorf("the name %s of a header has %d bytes, and %d are the most", expression.Quote(name), len(name), mostOfHeader)
 		}
 	}
 	return nil

@@ -127,10 +127,14 @@ func addAhead(all map[hostKey]*hostRoutes, table string, main uint32) {
 }
 
 // withPort are the routes of a wildcard host for requests whose Host has a port. What none of them is for is not found, as at that host.
-func (o Options) withPort(w widerHost) []*routev3.Route {
+func (o Options) withPort(w widerHost, left *budget) ([]*routev3.Route, error) {
 	h := &host{of: w.of, backends: usage{}} // what is wrong with the routes, and their backends, are known from the host itself
+	found, err := h.translate(o, w.hostname, left)
+	if err != nil {
+		return nil, err
+	}
 	notFound := &Route{NoBackend: 404}
-	all := append(h.translate(o, w.hostname).routes, w.of.authorize(notFound, []*routev3.Route{notFound.route("")})...)
+	all := append(found.routes, o.authorize(w.of, notFound, []*routev3.Route{notFound.route("")})...)
 	for _, r := range all {
 		r.Match.Headers = slices.Insert(r.Match.Headers, 0, &routev3.HeaderMatcher{
 			Name: ":authority",
@@ -139,5 +143,5 @@ func (o Options) withPort(w widerHost) []*routev3.Route {
 			}},
 		})
 	}
-	return all
+	return all, nil
 }

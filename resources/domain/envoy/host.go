@@ -130,14 +130,21 @@ func (p part) tables(o Options, filters []string) map[hostKey]*hostRoutes {
 	return found
 }
 
-// translateHost translates a virtual host. Routes that are not valid are left out.
-func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
+// translateHost translates a virtual host. Routes that are not valid are left out. It ends with an error once routes are longer than what is left.
+func (o Options) translateHost(key hostKey, of *hostRoutes, left budget) (*host, error) {
 	h := &host{of: of, backends: usage{}}
 	v := &routev3.VirtualHost{Name: of.domains[0], Domains: of.domains}
 	for _, wider := range of.ahead {
-		v.Routes = append(v.Routes, o.withPort(wider)...)
+		routes, err := o.withPort(wider, &left)
+		if err != nil {
+			return nil, err
+		}
+		v.Routes = append(v.Routes, routes...)
 	}
-	all := h.translate(o, key.hostname)
+	all, err := h.translate(o, key.hostname, &left)
+	if err != nil {
+		return nil, err
+	}
 	if of.wider != "" {
 		h.problems = nil // the wider name has them
 	}
@@ -150,7 +157,7 @@ func (o Options) translateHost(key hostKey, of *hostRoutes) *host {
 		h.backends = nil
 	}
 	h.json = text
-	return h
+	return h, nil
 }
 
 // translated are the routes of a virtual host, and what they are made from.
@@ -159,12 +166,17 @@ type translated struct {
 	from   []*Route
 }
 
-// translate translates the routes of a virtual host.
-func (h *host) translate(o Options, hostname string) (all translated) {
-	oneLabel := ""
-	if named := cmp.Or(h.of.wider, hostname); o.OneLabelWildcards && named != "*" {
-		oneLabel = named
+// oneLabel is the name of which requests may replace one label only, "" if they may any number.
+func (o Options) oneLabel(of *hostRoutes, hostname string) string {
+	if named := cmp.Or(of.wider, hostname); o.OneLabelWildcards && named != "*" {
+		return named
 	}
+	return ""
+}
+
+// translate translates the routes of a virtual host, and spends what they have.
+func (h *host) translate(o Options, hostname string, left *budget) (all translated, err error) {
+	oneLabel := o.oneLabel(h.of, hostname)
 	isForced := map[*Route]bool{}
 	for _, rank := range h.of.ranks() {
 		forced := o.merge(h.valid(ofRank(h.of.forced, rank), func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
@@ -184,14 +196,19 @@ func (h *host) translate(o Options, hostname string) (all translated) {
 		all.from = h.join(hostname, all.from, own)
 	}
 	for _, r := range all.from {
+		var routes []*routev3.Route
 		if isForced[r] {
-			all.routes = append(all.routes, h.of.authorize(&Route{}, []*routev3.Route{r.httpsRedirect(oneLabel)})...)
-			continue
+			routes = o.authorize(h.of, &Route{}, []*routev3.Route{r.httpsRedirect(oneLabel)})
+		} else {
+			routes = o.authorize(h.of, r, o.routes(r, oneLabel))
+			h.use(o, r)
 		}
-		all.routes = append(all.routes, h.of.authorize(r, o.routes(r, oneLabel))...)
-		h.use(o, r)
+		if err := left.spendRoutes(routes); err != nil {
+			return all, err
+		}
+		all.routes = append(all.routes, routes...)
 	}
-	return all
+	return all, nil
 }
 
 // redirects are requests that are redirected to HTTPS: the route that has it so, and which objects ask for it.
@@ -268,7 +285,7 @@ func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (fou
 
 // use records the backends that a route refers to.
 func (h *host) use(o Options, r *Route) {
-	if r.Redirect != nil || totalWeight(r.Backends) == 0 || !h.of.canAsk(r) {
+	if r.Redirect != nil || totalWeight(r.Backends) == 0 || !o.canAsk(h.of, r) {
 		return
 	}
 	for _, b := range r.Backends {
@@ -286,6 +303,15 @@ func (r *Route) request() matchKey {
 	return key
 }
 
+// request is the key of the requests that a route is for, as far as another one may have those of other schemes.
+func (o Options) request(r *Route) matchKey {
+	key := r.request()
+	if o.isByScheme(r) {
+		key.scheme = r.Redirect.Scheme
+	}
+	return key
+}
+
 // merge makes one of routes for the same requests: the first one, with the backends of all unless it is to take them alone. A
 // fallback gives way to another route. A redirect that is for one scheme alone leaves the requests of others to the next route.
 func (o Options) merge(all []*Route) []*Route {
@@ -296,10 +322,7 @@ func (o Options) merge(all []*Route) []*Route {
 			if r.Fallback != fallbacks {
 				continue
 			}
-			key := r.request()
-			if o.isByScheme(r) {
-				key.scheme = r.Redirect.Scheme
-			}
+			key := o.request(r)
 			i, exists := at[key]
 			switch {
 			case !exists:

@@ -20,6 +20,9 @@ type Model struct {
 	// HTTPSPorts are the ports of listeners for HTTPS that have no valid certificate. Nothing is served there, but the names of
 	// listeners of Envoy stay when that changes.
 	HTTPSPorts []uint32
+	// RefusedAuths are the filters for authorization of namespaces that there is no space for, by [ExternalAuth.Filter]. Requests of routes with them are answered
+	// with 500, unless another namespace has the same one (ENV-45).
+	RefusedAuths map[Name]bool
 }
 
 // Listener accepts HTTP for a host name.

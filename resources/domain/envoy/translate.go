@@ -67,7 +67,7 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	result := Translation{Problems: lost}
 	used, left := usage{}, budget(mostTranslated)
 	var problems []Problem
-	if o.auths, problems = m.auths(); len(o.auths) > 0 {
+	if o.auths, problems = m.auths(); len(o.auths.byName) > 0 {
 		o.auths.use(used)
 	}
 	result.Problems = append(result.Problems, problems...)
@@ -147,10 +147,10 @@ func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, 
 		}
 		ignorePort = ignorePort || key.port == 0 && isWildcard(key.hostname) && key.hostname != "*"
 		h, err := t.hosts.get(key, func(h *host) bool { return h.of.equal(all[key]) }, func() (*host, error) {
-			if err := left.checkHost(o, all[key]); err != nil {
+			if err := left.checkHost(o, key.hostname, all[key]); err != nil {
 				return nil, err
 			}
-			return o.translateHost(key, all[key]), nil
+			return o.translateHost(key, all[key], *left)
 		})
 		if err == nil {
 			err = left.spend(len(h.json))

@@ -378,6 +378,7 @@ func TestRefusedRoutes(t *testing.T) {
 		"one of a response is removed":  {ResponseHeaders: &HeaderEdit{Remove: []string{":status"}}},
 		"Host of a backend's requests":  {Backends: edited},
 		"one of a backend's responses":  {Backends: answered},
+		"a long name is removed":        {RequestHeaders: &HeaderEdit{Remove: []string{strings.Repeat("a", 16_385)}}},
 		"a line break in a value":       {ResponseHeaders: edit("x", "a\r\nb")},
 		"no name":                       {ResponseHeaders: &HeaderEdit{Remove: []string{""}}},
 		"a line break in a path":        {Rewrite: &Rewrite{PrefixPath: text("/a\nb")}, Path: Match{Prefix, "/x"}},

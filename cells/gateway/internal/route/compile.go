@@ -110,7 +110,7 @@ type rule struct {
 	matches []envoy.Route // with what they match alone
 }
 
-// add adds a route for each match of a rule, or none if Envoy would refuse one.
+// add adds a route for each match of a rule, or none if Envoy would refuse one, or one is too large.
 func (c *compiler) add(index int, r rule) {
 	all := make([]envoy.Route, len(r.matches))
 	for i, m := range r.matches {
@@ -121,6 +121,10 @@ func (c *compiler) add(index int, r rule) {
 			return
 		}
 	}
+	if largest := envoy.SizeOf(all, envoy.Options{}).Largest; largest > envoy.MostOfRoute {
+		c.drop(index, r, fmt.Sprintf("what is written for one match of it has %d bytes, and %d are the most", largest, envoy.MostOfRoute))
+		return
+	}
 	c.Routes = append(c.Routes, all...)
 }
 
@@ -128,7 +132,7 @@ func (c *compiler) add(index int, r rule) {
 // nearly all of an object.
 func checked(r envoy.Route, match int) *envoy.Route {
 	if match > 0 {
-		r.RequestHeaders, r.ResponseHeaders, r.Mirrors, r.CORS = nil, nil, nil, nil
+		r.RequestHeaders, r.ResponseHeaders, r.Mirrors, r.CORS, r.Retry, r.Auth = nil, nil, nil, nil, nil, nil
 		r.Backends = slices.Clone(r.Backends[:min(1, len(r.Backends))])
 		for i := range r.Backends {
 			r.Backends[i].RequestHeaders, r.Backends[i].ResponseHeaders = nil, nil

@@ -4,6 +4,7 @@
 package route
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,35 @@ func TestFurtherRulesOfConnections(t *testing.T) {
 	}
 	if got := Compile(parse[TLS](t, strings.Replace(text, "}, {backendRefs: [{name: v1, port: 80}]}]", "}]", 1)).Route(), c.lookup); len(got.Dropped) > 0 {
 		t.Errorf("one rule: %q", got.Dropped)
+	}
+}
+
+// ENV-40, ENV-42: a rule is left out if a match of it becomes too large, however it does, and so is one that removes a header whose name is too long. What it matches is closed.
+func TestCompileTooLarge(t *testing.T) {
+	c := objects{services: map[slim.Key]bool{{Namespace: "shop", Name: "v1"}: true}}
+	const modifier, tooMuch = "{type: RequestHeaderModifier, requestHeaderModifier: {remove: %s}}", "what is written for one match of it has "
+	names := func(n, length int) string {
+		return "[" + strings.TrimSuffix(strings.Repeat(strings.Repeat("x", length)+", ", n), ", ") + "]"
+	}
+	origins := "[" + strings.TrimSuffix(strings.Repeat("https://"+strings.Repeat("o", 245)+", ", 900), ", ") + "]"
+	for name, test := range map[string]struct{ filters, retry, why string }{
+		"what fits":       {filters: fmt.Sprintf(modifier, names(15, 16_000))},
+		"removed headers": {filters: fmt.Sprintf(modifier, names(17, 16_000)), why: tooMuch},
+		"a long name":     {filters: fmt.Sprintf(modifier, names(1, 60_000)), why: "the name "},
+		"CORS":            {filters: fmt.Sprintf("{type: CORS, cors: {allowOrigins: %s}}", origins), why: tooMuch},
+		"codes":           {retry: fmt.Sprintf("{codes: [%s]}", strings.TrimSuffix(strings.Repeat("503, ", 66_000), ", ")), why: tooMuch},
+	} {
+		if test.retry == "" {
+			test.retry = "{}"
+		}
+		got := Compile(parse[HTTP](t, fmt.Sprintf(
+			"{metadata: {name: r, namespace: shop}, spec: {rules: [{matches: [{path: {value: /a}}, {path: {value: /b}}], filters: [%s], retry: %s, backendRefs: [{name: v1, port: 80}]}]}}", test.filters, test.retry)).Route(), c.lookup)
+		if dropped := len(got.Dropped) > 0; dropped != (test.why != "") || dropped && !strings.HasPrefix(got.Dropped[0], "Dropped Rule 0: "+test.why) || len(got.Routes) != 2 {
+			t.Errorf("%s: %.200q, %d routes", name, got.Dropped, len(got.Routes))
+		}
+		if closed := len(got.Routes) > 0 && len(got.Routes[0].Backends) == 0; closed != (test.why != "") {
+			t.Errorf("%s: what the rule matches is served: %t", name, !closed)
+		}
 	}
 }
 
