@@ -111,3 +111,51 @@ func TestCrowdIsRefused(t *testing.T) {
 		t.Error("it is refused still")
 	}
 }
+
+// GW-54, GW-64: the hosts of a route with too many places are those of no younger route of another namespace, at the listeners that it names. Older ones, and those
+// of its namespace, go on to have them.
+func TestHostsOfCrowdAreClosed(t *testing.T) {
+	g := edgeOf(t, "{from: All}", `[{name: http, port: 80, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}},
+		{name: named, port: 81, hostname: "*.b.test", protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}, {name: other, port: 82, protocol: HTTP, allowedRoutes: {namespaces: {from: All}}}]`)
+	c := objects{services: map[slim.Key]bool{{Namespace: "aa", Name: "v1"}: true, {Namespace: "bb", Name: "v1"}: true}}
+	one := func(namespace, name, section, hosts string, second int) *route.Route {
+		return parse[route.HTTP](t, fmt.Sprintf(
+			"{metadata: {name: %s, namespace: %s, uid: %s-%s, generation: 1, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {parentRefs: [%s], hostnames: %s, rules: [{backendRefs: [{name: v1, port: 80}]}]}}",
+			name, namespace, namespace, name, second, section, hosts)).Route()
+	}
+	const all, other = "{name: edge, namespace: infra, sectionName: http}, {name: edge, namespace: infra, sectionName: named}", "{name: edge, namespace: infra, sectionName: other}"
+	const http, named = "{name: edge, namespace: infra, sectionName: http}", "{name: edge, namespace: infra, sectionName: named}"
+	crowded := one("bb", "crowd", all, `["*.test", a.test, b.test, c.test, d.test, e.test]`, 20)
+	served := map[*route.Route]bool{
+		one("aa", "older", http, `["a.test"]`, 10):       true,
+		one("aa", "younger", http, `["a.test"]`, 30):     false,
+		one("aa", "wildcard", http, `["*.test"]`, 30):    false,
+		one("aa", "deeper", http, `["x.test"]`, 30):      true,
+		one("aa", "hostname", named, `["*.b.test"]`, 30): false, // which *.test of the crowd is there
+		one("aa", "below", named, `["y.b.test"]`, 30):    true,
+		one("aa", "elsewhere", other, `["a.test"]`, 30):  true,
+		one("bb", "own", http, `["a.test"]`, 40):         true,
+	}
+	routes := []*route.Route{crowded}
+	for r := range served {
+		routes = append(routes, r)
+	}
+	for _, joins := range []bool{false, true} {
+		p := &planner{most: 12, joins: joins}
+		plan := p.plan(g, nil, routes, c.lookup)
+		if len(plan.crowd) != 1 || plan.crowd[crowded.ID()].OK {
+			t.Fatalf("%v are the crowd", plan.crowd)
+		}
+		for r, want := range served {
+			refused := plan.refused[r.ID()]
+			if (len(refused) == 0) != (want || joins) {
+				t.Errorf("joined %t: %s: %v", joins, r.ID(), refused)
+			}
+			for _, why := range refused {
+				if why.Reason != "HostnameConflict" || why.By != crowded {
+					t.Errorf("%s: %+v", r.ID(), why)
+				}
+			}
+		}
+	}
+}

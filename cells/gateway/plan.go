@@ -323,6 +323,9 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 	claims := listener.NewHostClaims(listeners, !p.oneListener, p.joins)
 	routes, unserved, ports := map[place][]envoy.NamedRoutes{}, map[place][]string{}, map[listener.ProtocolPort]bool{}
 	for _, r := range all {
+		if r.crowded {
+			claims.CloseCrowd(r.of, lookup)
+		}
 		isUnknown := p.cache.IsUnknown(r.of, lookup)
 		for _, h := range r.at {
 			if claims.Expect(r.of, h); isUnknown || p.packing.out[r.of.ID()] {

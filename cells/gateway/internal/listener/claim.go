@@ -52,6 +52,7 @@ type HostClaims struct {
 	// under are those of HTTPS by the wildcards for their hosts, without *, as far as these are not wider than the listener, and are expected.
 	under  map[string][]secureClaim
 	closed map[hostAt]*closed
+	crowd  crowd
 	// unknown are those of the closed routes of which it is not known what they match.
 	unknown map[*route.Route]bool
 	// Shared are routes of several namespaces that have a host in common: the first one that two have.
@@ -140,15 +141,15 @@ func (c *HostClaims) Close(r *route.Route, h Hosts, isUnknown bool) {
 
 // refuseClosed is why a route does not have a host that is closed.
 func (c *HostClaims) refuseClosed(r *route.Route, l *Listener, host string) *Refusal {
-	by := c.closed[hostAt{l, host}]
-	if by == nil {
-		return nil
+	older := c.crowd.oldest(l, host)
+	if by := c.closed[hostAt{l, host}]; by != nil {
+		if other := by.unknown[r.Namespace]; other != nil && !c.unknown[r] {
+			return &Refusal{Condition: condition.False(HostConflict, fmt.Sprintf(
+				"Host %s of listener %s is closed: it is not known which requests %s %s is for", host, l.Of.Name, other.Kind, other.Source()))}
+		}
+		older = slices.Concat(by.oldest, older)
 	}
-	if other := by.unknown[r.Namespace]; other != nil && !c.unknown[r] {
-		return &Refusal{Condition: condition.False(HostConflict, fmt.Sprintf(
-			"Host %s of listener %s is closed: it is not known which requests %s %s is for", host, l.Of.Name, other.Kind, other.Source()))}
-	}
-	for _, other := range by.oldest {
+	for _, other := range older {
 		if !c.joins && other.Namespace != r.Namespace && route.CompareAge(other, r) < 0 {
 			return &Refusal{condition.False(HostConflict, fmt.Sprintf(
 				"Host %s of listener %s belongs to %s %s, which is older, and is closed", host, l.Of.Name, other.Kind, other.Source())), other}
