@@ -30,7 +30,7 @@ func (w *world) keysOf(gateway string) string {
 	var spec envoyres.Spec
 	w.must(json.Unmarshal(text, &spec))
 	var all []string
-	for _, name := range spec.Secrets {
+	for name := range spec.Secrets.All() {
 		parts := strings.Split(name, "-")
 		all = append(all, strings.Join(parts[max(0, len(parts)-2):], "-"))
 	}

@@ -31,7 +31,7 @@ var Cell = cell.Module("secretsync", "Copies the secrets that Ingresses, Gateway
 		reconcile.Watches(secrets, (*controller).secretChanged),
 		reconcile.Follows((*controller).follow),
 	),
-	policies, gateways, configurations, leftOver, authorities,
+	policies, gateways, configurations, leftOver, consenting, authorities,
 )
 
 var (

@@ -6,6 +6,7 @@ package secretsync
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -17,6 +18,8 @@ import (
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/reconcile"
 	"github.com/skep-operator/skep/resources/secretref"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/slim"
@@ -34,11 +37,28 @@ type configurationSource struct {
 	own            string // namespace of the configuration that Ingresses share
 	names          *secretref.Names
 	configurations configurationWatch
+	meanings       *meanings
+	follows        bool // it follows the consents of these
+	log            *slog.Logger
 
-	mu     sync.Mutex
-	pinned map[slim.Key][]string // by configuration
-	seen   map[slim.Key]bool     // those that Follow has shown, until all were
+	mu       sync.Mutex
+	pinned   map[slim.Key]pinned
+	many     map[string]int    // the names that are pinned, by namespace of the configurations
+	seen     map[slim.Key]bool // those that Follow has shown, until all were
+	reported map[string]bool   // namespaces with names that do not count
+	woke     bool              // what waited for names of others
 }
+
+// pinned are the names that a configuration pins. isMore is whether it may have others: it has too many, or its namespace has.
+type pinned struct {
+	from   corev1.ObjectReference
+	names  []string
+	isMore bool
+}
+
+// mostPinned is how many names the configurations of a namespace pin, but that of the operator, where no tenant writes: each needs a hundred bytes. It is three
+// times what a Gateway and a ListenerSet have places for. What has more names whatever has the name of a copy of its namespace.
+const mostPinned = 25_000
 
 // configurationWatch is a secretref.Watch of configurations.
 type configurationWatch interface {
@@ -75,27 +95,76 @@ type configurationSources struct {
 	OfIngresses secretref.Source `group:"references to secrets"`
 }
 
-func newConfigurationSources(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, s stream.Resource[envoy.Object]) configurationSources {
-	return sourcesOf(c, e, shared, n, func() configurationWatch { return secretref.NewWatch(s, "spec").Optional() })
+// sourceParams are what the sources need.
+type sourceParams struct {
+	cell.In
+
+	Config      secretref.Config
+	Envoy       envoy.Config
+	Cluster     cluster.Config
+	Names       *secretref.Names
+	Permissions *k8s.Permissions
+	Grants      stream.Resource[referenceGrant]
+	Sets        stream.Resource[listenerSet]
+	Log         *slog.Logger
 }
 
-func newLeftSources(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, s stream.Resource[left]) configurationSources {
-	return sourcesOf(c, e, shared, n, func() configurationWatch { return leftWatch{secretref.NewWatch(s, "spec").Optional()} })
+func newConfigurationSources(p sourceParams, s stream.Resource[envoy.Object]) configurationSources {
+	return p.sources(func() configurationWatch { return secretref.NewWatch(s, "spec").Optional() })
 }
 
-func sourcesOf(c secretref.Config, e envoy.Config, shared cluster.Config, n *secretref.Names, newWatch func() configurationWatch) (out configurationSources) {
-	own := cmp.Or(shared.K8sNamespace, "kube-system")
-	newSource := func(name, namespace string, isLeft bool, counts func(*envoy.Object) bool) secretref.Source {
-		if !secretref.CopiesTo(namespace, c, e, shared) {
-			return nil
-		}
+func newLeftSources(p sourceParams, s stream.Resource[left]) configurationSources {
+	return p.sources(func() configurationWatch { return leftWatch{secretref.NewWatch(s, "spec").Optional()} })
+}
+
+func (p sourceParams) sources(newWatch func() configurationWatch) (out configurationSources) {
+	c, e := p.Config, p.Envoy
+	own := cmp.Or(p.Cluster.K8sNamespace, "kube-system")
+	means := &meanings{own: own}
+	if of, has := e.DefaultSecret(); has {
+		means.byDefault = secretref.Object{Kind: secretref.Secret, Key: slim.Key(of)}
+	}
+	p.Names.LimitPins(means.mayBe)
+	newSource := func(name, namespace string, isLeft bool, counts func(*envoy.Object) bool) *configurationSource {
 		return &configurationSource{
-			name: name, namespace: namespace, counts: counts, isLeft: isLeft, own: own, names: n, configurations: newWatch(), pinned: map[slim.Key][]string{},
+			name: name, namespace: namespace, counts: counts, isLeft: isLeft, own: own, names: p.Names, configurations: newWatch(), meanings: means, log: p.Log,
+			pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{},
 		}
 	}
-	out.OfGateways = newSource("configurations", e.GatewayAPISecretsNamespace, secretref.KeptOfGateways(c, e, shared), isOfGateway)
-	out.OfIngresses = newSource("configurations-of-ingresses", e.IngressSecretsNamespace, secretref.KeptOfIngresses(c, e, shared), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
+	if namespace := e.GatewayAPISecretsNamespace; secretref.CopiesTo(namespace, c, e, p.Cluster) {
+		s := newSource("configurations", namespace, secretref.KeptOfGateways(c, e, p.Cluster), isOfGateway)
+		means.consents = newConsents(p.Permissions, secretref.NewWatch(p.Grants, "spec").Optional(), secretref.NewWatch(p.Sets, "spec").Optional())
+		s.follows = true
+		out.OfGateways = s
+	}
+	if namespace := e.IngressSecretsNamespace; secretref.CopiesTo(namespace, c, e, p.Cluster) {
+		out.OfIngresses = newSource("configurations-of-ingresses", namespace, secretref.KeptOfIngresses(c, e, p.Cluster), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
+	}
 	return out
+}
+
+// meanings are what configurations may mean by the names of copies that they have: objects of their namespace, the default Secret of Ingresses, and what others
+// let them refer to. Those of the operator's namespace, where no tenant writes, may mean any (SEC-22).
+type meanings struct {
+	own       string
+	byDefault secretref.Object // the zero Object if there is none
+	consents  *consents        // nil where configurations of Gateways do not count
+}
+
+// mayBe reports whether configurations of a namespace may mean an object by a name, or some object if that is zero.
+func (m *meanings) mayBe(by, name string, of secretref.Object) bool {
+	none := secretref.Object{}
+	switch {
+	case by == m.own, !isForeign(by, name, of):
+		return true
+	case m.byDefault != none && (of == m.byDefault || of == none && m.byDefault.MayHave(name)):
+		return true
+	case m.consents == nil:
+		return false
+	case of == none:
+		return m.consents.letName(by, name)
+	}
+	return m.consents.letObject(by, of)
 }
 
 func isOfGateway(c *envoy.Object) bool { return c.Controller.Kind() == "Gateway" }
@@ -127,7 +196,13 @@ func (s *configurationSource) Follow(ctx context.Context, r secretref.Recorder) 
 	s.mu.Lock()
 	s.seen = map[slim.Key]bool{}
 	s.mu.Unlock()
-	s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, s.unpinOthers)
+	follows := []func(context.Context){func(ctx context.Context) {
+		s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, s.unpinOthers)
+	}}
+	if s.follows {
+		follows = append(follows, func(ctx context.Context) { s.meanings.consents.follow(ctx, func() { s.recordAll(r) }) })
+	}
+	reconcile.RunTogether(ctx, follows)
 }
 
 // unpinOthers is called when Follow has shown all configurations: those that PinAll had seen, and that went before, pin nothing any more.
@@ -137,7 +212,7 @@ func (s *configurationSource) unpinOthers() {
 	s.seen = nil
 	s.mu.Unlock()
 	for _, key := range gone {
-		s.pin(key, nil)
+		s.pin(key, pinned{})
 	}
 }
 
@@ -160,59 +235,154 @@ func (s *configurationSource) changed(ch stream.Change[envoy.Object], r secretre
 	from := corev1.ObjectReference{
 		APIVersion: v2.SchemeGroupVersion.String(), Kind: envoy.Objects.Name(), Namespace: c.Namespace.String(), Name: c.Name, UID: c.UID.API(),
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	switch {
 	case ch.Kind == stream.Delete:
-		s.pin(ch.Key, nil)
+		s.pinAs(ch.Key, pinned{})
 		if s.isLeft {
 			r.Set(from)
 		}
 	case !c.CannotDecode("spec"):
-		names := s.copyNames(c)
-		s.pin(ch.Key, names)
-		if s.isLeft {
-			r.Set(from, s.copied(names)...)
+		has := s.copyNames(c)
+		has.from = from
+		s.pinAs(ch.Key, has)
+		s.record(ch.Key, from, r)
+	}
+}
+
+// recordAll records what all configurations name, where that may be something else since others let them. At first, what waits for a name is woken.
+func (s *configurationSource) recordAll(r secretref.Recorder) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, has := range s.pinned {
+		if has.from.Kind != "" { // that is not known before Follow has shown it
+			s.record(key, has.from, r)
 		}
+		if !s.woke {
+			wakeOthers(key.Namespace, has.names, r)
+		}
+	}
+	s.woke = true
+}
+
+// wakeOthers wakes the Secrets of other namespaces than a configuration's that may have its names as plain ones.
+func wakeOthers(by string, names []string, r secretref.Recorder) {
+	for _, name := range names {
+		if !isForeign(by, name, secretref.Object{}) {
+			continue
+		}
+		for namespace := range secretref.NamespacesOf(name) {
+			r.Changed(secretref.Object{Kind: secretref.Secret, Key: slim.Key{Namespace: namespace, Name: name[len(namespace)+1:]}})
+		}
+	}
+}
+
+// record records what a configuration names, if nothing writes it anew. The caller has the lock.
+func (s *configurationSource) record(of slim.Key, from corev1.ObjectReference, r secretref.Recorder) {
+	has := s.pinned[of]
+	s.report(of, has.names)
+	switch {
+	case !s.isLeft:
+	case has.isMore:
+		r.Set(from) // it may mean any copy of its namespace, not what it had before alone
+		r.SetUnknown(from)
+	default:
+		r.Set(from, s.copied(of.Namespace, has.names)...)
+	}
+}
+
+// report logs, once for each namespace, that names do not count. The caller has the lock.
+func (s *configurationSource) report(of slim.Key, names []string) {
+	if s.reported[of.Namespace] {
+		return
+	}
+	i := slices.IndexFunc(names, func(name string) bool {
+		has, _ := s.names.LastOwner(s.namespace, name)
+		return !s.meanings.mayBe(of.Namespace, name, has)
+	})
+	if i >= 0 {
+		s.reported[of.Namespace] = true
+		s.log.Warn("a CiliumEnvoyConfig names copies of what its namespace may not refer to: they do not stay for it, and their names are free for others",
+			"configuration", of, "copy", names[i])
 	}
 }
 
 // copyNames are the names of copies that a configuration has, if it counts.
-func (s *configurationSource) copyNames(c *envoy.Object) (names []string) {
+func (s *configurationSource) copyNames(c *envoy.Object) (has pinned) {
 	if c.CannotDecode("spec") || !s.counts(c) {
-		return nil
+		return pinned{}
 	}
-	for _, name := range c.Spec.Secrets {
+	for name := range c.Spec.Secrets.All() {
 		if copyName, ours := strings.CutPrefix(name, s.namespace+"/"); ours {
-			names = append(names, copyName)
+			has.names = append(has.names, copyName)
 		}
 	}
-	return names
+	has.isMore = c.Spec.Secrets.IsCut()
+	return has
 }
 
-// pin replaces the names that a configuration pins. The one that Ingresses share has its names as long as a leader writes it, and those of the next one
-// are given anew: it names Secrets of all namespaces, and any of these may be the one that a name without a copy means.
-func (s *configurationSource) pin(of slim.Key, names []string) {
-	pin := func(name string) { s.names.Pin(s.namespace, name, of.Namespace) }
-	unpin := func(name string) { s.names.Unpin(s.namespace, name, of.Namespace) }
-	if !s.isLeft && of.Namespace == s.own {
-		pin, unpin = func(name string) { s.names.Keep(s.namespace, name) }, func(name string) { s.names.Unkeep(s.namespace, name) }
-	}
+// pin replaces the names that a configuration pins. The one that Ingresses share has its names as long as a leader writes it, and
+// those of the next one are given anew: it names Secrets of all namespaces, and any of these may be the one that a name without a copy means.
+func (s *configurationSource) pin(of slim.Key, has pinned) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range names {
-		pin(name)
+	s.pinAs(of, has)
+}
+
+// pinAs is pin where the caller has the lock.
+func (s *configurationSource) pinAs(of slim.Key, has pinned) {
+	was := s.pinned[of]
+	rest := mostPinned - (s.many[of.Namespace] - len(was.names))
+	if of.Namespace != s.own && len(has.names) > rest {
+		has.names, has.isMore = slices.Clone(has.names[:rest]), true
 	}
-	for _, name := range s.pinned[of] {
-		unpin(name)
-	}
-	if s.pinned[of] = names; len(names) == 0 {
+	s.add(of.Namespace, has)
+	s.remove(of.Namespace, was)
+	if s.pinned[of] = has; len(has.names) == 0 && !has.isMore {
 		delete(s.pinned, of)
 	}
 }
 
-// copied are the objects whose copies have the names.
-func (s *configurationSource) copied(names []string) (to []secretref.Object) {
+// isShared reports whether the configuration that Ingresses share is of a namespace, and is written anew.
+func (s *configurationSource) isShared(namespace string) bool { return !s.isLeft && namespace == s.own }
+
+// add pins the names of a configuration of a namespace. The caller has the lock.
+func (s *configurationSource) add(by string, has pinned) {
+	for _, name := range has.names {
+		if s.isShared(by) {
+			s.names.Keep(s.namespace, name)
+		} else {
+			s.names.Pin(s.namespace, name, by)
+		}
+	}
+	if has.isMore {
+		s.names.PinRest(s.namespace, by)
+	}
+	s.many[by] += len(has.names)
+}
+
+// remove unpins what add has pinned. The caller has the lock.
+func (s *configurationSource) remove(by string, was pinned) {
+	for _, name := range was.names {
+		if s.isShared(by) {
+			s.names.Unkeep(s.namespace, name)
+		} else {
+			s.names.Unpin(s.namespace, name, by)
+		}
+	}
+	if was.isMore {
+		s.names.UnpinRest(s.namespace, by)
+	}
+	if s.many[by] -= len(was.names); s.many[by] == 0 {
+		delete(s.many, by)
+	}
+}
+
+// copied are the objects whose copies have the names, and that a configuration of a namespace may mean.
+func (s *configurationSource) copied(by string, names []string) (to []secretref.Object) {
 	for _, name := range names {
-		if of, isCopy := s.names.Owner(s.namespace, name); isCopy {
+		if of, isCopy := s.names.Owner(s.namespace, name); isCopy && s.meanings.mayBe(by, name, of) {
 			to = append(to, of)
 		}
 	}

@@ -49,14 +49,16 @@ func TestConfigurationsThatWentHoldNoNames(t *testing.T) {
 	configuration := func(name, copyName string) *envoy.Object {
 		o := &envoy.Object{}
 		o.Namespace, o.Name = slim.MakeString("team"), name
-		o.Spec.Secrets = []string{"copies/" + copyName}
+		o.Spec.Secrets = envoy.MakeSecretNames("copies/" + copyName)
 		return o
 	}
-	went, stays := configuration("went", "prod-tls"), configuration("stays", "prod-web")
-	names := secretref.NewNames()
+	went, stays := configuration("went", "team-prod-tls"), configuration("stays", "team-prod-web")
+	names, means := secretref.NewNames(), &meanings{own: "kube-system"}
+	names.LimitPins(means.mayBe)
 	names.MarkKnown()
 	s := &configurationSource{
-		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", names: names, pinned: map[slim.Key][]string{},
+		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", names: names, meanings: means,
+		pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{},
 		configurations: configurationsAt{initial: []*envoy.Object{went, stays}, followed: []*envoy.Object{stays}},
 	}
 	s.PinAll(t.Context())
@@ -65,7 +67,7 @@ func TestConfigurationsThatWentHoldNoNames(t *testing.T) {
 	}
 	s.Follow(t.Context(), nil)
 	for name, want := range map[string]bool{"tls": true, "web": false} {
-		of := secretref.Object{Kind: secretref.Secret, Key: slim.Key{Namespace: "prod", Name: name}}
+		of := secretref.Object{Kind: secretref.Secret, Key: slim.Key{Namespace: "team-prod", Name: name}}
 		if got := names.Of("copies", of); (got == of.CopyName()) != want {
 			t.Errorf("%s has the copy %s", name, got)
 		}

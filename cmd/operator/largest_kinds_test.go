@@ -683,6 +683,13 @@ var ciliumGiants = []giant{
 	edited(ciliumOf(v2.CiliumEnvoyConfigResource, "CiliumEnvoyConfig", "small objects in place of what the operator wrote", 230_000, func(n int) set {
 		return set{"spec": set{"resources": list{set{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "c", "deep": of(n, func(int) any { return set{"a": int64(0)} })}}}}
 	})),
+	// They are none that the operator wrote, and say that they are.
+	ciliumOf(v2.CiliumEnvoyConfigResource, "CiliumEnvoyConfig", "names of secrets", 45_000, func(n int) set {
+		return set{
+			"metadata": set{"ownerReferences": list{set{"apiVersion": "x/v1", "kind": "Gateway", "name": "g", "uid": "u", "controller": true}}},
+			"spec":     set{"resources": of(n, func(i int) any { return set{"name": fmt.Sprintf("cilium-secrets/%05d", i)} })},
+		}
+	}),
 	ciliumOf(v2.CiliumBGPClusterConfigResource, "CiliumBGPClusterConfig", "peers", 8000, func(n int) set {
 		return set{"spec": set{"bgpInstances": list{set{"name": "i", "localASN": int64(64512), "peers": of(n, func(i int) any {
 			return set{"name": fmt.Sprint("p", i), "peerASN": int64(64513), "peerAddress": fmt.Sprintf("10.1.%d.%d", i>>8, i&0xff), "peerConfigRef": set{"name": fmt.Sprint("c", i)}}

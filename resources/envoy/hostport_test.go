@@ -48,19 +48,19 @@ func TestSecretsOfASpec(t *testing.T) {
 	const text = `{"resources":[{"name":"listener"},{"name":"a/b:80"},{"name":"cilium-secrets/shop-tls"},{ "name" : "cilium-secrets/a" },{"name":"cilium-secrets/shop-tls"},{"name":7},
 		{"value":"\"name\":\"cilium-secrets/none\""},{"name":"a/b/c"},{"name":"x/\u0061"}],"name":"`
 	var s Spec
-	if err := s.UnmarshalJSON([]byte(text + `"}`)); err != nil || !slices.Equal(s.Secrets, []string{"cilium-secrets/a", "cilium-secrets/shop-tls"}) {
-		t.Errorf("%q, %v", s.Secrets, err)
+	if err := s.UnmarshalJSON([]byte(text + `"}`)); err != nil || !slices.Equal(slices.Collect(s.Secrets.All()), []string{"cilium-secrets/a", "cilium-secrets/shop-tls"}) || s.Secrets.IsCut() {
+		t.Errorf("%v, %v", s.Secrets, err)
 	}
-	if names := secretsIn([]byte(text)); len(names) != 2 {
-		t.Errorf("of a text that is cut: %q", names)
+	if names := secretNamesIn([]byte(text)); len(slices.Collect(names.All())) != 2 {
+		t.Errorf("of a text that is cut: %v", names)
 	}
 	var before, after runtime.MemStats
 	many := []byte(`{"resources":[` + strings.Repeat(`{"":{"":{}}},`, 100_000) + `{"name":"cilium-secrets/a"}]}`)
 	runtime.ReadMemStats(&before)
 	err := s.UnmarshalJSON(many)
 	runtime.ReadMemStats(&after)
-	if used := after.TotalAlloc - before.TotalAlloc; err != nil || !slices.Equal(s.Secrets, []string{"cilium-secrets/a"}) || used > 1<<20 || s.Digest == (envoy.Digest{}) {
-		t.Errorf("of a spec of 300,000 entries: %q, %v; %d bytes are allocated", s.Secrets, err, used)
+	if used := after.TotalAlloc - before.TotalAlloc; err != nil || !slices.Equal(slices.Collect(s.Secrets.All()), []string{"cilium-secrets/a"}) || used > 1<<20 || s.Digest == (envoy.Digest{}) {
+		t.Errorf("of a spec of 300,000 entries: %v, %v; %d bytes are allocated", s.Secrets, err, used)
 	}
 }
 

@@ -4,9 +4,7 @@
 package envoy
 
 import (
-	"bytes"
 	"crypto/sha256"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -41,8 +39,8 @@ type ObjectMeta struct {
 type Spec struct {
 	Digest    envoy.Digest
 	HostPorts HostPorts
-	Secrets   []string // names that may be those of secrets, as agents offer them: namespace/name. Sorted, each once
-	isVast    bool     // it has too many entries to be decoded
+	Secrets   SecretNames
+	isVast    bool // it has too many entries to be decoded, or more names of secrets than are kept
 }
 
 // maxEntries is how many objects a spec may have that is decoded: one is 350 bytes in memory. Those that agents accept have a third of that at most.
@@ -50,10 +48,11 @@ const maxEntries = 150_000
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (s *Spec) UnmarshalJSON(text []byte) (err error) {
-	s.Secrets = secretsIn(text)
+	s.Secrets = secretNamesIn(text)
 	if s.Digest, s.isVast, err = digestOf(text); !s.isVast { // what a vast one names stays, and keeps nothing waiting
 		s.HostPorts = hostPortsOf(text)
 	}
+	s.isVast = s.isVast || s.Secrets.IsCut()
 	return err
 }
 
@@ -65,33 +64,6 @@ func digestOf(text []byte) (_ envoy.Digest, isVast bool, _ error) {
 	}
 	digest, err := envoy.DigestOf(text)
 	return digest, false, err
-}
-
-// secretsIn are the values of keys "name" that have one slash, and no colon as those of clusters do. The text is not decoded for them: it has a megabyte, and
-// a quote in a text of it is escaped.
-func secretsIn(text []byte) (names []string) {
-	for rest, found := after(text, nameKey); found; rest, found = after(rest, nameKey) {
-		value, isText := bytes.CutPrefix(bytes.TrimLeft(rest, ": \t\r\n"), []byte(`"`))
-		end := bytes.IndexByte(value, '"')
-		if !isText || end < 0 || end > maxSecretName {
-			continue
-		}
-		if name := value[:end]; bytes.Count(name, []byte("/")) == 1 && !bytes.ContainsAny(name, `:\`) {
-			names = append(names, string(name))
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
-}
-
-var nameKey = []byte(`"name"`)
-
-// maxSecretName is the most bytes of a namespace and a name.
-const maxSecretName = 63 + 1 + 253
-
-func after(text, sep []byte) (rest []byte, found bool) {
-	_, rest, found = bytes.Cut(text, sep)
-	return rest, found
 }
 
 // The label, of agents up to 1.18, and the annotation, of later ones, with which the source address of connections to

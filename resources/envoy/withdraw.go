@@ -22,7 +22,7 @@ func (n ConfigNames) Secrets(in *stream.Store[Object], owner *metav1.OwnerRefere
 	all := map[string]bool{}
 	for _, key := range n.owned(in, owner) {
 		o, _ := in.Get(key)
-		for _, name := range o.Spec.Secrets {
+		for name := range o.Spec.Secrets.All() {
 			all[name] = true
 		}
 	}

@@ -67,6 +67,11 @@ func LeftByConfigurations(c Config, e envoy.Config, shared cluster.Config) bool 
 	return !serves(e, shared) && mayBeNamed(c, e, shared)
 }
 
+// NamedWithoutGateways reports whether copies are made where configurations may name them, and none are for Gateways.
+func NamedWithoutGateways(c Config, e envoy.Config, shared cluster.Config) bool {
+	return !OfGateways(c, e, shared) && mayBeNamed(c, e, shared)
+}
+
 func serves(e envoy.Config, shared cluster.Config) bool {
 	return envoy.ServesIngresses(e, shared) || envoy.ServesGateways(e, shared)
 }

@@ -34,8 +34,12 @@ type Names struct {
 	held   map[Object][]copyName // the names of an owner, few; not those of other writers
 	names  map[copyOf]string     // what was answered
 	freed  []copyName            // were released, in that order
-	// pinned are the names that configurations have, and in how many of them, by the namespace of these.
-	pinned map[copyName]map[string]int
+	// pinned are the names that configurations have: few of one name, mostly one.
+	pinned map[copyName][]pin
+	// vast are in how many configurations of a namespace there are names that are not known, by the namespaces of the copies and of the configurations.
+	vast map[copyName]int
+	// means reports whether configurations of a namespace may mean an object by a name, or what has none of an owner that is known: the zero Object.
+	means func(by, name string, of Object) bool
 	// kept is in how many configurations a name is that the next leader begins with, and that is written anew then: its owner keeps it until it is in none.
 	kept map[copyName]int
 }
@@ -59,7 +63,11 @@ const reuse = time.Minute
 
 // NewNames returns names of which none is given yet.
 func NewNames() *Names {
-	return &Names{now: time.Now, hides: func(string) bool { return false }, known: make(chan struct{}), owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{}, pinned: map[copyName]map[string]int{}, kept: map[copyName]int{}}
+	return &Names{
+		now: time.Now, hides: func(string) bool { return false }, means: func(string, string, Object) bool { return true }, known: make(chan struct{}),
+		owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{},
+		pinned: map[copyName][]pin{}, vast: map[copyName]int{}, kept: map[copyName]int{},
+	}
 }
 
 // NamesOf returns names, as options have them, of which none is given yet.
@@ -134,57 +142,6 @@ func (n *Names) Gone(namespace, name string) {
 	}
 }
 
-// Pin reports that a configuration names a copy, and stays as it is: agents serve what has that name. No object has the name from now on but the one
-// that has it already, and those of the namespace of the configuration.
-func (n *Names) Pin(namespace, name, by string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at := copyName{namespace, name}
-	if n.pinned[at] == nil {
-		n.pinned[at] = map[string]int{}
-	}
-	n.pinned[at][by]++
-}
-
-// Unpin reports that a configuration names a copy no more that it was reported to name.
-func (n *Names) Unpin(namespace, name, by string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at := copyName{namespace, name}
-	if n.pinned[at][by]--; n.pinned[at][by] == 0 {
-		delete(n.pinned[at], by)
-	}
-	if len(n.pinned[at]) == 0 {
-		delete(n.pinned, at)
-	}
-}
-
-// Keep reports that a configuration names a copy: what has that name keeps it, also if nothing refers to it any more. Without an owner, any object may have it.
-func (n *Names) Keep(namespace, name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.kept[copyName{namespace, name}]++
-}
-
-// Unkeep reports that a configuration names a copy no more that was reported by Keep.
-func (n *Names) Unkeep(namespace, name string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	at := copyName{namespace, name}
-	if n.kept[at]--; n.kept[at] == 0 {
-		delete(n.kept, at)
-	}
-}
-
-// IsNamed reports whether a configuration has a name.
-func (n *Names) IsNamed(namespace, name string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.isNamed(copyName{namespace, name})
-}
-
-func (n *Names) isNamed(at copyName) bool { return n.kept[at] > 0 || len(n.pinned[at]) > 0 }
-
 // Of returns the name of the copy of an object in a namespace, and gives it to the object.
 func (n *Names) Of(namespace string, o Object) string {
 	n.mu.Lock()
@@ -196,7 +153,7 @@ func (n *Names) Of(namespace string, o Object) string {
 		return name
 	}
 	name, another := o.CopyName(), hashedName
-	if hidden := hiddenName(o, 0); hides || n.isNamed(copyName{namespace, hidden}) { // an earlier leader has given it
+	if hidden := hiddenName(o, 0); hides || n.wasGiven(copyName{namespace, hidden}, o) {
 		name, another = hidden, hiddenName
 	}
 	for i := 0; len(name) > maxName || !n.assign(copyName{namespace, name}, o); i++ {
@@ -215,17 +172,6 @@ func (n *Names) Kept(namespace string, o Object) string {
 		return name
 	}
 	return n.Of(namespace, o)
-}
-
-func (n *Names) pinnedOf(namespace string, o Object) (name string, is bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, at := range n.held[o] {
-		if at.namespace == namespace && len(n.pinned[at]) > 0 && (!is || at.name < name) {
-			name, is = at.name, true
-		}
-	}
-	return name, is
 }
 
 // Hides reports whether no object but one of a network policy has a name in a namespace that a policy may name.
@@ -259,9 +205,7 @@ func (n *Names) Owner(namespace, name string) (of Object, isCopy bool) {
 func (n *Names) LastOwner(namespace, name string) (of Object, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if has := n.owners[copyName{namespace, name}]; has != nil {
-		of = has.of
-	}
+	of = n.lastOwner(copyName{namespace, name})
 	return of, of != (Object{})
 }
 
@@ -270,27 +214,13 @@ func (n *Names) assign(at copyName, o Object) bool {
 	has := n.owners[at]
 	switch {
 	case has != nil && has.of == o:
-	case has != nil && (has.released.IsZero() || n.isNamed(at) || n.now().Sub(has.released) < reuse):
+	case has != nil && (has.released.IsZero() || n.isHeld(at) || n.now().Sub(has.released) < reuse):
 		return false
 	case n.mayMeanOthers(at, o):
 		return false
 	}
 	n.give(at, o)
 	return true
-}
-
-// mayMeanOthers reports whether a configuration of another namespace than an object's has a name that has no owner, and that may be the plain one of another
-// object. A hidden name is that of the one object whose hash it has.
-func (n *Names) mayMeanOthers(at copyName, o Object) bool {
-	if n.owners[at] != nil && n.owners[at].released.IsZero() || !isComputed(at.name) {
-		return false
-	}
-	for by := range n.pinned[at] {
-		if by != o.Namespace {
-			return true
-		}
-	}
-	return false
 }
 
 // give makes an object the owner of a name, which is in use then.
@@ -339,7 +269,7 @@ func (n *Names) Release(o Object) {
 		case now.Sub(has.released) < reuse:
 			n.freed = append(stay, n.freed...)
 			return
-		case n.isNamed(at):
+		case n.isHeld(at):
 			stay = append(stay, at)
 		default:
 			n.free(at)
@@ -402,8 +332,11 @@ func hashedName(o Object, i int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", o.Kind, o.Namespace, o.Name, i))
 	hash := "-" + hex.EncodeToString(sum[:])[:12]
 	plain := o.CopyName()
-	return plain[:min(len(plain), maxName-len(hash))] + hash
+	return plain[:min(len(plain), maxName-hashLength)] + hash
 }
+
+// hashLength is that of what hashedName appends.
+const hashLength = 1 + 12
 
 // hiddenName is the i-th name that agents compute for no network policy, whatever it refers to: what they compute has a dash.
 func hiddenName(o Object, i int) string {

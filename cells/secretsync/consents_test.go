@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package secretsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/skep-operator/skep/resources/envoy"
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/secretref"
+	"github.com/skep-operator/skep/resources/stream"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// watchOf shows nothing by itself, and is complete or not.
+type watchOf[T any] struct{ err error }
+
+// Follow implements consentWatch.
+func (watchOf[T]) Follow(context.Context, func(stream.Change[T]), ...func()) {}
+
+// Complete implements consentWatch.
+func (w *watchOf[T]) Complete() error { return w.err }
+
+func grantOf(namespace, name, kind, from string, secrets ...string) stream.Change[referenceGrant] {
+	g := &referenceGrant{}
+	g.Namespace, g.Name = slim.MakeString(namespace), name
+	g.Spec.From = []grantFrom{{Group: slim.MakeString(gatewayGroup), Kind: slim.MakeString(kind), Namespace: slim.MakeString(from)}}
+	for _, s := range secrets {
+		to := slim.MakeString("Secret")
+		g.Spec.To = append(g.Spec.To, objectRef{Kind: &to, Name: s})
+	}
+	return stream.Change[referenceGrant]{Kind: stream.Upsert, Key: g.Key(), Object: g}
+}
+
+func setAt(namespace, name, gateways string) stream.Change[listenerSet] {
+	s := &listenerSet{}
+	s.Namespace, s.Name = slim.MakeString(namespace), name
+	s.Spec.ParentRef = objectRef{Namespace: slim.MakeString(gateways), Name: "g"}
+	return stream.Change[listenerSet]{Kind: stream.Upsert, Key: s.Key(), Object: s}
+}
+
+// SEC-22: what a configuration may mean by a name is of its own namespace, or what others let it refer to.
+func TestMeaningsOfNames(t *testing.T) {
+	none := secretref.Object{}
+	grants, sets := &watchOf[referenceGrant]{}, &watchOf[listenerSet]{}
+	c := newConsents(&k8s.Permissions{}, grants, sets)
+	m := &meanings{own: "kube-system", byDefault: secretNamed("certs", "default"), consents: c}
+	hashed := secretNamed("aa", "some").CopyName() + "-0123456789ab" // of no object
+	authority := secretref.Object{Kind: secretref.ConfigMap, Key: slim.Key{Namespace: "aa", Name: "ca"}}
+	c.grantChanged(grantOf("aa", "some", "Gateway", "bb", "some"))
+	c.grantChanged(grantOf("cc", "all", "Gateway", "bb", ""))
+	c.grantChanged(grantOf("dd", "route", "HTTPRoute", "bb", ""))
+	c.grantChanged(grantOf("ee", "set", "ListenerSet", "ff", "tls"))
+	for _, set := range []stream.Change[listenerSet]{setAt("ff", "s", "bb"), setAt("ff", "t", "bb"), setAt("gg", "s", "hh")} {
+		c.setChanged(set)
+	}
+	check := func(by, name string, of secretref.Object, want bool) {
+		t.Helper()
+		if got := m.mayBe(by, name, of); got != want {
+			t.Errorf("by %s in %s %s may be meant: %t", name, by, of, got)
+		}
+	}
+	for _, by := range []string{"bb", "kube-system"} {
+		own := by == "kube-system"
+		check(by, "bb-tls", none, true)
+		check(by, "any", secretNamed("bb", "tls"), true)
+		check(by, "aa-tls", none, own)
+		check(by, "bbb-tls", none, own)
+		check(by, "aa-tls", secretNamed("aa", "tls"), own)
+		check(by, "bb-x-tls", secretNamed("bb-x", "tls"), own) // it has an owner
+		check(by, "bb-x-tls", none, true)
+		check(by, "aa-some", none, true)
+		check(by, "aa-some-0", none, own)
+		check(by, hashed, none, own)
+		check(by, "aa-some", secretNamed("aa-some", ""), own)
+		check(by, "x", secretNamed("aa", "some"), true)
+		check(by, "cc-x-y", none, true)
+		check(by, "x", secretNamed("cc", "x-y"), true)
+		check(by, "dd-tls", none, own)
+		check(by, "ee-tls", none, true)
+		check(by, "ee-other", none, own)
+		check(by, "ff-tls", none, true)
+		check(by, "x", secretNamed("ff", "tls"), true)
+		check(by, "gg-tls", none, own)
+		check(by, "certs-default", none, true)
+		check(by, "x", secretNamed("certs", "default"), true)
+		check(by, "certs-other", none, own)
+		check(by, authority.CopyName(), none, true)
+		check(by, authority.CopyName(), authority, true)
+	}
+	gone := setAt("ff", "s", "bb")
+	gone.Kind = stream.Delete
+	c.setChanged(gone)
+	check("bb", "ff-tls", none, true)
+	moved := setAt("ff", "t", "hh")
+	c.setChanged(moved)
+	check("bb", "ff-tls", none, false)
+	check("bb", "ee-tls", none, false)
+	check("hh", "ee-tls", none, true)
+	revoked := grantOf("aa", "some", "Gateway", "bb", "some")
+	revoked.Kind = stream.Delete
+	c.grantChanged(revoked)
+	check("bb", "aa-some", none, false)
+	check("bb", "aa-some", secretNamed("aa", "some"), false)
+
+	sets.err = errors.New("not yet")
+	check("bb", "aa-some", none, true)
+	check("bb", "x", secretNamed("aa", "some"), true)
+	c.hasGrants.Store(true)
+	c.hasSets.Store(true)
+	check("bb", "aa-some", none, false) // all were shown, and some may be missing now
+	check("bb", "x", secretNamed("aa", "some"), true)
+	m.consents = nil
+	check("bb", "cc-x-y", none, false)
+	check("bb", "x", secretNamed("aa", "some"), false)
+	check("bb", "bb-tls", none, true)
+}
+
+// SEC-22: names have a bound for each namespace, and what has more counts for the copies of its namespace. Whatever comes and goes, nothing is left.
+func TestManyPinnedNames(t *testing.T) {
+	names, means := secretref.NewNames(), &meanings{own: "kube-system"}
+	names.LimitPins(means.mayBe)
+	names.MarkKnown()
+	s := &configurationSource{
+		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", isLeft: true, names: names, meanings: means, log: slog.New(slog.DiscardHandler),
+		pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{},
+	}
+	vast := func(name string, n int) *envoy.Object {
+		o := &envoy.Object{}
+		o.Namespace, o.Name = slim.MakeString("team"), name
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf("copies/team-%s-%05d", name, i))
+		}
+		o.Spec.Secrets = envoy.MakeSecretNames(all...)
+		return o
+	}
+	r := &recorded{to: map[string][]string{}}
+	show := func(kind stream.ChangeKind, o *envoy.Object) {
+		s.changed(stream.Change[envoy.Object]{Kind: kind, Key: o.Key(), Object: o}, r)
+	}
+	all := []*envoy.Object{vast("a", 9000), vast("b", 9000), vast("c", 9000), vast("d", 12_000), vast("e", 10)}
+	for _, o := range all {
+		show(stream.Upsert, o)
+		show(stream.Upsert, o)
+	}
+	if s.many["team"] > mostPinned {
+		t.Errorf("%d names are pinned", s.many["team"])
+	}
+	for name, want := range map[string]bool{"team-a-00001": true, "team-any": true, "other-any": false, "tea-any": false} {
+		if got := names.IsNamed("copies", name); got != want {
+			t.Errorf("%s is named: %t", name, got)
+		}
+	}
+	if got := names.Of("copies", secretNamed("team-d", "any")); strings.HasPrefix(got, "team-d-any") {
+		t.Errorf("what may be meant is given to another as %s", got)
+	}
+	for _, o := range all {
+		show(stream.Delete, o)
+	}
+	if names.IsNamed("copies", "team-a-00001") || names.IsNamed("copies", "team-any") || len(s.pinned)+len(s.many) > 0 {
+		t.Errorf("%d configurations hold names", len(s.pinned))
+	}
+}
