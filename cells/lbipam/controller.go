@@ -172,11 +172,29 @@ func (c *controller) handleService(a *allocator, ch stream.Change[serviceObject]
 // handleSynced starts the allocation, as all Services are in the allocator.
 func (c *controller) handleSynced() {
 	var pools, services, waiting int
+	var leftFree map[string]int
 	c.update(func(a *allocator) {
 		a.markSynced()
 		pools, services, waiting = len(a.pools), a.matching(), len(a.waiting.services)
+		leftFree = a.leftFree
 	}, c.Deps.TermTrigger())
+	c.logLeftFree(leftFree)
 	c.Log.Info("caches synced, allocating addresses", "pools", pools, "services", services, "unsatisfied", waiting)
+}
+
+// maxLeftFree is how many namespaces are named in the log whose excluded Services show more than counts.
+const maxLeftFree = 5
+
+// logLeftFree names namespaces whose Services show more addresses than are kept from others.
+func (c *controller) logLeftFree(byNamespace map[string]int) {
+	for i, namespace := range slices.Sorted(maps.Keys(byNamespace)) {
+		if i == maxLeftFree {
+			c.Log.Warn("Services of more namespaces show addresses that are not kept from others", "namespaces", len(byNamespace)-i)
+			return
+		}
+		c.Log.Warn("Services that an option or their class excludes show addresses of pools that are not kept from others: too many, or more than a Service may have",
+			"namespace", namespace, "addresses", byNamespace[namespace], "most", mostLeft)
+	}
 }
 
 // recheckInterval is how often objects of which nothing can be decoded are looked at. There is no event when such an object
@@ -214,7 +232,11 @@ func (c *controller) update(f func(*allocator), trigger k8s.Trigger) {
 		c.poolQueue.Add(name, trigger)
 	}
 	for _, w := range warningsOf(contested) {
-		c.Events.Warning(w.about, w.reason, w.message)
+		if w.byOthers {
+			c.Events.Normal(w.about, w.reason, w.message)
+		} else {
+			c.Events.Warning(w.about, w.reason, w.message)
+		}
 	}
 }
 

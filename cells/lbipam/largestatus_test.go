@@ -115,22 +115,25 @@ func TestAllThatAServiceMayHaveIsRead(t *testing.T) {
 	}
 }
 
-// LBIP-20, LBIP-38; number 4.2 of the contract's tenants.md: what the status of a Service shows that asks for none of it is withheld up to a bound: any
+// LBIP-20, LBIP-38, LBIP-40; number 4.2 of the contract's tenants.md: what the status of a Service shows that asks for none of it is withheld up to a bound: any
 // writer of the status may have put it there before a leader began.
 func TestStatusesThatAskForNothing(t *testing.T) {
-	for name, change := range map[string]func(*serviceObject){
-		"of another controller": func(o *serviceObject) { o.Spec.LoadBalancerClass = slim.MakeString("example.com/x") },
-		"names none that is one": func(o *serviceObject) {
+	for name, test := range map[string]struct {
+		change func(*serviceObject)
+		want   int
+	}{
+		"of another controller": {func(o *serviceObject) { o.Spec.LoadBalancerClass = slim.MakeString("example.com/x") }, mostLeft},
+		"names none that is one": {func(o *serviceObject) {
 			o.Annotations.Labels = slim.MakeLabels(map[string]string{requestAnnotation: "x"})
-		},
+		}, mostLeft + 1},
 	} {
 		_, o := swollen(t, 300)
-		change(o)
+		test.change(o)
 		p := newPlan(t, newPool("p", 1, blocks("10.0.0.0/16")))
 		p.upsertService(o)
 		p.markSynced()
 		p.storeWrites()
-		if used := p.pools["p"].addresses.Used().String(); used != fmt.Sprint(mostLeft) {
+		if used := p.pools["p"].addresses.Used().String(); used != fmt.Sprint(test.want) {
 			t.Errorf("%s: %s addresses are withheld", name, used)
 		}
 	}

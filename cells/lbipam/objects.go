@@ -41,8 +41,8 @@ const (
 	mostRequested = 500
 	// mostEntries is how many addresses of a status are read, so that all are that a Service may have. Others may write any number.
 	mostEntries = 2 * mostRequested
-	// mostLeft is how many addresses of its status a Service keeps from others of which it is not known whether it asks for them: any writer of the status may
-	// put some there before a leader begins.
+	// mostLeft is how many addresses the statuses of the Services of one namespace keep from others at a start, beyond what those Services may have: any
+	// writer of a status may put some there before a leader begins.
 	mostLeft = 64
 	// mostConditions is how many conditions are.
 	mostConditions = 500

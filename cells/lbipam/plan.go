@@ -69,9 +69,10 @@ type allocator struct {
 	unknownPools, unknownServices []slim.Key
 	unknownRanges                 bool // the value of hasUnknownRanges after the last change of a pool
 
-	released      []released // to be offered to waiting Services
-	starting      bool       // Services keep what they show
-	contested     []contest  // to be reported
+	released      []released     // to be offered to waiting Services
+	starting      bool           // Services keep what they show
+	leftFree      map[string]int // by namespace, addresses that excluded Services show beyond what counts (LBIP-40)
+	contested     []contest      // to be reported
 	dirtyPools    map[string]bool
 	dirtyServices map[slim.Key]bool
 }
@@ -79,7 +80,7 @@ type allocator struct {
 func newAllocator(s settings) *allocator {
 	return &allocator{
 		settings: s, pools: map[string]*pool{}, services: map[slim.Key]*service{}, excluded: map[*service]bool{},
-		addresses: alloc.NewAddresses[*lease](), leases: newLeases(), waiting: newWaiting(),
+		addresses: alloc.NewAddresses[*lease](), leases: newLeases(), waiting: newWaiting(), leftFree: map[string]int{},
 		dirtyPools: map[string]bool{}, dirtyServices: map[slim.Key]bool{},
 	}
 }
@@ -92,6 +93,7 @@ func (a *allocator) markSynced() {
 	for _, s := range a.services {
 		s.sinceStart = true
 	}
+	a.boundShown()
 	a.starting = true
 	a.reconcile(slices.Collect(maps.Values(a.services)))
 	a.starting = false
@@ -219,8 +221,8 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 		delete(a.excluded, s)
 	}
 	s.object, s.ours, s.request = o, ours, request
-	if s.shown = shownAddrs(o); a.excluded[s] {
-		s.shown = s.shown[:min(len(s.shown), mostLeft)]
+	if s.shown = shownAddrs(o); a.excluded[s] && a.synced { // the bound of the start
+		s.shown = slices.DeleteFunc(s.shown, func(addr netip.Addr) bool { return !slices.Contains(before, addr) })
 	}
 	for _, addr := range s.shown {
 		if a.hasHad(s, addr) {

@@ -22,7 +22,8 @@ type request struct {
 	// ips are the requested addresses. Without any, one of each of families is wanted.
 	ips      []netip.Addr
 	families []alloc.Family
-	// had are addresses that are requested beyond the bound, and that the Service has already: they stay. beyond is how many others there are.
+	// had are addresses that are requested beyond the bound, and that the Service has already: they stay. beyond is how many others there are. Where no
+	// text of a request is an address, and it is not known what is meant, they are all that it has.
 	had    []netip.Addr
 	beyond int
 	// invalid is the first requested address that cannot be parsed, "" for none.
@@ -70,6 +71,9 @@ func (s settings) parseRequest(o *serviceObject, has []netip.Addr) request {
 			r.beyond++
 		}
 	}
+	if len(r.ips) == 0 && r.invalid != "" {
+		r.had = slices.Clone(has)
+	}
 	r.families = s.families(o)
 	return r
 }
@@ -116,11 +120,8 @@ func (s settings) families(o *serviceObject) []alloc.Family {
 
 // admits reports whether an address is one of those that a Service may have, beside those that it holds.
 func (r *request) admits(a netip.Addr, held []netip.Addr) bool {
-	switch {
-	case len(r.ips) > 0:
+	if len(r.ips) > 0 || r.invalid != "" {
 		return slices.Contains(r.ips, a) || slices.Contains(r.had, a)
-	case r.invalid != "": // what is meant is not known
-		return len(held) < mostLeft || slices.Contains(held, a)
 	}
 	return slices.Contains(r.families, alloc.FamilyOf(a)) && !hasFamily(held, alloc.FamilyOf(a))
 }

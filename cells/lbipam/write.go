@@ -316,6 +316,7 @@ func apply(u *unstructured.Unstructured, ops []operation) error {
 type warning struct {
 	about           corev1.ObjectReference
 	reason, message string
+	byOthers        bool // Services of others cause it: it is no warning, so that it leaves the Events of the object's own findings alone
 }
 
 // eventReasons are the reasons of Events, by the reason of the condition.
@@ -335,7 +336,7 @@ func (s *service) warning() *warning {
 	if s.result.has != (slim.Key{}) {
 		message = fmt.Sprintf("%s. Service %s has it", message, s.result.has)
 	}
-	return &warning{s.reference(), eventReasons[s.result.reason], message}
+	return &warning{s.reference(), eventReasons[s.result.reason], message, false}
 }
 
 // maxClaims is how many of the Services that lose an address to one are named on that, of one change.
@@ -345,9 +346,9 @@ const maxClaims = 5
 func warningsOf(all []contest) (events []warning) {
 	claims := map[*service]int{}
 	for _, two := range all {
-		events = append(events, warning{two.loses.reference(), contestEventReason(true), two.lossMessage()})
+		events = append(events, warning{two.loses.reference(), contestEventReason(true), two.lossMessage(), false})
 		if claims[two.has]++; claims[two.has] <= maxClaims {
-			events = append(events, warning{two.has.reference(), contestEventReason(false), two.claimMessage()})
+			events = append(events, warning{two.has.reference(), contestEventReason(false), two.claimMessage(), true})
 		}
 	}
 	return events
