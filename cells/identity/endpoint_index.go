@@ -9,6 +9,7 @@ import (
 	"iter"
 	"math"
 
+	"github.com/skep-operator/skep/cells/internal/claims"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/stream"
@@ -20,8 +21,10 @@ import (
 type endpointIndex interface {
 	// open returns when the index is synced. It is kept up to date until ctx ends.
 	open(ctx context.Context) error
-	// has reports whether an endpoint has a number.
+	// has reports whether an endpoint has a number, and counts for it.
 	has(n identity.Number) bool
+	// ignored is the namespace of whose endpoints most numbers do not count, and how many; "" if there is none.
+	ignored() (namespace string, numbers int)
 	// undecodable are the objects with numbers of endpoints that cannot be decoded.
 	undecodable() []slim.Key
 	// with yields the endpoints that have a number. Their names are those of pods.
@@ -42,15 +45,17 @@ type streamIndex[T any] struct {
 	each   func(obj *T, yield func(slim.Key, identity.Number))
 	find   func(store *stream.Store[T], pod slim.Key) iter.Seq[*T] // those that may have the endpoint of a pod
 	field  string                                                  // that has the numbers
+	pods   stream.Resource[slim.Pod]
 	store  *stream.Store[T]
+	claims *claims.Claims
 }
 
-func newEndpointIndex(r stream.Resource[ciliumio.Endpoint]) endpointIndex {
-	return &streamIndex[ciliumio.Endpoint]{stream: r, index: endpointsByNumber, each: eachEndpoint, find: findEndpoint, field: "status.identity"}
+func newEndpointIndex(r stream.Resource[ciliumio.Endpoint], pods stream.Resource[slim.Pod]) endpointIndex {
+	return &streamIndex[ciliumio.Endpoint]{stream: r, pods: pods, index: endpointsByNumber, each: eachEndpoint, find: findEndpoint, field: "status.identity"}
 }
 
-func newSliceIndex(r stream.Resource[ciliumio.EndpointSlice]) endpointIndex {
-	return &streamIndex[ciliumio.EndpointSlice]{stream: r, index: slicesByNumber, each: eachInSlice, find: findSlices, field: "endpoints"}
+func newSliceIndex(r stream.Resource[ciliumio.EndpointSlice], pods stream.Resource[slim.Pod]) endpointIndex {
+	return &streamIndex[ciliumio.EndpointSlice]{stream: r, pods: pods, index: slicesByNumber, each: eachInSlice, find: findSlices, field: "endpoints"}
 }
 
 var (
@@ -114,12 +119,28 @@ func (o *streamIndex[T]) open(ctx context.Context) (err error) {
 		return err
 	}
 	stream.CountByIndex(o.store, o.index, 0) // builds it
+	pods, err := o.pods.Store(ctx)
+	if err != nil {
+		return err
+	}
+	o.claims = claims.New(pods, func(yield func(slim.Key, identity.Number)) {
+		for obj := range o.store.All() {
+			o.each(obj, yield)
+		}
+	})
 	return nil
 }
 
 func (o *streamIndex[T]) has(n identity.Number) bool {
-	return stream.CountByIndex(o.store, o.index, n) > 0
+	for key := range o.with(n) {
+		if o.claims.Counts(key, n) {
+			return true
+		}
+	}
+	return false
 }
+
+func (o *streamIndex[T]) ignored() (namespace string, numbers int) { return o.claims.Ignored() }
 
 func (o *streamIndex[T]) undecodable() []slim.Key { return o.store.Unreadable(o.field) }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skep-operator/skep/cells/internal/claims"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -48,6 +49,7 @@ func (c *controller) runPeriodic(ctx context.Context) error {
 			return exists, fresh
 		})
 		c.reportUtilization(reported)
+		c.reportIgnored(reported)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -78,6 +80,8 @@ func (c *controller) confirmCreated(lookup func(identity.Number, slim.Revision) 
 type utilization struct {
 	passed int    // the highest threshold, in percent
 	health string // "" for OK
+	// ignored is the namespace that was named last for endpoints that do not count.
+	ignored string
 }
 
 var thresholds = []int{50, 80, 90}
@@ -142,6 +146,18 @@ func (c *controller) reportHealth(u *utilization, awaiting int, held string, isF
 	} else {
 		part.OK("")
 	}
+}
+
+// reportIgnored names in the log a namespace whose endpoints name more numbers than count, when it is another one (ID-48).
+func (c *controller) reportIgnored(u *utilization) {
+	if c.Endpoints == nil || !c.Config.OperatorIdentities() {
+		return
+	}
+	namespace, numbers := c.Endpoints.ignored()
+	if namespace != "" && namespace != u.ignored {
+		c.Log.Warn("endpoints without a pod name more identities than count", "namespace", namespace, "ignored", numbers, "most", claims.Spare)
+	}
+	u.ignored = namespace
 }
 
 func describe(all []cardinality) string {

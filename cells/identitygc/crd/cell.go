@@ -43,7 +43,7 @@ var (
 	podReferrersModule = cell.Module("pods", "Tells which identities pods have",
 		cell.EnabledBy(cell.When("the operator makes identities", []string{"identity-management-mode", "operator-manages-identities"}, cluster.Config.OperatorIdentities)),
 		k8s.RBAC(k8s.Allow("list,watch", schema.GroupResource{Resource: "pods"})),
-		cell.Provide(newPods),
+		cell.Provide(newPods, newPodView),
 	)
 )
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skep-operator/skep/cells/internal/claims"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/identitygc"
@@ -233,7 +234,22 @@ func (c *controller) report(s scanResult) {
 		c.Log.Warn("an agent keeps removing the mark of CiliumIdentities that no endpoint uses",
 			"identities", len(s.contested), "example", s.contested[0])
 	}
+	s.ignored = c.reportIgnored()
 	c.reported = s
+}
+
+// reportIgnored names in the log a namespace whose endpoints name more identities than count, when it is another one (ID-48).
+func (c *controller) reportIgnored() (namespace string) {
+	most := 0
+	for _, r := range c.Referrers {
+		if of, numbers := r.ignored(); numbers > most {
+			namespace, most = of, numbers
+		}
+	}
+	if namespace != "" && namespace != c.reported.ignored {
+		c.Log.Warn("endpoints without a pod name more identities than count", "namespace", namespace, "ignored", most, "most", claims.Spare)
+	}
+	return namespace
 }
 
 // maxAge is the maximum age of the stores at a delete.

@@ -128,11 +128,15 @@ func (r *rig) start() {
 
 // referrers are those that are on.
 func (r *rig) users() (all []referrers) {
+	var view *podView
+	if r.cluster.OperatorIdentities() {
+		view = newPodView(r.pods)
+	}
 	if r.cluster.EndpointCRD() {
-		all = append(all, newEndpoints(r.endpoints).Referrers)
+		all = append(all, newEndpoints(endpointsIn{Endpoints: r.endpoints, Pods: view}).Referrers)
 	}
 	if r.cluster.EnableCiliumEndpointSlice {
-		all = append(all, newSlices(r.slices).Referrers)
+		all = append(all, newSlices(slicesIn{Slices: r.slices, Pods: view}).Referrers)
 	}
 	if r.cluster.OperatorIdentities() {
 		in := podsIn{Pods: r.pods}

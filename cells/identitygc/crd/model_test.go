@@ -393,9 +393,13 @@ func (u *universe) operate(t *testing.T, config identitygc.Config, d time.Durati
 	ps.gone = func(pod *slim.Pod) { bearers.bear(pod, false) }
 	log, module, reporter := slog.New(slog.DiscardHandler), cell.ModuleInfo{ID: "identitygc.crd"}, health.NewTree().Reporter("test")
 	jobs := job.NewGroup(module.ID, reporter, job.Hooks{})
-	all := []referrers{newEndpoints(es).Referrers}
+	var view *podView
+	if u.shared.OperatorIdentities() {
+		view = newPodView(ps)
+	}
+	all := []referrers{newEndpoints(endpointsIn{Endpoints: es, Pods: view}).Referrers}
 	if u.shared.EnableCiliumEndpointSlice {
-		all = append(all, newSlices(ss).Referrers)
+		all = append(all, newSlices(slicesIn{Slices: ss, Pods: view}).Referrers)
 	}
 	if u.shared.OperatorIdentities() {
 		all = append(all, newPods(podsIn{Pods: ps, Assignments: bearers}).Referrers)

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skep-operator/skep/cells/internal/claims"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -23,7 +24,7 @@ type referrers interface {
 	kind() string
 	// open returns when their store is synced. It is used until ctx ends.
 	open(ctx context.Context) error
-	// references reports whether one of them references an identity.
+	// references reports whether one of them references an identity, and counts.
 	references(n identity.Number) bool
 	// complete fails if the references of some of them cannot be decoded.
 	complete() error
@@ -31,6 +32,8 @@ type referrers interface {
 	awaitFresh(ctx context.Context) error
 	// watch calls inUse, which does not block, for each identity that becomes referenced.
 	watch(ctx context.Context, inUse func(identity.Number)) error
+	// ignored is the namespace whose references to most identities do not count, and to how many; "" if there is none.
+	ignored() (namespace string, numbers int)
 }
 
 // referrersOut provides one kind.
@@ -42,27 +45,56 @@ type referrersOut struct {
 
 // Referrers by identity number.
 var (
-	byEndpoint = stream.NewIndex("identity", numberOfEndpoint)
-	bySlice    = stream.NewIndex("identities", numbersOfSlice)
+	byEndpoint = stream.NewIndex("identity", numbersOf(eachEndpoint))
+	bySlice    = stream.NewIndex("identities", numbersOf(eachInSlice))
 )
 
-func newEndpoints(r stream.Resource[ciliumio.Endpoint]) referrersOut {
-	return referrersOut{Referrers: &streamReferrers[ciliumio.Endpoint]{id: "endpoints", name: "CiliumEndpoints", field: "status.identity", stream: r, index: byEndpoint, numbers: numberOfEndpoint}}
+// podView has the pods, where they tell which endpoints are real: where the operator makes identities, each is of a pod.
+type podView struct{ pods stream.Resource[slim.Pod] }
+
+func newPodView(pods stream.Resource[slim.Pod]) *podView { return &podView{pods} }
+
+type endpointsIn struct {
+	cell.In
+
+	Endpoints stream.Resource[ciliumio.Endpoint]
+	Pods      *podView `optional:"true"`
 }
 
-func newSlices(r stream.Resource[ciliumio.EndpointSlice]) referrersOut {
-	return referrersOut{Referrers: &streamReferrers[ciliumio.EndpointSlice]{id: "slices", name: "CiliumEndpointSlices", field: "endpoints", stream: r, index: bySlice, numbers: numbersOfSlice}}
+func newEndpoints(in endpointsIn) referrersOut {
+	return referrersOut{Referrers: &streamReferrers[ciliumio.Endpoint]{
+		id: "endpoints", name: "CiliumEndpoints", field: "status.identity", stream: in.Endpoints, index: byEndpoint, each: eachEndpoint, pods: in.Pods,
+	}}
 }
 
-func numberOfEndpoint(e *ciliumio.Endpoint, add func(identity.Number)) {
+type slicesIn struct {
+	cell.In
+
+	Slices stream.Resource[ciliumio.EndpointSlice]
+	Pods   *podView `optional:"true"`
+}
+
+func newSlices(in slicesIn) referrersOut {
+	return referrersOut{Referrers: &streamReferrers[ciliumio.EndpointSlice]{
+		id: "slices", name: "CiliumEndpointSlices", field: "endpoints", stream: in.Slices, index: bySlice, each: eachInSlice, pods: in.Pods,
+	}}
+}
+
+func eachEndpoint(e *ciliumio.Endpoint, yield func(slim.Key, identity.Number)) {
 	if e.Status.Identity != nil {
-		addNumber(int64(e.Status.Identity.ID), add)
+		addNumber(e.Status.Identity.ID, func(n identity.Number) { yield(e.Key(), n) })
 	}
 }
 
-func numbersOfSlice(s *ciliumio.EndpointSlice, add func(identity.Number)) {
+func eachInSlice(s *ciliumio.EndpointSlice, yield func(slim.Key, identity.Number)) {
 	for i := range s.Endpoints {
-		addNumber(int64(s.Endpoints[i].IdentityID), add)
+		addNumber(s.Endpoints[i].IdentityID, func(n identity.Number) { yield(slim.Key{Namespace: s.Of.String(), Name: s.Endpoints[i].Name}, n) })
+	}
+}
+
+func numbersOf[T any](each func(*T, func(slim.Key, identity.Number))) func(*T, func(identity.Number)) {
+	return func(obj *T, add func(identity.Number)) {
+		each(obj, func(_ slim.Key, n identity.Number) { add(n) })
 	}
 }
 
@@ -75,25 +107,51 @@ func addNumber(n int64, add func(identity.Number)) {
 
 // streamReferrers are objects of a stream that have identity numbers.
 type streamReferrers[T any] struct {
-	id      string
-	name    string
-	field   string // with the numbers
-	stream  stream.Resource[T]
-	index   *stream.Index[T, identity.Number]
-	numbers func(*T, func(identity.Number))
-	store   *stream.Store[T]
+	id     string
+	name   string
+	field  string // with the numbers
+	stream stream.Resource[T]
+	index  *stream.Index[T, identity.Number]
+	each   func(*T, func(slim.Key, identity.Number)) // endpoints with their numbers
+	pods   *podView                                  // nil where all count
+	store  *stream.Store[T]
+	claims *claims.Claims // nil where all count
 }
 
 func (o *streamReferrers[T]) kind() string { return o.id }
 
 func (o *streamReferrers[T]) open(ctx context.Context) (err error) {
-	o.store, err = o.stream.Store(ctx)
-	return err
+	if o.store, err = o.stream.Store(ctx); err != nil || o.pods == nil {
+		return err
+	}
+	pods, err := o.pods.pods.Store(ctx)
+	if err != nil {
+		return err
+	}
+	o.claims = claims.New(pods, func(yield func(slim.Key, identity.Number)) {
+		for obj := range o.store.All() {
+			o.each(obj, yield)
+		}
+	})
+	return nil
 }
 
-func (o *streamReferrers[T]) references(n identity.Number) bool {
-	return stream.CountByIndex(o.store, o.index, n) > 0
+func (o *streamReferrers[T]) references(n identity.Number) (found bool) {
+	if o.claims == nil {
+		return stream.CountByIndex(o.store, o.index, n) > 0
+	}
+	for obj := range stream.ByIndex(o.store, o.index, n) {
+		o.each(obj, func(endpoint slim.Key, has identity.Number) {
+			found = found || has == n && o.claims.Counts(endpoint, n)
+		})
+		if found {
+			return true
+		}
+	}
+	return false
 }
+
+func (o *streamReferrers[T]) ignored() (namespace string, numbers int) { return o.claims.Ignored() }
 
 func (o *streamReferrers[T]) complete() error {
 	if hidden := o.store.Unreadable(o.field); len(hidden) > 0 {
@@ -108,7 +166,11 @@ func (o *streamReferrers[T]) watch(ctx context.Context, inUse func(identity.Numb
 	for batch := range o.stream.Changes(ctx) {
 		for _, change := range batch.Changes {
 			if change.Kind == stream.Upsert {
-				o.numbers(change.Object, inUse)
+				o.each(change.Object, func(endpoint slim.Key, n identity.Number) {
+					if o.claims.Counts(endpoint, n) {
+						inUse(n)
+					}
+				})
 			}
 		}
 	}
@@ -142,6 +204,8 @@ func (p podReferrers) open(ctx context.Context) error {
 }
 
 func (p podReferrers) references(n identity.Number) bool { return p.Assignments.Wanted(n) }
+
+func (podReferrers) ignored() (namespace string, numbers int) { return "", 0 }
 
 func (p podReferrers) complete() error { return p.Assignments.Whole() }
 
