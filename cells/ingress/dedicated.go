@@ -142,7 +142,7 @@ func askedFor(by []envoy.Name) envoyres.Notice {
 	if len(by) > 1 {
 		text = fmt.Sprintf("the Ingress %s and %d more ask for", by[0], len(by)-1)
 	}
-	return envoyres.Notice{Reason: "HostOfThis", Message: text + " what this one has of its hosts, and does not get it: this one is older"}
+	return envoyres.Notice{Reason: "HostOfThis", Message: text + " what this one has of its hosts, and does not get it: this one is older", ByOthers: true}
 }
 
 func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, t envoy.Translation, placed *envoyres.Placed[duty]) error {

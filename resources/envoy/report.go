@@ -31,6 +31,8 @@ type Notice struct {
 	IsServed bool
 	// Others is how many findings there are beside it that have no Notice of their own.
 	Others int
+	// ByOthers says that objects of others cause it. Its lines and Events, which are of the type Normal, leave those of the object's own findings alone.
+	ByOthers bool
 }
 
 // Reports tell users what is wrong with their objects: each Notice once, as long as it holds, in the log and by an Event.
@@ -41,6 +43,7 @@ type Reports struct {
 	health health.Reporter
 	kind   string
 	lines  logging.Quota[slim.Key]
+	others logging.Quota[slim.Key] // of lines that others cause
 
 	mu       sync.Mutex
 	all      map[slim.Key]map[string][]Notice // by part
@@ -67,14 +70,7 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 		if slices.Contains(was, n) || len(was) == 0 && len(r.all[key]) >= maxParts {
 			continue
 		}
-		text := "object is not served as it asks for"
-		if n.IsServed {
-			text = "object is served with a warning"
-		}
-		if skipped, ok := r.lines.Use(key, time.Now()); ok {
-			r.log.Warn(text, append([]any{"kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", n.Message}, logging.Skipped(skipped)...)...)
-		}
-		r.events.Warning(about, n.Reason, n.Message)
+		r.report(key, about, n)
 	}
 	if r.all[key] == nil {
 		r.all[key] = map[string][]Notice{}
@@ -85,15 +81,37 @@ func (r *Reports) Set(part string, about corev1.ObjectReference, notices ...Noti
 	r.update(key)
 }
 
+// report writes a line of the log and makes an Event, within the bounds of the object.
+func (r *Reports) report(key slim.Key, about corev1.ObjectReference, n Notice) {
+	text, lines, event := "object is not served as it asks for", &r.lines, r.events.Warning
+	switch {
+	case n.ByOthers:
+		text, lines, event = "objects of others ask for what an object has", &r.others, r.events.Normal
+	case n.IsServed:
+		text = "object is served with a warning"
+	}
+	if skipped, ok := lines.Use(key, time.Now()); ok {
+		r.log.Warn(text, append([]any{"kind", r.kind, "object", key.String(), "reason", n.Reason, "detail", n.Message}, logging.Skipped(skipped)...)...)
+	}
+	event(about, n.Reason, n.Message)
+}
+
 // maxParts is how many parts of an object have lines and Events of their own.
 const maxParts = 20
 
 // maxNotices is how many notices an object has at most of a part: each is a line of the log and an Event (ENV-34).
 const maxNotices = 5
 
-// bounded are the first notices, and how many more there are. Their messages may quote texts of others of any length: they have an end.
+// bounded are the first notices, and how many more there are, and the same of those that others cause.
 func bounded(all []Notice) []Notice {
-	all = slices.Clone(all)
+	isByOthers := func(n Notice) bool { return n.ByOthers }
+	own := slices.DeleteFunc(slices.Clone(all), isByOthers)
+	byOthers := slices.DeleteFunc(slices.Clone(all), func(n Notice) bool { return !isByOthers(n) })
+	return append(boundedOnes(own), boundedOnes(byOthers)...)
+}
+
+// boundedOnes are the first of such notices. Their messages may quote texts of others of any length: they have an end.
+func boundedOnes(all []Notice) []Notice {
 	for i := range all {
 		all[i].Message = printable.Cut(all[i].Message, maxDetail)
 	}

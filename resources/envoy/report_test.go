@@ -62,6 +62,31 @@ func TestReportsOfAnObjectThatChanges(t *testing.T) {
 	})
 }
 
+// ENV-34; K5 of the contract's tenants.md: what objects of others cause leaves an object the lines of its own findings, and none of these changes its text by it.
+func TestReportsThatOthersCause(t *testing.T) {
+	var log logtest.Buffer
+	r := NewReports("Ingress", nil, slog.New(slog.NewTextHandler(&log, nil)), health.NewTree().Reporter("duty"))
+	about := corev1.ObjectReference{Kind: "Ingress", Namespace: "aa", Name: "web"}
+	var own []Notice
+	for n := range maxNotices {
+		own = append(own, Notice{Reason: "BackendNotFound", Message: fmt.Sprint("finding ", n)})
+	}
+	for n := range 30 {
+		r.Set("part", about, append(slices.Clone(own[:4]), Notice{Reason: "HostOfThis", Message: fmt.Sprint("Ingress bb/", n, " asks"), ByOthers: true})...)
+		r.Set("part", about, own[:4]...)
+	}
+	if all, of := log.Count("reason=HostOfThis"), log.Count("reason=BackendNotFound"); all != 20 || of != 4 {
+		t.Errorf("there are %d lines that others cause, and %d of its own", all, of)
+	}
+	for n := range 30 {
+		r.Set("part", about, append(slices.Clone(own), Notice{Reason: "HostOfThis", Message: fmt.Sprint("Ingress bb/", n, " asks"), ByOthers: true})...)
+		r.Set("part", about, own...)
+	}
+	if of := log.Count("reason=BackendNotFound"); of != maxNotices {
+		t.Errorf("a new finding of its own has %d lines", of-4)
+	}
+}
+
 // K3, K5 of the contract's tenants.md: what is kept of a finding is bounded, whatever it quotes.
 func TestFindingsHaveAnEnd(t *testing.T) {
 	long := Notice{Reason: "NotTranslated", Message: strings.Repeat("x", 1<<20)}
