@@ -289,7 +289,7 @@ func (c *controller) reconcileClassConfig(ctx context.Context, key, of slim.Key)
 		return reconcile.Result{}, nil
 	}
 	ref := k8s.Ref{Resource: classConfigs.Resource(), Namespace: of.Namespace, Name: of.Name, Subresource: "status", UID: has.UID.API()}
-	return reconcile.Result{}, modifyStatus(ctx, c.Client, ref, func(s *classConfigStatus) { apply(&s.Conditions) })
+	return reconcile.Result{}, modifyStatus(k8s.WithOneSource(ctx), c.Client, ref, func(s *classConfigStatus) { apply(&s.Conditions) })
 }
 
 // isReferred reports whether a class of ours refers to a CiliumGatewayClassConfig.

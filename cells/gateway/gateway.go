@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -144,6 +145,9 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if status.RequeueAfter == 0 {
 		status.RequeueAfter = sets.result("").RequeueAfter
 	}
+	if status.RequeueAfter == 0 {
+		status.RequeueAfter = result.again
+	}
 	if result.more {
 		status.RequeueAfter = afterPass
 	}
@@ -186,12 +190,12 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 	c.reportClientTLS(g)
 	var o outcome
 	if ports := listener.PortsOf(plan.listeners); len(ports) > 0 {
-		err := c.writeService(ctx, g, s, desiredService{
+		err := o.waits(c.writeService(ctx, g, s, desiredService{
 			ports: ports, hasBackends: len(plan.backends) > 0, weighted: plan.hasWeights(), kept: unserved(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
-		}, placed)
+		}, placed))
 		if err == nil {
-			err = errors.Join(c.writeConfig(ctx, g, s, desired), c.writePorts(ctx, g, plan, placed, &o.more))
+			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), c.writePorts(ctx, g, plan, placed, &o.more))
 		}
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()
@@ -239,6 +243,9 @@ func (c *controller) writeService(ctx context.Context, g *gateway, s *state, d d
 	labels[owningLabel] = labels[gatewayLabel]
 	ips, _ := staticAddresses(g)
 	desired := desiredObjects{labels, annotations, ips, d}
+	if last, ok := s.service.Desired().(desiredObjects); ok && reflect.DeepEqual(last.desiredService, d) {
+		ctx = k8s.WithOneSource(ctx) // ListenerSets and routes of others, which change the ports, do not wait
+	}
 	err := envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: route.KindService, Key: key, Owner: owner, Label: owningLabel, Value: labels[owningLabel],
 		Edit: func(to *corev1.Service, isNew bool) {
@@ -303,6 +310,9 @@ func (c *controller) writeConfig(ctx context.Context, g *gateway, s *state, d de
 		return c.deleteConfig(k8s.WithManySources(ctx), g)
 	}
 	s.translated = translated{d.plan.assembly, d.Spec.Digest}
+	if has, exists := c.configs.Get(d.Key); exists && has.Spec.Digest == d.Spec.Digest {
+		ctx = k8s.WithOneSource(ctx) // its labels and annotations alone are others, which are the Gateway's
+	}
 	written, err := configNames(g.Key()).Write(ctx, c.Client, c.configs, d.Desired, c.Cluster.Release)
 	if written {
 		s.written = c.Deps.Plan.Now()

@@ -154,7 +154,7 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 		spec, err = envoy.Encode(t.Spec)
 	}
 	if err == nil {
-		_, err = envoyres.Write(ctx, c.Client, c.configs, envoyres.Desired{
+		_, err = envoyres.Write(k8s.WithOneSource(ctx), c.Client, c.configs, envoyres.Desired{
 			Key: of, Owner: owner, Former: c.formerOwner(key), Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},
 		})
 	}
@@ -204,7 +204,7 @@ func (c *controller) writeMeshStatus(ctx context.Context, s *service, want map[s
 	if has := slices.Clone(s.Status.Conditions); !apply(&has) {
 		return nil
 	}
-	return modifyStatus(ctx, c.Client, ref, func(of *corev1.ServiceStatus) { apply(&of.Conditions) })
+	return modifyStatus(k8s.WithOneSource(ctx), c.Client, ref, func(of *corev1.ServiceStatus) { apply(&of.Conditions) })
 }
 
 // formerOwner finds the controllers that the original gives the CiliumEnvoyConfig of a Service: one of its routes (GW-48).

@@ -179,7 +179,7 @@ func (c *controller) writePolicyStatus(ctx context.Context, p *tlsPolicy, found 
 		return result, nil
 	}
 	ref := k8s.Ref{Resource: tlsPolicyKind.Resource(), Namespace: p.Namespace.String(), Name: p.Name, Subresource: "status", UID: p.UID.API()}
-	return result, modifyStatus(ctx, c.Client, ref, func(s *gatewayv1.PolicyStatus) {
+	return result, modifyStatus(k8s.WithOneSource(ctx), c.Client, ref, func(s *gatewayv1.PolicyStatus) {
 		s.Ancestors, _ = mergeAncestors(s.Ancestors, found, v, p.Generation, now)
 	})
 }

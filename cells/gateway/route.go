@@ -63,7 +63,7 @@ func (c *controller) reconcileRoute(ctx context.Context, key slim.Key, kind stri
 		return result, nil
 	}
 	ref := k8s.Ref{Resource: c.resourceOf(kind), Namespace: of.Namespace, Name: of.Name, Subresource: "status", UID: r.UID.API()}
-	err := modifyStatus(ctx, c.Client, ref, func(s *route.Status) {
+	err := modifyStatus(k8s.WithOneSource(ctx), c.Client, ref, func(s *route.Status) {
 		s.Parents, _ = mergeParents(s.Parents, results, r.Generation, now)
 	})
 	return result, err

@@ -4,14 +4,17 @@
 package gateway
 
 import (
+	"errors"
 	"reflect"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
 	"github.com/skep-operator/skep/cells/gateway/internal/listener"
+	"github.com/skep-operator/skep/resources/k8s"
 )
 
 // gatewayResult is what the status of a Gateway says, beside its listeners.
@@ -33,6 +36,17 @@ type outcome struct {
 	addresses []gatewayv1.GatewayStatusAddress
 	// more says that there are EndpointSlices to be written, or to be deleted, when others have had their turn.
 	more bool
+	// again is how long an object that changes too often is not written (K8S-25), 0 if there is none.
+	again time.Duration
+}
+
+// waits records that an object of the Gateway is not written now, since it changes again and again: what else it has does not wait for that.
+func (o *outcome) waits(err error) error {
+	if contention := new(k8s.ContentionError); errors.As(err, &contention) && contention.Churns {
+		o.again = max(time.Until(contention.Until), time.Second)
+		return nil
+	}
+	return err
 }
 
 // result decides about the conditions and addresses of a Gateway.

@@ -106,7 +106,7 @@ func (e *takenError) Error() string { return e.text }
 // write creates or updates the copy of an object in a place. A Secret that is not the copy is left as it is.
 func (c *controller) write(ctx context.Context, of secretref.Object, at place, want content) error {
 	if at.name == "" {
-		return &takenError{fmt.Sprintf("%s is not copied: the name of its copy, %s/%s, which agents compute for network policies, is that of another object's, or in a CiliumEnvoyConfig that is left: rename one of them, or delete that one", of, at.namespace, of.CopyName())}
+		return &takenError{fmt.Sprintf("%s is not copied: the name of its copy, %s/%s, which agents compute for network policies, is that of another object's, or in a CiliumEnvoyConfig that is left, and agents use what has it: rename one of them, or delete that one", of, at.namespace, of.CopyName())}
 	}
 	ref := k8s.Ref{Resource: secrets.Resource(), Namespace: at.namespace, Name: at.name}
 	if problems := validation.NameIsDNSSubdomain(ref.Name, false); len(problems) > 0 {
@@ -134,7 +134,7 @@ func (c *controller) write(ctx context.Context, of secretref.Object, at place, w
 		}
 		return c.create(ctx, ref, want)
 	}
-	_, _, err = c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+	_, _, err = c.Client.Modify(k8s.WithOneSource(ctx), ref, func(u *unstructured.Unstructured) error {
 		if u.GetUID() != has.GetUID() || want.replaces(u) || checkOwner(of, ref, u) != nil {
 			return reconcile.Recheck()
 		}

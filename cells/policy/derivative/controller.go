@@ -273,7 +273,7 @@ func (c *controller) derive(ctx context.Context, parent *unstructured.Unstructur
 	}
 	want := derive(parent, rules, addresses)
 	at := k8s.Ref{Resource: ref.Resource, Namespace: ref.Namespace, Name: want.GetName()}
-	_, _, err = c.Client.Modify(ctx, at, func(u *unstructured.Unstructured) error {
+	_, _, err = c.Client.Modify(k8s.WithOneSource(ctx), at, func(u *unstructured.Unstructured) error {
 		apply(u, want)
 		return nil
 	})
@@ -300,7 +300,7 @@ func (c *controller) writeStatus(ctx context.Context, parent *unstructured.Unstr
 		return nil
 	}
 	ref.Subresource = "status"
-	_, err = k8s.Update(ctx, c.Client, ref, func(s *parentStatus) error {
+	_, err = k8s.Update(k8s.WithOneSource(ctx), c.Client, ref, func(s *parentStatus) error {
 		s.set(name, entry)
 		return nil
 	})

@@ -153,7 +153,7 @@ func (c *controller) writeCIDRGroup(ctx context.Context, group networkpolicy.Gro
 		return nil
 	}
 	ref := refOf(stored[0])
-	_, _, err := c.Client.Modify(ctx, ref, func(u *unstructured.Unstructured) error {
+	_, _, err := c.Client.Modify(k8s.WithOneSource(ctx), ref, func(u *unstructured.Unstructured) error {
 		setCIDRGroup(u, group, cidrs)
 		return nil
 	})

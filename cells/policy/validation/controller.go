@@ -140,7 +140,7 @@ func (c *controller) write(ctx context.Context, p *networkpolicy.Policy, ref k8s
 	if err != nil {
 		return err
 	}
-	_, err = c.Client.Patch(ctx, ref, body, k8s.PatchedValue{
+	_, err = c.Client.Patch(k8s.WithOneSource(ctx), ref, body, k8s.PatchedValue{
 		Field: "status.conditions of " + string(v2.PolicyConditionValid), From: is, To: want,
 		In: func(u *unstructured.Unstructured) any { return stored(u) },
 	})
