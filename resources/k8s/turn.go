@@ -70,10 +70,15 @@ var largeTurn = make(chan struct{}, 1)
 // reads until the object is decoded: they do not wait again with such a context. It is for requests that are made one after the other, and release is to be called once, and soon: in the handler of one
 // object. See docs/wire/k8s.md, K8S-26.
 func WithTurn(ctx context.Context) (_ context.Context, release func()) {
+	return withTurnOf(ctx, largeTurn)
+}
+
+// withTurnOf is WithTurn for the turn of a channel.
+func withTurnOf(ctx context.Context, turn chan struct{}) (_ context.Context, release func()) {
 	if h, _ := ctx.Value(holdKey{}).(*hold); h != nil {
 		return ctx, func() {}
 	}
-	h := &hold{turn: largeTurn}
+	h := &hold{turn: turn}
 	// A handler that does not return is left behind when it has to stop. Others go on without it.
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(leftBehind, h.end) })
 	return context.WithValue(ctx, holdKey{}, h), func() {

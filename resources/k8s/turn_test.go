@@ -69,15 +69,16 @@ func TestAnswersAreReadAtAStop(t *testing.T) {
 // K8S-27: work that does not return has no turn ten seconds after it has to stop, and when it returns the turn is not that of another one.
 func TestTurnOfWorkThatIsLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		turn := make(chan struct{}, 1) // of this test's clock
 		large := bytes.Repeat([]byte("{},"), 20_000)
 		stopped, stop := context.WithCancel(t.Context())
-		first, releaseFirst := WithTurn(stopped)
+		first, releaseFirst := withTurnOf(stopped, turn)
 		if err := awaitTurn(first, large); err != nil {
 			t.Fatal(err)
 		}
 		stop()
 		began := time.Now()
-		second, releaseSecond := WithTurn(t.Context())
+		second, releaseSecond := withTurnOf(t.Context(), turn)
 		if err := awaitTurn(second, large); err != nil || time.Since(began) != leftBehind {
 			t.Errorf("after %s: %v", time.Since(began), err)
 		}
@@ -87,7 +88,7 @@ func TestTurnOfWorkThatIsLeftBehind(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		third, releaseThird := WithTurn(short)
+		third, releaseThird := withTurnOf(short, turn)
 		if err := awaitTurn(third, large); err == nil {
 			t.Error("two have the turn")
 		}
