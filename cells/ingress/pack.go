@@ -71,18 +71,15 @@ func (c *controller) chooseOut() error {
 		s.limit = 0 // all fit, as far as is known
 		return nil
 	}
-	parts := make([]envoyres.Part, 0, len(s.ingested))
+	var parts []envoyres.Part
 	for key, e := range s.ingested {
-		parts = append(parts, envoyres.Part{Object: key, Created: e.of.CreationTimestamp, Size: e.size})
+		parts = append(parts, e.parts(key)...)
 	}
-	s.out = map[slim.Key]bool{}
-	for _, key := range envoyres.LeaveOut(parts, s.limit) {
-		s.out[key] = true
-	}
+	s.out = leaveOut(parts, s.limit)
 	return nil
 }
 
-// measure finds out what each Ingress adds to the configuration, about, and returns the sum of those that are not left out.
+// measure finds out what each Ingress adds to the configuration, about, and returns the sum of what is not left out.
 func (c *controller) measure() (kept int, err error) {
 	s, empty := &c.shared, 0
 	for _, key := range sortedKeys(s.ingested) {
@@ -97,12 +94,15 @@ func (c *controller) measure() (kept int, err error) {
 			if err != nil {
 				return 0, err
 			}
-			e.size = max(1, size-empty)
+			names, err := c.sizeOf(withSmallest(e.absent(e.of)))
+			if err != nil {
+				return 0, err
+			}
+			e.names = max(0, names-empty)
+			e.size = max(1, size-empty, e.names)
 			s.ingested[key] = e
 		}
-		if !s.out[key] {
-			kept += e.size
-		}
+		kept += s.keptSize(key, e)
 	}
 	return kept, nil
 }

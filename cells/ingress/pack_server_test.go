@@ -88,3 +88,38 @@ func TestSharedConfigurationIsPacked(t *testing.T) {
 	operatortest.Eventually(t, "then the second is served", func() bool { return len(routes(w.shared(), "insecure", "second.large.test")) == 6000 })
 	operatortest.Eventually(t, "health is well", func() bool { return o.Degraded("ingress") == "" })
 }
+
+// named is an Ingress with a path for each of so many hosts, whose names are as long as they may be.
+func named(name string, hosts int) *networkingv1.Ingress {
+	i := large(name, 1)
+	http := i.Spec.Rules[0].HTTP
+	i.Spec.Rules = nil
+	for n := range hosts {
+		long := strings.Repeat(strings.Repeat("x", 60)+".", 3)
+		i.Spec.Rules = append(i.Spec.Rules, networkingv1.IngressRule{Host: fmt.Sprintf("%s-%05d.%stest", name, n, long), IngressRuleValue: networkingv1.IngressRuleValue{HTTP: http}})
+	}
+	return i
+}
+
+// ING-31, K1 and K3 of the contract's tenants.md: the names alone of what is left out would be larger than a configuration. Other namespaces, of which one has all hosts, are served meanwhile.
+func TestNamesOfSharedArePacked(t *testing.T) {
+	w := newWorld(t)
+	ctx := t.Context()
+	other := w.Namespace + "-bb"
+	_, err := w.Core.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: other}}, metav1.CreateOptions{})
+	w.must(err)
+	for i := range 12 {
+		_, err = w.Core.NetworkingV1().Ingresses(other).Create(ctx, named(fmt.Sprint("many-", i), 500), metav1.CreateOptions{})
+		w.must(err)
+	}
+	all := large("all", 1)
+	all.Spec.Rules[0].Host = ""
+	_, err = w.Core.NetworkingV1().Ingresses(w.Namespace).Create(ctx, all, metav1.CreateOptions{})
+	w.must(err)
+	w.start("--ingress-default-lb-mode=shared")
+	w.awaitRoutes(w.shared, "*", "/path-0 → NS:front:80")
+	began := time.Now()
+	w.apply(fmt.Sprintf(smallIngress, "two"))
+	w.awaitRoutes(w.shared, "two.example.com", "/ → NS:front:80")
+	operatortest.Soon(t, "changes of others are written", began)
+}

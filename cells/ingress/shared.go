@@ -41,8 +41,10 @@ type cached struct {
 	of      *ingress
 	input   input
 	notices []envoyres.Notice
-	size    int // in the configuration, about; 0 while it is not known
-	memory  int // bytes of the Ingress in memory
+	size    int  // in the configuration, about; 0 while it is not known
+	names   int  // of that what its hosts have where it is left out
+	crowded bool // its names are too many, and not known
+	memory  int  // bytes of the Ingress in memory
 	ingested
 }
 
@@ -107,21 +109,14 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 
 // ingestShared ingests all Ingresses that share a load balancer, and reports whether any is another one than before.
 func (c *controller) ingestShared() (changed bool) {
-	byDefault, now := c.byDefault(), map[slim.Key]cached{}
-	for i := range c.ingresses.All() {
-		if !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
-			continue
-		}
+	all, now := c.sharing(), map[slim.Key]cached{}
+	crowd := crowdOf(all, mostNames)
+	for _, i := range all {
 		key := i.Key()
 		e, known := c.shared.ingested[key]
-		if !known || !e.isFresh(inputOf(i), c.find) {
-			s := settingsOf(i, c.Config)
-			if !s.shared {
-				continue
-			}
+		if !known || e.crowded != crowd[key] || !e.isFresh(inputOf(i), c.find) {
 			changed = true
-			e = cached{input: inputOf(i), ingested: c.ingest(i, s), memory: slim.SizeOf(i)}
-			e.notices = slices.Concat(s.notices, e.ingested.notices)
+			e = c.ingestOne(i, crowd[key])
 		}
 		e.of = i
 		now[key] = e
@@ -136,6 +131,34 @@ func (c *controller) ingestShared() (changed bool) {
 	return changed
 }
 
+// sharing are the Ingresses that share a load balancer.
+func (c *controller) sharing() (all []*ingress) {
+	byDefault := c.byDefault()
+	for i := range c.ingresses.All() {
+		if !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
+			continue
+		}
+		e, known := c.shared.ingested[i.Key()]
+		if known && e.input == inputOf(i) || settingsOf(i, c.Config).shared {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+// ingestOne ingests an Ingress that shares a load balancer. Of one whose names are too many nothing is known.
+func (c *controller) ingestOne(i *ingress, isCrowded bool) cached {
+	s := settingsOf(i, c.Config)
+	e := cached{input: inputOf(i), memory: slim.SizeOf(i), crowded: isCrowded}
+	if isCrowded {
+		e.notices = append(s.notices, tooManyNames(i))
+		return e
+	}
+	e.ingested = c.ingest(i, s)
+	e.notices = slices.Concat(s.notices, e.ingested.notices)
+	return e
+}
+
 // memory is how many bytes the Ingresses have that share a load balancer.
 func (s *shared) memory() (size int) {
 	for _, e := range s.ingested {
@@ -144,14 +167,10 @@ func (s *shared) memory() (size int) {
 	return size
 }
 
-// model is that of the Ingresses that share a load balancer, in the order of their names. Those that are left out only keep their hosts.
+// model is that of the Ingresses that share a load balancer, in the order of their names. Those that are left out only keep their hosts, as far as there is space.
 func (s *shared) model() (m envoy.Model) {
 	for _, key := range sortedKeys(s.ingested) {
-		e := s.ingested[key]
-		part := e.model
-		if s.out[key] {
-			part = e.absent(e.of)
-		}
+		part := s.kept(key, s.ingested[key])
 		m.HTTP = append(m.HTTP, part.HTTP...)
 		m.Passthrough = append(m.Passthrough, part.Passthrough...)
 	}

@@ -176,6 +176,9 @@ var ingressGiants = []giant{
 	manyOf(1000, ingressOf("hosts", 1000, func(n int) set {
 		return set{"spec": ingressSpec(of(n, func(i int) any { return rule(fmt.Sprintf("h%05d.example.com", i), pathOf("/", "Prefix")) })...)}
 	})),
+	ingressOf("hosts without paths", 60_000, func(n int) set {
+		return set{"spec": ingressSpec(of(n, func(i int) any { return set{"host": fmt.Sprintf("h%05d.a", i)} })...)}
+	}),
 	holding(ingressOf("finalizers", 290_000, func(n int) set {
 		return finalized(n, set{"spec": ingressSpec(rule("a.example.com", pathOf("/", "Prefix")))})
 	})),

@@ -37,7 +37,7 @@ func (all sharing) close(asked, m Model) Model {
 		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, mostChained, map[*Model]bool{}}
 		own, is := m.named(a), map[string]*Model{}
 		for _, at := range byAge {
-			if !own[at.name] {
+			if !own[at.name] && !at.unclosed {
 				is[at.name] = c.answer(at.name, at.shares)
 			}
 		}
@@ -193,6 +193,9 @@ func (c *closer) differing(names []sharedName, own map[string]bool, is map[strin
 			if w != nil {
 				has[name] = c.see(w, w.whole()).with
 			}
+			continue
+		}
+		if at.unclosed {
 			continue
 		}
 		next, _ := widerOf(name, has)

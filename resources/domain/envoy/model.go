@@ -39,6 +39,9 @@ type Listener struct {
 	Unserved []string
 	// Absent says that the object has no place in the configuration: nothing else is served at its hosts.
 	Absent bool
+	// Unclosed says that there is no space to have nothing answer for its hosts where it is absent: wider names of others do, whereas others that name
+	// these do not have them. It is for [Options.Owners] alone.
+	Unclosed bool
 	// Claimed says that the object names the host and has nothing to be served there: others do not have the host, and wider names of its own answer.
 	// It is for [Options.Owners] alone.
 	Claimed bool

@@ -33,6 +33,7 @@ type shares struct {
 	ranks  map[string]int   // of the namespaces, nil until one is asked for
 	// What the owner has at the host.
 	plain, terminated, passed, absent bool
+	unclosed                          bool // there is no space to close it for others
 	forced                            bool // plain requests are redirected
 	secrets                           []Name
 }
@@ -70,6 +71,7 @@ func (m Model) sharing() sharing {
 		}
 		s.plain = s.plain || !l.TLS
 		s.absent = s.absent || l.Absent
+		s.unclosed = s.unclosed || l.Absent && l.Unclosed
 		s.forced = s.forced || l.TLS && l.ForceHTTPS
 		if l.TLS && len(l.Secrets) > 0 {
 			s.terminated = true

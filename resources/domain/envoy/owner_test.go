@@ -193,6 +193,32 @@ func TestAbsentOwner(t *testing.T) {
 	}
 }
 
+// ENV-33, ING-31: where there is no space to close the hosts of an object that has no place in the configuration, wider names of others answer, and others that name them
+// do not have them.
+func TestUnclosedOwner(t *testing.T) {
+	absent := older.absent("shop.test")
+	for i := range absent.HTTP {
+		absent.HTTP[i].Unclosed = true
+	}
+	for name, test := range map[string]struct {
+		other Model
+		want  string
+	}{
+		"the host":   {join([]Model{younger.http("shop.test", younger.route(Prefix, "/")), younger.http("x.test", younger.route(Prefix, "/"))}), "no host"},
+		"a wildcard": {younger.http("*.test", younger.route(Prefix, "/")), "bb:s:80"},
+		"all hosts":  {younger.http("", younger.route(Prefix, "/")), "bb:s:80"},
+		"an older":   {oldest.http("*.test", oldest.route(Prefix, "/")), "cc:s:80"},
+	} {
+		both, _ := served(t, join([]Model{test.other, absent}))
+		if got := request(both, false, "shop.test", "/").To; got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+		if hosts := len(both.Tables[plainTable].VirtualHosts); hosts != 1 {
+			t.Errorf("%s: %d hosts are written", name, hosts)
+		}
+	}
+}
+
 // ENV-33: a host that its owner does not serve has of a wider name what older objects, and its owner's namespace, have there.
 func TestClosedHosts(t *testing.T) {
 	health, all := oldest.http("", oldest.route(Exact, "/healthz")), younger.http("", younger.route(Prefix, "/"))
