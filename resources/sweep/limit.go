@@ -69,18 +69,29 @@ func (s *Sweep[K, T]) limit(due []Candidate[K, T], total int) ([]Candidate[K, T]
 		s.markProcessed(due...)
 		return nil, &limitError{due: len(due), total: total}
 	}
+	few := 0
+	if s.spec.Few != nil {
+		few = s.spec.Few()
+	}
+	gone := 0
 	for _, c := range due {
-		if slices.Contains(namespaces, s.spec.Namespace(c.Object)) {
+		switch {
+		case !slices.Contains(namespaces, s.spec.Namespace(c.Object)):
+		case gone < few:
+			gone++
+			rest = append(rest, c)
+		default:
 			s.markProcessed(c)
 		}
 	}
-	return rest, &limitError{len(due) - len(rest), total, namespaces}
+	return rest, &limitError{len(due) - len(rest) + gone, total, namespaces, gone}
 }
 
 // limitError is a sweep that would have deleted too much, of some namespaces or in all.
 type limitError struct {
 	due, total int
 	namespaces []string
+	gone       int // of these, all the same
 }
 
 func (e *limitError) Error() string {
@@ -90,6 +101,9 @@ func (e *limitError) Error() string {
 		where = " in the namespace " + e.namespaces[0] + ", which has them all"
 	case more > 0:
 		where = fmt.Sprintf(" in the namespace %s and %d more, which have them all", e.namespaces[0], more)
+	}
+	if e.gone > 0 {
+		return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: %d at a time are deleted%s; if it is right, set --%s to 1 until they are gone", e.due, e.total, e.gone, where, "sweep-max-share")
 	}
 	return fmt.Sprintf("%d of %d objects look like garbage, which is hard to believe: nothing is deleted%s; if it is right, set --%s to 1 until they are gone", e.due, e.total, where, "sweep-max-share")
 }

@@ -150,9 +150,12 @@ func TestApart(t *testing.T) {
 		"nothing is deleted in the namespace bb, which has them all; if":             {"bb"},
 		"nothing is deleted in the namespace bb and 2 more, which have them all; if": {"bb", "b2", "b3"},
 	} {
-		if err := (&limitError{700, 1000, namespaces}).Error(); !strings.Contains(err, text) {
+		if err := (&limitError{700, 1000, namespaces, 0}).Error(); !strings.Contains(err, text) {
 			t.Error(err)
 		}
+	}
+	if err := (&limitError{700, 1000, []string{"bb"}, 9}).Error(); !strings.Contains(err, "hard to believe: 9 at a time are deleted in the namespace bb, which has them all; if") {
+		t.Error(err)
 	}
 	if _, _, believed := apart(of(map[string]int{"bb": 11}), 12, 0.5, nil); believed {
 		t.Error("without namespaces all are one")

@@ -37,6 +37,9 @@ type Spec[K comparable, T any] struct {
 	// Namespace, if set, is the namespace of an object, "" for none. Where so many objects of one namespace look like garbage that it is hard to
 	// believe, those of the others are deleted.
 	Namespace func(T) string
+	// Few, if set, is how many objects of namespaces that are not believed go in each sweep all the same: where they keep others from what these need, it is worse that
+	// none goes. It is called once in each sweep that is limited.
+	Few func() int
 
 	// Scan finds what looks like garbage. An error says that the view is not
 	// complete: nothing follows from it.

@@ -88,9 +88,18 @@ func newController(p params) *controller {
 		Rule: "collect", Interval: p.Config.IdentityGCInterval, Grace: grace,
 		Rate: p.Budget.Limiter, Workers: workers,
 		Scan: c.scan, Confirm: func(ctx context.Context) error { return c.refresh(ctx, 0) },
-		Check: c.check, Delete: c.delete, Trigger: trigger, Ended: c.recordSweep, Namespace: namespaceOf,
+		Check: c.check, Delete: c.delete, Trigger: trigger, Ended: c.recordSweep, Namespace: namespaceOf, Few: c.fewWhileScarce,
 	})
 	return c
+}
+
+// fewWhileScarce is how many identities go of a namespace that has most of those that look unused: while numbers are scarce, all others wait for them. It is a hundredth of the range
+// in each run, of which one begins each minute: more than a namespace is given meanwhile (ID-44), and few if it is the view that is wrong.
+func (c *controller) fewWhileScarce() int {
+	if !c.scarce.Load() {
+		return 0
+	}
+	return max(1, c.policy.own.Size()/100)
 }
 
 // run sweeps once all stores are synced. It watches the referrers, too: a reference between two scans counts, and the mark

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -119,6 +120,40 @@ func TestSafetyWhileScarce(t *testing.T) {
 		r.happened()
 		if d := r.degraded(); !strings.Contains(d, "50 of 80 objects") {
 			t.Errorf("degraded: %s", d)
+		}
+	})
+}
+
+// IDGC-21, IDGC-17; K4 of the contract's tenants.md: of a namespace that has most identities that look unused a few go in each run while numbers are scarce, so that it does not keep
+// all of them from others; then the rest, once it is believed.
+func TestFewOfOneNamespaceWhileScarce(t *testing.T) {
+	inBubble(t, func(r *rig) {
+		byOperators(&r.cluster)
+		r.ofHundred(95)
+		for n := range 50 {
+			name := fmt.Sprint(901 + n)
+			r.endpoints.Delete(slim.Key{Name: "user-" + name})
+			i := &ciliumio.Identity{SecurityLabels: slim.MakeLabels(map[string]string{identity.NamespaceLabel: "bb", "k8s:app": name})}
+			i.Name, i.UID = name, slim.ParseUID("of-bb-"+name)
+			r.identities.Upsert(i)
+		}
+		r.start()
+		r.at(8*time.Minute + time.Second)
+		deleted := 0
+		for n := range 51 {
+			if _, there := r.text(fmt.Sprint(900 + n)); !there {
+				deleted++
+			}
+		}
+		if d := r.degraded(); deleted < 3 || deleted > 8 || !strings.Contains(d, "1 at a time are deleted in the namespace bb") {
+			t.Errorf("after 8 minutes %d are deleted; degraded: %s", deleted, d)
+		}
+		r.at(3 * time.Hour)
+		for n := range 95 {
+			name := fmt.Sprint(900 + n)
+			if _, there := r.text(name); there == (n <= 50) && n < 94 {
+				t.Errorf("identity %s is there: %t", name, there)
+			}
 		}
 	})
 }
