@@ -34,23 +34,8 @@ func ComponentAt(port uint32) string { return componentPorts[port] }
 // ComponentAtUDP is ComponentAt for UDP.
 func ComponentAtUDP(port uint32) string { return componentDatagrams[port] }
 
-// HostPorts are the ports of the nodes at which a CiliumEnvoyConfig has listeners: those with an address, which agents give to no other listener. They are sorted,
-// and have a bound: one that a tenant writes could have all that there are, and keep them from others (ING-25).
+// HostPorts are the ports of the nodes at which a CiliumEnvoyConfig has listeners: those with an address, which agents give to no other listener.
 type HostPorts []uint32
-
-const (
-	// mostGatewayPorts is how many ports count of what says that it is of a Gateway: as many as that has listeners.
-	mostGatewayPorts = 64
-	// mostHostPorts is how many ports count of any other. The operator writes four at most.
-	mostHostPorts = 16
-)
-
-// Trim implements slim.Trimmer.
-func (o *Object) Trim() {
-	if ports := o.Spec.HostPorts; len(ports) > mostHostPorts && o.Controller.Kind() != "Gateway" {
-		o.Spec.HostPorts = slices.Clone(ports[:mostHostPorts])
-	}
-}
 
 // hostPortsOf reads them of a spec, as this operator and the original write it.
 func hostPortsOf(spec []byte) (ports HostPorts) {
@@ -82,8 +67,7 @@ func hostPortsOf(spec []byte) (ports HostPorts) {
 		}
 	}
 	slices.Sort(ports)
-	ports = slices.Compact(slices.DeleteFunc(ports, func(port uint32) bool { return port == 0 }))
-	return slices.Clone(ports[:min(len(ports), mostGatewayPorts)])
+	return slices.Compact(slices.DeleteFunc(ports, func(port uint32) bool { return port == 0 }))
 }
 
 const listenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
