@@ -119,9 +119,9 @@ func (p *planner) markLeftOut(plan *gatewayPlan) {
 	}
 }
 
-// withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it.
-func (r *plannedRoute) withLeftOut(refused map[*listener.Listener]*listener.Refusal) map[*listener.Listener]*listener.Refusal {
-	why := &listener.Refusal{Condition: tooLarge(r.size, "matches, hostnames or backends")}
+// withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it. Of one that was planned anew the size is the last one that is known.
+func (r *plannedRoute) withLeftOut(refused map[*listener.Listener]*listener.Refusal, last routeSize) map[*listener.Listener]*listener.Refusal {
+	why := &listener.Refusal{Condition: tooLarge(max(r.size, last.rules), "matches, hostnames or backends")}
 	all := maps.Clone(refused)
 	if all == nil {
 		all = map[*listener.Listener]*listener.Refusal{}

@@ -344,7 +344,7 @@ func (p *planner) assemble(listeners []*listener.Listener, lookup route.Lookup) 
 		}
 		out := p.packing.out[r.of.ID()]
 		if out {
-			refused = r.withLeftOut(refused)
+			refused = r.withLeftOut(refused, p.packing.routes[r.of.ID()])
 		}
 		if len(refused) > 0 {
 			to.refused[r.of.ID()] = refused

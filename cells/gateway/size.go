@@ -300,10 +300,10 @@ func (m *meter) addFilters(r *plannedRoute) (parts []envoyres.Part) {
 		if m.refused[envoy.Name{Namespace: id.Namespace, Name: name}] {
 			continue
 		}
-		m.filters[name] = true
 		if m.number[r.of.Namespace]++; m.number[r.of.Namespace] > envoy.MostAuths {
-			continue
+			continue // another namespace may bring it
 		}
+		m.filters[name] = true
 		route, chain := auth.Sizes()
 		m.switches += route
 		parts = append(parts, envoyres.Part{Object: id, Created: r.of.CreationTimestamp + ageOfFilters, Size: m.parts*route + m.chains*chain + sizeOfCluster})

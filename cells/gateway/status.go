@@ -43,7 +43,9 @@ type outcome struct {
 // waits records that an object of the Gateway is not written now, since it changes again and again: what else it has does not wait for that.
 func (o *outcome) waits(err error) error {
 	if contention := new(k8s.ContentionError); errors.As(err, &contention) && contention.Churns {
-		o.again = max(time.Until(contention.Until), time.Second)
+		if again := max(time.Until(contention.Until), time.Second); o.again == 0 || again < o.again {
+			o.again = again
+		}
 		return nil
 	}
 	return err

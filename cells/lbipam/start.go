@@ -28,38 +28,59 @@ func (u unasked) count(addr netip.Addr) bool {
 // Services first (LBIP-40). It is called before any of them is given an address.
 func (a *allocator) boundShown() {
 	byNamespace := map[string]unasked{}
-	for _, s := range slices.SortedFunc(maps.Values(a.services), oldestFirst) {
-		namespace := s.key.Namespace
-		if byNamespace[namespace] == nil {
-			byNamespace[namespace] = unasked{}
+	all := slices.SortedFunc(maps.Values(a.services), oldestFirst)
+	excluded := map[*service]*kept{}
+	for _, s := range all {
+		counted := byNamespace[s.key.Namespace]
+		if counted == nil {
+			counted = unasked{}
+			byNamespace[s.key.Namespace] = counted
 		}
 		switch {
 		case a.excluded[s]:
-			a.boundExcluded(s, byNamespace[namespace])
+			excluded[s] = &kept{number: map[alloc.Family]int{}}
+			a.keepShown(s, excluded[s], counted, true)
 		case s.ours:
-			a.boundHad(s, byNamespace[namespace])
+			a.boundHad(s, counted)
+		}
+	}
+	for _, s := range all {
+		if of := excluded[s]; of != nil { // a pool that has them may come back
+			a.keepShown(s, of, byNamespace[s.key.Namespace], false)
+			a.dropShown(s, of)
 		}
 	}
 }
 
-// boundExcluded leaves of what a Service shows that options exclude as many addresses of a family as it may name.
-func (a *allocator) boundExcluded(s *service, counted unasked) {
-	var kept []netip.Addr
-	number := map[alloc.Family]int{}
+// kept are the addresses that count of what an excluded Service shows.
+type kept struct {
+	addrs  []netip.Addr
+	number map[alloc.Family]int
+}
+
+// keepShown keeps as many addresses of a family as a Service may name, of those that a pool has, or of the others.
+func (a *allocator) keepShown(s *service, of *kept, counted unasked, ofPools bool) {
 	for _, addr := range s.shown {
 		f := alloc.FamilyOf(addr)
 		switch {
-		case !a.isOfPool(addr):
-		case number[f] < a.settings.most && counted.count(addr):
-			number[f]++
-			kept = append(kept, addr)
-			continue
-		default:
+		case a.isOfPool(addr) != ofPools:
+		case of.number[f] < a.settings.most && counted.count(addr):
+			of.number[f]++
+			of.addrs = append(of.addrs, addr)
+		case ofPools:
 			a.leftFree[s.key.Namespace]++
 		}
-		a.unuse(s, addr, shows)
 	}
-	s.shown = kept
+}
+
+// dropShown has a Service show what is kept of it, and no more.
+func (a *allocator) dropShown(s *service, of *kept) {
+	for _, addr := range s.shown {
+		if !slices.Contains(of.addrs, addr) {
+			a.unuse(s, addr, shows)
+		}
+	}
+	s.shown = of.addrs
 }
 
 // isOfPool reports whether some pool may have an address, whatever it selects.

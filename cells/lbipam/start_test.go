@@ -87,7 +87,7 @@ func TestOldestExcludedServicesCount(t *testing.T) {
 	p.put(newService("other", ofTenant("aa", 200), ofClass, showing("10.0.0.250", "192.168.0.1")))
 	p.put(newService("outside", ofTenant("aa", 201), ofClass, showing("192.168.0.2")))
 	p.sync()
-	if len(p.excluded) != mostLeft+1 || p.leftFree["bb"] != 2*(mostLeft+20)-mostLeft || p.leftFree["aa"] != 0 {
+	if len(p.excluded) != mostLeft+2 || p.leftFree["bb"] != 2*(mostLeft+20)-mostLeft || p.leftFree["aa"] != 0 {
 		t.Errorf("%d Services are excluded, and left free is %v", len(p.excluded), p.leftFree)
 	}
 	for i, want := range map[int]string{0: "[10.0.0.0]", 19: "[10.0.0.19]", 20: "[]", 83: "[]", 150: "[10.0.0.150]", 250: "[]"} {

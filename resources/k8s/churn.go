@@ -8,6 +8,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // What makes this operator write the same object again and again need not be another writer: an annotation, or the export of another cluster,
@@ -70,21 +72,35 @@ type braked struct {
 
 // churn counts writes. It belongs to the process.
 type churn struct {
-	mu sync.Mutex
-	of map[string]*changes // by namespace: what is done in one does not end the pauses in another
+	mu    sync.Mutex
+	swept time.Time          // when places were forgotten last
+	of    map[place]*changes // what is done in one does not end the pauses in another
 }
 
-// changes are the writes of objects of a namespace.
+// place is a namespace, or a kind of objects in none.
+type place struct {
+	namespace string
+	resource  schema.GroupResource // of objects in no namespace
+}
+
+func (k churnKey) place() place {
+	if k.ref.Namespace == "" {
+		return place{resource: k.ref.Resource.GroupResource()}
+	}
+	return place{namespace: k.ref.Namespace}
+}
+
+// changes are the writes of objects of a place.
 type changes struct {
 	since  time.Time
 	counts map[churnKey]int // since then
 	braked map[churnKey]*braked
 }
 
-// mostChanges is of how many objects of a namespace the writes are counted, and how many are braked.
-const mostChanges = 1024
+// mostChanges is of how many objects of a place the writes are counted, and how many are braked: one takes some 100 bytes. Copies of the Secrets of all namespaces are in one.
+const mostChanges = 4096
 
-func newChurn() *churn { return &churn{of: map[string]*changes{}} }
+func newChurn() *churn { return &churn{of: map[place]*changes{}} }
 
 // reset forgets all.
 func (c *churn) reset() {
@@ -97,7 +113,7 @@ func (c *churn) reset() {
 func (c *churn) until(key churnKey, now time.Time) (time.Time, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	of := c.of[key.ref.Namespace]
+	of := c.of[key.place()]
 	if of == nil {
 		return time.Time{}, 0
 	}
@@ -113,7 +129,7 @@ func (c *churn) until(key churnKey, now time.Time) (time.Time, int) {
 func (c *churn) add(key churnKey, now time.Time) *braked {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := c.in(key.ref.Namespace, now).add(key, now)
+	b := c.in(key.place(), now).add(key, now)
 	if b == nil {
 		return nil
 	}
@@ -121,13 +137,18 @@ func (c *churn) add(key churnKey, now time.Time) *braked {
 	return &is
 }
 
-// in are the changes of a namespace. Of others they go where nothing was written within the window. The caller holds the lock.
-func (c *churn) in(namespace string, now time.Time) *changes {
-	of := c.of[namespace]
+// in are the changes of a place. The caller holds the lock.
+func (c *churn) in(at place, now time.Time) *changes {
+	of := c.of[at]
 	if of == nil {
-		maps.DeleteFunc(c.of, func(_ string, is *changes) bool { return now.Sub(is.since) > churnWindow && is.forgetOver(now) == 0 })
-		of = &changes{counts: map[churnKey]int{}, braked: map[churnKey]*braked{}}
-		c.of[namespace] = of
+		of = &changes{since: now, counts: map[churnKey]int{}, braked: map[churnKey]*braked{}}
+		c.of[at] = of
+	}
+	if now.Sub(c.swept) > churnWindow {
+		c.swept = now
+		maps.DeleteFunc(c.of, func(other place, is *changes) bool {
+			return other != at && now.Sub(is.since) > churnWindow && is.forgetOver(now) == 0
+		})
 	}
 	return of
 }

@@ -137,7 +137,7 @@ func TestOrdinaryChangesDoNotWait(t *testing.T) {
 	})
 }
 
-// K8S-25: of a namespace no more than a thousand objects are remembered, and however many it has, those of another one wait.
+// K8S-25: of a namespace no more than some thousand objects are remembered, and however many it has, those of another one wait.
 func TestChurnIsBounded(t *testing.T) {
 	c, now := newChurn(), time.Now()
 	key := func(namespace string, i int) churnKey {
@@ -151,7 +151,7 @@ func TestChurnIsBounded(t *testing.T) {
 			c.add(key("bb", i), now)
 		}
 	}
-	if bb := c.of["bb"]; len(bb.braked) != mostChanges || len(bb.counts) > mostChanges {
+	if bb := c.of[place{namespace: "bb"}]; len(bb.braked) != mostChanges || len(bb.counts) > mostChanges {
 		t.Errorf("it remembers %d and %d objects", len(bb.braked), len(bb.counts))
 	}
 	if c.add(key("aa", 0), now) == nil {

@@ -145,9 +145,11 @@ func (m Model) auths() (all auths, problems []Problem) {
 			if _, exists := all.byName[name]; exists || name == "" || refused[by] {
 				continue
 			}
-			switch number[r.Source.Namespace]++; {
-			case m.RefusedAuths[by]:
+			if m.RefusedAuths[by] { // it is none of those that there may be
 				refuse(r, by, "each route of the configuration has to name the filter ExternalAuth of this one, with which it would be too large")
+				continue
+			}
+			switch number[r.Source.Namespace]++; {
 			case number[r.Source.Namespace] > MostAuths:
 				refuse(r, by, fmt.Sprintf("there are more than %d different filters ExternalAuth in namespace %s", MostAuths, r.Source.Namespace))
 			default:
