@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skep-operator/skep/cells/internal/claims"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -80,8 +79,8 @@ func (c *controller) confirmCreated(lookup func(identity.Number, slim.Revision) 
 type utilization struct {
 	passed int    // the highest threshold, in percent
 	health string // "" for OK
-	// ignored is the namespace that was named last for endpoints that do not count.
-	ignored string
+	// ignored are the namespaces that were named for endpoints that do not count.
+	ignored map[string]bool
 }
 
 var thresholds = []int{50, 80, 90}
@@ -148,16 +147,23 @@ func (c *controller) reportHealth(u *utilization, awaiting int, held string, isF
 	}
 }
 
-// reportIgnored names in the log a namespace whose endpoints name more numbers than count, when it is another one (ID-48).
+// mostIgnored is how many namespaces are named in the log.
+const mostIgnored = 20
+
+// reportIgnored names in the log a namespace whose endpoints name more numbers than count, once (ID-48).
 func (c *controller) reportIgnored(u *utilization) {
 	if c.Endpoints == nil || !c.Config.OperatorIdentities() {
 		return
 	}
 	namespace, numbers := c.Endpoints.ignored()
-	if namespace != "" && namespace != u.ignored {
-		c.Log.Warn("endpoints without a pod name more identities than count", "namespace", namespace, "ignored", numbers, "most", claims.Spare)
+	if namespace == "" || u.ignored[namespace] || len(u.ignored) == mostIgnored {
+		return
 	}
-	u.ignored = namespace
+	if u.ignored == nil {
+		u.ignored = map[string]bool{}
+	}
+	u.ignored[namespace] = true
+	c.Log.Warn("endpoints without a pod name more identities than count", "namespace", namespace, "ignored", numbers)
 }
 
 func describe(all []cardinality) string {

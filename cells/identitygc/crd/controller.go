@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/skep-operator/skep/cells/internal/claims"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/identitygc"
@@ -47,8 +46,9 @@ type controller struct {
 
 	// Of the sweep's goroutine:
 	history  history
-	reported scanResult // by the last scan
-	scanned  int        // identities in the running sweep, -1 before its scan
+	reported scanResult      // by the last scan
+	scanned  int             // identities in the running sweep, -1 before its scan
+	ignored  map[string]bool // namespaces that were named for endpoints that do not count
 }
 
 type params struct {
@@ -73,7 +73,7 @@ type params struct {
 const workers = 8
 
 func newController(p params) *controller {
-	c := &controller{params: p, ready: make(chan struct{}), history: history{}, scanned: -1}
+	c := &controller{params: p, ready: make(chan struct{}), history: history{}, scanned: -1, ignored: map[string]bool{}}
 	c.policy = gcPolicy{
 		own:      identity.RangeOf(p.Cluster.ClusterID, p.Cluster.MaxConnectedClusters),
 		interval: p.Config.IdentityGCInterval, timeout: p.Config.IdentityHeartbeatTimeout, scarceFrom: scarceFrom,
@@ -243,22 +243,26 @@ func (c *controller) report(s scanResult) {
 		c.Log.Warn("an agent keeps removing the mark of CiliumIdentities that no endpoint uses",
 			"identities", len(s.contested), "example", s.contested[0])
 	}
-	s.ignored = c.reportIgnored()
 	c.reported = s
+	c.reportIgnored()
 }
 
-// reportIgnored names in the log a namespace whose endpoints name more identities than count, when it is another one (ID-48).
-func (c *controller) reportIgnored() (namespace string) {
-	most := 0
+// mostIgnored is how many namespaces are named in the log.
+const mostIgnored = 20
+
+// reportIgnored names in the log a namespace whose endpoints name more identities than count, once (ID-48).
+func (c *controller) reportIgnored() {
+	namespace, most := "", 0
 	for _, r := range c.Referrers {
 		if of, numbers := r.ignored(); numbers > most {
 			namespace, most = of, numbers
 		}
 	}
-	if namespace != "" && namespace != c.reported.ignored {
-		c.Log.Warn("endpoints without a pod name more identities than count", "namespace", namespace, "ignored", most, "most", claims.Spare)
+	if namespace == "" || c.ignored[namespace] || len(c.ignored) == mostIgnored {
+		return
 	}
-	return namespace
+	c.ignored[namespace] = true
+	c.Log.Warn("endpoints without a pod name more identities than count", "namespace", namespace, "ignored", most)
 }
 
 // maxAge is the maximum age of the stores at a delete.

@@ -130,7 +130,7 @@ func (r *rig) start() {
 func (r *rig) users() (all []referrers) {
 	var view *podView
 	if r.cluster.OperatorIdentities() {
-		view = newPodView(r.pods)
+		view = newPodView(r.pods, r.cluster)
 	}
 	if r.cluster.EndpointCRD() {
 		all = append(all, newEndpoints(endpointsIn{Endpoints: r.endpoints, Pods: view}).Referrers)

@@ -395,7 +395,7 @@ func (u *universe) operate(t *testing.T, config identitygc.Config, d time.Durati
 	jobs := job.NewGroup(module.ID, reporter, job.Hooks{})
 	var view *podView
 	if u.shared.OperatorIdentities() {
-		view = newPodView(ps)
+		view = newPodView(ps, u.shared)
 	}
 	all := []referrers{newEndpoints(endpointsIn{Endpoints: es, Pods: view}).Referrers}
 	if u.shared.EnableCiliumEndpointSlice {

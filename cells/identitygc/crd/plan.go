@@ -98,7 +98,6 @@ type scanResult struct {
 	foreign   int      // have numbers of other clusters
 	misnamed  []string // have names that are no numbers
 	contested []string // whose mark is removed although they are unused
-	ignored   string   // a namespace whose endpoints name more identities than count
 }
 
 // scan decides about all identities. used reports whether one is referenced, since is as in decide, and marks is the

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/skep-operator/skep/cells/internal/claims"
+	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/stream"
 	"github.com/skep-operator/skep/resources/stream/ciliumio"
@@ -52,7 +53,13 @@ var (
 // podView has the pods, where they tell which endpoints are real: where the operator makes identities, each is of a pod.
 type podView struct{ pods stream.Resource[slim.Pod] }
 
-func newPodView(pods stream.Resource[slim.Pod]) *podView { return &podView{pods} }
+// newPodView returns nil where agents make identities, too: those of their endpoints count whatever they are.
+func newPodView(pods stream.Resource[slim.Pod], c cluster.Config) *podView {
+	if c.IdentityManagementMode == "both" {
+		return nil
+	}
+	return &podView{pods}
+}
 
 type endpointsIn struct {
 	cell.In
