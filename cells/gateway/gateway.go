@@ -47,8 +47,14 @@ func (c *controller) options(of slim.Key) envoy.Options {
 		FirstWins: true, ByAge: !c.Config.GatewayAPIJoinNamespaces, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
 		RedirectsByScheme: release.RedirectsByScheme.In(c.Cluster.Release), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release),
-		Connections: connections,
+		Connections: connections, Checked: true,
 	}
+}
+
+// awaiting are options for a translation that waits for the turn of large objects before it needs much memory.
+func awaiting(ctx context.Context, o envoy.Options) envoy.Options {
+	o.Await = func(bytes int) error { return k8s.AwaitTurn(ctx, bytes) }
+	return o
 }
 
 // reconcileGateway writes what a Gateway consists of, and its status.
@@ -127,7 +133,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
-	desired := c.desiredConfig(g, s, plan, planned)
+	desired := c.desiredConfig(ctx, g, s, plan, planned)
 	if waiting {
 		return reconcile.Result{Reason: isWaiting}, nil
 	}
@@ -279,8 +285,9 @@ type desiredConfig struct {
 	err error
 }
 
-// desiredConfig translates a plan unless the CiliumEnvoyConfig is what came of it. again plans the Gateway with less.
-func (c *controller) desiredConfig(g *gateway, s *state, plan *gatewayPlan, again func() *gatewayPlan) desiredConfig {
+// desiredConfig translates a plan unless the CiliumEnvoyConfig is what came of it. again plans the Gateway with less. What needs much memory has the turn of large objects
+// meanwhile, and no longer: requests have turns of their own (K8S-26).
+func (c *controller) desiredConfig(ctx context.Context, g *gateway, s *state, plan *gatewayPlan, again func() *gatewayPlan) desiredConfig {
 	labels, annotations := metadataOf(g)
 	key, other := configNames(g.Key()).Choose(c.configs, ownerOf(g), c.Cluster.Release)
 	d := desiredConfig{plan: plan, Desired: envoyres.Desired{Key: key, Owner: ownerOf(g), NodeSourceAddress: true, Labels: labels, Annotations: annotations}}
@@ -289,7 +296,9 @@ func (c *controller) desiredConfig(g *gateway, s *state, plan *gatewayPlan, agai
 	if d.isCurrent = s.translated.of == plan.assembly && other == (slim.Key{}) && envoyres.IsCurrent(c.configs, d.Desired); d.isCurrent {
 		return d
 	}
-	o := c.options(serviceKey(g.Key()))
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	o := awaiting(ctx, c.options(serviceKey(g.Key())))
 	o.HostNetwork, o.PerPort, o.NoGRPCWeb = c.Config.hostNetwork(c.Cluster), !plan.oneListener, s.noGRPCWeb
 	d.plan, d.packed, d.err = pack(s, plan, o, again)
 	d.Spec = d.packed.spec

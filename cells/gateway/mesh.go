@@ -137,7 +137,7 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	owner := &metav1.OwnerReference{APIVersion: core.String(), Kind: route.KindService, Name: of.Name, UID: s.UID.API(), Controller: new(true)}
 	o := c.options(of)
 	o.PortHosts = false // the ports of a Service share their routes
-	t, err := c.state(key).translator.Translate(model, o)
+	t, spec, err := translateInTurn(ctx, &c.state(key).translator, model, o)
 	if err != nil && !envoyres.ConcernsUser(err) {
 		return reconcile.Result{}, err
 	}
@@ -149,10 +149,6 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 		}
 		return reconcile.Result{Reason: noRoutes}, c.writeMeshStatus(ctx, s, nil)
 	}
-	var spec envoy.Encoded
-	if err == nil {
-		spec, err = envoy.Encode(t.Spec)
-	}
 	if err == nil {
 		_, err = envoyres.Write(k8s.WithOneSource(ctx), c.Client, c.configs, envoyres.Desired{
 			Key: of, Owner: owner, Former: c.formerOwner(key), Spec: spec, Labels: map[string]string{gatewayLabel: envoy.Shorten(of.Name)},
@@ -163,6 +159,16 @@ func (c *controller) reconcileMesh(ctx context.Context, key, of slim.Key) (recon
 	}
 	result, reportErr := c.report(c.meshReports, about, t.Problems, err)
 	return result, errors.Join(reportErr, c.writeMeshStatus(ctx, s, meshConditions(err)))
+}
+
+// translateInTurn translates and encodes a model. What needs much memory has the turn of large objects meanwhile, and no longer (K8S-26).
+func translateInTurn(ctx context.Context, by *envoy.Translator, m envoy.Model, o envoy.Options) (t envoy.Translation, spec envoy.Encoded, err error) {
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	if t, err = by.Translate(m, awaiting(ctx, o)); err == nil && !t.Empty {
+		spec, err = envoy.Encode(t.Spec)
+	}
+	return t, spec, err
 }
 
 // Conditions of a Service that is a parent of routes (GW-58).

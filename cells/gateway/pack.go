@@ -21,6 +21,8 @@ import (
 type packing struct {
 	limit int               // of the sizes together, 0 while all fit
 	out   map[slim.Key]bool // by id
+	// parts are the sizes, by id, of what could be left out when that was chosen.
+	parts map[slim.Key]int
 	// routes are the sizes that routes had at all their listeners: some of these may be left out.
 	routes map[slim.Key]routeSize
 }
@@ -50,6 +52,7 @@ type packed struct {
 
 // pack translates a plan. While the result is too large, again plans the Gateway with less.
 func pack(s *state, plan *gatewayPlan, o envoy.Options, again func() *gatewayPlan) (*gatewayPlan, packed, error) {
+	s.planner.retry(plan, o)
 	if s.planner.leaveOut(plan, o) {
 		plan = again()
 	}
@@ -87,12 +90,36 @@ func (p *packing) tighten(kept int, is *envoy.TooLargeError) {
 	p.limit = max(1, int(int64(kept)*packingAim/int64(size)))
 }
 
+// retry drops the limit if something is gone, or smaller, since it was chosen what is left out: it is that for what there was, and all is tried anew.
+func (p *planner) retry(plan *gatewayPlan, o envoy.Options) {
+	if p.packing.limit == 0 {
+		return
+	}
+	now := p.sizes(plan, o).byID()
+	for id, was := range p.packing.parts {
+		if now[id] < was {
+			p.packing.limit = 0
+			return
+		}
+	}
+}
+
+// byID are the sizes of what can be left out.
+func (s sizes) byID() map[slim.Key]int {
+	all := make(map[slim.Key]int, len(s.parts))
+	for _, part := range s.parts {
+		all[part.Object] += part.Size
+	}
+	return all
+}
+
 // leaveOut chooses what the configuration goes without, and reports whether that is something else than before.
 func (p *planner) leaveOut(plan *gatewayPlan, o envoy.Options) (changed bool) {
 	was := p.packing.out
 	p.packing.out = nil
 	if p.packing.limit > 0 {
-		if all := p.sizes(plan, o); all.total <= p.packing.limit {
+		all := p.sizes(plan, o)
+		if p.packing.parts = all.byID(); all.total <= p.packing.limit {
 			p.packing.limit = 0 // all fit, as far as is known
 		} else {
 			p.packing.out = all.leaveOut(p.packing.limit)

@@ -145,6 +145,19 @@ func TestRoutesArePacked(t *testing.T) {
 	}
 }
 
+// GW-54, ENV-30: once something is gone all is tried anew, whatever the limit was.
+func TestTheLimitIsNotKept(t *testing.T) {
+	p := newPackedGateway(t)
+	first, second, third := manyMatches(t, "bb", "first", 1, 50), manyMatches(t, "bb", "second", 2, 50), manyMatches(t, "aa", "third", 3, 50)
+	if plan, _ := p.pack(nil, first, second, third); len(leftOutOf(plan)) == 0 {
+		t.Fatal("all fit")
+	}
+	p.s.planner.packing.limit = 1000 // of which nothing is known any more
+	if plan, _ := p.pack(nil, first, second); len(leftOutOf(plan)) > 0 {
+		t.Errorf("what is gone has %q left out", leftOutOf(plan))
+	}
+}
+
 // GW-54: a ListenerSet that does not fit is left out with the certificates that it has, and says so.
 func TestListenerSetsArePacked(t *testing.T) {
 	p := newPackedGateway(t)

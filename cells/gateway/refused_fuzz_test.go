@@ -236,7 +236,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 			calls.Spec.Rules = append(calls.Spec.Rules, h.grpcRule(rules/2+i))
 		}
 		plan := new(planner).plan(g, nil, []*route.Route{web.Route(), calls.Route()}, c.lookup)
-		tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true, PortHosts: true})
+		tr, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "shop", Name: "x"}, FirstWins: true, PortHosts: true, Checked: true})
 		if err != nil {
 			t.Fatal(err)
 		}

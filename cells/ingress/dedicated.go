@@ -32,7 +32,7 @@ func (c *controller) options(of slim.Key) envoy.Options {
 	return envoy.Options{
 		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, Copies: c.copies, OneLabelWildcards: true,
 		ProxyProtocol: c.Config.EnableIngressProxyProtocol, XFFNumTrustedHops: c.Config.IngressDefaultXFFTrusted,
-		HostNetwork: c.Config.hostNetwork(c.Cluster), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release), Connections: connections,
+		HostNetwork: c.Config.hostNetwork(c.Cluster), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release), Connections: connections, Checked: true,
 	}
 }
 
@@ -77,21 +77,14 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		c.reports.Set(dedicatedMode, aboutIngress(i), tooLarge(i.CutError()))
 		return reconcile.Result{Reason: isLarge}, nil
 	}
-	ctx, release := k8s.WithTurn(ctx)
-	defer release()
-	if err := k8s.AwaitTurn(ctx, slim.SizeOf(i)); err != nil {
-		return reconcile.Result{}, err
-	}
-	in := c.ingest(i, s)
-	var translator envoy.Translator
-	t, err := translator.Translate(in.model, c.options(serviceKey(key)))
+	in, t, spec, err := c.translateDedicated(ctx, i, s)
 	notices := slices.Concat(s.notices, in.notices, noticesOf(t.Problems)[nameOf(key)])
 	if err == nil && t.Empty {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NothingToServe", Message: "the Ingress has no rule or backend that can be served"})...)
 		return reconcile.Result{Reason: isEmpty}, c.removeDedicated(ctx, i, placed)
 	}
 	if err == nil {
-		err = c.writeDedicated(ctx, i, s, in, t, placed)
+		err = c.writeDedicated(ctx, i, s, in, spec, placed)
 	}
 	if envoyres.ConcernsUser(err) {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NotWritten", Message: err.Error(), Degrades: true})...)
@@ -105,6 +98,21 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 	}
 	c.reports.Set(dedicatedMode, aboutIngress(i), notices...)
 	return reconcile.Result{}, c.writeStatus(ctx, i, serviceKey(key))
+}
+
+// translateDedicated translates an Ingress with a load balancer of its own. What needs much memory has the turn of large objects meanwhile, and no longer: requests
+// have turns of their own (K8S-26).
+func (c *controller) translateDedicated(ctx context.Context, i *ingress, s settings) (in ingested, t envoy.Translation, spec envoy.Encoded, err error) {
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	if err := k8s.AwaitTurn(ctx, slim.SizeOf(i)); err != nil {
+		return in, t, spec, err
+	}
+	in = c.ingest(i, s)
+	if t, err = new(envoy.Translator).Translate(in.model, awaiting(ctx, c.options(serviceKey(i.Key())))); err == nil && !t.Empty {
+		spec, err = envoy.Encode(t.Spec)
+	}
+	return in, t, spec, err
 }
 
 // finding is a notice about an Ingress.
@@ -145,16 +153,12 @@ func askedFor(by []envoy.Name) envoyres.Notice {
 	return envoyres.Notice{Reason: "HostOfThis", Message: text + " what this one has of its hosts, and does not get it: this one is older", ByOthers: true}
 }
 
-func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, t envoy.Translation, placed *envoyres.Placed[duty]) error {
-	spec, err := envoy.Encode(t.Spec)
-	if err != nil {
-		return err
-	}
+func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, spec envoy.Encoded, placed *envoyres.Placed[duty]) error {
 	ctx = k8s.WithOneSource(ctx)
 	key, owner := i.Key(), ownerOf(i, false)
 	labels := inherited(i.Labels, c.Config.IngressLBAnnotationPrefixes)
 	annotations := inherited(i.Annotations.Labels, c.Config.IngressLBAnnotationPrefixes)
-	err = envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
+	err := envoyres.WriteObject(ctx, c.Client, envoyres.OwnedObject[corev1.Service]{
 		Resource: services.Resource(), Kind: "Service", Key: serviceKey(key), Owner: owner, Label: ingressLabel,
 		Edit: func(to *corev1.Service, isNew bool) {
 			envoyres.AddMeta(to, map[string]string{ingressLabel: "true"}, nil)

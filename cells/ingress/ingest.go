@@ -77,6 +77,7 @@ type ingester struct {
 
 	hosts   []string        // in the order of the rules
 	claims  map[string]bool // hosts that it names
+	refused map[string]bool // hosts that have a path which is left out
 	plain   map[string]*envoy.Listener
 	noticed map[string]bool
 }
@@ -85,7 +86,7 @@ type ingester struct {
 func ingest(of *ingress, s settings, p ports, defaultSecret envoy.Name, find func(backendPort) found) ingested {
 	in := &ingester{
 		of: of, name: envoy.Name{Namespace: of.Namespace.String(), Name: of.Name}, settings: s, ports: p,
-		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{}, noticed: map[string]bool{}, claims: map[string]bool{},
+		defaultSecret: defaultSecret, find: find, plain: map[string]*envoy.Listener{}, noticed: map[string]bool{}, claims: map[string]bool{}, refused: map[string]bool{},
 	}
 	in.backends = map[backendPort]found{}
 	if of.IsCut() {
@@ -173,11 +174,20 @@ func (in *ingester) rules() {
 		}
 		for _, p := range rule.HTTP.Paths {
 			if r := in.route(p); r != nil {
-				l := in.listener(rule.Host)
-				l.Routes = append(l.Routes, r)
+				in.add(rule.Host, r)
 			}
 		}
 	}
+}
+
+// add adds a route to a host. Of those that are left out, which are all the same, one is enough for the host to be there.
+func (in *ingester) add(host string, r *envoy.Route) {
+	l := in.listener(host)
+	if r.Refused && in.refused[host] {
+		return
+	}
+	in.refused[host] = in.refused[host] || r.Refused
+	l.Routes = append(l.Routes, r)
 }
 
 // isServable reports whether a host is one that Envoy accepts: API servers have let other wildcards pass, and let them stay. Envoy would refuse
@@ -213,10 +223,10 @@ func (in *ingester) route(p networkingv1.HTTPIngressPath) *envoy.Route {
 	if p.Path == "" { // all paths
 		r.Path = envoy.Match{}
 	}
-	return in.to(r, p.Backend, "path "+strconv.Quote(p.Path))
+	return in.to(r, p.Backend, "path "+expression.Quote(p.Path))
 }
 
-// to sends a route to a backend; nil if that is no Service.
+// to sends a route to a backend; nil if that is no Service. It is checked here, once for all hosts: what is left out has no size then, wherever it is counted.
 func (in *ingester) to(r *envoy.Route, b networkingv1.IngressBackend, what string) *envoy.Route {
 	if b.Service == nil {
 		in.notice("UnsupportedBackend", "the %s is left out: its backend is no Service", what)
@@ -224,6 +234,10 @@ func (in *ingester) to(r *envoy.Route, b networkingv1.IngressBackend, what strin
 	}
 	r.Source, r.RequestTimeout, r.NoBackend = in.name, in.settings.timeout, 503
 	r.Backends = in.backend(*b.Service)
+	if err := r.Check(); err != nil {
+		in.notice("NotTranslated", "the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)
+		return &envoy.Route{Source: in.name, Fallback: r.Fallback, Refused: true}
+	}
 	return r
 }
 

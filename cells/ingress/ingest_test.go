@@ -278,7 +278,7 @@ spec:
       - {path: "", pathType: ImplementationSpecific, backend: {service: {name: a, port: {number: 1}}}}
 `)
 	check(t, "ING-F1", routes(c, "insecure", "h"), "/ → shop:a:1")
-	check(t, "ING-F1", reasons, "RuleWithoutPaths", "PathWithoutType", "UnsupportedBackend", "NotTranslated of shop/web", "NotTranslated of shop/web")
+	check(t, "ING-F1", reasons, "RuleWithoutPaths", "PathWithoutType", "UnsupportedBackend", "NotTranslated", "NotTranslated")
 
 	c, reasons = r.translate(strings.Replace(`
 metadata: {name: web, namespace: shop}
@@ -291,7 +291,7 @@ spec:
       - {path: "/", pathType: Prefix, backend: {service: {name: a, port: {number: 1}}}}
 `, "LONG", strings.Repeat(".{1000}", 2800), 1))
 	check(t, "ING-E16", routes(c, "insecure", "h"), "/ → shop:a:1")
-	check(t, "ING-E16", reasons, "NotTranslated of shop/web")
+	check(t, "ING-E16", reasons, "NotTranslated")
 
 	c, reasons = r.translate(`
 metadata: {name: web, namespace: shop}

@@ -63,11 +63,11 @@ func namesKey(key slim.Key) slim.Key {
 }
 
 // parts are what of an Ingress can be left out of a configuration.
-func (e cached) parts(key slim.Key) []envoyres.Part {
-	created := e.of.CreationTimestamp
+func (s *shared) parts(key slim.Key, e cached) []envoyres.Part {
+	created, names := e.of.CreationTimestamp, s.weighed(key, e.names)
 	return []envoyres.Part{
-		{Object: namesKey(key), Created: created, Size: e.names},
-		{Object: key, Created: created + ageOfRules, Size: e.size - e.names},
+		{Object: namesKey(key), Created: created, Size: names},
+		{Object: key, Created: created + ageOfRules, Size: s.weighed(key, e.size) - names},
 	}
 }
 
@@ -99,9 +99,34 @@ func (s *shared) kept(key slim.Key, e cached) (m envoy.Model) {
 func (s *shared) keptSize(key slim.Key, e cached) int {
 	switch {
 	case !s.out[key]:
-		return e.size
+		return s.weighed(key, e.size)
 	case !s.out[namesKey(key)]:
-		return e.names
+		return s.weighed(key, e.names)
 	}
 	return 0
+}
+
+// mostWeight is how much more than alone an Ingress counts at most: it is left out long before.
+const mostWeight = 1 << 30
+
+// weigh has the Ingresses of a namespace count for more.
+func (s *shared) weigh(namespace string, by float64) {
+	if s.weights == nil {
+		s.weights = map[string]float64{}
+	}
+	s.weights[namespace] = min(mostWeight, max(1, s.weights[namespace])*by)
+}
+
+// weighed is a size of an Ingress as it counts.
+func (s *shared) weighed(key slim.Key, size int) int {
+	return int(float64(size) * max(1, s.weights[key.Namespace]))
+}
+
+// changes notes that an Ingress of a namespace is another one than before, is new, or gone. Unless it is new there may be space again for what is left out: a limit is that
+// for what there was, and all is tried anew.
+func (s *shared) changes(namespace string, isNew bool) {
+	delete(s.weights, namespace)
+	if !isNew {
+		s.limit = 0
+	}
 }

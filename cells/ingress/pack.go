@@ -4,6 +4,7 @@
 package ingress
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
-	"github.com/skep-operator/skep/resources/stream/slim"
+	"github.com/skep-operator/skep/resources/k8s"
 )
 
 const (
@@ -23,14 +24,16 @@ const (
 )
 
 // packShared translates the Ingresses that share a load balancer. What does not fit into one configuration is left out (ING-23): it
-// would keep the changes of all others from being written.
-func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err error) {
-	s, options := &c.shared, c.sharedOptions()
-	if err := c.chooseOut(); err != nil {
+// would keep the changes of all others from being written. What needs much memory has the turn of large objects meanwhile (K8S-26).
+func (c *controller) packShared(ctx context.Context) (t envoy.Translation, spec envoy.Encoded, err error) {
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	s, o := &c.shared, awaiting(ctx, c.sharedOptions())
+	if err := c.chooseOut(o); err != nil {
 		return t, spec, err
 	}
 	for range packings {
-		if t, err = s.translator.Translate(s.model(), options); err == nil && t.Empty {
+		if t, err = s.translator.Translate(s.model(), o); err == nil && t.Empty {
 			return t, spec, nil
 		}
 		if err == nil {
@@ -40,30 +43,48 @@ func (c *controller) packShared() (t envoy.Translation, spec envoy.Encoded, err 
 		if !errors.As(err, &tooLarge) {
 			return t, spec, err
 		}
-		kept, measureErr := c.measure()
-		if measureErr != nil {
-			return t, spec, measureErr
+		if err := c.tighten(o, tooLarge); err != nil {
+			return t, spec, err
 		}
-		size := tooLarge.Size
-		if tooLarge.AtLeast { // it was not translated to its end, and is about as large as the sizes are
-			size = max(size, kept)
-		}
-		s.limit = max(1, int(int64(kept)*packingAim/int64(size)))
-		if err := c.chooseOut(); err != nil {
+		if err := c.chooseOut(o); err != nil {
 			return t, spec, err
 		}
 	}
 	return t, spec, err
 }
 
+// awaiting are options for a translation that waits for the turn of large objects before it needs much memory.
+func awaiting(ctx context.Context, o envoy.Options) envoy.Options {
+	o.Await = func(bytes int) error { return k8s.AwaitTurn(ctx, bytes) }
+	return o
+}
+
+// tighten lowers the limit, since with what is kept the configuration is too large. Where it was not translated to its end, it is about as large as the
+// sizes are.
+func (c *controller) tighten(o envoy.Options, is *envoy.TooLargeError) error {
+	kept, err := c.measure(o)
+	if err == nil && kept < is.Size/10*9 { // the sizes do not have what is too large
+		kept, err = c.weigh(o)
+	}
+	if err != nil {
+		return err
+	}
+	size := is.Size
+	if is.AtLeast {
+		size = max(size, kept)
+	}
+	c.shared.limit = max(1, int(int64(kept)*packingAim/int64(size)))
+	return nil
+}
+
 // chooseOut chooses which Ingresses are left out, so that the others fit.
-func (c *controller) chooseOut() error {
+func (c *controller) chooseOut(o envoy.Options) error {
 	s := &c.shared
 	s.out = nil
 	if s.limit == 0 {
 		return nil
 	}
-	total, err := c.measure()
+	total, err := c.measure(o)
 	if err != nil {
 		return err
 	}
@@ -73,28 +94,28 @@ func (c *controller) chooseOut() error {
 	}
 	var parts []envoyres.Part
 	for key, e := range s.ingested {
-		parts = append(parts, e.parts(key)...)
+		parts = append(parts, s.parts(key, e)...)
 	}
 	s.out = leaveOut(parts, s.limit)
 	return nil
 }
 
 // measure finds out what each Ingress adds to the configuration, about, and returns the sum of what is not left out.
-func (c *controller) measure() (kept int, err error) {
+func (c *controller) measure(o envoy.Options) (kept int, err error) {
 	s, empty := &c.shared, 0
 	for _, key := range sortedKeys(s.ingested) {
 		e := s.ingested[key]
 		if e.size == 0 {
 			if empty == 0 {
-				if empty, err = c.sizeOf(smallest); err != nil {
+				if empty, err = c.sizeOf(o, smallest); err != nil {
 					return 0, err
 				}
 			}
-			size, err := c.sizeOf(withSmallest(e.model))
+			size, err := c.sizeOf(o, withSmallest(e.model))
 			if err != nil {
 				return 0, err
 			}
-			names, err := c.sizeOf(withSmallest(e.absent(e.of)))
+			names, err := c.sizeOf(o, withSmallest(e.absent(e.of)))
 			if err != nil {
 				return 0, err
 			}
@@ -103,6 +124,38 @@ func (c *controller) measure() (kept int, err error) {
 			s.ingested[key] = e
 		}
 		kept += s.keptSize(key, e)
+	}
+	return kept, nil
+}
+
+// weigh measures what is kept of each namespace together, and returns the sum. What its Ingresses have together none of them may have alone, such as a filter chain for each
+// host with all certificates of others: then each of them counts for more. Another namespace is left out for none of it.
+func (c *controller) weigh(o envoy.Options) (kept int, err error) {
+	s := &c.shared
+	empty, err := c.sizeOf(o, smallest)
+	if err != nil {
+		return 0, err
+	}
+	together, sums := map[string]envoy.Model{}, map[string]int{}
+	for _, key := range sortedKeys(s.ingested) {
+		e := s.ingested[key]
+		m, part := together[key.Namespace], s.kept(key, e)
+		m.HTTP, m.Passthrough = append(m.HTTP, part.HTTP...), append(m.Passthrough, part.Passthrough...)
+		together[key.Namespace] = m
+		sums[key.Namespace] += s.keptSize(key, e)
+	}
+	for namespace, sum := range sums {
+		if sum == 0 {
+			continue
+		}
+		size, err := c.sizeOf(o, withSmallest(together[namespace]))
+		if err != nil {
+			return 0, err
+		}
+		if size -= empty; size > sum {
+			s.weigh(namespace, float64(size)/float64(sum))
+		}
+		kept += max(size, sum)
 	}
 	return kept, nil
 }
@@ -122,9 +175,8 @@ func withSmallest(m envoy.Model) envoy.Model {
 	return m
 }
 
-// sizeOf is the size of the configuration of a model alone.
-func (c *controller) sizeOf(m envoy.Model) (int, error) {
-	o := c.sharedOptions()
+// sizeOf is the size of the configuration of a model alone: what is written, or what its translation is about to need, which is what ends one of all (ENV-40), if that is more.
+func (c *controller) sizeOf(o envoy.Options, m envoy.Model) (int, error) {
 	o.Copies = nil // the names are about as long
 	t, err := new(envoy.Translator).Translate(m, o)
 	if err == nil && t.Empty {
@@ -135,9 +187,9 @@ func (c *controller) sizeOf(m envoy.Model) (int, error) {
 		spec, err = envoy.Encode(t.Spec)
 	}
 	if tooLarge := new(envoy.TooLargeError); errors.As(err, &tooLarge) {
-		return tooLarge.Size, nil
+		return max(tooLarge.Size, t.Need), nil
 	}
-	return len(spec.JSON), err
+	return max(len(spec.JSON), t.Need), err
 }
 
 // leftOut tells the user of an Ingress that it is not served.

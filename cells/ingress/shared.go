@@ -32,6 +32,8 @@ type shared struct {
 	// limit is what the sizes of the Ingresses may be together, 0 while all fit.
 	limit int
 	out   map[slim.Key]bool // those that the configuration goes without
+	// weights are how much more than alone the Ingresses of a namespace have together.
+	weights map[string]float64
 	// warned is whether the log has what objects lose to older ones of other namespaces.
 	warned bool
 }
@@ -44,7 +46,6 @@ type cached struct {
 	size    int  // in the configuration, about; 0 while it is not known
 	names   int  // of that what its hosts have where it is left out
 	crowded bool // its names are too many, and not known
-	memory  int  // bytes of the Ingress in memory
 	ingested
 }
 
@@ -76,12 +77,7 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	if desired.Spec.Digest = c.shared.digest; c.shared.isTranslated && envoyres.IsCurrent(c.configs, desired) {
 		return reconcile.Result{}, nil
 	}
-	ctx, release := k8s.WithTurn(ctx)
-	defer release()
-	if err := k8s.AwaitTurn(ctx, c.shared.memory()); err != nil {
-		return reconcile.Result{}, err
-	}
-	t, spec, err := c.packShared()
+	t, spec, err := c.packShared(ctx)
 	if err == nil && t.Empty {
 		c.reportShared(t.Problems, nil)
 		c.Metrics.SharedSize.Set(0)
@@ -116,6 +112,7 @@ func (c *controller) ingestShared() (changed bool) {
 		e, known := c.shared.ingested[key]
 		if !known || e.crowded != crowd[key] || !e.isFresh(inputOf(i), c.find) {
 			changed = true
+			c.shared.changes(key.Namespace, !known)
 			e = c.ingestOne(i, crowd[key])
 		}
 		e.of = i
@@ -124,6 +121,7 @@ func (c *controller) ingestShared() (changed bool) {
 	for key := range c.shared.ingested {
 		if _, still := now[key]; !still {
 			changed = true
+			c.shared.changes(key.Namespace, false)
 			c.reports.Set(sharedMode, aboutIngress(c.shared.ingested[key].of))
 		}
 	}
@@ -149,7 +147,7 @@ func (c *controller) sharing() (all []*ingress) {
 // ingestOne ingests an Ingress that shares a load balancer. Of one whose names are too many nothing is known.
 func (c *controller) ingestOne(i *ingress, isCrowded bool) cached {
 	s := settingsOf(i, c.Config)
-	e := cached{input: inputOf(i), memory: slim.SizeOf(i), crowded: isCrowded}
+	e := cached{input: inputOf(i), crowded: isCrowded}
 	if isCrowded {
 		e.notices = append(s.notices, tooManyNames(i))
 		return e
@@ -157,14 +155,6 @@ func (c *controller) ingestOne(i *ingress, isCrowded bool) cached {
 	e.ingested = c.ingest(i, s)
 	e.notices = slices.Concat(s.notices, e.ingested.notices)
 	return e
-}
-
-// memory is how many bytes the Ingresses have that share a load balancer.
-func (s *shared) memory() (size int) {
-	for _, e := range s.ingested {
-		size += e.memory
-	}
-	return size
 }
 
 // model is that of the Ingresses that share a load balancer, in the order of their names. Those that are left out only keep their hosts, as far as there is space.

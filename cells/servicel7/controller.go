@@ -145,16 +145,27 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 }
 
 func (c *controller) write(ctx context.Context, s *service, of envoy.Service) error {
-	spec, err := of.Translate(c.Envoy.ServiceConnections(c.Cluster))
+	spec, err := c.translate(ctx, of)
 	if err != nil {
 		return err
 	}
-	d := envoyres.Desired{Key: configKey(s.Key()), Owner: ownerOf(s)}
-	if d.Spec, err = envoy.Encode(spec); err != nil {
-		return err
-	}
+	d := envoyres.Desired{Key: configKey(s.Key()), Owner: ownerOf(s), Spec: spec}
 	_, err = envoyres.Write(k8s.WithOneSource(ctx), c.Client, c.configs, d)
 	return err
+}
+
+// translate translates and encodes a Service. One with many ports has the turn of large objects meanwhile, and no longer (K8S-26).
+func (c *controller) translate(ctx context.Context, of envoy.Service) (envoy.Encoded, error) {
+	ctx, release := k8s.WithTurn(ctx)
+	defer release()
+	if err := k8s.AwaitTurn(ctx, of.Memory()); err != nil {
+		return envoy.Encoded{}, err
+	}
+	spec, err := of.Translate(c.Envoy.ServiceConnections(c.Cluster))
+	if err != nil {
+		return envoy.Encoded{}, err
+	}
+	return envoy.Encode(spec)
 }
 
 // report reports the state of a Service that is selected, and what its user is to know.

@@ -406,6 +406,22 @@ var gatewayGiants = []giant{
 	gatewayOf("httproutes", "HTTPRoute", "origins and headers of CORS", 253, func(n int) set { return filtered(2, func(int) list { return corsOf(n) }) }),
 	gatewayOf("httproutes", "HTTPRoute", "headers that are removed", 15_000, func(n int) set { return filtered(2, func(int) list { return removing(n) }) }),
 	gatewayOf("httproutes", "HTTPRoute", "headers that are removed, with long names", 60_000, func(n int) set { return filtered(2, func(int) list { return removing(n / 2) }) }),
+	// One of them is written.
+	gatewayOf("httproutes", "HTTPRoute", "matches that are one, with edits of headers", 4096, func(n int) set {
+		route := httpRoute(1, 0, "")
+		route["spec"].(set)["rules"] = of(16, func(r int) any {
+			rule := set{"backendRefs": list{set{"name": "s", "port": int64(80)}}, "matches": of(8, func(int) any {
+				return set{"path": set{"type": "Exact", "value": "/a"}}
+			})}
+			if r > 0 {
+				rule["filters"] = list{set{"type": "RequestHeaderModifier", "requestHeaderModifier": set{"set": of(16, func(i int) any {
+					return set{"name": fmt.Sprint("h", i), "value": strings.Repeat("v", n)}
+				})}}}
+			}
+			return rule
+		})
+		return route
+	}),
 	gatewayOf("httproutes", "HTTPRoute", "paths that are replaced", 1024, func(n int) set {
 		return filtered(2, func(int) list { return list{set{"type": "URLRewrite", "urlRewrite": newPath(n)}} })
 	}),

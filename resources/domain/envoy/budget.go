@@ -56,9 +56,11 @@ func (m Model) tooManyPlaces() bool {
 // check is an error if a part that has at least so many bytes is larger than what is left.
 func (b budget) check(least int) error { return b.spend(least) }
 
-// checkHost is check for a host: what its routes are about, before any of them is made.
-func (b budget) checkHost(o Options, hostname string, h *hostRoutes) error {
-	return b.spendHost(o, hostname, h)
+// checkHost is check for a host: it returns how many bytes its routes are about, before any of them is made.
+func (b budget) checkHost(o Options, hostname string, h *hostRoutes) (expected int, err error) {
+	left := b
+	err = left.spendHost(o, hostname, h)
+	return int(b - left), err
 }
 
 // spendHost spends what is written for the routes of a host.
@@ -83,27 +85,34 @@ func (o Options) labelSize(h *hostRoutes, hostname string) int {
 
 // spendRoutesOf spends what is written for the routes that a host has itself, and so many bytes more for each route of Envoy.
 func (b *budget) spendRoutesOf(o Options, h *hostRoutes, each int) error {
-	seen := map[matchKey]bool{}
+	redirected, seen := map[matchKey]bool{}, map[matchKey]bool{}
 	each += h.switchesSize()
 	for _, r := range h.forced {
-		if key := r.request(); !seen[key] {
-			seen[key] = true
+		if r.Refused {
+			continue
+		}
+		if key := r.request(); !redirected[key] {
+			redirected[key] = true
 			if err := b.spend(r.redirectedSize() + each); err != nil {
 				return err
 			}
 		}
 	}
 	for _, r := range h.routes {
+		if r.Refused {
+			continue
+		}
 		key := o.request(r.Route)
-		size := 0
+		size := key.size() // of one that is not written: what it matches is compared
 		switch {
+		case redirected[key]:
 		case !seen[key]:
 			size = r.size(o) + r.becoming().all()*each
 			if own := o.auths.name(r.Auth); slices.Contains(h.filters, own) {
 				size -= r.becoming().served * switchSize(own)
 			}
 		case !o.FirstWins:
-			size = backendsSize(r.Backends) // they are joined
+			size += backendsSize(r.Backends) // they are joined
 		}
 		seen[key] = true
 		if err := b.spend(size); err != nil {

@@ -137,3 +137,134 @@ func TestSizesNearTheLimitAreKnown(t *testing.T) {
 		}
 	}
 }
+
+// ENV-40: a route for requests that another one has is not made, whatever it has, and counts with what it matches.
+func TestRoutesForTheSameRequestsAreNotMade(t *testing.T) {
+	edits := &HeaderEdit{}
+	for i := range 16 {
+		edits.Set = append(edits.Set, Header{fmt.Sprint("h", i), strings.Repeat("v", 6000)})
+	}
+	service := Name{"a", "s"}
+	same := NamedRoutes{Routes: []Route{{Path: Match{Exact, "/a"}, Backends: []Backend{{Name: service, Port: "80"}}}}}
+	for range 120 {
+		r := same.Routes[0]
+		r.RequestHeaders = edits
+		same.Routes = append(same.Routes, r)
+	}
+	long := NamedRoutes{Routes: slices.Repeat([]Route{{Path: Match{Exact, "/" + strings.Repeat("a", 1000)}}}, 120)}
+	for i := range 16 {
+		same.Hostnames = append(same.Hostnames, fmt.Sprintf("h%d.test", i))
+		long.Hostnames = append(long.Hostnames, fmt.Sprintf("l%d.test", i))
+	}
+	for _, checked := range []bool{false, true} {
+		o := Options{Service: service, FirstWins: true, PortHosts: true, Checked: checked}
+		var m, vast Model
+		for port := range 56 {
+			m.HTTP = append(m.HTTP, Listener{Port: uint32(8000 + port), Named: []NamedRoutes{same}})
+			vast.HTTP = append(vast.HTTP, Listener{Port: uint32(8000 + port), Named: []NamedRoutes{long}})
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		result, err := new(Translator).Translate(m, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		runtime.ReadMemStats(&after)
+		if mib := (after.TotalAlloc - before.TotalAlloc) >> 20; mib > 200 {
+			t.Errorf("it needed %d MiB", mib)
+		}
+		for _, r := range result.Spec.Resources {
+			if strings.Contains(string(r.Raw), "vvv") {
+				t.Error("a route that is not the first is written")
+			}
+		}
+		if _, err := new(Translator).Translate(vast, o); !errors.As(err, new(*TooLargeError)) {
+			t.Errorf("what is compared a hundred thousand times: %v", err)
+		}
+	}
+}
+
+// Where the first route for requests is not valid, the next one has them.
+func TestTheFirstValidRouteHasTheRequests(t *testing.T) {
+	to := func(name string) *Route {
+		return &Route{Source: Name{"a", name}, Path: Match{Exact, "/a"}, Backends: []Backend{{Name: Name{"a", name}, Port: "80"}}}
+	}
+	bad, first, second := to("bad"), to("first"), to("second")
+	bad.RequestHeaders = &HeaderEdit{Remove: []string{"Host"}}
+	refused := &Route{Source: Name{"a", "refused"}, Path: Match{Exact, "/a"}, Refused: true}
+	for _, firstWins := range []bool{false, true} {
+		m := Model{HTTP: []Listener{{Port: 80, Hostname: "a.test", Routes: []*Route{refused, bad, first, second}}, {Port: 80, Hostname: "b.test", Routes: []*Route{refused}}}}
+		result, err := new(Translator).Translate(m, Options{Service: Name{"a", "lb"}, FirstWins: firstWins})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := ""
+		for _, r := range result.Spec.Resources {
+			all += string(r.Raw)
+		}
+		if !strings.Contains(all, "a:first:80") || strings.Contains(all, "a:second:80") == firstWins || strings.Contains(all, "a:bad:80") || !strings.Contains(all, "b.test") {
+			t.Errorf("first wins %t: %s", firstWins, all)
+		}
+		if len(result.Problems) != 1 || result.Problems[0].Source.Name != "bad" {
+			t.Errorf("first wins %t: %v", firstWins, result.Problems)
+		}
+	}
+}
+
+// K8S-26: before more is translated it is known how much memory that needs; what is kept needs none again.
+func TestTranslationsAwaitTheirTurn(t *testing.T) {
+	var routes []*Route
+	for i := range 1000 {
+		routes = append(routes, &Route{Path: Match{Exact, fmt.Sprint("/", i)}, Backends: []Backend{{Name: Name{"a", "s"}, Port: "80"}}})
+	}
+	m := Model{HTTP: []Listener{{Port: 80, Hostname: "a.test", Routes: routes}, {Port: 80, Hostname: "b.test", Routes: routes}}}
+	var asked []int
+	o := Options{Service: Name{"a", "lb"}, Await: func(bytes int) error { asked = append(asked, bytes); return nil }}
+	of := new(Translator)
+	first, err := of.Translate(m, o)
+	if err != nil || len(asked) != 2 || asked[0] < 1_000_000 || asked[1] < 2*asked[0]*9/10 {
+		t.Fatalf("%v, %v", asked, err)
+	}
+	if text, err := Encode(first.Spec); err != nil || first.Need < len(text.JSON)*9/10 || first.Need > len(text.JSON)*12/10 {
+		t.Errorf("it has %d bytes, and needed %d, %v", len(text.JSON), first.Need, err)
+	}
+	asked = nil
+	m.HTTP = append(m.HTTP, Listener{Port: 80, Hostname: "c.test", Routes: routes[:1]})
+	if _, err := of.Translate(m, o); err != nil || len(asked) != 1 || asked[0] > 10_000 {
+		t.Errorf("%v, %v", asked, err)
+	}
+	ended := errors.New("ended")
+	o.Await = func(int) error { return ended }
+	if _, err := new(Translator).Translate(m, o); !errors.Is(err, ended) {
+		t.Errorf("%v", err)
+	}
+}
+
+// ENV-33, ENV-30: what hosts have of a wider name is written once more for few bytes: it has no size where objects are measured alone.
+func TestWhatIsWrittenOnceMoreIsBounded(t *testing.T) {
+	var m Model
+	claim := func(namespace string, second int) Claim {
+		return Claim{Of: Name{namespace, fmt.Sprint("i", second)}, Created: time.Unix(int64(second), 0)}
+	}
+	to := func(by Claim, path string) []*Route {
+		return []*Route{{Source: by.Of, Path: Match{Exact, path}, Backends: []Backend{{Name: Name{by.Of.Namespace, "s"}, Port: "80"}}}}
+	}
+	for k := range 20 { // each host is older than another part of the wildcard
+		wide, host := claim("aa", 2*k), claim("bb", 2*k+1)
+		path := fmt.Sprint("/", k)
+		if k == 0 {
+			path += strings.Repeat("a", 60_000)
+		}
+		m.HTTP = append(m.HTTP,
+			Listener{Claim: wide, Hostname: "*.test", Port: 443, TLS: true, Secrets: []Name{{"aa", "c"}}, Routes: to(wide, path)},
+			Listener{Claim: host, Hostname: fmt.Sprintf("h%d.test", k), Port: 80, Routes: to(host, "/")})
+	}
+	result, err := new(Translator).Translate(m, Options{Service: Name{"a", "lb"}, Owners: true, OneLabelWildcards: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, err := Encode(result.Spec)
+	if err != nil || len(spec.JSON) > 200_000 || len(spec.JSON) < 100_000 {
+		t.Errorf("it has %d bytes, %v", len(spec.JSON), err)
+	}
+}

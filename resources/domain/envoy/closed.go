@@ -13,6 +13,7 @@ import (
 // object makes many routes of those of others.
 const (
 	mostLeft    = 200     // routes
+	mostPaths   = 65_536  // bytes of their paths
 	leftCost    = 5       // routes for which each part counts beside its own
 	mostSecrets = 100     // certificates, of each
 	mostViewed  = 300_000 // claims, of all views
@@ -34,7 +35,7 @@ func (all sharing) close(asked, m Model) Model {
 	byWidth := slices.SortedFunc(slices.Values(byAge), compareWidth)
 	closed := m
 	for _, a := range aspects {
-		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, mostChained, map[*Model]bool{}}
+		c := &closer{a, wider, map[viewed]left{}, map[string][]*Model{}, mostViewed, mostLeft, mostPaths, mostChained, map[*Model]bool{}}
 		own, is := m.named(a), map[string]*Model{}
 		for _, at := range byAge {
 			if !own[at.name] && !at.unclosed {
@@ -72,6 +73,7 @@ type closer struct {
 	found map[string][]*Model // that differ, by wildcard
 	views int                 // claims of views that may still be made
 	left  int                 // routes that may still be written
+	paths int                 // bytes of paths that may
 	chain int                 // certificates and backends of connections that may be
 	// written are what is written once more.
 	written map[*Model]bool
@@ -152,7 +154,16 @@ func (c *closer) leave(m *Model) bool {
 	if cost > c.left || secrets > mostSecrets {
 		return false
 	}
-	c.left -= cost
+	paths := 0
+	for i := range m.HTTP {
+		for _, r := range m.HTTP[i].Routes {
+			paths += len(r.Path.Value)
+		}
+	}
+	if paths > c.paths {
+		return false
+	}
+	c.left, c.paths = c.left-cost, c.paths-paths
 	c.written[m] = true
 	return true
 }

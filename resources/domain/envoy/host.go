@@ -67,6 +67,7 @@ func (h *hostRoutes) equal(other *hostRoutes) bool {
 type host struct {
 	of       *hostRoutes
 	json     json.RawMessage // nil: Envoy would refuse it
+	expected int             // bytes of its routes, before it was translated
 	backends usage
 	problems []Problem
 }
@@ -149,6 +150,7 @@ func (o Options) translateHost(key hostKey, of *hostRoutes, left budget) (*host,
 		h.problems = nil // the wider name has them
 	}
 	v.Routes = append(v.Routes, all.routes...)
+	all.routes = nil // each is free once it is encoded
 	text, err := encodeHost(v)
 	if err != nil {
 		for _, r := range all.from {
@@ -179,13 +181,17 @@ func (h *host) translate(o Options, hostname string, left *budget) (all translat
 	oneLabel := o.oneLabel(h.of, hostname)
 	isForced := map[*Route]bool{}
 	for _, rank := range h.of.ranks() {
-		forced := o.merge(h.valid(ofRank(h.of.forced, rank), func(r *Route) []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} }))
+		forced := o.merge(ofRank(h.of.forced, rank), func(r *Route) bool {
+			return h.isValid(o, r, func() []*routev3.Route { return []*routev3.Route{r.httpsRedirect(oneLabel)} })
+		})
 		redirected := h.redirects(rank, forced)
 		for _, r := range forced {
 			isForced[r] = true
 		}
 		others := slices.DeleteFunc(ofRank(h.of.routes, rank), func(r *Route) bool { return h.isRedirected(hostname, r, redirected) })
-		others = o.merge(h.valid(others, func(r *Route) []*routev3.Route { return o.routes(r, oneLabel) }))
+		others = o.merge(others, func(r *Route) bool {
+			return h.isValid(o, r, func() []*routev3.Route { return o.routes(r, oneLabel) })
+		})
 		own := slices.Concat(forced, others)
 		slices.SortStableFunc(own, comparePrecedence)
 		if o.ByAge {
@@ -255,32 +261,31 @@ func (h *hostRoutes) ranks() (all []int) {
 	return slices.Compact(all)
 }
 
-// ofRank are the routes of a rank.
+// ofRank are the routes of a rank that may be written.
 func ofRank(all []ranked, rank int) (found []*Route) {
 	for _, r := range all {
-		if r.rank == rank {
+		if r.rank == rank && !r.Refused {
 			found = append(found, r.atPort())
 		}
 	}
 	return found
 }
 
-// valid are the routes that Envoy accepts.
-func (h *host) valid(all []*Route, translate func(*Route) []*routev3.Route) (found []*Route) {
-	for _, r := range all {
-		err := r.checkContent()
-		for _, to := range translate(r) {
-			if err == nil {
-				err = to.ValidateAll()
-			}
-		}
-		if err != nil {
-			h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)})
-			continue
-		}
-		found = append(found, r)
+// isValid reports whether Envoy accepts a route.
+func (h *host) isValid(o Options, r *Route, translate func() []*routev3.Route) bool {
+	if o.Checked {
+		return true
 	}
-	return found
+	err := r.checkContent()
+	for _, to := range translate() {
+		if err == nil {
+			err = to.ValidateAll()
+		}
+	}
+	if err != nil {
+		h.problems = append(h.problems, Problem{Source: r.Source, Message: fmt.Sprintf("the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)})
+	}
+	return err == nil
 }
 
 // use records the backends that a route refers to.
@@ -312,9 +317,10 @@ func (o Options) request(r *Route) matchKey {
 	return key
 }
 
-// merge makes one of routes for the same requests: the first one, with the backends of all unless it is to take them alone. A
-// fallback gives way to another route. A redirect that is for one scheme alone leaves the requests of others to the next route.
-func (o Options) merge(all []*Route) []*Route {
+// merge makes one of routes for the same requests: the first valid one, with the backends of all of them unless it is to take them alone. A
+// fallback gives way to another route. A redirect that is for one scheme alone leaves the requests of others to the next route. What
+// others have already is not made to be checked: it may be a hundred times as large as what is written.
+func (o Options) merge(all []*Route, isValid func(*Route) bool) []*Route {
 	var found []*Route
 	at := map[matchKey]int{}
 	for _, fallbacks := range []bool{false, true} {
@@ -325,10 +331,11 @@ func (o Options) merge(all []*Route) []*Route {
 			key := o.request(r)
 			i, exists := at[key]
 			switch {
+			case exists && (o.FirstWins || found[i].Fallback != r.Fallback), !isValid(r):
 			case !exists:
 				at[key] = len(found)
 				found = append(found, r)
-			case found[i].Fallback == r.Fallback && !o.FirstWins:
+			default:
 				joined := *found[i]
 				joined.Backends = slices.Concat(joined.Backends, r.Backends)
 				found[i] = &joined

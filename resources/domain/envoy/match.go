@@ -43,6 +43,9 @@ type matchKey struct {
 	fallback                       bool
 }
 
+// size is the length of its texts.
+func (k matchKey) size() int { return len(k.method) + len(k.path) + len(k.headers) + len(k.queries) }
+
 // sortedMatches are matches in the order of their text.
 func sortedMatches(all []NamedMatch) []NamedMatch {
 	return slices.SortedStableFunc(slices.Values(all), func(a, b NamedMatch) int {

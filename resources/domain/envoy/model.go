@@ -138,6 +138,8 @@ type Route struct {
 	Method  string
 	// Fallback has all other routes of the host go first, and none of them merged with it.
 	Fallback bool
+	// Refused says that Envoy would refuse it: it is not written. Its host is there, also if it has no other routes.
+	Refused bool
 
 	Backends  []Backend
 	NoBackend uint32 // the status code of a route without backends, 0 for 500

@@ -41,6 +41,11 @@ type Options struct {
 	AppProtocol       bool // backends say which version of HTTP they speak
 	XFFNumTrustedHops uint32
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
+	// Checked says that all routes which are not Refused have passed [Route.Check]: they are not checked once more for each host.
+	Checked bool
+	// Await is called before each host that is translated anew, with about how many bytes of memory all that is translated anew needs up to it. Its error
+	// ends the translation. Nil does not wait.
+	Await func(bytes int) error
 	Connections
 
 	auths auths // of the model

@@ -45,6 +45,9 @@ type Service struct {
 	PerPort bool
 }
 
+// Memory is about how many bytes of memory its translation needs.
+func (s Service) Memory() int { return len(s.Ports) * leastPort * memoryOfText }
+
 // servicePart is a listener with its route table.
 type servicePart struct {
 	name  string // of both

@@ -305,7 +305,7 @@ func TestSizesOfHosts(t *testing.T) {
 			if size := int(enough - left); len(real.json) > size*11/10+1000 || size > len(real.json)*11/10+300 {
 				t.Fatalf("%d: %d bytes are written, and %d are expected: %.5000s", i, len(real.json), size, real.json)
 			}
-			if err := budget(len(real.json)*2/3-500).checkHost(o, key.hostname, h); err == nil && len(real.json) > 2000 {
+			if _, err := budget(len(real.json)*2/3-500).checkHost(o, key.hostname, h); err == nil && len(real.json) > 2000 {
 				t.Errorf("%d: with too little left the host is translated", i)
 			}
 		}

@@ -17,7 +17,12 @@ type Translator struct {
 	hosts    cache[hostKey, *host]
 	chains   cache[string, json.RawMessage]
 	clusters cache[clusterKey, json.RawMessage]
+
+	made int // bytes that are expected of the hosts of this model that were translated anew
 }
+
+// memoryOfText is how many bytes of memory a byte that is written needs while it is translated, about: small routes are many small objects.
+const memoryOfText = 15
 
 // Translation is the configuration for a model.
 type Translation struct {
@@ -25,6 +30,9 @@ type Translation struct {
 	// Empty says that there is no listener: nothing is to be written.
 	Empty    bool
 	Problems []Problem // in a fixed order
+	// Need is about how many bytes it has needed of those that are translated at most (ENV-40): what is written, or was expected of a host, if that is
+	// more.
+	Need int
 }
 
 // cache keeps what the last and the current translation have used.
@@ -55,6 +63,7 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	t.hosts.begin()
 	t.chains.begin()
 	t.clusters.begin()
+	t.made = 0
 	if m.tooManyPlaces() {
 		return Translation{}, &TooLargeError{Size: mostTranslated, AtLeast: true}
 	}
@@ -95,7 +104,7 @@ func (t *Translator) Translate(m Model, o Options) (Translation, error) {
 	for _, text := range slices.Concat(listeners, tables, clusters) {
 		result.Spec.Resources = append(result.Spec.Resources, rawResource(text))
 	}
-	result.Problems = slices.Compact(result.Problems)
+	result.Problems, result.Need = slices.Compact(result.Problems), mostTranslated-int(left)
 	result.Spec.Services = servicesOf(served, o)
 	result.Spec.BackendServices = used.services()
 	if o.HostNetwork != nil && len(o.HostNetwork.NodeSelector) > 0 {
@@ -147,13 +156,21 @@ func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, 
 		}
 		ignorePort = ignorePort || key.port == 0 && isWildcard(key.hostname) && key.hostname != "*"
 		h, err := t.hosts.get(key, func(h *host) bool { return h.of.equal(all[key]) }, func() (*host, error) {
-			if err := left.checkHost(o, key.hostname, all[key]); err != nil {
+			expected, err := left.checkHost(o, key.hostname, all[key])
+			if err == nil {
+				err = t.await(o, expected)
+			}
+			if err != nil {
 				return nil, err
 			}
-			return o.translateHost(key, all[key], *left)
+			h, err := o.translateHost(key, all[key], *left)
+			if err == nil {
+				h.expected = expected
+			}
+			return h, err
 		})
 		if err == nil {
-			err = left.spend(len(h.json))
+			err = left.spend(max(len(h.json), h.expected))
 		}
 		if err != nil {
 			return nil, problems, err
@@ -166,6 +183,14 @@ func (t *Translator) table(name string, all map[hostKey]*hostRoutes, o Options, 
 	}
 	text, err = routeTable(name, encoded, ignorePort)
 	return text, problems, err
+}
+
+// await waits before a host of so many bytes is translated anew.
+func (t *Translator) await(o Options, expected int) error {
+	if t.made += expected; o.Await == nil {
+		return nil
+	}
+	return o.Await(t.made * memoryOfText)
 }
 
 // hasPlain reports whether there is a listener of plain HTTP, or one that has plain requests redirected.
