@@ -34,6 +34,7 @@ type configurationSource struct {
 	namespace      string // of the copies
 	counts         func(*envoy.Object) bool
 	isLeft         bool   // nothing writes the configurations anew
+	findsDefault   bool   // the configurations are those of Ingresses, and no option has a default Secret
 	own            string // namespace of the configuration that Ingresses share
 	names          *secretref.Names
 	configurations configurationWatch
@@ -120,9 +121,13 @@ func newLeftSources(p sourceParams, s stream.Resource[left]) configurationSource
 func (p sourceParams) sources(newWatch func() configurationWatch) (out configurationSources) {
 	c, e := p.Config, p.Envoy
 	own := cmp.Or(p.Cluster.K8sNamespace, "kube-system")
-	means := &meanings{own: own}
-	if of, has := e.DefaultSecret(); has {
-		means.byDefault = secretref.Object{Kind: secretref.Secret, Key: slim.Key(of)}
+	means := &meanings{own: own, names: p.Names}
+	byDefault, hasDefault := e.DefaultSecret()
+	if hasDefault {
+		p.Names.AddDefault(secretref.Object{Kind: secretref.Secret, Key: slim.Key(byDefault)})
+	}
+	if secretref.OfIngresses(c, e, p.Cluster) {
+		p.Names.KnowDefaults()
 	}
 	p.Names.LimitPins(means.mayBe)
 	newSource := func(name, namespace string, isLeft bool, counts func(*envoy.Object) bool) *configurationSource {
@@ -138,7 +143,9 @@ func (p sourceParams) sources(newWatch func() configurationWatch) (out configura
 		out.OfGateways = s
 	}
 	if namespace := e.IngressSecretsNamespace; secretref.CopiesTo(namespace, c, e, p.Cluster) {
-		out.OfIngresses = newSource("configurations-of-ingresses", namespace, secretref.KeptOfIngresses(c, e, p.Cluster), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
+		s := newSource("configurations-of-ingresses", namespace, secretref.KeptOfIngresses(c, e, p.Cluster), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
+		s.findsDefault = s.isLeft && !hasDefault
+		out.OfIngresses = s
 	}
 	return out
 }
@@ -146,22 +153,19 @@ func (p sourceParams) sources(newWatch func() configurationWatch) (out configura
 // meanings are what configurations may mean by the names of copies that they have: objects of their namespace, the default Secret of Ingresses, and what others
 // let them refer to. Those of the operator's namespace, where no tenant writes, may mean any (SEC-22).
 type meanings struct {
-	own       string
-	byDefault secretref.Object // the zero Object if there is none
-	consents  *consents        // nil where configurations of Gateways do not count
+	own      string
+	names    *secretref.Names // have the default Secret of Ingresses
+	consents *consents        // nil where configurations of Gateways do not count
 }
 
 // mayBe reports whether configurations of a namespace may mean an object by a name, or some object if that is zero.
 func (m *meanings) mayBe(by, name string, of secretref.Object) bool {
-	none := secretref.Object{}
 	switch {
-	case by == m.own, !isForeign(by, name, of):
-		return true
-	case m.byDefault != none && (of == m.byDefault || of == none && m.byDefault.MayHave(name)):
+	case by == m.own, !isForeign(by, name, of), m.names.MayBeDefault(name, of):
 		return true
 	case m.consents == nil:
 		return false
-	case of == none:
+	case of == (secretref.Object{}):
 		return m.consents.letName(by, name)
 	}
 	return m.consents.letObject(by, of)
@@ -197,7 +201,7 @@ func (s *configurationSource) Follow(ctx context.Context, r secretref.Recorder) 
 	s.seen = map[slim.Key]bool{}
 	s.mu.Unlock()
 	follows := []func(context.Context){func(ctx context.Context) {
-		s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, s.unpinOthers)
+		s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, func() { s.shown(r) })
 	}}
 	if s.follows {
 		follows = append(follows, func(ctx context.Context) { s.meanings.consents.follow(ctx, func() { s.recordAll(r) }) })
@@ -205,7 +209,53 @@ func (s *configurationSource) Follow(ctx context.Context, r secretref.Recorder) 
 	reconcile.RunTogether(ctx, follows)
 }
 
-// unpinOthers is called when Follow has shown all configurations: those that PinAll had seen, and that went before, pin nothing any more.
+// shown is called when Follow has shown all configurations.
+func (s *configurationSource) shown(r secretref.Recorder) {
+	s.unpinOthers()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.findsDefault {
+		return
+	}
+	s.findsDefault = false // those that come later were not left
+	for _, of := range s.mostNamed() {
+		s.names.AddDefault(of)
+	}
+	for key, has := range s.pinned {
+		if has.from.Kind != "" { // one that cannot be decoded is as it was
+			s.record(key, has.from, r)
+		}
+	}
+}
+
+// mostNamed are the objects whose copies configurations of most other namespaces name, and of two at least: the default Secret of Ingresses is one of them, which
+// neither an option nor the copy of an earlier release shows. A tenant has one namespace. The caller has the lock.
+func (s *configurationSource) mostNamed() (all []secretref.Object) {
+	in, last, most := map[secretref.Object]int{}, map[secretref.Object]string{}, 2
+	for _, key := range slices.SortedFunc(maps.Keys(s.pinned), func(a, b slim.Key) int { return cmp.Compare(a.Namespace, b.Namespace) }) {
+		if key.Namespace == s.own {
+			continue // it names what is of all namespaces
+		}
+		for _, name := range s.pinned[key].names {
+			of, isCopy := s.names.Owner(s.namespace, name)
+			if isCopy && of.Kind == secretref.Secret && of.Namespace != key.Namespace && last[of] != key.Namespace {
+				last[of] = key.Namespace
+				in[of]++
+			}
+		}
+	}
+	for of, n := range in {
+		if n > most {
+			all, most = nil, n
+		}
+		if n == most {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// unpinOthers has those that PinAll had seen, and that went before Follow, pin nothing any more.
 func (s *configurationSource) unpinOthers() {
 	s.mu.Lock()
 	gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.pinned)), func(key slim.Key) bool { return s.seen == nil || s.seen[key] })
@@ -294,7 +344,7 @@ func (s *configurationSource) record(of slim.Key, from corev1.ObjectReference, r
 
 // report logs, once for each namespace, that names do not count. The caller has the lock.
 func (s *configurationSource) report(of slim.Key, names []string) {
-	if s.reported[of.Namespace] {
+	if s.findsDefault || s.reported[of.Namespace] { // what the default Secret is may not be known yet
 		return
 	}
 	i := slices.IndexFunc(names, func(name string) bool {

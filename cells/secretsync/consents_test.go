@@ -50,7 +50,8 @@ func TestMeaningsOfNames(t *testing.T) {
 	none := secretref.Object{}
 	grants, sets := &watchOf[referenceGrant]{}, &watchOf[listenerSet]{}
 	c := newConsents(&k8s.Permissions{}, grants, sets)
-	m := &meanings{own: "kube-system", byDefault: secretNamed("certs", "default"), consents: c}
+	m := &meanings{own: "kube-system", names: secretref.NewNames(), consents: c}
+	m.names.AddDefault(secretNamed("certs", "default"))
 	hashed := secretNamed("aa", "some").CopyName() + "-0123456789ab" // of no object
 	authority := secretref.Object{Kind: secretref.ConfigMap, Key: slim.Key{Namespace: "aa", Name: "ca"}}
 	c.grantChanged(grantOf("aa", "some", "Gateway", "bb", "some"))
@@ -124,7 +125,8 @@ func TestMeaningsOfNames(t *testing.T) {
 
 // SEC-22: names have a bound for each namespace, and what has more counts for the copies of its namespace. Whatever comes and goes, nothing is left.
 func TestManyPinnedNames(t *testing.T) {
-	names, means := secretref.NewNames(), &meanings{own: "kube-system"}
+	names := secretref.NewNames()
+	means := &meanings{own: "kube-system", names: names}
 	names.LimitPins(means.mayBe)
 	names.MarkKnown()
 	s := &configurationSource{

@@ -163,7 +163,11 @@ func TestCopiesOfIngressesAmongOthers(t *testing.T) {
 		w.ingress(name, name)
 	}
 	w.ingress("login", "b-c") // does not exist
-	o := w.start("--enable-policy-secrets-sync")
+	near.secret("default", "default")
+	w.ingress("bare", `""`)
+	o := w.start("--enable-policy-secrets-sync", "--ingress-default-secret-namespace="+near.Namespace, "--ingress-default-secret-name=default")
+	operatortest.Eventually(t, "it is served with the default Secret", func() bool { return slices.Equal(w.served("bare"), []string{near.Namespace + "-default"}) })
+	near.awaitCopy("the default Secret is copied", "default", "default")
 	for _, name := range []string{"served", "shared", "gone", "free"} {
 		w.awaitServed("it is served", name, name)
 	}
@@ -204,6 +208,8 @@ func TestCopiesOfIngressesAmongOthers(t *testing.T) {
 	near.awaitEvent("a name that a configuration of another namespace has is not given", "SecretNotCopied", "p")
 	follows("SEC-18: Ingresses are not served", "served", "two")
 	follows("SEC-18: the configuration is what Ingresses share", "shared", "two")
+	w.patchSecret(near.Namespace, "default", `{"stringData":{"tls.crt":"two"}}`)
+	near.awaitCopy("SEC-23: an Ingress of another namespace has the default Secret, which no option has any more", "default", "two")
 	if w.copy("b-c") != nil {
 		t.Error("2.1: login would be served with the key of another")
 	}

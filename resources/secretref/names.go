@@ -40,6 +40,8 @@ type Names struct {
 	vast map[copyName]int
 	// means reports whether configurations of a namespace may mean an object by a name, or what has none of an owner that is known: the zero Object.
 	means func(by, name string, of Object) bool
+	// defaults are what configurations of Ingresses of all namespaces may mean.
+	defaults defaults
 	// kept is in how many configurations a name is that the next leader begins with, and that is written anew then: its owner keeps it until it is in none.
 	kept map[copyName]int
 }
