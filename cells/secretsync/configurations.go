@@ -39,7 +39,7 @@ type configurationSource struct {
 	names          *secretref.Names
 	configurations configurationWatch
 	meanings       *meanings
-	follows        bool // it follows the consents of these
+	follows        bool // it follows the consents of these, for all sources
 	log            *slog.Logger
 
 	mu       sync.Mutex
@@ -47,7 +47,6 @@ type configurationSource struct {
 	many     map[string]int    // the names that are pinned, by namespace of the configurations
 	seen     map[slim.Key]bool // those that Follow has shown, until all were
 	reported map[string]bool   // namespaces with names that do not count
-	woke     bool              // what waited for names of others
 }
 
 // pinned are the names that a configuration pins. isMore is whether it may have others: it has too many, or its namespace has.
@@ -203,8 +202,11 @@ func (s *configurationSource) Follow(ctx context.Context, r secretref.Recorder) 
 	follows := []func(context.Context){func(ctx context.Context) {
 		s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, func() { s.shown(r) })
 	}}
-	if s.follows {
-		follows = append(follows, func(ctx context.Context) { s.meanings.consents.follow(ctx, func() { s.recordAll(r) }) })
+	if c := s.meanings.consents; c != nil {
+		c.listen(s.name, func(again bool) { s.recordAll(r, again) })
+		if s.follows {
+			follows = append(follows, c.follow)
+		}
 	}
 	reconcile.RunTogether(ctx, follows)
 }
@@ -221,11 +223,7 @@ func (s *configurationSource) shown(r secretref.Recorder) {
 	for _, of := range s.mostNamed() {
 		s.names.AddDefault(of)
 	}
-	for key, has := range s.pinned {
-		if has.from.Kind != "" { // one that cannot be decoded is as it was
-			s.record(key, has.from, r)
-		}
-	}
+	s.recordEach(r)
 }
 
 // mostNamed are the objects whose copies configurations of most other namespaces name, and of two at least: the default Secret of Ingresses is one of them, which
@@ -301,19 +299,27 @@ func (s *configurationSource) changed(ch stream.Change[envoy.Object], r secretre
 	}
 }
 
-// recordAll records what all configurations name, where that may be something else since others let them. At first, what waits for a name is woken.
-func (s *configurationSource) recordAll(r secretref.Recorder) {
+// recordAll records what all configurations name, where that may be something else since others let them. With again it was answered while that was not known,
+// and what waits for a name is woken.
+func (s *configurationSource) recordAll(r secretref.Recorder, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recordEach(r)
+	if !again {
+		return
+	}
 	for key, has := range s.pinned {
-		if has.from.Kind != "" { // that is not known before Follow has shown it
+		wakeOthers(key.Namespace, has.names, r)
+	}
+}
+
+// recordEach records what each configuration names. The caller has the lock.
+func (s *configurationSource) recordEach(r secretref.Recorder) {
+	for key, has := range s.pinned {
+		if has.from.Kind != "" { // before Follow has shown one that can be decoded, that is not known
 			s.record(key, has.from, r)
 		}
-		if !s.woke {
-			wakeOthers(key.Namespace, has.names, r)
-		}
 	}
-	s.woke = true
 }
 
 // wakeOthers wakes the Secrets of other namespaces than a configuration's that may have its names as plain ones.
