@@ -49,15 +49,18 @@ type configurationSource struct {
 	reported map[string]bool   // namespaces with names that do not count
 }
 
-// pinned are the names that a configuration pins. isMore is whether it may have others: it has too many, or its namespace has.
+// pinned are the names that a configuration pins. isMore is whether it may have others: it has too many, or its namespace has. These are among all, which the
+// store has as well.
 type pinned struct {
 	from   corev1.ObjectReference
 	names  []string
 	isMore bool
+	all    envoy.SecretNames
+	unpin  func() // those of all, nil where they are not pinned
 }
 
 // mostPinned is how many names the configurations of a namespace pin, but that of the operator, where no tenant writes: each needs a hundred bytes. It is three
-// times what a Gateway and a ListenerSet have places for. What has more names whatever has the name of a copy of its namespace.
+// times what a Gateway and a ListenerSet have places for. Of what has more, names are found where the store has them.
 const mostPinned = 25_000
 
 // configurationWatch is a secretref.Watch of configurations.
@@ -374,7 +377,7 @@ func (s *configurationSource) copyNames(c *envoy.Object) (has pinned) {
 			has.names = append(has.names, copyName)
 		}
 	}
-	has.isMore = c.Spec.Secrets.IsCut()
+	has.isMore, has.all = c.Spec.Secrets.IsCut(), c.Spec.Secrets
 	return has
 }
 
@@ -393,7 +396,10 @@ func (s *configurationSource) pinAs(of slim.Key, has pinned) {
 	if of.Namespace != s.own && len(has.names) > rest {
 		has.names, has.isMore = slices.Clone(has.names[:rest]), true
 	}
-	s.add(of.Namespace, has)
+	if !has.isMore {
+		has.all = envoy.SecretNames{}
+	}
+	s.add(of.Namespace, &has)
 	s.remove(of.Namespace, was)
 	if s.pinned[of] = has; len(has.names) == 0 && !has.isMore {
 		delete(s.pinned, of)
@@ -404,7 +410,7 @@ func (s *configurationSource) pinAs(of slim.Key, has pinned) {
 func (s *configurationSource) isShared(namespace string) bool { return !s.isLeft && namespace == s.own }
 
 // add pins the names of a configuration of a namespace. The caller has the lock.
-func (s *configurationSource) add(by string, has pinned) {
+func (s *configurationSource) add(by string, has *pinned) {
 	for _, name := range has.names {
 		if s.isShared(by) {
 			s.names.Keep(s.namespace, name)
@@ -412,8 +418,9 @@ func (s *configurationSource) add(by string, has pinned) {
 			s.names.Pin(s.namespace, name, by)
 		}
 	}
-	if has.isMore {
-		s.names.PinRest(s.namespace, by)
+	if has.isMore && !s.isShared(by) { // what Ingresses share has certificates that they refer to
+		all := has.all
+		has.unpin = s.names.PinRest(s.namespace, by, func(name string) bool { return all.Has(s.namespace + "/" + name) })
 	}
 	s.many[by] += len(has.names)
 }
@@ -427,8 +434,8 @@ func (s *configurationSource) remove(by string, was pinned) {
 			s.names.Unpin(s.namespace, name, by)
 		}
 	}
-	if was.isMore {
-		s.names.UnpinRest(s.namespace, by)
+	if was.unpin != nil {
+		was.unpin()
 	}
 	if s.many[by] -= len(was.names); s.many[by] == 0 {
 		delete(s.many, by)
