@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -259,9 +260,9 @@ func (c *consents) areKnown() bool {
 		(c.hasSets.Load() || c.denies(setKind.Resource()) || c.sets.Complete() == nil)
 }
 
-// areComplete reports whether all are known as they are now.
+// areComplete reports whether all are known as they are now, and that the role allows to know them.
 func (c *consents) areComplete() bool {
-	return !c.denies(grantKind.Resource()) && (c.denies(setKind.Resource()) || c.sets.Complete() == nil) && c.grants.Complete() == nil
+	return !c.denies(grantKind.Resource()) && !c.denies(setKind.Resource()) && secretref.AllComplete(c.grants, c.sets) == nil
 }
 
 // letObject reports whether configurations of a namespace may mean an object of another one. As long as that is not known they may: the copy stays. Those of
@@ -282,7 +283,7 @@ func (c *consents) letObject(by string, of secretref.Object) bool {
 // letName reports whether configurations of a namespace may mean some object of another one by a name that no copy has. Where it cannot be known they do not:
 // they were served with nothing, and the name is another's.
 func (c *consents) letName(by, name string) bool {
-	if strings.Contains(name, ofConfigMap) {
+	if mayBeOfConfigMap(name) {
 		return true
 	}
 	c.once.Do(func() { close(c.needed) })
@@ -307,7 +308,18 @@ func (c *consents) letName(by, name string) bool {
 	return false
 }
 
-// ofConfigMap is in the names of copies of ConfigMaps.
+// mayBeOfConfigMap reports whether a name may be that of the copy of a ConfigMap: something has its plain name by what is before and behind the kind.
+func mayBeOfConfigMap(name string) bool {
+	for namespace := range secretref.NamespacesOf(name) {
+		of, is := strings.CutPrefix(name[len(namespace):], ofConfigMap)
+		if is && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(of)) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ofConfigMap is in the names of copies of ConfigMaps, between the namespace and the name.
 const ofConfigMap = "-cfgmap-"
 
 // from are the Secrets of a namespace to which configurations of Gateways of another one may refer.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -176,5 +177,62 @@ func TestManyPinnedNames(t *testing.T) {
 	}
 	if names.IsNamed("copies", "team-a-00001") || names.IsNamed("copies", "team-d-11999") || len(s.pinned)+len(s.many) > 0 {
 		t.Errorf("%d configurations hold names", len(s.pinned))
+	}
+}
+
+// deniedKinds are the verbs and resources that a role does not allow.
+type deniedKinds []string
+
+// Denies implements role.
+func (d deniedKinds) Denies(verb string, ref k8s.Ref) bool {
+	return slices.Contains(d, verb+" "+ref.Resource.Resource)
+}
+
+// SEC-22: where the role does not allow to read all of what lets configurations refer to Secrets of other namespaces, copies stay that there are. A name without
+// a copy may be meant where what there is of that can be read.
+func TestConsentsThatTheRoleDenies(t *testing.T) {
+	of := secretNamed("aa", "some")
+	for _, test := range []struct {
+		denied                           deniedKinds
+		object, granted, other, attached bool
+	}{
+		{nil, false, true, false, true},
+		{deniedKinds{"list referencegrants"}, true, false, false, false},
+		{deniedKinds{"watch referencegrants"}, true, false, false, false},
+		{deniedKinds{"list listenersets"}, true, true, false, false},
+		{deniedKinds{"watch listenersets"}, true, true, false, false},
+		{deniedKinds{"list referencegrants", "watch listenersets"}, true, false, false, false},
+		{deniedKinds{"list gateways", "delete referencegrants"}, false, true, false, true},
+	} {
+		c := newConsents(test.denied, &watchOf[referenceGrant]{}, &watchOf[listenerSet]{})
+		if !c.denies(grantKind.Resource()) {
+			c.grantChanged(grantOf("aa", "g", "Gateway", "bb", "granted"))
+		}
+		if !c.denies(setKind.Resource()) {
+			c.setChanged(setAt("cc", "s", "bb"))
+		}
+		got := []bool{c.letObject("bb", of), c.letName("bb", "aa-granted"), c.letName("bb", "aa-some"), c.letName("bb", "cc-any")}
+		if want := []bool{test.object, test.granted, test.other, test.attached}; !slices.Equal(got, want) {
+			t.Errorf("without %q: %t, want %t", test.denied, got, want)
+		}
+		if got := c.letName("bb", "aa-cfgmap-ca") && c.letObject("bb", secretref.Object{Kind: secretref.ConfigMap, Key: of.Key}); !got {
+			t.Errorf("without %q no ConfigMap may be meant", test.denied)
+		}
+		if unsure := c.isUnsure(); unsure != test.object {
+			t.Errorf("without %q it is asked again: %t", test.denied, unsure)
+		}
+	}
+}
+
+// SEC-22: a name may be that of the copy of a ConfigMap if it has a namespace before the kind, and a name behind it.
+func TestNamesOfConfigMaps(t *testing.T) {
+	for name, want := range map[string]bool{
+		"aa-cfgmap-ca": true, "a-b-cfgmap-c.d": true, "aa-cfgmap-cfgmap-x": true, "aa-cfgmap-ca-cfgmap-x": true,
+		"-cfgmap-ca": false, "aa-cfgmap-": false, "aa-cfgmap": false, "aacfgmap-ca": false, "a.b-cfgmap-ca": false, "aa-cfgmap-.": false, "A-cfgmap-ca": false, "": false,
+		strings.Repeat("a", 64) + "-cfgmap-ca": false,
+	} {
+		if got := mayBeOfConfigMap(name); got != want {
+			t.Errorf("%s may be that of a ConfigMap: %t", name, got)
+		}
 	}
 }
