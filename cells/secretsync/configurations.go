@@ -34,11 +34,12 @@ type configurationSource struct {
 	namespace      string // of the copies
 	counts         func(*envoy.Object) bool
 	isLeft         bool   // nothing writes the configurations anew
+	findsDefault   bool   // the configurations are those of Ingresses, and no option has a default Secret
 	own            string // namespace of the configuration that Ingresses share
 	names          *secretref.Names
 	configurations configurationWatch
 	meanings       *meanings
-	follows        bool // it follows the consents of these
+	follows        bool // it follows the consents of these, for all sources
 	log            *slog.Logger
 
 	mu       sync.Mutex
@@ -46,18 +47,20 @@ type configurationSource struct {
 	many     map[string]int    // the names that are pinned, by namespace of the configurations
 	seen     map[slim.Key]bool // those that Follow has shown, until all were
 	reported map[string]bool   // namespaces with names that do not count
-	woke     bool              // what waited for names of others
 }
 
-// pinned are the names that a configuration pins. isMore is whether it may have others: it has too many, or its namespace has.
+// pinned are the names that a configuration pins. isMore is whether it may have others: it has too many, or its namespace has. These are among all, which the
+// store has as well.
 type pinned struct {
 	from   corev1.ObjectReference
 	names  []string
 	isMore bool
+	all    envoy.SecretNames
+	unpin  func() // those of all, nil where they are not pinned
 }
 
 // mostPinned is how many names the configurations of a namespace pin, but that of the operator, where no tenant writes: each needs a hundred bytes. It is three
-// times what a Gateway and a ListenerSet have places for. What has more names whatever has the name of a copy of its namespace.
+// times what a Gateway and a ListenerSet have places for. Of what has more, names are found where the store has them.
 const mostPinned = 25_000
 
 // configurationWatch is a secretref.Watch of configurations.
@@ -120,9 +123,13 @@ func newLeftSources(p sourceParams, s stream.Resource[left]) configurationSource
 func (p sourceParams) sources(newWatch func() configurationWatch) (out configurationSources) {
 	c, e := p.Config, p.Envoy
 	own := cmp.Or(p.Cluster.K8sNamespace, "kube-system")
-	means := &meanings{own: own}
-	if of, has := e.DefaultSecret(); has {
-		means.byDefault = secretref.Object{Kind: secretref.Secret, Key: slim.Key(of)}
+	means := &meanings{own: own, names: p.Names}
+	byDefault, hasDefault := e.DefaultSecret()
+	if hasDefault {
+		p.Names.AddDefault(secretref.Object{Kind: secretref.Secret, Key: slim.Key(byDefault)})
+	}
+	if secretref.OfIngresses(c, e, p.Cluster) {
+		p.Names.KnowDefaults()
 	}
 	p.Names.LimitPins(means.mayBe)
 	newSource := func(name, namespace string, isLeft bool, counts func(*envoy.Object) bool) *configurationSource {
@@ -138,7 +145,9 @@ func (p sourceParams) sources(newWatch func() configurationWatch) (out configura
 		out.OfGateways = s
 	}
 	if namespace := e.IngressSecretsNamespace; secretref.CopiesTo(namespace, c, e, p.Cluster) {
-		out.OfIngresses = newSource("configurations-of-ingresses", namespace, secretref.KeptOfIngresses(c, e, p.Cluster), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
+		s := newSource("configurations-of-ingresses", namespace, secretref.KeptOfIngresses(c, e, p.Cluster), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
+		s.findsDefault = s.isLeft && !hasDefault
+		out.OfIngresses = s
 	}
 	return out
 }
@@ -146,22 +155,19 @@ func (p sourceParams) sources(newWatch func() configurationWatch) (out configura
 // meanings are what configurations may mean by the names of copies that they have: objects of their namespace, the default Secret of Ingresses, and what others
 // let them refer to. Those of the operator's namespace, where no tenant writes, may mean any (SEC-22).
 type meanings struct {
-	own       string
-	byDefault secretref.Object // the zero Object if there is none
-	consents  *consents        // nil where configurations of Gateways do not count
+	own      string
+	names    *secretref.Names // have the default Secret of Ingresses
+	consents *consents        // nil where configurations of Gateways do not count
 }
 
 // mayBe reports whether configurations of a namespace may mean an object by a name, or some object if that is zero.
 func (m *meanings) mayBe(by, name string, of secretref.Object) bool {
-	none := secretref.Object{}
 	switch {
-	case by == m.own, !isForeign(by, name, of):
-		return true
-	case m.byDefault != none && (of == m.byDefault || of == none && m.byDefault.MayHave(name)):
+	case by == m.own, !isForeign(by, name, of), m.names.MayBeDefault(name, of):
 		return true
 	case m.consents == nil:
 		return false
-	case of == none:
+	case of == (secretref.Object{}):
 		return m.consents.letName(by, name)
 	}
 	return m.consents.letObject(by, of)
@@ -197,15 +203,60 @@ func (s *configurationSource) Follow(ctx context.Context, r secretref.Recorder) 
 	s.seen = map[slim.Key]bool{}
 	s.mu.Unlock()
 	follows := []func(context.Context){func(ctx context.Context) {
-		s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, s.unpinOthers)
+		s.configurations.Follow(ctx, func(ch stream.Change[envoy.Object]) { s.changed(ch, r) }, func() { s.shown(r) })
 	}}
-	if s.follows {
-		follows = append(follows, func(ctx context.Context) { s.meanings.consents.follow(ctx, func() { s.recordAll(r) }) })
+	if c := s.meanings.consents; c != nil {
+		c.listen(s.name, func(again bool) { s.recordAll(r, again) })
+		if s.follows {
+			follows = append(follows, c.follow)
+		}
 	}
 	reconcile.RunTogether(ctx, follows)
 }
 
-// unpinOthers is called when Follow has shown all configurations: those that PinAll had seen, and that went before, pin nothing any more.
+// shown is called when Follow has shown all configurations.
+func (s *configurationSource) shown(r secretref.Recorder) {
+	s.unpinOthers()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.findsDefault {
+		return
+	}
+	s.findsDefault = false // those that come later were not left
+	for _, of := range s.mostNamed() {
+		s.names.AddDefault(of)
+	}
+	s.recordEach(r)
+}
+
+// mostNamed are the objects whose copies configurations of most other namespaces name, and of two at least: the default Secret of Ingresses is one of them, which
+// neither an option nor the copy of an earlier release shows. A tenant has one namespace. The caller has the lock.
+func (s *configurationSource) mostNamed() (all []secretref.Object) {
+	in, last, most := map[secretref.Object]int{}, map[secretref.Object]string{}, 2
+	for _, key := range slices.SortedFunc(maps.Keys(s.pinned), func(a, b slim.Key) int { return cmp.Compare(a.Namespace, b.Namespace) }) {
+		if key.Namespace == s.own {
+			continue // it names what is of all namespaces
+		}
+		for _, name := range s.pinned[key].names {
+			of, isCopy := s.names.Owner(s.namespace, name)
+			if isCopy && of.Kind == secretref.Secret && of.Namespace != key.Namespace && last[of] != key.Namespace {
+				last[of] = key.Namespace
+				in[of]++
+			}
+		}
+	}
+	for of, n := range in {
+		if n > most {
+			all, most = nil, n
+		}
+		if n == most {
+			all = append(all, of)
+		}
+	}
+	return all
+}
+
+// unpinOthers has those that PinAll had seen, and that went before Follow, pin nothing any more.
 func (s *configurationSource) unpinOthers() {
 	s.mu.Lock()
 	gone := slices.DeleteFunc(slices.Collect(maps.Keys(s.pinned)), func(key slim.Key) bool { return s.seen == nil || s.seen[key] })
@@ -251,19 +302,27 @@ func (s *configurationSource) changed(ch stream.Change[envoy.Object], r secretre
 	}
 }
 
-// recordAll records what all configurations name, where that may be something else since others let them. At first, what waits for a name is woken.
-func (s *configurationSource) recordAll(r secretref.Recorder) {
+// recordAll records what all configurations name, where that may be something else since others let them. With again it was answered while that was not known,
+// and what waits for a name is woken.
+func (s *configurationSource) recordAll(r secretref.Recorder, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.recordEach(r)
+	if !again {
+		return
+	}
 	for key, has := range s.pinned {
-		if has.from.Kind != "" { // that is not known before Follow has shown it
+		wakeOthers(key.Namespace, has.names, r)
+	}
+}
+
+// recordEach records what each configuration names. The caller has the lock.
+func (s *configurationSource) recordEach(r secretref.Recorder) {
+	for key, has := range s.pinned {
+		if has.from.Kind != "" { // before Follow has shown one that can be decoded, that is not known
 			s.record(key, has.from, r)
 		}
-		if !s.woke {
-			wakeOthers(key.Namespace, has.names, r)
-		}
 	}
-	s.woke = true
 }
 
 // wakeOthers wakes the Secrets of other namespaces than a configuration's that may have its names as plain ones.
@@ -294,7 +353,7 @@ func (s *configurationSource) record(of slim.Key, from corev1.ObjectReference, r
 
 // report logs, once for each namespace, that names do not count. The caller has the lock.
 func (s *configurationSource) report(of slim.Key, names []string) {
-	if s.reported[of.Namespace] {
+	if s.findsDefault || s.reported[of.Namespace] { // what the default Secret is may not be known yet
 		return
 	}
 	i := slices.IndexFunc(names, func(name string) bool {
@@ -318,7 +377,7 @@ func (s *configurationSource) copyNames(c *envoy.Object) (has pinned) {
 			has.names = append(has.names, copyName)
 		}
 	}
-	has.isMore = c.Spec.Secrets.IsCut()
+	has.isMore, has.all = c.Spec.Secrets.IsCut(), c.Spec.Secrets
 	return has
 }
 
@@ -337,7 +396,10 @@ func (s *configurationSource) pinAs(of slim.Key, has pinned) {
 	if of.Namespace != s.own && len(has.names) > rest {
 		has.names, has.isMore = slices.Clone(has.names[:rest]), true
 	}
-	s.add(of.Namespace, has)
+	if !has.isMore {
+		has.all = envoy.SecretNames{}
+	}
+	s.add(of.Namespace, &has)
 	s.remove(of.Namespace, was)
 	if s.pinned[of] = has; len(has.names) == 0 && !has.isMore {
 		delete(s.pinned, of)
@@ -348,7 +410,7 @@ func (s *configurationSource) pinAs(of slim.Key, has pinned) {
 func (s *configurationSource) isShared(namespace string) bool { return !s.isLeft && namespace == s.own }
 
 // add pins the names of a configuration of a namespace. The caller has the lock.
-func (s *configurationSource) add(by string, has pinned) {
+func (s *configurationSource) add(by string, has *pinned) {
 	for _, name := range has.names {
 		if s.isShared(by) {
 			s.names.Keep(s.namespace, name)
@@ -356,8 +418,9 @@ func (s *configurationSource) add(by string, has pinned) {
 			s.names.Pin(s.namespace, name, by)
 		}
 	}
-	if has.isMore {
-		s.names.PinRest(s.namespace, by)
+	if has.isMore && !s.isShared(by) { // what Ingresses share has certificates that they refer to
+		all := has.all
+		has.unpin = s.names.PinRest(s.namespace, by, func(name string) bool { return all.Has(s.namespace + "/" + name) })
 	}
 	s.many[by] += len(has.names)
 }
@@ -371,8 +434,8 @@ func (s *configurationSource) remove(by string, was pinned) {
 			s.names.Unpin(s.namespace, name, by)
 		}
 	}
-	if was.isMore {
-		s.names.UnpinRest(s.namespace, by)
+	if was.unpin != nil {
+		was.unpin()
 	}
 	if s.many[by] -= len(was.names); s.many[by] == 0 {
 		delete(s.many, by)

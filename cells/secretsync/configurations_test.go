@@ -53,7 +53,8 @@ func TestConfigurationsThatWentHoldNoNames(t *testing.T) {
 		return o
 	}
 	went, stays := configuration("went", "team-prod-tls"), configuration("stays", "team-prod-web")
-	names, means := secretref.NewNames(), &meanings{own: "kube-system"}
+	names := secretref.NewNames()
+	means := &meanings{own: "kube-system", names: names}
 	names.LimitPins(means.mayBe)
 	names.MarkKnown()
 	s := &configurationSource{

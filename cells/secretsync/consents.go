@@ -5,12 +5,15 @@ package secretsync
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
@@ -32,18 +35,27 @@ var consenting = cell.Module("consents", "Reads what lets the configurations of 
 // consents are to which Secrets of other namespaces the configurations of Gateways of a namespace may refer: a ReferenceGrant there lets them, or a ListenerSet
 // there is at a Gateway of theirs. What a configuration says of itself, its owner and its names, a tenant can write (SEC-22).
 type consents struct {
-	permissions *k8s.Permissions
+	permissions role
 	grants      consentWatch[referenceGrant]
 	sets        consentWatch[listenerSet]
 	needed      chan struct{} // closed as soon as a configuration names something of another namespace
 	once        sync.Once
 	hasGrants   atomic.Bool // all have been shown
 	hasSets     atomic.Bool
+	changes     chan struct{} // has a value after a change
+	// something was answered for names or objects while that was not known. It is asked again.
+	unsureNames, unsureObjects atomic.Bool
 
-	mu       sync.Mutex
-	granted  map[string]map[string]*referenceGrant // by namespace and name
-	gateways map[slim.Key]slim.Key                 // those of ListenerSets
-	attached map[string]map[string]int             // how many ListenerSets, by the namespace of their Gateways and their own
+	mu        sync.Mutex
+	listeners map[string]func(again bool)
+	granted   map[string]map[string]*referenceGrant // by namespace and name
+	gateways  map[slim.Key]slim.Key                 // those of ListenerSets
+	attached  map[string]map[string]int             // how many ListenerSets, by the namespace of their Gateways and their own
+}
+
+// role is what the API server lets the operator do, as k8s.Permissions has it.
+type role interface {
+	Denies(verb string, ref k8s.Ref) bool
 }
 
 // consentWatch is a secretref.Watch.
@@ -52,83 +64,122 @@ type consentWatch[T any] interface {
 	Complete() error
 }
 
-func newConsents(p *k8s.Permissions, grants consentWatch[referenceGrant], sets consentWatch[listenerSet]) *consents {
+func newConsents(p role, grants consentWatch[referenceGrant], sets consentWatch[listenerSet]) *consents {
 	return &consents{
-		permissions: p, grants: grants, sets: sets, needed: make(chan struct{}),
-		granted: map[string]map[string]*referenceGrant{}, gateways: map[slim.Key]slim.Key{}, attached: map[string]map[string]int{},
+		permissions: p, grants: grants, sets: sets, needed: make(chan struct{}), changes: make(chan struct{}, 1),
+		listeners: map[string]func(again bool){}, granted: map[string]map[string]*referenceGrant{}, gateways: map[slim.Key]slim.Key{}, attached: map[string]map[string]int{},
 	}
 }
 
-// follow reads them until ctx ends, from when they are needed on. It calls whenKnown once all are known, and after changes, at most once a second.
-func (c *consents) follow(ctx context.Context, whenKnown func()) {
+// listen has f called after changes, and with again once it is known what was answered without knowing. That is at most once a second, while follow runs. f
+// replaces the one of that name.
+func (c *consents) listen(name string, f func(again bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.listeners[name] = f
+}
+
+// follow reads them until ctx ends, from when they are needed on.
+func (c *consents) follow(ctx context.Context) {
 	select {
 	case <-c.needed:
 	case <-ctx.Done():
 		return
 	}
-	changes := make(chan struct{}, 1)
-	changed := func() {
-		select {
-		case changes <- struct{}{}:
-		default:
-		}
-	}
-	reconcile.RunTogether(ctx, []func(context.Context){
-		func(ctx context.Context) { c.followGrants(ctx, changed) },
-		func(ctx context.Context) { c.followSets(ctx, changed) },
-		func(ctx context.Context) {
-			for known := false; ctx.Err() == nil; {
-				if known = known || c.areKnown(); known {
-					whenKnown()
-				}
-				await(ctx, changes, known)
-			}
-		},
-	})
+	reconcile.RunTogether(ctx, []func(context.Context){c.followGrants, c.followSets, c.notifyAll})
 }
 
-// await waits for changes, and at least for consentInterval. Before all is known that is enough: a kind that is not served, or that the role does not allow, has none.
-func await(ctx context.Context, changes <-chan struct{}, known bool) {
-	select {
-	case <-time.After(consentInterval):
-	case <-ctx.Done():
-		return
-	}
-	if known {
+// notifyAll calls those that listen. As long as an answer may be wrong it waits for no change: a kind that is not served, or that the role does not allow, has none.
+func (c *consents) notifyAll(ctx context.Context) {
+	for {
+		if !c.isUnsure() {
+			select {
+			case <-c.changes:
+			case <-ctx.Done():
+				return
+			}
+		}
 		select {
-		case <-changes:
+		case <-time.After(consentInterval):
 		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-c.changes: // what came until now is seen below
+		default:
+		}
+		if again := c.resolve(); again || !c.isUnsure() {
+			c.notify(again)
 		}
 	}
+}
+
+func (c *consents) notify(again bool) {
+	c.mu.Lock()
+	listeners := slices.Collect(maps.Values(c.listeners))
+	c.mu.Unlock()
+	for _, f := range listeners {
+		f(again)
+	}
+}
+
+// changed has those that listen be called.
+func (c *consents) changed() {
+	select {
+	case c.changes <- struct{}{}:
+	default:
+	}
+}
+
+// answer notes that something was answered without knowing.
+func (c *consents) answer(unsure *atomic.Bool) {
+	if unsure.CompareAndSwap(false, true) {
+		c.changed()
+	}
+}
+
+func (c *consents) isUnsure() bool { return c.unsureNames.Load() || c.unsureObjects.Load() }
+
+// resolve reports whether something is known by now that was answered without.
+func (c *consents) resolve() (some bool) {
+	if c.unsureNames.Load() && c.areKnown() {
+		c.unsureNames.Store(false)
+		some = true
+	}
+	if c.unsureObjects.Load() && c.areComplete() {
+		c.unsureObjects.Store(false)
+		some = true
+	}
+	return some
 }
 
 // consentInterval is how often it counts at most that there are others.
 const consentInterval = time.Second
 
-func (c *consents) followGrants(ctx context.Context, changed func()) {
+func (c *consents) followGrants(ctx context.Context) {
 	if !c.awaitRole(ctx, grantKind.Resource()) {
 		return
 	}
 	c.grants.Follow(ctx, func(ch stream.Change[referenceGrant]) {
 		c.grantChanged(ch)
-		changed()
+		c.changed()
 	}, func() {
 		c.hasGrants.Store(true)
-		changed()
+		c.changed()
 	})
 }
 
-func (c *consents) followSets(ctx context.Context, changed func()) {
+func (c *consents) followSets(ctx context.Context) {
 	if !c.awaitRole(ctx, setKind.Resource()) {
 		return
 	}
 	c.sets.Follow(ctx, func(ch stream.Change[listenerSet]) {
 		if c.setChanged(ch) {
-			changed()
+			c.changed()
 		}
 	}, func() {
 		c.hasSets.Store(true)
-		changed()
+		c.changed()
 	})
 }
 
@@ -209,14 +260,20 @@ func (c *consents) areKnown() bool {
 		(c.hasSets.Load() || c.denies(setKind.Resource()) || c.sets.Complete() == nil)
 }
 
+// areComplete reports whether all are known as they are now, and that the role allows to know them.
+func (c *consents) areComplete() bool {
+	return !c.denies(grantKind.Resource()) && !c.denies(setKind.Resource()) && secretref.AllComplete(c.grants, c.sets) == nil
+}
+
 // letObject reports whether configurations of a namespace may mean an object of another one. As long as that is not known they may: the copy stays. Those of
 // ConfigMaps are of backends of routes, which need no grant, and are no secrets.
 func (c *consents) letObject(by string, of secretref.Object) bool {
-	c.once.Do(func() { close(c.needed) })
 	if of.Kind == secretref.ConfigMap {
 		return true
 	}
-	if c.denies(grantKind.Resource()) || secretref.AllComplete(c.grants) != nil || !c.denies(setKind.Resource()) && c.sets.Complete() != nil {
+	c.once.Do(func() { close(c.needed) })
+	if !c.areComplete() {
+		c.answer(&c.unsureObjects)
 		return true
 	}
 	names := c.from(by, of.Namespace)
@@ -226,13 +283,15 @@ func (c *consents) letObject(by string, of secretref.Object) bool {
 // letName reports whether configurations of a namespace may mean some object of another one by a name that no copy has. Where it cannot be known they do not:
 // they were served with nothing, and the name is another's.
 func (c *consents) letName(by, name string) bool {
+	if mayBeOfConfigMap(name) {
+		return true
+	}
 	c.once.Do(func() { close(c.needed) })
 	switch {
-	case strings.Contains(name, ofConfigMap):
-		return true
 	case !c.hasGrants.Load() && c.denies(grantKind.Resource()):
 		return false
 	case !c.areKnown():
+		c.answer(&c.unsureNames)
 		return true
 	}
 	for namespace := range secretref.NamespacesOf(name) {
@@ -249,7 +308,18 @@ func (c *consents) letName(by, name string) bool {
 	return false
 }
 
-// ofConfigMap is in the names of copies of ConfigMaps.
+// mayBeOfConfigMap reports whether a name may be that of the copy of a ConfigMap: something has its plain name by what is before and behind the kind.
+func mayBeOfConfigMap(name string) bool {
+	for namespace := range secretref.NamespacesOf(name) {
+		of, is := strings.CutPrefix(name[len(namespace):], ofConfigMap)
+		if is && len(validation.IsDNS1123Label(namespace)) == 0 && len(validation.IsDNS1123Subdomain(of)) == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// ofConfigMap is in the names of copies of ConfigMaps, between the namespace and the name.
 const ofConfigMap = "-cfgmap-"
 
 // from are the Secrets of a namespace to which configurations of Gateways of another one may refer.

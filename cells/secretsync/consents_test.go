@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,8 @@ func TestMeaningsOfNames(t *testing.T) {
 	none := secretref.Object{}
 	grants, sets := &watchOf[referenceGrant]{}, &watchOf[listenerSet]{}
 	c := newConsents(&k8s.Permissions{}, grants, sets)
-	m := &meanings{own: "kube-system", byDefault: secretNamed("certs", "default"), consents: c}
+	m := &meanings{own: "kube-system", names: secretref.NewNames(), consents: c}
+	m.names.AddDefault(secretNamed("certs", "default"))
 	hashed := secretNamed("aa", "some").CopyName() + "-0123456789ab" // of no object
 	authority := secretref.Object{Kind: secretref.ConfigMap, Key: slim.Key{Namespace: "aa", Name: "ca"}}
 	c.grantChanged(grantOf("aa", "some", "Gateway", "bb", "some"))
@@ -122,9 +124,10 @@ func TestMeaningsOfNames(t *testing.T) {
 	check("bb", "bb-tls", none, true)
 }
 
-// SEC-22: names have a bound for each namespace, and what has more counts for the copies of its namespace. Whatever comes and goes, nothing is left.
+// SEC-22: names that need memory have a bound for each namespace. What has more has its names all the same, and no others. Whatever comes and goes, nothing is left.
 func TestManyPinnedNames(t *testing.T) {
-	names, means := secretref.NewNames(), &meanings{own: "kube-system"}
+	names := secretref.NewNames()
+	means := &meanings{own: "kube-system", names: names}
 	names.LimitPins(means.mayBe)
 	names.MarkKnown()
 	s := &configurationSource{
@@ -153,18 +156,83 @@ func TestManyPinnedNames(t *testing.T) {
 	if s.many["team"] > mostPinned {
 		t.Errorf("%d names are pinned", s.many["team"])
 	}
-	for name, want := range map[string]bool{"team-a-00001": true, "team-any": true, "other-any": false, "tea-any": false} {
+	for name, want := range map[string]bool{
+		"team-a-00001": true, "team-c-08999": true, "team-d-00001": true, "team-d-11999": true, "team-e-00009": true,
+		"team-any": false, "team-e-00010": false, "other-any": false, "tea-any": false,
+	} {
 		if got := names.IsNamed("copies", name); got != want {
 			t.Errorf("%s is named: %t", name, got)
 		}
 	}
-	if got := names.Of("copies", secretNamed("team-d", "any")); strings.HasPrefix(got, "team-d-any") {
-		t.Errorf("what may be meant is given to another as %s", got)
+	for _, name := range []string{"11998", "00002"} {
+		if got := names.Of("copies", secretNamed("team-d", name)); strings.HasPrefix(got, "team-d") {
+			t.Errorf("what may be meant is given to another as %s", got)
+		}
+	}
+	if of := secretNamed("team-d", "any"); !names.Plain("copies", of) {
+		t.Errorf("one vast configuration keeps its name from %s", of)
 	}
 	for _, o := range all {
 		show(stream.Delete, o)
 	}
-	if names.IsNamed("copies", "team-a-00001") || names.IsNamed("copies", "team-any") || len(s.pinned)+len(s.many) > 0 {
+	if names.IsNamed("copies", "team-a-00001") || names.IsNamed("copies", "team-d-11999") || len(s.pinned)+len(s.many) > 0 {
 		t.Errorf("%d configurations hold names", len(s.pinned))
+	}
+}
+
+// deniedKinds are the verbs and resources that a role does not allow.
+type deniedKinds []string
+
+// Denies implements role.
+func (d deniedKinds) Denies(verb string, ref k8s.Ref) bool {
+	return slices.Contains(d, verb+" "+ref.Resource.Resource)
+}
+
+// SEC-22: where the role does not allow to read all of what lets configurations refer to Secrets of other namespaces, copies stay that there are. A name without
+// a copy may be meant where what there is of that can be read.
+func TestConsentsThatTheRoleDenies(t *testing.T) {
+	of := secretNamed("aa", "some")
+	for _, test := range []struct {
+		denied                           deniedKinds
+		object, granted, other, attached bool
+	}{
+		{nil, false, true, false, true},
+		{deniedKinds{"list referencegrants"}, true, false, false, false},
+		{deniedKinds{"watch referencegrants"}, true, false, false, false},
+		{deniedKinds{"list listenersets"}, true, true, false, false},
+		{deniedKinds{"watch listenersets"}, true, true, false, false},
+		{deniedKinds{"list referencegrants", "watch listenersets"}, true, false, false, false},
+		{deniedKinds{"list gateways", "delete referencegrants"}, false, true, false, true},
+	} {
+		c := newConsents(test.denied, &watchOf[referenceGrant]{}, &watchOf[listenerSet]{})
+		if !c.denies(grantKind.Resource()) {
+			c.grantChanged(grantOf("aa", "g", "Gateway", "bb", "granted"))
+		}
+		if !c.denies(setKind.Resource()) {
+			c.setChanged(setAt("cc", "s", "bb"))
+		}
+		got := []bool{c.letObject("bb", of), c.letName("bb", "aa-granted"), c.letName("bb", "aa-some"), c.letName("bb", "cc-any")}
+		if want := []bool{test.object, test.granted, test.other, test.attached}; !slices.Equal(got, want) {
+			t.Errorf("without %q: %t, want %t", test.denied, got, want)
+		}
+		if got := c.letName("bb", "aa-cfgmap-ca") && c.letObject("bb", secretref.Object{Kind: secretref.ConfigMap, Key: of.Key}); !got {
+			t.Errorf("without %q no ConfigMap may be meant", test.denied)
+		}
+		if unsure := c.isUnsure(); unsure != test.object {
+			t.Errorf("without %q it is asked again: %t", test.denied, unsure)
+		}
+	}
+}
+
+// SEC-22: a name may be that of the copy of a ConfigMap if it has a namespace before the kind, and a name behind it.
+func TestNamesOfConfigMaps(t *testing.T) {
+	for name, want := range map[string]bool{
+		"aa-cfgmap-ca": true, "a-b-cfgmap-c.d": true, "aa-cfgmap-cfgmap-x": true, "aa-cfgmap-ca-cfgmap-x": true,
+		"-cfgmap-ca": false, "aa-cfgmap-": false, "aa-cfgmap": false, "aacfgmap-ca": false, "a.b-cfgmap-ca": false, "aa-cfgmap-.": false, "A-cfgmap-ca": false, "": false,
+		strings.Repeat("a", 64) + "-cfgmap-ca": false,
+	} {
+		if got := mayBeOfConfigMap(name); got != want {
+			t.Errorf("%s may be that of a ConfigMap: %t", name, got)
+		}
 	}
 }

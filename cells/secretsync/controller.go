@@ -96,7 +96,10 @@ func (c *controller) Open(ctx context.Context) (err error) {
 // observe has the names of copies know of a Secret.
 func (c *controller) observe(s *secret) {
 	if namespace := s.Namespace.String(); c.holdsCopies(namespace) {
-		of, _ := s.Owner()
+		of, isCopy := s.Owner()
+		if isCopy && s.IsDefault() {
+			c.Names.RecallDefault(of)
+		}
 		c.Names.Exists(namespace, s.Name, of)
 	}
 }

@@ -24,6 +24,7 @@ type content struct {
 	labels, annotations map[string]string
 	secretType          string
 	immutable           bool
+	isNoDefault         bool           // a mark of the default Secret of Ingresses goes
 	data                map[string]any // in base64
 }
 
@@ -58,6 +59,14 @@ func contentOf(of secretref.Object, u *unstructured.Unstructured) content {
 		c.annotations[secretref.NameKey(of.Kind)] = of.Name
 	}
 	return c
+}
+
+// markDefault has copies have the mark of the default Secret of Ingresses, or have it no more where it is known that others are that (SEC-23).
+func (c *content) markDefault(is, known bool) {
+	if is {
+		c.annotations[secretref.DefaultKey] = "true"
+	}
+	c.isNoDefault = known && !is
 }
 
 // isCredential reports whether the cluster itself acts on Secrets of a type, by their namespace: it puts the token of an account of that namespace into them,
@@ -96,6 +105,10 @@ func (c content) apply(u *unstructured.Unstructured) {
 	}
 	if annotations := u.GetAnnotations(); !contains(annotations, c.annotations) {
 		u.SetAnnotations(merged(annotations, c.annotations))
+	}
+	if annotations := u.GetAnnotations(); c.isNoDefault && annotations[secretref.DefaultKey] != "" {
+		delete(annotations, secretref.DefaultKey)
+		u.SetAnnotations(annotations)
 	}
 	u.Object["type"] = c.secretType
 	if immutable, _, _ := unstructured.NestedBool(u.Object, "immutable"); immutable != c.immutable {

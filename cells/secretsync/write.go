@@ -38,6 +38,7 @@ func (c *controller) read(ctx context.Context, of secretref.Object) (*content, e
 		return nil, fmt.Errorf("reading %s: %w", of, err)
 	}
 	found := contentOf(of, u)
+	found.markDefault(c.Names.IsDefault(of))
 	return &found, nil
 }
 

@@ -39,6 +39,12 @@ func TestManySecretNames(t *testing.T) {
 		if len(all) != want || !slices.IsSorted(all) || kept[0].Secrets.IsCut() != (n > want) || kept[0].isVast != (n > want) {
 			t.Errorf("of %d %d are kept, cut %t, vast %t", n, len(all), kept[0].Secrets.IsCut(), kept[0].isVast)
 		}
+		for _, i := range []int{0, 1, n / 3, n / 2, n, n + 1} {
+			is := i >= 1 && i <= n
+			if got := kept[0].Secrets.Has(fmt.Sprintf("cilium-secrets/%05d", i)); got != is && (is || n == want) { // a hash may be that of two
+				t.Errorf("of %d, number %d is one: %t", n, i, got)
+			}
+		}
 		if size := int(after.HeapAlloc-before.HeapAlloc) / len(kept); n > 100 && size > len(text) {
 			t.Errorf("%d names need %d bytes, and have %d in etcd", n, size, len(text))
 		}
@@ -47,6 +53,11 @@ func TestManySecretNames(t *testing.T) {
 	again := MakeSecretNames("c/b", "c/a", "c/b")
 	if got := slices.Collect(again.All()); !slices.Equal(got, []string{"c/a", "c/b"}) || again.IsCut() || slices.Collect(SecretNames{}.All()) != nil {
 		t.Errorf("%q", got)
+	}
+	for name, want := range map[string]bool{"c/a": true, "c/b": true, "c/": false, "c/aa": false, "": false, "c/a\"c/b": false, "d/a": false, "b/a": false} {
+		if again.Has(name) != want || (SecretNames{}).Has(name) {
+			t.Errorf("%q is one: %t", name, !want)
+		}
 	}
 	for name := range again.All() {
 		if name != "c/a" {

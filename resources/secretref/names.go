@@ -36,10 +36,12 @@ type Names struct {
 	freed  []copyName            // were released, in that order
 	// pinned are the names that configurations have: few of one name, mostly one.
 	pinned map[copyName][]pin
-	// vast are in how many configurations of a namespace there are names that are not known, by the namespaces of the copies and of the configurations.
-	vast map[copyName]int
+	// vast are what names those configurations have that have too many, by the namespaces of the copies and of the configurations.
+	vast map[copyName]map[*rest]bool
 	// means reports whether configurations of a namespace may mean an object by a name, or what has none of an owner that is known: the zero Object.
 	means func(by, name string, of Object) bool
+	// defaults are what configurations of Ingresses of all namespaces may mean.
+	defaults defaults
 	// kept is in how many configurations a name is that the next leader begins with, and that is written anew then: its owner keeps it until it is in none.
 	kept map[copyName]int
 }
@@ -66,7 +68,7 @@ func NewNames() *Names {
 	return &Names{
 		now: time.Now, hides: func(string) bool { return false }, means: func(string, string, Object) bool { return true }, known: make(chan struct{}),
 		owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{},
-		pinned: map[copyName][]pin{}, vast: map[copyName]int{}, kept: map[copyName]int{},
+		pinned: map[copyName][]pin{}, vast: map[copyName]map[*rest]bool{}, kept: map[copyName]int{},
 	}
 }
 

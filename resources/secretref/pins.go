@@ -63,20 +63,25 @@ func (n *Names) addPins(at copyName, by string, more int) {
 	}
 }
 
-// PinRest reports that a configuration of a namespace names more copies than are known: any that may be of an object of its namespace counts as named.
-func (n *Names) PinRest(namespace, by string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.vast[copyName{namespace, by}]++
-}
+// rest are the names of a configuration that has too many.
+type rest struct{ has func(name string) bool }
 
-// UnpinRest reports that all is known again that a configuration names, or that it is gone.
-func (n *Names) UnpinRest(namespace, by string) {
+// PinRest reports that a configuration of a namespace names more copies than Pin is called for: has reports of a name whether it does. That is called under a lock,
+// and must be fast. It counts until unpin is called.
+func (n *Names) PinRest(namespace, by string, has func(name string) bool) (unpin func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	of := copyName{namespace, by}
-	if n.vast[of]--; n.vast[of] == 0 {
-		delete(n.vast, of)
+	in, of := copyName{namespace, by}, &rest{has}
+	if n.vast[in] == nil {
+		n.vast[in] = map[*rest]bool{}
+	}
+	n.vast[in][of] = true
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if delete(n.vast[in], of); len(n.vast[in]) == 0 {
+			delete(n.vast, in)
+		}
 	}
 }
 
@@ -109,32 +114,34 @@ func (n *Names) isNamed(at copyName) bool {
 }
 
 // isPinned reports whether a configuration has a name that stays as it is, and may mean an object by it.
-func (n *Names) isPinned(at copyName, of Object) bool { return n.isOfVast(at, of) || n.hasPin(at, of) }
-
-// hasPin is isPinned where it is known that the configuration has the name.
-func (n *Names) hasPin(at copyName, of Object) bool {
-	return slices.ContainsFunc(n.pinned[at], func(p pin) bool { return n.means(p.by, at.name, of) })
+func (n *Names) isPinned(at copyName, of Object) bool {
+	return n.isPinnedBy(at, func(by string) bool { return n.means(by, at.name, of) })
 }
 
-// wasGiven reports whether a configuration has a name that is the object's alone, and that an earlier leader has given it.
-func (n *Names) wasGiven(at copyName, of Object) bool { return n.kept[at] > 0 || n.hasPin(at, of) }
-
-// isHeld reports whether a name stays with its last owner: a configuration has it, whatever that may mean.
-func (n *Names) isHeld(at copyName) bool {
-	return n.kept[at] > 0 || len(n.pinned[at]) > 0 || n.isOfVast(at, n.lastOwner(at))
-}
-
-// isOfVast reports whether a name may be one of those of PinRest: its owner is of the namespace of the configuration, or it may be the plain one of such an object.
-func (n *Names) isOfVast(at copyName, of Object) bool {
-	if of != (Object{}) || len(n.vast) == 0 {
-		return n.vast[copyName{at.namespace, of.Namespace}] > 0
+// isPinnedBy reports whether a configuration has a name, of one of the namespaces that count. These are asked for first: they are few.
+func (n *Names) isPinnedBy(at copyName, counts func(by string) bool) bool {
+	if slices.ContainsFunc(n.pinned[at], func(p pin) bool { return counts(p.by) }) {
+		return true
 	}
-	for namespace := range NamespacesOf(at.name) {
-		if n.vast[copyName{at.namespace, namespace}] > 0 {
-			return true
+	for in, all := range n.vast {
+		if in.namespace != at.namespace || !counts(in.name) {
+			continue
+		}
+		for of := range all {
+			if of.has(at.name) {
+				return true
+			}
 		}
 	}
 	return false
+}
+
+// wasGiven reports whether a configuration has a name that is the object's alone, and that an earlier leader has given it.
+func (n *Names) wasGiven(at copyName, of Object) bool { return n.kept[at] > 0 || n.isPinned(at, of) }
+
+// isHeld reports whether a name stays with its last owner: a configuration has it, whatever that may mean. Of one with too many names it has to mean its owner.
+func (n *Names) isHeld(at copyName) bool {
+	return n.kept[at] > 0 || len(n.pinned[at]) > 0 || n.isPinned(at, n.lastOwner(at))
 }
 
 // NamespacesOf are the namespaces of which an object may have a plain name, or one with a hash: what is before each of its dashes.
@@ -172,15 +179,5 @@ func (n *Names) mayMeanOthers(at copyName, o Object) bool {
 	if n.owners[at] != nil && n.owners[at].released.IsZero() || !isComputed(at.name) {
 		return false
 	}
-	for _, p := range n.pinned[at] {
-		if p.by != o.Namespace && n.means(p.by, at.name, Object{}) {
-			return true
-		}
-	}
-	for namespace := range NamespacesOf(at.name) {
-		if namespace != o.Namespace && n.vast[copyName{at.namespace, namespace}] > 0 {
-			return true
-		}
-	}
-	return false
+	return n.isPinnedBy(at, func(by string) bool { return by != o.Namespace && n.means(by, at.name, Object{}) })
 }

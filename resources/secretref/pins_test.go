@@ -5,6 +5,7 @@ package secretref
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -61,26 +62,54 @@ func TestPinsThatDoNotCount(t *testing.T) {
 	}
 }
 
-// SEC-22: a configuration whose names are not all known means the copies of its namespace, and what may be one of them.
+// SEC-22: a configuration that has too many names means what it has the names of, as others do, and keeps no other name from anything.
 func TestRestOfPins(t *testing.T) {
 	n := NewNames()
-	own, beside := object("team", "tls"), object("team-prod", "tls")
+	now := time.Unix(1000, 0)
+	n.now = func() time.Time { return now }
+	n.LimitPins(func(by, name string, of Object) bool {
+		return of.Namespace == by || of == (Object{}) && strings.HasPrefix(name, by+"-")
+	})
+	own, beside, free := object("team", "tls"), object("team-prod", "tls"), object("team-prod", "free")
 	n.Exists("copies", own.CopyName(), own)
 	n.Exists("copies", "x", own)
+	n.Exists("copies", "z", own)
 	n.Exists("copies", "y", beside)
-	n.PinRest("copies", "team")
-	n.PinRest("copies", "team")
-	n.UnpinRest("copies", "team")
+	has := func(names ...string) func(string) bool {
+		return func(name string) bool { return slices.Contains(names, name) }
+	}
+	all := []string{"x", "y", "team-tls", "team-prod-tls", "team-z", "tea-z"}
+	unpins := []func(){
+		n.PinRest("copies", "team", has(all...)), n.PinRest("copies", "team", has(all...)),
+		n.PinRest("copies", "other", has("team-prod-free", "z")), n.PinRest("elsewhere", "team", has("team-prod-free", "team-w")),
+	}
+	unpins[0]()
 	n.MarkKnown()
-	for name, want := range map[string]bool{own.CopyName(): true, "x": true, "y": false, "team-z": true, "tea-z": false, "team": false} {
+	for name, want := range map[string]bool{own.CopyName(): true, "x": true, "z": false, "y": false, "team-z": true, "team-other": false, "team-w": false, "tea-z": false, "team": false} {
 		if n.IsNamed("copies", name) != want {
 			t.Errorf("%s is named: %t", name, !want)
 		}
 	}
-	if n.IsNamed("elsewhere", "team-z") || n.Plain("copies", beside) || !n.Plain("copies", object("team", "new")) {
-		t.Error("names are given to another namespace that a configuration may mean")
+	if !n.IsNamed("elsewhere", "team-w") || n.Plain("copies", beside) || !n.Plain("copies", object("team", "prod-tls")) {
+		t.Error("a name is given that a configuration may have for another object")
 	}
-	n.UnpinRest("copies", "team")
+	if !n.Plain("copies", free) || !n.Plain("copies", object("team-prod", "other")) || !n.Plain("copies", object("team", "new")) {
+		t.Error("a name is not given that no configuration has which may mean it")
+	}
+	n.Release(own)
+	now = now.Add(2 * reuse)
+	n.Release(object("a", "b"))
+	if of, _ := n.LastOwner("copies", own.CopyName()); of != own {
+		t.Errorf("what a configuration has is that of %s", of)
+	}
+	if of, _ := n.LastOwner("copies", "z"); of == own {
+		t.Error("what none has is still of its last owner")
+	}
+	for _, unpin := range unpins[1:] {
+		unpin()
+	}
+	n.Release(object("team", "prod-tls"))
+	now = now.Add(2 * reuse)
 	if n.IsNamed("copies", "x") || !n.Plain("copies", beside) || len(n.vast) > 0 {
 		t.Error("it counts that is gone")
 	}
