@@ -91,11 +91,14 @@ func (b *budget) spendRoutesOf(o Options, h *hostRoutes, each int) error {
 		if r.Refused {
 			continue
 		}
-		if key := r.request(); !redirected[key] {
+		key := r.request()
+		size := key.size() // of one that is not written: what it matches is compared
+		if !redirected[key] {
 			redirected[key] = true
-			if err := b.spend(r.redirectedSize() + each); err != nil {
-				return err
-			}
+			size = r.redirectedSize() + each
+		}
+		if err := b.spend(size); err != nil {
+			return err
 		}
 	}
 	for _, r := range h.routes {
@@ -103,7 +106,7 @@ func (b *budget) spendRoutesOf(o Options, h *hostRoutes, each int) error {
 			continue
 		}
 		key := o.request(r.Route)
-		size := key.size() // of one that is not written: what it matches is compared
+		size := key.size()
 		switch {
 		case redirected[key]:
 		case !seen[key]:
