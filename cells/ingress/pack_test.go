@@ -37,6 +37,7 @@ func newPacking(t *testing.T) *packing {
 	t.Helper()
 	p := &packing{t: t, ingresses: newLocal[ingress](t)}
 	classes, all := newLocal[ingressClass](t), newLocal[service](t)
+	p.ingresses.Replace()
 	classes.Replace()
 	var known []*service
 	for _, namespace := range []string{"aa", "bb"} {
