@@ -167,7 +167,8 @@ var smallest = envoy.Model{HTTP: []envoy.Listener{
 	{Claim: youngest, Port: 443, TLS: true, Secrets: []envoy.Name{youngest.Of}, Routes: []*envoy.Route{{}}},
 }}
 
-var youngest = envoy.Claim{Of: envoy.Name{Name: "youngest"}, Created: time.Unix(1<<40, 0)}
+// Its namespace is none that there is, and not that of a view without one.
+var youngest = envoy.Claim{Of: envoy.Name{Namespace: "-", Name: "youngest"}, Created: time.Unix(1<<40, 0)}
 
 // withSmallest is the model of an Ingress beside the smallest one.
 func withSmallest(m envoy.Model) envoy.Model {

@@ -275,3 +275,20 @@ func TestWhatIsRefusedIsNotKept(t *testing.T) {
 		}
 	}
 }
+
+// ING-31: what the hosts of an Ingress have where it is left out is part of its size: a wider name of another namespace would answer for them.
+func TestNamesHaveASize(t *testing.T) {
+	p := newPacking(t)
+	var rules []networkingv1.IngressRule
+	for n := range 100 {
+		rules = append(rules, pathsOf(fmt.Sprintf("h%d.test", n), networkingv1.PathTypePrefix, "/"))
+	}
+	i := greedy{rand.New(rand.NewPCG(1, 4))}.new("aa", "many", rules, nil)
+	p.pack(i)
+	if _, err := p.c.measure(p.c.sharedOptions()); err != nil {
+		t.Fatal(err)
+	}
+	if e := p.c.shared.ingested[i.Key()]; e.names < 2000 || e.size < e.names+5000 {
+		t.Errorf("it has %d bytes, and its names %d", e.size, e.names)
+	}
+}
