@@ -6,6 +6,7 @@ package secretsync
 import (
 	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"maps"
 	"slices"
@@ -38,8 +39,9 @@ type configurationSource struct {
 	own            string // namespace of the configuration that Ingresses share
 	names          *secretref.Names
 	configurations configurationWatch
-	meanings       *meanings
-	follows        bool // it follows the consents of these, for all sources
+	meanings       *meanings // of all names that are pinned
+	refer          *meanings // of these configurations
+	follows        bool      // it follows the consents of these, for all sources
 	log            *slog.Logger
 
 	mu       sync.Mutex
@@ -134,7 +136,7 @@ func (p sourceParams) sources(newWatch func() configurationWatch) (out configura
 	p.Names.LimitPins(means.mayBe)
 	newSource := func(name, namespace string, isLeft bool, counts func(*envoy.Object) bool) *configurationSource {
 		return &configurationSource{
-			name: name, namespace: namespace, counts: counts, isLeft: isLeft, own: own, names: p.Names, configurations: newWatch(), meanings: means, log: p.Log,
+			name: name, namespace: namespace, counts: counts, isLeft: isLeft, own: own, names: p.Names, configurations: newWatch(), meanings: means, refer: means, log: p.Log,
 			pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{},
 		}
 	}
@@ -147,6 +149,7 @@ func (p sourceParams) sources(newWatch func() configurationWatch) (out configura
 	if namespace := e.IngressSecretsNamespace; secretref.CopiesTo(namespace, c, e, p.Cluster) {
 		s := newSource("configurations-of-ingresses", namespace, secretref.KeptOfIngresses(c, e, p.Cluster), func(o *envoy.Object) bool { return isOfIngresses(o, own) })
 		s.findsDefault = s.isLeft && !hasDefault
+		s.refer = &meanings{own: own, names: p.Names} // Ingresses refer to nothing of other namespaces but the default Secret, whatever others let Gateways
 		out.OfIngresses = s
 	}
 	return out
@@ -225,6 +228,7 @@ func (s *configurationSource) shown(r secretref.Recorder) {
 	s.findsDefault = false // those that come later were not left
 	for _, of := range s.mostNamed() {
 		s.names.AddDefault(of)
+		r.Changed(of) // its copy is to show it
 	}
 	s.recordEach(r)
 }
@@ -358,7 +362,7 @@ func (s *configurationSource) report(of slim.Key, names []string) {
 	}
 	i := slices.IndexFunc(names, func(name string) bool {
 		has, _ := s.names.LastOwner(s.namespace, name)
-		return !s.meanings.mayBe(of.Namespace, name, has)
+		return !s.refer.mayBe(of.Namespace, name, has)
 	})
 	if i >= 0 {
 		s.reported[of.Namespace] = true
@@ -372,13 +376,20 @@ func (s *configurationSource) copyNames(c *envoy.Object) (has pinned) {
 	if c.CannotDecode("spec") || !s.counts(c) {
 		return pinned{}
 	}
-	for name := range c.Spec.Secrets.All() {
-		if copyName, ours := strings.CutPrefix(name, s.namespace+"/"); ours {
-			has.names = append(has.names, copyName)
-		}
-	}
+	has.names = slices.Collect(s.copyNamesIn(c.Spec.Secrets))
 	has.isMore, has.all = c.Spec.Secrets.IsCut(), c.Spec.Secrets
 	return has
+}
+
+// copyNamesIn are those of names that are of the namespace of the copies, without it.
+func (s *configurationSource) copyNamesIn(all envoy.SecretNames) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name := range all.All() {
+			if copyName, ours := strings.CutPrefix(name, s.namespace+"/"); ours && !yield(copyName) {
+				return
+			}
+		}
+	}
 }
 
 // pin replaces the names that a configuration pins. The one that Ingresses share has its names as long as a leader writes it, and
@@ -420,7 +431,11 @@ func (s *configurationSource) add(by string, has *pinned) {
 	}
 	if has.isMore && !s.isShared(by) { // what Ingresses share has certificates that they refer to
 		all := has.all
-		has.unpin = s.names.PinRest(s.namespace, by, func(name string) bool { return all.Has(s.namespace + "/" + name) })
+		var isName func(string) bool
+		if all.IsCut() {
+			isName = func(name string) bool { return all.Has(s.namespace + "/" + name) }
+		}
+		has.unpin = s.names.PinRest(s.namespace, by, s.copyNamesIn(all), isName)
 	}
 	s.many[by] += len(has.names)
 }
@@ -445,7 +460,7 @@ func (s *configurationSource) remove(by string, was pinned) {
 // copied are the objects whose copies have the names, and that a configuration of a namespace may mean.
 func (s *configurationSource) copied(by string, names []string) (to []secretref.Object) {
 	for _, name := range names {
-		if of, isCopy := s.names.Owner(s.namespace, name); isCopy && s.meanings.mayBe(by, name, of) {
+		if of, isCopy := s.names.Owner(s.namespace, name); isCopy && s.refer.mayBe(by, name, of) {
 			to = append(to, of)
 		}
 	}

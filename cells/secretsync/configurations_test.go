@@ -58,7 +58,7 @@ func TestConfigurationsThatWentHoldNoNames(t *testing.T) {
 	names.LimitPins(means.mayBe)
 	names.MarkKnown()
 	s := &configurationSource{
-		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", names: names, meanings: means,
+		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", names: names, meanings: means, refer: means,
 		pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{},
 		configurations: configurationsAt{initial: []*envoy.Object{went, stays}, followed: []*envoy.Object{stays}},
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -131,7 +132,7 @@ func TestManyPinnedNames(t *testing.T) {
 	names.LimitPins(means.mayBe)
 	names.MarkKnown()
 	s := &configurationSource{
-		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", isLeft: true, names: names, meanings: means, log: slog.New(slog.DiscardHandler),
+		namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", isLeft: true, names: names, meanings: means, refer: means, log: slog.New(slog.DiscardHandler),
 		pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{},
 	}
 	vast := func(name string, n int) *envoy.Object {
@@ -155,6 +156,19 @@ func TestManyPinnedNames(t *testing.T) {
 	}
 	if s.many["team"] > mostPinned {
 		t.Errorf("%d names are pinned", s.many["team"])
+	}
+	for i := range 10_000 { // small ones, which are beyond that
+		all = append(all, vast(fmt.Sprint("small-", i), 1))
+		show(stream.Upsert, all[len(all)-1])
+	}
+	begin := time.Now()
+	for i := range 10_000 {
+		if name := fmt.Sprintf("team-small-%d-00000", i); !names.IsNamed("copies", name) || names.IsNamed("copies", name+"0") {
+			t.Fatalf("%s is not named, or another name is", name)
+		}
+	}
+	if passed := time.Since(begin); passed > 2*time.Second { // some 10 ms; each configuration asked for each name: 20 s
+		t.Errorf("20,000 names were searched in %s, while all others wait", passed)
 	}
 	for name, want := range map[string]bool{
 		"team-a-00001": true, "team-c-08999": true, "team-d-00001": true, "team-d-11999": true, "team-e-00009": true,

@@ -85,7 +85,7 @@ func TestDefaultSecretOfAnEarlierRelease(t *testing.T) {
 			add("kube-system", "victim-later", "certs-shared", "victim-tls")
 			s := &configurationSource{
 				name: "left", namespace: "copies", counts: func(*envoy.Object) bool { return true }, own: "kube-system", isLeft: true, findsDefault: test.finds,
-				names: names, meanings: means, log: slog.New(slog.DiscardHandler),
+				names: names, meanings: means, refer: means, log: slog.New(slog.DiscardHandler),
 				pinned: map[slim.Key]pinned{}, many: map[string]int{}, reported: map[string]bool{}, configurations: configurationsAt{initial: all, followed: all},
 			}
 			r := &recorded{to: map[string][]string{}}
@@ -104,6 +104,9 @@ func TestDefaultSecretOfAnEarlierRelease(t *testing.T) {
 				}
 			}
 			check()
+			if got := slices.Contains(r.woken, secretNamed("certs", "default")); got != test.finds {
+				t.Errorf("the default Secret's copy is written with what shows it: %t", got)
+			}
 			for _, namespace := range []string{"cc", "dd", "ee"} {
 				add(namespace, "victim-tls")
 			}

@@ -18,8 +18,9 @@ import (
 
 // recorded are the references that a source has recorded last, and how often.
 type recorded struct {
-	to map[string][]string
-	n  int
+	to    map[string][]string
+	n     int
+	woken []secretref.Object
 }
 
 // Set implements secretref.Recorder.
@@ -40,7 +41,7 @@ func (r *recorded) SetFirst(from corev1.ObjectReference, _ int, to ...secretref.
 func (*recorded) SetUnknown(corev1.ObjectReference) {}
 
 // Changed implements secretref.Recorder.
-func (*recorded) Changed(secretref.Object) {}
+func (r *recorded) Changed(of secretref.Object) { r.woken = append(r.woken, of) }
 
 // SEC-10; K3 and K7 of the contract's tenants.md: a ReferenceGrant concerns what refers to Secrets of its namespace, and nothing where it permits the same as
 // before: grants and references of others cost it nothing. Each Secret counts once.

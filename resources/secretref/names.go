@@ -36,8 +36,8 @@ type Names struct {
 	freed  []copyName            // were released, in that order
 	// pinned are the names that configurations have: few of one name, mostly one.
 	pinned map[copyName][]pin
-	// vast are what names those configurations have that have too many, by the namespaces of the copies and of the configurations.
-	vast map[copyName]map[*rest]bool
+	// rests are the names that are too many for that, by the namespaces of the copies and of the configurations.
+	rests map[copyName]*rests
 	// means reports whether configurations of a namespace may mean an object by a name, or what has none of an owner that is known: the zero Object.
 	means func(by, name string, of Object) bool
 	// defaults are what configurations of Ingresses of all namespaces may mean.
@@ -68,7 +68,7 @@ func NewNames() *Names {
 	return &Names{
 		now: time.Now, hides: func(string) bool { return false }, means: func(string, string, Object) bool { return true }, known: make(chan struct{}),
 		owners: map[copyName]*owner{}, held: map[Object][]copyName{}, names: map[copyOf]string{},
-		pinned: map[copyName][]pin{}, vast: map[copyName]map[*rest]bool{}, kept: map[copyName]int{},
+		pinned: map[copyName][]pin{}, rests: map[copyName]*rests{}, kept: map[copyName]int{},
 	}
 }
 
@@ -262,24 +262,25 @@ func (n *Names) Release(o Object) {
 			delete(n.names, copyOf{at.namespace, o})
 		}
 	}
-	var stay []copyName
-	for len(n.freed) > 0 {
+	for range min(len(n.freed), mostFreed) {
 		at := n.freed[0]
 		has := n.owners[at]
+		if has != nil && !has.released.IsZero() && now.Sub(has.released) < reuse {
+			return
+		}
+		n.freed = n.freed[1:]
 		switch {
 		case has == nil, has.released.IsZero(): // another one has it, or this one again
-		case now.Sub(has.released) < reuse:
-			n.freed = append(stay, n.freed...)
-			return
 		case n.isHeld(at):
-			stay = append(stay, at)
+			n.freed = append(n.freed, at)
 		default:
 			n.free(at)
 		}
-		n.freed = n.freed[1:]
 	}
-	n.freed = stay
 }
+
+// mostFreed is how many names are tried to be forgotten at a time: a configuration may hold any number of them, and to forget them is for the memory alone.
+const mostFreed = 1000
 
 type namesIn struct {
 	names     *Names

@@ -4,6 +4,7 @@
 package secretref
 
 import (
+	"hash/maphash"
 	"iter"
 	"slices"
 	"strings"
@@ -63,26 +64,68 @@ func (n *Names) addPins(at copyName, by string, more int) {
 	}
 }
 
-// rest are the names of a configuration that has too many.
-type rest struct{ has func(name string) bool }
+// rests are what names configurations of a namespace have beside those that are pinned. Each name is kept as its hash: it may count where it is another one's, once in
+// four billion.
+type rests struct {
+	uses int                              // configurations
+	in   map[uint32]int                   // in how many configurations
+	cut  map[*func(name string) bool]bool // configurations of which not all names are known; few, since each is large
+}
 
-// PinRest reports that a configuration of a namespace names more copies than Pin is called for: has reports of a name whether it does. That is called under a lock,
-// and must be fast. It counts until unpin is called.
-func (n *Names) PinRest(namespace, by string, has func(name string) bool) (unpin func()) {
+// nameSeed is that of the hashes of names.
+var nameSeed = maphash.MakeSeed()
+
+func hashOf(name string) uint32 { return uint32(maphash.String(nameSeed, name)) }
+
+// PinRest reports that a configuration of a namespace has more names of copies than Pin is called for: those that are given, or, of one with names that are not
+// known, those of which has reports that it has them. That is called under a lock, for few configurations of a namespace, and must be fast. They count until unpin is
+// called, which goes over names once more.
+func (n *Names) PinRest(namespace, by string, names iter.Seq[string], has func(name string) bool) (unpin func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	in, of := copyName{namespace, by}, &rest{has}
-	if n.vast[in] == nil {
-		n.vast[in] = map[*rest]bool{}
+	at := copyName{namespace, by}
+	if n.rests[at] == nil {
+		n.rests[at] = &rests{in: map[uint32]int{}, cut: map[*func(string) bool]bool{}}
 	}
-	n.vast[in][of] = true
+	of := n.rests[at]
+	of.uses++
+	if has != nil {
+		of.cut[&has] = true
+	} else {
+		of.add(names, 1)
+	}
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		if delete(n.vast[in], of); len(n.vast[in]) == 0 {
-			delete(n.vast, in)
+		if delete(of.cut, &has); has == nil {
+			of.add(names, -1)
+		}
+		if of.uses--; of.uses == 0 {
+			delete(n.rests, at)
 		}
 	}
+}
+
+// add adds to the number of configurations that have the names.
+func (r *rests) add(names iter.Seq[string], more int) {
+	for name := range names {
+		hash := hashOf(name)
+		if r.in[hash] += more; r.in[hash] == 0 {
+			delete(r.in, hash)
+		}
+	}
+}
+
+func (r *rests) have(name string) bool {
+	if r.in[hashOf(name)] > 0 {
+		return true
+	}
+	for has := range r.cut {
+		if (*has)(name) {
+			return true
+		}
+	}
+	return false
 }
 
 // Keep reports that a configuration names a copy: what has that name keeps it, also if nothing refers to it any more. Without an owner, any object may have it.
@@ -118,19 +161,15 @@ func (n *Names) isPinned(at copyName, of Object) bool {
 	return n.isPinnedBy(at, func(by string) bool { return n.means(by, at.name, of) })
 }
 
-// isPinnedBy reports whether a configuration has a name, of one of the namespaces that count. These are asked for first: they are few.
+// isPinnedBy reports whether a configuration has a name, of one of the namespaces that count. It is asked for each name that is given or freed, while all others wait: what it
+// costs does not depend on how many configurations a namespace has.
 func (n *Names) isPinnedBy(at copyName, counts func(by string) bool) bool {
 	if slices.ContainsFunc(n.pinned[at], func(p pin) bool { return counts(p.by) }) {
 		return true
 	}
-	for in, all := range n.vast {
-		if in.namespace != at.namespace || !counts(in.name) {
-			continue
-		}
-		for of := range all {
-			if of.has(at.name) {
-				return true
-			}
+	for in, rest := range n.rests {
+		if in.namespace == at.namespace && rest.have(at.name) && counts(in.name) {
+			return true
 		}
 	}
 	return false

@@ -80,10 +80,11 @@ func TestRestOfPins(t *testing.T) {
 	}
 	all := []string{"x", "y", "team-tls", "team-prod-tls", "team-z", "tea-z"}
 	unpins := []func(){
-		n.PinRest("copies", "team", has(all...)), n.PinRest("copies", "team", has(all...)),
-		n.PinRest("copies", "other", has("team-prod-free", "z")), n.PinRest("elsewhere", "team", has("team-prod-free", "team-w")),
+		n.PinRest("copies", "team", nil, has(all...)), n.PinRest("copies", "team", slices.Values(all[:3]), nil), n.PinRest("copies", "team", slices.Values(all), nil),
+		n.PinRest("copies", "other", nil, has("team-prod-free", "z")), n.PinRest("elsewhere", "team", slices.Values([]string{"team-prod-free", "team-w"}), nil),
 	}
 	unpins[0]()
+	unpins[1]()
 	n.MarkKnown()
 	for name, want := range map[string]bool{own.CopyName(): true, "x": true, "z": false, "y": false, "team-z": true, "team-other": false, "team-w": false, "tea-z": false, "team": false} {
 		if n.IsNamed("copies", name) != want {
@@ -105,12 +106,12 @@ func TestRestOfPins(t *testing.T) {
 	if of, _ := n.LastOwner("copies", "z"); of == own {
 		t.Error("what none has is still of its last owner")
 	}
-	for _, unpin := range unpins[1:] {
+	for _, unpin := range unpins[2:] {
 		unpin()
 	}
 	n.Release(object("team", "prod-tls"))
 	now = now.Add(2 * reuse)
-	if n.IsNamed("copies", "x") || !n.Plain("copies", beside) || len(n.vast) > 0 {
+	if n.IsNamed("copies", "x") || !n.Plain("copies", beside) || len(n.rests) > 0 {
 		t.Error("it counts that is gone")
 	}
 }

@@ -53,10 +53,10 @@ func (w *Watch[T]) Follow(ctx context.Context, changed func(stream.Change[T]), s
 			changed(ch)
 		}
 		if batch.Synced {
-			w.synced.Store(true)
 			for _, f := range synced {
 				f()
 			}
+			w.synced.Store(true) // what these make of it is complete, too
 		}
 	}
 }

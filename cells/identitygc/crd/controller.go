@@ -49,6 +49,7 @@ type controller struct {
 	reported scanResult      // by the last scan
 	scanned  int             // identities in the running sweep, -1 before its scan
 	ignored  map[string]bool // namespaces that were named for endpoints that do not count
+	few      time.Time       // when few went last of namespaces that are not believed
 }
 
 type params struct {
@@ -93,12 +94,13 @@ func newController(p params) *controller {
 	return c
 }
 
-// fewWhileScarce is how many identities go of a namespace that has most of those that look unused: while numbers are scarce, all others wait for them. It is a hundredth of the range
-// in each run, of which one begins each minute: more than a namespace is given meanwhile (ID-44), and few if it is the view that is wrong.
+// fewWhileScarce is how many identities go of namespaces that have most of those that look unused: while numbers are scarce, all others wait for them. It is a hundredth of the
+// range in a minute: more than a namespace is given meanwhile (ID-44), and few if it is the view that is wrong. Runs that fail are repeated sooner, and have none.
 func (c *controller) fewWhileScarce() int {
-	if !c.scarce.Load() {
+	if !c.scarce.Load() || time.Since(c.few) < scarcePause {
 		return 0
 	}
+	c.few = time.Now()
 	return max(1, c.policy.own.Size()/100)
 }
 

@@ -148,6 +148,9 @@ func TestFewOfOneNamespaceWhileScarce(t *testing.T) {
 		if d := r.degraded(); deleted < 3 || deleted > 8 || !strings.Contains(d, "1 at a time are deleted in the namespace bb") {
 			t.Errorf("after 8 minutes %d are deleted; degraded: %s", deleted, d)
 		}
+		if few := r.collector.fewWhileScarce(); few > 0 {
+			t.Errorf("%d more go within a minute", few)
+		}
 		r.at(3 * time.Hour)
 		for n := range 95 {
 			name := fmt.Sprint(900 + n)
