@@ -21,7 +21,7 @@ import (
 type packing struct {
 	limit int               // of the sizes together, 0 while all fit
 	out   map[slim.Key]bool // by id
-	// parts are the sizes, by id, of what could be left out when that was chosen.
+	// parts are the sizes, by id, of what could be left out when the configuration did fit.
 	parts map[slim.Key]int
 	// routes are the sizes that routes had at all their listeners: some of these may be left out.
 	routes map[slim.Key]routeSize
@@ -58,6 +58,9 @@ func pack(s *state, plan *gatewayPlan, o envoy.Options, again func() *gatewayPla
 	}
 	for n := 1; ; n++ {
 		p, err := translate(s, plan, o)
+		if err == nil {
+			s.planner.fits(plan, o)
+		}
 		large := new(envoy.TooLargeError)
 		if !errors.As(err, &large) || n == packings {
 			return plan, p, err
@@ -101,6 +104,13 @@ func (p *planner) retry(plan *gatewayPlan, o envoy.Options) {
 			p.packing.limit = 0
 			return
 		}
+	}
+}
+
+// fits notes the sizes of a plan with which the configuration fits: what is left out of it, nothing has for other objects.
+func (p *planner) fits(plan *gatewayPlan, o envoy.Options) {
+	if p.packing.limit > 0 {
+		p.packing.parts = p.sizes(plan, o).byID()
 	}
 }
 
@@ -148,7 +158,7 @@ func (p *planner) markLeftOut(plan *gatewayPlan) {
 
 // withLeftOut is why the listeners of a route that is left out do not serve it, beside those that refuse it. Of one that was planned anew the size is the last one that is known.
 func (r *plannedRoute) withLeftOut(refused map[*listener.Listener]*listener.Refusal, last routeSize) map[*listener.Listener]*listener.Refusal {
-	why := &listener.Refusal{Condition: tooLarge(max(r.size, last.rules), "matches, hostnames or backends")}
+	why := &listener.Refusal{Condition: tooLarge(max(r.size, last.own), "matches, hostnames or backends")}
 	all := maps.Clone(refused)
 	if all == nil {
 		all = map[*listener.Listener]*listener.Refusal{}

@@ -5,6 +5,7 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +156,59 @@ func TestTheLimitIsNotKept(t *testing.T) {
 	p.s.planner.packing.limit = 1000 // of which nothing is known any more
 	if plan, _ := p.pack(nil, first, second); len(leftOutOf(plan)) > 0 {
 		t.Errorf("what is gone has %q left out", leftOutOf(plan))
+	}
+}
+
+// GW-54, K8S-25: what is left out has the message of its own size, whatever older routes of others have: they would have its status written each time.
+func TestMessagesAreOfOwnSizes(t *testing.T) {
+	p := newPackedGateway(t)
+	older := func(filters int) *route.Route {
+		var rules []string
+		for n := range max(1, filters) {
+			rule := fmt.Sprintf("{matches: [{path: {value: /%d}}], backendRefs: [{name: v1, port: 80}]", n)
+			if n < filters {
+				rule += fmt.Sprintf(", filters: [{type: ExternalAuth, externalAuth: {protocol: HTTP, backendRef: {name: v1, port: 80}, http: {path: /%d}}}]", n)
+			}
+			rules = append(rules, rule+"}")
+		}
+		return parse[route.HTTP](t, fmt.Sprintf(`{metadata: {name: older, namespace: aa, uid: "%d", generation: %d, creationTimestamp: "2026-01-01T00:00:00Z"}, spec: {parentRefs: [{name: edge, namespace: infra}], hostnames: [a.test], rules: [%s]}}`,
+			filters, 1+filters, strings.Join(rules, ", "))).Route()
+	}
+	first, second, third := manyMatches(t, "bb", "first", 1, 30), manyMatches(t, "bb", "second", 2, 30), manyMatches(t, "bb", "third", 3, 98)
+	messages := map[string]bool{}
+	for _, filters := range []int{0, 2, 0, 3, 1} {
+		plan, _ := p.pack(nil, older(filters), first, second, third)
+		plan, _ = p.pack(nil, older(filters), first, second, third)
+		if out := leftOutOf(plan); !slices.Equal(out, []string{"bb/HTTPRoute/third"}) {
+			t.Fatalf("with %d filters %q are left out", filters, out)
+		}
+		for _, why := range plan.refused[third.ID()] {
+			messages[why.Message] = true
+		}
+	}
+	if len(messages) != 1 {
+		t.Errorf("what is left out has %d messages: %q", len(messages), slices.Sorted(maps.Keys(messages)))
+	}
+}
+
+// GW-54, ENV-30: a route of a ListenerSet that is left out is tried anew as soon as it is smaller, and not at each change.
+func TestRoutesOfWhatIsLeftOutCount(t *testing.T) {
+	was := routeSize{rules: 1000, names: 100, own: 800, one: 400}
+	for _, test := range []struct {
+		what      string
+		now, want routeSize
+	}{
+		{"it is the same", routeSize{0, 0, 0, 400}, routeSize{1000, 100, 800, 400}},
+		{"it is larger", routeSize{0, 0, 0, 500}, routeSize{1000, 100, 800, 500}},
+		{"it is half as large", routeSize{0, 0, 0, 200}, routeSize{500, 100, 400, 200}},
+		{"more listeners serve it", routeSize{1200, 120, 900, 400}, routeSize{1200, 120, 900, 400}},
+	} {
+		if got := test.now.atLeast(was); got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.what, got, test.want)
+		}
+	}
+	if got := (routeSize{5, 1, 5, 10}).atLeast(routeSize{}); got != (routeSize{5, 1, 5, 10}) {
+		t.Errorf("a new route is %+v", got)
 	}
 }
 

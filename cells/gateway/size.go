@@ -120,7 +120,17 @@ func (s *sizes) addObject(id slim.Key, created slim.Time, size routeSize) {
 }
 
 // routeSize is the size of what a route or a ListenerSet has, and of its host names, which are written where it is left out, too.
-type routeSize struct{ rules, names int }
+type routeSize struct {
+	rules, names int
+	// Of a route: what of rules does not depend on others, and the size at one host.
+	own, one int
+}
+
+// atLeast is the size of a route of which some listeners are left out: what it had at all of them, as far as it is still as large.
+func (s routeSize) atLeast(was routeSize) routeSize {
+	at := func(size int) int { return int(int64(size) * int64(s.one) / int64(max(1, was.one, s.one))) }
+	return routeSize{max(s.rules, at(was.rules)), max(s.names, was.names), max(s.own, at(was.own)), s.one}
+}
 
 // sizes are those of a plan.
 func (p *planner) sizes(plan *gatewayPlan, o envoy.Options) sizes {
@@ -140,7 +150,7 @@ func (p *planner) sizesWithout(plan *gatewayPlan, o envoy.Options, refused map[e
 		id := r.of.ID()
 		size, filters := m.route(r)
 		if slices.ContainsFunc(r.at, func(h listener.Hosts) bool { return h.Listener.LeftOut != nil }) {
-			size = routeSize{max(size.rules, was[id].rules), max(size.names, was[id].names)}
+			size = size.atLeast(was[id])
 		}
 		p.packing.routes[id] = size
 		s.addObject(id, r.of.CreationTimestamp, size)
@@ -240,7 +250,7 @@ func (m *meter) route(r *plannedRoute) (s routeSize, filters []envoyres.Part) {
 			s.rules += 2 * (len(b.Namespace) + len(b.Name.Name) + sizeOfCertificate)
 		}
 	}
-	r.size = s.rules
+	s.own, s.one, r.size = s.rules, one.Total, s.rules
 	s.rules += m.addClusters(r) + places*one.Routes*m.switches
 	m.parts += places * one.Routes
 	return s, m.addFilters(r)

@@ -122,11 +122,19 @@ func (s *shared) weighed(key slim.Key, size int) int {
 	return int(float64(size) * max(1, s.weights[key.Namespace]))
 }
 
-// changes notes that an Ingress of a namespace is another one than before, is new, or gone. Unless it is new there may be space again for what is left out: a limit is that
-// for what there was, and all is tried anew.
-func (s *shared) changes(namespace string, isNew bool) {
+// forget drops the limit, since something of a namespace is gone or smaller: it is that for what there was, there may be space again, and all is tried anew.
+func (s *shared) forget(namespace string) {
 	delete(s.weights, namespace)
-	if !isNew {
-		s.limit = 0
+	s.limit = 0
+}
+
+// retry is forget for the Ingresses that are smaller than before they changed.
+func (s *shared) retry() {
+	for key, e := range s.ingested {
+		if e.size < e.was.size || e.names < e.was.names {
+			s.forget(key.Namespace)
+		}
+		e.was = measured{}
+		s.ingested[key] = e
 	}
 }

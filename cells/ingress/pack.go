@@ -88,7 +88,7 @@ func (c *controller) chooseOut(o envoy.Options) error {
 	if err != nil {
 		return err
 	}
-	if total <= s.limit {
+	if s.retry(); s.limit == 0 || total <= s.limit {
 		s.limit = 0 // all fit, as far as is known
 		return nil
 	}

@@ -6,10 +6,12 @@ package ingress
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -138,7 +140,7 @@ func (r greedy) fair() (all []*ingress) {
 }
 
 // greedyKinds is how many kinds of Ingresses there are.
-const greedyKinds = 10
+const greedyKinds = 11
 
 // greedy is an Ingress that is large in one way or another. Those of one kind have hosts in common.
 func (r greedy) greedy(kind, n int) *ingress {
@@ -177,6 +179,8 @@ func (r greedy) greedy(kind, n int) *ingress {
 		tls = []networkingv1.IngressTLS{{Hosts: []string{"*.test"}, SecretName: "c"}}
 	case 8: // much that is left out beside what is not
 		rules = []networkingv1.IngressRule{pathsOf("x.test", networkingv1.PathTypeImplementationSpecific, append(numbered(100, strings.Repeat("e", 9000)+"%d"), numbered(r.IntN(3000), "/e/%d")...)...)}
+	case 9: // paths that are one, at hosts with TLS and at the one without
+		rules, tls = []networkingv1.IngressRule{pathsOf("", networkingv1.PathTypePrefix, slices.Repeat([]string{"/"}, 1+r.IntN(17_000))...)}, []networkingv1.IngressTLS{{Hosts: hosts[:min(len(hosts), 5)], SecretName: "c"}}
 	default:
 		rules = []networkingv1.IngressRule{pathsOf(fmt.Sprintf("h%d.aa.test", n), networkingv1.PathTypePrefix, numbered(r.IntN(3000), "/f/%d")...)}
 	}
@@ -240,6 +244,64 @@ func TestTheLimitIsNotKept(t *testing.T) {
 	p.c.shared.limit = 1000 // of which nothing is known any more
 	p.pack(first, second)
 	p.serves("with a limit of long ago", first, second)
+}
+
+// ENV-30: what others left out is tried anew if one of them is smaller or gone, and not because one changes: a tenant would have all translated anew at each change.
+func TestALimitIsKeptWhileNothingIsSmaller(t *testing.T) {
+	p, r := newPacking(t), greedy{rand.New(rand.NewPCG(1, 4))}
+	of := func(name string, generation int64, paths int) *ingress {
+		i := r.new("aa", name, []networkingv1.IngressRule{pathsOf(name+".aa.test", networkingv1.PathTypePrefix, numbered(paths, "/path-%d")...)}, nil)
+		i.Generation, i.CreationTimestamp = generation, slim.Time(len(name))
+		return i
+	}
+	first, other := of("i", 1, 4500), of("iiiii", 1, 1)
+	p.pack(first, other, of("ii", 1, 4500), of("iii", 1, 4500), of("iiii", 1, 4500))
+	limit, weights := p.c.shared.limit, p.c.shared.weights
+	if limit == 0 {
+		t.Fatal("all fit")
+	}
+	for generation := range int64(3) {
+		p.pack(first, other, of("ii", 1, 4500), of("iii", 1, 4500), of("iiii", 2+generation, 4500+int(generation)))
+		if p.c.shared.limit != limit || !maps.Equal(p.c.shared.weights, weights) {
+			t.Errorf("after a change the limit is %d, with the weights %v; it was %d, with %v", p.c.shared.limit, p.c.shared.weights, limit, weights)
+		}
+	}
+	p.c.shared.limit = 1000 // of which nothing is known any more
+	p.pack(first, other, of("ii", 1, 4500), of("iii", 1, 100), of("iiii", 9, 100))
+	p.serves("with a limit of long ago", first, other, of("ii", 1, 4500))
+
+	now := time.Unix(1000, 0)
+	p.c.shared.out = nil
+	if p.c.shared.rest(now, now.Add(time.Second)); p.c.shared.pause != now.Add(time.Second+sharedPause) {
+		t.Errorf("where all fit, the next one begins at %s", p.c.shared.pause)
+	}
+	p.c.shared.out = map[slim.Key]bool{first.Key(): true}
+	if p.c.shared.rest(now, now.Add(time.Second)); p.c.shared.pause != now.Add(3*time.Second) {
+		t.Errorf("where something is left out, the next one begins at %s", p.c.shared.pause)
+	}
+}
+
+// ENV-30, ENV-40: what is written of many places is little, and what has them counts them: what others have that fits is not left out for it.
+func TestPlacesHaveASize(t *testing.T) {
+	p, r := newPacking(t), greedy{rand.New(rand.NewPCG(1, 5))}
+	all := r.fair()
+	for n := len(all); p.size < envoy.MaxSize*40/100; n++ {
+		host := fmt.Sprintf("i%d.bb.test", n)
+		all = append(all, r.new("bb", fmt.Sprint("more-", n), []networkingv1.IngressRule{pathsOf(host, networkingv1.PathTypePrefix, numbered(100, "/path-%d")...)}, nil))
+		p.pack(all...)
+	}
+	fair := slices.Clone(all)
+	for n := range 20 {
+		host := fmt.Sprintf("p%d.aa.test", n)
+		all = append(all, r.new("aa", fmt.Sprint("places-", n), []networkingv1.IngressRule{pathsOf(host, networkingv1.PathTypePrefix, slices.Repeat([]string{"/"}, envoy.MostPlaces/40-5)...)},
+			[]networkingv1.IngressTLS{{Hosts: []string{host}, SecretName: "c"}}))
+	}
+	begin := time.Now()
+	p.pack(all...)
+	p.serves("beside many places", fair...)
+	if passed := time.Since(begin); passed > 20*time.Second && !seedtest.RaceEnabled { // two to three
+		t.Errorf("it was packed in %s", passed)
+	}
 }
 
 // ING-14, ENV-31: what Envoy would refuse has no size, and is kept nowhere; its host is there, and the Ingress has notices.

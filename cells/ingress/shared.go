@@ -4,6 +4,7 @@
 package ingress
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -15,7 +16,8 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// sharedPause is the least time between two writes of the shared CiliumEnvoyConfig: what changes in it is written at once.
+// sharedPause is the least time between two translations of the shared CiliumEnvoyConfig: what changes in it is written at once. Where something is left out each needs
+// more, and others have the turn of large objects twice as long.
 const sharedPause = 100 * time.Millisecond
 
 // unreadableRetry is how often the shared load balancer is reconciled while an Ingress cannot be decoded.
@@ -28,7 +30,7 @@ type shared struct {
 	// digest is that of the spec for what is ingested, if it was translated.
 	digest       envoy.Digest
 	isTranslated bool
-	written      time.Time
+	pause        time.Time // until when it is not translated again
 	// limit is what the sizes of the Ingresses may be together, 0 while all fit.
 	limit int
 	out   map[slim.Key]bool // those that the configuration goes without
@@ -43,10 +45,16 @@ type cached struct {
 	of      *ingress
 	input   input
 	notices []envoyres.Notice
-	size    int  // in the configuration, about; 0 while it is not known
-	names   int  // of that what its hosts have where it is left out
-	crowded bool // its names are too many, and not known
+	measured
+	was     measured // before it changed, if something is left out
+	crowded bool     // its names are too many, and not known
 	ingested
+}
+
+// measured is what an Ingress adds to the configuration, about, in bytes; 0 while it is not known.
+type measured struct {
+	size  int
+	names int // of that what its hosts have where it is left out
 }
 
 // isFresh reports whether an Ingress would be turned into the same.
@@ -64,7 +72,7 @@ func (e cached) isFresh(now input, find func(backendPort) found) bool {
 
 // reconcileShared writes the CiliumEnvoyConfig of all Ingresses that share a load balancer.
 func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, error) {
-	if pause := sharedPause - c.Deps.Plan.Now().Sub(c.shared.written); pause > 0 {
+	if pause := c.shared.pause.Sub(c.Deps.Plan.Now()); pause > 0 {
 		return reconcile.Result{RequeueAfter: pause, Reason: isPaused}, nil
 	}
 	if len(c.ingresses.Unreadable()) > 0 { // one of them may share it
@@ -77,7 +85,9 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	if desired.Spec.Digest = c.shared.digest; c.shared.isTranslated && envoyres.IsCurrent(c.configs, desired) {
 		return reconcile.Result{}, nil
 	}
+	begin := c.Deps.Plan.Now()
 	t, spec, err := c.packShared(ctx)
+	c.shared.rest(begin, c.Deps.Plan.Now())
 	if err == nil && t.Empty {
 		c.reportShared(t.Problems, nil)
 		c.Metrics.SharedSize.Set(0)
@@ -87,11 +97,7 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 		c.Metrics.SharedSize.Set(float64(len(spec.JSON)))
 		c.shared.digest, c.shared.isTranslated = spec.Digest, true
 		desired.Spec = spec
-		var written bool
-		written, err = envoyres.Write(ctx, c.Client, c.configs, desired)
-		if written {
-			c.shared.written = c.Deps.Plan.Now()
-		}
+		_, err = envoyres.Write(ctx, c.Client, c.configs, desired)
 	}
 	if envoyres.ConcernsUser(err) {
 		c.reportShared(t.Problems, []envoyres.Notice{{Reason: "NotWritten", Message: err.Error(), Degrades: true}})
@@ -103,6 +109,15 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 	return reconcile.Result{}, err
 }
 
+// rest has the next translation begin a while after one.
+func (s *shared) rest(begin, end time.Time) {
+	pause := sharedPause
+	if len(s.out) > 0 {
+		pause = max(pause, 2*end.Sub(begin))
+	}
+	s.pause = end.Add(pause)
+}
+
 // ingestShared ingests all Ingresses that share a load balancer, and reports whether any is another one than before.
 func (c *controller) ingestShared() (changed bool) {
 	all, now := c.sharing(), map[slim.Key]cached{}
@@ -112,8 +127,10 @@ func (c *controller) ingestShared() (changed bool) {
 		e, known := c.shared.ingested[key]
 		if !known || e.crowded != crowd[key] || !e.isFresh(inputOf(i), c.find) {
 			changed = true
-			c.shared.changes(key.Namespace, !known)
-			e = c.ingestOne(i, crowd[key])
+			was := cmp.Or(e.measured, e.was)
+			if e = c.ingestOne(i, crowd[key]); c.shared.limit > 0 {
+				e.was = was
+			}
 		}
 		e.of = i
 		now[key] = e
@@ -121,7 +138,7 @@ func (c *controller) ingestShared() (changed bool) {
 	for key := range c.shared.ingested {
 		if _, still := now[key]; !still {
 			changed = true
-			c.shared.changes(key.Namespace, false)
+			c.shared.forget(key.Namespace)
 			c.reports.Set(sharedMode, aboutIngress(c.shared.ingested[key].of))
 		}
 	}

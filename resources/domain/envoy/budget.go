@@ -18,6 +18,9 @@ const (
 	// MostPlaces is how many routes are looked at, each once for every host that it has. At least 50 bytes are written for one,
 	// unless it is for the same requests as another: this is four times what can be written.
 	MostPlaces = 4 * MaxSize / 50
+
+	// leastPlace is what a place counts of which nothing is written: those that are too many are too large, too.
+	leastPlace = (mostTranslated + MostPlaces - 1) / MostPlaces
 )
 
 // budget is what is left of mostTranslated. What an object has once is multiplied by hosts, listeners and backends: its size
@@ -92,7 +95,7 @@ func (b *budget) spendRoutesOf(o Options, h *hostRoutes, each int) error {
 			continue
 		}
 		key := r.request()
-		size := key.size() // of one that is not written: what it matches is compared
+		size := max(leastPlace, key.size()) // of one that is not written: what it matches is compared
 		if !redirected[key] {
 			redirected[key] = true
 			size = r.redirectedSize() + each
@@ -106,7 +109,7 @@ func (b *budget) spendRoutesOf(o Options, h *hostRoutes, each int) error {
 			continue
 		}
 		key := o.request(r.Route)
-		size := key.size()
+		size := max(leastPlace, key.size())
 		switch {
 		case redirected[key]:
 		case !seen[key]:

@@ -322,7 +322,7 @@ func (o Options) request(r *Route) matchKey {
 // others have already is not made to be checked: it may be a hundred times as large as what is written.
 func (o Options) merge(all []*Route, isValid func(*Route) bool) []*Route {
 	var found []*Route
-	at := map[matchKey]int{}
+	at, joined := map[matchKey]int{}, map[int]bool{}
 	for _, fallbacks := range []bool{false, true} {
 		for _, r := range all {
 			if r.Fallback != fallbacks {
@@ -335,10 +335,12 @@ func (o Options) merge(all []*Route, isValid func(*Route) bool) []*Route {
 			case !exists:
 				at[key] = len(found)
 				found = append(found, r)
+			case !joined[i]:
+				joined[i] = true
+				found[i] = new(*found[i])
+				found[i].Backends = slices.Concat(found[i].Backends, r.Backends)
 			default:
-				joined := *found[i]
-				joined.Backends = slices.Concat(joined.Backends, r.Backends)
-				found[i] = &joined
+				found[i].Backends = append(found[i].Backends, r.Backends...)
 			}
 		}
 	}

@@ -43,7 +43,7 @@ type Options struct {
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
 	// Checked says that all routes which are not Refused have passed [Route.Check]: they are not checked once more for each host.
 	Checked bool
-	// Await is called before each host that is translated anew, with about how many bytes of memory all that is translated anew needs up to it. Its error
+	// Await is called before each host or filter chain that is translated anew, with about how many bytes of memory all that is translated anew needs up to it. Its error
 	// ends the translation. Nil does not wait.
 	Await func(bytes int) error
 	Connections

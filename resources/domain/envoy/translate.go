@@ -234,7 +234,12 @@ func (t *Translator) listener(p part, o Options, chains []chain, left *budget) (
 		if err := left.check(c.least); err != nil { // before names are asked for
 			return nil, err
 		}
-		text, err := t.chains.get(c.key+"\n"+o.copiesText(c.secrets), always, func() (json.RawMessage, error) { return encode(c.translate()) })
+		text, err := t.chains.get(c.key+"\n"+o.copiesText(c.secrets), always, func() (json.RawMessage, error) {
+			if err := t.await(o, c.least); err != nil {
+				return nil, err
+			}
+			return encode(c.translate())
+		})
 		if err == nil {
 			err = left.spend(len(text))
 		}
