@@ -69,7 +69,11 @@ func TestForgedConfigurations(t *testing.T) {
 			w.awaitNone("nothing of its namespace refers to it any more", "later")
 			drop("kept")
 			w.awaitNone("nothing of its namespace refers to it any more", "kept")
-			if !test.served { // otherwise the Gateway refers to it
+			switch {
+			case test.kind == "Ingress": // what Gateways may refer to is nothing to it
+				drop("granted")
+				w.awaitNone("nothing of its namespace refers to it any more", "granted")
+			case !test.served: // otherwise the Gateway refers to it
 				drop("granted")
 				w.patchSecret(w.Namespace, "granted", `{"stringData":{"tls.crt":"new"}}`)
 				w.awaitCopy("it stays, and follows its Secret", "granted", "new")
