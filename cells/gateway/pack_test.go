@@ -207,6 +207,13 @@ func TestRoutesOfWhatIsLeftOutCount(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", test.what, got, test.want)
 		}
 	}
+	if got := (routeSize{}).atLeast(routeSize{rules: 1000, names: 100}); got != (routeSize{rules: 1000, names: 100}) {
+		t.Errorf("a route that passes TLS through is %+v", got)
+	}
+	large := routeSize{rules: 1 << 41, own: 1 << 41, one: 1 << 26}
+	if got := (routeSize{one: 1 << 25}).atLeast(large); got.rules != 1<<40 {
+		t.Errorf("half of a vast route is %+v", got)
+	}
 	if got := (routeSize{5, 1, 5, 10}).atLeast(routeSize{}); got != (routeSize{5, 1, 5, 10}) {
 		t.Errorf("a new route is %+v", got)
 	}

@@ -128,7 +128,12 @@ type routeSize struct {
 
 // atLeast is the size of a route of which some listeners are left out: what it had at all of them, as far as it is still as large.
 func (s routeSize) atLeast(was routeSize) routeSize {
-	at := func(size int) int { return int(int64(size) * int64(s.one) / int64(max(1, was.one, s.one))) }
+	at := func(size int) int {
+		if s.one >= was.one { // also where both are 0: what passes TLS through has no routes of Envoy
+			return size
+		}
+		return int(float64(size) * float64(s.one) / float64(was.one))
+	}
 	return routeSize{max(s.rules, at(was.rules)), max(s.names, was.names), max(s.own, at(was.own)), s.one}
 }
 

@@ -128,10 +128,10 @@ func (s *shared) forget(namespace string) {
 	s.limit = 0
 }
 
-// retry is forget for the Ingresses that are smaller than before they changed.
+// retry is forget for the Ingresses that have changed and are smaller than before, or may be so together with others of their namespace.
 func (s *shared) retry() {
 	for key, e := range s.ingested {
-		if e.size < e.was.size || e.names < e.was.names {
+		if e.size < e.was.size || e.names < e.was.names || e.was.size > 0 && s.weights[key.Namespace] > 1 {
 			s.forget(key.Namespace)
 		}
 		e.was = measured{}

@@ -256,7 +256,7 @@ func TestALimitIsKeptWhileNothingIsSmaller(t *testing.T) {
 	}
 	first, other := of("i", 1, 4500), of("iiiii", 1, 1)
 	p.pack(first, other, of("ii", 1, 4500), of("iii", 1, 4500), of("iiii", 1, 4500))
-	limit, weights := p.c.shared.limit, p.c.shared.weights
+	limit, weights := p.c.shared.limit, maps.Clone(p.c.shared.weights)
 	if limit == 0 {
 		t.Fatal("all fit")
 	}
@@ -299,7 +299,7 @@ func TestPlacesHaveASize(t *testing.T) {
 	begin := time.Now()
 	p.pack(all...)
 	p.serves("beside many places", fair...)
-	if passed := time.Since(begin); passed > 20*time.Second && !seedtest.RaceEnabled { // two to three
+	if passed := time.Since(begin); passed > time.Minute && !seedtest.RaceEnabled { // two to three
 		t.Errorf("it was packed in %s", passed)
 	}
 }

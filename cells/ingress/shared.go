@@ -4,7 +4,6 @@
 package ingress
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -19,6 +18,9 @@ import (
 // sharedPause is the least time between two translations of the shared CiliumEnvoyConfig: what changes in it is written at once. Where something is left out each needs
 // more, and others have the turn of large objects twice as long.
 const sharedPause = 100 * time.Millisecond
+
+// mostPause is the longest: what a translation waits for its turn counts as its time.
+const mostPause = 10 * time.Second
 
 // unreadableRetry is how often the shared load balancer is reconciled while an Ingress cannot be decoded.
 const unreadableRetry = time.Minute
@@ -113,7 +115,7 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 func (s *shared) rest(begin, end time.Time) {
 	pause := sharedPause
 	if len(s.out) > 0 {
-		pause = max(pause, 2*end.Sub(begin))
+		pause = max(pause, min(2*end.Sub(begin), mostPause))
 	}
 	s.pause = end.Add(pause)
 }
@@ -127,7 +129,7 @@ func (c *controller) ingestShared() (changed bool) {
 		e, known := c.shared.ingested[key]
 		if !known || e.crowded != crowd[key] || !e.isFresh(inputOf(i), c.find) {
 			changed = true
-			was := cmp.Or(e.measured, e.was)
+			was := measured{max(e.size, e.was.size), max(e.names, e.was.names)}
 			if e = c.ingestOne(i, crowd[key]); c.shared.limit > 0 {
 				e.was = was
 			}

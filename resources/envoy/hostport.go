@@ -68,7 +68,7 @@ func hostPortsOf(spec []byte) (ports HostPorts) {
 		}
 	}
 	slices.Sort(ports)
-	return slices.Clip(slices.Compact(slices.DeleteFunc(ports, func(port uint32) bool { return port == 0 || port > math.MaxUint16 })))
+	return slices.Clone(slices.Compact(slices.DeleteFunc(ports, func(port uint32) bool { return port == 0 || port > math.MaxUint16 })))
 }
 
 const listenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"

@@ -33,7 +33,7 @@ type Names struct {
 	owners map[copyName]*owner
 	held   map[Object][]copyName // the names of an owner, few; not those of other writers
 	names  map[copyOf]string     // what was answered
-	freed  []copyName            // were released, in that order
+	freed  []release             // in that order, but for those that are held
 	// pinned are the names that configurations have: few of one name, mostly one.
 	pinned map[copyName][]pin
 	// rests are the names that are too many for that, by the namespaces of the copies and of the configurations.
@@ -58,6 +58,12 @@ type copyOf struct {
 type owner struct {
 	of       Object
 	released time.Time // zero while it is in use
+}
+
+// release is when a name was released.
+type release struct {
+	of copyName
+	at time.Time
 }
 
 // reuse is how long a name stays without an owner: what is about to be written with it is, or is written anew. As long as a configuration has it, it stays.
@@ -258,29 +264,28 @@ func (n *Names) Release(o Object) {
 	for _, at := range n.held[o] {
 		if has := n.owners[at]; has.released.IsZero() {
 			has.released = now
-			n.freed = append(n.freed, at)
+			n.freed = append(n.freed, release{at, now})
 			delete(n.names, copyOf{at.namespace, o})
 		}
 	}
 	for range min(len(n.freed), mostFreed) {
-		at := n.freed[0]
-		has := n.owners[at]
-		if has != nil && !has.released.IsZero() && now.Sub(has.released) < reuse {
+		next := n.freed[0]
+		if now.Sub(next.at) < reuse {
 			return
 		}
 		n.freed = n.freed[1:]
-		switch {
-		case has == nil, has.released.IsZero(): // another one has it, or this one again
-		case n.isHeld(at):
-			n.freed = append(n.freed, at)
+		switch has := n.owners[next.of]; {
+		case has == nil, !has.released.Equal(next.at): // another one has it, or this one again, or it was released again
+		case n.isHeld(next.of):
+			n.freed = append(n.freed, next)
 		default:
-			n.free(at)
+			n.free(next.of)
 		}
 	}
 }
 
 // mostFreed is how many names are tried to be forgotten at a time: a configuration may hold any number of them, and to forget them is for the memory alone.
-const mostFreed = 1000
+const mostFreed = 10
 
 type namesIn struct {
 	names     *Names

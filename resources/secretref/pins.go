@@ -64,18 +64,17 @@ func (n *Names) addPins(at copyName, by string, more int) {
 	}
 }
 
-// rests are what names configurations of a namespace have beside those that are pinned. Each name is kept as its hash: it may count where it is another one's, once in
-// four billion.
+// rests are what names configurations of a namespace have beside those that are pinned. Each name is kept as its hash.
 type rests struct {
 	uses int                              // configurations
-	in   map[uint32]int                   // in how many configurations
+	in   map[uint64]int                   // in how many configurations
 	cut  map[*func(name string) bool]bool // configurations of which not all names are known; few, since each is large
 }
 
 // nameSeed is that of the hashes of names.
 var nameSeed = maphash.MakeSeed()
 
-func hashOf(name string) uint32 { return uint32(maphash.String(nameSeed, name)) }
+func hashOf(name string) uint64 { return maphash.String(nameSeed, name) }
 
 // PinRest reports that a configuration of a namespace has more names of copies than Pin is called for: those that are given, or, of one with names that are not
 // known, those of which has reports that it has them. That is called under a lock, for few configurations of a namespace, and must be fast. They count until unpin is
@@ -85,7 +84,7 @@ func (n *Names) PinRest(namespace, by string, names iter.Seq[string], has func(n
 	defer n.mu.Unlock()
 	at := copyName{namespace, by}
 	if n.rests[at] == nil {
-		n.rests[at] = &rests{in: map[uint32]int{}, cut: map[*func(string) bool]bool{}}
+		n.rests[at] = &rests{in: map[uint64]int{}, cut: map[*func(string) bool]bool{}}
 	}
 	of := n.rests[at]
 	of.uses++
