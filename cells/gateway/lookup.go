@@ -45,6 +45,8 @@ func (c *controller) lookup(key slim.Key, waiting *bool) (lookup route.Lookup) {
 			return c.askAuthority(q, key, waiting)
 		case route.AboutFleet:
 			return c.askFleet(key, waiting)
+		case route.AboutPrograms:
+			return route.Answer{Number: int64(c.Envoy.MaxRegexProgramSize)}
 		}
 		return route.Answer{}
 	}

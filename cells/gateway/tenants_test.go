@@ -83,7 +83,7 @@ func (n *tenant) set(t *testing.T) {
 		all = append(all, text+"}")
 	}
 	name := fmt.Sprint("set", len(n.sets))
-	s := parse[listenerSet](t, fmt.Sprintf("{metadata: {name: %s, namespace: %s, uid: %s, generation: 1}, spec: {parentRef: {name: edge, namespace: infra}, listeners: [%s]}}", name, n.namespace, name, strings.Join(all, ", ")))
+	s := parse[listenerSet](t, fmt.Sprintf("{metadata: {name: %s, namespace: %s, uid: %s-%s, generation: 1}, spec: {parentRef: {name: edge, namespace: infra}, listeners: [%s]}}", name, n.namespace, n.namespace, name, strings.Join(all, ", ")))
 	s.CreationTimestamp = n.created + slim.Time(len(n.sets))
 	n.sets = append(n.sets, s)
 	parent := fmt.Sprintf("{kind: ListenerSet, name: %s, namespace: %s}", name, n.namespace)
@@ -121,9 +121,10 @@ func TestYoungerChangesNothing(t *testing.T) {
 		c.services[slim.Key{Namespace: namespace, Name: "s"}], c.secrets[slim.Key{Namespace: namespace, Name: "cert"}] = true, true
 	}
 	g := edgeOf(t, "{from: All}", own)
+	oneListener := true
 	served := func(sets []*listenerSet, routes []*route.Route) *envoytest.Config {
-		plan := (&planner{oneListener: true}).plan(g, sets, routes, c.lookup)
-		of, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, ByAge: true, PortHosts: true})
+		plan := (&planner{oneListener: oneListener}).plan(g, sets, routes, c.lookup)
+		of, err := new(envoy.Translator).Translate(plan.model, envoy.Options{Service: envoy.Name{Namespace: "infra", Name: "s"}, SecretsNamespace: "x", FirstWins: true, ByAge: true, PortHosts: true, PerPort: !oneListener})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,8 +158,13 @@ func TestYoungerChangesNothing(t *testing.T) {
 		for range r.IntN(3) {
 			b.set(t)
 		}
-		alone, both := served(nil, a.routes), served(b.sets, slices.Concat(b.routes, a.routes))
-		less := served(b.sets, slices.Concat(b.routes, withOneCut(r, a.routes)))
+		if r.IntN(3) == 0 {
+			a.set(t)
+		}
+		oneListener = r.IntN(2) == 0
+		sets := slices.Concat(b.sets, a.sets)
+		alone, both := served(a.sets, a.routes), served(sets, slices.Concat(b.routes, a.routes))
+		less := served(sets, slices.Concat(b.routes, withOneCut(r, a.routes)))
 		for _, host := range []string{"a.test", "b.test", "a.b.test", "c.b.test", "c.test", "other.example"} {
 			for _, tls := range []bool{false, true} {
 				for _, path := range paths {

@@ -39,6 +39,7 @@ type settings struct {
 	passthrough       bool
 	forceHTTPS        bool
 	timeout           *time.Duration
+	mostProgram       int64 // instructions of the program of a regular expression, 0 for the bound of RE2
 	notices           []envoyres.Notice
 }
 

@@ -51,6 +51,7 @@ func (c *controller) sharedOptions() envoy.Options {
 
 // ingest turns an Ingress into listeners and routes.
 func (c *controller) ingest(i *ingress, s settings) ingested {
+	s.mostProgram = int64(c.Envoy.MaxRegexProgramSize)
 	p := c.Config.sharedPorts()
 	if !s.shared && c.Config.IngressHostNetworkEnabled {
 		p = ports{s.hostPort, s.hostPort, s.hostPort}

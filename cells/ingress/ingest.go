@@ -193,11 +193,15 @@ func (in *ingester) add(host string, r *envoy.Route) {
 // isServable reports whether a host is one that Envoy accepts: API servers have let other wildcards pass, and let them stay. Envoy would refuse
 // the listener of all for one.
 func (in *ingester) isServable(host string) bool {
-	if host == "" || isHost(host) {
-		return true
+	if host != "" && !isHost(host) {
+		in.notice("NotTranslated", "host %s is left out: it is no name of DNS, of which the first label may be a wildcard", expression.Quote(host))
+		return false
 	}
-	in.notice("NotTranslated", "host %s is left out: it is no name of DNS, of which the first label may be a wildcard", expression.Quote(host))
-	return false
+	if err := envoy.CheckHost(host, in.settings.mostProgram); err != nil {
+		in.notice("NotTranslated", "host %s is left out: its wildcard is written as a regular expression: %v", host, err)
+		return false
+	}
+	return true
 }
 
 // isHost reports whether a name is one of DNS, of which the first label may be a wildcard.
@@ -234,7 +238,7 @@ func (in *ingester) to(r *envoy.Route, b networkingv1.IngressBackend, what strin
 	}
 	r.Source, r.RequestTimeout, r.NoBackend = in.name, in.settings.timeout, 503
 	r.Backends = in.backend(*b.Service)
-	if err := r.Check(); err != nil {
+	if err := r.Check(in.settings.mostProgram); err != nil {
 		in.notice("NotTranslated", "the route for path %s is left out: %v", expression.Quote(r.Path.Value), err)
 		return &envoy.Route{Source: in.name, Fallback: r.Fallback, Refused: true}
 	}

@@ -180,6 +180,7 @@ func newLargest(t *testing.T) *largest {
 		"--k8s-namespace="+w.namespace, "--enable-ipv6=false", "--ipam=multi-pool", "--identity-allocation-mode=crd",
 		"--identity-management-mode=operator", "--enable-cilium-endpoint-slice", "--set-cilium-node-taints=true",
 		"--enable-envoy-config", "--enable-ingress-controller", "--ingress-default-lb-mode=shared", "--kube-proxy-replacement=true",
+		"--envoy-max-regex-program-size=0", // expressions are as large as they may be
 		"--loadbalancer-l7=envoy", "--enable-gateway-api", "--enable-node-ipam", "--enable-bgp-control-plane", "--enable-ztunnel",
 		"--clustermesh-config="+t.TempDir(), "--clustermesh-enable-endpoint-sync", "--clustermesh-enable-mcs-api",
 	)

@@ -11,7 +11,7 @@ import (
 
 // Cell offers the streams and the options of this package to all modules.
 var Cell = cell.Module("envoy", "Watches the configurations of Envoy that duties write",
-	cell.Config(Config{IngressSecretsNamespace: "cilium-secrets", GatewayAPISecretsNamespace: "cilium-secrets", ProxyIdleTimeoutSeconds: 60, ProxyStreamIdleTimeoutSeconds: 300}),
+	cell.Config(Config{IngressSecretsNamespace: "cilium-secrets", GatewayAPISecretsNamespace: "cilium-secrets", ProxyIdleTimeoutSeconds: 60, ProxyStreamIdleTimeoutSeconds: 300, MaxRegexProgramSize: 100}),
 	cell.EnabledBy(k8s.InUse),
 	cell.Validate(checkRedirects),
 	stream.Provide(Objects),

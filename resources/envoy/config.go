@@ -34,6 +34,9 @@ type Config struct {
 	IngressHostNetworkEnabled    bool `flag:"ingress-hostnetwork-enabled" usage:"Ingresses: listen on ports of the nodes in place of load balancers"`
 	GatewayAPIHostNetworkEnabled bool `flag:"gateway-api-hostnetwork-enabled" usage:"Gateways: listen on ports of the nodes in place of load balancers"`
 
+	// MaxRegexProgramSize is a limit of the agents' Envoy (ENV-23).
+	MaxRegexProgramSize int `flag:"envoy-max-regex-program-size" usage:"How many instructions the program of a regular expression of an Ingress or a route may have: re2.max_program_size.error_level of the runtime of the agents' Envoy; 0 for the bound of RE2" min:"0" max:"1000000"`
+
 	// Options of agents that are part of the configuration of Envoy.
 	ProxyIdleTimeoutSeconds       int `flag:"proxy-idle-timeout-seconds" usage:"Idle timeout of connections from Envoy to backends, in seconds" hidden:"true" min:"0" max:"31536000"`
 	ProxyStreamIdleTimeoutSeconds int `flag:"proxy-stream-idle-timeout-seconds" usage:"Idle timeout of requests in Envoy, in seconds" hidden:"true" min:"0" max:"31536000"`

@@ -286,11 +286,11 @@ func TestExternalAuthIsChecked(t *testing.T) {
 		"no name of a header":    {Server: to("auth", "9000")[0], ResponseHeaders: []string{""}},
 		"a control character":    {Server: to("auth", "9000")[0], Path: "/a\nb"},
 	} {
-		if guarded("/", auth).Check() == nil {
+		if guarded("/", auth).Check(0) == nil {
 			t.Errorf("%s is not refused", name)
 		}
 	}
-	if err := guarded("/", askAt("/a")).Check(); err != nil {
+	if err := guarded("/", askAt("/a")).Check(0); err != nil {
 		t.Error(err)
 	}
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // Check returns why Envoy refuses a route, and with it all routes of its table (ENV-31); nil for one that it takes. Its error is for
-// the author of the route.
-func (r *Route) Check() error {
-	if err := r.checkContent(); err != nil {
+// the author of the route. mostProgram is how many instructions the program of a regular expression has at most, 0 for the bound of RE2.
+func (r *Route) Check(mostProgram int64) error {
+	if err := r.checkContent(mostProgram); err != nil {
 		return err
 	}
 	for _, to := range r.routes("") {
@@ -28,8 +28,8 @@ func (r *Route) Check() error {
 }
 
 // checkContent returns why Envoy refuses what its schema allows.
-func (r *Route) checkContent() error {
-	if err := r.checkRegexes(); err != nil {
+func (r *Route) checkContent(mostProgram int64) error {
+	if err := r.checkRegexes(mostProgram); err != nil {
 		return err
 	}
 	if total := totalWeight(r.Backends); total > math.MaxUint32 {

@@ -276,7 +276,7 @@ func (h *host) isValid(o Options, r *Route, translate func() []*routev3.Route) b
 	if o.Checked {
 		return true
 	}
-	err := r.checkContent()
+	err := r.checkContent(o.MostProgram)
 	for _, to := range translate() {
 		if err == nil {
 			err = to.ValidateAll()

@@ -5,6 +5,7 @@ package envoy
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -14,26 +15,76 @@ import (
 	"github.com/skep-operator/skep/resources/domain/expression"
 )
 
-// CheckRegex returns why a regular expression is not written: Envoy could not compile it, for which it uses RE2, or it is too large.
-func CheckRegex(text string) error { return expression.Check(text) }
-
-// checkRegexes returns why a regular expression of a route is not written.
-func (r *Route) checkRegexes() error {
-	matches := []Match{r.Path}
-	for _, m := range slices.Concat(r.Headers, r.Queries) {
-		matches = append(matches, m.Match)
+// checkRegexes returns why a regular expression of a route is not written: Envoy could not compile it, for which it uses RE2, or its program would be larger than Envoy takes
+// (ENV-23).
+func (r *Route) checkRegexes(mostProgram int64) error {
+	for text := range r.regexes {
+		if err := expression.CheckProgram(text, mostProgram); err != nil {
+			return err
+		}
 	}
-	if r.CORS != nil {
-		matches = append(matches, r.CORS.Origins...)
-	}
-	for _, m := range matches {
-		if m.Kind == Regex {
-			if err := CheckRegex(m.Value); err != nil {
-				return err
+	for _, prefix := range r.newPrefixes() {
+		if regex := r.prefixRegex(prefix); regex != nil {
+			if err := expression.CheckProgram(regex.Pattern.Regex, mostProgram); err != nil {
+				return fmt.Errorf("the path is replaced by a regular expression: %w", err)
 			}
 		}
 	}
 	return nil
+}
+
+// HasRegexes reports whether a regular expression is written for a route, beside that of a host.
+func (r *Route) HasRegexes() bool {
+	for range r.regexes {
+		return true
+	}
+	return len(r.newPrefixes()) > 0
+}
+
+// regexes are the regular expressions that a route has.
+func (r *Route) regexes(yield func(string) bool) {
+	is := func(m Match) bool { return m.Kind != Regex || yield(m.Value) }
+	if !is(r.Path) {
+		return
+	}
+	for _, m := range slices.Concat(r.Headers, r.Queries) {
+		if !is(m.Match) {
+			return
+		}
+	}
+	if r.CORS == nil {
+		return
+	}
+	for _, m := range r.CORS.Origins {
+		if !is(m) {
+			return
+		}
+	}
+}
+
+// newPrefixes are what replaces the prefix of a path.
+func (r *Route) newPrefixes() (all []string) {
+	if r.Rewrite != nil && r.Rewrite.PrefixPath != nil {
+		all = append(all, *r.Rewrite.PrefixPath)
+	}
+	if r.Redirect != nil && r.Redirect.PrefixPath != nil {
+		all = append(all, *r.Redirect.PrefixPath)
+	}
+	return all
+}
+
+// CheckHost returns why Envoy refuses the routes of a host of which a wildcard stands for one label: the regular expression for that would be too large (ENV-23). mostProgram is as in
+// [Route.Check].
+func CheckHost(name string, mostProgram int64) error {
+	if rest, is := strings.CutPrefix(name, "*."); is {
+		return expression.CheckProgram(oneLabelRegex(rest), mostProgram)
+	}
+	return nil
+}
+
+// oneLabelRegex matches an authority with one label before the rest.
+func oneLabelRegex(rest string) string {
+	return "(?i)^[^.]+[.]" + strings.ReplaceAll(rest, ".", "[.]") + "(:[0-9]*)?$"
 }
 
 // matchKey is equal for routes that match the same requests.
@@ -128,8 +179,7 @@ func (r *Route) match(oneLabel string) *routev3.RouteMatch {
 		m.PathSpecifier = &routev3.RouteMatch_PathSeparatedPrefix{PathSeparatedPrefix: p.Value}
 	}
 	if rest, ok := strings.CutPrefix(oneLabel, "*."); ok {
-		labels := strings.ReplaceAll(rest, ".", "[.]")
-		m.Headers = append(m.Headers, headerMatcher(NamedMatch{":authority", Match{Regex, "(?i)^[^.]+[.]" + labels + "(:[0-9]*)?$"}}))
+		m.Headers = append(m.Headers, headerMatcher(NamedMatch{":authority", Match{Regex, oneLabelRegex(rest)}}))
 	}
 	for _, h := range sortedMatches(r.Headers) {
 		m.Headers = append(m.Headers, headerMatcher(h))

@@ -41,6 +41,8 @@ type Options struct {
 	AppProtocol       bool // backends say which version of HTTP they speak
 	XFFNumTrustedHops uint32
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
+	// MostProgram is how many instructions the program of a regular expression has at most, 0 for the bound of RE2. It is for routes that are not Checked.
+	MostProgram int64
 	// Checked says that all routes which are not Refused have passed [Route.Check]: they are not checked once more for each host.
 	Checked bool
 	// Await is called before each host or filter chain that is translated anew, with about how many bytes of memory all that is translated anew needs up to it. Its error

@@ -389,7 +389,7 @@ func TestRefusedRoutes(t *testing.T) {
 		if len(r.Backends) == 0 {
 			r.Backends = to("s", "80")
 		}
-		if err := r.Check(); err == nil {
+		if err := r.Check(0); err == nil {
 			t.Errorf("%s: it is taken", name)
 		}
 		good := route(Prefix, "/good", to("s", "80"))
@@ -400,7 +400,7 @@ func TestRefusedRoutes(t *testing.T) {
 		}
 	}
 	whole := Route{Rewrite: &Rewrite{CompletePath: text(`/x\1`)}, Backends: to("s", "80")}
-	if err := whole.Check(); err != nil || whole.action().GetRegexRewrite().GetSubstitution() != `/x\\1` {
+	if err := whole.Check(0); err != nil || whole.action().GetRegexRewrite().GetSubstitution() != `/x\\1` {
 		t.Errorf("%v, %s", err, whole.action().GetRegexRewrite().GetSubstitution())
 	}
 }

@@ -18,8 +18,7 @@ const (
 	// instruction: 349,525. This is below a third of that, since Size is an estimate, and far above what people write: a
 	// path with two segments of up to 200 characters has 2,013, and 1,000 times any character 8,000.
 	//
-	// Envoy has a limit of its own, re2.max_program_size.error_level in its runtime. It is not held here: who runs the
-	// agents sets it, and it cannot be seen from here. Its default is 100.
+	// Envoy has a limit of its own, re2.max_program_size.error_level in its runtime, which is CheckProgram's.
 	MaxProgram = 100_000
 )
 
@@ -40,22 +39,30 @@ func Check(text string) error {
 // Size is about the number of instructions of RE2's program for an expression, with repetitions multiplied. It is not below
 // that of Go's program, and for texts that people write not below that of RE2's.
 func Size(text string) (int64, error) {
-	if len(text) > MaxLength {
-		return 0, fmt.Errorf("regular expression %s is too long: it has %d bytes, and may have %d; split it", Quote(text), len(text), MaxLength)
-	}
-	c, err := cheapen(text)
+	tree, m, err := parse(text)
 	if err != nil {
 		return 0, err
 	}
-	tree, err := syntax.Parse(c.text, syntax.Perl)
-	if err != nil {
-		return 0, c.original(text, err)
+	return m.program(tree), nil
+}
+
+// parse parses a text that may be long and expensive, as one that is cheap, and returns what that one lacks.
+func parse(text string) (tree *syntax.Regexp, m measure, err error) {
+	if len(text) > MaxLength {
+		return nil, m, fmt.Errorf("regular expression %s is too long: it has %d bytes, and may have %d; split it", Quote(text), len(text), MaxLength)
 	}
-	m := measure{folded: c.folded}
+	c, err := cheapen(text)
+	if err != nil {
+		return nil, m, err
+	}
+	if tree, err = syntax.Parse(c.text, syntax.Perl); err != nil {
+		return nil, m, c.original(text, err)
+	}
+	m.folded = c.folded
 	for name := range c.tables {
 		m.tables += known()[name]
 	}
-	return m.program(tree), nil
+	return tree, m, nil
 }
 
 // maxQuoted is the most bytes of an expression in a message about its size.

@@ -91,7 +91,7 @@ func (c *compiler) drop(index int, r rule, why string) {
 	c.Dropped = append(c.Dropped, fmt.Sprintf("Dropped Rule %d: %s", index, why))
 	for _, m := range r.matches {
 		m.Source, m.GRPC = r.Source, r.GRPC
-		if m.Check() == nil {
+		if c.check(&m) == nil {
 			c.Routes = append(c.Routes, m)
 		}
 	}
@@ -116,7 +116,7 @@ func (c *compiler) add(index int, r rule) {
 	for i, m := range r.matches {
 		all[i] = r.Route
 		all[i].Path, all[i].Headers, all[i].Queries, all[i].Method = m.Path, m.Headers, m.Queries, m.Method
-		if err := checked(all[i], i).Check(); err != nil {
+		if err := c.check(checked(all[i], i)); err != nil {
 			c.drop(index, r, err.Error())
 			return
 		}
@@ -126,6 +126,15 @@ func (c *compiler) add(index int, r rule) {
 		return
 	}
 	c.Routes = append(c.Routes, all...)
+}
+
+// check returns why Envoy refuses a route.
+func (c *compiler) check(r *envoy.Route) error {
+	mostProgram := int64(0)
+	if r.HasRegexes() {
+		mostProgram = c.lookup.mostProgram()
+	}
+	return r.Check(mostProgram)
 }
 
 // checked is what is to be checked of the route for a match of a rule. What matches share is checked with the first of them: it may be

@@ -142,6 +142,31 @@ spec:
 	}
 }
 
+// GW-23, ENV-23; number 3.1 of the contract's tenants.md: a rule with an expression that is larger than Envoy takes is left out, wherever it is, also one that is written for a path.
+func TestCompileBeyondEnvoysLimit(t *testing.T) {
+	r := parse[HTTP](t, `
+metadata: {name: r, namespace: shop}
+spec:
+  rules:
+  - matches: [{path: {type: RegularExpression, value: "/[a-z]{200}"}}]
+  - matches: [{headers: [{type: RegularExpression, name: X-A, value: "[a-z]{200}"}]}]
+  - matches: [{queryParams: [{type: RegularExpression, name: q, value: "[a-z]{200}"}]}]
+  - matches: [{path: {type: RegularExpression, value: "/v[0-9]+/(users|orders)/[^/]+"}}]
+  - matches: [{path: {value: /old}}]
+    filters: [{type: URLRewrite, urlRewrite: {path: {type: ReplacePrefixMatch, replacePrefixMatch: /}}}]`)
+	for most, dropped := range map[int64]int{100: 3, 20: 4, 300: 0, 0: 0} {
+		got := Compile(r.Route(), func(q Query) Answer {
+			if q.About == AboutPrograms {
+				return Answer{Number: most}
+			}
+			return objects{}.lookup(q)
+		})
+		if len(got.Dropped) != dropped || dropped > 0 && !strings.Contains(got.Dropped[0], "--envoy-max-regex-program-size") {
+			t.Errorf("with %d instructions: %q", most, got.Dropped)
+		}
+	}
+}
+
 // GW-31: a filter for CORS as the model has it; number 44 of the contract's envoy-config.md.
 func TestCORS(t *testing.T) {
 	got := corsOf(parse[gatewayv1.HTTPCORSFilter](t, `

@@ -34,6 +34,7 @@ const (
 	AboutKind                     // whether routes of a kind, ToKind, are served
 	AboutAuthority                // a ConfigMap with certificates of authorities
 	AboutFleet                    // whether the Envoy of all agents asks servers about requests
+	AboutPrograms                 // how large programs of regular expressions Envoy takes
 )
 
 // Answer is the answer to a Query.
@@ -47,6 +48,7 @@ type Answer struct {
 	NoCRD       bool     // of a ServiceImport
 	Labels      slim.Labels
 	TLS         *envoy.UpstreamTLS // of a policy
+	Number      int64              // of instructions
 }
 
 // equal compares answers.
@@ -113,6 +115,9 @@ func (lookup Lookup) WithoutPolicies() Lookup {
 		return lookup(q)
 	}
 }
+
+// mostProgram is how many instructions the program of a regular expression has at most, 0 for the bound of RE2.
+func (lookup Lookup) mostProgram() int64 { return lookup(Query{About: AboutPrograms}).Number }
 
 // asksServers reports whether the Envoy of all agents asks servers about requests.
 func (lookup Lookup) asksServers() bool { return lookup(Query{About: AboutFleet}).Exists }
