@@ -64,7 +64,7 @@ var events = map[string]event{
 	"AddressContested":          {"the Service", "its own", "the status of a younger Service showed its address, too, when the operator began; or one of another namespace cannot share it any more, and loses it"},
 	"HostOfAnother":             {"the Ingress, route or ListenerSet", "its own", "what it asks for of a host belongs to an older object, mostly of another namespace"},
 	"HostPortOfAnother":         {"the Ingress or the Gateway", "its own", "a port of the nodes that it asks for belongs to a component of the cluster, or to an older one of another namespace, and it is not served there"},
-	"HostOfThis":                {"the Ingress or route", "its own", "younger objects, mostly of other namespaces, ask for what it has of its hosts, and do not get it"},
+	"HostOfThis":                {"the Ingress, route or Gateway", "its own", "younger objects, mostly of other namespaces, ask for what it has of its hosts, or its port of the nodes, and do not get it"},
 	"HostShared":                {"the route", "its own", "a route of another namespace has one of its hosts at a listener, too: the older one gets the requests that both describe alike, the younger one those that it describes better"},
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},
 	"InvalidAnnotation":         {"the Ingress", "its own", "an annotation is not valid, and is as if it was not set"},

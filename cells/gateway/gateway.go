@@ -127,7 +127,8 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	}
 	s.useGRPCWeb(!config.noGRPCWeb)
 	s.planner.joins = c.Config.GatewayAPIJoinNamespaces
-	s.planner.oneListener, s.planner.taken = !release.InAll(release.ListenersPerPort, fleet), c.takenPorts(g, sets, lookup)
+	taken, asked := c.takenPorts(g, sets, lookup)
+	s.planner.oneListener, s.planner.taken = !release.InAll(release.ListenersPerPort, fleet), taken
 	planned := func() *gatewayPlan { return s.planner.plan(g, all, routes, lookup) }
 	plan := planned()
 	if waiting {
@@ -139,7 +140,7 @@ func (c *controller) reconcileGateway(ctx context.Context, key slim.Key) (reconc
 	}
 	plan = desired.plan
 	c.publish(g, s, plan)
-	c.reportTaken(g, s.planner.taken)
+	c.reportPorts(g, taken, asked)
 	result, err := c.write(ctx, g, s, desired, config.service, placed)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
@@ -18,10 +19,10 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// takenPorts are the ports of the nodes that a Gateway asks for and does not have, and why.
-func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup) map[gatewayv1.PortNumber]condition.Condition {
+// takenPorts are the ports of the nodes that a Gateway asks for and does not have, and why, and the younger Gateways of other namespaces that ask for those which it has.
+func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup) (map[gatewayv1.PortNumber]condition.Condition, askedPorts) {
 	if !c.Config.GatewayAPIHostNetworkEnabled {
-		return nil
+		return nil, nil
 	}
 	var others []*gateway
 	for other := range c.gateways.All() {
@@ -29,9 +30,9 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 			others = append(others, other)
 		}
 	}
-	taken := takenPorts(g, others, sets.of, lookup)
+	taken, asked := takenPorts(g, others, sets.of, lookup)
 	if c.Config.GatewayAPIJoinNamespaces {
-		return taken
+		return taken, nil
 	}
 	holders := map[slim.Key]map[gatewayv1.PortNumber]*route.ObjectMeta{}
 	asksFor := func(other *gateway, port gatewayv1.PortNumber) bool {
@@ -56,8 +57,14 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 			taken[port] = unavailable("Port %d of the nodes belongs to the %s, which has it already", port, of.Describe())
 		}
 	}
-	return taken
+	for port := range taken {
+		delete(asked, port)
+	}
+	return taken, asked
 }
+
+// askedPorts are the Gateways that ask for ports of the nodes which another one has.
+type askedPorts map[gatewayv1.PortNumber][]slim.Key
 
 // isLive reports whether a Gateway is served here. The configuration of one that is being deleted, or whose class is gone, may be there for long.
 func (c *controller) isLive(g *gateway) bool {
@@ -71,13 +78,17 @@ func unavailable(format string, args ...any) condition.Condition {
 
 // takenPorts decides about ports of the nodes: components of the cluster listen there, or an older object of another namespace has them at
 // another Gateway (GW-55).
-func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, lookup route.Lookup) map[gatewayv1.PortNumber]condition.Condition {
-	taken, own := map[gatewayv1.PortNumber]condition.Condition{}, portHolders(g, setsOf(g.Key()), lookup)
+func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listenerSet, lookup route.Lookup) (map[gatewayv1.PortNumber]condition.Condition, askedPorts) {
+	taken, asked, own := map[gatewayv1.PortNumber]condition.Condition{}, askedPorts{}, portHolders(g, setsOf(g.Key()), lookup)
 	slices.SortFunc(others, func(a, b *gateway) int { return route.CompareObjects(&b.ObjectMeta, &a.ObjectMeta) }) // the oldest is named
 	for _, other := range others {
 		for port, by := range portHolders(other, setsOf(other.Key()), lookup) {
-			if mine := own[port]; mine != nil && by.Namespace != mine.Namespace && route.CompareObjects(by, mine) < 0 {
+			switch mine := own[port]; {
+			case mine == nil, by.Namespace == mine.Namespace:
+			case route.CompareObjects(by, mine) < 0:
 				taken[port] = unavailable("Port %d of the nodes belongs to the Gateway %s, which is older", port, other.Key())
+			default:
+				asked[port] = append(asked[port], other.Key())
 			}
 		}
 	}
@@ -86,7 +97,7 @@ func takenPorts(g *gateway, others []*gateway, setsOf func(slim.Key) []*listener
 			taken[port] = unavailable("Port %d of the nodes is that of %s", port, of)
 		}
 	}
-	return taken
+	return taken, asked
 }
 
 // portHolders are the oldest objects that ask for ports of the nodes for a Gateway: itself, or a ListenerSet that it allows.
@@ -120,11 +131,19 @@ func (p *planner) markTaken(all []*listener.Listener) {
 	}
 }
 
-// reportTaken reports on a Gateway which ports of the nodes it does not have.
-func (c *controller) reportTaken(g *gateway, taken map[gatewayv1.PortNumber]condition.Condition) {
+// reportPorts reports on a Gateway which ports of the nodes it does not have, and which of those that it has others ask for.
+func (c *controller) reportPorts(g *gateway, taken map[gatewayv1.PortNumber]condition.Condition, asked askedPorts) {
 	var notices []envoyres.Notice
 	for _, port := range slices.Sorted(maps.Keys(taken)) {
 		notices = append(notices, envoyres.Notice{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: " + taken[port].Message})
+	}
+	for _, port := range slices.Sorted(maps.Keys(asked)) {
+		by := slices.SortedFunc(slices.Values(asked[port]), func(a, b slim.Key) int { return strings.Compare(a.String(), b.String()) })
+		text := fmt.Sprintf("The Gateway %s asks", by[0])
+		if len(by) > 1 {
+			text = fmt.Sprintf("The Gateway %s and %d more ask", by[0], len(by)-1)
+		}
+		notices = append(notices, envoyres.Notice{Reason: "HostOfThis", Message: fmt.Sprintf("%s for port %d of the nodes, which this one has, and does not get it: what asks here is older", text, port), ByOthers: true})
 	}
 	c.reports.Set(portsOfNodes, aboutGateway(g), notices...)
 }

@@ -63,7 +63,14 @@ func TestPortsOfNodes(t *testing.T) {
 		var got []string
 		for _, g := range test.gateways {
 			others := slices.DeleteFunc(slices.Clone(test.gateways), func(other *gateway) bool { return other == g })
-			taken := takenPorts(g, others, setsOf, objects{}.lookup)
+			taken, asked := takenPorts(g, others, setsOf, objects{}.lookup)
+			for port, by := range asked { // each of them is without
+				for _, of := range others {
+					if without, _ := takenPorts(of, test.gateways, setsOf, objects{}.lookup); slices.Contains(by, of.Key()) && without[port].Message == "" {
+						t.Errorf("%s: %s asks for port %d of %s, and has it", name, of.Key(), port, g.Key())
+					}
+				}
+			}
 			for port, why := range taken {
 				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, strings.TrimPrefix(why.Message, fmt.Sprintf("Port %d of the nodes ", port))))
 			}
@@ -99,7 +106,8 @@ func TestPortsOfNodesByOption(t *testing.T) {
 	c.Config.GatewayAPIHostNetworkEnabled = true
 	for joins, want := range map[bool]string{false: "[8080 8081 10250]", true: "[10250]"} {
 		c.Config.GatewayAPIJoinNamespaces = joins
-		if got := fmt.Sprint(slices.Sorted(maps.Keys(c.takenPorts(g, knownSets{}, objects{}.lookup)))); got != want {
+		taken, _ := c.takenPorts(g, knownSets{}, objects{}.lookup)
+		if got := fmt.Sprint(slices.Sorted(maps.Keys(taken))); got != want {
 			t.Errorf("with the option %t it does not have %s, want %s", joins, got, want)
 		}
 	}

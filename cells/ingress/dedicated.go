@@ -79,7 +79,7 @@ func (c *controller) reconcileDedicated(ctx context.Context, i *ingress, s setti
 		return reconcile.Result{Reason: isLarge}, nil
 	}
 	in, t, spec, err := c.translateDedicated(ctx, i, s)
-	notices := slices.Concat(s.notices, in.notices, noticesOf(t.Problems)[nameOf(key)])
+	notices := slices.Concat(s.notices, in.notices, noticesOf(t.Problems)[nameOf(key)], c.hostPortAskedFor(i, s))
 	if err == nil && t.Empty {
 		c.reports.Set(dedicatedMode, aboutIngress(i), append(notices, envoyres.Notice{Reason: "NothingToServe", Message: "the Ingress has no rule or backend that can be served"})...)
 		return reconcile.Result{Reason: isEmpty}, c.removeDedicated(ctx, i, placed)
@@ -138,20 +138,20 @@ func noticesOf(all []envoy.Problem) map[envoy.Name][]envoyres.Notice {
 		}
 	}
 	for owner, of := range losers {
-		found[owner] = append(found[owner], askedFor(of))
+		found[owner] = append(found[owner], askedFor(of, "what this one has of its hosts"))
 	}
 	return found
 }
 
 // askedFor tells the user of an Ingress which others ask for what it has.
-func askedFor(by []envoy.Name) envoyres.Notice {
+func askedFor(by []envoy.Name, what string) envoyres.Notice {
 	slices.SortFunc(by, func(a, b envoy.Name) int { return strings.Compare(a.String(), b.String()) })
 	by = slices.Compact(by)
 	text := fmt.Sprintf("the Ingress %s asks for", by[0])
 	if len(by) > 1 {
 		text = fmt.Sprintf("the Ingress %s and %d more ask for", by[0], len(by)-1)
 	}
-	return envoyres.Notice{Reason: "HostOfThis", Message: text + " what this one has of its hosts, and does not get it: this one is older", ByOthers: true}
+	return envoyres.Notice{Reason: "HostOfThis", Message: text + " " + what + ", and does not get it: this one is older", ByOthers: true}
 }
 
 func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings, in ingested, spec envoy.Encoded, placed *envoyres.Placed[duty]) error {

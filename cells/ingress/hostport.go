@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/skep-operator/skep/resources/domain/envoy"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
@@ -46,6 +47,27 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	return ""
 }
 
+// hostPortAskedFor are the notices of an Ingress that has its port of the nodes: Ingresses of other namespaces ask for it, too.
+func (c *controller) hostPortAskedFor(i *ingress, s settings) []envoyres.Notice {
+	if !c.Config.IngressHostNetworkEnabled || s.shared || c.Config.IngressJoinNamespaces {
+		return nil
+	}
+	owners := c.hostPortOwners()
+	if oldest := owners.oldest[s.hostPort]; oldest == nil || oldest.Key() != i.Key() {
+		return nil
+	}
+	var by []envoy.Name
+	for _, other := range owners.asking[s.hostPort] {
+		if other.Namespace != i.Namespace {
+			by = append(by, nameOf(other.Key()))
+		}
+	}
+	if len(by) == 0 {
+		return nil
+	}
+	return []envoyres.Notice{askedFor(by, fmt.Sprintf("port %d of the nodes, which this one has", s.hostPort))}
+}
+
 // logHostPorts says in one line how many Ingresses are not served at the ports of the nodes that they ask for, as a leader begins.
 func (c *controller) logHostPorts() {
 	if !c.Config.IngressHostNetworkEnabled {
@@ -81,7 +103,8 @@ func compareAge(a, b *ingress) int {
 
 // hostPortOwners are which Ingresses have the ports of the nodes.
 type hostPortOwners struct {
-	oldest    map[uint32]*ingress // of those with a load balancer of their own
+	oldest    map[uint32]*ingress   // of those with a load balancer of their own
+	asking    map[uint32][]*ingress // all of these
 	anyShares bool
 	byDefault bool // Ingresses without a class are managed
 }
@@ -114,7 +137,7 @@ func (c *controller) hostPortOwners() *hostPortOwners {
 	if owners != nil && owners.byDefault == byDefault {
 		return owners
 	}
-	owners = &hostPortOwners{oldest: map[uint32]*ingress{}, byDefault: byDefault}
+	owners = &hostPortOwners{oldest: map[uint32]*ingress{}, asking: map[uint32][]*ingress{}, byDefault: byDefault}
 	for i := range c.ingresses.All() {
 		if !i.DeletionTimestamp.IsZero() || !isManaged(i, byDefault) {
 			continue
@@ -122,7 +145,10 @@ func (c *controller) hostPortOwners() *hostPortOwners {
 		s := settingsOf(i, c.Config)
 		if s.shared {
 			owners.anyShares = true
-		} else if has := owners.oldest[s.hostPort]; has == nil || compareAge(i, has) < 0 {
+			continue
+		}
+		owners.asking[s.hostPort] = append(owners.asking[s.hostPort], i)
+		if has := owners.oldest[s.hostPort]; has == nil || compareAge(i, has) < 0 {
 			owners.oldest[s.hostPort] = i
 		}
 	}

@@ -71,6 +71,12 @@ func TestHostPorts(t *testing.T) {
 			t.Errorf("%s: %q, want %q", i.Key(), got, i.problem)
 		}
 	}
+	for _, i := range all {
+		notices := c.hostPortAskedFor(i.ingress, settingsOf(i.ingress, c.Config))
+		if is := len(notices) == 1 && notices[0].Message == "the Ingress bb/second asks for port 9090 of the nodes, which this one has, and does not get it: this one is older"; is != (i.Name == "first") || len(notices) > 0 != is {
+			t.Errorf("%s: %v", i.Key(), notices)
+		}
+	}
 	var log strings.Builder
 	c.Log = slog.New(slog.NewTextHandler(&log, nil))
 	if c.logHostPorts(); strings.Count(log.String(), "\n") != 1 || !strings.Contains(log.String(), "ingresses=3") {

@@ -4,6 +4,7 @@
 package ingress
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -88,7 +89,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 		notices, backends := map[envoy.Name][]string{}, map[envoy.Name][]string{}
 		for j := range 3 {
 			i, names := h.ingress(t, fmt.Sprint("ns", j%2), fmt.Sprint("web", j))
-			s := settings{shared: true, forceHTTPS: h.IntN(2) == 0, passthrough: h.IntN(6) == 0}
+			s := settings{shared: true, forceHTTPS: h.IntN(2) == 0, passthrough: h.IntN(6) == 0, mostProgram: 100}
 			in := ingest(i, s, c.Config.sharedPorts(), envoy.Name{}, func(backendPort) found { return withPort })
 			m.HTTP, m.Passthrough = slices.Concat(m.HTTP, in.model.HTTP), slices.Concat(m.Passthrough, in.model.Passthrough)
 			of := nameOf(i.Key())
@@ -111,7 +112,7 @@ func TestNothingRefusedIsWritten(t *testing.T) {
 		clusters := ""
 		if !tr.Empty {
 			config, err := refusetest.Check(tr.Spec)
-			if err != nil {
+			if err := errors.Join(err, refusetest.CheckPrograms(config, 100)); err != nil {
 				t.Fatal(err)
 			}
 			for name := range config.Clusters {

@@ -21,6 +21,7 @@ import (
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
 	"github.com/skep-operator/skep/resources/domain/envoy/envoytest"
+	"github.com/skep-operator/skep/resources/domain/expression"
 )
 
 // Check returns all that Envoy, or an agent, refuses of a configuration, by its schema and beyond.
@@ -39,15 +40,41 @@ func Check(spec v2.CiliumEnvoyConfigSpec) (*envoytest.Config, error) {
 	return c, errors.Join(errs...)
 }
 
+// CheckPrograms returns which regular expressions of a configuration are larger than an Envoy takes that has a limit of its own.
+func CheckPrograms(c *envoytest.Config, most int64) error {
+	var errs []error
+	check := func(m proto.Message) error {
+		r, is := m.(*matcherv3.RegexMatcher)
+		if !is {
+			return nil
+		}
+		size, err := expression.Program(r.Regex)
+		if err == nil && size > most {
+			err = fmt.Errorf("%.300q has %d instructions", r.Regex, size)
+		}
+		return err
+	}
+	for _, l := range c.Listeners {
+		errs = append(errs, eachMessage(l, check))
+	}
+	for _, t := range c.Tables {
+		errs = append(errs, eachMessage(t, check))
+	}
+	return errors.Join(errs...)
+}
+
 // checkMessages checks each message that is part of one.
-func checkMessages(of proto.Message) error {
+func checkMessages(of proto.Message) error { return eachMessage(of, checkMessage) }
+
+// eachMessage returns what is wrong with each message that is part of one.
+func eachMessage(of proto.Message, check func(proto.Message) error) error {
 	var errs []error
 	err := protorange.Range(of.ProtoReflect(), func(at protopath.Values) error {
 		m, ok := at.Index(-1).Value.Interface().(protoreflect.Message)
 		if !ok || !m.IsValid() {
 			return nil
 		}
-		if err := checkMessage(m.Interface()); err != nil {
+		if err := check(m.Interface()); err != nil {
 			errs = append(errs, err)
 		}
 		return nil
