@@ -47,7 +47,7 @@ func (c *controller) options(of slim.Key) envoy.Options {
 		FirstWins: true, ByAge: !c.Config.GatewayAPIJoinNamespaces, PortHosts: true, ALPN: c.Config.EnableGatewayAPIALPN, ProxyProtocol: c.Config.EnableGatewayAPIProxyProtocol,
 		AppProtocol: c.Config.EnableGatewayAPIAppProtocol, XFFNumTrustedHops: c.Config.GatewayAPIXFFNumTrustedHops,
 		RedirectsByScheme: release.RedirectsByScheme.In(c.Cluster.Release), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release),
-		Connections: connections, Checked: true,
+		Connections: connections, Checked: true, MostProgram: int64(c.Envoy.MaxRegexProgramSize),
 	}
 }
 

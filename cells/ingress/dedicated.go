@@ -32,7 +32,7 @@ func (c *controller) options(of slim.Key) envoy.Options {
 	return envoy.Options{
 		Service: nameOf(of), SecretsNamespace: c.Envoy.IngressSecretsNamespace, Copies: c.copies, OneLabelWildcards: true,
 		ProxyProtocol: c.Config.EnableIngressProxyProtocol, XFFNumTrustedHops: c.Config.IngressDefaultXFFTrusted,
-		HostNetwork: c.Config.hostNetwork(c.Cluster), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release), Connections: connections, Checked: true,
+		HostNetwork: c.Config.hostNetwork(c.Cluster), HostsOfTCP: release.HostsOfTCP.In(c.Cluster.Release), Connections: connections, Checked: true, MostProgram: int64(c.Envoy.MaxRegexProgramSize),
 	}
 }
 

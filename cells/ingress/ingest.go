@@ -169,7 +169,7 @@ func (in *ingester) rules() {
 			continue
 		}
 		in.claim(rule.Host)
-		if rule.HTTP == nil {
+		if rule.HTTP == nil || !in.isMatched(rule.Host) {
 			continue
 		}
 		for _, p := range rule.HTTP.Paths {
@@ -197,11 +197,16 @@ func (in *ingester) isServable(host string) bool {
 		in.notice("NotTranslated", "host %s is left out: it is no name of DNS, of which the first label may be a wildcard", expression.Quote(host))
 		return false
 	}
-	if err := envoy.CheckHost(host, in.settings.mostProgram); err != nil {
-		in.notice("NotTranslated", "host %s is left out: its wildcard is written as a regular expression: %v", host, err)
-		return false
-	}
 	return true
+}
+
+// isMatched reports whether Envoy takes what is written for requests to a host. Those for one that it does not are no other's.
+func (in *ingester) isMatched(host string) bool {
+	err := envoy.CheckHost(host, in.settings.mostProgram)
+	if err != nil {
+		in.notice("NotTranslated", "host %s is left out: its wildcard is written as a regular expression: %v", host, err)
+	}
+	return err == nil
 }
 
 // isHost reports whether a name is one of DNS, of which the first label may be a wildcard.
@@ -310,6 +315,8 @@ func (in *ingester) tls() {
 				secret = envoy.Name{Namespace: in.name.Namespace, Name: item.SecretName}
 			}
 			switch i, exists := at[host]; {
+			case !in.isMatched(host):
+				in.claim(host)
 			case base == nil:
 				in.claim(host)
 				in.notice("HostWithoutRule", "TLS of host %s is left out: no rule is for the host", host)

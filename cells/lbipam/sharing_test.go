@@ -14,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/stream/slim"
 	"github.com/skep-operator/skep/runtime/seedtest"
+	"github.com/skep-operator/skep/runtime/waittest"
 )
 
 // LBIP-22: ports collide where one is the same, of the same protocol, or of any where only numbers count.
@@ -108,9 +109,11 @@ func within(t *testing.T, most time.Duration, do func()) {
 	if seedtest.RaceEnabled { // which is slower, and shares the machine with many others
 		most *= 5
 	}
-	begin := time.Now()
+	meter := waittest.StartMeter()
 	do()
-	if took := time.Since(begin); took > most {
+	took := meter.Elapsed()
+	meter.Stop()
+	if took > most {
 		t.Errorf("it took %v, of %v", took, most)
 	}
 }

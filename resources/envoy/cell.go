@@ -14,5 +14,6 @@ var Cell = cell.Module("envoy", "Watches the configurations of Envoy that duties
 	cell.Config(Config{IngressSecretsNamespace: "cilium-secrets", GatewayAPISecretsNamespace: "cilium-secrets", ProxyIdleTimeoutSeconds: 60, ProxyStreamIdleTimeoutSeconds: 300, MaxRegexProgramSize: 100}),
 	cell.EnabledBy(k8s.InUse),
 	cell.Validate(checkRedirects),
+	cell.Validate(checkPrograms),
 	stream.Provide(Objects),
 )

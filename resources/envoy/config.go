@@ -74,6 +74,17 @@ func checkRedirects(c Config, shared cluster.Config) error {
 	return errors.Join(errs...)
 }
 
+// leastProgram is what Envoy has to take of regular expressions for what is written whatever users ask for.
+const leastProgram = 30
+
+// checkPrograms reports a limit with which Envoy would refuse all configurations.
+func checkPrograms(c Config) error {
+	if most := c.MaxRegexProgramSize; most > 0 && most < leastProgram {
+		return cell.Questionable("envoy-max-regex-program-size", "is lower than %d: an Envoy that takes no more refuses what is written for each Ingress and Gateway", leastProgram)
+	}
+	return nil
+}
+
 // redirects reports whether agents redirect Services to Envoy.
 func (c Config) redirects(shared cluster.Config) bool {
 	return c.KubeProxyReplacement == "true" || shared.EnableNodePort

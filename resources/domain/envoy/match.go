@@ -76,7 +76,7 @@ func (r *Route) newPrefixes() (all []string) {
 // CheckHost returns why Envoy refuses the routes of a host of which a wildcard stands for one label: the regular expression for that would be too large (ENV-23). mostProgram is as in
 // [Route.Check].
 func CheckHost(name string, mostProgram int64) error {
-	if rest, is := strings.CutPrefix(name, "*."); is {
+	if rest, is := strings.CutPrefix(name, "*."); is && mostProgram > 0 {
 		return expression.CheckProgram(oneLabelRegex(rest), mostProgram)
 	}
 	return nil

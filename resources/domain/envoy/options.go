@@ -41,7 +41,7 @@ type Options struct {
 	AppProtocol       bool // backends say which version of HTTP they speak
 	XFFNumTrustedHops uint32
 	HostNetwork       *HostNetwork // nil: agents choose the address of the listener
-	// MostProgram is how many instructions the program of a regular expression has at most, 0 for the bound of RE2. It is for routes that are not Checked.
+	// MostProgram is how many instructions the program of a regular expression of a route has at most, 0 for the bound of RE2. Those of routes that are Checked have been.
 	MostProgram int64
 	// Checked says that all routes which are not Refused have passed [Route.Check]: they are not checked once more for each host.
 	Checked bool

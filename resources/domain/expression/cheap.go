@@ -14,7 +14,7 @@ import (
 
 // cheap is an expression of the syntax of another one that costs little to parse. Two things cost much for few bytes: a class of
 // Unicode, of which Go copies a table, and merges it with others; and a range that ignores case, at each character of which
-// Go looks. So every class of Unicode becomes that of separators, and no flag ignores case.
+// Go looks. So every class of Unicode, and every complement of one, becomes that of separators: those of both kinds together would be all characters. No flag ignores case.
 type cheap struct {
 	text   string
 	from   []int           // for each byte the place in the original, and that of its end
@@ -44,7 +44,7 @@ func cheapen(text string) (c cheap, err error) {
 			name, length := table(rest)
 			end, as = at+length, rest[:length]
 			if known()[name] > 0 {
-				c.tables[name], as = true, `\`+as[1:2]+separators[1:]
+				c.tables[name], as = true, `\`+separators
 			} else if _, err := syntax.Parse(rest[:length], syntax.Perl); err == nil {
 				return c, &syntax.Error{Code: syntax.ErrInvalidCharRange, Expr: rest[:length]}
 			}

@@ -6,6 +6,8 @@ package expression
 import (
 	"fmt"
 	"regexp/syntax"
+	"slices"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -25,19 +27,52 @@ func CheckProgram(text string, most int64) error {
 }
 
 // Program is about the number of instructions of the program that RE2 searches with, RE2::ProgramSize: not less, and for what people write that or a few more. Classes of Unicode, and
-// letters beyond ASCII where case is ignored, count for more than they have.
+// letters beyond ASCII where case is ignored, count for more than they have. It compiles nothing, and costs as much as Check.
 func Program(text string) (int64, error) {
+	if isExact(text) {
+		return exactProgram(text)
+	}
 	tree, m, err := parse(text)
 	if err != nil {
 		return 0, err
 	}
-	return min(program{m}.size(withoutPrefix(tree))+programEnds, endless), nil
+	p, times := program{measure: m}, int64(1)
+	if m.folded || m.tables > 0 {
+		times = 1 + int64(strings.Count(text, "|")) // what alternatives begin with may differ where the cheap text does not, and be there for each
+	}
+	if !m.folded {
+		tree = withoutPrefix(tree)
+	}
+	return min(p.size(tree)*times+programEnds, endless), nil
+}
+
+// isExact reports whether a text costs little to parse as it is: it has no classes but those of ASCII, and the complements of such.
+func isExact(text string) bool {
+	for _, costly := range []string{`\p`, `\P`, `\x`} {
+		if strings.Contains(text, costly) {
+			return false
+		}
+	}
+	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+}
+
+// exactProgram is Program for a text that is parsed as it is, where it is known which case is ignored.
+func exactProgram(text string) (int64, error) {
+	if len(text) > MaxLength {
+		_, err := Size(text)
+		return 0, err
+	}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return 0, err
+	}
+	return min(program{isExact: true}.size(withoutPrefix(tree))+programEnds, endless), nil
 }
 
 // programEnds are the instructions of each program: its start, its end, and a loop before what is found anywhere.
 const programEnds = 4
 
-// withoutPrefix is what is left of an expression for a program where it begins with a text that RE2 compares itself.
+// withoutPrefix is what is left of an expression for a program where it begins with a text that RE2 compares itself. A letter that is another one's beyond ASCII is a class, and ends it.
 func withoutPrefix(tree *syntax.Regexp) *syntax.Regexp {
 	if tree.Op != syntax.OpConcat {
 		return tree
@@ -49,30 +84,39 @@ func withoutPrefix(tree *syntax.Regexp) *syntax.Regexp {
 	if len(rest) == len(tree.Sub) || len(rest) == 0 || rest[0].Op != syntax.OpLiteral {
 		return tree
 	}
-	return &syntax.Regexp{Op: syntax.OpConcat, Sub: rest[1:]}
+	text := *rest[0]
+	for text.Rune = slices.Clone(text.Rune); len(text.Rune) > 0; text.Rune = text.Rune[1:] {
+		if r := text.Rune[0]; text.Flags&syntax.FoldCase != 0 && (r >= utf8.RuneSelf || (r|' ') == 'k' || (r|' ') == 's') {
+			break
+		}
+	}
+	return &syntax.Regexp{Op: syntax.OpConcat, Sub: append([]*syntax.Regexp{&text}, rest[1:]...)}
 }
 
 // program counts the instructions that are left once RE2 has flattened a program: branches are none, but where one leads to what several lead to.
-type program struct{ measure }
+type program struct {
+	measure
+	isExact bool // the tree shows where case is ignored
+}
 
 func (p program) size(part *syntax.Regexp) int64 {
 	switch part.Op {
 	case syntax.OpLiteral:
-		return p.text(part.Rune)
+		return p.text(part)
 	case syntax.OpCharClass:
 		return p.class(part.Rune)
-	case syntax.OpAnyChar:
-		return p.class([]rune{0, utf8.MaxRune})
-	case syntax.OpAnyCharNotNL:
-		return p.class([]rune{0, '\n' - 1, '\n' + 1, utf8.MaxRune})
+	case syntax.OpAnyChar, syntax.OpAnyCharNotNL:
+		return anySize
 	case syntax.OpRepeat:
 		return p.repeated(part)
 	case syntax.OpConcat, syntax.OpAlternate:
 		return p.sum(part)
 	case syntax.OpCapture:
 		return p.size(part.Sub[0]) + 2
-	case syntax.OpStar, syntax.OpPlus, syntax.OpQuest:
-		return p.size(part.Sub[0]) + p.branch(part.Sub[0])
+	case syntax.OpStar, syntax.OpQuest:
+		return p.size(part.Sub[0]) + branch(part.Sub[0])
+	case syntax.OpPlus:
+		return p.size(part.Sub[0]) + branch(part.Sub[0]) + 1
 	}
 	return 1
 }
@@ -81,7 +125,7 @@ func (p program) size(part *syntax.Regexp) int64 {
 func (p program) sum(part *syntax.Regexp) (n int64) {
 	for _, sub := range part.Sub {
 		n += p.size(sub)
-		if part.Op == syntax.OpAlternate && mayBeEmpty(sub) {
+		if part.Op == syntax.OpAlternate && (mayBeEmpty(sub) || beginsWithLoop(sub)) {
 			n++
 		}
 		n = min(n, endless)
@@ -90,20 +134,46 @@ func (p program) sum(part *syntax.Regexp) (n int64) {
 }
 
 // branch is what a part adds that may be left out, or comes again.
-func (p program) branch(of *syntax.Regexp) int64 {
+func branch(of *syntax.Regexp) (n int64) {
+	n = 1
 	if mayBeEmpty(of) {
-		return 3
+		n += 3
 	}
-	return 1
+	if beginsWithLoop(of) {
+		n++
+	}
+	return n
 }
 
 // repeated is the size of copies of a part.
 func (p program) repeated(part *syntax.Regexp) int64 {
-	size, branch := p.size(part.Sub[0]), p.branch(part.Sub[0])
+	size, branch := p.size(part.Sub[0]), branch(part.Sub[0])
 	if part.Max < 0 {
-		return min(size*int64(max(1, part.Min))+branch, endless)
+		return min(size*int64(max(1, part.Min))+branch+1, endless)
 	}
 	return min(size*int64(part.Min)+(size+branch)*int64(part.Max-part.Min), endless)
+}
+
+// beginsWithLoop reports whether what a part begins with may come again.
+func beginsWithLoop(part *syntax.Regexp) bool {
+	switch part.Op {
+	case syntax.OpStar, syntax.OpPlus:
+		return true
+	case syntax.OpRepeat:
+		return part.Max < 0 || beginsWithLoop(part.Sub[0])
+	case syntax.OpCapture, syntax.OpQuest:
+		return beginsWithLoop(part.Sub[0])
+	case syntax.OpConcat, syntax.OpAlternate:
+		for _, sub := range part.Sub {
+			if beginsWithLoop(sub) {
+				return true
+			}
+			if part.Op == syntax.OpConcat && !mayBeEmpty(sub) {
+				return false
+			}
+		}
+	}
+	return false
 }
 
 // mayBeEmpty reports whether a part matches the empty text.
@@ -134,19 +204,20 @@ func mayBeEmpty(part *syntax.Regexp) bool {
 
 // Beyond ASCII, k is also the sign of Kelvin, and s the long s.
 const (
-	kelvin, kelvinSize = '\u212a', int64(3)
-	longS, longSSize   = '\u017f', int64(2)
+	kelvinSize = int64(3)
+	longSSize  = int64(2)
 )
 
 // text is the size of a text.
-func (p program) text(all []rune) (n int64) {
-	for _, r := range all {
+func (p program) text(part *syntax.Regexp) (n int64) {
+	folded := p.folded || part.Flags&syntax.FoldCase != 0
+	for _, r := range part.Rune {
 		switch {
 		case r >= utf8.RuneSelf:
 			n += p.literal(r)
-		case p.folded && (r|' ') == 'k':
+		case folded && (r|' ') == 'k':
 			n += 1 + kelvinSize
-		case p.folded && (r|' ') == 's':
+		case folded && (r|' ') == 's':
 			n += 1 + longSSize
 		default:
 			n++
@@ -155,9 +226,16 @@ func (p program) text(all []rune) (n int64) {
 	return n
 }
 
+const (
+	// wideSize is the size of all characters beyond ASCII: RE2 has three bytes that begin one, and three that go on. anySize is that of any character but a line break.
+	wideSize, anySize = 6, wideSize + 2
+	// holesSize is what the complement of a class has more where case is ignored: beyond ASCII it lacks the sign of Kelvin and the long s.
+	holesSize = 24
+)
+
 // class is the size of a class of ranges.
 func (p program) class(ranges []rune) int64 {
-	var is [utf8.RuneSelf]bool
+	var is ascii
 	var high []rune
 	for i := 0; i+1 < len(ranges); i += 2 {
 		for r := ranges[i]; r <= ranges[i+1] && r < utf8.RuneSelf; r++ {
@@ -167,45 +245,45 @@ func (p program) class(ranges []rune) int64 {
 			high = append(high, max(ranges[i], utf8.RuneSelf), ranges[i+1])
 		}
 	}
+	isWide := len(high) == 2 && high[0] == utf8.RuneSelf && high[1] == utf8.MaxRune
 	var n int64
 	switch {
-	case len(high) == 2 && high[0] == utf8.RuneSelf && high[1] == utf8.MaxRune:
-		n = 6 // RE2 has all at once: three bytes that begin, and three that go on
+	case isWide && p.tables == 0:
+		n = wideSize
 	case len(high) > 0:
 		n = p.measure.class(high)
+		if isWide { // a class and a complement may be one in the cheap text
+			n += p.tables
+		}
 	}
-	if p.folded {
-		n += fold(&is, high)
+	if p.folded { // before a complement was made, or after
+		union, both := is.folded()
+		n += max(union.ranges(), both.ranges()) + kelvinSize + longSSize
+		if len(high) > 0 {
+			n += holesSize
+		}
+		return n
 	}
-	return max(1, n+rangesOf(is))
+	return max(1, n+is.ranges())
 }
 
-// fold adds the other case of what there is, and returns the size of what that has beyond ASCII.
-func fold(is *[utf8.RuneSelf]bool, high []rune) (n int64) {
-	has := func(r rune) bool {
-		for i := 0; i < len(high); i += 2 {
-			if high[i] <= r && r <= high[i+1] {
-				return true
-			}
-		}
-		return false
-	}
-	is['k'], is['s'] = is['k'] || has(kelvin), is['s'] || has(longS)
+// ascii is a set of characters.
+type ascii [utf8.RuneSelf]bool
+
+// folded are the characters of which one case is there, and those of which both are.
+func (is ascii) folded() (union, both ascii) {
+	union, both = is, is
 	for lower := 'a'; lower <= 'z'; lower++ {
 		upper := lower - 'a' + 'A'
-		is[lower], is[upper] = is[lower] || is[upper], is[lower] || is[upper]
+		union[lower] = is[lower] || is[upper]
+		both[lower] = is[lower] && is[upper]
+		union[upper], both[upper] = union[lower], both[lower]
 	}
-	if is['k'] && !has(kelvin) {
-		n += kelvinSize
-	}
-	if is['s'] && !has(longS) {
-		n += longSSize
-	}
-	return n
+	return union, both
 }
 
-// rangesOf is the number of ranges of ASCII. Where each letter is there in both cases, one range is that of both.
-func rangesOf(is [utf8.RuneSelf]bool) (n int64) {
+// ranges is the number of ranges. Where each letter is there in both cases, one range is that of both.
+func (is ascii) ranges() (n int64) {
 	folds := true
 	for lower := 'a'; lower <= 'z'; lower++ {
 		folds = folds && is[lower] == is[lower-'a'+'A']
