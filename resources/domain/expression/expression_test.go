@@ -214,3 +214,35 @@ func TestSizeOfRE2(t *testing.T) {
 		t.Errorf("%d expressions were compared", lines)
 	}
 }
+
+// ENV-23: the size of a program is what RE2 itself has counted, or more, and for what people write little more: a path that Envoy takes is not left out.
+func TestProgramsOfRE2(t *testing.T) {
+	text, err := os.ReadFile("testdata/programs.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	isWritten, lines := true, map[bool]int{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSuffix(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			isWritten = isWritten && !strings.HasPrefix(line, "# random")
+			continue
+		}
+		count, text, ok := strings.Cut(line, " ")
+		want, err := strconv.ParseInt(count, 10, 64)
+		if err != nil || !ok {
+			t.Fatal(line)
+		}
+		lines[isWritten]++
+		size, err := expression.Program(text)
+		if err != nil || size < want {
+			t.Errorf("%s: %d (%v), and RE2's program has %d", text, size, err, want)
+		}
+		if isWritten && size > want+3+want/20 {
+			t.Errorf("%s: %d, and RE2's program has only %d", text, size, want)
+		}
+	}
+	if lines[true] < 80 || lines[false] < 300 {
+		t.Errorf("%d expressions were compared", lines)
+	}
+}

@@ -36,7 +36,7 @@ func Program(text string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	p, times := program{measure: m}, int64(1)
+	p, times := program{m}, int64(1)
 	if m.folded || m.tables > 0 {
 		times = 1 + int64(strings.Count(text, "|")) // what alternatives begin with may differ where the cheap text does not, and be there for each
 	}
@@ -66,7 +66,7 @@ func exactProgram(text string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return min(program{isExact: true}.size(withoutPrefix(tree))+programEnds, endless), nil
+	return min(program{}.size(withoutPrefix(tree))+programEnds, endless), nil
 }
 
 // programEnds are the instructions of each program: its start, its end, and a loop before what is found anywhere.
@@ -94,10 +94,7 @@ func withoutPrefix(tree *syntax.Regexp) *syntax.Regexp {
 }
 
 // program counts the instructions that are left once RE2 has flattened a program: branches are none, but where one leads to what several lead to.
-type program struct {
-	measure
-	isExact bool // the tree shows where case is ignored
-}
+type program struct{ measure }
 
 func (p program) size(part *syntax.Regexp) int64 {
 	switch part.Op {
