@@ -15,12 +15,12 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// sharedPause is the least time between two translations of the shared CiliumEnvoyConfig: what changes in it is written at once. Where something is left out each needs
-// more, and others have the turn of large objects twice as long.
-const sharedPause = 100 * time.Millisecond
-
-// mostPause is the longest: what a translation waits for its turn counts as its time.
-const mostPause = 10 * time.Second
+// sharedPause is the least time between two translations of the shared CiliumEnvoyConfig: what changes in it is written at once. Where something is left out each costs
+// more, and pauses are twice as long as one, up to mostPause: others wait for them.
+const (
+	sharedPause = 100 * time.Millisecond
+	mostPause   = 500 * time.Millisecond
+)
 
 // unreadableRetry is how often the shared load balancer is reconciled while an Ingress cannot be decoded.
 const unreadableRetry = time.Minute

@@ -27,70 +27,142 @@ func CheckProgram(text string, most int64) error {
 }
 
 // Program is about the number of instructions of the program that RE2 searches with, RE2::ProgramSize: not less, and for what people write that or a few more. Classes of Unicode, and
-// letters beyond ASCII where case is ignored, count for more than they have. It compiles nothing, and costs as much as Check.
+// letters beyond ASCII where case is ignored, count for more than they have. It compiles nothing, and costs little more than Check.
 func Program(text string) (int64, error) {
-	if isExact(text) {
-		return exactProgram(text)
+	if isPlainText(text) {
+		return plainProgram(text)
 	}
 	tree, m, err := parse(text)
 	if err != nil {
 		return 0, err
 	}
-	p, times := program{m}, int64(1)
-	if m.folded || m.tables > 0 {
-		times = 1 + int64(strings.Count(text, "|")) // what alternatives begin with may differ where the cheap text does not, and be there for each
+	size := program{m}.size(tree)
+	if m.folded || m.tables > 0 { // what alternatives begin with may differ where the cheap text does not, and be there for each
+		size *= 1 + int64(strings.Count(text, "|"))
 	}
-	if !m.folded {
-		tree = withoutPrefix(tree)
-	}
-	return min(p.size(tree)*times+programEnds, endless), nil
+	return min(size+ends, endless), nil
 }
 
-// isExact reports whether a text costs little to parse as it is: it has no classes but those of ASCII, and the complements of such.
-func isExact(text string) bool {
-	for _, costly := range []string{`\p`, `\P`, `\x`} {
+// isPlainText reports whether a text costs little to parse as it is: it has no classes but those of ASCII, and the complements of such.
+func isPlainText(text string) bool {
+	for _, costly := range []string{`\p`, `\P`, `\x`, `\Q`} {
 		if strings.Contains(text, costly) {
 			return false
 		}
 	}
-	return !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+	return len(text) <= MaxLength && !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// exactProgram is Program for a text that is parsed as it is, where it is known which case is ignored.
-func exactProgram(text string) (int64, error) {
-	if len(text) > MaxLength {
-		_, err := Size(text)
-		return 0, err
-	}
+// plainProgram is Program for a text that is parsed as it is: where case is ignored, and what alternatives have in common, is then as in RE2.
+func plainProgram(text string) (int64, error) {
 	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
 		return 0, err
 	}
-	return min(program{}.size(withoutPrefix(tree))+programEnds, endless), nil
-}
-
-// programEnds are the instructions of each program: its start, its end, and a loop before what is found anywhere.
-const programEnds = 4
-
-// withoutPrefix is what is left of an expression for a program where it begins with a text that RE2 compares itself. A letter that is another one's beyond ASCII is a class, and ends it.
-func withoutPrefix(tree *syntax.Regexp) *syntax.Regexp {
-	if tree.Op != syntax.OpConcat {
-		return tree
-	}
-	rest := tree.Sub
-	for len(rest) > 0 && rest[0].Op == syntax.OpBeginText {
-		rest = rest[1:]
-	}
-	if len(rest) == len(tree.Sub) || len(rest) == 0 || rest[0].Op != syntax.OpLiteral {
-		return tree
-	}
-	text := *rest[0]
-	for text.Rune = slices.Clone(text.Rune); len(text.Rune) > 0; text.Rune = text.Rune[1:] {
-		if r := text.Rune[0]; text.Flags&syntax.FoldCase != 0 && (r >= utf8.RuneSelf || (r|' ') == 'k' || (r|' ') == 's') {
-			break
+	if strings.Contains(text, "|") {
+		if apart, err := syntax.Parse(apart(text), syntax.Perl); err == nil && mayDiffer(apart) {
+			tree = apart
 		}
 	}
-	return &syntax.Regexp{Op: syntax.OpConcat, Sub: append([]*syntax.Regexp{&text}, rest[1:]...)}
+	tree, around := searched(tree)
+	return min(program{}.size(tree)+around, endless), nil
+}
+
+// searched is the part of an expression for which there is a program, and the size of what each program has around it: its start and its end, and before what is found anywhere a
+// loop. A text at the beginning is compared by RE2 itself, up to a letter that is another one's beyond ASCII: that is a class.
+func searched(tree *syntax.Regexp) (rest *syntax.Regexp, around int64) {
+	const loop = 2
+	around = ends - 1
+	if tree.Op != syntax.OpConcat {
+		return tree, around
+	}
+	parts := tree.Sub
+	for len(parts) > 0 && parts[0].Op == syntax.OpBeginText {
+		parts = parts[1:]
+	}
+	if len(parts) == len(tree.Sub) {
+		return tree, around
+	}
+	more := int64(len(tree.Sub) - len(parts) - 1) // beginnings, which are there before another part than a text
+	if len(parts) > 0 && parts[len(parts)-1].Op == syntax.OpEndText {
+		parts = parts[:len(parts)-1]
+	}
+	if len(parts) == 0 || parts[0].Op != syntax.OpLiteral {
+		return &syntax.Regexp{Op: syntax.OpConcat, Sub: parts}, around - loop + more
+	}
+	first := *parts[0]
+	isClass := func(r rune) bool { return first.Flags&syntax.FoldCase != 0 && ((r|' ') == 'k' || (r|' ') == 's') }
+	if n := slices.IndexFunc(first.Rune, isClass); n >= 0 {
+		first.Rune = first.Rune[n:]
+	} else {
+		first.Rune = nil
+	}
+	return &syntax.Regexp{Op: syntax.OpConcat, Sub: append([]*syntax.Regexp{&first}, parts[1:]...)}, around
+}
+
+// apart is a text of which no two alternatives begin with the same: each begins with nothing.
+func apart(text string) string {
+	var b strings.Builder
+	class := -1 // where one began
+	for at := 0; at < len(text); at++ {
+		switch c := text[at]; {
+		case c == '\\':
+			b.WriteByte(c)
+			if at++; at == len(text) {
+				return b.String()
+			}
+		case class < 0 && c == '[':
+			class = at
+		case class >= 0 && strings.HasPrefix(text[at:], "[:"):
+			if end := strings.Index(text[at:], ":]"); end > 0 {
+				b.WriteString(text[at : at+end+1])
+				at += end + 1
+			}
+		case class >= 0 && c == ']' && at > class+1 && text[class+1:at] != "^":
+			class = -1
+		case class < 0 && c == '|':
+			b.WriteString("|(?:)")
+			continue
+		}
+		b.WriteByte(text[at])
+	}
+	return b.String()
+}
+
+// mayDiffer reports whether alternatives are joined by Go that are not by RE2, as the tree of them apart shows: equal ones, and a character with what is none.
+func mayDiffer(part *syntax.Regexp) bool {
+	if part.Op == syntax.OpAlternate {
+		seen, characters := map[string]bool{}, 0
+		for _, sub := range part.Sub {
+			if sub.Op == syntax.OpConcat && len(sub.Sub) > 1 && sub.Sub[0].Op == syntax.OpEmptyMatch {
+				if sub = (&syntax.Regexp{Op: syntax.OpConcat, Sub: sub.Sub[1:]}); len(sub.Sub) == 1 {
+					sub = sub.Sub[0]
+				}
+			}
+			var text strings.Builder
+			writeTree(&text, sub)
+			if seen[text.String()] {
+				return true
+			}
+			seen[text.String()] = true
+			if sub.Op == syntax.OpLiteral && len(sub.Rune) == 1 || sub.Op == syntax.OpCharClass || sub.Op == syntax.OpAnyChar || sub.Op == syntax.OpAnyCharNotNL {
+				characters++
+			}
+		}
+		if characters > 0 && characters < len(part.Sub) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(part.Sub, mayDiffer)
+}
+
+// writeTree writes what is equal for equal trees. Their own text costs a thousand times as much: for it each character is looked up.
+func writeTree(to *strings.Builder, part *syntax.Regexp) {
+	fmt.Fprint(to, part.Op, part.Flags&(syntax.FoldCase|syntax.NonGreedy), part.Min, part.Max, part.Rune, "(")
+	for _, sub := range part.Sub {
+		writeTree(to, sub)
+	}
+	to.WriteByte(')')
 }
 
 // program counts the instructions that are left once RE2 has flattened a program: branches are none, but where one leads to what several lead to.
@@ -110,7 +182,13 @@ func (p program) size(part *syntax.Regexp) int64 {
 		return p.sum(part)
 	case syntax.OpCapture:
 		return p.size(part.Sub[0]) + 2
-	case syntax.OpStar, syntax.OpQuest:
+	case syntax.OpStar:
+		n := p.size(part.Sub[0]) + branch(part.Sub[0])
+		if beginsWithLoop(part.Sub[0]) {
+			n++
+		}
+		return n
+	case syntax.OpQuest:
 		return p.size(part.Sub[0]) + branch(part.Sub[0])
 	case syntax.OpPlus:
 		return p.size(part.Sub[0]) + branch(part.Sub[0]) + 1
