@@ -276,7 +276,7 @@ func TestALimitIsKeptWhileNothingIsSmaller(t *testing.T) {
 		t.Errorf("where all fit, the next one begins at %s", p.c.shared.pause)
 	}
 	p.c.shared.out = map[slim.Key]bool{first.Key(): true}
-	if p.c.shared.rest(now, now.Add(time.Second)); p.c.shared.pause != now.Add(3*time.Second) {
+	if p.c.shared.rest(now, now.Add(time.Second)); p.c.shared.pause != now.Add(time.Second+mostPause) {
 		t.Errorf("where something is left out, the next one begins at %s", p.c.shared.pause)
 	}
 }

@@ -16,9 +16,12 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// sharedPause is the least time between two translations of the shared CiliumEnvoyConfig: what changes in it is written at once. Where something is left out each needs
-// more, and others have the turn of large objects twice as long.
-const sharedPause = 100 * time.Millisecond
+// sharedPause is the least time between two translations of the shared CiliumEnvoyConfig: what changes in it is written at once. Where something is left out each costs
+// more, and pauses are twice as long as one, up to mostPause: others wait for them.
+const (
+	sharedPause = 100 * time.Millisecond
+	mostPause   = 500 * time.Millisecond
+)
 
 // unreadableRetry is how often the shared load balancer is reconciled while an Ingress cannot be decoded.
 const unreadableRetry = time.Minute
@@ -113,7 +116,7 @@ func (c *controller) reconcileShared(ctx context.Context) (reconcile.Result, err
 func (s *shared) rest(begin, end time.Time) {
 	pause := sharedPause
 	if len(s.out) > 0 {
-		pause = max(pause, 2*end.Sub(begin))
+		pause = max(pause, min(2*end.Sub(begin), mostPause))
 	}
 	s.pause = end.Add(pause)
 }
