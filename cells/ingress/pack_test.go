@@ -230,8 +230,17 @@ func TestOthersThatFitAreServed(t *testing.T) {
 	}
 }
 
+// inOneGoroutine skips a test that has no other: the race detector finds nothing in it, and takes ten times as long.
+func inOneGoroutine(t *testing.T) {
+	t.Helper()
+	if seedtest.RaceEnabled {
+		t.Skip("it has one goroutine")
+	}
+}
+
 // ING-23: what was left out for what is gone is served, whichever sizes they had.
 func TestTheLimitIsNotKept(t *testing.T) {
+	inOneGoroutine(t)
 	p, r := newPacking(t), greedy{rand.New(rand.NewPCG(1, 2))}
 	of := func(namespace, name string, paths int) *ingress {
 		return r.new(namespace, name, []networkingv1.IngressRule{pathsOf(name+"."+namespace+".test", networkingv1.PathTypePrefix, numbered(paths, "/path-%d")...)}, nil)
@@ -248,6 +257,7 @@ func TestTheLimitIsNotKept(t *testing.T) {
 
 // ENV-30: what others left out is tried anew if one of them is smaller or gone, and not because one changes: a tenant would have all translated anew at each change.
 func TestALimitIsKeptWhileNothingIsSmaller(t *testing.T) {
+	inOneGoroutine(t)
 	p, r := newPacking(t), greedy{rand.New(rand.NewPCG(1, 4))}
 	of := func(name string, generation int64, paths int) *ingress {
 		i := r.new("aa", name, []networkingv1.IngressRule{pathsOf(name+".aa.test", networkingv1.PathTypePrefix, numbered(paths, "/path-%d")...)}, nil)
@@ -283,6 +293,7 @@ func TestALimitIsKeptWhileNothingIsSmaller(t *testing.T) {
 
 // ENV-30, ENV-40: what is written of many places is little, and what has them counts them: what others have that fits is not left out for it.
 func TestPlacesHaveASize(t *testing.T) {
+	inOneGoroutine(t)
 	p, r := newPacking(t), greedy{rand.New(rand.NewPCG(1, 5))}
 	all := r.fair()
 	for n := len(all); p.size < envoy.MaxSize*40/100; n++ {
