@@ -60,6 +60,7 @@ var compiling = exceptions{
 	"cells/health/internal/api/command.go MetricsCommand": "an argument of the command line, in its own process",
 	"resources/domain/expression/cheap.go import":         "it is the package that judges what others write",
 	"resources/domain/expression/expression.go import":    "it is the package that judges what others write",
+	"resources/domain/expression/program.go import":       "it is the package that judges what others write",
 	"resources/domain/expression/size.go import":          "it is the package that judges what others write",
 	"resources/domain/labels/filter.go ParseEntry":        "an option that the administrator sets",
 	"runtime/command/metrics.go metricsCommand":           "an argument of the command line, in its own process",
