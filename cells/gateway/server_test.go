@@ -84,9 +84,17 @@ func (w *world) apply(resource schema.GroupVersionResource, text string) *unstru
 	if namespace == "" {
 		namespace = w.Namespace
 	}
-	u, err := api.Namespace(namespace).Create(w.T.Context(), u, metav1.CreateOptions{})
-	w.must(err)
-	return u
+	var created *unstructured.Unstructured
+	operatortest.Eventually(w.T, u.GetName()+" is created", func() bool {
+		var err error
+		created, err = api.Namespace(namespace).Create(w.T.Context(), u, metav1.CreateOptions{})
+		if apierrors.IsInvalid(err) { // the API server may not know yet that the definition is another one
+			return false
+		}
+		w.must(err)
+		return true
+	})
+	return created
 }
 
 func (w *world) patch(resource schema.GroupVersionResource, name, patch string) {
