@@ -63,7 +63,7 @@ var events = map[string]event{
 	"AddressOfAnother":          {"the Service", "its own", "an address that its status showed when the operator began, or that it can share no more, belongs to an older Service, whose status shows it, too"},
 	"AddressContested":          {"the Service", "its own", "the status of a younger Service showed its address, too, when the operator began; or one of another namespace cannot share it any more, and loses it"},
 	"HostOfAnother":             {"the Ingress, route or ListenerSet", "its own", "what it asks for of a host belongs to an older object, mostly of another namespace"},
-	"HostPortOfAnother":         {"the Ingress or the Gateway", "its own", "a port of the nodes that it asks for belongs to a component of the cluster, or to an older one of another namespace, and it is not served there"},
+	"HostPortOfAnother":         {"the Ingress, the Gateway or the ListenerSet", "its own", "a port of the nodes that it asks for belongs to a component of the cluster, or to an older one of another namespace, and it is not served there"},
 	"HostOfThis":                {"the Ingress, route or Gateway", "its own", "younger objects, mostly of other namespaces, ask for what it has of its hosts, or its port of the nodes, and do not get it"},
 	"HostShared":                {"the route", "its own", "a route of another namespace has one of its hosts at a listener, too: the older one gets the requests that both describe alike, the younger one those that it describes better"},
 	"InvalidAlgorithm":          {"the Service", "its own", "the annotation `service.cilium.io/lb-l7-algorithm` is unknown, and round robin is used"},

@@ -17,7 +17,7 @@ import (
 )
 
 // GW-55: number 1.8 of the contract's tenants.md, for Gateways: a port of the nodes belongs to the namespace of the oldest object that asks for
-// it, and those of components to no other object.
+// it, or to one Gateway for all that it allows, and those of components to no other object.
 func TestPortsOfNodes(t *testing.T) {
 	at := func(namespace, name string, second int, ports ...string) *gateway {
 		listeners := ""
@@ -30,27 +30,43 @@ func TestPortsOfNodes(t *testing.T) {
 	}
 	set := func(of *gateway, namespace string, second int, port string) *listenerSet {
 		return parse[listenerSet](t, fmt.Sprintf(
-			"{metadata: {name: s, namespace: %s, uid: set-%s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {parentRef: {name: %s, namespace: %s}, listeners: [{name: l, port: %s, protocol: HTTP}]}}",
-			namespace, namespace, second, of.Name, of.Namespace, port))
+			"{metadata: {name: s, namespace: %s, uid: set-%s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {parentRef: {name: %s, namespace: %s}, listeners: [{name: l, hostname: %s.test, port: %s, protocol: HTTP}]}}",
+			namespace, namespace, second, of.Name, of.Namespace, namespace, port))
 	}
 	const http = "8080, protocol: HTTP"
-	old := at("aa", "old", 1, http)
+	old, edge := at("aa", "old", 1, http), at("infra", "edge", 3, "80, protocol: HTTP")
 	for name, test := range map[string]struct {
 		gateways []*gateway
 		sets     []*listenerSet
-		want     []string
+		want     []string // who does not have the port, and what asks for it
 	}{
-		"the older has it":             {[]*gateway{old, at("bb", "new", 2, http)}, nil, []string{"bb/new 8080: belongs to the Gateway aa/old, which is older"}},
-		"the oldest is named":          {[]*gateway{at("cc", "third", 3, http), at("bb", "new", 2, http), old}, nil, []string{"bb/new 8080: belongs to the Gateway aa/old, which is older", "cc/third 8080: belongs to the Gateway aa/old, which is older"}},
-		"a namespace shares":           {[]*gateway{old, at("aa", "new", 2, http)}, nil, nil},
-		"other ports":                  {[]*gateway{old, at("bb", "new", 2, "8081, protocol: HTTP")}, nil, nil},
-		"whatever the protocol":        {[]*gateway{old, at("bb", "new", 2, "8080, protocol: TLS")}, nil, []string{"bb/new 8080: belongs to the Gateway aa/old, which is older"}},
-		"TCP is not at the nodes":      {[]*gateway{old, at("bb", "new", 2, "8080, protocol: TCP")}, nil, nil},
-		"the kubelet":                  {[]*gateway{at("bb", "new", 2, "10250, protocol: HTTPS")}, nil, []string{"bb/new 10250: is that of the kubelet"}},
-		"a younger ListenerSet":        {[]*gateway{old, at("infra", "edge", 3, "80, protocol: HTTP")}, []*listenerSet{set(at("infra", "edge", 3), "bb", 4, "8080")}, []string{"infra/edge 8080: belongs to the Gateway aa/old, which is older"}},
-		"an older ListenerSet":         {[]*gateway{at("aa", "new", 9, http), at("infra", "edge", 3, "80, protocol: HTTP")}, []*listenerSet{set(at("infra", "edge", 3), "bb", 4, "8080")}, []string{"aa/new 8080: belongs to the Gateway infra/edge, which is older"}},
-		"a ListenerSet of one's own":   {[]*gateway{at("bb", "new", 9, http), at("infra", "edge", 3, "80, protocol: HTTP")}, []*listenerSet{set(at("infra", "edge", 3), "bb", 4, "8080")}, nil},
-		"one of a component's, nobody": {[]*gateway{at("aa", "a", 1, "6443, protocol: TLS"), at("bb", "b", 2, "6443, protocol: TLS")}, nil, []string{"aa/a 6443: is that of the API server", "bb/b 6443: is that of the API server"}},
+		"the older has it": {[]*gateway{old, at("bb", "new", 2, http)}, nil, []string{
+			"aa/old 8080 has, asked for by Gateway bb/new", "bb/new 8080: belongs to the Gateway aa/old, which is older"}},
+		"the oldest is named": {[]*gateway{at("cc", "third", 3, http), at("bb", "new", 2, http), old}, nil, []string{
+			"aa/old 8080 has, asked for by Gateway bb/new, Gateway cc/third", "bb/new 8080: belongs to the Gateway aa/old, which is older", "cc/third 8080: belongs to the Gateway aa/old, which is older"}},
+		"a namespace shares": {[]*gateway{old, at("aa", "new", 2, http)}, nil, nil},
+		"a namespace shares beside one that has it not": {[]*gateway{old, at("bb", "between", 2, http), at("aa", "new", 3, http)}, nil, []string{
+			"aa/old 8080 has, asked for by Gateway bb/between", "bb/between 8080: belongs to the Gateway aa/old, which is older"}},
+		"other ports": {[]*gateway{old, at("bb", "new", 2, "8081, protocol: HTTP")}, nil, nil},
+		"whatever the protocol": {[]*gateway{old, at("bb", "new", 2, "8080, protocol: TLS")}, nil, []string{
+			"aa/old 8080 has, asked for by Gateway bb/new", "bb/new 8080: belongs to the Gateway aa/old, which is older"}},
+		"TCP is not at the nodes":            {[]*gateway{at("bb", "new", 0, "8080, protocol: TCP"), old}, nil, nil},
+		"a protocol of others is not either": {[]*gateway{at("bb", "new", 0, "8080, protocol: example.com/x"), old}, nil, nil},
+		"the kubelet":                        {[]*gateway{at("bb", "new", 2, "10250, protocol: HTTPS")}, nil, []string{"bb/new 10250: is that of the kubelet"}},
+		"a younger ListenerSet": {[]*gateway{old, edge}, []*listenerSet{set(edge, "bb", 4, "8080")}, []string{
+			"aa/old 8080 has, asked for by ListenerSet bb/s of the Gateway infra/edge", "bb/ListenerSet/s 8080: belongs to the Gateway aa/old, which is older"}},
+		"an older ListenerSet": {[]*gateway{at("aa", "new", 9, http), edge}, []*listenerSet{set(edge, "bb", 4, "8080")}, []string{
+			"aa/new 8080: belongs to the ListenerSet bb/s of the Gateway infra/edge, which is older", "infra/edge 8080 has, asked for by Gateway aa/new"}},
+		"a ListenerSet of one's own": {[]*gateway{at("bb", "new", 9, http), edge}, []*listenerSet{set(edge, "bb", 4, "8080")}, nil},
+		"a ListenerSet of one's own beside that of another": {[]*gateway{at("bb", "new", 9, http), edge}, []*listenerSet{set(edge, "bb", 4, "8080"), set(edge, "cc", 6, "8080")}, []string{
+			"bb/new 8080: belongs to the ListenerSet cc/s of the Gateway infra/edge, which is older", "infra/edge 8080 has, asked for by Gateway bb/new"}},
+		"a ListenerSet that is older than its Gateway": {[]*gateway{at("bb", "new", 9, "80, protocol: HTTP"), edge}, []*listenerSet{set(edge, "bb", 1, "80")}, []string{
+			"bb/new 80: belongs to the Gateway infra/edge, which is older", "infra/edge 80 has, asked for by Gateway bb/new"}},
+		"a younger ListenerSet where a namespace shares": {[]*gateway{at("aa", "other", 2, http), at("aa", "old", 1, http)}, []*listenerSet{set(old, "bb", 4, "8080")}, []string{
+			"aa/other 8080 has, asked for by ListenerSet bb/s of the Gateway aa/old", "bb/ListenerSet/s 8080: belongs to the Gateway aa/other, which is older"}},
+		"several ListenerSets of one Gateway": {[]*gateway{edge}, []*listenerSet{set(edge, "bb", 4, "8080"), set(edge, "cc", 5, "8080"), set(edge, "dd", 6, "80")}, nil},
+		"one of a component's": {[]*gateway{at("aa", "a", 1, "6443, protocol: TLS"), at("bb", "b", 2, "6443, protocol: TLS")}, nil, []string{
+			"aa/a 6443: is that of the API server", "bb/b 6443: is that of the API server"}},
 	} {
 		setsOf := func(key slim.Key) (of []*listenerSet) {
 			for _, s := range test.sets {
@@ -62,23 +78,21 @@ func TestPortsOfNodes(t *testing.T) {
 		}
 		var got []string
 		for _, g := range test.gateways {
-			others := slices.DeleteFunc(slices.Clone(test.gateways), func(other *gateway) bool { return other == g })
-			taken, asked := takenPorts(g, others, setsOf, objects{}.lookup)
-			for port, by := range asked { // each of them is without
-				for _, of := range others {
-					beside := slices.DeleteFunc(slices.Clone(test.gateways), func(other *gateway) bool { return other == of })
-					if without, _ := takenPorts(of, beside, setsOf, objects{}.lookup); slices.Contains(by, of.Key()) && without[port].Message == "" {
-						t.Errorf("%s: %s asks for port %d of %s, and has it", name, of.Key(), port, g.Key())
-					}
-				}
+			asks := portAsks{}
+			for _, of := range test.gateways {
+				asks.add(of, setsOf(of.Key()), objects{}.lookup)
 			}
-			for port, why := range taken {
-				got = append(got, fmt.Sprintf("%s %d: %s", g.Key(), port, strings.TrimPrefix(why.Message, fmt.Sprintf("Port %d of the nodes ", port))))
+			taken, asked := asks.decide(g.Key())
+			for at, why := range taken {
+				got = append(got, fmt.Sprintf("%s %d: %s", at.parent, at.port, strings.TrimPrefix(why.Message, fmt.Sprintf("Port %d of the nodes ", at.port))))
+			}
+			for port, by := range asked {
+				got = append(got, fmt.Sprintf("%s %d has, asked for by %s", g.Key(), port, strings.Join(by, ", ")))
 			}
 			p := planner{taken: taken}
 			plan := p.plan(g, setsOf(g.Key()), nil, objects{}.lookup)
 			for _, l := range plan.listeners {
-				if _, is := taken[l.Of.Port]; is == l.Accepted.OK && !l.IsPort() {
+				if _, is := taken[portOf{l.Parent, l.Of.Port}]; is == l.Accepted.OK && !l.IsPort() && l.Of.Protocol != "example.com/x" {
 					t.Errorf("%s: the listener at port %d of %s is %+v", name, l.Of.Port, g.Key(), l.Accepted)
 				}
 			}
@@ -96,20 +110,45 @@ func TestPortsOfNodesByOption(t *testing.T) {
 		return parse[gateway](t, fmt.Sprintf("{metadata: {name: edge, namespace: %s, creationTimestamp: \"2026-01-01T00:00:%02dZ\"}, spec: {gatewayClassName: c, listeners: [%s]}}", namespace, second, listeners))
 	}
 	older := at("aa", 1, "{name: a, port: 8080, protocol: HTTP}")
+	younger := at("dd", 3, "{name: a, port: 8080, protocol: HTTP}, {name: b, port: 8081, protocol: HTTP}, {name: c, port: 8082, protocol: HTTP}, {name: d, port: 10250, protocol: HTTP}")
 	g := at("bb", 2, "{name: a, port: 8080, protocol: HTTP}, {name: b, port: 8081, protocol: HTTP}, {name: c, port: 8082, protocol: HTTP}, {name: d, port: 10250, protocol: HTTP}")
 	config := &envoyres.Object{}
 	config.Namespace, config.Name, config.Spec.HostPorts = slim.MakeString("cc"), "cilium-ingress-cc-web", envoyres.HostPorts{8081}
 	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: "web", Controller: true})
 	c := &controller{
-		gateways: localStore(t, older, g), configs: localStore(t, config),
+		gateways: localStore(t, older, g, younger), configs: localStore(t, config),
 		classes: localStore(t, parse[class](t, "{metadata: {name: c}, spec: {controllerName: io.cilium/gateway-controller}}")),
 	}
 	c.Config.GatewayAPIHostNetworkEnabled = true
-	for joins, want := range map[bool]string{false: "[8080 8081 10250]", true: "[10250]"} {
+	for joins, want := range map[bool]string{false: "[8080 8081 10250], [8082]", true: "[10250], []"} {
 		c.Config.GatewayAPIJoinNamespaces = joins
-		taken, _ := c.takenPorts(g, knownSets{}, objects{}.lookup)
-		if got := fmt.Sprint(slices.Sorted(maps.Keys(taken))); got != want {
-			t.Errorf("with the option %t it does not have %s, want %s", joins, got, want)
+		taken, asked := c.takenPorts(g, knownSets{}, objects{}.lookup)
+		var ports []int
+		for at := range taken {
+			ports = append(ports, int(at.port))
 		}
+		slices.Sort(ports)
+		if got := fmt.Sprintf("%v, %v", ports, slices.Sorted(maps.Keys(asked))); got != want {
+			t.Errorf("with the option %t it does not have, and others ask for: %s, want %s", joins, got, want)
+		}
+	}
+}
+
+// GW-55: a Gateway is asked for its ports by others in one sentence for each, beside what it does not have itself.
+func TestNoticesOfPorts(t *testing.T) {
+	g := slim.Key{Namespace: "aa", Name: "edge"}
+	taken := takenPorts{
+		{g, 8081}: unavailable("Port 8081 of the nodes is that of another"), {g, 80}: unavailable("Port 80 of the nodes is that of another"),
+		{slim.Key{Namespace: "bb", Name: "ListenerSet/s"}, 90}: unavailable("its status says so"),
+	}
+	asked := askedPorts{8082: {"Gateway cc/b", "Gateway bb/a"}, 443: {"ListenerSet dd/s of the Gateway ee/edge"}}
+	want := []envoyres.Notice{
+		{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: Port 80 of the nodes is that of another"},
+		{Reason: "HostPortOfAnother", Message: "No listener is at a port that it asks for: Port 8081 of the nodes is that of another"},
+		{Reason: "HostOfThis", Message: "The ListenerSet dd/s of the Gateway ee/edge asks for port 443 of the nodes, which this one has, and does not get it: what asks here is older", ByOthers: true},
+		{Reason: "HostOfThis", Message: "The Gateway bb/a and 1 more ask for port 8082 of the nodes, which this one has, and does not get it: what asks here is older", ByOthers: true},
+	}
+	if diff := cmp.Diff(want, portNotices(g, taken, asked)); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -87,10 +87,10 @@ func (p *setPlan) leftOut() *condition.Condition {
 	return nil
 }
 
-// showsLeftOut reports whether the status of a ListenerSet says that it is left out.
-func (p *setPlan) showsLeftOut() bool {
+// shows reports whether the status of a ListenerSet has a reason at one of its listeners.
+func (p *setPlan) shows(reason string) bool {
 	return slices.ContainsFunc(p.of.Status.Listeners, func(l gatewayv1.ListenerEntryStatus) bool {
-		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool { return c.Reason == leftOut })
+		return slices.ContainsFunc(l.Conditions, func(c metav1.Condition) bool { return c.Reason == reason })
 	})
 }
 

@@ -193,29 +193,55 @@ func TestMessagesAreOfOwnSizes(t *testing.T) {
 
 // GW-54, ENV-30: a route of a ListenerSet that is left out is tried anew as soon as it is smaller, and not at each change.
 func TestRoutesOfWhatIsLeftOutCount(t *testing.T) {
-	was := routeSize{rules: 1000, names: 100, own: 800, one: 400}
+	was := routeSize{rules: 1000, names: 100, own: 800, one: 400, hosts: 40}
 	for _, test := range []struct {
 		what      string
 		now, want routeSize
 	}{
-		{"it is the same", routeSize{0, 0, 0, 400}, routeSize{1000, 100, 800, 400}},
-		{"it is larger", routeSize{0, 0, 0, 500}, routeSize{1000, 100, 800, 500}},
-		{"it is half as large", routeSize{0, 0, 0, 200}, routeSize{500, 100, 400, 200}},
-		{"more listeners serve it", routeSize{1200, 120, 900, 400}, routeSize{1200, 120, 900, 400}},
+		{"it is the same", routeSize{0, 0, 0, 400, 40}, routeSize{1000, 100, 800, 400, 40}},
+		{"it is larger", routeSize{0, 0, 0, 500, 50}, routeSize{1000, 100, 800, 500, 50}},
+		{"it is half as large", routeSize{0, 0, 0, 200, 40}, routeSize{500, 100, 400, 200, 40}},
+		{"it has half of the names", routeSize{0, 0, 0, 400, 20}, routeSize{500, 50, 400, 400, 20}},
+		{"more listeners serve it", routeSize{1200, 120, 900, 400, 40}, routeSize{1200, 120, 900, 400, 40}},
+		{"nothing is left", routeSize{}, routeSize{}},
 	} {
 		if got := test.now.atLeast(was); got != test.want {
 			t.Errorf("%s: %+v, want %+v", test.what, got, test.want)
 		}
 	}
-	if got := (routeSize{}).atLeast(routeSize{rules: 1000, names: 100}); got != (routeSize{rules: 1000, names: 100}) {
-		t.Errorf("a route that passes TLS through is %+v", got)
-	}
 	large := routeSize{rules: 1 << 41, own: 1 << 41, one: 1 << 26}
 	if got := (routeSize{one: 1 << 25}).atLeast(large); got.rules != 1<<40 {
 		t.Errorf("half of a vast route is %+v", got)
 	}
-	if got := (routeSize{5, 1, 5, 10}).atLeast(routeSize{}); got != (routeSize{5, 1, 5, 10}) {
+	if got := (routeSize{5, 1, 5, 10, 1}).atLeast(routeSize{}); got != (routeSize{5, 1, 5, 10, 1}) {
 		t.Errorf("a new route is %+v", got)
+	}
+}
+
+// GW-54: what a route is itself, by which one counts whose listeners are left out, gets smaller with its spec: of each kind.
+func TestOwnSizeOfRoutes(t *testing.T) {
+	spec := func(hosts, backends int) string {
+		var names, refs []string
+		for i := range hosts {
+			names = append(names, fmt.Sprintf("h%02d.test", i))
+		}
+		for i := range backends {
+			refs = append(refs, fmt.Sprintf("{name: b%02d, port: 80}", i))
+		}
+		return fmt.Sprintf("{metadata: {name: r, namespace: aa}, spec: {parentRefs: [{name: edge}], hostnames: [%s], rules: [{backendRefs: [%s]}]}}", strings.Join(names, ", "), strings.Join(refs, ", "))
+	}
+	of := func(hosts, backends int) (int, int) {
+		return sizeOfOwn(parse[route.TLS](t, spec(hosts, backends)).Route(), 0)
+	}
+	one, hosts := of(10, 10)
+	if less, same := of(10, 5); 2*less != one || same != hosts {
+		t.Errorf("a TLSRoute with half of its backends is %d and %d, of %d and %d", less, same, one, hosts)
+	}
+	if same, less := of(5, 10); same != one || 2*less != hosts {
+		t.Errorf("a TLSRoute with half of its names is %d and %d, of %d and %d", same, less, one, hosts)
+	}
+	if one, hosts := sizeOfOwn(parse[route.HTTP](t, spec(2, 10)).Route(), 1000); one != 1000 || hosts != 2*envoy.HostSize("h00.test") {
+		t.Errorf("an HTTPRoute is %d and %d", one, hosts)
 	}
 }
 

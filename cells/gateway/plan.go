@@ -33,8 +33,8 @@ type planner struct {
 	joins bool
 	// most is how many places of host names there may be, 0 for as many as are translated. It is set before plan.
 	most int
-	// taken are the ports of the nodes that the Gateway does not have. It is set before plan.
-	taken map[gatewayv1.PortNumber]condition.Condition
+	// taken are the ports of the nodes that the Gateway and its ListenerSets do not have. It is set before plan.
+	taken takenPorts
 }
 
 // assembly is what listeners and routes are together. It is the same one as long as these are.

@@ -167,8 +167,11 @@ func (c *controller) publish(g *gateway, s *state, plan *gatewayPlan) {
 		}
 	}
 	for _, set := range plan.sets {
-		if why := set.leftOut(); why != nil && !set.showsLeftOut() {
+		if why := set.leftOut(); why != nil && !set.shows(leftOut) {
 			c.Events.Warning(set.of.reference(), "LeftOut", why.Message)
+		}
+		if why := set.withoutPort(); why != nil && !set.shows(why.Reason) {
+			c.Events.Warning(set.of.reference(), hostPortOfAnother, why.Message)
 		}
 	}
 	c.refused.set(g.Key(), now)

@@ -122,19 +122,38 @@ func (s *sizes) addObject(id slim.Key, created slim.Time, size routeSize) {
 // routeSize is the size of what a route or a ListenerSet has, and of its host names, which are written where it is left out, too.
 type routeSize struct {
 	rules, names int
-	// Of a route: what of rules does not depend on others, and the size at one host.
-	own, one int
+	// Of a route: what of rules does not depend on others; and what it is itself, at whatever listener: the size at one host, and that of the names in
+	// its spec.
+	own, one, hosts int
 }
 
 // atLeast is the size of a route of which some listeners are left out: what it had at all of them, as far as it is still as large.
 func (s routeSize) atLeast(was routeSize) routeSize {
-	at := func(size int) int {
-		if s.one >= was.one { // also where both are 0: what passes TLS through has no routes of Envoy
-			return size
-		}
-		return int(float64(size) * float64(s.one) / float64(was.one))
+	names := part(was.names, s.hosts, was.hosts)
+	rules := func(size int) int { return part(part(size, s.hosts, was.hosts), s.one, was.one) }
+	return routeSize{max(s.rules, rules(was.rules)), max(s.names, names), max(s.own, rules(was.own)), s.one, s.hosts}
+}
+
+// part is what a size becomes as what it is of gets smaller.
+func part(size, now, was int) int {
+	if now >= was {
+		return size
 	}
-	return routeSize{max(s.rules, at(was.rules)), max(s.names, was.names), max(s.own, at(was.own)), s.one}
+	return int(float64(size) * float64(now) / float64(was))
+}
+
+// sizeOfOwn is the size of what a route has itself: one is that of its routes of Envoy at one host, and of one that passes TLS through, which has none of these,
+// that of its references to backends.
+func sizeOfOwn(r *route.Route, ofHTTP int) (one, hosts int) {
+	if one = ofHTTP; !r.IsHTTP() {
+		for _, key := range r.Targets() {
+			one += sizeOfCertificate + len(key.Namespace) + len(key.Name)
+		}
+	}
+	for _, name := range r.Hostnames {
+		hosts += envoy.HostSize(string(name))
+	}
+	return one, hosts
 }
 
 // sizes are those of a plan.
@@ -255,7 +274,8 @@ func (m *meter) route(r *plannedRoute) (s routeSize, filters []envoyres.Part) {
 			s.rules += 2 * (len(b.Namespace) + len(b.Name.Name) + sizeOfCertificate)
 		}
 	}
-	s.own, s.one, r.size = s.rules, one.Total, s.rules
+	s.own, r.size = s.rules, s.rules
+	s.one, s.hosts = sizeOfOwn(r.of, one.Total)
 	s.rules += m.addClusters(r) + places*one.Routes*m.switches
 	m.parts += places * one.Routes
 	return s, m.addFilters(r)
