@@ -85,8 +85,13 @@ func (w *world) apply(resource schema.GroupVersionResource, text string) *unstru
 		namespace = w.Namespace
 	}
 	var created *unstructured.Unstructured
+	var err error
+	defer func() {
+		if err != nil {
+			w.T.Logf("%s: %v", u.GetName(), err)
+		}
+	}()
 	operatortest.Eventually(w.T, u.GetName()+" is created", func() bool {
-		var err error
 		created, err = api.Namespace(namespace).Create(w.T.Context(), u, metav1.CreateOptions{})
 		if apierrors.IsInvalid(err) { // the API server may not know yet that the definition is another one
 			return false

@@ -4,12 +4,15 @@
 package ingress
 
 import (
+	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	networkingv1 "k8s.io/api/networking/v1"
 
+	"github.com/skep-operator/skep/resources/domain/envoy/refusetest"
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
@@ -23,11 +26,17 @@ func TestExpressionsBeyondEnvoysLimit(t *testing.T) {
 		i.Spec.Rules = []networkingv1.IngressRule{pathsOf(host, networkingv1.PathTypeImplementationSpecific, paths...)}
 		return i
 	}
-	all := []*ingress{of("aa", "large", "a.test", "/[a-z]{200}", "/small/[0-9]+"), of("aa", "wide", "*."+long, "/x"), of("bb", "web", "b.test", "/v[0-9]+/(users|orders)/[^/]+"), of("bb", "wide", "*.b.test", "/.*")}
+	secure := of("aa", "secure", "*."+long)
+	secure.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"*." + long}, SecretName: "certificate"}}
+	secure.Spec.Rules, secure.Spec.DefaultBackend = nil, &networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "app", Port: networkingv1.ServiceBackendPort{Number: 80}}}
+	all := []*ingress{secure, of("aa", "large", "a.test", "/[a-z]{200}", "/small/[0-9]+"), of("aa", "wide", "*."+long, "/x"), of("bb", "web", "b.test", "/v[0-9]+/(users|orders)/[^/]+"), of("bb", "wide", "*.b.test", "/.*")}
 	for most, want := range map[int]int{100: 1, 300: 2, 0: 2} {
 		p := newPacking(t)
 		p.c.Envoy.MaxRegexProgramSize = most
 		p.pack(all...)
+		if err := refusetest.CheckPrograms(p.config, cmp.Or(int64(most), math.MaxInt64)); err != nil {
+			t.Errorf("with %d instructions: %v", most, err)
+		}
 		if n := len(routes(p.config, "insecure", "a.test")); n != want {
 			t.Errorf("with %d instructions %d paths are served", most, n)
 		}

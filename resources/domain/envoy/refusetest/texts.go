@@ -47,7 +47,7 @@ func (s Source) Expression() string {
 
 // Host is a host name.
 func (s Source) Host() string {
-	return s.some("a.example.com", "*.example.com", "example.com", "a_b", "A.Example.com", "a.example.com:80", "*", "*.*", "a*b", "", "a b", "a\nb", "é", "2001:db8::1", "[::1]", "%", "%REQ(X)%", strings.Repeat("h", 17_000))
+	return s.some("a.example.com", "*.example.com", "example.com", "a_b", "A.Example.com", "a.example.com:80", "*", "*.*", "a*b", "", "a b", "a\nb", "é", "2001:db8::1", "[::1]", "%", "%REQ(X)%", strings.Repeat("h", 17_000), "*."+strings.Repeat("l", 60)+"."+strings.Repeat("m", 60))
 }
 
 // Origin is an origin of CORS.
