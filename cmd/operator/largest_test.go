@@ -137,6 +137,7 @@ type largest struct {
 	soft, hard int64 // bytes
 	args       []string
 	bystander  string // another namespace
+	without    string // what of others the operator does not serve, by its name among bystanders
 	number     int
 
 	mu     sync.Mutex
@@ -509,7 +510,7 @@ func (l *largest) servesOthers(beside string, within time.Duration) time.Duratio
 	l.t.Helper()
 	l.number++
 	began := time.Now()
-	left := l.bystanders(fmt.Sprint("small-", l.number))
+	left := slices.DeleteFunc(l.bystanders(fmt.Sprint("small-", l.number)), func(b bystander) bool { return b.what == l.without })
 	for l.o.running() {
 		if left = slices.DeleteFunc(left, func(b bystander) bool { return b.isServed() }); len(left) == 0 {
 			break
