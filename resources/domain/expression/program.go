@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -41,16 +42,6 @@ func Program(text string) (int64, error) {
 		size *= 1 + int64(strings.Count(text, "|"))
 	}
 	return min(size+ends, endless), nil
-}
-
-// isPlainText reports whether a text costs little to parse as it is: it has no classes but those of ASCII, and the complements of such.
-func isPlainText(text string) bool {
-	for _, costly := range []string{`\p`, `\P`, `\x`, `\Q`} {
-		if strings.Contains(text, costly) {
-			return false
-		}
-	}
-	return len(text) <= MaxLength && !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
 // plainProgram is Program for a text that is parsed as it is: where case is ignored, and what alternatives have in common, is then as in RE2.
@@ -100,71 +91,6 @@ func searched(tree *syntax.Regexp) (rest *syntax.Regexp, around int64) {
 	return &syntax.Regexp{Op: syntax.OpConcat, Sub: append([]*syntax.Regexp{&first}, parts[1:]...)}, around
 }
 
-// apart is a text of which no two alternatives begin with the same: each begins with nothing.
-func apart(text string) string {
-	var b strings.Builder
-	class := -1 // where one began
-	for at := 0; at < len(text); at++ {
-		switch c := text[at]; {
-		case c == '\\':
-			b.WriteByte(c)
-			if at++; at == len(text) {
-				return b.String()
-			}
-		case class < 0 && c == '[':
-			class = at
-		case class >= 0 && strings.HasPrefix(text[at:], "[:"):
-			if end := strings.Index(text[at:], ":]"); end > 0 {
-				b.WriteString(text[at : at+end+1])
-				at += end + 1
-			}
-		case class >= 0 && c == ']' && at > class+1 && text[class+1:at] != "^":
-			class = -1
-		case class < 0 && c == '|':
-			b.WriteString("|(?:)")
-			continue
-		}
-		b.WriteByte(text[at])
-	}
-	return b.String()
-}
-
-// mayDiffer reports whether alternatives are joined by Go that are not by RE2, as the tree of them apart shows: equal ones, and a character with what is none.
-func mayDiffer(part *syntax.Regexp) bool {
-	if part.Op == syntax.OpAlternate {
-		seen, characters := map[string]bool{}, 0
-		for _, sub := range part.Sub {
-			if sub.Op == syntax.OpConcat && len(sub.Sub) > 1 && sub.Sub[0].Op == syntax.OpEmptyMatch {
-				if sub = (&syntax.Regexp{Op: syntax.OpConcat, Sub: sub.Sub[1:]}); len(sub.Sub) == 1 {
-					sub = sub.Sub[0]
-				}
-			}
-			var text strings.Builder
-			writeTree(&text, sub)
-			if seen[text.String()] {
-				return true
-			}
-			seen[text.String()] = true
-			if sub.Op == syntax.OpLiteral && len(sub.Rune) == 1 || sub.Op == syntax.OpCharClass || sub.Op == syntax.OpAnyChar || sub.Op == syntax.OpAnyCharNotNL {
-				characters++
-			}
-		}
-		if characters > 0 && characters < len(part.Sub) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(part.Sub, mayDiffer)
-}
-
-// writeTree writes what is equal for equal trees. Their own text costs a thousand times as much: for it each character is looked up.
-func writeTree(to *strings.Builder, part *syntax.Regexp) {
-	fmt.Fprint(to, part.Op, part.Flags&(syntax.FoldCase|syntax.NonGreedy), part.Min, part.Max, part.Rune, "(")
-	for _, sub := range part.Sub {
-		writeTree(to, sub)
-	}
-	to.WriteByte(')')
-}
-
 // program counts the instructions that are left once RE2 has flattened a program: branches are none, but where one leads to what several lead to.
 type program struct{ measure }
 
@@ -183,7 +109,7 @@ func (p program) size(part *syntax.Regexp) int64 {
 	case syntax.OpCapture:
 		return p.size(part.Sub[0]) + 2
 	case syntax.OpStar:
-		n := p.size(part.Sub[0]) + branch(part.Sub[0])
+		n := p.size(part.Sub[0]) + branch(part.Sub[0]) + p.again(part)
 		if beginsWithLoop(part.Sub[0]) {
 			n++
 		}
@@ -191,9 +117,38 @@ func (p program) size(part *syntax.Regexp) int64 {
 	case syntax.OpQuest:
 		return p.size(part.Sub[0]) + branch(part.Sub[0])
 	case syntax.OpPlus:
-		return p.size(part.Sub[0]) + branch(part.Sub[0]) + 1
+		return p.size(part.Sub[0]) + branch(part.Sub[0]) + 1 + p.again(part)
 	}
 	return 1
+}
+
+// again is what a loop has twice if its part begins with a loop that prefers the other way: RE2 writes what each may go on with in the order of preference, and so what the part begins
+// with is there for both, each of which leads to the other.
+func (p program) again(loop *syntax.Regexp) int64 {
+	if part := loop.Sub[0]; beginsOtherwise(part, loop.Flags&syntax.NonGreedy) {
+		return p.size(part) + 2
+	}
+	return 0
+}
+
+// beginsOtherwise reports whether what a part begins with may be left out, or come again, with another preference.
+func beginsOtherwise(part *syntax.Regexp, preference syntax.Flags) bool {
+	switch part.Op {
+	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat, syntax.OpQuest:
+		return part.Flags&syntax.NonGreedy != preference || beginsOtherwise(part.Sub[0], preference)
+	case syntax.OpCapture:
+		return beginsOtherwise(part.Sub[0], preference)
+	case syntax.OpConcat, syntax.OpAlternate:
+		for _, sub := range part.Sub {
+			if beginsOtherwise(sub, preference) {
+				return true
+			}
+			if part.Op == syntax.OpConcat && !mayBeEmpty(sub) {
+				return false
+			}
+		}
+	}
+	return false
 }
 
 // sum is the size of several parts together.
@@ -224,7 +179,7 @@ func branch(of *syntax.Regexp) (n int64) {
 func (p program) repeated(part *syntax.Regexp) int64 {
 	size, branch := p.size(part.Sub[0]), branch(part.Sub[0])
 	if part.Max < 0 {
-		return min(size*int64(max(1, part.Min))+branch+1, endless)
+		return min(size*int64(max(1, part.Min))+branch+1+p.again(part), endless)
 	}
 	return min(size*int64(part.Min)+(size+branch)*int64(part.Max-part.Min), endless)
 }
@@ -288,6 +243,8 @@ func (p program) text(part *syntax.Regexp) (n int64) {
 	folded := p.folded || part.Flags&syntax.FoldCase != 0
 	for _, r := range part.Rune {
 		switch {
+		case r >= utf8.RuneSelf && part.Flags&syntax.FoldCase != 0:
+			n += p.class(cases(r))
 		case r >= utf8.RuneSelf:
 			n += p.literal(r)
 		case folded && (r|' ') == 'k':
@@ -299,6 +256,19 @@ func (p program) text(part *syntax.Regexp) (n int64) {
 		}
 	}
 	return n
+}
+
+// cases are the ranges of a character in all its cases: RE2 has a class for one beyond ASCII.
+func cases(r rune) (ranges []rune) {
+	all := []rune{r}
+	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+		all = append(all, other)
+	}
+	slices.Sort(all)
+	for _, one := range all {
+		ranges = append(ranges, one, one)
+	}
+	return ranges
 }
 
 const (
