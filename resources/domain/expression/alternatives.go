@@ -97,32 +97,42 @@ func apart(text string) string {
 // mayDiffer reports whether alternatives are joined by Go that are not by RE2, as the tree of them apart shows.
 func mayDiffer(tree *syntax.Regexp) bool {
 	seen := trees{}
-	_, differ := seen.number(tree)
-	return differ
+	return seen.visit(tree).differ
 }
 
 // trees are the numbers of trees, which equal ones have in common, by what they consist of: the root and the numbers of its parts.
 type trees map[string]uint32
 
-// number is that of a tree, and whether alternatives differ in it. Each part is visited once.
-func (t trees) number(part *syntax.Regexp) (number uint32, differ bool) {
+// visited is what is known of a tree.
+type visited struct {
+	number uint32
+	hasAny bool // somewhere it has any character
+	differ bool // somewhere alternatives differ, and all else is open
+}
+
+// visit visits each part once: equal ones have equal numbers.
+func (t trees) visit(part *syntax.Regexp) (is visited) {
 	parts := make([]uint32, len(part.Sub))
+	is.hasAny = isAny(part)
 	for i, sub := range part.Sub {
-		n, d := t.number(sub)
-		parts[i], differ = n, differ || d
-		if differ {
-			return 0, true
+		v := t.visit(sub)
+		if v.differ {
+			return v
 		}
+		parts[i], is.hasAny = v.number, is.hasAny || v.hasAny
 	}
-	if part.Op == syntax.OpAlternate && t.alternativesDiffer(part, parts) {
-		return 0, true
+	if part.Op == syntax.OpAlternate && differ(part, parts, is.hasAny) {
+		is.differ = true
+		return is
 	}
 	if part.Op == syntax.OpConcat && len(parts) > 1 && part.Sub[0].Op == syntax.OpEmptyMatch { // with which an alternative begins
 		if parts = parts[1:]; len(parts) == 1 {
-			return parts[0], false
+			is.number = parts[0]
+			return is
 		}
 	}
-	return t.of(part, parts), false
+	is.number = t.of(part, parts)
+	return is
 }
 
 // of is the number of a part of parts.
@@ -162,11 +172,11 @@ func isAny(part *syntax.Regexp) bool {
 	return part.Op == syntax.OpAnyChar || part.Op == syntax.OpCharClass && slices.Equal(part.Rune, []rune{0, utf8.MaxRune})
 }
 
-// alternativesDiffer reports whether RE2 does not join alternatives as Go does: where two are equal, for RE2 has what they begin with once and nothing after it; where there is a
-// character with what is none; and where one is any character, with which RE2 joins only what is beside it.
-func (t trees) alternativesDiffer(part *syntax.Regexp, numbers []uint32) bool {
+// differ reports whether RE2 does not join alternatives as Go does: where two are equal, for RE2 has what they begin with once and nothing after it; where there is a character with
+// what is none; and where one has any character, with which RE2 joins only what is beside it, and Go each other character.
+func differ(part *syntax.Regexp, numbers []uint32, hasAny bool) bool {
 	seen := make(map[uint32]bool, len(numbers))
-	characters, any := 0, false
+	characters := 0
 	for i, sub := range part.Sub {
 		if seen[numbers[i]] {
 			return true
@@ -175,13 +185,9 @@ func (t trees) alternativesDiffer(part *syntax.Regexp, numbers []uint32) bool {
 		if sub.Op == syntax.OpConcat && len(sub.Sub) == 2 && sub.Sub[0].Op == syntax.OpEmptyMatch {
 			sub = sub.Sub[1]
 		}
-		switch {
-		case isAny(sub):
-			any = true
-			characters++
-		case sub.Op == syntax.OpLiteral && len(sub.Rune) == 1, sub.Op == syntax.OpCharClass, sub.Op == syntax.OpAnyCharNotNL:
+		if sub.Op == syntax.OpLiteral && len(sub.Rune) == 1 || sub.Op == syntax.OpCharClass || sub.Op == syntax.OpAnyChar || sub.Op == syntax.OpAnyCharNotNL {
 			characters++
 		}
 	}
-	return any && characters > 2 || characters > 0 && characters < len(part.Sub)
+	return characters > 0 && characters < len(part.Sub) || hasAny && (characters == 0 || len(part.Sub) > 2)
 }

@@ -37,9 +37,13 @@ func Program(text string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	size := program{m}.size(tree)
-	if m.folded || m.tables > 0 { // what alternatives begin with may differ where the cheap text does not, and be there for each
-		size *= 1 + int64(strings.Count(text, "|"))
+	size := newProgram(m).size(tree)
+	if strings.Contains(text, "|") { // what alternatives begin with may differ where the cheap text does not, and be there for each
+		if c, err := cheapen(text); err == nil {
+			if tree, err := syntax.Parse(apart(c.text), syntax.Perl); err == nil {
+				size = max(size, newProgram(m).size(tree))
+			}
+		}
 	}
 	return min(size+ends, endless), nil
 }
@@ -56,7 +60,7 @@ func plainProgram(text string) (int64, error) {
 		}
 	}
 	tree, around := searched(tree)
-	return min(program{}.size(tree)+around, endless), nil
+	return min(newProgram(measure{}).size(tree)+around, endless), nil
 }
 
 // searched is the part of an expression for which there is a program, and the size of what each program has around it: its start and its end, and before what is found anywhere a
@@ -82,7 +86,9 @@ func searched(tree *syntax.Regexp) (rest *syntax.Regexp, around int64) {
 		return &syntax.Regexp{Op: syntax.OpConcat, Sub: parts}, around - loop + more
 	}
 	first := *parts[0]
-	isClass := func(r rune) bool { return first.Flags&syntax.FoldCase != 0 && ((r|' ') == 'k' || (r|' ') == 's') }
+	isClass := func(r rune) bool {
+		return first.Flags&syntax.FoldCase != 0 && (r >= utf8.RuneSelf || (r|' ') == 'k' || (r|' ') == 's')
+	}
 	if n := slices.IndexFunc(first.Rune, isClass); n >= 0 {
 		first.Rune = first.Rune[n:]
 	} else {
@@ -92,7 +98,14 @@ func searched(tree *syntax.Regexp) (rest *syntax.Regexp, around int64) {
 }
 
 // program counts the instructions that are left once RE2 has flattened a program: branches are none, but where one leads to what several lead to.
-type program struct{ measure }
+type program struct {
+	measure
+	beginnings map[*syntax.Regexp]beginning // of the parts that were asked for
+}
+
+func newProgram(m measure) program {
+	return program{m, map[*syntax.Regexp]beginning{}}
+}
 
 func (p program) size(part *syntax.Regexp) int64 {
 	switch part.Op {
@@ -109,53 +122,35 @@ func (p program) size(part *syntax.Regexp) int64 {
 	case syntax.OpCapture:
 		return p.size(part.Sub[0]) + 2
 	case syntax.OpStar:
-		n := p.size(part.Sub[0]) + branch(part.Sub[0]) + p.again(part)
-		if beginsWithLoop(part.Sub[0]) {
+		size := p.size(part.Sub[0])
+		n := min(size+p.branch(part.Sub[0])+p.again(part, size), endless)
+		if p.beginning(part.Sub[0]).loops {
 			n++
 		}
 		return n
 	case syntax.OpQuest:
-		return p.size(part.Sub[0]) + branch(part.Sub[0])
+		return p.size(part.Sub[0]) + p.branch(part.Sub[0])
 	case syntax.OpPlus:
-		return p.size(part.Sub[0]) + branch(part.Sub[0]) + 1 + p.again(part)
+		size := p.size(part.Sub[0])
+		return min(size+p.branch(part.Sub[0])+1+p.again(part, size), endless)
 	}
 	return 1
 }
 
-// again is what a loop has twice if its part begins with a loop that prefers the other way: RE2 writes what each may go on with in the order of preference, and so what the part begins
-// with is there for both, each of which leads to the other.
-func (p program) again(loop *syntax.Regexp) int64 {
-	if part := loop.Sub[0]; beginsOtherwise(part, loop.Flags&syntax.NonGreedy) {
-		return p.size(part) + 2
+// again is what a loop has twice. RE2 writes in one list what each part may go on with, in the order of preference, and shares what several lists have but where each of them leads to
+// the other: what a loop of a part of that size begins with is there again for a loop at its beginning that prefers the other way, or after which nothing has to follow.
+func (p program) again(loop *syntax.Regexp, size int64) int64 {
+	if is := p.beginning(loop.Sub[0]); is.isLoop || is.prefers[1-preference(loop)] {
+		return size + 2
 	}
 	return 0
-}
-
-// beginsOtherwise reports whether what a part begins with may be left out, or come again, with another preference.
-func beginsOtherwise(part *syntax.Regexp, preference syntax.Flags) bool {
-	switch part.Op {
-	case syntax.OpStar, syntax.OpPlus, syntax.OpRepeat, syntax.OpQuest:
-		return part.Flags&syntax.NonGreedy != preference || beginsOtherwise(part.Sub[0], preference)
-	case syntax.OpCapture:
-		return beginsOtherwise(part.Sub[0], preference)
-	case syntax.OpConcat, syntax.OpAlternate:
-		for _, sub := range part.Sub {
-			if beginsOtherwise(sub, preference) {
-				return true
-			}
-			if part.Op == syntax.OpConcat && !mayBeEmpty(sub) {
-				return false
-			}
-		}
-	}
-	return false
 }
 
 // sum is the size of several parts together.
 func (p program) sum(part *syntax.Regexp) (n int64) {
 	for _, sub := range part.Sub {
 		n += p.size(sub)
-		if part.Op == syntax.OpAlternate && (mayBeEmpty(sub) || beginsWithLoop(sub)) {
+		if is := p.beginning(sub); part.Op == syntax.OpAlternate && (is.mayBeEmpty || is.loops) {
 			n++
 		}
 		n = min(n, endless)
@@ -164,12 +159,13 @@ func (p program) sum(part *syntax.Regexp) (n int64) {
 }
 
 // branch is what a part adds that may be left out, or comes again.
-func branch(of *syntax.Regexp) (n int64) {
+func (p program) branch(of *syntax.Regexp) (n int64) {
 	n = 1
-	if mayBeEmpty(of) {
+	is := p.beginning(of)
+	if is.mayBeEmpty {
 		n += 3
 	}
-	if beginsWithLoop(of) {
+	if is.loops {
 		n++
 	}
 	return n
@@ -177,59 +173,11 @@ func branch(of *syntax.Regexp) (n int64) {
 
 // repeated is the size of copies of a part.
 func (p program) repeated(part *syntax.Regexp) int64 {
-	size, branch := p.size(part.Sub[0]), branch(part.Sub[0])
+	size, branch := p.size(part.Sub[0]), p.branch(part.Sub[0])
 	if part.Max < 0 {
-		return min(size*int64(max(1, part.Min))+branch+1+p.again(part), endless)
+		return min(size*int64(max(1, part.Min))+branch+1+p.again(part, size), endless)
 	}
 	return min(size*int64(part.Min)+(size+branch)*int64(part.Max-part.Min), endless)
-}
-
-// beginsWithLoop reports whether what a part begins with may come again.
-func beginsWithLoop(part *syntax.Regexp) bool {
-	switch part.Op {
-	case syntax.OpStar, syntax.OpPlus:
-		return true
-	case syntax.OpRepeat:
-		return part.Max < 0 || beginsWithLoop(part.Sub[0])
-	case syntax.OpCapture, syntax.OpQuest:
-		return beginsWithLoop(part.Sub[0])
-	case syntax.OpConcat, syntax.OpAlternate:
-		for _, sub := range part.Sub {
-			if beginsWithLoop(sub) {
-				return true
-			}
-			if part.Op == syntax.OpConcat && !mayBeEmpty(sub) {
-				return false
-			}
-		}
-	}
-	return false
-}
-
-// mayBeEmpty reports whether a part matches the empty text.
-func mayBeEmpty(part *syntax.Regexp) bool {
-	switch part.Op {
-	case syntax.OpLiteral, syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL, syntax.OpNoMatch:
-		return false
-	case syntax.OpCapture, syntax.OpPlus:
-		return mayBeEmpty(part.Sub[0])
-	case syntax.OpRepeat:
-		return part.Min == 0 || mayBeEmpty(part.Sub[0])
-	case syntax.OpAlternate:
-		for _, sub := range part.Sub {
-			if mayBeEmpty(sub) {
-				return true
-			}
-		}
-		return false
-	case syntax.OpConcat:
-		for _, sub := range part.Sub {
-			if !mayBeEmpty(sub) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // Beyond ASCII, k is also the sign of Kelvin, and s the long s.
@@ -274,6 +222,8 @@ func cases(r rune) (ranges []rune) {
 const (
 	// wideSize is the size of all characters beyond ASCII: RE2 has three bytes that begin one, and three that go on. anySize is that of any character but a line break.
 	wideSize, anySize = 6, wideSize + 2
+	// complementSize is what the complement of a class of Unicode has more than the table, which ends and begins between its ranges.
+	complementSize = 8
 	// holesSize is what the complement of a class has more where case is ignored: beyond ASCII it lacks the sign of Kelvin and the long s.
 	holesSize = 24
 )
@@ -299,6 +249,9 @@ func (p program) class(ranges []rune) int64 {
 		n = p.measure.class(high)
 		if isWide { // a class and a complement may be one in the cheap text
 			n += p.tables
+		}
+		if p.tables > 0 {
+			n += complementSize
 		}
 	}
 	if p.folded { // before a complement was made, or after
