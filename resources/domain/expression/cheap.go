@@ -112,8 +112,10 @@ var known = sync.OnceValue(func() map[string]int64 {
 	sizes := map[string]int64{}
 	add := func(name string) {
 		for _, head := range []string{"", "(?i)"} {
-			if tree, err := syntax.Parse(head+`\p{`+name+`}`, syntax.Perl); err == nil {
-				sizes[name] = max(sizes[name], measure{}.size(tree))
+			for _, class := range []string{`\p{`, `\P{`} { // of scattered characters the complement has more
+				if tree, err := syntax.Parse(head+class+name+`}`, syntax.Perl); err == nil {
+					sizes[name] = max(sizes[name], measure{}.size(tree))
+				}
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -36,21 +37,15 @@ func Program(text string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	size := program{m}.size(tree)
-	if m.folded || m.tables > 0 { // what alternatives begin with may differ where the cheap text does not, and be there for each
-		size *= 1 + int64(strings.Count(text, "|"))
-	}
-	return min(size+ends, endless), nil
-}
-
-// isPlainText reports whether a text costs little to parse as it is: it has no classes but those of ASCII, and the complements of such.
-func isPlainText(text string) bool {
-	for _, costly := range []string{`\p`, `\P`, `\x`, `\Q`} {
-		if strings.Contains(text, costly) {
-			return false
+	size := newProgram(m).size(tree)
+	if strings.Contains(text, "|") { // what alternatives begin with may differ where the cheap text does not, and be there for each
+		if c, err := cheapen(text); err == nil {
+			if tree, err := syntax.Parse(apart(c.text), syntax.Perl); err == nil {
+				size = max(size, newProgram(m).size(tree))
+			}
 		}
 	}
-	return len(text) <= MaxLength && !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf })
+	return min(size+ends, endless), nil
 }
 
 // plainProgram is Program for a text that is parsed as it is: where case is ignored, and what alternatives have in common, is then as in RE2.
@@ -65,7 +60,7 @@ func plainProgram(text string) (int64, error) {
 		}
 	}
 	tree, around := searched(tree)
-	return min(program{}.size(tree)+around, endless), nil
+	return min(newProgram(measure{}).size(tree)+around, endless), nil
 }
 
 // searched is the part of an expression for which there is a program, and the size of what each program has around it: its start and its end, and before what is found anywhere a
@@ -91,7 +86,9 @@ func searched(tree *syntax.Regexp) (rest *syntax.Regexp, around int64) {
 		return &syntax.Regexp{Op: syntax.OpConcat, Sub: parts}, around - loop + more
 	}
 	first := *parts[0]
-	isClass := func(r rune) bool { return first.Flags&syntax.FoldCase != 0 && ((r|' ') == 'k' || (r|' ') == 's') }
+	isClass := func(r rune) bool {
+		return first.Flags&syntax.FoldCase != 0 && (r >= utf8.RuneSelf || (r|' ') == 'k' || (r|' ') == 's')
+	}
 	if n := slices.IndexFunc(first.Rune, isClass); n >= 0 {
 		first.Rune = first.Rune[n:]
 	} else {
@@ -100,73 +97,15 @@ func searched(tree *syntax.Regexp) (rest *syntax.Regexp, around int64) {
 	return &syntax.Regexp{Op: syntax.OpConcat, Sub: append([]*syntax.Regexp{&first}, parts[1:]...)}, around
 }
 
-// apart is a text of which no two alternatives begin with the same: each begins with nothing.
-func apart(text string) string {
-	var b strings.Builder
-	class := -1 // where one began
-	for at := 0; at < len(text); at++ {
-		switch c := text[at]; {
-		case c == '\\':
-			b.WriteByte(c)
-			if at++; at == len(text) {
-				return b.String()
-			}
-		case class < 0 && c == '[':
-			class = at
-		case class >= 0 && strings.HasPrefix(text[at:], "[:"):
-			if end := strings.Index(text[at:], ":]"); end > 0 {
-				b.WriteString(text[at : at+end+1])
-				at += end + 1
-			}
-		case class >= 0 && c == ']' && at > class+1 && text[class+1:at] != "^":
-			class = -1
-		case class < 0 && c == '|':
-			b.WriteString("|(?:)")
-			continue
-		}
-		b.WriteByte(text[at])
-	}
-	return b.String()
-}
-
-// mayDiffer reports whether alternatives are joined by Go that are not by RE2, as the tree of them apart shows: equal ones, and a character with what is none.
-func mayDiffer(part *syntax.Regexp) bool {
-	if part.Op == syntax.OpAlternate {
-		seen, characters := map[string]bool{}, 0
-		for _, sub := range part.Sub {
-			if sub.Op == syntax.OpConcat && len(sub.Sub) > 1 && sub.Sub[0].Op == syntax.OpEmptyMatch {
-				if sub = (&syntax.Regexp{Op: syntax.OpConcat, Sub: sub.Sub[1:]}); len(sub.Sub) == 1 {
-					sub = sub.Sub[0]
-				}
-			}
-			var text strings.Builder
-			writeTree(&text, sub)
-			if seen[text.String()] {
-				return true
-			}
-			seen[text.String()] = true
-			if sub.Op == syntax.OpLiteral && len(sub.Rune) == 1 || sub.Op == syntax.OpCharClass || sub.Op == syntax.OpAnyChar || sub.Op == syntax.OpAnyCharNotNL {
-				characters++
-			}
-		}
-		if characters > 0 && characters < len(part.Sub) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(part.Sub, mayDiffer)
-}
-
-// writeTree writes what is equal for equal trees. Their own text costs a thousand times as much: for it each character is looked up.
-func writeTree(to *strings.Builder, part *syntax.Regexp) {
-	fmt.Fprint(to, part.Op, part.Flags&(syntax.FoldCase|syntax.NonGreedy), part.Min, part.Max, part.Rune, "(")
-	for _, sub := range part.Sub {
-		writeTree(to, sub)
-	}
-	to.WriteByte(')')
-}
-
 // program counts the instructions that are left once RE2 has flattened a program: branches are none, but where one leads to what several lead to.
-type program struct{ measure }
+type program struct {
+	measure
+	beginnings map[*syntax.Regexp]beginning // of the parts that were asked for
+}
+
+func newProgram(m measure) program {
+	return program{m, map[*syntax.Regexp]beginning{}}
+}
 
 func (p program) size(part *syntax.Regexp) int64 {
 	switch part.Op {
@@ -183,24 +122,35 @@ func (p program) size(part *syntax.Regexp) int64 {
 	case syntax.OpCapture:
 		return p.size(part.Sub[0]) + 2
 	case syntax.OpStar:
-		n := p.size(part.Sub[0]) + branch(part.Sub[0])
-		if beginsWithLoop(part.Sub[0]) {
+		size := p.size(part.Sub[0])
+		n := min(size+p.branch(part.Sub[0])+p.again(part, size), endless)
+		if p.beginning(part.Sub[0]).loops {
 			n++
 		}
 		return n
 	case syntax.OpQuest:
-		return p.size(part.Sub[0]) + branch(part.Sub[0])
+		return p.size(part.Sub[0]) + p.branch(part.Sub[0])
 	case syntax.OpPlus:
-		return p.size(part.Sub[0]) + branch(part.Sub[0]) + 1
+		size := p.size(part.Sub[0])
+		return min(size+p.branch(part.Sub[0])+1+p.again(part, size), endless)
 	}
 	return 1
+}
+
+// again is what a loop has twice. RE2 writes in one list what each part may go on with, in the order of preference, and shares what several lists have but where each of them leads to
+// the other: what a loop of a part of that size begins with is there again for a loop at its beginning that prefers the other way, or after which nothing has to follow.
+func (p program) again(loop *syntax.Regexp, size int64) int64 {
+	if is := p.beginning(loop.Sub[0]); is.isLoop || is.prefers[1-preference(loop)] {
+		return size + 2
+	}
+	return 0
 }
 
 // sum is the size of several parts together.
 func (p program) sum(part *syntax.Regexp) (n int64) {
 	for _, sub := range part.Sub {
 		n += p.size(sub)
-		if part.Op == syntax.OpAlternate && (mayBeEmpty(sub) || beginsWithLoop(sub)) {
+		if is := p.beginning(sub); part.Op == syntax.OpAlternate && (is.mayBeEmpty || is.loops) {
 			n++
 		}
 		n = min(n, endless)
@@ -209,12 +159,13 @@ func (p program) sum(part *syntax.Regexp) (n int64) {
 }
 
 // branch is what a part adds that may be left out, or comes again.
-func branch(of *syntax.Regexp) (n int64) {
+func (p program) branch(of *syntax.Regexp) (n int64) {
 	n = 1
-	if mayBeEmpty(of) {
+	is := p.beginning(of)
+	if is.mayBeEmpty {
 		n += 3
 	}
-	if beginsWithLoop(of) {
+	if is.loops {
 		n++
 	}
 	return n
@@ -222,59 +173,11 @@ func branch(of *syntax.Regexp) (n int64) {
 
 // repeated is the size of copies of a part.
 func (p program) repeated(part *syntax.Regexp) int64 {
-	size, branch := p.size(part.Sub[0]), branch(part.Sub[0])
+	size, branch := p.size(part.Sub[0]), p.branch(part.Sub[0])
 	if part.Max < 0 {
-		return min(size*int64(max(1, part.Min))+branch+1, endless)
+		return min(size*int64(max(1, part.Min))+branch+1+p.again(part, size), endless)
 	}
 	return min(size*int64(part.Min)+(size+branch)*int64(part.Max-part.Min), endless)
-}
-
-// beginsWithLoop reports whether what a part begins with may come again.
-func beginsWithLoop(part *syntax.Regexp) bool {
-	switch part.Op {
-	case syntax.OpStar, syntax.OpPlus:
-		return true
-	case syntax.OpRepeat:
-		return part.Max < 0 || beginsWithLoop(part.Sub[0])
-	case syntax.OpCapture, syntax.OpQuest:
-		return beginsWithLoop(part.Sub[0])
-	case syntax.OpConcat, syntax.OpAlternate:
-		for _, sub := range part.Sub {
-			if beginsWithLoop(sub) {
-				return true
-			}
-			if part.Op == syntax.OpConcat && !mayBeEmpty(sub) {
-				return false
-			}
-		}
-	}
-	return false
-}
-
-// mayBeEmpty reports whether a part matches the empty text.
-func mayBeEmpty(part *syntax.Regexp) bool {
-	switch part.Op {
-	case syntax.OpLiteral, syntax.OpCharClass, syntax.OpAnyChar, syntax.OpAnyCharNotNL, syntax.OpNoMatch:
-		return false
-	case syntax.OpCapture, syntax.OpPlus:
-		return mayBeEmpty(part.Sub[0])
-	case syntax.OpRepeat:
-		return part.Min == 0 || mayBeEmpty(part.Sub[0])
-	case syntax.OpAlternate:
-		for _, sub := range part.Sub {
-			if mayBeEmpty(sub) {
-				return true
-			}
-		}
-		return false
-	case syntax.OpConcat:
-		for _, sub := range part.Sub {
-			if !mayBeEmpty(sub) {
-				return false
-			}
-		}
-	}
-	return true
 }
 
 // Beyond ASCII, k is also the sign of Kelvin, and s the long s.
@@ -288,6 +191,8 @@ func (p program) text(part *syntax.Regexp) (n int64) {
 	folded := p.folded || part.Flags&syntax.FoldCase != 0
 	for _, r := range part.Rune {
 		switch {
+		case r >= utf8.RuneSelf && part.Flags&syntax.FoldCase != 0:
+			n += p.class(cases(r))
 		case r >= utf8.RuneSelf:
 			n += p.literal(r)
 		case folded && (r|' ') == 'k':
@@ -301,9 +206,24 @@ func (p program) text(part *syntax.Regexp) (n int64) {
 	return n
 }
 
+// cases are the ranges of a character in all its cases: RE2 has a class for one beyond ASCII.
+func cases(r rune) (ranges []rune) {
+	all := []rune{r}
+	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+		all = append(all, other)
+	}
+	slices.Sort(all)
+	for _, one := range all {
+		ranges = append(ranges, one, one)
+	}
+	return ranges
+}
+
 const (
 	// wideSize is the size of all characters beyond ASCII: RE2 has three bytes that begin one, and three that go on. anySize is that of any character but a line break.
 	wideSize, anySize = 6, wideSize + 2
+	// complementSize is what the complement of a class of Unicode has more than the table, which ends and begins between its ranges.
+	complementSize = 8
 	// holesSize is what the complement of a class has more where case is ignored: beyond ASCII it lacks the sign of Kelvin and the long s.
 	holesSize = 24
 )
@@ -329,6 +249,9 @@ func (p program) class(ranges []rune) int64 {
 		n = p.measure.class(high)
 		if isWide { // a class and a complement may be one in the cheap text
 			n += p.tables
+		}
+		if p.tables > 0 {
+			n += complementSize
 		}
 	}
 	if p.folded { // before a complement was made, or after
