@@ -60,6 +60,7 @@ type controller struct {
 	portSlices   reconcile.OnDemand[portSlice]    // those of Gateways
 	placeholders *envoyres.Placeholders[duty]
 	refused      *refusals
+	ports        knownPorts // of the nodes
 	cache        *route.Cache
 
 	reports, meshReports *envoyres.Reports

@@ -201,8 +201,13 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			ports: ports, hasBackends: len(plan.backends) > 0, weighted: plan.hasWeights(), kept: unserved(plan.listeners), hostNetwork: c.Config.GatewayAPIHostNetworkEnabled, atNodes: release.GatewaysAtNodes.In(c.Cluster.Release),
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed))
-		if err == nil {
+		switch {
+		case err == nil:
 			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), c.writePorts(ctx, g, plan, placed, &o.more))
+		case len(s.planner.taken) > 0: // a port of the nodes that another one is to have is given up all the same
+			if err := o.waits(c.writeConfig(ctx, g, s, desired)); err != nil && !envoyres.ConcernsUser(err) {
+				return o, err
+			}
 		}
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()

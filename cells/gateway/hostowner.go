@@ -49,16 +49,30 @@ const (
 	maxAllSteps = 8 * maxSteps
 )
 
-// merge decides about the listeners of all objects together. No listener of a ListenerSet is accepted that would have a host name of an older route of
-// another namespace, which has it at a listener with precedence: what matches a name better has all of its requests, and ends its TLS.
+// merge decides about the listeners of all objects together. None is accepted at a port of the nodes that its object does not have, and no listener of a ListenerSet that would
+// have a host name of an older route of another namespace, which has it at a listener with precedence: what matches a name better has all of its requests, and ends its TLS.
 func (p *planner) merge(plan *gatewayPlan, objects [][]*listener.Listener, routes []*route.Route, lookup route.Lookup) {
-	var refuse func(*listener.Listener) *condition.Condition
+	refuse := p.withoutPort
 	if len(plan.sets) > 0 && !p.joins {
-		refuse = newHostOwners(plan, p.oneListener, routes, lookup).refuse
+		owners := newHostOwners(plan, p.oneListener, routes, lookup)
+		refuse = func(l *listener.Listener) *condition.Condition {
+			if why := p.withoutPort(l); why != nil {
+				return why
+			}
+			return owners.refuse(l)
+		}
 	}
 	if plan.listeners = listener.Merge(objects, refuse); p.oneListener {
 		listener.MarkInseparable(plan.listeners)
 	}
+}
+
+// withoutPort is why a listener is not accepted at a port of the nodes, nil if its object has it.
+func (p *planner) withoutPort(l *listener.Listener) *condition.Condition {
+	if why, is := p.taken[portOf{l.Parent, l.Of.Port}]; is && !l.IsPort() {
+		return &why
+	}
+	return nil
 }
 
 func newHostOwners(plan *gatewayPlan, together bool, routes []*route.Route, lookup route.Lookup) *hostOwners {

@@ -193,16 +193,17 @@ func TestMessagesAreOfOwnSizes(t *testing.T) {
 
 // GW-54, ENV-30: a route of a ListenerSet that is left out is tried anew as soon as it is smaller, and not at each change.
 func TestRoutesOfWhatIsLeftOutCount(t *testing.T) {
-	was := routeSize{rules: 1000, names: 100, own: 800, one: 400, hosts: 40}
+	was := routeSize{rules: 1000, names: 100, own: 800, one: 400, hosts: 40, at: 4}
 	for _, test := range []struct {
 		what      string
 		now, want routeSize
 	}{
-		{"it is the same", routeSize{0, 0, 0, 400, 40}, routeSize{1000, 100, 800, 400, 40}},
-		{"it is larger", routeSize{0, 0, 0, 500, 50}, routeSize{1000, 100, 800, 500, 50}},
-		{"it is half as large", routeSize{0, 0, 0, 200, 40}, routeSize{500, 100, 400, 200, 40}},
-		{"it has half of the names", routeSize{0, 0, 0, 400, 20}, routeSize{500, 50, 400, 400, 20}},
-		{"more listeners serve it", routeSize{1200, 120, 900, 400, 40}, routeSize{1200, 120, 900, 400, 40}},
+		{"it is the same", routeSize{0, 0, 0, 400, 40, 4}, routeSize{1000, 100, 800, 400, 40, 4}},
+		{"it is larger", routeSize{0, 0, 0, 500, 50, 4}, routeSize{1000, 100, 800, 500, 50, 4}},
+		{"it is half as large", routeSize{0, 0, 0, 200, 40, 4}, routeSize{500, 100, 400, 200, 40, 4}},
+		{"it has half of the names", routeSize{0, 0, 0, 400, 20, 4}, routeSize{500, 50, 400, 400, 20, 4}},
+		{"more listeners serve it", routeSize{1200, 120, 900, 400, 40, 4}, routeSize{1200, 120, 900, 400, 40, 4}},
+		{"half of the listeners are left", routeSize{0, 0, 0, 400, 40, 2}, routeSize{500, 50, 400, 400, 40, 2}},
 		{"nothing is left", routeSize{}, routeSize{}},
 	} {
 		if got := test.now.atLeast(was); got != test.want {
@@ -213,7 +214,7 @@ func TestRoutesOfWhatIsLeftOutCount(t *testing.T) {
 	if got := (routeSize{one: 1 << 25}).atLeast(large); got.rules != 1<<40 {
 		t.Errorf("half of a vast route is %+v", got)
 	}
-	if got := (routeSize{5, 1, 5, 10, 1}).atLeast(routeSize{}); got != (routeSize{5, 1, 5, 10, 1}) {
+	if got := (routeSize{5, 1, 5, 10, 1, 1}).atLeast(routeSize{}); got != (routeSize{5, 1, 5, 10, 1, 1}) {
 		t.Errorf("a new route is %+v", got)
 	}
 }

@@ -178,7 +178,6 @@ func (p *planner) planParents(g *gateway, sets []*listenerSet, routes []*route.R
 	}
 	p.merge(plan, objects, routes, lookup)
 	plan.index = listener.NewIndex(plan.listeners)
-	p.markTaken(plan.listeners)
 	p.markLeftOut(plan)
 	p.parents = now
 	return plan

@@ -122,16 +122,16 @@ func (s *sizes) addObject(id slim.Key, created slim.Time, size routeSize) {
 // routeSize is the size of what a route or a ListenerSet has, and of its host names, which are written where it is left out, too.
 type routeSize struct {
 	rules, names int
-	// Of a route: what of rules does not depend on others; and what it is itself, at whatever listener: the size at one host, and that of the names in
-	// its spec.
-	own, one, hosts int
+	// Of a route: what of rules does not depend on others; and what it is itself, wherever: the size at one host, that of the names in its spec, and the
+	// number of listeners that accept it.
+	own, one, hosts, at int
 }
 
 // atLeast is the size of a route of which some listeners are left out: what it had at all of them, as far as it is still as large.
 func (s routeSize) atLeast(was routeSize) routeSize {
-	names := part(was.names, s.hosts, was.hosts)
-	rules := func(size int) int { return part(part(size, s.hosts, was.hosts), s.one, was.one) }
-	return routeSize{max(s.rules, rules(was.rules)), max(s.names, names), max(s.own, rules(was.own)), s.one, s.hosts}
+	names := func(size int) int { return part(part(size, s.hosts, was.hosts), s.at, was.at) }
+	rules := func(size int) int { return part(names(size), s.one, was.one) }
+	return routeSize{max(s.rules, rules(was.rules)), max(s.names, names(was.names)), max(s.own, rules(was.own)), s.one, s.hosts, s.at}
 }
 
 // part is what a size becomes as what it is of gets smaller.
@@ -275,6 +275,7 @@ func (m *meter) route(r *plannedRoute) (s routeSize, filters []envoyres.Part) {
 		}
 	}
 	s.own, r.size = s.rules, s.rules
+	s.at = len(r.at)
 	s.one, s.hosts = sizeOfOwn(r.of, one.Total)
 	s.rules += m.addClusters(r) + places*one.Routes*m.switches
 	m.parts += places * one.Routes

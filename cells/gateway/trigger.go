@@ -156,6 +156,7 @@ func (c *controller) classChanged(ch stream.Change[class]) []slim.Key {
 	for g := range stream.ByIndex(c.gateways, gatewaysByClass, ch.Key.Name) {
 		c.addGateway(keys, g)
 	}
+	keys.add(c.hostPortsChanged()...)
 	return keys.all
 }
 
@@ -285,6 +286,7 @@ func (c *controller) namespaceChanged(ch stream.Change[namespace]) []slim.Key {
 		keys.add(s.gatewayKeys()...)
 		c.addAttached(keys, s.id())
 	}
+	keys.add(c.hostPortsChanged()...)
 	return keys.all
 }
 

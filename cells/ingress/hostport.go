@@ -37,9 +37,10 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 	}
 	names := configNames(i.Key())
 	ask := envoyres.PortAsker{
-		Namespace: i.Namespace.String(), Operators: c.sharedService().Namespace,
-		IsMine:   func(o *envoyres.Object) bool { return o.Namespace == i.Namespace && names.Has(o.Key()) },
-		Competes: func(o *envoyres.Object) bool { return o.Key() == c.sharedService() || c.competes(o, s.hostPort) },
+		Operators: c.sharedService().Namespace,
+		IsMine:    func(o *envoyres.Object) bool { return o.Namespace == i.Namespace && names.Has(o.Key()) },
+		Shares:    func(o *envoyres.Object) bool { return o.Namespace == i.Namespace && c.competes(o, s.hostPort) },
+		Yields:    func(o *envoyres.Object) bool { return o.Key() == c.sharedService() || c.competes(o, s.hostPort) },
 	}
 	if of := ask.HolderOf(s.hostPort, c.configs); of != nil {
 		return fmt.Sprintf("port %d of the nodes belongs to the %s, which has it already", s.hostPort, of.Describe())
@@ -160,7 +161,7 @@ func (c *controller) hostPortOwners() *hostPortOwners {
 	return owners
 }
 
-// hostPortChanged are the Ingresses that may get or lose a port of the nodes as something changes in a namespace.
+// hostPortChanged are the Ingresses that may get or lose a port of the nodes as an Ingress of a namespace changes: those of other namespaces; of none, all.
 func (c *controller) hostPortChanged(namespace slim.String) (keys []slim.Key) {
 	if !c.Config.IngressHostNetworkEnabled {
 		return nil

@@ -104,8 +104,21 @@ func TestHostPorts(t *testing.T) {
 	}
 	store.Upsert(leaving) // younger, and served
 	c.owners.forget()
+	if got := c.hostPortProblem(late, settingsOf(late, c.Config)); !strings.Contains(got, "belongs to the Ingress bb/leaving, which has it already") {
+		t.Errorf("beside a younger one that has yet to give it up: %q", got)
+	}
+	mine, ofGateway := &envoyres.Object{}, &envoyres.Object{}
+	mine.Namespace, mine.Name, mine.Spec.HostPorts = late.Namespace, namePrefix+"aa-late", envoyres.HostPorts{9095}
+	mine.CreationTimestamp, ofGateway.CreationTimestamp = 20, 10
+	configs.Upsert(mine)
 	if got := c.hostPortProblem(late, settingsOf(late, c.Config)); got != "" {
-		t.Errorf("beside a younger one: %q", got)
+		t.Errorf("beside a younger one that gives up what both have: %q", got)
+	}
+	ofGateway.Namespace, ofGateway.Name, ofGateway.Spec.HostPorts = late.Namespace, "cilium-gateway-edge", envoyres.HostPorts{9095}
+	ofGateway.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Gateway"), Name: "edge", Controller: true})
+	configs.Upsert(ofGateway)
+	if got := c.hostPortProblem(late, settingsOf(late, c.Config)); !strings.Contains(got, "belongs to the Gateway aa/edge, which has it already") {
+		t.Errorf("beside a Gateway of its namespace: %q", got)
 	}
 	c.Config.IngressHostNetworkPorts = []string{"9090"}
 	if got := c.hostPortProblem(all[5].ingress, settingsOf(all[5].ingress, c.Config)); !strings.Contains(got, "--ingress-hostnetwork-ports") {
@@ -147,14 +160,18 @@ func TestConfigurationsOfIngressesWakeOthers(t *testing.T) {
 	config := &envoyres.Object{}
 	config.Namespace, config.Name, config.Spec.HostPorts = slim.MakeString("aa"), namePrefix+"aa-web", envoyres.HostPorts{9090}
 	config.Controller = slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Ingress"), Name: "web", Controller: true})
-	younger := slim.Key{Namespace: "bb", Name: "web"}
+	of := func(namespace string) slim.Key { return slim.Key{Namespace: namespace, Name: "web"} }
 	for _, step := range []struct {
 		kind stream.ChangeKind
 		want bool
 	}{{stream.Upsert, true}, {stream.Upsert, false}, {stream.Delete, true}} {
-		if keys := c.configChanged(stream.Change[envoyres.Object]{Kind: step.kind, Key: config.Key(), Object: config}); slices.Contains(keys, younger) != step.want {
+		if keys := c.configChanged(stream.Change[envoyres.Object]{Kind: step.kind, Key: config.Key(), Object: config}); slices.Contains(keys, of("bb")) != step.want {
 			t.Errorf("%v: %v", step, keys)
 		}
+	}
+	config.Name, config.Controller = "cilium-gateway-edge", slim.MakeOwner(slim.OwnerReference{Kind: slim.MakeString("Gateway"), Name: "edge", Controller: true})
+	if keys := c.configChanged(stream.Change[envoyres.Object]{Kind: stream.Upsert, Key: config.Key(), Object: config}); !slices.Contains(keys, of("aa")) || !slices.Contains(keys, of("bb")) {
+		t.Errorf("a Gateway of the namespace: %v", keys)
 	}
 }
 

@@ -95,10 +95,10 @@ func ingressOf(m *envoyres.PlaceholderMeta) []slim.Key {
 	return nil
 }
 
-// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, and those of other namespaces if it has other ports of the nodes than before.
+// configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, and all Ingresses if it has other ports of the nodes than before.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
 	if c.hostPorts.Apply(ch) {
-		keys = c.hostPortChanged(ch.Object.Namespace)
+		keys = c.hostPortChanged(slim.String{})
 	}
 	if ch.Key == c.sharedService() {
 		return append(keys, sharedKey)

@@ -81,30 +81,43 @@ var byHostPort = stream.NewIndex("host port", func(o *Object, add func(uint32)) 
 
 // PortAsker is who wants a port of the nodes.
 type PortAsker struct {
+	// Namespace is that of the asker, for ListenerAt.
 	Namespace string
 	// Operators is the namespace of the operator, where no tenant writes.
 	Operators string
-	// IsMine is whether it has a CiliumEnvoyConfig, and Competes whether that is of an object of the duty which asks for the port, too: then the
-	// duty decides by the age of the objects.
-	IsMine, Competes func(*Object) bool
+	// IsMine is whether it has a CiliumEnvoyConfig. Shares and Yields are what the duty has decided about that of another object of the duty which asks for the
+	// port, too: both have it, or the other one gives it up.
+	IsMine, Shares, Yields func(*Object) bool
 }
 
-// HolderOf returns the CiliumEnvoyConfig of another namespace to which a port of the nodes belongs, nil for none. It is the one without a
-// controller in the namespace of the operator, such as that of the listener which Ingresses share; or else the one that has the port already, until it
-// is gone: as long as it is there, agents listen. If the asker has it as well, as an original leaves it, it is the older of the two (ING-25, GW-55).
+// HolderOf returns the CiliumEnvoyConfig to which a port of the nodes belongs before an asker that is to have it by what its duty has decided, nil for none. It
+// is the one without a controller in the namespace of the operator, such as that of the listener which Ingresses share; or else the one that has the port already, until it
+// is gone: as long as it is there, agents listen. So one that yields has it until it has given it up. If the asker has it as well, as an original leaves it, it is the older of
+// the two (ING-25, GW-55).
 func (a PortAsker) HolderOf(port uint32, in *stream.Store[Object]) *Object {
-	var mine, holder *Object
+	var mine, holder, yields *Object
+	older := func(o, than *Object) *Object {
+		if than == nil || a.compare(o, than) < 0 {
+			return o
+		}
+		return than
+	}
 	for o := range stream.ByIndex(in, byHostPort, port) {
 		switch {
 		case a.IsMine(o):
 			mine = o
-		case o.Namespace.String() == a.Namespace, a.Competes(o):
-		case holder == nil || a.compare(o, holder) < 0:
-			holder = o
+		case a.Shares(o):
+		case a.Yields(o):
+			yields = older(o, yields)
+		default:
+			holder = older(o, holder)
 		}
 	}
-	if holder == nil || mine != nil && a.compare(mine, holder) < 0 {
+	switch {
+	case mine != nil && (holder == nil || a.compare(mine, holder) < 0):
 		return nil
+	case holder == nil:
+		return yields
 	}
 	return holder
 }
@@ -112,8 +125,9 @@ func (a PortAsker) HolderOf(port uint32, in *stream.Store[Object]) *Object {
 // ListenerAt returns the CiliumEnvoyConfig of another namespace that listens at a port of the nodes, whatever it is of, nil for none. Of several it is
 // the one that HolderOf prefers. isShared is whether it is one before which nothing goes: without a controller, in the namespace of the operator.
 func (a PortAsker) ListenerAt(port uint32, in *stream.Store[Object]) (o *Object, isShared bool) {
+	isOwn := func(o *Object) bool { return o.Namespace.String() == a.Namespace }
 	none := func(*Object) bool { return false }
-	a.IsMine, a.Competes = none, none
+	a.IsMine, a.Shares, a.Yields = none, isOwn, none
 	o = a.HolderOf(port, in)
 	return o, o != nil && a.isShared(o)
 }

@@ -74,10 +74,12 @@ func TestHolderOfAPort(t *testing.T) {
 	}
 	edge, web := config{"aa", "Gateway", "edge", 20, HostPorts{80, 8080}, false}, config{"bb", "Ingress", "web", 10, HostPorts{8080}, false}
 	asker := func(namespace, kind, name string) PortAsker {
+		isOfDuty := func(o *Object) bool { return o.Controller.Kind() == kind && o.DeletionTimestamp.IsZero() }
 		return PortAsker{
-			Namespace: namespace, Operators: "kube-system",
-			IsMine:   func(o *Object) bool { return o.Key() == slim.Key{Namespace: namespace, Name: name} },
-			Competes: func(o *Object) bool { return o.Controller.Kind() == kind && o.DeletionTimestamp.IsZero() },
+			Operators: "kube-system",
+			IsMine:    func(o *Object) bool { return o.Key() == slim.Key{Namespace: namespace, Name: name} },
+			Shares:    func(o *Object) bool { return isOfDuty(o) && o.Namespace.String() == namespace },
+			Yields:    func(o *Object) bool { return isOfDuty(o) && o.Namespace.String() != namespace },
 		}
 	}
 	toEdge, toWeb := asker("aa", "Gateway", "edge"), asker("bb", "Ingress", "web")
@@ -97,8 +99,11 @@ func TestHolderOfAPort(t *testing.T) {
 		"an older one that a tenant wrote":   {[]config{{"cc", "", "mine", 10, HostPorts{8080}, false}, edge}, toEdge, "CiliumEnvoyConfig cc/mine"},
 		"both have it, and it is older":      {[]config{edge, web}, toWeb, ""},
 		"both have it, and it is younger":    {[]config{edge, web}, toEdge, "Ingress bb/web"},
-		"another of its namespace":           {[]config{{"bb", "Gateway", "edge", 5, HostPorts{8080}, false}}, toWeb, ""},
-		"another of its duty":                {[]config{{"cc", "Ingress", "edge", 5, HostPorts{8080}, false}}, toWeb, ""},
+		"another of its namespace":           {[]config{{"bb", "Gateway", "edge", 5, HostPorts{8080}, false}}, toWeb, "Gateway bb/edge"},
+		"one that shares it":                 {[]config{{"bb", "Ingress", "edge", 5, HostPorts{8080}, false}}, toWeb, ""},
+		"one that has yet to give it up":     {[]config{{"cc", "Ingress", "edge", 15, HostPorts{8080}, false}}, toWeb, "Ingress cc/edge"},
+		"one that gives up what both have":   {[]config{{"cc", "Ingress", "edge", 5, HostPorts{8080}, false}, web}, toWeb, ""},
+		"one that yields, and a holder":      {[]config{{"cc", "Ingress", "edge", 5, HostPorts{8080}, false}, edge}, toWeb, "Gateway aa/edge"},
 		"the shared listener is younger":     {[]config{edge, shared}, toEdge, "CiliumEnvoyConfig kube-system/cilium-ingress"},
 		"the oldest of several is named":     {[]config{edge, {"cc", "Gateway", "a", 19, HostPorts{8080}, false}}, toWeb, "Gateway cc/a"},
 		"of one time that of the first name": {[]config{edge, {"bb", "Ingress", "web", 20, HostPorts{8080}, false}}, toWeb, "Gateway aa/edge"},
