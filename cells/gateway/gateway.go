@@ -204,7 +204,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 		switch {
 		case err == nil:
 			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), c.writePorts(ctx, g, plan, placed, &o.more))
-		case len(s.planner.taken) > 0: // a port of the nodes that another one is to have is given up all the same
+		case c.hasLostPort(desired): // which others may wait for: it is given up all the same
 			if err := o.waits(c.writeConfig(ctx, g, s, desired)); err != nil && !envoyres.ConcernsUser(err) {
 				return o, err
 			}

@@ -13,6 +13,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/skep-operator/skep/cells/gateway/internal/condition"
+	"github.com/skep-operator/skep/cells/gateway/internal/listener"
 	"github.com/skep-operator/skep/cells/gateway/internal/route"
 	envoyres "github.com/skep-operator/skep/resources/envoy"
 	"github.com/skep-operator/skep/resources/stream"
@@ -39,12 +40,15 @@ func (c *controller) takenPorts(g *gateway, sets knownSets, lookup route.Lookup)
 		return own.decide().taken[g.Key()], nil
 	}
 	d := c.ports.decision(c, sets, lookup)
-	if !d.knows(own) { // what is new has not come to the mapping of changes
+	if len(d.unknown(own)) > 0 { // what is new has not come to the mapping of changes
 		c.ports.forget()
 		d = c.ports.decision(c, sets, lookup)
 	}
 	taken, asked := takenPorts{}, maps.Clone(d.asked[g.Key()])
 	maps.Copy(taken, d.taken[g.Key()])
+	for _, at := range d.unknown(own) {
+		taken[at] = unavailable("Port %d of the nodes is decided about as soon as the Gateway is known", at.port)
+	}
 	for port, asks := range d.has[g.Key()] {
 		of := c.portHolder(d, g.Key(), port)
 		if of == nil {
@@ -71,7 +75,10 @@ func (c *controller) portHolder(d *portDecision, g slim.Key, port gatewayv1.Port
 		Operators: cmp.Or(c.Cluster.K8sNamespace, "kube-system"),
 		IsMine:    func(o *envoyres.Object) bool { return names.Has(o.Key()) },
 		Shares:    func(o *envoyres.Object) bool { return len(d.has[gatewayOf(o)][port]) > 0 },
-		Yields:    func(o *envoyres.Object) bool { return d.asks[portOf{gatewayOf(o), port}] },
+		Yields: func(o *envoyres.Object) bool { // and so does one of the namespace, which has shared it, and goes
+			of := gatewayOf(o)
+			return d.asks[portOf{of, port}] || of.Namespace == g.Namespace
+		},
 	}
 	return asks.HolderOf(uint32(port), c.configs)
 }
@@ -123,6 +130,14 @@ func (k *knownPorts) decision(c *controller, sets knownSets, lookup route.Lookup
 		k.decided, k.sets = d, sets.store
 	}
 	return d
+}
+
+// hasLostPort reports whether the configuration of a Gateway, as it is, listens at a port of the nodes that it is not to have any more.
+func (c *controller) hasLostPort(d desiredConfig) bool {
+	has, exists := c.configs.Get(d.Key)
+	return exists && slices.ContainsFunc(has.Spec.HostPorts, func(port uint32) bool {
+		return !slices.ContainsFunc(d.plan.listeners, func(l *listener.Listener) bool { return l.Usable() && uint32(l.Of.Port) == port })
+	})
 }
 
 // reportPorts reports on a Gateway which ports of the nodes it does not have, and which of those that it has others ask for.

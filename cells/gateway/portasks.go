@@ -83,7 +83,7 @@ func comparePortAsks(a, b portAsk) int {
 // portDecision is which Gateways and ListenerSets have the ports of the nodes that they ask for, as far as they are among themselves. It is not changed
 // once it is made.
 type portDecision struct {
-	known map[portOf]bool // by the object that asks
+	known map[knownAsk]bool
 	asks  map[portOf]bool // by Gateway, for itself or for its ListenerSets
 	has   map[slim.Key]map[gatewayv1.PortNumber][]portAsk
 	taken map[slim.Key]takenPorts
@@ -92,10 +92,10 @@ type portDecision struct {
 
 // decide decides about all ports: an object has one if no older one has it from which it is apart (GW-55).
 func (p portAsks) decide() *portDecision {
-	d := &portDecision{map[portOf]bool{}, map[portOf]bool{}, map[slim.Key]map[gatewayv1.PortNumber][]portAsk{}, map[slim.Key]takenPorts{}, map[slim.Key]askedPorts{}}
+	d := &portDecision{map[knownAsk]bool{}, map[portOf]bool{}, map[slim.Key]map[gatewayv1.PortNumber][]portAsk{}, map[slim.Key]takenPorts{}, map[slim.Key]askedPorts{}}
 	for port, asks := range p {
 		for _, ask := range asks {
-			d.known[ask.at(port)], d.asks[portOf{ask.gateway, port}] = true, true
+			d.known[ask.known(port)], d.asks[portOf{ask.gateway, port}] = true, true
 		}
 		if of := envoyres.ComponentAt(uint32(port)); of != "" {
 			for _, ask := range asks {
@@ -118,16 +118,27 @@ func (p portAsks) decide() *portDecision {
 	return d
 }
 
-// knows reports whether all of these were decided about.
-func (d *portDecision) knows(all portAsks) bool {
+// knownAsk is what was decided about: the same name may be another object's by now, or a ListenerSet of another Gateway.
+type knownAsk struct {
+	portOf
+	gateway slim.Key
+	uid     slim.UID
+}
+
+func (a portAsk) known(port gatewayv1.PortNumber) knownAsk {
+	return knownAsk{a.at(port), a.gateway, a.of.UID}
+}
+
+// unknown are the ones of these that were not decided about.
+func (d *portDecision) unknown(all portAsks) (at []portOf) {
 	for port, asks := range all {
 		for _, ask := range asks {
-			if !d.known[ask.at(port)] {
-				return false
+			if !d.known[ask.known(port)] {
+				at = append(at, ask.at(port))
 			}
 		}
 	}
-	return true
+	return at
 }
 
 func (d *portDecision) give(ask portAsk, port gatewayv1.PortNumber) {

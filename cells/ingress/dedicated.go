@@ -168,17 +168,20 @@ func (c *controller) writeDedicated(ctx context.Context, i *ingress, s settings,
 			setService(to, s, c.Config.IngressHostNetworkEnabled, in.model, isNew)
 		},
 	}, envoyres.Cached(c.services, serviceKey(key)))
-	if err != nil {
+	if err != nil && !c.hasLostPort(i, s.hostPort) { // which others may wait for: it is given up all the same
 		return err
 	}
+	ofService := err
 	_, err = configNames(key).Write(ctx, c.Client, c.configs, envoyres.Desired{
 		Owner: ownerOf(i, true), NodeSourceAddress: true, LabelLater: c.labelsLater(), Spec: spec,
 	}, c.Cluster.Release)
-	if envoyres.IsTerminating(err) {
-		return nil
-	}
-	if err != nil {
+	switch {
+	case envoyres.IsTerminating(err):
+		return ofService
+	case err != nil:
 		return err
+	case ofService != nil:
+		return ofService
 	}
 	return placed.Write(ctx, c.Client, envoyres.Placeholder{
 		Service: serviceKey(key), Owner: owner, Label: ingressLabel, Labels: map[string]string{ingressLabel: "true"},

@@ -40,7 +40,9 @@ func (c *controller) hostPortProblem(i *ingress, s settings) string {
 		Operators: c.sharedService().Namespace,
 		IsMine:    func(o *envoyres.Object) bool { return o.Namespace == i.Namespace && names.Has(o.Key()) },
 		Shares:    func(o *envoyres.Object) bool { return o.Namespace == i.Namespace && c.competes(o, s.hostPort) },
-		Yields:    func(o *envoyres.Object) bool { return o.Key() == c.sharedService() || c.competes(o, s.hostPort) },
+		Yields: func(o *envoyres.Object) bool { // and so does one of the namespace, which has shared it, and goes
+			return o.Key() == c.sharedService() || c.competes(o, s.hostPort) || o.Namespace == i.Namespace && o.Controller.Kind() == "Ingress"
+		},
 	}
 	if of := ask.HolderOf(s.hostPort, c.configs); of != nil {
 		return fmt.Sprintf("port %d of the nodes belongs to the %s, which has it already", s.hostPort, of.Describe())
@@ -161,15 +163,22 @@ func (c *controller) hostPortOwners() *hostPortOwners {
 	return owners
 }
 
-// hostPortChanged are the Ingresses that may get or lose a port of the nodes as an Ingress of a namespace changes: those of other namespaces; of none, all.
-func (c *controller) hostPortChanged(namespace slim.String) (keys []slim.Key) {
+// hostPortsChanged are the Ingresses that may get or lose a port of the nodes as another one changes. The one that is to have a port waits for one that is to give it up.
+func (c *controller) hostPortsChanged() (keys []slim.Key) {
 	if !c.Config.IngressHostNetworkEnabled {
 		return nil
 	}
 	for i := range c.ingresses.All() {
-		if i.Namespace != namespace && !settingsOf(i, c.Config).shared {
+		if !settingsOf(i, c.Config).shared {
 			keys = append(keys, i.Key())
 		}
 	}
 	return keys
+}
+
+// hasLostPort reports whether the configuration of an Ingress, as it is, listens at a port of the nodes that it is not to have any more.
+func (c *controller) hasLostPort(i *ingress, port uint32) bool {
+	key, _ := configNames(i.Key()).Choose(c.configs, ownerOf(i, true), c.Cluster.Release)
+	has, exists := c.configs.Get(key)
+	return exists && slices.ContainsFunc(has.Spec.HostPorts, func(p uint32) bool { return p != port })
 }

@@ -35,18 +35,18 @@ func (c *controller) ingressChanged(ch stream.Change[ingress]) []slim.Key {
 	}
 	if ch.Kind == stream.Delete {
 		delete(c.inputs, ch.Key)
-		return append(c.hostPortChanged(ch.Object.Namespace), ch.Key, sharedKey)
+		return append(c.hostPortsChanged(), ch.Key, sharedKey)
 	}
 	c.inputs[ch.Key] = now
 	if known && was == now {
 		return []slim.Key{ch.Key}
 	}
-	return append(c.hostPortChanged(ch.Object.Namespace), ch.Key, sharedKey)
+	return append(c.hostPortsChanged(), ch.Key, sharedKey)
 }
 
-// classChanged is every Ingress without a class.
+// classChanged is every Ingress without a class, and those at ports of the nodes which these may have now.
 func (c *controller) classChanged(stream.Change[ingressClass]) []slim.Key {
-	keys := []slim.Key{sharedKey}
+	keys := append(c.hostPortsChanged(), sharedKey)
 	for i := range c.ingresses.All() {
 		if isManaged(i, true) != isManaged(i, false) {
 			keys = append(keys, i.Key())
@@ -98,7 +98,7 @@ func ingressOf(m *envoyres.PlaceholderMeta) []slim.Key {
 // configChanged is the Ingress of a CiliumEnvoyConfig, or what Ingresses share, and all Ingresses if it has other ports of the nodes than before.
 func (c *controller) configChanged(ch stream.Change[envoyres.Object]) (keys []slim.Key) {
 	if c.hostPorts.Apply(ch) {
-		keys = c.hostPortChanged(slim.String{})
+		keys = c.hostPortsChanged()
 	}
 	if ch.Key == c.sharedService() {
 		return append(keys, sharedKey)
