@@ -4,6 +4,7 @@
 package main
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
@@ -45,6 +47,36 @@ func TestPortsOfNodesHaveOneOwner(t *testing.T) {
 		return err == nil && strings.Contains(jsonOf(t, g), "belongs to the Ingress bb/web, which has it already")
 	})
 	p.keeps("cc", "cilium-gateway-edge", "bb", "cilium-ingress-bb-web")
+	o.stop()
+}
+
+// GW-55, ING-25: an older Gateway, and an older Ingress, get a port once the younger one has given it up.
+func TestPortsOfNodesAreGivenUp(t *testing.T) {
+	p := newHostPorts(t)
+	o := p.start()
+	p.makeGatewayAt("aa", 9080)
+	p.makeGateway("bb")
+	o.until("the younger Gateway is served", func() bool { return p.listensAt("bb", "cilium-gateway-edge") })
+	port := []byte(`[{"op": "replace", "path": "/spec/listeners/0/port", "value": 8080}]`)
+	_, err := p.in(gatewayAPIResource("gateways"), "aa").Patch(t.Context(), "edge", types.JSONPatchType, port, metav1.PatchOptions{})
+	p.must(err)
+	o.until("the older one has the port", func() bool {
+		return p.listensAt("aa", "cilium-gateway-edge") && !p.listensAt("bb", "cilium-gateway-edge")
+	})
+	for _, namespace := range []string{"aa", "bb"} {
+		p.must(p.in(gatewayAPIResource("gateways"), namespace).Delete(t.Context(), "edge", metav1.DeleteOptions{}))
+	}
+	p.collect("aa", "cilium-gateway-edge")
+
+	p.makeIngressAt("aa", 9080)
+	p.makeIngress("bb")
+	o.until("the younger Ingress is served", func() bool { return p.listensAt("bb", "cilium-ingress-bb-web") })
+	annotation := []byte(`{"metadata": {"annotations": {"ingress.cilium.io/host-listener-port": "8080"}}}`)
+	_, err = p.core.NetworkingV1().Ingresses("aa").Patch(t.Context(), "web", types.MergePatchType, annotation, metav1.PatchOptions{})
+	p.must(err)
+	o.until("the older one has the port", func() bool {
+		return p.listensAt("aa", "cilium-ingress-aa-web") && !p.listensAt("bb", "cilium-ingress-bb-web")
+	})
 	o.stop()
 }
 
@@ -90,23 +122,27 @@ func (p *hostPorts) start() *operator {
 }
 
 // makeGateway makes one that listens at port 8080.
-func (p *hostPorts) makeGateway(namespace string) {
+func (p *hostPorts) makeGateway(namespace string) { p.makeGatewayAt(namespace, 8080) }
+
+func (p *hostPorts) makeGatewayAt(namespace string, port int64) {
 	p.t.Helper()
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway", "metadata": map[string]any{"name": "edge"},
-		"spec": map[string]any{"gatewayClassName": "cilium", "listeners": []any{map[string]any{"name": "http", "port": int64(8080), "protocol": "HTTP"}}},
+		"spec": map[string]any{"gatewayClassName": "cilium", "listeners": []any{map[string]any{"name": "http", "port": port, "protocol": "HTTP"}}},
 	}}
 	_, err := p.in(gatewayAPIResource("gateways"), namespace).Create(p.t.Context(), object, metav1.CreateOptions{})
 	p.must(err)
 }
 
 // makeIngress makes one that listens at port 8080.
-func (p *hostPorts) makeIngress(namespace string) {
+func (p *hostPorts) makeIngress(namespace string) { p.makeIngressAt(namespace, 8080) }
+
+func (p *hostPorts) makeIngressAt(namespace string, port int) {
 	p.t.Helper()
 	class := "cilium"
 	backend := networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "back", Port: networkingv1.ServiceBackendPort{Number: 80}}}
 	_, err := p.core.NetworkingV1().Ingresses(namespace).Create(p.t.Context(), &networkingv1.Ingress{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"ingress.cilium.io/host-listener-port": "8080"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "web", Annotations: map[string]string{"ingress.cilium.io/host-listener-port": strconv.Itoa(port)}},
 		Spec:       networkingv1.IngressSpec{IngressClassName: &class, DefaultBackend: &backend},
 	}, metav1.CreateOptions{})
 	p.must(err)
