@@ -53,6 +53,7 @@ func (a *allocator) reconcile(all []*service) {
 		a.importShown(s)
 	}
 	for _, s := range all {
+		a.chooseAgain(s)
 		a.allocateMissing(s)
 		a.mark(s)
 	}
@@ -171,6 +172,14 @@ func (l *lease) against(s *service, how use) iter.Seq[*service] {
 func (l *lease) sharedAtStart(a, b *service) bool {
 	return a.sinceStart && b.sinceStart && l.users[a]&shows != 0 && l.users[b]&shows != 0 &&
 		(a.key.Namespace == b.key.Namespace || !a.request.sharing.hasPortOf(&b.request.sharing))
+}
+
+// chooseAgain has a Service that names too many addresses get others of them where it has lost some that it had.
+func (a *allocator) chooseAgain(s *service) {
+	r := &s.request
+	if r.beyond > 0 && slices.ContainsFunc(r.kept, func(addr netip.Addr) bool { return !slices.Contains(s.held, addr) }) {
+		r.choose(s.object, s.held, a.settings.most)
+	}
 }
 
 // allocateMissing allocates what a Service wants and does not hold. One that misses something waits.

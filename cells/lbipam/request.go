@@ -6,6 +6,7 @@ package lbipam
 import (
 	"cmp"
 	"iter"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -26,6 +27,8 @@ type request struct {
 	// text of a request is an address, and it is not known what is meant, they are all that it has.
 	had    []netip.Addr
 	beyond int
+	// kept are those of ips and had that the Service had when they were chosen.
+	kept []netip.Addr
 	// invalid is the first requested address that cannot be parsed, "" for none.
 	invalid string
 
@@ -35,47 +38,90 @@ type request struct {
 // maxInvalid is how much of a text that is no address a status shows.
 const maxInvalid = 256
 
-// requested are the texts of the addresses that a Service asks for.
-func requested(o *serviceObject) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		if text := o.Spec.LoadBalancerIP; text != "" && !yield(text) {
+// requested are the texts of the addresses that a Service asks for, and the addresses: not valid ones where a text is none.
+func requested(o *serviceObject) iter.Seq2[string, netip.Addr] {
+	return func(yield func(string, netip.Addr) bool) {
+		if text := strings.TrimSpace(o.Spec.LoadBalancerIP); text != "" && !yield(text, requestedAddr(text)) {
 			return
 		}
 		list, _ := annotation(o, requestAnnotation, requestAlias)
 		for text := range strings.SplitSeq(list, ",") {
-			if !yield(text) {
+			if text = strings.TrimSpace(text); text != "" && !yield(text, requestedAddr(text)) {
 				return
 			}
 		}
 	}
 }
 
+func requestedAddr(text string) netip.Addr {
+	addr, err := netip.ParseAddr(text)
+	if addr = addr.Unmap(); err != nil || addr.Zone() != "" || addr.IsUnspecified() {
+		return netip.Addr{}
+	}
+	return addr
+}
+
 // parseRequest reads the spec and the annotations of a Service. has are the addresses that it has, also beyond the bound.
 func (s settings) parseRequest(o *serviceObject, has []netip.Addr) request {
-	r := request{sharing: s.parseSharing(o)}
-	number := map[alloc.Family]int{}
-	for text := range requested(o) {
-		text = strings.TrimSpace(text)
-		addr, err := netip.ParseAddr(text)
-		switch addr = addr.Unmap(); {
-		case text == "":
-		case err != nil || addr.Zone() != "" || addr.IsUnspecified():
+	r := request{sharing: s.parseSharing(o), families: s.families(o)}
+	r.choose(o, has, s.most)
+	return r
+}
+
+// choose chooses among the addresses that a Service names: those that it has, and others in their order while there are fewer than the bound. So no
+// order of the names, and no sequence of edits, leads to more than the bound, or than it has already (LBIP-32).
+func (r *request) choose(o *serviceObject, has []netip.Addr, most int) {
+	r.ips, r.had, r.beyond, r.kept, r.invalid = nil, nil, 0, nil, ""
+	keeps := namedOf(o, has)
+	number := map[alloc.Family]int{} // that are chosen, or will be since the Service has them
+	for addr := range keeps {
+		number[alloc.FamilyOf(addr)]++
+	}
+	chosen, asked := map[netip.Addr]bool{}, map[alloc.Family]int{}
+	for text, addr := range requested(o) {
+		f := alloc.FamilyOf(addr)
+		switch {
+		case !addr.IsValid():
 			r.invalid = cmp.Or(r.invalid, printable.Cut(text, maxInvalid))
-		case slices.Contains(r.ips, addr), slices.Contains(r.had, addr):
-		case number[alloc.FamilyOf(addr)] < s.most:
-			number[alloc.FamilyOf(addr)]++
-			r.ips = append(r.ips, addr)
-		case slices.Contains(has, addr):
-			r.had = append(r.had, addr)
+			continue
+		case chosen[addr]:
+			continue
+		case keeps[addr]:
+			r.kept = append(r.kept, addr)
+		case number[f] < most:
+			number[f]++
 		default:
 			r.beyond++
+			continue
+		}
+		chosen[addr] = true
+		if asked[f]++; asked[f] <= most {
+			r.ips = append(r.ips, addr)
+		} else {
+			r.had = append(r.had, addr)
 		}
 	}
 	if len(r.ips) == 0 && r.invalid != "" {
 		r.had = slices.Clone(has)
 	}
-	r.families = s.families(o)
-	return r
+}
+
+// namedOf are those of some addresses that a Service names.
+func namedOf(o *serviceObject, addrs []netip.Addr) map[netip.Addr]bool {
+	named := map[netip.Addr]bool{}
+	if len(addrs) == 0 {
+		return named
+	}
+	for _, addr := range addrs {
+		named[addr] = false
+	}
+	for _, addr := range requested(o) {
+		if _, ok := named[addr]; ok {
+			named[addr] = true
+		}
+	}
+	maps.DeleteFunc(named, func(_ netip.Addr, is bool) bool { return !is })
+	return named
 }
 
 // annotation is the value of an annotation, or of its older name.

@@ -91,12 +91,15 @@ func (a *allocator) isOfPool(addr netip.Addr) bool {
 // boundHad leaves of what a Service shows beyond its request what it may have without one, and what counts.
 func (a *allocator) boundHad(s *service, counted unasked) {
 	r := &s.request
+	if len(r.had) > 0 || r.beyond > 0 { // what no pool has for it does not keep others of its names from it
+		r.choose(s.object, slices.DeleteFunc(slices.Clone(s.shown), func(addr netip.Addr) bool { return !a.covered(s, addr) }), a.settings.most)
+	}
 	was := r.had
 	r.had = nil
 	for _, addr := range was {
 		isFirst := len(r.ips) == 0 && slices.Contains(r.families, alloc.FamilyOf(addr)) && !hasFamily(r.had, alloc.FamilyOf(addr))
 		switch {
-		case a.covered(s, addr) && (isFirst || counted.count(addr)):
+		case isFirst || counted.count(addr):
 			r.had = append(r.had, addr)
 		case len(r.ips) > 0: // it is named
 			r.beyond++
