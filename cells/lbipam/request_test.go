@@ -23,21 +23,6 @@ func fewPlan(t *testing.T) *plan {
 	return p
 }
 
-// restart is the plan of the next process, which goes on with the cluster as it is.
-func (p *plan) restart() *plan {
-	again := newPlan(p.t)
-	again.settings, again.revision = p.settings, p.revision
-	for _, o := range p.order {
-		again.upsertPool(o.object)
-	}
-	for _, s := range p.services {
-		o := *s.object
-		again.upsertService(&o)
-	}
-	again.markSynced()
-	return again
-}
-
 // numberOf is how many of some addresses are of a family.
 func numberOf(addrs []netip.Addr, f alloc.Family) (n int) {
 	for _, addr := range addrs {
@@ -62,7 +47,7 @@ func TestRotatedRequests(t *testing.T) {
 					p.storeWrites()
 				}
 				if restarts {
-					p = p.restart()
+					p = p.restarted()
 				}
 			}
 			p.storeWrites()
@@ -157,7 +142,7 @@ func TestNumberOfAddressesIsBounded(t *testing.T) {
 					bound[f] = max(p.settings.most, min(most, numberOf(p.services[a.Key()].held, f)))
 				}
 			case 6:
-				p = p.restart()
+				p = p.restarted()
 				check("a restart")
 			case 7:
 				was := p.services[a.Key()].object.Status

@@ -46,6 +46,7 @@ func (p *plan) keeps(key slim.Key) []netip.Addr {
 // restarted is the plan of a process that finds the cluster as it is.
 func (p *plan) restarted() *plan {
 	again := newPlan(p.t)
+	again.settings, again.revision = p.settings, p.revision
 	for _, o := range p.order {
 		again.upsertPool(o.object)
 	}
