@@ -28,6 +28,7 @@ const (
 const (
 	messageNoPool   = "There are no enabled CiliumLoadBalancerIPPools that match this service"
 	messageOutOfIPs = "All enabled CiliumLoadBalancerIPPools that match this service ran out of allocatable IPs"
+	messageGivenUp  = "The service gets other IPs when its status is seen without those that it has given up"
 )
 
 // reconcile brings Services to their allocations: invalid ones are dropped, then all import what their status shows, and then
@@ -117,6 +118,7 @@ func (a *allocator) importShown(s *service) {
 		switch {
 		case slices.Contains(s.held, addr) || !a.covered(s, addr) || !s.request.admits(addr, s.held):
 		case len(s.request.ips) == 0 && s.request.invalid != "" && !a.starting: // any writer may have put it there
+		case !a.starting && !a.mayUse(s, addr):
 		case a.sharesWith(s, addr, counts):
 			a.use(s, addr, holds)
 			a.use(s, addr, shows)
@@ -235,14 +237,20 @@ func (a *allocator) allocateThis(s *service, addr netip.Addr) result {
 	if len(a.unknownServices) > 0 {
 		return a.blocked()
 	}
-	if l := a.leases.byAddr[addr]; l != nil {
+	l := a.leases.byAddr[addr]
+	if l != nil {
 		if r := l.refusal(s); r != (result{}) {
 			return r
 		}
+	}
+	if !a.mayUse(s, addr) {
+		return givenUp
+	}
+	if l != nil {
 		a.use(s, addr, holds)
 		return result{}
 	}
-	l := newLease(addr)
+	l = newLease(addr)
 	if from.addresses.Allocate(addr, l) != nil { // it is free, so it is withheld
 		return result{reason: reasonReserved, message: fmt.Sprintf("The IP '%s' is the first or the last of its range, and the pool does not allow those", addr)}
 	}
@@ -281,6 +289,9 @@ func (a *allocator) allocateAny(s *service, f alloc.Family) result {
 	if len(a.unknownServices) > 0 {
 		return a.blocked()
 	}
+	if !a.mayUseMore(s, f) {
+		return givenUp
+	}
 	for _, l := range a.leases.shared(s.request.sharing.key) {
 		if by, _ := l.blocker(s); by == nil && alloc.FamilyOf(l.addr) == f && a.served(s, l.addr) {
 			a.use(s, l.addr, holds)
@@ -308,6 +319,9 @@ func (a *allocator) allocateAny(s *service, f alloc.Family) result {
 	}
 	return why
 }
+
+// givenUp is the result for a Service whose status is to be without addresses before it gets others. That it is written removes these.
+var givenUp = result{reason: reasonTooMany, message: messageGivenUp}
 
 // served reports whether a pool that serves covers an address and selects a Service.
 func (a *allocator) served(s *service, addr netip.Addr) bool {

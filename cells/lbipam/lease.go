@@ -9,6 +9,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/skep-operator/skep/resources/domain/alloc"
 )
 
 // use says in which ways a Service uses an address.
@@ -26,6 +28,9 @@ type lease struct {
 	addr  netip.Addr
 	users map[*service]use
 }
+
+// perFamily are numbers of addresses.
+type perFamily [2]int
 
 func newLease(addr netip.Addr) *lease { return &lease{addr, map[*service]use{}} }
 
@@ -95,8 +100,27 @@ func (a *allocator) use(s *service, addr netip.Addr, u use) *lease {
 		s.held = append(s.held, addr)
 		a.leases.countKey(s.request.sharing.key, l, 1)
 	}
+	if l.users[s] == 0 {
+		s.uses[alloc.FamilyOf(addr)]++
+	}
 	l.users[s] |= u
 	return l
+}
+
+// mayUse reports whether a Service may be given an address as far as its number goes. Those that it has given up are not free before its status is seen
+// without them, which its owner can put off. So beside as many as it may name it uses no more than that again, or than it had at the start.
+func (a *allocator) mayUse(s *service, addr netip.Addr) bool {
+	return a.isUsedBy(s, addr) || a.mayUseMore(s, alloc.FamilyOf(addr))
+}
+
+// isUsedBy reports whether a Service uses an address in any way.
+func (a *allocator) isUsedBy(s *service, addr netip.Addr) bool {
+	l := a.leases.byAddr[addr]
+	return l != nil && l.users[s] != 0
+}
+
+func (a *allocator) mayUseMore(s *service, f alloc.Family) bool {
+	return s.uses[f] < a.settings.most+max(a.settings.most, s.atStart[f])
 }
 
 // adopt adds a lease that was allocated from a pool, for a Service to hold.
@@ -118,6 +142,7 @@ func (a *allocator) unuse(s *service, addr netip.Addr, u use) {
 	}
 	if l.users[s] &^= u; l.users[s] == 0 {
 		delete(l.users, s)
+		s.uses[alloc.FamilyOf(addr)]--
 	}
 	a.released = append(a.released, released{addr, s.request.sharing.key})
 	if len(l.users) == 0 {

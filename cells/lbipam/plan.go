@@ -26,6 +26,8 @@ type service struct {
 	sinceStart bool
 
 	held     []netip.Addr // allocated, in this order
+	uses     perFamily    // how many addresses it uses, in whatever way
+	atStart  perFamily    // how many of them it had when the allocator began, as far as they are left
 	shown    []netip.Addr // of the observed status
 	sent     sending
 	result   result
@@ -237,13 +239,15 @@ func (a *allocator) observe(s *service, o *serviceObject, ours bool) {
 	if o.ResourceVersion > s.sent.revision {
 		a.forgetSent(s)
 	}
+	for f := range s.atStart {
+		s.atStart[f] = min(s.atStart[f], s.uses[f])
+	}
 }
 
 // hasHad reports whether a Service that shows an address may have it from an allocator: others do not get it before the status is seen without it. What
 // a status has besides, another writer has put there, and it keeps nothing from others (LBIP-35).
 func (a *allocator) hasHad(s *service, addr netip.Addr) bool {
-	l := a.leases.byAddr[addr]
-	return !a.synced || l != nil && l.users[s] != 0
+	return !a.synced || a.isUsedBy(s, addr)
 }
 
 func shownAddrs(o *serviceObject) (addrs []netip.Addr) {
@@ -255,8 +259,12 @@ func shownAddrs(o *serviceObject) (addrs []netip.Addr) {
 	return addrs
 }
 
-// markSent records that a status with these addresses is written to a Service if it has this revision.
-func (a *allocator) markSent(s *service, revision slim.Revision, addrs []netip.Addr) {
+// markSent records that a status with these addresses is written to a Service if it has this revision. It does not, and is false, where the Service uses some
+// of them no more: another one may have them by now.
+func (a *allocator) markSent(s *service, revision slim.Revision, addrs []netip.Addr) bool {
+	if slices.ContainsFunc(addrs, func(addr netip.Addr) bool { return !a.isUsedBy(s, addr) }) {
+		return false
+	}
 	s.sent.revision = max(s.sent.revision, revision)
 	for _, addr := range addrs {
 		if !slices.Contains(s.sent.addrs, addr) {
@@ -264,6 +272,7 @@ func (a *allocator) markSent(s *service, revision slim.Revision, addrs []netip.A
 			a.use(s, addr, sent)
 		}
 	}
+	return true
 }
 
 func (a *allocator) forgetSent(s *service) {
@@ -277,6 +286,7 @@ func (a *allocator) forgetSent(s *service) {
 func (a *allocator) forgetUnstored(key slim.Key, revision slim.Revision) {
 	if s := a.services[key]; s != nil && s.sent.revision == revision && s.object.ResourceVersion == revision {
 		a.forgetSent(s)
+		a.reconcile([]*service{s}) // it may get others now
 		a.retry()
 	}
 }

@@ -78,6 +78,10 @@ func TestReplacedRequests(t *testing.T) {
 	p.want("a", "10.0.0.8 10.0.0.9 no_pool") // 10 and 11 are the next of its names
 	p.change("ns", "a", annotated(requestAnnotation, "10.0.0.8,10.0.0.9,10.0.0.12,10.0.0.13,10.0.0.14"))
 	p.want("a", "10.0.0.8 10.0.0.9 10.0.0.12 10.0.0.13 too_many_ips")
+	p.storeWrites()
+	p.change("ns", "a", annotated(requestAnnotation, "10.0.0.3,10.0.0.4,10.0.0.8,10.0.0.9,10.0.0.12,10.0.0.13"))
+	p.upsertPool(next(p.pools["p"].object, blocks("10.0.0.0-10.0.0.12")))
+	p.want("a", "10.0.0.8 10.0.0.9 10.0.0.12 10.0.0.3 too_many_ips") // instead of 13, before anything is written
 }
 
 // LBIP-32, LBIP-40: what a start finds in no pool for a Service keeps none of its other names from it.
@@ -91,6 +95,13 @@ func TestNamesInNoPoolAtTheStart(t *testing.T) {
 	p.want("a", "10.0.0.0 10.0.0.1 10.0.0.2 10.0.0.3 too_many_ips")
 	if b := p.services[slim.Key{Namespace: "bb", Name: "b"}]; fmt.Sprint(b.held) != "[10.0.0.9 10.0.0.5 10.0.0.6]" {
 		t.Errorf("of what an older one has and shows, it has %v", b.held)
+	}
+	p = fewPlan(t)
+	all := slices.Concat(outside, many(100, mostLeft+10))
+	p.put(newService("a", annotated(requestAnnotation, strings.Join(all, ",")), showing(all...)))
+	p.sync()
+	if a := p.services[slim.Key{Namespace: "ns", Name: "a"}]; len(a.held) != p.settings.most+mostLeft {
+		t.Errorf("it keeps %d of what it names beyond the bound", len(a.held))
 	}
 }
 

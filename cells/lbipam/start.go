@@ -50,6 +50,11 @@ func (a *allocator) boundShown() {
 			a.dropShown(s, of)
 		}
 	}
+	for _, s := range all {
+		if !a.excluded[s] {
+			a.boundGivenUp(s, byNamespace[s.key.Namespace])
+		}
+	}
 }
 
 // kept are the addresses that count of what an excluded Service shows.
@@ -105,4 +110,31 @@ func (a *allocator) boundHad(s *service, counted unasked) {
 			r.beyond++
 		}
 	}
+}
+
+// boundGivenUp keeps from others what a Service shows and may not keep, up to as many addresses of a family as it may name, and what counts: a predecessor may
+// have given it others, and the status is not seen with these yet. The rest is free.
+func (a *allocator) boundGivenUp(s *service, counted unasked) {
+	var keeps, ofPools, others []netip.Addr
+	for _, addr := range s.shown {
+		switch {
+		case s.ours && a.covered(s, addr) && s.request.admits(addr, keeps):
+			keeps = append(keeps, addr)
+		case a.isOfPool(addr):
+			ofPools = append(ofPools, addr)
+		default:
+			others = append(others, addr)
+		}
+	}
+	var number perFamily
+	for _, addr := range slices.Concat(ofPools, others) {
+		f := alloc.FamilyOf(addr)
+		switch {
+		case number[f] < a.settings.most:
+			number[f]++
+		case !counted.count(addr):
+			a.unuse(s, addr, shows)
+		}
+	}
+	s.atStart = s.uses
 }

@@ -46,8 +46,8 @@ type statusWrite struct {
 	ops      []operation
 	// undone says that another writer has undone the same write.
 	undone bool
-	// markSent records that the status is written if the object has a revision.
-	markSent func(slim.Revision)
+	// markSent records that the status is written if the object has a revision. It is false where the status is not wanted any more.
+	markSent func(slim.Revision) bool
 }
 
 // writeService writes the status of a Service.
@@ -134,10 +134,8 @@ func (c *controller) nextServiceWrite(key slim.Key) (*statusWrite, *warning, err
 		ref: k8s.Ref{Resource: serviceKind.Resource(), Namespace: key.Namespace, Name: key.Name, Subresource: "status"},
 		uid: s.uid, revision: s.object.ResourceVersion, want: want, ops: ops,
 	}
-	w.markSent = func(revision slim.Revision) {
-		if c.alloc.services[key] == s {
-			c.alloc.markSent(s, revision, want.addrs)
-		}
+	w.markSent = func(revision slim.Revision) bool {
+		return c.alloc.services[key] == s && c.alloc.markSent(s, revision, want.addrs)
 	}
 	if err := w.follows(c.written[key], c.now()); err != nil {
 		return nil, nil, err
@@ -199,7 +197,7 @@ func (c *controller) nextPoolWrite(name string) (*statusWrite, error) {
 	w := &statusWrite{
 		ref: k8s.Ref{Resource: poolKind.Resource(), Name: name, Subresource: "status"},
 		uid: p.object.UID, revision: p.object.ResourceVersion, want: want, ops: ops,
-		markSent: func(slim.Revision) {},
+		markSent: func(slim.Revision) bool { return true },
 	}
 	err := w.follows(last, c.now())
 	w.undone = false // the interval is enough of a pause, and roles allow patches alone
@@ -259,7 +257,9 @@ func (c *controller) modify(ctx context.Context, w *statusWrite) (*unstructured.
 		if err != nil {
 			return err
 		}
-		c.markSent(w, revision)
+		if !c.markSent(w, revision) { // what it adds may be another's by now
+			return reconcile.Recheck()
+		}
 		return apply(u, difference(status.LoadBalancer.Ingress, status.Conditions, w.want, c.now()))
 	})
 	if k8s.IsNotFound(err, w.ref) {
@@ -268,10 +268,10 @@ func (c *controller) modify(ctx context.Context, w *statusWrite) (*unstructured.
 	return stored, err
 }
 
-func (c *controller) markSent(w *statusWrite, revision slim.Revision) {
+func (c *controller) markSent(w *statusWrite, revision slim.Revision) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w.markSent(revision)
+	return w.markSent(revision)
 }
 
 // statusOf reads the status of an object, of a Service or a pool.
