@@ -42,7 +42,7 @@ func endpointsIn(namespace string, n int, owners ...string) (all []*ciliumio.End
 	return all
 }
 
-// EPGC-20: K7 of the contract's tenants.md. While 4000 endpoints of one namespace are deleted, for more than three minutes, what a dead node leaves of another
+// EPGC-20; EPGC-E20: K7 of the contract's tenants.md. While 4000 endpoints of one namespace are deleted, for more than three minutes, what a dead node leaves of another
 // one goes within one to two minutes.
 func TestEndpointsOfOneNamespaceHoldUpNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// ZT-10: K7 of the contract's tenants.md. One lane has thousands of changes all the time, by attempts that are as short as one call. Each change of others is made within
+// ZT-10; ZT-E7: K7 of the contract's tenants.md. One lane has thousands of changes all the time, by attempts that are as short as one call. Each change of others is made within
 // a few calls, and none of its own waits for ever.
 func TestALaneThatNeverEnds(t *testing.T) {
 	turns := newTurns(func(n int) string { return fmt.Sprint(n / 100_000) })
