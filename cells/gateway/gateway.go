@@ -185,6 +185,7 @@ func (c *controller) drop(key slim.Key) {
 	c.agents.Drop(key)
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)
+	c.occupied.Keep(key, nil)
 	c.refused.forget(key)
 	c.conflicts.Set(key, 0, "")
 	c.forget(key)
@@ -202,7 +203,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			policy: c.Config.GatewayAPIServiceExternalTP, config: config,
 		}, placed))
 		if err == nil {
-			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), c.writePorts(ctx, g, plan, placed, &o.more))
+			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), o.occupied(c.writePorts(ctx, g, plan, placed, &o.more)))
 		}
 		if envoyres.ConcernsUser(err) {
 			o.failure = err.Error()
@@ -212,7 +213,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			}
 			return o, err
 		}
-	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), c.writePorts(ctx, g, plan, placed, &o.more)); err != nil {
+	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), o.occupied(c.writePorts(ctx, g, plan, placed, &o.more))); err != nil {
 		return o, err
 	}
 	if o.failure != "" {
