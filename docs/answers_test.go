@@ -56,7 +56,7 @@ var events = map[string]event{
 	"BackendNotFound":           {"the Ingress", "its own", "a Service that it refers to does not exist; its requests are answered with 503"},
 	"BackendPortNotFound":       {"the Ingress", "its own", "a Service that it refers to has no such port; its requests are answered with 503"},
 	"SecretNotValid":            {"what refers to the Secret", "its own", "a Secret for TLS has no certificate with its key, and Envoy does not take it"},
-	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it"},
+	"DerivedServiceRefused":     {"the ServiceImport or ServiceExport", "its own", "it has no derived Service, since another Service has the name, or the API server does not accept it; or EndpointSlices have the names of copies"},
 	"HostWithoutRule":           {"the Ingress", "its own", "a host of `spec.tls` has no rule, or an entry no host"},
 	"ClassNotServed":            {"the Service", "its own", "its load-balancer class begins as those of Cilium, and is not known, or its option is off"},
 	"UnknownAnnotation":         {"the Service", "its own", "annotations begin as those for addresses of load balancers, and have no effect, since they are not known"},

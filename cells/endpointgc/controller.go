@@ -20,6 +20,9 @@ import (
 // gracePeriod is the minimum time from the first sighting of garbage to its deletion, in which its agent may delete it.
 const gracePeriod = time.Minute
 
+// workers is the number of concurrent deletes: with fewer a slow API server would have fewer deletes in a second than are allowed, and the next scan wait.
+const workers = 4
+
 // controller deletes endpoints whose pod is gone or finished.
 type controller struct {
 	params
@@ -49,7 +52,7 @@ func newController(p params) *controller {
 	c.ownerUIDs = reconcile.NewQueue(p.Reconcile, "adopt", c.fixOwnerUID)
 	c.sweep = sweep.New(p.Sweep, sweep.Spec[id, *ciliumio.Endpoint]{
 		Rule: "collect", Interval: p.Config.CiliumEndpointGCInterval, Grace: min(gracePeriod, p.Config.CiliumEndpointGCInterval),
-		Scan: c.scan, Check: c.check, Delete: c.delete,
+		Workers: workers, Scan: c.scan, Check: c.check, Delete: c.delete,
 		Namespace: func(e *ciliumio.Endpoint) string { return e.Namespace.String() },
 		Trigger:   func(e *ciliumio.Endpoint) k8s.Trigger { return trigger(e.Key(), e.ResourceVersion.String()) },
 	})

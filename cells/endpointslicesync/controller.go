@@ -27,6 +27,7 @@ type controller struct {
 	services *stream.Store[service]
 	slices   *stream.Store[meshSlice]
 	fresh    reconcile.Fresh // Services
+	occupied reconcile.Occupied
 
 	mu      sync.Mutex
 	due     map[slim.Key]time.Time // when changes of a service are written
@@ -167,14 +168,14 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 			existing[cluster] = append(existing[cluster], slice)
 		}
 	}
-	total := plan{}
+	total, occupied := plan{}, c.occupied.Others(key)
 	for _, cluster := range c.clusters(s, existing) {
 		backends, known := c.backends(s, cluster, key)
 		if !known {
 			total.slices += len(existing[cluster])
 			continue
 		}
-		total.append(planFor(s, cluster, backends, existing[cluster], bounds{c.Config.ClusterMeshEndpointsPerSlice, c.Config.ClusterMeshMaxSlicesPerService}))
+		total.append(planFor(s, cluster, backends, existing[cluster], bounds{c.Config.ClusterMeshEndpointsPerSlice, c.Config.ClusterMeshMaxSlicesPerService, occupied}))
 	}
 	c.count(key, total)
 	var result reconcile.Result
@@ -184,7 +185,10 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !c.fresh.Is() && total.hold() {
 		result.Reason = isStale
 	}
-	err := c.write(ctx, total)
+	if total.slices == 0 {
+		c.occupied.Keep(key, nil)
+	}
+	err := c.afterOccupied(key, c.write(ctx, total))
 	c.Metrics.Syncs.WithLabelValues(map[bool]string{true: "success", false: "error"}[err == nil]).Inc()
 	return result, err
 }

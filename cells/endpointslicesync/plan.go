@@ -42,8 +42,12 @@ type plan struct {
 	isCut bool // it is not known which endpoints a slice has, so that all of them stay
 }
 
-// bounds are how many endpoints a slice has, and how many slices of a cluster a Service, 0 for any number.
-type bounds struct{ endpoints, slices int }
+// bounds are how many endpoints a slice has, and how many slices of a cluster a Service, 0 for any number. New slices do not have the names that are
+// occupied.
+type bounds struct {
+	endpoints, slices int
+	occupied          []string
+}
 
 // grouped are slices of a group.
 type grouped struct {
@@ -73,6 +77,9 @@ func planFor(s *service, cluster string, backends *clustermesh.Service, existing
 		return plan{slices: len(existing), isCut: true}
 	}
 	names := map[string]bool{}
+	for _, name := range most.occupied {
+		names[name] = true
+	}
 	byGroup := map[group][]*meshSlice{}
 	for _, slice := range slices.SortedFunc(slices.Values(existing), func(a, b *meshSlice) int { return cmp.Compare(a.Name, b.Name) }) {
 		names[slice.Name] = true

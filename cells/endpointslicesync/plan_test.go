@@ -313,22 +313,22 @@ func TestSlicesAreBounded(t *testing.T) {
 	for i := range 50 { // each with ports of its own
 		b.Backends[fmt.Sprintf("10.0.0.%d", i)] = clustermesh.Ports{"http": {Protocol: "TCP", Port: uint16(1000 + i)}}
 	}
-	p := planFor(s, "c", b, nil, bounds{100, 8})
+	p := planFor(s, "c", b, nil, bounds{100, 8, nil})
 	if len(p.create) != 8 || p.slices != 8 || p.endpoints != 8 || p.left != 42 {
 		t.Fatalf("%d slices, %d endpoints, %d left out", len(p.create), p.endpoints, p.left)
 	}
 	world := stored(t, p.create...)
-	if again := planFor(s, "c", b, world, bounds{100, 8}); len(again.create)+len(again.update)+len(again.remove) > 0 || again.left != 42 {
+	if again := planFor(s, "c", b, world, bounds{100, 8, nil}); len(again.create)+len(again.update)+len(again.remove) > 0 || again.left != 42 {
 		t.Errorf("a second plan: %+v", again)
 	}
-	if lower := planFor(s, "c", b, world, bounds{100, 3}); len(lower.create)+len(lower.update)+len(lower.remove) > 0 || lower.left != 42 {
+	if lower := planFor(s, "c", b, world, bounds{100, 3, nil}); len(lower.create)+len(lower.update)+len(lower.remove) > 0 || lower.left != 42 {
 		t.Errorf("with a lower bound: %+v", lower)
 	}
 	delete(b.Backends, world[0].Endpoints[0].Addresses[0])
-	if next := planFor(s, "c", b, world, bounds{100, 8}); len(next.create) != 1 || len(next.remove) != 1 || next.left != 41 {
+	if next := planFor(s, "c", b, world, bounds{100, 8, nil}); len(next.create) != 1 || len(next.remove) != 1 || next.left != 41 {
 		t.Errorf("when one goes: %+v", next)
 	}
-	if all := planFor(s, "c", b, world, bounds{100, 0}); len(all.create) != 49-7 || all.left > 0 {
+	if all := planFor(s, "c", b, world, bounds{100, 0, nil}); len(all.create) != 49-7 || all.left > 0 {
 		t.Errorf("without a bound: %d, %d left out", len(all.create), all.left)
 	}
 }

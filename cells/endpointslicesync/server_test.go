@@ -293,6 +293,46 @@ func TestEditedAndForeign(t *testing.T) {
 	w.await(" 10.9.9.9", "a 10.2.0.1")
 }
 
+// ESS-19: K9 of the contract's tenants.md. A slice whose name another one has gets another name, and that one is left as it is.
+func TestNamesThatOthersHave(t *testing.T) {
+	w := newWorld(t, "a")
+	w.serve("a", "", "10.2.0.1")
+	s := w.service()
+	var others []string
+	for n := range 3 { // the names that the slice would have, in their order
+		want := newSlice(decode[service](t, s), "a", &clustermesh.Service{}, group{family: discoveryv1.AddressTypeIPv4}, []string{"10.2.0.1"})
+		taken := map[string]bool{}
+		for _, name := range others {
+			taken[name] = true
+		}
+		name := freeName(want, taken)
+		other := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{}}
+		if n == 1 { // which is that of another cluster
+			other.Labels = map[string]string{discoveryv1.LabelServiceName: "web"}
+		}
+		if _, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Create(t.Context(), other, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		others = append(others, name)
+	}
+	w.start()
+	w.await("a 10.2.0.1")
+	creates := 0
+	for _, r := range w.Proxy.Requests(t, 0) {
+		if r.Namespace == w.Namespace && r.Verb == "create" && r.Resource == "endpointslices" {
+			creates++
+		}
+	}
+	if creates != len(others)+1 {
+		t.Errorf("%d slices are created", creates)
+	}
+	for _, name := range others {
+		if other, err := w.Core.DiscoveryV1().EndpointSlices(w.Namespace).Get(t.Context(), name, metav1.GetOptions{}); err != nil || len(other.OwnerReferences) > 0 {
+			t.Errorf("%s is changed: %v, %v", name, other, err)
+		}
+	}
+}
+
 // ESS-9: slices that are deleted with their Service, by a garbage collector that is faster than the stream of Services, are
 // not created for it once more: the operator waits for a period before it creates one.
 func TestDeletedWithTheService(t *testing.T) {

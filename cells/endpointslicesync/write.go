@@ -6,6 +6,7 @@ package endpointslicesync
 import (
 	"context"
 	"errors"
+	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skep-operator/skep/resources/k8s"
 	"github.com/skep-operator/skep/resources/reconcile"
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // write carries out a plan. Endpoints are added before others are removed.
@@ -47,14 +49,36 @@ func refTo(slice *meshSlice) k8s.Ref {
 	return k8s.Ref{Resource: meshSlices.Resource(), Namespace: slice.Namespace.String(), Name: slice.Name, UID: slice.UID.API()}
 }
 
-// create creates a slice. One that exists is in the cache soon.
+// create creates a slice. One that exists is in the cache soon, or it is another's, and then the next attempt has another name.
 func (c *controller) create(ctx context.Context, slice *discoveryv1.EndpointSlice) error {
-	_, err := k8s.Create(ctx, c.Client, meshSlices.Resource(), slice)
 	ref := k8s.Ref{Resource: meshSlices.Resource(), Namespace: slice.Namespace, Name: slice.Name}
-	if k8s.IsAlreadyExists(err, ref) {
-		return reconcile.Recheck()
+	of := slim.Key{Namespace: slice.Namespace, Name: slice.Labels[discoveryv1.LabelServiceName]}
+	return reconcile.CreateUnlessOccupied(ctx, c.Client, &c.occupied, of, ref, slice, func(has *unstructured.Unstructured) bool {
+		labels := has.GetLabels()
+		return labels[discoveryv1.LabelManagedBy] == manager && labels[discoveryv1.LabelServiceName] == of.Name && labels[clusterLabel] == slice.Labels[clusterLabel]
+	})
+}
+
+// mostOccupied is how many names of slices of a Service are remembered that others have.
+const mostOccupied = 5000
+
+// afterOccupied is the error of a reconciliation without those of slices whose names others have: these get other names, the later the more there were.
+func (c *controller) afterOccupied(key slim.Key, err error) error {
+	occupied, err := reconcile.SplitOccupied(err)
+	if err != nil || len(occupied) == 0 {
+		return err
 	}
-	return err
+	others := len(c.occupied.Others(key))
+	if others > mostOccupied {
+		c.occupied.Keep(key, nil)
+	}
+	pause := min(time.Duration(1+others/10)*time.Second, 5*time.Minute)
+	for _, o := range occupied {
+		if o.Own {
+			pause = max(pause, o.Pause)
+		}
+	}
+	return reconcile.RequeueAfter(pause)
 }
 
 // update replaces endpoints, labels and the owner. One that is gone leaves the cache soon.

@@ -58,6 +58,7 @@ type controller struct {
 	agents       *envoyres.Fleet[duty]
 	backends     reconcile.OnDemand[backendSlice] // EndpointSlices of the backends of TCPRoutes and UDPRoutes
 	portSlices   reconcile.OnDemand[portSlice]    // those of Gateways
+	occupied     reconcile.Occupied               // names of those that others have
 	placeholders *envoyres.Placeholders[duty]
 	refused      *refusals
 	ports        knownPorts // of the nodes

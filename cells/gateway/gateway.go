@@ -185,6 +185,7 @@ func (c *controller) drop(key slim.Key) {
 	c.agents.Drop(key)
 	c.backends.Drop(key)
 	c.portSlices.Drop(key)
+	c.occupied.Keep(key, nil)
 	c.refused.forget(key)
 	c.conflicts.Set(key, 0, "")
 	c.forget(key)
@@ -203,7 +204,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 		}, placed))
 		switch {
 		case err == nil:
-			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), c.writePorts(ctx, g, plan, placed, &o.more))
+			err = errors.Join(o.waits(c.writeConfig(ctx, g, s, desired)), o.occupied(c.writePorts(ctx, g, plan, placed, &o.more)))
 		case c.hasLostPort(desired): // which others may wait for: it is given up all the same
 			if err := o.waits(c.writeConfig(ctx, g, s, desired)); err != nil && !envoyres.ConcernsUser(err) {
 				return o, err
@@ -217,7 +218,7 @@ func (c *controller) write(ctx context.Context, g *gateway, s *state, desired de
 			}
 			return o, err
 		}
-	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), c.writePorts(ctx, g, plan, placed, &o.more)); err != nil {
+	} else if err := errors.Join(c.deleteConfig(k8s.WithManySources(ctx), g), o.occupied(c.writePorts(ctx, g, plan, placed, &o.more))); err != nil {
 		return o, err
 	}
 	if o.failure != "" {

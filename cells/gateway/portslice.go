@@ -427,25 +427,20 @@ func (c *controller) bringPorts(ctx context.Context, p portPlan, more *bool) err
 			writes = append(writes, func() error { return c.updatePort(ctx, is, want) })
 		}
 	}
+	gateway := p.gateway.Key()
+	c.occupied.Keep(gateway, func(name string) bool { return wanted[name] != nil })
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
-		writes = append(writes, func() error { return c.createPort(ctx, wanted[name]) })
+		writes = append(writes, func() error { return c.createPort(ctx, gateway, wanted[name]) })
 	}
-	if err := inTurn(writes, more); err != nil || *more {
+	err := inTurn(writes, more)
+	if *more || !isOccupiedByOthers(err) {
 		return err
 	}
-	return inTurn(deletes, more)
+	return errors.Join(err, inTurn(deletes, more))
 }
 
 func (s *portSlice) ref() k8s.Ref {
 	return k8s.Ref{Resource: sliceKind, Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
-}
-
-func (c *controller) createPort(ctx context.Context, want *discoveryv1.EndpointSlice) error {
-	_, err := k8s.Create(ctx, c.Client, sliceKind, want)
-	if k8s.IsAlreadyExists(err, k8s.Ref{Resource: sliceKind, Namespace: want.Namespace, Name: want.Name}) {
-		return reconcile.Recheck()
-	}
-	return err
 }
 
 func (c *controller) updatePort(ctx context.Context, is *portSlice, want *discoveryv1.EndpointSlice) error {

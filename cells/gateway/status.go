@@ -36,7 +36,7 @@ type outcome struct {
 	addresses []gatewayv1.GatewayStatusAddress
 	// more says that there are EndpointSlices to be written, or to be deleted, when others have had their turn.
 	more bool
-	// again is how long an object that changes too often is not written (K8S-25), 0 if there is none.
+	// again is how long an object that changes too often (K8S-25), or whose name another one has (K8S-28), is not written, 0 if there is none.
 	again time.Duration
 }
 

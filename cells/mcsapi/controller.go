@@ -39,12 +39,14 @@ type controller struct {
 	fresh    reconcile.Fresh
 
 	admission *admission
+	occupied  reconcile.Occupied
 
-	mu      sync.Mutex
-	names   map[slim.Key]slim.Key  // by the key of the derived Service
-	refused map[slim.Key]string    // why there is no derived Service, by name
-	emptied map[slim.Key]time.Time // since when Kubernetes has no endpoints for a derived Service that is to lose its selector
-	enqueue reconcile.Enqueue      // nil while remote clusters are not followed
+	mu        sync.Mutex
+	names     map[slim.Key]slim.Key  // by the key of the derived Service
+	refused   map[slim.Key]string    // why there is no derived Service, by name
+	unwritten map[slim.Key]string    // why some EndpointSlices have no copies, by name
+	emptied   map[slim.Key]time.Time // since when Kubernetes has no endpoints for a derived Service that is to lose its selector
+	enqueue   reconcile.Enqueue      // nil while remote clusters are not followed
 }
 
 type params struct {
@@ -73,7 +75,7 @@ func newController(p params) *controller {
 	}
 	return &controller{
 		params: p, began: time.Now(), admission: newAdmission(p.Config.ClusterMeshMCSAPIMaxImports, system),
-		names: map[slim.Key]slim.Key{}, refused: map[slim.Key]string{}, emptied: map[slim.Key]time.Time{},
+		names: map[slim.Key]slim.Key{}, refused: map[slim.Key]string{}, unwritten: map[slim.Key]string{}, emptied: map[slim.Key]time.Time{},
 	}
 }
 
@@ -243,7 +245,9 @@ func (c *controller) forget(s *state) {
 		delete(c.names, derivedKey(s.key))
 	}
 	delete(c.refused, s.key)
+	delete(c.unwritten, s.key)
 	delete(c.emptied, s.key)
+	c.occupied.Keep(s.key, nil)
 }
 
 // state is what is known of a name. It is not known while the remote clusters are not.
@@ -319,9 +323,14 @@ func (c *controller) bring(ctx context.Context, s *state) (reconcile.Result, err
 	if s.denied && result.RequeueAfter == 0 && c.Deps.Plan == nil {
 		result.RequeueAfter = deniedRetry
 	}
+	if s.again > 0 && c.Deps.Plan == nil {
+		result.RequeueAfter = sooner(result.RequeueAfter, s.again)
+	}
 	switch {
 	case refused.text != "":
 		result.Reason = isRefused
+	case len(s.occupied) > 0:
+		result.Reason = isOccupied
 	case s.isLocal:
 		result.Reason = isExcluded
 	case s.leftOut && len(s.remote) == 0:

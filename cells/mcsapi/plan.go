@@ -5,6 +5,7 @@ package mcsapi
 
 import (
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	mcsv1alpha1 "sigs.k8s.io/mcs-api/pkg/apis/v1alpha1"
@@ -47,6 +48,9 @@ type state struct {
 	local     localSlices
 	noCopies  bool // the role does not allow to copy EndpointSlices
 	isEmptied bool // Kubernetes has no endpoints for the derived Service any more, which is to lose its selector
+
+	occupied []string      // names of copies that other EndpointSlices have
+	again    time.Duration // until they are tried again, 0 if there are none
 }
 
 // verb is what to do with an object.

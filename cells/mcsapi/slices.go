@@ -288,38 +288,21 @@ func (s *state) planWanted(d *corev1.Service) (p copyPlan) {
 	return p
 }
 
-// bringSlices brings the copies of EndpointSlices to their plan. What is new is written first: nothing is deleted when that has failed.
+// bringSlices brings the copies of EndpointSlices to their plan. What is new is written first: nothing is deleted when that has failed. A copy whose name
+// another EndpointSlice has is not waited for.
 func (c *controller) bringSlices(ctx context.Context, s *state, d *corev1.Service) error {
 	p := s.planCopies(d)
 	var errs []error
 	for _, change := range p.changed {
 		errs = append(errs, c.updateCopy(ctx, change.is, change.want))
 	}
-	if err := errors.Join(append(errs, c.createCopies(ctx, s, p.missing))...); err != nil {
+	err := c.createCopies(ctx, s, p.missing)
+	c.reportOccupied(s)
+	if err := errors.Join(append(errs, err)...); err != nil {
 		return s.withoutPermission(err)
 	}
 	for _, surplus := range p.surplus {
 		errs = append(errs, s.withoutPermission(k8s.Delete(ctx, c.Client, surplus.ref())))
-	}
-	return errors.Join(errs...)
-}
-
-// createCopies creates copies for a derived Service that stays: the garbage collector deletes copies with their Service, and
-// may be faster than the stream of Services.
-func (c *controller) createCopies(ctx context.Context, s *state, missing []*discoveryv1.EndpointSlice) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	ref := s.derivedRef()
-	switch derived, err := c.Client.Get(ctx, ref); {
-	case k8s.IsNotFound(err, ref), err == nil && derived.GetDeletionTimestamp() != nil:
-		return reconcile.Recheck()
-	case err != nil:
-		return err
-	}
-	var errs []error
-	for _, w := range missing {
-		errs = append(errs, c.createCopy(ctx, w))
 	}
 	return errors.Join(errs...)
 }
@@ -331,14 +314,6 @@ func (c *controller) deniesCopies(s *state) bool {
 
 func (s *sliceCopy) ref() k8s.Ref {
 	return k8s.Ref{Resource: sliceCopies.Resource(), Namespace: s.Namespace.String(), Name: s.Name, UID: s.UID.API()}
-}
-
-func (c *controller) createCopy(ctx context.Context, want *discoveryv1.EndpointSlice) error {
-	_, err := k8s.Create(ctx, c.Client, sliceCopies.Resource(), want)
-	if k8s.IsAlreadyExists(err, k8s.Ref{Resource: sliceCopies.Resource(), Namespace: want.Namespace, Name: want.Name}) {
-		return reconcile.Recheck()
-	}
-	return err
 }
 
 func (c *controller) updateCopy(ctx context.Context, has *sliceCopy, want *discoveryv1.EndpointSlice) error {

@@ -103,6 +103,8 @@ func (s *state) readyCondition(refused refusal) metav1.Condition {
 	switch {
 	case refused.text != "":
 		status, reason, message = metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonFailed, refused.text
+	case len(s.occupied) > 0:
+		status, reason, message = metav1.ConditionFalse, mcsv1alpha1.ServiceExportReasonFailed, s.textOfOccupied()
 	case s.noCopies && s.service.Spec.Selector.Len() == 0:
 		message += "; it has no selector, and the role of the operator does not allow to write EndpointSlices of its endpoints for the derived Service"
 	}

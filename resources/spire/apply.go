@@ -100,8 +100,9 @@ func (r *Registrar[K]) ours(stale []K) []K {
 	return stale
 }
 
-// confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share.
-func (r *Registrar[K]) confirm(ctx context.Context, stale []K) ([]K, error) {
+// confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share of the entries that there are, and of those that are
+// left to be created.
+func (r *Registrar[K]) confirm(ctx context.Context, stale, left []K) ([]K, error) {
 	confirmed, err := r.desired.Confirm(ctx, slices.Clone(stale))
 	if err != nil {
 		return nil, fmt.Errorf("confirming that %d entries should not exist: %w", len(stale), err)
@@ -111,11 +112,16 @@ func (r *Registrar[K]) confirm(ctx context.Context, stale []K) ([]K, error) {
 			r.foreign[k] = true
 		}
 	}
-	limit := r.deps.Health.Child("stale")
-	if sweep.Implausible(len(confirmed), len(r.at), r.deps.MaxShare) {
-		limit.Degraded(fmt.Sprintf("%d of %d registration entries should not exist, none is deleted: set --sweep-max-share=1 if they should be", len(confirmed), len(r.at)), nil)
+	limit, total := r.deps.Health.Child("stale"), len(r.at)
+	for _, k := range left {
+		if len(r.at[k]) == 0 {
+			total++
+		}
+	}
+	if sweep.Implausible(len(confirmed), total, r.deps.MaxShare) {
+		limit.Degraded(fmt.Sprintf("%d of %d registration entries should not exist, none is deleted: set --sweep-max-share=1 if they should be", len(confirmed), total), nil)
 		if !r.held {
-			r.deps.Log.Warn("so many registration entries should not exist that none is deleted: set --sweep-max-share=1 if they should be", "stale", len(confirmed), "entries", len(r.at))
+			r.deps.Log.Warn("so many registration entries should not exist that none is deleted: set --sweep-max-share=1 if they should be", "stale", len(confirmed), "entries", total)
 		}
 		r.held = true
 		return nil, nil

@@ -24,14 +24,14 @@ type batch[K cmp.Ordered] struct {
 	err     error
 }
 
-// apply makes changes, and returns what is left of them: what no call was made for, and what one has left in doubt. Entries that the server refuses are
+// apply makes changes, up to maxChanges, and returns what is left of them: what no call was made for, and what one has left in doubt. Entries that the server refuses are
 // tried again later, and keep no others from being changed.
-func (r *Registrar[K]) apply(ctx context.Context, ch changes[K]) (left []K, err error) {
-	if ch.none() {
+func (r *Registrar[K]) apply(ctx context.Context, w *work[K]) (left []K, err error) {
+	if w.none() {
 		return nil, nil
 	}
-	made, rest, err := r.makeCalls(ctx, ch)
-	left = rest.keys()
+	made, err := r.makeCalls(ctx, w)
+	left = w.keys()
 	created, deleted := 0, 0
 	for _, b := range made {
 		if b.err != nil {
@@ -45,14 +45,14 @@ func (r *Registrar[K]) apply(ctx context.Context, ch changes[K]) (left []K, err 
 	return left, err
 }
 
-// makeCalls makes changes as fast as the server answers, and returns the calls, and what there was none for: after a failure, and after a while, no
-// further one begins. One that times out ends no other. Another failure does, since what the server has is not known then.
-func (r *Registrar[K]) makeCalls(ctx context.Context, rest changes[K]) (made []*batch[K], _ changes[K], err error) {
+// makeCalls makes changes as fast as the server answers, and returns the calls. What there was none for is left: after a failure, after maxChanges, and after a
+// while, no further one begins. One that times out ends no other. Another failure does, since what the server has is not known then.
+func (r *Registrar[K]) makeCalls(ctx context.Context, w *work[K]) (made []*batch[K], err error) {
 	pacer := r.server.connection.pacer
 	calls, limited := errgroup.WithContext(ctx)
 	var late atomic.Pointer[error]
 	until := time.Now().Add(pacer.patience.attempt)
-	for !rest.none() {
+	for n := 0; !w.none() && n < maxChanges; {
 		t, ended := pacer.begin(limited)
 		if ended != nil {
 			calls.Go(func() error { return ended }) // of ctx, if no call has failed before
@@ -62,9 +62,8 @@ func (r *Registrar[K]) makeCalls(ctx context.Context, rest changes[K]) (made []*
 			pacer.end(t, 0, context.Canceled)
 			break
 		}
-		b := &batch[K]{}
-		b.changes, rest = rest.batch(t.entries, r.most)
-		made = append(made, b)
+		b := &batch[K]{changes: w.next(min(t.entries, maxChanges-n), r.most)}
+		made, n = append(made, b), n+b.len()
 		calls.Go(func() error {
 			b.results, b.err = r.makeCall(limited, b.changes)
 			pacer.end(t, b.len(), b.err)
@@ -76,12 +75,12 @@ func (r *Registrar[K]) makeCalls(ctx context.Context, rest changes[K]) (made []*
 		})
 	}
 	if err := calls.Wait(); err != nil {
-		return made, rest, err
+		return made, err
 	}
 	if err := late.Load(); err != nil {
-		return made, rest, *err
+		return made, *err
 	}
-	return made, rest, nil
+	return made, nil
 }
 
 // makeCall makes the changes of a batch.

@@ -27,6 +27,8 @@ type Kind[K cmp.Ordered] struct {
 	Selectors func(K) []Selector
 	// Common are the selectors of all entries, by which they are listed; nil if each has others.
 	Common []Selector
+	// Lane is what an entry belongs to that others are not to wait for, such as a namespace: changes go by turns of lanes. If it is nil all entries have the same one.
+	Lane func(K) string
 	// Trigger is the object that an entry is for.
 	Trigger func(K) k8s.Trigger
 }

@@ -46,15 +46,15 @@ func (c changes[K]) len() int { return len(c.create) + len(c.remove) }
 // keys are what the changes are for, creations first.
 func (c changes[K]) keys() []K { return slices.Concat(c.create, keysOf(c.remove)) }
 
-// batch returns up to some changes for one call, all of which are creations or deletions, and the others. most is how many a call may have with a
-// key, 0 for any number.
-func (c changes[K]) batch(some int, most func(K) int) (first, rest changes[K]) {
-	if len(c.create) > 0 {
+// batch returns up to some changes for one call, all of which are creations or deletions, and the others: creations, unless there are none, or deletions
+// are to be first. most is how many a call may have with a key, 0 for any number.
+func (c changes[K]) batch(some int, most func(K) int, deletionsFirst bool) (first, rest changes[K]) {
+	if len(c.create) > 0 && !(deletionsFirst && len(c.remove) > 0) {
 		n := fitting(c.create, some, most)
 		return changes[K]{create: c.create[:n]}, changes[K]{create: c.create[n:], remove: c.remove}
 	}
 	n := fitting(keysOf(c.remove[:min(some, len(c.remove))]), some, most)
-	return changes[K]{remove: c.remove[:n]}, changes[K]{remove: c.remove[n:]}
+	return changes[K]{remove: c.remove[:n]}, changes[K]{create: c.create, remove: c.remove[n:]}
 }
 
 // fitting is how many of the first keys a call may have.
@@ -67,30 +67,6 @@ func fitting[K cmp.Ordered](keys []K, some int, most func(K) int) int {
 		some = limit
 	}
 	return len(keys)
-}
-
-// last returns the changes with those of some keys after all others.
-func (c changes[K]) last(isLast func(K) bool) changes[K] {
-	order := func(a, b K) int {
-		switch x, y := isLast(a), isLast(b); {
-		case x == y:
-			return 0
-		case y:
-			return -1
-		}
-		return 1
-	}
-	slices.SortStableFunc(c.create, order)
-	slices.SortStableFunc(c.remove, func(a, b removal[K]) int { return order(a.key, b.key) })
-	return c
-}
-
-// split returns up to some of the changes, creations first, and the keys of the others.
-func (c changes[K]) split(some int) (first changes[K], rest []K) {
-	created := min(some, len(c.create))
-	removed := min(some-created, len(c.remove))
-	first = changes[K]{create: c.create[:created], remove: c.remove[:removed]}
-	return first, slices.Concat(c.create[created:], keysOf(c.remove[removed:]))
 }
 
 // compare returns the changes that bring the entries of some keys to what they should be, in the order of the keys.

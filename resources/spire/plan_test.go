@@ -49,33 +49,21 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// SPIRE-8.
-func TestSplit(t *testing.T) {
-	all := changes[int]{create: []int{300, 301, 302}, remove: []removal[int]{{303, "a"}, {304, "b"}}}
-	for some, want := range map[int]string{0: "0 0 [300 301 302 303 304]", 2: "2 0 [302 303 304]", 4: "3 1 [304]", 5: "3 2 []", 9: "3 2 []"} {
-		first, rest := all.split(some)
-		if got := fmt.Sprint(len(first.create), len(first.remove), rest); got != want {
-			t.Errorf("%d: %s, want %s", some, got, want)
-		}
-	}
-}
-
 // SPIRE-20. What a call has left unanswered comes last, in calls of its own with fewer entries.
 func TestBatch(t *testing.T) {
 	most := map[int]int{301: 1, 303: 2, 304: 2, 305: 2, 311: 1}
 	mostOf := func(n int) int { return most[n] }
 	all := changes[int]{create: []int{300, 301, 302, 303, 304, 305}, remove: []removal[int]{{310, "a"}, {311, "b"}, {312, "c"}}}
-	rest := all.last(func(n int) bool { return most[n] > 0 })
+	w := newTurns[int](nil).arrange(all, func(int) uint64 { return 0 }, func(n int) bool { return most[n] > 0 })
 	var got []string
-	for !rest.none() {
-		var first changes[int]
-		first, rest = rest.batch(10, mostOf)
-		got = append(got, fmt.Sprint(len(first.create), len(first.remove), first.keys()))
+	for !w.none() {
+		next := w.next(10, mostOf)
+		got = append(got, fmt.Sprint(len(next.create), len(next.remove), next.keys()))
 	}
-	if want := []string{"2 0 [300 302]", "1 0 [301]", "2 0 [303 304]", "1 0 [305]", "0 2 [310 312]", "0 1 [311]"}; !slices.Equal(got, want) {
+	if want := []string{"2 0 [300 302]", "0 2 [310 312]", "1 0 [301]", "0 1 [311]", "2 0 [303 304]", "1 0 [305]"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	first, rest := changes[int]{create: []int{300, 302, 304}}.batch(2, func(int) int { return 0 })
+	first, rest := changes[int]{create: []int{300, 302, 304}}.batch(2, func(int) int { return 0 }, true)
 	if len(first.create) != 2 || len(rest.create) != 1 {
 		t.Errorf("%v and %v", first, rest)
 	}

@@ -71,15 +71,19 @@ type Registrar[K cmp.Ordered] struct {
 	metrics EntryMetrics
 	queue   *reconcile.Queue[string]
 
-	mu  sync.Mutex
-	due map[K]bool // enqueued since the last attempt
+	mu    sync.Mutex
+	due   map[K]uint64 // enqueued since the last attempt, or left by one, by the attempt after which they became due
+	round uint64       // the number of the last attempt
 
 	// Of the queue's worker:
 	at         entries[K] // at the server; nil: unknown
 	unanswered bool       // a call has not been answered, and all are compared when nothing else is due
 	compared   time.Time  // when all were
 	number     census
+	since      map[K]uint64 // what was due at the beginning of the attempt
+	turns      *turns[K]
 	stale      []K        // found by the last comparison, and not confirmed yet
+	waited     int        // attempts that had other things to do since
 	foreign    map[K]bool // entries that belong to nothing known here, and stay
 	refused    map[K]refusal
 	late       map[K]int  // how many entries the next call may have, as the last one was not answered
@@ -101,13 +105,15 @@ const (
 	countInterval = 30 * time.Second
 	// maxChanges is the number of changes of an attempt, which health reports if it takes long.
 	maxChanges = 2000
+	// confirmAfter is how many attempts have stale entries wait that leave other changes to the next one. There can be other changes all the time.
+	confirmAfter = 3
 )
 
 // NewRegistrar returns a registrar that does not run.
 func NewRegistrar[K cmp.Ordered](d Deps, k Kind[K], desired Desired[K], m EntryMetrics) *Registrar[K] {
 	r := &Registrar[K]{
-		Interval: interval, CountInterval: countInterval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]bool{},
-		foreign: map[K]bool{}, refused: map[K]refusal{}, late: map[K]int{}, deleted: map[K]bool{},
+		Interval: interval, CountInterval: countInterval, deps: d, server: newServer(d, k), desired: desired, metrics: m, due: map[K]uint64{},
+		foreign: map[K]bool{}, refused: map[K]refusal{}, late: map[K]int{}, deleted: map[K]bool{}, turns: newTurns(k.Lane),
 	}
 	r.queue = reconcile.NewQueue(d.Queue, "register", r.register, reconcile.Workers(1), reconcile.Backoff(firstPause, longestPause), reconcile.HonorBackoff())
 	return r
@@ -123,7 +129,9 @@ func (r *Registrar[K]) Run(ctx context.Context) error {
 func (r *Registrar[K]) Enqueue(trigger k8s.Trigger, keys ...K) {
 	r.mu.Lock()
 	for _, k := range keys {
-		r.due[k] = true
+		if _, is := r.due[k]; !is {
+			r.due[k] = r.round
+		}
 	}
 	r.mu.Unlock()
 	r.queue.Add(key, trigger)
@@ -168,24 +176,34 @@ func (r *Registrar[K]) attempt(ctx context.Context, now time.Time) (more bool, e
 	return r.server.link.generation() != r.countedBy, nil
 }
 
-// makeSome makes up to maxChanges changes of what is due, and returns what is left: stale entries are deleted last.
+// makeSome makes some changes of what is due, and returns what is left: stale entries are deleted last, or when they have waited for a few attempts.
 func (r *Registrar[K]) makeSome(ctx context.Context, due []K, now time.Time) (left []K, err error) {
 	missing, err := r.readServer(ctx, due, now)
 	if err != nil {
 		return due, err
 	}
 	due = r.retriable(slices.Concat(due, missing), now)
-	some, rest := compare(slices.Values(due), r.desired.State, r.at).last(func(k K) bool { return r.most(k) > 0 }).split(maxChanges)
-	left, err = r.apply(ctx, some)
-	left = append(left, rest...)
+	left, err = r.apply(ctx, r.turns.arrange(compare(slices.Values(due), r.desired.State, r.at), r.dueSince, func(k K) bool { return r.most(k) > 0 }))
 	r.forgetDone(due)
-	if err != nil || len(left) > 0 || len(r.stale) == 0 {
+	if err != nil || len(r.stale) == 0 {
 		return left, err
 	}
-	if left, err = r.confirm(ctx, r.stale); err == nil {
-		r.stale = nil
+	if r.waited++; len(left) > 0 && r.waited <= confirmAfter {
+		return left, nil
 	}
-	return left, err
+	confirmed, err := r.confirm(ctx, r.stale, left)
+	if err == nil {
+		r.stale, r.waited = nil, 0
+	}
+	return append(left, confirmed...), err
+}
+
+// dueSince is the attempt after which a key became due.
+func (r *Registrar[K]) dueSince(k K) uint64 {
+	if since, is := r.since[k]; is {
+		return since
+	}
+	return r.round
 }
 
 // readServer learns what the server has, if that is not known, and returns what lacks an entry then.
@@ -207,7 +225,11 @@ func (r *Registrar[K]) postpone(left []K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, k := range left {
-		r.due[k] = true
+		since := r.dueSince(k)
+		if now, is := r.due[k]; is {
+			since = min(since, now)
+		}
+		r.due[k] = since
 	}
 }
 
@@ -222,14 +244,14 @@ func (r *Registrar[K]) now() time.Time { return r.deps.Queue.Plan.Now() }
 func (r *Registrar[K]) drain(now time.Time) []K {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	due := r.due
-	r.due = map[K]bool{}
+	r.since, r.due = r.due, map[K]uint64{}
+	r.round++
 	for k, f := range r.refused {
-		if !now.Before(f.until) {
-			due[k] = true
+		if _, is := r.since[k]; !is && !now.Before(f.until) {
+			r.since[k] = r.round
 		}
 	}
-	return slices.Collect(maps.Keys(due))
+	return slices.Collect(maps.Keys(r.since))
 }
 
 // wait is the time to the next attempt if nothing is enqueued before.

@@ -70,6 +70,7 @@ func NewObjects[T any](s Deps, client k8s.Client, kind stream.Kind[T], resource 
 	spec := Spec[Key, *T]{
 		Rule: "collect", Interval: o.policy.Interval, Grace: o.policy.Grace,
 		Scan: o.scan, Delete: o.delete, Trigger: o.trigger,
+		Namespace: func(obj *T) string { return slim.MetaOf(obj).Namespace.String() },
 	}
 	if asks, ok := c.(interface {
 		Confirm(context.Context, *T) (bool, error)

@@ -9,6 +9,15 @@ import "time"
 type sighting struct {
 	first time.Time
 	times int
+	tried time.Time // when its last delete failed, zero if none did
+}
+
+// waits is the time since which a candidate waits for its turn.
+func (s sighting) waits() time.Time {
+	if s.tried.After(s.first) {
+		return s.tried
+	}
+	return s.first
 }
 
 // sightings are the candidates of the last scan.

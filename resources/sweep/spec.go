@@ -26,16 +26,16 @@ type Spec[K comparable, T any] struct {
 	// the least; a single sweep has one, and no grace.
 	Confirmations int
 	Grace         time.Duration
-	// Rate bounds deletes, failed ones included. Without it there are 20 a second. A batch is sent when it may delete all
-	// of its objects.
+	// Rate bounds deletes, failed ones included. Without it there are 20 a second, and where Namespace is set a sweep has at most 200: what is left comes with the
+	// next one, which begins at once, so that what has become garbage meanwhile is seen. A batch is sent when it may delete all of its objects.
 	Rate *rate.Limiter
 	// Workers is for how many candidates Check, Delete and Trigger are called at
 	// once. Without it they are called for one after the other.
 	Workers int
 	// NoSafetyLimit is for sweeps that delete all objects.
 	NoSafetyLimit bool
-	// Namespace, if set, is the namespace of an object, "" for none. Where so many objects of one namespace look like garbage that it is hard to
-	// believe, those of the others are deleted.
+	// Namespace, if set, is the namespace of an object, "" for none. Objects are deleted by turns of their namespaces, and in each in the order in which they were seen.
+	// Where so many objects of one namespace look like garbage that it is hard to believe, those of the others are deleted.
 	Namespace func(T) string
 	// Few, if set, is how many objects of namespaces that are not believed go in each sweep all the same: where they keep others from what these need, it is worse that
 	// none goes. It is called once in each sweep that is limited.

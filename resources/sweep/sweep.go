@@ -6,9 +6,7 @@ package sweep
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -22,7 +20,6 @@ import (
 	"github.com/skep-operator/skep/resources/internal/inflight"
 	"github.com/skep-operator/skep/resources/internal/workers"
 	"github.com/skep-operator/skep/resources/k8s"
-	"github.com/skep-operator/skep/resources/leading"
 	"github.com/skep-operator/skep/resources/panics"
 	"github.com/skep-operator/skep/runtime/health"
 	"github.com/skep-operator/skep/runtime/job"
@@ -36,6 +33,8 @@ import (
 //     waited long enough.
 //   - After a failed sweep the next comes after 1 s, 2 s, 3 s and so on, at most
 //     after the interval.
+//   - Namespaces have their deletes by turns. Where more is due than a sweep deletes,
+//     the next sweep begins at its end, or a second later if something failed.
 //   - A delete that fails does not keep others from being made, unless the API server
 //     asks for a pause, or the role lacks the permission: then the sweep ends, and the
 //     next one keeps the pause.
@@ -55,6 +54,11 @@ type Sweep[K comparable, T any] struct {
 	attempts *inflight.Tracker
 	panics   *panics.Rule
 
+	portion  int    // the most deletes of a sweep, 0 for any number
+	lastTurn string // the namespace of the last delete of a sweep that left some
+	left     int    // deletes that the last sweep left to the next
+	tally    tally  // of sweeps that are not logged yet
+
 	mu       sync.Mutex
 	seen     sightings[K]
 	planned  dryRunState[K]
@@ -63,8 +67,12 @@ type Sweep[K comparable, T any] struct {
 
 // New returns a sweep that does not run.
 func New[K comparable, T any](s Deps, spec Spec[K, T]) *Sweep[K, T] {
+	portion := 0
 	if spec.Rate == nil {
 		spec.Rate = rate.NewLimiter(20, 1)
+		if spec.Namespace != nil && spec.Interval > 0 {
+			portion = usualPortion
+		}
 	}
 	if spec.Interval == 0 {
 		spec.Confirmations, spec.Grace = 1, 0
@@ -77,7 +85,7 @@ func New[K comparable, T any](s Deps, spec Spec[K, T]) *Sweep[K, T] {
 	sweep := &Sweep[K, T]{
 		spec: spec, deps: s, metrics: s.metrics.forModule(s.Module.ID), rule: s.Module.ID + " " + spec.Rule,
 		health: s.Health.Child("sweep-" + strings.ReplaceAll(spec.Rule, " ", "-")),
-		kick:   make(chan struct{}, 1), seen: sightings[K]{}, panicked: map[string]error{},
+		kick:   make(chan struct{}, 1), seen: sightings[K]{}, panicked: map[string]error{}, portion: portion,
 	}
 	sweep.attempts = inflight.New(sweep.health, s.Log, sweep.rule)
 	sweep.panics = s.ruleOf(sweep.rule)
@@ -168,6 +176,9 @@ func (s *Sweep[K, T]) run(ctx context.Context) error {
 			failures++
 			next = k8s.HoldOf(err, failurePause(failures, s.spec.Interval), s.deps.Plan.Now())
 		}
+		if s.left > 0 && !endsSweep(next) {
+			next.Pause = min(next.Pause, pauseBeforeRest(err))
+		}
 		s.report(next, err)
 		s.endDryRun(err)
 		if err == nil && s.spec.Interval == 0 && len(s.panicked) == 0 {
@@ -211,6 +222,7 @@ func endsSweep(h k8s.Hold) bool { return h.Cause == k8s.Throttled || h.Cause == 
 // sweep makes one sweep. nextDue is when the grace of the next candidate ends.
 func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) {
 	began := s.deps.Plan.Now()
+	s.left = 0
 	result := runFailed
 	var outcomes map[Outcome]int
 	defer func() {
@@ -237,6 +249,7 @@ func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) 
 		return nextDue, err
 	}
 	due, limit := s.limit(due, found.Total)
+	due, s.left = s.nextPortion(due)
 	if outcomes, err = s.deleteAll(ctx, due); err != nil {
 		return nextDue, err
 	}
@@ -334,10 +347,7 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 			}
 		}
 	})
-	if count[Deleted] > 0 {
-		s.deps.Log.Info("deleted garbage", "rule", s.spec.Rule, "deleted", count[Deleted],
-			"changed", count[Changed], "spared", count[Spared], "failed", count[Failed])
-	}
+	s.logDeleted(count)
 	return count, joinErrors(errs)
 }
 
@@ -430,57 +440,19 @@ func (s *Sweep[K, T]) deleteCandidate(ctx context.Context, c Candidate[K, T]) (O
 // recordOutcome counts a candidate. One that failed stays due.
 func (s *Sweep[K, T]) recordOutcome(c Candidate[K, T], o Outcome) {
 	s.metrics.countObject(o)
-	if o == Failed {
-		return
-	}
+	now := s.deps.Plan.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.seen, c.Key)
+	if o != Failed {
+		delete(s.seen, c.Key)
+	} else if seen, is := s.seen[c.Key]; is {
+		seen.tried = now
+		s.seen[c.Key] = seen
+	}
 }
 
 func (s *Sweep[K, T]) countWaiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.waiting(len(s.seen))
-}
-
-// maxErrors is how many errors of one sweep are reported in full.
-const maxErrors = 3
-
-func joinErrors(errs []error) error {
-	if len(errs) <= maxErrors {
-		return errors.Join(errs...)
-	}
-	return fmt.Errorf("%w\nand %d more", errors.Join(errs[:maxErrors]...), len(errs)-maxErrors)
-}
-
-// report tells health what came of a sweep, and the log when that is news: the
-// first failure of several, and when the safety limit is reached.
-func (s *Sweep[K, T]) report(next k8s.Hold, err error) {
-	before := s.failed
-	s.failed = err
-	if err == nil && len(s.panicked) > 0 {
-		s.health.Degraded(fmt.Sprintf("%d objects are spared because their handling panicked", len(s.panicked)), joinErrors(slices.Collect(maps.Values(s.panicked))))
-		return
-	}
-	if err == nil {
-		s.health.OK(waitingText(s.terminating))
-		return
-	}
-	s.health.Degraded(nextSweep(next), err)
-	level := slog.LevelDebug
-	if (before == nil || isLimited(err) != isLimited(before)) && !errors.Is(err, leading.ErrFenced) && next.Cause != k8s.NotPermitted {
-		level = slog.LevelWarn
-	}
-	s.deps.Log.Log(context.Background(), level, "sweep failed, there will be another", "rule", s.spec.Rule, "error", err)
-	if isLimited(err) && !isLimited(before) {
-		s.deps.Events.WarnOnLease("SweepBraked", s.rule+": "+err.Error())
-	}
-}
-
-func nextSweep(h k8s.Hold) string {
-	if h.Detail != "" {
-		return fmt.Sprintf("next sweep in %s, %s", h.Pause, h.Detail)
-	}
-	return fmt.Sprintf("next sweep in %s", h.Pause)
 }

@@ -31,6 +31,8 @@ type controller struct {
 
 	mu       sync.Mutex
 	reported map[identity.Number]bool // deleted in etcd, and their entries may exist
+	// gone has the namespaces of CiliumIdentities that were seen to go, and whose entries may exist.
+	gone map[identity.Number]string
 }
 
 type params struct {
@@ -46,11 +48,14 @@ type params struct {
 func newController(p params) *controller {
 	c := &controller{
 		params: p, own: identity.RangeOf(p.Cluster.ClusterID, p.Cluster.MaxConnectedClusters), reported: map[identity.Number]bool{},
+		gone: map[identity.Number]string{},
 	}
 	if p.Identities == nil {
 		p.SPIRE.MaxShare = 1 // what was reported is deleted
 	}
-	c.registrar = spire.NewRegistrar(p.SPIRE, kind, c, p.Metrics.common())
+	k := kind
+	k.Lane = c.namespaceOf
+	c.registrar = spire.NewRegistrar(p.SPIRE, k, c, p.Metrics.common())
 	return c
 }
 
@@ -76,6 +81,7 @@ func (c *controller) watch(ctx context.Context) error {
 			n, ok := registered(ch.Key.Name)
 			switch {
 			case ok:
+				c.recordGone(n, ch)
 				c.registrar.Enqueue(ciliumio.Identities.Trigger(ch.Object), n)
 			case ch.Kind == stream.Delete:
 				delete(misnamed, ch.Key.Name)
@@ -89,6 +95,30 @@ func (c *controller) watch(ctx context.Context) error {
 		c.Metrics.Ignored.Set(float64(len(misnamed)))
 	}
 	return ctx.Err()
+}
+
+// recordGone keeps the namespace of a CiliumIdentity that goes.
+func (c *controller) recordGone(n identity.Number, ch stream.Change[ciliumio.Identity]) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if namespace := labeledNamespace(ch.Object); ch.Kind == stream.Delete && namespace != "" {
+		c.gone[n] = namespace
+	} else {
+		delete(c.gone, n)
+	}
+}
+
+// namespaceOf is the namespace of the pods of an identity, "" if it is not known: of one that was not seen, or that is in etcd alone, there is the number only.
+func (c *controller) namespaceOf(n identity.Number) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if namespace, is := c.gone[n]; is {
+		return namespace
+	}
+	if c.Identities == nil {
+		return ""
+	}
+	return c.Identities.namespaceOf(n)
 }
 
 // Deleted implements identity.Deletions.
@@ -159,4 +189,5 @@ func (c *controller) Converged(has func(identity.Number) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.reported, func(n identity.Number, _ bool) bool { return !has(n) })
+	maps.DeleteFunc(c.gone, func(n identity.Number, _ string) bool { return !has(n) })
 }

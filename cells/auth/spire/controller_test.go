@@ -16,6 +16,8 @@ import (
 	"github.com/skep-operator/skep/resources/dryrun"
 	"github.com/skep-operator/skep/resources/spire"
 	"github.com/skep-operator/skep/resources/spire/spiretest"
+	"github.com/skep-operator/skep/resources/stream/ciliumio"
+	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
 // wantRequest compares a request of a method with JSON.
@@ -193,6 +195,30 @@ func TestChangesOfOthers(t *testing.T) {
 	if d.degraded() != "" || d.metric(spire.StateRefused) != 0 {
 		t.Errorf("degraded: %s", d.degraded())
 	}
+}
+
+// SPIRE-8: K7 of the contract's tenants.md. The turn of an identity is that of its namespace, also of one that is gone, until its entry is.
+func TestNamespaces(t *testing.T) {
+	s := spiretest.Start(t, domain)
+	d := newDuty(t, s)
+	object := &ciliumio.Identity{SecurityLabels: slim.MakeLabels(map[string]string{identity.NamespaceLabel: "shop"})}
+	object.Name = "300"
+	d.identities.Upsert(object)
+	d.create("301")
+	d.lead()
+	d.wantEntries("300", "301")
+	if shop, none := d.controller.namespaceOf(300), d.controller.namespaceOf(301); shop != "shop" || none != "" {
+		t.Errorf("the namespaces are %q and %q", shop, none)
+	}
+	s.Refuse("/identity/300", codes.Internal)
+	d.delete("300")
+	d.eventually("its deletion is refused", func() bool { return d.metric(spire.StateRefused) == 1 })
+	if shop := d.controller.namespaceOf(300); shop != "shop" {
+		t.Errorf("when it is gone its namespace is %q", shop)
+	}
+	s.Refuse("/identity/300", codes.OK)
+	d.wantEntries("301")
+	d.eventually("it is forgotten", func() bool { return d.controller.namespaceOf(300) == "" })
 }
 
 // SPIRE-14: names that are no numbers of identities are ignored, with one line.

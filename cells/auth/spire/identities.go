@@ -51,3 +51,17 @@ func (i *identities) all() iter.Seq[identity.Number] {
 		}
 	}
 }
+
+// namespaceOf is the namespace of the pods of a CiliumIdentity, "" if it does not exist, or has none.
+func (i *identities) namespaceOf(n identity.Number) string {
+	object, found := i.store.Get(slim.Key{Name: n.String()})
+	if !found {
+		return ""
+	}
+	return labeledNamespace(object)
+}
+
+// labeledNamespace is the namespace of the pods of a CiliumIdentity by its labels, "" for none.
+func labeledNamespace(object *ciliumio.Identity) string {
+	return object.SecurityLabels.Get(identity.NamespaceLabel)
+}

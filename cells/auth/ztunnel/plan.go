@@ -49,6 +49,7 @@ var kind = spire.Kind[account]{
 		key := a.key()
 		return []spire.Selector{{Type: "k8s", Value: "ns:" + key.Namespace}, {Type: "k8s", Value: "sa:" + key.Name}}
 	},
+	Lane: func(a account) string { return a.key().Namespace },
 	Trigger: func(a account) k8s.Trigger {
 		key := a.key()
 		return k8s.Trigger{Kind: serviceAccounts.Name(), Namespace: key.Namespace, Name: key.Name}

@@ -40,6 +40,9 @@ func TestAccounts(t *testing.T) {
 		if !ok {
 			continue
 		}
+		if lane := kind.Lane(a); lane != key.Namespace { // ZT-10
+			t.Errorf("%q is of the lane %q", key, lane)
+		}
 		if parsed, ok := parse(want); !ok || parsed != a || a.key() != key {
 			t.Errorf("%q is parsed as %q, %t, which is %q", want, parsed, ok, a.key())
 		}
