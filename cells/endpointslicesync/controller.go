@@ -31,6 +31,7 @@ type controller struct {
 
 	mu      sync.Mutex
 	due     map[slim.Key]time.Time // when changes of a service are written
+	paused  map[slim.Key]time.Time // until when no slices of a service are created, since others have the names of some
 	desired map[slim.Key]counts
 	left    int // endpoints of all Services
 }
@@ -51,7 +52,7 @@ type params struct {
 }
 
 func newController(p params) *controller {
-	return &controller{params: p, due: map[slim.Key]time.Time{}, desired: map[slim.Key]counts{}}
+	return &controller{params: p, due: map[slim.Key]time.Time{}, paused: map[slim.Key]time.Time{}, desired: map[slim.Key]counts{}}
 }
 
 // QueueOptions implements the options of the work queue.
@@ -185,8 +186,9 @@ func (c *controller) Reconcile(ctx context.Context, key slim.Key) (reconcile.Res
 	if !c.fresh.Is() && total.hold() {
 		result.Reason = isStale
 	}
-	if total.slices == 0 {
-		c.occupied.Keep(key, nil)
+	c.occupied.Keep(key, func(name string) bool { return total.slices > 0 && !shows(existing, name) })
+	if result.RequeueAfter = c.remainingPause(key); result.RequeueAfter > 0 {
+		total.create = nil
 	}
 	err := c.afterOccupied(key, c.write(ctx, total))
 	c.Metrics.Syncs.WithLabelValues(map[bool]string{true: "success", false: "error"}[err == nil]).Inc()

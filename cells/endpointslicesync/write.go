@@ -6,6 +6,7 @@ package endpointslicesync
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -78,7 +79,33 @@ func (c *controller) afterOccupied(key slim.Key, err error) error {
 			pause = max(pause, o.Pause)
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.paused[key] = time.Now().Add(pause)
 	return reconcile.RequeueAfter(pause)
+}
+
+// remainingPause is how long no slices of a Service are created. What the Service and remote clusters change meanwhile does not cut it short: each attempt is a
+// request for each slice, and others may have the names that come next, too.
+func (c *controller) remainingPause(key slim.Key) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	rest := time.Until(c.paused[key])
+	if rest <= 0 {
+		delete(c.paused, key)
+		return 0
+	}
+	return rest
+}
+
+// shows reports whether there is a slice of a name among those that the cache shows.
+func shows(existing map[string][]*meshSlice, name string) bool {
+	for _, all := range existing {
+		if slices.ContainsFunc(all, func(s *meshSlice) bool { return s.Name == name }) {
+			return true
+		}
+	}
+	return false
 }
 
 // update replaces endpoints, labels and the owner. One that is gone leaves the cache soon.

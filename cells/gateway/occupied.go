@@ -22,8 +22,8 @@ import (
 func (c *controller) createPort(ctx context.Context, gateway slim.Key, want *discoveryv1.EndpointSlice) error {
 	ref := k8s.Ref{Resource: sliceKind, Namespace: want.Namespace, Name: want.Name}
 	return reconcile.CreateUnlessOccupied(ctx, c.Client, &c.occupied, gateway, ref, want, func(has *unstructured.Unstructured) bool {
-		owner := metav1.GetControllerOf(has)
-		return has.GetLabels()[discoveryv1.LabelManagedBy] == portSliceManager && owner != nil && owner.Kind == route.KindGateway && owner.Name == gateway.Name
+		owner, labels := metav1.GetControllerOf(has), has.GetLabels()
+		return labels[discoveryv1.LabelManagedBy] == portSliceManager && labels[gatewayLabel] != "" && owner != nil && owner.Kind == route.KindGateway && owner.Name == gateway.Name
 	})
 }
 

@@ -324,6 +324,7 @@ func (c *controller) writePorts(ctx context.Context, g *gateway, plan *gatewayPl
 		c.backends.Drop(g.Key())
 		if !placed.HasSlices(g.UID.API()) {
 			c.portSlices.Drop(g.Key())
+			c.occupied.Keep(g.Key(), nil)
 			return nil
 		}
 	}
@@ -484,7 +485,11 @@ func (c *controller) backendChanged(ch stream.Change[backendSlice]) []slim.Key {
 // portSliceChanged is the Gateway of an EndpointSlice.
 func (c *controller) portSliceChanged(ch stream.Change[portSlice]) (keys []slim.Key) {
 	if owner := ch.Object.Controller; owner.Kind() == route.KindGateway {
-		keys = append(keys, slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()})
+		key := slim.Key{Namespace: ch.Key.Namespace, Name: owner.Name()}
+		if ch.Kind == stream.Delete {
+			c.occupied.Free(key, ch.Key.Name)
+		}
+		keys = append(keys, key)
 	}
 	return keys
 }

@@ -232,9 +232,10 @@ func (s *sliceCopy) differs(want *discoveryv1.EndpointSlice) bool {
 
 // copyPlan is what to do with the copies of EndpointSlices.
 type copyPlan struct {
-	missing []*discoveryv1.EndpointSlice
-	changed []copyChange
-	surplus []*sliceCopy // deleted when the others are written, so that no endpoint is missing meanwhile
+	undecided bool // what there is stays, and what is not there is not missed
+	missing   []*discoveryv1.EndpointSlice
+	changed   []copyChange
+	surplus   []*sliceCopy // deleted when the others are written, so that no endpoint is missing meanwhile
 }
 
 type copyChange struct {
@@ -246,7 +247,7 @@ type copyChange struct {
 func (s *state) planCopies(d *corev1.Service) (p copyPlan) {
 	switch copies := d != nil && s.copiesSlices(); {
 	case s.mayBeExported(), copies && !s.local.isKnown, !copies && len(s.wantedSelector()) > 0 && !s.isServed():
-		return copyPlan{}
+		return copyPlan{undecided: true}
 	case copies:
 		p = s.planWanted(d)
 	default:
@@ -292,6 +293,10 @@ func (s *state) planWanted(d *corev1.Service) (p copyPlan) {
 // another EndpointSlice has is not waited for.
 func (c *controller) bringSlices(ctx context.Context, s *state, d *corev1.Service) error {
 	p := s.planCopies(d)
+	if p.undecided {
+		s.occupied = c.occupied.Others(s.key)
+		return nil
+	}
 	var errs []error
 	for _, change := range p.changed {
 		errs = append(errs, c.updateCopy(ctx, change.is, change.want))

@@ -19,7 +19,7 @@ import (
 )
 
 // Occupied are the names under which objects could not be created, as there is another object, by what they are for. Each is tried again with back-off, from a
-// second to five minutes (K8S-28 in docs/wire/k8s.md): a namespace can have any number of objects with names that are known before, and a cache shows
+// second to five minutes, or five seconds as long as it may be the caller's own (K8S-28 in docs/wire/k8s.md): a namespace can have any number of objects with names that are known before, and a cache shows
 // those alone that bear the labels of ours. The zero value is ready for use, and safe for concurrent use.
 type Occupied struct {
 	mu    sync.Mutex
@@ -36,6 +36,19 @@ type occupation struct {
 const (
 	firstOccupiedPause   = time.Second
 	longestOccupiedPause = 5 * time.Minute
+	// ownAttempts is how often an object that has the labels of the caller's own is taken for one that its cache shows soon: about 20 s. Others may give theirs those labels.
+	ownAttempts     = 6
+	longestOwnPause = 5 * time.Second
+)
+
+// owner is whose an object is.
+type owner int
+
+const (
+	ofNone    owner = iota // there is no object
+	ofCaller               // the caller's cache is to show it soon
+	ofAnother              // of something else
+	ofUnknown              // the role does not allow to read it
 )
 
 // OccupiedError is the error with which an object is not created: another one has its name. The attempt has not failed; what else it has to do
@@ -44,7 +57,7 @@ type OccupiedError struct {
 	Ref k8s.Ref
 	// Pause is the time to the next attempt.
 	Pause time.Duration
-	// Own says that the other one is the caller's own, which its cache does not show yet, or that it is not known whose it is.
+	// Own says that the other one seems to be the caller's own, which its cache does not show yet, or that it is not known whose it is.
 	Own bool
 }
 
@@ -92,12 +105,17 @@ func (o *Occupied) last(of slim.Key, name string) (occupation, bool) {
 }
 
 // record keeps that a name is not free, and returns the error of the attempt.
-func (o *Occupied) record(of slim.Key, ref k8s.Ref, own bool) error {
+func (o *Occupied) record(of slim.Key, ref k8s.Ref, by owner) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	is := o.names[of][ref.Name]
 	pause := min(firstOccupiedPause<<min(is.times, 10), longestOccupiedPause)
-	is = occupation{times: is.times + 1, until: time.Now().Add(pause), own: own}
+	if by == ofCaller && is.times < ownAttempts {
+		pause = min(pause, longestOwnPause)
+	} else if by == ofCaller {
+		by = ofAnother
+	}
+	is = occupation{times: is.times + 1, until: time.Now().Add(pause), own: by != ofAnother}
 	if o.names == nil {
 		o.names = map[slim.Key]map[string]occupation{}
 	}
@@ -105,10 +123,11 @@ func (o *Occupied) record(of slim.Key, ref k8s.Ref, own bool) error {
 		o.names[of] = map[string]occupation{}
 	}
 	o.names[of][ref.Name] = is
-	return &OccupiedError{Ref: ref, Pause: pause, Own: own}
+	return &OccupiedError{Ref: ref, Pause: pause, Own: is.own}
 }
 
-func (o *Occupied) free(of slim.Key, name string) {
+// Free drops what is known of a name, since an object that had it is gone.
+func (o *Occupied) Free(of slim.Key, name string) {
 	o.Keep(of, func(has string) bool { return has != name })
 }
 
@@ -121,55 +140,62 @@ func CreateUnlessOccupied[T any](ctx context.Context, c k8s.Client, o *Occupied,
 		return &OccupiedError{Ref: ref, Pause: rest, Own: before.own}
 	}
 	if again { // a read costs the API server less than a write that it refuses
-		if exists, own, err := whose(ctx, c, ref, isOwn); err != nil || exists {
-			return o.recordOr(of, ref, own, err)
+		switch by, err := ownerOf(ctx, c, ref, isOwn); {
+		case err != nil:
+			return err
+		case by == ofNone:
+			o.Free(of, ref.Name)
+		case by != ofUnknown:
+			return o.record(of, ref, by)
 		}
 	}
 	_, err := k8s.Create(ctx, c, ref.Resource, want)
 	if !k8s.IsAlreadyExists(err, ref) {
 		if err == nil {
-			o.free(of, ref.Name)
+			o.Free(of, ref.Name)
 		}
 		return err
 	}
-	exists, own, err := whose(ctx, c, ref, isOwn)
-	return o.recordOr(of, ref, own || !exists, err)
-}
-
-func (o *Occupied) recordOr(of slim.Key, ref k8s.Ref, own bool, err error) error {
-	if err != nil {
+	by, err := ownerOf(ctx, c, ref, isOwn)
+	switch {
+	case err != nil:
 		return err
+	case by == ofNone: // it has gone since
+		by = ofCaller
 	}
-	return o.record(of, ref, own)
+	return o.record(of, ref, by)
 }
 
-// whose reads an object.
-func whose(ctx context.Context, c k8s.Client, ref k8s.Ref, isOwn func(*unstructured.Unstructured) bool) (exists, own bool, err error) {
+// ownerOf reads an object, and returns whose it is.
+func ownerOf(ctx context.Context, c k8s.Client, ref k8s.Ref, isOwn func(*unstructured.Unstructured) bool) (owner, error) {
 	has, err := c.Get(ctx, ref)
 	switch {
 	case k8s.IsNotFound(err, ref):
-		return false, false, nil
+		return ofNone, nil
 	case errors.As(err, new(*k8s.PermissionError)):
-		return true, true, nil
+		return ofUnknown, nil
 	case err != nil:
-		return false, false, err
+		return ofNone, err
+	case isOwn(has):
+		return ofCaller, nil
 	}
-	return true, isOwn(has), nil
+	return ofAnother, nil
 }
 
 // SplitOccupied separates the errors of objects that are not created, since others have their names, from all others of a joined error.
 func SplitOccupied(err error) (occupied []*OccupiedError, others error) {
-	joined, is := err.(interface{ Unwrap() []error })
-	if !is {
-		if o := new(OccupiedError); errors.As(err, &o) {
-			return []*OccupiedError{o}, nil
-		}
-		return nil, err
-	}
 	var rest []error
-	for _, e := range joined.Unwrap() {
-		some, other := SplitOccupied(e)
-		occupied, rest = append(occupied, some...), append(rest, other)
+	switch e := err.(type) {
+	case *OccupiedError:
+		return []*OccupiedError{e}, nil
+	case interface{ Unwrap() error }:
+		some, other := SplitOccupied(e.Unwrap())
+		occupied, rest = some, append(rest, other)
+	case interface{ Unwrap() []error }:
+		for _, e := range e.Unwrap() {
+			some, other := SplitOccupied(e)
+			occupied, rest = append(occupied, some...), append(rest, other)
+		}
 	}
 	if len(occupied) == 0 {
 		return nil, err
