@@ -29,6 +29,9 @@ func joinErrors(errs []error) error {
 // first failure of several, and when the safety limit is reached.
 func (s *Sweep[K, T]) report(next k8s.Hold, err error) {
 	before := s.failed
+	if err == nil && s.left > 0 && before != nil && !isLimited(before) {
+		return // what has failed waits behind what is left
+	}
 	s.failed = err
 	if err == nil && len(s.panicked) > 0 {
 		s.health.Degraded(fmt.Sprintf("%d objects are spared because their handling panicked", len(s.panicked)), joinErrors(slices.Collect(maps.Values(s.panicked))))

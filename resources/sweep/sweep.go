@@ -55,8 +55,9 @@ type Sweep[K comparable, T any] struct {
 	panics   *panics.Rule
 
 	portion  int    // the most deletes of a sweep, 0 for any number
-	lastTurn string // the namespace of the last delete of a sweep that left some
+	lastTurn string // the namespace of the last delete of a sweep that left some, or ended before its time
 	left     int    // deletes that the last sweep left to the next
+	untried  bool   // some of these have not failed before
 	tally    tally  // of sweeps that are not logged yet
 
 	mu       sync.Mutex
@@ -152,6 +153,7 @@ func (s *Sweep[K, T]) Run(ctx context.Context) (err error) {
 
 func (s *Sweep[K, T]) run(ctx context.Context) error {
 	defer s.metrics.reset()
+	defer s.logTally()
 	worker := s.deps.Plan.Begin(s.rule)
 	defer worker.End()
 	for failures := 0; ; {
@@ -176,8 +178,8 @@ func (s *Sweep[K, T]) run(ctx context.Context) error {
 			failures++
 			next = k8s.HoldOf(err, failurePause(failures, s.spec.Interval), s.deps.Plan.Now())
 		}
-		if s.left > 0 && !endsSweep(next) {
-			next.Pause = min(next.Pause, pauseBeforeRest(err))
+		if !endsSweep(next) {
+			next.Pause = s.pauseBeforeRest(err, next.Pause)
 		}
 		s.report(next, err)
 		s.endDryRun(err)
@@ -222,7 +224,7 @@ func endsSweep(h k8s.Hold) bool { return h.Cause == k8s.Throttled || h.Cause == 
 // sweep makes one sweep. nextDue is when the grace of the next candidate ends.
 func (s *Sweep[K, T]) sweep(ctx context.Context) (nextDue time.Time, err error) {
 	began := s.deps.Plan.Now()
-	s.left = 0
+	s.left, s.untried = 0, false
 	result := runFailed
 	var outcomes map[Outcome]int
 	defer func() {
@@ -324,7 +326,7 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 	var mu sync.Mutex
 	var errs []error
 	var ended atomic.Bool
-	count := map[Outcome]int{}
+	count, tried := map[Outcome]int{}, 0
 	parallelize(s.spec.Workers, func(yield func(func()) bool) {
 		for batch := range slices.Chunk(due, max(1, s.spec.Batch)) {
 			next := s.awaitRate(ctx, len(batch)) == nil && yield(func() {
@@ -337,16 +339,22 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 				for _, o := range outcomes {
 					count[o]++
 				}
-				if err != nil {
+				switch {
+				case err == nil:
+				case endsSweep(k8s.HoldOf(err, 0, time.Time{})): // the pause that the API server asks for is that of all errors
+					errs = slices.Insert(errs, 0, err)
+					ended.Store(true)
+				default:
 					errs = append(errs, err)
-					ended.CompareAndSwap(false, endsSweep(k8s.HoldOf(err, 0, time.Time{})))
 				}
 			})
 			if !next || ended.Load() {
 				return
 			}
+			tried += len(batch)
 		}
 	})
+	s.endTurns(due, tried)
 	s.logDeleted(count)
 	return count, joinErrors(errs)
 }

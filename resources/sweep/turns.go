@@ -25,8 +25,22 @@ func (s *Sweep[K, T]) nextPortion(due []Candidate[K, T]) (some []Candidate[K, T]
 	if s.portion == 0 || len(due) <= s.portion || s.deps.Plan != nil || !slices.ContainsFunc(due, func(c Candidate[K, T]) bool { return namespaceOf(c) != "" }) {
 		return due, 0
 	}
-	s.lastTurn = namespaceOf(due[s.portion-1])
+	s.untried = slices.ContainsFunc(due[s.portion:], func(c Candidate[K, T]) bool { return !s.hasFailed(c.Key) })
 	return due[:s.portion], len(due) - s.portion
+}
+
+// hasFailed reports whether the last delete of a candidate failed.
+func (s *Sweep[K, T]) hasFailed(key K) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.seen[key].tried.IsZero()
+}
+
+// endTurns has the next sweep begin behind the namespaces that have had their turn, of which there were so many, where this one does not come to all.
+func (s *Sweep[K, T]) endTurns(due []Candidate[K, T], tried int) {
+	if s.spec.Namespace != nil && tried > 0 && (s.left > 0 || tried < len(due)) {
+		s.lastTurn = s.spec.Namespace(due[tried-1].Object)
+	}
 }
 
 // oldestFirst orders candidates by the time since which they wait.
@@ -40,12 +54,18 @@ func (s *Sweep[K, T]) oldestFirst(due []Candidate[K, T]) []Candidate[K, T] {
 	return slices.SortedStableFunc(slices.Values(due), func(a, b Candidate[K, T]) int { return since[a.Key].Compare(since[b.Key]) })
 }
 
-// pauseBeforeRest is the longest time before the sweep that deletes what one has left. What failed would fail again at once.
-func pauseBeforeRest(err error) time.Duration {
-	if err == nil || isLimited(err) {
+// pauseBeforeRest is the longest time before the sweep that deletes what one has left. What failed would fail again at once, and where all that is left
+// has failed before, the pause after failures holds.
+func (s *Sweep[K, T]) pauseBeforeRest(err error, next time.Duration) time.Duration {
+	switch {
+	case s.left == 0:
+		return next
+	case err == nil || isLimited(err):
 		return 0
+	case s.untried:
+		return min(next, time.Second)
 	}
-	return time.Second
+	return next
 }
 
 // tally is what became of candidates since the last line in the log.
@@ -65,11 +85,16 @@ func (s *Sweep[K, T]) logDeleted(count map[Outcome]int) {
 	for o, n := range count {
 		s.tally.count[o] += n
 	}
-	now, all := s.deps.Plan.Now(), s.tally.count
-	if s.left > 0 && now.Sub(s.tally.begun) < logEvery {
+	if s.left > 0 && s.deps.Plan.Now().Sub(s.tally.begun) < logEvery {
 		return
 	}
-	s.tally = tally{begun: now}
+	s.logTally()
+}
+
+// logTally logs what has no line yet.
+func (s *Sweep[K, T]) logTally() {
+	all := s.tally.count
+	s.tally = tally{begun: s.deps.Plan.Now()}
 	if all[Deleted] > 0 {
 		s.deps.Log.Info("deleted garbage", "rule", s.spec.Rule, "deleted", all[Deleted],
 			"changed", all[Changed], "spared", all[Spared], "failed", all[Failed])

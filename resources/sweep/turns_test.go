@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // namespaceOf is the namespace of a thing that is named <namespace>/<name>, "" for others.
@@ -110,6 +112,93 @@ func TestFailuresGoBehindOthersOfTheirNamespace(t *testing.T) {
 		time.Sleep(grace + 60*time.Second)
 		if left := r.left(); len(left) != 300 {
 			t.Errorf("%d are left", len(left))
+		}
+		r.stop()
+	})
+}
+
+// EPGC-20: where nothing is due but what has failed, the pause grows with each failure, however much it is.
+func TestFailuresAloneAreTriedLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := tenants(t, inNamespace("bb", 300)...)
+		for _, name := range r.garbage {
+			r.fails[name] = errors.New("denied")
+		}
+		r.start()
+		time.Sleep(grace + 25*time.Second)
+		r.deletes()
+		if got := r.degraded(); !strings.Contains(got, "denied") {
+			t.Errorf("health has %q", got)
+		}
+		_, before := r.deletes()
+		time.Sleep(30 * time.Minute)
+		if _, scans := r.deletes(); scans-before > 61 {
+			t.Errorf("%d sweeps in half an hour", scans-before)
+		}
+		r.stop()
+		if n := strings.Count(r.log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%d warnings:\n%s", n, r.log.String())
+		}
+	})
+}
+
+// EPGC-20: a failure among what is left to other sweeps is in health, and in the log once, until nothing is left.
+func TestOneFailureOfManySweeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := tenants(t, inNamespace("bb", 3000)...)
+		for i := range 3 {
+			r.fails[fmt.Sprintf("bb/%04d", i*1000)] = errors.New("denied")
+		}
+		r.start()
+		time.Sleep(grace + 2*time.Minute)
+		if got := r.degraded(); !strings.Contains(got, "denied") {
+			t.Errorf("health has %q", got)
+		}
+		r.stop()
+		if n := strings.Count(r.log.String(), "level=WARN"); n != 1 {
+			t.Errorf("%d warnings:\n%s", n, r.log.String())
+		}
+	})
+}
+
+// EPGC-20, K7 of the contract's tenants.md: sweeps that the API server ends begin with the namespaces that have not had their turn.
+func TestSweepsThatEndEarlyGoOnWithTheNextNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var garbage []string
+		for i := range 10 {
+			garbage = append(garbage, inNamespace(fmt.Sprintf("a%02d", i), 50)...)
+		}
+		r := tenants(t, append(garbage, "shop/1", "shop/2")...)
+		for _, name := range garbage {
+			r.fails[name] = tooMany(30)
+		}
+		r.start()
+		time.Sleep(grace + 10*31*time.Second)
+		if left := r.left(); slices.Contains(left, "shop/1") {
+			t.Error("shop has had no turn")
+		}
+		r.stop()
+	})
+}
+
+// The pause that the API server asks for holds, whatever else has failed in the sweep.
+func TestRetryAfterBesideOtherFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		spec := usual
+		spec.Workers = 4
+		r := newRig(t, spec)
+		r.garbage = []string{"a", "b", "c", "d", "e", "f"}
+		for _, name := range r.garbage[:4] {
+			r.fails[name] = apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, name, errors.New("denied"))
+		}
+		r.fails["e"] = tooMany(45)
+		r.start()
+		time.Sleep(grace + 40*time.Second)
+		if got := r.degraded(); !strings.Contains(got, "next sweep in 45s, the API server asks for a pause of 45s") {
+			t.Error(got)
+		}
+		if _, scans := r.deletes(); scans != 2 {
+			t.Errorf("%d scans", scans)
 		}
 		r.stop()
 	})
