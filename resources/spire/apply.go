@@ -100,8 +100,8 @@ func (r *Registrar[K]) ours(stale []K) []K {
 	return stale
 }
 
-// confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share of the entries that there are, and of those that are
-// left to be created.
+// confirm returns what of the stale may be deleted: what the duty confirms, if that is no implausible share of the entries that there are to be, with those that are
+// left to be created, and without those that are left to be deleted.
 func (r *Registrar[K]) confirm(ctx context.Context, stale, left []K) ([]K, error) {
 	confirmed, err := r.desired.Confirm(ctx, slices.Clone(stale))
 	if err != nil {
@@ -114,8 +114,11 @@ func (r *Registrar[K]) confirm(ctx context.Context, stale, left []K) ([]K, error
 	}
 	limit, total := r.deps.Health.Child("stale"), len(r.at)
 	for _, k := range left {
-		if len(r.at[k]) == 0 {
+		switch {
+		case len(r.at[k]) == 0:
 			total++
+		case r.desired.State(k) == Unwanted:
+			total--
 		}
 	}
 	if sweep.Implausible(len(confirmed), total, r.deps.MaxShare) {

@@ -107,6 +107,8 @@ const (
 	maxChanges = 2000
 	// confirmAfter is how many attempts have stale entries wait that leave other changes to the next one. There can be other changes all the time.
 	confirmAfter = 3
+	// confirmLimit is how long other changes wait for stale entries to be confirmed.
+	confirmLimit = 2 * time.Second
 )
 
 // NewRegistrar returns a registrar that does not run.
@@ -191,11 +193,24 @@ func (r *Registrar[K]) makeSome(ctx context.Context, due []K, now time.Time) (le
 	if r.waited++; len(left) > 0 && r.waited <= confirmAfter {
 		return left, nil
 	}
-	confirmed, err := r.confirm(ctx, r.stale, left)
+	confirmed, err := r.confirmBeside(ctx, left)
+	r.waited = 0
 	if err == nil {
-		r.stale, r.waited = nil, 0
+		r.stale = nil
+	} else if len(left) > 0 && ctx.Err() == nil {
+		return left, nil // which does not wait for it
 	}
 	return append(left, confirmed...), err
+}
+
+// confirmBeside confirms stale entries. Where other changes are left that takes two seconds at most: it waits for the API server of Kubernetes, which they do not.
+func (r *Registrar[K]) confirmBeside(ctx context.Context, left []K) ([]K, error) {
+	if len(left) > 0 {
+		limited, cancel := context.WithTimeout(ctx, confirmLimit)
+		defer cancel()
+		ctx = limited
+	}
+	return r.confirm(ctx, r.stale, left)
 }
 
 // dueSince is the attempt after which a key became due.
