@@ -40,6 +40,7 @@ type controller struct {
 	lastScan time.Time  // time of the last scan
 	marked   []slim.UID // marked since
 	reused   []slim.UID // candidates that were in use since
+	few      time.Time  // when few went last of namespaces that are not believed
 
 	refreshing sync.Mutex // guards the following, also during requests
 	refreshed  time.Time  // when the stores were fresh last
@@ -49,7 +50,6 @@ type controller struct {
 	reported scanResult      // by the last scan
 	scanned  int             // identities in the running sweep, -1 before its scan
 	ignored  map[string]bool // namespaces that were named for endpoints that do not count
-	few      time.Time       // when few went last of namespaces that are not believed
 }
 
 type params struct {
@@ -97,6 +97,8 @@ func newController(p params) *controller {
 // fewWhileScarce is how many identities go of namespaces that have most of those that look unused: while numbers are scarce, all others wait for them. It is a hundredth of the
 // range in a minute: more than a namespace is given meanwhile (ID-44), and few if it is the view that is wrong. Runs that fail are repeated sooner, and have none.
 func (c *controller) fewWhileScarce() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if !c.scarce.Load() || time.Since(c.few) < scarcePause {
 		return 0
 	}
