@@ -27,7 +27,8 @@ import (
 // and when it starts with all of them there. Another namespace is served as fast as beside one of them, once the operator has read them. All
 // are in one namespace, which is what the contract asks for (K3 of its tenants.md), and then in ten, each of which has a tenth.
 //
-// Each part has a control plane of its own: etcd keeps the history of what is deleted, and a hundred objects are up to 150 MB.
+// Each giant has a control plane of its own: etcd keeps the history of what is deleted, a hundred objects are up to 150 MB, and the API server keeps
+// several times as much for each list and watch. Two crowds of one control plane can need more than 20 GB.
 func TestAHundredLargestObjects(t *testing.T) {
 	switch {
 	case seedtest.RaceEnabled:
@@ -35,16 +36,19 @@ func TestAHundredLargestObjects(t *testing.T) {
 	case !seedtest.Soak():
 		t.Skip("the long form of TestLargestObjects takes hours")
 	}
+	if _, chosen := os.LookupEnv("GOMEMLIMIT"); !chosen {
+		t.Setenv("GOMEMLIMIT", controlPlaneLimit) // the operator has one of its own
+	}
 	for _, part := range []struct {
 		name   string
 		giants []giant
 	}{{"ingresses", ingressGiants}, {"policies", policyGiants()}, {"gateways", gatewayGiants}, {"core", coreGiants}, {"cilium", ciliumGiants}} {
 		t.Run(part.name, func(t *testing.T) {
-			l := newLargest(t)
-			l.launch(l.softLimit()) // it registers the definitions
-			l.o.stop()
 			for _, g := range part.giants {
 				t.Run(g.String(), func(t *testing.T) {
+					l := newLargest(t)
+					l.launch(l.softLimit()) // it registers the definitions
+					l.o.stop()
 					t.Run("one namespace", func(t *testing.T) { l.livesWithAHundred(t, g, 1) })
 					if !g.global {
 						t.Run("ten namespaces", func(t *testing.T) { l.livesWithAHundred(t, g, 10) })
@@ -82,6 +86,8 @@ func TestTableOfTheLargest(t *testing.T) {
 
 const (
 	hundred = 100
+	// controlPlaneLimit is the memory at which the API server begins to save some.
+	controlPlaneLimit = "12GiB"
 	// startsWithin is how soon others are served after a start: the API server sends 120 to 250 MB to each watch before.
 	startsWithin = time.Minute
 	// restsWithin is how long the operator may work on all of them.
