@@ -22,6 +22,7 @@ import (
 func TestNamesOfPortsThatOthersHave(t *testing.T) {
 	w := newWorld(t)
 	w.crds.InstallGatewayAPI("standard", "tcproutes", "udproutes")
+	defer w.crds.Delete("tcproutes.gateway.networking.k8s.io", "udproutes.gateway.networking.k8s.io") // other tests are without
 	w.Clear(tcpRoutes.Resource(), udpRoutes.Resource())
 	w.backendService("web", corev1.ProtocolTCP, 9000, "10.0.1.7")
 	w.backendService("names", corev1.ProtocolUDP, 53, "10.0.2.1")
