@@ -326,9 +326,11 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 	var mu sync.Mutex
 	var errs []error
 	var ended atomic.Bool
-	count, tried := map[Outcome]int{}, 0
+	count, begun, tried := map[Outcome]int{}, 0, 0
 	parallelize(s.spec.Workers, func(yield func(func()) bool) {
 		for batch := range slices.Chunk(due, max(1, s.spec.Batch)) {
+			begun += len(batch)
+			end := begun
 			next := s.awaitRate(ctx, len(batch)) == nil && yield(func() {
 				if ended.Load() {
 					return
@@ -336,6 +338,7 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 				outcomes, err := s.deleteSome(ctx, batch)
 				mu.Lock()
 				defer mu.Unlock()
+				tried = max(tried, end)
 				for _, o := range outcomes {
 					count[o]++
 				}
@@ -351,7 +354,6 @@ func (s *Sweep[K, T]) deleteAll(ctx context.Context, due []Candidate[K, T]) (map
 			if !next || ended.Load() {
 				return
 			}
-			tried += len(batch)
 		}
 	})
 	s.endTurns(due, tried)
