@@ -14,14 +14,14 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// The status of a pod is that of its kubelet, and of everybody else who may write pods/status in its namespace. Agents of all nodes map
+// The status of a pod is written by its kubelet, and by all others who may write pods/status in its namespace. Agents of all nodes map
 // the addresses in a slice to the identity of the pod, so those of others do not get there (CES-35), nor does a node that is not the pod's
 // (CES-36).
 
 const addressesPath = "spec.addresses"
 
-// nodesByAddress finds the node that has an address which no pod can have: the first of each family, at which other nodes reach it, and
-// those of its agent. Some clouds list addresses of pods behind the first.
+// nodesByAddress finds the node that has an address which no pod can have: the first of each family at which other nodes reach it, and
+// that of its agent. Some clouds list addresses of pods behind the first.
 var nodesByAddress = stream.NewIndex("address", func(n *ciliumio.Node, add func(slim.Addr)) {
 	for a := range ownAddresses(n.Spec.Addresses) {
 		add(a)
@@ -29,11 +29,14 @@ var nodesByAddress = stream.NewIndex("address", func(n *ciliumio.Node, add func(
 })
 
 func ownAddresses(all ciliumio.NodeAddresses) map[slim.Addr]struct{} {
-	own, seen := map[slim.Addr]struct{}{}, map[bool]bool{}
+	type sort struct {
+		kind  v2.NodeAddressType
+		isIP4 bool
+	}
+	own, seen := map[slim.Addr]struct{}{}, map[sort]bool{}
 	for kind, a := range all.All() {
-		first := kind == v2.NodeAddressInternalIP && !seen[a.Is4()]
-		if seen[a.Is4()] = seen[a.Is4()] || first; first || kind == v2.NodeAddressCiliumInternalIP {
-			own[a] = struct{}{}
+		if of := (sort{kind, a.Is4()}); kind != v2.NodeAddressExternalIP && !seen[of] {
+			seen[of], own[a] = true, struct{}{}
 		}
 	}
 	return own
@@ -104,7 +107,7 @@ func (v *podStores) nodeAddress(p *slim.Pod, n *ciliumio.Node) (a slim.Addr, ok 
 // mostRefused is how many addresses of a pod an Event names.
 const mostRefused = 3
 
-// refused says what of a pod's status does not count, "" for nothing.
+// refused is what of a pod's status does not count, "" for nothing.
 func (v *podStores) refused(p *slim.Pod) string {
 	if !isConnected(p) {
 		return ""

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
 	"github.com/skep-operator/skep/resources/cluster"
 	"github.com/skep-operator/skep/resources/domain/identity"
 	"github.com/skep-operator/skep/resources/k8s"
@@ -67,8 +68,8 @@ func locate(t *testing.T, nodes ...*ciliumio.Node) located {
 	return located{s, pods, all}
 }
 
-// says is the entry of the pod web with a status: its addresses, and its node.
-func (l located) says(host string, ips ...string) (entry, refused string) {
+// entry is that of the pod web with a status: its addresses, and its node.
+func (l located) entry(host string, ips ...string) (text, refused string) {
 	p := pod("web", "", func(p *slim.Pod) { p.Status.HostIP = slim.ParseAddr(host) })
 	for _, ip := range ips {
 		p.Status.PodIPs = append(p.Status.PodIPs, slim.PodIP{IP: slim.ParseAddr(ip)})
@@ -84,7 +85,7 @@ func (l located) says(host string, ips ...string) (entry, refused string) {
 
 var twoNodes = []*ciliumio.Node{
 	nodeAt("n1", internal("192.168.0.2"), v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.1.1"}, v2.NodeAddress{Type: v2.NodeAddressExternalIP, IP: "198.51.100.2"}),
-	nodeAt("n2", v2.NodeAddress{Type: v2.NodeAddressHostName, IP: "n2"}, internal("192.168.0.3"), internal("10.0.2.77"), internal("fd00::3"), v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.2.1"}),
+	nodeAt("n2", v2.NodeAddress{Type: v2.NodeAddressHostName, IP: "n2"}, internal("192.168.0.3"), internal("10.0.2.77"), internal("fd00::3"), v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.2.1"}, v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.2.2"}),
 }
 
 // CES-35: what no pod can have, and what a node has, is left out of the entry of a pod whose status shows it.
@@ -100,6 +101,7 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 		"240.0.0.7":                   "240.0.0.7", // some clouds
 		"10.0.2.77":                   "10.0.2.77", // some clouds list addresses of pods behind the first of a node
 		"198.51.100.2":                "198.51.100.2",
+		"10.0.2.2":                    "10.0.2.2", // an agent has one
 		"0.0.0.0":                     refusedAll,
 		"127.0.0.1":                   refusedAll,
 		"127.8.0.1 ::1":               refusedAll,
@@ -123,7 +125,7 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 		if want != "" {
 			want += " at 192.168.0.2"
 		}
-		got, refused := l.says("192.168.0.2", strings.Fields(ips)...)
+		got, refused := l.entry("192.168.0.2", strings.Fields(ips)...)
 		if got != want {
 			t.Errorf("%s: the entry has %q, want %q", ips, got, want)
 		}
@@ -141,7 +143,7 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 		"x":                        "a text that is no address",
 		"0.0.0.0 :: ::1 x ff02::1": "0.0.0.0, which no pod can have; ::, which no pod can have; ::1, which no pod can have; and 2 more",
 	} {
-		if _, got := l.says("192.168.0.2", strings.Fields(ips)...); got != want {
+		if _, got := l.entry("192.168.0.2", strings.Fields(ips)...); got != want {
 			t.Errorf("%s: it is reported that %q, want %q", ips, got, want)
 		}
 	}
@@ -159,7 +161,7 @@ func TestNoEntryHasAnAddressThatNoPodHas(t *testing.T) {
 			ips[i] = some()
 		}
 		host := some()
-		got, _ := l.says(host, ips...)
+		got, _ := l.entry(host, ips...)
 		if got == "" {
 			continue
 		}
@@ -202,7 +204,7 @@ func TestNodeOfAPod(t *testing.T) {
 		"loopback, and it lists none": {node: nodeAt("n1"), shown: "127.0.0.1", isOut: true, isRefused: true},
 	} {
 		l := locate(t, test.node, twoNodes[1])
-		got, refused := l.says(test.shown, "10.0.1.5")
+		got, refused := l.entry(test.shown, "10.0.1.5")
 		want := "10.0.1.5 at " + test.want
 		if test.isOut {
 			want = ""
@@ -223,20 +225,20 @@ func TestPodsOfNodesThatAreNotKnown(t *testing.T) {
 			t.Errorf("%s: its entry stays as it is: %t", when, got)
 		}
 	}
-	l.says("192.168.0.2", "10.0.1.5")
+	l.entry("192.168.0.2", "10.0.1.5")
 	waits(false, "the node is known")
 	l.nodes.Delete(slim.Key{Name: "n1"})
 	waits(true, "the node is not known")
-	if got, refused := l.says("203.0.113.9", "10.0.1.5"); got != "" || refused != "" {
+	if got, refused := l.entry("203.0.113.9", "10.0.1.5"); got != "" || refused != "" {
 		t.Errorf("the entry has %s; it is reported that %q", got, refused)
 	}
-	l.says("192.168.0.2")
+	l.entry("192.168.0.2")
 	waits(false, "the pod has no address any more")
 	codec, err := slim.JSON[ciliumio.Node]()
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.says("192.168.0.2", "10.0.1.5")
+	l.entry("192.168.0.2", "10.0.1.5")
 	for text, want := range map[string]bool{`"x"`: true, `[{"type":"InternalIP","ip":7}]`: true, `[{"type":"InternalIP","ip":"x"}]`: false, `null`: false} {
 		n := &ciliumio.Node{}
 		if err := codec.DecodeJSON([]byte(`{"metadata":{"name":"n1"},"spec":{"addresses":`+text+`}}`), n); err != nil {
@@ -277,7 +279,7 @@ func TestNodesChangeWhatPodsMayShow(t *testing.T) {
 			return last == want && l.refusals.known[web].lines == lines
 		})
 	}
-	l.says("192.168.0.2", "192.168.0.7")
+	l.entry("192.168.0.2", "192.168.0.7")
 	is("192.168.0.7 at 192.168.0.2", 0)
 	l.nodes.Upsert(nodeAt("n2", internal("192.168.0.7")))
 	is("none", 1)
@@ -306,5 +308,29 @@ func TestRefusalsAreFew(t *testing.T) {
 	r.forget(p.Key())
 	if len(r.known) != 0 {
 		t.Error("it is remembered after it is gone")
+	}
+}
+
+// CES-36: what goes while an entry is made of it does not take the endpoint out of its slice.
+func TestNodeGoesWhileItsEntryIsMade(t *testing.T) {
+	web := slim.Key{Namespace: "shop", Name: "web"}
+	entry := v2alpha1.CoreCiliumEndpoint{Name: "web", IdentityID: 300}
+	known, goes := true, false
+	content := func(slim.Key, int64) (v2alpha1.CoreCiliumEndpoint, bool) {
+		known = known && !goes
+		return entry, known
+	}
+	p := newPlanner(100, false, func() string { return "ces-new" })
+	p.undecodable = func(slim.Key) bool { return !known }
+	p.observe("ces-a", stored{uid: slim.ParseUID("uid-a"), revision: 7, namespace: "shop", endpoints: []ciliumio.SliceEndpoint{ciliumio.SliceEndpointOf(&entry)}})
+	p.upsert(web, ciliumio.SliceEndpointOf(&entry), 100)
+	p.bootstrap(content)
+	p.confirm()
+	if op := p.nextOp("ces-a", content); op.kind != opNone {
+		t.Fatalf("at first there is a write of kind %d", op.kind)
+	}
+	goes = true
+	if op := p.nextOp("ces-a", content); op.kind != opNone || known {
+		t.Errorf("there is a write of kind %d", op.kind)
 	}
 }
