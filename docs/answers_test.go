@@ -40,6 +40,7 @@ var events = map[string]event{
 	"BackendsNotExported":       {"the Service", "its own", "it has so many backends and ports that other clusters do not see all of them"},
 	"PortOfAnother":             {"the Service", "its own", "it has a port of the nodes that a component of the cluster, or an older Service or a listener of another namespace has, and gets no addresses there"},
 	"NoEligibleNode":            {"the Service", "its own", "no node is eligible, and the Service has no addresses"},
+	"PodAddressRefused":         {"the Pod", "its own", "its status shows an address that no pod can have, or a node that it is not on, which is left out of its CiliumEndpointSlice (`ces-controller-mode=slim`)"},
 	"PodCIDRPoolExhausted":      {"the CiliumNode", "`default`", "there is no block left for the node"},
 	"PodCIDRRefused":            {"the CiliumNode", "`default`", "a CIDR that the node says it has is another's, is not of the cluster, is too large, or is none"},
 	"PodCIDRUndecided":          {"the CiliumNode", "`default`", "the node waits for another one that cannot be decoded, and may have any CIDR"},

@@ -28,6 +28,7 @@ var Cell = cell.Module("endpointslice", "Groups endpoints into CiliumEndpointSli
 	cell.Module("pods", "Writes CiliumEndpointSlices from pods, their identities and their nodes",
 		cell.EnabledBy(cell.When("CiliumEndpointSlices are made of pods", sourceFlags, cluster.Config.SlimEndpointSlices)),
 		k8s.RBAC(k8s.Allow("list,watch", corev1.SchemeGroupVersion.WithResource("pods").GroupResource())),
+		k8s.EventRBAC(),
 		cell.ProvidePrivate(newPodSource),
 		sliceController,
 	),

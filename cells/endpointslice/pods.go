@@ -5,6 +5,8 @@ package endpointslice
 
 import (
 	"context"
+	"log/slog"
+	"maps"
 	"sync"
 	"sync/atomic"
 
@@ -29,6 +31,7 @@ type podSource struct {
 	pods       stream.Resource[slim.Pod]
 	nodes      stream.Resource[ciliumio.Node]
 	identities identity.Assignments
+	refusals   *refusals
 	stores     atomic.Pointer[podStores] // nil until they are synced
 }
 
@@ -43,8 +46,11 @@ var podsByNode = stream.NewIndex("node", func(p *slim.Pod, add func(slim.String)
 	}
 })
 
-func newPodSource(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments, shared cluster.Config) source {
-	return &podSource{fields: fieldsOf(shared), encryption: encryption{shared.EnableWireguard, shared.EnableIPsec}, pods: pods, nodes: nodes, identities: a}
+func newPodSource(pods stream.Resource[slim.Pod], nodes stream.Resource[ciliumio.Node], a identity.Assignments, shared cluster.Config, events *k8s.Events, log *slog.Logger) source {
+	return &podSource{
+		fields: fieldsOf(shared), encryption: encryption{shared.EnableWireguard, shared.EnableIPsec},
+		pods: pods, nodes: nodes, identities: a, refusals: newRefusals(events, log),
+	}
 }
 
 func (s *podSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger), synced func()) error {
@@ -59,11 +65,24 @@ func (s *podSource) watch(ctx context.Context, handle func(slim.Key, k8s.Trigger
 	s.stores.Store(&v)
 	changed := newChangedPods()
 	defer s.identities.Observe(changed.add)() // before pods are handled: no change of an identity is missed
+	handle = s.reporting(&v, handle)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.watchPods(ctx, handle, synced) })
 	g.Go(func() error { return s.watchNodes(ctx, handle) })
 	g.Go(func() error { return s.watchIdentities(ctx, changed, handle) })
 	return g.Wait()
+}
+
+// reporting handles endpoints, and reports what of their pods' statuses does not count.
+func (s *podSource) reporting(v *podStores, handle func(slim.Key, k8s.Trigger)) func(slim.Key, k8s.Trigger) {
+	return func(key slim.Key, trigger k8s.Trigger) {
+		handle(key, trigger)
+		if p, ok := v.pods.Get(key); ok {
+			s.refusals.set(p, v.refused(p))
+		} else {
+			s.refusals.forget(key)
+		}
+	}
 }
 
 // watchPods handles pods. The source is synced once the initial pods have their identities, too.
@@ -93,33 +112,61 @@ func (s *podSource) handleAll(handle func(slim.Key, k8s.Trigger)) {
 	}
 }
 
-// watchNodes handles the pods of nodes whose key has changed.
-func (s *podSource) watchNodes(ctx context.Context, handle func(slim.Key, k8s.Trigger)) error {
-	type nodeKey struct {
-		known     bool
-		key       int
-		undecoded bool
+// nodeState is what entries of pods have of a CiliumNode.
+type nodeState struct {
+	known     bool
+	key       int
+	addresses ciliumio.NodeAddresses
+	undecoded bool
+}
+
+func stateOf(ch stream.Change[ciliumio.Node]) (n nodeState) {
+	if ch.Kind == stream.Upsert {
+		n = nodeState{true, ch.Object.Spec.Encryption.Key, ch.Object.Spec.Addresses, ch.Object.CannotDecode(keyPath, addressesPath)}
 	}
-	keys := map[string]nodeKey{}
+	return n
+}
+
+// watchNodes handles the pods of nodes whose key or addresses have changed, and those that show an address which a node has now, or no more.
+func (s *podSource) watchNodes(ctx context.Context, handle func(slim.Key, k8s.Trigger)) error {
+	states, changed, synced := map[string]nodeState{}, map[slim.Addr]struct{}{}, false
 	for batch := range s.nodes.Changes(ctx, stream.WithSubscriberName("endpointslice.keys")) {
 		for _, ch := range batch.Changes {
-			var now nodeKey
-			if ch.Kind == stream.Upsert {
-				now = nodeKey{true, ch.Object.Spec.Encryption.Key, ch.Object.CannotDecode(keyPath)}
+			before, now := states[ch.Key.Name], stateOf(ch)
+			if states[ch.Key.Name] = now; now == (nodeState{}) {
+				delete(states, ch.Key.Name)
 			}
-			before := keys[ch.Key.Name]
-			if keys[ch.Key.Name] = now; now == (nodeKey{}) {
-				delete(keys, ch.Key.Name)
+			if before == now {
+				continue
 			}
-			if before != now {
-				trigger := ciliumio.Nodes.Trigger(ch.Object)
-				for p := range stream.ByIndex(s.stores.Load().pods, podsByNode, slim.MakeString(ch.Key.Name)) {
-					handle(p.Key(), trigger)
-				}
+			if before.addresses != now.addresses {
+				maps.Copy(changed, ownAddresses(before.addresses))
+				maps.Copy(changed, ownAddresses(now.addresses))
 			}
+			trigger := ciliumio.Nodes.Trigger(ch.Object)
+			for p := range stream.ByIndex(s.stores.Load().pods, podsByNode, slim.MakeString(ch.Key.Name)) {
+				handle(p.Key(), trigger)
+			}
+		}
+		if synced = synced || batch.Synced; synced && len(changed) > 0 {
+			s.handleThoseAt(changed, handle)
+			clear(changed)
 		}
 	}
 	return ctx.Err()
+}
+
+// handleThoseAt handles the pods whose status shows one of some addresses of nodes. Nodes get and lose theirs so rarely that all pods are
+// looked through, which costs no memory.
+func (s *podSource) handleThoseAt(addresses map[slim.Addr]struct{}, handle func(slim.Key, k8s.Trigger)) {
+	for p := range s.stores.Load().pods.All() {
+		for _, of := range p.Status.PodIPs {
+			if _, at := addresses[of.IP]; at && !p.Spec.HostNetwork {
+				handle(p.Key(), k8s.Trigger{Kind: ciliumio.Nodes.Name()})
+				break
+			}
+		}
+	}
 }
 
 // changedPods collects pods whose identity has changed, without blocking the identity controller.
@@ -174,28 +221,30 @@ func (s *podSource) watchIdentities(ctx context.Context, changed *changedPods, h
 func (s *podSource) content(key slim.Key, last int64) (entry v2alpha1.CoreCiliumEndpoint, ok bool) {
 	v := s.stores.Load()
 	p, ok := v.pods.Get(key)
-	if !ok || !hasEndpoint(p) {
+	if !ok || !v.hasEndpoint(p) {
 		return entry, false
 	}
 	id := last
 	if n, made := s.identities.ForPod(types.NamespacedName(key)); made {
 		id = int64(n)
 	}
-	if id == 0 {
+	n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()})
+	if id == 0 || !known {
+		return entry, false
+	}
+	host, ok := v.nodeAddress(p, n)
+	if !ok {
 		return entry, false
 	}
 	entry = v2alpha1.CoreCiliumEndpoint{
 		Name: p.Name, IdentityID: id,
-		Networking: &v2.EndpointNetworking{Addressing: []v2.AddressPair{addressing(p)}},
+		Networking: &v2.EndpointNetworking{Addressing: []v2.AddressPair{v.addressing(p)}},
 		NamedPorts: ciliumio.NamedPorts{NamedPorts: p.Spec.NamedPorts}.API(), ServiceAccount: p.Spec.ServiceAccountName.String(), PodUID: p.UID.String(),
 	}
-	if p.Status.HostIP.IsValid() {
-		entry.Networking.NodeIP = p.Status.HostIP.String()
+	if host.IsValid() {
+		entry.Networking.NodeIP = host.String()
 	}
-	n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()})
-	if entry.Encryption.Key, ok = s.encryption.key(n, known); !ok {
-		return entry, false
-	}
+	entry.Encryption.Key = s.encryption.key(n)
 	return s.fields.keep(entry), true
 }
 
@@ -205,55 +254,43 @@ type encryption struct{ wireGuard, ipsec bool }
 // wireGuardKey stands for WireGuard, whatever the CiliumNode has.
 const wireGuardKey = 255
 
-// key is the number by which agents find the key for a pod, 0 for none. With IPsec it is that of the node, without whose CiliumNode no
-// entry is right (CES-31).
-func (e encryption) key(n *ciliumio.Node, known bool) (key int, ok bool) {
+// key is the number by which agents find the key for a pod, 0 for none. With IPsec it is that of the node (CES-31).
+func (e encryption) key(n *ciliumio.Node) int {
 	switch {
 	case e.wireGuard:
-		return wireGuardKey, true
+		return wireGuardKey
 	case !e.ipsec:
-		return 0, true
-	case !known:
-		return 0, false
+		return 0
 	}
-	return n.Spec.Encryption.Key, true
+	return n.Spec.Encryption.Key
 }
 
 const keyPath = "spec.encryption"
 
-// undecodable is true for undecodable pods, and for pods on undecodable nodes.
+// undecodable is true for undecodable pods, and for pods on undecodable nodes. Nodes that are not known count as such: who creates a pod may
+// name any (CES-36).
 func (s *podSource) undecodable(key slim.Key) bool {
 	v := s.stores.Load()
 	p, ok := v.pods.Get(key)
-	if !ok || !hasEndpoint(p) {
+	if !ok || !v.hasEndpoint(p) {
 		return !ok && v.pods.Hides(key)
 	}
-	node := slim.Key{Name: p.Spec.NodeName.String()}
-	n, known := v.nodes.Get(node)
-	return known && n.CannotDecode(keyPath) || !known && v.nodes.Hides(node)
+	n, known := v.nodes.Get(slim.Key{Name: p.Spec.NodeName.String()})
+	return !known || n.CannotDecode(keyPath, addressesPath)
 }
 
 // hasEndpoint reports whether a pod has an endpoint of its own, and an address.
-func hasEndpoint(p *slim.Pod) bool {
+func (v *podStores) hasEndpoint(p *slim.Pod) bool {
+	return isConnected(p) && v.hasAddress(p)
+}
+
+// isConnected reports whether a pod is on a node, and has a network of its own.
+func isConnected(p *slim.Pod) bool {
 	switch p.Status.Phase.String() {
 	case "Succeeded", "Failed":
 		return false
 	}
-	pair := addressing(p)
-	return !p.Spec.HostNetwork && p.Spec.NodeName != (slim.String{}) && pair != (v2.AddressPair{})
-}
-
-// addressing is the pod's first address of each family.
-func addressing(p *slim.Pod) (pair v2.AddressPair) {
-	for _, a := range p.Status.PodIPs {
-		switch {
-		case a.IP.Is4() && pair.IPv4 == "":
-			pair.IPv4 = a.IP.String()
-		case a.IP.Is6() && pair.IPv6 == "":
-			pair.IPv6 = a.IP.String()
-		}
-	}
-	return pair
+	return !p.Spec.HostNetwork && p.Spec.NodeName != (slim.String{})
 }
 
 func (s *podSource) awaitFresh(ctx context.Context) error { return s.pods.WaitForFresh(ctx) }

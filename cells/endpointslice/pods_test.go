@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"iter"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -104,7 +105,7 @@ func TestPods(t *testing.T) {
 		a.numbers[types.NamespacedName{Namespace: "shop", Name: name}] = 300
 	}
 
-	f := newPodSource(pods, nodes, a, cluster.Config{EnableIPsec: true}).(*podSource)
+	f := newPodSource(pods, nodes, a, cluster.Config{EnableIPsec: true}, nil, slog.New(slog.DiscardHandler)).(*podSource)
 	ctx, cancel := context.WithCancel(t.Context())
 	var mu sync.Mutex
 	seen, synced, ended := map[slim.Key]string{}, make(chan struct{}), make(chan struct{})
@@ -194,7 +195,7 @@ func TestPodsThatCannotBeDecoded(t *testing.T) {
 	}
 	pods.Replace(pod("web", "10.0.1.5"), pod("bare", ""))
 	nodes.Replace()
-	f := newPodSource(pods, nodes, &assigned{}, cluster.Config{EnableIPsec: true}).(*podSource)
+	f := newPodSource(pods, nodes, &assigned{}, cluster.Config{EnableIPsec: true}, nil, slog.New(slog.DiscardHandler)).(*podSource)
 	var v podStores
 	if v.pods, err = pods.Store(t.Context()); err != nil {
 		t.Fatal(err)
@@ -227,19 +228,15 @@ func TestEncryptionKey(t *testing.T) {
 	n.Spec.Encryption.Key = 3
 	for name, test := range map[string]struct {
 		encryption
-		of    *ciliumio.Node
-		want  int
-		known bool
+		want int
 	}{
-		"WireGuard":                {encryption{wireGuard: true}, n, 255, true},
-		"WireGuard, no CiliumNode": {encryption{wireGuard: true}, nil, 255, true},
-		"IPsec":                    {encryption{ipsec: true}, n, 3, true},
-		"IPsec, no CiliumNode":     {encryption{ipsec: true}, nil, 0, false},
-		"neither":                  {encryption{}, n, 0, true},
-		"neither, no CiliumNode":   {encryption{}, nil, 0, true},
+		"WireGuard":           {encryption{wireGuard: true}, 255},
+		"IPsec":               {encryption{ipsec: true}, 3},
+		"WireGuard and IPsec": {encryption{wireGuard: true, ipsec: true}, 255},
+		"neither":             {encryption{}, 0},
 	} {
-		if key, ok := test.key(test.of, test.of != nil); key != test.want || ok != test.known {
-			t.Errorf("%s: %d %t", name, key, ok)
+		if key := test.key(n); key != test.want {
+			t.Errorf("%s: %d", name, key)
 		}
 	}
 }

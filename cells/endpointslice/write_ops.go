@@ -67,16 +67,12 @@ func (p *planner) nextOp(name string, content contentFunc) writeOp {
 		Namespace:  s.group.namespace, Endpoints: []v2alpha1.CoreCiliumEndpoint{},
 	}
 	for _, endpoint := range p.desiredNames(s) {
-		if p.undecodable(s.key(endpoint)) {
-			if entry, exists := s.storedEntry(endpoint); exists {
-				object.Endpoints = append(object.Endpoints, v2alpha1.CoreCiliumEndpoint{Name: endpoint})
-				o.after, o.copies = append(o.after, entry), append(o.copies, endpoint)
-			}
-			continue
-		}
-		if e, ok := content(s.key(endpoint), p.lastIdentity(s.key(endpoint))); ok {
+		if e, state := p.desired(s.key(endpoint), content); state == decoded {
 			object.Endpoints = append(object.Endpoints, e)
 			o.after = append(o.after, ciliumio.SliceEndpointOf(&e))
+		} else if entry, exists := s.storedEntry(endpoint); state == undecoded && exists {
+			object.Endpoints = append(object.Endpoints, v2alpha1.CoreCiliumEndpoint{Name: endpoint})
+			o.after, o.copies = append(o.after, entry), append(o.copies, endpoint)
 		}
 	}
 	o.inserted, o.removed = countChanges(s.stored.endpoints, o.after)
@@ -95,6 +91,30 @@ func (p *planner) nextOp(name string, content contentFunc) writeOp {
 	}
 	o.object = object
 	return o
+}
+
+// desiredState is what is known of the desired entry of an endpoint.
+type desiredState uint8
+
+const (
+	absent desiredState = iota
+	undecoded
+	decoded
+)
+
+// desired is the desired entry of an endpoint. What it is made of may go while it is made: it is absent only if it can be decoded then, too.
+func (p *planner) desired(key slim.Key, content contentFunc) (e v2alpha1.CoreCiliumEndpoint, state desiredState) {
+	if p.undecodable(key) {
+		return e, undecoded
+	}
+	e, ok := content(key, p.lastIdentity(key))
+	switch {
+	case ok:
+		return e, decoded
+	case p.undecodable(key):
+		return e, undecoded
+	}
+	return e, absent
 }
 
 // storedEntry is the entry of an endpoint on the server.

@@ -4,8 +4,19 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/api/v2alpha1"
 )
 
 // Slices are made of pods and of the identities that the operator makes for them,
@@ -48,4 +59,69 @@ func TestSlicesOfPodsWithIdentitiesOfAgents(t *testing.T) {
 	if all := w.identities(); len(all) != 3 {
 		t.Errorf("there are %d identities, three of them of agents", len(all))
 	}
+}
+
+// CES-35, CES-36: who may write the status of a pod takes no address of others for it, and sends what goes to it nowhere else.
+func TestForgedStatusOfAPod(t *testing.T) {
+	w := newTenants(t)
+	w.define()
+	w.addNodeAt("n1", hostIP)
+	w.addNodeAt("n2", "192.168.0.2")
+	w.node = "n1"
+	o, _ := w.run("slim", nil, "--identity-management-mode=operator", "--enable-cilium-endpoint-slice", "--ces-controller-mode=slim", "--ces-slice-mode=fcfs")
+	o.leads()
+	w.label("evil", nil)
+	w.begin("evil", "web", map[string]string{"app": "web"})
+	forge := func(host, ip string) {
+		t.Helper()
+		w.patchPod("evil", "web", fmt.Sprintf(`{"status":{"phase":"Running","hostIP":%q,"hostIPs":[{"ip":%q}],"podIP":%q,"podIPs":[{"ip":%q}]}}`, host, host, ip, ip), "status")
+	}
+	shows := func(want string) {
+		t.Helper()
+		eventually(t, "the slices of evil show "+want, func() bool {
+			var entries []any
+			for _, slice := range w.list(v2alpha1.CiliumEndpointSliceResource).Items {
+				for _, e := range entriesOf(&slice) {
+					networking, _, _ := unstructured.NestedMap(e.(map[string]any), "networking")
+					entries = append(entries, networking)
+				}
+			}
+			text, err := json.Marshal(entries)
+			return err == nil && string(text) == want
+		})
+	}
+	const right = `[{"addressing":[{"ipv4":"10.255.0.9"}],"node":"` + hostIP + `"}]`
+	forge(hostIP, "10.255.0.9")
+	shows(right)
+	for _, ip := range []string{"192.168.0.2", "127.0.0.1", "169.254.169.254", "224.0.0.1", "0.0.0.0"} {
+		forge(hostIP, ip)
+		shows("null")
+		forge(hostIP, "10.255.0.9")
+		shows(right)
+	}
+	forge("203.0.113.9", "10.255.0.9")
+	eventually(t, "the pod has Events", func() bool {
+		events, err := w.core.CoreV1().Events("evil").List(t.Context(), metav1.ListOptions{FieldSelector: "reason=PodAddressRefused,involvedObject.name=web"})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool { return strings.Contains(e.Message, "hostIP 203.0.113.9") })
+	})
+	w.newPodAt("evil", "last", "10.255.0.10")
+	eventually(t, "there are two", func() bool { return len(w.slicedIn()) == 2 })
+	shows(`[{"addressing":[{"ipv4":"10.255.0.10"}],"node":"` + hostIP + `"},` + right[1:])
+}
+
+// addNodeAt makes a CiliumNode with an address, as its agent does.
+func (w *world) addNodeAt(name, ip string) {
+	w.t.Helper()
+	w.addNode(name)
+	patch := fmt.Sprintf(`{"spec":{"addresses":[{"type":"InternalIP","ip":%q}]}}`, ip)
+	if _, err := w.dynamic.Resource(v2.CiliumNodeResource).Patch(w.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// newPodAt makes a pod that runs.
+func (w *tenants) newPodAt(namespace, name, ip string) {
+	w.t.Helper()
+	w.begin(namespace, name, map[string]string{"app": name})
+	w.runs(namespace, name, ip)
 }

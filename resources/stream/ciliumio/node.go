@@ -33,8 +33,9 @@ type NodeMeta struct {
 
 // NodeSpec is the spec of a CiliumNode.
 type NodeSpec struct {
-	IPAM       NodeSpecIPAM `json:"ipam"`
-	Encryption Encryption   `json:"encryption"`
+	IPAM       NodeSpecIPAM  `json:"ipam"`
+	Encryption Encryption    `json:"encryption"`
+	Addresses  NodeAddresses `json:"addresses"`
 }
 
 // NodeSpecIPAM is what a node hands to its pods.

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright Authors of Skep
+
+package endpointslice
+
+import (
+	"log/slog"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/skep-operator/skep/resources/k8s"
+	"github.com/skep-operator/skep/resources/stream/slim"
+)
+
+// refusals reports what of the status of pods does not count, once for each change. It keeps those pods alone. It is safe for concurrent use.
+type refusals struct {
+	events *k8s.Events
+	log    *slog.Logger
+	mu     sync.Mutex
+	known  map[slim.Key]refusal
+}
+
+type refusal struct {
+	text  string // "" after it was put right
+	lines int    // in the log
+}
+
+// mostLines is how many lines of the log a pod gets until it is gone. Events have a brake of their own.
+const mostLines = 5
+
+func newRefusals(events *k8s.Events, log *slog.Logger) *refusals {
+	return &refusals{events: events, log: log, known: map[slim.Key]refusal{}}
+}
+
+// forget is for a pod that is gone.
+func (r *refusals) forget(key slim.Key) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.known, key)
+}
+
+// set records what does not count of a pod's status, "" for nothing.
+func (r *refusals) set(p *slim.Pod, text string) {
+	if !r.changed(p.Key(), text) || text == "" {
+		return
+	}
+	r.events.Warning(corev1.ObjectReference{
+		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace.String(), Name: p.Name, UID: p.UID.API(),
+	}, "PodAddressRefused", "Left out of its CiliumEndpointSlice is what its status should not have: "+text)
+	if r.mayLog(p.Key()) {
+		r.log.Warn("addresses in the status of a pod do not count", "pod", p.Key().String(), "refused", text)
+	}
+}
+
+func (r *refusals) changed(key slim.Key, text string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.known[key]
+	if old.text == text {
+		return false
+	}
+	r.known[key] = refusal{text, old.lines}
+	return true
+}
+
+func (r *refusals) mayLog(key slim.Key) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of := r.known[key]
+	of.lines++
+	r.known[key] = of
+	return of.lines <= mostLines
+}
