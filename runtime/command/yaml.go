@@ -13,8 +13,8 @@ import (
 	"github.com/skep-operator/skep/runtime/printable"
 )
 
-// WriteYAML writes a value as YAML, with the names that it has as JSON. Texts that do not print as they are are in double quotes, in which they may be
-// escaped: what others wrote does not have it fail.
+// WriteYAML writes a value as YAML, with the names that it has as JSON. Texts that do not print are put in double quotes, where they may be escaped: no text
+// of others has it fail.
 func WriteYAML(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
