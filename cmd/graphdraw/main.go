@@ -22,6 +22,7 @@ import (
 	"github.com/skep-operator/skep/cmd/graphdraw/internal/draw"
 	"github.com/skep-operator/skep/runtime/graph"
 	"github.com/skep-operator/skep/runtime/graph/render"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 func main() {
@@ -29,7 +30,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "graphdraw:", err)
+		fmt.Fprintln(printable.Writer(os.Stderr), "graphdraw:", err)
 		os.Exit(1)
 	}
 }
@@ -59,5 +60,5 @@ func run(ctx context.Context, args []string, in io.Reader, out, problems io.Writ
 	if err != nil {
 		return err
 	}
-	return write(ctx, out, g, render.Options{Full: *full})
+	return write(ctx, printable.Writer(out), g, render.Options{Full: *full})
 }

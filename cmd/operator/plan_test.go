@@ -39,6 +39,23 @@ import (
 // plan runs a dry run as a user, and returns what it printed and its exit code.
 func (w *world) plan(kubeconfig string, args ...string) (stdout []byte, code int) {
 	w.t.Helper()
+	stdout, log, code, err := w.planWithLog(kubeconfig, args...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if strings.Contains(log, "DATA RACE") || code == 1 || code < 0 {
+		w.t.Fatalf("exit code %d\n%s\n%s", code, stdout, log)
+	}
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Logf("log of the plan:\n%s", withoutOptions(log))
+		}
+	})
+	return stdout, code
+}
+
+// planWithLog is plan with the log. It may be called by any goroutine.
+func (w *world) planWithLog(kubeconfig string, args ...string) (stdout []byte, log string, code int, err error) {
 	cmd := exec.CommandContext(w.t.Context(), os.Args[0], append([]string{
 		"--plan", "--k8s-kubeconfig-path=" + kubeconfig, "--k8s-namespace=" + w.namespace,
 		"--operator-sock-path=", "--operator-api-serve-addr=127.0.0.1:0", "--enable-gops=false",
@@ -46,22 +63,16 @@ func (w *world) plan(kubeconfig string, args ...string) (stdout []byte, code int
 		"--operator-k8s-client-qps=1000", "--operator-k8s-client-burst=2000",
 	}, args...)...)
 	cmd.Env = operatorEnv(k8s.StrictCause + "=1")
-	var out, log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &log
-	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		w.t.Fatal(err)
+	var out, logged bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &logged
+	err = cmd.Run()
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		err = nil
 	}
-	code = cmd.ProcessState.ExitCode()
-	if strings.Contains(log.String(), "DATA RACE") || code == 1 || code < 0 {
-		w.t.Fatalf("exit code %d\n%s\n%s", code, out.String(), log.String())
+	if err == nil {
+		code = cmd.ProcessState.ExitCode()
 	}
-	w.t.Cleanup(func() {
-		if w.t.Failed() {
-			w.t.Logf("log of the plan:\n%s", withoutOptions(log.String()))
-		}
-	})
-	return out.Bytes(), code
+	return out.Bytes(), logged.String(), code, err
 }
 
 func withoutOptions(log string) string {

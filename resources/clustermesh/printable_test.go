@@ -84,4 +84,11 @@ func TestTextsOfRemoteClusters(t *testing.T) {
 	}
 	printabletest.CheckContains(t, "troubleshoot", steps.String())
 	printabletest.CheckContains(t, "the error of troubleshoot", err.Error())
+	steps.Reset()
+	err = troubleshoot(t.Context(), &steps, cluster.Config{ClusterName: "here", ClusterID: 1, MaxConnectedClusters: 255}, w.folder, []string{printabletest.Hostile}, time.Second)
+	if err == nil {
+		t.Fatal("troubleshoot finds a cluster that is none")
+	}
+	printabletest.CheckContains(t, "troubleshoot of a cluster that is none", steps.String())
+	printabletest.CheckLine(t, "the error of that", err.Error())
 }

@@ -136,7 +136,7 @@ func (c RemoteCluster) write(b *strings.Builder) {
 	if !c.LastFailure.IsZero() {
 		last = c.LastFailure.UTC().Format(time.RFC3339)
 	}
-	fmt.Fprintf(b, "  %s: %s, %d services, %d failures (last: %s)\n", c.Name, c.state(), c.NumSharedServices, c.NumFailures, last)
+	fmt.Fprintf(b, "  %s: %s, %d services, %d failures (last: %s)\n", printable.Line(c.Name), c.state(), c.NumSharedServices, c.NumFailures, last)
 	fmt.Fprintf(b, "    %s\n", printable.Line(c.Status))
 	exports := "unsupported"
 	if on := c.Config.ServiceExportsEnabled; on != nil {

@@ -72,7 +72,7 @@ func troubleshoot(ctx context.Context, w io.Writer, own cluster.Config, path str
 		fmt.Fprintf(w, "%s has %d remote clusters\n", path, len(names))
 	}
 	for _, name := range names {
-		fmt.Fprintf(w, "\n%s:\n", name)
+		fmt.Fprintf(w, "\n%s:\n", printable.Line(name))
 		file, exists := d.files[name]
 		checkErr := fmt.Errorf("%s has no configuration of it", path)
 		if exists {
@@ -85,7 +85,7 @@ func troubleshoot(ctx context.Context, w io.Writer, own cluster.Config, path str
 			fmt.Fprintf(w, "  FAILED  %s\n", printable.Line(checkErr.Error()))
 		}
 		if checkErr != nil {
-			err = errors.Join(err, fmt.Errorf("remote cluster %s: %w", name, checkErr))
+			err = errors.Join(err, fmt.Errorf("remote cluster %s: %w", printable.Line(name), checkErr))
 		}
 	}
 	return err

@@ -204,7 +204,7 @@ func (r *Report) WriteText(w io.Writer) error {
 			fmt.Fprintf(&b, "%s:\n", list.title)
 		}
 		for _, line := range list.lines {
-			fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(line, "\n", " "))
+			fmt.Fprintf(&b, "  %s\n", printable.Line(strings.ReplaceAll(line, "\n", " ")))
 		}
 	}
 	fmt.Fprintf(&b, "%s\n", r.summary())

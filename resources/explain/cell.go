@@ -10,6 +10,7 @@ import (
 
 	"github.com/skep-operator/skep/runtime/cell"
 	"github.com/skep-operator/skep/runtime/command"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Cell remembers writes and decisions, and tells them to the commands explain and
@@ -40,13 +41,13 @@ func newPages(b *History) pages {
 
 func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(value) // who asked has gone
+	_ = json.NewEncoder(printable.Writer(w)).Encode(value) // who asked has gone
 }
 
 // serveWrites writes a line of JSON per write; with follow it goes on.
 func (b *History) serveWrites(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
+	lines, flush := json.NewEncoder(printable.Writer(w)), http.NewResponseController(w)
 	seq, _ := strconv.ParseUint(r.URL.Query().Get("after"), 10, 64)
 	if r.URL.Query().Get("follow") == "" {
 		for _, write := range b.Writes(seq) {

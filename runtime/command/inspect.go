@@ -12,7 +12,6 @@ import (
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"go.yaml.in/yaml/v3"
 
 	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/graph/query"
@@ -164,7 +163,7 @@ func writeEntries(w io.Writer, entries []config.Entry, output string) error {
 	case "json":
 		return writeJSON(w, entries)
 	case "yaml":
-		return writeYAML(w, entries)
+		return WriteYAML(w, entries)
 	case "text":
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "OPTION\tVALUE\tSOURCE\tCELL")
@@ -184,19 +183,4 @@ func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
-}
-
-// writeYAML goes by way of JSON, so that both have the same names.
-func writeYAML(w io.Writer, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	var plain any
-	if err := yaml.Unmarshal(text, &plain); err != nil {
-		return err
-	}
-	e := yaml.NewEncoder(w)
-	e.SetIndent(2)
-	return e.Encode(plain)
 }

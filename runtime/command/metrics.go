@@ -84,7 +84,7 @@ func describeMetrics(w io.Writer, h *hive.Hive, match *regexp.Regexp, output str
 	case "json":
 		return writeJSON(w, declared)
 	case "yaml":
-		return writeYAML(w, declared)
+		return WriteYAML(w, declared)
 	case "text":
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(t, "METRIC\tTYPE\tLABELS\tCELL\tMEANING")

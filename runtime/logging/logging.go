@@ -21,6 +21,7 @@ import (
 	logrussyslog "github.com/sirupsen/logrus/hooks/syslog"
 
 	"github.com/skep-operator/skep/runtime/cell"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Subsys is the field that names the module of a line.
@@ -130,15 +131,27 @@ var knownOptions = []string{"level", "format", "writer", "syslog.level", "syslog
 func formatter(name string) logrus.Formatter {
 	switch name {
 	case "text":
-		return &logrus.TextFormatter{DisableTimestamp: true, DisableColors: true}
+		return escaped{&logrus.TextFormatter{DisableTimestamp: true, DisableColors: true}}
 	case "text-ts":
-		return &logrus.TextFormatter{TimestampFormat: time.RFC3339Nano, FullTimestamp: true, DisableColors: true}
+		return escaped{&logrus.TextFormatter{TimestampFormat: time.RFC3339Nano, FullTimestamp: true, DisableColors: true}}
 	case "json":
-		return &logrus.JSONFormatter{DisableTimestamp: true}
+		return escaped{&logrus.JSONFormatter{DisableTimestamp: true}}
 	case "json-ts":
-		return &logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano}
+		return escaped{&logrus.JSONFormatter{TimestampFormat: time.RFC3339Nano}}
 	}
 	return nil
+}
+
+// escaped is a formatter whose lines print, whatever is in them: JSON, and text that it does not quote, may have characters that control a terminal.
+type escaped struct{ logrus.Formatter }
+
+// Format implements logrus.Formatter.
+func (f escaped) Format(e *logrus.Entry) ([]byte, error) {
+	line, err := f.Formatter.Format(e)
+	if shown := printable.Text(string(line)); shown != string(line) {
+		line = []byte(shown)
+	}
+	return line, err
 }
 
 func (l *Log) addSyslog(opts map[string]string) error {

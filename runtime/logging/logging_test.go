@@ -23,6 +23,7 @@ import (
 	"github.com/skep-operator/skep/runtime/config"
 	"github.com/skep-operator/skep/runtime/logging"
 	"github.com/skep-operator/skep/runtime/logging/logtest"
+	"github.com/skep-operator/skep/runtime/printable/printabletest"
 	"github.com/skep-operator/skep/runtime/waittest"
 )
 
@@ -275,5 +276,21 @@ func TestConcurrentUse(t *testing.T) {
 	wg.Wait()
 	if got := len(out.Lines()); got != 400 {
 		t.Errorf("%d lines", got)
+	}
+}
+
+// CONF-17, API-18; K6 of the contract's tenants.md: whatever is in a line, in whatever form, it is one line that prints. JSON has the same values.
+func TestLinesPrint(t *testing.T) {
+	for _, format := range []string{"text", "text-ts", "json", "json-ts"} {
+		for _, text := range append(printabletest.Texts, "\x7f\u009b31m\U000e0041") {
+			l, out := newLog(t, opt("format", format))
+			l.Logger("ipam").Warn(text, "text", text, "error", errors.New(text), "list", []string{text})
+			line := strings.TrimSuffix(out.String(), "\n")
+			printabletest.CheckLine(t, format, line)
+			var fields map[string]any
+			if strings.HasPrefix(format, "json") && (json.Unmarshal([]byte(line), &fields) != nil || fields["text"] != text || fields["msg"] != text) {
+				t.Errorf("%s: %q is %q", format, text, line)
+			}
+		}
 	}
 }

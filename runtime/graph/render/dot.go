@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/skep-operator/skep/runtime/graph"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // WriteDot writes the graph in the language of Graphviz. Every drawn thing has
@@ -175,7 +176,7 @@ const titleWidth = 26
 // boxLabel is the id, the health where it is known, the title, why the module
 // is off, and its marks.
 func boxLabel(m *graph.Module, marks []string) string {
-	rows := rows{healthMark(m.Health) + "<b>" + html.EscapeString(m.Label()) + "</b>"}
+	rows := rows{healthMark(m.Health) + "<b>" + escape(m.Label()) + "</b>"}
 	text, ink, mark := m.Title, secondaryText, annotationText
 	if !m.Enabled {
 		text, ink, mark = "off: "+m.ReasonOff(), disabledText, disabledText
@@ -201,7 +202,7 @@ func healthMark(level string) string {
 type rows []string
 
 func (r *rows) small(text, colour string) {
-	*r = append(*r, fmt.Sprintf(`<font point-size="10" color="%s">%s</font>`, colour, html.EscapeString(text)))
+	*r = append(*r, fmt.Sprintf(`<font point-size="10" color="%s">%s</font>`, colour, escape(text)))
 }
 
 func (r rows) String() string {
@@ -217,10 +218,10 @@ func (r rows) String() string {
 func moduleTip(m *graph.Module) string {
 	tip := m.Label()
 	if m.Title != "" {
-		tip += ": " + m.Title
+		tip += ": " + printable.Line(m.Title)
 	}
 	if !m.Enabled {
-		tip += "\noff: " + m.ReasonOff()
+		tip += "\noff: " + printable.Line(m.ReasonOff())
 	}
 	if m.Health != "" {
 		tip += "\nhealth: " + m.Health
@@ -289,7 +290,7 @@ func (d *drawing) nodeLabel(n *graph.Node) string {
 	if n.IsRoot() {
 		name = n.Kind + " " + name
 	}
-	rows := rows{html.EscapeString(name)}
+	rows := rows{escape(name)}
 	for _, p := range n.Provides {
 		switch {
 		case n.Kind == graph.KindConfig:
@@ -336,7 +337,10 @@ func (a attrs) String() string {
 
 var dotEscapes = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`)
 
-// quote writes a string as Graphviz reads it.
-func quote(s string) string { return `"` + dotEscapes.Replace(s) + `"` }
+// quote writes a string as Graphviz reads it. What XML cannot have, and does not print, is escaped.
+func quote(s string) string { return `"` + dotEscapes.Replace(printable.Text(s)) + `"` }
 
-func bold(s string) string { return "<<b>" + html.EscapeString(s) + "</b>>" }
+// escape writes a string for labels of several rows, which are a kind of HTML.
+func escape(s string) string { return html.EscapeString(printable.Line(s)) }
+
+func bold(s string) string { return "<<b>" + escape(s) + "</b>>" }

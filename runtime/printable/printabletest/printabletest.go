@@ -5,6 +5,7 @@
 package printabletest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -69,4 +70,20 @@ func CheckContains(t testing.TB, what, text string) {
 	if Check(t, what, text); !strings.Contains(text, escaped) {
 		t.Errorf("%s has nothing of the hostile text: %.2000s", what, text)
 	}
+}
+
+// escapes are what is left of the characters of Texts that do not print, as Go and as JSON write them.
+var escapes = []string{`\x1b`, `\u001b`, `\u202e`, `\u2028`, `\u2029`, `\x9b`, `\u009b`, `\x85`, `\u0085`, `\x00`, `\u0000`, `\u200b`}
+
+// CheckEscaped is Check of a text that has to have something that is escaped: else the test shows nothing.
+func CheckEscaped(t testing.TB, what, text string) {
+	t.Helper()
+	if Check(t, what, text); !HasEscaped(text) {
+		t.Errorf("%s has nothing of hostile texts: %.2000s", what, text)
+	}
+}
+
+// HasEscaped reports whether a text has something of Texts that is escaped.
+func HasEscaped(text string) bool {
+	return slices.ContainsFunc(escapes, func(e string) bool { return strings.Contains(text, e) })
 }

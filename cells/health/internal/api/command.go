@@ -19,11 +19,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/util/jsonpath"
-	"sigs.k8s.io/yaml"
 
 	"github.com/skep-operator/skep/resources/clustermesh"
 	"github.com/skep-operator/skep/runtime/command"
 	"github.com/skep-operator/skep/runtime/hive"
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // listTimeout is the timeout of the request.
@@ -155,11 +155,7 @@ func writeValue(w io.Writer, value any, output string, text func(io.Writer) erro
 		e.SetIndent("", "  ")
 		return e.Encode(value)
 	case output == "yaml":
-		data, err := yaml.Marshal(value)
-		if err == nil {
-			_, err = w.Write(data)
-		}
-		return err
+		return command.WriteYAML(w, value)
 	case isPath:
 		return writeJSONPath(w, value, strings.Trim(path, "'"))
 	}
@@ -190,6 +186,7 @@ func writeJSONPath(w io.Writer, value any, path string) error {
 	if err := json.Unmarshal(text, &data); err != nil {
 		return err
 	}
+	data = shownValues(data)
 	p := jsonpath.New("output")
 	if err := p.Parse(path); err != nil {
 		return fmt.Errorf("-o jsonpath: %w", err)
@@ -199,4 +196,27 @@ func writeJSONPath(w io.Writer, value any, path string) error {
 	}
 	_, err = fmt.Fprintln(w)
 	return err
+}
+
+// shown is a text that is printed as one line, and is the same in JSON: a path may name a text itself, or what has it.
+type shown string
+
+// String implements fmt.Stringer.
+func (s shown) String() string { return printable.Line(string(s)) }
+
+// shownValues is a value of JSON whose texts are shown.
+func shownValues(value any) any {
+	switch value := value.(type) {
+	case map[string]any:
+		for key, part := range value {
+			value[key] = shownValues(part)
+		}
+	case []any:
+		for i, part := range value {
+			value[i] = shownValues(part)
+		}
+	case string:
+		return shown(value)
+	}
+	return value
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 
 	"github.com/munnerz/goautoneg"
+
+	"github.com/skep-operator/skep/runtime/printable"
 )
 
 // Router serves paths as they are written, cleaned ones of the versioned API, and nothing else: no redirects, and errors
@@ -84,11 +86,11 @@ func WriteText(w http.ResponseWriter, code int, text string) {
 	Write(w, code, "text/plain; charset=utf-8", text)
 }
 
-// Write sends a response. A client that is gone is no error.
+// Write sends a response. What does not print in it is escaped as by [printable.Text]. A client that is gone is no error.
 func Write(w http.ResponseWriter, code int, contentType, text string) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text)
+	_, _ = io.WriteString(w, printable.Text(text))
 }
 
 // WriteJSON sends a value, or an error if it cannot be encoded.
