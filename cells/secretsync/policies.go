@@ -4,9 +4,11 @@
 package secretsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +44,24 @@ func (s *policySource) Namespace() string { return s.config.PolicySecretsNamespa
 // Kind implements secretref.Source.
 func (*policySource) Kind() secretref.Kind { return secretref.Secret }
 
-// NeedsPlainNames implements secretref.PlainNames: agents compute the names of the secrets of policies.
-func (*policySource) NeedsPlainNames() {}
+// Initial implements secretref.PlainNames: agents compute the names of the secrets of policies.
+func (s *policySource) Initial(ctx context.Context) (all []secretref.Object) {
+	var found []*networkpolicy.Policy
+	s.policies.Initial(ctx, initialLimit, func(p *networkpolicy.Policy) { found = append(found, p) })
+	s.clusterwide.Initial(ctx, initialLimit, func(p *networkpolicy.ClusterwidePolicy) { found = append(found, (*networkpolicy.Policy)(p)) })
+	slices.SortFunc(found, func(a, b *networkpolicy.Policy) int {
+		return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
+	})
+	for _, p := range found {
+		keys, _, _ := p.Secrets()
+		for _, of := range secretsOf(keys) {
+			if !s.config.PolicySecretsOwnNamespaceOnly || p.Namespace.String() == "" || p.Namespace.String() == of.Namespace {
+				all = append(all, of)
+			}
+		}
+	}
+	return all
+}
 
 // Complete implements secretref.Source.
 func (s *policySource) Complete() error {
