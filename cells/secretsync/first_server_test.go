@@ -4,15 +4,47 @@
 package secretsync
 
 import (
+	"encoding/json"
 	"fmt"
 	"testing"
 	"time"
 
+	"sigs.k8s.io/yaml"
+
 	v2 "github.com/skep-operator/skep/resources/api/v2"
+	"github.com/skep-operator/skep/resources/networkpolicy"
 	"github.com/skep-operator/skep/resources/operatortest"
 )
 
-// SEC-14; numbers 2.1 and 2.2 of the contract's tenants.md: at a start, what network policies refer to has the plain name, which agents compute, before Ingresses are
+// SEC-24: what the oldest policies refer to is first, by their age and then their names. What an option refuses is not among it.
+func TestSecretsOfTheOldestPolicies(t *testing.T) {
+	var all []*networkpolicy.Policy
+	for _, text := range []string{
+		`{metadata: {name: p, namespace: aa, creationTimestamp: "2024-01-01T00:00:02Z"}, spec: {egress: [{toPorts: [{terminatingTLS: {secret: {namespace: aa, name: third}}}]}]}}`,
+		`{metadata: {name: q, namespace: bb, creationTimestamp: "2024-01-01T00:00:01Z"}, spec: {egress: [{toPorts: [{terminatingTLS: {secret: {namespace: aa, name: borrowed}}}, {originatingTLS: {secret: {namespace: bb, name: second}}}]}]}}`,
+		`{metadata: {name: c, creationTimestamp: "2024-01-01T00:00:01Z"}, specs: [{ingress: [{toPorts: [{terminatingTLS: {secret: {namespace: aa, name: first}}}]}]}]}`,
+	} {
+		raw, err := yaml.YAMLToJSON([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &networkpolicy.Policy{}
+		if err := json.Unmarshal(raw, p); err != nil {
+			t.Fatal(err)
+		}
+		p.Trim()
+		all = append(all, p)
+	}
+	for own, want := range map[bool]string{
+		false: "[Secret aa/first Secret aa/borrowed Secret bb/second Secret aa/third]", true: "[Secret aa/first Secret bb/second Secret aa/third]",
+	} {
+		if got := fmt.Sprint(initialOf(all, own)); got != want {
+			t.Errorf("of their own alone %t: %s, want %s", own, got, want)
+		}
+	}
+}
+
+// SEC-24; numbers 2.1 and 2.2 of the contract's tenants.md: at a start, what network policies refer to has the plain name, which agents compute, before Ingresses are
 // given names, and of two policies that of the older one, also where their watch is late. So no younger object has its key where agents find that of the policy, whether or
 // not the Secret exists. What a policy does not refer to any more is given to others.
 func TestPoliciesHaveTheirNamesFirst(t *testing.T) {

@@ -45,22 +45,27 @@ func (s *policySource) Namespace() string { return s.config.PolicySecretsNamespa
 func (*policySource) Kind() secretref.Kind { return secretref.Secret }
 
 // Initial implements secretref.PlainNames: agents compute the names of the secrets of policies.
-func (s *policySource) Initial(ctx context.Context) (all []secretref.Object) {
-	var found []*networkpolicy.Policy
-	s.policies.Initial(ctx, initialLimit, func(p *networkpolicy.Policy) { found = append(found, p) })
-	s.clusterwide.Initial(ctx, initialLimit, func(p *networkpolicy.ClusterwidePolicy) { found = append(found, (*networkpolicy.Policy)(p)) })
-	slices.SortFunc(found, func(a, b *networkpolicy.Policy) int {
+func (s *policySource) Initial(ctx context.Context) []secretref.Object {
+	var all []*networkpolicy.Policy
+	s.policies.Initial(ctx, initialLimit, func(p *networkpolicy.Policy) { all = append(all, p) })
+	s.clusterwide.Initial(ctx, initialLimit, func(p *networkpolicy.ClusterwidePolicy) { all = append(all, (*networkpolicy.Policy)(p)) })
+	return initialOf(all, s.config.PolicySecretsOwnNamespaceOnly)
+}
+
+// initialOf are the Secrets that policies refer to, those of the oldest policy first. own leaves out what is of other namespaces.
+func initialOf(all []*networkpolicy.Policy, own bool) (to []secretref.Object) {
+	slices.SortFunc(all, func(a, b *networkpolicy.Policy) int {
 		return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
 	})
-	for _, p := range found {
+	for _, p := range all {
 		keys, _, _ := p.Secrets()
 		for _, of := range secretsOf(keys) {
-			if !s.config.PolicySecretsOwnNamespaceOnly || p.Namespace.String() == "" || p.Namespace.String() == of.Namespace {
-				all = append(all, of)
+			if by := p.Namespace.String(); !own || by == "" || by == of.Namespace {
+				to = append(to, of)
 			}
 		}
 	}
-	return all
+	return to
 }
 
 // Complete implements secretref.Source.
