@@ -271,12 +271,12 @@ func (s *configurationSource) unpinOthers() {
 	}
 }
 
-// initialLimit is how long names wait for the configurations and network policies that exist: without them copies are made all the same.
-const initialLimit = 5 * time.Second
+// pinLimit is how long names wait for the configurations that exist: without them copies are made all the same.
+const pinLimit = 5 * time.Second
 
 // PinAll implements secretref.Pins.
 func (s *configurationSource) PinAll(ctx context.Context) {
-	s.configurations.Initial(ctx, initialLimit, func(c *envoy.Object) { s.pin(c.Key(), s.copyNames(c)) })
+	s.configurations.Initial(ctx, pinLimit, func(c *envoy.Object) { s.pin(c.Key(), s.copyNames(c)) })
 }
 
 // changed records what a configuration names. One that cannot be decoded keeps what it had.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -44,11 +45,16 @@ func (s *policySource) Namespace() string { return s.config.PolicySecretsNamespa
 // Kind implements secretref.Source.
 func (*policySource) Kind() secretref.Kind { return secretref.Secret }
 
+// policyLimit is how long names wait for the network policies that exist. They may be many, and of others; without them, the first one that asks has a plain name.
+const policyLimit = 30 * time.Second
+
 // Initial implements secretref.PlainNames: agents compute the names of the secrets of policies.
 func (s *policySource) Initial(ctx context.Context) []secretref.Object {
+	ctx, cancel := context.WithTimeout(ctx, policyLimit)
+	defer cancel()
 	var all []*networkpolicy.Policy
-	s.policies.Initial(ctx, initialLimit, func(p *networkpolicy.Policy) { all = append(all, p) })
-	s.clusterwide.Initial(ctx, initialLimit, func(p *networkpolicy.ClusterwidePolicy) { all = append(all, (*networkpolicy.Policy)(p)) })
+	s.policies.Initial(ctx, policyLimit, func(p *networkpolicy.Policy) { all = append(all, p) })
+	s.clusterwide.Initial(ctx, policyLimit, func(p *networkpolicy.ClusterwidePolicy) { all = append(all, (*networkpolicy.Policy)(p)) })
 	return initialOf(all, s.config.PolicySecretsOwnNamespaceOnly)
 }
 
