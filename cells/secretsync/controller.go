@@ -32,6 +32,7 @@ type controller struct {
 	namespaces map[secretref.Kind][]string // of copies
 	states     *metrics.States[slim.Key]
 	reports    reports
+	first      []secretref.Object // what had its name first, until it is woken: nothing may refer to it any more
 
 	mu         sync.Mutex
 	unused     map[secretref.Object]time.Time // since when an object with copies has no references
@@ -89,8 +90,24 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	for s := range c.secrets.All() {
 		c.observe(s)
 	}
+	c.giveFirst(ctx)
 	c.Names.MarkKnown()
 	return nil
+}
+
+// giveFirst gives what needs a plain name its name before others are given any: these can have another one.
+func (c *controller) giveFirst(ctx context.Context) {
+	for _, s := range c.Sources {
+		plain, is := s.(secretref.PlainNames)
+		if !is {
+			continue
+		}
+		for _, of := range plain.Initial(ctx) {
+			if !c.holdsCopies(of.Namespace) && c.Names.Plain(s.Namespace(), of) {
+				c.first = append(c.first, of)
+			}
+		}
+	}
 }
 
 // observe has the names of copies know of a Secret.
@@ -139,6 +156,10 @@ func (c *controller) secretChanged(ch stream.Change[secret]) (keys []slim.Key) {
 
 // follow has all sources report their references.
 func (c *controller) follow(ctx context.Context, enqueue reconcile.Enqueue) {
+	for _, of := range c.first {
+		enqueue(keyOf(of), k8s.Trigger{Kind: string(of.Kind), Namespace: of.Namespace, Name: of.Name})
+	}
+	c.first = nil
 	var follows []func(context.Context)
 	for _, s := range c.Sources {
 		follows = append(follows, func(ctx context.Context) { s.Follow(ctx, &recorder{c, s.Name(), enqueue}) })

@@ -4,10 +4,13 @@
 package secretsync
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -42,8 +45,34 @@ func (s *policySource) Namespace() string { return s.config.PolicySecretsNamespa
 // Kind implements secretref.Source.
 func (*policySource) Kind() secretref.Kind { return secretref.Secret }
 
-// NeedsPlainNames implements secretref.PlainNames: agents compute the names of the secrets of policies.
-func (*policySource) NeedsPlainNames() {}
+// policyLimit is how long names wait for the network policies that exist. They may be many, and of others; without them, the first one that asks has a plain name.
+const policyLimit = 30 * time.Second
+
+// Initial implements secretref.PlainNames: agents compute the names of the secrets of policies.
+func (s *policySource) Initial(ctx context.Context) []secretref.Object {
+	ctx, cancel := context.WithTimeout(ctx, policyLimit)
+	defer cancel()
+	var all []*networkpolicy.Policy
+	s.policies.Initial(ctx, policyLimit, func(p *networkpolicy.Policy) { all = append(all, p) })
+	s.clusterwide.Initial(ctx, policyLimit, func(p *networkpolicy.ClusterwidePolicy) { all = append(all, (*networkpolicy.Policy)(p)) })
+	return initialOf(all, s.config.PolicySecretsOwnNamespaceOnly)
+}
+
+// initialOf are the Secrets that policies refer to, those of the oldest policy first. own leaves out what is of other namespaces.
+func initialOf(all []*networkpolicy.Policy, own bool) (to []secretref.Object) {
+	slices.SortFunc(all, func(a, b *networkpolicy.Policy) int {
+		return cmp.Or(cmp.Compare(a.CreationTimestamp, b.CreationTimestamp), cmp.Compare(a.Namespace.String(), b.Namespace.String()), cmp.Compare(a.Name, b.Name))
+	})
+	for _, p := range all {
+		keys, _, _ := p.Secrets()
+		for _, of := range secretsOf(keys) {
+			if by := p.Namespace.String(); !own || by == "" || by == of.Namespace {
+				to = append(to, of)
+			}
+		}
+	}
+	return to
+}
 
 // Complete implements secretref.Source.
 func (s *policySource) Complete() error {

@@ -48,7 +48,8 @@ func (p *ClusterwidePolicy) Trim() { (*Policy)(p).Trim() }
 // PolicyMeta is the metadata of a network policy.
 type PolicyMeta struct {
 	slim.Meta
-	Labels slim.Subset[ParentLabel] `json:"labels"`
+	CreationTimestamp slim.Time                `json:"creationTimestamp"`
+	Labels            slim.Subset[ParentLabel] `json:"labels"`
 }
 
 // ParentLabel is the label of derived policies: the uid of the policy that they are derived from.

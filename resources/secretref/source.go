@@ -55,7 +55,9 @@ type Source interface {
 // PlainNames is a source whose copies agents find by the plain name, which they compute themselves.
 type PlainNames interface {
 	Source
-	NeedsPlainNames()
+	// Initial returns what the objects that there are refer to at a start, the oldest object's first. Without these, no other object is given a name: of two
+	// that need one plain name, the older one is to have it. It gives up after some seconds, and when ctx ends.
+	Initial(ctx context.Context) []Object
 }
 
 // Pins is a source that pins names of copies: no object is given one before PinAll has returned.
