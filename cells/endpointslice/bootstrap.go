@@ -49,10 +49,11 @@ func (p *planner) restoreIdentities(content contentFunc) {
 			if _, known := p.endpoints.Get(key); known {
 				continue
 			}
-			if p.undecodable(key) {
+			switch e, state := p.desiredAfter(key, entry.IdentityID, content); state {
+			case undecoded:
 				p.endpoints.Set(key, endpoint{identity: entry.IdentityID, bytes: assumedBytes})
 				p.freeze(key)
-			} else if e, ok := content(key, entry.IdentityID); ok {
+			case decoded:
 				p.endpoints.Set(key, endpoint{identity: e.IdentityID, bytes: size(&e)})
 			}
 		}

@@ -243,11 +243,10 @@ func (c *controller) observeEndpoint(key slim.Key, trigger k8s.Trigger) {
 
 // updateEndpoint passes the current state of an endpoint to the planner. The caller has the lock.
 func (c *controller) updateEndpoint(key slim.Key) {
-	e, ok := c.Source.content(key, c.planner.lastIdentity(key))
-	switch {
-	case c.Source.undecodable(key):
+	switch e, state := c.planner.desired(key, c.Source.content); state {
+	case undecoded:
 		c.planner.freeze(key)
-	case ok:
+	case decoded:
 		c.planner.upsert(key, ciliumio.SliceEndpointOf(&e), size(&e))
 	default:
 		c.planner.remove(key)

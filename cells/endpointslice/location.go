@@ -20,24 +20,27 @@ import (
 
 const addressesPath = "spec.addresses"
 
-// nodesByAddress finds the node that has an address which no pod can have: the first of each family at which other nodes reach it, and
-// that of its agent. Some clouds list addresses of pods behind the first.
+// nodesByAddress finds the node that has an address which no pod can have.
 var nodesByAddress = stream.NewIndex("address", func(n *ciliumio.Node, add func(slim.Addr)) {
 	for a := range ownAddresses(n.Spec.Addresses) {
 		add(a)
 	}
 })
 
+// ownAddresses are the first of each family at which other nodes reach a node. Some clouds list addresses of pods behind these, and that of the agent is one of
+// the block of the node: where another CNI gives addresses to pods, it may be a pod's, too.
 func ownAddresses(all ciliumio.NodeAddresses) map[slim.Addr]struct{} {
-	type sort struct {
-		kind  v2.NodeAddressType
-		isIP4 bool
-	}
-	own, seen := map[slim.Addr]struct{}{}, map[sort]bool{}
-	for kind, a := range all.All() {
-		if of := (sort{kind, a.Is4()}); kind != v2.NodeAddressExternalIP && !seen[of] {
-			seen[of], own[a] = true, struct{}{}
+	first := map[bool]slim.Addr{}
+	for _, kind := range []v2.NodeAddressType{v2.NodeAddressInternalIP, v2.NodeAddressExternalIP} {
+		for of, a := range all.All() {
+			if _, has := first[a.Is4()]; of == kind && !has {
+				first[a.Is4()] = a
+			}
 		}
+	}
+	own := map[slim.Addr]struct{}{}
+	for _, a := range first {
+		own[a] = struct{}{}
 	}
 	return own
 }
@@ -81,9 +84,6 @@ func (v *podStores) nodeAddress(p *slim.Pod, n *ciliumio.Node) (a slim.Addr, ok 
 	var own slim.Addr
 	best := 0
 	for kind, a := range n.Spec.Addresses.All() {
-		if kind == v2.NodeAddressCiliumInternalIP {
-			continue
-		}
 		if a == shown {
 			return a, true
 		}

@@ -86,6 +86,7 @@ func (l located) entry(host string, ips ...string) (text, refused string) {
 var twoNodes = []*ciliumio.Node{
 	nodeAt("n1", internal("192.168.0.2"), v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.1.1"}, v2.NodeAddress{Type: v2.NodeAddressExternalIP, IP: "198.51.100.2"}),
 	nodeAt("n2", v2.NodeAddress{Type: v2.NodeAddressHostName, IP: "n2"}, internal("192.168.0.3"), internal("10.0.2.77"), internal("fd00::3"), v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.2.1"}, v2.NodeAddress{Type: v2.NodeAddressCiliumInternalIP, IP: "10.0.2.2"}),
+	nodeAt("n3", v2.NodeAddress{Type: v2.NodeAddressExternalIP, IP: "198.51.100.3"}, v2.NodeAddress{Type: v2.NodeAddressExternalIP, IP: "198.51.100.4"}),
 }
 
 // CES-35: what no pod can have, and what a node has, is left out of the entry of a pod whose status shows it.
@@ -101,7 +102,9 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 		"240.0.0.7":                   "240.0.0.7", // some clouds
 		"10.0.2.77":                   "10.0.2.77", // some clouds list addresses of pods behind the first of a node
 		"198.51.100.2":                "198.51.100.2",
-		"10.0.2.2":                    "10.0.2.2", // an agent has one
+		"198.51.100.3":                refusedAll,
+		"198.51.100.4":                "198.51.100.4",
+		"10.0.2.1":                    "10.0.2.1", // that of an agent, where another CNI gives addresses
 		"0.0.0.0":                     refusedAll,
 		"127.0.0.1":                   refusedAll,
 		"127.8.0.1 ::1":               refusedAll,
@@ -117,8 +120,6 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 		"web.example":                 refusedAll,
 		"192.168.0.2":                 refusedAll,
 		"192.168.0.3 fd00::3":         refusedAll,
-		"10.0.1.1":                    refusedAll,
-		"10.0.2.1":                    refusedAll,
 		"192.168.0.3 fd00:1::5":       "fd00:1::5",
 		"0.0.0.0 127.0.0.1 x :: 1::1": "1::1",
 	} {
@@ -139,7 +140,7 @@ func TestAddressesThatNoPodHas(t *testing.T) {
 	for ips, want := range map[string]string{
 		"10.0.1.5 fd00:1::5":       "",
 		"127.0.0.1":                "127.0.0.1, which no pod can have",
-		"10.0.2.1 fd00::3":         "10.0.2.1, which is that of node n2; fd00::3, which is that of node n2",
+		"192.168.0.3 fd00::3":      "192.168.0.3, which is that of node n2; fd00::3, which is that of node n2",
 		"x":                        "a text that is no address",
 		"0.0.0.0 :: ::1 x ff02::1": "0.0.0.0, which no pod can have; ::, which no pod can have; ::1, which no pod can have; and 2 more",
 	} {
@@ -167,7 +168,7 @@ func TestNoEntryHasAnAddressThatNoPodHas(t *testing.T) {
 		}
 		addresses, node, _ := strings.Cut(got, " at ")
 		for _, text := range strings.Fields(addresses) {
-			if a := slim.ParseAddr(text); !isPodAddress(a) || strings.Contains("192.168.0.2 192.168.0.3 10.0.2.1 fd00::3", text) {
+			if a := slim.ParseAddr(text); !isPodAddress(a) || strings.Contains("192.168.0.2 192.168.0.3 fd00::3", text) {
 				t.Fatalf("%s %v: the entry has %s", host, ips, got)
 			}
 		}

@@ -79,7 +79,8 @@ func (s *podSource) reporting(v *podStores, handle func(slim.Key, k8s.Trigger)) 
 		handle(key, trigger)
 		if p, ok := v.pods.Get(key); ok {
 			s.refusals.set(p, v.refused(p))
-		} else {
+		}
+		if _, is := v.pods.Get(key); !is { // it may have gone meanwhile
 			s.refusals.forget(key)
 		}
 	}
@@ -233,12 +234,13 @@ func (s *podSource) content(key slim.Key, last int64) (entry v2alpha1.CoreCilium
 		return entry, false
 	}
 	host, ok := v.nodeAddress(p, n)
-	if !ok {
+	pair := v.addressing(p)
+	if !ok || pair == (v2.AddressPair{}) {
 		return entry, false
 	}
 	entry = v2alpha1.CoreCiliumEndpoint{
 		Name: p.Name, IdentityID: id,
-		Networking: &v2.EndpointNetworking{Addressing: []v2.AddressPair{v.addressing(p)}},
+		Networking: &v2.EndpointNetworking{Addressing: []v2.AddressPair{pair}},
 		NamedPorts: ciliumio.NamedPorts{NamedPorts: p.Spec.NamedPorts}.API(), ServiceAccount: p.Spec.ServiceAccountName.String(), PodUID: p.UID.String(),
 	}
 	if host.IsValid() {

@@ -42,33 +42,30 @@ func (r *refusals) forget(key slim.Key) {
 
 // set records what does not count of a pod's status, "" for nothing.
 func (r *refusals) set(p *slim.Pod, text string) {
-	if !r.changed(p.Key(), text) || text == "" {
+	isNew, logs := r.record(p.Key(), text)
+	if !isNew {
 		return
 	}
 	r.events.Warning(corev1.ObjectReference{
 		APIVersion: "v1", Kind: "Pod", Namespace: p.Namespace.String(), Name: p.Name, UID: p.UID.API(),
 	}, "PodAddressRefused", "Left out of its CiliumEndpointSlice is what its status should not have: "+text)
-	if r.mayLog(p.Key()) {
+	if logs {
 		r.log.Warn("addresses in the status of a pod do not count", "pod", p.Key().String(), "refused", text)
 	}
 }
 
-func (r *refusals) changed(key slim.Key, text string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	old := r.known[key]
-	if old.text == text {
-		return false
-	}
-	r.known[key] = refusal{text, old.lines}
-	return true
-}
-
-func (r *refusals) mayLog(key slim.Key) bool {
+// record reports whether there is something that is new, and whether the log is to have it.
+func (r *refusals) record(key slim.Key, text string) (isNew, logs bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.known[key]
-	of.lines++
+	if of.text == text {
+		return false, false
+	}
+	of.text = text
+	if text != "" {
+		of.lines++
+	}
 	r.known[key] = of
-	return of.lines <= mostLines
+	return text != "", of.lines <= mostLines
 }

@@ -102,12 +102,18 @@ const (
 	decoded
 )
 
-// desired is the desired entry of an endpoint. What it is made of may go while it is made: it is absent only if it can be decoded then, too.
+// desired is the desired entry of an endpoint.
 func (p *planner) desired(key slim.Key, content contentFunc) (e v2alpha1.CoreCiliumEndpoint, state desiredState) {
+	return p.desiredAfter(key, p.lastIdentity(key), content)
+}
+
+// desiredAfter is the desired entry of an endpoint which has had an identity. What it is made of may go while it is made: it is absent only if it can be
+// decoded before and then.
+func (p *planner) desiredAfter(key slim.Key, last int64, content contentFunc) (e v2alpha1.CoreCiliumEndpoint, state desiredState) {
 	if p.undecodable(key) {
 		return e, undecoded
 	}
-	e, ok := content(key, p.lastIdentity(key))
+	e, ok := content(key, last)
 	switch {
 	case ok:
 		return e, decoded

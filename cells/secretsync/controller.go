@@ -90,16 +90,17 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	for s := range c.secrets.All() {
 		c.observe(s)
 	}
-	c.giveFirst(ctx)
+	c.giveFirst(ctx, true)
 	c.Names.MarkKnown()
+	c.giveFirst(ctx, false)
 	return nil
 }
 
-// giveFirst gives what needs a plain name its name before others are given any: these can have another one.
-func (c *controller) giveFirst(ctx context.Context) {
+// giveFirst gives what needs a plain name its name before others are given any: these can have another one. Those of other namespaces do not wait for it.
+func (c *controller) giveFirst(ctx context.Context, shared bool) {
 	for _, s := range c.Sources {
 		plain, is := s.(secretref.PlainNames)
-		if !is {
+		if !is || shared != c.sharesNamespace(s) {
 			continue
 		}
 		for _, of := range plain.Initial(ctx) {
@@ -108,6 +109,11 @@ func (c *controller) giveFirst(ctx context.Context) {
 			}
 		}
 	}
+}
+
+// sharesNamespace reports whether there are copies for others in the namespace of a source.
+func (c *controller) sharesNamespace(s secretref.Source) bool {
+	return slices.ContainsFunc(c.Sources, func(other secretref.Source) bool { return other != s && other.Namespace() == s.Namespace() })
 }
 
 // observe has the names of copies know of a Secret.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -28,11 +29,12 @@ type policySource struct {
 	policies    *secretref.Watch[networkpolicy.Policy]
 	clusterwide *secretref.Watch[networkpolicy.ClusterwidePolicy]
 	unknown     undecoded
+	log         *slog.Logger
 }
 
-func newPolicySource(c secretref.Config, p stream.Resource[networkpolicy.Policy], cp stream.Resource[networkpolicy.ClusterwidePolicy]) secretref.SourceOut {
+func newPolicySource(c secretref.Config, p stream.Resource[networkpolicy.Policy], cp stream.Resource[networkpolicy.ClusterwidePolicy], log *slog.Logger) secretref.SourceOut {
 	return secretref.SourceOut{Source: &policySource{
-		config: c, policies: secretref.NewWatch(p, "spec", "specs"), clusterwide: secretref.NewWatch(cp, "spec", "specs"),
+		config: c, log: log, policies: secretref.NewWatch(p, "spec", "specs"), clusterwide: secretref.NewWatch(cp, "spec", "specs"),
 	}}
 }
 
@@ -48,14 +50,21 @@ func (*policySource) Kind() secretref.Kind { return secretref.Secret }
 // policyLimit is how long names wait for the network policies that exist. They may be many, and of others; without them, the first one that asks has a plain name.
 const policyLimit = 30 * time.Second
 
-// Initial implements secretref.PlainNames: agents compute the names of the secrets of policies.
+// Initial implements secretref.PlainNames: agents compute the names of the secrets of policies. Those of clusters do not wait for those of namespaces, which may
+// be many.
 func (s *policySource) Initial(ctx context.Context) []secretref.Object {
-	ctx, cancel := context.WithTimeout(ctx, policyLimit)
-	defer cancel()
-	var all []*networkpolicy.Policy
-	s.policies.Initial(ctx, policyLimit, func(p *networkpolicy.Policy) { all = append(all, p) })
-	s.clusterwide.Initial(ctx, policyLimit, func(p *networkpolicy.ClusterwidePolicy) { all = append(all, (*networkpolicy.Policy)(p)) })
-	return initialOf(all, s.config.PolicySecretsOwnNamespaceOnly)
+	var all, wide []*networkpolicy.Policy
+	var both sync.WaitGroup
+	began := time.Now()
+	both.Go(func() { s.policies.Initial(ctx, policyLimit, func(p *networkpolicy.Policy) { all = append(all, p) }) })
+	both.Go(func() {
+		s.clusterwide.Initial(ctx, policyLimit, func(p *networkpolicy.ClusterwidePolicy) { wide = append(wide, (*networkpolicy.Policy)(p)) })
+	})
+	both.Wait()
+	if time.Since(began) >= policyLimit && ctx.Err() == nil {
+		s.log.Warn("names of copies of Secrets are given before all network policies are known: of two that need one name the first that asks has it", "limit", policyLimit)
+	}
+	return initialOf(slices.Concat(all, wide), s.config.PolicySecretsOwnNamespaceOnly)
 }
 
 // initialOf are the Secrets that policies refer to, those of the oldest policy first. own leaves out what is of other namespaces.

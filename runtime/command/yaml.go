@@ -14,7 +14,7 @@ import (
 )
 
 // WriteYAML writes a value as YAML, with the names that it has as JSON. Texts that do not print are put in double quotes, where they may be escaped: no text
-// of others has it fail.
+// of others has it fail. Keys are ours.
 func WriteYAML(w io.Writer, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {

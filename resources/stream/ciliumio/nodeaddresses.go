@@ -16,13 +16,12 @@ import (
 	"github.com/skep-operator/skep/resources/stream/slim"
 )
 
-// NodeAddresses are the addresses of a node at which others reach it, and those of its agent among the pods, in their
-// order, in 16 bytes and 5 or 17 for each. Host names, and what is no address of a host, are left out, and so is what
+// NodeAddresses are the addresses of a node at which others reach it, in their order, in 16 bytes and 5 or 17 for each. Host names, and what is no address of a host, are left out, and so is what
 // follows the first 64: see docs/wire/endpointslice.md. Values are immutable, and equal with == if they say the same.
 type NodeAddresses struct{ packed string }
 
 // nodeAddressTypes are those that are kept. A packed address begins with the place of its type, and asIPv6 if it is one.
-var nodeAddressTypes = []v2.NodeAddressType{v2.NodeAddressInternalIP, v2.NodeAddressExternalIP, v2.NodeAddressCiliumInternalIP}
+var nodeAddressTypes = []v2.NodeAddressType{v2.NodeAddressInternalIP, v2.NodeAddressExternalIP}
 
 // maxNodeAddresses is how many addresses of a node are kept: some clouds list all of its interfaces.
 const maxNodeAddresses = 64
