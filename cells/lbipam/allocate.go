@@ -108,7 +108,8 @@ func (a *allocator) opponents(s *service, addr netip.Addr) (younger []*service, 
 	return younger, older, stays
 }
 
-// importShown allocates to a Service what its status shows, where it may have that.
+// importShown allocates to a Service what its status shows, where it may have that: any writer may have put it there since the start, and then that is what it
+// could be given.
 func (a *allocator) importShown(s *service) {
 	counts := holds
 	if !a.starting { // what another one still shows is not free
@@ -119,6 +120,7 @@ func (a *allocator) importShown(s *service) {
 		case slices.Contains(s.held, addr) || !a.covered(s, addr) || !s.request.admits(addr, s.held):
 		case len(s.request.ips) == 0 && s.request.invalid != "" && !a.starting: // any writer may have put it there
 		case !a.starting && !a.mayUse(s, addr):
+		case !a.starting && !s.wasUnknown && !a.isUsedBy(s, addr) && !a.gives(s, addr):
 		case a.sharesWith(s, addr, counts):
 			a.use(s, addr, holds)
 			a.use(s, addr, shows)
@@ -326,6 +328,13 @@ var givenUp = result{reason: reasonTooMany, message: messageGivenUp}
 // served reports whether a pool that serves covers an address and selects a Service.
 func (a *allocator) served(s *service, addr netip.Addr) bool {
 	return slices.ContainsFunc(a.order, func(p *pool) bool { return p.serves() && p.covers(addr) && p.selects(s) })
+}
+
+// gives reports whether an address is one that a Service could be given, as far as pools go.
+func (a *allocator) gives(s *service, addr netip.Addr) bool {
+	return len(a.unknownServices) == 0 && slices.ContainsFunc(a.order, func(p *pool) bool {
+		return p.serves() && p.covers(addr) && p.selects(s) && !p.addresses.IsReserved(addr)
+	})
 }
 
 // blocked is the result of all allocations as long as the addresses of some Services are not known. It is not written.

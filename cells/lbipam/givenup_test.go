@@ -260,3 +260,54 @@ func TestUsesAreBounded(t *testing.T) {
 		t.Error("the histories leave out that it waits")
 	}
 }
+
+// K4 of the contract's tenants.md; LBIP-6, LBIP-9, LBIP-11, LBIP-12, LBIP-31, LBIP-35: what any writer puts into a status since the start is no more than the Service could be given.
+// What it had by then stays, and so does what a Service shows that could not be decoded at first.
+func TestStatusesShowNoMoreThanPoolsGive(t *testing.T) {
+	off, reserved, odd := blocks("10.0.1.0/24"), blocks("10.0.2.0/24"), blocks("10.0.3.0/24", "x")
+	off.Disabled, reserved.AllowFirstLastIPs = true, slim.MakeString("No")
+	pools := []*poolObject{
+		newPool("first", 1, blocks("10.0.0.0/24")), newPool("off", 2, off), newPool("reserved", 3, reserved), newPool("odd", 4, odd),
+		newPool("conflicting", 5, blocks("10.0.0.128-10.0.4.9")),
+	}
+	addrs := []string{"10.0.1.7", "10.0.2.0", "10.0.2.255", "10.0.4.5", "192.0.2.53"}
+	for _, addr := range addrs {
+		edit := annotated(requestAnnotation, addr)
+		p := newPlan(t, pools...)
+		p.sync()
+		p.put(newService("bb", edit))
+		p.put(newService("bb", edit, showing(addr)))
+		if s := p.services[newService("bb").Key()]; len(s.held) > 0 {
+			t.Errorf("%s: it is given what its status shows", addr)
+		}
+		if l := p.leases.byAddr[netip.MustParseAddr(addr)]; l != nil {
+			t.Errorf("%s is not free", addr)
+		}
+		p = newPlan(t, pools...)
+		p.put(newService("bb", edit, showing(addr)))
+		p.sync()
+		if s := p.services[newService("bb").Key()]; len(s.held) != 1 {
+			t.Errorf("%s: it has lost what it had at the start", addr)
+		}
+		p = newPlan(t, pools...)
+		unread := newService("bb", edit, showing(addr))
+		p.setUnknown(nil, []slim.Key{unread.Key()})
+		p.sync()
+		p.setUnknown(nil, nil)
+		p.put(unread)
+		if s := p.services[unread.Key()]; len(s.held) != 1 || len(p.wereUnknown) > 0 {
+			t.Errorf("%s: it has lost what it had while it could not be decoded", addr)
+		}
+	}
+	p := newPlan(t, pools...)
+	p.sync()
+	p.setUnknown(nil, []slim.Key{{Namespace: "ns", Name: "unread"}})
+	p.put(newService("bb", showing("10.0.0.9")))
+	if s := p.services[newService("bb").Key()]; len(s.held) > 0 {
+		t.Error("it is given what one that cannot be decoded may have")
+	}
+	p.setUnknown(nil, nil)
+	if s := p.services[newService("bb").Key()]; len(s.held) != 1 {
+		t.Errorf("it has %v when nothing is unknown any more", s.held)
+	}
+}

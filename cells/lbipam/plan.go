@@ -22,6 +22,8 @@ type service struct {
 	object  *serviceObject // as last observed
 	ours    bool
 	request request
+	// wasUnknown says that it could not be decoded at first: others could have made its status no more than at the start.
+	wasUnknown bool
 	// sinceStart says that its ports are those that it had when the allocator began.
 	sinceStart bool
 
@@ -69,7 +71,8 @@ type allocator struct {
 
 	// unknownPools are pools of which nothing can be decoded, unknownServices such Services.
 	unknownPools, unknownServices []slim.Key
-	unknownRanges                 bool // the value of hasUnknownRanges after the last change of a pool
+	wereUnknown                   map[slim.Key]bool // Services until they are seen, or gone
+	unknownRanges                 bool              // the value of hasUnknownRanges after the last change of a pool
 
 	released      []released     // to be offered to waiting Services
 	starting      bool           // Services keep what they show
@@ -83,7 +86,7 @@ func newAllocator(s settings) *allocator {
 	return &allocator{
 		settings: s, pools: map[string]*pool{}, services: map[slim.Key]*service{}, excluded: map[*service]bool{},
 		addresses: alloc.NewAddresses[*lease](), leases: newLeases(), waiting: newWaiting(), leftFree: map[string]int{},
-		dirtyPools: map[string]bool{}, dirtyServices: map[slim.Key]bool{},
+		wereUnknown: map[slim.Key]bool{}, dirtyPools: map[string]bool{}, dirtyServices: map[slim.Key]bool{},
 	}
 }
 
@@ -128,6 +131,12 @@ func (a *allocator) setUnknown(pools, services []slim.Key) {
 	services = slices.DeleteFunc(slices.Clone(services), func(key slim.Key) bool { return a.services[key] != nil })
 	fewerPools := len(pools) < len(a.unknownPools)
 	fewerServices := len(services) < len(a.unknownServices)
+	for _, key := range a.unknownServices {
+		a.wereUnknown[key] = true
+	}
+	for _, key := range services {
+		delete(a.wereUnknown, key)
+	}
 	a.unknownPools, a.unknownServices = pools, services
 	a.unknownRanges = a.hasUnknownRanges()
 	switch {
@@ -154,12 +163,14 @@ func (a *allocator) upsertService(o *serviceObject) {
 		s = nil
 	}
 	ours := a.settings.serves(o)
+	wasUnknown := a.wereUnknown[key] || slices.Contains(a.unknownServices, key)
+	delete(a.wereUnknown, key)
 	if s == nil {
 		excluded := !ours && !a.synced && isExcluded(o)
 		if !ours && !excluded && !isLeftOver(o) {
 			return
 		}
-		s = &service{key: key, uid: o.UID, created: o.CreationTimestamp}
+		s = &service{key: key, uid: o.UID, created: o.CreationTimestamp, wasUnknown: wasUnknown}
 		a.services[key] = s
 		switch {
 		case excluded:
@@ -293,6 +304,7 @@ func (a *allocator) forgetUnstored(key slim.Key, revision slim.Revision) {
 
 // removeService removes a deleted Service. Its addresses are free at once.
 func (a *allocator) removeService(key slim.Key) {
+	delete(a.wereUnknown, key)
 	s := a.services[key]
 	if s == nil {
 		return

@@ -160,6 +160,15 @@ func (p *AddressPool[O]) Contains(a netip.Addr) bool {
 	return in != nil
 }
 
+// IsReserved reports whether an address is a reserved edge of a range: Allocate does not allocate it.
+func (p *AddressPool[O]) IsReserved(a netip.Addr) bool {
+	if !a.IsValid() {
+		return false
+	}
+	in, n := p.areaOf(a)
+	return in != nil && in.isEdge(n)
+}
+
 func (p *AddressPool[O]) areaOf(a netip.Addr) (*area, number) {
 	n := numberOf(a.Unmap())
 	return areaOf(p.areas[FamilyOf(a)], span{n, n}), n
