@@ -125,34 +125,45 @@ type page[T any] struct {
 
 // list reads all pages, each of which passes the door.
 func list[T any](ctx context.Context, s *session, operation string, get func(context.Context, *ec2.Client, *string) (page[T], error)) (all []T, err error) {
-	return listIn(ctx, s, "", operation, get)
-}
-
-// listIn is list in a region; "" is the operator's.
-func listIn[T any](ctx context.Context, s *session, region, operation string, get func(context.Context, *ec2.Client, *string) (page[T], error)) (all []T, err error) {
-	b, err := s.begin(ctx)
+	err = eachPage(ctx, s, "", operation, get, func(items []T) error {
+		all = append(all, items...)
+		return nil
+	})
 	if err != nil {
 		return nil, err
+	}
+	return all, nil
+}
+
+// eachPage reads all pages in a region, and has one at a time handled; "" is the region of the operator.
+func eachPage[T any](ctx context.Context, s *session, region, operation string, get func(context.Context, *ec2.Client, *string) (page[T], error), handle func([]T) error) error {
+	b, err := s.begin(ctx)
+	if err != nil {
+		return err
 	}
 	client, err := b.in(region)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var token *string
+	items := 0
 	for pages := 1; ; pages++ {
 		var p page[T]
 		if err := s.readWith(ctx, client, operation, func(ctx context.Context, c *ec2.Client) (err error) {
 			p, err = get(ctx, c, token)
 			return err
 		}); err != nil {
-			return nil, err
+			return err
 		}
-		all = append(all, p.items...)
+		items += len(p.items)
+		if err := handle(p.items); err != nil {
+			return err
+		}
 		if sdk.ToString(p.next) == "" {
-			return all, nil
+			return nil
 		}
-		if err := outside.CheckList(operation, pages, len(all)); err != nil {
-			return nil, err
+		if err := outside.CheckList(operation, pages, items); err != nil {
+			return err
 		}
 		token = p.next
 	}
@@ -238,32 +249,57 @@ func (s *session) instances(ctx context.Context, tags map[string]string) (ids []
 
 // describeInstances are those of a region with tags.
 func (s *session) describeInstances(ctx context.Context, region string, tags map[string]string) (all []types.Instance, err error) {
-	reservations, err := listIn(ctx, s, region, "DescribeInstances", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.Reservation], err error) {
+	err = s.eachInstance(ctx, region, tags, func(i *types.Instance) error {
+		all = append(all, *i)
+		return nil
+	})
+	return all, err
+}
+
+// eachInstance has those of a region with tags handled, page by page.
+func (s *session) eachInstance(ctx context.Context, region string, tags map[string]string, handle func(*types.Instance) error) error {
+	return eachPage(ctx, s, region, "DescribeInstances", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.Reservation], err error) {
 		out, err := c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: tagFilters(tags), MaxResults: s.pageSize(), NextToken: token})
 		if err != nil {
 			return p, err
 		}
 		return page[types.Reservation]{out.Reservations, out.NextToken}, nil
+	}, func(all []types.Reservation) error {
+		for _, r := range all {
+			for i := range r.Instances {
+				if err := handle(&r.Instances[i]); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
 	})
-	for _, r := range reservations {
-		all = append(all, r.Instances...)
-	}
-	return all, err
 }
 
 // interfaces are those that match all filters.
-func (s *session) interfaces(ctx context.Context, filters ...types.Filter) ([]types.NetworkInterface, error) {
-	return s.interfacesIn(ctx, "", filters...)
+func (s *session) interfaces(ctx context.Context, filters ...types.Filter) (all []types.NetworkInterface, err error) {
+	err = s.eachInterface(ctx, "", filters, func(i *types.NetworkInterface) error {
+		all = append(all, *i)
+		return nil
+	})
+	return all, err
 }
 
-// interfacesIn are those of a region that match all filters.
-func (s *session) interfacesIn(ctx context.Context, region string, filters ...types.Filter) ([]types.NetworkInterface, error) {
-	return listIn(ctx, s, region, "DescribeNetworkInterfaces", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.NetworkInterface], err error) {
+// eachInterface has those of a region that match all filters handled, page by page.
+func (s *session) eachInterface(ctx context.Context, region string, filters []types.Filter, handle func(*types.NetworkInterface) error) error {
+	return eachPage(ctx, s, region, "DescribeNetworkInterfaces", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.NetworkInterface], err error) {
 		out, err := c.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: s.pageSize(), NextToken: token})
 		if err != nil {
 			return p, err
 		}
 		return page[types.NetworkInterface]{out.NetworkInterfaces, out.NextToken}, nil
+	}, func(all []types.NetworkInterface) error {
+		for i := range all {
+			if err := handle(&all[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -37,26 +37,28 @@ func (g groups) Addresses(ctx context.Context, raw json.RawMessage) ([]netip.Add
 		return nil, err
 	}
 	var texts []*string
-	if filters := groupFilters(&group); len(filters) > 0 {
-		interfaces, err := g.session.interfacesIn(ctx, group.Region, filters...)
-		if err != nil {
-			return nil, err
+	add := func(of []*string) error {
+		if texts = append(texts, of...); len(texts) > maxGroupAddresses {
+			return fmt.Errorf("a group leads to more than %d addresses: name fewer security groups or instances", maxGroupAddresses)
 		}
-		for i := range interfaces {
-			texts = append(texts, interfaceAddresses(&interfaces[i])...)
+		return nil
+	}
+	if filters := groupFilters(&group); len(filters) > 0 {
+		if err := g.session.eachInterface(ctx, group.Region, filters, func(i *types.NetworkInterface) error { return add(interfaceAddresses(i)) }); err != nil {
+			return nil, err
 		}
 	}
 	if len(group.Labels) > 0 {
-		instances, err := g.session.describeInstances(ctx, group.Region, group.Labels)
-		if err != nil {
+		if err := g.session.eachInstance(ctx, group.Region, group.Labels, func(i *types.Instance) error { return add(instanceAddresses(i)) }); err != nil {
 			return nil, err
-		}
-		for i := range instances {
-			texts = append(texts, instanceAddresses(&instances[i])...)
 		}
 	}
 	return parseAddresses(texts)
 }
+
+// maxGroupAddresses is how many addresses EC2 may show for a group, of which each has several names in the answer: no policy has place for more (DERIV-27). EC2 takes wildcards in
+// names, so that a group can be all that the account has.
+const maxGroupAddresses = 100_000
 
 // regionName keeps a policy from naming another host: the region is part of that of EC2.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)

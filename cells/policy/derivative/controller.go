@@ -265,10 +265,10 @@ func (c *controller) derive(ctx context.Context, parent *unstructured.Unstructur
 		return &invalidError{parent.GetKind(), "spec", fmt.Sprintf("it has more than %d groups, and none is looked up", networkpolicy.MaxGroups)}
 	}
 	addresses, err := c.lookups.all(ctx, refresh, groups)
-	if err != nil {
+	if err != nil && !errors.Is(err, errTooMany) {
 		return err
 	}
-	if tooMany(rules, addresses) {
+	if err != nil || tooMany(rules, addresses) {
 		return &invalidError{parent.GetKind(), "spec", fmt.Sprintf("its groups have more than %d addresses in all entries together, and none is written: refer to fewer groups, or to each in fewer entries", maxAddresses)}
 	}
 	want := derive(parent, rules, addresses)

@@ -6,6 +6,7 @@ package derivative
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -28,6 +29,7 @@ type lookups struct {
 	mu      sync.Mutex
 	results map[group]*result
 	refresh int64 // the last one
+	kept    int   // addresses of all results
 }
 
 // result is that of the last look-up of a group. A failure is not kept.
@@ -36,7 +38,15 @@ type result struct {
 	refresh   int64
 	known     bool
 	addresses []netip.Addr
+	kept      int // of them, as lookups count; under their lock
 }
+
+// maxKept is how many addresses are kept for the other policies of a refresh: those of ten policies that have as many as one may have. What is beyond is looked
+// up for each policy.
+const maxKept = 10 * maxAddresses
+
+// errTooMany is what groups are that lead to more than maxAddresses.
+var errTooMany = errors.New("the groups have too many addresses")
 
 func newLookups(providers []networkpolicy.Provider, duration *prometheus.HistogramVec) *lookups {
 	l := &lookups{providers: map[string]networkpolicy.Provider{}, duration: duration, results: map[group]*result{}}
@@ -46,15 +56,20 @@ func newLookups(providers []networkpolicy.Provider, duration *prometheus.Histogr
 	return l
 }
 
-// all are the addresses of groups in a refresh.
+// all are the addresses of groups in a refresh. The error is errTooMany as soon as they have too many together: no others are looked up then.
 func (l *lookups) all(ctx context.Context, refresh int64, groups []group) (map[group][]netip.Addr, error) {
-	found := map[group][]netip.Addr{}
+	found, sum := map[group][]netip.Addr{}, 0
 	for _, g := range groups {
 		addresses, err := l.one(ctx, refresh, g)
 		if err != nil {
 			return nil, err
 		}
-		found[g] = addresses
+		if _, again := found[g]; !again {
+			sum += len(addresses)
+		}
+		if found[g] = addresses; sum > maxAddresses {
+			return nil, errTooMany
+		}
 	}
 	return found, nil
 }
@@ -90,8 +105,27 @@ func (l *lookups) one(ctx context.Context, refresh int64, g group) ([]netip.Addr
 	if err != nil {
 		return nil, &lookupError{g.provider, err}
 	}
-	r.known, r.refresh, r.addresses = true, refresh, addresses
+	r.refresh = refresh
+	if r.known = l.mayKeep(r, len(addresses)); r.known {
+		r.addresses = addresses
+	} else {
+		r.addresses = nil
+	}
 	return addresses, nil
+}
+
+// mayKeep reports whether the addresses of a result are kept, and counts them.
+func (l *lookups) mayKeep(r *result, n int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.kept -= r.kept
+	r.kept = 0
+	if n > maxAddresses || l.kept+n > maxKept {
+		return false
+	}
+	r.kept = n
+	l.kept += n
+	return true
 }
 
 // resultOf is the last result for a group. A new refresh forgets groups that the last one did not ask for.
@@ -102,6 +136,8 @@ func (l *lookups) resultOf(refresh int64, g group) *result {
 		for g, r := range l.results {
 			if r.mu.TryLock() {
 				if r.refresh < l.refresh {
+					l.kept -= r.kept
+					r.kept = 0
 					delete(l.results, g)
 				}
 				r.mu.Unlock()
