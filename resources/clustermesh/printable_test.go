@@ -90,5 +90,10 @@ func TestTextsOfRemoteClusters(t *testing.T) {
 		t.Fatal("troubleshoot finds a cluster that is none")
 	}
 	printabletest.CheckContains(t, "troubleshoot of a cluster that is none", steps.String())
-	printabletest.CheckLine(t, "the error of that", err.Error())
+	printabletest.CheckContains(t, "the error of that", err.Error())
+	for line := range strings.Lines(err.Error()) { // of the folder, and of the name that is asked for
+		if !strings.HasPrefix(line, w.folder) && !strings.HasPrefix(line, "remote cluster ") {
+			t.Errorf("the error has the line %q", line)
+		}
+	}
 }
