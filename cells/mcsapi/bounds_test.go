@@ -243,6 +243,27 @@ func TestThisClusterDecides(t *testing.T) {
 	}
 }
 
+// MCS-37, MCS-47; number 8.2 of the contract's tenants.md: whatever IP families another cluster says, and whatever date, those of this cluster's export stay, and what
+// lacks some of them is a conflict. By the option it counts.
+func TestFamiliesOfThisClusterStay(t *testing.T) {
+	for _, own := range []string{"", "IPv4", "IPv6", "IPv4 IPv6", "IPv6 IPv4"} {
+		for _, theirs := range []string{"", "IPv4", "IPv6", "IPv4 IPv6", "IPv6 IPv4"} {
+			for _, hours := range []int{-24 * 365 * 50, 0, 1} {
+				all := []*clustermesh.ServiceExport{of("c1", 0, traffic(own, "", "")), of("b", hours, traffic(theirs, "", ""))}
+				m := newRules(defaults, cluster.Config{ClusterName: "c1"}).merge(all)
+				lacks := theirs != "" && slices.ContainsFunc(strings.Fields(own), func(f string) bool { return !strings.Contains(theirs, f) })
+				if got := fmt.Sprint(m.spec.IPFamilies); got != "["+own+"]" || lacks != (len(m.conflicts) > 0) {
+					t.Errorf("%s, %s of another one: %s, %v", own, theirs, got, m.conflicts)
+				}
+			}
+		}
+	}
+	all := []*clustermesh.ServiceExport{of("c1", 0, traffic("IPv4 IPv6", "", "")), of("b", 1, traffic("IPv6", "", ""))}
+	if m := originals.merge(all); fmt.Sprint(m.spec.IPFamilies) != "[IPv6]" || len(m.conflicts) > 0 {
+		t.Errorf("by the option: %v, %v", m.spec.IPFamilies, m.conflicts)
+	}
+}
+
 // MCS-47, MCS-15: a cluster that is not known, such as one whose value cannot be decoded, does not freeze what this cluster exports.
 func TestThisClusterDecidesMeanwhile(t *testing.T) {
 	own := of("c1", 0, func(e *clustermesh.ServiceExport) {
@@ -256,7 +277,7 @@ func TestThisClusterDecidesMeanwhile(t *testing.T) {
 	for _, of := range p.spec.Ports {
 		names = append(names, portText(of))
 	}
-	if got := strings.Join(names, ", "); !p.follows || p.spec.Type != mcsv1alpha1.ClusterSetIP || got != "http 8080/TCP, new 82/TCP, theirs 81/TCP" || fmt.Sprint(p.spec.IPFamilies) != "[IPv4]" {
+	if got := strings.Join(names, ", "); !p.follows || p.spec.Type != mcsv1alpha1.ClusterSetIP || got != "http 8080/TCP, new 82/TCP, theirs 81/TCP" || fmt.Sprint(p.spec.IPFamilies) != "[IPv4 IPv6]" {
 		t.Errorf("%t, %+v", p.follows, p.spec)
 	}
 	if s.rules.oldestDecides = true; s.planImport().spec != &s.imported.Spec {

@@ -74,8 +74,8 @@ type importPlan struct {
 	follows, isLeft bool
 }
 
-// planImport decides about the ServiceImport. One that this duty or an original made follows the exports: it is deleted when all clusters
-// are known and none exports it, and its spec stays as it is while a cluster that it is made of is not known.
+// planImport decides about the ServiceImport. One that this duty or an original made follows the exports: it is deleted when none exports it and
+// all clusters are known that it is made of, and its spec stays as it is while one of them is not. A cluster that it is not made of holds nothing.
 func (s *state) planImport() importPlan {
 	all := s.remote
 	if s.published != nil {
@@ -89,7 +89,7 @@ func (s *state) planImport() importPlan {
 	case !has.DeletionTimestamp.IsZero():
 	case !s.followsExports():
 		p.spec = &has.Spec
-	case len(all) == 0 && len(s.unknown) == 0:
+	case len(all) == 0 && !s.isHeld() && !s.mayBeExported():
 		p.verb = remove
 	case len(all) == 0, s.isHeld() && !s.decides():
 		p.spec = &has.Spec
@@ -129,17 +129,13 @@ func (s *state) isHeld() bool {
 // decides reports whether the export of this cluster counts whatever others say, and so while one of them is not known.
 func (s *state) decides() bool { return s.published != nil && !s.rules.oldestDecides }
 
-// withHeld is a spec with the ports and without the IP families that clusters may have added or lack which are not known.
+// withHeld is a spec with the ports that clusters may have added which are not known.
 func (s *state) withHeld(spec mcsv1alpha1.ServiceImportSpec) *mcsv1alpha1.ServiceImportSpec {
-	has := &s.imported.Spec
 	spec.Ports = slices.Clone(spec.Ports)
-	for _, p := range has.Ports {
+	for _, p := range s.imported.Spec.Ports {
 		if isNamed := func(of mcsv1alpha1.ServicePort) bool { return of.Name == p.Name }; contradicts(spec.Ports, p) == nil && !slices.ContainsFunc(spec.Ports, isNamed) {
 			spec.Ports = append(spec.Ports, p)
 		}
-	}
-	if isCommon := func(f corev1.IPFamily) bool { return slices.Contains(spec.IPFamilies, f) }; len(has.IPFamilies) > 0 && !slices.ContainsFunc(has.IPFamilies, func(f corev1.IPFamily) bool { return !isCommon(f) }) {
-		spec.IPFamilies = has.IPFamilies
 	}
 	return &spec
 }

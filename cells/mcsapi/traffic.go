@@ -35,8 +35,12 @@ func (m *merged) mergeTraffic(exports []*clustermesh.ServiceExport) {
 }
 
 // mergeFamilies leaves the IP families that all exports have, in the order of the oldest one that says some. An export that has none of
-// those of older ones does not count, and one that does not say them has all.
+// those of older ones does not count, and one that does not say them has all. Of those of this cluster's export others leave out none.
 func (m *merged) mergeFamilies(exports []*clustermesh.ServiceExport) {
+	if m.own != "" {
+		m.ownFamilies(exports)
+		return
+	}
 	var winner string
 	var differ []string
 	for _, e := range exports {
@@ -52,6 +56,19 @@ func (m *merged) mergeFamilies(exports []*clustermesh.ServiceExport) {
 		}
 	}
 	m.addConflict(mcsv1alpha1.ServiceExportReasonIPFamilyConflict, "set of IP families", winner, differ)
+}
+
+// ownFamilies has the IP families be those of this cluster's export, all if it does not say them. Exports that lack some of them differ.
+func (m *merged) ownFamilies(exports []*clustermesh.ServiceExport) {
+	m.spec.IPFamilies = slices.Clone(exports[0].IPFamilies)
+	var differ []string
+	for _, e := range exports[1:] {
+		lacks := func(f corev1.IPFamily) bool { return !slices.Contains(e.IPFamilies, f) }
+		if len(e.IPFamilies) > 0 && slices.ContainsFunc(m.spec.IPFamilies, lacks) {
+			differ = append(differ, e.Cluster)
+		}
+	}
+	m.addConflict(mcsv1alpha1.ServiceExportReasonIPFamilyConflict, "set of IP families", m.own, differ)
 }
 
 // policyOf is an internal traffic policy, or the default.
