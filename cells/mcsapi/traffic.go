@@ -58,13 +58,14 @@ func (m *merged) mergeFamilies(exports []*clustermesh.ServiceExport) {
 	m.addConflict(mcsv1alpha1.ServiceExportReasonIPFamilyConflict, "set of IP families", winner, differ)
 }
 
-// ownFamilies has the IP families be those of this cluster's export, all if it does not say them. Exports that lack some of them differ.
+// ownFamilies has the IP families be those of this cluster's export, all if it does not say them. An export that has none of them differs; one that lacks some
+// has no endpoints of those, as any dual-stack Service beside one of a single family.
 func (m *merged) ownFamilies(exports []*clustermesh.ServiceExport) {
 	m.spec.IPFamilies = slices.Clone(exports[0].IPFamilies)
 	var differ []string
 	for _, e := range exports[1:] {
-		lacks := func(f corev1.IPFamily) bool { return !slices.Contains(e.IPFamilies, f) }
-		if len(e.IPFamilies) > 0 && slices.ContainsFunc(m.spec.IPFamilies, lacks) {
+		isOwn := func(f corev1.IPFamily) bool { return slices.Contains(m.spec.IPFamilies, f) }
+		if len(m.spec.IPFamilies) > 0 && len(e.IPFamilies) > 0 && !slices.ContainsFunc(e.IPFamilies, isOwn) {
 			differ = append(differ, e.Cluster)
 		}
 	}

@@ -175,9 +175,12 @@ func TestDecisionCosts(t *testing.T) {
 		if value, known := c.Desired(key); value == nil || !known {
 			t.Fatal("the Service is not exported")
 		}
-		cost[count] = testing.AllocsPerRun(100, func() { c.Desired(key) })
+		cost[count] = testing.AllocsPerRun(20, func() { c.Desired(key) })
+		for range 9 { // the least of ten: allocations of other goroutines, and those after a collection, count as well
+			cost[count] = min(cost[count], testing.AllocsPerRun(20, func() { c.Desired(key) }))
+		}
 	}
-	if cost[10_000] > cost[10]+2 { // the collector may run
+	if cost[10_000] > cost[10]+2 {
 		t.Errorf("allocations: %v", cost)
 	}
 }
