@@ -5,6 +5,7 @@ package endpointslice
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -43,6 +44,19 @@ func ownAddresses(all ciliumio.NodeAddresses) map[slim.Addr]struct{} {
 		own[a] = struct{}{}
 	}
 	return own
+}
+
+// differing are the addresses that only one of two sets has.
+func differing(a, b map[slim.Addr]struct{}) iter.Seq2[slim.Addr, struct{}] {
+	return func(yield func(slim.Addr, struct{}) bool) {
+		for _, pair := range [][2]map[slim.Addr]struct{}{{a, b}, {b, a}} {
+			for of := range pair[0] {
+				if _, has := pair[1][of]; !has && !yield(of, struct{}{}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // addressing is the pod's first address of each family that counts.

@@ -141,8 +141,7 @@ func (s *podSource) watchNodes(ctx context.Context, handle func(slim.Key, k8s.Tr
 				continue
 			}
 			if before.addresses != now.addresses {
-				maps.Copy(changed, ownAddresses(before.addresses))
-				maps.Copy(changed, ownAddresses(now.addresses))
+				maps.Insert(changed, differing(ownAddresses(before.addresses), ownAddresses(now.addresses)))
 			}
 			trigger := ciliumio.Nodes.Trigger(ch.Object)
 			for p := range stream.ByIndex(s.stores.Load().pods, podsByNode, slim.MakeString(ch.Key.Name)) {
@@ -295,4 +294,9 @@ func isConnected(p *slim.Pod) bool {
 	return !p.Spec.HostNetwork && p.Spec.NodeName != (slim.String{})
 }
 
-func (s *podSource) awaitFresh(ctx context.Context) error { return s.pods.WaitForFresh(ctx) }
+func (s *podSource) awaitFresh(ctx context.Context) error {
+	both, ctx := errgroup.WithContext(ctx)
+	both.Go(func() error { return s.pods.WaitForFresh(ctx) })
+	both.Go(func() error { return s.nodes.WaitForFresh(ctx) }) // an address of a node is left out
+	return both.Wait()
+}

@@ -19,6 +19,7 @@ type refusals struct {
 	log    *slog.Logger
 	mu     sync.Mutex
 	known  map[slim.Key]refusal
+	lines  int // in the log, of all pods
 }
 
 type refusal struct {
@@ -26,8 +27,9 @@ type refusal struct {
 	lines int    // in the log
 }
 
-// mostLines is how many lines of the log a pod gets until it is gone. Events have a brake of their own.
-const mostLines = 5
+// mostLines is how many lines of the log a pod gets until it is gone, and mostOfAll is how many all get: a CiliumNode without the address of its host concerns each pod on it. Events have a
+// brake of their own.
+const mostLines, mostOfAll = 5, 100
 
 func newRefusals(events *k8s.Events, log *slog.Logger) *refusals {
 	return &refusals{events: events, log: log, known: map[slim.Key]refusal{}}
@@ -42,7 +44,7 @@ func (r *refusals) forget(key slim.Key) {
 
 // set records what does not count of a pod's status, "" for nothing.
 func (r *refusals) set(p *slim.Pod, text string) {
-	isNew, logs := r.record(p.Key(), text)
+	isNew, logs, isLast := r.record(p.Key(), text)
 	if !isNew {
 		return
 	}
@@ -52,20 +54,24 @@ func (r *refusals) set(p *slim.Pod, text string) {
 	if logs {
 		r.log.Warn("addresses in the status of a pod do not count", "pod", p.Key().String(), "refused", text)
 	}
+	if isLast {
+		r.log.Warn("addresses in the status of many pods do not count: further ones have an Event alone", "reason", "PodAddressRefused")
+	}
 }
 
-// record reports whether there is something that is new, and whether the log is to have it.
-func (r *refusals) record(key slim.Key, text string) (isNew, logs bool) {
+// record reports whether there is something that is new, whether the log is to have it, and whether it is the last one there.
+func (r *refusals) record(key slim.Key, text string) (isNew, logs, isLast bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.known[key]
 	if of.text == text {
-		return false, false
+		return false, false, false
 	}
 	of.text = text
-	if text != "" {
+	if logs = text != "" && of.lines < mostLines && r.lines < mostOfAll; logs {
 		of.lines++
+		r.lines++
 	}
 	r.known[key] = of
-	return text != "", of.lines <= mostLines
+	return text != "", logs, logs && r.lines == mostOfAll
 }

@@ -129,13 +129,17 @@ func (s *state) isHeld() bool {
 // decides reports whether the export of this cluster counts whatever others say, and so while one of them is not known.
 func (s *state) decides() bool { return s.published != nil && !s.rules.oldestDecides }
 
-// withHeld is a spec with the ports that clusters may have added which are not known.
+// withHeld is a spec with the ports and without the IP families that clusters may have added or lack which are not known.
 func (s *state) withHeld(spec mcsv1alpha1.ServiceImportSpec) *mcsv1alpha1.ServiceImportSpec {
+	has := &s.imported.Spec
 	spec.Ports = slices.Clone(spec.Ports)
-	for _, p := range s.imported.Spec.Ports {
+	for _, p := range has.Ports {
 		if isNamed := func(of mcsv1alpha1.ServicePort) bool { return of.Name == p.Name }; contradicts(spec.Ports, p) == nil && !slices.ContainsFunc(spec.Ports, isNamed) {
 			spec.Ports = append(spec.Ports, p)
 		}
+	}
+	if isCommon := func(f corev1.IPFamily) bool { return slices.Contains(spec.IPFamilies, f) }; len(has.IPFamilies) > 0 && !slices.ContainsFunc(has.IPFamilies, func(f corev1.IPFamily) bool { return !isCommon(f) }) {
+		spec.IPFamilies = has.IPFamilies
 	}
 	return &spec
 }

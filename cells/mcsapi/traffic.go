@@ -35,12 +35,9 @@ func (m *merged) mergeTraffic(exports []*clustermesh.ServiceExport) {
 }
 
 // mergeFamilies leaves the IP families that all exports have, in the order of the oldest one that says some. An export that has none of
-// those of older ones does not count, and one that does not say them has all. Of those of this cluster's export others leave out none.
+// those of older ones does not count, and one that does not say them has all. Neither does one that has not the first of this cluster's export: it would leave
+// that without the addresses that its clients have.
 func (m *merged) mergeFamilies(exports []*clustermesh.ServiceExport) {
-	if m.own != "" {
-		m.ownFamilies(exports)
-		return
-	}
 	var winner string
 	var differ []string
 	for _, e := range exports {
@@ -49,27 +46,13 @@ func (m *merged) mergeFamilies(exports []*clustermesh.ServiceExport) {
 		case len(e.IPFamilies) == 0:
 		case winner == "":
 			winner, m.spec.IPFamilies = e.Cluster, slices.Clone(e.IPFamilies)
-		case len(common) == 0:
+		case len(common) == 0, winner == m.own && common[0] != m.spec.IPFamilies[0]:
 			differ = append(differ, e.Cluster)
 		default:
 			m.spec.IPFamilies = common
 		}
 	}
 	m.addConflict(mcsv1alpha1.ServiceExportReasonIPFamilyConflict, "set of IP families", winner, differ)
-}
-
-// ownFamilies has the IP families be those of this cluster's export, all if it does not say them. An export that has none of them differs; one that lacks some
-// has no endpoints of those, as any dual-stack Service beside one of a single family.
-func (m *merged) ownFamilies(exports []*clustermesh.ServiceExport) {
-	m.spec.IPFamilies = slices.Clone(exports[0].IPFamilies)
-	var differ []string
-	for _, e := range exports[1:] {
-		isOwn := func(f corev1.IPFamily) bool { return slices.Contains(m.spec.IPFamilies, f) }
-		if len(m.spec.IPFamilies) > 0 && len(e.IPFamilies) > 0 && !slices.ContainsFunc(e.IPFamilies, isOwn) {
-			differ = append(differ, e.Cluster)
-		}
-	}
-	m.addConflict(mcsv1alpha1.ServiceExportReasonIPFamilyConflict, "set of IP families", m.own, differ)
 }
 
 // policyOf is an internal traffic policy, or the default.

@@ -90,25 +90,27 @@ func (c *controller) Open(ctx context.Context) (err error) {
 	for s := range c.secrets.All() {
 		c.observe(s)
 	}
-	c.giveFirst(ctx, true)
+	for _, s := range c.Sources {
+		if c.sharesNamespace(s) {
+			c.first = append(c.first, c.giveFirst(ctx, s)...)
+		}
+	}
 	c.Names.MarkKnown()
-	c.giveFirst(ctx, false)
 	return nil
 }
 
 // giveFirst gives what needs a plain name its name before others are given any: these can have another one. Those of other namespaces do not wait for it.
-func (c *controller) giveFirst(ctx context.Context, shared bool) {
-	for _, s := range c.Sources {
-		plain, is := s.(secretref.PlainNames)
-		if !is || shared != c.sharesNamespace(s) {
-			continue
-		}
-		for _, of := range plain.Initial(ctx) {
-			if !c.holdsCopies(of.Namespace) && c.Names.Plain(s.Namespace(), of) {
-				c.first = append(c.first, of)
-			}
+func (c *controller) giveFirst(ctx context.Context, s secretref.Source) (given []secretref.Object) {
+	plain, is := s.(secretref.PlainNames)
+	if !is {
+		return nil
+	}
+	for _, of := range plain.Initial(ctx) {
+		if !c.holdsCopies(of.Namespace) && c.Names.Plain(s.Namespace(), of) {
+			given = append(given, of)
 		}
 	}
+	return given
 }
 
 // sharesNamespace reports whether there are copies for others in the namespace of a source.
@@ -162,13 +164,21 @@ func (c *controller) secretChanged(ch stream.Change[secret]) (keys []slim.Key) {
 
 // follow has all sources report their references.
 func (c *controller) follow(ctx context.Context, enqueue reconcile.Enqueue) {
-	for _, of := range c.first {
-		enqueue(keyOf(of), k8s.Trigger{Kind: string(of.Kind), Namespace: of.Namespace, Name: of.Name})
+	wake := func(all []secretref.Object) {
+		for _, of := range all {
+			enqueue(keyOf(of), k8s.Trigger{Kind: string(of.Kind), Namespace: of.Namespace, Name: of.Name})
+		}
 	}
+	wake(c.first)
 	c.first = nil
 	var follows []func(context.Context)
 	for _, s := range c.Sources {
-		follows = append(follows, func(ctx context.Context) { s.Follow(ctx, &recorder{c, s.Name(), enqueue}) })
+		follows = append(follows, func(ctx context.Context) {
+			if !c.sharesNamespace(s) {
+				wake(c.giveFirst(ctx, s))
+			}
+			s.Follow(ctx, &recorder{c, s.Name(), enqueue})
+		})
 	}
 	reconcile.RunTogether(ctx, follows)
 }

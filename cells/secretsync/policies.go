@@ -74,7 +74,8 @@ func initialOf(all []*networkpolicy.Policy, own bool) (to []secretref.Object) {
 	})
 	for _, p := range all {
 		keys, _, _ := p.Secrets()
-		for _, of := range secretsOf(keys) {
+		kept, _ := bounded(secretsOf(keys))
+		for _, of := range kept {
 			if by := p.Namespace.String(); !own || by == "" || by == of.Namespace {
 				to = append(to, of)
 			}

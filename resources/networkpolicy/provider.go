@@ -6,6 +6,7 @@ package networkpolicy
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"net/netip"
 
 	"github.com/skep-operator/skep/runtime/cell"
@@ -23,10 +24,14 @@ import (
 //   - group is the value of the field as JSON. Addresses returns an error if it cannot be decoded.
 //   - Calls for one group are never concurrent. The context ends after a minute.
 //   - Addresses changes nothing.
+//   - ErrTooManyAddresses is for a group with more addresses than a policy has place for, some 50,000 (DERIV-27): it is not asked for again in a refresh.
 type Provider interface {
 	Name() string
 	Addresses(ctx context.Context, group json.RawMessage) ([]netip.Addr, error)
 }
+
+// ErrTooManyAddresses is what a Provider, or what asks it, returns for groups of more than 50,000 addresses.
+var ErrTooManyAddresses = errors.New("the groups have too many addresses")
 
 // ProviderOut offers a provider.
 type ProviderOut struct {

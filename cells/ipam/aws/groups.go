@@ -7,8 +7,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
+	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
@@ -36,10 +38,13 @@ func (g groups) Addresses(ctx context.Context, raw json.RawMessage) ([]netip.Add
 	if err := checkGroup(&group); err != nil {
 		return nil, err
 	}
-	var texts []*string
+	all := map[netip.Addr]struct{}{}
 	add := func(of []*string) error {
-		if texts = append(texts, of...); len(texts) > maxGroupAddresses {
-			return fmt.Errorf("a group leads to more than %d addresses: name fewer security groups or instances", maxGroupAddresses)
+		if err := addAddresses(all, of); err != nil {
+			return err
+		}
+		if len(all) > maxGroupAddresses {
+			return fmt.Errorf("%w: name fewer security groups or instances than those of %d addresses", networkpolicy.ErrTooManyAddresses, maxGroupAddresses)
 		}
 		return nil
 	}
@@ -53,12 +58,12 @@ func (g groups) Addresses(ctx context.Context, raw json.RawMessage) ([]netip.Add
 			return nil, err
 		}
 	}
-	return parseAddresses(texts)
+	return slices.SortedFunc(maps.Keys(all), netip.Addr.Compare), nil
 }
 
-// maxGroupAddresses is how many addresses EC2 may show for a group, of which each has several names in the answer: no policy has place for more (DERIV-27). EC2 takes wildcards in
-// names, so that a group can be all that the account has.
-const maxGroupAddresses = 100_000
+// maxGroupAddresses is how many addresses EC2 may show for a group: no policy has place for more (DERIV-27). EC2 takes wildcards in names, so that a group can
+// be all that the account has.
+const maxGroupAddresses = 50_000
 
 // regionName keeps a policy from naming another host: the region is part of that of EC2.
 var regionName = regexp.MustCompile(`^[a-z0-9-]{1,63}$`)
@@ -118,17 +123,17 @@ func instanceAddresses(i *types.Instance) (texts []*string) {
 	return texts
 }
 
-// parseAddresses skips those that are not set.
-func parseAddresses(texts []*string) (all []netip.Addr, err error) {
+// addAddresses skips those that are not set. An answer has an address several times.
+func addAddresses(to map[netip.Addr]struct{}, texts []*string) error {
 	for _, t := range texts {
 		if sdk.ToString(t) == "" {
 			continue
 		}
 		a, err := netip.ParseAddr(*t)
 		if err != nil {
-			return nil, fmt.Errorf("EC2 has an address that is none: %w", err)
+			return fmt.Errorf("EC2 has an address that is none: %w", err)
 		}
-		all = append(all, a)
+		to[a] = struct{}{}
 	}
-	return all, nil
+	return nil
 }

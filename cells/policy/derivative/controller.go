@@ -265,7 +265,7 @@ func (c *controller) derive(ctx context.Context, parent *unstructured.Unstructur
 		return &invalidError{parent.GetKind(), "spec", fmt.Sprintf("it has more than %d groups, and none is looked up", networkpolicy.MaxGroups)}
 	}
 	addresses, err := c.lookups.all(ctx, refresh, groups)
-	if err != nil && !errors.Is(err, errTooMany) {
+	if err != nil && !errors.Is(err, networkpolicy.ErrTooManyAddresses) {
 		return err
 	}
 	if err != nil || tooMany(rules, addresses) {

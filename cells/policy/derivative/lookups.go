@@ -32,11 +32,12 @@ type lookups struct {
 	kept    int   // addresses of all results
 }
 
-// result is that of the last look-up of a group. A failure is not kept.
+// result is that of the last look-up of a group. A failure is not kept, but that it has too many addresses.
 type result struct {
 	mu        sync.Mutex // held during a look-up
 	refresh   int64
 	known     bool
+	tooMany   bool
 	addresses []netip.Addr
 	kept      int // of them, as lookups count; under their lock
 }
@@ -44,9 +45,6 @@ type result struct {
 // maxKept is how many addresses are kept for the other policies of a refresh: those of ten policies that have as many as one may have. What is beyond is looked
 // up for each policy.
 const maxKept = 10 * maxAddresses
-
-// errTooMany is what groups are that lead to more than maxAddresses.
-var errTooMany = errors.New("the groups have too many addresses")
 
 func newLookups(providers []networkpolicy.Provider, duration *prometheus.HistogramVec) *lookups {
 	l := &lookups{providers: map[string]networkpolicy.Provider{}, duration: duration, results: map[group]*result{}}
@@ -56,7 +54,7 @@ func newLookups(providers []networkpolicy.Provider, duration *prometheus.Histogr
 	return l
 }
 
-// all are the addresses of groups in a refresh. The error is errTooMany as soon as they have too many together: no others are looked up then.
+// all are the addresses of groups in a refresh. The error is networkpolicy.ErrTooManyAddresses as soon as they have too many together: no others are looked up then.
 func (l *lookups) all(ctx context.Context, refresh int64, groups []group) (map[group][]netip.Addr, error) {
 	found, sum := map[group][]netip.Addr{}, 0
 	for _, g := range groups {
@@ -68,7 +66,7 @@ func (l *lookups) all(ctx context.Context, refresh int64, groups []group) (map[g
 			sum += len(addresses)
 		}
 		if found[g] = addresses; sum > maxAddresses {
-			return nil, errTooMany
+			return nil, networkpolicy.ErrTooManyAddresses
 		}
 	}
 	return found, nil
@@ -99,28 +97,37 @@ func (l *lookups) one(ctx context.Context, refresh int64, g group) ([]netip.Addr
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.known && r.refresh == refresh {
-		return r.addresses, nil
+		return r.addresses, r.err()
 	}
 	addresses, err := l.ask(ctx, provider, g)
-	if err != nil {
+	r.tooMany = errors.Is(err, networkpolicy.ErrTooManyAddresses) || len(addresses) > maxAddresses
+	switch {
+	case r.tooMany:
+		addresses = nil
+	case err != nil:
 		return nil, &lookupError{g.provider, err}
 	}
-	r.refresh = refresh
-	if r.known = l.mayKeep(r, len(addresses)); r.known {
+	r.refresh, r.addresses = refresh, nil
+	if r.known = l.mayKeep(g, r, len(addresses)); r.known {
 		r.addresses = addresses
-	} else {
-		r.addresses = nil
 	}
-	return addresses, nil
+	return addresses, r.err()
 }
 
-// mayKeep reports whether the addresses of a result are kept, and counts them.
-func (l *lookups) mayKeep(r *result, n int) bool {
+func (r *result) err() error {
+	if r.tooMany {
+		return networkpolicy.ErrTooManyAddresses
+	}
+	return nil
+}
+
+// mayKeep reports whether the addresses of a result are kept, and counts them. One that was forgotten meanwhile is counted no more.
+func (l *lookups) mayKeep(g group, r *result, n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept -= r.kept
 	r.kept = 0
-	if n > maxAddresses || l.kept+n > maxKept {
+	if l.results[g] != r || l.kept+n > maxKept {
 		return false
 	}
 	r.kept = n

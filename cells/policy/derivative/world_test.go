@@ -32,13 +32,14 @@ type cloud struct {
 	mu      sync.Mutex
 	members map[string][]string
 	fails   map[string]string
+	beyond  map[string]bool // groups with too many addresses
 	asked   map[string]int
 	waiting atomic.Int32
 	slow    chan struct{} // look-ups of groups named slow wait for its end
 }
 
 func newCloud() *cloud {
-	return &cloud{members: map[string][]string{}, fails: map[string]string{}, asked: map[string]int{}, slow: make(chan struct{})}
+	return &cloud{members: map[string][]string{}, fails: map[string]string{}, beyond: map[string]bool{}, asked: map[string]int{}, slow: make(chan struct{})}
 }
 
 // Name implements networkpolicy.Provider.
@@ -64,6 +65,9 @@ func (c *cloud) Addresses(ctx context.Context, raw json.RawMessage) (all []netip
 	c.asked[name]++
 	if text := c.fails[name]; text != "" {
 		return nil, errors.New(text)
+	}
+	if c.beyond[name] {
+		return nil, fmt.Errorf("reading it: %w", networkpolicy.ErrTooManyAddresses)
 	}
 	for _, m := range c.members[name] {
 		all = append(all, netip.MustParseAddr(m))
