@@ -30,7 +30,8 @@ type Provider interface {
 	Addresses(ctx context.Context, group json.RawMessage) ([]netip.Addr, error)
 }
 
-// ErrTooManyAddresses is what a Provider, or what asks it, returns for groups of more than 50,000 addresses.
+// ErrTooManyAddresses is what a Provider, or what asks it, returns for groups of more than 50,000 addresses. It is not an answer that is too large to be
+// read, which is any other error.
 var ErrTooManyAddresses = errors.New("the groups have too many addresses")
 
 // ProviderOut offers a provider.

@@ -256,26 +256,6 @@ func (s *session) describeInstances(ctx context.Context, region string, tags map
 	return all, err
 }
 
-// eachInstance has those of a region with tags handled, page by page.
-func (s *session) eachInstance(ctx context.Context, region string, tags map[string]string, handle func(*types.Instance) error) error {
-	return eachPage(ctx, s, region, "DescribeInstances", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.Reservation], err error) {
-		out, err := c.DescribeInstances(ctx, &ec2.DescribeInstancesInput{Filters: tagFilters(tags), MaxResults: s.pageSize(), NextToken: token})
-		if err != nil {
-			return p, err
-		}
-		return page[types.Reservation]{out.Reservations, out.NextToken}, nil
-	}, func(all []types.Reservation) error {
-		for _, r := range all {
-			for i := range r.Instances {
-				if err := handle(&r.Instances[i]); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
 // interfaces are those that match all filters.
 func (s *session) interfaces(ctx context.Context, filters ...types.Filter) (all []types.NetworkInterface, err error) {
 	err = s.eachInterface(ctx, "", filters, func(i *types.NetworkInterface) error {
@@ -283,24 +263,6 @@ func (s *session) interfaces(ctx context.Context, filters ...types.Filter) (all 
 		return nil
 	})
 	return all, err
-}
-
-// eachInterface has those of a region that match all filters handled, page by page.
-func (s *session) eachInterface(ctx context.Context, region string, filters []types.Filter, handle func(*types.NetworkInterface) error) error {
-	return eachPage(ctx, s, region, "DescribeNetworkInterfaces", func(ctx context.Context, c *ec2.Client, token *string) (p page[types.NetworkInterface], err error) {
-		out, err := c.DescribeNetworkInterfaces(ctx, &ec2.DescribeNetworkInterfacesInput{Filters: filters, MaxResults: s.pageSize(), NextToken: token})
-		if err != nil {
-			return p, err
-		}
-		return page[types.NetworkInterface]{out.NetworkInterfaces, out.NextToken}, nil
-	}, func(all []types.NetworkInterface) error {
-		for i := range all {
-			if err := handle(&all[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
 }
 
 // interfacesOf are those of instances.
