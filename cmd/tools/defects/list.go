@@ -105,7 +105,7 @@ var defects = []defect{
 	{
 		what: "a ServiceImport is deleted while a cluster that may export it is unknown",
 		file: "cells/mcsapi/plan.go",
-		old:  "case len(all) == 0 && len(s.unknown) == 0:", new: "case len(all) == 0:",
+		old:  "case len(all) == 0 && !s.isHeld() && !s.mayBeExported():", new: "case len(all) == 0:",
 		pkg: "cells/mcsapi", test: "^TestPlanImport$",
 	},
 	{
